@@ -1,0 +1,107 @@
+package canon
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// MaxDepth is how deep arrays and objects may nest: a scalar has depth 0, []
+// has depth 1.
+const MaxDepth = 1000
+
+// MaxExponent bounds numbers in [Exact] mode: the decimal exponent of a value
+// in scientific notation (9 in 1.5e9) is at most MaxExponent in magnitude.
+const MaxExponent = 1_000_000
+
+// A Mode says what a number's canonical text stands for.
+type Mode int
+
+const (
+	// JCS is RFC 8785 to the letter: a number is the ECMAScript text of its
+	// nearest binary64. Numbers too large for binary64 are refused, those too
+	// small become 0.
+	JCS Mode = iota
+
+	// Exact keeps the value: a number is its exact decimal digits in the
+	// ECMAScript layout. Where the two modes differ, the value that was sent is
+	// not the one that RFC 8785 would write: 9007199254740993 stays as it is and
+	// 1e400 becomes 1e+400, while 0.10 is 0.1 in both. Equal values have equal
+	// texts (1, 1.0 and 10e-1; 0 and -0) and different values different ones.
+	// Magnitudes are bounded by [MaxExponent].
+	Exact
+)
+
+// A SyntaxError says why a JSON text was refused and where.
+type SyntaxError struct {
+	// Offset counts bytes from the start of the input. It is the first byte
+	// that can't continue a valid text (the input's length if more was
+	// expected), or the start of what is refused as a whole: the second of two
+	// equal member names, an escape, an ill-formed UTF-8 sequence, a number out
+	// of range, the bracket that nests too deep.
+	Offset int
+	// Msg is the reason. It holds nothing of the input.
+	Msg string
+}
+
+// Error gives the reason and the offset.
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("invalid JSON at byte %d: %s", e.Offset, e.Msg)
+}
+
+// Canonicalize returns the canonical form of the one JSON text in src, in a new
+// slice of its own. White space around the text is allowed. Its only error is a
+// [*SyntaxError].
+func Canonicalize(src []byte, mode Mode) ([]byte, error) {
+	return Append(nil, src, mode)
+}
+
+// Append appends the canonical form of the one JSON text in src to dst and
+// returns the extended slice. White space around the text is allowed. Its only
+// error is a [*SyntaxError]; dst is then returned as it was. The two slices may
+// share memory.
+func Append(dst, src []byte, mode Mode) ([]byte, error) {
+	p := parsers.Get().(*parser)
+	defer p.release()
+	p.src, p.mode = src, mode
+	// The text is rarely longer than its source. The bound keeps a long input
+	// that is refused early from costing its length.
+	p.text = slices.Grow(p.text, min(len(src), maxFirstGrow))
+	if err := p.parse(); err != nil {
+		return dst, err
+	}
+	dst = slices.Grow(dst, len(p.text))
+	return p.emit(dst, 0, len(p.text), 0), nil
+}
+
+const (
+	maxFirstGrow = 1 << 20
+
+	// What a pooled parser may hold on to, for each of its buffers.
+	maxKeptBytes   = 256 << 10
+	maxKeptRecords = 4 << 10
+)
+
+var parsers = sync.Pool{New: func() any { return new(parser) }}
+
+// release empties p and gives it back to the pool, without the buffers that an
+// unusually large input has grown.
+func (p *parser) release() {
+	*p = parser{
+		frames:  p.frames[:0], // never above MaxDepth
+		text:    kept(p.text, maxKeptBytes),
+		names:   kept(p.names, maxKeptBytes),
+		number:  kept(p.number, maxKeptBytes),
+		members: kept(p.members, maxKeptRecords),
+		sorted:  kept(p.sorted, maxKeptRecords),
+		objects: kept(p.objects, maxKeptRecords),
+	}
+	parsers.Put(p)
+}
+
+func kept[T any](s []T, limit int) []T {
+	if cap(s) > limit {
+		return nil
+	}
+	return s[:0]
+}

@@ -1,0 +1,205 @@
+package canon
+
+import (
+	"bytes"
+	"strconv"
+)
+
+const (
+	// exactDigits is how many significant digits binary64 always keeps: no two
+	// decimals of so many digits share a nearest binary64, so the shortest
+	// digits of that binary64 are those of the decimal.
+	exactDigits = 15
+	// exactPoint bounds the position of the decimal point up to which that
+	// holds, well within the normal range of binary64.
+	exactPoint = 300
+	// minPlain and maxPlain are the positions of the decimal point between which
+	// ECMAScript writes no exponent: 0.000001 to 21 digits before the point.
+	minPlain, maxPlain = -5, 21
+	// floatPoint is a position of the decimal point beyond which every number
+	// overflows binary64, and below whose negative every number underflows.
+	floatPoint = 400
+	// maxCounted is where a literal's exponent stops being counted. No input has
+	// the digits that could make up for more.
+	maxCounted = 1 << 50
+)
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// digits returns the end of the digits in src from i on, which must be some.
+func (p *parser) digits(i int) (end int, err error) {
+	end = i
+	for end < len(p.src) && isDigit(p.src[end]) {
+		end++
+	}
+	if end == i {
+		p.pos = i
+		return i, p.unexpected("a digit")
+	}
+	return end, nil
+}
+
+// numberValue reads the number at pos and writes its canonical text.
+func (p *parser) numberValue() error {
+	start := p.pos
+	negative := p.src[start] == '-'
+	whole := start
+	if negative {
+		whole++
+	}
+	wholeEnd, err := p.digits(whole)
+	if err != nil {
+		return err
+	}
+	if p.src[whole] == '0' && wholeEnd > whole+1 {
+		return p.fail(whole+1, "number with a leading zero")
+	}
+	end := wholeEnd
+	fraction, fractionEnd := end, end
+	if end < len(p.src) && p.src[end] == '.' {
+		fraction = end + 1
+		if fractionEnd, err = p.digits(fraction); err != nil {
+			return err
+		}
+		end = fractionEnd
+	}
+	exponent := int64(0)
+	if end < len(p.src) && p.src[end]|0x20 == 'e' {
+		if exponent, end, err = p.exponent(end + 1); err != nil {
+			return err
+		}
+	}
+	p.pos = end
+	verbatim := exactDigits
+	if p.mode == Exact {
+		verbatim = maxPlain
+	}
+	if end == wholeEnd && end-whole <= verbatim && p.src[whole] != '0' {
+		p.text = append(p.text, p.src[start:end]...)
+		return nil
+	}
+
+	// The value is 0.ddd times ten to the power of point, ddd without zeros at
+	// either end.
+	const lead = "0."
+	p.number = append(p.number[:0], lead...)
+	p.number = append(p.number, p.src[whole:wholeEnd]...)
+	p.number = append(p.number, p.src[fraction:fractionEnd]...)
+	digits := p.number[len(lead):]
+	significant := bytes.TrimLeft(digits, "0")
+	point := int64(wholeEnd-whole) + exponent - int64(len(digits)-len(significant))
+	significant = bytes.TrimRight(significant, "0")
+	if len(significant) == 0 {
+		p.text = append(p.text, '0') // negative zero too
+		return nil
+	}
+	if p.mode == Exact {
+		if e := point - 1; e > MaxExponent || e < -MaxExponent {
+			return p.fail(start, "number out of range")
+		}
+	} else if len(significant) > exactDigits || point > exactPoint || point < -exactPoint {
+		n := copy(digits, significant)
+		return p.binary64(start, negative, p.number[:len(lead)+n], point)
+	}
+	if negative {
+		p.text = append(p.text, '-')
+	}
+	p.text = appendDecimal(p.text, significant, int(point))
+	return nil
+}
+
+// exponent reads the part of a number after its e.
+func (p *parser) exponent(i int) (value int64, end int, err error) {
+	negative := false
+	if i < len(p.src) && (p.src[i] == '+' || p.src[i] == '-') {
+		negative = p.src[i] == '-'
+		i++
+	}
+	if end, err = p.digits(i); err != nil {
+		return 0, i, err
+	}
+	for _, c := range p.src[i:end] {
+		if value < maxCounted {
+			value = value*10 + int64(c-'0')
+		}
+	}
+	if negative {
+		value = -value
+	}
+	return value, end, nil
+}
+
+// binary64 writes the text of the binary64 nearest to the number that starts at
+// offset start of src and whose magnitude is that of fraction ("0.ddd") times
+// ten to the power of point.
+func (p *parser) binary64(start int, negative bool, fraction []byte, point int64) error {
+	// strconv loses count of exponents that have more than five digits, so
+	// values that are far out are decided here.
+	point = min(max(point, -floatPoint), floatPoint)
+	fraction = append(fraction, 'e')
+	fraction = strconv.AppendInt(fraction, point, 10)
+	p.number = fraction
+	f, err := strconv.ParseFloat(string(fraction), 64)
+	if err != nil {
+		return p.fail(start, "number out of range")
+	}
+	if f == 0 {
+		p.text = append(p.text, '0')
+		return nil
+	}
+	if negative {
+		p.text = append(p.text, '-')
+	}
+	p.text = appendFloat(p.text, f)
+	return nil
+}
+
+// appendFloat appends the ECMAScript text of f, which is finite and positive.
+func appendFloat(dst []byte, f float64) []byte {
+	// strconv gives the shortest digits, and the closest of these, as
+	// ECMAScript asks; only the layout differs.
+	var buf [32]byte
+	b := strconv.AppendFloat(buf[:0], f, 'e', -1, 64) // d.ddde±dd
+	e := bytes.LastIndexByte(b, 'e')
+	point := 0
+	for _, c := range b[e+2:] {
+		point = point*10 + int(c-'0')
+	}
+	if b[e+1] == '-' {
+		point = -point
+	}
+	digits := b[:1]
+	if e > 1 {
+		digits = append(digits, b[2:e]...)
+	}
+	return appendDecimal(dst, digits, point+1)
+}
+
+// appendDecimal appends 0.ddd times ten to the power of point as ECMAScript's
+// Number::toString lays it out. The digits have no zero at either end.
+func appendDecimal(dst, digits []byte, point int) []byte {
+	const zeros = "000000000000000000000" // maxPlain
+	switch n := len(digits); {
+	case n <= point && point <= maxPlain:
+		dst = append(dst, digits...)
+		return append(dst, zeros[:point-n]...)
+	case 0 < point && point <= maxPlain:
+		dst = append(dst, digits[:point]...)
+		dst = append(dst, '.')
+		return append(dst, digits[point:]...)
+	case minPlain <= point && point <= 0:
+		dst = append(dst, "0."...)
+		dst = append(dst, zeros[:-point]...)
+		return append(dst, digits...)
+	}
+	dst = append(dst, digits[0])
+	if len(digits) > 1 {
+		dst = append(dst, '.')
+		dst = append(dst, digits[1:]...)
+	}
+	dst = append(dst, 'e')
+	if point > 0 {
+		dst = append(dst, '+')
+	}
+	return strconv.AppendInt(dst, int64(point-1), 10)
+}
