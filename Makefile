@@ -1,0 +1,42 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# The tool is pinned here and run by version, so that it is no dependency of the module.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# Packages where goroutines share memory.
+CONCURRENT := . ./store/memstore ./store/pebblestore ./transport/semelhttp
+
+.PHONY: help test generate lint race fuzz bench-smoke demo ci
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: ## run all tests, and check docs/requirements.md against those that passed (TESTFLAGS=-v)
+	@scripts/test -check
+
+generate: ## run all tests, and write docs/requirements.md from those that passed
+	@scripts/test
+
+lint: ## gofmt, go vet, go fix, staticcheck, go mod tidy: all must find nothing to change
+	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not gofmt-clean:"; echo "$$files"; exit 1; fi
+	go vet ./...
+	go fix -diff ./...
+	go run $(STATICCHECK) ./...
+	go mod tidy -diff
+
+race: ## run the tests of the concurrent packages under the race detector
+	go test -race -count=1 $(CONCURRENT)
+
+fuzz: ## run every fuzz target for a short time (FUZZTIME=5s)
+	@scripts/fuzz $(FUZZTIME)
+
+bench-smoke: ## run every benchmark once, to see that it works
+	go test -run '^$$' -bench . -benchtime 1x ./...
+
+demo: ## run the demo (ARGS="--exit --json")
+	go run ./cmd/semel demo $(ARGS)
+
+ci: ## run everything that must pass before a change is merged
+	@.ci/run

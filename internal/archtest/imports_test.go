@@ -1,0 +1,187 @@
+package archtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// under reports whether a package (path within the module) is one of these or
+// lies below one.
+func under(rel string, dirs ...string) bool {
+	return slices.ContainsFunc(dirs, func(d string) bool { return rel == d || strings.HasPrefix(rel, d+"/") })
+}
+
+// An importRule forbids imports of some packages in production code.
+type importRule struct {
+	name string
+	why  string
+	// from selects the packages that the rule binds, by path in the module.
+	from func(rel string) bool
+	// forbids selects what those must not import, by import path.
+	forbids func(importPath string) bool
+	// direct limits the rule to a package's own imports. Otherwise it holds
+	// for everything that gets linked in with the package.
+	direct bool
+}
+
+// testSupport are the packages that are made for tests to import.
+var testSupport = []string{"store/storetest", "internal/clause", "internal/archtest"}
+
+var concreteStores = []string{"store/memstore", "store/pebblestore", "store/pgstore", "store/redisstore"}
+
+var importRules = []importRule{
+	{
+		name:    "the root package imports the standard library and internal/canon only",
+		why:     "whoever embeds the engine gets no dependency with it",
+		from:    func(rel string) bool { return rel == "." },
+		forbids: func(path string) bool { return !standard(path) && relPath(path) != "internal/canon" },
+	},
+	{
+		name: "only server, cmd, examples, bench and test support import a concrete store",
+		why:  "everything else works on any store, and links in none",
+		from: func(rel string) bool {
+			return !under(rel, "server", "cmd", "examples", "bench") && !under(rel, testSupport...) && !under(rel, concreteStores...)
+		},
+		forbids: func(path string) bool { return under(relPath(path), concreteStores...) },
+	},
+	{
+		name:    "stores do not import each other",
+		why:     "each must be usable without the drivers of the others",
+		from:    func(rel string) bool { return under(rel, concreteStores...) },
+		forbids: func(path string) bool { return under(relPath(path), concreteStores...) },
+		direct:  true,
+	},
+	{
+		name:    "stores do not import transports",
+		why:     "a store keeps records and knows no protocol",
+		from:    func(rel string) bool { return under(rel, "store") },
+		forbids: func(path string) bool { return under(relPath(path), "transport") },
+	},
+	{
+		name: "production code imports no test support",
+		why:  "a test library in a user's binary is weight and risk for nothing",
+		from: func(rel string) bool { return !under(rel, testSupport...) },
+		forbids: func(path string) bool {
+			return under(relPath(path), testSupport...) || under(path, "testing",
+				"pgregory.net/rapid", "github.com/anishathalye/porcupine", "github.com/gowebpki/jcs")
+		},
+		direct: true, // what other modules import is theirs to say
+	},
+}
+
+// importFaults applies one rule to the packages.
+func importFaults(rule importRule, pkgs []pkg) []string {
+	var faults []string
+	for _, p := range pkgs {
+		if !rule.from(p.rel()) {
+			continue
+		}
+		paths := p.Deps
+		if rule.direct {
+			paths = p.Imports
+		}
+		for _, path := range paths {
+			if rule.forbids(path) {
+				faults = append(faults, fmt.Sprintf("%s imports %s: %s", p.rel(), relPath(path), rule.why))
+			}
+		}
+	}
+	return faults
+}
+
+// layers are the directories of the module from the bottom up. A package
+// imports from its own directory and from lower layers; two directories of
+// one layer do not know each other.
+var layers = [][]string{
+	{"internal/canon"},
+	{"."},
+	{"store", "evidence"},
+	{"transport"},
+	{"protocol", "dispatch"},
+	{"server", "client", "checker"},
+	{"cmd", "examples", "bench"},
+}
+
+// layerOf returns the layer and directory that a package belongs to.
+func layerOf(rel string) (layer int, dir string, ok bool) {
+	for i, dirs := range layers {
+		for _, d := range dirs {
+			if under(rel, d) {
+				return i, d, true
+			}
+		}
+	}
+	return 0, "", false
+}
+
+// layerFaults finds imports that lead upwards or sideways.
+func layerFaults(pkgs []pkg) []string {
+	var faults []string
+	for _, p := range pkgs {
+		if under(p.rel(), testSupport...) {
+			continue // what it may import follows from the tests that it serves
+		}
+		from, dir, ok := layerOf(p.rel())
+		if !ok {
+			faults = append(faults, fmt.Sprintf("%s belongs to no layer: give its directory one", p.rel()))
+			continue
+		}
+		for _, path := range p.Imports {
+			if !ours(path) {
+				continue
+			}
+			to, target, ok := layerOf(relPath(path))
+			if ok && target != dir && to >= from {
+				faults = append(faults, fmt.Sprintf("%s imports %s: imports lead downwards only", p.rel(), relPath(path)))
+			}
+		}
+	}
+	return faults
+}
+
+func TestImports(t *testing.T) {
+	pkgs := packages(t)
+	for _, rule := range importRules {
+		t.Run(rule.name, func(t *testing.T) { report(t, importFaults(rule, pkgs)) })
+	}
+	t.Run("imports lead downwards only", func(t *testing.T) { report(t, layerFaults(pkgs)) })
+}
+
+// TestImportRulesFind gives each rule one package that breaks it, and one of
+// its kind that does not.
+func TestImportRulesFind(t *testing.T) {
+	const m = modulePath
+	broken := map[string]pkg{
+		importRules[0].name: {ImportPath: m, Deps: []string{"context", m + "/internal/canon", m + "/evidence"}},
+		importRules[1].name: {ImportPath: m + "/transport/semelhttp", Deps: []string{m, m + "/store/pebblestore"}},
+		importRules[2].name: {ImportPath: m + "/store/pebblestore", Imports: []string{m, m + "/store/memstore"}},
+		importRules[3].name: {ImportPath: m + "/store/memstore", Deps: []string{m, m + "/transport/semelhttp"}},
+		importRules[4].name: {ImportPath: m + "/server", Imports: []string{m, "testing/fstest"}},
+	}
+	sound := []pkg{
+		{ImportPath: m, Imports: []string{"context"}, Deps: []string{"context", m + "/internal/canon"}},
+		{ImportPath: m + "/store/memstore", Imports: []string{m}, Deps: []string{m, m + "/internal/canon"}},
+		{ImportPath: m + "/store/storetest", Imports: []string{m, m + "/store/memstore", "testing"}, Deps: []string{m, m + "/store/memstore", "testing"}},
+		{ImportPath: m + "/cmd/semel/internal/cli", Imports: []string{m + "/store/memstore"}, Deps: []string{m, m + "/store/memstore"}},
+	}
+	for _, rule := range importRules {
+		t.Run(rule.name, func(t *testing.T) {
+			bad := broken[rule.name]
+			paths := bad.Deps
+			if rule.direct {
+				paths = bad.Imports
+			}
+			wantFaults(t, importFaults(rule, append(sound, bad)), bad.rel()+" imports "+relPath(paths[len(paths)-1]))
+		})
+	}
+	t.Run("imports lead downwards only", func(t *testing.T) {
+		wantFaults(t, layerFaults(append(sound,
+			pkg{ImportPath: m, Imports: []string{m + "/store/memstore"}},
+			pkg{ImportPath: m + "/evidence", Imports: []string{m, m + "/store/memstore"}},
+			pkg{ImportPath: m + "/transport/semelproxy", Imports: []string{m + "/transport/semelhttp"}},
+			pkg{ImportPath: m + "/helpers"},
+		)), ". imports store/memstore", "evidence imports store/memstore", "helpers belongs to no layer")
+	})
+}

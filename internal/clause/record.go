@@ -1,0 +1,92 @@
+package clause
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// DirEnv is the environment variable that names the directory for records.
+// It must be an absolute path, since every test binary runs in a directory
+// of its own.
+const DirEnv = "SEMEL_CLAUSE_DIR"
+
+// A Record says that one test that claims one clause has passed.
+type Record struct {
+	Clause  string `json:"clause"`  // id of the clause
+	Package string `json:"package"` // import path of the package whose tests ran
+	Test    string `json:"test"`    // full name of the test, with its parents
+	Site    Site   `json:"site"`    // where Proves was called
+}
+
+// A Site is a place in the module's source.
+type Site struct {
+	File string `json:"file"` // slash-separated, relative to the module root
+	Line int    `json:"line"` // counted from 1
+}
+
+// String returns "file:line".
+func (s Site) String() string { return fmt.Sprintf("%s:%d", s.File, s.Line) }
+
+// recordFiles holds the file of this process for each directory. Processes
+// share a directory but never a file, so no record is torn by another's.
+var recordFiles = struct {
+	sync.Mutex
+	open map[string]*os.File
+}{open: make(map[string]*os.File)}
+
+// appendRecord adds a record to this process's file in dir, which it creates when
+// first needed. The file stays open until the process ends. Records are the
+// means of one run, so nothing is synced: after a crash the run is repeated.
+func appendRecord(dir string, r Record) error {
+	if !filepath.IsAbs(dir) {
+		return fmt.Errorf("%s is %q, want an absolute path", DirEnv, dir)
+	}
+	line, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	recordFiles.Lock()
+	defer recordFiles.Unlock()
+	f := recordFiles.open[dir]
+	if f == nil {
+		if f, err = os.CreateTemp(dir, "clauses-*.jsonl"); err != nil {
+			return err
+		}
+		recordFiles.open[dir] = f
+	}
+	_, err = f.Write(append(line, '\n'))
+	return err
+}
+
+// ReadRecords returns all records that the processes of a run left in dir.
+// Files that are not of this package's making are left alone; a broken
+// record in one that is, is an error.
+func ReadRecords(dir string) ([]Record, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var records []Record
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "clauses-") {
+			continue
+		}
+		file := filepath.Join(dir, e.Name())
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(string(data)) {
+			var r Record
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				return nil, fmt.Errorf("%s: record %q: %w", file, line, err)
+			}
+			records = append(records, r)
+		}
+	}
+	return records, nil
+}
