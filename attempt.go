@@ -1,0 +1,364 @@
+package semel
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"time"
+)
+
+// Attempt is the right to execute one call, under a lease that renews itself at
+// a third of its time. It is ended by exactly one of Complete, Reject, Fail,
+// Abort, Hold and Abandon; a process that dies before leaves it to be settled by
+// policy.
+//
+// Its methods may be called concurrently.
+type Attempt struct {
+	engine *Engine
+	op     *operation
+	parent context.Context // whose values the handler sees; never its cancellation
+
+	// These never change.
+	id     *ID
+	fence  int64
+	number int
+	// unrecorded: a read-only call, of which the store knows nothing.
+	unrecorded bool
+
+	// mu is held while the store is written to.
+	mu       sync.Mutex
+	rec      *Record // as last known to be stored; never changed, only replaced
+	pending  *Record // the content of a write after rec whose result is not known yet
+	ending   event   // what pending ends the attempt with, if it does
+	uncalled string  // an effect in pending that was never called
+	ended    event   // how the attempt ended; evNone while it runs
+
+	// lease is the attempt's place among those to be renewed.
+	lease leaseEntry
+
+	// handler is what the handler sees. It has a lock of its own, so that the
+	// handler can be told to stop while the store does not answer.
+	handler handlerContext
+}
+
+// newAttempt hands out the right that the claim in rec established, and keeps
+// its lease alive. The claim was sent at the local time since.
+func (e *Engine) newAttempt(ctx context.Context, op *operation, rec *Record, since time.Duration) *Attempt {
+	a := &Attempt{engine: e, op: op, parent: ctx, id: &rec.ID, fence: rec.Fence, number: rec.Attempt, rec: rec}
+	op.leases.add(a, since)
+	return a
+}
+
+// beginUnrecorded gives a read-only call an attempt of which nothing is stored
+// (IDS-VI.3).
+func (e *Engine) beginUnrecorded(ctx context.Context, op *operation, id *ID, call *Call, ans *Answer) error {
+	now, err := e.now(ctx)
+	if err != nil {
+		return err
+	}
+	rec, err := open(&op.Operation, id, call, &none, now, e.node)
+	if err != nil {
+		return err
+	}
+	ans.Decision, ans.Record = Execute, *rec
+	ans.Attempt = &Attempt{engine: e, op: op, parent: ctx, id: &rec.ID, fence: rec.Fence, number: rec.Attempt, rec: rec, unrecorded: true}
+	e.decided(ans, now, 0)
+	return nil
+}
+
+// Context is what the handler runs under. It has the values of the context given
+// to Begin, but neither its cancellation nor its deadline: a caller that hangs
+// up stops nothing. It is cancelled when the lease is lost, with [ErrLeaseLost]
+// as cause, and when the attempt has ended.
+func (a *Attempt) Context() context.Context {
+	return a.handler.get(a.parent)
+}
+
+// ID is the identity of the call.
+func (a *Attempt) ID() ID { return *a.id }
+
+// Fence is the number that rises with every attempt at this call. A resource
+// that remembers the highest fence it has seen can refuse a holder that was
+// paused and has been replaced.
+func (a *Attempt) Fence() int64 { return a.fence }
+
+// Number counts the attempts of this call, from 1.
+func (a *Attempt) Number() int { return a.number }
+
+// Record is the record as last known to be stored.
+func (a *Attempt) Record() Record {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return *a.rec
+}
+
+// Complete ends the attempt with its result. When it returns nil the result is
+// durable and every duplicate gets it. Repeating it with the same result is
+// harmless; ending the attempt in another way afterwards is [CodeAlreadyEnded].
+//
+// Completing is possible after the lease has ended as long as nobody else was
+// given the right to execute, also if the record is held by then: the holder
+// knows best what happened.
+//
+// An error with [CodeUnknown] means that the store did not say whether the result
+// was kept; calling again resolves it.
+func (a *Attempt) Complete(ctx context.Context, res Result) error {
+	return a.end(ctx, evComplete, res, nil)
+}
+
+// Reject ends the attempt as refused for good: every duplicate gets the same
+// refusal and result, whatever OnFailure says. Otherwise as Complete.
+func (a *Attempt) Reject(ctx context.Context, f Failure, res Result) error {
+	return a.end(ctx, evReject, res, &f)
+}
+
+// Fail ends the attempt as failed; Operation.OnFailure decides what the next
+// delivery gets. The handler says by this that it knows it failed: when an
+// effect may have happened and its result is not known, use Hold. Otherwise as
+// Complete.
+func (a *Attempt) Fail(ctx context.Context, f Failure, res Result) error {
+	return a.end(ctx, evFail, res, &f)
+}
+
+// Abort ends the attempt with proof that no effect happened: the next delivery
+// runs again. Otherwise as Complete.
+func (a *Attempt) Abort(ctx context.Context, f Failure) error {
+	return a.end(ctx, evAbort, Result{}, &f)
+}
+
+// Hold gives the attempt up with an unknown outcome: nobody runs the call again
+// until it is settled by Operation.Reconcile or [Engine.Settle]. The reason is
+// for people.
+func (a *Attempt) Hold(ctx context.Context, reason string) error {
+	if reason == "" {
+		reason = "the holder does not know the outcome"
+	}
+	return a.end(ctx, evHold, Result{}, &Failure{Message: reason})
+}
+
+// Abandon gives the attempt up without a word about its outcome, as if the holder
+// had died: it may run again if the ledger or Operation.OnAbandoned allows that,
+// otherwise it is held. The reason is for people.
+func (a *Attempt) Abandon(ctx context.Context, reason string) error {
+	a.mu.Lock()
+	again := mayRunAgain(&a.op.Operation, a.rec)
+	a.mu.Unlock()
+	if again {
+		return a.end(ctx, evAbandon, Result{}, &Failure{Message: reason})
+	}
+	return a.Hold(ctx, reason)
+}
+
+// end makes the end of the attempt durable and then tells those who wait.
+func (a *Attempt) end(ctx context.Context, ev event, res Result, f *Failure) error {
+	// A caller that hung up must not keep the outcome from being recorded.
+	if a.engine.local == nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.settlePending(ctx); err != nil {
+		return err
+	}
+	if a.ended != evNone {
+		return a.endedAlready(ev, res, f)
+	}
+	now, err := a.engine.now(ctx)
+	if err != nil {
+		return &Error{Code: CodeUnknown, Message: "the outcome is not recorded", Err: err}
+	}
+	// A crash before this write leaves a lease that ends and an attempt that is
+	// settled by policy. A crash after it leaves nothing to do: duplicates
+	// find the outcome.
+	err = a.write(ctx, func(cur *Record) (*Record, error) {
+		if ev == evHold {
+			return hold(&a.op.Operation, cur, f.Message, now)
+		}
+		return end(&a.op.Operation, cur, ev, now, res, f)
+	})
+	if err != nil {
+		if a.pending != nil {
+			a.ending = ev
+		}
+		return err
+	}
+	a.finish(ev)
+	return nil
+}
+
+// endedAlready compares a repeated end with the first.
+func (a *Attempt) endedAlready(ev event, res Result, f *Failure) error {
+	same := a.ended == ev && (a.rec.Result.Tombstone || bytes.Equal(a.rec.Result.Data, res.Data))
+	if ev != evHold && same {
+		same = (f == nil) == (a.rec.Failure == nil) && (f == nil || *f == *a.rec.Failure)
+	}
+	if same {
+		return nil
+	}
+	return &Error{Code: CodeAlreadyEnded, Message: "the attempt has ended already, in another way"}
+}
+
+// finish stops what runs for an attempt whose end is durable, and tells of it.
+func (a *Attempt) finish(ev event) {
+	a.ended = ev
+	if ev != evHold {
+		a.op.latency.observe(a.rec.EndedAt.Sub(a.rec.StartedAt))
+	}
+	a.op.leases.remove(a)
+	a.handler.stop(nil)
+	a.engine.ended(a.rec, "holder", "")
+}
+
+// write makes change(a.rec) durable as the successor of a.rec. The caller holds
+// a.mu. A write whose result was unknown is resolved first, for only then is it
+// known what the next one follows.
+func (a *Attempt) write(ctx context.Context, change func(*Record) (*Record, error)) error {
+	if a.unrecorded {
+		next, err := change(a.rec)
+		if err == nil {
+			a.rec = next
+		}
+		return err
+	}
+	if err := a.settlePending(ctx); err != nil {
+		return err
+	}
+	if a.ended != evNone {
+		return &Error{Code: CodeAlreadyEnded, Message: "the attempt has ended"}
+	}
+	for range maxClaims {
+		next, err := change(a.rec)
+		if err != nil {
+			return err
+		}
+		next.Revision = a.engine.newRevision()
+		cur, applied, err := a.engine.apply(ctx, next, a.rec.Revision)
+		if err != nil {
+			a.pending = next
+			return errWriteUnknown(err)
+		}
+		if applied {
+			a.rec = next
+			return nil
+		}
+		if err := a.rebase(cur); err != nil {
+			return err
+		}
+	}
+	return &Error{Code: CodeUnknown, Message: "the record changes too fast"}
+}
+
+func errWriteUnknown(err error) error {
+	return &Error{Code: CodeUnknown, Message: "the store did not say whether the write was kept", Err: err}
+}
+
+// settlePending finds out about a write whose result was unknown.
+func (a *Attempt) settlePending(ctx context.Context) error {
+	if a.pending == nil {
+		return nil
+	}
+	cur, applied, err := a.engine.apply(ctx, a.pending, a.rec.Revision)
+	if err != nil {
+		return errWriteUnknown(err)
+	}
+	next, ending := a.pending, a.ending
+	a.pending, a.ending = nil, evNone
+	if applied || cur.Revision == next.Revision {
+		a.rec = next
+		if ending != evNone {
+			a.finish(ending)
+			return nil
+		}
+	} else if err := a.rebase(cur); err != nil {
+		return err
+	}
+	name := a.uncalled
+	a.uncalled = ""
+	if name == "" || a.rec.effectIndex(name) < 0 {
+		return nil
+	}
+	now, err := a.engine.now(ctx)
+	if err != nil {
+		return err
+	}
+	return a.write(ctx, func(cur *Record) (*Record, error) {
+		return changeEffect(cur, name, now, func(ef *EffectRecord) {
+			if ef.State == EffectStarted {
+				ef.State = EffectRefuted
+			}
+		})
+	})
+}
+
+// rebase accepts a record that another has changed if this attempt is still the
+// newest and not terminal: it was only declared held. Anything else means that
+// the right to execute is gone.
+func (a *Attempt) rebase(cur *Record) error {
+	if cur.Fence == a.rec.Fence && cur.State == Processing {
+		a.rec = cur
+		return nil
+	}
+	err := &Error{Code: CodeLeaseLost, Message: "the record was settled or taken over by another"}
+	a.lose(err)
+	return err
+}
+
+// lose tells the handler to stop. It may be called with or without a.mu.
+func (a *Attempt) lose(err error) {
+	if !a.handler.stop(err) {
+		return
+	}
+	if f := a.engine.events.LeaseLost; f != nil {
+		f(LeaseLostEvent{ID: *a.id, Attempt: a.number, Fence: a.fence, Err: err})
+	}
+}
+
+// handlerContext is made when it is first asked for, because most attempts end
+// without anyone asking.
+type handlerContext struct {
+	mu      sync.Mutex
+	stopped bool
+	cause   error
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+}
+
+func (h *handlerContext) get(parent context.Context) context.Context {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ctx == nil {
+		h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(parent))
+		if h.stopped {
+			h.cancel(h.cause)
+		}
+	}
+	return h.ctx
+}
+
+// stop cancels the context. It reports false if that was done before.
+func (h *handlerContext) stop(cause error) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopped {
+		return false
+	}
+	h.stopped, h.cause = true, cause
+	if h.cancel != nil {
+		h.cancel(cause)
+	}
+	return true
+}
+
+// isStopped reports whether the attempt ended or its handler was told to stop.
+func (h *handlerContext) isStopped() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stopped
+}
+
+// lost is why the handler was told to stop before its attempt ended, or nil.
+func (h *handlerContext) lost() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.cause
+}

@@ -1,0 +1,314 @@
+package semel
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Call is one delivery.
+type Call struct {
+	// Tenant, Operation and Key, with the principal scope, are the identity.
+	// Key and Operation are required.
+	Tenant    string
+	Operation string
+	Key       string
+	// Principal is the verified identity of who acts. It is part of the
+	// identity of the call unless the operation shares its keys.
+	Principal string
+	// Fingerprint is compared with that of the first delivery. The zero value
+	// compares nothing but with itself.
+	Fingerprint Fingerprint
+	// FirstSent is when the caller first sent this call, if it says so.
+	FirstSent time.Time
+	// Wait is how long to wait for the outcome if the call is in flight. It is
+	// bounded by Operation.MaxWait. Zero: as the operation says.
+	Wait time.Duration
+}
+
+// Answer is what a delivery got.
+type Answer struct {
+	Decision Decision
+	// Record is what is stored about the call. For Execute it is the claim, or
+	// in the answer of Do the outcome. It is zero for Expired. Its slices may
+	// not be changed.
+	Record Record
+	// Attempt is the right to execute. It is set by Begin for Execute only.
+	Attempt *Attempt
+	// RetryAfter is when asking again makes sense, for InFlight, Held and
+	// Throttled.
+	RetryAfter time.Duration
+}
+
+// Err is the answer as an error: nil for Execute and for the replay of a kept,
+// completed result; otherwise an [Error] with the code that says why there is no
+// result.
+func (a *Answer) Err() error {
+	switch a.Decision {
+	case Conflict:
+		return &Error{Code: CodeConflict, Message: "the key was used with another payload"}
+	case InFlight:
+		return &Error{Code: CodeInFlight, Message: "the first delivery is still running", RetryAfter: a.RetryAfter}
+	case Held:
+		return &Error{Code: CodeHeld, Message: a.Record.Held, RetryAfter: a.RetryAfter}
+	case Expired:
+		return &Error{Code: CodeExpired, Message: "the call was first sent before the window that is kept"}
+	case Throttled:
+		return &Error{Code: CodeThrottled, Message: "too many duplicates", RetryAfter: a.RetryAfter}
+	}
+	return outcomeError(&a.Record, nil)
+}
+
+// outcomeError is the error that a record's outcome stands for. cause is the
+// handler's own error, where this process ran it.
+func outcomeError(rec *Record, cause error) error {
+	switch rec.State {
+	case Failed:
+		e := &Error{Code: Code(rec.Disposition), Err: cause}
+		if rec.Disposition == DispositionAbandoned {
+			e.Code = CodeAborted
+		}
+		if rec.Failure != nil && cause == nil {
+			e.Message = rec.Failure.Message
+		}
+		return e
+	case Completed:
+		if rec.Result.Tombstone {
+			return &Error{Code: CodeResultNotKept, Message: "the call ran, but its result was not kept"}
+		}
+	}
+	return nil
+}
+
+// maxClaims bounds how often one delivery tries to claim a record that changes
+// under it.
+const maxClaims = 16
+
+// Begin decides what a delivery gets. For Execute the answer carries an
+// [Attempt], whose claim is durable; the caller does the work with
+// Attempt.Context and ends the attempt. For every other decision nothing may be
+// executed.
+//
+// An error means that the call is invalid, that the caller may not see the
+// answer, or that the store is unavailable; nothing may be executed then either.
+func (e *Engine) Begin(ctx context.Context, call Call) (ans Answer, err error) {
+	if err := ctx.Err(); err != nil {
+		return ans, err
+	}
+	if e.done.Err() != nil {
+		return ans, &Error{Code: CodeClosed}
+	}
+	op, ok := (*e.ops.Load())[call.Operation]
+	if !ok {
+		return ans, &Error{Code: CodeUnknownOperation, Message: "operation " + call.Operation + " is not registered"}
+	}
+	id := ID{Tenant: call.Tenant, Principal: call.Principal, Operation: call.Operation, Key: call.Key}
+	if err := id.validate(); err != nil {
+		return ans, err
+	}
+	if op.Share == ShareTenant {
+		id.Principal = ""
+	}
+	if op.Class == ReadOnly {
+		return ans, e.beginUnrecorded(ctx, op, &id, &call, &ans)
+	}
+	if op.RefuseLate {
+		if late, err := e.tooLate(ctx, op, id, &call); late || err != nil {
+			ans.Decision, ans.Record.ID = Expired, id
+			e.decided(&ans, time.Time{}, 0)
+			return ans, err
+		}
+	}
+	return ans, e.claim(ctx, op, &id, &call, &ans)
+}
+
+// claim is the loop of Begin: try to write the claim, and where a record stands
+// in the way do what decide says about it.
+func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, ans *Answer) error {
+	var waited time.Duration
+	cur := &none // what the claim has to follow
+	if e.local != nil {
+		if found := e.local.Load(*id); found != nil {
+			cur = found
+		}
+	}
+	for range maxClaims {
+		since := e.elapsed()
+		now, err := e.now(ctx)
+		if err != nil {
+			return err
+		}
+		if cur.State != "" {
+			settled, err := e.meet(ctx, op, call, &cur, ans, now, &waited)
+			if settled || err != nil {
+				return err
+			}
+		}
+		next, err := open(&op.Operation, id, call, cur, now, e.node)
+		if err != nil {
+			return err
+		}
+		next.Revision = e.newRevision()
+		// A crash before this write leaves nothing. A crash after it leaves a
+		// claim without a holder: when its lease ends, the next delivery or
+		// the reaper settles it as an abandoned attempt.
+		stored, applied, err := e.apply(ctx, next, cur.Revision)
+		if err != nil {
+			e.releaseClaim(op, next, cur.Revision, err)
+			return err
+		}
+		if applied {
+			ans.Decision, ans.Record = Execute, *next
+			ans.Attempt = e.newAttempt(ctx, op, next, since)
+			e.decided(ans, now, waited)
+			return nil
+		}
+		cur = stored
+	}
+	// The record changed under every try, so somebody is at work on it.
+	ans.Decision, ans.Record, ans.RetryAfter = InFlight, *cur, minRetryAfter
+	e.decided(ans, time.Time{}, waited)
+	return nil
+}
+
+// none is the record that is not there. It is never changed.
+var none Record
+
+// meet deals with the record that stands in the way of a claim. It reports
+// settled when the delivery has its answer; otherwise cur is what the next claim
+// has to follow.
+func (e *Engine) meet(ctx context.Context, op *operation, call *Call, cur **Record, ans *Answer, now time.Time, waited *time.Duration) (settled bool, err error) {
+	for range maxClaims {
+		if (*cur).State == "" {
+			return false, nil // gone since: claim again
+		}
+		r := decide(&op.Operation, &call.Fingerprint, *cur, now)
+		switch {
+		case r.decision == Execute:
+			return false, nil
+		case r.hold:
+			stored, applied, err := e.hold(ctx, op, *cur, heldReason(*cur), now, "reaper")
+			if err != nil {
+				return false, err
+			}
+			*cur = stored
+			if !applied {
+				continue // somebody else was faster: look again
+			}
+		case r.decision == InFlight && waitTime(op, call) > *waited:
+			start := e.elapsed()
+			changed, err := e.await(ctx, *cur, waitTime(op, call)-*waited)
+			*waited += e.elapsed() - start
+			if err != nil {
+				return false, err
+			}
+			if changed != nil {
+				if now, err = e.now(ctx); err != nil {
+					return false, err
+				}
+				*cur = changed
+				continue
+			}
+		}
+		ans.Decision, ans.Record = r.decision, **cur
+		return true, e.answer(ctx, op, call, ans, now, *waited)
+	}
+	return false, nil
+}
+
+// answer gives a duplicate what it gets, unless it is throttled or may not see it.
+func (e *Engine) answer(ctx context.Context, op *operation, call *Call, ans *Answer, now time.Time, waited time.Duration) error {
+	cur := &ans.Record
+	if delay := e.throttled(op, call, &cur.ID, now); delay > 0 {
+		ans.Decision, ans.RetryAfter = Throttled, delay
+		e.decided(ans, now, waited)
+		return nil
+	}
+	switch ans.Decision {
+	case Replay:
+		if op.Authorize != nil {
+			if err := op.Authorize(ctx, *call, *cur); err != nil {
+				*ans = Answer{}
+				return &Error{Code: CodeForbidden, Err: err}
+			}
+		}
+	case InFlight:
+		ans.RetryAfter = op.latency.retryAfter(now.Sub(cur.StartedAt), cur.LeaseUntil.Sub(now))
+	case Held:
+		ans.RetryAfter = op.ReconcileEvery
+		if !cur.NextAt.IsZero() {
+			ans.RetryAfter = min(max(cur.NextAt.Sub(now), minHeldRetry), op.ReconcileEvery)
+		}
+	}
+	e.decided(ans, now, waited)
+	return nil
+}
+
+// hold writes cur as held. It returns what is stored afterwards.
+func (e *Engine) hold(ctx context.Context, op *operation, cur *Record, reason string, now time.Time, by string) (*Record, bool, error) {
+	next, err := hold(&op.Operation, cur, reason, now)
+	if err != nil {
+		return nil, false, err
+	}
+	next.Revision = e.newRevision()
+	// A crash before this write leaves the lease to be found ended again. A
+	// crash after it leaves a held record, which the reaper offers to the
+	// reconciler, or an operator settles.
+	stored, applied, err := e.apply(ctx, next, cur.Revision)
+	if err == nil && applied {
+		e.ended(next, by, "")
+	}
+	return stored, applied, err
+}
+
+// tooLate reports whether a call that says when it was first sent, or whose key
+// does, is older than what the store could still remember. Such a call may have
+// been executed and forgotten.
+func (e *Engine) tooLate(ctx context.Context, op *operation, id ID, call *Call) (bool, error) {
+	first := call.FirstSent
+	if first.IsZero() {
+		var ok bool
+		if first, ok = KeyTime(call.Key); !ok {
+			return false, nil
+		}
+	}
+	now, err := e.now(ctx)
+	if err != nil {
+		return false, err
+	}
+	// A client clock that is ahead makes the call look younger than it is.
+	if now.Sub(first) < op.Window-min(e.opts.ClockSkew, op.Window/4) {
+		return false, nil
+	}
+	rec, err := e.store.Get(ctx, id)
+	if errors.Is(err, ErrNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, e.storeError("get", id, err)
+	}
+	return rec.Expired(now), nil
+}
+
+// decided tells of a decision.
+func (e *Engine) decided(ans *Answer, now time.Time, waited time.Duration) {
+	if e.events.Decided == nil {
+		return
+	}
+	rec := &ans.Record
+	e.events.Decided(DecidedEvent{
+		ID: rec.ID, Decision: ans.Decision, State: rec.State, Attempt: rec.Attempt, Fence: rec.Fence,
+		RetryAfter: ans.RetryAfter, Waited: waited, At: now,
+	})
+}
+
+// waitTime is how long this delivery waits for an outcome.
+func waitTime(op *operation, call *Call) time.Duration {
+	if call.Wait > 0 {
+		return min(call.Wait, op.MaxWait)
+	}
+	if op.InFlight == WaitInFlight {
+		return op.MaxWait
+	}
+	return 0
+}

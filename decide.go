@@ -1,0 +1,157 @@
+package semel
+
+import "time"
+
+// Decision is what one delivery gets.
+type Decision string
+
+// The decisions.
+const (
+	// Execute: this delivery holds the lease and does the work.
+	Execute Decision = "execute"
+	// Replay: the outcome exists; the caller gets it.
+	Replay Decision = "replay"
+	// InFlight: another delivery is doing the work.
+	InFlight Decision = "in_flight"
+	// Conflict: the key was used with another payload. Neither executed nor
+	// replayed.
+	Conflict Decision = "conflict"
+	// Held: see [Record].Held.
+	Held Decision = "held"
+	// Expired: first sent before the window that is kept, and refused.
+	Expired Decision = "expired"
+	// Throttled: too many duplicates.
+	Throttled Decision = "throttled"
+)
+
+// ruling is what decide makes of a stored record.
+type ruling struct {
+	decision Decision
+	// hold: the record must be written as held before the delivery is told so.
+	hold bool
+}
+
+// decide is the whole policy: what a delivery with fingerprint fp gets when cur
+// is stored. It changes nothing and asks nobody. Conflict comes before in
+// flight, so that a client with a wrong payload need not wait to be told.
+func decide(op *Operation, fp *Fingerprint, cur *Record, now time.Time) ruling {
+	switch {
+	case cur.Expired(now):
+		return ruling{decision: Execute}
+	case cur.Fingerprint != *fp:
+		return ruling{decision: Conflict}
+	case cur.State == Completed:
+		return ruling{decision: Replay}
+	case cur.State == Failed:
+		if cur.Disposition == DispositionRejected || cur.Disposition == DispositionFailed && op.OnFailure == ReplayFailure {
+			return ruling{decision: Replay}
+		}
+		return ruling{decision: Execute}
+	case cur.Held != "":
+		return ruling{decision: Held}
+	case !cur.leaseOver(now):
+		return ruling{decision: InFlight}
+	case mayRunAgain(op, cur):
+		return ruling{decision: Execute}
+	default:
+		return ruling{decision: Held, hold: true}
+	}
+}
+
+// mayRunAgain reports whether an attempt whose holder went away may be followed
+// by another. An effect without a result forbids it whatever the policy. Where
+// all effects are declared, the ledger proves what happened, and a further
+// attempt replays the results that are recorded.
+func mayRunAgain(op *Operation, cur *Record) bool {
+	if _, open := cur.openEffect(); open {
+		return false
+	}
+	return op.OnAbandoned == RetryAbandoned || op.Effects != nil
+}
+
+// heldReason tells people why an abandoned attempt is held.
+func heldReason(cur *Record) string {
+	if ef, open := cur.openEffect(); open {
+		return "the holder went away after effect " + ef.Name + " was started and before its result was recorded"
+	}
+	return "the holder went away and an effect is possible"
+}
+
+// nextFence is higher than every fence this identity has had: at least one more
+// than the last one known, and at least the store's time in microseconds, which
+// is higher than the fence of any record that was purged (see purgeable).
+func nextFence(last int64, now time.Time) int64 {
+	return max(last+1, now.UnixMicro())
+}
+
+// purgeable reports whether deleting the record keeps fences rising: the next
+// one for this identity would come from the clock alone.
+func purgeable(r *Record, now time.Time) bool {
+	return r.Expired(now) && now.UnixMicro() > r.Fence
+}
+
+// open makes the record of a new attempt. prev is what is stored now, or the zero
+// Record; a prev that expired only lends its fence, any other is continued.
+func open(op *Operation, id *ID, call *Call, prev *Record, now time.Time, holder string) (*Record, error) {
+	until := now.Add(op.Lease)
+	next := &Record{
+		ID: *id, Fingerprint: call.Fingerprint, Principal: call.Principal, Holder: holder, Attempt: 1,
+		CreatedAt: now, UpdatedAt: now, StartedAt: now, LeaseUntil: until, NextAt: until,
+		Fence: nextFence(prev.Fence, now),
+	}
+	next.Origin = next.Fence
+	if prev.State != "" && !prev.Expired(now) {
+		last := *prev
+		if last.State == Processing {
+			if err := last.step(evAbandon); err != nil {
+				return nil, err
+			}
+			last.EndedAt = now
+		}
+		next.CreatedAt, next.Origin, next.Effects = last.CreatedAt, last.Origin, last.Effects
+		next.Attempt = last.Attempt + 1
+		earlier := last.Earlier[max(0, len(last.Earlier)+1-MaxEarlier):]
+		next.Earlier = append(earlier[:len(earlier):len(earlier)], last.asEarlier())
+	}
+	return next, next.step(evOpen)
+}
+
+// successor is a copy of cur after an event, without a revision of its own yet.
+func successor(cur *Record, ev event, now time.Time) (*Record, error) {
+	next := new(Record)
+	*next = *cur
+	next.UpdatedAt = now
+	return next, next.step(ev)
+}
+
+// end makes the terminal form of a processing record.
+func end(op *Operation, cur *Record, ev event, now time.Time, res Result, failure *Failure) (*Record, error) {
+	next, err := successor(cur, ev, now)
+	if err != nil {
+		return nil, err
+	}
+	if len(res.Data) > op.MaxResult {
+		res = Result{Tombstone: true}
+	}
+	next.EndedAt = now
+	next.LeaseUntil, next.Held = time.Time{}, ""
+	next.Result, next.Failure = res, failure
+	next.ExpiresAt = now.Add(op.Window)
+	next.NextAt = next.ExpiresAt
+	return next, nil
+}
+
+// hold makes the held form of a processing record. A reconciler, if there is
+// one, is due at once.
+func hold(op *Operation, cur *Record, reason string, now time.Time) (*Record, error) {
+	next, err := successor(cur, evHold, now)
+	if err != nil {
+		return nil, err
+	}
+	next.LeaseUntil, next.NextAt = time.Time{}, time.Time{}
+	next.Held = reason
+	if op.Reconcile != nil {
+		next.NextAt = now
+	}
+	return next, nil
+}

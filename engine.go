@@ -1,0 +1,240 @@
+package semel
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Options configures an [Engine]. The zero value, and nil, mean the documented
+// defaults.
+type Options struct {
+	// Operations are registered at once; see [Engine.Register].
+	Operations []Operation
+	// Events observes the engine. Optional.
+	Events *Events
+	// Node names this engine in the records it holds, for people. Defaults to
+	// the host name and the process id.
+	Node string
+	// StoreTimeout bounds how long a caller waits for a write whose result is
+	// unknown to be resolved. Defaults to 5 seconds.
+	StoreTimeout time.Duration
+	// MaxWaiters bounds the deliveries that wait for an outcome at one time;
+	// further ones get in_flight at once. Defaults to 10,000.
+	MaxWaiters int
+	// ClockSkew is how far a client's clock may be off when it says when it
+	// first sent a call; see Operation.RefuseLate. Defaults to 1 minute.
+	ClockSkew time.Duration
+}
+
+// Defaults of [Options].
+const (
+	DefaultStoreTimeout = 5 * time.Second
+	DefaultMaxWaiters   = 10_000
+	DefaultClockSkew    = time.Minute
+)
+
+// Engine runs calls on a [Store]. Any number of engines, in any number of
+// processes, may use one store. All methods may be called concurrently.
+//
+// The engine starts nothing by itself: the owner runs [Engine.Run] where
+// abandoned and expired records should be attended to without waiting for a
+// delivery.
+type Engine struct {
+	store  Store
+	local  LocalStore // the store, if it is one
+	start  time.Time  // what local times are counted from
+	events Events
+	node   string
+	opts   Options
+
+	ops      atomic.Pointer[map[string]*operation]
+	register sync.Mutex
+
+	revPrefix [8]byte
+	revCount  atomic.Uint64
+
+	waiters  waiters
+	throttle throttle
+
+	// background counts the goroutines that resolve writes after their caller
+	// has gone; done ends them.
+	background sync.WaitGroup
+	closeMu    sync.RWMutex
+	closed     bool
+	done       context.Context
+	stop       context.CancelFunc
+}
+
+// operation is a registered [Operation] with what the engine learns about it.
+type operation struct {
+	Operation
+	latency latency
+	leases  leases
+}
+
+// New makes an engine on a store. Options may be nil. Every problem with the
+// declared operations is reported at once.
+func New(store Store, opts *Options) (*Engine, error) {
+	if store == nil {
+		return nil, errors.New("semel: New needs a store")
+	}
+	e := &Engine{store: store, start: time.Now()}
+	e.local, _ = store.(LocalStore)
+	if opts != nil {
+		e.opts = *opts
+	}
+	e.opts.StoreTimeout = cmp.Or(e.opts.StoreTimeout, DefaultStoreTimeout)
+	e.opts.MaxWaiters = cmp.Or(e.opts.MaxWaiters, DefaultMaxWaiters)
+	e.opts.ClockSkew = cmp.Or(e.opts.ClockSkew, DefaultClockSkew)
+	if e.opts.StoreTimeout < 0 || e.opts.MaxWaiters < 0 || e.opts.ClockSkew < 0 {
+		return nil, errors.New("semel: StoreTimeout, MaxWaiters and ClockSkew may not be negative")
+	}
+	if e.opts.Events != nil {
+		e.events = *e.opts.Events
+	}
+	e.node = e.opts.Node
+	if e.node == "" {
+		host, _ := os.Hostname()
+		e.node = fmt.Sprintf("%s-%d", cmp.Or(host, "localhost"), os.Getpid())
+	}
+	if _, err := rand.Read(e.revPrefix[:]); err != nil {
+		return nil, fmt.Errorf("semel: random prefix of revisions: %w", err)
+	}
+	e.waiters.init(e.opts.MaxWaiters)
+	e.done, e.stop = context.WithCancel(context.Background())
+	e.ops.Store(&map[string]*operation{})
+	if err := e.Register(e.opts.Operations...); err != nil {
+		e.stop()
+		return nil, err
+	}
+	return e, nil
+}
+
+// Register adds operations, or replaces those of the same name, all or none.
+// Attempts that are running keep the declaration they started with.
+func (e *Engine) Register(ops ...Operation) error {
+	e.register.Lock()
+	defer e.register.Unlock()
+	next := maps.Clone(*e.ops.Load())
+	var errs []error
+	seen := map[string]bool{}
+	for _, op := range ops {
+		if err := op.Validate(); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if seen[op.Name] {
+			errs = append(errs, &Error{Code: CodeInvalidOperation, Message: fmt.Sprintf("operation %q is declared twice", op.Name)})
+			continue
+		}
+		seen[op.Name] = true
+		next[op.Name] = e.newOperation(op)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	e.ops.Store(&next)
+	return nil
+}
+
+func (e *Engine) newOperation(op Operation) *operation {
+	op = op.withDefaults()
+	return &operation{Operation: op, leases: leases{engine: e, period: op.Lease / 3}}
+}
+
+// Operation returns a registered operation with its defaults filled in.
+func (e *Engine) Operation(name string) (Operation, bool) {
+	op, ok := (*e.ops.Load())[name]
+	if !ok {
+		return Operation{}, false
+	}
+	return op.Operation, true
+}
+
+// Lookup returns the record of an identity. An expired one is not found.
+func (e *Engine) Lookup(ctx context.Context, id ID) (Record, error) {
+	rec, err := e.store.Get(ctx, id)
+	if err != nil {
+		return Record{}, e.storeError("get", id, err)
+	}
+	now, err := e.now(ctx)
+	if err != nil {
+		return Record{}, err
+	}
+	if rec.Expired(now) {
+		return Record{}, ErrNotFound
+	}
+	return rec, nil
+}
+
+// Close refuses further calls and waits until what the engine does in the
+// background has ended, or ctx is done. It does not end running attempts, whose
+// leases go on being renewed until they end, and does not close the store.
+func (e *Engine) Close(ctx context.Context) error {
+	e.closeMu.Lock()
+	e.closed = true
+	e.closeMu.Unlock()
+	e.stop()
+	idle := make(chan struct{})
+	go func() {
+		e.background.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// goBackground runs f until the engine closes. It reports false, and runs
+// nothing, when the engine is closed already.
+func (e *Engine) goBackground(f func(ctx context.Context)) bool {
+	e.closeMu.RLock()
+	defer e.closeMu.RUnlock()
+	if e.closed {
+		return false
+	}
+	e.background.Go(func() { f(e.done) })
+	return true
+}
+
+// newRevision names a write: a random prefix for this engine and a counter.
+func (e *Engine) newRevision() (r Revision) {
+	copy(r[:8], e.revPrefix[:])
+	binary.BigEndian.PutUint64(r[8:], e.revCount.Add(1))
+	return r
+}
+
+// elapsed is the time since the engine was made, by the process's own monotonic
+// clock. Holders judge their own leases by it, because it needs no store.
+func (e *Engine) elapsed() time.Duration { return time.Since(e.start) }
+
+func (e *Engine) now(ctx context.Context) (time.Time, error) {
+	now, err := e.store.Now(ctx)
+	if err != nil {
+		return time.Time{}, e.storeError("now", ID{}, err)
+	}
+	return now, nil
+}
+
+// storeError reports a failed read. What a read could not tell is not known.
+func (e *Engine) storeError(call string, id ID, err error) error {
+	if errors.Is(err, ErrNotFound) {
+		return err
+	}
+	if e.events.StoreFailed != nil {
+		e.events.StoreFailed(StoreFailedEvent{ID: id, Call: call, Err: err, Try: 1})
+	}
+	return &Error{Code: CodeStoreUnavailable, Err: err}
+}

@@ -1,0 +1,77 @@
+package semel
+
+import "time"
+
+// Events is the one place from which an engine is observed: logs, metrics and
+// live views hang here. Nil functions are skipped. They are called in line, by
+// many goroutines at once, and should return quickly; they can change nothing.
+type Events struct {
+	// Decided: a delivery got its decision.
+	Decided func(DecidedEvent)
+	// Ended: an attempt ended, or was found abandoned or held.
+	Ended func(EndedEvent)
+	// LeaseLost: a holder was told to stop.
+	LeaseLost func(LeaseLostEvent)
+	// StoreFailed: a call to the store returned an error, so its result was
+	// unknown for the moment.
+	StoreFailed func(StoreFailedEvent)
+	// Purged: expired records were deleted.
+	Purged func(PurgedEvent)
+}
+
+// DecidedEvent tells what one delivery got.
+type DecidedEvent struct {
+	ID       ID
+	Decision Decision
+	State    State
+	Attempt  int
+	Fence    int64
+	// RetryAfter is what the caller was told; zero if nothing.
+	RetryAfter time.Duration
+	// Waited is how long the delivery waited for another's outcome.
+	Waited time.Duration
+	At     time.Time
+}
+
+// EndedEvent tells how an attempt ended.
+type EndedEvent struct {
+	ID ID
+	// Disposition is empty when the record is held.
+	Disposition Disposition
+	// Held is why the record is held, if it is.
+	Held    string
+	Attempt int
+	Fence   int64
+	// Took is the time from claim to end, by the store's clock.
+	Took time.Duration
+	// By is "holder", "reaper", "reconciler" or "operator".
+	By string
+	// Reason is the words of the operator who settled a held record.
+	Reason string
+	At     time.Time
+}
+
+// LeaseLostEvent tells that a handler's context was cancelled.
+type LeaseLostEvent struct {
+	ID      ID
+	Attempt int
+	Fence   int64
+	// Err is why: somebody else changed the record, or the store could not be
+	// reached before the lease ended.
+	Err error
+}
+
+// StoreFailedEvent tells of one failed call to the store.
+type StoreFailedEvent struct {
+	ID ID
+	// Call is "apply", "get", "now", "due" or "purge".
+	Call string
+	Err  error
+	// Try counts the calls of one write, from 1.
+	Try int
+}
+
+// PurgedEvent tells of one batch.
+type PurgedEvent struct {
+	Count int
+}

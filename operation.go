@@ -1,0 +1,263 @@
+package semel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Class is how much protection a kind of call needs (IDS-VI.1).
+type Class string
+
+// The classes.
+const (
+	// ReadOnly (I0) calls run without deduplication. They get an attempt that
+	// is not recorded.
+	ReadOnly Class = "I0"
+	// Strict (I1) is the default for everything that changes something
+	// (IDS-VI.2).
+	Strict Class = "I1"
+	// Windowed (I2) is deduplicated inside a declared, bounded window only
+	// (IDS-VI.4): Operation.Window must be set.
+	Windowed Class = "I2"
+	// Shielded (I3) has an external effect that is not idempotent by itself:
+	// Operation.Shields must be set (IDS-XI.1).
+	Shielded Class = "I3"
+)
+
+// Shield is a way to keep an external effect from happening twice (IDS-XI).
+type Shield string
+
+// The shields.
+const (
+	ShieldProviderKey Shield = "S1" // a derived idempotency key goes to the provider
+	ShieldOutbox      Shield = "S2" // transactional outbox with a single dispatcher
+	ShieldLedger      Shield = "S3" // effect ledger written before the provider is called
+	ShieldReconcile   Shield = "S4" // reconciliation with the provider, and a compensation plan
+)
+
+// AfterFailure is what the delivery after a failed attempt gets.
+type AfterFailure string
+
+// The failure rules. Rejected attempts are always replayed, aborted ones always
+// run again.
+const (
+	ReplayFailure AfterFailure = "replay" // the same failure; the default (CORE-INV.2)
+	RetryFailure  AfterFailure = "retry"  // a new attempt under a higher fence (MAP-FLOW.4)
+)
+
+// AfterAbandon is what becomes of an attempt whose holder went away while an
+// effect is possible.
+type AfterAbandon string
+
+// The abandonment rules.
+const (
+	HoldAbandoned  AfterAbandon = "hold"  // nobody runs it until it is settled; the default
+	RetryAbandoned AfterAbandon = "retry" // the next delivery runs it again: effects may repeat
+)
+
+// InFlightRule is what a duplicate gets while the first delivery runs.
+type InFlightRule string
+
+// The rules for duplicates in flight.
+const (
+	RefuseInFlight InFlightRule = "refuse" // in_flight at once, unless the call asks to wait; the default
+	WaitInFlight   InFlightRule = "wait"   // wait up to Operation.MaxWait for the outcome
+)
+
+// Share says who shares the keys of an operation.
+type Share string
+
+// The sharing rules.
+const (
+	SharePrincipal Share = "principal" // each principal has keys of its own; the default
+	ShareTenant    Share = "tenant"    // all principals of a tenant share keys; needs Authorize
+)
+
+// Rate is a token bucket: Burst at once, refilled with PerSecond. The zero Rate
+// does not limit.
+type Rate struct {
+	PerSecond float64 `json:"per_second,omitempty"`
+	Burst     int     `json:"burst,omitempty"`
+}
+
+// Operation declares the policy of one kind of call. The zero value of every
+// field but Name is the documented default. An operation is not changed after
+// it was given to an engine.
+type Operation struct {
+	// Name identifies the operation, with its version where it has one, such
+	// as "payments.charge" or "payments.charge@2". Up to 256 bytes.
+	Name string
+	// Class defaults to [Strict].
+	Class Class
+	// Financial raises the default window to 7 days and its floor to 24 hours
+	// (MAP-EXP.1, IDS-VIII.3).
+	Financial bool
+	// Window is how long an outcome is kept, counted from the moment it became
+	// terminal. Defaults to 24 hours, or 7 days if Financial.
+	Window time.Duration
+	// Lease is how long a silent holder keeps the right to execute. It is
+	// renewed at a third of its time, so it may be much shorter than the
+	// handler. Defaults to 30 seconds; at least 10 milliseconds.
+	Lease time.Duration
+	// OnFailure defaults to [ReplayFailure].
+	OnFailure AfterFailure
+	// OnAbandoned defaults to [HoldAbandoned].
+	OnAbandoned AfterAbandon
+	// InFlight defaults to [RefuseInFlight].
+	InFlight InFlightRule
+	// MaxWait bounds every wait for an outcome, also those that a call asks
+	// for. Defaults to 30 seconds.
+	MaxWait time.Duration
+	// Share defaults to [SharePrincipal]. [ShareTenant] needs Authorize.
+	Share Share
+	// MaxResult is the largest result that is kept, in bytes. A larger one
+	// leaves a tombstone. Defaults to 256 KiB.
+	MaxResult int
+	// Shields are the strategies that keep external effects single; at least
+	// one for class I3.
+	Shields []Shield
+	// Effects names the effects that attempts of this operation may begin with
+	// [Effect]. Declaring them promises that nothing outside happens without
+	// the ledger: an abandoned attempt that began none of them may then run
+	// again. A name that ends in "*" stands for all names with that prefix.
+	// Nil declares nothing; attempts may still use the ledger.
+	Effects []string
+	// Reconcile settles held records by asking the provider. Optional.
+	Reconcile Reconciler
+	// ReconcileEvery is the pause between two questions about the same held
+	// record. Defaults to 1 minute.
+	ReconcileEvery time.Duration
+	// Authorize is asked before a stored answer is given to a caller, every
+	// time, with the record whose answer it would get. An error keeps the
+	// answer back: the caller gets [CodeForbidden] (IDS-XV.4). Optional, but
+	// required with [ShareTenant].
+	Authorize func(ctx context.Context, call Call, rec Record) error
+	// RefuseLate refuses a call that was first sent before the window, instead
+	// of running it as a new one. It works where Call.FirstSent is set or the
+	// key is a UUIDv7.
+	RefuseLate bool
+	// PerRecord limits duplicates of one record (IDS-XV.3).
+	PerRecord Rate
+	// PerPrincipal limits duplicates by one principal (IDS-XV.3).
+	PerPrincipal Rate
+}
+
+// Defaults and bounds of [Operation].
+const (
+	DefaultWindow          = 24 * time.Hour
+	DefaultFinancialWindow = 7 * 24 * time.Hour
+	DefaultLease           = 30 * time.Second
+	DefaultMaxWait         = 30 * time.Second
+	DefaultMaxResult       = 256 << 10
+	DefaultReconcileEvery  = time.Minute
+	minFinancialWindow     = 24 * time.Hour
+	minLease               = 10 * time.Millisecond
+	minWindow              = time.Second
+	maxWindow              = 10 * 365 * 24 * time.Hour
+)
+
+// withDefaults fills in what was left out.
+func (op Operation) withDefaults() Operation {
+	op.Class = defaultTo(op.Class, Strict)
+	if op.Window == 0 && op.Financial {
+		op.Window = DefaultFinancialWindow
+	}
+	op.Window = defaultTo(op.Window, DefaultWindow)
+	op.Lease = defaultTo(op.Lease, DefaultLease)
+	op.OnFailure = defaultTo(op.OnFailure, ReplayFailure)
+	op.OnAbandoned = defaultTo(op.OnAbandoned, HoldAbandoned)
+	op.InFlight = defaultTo(op.InFlight, RefuseInFlight)
+	op.MaxWait = defaultTo(op.MaxWait, DefaultMaxWait)
+	op.Share = defaultTo(op.Share, SharePrincipal)
+	op.MaxResult = defaultTo(op.MaxResult, DefaultMaxResult)
+	op.ReconcileEvery = defaultTo(op.ReconcileEvery, DefaultReconcileEvery)
+	return op
+}
+
+func defaultTo[T comparable](v, d T) T {
+	var zero T
+	if v == zero {
+		return d
+	}
+	return v
+}
+
+// Validate reports everything that is wrong with the declaration at once. Each
+// problem names the field and the bound.
+func (op Operation) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, &Error{Code: CodeInvalidOperation, Message: fmt.Sprintf("operation %q: ", op.Name) + fmt.Sprintf(format, args...)})
+	}
+	if op.Name == "" || len(op.Name) > maxNameLen || !validText(op.Name) {
+		bad("Name must have 1 to %d bytes of UTF-8 without NUL", maxNameLen)
+	}
+	if op.Class == Windowed && op.Window == 0 {
+		bad("class I2 needs a Window of its own")
+	}
+	if op.Class == Shielded && len(op.Shields) == 0 {
+		bad("class I3 needs at least one of Shields")
+	}
+	op = op.withDefaults()
+	oneOf(bad, "Class", op.Class, ReadOnly, Strict, Windowed, Shielded)
+	oneOf(bad, "OnFailure", op.OnFailure, ReplayFailure, RetryFailure)
+	oneOf(bad, "OnAbandoned", op.OnAbandoned, HoldAbandoned, RetryAbandoned)
+	oneOf(bad, "InFlight", op.InFlight, RefuseInFlight, WaitInFlight)
+	oneOf(bad, "Share", op.Share, SharePrincipal, ShareTenant)
+	for _, s := range op.Shields {
+		oneOf(bad, "Shields", s, ShieldProviderKey, ShieldOutbox, ShieldLedger, ShieldReconcile)
+	}
+	if op.Window < minWindow || op.Window > maxWindow {
+		bad("Window %v is outside %v to %v", op.Window, minWindow, maxWindow)
+	}
+	if op.Financial && op.Window < minFinancialWindow {
+		bad("Window %v is shorter than the %v that a financial operation needs", op.Window, minFinancialWindow)
+	}
+	if op.Lease < minLease {
+		bad("Lease %v is shorter than %v", op.Lease, minLease)
+	}
+	if op.MaxWait < 0 {
+		bad("MaxWait is negative")
+	}
+	if op.MaxResult < 0 {
+		bad("MaxResult is negative")
+	}
+	if op.ReconcileEvery < 0 {
+		bad("ReconcileEvery is negative")
+	}
+	if op.Share == ShareTenant && op.Authorize == nil {
+		bad("Share tenant needs Authorize: a replay could show one principal the answer of another")
+	}
+	if slices.Contains(op.Shields, ShieldReconcile) && op.Reconcile == nil {
+		bad("shield S4 needs Reconcile")
+	}
+	for name, r := range map[string]Rate{"PerRecord": op.PerRecord, "PerPrincipal": op.PerPrincipal} {
+		if r.PerSecond < 0 || r.Burst < 0 || (r.PerSecond == 0) != (r.Burst == 0) {
+			bad("%s needs PerSecond and Burst above zero, or neither", name)
+		}
+	}
+	for _, name := range op.Effects {
+		if name == "" || len(name) > maxNameLen {
+			bad("a name in Effects has %d bytes, not 1 to %d", len(name), maxNameLen)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func oneOf[T ~string](bad func(string, ...any), field string, v T, allowed ...T) {
+	if !slices.Contains(allowed, v) {
+		bad("%s is %q, not one of %v", field, v, allowed)
+	}
+}
+
+// declares reports whether attempts may begin the named effect.
+func (op *Operation) declares(name string) bool {
+	return op.Effects == nil || slices.ContainsFunc(op.Effects, func(d string) bool {
+		prefix, wild := strings.CutSuffix(d, "*")
+		return d == name || wild && strings.HasPrefix(name, prefix)
+	})
+}

@@ -1,0 +1,167 @@
+package semel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Reconciler finds out what became of a held record, usually by asking the
+// provider with the key of the effect. It is a question: it must not repeat the
+// effect. It may be asked by several engines at once. An error, or the zero
+// Settlement, leaves the record held; it is asked again later.
+type Reconciler func(ctx context.Context, held Record) (Settlement, error)
+
+// Settlement says what became of a held record (IDS-XI.S4).
+type Settlement struct {
+	// Outcome ends the attempt: completed, rejected or failed with Result and
+	// Failure; aborted if nothing happened, so that the next delivery runs
+	// again. Empty: only Effects are settled.
+	Outcome Disposition
+	Result  Result
+	Failure *Failure
+	// Effects settles effects that were started and have no result. When the
+	// ledger has none left and Outcome is empty, the attempt is abandoned: the
+	// next delivery runs again and replays what is recorded.
+	Effects []EffectFinding
+	// RetryAfter is when to ask again if the record stays held. Defaults to
+	// Operation.ReconcileEvery.
+	RetryAfter time.Duration
+}
+
+// EffectFinding says what became of one effect.
+type EffectFinding struct {
+	Name string
+	// State is [EffectConfirmed] or [EffectRefuted].
+	State   EffectState
+	Result  Result
+	Failure *Failure
+}
+
+// Settle ends or changes a held record by an operator's word. The reason goes to
+// Events. A record that is not held, or that was first changed by another, is
+// refused with [CodeIllegalTransition].
+func (e *Engine) Settle(ctx context.Context, id ID, s Settlement, reason string) (Record, error) {
+	rec, err := e.store.Get(ctx, id)
+	if err != nil {
+		return Record{}, e.storeError("get", id, err)
+	}
+	if rec.Held == "" {
+		return rec, &Error{Code: CodeIllegalTransition, Message: "the record is not held"}
+	}
+	next, err := e.settle(ctx, e.policyOf(id.Operation), &rec, s, "operator", reason)
+	return *next, err
+}
+
+// policyOf is the registered operation, or the defaults for one that this engine
+// does not know, which never run anything again.
+func (e *Engine) policyOf(name string) *operation {
+	if op, ok := (*e.ops.Load())[name]; ok {
+		return op
+	}
+	return e.newOperation(Operation{Name: name})
+}
+
+// settle applies a settlement to a held record. It returns what is stored
+// afterwards, as far as that is known.
+func (e *Engine) settle(ctx context.Context, op *operation, rec *Record, s Settlement, by, reason string) (*Record, error) {
+	now, err := e.now(ctx)
+	if err != nil {
+		return rec, err
+	}
+	next, err := settled(&op.Operation, rec, s, now)
+	if err != nil {
+		return rec, err
+	}
+	next.Revision = e.newRevision()
+	// A crash before this write leaves the record held as it was, to be asked
+	// about again. A crash after it leaves nothing to do.
+	cur, applied, err := e.apply(ctx, next, rec.Revision)
+	if err != nil {
+		return rec, err
+	}
+	if !applied {
+		return cur, &Error{Code: CodeIllegalTransition, Message: "the record was changed by another"}
+	}
+	if next.State.Terminal() {
+		e.ended(next, by, reason)
+	}
+	return next, nil
+}
+
+// settled is the pure part of settle.
+func settled(op *Operation, cur *Record, s Settlement, now time.Time) (*Record, error) {
+	_, wasOpen := cur.openEffect()
+	cur, err := settledEffects(cur, s, now)
+	if err != nil {
+		return nil, err
+	}
+	switch s.Outcome {
+	case DispositionCompleted:
+		return end(op, cur, evComplete, now, s.Result, nil)
+	case DispositionRejected:
+		return end(op, cur, evReject, now, s.Result, s.Failure)
+	case DispositionFailed:
+		return end(op, cur, evFail, now, s.Result, s.Failure)
+	case DispositionAborted:
+		return end(op, cur, evAbort, now, Result{}, s.Failure)
+	case "":
+		if _, open := cur.openEffect(); wasOpen && !open {
+			return end(op, cur, evAbandon, now, Result{}, nil)
+		}
+		next, err := hold(op, cur, cur.Held, now)
+		if err == nil && op.Reconcile != nil {
+			next.NextAt = now.Add(defaultTo(s.RetryAfter, op.ReconcileEvery))
+		}
+		return next, err
+	}
+	return nil, &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("a held record can't be settled as %q", s.Outcome)}
+}
+
+// settledEffects applies the findings to the ledger. An attempt of which nothing
+// happened leaves no effect open.
+func settledEffects(cur *Record, s Settlement, now time.Time) (*Record, error) {
+	findings := s.Effects
+	for _, f := range findings {
+		i := cur.effectIndex(f.Name)
+		if i < 0 || cur.Effects[i].State != EffectStarted {
+			return nil, &Error{Code: CodeIllegalTransition, Message: fmt.Sprintf("effect %q is not open", f.Name)}
+		}
+		if f.State != EffectConfirmed && f.State != EffectRefuted {
+			return nil, &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("effect %q can be confirmed or refuted, not %q", f.Name, f.State)}
+		}
+	}
+	if s.Outcome == DispositionAborted {
+		for _, ef := range cur.Effects {
+			if ef.State == EffectStarted && !slices.ContainsFunc(findings, func(f EffectFinding) bool { return f.Name == ef.Name }) {
+				findings = append(slices.Clip(findings), EffectFinding{Name: ef.Name, State: EffectRefuted})
+			}
+		}
+	}
+	for _, f := range findings {
+		next, err := changeEffect(cur, f.Name, now, func(ef *EffectRecord) {
+			ef.State, ef.Result, ef.Failure, ef.SettledAt = f.State, f.Result, f.Failure, now
+		})
+		if err != nil {
+			return nil, err
+		}
+		cur = next
+	}
+	return cur, nil
+}
+
+// reconcile asks the operation's reconciler about a held record.
+func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record) error {
+	s, err := op.Reconcile(ctx, *rec)
+	if err != nil {
+		// The question failed, so nothing is known and the record stays held.
+		s = Settlement{}
+	}
+	_, serr := e.settle(ctx, op, rec, s, "reconciler", "")
+	if errors.Is(serr, &Error{Code: CodeIllegalTransition}) {
+		return err // settled by another in the meantime
+	}
+	return errors.Join(err, serr)
+}

@@ -1,0 +1,150 @@
+package semel_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store/storetest/faultstore"
+)
+
+// heldOnCharge leaves a record held with one open effect.
+func heldOnCharge(t *testing.T, r *rig, key string) {
+	t.Helper()
+	_, err := r.Do(t.Context(), call(key), func(ctx context.Context, a *semel.Attempt) (semel.Result, error) {
+		_, err := semel.Effect(ctx, a, "charge", func(context.Context, string) (int, error) { return 0, errors.New("timeout") })
+		return semel.Result{}, err
+	})
+	wantCode(t, err, semel.CodeUnknown)
+}
+
+func TestReconcilerSettlesHeldRecords(t *testing.T) {
+	clause.Proves(t, "IDS-XI.S4")
+	finding := func(state semel.EffectState, result string) semel.Settlement {
+		return semel.Settlement{Effects: []semel.EffectFinding{{Name: "charge", State: state, Result: semel.Result{Data: []byte(result)}}}}
+	}
+	for _, c := range []struct {
+		name     string
+		says     semel.Settlement
+		err      error
+		want     semel.Decision
+		calls    int // of the provider by the next run
+		result   string
+		askAgain bool
+	}{
+		{name: "it happened: the next run replays its result", says: finding(semel.EffectConfirmed, "7"), want: semel.Execute, calls: 0, result: "7"},
+		{name: "it did not happen: the next run calls again", says: finding(semel.EffectRefuted, ""), want: semel.Execute, calls: 1, result: "8"},
+		{name: "the whole call is known to be done", says: semel.Settlement{Outcome: semel.DispositionCompleted, Result: data("9")}, want: semel.Replay, result: "9"},
+		{name: "nothing of the call happened", says: semel.Settlement{Outcome: semel.DispositionAborted}, want: semel.Execute, calls: 1, result: "8"},
+		{name: "still unknown", want: semel.Held, askAgain: true},
+		{name: "the question fails", err: errors.New("provider down"), want: semel.Held, askAgain: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var asked atomic.Int64
+			op := semel.Operation{ReconcileEvery: time.Minute, Reconcile: func(_ context.Context, held semel.Record) (semel.Settlement, error) {
+				asked.Add(1)
+				if held.Held == "" || len(held.Effects) != 1 || held.Effects[0].Key == "" {
+					t.Errorf("asked about %+v", held)
+				}
+				return c.says, c.err
+			}}
+			inBubble(t, op, func(t *testing.T, r *rig) {
+				heldOnCharge(t, r, "k")
+				ctx, stop := context.WithCancel(t.Context())
+				ran := make(chan error)
+				go func() { ran <- r.Run(ctx, time.Second) }()
+				pass(30 * time.Second)
+				if asked.Load() != 1 {
+					t.Errorf("asked %d times in the first 30 s", asked.Load())
+				}
+				pass(time.Minute)
+				if again := asked.Load() > 1; again != c.askAgain {
+					t.Errorf("asked %d times", asked.Load())
+				}
+				stop()
+				if err := <-ran; !errors.Is(err, context.Canceled) {
+					t.Errorf("Run returned %v", err)
+				}
+				ans, err := r.Begin(t.Context(), call("k"))
+				must(t, err)
+				if ans.Decision != c.want {
+					t.Fatalf("the next delivery got %s, want %s", ans.Decision, c.want)
+				}
+				if c.want == semel.Replay && string(ans.Record.Result.Data) != c.result {
+					t.Errorf("got %q", ans.Record.Result.Data)
+				}
+				if c.want != semel.Execute {
+					return
+				}
+				calls := 0
+				v, err := semel.Effect(t.Context(), ans.Attempt, "charge", func(context.Context, string) (int, error) { calls++; return 8, nil })
+				if err != nil || calls != c.calls || string(rune('0'+v)) != c.result {
+					t.Errorf("%d calls, %d, %v", calls, v, err)
+				}
+			})
+		})
+	}
+}
+
+func TestOperatorSettles(t *testing.T) {
+	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
+		heldOnCharge(t, r, "k")
+		for name, s := range map[string]semel.Settlement{
+			"an effect that is not there": {Effects: []semel.EffectFinding{{Name: "mail", State: semel.EffectConfirmed}}},
+			"a finding without a verdict": {Effects: []semel.EffectFinding{{Name: "charge", State: semel.EffectStarted}}},
+			"an outcome that is none":     {Outcome: semel.DispositionAbandoned},
+		} {
+			if _, err := r.Settle(t.Context(), id("k"), s, "test"); err == nil {
+				t.Errorf("%s was accepted", name)
+			}
+		}
+		rec, err := r.Settle(t.Context(), id("k"), semel.Settlement{Outcome: semel.DispositionFailed, Failure: &semel.Failure{Code: "lost", Message: "gave up"}}, "ticket 7")
+		must(t, err)
+		if rec.State != semel.Failed || rec.Held != "" || rec.ExpiresAt.IsZero() {
+			t.Errorf("got %+v", rec)
+		}
+		_, err = r.Settle(t.Context(), id("k"), semel.Settlement{Outcome: semel.DispositionCompleted}, "twice")
+		wantCode(t, err, semel.CodeIllegalTransition)
+		_, err = r.Settle(t.Context(), id("none"), semel.Settlement{}, "")
+		wantCode(t, err, semel.CodeNotFound)
+		begin(t, r.Engine, call("running"))
+		_, err = r.Settle(t.Context(), id("running"), semel.Settlement{Outcome: semel.DispositionAborted}, "")
+		wantCode(t, err, semel.CodeIllegalTransition)
+	})
+}
+
+func TestSweepAttendsToWhatIsDue(t *testing.T) {
+	clause.Proves(t, "MAP-EXP.2")
+	more := semel.Options{Operations: []semel.Operation{{Name: "again", OnAbandoned: semel.RetryAbandoned, Lease: 3 * time.Second}}}
+	inBubbleWith(t, more, semel.Operation{Lease: 3 * time.Second, Window: time.Minute}, func(t *testing.T, r *rig) {
+		again := call("k")
+		again.Operation = "again"
+		must(t, begin(t, r.Engine, call("done")).Complete(t.Context(), semel.Result{}))
+		lost, lostToo, live := begin(t, r.Engine, call("lost")), begin(t, r.Engine, again), (*semel.Attempt)(nil)
+		r.faults.Cut(faultstore.NotApplied)
+		pass(4 * time.Second)
+		second := r.second(t)
+		live = begin(t, second, call("live"))
+		n, err := second.Sweep(t.Context())
+		if err != nil || n != (semel.Swept{Due: 2, Abandoned: 1, Held: 1}) {
+			t.Errorf("first sweep: %+v, %v", n, err)
+		}
+		pass(time.Minute)
+		if n, err = second.Sweep(t.Context()); err != nil || n.Purged != 1 || n.Held != 0 {
+			t.Errorf("second sweep: %+v, %v", n, err)
+		}
+		r.faults.Heal()
+		decides(t, second, call("lost"), semel.Held)
+		decides(t, second, call("live"), semel.InFlight)
+		begin(t, second, again)
+		must(t, live.Complete(t.Context(), semel.Result{}))
+		if _, err := r.Lookup(t.Context(), id("done")); !errors.Is(err, semel.ErrNotFound) {
+			t.Errorf("a purged record: %v", err)
+		}
+		_, _ = lost, lostToo
+	})
+}

@@ -1,0 +1,135 @@
+package semel
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel/internal/clause"
+)
+
+var (
+	allStates = []State{"", Processing, Completed, Failed}
+	allEvents = []event{evOpen, evRenew, evEffect, evHold, evComplete, evReject, evFail, evAbort, evAbandon}
+)
+
+func TestMachineAllowsExactlyItsTransitions(t *testing.T) {
+	clause.Proves(t, "CORE-STATE.1", "CORE-STATE.2")
+	type pair struct {
+		from State
+		ev   event
+	}
+	want := map[pair]State{
+		{"", evOpen}:             Processing,
+		{Processing, evRenew}:    Processing,
+		{Processing, evEffect}:   Processing,
+		{Processing, evHold}:     Processing,
+		{Processing, evComplete}: Completed,
+		{Processing, evReject}:   Failed,
+		{Processing, evFail}:     Failed,
+		{Processing, evAbort}:    Failed,
+		{Processing, evAbandon}:  Failed,
+	}
+	if len(allEvents) != int(eventCount)-1 {
+		t.Fatalf("this test knows %d events, the machine has %d", len(allEvents), eventCount-1)
+	}
+	for _, from := range allStates {
+		for _, ev := range allEvents {
+			r := Record{State: from}
+			err := r.step(ev)
+			to, allowed := want[pair{from, ev}]
+			switch {
+			case allowed && (err != nil || r.State != to):
+				t.Errorf("%s from %q: got %q, %v; want %q", eventNames[ev], from, r.State, err, to)
+			case !allowed && (!errors.Is(err, &Error{Code: CodeIllegalTransition}) || r.State != from):
+				t.Errorf("%s from %q: got %q, %v; want a refusal that changes nothing", eventNames[ev], from, r.State, err)
+			}
+			if err == nil && (r.Disposition != "") != r.State.Terminal() {
+				t.Errorf("%s from %q: disposition %q in state %q", eventNames[ev], from, r.Disposition, r.State)
+			}
+			if !slices.Contains(allStates, r.State) {
+				t.Errorf("%s from %q: %q is not one of the three states", eventNames[ev], from, r.State)
+			}
+		}
+	}
+}
+
+func TestNoEventLeavesATerminalState(t *testing.T) {
+	clause.Proves(t, "CORE-STATE.2", "CORE-INV.3")
+	for _, row := range machine {
+		if row.from.Terminal() {
+			t.Errorf("the machine has a way out of %s: %+v", row.from, row)
+		}
+	}
+}
+
+func TestDecide(t *testing.T) {
+	clause.Proves(t, "CORE-INV.1", "CORE-INV.2", "MAP-FLOW.2", "MAP-FLOW.3", "MAP-FLOW.4", "IDS-IX.3")
+	now := time.Unix(1000, 0)
+	fp, other := FingerprintOf(SchemeRaw, []byte("a")), FingerprintOf(SchemeRaw, []byte("b"))
+	live, over := now.Add(time.Second), now
+	started := []EffectRecord{{Name: "charge", State: EffectStarted}}
+	confirmed := []EffectRecord{{Name: "charge", State: EffectConfirmed}}
+	retryFailed := Operation{OnFailure: RetryFailure}
+	retryLost := Operation{OnAbandoned: RetryAbandoned}
+	declared := Operation{Effects: []string{"charge"}}
+	for _, c := range []struct {
+		name string
+		op   Operation
+		rec  Record
+		want ruling
+	}{
+		{"an expired outcome counts as absent", Operation{}, Record{State: Completed, Fingerprint: other, ExpiresAt: now}, ruling{decision: Execute}},
+		{"an outcome at the last instant of its window is replayed", Operation{}, Record{State: Completed, ExpiresAt: now.Add(1)}, ruling{decision: Replay}},
+		{"another payload conflicts with an outcome", Operation{}, Record{State: Completed, Fingerprint: other}, ruling{decision: Conflict}},
+		{"another payload conflicts before it is in flight", Operation{}, Record{State: Processing, Fingerprint: other, LeaseUntil: live}, ruling{decision: Conflict}},
+		{"another payload conflicts with a held record", Operation{}, Record{State: Processing, Fingerprint: other, Held: "x"}, ruling{decision: Conflict}},
+		{"completed is replayed", Operation{}, Record{State: Completed}, ruling{decision: Replay}},
+		{"failed is replayed by default", Operation{}, Record{State: Failed, Disposition: DispositionFailed}, ruling{decision: Replay}},
+		{"failed runs again under retry", retryFailed, Record{State: Failed, Disposition: DispositionFailed}, ruling{decision: Execute}},
+		{"rejected is replayed under retry too", retryFailed, Record{State: Failed, Disposition: DispositionRejected}, ruling{decision: Replay}},
+		{"aborted runs again", Operation{}, Record{State: Failed, Disposition: DispositionAborted}, ruling{decision: Execute}},
+		{"abandoned runs again", Operation{}, Record{State: Failed, Disposition: DispositionAbandoned}, ruling{decision: Execute}},
+		{"processing under a live lease is in flight", Operation{}, Record{State: Processing, LeaseUntil: live}, ruling{decision: InFlight}},
+		{"held stays held, whatever the policy", retryLost, Record{State: Processing, Held: "x"}, ruling{decision: Held}},
+		{"a holder that went away is held by default", Operation{}, Record{State: Processing, LeaseUntil: over}, ruling{decision: Held, hold: true}},
+		{"a holder that went away is followed under retry", retryLost, Record{State: Processing, LeaseUntil: over}, ruling{decision: Execute}},
+		{"a started effect forbids that", retryLost, Record{State: Processing, LeaseUntil: over, Effects: started}, ruling{decision: Held, hold: true}},
+		{"declared effects of which none began allow it", declared, Record{State: Processing, LeaseUntil: over}, ruling{decision: Execute}},
+		{"declared effects that are recorded allow it", declared, Record{State: Processing, LeaseUntil: over, Effects: confirmed}, ruling{decision: Execute}},
+		{"a declared effect that was started forbids it", declared, Record{State: Processing, LeaseUntil: over, Effects: started}, ruling{decision: Held, hold: true}},
+		{"effects that were not declared prove nothing", Operation{}, Record{State: Processing, LeaseUntil: over, Effects: confirmed}, ruling{decision: Held, hold: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			op := c.op.withDefaults()
+			if c.rec.Fingerprint.IsZero() {
+				c.rec.Fingerprint = fp
+			}
+			if got := decide(&op, &fp, &c.rec, now); got != c.want {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestHistoryIsBounded(t *testing.T) {
+	op := Operation{Name: "op"}.withDefaults()
+	id, call, now := ID{Operation: "op", Key: "k"}, Call{}, time.Unix(1000, 0)
+	cur := &Record{}
+	for n := 1; n <= 3*MaxEarlier; n++ {
+		next, err := open(&op, &id, &call, cur, now, "node")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next.Attempt != n || next.Fence <= cur.Fence || len(next.Earlier) != min(n-1, MaxEarlier) {
+			t.Fatalf("attempt %d has number %d, fence %d after %d and %d earlier ones", n, next.Attempt, next.Fence, cur.Fence, len(next.Earlier))
+		}
+		if n > 1 && (next.Origin != cur.Origin || next.Earlier[len(next.Earlier)-1].Number != n-1) {
+			t.Fatalf("attempt %d does not continue its call", n)
+		}
+		if cur, err = end(&op, next, evAbort, now, Result{}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

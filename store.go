@@ -1,0 +1,119 @@
+package semel
+
+import (
+	"context"
+	"encoding/hex"
+	"time"
+)
+
+// Store keeps records. It decides nothing: it offers one atomic, durable
+// compare-and-set per identity, and the engine does the rest, so no two stores
+// can disagree about meaning (CORE-BOUND.1).
+//
+// Operations on one identity are linearizable, across all processes that use the
+// store. Nothing is promised between identities. What Apply acknowledged is
+// durable to the level the store documents, before it returns. All methods may
+// be called concurrently.
+//
+// An error means that the result is unknown: the write may have happened, may
+// happen yet, or may never happen. The engine resolves it by applying the same
+// write again.
+//
+// Package storetest is this contract in code; every store passes it.
+type Store interface {
+	// Apply writes w.Record if the stored revision equals w.Expect (zero: no
+	// record). It returns the record that is stored afterwards, which is
+	// w.Record when applied and the unchanged stored one otherwise; that one
+	// is the zero Record when w.Expect names a record that is gone. The
+	// caller may not change slices of w after the call, nor of the result.
+	Apply(ctx context.Context, w Write) (current Record, applied bool, err error)
+
+	// Get returns the record, expired or not, or [ErrNotFound].
+	Get(ctx context.Context, id ID) (Record, error)
+
+	// Now is the store's clock, by which leases and windows are judged. It
+	// never goes back, not even when the process restarts over the same data.
+	// It is called for every delivery: a remote store keeps an offset.
+	Now(ctx context.Context) (time.Time, error)
+
+	// Close releases what the store holds. It returns after running calls.
+	Close() error
+}
+
+// Write is one compare-and-set.
+type Write struct {
+	// Record is the new content. Its Revision is fresh: no other write ever
+	// carried it.
+	Record Record
+	// Expect is the revision that must be stored. Zero: no record.
+	Expect Revision
+}
+
+// Revision names one write. It is unique among all writes of all processes, so
+// whoever finds it in the store knows whose write arrived.
+type Revision [16]byte
+
+// IsZero reports whether r stands for "no record".
+func (r Revision) IsZero() bool { return r == Revision{} }
+
+// String is r in hexadecimal.
+func (r Revision) String() string { return hex.EncodeToString(r[:]) }
+
+// MarshalText is [Revision.String].
+func (r Revision) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (r *Revision) UnmarshalText(text []byte) error {
+	if hex.DecodedLen(len(text)) != len(r) {
+		return &Error{Code: CodeInvalidCall, Message: "a revision has 32 hexadecimal digits"}
+	}
+	_, err := hex.Decode(r[:], text)
+	return err
+}
+
+// LocalStore is a [Store] in the memory of this process, whose operations cannot
+// fail and take next to no time. The engine then looks before it claims, and
+// hands records over without copying them; with any other store it claims at
+// once, which finds out and claims in one round trip.
+//
+// Records that are passed either way are shared and never change.
+type LocalStore interface {
+	// Load returns the record, or nil.
+	Load(id ID) *Record
+	// Swap is Apply: it stores next if the stored revision equals expect, and
+	// returns what stood in the way otherwise, which is nil for nothing.
+	Swap(next *Record, expect Revision) (current *Record, applied bool)
+}
+
+// DueStore is a [Store] with an index on Record.NextAt. It serves
+// [Engine.Sweep]; without it nothing is reaped or purged, and deliveries settle
+// abandoned attempts as they meet them.
+type DueStore interface {
+	// Due returns up to limit records whose NextAt is set and not after until,
+	// in no promised order.
+	Due(ctx context.Context, until time.Time, limit int) ([]Record, error)
+}
+
+// PurgeStore is a [Store] that can delete records. Without it expired records
+// stay, and deliveries treat them as absent.
+type PurgeStore interface {
+	// Purge deletes each record whose stored revision equals the given one and
+	// returns how many it deleted. A record that was changed since is left
+	// alone. An error means unknown, as for Apply; purging again is harmless.
+	Purge(ctx context.Context, refs []Ref) (int, error)
+}
+
+// Ref names one version of a record.
+type Ref struct {
+	ID       ID
+	Revision Revision
+}
+
+// WatchStore is a [Store] that tells of changes made by other engines. Without
+// it the engine polls while it waits for an outcome.
+type WatchStore interface {
+	// Watch returns a channel that receives at least once after the record
+	// changes, from the moment Watch has returned. It is a hint: it may also
+	// receive without cause. The caller calls stop when done.
+	Watch(id ID) (changed <-chan struct{}, stop func())
+}

@@ -1,0 +1,16 @@
+package memstore_test
+
+import (
+	"testing"
+
+	"github.com/semelhq/semel/store/memstore"
+	"github.com/semelhq/semel/store/storetest"
+)
+
+func TestContract(t *testing.T) {
+	storetest.Run(t, storetest.Virtual("memstore", func(t *testing.T) storetest.Env {
+		s := memstore.New()
+		t.Cleanup(func() { _ = s.Close() })
+		return storetest.Env{Store: s}
+	}))
+}

@@ -1,0 +1,253 @@
+// Package memstore keeps records in memory. It is the oracle that the other
+// stores are compared with, and serves tests and programs that need
+// deduplication only while they run: everything is lost when the process ends.
+package memstore
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// Store is a [semel.Store] in memory. It implements every optional interface of
+// package semel. Several engines may share one Store. Records take memory until
+// they are purged, which [semel.Engine.Sweep] does after their window.
+type Store struct {
+	seed   maphash.Seed
+	start  time.Time
+	offset atomic.Int64 // nanoseconds added by Advance
+	closed atomic.Bool
+	shards [shardCount]shard
+}
+
+const shardCount = 64
+
+type shard struct {
+	mu       sync.Mutex
+	records  map[uint64]*entry // by hash; entries of equal hash are chained
+	count    int
+	due      dueIndex
+	watchers map[semel.ID]map[chan struct{}]struct{}
+}
+
+// entry is the place of one identity. Records are shared with the engine and
+// never change; a new version replaces the old one.
+type entry struct {
+	rec  *semel.Record // nil once purged
+	next *entry
+	seen uint64 // the last scan of the due index that met it
+}
+
+var (
+	_ semel.Store      = (*Store)(nil)
+	_ semel.LocalStore = (*Store)(nil)
+	_ semel.DueStore   = (*Store)(nil)
+	_ semel.PurgeStore = (*Store)(nil)
+	_ semel.WatchStore = (*Store)(nil)
+
+	errClosed = errors.New("memstore: closed")
+)
+
+// New makes an empty store.
+func New() *Store {
+	return &Store{seed: maphash.MakeSeed(), start: time.Now().UTC()}
+}
+
+// lookup finds an identity's shard and hash. The hash is computed once: it is
+// what an operation costs most.
+func (s *Store) lookup(id *semel.ID) (*shard, uint64) {
+	h := maphash.Comparable(s.seed, *id)
+	return &s.shards[h%shardCount], h
+}
+
+// find returns the entry of an identity, or nil. The shard is locked.
+func (sh *shard) find(hash uint64, id *semel.ID) *entry {
+	for en := sh.records[hash]; en != nil; en = en.next {
+		if en.rec.ID == *id {
+			return en
+		}
+	}
+	return nil
+}
+
+// insert adds an empty entry. The shard is locked.
+func (sh *shard) insert(hash uint64) *entry {
+	if sh.records == nil {
+		sh.records = map[uint64]*entry{}
+	}
+	en := &entry{next: sh.records[hash]}
+	sh.records[hash] = en
+	sh.count++
+	return en
+}
+
+// remove takes an entry out. The shard is locked.
+func (sh *shard) remove(hash uint64, en *entry) {
+	if first := sh.records[hash]; first != en {
+		for first.next != en {
+			first = first.next
+		}
+		first.next = en.next
+	} else if en.next != nil {
+		sh.records[hash] = en.next
+	} else {
+		delete(sh.records, hash)
+	}
+	en.rec = nil // its places in the due index are void now
+	sh.count--
+}
+
+// Apply is [semel.Store.Apply].
+func (s *Store) Apply(_ context.Context, w semel.Write) (semel.Record, bool, error) {
+	if s.closed.Load() {
+		return semel.Record{}, false, errClosed
+	}
+	cur, applied := s.Swap(&w.Record, w.Expect)
+	if cur == nil {
+		return semel.Record{}, false, nil
+	}
+	return *cur, applied, nil
+}
+
+// Get is [semel.Store.Get].
+func (s *Store) Get(_ context.Context, id semel.ID) (semel.Record, error) {
+	if s.closed.Load() {
+		return semel.Record{}, errClosed
+	}
+	if rec := s.Load(id); rec != nil {
+		return *rec, nil
+	}
+	return semel.Record{}, semel.ErrNotFound
+}
+
+// Load is [semel.LocalStore.Load].
+func (s *Store) Load(id semel.ID) *semel.Record {
+	sh, hash := s.lookup(&id)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if en := sh.find(hash, &id); en != nil {
+		return en.rec
+	}
+	return nil
+}
+
+// Swap is [semel.LocalStore.Swap].
+func (s *Store) Swap(next *semel.Record, expect semel.Revision) (*semel.Record, bool) {
+	sh, hash := s.lookup(&next.ID)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	en := sh.find(hash, &next.ID)
+	switch {
+	case en == nil && !expect.IsZero():
+		return nil, false
+	case en == nil:
+		en = sh.insert(hash)
+	case en.rec.Revision != expect:
+		return en.rec, false
+	}
+	if at := next.NextAt; !at.IsZero() && (en.rec == nil || !at.Equal(en.rec.NextAt)) {
+		sh.due.add(at, en)
+	}
+	en.rec = next
+	sh.notify(&next.ID)
+	return next, true
+}
+
+// Now is [semel.Store.Now]: the wall clock at New, carried on by the monotonic
+// one, so that it never goes back.
+func (s *Store) Now(context.Context) (time.Time, error) {
+	if s.closed.Load() {
+		return time.Time{}, errClosed
+	}
+	return s.start.Add(time.Since(s.start) + time.Duration(s.offset.Load())), nil
+}
+
+// Advance moves the store's clock forward, for tests.
+func (s *Store) Advance(d time.Duration) {
+	s.offset.Add(int64(d))
+}
+
+// Purge is [semel.PurgeStore.Purge].
+func (s *Store) Purge(_ context.Context, refs []semel.Ref) (int, error) {
+	if s.closed.Load() {
+		return 0, errClosed
+	}
+	n := 0
+	for i := range refs {
+		ref := &refs[i]
+		sh, hash := s.lookup(&ref.ID)
+		sh.mu.Lock()
+		if en := sh.find(hash, &ref.ID); en != nil && en.rec.Revision == ref.Revision {
+			sh.remove(hash, en)
+			sh.notify(&ref.ID)
+			n++
+		}
+		sh.mu.Unlock()
+	}
+	return n, nil
+}
+
+// Watch is [semel.WatchStore.Watch].
+func (s *Store) Watch(id semel.ID) (changed <-chan struct{}, stop func()) {
+	ch := make(chan struct{}, 1)
+	sh, _ := s.lookup(&id)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.watchers == nil {
+		sh.watchers = map[semel.ID]map[chan struct{}]struct{}{}
+	}
+	if sh.watchers[id] == nil {
+		sh.watchers[id] = map[chan struct{}]struct{}{}
+	}
+	sh.watchers[id][ch] = struct{}{}
+	return ch, func() {
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		delete(sh.watchers[id], ch)
+		if len(sh.watchers[id]) == 0 {
+			delete(sh.watchers, id)
+		}
+	}
+}
+
+// notify tells those who watch. The shard is locked.
+func (sh *shard) notify(id *semel.ID) {
+	if len(sh.watchers) == 0 {
+		return
+	}
+	for ch := range sh.watchers[*id] {
+		select {
+		case ch <- struct{}{}:
+		default: // a notice is waiting already
+		}
+	}
+}
+
+// Len is how many records are kept.
+func (s *Store) Len() int {
+	n := 0
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		n += sh.count
+		sh.mu.Unlock()
+	}
+	return n
+}
+
+// Close drops everything. Later calls fail.
+func (s *Store) Close() error {
+	s.closed.Store(true)
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		sh.records, sh.count, sh.due, sh.watchers = nil, 0, dueIndex{}, nil
+		sh.mu.Unlock()
+	}
+	return nil
+}
