@@ -1,0 +1,107 @@
+package semel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store/memstore"
+)
+
+// Example runs one call twice: the work is done once, and both get its result.
+func Example() {
+	// snippet: Do
+	engine, err := semel.New(memstore.New(), &semel.Options{
+		Operations: []semel.Operation{{Name: "orders.create"}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	type Order struct{ ID int }
+	created := 0
+	create := func(ctx context.Context, a *semel.Attempt) (Order, error) {
+		created++
+		return Order{ID: 41 + created}, nil
+	}
+	call := semel.Call{
+		Tenant: "acme", Principal: "alice", Operation: "orders.create", Key: "cart-7",
+		Fingerprint: semel.FingerprintOf(semel.SchemeRaw, []byte(`{"item":"lamp"}`)),
+	}
+	for range 2 {
+		order, answer, err := semel.Do(context.Background(), engine, call, create)
+		fmt.Println(order.ID, answer.Decision, err)
+	}
+	fmt.Println("created:", created)
+	// end snippet
+
+	// Output:
+	// 42 execute <nil>
+	// 42 replay <nil>
+	// created: 1
+}
+
+// Effect keeps a ledger of calls to the outside: what has a recorded result is
+// not called again by a further attempt.
+func ExampleEffect() {
+	engine, err := semel.New(memstore.New(), &semel.Options{
+		Operations: []semel.Operation{{Name: "refund", Effects: []string{"refund", "mail"}}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	mailServerDown := true
+	refund := func(ctx context.Context, a *semel.Attempt) (string, error) {
+		reference, err := semel.Effect(ctx, a, "refund", func(ctx context.Context, key string) (string, error) {
+			fmt.Println("the provider refunds, once")
+			return "re_1", nil
+		})
+		if err != nil {
+			return "", err
+		}
+		_, err = semel.Effect(ctx, a, "mail", func(ctx context.Context, key string) (bool, error) {
+			if mailServerDown {
+				return false, semel.Aborted(errors.New("connection refused"))
+			}
+			return true, nil
+		})
+		if err != nil {
+			return "", err
+		}
+		return reference, nil
+	}
+	call := semel.Call{Operation: "refund", Key: "r-1"}
+	_, _, err = semel.Do(context.Background(), engine, call, refund)
+	fmt.Println(err)
+	mailServerDown = false
+	reference, _, err := semel.Do(context.Background(), engine, call, refund)
+	fmt.Println(reference, err)
+
+	// Output:
+	// the provider refunds, once
+	// semel: aborted: connection refused
+	// re_1 <nil>
+}
+
+// Begin is for doors that answer in a protocol of their own.
+func ExampleEngine_Begin() {
+	engine, err := semel.New(memstore.New(), &semel.Options{Operations: []semel.Operation{{Name: "ship"}}})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	call := semel.Call{Operation: "ship", Key: "parcel-1"}
+	first, err := engine.Begin(ctx, call)
+	fmt.Println(first.Decision, err)
+	second, err := engine.Begin(ctx, call) // while the first is at work
+	fmt.Println(second.Decision, second.RetryAfter > 0, err)
+	fmt.Println(first.Attempt.Complete(ctx, semel.Result{Data: []byte("shipped")}))
+	third, err := engine.Begin(ctx, call)
+	fmt.Println(third.Decision, string(third.Record.Result.Data), err)
+
+	// Output:
+	// execute <nil>
+	// in_flight true <nil>
+	// <nil>
+	// replay shipped <nil>
+}
