@@ -133,18 +133,17 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 		}
 	}
 	for range maxClaims {
-		since := e.elapsed()
-		now, err := e.now(ctx)
+		at, err := e.read(ctx)
 		if err != nil {
 			return err
 		}
 		if cur.State != "" {
-			settled, err := e.meet(ctx, op, call, &cur, ans, now, &waited)
+			settled, err := e.meet(ctx, op, call, &cur, ans, &at, &waited)
 			if settled || err != nil {
 				return err
 			}
 		}
-		next, err := open(&op.Operation, id, call, cur, now, e.node)
+		next, err := open(&op.Operation, id, call, cur, at.now, e.node)
 		if err != nil {
 			return err
 		}
@@ -159,8 +158,8 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 		}
 		if applied {
 			ans.Decision, ans.Record = Execute, *next
-			ans.Attempt = e.newAttempt(ctx, op, next, since)
-			e.decided(ans, now, waited)
+			ans.Attempt = e.newAttempt(ctx, op, next, at.elapsed)
+			e.decided(ans, at.now, waited)
 			return nil
 		}
 		cur = stored
@@ -171,23 +170,35 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 	return nil
 }
 
+// instant is one moment by two clocks: the engine's was read first.
+type instant struct {
+	elapsed time.Duration // by which a holder judges its own lease
+	now     time.Time     // by which the store's records are judged
+}
+
+func (e *Engine) read(ctx context.Context) (at instant, err error) {
+	at.elapsed = e.elapsed()
+	at.now, err = e.now(ctx)
+	return at, err
+}
+
 // none is the record that is not there. It is never changed.
 var none Record
 
 // meet deals with the record that stands in the way of a claim. It reports
 // settled when the delivery has its answer; otherwise cur is what the next claim
-// has to follow.
-func (e *Engine) meet(ctx context.Context, op *operation, call *Call, cur **Record, ans *Answer, now time.Time, waited *time.Duration) (settled bool, err error) {
+// has to follow, and at when that was decided.
+func (e *Engine) meet(ctx context.Context, op *operation, call *Call, cur **Record, ans *Answer, at *instant, waited *time.Duration) (settled bool, err error) {
 	for range maxClaims {
 		if (*cur).State == "" {
 			return false, nil // gone since: claim again
 		}
-		r := decide(&op.Operation, &call.Fingerprint, *cur, now)
+		r := decide(&op.Operation, &call.Fingerprint, *cur, at.now)
 		switch {
 		case r.decision == Execute:
 			return false, nil
 		case r.hold:
-			stored, applied, err := e.hold(ctx, op, *cur, heldReason(*cur), now, "reaper")
+			stored, applied, err := e.hold(ctx, op, *cur, heldReason(*cur), at.now, "reaper")
 			if err != nil {
 				return false, err
 			}
@@ -203,7 +214,7 @@ func (e *Engine) meet(ctx context.Context, op *operation, call *Call, cur **Reco
 				return false, err
 			}
 			if changed != nil {
-				if now, err = e.now(ctx); err != nil {
+				if *at, err = e.read(ctx); err != nil {
 					return false, err
 				}
 				*cur = changed
@@ -211,7 +222,7 @@ func (e *Engine) meet(ctx context.Context, op *operation, call *Call, cur **Reco
 			}
 		}
 		ans.Decision, ans.Record = r.decision, **cur
-		return true, e.answer(ctx, op, call, ans, now, *waited)
+		return true, e.answer(ctx, op, call, ans, at.now, *waited)
 	}
 	return false, nil
 }

@@ -124,7 +124,8 @@ type Operation struct {
 	// [Effect]. Declaring them promises that nothing outside happens without
 	// the ledger: an abandoned attempt that began none of them may then run
 	// again. A name that ends in "*" stands for all names with that prefix.
-	// Nil declares nothing; attempts may still use the ledger.
+	// Nil declares nothing; attempts may still use the ledger. Names that begin
+	// with "semel" belong to the doors of this module and need no declaration.
 	Effects []string
 	// Reconcile settles held records by asking the provider. Optional.
 	Reconcile Reconciler
@@ -256,7 +257,7 @@ func oneOf[T ~string](bad func(string, ...any), field string, v T, allowed ...T)
 
 // declares reports whether attempts may begin the named effect.
 func (op *Operation) declares(name string) bool {
-	return op.Effects == nil || slices.ContainsFunc(op.Effects, func(d string) bool {
+	return op.Effects == nil || strings.HasPrefix(name, "semel") || slices.ContainsFunc(op.Effects, func(d string) bool {
 		prefix, wild := strings.CutSuffix(d, "*")
 		return d == name || wild && strings.HasPrefix(name, prefix)
 	})

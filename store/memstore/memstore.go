@@ -29,6 +29,7 @@ const shardCount = 64
 
 type shard struct {
 	mu       sync.Mutex
+	closed   bool
 	records  map[uint64]*entry // by hash; entries of equal hash are chained
 	count    int
 	due      dueIndex
@@ -104,12 +105,9 @@ func (sh *shard) remove(hash uint64, en *entry) {
 
 // Apply is [semel.Store.Apply].
 func (s *Store) Apply(_ context.Context, w semel.Write) (semel.Record, bool, error) {
-	if s.closed.Load() {
-		return semel.Record{}, false, errClosed
-	}
-	cur, applied := s.Swap(&w.Record, w.Expect)
+	cur, applied, err := s.swap(&w.Record, w.Expect)
 	if cur == nil {
-		return semel.Record{}, false, nil
+		return semel.Record{}, false, err
 	}
 	return *cur, applied, nil
 }
@@ -136,26 +134,34 @@ func (s *Store) Load(id semel.ID) *semel.Record {
 	return nil
 }
 
-// Swap is [semel.LocalStore.Swap].
+// Swap is [semel.LocalStore.Swap]. On a closed store it does nothing.
 func (s *Store) Swap(next *semel.Record, expect semel.Revision) (*semel.Record, bool) {
+	cur, applied, _ := s.swap(next, expect)
+	return cur, applied
+}
+
+func (s *Store) swap(next *semel.Record, expect semel.Revision) (*semel.Record, bool, error) {
 	sh, hash := s.lookup(&next.ID)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	if sh.closed {
+		return nil, false, errClosed
+	}
 	en := sh.find(hash, &next.ID)
 	switch {
 	case en == nil && !expect.IsZero():
-		return nil, false
+		return nil, false, nil
 	case en == nil:
 		en = sh.insert(hash)
 	case en.rec.Revision != expect:
-		return en.rec, false
+		return en.rec, false, nil
 	}
 	if at := next.NextAt; !at.IsZero() && (en.rec == nil || !at.Equal(en.rec.NextAt)) {
 		sh.due.add(at, en)
 	}
 	en.rec = next
 	sh.notify(&next.ID)
-	return next, true
+	return next, true, nil
 }
 
 // Now is [semel.Store.Now]: the wall clock at New, carried on by the monotonic
@@ -246,7 +252,7 @@ func (s *Store) Close() error {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		sh.records, sh.count, sh.due, sh.watchers = nil, 0, dueIndex{}, nil
+		sh.closed, sh.records, sh.count, sh.due, sh.watchers = true, nil, 0, dueIndex{}, nil
 		sh.mu.Unlock()
 	}
 	return nil
