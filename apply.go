@@ -13,53 +13,66 @@ import (
 // When the store's answer is an error, apply finds out whether the write arrived
 // by sending the same write again: if its revision is stored, it did. The error
 // it returns means that this is still unknown after Options.StoreTimeout. The
-// caller's context bounds the first try only: once a write may have arrived,
-// hanging up does not make it go away.
+// caller's hanging up changes nothing: once a write may have arrived, it does not
+// go away.
 func (e *Engine) apply(ctx context.Context, next *Record, expect Revision) (*Record, bool, error) {
 	if e.local != nil {
-		if cur, applied := e.local.Swap(next, expect); applied || cur != nil {
-			return cur, applied, nil
-		}
-		return &Record{}, false, nil
+		return e.swap(next, expect)
+	}
+	call := e.storeCall(ctx)
+	defer call.end()
+	cur, applied, err := e.applyOnce(call, next, expect, 1)
+	if err != nil {
+		return e.resolve(call, next, expect)
+	}
+	return cur, applied, nil
+}
+
+// swap is apply on a local store.
+func (e *Engine) swap(next *Record, expect Revision) (*Record, bool, error) {
+	cur, applied := e.local.Swap(next, expect)
+	if cur == nil {
+		cur = &none
+	}
+	return cur, applied, nil
+}
+
+// applyOnce sends a write. After an error its result is unknown.
+func (e *Engine) applyOnce(ctx context.Context, next *Record, expect Revision, try int) (*Record, bool, error) {
+	if e.local != nil {
+		return e.swap(next, expect)
 	}
 	cur, applied, err := e.store.Apply(ctx, Write{Record: *next, Expect: expect})
-	if err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.opts.StoreTimeout)
-		defer cancel()
-		return e.resolve(ctx, next, expect, err)
-	}
-	if applied {
+	switch {
+	case err != nil:
+		if e.events.StoreFailed != nil {
+			e.events.StoreFailed(StoreFailedEvent{ID: next.ID, Call: "apply", Err: err, Try: try})
+		}
+		return nil, false, &Error{Code: CodeStoreUnavailable, Message: "the result of a write is unknown", Err: err}
+	case applied || cur.Revision == next.Revision:
 		return next, true, nil
 	}
 	return &cur, false, nil
 }
 
-// resolve sends a write again until the store gives a definite answer or ctx is
-// done. It is safe at any later time, because the write carries a revision of its
-// own and names the one that it follows: a second arrival changes nothing.
-func (e *Engine) resolve(ctx context.Context, next *Record, expect Revision, err error) (*Record, bool, error) {
+// resolve sends a write whose result is unknown again until the store gives a
+// definite answer or ctx is done. It is safe at any later time, because the write
+// carries a revision of its own and names the one that it follows: a second
+// arrival changes nothing.
+func (e *Engine) resolve(ctx context.Context, next *Record, expect Revision) (*Record, bool, error) {
 	pause := 2 * time.Millisecond
-	for try := 1; ; try++ {
-		if e.events.StoreFailed != nil {
-			e.events.StoreFailed(StoreFailedEvent{ID: next.ID, Call: "apply", Err: err, Try: try})
-		}
+	for try := 2; ; try++ {
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, false, &Error{Code: CodeStoreUnavailable, Message: "the result of a write is unknown", Err: err}
+			return nil, false, &Error{Code: CodeStoreUnavailable, Message: "the result of a write is unknown", Err: ctx.Err()}
 		case <-timer.C:
 		}
 		pause = min(pause*2, 500*time.Millisecond)
-		var cur Record
-		var applied bool
-		if cur, applied, err = e.store.Apply(ctx, Write{Record: *next, Expect: expect}); err != nil {
-			continue
+		if cur, applied, err := e.applyOnce(ctx, next, expect, try); err == nil {
+			return cur, applied, nil
 		}
-		if applied || cur.Revision == next.Revision {
-			return next, true, nil
-		}
-		return &cur, false, nil
 	}
 }
 
@@ -67,11 +80,11 @@ func (e *Engine) resolve(ctx context.Context, next *Record, expect Revision, err
 // unavailable. If the claim arrived after all it is aborted, for nothing was
 // executed under it; otherwise it would hold the key until its lease ends, and
 // then be taken for an abandoned attempt.
-func (e *Engine) releaseClaim(op *operation, claim *Record, expect Revision, err error) {
+func (e *Engine) releaseClaim(op *operation, claim *Record, expect Revision) {
 	e.goBackground(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 2*op.Lease)
 		defer cancel()
-		_, applied, err := e.resolve(ctx, claim, expect, err)
+		_, applied, err := e.resolve(ctx, claim, expect)
 		if err != nil || !applied {
 			return
 		}

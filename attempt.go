@@ -151,13 +151,9 @@ func (a *Attempt) Abandon(ctx context.Context, reason string) error {
 
 // end makes the end of the attempt durable and then tells those who wait.
 func (a *Attempt) end(ctx context.Context, ev event, res Result, f *Failure) error {
-	// A caller that hung up must not keep the outcome from being recorded.
-	if a.engine.local == nil {
-		ctx = context.WithoutCancel(ctx)
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.settlePending(ctx); err != nil {
+	if err := a.settlePending(ctx, a.engine.apply); err != nil {
 		return err
 	}
 	if a.ended != evNone {
@@ -190,7 +186,7 @@ func (a *Attempt) end(ctx context.Context, ev event, res Result, f *Failure) err
 func (a *Attempt) endedAlready(ev event, res Result, f *Failure) error {
 	same := a.ended == ev && (a.rec.Result.Tombstone || bytes.Equal(a.rec.Result.Data, res.Data))
 	if ev != evHold && same {
-		same = (f == nil) == (a.rec.Failure == nil) && (f == nil || *f == *a.rec.Failure)
+		same = (f == nil) == (a.rec.Failure == nil) && (f == nil || *f.kept() == *a.rec.Failure)
 	}
 	if same {
 		return nil
@@ -213,6 +209,13 @@ func (a *Attempt) finish(ev event) {
 // a.mu. A write whose result was unknown is resolved first, for only then is it
 // known what the next one follows.
 func (a *Attempt) write(ctx context.Context, change func(*Record) (*Record, error)) error {
+	return a.writeBy(ctx, a.engine.apply, change)
+}
+
+// applyFunc is Engine.apply, or a way to try only once.
+type applyFunc func(ctx context.Context, next *Record, expect Revision) (*Record, bool, error)
+
+func (a *Attempt) writeBy(ctx context.Context, apply applyFunc, change func(*Record) (*Record, error)) error {
 	if a.unrecorded {
 		next, err := change(a.rec)
 		if err == nil {
@@ -220,7 +223,7 @@ func (a *Attempt) write(ctx context.Context, change func(*Record) (*Record, erro
 		}
 		return err
 	}
-	if err := a.settlePending(ctx); err != nil {
+	if err := a.settlePending(ctx, apply); err != nil {
 		return err
 	}
 	if a.ended != evNone {
@@ -232,7 +235,7 @@ func (a *Attempt) write(ctx context.Context, change func(*Record) (*Record, erro
 			return err
 		}
 		next.Revision = a.engine.newRevision()
-		cur, applied, err := a.engine.apply(ctx, next, a.rec.Revision)
+		cur, applied, err := apply(ctx, next, a.rec.Revision)
 		if err != nil {
 			a.pending = next
 			return errWriteUnknown(err)
@@ -253,17 +256,17 @@ func errWriteUnknown(err error) error {
 }
 
 // settlePending finds out about a write whose result was unknown.
-func (a *Attempt) settlePending(ctx context.Context) error {
+func (a *Attempt) settlePending(ctx context.Context, apply applyFunc) error {
 	if a.pending == nil {
 		return nil
 	}
-	cur, applied, err := a.engine.apply(ctx, a.pending, a.rec.Revision)
+	cur, applied, err := apply(ctx, a.pending, a.rec.Revision)
 	if err != nil {
 		return errWriteUnknown(err)
 	}
 	next, ending := a.pending, a.ending
 	a.pending, a.ending = nil, evNone
-	if applied || cur.Revision == next.Revision {
+	if applied || ending != evNone && cur.followed(next) {
 		a.rec = next
 		if ending != evNone {
 			a.finish(ending)
@@ -281,7 +284,7 @@ func (a *Attempt) settlePending(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.write(ctx, func(cur *Record) (*Record, error) {
+	return a.writeBy(ctx, apply, func(cur *Record) (*Record, error) {
 		return changeEffect(cur, name, now, func(ef *EffectRecord) {
 			if ef.State == EffectStarted {
 				ef.State = EffectRefuted

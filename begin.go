@@ -153,7 +153,7 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 		// the reaper settles it as an abandoned attempt.
 		stored, applied, err := e.apply(ctx, next, cur.Revision)
 		if err != nil {
-			e.releaseClaim(op, next, cur.Revision, err)
+			e.releaseClaim(op, next, cur.Revision)
 			return err
 		}
 		if applied {
@@ -203,8 +203,11 @@ func (e *Engine) meet(ctx context.Context, op *operation, call *Call, cur **Reco
 				return false, err
 			}
 			*cur = stored
-			if !applied {
-				continue // somebody else was faster: look again
+			if !applied { // somebody else was faster: look again
+				if *at, err = e.read(ctx); err != nil {
+					return false, err
+				}
+				continue
 			}
 		case r.decision == InFlight && waitTime(op, call) > *waited:
 			start := e.elapsed()

@@ -1,6 +1,9 @@
 package semel
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Decision is what one delivery gets.
 type Decision string
@@ -135,7 +138,7 @@ func end(op *Operation, cur *Record, ev event, now time.Time, res Result, failur
 	}
 	next.EndedAt = now
 	next.LeaseUntil, next.Held = time.Time{}, ""
-	next.Result, next.Failure = res, failure
+	next.Result, next.Failure = res, failure.kept()
 	next.ExpiresAt = now.Add(op.Window)
 	next.NextAt = next.ExpiresAt
 	return next, nil
@@ -149,9 +152,27 @@ func hold(op *Operation, cur *Record, reason string, now time.Time) (*Record, er
 		return nil, err
 	}
 	next.LeaseUntil, next.NextAt = time.Time{}, time.Time{}
-	next.Held = reason
+	next.Held = keptText(reason)
 	if op.Reconcile != nil {
 		next.NextAt = now
 	}
 	return next, nil
+}
+
+// maxText bounds what is kept of a handler's words, in bytes.
+const maxText = 1 << 10
+
+// kept is f as every store can keep it.
+func (f *Failure) kept() *Failure {
+	if f == nil {
+		return nil
+	}
+	return &Failure{Code: keptText(f.Code), Message: keptText(f.Message)}
+}
+
+func keptText(s string) string {
+	if len(s) <= maxText && validText(s) {
+		return s
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), maxText)], "\uFFFD"), "\x00", "\uFFFD")
 }

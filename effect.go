@@ -109,7 +109,7 @@ func (a *Attempt) startEffect(ctx context.Context, name string) (ef EffectRecord
 	if err := a.handler.lost(); err != nil {
 		return ef, false, err
 	}
-	if err := a.settlePending(ctx); err != nil {
+	if err := a.settlePending(ctx, a.engine.apply); err != nil {
 		return ef, false, err
 	}
 	if i := a.rec.effectIndex(name); i >= 0 {
@@ -152,9 +152,6 @@ func (a *Attempt) startEffect(ctx context.Context, name string) (ef EffectRecord
 
 // settleEffect makes what became of a started effect durable.
 func (a *Attempt) settleEffect(ctx context.Context, name string, settle func(*EffectRecord)) error {
-	// The provider has answered: a caller that hung up must not keep that from
-	// being recorded.
-	ctx = context.WithoutCancel(ctx)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ended != evNone {

@@ -24,8 +24,8 @@ type Options struct {
 	// Node names this engine in the records it holds, for people. Defaults to
 	// the host name and the process id.
 	Node string
-	// StoreTimeout bounds how long a caller waits for a write whose result is
-	// unknown to be resolved. Defaults to 5 seconds.
+	// StoreTimeout bounds how long a caller waits for one answer of the store,
+	// resolving an unknown one included. Defaults to 5 seconds.
 	StoreTimeout time.Duration
 	// MaxWaiters bounds the deliveries that wait for an outcome at one time;
 	// further ones get in_flight at once. Defaults to 10,000.
@@ -97,6 +97,9 @@ func New(store Store, opts *Options) (*Engine, error) {
 	e.opts.ClockSkew = cmp.Or(e.opts.ClockSkew, DefaultClockSkew)
 	if e.opts.StoreTimeout < 0 || e.opts.MaxWaiters < 0 || e.opts.ClockSkew < 0 {
 		return nil, errors.New("semel: StoreTimeout, MaxWaiters and ClockSkew may not be negative")
+	}
+	if len(e.opts.Node) > maxNameLen || !validText(e.opts.Node) {
+		return nil, fmt.Errorf("semel: Node has more than %d bytes, is not valid UTF-8 or has a NUL byte", maxNameLen)
 	}
 	if e.opts.Events != nil {
 		e.events = *e.opts.Events
@@ -221,6 +224,11 @@ func (e *Engine) newRevision() (r Revision) {
 func (e *Engine) elapsed() time.Duration { return time.Since(e.start) }
 
 func (e *Engine) now(ctx context.Context) (time.Time, error) {
+	if e.local == nil {
+		call := e.storeCall(ctx)
+		defer call.end()
+		ctx = call
+	}
 	now, err := e.store.Now(ctx)
 	if err != nil {
 		return time.Time{}, e.storeError("now", ID{}, err)

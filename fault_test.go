@@ -3,9 +3,11 @@ package semel_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store/storetest/faultstore"
@@ -113,5 +115,61 @@ func TestReadsThatFailAreNotAbsence(t *testing.T) {
 		r.faults.Next(faultstore.Due, faultstore.NotApplied, 1)
 		_, err = r.Sweep(t.Context())
 		wantCode(t, err, semel.CodeStoreUnavailable)
+	})
+}
+
+func TestStoreThatHangsDoesNotTakeTheHolderWithIt(t *testing.T) {
+	inBubble(t, semel.Operation{Lease: time.Hour}, func(t *testing.T, r *rig) {
+		a := begin(t, r.Engine, call("k"))
+		for _, verb := range []faultstore.Verb{faultstore.Apply, faultstore.Now} {
+			r.faults.Next(verb, faultstore.Hang, 1)
+			start := time.Now()
+			wantCode(t, a.Complete(t.Context(), data("x")), semel.CodeUnknown)
+			if d := time.Since(start); d != semel.DefaultStoreTimeout {
+				t.Errorf("%s hangs: told so after %v", verb, d)
+			}
+		}
+		must(t, a.Complete(t.Context(), data("x")))
+	})
+}
+
+func TestRenewalLetsOtherWritesPass(t *testing.T) {
+	inBubble(t, semel.Operation{Lease: 300 * time.Millisecond}, func(t *testing.T, r *rig) {
+		a := begin(t, r.Engine, call("k"))
+		r.faults.Next(faultstore.Apply, faultstore.NotApplied, 3)
+		<-time.After(103 * time.Millisecond) // between two tries of the renewal
+		start := time.Now()
+		must(t, a.Complete(t.Context(), data("x")))
+		if d := time.Since(start); d > 20*time.Millisecond {
+			t.Errorf("the renewal kept the end waiting for %v", d)
+		}
+	})
+}
+
+func TestEndThatArrivedIsKnownEvenAfterAnotherFollowed(t *testing.T) {
+	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
+		a := begin(t, r.Engine, call("k"))
+		f := semel.Failure{Code: "no_line", Message: "never connected"}
+		r.faults.Next(faultstore.Apply, faultstore.Applied, 1)
+		r.faults.Next(faultstore.Apply, faultstore.NotApplied, 100)
+		wantCode(t, a.Abort(t.Context(), f), semel.CodeUnknown)
+		r.faults.Heal()
+		begin(t, r.second(t), call("k"))
+		must(t, a.Abort(t.Context(), f))
+		wantCode(t, a.Complete(t.Context(), data("x")), semel.CodeAlreadyEnded)
+	})
+}
+
+func TestWordsOfAHandlerAreKeptAsText(t *testing.T) {
+	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
+		f := semel.Failure{Code: "a\x00b", Message: "\xff" + strings.Repeat("é", 2000)}
+		a := begin(t, r.Engine, call("k"))
+		must(t, a.Fail(t.Context(), f, semel.Result{}))
+		must(t, a.Fail(t.Context(), f, semel.Result{}))
+		rec, err := r.Lookup(t.Context(), id("k"))
+		must(t, err)
+		if m := rec.Failure.Message; !utf8.ValidString(m) || len(m) > 1100 || rec.Failure.Code != "a\uFFFDb" {
+			t.Errorf("kept as %q", rec.Failure)
+		}
 	})
 }

@@ -13,11 +13,25 @@ import (
 func (a *Attempt) Renew(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.renew(ctx)
+	return a.renew(ctx, a.engine.apply)
 }
 
+// tryRenew is Renew without waiting: neither for a write of the attempt that is
+// under way, nor for a store that does not answer.
+func (a *Attempt) tryRenew(ctx context.Context) error {
+	if !a.mu.TryLock() {
+		return errBusy
+	}
+	defer a.mu.Unlock()
+	return a.renew(ctx, func(ctx context.Context, next *Record, expect Revision) (*Record, bool, error) {
+		return a.engine.applyOnce(ctx, next, expect, 1)
+	})
+}
+
+var errBusy = errors.New("semel: another write of the attempt is under way")
+
 // renew is Renew for those who hold a.mu.
-func (a *Attempt) renew(ctx context.Context) error {
+func (a *Attempt) renew(ctx context.Context, apply applyFunc) error {
 	if a.ended != evNone {
 		return &Error{Code: CodeAlreadyEnded, Message: "the attempt has ended"}
 	}
@@ -31,7 +45,7 @@ func (a *Attempt) renew(ctx context.Context) error {
 	}
 	// A crash before or after this write leaves a lease that ends by itself;
 	// it only ends later in the second case.
-	err = a.write(ctx, func(cur *Record) (*Record, error) {
+	err = a.writeBy(ctx, apply, func(cur *Record) (*Record, error) {
 		if cur.Held != "" {
 			return nil, &Error{Code: CodeLeaseLost, Message: "the record was declared held"}
 		}
@@ -66,13 +80,16 @@ func (a *Attempt) keep(since time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.parent), left)
 	defer cancel()
 	for {
-		err := a.Renew(ctx)
+		err := a.tryRenew(ctx)
 		if err == nil || a.handler.isStopped() {
 			return
 		}
 		timer := time.NewTimer(max(a.op.Lease/30, time.Millisecond))
 		select {
 		case <-timer.C:
+		case <-a.Context().Done():
+			timer.Stop()
+			return
 		case <-ctx.Done():
 			timer.Stop()
 			return // the guard tells the handler

@@ -87,7 +87,8 @@ type LocalStore interface {
 
 // DueStore is a [Store] with an index on Record.NextAt. It serves
 // [Engine.Sweep]; without it nothing is reaped or purged, and deliveries settle
-// abandoned attempts as they meet them.
+// abandoned attempts as they meet them. Expired records stay due until they are
+// purged, so it should be a [PurgeStore] too.
 type DueStore interface {
 	// Due returns up to limit records whose NextAt is set and not after until,
 	// in no promised order.

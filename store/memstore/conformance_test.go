@@ -3,6 +3,7 @@ package memstore_test
 import (
 	"testing"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/storetest"
 )
@@ -13,4 +14,12 @@ func TestContract(t *testing.T) {
 		t.Cleanup(func() { _ = s.Close() })
 		return storetest.Env{Store: s}
 	}))
+}
+
+func BenchmarkEngine(b *testing.B) {
+	storetest.Bench(b, func(b *testing.B) semel.Store {
+		s := memstore.New()
+		b.Cleanup(func() { _ = s.Close() })
+		return s
+	})
 }

@@ -114,24 +114,30 @@ func (s *Store) Apply(_ context.Context, w semel.Write) (semel.Record, bool, err
 
 // Get is [semel.Store.Get].
 func (s *Store) Get(_ context.Context, id semel.ID) (semel.Record, error) {
-	if s.closed.Load() {
-		return semel.Record{}, errClosed
+	rec, err := s.load(&id)
+	if err != nil {
+		return semel.Record{}, err
 	}
-	if rec := s.Load(id); rec != nil {
-		return *rec, nil
-	}
-	return semel.Record{}, semel.ErrNotFound
+	return *rec, nil
 }
 
 // Load is [semel.LocalStore.Load].
 func (s *Store) Load(id semel.ID) *semel.Record {
-	sh, hash := s.lookup(&id)
+	rec, _ := s.load(&id)
+	return rec
+}
+
+func (s *Store) load(id *semel.ID) (*semel.Record, error) {
+	sh, hash := s.lookup(id)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if en := sh.find(hash, &id); en != nil {
-		return en.rec
+	if sh.closed {
+		return nil, errClosed
 	}
-	return nil
+	if en := sh.find(hash, id); en != nil {
+		return en.rec, nil
+	}
+	return nil, semel.ErrNotFound
 }
 
 // Swap is [semel.LocalStore.Swap]. On a closed store it does nothing.
@@ -180,14 +186,15 @@ func (s *Store) Advance(d time.Duration) {
 
 // Purge is [semel.PurgeStore.Purge].
 func (s *Store) Purge(_ context.Context, refs []semel.Ref) (int, error) {
-	if s.closed.Load() {
-		return 0, errClosed
-	}
 	n := 0
 	for i := range refs {
 		ref := &refs[i]
 		sh, hash := s.lookup(&ref.ID)
 		sh.mu.Lock()
+		if sh.closed {
+			sh.mu.Unlock()
+			return n, errClosed
+		}
 		if en := sh.find(hash, &ref.ID); en != nil && en.rec.Revision == ref.Revision {
 			sh.remove(hash, en)
 			sh.notify(&ref.ID)
