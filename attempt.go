@@ -266,7 +266,7 @@ func (a *Attempt) settlePending(ctx context.Context, apply applyFunc) error {
 	}
 	next, ending := a.pending, a.ending
 	a.pending, a.ending = nil, evNone
-	if applied || ending != evNone && cur.followed(next) {
+	if applied {
 		a.rec = next
 		if ending != evNone {
 			a.finish(ending)

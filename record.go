@@ -155,17 +155,6 @@ func (r *Record) openEffect() (EffectRecord, bool) {
 	return EffectRecord{}, false
 }
 
-// followed reports whether the history of r has the end of an attempt, which a
-// later one has followed since.
-func (r *Record) followed(end *Record) bool {
-	for i := range r.Earlier {
-		if e := &r.Earlier[i]; e.Fence == end.Fence {
-			return e.Disposition == end.Disposition && e.EndedAt.Equal(end.EndedAt)
-		}
-	}
-	return false
-}
-
 // asEarlier is the newest attempt as history.
 func (r *Record) asEarlier() AttemptRecord {
 	return AttemptRecord{
