@@ -1,0 +1,95 @@
+package storetest
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+const ruleNow = "Now is the store's clock, by which leases and windows are judged. It never goes back, not even when the process restarts over the same data."
+
+// now reads the store's clock.
+func now(t *testing.T, s semel.Store) time.Time {
+	t.Helper()
+	at, err := s.Now(t.Context())
+	if err != nil {
+		t.Fatalf("Now: %v", err)
+	}
+	return at
+}
+
+var clockCases = []testCase{
+	{
+		name: "the clock advances with time",
+		why:  ruleNow,
+		run: func(t *testing.T, env Env) {
+			for _, d := range []time.Duration{time.Millisecond, time.Second, time.Hour} {
+				before := now(t, env.Store)
+				env.Advance(d)
+				if moved := now(t, env.Store).Sub(before); moved < d {
+					t.Fatalf("the clock moved by %v while %v passed", moved, d)
+				}
+			}
+		},
+	},
+	{
+		name: "the clock never goes back, whoever reads it",
+		why:  ruleNow,
+		run: func(t *testing.T, env Env) {
+			var mu sync.Mutex
+			var latest time.Time
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					for range 500 {
+						mu.Lock()
+						seen := latest // known to somebody before this reading began
+						mu.Unlock()
+						at, err := env.Store.Now(t.Context())
+						if err != nil {
+							t.Errorf("Now: %v", err)
+							return
+						}
+						if at.Before(seen) {
+							t.Errorf("the clock went back by %v", seen.Sub(at))
+							return
+						}
+						mu.Lock()
+						if at.After(latest) {
+							latest = at
+						}
+						mu.Unlock()
+					}
+				})
+			}
+			wg.Wait()
+		},
+	},
+	{
+		name: "the clock does not go back when the store is opened again",
+		why:  ruleNow,
+		run: func(t *testing.T, env Env) {
+			if env.Reopen == nil {
+				// A store that keeps nothing has no earlier life to go back
+				// behind. Writing must not disturb its clock either.
+				before := now(t, env.Store)
+				put(t, env.Store, claimed(key("k"), 1), semel.Revision{})
+				if at := now(t, env.Store); at.Before(before) {
+					t.Fatalf("the clock went back by %v", before.Sub(at))
+				}
+				return
+			}
+			for range 3 {
+				env.Advance(time.Minute)
+				put(t, env.Store, claimed(key(fresh().String()), 1), semel.Revision{})
+				before := now(t, env.Store)
+				env.Store = env.Reopen()
+				if at := now(t, env.Store); at.Before(before) {
+					t.Fatalf("the clock went back by %v", before.Sub(at))
+				}
+			}
+		},
+	},
+}

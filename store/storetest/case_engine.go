@@ -1,0 +1,280 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store/storetest/faultstore"
+)
+
+const (
+	ruleOnce    = "One delivery executes. Every other gets the same outcome, or is told that the call is in flight."
+	ruleFence   = "A fence strictly rises with every new holder and is never reused, not even after a purge."
+	ruleAbandon = "What becomes of an attempt whose holder went away is the policy's: held by default, run again where that is allowed."
+	ruleLate    = "Completing is possible after the lease has ended as long as nobody else was given the right to execute, also if the record is held by then."
+	ruleWindow  = "An expired record counts as absent, whether it was purged or not."
+)
+
+var engineCases = []testCase{
+	{
+		name: "of 200 simultaneous duplicates on two engines one executes",
+		why:  ruleOnce,
+		run:  duplicates,
+	},
+	{
+		name: "a dead holder's call is held, or runs again under a higher fence, by policy",
+		why:  ruleAbandon + " " + ruleFence,
+		run: func(t *testing.T, env Env) {
+			clause.Proves(t, "CORE-INV.1", "IDS-IX.3")
+			dying, control := faulty(t, env.Store)
+			alive := newEngine(t, env.Store)
+			first := begin(t, dying, call(opRetry, "k"), semel.Execute)
+			held := begin(t, dying, call(opHold, "k"), semel.Execute)
+			begin(t, alive, call(opRetry, "k"), semel.InFlight)
+			begin(t, alive, call(opHold, "k"), semel.InFlight)
+			control.Cut(faultstore.NotApplied) // from here on as if it had died
+			env.Advance(semel.DefaultLease + time.Second)
+			second := begin(t, alive, call(opRetry, "k"), semel.Execute)
+			if second.Record.Fence <= first.Record.Fence || second.Record.Attempt != 2 || len(second.Record.Earlier) != 1 {
+				t.Fatalf("attempt %d has fence %d after %d, and %d earlier ones", second.Record.Attempt, second.Record.Fence, first.Record.Fence, len(second.Record.Earlier))
+			}
+			begin(t, alive, call(opHold, "k"), semel.Held)
+			begin(t, alive, call(opHold, "k"), semel.Held)
+			control.Heal()
+			// The first holder comes back from the dead.
+			if err := first.Attempt.Complete(t.Context(), semel.Result{Data: []byte("late")}); !errors.Is(err, semel.ErrLeaseLost) {
+				t.Fatalf("the first holder completes after it was replaced: %v", err)
+			}
+			complete(t, second.Attempt, "second")
+			replays(t, alive, call(opRetry, "k"), "second")
+			// Of the held call there was no second holder, so the first knows best.
+			complete(t, held.Attempt, "held, then done")
+			replays(t, alive, call(opHold, "k"), "held, then done")
+			fired(t, control)
+		},
+	},
+	{
+		name: "a holder that was cut off may complete after its lease while nobody took over",
+		why:  ruleLate,
+		run: func(t *testing.T, env Env) {
+			for _, op := range []semel.Operation{opHold, opRetry} {
+				e, control := faulty(t, env.Store)
+				ans := begin(t, e, call(op, "k"), semel.Execute)
+				control.Cut(faultstore.NotApplied)
+				env.Advance(semel.DefaultLease + time.Second)
+				control.Heal()
+				complete(t, ans.Attempt, "late")
+				replays(t, newEngine(t, env.Store), call(op, "k"), "late")
+			}
+		},
+	},
+	{
+		name:  "fences rise across purges",
+		why:   ruleFence,
+		needs: canPurge,
+		run: func(t *testing.T, env Env) {
+			if err := risingFences(t.Context(), env); err != nil {
+				t.Fatal(err)
+			}
+		},
+	},
+	{
+		name: "an outcome is replayed within its window, and after it the call is a new one",
+		why:  ruleWindow,
+		run: func(t *testing.T, env Env) {
+			clause.Proves(t, "IDS-VIII.4", "MAP-EXP.1")
+			e := newEngine(t, env.Store)
+			first := begin(t, e, call(opHold, "k"), semel.Execute)
+			env.Advance(time.Second)
+			complete(t, first.Attempt, "first")
+			env.Advance(semel.DefaultWindow - time.Minute)
+			replays(t, e, call(opHold, "k"), "first")
+			env.Advance(time.Minute)
+			second := begin(t, e, call(opHold, "k"), semel.Execute)
+			if second.Record.Fence <= first.Record.Fence || second.Record.Attempt != 1 {
+				t.Fatalf("the new call is attempt %d under fence %d after %d", second.Record.Attempt, second.Record.Fence, first.Record.Fence)
+			}
+			complete(t, second.Attempt, "second")
+			replays(t, e, call(opHold, "k"), "second")
+		},
+	},
+	{
+		name: "the ledger outlives its attempt: a recorded effect is not called again, a started one holds the call",
+		why:  "A further attempt of the same call gets the recorded result. An effect without a result forbids another attempt, whatever the policy.",
+		run: func(t *testing.T, env Env) {
+			clause.Proves(t, "IDS-XI.S3")
+			dying, control := faulty(t, env.Store)
+			alive := newEngine(t, env.Store)
+			charged, opened := begin(t, dying, call(opLedger, "charged"), semel.Execute), begin(t, dying, call(opLedger, "open"), semel.Execute)
+			var effectKey string
+			if _, err := semel.Effect(t.Context(), charged.Attempt, "charge", func(_ context.Context, key string) (string, error) {
+				effectKey = key
+				return "receipt 1", nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			timeout := errors.New("no answer")
+			if _, err := semel.Effect(t.Context(), opened.Attempt, "charge", func(context.Context, string) (string, error) { return "", timeout }); !errors.Is(err, timeout) {
+				t.Fatal(err)
+			}
+			control.Cut(faultstore.NotApplied)
+			env.Advance(semel.DefaultLease + time.Second)
+
+			second := begin(t, alive, call(opLedger, "charged"), semel.Execute)
+			receipt, err := semel.Effect(t.Context(), second.Attempt, "charge", func(context.Context, string) (string, error) {
+				t.Error("a recorded effect was called again")
+				return "receipt 2", nil
+			})
+			if receipt != "receipt 1" || err != nil {
+				t.Fatalf("the recorded effect gives %q, %v", receipt, err)
+			}
+			if ledger := second.Attempt.Effects(); len(ledger) != 1 || ledger[0].Key != effectKey {
+				t.Fatalf("the ledger of the second attempt is %+v, want one effect with key %s", ledger, effectKey)
+			}
+			begin(t, alive, call(opLedger, "open"), semel.Held)
+		},
+	},
+	{
+		name: "a delivery that waited for a dead holder gets a whole lease",
+		why:  "A lease is counted from the claim, by the store's clock.",
+		run: func(t *testing.T, env Env) {
+			op := semel.Operation{Name: "op", Lease: 300 * time.Millisecond, OnAbandoned: semel.RetryAbandoned}
+			wrapped, control := faultstore.New(env.Store, nil)
+			dying := configured(t, wrapped, &semel.Options{Operations: []semel.Operation{op}})
+			alive := configured(t, env.Store, &semel.Options{Operations: []semel.Operation{op}})
+			begin(t, dying, call(op, "k"), semel.Execute)
+			control.Cut(faultstore.NotApplied)
+			c := call(op, "k")
+			c.Wait = patience
+			second := begin(t, alive, c, semel.Execute)
+			first := second.Record.Earlier[0]
+			if age := second.Record.StartedAt.Sub(first.StartedAt); age < op.Lease {
+				t.Fatalf("the second lease is counted from %v after the first claim, when the first lease of %v was not over", age, op.Lease)
+			}
+			if lease := second.Record.LeaseUntil.Sub(second.Record.StartedAt); lease != op.Lease {
+				t.Fatalf("the second lease takes %v, want %v", lease, op.Lease)
+			}
+		},
+	},
+	{
+		name: "a waiting delivery gets the outcome of another engine's attempt",
+		why:  ruleOnce + " " + ruleWatch,
+		run:  func(t *testing.T, env Env) { waitForOther(t, env.Store) },
+	},
+}
+
+// duplicates sends one call 200 times at once.
+func duplicates(t *testing.T, env Env) {
+	clause.Proves(t, "IDS-V.1", "IDS-IX.1", "IDS-IX.3", "IDS-XIII.1", "IDS-XIII.2", "CORE-INV.1", "CORE-CONC.2")
+	const copies = 200
+	engines := []*semel.Engine{newEngine(t, env.Store), newEngine(t, env.Store)}
+	var ran atomic.Int64
+	var counts sync.Map
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range copies {
+		c := call(opHold, "k")
+		if i%2 == 0 {
+			c.Wait = patience
+		}
+		wg.Go(func() {
+			<-start
+			ans, err := engines[i/2%2].Do(t.Context(), c, func(ctx context.Context, a *semel.Attempt) (semel.Result, error) {
+				n := ran.Add(1)
+				return semel.Result{Data: fmt.Appendf(nil, "execution %d", n)}, pass(ctx, 50*time.Millisecond)
+			})
+			n, _ := counts.LoadOrStore(ans.Decision, new(atomic.Int64))
+			n.(*atomic.Int64).Add(1)
+			switch {
+			case ans.Decision == semel.InFlight && errors.Is(err, semel.ErrInFlight) && c.Wait == 0:
+			case err != nil:
+				t.Errorf("copy %d got %s and error %v", i, ans.Decision, err)
+			case string(ans.Record.Result.Data) != "execution 1":
+				t.Errorf("copy %d got the result %q", i, ans.Record.Result.Data)
+			}
+		})
+	}
+	close(start)
+	wg.Wait()
+	if n := ran.Load(); n != 1 {
+		t.Fatalf("%d duplicates were executed %d times", copies, n)
+	}
+	if n, ok := counts.Load(semel.Execute); !ok || n.(*atomic.Int64).Load() != 1 {
+		t.Fatal("not exactly one delivery was told to execute")
+	}
+	replays(t, engines[0], call(opHold, "k"), "execution 1")
+}
+
+// risingFences runs one key through its window many times, purging in between,
+// and reports a fence that does not rise.
+func risingFences(ctx context.Context, env Env) error {
+	var engines [2]*semel.Engine
+	for i := range engines {
+		e, err := semel.New(env.Store, &semel.Options{Operations: []semel.Operation{opBrief}})
+		if err != nil {
+			return err
+		}
+		defer e.Close(ctx)
+		engines[i] = e
+	}
+	last := int64(0)
+	for round := range 30 {
+		e := engines[round%2]
+		ans, err := e.Begin(ctx, call(opBrief, "k"))
+		if err != nil {
+			return err
+		}
+		if ans.Decision != semel.Execute {
+			return fmt.Errorf("round %d got %s", round, ans.Decision)
+		}
+		if ans.Record.Fence <= last {
+			return fmt.Errorf("round %d got fence %d after %d", round, ans.Record.Fence, last)
+		}
+		last = ans.Record.Fence
+		if err := ans.Attempt.Complete(ctx, semel.Result{}); err != nil {
+			return err
+		}
+		env.Advance(opBrief.Window)
+		rec, err := env.Store.Get(ctx, ans.Record.ID)
+		if err != nil {
+			return err
+		}
+		if round%3 == 2 {
+			continue // this time the expired record is followed, not purged
+		}
+		if n, err := env.Store.(semel.PurgeStore).Purge(ctx, []semel.Ref{ref(rec)}); n != 1 || err != nil {
+			return fmt.Errorf("purge gives %d, %w", n, err)
+		}
+	}
+	return nil
+}
+
+// waitForOther waits on one engine for an attempt of another.
+func waitForOther(t *testing.T, s semel.Store) {
+	clause.Proves(t, "IDS-IX.1")
+	running, waiting := newEngine(t, s), newEngine(t, s)
+	ans := begin(t, running, call(opHold, "k"), semel.Execute)
+	c := call(opHold, "k")
+	c.Wait = patience
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			got, err := waiting.Begin(t.Context(), c)
+			if err != nil || got.Decision != semel.Replay || string(got.Record.Result.Data) != "done" {
+				t.Errorf("a waiting delivery got %s, %q, error %v", got.Decision, got.Record.Result.Data, err)
+			}
+		})
+	}
+	if err := pass(t.Context(), 100*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	complete(t, ans.Attempt, "done")
+	wg.Wait()
+}

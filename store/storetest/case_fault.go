@@ -1,0 +1,147 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store/storetest/faultstore"
+)
+
+const (
+	ruleClosed  = "While the store is unreachable nothing is executed. No error frees a key, and none blocks it for good."
+	ruleResolve = "After an error the engine sends the same write again and sees whether its own revision is there."
+)
+
+// failing are the forms in which a call is reported to have failed at once.
+var failing = []faultstore.Form{faultstore.NotApplied, faultstore.Applied, faultstore.Late}
+
+var faultCases = []testCase{
+	{
+		name: "a claim whose result is unknown for a moment is resolved",
+		why:  ruleResolve,
+		run: func(t *testing.T, env Env) {
+			e, control := faulty(t, env.Store)
+			for _, form := range failing {
+				for n := 1; n <= 4; n++ {
+					c := call(opHold, fmt.Sprintf("%s %d", form, n))
+					control.Next(faultstore.Apply, form, n)
+					ans := begin(t, e, c, semel.Execute)
+					complete(t, ans.Attempt, "done")
+					replays(t, e, c, "done")
+				}
+			}
+			fired(t, control)
+		},
+	},
+	{
+		name: "while the store fails at the claim nothing is executed, and afterwards the call runs once",
+		why:  ruleClosed,
+		run: func(t *testing.T, env Env) {
+			e, control := faulty(t, env.Store)
+			for _, form := range append(failing, faultstore.Hang) {
+				c := call(opHold, string(form))
+				ran := 0
+				do := func() (semel.Answer, error) {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					return e.Do(ctx, c, func(context.Context, *semel.Attempt) (semel.Result, error) {
+						ran++
+						return semel.Result{Data: []byte("done")}, nil
+					})
+				}
+				for _, verb := range []faultstore.Verb{faultstore.Now, faultstore.Apply} {
+					control.Next(verb, form, 1000)
+					ans, err := do()
+					if !errors.Is(err, &semel.Error{Code: semel.CodeStoreUnavailable}) && !errors.Is(err, context.DeadlineExceeded) {
+						t.Fatalf("form %q of %s: Do gives %s, %v", form, verb, ans.Decision, err)
+					}
+					if ran != 0 {
+						t.Fatalf("form %q of %s: the handler ran although nobody knows whether the claim is durable", form, verb)
+					}
+					control.Heal()
+				}
+				eventually(t, "a later delivery executes or replays", func() bool {
+					ans, err := do()
+					if err != nil && !errors.Is(err, semel.ErrInFlight) {
+						t.Fatalf("form %q: a later delivery got %s, %v", form, ans.Decision, err)
+					}
+					return err == nil
+				})
+				replays(t, e, c, "done")
+				if ran != 1 {
+					t.Fatalf("form %q: the handler ran %d times", form, ran)
+				}
+			}
+			fired(t, control)
+		},
+	},
+	{
+		name: "a completion whose result is unknown for a moment is resolved",
+		why:  ruleResolve,
+		run: func(t *testing.T, env Env) {
+			clause.Proves(t, "CORE-INV.3")
+			e, control := faulty(t, env.Store)
+			for _, form := range failing {
+				for n := 1; n <= 4; n++ {
+					c := call(opHold, fmt.Sprintf("%s %d", form, n))
+					ans := begin(t, e, c, semel.Execute)
+					control.Next(faultstore.Apply, form, n)
+					complete(t, ans.Attempt, "done")
+					replays(t, e, c, "done")
+				}
+			}
+			fired(t, control)
+		},
+	},
+	{
+		name: "a completion that stays unknown says so, and calling again resolves it",
+		why:  "An error with CodeUnknown means that the store did not say whether the result was kept; calling again resolves it.",
+		run: func(t *testing.T, env Env) {
+			e, control := faulty(t, env.Store)
+			for _, form := range failing {
+				c := call(opHold, string(form))
+				ans := begin(t, e, c, semel.Execute)
+				control.Next(faultstore.Apply, form, 1000)
+				err := ans.Attempt.Complete(t.Context(), semel.Result{Data: []byte("done")})
+				if !errors.Is(err, semel.ErrUnknown) {
+					t.Fatalf("form %q: Complete gives %v while the store does not answer", form, err)
+				}
+				control.Heal()
+				if err := ans.Attempt.Complete(t.Context(), semel.Result{Data: []byte("done")}); err != nil {
+					t.Fatalf("form %q: Complete once more gives %v", form, err)
+				}
+				replays(t, e, c, "done")
+			}
+			fired(t, control)
+		},
+	},
+	{
+		name: "a renewal that fails for a moment does not cost the lease",
+		why:  ruleResolve,
+		run: func(t *testing.T, env Env) {
+			e, control := faulty(t, env.Store)
+			other := newEngine(t, env.Store)
+			for _, form := range failing {
+				c := call(opRetry, string(form))
+				ans := begin(t, e, c, semel.Execute)
+				before := ans.Attempt.Record().LeaseUntil
+				env.Advance(time.Second)
+				control.Next(faultstore.Apply, form, 3)
+				if err := ans.Attempt.Renew(t.Context()); err != nil {
+					t.Fatalf("form %q: Renew: %v", form, err)
+				}
+				if until := ans.Attempt.Record().LeaseUntil; !until.After(before) {
+					t.Fatalf("form %q: Renew moved the lease from %v to %v", form, before, until)
+				}
+				begin(t, other, c, semel.InFlight)
+				complete(t, ans.Attempt, "done")
+			}
+			fired(t, control)
+		},
+	},
+}

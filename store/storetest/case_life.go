@@ -1,0 +1,240 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
+)
+
+const (
+	ruleClose   = "Close releases what the store holds. It returns after running calls. Later calls fail."
+	ruleUnknown = "An error means that the result is unknown: the write may have happened, may happen yet, or may never happen. Anything but an error is definite."
+	ruleDurable = "What Apply acknowledged is durable to the level the store documents, before it returns."
+)
+
+// patience is how long a call may take before it counts as hung.
+const patience = 30 * time.Second
+
+// verbs calls every method of a store that takes a context, and says how it
+// ended.
+func verbs(ctx context.Context, s semel.Store, rec semel.Record) map[string]error {
+	errs := map[string]error{}
+	_, _, errs["Apply, creating"] = s.Apply(ctx, semel.Write{Record: claimed(key("new"), 1)})
+	_, _, errs["Apply"] = s.Apply(ctx, semel.Write{Record: next(rec, func(*semel.Record) {}), Expect: rec.Revision})
+	_, errs["Get"] = s.Get(ctx, rec.ID)
+	_, errs["Now"] = s.Now(ctx)
+	if d, ok := s.(semel.DueStore); ok {
+		_, errs["Due"] = d.Due(ctx, epoch.Add(time.Hour), 10)
+	}
+	if p, ok := s.(semel.PurgeStore); ok {
+		_, errs["Purge"] = p.Purge(ctx, []semel.Ref{{ID: rec.ID, Revision: rec.Revision}})
+	}
+	return errs
+}
+
+var lifeCases = []testCase{
+	{
+		name: "every call fails after Close, and none hangs",
+		why:  ruleClose,
+		run: func(t *testing.T, env Env) {
+			rec := put(t, env.Store, claimed(key("k"), 1), semel.Revision{})
+			within(t, patience, "Close", func() {
+				if err := env.Store.Close(); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+			})
+			var errs map[string]error
+			within(t, patience, "a call after Close", func() { errs = verbs(context.WithoutCancel(t.Context()), env.Store, rec) })
+			for call, err := range errs {
+				if err == nil {
+					t.Errorf("%s after Close did not fail", call)
+				}
+				if errors.Is(err, semel.ErrNotFound) {
+					t.Errorf("%s after Close says that there is no record: %v", call, err)
+				}
+			}
+			if w, ok := env.Store.(semel.WatchStore); ok {
+				within(t, patience, "Watch after Close", func() {
+					_, stop := w.Watch(rec.ID)
+					stop()
+				})
+			}
+			within(t, patience, "a second Close", func() { _ = env.Store.Close() })
+		},
+	},
+	{
+		name: "calls that run while the store closes tell the truth or fail",
+		why:  ruleClose,
+		run:  closeWhileRunning,
+	},
+	{
+		name: "a cancelled context gives an error or a definite result, never a lie",
+		why:  ruleUnknown,
+		run: func(t *testing.T, env Env) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			for i := range 20 {
+				id := key(fmt.Sprint("k", i))
+				definite(t, env.Store, ctx, semel.Write{Record: claimed(id, 1)}, semel.Record{})
+				rec, err := env.Store.Get(t.Context(), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, err := env.Store.Get(ctx, id); err == nil {
+					same(t, "what Get returned under a cancelled context", got, rec)
+				} else if errors.Is(err, semel.ErrNotFound) {
+					t.Fatalf("under a cancelled context Get says that a stored record is not there")
+				}
+				definite(t, env.Store, ctx, semel.Write{Record: next(rec, func(r *semel.Record) { r.Attempt = 2 }), Expect: rec.Revision}, rec)
+				if at, err := env.Store.Now(ctx); err == nil && at.IsZero() {
+					t.Fatal("under a cancelled context Now gives no time and no error")
+				}
+			}
+		},
+	},
+	{
+		name: "what was acknowledged is there after the store was opened again",
+		why:  ruleDurable,
+		run: func(t *testing.T, env Env) {
+			if env.Reopen == nil {
+				// The level of such a store is the life of the process: what
+				// was acknowledged is there as long as it is open.
+				rec := put(t, env.Store, claimed(key("k"), 1), semel.Revision{})
+				env.Advance(time.Hour)
+				stored(t, env.Store, rec.ID, rec)
+				return
+			}
+			clause.Proves(t, "CORE-CONC.1")
+			survives(t, env)
+		},
+	},
+}
+
+// definite applies w under a context and, if that gives an error, resolves it
+// as the engine does. In the end w must be what is stored. Before is what was
+// stored before.
+func definite(t *testing.T, s semel.Store, ctx context.Context, w semel.Write, before semel.Record) {
+	t.Helper()
+	cur, applied, err := s.Apply(ctx, w)
+	switch {
+	case err == nil && applied:
+		same(t, "what Apply returned", cur, w.Record)
+	case err == nil:
+		t.Fatalf("Apply was refused although it expected what is stored, %v", before.Revision)
+	default:
+		cur, applied, err = s.Apply(t.Context(), w)
+		if err != nil {
+			t.Fatalf("Apply: %v", err)
+		}
+		if !applied && cur.Revision != w.Record.Revision {
+			t.Fatalf("after an error the same write sent again finds revision %v", cur.Revision)
+		}
+	}
+	stored(t, s, w.Record.ID, w.Record)
+}
+
+// closeWhileRunning hammers the store while it closes. A record that is there
+// may not be said to be gone, nor be created once more.
+func closeWhileRunning(t *testing.T, env Env) {
+	rec := put(t, env.Store, claimed(key("k"), 1), semel.Revision{})
+	ctx := context.WithoutCancel(t.Context())
+	var wg sync.WaitGroup
+	var under atomic.Int64
+	var acknowledged sync.Map
+	started := make(chan struct{})
+	for i := range 8 {
+		wg.Go(func() {
+			for n := 0; ; n++ {
+				if under.Add(1) == 200 {
+					close(started)
+				}
+				got, err := env.Store.Get(ctx, rec.ID)
+				if errors.Is(err, semel.ErrNotFound) || err == nil && got.Revision != rec.Revision {
+					t.Errorf("Get during Close gives revision %v, error %v for a record that is stored", got.Revision, err)
+				}
+				got, applied, err2 := env.Store.Apply(ctx, semel.Write{Record: claimed(rec.ID, 2)})
+				if applied || err2 == nil && got.Revision != rec.Revision {
+					t.Errorf("during Close a stored record was created once more (applied %v, shown %v)", applied, got.Revision)
+				}
+				mine := claimed(key(fmt.Sprintf("w%d-%d", i, n)), 1)
+				_, applied, err3 := env.Store.Apply(ctx, semel.Write{Record: mine})
+				if applied && err3 == nil {
+					acknowledged.Store(mine.ID, mine)
+				}
+				if err != nil && err2 != nil && err3 != nil {
+					return
+				}
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+	<-started
+	if env.Reopen == nil {
+		if err := env.Store.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	} else {
+		reopened := env.Reopen()
+		defer func() {
+			stored(t, reopened, rec.ID, rec)
+			acknowledged.Range(func(id, mine any) bool {
+				stored(t, reopened, id.(semel.ID), mine.(semel.Record))
+				return true
+			})
+		}()
+	}
+	within(t, patience, "calls that ran during Close", wg.Wait)
+}
+
+// survives writes, opens again, and looks, several times over.
+func survives(t *testing.T, env Env) {
+	s := env.Store
+	want := map[semel.ID]semel.Record{}
+	for round := range 4 {
+		for i := range 20 {
+			id := key(fmt.Sprint("k", round, "-", i))
+			want[id] = put(t, s, claimed(id, int64(i+1)), semel.Revision{})
+		}
+		changed := 0
+		for id, rec := range want {
+			if changed++; changed%3 == 0 {
+				want[id] = put(t, s, next(rec, func(r *semel.Record) {
+					r.State, r.Disposition = semel.Completed, semel.DispositionCompleted
+					r.Result.Data = []byte("result of " + id.Key)
+					r.NextAt = time.Time{}
+				}), rec.Revision)
+			}
+			if p, ok := s.(semel.PurgeStore); ok && changed%7 == 0 {
+				if n, err := p.Purge(t.Context(), []semel.Ref{{ID: id, Revision: want[id].Revision}}); n != 1 || err != nil {
+					t.Fatalf("Purge gives %d, %v", n, err)
+				}
+				want[id] = semel.Record{}
+			}
+		}
+		s = env.Reopen()
+		for id, rec := range want {
+			stored(t, s, id, rec)
+			if rec.Revision.IsZero() {
+				delete(want, id)
+			}
+		}
+		if d, ok := s.(semel.DueStore); ok {
+			var live []semel.Record
+			for _, rec := range want {
+				if !rec.NextAt.IsZero() {
+					live = append(live, rec)
+				}
+			}
+			sameSet(t, due(t, d, epoch.Add(time.Hour), len(want)+1), live)
+		}
+	}
+}

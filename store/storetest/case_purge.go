@@ -1,0 +1,138 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
+)
+
+func purge(t *testing.T, s semel.Store, want int, refs ...semel.Ref) {
+	t.Helper()
+	n, err := s.(semel.PurgeStore).Purge(t.Context(), refs)
+	if err != nil {
+		t.Fatalf("Purge: %v", err)
+	}
+	if n != want {
+		t.Fatalf("Purge says that it deleted %d records, want %d", n, want)
+	}
+}
+
+func ref(rec semel.Record) semel.Ref { return semel.Ref{ID: rec.ID, Revision: rec.Revision} }
+
+var purgeCases = []testCase{
+	{
+		name:  "Purge deletes a record and frees its identity",
+		why:   rulePurge,
+		needs: canPurge,
+		run: func(t *testing.T, env Env) {
+			clause.Proves(t, "MAP-EXP.2")
+			rec := put(t, env.Store, at(key("k"), epoch), semel.Revision{})
+			other := put(t, env.Store, at(key("other"), epoch), semel.Revision{})
+			purge(t, env.Store, 1, ref(rec))
+			stored(t, env.Store, rec.ID, semel.Record{})
+			stored(t, env.Store, other.ID, other)
+			if d, ok := env.Store.(semel.DueStore); ok {
+				sameSet(t, due(t, d, epoch, 10), []semel.Record{other})
+			}
+			purge(t, env.Store, 0, ref(rec)) // once more
+			again := put(t, env.Store, at(key("k"), epoch), semel.Revision{})
+			stored(t, env.Store, rec.ID, again)
+			if d, ok := env.Store.(semel.DueStore); ok {
+				sameSet(t, due(t, d, epoch, 10), []semel.Record{other, again})
+			}
+			purge(t, env.Store, 0, ref(rec)) // the old version is not there
+			stored(t, env.Store, rec.ID, again)
+		},
+	},
+	{
+		name:  "a record that was changed since is not purged",
+		why:   rulePurge,
+		needs: canPurge,
+		run: func(t *testing.T, env Env) {
+			v1 := put(t, env.Store, claimed(key("k"), 1), semel.Revision{})
+			v2 := put(t, env.Store, next(v1, func(r *semel.Record) { r.Attempt = 2 }), v1.Revision)
+			purge(t, env.Store, 0, ref(v1), semel.Ref{ID: v1.ID}, semel.Ref{ID: v1.ID, Revision: fresh()}, semel.Ref{ID: key("absent")})
+			stored(t, env.Store, v1.ID, v2)
+		},
+	},
+	{
+		name:  "a write that follows a purged record gets the zero record and writes nothing",
+		why:   ruleApply,
+		needs: canPurge,
+		run: func(t *testing.T, env Env) {
+			v1 := put(t, env.Store, claimed(key("k"), 1), semel.Revision{})
+			purge(t, env.Store, 1, ref(v1))
+			refused(t, env.Store, semel.Write{Record: next(v1, func(*semel.Record) {}), Expect: v1.Revision}, semel.Record{})
+		},
+	},
+	{
+		name:  "Purge counts what it deleted, in batches of any size",
+		why:   rulePurge,
+		needs: canPurge,
+		run: func(t *testing.T, env Env) {
+			purge(t, env.Store, 0)
+			const records = 600
+			var refs []semel.Ref
+			for i := range records {
+				rec := put(t, env.Store, claimed(key(fmt.Sprint(i)), 1), semel.Revision{})
+				if i%3 == 0 {
+					put(t, env.Store, next(rec, func(*semel.Record) {}), rec.Revision)
+				}
+				refs = append(refs, ref(rec), ref(rec)) // named twice, deleted once
+			}
+			purge(t, env.Store, records-records/3, refs...)
+			purge(t, env.Store, 0, refs...)
+			for i := range records {
+				_, err := env.Store.Get(t.Context(), key(fmt.Sprint(i)))
+				if kept := i%3 == 0; (err == nil) != kept {
+					t.Fatalf("record %d: kept %v, but Get gives error %v", i, kept, err)
+				}
+			}
+		},
+	},
+	{
+		name:  "of a purge and a write that race for one version exactly one wins",
+		why:   ruleLinear,
+		needs: canPurge,
+		run: func(t *testing.T, env Env) {
+			p := env.Store.(semel.PurgeStore)
+			for round := range 200 {
+				v1 := put(t, env.Store, claimed(key(fmt.Sprint(round)), 1), semel.Revision{})
+				v2 := next(v1, func(r *semel.Record) { r.Attempt = 2 })
+				var deleted, wrote atomic.Int64
+				var wg sync.WaitGroup
+				for range 2 {
+					wg.Go(func() {
+						n, err := p.Purge(t.Context(), []semel.Ref{ref(v1)})
+						deleted.Add(int64(n))
+						if err != nil {
+							t.Errorf("Purge: %v", err)
+						}
+					})
+				}
+				wg.Go(func() {
+					_, applied, err := env.Store.Apply(t.Context(), semel.Write{Record: v2, Expect: v1.Revision})
+					if err != nil {
+						t.Errorf("Apply: %v", err)
+					}
+					if applied {
+						wrote.Add(1)
+					}
+				})
+				wg.Wait()
+				if deleted.Load()+wrote.Load() != 1 {
+					t.Fatalf("%d purges and %d writes of one version took effect", deleted.Load(), wrote.Load())
+				}
+				want := v2
+				if wrote.Load() == 0 {
+					want = semel.Record{}
+				}
+				stored(t, env.Store, v1.ID, want)
+			}
+		},
+	},
+}

@@ -1,0 +1,107 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/semelhq/semel"
+)
+
+// chains collects the writes that were applied. Each names the write that it
+// followed, so whatever the order in which they were seen they form one chain
+// per identity: its true history, which needs no clock.
+type chains struct {
+	mu    sync.Mutex
+	next  map[semel.Ref]semel.Record // by what they followed
+	first map[semel.ID]semel.Record
+	err   error
+	count int
+}
+
+func newChains() *chains {
+	return &chains{next: map[semel.Ref]semel.Record{}, first: map[semel.ID]semel.Record{}}
+}
+
+// reached is for [faultstore.Options].Reached.
+func (c *chains) reached(w semel.Write, _ semel.Record, applied bool, err error) {
+	if err != nil || !applied {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count++
+	at := semel.Ref{ID: w.Record.ID, Revision: w.Expect}
+	if other, taken := c.next[at]; taken && c.err == nil {
+		c.err = fmt.Errorf("writes %v and %v of %s were both applied over revision %v", other.Revision, w.Record.Revision, w.Record.ID.Key, w.Expect)
+	}
+	c.next[at] = w.Record
+	if w.Expect.IsZero() {
+		c.first[w.Record.ID] = w.Record
+	}
+}
+
+// check walks each chain and reports the first step that the rules forbid. It
+// is written against the rules and not against the engine's code. No record may
+// have been purged or expired.
+func (c *chains) check(policy func(name string) semel.Operation) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	walked := 0
+	for id, rec := range c.first {
+		op := policy(id.Operation)
+		if rec.State != semel.Processing || rec.Attempt != 1 {
+			return fmt.Errorf("the history of %s begins in state %q with attempt %d", id.Key, rec.State, rec.Attempt)
+		}
+		for {
+			walked++
+			next, ok := c.next[semel.Ref{ID: id, Revision: rec.Revision}]
+			if !ok {
+				break
+			}
+			if why := forbidden(op, rec, next); why != "" {
+				return fmt.Errorf("in the history of %s, revision %v follows %v: %s", id.Key, next.Revision, rec.Revision, why)
+			}
+			rec = next
+		}
+	}
+	if walked != c.count {
+		return fmt.Errorf("%d of %d applied writes follow nothing that was written", c.count-walked, c.count)
+	}
+	return nil
+}
+
+// forbidden says why b may not follow a, or nothing.
+func forbidden(op semel.Operation, a, b semel.Record) string {
+	switch {
+	case b.ID != a.ID || b.Fingerprint != a.Fingerprint || b.Origin != a.Origin || !b.CreatedAt.Equal(a.CreatedAt):
+		return "what may never change has changed"
+	case b.Fence != a.Fence && b.StartedAt.Before(a.UpdatedAt):
+		return fmt.Sprintf("its lease is counted from %v before it could begin", a.UpdatedAt.Sub(b.StartedAt))
+	case b.Fence < a.Fence:
+		return fmt.Sprintf("fence %d after %d", b.Fence, a.Fence)
+	case b.Fence == a.Fence && a.State != semel.Processing:
+		return "a terminal attempt changes"
+	case b.Fence == a.Fence && b.Attempt != a.Attempt:
+		return "two attempts under one fence"
+	case b.Fence == a.Fence:
+		return ""
+	case b.State != semel.Processing || b.Attempt != a.Attempt+1:
+		return fmt.Sprintf("attempt %d in state %q under a new fence after attempt %d", b.Attempt, b.State, a.Attempt)
+	case a.State == semel.Completed:
+		return "a completed call runs again"
+	case a.State == semel.Processing && a.Held != "":
+		return "a held call runs again"
+	case a.State == semel.Processing && b.StartedAt.Before(a.LeaseUntil):
+		return fmt.Sprintf("a takeover %v before the lease ends", a.LeaseUntil.Sub(b.StartedAt))
+	case a.State == semel.Processing && op.OnAbandoned != semel.RetryAbandoned:
+		return "an abandoned call runs again although the policy is to hold it"
+	case a.Disposition == semel.DispositionRejected:
+		return "a rejected call runs again"
+	case a.Disposition == semel.DispositionFailed && op.OnFailure != semel.RetryFailure:
+		return "a failed call runs again although the policy is to replay the failure"
+	}
+	return ""
+}
