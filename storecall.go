@@ -12,48 +12,68 @@ import (
 // take the caller with it.
 //
 // The limit counts from when the store first asks for it. A store that never
-// asks, because nothing it does can hang, pays for no timer.
+// asks, because nothing it does can hang, pays for no timer. The ready-made
+// contexts of the standard library would cost more than some stores do.
 type storeCall struct {
 	context.Context // the caller's, for its values
 	limit           time.Duration
 
-	mu     sync.Mutex
-	timed  context.Context
-	cancel context.CancelFunc
+	mu       sync.Mutex
+	timer    *time.Timer // nil until the limit counts
+	deadline time.Time
+	done     chan struct{}
+	err      error
 }
 
 func (e *Engine) storeCall(ctx context.Context) *storeCall {
 	return &storeCall{Context: ctx, limit: e.opts.StoreTimeout}
 }
 
-func (c *storeCall) get() context.Context {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.timed == nil {
-		c.timed, c.cancel = context.WithTimeout(context.WithoutCancel(c.Context), c.limit)
+// start lets the limit count. The caller holds c.mu.
+func (c *storeCall) start() {
+	if c.timer != nil || c.err != nil {
+		return
 	}
-	return c.timed
+	c.done = make(chan struct{})
+	c.deadline = time.Now().Add(c.limit)
+	c.timer = time.AfterFunc(c.limit, func() { c.stop(context.DeadlineExceeded) })
 }
 
-func (c *storeCall) Deadline() (time.Time, bool) { return c.get().Deadline() }
+// Deadline is the end of the limit.
+func (c *storeCall) Deadline() (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.start()
+	return c.deadline, true
+}
 
-func (c *storeCall) Done() <-chan struct{} { return c.get().Done() }
+// Done is closed at the end of the limit.
+func (c *storeCall) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.start()
+	return c.done
+}
 
-// Err does not start the limit: a call that was not waited for is in time.
+// Err does not let the limit count: a call that was not waited for is in time.
 func (c *storeCall) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.timed == nil {
-		return nil
-	}
-	return c.timed.Err()
+	return c.err
 }
 
-// end frees the timer.
-func (c *storeCall) end() {
+// end frees the timer when the call is over.
+func (c *storeCall) end() { c.stop(context.Canceled) }
+
+func (c *storeCall) stop(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cancel != nil {
-		c.cancel()
+	if c.err != nil {
+		return
+	}
+	c.err = err
+	if c.timer != nil {
+		c.timer.Stop()
+		close(c.done)
 	}
 }
