@@ -19,9 +19,9 @@ type storeCall struct {
 	limit           time.Duration
 
 	mu       sync.Mutex
-	timer    *time.Timer // nil until the limit counts
+	done     chan struct{} // nil until the limit counts
+	timer    *time.Timer
 	deadline time.Time
-	done     chan struct{}
 	err      error
 }
 
@@ -31,10 +31,14 @@ func (e *Engine) storeCall(ctx context.Context) *storeCall {
 
 // start lets the limit count. The caller holds c.mu.
 func (c *storeCall) start() {
-	if c.timer != nil || c.err != nil {
+	if c.done != nil {
 		return
 	}
 	c.done = make(chan struct{})
+	if c.err != nil {
+		close(c.done) // asked after the call was over
+		return
+	}
 	c.deadline = time.Now().Add(c.limit)
 	c.timer = time.AfterFunc(c.limit, func() { c.stop(context.DeadlineExceeded) })
 }
@@ -72,7 +76,7 @@ func (c *storeCall) stop(err error) {
 		return
 	}
 	c.err = err
-	if c.timer != nil {
+	if c.done != nil {
 		c.timer.Stop()
 		close(c.done)
 	}
