@@ -14,7 +14,8 @@ import (
 // fn runs under [Attempt.Context]: a caller that hangs up stops neither fn nor
 // the recording. What fn returns ends the attempt:
 //
-//   - nil: completed.
+//   - nil: completed; but held if the ledger has an effect without a result,
+//     for then it is not known what the result is worth.
 //   - an error marked [Rejected], [Aborted] or [Unknown]: as it says.
 //   - any other error: failed, under Operation.OnFailure, if the ledger has no
 //     effect without a result; otherwise unknown, and the record is held. After
@@ -71,6 +72,9 @@ func (a *Attempt) run(fn func(ctx context.Context, a *Attempt) (Result, error)) 
 // endBy ends the attempt as err says.
 func (a *Attempt) endBy(ctx context.Context, res Result, err error) error {
 	if err == nil {
+		if a.EffectOpen() {
+			return a.Hold(ctx, "the handler returned a result and left an effect without one")
+		}
 		return a.Complete(ctx, res)
 	}
 	failure := Failure{Message: err.Error()}

@@ -130,6 +130,17 @@ func TestStartedEffectIsNeverRepeated(t *testing.T) {
 	})
 }
 
+func TestResultDoesNotHideAnOpenEffect(t *testing.T) {
+	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
+		_, err := r.Do(t.Context(), call("k"), func(ctx context.Context, a *semel.Attempt) (semel.Result, error) {
+			_, _ = semel.Effect(ctx, a, "charge", func(context.Context, string) (int, error) { return 0, errors.New("timeout") })
+			return data("fine"), nil
+		})
+		wantCode(t, err, semel.CodeUnknown)
+		decides(t, r.Engine, call("k"), semel.Held)
+	})
+}
+
 func TestDeclaredEffects(t *testing.T) {
 	op := semel.Operation{Effects: []string{"charge"}, Lease: 3 * time.Second}
 	inBubble(t, op, func(t *testing.T, r *rig) {

@@ -1,0 +1,203 @@
+package semelhttp
+
+import (
+	"io"
+	"maps"
+	"net/http"
+	"strconv"
+
+	"github.com/semelhq/semel"
+)
+
+// capture is the ResponseWriter of a guarded handler. It keeps the answer until
+// it is recorded. An answer that can't be kept is passed through; see stream.go.
+type capture struct {
+	w      http.ResponseWriter
+	h      *handler
+	scope  scope
+	spool  spool
+	method string
+	sc     *scratch // lends the memory for what follows
+
+	outer  headers // what was set around the guard, before the handler
+	frozen headers // what was set when the status was decided
+	status int     // zero until it is decided
+	bodyAt int     // where the body begins in out
+	out    []byte  // head and body as they are recorded
+	failed error   // why nothing more is accepted
+
+	through   bool // the answer is being passed through
+	announced bool // the ledger says that it is
+	closed    bool // the handler has returned
+}
+
+// start notes what is around the handler. It shares its headers with that, as it
+// would without a guard, so it can add to them or remove them.
+func (c *capture) start() {
+	c.out = c.sc.answer[:0]
+	c.outer = c.sc.outer[:0]
+	if header := c.w.Header(); len(header) > 0 {
+		c.outer = c.outer.add(header)
+	}
+}
+
+// stop gives the borrowed memory back, as large as it has become.
+func (c *capture) stop() {
+	c.closed = true
+	c.sc.answer, c.sc.outer, c.sc.frozen = c.out, c.outer, c.frozen
+	c.out, c.outer, c.frozen = nil, nil, nil
+}
+
+// Header is the handler's. What is set before the status is decided goes into
+// the answer; after that only trailers do.
+func (c *capture) Header() http.Header { return c.w.Header() }
+
+// WriteHeader decides the status. Informational ones go to the first caller at
+// once and are not recorded.
+func (c *capture) WriteHeader(status int) {
+	if c.status != 0 || c.closed {
+		return // as net/http does with a second call
+	}
+	if status < 100 || status > 999 {
+		// net/http panics too, but would not be asked before the answer is recorded.
+		panic("semelhttp: invalid WriteHeader code " + strconv.Itoa(status))
+	}
+	if status >= 100 && status < 200 && status != http.StatusSwitchingProtocols {
+		c.w.WriteHeader(status)
+		return
+	}
+	c.status = status
+	c.frozen = c.sc.frozen[:0].add(c.w.Header())
+	c.out = appendHead(c.out, status, c.frozen, c.h.route.KeepHeaders)
+	c.bodyAt = len(c.out)
+	if status == http.StatusSwitchingProtocols {
+		c.failed = c.pass()
+	}
+}
+
+// Write adds to the body.
+func (c *capture) Write(p []byte) (int, error) {
+	if err := c.ready(); err != nil {
+		return 0, err
+	}
+	if !c.through && len(c.out)+len(p) <= c.h.maxResult {
+		c.out = append(c.out, p...)
+		return len(p), nil
+	}
+	if err := c.pass(); err != nil {
+		return 0, err
+	}
+	return c.w.Write(p)
+}
+
+// WriteString is Write without a copy.
+func (c *capture) WriteString(s string) (int, error) {
+	if err := c.ready(); err != nil {
+		return 0, err
+	}
+	if !c.through && len(c.out)+len(s) <= c.h.maxResult {
+		c.out = append(c.out, s...)
+		return len(s), nil
+	}
+	if err := c.pass(); err != nil {
+		return 0, err
+	}
+	return io.WriteString(c.w, s)
+}
+
+// ReadFrom adds src to the body. Once the answer is passed through, the
+// connection may take the rest by itself, as it does with files.
+func (c *capture) ReadFrom(src io.Reader) (n int64, err error) {
+	if err := c.ready(); err != nil {
+		return 0, err
+	}
+	for !c.through {
+		if len(c.out) == cap(c.out) {
+			c.out = append(c.out, 0)[:len(c.out)]
+		}
+		got, err := src.Read(c.out[len(c.out):cap(c.out)])
+		c.out = c.out[:len(c.out)+got]
+		n += int64(got)
+		if len(c.out) > c.h.maxResult {
+			if err := c.pass(); err != nil {
+				return n, err
+			}
+		}
+		if err == io.EOF {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	m, err := io.Copy(c.w, src)
+	return n + m, err
+}
+
+// ready decides the status if that was not done, and says why nothing can be
+// written.
+func (c *capture) ready() error {
+	if c.closed {
+		return http.ErrHandlerTimeout
+	}
+	if c.status == 0 {
+		c.WriteHeader(http.StatusOK)
+	}
+	if c.failed != nil {
+		return c.failed
+	}
+	if !bodyAllowed(c.status) {
+		return http.ErrBodyNotAllowed
+	}
+	return nil
+}
+
+// bodyAllowed is RFC 9110's rule; 101 is followed by another protocol.
+func bodyAllowed(status int) bool {
+	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
+}
+
+// Unwrap lets [http.ResponseController] find what this writer does not do itself,
+// such as deadlines.
+func (c *capture) Unwrap() http.ResponseWriter { return c.w }
+
+// result is the answer as it is recorded, in memory of its own.
+func (c *capture) result() semel.Result {
+	if c.through || c.failed != nil || c.h.route.KeepNothing {
+		return c.tombstone()
+	}
+	data := make([]byte, len(c.out))
+	copy(data, c.out)
+	return semel.Result{Data: data}
+}
+
+// tombstone records the status and that the rest was not kept.
+func (c *capture) tombstone() semel.Result {
+	return semel.Result{Data: appendHead(nil, c.status, nil, nil), Tombstone: true}
+}
+
+// send gives the first caller the answer, which is recorded by now, or may be
+// forgotten.
+func (c *capture) send() {
+	header := c.w.Header()
+	var late http.Header
+	if !c.frozen.equal(header) {
+		late = maps.Clone(header)
+		c.frozen.restore(header)
+	}
+	body := c.out[c.bodyAt:]
+	if c.method != http.MethodHead && bodyAllowed(c.status) {
+		// The length is the one that the body has, whatever the handler has
+		// said. Short bodies are left to the server, which knows it as well.
+		delete(header, "Content-Length")
+		if len(body) > 2<<10 && len(header["Trailer"]) == 0 && len(header["Transfer-Encoding"]) == 0 {
+			setLength(header, len(body))
+		}
+	}
+	c.w.WriteHeader(c.status)
+	if len(body) > 0 {
+		// A caller that is gone misses nothing: it will ask again.
+		_, _ = c.w.Write(body)
+	}
+	setTrailers(header, late)
+}

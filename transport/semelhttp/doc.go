@@ -1,0 +1,65 @@
+// Package semelhttp guards HTTP handlers, so that a request that arrives twice
+// is executed once and both callers get the same answer. It also has what a
+// client needs to retry without doing things twice: see [Transport] and
+// [SafeTransport].
+//
+// A [Guard] wraps any [http.Handler] under a [Route]:
+//
+//	g, err := semelhttp.New(engine, nil)
+//	mux.Handle("POST /charges", g.Handler(semelhttp.Route{
+//		Operation: semel.Operation{Name: "payments.charge"},
+//	}, charge))
+//
+// # What a delivery gets
+//
+// The key comes in the Idempotency-Key header, as a quoted string (RFC 8941) or
+// bare, which is the same key (MAP-FLOW.1). The body is read whole, before
+// anything is claimed, and digested together with the method, the path and the
+// query. Then the engine decides:
+//
+//   - the first delivery runs the handler, detached from the client: hanging up
+//     stops neither the handler nor the recording. Its answer is sent once it is
+//     durable.
+//   - a later one gets the recorded status, headers and body, marked with
+//     Idempotency-Replayed: true (MAP-FLOW.2).
+//   - one that comes while the first is running gets 409 with Retry-After and,
+//     where the status resource is mounted, a link to it (MAP-FLOW.3, IDS-IX.2);
+//     or waits, if it says Prefer: wait=N.
+//   - the same key with another payload gets 422.
+//   - if the store does not answer: 503, and nothing is executed.
+//
+// Every refusal is a problem document (RFC 9457) whose code is a [semel.Code] or
+// one of the codes of this package. A [Profile] changes statuses and shapes to
+// those of other contracts.
+//
+// # What is recorded
+//
+// The status decides. 2xx and 3xx complete the call. 4xx is a final refusal and
+// is replayed, except 401, 403, 408, 425 and 429, which say nothing about the
+// call and are never kept: the next delivery runs. 5xx fails the attempt, and
+// Operation.OnFailure decides; where it is not set, the next delivery runs. A
+// panic, or a 5xx after the handler's context was cancelled, is silence: the
+// attempt is given up as if the process had died, and runs again only if the
+// ledger or Operation.OnAbandoned allows it. An answer that leaves an effect of
+// the ledger without a result is held.
+//
+// Of the headers, Content-Type, Content-Encoding, Content-Language,
+// Content-Disposition, Location, ETag, Last-Modified and Link are kept, and those
+// that the route names. Cookies, credentials, dates, lengths, CORS, rate-limit
+// and request-id headers never are. Trailers and 1xx answers go to the first
+// caller only.
+//
+// An answer that is larger than Operation.MaxResult, is flushed while it is being
+// written, or takes over the connection is passed through to the first caller as
+// it comes, and leaves a tombstone: later callers get 410 with the code
+// result_not_kept, and nothing runs again. That an answer is about to pass
+// through is durable before its first byte leaves.
+//
+// A handler sees its attempt with [Attempt] and may use [semel.Effect] with it.
+//
+// # Order of middleware
+//
+// Whatever must happen for every delivery belongs outside of the guard:
+// authentication, authorisation, rate limits, CORS, request ids, compression.
+// What is part of the one execution belongs inside.
+package semelhttp

@@ -1,0 +1,143 @@
+package semelhttp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store/memstore"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// The handler runs once, and the retry gets the same answer.
+func Example() {
+	charges := 0
+	charge := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		charges++
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, "charge %d", charges)
+	})
+
+	// snippet: Guard
+	engine, err := semel.New(memstore.New(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	guard, err := semelhttp.New(engine, &semelhttp.Options{StatusPath: "/semel/status/"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /charges", guard.Handler(semelhttp.Route{
+		Operation: semel.Operation{Name: "payments.charge", Financial: true},
+	}, charge))
+	mux.Handle("GET /semel/status/{reference}", guard.Status())
+	// end snippet
+
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	for _, body := range []string{`{"amount":1}`, `{"amount":1}`, `{"amount":2}`} {
+		r, _ := http.NewRequest(http.MethodPost, server.URL+"/charges", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", `"8e03978e-40d5-43dd-bc93-6894a57f9324"`)
+		resp, err := server.Client().Do(r)
+		if err != nil {
+			log.Fatal(err)
+		}
+		text, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode >= 400 {
+			fmt.Println(resp.StatusCode, resp.Header.Get("Content-Type"))
+			continue
+		}
+		fmt.Println(resp.StatusCode, string(text), "replayed:", resp.Header.Get("Idempotency-Replayed") == "true")
+	}
+	// Output:
+	// 201 charge 1 replayed: false
+	// 201 charge 1 replayed: true
+	// 422 application/problem+json
+}
+
+// A handler that calls a provider keeps that call in the ledger, so that a
+// further attempt does not repeat it.
+func ExampleAttempt() {
+	engine, err := semel.New(memstore.New(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	guard, err := semelhttp.New(engine, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	mails := 0
+	handler := guard.Handler(semelhttp.Route{
+		Operation: semel.Operation{Name: "orders.create", Effects: []string{"mail"}},
+		Anonymous: semelhttp.AnonymousShare,
+	}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		attempt, _ := semelhttp.Attempt(r.Context())
+		id, err := semel.Effect(r.Context(), attempt, "mail", func(ctx context.Context, effectKey string) (string, error) {
+			mails++
+			return fmt.Sprintf("mail %d", mails), nil
+		})
+		if err != nil || attempt.Number() == 1 {
+			http.Error(w, "something else went wrong", http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintf(w, "%s in attempt %d", id, attempt.Number())
+	}))
+	for range 3 {
+		r := httptest.NewRequest(http.MethodPost, "/orders", nil)
+		r.Header.Set("Idempotency-Key", "order-4711")
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		fmt.Println(w.Code, strings.TrimSpace(w.Body.String()))
+	}
+	// Output:
+	// 500 something else went wrong
+	// 200 mail 1 in attempt 2
+	// 200 mail 1 in attempt 2
+}
+
+// A client that retries with one key, whatever happens to the connection.
+func ExampleTransport() {
+	tries := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, isUUIDv7 := semel.KeyTime(r.Header.Get("Idempotency-Key"))
+		tries++
+		fmt.Println("try", tries, "has a key:", isUUIDv7)
+		if tries == 1 {
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer server.Close()
+	client := &http.Client{Transport: &semelhttp.Transport{}}
+	resp, err := client.Post(server.URL, "text/plain", strings.NewReader("charge"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer resp.Body.Close()
+	fmt.Println(resp.Status)
+	// Output:
+	// try 1 has a key: true
+	// try 2 has a key: true
+	// 200 OK
+}
+
+// What a failed connection proves about an effect.
+func ExampleNothingSent() {
+	client := &http.Client{Transport: &semelhttp.SafeTransport{}}
+	r, _ := http.NewRequest(http.MethodPost, "http://127.0.0.1:1/charges", strings.NewReader("charge"))
+	_, err := client.Do(r)
+	if semelhttp.NothingSent(err) {
+		err = semel.Aborted(err) // may be tried again
+	}
+	fmt.Println(err != nil, semelhttp.NothingSent(err), semelhttp.NothingSent(errors.New("timeout")))
+	// Output: true true false
+}

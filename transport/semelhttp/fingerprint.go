@@ -1,0 +1,249 @@
+package semelhttp
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/canon"
+)
+
+// BodyMode says when two bodies are the same.
+type BodyMode string
+
+// The body modes. A body that is not what its mode expects, such as broken JSON
+// or an object with a member twice, is compared byte for byte; so is one with a
+// Content-Encoding. Bodies compared in different ways are never the same.
+const (
+	// BodyAuto chooses by Content-Type: JSON, forms and multipart by meaning,
+	// everything else byte for byte.
+	BodyAuto BodyMode = "auto"
+	// BodyRaw compares bytes.
+	BodyRaw BodyMode = "raw"
+	// BodyJSON compares JSON texts by meaning: order of members, white space and
+	// spelling of numbers and strings do not matter.
+	BodyJSON BodyMode = "json"
+	// BodyForm compares name-value pairs; only the order of values of one name
+	// matters.
+	BodyForm BodyMode = "form"
+	// BodyMultipart compares the parts in their order, with their headers,
+	// whatever the boundary between them.
+	BodyMultipart BodyMode = "multipart"
+)
+
+var bodyModes = []BodyMode{BodyAuto, BodyRaw, BodyJSON, BodyForm, BodyMultipart}
+
+// fingerprintVersion begins everything that is digested. It changes with the
+// rules below, so that an old digest shows as a conflict and not as a match.
+const fingerprintVersion = "semel-http-1"
+
+// bodyMode is the mode for one request.
+func (h *handler) bodyMode(header http.Header) BodyMode {
+	mode := h.route.Body
+	if mode == BodyRaw || len(header["Content-Encoding"]) > 0 {
+		return BodyRaw
+	}
+	if mode != BodyAuto {
+		return mode
+	}
+	var media string
+	if types := header["Content-Type"]; len(types) > 0 {
+		media, _, _ = strings.Cut(types[0], ";")
+	}
+	media = strings.TrimRight(media, " \t")
+	switch {
+	case strings.EqualFold(media, "application/json"), hasSuffixFold(media, "+json"):
+		return BodyJSON
+	case strings.EqualFold(media, "application/x-www-form-urlencoded"):
+		return BodyForm
+	case strings.EqualFold(media, "multipart/form-data"), strings.EqualFold(media, "multipart/mixed"):
+		return BodyMultipart
+	}
+	return BodyRaw
+}
+
+func hasSuffixFold(s, suffix string) bool {
+	return len(s) >= len(suffix) && strings.EqualFold(s[len(s)-len(suffix):], suffix)
+}
+
+// appendTarget appends what is digested besides the body: the method, the path,
+// the query and the declared headers. Every item is preceded by its length, so
+// that none can imitate another. The host, which may be spelled in many ways, is
+// no part of it.
+func (h *handler) appendTarget(b []byte, r *http.Request) []byte {
+	b = append(b, fingerprintVersion...)
+	b = frame(b, r.Method)
+	b = frame(b, targetPath(r))
+	b = appendPairs(b, r.URL.RawQuery)
+	for _, name := range h.route.FingerprintHeaders {
+		values := r.Header[name]
+		b = binary.AppendUvarint(b, uint64(len(values)))
+		for _, v := range values {
+			b = frame(b, v)
+		}
+	}
+	return b
+}
+
+// frame appends s preceded by its length.
+func frame[T ~string | ~[]byte](b []byte, s T) []byte {
+	b = binary.AppendUvarint(b, uint64(len(s)))
+	return append(b, s...)
+}
+
+// targetPath is the path as the client sent it, which determines the matched
+// route and the values in it. A path that was shortened on the way to the guard,
+// as by [http.StripPrefix], would leave out what the shortened part names.
+func targetPath(r *http.Request) string {
+	if strings.HasPrefix(r.RequestURI, "/") {
+		path, _, _ := strings.Cut(r.RequestURI, "?")
+		return path
+	}
+	return r.URL.EscapedPath()
+}
+
+// appendPairs appends the pairs of a query or form, sorted by name. Pairs of one
+// name keep their order, which may mean something. A text that is not well formed
+// counts as it is.
+func appendPairs(b []byte, text string) []byte {
+	if text == "" {
+		return binary.AppendUvarint(b, 0)
+	}
+	pairs, ok := parsePairs(text)
+	if !ok {
+		// No list of pairs has this length.
+		b = binary.AppendUvarint(b, 1<<63)
+		return frame(b, text)
+	}
+	b = binary.AppendUvarint(b, uint64(len(pairs)))
+	for _, p := range pairs {
+		b = frame(b, p.name)
+		b = frame(b, p.value)
+	}
+	return b
+}
+
+type pair struct{ name, value string }
+
+func parsePairs(text string) ([]pair, bool) {
+	pairs := make([]pair, 0, strings.Count(text, "&")+1)
+	for item := range strings.SplitSeq(text, "&") {
+		if item == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(item, "=")
+		var err1, err2 error
+		name, err1 = url.QueryUnescape(name)
+		value, err2 = url.QueryUnescape(value)
+		if err1 != nil || err2 != nil {
+			return nil, false
+		}
+		pairs = append(pairs, pair{name, value})
+	}
+	slices.SortStableFunc(pairs, func(x, y pair) int { return strings.Compare(x.name, y.name) })
+	return pairs, true
+}
+
+// take reads the body whole and digests the request. Nothing was claimed yet, so
+// a body that ends early costs nothing.
+func (h *handler) take(r *http.Request, sc *scratch) (semel.Fingerprint, error) {
+	var fp semel.Fingerprint
+	s := &sc.spool
+	mode := h.bodyMode(r.Header)
+	sc.digest = h.appendTarget(sc.digest[:0], r)
+	if r.Body == nil || r.Body == http.NoBody {
+		return semel.NewFingerprint(semel.SchemeRaw, sha256.Sum256(sc.digest)), nil
+	}
+	if r.ContentLength > h.route.MaxBody {
+		return fp, errTooLarge
+	}
+	var sum hash.Hash
+	if mode == BodyRaw && (r.ContentLength < 0 || r.ContentLength > spoolLimit) {
+		sum = sha256.New()
+		sum.Write(sc.digest)
+	}
+	if want := max(min(r.ContentLength+1, spoolLimit+1), 512); want > int64(cap(sc.body)) {
+		sc.body = make([]byte, 0, want)
+	}
+	var err error
+	sc.body, err = s.fill(r.Body, sc.body[:0], h.route.MaxBody, h.guard.opts.TempDir, sum)
+	if err != nil {
+		return fp, err
+	}
+	if sum != nil {
+		return semel.NewFingerprint(semel.SchemeRaw, [32]byte(sum.Sum(nil))), nil
+	}
+	if s.file != nil {
+		return h.digestLarge(r, mode, s, sc)
+	}
+	return h.digestSmall(r, mode, s.data, sc), nil
+}
+
+// digestSmall digests a body that is in memory.
+func (h *handler) digestSmall(r *http.Request, mode BodyMode, body []byte, sc *scratch) semel.Fingerprint {
+	target := len(sc.digest)
+	switch mode {
+	case BodyJSON:
+		if b, err := canon.Append(sc.digest, body, canon.Exact); err == nil {
+			sc.digest = b
+			return semel.NewFingerprint(semel.SchemeJSON, sha256.Sum256(b))
+		}
+	case BodyForm:
+		if pairs, ok := parsePairs(string(body)); ok {
+			for _, p := range pairs {
+				sc.digest = frame(frame(sc.digest, p.name), p.value)
+			}
+			return semel.NewFingerprint(semel.SchemeForm, sha256.Sum256(sc.digest))
+		}
+	case BodyMultipart:
+		if boundary, ok := boundaryOf(r.Header); ok {
+			if b, err := appendParts(sc.digest, bytes.NewReader(body), boundary); err == nil {
+				sc.digest = b
+				return semel.NewFingerprint(semel.SchemeParts, sha256.Sum256(b))
+			}
+		}
+	}
+	sc.digest = append(sc.digest[:target], body...)
+	return semel.NewFingerprint(semel.SchemeRaw, sha256.Sum256(sc.digest))
+}
+
+// digestLarge digests a body that is partly in a file.
+func (h *handler) digestLarge(r *http.Request, mode BodyMode, s *spool, sc *scratch) (semel.Fingerprint, error) {
+	switch mode {
+	case BodyMultipart:
+		if boundary, ok := boundaryOf(r.Header); ok {
+			if b, err := appendParts(sc.digest, s.reader(), boundary); err == nil {
+				return semel.NewFingerprint(semel.SchemeParts, sha256.Sum256(b)), nil
+			}
+		}
+	case BodyJSON, BodyForm:
+		// These are understood as a whole only. A slot bounds how many large
+		// ones are in memory at a time.
+		select {
+		case h.guard.large <- struct{}{}:
+		case <-r.Context().Done():
+			return semel.Fingerprint{}, r.Context().Err()
+		}
+		defer func() { <-h.guard.large }()
+		text := make([]byte, s.size)
+		if _, err := io.ReadFull(s.reader(), text); err != nil {
+			return semel.Fingerprint{}, errSpool
+		}
+		fp := h.digestSmall(r, mode, text, sc)
+		sc.digest = nil // too large to keep
+		return fp, nil
+	}
+	sum := sha256.New()
+	sum.Write(sc.digest)
+	if _, err := io.Copy(sum, s.reader()); err != nil {
+		return semel.Fingerprint{}, errSpool
+	}
+	return semel.NewFingerprint(semel.SchemeRaw, [32]byte(sum.Sum(nil))), nil
+}

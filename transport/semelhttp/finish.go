@@ -1,0 +1,173 @@
+package semelhttp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// endKind is one of the ways to end an attempt.
+type endKind uint8
+
+const (
+	endComplete endKind = iota
+	endReject
+	endFail
+	endAbort
+	endHold
+	endAbandon
+)
+
+// ending is how an attempt ends. It can be carried out again when the store did
+// not say whether it was.
+type ending struct {
+	kind    endKind
+	result  semel.Result
+	failure semel.Failure
+}
+
+func (e *ending) apply(ctx context.Context, a *semel.Attempt) error {
+	switch e.kind {
+	case endComplete:
+		return a.Complete(ctx, e.result)
+	case endReject:
+		return a.Reject(ctx, e.failure, e.result)
+	case endFail:
+		return a.Fail(ctx, e.failure, e.result)
+	case endAbort:
+		return a.Abort(ctx, e.failure)
+	case endHold:
+		return a.Hold(ctx, e.failure.Message)
+	default:
+		return a.Abandon(ctx, e.failure.Message)
+	}
+}
+
+// neverStored are the statuses that say nothing about the call: who asks, how
+// fast, or when. The next delivery may get another answer.
+var neverStored = []int{
+	http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
+}
+
+// keeps reports whether an answer with this status is what later callers get.
+func (h *handler) keeps(status int) bool {
+	if status >= 500 {
+		return h.onFailure == semel.ReplayFailure
+	}
+	return !slices.Contains(neverStored, status)
+}
+
+// ending decides how the attempt of an answered request ends.
+func (h *handler) ending(c *capture) ending {
+	status := c.status
+	open := leftOpen(c.scope.attempt)
+	if status < 400 && !open {
+		return ending{kind: endComplete, result: c.result()}
+	}
+	failure := semel.Failure{Code: strconv.Itoa(status)}
+	switch {
+	case open:
+		failure.Message = "the handler answered " + failure.Code + " and left an effect without a result"
+		return ending{kind: endHold, failure: failure}
+	case status >= 500 && c.scope.stopped():
+		// Told to stop, it says that it failed. That is no word about what it
+		// had done until then.
+		failure.Message = "the handler was told to stop and answered " + failure.Code
+		return ending{kind: endAbandon, failure: failure}
+	case status >= 500:
+		e := ending{kind: endFail, failure: failure}
+		if h.keeps(status) {
+			e.result = c.result()
+		}
+		return e
+	case h.keeps(status):
+		return ending{kind: endReject, failure: failure, result: c.result()}
+	}
+	return ending{kind: endAbort, failure: failure}
+}
+
+// leftOpen reports whether an effect has no result, other than the answer itself.
+func leftOpen(a *semel.Attempt) bool {
+	if !a.EffectOpen() {
+		return false
+	}
+	return slices.ContainsFunc(a.Effects(), func(ef semel.EffectRecord) bool {
+		return ef.State == semel.EffectStarted && ef.Name != answerEffect
+	})
+}
+
+// finish makes the outcome durable, and only then answers.
+func (h *handler) finish(c *capture, r *http.Request) {
+	a := c.scope.attempt
+	e := h.ending(c)
+	err := h.end(r.Context(), a, e)
+	if c.through {
+		return // it has gone already
+	}
+	var p problem
+	switch {
+	case err != nil && undecided(err):
+		p = unrecorded()
+	case err != nil:
+		p = leaseLost()
+	case e.kind == endHold && c.status < 400:
+		// The handler's success is not what later callers get.
+		p = held(e.failure.Message, time.Second)
+	case c.failed != nil:
+		p = notKept(c.status)
+	default:
+		c.send()
+		return
+	}
+	// The handler's headers belong to an answer that is not given.
+	c.outer.restore(c.w.Header())
+	p.reference = h.reference(a.ID())
+	h.refuse(c.w, p)
+}
+
+// end makes the end of an attempt durable. If the store does not say whether it
+// is, the caller gets the error, and the write goes on being tried in the
+// background until the store does say: a lease that nobody ends would be renewed
+// for ever. A crash meanwhile leaves a lease that runs out.
+func (h *handler) end(ctx context.Context, a *semel.Attempt, e ending) error {
+	err := e.apply(ctx, a) // which the caller's hanging up does not stop
+	if err != nil && undecided(err) {
+		h.guard.tell(ctx, err)
+		h.guard.endLater(context.WithoutCancel(ctx), a, e)
+	}
+	return err
+}
+
+// Bounds of how often an end whose result is unknown is tried again.
+const (
+	minEndPause = 100 * time.Millisecond
+	maxEndPause = 5 * time.Second
+)
+
+func (g *Guard) endLater(ctx context.Context, a *semel.Attempt, e ending) {
+	g.background.Go(func() {
+		for pause := minEndPause; ; pause = min(pause*2, maxEndPause) {
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-g.closing.Done():
+				timer.Stop()
+				return
+			}
+			if err := e.apply(ctx, a); err == nil || !undecided(err) {
+				return
+			}
+		}
+	})
+}
+
+// undecided reports whether trying again may tell more.
+func undecided(err error) bool {
+	e, ok := errors.AsType[*semel.Error](err)
+	return ok && (e.Code == semel.CodeUnknown || e.Code == semel.CodeStoreUnavailable)
+}

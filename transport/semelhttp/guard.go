@@ -1,0 +1,156 @@
+package semelhttp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/semelhq/semel"
+)
+
+// Options configures a [Guard]. The zero value, and nil, mean the documented
+// defaults.
+type Options struct {
+	// Identity tells who sent a request. Without it the principal is the digest
+	// of the credential that Route.Credential names.
+	Identity IdentityFunc
+	// Challenge is the WWW-Authenticate of a 401. Defaults to Bearer.
+	Challenge string
+	// StatusPath is where the status resource is mounted, such as
+	// "/semel/status/". Refusals then link to it. It may be an absolute URL. It
+	// ends with a slash. Defaults to empty: no links.
+	StatusPath string
+	// TypeBase precedes the code in the type of a problem. Defaults to
+	// "urn:semel:problem:".
+	TypeBase string
+	// TempDir is where bodies of more than 64 KiB are kept while their request
+	// is handled. Defaults to [os.TempDir].
+	TempDir string
+	// OnError is told of what no caller can be told: an outcome that is not
+	// recorded yet, an identity that could not be determined. Optional. It is
+	// called by many goroutines at once.
+	OnError func(ctx context.Context, err error)
+}
+
+// Guard wraps handlers for one engine. All methods may be called concurrently.
+type Guard struct {
+	engine *semel.Engine
+	opts   Options
+	large  chan struct{} // slots for understanding large bodies
+
+	mu       sync.Mutex
+	declared map[string]bool // operations that a route has declared whole
+	handlers []*handler
+
+	// background counts the ends of attempts that are still being recorded.
+	background sync.WaitGroup
+	closing    context.Context
+	stop       context.CancelFunc
+}
+
+// New makes a guard on an engine. Options may be nil.
+func New(engine *semel.Engine, opts *Options) (*Guard, error) {
+	if engine == nil {
+		return nil, errors.New("semelhttp: New needs an engine")
+	}
+	g := &Guard{engine: engine, declared: map[string]bool{}, large: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	if opts != nil {
+		g.opts = *opts
+	}
+	g.opts.Challenge = cmp.Or(g.opts.Challenge, "Bearer")
+	g.opts.TypeBase = cmp.Or(g.opts.TypeBase, "urn:semel:problem:")
+	if p := g.opts.StatusPath; p != "" && !strings.HasSuffix(p, "/") {
+		return nil, fmt.Errorf("semelhttp: StatusPath %q does not end with a slash", p)
+	}
+	g.closing, g.stop = context.WithCancel(context.Background())
+	return g, nil
+}
+
+// Close waits until every outcome is recorded that could not be recorded at once,
+// or ctx is done. Call it after the server was shut down.
+func (g *Guard) Close(ctx context.Context) error {
+	idle := make(chan struct{})
+	go func() {
+		g.background.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		g.stop()
+		return nil
+	case <-ctx.Done():
+		g.stop()
+		return fmt.Errorf("semelhttp: some outcomes are not recorded: %w", context.Cause(ctx))
+	}
+}
+
+// Handle wraps next under a route. Every problem with the route is reported at
+// once.
+func (g *Guard) Handle(rt Route, next http.Handler) (http.Handler, error) {
+	if next == nil {
+		return nil, errors.New("semelhttp: Handle needs a handler")
+	}
+	rt = rt.withDefaults()
+	if err := rt.validate(); err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	op, known := rt.operation(g.engine)
+	if g.declared[op.Name] && !known {
+		return nil, fmt.Errorf("semelhttp: operation %q is declared by two routes; give the second only its name", op.Name)
+	}
+	if err := g.engine.Register(op); err != nil {
+		return nil, fmt.Errorf("semelhttp: %w", err)
+	}
+	g.declared[op.Name] = true
+	op, _ = g.engine.Operation(op.Name)
+	h := &handler{guard: g, route: rt, next: next, operation: op.Name, maxResult: op.MaxResult, onFailure: op.OnFailure}
+	if name, ok := strings.CutPrefix(rt.Credential, cookiePrefix); ok {
+		h.cookie = name
+	} else {
+		h.credentialHeader = http.CanonicalHeaderKey(rt.Credential)
+	}
+	g.handlers = append(g.handlers, h)
+	return h, nil
+}
+
+// Handler is Handle for routes that are written in the program: it panics where
+// Handle returns an error.
+func (g *Guard) Handler(rt Route, next http.Handler) http.Handler {
+	h, err := g.Handle(rt, next)
+	if err != nil {
+		panic(err)
+	}
+	return h
+}
+
+// tell passes a problem on to whoever looks after the program.
+func (g *Guard) tell(ctx context.Context, err error) {
+	if g.opts.OnError != nil {
+		g.opts.OnError(ctx, err)
+	}
+}
+
+// handler is one guarded handler.
+type handler struct {
+	guard *Guard
+	route Route
+	next  http.Handler
+
+	operation string
+	maxResult int
+	onFailure semel.AfterFailure
+
+	credentialHeader string // or
+	cookie           string
+}
+
+// guards reports whether requests of a method are guarded.
+func (h *handler) guards(method string) bool { return slices.Contains(h.route.Methods, method) }

@@ -1,0 +1,131 @@
+package semelhttp
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/semelhq/semel"
+)
+
+// Codes of refusals that this package makes itself, before the engine is asked.
+const (
+	// CodeKeyMissing: the route needs a key and the request has none.
+	CodeKeyMissing semel.Code = "key_missing"
+	// CodeKeyInvalid: the key is not one single, well-formed key.
+	CodeKeyInvalid semel.Code = "key_invalid"
+	// CodeUnidentified: the caller sent no credential, so its keys can't be
+	// told apart from those of others.
+	CodeUnidentified semel.Code = "unidentified"
+	// CodeBodyUnreadable: the body did not arrive whole.
+	CodeBodyUnreadable semel.Code = "body_unreadable"
+	// CodeBodyTooLarge: the body is larger than Route.MaxBody.
+	CodeBodyTooLarge semel.Code = "body_too_large"
+)
+
+// The longest keys that profiles accept, in bytes after unquoting.
+const (
+	maxKeyLen      = 255
+	maxAdyenKeyLen = 64
+)
+
+// requestKey finds the one key of a request. It reports present when there is a
+// key field at all, valid or not; fault is then a sentence for the caller, or
+// empty.
+func requestKey(h http.Header, name string, limit int) (key string, present bool, fault string) {
+	fields := h[name]
+	switch len(fields) {
+	case 0:
+		return "", false, ""
+	case 1:
+	default:
+		return "", true, "The " + name + " header was sent more than once. Send exactly one."
+	}
+	// A proxy on the way drops every header that Connection names, so a key that
+	// is named there protects nothing behind it.
+	for _, v := range h["Connection"] {
+		if namesHeader(v, name) {
+			return "", true, "The Connection header names " + name + ", which would keep it from arriving."
+		}
+	}
+	key, fault = parseKey(fields[0])
+	switch {
+	case fault != "":
+		return "", true, "The " + name + " header " + fault
+	case len(key) > limit:
+		return "", true, "The " + name + " header is longer than this service accepts."
+	}
+	return key, true, ""
+}
+
+// parseKey reads a key in either of its two forms: an RFC 8941 string, or the
+// bare text between the quotes. Parameters after the item are refused, not
+// ignored: nobody has defined one, and two keys that differ in a parameter were
+// probably meant to differ. A comma or a semicolon in a bare key is refused too,
+// because a list of two keys, joined on the way, looks like that.
+func parseKey(field string) (key, fault string) {
+	if field == "" {
+		return "", "is empty."
+	}
+	if field[0] != '"' {
+		for i := range len(field) {
+			if c := field[i]; !visible(c) || c == '"' || c == ',' || c == ';' {
+				return "", "has a character that a bare key can't have. Use visible ASCII, and quotes if it has a comma or a semicolon."
+			}
+		}
+		return field, ""
+	}
+	end := 1
+	escapes := 0
+	for ; ; end++ {
+		if end == len(field) {
+			return "", "has no closing quote."
+		}
+		c := field[end]
+		if c == '"' {
+			break
+		}
+		if c == '\\' {
+			end++
+			if end == len(field) || field[end] != '"' && field[end] != '\\' {
+				return "", `has a backslash before something else than a quote or a backslash.`
+			}
+			escapes++
+			continue
+		}
+		if !visible(c) {
+			return "", "has a character outside visible ASCII."
+		}
+	}
+	if end+1 != len(field) {
+		return "", "has something after the key. Send one key and no parameters."
+	}
+	if end == 1 {
+		return "", "is empty."
+	}
+	text := field[1:end]
+	if escapes == 0 {
+		return text, ""
+	}
+	var b strings.Builder
+	b.Grow(len(text) - escapes)
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' {
+			i++
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String(), ""
+}
+
+// visible reports whether c is a visible ASCII character, VCHAR of RFC 5234.
+func visible(c byte) bool { return c > ' ' && c < 0x7f }
+
+// namesHeader reports whether the comma-separated list has the header's name.
+func namesHeader(list, name string) bool {
+	for item := range strings.SplitSeq(list, ",") {
+		if strings.EqualFold(strings.Trim(item, " \t"), name) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,41 @@
+package semelhttp
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxPreferredWait keeps a preference from overflowing. The operation's MaxWait
+// is what bounds the wait.
+const maxPreferredWait = 24 * time.Hour
+
+// preferredWait reads Prefer: wait=N (RFC 7240): how long the caller would rather
+// wait for the outcome than be told that there is none yet. The first one counts;
+// what can't be understood is ignored, as a preference may be.
+func preferredWait(h http.Header) time.Duration {
+	for _, field := range h["Prefer"] {
+		for item := range strings.SplitSeq(field, ",") {
+			item, _, _ = strings.Cut(item, ";")
+			name, value, _ := strings.Cut(item, "=")
+			if !strings.EqualFold(strings.Trim(name, " \t"), "wait") {
+				continue
+			}
+			value = strings.Trim(strings.Trim(value, " \t"), `"`)
+			n, err := strconv.ParseUint(value, 10, 32)
+			if err != nil {
+				return 0
+			}
+			return min(time.Duration(n)*time.Second, maxPreferredWait)
+		}
+	}
+	return 0
+}
+
+// wholeSeconds is d in seconds, rounded up, and at least one.
+func wholeSeconds(d time.Duration) int64 {
+	return max(1, int64((d+time.Second-1)/time.Second))
+}
+
+func seconds(d time.Duration) string { return strconv.FormatInt(wholeSeconds(d), 10) }

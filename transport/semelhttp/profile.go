@@ -1,0 +1,118 @@
+package semelhttp
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// Profile is how one contract speaks about idempotency: statuses, shapes and
+// defaults, never meaning. It is plain data; to deviate from one, take it, change
+// a field and put it in a [Route].
+type Profile struct {
+	// Name identifies the profile, such as "ietf".
+	Name string
+	// KeyOptional lets requests without a key pass unguarded. A route may say
+	// otherwise.
+	KeyOptional bool
+	// MaxKey is the longest key, in bytes after unquoting.
+	MaxKey int
+	// EchoKey repeats the key header, as it was received, in every answer.
+	EchoKey bool
+	// Marker is the header that says "true" on a replay.
+	Marker string
+	// ConflictStatus answers the same key with another payload.
+	ConflictStatus int
+	// Body is how bodies are compared where the route does not say.
+	Body BodyMode
+	// OnFailure is what a 5xx means where the operation does not say.
+	OnFailure semel.AfterFailure
+	// NeverKeep5xx refuses routes whose operation replays failures.
+	NeverKeep5xx bool
+	// Window is used where the operation has none. Zero: the engine's default.
+	Window time.Duration
+	// Shape is the form of refusals.
+	Shape Shape
+	// Codes renames codes in refusals.
+	Codes map[semel.Code]string
+}
+
+// Shape is the form of the body of a refusal.
+type Shape string
+
+// The shapes.
+const (
+	ShapeProblem Shape = "problem" // RFC 9457; the default
+	ShapeStripe  Shape = "stripe"  // {"error":{"type","code","message"}}
+	ShapeACP     Shape = "acp"     // {"type","code","message"}
+)
+
+const (
+	markerSemel  = "Idempotency-Replayed"
+	markerStripe = "Idempotent-Replayed"
+)
+
+// IETF is the profile of draft-ietf-httpapi-idempotency-key-header-07, and the
+// default.
+func IETF() Profile {
+	return Profile{
+		Name: "ietf", MaxKey: maxKeyLen, Marker: markerSemel, ConflictStatus: http.StatusUnprocessableEntity,
+		Body: BodyAuto, OnFailure: semel.RetryFailure, Shape: ShapeProblem,
+	}
+}
+
+// Stripe is the profile of Stripe's API v1: keys are optional and echoed, a
+// mismatch is 400 with the type idempotency_error, and a 5xx is replayed.
+func Stripe() Profile {
+	return Profile{
+		Name: "stripe", KeyOptional: true, MaxKey: maxKeyLen, EchoKey: true, Marker: markerStripe,
+		ConflictStatus: http.StatusBadRequest, Body: BodyAuto, OnFailure: semel.ReplayFailure, Shape: ShapeStripe,
+		Codes: map[semel.Code]string{semel.CodeInFlight: "idempotency_key_in_use"},
+	}
+}
+
+// ACP is the profile of the Agentic Commerce Protocol 2026-04-17: flat errors,
+// keys required and echoed, 5xx never kept.
+func ACP() Profile {
+	return Profile{
+		Name: "acp", MaxKey: maxKeyLen, EchoKey: true, Marker: markerStripe,
+		ConflictStatus: http.StatusUnprocessableEntity, Body: BodyAuto, OnFailure: semel.RetryFailure, NeverKeep5xx: true,
+		Shape: ShapeACP,
+		Codes: map[semel.Code]string{
+			CodeKeyMissing:      "idempotency_key_required",
+			semel.CodeInFlight:  "idempotency_in_flight",
+			semel.CodeConflict:  "idempotency_conflict",
+			CodeKeyInvalid:      "idempotency_key_invalid",
+			semel.CodeHeld:      "idempotency_held",
+			semel.CodeThrottled: "rate_limited",
+		},
+	}
+}
+
+// UCP is the profile of the Universal Commerce Protocol: bodies are compared byte
+// for byte and a mismatch is 409.
+func UCP() Profile {
+	p := IETF()
+	p.Name, p.ConflictStatus, p.Body = "ucp", http.StatusConflict, BodyRaw
+	return p
+}
+
+// Adyen is the profile of Adyen's API: keys are optional, of at most 64
+// characters, and echoed; answers are kept for 31 days.
+func Adyen() Profile {
+	p := IETF()
+	p.Name, p.KeyOptional, p.MaxKey, p.EchoKey = "adyen", true, maxAdyenKeyLen, true
+	p.Window = 31 * 24 * time.Hour
+	return p
+}
+
+// ProfileByName finds a built-in profile: ietf, stripe, acp, ucp or adyen.
+func ProfileByName(name string) (Profile, bool) {
+	for _, p := range [...]Profile{IETF(), Stripe(), ACP(), UCP(), Adyen()} {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Profile{}, false
+}

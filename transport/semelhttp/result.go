@@ -1,0 +1,152 @@
+package semelhttp
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/semelhq/semel"
+)
+
+// A recorded answer is the data of a [semel.Result]:
+//
+//	version   1 byte, resultVersion
+//	status    uvarint
+//	headers   each value of each kept header: its name, and the framed value
+//	end       1 byte, endOfHead
+//	body      the rest
+//
+// A name is one byte, its place in alwaysKept counted from 1, or a zero byte and
+// the framed name. What is framed is preceded by its length as a uvarint.
+const (
+	resultVersion = 1
+	endOfHead     = 0xff
+)
+
+// NewResult makes the result that duplicates are answered with, for code that
+// settles a held record and knows what the handler would have said. Headers that
+// may not be replayed are left out.
+func NewResult(status int, header http.Header, body []byte) semel.Result {
+	rt := Route{}.withDefaults()
+	for name := range header {
+		if neverKept(name, &rt) == "" && !slices.Contains(alwaysKept[:], name) {
+			rt.KeepHeaders = append(rt.KeepHeaders, name)
+		}
+	}
+	slices.Sort(rt.KeepHeaders)
+	return semel.Result{Data: append(appendHead(nil, status, headers{}.add(header), rt.KeepHeaders), body...)}
+}
+
+// appendHead appends everything but the body. The order of the headers does not
+// depend on theirs.
+func appendHead(b []byte, status int, set headers, extra []string) []byte {
+	b = append(b, resultVersion)
+	b = binary.AppendUvarint(b, uint64(status))
+	for i, name := range alwaysKept {
+		for _, v := range set.get(name) {
+			b = frame(append(b, byte(i+1)), v)
+		}
+	}
+	for _, name := range extra {
+		for _, v := range set.get(name) {
+			b = frame(frame(append(b, 0), name), v)
+		}
+	}
+	return append(b, endOfHead)
+}
+
+var errResult = errors.New("the recorded result is not an HTTP answer of a known version")
+
+// recorded is an answer as it is stored.
+type recorded struct {
+	status int
+	head   []byte // the headers
+	values int    // how many those are
+	body   []byte
+}
+
+// parseResult takes a stored answer apart. Its slices are those of data.
+func parseResult(data []byte) (r recorded, err error) {
+	if len(data) == 0 || data[0] != resultVersion {
+		return r, errResult
+	}
+	status, n := binary.Uvarint(data[1:])
+	if n <= 0 || status < 100 || status > 999 {
+		return r, errResult
+	}
+	head := data[1+n:]
+	c := cursor{rest: head}
+	for ; !c.end(); r.values++ {
+		c.name()
+		c.bytes()
+	}
+	if c.bad {
+		return recorded{}, errResult
+	}
+	r.status, r.head, r.body = int(status), head[:len(head)-len(c.rest)], c.rest
+	return r, nil
+}
+
+// set puts the stored headers into h, in the place of what is there. Their values
+// share one allocation, in which there is room for spare more.
+func (r *recorded) set(h http.Header, spare int) (room []string) {
+	values := make([]string, r.values+spare)
+	text := string(r.head) // one copy, which all values are parts of
+	c := cursor{rest: r.head}
+	last, first := "", 0
+	for i := range r.values {
+		name := c.name()
+		size := len(c.bytes())
+		end := len(text) - len(c.rest)
+		values[i] = text[end-size : end]
+		if name != last {
+			last, first = name, i
+		}
+		h[name] = values[first : i+1 : i+1]
+	}
+	return values[r.values:]
+}
+
+// cursor reads framed items. After the first that does not fit it is bad and
+// returns nothing more.
+type cursor struct {
+	rest []byte
+	bad  bool
+}
+
+// end reads the end of the head, if it is there.
+func (c *cursor) end() bool {
+	if c.bad {
+		return true
+	}
+	if len(c.rest) > 0 && c.rest[0] == endOfHead {
+		c.rest = c.rest[1:]
+		return true
+	}
+	return false
+}
+
+func (c *cursor) name() string {
+	if len(c.rest) == 0 || int(c.rest[0]) > len(alwaysKept) {
+		c.rest, c.bad = nil, true
+		return ""
+	}
+	code := c.rest[0]
+	c.rest = c.rest[1:]
+	if code > 0 {
+		return alwaysKept[code-1]
+	}
+	return string(c.bytes())
+}
+
+func (c *cursor) bytes() []byte {
+	size, n := binary.Uvarint(c.rest)
+	if n <= 0 || size > uint64(len(c.rest)-n) {
+		c.rest, c.bad = nil, true
+		return nil
+	}
+	b := c.rest[n : n+int(size)]
+	c.rest = c.rest[n+int(size):]
+	return b
+}

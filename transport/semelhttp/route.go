@@ -1,0 +1,226 @@
+package semelhttp
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// Route declares how one handler is guarded. The zero value of every field but
+// Operation is the documented default.
+type Route struct {
+	// Operation is the policy. It is registered with the engine. One that has
+	// nothing but a Name stands for the operation that the engine already knows
+	// by that name, if there is one.
+	//
+	// Three defaults differ from the engine's: OnFailure is "retry", so that a
+	// 5xx is not frozen, and both it and Window may come from the profile.
+	// MaxResult bounds status, kept headers and body together.
+	Operation semel.Operation
+	// Profile defaults to [IETF].
+	Profile Profile
+	// Key defaults to what the profile says.
+	Key KeyRule
+	// KeyHeader is the name of the header with the key. Defaults to
+	// Idempotency-Key.
+	KeyHeader string
+	// Methods are the methods that are guarded; others pass as if there were no
+	// guard. Defaults to POST and PATCH.
+	Methods []string
+	// Body says how two bodies are compared. Defaults to what the profile says.
+	Body BodyMode
+	// FingerprintHeaders are request headers whose values must be the same in
+	// every delivery, such as X-Api-Version.
+	FingerprintHeaders []string
+	// MaxBody is the largest request body, in bytes; a larger one gets 413.
+	// Defaults to 10 MiB.
+	MaxBody int64
+	// Timeout is the handler's own deadline, which replaces that of the request:
+	// when it is over the handler's context is cancelled. Negative: none.
+	// Defaults to 1 minute.
+	Timeout time.Duration
+	// KeepHeaders are further headers of the answer that are kept and replayed.
+	// Headers that belong to one delivery only are refused.
+	KeepHeaders []string
+	// KeepNothing records that the call ran and what its status was, but neither
+	// headers nor body, for answers with secrets. Duplicates get 410.
+	KeepNothing bool
+	// IgnoreFlush makes Flush do nothing until the answer is larger than
+	// Operation.MaxResult, so that a handler which flushes out of habit, such as
+	// a reverse proxy, has its answers kept.
+	IgnoreFlush bool
+	// Credential is what tells callers apart where [Options] has no Identity: the
+	// name of a header, or "cookie:" and the name of a cookie. A credential that
+	// is renewed makes its owner a new caller. Defaults to Authorization.
+	Credential string
+	// Anonymous defaults to [AnonymousLoopback].
+	Anonymous Anonymous
+}
+
+// KeyRule says whether a request must have a key.
+type KeyRule string
+
+// The key rules.
+const (
+	KeyRequired KeyRule = "required" // 400 without one
+	KeyOptional KeyRule = "optional" // without one the request passes unguarded
+)
+
+// Defaults of [Route].
+const (
+	DefaultKeyHeader = "Idempotency-Key"
+	DefaultMaxBody   = 10 << 20
+	DefaultTimeout   = time.Minute
+)
+
+const cookiePrefix = "cookie:"
+
+// withDefaults fills in what was left out, except in Operation.
+func (rt Route) withDefaults() Route {
+	if rt.Profile.Name == "" {
+		rt.Profile = IETF()
+	}
+	if rt.Key == "" {
+		rt.Key = KeyRequired
+		if rt.Profile.KeyOptional {
+			rt.Key = KeyOptional
+		}
+	}
+	rt.KeyHeader = http.CanonicalHeaderKey(orElse(rt.KeyHeader, DefaultKeyHeader))
+	if rt.Methods == nil {
+		rt.Methods = []string{http.MethodPost, http.MethodPatch}
+	}
+	rt.Body = orElse(rt.Body, orElse(rt.Profile.Body, BodyAuto))
+	rt.MaxBody = orElse(rt.MaxBody, DefaultMaxBody)
+	rt.Timeout = orElse(rt.Timeout, DefaultTimeout)
+	rt.Credential = orElse(rt.Credential, "Authorization")
+	rt.Anonymous = orElse(rt.Anonymous, AnonymousLoopback)
+	rt.FingerprintHeaders = canonicalNames(rt.FingerprintHeaders)
+	rt.KeepHeaders = canonicalNames(rt.KeepHeaders)
+	return rt
+}
+
+func orElse[T comparable](v, d T) T {
+	var zero T
+	if v == zero {
+		return d
+	}
+	return v
+}
+
+// canonicalNames sorts, so that the order of a declaration means nothing.
+func canonicalNames(names []string) []string {
+	out := make([]string, 0, len(names))
+	for _, n := range names {
+		out = append(out, http.CanonicalHeaderKey(n))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// validate reports everything that is wrong with a route whose defaults are
+// filled in.
+func (rt *Route) validate() error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("semelhttp: route for operation %q: "+format, append([]any{rt.Operation.Name}, args...)...))
+	}
+	if rt.Key != KeyRequired && rt.Key != KeyOptional {
+		bad("Key is %q, not required or optional", rt.Key)
+	}
+	if !slices.Contains(bodyModes, rt.Body) {
+		bad("Body is %q, not one of %v", rt.Body, bodyModes)
+	}
+	if rt.Anonymous != AnonymousLoopback && rt.Anonymous != AnonymousShare {
+		bad("Anonymous is %q, not loopback or share", rt.Anonymous)
+	}
+	if rt.MaxBody < 0 {
+		bad("MaxBody is negative")
+	}
+	if len(rt.Methods) == 0 {
+		bad("Methods is empty, so nothing would be guarded")
+	}
+	if rt.Credential == cookiePrefix {
+		bad("Credential names no cookie")
+	}
+	if p := &rt.Profile; p.MaxKey < 1 || p.MaxKey > semel.MaxKeyLen || p.Marker == "" || p.ConflictStatus < 400 || p.ConflictStatus > 499 {
+		bad("profile %q needs MaxKey between 1 and %d, a Marker, and a ConflictStatus between 400 and 499", p.Name, semel.MaxKeyLen)
+	}
+	if rt.Profile.NeverKeep5xx && rt.Operation.OnFailure == semel.ReplayFailure {
+		bad("profile %q forbids that a 5xx is kept, but OnFailure is replay", rt.Profile.Name)
+	}
+	for _, n := range rt.KeepHeaders {
+		if why := neverKept(n, rt); why != "" {
+			bad("KeepHeaders has %s, %s", n, why)
+		}
+	}
+	for _, n := range rt.FingerprintHeaders {
+		if n == rt.KeyHeader || slices.Contains(perDelivery, n) {
+			bad("FingerprintHeaders has %s, which may differ between deliveries of one call", n)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// perDelivery are request headers that belong to one delivery and not to the call.
+var perDelivery = []string{
+	"Connection", "Content-Length", "Date", "Host", "Prefer", "Request-Id", "Traceparent", "Tracestate",
+	"Transfer-Encoding", "X-Correlation-Id", "X-Request-Id",
+}
+
+// alwaysKept are the answer's headers that are kept without being asked for. The
+// order is that of their codes in stored results: it may grow and never change.
+var alwaysKept = [...]string{
+	"Content-Type", "Content-Encoding", "Content-Language", "Content-Disposition", "Location", "Etag", "Last-Modified", "Link",
+}
+
+// neverKept says why a header may not be replayed, or is empty.
+func neverKept(name string, rt *Route) string {
+	switch name {
+	case "Set-Cookie", "Authorization", "Authentication-Info", "Www-Authenticate":
+		return "which is a credential of one caller"
+	case "Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		return "which belongs to one connection"
+	case "Content-Length":
+		return "which is computed anew"
+	case "Date", "Age", "Expires", "Cache-Control", "Strict-Transport-Security", "X-Content-Type-Options", "Retry-After", "Server":
+		return "which belongs to one answer"
+	case "Request-Id", "X-Request-Id", "X-Correlation-Id", "Traceparent", "Tracestate":
+		return "which names one delivery"
+	case rt.KeyHeader, rt.Profile.Marker, "Preference-Applied":
+		return "which the guard sets"
+	}
+	for _, prefix := range [...]string{"Access-Control-", "Proxy-", "Ratelimit", "X-Ratelimit-", http.TrailerPrefix} {
+		if strings.HasPrefix(name, prefix) {
+			return "which belongs to one delivery"
+		}
+	}
+	if name == "" || textproto.TrimString(name) != name || strings.ContainsAny(name, " \t\r\n:") {
+		return "which is not the name of a header"
+	}
+	return ""
+}
+
+// operation is the policy to register for a route: the declared one with this
+// door's defaults, or the one that the engine knows already.
+func (rt *Route) operation(engine *semel.Engine) (op semel.Operation, known bool) {
+	op = rt.Operation
+	if reflect.DeepEqual(op, semel.Operation{Name: op.Name}) {
+		if registered, ok := engine.Operation(op.Name); ok {
+			op, known = registered, true
+		}
+	}
+	op.OnFailure = orElse(op.OnFailure, orElse(rt.Profile.OnFailure, semel.RetryFailure))
+	op.Window = orElse(op.Window, rt.Profile.Window)
+	if op.Effects != nil && !slices.Contains(op.Effects, answerEffect) {
+		op.Effects = append(slices.Clip(op.Effects), answerEffect)
+	}
+	return op, known
+}

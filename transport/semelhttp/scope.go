@@ -1,0 +1,79 @@
+package semelhttp
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// Attempt returns the attempt that a guarded handler runs under, which
+// [semel.Effect] needs. It reports false where there is none: outside of a guard,
+// for a method that is not guarded, and without a key where that is optional.
+func Attempt(ctx context.Context) (*semel.Attempt, bool) {
+	a, ok := ctx.Value(attemptKey{}).(*semel.Attempt)
+	return a, ok
+}
+
+type attemptKey struct{}
+
+// scope is the context of a handler: that of its attempt, with the deadline of
+// the route. What it needs for cancelling is made when it is first asked for,
+// because many handlers end without anyone asking.
+type scope struct {
+	attempt  *semel.Attempt
+	deadline time.Time // zero: none
+
+	mu     sync.Mutex
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// Deadline is that of the route.
+func (s *scope) Deadline() (time.Time, bool) { return s.deadline, !s.deadline.IsZero() }
+
+// Done is closed when the lease is lost, the deadline is over, or the handler
+// has returned.
+func (s *scope) Done() <-chan struct{} { return s.get().Done() }
+
+// Err says which of them it was.
+func (s *scope) Err() error { return s.get().Err() }
+
+// Value has the attempt, and everything that the request's context has.
+func (s *scope) Value(key any) any {
+	if key == (attemptKey{}) {
+		return s.attempt
+	}
+	return s.get().Value(key)
+}
+
+func (s *scope) get() context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx == nil {
+		s.ctx = s.attempt.Context()
+		s.cancel = func() {}
+		if !s.deadline.IsZero() {
+			s.ctx, s.cancel = context.WithDeadline(s.ctx, s.deadline)
+		}
+	}
+	return s.ctx
+}
+
+// stopped reports whether the handler was told to stop. One that never asked was
+// not.
+func (s *scope) stopped() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ctx != nil && s.ctx.Err() != nil
+}
+
+// close frees what the context holds, once the handler has returned.
+func (s *scope) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cancel != nil {
+		s.cancel()
+	}
+}

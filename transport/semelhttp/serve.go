@@ -1,0 +1,150 @@
+package semelhttp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// ServeHTTP guards one request.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !h.guards(r.Method) {
+		h.next.ServeHTTP(w, r)
+		return
+	}
+	key, present, fault := requestKey(r.Header, h.route.KeyHeader, h.route.Profile.MaxKey)
+	if !present && h.route.Key == KeyOptional {
+		h.next.ServeHTTP(w, r)
+		return
+	}
+	if present && h.route.Profile.EchoKey && fault == "" {
+		w.Header()[h.route.KeyHeader] = r.Header[h.route.KeyHeader]
+	}
+	tenant, principal, err := h.identify(r)
+	switch {
+	case err != nil:
+		h.guard.tell(r.Context(), err)
+		h.refuseIdentity(w, err)
+		return
+	case !present:
+		h.refuse(w, keyMissing(h.route.KeyHeader))
+		return
+	case fault != "":
+		h.refuse(w, problem{status: http.StatusBadRequest, code: CodeKeyInvalid, title: "Invalid idempotency key", detail: fault})
+		return
+	}
+
+	sc := scratches.Get().(*scratch)
+	defer sc.release()
+	defer sc.spool.discard()
+	fp, err := h.take(r, sc)
+	if err != nil {
+		h.refuseBody(w, r, err)
+		return
+	}
+	call := semel.Call{
+		Tenant: tenant, Principal: principal, Operation: h.operation, Key: key,
+		Fingerprint: fp, Wait: preferredWait(r.Header),
+	}
+	ans, err := h.guard.engine.Begin(r.Context(), call)
+	if err != nil {
+		h.refuseError(w, r, err)
+		return
+	}
+	if ans.Decision == semel.Execute {
+		h.execute(w, r, ans.Attempt, sc)
+		return
+	}
+	if call.Wait > 0 && (ans.Decision == semel.Replay || ans.Decision == semel.InFlight) {
+		w.Header().Set("Preference-Applied", "wait="+seconds(call.Wait))
+	}
+	if ans.Decision == semel.Replay {
+		h.replay(w, &ans.Record)
+		return
+	}
+	h.refuse(w, h.decided(&ans))
+}
+
+// execute runs the handler, records what it answered, and gives the answer.
+func (h *handler) execute(w http.ResponseWriter, r *http.Request, a *semel.Attempt, sc *scratch) {
+	// The handler may hold on to what it gets for longer than it should, so
+	// that is not used again. The body goes with it.
+	c := &capture{w: w, h: h, method: r.Method, sc: sc, spool: sc.spool}
+	sc.spool = spool{}
+	c.scope.attempt = a
+	if h.route.Timeout > 0 {
+		c.scope.deadline = time.Now().Add(h.route.Timeout)
+	}
+	c.start()
+	inner := r.WithContext(&c.scope)
+	inner.Body = &c.spool
+	returned := false
+	defer func() {
+		c.scope.close()
+		c.spool.discard()
+		c.stop()
+		if inner.MultipartForm != nil {
+			// The server does this for its own request only.
+			_ = inner.MultipartForm.RemoveAll()
+		}
+		if !returned {
+			// The panic goes on as it is; nobody can be told of an error here.
+			h.end(r.Context(), a, ending{kind: endAbandon, failure: semel.Failure{Message: "the handler panicked"}})
+		}
+	}()
+	h.next.ServeHTTP(c, inner)
+	returned = true
+	if c.status == 0 {
+		c.WriteHeader(http.StatusOK)
+	}
+	c.closed = true
+	h.finish(c, r)
+}
+
+// refuseBody answers a request whose body did not arrive as it should.
+func (h *handler) refuseBody(w http.ResponseWriter, r *http.Request, err error) {
+	_, cut := errors.AsType[*http.MaxBytesError](err) // by a limit around the guard
+	switch {
+	case errors.Is(err, errTooLarge), cut:
+		// What is left of the body is not worth reading.
+		w.Header().Set("Connection", "close")
+		h.refuse(w, bodyTooLarge(h.route.MaxBody))
+	case errors.Is(err, errSpool):
+		h.guard.tell(r.Context(), err)
+		p := unavailable()
+		p.detail = "The request's body could not be kept while it is handled. Nothing was executed; send the same request again later."
+		h.refuse(w, p)
+	default:
+		w.Header().Set("Connection", "close")
+		h.refuse(w, problem{
+			status: http.StatusBadRequest, code: CodeBodyUnreadable, title: "Body did not arrive",
+			detail: "The request's body did not arrive whole. Nothing was executed; send the same request again.",
+		})
+	}
+}
+
+// refuseError answers a request about which the engine decided nothing.
+func (h *handler) refuseError(w http.ResponseWriter, r *http.Request, err error) {
+	if e, ok := errors.AsType[*semel.Error](err); ok {
+		switch e.Code {
+		case semel.CodeInvalidCall:
+			h.refuse(w, problem{status: http.StatusBadRequest, code: e.Code, title: "Invalid call", detail: sentence(e.Message)})
+			return
+		case semel.CodeForbidden:
+			h.refuse(w, problem{
+				status: http.StatusForbidden, code: e.Code, title: "Forbidden",
+				detail: "The caller may not see the answer to this call.",
+			})
+			return
+		}
+	} else if errors.Is(err, context.Canceled) {
+		// The caller is gone; this is for whoever stands between.
+		h.refuse(w, unavailable())
+		return
+	}
+	h.guard.tell(r.Context(), err)
+	h.refuse(w, unavailable())
+}

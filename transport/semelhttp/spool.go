@@ -1,0 +1,174 @@
+package semelhttp
+
+import (
+	"errors"
+	"hash"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+)
+
+// spoolLimit is how much of a body is kept in memory. What is larger goes to a
+// temporary file.
+const spoolLimit = 64 << 10
+
+// scratch is memory that is used again by later requests.
+type scratch struct {
+	spool  spool
+	body   []byte // the request's body
+	digest []byte // what is fingerprinted
+	answer []byte // the answer as it is recorded
+	outer  headers
+	frozen headers
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// release gives the memory back, without what unusually large requests need.
+func (s *scratch) release() {
+	s.body, s.digest, s.answer = kept(s.body), kept(s.digest), kept(s.answer)
+	s.outer, s.frozen = s.outer.forget(), s.frozen.forget()
+	s.spool = spool{}
+	scratches.Put(s)
+}
+
+func kept(b []byte) []byte {
+	if cap(b) > 2*spoolLimit {
+		return nil
+	}
+	return b[:0]
+}
+
+// errTooLarge and errSpool are why a body could not be taken.
+var (
+	errTooLarge = errors.New("the body is too large")
+	errSpool    = errors.New("the body could not be kept")
+)
+
+// spool holds a request's body, which was read whole, and is the Body that the
+// handler reads.
+type spool struct {
+	data   []byte   // the body, or its first part
+	file   *os.File // the rest; nil if there is none
+	size   int64
+	off    int64
+	closed bool
+}
+
+// fill reads src to its end. Up to spoolLimit bytes are appended to buf, which
+// becomes part of the spool and is returned; the rest goes to a file in dir. All
+// of it is written to sum, if there is one.
+func (s *spool) fill(src io.Reader, buf []byte, limit int64, dir string, sum hash.Hash) ([]byte, error) {
+	start := len(buf)
+	for {
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		room := buf[len(buf):min(cap(buf), start+spoolLimit+1)]
+		n, err := src.Read(room)
+		buf = buf[:len(buf)+n]
+		s.data, s.size = buf[start:], int64(len(buf)-start)
+		if s.size > limit {
+			return buf, errTooLarge
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return buf, err
+		}
+		if s.size > spoolLimit {
+			if err := s.overflow(src, limit, dir, sum); err != nil {
+				return buf, err
+			}
+			break
+		}
+	}
+	if sum != nil && s.file == nil {
+		sum.Write(s.data)
+	}
+	return buf, nil
+}
+
+// overflow reads the rest of a large body to a file. The file has no name any
+// more once it is open, so that a crash leaves nothing behind; where the system
+// does not allow that, close removes it.
+func (s *spool) overflow(src io.Reader, limit int64, dir string, sum hash.Hash) error {
+	file, err := os.CreateTemp(dir, "semel-body-*")
+	if err != nil {
+		return errors.Join(errSpool, err)
+	}
+	s.file = file
+	_ = os.Remove(file.Name())
+	if sum != nil {
+		sum.Write(s.data)
+	}
+	chunk := make([]byte, 32<<10)
+	for {
+		n, err := src.Read(chunk)
+		if s.size += int64(n); s.size > limit {
+			return errTooLarge
+		}
+		if n > 0 {
+			if _, err := file.Write(chunk[:n]); err != nil {
+				return errors.Join(errSpool, err)
+			}
+			if sum != nil {
+				sum.Write(chunk[:n])
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// reader reads the body from its beginning, independently of the handler.
+func (s *spool) reader() io.Reader {
+	return &spool{data: s.data, file: s.file, size: s.size}
+}
+
+// Read is what the handler reads.
+func (s *spool) Read(p []byte) (int, error) {
+	if s.closed {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	if s.off == s.size {
+		return 0, io.EOF
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if s.off < int64(len(s.data)) {
+		n := copy(p, s.data[s.off:])
+		s.off += int64(n)
+		return n, nil
+	}
+	n, err := s.file.ReadAt(p, s.off-int64(len(s.data)))
+	s.off += int64(n)
+	if n > 0 {
+		err = nil
+	}
+	return n, err
+}
+
+// Close ends what the handler may read.
+func (s *spool) Close() error {
+	s.closed = true
+	return nil
+}
+
+// discard frees what the body occupies.
+func (s *spool) discard() {
+	s.closed = true
+	if s.file != nil {
+		_ = s.file.Close()
+		_ = os.Remove(s.file.Name()) // gone already, but on some systems
+		s.file = nil
+	}
+	s.data = nil
+}

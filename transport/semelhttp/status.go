@@ -1,0 +1,188 @@
+package semelhttp
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// CallStatus is what the status resource tells about a call. It has nothing of
+// the request or the answer.
+type CallStatus struct {
+	Reference   string            `json:"reference"`
+	Operation   string            `json:"operation"`
+	State       semel.State       `json:"state"`
+	Disposition semel.Disposition `json:"disposition,omitempty"`
+	// Held is why nobody may run the call, if that is so.
+	Held string `json:"held,omitempty"`
+	// Attempt counts the attempts, from 1.
+	Attempt int `json:"attempt"`
+	// ResultKept says that sending the request again gets the answer.
+	ResultKept bool      `json:"result_kept"`
+	CreatedAt  time.Time `json:"created_at"`
+	UpdatedAt  time.Time `json:"updated_at"`
+	StartedAt  time.Time `json:"started_at"`
+	EndedAt    time.Time `json:"ended_at,omitzero"`
+	ExpiresAt  time.Time `json:"expires_at,omitzero"`
+}
+
+// Status is the resource that refusals link to: GET Options.StatusPath and a
+// reference tells how far the call has got (IDS-IX.2). With Prefer: wait=N it
+// answers once the call has ended or is held, or N seconds later.
+//
+// It is mounted at Options.StatusPath. Only the caller of the call may ask; to
+// anyone else, as for a reference to nothing, the answer is the same 404. The
+// caller is identified by Options.Identity or by the credential that the
+// operation's first route names.
+func (g *Guard) Status() http.Handler {
+	return http.HandlerFunc(g.serveStatus)
+}
+
+func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		g.refuseStatus(w, problem{
+			status: http.StatusMethodNotAllowed, code: semel.CodeInvalidCall, title: "Method not allowed",
+			detail: "The state of a call can be read, and nothing else.",
+		})
+		return
+	}
+	reference := lastSegment(r.URL.Path)
+	rec, err := g.find(r, reference)
+	if err == nil {
+		var waited bool
+		rec, waited, err = g.await(r.Context(), rec, preferredWait(r.Header))
+		if waited {
+			w.Header().Set("Preference-Applied", "wait="+seconds(preferredWait(r.Header)))
+		}
+	}
+	if err != nil {
+		p := problem{
+			status: http.StatusNotFound, code: semel.CodeNotFound, title: "No such call",
+			detail: "There is no such call, or it is not yours.",
+		}
+		if !errors.Is(err, semel.ErrNotFound) {
+			g.tell(r.Context(), err)
+			p = unavailable()
+			p.detail = "The state of the call can't be read at the moment."
+		}
+		g.refuseStatus(w, p)
+		return
+	}
+	_, perr := parseResult(rec.Result.Data)
+	body, err := json.Marshal(CallStatus{
+		Reference: reference, Operation: rec.ID.Operation, State: rec.State, Disposition: rec.Disposition, Held: rec.Held,
+		Attempt: rec.Attempt, ResultKept: perr == nil && !rec.Result.Tombstone,
+		CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, StartedAt: rec.StartedAt, EndedAt: rec.EndedAt, ExpiresAt: rec.ExpiresAt,
+	})
+	if err != nil {
+		panic(err) // a time outside of years 0 to 9999 is no time of a store
+	}
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	if !rec.State.Terminal() {
+		header.Set("Retry-After", "1")
+	}
+	setLength(header, len(body))
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(body) // a caller that is gone may ask again
+}
+
+// refuseStatus writes a problem as it is, for the status resource has no profile.
+func (g *Guard) refuseStatus(w http.ResponseWriter, p problem) {
+	writeRefusal(w, &p, ProblemType, g.document(&p, string(p.code)))
+}
+
+// find is the record that a reference names, if it is the caller's.
+func (g *Guard) find(r *http.Request, reference string) (semel.Record, error) {
+	operation, key, check, ok := parseReference(reference)
+	if !ok {
+		return semel.Record{}, semel.ErrNotFound
+	}
+	h := g.handlerOf(operation)
+	if h == nil {
+		return semel.Record{}, semel.ErrNotFound
+	}
+	tenant, principal, err := h.identify(r)
+	if err != nil {
+		return semel.Record{}, semel.ErrNotFound
+	}
+	op, _ := g.engine.Operation(operation)
+	id := semel.ID{Tenant: tenant, Principal: principal, Operation: operation, Key: key}
+	if op.Share == semel.ShareTenant {
+		id.Principal = ""
+	}
+	// The digest tells that the reference was made for this caller, before the
+	// store is asked anything.
+	digest := id.Digest()
+	if subtle.ConstantTimeCompare(digest[:referenceCheck], check[:]) == 0 {
+		return semel.Record{}, semel.ErrNotFound
+	}
+	rec, err := g.engine.Lookup(r.Context(), id)
+	if err != nil {
+		return semel.Record{}, err
+	}
+	if op.Authorize != nil {
+		call := semel.Call{Tenant: tenant, Principal: principal, Operation: operation, Key: key}
+		if op.Authorize(r.Context(), call, rec) != nil {
+			return semel.Record{}, semel.ErrNotFound
+		}
+	}
+	return rec, nil
+}
+
+// handlerOf is the first handler of an operation.
+func (g *Guard) handlerOf(operation string) *handler {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, h := range g.handlers {
+		if h.operation == operation {
+			return h
+		}
+	}
+	return nil
+}
+
+// Bounds of how often a waiting question about the state looks again.
+const (
+	minStatusPoll = 20 * time.Millisecond
+	maxStatusPoll = time.Second
+)
+
+// await returns the record once it is terminal or held, or as it is after the
+// wait, which the operation's MaxWait bounds.
+func (g *Guard) await(ctx context.Context, rec semel.Record, wait time.Duration) (_ semel.Record, waited bool, err error) {
+	if op, ok := g.engine.Operation(rec.ID.Operation); ok {
+		wait = min(wait, op.MaxWait)
+	}
+	if wait <= 0 || rec.State.Terminal() || rec.Held != "" {
+		return rec, false, nil
+	}
+	end := time.NewTimer(wait)
+	defer end.Stop()
+	for poll := minStatusPoll; ; poll = min(poll*2, maxStatusPoll) {
+		pause := time.NewTimer(poll)
+		select {
+		case <-pause.C:
+		case <-end.C:
+			pause.Stop()
+			return rec, true, nil
+		case <-ctx.Done():
+			pause.Stop()
+			return rec, true, ctx.Err()
+		}
+		if rec, err = g.engine.Lookup(ctx, rec.ID); err != nil {
+			return rec, true, err
+		}
+		if rec.State.Terminal() || rec.Held != "" {
+			return rec, true, nil
+		}
+	}
+}

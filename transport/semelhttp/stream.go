@@ -1,0 +1,140 @@
+package semelhttp
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+
+	"github.com/semelhq/semel"
+)
+
+// answerEffect is the ledger's name for an answer that is passed through. It is
+// an effect: once its first byte may have left, a further attempt would give the
+// caller a second answer to one call.
+const answerEffect = "semelhttp.answer"
+
+// errPassing leaves that effect started in the ledger. Any other end of it would
+// be one write more, and a crash between that write and the end of the attempt
+// would let the call run again.
+var errPassing = errors.New("the answer is being passed through")
+
+// announce makes it durable that the answer is about to pass through. A crash
+// before that leaves an attempt whose caller got nothing, to be settled by
+// policy. A crash after it leaves a started effect, so the record is held, and an
+// operator or a reconciler settles it. The end of the attempt supersedes it.
+func (c *capture) announce() error {
+	if c.announced {
+		return nil
+	}
+	a := c.scope.attempt
+	_, err := semel.Effect(a.Context(), a, answerEffect, func(context.Context, string) (struct{}, error) {
+		return struct{}{}, errPassing
+	})
+	if !errors.Is(err, errPassing) {
+		// Not a byte may leave, so there is no way to go on with this answer.
+		c.failed = errors.Join(errNotPassed, err)
+		return c.failed
+	}
+	c.announced = true
+	return nil
+}
+
+// pass turns to passing the answer through, and sends what was captured so far.
+// An answer that would not be kept anyway needs no record of that.
+func (c *capture) pass() error {
+	if c.through {
+		return nil
+	}
+	if c.failed != nil {
+		return c.failed
+	}
+	if c.h.keeps(c.status) {
+		if err := c.announce(); err != nil {
+			return err
+		}
+	}
+	c.through = true
+	if header := c.w.Header(); !c.frozen.equal(header) {
+		c.frozen.restore(header)
+	}
+	c.w.WriteHeader(c.status)
+	var err error
+	if body := c.out[c.bodyAt:]; len(body) > 0 {
+		_, err = c.w.Write(body)
+	}
+	c.out = c.out[:c.bodyAt]
+	return err
+}
+
+var errNotPassed = errors.New("semelhttp: the answer can't be passed through, because that can't be recorded")
+
+// Flush is FlushError for code that does not want to know.
+func (c *capture) Flush() { _ = c.FlushError() }
+
+// FlushError sends what there is, which makes the answer one that is passed
+// through, unless the route ignores it. [http.ResponseController] calls it.
+func (c *capture) FlushError() error {
+	if c.closed {
+		return http.ErrHandlerTimeout
+	}
+	if c.h.route.IgnoreFlush && !c.through {
+		return nil
+	}
+	if !canFlush(c.w) {
+		return http.ErrNotSupported
+	}
+	if c.status == 0 {
+		c.WriteHeader(http.StatusOK)
+	}
+	if err := c.pass(); err != nil {
+		return err
+	}
+	return http.NewResponseController(c.w).Flush()
+}
+
+// Hijack hands the connection over to the handler. The call is then recorded
+// without its answer.
+func (c *capture) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if c.closed {
+		return nil, nil, http.ErrHandlerTimeout
+	}
+	if !can[http.Hijacker](c.w) {
+		return nil, nil, http.ErrNotSupported
+	}
+	if c.failed != nil {
+		return nil, nil, c.failed
+	}
+	if err := c.announce(); err != nil {
+		return nil, nil, err
+	}
+	conn, rw, err := http.NewResponseController(c.w).Hijack()
+	if err == nil {
+		if c.status == 0 {
+			c.status = http.StatusSwitchingProtocols
+		}
+		c.through = true
+		c.failed = http.ErrHijacked
+	}
+	return conn, rw, err
+}
+
+func canFlush(w http.ResponseWriter) bool {
+	return can[http.Flusher](w) || can[interface{ FlushError() error }](w)
+}
+
+// can reports whether w, or a writer that it wraps, has the ability T.
+func can[T any](w http.ResponseWriter) bool {
+	for w != nil {
+		if _, ok := w.(T); ok {
+			return true
+		}
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return false
+		}
+		w = u.Unwrap()
+	}
+	return false
+}
