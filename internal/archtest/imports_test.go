@@ -97,6 +97,7 @@ func importFaults(rule importRule, pkgs []pkg) []string {
 var layers = [][]string{
 	{"internal/canon"},
 	{"."},
+	{"internal/recordcodec"},
 	{"store", "evidence"},
 	{"transport"},
 	{"protocol", "dispatch"},

@@ -1,0 +1,286 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/cmd/semel/internal/keytemplate"
+)
+
+func newKey() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "key",
+		Short: "Derive idempotency keys, and check the templates they are made from",
+		Example: `  semel key derive --template-name order --set cart_mandate_id=m1 --set user_id=u1
+  semel key lint 'payment:{order_id}:{timestamp}'`,
+	}
+	cmd.AddCommand(newKeyDerive(), newKeyLint())
+	return cmd
+}
+
+// derivedKey is what semel key derive --json prints.
+type derivedKey struct {
+	Key string `json:"key"`
+	// Version is set for keys derived from inputs, Template for those made from
+	// a template, CartHash where a cart was given.
+	Version  string `json:"version,omitempty"`
+	Template string `json:"template,omitempty"`
+	CartHash string `json:"cart_hash,omitempty"`
+}
+
+// deriveFlags are the flags of semel key derive.
+type deriveFlags struct {
+	version, inputs        string
+	template, templateName string
+	set                    []string
+	values, cart           string
+	asJSON                 bool
+}
+
+func newKeyDerive() *cobra.Command {
+	var f deriveFlags
+	cmd := &cobra.Command{
+		Use:   "derive",
+		Short: "Make the idempotency key of a call from its content",
+		Long: `Make the idempotency key of a call from its content, so that every delivery of
+the call has the same key.
+
+With --version the key is the SHA-256 of the version and the canonical form of
+the JSON inputs, read from --inputs or standard input. The order of members,
+white space and the way numbers are written do not matter.
+
+With --template or --template-name the key is the template with its fields
+replaced by values. Anything in a value but letters, digits and -._~ is written
+as %XX, so a value with a ":" can't imitate another field. A template that
+'semel key lint' refuses is refused here too.
+
+With --cart the hash of a cart, given as one JSON object per line with variant,
+quantity and price, becomes the value of {cart_hash}; without a template the
+hash itself is printed. The order of the items does not matter.
+
+` + templateTable() + `
+{intent.created_at} is when the intent was first stored, before the first
+delivery: never the time of this delivery.
+
+The JSON has key, and version, template and cart_hash where they apply.`,
+		Example: `  echo '{"order":"o1","amount":2999}' | semel key derive --version charge@1
+  semel key derive --template 'payment:{order_id}:{amount}:{currency}' \
+    --set order_id=o1 --set amount=2999 --set currency=USD
+  semel key derive --template-name cart_mandate --set session_id=s1 --cart cart.jsonl`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			key, err := f.derive(cmd)
+			if err != nil {
+				return err
+			}
+			if f.asJSON {
+				return printJSON(cmd.OutOrStdout(), key)
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), key.Key)
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.version, "version", "", "derive from JSON inputs, under this `name` of the rule that chose them")
+	flags.StringVar(&f.inputs, "inputs", "-", "`file` of the JSON inputs; - is standard input")
+	flags.StringVar(&f.template, "template", "", "make the key from this `template`")
+	flags.StringVar(&f.templateName, "template-name", "", "make the key from the built-in template of this `name`")
+	flags.StringArrayVar(&f.set, "set", nil, "value of a field, as `field=value`; may be repeated")
+	flags.StringVar(&f.values, "values", "", "`file` of a JSON object with values; - is standard input")
+	flags.StringVar(&f.cart, "cart", "", "`file` of the items of a cart; - is standard input")
+	jsonFlag(cmd, &f.asJSON)
+	return cmd
+}
+
+// templateTable lists the built-in templates for the help.
+func templateTable() string {
+	var b strings.Builder
+	b.WriteString("Built-in templates, and what each is about:\n")
+	for _, t := range keytemplate.Builtins() {
+		fmt.Fprintf(&b, "  %-16s %-8s %s\n", t.Name, t.Scope, t.Template)
+	}
+	return b.String()
+}
+
+func (f *deriveFlags) derive(cmd *cobra.Command) (derivedKey, error) {
+	flags := cmd.Flags()
+	byTemplate := flags.Changed("template") || flags.Changed("template-name")
+	byInputs := flags.Changed("version")
+	values := flags.Changed("set") || flags.Changed("values")
+	switch {
+	case flags.Changed("template") && flags.Changed("template-name"):
+		return derivedKey{}, usage("--template and --template-name exclude each other")
+	case byInputs && (byTemplate || values || flags.Changed("cart")):
+		return derivedKey{}, usage("--version derives from --inputs alone: it takes no template, values or cart")
+	case flags.Changed("inputs") && !byInputs:
+		return derivedKey{}, usage("--inputs needs --version")
+	case values && !byTemplate:
+		return derivedKey{}, usage("--set and --values need a template")
+	case f.values == "-" && f.cart == "-":
+		return derivedKey{}, usage("--values and --cart can't both be standard input")
+	case byInputs:
+		return f.deriveFromInputs(cmd)
+	case byTemplate:
+		return f.deriveFromTemplate(cmd)
+	case flags.Changed("cart"):
+		hash, err := f.cartHash(cmd)
+		return derivedKey{Key: hash, CartHash: hash}, err
+	}
+	return derivedKey{}, usage("one of --version, --template, --template-name and --cart is needed")
+}
+
+func (f *deriveFlags) deriveFromInputs(cmd *cobra.Command) (derivedKey, error) {
+	if f.version == "" {
+		return derivedKey{}, usage("--version is empty")
+	}
+	text, err := readAll(cmd, f.inputs)
+	if err != nil {
+		return derivedKey{}, err
+	}
+	key, err := semel.DeriveKey(f.version, json.RawMessage(text))
+	if err != nil {
+		return derivedKey{}, fmt.Errorf("%s: %w", inputName(f.inputs), err)
+	}
+	for _, p := range suspectMembers(text) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "semel: warning: the input %q may not belong in a key: %s\n", p.Field, p.Message)
+	}
+	return derivedKey{Key: key, Version: f.version}, nil
+}
+
+// suspectMembers judges the names of the members of JSON inputs, at any depth.
+// Inputs are the caller's choice, so it is a warning and no refusal.
+func suspectMembers(text []byte) []keytemplate.Problem {
+	var inputs any
+	if err := json.Unmarshal(text, &inputs); err != nil {
+		return nil
+	}
+	found := map[string]keytemplate.Problem{}
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for name, member := range v {
+				if p, bad := keytemplate.LintName(name); bad {
+					found[name] = p
+				}
+				walk(member)
+			}
+		case []any:
+			for _, item := range v {
+				walk(item)
+			}
+		}
+	}
+	walk(inputs)
+	var problems []keytemplate.Problem
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		problems = append(problems, found[name])
+	}
+	return problems
+}
+
+func (f *deriveFlags) deriveFromTemplate(cmd *cobra.Command) (derivedKey, error) {
+	text, err := f.templateText()
+	if err != nil {
+		return derivedKey{}, err
+	}
+	if problems := keytemplate.Lint(text); len(problems) > 0 {
+		printProblems(cmd.ErrOrStderr(), "template", text, problems)
+		return derivedKey{}, errReported
+	}
+	t, err := keytemplate.Parse(text)
+	if err != nil {
+		return derivedKey{}, err
+	}
+	key := derivedKey{Template: text}
+	values, err := f.templateValues(cmd)
+	if err != nil {
+		return derivedKey{}, err
+	}
+	if f.cart != "" {
+		if key.CartHash, err = f.cartHash(cmd); err != nil {
+			return derivedKey{}, err
+		}
+		values["cart_hash"] = key.CartHash
+	}
+	key.Key, err = t.Fill(values)
+	return key, err
+}
+
+// templateText is the template given, or the built-in one of the name given.
+func (f *deriveFlags) templateText() (string, error) {
+	if f.templateName == "" {
+		return f.template, nil
+	}
+	builtins := keytemplate.Builtins()
+	var names []string
+	for _, b := range builtins {
+		if b.Name == f.templateName {
+			return b.Template, nil
+		}
+		names = append(names, b.Name)
+	}
+	return "", usage("there is no built-in template %q: the names are %s", f.templateName, strings.Join(names, ", "))
+}
+
+// templateValues joins those of the file and of --set, which stands above it.
+func (f *deriveFlags) templateValues(cmd *cobra.Command) (map[string]string, error) {
+	values := map[string]string{}
+	if f.values != "" {
+		text, err := readAll(cmd, f.values)
+		if err != nil {
+			return nil, err
+		}
+		if values, err = keytemplate.Values(text); err != nil {
+			return nil, fmt.Errorf("%s: %w", inputName(f.values), err)
+		}
+	}
+	for _, assignment := range f.set {
+		name, value, ok := strings.Cut(assignment, "=")
+		if !ok {
+			return nil, usage("--set %q is not of the form field=value", assignment)
+		}
+		values[name] = value
+	}
+	return values, nil
+}
+
+func (f *deriveFlags) cartHash(cmd *cobra.Command) (string, error) {
+	text, err := readAll(cmd, f.cart)
+	if err != nil {
+		return "", err
+	}
+	hash, err := keytemplate.CartHash(strings.NewReader(string(text)))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", inputName(f.cart), err)
+	}
+	return hash, nil
+}
+
+// readAll reads a file, or standard input for "-".
+func readAll(cmd *cobra.Command, name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(cmd.InOrStdin())
+	}
+	text, err := os.ReadFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, usage("there is no file %s", name)
+	}
+	return text, err
+}
+
+func inputName(name string) string {
+	if name == "-" {
+		return "standard input"
+	}
+	return name
+}

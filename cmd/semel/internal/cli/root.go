@@ -1,0 +1,145 @@
+// Package cli is the command line of Semel. Data goes to standard output and
+// talk to standard error. Every command that prints data takes --json, whose
+// fields are documented in the command's help and stay as they are.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// The exit codes of every command. They never change their meaning.
+const (
+	ExitOK    = 0 // done
+	ExitCheck = 1 // a check failed, or the command could not do its work
+	ExitUsage = 2 // the command line is wrong; nothing was done
+)
+
+// Run runs one command line, without the program's name, and returns the exit
+// code. When ctx is done the command cleans up and ends.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(append([]string{}, args...)) // never nil, which would mean those of the process
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, errReported):
+		return ExitCheck
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		err = errors.New("interrupted")
+	}
+	fmt.Fprintf(stderr, "semel: %v\n", err)
+	if _, ok := errors.AsType[*usageError](err); ok {
+		fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
+		return ExitUsage
+	}
+	return ExitCheck
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "semel",
+		Short: "Exactly-once effects over at-least-once delivery",
+		Long: `Semel gives exactly-once effects over at-least-once delivery.
+
+Exit codes: 0 done, 1 a check failed or the work could not be done, 2 usage.`,
+		Example: `  semel demo                                see what a retry does with and without a guard
+  semel key lint 'payment:{order_id}:{now}'
+  semel bench store --store memory:`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage("%w%s", err, flagHint(cmd, err))
+	})
+	root.AddCommand(newDemo(), group(newKey()), group(newBench()), newVersion(), newDemoChild())
+	group(root)
+	return root
+}
+
+// group makes a command that only has subcommands answer a wrong one with a
+// suggestion, and none at all with its help.
+func group(cmd *cobra.Command) *cobra.Command {
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		hint := ""
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			hint = ", did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return usage("unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	return cmd
+}
+
+// A usageError is a wrong command line.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usage(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// errReported says that a check failed and that its output has said why.
+var errReported = errors.New("a check failed")
+
+// noArgs refuses positional arguments.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage("unexpected argument %q for %q", args[0], cmd.CommandPath())
+	}
+	return nil
+}
+
+// flagHint names the flag that an unknown one may have been meant for.
+func flagHint(cmd *cobra.Command, err error) string {
+	_, name, ok := strings.Cut(err.Error(), "unknown flag: --")
+	if !ok {
+		return ""
+	}
+	best, distance := "", max(2, len(name)/3)+1
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if d := editDistance(name, f.Name); d < distance && !f.Hidden {
+			best, distance = f.Name, d
+		}
+	})
+	if best == "" {
+		return ""
+	}
+	return ", did you mean --" + best + "?"
+}
+
+// editDistance is the Levenshtein distance of two ASCII words.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

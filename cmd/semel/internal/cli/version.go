@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// versionInfo is what semel version --json prints.
+type versionInfo struct {
+	Version string `json:"version"`
+	// Commit and Time are of the commit that was built, Modified tells whether
+	// the tree had other changes. They are empty where the build knows none.
+	Commit   string `json:"commit"`
+	Time     string `json:"time"`
+	Modified bool   `json:"modified"`
+	Go       string `json:"go"`
+	OS       string `json:"os"`
+	Arch     string `json:"arch"`
+}
+
+func newVersion() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of this program",
+		Long: `Print the version of this program and what it was built from.
+
+The JSON has version, commit, time, modified, go, os and arch.`,
+		Example: `  semel version
+  semel version --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := buildVersion(debug.ReadBuildInfo())
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), v)
+			}
+			line := "semel " + v.Version
+			if v.Commit != "" {
+				line += " (" + v.Commit[:min(12, len(v.Commit))]
+				if v.Modified {
+					line += ", modified"
+				}
+				line += ")"
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s/%s\n", line, v.Go, v.OS, v.Arch)
+			return err
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// buildVersion takes from the build what versionInfo needs.
+func buildVersion(info *debug.BuildInfo, ok bool) versionInfo {
+	v := versionInfo{Version: "(devel)", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	if !ok {
+		return v
+	}
+	v.Version = cmp.Or(info.Main.Version, v.Version)
+	v.Go = cmp.Or(info.GoVersion, v.Go)
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Commit = s.Value
+		case "vcs.time":
+			v.Time = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		}
+	}
+	return v
+}

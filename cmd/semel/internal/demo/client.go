@@ -1,0 +1,161 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// answer is what a request got.
+type answer struct {
+	status     int
+	body       string
+	replayed   bool
+	retryAfter time.Duration
+	// code and detail are those of a problem document.
+	code, detail string
+}
+
+func (a *answer) ok() bool { return a.status >= 200 && a.status < 300 }
+
+// retryable: the answer will be another one later.
+func (a *answer) retryable() bool {
+	return a.status == http.StatusConflict || a.status == http.StatusServiceUnavailable || a.status == http.StatusTooManyRequests
+}
+
+// client sends orders. Every request goes out exactly as often as the demo
+// counts it: net/http would re-send one that carries an idempotency key when a
+// kept connection breaks, so requests can't be rewound.
+type client struct {
+	http http.Client
+}
+
+// patience is how long a copy goes on asking.
+const patience = 15 * time.Second
+
+func newClient() *client {
+	return &client{http: http.Client{
+		Transport: &http.Transport{MaxIdleConnsPerHost: copies * orders, DisableCompression: true},
+		Timeout:   20 * time.Second,
+	}}
+}
+
+func newCharge(ctx context.Context, base, key string, o order) (*http.Request, error) {
+	body, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/charges", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.GetBody = nil
+	req.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		req.Header.Set(keyHeader, key)
+	}
+	return req, nil
+}
+
+// charge sends an order once.
+func (c *client) charge(ctx context.Context, base, key string, o order) (answer, error) {
+	req, err := newCharge(ctx, base, key, o)
+	if err != nil {
+		return answer{}, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return answer{}, err
+	}
+	a := answer{status: resp.StatusCode, body: string(body), replayed: resp.Header.Get(replayedHeader) == "true"}
+	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
+		a.retryAfter = time.Duration(s) * time.Second
+	}
+	var problem struct{ Code, Detail string }
+	if !a.ok() && json.Unmarshal(body, &problem) == nil {
+		a.code, a.detail = problem.Code, problem.Detail
+	}
+	return a, nil
+}
+
+// chargeUntilDone sends an order and repeats it with the same key, at the pauses
+// it is told, until it gets an answer that is final or gives up. It tells of
+// every answer.
+func (c *client) chargeUntilDone(ctx context.Context, base, key string, o order, seen func(answer)) (answer, error) {
+	for start := time.Now(); ; {
+		a, err := c.charge(ctx, base, key, o)
+		if err != nil {
+			return a, err
+		}
+		seen(a)
+		if !a.retryable() || time.Since(start) > patience {
+			return a, nil
+		}
+		pause(ctx, max(a.retryAfter, 50*time.Millisecond))
+	}
+}
+
+// chargeAndHangUp sends an order, waits until the payment service has charged,
+// and closes the connection without reading the answer.
+func (c *client) chargeAndHangUp(ctx context.Context, base, provider, key string, o order) error {
+	req, err := newCharge(ctx, base, key, o)
+	if err != nil {
+		return err
+	}
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", req.URL.Host)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := req.Write(conn); err != nil {
+		return err
+	}
+	return c.awaitCharge(ctx, provider, o.Order)
+}
+
+// ledger asks the payment service what it has charged.
+func (c *client) ledger(ctx context.Context, provider string, query url.Values) ([]Charge, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, provider+"/charges?"+query.Encode(), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the payment service answered %s", resp.Status)
+	}
+	var charges []Charge
+	return charges, json.NewDecoder(resp.Body).Decode(&charges)
+}
+
+// awaitCharge returns when the payment service has charged an order.
+func (c *client) awaitCharge(ctx context.Context, provider, order string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for {
+		charges, err := c.ledger(ctx, provider, url.Values{"order": {order}})
+		if err != nil {
+			return fmt.Errorf("wait for the charge of %s: %w", order, err)
+		}
+		if len(charges) > 0 {
+			return nil
+		}
+		pause(ctx, 2*time.Millisecond)
+	}
+}

@@ -1,0 +1,234 @@
+// Package demo shows what Semel does on real traffic: a toy payment service and
+// a guarded twin of it, each a real HTTP server in a process of its own, and a
+// client that delivers the same orders many times, loses answers, and kills the
+// twin in the middle of a charge. Charges are counted in the payment service's
+// ledger.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// The size of the two bursts.
+const (
+	orders = 20
+	copies = 25
+)
+
+// Options says how the demo is run.
+type Options struct {
+	// Seed chooses amounts, delays and the order of the copies.
+	Seed uint64
+	// Unguarded runs the twin without its guard, to see that the demo then
+	// fails.
+	Unguarded bool
+	// Screen shows the progress.
+	Screen *Screen
+}
+
+// story is one run of the demo.
+type story struct {
+	opts     Options
+	rng      *rand.Rand
+	client   *client
+	screen   *Screen
+	report   Report
+	dir      string // the twin's store
+	provider *child
+	twin     *child
+}
+
+// Run runs the demo. The error tells that it could not be run whole; what it
+// found is in the report. Processes and files are gone when it returns.
+func Run(ctx context.Context, opts Options) (report Report, err error) {
+	s := &story{opts: opts, rng: rand.New(rand.NewPCG(opts.Seed, 1)), client: newClient(), screen: opts.Screen}
+	start := time.Now()
+	dir, err := os.MkdirTemp("", "semel-demo-")
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	s.dir = filepath.Join(dir, "store")
+	s.report.Seed = opts.Seed
+	if s.provider, err = startChild(ctx, "provider", "--seed", strconv.FormatUint(opts.Seed, 10)); err != nil {
+		return report, err
+	}
+	defer s.provider.stop()
+	if err := s.startTwin(ctx); err != nil {
+		return report, err
+	}
+	defer func() { s.twin.stop() }()
+	s.screen.opening(s)
+	for _, chapter := range []func(context.Context) error{s.control, s.protected, s.conflict, s.lostResponse, s.crash} {
+		if err := chapter(ctx); err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				err = cause
+			}
+			return report, err
+		}
+	}
+	s.report.Seconds = time.Since(start).Seconds()
+	s.report.judge()
+	s.screen.closing(&s.report)
+	return s.report, nil
+}
+
+// startTwin starts the guarded worker on its directory, for the first time or
+// again.
+func (s *story) startTwin(ctx context.Context) error {
+	args := []string{"worker", "--provider", s.provider.url, "--dir", s.dir}
+	if s.opts.Unguarded {
+		args = append(args, "--unguarded")
+	}
+	twin, err := startChild(ctx, args...)
+	if err == nil {
+		s.twin = twin
+	}
+	return err
+}
+
+// newOrder makes an order with an amount by chance.
+func (s *story) newOrder(name string) order {
+	return order{Order: name, Amount: 100 + s.rng.IntN(100_000), Currency: "EUR"}
+}
+
+// keyOf is the idempotency key of an order.
+func keyOf(o order) string { return "order:" + o.Order }
+
+// effects counts the charges of the given orders in the ledger.
+func (s *story) effects(ctx context.Context, names ...string) (int, error) {
+	charges, err := s.client.ledger(ctx, s.provider.url, nil)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, name := range names {
+		n += len(match(charges, name, ""))
+	}
+	return n, nil
+}
+
+// conflict sends an order again under its key, with another amount.
+func (s *story) conflict(ctx context.Context) error {
+	s.screen.chapter("Changed amount under a used key")
+	o := s.newOrder("conflict-1")
+	if _, err := s.client.chargeUntilDone(ctx, s.twin.url, keyOf(o), o, func(answer) {}); err != nil {
+		return err
+	}
+	changed := o
+	changed.Amount *= 10
+	a, err := s.client.charge(ctx, s.twin.url, keyOf(o), changed)
+	if err != nil {
+		return err
+	}
+	r := &s.report.Conflict
+	r.Status, r.Code, r.Detail = a.status, a.code, a.detail
+	if r.Effects, err = s.effects(ctx, o.Order); err != nil {
+		return err
+	}
+	s.screen.line("%s were charged, then %s asked for under the same key", money(o), money(changed))
+	s.screen.line("the answer: %s", Seen{Status: a.status, Code: a.code, Replayed: a.replayed, Times: 1})
+	if a.detail != "" {
+		s.screen.quote(a.detail)
+	}
+	s.screen.verdict(r.Status == http.StatusUnprocessableEntity && r.Effects == 1, "%s in the ledger", plural(r.Effects, "charge"))
+	return nil
+}
+
+// lostResponse hangs up before the answer comes, and asks again.
+func (s *story) lostResponse(ctx context.Context) error {
+	s.screen.chapter("Lost response")
+	start := time.Now()
+	o := s.newOrder("lost-1")
+	r := &s.report.LostResponse
+	r.Sent++
+	if err := s.client.chargeAndHangUp(ctx, s.twin.url, s.provider.url, keyOf(o), o); err != nil {
+		return err
+	}
+	s.screen.line("the order was charged; the connection broke before the answer was read")
+	last, err := s.client.chargeUntilDone(ctx, s.twin.url, keyOf(o), o, r.see)
+	if err != nil {
+		return err
+	}
+	r.Replayed = last.ok() && last.replayed
+	if r.Effects, err = s.effects(ctx, o.Order); err != nil {
+		return err
+	}
+	r.Seconds = time.Since(start).Seconds()
+	s.screen.seen("the retry got", r.Seen)
+	s.screen.verdict(r.Replayed && r.Effects == 1, "%s in the ledger", plural(r.Effects, "charge"))
+	return nil
+}
+
+// crash kills the worker when the payment service has charged and before it has
+// answered, starts it again on the same directory, and retries. The retries come
+// faster than they are told to, so as to see every step of the recovery.
+func (s *story) crash(ctx context.Context) error {
+	s.screen.chapter("kill -9 in the middle of a charge")
+	start := time.Now()
+	o := s.newOrder(crashPrefix + "1")
+	r := &s.report.Crash
+	r.Sent++
+	lost := make(chan error, 1)
+	go func() {
+		_, err := s.client.charge(ctx, s.twin.url, keyOf(o), o)
+		lost <- err
+	}()
+	if err := s.client.awaitCharge(ctx, s.provider.url, o.Order); err != nil {
+		return err
+	}
+	r.KilledPID = s.twin.cmd.Process.Pid
+	s.twin.kill()
+	if err := <-lost; err == nil {
+		return errors.New("the worker answered before it was killed")
+	}
+	s.screen.line("the order was charged; worker %d was killed before it heard of that", r.KilledPID)
+	if err := s.startTwin(ctx); err != nil {
+		return err
+	}
+	s.screen.line("worker %d took over its directory; the caller asks again and again", s.twin.cmd.Process.Pid)
+	deadline := time.Now().Add(15 * time.Second)
+	for !r.Replayed && time.Now().Before(deadline) && ctx.Err() == nil {
+		a, err := s.client.charge(ctx, s.twin.url, keyOf(o), o)
+		if err != nil {
+			return err
+		}
+		r.see(a)
+		r.Replayed = a.ok() && a.replayed
+		s.screen.progress(func() string { return "the retry got " + r.Seen[len(r.Seen)-1].String() })
+		if !a.retryable() && !a.ok() || s.opts.Unguarded {
+			break
+		}
+		pause(ctx, 150*time.Millisecond)
+	}
+	var err error
+	if r.Effects, err = s.effects(ctx, o.Order); err != nil {
+		return err
+	}
+	r.Seconds = time.Since(start).Seconds()
+	s.screen.seen("the retries got", r.Seen)
+	if r.Replayed && !s.opts.Unguarded {
+		s.screen.line("nobody charged again: the service was asked what it knows of the charge")
+	}
+	s.screen.verdict(r.Replayed && r.Effects == 1, "%s in the ledger", plural(r.Effects, "charge"))
+	return nil
+}
+
+func money(o order) string {
+	return fmt.Sprintf("%d.%02d %s", o.Amount/100, o.Amount%100, o.Currency)
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,232 @@
+package demo
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestMain lets this test binary be a child of itself, as the program is.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == ChildCommand {
+		c := Child{Role: os.Args[2]}
+		for i := 3; i+1 < len(os.Args); i += 2 {
+			switch os.Args[i] {
+			case "--provider":
+				c.Provider = os.Args[i+1]
+			case "--dir":
+				c.Dir = os.Args[i+1]
+			}
+		}
+		if err := c.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestProvider(t *testing.T) {
+	server := httptest.NewServer(newProvider(1))
+	defer server.Close()
+	c := newClient()
+	o := order{Order: "o1", Amount: 100, Currency: "EUR"}
+	t.Run("it charges as often as it is asked to, whatever the key", func(t *testing.T) {
+		for range 3 {
+			a, err := c.charge(t.Context(), server.URL, "key-1", o)
+			if err != nil || a.status != http.StatusCreated {
+				t.Fatal(a, err)
+			}
+		}
+		got, err := c.ledger(t.Context(), server.URL, map[string][]string{"reference": {"key-1"}})
+		if err != nil || len(got) != 3 || got[0] != (Charge{ID: "ch_0001", Order: "o1", Amount: 100, Currency: "EUR", Reference: "key-1"}) {
+			t.Errorf("ledger = %v, %v", got, err)
+		}
+	})
+	t.Run("the ledger can be asked for one order", func(t *testing.T) {
+		got, err := c.ledger(t.Context(), server.URL, map[string][]string{"order": {"o2"}})
+		if err != nil || len(got) != 0 {
+			t.Errorf("ledger = %v, %v", got, err)
+		}
+	})
+	t.Run("an order that lacks something is not charged", func(t *testing.T) {
+		a, err := c.charge(t.Context(), server.URL, "", order{Order: "o3", Currency: "EUR"})
+		if err != nil || a.status != http.StatusBadRequest {
+			t.Fatal(a, err)
+		}
+		if got, err := c.ledger(t.Context(), server.URL, map[string][]string{"order": {"o3"}}); err != nil || len(got) != 0 {
+			t.Errorf("ledger = %v, %v", got, err)
+		}
+	})
+}
+
+// TestClientSendsOnce breaks a kept connection after the request has arrived,
+// which makes net/http send a request with an idempotency key again unless it
+// is kept from doing so.
+func TestClientSendsOnce(t *testing.T) {
+	var arrived atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			fmt.Fprint(w, "[]")
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		arrived.Add(1)
+		panic(http.ErrAbortHandler)
+	}))
+	defer server.Close()
+	c := newClient()
+	if _, err := c.ledger(t.Context(), server.URL, nil); err != nil {
+		t.Fatal(err) // leaves a connection to reuse
+	}
+	if _, err := c.charge(t.Context(), server.URL, "key", order{Order: "o", Amount: 1, Currency: "EUR"}); err == nil {
+		t.Error("the broken connection is no error")
+	}
+	if n := arrived.Load(); n != 1 {
+		t.Errorf("the request arrived %d times", n)
+	}
+}
+
+func TestChild(t *testing.T) {
+	t.Run("a child that can't start tells why", func(t *testing.T) {
+		foreign := filepath.Join(t.TempDir(), "store")
+		if err := os.WriteFile(foreign, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := startChild(t.Context(), "worker", "--provider", "http://127.0.0.1:1", "--dir", foreign)
+		if err == nil || !strings.Contains(err.Error(), "start worker: ") || !strings.Contains(err.Error(), foreign) {
+			t.Errorf("error = %v", err)
+		}
+	})
+	t.Run("a child ends when it is stopped, and when its standard input ends", func(t *testing.T) {
+		c, err := startChild(t.Context(), "provider")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.stop()
+		if state := c.cmd.ProcessState; state == nil || !state.Success() {
+			t.Errorf("it ended as %v", state)
+		}
+	})
+	t.Run("a killed child is gone when kill returns", func(t *testing.T) {
+		c, err := startChild(t.Context(), "provider")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.kill()
+		if conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://")); err == nil {
+			conn.Close()
+			t.Error("it still accepts connections")
+		}
+	})
+}
+
+// sound is a report without a fault.
+func sound() Report {
+	var r Report
+	r.Control = Burst{Sent: 500, Effects: 500}
+	r.Protected = Burst{Sent: 500, Effects: 20, Executed: 20, Replayed: 480}
+	r.Conflict = Conflict{Status: 422, Effects: 1}
+	r.LostResponse = Recovery{Effects: 1, Replayed: true}
+	r.Crash = Recovery{Effects: 1, Replayed: true}
+	return r
+}
+
+func TestJudge(t *testing.T) {
+	t.Run("a sound report has no fault", func(t *testing.T) {
+		r := sound()
+		if r.judge(); !r.OK || len(r.Faults) != 0 {
+			t.Errorf("faults = %q", r.Faults)
+		}
+	})
+	for _, test := range []struct {
+		fault string
+		spoil func(*Report)
+	}{
+		{"charges without a guard, one for each copy: 499 instead of 500", func(r *Report) { r.Control.Effects = 499 }},
+		{"charges behind the guard: 21 instead of 20", func(r *Report) { r.Protected.Effects = 21 }},
+		{"charges behind the guard: 19 instead of 20", func(r *Report) { r.Protected.Effects = 19 }},
+		{"copies replayed behind the guard: 479 instead of 480", func(r *Report) { r.Protected.Replayed = 479 }},
+		{"copies without a successful answer behind the guard: 1 instead of 0", func(r *Report) { r.Protected.Failed = 1 }},
+		{"orders whose copies got different answers behind the guard: 1 instead of 0", func(r *Report) { r.Protected.Differing = 1 }},
+		{"status for a changed amount: 201 instead of 422", func(r *Report) { r.Conflict.Status = 201 }},
+		{"charges after the changed amount: 2 instead of 1", func(r *Report) { r.Conflict.Effects = 2 }},
+		{"charges after the lost response: 2 instead of 1", func(r *Report) { r.LostResponse.Effects = 2 }},
+		{"the retry after the lost response got no stored answer", func(r *Report) { r.LostResponse.Replayed = false }},
+		{"charges after the crash: 0 instead of 1", func(r *Report) { r.Crash.Effects = 0 }},
+		{"the last retry after the crash got no stored answer", func(r *Report) { r.Crash.Replayed = false }},
+	} {
+		t.Run("found: "+test.fault, func(t *testing.T) {
+			r := sound()
+			test.spoil(&r)
+			if r.judge(); r.OK || !slices.Equal(r.Faults, []string{test.fault}) {
+				t.Errorf("OK = %v, faults = %q", r.OK, r.Faults)
+			}
+		})
+	}
+}
+
+func TestRecoverySeen(t *testing.T) {
+	var r Recovery
+	for _, a := range []answer{
+		{status: 409, code: "in_flight"}, {status: 409, code: "in_flight"}, {status: 409, code: "held"},
+		{status: 201}, {status: 201, replayed: true},
+	} {
+		r.see(a)
+	}
+	if want := "in_flight, held, 201, replay"; r.path() != want || r.Sent != 5 {
+		t.Errorf("path = %q after %d, want %q", r.path(), r.Sent, want)
+	}
+	var words []string
+	for _, s := range r.Seen {
+		words = append(words, s.String())
+	}
+	want := []string{"409 Conflict, in_flight (2 times)", "409 Conflict, held", "201 Created, executed", "201 Created, replayed"}
+	if !reflect.DeepEqual(words, want) {
+		t.Errorf("seen = %q, want %q", words, want)
+	}
+}
+
+func TestServeAnnouncesItself(t *testing.T) {
+	stdin, parent := io.Pipe()
+	out, stdout := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- serve(t.Context(), newProvider(1), stdin, stdout) }()
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a announcement
+	if err := json.Unmarshal(line, &a); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Get(a.URL + "/charges")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	parent.Close()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error(errors.New("it goes on after the end of its standard input"))
+	}
+}

@@ -1,0 +1,128 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Charge is one charge in the payment service's ledger, and its answer to who
+// ordered it.
+type Charge struct {
+	ID       string `json:"id"`
+	Order    string `json:"order"`
+	Amount   int    `json:"amount"` // in the smallest unit of the currency
+	Currency string `json:"currency"`
+	// Reference is the idempotency key that came with the charge, if any. This
+	// service keeps it for enquiries and charges again all the same.
+	Reference string `json:"reference,omitempty"`
+}
+
+// order is the body of POST /charges, of the payment service and its twin alike.
+type order struct {
+	Order    string `json:"order"`
+	Amount   int    `json:"amount"`
+	Currency string `json:"currency"`
+}
+
+const (
+	keyHeader = "Idempotency-Key"
+	// crashPrefix marks orders whose first charge takes crashDelay to answer,
+	// long enough to kill whoever waits for it.
+	crashPrefix = "crash-"
+	crashDelay  = 10 * time.Second
+	minDelay    = 20 * time.Millisecond
+	maxDelay    = 50 * time.Millisecond
+)
+
+// provider is the toy payment service. It charges as often as it is asked to.
+//
+//	POST /charges                      charge; answers 201 after 20 to 50 ms
+//	GET  /charges?order=&reference=    the ledger, or the part that matches
+type provider struct {
+	mu     sync.Mutex
+	rng    *rand.Rand
+	ledger []Charge
+}
+
+func newProvider(seed uint64) http.Handler {
+	p := &provider{rng: rand.New(rand.NewPCG(seed, 2))}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /charges", p.charge)
+	mux.HandleFunc("GET /charges", p.list)
+	return mux
+}
+
+func (p *provider) charge(w http.ResponseWriter, r *http.Request) {
+	o, ok := readOrder(w, r)
+	if !ok {
+		return
+	}
+	c, delay := p.book(o, r.Header.Get(keyHeader))
+	// The money has moved; now the answer takes its time.
+	pause(r.Context(), delay)
+	writeJSON(w, http.StatusCreated, c)
+}
+
+// book adds a charge to the ledger and tells how long its answer takes.
+func (p *provider) book(o order, reference string) (Charge, time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delay := minDelay + time.Duration(p.rng.Int64N(int64(maxDelay-minDelay)))
+	if strings.HasPrefix(o.Order, crashPrefix) && len(match(p.ledger, o.Order, "")) == 0 {
+		delay = crashDelay
+	}
+	c := Charge{ID: fmt.Sprintf("ch_%04d", len(p.ledger)+1), Order: o.Order, Amount: o.Amount, Currency: o.Currency, Reference: reference}
+	p.ledger = append(p.ledger, c)
+	return c, delay
+}
+
+func (p *provider) list(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	charges := match(p.ledger, r.FormValue("order"), r.FormValue("reference"))
+	p.mu.Unlock()
+	writeJSON(w, http.StatusOK, charges)
+}
+
+// match selects the charges of an order and with a reference; empty selects all.
+func match(ledger []Charge, order, reference string) []Charge {
+	found := []Charge{}
+	for _, c := range ledger {
+		if (order == "" || c.Order == order) && (reference == "" || c.Reference == reference) {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// readOrder reads the body of a charge, or answers 400.
+func readOrder(w http.ResponseWriter, r *http.Request) (order, bool) {
+	var o order
+	if err := json.NewDecoder(r.Body).Decode(&o); err != nil || o.Order == "" || o.Amount <= 0 || o.Currency == "" {
+		http.Error(w, "a charge needs order, amount and currency", http.StatusBadRequest)
+		return o, false
+	}
+	return o, true
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	// The client may be gone; the status says what there is to say.
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// pause waits, or until ctx is done.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

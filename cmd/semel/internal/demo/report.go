@@ -1,0 +1,155 @@
+package demo
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// Report is what the demo found out; semel demo --json prints it. Effects are
+// always counted in the payment service's own ledger.
+type Report struct {
+	OK      bool    `json:"ok"`
+	Seed    uint64  `json:"seed"`
+	Seconds float64 `json:"seconds"`
+	// Control is the burst straight at the payment service.
+	Control Burst `json:"control"`
+	// Protected is the same burst at its guarded twin.
+	Protected Burst `json:"protected"`
+	// Conflict is another amount under a key that has been used.
+	Conflict Conflict `json:"conflict"`
+	// LostResponse is an answer that its caller never read, and the retry.
+	LostResponse Recovery `json:"lost_response"`
+	// Crash is a kill -9 of the guarded worker in the middle of a charge, a
+	// restart and retries.
+	Crash Recovery `json:"crash"`
+	// Faults says in words what was not as it should be; empty when OK.
+	Faults []string `json:"faults"`
+}
+
+// Burst is many copies of some orders, sent all at once.
+type Burst struct {
+	Orders int `json:"orders"`
+	// Sent is how many copies of the orders were sent, Requests how many
+	// requests that took, with the retries of copies that were told to wait.
+	Sent     int `json:"sent"`
+	Requests int `json:"requests"`
+	// Effects is how many charges the payment service made for them.
+	Effects int `json:"effects"`
+	// Executed and Replayed count the copies by their final answer: a fresh one
+	// or a stored one. InFlight counts the answers "wait, it is running".
+	Executed int `json:"executed"`
+	Replayed int `json:"replayed"`
+	InFlight int `json:"in_flight"`
+	// Failed counts the copies without a successful answer, and Differing the
+	// orders whose copies did not all get the same one.
+	Failed    int     `json:"failed"`
+	Differing int     `json:"differing"`
+	Seconds   float64 `json:"seconds"`
+}
+
+// Conflict is the answer to a changed order under a used key.
+type Conflict struct {
+	Status int    `json:"status"`
+	Code   string `json:"code"`
+	Detail string `json:"detail"`
+	// Effects is how many charges the order has, the first one included.
+	Effects int `json:"effects"`
+}
+
+// Recovery is one order that went wrong on the way, and its retries.
+type Recovery struct {
+	Sent    int `json:"sent"`
+	Effects int `json:"effects"`
+	// Seen is what the retries got, in order; equal answers in a row are one.
+	Seen []Seen `json:"seen"`
+	// Replayed says that the last retry got a stored answer.
+	Replayed bool `json:"replayed"`
+	// KilledPID is the process that was killed, if one was.
+	KilledPID int     `json:"killed_pid,omitempty"`
+	Seconds   float64 `json:"seconds"`
+}
+
+// Seen is one or more equal answers in a row.
+type Seen struct {
+	Status   int    `json:"status"`
+	Code     string `json:"code,omitempty"`
+	Replayed bool   `json:"replayed,omitempty"`
+	Times    int    `json:"times"`
+}
+
+func (r *Recovery) see(a answer) {
+	r.Sent++
+	s := Seen{Status: a.status, Code: a.code, Replayed: a.replayed, Times: 1}
+	if n := len(r.Seen); n > 0 {
+		if last := &r.Seen[n-1]; last.Status == s.Status && last.Code == s.Code && last.Replayed == s.Replayed {
+			last.Times++
+			return
+		}
+	}
+	r.Seen = append(r.Seen, s)
+}
+
+// String is the answer in words.
+func (s Seen) String() string {
+	text := fmt.Sprintf("%d %s", s.Status, http.StatusText(s.Status))
+	switch {
+	case s.Code != "":
+		text += ", " + s.Code
+	case s.Replayed:
+		text += ", replayed"
+	case s.Status/100 == 2:
+		text += ", executed"
+	}
+	if s.Times > 1 {
+		text += fmt.Sprintf(" (%d times)", s.Times)
+	}
+	return text
+}
+
+// path is what the retries got, in short.
+func (r *Recovery) path() string {
+	var steps []string
+	for _, s := range r.Seen {
+		switch {
+		case s.Code != "":
+			steps = append(steps, s.Code)
+		case s.Replayed:
+			steps = append(steps, "replay")
+		default:
+			steps = append(steps, fmt.Sprint(s.Status))
+		}
+	}
+	return strings.Join(steps, ", ")
+}
+
+// judge compares what was found with what Semel promises.
+func (r *Report) judge() {
+	r.Faults = []string{}
+	want := func(what string, got, want int) {
+		if got != want {
+			r.Faults = append(r.Faults, fmt.Sprintf("%s: %d instead of %d", what, got, want))
+		}
+	}
+	must := func(what string, ok bool) {
+		if !ok {
+			r.Faults = append(r.Faults, what)
+		}
+	}
+	want("copies sent without a guard", r.Control.Sent, orders*copies)
+	want("charges without a guard, one for each copy", r.Control.Effects, orders*copies)
+	want("copies without an answer, without a guard", r.Control.Failed, 0)
+	want("copies sent to the guarded twin", r.Protected.Sent, orders*copies)
+	want("charges behind the guard", r.Protected.Effects, orders)
+	want("copies that executed behind the guard", r.Protected.Executed, orders)
+	want("copies replayed behind the guard", r.Protected.Replayed, orders*(copies-1))
+	want("copies without a successful answer behind the guard", r.Protected.Failed, 0)
+	want("orders whose copies got different answers behind the guard", r.Protected.Differing, 0)
+	want("status for a changed amount", r.Conflict.Status, http.StatusUnprocessableEntity)
+	want("charges after the changed amount", r.Conflict.Effects, 1)
+	want("charges after the lost response", r.LostResponse.Effects, 1)
+	must("the retry after the lost response got no stored answer", r.LostResponse.Replayed)
+	want("charges after the crash", r.Crash.Effects, 1)
+	must("the last retry after the crash got no stored answer", r.Crash.Replayed)
+	r.OK = len(r.Faults) == 0
+}

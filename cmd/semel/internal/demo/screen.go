@@ -1,0 +1,186 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Screen is where the demo tells its story. On a terminal the last line moves
+// while something runs; elsewhere there are plain lines only.
+type Screen struct {
+	w        io.Writer
+	terminal bool
+	colour   bool
+	chapters int
+	mu       sync.Mutex
+	moving   bool // the last line has no end yet
+}
+
+// NewScreen makes a screen on w. Colours follow NO_COLOR and TERM.
+func NewScreen(w io.Writer) *Screen {
+	s := &Screen{w: w}
+	if f, ok := w.(*os.File); ok && os.Getenv("TERM") != "dumb" {
+		info, err := f.Stat()
+		s.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	s.colour = s.terminal && os.Getenv("NO_COLOR") == ""
+	return s
+}
+
+const (
+	bold  = "1"
+	dim   = "2"
+	red   = "31"
+	green = "32"
+)
+
+func (s *Screen) paint(colour, text string) string {
+	if !s.colour {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}
+
+// print writes whole lines, over a moving one if there is one.
+func (s *Screen) print(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.moving {
+		text = "\r\x1b[K" + text
+		s.moving = false
+	}
+	// Whoever closed the other end does not want to see it.
+	_, _ = io.WriteString(s.w, text)
+}
+
+// progress replaces the moving line, on a terminal.
+func (s *Screen) progress(text func() string) {
+	if !s.terminal {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.moving = true
+	_, _ = fmt.Fprintf(s.w, "\r\x1b[K   %s", s.paint(dim, text()))
+}
+
+// live moves the line until stop is called.
+func (s *Screen) live(text func() string) (stop func()) {
+	if !s.terminal {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(80 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			s.progress(text)
+			select {
+			case <-tick.C:
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		close(done)
+		wg.Wait()
+	}
+}
+
+func (s *Screen) opening(st *story) {
+	guard := "the same behind Semel, on the embedded store"
+	if st.opts.Unguarded {
+		guard = "the same, its guard taken away"
+	}
+	s.print(s.paint(bold, "A payment service that charges as often as it is asked to, and a guarded twin") + "\n")
+	s.line("service  %s  a charge takes %v to %v", st.provider.url, minDelay, maxDelay)
+	s.line("twin     %s  %s", st.twin.url, guard)
+	s.line("charges are counted in the service's own ledger")
+}
+
+func (s *Screen) chapter(format string, args ...any) {
+	s.chapters++
+	s.print(fmt.Sprintf("\n%s\n", s.paint(bold, fmt.Sprintf("%d. %s", s.chapters, fmt.Sprintf(format, args...)))))
+}
+
+func (s *Screen) line(format string, args ...any) {
+	s.print("   " + fmt.Sprintf(format, args...) + "\n")
+}
+
+// seen shows answers, one below the other.
+func (s *Screen) seen(who string, answers []Seen) {
+	for _, a := range answers {
+		s.line("%s %s", who, a)
+		who = strings.Repeat(" ", len(who)-min(len(who), 4)) + "then"
+	}
+}
+
+// figure is a number that is good or bad, but is no check.
+func (s *Screen) figure(good bool, format string, args ...any) {
+	colour := red
+	if good {
+		colour = green
+	}
+	s.print("   " + s.paint(colour, fmt.Sprintf(format, args...)) + "\n")
+}
+
+// verdict is the result of a check.
+func (s *Screen) verdict(ok bool, format string, args ...any) {
+	mark := "ok: "
+	if !ok {
+		mark = "WRONG: "
+	}
+	s.figure(ok, "%s", mark+fmt.Sprintf(format, args...))
+}
+
+// quote shows what somebody said, in lines that fit most terminals.
+func (s *Screen) quote(text string) {
+	const width = 74
+	line := "\""
+	for word := range strings.FieldsSeq(text) {
+		if len(line)+len(word) > width {
+			s.print("   " + line + "\n")
+			line = ""
+		}
+		if line != "" && line != "\"" {
+			line += " "
+		}
+		line += word
+	}
+	s.print("   " + line + "\"\n")
+}
+
+// closing is the small table and the sentence.
+func (s *Screen) closing(r *Report) {
+	s.print("\n   " + s.paint(dim, fmt.Sprintf("%-27s %6s %7s %8s   %s", "", "sent", "orders", "charges", "duplicates got")) + "\n")
+	row := func(what string, sent, orders, effects int, colour, got string) {
+		s.print(fmt.Sprintf("   %-27s %6d %7d %s   %s\n", what, sent, orders, s.paint(colour, fmt.Sprintf("%8d", effects)), got))
+	}
+	judged := func(effects, want int) string {
+		if effects == want {
+			return green
+		}
+		return red
+	}
+	row("without a guard", r.Control.Sent, orders, r.Control.Effects, red, "a charge each")
+	row("behind Semel", r.Protected.Sent, orders, r.Protected.Effects, judged(r.Protected.Effects, orders), fmt.Sprintf("%d replays", r.Protected.Replayed))
+	row("changed amount, same key", 2, 1, r.Conflict.Effects, judged(r.Conflict.Effects, 1), fmt.Sprint(r.Conflict.Status, " ", r.Conflict.Code))
+	row("lost response, then retries", r.LostResponse.Sent, 1, r.LostResponse.Effects, judged(r.LostResponse.Effects, 1), r.LostResponse.path())
+	row("kill -9, then retries", r.Crash.Sent, 1, r.Crash.Effects, judged(r.Crash.Effects, 1), r.Crash.path())
+	s.print("\n")
+	if r.OK {
+		s.print(s.paint(bold, fmt.Sprintf("%d requests for %d orders: %d charges without a guard, %d behind Semel.", r.Control.Sent, orders, r.Control.Effects, r.Protected.Effects)) + "\n")
+	} else {
+		s.print(s.paint(red, "The demo found what should not be:") + "\n")
+		for _, f := range r.Faults {
+			s.line("%s", f)
+		}
+	}
+	s.print(s.paint(dim, fmt.Sprintf("%.1f s; --seed %d repeats it", r.Seconds, r.Seed)) + "\n")
+}
