@@ -177,8 +177,13 @@ type instant struct {
 }
 
 func (e *Engine) read(ctx context.Context) (at instant, err error) {
-	at.elapsed = e.elapsed()
+	if e.local == nil {
+		at.elapsed = e.elapsed()
+	}
 	at.now, err = e.now(ctx)
+	if e.local != nil {
+		at.elapsed = at.now.Sub(e.start)
+	}
 	return at, err
 }
 

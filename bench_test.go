@@ -8,38 +8,60 @@ import (
 	"github.com/semelhq/semel/store/memstore"
 )
 
-func benchEngine(b *testing.B) *semel.Engine {
+func benchEngine(b *testing.B) (*semel.Engine, *memstore.Store) {
 	b.Helper()
-	e, err := semel.New(memstore.New(), &semel.Options{Operations: []semel.Operation{{Name: "op"}}})
+	st := memstore.New()
+	e, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "op"}}})
 	if err != nil {
 		b.Fatal(err)
 	}
-	return e
+	return e, st
 }
 
-// BenchmarkExecute is begin and complete of a new key on the memory store.
+// execute begins and completes the i-th new key.
+func execute(b *testing.B, e *semel.Engine, fp semel.Fingerprint, res semel.Result, i int) *semel.Attempt {
+	ans, err := e.Begin(b.Context(), semel.Call{Tenant: "t", Principal: "p", Operation: "op", Key: strconv.Itoa(1_000_000_000 + i), Fingerprint: fp})
+	if err != nil || ans.Decision != semel.Execute {
+		b.Fatal(ans.Decision, err)
+	}
+	if err := ans.Attempt.Complete(b.Context(), res); err != nil {
+		b.Fatal(err)
+	}
+	return ans.Attempt
+}
+
+// BenchmarkExecute is begin and complete of new keys in a process that keeps as
+// many records as it purges, purging included.
 func BenchmarkExecute(b *testing.B) {
-	e := benchEngine(b)
-	ctx := b.Context()
-	fp := semel.FingerprintOf(semel.SchemeRaw, []byte("payload"))
-	res := semel.Result{Data: make([]byte, 100)}
+	e, st := benchEngine(b)
+	fp, res := payload("payload"), semel.Result{Data: make([]byte, 100)}
+	refs := make([]semel.Ref, 0, 4096)
 	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		ans, err := e.Begin(ctx, semel.Call{Tenant: "t", Principal: "p", Operation: "op", Key: strconv.Itoa(1_000_000_000 + i), Fingerprint: fp})
-		if err != nil || ans.Decision != semel.Execute {
-			b.Fatal(ans.Decision, err)
+	for i := 0; b.Loop(); i++ {
+		rec := execute(b, e, fp, res, i).Record()
+		if refs = append(refs, semel.Ref{ID: rec.ID, Revision: rec.Revision}); len(refs) == cap(refs) {
+			if n, err := st.Purge(b.Context(), refs); n != len(refs) || err != nil {
+				b.Fatal(n, err)
+			}
+			refs = refs[:0]
 		}
-		if err := ans.Attempt.Complete(ctx, res); err != nil {
-			b.Fatal(err)
-		}
-		i++
+	}
+}
+
+// BenchmarkExecuteGrowing is the same with nothing purged: the operating system
+// has to find new memory for every record.
+func BenchmarkExecuteGrowing(b *testing.B) {
+	e, _ := benchEngine(b)
+	fp, res := payload("payload"), semel.Result{Data: make([]byte, 100)}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		execute(b, e, fp, res, i)
 	}
 }
 
 // BenchmarkReplay answers a duplicate from the memory store.
 func BenchmarkReplay(b *testing.B) {
-	e := benchEngine(b)
+	e, _ := benchEngine(b)
 	ctx := b.Context()
 	call := semel.Call{Tenant: "t", Principal: "p", Operation: "op", Key: "key", Fingerprint: semel.FingerprintOf(semel.SchemeRaw, []byte("payload"))}
 	ans, err := e.Begin(ctx, call)

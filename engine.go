@@ -88,7 +88,11 @@ func New(store Store, opts *Options) (*Engine, error) {
 		return nil, errors.New("semel: New needs a store")
 	}
 	e := &Engine{store: store, start: time.Now()}
-	e.local, _ = store.(LocalStore)
+	if local, ok := store.(LocalStore); ok {
+		if now, err := store.Now(context.Background()); err == nil {
+			e.local, e.start = local, now
+		}
+	}
 	if opts != nil {
 		e.opts = *opts
 	}
@@ -220,8 +224,16 @@ func (e *Engine) newRevision() (r Revision) {
 }
 
 // elapsed is the time since the engine was made, by the process's own monotonic
-// clock. Holders judge their own leases by it, because it needs no store.
-func (e *Engine) elapsed() time.Duration { return time.Since(e.start) }
+// clock. Holders judge their own leases by it, because it needs no store. The
+// clock of a local store is such a clock too, and is read anyway.
+func (e *Engine) elapsed() time.Duration {
+	if e.local != nil {
+		if now, err := e.store.Now(context.Background()); err == nil {
+			return now.Sub(e.start)
+		}
+	}
+	return time.Since(e.start)
+}
 
 func (e *Engine) now(ctx context.Context) (time.Time, error) {
 	if e.local == nil {

@@ -72,7 +72,8 @@ func (r *Revision) UnmarshalText(text []byte) error {
 }
 
 // LocalStore is a [Store] in the memory of this process, whose operations cannot
-// fail and take next to no time. The engine then looks before it claims, and
+// fail and take next to no time, and whose clock is the process's own, monotonic
+// one. The engine then looks before it claims, and
 // hands records over without copying them; with any other store it claims at
 // once, which finds out and claims in one round trip.
 //

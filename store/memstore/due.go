@@ -25,15 +25,22 @@ func (x *dueIndex) add(at time.Time, en *entry) {
 	x.seconds[sec] = append(x.seconds[sec], en)
 }
 
-// due appends the records that are due, and forgets places that are void.
-// Records stay in the index until they change.
-func (x *dueIndex) due(dst []semel.Record, until time.Time) []semel.Record {
+// due appends records that are due, those of the earliest seconds first, until
+// there are limit of them, and forgets places that are void. Records stay in the
+// index until they change.
+func (x *dueIndex) due(dst []semel.Record, until time.Time, limit int) []semel.Record {
 	x.scan++
 	last := until.Unix()
-	for sec, entries := range x.seconds {
-		if sec > last {
-			continue
+	var seconds []int64
+	for sec := range x.seconds {
+		if sec <= last {
+			seconds = append(seconds, sec)
 		}
+	}
+	slices.Sort(seconds)
+	enough := len(dst) + limit
+	for _, sec := range seconds {
+		entries := x.seconds[sec]
 		kept := entries[:0]
 		for _, en := range entries {
 			if en.rec == nil || en.rec.NextAt.Unix() != sec || en.seen == x.scan {
@@ -41,7 +48,7 @@ func (x *dueIndex) due(dst []semel.Record, until time.Time) []semel.Record {
 			}
 			en.seen = x.scan
 			kept = append(kept, en)
-			if !en.rec.NextAt.After(until) {
+			if len(dst) < enough && !en.rec.NextAt.After(until) {
 				dst = append(dst, *en.rec)
 			}
 		}
@@ -49,11 +56,15 @@ func (x *dueIndex) due(dst []semel.Record, until time.Time) []semel.Record {
 		if x.seconds[sec] = kept; len(kept) == 0 {
 			delete(x.seconds, sec)
 		}
+		if len(dst) >= enough {
+			break
+		}
 	}
 	return dst
 }
 
-// Due is [semel.DueStore.Due]; the longest due come first.
+// Due is [semel.DueStore.Due]; those that have been due for longest come first,
+// to the second.
 func (s *Store) Due(_ context.Context, until time.Time, limit int) ([]semel.Record, error) {
 	if s.closed.Load() {
 		return nil, errClosed
@@ -62,7 +73,7 @@ func (s *Store) Due(_ context.Context, until time.Time, limit int) ([]semel.Reco
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		recs = sh.due.due(recs, until)
+		recs = sh.due.due(recs, until, limit)
 		sh.mu.Unlock()
 	}
 	slices.SortFunc(recs, func(a, b semel.Record) int {
