@@ -1,0 +1,288 @@
+package recordcodec
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"time"
+	"unsafe"
+
+	"github.com/semelhq/semel"
+)
+
+// The fewest bytes that an effect and an earlier attempt take. They bound what
+// a damaged count can make Decode allocate.
+const (
+	minEffect  = 8
+	minAttempt = 8
+)
+
+// Decode reads what Append wrote. Times are in UTC. Text and bytes of the
+// record share one copy of src, so src may be reused and small parts of a
+// record keep all of it in memory.
+//
+// The error wraps [ErrCorrupt] or [ErrNewer].
+func Decode(src []byte) (semel.Record, error) {
+	var rec semel.Record
+	body, err := checked(src)
+	if err != nil {
+		return rec, err
+	}
+	r := reader{b: bytes.Clone(body)}
+	if err := r.record(&rec); err != nil {
+		return semel.Record{}, err
+	}
+	return rec, nil
+}
+
+// Head is the part of a record that a compare-and-set looks at.
+type Head struct {
+	Revision semel.Revision
+	NextAt   time.Time
+}
+
+// ReadHead reads the head of an encoded record, after it has verified the
+// checksum of the whole and that it is the record of id. It allocates nothing.
+// Beside the errors of Decode it returns [ErrOther].
+func ReadHead(src []byte, id *semel.ID) (Head, error) {
+	var h Head
+	body, err := checked(src)
+	if err != nil {
+		return h, err
+	}
+	r := reader{b: body}
+	copy(h.Revision[:], r.take(len(h.Revision)))
+	h.NextAt = r.time()
+	same := r.same(id.Tenant) && r.same(id.Principal) && r.same(id.Operation) && r.same(id.Key)
+	switch {
+	case r.bad:
+		return Head{}, fmt.Errorf("%w: it ends within its head", ErrCorrupt)
+	case !same:
+		return Head{}, ErrOther
+	}
+	return h, nil
+}
+
+// ErrOther is what ReadHead returns for the intact record of another identity.
+var ErrOther = fmt.Errorf("%w: it is the record of another identity", ErrCorrupt)
+
+// checked returns the fields of an encoded record whose checksum and version are
+// right.
+func checked(src []byte) ([]byte, error) {
+	if len(src) < 1+crc32.Size {
+		return nil, fmt.Errorf("%w: %d bytes are too few", ErrCorrupt, len(src))
+	}
+	end := len(src) - crc32.Size
+	if crc32.Checksum(src[:end], castagnoli) != binary.LittleEndian.Uint32(src[end:]) {
+		return nil, fmt.Errorf("%w: the checksum is wrong", ErrCorrupt)
+	}
+	switch v := src[0]; {
+	case v > Version:
+		return nil, fmt.Errorf("%w (format %d, known up to %d)", ErrNewer, v, Version)
+	case v == 0:
+		return nil, fmt.Errorf("%w: there is no format 0", ErrCorrupt)
+	}
+	return src[1:end], nil
+}
+
+// reader takes fields off the front of b. After the first one that is not there
+// it is bad and gives zero values.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) record(rec *semel.Record) error {
+	copy(rec.Revision[:], r.take(len(rec.Revision)))
+	rec.NextAt = r.time()
+	rec.ID = semel.ID{Tenant: r.text(), Principal: r.text(), Operation: r.text(), Key: r.text()}
+
+	flags := r.flags()
+	rec.State = word(r, states)
+	rec.Disposition = word(r, dispositions)
+	if flags&hasFingerprint != 0 {
+		if err := rec.Fingerprint.UnmarshalBinary(r.take(33)); err != nil {
+			r.bad = true
+		}
+	}
+	rec.Principal = r.text()
+	rec.Fence = r.varint()
+	rec.Origin = r.varint()
+	rec.Attempt = int(r.varint())
+	rec.Holder = r.text()
+	rec.CreatedAt = r.time()
+	rec.UpdatedAt = r.time()
+	rec.StartedAt = r.time()
+	rec.EndedAt = r.time()
+	rec.LeaseUntil = r.time()
+	rec.ExpiresAt = r.time()
+	rec.Held = r.text()
+	rec.Result = semel.Result{Data: r.bytes(), Tombstone: flags&hasTombstone != 0}
+	rec.Failure = r.failure(flags)
+
+	if n, isNil := r.count(minEffect); !isNil {
+		rec.Effects = make([]semel.EffectRecord, n)
+		for i := range rec.Effects {
+			r.effect(&rec.Effects[i])
+		}
+	}
+	if n, isNil := r.count(minAttempt); !isNil {
+		rec.Earlier = make([]semel.AttemptRecord, n)
+		for i := range rec.Earlier {
+			r.attempt(&rec.Earlier[i])
+		}
+	}
+	switch {
+	case r.bad:
+		return fmt.Errorf("%w: a field does not have its form", ErrCorrupt)
+	case len(r.b) > 0:
+		return fmt.Errorf("%w: %d bytes follow its last field", ErrCorrupt, len(r.b))
+	}
+	return nil
+}
+
+func (r *reader) effect(ef *semel.EffectRecord) {
+	flags := r.flags()
+	ef.Name = r.text()
+	ef.Key = r.text()
+	ef.State = word(r, effectStates)
+	ef.Fence = r.varint()
+	ef.StartedAt = r.time()
+	ef.SettledAt = r.time()
+	ef.Result = semel.Result{Data: r.bytes(), Tombstone: flags&hasTombstone != 0}
+	ef.Failure = r.failure(flags)
+}
+
+func (r *reader) attempt(a *semel.AttemptRecord) {
+	flags := r.flags()
+	a.Number = int(r.varint())
+	a.Fence = r.varint()
+	a.Holder = r.text()
+	a.Principal = r.text()
+	a.Disposition = word(r, dispositions)
+	a.StartedAt = r.time()
+	a.EndedAt = r.time()
+	a.Failure = r.failure(flags)
+}
+
+// take returns the next n bytes, or nil if there are fewer. The result can't be
+// appended to in place.
+func (r *reader) take(n int) []byte {
+	if n > len(r.b) {
+		r.bad, r.b = true, nil
+		return nil
+	}
+	p := r.b[:n:n]
+	r.b = r.b[n:]
+	return p
+}
+
+func (r *reader) byte() byte {
+	if p := r.take(1); p != nil {
+		return p[0]
+	}
+	return 0
+}
+
+func (r *reader) flags() byte {
+	f := r.byte()
+	if f&^byte(knownFlags) != 0 {
+		r.bad = true
+	}
+	return f
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+// length reads a length that what follows must be able to have.
+func (r *reader) length() int {
+	n := r.uvarint()
+	if n > uint64(len(r.b)) {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	return int(n)
+}
+
+// text shares memory with r.b, which nobody changes: it belongs to the record
+// that is being read, in parts that do not overlap.
+func (r *reader) text() string {
+	p := r.take(r.length())
+	return unsafe.String(unsafe.SliceData(p), len(p))
+}
+
+func (r *reader) same(s string) bool {
+	return string(r.take(r.length())) == s
+}
+
+func (r *reader) bytes() []byte {
+	n, isNil := r.count(1)
+	if isNil {
+		return nil
+	}
+	return r.take(n)
+}
+
+// count reads the number of elements of at least size bytes each.
+func (r *reader) count(size int) (n int, isNil bool) {
+	c := r.uvarint()
+	if c == 0 {
+		return 0, true
+	}
+	if c-1 > uint64(len(r.b)/size) {
+		r.bad, r.b = true, nil
+		return 0, true
+	}
+	return int(c - 1), false
+}
+
+func (r *reader) time() time.Time {
+	nanos := r.uvarint()
+	if nanos == 0 {
+		return time.Time{}
+	}
+	sec := r.varint()
+	if nanos > 1e9 {
+		r.bad = true
+		return time.Time{}
+	}
+	return time.Unix(sec, int64(nanos-1)).UTC()
+}
+
+func (r *reader) failure(flags byte) *semel.Failure {
+	if flags&hasFailure == 0 || r.bad {
+		return nil
+	}
+	return &semel.Failure{Code: r.text(), Message: r.text()}
+}
+
+func word[W ~string](r *reader, words []W) W {
+	i := r.byte()
+	if i == 0 {
+		return W(r.text())
+	}
+	if int(i) > len(words) {
+		r.bad = true
+		return ""
+	}
+	return words[i-1]
+}

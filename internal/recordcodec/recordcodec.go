@@ -1,0 +1,178 @@
+// Package recordcodec is the binary form of a [semel.Record] that stores keep.
+//
+// A record is written as a format version, the fields in a fixed order, and a
+// CRC-32C of all bytes before it. Every format ends with that checksum, so
+// damage is told apart from a format of a newer program. A record contains its
+// own identity: a store that finds it under another key knows that something is
+// wrong.
+//
+// Numbers are varints. Text and bytes are preceded by their length; where nil
+// and empty differ, by their length plus one, with 0 for nil. A time is its
+// nanoseconds plus one, then its seconds since 1970; a zero time is a single 0.
+// Words from a small vocabulary are one byte, their place in a list that only
+// ever grows; any other word is 0 and its text.
+package recordcodec
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// Version is the format that Append writes. Decode reads it and all before it.
+const Version = 1
+
+// ErrCorrupt is what Decode wraps when the bytes are not what Append wrote.
+var ErrCorrupt = errors.New("the stored record is damaged")
+
+// ErrNewer is what Decode wraps for a format that this program does not know.
+var ErrNewer = errors.New("the stored record has a format that is newer than this program: use the program that wrote it, or a later one")
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// The vocabularies. A word's place is stored, so words are only ever added, at
+// the end.
+var (
+	states       = []semel.State{"", semel.Processing, semel.Completed, semel.Failed}
+	dispositions = []semel.Disposition{"", semel.DispositionCompleted, semel.DispositionRejected, semel.DispositionFailed, semel.DispositionAborted, semel.DispositionAbandoned}
+	effectStates = []semel.EffectState{"", semel.EffectStarted, semel.EffectConfirmed, semel.EffectRefuted}
+)
+
+// The bits of a record's or effect's flags: members that are usually absent.
+const (
+	hasFingerprint = 1 << iota
+	hasFailure
+	hasTombstone
+	knownFlags = 1<<iota - 1
+)
+
+// Append appends the encoded record to dst. The error is reserved for a record
+// that the format cannot hold; there is none today.
+func Append(dst []byte, r *semel.Record) ([]byte, error) {
+	start := len(dst)
+	b := append(dst, Version)
+	b = append(b, r.Revision[:]...)
+	b = appendTime(b, r.NextAt)
+	b = appendText(b, r.ID.Tenant)
+	b = appendText(b, r.ID.Principal)
+	b = appendText(b, r.ID.Operation)
+	b = appendText(b, r.ID.Key)
+
+	b = append(b, flagsOf(!r.Fingerprint.IsZero(), r.Failure, r.Result))
+	b = appendWord(b, states, r.State)
+	b = appendWord(b, dispositions, r.Disposition)
+	if !r.Fingerprint.IsZero() {
+		var err error
+		if b, err = r.Fingerprint.AppendBinary(b); err != nil {
+			return dst, fmt.Errorf("fingerprint: %w", err)
+		}
+	}
+	b = appendText(b, r.Principal)
+	b = binary.AppendVarint(b, r.Fence)
+	b = binary.AppendVarint(b, r.Origin)
+	b = binary.AppendVarint(b, int64(r.Attempt))
+	b = appendText(b, r.Holder)
+	b = appendTime(b, r.CreatedAt)
+	b = appendTime(b, r.UpdatedAt)
+	b = appendTime(b, r.StartedAt)
+	b = appendTime(b, r.EndedAt)
+	b = appendTime(b, r.LeaseUntil)
+	b = appendTime(b, r.ExpiresAt)
+	b = appendText(b, r.Held)
+	b = appendBytes(b, r.Result.Data)
+	b = appendFailure(b, r.Failure)
+
+	b = appendCount(b, len(r.Effects), r.Effects == nil)
+	for i := range r.Effects {
+		b = appendEffect(b, &r.Effects[i])
+	}
+	b = appendCount(b, len(r.Earlier), r.Earlier == nil)
+	for i := range r.Earlier {
+		b = appendAttempt(b, &r.Earlier[i])
+	}
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli)), nil
+}
+
+func appendEffect(b []byte, ef *semel.EffectRecord) []byte {
+	b = append(b, flagsOf(false, ef.Failure, ef.Result))
+	b = appendText(b, ef.Name)
+	b = appendText(b, ef.Key)
+	b = appendWord(b, effectStates, ef.State)
+	b = binary.AppendVarint(b, ef.Fence)
+	b = appendTime(b, ef.StartedAt)
+	b = appendTime(b, ef.SettledAt)
+	b = appendBytes(b, ef.Result.Data)
+	return appendFailure(b, ef.Failure)
+}
+
+func appendAttempt(b []byte, a *semel.AttemptRecord) []byte {
+	b = append(b, flagsOf(false, a.Failure, semel.Result{}))
+	b = binary.AppendVarint(b, int64(a.Number))
+	b = binary.AppendVarint(b, a.Fence)
+	b = appendText(b, a.Holder)
+	b = appendText(b, a.Principal)
+	b = appendWord(b, dispositions, a.Disposition)
+	b = appendTime(b, a.StartedAt)
+	b = appendTime(b, a.EndedAt)
+	return appendFailure(b, a.Failure)
+}
+
+func flagsOf(fingerprint bool, f *semel.Failure, res semel.Result) byte {
+	var flags byte
+	if fingerprint {
+		flags |= hasFingerprint
+	}
+	if f != nil {
+		flags |= hasFailure
+	}
+	if res.Tombstone {
+		flags |= hasTombstone
+	}
+	return flags
+}
+
+// appendFailure writes nothing for nil: the flags say so.
+func appendFailure(b []byte, f *semel.Failure) []byte {
+	if f == nil {
+		return b
+	}
+	return appendText(appendText(b, f.Code), f.Message)
+}
+
+func appendText(b []byte, s string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(s)))
+	return append(b, s...)
+}
+
+func appendBytes(b, data []byte) []byte {
+	b = appendCount(b, len(data), data == nil)
+	return append(b, data...)
+}
+
+func appendCount(b []byte, n int, isNil bool) []byte {
+	if isNil {
+		return append(b, 0)
+	}
+	return binary.AppendUvarint(b, uint64(n)+1)
+}
+
+func appendTime(b []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return append(b, 0)
+	}
+	b = binary.AppendUvarint(b, uint64(t.Nanosecond())+1)
+	return binary.AppendVarint(b, t.Unix())
+}
+
+func appendWord[W ~string](b []byte, words []W, w W) []byte {
+	for i, known := range words {
+		if w == known {
+			return append(b, byte(i)+1)
+		}
+	}
+	return appendText(append(b, 0), string(w))
+}

@@ -1,0 +1,198 @@
+package pebblestore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// The files of the directory that are not Pebble's.
+const (
+	formatFile = "FORMAT" // says what the directory is, in one line
+	sealFile   = "SEAL"   // there only while the store is closed
+	tempSuffix = ".new"   // of a file that is not whole yet
+	lockFile   = "LOCK"   // Pebble's
+)
+
+// formatNumber is the arrangement of keys and files that this program writes.
+const (
+	formatName   = "semel pebblestore"
+	formatNumber = 1
+)
+
+// resolve makes one name of all names of a directory: a process that opened it
+// under two would hold the lock twice.
+func resolve(fs vfs.FS, dir string) (string, error) {
+	if fs != vfs.Default {
+		return dir, nil
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return real, nil
+	}
+	return dir, nil // it does not exist yet
+}
+
+// prepareDirectory makes the directory, and refuses one that holds something
+// else before anything is put there.
+func prepareDirectory(fs vfs.FS, dir string) error {
+	names, err := fs.List(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		// A crash leaves an empty directory, or none: Open begins anew.
+		if err := fs.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		return syncDirectory(fs, fs.PathDir(dir))
+	}
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 || slices.Contains(names, formatFile) {
+		return nil
+	}
+	// What a crash of the first Open can leave.
+	for _, name := range names {
+		if name != lockFile && name != formatFile+tempSuffix {
+			return errors.New("the directory is not empty and is no semel store: give it one of its own")
+		}
+	}
+	return nil
+}
+
+// lockDirectory keeps other processes, and other Stores of this one, out.
+func lockDirectory(fs vfs.FS, dir string) (*pebble.Lock, error) {
+	lock, err := pebble.LockDirectory(dir, fs)
+	if err == nil {
+		return lock, nil
+	}
+	// Pebble says this in words when the holder is this process.
+	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) || strings.Contains(err.Error(), "held by current process") {
+		if probe, statErr := fs.OpenReadWrite(fs.PathJoin(dir, lockFile), vfs.WriteCategoryUnspecified); statErr == nil {
+			probe.Close()
+			return nil, fmt.Errorf("the directory is in use by another process or another Store of this one: %w", err)
+		}
+	}
+	return nil, fmt.Errorf("lock the directory: %w", err)
+}
+
+// establishFormat checks the directory's format, or gives it one.
+func establishFormat(fs vfs.FS, dir string) error {
+	text, err := readFile(fs, fs.PathJoin(dir, formatFile))
+	if errors.Is(err, os.ErrNotExist) {
+		// A crash before the end of this leaves no FORMAT file, and nothing of
+		// Pebble's: the next Open begins anew.
+		return writeFile(fs, dir, formatFile, fmt.Sprintf("%s %d\n", formatName, formatNumber))
+	}
+	if err != nil {
+		return err
+	}
+	number, ok := strings.CutPrefix(strings.TrimSuffix(text, "\n"), formatName+" ")
+	n, err := strconv.Atoi(number)
+	if !ok || err != nil || n < 1 {
+		return fmt.Errorf("the file %s does not say what the directory holds", formatFile)
+	}
+	if n > formatNumber {
+		return fmt.Errorf("the directory has format %d and this program knows formats up to %d: use the program that wrote it, or a later one", n, formatNumber)
+	}
+	return nil
+}
+
+// The seal says how many batches had been written when the store was closed. A
+// directory that does not end there has lost some, which Pebble alone can't tell
+// from a crash: damage to the end of a log or manifest looks like a write that
+// was never finished.
+
+func readSeal(fs vfs.FS, dir string) (batches uint64, sealed bool, err error) {
+	text, err := readFile(fs, fs.PathJoin(dir, sealFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	number, whole := strings.CutSuffix(text, "\n")
+	if batches, err = strconv.ParseUint(number, 10, 64); err != nil || !whole {
+		return 0, false, fmt.Errorf("the file %s is damaged", sealFile)
+	}
+	return batches, true, nil
+}
+
+func removeSeal(fs vfs.FS, dir string) error {
+	if err := fs.Remove(fs.PathJoin(dir, sealFile)); err != nil {
+		return err
+	}
+	return syncDirectory(fs, dir)
+}
+
+// writeSeal is called when everything is flushed. A crash before it is durable
+// leaves the directory unsealed.
+func writeSeal(fs vfs.FS, dir string, batches uint64) error {
+	return writeFile(fs, dir, sealFile, strconv.FormatUint(batches, 10)+"\n")
+}
+
+// readMeta reads what the last batch left. A new directory has none.
+func readMeta(db pebble.Reader) (meta, error) {
+	b, closer, err := db.Get(metaKey)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return meta{}, nil
+	}
+	if err != nil {
+		return meta{}, err
+	}
+	defer closer.Close()
+	m, ok := parseMeta(b)
+	if !ok {
+		return meta{}, fmt.Errorf("the key %s has %d bytes, not %d", metaKey, len(b), metaLen)
+	}
+	return m, nil
+}
+
+func readFile(fs vfs.FS, name string) (string, error) {
+	f, err := fs.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 4096))
+	return string(b), err
+}
+
+// writeFile makes a file that is there whole or not at all, whatever happens.
+func writeFile(fs vfs.FS, dir, name, text string) error {
+	temp := fs.PathJoin(dir, name+tempSuffix)
+	f, err := fs.Create(temp, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write([]byte(text))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := fs.Rename(temp, fs.PathJoin(dir, name)); err != nil {
+		return err
+	}
+	return syncDirectory(fs, dir)
+}
+
+func syncDirectory(fs vfs.FS, dir string) error {
+	d, err := fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,144 @@
+package pebblestore
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Options configures a [Store]. The zero value, and nil, mean the documented
+// defaults, with which a store of ten million records stays well below 1 GiB of
+// memory.
+type Options struct {
+	// FS is the file system, for tests. Defaults to that of the operating
+	// system.
+	FS vfs.FS
+	// CacheBytes is how much memory blocks of tables may take, among them the
+	// filters and indexes that every read needs. Give it more where replays of
+	// old records are many. Defaults to 128 MiB.
+	CacheBytes int64
+	// MemTableBytes is how much is written before it is sorted out of the log
+	// into tables. Up to four of them are in memory, and replayed after a
+	// crash. Defaults to 64 MiB.
+	MemTableBytes uint64
+	// Logger is told of trouble that no caller gets as an error: failed
+	// background work, a slow disk. Defaults to none.
+	Logger *slog.Logger
+
+	// fatal ends the process, and is replaced in tests. It does not return.
+	fatal func(message string)
+}
+
+// Defaults and bounds of [Options].
+const (
+	DefaultCacheBytes    = 128 << 20
+	DefaultMemTableBytes = 64 << 20
+)
+
+func (o *Options) withDefaults() Options {
+	var d Options
+	if o != nil {
+		d = *o
+	}
+	d.CacheBytes = cmp.Or(d.CacheBytes, DefaultCacheBytes)
+	d.MemTableBytes = cmp.Or(d.MemTableBytes, DefaultMemTableBytes)
+	if d.FS == nil {
+		d.FS = vfs.Default
+	}
+	if d.fatal == nil {
+		d.fatal = exit
+	}
+	return d
+}
+
+// groupBytes bounds a batch well below the size from which Pebble treats it as
+// a table of its own.
+func (o *Options) groupBytes() int {
+	return int(min(o.MemTableBytes/8, 4<<20))
+}
+
+// formatVersion is Pebble's own format, which is raised by a decision and not by
+// an update of the library: older programs can't read newer formats. This one
+// says in the log up to where it was synced, so that damage is told apart from a
+// tail that was never synced.
+const formatVersion = pebble.FormatTableFormatV6
+
+// pebble is how Pebble is set up:
+//   - ten bits of bloom filter per key keep a look-up from reading tables that do
+//     not have the key. The last level needs none: keys that are not stored at
+//     all are known to the store itself, see absence;
+//   - blocks of 16 KiB keep the indexes of all tables small, and in the cache;
+//   - the memory table is large, because a completion that meets its claim there
+//     spares the tables from ever seeing the claim. Pebble takes memory tables out
+//     of the cache's share, so that is added;
+//   - tables are merged late, as most of what is in them does not overlap.
+func (o *Options) pebble(log *logger) *pebble.Options {
+	po := &pebble.Options{
+		FS:                          o.FS,
+		FormatMajorVersion:          formatVersion,
+		CacheSize:                   o.CacheBytes + 3*int64(o.MemTableBytes),
+		MemTableSize:                o.MemTableBytes,
+		MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold:       8,
+		L0StopWritesThreshold:       1000,
+		LBaseMaxBytes:               int64(8 * o.MemTableBytes),
+		MaxOpenFiles:                1000,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
+		Logger:                      log,
+		EventListener: &pebble.EventListener{
+			BackgroundError: func(err error) { log.trouble("background work of the store failed", "error", err) },
+			DiskSlow:        func(i pebble.DiskSlowInfo) { log.trouble("the disk is slow", "operation", i.String()) },
+			// The read that met the damage gets an error. The process goes on:
+			// other records are whole.
+			DataCorruption: func(i pebble.DataCorruptionInfo) { log.trouble("a file of the store is damaged", "detail", i.String()) },
+		},
+	}
+	if o.FS == vfs.Default {
+		po.WithFSDefaults() // watches for a slow disk
+	}
+	po.TargetFileSizes[0] = 4 << 20
+	for i := range po.Levels {
+		po.Levels[i].BlockSize = 16 << 10
+		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		po.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.FastestCompression }
+	}
+	po.Levels[len(po.Levels)-1].FilterPolicy = pebble.NoFilterPolicy
+	return po
+}
+
+// logger stands between Pebble and the process.
+type logger struct {
+	slog *slog.Logger
+	end  func(message string)
+}
+
+// Infof and Errorf are what Pebble says about its daily work; what matters comes
+// as an event.
+func (l *logger) Infof(string, ...any)  {}
+func (l *logger) Errorf(string, ...any) {}
+
+// Fatalf is what Pebble calls when a write or sync of its log or manifest has
+// failed. It ends the process: after a failed sync nobody knows what the disk
+// holds, and a second sync may say "done" about data that were dropped. What
+// was acknowledged is on disk; the next Open finds it.
+func (l *logger) Fatalf(format string, args ...any) {
+	l.end(fmt.Sprintf(format, args...))
+}
+
+func (l *logger) trouble(msg string, args ...any) {
+	if l.slog != nil {
+		l.slog.Error(msg, args...)
+	}
+}
+
+// exit is how the process ends when the store can't go on.
+func exit(message string) {
+	fmt.Fprintf(os.Stderr, "pebblestore: the disk can no longer be trusted, so the process ends and nothing more is acknowledged: %s\n", message)
+	os.Exit(1)
+}

@@ -1,0 +1,235 @@
+// Package pebblestore keeps records in a directory of this machine, in Pebble,
+// CockroachDB's log-structured store. It is the durable store that needs nothing
+// installed.
+//
+// What Apply and Purge acknowledged, and what Get and Due returned, survives the
+// end of the process, a crash of the operating system and a loss of power, if
+// the device keeps what it says it has flushed. It does not survive the loss of
+// the disk, nor an older copy being put in its place.
+//
+// One process uses a directory at a time, and a lock in the directory sees to
+// that. Any number of engines within the process may share the Store.
+//
+// # Keys
+//
+//	'i' digest        -> address; finds a record by the digest of its identity
+//	'r' address       -> record, as package recordcodec writes it
+//	'd' time address  -> nothing; the due index, by Record.NextAt
+//	'm' name          -> what the store knows about itself
+//
+// Addresses are numbers, given out in the order in which records are created, so
+// records lie on the disk in the order of time. Under their digests, which are
+// spread over all of the key space, each table written out of memory would
+// overlap all others, and merging tables would rewrite every record again and
+// again: that took a third of the processor's time under load. Now merging
+// rewrites the short entries of the index, and records that are purged lie
+// together. The price is a second look-up for a record that is not in memory.
+//
+// A record and its entries in both indexes change in one batch.
+package pebblestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/semelhq/semel"
+)
+
+// Store is a [semel.Store] in a directory. It implements every optional
+// interface of package semel. Its methods may be called concurrently.
+type Store struct {
+	db      *pebble.DB
+	lock    *pebble.Lock
+	fs      vfs.FS
+	dir     string
+	log     logger
+	clock   clock
+	stripes []stripe
+	commits committer
+	due     dueMark
+	absent  absence
+	ops     sync.Pool // of *op
+
+	calls  atomic.Int64 // running calls
+	closed atomic.Bool
+	idle   chan struct{} // receives when the last running call of a closed store has ended
+	ended  chan struct{} // closed when Close is done
+	result error         // of Close
+}
+
+var (
+	_ semel.Store      = (*Store)(nil)
+	_ semel.DueStore   = (*Store)(nil)
+	_ semel.PurgeStore = (*Store)(nil)
+	_ semel.WatchStore = (*Store)(nil)
+)
+
+var errClosed = errors.New("pebblestore: closed")
+
+// Open opens the store in dir, and makes it if the directory is empty or does
+// not exist. Options may be nil. It refuses a directory that another Store has
+// open, that holds something else, that was written in a newer format, or that
+// has lost records since it was closed.
+//
+// Opening after a crash replays the write-ahead log: at most a few times
+// Options.MemTableBytes.
+func Open(dir string, opts *Options) (*Store, error) {
+	o := opts.withDefaults()
+	s := &Store{
+		fs: o.FS, dir: dir,
+		log:     logger{slog: o.Logger, end: o.fatal},
+		stripes: make([]stripe, stripeCount),
+		idle:    make(chan struct{}, 1),
+		ended:   make(chan struct{}),
+	}
+	if err := s.open(&o); err != nil {
+		return nil, fmt.Errorf("open the store in %s: %w", dir, err)
+	}
+	return s, nil
+}
+
+func (s *Store) open(o *Options) (err error) {
+	if s.dir, err = resolve(s.fs, s.dir); err != nil {
+		return err
+	}
+	if err := prepareDirectory(s.fs, s.dir); err != nil {
+		return err
+	}
+	if s.lock, err = lockDirectory(s.fs, s.dir); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.release())
+		}
+	}()
+	if err := establishFormat(s.fs, s.dir); err != nil {
+		return err
+	}
+	if err := s.breakSeal(o); err != nil {
+		return err
+	}
+	if s.db, err = s.openPebble(o, false); err != nil {
+		return err
+	}
+	meta, err := readMeta(s.db)
+	if err != nil {
+		return err
+	}
+	s.clock.start(meta.clock)
+	s.commits.run(s, o.groupBytes(), meta)
+	s.absent.stop = make(chan struct{})
+	s.absent.rebuild(s)
+	return nil
+}
+
+func (s *Store) openPebble(o *Options, readOnly bool) (*pebble.DB, error) {
+	po := o.pebble(&s.log)
+	po.Lock, po.ReadOnly = s.lock, readOnly
+	return pebble.Open(s.dir, po)
+}
+
+// breakSeal compares the directory with its seal, if it has one, and removes
+// the seal. It looks before anything is written: Pebble tidies up when it opens
+// for writing, and could remove what a repair needs.
+func (s *Store) breakSeal(o *Options) error {
+	sealed, ok, err := readSeal(s.fs, s.dir)
+	if err != nil || !ok {
+		return err
+	}
+	db, err := s.openPebble(o, true)
+	if err != nil {
+		return err
+	}
+	meta, err := readMeta(db)
+	if err := errors.Join(err, db.Close()); err != nil {
+		return err
+	}
+	if meta.batches != sealed {
+		return fmt.Errorf("records are missing: the directory was closed after batch %d and now ends at batch %d. Put a copy of it in its place; if there is none, removing the file %s accepts the loss", sealed, meta.batches, sealFile)
+	}
+	// A crash before this is durable leaves the seal, and what it says is
+	// still true: nothing has been written since.
+	return removeSeal(s.fs, s.dir)
+}
+
+// release closes what Open opened.
+func (s *Store) release() error {
+	var err error
+	if s.db != nil {
+		err = s.db.Close()
+	}
+	return errors.Join(err, s.lock.Close())
+}
+
+// enter registers a call. Each successful enter is followed by leave.
+func (s *Store) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.calls.Add(1)
+	if s.closed.Load() {
+		s.leave()
+		return errClosed
+	}
+	return nil
+}
+
+func (s *Store) leave() {
+	if s.calls.Add(-1) == 0 && s.closed.Load() {
+		select {
+		case s.idle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Now is [semel.Store.Now]. At Open it is the wall clock, or the latest time
+// that the directory knows of if the wall clock is behind that; from then on the
+// monotonic clock of the process carries it, so that steps of the wall clock do
+// not show.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	if s.closed.Load() {
+		return time.Time{}, errClosed
+	}
+	return s.clock.now(), nil
+}
+
+// Close waits for running calls and closes the directory. Everything that was
+// acknowledged is durable before; Close writes the rest of the memory tables out
+// and seals the directory, so that the next Open is quick and would notice if
+// records had got lost in between. Closing again returns the same result.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		<-s.ended
+		return s.result
+	}
+	for s.calls.Load() > 0 {
+		<-s.idle
+	}
+	s.result = s.shut()
+	close(s.ended)
+	return s.result
+}
+
+func (s *Store) shut() error {
+	// A crash during the three steps leaves a directory without a seal, like
+	// any other crash: the next Open replays the log.
+	s.absent.close()
+	batches := s.commits.stop()
+	err := s.db.Flush()
+	if err == nil {
+		err = writeSeal(s.fs, s.dir, batches)
+	}
+	if err := errors.Join(err, s.release()); err != nil {
+		return fmt.Errorf("close the store in %s: %w", s.dir, err)
+	}
+	return nil
+}
