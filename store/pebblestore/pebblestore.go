@@ -233,3 +233,27 @@ func (s *Store) shut() error {
 	}
 	return nil
 }
+
+// Settle waits until Pebble has nothing to merge, or ctx is done. Many writes
+// leave merging behind that goes on for a while in the background and slows
+// other calls; a measurement may want to wait for its end.
+func (s *Store) Settle(ctx context.Context) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.leave()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for quiet := 0; quiet < 5; {
+		m := s.db.Metrics()
+		if quiet++; m.Compact.NumInProgress > 0 || m.Flush.NumInProgress > 0 {
+			quiet = 0
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}

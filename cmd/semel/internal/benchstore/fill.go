@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -130,15 +131,42 @@ func (b *bench) openFilled(ctx context.Context, name string, n int) (*filledStor
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
+	if err := b.settle(ctx, store); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
 	return &filledStore{Filled: Filled{Records: n, FillSeconds: took.Seconds()}, target: t, store: store}, nil
 }
+
+// maxSettle bounds the wait for what a fill leaves to be done.
+const maxSettle = 2 * time.Minute
+
+// settle waits until the store is done with what the fill has left behind, so
+// that it is not taken for a cost of the calls that are measured.
+func (b *bench) settle(ctx context.Context, store semel.Store) error {
+	s, ok := store.(interface{ Settle(context.Context) error })
+	if !ok {
+		return nil
+	}
+	b.progress("waiting until the store has put the records in order")
+	waiting, cancel := context.WithTimeout(ctx, maxSettle)
+	defer cancel()
+	if err := s.Settle(waiting); err != nil && waiting.Err() == nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// replayers is how many replay at the same time where latency is measured: more
+// would measure how long they wait for a processor.
+var replayers = 2 * runtime.NumCPU()
 
 // measureFilled measures one filled store alone, which also tells what memory it
 // takes.
 func (b *bench) measureFilled(ctx context.Context, f *filledStore) error {
 	var replay, execute tally
-	b.progress("replay at %d records: %d callers for %v", f.Records, b.opts.Callers, b.opts.Duration)
-	replay.turn(ctx, b.callers, b.opts.Duration, f.target.replay)
+	few := b.callers[:min(replayers, len(b.callers))]
+	b.progress("replay at %d records: %d callers for %v", f.Records, len(few), b.opts.Duration)
+	replay.turn(ctx, few, b.opts.Duration, f.target.replay)
 	b.progress("execute at %d records: %d callers for %v", f.Records, b.opts.Callers, b.opts.Duration)
 	execute.turn(ctx, b.callers, b.opts.Duration, f.target.execute)
 	f.Replay, f.Execute = replay.measure(), execute.measure()

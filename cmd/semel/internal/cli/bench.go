@@ -43,7 +43,8 @@ sizes under one key, with the same cache, memory table and filters, and does
 nothing else. The ratio is the median over the rounds of engine/bare.
 
 With --records the store is filled with completed records first; then replays of
-random ones and new calls are measured. With --compare too, a store of 10000
+random ones, by two callers per processor, and new calls are measured, once the
+store has put the records in order. With --compare too, a store of 10000
 records takes turns with the large one; the scale ratios are the medians over
 the rounds of large/small.
 

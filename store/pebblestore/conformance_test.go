@@ -1,0 +1,53 @@
+package pebblestore
+
+import (
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store/storetest"
+)
+
+func TestContractInMemory(t *testing.T) {
+	storetest.Run(t, storetest.Virtual("pebblestore in memory", func(t *testing.T) storetest.Env {
+		return openEnv(t, "store", &Options{FS: vfs.NewMem(), MemTableBytes: smallTables})
+	}))
+}
+
+func TestContractInADirectory(t *testing.T) {
+	storetest.Run(t, storetest.Virtual("pebblestore in a directory", func(t *testing.T) storetest.Env {
+		return openEnv(t, t.TempDir(), &Options{MemTableBytes: smallTables})
+	}))
+}
+
+// smallTables makes tests write tables, and compact them, within a few hundred
+// records.
+const smallTables = 256 << 10
+
+// openEnv opens a store that the suite can open again.
+func openEnv(t *testing.T, dir string, opts *Options) storetest.Env {
+	t.Helper()
+	s := mustOpen(t, dir, opts)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return storetest.Env{Store: s, Reopen: func() semel.Store {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		s = mustOpen(t, dir, opts)
+		return s
+	}}
+}
+
+func mustOpen(t testing.TB, dir string, opts *Options) *Store {
+	t.Helper()
+	s, err := Open(dir, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
