@@ -29,7 +29,8 @@ type stripe struct {
 	// heads remembers the durable records that are likely to change next: those
 	// that are being processed. It saves their holders the read.
 	heads [headCount]head
-	hand  uint8 // the place in heads to be taken next
+	tags  [headCount]uint64 // of the digests in heads, to find them faster
+	hand  uint8             // the place in heads to be taken next
 }
 
 // headCount bounds what a stripe remembers. All stripes together remember up to
@@ -44,16 +45,20 @@ type head struct {
 	due      dueTime
 }
 
+func tag(d *digest) uint64 { return binary.LittleEndian.Uint64(d[24:]) }
+
 // remember takes note of a durable record.
 func (st *stripe) remember(o *op) {
-	st.heads[st.hand%headCount] = head{o.digest, o.at, o.revision, o.due}
+	i := st.hand % headCount
+	st.heads[i], st.tags[i] = head{o.digest, o.at, o.revision, o.due}, tag(&o.digest)
 	st.hand++
 }
 
 // recall finds what is remembered of a record.
 func (st *stripe) recall(d *digest) *head {
-	for i := range st.heads {
-		if st.heads[i].digest == *d {
+	want := tag(d)
+	for i, have := range st.tags {
+		if have == want && st.heads[i].digest == *d {
 			return &st.heads[i]
 		}
 	}
@@ -292,10 +297,8 @@ func damaged(d *digest, err error) error {
 // ended.
 func wait(ctx context.Context, g *group) error {
 	<-g.told
-	select {
-	case <-g.durable:
+	if g.safe.Load() {
 		return nil
-	default:
 	}
 	select {
 	case <-g.durable:

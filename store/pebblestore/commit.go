@@ -2,7 +2,9 @@ package pebblestore
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -48,8 +50,10 @@ type group struct {
 	// logged is closed when the batch is in the log and can be read, but may
 	// still be lost; durable when it can't.
 	logged, durable chan struct{}
-	// told is closed when the group is durable, or when that takes long.
+	// told is closed when the group is durable, which safe says then, or when
+	// that takes long.
 	told  chan struct{}
+	safe  atomic.Bool
 	tells sync.Once
 	late  *time.Timer
 }
@@ -62,10 +66,9 @@ func (o *op) deletes() bool { return len(o.value) == 0 }
 
 func (g *group) tell() { g.tells.Do(func() { close(g.told) }) }
 
-// inFlight is how many groups may be in the log and not durable, beside the one
-// that is being synced and the one that is being written. More would be written
-// before many callers have joined; fewer would let the disk wait.
-const inFlight = 1
+// inFlight is how many groups may be in the log and not durable: enough for the
+// writer never to wait for that.
+const inFlight = 64
 
 // op is one change of one record on its way to the disk. It belongs to its
 // caller; others see it through its stripe only, under the stripe's lock, and
@@ -171,6 +174,12 @@ func (c *committer) take() (g *group, stopped bool) {
 func (c *committer) write(s *Store) {
 	defer close(c.written)
 	for {
+		// Callers that can run now get the chance to join before the group is
+		// taken. After a sync many are woken at once, and a batch for each of
+		// the first few would cost more than it gains. Once is not enough:
+		// some of them are still in the queue of the other processors.
+		runtime.Gosched()
+		runtime.Gosched()
 		g, stopped := c.take()
 		switch {
 		case g != nil:
@@ -196,6 +205,7 @@ func (c *committer) follow(s *Store) {
 		s.log.sync(g.batch)
 		g.late.Stop()
 		s.settle(g)
+		g.safe.Store(true)
 		close(g.durable)
 		g.tell()
 		g.batch.Close()
