@@ -77,12 +77,11 @@ func lockDirectory(fs vfs.FS, dir string) (*pebble.Lock, error) {
 	if err == nil {
 		return lock, nil
 	}
-	// Pebble says this in words when the holder is this process.
-	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) || strings.Contains(err.Error(), "held by current process") {
-		if probe, statErr := fs.OpenReadWrite(fs.PathJoin(dir, lockFile), vfs.WriteCategoryUnspecified); statErr == nil {
-			probe.Close()
-			return nil, fmt.Errorf("the directory is in use by another process or another Store of this one: %w", err)
-		}
+	// Pebble says this in words when the holder is this process. The lock file
+	// must not be opened to find out more: closing it again would release the
+	// lock that this process may hold.
+	if errors.Is(err, syscall.EAGAIN) || strings.Contains(err.Error(), "held by current process") {
+		return nil, fmt.Errorf("the directory is in use by another process or another Store of this one: %w", err)
 	}
 	return nil, fmt.Errorf("lock the directory: %w", err)
 }
