@@ -27,7 +27,7 @@ lint: ## gofmt, go vet, go fix, staticcheck, go mod tidy: all must find nothing 
 	go mod tidy -diff
 
 race: ## run the tests of the concurrent packages under the race detector
-	go test -race -count=1 $(CONCURRENT)
+	go test -race -short -count=1 $(CONCURRENT)
 
 fuzz: ## run every fuzz target for a short time (FUZZTIME=5s)
 	@scripts/fuzz $(FUZZTIME)

@@ -69,7 +69,8 @@ var errStopped = errors.New("stopped")
 func (a *absence) build(s *Store, f *keyFilter) error {
 	for i := range s.stripes {
 		s.stripes[i].mu.Lock()
-		s.stripes[i].mu.Unlock() //nolint:staticcheck // to wait for who holds it is the purpose
+		//lint:ignore SA2001 to wait for whoever holds it is the purpose
+		s.stripes[i].mu.Unlock()
 	}
 	if g := s.commits.newestGroup(); g != nil {
 		<-g.logged
