@@ -1,6 +1,8 @@
 package pebblestore
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -108,24 +110,62 @@ func establishFormat(fs vfs.FS, dir string) error {
 	return nil
 }
 
-// The seal says how many batches had been written when the store was closed. A
-// directory that does not end there has lost some, which Pebble alone can't tell
-// from a crash: damage to the end of a log or manifest looks like a write that
-// was never finished.
+// A seal says how many batches had been written when the store was closed, and
+// what the files that name its tables held. A directory that does not end there
+// has lost something, which Pebble alone can't tell from a crash: damage to the
+// end of a log or manifest looks like a write that was never finished.
+type seal struct {
+	batches uint64
+	digest  string // of the manifests and of what points to the current one
+}
 
-func readSeal(fs vfs.FS, dir string) (batches uint64, sealed bool, err error) {
+// sealedFiles lists what the digest of a seal covers.
+func sealedFiles(fs vfs.FS, dir string) ([]string, error) {
+	names, err := fs.List(dir)
+	slices.Sort(names)
+	return slices.DeleteFunc(names, func(name string) bool {
+		return !strings.HasPrefix(name, "MANIFEST-") && !strings.HasPrefix(name, "marker.")
+	}), err
+}
+
+// look makes the seal of a directory that no Pebble has open for writing.
+func (l *seal) look(fs vfs.FS, dir string) error {
+	names, err := sealedFiles(fs, dir)
+	if err != nil {
+		return err
+	}
+	h := sha256.New()
+	for _, name := range names {
+		f, err := fs.Open(fs.PathJoin(dir, name))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(h, "%d %s\n", len(name), name)
+		n, err := io.Copy(h, f)
+		fmt.Fprintf(h, "\n%d\n", n)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	l.digest = hex.EncodeToString(h.Sum(nil))
+	return nil
+}
+
+func readSeal(fs vfs.FS, dir string) (l seal, sealed bool, err error) {
 	text, err := readFile(fs, fs.PathJoin(dir, sealFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return 0, false, nil
+		return l, false, nil
 	}
 	if err != nil {
-		return 0, false, err
+		return l, false, err
 	}
-	number, whole := strings.CutSuffix(text, "\n")
-	if batches, err = strconv.ParseUint(number, 10, 64); err != nil || !whole {
-		return 0, false, fmt.Errorf("the file %s is damaged", sealFile)
+	line, whole := strings.CutSuffix(text, "\n")
+	number, digest, ok := strings.Cut(line, " ")
+	if l.batches, err = strconv.ParseUint(number, 10, 64); err != nil || !whole || !ok {
+		return l, false, fmt.Errorf("the file %s is damaged", sealFile)
 	}
-	return batches, true, nil
+	l.digest = digest
+	return l, true, nil
 }
 
 func removeSeal(fs vfs.FS, dir string) error {
@@ -135,10 +175,32 @@ func removeSeal(fs vfs.FS, dir string) error {
 	return syncDirectory(fs, dir)
 }
 
-// writeSeal is called when everything is flushed. A crash before it is durable
-// leaves the directory unsealed.
+// writeSeal is called when everything is flushed and Pebble is closed. A crash
+// before it is durable leaves the directory unsealed.
 func writeSeal(fs vfs.FS, dir string, batches uint64) error {
-	return writeFile(fs, dir, sealFile, strconv.FormatUint(batches, 10)+"\n")
+	names, err := sealedFiles(fs, dir)
+	if err != nil {
+		return err
+	}
+	// Pebble may leave the end of a manifest unsynced when nothing depends on
+	// it. The seal does.
+	for _, name := range names {
+		f, err := fs.OpenReadWrite(fs.PathJoin(dir, name), vfs.WriteCategoryUnspecified)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return err
+		}
+	}
+	if err := syncDirectory(fs, dir); err != nil {
+		return err
+	}
+	l := seal{batches: batches}
+	if err := l.look(fs, dir); err != nil {
+		return err
+	}
+	return writeFile(fs, dir, sealFile, fmt.Sprintf("%d %s\n", l.batches, l.digest))
 }
 
 // readMeta reads what the last batch left. A new directory has none.

@@ -69,6 +69,13 @@ func (o *Options) groupBytes() int {
 // tail that was never synced.
 const formatVersion = pebble.FormatTableFormatV6
 
+// PebbleOptions is how Open sets Pebble up, for programs that compare the store
+// with Pebble itself. Opts may be nil.
+func PebbleOptions(opts *Options) *pebble.Options {
+	o := opts.withDefaults()
+	return o.pebble(&logger{slog: o.Logger, end: o.fatal})
+}
+
 // pebble is how Pebble is set up:
 //   - ten bits of bloom filter per key keep a look-up from reading tables that do
 //     not have the key. The last level needs none: keys that are not stored at
@@ -77,7 +84,8 @@ const formatVersion = pebble.FormatTableFormatV6
 //   - the memory table is large, because a completion that meets its claim there
 //     spares the tables from ever seeing the claim. Pebble takes memory tables out
 //     of the cache's share, so that is added;
-//   - tables are merged late, as most of what is in them does not overlap.
+//   - writes are not stopped because tables wait to be merged, unless there are
+//     very many: few of them overlap.
 func (o *Options) pebble(log *logger) *pebble.Options {
 	po := &pebble.Options{
 		FS:                          o.FS,
@@ -85,9 +93,7 @@ func (o *Options) pebble(log *logger) *pebble.Options {
 		CacheSize:                   o.CacheBytes + 3*int64(o.MemTableBytes),
 		MemTableSize:                o.MemTableBytes,
 		MemTableStopWritesThreshold: 4,
-		L0CompactionThreshold:       8,
-		L0StopWritesThreshold:       1000,
-		LBaseMaxBytes:               int64(8 * o.MemTableBytes),
+		L0StopWritesThreshold:       100,
 		MaxOpenFiles:                1000,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		Logger:                      log,

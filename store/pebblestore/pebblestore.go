@@ -144,6 +144,13 @@ func (s *Store) breakSeal(o *Options) error {
 	if err != nil || !ok {
 		return err
 	}
+	var is seal
+	if err := is.look(s.fs, s.dir); err != nil {
+		return err
+	}
+	if is.digest != sealed.digest {
+		return fmt.Errorf("the directory is damaged: the files that name its tables have changed since it was closed. Put a copy of it in its place; if there is none, removing the file %s accepts the loss", sealFile)
+	}
 	db, err := s.openPebble(o, true)
 	if err != nil {
 		return err
@@ -152,8 +159,8 @@ func (s *Store) breakSeal(o *Options) error {
 	if err := errors.Join(err, db.Close()); err != nil {
 		return err
 	}
-	if meta.batches != sealed {
-		return fmt.Errorf("records are missing: the directory was closed after batch %d and now ends at batch %d. Put a copy of it in its place; if there is none, removing the file %s accepts the loss", sealed, meta.batches, sealFile)
+	if meta.batches != sealed.batches {
+		return fmt.Errorf("records are missing: the directory was closed after batch %d and now ends at batch %d. Put a copy of it in its place; if there is none, removing the file %s accepts the loss", sealed.batches, meta.batches, sealFile)
 	}
 	// A crash before this is durable leaves the seal, and what it says is
 	// still true: nothing has been written since.
@@ -220,15 +227,15 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) shut() error {
-	// A crash during the three steps leaves a directory without a seal, like
-	// any other crash: the next Open replays the log.
+	// A crash during these steps leaves a directory without a seal, like any
+	// other crash: the next Open replays the log.
 	s.absent.close()
 	batches := s.commits.stop()
-	err := s.db.Flush()
+	err := errors.Join(s.db.Flush(), s.db.Close())
 	if err == nil {
 		err = writeSeal(s.fs, s.dir, batches)
 	}
-	if err := errors.Join(err, s.release()); err != nil {
+	if err := errors.Join(err, s.lock.Close()); err != nil {
 		return fmt.Errorf("close the store in %s: %w", s.dir, err)
 	}
 	return nil
