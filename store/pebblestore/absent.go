@@ -16,10 +16,10 @@ import (
 // more than the rest of the claim: it has to ask every level.
 //
 // It is a Bloom filter of all records that were ever stored since it was built:
-// 12 bits of memory each, and fewer than one absent key in a hundred that it
-// takes for stored. It is built in the background from the index by digest; until it
-// is there the database is asked. Purged records
-// stay in it, so it is built anew when most of what it holds is gone.
+// 12 bits of memory each, and about one absent key in a hundred that it takes for
+// stored. It is built in the background from the index by digest; until it is
+// there the database is asked. Purged records stay in it, so it is built anew
+// when most of what it holds is gone.
 type absence struct {
 	filter atomic.Pointer[keyFilter] // answers; nil until built
 	next   atomic.Pointer[keyFilter] // is being built
