@@ -7,6 +7,11 @@
 // the device keeps what it says it has flushed. It does not survive the loss of
 // the disk, nor an older copy being put in its place.
 //
+// Damage to the files is noticed when it is read, and on Open if the store was
+// closed. One case can't be noticed: in the log of a store that was not closed,
+// a changed bit looks like a write that was never finished, and what was written
+// after it is missing.
+//
 // One process uses a directory at a time, and a lock in the directory sees to
 // that. Any number of engines within the process may share the Store.
 //
