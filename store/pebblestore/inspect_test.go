@@ -94,8 +94,11 @@ func inspect(ctx context.Context, s *Store) (found, error) {
 	seen := map[semel.ID]bool{}
 	for _, rec := range listed {
 		is, stored := recs[rec.ID]
-		if err := genuine(rec.ID, rec); err != nil || !stored || is.version != rec.Fence || seen[rec.ID] {
-			return nil, fmt.Errorf("Due lists %s with fence %d, which is not stored or listed twice: %w", rec.ID.Key, rec.Fence, err)
+		if err := genuine(rec.ID, rec); err != nil {
+			return nil, err
+		}
+		if !stored || is.version != rec.Fence || seen[rec.ID] {
+			return nil, fmt.Errorf("Due lists %s with fence %d, which is not stored or listed twice", rec.ID.Key, rec.Fence)
 		}
 		seen[rec.ID] = true
 	}

@@ -214,7 +214,7 @@ func TestPurgeGivesTheDiskBack(t *testing.T) {
 	opts := &Options{MemTableBytes: 1 << 20}
 	s := mustOpen(t, dir, opts)
 	defer func() { _ = s.Close() }()
-	records := max(scaled(15_000), 5_000)
+	records := max(scaled(15_000), 10_000)
 	fill(t, s, "bulk", records)
 	full := size(t, dir)
 	if full < 4<<20 {

@@ -8,9 +8,9 @@
 // the disk, nor an older copy being put in its place.
 //
 // Damage to the files is noticed when it is read, and on Open if the store was
-// closed. One case can't be noticed: in the log of a store that was not closed,
-// a changed bit looks like a write that was never finished, and what was written
-// after it is missing.
+// closed. One case can't be noticed: in the last 32 KiB of the log of a store
+// that was not closed, a changed bit looks like a write that was never finished,
+// and what was written after it is missing.
 //
 // One process uses a directory at a time, and a lock in the directory sees to
 // that. Any number of engines within the process may share the Store.
@@ -121,6 +121,9 @@ func (s *Store) open(o *Options) (err error) {
 	if err := s.breakSeal(o); err != nil {
 		return err
 	}
+	if err := s.create(o); err != nil {
+		return err
+	}
 	if s.db, err = s.openPebble(o, false); err != nil {
 		return err
 	}
@@ -133,6 +136,23 @@ func (s *Store) open(o *Options) (err error) {
 	s.absent.stop = make(chan struct{})
 	s.absent.rebuild(s)
 	return nil
+}
+
+// create makes a new database, if there is none. Pebble raises its format only
+// after it has made the first log, which therefore does not say up to where it
+// was synced; logs that are made from the next opening on do.
+func (s *Store) create(o *Options) error {
+	names, err := sealedFiles(s.fs, s.dir)
+	if err != nil || len(names) > 0 {
+		return err
+	}
+	// A crash from here on leaves a database without records, which is opened
+	// like any other.
+	db, err := s.openPebble(o, false)
+	if err != nil {
+		return err
+	}
+	return db.Close()
 }
 
 func (s *Store) openPebble(o *Options, readOnly bool) (*pebble.DB, error) {

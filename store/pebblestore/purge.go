@@ -13,7 +13,8 @@ import (
 // each with its place in the due index. A crash after it leaves nothing to do.
 //
 // Their space comes back by compaction, which Pebble begins by itself where the
-// deleted outweigh what is left.
+// deleted outweigh what is left, once the deletions have left the memory table:
+// when that is full, or at the next Open.
 func (s *Store) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
 	if err := s.enter(ctx); err != nil {
 		return 0, err

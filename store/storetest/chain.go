@@ -11,26 +11,31 @@ import (
 // followed, so whatever the order in which they were seen they form one chain
 // per identity: its true history, which needs no clock.
 type chains struct {
-	mu    sync.Mutex
-	next  map[semel.Ref]semel.Record // by what they followed
-	first map[semel.ID]semel.Record
-	err   error
-	count int
+	mu      sync.Mutex
+	next    map[semel.Ref]semel.Record // by what they followed
+	first   map[semel.ID]semel.Record
+	err     error
+	count   int
+	unknown map[semel.Ref][]semel.Record
 }
 
 func newChains() *chains {
-	return &chains{next: map[semel.Ref]semel.Record{}, first: map[semel.ID]semel.Record{}}
+	return &chains{next: map[semel.Ref]semel.Record{}, unknown: map[semel.Ref][]semel.Record{}, first: map[semel.ID]semel.Record{}}
 }
 
 // reached is for [faultstore.Options].Reached.
 func (c *chains) reached(w semel.Write, _ semel.Record, applied bool, err error) {
-	if err != nil || !applied {
+	if err == nil && !applied {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.count++
 	at := semel.Ref{ID: w.Record.ID, Revision: w.Expect}
+	if err != nil {
+		c.unknown[at] = append(c.unknown[at], w.Record)
+		return
+	}
+	c.count++
 	if other, taken := c.next[at]; taken && c.err == nil {
 		c.err = fmt.Errorf("writes %v and %v of %s were both applied over revision %v", other.Revision, w.Record.Revision, w.Record.ID.Key, w.Expect)
 	}
@@ -48,6 +53,25 @@ func (c *chains) check(policy func(name string) semel.Operation) error {
 	defer c.mu.Unlock()
 	if c.err != nil {
 		return c.err
+	}
+	for changed := true; changed; {
+		changed = false
+		for at, recs := range c.unknown {
+			if _, ok := c.next[at]; ok {
+				continue
+			}
+			for _, rec := range recs {
+				if _, ok := c.next[semel.Ref{ID: rec.ID, Revision: rec.Revision}]; ok {
+					c.next[at] = rec
+					c.count++
+					if at.Revision.IsZero() {
+						c.first[rec.ID] = rec
+					}
+					changed = true
+					break
+				}
+			}
+		}
 	}
 	walked := 0
 	for id, rec := range c.first {

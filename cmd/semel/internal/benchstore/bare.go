@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
-	"github.com/cockroachdb/pebble/v2/sstable"
 
 	"github.com/semelhq/semel/internal/recordcodec"
 	"github.com/semelhq/semel/store/pebblestore"
@@ -22,7 +20,7 @@ type bare struct {
 	names          *target // gives new keys
 }
 
-// openBare opens a database with the sizes and filters of the embedded store.
+// openBare opens a database with the settings of the embedded store.
 func openBare(dir string, t *target, s sample) (*bare, error) {
 	b := &bare{names: t}
 	var err error
@@ -32,21 +30,7 @@ func openBare(dir string, t *target, s sample) (*bare, error) {
 	if b.outcome, err = recordcodec.Append(nil, &s.outcome); err != nil {
 		return nil, err
 	}
-	opts := &pebble.Options{
-		CacheSize:                   pebblestore.DefaultCacheBytes,
-		MemTableSize:                pebblestore.DefaultMemTableBytes,
-		MemTableStopWritesThreshold: 4,
-		L0CompactionThreshold:       2,
-		L0StopWritesThreshold:       1000,
-		LBaseMaxBytes:               pebblestore.DefaultMemTableBytes,
-		FormatMajorVersion:          pebble.FormatTableFormatV6,
-		Logger:                      silent{},
-	}
-	for i := range opts.Levels {
-		opts.Levels[i].BlockSize = 16 << 10
-		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
-		opts.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.FastestCompression }
-	}
+	opts := pebblestore.PebbleOptions(nil)
 	b.db, err = pebble.Open(dir, opts)
 	return b, err
 }
@@ -63,12 +47,3 @@ func (b *bare) execute(_ context.Context, c *caller) error {
 }
 
 func (b *bare) close() error { return b.db.Close() }
-
-// silent keeps Pebble's daily work from being told on standard error.
-type silent struct{}
-
-func (silent) Infof(string, ...any)  {}
-func (silent) Errorf(string, ...any) {}
-func (silent) Fatalf(format string, args ...any) {
-	pebble.DefaultLogger.Fatalf(format, args...)
-}
