@@ -62,7 +62,13 @@ func New() *Store {
 // lookup finds an identity's shard and hash. The hash is computed once: it is
 // what an operation costs most.
 func (s *Store) lookup(id *semel.ID) (*shard, uint64) {
-	h := maphash.Comparable(s.seed, *id)
+	// Four hashes of strings, mixed so that equal members don't cancel out, take
+	// half the time of one hash of the struct.
+	const mix = 0x9e3779b97f4a7c15
+	h := maphash.String(s.seed, id.Key)
+	h = h*mix ^ maphash.String(s.seed, id.Principal)
+	h = h*mix ^ maphash.String(s.seed, id.Operation)
+	h = h*mix ^ maphash.String(s.seed, id.Tenant)
 	return &s.shards[h%shardCount], h
 }
 
