@@ -1,6 +1,7 @@
 package semel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -163,28 +164,20 @@ const (
 
 // withDefaults fills in what was left out.
 func (op Operation) withDefaults() Operation {
-	op.Class = defaultTo(op.Class, Strict)
+	op.Class = cmp.Or(op.Class, Strict)
 	if op.Window == 0 && op.Financial {
 		op.Window = DefaultFinancialWindow
 	}
-	op.Window = defaultTo(op.Window, DefaultWindow)
-	op.Lease = defaultTo(op.Lease, DefaultLease)
-	op.OnFailure = defaultTo(op.OnFailure, ReplayFailure)
-	op.OnAbandoned = defaultTo(op.OnAbandoned, HoldAbandoned)
-	op.InFlight = defaultTo(op.InFlight, RefuseInFlight)
-	op.MaxWait = defaultTo(op.MaxWait, DefaultMaxWait)
-	op.Share = defaultTo(op.Share, SharePrincipal)
-	op.MaxResult = defaultTo(op.MaxResult, DefaultMaxResult)
-	op.ReconcileEvery = defaultTo(op.ReconcileEvery, DefaultReconcileEvery)
+	op.Window = cmp.Or(op.Window, DefaultWindow)
+	op.Lease = cmp.Or(op.Lease, DefaultLease)
+	op.OnFailure = cmp.Or(op.OnFailure, ReplayFailure)
+	op.OnAbandoned = cmp.Or(op.OnAbandoned, HoldAbandoned)
+	op.InFlight = cmp.Or(op.InFlight, RefuseInFlight)
+	op.MaxWait = cmp.Or(op.MaxWait, DefaultMaxWait)
+	op.Share = cmp.Or(op.Share, SharePrincipal)
+	op.MaxResult = cmp.Or(op.MaxResult, DefaultMaxResult)
+	op.ReconcileEvery = cmp.Or(op.ReconcileEvery, DefaultReconcileEvery)
 	return op
-}
-
-func defaultTo[T comparable](v, d T) T {
-	var zero T
-	if v == zero {
-		return d
-	}
-	return v
 }
 
 // Validate reports everything that is wrong with the declaration at once. Each

@@ -1,6 +1,7 @@
 package semel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,7 +114,7 @@ func settled(op *Operation, cur *Record, s Settlement, now time.Time) (*Record, 
 		}
 		next, err := hold(op, cur, cur.Held, now)
 		if err == nil && op.Reconcile != nil {
-			next.NextAt = now.Add(defaultTo(s.RetryAfter, op.ReconcileEvery))
+			next.NextAt = now.Add(cmp.Or(s.RetryAfter, op.ReconcileEvery))
 		}
 		return next, err
 	}

@@ -1,6 +1,7 @@
 package semel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -108,7 +109,7 @@ func (e *Engine) purge(ctx context.Context, refs []Ref) (int, error) {
 // come back full. Interval zero means 1 second. It returns the cause of ctx's
 // end. Problems are told to Events and do not stop it.
 func (e *Engine) Run(ctx context.Context, interval time.Duration) error {
-	tick := time.NewTicker(defaultTo(interval, time.Second))
+	tick := time.NewTicker(cmp.Or(interval, time.Second))
 	defer tick.Stop()
 	for {
 		n, err := e.Sweep(ctx)

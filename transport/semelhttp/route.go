@@ -1,6 +1,7 @@
 package semelhttp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -93,26 +94,18 @@ func (rt Route) withDefaults() Route {
 			rt.Key = KeyOptional
 		}
 	}
-	rt.KeyHeader = http.CanonicalHeaderKey(orElse(rt.KeyHeader, DefaultKeyHeader))
+	rt.KeyHeader = http.CanonicalHeaderKey(cmp.Or(rt.KeyHeader, DefaultKeyHeader))
 	if rt.Methods == nil {
 		rt.Methods = []string{http.MethodPost, http.MethodPatch}
 	}
-	rt.Body = orElse(rt.Body, orElse(rt.Profile.Body, BodyAuto))
-	rt.MaxBody = orElse(rt.MaxBody, DefaultMaxBody)
-	rt.Timeout = orElse(rt.Timeout, DefaultTimeout)
-	rt.Credential = orElse(rt.Credential, "Authorization")
-	rt.Anonymous = orElse(rt.Anonymous, AnonymousLoopback)
+	rt.Body = cmp.Or(rt.Body, rt.Profile.Body, BodyAuto)
+	rt.MaxBody = cmp.Or(rt.MaxBody, DefaultMaxBody)
+	rt.Timeout = cmp.Or(rt.Timeout, DefaultTimeout)
+	rt.Credential = cmp.Or(rt.Credential, "Authorization")
+	rt.Anonymous = cmp.Or(rt.Anonymous, AnonymousLoopback)
 	rt.FingerprintHeaders = canonicalNames(rt.FingerprintHeaders)
 	rt.KeepHeaders = canonicalNames(rt.KeepHeaders)
 	return rt
-}
-
-func orElse[T comparable](v, d T) T {
-	var zero T
-	if v == zero {
-		return d
-	}
-	return v
 }
 
 // canonicalNames sorts, so that the order of a declaration means nothing.
@@ -217,8 +210,8 @@ func (rt *Route) operation(engine *semel.Engine) (op semel.Operation, known bool
 			op, known = registered, true
 		}
 	}
-	op.OnFailure = orElse(op.OnFailure, orElse(rt.Profile.OnFailure, semel.RetryFailure))
-	op.Window = orElse(op.Window, rt.Profile.Window)
+	op.OnFailure = cmp.Or(op.OnFailure, rt.Profile.OnFailure, semel.RetryFailure)
+	op.Window = cmp.Or(op.Window, rt.Profile.Window)
 	if op.Effects != nil && !slices.Contains(op.Effects, answerEffect) {
 		op.Effects = append(slices.Clip(op.Effects), answerEffect)
 	}

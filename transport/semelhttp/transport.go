@@ -2,6 +2,7 @@ package semelhttp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,7 +94,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	out := t.withKey(r)
-	attempts := orElse(t.MaxAttempts, DefaultMaxAttempts)
+	attempts := cmp.Or(t.MaxAttempts, DefaultMaxAttempts)
 	if !replayable {
 		attempts = 1
 	}
@@ -110,7 +111,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return resp, err
 		}
 		pause, ok := t.pause(resp, n)
-		if !ok || time.Since(start)+pause > orElse(t.MaxTime, DefaultMaxTime) {
+		if !ok || time.Since(start)+pause > cmp.Or(t.MaxTime, DefaultMaxTime) {
 			return resp, err
 		}
 		if resp != nil {
@@ -140,7 +141,7 @@ func (t *Transport) CloseIdleConnections() {
 // withKey is a copy of r that has a key. The caller's request is left alone.
 func (t *Transport) withKey(r *http.Request) *http.Request {
 	out := *r.WithContext(r.Context())
-	name := http.CanonicalHeaderKey(orElse(t.KeyHeader, DefaultKeyHeader))
+	name := http.CanonicalHeaderKey(cmp.Or(t.KeyHeader, DefaultKeyHeader))
 	if len(r.Header[name]) > 0 {
 		return &out
 	}
@@ -176,7 +177,7 @@ func (t *Transport) body(r *http.Request) (open func() (io.ReadCloser, error), r
 			return r.GetBody()
 		}, true, nil
 	}
-	limit := orElse(t.MaxBuffer, DefaultMaxBuffer)
+	limit := cmp.Or(t.MaxBuffer, DefaultMaxBuffer)
 	start, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
 	if err != nil {
 		_ = r.Body.Close()
@@ -214,10 +215,10 @@ func retryable(resp *http.Response, err error) bool {
 func (t *Transport) pause(resp *http.Response, n int) (time.Duration, bool) {
 	if resp != nil {
 		if d, ok := retryAfter(resp.Header.Get("Retry-After"), time.Now()); ok {
-			return d, d <= orElse(t.MaxRetryAfter, DefaultMaxRetryAfter)
+			return d, d <= cmp.Or(t.MaxRetryAfter, DefaultMaxRetryAfter)
 		}
 	}
-	d := min(orElse(t.MinPause, DefaultMinPause)<<min(n-1, 20), orElse(t.MaxPause, DefaultMaxPause))
+	d := min(cmp.Or(t.MinPause, DefaultMinPause)<<min(n-1, 20), cmp.Or(t.MaxPause, DefaultMaxPause))
 	return d/2 + rand.N(d/2+1), true
 }
 

@@ -128,9 +128,6 @@ func plain(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0
 }
 
-// String is the template as it was written.
-func (t *Template) String() string { return t.text }
-
 // Fields are the names in the template, in order and each once.
 func (t *Template) Fields() []string {
 	var names []string
