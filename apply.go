@@ -30,7 +30,10 @@ func (e *Engine) apply(ctx context.Context, next *Record, expect Revision) (*Rec
 
 // swap is apply on a local store.
 func (e *Engine) swap(next *Record, expect Revision) (*Record, bool, error) {
-	cur, applied := e.local.Swap(next, expect)
+	if next.hash == 0 {
+		next.hash = e.local.Hash(next.ID)
+	}
+	cur, applied := e.local.Swap(next.hash, next, expect)
 	if cur == nil {
 		cur = &none
 	}
@@ -112,7 +115,7 @@ func (e *Engine) ended(rec *Record, by, reason string) {
 	if e.events.Ended != nil {
 		e.events.Ended(EndedEvent{
 			ID: rec.ID, Disposition: rec.Disposition, Held: rec.Held, Attempt: rec.Attempt, Fence: rec.Fence,
-			Took: rec.UpdatedAt.Sub(rec.StartedAt), By: by, Reason: reason, At: rec.UpdatedAt,
+			Took: rec.UpdatedAt.Sub(rec.StartedAt), By: by, Reason: reason, At: rec.UpdatedAt.Time(),
 		})
 	}
 }

@@ -14,24 +14,18 @@ import (
 //
 // Its methods may be called concurrently.
 type Attempt struct {
-	engine *Engine
 	op     *operation
 	parent context.Context // whose values the handler sees; never its cancellation
 
-	// These never change.
-	id     *ID
-	fence  int64
-	number int
+	// mu is held while the store is written to.
+	mu    sync.Mutex
+	rec   *Record // as last known to be stored; never changed, only replaced
+	doubt *doubt  // a write after rec whose result is not known yet
+	ended event   // how the attempt ended; evNone while it runs
 	// unrecorded: a read-only call, of which the store knows nothing.
 	unrecorded bool
-
-	// mu is held while the store is written to.
-	mu       sync.Mutex
-	rec      *Record // as last known to be stored; never changed, only replaced
-	pending  *Record // the content of a write after rec whose result is not known yet
-	ending   event   // what pending ends the attempt with, if it does
-	uncalled string  // an effect in pending that was never called
-	ended    event   // how the attempt ended; evNone while it runs
+	// detached: the holder is in another process and renews by itself.
+	detached bool
 
 	// lease is the attempt's place among those to be renewed.
 	lease leaseEntry
@@ -39,14 +33,24 @@ type Attempt struct {
 	// handler is what the handler sees. It has a lock of its own, so that the
 	// handler can be told to stop while the store does not answer.
 	handler handlerContext
+
+	// claim is the record that established the right. It lives as long as the
+	// attempt, so they are one piece of memory. It never changes.
+	claim Record
 }
 
-// newAttempt hands out the right that the claim in rec established, and keeps
-// its lease alive. The claim was sent at the local time since.
-func (e *Engine) newAttempt(ctx context.Context, op *operation, rec *Record, since time.Duration) *Attempt {
-	a := &Attempt{engine: e, op: op, parent: ctx, id: &rec.ID, fence: rec.Fence, number: rec.Attempt, rec: rec}
+// doubt is a write whose result is not known yet.
+type doubt struct {
+	next     *Record
+	ending   event  // what it ends the attempt with, if it does
+	uncalled string // an effect in it that was never called
+}
+
+// start hands out the right that the claim established, and keeps its lease
+// alive. The claim was sent at the local time since.
+func (a *Attempt) start(ctx context.Context, op *operation, since time.Duration) {
+	a.op, a.parent, a.rec = op, ctx, &a.claim
 	op.leases.add(a, since)
-	return a
 }
 
 // beginUnrecorded gives a read-only call an attempt of which nothing is stored
@@ -56,12 +60,12 @@ func (e *Engine) beginUnrecorded(ctx context.Context, op *operation, id *ID, cal
 	if err != nil {
 		return err
 	}
-	rec, err := open(&op.Operation, id, call, &none, now, e.node)
-	if err != nil {
+	a := &Attempt{op: op, parent: ctx, unrecorded: true}
+	a.rec = &a.claim
+	if err := open(&op.Operation, id, call, &none, now, e.node, &a.claim); err != nil {
 		return err
 	}
-	ans.Decision, ans.Record = Execute, *rec
-	ans.Attempt = &Attempt{engine: e, op: op, parent: ctx, id: &rec.ID, fence: rec.Fence, number: rec.Attempt, rec: rec, unrecorded: true}
+	ans.Decision, ans.Record, ans.Attempt = Execute, &a.claim, a
 	e.decided(ans, now, 0)
 	return nil
 }
@@ -75,21 +79,21 @@ func (a *Attempt) Context() context.Context {
 }
 
 // ID is the identity of the call.
-func (a *Attempt) ID() ID { return *a.id }
+func (a *Attempt) ID() ID { return a.claim.ID }
 
 // Fence is the number that rises with every attempt at this call. A resource
 // that remembers the highest fence it has seen can refuse a holder that was
 // paused and has been replaced.
-func (a *Attempt) Fence() int64 { return a.fence }
+func (a *Attempt) Fence() int64 { return a.claim.Fence }
 
 // Number counts the attempts of this call, from 1.
-func (a *Attempt) Number() int { return a.number }
+func (a *Attempt) Number() int { return a.claim.Attempt }
 
-// Record is the record as last known to be stored.
-func (a *Attempt) Record() Record {
+// Record is the record as last known to be stored. It may not be changed.
+func (a *Attempt) Record() *Record {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return *a.rec
+	return a.rec
 }
 
 // Complete ends the attempt with its result. When it returns nil the result is
@@ -153,13 +157,13 @@ func (a *Attempt) Abandon(ctx context.Context, reason string) error {
 func (a *Attempt) end(ctx context.Context, ev event, res Result, f *Failure) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.settlePending(ctx, a.engine.apply); err != nil {
+	if err := a.settlePending(ctx, a.op.engine.apply); err != nil {
 		return err
 	}
 	if a.ended != evNone {
 		return a.endedAlready(ev, res, f)
 	}
-	now, err := a.engine.now(ctx)
+	now, err := a.op.engine.now(ctx)
 	if err != nil {
 		return &Error{Code: CodeUnknown, Message: "the outcome is not recorded", Err: err}
 	}
@@ -173,8 +177,8 @@ func (a *Attempt) end(ctx context.Context, ev event, res Result, f *Failure) err
 		return end(&a.op.Operation, cur, ev, now, res, f)
 	})
 	if err != nil {
-		if a.pending != nil {
-			a.ending = ev
+		if a.doubt != nil {
+			a.doubt.ending = ev
 		}
 		return err
 	}
@@ -186,7 +190,7 @@ func (a *Attempt) end(ctx context.Context, ev event, res Result, f *Failure) err
 func (a *Attempt) endedAlready(ev event, res Result, f *Failure) error {
 	same := a.ended == ev && (a.rec.Result.Tombstone || bytes.Equal(a.rec.Result.Data, res.Data))
 	if ev != evHold && same {
-		same = (f == nil) == (a.rec.Failure == nil) && (f == nil || *f.kept() == *a.rec.Failure)
+		same = sameFailure(a.rec.Failure, f)
 	}
 	if same {
 		return nil
@@ -202,14 +206,14 @@ func (a *Attempt) finish(ev event) {
 	}
 	a.op.leases.remove(a)
 	a.handler.stop(nil)
-	a.engine.ended(a.rec, "holder", "")
+	a.op.engine.ended(a.rec, "holder", "")
 }
 
 // write makes change(a.rec) durable as the successor of a.rec. The caller holds
 // a.mu. A write whose result was unknown is resolved first, for only then is it
 // known what the next one follows.
 func (a *Attempt) write(ctx context.Context, change func(*Record) (*Record, error)) error {
-	return a.writeBy(ctx, a.engine.apply, change)
+	return a.writeBy(ctx, a.op.engine.apply, change)
 }
 
 // applyFunc is Engine.apply, or a way to try only once.
@@ -234,10 +238,10 @@ func (a *Attempt) writeBy(ctx context.Context, apply applyFunc, change func(*Rec
 		if err != nil {
 			return err
 		}
-		next.Revision = a.engine.newRevision()
+		next.Revision = a.op.engine.newRevision()
 		cur, applied, err := apply(ctx, next, a.rec.Revision)
 		if err != nil {
-			a.pending = next
+			a.doubt = &doubt{next: next}
 			return errWriteUnknown(err)
 		}
 		if applied {
@@ -257,30 +261,29 @@ func errWriteUnknown(err error) error {
 
 // settlePending finds out about a write whose result was unknown.
 func (a *Attempt) settlePending(ctx context.Context, apply applyFunc) error {
-	if a.pending == nil {
+	d := a.doubt
+	if d == nil {
 		return nil
 	}
-	cur, applied, err := apply(ctx, a.pending, a.rec.Revision)
+	cur, applied, err := apply(ctx, d.next, a.rec.Revision)
 	if err != nil {
 		return errWriteUnknown(err)
 	}
-	next, ending := a.pending, a.ending
-	a.pending, a.ending = nil, evNone
+	a.doubt = nil
 	if applied {
-		a.rec = next
-		if ending != evNone {
-			a.finish(ending)
+		a.rec = d.next
+		if d.ending != evNone {
+			a.finish(d.ending)
 			return nil
 		}
 	} else if err := a.rebase(cur); err != nil {
 		return err
 	}
-	name := a.uncalled
-	a.uncalled = ""
+	name := d.uncalled
 	if name == "" || a.rec.effectIndex(name) < 0 {
 		return nil
 	}
-	now, err := a.engine.now(ctx)
+	now, err := a.op.engine.now(ctx)
 	if err != nil {
 		return err
 	}
@@ -311,31 +314,44 @@ func (a *Attempt) lose(err error) {
 	if !a.handler.stop(err) {
 		return
 	}
-	if f := a.engine.events.LeaseLost; f != nil {
-		f(LeaseLostEvent{ID: *a.id, Attempt: a.number, Fence: a.fence, Err: err})
+	if f := a.op.engine.events.LeaseLost; f != nil {
+		f(LeaseLostEvent{ID: a.claim.ID, Attempt: a.claim.Attempt, Fence: a.claim.Fence, Err: err})
 	}
 }
 
-// handlerContext is made when it is first asked for, because most attempts end
-// without anyone asking.
+// handlerContext is what the handler is told to stop by. Most attempts end
+// without anyone asking for it, so it is made when it is needed.
 type handlerContext struct {
 	mu      sync.Mutex
 	stopped bool
-	cause   error
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
+	made    *madeContext
+}
+
+type madeContext struct {
+	cause  error
+	ctx    context.Context // nil until asked for
+	cancel context.CancelCauseFunc
 }
 
 func (h *handlerContext) get(parent context.Context) context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.ctx == nil {
-		h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(parent))
+	m := h.make()
+	if m.ctx == nil {
+		m.ctx, m.cancel = context.WithCancelCause(context.WithoutCancel(parent))
 		if h.stopped {
-			h.cancel(h.cause)
+			m.cancel(m.cause)
 		}
 	}
-	return h.ctx
+	return m.ctx
+}
+
+// make is called with h.mu held.
+func (h *handlerContext) make() *madeContext {
+	if h.made == nil {
+		h.made = new(madeContext)
+	}
+	return h.made
 }
 
 // stop cancels the context. It reports false if that was done before.
@@ -345,9 +361,12 @@ func (h *handlerContext) stop(cause error) bool {
 	if h.stopped {
 		return false
 	}
-	h.stopped, h.cause = true, cause
-	if h.cancel != nil {
-		h.cancel(cause)
+	h.stopped = true
+	if cause != nil {
+		h.make().cause = cause
+	}
+	if h.made != nil && h.made.cancel != nil {
+		h.made.cancel(cause)
 	}
 	return true
 }
@@ -363,5 +382,8 @@ func (h *handlerContext) isStopped() bool {
 func (h *handlerContext) lost() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.cause
+	if h.made == nil {
+		return nil
+	}
+	return h.made.cause
 }

@@ -79,11 +79,11 @@ func TestHandlerErrorsEndTheAttemptAsTheySay(t *testing.T) {
 		{"a plain error is failed", cause, semel.Failed, semel.DispositionFailed, semel.CodeFailed, semel.CodeFailed},
 		{"rejected", semel.Rejected("no_funds", cause), semel.Failed, semel.DispositionRejected, semel.CodeRejected, semel.CodeRejected},
 		{"aborted", semel.Aborted(cause), semel.Failed, semel.DispositionAborted, semel.CodeAborted, ""},
-		{"unknown", semel.Unknown(cause), semel.Processing, "", semel.CodeUnknown, semel.CodeHeld},
+		{"unknown", semel.Unknown(cause), semel.Processing, 0, semel.CodeUnknown, semel.CodeHeld},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
-				ans, err := r.Do(t.Context(), call("k"), func(context.Context, *semel.Attempt) (semel.Result, error) {
+				ans, err := r.Do(t.Context(), call("k"), func(context.Context, semel.Execution) (semel.Result, error) {
 					return data("more"), c.err
 				})
 				if wantCode(t, err, c.code); !errors.Is(err, cause) {
@@ -92,7 +92,7 @@ func TestHandlerErrorsEndTheAttemptAsTheySay(t *testing.T) {
 				if ans.Record.State != c.state || ans.Record.Disposition != c.how {
 					t.Errorf("%s %s", ans.Record.State, ans.Record.Disposition)
 				}
-				ans, err = r.Do(t.Context(), call("k"), func(context.Context, *semel.Attempt) (semel.Result, error) {
+				ans, err = r.Do(t.Context(), call("k"), func(context.Context, semel.Execution) (semel.Result, error) {
 					return data("second run"), nil
 				})
 				if c.replay == "" {
@@ -120,7 +120,7 @@ func TestPanicsAreRecordedAndPass(t *testing.T) {
 					go func() {
 						defer close(done)
 						defer func() { passed = recover() }()
-						_, _ = r.Do(t.Context(), call("k"), func(ctx context.Context, a *semel.Attempt) (semel.Result, error) {
+						_, _ = r.Do(t.Context(), call("k"), func(ctx context.Context, a semel.Execution) (semel.Result, error) {
 							if open {
 								_, _ = semel.Effect(ctx, a, "charge", func(context.Context, string) (int, error) {
 									body()
@@ -150,7 +150,7 @@ func TestCallerThatHangsUpStopsNothing(t *testing.T) {
 	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
 		type key struct{}
 		ctx, hangUp := context.WithCancel(context.WithValue(t.Context(), key{}, "kept"))
-		_, err := r.Do(ctx, call("k"), func(ctx context.Context, _ *semel.Attempt) (semel.Result, error) {
+		_, err := r.Do(ctx, call("k"), func(ctx context.Context, _ semel.Execution) (semel.Result, error) {
 			hangUp()
 			if ctx.Err() != nil || ctx.Value(key{}) != "kept" {
 				t.Errorf("the handler saw %v, %v", ctx.Err(), ctx.Value(key{}))
@@ -167,7 +167,7 @@ func TestLeaseRenewsItselfAtAThird(t *testing.T) {
 		a := begin(t, r.Engine, call("k"))
 		until := a.Record().LeaseUntil
 		pass(10*time.Second - time.Millisecond)
-		if got := a.Record().LeaseUntil; !got.Equal(until) {
+		if got := a.Record().LeaseUntil; got != until {
 			t.Errorf("renewed before a third of the lease")
 		}
 		pass(time.Millisecond)
@@ -273,7 +273,7 @@ func TestHolderOfAHeldRecordMayStillTellTheOutcome(t *testing.T) {
 
 func TestHandlerThatWasToldToStopDoesNotRecordAFailure(t *testing.T) {
 	inBubble(t, semel.Operation{Lease: 3 * time.Second}, func(t *testing.T, r *rig) {
-		_, err := r.Do(t.Context(), call("k"), func(ctx context.Context, _ *semel.Attempt) (semel.Result, error) {
+		_, err := r.Do(t.Context(), call("k"), func(ctx context.Context, _ semel.Execution) (semel.Result, error) {
 			r.faults.Cut(faultstore.NotApplied)
 			<-ctx.Done()
 			r.faults.Heal()
@@ -289,8 +289,10 @@ func TestEventsTellEverything(t *testing.T) {
 	var log []string
 	add := func(s ...string) { log = append(log, strings.Join(s, " ")) }
 	opts := semel.Options{Events: &semel.Events{
-		Decided:     func(e semel.DecidedEvent) { add("decided", string(e.Decision)) },
-		Ended:       func(e semel.EndedEvent) { add("ended", string(e.Disposition), e.Held, e.By, e.Reason, e.Took.String()) },
+		Decided: func(e semel.DecidedEvent) { add("decided", string(e.Decision)) },
+		Ended: func(e semel.EndedEvent) {
+			add("ended", e.Disposition.String(), e.Held, e.By, e.Reason, e.Took.String())
+		},
 		StoreFailed: func(e semel.StoreFailedEvent) { add("failed", e.Call) },
 		Purged:      func(semel.PurgedEvent) { add("purged") },
 	}}

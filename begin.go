@@ -30,9 +30,10 @@ type Call struct {
 type Answer struct {
 	Decision Decision
 	// Record is what is stored about the call. For Execute it is the claim, or
-	// in the answer of Do the outcome. It is zero for Expired. Its slices may
-	// not be changed.
-	Record Record
+	// in the answer of Do the outcome. For Expired it has the identity only;
+	// where there is no decision it is nil. It may be shared with the store, and
+	// may not be changed.
+	Record *Record
 	// Attempt is the right to execute. It is set by Begin for Execute only.
 	Attempt *Attempt
 	// RetryAfter is when asking again makes sense, for InFlight, Held and
@@ -56,7 +57,10 @@ func (a *Answer) Err() error {
 	case Throttled:
 		return &Error{Code: CodeThrottled, Message: "too many duplicates", RetryAfter: a.RetryAfter}
 	}
-	return outcomeError(&a.Record, nil)
+	if a.Record == nil {
+		return nil
+	}
+	return outcomeError(a.Record, nil)
 }
 
 // outcomeError is the error that a record's outcome stands for. cause is the
@@ -64,7 +68,7 @@ func (a *Answer) Err() error {
 func outcomeError(rec *Record, cause error) error {
 	switch rec.State {
 	case Failed:
-		e := &Error{Code: Code(rec.Disposition), Err: cause}
+		e := &Error{Code: Code(rec.Disposition.String()), Err: cause}
 		if rec.Disposition == DispositionAbandoned {
 			e.Code = CodeAborted
 		}
@@ -114,8 +118,8 @@ func (e *Engine) Begin(ctx context.Context, call Call) (ans Answer, err error) {
 	}
 	if op.RefuseLate {
 		if late, err := e.tooLate(ctx, op, id, &call); late || err != nil {
-			ans.Decision, ans.Record.ID = Expired, id
-			e.decided(&ans, time.Time{}, 0)
+			ans.Decision, ans.Record = Expired, &Record{ID: id}
+			e.decided(&ans, 0, 0)
 			return ans, err
 		}
 	}
@@ -126,9 +130,11 @@ func (e *Engine) Begin(ctx context.Context, call Call) (ans Answer, err error) {
 // in the way do what decide says about it.
 func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, ans *Answer) error {
 	var waited time.Duration
+	var hash uint64
 	cur := &none // what the claim has to follow
 	if e.local != nil {
-		if found := e.local.Load(*id); found != nil {
+		hash = e.local.Hash(*id)
+		if found := e.local.Load(hash, *id); found != nil {
 			cur = found
 		}
 	}
@@ -137,17 +143,18 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 		if err != nil {
 			return err
 		}
-		if cur.State != "" {
+		if cur.State != absent {
 			settled, err := e.meet(ctx, op, call, &cur, ans, &at, &waited)
 			if settled || err != nil {
 				return err
 			}
 		}
-		next, err := open(&op.Operation, id, call, cur, at.now, e.node)
-		if err != nil {
+		a := new(Attempt)
+		next := &a.claim
+		if err := open(&op.Operation, id, call, cur, at.now, e.node, next); err != nil {
 			return err
 		}
-		next.Revision = e.newRevision()
+		next.Revision, next.hash = e.newRevision(), hash
 		// A crash before this write leaves nothing. A crash after it leaves a
 		// claim without a holder: when its lease ends, the next delivery or
 		// the reaper settles it as an abandoned attempt.
@@ -157,32 +164,32 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 			return err
 		}
 		if applied {
-			ans.Decision, ans.Record = Execute, *next
-			ans.Attempt = e.newAttempt(ctx, op, next, at.elapsed)
+			a.start(ctx, op, at.elapsed)
+			ans.Decision, ans.Record, ans.Attempt = Execute, next, a
 			e.decided(ans, at.now, waited)
 			return nil
 		}
 		cur = stored
 	}
 	// The record changed under every try, so somebody is at work on it.
-	ans.Decision, ans.Record, ans.RetryAfter = InFlight, *cur, minRetryAfter
-	e.decided(ans, time.Time{}, waited)
+	ans.Decision, ans.Record, ans.RetryAfter = InFlight, cur, minRetryAfter
+	e.decided(ans, 0, waited)
 	return nil
 }
 
-// instant is one moment by two clocks: the engine's was read first.
-type instant struct {
+// reading is one moment by two clocks: the engine's was read first.
+type reading struct {
 	elapsed time.Duration // by which a holder judges its own lease
-	now     time.Time     // by which the store's records are judged
+	now     Instant       // by which the store's records are judged
 }
 
-func (e *Engine) read(ctx context.Context) (at instant, err error) {
+func (e *Engine) read(ctx context.Context) (at reading, err error) {
 	if e.local == nil {
 		at.elapsed = e.elapsed()
 	}
 	at.now, err = e.now(ctx)
 	if e.local != nil {
-		at.elapsed = at.now.Sub(e.start)
+		at.elapsed = at.now.Sub(e.first)
 	}
 	return at, err
 }
@@ -193,9 +200,9 @@ var none Record
 // meet deals with the record that stands in the way of a claim. It reports
 // settled when the delivery has its answer; otherwise cur is what the next claim
 // has to follow, and at when that was decided.
-func (e *Engine) meet(ctx context.Context, op *operation, call *Call, cur **Record, ans *Answer, at *instant, waited *time.Duration) (settled bool, err error) {
+func (e *Engine) meet(ctx context.Context, op *operation, call *Call, cur **Record, ans *Answer, at *reading, waited *time.Duration) (settled bool, err error) {
 	for range maxClaims {
-		if (*cur).State == "" {
+		if (*cur).State == absent {
 			return false, nil // gone since: claim again
 		}
 		r := decide(&op.Operation, &call.Fingerprint, *cur, at.now)
@@ -229,15 +236,15 @@ func (e *Engine) meet(ctx context.Context, op *operation, call *Call, cur **Reco
 				continue
 			}
 		}
-		ans.Decision, ans.Record = r.decision, **cur
+		ans.Decision, ans.Record = r.decision, *cur
 		return true, e.answer(ctx, op, call, ans, at.now, *waited)
 	}
 	return false, nil
 }
 
 // answer gives a duplicate what it gets, unless it is throttled or may not see it.
-func (e *Engine) answer(ctx context.Context, op *operation, call *Call, ans *Answer, now time.Time, waited time.Duration) error {
-	cur := &ans.Record
+func (e *Engine) answer(ctx context.Context, op *operation, call *Call, ans *Answer, now Instant, waited time.Duration) error {
+	cur := ans.Record
 	if delay := e.throttled(op, call, &cur.ID, now); delay > 0 {
 		ans.Decision, ans.RetryAfter = Throttled, delay
 		e.decided(ans, now, waited)
@@ -255,7 +262,7 @@ func (e *Engine) answer(ctx context.Context, op *operation, call *Call, ans *Ans
 		ans.RetryAfter = op.latency.retryAfter(now.Sub(cur.StartedAt), cur.LeaseUntil.Sub(now))
 	case Held:
 		ans.RetryAfter = op.ReconcileEvery
-		if !cur.NextAt.IsZero() {
+		if cur.NextAt != 0 {
 			ans.RetryAfter = min(max(cur.NextAt.Sub(now), minHeldRetry), op.ReconcileEvery)
 		}
 	}
@@ -264,7 +271,7 @@ func (e *Engine) answer(ctx context.Context, op *operation, call *Call, ans *Ans
 }
 
 // hold writes cur as held. It returns what is stored afterwards.
-func (e *Engine) hold(ctx context.Context, op *operation, cur *Record, reason string, now time.Time, by string) (*Record, bool, error) {
+func (e *Engine) hold(ctx context.Context, op *operation, cur *Record, reason string, now Instant, by string) (*Record, bool, error) {
 	next, err := hold(&op.Operation, cur, reason, now)
 	if err != nil {
 		return nil, false, err
@@ -296,7 +303,7 @@ func (e *Engine) tooLate(ctx context.Context, op *operation, id ID, call *Call) 
 		return false, err
 	}
 	// A client clock that is ahead makes the call look younger than it is.
-	if now.Sub(first) < op.Window-min(e.opts.ClockSkew, op.Window/4) {
+	if now.Sub(InstantOf(first)) < op.Window-min(e.opts.ClockSkew, op.Window/4) {
 		return false, nil
 	}
 	rec, err := e.store.Get(ctx, id)
@@ -310,14 +317,14 @@ func (e *Engine) tooLate(ctx context.Context, op *operation, id ID, call *Call) 
 }
 
 // decided tells of a decision.
-func (e *Engine) decided(ans *Answer, now time.Time, waited time.Duration) {
+func (e *Engine) decided(ans *Answer, now Instant, waited time.Duration) {
 	if e.events.Decided == nil {
 		return
 	}
-	rec := &ans.Record
+	rec := ans.Record
 	e.events.Decided(DecidedEvent{
 		ID: rec.ID, Decision: ans.Decision, State: rec.State, Attempt: rec.Attempt, Fence: rec.Fence,
-		RetryAfter: ans.RetryAfter, Waited: waited, At: now,
+		RetryAfter: ans.RetryAfter, Waited: waited, At: now.Time(),
 	})
 }
 

@@ -1,9 +1,6 @@
 package semel
 
-import (
-	"strings"
-	"time"
-)
+import "strings"
 
 // Decision is what one delivery gets.
 type Decision string
@@ -37,7 +34,7 @@ type ruling struct {
 // decide is the whole policy: what a delivery with fingerprint fp gets when cur
 // is stored. It changes nothing and asks nobody. Conflict comes before in
 // flight, so that a client with a wrong payload need not wait to be told.
-func decide(op *Operation, fp *Fingerprint, cur *Record, now time.Time) ruling {
+func decide(op *Operation, fp *Fingerprint, cur *Record, now Instant) ruling {
 	switch {
 	case cur.Expired(now):
 		return ruling{decision: Execute}
@@ -83,31 +80,32 @@ func heldReason(cur *Record) string {
 // nextFence is higher than every fence this identity has had: at least one more
 // than the last one known, and at least the store's time in microseconds, which
 // is higher than the fence of any record that was purged (see purgeable).
-func nextFence(last int64, now time.Time) int64 {
-	return max(last+1, now.UnixMicro())
+func nextFence(last int64, now Instant) int64 {
+	return max(last+1, now.micros())
 }
 
 // purgeable reports whether deleting the record keeps fences rising: the next
 // one for this identity would come from the clock alone.
-func purgeable(r *Record, now time.Time) bool {
-	return r.Expired(now) && now.UnixMicro() > r.Fence
+func purgeable(r *Record, now Instant) bool {
+	return r.Expired(now) && now.micros() > r.Fence
 }
 
-// open makes the record of a new attempt. prev is what is stored now, or the zero
-// Record; a prev that expired only lends its fence, any other is continued.
-func open(op *Operation, id *ID, call *Call, prev *Record, now time.Time, holder string) (*Record, error) {
+// open makes next, which is empty, the record of a new attempt. prev is what is
+// stored now, or the zero Record; a prev that expired only lends its fence, any
+// other is continued.
+func open(op *Operation, id *ID, call *Call, prev *Record, now Instant, holder string, next *Record) error {
 	until := now.Add(op.Lease)
-	next := &Record{
+	*next = Record{
 		ID: *id, Fingerprint: call.Fingerprint, Principal: call.Principal, Holder: holder, Attempt: 1,
 		CreatedAt: now, UpdatedAt: now, StartedAt: now, LeaseUntil: until, NextAt: until,
 		Fence: nextFence(prev.Fence, now),
 	}
 	next.Origin = next.Fence
-	if prev.State != "" && !prev.Expired(now) {
+	if prev.State != absent && !prev.Expired(now) {
 		last := *prev
 		if last.State == Processing {
 			if err := last.step(evAbandon); err != nil {
-				return nil, err
+				return err
 			}
 			last.EndedAt = now
 		}
@@ -116,11 +114,11 @@ func open(op *Operation, id *ID, call *Call, prev *Record, now time.Time, holder
 		earlier := last.Earlier[max(0, len(last.Earlier)+1-MaxEarlier):]
 		next.Earlier = append(earlier[:len(earlier):len(earlier)], last.asEarlier())
 	}
-	return next, next.step(evOpen)
+	return next.step(evOpen)
 }
 
 // successor is a copy of cur after an event, without a revision of its own yet.
-func successor(cur *Record, ev event, now time.Time) (*Record, error) {
+func successor(cur *Record, ev event, now Instant) (*Record, error) {
 	next := new(Record)
 	*next = *cur
 	next.UpdatedAt = now
@@ -128,7 +126,7 @@ func successor(cur *Record, ev event, now time.Time) (*Record, error) {
 }
 
 // end makes the terminal form of a processing record.
-func end(op *Operation, cur *Record, ev event, now time.Time, res Result, failure *Failure) (*Record, error) {
+func end(op *Operation, cur *Record, ev event, now Instant, res Result, failure *Failure) (*Record, error) {
 	next, err := successor(cur, ev, now)
 	if err != nil {
 		return nil, err
@@ -137,7 +135,7 @@ func end(op *Operation, cur *Record, ev event, now time.Time, res Result, failur
 		res = Result{Tombstone: true}
 	}
 	next.EndedAt = now
-	next.LeaseUntil, next.Held = time.Time{}, ""
+	next.LeaseUntil, next.Held = 0, ""
 	next.Result, next.Failure = res, failure.kept()
 	next.ExpiresAt = now.Add(op.Window)
 	next.NextAt = next.ExpiresAt
@@ -146,12 +144,12 @@ func end(op *Operation, cur *Record, ev event, now time.Time, res Result, failur
 
 // hold makes the held form of a processing record. A reconciler, if there is
 // one, is due at once.
-func hold(op *Operation, cur *Record, reason string, now time.Time) (*Record, error) {
+func hold(op *Operation, cur *Record, reason string, now Instant) (*Record, error) {
 	next, err := successor(cur, evHold, now)
 	if err != nil {
 		return nil, err
 	}
-	next.LeaseUntil, next.NextAt = time.Time{}, time.Time{}
+	next.LeaseUntil, next.NextAt = 0, 0
 	next.Held = keptText(reason)
 	if op.Reconcile != nil {
 		next.NextAt = now

@@ -26,7 +26,7 @@ import (
 //
 // The error is nil when there is a result; otherwise see [Answer.Err]. The first
 // caller can find fn's own error in it with errors.Is.
-func (e *Engine) Do(ctx context.Context, call Call, fn func(ctx context.Context, a *Attempt) (Result, error)) (Answer, error) {
+func (e *Engine) Do(ctx context.Context, call Call, fn func(ctx context.Context, x Execution) (Result, error)) (Answer, error) {
 	ans, err := e.Begin(ctx, call)
 	if err != nil {
 		return ans, err
@@ -47,14 +47,16 @@ func (e *Engine) Do(ctx context.Context, call Call, fn func(ctx context.Context,
 	}
 	if err == nil && ans.Record.Result.Tombstone {
 		// Duplicates can't have it, but the one who ran it can.
-		ans.Record.Result = res
+		rec := *ans.Record
+		rec.Result = res
+		ans.Record = &rec
 	}
-	return ans, outcomeError(&ans.Record, err)
+	return ans, outcomeError(ans.Record, err)
 }
 
 // run calls fn. If fn does not return, the attempt is ended as failed or unknown
 // while the panic passes.
-func (a *Attempt) run(fn func(ctx context.Context, a *Attempt) (Result, error)) (Result, error) {
+func (a *Attempt) run(fn func(ctx context.Context, x Execution) (Result, error)) (Result, error) {
 	ctx := a.Context()
 	returned := false
 	defer func() {
@@ -113,11 +115,11 @@ func (a *Attempt) EffectOpen() bool {
 
 // Do runs one call whole with a typed result, which is kept as JSON; see
 // [Engine.Do]. The answer tells what this delivery got.
-func Do[T any](ctx context.Context, e *Engine, call Call, fn func(ctx context.Context, a *Attempt) (T, error)) (T, Answer, error) {
+func Do[T any](ctx context.Context, r Runner, call Call, fn func(ctx context.Context, x Execution) (T, error)) (T, Answer, error) {
 	var v T
-	ans, err := e.Do(ctx, call, func(ctx context.Context, a *Attempt) (Result, error) {
+	ans, err := r.Do(ctx, call, func(ctx context.Context, x Execution) (Result, error) {
 		var err error
-		if v, err = fn(ctx, a); err != nil {
+		if v, err = fn(ctx, x); err != nil {
 			return Result{}, err
 		}
 		data, err := json.Marshal(v)

@@ -1,12 +1,12 @@
 package semel
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 )
 
 // maxEffects bounds the ledger of one call.
@@ -31,102 +31,100 @@ const maxEffects = 1000
 //
 // T is kept as JSON. A result larger than Operation.MaxResult is returned now
 // but not kept; a further attempt gets [CodeResultNotKept].
-func Effect[T any](ctx context.Context, a *Attempt, name string, fn func(ctx context.Context, effectKey string) (T, error)) (T, error) {
-	var fresh *T
-	data, err := a.effect(ctx, name, func(ctx context.Context, key string) ([]byte, error) {
-		v, err := fn(ctx, key)
-		if err != nil {
-			return nil, err
-		}
-		data, err := json.Marshal(v)
-		if err != nil {
-			// The effect happened; what it returned can't be kept.
-			return nil, Unknown(fmt.Errorf("the result of effect %s has no JSON form: %w", name, err))
-		}
-		fresh = &v
-		return data, nil
-	})
-	if err != nil {
-		var zero T
-		return zero, err
-	}
-	if fresh != nil {
-		return *fresh, nil
-	}
+func Effect[T any](ctx context.Context, x Execution, name string, fn func(ctx context.Context, effectKey string) (T, error)) (T, error) {
 	var v T
-	if err := json.Unmarshal(data, &v); err != nil {
-		return v, &Error{Code: CodeUnknown, Message: "the recorded result of effect " + name + " does not fit its type", Err: err}
-	}
-	return v, nil
-}
-
-// effect is Effect without the type.
-func (a *Attempt) effect(ctx context.Context, name string, fn func(ctx context.Context, key string) ([]byte, error)) ([]byte, error) {
-	ef, replayed, err := a.startEffect(ctx, name)
-	if err != nil || replayed {
-		return ef.Result.Data, err
-	}
-	data, err := fn(ctx, ef.Key)
-	settle := func(ef *EffectRecord) {
-		ef.State, ef.Result = EffectConfirmed, Result{Data: data}
-		if len(data) > a.op.MaxResult {
-			ef.Result = Result{Tombstone: true}
-		}
-	}
+	ef, err := x.StartEffect(ctx, name)
 	if err != nil {
-		v, ok := verdictOf(err)
-		if !ok || v.disposition == "" {
-			return nil, err // stays started
+		return v, err
+	}
+	if ef.State == EffectConfirmed {
+		if err := json.Unmarshal(ef.Result.Data, &v); err != nil {
+			return v, &Error{Code: CodeUnknown, Message: "the recorded result of effect " + name + " does not fit its type", Err: err}
 		}
-		settle = func(ef *EffectRecord) {
-			ef.State = EffectRefuted
-			if v.disposition == DispositionRejected {
-				ef.Failure = &Failure{Code: v.code, Message: v.Error()}
-			}
+		return v, nil
+	}
+	v, err = fn(ctx, ef.Key)
+	finding := EffectFinding{Name: name, State: EffectConfirmed}
+	if err == nil {
+		data, jerr := json.Marshal(v)
+		if jerr != nil {
+			// The effect happened; what it returned can't be kept.
+			return v, Unknown(fmt.Errorf("the result of effect %s has no JSON form: %w", name, jerr))
+		}
+		finding.Result.Data = data
+	} else {
+		verdict, ok := verdictOf(err)
+		if !ok || verdict.disposition == unended {
+			return v, err // stays started
+		}
+		finding.State = EffectRefuted
+		if verdict.disposition == DispositionRejected {
+			finding.Failure = &Failure{Code: verdict.code, Message: verdict.Error()}
 		}
 	}
-	if werr := a.settleEffect(ctx, name, settle); werr != nil {
+	if serr := x.SettleEffect(ctx, finding); serr != nil {
 		// What the provider said is known here but is not durable, so the
 		// attempt may not go on as if it were.
-		return nil, Unknown(errors.Join(err, werr))
+		return v, Unknown(errors.Join(err, serr))
 	}
-	return data, err
+	return v, err
 }
 
-// startEffect makes the intent durable, or finds the recorded result.
-func (a *Attempt) startEffect(ctx context.Context, name string) (ef EffectRecord, replayed bool, err error) {
+// StartEffect is the first half of [Effect]: it makes the intent durable, or finds
+// the recorded result. The effect that it returns is started, and then the caller
+// makes the call with its Key and tells the result by SettleEffect; or it is
+// confirmed, and the caller uses its Result instead.
+//
+// An error marked [Unknown] with [CodeEffectUnknown] means that it was started
+// before and nobody knows what became of it; one marked [Rejected] that the
+// provider has refused it for good. After any other error the call may not be
+// made either.
+func (a *Attempt) StartEffect(ctx context.Context, name string) (EffectRecord, error) {
+	return a.startEffect(ctx, name, false)
+}
+
+// RestartEffect is StartEffect by a holder that asked before, did not get the
+// answer, and has not made the call: an effect that this attempt has started
+// already is returned as started.
+func (a *Attempt) RestartEffect(ctx context.Context, name string) (EffectRecord, error) {
+	return a.startEffect(ctx, name, true)
+}
+
+func (a *Attempt) startEffect(ctx context.Context, name string, uncalled bool) (ef EffectRecord, err error) {
 	if name == "" || len(name) > maxNameLen || !validText(name) {
-		return ef, false, &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the name of an effect has 1 to %d bytes of UTF-8 without NUL", maxNameLen)}
+		return ef, &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the name of an effect has 1 to %d bytes of UTF-8 without NUL", maxNameLen)}
 	}
 	if !a.op.declares(name) {
-		return ef, false, &Error{Code: CodeInvalidCall, Message: "operation " + a.op.Name + " does not declare effect " + name}
+		return ef, &Error{Code: CodeInvalidCall, Message: "operation " + a.op.Name + " does not declare effect " + name}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ended != evNone {
-		return ef, false, &Error{Code: CodeAlreadyEnded, Message: "the attempt has ended"}
+		return ef, &Error{Code: CodeAlreadyEnded, Message: "the attempt has ended"}
 	}
 	if err := a.handler.lost(); err != nil {
-		return ef, false, err
+		return ef, err
 	}
-	if err := a.settlePending(ctx, a.engine.apply); err != nil {
-		return ef, false, err
+	if err := a.settlePending(ctx, a.op.engine.apply); err != nil {
+		return ef, err
 	}
 	if i := a.rec.effectIndex(name); i >= 0 {
 		switch old := a.rec.Effects[i]; {
+		case old.State == EffectStarted && uncalled && old.Fence == a.rec.Fence:
+			return old, nil
 		case old.State == EffectStarted:
-			return old, false, Unknown(&Error{Code: CodeEffectUnknown, Message: "effect " + name + " was started and its result is not known"})
+			return old, Unknown(&Error{Code: CodeEffectUnknown, Message: "effect " + name + " was started and its result is not known"})
 		case old.State == EffectConfirmed && old.Result.Tombstone:
-			return old, true, &Error{Code: CodeResultNotKept, Message: "effect " + name + " happened, but its result was not kept"}
+			return old, &Error{Code: CodeResultNotKept, Message: "effect " + name + " happened, but its result was not kept"}
 		case old.State == EffectConfirmed:
-			return old, true, nil
+			return old, nil
 		case old.Failure != nil:
-			return old, true, Rejected(old.Failure.Code, errors.New(old.Failure.Message))
+			return old, Rejected(old.Failure.Code, errors.New(old.Failure.Message))
 		}
 	}
-	now, err := a.engine.now(ctx)
+	now, err := a.op.engine.now(ctx)
 	if err != nil {
-		return ef, false, err
+		return ef, err
 	}
 	ef = EffectRecord{
 		Name: name, Key: effectKey(a.rec.ID, a.rec.Origin, name), State: EffectStarted, Fence: a.rec.Fence, StartedAt: now,
@@ -143,32 +141,58 @@ func (a *Attempt) startEffect(ctx context.Context, name string) (ef EffectRecord
 		}
 		return changeEffect(cur, name, now, func(slot *EffectRecord) { *slot = ef })
 	})
-	if err != nil && a.pending != nil {
+	if err != nil && a.doubt != nil {
 		// The intent may be durable, but the effect will not be called.
-		a.uncalled = name
+		a.doubt.uncalled = name
 	}
-	return ef, false, err
+	return ef, err
 }
 
-// settleEffect makes what became of a started effect durable.
-func (a *Attempt) settleEffect(ctx context.Context, name string, settle func(*EffectRecord)) error {
+// SettleEffect is the second half of [Effect]: it makes what became of a started
+// effect durable. Refuted without a Failure means that it is proved not to have
+// happened and may be started again. Telling the same twice is harmless; telling
+// another thing afterwards is [CodeAlreadyEnded].
+func (a *Attempt) SettleEffect(ctx context.Context, f EffectFinding) error {
+	if f.State != EffectConfirmed && f.State != EffectRefuted {
+		return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("an effect is settled as confirmed or refuted, not as %q", f.State)}
+	}
+	if len(f.Result.Data) > a.op.MaxResult {
+		f.Result = Result{Tombstone: true}
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ended != evNone {
-		return &Error{Code: CodeAlreadyEnded, Message: "the attempt ended while effect " + name + " was running"}
+		return &Error{Code: CodeAlreadyEnded, Message: "the attempt ended while effect " + f.Name + " was running"}
 	}
-	now, err := a.engine.now(ctx)
+	if err := a.settlePending(ctx, a.op.engine.apply); err != nil {
+		return err
+	}
+	i := a.rec.effectIndex(f.Name)
+	if i < 0 {
+		return &Error{Code: CodeInvalidCall, Message: "effect " + f.Name + " was not started"}
+	}
+	if old := &a.rec.Effects[i]; old.State != EffectStarted {
+		if old.State == f.State && bytes.Equal(old.Result.Data, f.Result.Data) && sameFailure(old.Failure, f.Failure) {
+			return nil
+		}
+		return &Error{Code: CodeAlreadyEnded, Message: "effect " + f.Name + " was settled already, in another way"}
+	}
+	now, err := a.op.engine.now(ctx)
 	if err != nil {
 		return err
 	}
 	// A crash before this write leaves the effect started, see startEffect. A
 	// crash after it leaves a result that a further attempt replays.
 	return a.write(ctx, func(cur *Record) (*Record, error) {
-		return changeEffect(cur, name, now, func(ef *EffectRecord) {
-			settle(ef)
-			ef.SettledAt = now
+		return changeEffect(cur, f.Name, now, func(ef *EffectRecord) {
+			ef.State, ef.Result, ef.Failure, ef.SettledAt = f.State, f.Result, f.Failure.kept(), now
 		})
 	})
+}
+
+// sameFailure reports whether b would be kept as a.
+func sameFailure(a, b *Failure) bool {
+	return (a == nil) == (b == nil) && (a == nil || *b.kept() == *a)
 }
 
 // Effects is the ledger of the call as last known to be stored.
@@ -185,7 +209,7 @@ func (r *Record) effectIndex(name string) int {
 
 // changeEffect makes the successor of cur with one effect changed, which is added
 // if the ledger does not have it.
-func changeEffect(cur *Record, name string, now time.Time, change func(*EffectRecord)) (*Record, error) {
+func changeEffect(cur *Record, name string, now Instant, change func(*EffectRecord)) (*Record, error) {
 	next, err := successor(cur, evEffect, now)
 	if err != nil {
 		return nil, err

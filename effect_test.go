@@ -42,7 +42,7 @@ func TestFurtherAttemptsReplayRecordedEffects(t *testing.T) {
 	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
 		calls := map[string][]string{}
 		run := func(last error) error {
-			_, err := r.Do(t.Context(), call("k"), func(ctx context.Context, a *semel.Attempt) (semel.Result, error) {
+			_, err := r.Do(t.Context(), call("k"), func(ctx context.Context, a semel.Execution) (semel.Result, error) {
 				effect := func(name string, fail error) (receipt, error) {
 					return semel.Effect(ctx, a, name, func(_ context.Context, key string) (receipt, error) {
 						calls[name] = append(calls[name], key)
@@ -98,7 +98,7 @@ func TestStartedEffectIsNeverRepeated(t *testing.T) {
 	inBubble(t, op, func(t *testing.T, r *rig) {
 		calls := 0
 		timeout := errors.New("i/o timeout")
-		charge := func(ctx context.Context, a *semel.Attempt) (semel.Result, error) {
+		charge := func(ctx context.Context, a semel.Execution) (semel.Result, error) {
 			_, err := semel.Effect(ctx, a, "charge", func(context.Context, string) (int, error) {
 				calls++
 				return 0, timeout
@@ -132,7 +132,7 @@ func TestStartedEffectIsNeverRepeated(t *testing.T) {
 
 func TestResultDoesNotHideAnOpenEffect(t *testing.T) {
 	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
-		_, err := r.Do(t.Context(), call("k"), func(ctx context.Context, a *semel.Attempt) (semel.Result, error) {
+		_, err := r.Do(t.Context(), call("k"), func(ctx context.Context, a semel.Execution) (semel.Result, error) {
 			_, _ = semel.Effect(ctx, a, "charge", func(context.Context, string) (int, error) { return 0, errors.New("timeout") })
 			return data("fine"), nil
 		})
@@ -223,7 +223,7 @@ func TestLedgerUnderStoreFaults(t *testing.T) {
 		})
 		t.Run("the result is "+string(form)+" until the attempt gives up", func(t *testing.T) {
 			inBubble(t, semel.Operation{Lease: time.Hour}, func(t *testing.T, r *rig) {
-				_, err := r.Do(t.Context(), call("k"), func(ctx context.Context, a *semel.Attempt) (semel.Result, error) {
+				_, err := r.Do(t.Context(), call("k"), func(ctx context.Context, a semel.Execution) (semel.Result, error) {
 					_, err := semel.Effect(ctx, a, "charge", func(context.Context, string) (int, error) {
 						r.faults.Next(faultstore.Apply, form, 1000)
 						return 1, nil

@@ -33,6 +33,13 @@ type Options struct {
 	// ClockSkew is how far a client's clock may be off when it says when it
 	// first sent a call; see Operation.RefuseLate. Defaults to 1 minute.
 	ClockSkew time.Duration
+	// PurgeRate bounds how many expired records [Engine.Run] deletes per second.
+	// Zero: as fast as the store can.
+	PurgeRate int
+	// Archive keeps records of operations with Archive elsewhere, before they
+	// are purged. What it returned nil for must be durable. It may get a record
+	// twice: ID and Revision tell. Several engines may call it with the same.
+	Archive func(ctx context.Context, recs []Record) error
 }
 
 // Defaults of [Options].
@@ -52,6 +59,7 @@ type Engine struct {
 	store  Store
 	local  LocalStore // the store, if it is one
 	start  time.Time  // what local times are counted from
+	first  Instant    // the same, by the clock of a local store
 	events Events
 	node   string
 	opts   Options
@@ -77,6 +85,7 @@ type Engine struct {
 // operation is a registered [Operation] with what the engine learns about it.
 type operation struct {
 	Operation
+	engine  *Engine
 	latency latency
 	leases  leases
 }
@@ -90,7 +99,7 @@ func New(store Store, opts *Options) (*Engine, error) {
 	e := &Engine{store: store, start: time.Now()}
 	if local, ok := store.(LocalStore); ok {
 		if now, err := store.Now(context.Background()); err == nil {
-			e.local, e.start = local, now
+			e.local, e.first = local, now
 		}
 	}
 	if opts != nil {
@@ -99,8 +108,8 @@ func New(store Store, opts *Options) (*Engine, error) {
 	e.opts.StoreTimeout = cmp.Or(e.opts.StoreTimeout, DefaultStoreTimeout)
 	e.opts.MaxWaiters = cmp.Or(e.opts.MaxWaiters, DefaultMaxWaiters)
 	e.opts.ClockSkew = cmp.Or(e.opts.ClockSkew, DefaultClockSkew)
-	if e.opts.StoreTimeout < 0 || e.opts.MaxWaiters < 0 || e.opts.ClockSkew < 0 {
-		return nil, errors.New("semel: StoreTimeout, MaxWaiters and ClockSkew may not be negative")
+	if e.opts.StoreTimeout < 0 || e.opts.MaxWaiters < 0 || e.opts.ClockSkew < 0 || e.opts.PurgeRate < 0 {
+		return nil, errors.New("semel: StoreTimeout, MaxWaiters, ClockSkew and PurgeRate may not be negative")
 	}
 	if len(e.opts.Node) > maxNameLen || !validText(e.opts.Node) {
 		return nil, fmt.Errorf("semel: Node has more than %d bytes, is not valid UTF-8 or has a NUL byte", maxNameLen)
@@ -155,7 +164,7 @@ func (e *Engine) Register(ops ...Operation) error {
 
 func (e *Engine) newOperation(op Operation) *operation {
 	op = op.withDefaults()
-	return &operation{Operation: op, leases: leases{engine: e, period: op.Lease / 3}}
+	return &operation{Operation: op, engine: e, leases: leases{engine: e, period: op.Lease / 3}}
 }
 
 // Operation returns a registered operation with its defaults filled in.
@@ -229,13 +238,13 @@ func (e *Engine) newRevision() (r Revision) {
 func (e *Engine) elapsed() time.Duration {
 	if e.local != nil {
 		if now, err := e.store.Now(context.Background()); err == nil {
-			return now.Sub(e.start)
+			return now.Sub(e.first)
 		}
 	}
 	return time.Since(e.start)
 }
 
-func (e *Engine) now(ctx context.Context) (time.Time, error) {
+func (e *Engine) now(ctx context.Context) (Instant, error) {
 	if e.local == nil {
 		call := e.storeCall(ctx)
 		defer call.end()
@@ -243,7 +252,7 @@ func (e *Engine) now(ctx context.Context) (time.Time, error) {
 	}
 	now, err := e.store.Now(ctx)
 	if err != nil {
-		return time.Time{}, e.storeError("now", ID{}, err)
+		return 0, e.storeError("now", ID{}, err)
 	}
 	return now, nil
 }

@@ -55,6 +55,8 @@ const (
 	CodeStoreUnavailable Code = "store_unavailable"
 	// CodeNotFound: there is no such record.
 	CodeNotFound Code = "not_found"
+	// CodeUnsupported: the store can't do what was asked for.
+	CodeUnsupported Code = "unsupported"
 	// CodeClosed: the engine is closed.
 	CodeClosed Code = "closed"
 )

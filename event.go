@@ -17,6 +17,9 @@ type Events struct {
 	StoreFailed func(StoreFailedEvent)
 	// Purged: expired records were deleted.
 	Purged func(PurgedEvent)
+	// SweepFailed: a sweep by Run could not attend to some or all due records.
+	// It tries again.
+	SweepFailed func(error)
 }
 
 // DecidedEvent tells what one delivery got.
@@ -71,7 +74,12 @@ type StoreFailedEvent struct {
 	Try int
 }
 
-// PurgedEvent tells of one batch.
+// PurgedEvent tells of one batch of expired records, or of one record that an
+// operator purged.
 type PurgedEvent struct {
 	Count int
+	// ID, By and Reason are set where an operator did it.
+	ID     ID
+	By     string
+	Reason string
 }

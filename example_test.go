@@ -20,7 +20,7 @@ func Example() {
 	}
 	type Order struct{ ID int }
 	created := 0
-	create := func(ctx context.Context, a *semel.Attempt) (Order, error) {
+	create := func(ctx context.Context, a semel.Execution) (Order, error) {
 		created++
 		return Order{ID: 41 + created}, nil
 	}
@@ -51,7 +51,7 @@ func ExampleEffect() {
 		panic(err)
 	}
 	mailServerDown := true
-	refund := func(ctx context.Context, a *semel.Attempt) (string, error) {
+	refund := func(ctx context.Context, a semel.Execution) (string, error) {
 		reference, err := semel.Effect(ctx, a, "refund", func(ctx context.Context, key string) (string, error) {
 			fmt.Println("the provider refunds, once")
 			return "re_1", nil

@@ -22,7 +22,7 @@ func TestShortStoreFaultsAreInvisible(t *testing.T) {
 				runs := 0
 				for range 3 {
 					r.faults.Next(faultstore.Apply, form, 2)
-					ans, err := r.Do(t.Context(), call("k"), func(context.Context, *semel.Attempt) (semel.Result, error) {
+					ans, err := r.Do(t.Context(), call("k"), func(context.Context, semel.Execution) (semel.Result, error) {
 						runs++
 						r.faults.Next(faultstore.Apply, form, 2)
 						return data("x"), nil
@@ -47,7 +47,7 @@ func TestStoreOutOfReachAtClaimExecutesNothing(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				start := time.Now()
-				_, err := r.Do(ctx, call("k"), func(context.Context, *semel.Attempt) (semel.Result, error) {
+				_, err := r.Do(ctx, call("k"), func(context.Context, semel.Execution) (semel.Result, error) {
 					t.Error("executed without a durable claim")
 					return semel.Result{}, nil
 				})

@@ -120,7 +120,7 @@ func TestContradictoryOperationsAreRefusedAllAtOnce(t *testing.T) {
 		`Shields is "S9"`:              {Name: "op", Shields: []semel.Shield{"S9"}},
 		"shorter than the 24h0m0s":     {Name: "op", Financial: true, Window: time.Hour},
 		"Window 1ms is outside":        {Name: "op", Window: time.Millisecond},
-		"Lease 1ms is shorter":         {Name: "op", Lease: time.Millisecond},
+		"Lease 1ms is outside":         {Name: "op", Lease: time.Millisecond},
 		"Share tenant needs Authorize": {Name: "op", Share: semel.ShareTenant},
 		"shield S4 needs Reconcile":    {Name: "op", Shields: []semel.Shield{semel.ShieldReconcile}},
 		"PerRecord needs":              {Name: "op", PerRecord: semel.Rate{PerSecond: 1}},

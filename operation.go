@@ -102,7 +102,7 @@ type Operation struct {
 	Window time.Duration
 	// Lease is how long a silent holder keeps the right to execute. It is
 	// renewed at a third of its time, so it may be much shorter than the
-	// handler. Defaults to 30 seconds; at least 10 milliseconds.
+	// handler. Defaults to 30 seconds; 10 milliseconds to 30 days.
 	Lease time.Duration
 	// OnFailure defaults to [ReplayFailure].
 	OnFailure AfterFailure
@@ -142,6 +142,9 @@ type Operation struct {
 	// of running it as a new one. It works where Call.FirstSent is set or the
 	// key is a UUIDv7.
 	RefuseLate bool
+	// Archive keeps expired records until Options.Archive has taken them
+	// (MAP-EXP.3). Without one they stay in the store.
+	Archive bool
 	// PerRecord limits duplicates of one record (IDS-XV.3).
 	PerRecord Rate
 	// PerPrincipal limits duplicates by one principal (IDS-XV.3).
@@ -158,6 +161,7 @@ const (
 	DefaultReconcileEvery  = time.Minute
 	minFinancialWindow     = 24 * time.Hour
 	minLease               = 10 * time.Millisecond
+	maxLease               = 30 * 24 * time.Hour
 	minWindow              = time.Second
 	maxWindow              = 10 * 365 * 24 * time.Hour
 )
@@ -211,8 +215,8 @@ func (op Operation) Validate() error {
 	if op.Financial && op.Window < minFinancialWindow {
 		bad("Window %v is shorter than the %v that a financial operation needs", op.Window, minFinancialWindow)
 	}
-	if op.Lease < minLease {
-		bad("Lease %v is shorter than %v", op.Lease, minLease)
+	if op.Lease < minLease || op.Lease > maxLease {
+		bad("Lease %v is outside %v to %v", op.Lease, minLease, maxLease)
 	}
 	if op.MaxWait < 0 {
 		bad("MaxWait is negative")

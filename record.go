@@ -1,7 +1,5 @@
 package semel
 
-import "time"
-
 // Record is everything known about one identity (CORE-FIELD.1). Its ID,
 // Fingerprint and CreatedAt never change during the life of a call; Result and
 // Failure never change once set.
@@ -13,7 +11,7 @@ type Record struct {
 	State State `json:"state"`
 	// Disposition says how the newest attempt ended; empty while it is
 	// processing.
-	Disposition Disposition `json:"disposition,omitempty"`
+	Disposition Disposition `json:"disposition,omitzero"`
 	// Fingerprint is the digest of the payload (payloadHash).
 	Fingerprint Fingerprint `json:"fingerprint,omitzero"`
 	// Principal is who acted in the newest attempt. It differs from
@@ -33,22 +31,22 @@ type Record struct {
 	Holder string `json:"holder,omitempty"`
 
 	// CreatedAt is when the call was first claimed.
-	CreatedAt time.Time `json:"created_at"`
+	CreatedAt Instant `json:"created_at"`
 	// UpdatedAt is when this version was written.
-	UpdatedAt time.Time `json:"updated_at"`
+	UpdatedAt Instant `json:"updated_at"`
 	// StartedAt is when the newest attempt was claimed.
-	StartedAt time.Time `json:"started_at"`
+	StartedAt Instant `json:"started_at"`
 	// EndedAt is when the newest attempt became terminal.
-	EndedAt time.Time `json:"ended_at,omitzero"`
+	EndedAt Instant `json:"ended_at,omitzero"`
 	// LeaseUntil is until when the holder of the newest attempt may be
 	// alive; zero when terminal or held.
-	LeaseUntil time.Time `json:"lease_until,omitzero"`
+	LeaseUntil Instant `json:"lease_until,omitzero"`
 	// ExpiresAt is the end of the window, counted from EndedAt. Zero while
 	// processing: what is not settled never expires.
-	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	ExpiresAt Instant `json:"expires_at,omitzero"`
 	// NextAt is the next instant at which somebody must look at the record:
 	// lease end, next reconciliation, expiry. Zero: never.
-	NextAt time.Time `json:"next_at,omitzero"`
+	NextAt Instant `json:"next_at,omitzero"`
 
 	// Held is why the record is held, for people; empty when it is not. A held
 	// record is processing, its holder is gone, an effect is possible.
@@ -63,6 +61,9 @@ type Record struct {
 	// Earlier holds the ended attempts before the newest one, oldest first. At
 	// most [MaxEarlier] are kept.
 	Earlier []AttemptRecord `json:"earlier,omitempty"`
+
+	// hash is what a [LocalStore] finds the identity by, once computed.
+	hash uint64
 }
 
 // MaxEarlier is how many ended attempts a record keeps beside the newest one.
@@ -96,8 +97,8 @@ type AttemptRecord struct {
 	Principal   string      `json:"principal,omitempty"`
 	Disposition Disposition `json:"disposition"`
 	Failure     *Failure    `json:"failure,omitempty"`
-	StartedAt   time.Time   `json:"started_at"`
-	EndedAt     time.Time   `json:"ended_at"`
+	StartedAt   Instant     `json:"started_at"`
+	EndedAt     Instant     `json:"ended_at"`
 }
 
 // EffectState is where one effect stands in the ledger.
@@ -128,21 +129,21 @@ type EffectRecord struct {
 	// Result is what the effect returned, once confirmed.
 	Result Result `json:"result,omitzero"`
 	// Failure is the provider's refusal, once refuted for good.
-	Failure   *Failure  `json:"failure,omitempty"`
-	StartedAt time.Time `json:"started_at"`
-	SettledAt time.Time `json:"settled_at,omitzero"`
+	Failure   *Failure `json:"failure,omitempty"`
+	StartedAt Instant  `json:"started_at"`
+	SettledAt Instant  `json:"settled_at,omitzero"`
 }
 
 // Expired reports whether the record's window is over at now. An expired record
 // counts as absent, whether it was purged or not.
-func (r *Record) Expired(now time.Time) bool {
-	return r.State.Terminal() && !r.ExpiresAt.IsZero() && !now.Before(r.ExpiresAt)
+func (r *Record) Expired(now Instant) bool {
+	return r.State.Terminal() && r.ExpiresAt != 0 && now >= r.ExpiresAt
 }
 
 // leaseOver reports whether the holder of a processing record has to be given
 // up at now.
-func (r *Record) leaseOver(now time.Time) bool {
-	return r.Held == "" && !now.Before(r.LeaseUntil)
+func (r *Record) leaseOver(now Instant) bool {
+	return r.Held == "" && now >= r.LeaseUntil
 }
 
 // openEffect returns the first effect that was started and has no result.

@@ -13,7 +13,7 @@ import (
 func (a *Attempt) Renew(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.renew(ctx, a.engine.apply)
+	return a.renew(ctx, a.op.engine.apply)
 }
 
 // tryRenew is Renew without waiting: neither for a write of the attempt that is
@@ -24,7 +24,7 @@ func (a *Attempt) tryRenew(ctx context.Context) error {
 	}
 	defer a.mu.Unlock()
 	return a.renew(ctx, func(ctx context.Context, next *Record, expect Revision) (*Record, bool, error) {
-		return a.engine.applyOnce(ctx, next, expect, 1)
+		return a.op.engine.applyOnce(ctx, next, expect, 1)
 	})
 }
 
@@ -38,8 +38,8 @@ func (a *Attempt) renew(ctx context.Context, apply applyFunc) error {
 	if err := a.handler.lost(); err != nil {
 		return err
 	}
-	since := a.engine.elapsed()
-	now, err := a.engine.now(ctx)
+	since := a.op.engine.elapsed()
+	now, err := a.op.engine.now(ctx)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (a *Attempt) renew(ctx context.Context, apply applyFunc) error {
 	if errors.Is(err, ErrLeaseLost) {
 		a.lose(err)
 	}
-	if err == nil {
+	if err == nil && !a.detached {
 		a.op.leases.add(a, since)
 	}
 	return err
@@ -72,7 +72,7 @@ func (a *Attempt) renew(ctx context.Context, apply applyFunc) error {
 func (a *Attempt) keep(since time.Duration) {
 	// The lease began after since by the store's clock, so it is not over
 	// before this. A tenth is left for the handler to notice.
-	left := since + a.op.Lease - a.op.Lease/10 - a.engine.elapsed()
+	left := since + a.op.Lease - a.op.Lease/10 - a.op.engine.elapsed()
 	guard := time.AfterFunc(left, func() {
 		a.lose(&Error{Code: CodeLeaseLost, Message: "the lease could not be renewed in time"})
 	})
@@ -113,7 +113,6 @@ type leases struct {
 // leaseEntry is an attempt's place in the list.
 type leaseEntry struct {
 	since      time.Duration // local time at which the lease was last asked for
-	listed     bool
 	next, prev *Attempt
 }
 
@@ -122,7 +121,7 @@ func (l *leases) add(a *Attempt, since time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.unlink(a)
-	a.lease = leaseEntry{since: since, listed: true, prev: l.last}
+	a.lease = leaseEntry{since: since, prev: l.last}
 	if l.last == nil {
 		l.first = a
 	} else {
@@ -143,8 +142,8 @@ func (l *leases) remove(a *Attempt) {
 
 func (l *leases) unlink(a *Attempt) {
 	en := &a.lease
-	if !en.listed {
-		return
+	if en.prev == nil && en.next == nil && l.first != a {
+		return // it is not in
 	}
 	if en.prev == nil {
 		l.first = en.next

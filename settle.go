@@ -19,7 +19,8 @@ type Reconciler func(ctx context.Context, held Record) (Settlement, error)
 type Settlement struct {
 	// Outcome ends the attempt: completed, rejected or failed with Result and
 	// Failure; aborted if nothing happened, so that the next delivery runs
-	// again. Empty: only Effects are settled.
+	// again; abandoned to let it run again although nobody knows, which may
+	// repeat what the attempt did. Zero: only Effects are settled.
 	Outcome Disposition
 	Result  Result
 	Failure *Failure
@@ -93,7 +94,7 @@ func (e *Engine) settle(ctx context.Context, op *operation, rec *Record, s Settl
 }
 
 // settled is the pure part of settle.
-func settled(op *Operation, cur *Record, s Settlement, now time.Time) (*Record, error) {
+func settled(op *Operation, cur *Record, s Settlement, now Instant) (*Record, error) {
 	_, wasOpen := cur.openEffect()
 	cur, err := settledEffects(cur, s, now)
 	if err != nil {
@@ -108,7 +109,12 @@ func settled(op *Operation, cur *Record, s Settlement, now time.Time) (*Record, 
 		return end(op, cur, evFail, now, s.Result, s.Failure)
 	case DispositionAborted:
 		return end(op, cur, evAbort, now, Result{}, s.Failure)
-	case "":
+	case DispositionAbandoned:
+		if ef, open := cur.openEffect(); open {
+			return nil, &Error{Code: CodeIllegalTransition, Message: "effect " + ef.Name + " has no result: say what became of it first"}
+		}
+		return end(op, cur, evAbandon, now, Result{}, s.Failure)
+	case unended:
 		if _, open := cur.openEffect(); wasOpen && !open {
 			return end(op, cur, evAbandon, now, Result{}, nil)
 		}
@@ -123,7 +129,7 @@ func settled(op *Operation, cur *Record, s Settlement, now time.Time) (*Record, 
 
 // settledEffects applies the findings to the ledger. An attempt of which nothing
 // happened leaves no effect open.
-func settledEffects(cur *Record, s Settlement, now time.Time) (*Record, error) {
+func settledEffects(cur *Record, s Settlement, now Instant) (*Record, error) {
 	findings := s.Effects
 	for _, f := range findings {
 		i := cur.effectIndex(f.Name)
@@ -153,16 +159,31 @@ func settledEffects(cur *Record, s Settlement, now time.Time) (*Record, error) {
 	return cur, nil
 }
 
-// reconcile asks the operation's reconciler about a held record.
-func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record) error {
-	s, err := op.Reconcile(ctx, *rec)
+// reconcile asks the operation's reconciler about a held record. Of all engines
+// that find the record due, one asks.
+func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record, now Instant) error {
+	mine, err := hold(&op.Operation, rec, rec.Held, now)
 	if err != nil {
-		// The question failed, so nothing is known and the record stays held.
-		s = Settlement{}
+		return err
 	}
-	_, serr := e.settle(ctx, op, rec, s, "reconciler", "")
+	mine.NextAt = now.Add(op.ReconcileEvery)
+	mine.Revision = e.newRevision()
+	// A crash before this write leaves the record due. A crash after it leaves
+	// it held, to be asked about again after the usual pause.
+	if _, applied, err := e.apply(ctx, mine, rec.Revision); err != nil || !applied {
+		return err
+	}
+	s, err := op.Reconcile(ctx, *mine)
+	if err != nil || s.isZero() {
+		return err // nothing is known: it stays held and is asked about again
+	}
+	_, serr := e.settle(ctx, op, mine, s, "reconciler", "")
 	if errors.Is(serr, &Error{Code: CodeIllegalTransition}) {
-		return err // settled by another in the meantime
+		return nil // settled by another in the meantime
 	}
-	return errors.Join(err, serr)
+	return serr
+}
+
+func (s *Settlement) isZero() bool {
+	return s.Outcome == unended && len(s.Effects) == 0 && s.RetryAfter == 0
 }

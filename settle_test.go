@@ -15,7 +15,7 @@ import (
 // heldOnCharge leaves a record held with one open effect.
 func heldOnCharge(t *testing.T, r *rig, key string) {
 	t.Helper()
-	_, err := r.Do(t.Context(), call(key), func(ctx context.Context, a *semel.Attempt) (semel.Result, error) {
+	_, err := r.Do(t.Context(), call(key), func(ctx context.Context, a semel.Execution) (semel.Result, error) {
 		_, err := semel.Effect(ctx, a, "charge", func(context.Context, string) (int, error) { return 0, errors.New("timeout") })
 		return semel.Result{}, err
 	})

@@ -1,41 +1,89 @@
 package semel
 
+import (
+	"cmp"
+	"slices"
+)
+
 // State is where an attempt stands. A record shows the state of its newest
-// attempt. There are exactly three; the empty State means that there is no
-// record (CORE-STATE.1).
-type State string
+// attempt. There are exactly three; the zero State means that there is no record
+// (CORE-STATE.1).
+type State uint8
 
 // The three states. Completed and Failed are terminal (CORE-STATE.2).
 const (
-	Processing State = "processing"
-	Completed  State = "completed"
-	Failed     State = "failed"
+	absent State = iota
+	Processing
+	Completed
+	Failed
 )
+
+var stateNames = []string{"", "processing", "completed", "failed"}
 
 // Terminal reports whether s is final for the attempt it belongs to.
 func (s State) Terminal() bool { return s == Completed || s == Failed }
 
+// String is the state's name, the same wherever it is shown.
+func (s State) String() string { return nameOf(stateNames, s) }
+
+// MarshalText is [State.String].
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a state's name.
+func (s *State) UnmarshalText(text []byte) error { return byName(s, stateNames, text, "state") }
+
 // Disposition says how a terminal attempt ended. It refines [State] without
 // adding a state: everything but [DispositionCompleted] is a kind of [Failed].
-type Disposition string
+// Zero: the attempt is processing.
+type Disposition uint8
 
 // The dispositions of a terminal attempt.
 const (
+	unended Disposition = iota
 	// DispositionCompleted: the work was done and its result is final.
-	DispositionCompleted Disposition = "completed"
+	DispositionCompleted
 	// DispositionRejected: the call was refused for good; every duplicate
 	// gets the same refusal.
-	DispositionRejected Disposition = "rejected"
+	DispositionRejected
 	// DispositionFailed: the handler said that it failed. The operation's
 	// OnFailure decides what the next delivery gets.
-	DispositionFailed Disposition = "failed"
+	DispositionFailed
 	// DispositionAborted: it is proved that no effect happened. The next
 	// delivery runs again.
-	DispositionAborted Disposition = "aborted"
+	DispositionAborted
 	// DispositionAbandoned: the holder went away, and either its ledger or the
 	// operation's policy allows that the next delivery runs again.
-	DispositionAbandoned Disposition = "abandoned"
+	DispositionAbandoned
 )
+
+var dispositionNames = []string{"", "completed", "rejected", "failed", "aborted", "abandoned"}
+
+// String is the disposition's name, the same wherever it is shown.
+func (d Disposition) String() string { return nameOf(dispositionNames, d) }
+
+// MarshalText is [Disposition.String].
+func (d Disposition) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads a disposition's name.
+func (d *Disposition) UnmarshalText(text []byte) error {
+	return byName(d, dispositionNames, text, "disposition")
+}
+
+func nameOf[T ~uint8](names []string, v T) string {
+	if int(v) < len(names) {
+		return names[v]
+	}
+	return "unknown"
+}
+
+func byName[T ~uint8](v *T, names []string, text []byte, what string) error {
+	i := slices.Index(names, string(text))
+	if i < 0 {
+		return &Error{Code: CodeInvalidCall, Message: "there is no " + what + " of that name"}
+	}
+	*v = T(i)
+	return nil
+}
 
 // event is what happens to an attempt.
 type event uint8
@@ -69,15 +117,15 @@ type transition struct {
 // further execution is a new attempt, which starts from no state at all
 // (CORE-STATE.2, MAP-FLOW.4).
 var machine = [...]transition{
-	{"", evOpen, Processing, ""},
+	{absent, evOpen, Processing, unended},
 	{Processing, evComplete, Completed, DispositionCompleted},
 	{Processing, evReject, Failed, DispositionRejected},
 	{Processing, evFail, Failed, DispositionFailed},
 	{Processing, evAbort, Failed, DispositionAborted},
 	{Processing, evAbandon, Failed, DispositionAbandoned},
-	{Processing, evRenew, Processing, ""},
-	{Processing, evEffect, Processing, ""},
-	{Processing, evHold, Processing, ""},
+	{Processing, evRenew, Processing, unended},
+	{Processing, evEffect, Processing, unended},
+	{Processing, evHold, Processing, unended},
 }
 
 // step moves the record's newest attempt. It is the only code that assigns
@@ -89,12 +137,5 @@ func (r *Record) step(ev event) error {
 			return nil
 		}
 	}
-	return &Error{Code: CodeIllegalTransition, Message: "an attempt that is " + r.State.name() + " cannot " + eventNames[ev]}
-}
-
-func (s State) name() string {
-	if s == "" {
-		return "absent"
-	}
-	return string(s)
+	return &Error{Code: CodeIllegalTransition, Message: "an attempt that is " + cmp.Or(r.State.String(), "absent") + " cannot " + eventNames[ev]}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	allStates = []State{"", Processing, Completed, Failed}
+	allStates = []State{absent, Processing, Completed, Failed}
 	allEvents = []event{evOpen, evRenew, evEffect, evHold, evComplete, evReject, evFail, evAbort, evAbandon}
 )
 
@@ -21,7 +21,7 @@ func TestMachineAllowsExactlyItsTransitions(t *testing.T) {
 		ev   event
 	}
 	want := map[pair]State{
-		{"", evOpen}:             Processing,
+		{absent, evOpen}:         Processing,
 		{Processing, evRenew}:    Processing,
 		{Processing, evEffect}:   Processing,
 		{Processing, evHold}:     Processing,
@@ -45,13 +45,67 @@ func TestMachineAllowsExactlyItsTransitions(t *testing.T) {
 			case !allowed && (!errors.Is(err, &Error{Code: CodeIllegalTransition}) || r.State != from):
 				t.Errorf("%s from %q: got %q, %v; want a refusal that changes nothing", eventNames[ev], from, r.State, err)
 			}
-			if err == nil && (r.Disposition != "") != r.State.Terminal() {
+			if err == nil && (r.Disposition != unended) != r.State.Terminal() {
 				t.Errorf("%s from %q: disposition %q in state %q", eventNames[ev], from, r.Disposition, r.State)
 			}
 			if !slices.Contains(allStates, r.State) {
 				t.Errorf("%s from %q: %q is not one of the three states", eventNames[ev], from, r.State)
 			}
 		}
+	}
+}
+
+// namesOf checks the text of each value, by its number, and that no other is read
+// or written as one of them.
+func namesOf[T interface {
+	~uint8
+	String() string
+	MarshalText() ([]byte, error)
+}](t *testing.T, read func(*T, []byte) error, names map[T]string) {
+	t.Helper()
+	for n := range 256 {
+		v := T(n)
+		name, known := names[v]
+		if !known {
+			name = "unknown"
+		}
+		text, err := v.MarshalText()
+		if v.String() != name || string(text) != name || err != nil {
+			t.Errorf("%d is written as %q and %q, %v; want %q", n, v.String(), text, err, name)
+		}
+		back := T(200)
+		if err := read(&back, text); known && (err != nil || back != v) {
+			t.Errorf("%q is read as %d, %v; want %d", name, back, err, n)
+		}
+	}
+	for _, text := range []string{"unknown", "Completed", "completed ", " failed", "held", "1", "\x00"} {
+		v := T(200)
+		if err := read(&v, []byte(text)); !errors.Is(err, &Error{Code: CodeInvalidCall}) || v != 200 {
+			t.Errorf("%q is read as %d, %v; want a refusal that changes nothing", text, v, err)
+		}
+	}
+}
+
+func TestTextOfStatesAndDispositions(t *testing.T) {
+	t.Run("states", func(t *testing.T) {
+		namesOf(t, (*State).UnmarshalText, map[State]string{0: "", Processing: "processing", Completed: "completed", Failed: "failed"})
+	})
+	t.Run("dispositions", func(t *testing.T) {
+		namesOf(t, (*Disposition).UnmarshalText, map[Disposition]string{
+			0: "", DispositionCompleted: "completed", DispositionRejected: "rejected", DispositionFailed: "failed",
+			DispositionAborted: "aborted", DispositionAbandoned: "abandoned",
+		})
+	})
+}
+
+// Stores keep the numbers.
+func TestNumbersOfStatesAndDispositionsNeverChange(t *testing.T) {
+	if got := []State{absent, Processing, Completed, Failed}; !slices.Equal(got, []State{0, 1, 2, 3}) {
+		t.Errorf("states are %d", got)
+	}
+	ends := []Disposition{unended, DispositionCompleted, DispositionRejected, DispositionFailed, DispositionAborted, DispositionAbandoned}
+	if !slices.Equal(ends, []Disposition{0, 1, 2, 3, 4, 5}) {
+		t.Errorf("dispositions are %d", ends)
 	}
 }
 
@@ -66,7 +120,7 @@ func TestNoEventLeavesATerminalState(t *testing.T) {
 
 func TestDecide(t *testing.T) {
 	clause.Proves(t, "CORE-INV.1", "CORE-INV.2", "MAP-FLOW.2", "MAP-FLOW.3", "MAP-FLOW.4", "IDS-IX.3")
-	now := time.Unix(1000, 0)
+	now := InstantOf(time.Unix(1000, 0))
 	fp, other := FingerprintOf(SchemeRaw, []byte("a")), FingerprintOf(SchemeRaw, []byte("b"))
 	live, over := now.Add(time.Second), now
 	started := []EffectRecord{{Name: "charge", State: EffectStarted}}
@@ -115,10 +169,11 @@ func TestDecide(t *testing.T) {
 
 func TestHistoryIsBounded(t *testing.T) {
 	op := Operation{Name: "op"}.withDefaults()
-	id, call, now := ID{Operation: "op", Key: "k"}, Call{}, time.Unix(1000, 0)
+	id, call, now := ID{Operation: "op", Key: "k"}, Call{}, InstantOf(time.Unix(1000, 0))
 	cur := &Record{}
 	for n := 1; n <= 3*MaxEarlier; n++ {
-		next, err := open(&op, &id, &call, cur, now, "node")
+		next := new(Record)
+		err := open(&op, &id, &call, cur, now, "node", next)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package semel
 import (
 	"context"
 	"encoding/hex"
-	"time"
 )
 
 // Store keeps records. It decides nothing: it offers one atomic, durable
@@ -34,7 +33,7 @@ type Store interface {
 	// Now is the store's clock, by which leases and windows are judged. It
 	// never goes back, not even when the process restarts over the same data.
 	// It is called for every delivery: a remote store keeps an offset.
-	Now(ctx context.Context) (time.Time, error)
+	Now(ctx context.Context) (Instant, error)
 
 	// Close releases what the store holds. It returns after running calls.
 	Close() error
@@ -73,17 +72,20 @@ func (r *Revision) UnmarshalText(text []byte) error {
 
 // LocalStore is a [Store] in the memory of this process, whose operations cannot
 // fail and take next to no time, and whose clock is the process's own, monotonic
-// one. The engine then looks before it claims, and
-// hands records over without copying them; with any other store it claims at
-// once, which finds out and claims in one round trip.
+// one. The engine then looks before it claims, and hands records over without
+// copying them; with any other store it claims at once, which finds out and claims
+// in one round trip.
 //
 // Records that are passed either way are shared and never change.
 type LocalStore interface {
+	// Hash is what the store finds an identity by. It is computed once for
+	// each delivery and handed to the other methods.
+	Hash(id ID) uint64
 	// Load returns the record, or nil.
-	Load(id ID) *Record
+	Load(hash uint64, id ID) *Record
 	// Swap is Apply: it stores next if the stored revision equals expect, and
 	// returns what stood in the way otherwise, which is nil for nothing.
-	Swap(next *Record, expect Revision) (current *Record, applied bool)
+	Swap(hash uint64, next *Record, expect Revision) (current *Record, applied bool)
 }
 
 // DueStore is a [Store] with an index on Record.NextAt. It serves
@@ -93,7 +95,7 @@ type LocalStore interface {
 type DueStore interface {
 	// Due returns up to limit records whose NextAt is set and not after until,
 	// in no promised order.
-	Due(ctx context.Context, until time.Time, limit int) ([]Record, error)
+	Due(ctx context.Context, until Instant, limit int) ([]Record, error)
 }
 
 // PurgeStore is a [Store] that can delete records. Without it expired records

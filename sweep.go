@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -43,7 +45,7 @@ func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 		return n, e.storeError("due", ID{}, err)
 	}
 	n.Due = len(recs)
-	var expired []Ref
+	var expired []*Record
 	var errs []error
 	for i := range recs {
 		rec := &recs[i]
@@ -51,12 +53,12 @@ func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 		switch {
 		case rec.State.Terminal():
 			if purgeable(rec, now) {
-				expired = append(expired, Ref{rec.ID, rec.Revision})
+				expired = append(expired, rec)
 			}
 		case rec.Held != "":
 			if op.Reconcile != nil {
 				n.Reconciled++
-				errs = append(errs, e.reconcile(ctx, op, rec))
+				errs = append(errs, e.reconcile(ctx, op, rec, now))
 			}
 		case rec.leaseOver(now) && mayRunAgain(&op.Operation, rec):
 			n.Abandoned++
@@ -73,7 +75,7 @@ func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 }
 
 // abandon ends an attempt whose holder went away and that may run again.
-func (e *Engine) abandon(ctx context.Context, op *operation, rec *Record, now time.Time) error {
+func (e *Engine) abandon(ctx context.Context, op *operation, rec *Record, now Instant) error {
 	next, err := end(&op.Operation, rec, evAbandon, now, Result{}, nil)
 	if err != nil {
 		return err
@@ -88,40 +90,123 @@ func (e *Engine) abandon(ctx context.Context, op *operation, rec *Record, now ti
 	return err
 }
 
-func (e *Engine) purge(ctx context.Context, refs []Ref) (int, error) {
+// purge deletes terminal records, those of operations with Archive once they are
+// archived.
+func (e *Engine) purge(ctx context.Context, recs []*Record) (int, error) {
 	ps, ok := e.store.(PurgeStore)
-	if !ok || len(refs) == 0 {
+	if !ok || len(recs) == 0 {
 		return 0, nil
 	}
+	recs, aerr := e.archived(ctx, recs)
+	refs := make([]Ref, len(recs))
+	for i, rec := range recs {
+		refs[i] = Ref{rec.ID, rec.Revision}
+	}
+	if len(refs) == 0 {
+		return 0, aerr
+	}
 	// A crash before or during this write leaves expired records, which count
-	// as absent and are found due again.
+	// as absent and are found due again; those that were archived are archived
+	// a second time.
 	n, err := ps.Purge(ctx, refs)
 	if err != nil {
-		return n, e.storeError("purge", ID{}, err)
+		return n, errors.Join(aerr, e.storeError("purge", ID{}, err))
 	}
 	if n > 0 && e.events.Purged != nil {
 		e.events.Purged(PurgedEvent{Count: n})
 	}
-	return n, nil
+	return n, aerr
 }
 
-// Run sweeps until ctx is done, every interval, and again at once while batches
-// come back full. Interval zero means 1 second. It returns the cause of ctx's
-// end. Problems are told to Events and do not stop it.
-func (e *Engine) Run(ctx context.Context, interval time.Duration) error {
-	tick := time.NewTicker(cmp.Or(interval, time.Second))
-	defer tick.Stop()
-	for {
-		n, err := e.Sweep(ctx)
-		if err == nil && n.Due == sweepBatch && n.Purged+n.Abandoned+n.Held > 0 {
-			if ctx.Err() == nil {
-				continue
-			}
+// archived is recs without those that had to be archived and could not be.
+func (e *Engine) archived(ctx context.Context, recs []*Record) ([]*Record, error) {
+	var keep []Record
+	free := make([]*Record, 0, len(recs))
+	for _, rec := range recs {
+		if e.policyOf(rec.ID.Operation).Archive {
+			keep = append(keep, *rec)
+		} else {
+			free = append(free, rec)
 		}
+	}
+	if len(keep) == 0 {
+		return free, nil
+	}
+	if e.opts.Archive == nil {
+		return free, errNoArchive
+	}
+	if err := e.opts.Archive(ctx, keep); err != nil {
+		return free, fmt.Errorf("semel: archive: %w", err)
+	}
+	return recs, nil
+}
+
+var errNoArchive = &Error{Code: CodeUnsupported, Message: "an operation is to be archived and there is no archive"}
+
+// Purge deletes a terminal record before its window is over, by an operator's
+// word: the next delivery of the call runs again. The record is archived first if
+// its operation says so. A record that is processing is refused with
+// [CodeIllegalTransition]. The reason goes to Events.
+func (e *Engine) Purge(ctx context.Context, id ID, reason string) error {
+	ps, ok := e.store.(PurgeStore)
+	if !ok {
+		return &Error{Code: CodeUnsupported, Message: "the store can't delete records"}
+	}
+	rec, err := e.store.Get(ctx, id)
+	if err != nil {
+		return e.storeError("get", id, err)
+	}
+	now, err := e.now(ctx)
+	if err != nil {
+		return err
+	}
+	if !rec.State.Terminal() || now.micros() <= rec.Fence {
+		return &Error{Code: CodeIllegalTransition, Message: "only a record whose attempt has ended can be purged"}
+	}
+	if free, err := e.archived(ctx, []*Record{&rec}); err != nil || len(free) == 0 {
+		return err
+	}
+	// A crash before this write leaves the record as it was. A crash after it
+	// leaves nothing to do.
+	n, err := ps.Purge(ctx, []Ref{{rec.ID, rec.Revision}})
+	switch {
+	case err != nil:
+		return e.storeError("purge", id, err)
+	case n == 0:
+		return &Error{Code: CodeIllegalTransition, Message: "the record was changed by another"}
+	}
+	if e.events.Purged != nil {
+		e.events.Purged(PurgedEvent{Count: n, ID: id, By: "operator", Reason: reason})
+	}
+	return nil
+}
+
+// Run sweeps until ctx is done, every interval, and again while batches come back
+// full, no faster than Options.PurgeRate. Interval zero means 1 second. It returns
+// the cause of ctx's end. Problems are told to Events and do not stop it.
+func (e *Engine) Run(ctx context.Context, interval time.Duration) error {
+	interval = cmp.Or(interval, time.Second)
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-tick.C:
+		case <-pause.C:
 		}
+		n, err := e.Sweep(ctx)
+		if err != nil && e.events.SweepFailed != nil && ctx.Err() == nil {
+			e.events.SweepFailed(err)
+		}
+		next := interval
+		if err == nil && n.Due == sweepBatch && n.Purged+n.Abandoned+n.Held > 0 {
+			next = 0
+			if e.opts.PurgeRate > 0 {
+				next = time.Duration(n.Purged) * time.Second / time.Duration(e.opts.PurgeRate)
+			}
+		}
+		// Engines that sweep one store drift apart, so that they don't all look
+		// at the same records at the same time.
+		pause.Reset(next + rand.N(next/8+1))
 	}
 }

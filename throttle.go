@@ -34,7 +34,7 @@ type bucket struct {
 
 // throttled takes one token of the record and one of the principal, and returns
 // how long the caller has to wait if either has none.
-func (e *Engine) throttled(op *operation, call *Call, id *ID, now time.Time) time.Duration {
+func (e *Engine) throttled(op *operation, call *Call, id *ID, now Instant) time.Duration {
 	var delay time.Duration
 	if op.PerRecord.Burst > 0 {
 		delay = e.throttle.take(op.PerRecord, bucketName{kind: 'r', id: *id}, now)
@@ -53,11 +53,11 @@ type bucketName struct {
 
 // take takes a token from the named bucket, or returns the time until there is
 // one.
-func (t *throttle) take(r Rate, name bucketName, now time.Time) time.Duration {
+func (t *throttle) take(r Rate, name bucketName, now Instant) time.Duration {
 	t.once.Do(func() { t.seed = maphash.MakeSeed() })
 	h := maphash.Comparable(t.seed, name)
 	s := &t.shards[h%throttleShards]
-	at := now.UnixNano()
+	at := int64(now)
 	perToken := int64(float64(time.Second) / r.PerSecond)
 
 	s.mu.Lock()

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"time"
 	"unsafe"
 
 	"github.com/semelhq/semel"
@@ -18,7 +17,7 @@ const (
 	minAttempt = 8
 )
 
-// Decode reads what Append wrote. Times are in UTC. Text and bytes of the
+// Decode reads what Append wrote. Text and bytes of the
 // record share one copy of src, so src may be reused and small parts of a
 // record keep all of it in memory.
 //
@@ -39,7 +38,7 @@ func Decode(src []byte) (semel.Record, error) {
 // Head is the part of a record that a compare-and-set looks at.
 type Head struct {
 	Revision semel.Revision
-	NextAt   time.Time
+	NextAt   semel.Instant
 }
 
 // ReadHead reads the head of an encoded record, after it has verified the
@@ -99,8 +98,8 @@ func (r *reader) record(rec *semel.Record) error {
 	rec.ID = semel.ID{Tenant: r.text(), Principal: r.text(), Operation: r.text(), Key: r.text()}
 
 	flags := r.flags()
-	rec.State = word(r, states)
-	rec.Disposition = word(r, dispositions)
+	rec.State = number(r, lastState)
+	rec.Disposition = number(r, lastDisposition)
 	if flags&hasFingerprint != 0 {
 		if err := rec.Fingerprint.UnmarshalBinary(r.take(33)); err != nil {
 			r.bad = true
@@ -146,7 +145,7 @@ func (r *reader) effect(ef *semel.EffectRecord) {
 	flags := r.flags()
 	ef.Name = r.text()
 	ef.Key = r.text()
-	ef.State = word(r, effectStates)
+	ef.State = r.effectState()
 	ef.Fence = r.varint()
 	ef.StartedAt = r.time()
 	ef.SettledAt = r.time()
@@ -160,7 +159,7 @@ func (r *reader) attempt(a *semel.AttemptRecord) {
 	a.Fence = r.varint()
 	a.Holder = r.text()
 	a.Principal = r.text()
-	a.Disposition = word(r, dispositions)
+	a.Disposition = number(r, lastDisposition)
 	a.StartedAt = r.time()
 	a.EndedAt = r.time()
 	a.Failure = r.failure(flags)
@@ -255,17 +254,18 @@ func (r *reader) count(size int) (n int, isNil bool) {
 	return int(c - 1), false
 }
 
-func (r *reader) time() time.Time {
+func (r *reader) time() semel.Instant {
 	nanos := r.uvarint()
 	if nanos == 0 {
-		return time.Time{}
+		return 0
 	}
 	sec := r.varint()
-	if nanos > 1e9 {
+	i := semel.Instant(sec*second + int64(nanos-1)) // wraps for what is no instant
+	if s, n := split(i); s != sec || n != int64(nanos-1) || i == 0 {
 		r.bad = true
-		return time.Time{}
+		return 0
 	}
-	return time.Unix(sec, int64(nanos-1)).UTC()
+	return i
 }
 
 func (r *reader) failure(flags byte) *semel.Failure {
@@ -275,14 +275,24 @@ func (r *reader) failure(flags byte) *semel.Failure {
 	return &semel.Failure{Code: r.text(), Message: r.text()}
 }
 
-func word[W ~string](r *reader, words []W) W {
+// number reads a word of which only its place in the vocabulary is kept.
+func number[W ~uint8](r *reader, last W) W {
+	i := r.byte()
+	if i == 0 || i-1 > byte(last) {
+		r.bad = true
+		return 0
+	}
+	return W(i - 1)
+}
+
+func (r *reader) effectState() semel.EffectState {
 	i := r.byte()
 	if i == 0 {
-		return W(r.text())
+		return semel.EffectState(r.text())
 	}
-	if int(i) > len(words) {
+	if int(i) > len(effectStates) {
 		r.bad = true
 		return ""
 	}
-	return words[i-1]
+	return effectStates[i-1]
 }

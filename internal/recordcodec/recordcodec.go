@@ -7,10 +7,11 @@
 // wrong.
 //
 // Numbers are varints. Text and bytes are preceded by their length; where nil
-// and empty differ, by their length plus one, with 0 for nil. A time is its
-// nanoseconds plus one, then its seconds since 1970; a zero time is a single 0.
+// and empty differ, by their length plus one, with 0 for nil. An instant is its
+// nanoseconds plus one, then its seconds since 1970; none is a single 0.
 // Words from a small vocabulary are one byte, their place in a list that only
-// ever grows; any other word is 0 and its text.
+// ever grows, plus one; the state of an effect may be any other word too, as 0
+// and its text.
 package recordcodec
 
 import (
@@ -18,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -34,13 +36,14 @@ var ErrNewer = errors.New("the stored record has a format that is newer than thi
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// The vocabularies. A word's place is stored, so words are only ever added, at
-// the end.
-var (
-	states       = []semel.State{"", semel.Processing, semel.Completed, semel.Failed}
-	dispositions = []semel.Disposition{"", semel.DispositionCompleted, semel.DispositionRejected, semel.DispositionFailed, semel.DispositionAborted, semel.DispositionAbandoned}
-	effectStates = []semel.EffectState{"", semel.EffectStarted, semel.EffectConfirmed, semel.EffectRefuted}
+// The vocabularies. What is stored is a word's place, which for states and
+// dispositions is its number, so words are only ever added, at the end.
+const (
+	lastState       = semel.Failed
+	lastDisposition = semel.DispositionAbandoned
 )
+
+var effectStates = []semel.EffectState{"", semel.EffectStarted, semel.EffectConfirmed, semel.EffectRefuted}
 
 // The bits of a record's or effect's flags: members that are usually absent.
 const (
@@ -63,8 +66,7 @@ func Append(dst []byte, r *semel.Record) ([]byte, error) {
 	b = appendText(b, r.ID.Key)
 
 	b = append(b, flagsOf(!r.Fingerprint.IsZero(), r.Failure, r.Result))
-	b = appendWord(b, states, r.State)
-	b = appendWord(b, dispositions, r.Disposition)
+	b = append(b, byte(r.State)+1, byte(r.Disposition)+1)
 	if !r.Fingerprint.IsZero() {
 		var err error
 		if b, err = r.Fingerprint.AppendBinary(b); err != nil {
@@ -101,7 +103,7 @@ func appendEffect(b []byte, ef *semel.EffectRecord) []byte {
 	b = append(b, flagsOf(false, ef.Failure, ef.Result))
 	b = appendText(b, ef.Name)
 	b = appendText(b, ef.Key)
-	b = appendWord(b, effectStates, ef.State)
+	b = appendEffectState(b, ef.State)
 	b = binary.AppendVarint(b, ef.Fence)
 	b = appendTime(b, ef.StartedAt)
 	b = appendTime(b, ef.SettledAt)
@@ -115,7 +117,7 @@ func appendAttempt(b []byte, a *semel.AttemptRecord) []byte {
 	b = binary.AppendVarint(b, a.Fence)
 	b = appendText(b, a.Holder)
 	b = appendText(b, a.Principal)
-	b = appendWord(b, dispositions, a.Disposition)
+	b = append(b, byte(a.Disposition)+1)
 	b = appendTime(b, a.StartedAt)
 	b = appendTime(b, a.EndedAt)
 	return appendFailure(b, a.Failure)
@@ -160,19 +162,29 @@ func appendCount(b []byte, n int, isNil bool) []byte {
 	return binary.AppendUvarint(b, uint64(n)+1)
 }
 
-func appendTime(b []byte, t time.Time) []byte {
-	if t.IsZero() {
+func appendTime(b []byte, i semel.Instant) []byte {
+	if i == 0 {
 		return append(b, 0)
 	}
-	b = binary.AppendUvarint(b, uint64(t.Nanosecond())+1)
-	return binary.AppendVarint(b, t.Unix())
+	sec, nanos := split(i)
+	b = binary.AppendUvarint(b, uint64(nanos)+1)
+	return binary.AppendVarint(b, sec)
 }
 
-func appendWord[W ~string](b []byte, words []W, w W) []byte {
-	for i, known := range words {
-		if w == known {
-			return append(b, byte(i)+1)
-		}
+const second = int64(time.Second)
+
+// split is i as whole seconds and the nanoseconds after them.
+func split(i semel.Instant) (sec, nanos int64) {
+	sec, nanos = int64(i)/second, int64(i)%second
+	if nanos < 0 {
+		return sec - 1, nanos + second
 	}
-	return appendText(append(b, 0), string(w))
+	return sec, nanos
+}
+
+func appendEffectState(b []byte, s semel.EffectState) []byte {
+	if i := slices.Index(effectStates, s); i >= 0 {
+		return append(b, byte(i)+1)
+	}
+	return appendText(append(b, 0), string(s))
 }

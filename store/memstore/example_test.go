@@ -25,7 +25,7 @@ func Example() {
 	// The same call is delivered twice; the charge is made once.
 	for range 2 {
 		call := semel.Call{Tenant: "shop", Principal: "alice", Operation: "payments.charge", Key: "order-1"}
-		answer, err := engine.Do(ctx, call, func(context.Context, *semel.Attempt) (semel.Result, error) {
+		answer, err := engine.Do(ctx, call, func(context.Context, semel.Execution) (semel.Result, error) {
 			fmt.Println("charging")
 			return semel.Result{Data: []byte("receipt 17")}, nil
 		})
@@ -53,7 +53,7 @@ func ExampleStore_Advance() {
 
 	deliver := func() {
 		call := semel.Call{Operation: "mail.send", Key: "welcome/42"}
-		answer, err := engine.Do(ctx, call, func(context.Context, *semel.Attempt) (semel.Result, error) {
+		answer, err := engine.Do(ctx, call, func(context.Context, semel.Execution) (semel.Result, error) {
 			return semel.Result{Data: []byte("sent")}, nil
 		})
 		fmt.Println(answer.Decision, err)

@@ -18,14 +18,18 @@ import (
 // package semel. Several engines may share one Store. Records take memory until
 // they are purged, which [semel.Engine.Sweep] does after their window.
 type Store struct {
-	seed   maphash.Seed
-	start  time.Time
-	offset atomic.Int64 // nanoseconds added by Advance
+	start  time.Time     // with its monotonic reading
+	first  semel.Instant // the same
+	offset atomic.Int64  // nanoseconds added by Advance
 	closed atomic.Bool
 	shards [shardCount]shard
 }
 
 const shardCount = 64
+
+// seed is the same for all stores of the process, for a record may be copied from
+// one to another with its hash.
+var seed = maphash.MakeSeed()
 
 type shard struct {
 	mu       sync.Mutex
@@ -39,9 +43,10 @@ type shard struct {
 // entry is the place of one identity. Records are shared with the engine and
 // never change; a new version replaces the old one.
 type entry struct {
-	rec  *semel.Record // nil once purged
-	next *entry
-	seen uint64 // the last scan of the due index that met it
+	rec  *semel.Record
+	next *entry // of the same hash
+	// later and earlier are its neighbours in the due index.
+	later, earlier *entry
 }
 
 var (
@@ -56,21 +61,23 @@ var (
 
 // New makes an empty store.
 func New() *Store {
-	return &Store{seed: maphash.MakeSeed(), start: time.Now().UTC()}
+	now := time.Now()
+	return &Store{start: now, first: semel.InstantOf(now)}
 }
 
-// lookup finds an identity's shard and hash. The hash is computed once: it is
-// what an operation costs most.
-func (s *Store) lookup(id *semel.ID) (*shard, uint64) {
+// hashOf is computed once for each call: it is among what an operation costs most.
+func hashOf(id *semel.ID) uint64 {
 	// Four hashes of strings, mixed so that equal members don't cancel out, take
 	// half the time of one hash of the struct.
 	const mix = 0x9e3779b97f4a7c15
-	h := maphash.String(s.seed, id.Key)
-	h = h*mix ^ maphash.String(s.seed, id.Principal)
-	h = h*mix ^ maphash.String(s.seed, id.Operation)
-	h = h*mix ^ maphash.String(s.seed, id.Tenant)
-	return &s.shards[h%shardCount], h
+	h := maphash.String(seed, id.Key)
+	h = h*mix ^ maphash.String(seed, id.Principal)
+	h = h*mix ^ maphash.String(seed, id.Operation)
+	h = h*mix ^ maphash.String(seed, id.Tenant)
+	return h
 }
+
+func (s *Store) shard(hash uint64) *shard { return &s.shards[hash%shardCount] }
 
 // find returns the entry of an identity, or nil. The shard is locked.
 func (sh *shard) find(hash uint64, id *semel.ID) *entry {
@@ -105,13 +112,13 @@ func (sh *shard) remove(hash uint64, en *entry) {
 	} else {
 		delete(sh.records, hash)
 	}
-	en.rec = nil // its places in the due index are void now
+	sh.due.remove(en)
 	sh.count--
 }
 
 // Apply is [semel.Store.Apply].
 func (s *Store) Apply(_ context.Context, w semel.Write) (semel.Record, bool, error) {
-	cur, applied, err := s.swap(&w.Record, w.Expect)
+	cur, applied, err := s.swap(hashOf(&w.Record.ID), &w.Record, w.Expect)
 	if cur == nil {
 		return semel.Record{}, false, err
 	}
@@ -120,21 +127,24 @@ func (s *Store) Apply(_ context.Context, w semel.Write) (semel.Record, bool, err
 
 // Get is [semel.Store.Get].
 func (s *Store) Get(_ context.Context, id semel.ID) (semel.Record, error) {
-	rec, err := s.load(&id)
+	rec, err := s.load(hashOf(&id), &id)
 	if err != nil {
 		return semel.Record{}, err
 	}
 	return *rec, nil
 }
 
+// Hash is [semel.LocalStore.Hash].
+func (s *Store) Hash(id semel.ID) uint64 { return hashOf(&id) }
+
 // Load is [semel.LocalStore.Load].
-func (s *Store) Load(id semel.ID) *semel.Record {
-	rec, _ := s.load(&id)
+func (s *Store) Load(hash uint64, id semel.ID) *semel.Record {
+	rec, _ := s.load(hash, &id)
 	return rec
 }
 
-func (s *Store) load(id *semel.ID) (*semel.Record, error) {
-	sh, hash := s.lookup(id)
+func (s *Store) load(hash uint64, id *semel.ID) (*semel.Record, error) {
+	sh := s.shard(hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.closed {
@@ -147,13 +157,13 @@ func (s *Store) load(id *semel.ID) (*semel.Record, error) {
 }
 
 // Swap is [semel.LocalStore.Swap]. On a closed store it does nothing.
-func (s *Store) Swap(next *semel.Record, expect semel.Revision) (*semel.Record, bool) {
-	cur, applied, _ := s.swap(next, expect)
+func (s *Store) Swap(hash uint64, next *semel.Record, expect semel.Revision) (*semel.Record, bool) {
+	cur, applied, _ := s.swap(hash, next, expect)
 	return cur, applied
 }
 
-func (s *Store) swap(next *semel.Record, expect semel.Revision) (*semel.Record, bool, error) {
-	sh, hash := s.lookup(&next.ID)
+func (s *Store) swap(hash uint64, next *semel.Record, expect semel.Revision) (*semel.Record, bool, error) {
+	sh := s.shard(hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.closed {
@@ -168,21 +178,18 @@ func (s *Store) swap(next *semel.Record, expect semel.Revision) (*semel.Record, 
 	case en.rec.Revision != expect:
 		return en.rec, false, nil
 	}
-	if at := next.NextAt; !at.IsZero() && (en.rec == nil || !at.Equal(en.rec.NextAt)) {
-		sh.due.add(at, en)
-	}
-	en.rec = next
+	sh.due.move(en, next)
 	sh.notify(&next.ID)
 	return next, true, nil
 }
 
 // Now is [semel.Store.Now]: the wall clock at New, carried on by the monotonic
 // one, so that it never goes back.
-func (s *Store) Now(context.Context) (time.Time, error) {
+func (s *Store) Now(context.Context) (semel.Instant, error) {
 	if s.closed.Load() {
-		return time.Time{}, errClosed
+		return 0, errClosed
 	}
-	return s.start.Add(time.Since(s.start) + time.Duration(s.offset.Load())), nil
+	return s.first.Add(time.Since(s.start) + time.Duration(s.offset.Load())), nil
 }
 
 // Advance moves the store's clock forward, for tests.
@@ -195,7 +202,8 @@ func (s *Store) Purge(_ context.Context, refs []semel.Ref) (int, error) {
 	n := 0
 	for i := range refs {
 		ref := &refs[i]
-		sh, hash := s.lookup(&ref.ID)
+		hash := hashOf(&ref.ID)
+		sh := s.shard(hash)
 		sh.mu.Lock()
 		if sh.closed {
 			sh.mu.Unlock()
@@ -214,7 +222,7 @@ func (s *Store) Purge(_ context.Context, refs []semel.Ref) (int, error) {
 // Watch is [semel.WatchStore.Watch].
 func (s *Store) Watch(id semel.ID) (changed <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
-	sh, _ := s.lookup(&id)
+	sh := s.shard(hashOf(&id))
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.watchers == nil {

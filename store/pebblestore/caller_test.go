@@ -45,7 +45,7 @@ func (c *caller) live(ctx context.Context, id semel.ID) error {
 		return err
 	}
 	switch {
-	case cur.State == "":
+	case cur.State == 0:
 		_, err = c.write(ctx, id, cur, semel.Processing, true)
 	case cur.State == semel.Processing && c.rng.IntN(4) == 0:
 		_, err = c.write(ctx, id, cur, semel.Processing, true)
@@ -114,10 +114,10 @@ func (c *caller) write(ctx context.Context, id semel.ID, prev semel.Record, stat
 	if err != nil {
 		return semel.Record{}, err
 	}
-	if !applied && (must || cur.State == "" || cur.Revision == prev.Revision) {
+	if !applied && (must || cur.State == 0 || cur.Revision == prev.Revision) {
 		return semel.Record{}, wrong(id, "a write over fence %d was refused because of fence %d", prev.Fence, cur.Fence)
 	}
-	if applied && prev.State == "" {
+	if applied && prev.State == 0 {
 		if err := c.history.enter(verbClaim, id, state, written(rec.Fence)); err != nil {
 			return semel.Record{}, fmt.Errorf("%w: %w", errWrong, err)
 		}
@@ -132,7 +132,7 @@ func (c *caller) write(ctx context.Context, id semel.ID, prev semel.Record, stat
 func (c *caller) purge(ctx context.Context, recs ...semel.Record) error {
 	var refs []semel.Ref
 	for _, rec := range recs {
-		if err := c.history.enter(verbTry, rec.ID, "", purged(rec.Fence)); err != nil {
+		if err := c.history.enter(verbTry, rec.ID, 0, purged(rec.Fence)); err != nil {
 			return err
 		}
 		refs = append(refs, semel.Ref{ID: rec.ID, Revision: rec.Revision})
@@ -145,7 +145,7 @@ func (c *caller) purge(ctx context.Context, recs ...semel.Record) error {
 		return wrong(recs[0].ID, "a purge of %d records purged %d", len(refs), n)
 	}
 	for _, rec := range recs {
-		if err := c.history.enter(verbPurged, rec.ID, "", purged(rec.Fence)); err != nil {
+		if err := c.history.enter(verbPurged, rec.ID, 0, purged(rec.Fence)); err != nil {
 			return fmt.Errorf("%w: %w", errWrong, err)
 		}
 	}

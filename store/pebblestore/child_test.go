@@ -111,7 +111,7 @@ func (o *orders) work(ctx context.Context) (code int, err error) {
 	fmt.Println(wordOpen)
 	answers := int64(0)
 	h.tell = func(verb string, id semel.ID, state semel.State, m mark) {
-		fmt.Println(verb, int64(m), cmp.Or(state, "-"), id.Key)
+		fmt.Println(verb, int64(m), cmp.Or(state.String(), "-"), id.Key)
 		if verb != verbTry {
 			if answers++; answers == o.From {
 				d.begin()
@@ -182,8 +182,8 @@ func (c *child) read(out io.Reader) {
 			if _, err := fmt.Sscan(rest, &l.mark, &state); err != nil {
 				l.word = wordWrong
 			}
-			if state != "-" {
-				l.state = semel.State(state)
+			if state != "-" && l.state.UnmarshalText([]byte(state)) != nil {
+				l.word = wordWrong
 			}
 			if f := strings.SplitN(rest, " ", 3); len(f) == 3 {
 				l.id = testID(f[2])

@@ -1,24 +1,28 @@
 package pebblestore
 
-import "time"
+import (
+	"time"
+
+	"github.com/semelhq/semel"
+)
 
 // clock never goes back: see [Store.Now].
 type clock struct {
-	base   time.Time // at began, without monotonic part
-	began  time.Time // with monotonic part
+	base   semel.Instant // at began
+	began  time.Time     // with its monotonic reading
 	behind time.Duration
 }
 
 // start begins at the wall clock or at latest, whichever is later.
-func (c *clock) start(latest time.Time) {
+func (c *clock) start(latest semel.Instant) {
 	c.began = time.Now()
-	c.base = c.began.UTC().Round(0)
-	if latest.After(c.base) {
+	c.base = semel.InstantOf(c.began)
+	if latest > c.base {
 		c.behind = latest.Sub(c.base)
 		c.base = latest
 	}
 }
 
-func (c *clock) now() time.Time {
+func (c *clock) now() semel.Instant {
 	return c.base.Add(time.Since(c.began))
 }

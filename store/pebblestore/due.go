@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"sync"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -56,7 +55,7 @@ func (m *dueMark) end(first dueTime) {
 // Due is [semel.DueStore.Due]; the longest due come first. A record that is being
 // changed is left to the next call. Damaged records do not keep the others from
 // being found: their error is returned when nothing else is due.
-func (s *Store) Due(ctx context.Context, until time.Time, limit int) ([]semel.Record, error) {
+func (s *Store) Due(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}

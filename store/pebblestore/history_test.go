@@ -69,7 +69,7 @@ type history struct {
 	mu       sync.Mutex
 	base     int64 // versions are above it
 	accounts map[semel.ID]*account
-	clock    time.Time // read before a write that was acknowledged
+	clock    semel.Instant // read before a write that was acknowledged
 	acks     int
 	// tell, if set, also gets each entry, before tries and after answers.
 	tell func(verb string, id semel.ID, state semel.State, m mark)
@@ -148,7 +148,7 @@ func (h *history) enter(verb string, id semel.ID, state semel.State, m mark) err
 // must agree with it.
 type snapshot struct {
 	accounts map[semel.ID]account
-	clock    time.Time
+	clock    semel.Instant
 }
 
 func (h *history) snapshot() snapshot {
@@ -248,7 +248,7 @@ func testID(key string) semel.ID {
 	return semel.ID{Tenant: "tenant", Principal: "principal", Operation: "operation", Key: key}
 }
 
-var testEpoch = time.Date(2031, 2, 3, 4, 5, 6, 7, time.UTC)
+var testEpoch = semel.InstantOf(time.Date(2031, 2, 3, 4, 5, 6, 7, time.UTC))
 
 // testRecord is the one record of an identity that has this version and state.
 // All of it follows from these, so that a record can be recognized as whole.
@@ -266,7 +266,7 @@ func testRecord(id semel.ID, version int64, state semel.State) semel.Record {
 	case r == 0:
 		rec.Result.Data = make([]byte, 20_000)
 	case r < 16:
-		rec.NextAt = time.Time{} // never due
+		rec.NextAt = 0 // never due
 	}
 	if state.Terminal() {
 		rec.Disposition, rec.EndedAt, rec.ExpiresAt = semel.DispositionCompleted, testEpoch, testEpoch.Add(time.Hour)
@@ -288,10 +288,10 @@ func genuine(id semel.ID, rec semel.Record) error {
 
 // passed takes note of a time that the store gave out before a write that was
 // acknowledged.
-func (h *history) passed(now time.Time) {
+func (h *history) passed(now semel.Instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if now.After(h.clock) {
+	if now > h.clock {
 		h.clock = now
 	}
 }

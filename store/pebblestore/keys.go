@@ -3,7 +3,8 @@ package pebblestore
 import (
 	"encoding/binary"
 	"math"
-	"time"
+
+	"github.com/semelhq/semel"
 )
 
 // digest is [semel.ID.Digest].
@@ -16,26 +17,18 @@ type address uint64
 // nowhere is the address of what is not stored.
 const nowhere address = math.MaxUint64
 
-// dueTime is a time in the due index: nanoseconds since 1970, shifted so that it
-// sorts as a number without sign. Times outside the range, which ends in the
-// year 2262, are moved to its ends.
+// dueTime is an instant in the due index, shifted so that it sorts as a number
+// without sign.
 type dueTime uint64
 
 // never is the time of records that are not in the due index.
 const never dueTime = math.MaxUint64
 
-var minDueTime, maxDueTime = time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64-1)
-
-func makeDueTime(t time.Time) dueTime {
-	switch {
-	case t.IsZero():
+func makeDueTime(at semel.Instant) dueTime {
+	if at.IsZero() {
 		return never
-	case t.Before(minDueTime):
-		t = minDueTime
-	case t.After(maxDueTime):
-		t = maxDueTime
 	}
-	return dueTime(uint64(t.UnixNano()) ^ 1<<63)
+	return dueTime(uint64(min(at, math.MaxInt64-1)) ^ 1<<63)
 }
 
 // The first byte of a key says what it is.
@@ -90,16 +83,16 @@ func parseDueKey(b []byte) (t dueTime, at address, ok bool) {
 
 // meta is what the store knows about itself, written with every batch.
 type meta struct {
-	clock   time.Time // not before any that the store has given out
-	batches uint64    // ever written
-	records uint64    // that are stored
-	end     address   // of the next record
+	clock   semel.Instant // not before any that the store has given out
+	batches uint64        // ever written
+	records uint64        // that are stored
+	end     address       // of the next record
 }
 
 const metaLen = 4 * 8
 
 func (m *meta) put(dst []byte) {
-	binary.BigEndian.PutUint64(dst, uint64(m.clock.UnixNano()))
+	binary.BigEndian.PutUint64(dst, uint64(m.clock))
 	binary.BigEndian.PutUint64(dst[8:], m.batches)
 	binary.BigEndian.PutUint64(dst[16:], m.records)
 	putAddress(dst[24:], m.end)
@@ -110,7 +103,7 @@ func parseMeta(b []byte) (m meta, ok bool) {
 		return m, false
 	}
 	return meta{
-		clock:   time.Unix(0, int64(binary.BigEndian.Uint64(b))).UTC(),
+		clock:   semel.Instant(binary.BigEndian.Uint64(b)),
 		batches: binary.BigEndian.Uint64(b[8:]),
 		records: binary.BigEndian.Uint64(b[16:]),
 		end:     address(binary.BigEndian.Uint64(b[24:])),

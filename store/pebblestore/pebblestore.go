@@ -227,9 +227,9 @@ func (s *Store) leave() {
 // that the directory knows of if the wall clock is behind that; from then on the
 // monotonic clock of the process carries it, so that steps of the wall clock do
 // not show.
-func (s *Store) Now(ctx context.Context) (time.Time, error) {
+func (s *Store) Now(ctx context.Context) (semel.Instant, error) {
 	if s.closed.Load() {
-		return time.Time{}, errClosed
+		return 0, errClosed
 	}
 	return s.clock.now(), nil
 }

@@ -144,7 +144,7 @@ func (p *powerTest) cycle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if now.Before(p.history.clock) {
+	if now < p.history.clock {
 		return fmt.Errorf("the clock went back by %v", p.history.clock.Sub(now))
 	}
 	p.found += len(stored)

@@ -16,9 +16,9 @@ var otherBugs = []plantedBug{
 	{
 		"goes back in time at every purge, so that fences start anew",
 		func(p *planted, m *memstore.Store) {
-			var start time.Time
+			var start semel.Instant
 			var back atomic.Int64
-			p.now = func(ctx context.Context) (time.Time, error) {
+			p.now = func(ctx context.Context) (semel.Instant, error) {
 				at, err := m.Now(ctx)
 				if start.IsZero() {
 					start = at
@@ -37,7 +37,7 @@ var otherBugs = []plantedBug{
 		"has a clock that steps back",
 		func(p *planted, m *memstore.Store) {
 			var n atomic.Int64
-			p.now = func(ctx context.Context) (time.Time, error) {
+			p.now = func(ctx context.Context) (semel.Instant, error) {
 				at, err := m.Now(ctx)
 				return at.Add(-time.Duration(n.Add(1) % 100 * int64(time.Millisecond))), err
 			}
@@ -48,14 +48,14 @@ var otherBugs = []plantedBug{
 		"has a clock that stands still",
 		func(p *planted, m *memstore.Store) {
 			at, _ := m.Now(context.Background())
-			p.now = func(context.Context) (time.Time, error) { return at, nil }
+			p.now = func(context.Context) (semel.Instant, error) { return at, nil }
 		},
 		[]string{"the clock advances", "a dead holder's call", "an outcome is replayed within its window"},
 	},
 	{
 		"leaves out what is due at the very instant",
 		func(p *planted, m *memstore.Store) {
-			p.due = func(ctx context.Context, until time.Time, limit int) ([]semel.Record, error) {
+			p.due = func(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
 				return m.Due(ctx, until.Add(-1), limit)
 			}
 		},
@@ -64,7 +64,7 @@ var otherBugs = []plantedBug{
 	{
 		"always lists the same when more are due than it may list",
 		func(p *planted, m *memstore.Store) {
-			p.due = func(ctx context.Context, until time.Time, limit int) ([]semel.Record, error) {
+			p.due = func(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
 				recs, err := m.Due(ctx, until, 1<<20)
 				if len(recs) > 50 {
 					recs = recs[len(recs)-50:]
@@ -88,7 +88,7 @@ var otherBugs = []plantedBug{
 				}
 				return cur, applied, err
 			}
-			p.due = func(ctx context.Context, until time.Time, limit int) ([]semel.Record, error) {
+			p.due = func(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
 				recs, err := m.Due(ctx, until, limit)
 				mu.Lock()
 				defer mu.Unlock()
@@ -204,7 +204,7 @@ var otherBugs = []plantedBug{
 		"forgets what is due when it is opened again",
 		func(p *planted, m *memstore.Store) {
 			if p.opened > 0 {
-				p.due = func(context.Context, time.Time, int) ([]semel.Record, error) { return nil, nil }
+				p.due = func(context.Context, semel.Instant, int) ([]semel.Record, error) { return nil, nil }
 			}
 		},
 		[]string{"what was acknowledged is there", "random histories"},
@@ -217,7 +217,7 @@ var otherBugs = []plantedBug{
 			if p.opened > 0 {
 				back = 30 * time.Second
 			}
-			p.now = func(ctx context.Context) (time.Time, error) {
+			p.now = func(ctx context.Context) (semel.Instant, error) {
 				at, err := m.Now(ctx)
 				if at.Sub(start) < back {
 					return start.Add(-back), err

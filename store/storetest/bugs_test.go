@@ -127,7 +127,7 @@ var writeBugs = []plantedBug{
 		"keeps times to the microsecond",
 		func(p *planted, m *memstore.Store) {
 			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
-				w.Record.UpdatedAt = w.Record.UpdatedAt.Truncate(time.Microsecond)
+				w.Record.UpdatedAt -= w.Record.UpdatedAt % semel.Instant(time.Microsecond)
 				return m.Apply(ctx, w)
 			}
 		},

@@ -170,7 +170,7 @@ var applyCases = []testCase{
 			}
 			rec := put(t, env.Store, next(claimed(key("k"), 1), func(r *semel.Record) {
 				r.State, r.Disposition = semel.Completed, semel.DispositionCompleted
-				r.ExpiresAt = now.Add(time.Millisecond).UTC()
+				r.ExpiresAt = now.Add(time.Millisecond)
 				r.NextAt = r.ExpiresAt
 			}), semel.Revision{})
 			env.Advance(time.Second)

@@ -11,7 +11,7 @@ import (
 const ruleNow = "Now is the store's clock, by which leases and windows are judged. It never goes back, not even when the process restarts over the same data."
 
 // now reads the store's clock.
-func now(t *testing.T, s semel.Store) time.Time {
+func now(t *testing.T, s semel.Store) semel.Instant {
 	t.Helper()
 	at, err := s.Now(t.Context())
 	if err != nil {
@@ -39,7 +39,7 @@ var clockCases = []testCase{
 		why:  ruleNow,
 		run: func(t *testing.T, env Env) {
 			var mu sync.Mutex
-			var latest time.Time
+			var latest semel.Instant
 			var wg sync.WaitGroup
 			for range 8 {
 				wg.Go(func() {
@@ -52,12 +52,12 @@ var clockCases = []testCase{
 							t.Errorf("Now: %v", err)
 							return
 						}
-						if at.Before(seen) {
+						if at < seen {
 							t.Errorf("the clock went back by %v", seen.Sub(at))
 							return
 						}
 						mu.Lock()
-						if at.After(latest) {
+						if at > latest {
 							latest = at
 						}
 						mu.Unlock()
@@ -76,7 +76,7 @@ var clockCases = []testCase{
 				// behind. Writing must not disturb its clock either.
 				before := now(t, env.Store)
 				put(t, env.Store, claimed(key("k"), 1), semel.Revision{})
-				if at := now(t, env.Store); at.Before(before) {
+				if at := now(t, env.Store); at < before {
 					t.Fatalf("the clock went back by %v", before.Sub(at))
 				}
 				return
@@ -86,7 +86,7 @@ var clockCases = []testCase{
 				put(t, env.Store, claimed(key(fresh().String()), 1), semel.Revision{})
 				before := now(t, env.Store)
 				env.Store = env.Reopen()
-				if at := now(t, env.Store); at.Before(before) {
+				if at := now(t, env.Store); at < before {
 					t.Fatalf("the clock went back by %v", before.Sub(at))
 				}
 			}

@@ -15,7 +15,7 @@ const (
 	ruleWatch = "Watch returns a channel that receives at least once after the record changes, from the moment Watch has returned. It is a hint: it may also receive without cause."
 )
 
-func due(t *testing.T, s semel.DueStore, until time.Time, limit int) []semel.Record {
+func due(t *testing.T, s semel.DueStore, until semel.Instant, limit int) []semel.Record {
 	t.Helper()
 	recs, err := s.Due(t.Context(), until, limit)
 	if err != nil {
@@ -51,7 +51,7 @@ func sameSet(t *testing.T, got, want []semel.Record) {
 }
 
 // at is a record that is due at a time.
-func at(id semel.ID, nextAt time.Time) semel.Record {
+func at(id semel.ID, nextAt semel.Instant) semel.Record {
 	return next(claimed(id, 1), func(r *semel.Record) { r.NextAt = nextAt })
 }
 
@@ -65,10 +65,10 @@ var dueCases = []testCase{
 			sameSet(t, due(t, s, epoch, 10), nil)
 			var want []semel.Record
 			for i, c := range []struct {
-				at   time.Time
+				at   semel.Instant
 				want bool
 			}{
-				{time.Time{}, false},
+				{0, false},
 				{epoch.Add(-1000 * time.Hour), true},
 				{epoch.Add(-time.Nanosecond), true},
 				{epoch, true},
@@ -109,7 +109,7 @@ var dueCases = []testCase{
 		run: func(t *testing.T, env Env) {
 			s := env.Store.(semel.DueStore)
 			rec := put(t, env.Store, at(key("k"), epoch.Add(time.Hour)), semel.Revision{})
-			move := func(to time.Time) {
+			move := func(to semel.Instant) {
 				t.Helper()
 				rec = put(t, env.Store, next(rec, func(r *semel.Record) { r.NextAt = to }), rec.Revision)
 			}
@@ -128,7 +128,7 @@ var dueCases = []testCase{
 			is()
 			move(epoch.Add(-time.Hour)) // back to where it was before
 			is(rec)
-			move(time.Time{}) // never
+			move(0) // never
 			is()
 			move(epoch)
 			is(rec)

@@ -186,7 +186,7 @@ func duplicates(t *testing.T, env Env) {
 		}
 		wg.Go(func() {
 			<-start
-			ans, err := engines[i/2%2].Do(t.Context(), c, func(ctx context.Context, a *semel.Attempt) (semel.Result, error) {
+			ans, err := engines[i/2%2].Do(t.Context(), c, func(ctx context.Context, a semel.Execution) (semel.Result, error) {
 				n := ran.Add(1)
 				return semel.Result{Data: fmt.Appendf(nil, "execution %d", n)}, pass(ctx, 50*time.Millisecond)
 			})
@@ -267,8 +267,11 @@ func waitForOther(t *testing.T, s semel.Store) {
 	for range 4 {
 		wg.Go(func() {
 			got, err := waiting.Begin(t.Context(), c)
-			if err != nil || got.Decision != semel.Replay || string(got.Record.Result.Data) != "done" {
-				t.Errorf("a waiting delivery got %s, %q, error %v", got.Decision, got.Record.Result.Data, err)
+			switch {
+			case err != nil:
+				t.Errorf("a waiting delivery got error %v", err)
+			case got.Decision != semel.Replay || string(got.Record.Result.Data) != "done":
+				t.Errorf("a waiting delivery got %s, %q", got.Decision, got.Record.Result.Data)
 			}
 		})
 	}

@@ -49,7 +49,7 @@ var faultCases = []testCase{
 				do := func() (semel.Answer, error) {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					defer cancel()
-					return e.Do(ctx, c, func(context.Context, *semel.Attempt) (semel.Result, error) {
+					return e.Do(ctx, c, func(context.Context, semel.Execution) (semel.Result, error) {
 						ran++
 						return semel.Result{Data: []byte("done")}, nil
 					})
@@ -135,7 +135,7 @@ var faultCases = []testCase{
 				if err := ans.Attempt.Renew(t.Context()); err != nil {
 					t.Fatalf("form %q: Renew: %v", form, err)
 				}
-				if until := ans.Attempt.Record().LeaseUntil; !until.After(before) {
+				if until := ans.Attempt.Record().LeaseUntil; until <= before {
 					t.Fatalf("form %q: Renew moved the lease from %v to %v", form, before, until)
 				}
 				begin(t, other, c, semel.InFlight)

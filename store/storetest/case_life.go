@@ -210,7 +210,7 @@ func survives(t *testing.T, env Env) {
 				want[id] = put(t, s, next(rec, func(r *semel.Record) {
 					r.State, r.Disposition = semel.Completed, semel.DispositionCompleted
 					r.Result.Data = []byte("result of " + id.Key)
-					r.NextAt = time.Time{}
+					r.NextAt = 0
 				}), rec.Revision)
 			}
 			if p, ok := s.(semel.PurgeStore); ok && changed%7 == 0 {

@@ -7,14 +7,14 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// local offers Load and Swap of a store as Get and Apply.
+// local offers Hash, Load and Swap of a store as Get and Apply.
 type local struct {
 	semel.Store
 	l semel.LocalStore
 }
 
 func (s local) Apply(_ context.Context, w semel.Write) (semel.Record, bool, error) {
-	cur, applied := s.l.Swap(&w.Record, w.Expect)
+	cur, applied := s.l.Swap(s.l.Hash(w.Record.ID), &w.Record, w.Expect)
 	if cur == nil {
 		return semel.Record{}, applied, nil
 	}
@@ -22,7 +22,7 @@ func (s local) Apply(_ context.Context, w semel.Write) (semel.Record, bool, erro
 }
 
 func (s local) Get(_ context.Context, id semel.ID) (semel.Record, error) {
-	if rec := s.l.Load(id); rec != nil {
+	if rec := s.l.Load(s.l.Hash(id), id); rec != nil {
 		return *rec, nil
 	}
 	return semel.Record{}, semel.ErrNotFound

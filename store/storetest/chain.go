@@ -100,9 +100,9 @@ func (c *chains) check(policy func(name string) semel.Operation) error {
 // forbidden says why b may not follow a, or nothing.
 func forbidden(op semel.Operation, a, b semel.Record) string {
 	switch {
-	case b.ID != a.ID || b.Fingerprint != a.Fingerprint || b.Origin != a.Origin || !b.CreatedAt.Equal(a.CreatedAt):
+	case b.ID != a.ID || b.Fingerprint != a.Fingerprint || b.Origin != a.Origin || b.CreatedAt != a.CreatedAt:
 		return "what may never change has changed"
-	case b.Fence != a.Fence && b.StartedAt.Before(a.UpdatedAt):
+	case b.Fence != a.Fence && b.StartedAt < a.UpdatedAt:
 		return fmt.Sprintf("its lease is counted from %v before it could begin", a.UpdatedAt.Sub(b.StartedAt))
 	case b.Fence < a.Fence:
 		return fmt.Sprintf("fence %d after %d", b.Fence, a.Fence)
@@ -118,7 +118,7 @@ func forbidden(op semel.Operation, a, b semel.Record) string {
 		return "a completed call runs again"
 	case a.State == semel.Processing && a.Held != "":
 		return "a held call runs again"
-	case a.State == semel.Processing && b.StartedAt.Before(a.LeaseUntil):
+	case a.State == semel.Processing && b.StartedAt < a.LeaseUntil:
 		return fmt.Sprintf("a takeover %v before the lease ends", a.LeaseUntil.Sub(b.StartedAt))
 	case a.State == semel.Processing && op.OnAbandoned != semel.RetryAbandoned:
 		return "an abandoned call runs again although the policy is to hold it"

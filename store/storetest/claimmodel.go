@@ -50,7 +50,7 @@ type endInput struct {
 	op     *semel.Operation
 	key    string
 	fence  int64
-	kind   semel.Disposition // empty for Hold
+	kind   semel.Disposition // zero for Hold
 	ending string
 	renew  bool
 	called time.Duration
@@ -129,7 +129,7 @@ func stepEnd(st claimState, in endInput, out endOutput) []claimState {
 	next := st
 	next.ending = in.ending
 	switch {
-	case in.kind == "":
+	case in.kind == 0:
 		next.phase = phaseHeld
 	case in.kind == semel.DispositionAborted, in.kind == semel.DispositionFailed && in.op.OnFailure == semel.RetryFailure:
 		next.phase = phaseOpen

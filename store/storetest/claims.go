@@ -203,9 +203,12 @@ func (r *rig) begin(ctx context.Context, client int, e *semel.Engine, op *semel.
 	at := r.rec.call()
 	in := beginInput{op: op, key: c.Key, print: print, called: time.Since(r.start)}
 	ans, err := e.Begin(ctx, c)
-	out := beginOutput{unknown: err != nil, decision: ans.Decision, fence: ans.Record.Fence, returned: time.Since(r.start)}
+	out := beginOutput{unknown: err != nil, decision: ans.Decision, returned: time.Since(r.start)}
+	if err == nil {
+		out.fence = ans.Record.Fence
+	}
 	if ans.Decision == semel.Replay {
-		out.outcome = string(ans.Record.Disposition) + " " + string(ans.Record.Result.Data)
+		out.outcome = ans.Record.Disposition.String() + " " + string(ans.Record.Result.Data)
 	}
 	if err != nil {
 		out.returned = time.Hour // it may happen at any time
@@ -240,12 +243,12 @@ func (r *rig) hold(ctx context.Context, client int, op *semel.Operation, key str
 		renew.renew = true
 		r.end(client, renew, func() error { return a.Renew(ctx) })
 	}
-	kinds := []semel.Disposition{semel.DispositionCompleted, semel.DispositionRejected, semel.DispositionFailed, semel.DispositionAborted, ""}
+	kinds := []semel.Disposition{semel.DispositionCompleted, semel.DispositionRejected, semel.DispositionFailed, semel.DispositionAborted, 0}
 	weights := []int{55, 5, 15, 22, 3}
 	p := random.IntN(100)
 	in.kind = kinds[slices.IndexFunc(weights, func(w int) bool { p -= w; return p < 0 })]
 	result := fmt.Sprintf("result of fence %d by client %d", a.Fence(), client)
-	in.ending = string(in.kind) + " " + result
+	in.ending = in.kind.String() + " " + result
 	res, f := semel.Result{Data: []byte(result)}, semel.Failure{Code: "code"}
 	for range 4 {
 		out := r.end(client, in, func() error {

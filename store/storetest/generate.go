@@ -52,15 +52,15 @@ func drawText() *rapid.Generator[string] {
 	)
 }
 
-// drawTime is an instant in UTC to the nanosecond, or the zero Time.
-func drawTime() *rapid.Generator[time.Time] {
+// drawTime is an instant to the nanosecond, or none.
+func drawTime() *rapid.Generator[semel.Instant] {
 	lo, hi := time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC).Unix(), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
-	return rapid.Custom(func(t *rapid.T) time.Time {
+	return rapid.Custom(func(t *rapid.T) semel.Instant {
 		if rapid.IntRange(0, 3).Draw(t, "zero") == 0 {
-			return time.Time{}
+			return 0
 		}
 		nsec := rapid.OneOf(rapid.Int64Range(0, 999_999_999), rapid.SampledFrom([]int64{0, 1, 999, 1000, 999_999_999})).Draw(t, "nsec")
-		return time.Unix(rapid.Int64Range(lo, hi).Draw(t, "sec"), nsec).UTC()
+		return semel.InstantOf(time.Unix(rapid.Int64Range(lo, hi).Draw(t, "sec"), nsec))
 	})
 }
 
@@ -105,7 +105,7 @@ func drawResult() *rapid.Generator[semel.Result] {
 var (
 	drawState = rapid.SampledFrom([]semel.State{semel.Processing, semel.Completed, semel.Failed})
 	drawEnd   = rapid.SampledFrom([]semel.Disposition{
-		"", semel.DispositionCompleted, semel.DispositionRejected, semel.DispositionFailed, semel.DispositionAborted, semel.DispositionAbandoned,
+		0, semel.DispositionCompleted, semel.DispositionRejected, semel.DispositionFailed, semel.DispositionAborted, semel.DispositionAbandoned,
 	})
 	drawEffectState = rapid.SampledFrom([]semel.EffectState{semel.EffectStarted, semel.EffectConfirmed, semel.EffectRefuted})
 )

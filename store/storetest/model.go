@@ -139,12 +139,12 @@ func (h *history) revision(id semel.ID) semel.Revision {
 func (h *history) write() semel.Write {
 	id := h.id()
 	rec := claimed(id, h.Int64())
-	rec.NextAt = time.Time{}
+	rec.NextAt = 0
 	if h.IntN(4) > 0 {
 		rec.NextAt = epoch.Add(time.Duration(h.IntN(21)-10) * time.Minute)
 	}
 	if h.IntN(2) == 0 {
-		rec.State, rec.Disposition, rec.LeaseUntil = semel.Completed, semel.DispositionCompleted, time.Time{}
+		rec.State, rec.Disposition, rec.LeaseUntil = semel.Completed, semel.DispositionCompleted, 0
 		rec.Result.Data = make([]byte, h.IntN(200))
 		for i := range rec.Result.Data {
 			rec.Result.Data[i] = byte(h.Uint32())

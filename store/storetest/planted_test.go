@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store/memstore"
@@ -21,8 +20,8 @@ import (
 type planted struct {
 	apply func(ctx context.Context, w semel.Write) (semel.Record, bool, error)
 	get   func(ctx context.Context, id semel.ID) (semel.Record, error)
-	now   func(ctx context.Context) (time.Time, error)
-	due   func(ctx context.Context, until time.Time, limit int) ([]semel.Record, error)
+	now   func(ctx context.Context) (semel.Instant, error)
+	due   func(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error)
 	purge func(ctx context.Context, refs []semel.Ref) (int, error)
 	watch func(id semel.ID) (<-chan struct{}, func())
 	close func() error
@@ -72,11 +71,11 @@ func (p *planted) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
 	return running(p, func() (semel.Record, error) { return p.get(ctx, id) })
 }
 
-func (p *planted) Now(ctx context.Context) (time.Time, error) {
-	return running(p, func() (time.Time, error) { return p.now(ctx) })
+func (p *planted) Now(ctx context.Context) (semel.Instant, error) {
+	return running(p, func() (semel.Instant, error) { return p.now(ctx) })
 }
 
-func (p *planted) Due(ctx context.Context, until time.Time, limit int) ([]semel.Record, error) {
+func (p *planted) Due(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
 	return running(p, func() ([]semel.Record, error) { return p.due(ctx, until, limit) })
 }
 
@@ -180,7 +179,7 @@ func TestPlantedEngineBugsAreCaught(t *testing.T) {
 		ahead := func(engine int, s semel.Store) semel.Store {
 			p := sound(s.(*memstore.Store))
 			if engine == 0 {
-				p.now = func(ctx context.Context) (time.Time, error) {
+				p.now = func(ctx context.Context) (semel.Instant, error) {
 					at, err := s.Now(ctx)
 					return at.Add(opShortRetry.Lease), err
 				}

@@ -223,6 +223,31 @@ func TestIdentity(t *testing.T) {
 			}
 		}
 	})
+	t.Run("without a verified identity the sent credential keeps callers apart, within the tenant that was named", func(t *testing.T) {
+		clause.Proves(t, "IDS-XV.1")
+		var runs atomic.Int64
+		g := newGuard(t, newEngine(t, nil), &semelhttp.Options{Identity: func(r *http.Request) (string, string, error) {
+			return r.Header.Get("Tenant"), "ignored", semelhttp.ErrNoIdentity
+		}})
+		h := g.Handler(semelhttp.Route{Operation: semel.Operation{Name: "op"}}, charged(&runs))
+		send := func(tenant, credential string) *httptest.ResponseRecorder {
+			return call(h, "k", "1", func(r *http.Request) {
+				r.Header.Set("Tenant", tenant)
+				r.Header.Set("Authorization", credential)
+			})
+		}
+		for _, who := range [][2]string{{"a", "Bearer 1"}, {"a", "Bearer 2"}, {"b", "Bearer 1"}} {
+			if w := send(who[0], who[1]); w.Header().Get("Idempotency-Replayed") != "" {
+				t.Fatalf("%q met another caller", who)
+			}
+		}
+		if w := send("a", "Bearer 1"); w.Header().Get("Idempotency-Replayed") != "true" || runs.Load() != 3 {
+			t.Fatal(w.Header(), runs.Load())
+		}
+		if w := call(h, "k", "1", func(r *http.Request) { r.Header.Del("Authorization") }); w.Code != http.StatusUnauthorized || runs.Load() != 3 {
+			t.Fatal("without a credential:", w.Code, runs.Load())
+		}
+	})
 	t.Run("a caller that may no longer see the answer does not get it", func(t *testing.T) {
 		clause.Proves(t, "IDS-XV.4")
 		var runs atomic.Int64

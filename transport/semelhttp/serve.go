@@ -62,7 +62,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Preference-Applied", "wait="+seconds(call.Wait))
 	}
 	if ans.Decision == semel.Replay {
-		h.replay(w, &ans.Record)
+		h.replay(w, ans.Record)
 		return
 	}
 	h.refuse(w, h.decided(&ans))
@@ -97,7 +97,7 @@ func (h *handler) execute(w http.ResponseWriter, r *http.Request, a *semel.Attem
 	}()
 	h.next.ServeHTTP(c, inner)
 	returned = true
-	if c.status == 0 {
+	if c.status == 0 && c.scope.concluded() == nil {
 		c.WriteHeader(http.StatusOK)
 	}
 	c.closed = true

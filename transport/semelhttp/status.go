@@ -17,18 +17,18 @@ type CallStatus struct {
 	Reference   string            `json:"reference"`
 	Operation   string            `json:"operation"`
 	State       semel.State       `json:"state"`
-	Disposition semel.Disposition `json:"disposition,omitempty"`
+	Disposition semel.Disposition `json:"disposition,omitzero"`
 	// Held is why nobody may run the call, if that is so.
 	Held string `json:"held,omitempty"`
 	// Attempt counts the attempts, from 1.
 	Attempt int `json:"attempt"`
 	// ResultKept says that sending the request again gets the answer.
-	ResultKept bool      `json:"result_kept"`
-	CreatedAt  time.Time `json:"created_at"`
-	UpdatedAt  time.Time `json:"updated_at"`
-	StartedAt  time.Time `json:"started_at"`
-	EndedAt    time.Time `json:"ended_at,omitzero"`
-	ExpiresAt  time.Time `json:"expires_at,omitzero"`
+	ResultKept bool          `json:"result_kept"`
+	CreatedAt  semel.Instant `json:"created_at"`
+	UpdatedAt  semel.Instant `json:"updated_at"`
+	StartedAt  semel.Instant `json:"started_at"`
+	EndedAt    semel.Instant `json:"ended_at,omitzero"`
+	ExpiresAt  semel.Instant `json:"expires_at,omitzero"`
 }
 
 // Status is the resource that refusals link to: GET Options.StatusPath and a
@@ -81,7 +81,7 @@ func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 		CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, StartedAt: rec.StartedAt, EndedAt: rec.EndedAt, ExpiresAt: rec.ExpiresAt,
 	})
 	if err != nil {
-		panic(err) // a time outside of years 0 to 9999 is no time of a store
+		panic(err) // nothing in it can fail
 	}
 	header := w.Header()
 	header.Set("Content-Type", "application/json")

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store/memstore"
@@ -123,7 +122,7 @@ func (s *faultyStore) Get(ctx context.Context, id semel.ID) (semel.Record, error
 	return s.mem.Get(ctx, id)
 }
 
-func (s *faultyStore) Now(ctx context.Context) (time.Time, error) { return s.mem.Now(ctx) }
+func (s *faultyStore) Now(ctx context.Context) (semel.Instant, error) { return s.mem.Now(ctx) }
 
 func (s *faultyStore) Close() error { return s.mem.Close() }
 

@@ -87,7 +87,10 @@ func TestEveryVerbFails(t *testing.T) {
 		faultstore.Apply: func() error { _, _, err := s.Apply(t.Context(), write(1)); return err },
 		faultstore.Get:   func() error { _, err := s.Get(t.Context(), id); return err },
 		faultstore.Now:   func() error { _, err := s.Now(t.Context()); return err },
-		faultstore.Due:   func() error { _, err := s.(semel.DueStore).Due(t.Context(), time.Now(), 1); return err },
+		faultstore.Due: func() error {
+			_, err := s.(semel.DueStore).Due(t.Context(), semel.InstantOf(time.Now()), 1)
+			return err
+		},
 		faultstore.Purge: func() error { _, err := s.(semel.PurgeStore).Purge(t.Context(), nil); return err },
 	}
 	for verb, call := range calls {
@@ -265,7 +268,7 @@ func TestForwardedCallsReachTheStore(t *testing.T) {
 	inner := memstore.New()
 	s, _ := faultstore.New(inner, nil)
 	w := write(1)
-	w.Record.NextAt = time.Unix(1, 0)
+	w.Record.NextAt = semel.InstantOf(time.Unix(1, 0))
 	changed, stop := s.(semel.WatchStore).Watch(id)
 	defer stop()
 	if _, applied, err := s.Apply(t.Context(), w); err != nil || !applied {
@@ -276,7 +279,7 @@ func TestForwardedCallsReachTheStore(t *testing.T) {
 	default:
 		t.Error("Watch was not forwarded")
 	}
-	if recs, err := s.(semel.DueStore).Due(t.Context(), time.Unix(2, 0), 10); err != nil || len(recs) != 1 {
+	if recs, err := s.(semel.DueStore).Due(t.Context(), semel.InstantOf(time.Unix(2, 0)), 10); err != nil || len(recs) != 1 {
 		t.Errorf("Due gives %d records, %v", len(recs), err)
 	}
 	if n, err := s.(semel.PurgeStore).Purge(t.Context(), []semel.Ref{{ID: id, Revision: w.Record.Revision}}); err != nil || n != 1 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/semelhq/semel"
 )
@@ -118,8 +117,8 @@ func (s *verbs) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
 }
 
 // Now is [semel.Store.Now].
-func (s *verbs) Now(ctx context.Context) (time.Time, error) {
-	var a answer[time.Time]
+func (s *verbs) Now(ctx context.Context) (semel.Instant, error) {
+	var a answer[semel.Instant]
 	return a.or(s.call(ctx, Now, func(ctx context.Context) error {
 		at, err := s.inner.Now(ctx)
 		a.set(at)
@@ -137,7 +136,7 @@ func (s *verbs) Close() error {
 // dueVerb adds [semel.DueStore].
 type dueVerb struct{ *verbs }
 
-func (s dueVerb) Due(ctx context.Context, until time.Time, limit int) ([]semel.Record, error) {
+func (s dueVerb) Due(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
 	var a answer[[]semel.Record]
 	return a.or(s.call(ctx, Due, func(ctx context.Context) error {
 		recs, err := s.inner.(semel.DueStore).Due(ctx, until, limit)

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store/memstore"
@@ -146,17 +145,17 @@ func (t *target) takeSample(ctx context.Context) (sample, error) {
 		return sample{}, err
 	}
 	rec, err := store.Get(ctx, ans.Record.ID)
-	return sample{claim: ans.Record, outcome: rec}, err
+	return sample{claim: *ans.Record, outcome: rec}, err
 }
 
 // record is the i-th known record: the sample's outcome under another key, with
 // a revision of its own, as if it had just been completed.
-func (s *sample) record(i int, now time.Time) semel.Record {
+func (s *sample) record(i int, now semel.Instant) semel.Record {
 	rec := s.outcome
 	rec.ID.Key = string(appendRecordKey(nil, i))
 	binary.BigEndian.PutUint64(rec.Revision[8:], uint64(i))
 	shift := now.Sub(rec.EndedAt)
-	for _, at := range []*time.Time{&rec.CreatedAt, &rec.UpdatedAt, &rec.StartedAt, &rec.EndedAt, &rec.ExpiresAt, &rec.NextAt} {
+	for _, at := range []*semel.Instant{&rec.CreatedAt, &rec.UpdatedAt, &rec.StartedAt, &rec.EndedAt, &rec.ExpiresAt, &rec.NextAt} {
 		*at = at.Add(shift)
 	}
 	return rec
