@@ -28,7 +28,21 @@ type Execution interface {
 	SettleEffect(ctx context.Context, f EffectFinding) error
 }
 
+// Records is what people do with records: of an [Engine] in this process, or of a
+// service.
+type Records interface {
+	// Lookup is [Engine.Lookup].
+	Lookup(ctx context.Context, id ID) (Record, error)
+	// Search is [Engine.Search].
+	Search(ctx context.Context, q Query) (Page, error)
+	// Settle is [Engine.Settle].
+	Settle(ctx context.Context, id ID, s Settlement, reason string) (Record, error)
+	// Purge is [Engine.Purge].
+	Purge(ctx context.Context, id ID, reason string) error
+}
+
 var (
 	_ Execution = (*Attempt)(nil)
 	_ Runner    = (*Engine)(nil)
+	_ Records   = (*Engine)(nil)
 )
