@@ -19,8 +19,10 @@ func (e *Engine) apply(ctx context.Context, next *Record, expect Revision) (*Rec
 	if e.local != nil {
 		return e.swap(next, expect)
 	}
-	call := e.storeCall(ctx)
-	defer call.end()
+	call, own := e.storeCall(ctx)
+	if own {
+		defer call.end()
+	}
 	cur, applied, err := e.applyOnce(call, next, expect, 1)
 	if err != nil {
 		return e.resolve(call, next, expect)

@@ -163,6 +163,13 @@ func (a *Attempt) end(ctx context.Context, ev event, res Result, f *Failure) err
 	if a.ended != evNone {
 		return a.endedAlready(ev, res, f)
 	}
+	if e := a.op.engine; e.local == nil { // the clock and the write share a limit
+		call, own := e.storeCall(ctx)
+		if own {
+			defer call.end()
+		}
+		ctx = call
+	}
 	now, err := a.op.engine.now(ctx)
 	if err != nil {
 		return &Error{Code: CodeUnknown, Message: "the outcome is not recorded", Err: err}

@@ -138,8 +138,16 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 			cur = found
 		}
 	}
+	calls := ctx
+	if e.local == nil { // the clock and the claim, which usually is all, share a limit
+		call, own := e.storeCall(ctx)
+		if own {
+			defer call.end()
+		}
+		calls = call
+	}
 	for range maxClaims {
-		at, err := e.read(ctx)
+		at, err := e.read(calls)
 		if err != nil {
 			return err
 		}
@@ -158,7 +166,7 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 		// A crash before this write leaves nothing. A crash after it leaves a
 		// claim without a holder: when its lease ends, the next delivery or
 		// the reaper settles it as an abandoned attempt.
-		stored, applied, err := e.apply(ctx, next, cur.Revision)
+		stored, applied, err := e.apply(calls, next, cur.Revision)
 		if err != nil {
 			e.releaseClaim(op, next, cur.Revision)
 			return err
@@ -169,7 +177,7 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 			e.decided(ans, at.now, waited)
 			return nil
 		}
-		cur = stored
+		cur, calls = stored, ctx
 	}
 	// The record changed under every try, so somebody is at work on it.
 	ans.Decision, ans.Record, ans.RetryAfter = InFlight, cur, minRetryAfter

@@ -246,8 +246,10 @@ func (e *Engine) elapsed() time.Duration {
 
 func (e *Engine) now(ctx context.Context) (Instant, error) {
 	if e.local == nil {
-		call := e.storeCall(ctx)
-		defer call.end()
+		call, own := e.storeCall(ctx)
+		if own {
+			defer call.end()
+		}
 		ctx = call
 	}
 	now, err := e.store.Now(ctx)

@@ -25,8 +25,14 @@ type storeCall struct {
 	err      error
 }
 
-func (e *Engine) storeCall(ctx context.Context) *storeCall {
-	return &storeCall{Context: ctx, limit: e.opts.StoreTimeout}
+// storeCall is the context of a call to the store: ctx itself where the caller has
+// made it one, for several calls that belong together, or one of its own, which
+// the caller then ends.
+func (e *Engine) storeCall(ctx context.Context) (call *storeCall, own bool) {
+	if call, ok := ctx.(*storeCall); ok {
+		return call, false
+	}
+	return &storeCall{Context: ctx, limit: e.opts.StoreTimeout}, true
 }
 
 // start lets the limit count. The caller holds c.mu.
