@@ -57,7 +57,9 @@ func (e *Engine) applyOnce(ctx context.Context, next *Record, expect Revision, t
 	case applied || cur.Revision == next.Revision:
 		return next, true, nil
 	}
-	return &cur, false, nil
+	stored := new(Record) // not &cur, which would then be on the heap in any case
+	*stored = cur
+	return stored, false, nil
 }
 
 // resolve sends a write whose result is unknown again until the store gives a
