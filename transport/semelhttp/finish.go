@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -64,6 +65,13 @@ func (h *handler) keeps(status int) bool {
 
 // ending decides how the attempt of an answered request ends.
 func (h *handler) ending(c *capture) ending {
+	if v := c.scope.concluded(); v != nil {
+		e := ending{kind: v.kind, failure: semel.Failure{Code: string(v.answer.code), Message: v.why}}
+		if c.through && e.kind == endAbort {
+			e.kind = endAbandon // an answer that has begun to leave refutes the proof
+		}
+		return e
+	}
 	status := c.status
 	open := leftOpen(c.scope.attempt)
 	if status < 400 && !open {
@@ -91,13 +99,14 @@ func (h *handler) ending(c *capture) ending {
 	return ending{kind: endAbort, failure: failure}
 }
 
-// leftOpen reports whether an effect has no result, other than the answer itself.
+// leftOpen reports whether an effect has no result. Those of the doors of this
+// module do not count: the answer is their result.
 func leftOpen(a *semel.Attempt) bool {
 	if !a.EffectOpen() {
 		return false
 	}
 	return slices.ContainsFunc(a.Effects(), func(ef semel.EffectRecord) bool {
-		return ef.State == semel.EffectStarted && ef.Name != answerEffect
+		return ef.State == semel.EffectStarted && !strings.HasPrefix(ef.Name, doorEffects)
 	})
 }
 
@@ -106,7 +115,11 @@ func (h *handler) finish(c *capture, r *http.Request) {
 	a := c.scope.attempt
 	e := h.ending(c)
 	err := h.end(r.Context(), a, e)
+	v := c.scope.concluded()
 	if c.through {
+		if v != nil {
+			panic(http.ErrAbortHandler) // what has gone already is not the whole answer
+		}
 		return // it has gone already
 	}
 	var p problem
@@ -115,6 +128,8 @@ func (h *handler) finish(c *capture, r *http.Request) {
 		p = unrecorded()
 	case err != nil:
 		p = leaseLost()
+	case v != nil:
+		p = v.answer
 	case e.kind == endHold && c.status < 400:
 		// The handler's success is not what later callers get.
 		p = held(e.failure.Message, time.Second)

@@ -111,14 +111,9 @@ func (g *Guard) Handle(rt Route, next http.Handler) (http.Handler, error) {
 	}
 	g.declared[op.Name] = true
 	op, _ = g.engine.Operation(op.Name)
-	h := &handler{guard: g, route: rt, next: next, operation: op.Name, maxResult: op.MaxResult, onFailure: op.OnFailure}
-	if name, ok := strings.CutPrefix(rt.Credential, cookiePrefix); ok {
-		h.cookie = name
-	} else {
-		h.credentialHeader = http.CanonicalHeaderKey(rt.Credential)
-	}
-	g.handlers = append(g.handlers, h)
-	return h, nil
+	h := newHandler(g, rt, op, next)
+	g.handlers = append(g.handlers, &h)
+	return &h, nil
 }
 
 // Handler is Handle for routes that are written in the program: it panics where
@@ -147,9 +142,24 @@ type handler struct {
 	operation string
 	maxResult int
 	onFailure semel.AfterFailure
+	share     semel.Share
 
 	credentialHeader string // or
 	cookie           string
+}
+
+// newHandler puts together what a checked route and its operation say.
+func newHandler(g *Guard, rt Route, op semel.Operation, next http.Handler) handler {
+	h := handler{
+		guard: g, route: rt, next: next,
+		operation: op.Name, maxResult: op.MaxResult, onFailure: op.OnFailure, share: op.Share,
+	}
+	if name, ok := strings.CutPrefix(rt.Credential, cookiePrefix); ok {
+		h.cookie = name
+	} else {
+		h.credentialHeader = http.CanonicalHeaderKey(rt.Credential)
+	}
+	return h
 }
 
 // guards reports whether requests of a method are guarded.

@@ -17,7 +17,13 @@ import (
 // requests outside of the guard. It must not fall back to a constant: all callers
 // that share a principal share their keys, and get each other's answers.
 //
-// An error refuses the request: with 403 if it is a [semel.Error] with
+// [ErrNoIdentity] says that nothing was sent that could be verified. The request is
+// then taken as without an IdentityFunc, by the digest of what Route.Credential
+// names and by the rule of Route.Anonymous, within the tenant that came with the
+// error. A function that verifies credentials must never return it for one that
+// turned out bad, nor give anybody a principal that [DerivedPrincipal] reports.
+//
+// Any other error refuses the request: with 403 if it is a [semel.Error] with
 // [semel.CodeForbidden], with 503 if it has [semel.CodeStoreUnavailable],
 // otherwise with 401. Its text is not shown.
 type IdentityFunc func(r *http.Request) (tenant, principal string, err error)
@@ -34,21 +40,42 @@ const (
 	// AnonymousShare lets all of them share one principal: whoever knows a key
 	// and its payload gets the answer.
 	AnonymousShare Anonymous = "share"
+	// AnonymousRefuse accepts none, wherever they come from.
+	AnonymousRefuse Anonymous = "refuse"
 )
+
+// ErrNoIdentity is how an [IdentityFunc] leaves a request to the default rule.
+var ErrNoIdentity = errors.New("semelhttp: the caller has no verified identity")
+
+// Caller tells whose keys a request uses, by the rule of a route with the defaults.
+// It is for doors beside the guard that share its callers. The error is that of
+// [IdentityFunc], or says that the request has no credential.
+func (g *Guard) Caller(r *http.Request) (tenant, principal string, err error) {
+	h := newHandler(g, Route{}.withDefaults(), semel.Operation{}, nil)
+	return h.identify(r)
+}
 
 var errAnonymous = errors.New("the request has no credential")
 
 // identify tells whose keys the request uses.
 func (h *handler) identify(r *http.Request) (tenant, principal string, err error) {
 	if f := h.guard.opts.Identity; f != nil {
-		return f(r)
+		tenant, principal, err = f(r)
+		if !errors.Is(err, ErrNoIdentity) {
+			return tenant, principal, err
+		}
 	}
 	name, value, ok := h.credential(r)
 	if ok {
-		return "", credentialDigest(name, value), nil
+		return tenant, credentialDigest(name, value), nil
 	}
-	if h.route.Anonymous == AnonymousShare || receivedOnLoopback(r.Context()) {
-		return "", "", nil
+	switch h.route.Anonymous {
+	case AnonymousShare:
+		return tenant, "", nil
+	case AnonymousLoopback:
+		if receivedOnLoopback(r.Context()) {
+			return tenant, "", nil
+		}
 	}
 	return "", "", errAnonymous
 }
@@ -88,6 +115,14 @@ func credentialDigest(name, value string) string {
 }
 
 const digestPrefix = "credential:"
+
+// DerivedPrincipal reports whether this is a principal that belongs to callers
+// without a verified identity: none, or one that is made of a credential's digest.
+// Whoever gives principals to verified callers refuses these, so that the two
+// never meet.
+func DerivedPrincipal(principal string) bool {
+	return principal == "" || strings.HasPrefix(principal, digestPrefix)
+}
 
 // receivedOnLoopback reports whether only programs of this machine can have sent
 // the request.

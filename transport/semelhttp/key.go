@@ -28,10 +28,11 @@ const (
 	maxAdyenKeyLen = 64
 )
 
-// requestKey finds the one key of a request. It reports present when there is a
-// key field at all, valid or not; fault is then a sentence for the caller, or
-// empty.
-func requestKey(h http.Header, name string, limit int) (key string, present bool, fault string) {
+// RequestKey finds the one key of a request, in the header of that name, of at
+// most limit bytes. It reports present when there is a key field at all, valid or
+// not; fault is then a sentence for the caller, or empty. It is for doors that
+// have no [Guard].
+func RequestKey(h http.Header, name string, limit int) (key string, present bool, fault string) {
 	fields := h[name]
 	switch len(fields) {
 	case 0:

@@ -11,10 +11,10 @@ import (
 // is what bounds the wait.
 const maxPreferredWait = 24 * time.Hour
 
-// preferredWait reads Prefer: wait=N (RFC 7240): how long the caller would rather
+// PreferredWait reads Prefer: wait=N (RFC 7240): how long the caller would rather
 // wait for the outcome than be told that there is none yet. The first one counts;
 // what can't be understood is ignored, as a preference may be.
-func preferredWait(h http.Header) time.Duration {
+func PreferredWait(h http.Header) time.Duration {
 	for _, field := range h["Prefer"] {
 		for item := range strings.SplitSeq(field, ",") {
 			item, _, _ = strings.Cut(item, ";")

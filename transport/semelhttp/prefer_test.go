@@ -23,7 +23,7 @@ func TestPreferredWait(t *testing.T) {
 		{[]string{"wait=4294967295"}, maxPreferredWait},
 		{[]string{"await=5"}, 0},
 	} {
-		if got := preferredWait(http.Header{"Prefer": c.fields}); got != c.want {
+		if got := PreferredWait(http.Header{"Prefer": c.fields}); got != c.want {
 			t.Errorf("%q is %v, not %v", c.fields, got, c.want)
 		}
 	}

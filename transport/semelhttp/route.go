@@ -63,6 +63,10 @@ type Route struct {
 	Credential string
 	// Anonymous defaults to [AnonymousLoopback].
 	Anonymous Anonymous
+	// FailOpen gives the guarantee up while the store does not answer: requests
+	// then run unguarded, as often as they come, and their answers say so in
+	// [UnguardedHeader]. Without it they are refused with 503.
+	FailOpen bool
 }
 
 // KeyRule says whether a request must have a key.
@@ -131,8 +135,8 @@ func (rt *Route) validate() error {
 	if !slices.Contains(bodyModes, rt.Body) {
 		bad("Body is %q, not one of %v", rt.Body, bodyModes)
 	}
-	if rt.Anonymous != AnonymousLoopback && rt.Anonymous != AnonymousShare {
-		bad("Anonymous is %q, not loopback or share", rt.Anonymous)
+	if !slices.Contains([]Anonymous{AnonymousLoopback, AnonymousShare, AnonymousRefuse}, rt.Anonymous) {
+		bad("Anonymous is %q, not loopback, share or refuse", rt.Anonymous)
 	}
 	if rt.MaxBody < 0 {
 		bad("MaxBody is negative")

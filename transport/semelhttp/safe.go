@@ -27,7 +27,7 @@ import (
 type SafeTransport struct {
 	// Base makes the connections. It should be an [*http.Transport]: any other
 	// gets requests without a body as requests with an empty one, which are
-	// sent chunked over HTTP/1.1. Defaults to [http.DefaultTransport].
+	// sent chunked over HTTP/1.1, and its errors prove nothing. Defaults to [http.DefaultTransport].
 	Base http.RoundTripper
 
 	once  sync.Once
@@ -60,7 +60,9 @@ func (t *SafeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp, err := base.RoundTrip(&once)
 	if err != nil {
-		return nil, &sendError{nothing: !connected.Load(), err: err}
+		// Others than http.Transport may not tell of their connections.
+		_, tells := base.(*http.Transport)
+		return nil, &sendError{nothing: tells && !connected.Load(), err: err}
 	}
 	resp.Request = r
 	return resp, nil

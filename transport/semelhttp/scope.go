@@ -25,9 +25,10 @@ type scope struct {
 	attempt  *semel.Attempt
 	deadline time.Time // zero: none
 
-	mu     sync.Mutex
-	ctx    context.Context
-	cancel context.CancelFunc
+	mu      sync.Mutex
+	ctx     context.Context
+	cancel  context.CancelFunc
+	verdict *verdict // nil: the answer says it all
 }
 
 // Deadline is that of the route.
@@ -42,8 +43,11 @@ func (s *scope) Err() error { return s.get().Err() }
 
 // Value has the attempt, and everything that the request's context has.
 func (s *scope) Value(key any) any {
-	if key == (attemptKey{}) {
+	switch key {
+	case attemptKey{}:
 		return s.attempt
+	case scopeKey{}:
+		return s
 	}
 	return s.get().Value(key)
 }

@@ -15,7 +15,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.next.ServeHTTP(w, r)
 		return
 	}
-	key, present, fault := requestKey(r.Header, h.route.KeyHeader, h.route.Profile.MaxKey)
+	key, present, fault := RequestKey(r.Header, h.route.KeyHeader, h.route.Profile.MaxKey)
 	if !present && h.route.Key == KeyOptional {
 		h.next.ServeHTTP(w, r)
 		return
@@ -47,10 +47,15 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	call := semel.Call{
 		Tenant: tenant, Principal: principal, Operation: h.operation, Key: key,
-		Fingerprint: fp, Wait: preferredWait(r.Header),
+		Fingerprint: fp, Wait: PreferredWait(r.Header),
 	}
 	ans, err := h.guard.engine.Begin(r.Context(), call)
 	if err != nil {
+		if h.route.FailOpen && errors.Is(err, &semel.Error{Code: semel.CodeStoreUnavailable}) {
+			h.guard.tell(r.Context(), err)
+			h.passOpen(w, r, sc)
+			return
+		}
 		h.refuseError(w, r, err)
 		return
 	}
@@ -66,6 +71,21 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.refuse(w, h.decided(&ans))
+}
+
+// UnguardedHeader is set on answers to requests that ran without a guard because
+// the store did not answer; see [Route].FailOpen. Its value is the reason's code.
+const UnguardedHeader = "Semel-Unguarded"
+
+// passOpen runs the handler without a guard, on the body that was read already.
+func (h *handler) passOpen(w http.ResponseWriter, r *http.Request, sc *scratch) {
+	w.Header().Set(UnguardedHeader, string(semel.CodeStoreUnavailable))
+	body := sc.spool
+	sc.spool = spool{}
+	defer body.discard()
+	inner := r.WithContext(r.Context())
+	inner.Body = &body
+	h.next.ServeHTTP(w, inner)
 }
 
 // execute runs the handler, records what it answered, and gives the answer.

@@ -56,9 +56,9 @@ func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 	rec, err := g.find(r, reference)
 	if err == nil {
 		var waited bool
-		rec, waited, err = g.await(r.Context(), rec, preferredWait(r.Header))
+		rec, waited, err = g.await(r.Context(), rec, PreferredWait(r.Header))
 		if waited {
-			w.Header().Set("Preference-Applied", "wait="+seconds(preferredWait(r.Header)))
+			w.Header().Set("Preference-Applied", "wait="+seconds(PreferredWait(r.Header)))
 		}
 	}
 	if err != nil {
@@ -150,39 +150,12 @@ func (g *Guard) handlerOf(operation string) *handler {
 	return nil
 }
 
-// Bounds of how often a waiting question about the state looks again.
-const (
-	minStatusPoll = 20 * time.Millisecond
-	maxStatusPoll = time.Second
-)
-
 // await returns the record once it is terminal or held, or as it is after the
 // wait, which the operation's MaxWait bounds.
 func (g *Guard) await(ctx context.Context, rec semel.Record, wait time.Duration) (_ semel.Record, waited bool, err error) {
-	if op, ok := g.engine.Operation(rec.ID.Operation); ok {
-		wait = min(wait, op.MaxWait)
-	}
 	if wait <= 0 || rec.State.Terminal() || rec.Held != "" {
 		return rec, false, nil
 	}
-	end := time.NewTimer(wait)
-	defer end.Stop()
-	for poll := minStatusPoll; ; poll = min(poll*2, maxStatusPoll) {
-		pause := time.NewTimer(poll)
-		select {
-		case <-pause.C:
-		case <-end.C:
-			pause.Stop()
-			return rec, true, nil
-		case <-ctx.Done():
-			pause.Stop()
-			return rec, true, ctx.Err()
-		}
-		if rec, err = g.engine.Lookup(ctx, rec.ID); err != nil {
-			return rec, true, err
-		}
-		if rec.State.Terminal() || rec.Held != "" {
-			return rec, true, nil
-		}
-	}
+	rec, err = g.engine.Await(ctx, rec.ID, wait)
+	return rec, true, err
 }

@@ -15,6 +15,10 @@ import (
 // caller a second answer to one call.
 const answerEffect = "semelhttp.answer"
 
+// doorEffects begins the names of effects that a door of this module keeps in the
+// ledger for itself.
+const doorEffects = "semel"
+
 // errPassing leaves that effect started in the ledger. Any other end of it would
 // be one write more, and a crash between that write and the end of the attempt
 // would let the call run again.

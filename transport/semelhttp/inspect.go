@@ -1,0 +1,71 @@
+package semelhttp
+
+import (
+	"net/http"
+
+	"github.com/semelhq/semel"
+)
+
+// Inspector sees requests as a guarded handler of its route would, and does
+// nothing about them: no operation is registered and the store is not asked. It
+// may be used concurrently.
+type Inspector struct {
+	h  handler
+	op semel.Operation
+}
+
+// Inspect makes an inspector. Every problem with the route is reported at once.
+func (g *Guard) Inspect(rt Route) (*Inspector, error) {
+	rt = rt.withDefaults()
+	if err := rt.validate(); err != nil {
+		return nil, err
+	}
+	op, _ := rt.operation(g.engine)
+	return &Inspector{h: newHandler(g, rt, op, nil), op: op}, nil
+}
+
+// Guards reports whether the request would be guarded: its method is, and it has
+// a key or would need one.
+func (i *Inspector) Guards(r *http.Request) bool {
+	return i.h.guards(r.Method) && (i.h.route.Key == KeyRequired || len(r.Header[i.h.route.KeyHeader]) > 0)
+}
+
+// ID is the identity of the call that the request is a delivery of. The code is
+// why there is none: what the request would be refused with.
+func (i *Inspector) ID(r *http.Request) (id semel.ID, code semel.Code) {
+	key, present, fault := RequestKey(r.Header, i.h.route.KeyHeader, i.h.route.Profile.MaxKey)
+	tenant, principal, err := i.h.identify(r)
+	switch {
+	case err != nil:
+		return id, CodeUnidentified
+	case !present:
+		return id, CodeKeyMissing
+	case fault != "":
+		return id, CodeKeyInvalid
+	}
+	if i.h.share == semel.ShareTenant {
+		principal = ""
+	}
+	return semel.ID{Tenant: tenant, Principal: principal, Operation: i.h.operation, Key: key}, ""
+}
+
+// Fingerprint digests the request with this body, which the caller has read.
+func (i *Inspector) Fingerprint(r *http.Request, body []byte) semel.Fingerprint {
+	sc := scratches.Get().(*scratch)
+	defer sc.release()
+	sc.digest = i.h.appendTarget(sc.digest[:0], r)
+	mode := BodyRaw
+	if len(body) > 0 {
+		mode = i.h.bodyMode(r.Header)
+	}
+	return i.h.digestSmall(r, mode, body, sc)
+}
+
+// Keeps reports whether an answer with this status is what later deliveries would
+// get. After any other they would run again.
+func (i *Inspector) Keeps(status int) bool { return i.h.keeps(status) }
+
+// Operation is the policy that the route stands for: its declaration with this
+// package's defaults. What only the engine fills in is left out, unless the engine
+// knows the operation already.
+func (i *Inspector) Operation() semel.Operation { return i.op }

@@ -1,0 +1,224 @@
+package semelproxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// UpstreamEffect is the ledger's name for the call to the upstream.
+const UpstreamEffect = "semelproxy.upstream"
+
+// execute is the guarded handler: it calls the upstream under an attempt.
+// Requests that the guard lets through without one are passed.
+func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
+	a, ok := semelhttp.Attempt(r.Context())
+	if !ok {
+		p.pass(w, r)
+		return
+	}
+	if p.ledger {
+		// A crash before this write leaves an attempt without an effect, which
+		// the operation may let run again. A crash after it leaves a started
+		// effect: the record is held until it is settled.
+		ef, err := a.StartEffect(r.Context(), UpstreamEffect)
+		if err != nil || ef.State != semel.EffectStarted {
+			p.notStarted(r.Context(), err)
+			return
+		}
+		r = r.WithContext(context.WithValue(r.Context(), effectKey{}, ef.Key))
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(p.running, cancel)()
+	r = r.WithContext(ctx)
+	out := &answer{ResponseWriter: w}
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		if err, ok := v.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
+			panic(v)
+		}
+		p.unknown(r.Context(), "the upstream's answer broke off")
+	}()
+	p.reverse.ServeHTTP(out, r)
+	if p.ledger && !out.failed && !p.inspector.Keeps(out.status) && r.Context().Err() == nil {
+		p.refute(r.Context(), a)
+	}
+}
+
+type effectKey struct{}
+
+// refute says in the ledger that the effect may be started again. If that can't
+// be recorded, the next attempt finds it started and is held.
+func (p *Proxy) refute(ctx context.Context, a *semel.Attempt) {
+	err := a.SettleEffect(context.WithoutCancel(ctx), semel.EffectFinding{Name: UpstreamEffect, State: semel.EffectRefuted})
+	if err != nil {
+		p.tell(ctx, err)
+	}
+}
+
+// notStarted ends an attempt whose effect could not be started. Nothing was sent.
+func (p *Proxy) notStarted(ctx context.Context, err error) {
+	if err == nil || errors.Is(err, &semel.Error{Code: semel.CodeEffectUnknown}) {
+		semelhttp.Held(ctx, "an earlier attempt has called the upstream, and its answer is not known", semelhttp.Refusal{
+			Status: http.StatusConflict, Code: semel.CodeHeld, Title: "Outcome unknown", RetryAfter: time.Second,
+			Detail: "The request was sent on before, and the answer is not known. It will not be sent again until that is settled.",
+		})
+		return
+	}
+	p.tell(ctx, err)
+	semelhttp.Refuted(ctx, "the upstream call could not be recorded before it was made", semelhttp.Refusal{
+		Status: http.StatusServiceUnavailable, Code: semel.CodeStoreUnavailable, Title: "Temporarily unavailable", RetryAfter: time.Second,
+		Detail: "The execution of this request could not be recorded before it began. Nothing was executed. Send the same request again later.",
+	})
+}
+
+// errNoHead is why a request that is not guarded was given up.
+var errNoHead = errors.New("semelproxy: the upstream did not answer in time")
+
+// pass sends a request on without a guard. It ends when its client goes away.
+func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
+	if kind, _ := kindOf(r); kind != "" {
+		p.reverse.ServeHTTP(w, r)
+		return
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	timer := time.AfterFunc(p.timeout, func() { cancel(errNoHead) })
+	defer timer.Stop()
+	p.reverse.ServeHTTP(&passing{ResponseWriter: w, timer: timer}, r.WithContext(ctx))
+}
+
+// rewrite makes the upstream's request from the client's. Headers that only
+// belong to the client's connection are gone by now.
+func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
+	out := pr.Out
+	for _, name := range p.strip {
+		delete(out.Header, name)
+	}
+	delete(out.Header, "Expect") // a guarded body is here already
+	if _, guarded := semelhttp.Attempt(out.Context()); guarded && out.Body != nil {
+		out.Trailer = nil // not part of what two deliveries are compared by
+		holdBody(out)
+	}
+	// ReverseProxy leaves out what it can't parse. The upstream decides that.
+	out.URL.RawQuery = pr.In.URL.RawQuery
+	pr.SetURL(p.opts.Upstream)
+	if p.opts.PreserveHost {
+		out.Host = pr.In.Host
+	}
+	pr.SetXForwarded()
+	if p.opts.Identity != nil && (p.opts.TenantHeader != "" || p.opts.PrincipalHeader != "") {
+		if tenant, principal, err := p.opts.Identity(pr.In); err == nil {
+			setHeader(out.Header, p.opts.TenantHeader, tenant)
+			setHeader(out.Header, p.opts.PrincipalHeader, principal)
+		}
+	}
+	if key, ok := out.Context().Value(effectKey{}).(string); ok {
+		setHeader(out.Header, p.opts.EffectHeader, key)
+	}
+}
+
+// heldBody is the largest body that is copied in order to be sent together with
+// its head.
+const heldBody = 16 << 10
+
+// holdBody makes a small body, which the guard has read already, one that
+// net/http knows to be in memory and so sends in one packet with the head. It is
+// a copy, because the connection may still read it when this request is over.
+func holdBody(out *http.Request) {
+	if out.ContentLength > heldBody {
+		return
+	}
+	size := out.ContentLength
+	if size < 0 {
+		size = heldBody + 1
+	}
+	body := make([]byte, size)
+	n, err := io.ReadFull(out.Body, body)
+	switch {
+	case err == nil && out.ContentLength >= 0:
+		out.Body = io.NopCloser(bytes.NewReader(body))
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		if n == 0 {
+			out.Body = nil // as if the client had said so
+		} else {
+			out.Body = io.NopCloser(bytes.NewReader(body[:n]))
+		}
+		out.ContentLength, out.TransferEncoding = int64(n), nil
+	default:
+		out.Body = &rejoined{Reader: io.MultiReader(bytes.NewReader(body[:n]), out.Body), Closer: out.Body}
+	}
+}
+
+// rejoined is a body whose beginning was read.
+type rejoined struct {
+	io.Reader
+	io.Closer
+}
+
+func setHeader(h http.Header, name, value string) {
+	if name != "" && value != "" {
+		h.Set(name, value)
+	}
+}
+
+// failed is called where there is no answer from the upstream.
+func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
+	ctx := r.Context()
+	p.tell(ctx, err)
+	ans, guarded := w.(*answer)
+	nothing := semelhttp.NothingSent(err)
+	switch {
+	case guarded && nothing:
+		ans.failed = true
+		if a, ok := semelhttp.Attempt(ctx); ok && p.ledger {
+			p.refute(ctx, a)
+		}
+		semelhttp.Refuted(ctx, "there was no connection to the upstream", unreachable())
+	case guarded:
+		ans.failed = true
+		p.unknown(ctx, "the upstream did not answer")
+	case nothing:
+		p.refuse(w, unreachable())
+	default:
+		p.refuse(w, unanswered(ctx, "The service behind this one did not answer. Whether it has done something is not known."))
+	}
+}
+
+// unknown ends an attempt after something may have been sent.
+func (p *Proxy) unknown(ctx context.Context, why string) {
+	semelhttp.Silent(ctx, why, unanswered(ctx,
+		"The request was sent on, and no whole answer came back, so its outcome is not known. It is not sent again by itself. Ask for the state of the call, or send the same request again to get the outcome once that is settled."))
+}
+
+func unreachable() semelhttp.Refusal {
+	return semelhttp.Refusal{
+		Status: http.StatusBadGateway, Code: CodeUnreachable, Title: "Service unreachable", RetryAfter: time.Second,
+		Detail: "There was no connection to the service behind this one. Nothing was sent to it. Send the same request again later.",
+	}
+}
+
+func unanswered(ctx context.Context, detail string) semelhttp.Refusal {
+	f := semelhttp.Refusal{Status: http.StatusBadGateway, Code: semel.CodeUnknown, Title: "No answer", Detail: detail}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(context.Cause(ctx), errNoHead) {
+		f.Status, f.Title = http.StatusGatewayTimeout, "No answer in time"
+	}
+	return f
+}
+
+func (p *Proxy) tell(ctx context.Context, err error) {
+	if p.opts.OnError != nil {
+		p.opts.OnError(ctx, err)
+	}
+}

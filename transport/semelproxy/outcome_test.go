@@ -1,0 +1,320 @@
+package semelproxy_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/transport/semelproxy"
+)
+
+// brokenUpstream accepts connections and gives each to serve, which may do with it
+// what it wants. It counts them.
+type brokenUpstream struct {
+	net.Listener
+	conns atomic.Int64
+}
+
+func newBrokenUpstream(t *testing.T, serve func(c net.Conn, in *bufio.Reader)) *brokenUpstream {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &brokenUpstream{Listener: l}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			u.conns.Add(1)
+			wg.Go(func() {
+				defer c.Close()
+				serve(c, bufio.NewReader(c))
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		wg.Wait()
+	})
+	return u
+}
+
+func (u *brokenUpstream) url() string { return "http://" + u.Addr().String() }
+
+// readHead reads a request's head and nothing of its body.
+func readHead(in *bufio.Reader) {
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil || line == "\r\n" {
+			return
+		}
+	}
+}
+
+// readAll reads a request.
+func readAll(in *bufio.Reader) {
+	if r, err := http.ReadRequest(in); err == nil {
+		_, _ = io.Copy(io.Discard, r.Body)
+	}
+}
+
+// answering reads a request and sends text.
+func answering(text string) func(net.Conn, *bufio.Reader) {
+	return func(c net.Conn, in *bufio.Reader) {
+		readAll(in)
+		_, _ = io.WriteString(c, text)
+	}
+}
+
+func TestAnUpstreamThatSaysNothingLeavesAnUnknownOutcome(t *testing.T) {
+	clause.Proves(t, "IDS-IX.1")
+	for _, c := range []struct {
+		name   string
+		serve  func(net.Conn, *bufio.Reader)
+		status int
+	}{
+		{"it closes when it has accepted", func(net.Conn, *bufio.Reader) {}, 502},
+		{"it closes after a byte", func(_ net.Conn, in *bufio.Reader) { _, _ = in.ReadByte() }, 502},
+		{"it closes after the head", func(_ net.Conn, in *bufio.Reader) { readHead(in) }, 502},
+		{"it closes in the middle of the body", func(_ net.Conn, in *bufio.Reader) {
+			readHead(in)
+			_, _ = io.CopyN(io.Discard, in, 10)
+		}, 502},
+		{"it closes after the body", func(_ net.Conn, in *bufio.Reader) { readAll(in) }, 502},
+		{"it closes in the answer's first line", answering("HTTP/1.1 20"), 502},
+		{"it closes in the answer's head", answering("HTTP/1.1 200 OK\r\nContent-Type: text"), 502},
+		{"it closes after an informational answer", answering("HTTP/1.1 103 Early Hints\r\n\r\n"), 502},
+		{"it closes in the answer's body", answering("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n123"), 502},
+		{"it closes in a chunk", answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"), 502},
+		{"it closes before the last chunk", answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n"), 502},
+		{"it closes in the body of a failure", answering("HTTP/1.1 503 No\r\nContent-Length: 10\r\n\r\n123"), 502},
+		{"it does not speak HTTP", answering("220 mail.example ESMTP\r\n"), 502},
+		{"it changes the protocol unasked", answering("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: chat\r\n\r\n"), 502},
+		{"it does not answer in time", func(_ net.Conn, in *bufio.Reader) {
+			readAll(in)
+			_, _ = in.ReadByte() // until the proxy gives up
+		}, 504},
+		{"it does not end its answer in time", func(c net.Conn, in *bufio.Reader) {
+			answering("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n123")(c, in)
+			_, _ = in.ReadByte()
+		}, 504},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			up := newBrokenUpstream(t, c.serve)
+			w := newWorld(t, up.url(), func(_ *world, o *semelproxy.Options) { o.Route.Timeout = 300 * time.Millisecond })
+			body := strings.Repeat("x", 256<<10)
+			first := w.send("POST", "/charges", "k1", body)
+			first.want(t, c.status, `"code":"unknown"`)
+			if first.Header.Get("Link") == "" || !strings.Contains(first.body, "status_url") {
+				t.Errorf("no link to the status in %v %q", first.Header, first.body)
+			}
+			w.send("POST", "/charges", "k1", body).want(t, 409, `"code":"held"`)
+			if n := up.conns.Load(); n != 1 {
+				t.Errorf("the upstream was called %d times, want 1", n)
+			}
+		})
+	}
+}
+
+func TestNothingSentIsRefuted(t *testing.T) {
+	for _, ledger := range []string{"", "X-Effect-Key"} {
+		t.Run("nobody listens, with the effect header "+ledger, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			addr := l.Addr().String()
+			_ = l.Close()
+			w := newWorld(t, "http://"+addr, func(_ *world, o *semelproxy.Options) { o.EffectHeader = ledger })
+			for range 2 {
+				first := w.send("POST", "/charges", "k1", "one")
+				first.want(t, 502, `"code":"upstream_unreachable"`)
+				if first.Header.Get("Retry-After") != "1" {
+					t.Errorf("headers %v", first.Header)
+				}
+			}
+			if l, err = net.Listen("tcp", addr); err != nil {
+				t.Fatalf("the port was taken by another program: %v", err)
+			}
+			srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "done") })}
+			var wg sync.WaitGroup
+			wg.Go(func() { _ = srv.Serve(l) })
+			defer wg.Wait()
+			defer srv.Close()
+			w.send("POST", "/charges", "k1", "one").want(t, 200, "done")
+		})
+	}
+	t.Run("the TLS handshake fails", func(t *testing.T) {
+		up := newBrokenUpstream(t, func(_ net.Conn, in *bufio.Reader) { _, _ = in.ReadByte() })
+		w := newWorld(t, strings.Replace(up.url(), "http:", "https:", 1), nil)
+		w.send("POST", "/charges", "k1", "one").want(t, 502, `"code":"upstream_unreachable"`)
+		w.send("POST", "/charges", "k1", "one").want(t, 502, `"code":"upstream_unreachable"`)
+		if n := up.conns.Load(); n != 2 {
+			t.Errorf("%d handshakes, want 2", n)
+		}
+	})
+}
+
+func TestAbandonedCallsRunAgainWhereTheOperationSaysSo(t *testing.T) {
+	up := newBrokenUpstream(t, func(_ net.Conn, in *bufio.Reader) { readAll(in) })
+	w := newWorld(t, up.url(), func(_ *world, o *semelproxy.Options) { o.Route.Operation.OnAbandoned = semel.RetryAbandoned })
+	w.send("POST", "/charges", "k1", "one").want(t, 502, `"code":"unknown"`)
+	w.send("POST", "/charges", "k1", "one").want(t, 502, `"code":"unknown"`)
+	if n := up.conns.Load(); n != 2 {
+		t.Errorf("the upstream was called %d times, want 2", n)
+	}
+}
+
+func TestAKeptConnectionThatBreaksIsNotSentOnAgain(t *testing.T) {
+	// The second request on a connection is read and not answered. net/http by
+	// itself would send it again on a new connection, as it has a key.
+	var requests atomic.Int64
+	up := newBrokenUpstream(t, func(c net.Conn, in *bufio.Reader) {
+		for n := range 2 {
+			if _, err := in.Peek(1); err != nil {
+				return
+			}
+			requests.Add(1)
+			readAll(in)
+			if n == 0 {
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone")
+			}
+		}
+	})
+	w := newWorld(t, up.url(), nil)
+	w.send("POST", "/charges", "k1", "one").want(t, 200, "done")
+	w.send("POST", "/charges", "k2", "two").want(t, 502, `"code":"unknown"`)
+	if requests.Load() != 2 || up.conns.Load() != 1 {
+		t.Errorf("%d requests on %d connections, want 2 on 1", requests.Load(), up.conns.Load())
+	}
+	// One without a body never meets a used connection.
+	w.send("POST", "/charges", "k3", "").want(t, 200, "done")
+	w.send("POST", "/charges", "k4", "").want(t, 200, "done")
+	if requests.Load() != 4 || up.conns.Load() != 3 {
+		t.Errorf("%d requests on %d connections, want 4 on 3", requests.Load(), up.conns.Load())
+	}
+}
+
+func TestAStreamThatBreaksIsCutForTheCaller(t *testing.T) {
+	up := newBrokenUpstream(t, answering("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n"))
+	w := newWorld(t, up.url(), nil)
+	a := w.send("POST", "/charges", "k1", "one")
+	if a.StatusCode != 200 || a.body != "data: 1\n\n" || a.err == nil {
+		t.Errorf("got %d %q, %v; want a body that breaks off", a.StatusCode, a.body, a.err)
+	}
+	w.send("POST", "/charges", "k1", "one").want(t, 409, `"code":"held"`)
+	if n := up.conns.Load(); n != 1 {
+		t.Errorf("the upstream was called %d times", n)
+	}
+}
+
+func TestAClientThatHangsUpStopsNothing(t *testing.T) {
+	for _, size := range []int{4, 1 << 20} { // kept, and passed through
+		t.Run(fmt.Sprintf("an answer of %d bytes", size), func(t *testing.T) {
+			arrived, release := make(chan struct{}), make(chan struct{})
+			up := newUpstream(t, nil, func(w http.ResponseWriter, r *http.Request, n int) {
+				close(arrived)
+				<-release
+				if r.Context().Err() != nil {
+					t.Error("the upstream call was cancelled")
+				}
+				_, _ = io.WriteString(w, strings.Repeat("x", size))
+			})
+			w := newWorld(t, up.URL, nil)
+			ctx, hangUp := context.WithCancel(t.Context())
+			r, err := http.NewRequestWithContext(ctx, "POST", w.url+"/charges", strings.NewReader("one"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Idempotency-Key", "k1")
+			gone := make(chan struct{})
+			go func() {
+				defer close(gone)
+				if resp, err := w.client.Do(r); err == nil {
+					resp.Body.Close()
+				}
+			}()
+			<-arrived
+			hangUp()
+			<-gone
+			close(release)
+			a := w.send("POST", "/charges", "k1", "one", "Prefer: wait=20")
+			if size == 4 {
+				a.want(t, 200, "xxxx")
+			} else {
+				a.want(t, 410, "result_not_kept")
+			}
+			if up.count() != 1 {
+				t.Errorf("%d upstream hits", up.count())
+			}
+		})
+	}
+}
+
+func TestALostLeaseCancelsTheUpstreamCall(t *testing.T) {
+	arrived, cancelled := make(chan struct{}), make(chan struct{})
+	up := newUpstream(t, nil, func(_ http.ResponseWriter, r *http.Request, _ int) {
+		close(arrived)
+		<-r.Context().Done()
+		close(cancelled)
+	})
+	w := newWorld(t, up.URL, func(_ *world, o *semelproxy.Options) { o.Route.Operation.Lease = 200 * time.Millisecond })
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		a := w.send("POST", "/charges", "k1", "one")
+		if a.StatusCode != 503 && a.StatusCode != 409 && a.StatusCode != 502 {
+			t.Errorf("got %d %q", a.StatusCode, a.body)
+		}
+	})
+	<-arrived
+	w.store.switchTo(true)
+	<-cancelled
+	w.store.switchTo(false)
+	wg.Wait()
+	w.send("POST", "/charges", "k1", "one").want(t, 409, "")
+	if up.count() != 1 {
+		t.Errorf("%d upstream hits", up.count())
+	}
+}
+
+func TestAStoreThatIsDownSendsNothing(t *testing.T) {
+	up := newUpstream(t, nil, run)
+	w := newWorld(t, up.URL, nil)
+	w.store.switchTo(true)
+	w.send("POST", "/charges", "k1", "one").want(t, 503, "store_unavailable")
+	w.store.switchTo(false)
+	if up.count() != 0 {
+		t.Errorf("%d upstream hits", up.count())
+	}
+	// The claim that failed may have been made; sending again tells.
+	w.send("POST", "/charges", "k1", "one").want(t, 201, "run 1")
+}
+
+func TestUnguardedRequestsFailPlainly(t *testing.T) {
+	up := newBrokenUpstream(t, func(_ net.Conn, in *bufio.Reader) {
+		readAll(in)
+		_, _ = in.ReadByte()
+	})
+	w := newWorld(t, up.url(), func(_ *world, o *semelproxy.Options) { o.Route.Timeout = 100 * time.Millisecond })
+	w.send("GET", "/charges", "", "").want(t, 504, `"code":"unknown"`)
+	w.send("PUT", "/charges", "", "one").want(t, 504, `"code":"unknown"`)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.errs) != 2 || !strings.Contains(w.errs[0].Error(), "did not answer in time") {
+		t.Errorf("told of %v", w.errs)
+	}
+}

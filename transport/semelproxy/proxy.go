@@ -1,0 +1,114 @@
+package semelproxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httputil"
+	"slices"
+	"time"
+
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// Proxy is one route to one upstream. It may be used concurrently.
+type Proxy struct {
+	guard     *semelhttp.Guard
+	opts      Options
+	timeout   time.Duration
+	strip     []string        // request headers that are removed
+	protected map[string]bool // headers that Connection may not name
+
+	transport *semelhttp.SafeTransport
+	reverse   *httputil.ReverseProxy
+	inspector *semelhttp.Inspector
+	guarded   http.Handler // nil unless the mode is enforce
+	ledger    bool         // the upstream call is an effect in the ledger
+	shadow    *shadow      // nil unless the mode is shadow
+
+	running context.Context // done once Interrupt is called
+	stop    context.CancelFunc
+}
+
+// New makes a proxy. In the mode enforce it registers the route's operation with
+// the guard's engine. Every problem with the options is reported at once.
+func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
+	if guard == nil {
+		return nil, errors.New("semelproxy: New needs a guard")
+	}
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	opts.Mode = cmp.Or(opts.Mode, ModeEnforce)
+	opts.Route.IgnoreFlush = false // the proxy knows which answers are streams
+	opts.Unguarded = slices.Clone(opts.Unguarded)
+	p := &Proxy{
+		guard: guard, opts: opts, timeout: cmp.Or(opts.Route.Timeout, semelhttp.DefaultTimeout),
+		strip: append(opts.owned(), forwarding...), protected: protectedHeaders(&opts),
+		transport: newTransport(opts.Transport),
+	}
+	p.running, p.stop = context.WithCancel(context.Background())
+	p.reverse = &httputil.ReverseProxy{
+		Rewrite: p.rewrite, Transport: p.transport, ErrorHandler: p.failed, BufferPool: new(buffers),
+		ErrorLog: log.New(io.Discard, "", 0), // what it logs is told to OnError, or is an answer that broke off
+	}
+	var err error
+	if p.inspector, err = guard.Inspect(opts.Route); err != nil {
+		return nil, err
+	}
+	switch opts.Mode {
+	case ModeShadow:
+		p.shadow = newShadow(p.inspector, opts.Shadow)
+	case ModeEnforce:
+		if p.guarded, err = guard.Handle(opts.Route, http.HandlerFunc(p.execute)); err != nil {
+			return nil, err
+		}
+		op, ok := guard.Engine().Operation(opts.Route.Operation.Name)
+		if !ok {
+			return nil, fmt.Errorf("semelproxy: operation %q is not registered", opts.Route.Operation.Name)
+		}
+		p.ledger = opts.EffectHeader != "" || op.Effects != nil
+	}
+	return p, nil
+}
+
+// ServeHTTP deals with one request as the mode says.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch p.opts.Mode {
+	case ModeOff:
+		p.pass(w, r)
+	case ModeShadow:
+		p.shadow.serve(w, r, p.pass)
+	default:
+		switch unguarded, ok := p.check(w, r); {
+		case !ok:
+		case unguarded:
+			p.pass(w, r)
+		default:
+			p.guarded.ServeHTTP(w, r)
+		}
+	}
+}
+
+// ShadowCounts is what the mode shadow has found since the proxy was made. It is
+// zero in other modes.
+func (p *Proxy) ShadowCounts() ShadowCounts {
+	if p.shadow == nil {
+		return ShadowCounts{}
+	}
+	return p.shadow.counts()
+}
+
+// Interrupt cancels the guarded upstream calls that are running, and those that
+// follow. Their attempts end as for a connection that broke: proved harmless where
+// nothing was sent, otherwise with an unknown outcome. It is for a process that has
+// to end.
+func (p *Proxy) Interrupt() { p.stop() }
+
+// Close closes the connections to the upstream that are not in use. Requests that
+// are running go on.
+func (p *Proxy) Close() { p.transport.CloseIdleConnections() }

@@ -1,0 +1,247 @@
+package semelproxy
+
+import (
+	"cmp"
+	"container/list"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// ShadowOptions configures [ModeShadow].
+type ShadowOptions struct {
+	// OnReport is told of every request that would have been guarded, after it
+	// was answered. Optional. It is called by many goroutines at once.
+	OnReport func(ShadowReport)
+	// MaxCalls is how many calls are remembered; the oldest are forgotten first.
+	// Each takes some 300 bytes. Defaults to 65536.
+	MaxCalls int
+	// MaxBody is how much of a body is looked at, in bytes, and kept in memory
+	// while the request is handled. Larger ones are not compared. Defaults to
+	// 1 MiB.
+	MaxBody int
+}
+
+// Defaults of [ShadowOptions].
+const (
+	DefaultShadowCalls = 1 << 16
+	DefaultShadowBody  = 1 << 20
+)
+
+// Verdict is what the mode enforce would have done.
+type Verdict string
+
+// The verdicts.
+const (
+	WouldExecute  Verdict = "execute"   // the first delivery, or one after a failure
+	WouldReplay   Verdict = "replay"    // a duplicate, which would have got the recorded answer
+	WouldWait     Verdict = "in_flight" // a duplicate while the first was running
+	WouldConflict Verdict = "conflict"  // another request under the same key
+	WouldRefuse   Verdict = "refuse"    // a request without a usable key or identity
+	NotCompared   Verdict = "unknown"   // a duplicate with a body too large to be compared
+)
+
+// ShadowReport is what would have become of one request.
+type ShadowReport struct {
+	Verdict   Verdict `json:"verdict"`
+	Operation string  `json:"operation"`
+	// Call names the call without telling its key: the first 16 bytes of the
+	// digest of its identity, in hexadecimal. Empty where refused.
+	Call string `json:"call,omitempty"`
+	// Code is why it would have been refused.
+	Code semel.Code `json:"code,omitempty"`
+	// Status is what the upstream answered.
+	Status int `json:"status"`
+}
+
+// ShadowCounts counts the verdicts.
+type ShadowCounts struct {
+	Execute  int64 `json:"execute"`
+	Replay   int64 `json:"replay"`
+	InFlight int64 `json:"in_flight"`
+	Conflict int64 `json:"conflict"`
+	Refuse   int64 `json:"refuse"`
+	Unknown  int64 `json:"unknown"`
+}
+
+// shadow remembers calls in memory only. The store is never asked.
+type shadow struct {
+	opts      ShadowOptions
+	inspector *semelhttp.Inspector
+	operation string
+	window    time.Duration
+
+	mu    sync.Mutex
+	calls map[[32]byte]*list.Element // of *shadowCall
+	order *list.List                 // oldest first
+	found ShadowCounts
+}
+
+// shadowCall is one call. All fields are guarded by shadow.mu.
+type shadowCall struct {
+	digest   [32]byte
+	print    semel.Fingerprint
+	known    bool // print is that of the first delivery
+	large    bool // its body was too large to be compared
+	ended    time.Time
+	inFlight bool
+}
+
+func newShadow(i *semelhttp.Inspector, o ShadowOptions) *shadow {
+	o.MaxCalls = cmp.Or(o.MaxCalls, DefaultShadowCalls)
+	o.MaxBody = cmp.Or(o.MaxBody, DefaultShadowBody)
+	return &shadow{
+		opts: o, inspector: i, operation: i.Operation().Name, window: cmp.Or(i.Operation().Window, semel.DefaultWindow),
+		calls: map[[32]byte]*list.Element{}, order: list.New(),
+	}
+}
+
+func (s *shadow) counts() ShadowCounts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.found
+}
+
+// serve passes the request, whatever it is, and reports afterwards.
+func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.HandlerFunc) {
+	if kind, _ := kindOf(r); kind != "" || !s.inspector.Guards(r) {
+		pass(w, r)
+		return
+	}
+	report := ShadowReport{Operation: s.operation}
+	sw := &statusWriter{ResponseWriter: w}
+	id, code := s.inspector.ID(r)
+	if code != "" {
+		report.Verdict, report.Code = WouldRefuse, code
+		defer func() { s.report(&report, sw) }()
+		pass(sw, r)
+		return
+	}
+	digest := id.Digest()
+	report.Call = hex.EncodeToString(digest[:16])
+	call, first := s.begin(digest)
+	body := &copying{ReadCloser: r.Body, limit: s.opts.MaxBody}
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = body
+	}
+	// Also when the answer breaks off, which is a panic.
+	defer func() {
+		var fp semel.Fingerprint
+		if !body.over {
+			fp = s.inspector.Fingerprint(r, body.data)
+		}
+		report.Verdict = s.end(call, first, fp, body.over, sw.status)
+		s.report(&report, sw)
+	}()
+	pass(sw, r)
+}
+
+// begin finds the call or remembers it as one that is running.
+func (s *shadow) begin(digest [32]byte) (c *shadowCall, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.calls[digest]; ok {
+		c = e.Value.(*shadowCall)
+		if c.inFlight || time.Since(c.ended) < s.window {
+			return c, false
+		}
+		s.forget(e)
+	}
+	for len(s.calls) >= s.opts.MaxCalls {
+		s.forget(s.order.Front())
+	}
+	c = &shadowCall{digest: digest, inFlight: true}
+	s.calls[digest] = s.order.PushBack(c)
+	return c, true
+}
+
+func (s *shadow) forget(e *list.Element) {
+	s.order.Remove(e)
+	delete(s.calls, e.Value.(*shadowCall).digest)
+}
+
+// end judges a delivery that was answered.
+func (s *shadow) end(c *shadowCall, first bool, fp semel.Fingerprint, large bool, status int) Verdict {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case first:
+		c.print, c.known, c.large = fp, !large, large
+		c.inFlight, c.ended = false, time.Now()
+		if e, ok := s.calls[c.digest]; ok && e.Value == c && !s.inspector.Keeps(status) {
+			s.forget(e) // the next delivery would run
+		}
+		return WouldExecute
+	case large || c.large:
+		return NotCompared
+	case c.known && c.print != fp:
+		return WouldConflict
+	case c.inFlight:
+		return WouldWait
+	}
+	return WouldReplay
+}
+
+func (s *shadow) report(report *ShadowReport, w *statusWriter) {
+	report.Status = w.status
+	s.mu.Lock()
+	switch report.Verdict {
+	case WouldExecute:
+		s.found.Execute++
+	case WouldReplay:
+		s.found.Replay++
+	case WouldWait:
+		s.found.InFlight++
+	case WouldConflict:
+		s.found.Conflict++
+	case WouldRefuse:
+		s.found.Refuse++
+	default:
+		s.found.Unknown++
+	}
+	s.mu.Unlock()
+	if s.opts.OnReport != nil {
+		s.opts.OnReport(*report)
+	}
+}
+
+// copying keeps what is read of a body.
+type copying struct {
+	io.ReadCloser
+	data  []byte
+	limit int
+	over  bool
+}
+
+func (c *copying) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	switch {
+	case c.over:
+	case len(c.data)+n > c.limit:
+		c.over, c.data = true, nil
+	default:
+		c.data = append(c.data, p[:n]...)
+	}
+	return n, err
+}
+
+// statusWriter notes the status.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	if status >= 200 && w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets [http.ResponseController] do the rest.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
