@@ -19,8 +19,12 @@ func (a *Attempt) Detach() {
 //
 // Ending it again in the same way as before is harmless, as for the attempt that
 // Begin gave. [ErrLeaseLost] means that another attempt has taken its place;
-// [ErrNotFound] that there is no record, or an expired one.
+// [ErrNotFound] that there is no record, or an expired one. Of a read-only call
+// nothing is recorded, so there is an attempt under any fence.
 func (e *Engine) Attach(ctx context.Context, id ID, fence int64) (*Attempt, error) {
+	if op := e.policyOf(id.Operation); op.Class == ReadOnly {
+		return e.attachUnrecorded(ctx, op, &id, fence)
+	}
 	rec, err := e.Lookup(ctx, id)
 	if err != nil {
 		return nil, err
@@ -34,6 +38,21 @@ func (e *Engine) Attach(ctx context.Context, id ID, fence int64) (*Attempt, erro
 		a.ended = endedBy(rec.Disposition)
 		a.handler.stop(nil)
 	}
+	return a, nil
+}
+
+// attachUnrecorded is Attach for a read-only call.
+func (e *Engine) attachUnrecorded(ctx context.Context, op *operation, id *ID, fence int64) (*Attempt, error) {
+	now, err := e.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a := &Attempt{op: op, parent: ctx, detached: true, unrecorded: true}
+	a.rec = &a.claim
+	if err := open(&op.Operation, id, &Call{Principal: id.Principal}, &none, now, e.node, &a.claim); err != nil {
+		return nil, err
+	}
+	a.claim.Fence, a.claim.Origin = fence, fence
 	return a, nil
 }
 

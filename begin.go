@@ -3,6 +3,7 @@ package semel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -19,6 +20,11 @@ type Call struct {
 	// Fingerprint is compared with that of the first delivery. The zero value
 	// compares nothing but with itself.
 	Fingerprint Fingerprint
+	// Holder names who executes the call if this delivery does, up to 256 bytes.
+	// It is kept as [Record].Holder and is no part of the identity. Defaults to
+	// Options.Node. A door gives each delivery another, so as to know the right
+	// to execute again whose answer was lost.
+	Holder string
 	// FirstSent is when the caller first sent this call, if it says so.
 	FirstSent time.Time
 	// Wait is how long to wait for the outcome if the call is in flight. It is
@@ -109,6 +115,9 @@ func (e *Engine) Begin(ctx context.Context, call Call) (ans Answer, err error) {
 	id := ID{Tenant: call.Tenant, Principal: call.Principal, Operation: call.Operation, Key: call.Key}
 	if err := id.validate(); err != nil {
 		return ans, err
+	}
+	if len(call.Holder) > maxNameLen || !validText(call.Holder) {
+		return ans, &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the holder is longer than %d bytes, not valid UTF-8 or has a NUL byte", maxNameLen)}
 	}
 	if op.Share == ShareTenant {
 		id.Principal = ""
@@ -231,7 +240,7 @@ func (e *Engine) meet(ctx context.Context, op *operation, call *Call, cur **Reco
 			}
 		case r.decision == InFlight && waitTime(op, call) > *waited:
 			start := e.elapsed()
-			changed, err := e.await(ctx, *cur, waitTime(op, call)-*waited)
+			changed, err := e.await(ctx, *cur, waitTime(op, call)-*waited, false)
 			*waited += e.elapsed() - start
 			if err != nil {
 				return false, err

@@ -1,6 +1,9 @@
 package semel
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Decision is what one delivery gets.
 type Decision string
@@ -92,11 +95,11 @@ func purgeable(r *Record, now Instant) bool {
 
 // open makes next, which is empty, the record of a new attempt. prev is what is
 // stored now, or the zero Record; a prev that expired only lends its fence, any
-// other is continued.
-func open(op *Operation, id *ID, call *Call, prev *Record, now Instant, holder string, next *Record) error {
+// other is continued. The call names its holder, or else node is.
+func open(op *Operation, id *ID, call *Call, prev *Record, now Instant, node string, next *Record) error {
 	until := now.Add(op.Lease)
 	*next = Record{
-		ID: *id, Fingerprint: call.Fingerprint, Principal: call.Principal, Holder: holder, Attempt: 1,
+		ID: *id, Fingerprint: call.Fingerprint, Principal: call.Principal, Holder: cmp.Or(call.Holder, node), Attempt: 1,
 		CreatedAt: now, UpdatedAt: now, StartedAt: now, LeaseUntil: until, NextAt: until,
 		Fence: nextFence(prev.Fence, now),
 	}

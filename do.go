@@ -73,34 +73,23 @@ func (a *Attempt) run(fn func(ctx context.Context, x Execution) (Result, error))
 
 // endBy ends the attempt as err says.
 func (a *Attempt) endBy(ctx context.Context, res Result, err error) error {
-	if err == nil {
-		if a.EffectOpen() {
-			return a.Hold(ctx, "the handler returned a result and left an effect without one")
-		}
+	end := EndingOf(err, a.EffectOpen())
+	switch end.Disposition {
+	case DispositionCompleted:
 		return a.Complete(ctx, res)
-	}
-	failure := Failure{Message: err.Error()}
-	if v, ok := verdictOf(err); ok {
-		failure.Code = v.code
-		switch v.disposition {
-		case DispositionRejected:
-			return a.Reject(ctx, failure, res)
-		case DispositionAborted:
-			if !a.EffectOpen() {
-				return a.Abort(ctx, failure)
-			}
+	case DispositionRejected:
+		return a.Reject(ctx, end.Failure, res)
+	case DispositionAborted:
+		return a.Abort(ctx, end.Failure)
+	case DispositionFailed:
+		if lost := a.handler.lost(); lost != nil {
+			// The handler was told to stop, so its error says nothing about the
+			// work. What the ledger and the policy say decides when the lease ends.
+			return lost
 		}
-		return a.Hold(ctx, failure.Message)
+		return a.Fail(ctx, end.Failure, res)
 	}
-	if a.EffectOpen() {
-		return a.Hold(ctx, failure.Message)
-	}
-	if lost := a.handler.lost(); lost != nil {
-		// The handler was told to stop, so its error says nothing about the
-		// work. What the ledger and the policy say decides when the lease ends.
-		return lost
-	}
-	return a.Fail(ctx, failure, res)
+	return a.Hold(ctx, end.Failure.Message)
 }
 
 // EffectOpen reports whether the ledger has an effect that was started and has

@@ -136,7 +136,13 @@ func (a *Attempt) startEffect(ctx context.Context, name string, uncalled bool) (
 		if cur.Held != "" {
 			return nil, &Error{Code: CodeLeaseLost, Message: "the record was declared held"}
 		}
-		if cur.effectIndex(name) < 0 && len(cur.Effects) >= maxEffects {
+		// The record may be newer than the one looked at above: a holder that is
+		// elsewhere may ask twice at once, and only one of the two may call.
+		i := cur.effectIndex(name)
+		if i >= 0 && (cur.Effects[i].State != EffectRefuted || cur.Effects[i].Failure != nil) {
+			return nil, Unknown(&Error{Code: CodeEffectUnknown, Message: "effect " + name + " is being started by another"})
+		}
+		if i < 0 && len(cur.Effects) >= maxEffects {
 			return nil, &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the call has %d effects already", maxEffects)}
 		}
 		return changeEffect(cur, name, now, func(slot *EffectRecord) { *slot = ef })
@@ -172,10 +178,7 @@ func (a *Attempt) SettleEffect(ctx context.Context, f EffectFinding) error {
 		return &Error{Code: CodeInvalidCall, Message: "effect " + f.Name + " was not started"}
 	}
 	if old := &a.rec.Effects[i]; old.State != EffectStarted {
-		if old.State == f.State && bytes.Equal(old.Result.Data, f.Result.Data) && sameFailure(old.Failure, f.Failure) {
-			return nil
-		}
-		return &Error{Code: CodeAlreadyEnded, Message: "effect " + f.Name + " was settled already, in another way"}
+		return settledAlready(old, &f)
 	}
 	now, err := a.op.engine.now(ctx)
 	if err != nil {
@@ -184,10 +187,22 @@ func (a *Attempt) SettleEffect(ctx context.Context, f EffectFinding) error {
 	// A crash before this write leaves the effect started, see startEffect. A
 	// crash after it leaves a result that a further attempt replays.
 	return a.write(ctx, func(cur *Record) (*Record, error) {
-		return changeEffect(cur, f.Name, now, func(ef *EffectRecord) {
-			ef.State, ef.Result, ef.Failure, ef.SettledAt = f.State, f.Result, f.Failure.kept(), now
-		})
+		// The record may be newer than the one looked at above.
+		if i := cur.effectIndex(f.Name); i >= 0 && cur.Effects[i].State != EffectStarted {
+			if err := settledAlready(&cur.Effects[i], &f); err != nil {
+				return nil, err
+			}
+		}
+		return changeEffect(cur, f.Name, now, f.settle(&a.op.Operation, now))
 	})
+}
+
+// settledAlready compares what is told of an effect with what was told before.
+func settledAlready(old *EffectRecord, f *EffectFinding) error {
+	if old.State == f.State && bytes.Equal(old.Result.Data, f.Result.Data) && sameFailure(old.Failure, f.Failure) {
+		return nil
+	}
+	return &Error{Code: CodeAlreadyEnded, Message: "effect " + f.Name + " was settled already, in another way"}
 }
 
 // sameFailure reports whether b would be kept as a.

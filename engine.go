@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -174,6 +175,17 @@ func (e *Engine) Operation(name string) (Operation, bool) {
 		return Operation{}, false
 	}
 	return op.Operation, true
+}
+
+// Operations returns the registered operations by name, with their defaults
+// filled in.
+func (e *Engine) Operations() []Operation {
+	ops := *e.ops.Load()
+	list := make([]Operation, 0, len(ops))
+	for _, name := range slices.Sorted(maps.Keys(ops)) {
+		list = append(list, ops[name].Operation)
+	}
+	return list
 }
 
 // Lookup returns the record of an identity. An expired one is not found.

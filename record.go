@@ -73,7 +73,7 @@ const MaxEarlier = 16
 // Result is an answer. The engine never looks into it.
 type Result struct {
 	// Data is returned byte for byte to every duplicate.
-	Data []byte `json:"data,omitempty"`
+	Data []byte `json:"data,omitzero"`
 	// Tombstone says that the whole answer was not kept: it was too large,
 	// streamed, or not fit to be repeated. Data may still tell something about
 	// it. The call does not run again.

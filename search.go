@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 )
 
 // Query selects records for people who look for them. Zero members select all.
@@ -55,9 +56,11 @@ type Page struct {
 //
 // Expired records that were not purged yet are listed too. A record that exists
 // during the whole of a search through all pages is listed exactly once, and so
-// is one that changes meanwhile. One call looks at a bounded number of records.
+// is one that changes meanwhile. Where records are on a disk or in another
+// process, one call looks at a bounded number of them.
 type SearchStore interface {
-	// Search returns a page of what q selects. Its limit is set.
+	// Search returns a page of what q selects. Its limit is set. A cursor that
+	// the store did not make is [CodeInvalidCall].
 	Search(ctx context.Context, q Query) (Page, error)
 }
 
@@ -74,7 +77,10 @@ func (e *Engine) Search(ctx context.Context, q Query) (Page, error) {
 		q.Limit = DefaultSearchLimit
 	}
 	page, err := ss.Search(ctx, q)
-	if err != nil {
+	switch {
+	case errors.Is(err, &Error{Code: CodeInvalidCall}):
+		return Page{}, err
+	case err != nil:
 		return Page{}, e.storeError("search", ID{}, err)
 	}
 	return page, nil
@@ -105,7 +111,8 @@ func DecodeID(s string) (id ID, err error) {
 		}
 		*member, b = string(b[size:size+int(n)]), b[size+int(n):]
 	}
-	if len(b) > 0 || id.validate() != nil {
+	// There is one encoding of each identity, so that it can be compared.
+	if len(b) > 0 || id.validate() != nil || len(id.Operation) > maxNameLen || !validText(id.Operation) || id.Encode() != s {
 		return ID{}, bad
 	}
 	return id, nil

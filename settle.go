@@ -96,7 +96,7 @@ func (e *Engine) settle(ctx context.Context, op *operation, rec *Record, s Settl
 // settled is the pure part of settle.
 func settled(op *Operation, cur *Record, s Settlement, now Instant) (*Record, error) {
 	_, wasOpen := cur.openEffect()
-	cur, err := settledEffects(cur, s, now)
+	cur, err := settledEffects(op, cur, s, now)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func settled(op *Operation, cur *Record, s Settlement, now Instant) (*Record, er
 
 // settledEffects applies the findings to the ledger. An attempt of which nothing
 // happened leaves no effect open.
-func settledEffects(cur *Record, s Settlement, now Instant) (*Record, error) {
+func settledEffects(op *Operation, cur *Record, s Settlement, now Instant) (*Record, error) {
 	findings := s.Effects
 	for _, f := range findings {
 		i := cur.effectIndex(f.Name)
@@ -148,15 +148,23 @@ func settledEffects(cur *Record, s Settlement, now Instant) (*Record, error) {
 		}
 	}
 	for _, f := range findings {
-		next, err := changeEffect(cur, f.Name, now, func(ef *EffectRecord) {
-			ef.State, ef.Result, ef.Failure, ef.SettledAt = f.State, f.Result, f.Failure, now
-		})
+		next, err := changeEffect(cur, f.Name, now, f.settle(op, now))
 		if err != nil {
 			return nil, err
 		}
 		cur = next
 	}
 	return cur, nil
+}
+
+// settle is how the finding changes its effect.
+func (f EffectFinding) settle(op *Operation, now Instant) func(*EffectRecord) {
+	if len(f.Result.Data) > op.MaxResult {
+		f.Result = Result{Tombstone: true}
+	}
+	return func(ef *EffectRecord) {
+		ef.State, ef.Result, ef.Failure, ef.SettledAt = f.State, f.Result, f.Failure.kept(), now
+	}
 }
 
 // reconcile asks the operation's reconciler about a held record. Of all engines

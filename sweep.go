@@ -160,8 +160,11 @@ func (e *Engine) Purge(ctx context.Context, id ID, reason string) error {
 	if err != nil {
 		return err
 	}
-	if !rec.State.Terminal() || now.micros() <= rec.Fence {
+	if !rec.State.Terminal() {
 		return &Error{Code: CodeIllegalTransition, Message: "only a record whose attempt has ended can be purged"}
+	}
+	if now.micros() <= rec.Fence { // the next fence would not be higher
+		return &Error{Code: CodeIllegalTransition, Message: "the record is too new to be purged, try again", RetryAfter: time.Second}
 	}
 	if free, err := e.archived(ctx, []*Record{&rec}); err != nil || len(free) == 0 {
 		return err
@@ -201,9 +204,9 @@ func (e *Engine) Run(ctx context.Context, interval time.Duration) error {
 		next := interval
 		if err == nil && n.Due == sweepBatch && n.Purged+n.Abandoned+n.Held > 0 {
 			next = 0
-			if e.opts.PurgeRate > 0 {
-				next = time.Duration(n.Purged) * time.Second / time.Duration(e.opts.PurgeRate)
-			}
+		}
+		if e.opts.PurgeRate > 0 {
+			next = max(next, time.Duration(n.Purged)*time.Second/time.Duration(e.opts.PurgeRate))
 		}
 		// Engines that sweep one store drift apart, so that they don't all look
 		// at the same records at the same time.

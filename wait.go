@@ -17,11 +17,40 @@ const (
 	maxPoll       = time.Second
 )
 
+// Await returns the record of an identity once its newest attempt has ended or is
+// held, or as it is when the wait, which Operation.MaxWait bounds, is over. An
+// attempt whose lease has ended is waited for too: policy settles it. It returns
+// [ErrNotFound] if there is no record, or it is purged meanwhile, and the error of
+// ctx if that ends first. When too many wait already it does not wait; see
+// Options.MaxWaiters.
+func (e *Engine) Await(ctx context.Context, id ID, wait time.Duration) (Record, error) {
+	rec, err := e.Lookup(ctx, id)
+	if err != nil || rec.State != Processing || rec.Held != "" {
+		return rec, err
+	}
+	wait = min(wait, e.policyOf(id.Operation).MaxWait)
+	if wait <= 0 {
+		return rec, nil
+	}
+	last, err := e.await(ctx, &rec, wait, true)
+	switch {
+	case err != nil:
+		return Record{}, err
+	case last == nil: // as it is: a renewal or an effect may have changed it
+		return e.Lookup(ctx, id)
+	case last.State == absent:
+		return Record{}, ErrNotFound
+	}
+	return *last, nil
+}
+
 // await blocks until the attempt in cur is no longer running or the wait is over.
 // It returns what is stored then, which is the zero Record if it is gone, or nil
 // if nothing changed in time. Outcomes of this engine wake it at once; those of
-// others by the store's notice, where it gives one, or by polling.
-func (e *Engine) await(ctx context.Context, cur *Record, wait time.Duration) (*Record, error) {
+// others by the store's notice, where it gives one, or by polling. An attempt
+// whose lease has ended, or that another has followed, is no longer running,
+// unless it is the outcome of the call that is waited for.
+func (e *Engine) await(ctx context.Context, cur *Record, wait time.Duration, outcome bool) (*Record, error) {
 	woken, leave, ok := e.waiters.join(cur.ID)
 	if !ok {
 		return nil, nil
@@ -51,10 +80,15 @@ func (e *Engine) await(ctx context.Context, cur *Record, wait time.Duration) (*R
 		if err != nil {
 			return nil, err
 		}
-		if rec.State != Processing || rec.Fence != cur.Fence || rec.Held != "" || rec.leaseOver(now) {
+		over := rec.Fence != cur.Fence || rec.leaseOver(now)
+		if rec.State != Processing || rec.Held != "" || over && !outcome {
 			return &rec, nil
 		}
-		pause := time.NewTimer(min(poll, max(rec.LeaseUntil.Sub(now), time.Millisecond)))
+		look := poll
+		if !outcome {
+			look = min(poll, max(rec.LeaseUntil.Sub(now), time.Millisecond))
+		}
+		pause := time.NewTimer(look)
 		select {
 		case <-woken:
 			woken = nil // closed for good
