@@ -45,16 +45,20 @@ type shard struct {
 type entry struct {
 	rec  *semel.Record
 	next *entry // of the same hash
+	// since is when the call that was first stored here was created. It orders
+	// searches, for unlike the record's own time it stays.
+	since semel.Instant
 	// later and earlier are its neighbours in the due index.
 	later, earlier *entry
 }
 
 var (
-	_ semel.Store      = (*Store)(nil)
-	_ semel.LocalStore = (*Store)(nil)
-	_ semel.DueStore   = (*Store)(nil)
-	_ semel.PurgeStore = (*Store)(nil)
-	_ semel.WatchStore = (*Store)(nil)
+	_ semel.Store       = (*Store)(nil)
+	_ semel.LocalStore  = (*Store)(nil)
+	_ semel.DueStore    = (*Store)(nil)
+	_ semel.PurgeStore  = (*Store)(nil)
+	_ semel.WatchStore  = (*Store)(nil)
+	_ semel.SearchStore = (*Store)(nil)
 
 	errClosed = errors.New("memstore: closed")
 )
@@ -90,11 +94,11 @@ func (sh *shard) find(hash uint64, id *semel.ID) *entry {
 }
 
 // insert adds an empty entry. The shard is locked.
-func (sh *shard) insert(hash uint64) *entry {
+func (sh *shard) insert(hash uint64, since semel.Instant) *entry {
 	if sh.records == nil {
 		sh.records = map[uint64]*entry{}
 	}
-	en := &entry{next: sh.records[hash]}
+	en := &entry{next: sh.records[hash], since: since}
 	sh.records[hash] = en
 	sh.count++
 	return en
@@ -174,7 +178,7 @@ func (s *Store) swap(hash uint64, next *semel.Record, expect semel.Revision) (*s
 	case en == nil && !expect.IsZero():
 		return nil, false, nil
 	case en == nil:
-		en = sh.insert(hash)
+		en = sh.insert(hash, next.CreatedAt)
 	case en.rec.Revision != expect:
 		return en.rec, false, nil
 	}

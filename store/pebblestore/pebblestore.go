@@ -70,10 +70,11 @@ type Store struct {
 }
 
 var (
-	_ semel.Store      = (*Store)(nil)
-	_ semel.DueStore   = (*Store)(nil)
-	_ semel.PurgeStore = (*Store)(nil)
-	_ semel.WatchStore = (*Store)(nil)
+	_ semel.Store       = (*Store)(nil)
+	_ semel.DueStore    = (*Store)(nil)
+	_ semel.PurgeStore  = (*Store)(nil)
+	_ semel.WatchStore  = (*Store)(nil)
+	_ semel.SearchStore = (*Store)(nil)
 )
 
 var errClosed = errors.New("pebblestore: closed")

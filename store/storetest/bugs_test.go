@@ -20,7 +20,7 @@ type plantedBug struct {
 	caught []string
 }
 
-var plantedBugs = slices.Concat(writeBugs, otherBugs)
+var plantedBugs = slices.Concat(writeBugs, otherBugs, searchBugs)
 
 // writeBugs are bugs of Apply and Get.
 var writeBugs = []plantedBug{

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -60,6 +61,18 @@ var fallbackCases = []testCase{
 		name: canWatch.fallback,
 		why:  "WatchStore: without it the engine polls while it waits for an outcome.",
 		run:  func(t *testing.T, env Env) { waitForOther(t, bare{env.Store}) },
+	},
+	{
+		name: canSearch.fallback,
+		why:  "Search lists records, for people. CodeUnsupported means that the store can't.",
+		run: func(t *testing.T, env Env) {
+			e := newEngine(t, bare{env.Store})
+			complete(t, begin(t, e, call(opHold, "k"), semel.Execute).Attempt, "done")
+			if page, err := e.Search(t.Context(), semel.Query{}); !errors.Is(err, &semel.Error{Code: semel.CodeUnsupported}) {
+				t.Fatalf("Search without an index gives %d records, %v", len(page.Records), err)
+			}
+			replays(t, e, call(opHold, "k"), "done")
+		},
 	},
 }
 

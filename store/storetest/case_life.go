@@ -36,6 +36,9 @@ func verbs(ctx context.Context, s semel.Store, rec semel.Record) map[string]erro
 	if p, ok := s.(semel.PurgeStore); ok {
 		_, errs["Purge"] = p.Purge(ctx, []semel.Ref{{ID: rec.ID, Revision: rec.Revision}})
 	}
+	if f, ok := s.(semel.SearchStore); ok {
+		_, errs["Search"] = f.Search(ctx, semel.Query{Limit: 10})
+	}
 	return errs
 }
 

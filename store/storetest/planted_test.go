@@ -24,6 +24,7 @@ type planted struct {
 	due   func(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error)
 	purge func(ctx context.Context, refs []semel.Ref) (int, error)
 	watch func(id semel.ID) (<-chan struct{}, func())
+	find  func(ctx context.Context, q semel.Query) (semel.Page, error)
 	close func() error
 
 	opened int                          // how often the store was opened before
@@ -35,7 +36,7 @@ type planted struct {
 var errClosed = errors.New("closed")
 
 func sound(m *memstore.Store) *planted {
-	p := &planted{apply: m.Apply, get: m.Get, now: m.Now, due: m.Due, purge: m.Purge, watch: m.Watch}
+	p := &planted{apply: m.Apply, get: m.Get, now: m.Now, due: m.Due, purge: m.Purge, watch: m.Watch, find: m.Search}
 	p.close = func() error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -84,6 +85,10 @@ func (p *planted) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
 }
 
 func (p *planted) Watch(id semel.ID) (<-chan struct{}, func()) { return p.watch(id) }
+
+func (p *planted) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
+	return running(p, func() (semel.Page, error) { return p.find(ctx, q) })
+}
 
 func (p *planted) Close() error { return p.close() }
 

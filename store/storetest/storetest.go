@@ -120,12 +120,14 @@ var (
 		"without Watch, a waiting delivery polls for the outcome"}
 	canLocal = &capability{"LocalStore", func(s semel.Store) bool { _, ok := s.(semel.LocalStore); return ok },
 		"every case, which goes through the four verbs"}
-	capabilities = []*capability{canDue, canPurge, canWatch, canLocal}
+	canSearch = &capability{"Search", func(s semel.Store) bool { _, ok := s.(semel.SearchStore); return ok },
+		"without Search, the engine says that it can't list records"}
+	capabilities = []*capability{canDue, canPurge, canWatch, canLocal, canSearch}
 )
 
 func allCases() []testCase {
 	return slices.Concat(
-		applyCases, fidelityCases, clockCases, lifeCases, dueCases, purgeCases, watchCases, localCases,
+		applyCases, fidelityCases, clockCases, lifeCases, dueCases, purgeCases, watchCases, localCases, searchCases,
 		engineCases, faultCases, sweepCases, fallbackCases, modelCases, linearCases, claimCases,
 	)
 }

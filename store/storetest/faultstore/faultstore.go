@@ -23,11 +23,12 @@ type Verb string
 
 // The verbs.
 const (
-	Apply Verb = "apply"
-	Get   Verb = "get"
-	Now   Verb = "now"
-	Due   Verb = "due"
-	Purge Verb = "purge"
+	Apply  Verb = "apply"
+	Get    Verb = "get"
+	Now    Verb = "now"
+	Due    Verb = "due"
+	Purge  Verb = "purge"
+	Search Verb = "search"
 )
 
 // Form is how a call fails.
@@ -93,7 +94,8 @@ type Control struct {
 }
 
 // New wraps a store. The wrapper has exactly those of the optional interfaces
-// [semel.DueStore], [semel.PurgeStore] and [semel.WatchStore] that inner has.
+// [semel.DueStore], [semel.PurgeStore], [semel.WatchStore] and
+// [semel.SearchStore] that inner has.
 // Closing it closes inner, after writes that were late have arrived.
 func New(inner semel.Store, opts *Options) (semel.Store, *Control) {
 	c := &Control{script: map[Verb][]Form{}, fired: map[Fault]int{}, healed: make(chan struct{})}

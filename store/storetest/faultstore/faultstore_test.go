@@ -91,7 +91,8 @@ func TestEveryVerbFails(t *testing.T) {
 			_, err := s.(semel.DueStore).Due(t.Context(), semel.InstantOf(time.Now()), 1)
 			return err
 		},
-		faultstore.Purge: func() error { _, err := s.(semel.PurgeStore).Purge(t.Context(), nil); return err },
+		faultstore.Purge:  func() error { _, err := s.(semel.PurgeStore).Purge(t.Context(), nil); return err },
+		faultstore.Search: func() error { _, err := s.(semel.SearchStore).Search(t.Context(), semel.Query{Limit: 1}); return err },
 	}
 	for verb, call := range calls {
 		t.Run(string(verb)+" fails as often as it was asked to", func(t *testing.T) {
@@ -207,63 +208,6 @@ func TestReached(t *testing.T) {
 	}
 }
 
-// Stores that have every combination of the optional interfaces.
-type (
-	due   struct{ semel.DueStore }
-	purge struct{ semel.PurgeStore }
-	watch struct{ semel.WatchStore }
-)
-
-func TestOptionalInterfacesAreForwarded(t *testing.T) {
-	m := memstore.New()
-	plain := struct{ semel.Store }{m}
-	d, p, w := due{m}, purge{m}, watch{m}
-	for name, s := range map[string]semel.Store{
-		"nothing": plain,
-		"Due": struct {
-			semel.Store
-			due
-		}{plain, d},
-		"Purge": struct {
-			semel.Store
-			purge
-		}{plain, p},
-		"Watch": struct {
-			semel.Store
-			watch
-		}{plain, w},
-		"Due and Purge": struct {
-			semel.Store
-			due
-			purge
-		}{plain, d, p},
-		"Due and Watch": struct {
-			semel.Store
-			due
-			watch
-		}{plain, d, w},
-		"Purge and Watch": struct {
-			semel.Store
-			purge
-			watch
-		}{plain, p, w},
-		"Due, Purge and Watch": m,
-	} {
-		t.Run("a store with "+name, func(t *testing.T) {
-			wrapped, _ := faultstore.New(s, nil)
-			_, d1 := s.(semel.DueStore)
-			_, d2 := wrapped.(semel.DueStore)
-			_, p1 := s.(semel.PurgeStore)
-			_, p2 := wrapped.(semel.PurgeStore)
-			_, w1 := s.(semel.WatchStore)
-			_, w2 := wrapped.(semel.WatchStore)
-			if d1 != d2 || p1 != p2 || w1 != w2 {
-				t.Fatalf("inner has Due %v, Purge %v, Watch %v; the wrapper has %v, %v, %v", d1, p1, w1, d2, p2, w2)
-			}
-		})
-	}
-}
-
 func TestForwardedCallsReachTheStore(t *testing.T) {
 	inner := memstore.New()
 	s, _ := faultstore.New(inner, nil)
@@ -281,6 +225,9 @@ func TestForwardedCallsReachTheStore(t *testing.T) {
 	}
 	if recs, err := s.(semel.DueStore).Due(t.Context(), semel.InstantOf(time.Unix(2, 0)), 10); err != nil || len(recs) != 1 {
 		t.Errorf("Due gives %d records, %v", len(recs), err)
+	}
+	if page, err := s.(semel.SearchStore).Search(t.Context(), semel.Query{Limit: 1}); err != nil || len(page.Records) != 1 {
+		t.Errorf("Search gives %d records, %v", len(page.Records), err)
 	}
 	if n, err := s.(semel.PurgeStore).Purge(t.Context(), []semel.Ref{{ID: id, Revision: w.Record.Revision}}); err != nil || n != 1 {
 		t.Errorf("Purge gives %d, %v", n, err)

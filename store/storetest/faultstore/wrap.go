@@ -157,56 +157,14 @@ func (s purgeVerb) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
 	}))
 }
 
-// wrap gives the wrapper the optional interfaces that inner has. The method sets
-// must differ, so there is one type for each combination.
-func wrap(inner semel.Store, c *Control) semel.Store {
-	v := &verbs{inner: inner, control: c}
-	v.closed, v.close = context.WithCancel(context.Background())
-	_, canDue := inner.(semel.DueStore)
-	_, canPurge := inner.(semel.PurgeStore)
-	watch, canWatch := inner.(semel.WatchStore)
-	d, p := dueVerb{v}, purgeVerb{v}
-	switch {
-	case canDue && canPurge && canWatch:
-		return struct {
-			semel.Store
-			semel.DueStore
-			semel.PurgeStore
-			semel.WatchStore
-		}{v, d, p, watch}
-	case canDue && canPurge:
-		return struct {
-			semel.Store
-			semel.DueStore
-			semel.PurgeStore
-		}{v, d, p}
-	case canDue && canWatch:
-		return struct {
-			semel.Store
-			semel.DueStore
-			semel.WatchStore
-		}{v, d, watch}
-	case canPurge && canWatch:
-		return struct {
-			semel.Store
-			semel.PurgeStore
-			semel.WatchStore
-		}{v, p, watch}
-	case canDue:
-		return struct {
-			semel.Store
-			semel.DueStore
-		}{v, d}
-	case canPurge:
-		return struct {
-			semel.Store
-			semel.PurgeStore
-		}{v, p}
-	case canWatch:
-		return struct {
-			semel.Store
-			semel.WatchStore
-		}{v, watch}
-	}
-	return v
+// searchVerb adds [semel.SearchStore].
+type searchVerb struct{ *verbs }
+
+func (s searchVerb) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
+	var a answer[semel.Page]
+	return a.or(s.call(ctx, Search, func(ctx context.Context) error {
+		page, err := s.inner.(semel.SearchStore).Search(ctx, q)
+		a.set(page)
+		return err
+	}))
 }

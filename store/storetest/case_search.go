@@ -1,0 +1,341 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+const (
+	ruleSearch     = "Search lists the records that the query selects, the newest first. A page has at most Limit of them; it may have fewer, even none, while Next says that there is more to look at."
+	ruleListedOnce = "A record that exists during the whole of a search through all pages is listed exactly once, and so is one that changes meanwhile."
+	ruleCursor     = "Cursor continues after an earlier page: its Next, with the same Query. A cursor that the store did not make is CodeInvalidCall."
+)
+
+// maxPages bounds a search through few records, however short its pages are.
+const maxPages = 10_000
+
+// search goes through all pages. Between calls f between, which may be nil.
+func search(t *testing.T, s semel.Store, q semel.Query, between func()) []semel.Record {
+	t.Helper()
+	var all []semel.Record
+	for range maxPages {
+		page, err := s.(semel.SearchStore).Search(t.Context(), q)
+		if err != nil {
+			t.Fatalf("Search: %v", err)
+		}
+		if len(page.Records) > q.Limit {
+			t.Fatalf("a page has %d records, more than its limit of %d", len(page.Records), q.Limit)
+		}
+		all = append(all, page.Records...)
+		if page.Next == "" {
+			return all
+		}
+		if page.Next == q.Cursor {
+			t.Fatalf("the page after %q has the same cursor: the search would not end", q.Cursor)
+		}
+		q.Cursor = page.Next
+		if between != nil {
+			between()
+		}
+	}
+	t.Fatalf("after %d pages the search has not ended", maxPages)
+	return nil
+}
+
+// fill stores n records, each a second younger than the one before.
+func fill(t *testing.T, s semel.Store, prefix string, n int) []semel.Record {
+	t.Helper()
+	recs := make([]semel.Record, n)
+	for i := range recs {
+		recs[i] = put(t, s, next(claimed(key(fmt.Sprint(prefix, i)), 1), func(r *semel.Record) {
+			r.CreatedAt = epoch.Add(time.Duration(i) * time.Second)
+		}), semel.Revision{})
+	}
+	return recs
+}
+
+// sameList compares records with their order.
+func sameList(t *testing.T, got, want []semel.Record) {
+	t.Helper()
+	for i := range min(len(got), len(want)) {
+		if got[i].ID != want[i].ID {
+			t.Fatalf("place %d of the list has the record of %q, want that of %q", i, got[i].ID.Key, want[i].ID.Key)
+		}
+		same(t, "a listed record", got[i], want[i])
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d records are listed, want %d", len(got), len(want))
+	}
+}
+
+var searchCases = []testCase{
+	{
+		name:  "Search lists whole records, the newest first",
+		why:   ruleSearch + " " + ruleExact,
+		needs: canSearch,
+		run: func(t *testing.T, env Env) {
+			sameList(t, search(t, env.Store, semel.Query{Limit: 10}, nil), nil)
+			recs := fill(t, env.Store, "k", 20)
+			recs[7] = put(t, env.Store, next(recs[7], func(r *semel.Record) {
+				r.Held, r.Failure, r.Result.Data = "held", &semel.Failure{Code: "c"}, []byte{}
+				r.Effects = []semel.EffectRecord{{Name: "e", State: semel.EffectStarted, StartedAt: epoch}}
+				r.Earlier = []semel.AttemptRecord{{Number: 1, Disposition: semel.DispositionAborted, EndedAt: epoch}}
+				r.Fingerprint = semel.FingerprintOf(semel.SchemeRaw, []byte("payload"))
+			}), recs[7].Revision)
+			slices.Reverse(recs)
+			sameList(t, search(t, env.Store, semel.Query{Limit: 100}, nil), recs)
+			sameList(t, search(t, env.Store, semel.Query{Limit: 100}, nil), recs) // asking changes nothing
+		},
+	},
+	{
+		name:  "every member of a query selects, and all must apply",
+		why:   ruleSearch,
+		needs: canSearch,
+		run:   searchFilters,
+	},
+	{
+		name:  "the empty tenant is a tenant, and none at all means every tenant",
+		why:   "Tenant selects one tenant, which may be the empty one; nil all.",
+		needs: canSearch,
+		run: func(t *testing.T, env Env) {
+			in := func(tenant string) semel.Record {
+				return put(t, env.Store, claimed(semel.ID{Tenant: tenant, Operation: "o", Key: "k"}, 1), semel.Revision{})
+			}
+			none, acme, other := in(""), in("acme"), in("acme2")
+			listed := func(tenant *string, want ...semel.Record) {
+				t.Helper()
+				sameSet(t, search(t, env.Store, semel.Query{Tenant: tenant, Limit: 10}, nil), want)
+			}
+			listed(nil, none, acme, other)
+			listed(new(""), none)
+			listed(new("acme"), acme)
+			listed(new("ACME"))
+		},
+	},
+	{
+		name:  "pages of any size list every record once, in one order",
+		why:   ruleSearch + " " + ruleListedOnce,
+		needs: canSearch,
+		run: func(t *testing.T, env Env) {
+			recs := fill(t, env.Store, "k", 120)
+			slices.Reverse(recs)
+			for _, limit := range []int{1, 7, 60, 119, 120, 121, semel.MaxSearchLimit} {
+				sameList(t, search(t, env.Store, semel.Query{Limit: limit}, nil), recs)
+			}
+			odd := slices.DeleteFunc(slices.Clone(recs), func(r semel.Record) bool { return !strings.HasSuffix(r.ID.Key, "7") })
+			put(t, env.Store, claimed(semel.ID{Operation: "other", Key: "k"}, 1), semel.Revision{})
+			q := semel.Query{Operation: "operation", After: odd[len(odd)-1].CreatedAt, Limit: 5}
+			sameList(t, search(t, env.Store, q, nil), recs[:len(recs)-7])
+		},
+	},
+	{
+		name:  "a search lists what exists throughout exactly once, while records come, change and go",
+		why:   ruleListedOnce,
+		needs: canSearch,
+		run:   searchWhileChanging,
+	},
+	{
+		name:  "Search follows every change, and lists expired records until they are purged",
+		why:   "Expired records that were not purged yet are listed too. " + ruleSearch,
+		needs: canSearch,
+		run: func(t *testing.T, env Env) {
+			is := func(q semel.Query, want ...semel.Record) {
+				t.Helper()
+				q.Limit = 10
+				sameList(t, search(t, env.Store, q, nil), want)
+			}
+			old := put(t, env.Store, claimed(key("old"), 1), semel.Revision{})
+			rec := put(t, env.Store, next(claimed(key("k"), 1), func(r *semel.Record) { r.CreatedAt++ }), semel.Revision{})
+			is(semel.Query{State: semel.Processing}, rec, old)
+			now, err := env.Store.Now(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec = put(t, env.Store, next(rec, func(r *semel.Record) {
+				r.State, r.Disposition, r.EndedAt = semel.Completed, semel.DispositionCompleted, now
+				r.ExpiresAt, r.NextAt = now.Add(time.Second), now.Add(time.Second)
+			}), rec.Revision)
+			is(semel.Query{State: semel.Processing}, old)
+			is(semel.Query{State: semel.Completed}, rec)
+			env.Advance(time.Minute)
+			is(semel.Query{}, rec, old)
+			if canPurge.has(env.Store) {
+				purge(t, env.Store, 1, ref(rec))
+				is(semel.Query{}, old)
+				rec = put(t, env.Store, next(rec, func(*semel.Record) {}), semel.Revision{})
+				is(semel.Query{}, rec, old)
+			}
+		},
+	},
+	{
+		name:  "Search lists the same when the store was opened again",
+		why:   ruleSearch + " " + ruleDurable,
+		needs: canSearch,
+		run: func(t *testing.T, env Env) {
+			recs := fill(t, env.Store, "k", 30)
+			recs[3] = put(t, env.Store, next(recs[3], func(r *semel.Record) { r.CreatedAt = epoch.Add(time.Hour) }), recs[3].Revision)
+			before := search(t, env.Store, semel.Query{Limit: 7}, nil)
+			sameSet(t, before, recs)
+			if env.Reopen == nil {
+				return // nothing is kept
+			}
+			s := env.Reopen()
+			sameList(t, search(t, s, semel.Query{Limit: 7}, nil), before)
+			young := put(t, s, next(claimed(key("young"), 1), func(r *semel.Record) { r.CreatedAt = epoch.Add(2 * time.Hour) }), semel.Revision{})
+			sameList(t, search(t, s, semel.Query{Limit: 7}, nil), append([]semel.Record{young}, before...))
+		},
+	},
+	{
+		name:  "a cursor that the store did not make is refused",
+		why:   ruleCursor,
+		needs: canSearch,
+		run: func(t *testing.T, env Env) {
+			fill(t, env.Store, "k", 3)
+			s := env.Store.(semel.SearchStore)
+			for _, cursor := range []string{" ", "\x00", "?", "-1", "x", "é", "0x10", "1e3", "%", "' OR 1=1 --", strings.Repeat("9", 100), strings.Repeat("A", 5000)} {
+				page, err := s.Search(t.Context(), semel.Query{Cursor: cursor, Limit: 1})
+				if !errors.Is(err, &semel.Error{Code: semel.CodeInvalidCall}) {
+					t.Errorf("the cursor %.20q gives %d records and %v, want code %s", cursor, len(page.Records), err, semel.CodeInvalidCall)
+				}
+			}
+		},
+	},
+}
+
+// searchFilters holds each member of a query, and pairs of them, against what
+// [semel.Query.Matches] says about a set of records in which every one differs.
+func searchFilters(t *testing.T, env Env) {
+	type entry struct {
+		keyName string
+		change  func(*semel.Record)
+	}
+	var all []semel.Record
+	for i, en := range []entry{
+		{"plain", func(*semel.Record) {}},
+		{"tenant", func(r *semel.Record) { r.ID.Tenant = "acme" }},
+		{"principal", func(r *semel.Record) { r.ID.Principal = "other"; r.Principal = "principal" }},
+		{"operation", func(r *semel.Record) { r.ID.Operation = "operation@2" }},
+		{"Plain", func(r *semel.Record) { r.ID.Operation = "operation@2" }},
+		{"completed", func(r *semel.Record) { r.State, r.Disposition = semel.Completed, semel.DispositionCompleted }},
+		{"failed", func(r *semel.Record) { r.State, r.Disposition = semel.Failed, semel.DispositionRejected }},
+		{"held", func(r *semel.Record) { r.Held = "the holder went away" }},
+		{"held too", func(r *semel.Record) { r.Held = "other words"; r.ID.Tenant = "acme" }},
+		{"young", func(r *semel.Record) { r.CreatedAt = epoch.Add(time.Hour) }},
+		{"a moment older", func(r *semel.Record) { r.CreatedAt = epoch.Add(time.Hour - 1) }},
+		{"a moment younger", func(r *semel.Record) { r.CreatedAt = epoch.Add(time.Hour + 1) }},
+	} {
+		rec := next(claimed(key(en.keyName), int64(i+1)), en.change)
+		all = append(all, put(t, env.Store, rec, semel.Revision{}))
+	}
+	hour := epoch.Add(time.Hour)
+	members := map[string]func(*semel.Query){
+		"tenant":     func(q *semel.Query) { q.Tenant = new("acme") },
+		"principal":  func(q *semel.Query) { q.Principal = "principal" },
+		"operation":  func(q *semel.Query) { q.Operation = "operation" },
+		"key":        func(q *semel.Query) { q.Key = "plain" },
+		"processing": func(q *semel.Query) { q.State = semel.Processing },
+		"completed":  func(q *semel.Query) { q.State = semel.Completed },
+		"failed":     func(q *semel.Query) { q.State = semel.Failed },
+		"held":       func(q *semel.Query) { q.Held = true },
+		"after":      func(q *semel.Query) { q.After = hour },
+		"before":     func(q *semel.Query) { q.Before = hour },
+	}
+	for one, set := range members {
+		for other, and := range members {
+			q := semel.Query{Limit: 5}
+			set(&q)
+			and(&q)
+			var want []semel.Record
+			for _, rec := range all {
+				if q.Matches(&rec) {
+					want = append(want, rec)
+				}
+			}
+			if one == other && (len(want) == 0 || len(want) == len(all)) {
+				t.Fatalf("%s selects %d of %d records, so nothing is proved", one, len(want), len(all))
+			}
+			got := search(t, env.Store, q, nil)
+			t.Logf("%s and %s: %d records", one, other, len(got))
+			sameSet(t, got, want)
+		}
+	}
+}
+
+// searchWhileChanging goes through pages while other records come and go, and
+// while those that stay change: also as when a call that has expired is claimed
+// anew, which makes it younger than all others. What happens between two pages
+// is the same in every run; what goroutines do meanwhile is not.
+func searchWhileChanging(t *testing.T, env Env) {
+	const stays, limit = 90, 4
+	kept := fill(t, env.Store, "stays", stays)
+	gone := fill(t, env.Store, "goes", stays)
+	young := epoch.Add(24 * time.Hour)
+	n := 0
+	change := func() {
+		rec := &kept[(n*37)%stays]
+		*rec = put(t, env.Store, next(*rec, func(r *semel.Record) {
+			r.UpdatedAt = young.Add(time.Duration(n) * time.Second)
+			if n%2 == 0 {
+				r.CreatedAt, r.Fence, r.Origin = r.UpdatedAt, r.Fence+1, r.Fence+1
+			}
+		}), rec.Revision)
+		put(t, env.Store, next(claimed(key(fmt.Sprint("comes", n)), 1), func(r *semel.Record) {
+			r.CreatedAt = young.Add(time.Duration(n) * time.Second)
+		}), semel.Revision{})
+		if canPurge.has(env.Store) && n < len(gone) {
+			purge(t, env.Store, 1, ref(gone[(n*53)%len(gone)]))
+		}
+		n++
+	}
+	for round := range 3 {
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		for w := range 3 {
+			wg.Go(func() {
+				rec := claimed(key(fmt.Sprint("busy", round, w)), 1)
+				var expect semel.Revision
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					_, applied, err := env.Store.Apply(t.Context(), semel.Write{Record: rec, Expect: expect})
+					if !applied || err != nil {
+						t.Errorf("Apply: applied %v, %v", applied, err)
+						return
+					}
+					expect = rec.Revision
+					rec = next(rec, func(r *semel.Record) { r.Attempt++ })
+				}
+			})
+		}
+		got := search(t, env.Store, semel.Query{Limit: limit}, change)
+		close(stop)
+		wg.Wait()
+		listed := map[semel.ID]int{}
+		for _, rec := range got {
+			if listed[rec.ID]++; listed[rec.ID] > 1 {
+				t.Errorf("the record of %q is listed %d times", rec.ID.Key, listed[rec.ID])
+			}
+		}
+		for _, rec := range kept {
+			if listed[rec.ID] != 1 {
+				t.Errorf("the record of %q exists throughout and is listed %d times", rec.ID.Key, listed[rec.ID])
+			}
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	if n < stays/limit {
+		t.Fatalf("records changed between %d pages only, so nothing is proved", n)
+	}
+}
