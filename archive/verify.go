@@ -1,0 +1,194 @@
+package archive
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/semelhq/semel"
+)
+
+// Verify reads a whole archive and compares it with its manifest. The error is a
+// [*FileError] for the first file that is damaged, missing, or not listed. It
+// cannot notice that the last segments are missing together with their lines.
+//
+// It may run while the archive is not being written to. After a crash [Open] first.
+func Verify(dir string) error { return verify(osFiles{}, dir) }
+
+func verify(fs files, dir string) error {
+	a := &Archive{files: fs, dir: dir}
+	names, err := fs.List(dir)
+	if err != nil {
+		return fmt.Errorf("verify the archive in %s: %w", dir, err)
+	}
+	// The manifest proves itself first, so that a changed line is not taken for a
+	// changed segment, except for the last one.
+	number := 0
+	torn, err := a.readManifest(func(Entry, []byte) error { number++; return nil })
+	if err == nil {
+		err = a.verifySegments()
+	}
+	if err == nil && torn {
+		err = errTorn
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if n, ok := segmentNumber(name); ok && n > number && err == nil {
+			err = &FileError{name, errors.New("it is not in the manifest: a write was interrupted, or lines are missing")}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("verify the archive in %s: %w", dir, err)
+	}
+	return nil
+}
+
+// verifySegments compares each segment with its line.
+func (a *Archive) verifySegments() error {
+	_, err := a.readManifest(func(entry Entry, _ []byte) error {
+		is, err := a.describe(entry.File)
+		if err != nil {
+			return err
+		}
+		is.Previous = entry.Previous
+		if is != entry {
+			return &FileError{entry.File, errors.New("it is not what the manifest says: " + difference(is, entry))}
+		}
+		return nil
+	})
+	return err
+}
+
+var errTorn = &FileError{manifestFile, errors.New("its last line is not whole: a write was interrupted, or its end is missing")}
+
+// difference says in what two entries differ.
+func difference(is, want Entry) string {
+	switch {
+	case is.Bytes != want.Bytes:
+		return fmt.Sprintf("%d bytes instead of %d", is.Bytes, want.Bytes)
+	case is.SHA256 != want.SHA256:
+		return "another digest"
+	case is.LinesSHA256 != want.LinesSHA256:
+		return "another digest of its lines"
+	case is.Records != want.Records:
+		return fmt.Sprintf("%d records instead of %d", is.Records, want.Records)
+	}
+	return "other times"
+}
+
+// Read calls f with every record of an archive, the first written first, and stops
+// at its error. A segment is compared with its digest before any of its records is
+// handed over. A record may come twice: ID and Revision tell.
+func Read(dir string, f func(semel.Record) error) error { return read(osFiles{}, dir, f) }
+
+func read(fs files, dir string, f func(semel.Record) error) error {
+	a := &Archive{files: fs, dir: dir}
+	if _, err := fs.List(dir); err != nil {
+		return fmt.Errorf("read the archive in %s: %w", dir, err)
+	}
+	var stopped error
+	torn, err := a.readManifest(func(entry Entry, _ []byte) error {
+		if err := a.compare(entry); err != nil {
+			return err
+		}
+		_, err := a.segment(entry.File, func(rec *semel.Record) error {
+			stopped = f(*rec)
+			return stopped
+		})
+		return err
+	})
+	if stopped != nil {
+		return stopped
+	}
+	if err == nil && torn {
+		err = errTorn
+	}
+	if err != nil {
+		return fmt.Errorf("read the archive in %s: %w", dir, err)
+	}
+	return nil
+}
+
+// compare compares a segment with its digest, without a look inside.
+func (a *Archive) compare(entry Entry) error {
+	file, err := a.files.Open(a.path(entry.File))
+	if err != nil {
+		return &FileError{entry.File, err}
+	}
+	d := &digester{w: io.Discard, hash: sha256.New()}
+	_, err = io.Copy(d, file)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return &FileError{entry.File, err}
+	}
+	if d.sum() != entry.SHA256 {
+		return &FileError{entry.File, errors.New("it is not what the manifest says: another digest")}
+	}
+	return nil
+}
+
+// describe makes the entry of a segment from its content. Previous is that of the
+// next one.
+func (a *Archive) describe(name string) (Entry, error) {
+	entry := Entry{Version: version, File: name, Previous: a.last.digest}
+	sums, err := a.segment(name, func(rec *semel.Record) error {
+		entry.count(rec)
+		return nil
+	})
+	entry.Bytes, entry.SHA256, entry.LinesSHA256 = sums.bytes, sums.file, sums.lines
+	return entry, err
+}
+
+// sums are the digests of a segment.
+type sums struct {
+	bytes       int64
+	file, lines string
+}
+
+// segment calls f with each record of a segment.
+func (a *Archive) segment(name string, f func(*semel.Record) error) (sums, error) {
+	file, err := a.files.Open(a.path(name))
+	if err != nil {
+		return sums{}, &FileError{name, err}
+	}
+	compressed := &digester{w: io.Discard, hash: sha256.New()}
+	content := io.TeeReader(file, compressed)
+	lines := &digester{w: io.Discard, hash: sha256.New()}
+	err = eachRecord(content, lines, f)
+	if err == nil {
+		_, err = io.Copy(io.Discard, content) // what follows the frame counts too
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		return sums{}, &FileError{name, err}
+	}
+	return sums{compressed.n, compressed.sum(), lines.sum()}, nil
+}
+
+// maxWindow bounds the memory that a segment may ask for.
+const maxWindow = 64 << 20
+
+func eachRecord(content io.Reader, lines *digester, f func(*semel.Record) error) error {
+	zr, err := zstd.NewReader(content, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+	if err != nil {
+		return err
+	}
+	defer zr.Close()
+	dec := json.NewDecoder(io.TeeReader(zr, lines))
+	dec.DisallowUnknownFields()
+	for {
+		var rec semel.Record
+		switch err := dec.Decode(&rec); {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := f(&rec); err != nil {
+			return err
+		}
+	}
+}
