@@ -1,0 +1,177 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// TrustedHeader takes the word of a proxy that authenticates callers itself, given
+// in header fields. The proxy must remove these fields from what its own callers
+// send. The zero value trusts nobody.
+type TrustedHeader struct {
+	// From lists the proxy's addresses, or ranges of them such as 10.0.0.0/8, as
+	// seen by this server. Forwarding headers are not looked at.
+	From []string
+	// Tenant names the header field with the tenant. If it is empty the tenant
+	// is too. Otherwise requests without the field are refused.
+	Tenant string
+	// Principal names the header field with the principal. Required.
+	Principal string
+	// Roles names the header field with the roles, with commas or spaces
+	// between them. Names that are no roles are ignored. Defaults to empty: no
+	// roles.
+	Roles string
+}
+
+// trustedHeader is a TrustedHeader after its check.
+type trustedHeader struct {
+	from                     []netip.Prefix
+	tenant, principal, roles string // canonical, may be empty
+}
+
+// otherUses are fields whose values mean something else.
+var otherUses = []string{"Authorization", "Connection", "Content-Length", "Cookie", "Host", "Idempotency-Key", "Transfer-Encoding"}
+
+func (a *Authenticator) addTrustedHeader(s TrustedHeader, f *faults) {
+	if len(s.From) == 0 && s.Tenant == "" && s.Principal == "" && s.Roles == "" {
+		return
+	}
+	h := &trustedHeader{}
+	if len(s.From) == 0 {
+		f.add("trusted_header.from", errors.New("is empty"))
+	}
+	for i, text := range s.From {
+		prefix, err := parsePrefix(text)
+		if err != nil {
+			f.add(fmt.Sprintf("trusted_header.from[%d]", i), err)
+			continue
+		}
+		h.from = append(h.from, prefix)
+	}
+	if s.Principal == "" {
+		f.add("trusted_header.principal", errors.New("is empty"))
+	}
+	seen := map[string]bool{}
+	name := func(field, text string) string {
+		canonical := http.CanonicalHeaderKey(text)
+		switch {
+		case text == "":
+		case strings.ContainsFunc(text, func(c rune) bool { return !nameRune(c) }):
+			f.add("trusted_header."+field, fmt.Errorf("%q is no name of a header; letters, digits and hyphens make one", text))
+		case slices.Contains(otherUses, canonical):
+			f.add("trusted_header."+field, fmt.Errorf("%q has another use", text))
+		case seen[canonical]:
+			f.add("trusted_header."+field, fmt.Errorf("%q is named twice", text))
+		}
+		seen[canonical] = true
+		return canonical
+	}
+	h.tenant, h.principal, h.roles = name("tenant", s.Tenant), name("principal", s.Principal), name("roles", s.Roles)
+	a.header = h
+}
+
+func nameRune(c rune) bool {
+	return c == '-' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+// parsePrefix takes an address or a range of them, but not all that there are.
+func parsePrefix(text string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			return netip.Prefix{}, fmt.Errorf("%q is neither an address nor a range such as 10.0.0.0/8", text)
+		}
+		prefix = netip.PrefixFrom(addr.Unmap().WithZone(""), addr.Unmap().BitLen())
+	}
+	switch {
+	case prefix.Bits() == 0:
+		return netip.Prefix{}, fmt.Errorf("%q is every address, so anybody could be anybody", text)
+	case prefix.Addr().Is4In6():
+		return netip.Prefix{}, fmt.Errorf("%q is written as IPv6; write the IPv4 range", text)
+	}
+	return prefix.Masked(), nil
+}
+
+// trusts reports whether the request came from one of the proxy's addresses.
+func (h *trustedHeader) trusts(remote string) bool {
+	peer, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return false // a Unix socket, which has no address
+	}
+	addr := peer.Addr().Unmap().WithZone("")
+	return slices.ContainsFunc(h.from, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// byHeader identifies by what a trusted proxy says. What others say in these
+// fields is ignored.
+func (a *Authenticator) byHeader(r *http.Request) (Identity, error) {
+	h := a.header
+	if h == nil || !h.trusts(r.RemoteAddr) {
+		return Identity{}, errNone
+	}
+	present := 0
+	for _, name := range h.names() {
+		switch n := len(r.Header[name]); {
+		case n > 1:
+			return Identity{}, bad(invalidRequest, "there is more than one field "+name)
+		case n == 1:
+			present++
+		}
+	}
+	if present == 0 {
+		return Identity{}, errNone
+	}
+	id := Identity{Principal: r.Header.Get(h.principal), Method: MethodHeader}
+	if err := checkPrincipal(id.Principal); err != nil {
+		return Identity{}, bad(invalidRequest, "the field "+h.principal+" "+err.Error())
+	}
+	if h.tenant != "" {
+		if _, ok := r.Header[h.tenant]; !ok {
+			return Identity{}, bad(invalidRequest, "the field "+h.tenant+" is missing")
+		}
+		id.Tenant = r.Header.Get(h.tenant)
+		if err := checkText(id.Tenant); err != nil {
+			return Identity{}, bad(invalidRequest, "the field "+h.tenant+" "+err.Error())
+		}
+	}
+	if h.roles != "" {
+		id.Roles = knownRoles(splitRoles(r.Header.Get(h.roles)))
+	}
+	return id, nil
+}
+
+// names are the fields that have a name.
+func (h *trustedHeader) names() []string {
+	return slices.DeleteFunc([]string{h.tenant, h.principal, h.roles}, func(name string) bool { return name == "" })
+}
+
+// IdentityHeaders names the header fields that say who calls, in canonical form.
+// No caller but the trusted proxy may have a say in them, and none may name them in
+// Connection.
+func (a *Authenticator) IdentityHeaders() []string {
+	if a.header == nil {
+		return nil
+	}
+	return a.header.names()
+}
+
+// StripUntrusted removes the fields that say who calls, whoever sent them, so that
+// nobody further on takes them for verified. Call it after Authenticate, on the
+// header that goes on. Fields that differ by underscores are removed too: programs
+// behind CGI-like interfaces can't tell them apart.
+func (a *Authenticator) StripUntrusted(header http.Header) {
+	names := a.IdentityHeaders()
+	if len(names) == 0 {
+		return
+	}
+	for field := range header {
+		if slices.Contains(names, http.CanonicalHeaderKey(strings.ReplaceAll(field, "_", "-"))) {
+			delete(header, field)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package auth
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// JWT names an issuer of JSON Web Tokens. Tokens must have an expiry, and the
+// issuer and audience that are named here.
+//
+// The issuer is trusted to name principals, and tenants if TenantClaim is set.
+// Where two issuers may give the same principal to different callers, give each a
+// tenant of its own.
+type JWT struct {
+	// Issuer is the iss of its tokens, exactly. Each may be named once.
+	Issuer string
+	// Audience is what the aud of a token must have among its values.
+	Audience string
+	// Algorithms is the allow-list: any of RS256, RS384, RS512, PS256, PS384,
+	// PS512, ES256, ES384, ES512 and EdDSA. There is no default.
+	Algorithms []string
+	// KeysFile has the public keys: a JSON Web Key Set, or PEM blocks with
+	// public keys or certificates. It is read by New only.
+	KeysFile string
+	// Tenant is the tenant of all callers with tokens of this issuer, if
+	// TenantClaim is empty.
+	Tenant string
+	// TenantClaim is the claim that has the tenant. Tokens without it are refused.
+	TenantClaim string
+	// PrincipalClaim is the claim that has the principal. Defaults to sub.
+	PrincipalClaim string
+	// RolesClaim is the claim that has the roles: a list of strings, or one
+	// string with commas or spaces. Names that are no roles are ignored.
+	// Defaults to empty: no roles.
+	RolesClaim string
+	// Leeway is how much the issuer's clock may differ. At most 5 minutes.
+	Leeway time.Duration
+}
+
+const (
+	maxLeeway = 5 * time.Minute
+	// maxJWTLen keeps others from making the server decode what is no token.
+	maxJWTLen = 16 << 10
+)
+
+// algorithms are those that can be allowed. All of them take public keys, so
+// nobody can sign with what is known to everybody (RFC 8725 section 2.1).
+var algorithms = []string{
+	"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+}
+
+// tokenTypes are the typ of tokens that say who calls. The issuer may sign other
+// things, such as logout messages, with the same key (RFC 8725 section 3.11).
+var tokenTypes = []string{"", "jwt", "at+jwt", "application/at+jwt"}
+
+// issuer is a JWT after its check.
+type issuer struct {
+	settings JWT
+	keys     []publicKey
+	parser   *jwt.Parser
+}
+
+func (a *Authenticator) addIssuers(list []JWT, f *faults) {
+	for i, s := range list {
+		field := fmt.Sprintf("jwt[%d]", i)
+		before := len(*f)
+		s.PrincipalClaim = cmp.Or(s.PrincipalClaim, "sub")
+		if s.Issuer == "" {
+			f.add(field+".issuer", errors.New("is empty"))
+		} else if a.issuers[s.Issuer] != nil {
+			f.add(field+".issuer", fmt.Errorf("%q is named twice", s.Issuer))
+		}
+		if s.Audience == "" {
+			f.add(field+".audience", errors.New("is empty, so tokens for other services would be accepted"))
+		}
+		if len(s.Algorithms) == 0 {
+			f.add(field+".algorithms", errors.New("is empty"))
+		}
+		for _, alg := range s.Algorithms {
+			if !slices.Contains(algorithms, alg) {
+				f.add(field+".algorithms", fmt.Errorf("%q is not one of %s", alg, strings.Join(algorithms, ", ")))
+			}
+		}
+		if s.Leeway < 0 || s.Leeway > maxLeeway {
+			f.add(field+".leeway", fmt.Errorf("%v is not between 0 and %v", s.Leeway, maxLeeway))
+		}
+		if err := checkText(s.Tenant); err != nil {
+			f.add(field+".tenant", err)
+		} else if s.Tenant != "" && s.TenantClaim != "" {
+			f.add(field+".tenant", errors.New("is given by tenant_claim too"))
+		}
+		keys, err := readKeys(s.KeysFile)
+		if err == nil && len(s.Algorithms) > 0 && !slices.ContainsFunc(keys, func(k publicKey) bool {
+			return slices.ContainsFunc(s.Algorithms, k.fits)
+		}) {
+			err = errors.New("has no key for any of the algorithms")
+		}
+		if err != nil {
+			f.add(field+".keys_file", err)
+		}
+		if len(*f) > before {
+			continue
+		}
+		a.issuers[s.Issuer] = &issuer{settings: s, keys: keys, parser: jwt.NewParser(
+			jwt.WithValidMethods(s.Algorithms), jwt.WithIssuer(s.Issuer), jwt.WithAudience(s.Audience),
+			jwt.WithExpirationRequired(), jwt.WithLeeway(s.Leeway), jwt.WithStrictDecoding(),
+		)}
+	}
+}
+
+// byJWT identifies by a token that one of the issuers signed.
+func (a *Authenticator) byJWT(sent string) (Identity, error) {
+	if len(sent) > maxJWTLen {
+		return Identity{}, bad(invalidToken, "the bearer token is too long")
+	}
+	// Which issuer the token claims to be from only selects the keys that
+	// prove it.
+	claimed := jwt.MapClaims{}
+	if _, _, err := jwt.NewParser().ParseUnverified(sent, claimed); err != nil {
+		return Identity{}, bad(invalidToken, tokenFault(err))
+	}
+	name, err := claimed.GetIssuer()
+	is := a.issuers[name]
+	if err != nil || is == nil {
+		return Identity{}, bad(invalidToken, tokenFault(jwt.ErrTokenInvalidIssuer))
+	}
+	claims := jwt.MapClaims{}
+	if _, err := is.parser.ParseWithClaims(sent, claims, is.candidates); err != nil {
+		return Identity{}, bad(invalidToken, tokenFault(err))
+	}
+	return is.identity(claims)
+}
+
+// candidates are the keys that may have signed the token: those with its kid, or
+// that have none. The parser has checked the algorithm.
+func (is *issuer) candidates(t *jwt.Token) (any, error) {
+	if _, ok := t.Header["crit"]; ok {
+		return nil, errCritical // RFC 7515 section 4.1.11
+	}
+	typ, ok := t.Header["typ"]
+	if name, isText := typ.(string); ok && (!isText || !slices.Contains(tokenTypes, strings.ToLower(name))) {
+		return nil, errTokenType
+	}
+	kid, ok := t.Header["kid"]
+	id, isText := kid.(string)
+	if ok && !isText {
+		return nil, jwt.ErrTokenMalformed
+	}
+	var set jwt.VerificationKeySet
+	for _, k := range is.keys {
+		if k.fits(t.Method.Alg()) && (k.kid == id || k.kid == "" || id == "") {
+			set.Keys = append(set.Keys, k.public)
+		}
+	}
+	return set, nil
+}
+
+// identity reads the claims of a verified token.
+func (is *issuer) identity(claims jwt.MapClaims) (Identity, error) {
+	id := Identity{Tenant: is.settings.Tenant, Method: MethodJWT}
+	var ok bool
+	if id.Principal, ok = claims[is.settings.PrincipalClaim].(string); !ok || checkPrincipal(id.Principal) != nil {
+		return Identity{}, bad(invalidToken, "the token has no principal, or one that can't be used")
+	}
+	if name := is.settings.TenantClaim; name != "" {
+		if id.Tenant, ok = claims[name].(string); !ok || checkText(id.Tenant) != nil {
+			return Identity{}, bad(invalidToken, "the token has no tenant, or one that can't be used")
+		}
+	}
+	if is.settings.RolesClaim == "" {
+		return id, nil
+	}
+	switch roles := claims[is.settings.RolesClaim].(type) {
+	case string:
+		id.Roles = knownRoles(splitRoles(roles))
+	case []any:
+		for _, role := range roles {
+			if name, ok := role.(string); ok {
+				id.Roles = max(id.Roles, knownRoles([]string{name}))
+			}
+		}
+	}
+	return id, nil
+}
+
+var (
+	errCritical  = errors.New("the token has critical extensions")
+	errTokenType = errors.New("the token is of a type that says nothing about the caller")
+)
+
+// tokenFault says what is wrong with a token in words that have nothing of it. The
+// texts of the parser's errors can have parts.
+func tokenFault(err error) string {
+	for _, known := range []error{
+		errCritical, errTokenType, jwt.ErrTokenMalformed, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenExpired,
+		jwt.ErrTokenNotValidYet, jwt.ErrTokenInvalidAudience, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenRequiredClaimMissing,
+		jwt.ErrTokenUnverifiable,
+	} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	return "the token is not valid"
+}

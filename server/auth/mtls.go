@@ -1,0 +1,116 @@
+package auth
+
+import (
+	"crypto/x509"
+	"encoding/asn1"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Certificate names a caller by the client certificate of its TLS connection,
+// which must have been verified against the listener's authorities. Exactly one of
+// Subject, URI and DNS is given.
+type Certificate struct {
+	// Subject is the whole distinguished name in the form of RFC 2253, as
+	// [crypto/x509/pkix.Name.String] writes it: the most specific part first, without spaces
+	// after commas, such as "CN=shop,O=Acme".
+	Subject string
+	// URI is one of the certificate's alternative names, such as a SPIFFE id.
+	URI string
+	// DNS is one of the certificate's alternative names, without wildcards.
+	DNS               string
+	Tenant, Principal string
+	Roles             []string
+}
+
+// certificate is a Certificate after its check.
+type certificate struct {
+	subject, uri, dns string
+	id                Identity
+}
+
+func (a *Authenticator) addCertificates(list []Certificate, f *faults) {
+	seen := map[[3]string]bool{}
+	for i, c := range list {
+		field := fmt.Sprintf("mtls[%d]", i)
+		entry := certificate{subject: c.Subject, uri: c.URI, dns: strings.ToLower(c.DNS), id: f.member(field, c.Tenant, c.Principal, c.Roles)}
+		entry.id.Method = MethodMTLS
+		given := 0
+		for _, name := range []string{c.Subject, c.URI, c.DNS} {
+			if name != "" {
+				given++
+			}
+		}
+		if given != 1 {
+			f.add(field, errors.New("needs exactly one of subject, uri and dns"))
+		}
+		if strings.Contains(c.Subject, ", ") || strings.Contains(c.Subject, " = ") {
+			f.add(field+".subject", errors.New(`is not written as in RFC 2253, such as "CN=shop,O=Acme": spaces at a comma or an equals sign match nothing`))
+		}
+		if u, err := url.Parse(c.URI); err != nil || c.URI != "" && u.Scheme == "" {
+			f.add(field+".uri", errors.New("is no URI"))
+		}
+		if strings.Contains(c.DNS, "*") {
+			f.add(field+".dns", errors.New("has a wildcard"))
+		}
+		name := [3]string{entry.subject, entry.uri, entry.dns}
+		if given == 1 && seen[name] {
+			f.add(field, errors.New("names the same certificate as another entry"))
+		}
+		seen[name] = true
+		a.certificates = append(a.certificates, entry)
+	}
+}
+
+// byCertificate identifies by the client certificate. The first entry that names
+// it counts.
+func (a *Authenticator) byCertificate(r *http.Request) (Identity, error) {
+	if len(a.certificates) == 0 || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return Identity{}, errNone
+	}
+	if len(r.TLS.VerifiedChains) == 0 {
+		return Identity{}, bad(invalidRequest, "the client certificate was not verified")
+	}
+	leaf := r.TLS.VerifiedChains[0][0]
+	// It was valid when the connection was made, which can be long ago.
+	if now := time.Now(); now.After(leaf.NotAfter) || now.Before(leaf.NotBefore) {
+		return Identity{}, bad(invalidRequest, "the client certificate is not valid at this time")
+	}
+	subject := subjectOf(leaf)
+	for i := range a.certificates {
+		c := &a.certificates[i]
+		if c.subject != "" && c.subject == subject ||
+			c.uri != "" && slices.ContainsFunc(leaf.URIs, func(u *url.URL) bool { return u.String() == c.uri }) ||
+			c.dns != "" && slices.ContainsFunc(leaf.DNSNames, func(name string) bool { return strings.ToLower(name) == c.dns }) {
+			return c.id, nil
+		}
+	}
+	return Identity{}, bad(invalidRequest, "the client certificate is nobody's that is configured")
+}
+
+var (
+	oidCommonName   = asn1.ObjectIdentifier{2, 5, 4, 3}
+	oidSerialNumber = asn1.ObjectIdentifier{2, 5, 4, 5}
+)
+
+// subjectOf gives the subject as text, or nothing if the text would not have all
+// of it: of several common names or serial numbers the parsed name keeps one.
+func subjectOf(cert *x509.Certificate) string {
+	for _, oid := range []asn1.ObjectIdentifier{oidCommonName, oidSerialNumber} {
+		n := 0
+		for _, attribute := range cert.Subject.Names {
+			if attribute.Type.Equal(oid) {
+				n++
+			}
+		}
+		if n > 1 {
+			return ""
+		}
+	}
+	return cert.Subject.String()
+}

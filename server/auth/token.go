@@ -1,0 +1,115 @@
+package auth
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// Token is a static bearer token, kept as its digest. That is safe for tokens as
+// [NewToken] makes them; a password that a person thought up can be guessed from it.
+type Token struct {
+	// Name is for people, and unique.
+	Name string
+	// SHA256 is what [HashToken] gives.
+	SHA256            string
+	Tenant, Principal string
+	Roles             []string
+}
+
+// token is a Token after its check.
+type token struct {
+	sum [sha256.Size]byte
+	id  Identity
+}
+
+// tokenPrefix makes leaked tokens easy to find.
+const tokenPrefix = "semel_"
+
+// NewToken makes a token of 256 random bits, and the digest to configure it with.
+func NewToken() (token, sha256 string) {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails, by its documentation
+	token = tokenPrefix + base64.RawURLEncoding.EncodeToString(b[:])
+	return token, HashToken(token)
+}
+
+// HashToken gives the SHA-256 of a token, as 64 hexadecimal digits.
+func HashToken(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+func (a *Authenticator) addTokens(tokens []Token, f *faults) {
+	names, sums := map[string]bool{}, map[[sha256.Size]byte]bool{}
+	for i, t := range tokens {
+		field := fmt.Sprintf("tokens[%d]", i)
+		if names[t.Name] {
+			f.add(field+".name", fmt.Errorf("%q is taken by another token", t.Name))
+		}
+		names[t.Name] = true
+		entry := token{id: f.member(field, t.Tenant, t.Principal, t.Roles)}
+		entry.id.Method = MethodToken
+		switch sum, err := hex.DecodeString(t.SHA256); {
+		case err != nil || len(sum) != sha256.Size:
+			f.add(field+".sha256", fmt.Errorf("is not %d hexadecimal digits", 2*sha256.Size))
+			continue
+		default:
+			entry.sum = [sha256.Size]byte(sum)
+		}
+		switch {
+		case entry.sum == sha256.Sum256(nil):
+			f.add(field+".sha256", errors.New("is the digest of an empty token"))
+		case sums[entry.sum]:
+			f.add(field+".sha256", errors.New("is that of another token too"))
+		}
+		sums[entry.sum] = true
+		a.tokens = append(a.tokens, entry)
+	}
+}
+
+// byBearer identifies by the Authorization field (RFC 6750 section 2.1). Tokens in
+// bodies and queries, where they end up in logs, are not looked for.
+func (a *Authenticator) byBearer(r *http.Request) (Identity, error) {
+	fields := r.Header["Authorization"]
+	if !a.bearer() || len(fields) == 0 {
+		return Identity{}, errNone
+	}
+	if len(fields) > 1 {
+		return Identity{}, bad(invalidRequest, "there is more than one Authorization field")
+	}
+	scheme, sent, _ := strings.Cut(fields[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return Identity{}, errNone
+	}
+	sent = strings.Trim(sent, " ")
+	if sent == "" {
+		return Identity{}, bad(invalidRequest, "the bearer token is empty")
+	}
+	if id, ok := a.byToken(sent); ok {
+		return id, nil
+	}
+	if len(a.issuers) == 0 {
+		return Identity{}, bad(invalidToken, "the bearer token is unknown")
+	}
+	return a.byJWT(sent)
+}
+
+// byToken compares with every token, so that the time it takes tells nothing.
+func (a *Authenticator) byToken(sent string) (Identity, bool) {
+	sum := sha256.Sum256([]byte(sent))
+	found := -1
+	for i := range a.tokens {
+		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], a.tokens[i].sum[:]), i, found)
+	}
+	if found < 0 {
+		return Identity{}, false
+	}
+	return a.tokens[found].id, true
+}

@@ -1,0 +1,276 @@
+package config
+
+import (
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// Config is everything that can be configured. The comments of the fields are
+// the descriptions in the schema. The json tag is the name in YAML and JSON,
+// and the other tags say: default, what stands where nothing is written; enum,
+// the values allowed; required, that there is no default; flag, the flag of the
+// command line that sets it; secret, that it is never printed; empty, that an
+// empty list is not the same as none.
+//
+// Every setting that is not in a list can be set by a variable of the
+// environment, SEMEL_ and its path in capitals: SEMEL_STORE_URL sets store.url.
+//
+// A Config is not changed after it was loaded.
+type Config struct {
+	// Listener for the traffic that is guarded and for the execution API.
+	Listen Listener `json:"listen,omitzero"`
+	// Listener for operators.
+	Admin Admin `json:"admin,omitzero"`
+	// Where records are kept.
+	Store Store `json:"store,omitzero"`
+	// Who may call, and as whom.
+	Auth Auth `json:"auth,omitzero"`
+	// Kinds of calls and how they are protected. Defaults to one operation named default.
+	Operations []Operation `json:"operations,omitempty"`
+	// What the proxy guards and where it leads.
+	Routes []Route `json:"routes,omitempty"`
+	// Bounds that keep the service alive.
+	Limits Limits `json:"limits,omitzero"`
+	// Where records go before they are purged.
+	Archive Archive `json:"archive,omitzero"`
+	// How fast expired records are removed.
+	Purge Purge `json:"purge,omitzero"`
+	// What is logged.
+	Log Log `json:"log,omitzero"`
+}
+
+// Listener is an address that takes the guarded traffic.
+type Listener struct {
+	// Host and port. Port 0 picks a free one; an empty host means all addresses.
+	Address string `json:"address" default:"127.0.0.1:8480" flag:"listen"`
+	// Certificates. Without them the listener speaks plain HTTP.
+	TLS TLS `json:"tls,omitzero"`
+}
+
+// Admin is an address that takes the requests of operators.
+type Admin struct {
+	// Host and port. Port 0 picks a free one. An address that is not loopback needs callers in auth.
+	Address string `json:"address" default:"127.0.0.1:8481" flag:"admin"`
+	// Certificates. Without them the listener speaks plain HTTP.
+	TLS TLS `json:"tls,omitzero"`
+}
+
+// TLS names the files of a listener's certificates.
+type TLS struct {
+	// PEM file of the certificate and its chain.
+	Cert string `json:"cert,omitzero"`
+	// PEM file of the private key.
+	Key string `json:"key,omitzero"`
+	// PEM file of the authorities whose client certificates are accepted. Needed by auth.mtls.
+	ClientCA string `json:"client_ca,omitzero"`
+}
+
+// Store says where records are kept.
+type Store struct {
+	// pebble: and a directory, or memory: which forgets everything at the end.
+	URL string `json:"url" default:"pebble:./semel-data" flag:"store" secret:"url"`
+	// File that has the URL, for one with a password.
+	URLFile string `json:"url_file,omitzero"`
+	// strict refuses to start on a store whose settings may lose a written record.
+	Profile string `json:"profile" default:"standard" enum:"standard,strict"`
+}
+
+// Auth says who may call. A caller that is found by none of these is told
+// apart from others by the digest of the credential that it sends.
+type Auth struct {
+	// Bearer tokens.
+	Tokens []Token `json:"tokens,omitempty"`
+	// Issuers of JSON Web Tokens.
+	JWT []JWT `json:"jwt,omitempty"`
+	// Client certificates.
+	MTLS []ClientCert `json:"mtls,omitempty"`
+	// Headers in which a proxy in front says who calls.
+	TrustedHeader TrustedHeader `json:"trusted_header,omitzero"`
+	// Tenant of callers that have none of their own.
+	DefaultTenant string `json:"default_tenant,omitzero"`
+}
+
+// Token is a caller with a bearer token.
+type Token struct {
+	// Name of the token in logs and decisions.
+	Name string `json:"name" required:"true"`
+	// SHA-256 of the token, as 64 hexadecimal digits.
+	SHA256 string `json:"sha256,omitzero" secret:"digest"`
+	// File that has the token itself, instead of sha256. White space around it does not count.
+	TokenFile string `json:"token_file,omitzero"`
+	// Tenant of the caller. Defaults to auth.default_tenant.
+	Tenant string `json:"tenant,omitzero"`
+	// Who the caller acts as. Defaults to the name.
+	Principal string `json:"principal,omitzero"`
+	// What the caller may do beyond having its own calls guarded.
+	Roles []string `json:"roles,omitempty" enum:"viewer,operator,admin"`
+}
+
+// JWT is an issuer whose tokens are accepted.
+type JWT struct {
+	// The iss of its tokens.
+	Issuer string `json:"issuer" required:"true"`
+	// What aud must contain.
+	Audience string `json:"audience" required:"true"`
+	// Algorithms of signatures that are accepted.
+	Algorithms []string `json:"algorithms" required:"true" enum:"RS256,RS384,RS512,PS256,PS384,PS512,ES256,ES384,ES512,EdDSA"`
+	// File of the issuer's public keys, a JSON Web Key Set.
+	KeysFile string `json:"keys_file" required:"true"`
+	// Claim that names the tenant.
+	TenantClaim string `json:"tenant_claim" default:"tenant"`
+	// Claim that names the principal.
+	PrincipalClaim string `json:"principal_claim" default:"sub"`
+	// Claim that lists the roles.
+	RolesClaim string `json:"roles_claim" default:"roles"`
+	// How far the clocks may be apart, up to 5m.
+	Leeway Duration `json:"leeway" default:"30s"`
+}
+
+// ClientCert is a caller with a client certificate.
+type ClientCert struct {
+	// Subject of the certificate, such as CN=shop,O=Acme.
+	Subject string `json:"subject" required:"true"`
+	// Tenant of the caller. Defaults to auth.default_tenant.
+	Tenant string `json:"tenant,omitzero"`
+	// Who the caller acts as. Defaults to the subject.
+	Principal string `json:"principal,omitzero"`
+	// What the caller may do beyond having its own calls guarded.
+	Roles []string `json:"roles,omitempty" enum:"viewer,operator,admin"`
+}
+
+// TrustedHeader takes the word of a proxy for who calls.
+type TrustedHeader struct {
+	// Networks whose requests are trusted. From anywhere else the headers are removed.
+	From []string `json:"from,omitempty"`
+	// Header that names the tenant.
+	Tenant string `json:"tenant,omitzero"`
+	// Header that names the principal.
+	Principal string `json:"principal,omitzero"`
+	// Header that lists the roles, separated by commas.
+	Roles string `json:"roles,omitzero"`
+}
+
+// Operation declares a kind of call and how it is protected; see
+// [semel.Operation] for what the settings mean.
+type Operation struct {
+	// Name of the operation, with its version where it has one, such as payments.charge@2.
+	Name string `json:"name" required:"true"`
+	// I0 reads, I1 is strict, I2 is bounded by its window, I3 has effects that need shields.
+	Class semel.Class `json:"class" default:"I1" enum:"I0,I1,I2,I3"`
+	// Money moves: the window is at least 24h and defaults to 7d.
+	Financial bool `json:"financial,omitzero"`
+	// How long an outcome is kept. Defaults to what the profile of its routes says, else 24h, or 7d if financial.
+	Window Duration `json:"window,omitzero"`
+	// How long a silent holder keeps the right to run the call.
+	Lease Duration `json:"lease" default:"30s"`
+	// What the delivery after a failed attempt gets. Defaults to what the profile of its routes says, else replay.
+	OnFailure semel.AfterFailure `json:"on_failure,omitzero" enum:"replay,retry"`
+	// What becomes of an attempt whose holder went away while an effect is possible.
+	OnAbandoned semel.AfterAbandon `json:"on_abandoned" default:"hold" enum:"hold,retry"`
+	// What a duplicate gets while the first delivery runs.
+	InFlight semel.InFlightRule `json:"in_flight" default:"refuse" enum:"refuse,wait"`
+	// Longest wait for an outcome.
+	MaxWait Duration `json:"max_wait" default:"30s"`
+	// Who shares keys.
+	Share semel.Share `json:"share" default:"principal" enum:"principal,tenant"`
+	// Largest result that is kept, up to 64MiB.
+	MaxResult Size `json:"max_result" default:"256KiB"`
+	// What keeps effects outside single: S1 provider key, S2 outbox, S3 ledger, S4 reconciliation.
+	Shields []semel.Shield `json:"shields,omitempty" enum:"S1,S2,S3,S4"`
+	// Effects that attempts may begin. A name that ends in * stands for all with that prefix, and [] says that there are none.
+	Effects []string `json:"effects,omitzero" empty:"distinct"`
+	// Where to ask what became of a held call.
+	ReconcileURL string `json:"reconcile_url,omitzero"`
+	// Pause between two questions about one held call.
+	ReconcileEvery Duration `json:"reconcile_every" default:"1m"`
+	// Refuse a call that was first sent before the window.
+	RefuseLate bool `json:"refuse_late,omitzero"`
+	// Limit of duplicates of one call.
+	PerRecord Rate `json:"per_record,omitzero"`
+	// Limit of duplicates by one principal.
+	PerPrincipal Rate `json:"per_principal,omitzero"`
+	// Keep records in the archive before they are purged.
+	Archive bool `json:"archive,omitzero"`
+}
+
+// Rate is a token bucket.
+type Rate struct {
+	// Duplicates per second in the long run.
+	PerSecond float64 `json:"per_second,omitzero"`
+	// Duplicates at once.
+	Burst int `json:"burst,omitzero"`
+}
+
+// Route is a pattern of requests that the proxy takes, and where they go.
+type Route struct {
+	// Pattern of method, host and path as in net/http, such as POST /charges/{id}.
+	Match string `json:"match" required:"true"`
+	// Where requests go: an http, https or h2c URL.
+	Upstream string `json:"upstream" required:"true"`
+	// Name of the operation. Defaults to default where there is an operation of that name.
+	Operation string `json:"operation,omitzero"`
+	// Contract whose statuses and shapes are spoken.
+	Profile string `json:"profile" default:"ietf" enum:"ietf,stripe,acp,ucp,adyen"`
+	// enforce guards, shadow reports what would have been a duplicate, off passes everything.
+	Mode string `json:"mode" default:"enforce" enum:"enforce,shadow,off"`
+	// Whether a request must have a key. Defaults to what the profile says.
+	Key semelhttp.KeyRule `json:"key,omitzero" enum:"required,optional"`
+	// Header with the key.
+	KeyHeader string `json:"key_header" default:"Idempotency-Key"`
+	// Callers without a credential: loopback accepts those on loopback addresses, share has them share keys, refuse accepts none.
+	Anonymous semelhttp.Anonymous `json:"anonymous" default:"loopback" enum:"loopback,share,refuse"`
+	// What tells callers apart where auth finds none: a header, or cookie: and the name of a cookie.
+	Credential string `json:"credential" default:"Authorization"`
+	// When two bodies are the same. Defaults to what the profile says.
+	Body semelhttp.BodyMode `json:"body,omitzero" enum:"auto,raw,json,form,multipart"`
+	// Largest request body.
+	MaxBody Size `json:"max_body" default:"10MiB"`
+	// How long the upstream may take.
+	Timeout Duration `json:"timeout" default:"1m"`
+	// What may pass without being guarded.
+	Unguarded []string `json:"unguarded,omitempty" enum:"sse,upgrade,grpc"`
+	// What happens while the store does not answer. fail_open gives up the guarantee.
+	StoreDown string `json:"store_down" default:"fail_closed" enum:"fail_closed,fail_open"`
+}
+
+// Limits are the bounds of the whole service.
+type Limits struct {
+	// Largest header of a request, 4KiB to 1MiB.
+	HeaderBytes Size `json:"header_bytes" default:"32KiB"`
+	// Longest time for the header of a request.
+	ReadHeaderTimeout Duration `json:"read_header_timeout" default:"5s"`
+	// Longest time for a whole request.
+	ReadTimeout Duration `json:"read_timeout" default:"1m"`
+	// Longest time that a connection waits for its next request.
+	IdleTimeout Duration `json:"idle_timeout" default:"2m"`
+	// Connections at once, per listener.
+	Connections int `json:"connections" default:"10000"`
+	// Bytes of requests and answers in flight, of all tenants.
+	TotalBytes Size `json:"total_bytes" default:"1GiB"`
+	// Bytes of requests and answers in flight, of one tenant.
+	TenantBytes Size `json:"tenant_bytes" default:"256MiB"`
+	// How long requests in flight may take when the service stops.
+	ShutdownGrace Duration `json:"shutdown_grace" default:"30s"`
+}
+
+// Archive says where records are kept that were purged.
+type Archive struct {
+	// Directory of the archive's files.
+	Dir string `json:"dir" default:"./semel-archive"`
+}
+
+// Purge says how expired records are removed.
+type Purge struct {
+	// Pause between two looks for expired records.
+	Interval Duration `json:"interval" default:"1m"`
+	// Records removed per second at most.
+	PerSecond int `json:"per_second" default:"1000"`
+}
+
+// Log says what is logged.
+type Log struct {
+	// Least important lines that are written.
+	Level string `json:"level" default:"info" enum:"debug,info,warn,error"`
+	// auto writes text to a terminal and JSON elsewhere.
+	Format string `json:"format" default:"auto" enum:"auto,text,json"`
+}

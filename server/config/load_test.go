@@ -1,0 +1,357 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+func lookup(vars map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
+}
+
+func mustLoad(t *testing.T, src Source) (*Config, *Origins) {
+	t.Helper()
+	c, origins, err := Load(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, origins
+}
+
+func TestDefault(t *testing.T) {
+	t.Run("without a file it serves on loopback, on the embedded store, one operation", func(t *testing.T) {
+		c := Default()
+		if c.Listen.Address != "127.0.0.1:8480" || c.Admin.Address != "127.0.0.1:8481" || c.Store.URL != "pebble:./semel-data" {
+			t.Errorf("%+v", c)
+		}
+		if op, ok := c.OperationNamed(""); !ok || op.Name != "default" || len(c.Operations) != 1 || c.Archives() {
+			t.Errorf("%+v", c.Operations)
+		}
+	})
+	t.Run("an empty file is no file", func(t *testing.T) {
+		c, _ := mustLoad(t, Source{Path: "semel.yaml", Data: []byte{}})
+		if !Equal(c, Default()) {
+			t.Errorf("%q differ", Diff(c, Default()))
+		}
+	})
+}
+
+func TestPrecedence(t *testing.T) {
+	const file = "listen: {address: 127.0.0.1:1}\nstore:\n  url: \"memory:\"\nlimits: {connections: 5}\n"
+	env := lookup(map[string]string{
+		"SEMEL_LISTEN_ADDRESS": "127.0.0.1:2", "SEMEL_STORE_URL": "pebble:./b",
+		"SEMEL_AUTH_TRUSTED_HEADER_FROM": "10.0.0.0/8, 10.1.0.0/16", "SEMEL_AUTH_TRUSTED_HEADER_PRINCIPAL": "X-P",
+	})
+	c, origins := mustLoad(t, Source{Path: "semel.yaml", Data: []byte(file), Env: env,
+		Flags: map[string]string{"listen": "127.0.0.1:3", "log.level": "debug"}})
+	for _, test := range []struct{ name, path, have, want, origin string }{
+		{"a flag stands above a variable and the file", "listen.address", c.Listen.Address, "127.0.0.1:3", "flag --listen"},
+		{"a flag may be the path", "log.level", c.Log.Level, "debug", "flag --log.level"},
+		{"a variable stands above the file", "store.url", c.Store.URL, "pebble:./b", "env SEMEL_STORE_URL"},
+		{"the file stands above the default", "limits.connections", textOf(reflect.ValueOf(c.Limits.Connections)), "5", "semel.yaml:4:23"},
+		{"the default is what remains", "admin.address", c.Admin.Address, "127.0.0.1:8481", "default"},
+		{"a variable sets a list by commas", "auth.trusted_header.from", strings.Join(c.Auth.TrustedHeader.From, "+"), "10.0.0.0/8+10.1.0.0/16", "env SEMEL_AUTH_TRUSTED_HEADER_FROM"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.have != test.want || origins.Of(test.path).String() != test.origin {
+				t.Errorf("%s is %q from %s, want %q from %s", test.path, test.have, origins.Of(test.path), test.want, test.origin)
+			}
+		})
+	}
+	t.Run("every setting outside of lists can be set by its variable", func(t *testing.T) {
+		eachLeaf("", reflect.ValueOf(Default()).Elem(), func(path string, _ reflect.Value, _ field) {
+			name := EnvName(path)
+			if name == "" {
+				return
+			}
+			origins := func() *Origins {
+				_, o, _ := Load(Source{Env: lookup(map[string]string{name: "?"})})
+				return o
+			}()
+			if o := origins.Of(path); o.Kind != FromEnv || o.Name != name {
+				t.Errorf("%s comes from %s", path, o)
+			}
+		})
+	})
+	t.Run("mistakes in variables and flags are named", func(t *testing.T) {
+		_, _, err := Load(Source{Env: lookup(map[string]string{"SEMEL_LIMITS_CONNECTIONS": "many", "SEMEL_ADMIN_ADDRESS": ":80"}),
+			Flags: map[string]string{"lsten": "x", "store": "memry:"}})
+		want := `env SEMEL_ADMIN_ADDRESS: admin.address: :80 can be reached from other machines, and nobody would have to say who they are; add callers to auth, or listen on 127.0.0.1
+env SEMEL_LIMITS_CONNECTIONS: limits.connections: "many" is no whole number; write digits, such as 1000
+flag --lsten: there is no setting lsten; did you mean listen?
+flag --store: store.url: there is no store "memry:"; did you mean memory:?`
+		if err == nil || err.Error() != want {
+			t.Errorf("got\n%v\nwant\n%s", err, want)
+		}
+	})
+	t.Run("a file that is not there is an error that says so", func(t *testing.T) {
+		_, _, err := Load(Source{Path: filepath.Join(t.TempDir(), "none.yaml")})
+		if !errors.Is(err, os.ErrNotExist) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSecrets(t *testing.T) {
+	const file = "store: {url_file: testdata/store-url}\nauth:\n  tokens:\n    - {name: a, token_file: testdata/token}\n"
+	t.Run("files give a URL, and a token as its digest", func(t *testing.T) {
+		c, origins := mustLoad(t, Source{Path: "semel.yaml", Data: []byte(file)})
+		if c.Store.URL != "pebble:/var/lib/semel" || origins.Of("store.url").Line != 1 {
+			t.Errorf("%q from %s", c.Store.URL, origins.Of("store.url"))
+		}
+		if got := c.Auth.Tokens[0]; got.SHA256 != "c4bbcb1fbec99d65bf59d85c8cb62ee2db963f0fe106f483d9afa73bd4e39a8a" || got.Principal != "a" {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("what is printed has neither digests nor passwords", func(t *testing.T) {
+		c := Default()
+		c.Store.URL = "postgres://semel:hunter2@db/semel?sslpassword=hunter2"
+		c.Auth.Tokens = []Token{{Name: "a", SHA256: strings.Repeat("0123456789abcdef", 4)}}
+		var out bytes.Buffer
+		if err := errors.Join(Print(&out, c), PrintJSON(&out, c), Explain(&out, c, &Origins{}, "")); err != nil {
+			t.Fatal(err)
+		}
+		out.WriteString(c.Store.Name())
+		if text := out.String(); strings.Contains(text, "hunter2") || strings.Contains(text, "89abcdef") || strings.Count(text, "01234567...") != 3 {
+			t.Error(text)
+		}
+		if c.Auth.Tokens[0].SHA256[:12] != "0123456789ab" {
+			t.Error("printing changed the configuration")
+		}
+	})
+}
+
+func TestQuantities(t *testing.T) {
+	t.Run("a duration reads back what it writes", rapid.MakeCheck(func(t *rapid.T) {
+		d := Duration(rapid.OneOf(rapid.Int64(), rapid.Map(rapid.Int64Range(0, 1<<24), func(s int64) int64 { return s * int64(time.Second) })).Draw(t, "duration"))
+		if got, err := ParseDuration(d.String()); err != nil || got != d {
+			t.Fatalf("%d is written %s and read %d, %v", d, d, got, err)
+		}
+	}))
+	t.Run("a size reads back what it writes", rapid.MakeCheck(func(t *rapid.T) {
+		s := Size(rapid.OneOf(rapid.Int64(), rapid.Map(rapid.Int64Range(0, 1<<20), func(n int64) int64 { return n << 10 })).Draw(t, "size"))
+		if got, err := ParseSize(s.String()); err != nil || got != s {
+			t.Fatalf("%d is written %s and read %d, %v", s, s, got, err)
+		}
+	}))
+	t.Run("durations are written as people write them", func(t *testing.T) {
+		for _, text := range []string{"0s", "500ms", "30s", "5m", "90m", "1h", "24h", "7d", "1d12h", "1m30s", "1µs"} {
+			want := map[string]string{"90m": "1h30m", "24h": "1d"}[text]
+			if want == "" {
+				want = text
+			}
+			if d, err := ParseDuration(text); err != nil || d.String() != want {
+				t.Errorf("%s is written %s, %v", text, d, err)
+			}
+		}
+	})
+	t.Run("sizes are written as people write them", func(t *testing.T) {
+		for _, text := range []string{"0", "1", "512", "256KiB", "1MB", "1GiB", "1500kB", "3TiB", "1000KiB"} {
+			want := map[string]string{"1000KiB": "1000KiB", "1500kB": "1500kB"}[text]
+			if want == "" {
+				want = text
+			}
+			if s, err := ParseSize(text); err != nil || s.String() != want {
+				t.Errorf("%s is written %s, %v", text, s, err)
+			}
+		}
+	})
+	t.Run("what is neither is refused", func(t *testing.T) {
+		for _, text := range []string{"", "d", "1", "1dd", "-1d", "1d-1h", "1.5d", "1y", "999999999999d", "200000d", "106751d30h", "9e9h", "1 d", "+1d"} {
+			if d, err := ParseDuration(text); err == nil {
+				t.Errorf("the duration %q is read as %v", text, d)
+			}
+		}
+		for _, text := range []string{"", "KiB", "1kb", "1.5MB", "+1", "1 KB", "9223372036854775808", "9007199254740992KiB", "0x10", "1_000"} {
+			if s, err := ParseSize(text); err == nil {
+				t.Errorf("the size %q is read as %v", text, s)
+			}
+		}
+	})
+}
+
+func TestDiff(t *testing.T) {
+	load := func(text string) *Config {
+		c, _ := mustLoad(t, Source{Path: "semel.yaml", Data: []byte(text)})
+		return c
+	}
+	for _, test := range []struct {
+		name, a, b    string
+		want, restart []string
+	}{
+		{"another spelling is no change", "limits: {read_timeout: 60s, total_bytes: 1GiB}", "limits: {total_bytes: 1073741824, read_timeout: 1m}\nlog: {level: info}", nil, nil},
+		{"single settings are named", "log: {level: info}", "log: {level: debug}\nlimits: {shutdown_grace: 1s}", []string{"limits.shutdown_grace", "log.level"}, nil},
+		{"items of lists are named by their place", "operations: [{name: a, effects: [x]}, {name: b}]", "operations: [{name: a, effects: [y]}]", []string{"operations[0].effects", "operations[1]"}, nil},
+		{"that there are no effects is not the same as not saying which", "operations: [{name: a, effects: []}]", "operations: [{name: a, shields: []}]", []string{"operations[0].effects"}, nil},
+		{"listeners and the store need a restart", "store: {url: 'memory:'}", "listen: {tls: {cert: c, key: k}}\nlog: {format: json}", []string{"listen.tls.cert", "listen.tls.key", "store.url", "log.format"}, []string{"listen.tls.cert", "listen.tls.key", "store.url"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a, b := load(test.a), load(test.b)
+			got := Diff(a, b)
+			if !slices.Equal(got, test.want) || Equal(a, b) != (test.want == nil) {
+				t.Errorf("the difference is %q, want %q", got, test.want)
+			}
+			if restart := NeedsRestart(got); !slices.Equal(restart, test.restart) {
+				t.Errorf("%q need a restart, want %q", restart, test.restart)
+			}
+		})
+	}
+}
+
+func TestConversion(t *testing.T) {
+	c, _, err := loadCorpus(t, "testdata/good/full.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("an operation becomes the engine's policy, member by member", func(t *testing.T) {
+		op, err := c.Operations[0].Policy()
+		want := semel.Operation{
+			Name: "payments.charge", Class: semel.Shielded, Financial: true, Window: 168 * time.Hour, Lease: 30 * time.Second,
+			OnFailure: semel.RetryFailure, OnAbandoned: semel.HoldAbandoned, InFlight: semel.RefuseInFlight, MaxWait: 30 * time.Second,
+			Share: semel.ShareTenant, MaxResult: 256 << 10, Shields: []semel.Shield{"S1", "S4"}, Effects: []string{"charge", "refund*"},
+			ReconcileEvery: time.Minute, RefuseLate: true, Archive: true, PerRecord: semel.Rate{PerSecond: 5, Burst: 10}, PerPrincipal: semel.Rate{PerSecond: 0.5, Burst: 1},
+		}
+		if err != nil || !reflect.DeepEqual(op, want) {
+			t.Errorf("got %+v, %v\nwant %+v", op, err, want)
+		}
+	})
+	t.Run("an operation that the engine refuses is an error", func(t *testing.T) {
+		if _, err := (Operation{Name: "a", Class: "I3"}).Policy(); err == nil {
+			t.Error("no error")
+		}
+	})
+	t.Run("a route becomes the middleware's route", func(t *testing.T) {
+		rt := c.Routes[0].Guarded()
+		want := semelhttp.Route{
+			Operation: semel.Operation{Name: "payments.charge"}, Profile: semelhttp.ACP(), Key: semelhttp.KeyRequired,
+			KeyHeader: "Idempotency-Key", Methods: []string{"POST"}, Body: semelhttp.BodyJSON, MaxBody: 1 << 20, Timeout: time.Minute,
+			Credential: "cookie:session", Anonymous: semelhttp.AnonymousRefuse,
+		}
+		if !reflect.DeepEqual(rt, want) {
+			t.Errorf("got %+v\nwant %+v", rt, want)
+		}
+		if m := c.Routes[2].Guarded().Methods; !slices.Equal(m, []string{"PUT"}) {
+			t.Errorf("the methods of a route for PUT are %q", m)
+		}
+		if m := c.Routes[1].Guarded().Methods; m != nil {
+			t.Errorf("the methods of a route without one are %q", m)
+		}
+		if m := (Route{Match: "GET /x"}).Guarded().Methods; m != nil {
+			t.Errorf("the methods of a route for GET are %q", m)
+		}
+	})
+	t.Run("the middleware takes every converted route", func(t *testing.T) {
+		for _, name := range []string{"full", "minimal", "profile-defaults"} {
+			c, _, err := loadCorpus(t, "testdata/good/"+name+".yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range c.Routes {
+				op, ok := c.OperationNamed(r.Operation)
+				policy, err := op.Policy()
+				if !ok || err != nil || policy.Name != r.Operation || r.Guarded().Profile.Name != r.Profile {
+					t.Errorf("%s: %+v, %v", r.Match, policy, err)
+				}
+			}
+		}
+	})
+}
+
+func TestSettings(t *testing.T) {
+	c, origins, err := loadCorpus(t, "testdata/good/profile-defaults.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("a path selects what is at it and below it", func(t *testing.T) {
+		for path, want := range map[string]int{"store": 3, "store.url": 1, "operations[1].per_record": 2, "routes[0]": 14, "routes": 28, "listen.tls": 3, "auth.tokens": 6, "auth.jwt[].leeway": 1} {
+			list, err := Settings(c, origins, path)
+			if err != nil || len(list) != want {
+				t.Errorf("%s has %d settings, want %d; %v", path, len(list), want, err)
+			}
+		}
+	})
+	t.Run("a default says what it follows from", func(t *testing.T) {
+		list, err := Settings(c, origins, "operations[0].window")
+		if err != nil || list[0].Value != "31d" || list[0].Origin.String() != "default (profile adyen)" {
+			t.Errorf("%+v, %v", list, err)
+		}
+	})
+	t.Run("a wrong path is answered with a near one", func(t *testing.T) {
+		_, err := Settings(c, origins, "limits.conections")
+		if err == nil || err.Error() != `there is no setting "limits.conections"; did you mean limits.connections?` {
+			t.Error(err)
+		}
+	})
+	t.Run("the table has a line for each setting", func(t *testing.T) {
+		var out bytes.Buffer
+		if err := Explain(&out, c, origins, "store"); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "testdata/explain-store.txt", out.String())
+	})
+}
+
+func TestHostileFiles(t *testing.T) {
+	for name, text := range map[string]string{
+		"lists in lists in one line":   strings.Repeat("[", 200_000),
+		"mappings in mappings":         strings.Repeat("{a: ", 100_000),
+		"items of items":               "a: \n " + strings.Repeat("- ", 100_000),
+		"complex keys of complex keys": strings.Repeat("? ", 100_000),
+		"deep indentation":             deepIndentation(700),
+		"a file that is too large":     strings.Repeat("#", maxFile+1),
+		"more names than there can be": strings.Repeat("a: 1\n", 150_000),
+		"the same in braces":           "a: {" + strings.Repeat("b: 1, ", 150_000) + "}",
+		"anchors of anchors":           "a: " + strings.Repeat("&a ", 50_000),
+	} {
+		t.Run(name+" are refused with a place, and soon", func(t *testing.T) {
+			_, _, err := Load(Source{Path: "semel.yaml", Data: []byte(text)})
+			errs, ok := errors.AsType[Errors](err)
+			if !ok || len(errs) != 1 || errs[0].Line < 1 || errs[0].Column < 1 {
+				t.Errorf("%.200v", err)
+			}
+			if len(err.Error()) > 500 {
+				t.Errorf("the error has %d bytes", len(err.Error()))
+			}
+		})
+	}
+}
+
+func TestLargeFiles(t *testing.T) {
+	t.Run("thousands of routes and operations load", func(t *testing.T) {
+		const n = 3000
+		var b strings.Builder
+		b.WriteString("operations:\n")
+		for i := range n {
+			fmt.Fprintf(&b, "  # the operation %d\n  - name: op%d\n    lease: 10s\n", i, i)
+		}
+		b.WriteString("routes:\n")
+		for i := range n {
+			fmt.Fprintf(&b, "- match: POST /a%d\n  upstream: http://h\n  operation: op%d\n", i, i)
+		}
+		c, _ := mustLoad(t, Source{Path: "semel.yaml", Data: []byte(b.String())})
+		if len(c.Operations) != n || len(c.Routes) != n || c.Routes[n-1].Operation != "op2999" {
+			t.Errorf("%d operations and %d routes", len(c.Operations), len(c.Routes))
+		}
+	})
+}
+
+func deepIndentation(depth int) string {
+	var b strings.Builder
+	for i := range depth {
+		b.WriteString(strings.Repeat(" ", i) + "a:\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,71 @@
+package config
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// Policy is the operation for the engine. Two members are left to the server:
+// Reconcile, where there is a reconcile_url, and Authorize, which share: tenant
+// needs. The error is that of [semel.Operation.Validate].
+func (o Operation) Policy() (semel.Operation, error) {
+	op := semel.Operation{
+		Name: o.Name, Class: o.Class, Financial: o.Financial,
+		Window: time.Duration(o.Window), Lease: time.Duration(o.Lease),
+		OnFailure: o.OnFailure, OnAbandoned: o.OnAbandoned, InFlight: o.InFlight,
+		MaxWait: time.Duration(o.MaxWait), Share: o.Share, MaxResult: int(o.MaxResult),
+		Shields: o.Shields, Effects: o.Effects, ReconcileEvery: time.Duration(o.ReconcileEvery),
+		RefuseLate: o.RefuseLate, Archive: o.Archive, PerRecord: semel.Rate(o.PerRecord), PerPrincipal: semel.Rate(o.PerPrincipal),
+	}
+	checked := op
+	if o.Share == semel.ShareTenant {
+		checked.Authorize = func(context.Context, semel.Call, semel.Record) error { return nil }
+	}
+	if o.ReconcileURL != "" {
+		checked.Reconcile = func(context.Context, semel.Record) (semel.Settlement, error) { return semel.Settlement{}, nil }
+	}
+	return op, checked.Validate()
+}
+
+// Guarded is the route for the middleware. Its operation has nothing but the
+// name, which stands for the one that the engine has.
+//
+// A method in the pattern is the one that is guarded, unless it is a safe one,
+// which passes; without a method POST and PATCH are.
+func (r Route) Guarded() semelhttp.Route {
+	profile, _ := semelhttp.ProfileByName(r.Profile)
+	rt := semelhttp.Route{
+		Operation: semel.Operation{Name: r.Operation}, Profile: profile, Key: r.Key, KeyHeader: r.KeyHeader,
+		Body: r.Body, MaxBody: int64(r.MaxBody), Timeout: time.Duration(r.Timeout), Credential: r.Credential,
+		Anonymous: r.Anonymous, FailOpen: r.StoreDown == "fail_open",
+	}
+	switch method, _, found := strings.Cut(r.Match, " "); {
+	case !found:
+	case !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace}, method):
+		rt.Methods = []string{method}
+	}
+	return rt
+}
+
+// OperationNamed finds an operation. An empty name means [DefaultOperation].
+func (c *Config) OperationNamed(name string) (Operation, bool) {
+	if op := c.operation(cmp.Or(name, DefaultOperation)); op != nil {
+		return *op, true
+	}
+	return Operation{}, false
+}
+
+// Archives reports whether any operation keeps records in the archive.
+func (c *Config) Archives() bool {
+	return slices.ContainsFunc(c.Operations, func(op Operation) bool { return op.Archive })
+}
+
+// Name is the URL without its secrets, for logs.
+func (s Store) Name() string { return hide("url", s.URL) }

@@ -1,0 +1,192 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files and the schema anew")
+
+// comments are those of the fields in config.go, by struct and field.
+func comments(t *testing.T) map[string]string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.TypeSpec); ok {
+			if s, ok := spec.Type.(*ast.StructType); ok {
+				for _, f := range s.Fields.List {
+					for _, name := range f.Names {
+						found[spec.Name.Name+"."+name.Name] = strings.Join(strings.Fields(f.Doc.Text()), " ")
+					}
+				}
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// members is an object whose members keep their order.
+type members []member
+
+type member struct {
+	name  string
+	value any
+}
+
+func (ms members) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	encode := func(v any) error {
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		return enc.Encode(v)
+	}
+	for i, m := range ms {
+		b.WriteByte("{,"[min(i, 1)])
+		if err := encode(m.name); err != nil {
+			return nil, err
+		}
+		b.WriteByte(':')
+		if err := encode(m.value); err != nil {
+			return nil, err
+		}
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// variable is what a scalar that is no text may also be in the file.
+var variable = members{{"type", "string"}, {"pattern", `\$\{[A-Za-z_]`}}
+
+// schemaOf describes a struct.
+func schemaOf(t reflect.Type, comments map[string]string) members {
+	var properties members
+	var required []string
+	for _, f := range fieldsOf(t) {
+		field := t.Field(f.index)
+		doc := members{{"description", comments[t.Name()+"."+field.Name]}}
+		inner := field.Type
+		if inner.Kind() == reflect.Slice {
+			item := scalarSchema(inner.Elem(), f)
+			if inner.Elem().Kind() == reflect.Struct {
+				item = schemaOf(inner.Elem(), comments)
+			}
+			doc = append(doc, member{"type", []string{"array", "null"}}, member{"items", item})
+			if f.required {
+				doc[1].value = "array"
+				doc = append(doc, member{"minItems", 1})
+			}
+		} else if inner.Kind() == reflect.Struct {
+			doc = append(doc, schemaOf(inner, comments)...)
+			doc[1].value = []string{"object", "null"} // a section whose lines are all comments
+		} else {
+			doc = append(doc, scalarSchema(inner, f)...)
+		}
+		if f.def != "" {
+			var def any = f.def
+			if inner.Kind() == reflect.Int {
+				def = json.RawMessage(f.def)
+			}
+			doc = append(doc, member{"default", def})
+		}
+		properties = append(properties, member{f.name, doc})
+		if f.required {
+			required = append(required, f.name)
+		}
+	}
+	out := members{{"type", "object"}, {"properties", properties}, {"additionalProperties", false}}
+	if required != nil {
+		out = append(out, member{"required", required})
+	}
+	return out
+}
+
+func scalarSchema(t reflect.Type, f field) members {
+	orVariable := func(m members) members { return members{{"anyOf", []members{m, variable}}} }
+	switch {
+	case f.enum != nil:
+		return orVariable(members{{"enum", f.enum}})
+	case t == durationType:
+		return orVariable(members{{"type", "string"}, {"pattern", `^([0-9]+d)?([0-9.]+(ns|us|µs|ms|s|m|h))*$|^0$`}})
+	case t == sizeType:
+		return members{{"anyOf", []members{{{"type", "integer"}}, {{"type", "string"}, {"pattern", `^[0-9]+([KMGT]iB|[kKMGT]?B)?$`}}, variable}}}
+	case t.Kind() == reflect.Int:
+		return orVariable(members{{"type", "integer"}})
+	case t.Kind() == reflect.Float64:
+		return orVariable(members{{"type", "number"}})
+	case t.Kind() == reflect.Bool:
+		return orVariable(members{{"type", "boolean"}})
+	}
+	return members{{"type", "string"}}
+}
+
+func TestSchema(t *testing.T) {
+	t.Run("the schema in the tree is the one of the struct", func(t *testing.T) {
+		doc := append(members{
+			{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+			{"title", "Configuration of Semel"},
+		}, schemaOf(reflect.TypeFor[Config](), comments(t))...)
+		compact, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want bytes.Buffer
+		if err := json.Indent(&want, compact, "", "  "); err != nil {
+			t.Fatal(err)
+		}
+		want.WriteByte('\n')
+		if *update {
+			if err := os.WriteFile("schema.json", want.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		if !bytes.Equal(Schema(), want.Bytes()) {
+			t.Error("schema.json is out of date; write it anew with go test ./server/config -update")
+		}
+	})
+	t.Run("every setting has a description", func(t *testing.T) {
+		for name, text := range comments(t) {
+			if len(text) < 10 || strings.ContainsAny(text, "\n\t") {
+				t.Errorf("the comment of %s is %q", name, text)
+			}
+		}
+		if *update {
+			return // what is embedded is the schema before
+		}
+		generic, err := Settings(oneOfEach(), &Origins{}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range generic {
+			if s.Description == "" {
+				t.Errorf("%s has no description", s.Path)
+			}
+		}
+	})
+	t.Run("every variable of the environment sets one setting", func(t *testing.T) {
+		var names []string
+		eachLeaf("", reflect.ValueOf(oneOfEach()).Elem(), func(path string, _ reflect.Value, _ field) {
+			if name := EnvName(path); name != "" {
+				names = append(names, name)
+			}
+		})
+		slices.Sort(names)
+		if len(names) < 20 || len(slices.Compact(slices.Clone(names))) != len(names) {
+			t.Errorf("the variables are %q", names)
+		}
+	})
+}

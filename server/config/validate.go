@@ -1,0 +1,221 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds of settings.
+const (
+	minHeaderBytes = 4 << 10
+	maxHeaderBytes = 1 << 20
+	maxConnections = 1 << 20
+	maxLeeway      = Duration(5 * time.Minute)
+	maxTimeout     = Duration(24 * time.Hour)
+	maxResult      = 64 << 20
+	minBytes       = 1 << 20
+	maxBytes       = 1 << 40
+)
+
+// A validator checks settings that have the right types.
+type validator struct {
+	*problems
+	c *Config
+}
+
+// validate reports everything that is wrong with a configuration whose defaults
+// are filled in.
+func validate(p *problems, c *Config) {
+	v := validator{p, c}
+	v.address("listen.address", c.Listen.Address)
+	v.address("admin.address", c.Admin.Address)
+	v.tls("listen.tls", c.Listen.TLS)
+	v.tls("admin.tls", c.Admin.TLS)
+	v.store()
+	v.auth()
+	v.exposure()
+	v.operations()
+	v.routes()
+	v.limits()
+	if c.Archive.Dir == "" {
+		v.add("archive.dir", "dir is empty", "name a directory, such as ./semel-archive")
+	}
+	v.duration("purge.interval", c.Purge.Interval, Duration(time.Second), maxTimeout)
+	v.number("purge.per_second", c.Purge.PerSecond, 1, 1_000_000)
+}
+
+// bad reports an error of a setting.
+func (v *validator) bad(path, hint, format string, args ...any) {
+	v.add(path, fmt.Sprintf(format, args...), hint)
+}
+
+func (v *validator) duration(path string, d, low, high Duration) {
+	if d < low || d > high {
+		v.bad(path, "", "%v is not between %v and %v", d, low, high)
+	}
+}
+
+func (v *validator) size(path string, s, low, high Size) {
+	if s < low || s > high {
+		v.bad(path, "", "%v is not between %v and %v", s, low, high)
+	}
+}
+
+func (v *validator) number(path string, n, low, high int) {
+	if n < low || n > high {
+		v.bad(path, "", "%d is not between %d and %d", n, low, high)
+	}
+}
+
+// address checks a host and port to listen on.
+func (v *validator) address(path, address string) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		hint := "write host and port, such as 127.0.0.1:8480"
+		if _, err := strconv.ParseUint(address, 10, 16); err == nil {
+			hint = "write 127.0.0.1:" + address
+		}
+		v.bad(path, hint, "%q is not a host and port", address)
+		return
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		v.bad(path, "0 picks a free one", "the port %q is not a number from 0 to 65535", port)
+		return
+	}
+	if _, err := netip.ParseAddr(host); err != nil && !hostName.MatchString(host) && host != "" {
+		v.bad(path, "", "%q is neither an address nor a name of a host", host)
+	}
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,62}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,62}[A-Za-z0-9])?)*$`)
+
+// loopback reports whether only this machine can reach an address.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// tls checks that the files of a listener belong together.
+func (v *validator) tls(path string, t TLS) {
+	switch {
+	case t.Cert != "" && t.Key == "":
+		v.bad(path+".cert", "add key, the file of the private key", "cert has no key")
+	case t.Key != "" && t.Cert == "":
+		v.bad(path+".key", "add cert, the file of the certificate", "key has no cert")
+	}
+	if t.ClientCA != "" && t.Cert == "" && t.Key == "" {
+		v.bad(path+".client_ca", "add cert and key", "client certificates need TLS")
+	}
+}
+
+// exposure refuses an admin listener that strangers could use, and two listeners
+// on one address.
+func (v *validator) exposure() {
+	c := v.c
+	_, port, _ := net.SplitHostPort(c.Admin.Address)
+	if c.Listen.Address == c.Admin.Address && port != "0" {
+		v.bad("admin.address", "give each a port of its own", "the admin listener has the address of the data listener, %s", c.Admin.Address)
+	}
+	if loopback(c.Admin.Address) || v.faulty["admin.address"] {
+		return
+	}
+	a := c.Auth
+	verified := len(a.Tokens) > 0 || len(a.JWT) > 0 || len(a.TrustedHeader.From) > 0 || len(a.MTLS) > 0 && c.Admin.TLS.ClientCA != ""
+	if !verified {
+		v.bad("admin.address", "add callers to auth, or listen on 127.0.0.1", "%s can be reached from other machines, and nobody would have to say who they are", c.Admin.Address)
+	}
+}
+
+// store checks where records go.
+func (v *validator) store() {
+	const path, allowed = "store.url", "write pebble:DIR or memory:"
+	scheme, rest, _ := strings.Cut(v.c.Store.URL, ":")
+	switch {
+	case v.faulty["store.url_file"]:
+	case scheme == "pebble":
+		if rest == "" {
+			v.bad(path, "write pebble:./semel-data", "pebble: needs a directory")
+		}
+	case v.c.Store.URL == "memory:":
+		if v.c.Store.Profile == "strict" {
+			v.bad("store.profile", "use pebble:DIR, or the profile standard", "the strict profile needs a store that keeps what was written, and memory: does not")
+		}
+	case !strings.Contains(v.c.Store.URL, ":"):
+		v.bad(path, allowed, "the value is not the URL of a store")
+	default:
+		hint := allowed
+		if best := nearest(scheme, []string{"pebble", "memory"}); best != "" {
+			hint = "did you mean " + best + ":?"
+		}
+		v.bad(path, hint, "there is no store %q", scheme+":")
+	}
+}
+
+func (v *validator) limits() {
+	l := v.c.Limits
+	v.size("limits.header_bytes", l.HeaderBytes, minHeaderBytes, maxHeaderBytes)
+	v.duration("limits.read_header_timeout", l.ReadHeaderTimeout, Duration(100*time.Millisecond), Duration(time.Hour))
+	v.duration("limits.read_timeout", l.ReadTimeout, Duration(100*time.Millisecond), maxTimeout)
+	v.duration("limits.idle_timeout", l.IdleTimeout, Duration(100*time.Millisecond), maxTimeout)
+	v.duration("limits.shutdown_grace", l.ShutdownGrace, 0, maxTimeout)
+	v.number("limits.connections", l.Connections, 1, maxConnections)
+	v.size("limits.total_bytes", l.TotalBytes, minBytes, maxBytes)
+	v.size("limits.tenant_bytes", l.TenantBytes, minBytes, maxBytes)
+	if l.ReadHeaderTimeout > l.ReadTimeout {
+		v.bad("limits.read_header_timeout", "", "%v is longer than the read_timeout of %v", l.ReadHeaderTimeout, l.ReadTimeout)
+	}
+	if l.TenantBytes > l.TotalBytes {
+		v.bad("limits.tenant_bytes", "", "%v is more than the total_bytes of %v", l.TenantBytes, l.TotalBytes)
+	}
+}
+
+// httpURL checks a URL that requests are sent to.
+func (v *validator) httpURL(path, text string, schemes ...string) {
+	u, err := url.Parse(text)
+	hint := "write such as http://127.0.0.1:9000"
+	if !strings.Contains(text, "/") && !strings.Contains(text, "@") {
+		hint = "write http://" + text
+	}
+	if err != nil {
+		v.bad(path, hint, "the value is no URL")
+		return
+	}
+	allowed := strings.Join(schemes, ", ")
+	switch {
+	case u.User != nil:
+		v.bad(path, "let callers send their own credential", "a URL with a password would be written to logs")
+	case u.Scheme == "" || u.Opaque != "":
+		v.bad(path, hint, "%q has no scheme of %s", text, allowed)
+	case !slices.Contains(schemes, u.Scheme):
+		v.bad(path, didYouMean(u.Scheme, schemes), "the scheme %q is not one of %s", u.Scheme, allowed)
+	case u.Hostname() == "":
+		v.bad(path, hint, "%q names no host", text)
+	case u.Fragment != "":
+		v.bad(path, "", "a fragment is never sent")
+	default:
+		if port := u.Port(); port != "" {
+			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+				v.bad(path, "", "the port %q is not a number from 1 to 65535", port)
+			}
+		}
+	}
+}
+
+// digest is how a token is compared: by the hexadecimal SHA-256.
+func digest(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,122 @@
+package config
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// auth checks who may call.
+func (v *validator) auth() {
+	v.tokens()
+	for i, j := range v.c.Auth.JWT {
+		path := fmt.Sprintf("auth.jwt[%d]", i)
+		v.duration(path+".leeway", j.Leeway, 0, maxLeeway)
+		for name, claim := range map[string]string{"tenant_claim": j.TenantClaim, "principal_claim": j.PrincipalClaim, "roles_claim": j.RolesClaim} {
+			if claim == "" {
+				v.bad(path+"."+name, "", "%s is empty", name)
+			}
+		}
+		for k, a := range j.Algorithms {
+			for _, b := range j.Algorithms[:k] {
+				if a == b && a != "" {
+					v.bad(fmt.Sprintf("%s.algorithms[%d]", path, k), "keep one of them", "%s is given twice", a)
+				}
+			}
+		}
+	}
+	v.clientCerts()
+	v.trustedHeader()
+}
+
+func (v *validator) tokens() {
+	names, digests := map[string]string{}, map[string]string{}
+	for i, t := range v.c.Auth.Tokens {
+		path := fmt.Sprintf("auth.tokens[%d]", i)
+		if first, twice := names[t.Name]; twice && t.Name != "" {
+			v.bad(path+".name", "", "%s has the name %q too", first, t.Name)
+		}
+		names[t.Name] = path
+		if t.SHA256 == "" {
+			continue
+		}
+		if raw, err := hex.DecodeString(t.SHA256); err != nil || len(raw) != 32 {
+			what := fmt.Sprintf("has %d characters, not 64 hexadecimal digits", len(t.SHA256))
+			if len(t.SHA256) == 64 {
+				what = "has characters that are not hexadecimal digits"
+			}
+			v.bad(path+".sha256", "make it with: printf %s TOKEN | sha256sum", "the digest %s", what)
+			continue
+		}
+		sum := strings.ToLower(t.SHA256)
+		v.c.Auth.Tokens[i].SHA256 = sum
+		if first, twice := digests[sum]; twice {
+			v.bad(path+".sha256", "a token names one caller", "%s has the same token", first)
+		}
+		digests[sum] = path
+	}
+}
+
+// clientCerts checks that some listener asks for certificates.
+func (v *validator) clientCerts() {
+	certs := v.c.Auth.MTLS
+	if len(certs) > 0 && v.c.Listen.TLS.ClientCA == "" && v.c.Admin.TLS.ClientCA == "" {
+		v.bad("auth.mtls", "add client_ca to listen.tls or admin.tls", "no listener asks for client certificates")
+	}
+	first := map[string]string{}
+	for i, m := range certs {
+		path := fmt.Sprintf("auth.mtls[%d]", i)
+		if other, twice := first[m.Subject]; twice && m.Subject != "" {
+			v.bad(path+".subject", "a subject names one caller", "%s has the same subject", other)
+		}
+		first[m.Subject] = path
+		if m.Subject != "" && !strings.Contains(m.Subject, "=") {
+			v.bad(path+".subject", "write CN="+m.Subject, "%q is not a subject such as CN=shop,O=Acme", m.Subject)
+		}
+	}
+}
+
+func (v *validator) trustedHeader() {
+	h, path := v.c.Auth.TrustedHeader, "auth.trusted_header"
+	for i, from := range h.From {
+		at := fmt.Sprintf("%s.from[%d]", path, i)
+		if v.origins.Of(path+".from").Kind != FromFile {
+			at = path + ".from"
+		}
+		network, err := netip.ParsePrefix(from)
+		if addr, bare := netip.ParseAddr(from); bare == nil {
+			v.bad(at, fmt.Sprintf("write %s/%d", addr, addr.BitLen()), "%q is an address, not a network", from)
+			continue
+		}
+		switch {
+		case err != nil:
+			v.bad(at, "write such as 10.0.0.0/8", "%q is not a network in CIDR form", from)
+		case network.Bits() == 0:
+			v.bad(at, "name the addresses of the proxy", "%s is every address there is: anybody could say to be anyone", from)
+		case network.Masked() != network:
+			v.bad(at, "write "+network.Masked().String(), "%s has bits behind its prefix", from)
+		}
+	}
+	for name, header := range map[string]string{"tenant": h.Tenant, "principal": h.Principal, "roles": h.Roles} {
+		v.headerName(path+"."+name, header)
+		if header != "" && len(h.From) == 0 && v.origins.written(path+"."+name) {
+			v.bad(path+".from", "name the proxy's addresses, such as 10.0.0.0/8", "from is missing, so the headers would never be trusted")
+		}
+	}
+	if len(h.From) > 0 && h.Principal == "" {
+		v.bad(path+".principal", "such as X-Principal", "principal is missing, so nobody could be told apart")
+	}
+}
+
+// headerName checks the name of a header; empty is none.
+func (v *validator) headerName(path, name string) {
+	for i := range len(name) {
+		c := name[i]
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			v.bad(path, "use letters, digits and dashes", "%q is not the name of a header", name)
+			return
+		}
+	}
+}

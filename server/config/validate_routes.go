@@ -1,0 +1,230 @@
+package config
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// operations checks the kinds of calls. The engine's own check comes last, for
+// what this one does not know.
+func (v *validator) operations() {
+	names := map[string]string{}
+	for i, op := range v.c.Operations {
+		path := fmt.Sprintf("operations[%d]", i)
+		if first, twice := names[op.Name]; twice && op.Name != "" {
+			v.bad(path+".name", "a version makes it another: "+op.Name+"@2", "%s has the name %q too", first, op.Name)
+		}
+		names[op.Name] = path
+		before := len(v.list)
+		v.operation(path, op)
+		if _, err := op.Policy(); err != nil && len(v.list) == before && !v.faultyBelow(path) {
+			v.bad(path, "", "%s", engineFault(err, op.Name))
+		}
+	}
+}
+
+func (v *validator) operation(path string, op Operation) {
+	if op.Class == semel.Windowed && op.Window == 0 {
+		v.bad(path+".window", "write how long duplicates are found, such as 24h", "class I2 needs a window of its own")
+	}
+	if op.Class == semel.Shielded && len(op.Shields) == 0 {
+		v.bad(path+".shields", "write such as [S1]; see the description of shields", "class I3 needs at least one shield")
+	}
+	day := Duration(24 * time.Hour)
+	switch {
+	case op.Financial && op.Window < day && op.Window != 0:
+		v.bad(path+".window", "write 24h or more, or leave it out for 7d", "%v is shorter than the 24h that a financial operation needs", op.Window)
+	case op.Window != 0 || v.origins.written(path+".window"):
+		v.duration(path+".window", op.Window, Duration(time.Second), 3650*day)
+	}
+	v.duration(path+".lease", op.Lease, Duration(10*time.Millisecond), day)
+	v.duration(path+".max_wait", op.MaxWait, Duration(time.Millisecond), Duration(time.Hour))
+	v.size(path+".max_result", op.MaxResult, 1, maxResult)
+	v.duration(path+".reconcile_every", op.ReconcileEvery, Duration(time.Second), 365*day)
+	if op.ReconcileURL != "" {
+		v.httpURL(path+".reconcile_url", op.ReconcileURL, "http", "https")
+	}
+	for i, s := range op.Shields {
+		if s == semel.ShieldReconcile && op.ReconcileURL == "" {
+			v.bad(fmt.Sprintf("%s.shields[%d]", path, i), "add reconcile_url", "shield S4 needs somebody to ask")
+		}
+	}
+	for i, name := range op.Effects {
+		if name == "" || len(name) > 256 {
+			v.bad(fmt.Sprintf("%s.effects[%d]", path, i), "", "the name has %d bytes, not 1 to 256", len(name))
+		}
+	}
+	v.rate(path+".per_record", op.PerRecord)
+	v.rate(path+".per_principal", op.PerPrincipal)
+}
+
+func (v *validator) rate(path string, r Rate) {
+	switch {
+	case r.PerSecond < 0:
+		v.bad(path+".per_second", "", "%v is below zero", r.PerSecond)
+	case r.Burst < 0:
+		v.bad(path+".burst", "", "%d is below zero", r.Burst)
+	case r.PerSecond == 0 && r.Burst != 0:
+		v.bad(path+".per_second", "write such as 5", "burst needs a per_second above zero")
+	case r.PerSecond != 0 && r.Burst == 0:
+		v.bad(path+".burst", "write such as 10", "per_second needs a burst above zero")
+	}
+}
+
+// faultyBelow reports whether a section has a setting with an error.
+func (v *validator) faultyBelow(path string) bool {
+	for at, faulty := range v.faulty {
+		if faulty && strings.HasPrefix(at, path) {
+			return true
+		}
+	}
+	return false
+}
+
+// engineFault is an error of the engine without the words that the path says.
+func engineFault(err error, name string) string {
+	text := err.Error()
+	if _, after, ok := strings.Cut(text, fmt.Sprintf("operation %q: ", name)); ok {
+		text = after
+	}
+	return strings.ReplaceAll(text, "\n", "; ")
+}
+
+var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"}
+
+// routes checks the patterns one by one and against each other, and what the
+// routes refer to.
+func (v *validator) routes() {
+	var names []string
+	for _, op := range v.c.Operations {
+		names = append(names, op.Name)
+	}
+	all := http.NewServeMux()
+	for i, r := range v.c.Routes {
+		path := fmt.Sprintf("routes[%d]", i)
+		if v.pattern(path+".match", r.Match) {
+			if fault := register(all, r.Match); fault != "" {
+				v.clash(path+".match", i, fault)
+			}
+		}
+		if r.Upstream != "" {
+			v.httpURL(path+".upstream", r.Upstream, "http", "https", "h2c")
+		}
+		v.routeOperation(path, r, names)
+		v.headerName(path+".key_header", r.KeyHeader)
+		if r.KeyHeader == "" {
+			v.bad(path+".key_header", "write Idempotency-Key", "key_header is empty")
+		}
+		if name, cookie := strings.CutPrefix(r.Credential, "cookie:"); name == "" {
+			v.bad(path+".credential", "write Authorization, or cookie: and a name", "credential names neither a header nor a cookie")
+		} else if !cookie {
+			v.headerName(path+".credential", r.Credential)
+		}
+		v.size(path+".max_body", r.MaxBody, 1, maxBytes)
+		if r.MaxBody > v.c.Limits.TenantBytes && !v.faulty["limits.tenant_bytes"] {
+			v.bad(path+".max_body", "lower it, or raise limits.tenant_bytes", "%v is more than the %v that one tenant may have in flight", r.MaxBody, v.c.Limits.TenantBytes)
+		}
+		v.duration(path+".timeout", r.Timeout, Duration(time.Millisecond), maxTimeout)
+	}
+}
+
+func (v *validator) routeOperation(path string, r Route, names []string) {
+	if v.faulty["operations"] || r.Mode == "off" && r.Operation == "" {
+		return
+	}
+	if r.Operation == "" {
+		v.bad(path+".operation", "the operations are "+strings.Join(names, ", "), "operation is missing, and there is none named %s", DefaultOperation)
+		return
+	}
+	op := v.c.operation(r.Operation)
+	if op == nil {
+		for at := range v.faulty { // an operation whose name is wrong may be the one
+			if strings.HasPrefix(at, "operations[") && strings.HasSuffix(at, "].name") {
+				return
+			}
+		}
+		hint := didYouMean(r.Operation, names)
+		if hint == "" {
+			hint = "the operations are " + strings.Join(names, ", ")
+		}
+		v.bad(path+".operation", hint, "there is no operation %q", r.Operation)
+		return
+	}
+	if profile, ok := semelhttp.ProfileByName(r.Profile); ok && profile.NeverKeep5xx && op.OnFailure == semel.ReplayFailure {
+		v.bad(path+".profile", "write on_failure: retry in the operation", "the profile %s forbids that a 5xx is kept, but %s replays failures", r.Profile, r.Operation)
+	}
+}
+
+// pattern checks one pattern and reports whether it may be registered.
+func (v *validator) pattern(path, match string) bool {
+	if match == "" {
+		return false
+	}
+	if fault := register(http.NewServeMux(), match); fault != "" {
+		hint := "write a method and a path, such as POST /charges/{id}"
+		if method, rest, _ := strings.Cut(match, " "); !strings.Contains(match, "/") && rest != "" {
+			hint = "write " + method + " /" + strings.TrimSpace(rest)
+		}
+		v.bad(path, hint, "%q is not a pattern: %s", match, fault)
+		return false
+	}
+	method, _, found := strings.Cut(match, " ")
+	if found && !slices.Contains(methods, method) {
+		hint := didYouMean(strings.ToUpper(method), methods)
+		if hint == "" {
+			hint = "the methods are " + strings.Join(methods, ", ")
+		}
+		v.bad(path, hint, "there is no method %q", method)
+		return false
+	}
+	if i := strings.Index(match, "/"); strings.HasPrefix(match[i:], ownPrefix) {
+		v.bad(path, "", "paths below %s are the service's own", ownPrefix)
+		return false
+	}
+	return true
+}
+
+// ownPrefix is where the service answers itself, whatever the routes say.
+const ownPrefix = "/semel/"
+
+// clash names the route before that has a pattern which takes the same requests.
+func (v *validator) clash(path string, i int, fault string) {
+	for j, other := range v.c.Routes[:i] {
+		mux := http.NewServeMux()
+		if register(mux, other.Match) != "" || register(mux, v.c.Routes[i].Match) == "" {
+			continue
+		}
+		if other.Match == v.c.Routes[i].Match {
+			v.bad(path, "", "routes[%d] has the same pattern", j)
+		} else {
+			v.bad(path, "make one of them more specific in everything", "%q conflicts with %q of routes[%d]: neither is more specific", v.c.Routes[i].Match, other.Match, j)
+		}
+		return
+	}
+	v.bad(path, "", "%s", fault)
+}
+
+var (
+	registeredAt = regexp.MustCompile(` \(registered at [^)]*\)`)
+	parsingWhat  = regexp.MustCompile(`^parsing ".*": `)
+)
+
+// register adds a pattern to a mux and returns why that can't be done. The mux
+// panics then.
+func register(mux *http.ServeMux, pattern string) (fault string) {
+	defer func() {
+		if r := recover(); r != nil {
+			text := registeredAt.ReplaceAllString(fmt.Sprint(r), "")
+			fault = strings.ReplaceAll(parsingWhat.ReplaceAllString(text, ""), "\n", " ")
+		}
+	}()
+	mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {})
+	return ""
+}
