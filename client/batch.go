@@ -1,0 +1,139 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// MaxBatch is how many items a batch may have.
+const MaxBatch = 500
+
+// BatchItem is one beginning or one completion; exactly one member is set.
+type BatchItem struct {
+	Begin    *semel.Call
+	Complete *Completion
+}
+
+// Completion ends an execution with its result.
+type Completion struct {
+	Execution string
+	Result    semel.Result
+}
+
+// BatchResult is what became of one item.
+type BatchResult struct {
+	// Begun is the answer to a beginning; see [Client.Begin].
+	Begun Begun
+	// Record is the record of what was completed.
+	Record *semel.Record
+	// Err is why the item has neither.
+	Err error
+}
+
+type batchItem struct {
+	Begin    *beginning `json:"begin,omitempty"`
+	Complete *outcome   `json:"complete,omitempty"`
+}
+
+type batch[T any] struct {
+	Items []T `json:"items"`
+}
+
+type batchAnswer struct {
+	Status int             `json:"status"`
+	Body   json.RawMessage `json:"body"`
+}
+
+// Batch begins and completes up to [MaxBatch] executions in one request. The
+// service runs the items at the same time; results come in their order. Calls do
+// not wait for outcomes, and no two may have the same operation and key.
+//
+// The error is for the batch as a whole: where its answer was lost, every item may
+// have been done or not, and items that are repeated tell.
+func (c *Client) Batch(ctx context.Context, items []BatchItem) ([]BatchResult, error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	body, err := batchOf(items)
+	if err != nil {
+		return nil, err
+	}
+	since := time.Now()
+	v, r, err := call[batch[batchAnswer]](ctx, c, &request{
+		method: http.MethodPost, url: c.base + "/v1/batch", body: body, repeatable: true,
+		header: http.Header{holderHeader: {newHolder(&semel.Call{})}},
+	}, semel.CodeUnknown)
+	if err != nil {
+		return nil, err
+	}
+	if len(v.Items) != len(items) {
+		return nil, invalidAnswer(r, "it has another number of items", semel.CodeUnknown)
+	}
+	results := make([]BatchResult, len(items))
+	for i := range items {
+		results[i] = c.batchResult(ctx, &items[i], &v.Items[i], since)
+	}
+	return results, nil
+}
+
+func batchOf(items []BatchItem) (*batch[batchItem], error) {
+	invalid := func(i int, what string) error {
+		return &semel.Error{Code: semel.CodeInvalidCall, Message: fmt.Sprintf("item %d of the batch %s", i, what)}
+	}
+	if len(items) > MaxBatch {
+		return nil, invalid(MaxBatch, fmt.Sprintf("is one more than the %d there may be", MaxBatch))
+	}
+	seen := map[[2]string]bool{}
+	b := &batch[batchItem]{}
+	for i, item := range items {
+		switch {
+		case (item.Begin == nil) == (item.Complete == nil):
+			return nil, invalid(i, "has Begin and Complete, or neither")
+		case item.Begin != nil:
+			// All beginnings of one request have one holder, who would be given
+			// the same right twice.
+			name := [2]string{item.Begin.Operation, item.Begin.Key}
+			if seen[name] {
+				return nil, invalid(i, "is the same call as another")
+			}
+			seen[name] = true
+			begin := beginningOf(item.Begin)
+			begin.Operation = item.Begin.Operation
+			b.Items = append(b.Items, batchItem{Begin: begin})
+		case item.Complete.Result.Tombstone:
+			return nil, errTombstone()
+		default:
+			b.Items = append(b.Items, batchItem{Complete: &outcome{Execution: item.Complete.Execution, Bytes: sentResult(item.Complete.Result)}})
+		}
+	}
+	return b, nil
+}
+
+func (c *Client) batchResult(ctx context.Context, item *BatchItem, answer *batchAnswer, since time.Time) (res BatchResult) {
+	r := &reply{status: answer.Status, body: answer.Body}
+	if r.status >= 300 {
+		r.problem = new(problem)
+		if err := json.Unmarshal(r.body, r.problem); err != nil || r.problem.Code == "" {
+			res.Err = invalidAnswer(r, "its problem document is not valid", semel.CodeUnknown)
+			return res
+		}
+		r.retry = time.Duration(max(r.problem.RetryAfter, 0)) * time.Second
+	}
+	if item.Begin == nil {
+		if r.problem != nil {
+			res.Err = r.problem.err(r.retry)
+			return res
+		}
+		res.Record, res.Err = recordIn(r, semel.CodeUnknown)
+		return res
+	}
+	if res.Begun, res.Err = c.begun(item.Begin, r, since); res.Err == nil && res.Begun.Decision == semel.Execute {
+		res.Err = c.accept(ctx, item.Begin, &res.Begun)
+	}
+	return res
+}

@@ -1,0 +1,203 @@
+package client
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// Options configures a [Client]. The zero value, and nil, mean the documented
+// defaults.
+type Options struct {
+	// Token is sent as a bearer token with every request. Optional.
+	Token string
+	// TokenFile has the token instead; space around it does not count. It is read
+	// for every request, so a new token needs no restart.
+	TokenFile string
+	// AdminURL is where the admin listener is, which serves searches, settlements
+	// and the stream of decisions. Defaults to the client's own address.
+	AdminURL string
+	// Transport makes the requests. It is wrapped in a
+	// [semelhttp.SafeTransport], so that it does not send again by itself.
+	// Defaults to a transport like [http.DefaultTransport] with connections for
+	// many concurrent calls.
+	Transport http.RoundTripper
+	// TLS is for the default transport: roots, client certificate.
+	TLS *tls.Config
+	// Timeout bounds one try of one request, waiting for an outcome not counted.
+	// Defaults to 10 seconds.
+	Timeout time.Duration
+	// MaxWait is the longest that a declared operation lets a delivery wait for
+	// an outcome; a try to begin gets that much longer. Defaults to 30 seconds.
+	MaxWait time.Duration
+	// Tries bounds how often a request is sent that got no usable answer. The
+	// end of an execution is sent until it is known to be recorded or its lease
+	// is over, however many tries that takes. Defaults to 4.
+	Tries int
+	// MinPause is the bound of the first pause between tries, which doubles with
+	// every try up to MaxPause. The pause is random from zero up to its bound;
+	// a Retry-After is waited for in addition. Defaults to 100 milliseconds.
+	MinPause time.Duration
+	// MaxPause defaults to 2 seconds.
+	MaxPause time.Duration
+	// MaxRetryAfter is the longest pause that a server may ask for; an answer
+	// that asks for more is given to the caller. Defaults to 30 seconds.
+	MaxRetryAfter time.Duration
+	// MaxAnswer bounds an answer, in bytes. Defaults to 32 MiB.
+	MaxAnswer int64
+	// KeyFile is a journal of keys that outlive this process; see [Client.Keys].
+	KeyFile string
+}
+
+// Defaults of [Options].
+const (
+	DefaultTimeout       = 10 * time.Second
+	DefaultMaxWait       = semel.DefaultMaxWait
+	DefaultTries         = 4
+	DefaultMinPause      = 100 * time.Millisecond
+	DefaultMaxPause      = 2 * time.Second
+	DefaultMaxRetryAfter = 30 * time.Second
+	DefaultMaxAnswer     = 32 << 20
+)
+
+// Client calls a service. It may be used concurrently.
+type Client struct {
+	base, admin string // without a slash at the end
+	opts        Options
+	http        *http.Client
+	// traced: the transport tells when it has a connection, so its errors can prove
+	// that nothing was sent.
+	traced bool
+	keys   *Keys
+}
+
+var (
+	_ semel.Runner    = (*Client)(nil)
+	_ semel.Records   = (*Client)(nil)
+	_ semel.Execution = (*Execution)(nil)
+)
+
+// New makes a client of the service at an address such as
+// https://semel.internal:8480. Options may be nil. Nothing is sent yet. Every
+// problem with the options is reported at once.
+func New(baseURL string, opts *Options) (*Client, error) {
+	c := &Client{}
+	if opts != nil {
+		c.opts = *opts
+	}
+	o := &c.opts
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.MaxWait = cmp.Or(o.MaxWait, DefaultMaxWait)
+	o.Tries = cmp.Or(o.Tries, DefaultTries)
+	o.MinPause = cmp.Or(o.MinPause, DefaultMinPause)
+	o.MaxPause = cmp.Or(o.MaxPause, DefaultMaxPause)
+	o.MaxRetryAfter = cmp.Or(o.MaxRetryAfter, DefaultMaxRetryAfter)
+	o.MaxAnswer = cmp.Or(o.MaxAnswer, DefaultMaxAnswer)
+	var errs []error
+	if min(o.Timeout, o.MaxWait, o.MinPause, o.MaxPause, o.MaxRetryAfter) < 0 || o.Tries < 0 || o.MaxAnswer < 0 {
+		errs = append(errs, errors.New("client: Timeout, MaxWait, Tries, MinPause, MaxPause, MaxRetryAfter and MaxAnswer may not be negative"))
+	}
+	if o.Token != "" && o.TokenFile != "" {
+		errs = append(errs, errors.New("client: there is a Token and a TokenFile: give one"))
+	}
+	if o.Transport != nil && o.TLS != nil {
+		errs = append(errs, errors.New("client: TLS is for the default transport: configure the Transport instead"))
+	}
+	if _, err := c.token(); err != nil {
+		errs = append(errs, err)
+	}
+	var err error
+	if c.base, err = address("the address", baseURL); err != nil {
+		errs = append(errs, err)
+	}
+	if c.admin, err = address("AdminURL", cmp.Or(o.AdminURL, baseURL)); err != nil && o.AdminURL != "" {
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if o.KeyFile != "" {
+		if c.keys, err = OpenKeys(o.KeyFile); err != nil {
+			return nil, err
+		}
+	}
+	base := transport(o)
+	_, c.traced = base.(*http.Transport)
+	c.http = &http.Client{
+		Transport: &semelhttp.SafeTransport{Base: base},
+		// Another address would get the token, and a request that was redirected
+		// is not the one that was sent.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c, nil
+}
+
+func transport(o *Options) http.RoundTripper {
+	if o.Transport != nil {
+		return o.Transport
+	}
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment}
+	if d, ok := http.DefaultTransport.(*http.Transport); ok {
+		t = d.Clone()
+	}
+	t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 256
+	if o.TLS != nil {
+		t.TLSClientConfig = o.TLS.Clone()
+	}
+	return t
+}
+
+// address checks the address of a listener. Its text is not repeated: it may
+// have a password in it.
+func address(what, text string) (string, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return "", fmt.Errorf("client: %s is not an http or https URL such as https://semel.internal:8480", what)
+	case u.User != nil:
+		return "", fmt.Errorf("client: %s has a user name or password in it: use Token or TokenFile", what)
+	case u.RawQuery != "" || u.Fragment != "":
+		return "", fmt.Errorf("client: %s has a query or a fragment", what)
+	}
+	return strings.TrimRight(u.String(), "/"), nil
+}
+
+// token is what is sent; empty for none. No error has it in its text.
+func (c *Client) token() (string, error) {
+	token := c.opts.Token
+	if c.opts.TokenFile != "" {
+		text, err := os.ReadFile(c.opts.TokenFile)
+		if err != nil {
+			return "", fmt.Errorf("client: the token's file: %w", err)
+		}
+		if token = strings.TrimSpace(string(text)); token == "" {
+			return "", errors.New("client: the token's file is empty")
+		}
+	}
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", errors.New("client: the token has characters that a header can't carry")
+	}
+	return token, nil
+}
+
+// Keys is the journal at Options.KeyFile; nil where there is none.
+func (c *Client) Keys() *Keys { return c.keys }
+
+// Close closes idle connections and the journal of keys. Executions should have
+// ended; what they send later fails only where it needs the journal.
+func (c *Client) Close() error {
+	c.http.CloseIdleConnections()
+	if c.keys == nil {
+		return nil
+	}
+	return c.keys.Close()
+}

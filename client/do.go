@@ -1,0 +1,106 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// Do is [semel.Engine.Do] with the record at the service. fn runs in this process.
+//
+// The end of the execution is sent until the service has recorded it or its lease
+// is over. If ctx ends meanwhile, Do waits no longer than Options.Timeout and
+// returns [semel.CodeUnknown]; sending goes on.
+func (c *Client) Do(ctx context.Context, call semel.Call, fn func(ctx context.Context, x semel.Execution) (semel.Result, error)) (semel.Answer, error) {
+	b, err := c.Begin(ctx, call)
+	ans := semel.Answer{Decision: b.Decision, Record: b.Record, RetryAfter: b.RetryAfter}
+	if err != nil {
+		return semel.Answer{}, err
+	}
+	if ans.Decision != semel.Execute {
+		return ans, ans.Err()
+	}
+	x, stop := c.execute(ctx, &b)
+	res, err := x.run(ctx, fn, stop)
+	if res.Tombstone {
+		err = semel.Unknown(errors.Join(err, errTombstone()))
+	}
+	rec, ended := x.endBy(ctx, res, err, stop)
+	if ended != nil {
+		return ans, ended
+	}
+	ans.Record = rec
+	if rec.State == semel.Processing {
+		return ans, &semel.Error{Code: semel.CodeUnknown, Message: rec.Held, Err: err}
+	}
+	if err == nil && rec.Result.Tombstone {
+		rec.Result = res // duplicates can't have it, but the one who ran it can
+	}
+	return ans, withCause(ans.Err(), err)
+}
+
+// withCause is the error of an outcome with the handler's own in it.
+func withCause(outcome, cause error) error {
+	e, ok := errors.AsType[*semel.Error](outcome)
+	if !ok || cause == nil {
+		return outcome
+	}
+	return &semel.Error{Code: e.Code, Err: cause}
+}
+
+// run calls fn. If fn does not return, the execution is ended as failed or unknown
+// while the panic passes.
+func (x *Execution) run(ctx context.Context, fn func(ctx context.Context, x semel.Execution) (semel.Result, error), stop func()) (semel.Result, error) {
+	returned := false
+	defer func() {
+		if !returned {
+			// Whoever recovers the panic can't be told of an error here. If the
+			// end could not be recorded, the lease ends and policy settles it.
+			_, _ = x.endBy(ctx, semel.Result{}, errors.New("the handler panicked"), stop)
+		}
+	}()
+	res, err := fn(x.ctx, x)
+	returned = true
+	return res, err
+}
+
+// endBy ends the execution as err says, and then stops its renewal.
+func (x *Execution) endBy(ctx context.Context, res semel.Result, err error, stop func()) (*semel.Record, error) {
+	end := semel.EndingOf(err, x.effectOpen())
+	if lost := x.lost(); lost != nil && end.Disposition == semel.DispositionFailed {
+		// The handler was told to stop, so its error says nothing about the
+		// work. What the ledger and the policy say decides when the lease ends.
+		stop()
+		return nil, lost
+	}
+	type ended struct {
+		rec *semel.Record
+		err error
+	}
+	done := make(chan ended, 1)
+	// A caller that hangs up stops neither the work nor its recording. A crash
+	// before the service has recorded the end leaves a lease that ends, and policy
+	// settles the attempt; a crash after it leaves nothing to do.
+	go func() {
+		defer stop()
+		free := context.WithoutCancel(ctx)
+		x.refuteDoubts(free)
+		rec, err := x.c.end(free, x.c.ending(x.name, end.Disposition, end.Failure, res), x.alive)
+		done <- ended{rec, err}
+	}()
+	select {
+	case e := <-done:
+		return e.rec, e.err
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(x.c.opts.Timeout)
+	defer grace.Stop()
+	select {
+	case e := <-done:
+		return e.rec, e.err
+	case <-grace.C:
+		return nil, &semel.Error{Code: semel.CodeUnknown, Message: "the outcome is not recorded yet", Err: context.Cause(ctx)}
+	}
+}

@@ -1,0 +1,45 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/semelhq/semel"
+)
+
+// operationList is what is declared.
+type operationList struct {
+	Operations []operation `json:"operations" nullable:"false"`
+}
+
+type operationsOutput struct{ Body operationList }
+
+type operationInput struct {
+	Operation string `path:"operation" maxLength:"256"`
+}
+
+type operationOutput struct{ Body operation }
+
+func (b *builder) operations() {
+	route(b, huma.Operation{
+		OperationID: "listOperations", Method: http.MethodGet, Path: "/v1/operations", Tags: []string{"operations"},
+		Summary: "List the declared operations",
+	}, NoRole, nil, func(x *exchange, _ *struct{}) (*operationsOutput, error) {
+		out := &operationsOutput{operationList{Operations: []operation{}}}
+		for _, op := range x.api.engine.Operations() {
+			out.Body.Operations = append(out.Body.Operations, operationOf(op))
+		}
+		return out, nil
+	})
+	route(b, huma.Operation{
+		OperationID: "getOperation", Method: http.MethodGet, Path: "/v1/operations/{operation}", Tags: []string{"operations"},
+		Summary: "Read the policy of an operation",
+	}, NoRole, []semel.Code{semel.CodeUnknownOperation}, func(x *exchange, in *operationInput) (*operationOutput, error) {
+		op, ok := x.api.engine.Operation(in.Operation)
+		if !ok {
+			return nil, x.api.newProblem(semel.CodeUnknownOperation, "")
+		}
+		return &operationOutput{operationOf(op)}, nil
+	})
+}

@@ -1,0 +1,97 @@
+package api
+
+import (
+	_ "embed"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/semelhq/semel"
+)
+
+//go:embed docs/index.html
+var docsPage []byte
+
+//go:embed docs/docs.js
+var docsScript []byte
+
+//go:embed docs/docs.css
+var docsStyle []byte
+
+// pagePolicy lets the pages load their own script and style and talk to this
+// server, and nothing else.
+const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// pages serves what is for reading. It needs no identity: it is the same for all,
+// and tells nothing about calls.
+func (b *builder) pages(spec []byte) {
+	serve := func(path, media string, body []byte) {
+		b.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { writePage(w, media, body) })
+	}
+	serve("/openapi.json", "application/openapi+json", spec)
+	serve("/docs", "text/html; charset=utf-8", docsPage)
+	serve("/docs/docs.js", "text/javascript; charset=utf-8", docsScript)
+	serve("/docs/docs.css", "text/css; charset=utf-8", docsStyle)
+	b.HandleFunc("GET /problems/{code}", b.problemPage)
+	b.HandleFunc("GET /problems/{$}", func(w http.ResponseWriter, r *http.Request) { showProblems(w, r, Problems()) })
+}
+
+func writePage(w http.ResponseWriter, media string, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", media)
+	h.Set("Content-Security-Policy", pagePolicy)
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // a reader that is gone may ask again
+}
+
+func (b *builder) problemPage(w http.ResponseWriter, r *http.Request) {
+	info, ok := ProblemFor(semel.Code(r.PathValue("code")))
+	if !ok {
+		b.api.newProblem(semel.CodeNotFound, "there is no problem of that name; /problems/ lists all").write(w)
+		return
+	}
+	showProblems(w, r, []ProblemInfo{info})
+}
+
+var problemTemplate = template.Must(template.New("problem").Parse(`<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{{if eq (len .) 1}}{{(index . 0).Title}}{{else}}Problems{{end}} – Semel</title>
+<link rel="stylesheet" href="/docs/docs.css">
+<main>
+{{range .}}<article>
+<h1>{{.Title}}</h1>
+<p><code>{{.Code}}</code>, status {{.Status}}</p>
+<h2>What it means</h2>
+<p>{{.Meaning}}</p>
+<h2>What to do</h2>
+<p>{{.Action}}</p>
+</article>
+{{end}}<p><a href="/problems/">All problems</a>, <a href="/docs">API</a></p>
+</main>
+</html>
+`))
+
+// showProblems explains problems as HTML to browsers and as text to others.
+func showProblems(w http.ResponseWriter, r *http.Request, infos []ProblemInfo) {
+	w.Header().Set("Vary", "Accept")
+	var b strings.Builder
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		if err := problemTemplate.Execute(&b, infos); err != nil {
+			panic(err) // the table fits the template, as the tests show
+		}
+		writePage(w, "text/html; charset=utf-8", []byte(b.String()))
+		return
+	}
+	for i, info := range infos {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(info.Title + " (" + string(info.Code) + ", status " + strconv.Itoa(info.Status) + ")\n\n" +
+			info.Meaning + "\n\nWhat to do: " + info.Action + "\n")
+	}
+	writePage(w, "text/plain; charset=utf-8", []byte(b.String()))
+}

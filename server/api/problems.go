@@ -1,0 +1,170 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// Codes of refusals that HTTP needs and the engine does not know.
+const (
+	CodeUnauthorized     semel.Code = "unauthorized"
+	CodeNotAcceptable    semel.Code = "not_acceptable"
+	CodeTooLarge         semel.Code = "too_large"
+	CodeRateLimited      semel.Code = "rate_limited"
+	CodeMethodNotAllowed semel.Code = "method_not_allowed"
+	CodeUnsupportedMedia semel.Code = "unsupported_media_type"
+	CodeInternal         semel.Code = "internal"
+)
+
+// ProblemInfo is what there is to say about a code, whatever call it was about.
+type ProblemInfo struct {
+	Code semel.Code `json:"code"`
+	// Status is the HTTP status that this API answers with. Routes of the gateway
+	// may have another one by their profile.
+	Status int `json:"status"`
+	// Title names the problem, Meaning says what happened, Action what to do.
+	Title   string `json:"title"`
+	Meaning string `json:"meaning"`
+	Action  string `json:"action"`
+}
+
+// Problems lists all codes, in the order in which a call can meet them.
+func Problems() []ProblemInfo { return slices.Clone(problems) }
+
+// ProblemFor finds a code.
+func ProblemFor(code semel.Code) (ProblemInfo, bool) {
+	i := slices.IndexFunc(problems, func(p ProblemInfo) bool { return p.Code == code })
+	if i < 0 {
+		return ProblemInfo{}, false
+	}
+	return problems[i], true
+}
+
+// infoFor is ProblemFor for codes that are in the table or should be.
+func infoFor(code semel.Code) ProblemInfo {
+	info, ok := ProblemFor(code)
+	if !ok {
+		info, _ = ProblemFor(CodeInternal)
+	}
+	return info
+}
+
+var problems = []ProblemInfo{
+	{CodeUnauthorized, http.StatusUnauthorized, "Not authenticated",
+		"The server does not know who is calling: the credential is missing, expired or not valid. Nothing was looked up.",
+		"Send a valid credential, for instance Authorization: Bearer and a token of the server's configuration."},
+	{semel.CodeForbidden, http.StatusForbidden, "Not allowed",
+		"The caller is known, but may not do or see this: it lacks the role, asks for another tenant, or the operation does not give the stored answer to it.",
+		"Use an identity that may, or have the role added to this one."},
+	{CodeRateLimited, http.StatusTooManyRequests, "Too many requests",
+		"The server has as many requests, or as many bytes in flight, as it is allowed to have. Nothing was executed.",
+		"Send the same request again after the time in Retry-After."},
+	{CodeTooLarge, http.StatusRequestEntityTooLarge, "Body too large",
+		"The body is larger than the server accepts. Nothing was executed.",
+		"Send less, or have the limit raised. Keep large results elsewhere and complete with a reference to them."},
+	{CodeNotAcceptable, http.StatusNotAcceptable, "No such form",
+		"The server can't answer in a form that the Accept header allows.",
+		"Accept application/json and application/problem+json."},
+	{CodeUnsupportedMedia, http.StatusUnsupportedMediaType, "Not JSON",
+		"The Content-Type says that the body is not JSON. Nothing was executed.",
+		"Send JSON with Content-Type: application/json. With curl, use --json instead of -d."},
+	{CodeMethodNotAllowed, http.StatusMethodNotAllowed, "Method not allowed",
+		"The address exists, but not for this method.",
+		"Use a method that the Allow header lists."},
+	{semel.CodeInvalidCall, http.StatusBadRequest, "Invalid request",
+		"The request is malformed: not strict JSON, an unknown or missing member, a wrong type, a bad key. Nothing was looked up and nothing was executed.",
+		"Correct what the problem's errors name. Repeating the same request gives the same answer."},
+	{semel.CodeUnknownOperation, http.StatusNotFound, "Unknown operation",
+		"No operation of that name is declared on the server.",
+		"Check the name and its version, or declare the operation. GET /v1/operations lists what there is."},
+	{semel.CodeInvalidOperation, http.StatusBadRequest, "Invalid operation",
+		"The declaration of an operation is contradictory or unsafe. The configuration was not accepted.",
+		"Correct the fields that the message names."},
+	{semel.CodeConflict, http.StatusUnprocessableEntity, "Key used with another payload",
+		"The key was used before with a payload that differs. Nothing was executed, and the other outcome is not shown.",
+		"Send the first payload unchanged, or this one with a new key."},
+	{semel.CodeInFlight, http.StatusConflict, "In flight",
+		"The first delivery of this call is still being executed. Nothing was executed for this one.",
+		"Ask again after the time in Retry-After, or wait with Prefer: wait=N."},
+	{semel.CodeHeld, http.StatusConflict, "Held: outcome unknown",
+		"The call was executed at least in part, its holder is gone, and nobody knows what became of it. It is not executed again until that is settled.",
+		"Find out what happened, then settle, release or purge the record. Callers ask again later."},
+	{semel.CodeExpired, http.StatusPreconditionFailed, "Too old",
+		"The call was first sent longer ago than outcomes are kept, so it may have been executed and forgotten. Nothing was executed.",
+		"Find out what became of the call before sending it with a new key."},
+	{semel.CodeThrottled, http.StatusTooManyRequests, "Too many duplicates",
+		"The same call was repeated too often, or one principal repeats too much. Nothing was executed.",
+		"Repeat it after the time in Retry-After."},
+	{semel.CodeRejected, http.StatusUnprocessableEntity, "Rejected",
+		"The call was refused for good when it was executed. Every duplicate gets the same refusal.",
+		"Read the error for the reason. A corrected call needs a new key."},
+	{semel.CodeFailed, http.StatusInternalServerError, "Failed",
+		"The call was executed and failed. The operation's on_failure says whether a duplicate gets the same failure or runs again.",
+		"Read the error for the reason. With on_failure: retry, send the same call again."},
+	{semel.CodeAborted, http.StatusConflict, "Aborted",
+		"The attempt ended with proof that nothing happened.",
+		"Send the same call again: it runs again."},
+	{semel.CodeUnknown, http.StatusServiceUnavailable, "Result unknown",
+		"The store did not say whether it kept what was written. It may have, or may yet.",
+		"Send exactly the same request again: that finds out, and can't do harm."},
+	{semel.CodeResultNotKept, http.StatusGone, "Result not kept",
+		"The call ran, but its result was too large, streamed or otherwise not kept. It does not run again.",
+		"Get the result from where the effect happened. Raise max_result if results should be kept."},
+	{semel.CodeLeaseLost, http.StatusConflict, "Lease lost",
+		"This holder was silent for longer than its lease, or the record was held, settled or taken over. Another may be executing the call by now.",
+		"Stop the work, make no further effect, and begin again with the same key to learn the outcome."},
+	{semel.CodeAlreadyEnded, http.StatusConflict, "Already ended",
+		"The attempt, or the effect, was ended before in another way. The first end counts.",
+		"Read the record. Repeating the first end is answered with 200."},
+	{semel.CodeIllegalTransition, http.StatusConflict, "Not possible now",
+		"The record is not in a state in which this can be done: it is not held, still executing, or changed meanwhile.",
+		"Read the record again and decide anew."},
+	{semel.CodeEffectUnknown, http.StatusConflict, "Effect unknown",
+		"The effect was started earlier and its result was not recorded, so it may have happened. It may not be called again.",
+		"Ask the provider, with the effect's key, and settle the effect. If you asked here before, got no answer and made no call, ask with uncalled: true."},
+	{semel.CodeNotFound, http.StatusNotFound, "Not found",
+		"There is no such record, execution or address, or it belongs to another caller.",
+		"Check the name and the identity. Expired and purged records are gone."},
+	{semel.CodeUnsupported, http.StatusNotImplemented, "Not supported by the store",
+		"The store that the server runs on can't do this.",
+		"Use a store that can."},
+	{semel.CodeStoreUnavailable, http.StatusServiceUnavailable, "Store unavailable",
+		"The store did not answer, so it can't be told whether the call was seen before. Nothing was executed.",
+		"Send the same request again after the time in Retry-After."},
+	{semel.CodeClosed, http.StatusServiceUnavailable, "Shutting down",
+		"The server is shutting down. Nothing was executed.",
+		"Send the same request again; another node, or this one after its restart, answers."},
+	{CodeInternal, http.StatusInternalServerError, "Internal error",
+		"The server has a fault. Whether something was executed is not known.",
+		"Send the same request again with the same key. If it persists, report it with the server's log."},
+	{semelhttp.CodeKeyMissing, http.StatusBadRequest, "Key missing",
+		"The route needs a key and the request has none. Nothing was executed.",
+		"Send the key header with a key that is unique to the request and the same in all its retries, such as a UUID."},
+	{semelhttp.CodeKeyInvalid, http.StatusBadRequest, "Key invalid",
+		"The key is not one single, well-formed key. Nothing was executed.",
+		"Send one key, bare or in double quotes, in visible ASCII."},
+	{semelhttp.CodeUnidentified, http.StatusUnauthorized, "Caller unknown",
+		"The caller sent no credential, so its keys can't be told apart from those of others. Nothing was executed.",
+		"Send the credential that the route names, or declare the route anonymous: share."},
+	{semelhttp.CodeBodyUnreadable, http.StatusBadRequest, "Body unreadable",
+		"The body did not arrive whole, or not in time. Nothing was executed.",
+		"Send the request again with the same key."},
+	{semelhttp.CodeBodyTooLarge, http.StatusRequestEntityTooLarge, "Body too large",
+		"The body is larger than the route accepts. Nothing was executed.",
+		"Send less, or have the route's max_body raised."},
+	{"connection_names_header", http.StatusBadRequest, "Connection names a header that is needed",
+		"The Connection header names the key, the credential or a forwarding header, which would keep it from arriving. Nothing was executed.",
+		"Leave those names out of Connection."},
+	{"ambiguous_framing", http.StatusBadRequest, "Ambiguous framing",
+		"The request says its length in two ways, so two servers could read it differently. Nothing was executed.",
+		"Send Content-Length or Transfer-Encoding, not both."},
+	{"not_guardable", http.StatusNotImplemented, "Can't be guarded",
+		"Event streams, upgrades and gRPC can't be answered twice alike, and the route does not let them pass unguarded.",
+		"List the kind under the route's unguarded, or use another protocol on this route."},
+	{"upstream_unreachable", http.StatusBadGateway, "Upstream unreachable",
+		"No connection to the upstream could be made, and it is proved that nothing was sent. Nothing was executed.",
+		"Send the same request again with the same key."},
+}

@@ -1,0 +1,212 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/server/query"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+type getInput struct {
+	ID     string `path:"id" maxLength:"8192" doc:"The record's id."`
+	Prefer string `header:"Prefer" doc:"wait=N waits up to N seconds until the call has ended or is held." example:"wait=10"`
+}
+
+type getOutput struct {
+	Applied string `header:"Preference-Applied"`
+	Body    recordBody
+}
+
+func (b *builder) records() {
+	route(b, huma.Operation{
+		OperationID: "getRecord", Method: http.MethodGet, Path: "/v1/records/{id}", Tags: []string{"records"},
+		Summary: "Read a record, or wait for its outcome",
+	}, NoRole, []semel.Code{semel.CodeNotFound}, getRecord)
+}
+
+func getRecord(x *exchange, in *getInput) (*getOutput, error) {
+	id, err := x.named(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	wait := semelhttp.PreferredWait(x.r.Header)
+	// Who may not see the answer may not learn by waiting when there is one.
+	rec, err := x.api.engine.Lookup(x.ctx(), id)
+	if err == nil {
+		err = x.shown(&rec)
+	}
+	if err == nil && wait > 0 {
+		rec, err = x.api.engine.Await(x.ctx(), id, wait)
+	}
+	switch {
+	case errors.Is(err, semel.ErrNotFound):
+		return nil, x.noRecord()
+	case err != nil:
+		return nil, err
+	}
+	if err := x.shown(&rec); err != nil {
+		return nil, err
+	}
+	out := &getOutput{Body: recordBody{x.api.viewOf(&rec)}}
+	if wait > 0 {
+		out.Applied = "wait=" + strconv.FormatInt(int64(wait/time.Second), 10)
+	}
+	return out, nil
+}
+
+type searchInput struct {
+	Query  string `query:"q" maxLength:"4096" doc:"Words: operation: state: key: principal: tenant: before: after: and held. Values may be quoted." example:"operation:payments.charge state:processing held"`
+	Cursor string `query:"cursor" maxLength:"8192" doc:"The next of the page before, with the same q."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50"`
+}
+
+// page is one page of records, the newest first.
+type page struct {
+	Records []record `json:"records" nullable:"false"`
+	Next    string   `json:"next,omitempty" doc:"Continues the search. Absent at its end. A page may be short, or empty, before the end."`
+}
+
+type searchOutput struct{ Body page }
+
+type settleInput struct {
+	ID   string `path:"id" maxLength:"8192" doc:"The record's id."`
+	Body settling
+}
+
+// settling is an operator's word about a held record.
+type settling struct {
+	Outcome     string          `json:"outcome,omitempty" enum:"completed,rejected,failed,aborted" doc:"How the attempt ended. Absent: only effects are settled; if none is open then, the next delivery runs again."`
+	Result      json.RawMessage `json:"result,omitempty"`
+	ResultBytes *string         `json:"result_base64,omitempty"`
+	Error       *failure        `json:"error,omitempty"`
+	Effects     []finding       `json:"effects,omitempty" maxItems:"1000" nullable:"false" doc:"What became of effects that were started and have no result."`
+	Reason      string          `json:"reason" minLength:"1" maxLength:"1024" doc:"For people."`
+}
+
+type reasonInput struct {
+	ID   string `path:"id" maxLength:"8192" doc:"The record's id."`
+	Body reasoned
+}
+
+func (b *builder) operatorRoutes() {
+	route(b, huma.Operation{
+		OperationID: "searchRecords", Method: http.MethodGet, Path: "/v1/records", Tags: []string{"records"},
+		Summary: "Search records", Description: query.Qualifiers + "\n\n",
+	}, Viewer, []semel.Code{semel.CodeUnsupported}, searchRecords)
+	settled := []semel.Code{semel.CodeNotFound, semel.CodeIllegalTransition, semel.CodeUnknown}
+	route(b, huma.Operation{
+		OperationID: "settleRecord", Method: http.MethodPost, Path: "/v1/records/{id}/settle", Tags: []string{"records"},
+		Summary: "Say what became of a held record",
+	}, Operator, settled, settleRecord)
+	route(b, huma.Operation{
+		OperationID: "releaseRecord", Method: http.MethodPost, Path: "/v1/records/{id}/release", Tags: []string{"records"},
+		Summary:     "Let the next delivery run a held record again, although nobody knows what happened",
+		Description: "This may repeat what the attempt did. Open effects must be settled first.",
+	}, Operator, settled, func(x *exchange, in *reasonInput) (*recordOutput, error) {
+		return x.settle(in.ID, semel.Settlement{Outcome: semel.DispositionAbandoned}, in.Body.Reason)
+	})
+	route(b, huma.Operation{
+		OperationID: "purgeRecord", Method: http.MethodPost, Path: "/v1/records/{id}/purge", Tags: []string{"records"},
+		Summary: "Forget an ended record before its time", Description: "The next delivery of the call runs again.",
+	}, Operator, append([]semel.Code{semel.CodeUnsupported}, settled...), purgeRecord)
+}
+
+func searchRecords(x *exchange, in *searchInput) (*searchOutput, error) {
+	q, err := query.Parse(in.Query)
+	if err != nil {
+		return nil, x.api.invalid("query.q", err.Error())
+	}
+	if bound := x.tenant(); bound != nil {
+		if q.Tenant != nil && *q.Tenant != *bound {
+			return nil, x.api.newProblem(semel.CodeForbidden, "the caller sees the records of its own tenant only")
+		}
+		q.Tenant = bound
+	}
+	q.Cursor, q.Limit = in.Cursor, in.Limit
+	found, err := x.api.engine.Search(x.ctx(), q)
+	if err != nil {
+		return nil, err
+	}
+	out := &searchOutput{page{Records: make([]record, 0, len(found.Records)), Next: found.Next}}
+	for i := range found.Records {
+		out.Body.Records = append(out.Body.Records, x.api.viewOf(&found.Records[i]))
+	}
+	return out, nil
+}
+
+// overseen is the name of a record that an operator may change.
+func (x *exchange) overseen(text string) (semel.ID, error) {
+	id, err := x.named(text)
+	if err == nil && !x.oversees(id.Tenant) {
+		err = x.noRecord()
+	}
+	return id, err
+}
+
+func settleRecord(x *exchange, in *settleInput) (*recordOutput, error) {
+	body := &in.Body
+	s := semel.Settlement{Failure: body.Error.kept()}
+	if body.Outcome != "" {
+		if err := s.Outcome.UnmarshalText([]byte(body.Outcome)); err != nil {
+			return nil, err
+		}
+	}
+	hasResult := body.Result != nil || body.ResultBytes != nil
+	switch {
+	case s.Outcome == semel.DispositionCompleted && s.Failure != nil:
+		return nil, x.api.invalid("body.error", "what was completed has no error")
+	case hasResult && (body.Outcome == "" || s.Outcome == semel.DispositionAborted):
+		return nil, x.api.invalid("body.result", "only what was completed, rejected or failed has a result")
+	case body.Outcome == "" && s.Failure != nil:
+		return nil, x.api.invalid("body.error", "an error needs an outcome")
+	case body.Outcome == "" && len(body.Effects) == 0:
+		return nil, x.api.invalid("body.outcome", "say an outcome, or what became of effects")
+	}
+	var err error
+	if s.Result, err = x.api.result(given{body.Result, body.ResultBytes}, "body"); err != nil {
+		return nil, err
+	}
+	for i, f := range body.Effects {
+		ef, err := x.api.finding(f, "body.effects["+strconv.Itoa(i)+"]")
+		if err != nil {
+			return nil, err
+		}
+		s.Effects = append(s.Effects, ef)
+	}
+	return x.settle(in.ID, s, body.Reason)
+}
+
+func (x *exchange) settle(text string, s semel.Settlement, reason string) (*recordOutput, error) {
+	id, err := x.overseen(text)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := x.api.engine.Settle(x.ctx(), id, s, reason)
+	switch {
+	case errors.Is(err, semel.ErrNotFound):
+		return nil, x.noRecord()
+	case err != nil:
+		return nil, err
+	}
+	return &recordOutput{recordBody{x.api.viewOf(&rec)}}, nil
+}
+
+func purgeRecord(x *exchange, in *reasonInput) (*struct{}, error) {
+	id, err := x.overseen(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.api.engine.Purge(x.ctx(), id, in.Body.Reason); errors.Is(err, semel.ErrNotFound) {
+		return nil, x.noRecord()
+	} else if err != nil {
+		return nil, err
+	}
+	return nil, nil
+}

@@ -1,0 +1,86 @@
+package api
+
+import (
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// ringSize is how many events are kept for readers that come back.
+const ringSize = 4096
+
+// event is one of the engine's events.
+type event struct {
+	seq     int64
+	kind    string
+	id      semel.ID // empty for a purge of many records
+	payload any
+	at      time.Time // where the payload has none
+}
+
+// ring keeps the last events. Adding never waits for a reader.
+type ring struct {
+	mu      sync.Mutex
+	events  [ringSize]event
+	first   int64 // number of the first event there was
+	next    int64 // number of the next event
+	readers map[chan struct{}]struct{}
+}
+
+// init begins to count at the time, so that numbers rise across restarts and a
+// reader of an earlier process finds out that it missed something.
+func (g *ring) init(start time.Time) {
+	g.first = start.UnixMicro()
+	g.next = g.first
+	g.readers = map[chan struct{}]struct{}{}
+}
+
+func (g *ring) add(ev event) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ev.seq = g.next
+	g.events[ev.seq%ringSize] = ev
+	g.next++
+	for wake := range g.readers {
+		select {
+		case wake <- struct{}{}:
+		default: // it has not looked since the last one
+		}
+	}
+}
+
+// join adds a reader, which is woken after every event. It returns the number of
+// the newest event.
+func (g *ring) join() (wake chan struct{}, newest int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	wake = make(chan struct{}, 1)
+	g.readers[wake] = struct{}{}
+	return wake, g.next - 1
+}
+
+func (g *ring) leave(wake chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.readers, wake)
+}
+
+// after appends to buf the events that follow number last, as many as buf has room
+// for. next is the number of the first of them, or of the next event if there are
+// none. It reports gap if there were others that are not kept, or if last is the
+// number of no event of this ring: then the first of buf is the oldest there is.
+func (g *ring) after(last int64, buf []event) (_ []event, next int64, gap bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	from := max(g.first, g.next-ringSize)
+	if last >= g.next || last < from-1 {
+		gap = true
+	} else {
+		from = last + 1
+	}
+	for seq := from; seq < g.next && len(buf) < cap(buf); seq++ {
+		buf = append(buf, g.events[seq%ringSize])
+	}
+	return buf, from, gap
+}

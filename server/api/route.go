@@ -1,0 +1,196 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// builder makes one of the two handlers.
+type builder struct {
+	api   *API
+	admin bool
+	huma  huma.API
+	mux   *http.ServeMux
+	probe *http.ServeMux // knows the routes, but not what catches all others
+}
+
+// HandleFunc registers on both muxes, for huma's adapter.
+func (b *builder) HandleFunc(pattern string, h func(http.ResponseWriter, *http.Request)) {
+	b.mux.HandleFunc(pattern, h)
+	b.probe.HandleFunc(pattern, h)
+}
+
+// ServeHTTP is for huma's adapter.
+func (b *builder) ServeHTTP(w http.ResponseWriter, r *http.Request) { b.mux.ServeHTTP(w, r) }
+
+// handler makes the data or the admin handler, and its description.
+func (a *API) handler(admin bool) (http.Handler, []byte, error) {
+	hookHuma()
+	b := &builder{api: a, admin: admin, mux: http.NewServeMux(), probe: http.NewServeMux()}
+	config := huma.Config{
+		OpenAPI: &huma.OpenAPI{
+			OpenAPI: "3.1.0",
+			Info: &huma.Info{
+				Title: "Semel Execution API", Version: "v1",
+				Description: "Exactly-once effects over at-least-once delivery, for programs that run the work themselves. " +
+					"Begin an execution under a key, do the work, end the execution; whoever repeats the call gets the same outcome.",
+			},
+			Components: &huma.Components{
+				Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+				SecuritySchemes: map[string]*huma.SecurityScheme{
+					"bearer": {Type: "http", Scheme: "bearer", Description: "A static token or a JWT. Client certificates and the headers of a trusted proxy do too, where they are configured."},
+				},
+			},
+			Security: []map[string][]string{{"bearer": {}}},
+		},
+		Formats:                      map[string]huma.Format{"application/json": strictJSON, "json": strictJSON},
+		DefaultFormat:                "application/json",
+		RejectUnknownQueryParameters: true,
+	}
+	b.huma = huma.NewAPI(config, humago.NewAdapter(b, ""))
+	b.executions()
+	b.records()
+	b.operations()
+	b.batch()
+	if admin {
+		b.operatorRoutes()
+		b.decisionStream()
+	}
+	spec, err := json.Marshal(b.huma.OpenAPI())
+	if err != nil {
+		return nil, nil, fmt.Errorf("api: the description has no JSON form: %w", err)
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, spec, "", "  "); err != nil {
+		return nil, nil, fmt.Errorf("api: the description: %w", err)
+	}
+	out.WriteByte('\n')
+	b.pages(out.Bytes())
+	b.mux.HandleFunc("/", b.nothing)
+	return secured(b.mux), out.Bytes(), nil
+}
+
+// secured sets the headers of every answer. Nothing here may be kept by a cache or
+// read as something else than it is.
+func secured(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		h.ServeHTTP(w, r)
+	})
+}
+
+// nothing answers for addresses and methods that do not exist.
+func (b *builder) nothing(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	probe := &http.Request{URL: r.URL, Host: r.Host}
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		probe.Method = method
+		if _, pattern := b.probe.Handler(probe); pattern != "" {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) == 0 {
+		b.api.newProblem(semel.CodeNotFound, "there is nothing at this address").write(w)
+		return
+	}
+	p := b.api.newProblem(CodeMethodNotAllowed, "")
+	p.set("Allow", strings.Join(allowed, ", "))
+	p.write(w)
+}
+
+// everyRoute are the codes that any endpoint may answer with.
+var everyRoute = []semel.Code{semel.CodeInvalidCall, CodeUnauthorized, semel.CodeStoreUnavailable, semel.CodeClosed, CodeInternal}
+
+// withBody are the codes of endpoints that read a body.
+var withBody = []semel.Code{CodeTooLarge, CodeUnsupportedMedia, semelhttp.CodeBodyUnreadable}
+
+// route registers an endpoint: who may use it, what it may answer beside op's own
+// answers, and what it does.
+func route[I, O any](b *builder, op huma.Operation, role Role, codes []semel.Code, f func(x *exchange, in *I) (*O, error)) {
+	a := b.api
+	op.Metadata = map[string]any{apiKey: a}
+	codes = slices.Concat(codes, everyRoute)
+	if role > NoRole {
+		codes = append(codes, semel.CodeForbidden)
+		op.Description += " Needs the role " + role.String() + "."
+	}
+	if _, ok := reflect.TypeFor[I]().FieldByName("Body"); ok {
+		codes = append(codes, withBody...)
+		if op.MaxBodyBytes == 0 {
+			op.MaxBodyBytes = a.opts.MaxBody
+		}
+		op.MaxBodyBytes++ // huma refuses a body of exactly its limit
+		op.BodyReadTimeout = a.opts.BodyTimeout
+	}
+	b.describe(&op, codes)
+	op.Middlewares = huma.Middlewares{func(ctx huma.Context, next func(huma.Context)) {
+		r, w := humago.Unwrap(ctx)
+		caller, err := a.opts.Identify(r)
+		if err != nil {
+			p := a.newProblem(CodeUnauthorized, err.Error())
+			p.set("WWW-Authenticate", `Bearer realm="semel"`)
+			p.write(w)
+			return
+		}
+		if caller.Role < role {
+			a.newProblem(semel.CodeForbidden, "this needs the role "+role.String()+", and the caller's is "+caller.Role.String()).write(w)
+			return
+		}
+		next(huma.WithValue(ctx, exchangeKey{}, &exchange{api: a, w: w, r: r, caller: caller, admin: b.admin}))
+	}}
+	huma.Register(b.huma, op, func(ctx context.Context, in *I) (*O, error) {
+		x := ctx.Value(exchangeKey{}).(*exchange)
+		out, err := f(x, in)
+		if err != nil {
+			return nil, a.problemOf(err)
+		}
+		return out, nil
+	})
+}
+
+// describe adds the refusals to an endpoint's answers: one entry for a status,
+// which names its codes.
+func (b *builder) describe(op *huma.Operation, codes []semel.Code) {
+	if op.Responses == nil {
+		op.Responses = map[string]*huma.Response{}
+	}
+	schema := b.huma.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[problem](), true, "")
+	named := map[string][]string{}
+	for _, code := range codes {
+		status := strconv.Itoa(infoFor(code).Status)
+		if !slices.Contains(named[status], string(code)) {
+			named[status] = append(named[status], string(code))
+		}
+	}
+	for status, names := range named {
+		slices.Sort(names)
+		op.Responses[status] = &huma.Response{
+			Description: "Problem: " + strings.Join(names, ", "),
+			Content:     map[string]*huma.MediaType{semelhttp.ProblemType: {Schema: schema}},
+		}
+	}
+}
+
+// answer is one more success of an endpoint, with the type of its body.
+func answer[T any](b *builder, description string) *huma.Response {
+	return &huma.Response{
+		Description: description,
+		Content: map[string]*huma.MediaType{
+			"application/json": {Schema: b.huma.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[T](), true, "")},
+		},
+	}
+}

@@ -1,0 +1,254 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/semelhq/semel"
+)
+
+// decidedEvent, endedEvent, purgedEvent and leaseLostEvent are the engine's events
+// as they are sent.
+type decidedEvent struct {
+	Record     string    `json:"record"`
+	Tenant     string    `json:"tenant"`
+	Operation  string    `json:"operation"`
+	Attempt    int       `json:"attempt"`
+	Fence      int64     `json:"fence"`
+	Decision   string    `json:"decision" enum:"execute,replay,in_flight,conflict,held,expired,throttled"`
+	Status     string    `json:"status,omitempty"`
+	RetryAfter int64     `json:"retry_after_ms,omitempty"`
+	Waited     int64     `json:"waited_ms,omitempty"`
+	At         time.Time `json:"at,omitzero"`
+}
+
+type endedEvent struct {
+	Record      string    `json:"record"`
+	Tenant      string    `json:"tenant"`
+	Operation   string    `json:"operation"`
+	Attempt     int       `json:"attempt"`
+	Fence       int64     `json:"fence"`
+	Disposition string    `json:"disposition,omitempty"`
+	Held        string    `json:"held,omitempty"`
+	Took        int64     `json:"took_ms"`
+	By          string    `json:"by" enum:"holder,reaper,reconciler,operator"`
+	Reason      string    `json:"reason,omitempty"`
+	At          time.Time `json:"at,omitzero"`
+}
+
+type purgedEvent struct {
+	Count     int       `json:"count"`
+	Record    string    `json:"record,omitempty" doc:"Where an operator purged one."`
+	Tenant    string    `json:"tenant,omitempty"`
+	Operation string    `json:"operation,omitempty"`
+	By        string    `json:"by,omitempty"`
+	Reason    string    `json:"reason,omitempty"`
+	At        time.Time `json:"at"`
+}
+
+type leaseLostEvent struct {
+	Record    string    `json:"record"`
+	Tenant    string    `json:"tenant"`
+	Operation string    `json:"operation"`
+	Attempt   int       `json:"attempt"`
+	Fence     int64     `json:"fence"`
+	Reason    string    `json:"reason"`
+	At        time.Time `json:"at"`
+}
+
+// gapEvent tells of events that were lost: those after the first number and before
+// the second.
+type gapEvent struct {
+	After int64 `json:"after" doc:"The last event that the reader had."`
+	Next  int64 `json:"next" doc:"The next one there is."`
+}
+
+type streamInput struct {
+	LastEventID string `header:"Last-Event-ID" doc:"Goes on after this event." maxLength:"20" pattern:"^[0-9]+$"`
+	Operation   string `query:"operation" maxLength:"256" doc:"Only events about this operation."`
+	Tenant      string `query:"tenant" maxLength:"256" doc:"Only events about this tenant."`
+}
+
+type streamOutput struct {
+	Type string `header:"Content-Type"`
+	Body func(huma.Context)
+}
+
+func (b *builder) decisionStream() {
+	schemas := b.huma.OpenAPI().Components.Schemas
+	var kinds []*huma.Schema
+	for _, kind := range []struct {
+		name string
+		data reflect.Type
+	}{
+		{"decided", reflect.TypeFor[decidedEvent]()}, {"ended", reflect.TypeFor[endedEvent]()}, {"purged", reflect.TypeFor[purgedEvent]()},
+		{"lease_lost", reflect.TypeFor[leaseLostEvent]()}, {"gap", reflect.TypeFor[gapEvent]()},
+	} {
+		kinds = append(kinds, &huma.Schema{
+			Title: "Event " + kind.name, Type: huma.TypeObject, Required: []string{"event", "data"},
+			Properties: map[string]*huma.Schema{
+				"id":    {Type: huma.TypeInteger, Description: "The event's number. A gap has none."},
+				"event": {Type: huma.TypeString, Enum: []any{kind.name}},
+				"data":  schemas.Schema(kind.data, true, ""),
+			},
+		})
+	}
+	route(b, huma.Operation{
+		OperationID: "streamDecisions", Method: http.MethodGet, Path: "/v1/decisions", Tags: []string{"decisions"},
+		Summary: "Follow what the node that answers decides",
+		Description: "Server-sent events. Last-Event-ID goes on after an event; the last " + strconv.Itoa(ringSize) + " are kept, and an event gap tells that some were lost. " +
+			"A reader that is too slow is cut off.",
+		Responses: map[string]*huma.Response{"200": {
+			Description: "The stream, which does not end by itself.",
+			Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{
+				Type: huma.TypeArray, Description: "Each item is one event, written as the HTML standard says.", Items: &huma.Schema{OneOf: kinds},
+			}}},
+		}},
+	}, Viewer, nil, openStream)
+}
+
+func openStream(x *exchange, in *streamInput) (*streamOutput, error) {
+	if bound := x.tenant(); bound != nil && in.Tenant != "" && in.Tenant != *bound {
+		return nil, x.api.newProblem(semel.CodeForbidden, "the caller sees the events of its own tenant only")
+	}
+	s := &stream{x: x, operation: in.Operation, tenant: x.tenant()}
+	if in.Tenant != "" {
+		s.tenant = &in.Tenant
+	}
+	if in.LastEventID != "" {
+		last, err := strconv.ParseInt(in.LastEventID, 10, 64)
+		if err != nil {
+			return nil, x.api.invalid("header.Last-Event-ID", "the event has a number that none can have")
+		}
+		s.last, s.resumes = last, true
+	}
+	return &streamOutput{"text/event-stream", func(huma.Context) { s.run() }}, nil
+}
+
+// stream is one reader.
+type stream struct {
+	x         *exchange
+	tenant    *string // nil: all
+	operation string  // empty: all
+	last      int64   // the last event that it had
+	resumes   bool
+}
+
+// run writes events until the reader goes away, is too slow, or the API closes.
+func (s *stream) run() {
+	ring := &s.x.api.observer.ring
+	wake, newest := ring.join()
+	defer ring.leave(wake)
+	if !s.resumes {
+		s.last = newest
+	}
+	s.x.w.WriteHeader(http.StatusOK)
+	if !s.write([]byte(": the stream of decisions\n\n")) {
+		return
+	}
+	silence := time.NewTicker(s.x.api.opts.Heartbeat)
+	defer silence.Stop()
+	events := make([]event, 0, 256)
+	for {
+		var next int64
+		var gap bool
+		events, next, gap = ring.after(s.last, events[:0])
+		if text := s.text(events, next, gap); len(text) > 0 && !s.write(text) {
+			return
+		}
+		if len(events) == cap(events) {
+			continue // there may be more
+		}
+		select {
+		case <-wake:
+		case <-silence.C:
+			if !s.write([]byte(": still here\n\n")) {
+				return
+			}
+		case <-s.x.ctx().Done():
+			return
+		case <-s.x.api.closing:
+			return
+		}
+	}
+}
+
+// text is the events that the reader wants, and moves it on.
+func (s *stream) text(events []event, next int64, gap bool) []byte {
+	var b bytes.Buffer
+	if gap {
+		put(&b, 0, "gap", gapEvent{s.last, next})
+		s.last = next - 1
+	}
+	for i := range events {
+		ev := &events[i]
+		s.last = ev.seq
+		if s.wants(ev) {
+			put(&b, ev.seq, ev.kind, ev.data())
+		}
+	}
+	return b.Bytes()
+}
+
+// wants reports whether the event is for this reader. A purge of many records is
+// told only to those who see all.
+func (s *stream) wants(ev *event) bool {
+	if s.operation != "" && ev.id.Operation != s.operation {
+		return false
+	}
+	if ev.id == (semel.ID{}) {
+		return s.tenant == nil
+	}
+	return s.tenant == nil || *s.tenant == ev.id.Tenant
+}
+
+// write sends text in the time that a reader has.
+func (s *stream) write(text []byte) bool {
+	c := http.NewResponseController(s.x.w)
+	_ = c.SetWriteDeadline(time.Now().Add(s.x.api.opts.StreamTimeout)) // a writer without deadlines has no connection either
+	_, err := s.x.w.Write(text)
+	return err == nil && c.Flush() == nil
+}
+
+// put writes one event.
+func put(b *bytes.Buffer, seq int64, kind string, data any) {
+	text, err := json.Marshal(data)
+	if err != nil {
+		panic(err) // strings, numbers and times always have a JSON form
+	}
+	if seq > 0 {
+		b.WriteString("id: " + strconv.FormatInt(seq, 10) + "\n")
+	}
+	b.WriteString("event: " + kind + "\ndata: ")
+	b.Write(text)
+	b.WriteString("\n\n")
+}
+
+// data is the event as it is sent.
+func (ev *event) data() any {
+	record, tenant, operation := "", ev.id.Tenant, ev.id.Operation
+	if ev.id != (semel.ID{}) {
+		record = ev.id.Encode()
+	}
+	switch p := ev.payload.(type) {
+	case semel.DecidedEvent:
+		return decidedEvent{record, tenant, operation, p.Attempt, p.Fence, string(p.Decision), p.State.String(), p.RetryAfter.Milliseconds(), p.Waited.Milliseconds(), p.At}
+	case semel.EndedEvent:
+		return endedEvent{record, tenant, operation, p.Attempt, p.Fence, p.Disposition.String(), p.Held, p.Took.Milliseconds(), p.By, p.Reason, p.At}
+	case semel.LeaseLostEvent:
+		reason := "the lease was lost"
+		if e, ok := p.Err.(*semel.Error); ok && e.Message != "" {
+			reason = e.Message
+		}
+		return leaseLostEvent{record, tenant, operation, p.Attempt, p.Fence, reason, ev.at.UTC()}
+	case semel.PurgedEvent:
+		return purgedEvent{p.Count, record, tenant, operation, p.By, p.Reason, ev.at.UTC()}
+	}
+	panic("api: an event of an unknown kind")
+}
