@@ -14,11 +14,12 @@ import (
 
 func newBench() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "bench",
-		Short:   "Measure how fast Semel is on this machine",
-		Example: `  semel bench store --store memory:`,
+		Use:   "bench",
+		Short: "Measure how fast Semel is on this machine",
+		Example: `  semel bench store --store memory:
+  semel bench proxy --compare`,
 	}
-	cmd.AddCommand(newBenchStore())
+	cmd.AddCommand(newBenchStore(), newBenchProxy())
 	return cmd
 }
 

@@ -38,10 +38,13 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		err = errors.New("interrupted")
 	}
-	fmt.Fprintf(stderr, "semel: %v\n", err)
+	fmt.Fprintf(stderr, "semel: %s\n", strings.TrimPrefix(err.Error(), "semel: "))
 	if _, ok := errors.AsType[*usageError](err); ok {
 		fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 		return ExitUsage
+	}
+	if e, ok := errors.AsType[*exitError](err); ok {
+		return e.code
 	}
 	return ExitCheck
 }
@@ -52,18 +55,18 @@ func newRoot() *cobra.Command {
 		Short: "Exactly-once effects over at-least-once delivery",
 		Long: `Semel gives exactly-once effects over at-least-once delivery.
 
-Exit codes: 0 done, 1 a check failed or the work could not be done, 2 usage.`,
+Exit codes: 0 done, 1 a check failed or the work could not be done, 2 usage;
+of 'semel records' also 3 not found, 4 not in that state, 5 unavailable.`,
 		Example: `  semel demo                                see what a retry does with and without a guard
   semel key lint 'payment:{order_id}:{now}'
   semel bench store --store memory:`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w%s", err, flagHint(cmd, err))
 	})
-	root.AddCommand(newDemo(), group(newKey()), group(newBench()), newVersion(), newDemoChild())
+	root.AddCommand(newServe(), newProxy(), newDemo(), group(newKey()), group(newBench()), group(configCommand()), group(recordsCommand()), newHealthcheck(), newExplain(), newMan(), newVersion(), newDemoProvider())
 	group(root)
 	return root
 }

@@ -12,7 +12,7 @@ import (
 func (s *story) control(ctx context.Context) error {
 	s.screen.chapter("Without a guard: %d orders, each sent %d times at once", orders, copies)
 	b := &s.report.Control
-	if err := s.burst(ctx, b, s.provider.url, "control"); err != nil {
+	if err := s.burst(ctx, b, s.provider.URL, "control"); err != nil {
 		return err
 	}
 	s.screen.line("%d copies sent, %d answered", b.Sent, b.Sent-b.Failed)
@@ -20,11 +20,11 @@ func (s *story) control(ctx context.Context) error {
 	return nil
 }
 
-// protected sends the same burst at the guarded twin.
+// protected sends the same burst through Semel.
 func (s *story) protected(ctx context.Context) error {
 	s.screen.chapter("Behind Semel: the same burst")
 	b := &s.report.Protected
-	if err := s.burst(ctx, b, s.twin.url, "protected"); err != nil {
+	if err := s.burst(ctx, b, s.guard.URL, "protected"); err != nil {
 		return err
 	}
 	s.screen.line("%d copies sent, %d executed, %d got the stored answer", b.Sent, b.Executed, b.Replayed)

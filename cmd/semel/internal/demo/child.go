@@ -4,11 +4,8 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -16,35 +13,35 @@ import (
 	"time"
 )
 
-// ChildCommand is the hidden command under which the program runs itself as one
-// of the demo's servers.
-const ChildCommand = "demo-child"
-
-// announcement is the first line that a child prints.
+// announcement is the first line that a child prints: where it listens, and
+// where operators find it, if anywhere.
 type announcement struct {
-	URL string `json:"url"`
+	URL      string `json:"url"`
+	AdminURL string `json:"admin_url,omitempty"`
 }
 
 // child is a server in a process of its own.
 type child struct {
+	announcement
 	cmd    *exec.Cmd
 	stdin  io.Closer
-	url    string
 	stderr *tail
 	exited chan struct{} // closed when the process is gone
 }
 
 const startTimeout = 15 * time.Second
 
-// startChild runs this program again as a server and waits until it has said
-// where it listens. It ends when its standard input does, so it can't outlive
-// the process that started it.
-func startChild(ctx context.Context, args ...string) (*child, error) {
+// startChild runs this program again as a server, in dir, and waits until it has
+// said where it listens. It ends when its standard input does, so it can't
+// outlive the process that started it.
+func startChild(ctx context.Context, dir, command string, args ...string) (*child, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	c := &child{cmd: exec.Command(exe, append([]string{ChildCommand}, args...)...), stderr: &tail{}, exited: make(chan struct{})}
+	c := &child{cmd: exec.Command(exe, append([]string{command}, args...)...), stderr: &tail{}, exited: make(chan struct{})}
+	c.cmd.Dir = dir
+	c.cmd.Env = environment()
 	c.cmd.Stderr = c.stderr
 	dieWithParent(c.cmd)
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
@@ -59,12 +56,10 @@ func startChild(ctx context.Context, args ...string) (*child, error) {
 	}
 	said := make(chan error, 1)
 	go func() {
-		var a announcement
 		line, err := bufio.NewReader(out).ReadBytes('\n')
 		if err == nil {
-			err = json.Unmarshal(line, &a)
+			err = json.Unmarshal(line, &c.announcement)
 		}
-		c.url = a.URL
 		said <- err
 		_ = c.cmd.Wait() // how it ended is told by who ended it
 		close(c.exited)
@@ -80,9 +75,21 @@ func startChild(ctx context.Context, args ...string) (*child, error) {
 	}
 	if err != nil {
 		c.kill()
-		return nil, fmt.Errorf("start %s: %w%s", args[0], err, c.stderr.quote())
+		return nil, fmt.Errorf("start %s: %w%s", command, err, c.stderr.quote())
 	}
 	return c, nil
+}
+
+// environment is that of this process without what would configure the service:
+// the demo must not touch the store of another one.
+func environment() []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(strings.ToUpper(v), "SEMEL_") && !strings.HasPrefix(v, "NOTIFY_SOCKET=") && !strings.HasPrefix(v, "WATCHDOG_") {
+			env = append(env, v)
+		}
+	}
+	return env
 }
 
 // kill ends the process at once, as kill -9 does, and waits until it is gone.
@@ -101,32 +108,6 @@ func (c *child) stop() {
 	case <-timer.C:
 		c.kill()
 	}
-}
-
-// serve is the child's side: it listens on a free port of the loopback
-// interface, says where, and serves until standard input ends or ctx is done.
-func serve(ctx context.Context, handler http.Handler, stdin io.Reader, stdout io.Writer) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	line, err := json.Marshal(announcement{URL: "http://" + listener.Addr().String()})
-	if err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintf(stdout, "%s\n", line); err != nil {
-		return err
-	}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	go func() {
-		_, _ = io.Copy(io.Discard, stdin)
-		_ = server.Close() // the parent is done, or gone
-	}()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
 }
 
 // tail keeps the end of what a child says on standard error.

@@ -30,6 +30,9 @@ func (a *answer) retryable() bool {
 	return a.status == http.StatusConflict || a.status == http.StatusServiceUnavailable || a.status == http.StatusTooManyRequests
 }
 
+// replayedHeader marks an answer that is a stored one.
+const replayedHeader = "Idempotency-Replayed"
+
 // client sends orders. Every request goes out exactly as often as the demo
 // counts it: net/http would re-send one that carries an idempotency key when a
 // kept connection breaks, so requests can't be rewound.
@@ -128,20 +131,40 @@ func (c *client) chargeAndHangUp(ctx context.Context, base, provider, key string
 
 // ledger asks the payment service what it has charged.
 func (c *client) ledger(ctx context.Context, provider string, query url.Values) ([]Charge, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, provider+"/charges?"+query.Encode(), nil)
+	var charges []Charge
+	return charges, c.get(ctx, provider+"/charges?"+query.Encode(), &charges)
+}
+
+// attempts asks Semel how often it has tried what has a key; never is 0.
+func (c *client) attempts(ctx context.Context, admin, key string) (int, error) {
+	var page struct {
+		Records []struct{ Attempt int }
+	}
+	if err := c.get(ctx, admin+"/v1/records?"+url.Values{"q": {`key:"` + key + `"`}}.Encode(), &page); err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, r := range page.Records {
+		n += r.Attempt
+	}
+	return n, nil
+}
+
+// get reads a JSON document.
+func (c *client) get(ctx context.Context, address string, v any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the payment service answered %s", resp.Status)
+		return fmt.Errorf("%s answered %s", address, resp.Status)
 	}
-	var charges []Charge
-	return charges, json.NewDecoder(resp.Body).Decode(&charges)
+	return json.NewDecoder(resp.Body).Decode(v)
 }
 
 // awaitCharge returns when the payment service has charged an order.

@@ -1,8 +1,7 @@
 // Package demo shows what Semel does on real traffic: a toy payment service and
-// a guarded twin of it, each a real HTTP server in a process of its own, and a
-// client that delivers the same orders many times, loses answers, and kills the
-// twin in the middle of a charge. Charges are counted in the payment service's
-// ledger.
+// 'semel serve' in front of it, each in a process of its own, and a client that
+// delivers the same orders many times, loses answers, and kills Semel in the
+// middle of a charge. Charges are counted in the payment service's ledger.
 package demo
 
 import (
@@ -12,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 )
@@ -27,9 +25,11 @@ const (
 type Options struct {
 	// Seed chooses amounts, delays and the order of the copies.
 	Seed uint64
-	// Unguarded runs the twin without its guard, to see that the demo then
-	// fails.
+	// Unguarded switches the guard off, to see that the demo then fails.
 	Unguarded bool
+	// Stay leaves everything running when the story has ended well, until the
+	// context is done.
+	Stay bool
 	// Screen shows the progress.
 	Screen *Screen
 }
@@ -41,9 +41,9 @@ type story struct {
 	client   *client
 	screen   *Screen
 	report   Report
-	dir      string // the twin's store
+	dir      string // the guard's configuration and store
 	provider *child
-	twin     *child
+	guard    *child
 }
 
 // Run runs the demo. The error tells that it could not be run whole; what it
@@ -51,21 +51,22 @@ type story struct {
 func Run(ctx context.Context, opts Options) (report Report, err error) {
 	s := &story{opts: opts, rng: rand.New(rand.NewPCG(opts.Seed, 1)), client: newClient(), screen: opts.Screen}
 	start := time.Now()
-	dir, err := os.MkdirTemp("", "semel-demo-")
-	if err != nil {
+	if s.dir, err = os.MkdirTemp("", "semel-demo-"); err != nil {
 		return report, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s.dir = filepath.Join(dir, "store")
+	defer func() { err = errors.Join(err, os.RemoveAll(s.dir)) }()
 	s.report.Seed = opts.Seed
-	if s.provider, err = startChild(ctx, "provider", "--seed", strconv.FormatUint(opts.Seed, 10)); err != nil {
+	if s.provider, err = startChild(ctx, s.dir, ProviderCommand, "--seed", strconv.FormatUint(opts.Seed, 10)); err != nil {
 		return report, err
 	}
 	defer s.provider.stop()
-	if err := s.startTwin(ctx); err != nil {
+	if err := writeConfiguration(s.dir, s.provider.URL, opts.Unguarded); err != nil {
 		return report, err
 	}
-	defer func() { s.twin.stop() }()
+	if err := s.startGuard(ctx); err != nil {
+		return report, err
+	}
+	defer func() { s.guard.stop() }()
 	s.screen.opening(s)
 	for _, chapter := range []func(context.Context) error{s.control, s.protected, s.conflict, s.lostResponse, s.crash} {
 		if err := chapter(ctx); err != nil {
@@ -78,21 +79,24 @@ func Run(ctx context.Context, opts Options) (report Report, err error) {
 	s.report.Seconds = time.Since(start).Seconds()
 	s.report.judge()
 	s.screen.closing(&s.report)
-	return s.report, nil
+	if opts.Stay && s.report.OK {
+		err = s.stay(ctx)
+	}
+	return s.report, err
 }
 
-// startTwin starts the guarded worker on its directory, for the first time or
-// again.
-func (s *story) startTwin(ctx context.Context) error {
-	args := []string{"worker", "--provider", s.provider.url, "--dir", s.dir}
-	if s.opts.Unguarded {
-		args = append(args, "--unguarded")
+// stay tells what there is to try and returns when ctx is done. A server that
+// ends before that is an error.
+func (s *story) stay(ctx context.Context) error {
+	s.screen.staying(s)
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.provider.exited:
+		return fmt.Errorf("the payment service has ended%s", s.provider.stderr.quote())
+	case <-s.guard.exited:
+		return fmt.Errorf("semel serve has ended%s", s.guard.stderr.quote())
 	}
-	twin, err := startChild(ctx, args...)
-	if err == nil {
-		s.twin = twin
-	}
-	return err
 }
 
 // newOrder makes an order with an amount by chance.
@@ -105,7 +109,7 @@ func keyOf(o order) string { return "order:" + o.Order }
 
 // effects counts the charges of the given orders in the ledger.
 func (s *story) effects(ctx context.Context, names ...string) (int, error) {
-	charges, err := s.client.ledger(ctx, s.provider.url, nil)
+	charges, err := s.client.ledger(ctx, s.provider.URL, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -120,12 +124,12 @@ func (s *story) effects(ctx context.Context, names ...string) (int, error) {
 func (s *story) conflict(ctx context.Context) error {
 	s.screen.chapter("Changed amount under a used key")
 	o := s.newOrder("conflict-1")
-	if _, err := s.client.chargeUntilDone(ctx, s.twin.url, keyOf(o), o, func(answer) {}); err != nil {
+	if _, err := s.client.chargeUntilDone(ctx, s.guard.URL, keyOf(o), o, func(answer) {}); err != nil {
 		return err
 	}
 	changed := o
 	changed.Amount *= 10
-	a, err := s.client.charge(ctx, s.twin.url, keyOf(o), changed)
+	a, err := s.client.charge(ctx, s.guard.URL, keyOf(o), changed)
 	if err != nil {
 		return err
 	}
@@ -150,11 +154,11 @@ func (s *story) lostResponse(ctx context.Context) error {
 	o := s.newOrder("lost-1")
 	r := &s.report.LostResponse
 	r.Sent++
-	if err := s.client.chargeAndHangUp(ctx, s.twin.url, s.provider.url, keyOf(o), o); err != nil {
+	if err := s.client.chargeAndHangUp(ctx, s.guard.URL, s.provider.URL, keyOf(o), o); err != nil {
 		return err
 	}
 	s.screen.line("the order was charged; the connection broke before the answer was read")
-	last, err := s.client.chargeUntilDone(ctx, s.twin.url, keyOf(o), o, r.see)
+	last, err := s.client.chargeUntilDone(ctx, s.guard.URL, keyOf(o), o, r.see)
 	if err != nil {
 		return err
 	}
@@ -168,9 +172,11 @@ func (s *story) lostResponse(ctx context.Context) error {
 	return nil
 }
 
-// crash kills the worker when the payment service has charged and before it has
-// answered, starts it again on the same directory, and retries. The retries come
-// faster than they are told to, so as to see every step of the recovery.
+// crash kills Semel when the payment service has charged and before it has
+// answered, starts it again on the same store, and retries. The retries come
+// faster than they are told to, so as to see every step of the recovery. That
+// nobody charged again is counted in the ledger, and that nobody tried in Semel's
+// own record.
 func (s *story) crash(ctx context.Context) error {
 	s.screen.chapter("kill -9 in the middle of a charge")
 	start := time.Now()
@@ -179,25 +185,25 @@ func (s *story) crash(ctx context.Context) error {
 	r.Sent++
 	lost := make(chan error, 1)
 	go func() {
-		_, err := s.client.charge(ctx, s.twin.url, keyOf(o), o)
+		_, err := s.client.charge(ctx, s.guard.URL, keyOf(o), o)
 		lost <- err
 	}()
-	if err := s.client.awaitCharge(ctx, s.provider.url, o.Order); err != nil {
+	if err := s.client.awaitCharge(ctx, s.provider.URL, o.Order); err != nil {
 		return err
 	}
-	r.KilledPID = s.twin.cmd.Process.Pid
-	s.twin.kill()
+	r.KilledPID = s.guard.cmd.Process.Pid
+	s.guard.kill()
 	if err := <-lost; err == nil {
-		return errors.New("the worker answered before it was killed")
+		return errors.New("semel serve answered before it was killed")
 	}
-	s.screen.line("the order was charged; worker %d was killed before it heard of that", r.KilledPID)
-	if err := s.startTwin(ctx); err != nil {
+	s.screen.line("the order was charged; semel serve, process %d, was killed before it heard of that", r.KilledPID)
+	if err := s.startGuard(ctx); err != nil {
 		return err
 	}
-	s.screen.line("worker %d took over its directory; the caller asks again and again", s.twin.cmd.Process.Pid)
+	s.screen.line("process %d took over its store; the caller asks again and again", s.guard.cmd.Process.Pid)
 	deadline := time.Now().Add(15 * time.Second)
 	for !r.Replayed && time.Now().Before(deadline) && ctx.Err() == nil {
-		a, err := s.client.charge(ctx, s.twin.url, keyOf(o), o)
+		a, err := s.client.charge(ctx, s.guard.URL, keyOf(o), o)
 		if err != nil {
 			return err
 		}
@@ -213,10 +219,13 @@ func (s *story) crash(ctx context.Context) error {
 	if r.Effects, err = s.effects(ctx, o.Order); err != nil {
 		return err
 	}
+	if r.Attempts, err = s.client.attempts(ctx, s.guard.AdminURL, keyOf(o)); err != nil {
+		return err
+	}
 	r.Seconds = time.Since(start).Seconds()
 	s.screen.seen("the retries got", r.Seen)
-	if r.Replayed && !s.opts.Unguarded {
-		s.screen.line("nobody charged again: the service was asked what it knows of the charge")
+	if r.Replayed && r.Attempts == 1 {
+		s.screen.line("nobody charged again: the payment service was asked what it knows of the charge")
 	}
 	s.screen.verdict(r.Replayed && r.Effects == 1, "%s in the ledger", plural(r.Effects, "charge"))
 	return nil

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -18,25 +19,24 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/transport/semelproxy"
 )
 
 // TestMain lets this test binary be a child of itself, as the program is.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == ChildCommand {
-		c := Child{Role: os.Args[2]}
-		for i := 3; i+1 < len(os.Args); i += 2 {
-			switch os.Args[i] {
-			case "--provider":
-				c.Provider = os.Args[i+1]
-			case "--dir":
-				c.Dir = os.Args[i+1]
-			}
-		}
-		if err := c.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+	if len(os.Args) > 1 && os.Args[1] == ProviderCommand {
+		if err := ServeProvider(context.Background(), 1, os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == "broken" {
+		fmt.Fprintln(os.Stderr, "there is no room")
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
@@ -59,9 +59,30 @@ func TestProvider(t *testing.T) {
 		}
 	})
 	t.Run("the ledger can be asked for one order", func(t *testing.T) {
-		got, err := c.ledger(t.Context(), server.URL, map[string][]string{"order": {"o2"}})
+		got, err := c.ledger(t.Context(), server.URL, map[string][]string{"order": {"o9"}})
 		if err != nil || len(got) != 0 {
 			t.Errorf("ledger = %v, %v", got, err)
+		}
+	})
+	t.Run("what it says of a charge is the answer that was given, byte for byte", func(t *testing.T) {
+		a, err := c.charge(t.Context(), server.URL, "key-2", order{Order: "o2", Amount: 5, Currency: "EUR"})
+		if err != nil || a.status != http.StatusCreated {
+			t.Fatal(a, err)
+		}
+		var f semelproxy.Finding
+		if err := c.get(t.Context(), server.URL+"/outcome?key=key-2", &f); err != nil {
+			t.Fatal(err)
+		}
+		if f.Outcome != "completed" || f.Status != a.status || string(f.Body) != a.body || f.Headers.Get("Content-Type") != "application/json" {
+			t.Errorf("found %+v with body %q, answered %d %q", f, f.Body, a.status, a.body)
+		}
+	})
+	t.Run("of a charge that is not in the ledger it says that it does not know", func(t *testing.T) {
+		for _, query := range []string{"?key=other", "?key=", ""} {
+			var f semelproxy.Finding
+			if err := c.get(t.Context(), server.URL+"/outcome"+query, &f); err != nil || f.Outcome != "unknown" || f.Body != nil {
+				t.Errorf("%q: %+v, %v", query, f, err)
+			}
 		}
 	})
 	t.Run("an order that lacks something is not charged", func(t *testing.T) {
@@ -102,19 +123,54 @@ func TestClientSendsOnce(t *testing.T) {
 	}
 }
 
+// TestConfiguration reads what the guard is started with as the guard does.
+func TestConfiguration(t *testing.T) {
+	for _, test := range []struct {
+		unguarded bool
+		mode      string
+	}{{false, "enforce"}, {true, "off"}} {
+		t.Run("the guard is told the mode "+test.mode, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := writeConfiguration(dir, "http://127.0.0.1:1", test.unguarded); err != nil {
+				t.Fatal(err)
+			}
+			c, _, err := config.Load(config.Source{Path: filepath.Join(dir, configName)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(c.Routes) != 1 || c.Routes[0].Mode != test.mode || c.Routes[0].Upstream != "http://127.0.0.1:1" {
+				t.Errorf("routes = %+v", c.Routes)
+			}
+			if len(c.Operations) != 1 || c.Operations[0].OnAbandoned != semel.HoldAbandoned || c.Operations[0].ReconcileURL != "http://127.0.0.1:1/outcome" {
+				t.Errorf("operations = %+v", c.Operations)
+			}
+			for _, address := range []string{c.Listen.Address, c.Admin.Address} {
+				if address != "127.0.0.1:0" {
+					t.Errorf("it listens on %s", address)
+				}
+			}
+		})
+	}
+}
+
 func TestChild(t *testing.T) {
 	t.Run("a child that can't start tells why", func(t *testing.T) {
-		foreign := filepath.Join(t.TempDir(), "store")
-		if err := os.WriteFile(foreign, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, err := startChild(t.Context(), "worker", "--provider", "http://127.0.0.1:1", "--dir", foreign)
-		if err == nil || !strings.Contains(err.Error(), "start worker: ") || !strings.Contains(err.Error(), foreign) {
+		_, err := startChild(t.Context(), "", "broken")
+		if err == nil || !strings.Contains(err.Error(), "start broken: ") || !strings.Contains(err.Error(), "there is no room") {
 			t.Errorf("error = %v", err)
 		}
 	})
+	t.Run("a child does not get what configures another service", func(t *testing.T) {
+		t.Setenv("SEMEL_STORE_URL", "pebble:elsewhere")
+		t.Setenv("NOTIFY_SOCKET", "elsewhere")
+		t.Setenv("DEMO_TEST", "kept")
+		env := environment()
+		if !slices.Contains(env, "DEMO_TEST=kept") || slices.ContainsFunc(env, func(v string) bool { return strings.Contains(v, "elsewhere") }) {
+			t.Errorf("environment = %q", env)
+		}
+	})
 	t.Run("a child ends when it is stopped, and when its standard input ends", func(t *testing.T) {
-		c, err := startChild(t.Context(), "provider")
+		c, err := startChild(t.Context(), "", ProviderCommand)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,12 +180,12 @@ func TestChild(t *testing.T) {
 		}
 	})
 	t.Run("a killed child is gone when kill returns", func(t *testing.T) {
-		c, err := startChild(t.Context(), "provider")
+		c, err := startChild(t.Context(), "", ProviderCommand)
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.kill()
-		if conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://")); err == nil {
+		if conn, err := net.Dial("tcp", strings.TrimPrefix(c.URL, "http://")); err == nil {
 			conn.Close()
 			t.Error("it still accepts connections")
 		}
@@ -143,7 +199,7 @@ func sound() Report {
 	r.Protected = Burst{Sent: 500, Effects: 20, Executed: 20, Replayed: 480}
 	r.Conflict = Conflict{Status: 422, Effects: 1}
 	r.LostResponse = Recovery{Effects: 1, Replayed: true}
-	r.Crash = Recovery{Effects: 1, Replayed: true}
+	r.Crash = Recovery{Effects: 1, Replayed: true, Attempts: 1}
 	return r
 }
 
@@ -169,6 +225,7 @@ func TestJudge(t *testing.T) {
 		{"charges after the lost response: 2 instead of 1", func(r *Report) { r.LostResponse.Effects = 2 }},
 		{"the retry after the lost response got no stored answer", func(r *Report) { r.LostResponse.Replayed = false }},
 		{"charges after the crash: 0 instead of 1", func(r *Report) { r.Crash.Effects = 0 }},
+		{"attempts at the charge that was under way in the crash: 2 instead of 1", func(r *Report) { r.Crash.Attempts = 2 }},
 		{"the last retry after the crash got no stored answer", func(r *Report) { r.Crash.Replayed = false }},
 	} {
 		t.Run("found: "+test.fault, func(t *testing.T) {
@@ -202,11 +259,12 @@ func TestRecoverySeen(t *testing.T) {
 	}
 }
 
-func TestServeAnnouncesItself(t *testing.T) {
+func TestServeProvider(t *testing.T) {
+	t.Cleanup(func() { signal.Reset(os.Interrupt) })
 	stdin, parent := io.Pipe()
 	out, stdout := io.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- serve(t.Context(), newProvider(1), stdin, stdout) }()
+	go func() { ended <- ServeProvider(t.Context(), 1, stdin, stdout) }()
 	line, err := bufio.NewReader(out).ReadBytes('\n')
 	if err != nil {
 		t.Fatal(err)

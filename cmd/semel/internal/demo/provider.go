@@ -1,15 +1,27 @@
 package demo
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"os"
+	"os/signal"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/semelhq/semel/transport/semelproxy"
 )
+
+// ProviderCommand is the hidden command under which the program runs itself as
+// the payment service.
+const ProviderCommand = "demo-provider"
 
 // Charge is one charge in the payment service's ledger, and its answer to who
 // ordered it.
@@ -23,7 +35,7 @@ type Charge struct {
 	Reference string `json:"reference,omitempty"`
 }
 
-// order is the body of POST /charges, of the payment service and its twin alike.
+// order is the body of POST /charges.
 type order struct {
 	Order    string `json:"order"`
 	Amount   int    `json:"amount"`
@@ -44,6 +56,7 @@ const (
 //
 //	POST /charges                      charge; answers 201 after 20 to 50 ms
 //	GET  /charges?order=&reference=    the ledger, or the part that matches
+//	GET  /outcome?key=                 what became of a charge, for its guard
 type provider struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
@@ -55,6 +68,7 @@ func newProvider(seed uint64) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /charges", p.charge)
 	mux.HandleFunc("GET /charges", p.list)
+	mux.HandleFunc("GET /outcome", p.outcome)
 	return mux
 }
 
@@ -89,6 +103,21 @@ func (p *provider) list(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, charges)
 }
 
+// outcome answers the question of a guard that never got the answer to a charge.
+// One that is not in the ledger may still be on its way here.
+func (p *provider) outcome(w http.ResponseWriter, r *http.Request) {
+	f := semelproxy.Finding{Outcome: "unknown"}
+	if key := r.FormValue("key"); key != "" {
+		p.mu.Lock()
+		known := match(p.ledger, "", key)
+		p.mu.Unlock()
+		if len(known) > 0 {
+			f = semelproxy.Finding{Outcome: "completed", Status: http.StatusCreated, Headers: http.Header{"Content-Type": {jsonType}}, Body: document(known[0])}
+		}
+	}
+	writeJSON(w, http.StatusOK, f)
+}
+
 // match selects the charges of an order and with a reference; empty selects all.
 func match(ledger []Charge, order, reference string) []Charge {
 	found := []Charge{}
@@ -110,11 +139,20 @@ func readOrder(w http.ResponseWriter, r *http.Request) (order, bool) {
 	return o, true
 }
 
+const jsonType = "application/json"
+
 func writeJSON(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(status)
 	// The client may be gone; the status says what there is to say.
-	_ = json.NewEncoder(w).Encode(v)
+	_, _ = w.Write(document(v))
+}
+
+// document is a body. Nothing that is sent here has what JSON can't hold.
+func document(v any) []byte {
+	var b bytes.Buffer
+	_ = json.NewEncoder(&b).Encode(v)
+	return b.Bytes()
 }
 
 // pause waits, or until ctx is done.
@@ -125,4 +163,28 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+}
+
+// ServeProvider runs the payment service on a free port of the loopback
+// interface, says on stdout where, and serves until stdin ends or ctx is done. An
+// interrupt of the terminal is left to the parent, which ends its children.
+func ServeProvider(ctx context.Context, seed uint64, stdin io.Reader, stdout io.Writer) error {
+	signal.Ignore(os.Interrupt)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: newProvider(seed), ReadHeaderTimeout: 10 * time.Second}
+	if err := json.NewEncoder(stdout).Encode(announcement{URL: "http://" + listener.Addr().String()}); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	go func() {
+		_, _ = io.Copy(io.Discard, stdin)
+		_ = server.Close() // the parent is done, or gone
+	}()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }

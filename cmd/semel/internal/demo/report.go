@@ -14,14 +14,14 @@ type Report struct {
 	Seconds float64 `json:"seconds"`
 	// Control is the burst straight at the payment service.
 	Control Burst `json:"control"`
-	// Protected is the same burst at its guarded twin.
+	// Protected is the same burst through Semel.
 	Protected Burst `json:"protected"`
 	// Conflict is another amount under a key that has been used.
 	Conflict Conflict `json:"conflict"`
 	// LostResponse is an answer that its caller never read, and the retry.
 	LostResponse Recovery `json:"lost_response"`
-	// Crash is a kill -9 of the guarded worker in the middle of a charge, a
-	// restart and retries.
+	// Crash is a kill -9 of Semel in the middle of a charge, a restart and
+	// retries.
 	Crash Recovery `json:"crash"`
 	// Faults says in words what was not as it should be; empty when OK.
 	Faults []string `json:"faults"`
@@ -65,6 +65,8 @@ type Recovery struct {
 	Seen []Seen `json:"seen"`
 	// Replayed says that the last retry got a stored answer.
 	Replayed bool `json:"replayed"`
+	// Attempts is how often Semel tried the order that it was killed with.
+	Attempts int `json:"attempts,omitempty"`
 	// KilledPID is the process that was killed, if one was.
 	KilledPID int     `json:"killed_pid,omitempty"`
 	Seconds   float64 `json:"seconds"`
@@ -139,7 +141,7 @@ func (r *Report) judge() {
 	want("copies sent without a guard", r.Control.Sent, orders*copies)
 	want("charges without a guard, one for each copy", r.Control.Effects, orders*copies)
 	want("copies without an answer, without a guard", r.Control.Failed, 0)
-	want("copies sent to the guarded twin", r.Protected.Sent, orders*copies)
+	want("copies sent through the guard", r.Protected.Sent, orders*copies)
 	want("charges behind the guard", r.Protected.Effects, orders)
 	want("copies that executed behind the guard", r.Protected.Executed, orders)
 	want("copies replayed behind the guard", r.Protected.Replayed, orders*(copies-1))
@@ -150,6 +152,7 @@ func (r *Report) judge() {
 	want("charges after the lost response", r.LostResponse.Effects, 1)
 	must("the retry after the lost response got no stored answer", r.LostResponse.Replayed)
 	want("charges after the crash", r.Crash.Effects, 1)
+	want("attempts at the charge that was under way in the crash", r.Crash.Attempts, 1)
 	must("the last retry after the crash got no stored answer", r.Crash.Replayed)
 	r.OK = len(r.Faults) == 0
 }

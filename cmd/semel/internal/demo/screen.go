@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -94,14 +95,27 @@ func (s *Screen) live(text func() string) (stop func()) {
 }
 
 func (s *Screen) opening(st *story) {
-	guard := "the same behind Semel, on the embedded store"
+	guard := "the same behind 'semel serve', on the embedded store"
 	if st.opts.Unguarded {
-		guard = "the same, its guard taken away"
+		guard = "the same behind 'semel serve', its guard switched off"
 	}
-	s.print(s.paint(bold, "A payment service that charges as often as it is asked to, and a guarded twin") + "\n")
-	s.line("service  %s  a charge takes %v to %v", st.provider.url, minDelay, maxDelay)
-	s.line("twin     %s  %s", st.twin.url, guard)
-	s.line("charges are counted in the service's own ledger")
+	s.print(s.paint(bold, "A payment service that charges as often as it is asked to, and Semel in front of it") + "\n")
+	s.line("payments  %s  a charge takes %v to %v", st.provider.URL, minDelay, maxDelay)
+	s.line("guarded   %s  %s", st.guard.URL, guard)
+	s.line("admin     %s  for Semel's operators", st.guard.AdminURL)
+	s.line("charges are counted in the payment service's own ledger")
+}
+
+// staying is what there is to try while everything stays up.
+func (s *Screen) staying(st *story) {
+	s.print("\n" + s.paint(bold, "Everything stays up until you press control-C") + "\n")
+	s.line("charge    curl -i %s/charges -H 'Content-Type: application/json' \\", st.guard.URL)
+	s.line("            -H 'Idempotency-Key: try-1' -d '{\"order\":\"try-1\",\"amount\":1200,\"currency\":\"EUR\"}'")
+	s.line("          again, it gets the stored answer; with another amount, 422")
+	s.line("ledger    %s/charges?order=try-1", st.provider.URL)
+	s.line("records   %s/v1/records?q=operation:payments.charge", st.guard.AdminURL)
+	s.line("API       %s/docs", st.guard.AdminURL)
+	s.line("config    %s", filepath.Join(st.dir, configName))
 }
 
 func (s *Screen) chapter(format string, args ...any) {

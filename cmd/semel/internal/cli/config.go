@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel/server/config"
+)
+
+func configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check, print and explain the configuration of the service",
+		Example: `  semel config validate semel.yaml
+  semel config explain --file semel.yaml routes`,
+	}
+	cmd.AddCommand(newConfigValidate(), newConfigPrint(), newConfigExplain(), newConfigSchema())
+	return cmd
+}
+
+// configSource says how the three commands that read a configuration find it.
+const configSource = `Variables of the environment stand above the file, as they do for the service:
+SEMEL_STORE_URL sets store.url. Without a file the configuration is what the
+service runs with when it has none.`
+
+// loadConfig reads a configuration the way the service does.
+func loadConfig(cmd *cobra.Command, file string) (*config.Config, *config.Origins, error) {
+	src := config.Source{Path: file, Env: os.LookupEnv}
+	switch file {
+	case "":
+	case "-":
+		data, err := readAll(cmd, file)
+		if err != nil {
+			return nil, nil, err
+		}
+		src.Path, src.Data = inputName(file), append([]byte{}, data...)
+	default:
+		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+			return nil, nil, usage("there is no file %s", file)
+		}
+	}
+	return config.Load(src)
+}
+
+// reportConfig prints what is wrong with a configuration to standard error.
+func reportConfig(cmd *cobra.Command, err error) error {
+	if errs, ok := errors.AsType[config.Errors](err); ok {
+		fmt.Fprintln(cmd.ErrOrStderr(), errs.Error())
+		return errReported
+	}
+	return err
+}
+
+// oneFile takes the file of a command from its arguments.
+func oneFile(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usage("unexpected argument %q for %q", args[1], cmd.CommandPath())
+	}
+	return nil
+}
+
+func first(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// checkedConfig is what semel config validate --json prints.
+type checkedConfig struct {
+	Valid  bool          `json:"valid"`
+	Errors config.Errors `json:"errors"`
+}
+
+func newConfigValidate() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "validate [FILE]",
+		Short: "Check a configuration and report every mistake at once",
+		Long: `Check a configuration and report every mistake at once, each with its line,
+its column and, where one is known, a suggestion. - is standard input. The exit
+code is 1 if there are mistakes.
+
+` + configSource + `
+
+The JSON has valid, and errors: a list of objects with message, and file, line,
+column, from, path, suggestion and source where they apply.`,
+		Example: `  semel config validate semel.yaml
+  semel config validate --json - < semel.yaml`,
+		Args: oneFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, _, err := loadConfig(cmd, first(args))
+			errs, wrong := errors.AsType[config.Errors](err)
+			if err != nil && !wrong {
+				return err
+			}
+			if asJSON {
+				if !wrong {
+					errs = config.Errors{}
+				}
+				if err := printJSON(cmd.OutOrStdout(), checkedConfig{!wrong, errs}); err != nil {
+					return err
+				}
+				if wrong {
+					return errReported
+				}
+				return nil
+			}
+			if wrong {
+				return reportConfig(cmd, errs)
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), "valid")
+			return err
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newConfigPrint() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "print [FILE]",
+		Short: "Print the whole configuration, with what the file leaves out",
+		Long: `Print the whole configuration, with what the file leaves out. It can be used as
+a file again, except that digests of tokens are cut short and passwords left out.
+- is standard input.
+
+` + configSource + `
+
+The JSON has the names of the YAML; durations and sizes are text.`,
+		Example: `  semel config print
+  semel config print --json semel.yaml`,
+		Args: oneFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, _, err := loadConfig(cmd, first(args))
+			if err != nil {
+				return reportConfig(cmd, err)
+			}
+			if asJSON {
+				return config.PrintJSON(cmd.OutOrStdout(), c)
+			}
+			return config.Print(cmd.OutOrStdout(), c)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newConfigExplain() *cobra.Command {
+	var asJSON bool
+	var file string
+	cmd := &cobra.Command{
+		Use:   "explain [PATH]",
+		Short: "Say what settings are for and where their values come from",
+		Long: `Say what settings are for and where their values come from: a variable of the
+environment, a line of the file or the default. PATH is a setting or a section,
+such as store.url, limits or routes[0]; routes[].mode explains the setting of any
+route. Secrets are not shown.
+
+` + configSource + `
+
+The JSON is a list of objects with path, value, origin (kind, and file, line,
+column or name), env, description and allowed.`,
+		Example: `  semel config explain store
+  semel config explain --file semel.yaml 'routes[0]'`,
+		Args: oneFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, origins, err := loadConfig(cmd, file)
+			if err != nil {
+				return reportConfig(cmd, err)
+			}
+			list, err := config.Settings(c, origins, first(args))
+			if err != nil {
+				return usage("%w", err)
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), list)
+			}
+			return config.Explain(cmd.OutOrStdout(), c, origins, first(args))
+		},
+	}
+	cmd.Flags().StringVar(&file, "file", "", "configuration `file`; - is standard input")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newConfigSchema() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of the configuration file",
+		Long: `Print the JSON Schema (2020-12) of the configuration file, for editors and other
+tools. It is always JSON.`,
+		Example: `  semel config schema > semel.schema.json`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := cmd.OutOrStdout().Write(config.Schema())
+			return err
+		},
+	}
+}

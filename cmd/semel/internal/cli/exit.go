@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"errors"
+
+	"github.com/semelhq/semel"
+)
+
+// The exit codes of commands that work on records, beside those of all commands.
+const (
+	ExitNotFound    = 3 // there is no such record
+	ExitConflict    = 4 // the record is in a state that does not allow it, or was changed meanwhile
+	ExitUnavailable = 5 // the store or the service is in use, out of reach, or did not say what became of it
+)
+
+// An exitError ends a command with a code of its own.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// exitWith gives an error its exit code, by what happened to the record.
+func exitWith(err error) error {
+	e, ok := errors.AsType[*semel.Error](err)
+	if !ok {
+		return err
+	}
+	switch e.Code {
+	case semel.CodeNotFound:
+		return &exitError{ExitNotFound, err}
+	case semel.CodeIllegalTransition, semel.CodeAlreadyEnded, semel.CodeConflict, semel.CodeInFlight, semel.CodeHeld, semel.CodeLeaseLost:
+		return &exitError{ExitConflict, err}
+	case semel.CodeStoreUnavailable, semel.CodeUnknown, semel.CodeClosed, semel.CodeThrottled:
+		return &exitError{ExitUnavailable, err}
+	case semel.CodeInvalidCall:
+		return &usageError{err}
+	}
+	return err
+}

@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+func newMan() *cobra.Command {
+	return &cobra.Command{
+		Use:   "man DIR",
+		Short: "Write the manual pages of all commands",
+		Long: `Write the manual pages of all commands into a directory, which is made if it is
+not there.`,
+		Example: `  semel man ./man1`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("%s needs one directory", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return err
+			}
+			root := cmd.Root()
+			root.DisableAutoGenTag = true // it has the day, so no two builds would agree
+			return doc.GenManTree(root, &doc.GenManHeader{Title: "SEMEL", Section: "1", Source: "Semel", Manual: "Semel"}, args[0])
+		},
+	}
+}

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"os"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/server"
+	"github.com/semelhq/semel/server/config"
+)
+
+func newProxy() *cobra.Command {
+	var listen, admin, store, profile, onAbandoned, mode, reconcile string
+	var timeout, lease time.Duration
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "proxy URL",
+		Short: "Guard one upstream",
+		Long: `Guard one upstream: requests of all paths go there, and POST and PATCH requests
+with an Idempotency-Key reach it once. Requests without a key pass as they are.
+
+What the upstream did is not known when it was sent a request and did not answer.
+Such a call is held, and nobody runs it again, unless --on-abandoned retry says
+that repeating it is harmless. --reconcile names where to ask what became of it.
+
+The first line of the output names the address. With --json it is
+{"listen":"HOST:PORT","url":"http://HOST:PORT","admin":"HOST:PORT","admin_url":…}.
+Port 0 picks a free port. For more than one upstream, or other policies, see
+'semel serve'.`,
+		Example: `  semel proxy http://127.0.0.1:3000
+  semel proxy http://127.0.0.1:3000 --listen 127.0.0.1:0 --store memory: --json
+  semel proxy https://api.example.com --profile stripe`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("%s needs the URL of one upstream", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			u, err := url.Parse(args[0])
+			if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "h2c"}, u.Scheme) {
+				return usage("%q is not an http, https or h2c URL", args[0])
+			}
+			cfg, _, err := config.Load(config.Source{Env: os.LookupEnv, Flags: map[string]string{"listen": listen, "admin": admin, "store": store}})
+			if err != nil {
+				return reportConfig(cmd, err)
+			}
+			cfg, err = cfg.With(config.Operation{
+				Name: "proxy", OnAbandoned: semel.AfterAbandon(onAbandoned), ReconcileURL: reconcile, Lease: config.Duration(lease),
+			}, config.Route{
+				Match: "/", Upstream: args[0], Operation: "proxy", Profile: profile, Mode: mode, Key: "optional",
+				Timeout: config.Duration(timeout), Unguarded: []string{"sse", "upgrade", "grpc"},
+			})
+			if err != nil {
+				return reportConfig(cmd, err)
+			}
+			log, err := newLogger(cmd.ErrOrStderr(), cfg.Log)
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), server.Options{Config: cfg, Log: log, Version: buildVersion(debug.ReadBuildInfo()).Version}, func(s *server.Server) error {
+				out := cmd.OutOrStdout()
+				if !asJSON {
+					_, err := fmt.Fprintf(out, "guarding %s on http://%s\n", cmp.Or(u.Redacted(), args[0]), s.DataAddr())
+					return err
+				}
+				return printAddresses(out, s, cfg)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&listen, "listen", "127.0.0.1:8480", "`address` that takes requests")
+	flags.StringVar(&admin, "admin", "127.0.0.1:0", "`address` for operators")
+	flags.StringVar(&store, "store", "pebble:./semel-data", "where records are kept: pebble:DIR or memory:")
+	flags.StringVar(&profile, "profile", "ietf", "`contract` whose statuses are spoken: ietf, stripe, acp, ucp or adyen")
+	flags.StringVar(&onAbandoned, "on-abandoned", "hold", "what becomes of a call whose outcome is not known: hold or retry")
+	flags.StringVar(&mode, "mode", "enforce", "enforce, shadow or off")
+	flags.StringVar(&reconcile, "reconcile", "", "`URL` to ask what became of a held call")
+	flags.DurationVar(&timeout, "timeout", time.Minute, "how long the upstream may take")
+	flags.DurationVar(&lease, "lease", 30*time.Second, "how long a call of a process that died is taken for running")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}

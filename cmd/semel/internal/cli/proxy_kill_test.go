@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+var killRounds = flag.Int("kill-rounds", 100, "how often the proxy is killed")
+
+// proxyProcess is 'semel proxy' in a process of its own.
+type proxyProcess struct {
+	cmd    *exec.Cmd
+	url    string
+	stderr bytes.Buffer
+}
+
+func startProxy(t *testing.T, exe, upstream string, args ...string) *proxyProcess {
+	t.Helper()
+	p := &proxyProcess{cmd: exec.Command(exe, append([]string{"proxy", upstream, "--listen", "127.0.0.1:0", "--json"}, args...)...)}
+	p.cmd.Stderr = &p.stderr
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	var first struct{ Listen, URL string }
+	if err == nil {
+		err = json.Unmarshal(line, &first)
+	}
+	if err != nil || first.URL != "http://"+first.Listen {
+		p.kill()
+		t.Fatalf("the first line is %q, %v\n%s", line, err, p.stderr.String())
+	}
+	p.url = first.URL
+	return p
+}
+
+func (p *proxyProcess) kill() {
+	_ = p.cmd.Process.Kill() // as kill -9 does
+	_ = p.cmd.Wait()
+}
+
+// ledger is an upstream that knows nothing of keys but counts what it did for
+// which order.
+type ledger struct {
+	mu   sync.Mutex
+	hits map[string]int
+	next int
+}
+
+func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // nothing was done
+	}
+	l.mu.Lock()
+	l.hits[string(body)]++
+	l.next++
+	n := l.next
+	l.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Receipt", fmt.Sprint(n))
+	w.WriteHeader(http.StatusCreated)
+	fmt.Fprintf(w, `{"receipt":%d,"order":%q,"text":%q}`, n, body, strings.Repeat("x", n%700))
+}
+
+// count is how many orders were done more than once, and how many at all.
+func (l *ledger) count() (twice []string, done int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for order, n := range l.hits {
+		if n > 1 {
+			twice = append(twice, order)
+		}
+	}
+	return twice, len(l.hits)
+}
+
+// received is an answer that a client got whole.
+type received struct {
+	status int
+	body   string
+}
+
+// sender sends orders, each under a key of its own and as often as it likes.
+type sender struct {
+	client *http.Client
+	url    string
+}
+
+func (s *sender) send(ctx context.Context, key string) (received, bool, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/orders", strings.NewReader("order "+key))
+	if err != nil {
+		return received{}, false, err
+	}
+	r.Header.Set("Idempotency-Key", key)
+	resp, err := s.client.Do(r)
+	if err != nil {
+		return received{}, false, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return received{}, false, err
+	}
+	return received{resp.StatusCode, string(body)}, resp.Header.Get("Idempotency-Replayed") == "true", nil
+}
+
+// TestKilledProxies kills the proxy at random moments under load. No order may
+// reach the upstream twice, and every answer that a client has got is what it gets
+// after the restart, byte for byte.
+func TestKilledProxies(t *testing.T) {
+	exe := program(t)
+	book := &ledger{hits: map[string]int{}}
+	upstream := httptest.NewServer(book)
+	defer upstream.Close()
+	dir := "pebble:" + t.TempDir()
+	transport := &semelhttp.SafeTransport{Base: &http.Transport{DialContext: (&net.Dialer{Timeout: time.Second}).DialContext}}
+	var mu sync.Mutex
+	known := map[string]received{}
+	var inDoubt []string
+	acknowledged, checked, held := 0, 0, 0
+
+	for round := range *killRounds {
+		p := startProxy(t, exe, upstream.URL, "--store", dir, "--lease", "300ms")
+		s := &sender{client: &http.Client{Transport: transport}, url: p.url}
+		// What was known before this start, and what was not.
+		for key, want := range known {
+			got, replayed, err := s.send(t.Context(), key)
+			if err != nil || got != want || !replayed {
+				t.Fatalf("round %d: order %s got %d %q and now %d %q, replayed %v, %v", round, key, want.status, want.body, got.status, got.body, replayed, err)
+			}
+			checked++
+		}
+		clear(known)
+		for _, key := range inDoubt {
+			got, _, err := s.send(t.Context(), key)
+			if err != nil || got.status != http.StatusCreated && got.status != http.StatusConflict {
+				t.Fatalf("round %d: order %s in doubt got %d %s, %v", round, key, got.status, got.body, err)
+			}
+			if got.status == http.StatusConflict {
+				held++
+			}
+		}
+		inDoubt = inDoubt[:0]
+
+		ctx, stop := context.WithCancel(t.Context())
+		var senders sync.WaitGroup
+		for i := range 16 {
+			senders.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					key := fmt.Sprintf("r%d-s%d-n%d", round, i/2, n) // two senders share their keys
+					got, _, err := s.send(ctx, key)
+					mu.Lock()
+					if err != nil {
+						inDoubt = append(inDoubt, key)
+					} else if got.status == http.StatusCreated {
+						known[key] = got
+						acknowledged++
+					}
+					mu.Unlock()
+					if err != nil {
+						return
+					}
+				}
+			})
+		}
+		timer := time.NewTimer(time.Duration(5+rand.IntN(60)) * time.Millisecond)
+		<-timer.C
+		p.kill()
+		stop()
+		senders.Wait()
+	}
+	twice, done := book.count()
+	if len(twice) > 0 {
+		t.Errorf("%d of %d orders reached the upstream more than once: %q", len(twice), done, twice)
+	}
+	if acknowledged < *killRounds || checked == 0 || held == 0 {
+		t.Errorf("the load was no test: %d acknowledged, %d replayed after a restart, %d held", acknowledged, checked, held)
+	}
+	t.Logf("%d kills; %d orders reached the upstream, none twice; %d answers replayed byte for byte after a restart; %d orders held or in flight", *killRounds, done, checked, held)
+}
+
+// TestProxyDeduplicates is the promise of the one-liner.
+func TestProxyDeduplicates(t *testing.T) {
+	exe := program(t)
+	book := &ledger{hits: map[string]int{}}
+	upstream := httptest.NewServer(book)
+	defer upstream.Close()
+	p := startProxy(t, exe, upstream.URL, "--store", "pebble:"+t.TempDir())
+	defer p.kill()
+	s := &sender{client: &http.Client{Transport: &semelhttp.SafeTransport{Base: &http.Transport{}}}, url: p.url}
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			got, _, err := s.send(t.Context(), "same")
+			if err != nil || got.status != http.StatusCreated && got.status != http.StatusConflict {
+				t.Errorf("%d %s, %v", got.status, got.body, err)
+			}
+		})
+	}
+	wg.Wait()
+	if twice, done := book.count(); len(twice) > 0 || done != 1 {
+		t.Errorf("%d orders, twice: %q", done, twice)
+	}
+}

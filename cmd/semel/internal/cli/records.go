@@ -1,0 +1,231 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/archive"
+	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/server"
+	"github.com/semelhq/semel/server/query"
+)
+
+// recordSource says where the records are.
+type recordSource struct {
+	store, url, tokenFile, config string
+}
+
+// An openRecords opens what a source names. What it returns is closed when the
+// command is done.
+type openRecords func(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer, error)
+
+// recordsFrom is what the commands on records have in common.
+type recordsFrom struct {
+	source recordSource
+	open   openRecords
+	// terminal reports whether a person is at the other end.
+	terminal func(stream any) bool
+}
+
+func recordsCommand() *cobra.Command {
+	return newRecords(&recordsFrom{open: openSource, terminal: func(stream any) bool {
+		w, ok := stream.(io.Writer)
+		return ok && isTerminal(w)
+	}})
+}
+
+const recordsLong = `The records are those of a service, which --url names, or of a directory that no
+process is using. Without either it is the store of the --config, or of the
+configuration that a service without a file has.
+
+A service wants a token from whoever asks, in the file that --token-file names or
+in the variable SEMEL_TOKEN. Listing needs the role viewer and its admin listener;
+changing needs the role operator. For a directory give the service's --config, so
+that outcomes are kept for as long as the service would, and records that are
+archived by the service are archived here too.
+
+Exit codes: 0 done, 1 the work could not be done, 2 usage, 3 there is no such
+record, 4 its state does not allow it, 5 in use, out of reach, or unknown.`
+
+func newRecords(from *recordsFrom) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "records",
+		Short: "List, watch, settle and purge records",
+		Long:  "List records, look at one, and decide about those that need a decision.\n\n" + recordsLong,
+		Example: `  semel records list --url http://127.0.0.1:8481 operation:payments.charge held
+  semel records get --store pebble:./semel-data --operation payments.charge --key order-1
+  semel records settle RECORD --outcome completed --reason 'seen at the provider'`,
+	}
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&from.source.store, "store", "", "`store` that no process is using: pebble:DIR")
+	flags.StringVar(&from.source.url, "url", "", "`URL` of a service's admin listener")
+	flags.StringVar(&from.source.tokenFile, "token-file", "", "`file` with the token for the service")
+	flags.StringVar(&from.source.config, "config", "", "`file` of the service's configuration")
+	cmd.AddCommand(newRecordsList(from), newRecordsGet(from), newRecordsWatch(from),
+		newRecordsSettle(from), newRecordsRelease(from), newRecordsPurge(from))
+	return cmd
+}
+
+// with opens the records, lets f work on them, and closes them.
+func (from *recordsFrom) with(cmd *cobra.Command, f func(ctx context.Context, recs semel.Records) error) error {
+	recs, closer, err := from.open(cmd, &from.source)
+	if err != nil {
+		return exitWith(err)
+	}
+	return exitWith(errors.Join(f(cmd.Context(), recs), closer.Close()))
+}
+
+// openSource opens a service or a directory.
+func openSource(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer, error) {
+	if src.url == "" {
+		if src.tokenFile != "" {
+			return nil, nil, usage("--token-file needs --url")
+		}
+		return openLocal(cmd, src)
+	}
+	if src.store != "" || src.config != "" {
+		return nil, nil, usage("--url excludes --store and --config: the service knows its own")
+	}
+	opts := &client.Options{TokenFile: src.tokenFile}
+	if src.tokenFile == "" {
+		opts.Token = os.Getenv("SEMEL_TOKEN")
+	}
+	c, err := client.New(src.url, opts)
+	if err != nil {
+		return nil, nil, usage("--url: %w", err)
+	}
+	return c, c, nil
+}
+
+// localRecords is an engine on a directory, for one command.
+type localRecords struct {
+	*semel.Engine
+	closers []io.Closer
+	talk    io.Writer
+}
+
+func openLocal(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer, error) {
+	cfg, _, err := loadConfig(cmd, src.config)
+	if err != nil {
+		return nil, nil, reportConfig(cmd, err)
+	}
+	url := src.store
+	if url == "" {
+		url = cfg.Store.URL
+	}
+	dir, ok := strings.CutPrefix(url, "pebble:")
+	if !ok || dir == "" {
+		return nil, nil, usage("the store is %q, and has to be pebble:DIR; for others ask their service with --url", url)
+	}
+	// Opening would make what is not there.
+	if names, err := os.ReadDir(dir); err != nil || len(names) == 0 {
+		return nil, nil, errors.Join(fmt.Errorf("there is no store in %s: name it with --store pebble:DIR, or its service with --url", dir), err)
+	}
+	l := &localRecords{talk: cmd.ErrOrStderr()}
+	opts := &semel.Options{}
+	for i := range cfg.Operations {
+		op, err := cfg.Operations[i].Policy()
+		if err != nil {
+			return nil, nil, err
+		}
+		if op.Share == semel.ShareTenant {
+			op.Authorize = func(context.Context, semel.Call, semel.Record) error { return errors.New("nothing is replayed here") }
+		}
+		opts.Operations = append(opts.Operations, op)
+	}
+	store, err := server.OpenStore(cmd.Context(), url)
+	if err != nil {
+		if strings.Contains(err.Error(), "in use by another") {
+			err = &exitError{ExitUnavailable, fmt.Errorf("%s is in use: stop the service that has it open, or ask it with --url", dir)}
+		}
+		return nil, nil, err
+	}
+	l.closers = append(l.closers, store)
+	if cfg.Archives() {
+		a, err := archive.Open(cfg.Archive.Dir)
+		if err != nil {
+			return nil, nil, errors.Join(err, l.Close())
+		}
+		l.closers = append(l.closers, a)
+		opts.Archive = a.Write
+	}
+	if l.Engine, err = semel.New(store, opts); err != nil {
+		return nil, nil, errors.Join(err, l.Close())
+	}
+	return l, l, nil
+}
+
+// Close closes the engine and what it works on.
+func (l *localRecords) Close() error {
+	var errs []error
+	if l.Engine != nil {
+		errs = append(errs, l.Engine.Close(context.Background()))
+	}
+	for _, c := range l.closers {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Settle is [semel.Engine.Settle]. Of an operation that the configuration does not
+// have the outcome is kept for the longest default window: too long is only space.
+func (l *localRecords) Settle(ctx context.Context, id semel.ID, s semel.Settlement, reason string) (semel.Record, error) {
+	if _, known := l.Operation(id.Operation); !known {
+		fmt.Fprintf(l.talk, "semel: the configuration has no operation %s: its outcome is kept for 7 days\n", printable(id.Operation))
+		if err := l.Register(semel.Operation{Name: id.Operation, Financial: true}); err != nil {
+			return semel.Record{}, err
+		}
+	}
+	return l.Engine.Settle(ctx, id, s, reason)
+}
+
+// parseQuery reads the qualifiers of a command line.
+func parseQuery(args []string) (semel.Query, error) {
+	q, err := query.Parse(strings.Join(args, " "))
+	if err != nil {
+		return q, usage("%w", err)
+	}
+	return q, nil
+}
+
+// recordLine is what --json prints of a record: its name, for other commands, and
+// its members.
+type recordLine struct {
+	Name string `json:"record"`
+	semel.Record
+}
+
+func lineOf(rec *semel.Record) recordLine { return recordLine{rec.ID.Encode(), *rec} }
+
+const recordFields = `record (its name for other commands), id, revision, state, disposition,
+fingerprint, principal, fence, origin, attempt, holder, created_at, updated_at,
+started_at, ended_at, lease_until, expires_at, next_at, held, result (data in
+base64, tombstone), failure (code, message), effects and earlier; what does not
+apply is left out`
+
+// stateOf is the state for people.
+func stateOf(rec *semel.Record) string {
+	switch {
+	case rec.Held != "":
+		return "held"
+	case rec.State == semel.Failed:
+		return rec.Disposition.String()
+	}
+	return rec.State.String()
+}
+
+// when is an instant for people.
+func when(at semel.Instant) string {
+	if at == 0 {
+		return "-"
+	}
+	return at.Time().Format(time.DateTime)
+}

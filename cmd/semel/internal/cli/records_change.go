@@ -1,0 +1,201 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel"
+)
+
+// recordChanger is what the commands that change a record have in common.
+type recordChanger struct {
+	from        *recordsFrom
+	name        recordName
+	reason      string
+	yes, dryRun bool
+	asJSON      bool
+}
+
+func (c *recordChanger) flags(cmd *cobra.Command) {
+	c.name.flags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&c.reason, "reason", "", "why, for those who read the log later")
+	flags.BoolVar(&c.yes, "yes", false, "do not ask whether to go on")
+	flags.BoolVar(&c.dryRun, "dry-run", false, "only say what would happen")
+	jsonFlag(cmd, &c.asJSON)
+}
+
+// changedRecord is what --json prints of a change.
+type changedRecord struct {
+	// Action is "settle", "release" or "purge".
+	Action string `json:"action"`
+	// Done is false where it was only said what would happen.
+	Done   bool   `json:"done"`
+	Reason string `json:"reason"`
+	// Before is the record as it was.
+	Before recordLine `json:"before"`
+	// After is what is stored now; absent if that is nothing.
+	After *recordLine `json:"after,omitempty"`
+}
+
+// change looks at the record, asks the person, and does it. Check refuses what the
+// store would refuse; do returns what is stored afterwards, if anything.
+func (c *recordChanger) change(cmd *cobra.Command, args []string, action, means string, check func(*semel.Record) error,
+	do func(ctx context.Context, recs semel.Records, id semel.ID) (*semel.Record, error),
+) error {
+	id, err := c.name.parse(cmd, args)
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(c.reason) == "" || !utf8.ValidString(c.reason) {
+		return usage("--reason is needed: why should the record be changed?")
+	}
+	if !c.yes && !c.dryRun && !c.from.terminal(cmd.InOrStdin()) {
+		return usage("nobody can be asked whether to go on: add --yes, or --dry-run to see what would happen")
+	}
+	return c.from.with(cmd, func(ctx context.Context, recs semel.Records) error {
+		before, err := recs.Lookup(ctx, id)
+		if err != nil {
+			return err
+		}
+		if err := check(&before); err != nil {
+			return err
+		}
+		out := changedRecord{Action: action, Reason: c.reason, Before: lineOf(&before)}
+		if !c.yes || c.dryRun {
+			talk := cmd.ErrOrStderr()
+			if err := printRecord(talk, &before); err != nil {
+				return err
+			}
+			fmt.Fprintf(talk, "\n%s: %s\n", action, means)
+		}
+		if c.dryRun {
+			return c.report(cmd, &out)
+		}
+		if !c.yes && !agreed(cmd) {
+			fmt.Fprintln(cmd.ErrOrStderr(), "Nothing was changed.")
+			return errReported
+		}
+		after, err := do(ctx, recs, id)
+		if err != nil {
+			return err
+		}
+		out.Done = true
+		if after != nil {
+			out.After = new(lineOf(after))
+		}
+		return c.report(cmd, &out)
+	})
+}
+
+// agreed asks the person at the terminal.
+func agreed(cmd *cobra.Command) bool {
+	fmt.Fprint(cmd.ErrOrStderr(), "Go on? Type yes: ")
+	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	return strings.TrimSpace(answer) == "yes"
+}
+
+func (c *recordChanger) report(cmd *cobra.Command, done *changedRecord) error {
+	w := cmd.OutOrStdout()
+	switch {
+	case c.asJSON:
+		return printJSON(w, done)
+	case !done.Done:
+		_, err := fmt.Fprintln(w, "Nothing was changed: this was a dry run.")
+		return err
+	case done.After == nil:
+		_, err := fmt.Fprintln(w, "The record is purged.")
+		return err
+	}
+	_, err := fmt.Fprintf(w, "The record is %s.\n", stateOf(&done.After.Record))
+	return err
+}
+
+const changeJSON = `The JSON has action, done, reason, before and, if something is stored then, after,
+both with the members that list has.`
+
+func illegal(format string, args ...any) error {
+	return &semel.Error{Code: semel.CodeIllegalTransition, Message: fmt.Sprintf(format, args...)}
+}
+
+func checkHeld(rec *semel.Record) error {
+	if rec.Held == "" {
+		return illegal("the record is %s, not held", stateOf(rec))
+	}
+	return nil
+}
+
+// openEffect names an effect of the record that has no result.
+func openEffect(rec *semel.Record) (name string, open bool) {
+	for i := range rec.Effects {
+		if rec.Effects[i].State == semel.EffectStarted {
+			return rec.Effects[i].Name, true
+		}
+	}
+	return "", false
+}
+
+func newRecordsRelease(from *recordsFrom) *cobra.Command {
+	c := &recordChanger{from: from}
+	cmd := &cobra.Command{
+		Use:   "release [RECORD]",
+		Short: "Let a held record run again, although nobody knows what happened",
+		Long: `Let the next delivery of a held record run again, although nobody knows what the
+attempt before did: what it did may happen twice. A record with an effect whose
+result is not known has to be settled first.
+
+` + changeJSON,
+		Example: `  semel records release RECORD --reason 'the mail may go out twice'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			check := func(rec *semel.Record) error {
+				if err := checkHeld(rec); err != nil {
+					return err
+				}
+				if name, open := openEffect(rec); open {
+					return illegal("effect %s has no result: say what became of it with 'semel records settle --effect'", printable(name))
+				}
+				return nil
+			}
+			return c.change(cmd, args, "release", "the next delivery runs again, and what this attempt did may happen twice.", check,
+				func(ctx context.Context, recs semel.Records, id semel.ID) (*semel.Record, error) {
+					rec, err := recs.Settle(ctx, id, semel.Settlement{Outcome: semel.DispositionAbandoned}, c.reason)
+					return &rec, err
+				})
+		},
+	}
+	c.flags(cmd)
+	return cmd
+}
+
+func newRecordsPurge(from *recordsFrom) *cobra.Command {
+	c := &recordChanger{from: from}
+	cmd := &cobra.Command{
+		Use:   "purge [RECORD]",
+		Short: "Delete a record before its window is over",
+		Long: `Delete a record whose attempt has ended, before its window is over. The next
+delivery of the call is a new one and runs again. A record that its operation
+archives is archived first.
+
+` + changeJSON,
+		Example: `  semel records purge RECORD --reason 'asked for by the customer' --dry-run`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			check := func(rec *semel.Record) error {
+				if !rec.State.Terminal() {
+					return illegal("the record is %s: only one whose attempt has ended can be purged", stateOf(rec))
+				}
+				return nil
+			}
+			return c.change(cmd, args, "purge", "the record is deleted, and the next delivery of the call runs again.", check,
+				func(ctx context.Context, recs semel.Records, id semel.ID) (*semel.Record, error) {
+					return nil, recs.Purge(ctx, id, c.reason)
+				})
+		},
+	}
+	c.flags(cmd)
+	return cmd
+}

@@ -1,0 +1,268 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/archive"
+	"github.com/semelhq/semel/store/memstore"
+)
+
+func TestRecordsChange(t *testing.T) {
+	store := recordsDir(t)
+	state := func(key string) string {
+		t.Helper()
+		code, out, _ := records(t, store, append([]string{"get", "--json"}, named(key)...)...)
+		if code == ExitNotFound {
+			return "none"
+		}
+		var rec semel.Record
+		if err := json.Unmarshal([]byte(out), &rec); err != nil {
+			t.Fatal(err)
+		}
+		return stateOf(&rec)
+	}
+	change := func(verb, key string, more ...string) (int, string, string) {
+		t.Helper()
+		return records(t, store, slices.Concat([]string{verb}, named(key), []string{"--reason", "ticket 7"}, more)...)
+	}
+	settle := []string{"--outcome", "completed", "--result", "by hand"}
+	for _, test := range []struct {
+		name, verb, key string
+		more            []string
+		code            int
+		says            string
+	}{
+		{"what is not held can't be settled", "settle", "done", append(settle, "--yes"), ExitConflict, "the record is completed, not held"},
+		{"nor be released", "release", "refused", []string{"--yes"}, ExitConflict, "not held"},
+		{"an open effect forbids a release", "release", "open", []string{"--yes"}, ExitConflict, "effect ch=arge has no result"},
+		{"what has not ended can't be purged", "purge", "held", []string{"--yes"}, ExitConflict, "the record is held"},
+		{"an effect that is not open can't be settled", "settle", "open", []string{"--effect", "mail=refuted", "--yes"}, ExitConflict, "effect mail is not open"},
+		{"what is not there can't be purged", "purge", "none", []string{"--yes"}, ExitNotFound, "not_found"},
+		{"nobody to ask", "purge", "done", nil, ExitUsage, "--yes"},
+		{"no outcome", "settle", "held", []string{"--yes"}, ExitUsage, "--outcome or --effect"},
+		{"an outcome that there is not", "settle", "held", []string{"--outcome", "abandoned", "--yes"}, ExitUsage, "not completed, rejected, failed or aborted"},
+		{"a result of nothing", "settle", "held", []string{"--outcome", "aborted", "--result", "x", "--yes"}, ExitUsage, "--result needs"},
+		{"a failure of what was completed", "settle", "held", []string{"--outcome", "completed", "--failure-code", "x", "--yes"}, ExitUsage, "--failure-code"},
+		{"an effect without a finding", "settle", "open", []string{"--effect", "ch=arge", "--yes"}, ExitUsage, "not NAME=confirmed:JSON"},
+		{"a result of what did not happen", "settle", "open", []string{"--effect", "ch=arge=refuted:1", "--yes"}, ExitUsage, "has no result"},
+	} {
+		t.Run(test.name+" is refused", func(t *testing.T) {
+			before := state(test.key)
+			code, out, errs := change(test.verb, test.key, test.more...)
+			if code != test.code || out != "" || !strings.Contains(errs, test.says) {
+				t.Errorf("exit %d, %s%s; want %d and %q", code, out, errs, test.code, test.says)
+			}
+			if after := state(test.key); after != before {
+				t.Errorf("it was %s and is %s", before, after)
+			}
+		})
+	}
+	t.Run("a change without a reason is refused", func(t *testing.T) {
+		for _, verb := range []string{"settle", "release", "purge"} {
+			args := append([]string{verb, "--yes"}, named("done")...)
+			if verb == "settle" {
+				args = append(args, settle...)
+			}
+			if code, _, errs := records(t, store, args...); code != ExitUsage || !strings.Contains(errs, "--reason") {
+				t.Errorf("%s: exit %d, %s", verb, code, errs)
+			}
+		}
+	})
+	t.Run("a dry run says what would happen, and changes nothing", func(t *testing.T) {
+		code, out, errs := change("settle", "held", append(settle, "--dry-run")...)
+		if code != ExitOK || out != "Nothing was changed: this was a dry run.\n" || !strings.Contains(errs, "duplicates get its result: 7 bytes: by hand") {
+			t.Errorf("exit %d, %s%s", code, out, errs)
+		}
+		code, out, _ = change("purge", "done", "--dry-run", "--yes", "--json")
+		wantFields(t, out, "action", "done", "reason", "before")
+		if code != ExitOK || !strings.Contains(out, `"done": false`) || state("done") != "completed" || state("held") != "held" {
+			t.Errorf("exit %d, %s", code, out)
+		}
+	})
+	t.Run("a held record is settled, and its operation need not be known", func(t *testing.T) {
+		code, out, errs := change("settle", "held", append(settle, "--yes", "--json")...)
+		wantFields(t, out, "action", "done", "reason", "before", "after")
+		var done changedRecord
+		if err := json.Unmarshal([]byte(out), &done); err != nil {
+			t.Fatal(err)
+		}
+		after := done.After.Record
+		if code != ExitOK || !done.Done || stateOf(&after) != "completed" || string(after.Result.Data) != "by hand" || after.ExpiresAt.Sub(after.EndedAt) != 7*24*time.Hour {
+			t.Errorf("exit %d, %s%s", code, out, errs)
+		}
+		if !strings.Contains(errs, "no operation charge: its outcome is kept for 7 days") {
+			t.Error(errs)
+		}
+	})
+	t.Run("a settled effect lets it run again", func(t *testing.T) {
+		if code, out, errs := change("settle", "open", "--effect", `ch=arge=confirmed:"ch_1"`, "--yes"); code != ExitOK || out != "The record is abandoned.\n" {
+			t.Errorf("exit %d, %s%s", code, out, errs)
+		}
+		if _, out, _ := records(t, store, append([]string{"get"}, named("open")...)...); !strings.Contains(out, "ch=arge: confirmed") {
+			t.Error(out)
+		}
+	})
+	t.Run("a record is purged", func(t *testing.T) {
+		if code, out, errs := change("purge", "done", "--yes"); code != ExitOK || out != "The record is purged.\n" || state("done") != "none" {
+			t.Errorf("exit %d, %s%s", code, out, errs)
+		}
+	})
+}
+
+// TestRecordsUseTheConfiguration: windows and the archive are those of the service.
+func TestRecordsUseTheConfiguration(t *testing.T) {
+	store := recordsDir(t)
+	shelf := filepath.Join(t.TempDir(), "shelf")
+	file := filepath.Join(t.TempDir(), "semel.yaml")
+	text := "store: {url: '" + store + "'}\narchive: {dir: '" + shelf + "'}\noperations:\n  - {name: charge, window: 48h, archive: true}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := append(named("held"), "--config", file, "--reason", "ticket 7", "--yes", "--json")
+	code, out, errs := semelWith(t, "", append([]string{"records", "settle", "--outcome", "aborted"}, args...)...)
+	var done changedRecord
+	if err := json.Unmarshal([]byte(out), &done); err != nil {
+		t.Fatalf("exit %d, %s%s", code, out, errs)
+	}
+	if after := done.After.Record; after.ExpiresAt.Sub(after.EndedAt) != 48*time.Hour || errs != "" {
+		t.Errorf("it is kept for %v; %s", after.ExpiresAt.Sub(after.EndedAt), errs)
+	}
+	if code, out, errs = semelWith(t, "", append([]string{"records", "purge"}, args...)...); code != ExitOK {
+		t.Fatalf("exit %d, %s%s", code, out, errs)
+	}
+	var kept []string
+	err := archive.Read(shelf, func(rec semel.Record) error { kept = append(kept, rec.ID.Key); return nil })
+	if err != nil || !slices.Equal(kept, []string{"held"}) {
+		t.Errorf("the archive has %q, %v", kept, err)
+	}
+}
+
+// inProcess runs a command on an engine in memory, as on a service, with a person
+// at the terminal.
+func inProcess(t *testing.T, ctx context.Context, e semel.Records, stdin io.Reader, out io.Writer, args ...string) (stderr string, err error) {
+	t.Helper()
+	from := &recordsFrom{
+		open: func(*cobra.Command, *recordSource) (semel.Records, io.Closer, error) {
+			return e, io.NopCloser(nil), nil
+		},
+		terminal: func(any) bool { return true },
+	}
+	cmd := newRecords(from)
+	var errs bytes.Buffer
+	cmd.SetArgs(args)
+	cmd.SetIn(stdin)
+	cmd.SetOut(out)
+	cmd.SetErr(&errs)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err = cmd.ExecuteContext(ctx)
+	return errs.String(), err
+}
+
+func inMemory(t *testing.T) *semel.Engine {
+	t.Helper()
+	s := memstore.New()
+	e, err := semel.New(s, &semel.Options{Operations: []semel.Operation{{Name: "charge"}, {Name: "mail"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = e.Close(context.WithoutCancel(t.Context()))
+		_ = s.Close()
+	})
+	return e
+}
+
+func TestRecordsAsk(t *testing.T) {
+	e := inMemory(t)
+	populate(t, e)
+	args := append([]string{"release", "--reason", "ticket 7"}, named("held")...)
+	held := semel.ID{Tenant: "acme", Principal: "shop", Operation: "charge", Key: "held"}
+	for _, answer := range []string{"", "no\n", "y\n", "YES\n"} {
+		errs, err := inProcess(t, t.Context(), e, strings.NewReader(answer), io.Discard, args...)
+		if !errors.Is(err, errReported) || !strings.Contains(errs, "may happen twice") || !strings.HasSuffix(errs, "Go on? Type yes: Nothing was changed.\n") {
+			t.Errorf("after %q: %v, %s", answer, err, errs)
+		}
+		if rec, err := e.Lookup(t.Context(), held); err != nil || rec.Held == "" {
+			t.Fatalf("after %q it is %+v, %v", answer, rec, err)
+		}
+	}
+	var out bytes.Buffer
+	if errs, err := inProcess(t, t.Context(), e, strings.NewReader("yes\n"), &out, args...); err != nil || out.String() != "The record is abandoned.\n" {
+		t.Errorf("%v, %s%s", err, &out, errs)
+	}
+}
+
+func TestRecordsWatch(t *testing.T) {
+	e := inMemory(t)
+	populate(t, e)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	r, w := io.Pipe()
+	ended := make(chan error, 1)
+	first := make(chan struct{})
+	go func() {
+		_, err := inProcess(t, ctx, &seen{Records: e, first: first}, strings.NewReader(""), w, "watch", "--url", "http://service", "--interval", "100ms", "--json", "operation:charge")
+		ended <- errors.Join(err, w.Close())
+	}()
+	<-first // what is there by then is no news
+	dec := json.NewDecoder(r)
+	expect := func(change, key, state string) {
+		t.Helper()
+		var got recordChange
+		if err := dec.Decode(&got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Change != change || got.ID.Key != key || stateOf(&got.Record) != state {
+			t.Fatalf("%s %q is %s; want %s %q, %s", got.Change, got.ID.Key, stateOf(&got.Record), change, key, state)
+		}
+	}
+	id := func(key string) semel.ID {
+		return semel.ID{Tenant: "acme", Principal: "shop", Operation: "charge", Key: key}
+	}
+	if _, err := e.Settle(t.Context(), id("held"), semel.Settlement{Outcome: semel.DispositionAborted}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	expect("changed", "held", "aborted")
+	if err := e.Purge(t.Context(), id("done"), "test"); err != nil {
+		t.Fatal(err)
+	}
+	expect("gone", "done", "completed")
+	ans, err := e.Begin(t.Context(), semel.Call{Tenant: "acme", Principal: "shop", Operation: "charge", Key: "new"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ans.Attempt.Detach()
+	expect("new", "new", "processing")
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("interrupted it ends with %v", err)
+	}
+}
+
+// seen tells when the first search is over.
+type seen struct {
+	semel.Records
+	first chan struct{}
+}
+
+func (s *seen) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
+	page, err := s.Records.Search(ctx, q)
+	if s.first != nil {
+		close(s.first)
+		s.first = nil
+	}
+	return page, err
+}

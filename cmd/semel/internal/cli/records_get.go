@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel"
+)
+
+// recordName is how a command names one record: by the word that list --json and
+// get print, or by the members of its identity.
+type recordName struct {
+	id semel.ID
+}
+
+func (n *recordName) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&n.id.Operation, "operation", "", "`operation` of the record, instead of its name")
+	flags.StringVar(&n.id.Key, "key", "", "its `key`")
+	flags.StringVar(&n.id.Tenant, "tenant", "", "its `tenant`; the empty one if not given")
+	flags.StringVar(&n.id.Principal, "principal", "", "its `principal`; the empty one if not given")
+}
+
+// parse reads the name from the command line.
+func (n *recordName) parse(cmd *cobra.Command, args []string) (semel.ID, error) {
+	members := false
+	for _, name := range []string{"operation", "key", "tenant", "principal"} {
+		members = members || cmd.Flags().Changed(name)
+	}
+	switch {
+	case len(args) > 1:
+		return semel.ID{}, usage("unexpected argument %q for %q", args[1], cmd.CommandPath())
+	case len(args) == 1 && members:
+		return semel.ID{}, usage("a record's name and the members of its identity exclude each other")
+	case len(args) == 1:
+		id, err := semel.DecodeID(args[0])
+		if err != nil {
+			return id, usage("%q is not the name of a record: 'semel records list --json' has it as \"record\", or give --operation and --key", args[0])
+		}
+		return id, nil
+	case n.id.Operation == "" || n.id.Key == "":
+		return semel.ID{}, usage("which record? Give its name, or --operation and --key")
+	}
+	return n.id, nil
+}
+
+func newRecordsGet(from *recordsFrom) *cobra.Command {
+	var name recordName
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "get [RECORD]",
+		Short: "Show one record",
+		Long: `Show one record. It is named by the word that list --json has for it, or by the
+members of its identity.
+
+The JSON has
+` + recordFields + `.`,
+		Example: `  semel records get --url http://127.0.0.1:8480 --operation payments.charge --key order-1`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := name.parse(cmd, args)
+			if err != nil {
+				return err
+			}
+			return from.with(cmd, func(ctx context.Context, recs semel.Records) error {
+				rec, err := recs.Lookup(ctx, id)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), lineOf(&rec))
+				}
+				return printRecord(cmd.OutOrStdout(), &rec)
+			})
+		},
+	}
+	name.flags(cmd)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// printRecord shows all of a record to people.
+func printRecord(out io.Writer, rec *semel.Record) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	line := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	line("record", "%s", rec.ID.Encode())
+	line("operation", "%s", printable(rec.ID.Operation))
+	line("key", "%s", printable(rec.ID.Key))
+	line("tenant", "%s", printable(rec.ID.Tenant))
+	line("principal", "%s", printable(rec.ID.Principal))
+	line("state", "%s", stateOf(rec))
+	if rec.Held != "" {
+		line("held because", "%s", printable(rec.Held))
+	}
+	line("attempt", "%d, fence %d, by %s for %s", rec.Attempt, rec.Fence, printable(rec.Holder), printable(rec.Principal))
+	for _, at := range []struct {
+		name string
+		at   semel.Instant
+	}{
+		{"created", rec.CreatedAt}, {"started", rec.StartedAt}, {"updated", rec.UpdatedAt}, {"ended", rec.EndedAt},
+		{"leased until", rec.LeaseUntil}, {"kept until", rec.ExpiresAt},
+	} {
+		if at.at != 0 {
+			line(at.name, "%s", at.at)
+		}
+	}
+	if rec.Failure != nil {
+		line("failure", "%s: %s", printable(rec.Failure.Code), printable(rec.Failure.Message))
+	}
+	if !rec.Result.IsZero() {
+		line("result", "%s", brief(rec.Result))
+	}
+	for i := range rec.Effects {
+		ef := &rec.Effects[i]
+		line("effect", "%s: %s since %s, key %s", printable(ef.Name), ef.State, when(max(ef.StartedAt, ef.SettledAt)), printable(ef.Key))
+	}
+	for i := range rec.Earlier {
+		at := &rec.Earlier[i]
+		line("earlier", "attempt %d, fence %d: %s at %s", at.Number, at.Fence, at.Disposition, when(at.EndedAt))
+	}
+	return w.Flush()
+}
+
+// brief shows a result that is short and text, and the size of any other.
+func brief(res semel.Result) string {
+	const most = 200
+	switch {
+	case res.Tombstone && len(res.Data) == 0:
+		return "not kept"
+	case len(res.Data) > most || !utf8.Valid(res.Data):
+		return fmt.Sprintf("%d bytes", len(res.Data))
+	}
+	for _, r := range string(res.Data) {
+		if !unicode.IsPrint(r) {
+			return fmt.Sprintf("%d bytes: %q", len(res.Data), res.Data)
+		}
+	}
+	return fmt.Sprintf("%d bytes: %s", len(res.Data), res.Data)
+}

@@ -1,0 +1,238 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/server/query"
+)
+
+// lister prints records as they are found.
+type lister struct {
+	table *tabwriter.Writer
+	json  *json.Encoder
+	rows  int
+}
+
+// newLister prints to w; what is in front of each row has a column of its own.
+func newLister(w io.Writer, asJSON bool, front string) *lister {
+	if asJSON {
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		return &lister{json: enc}
+	}
+	l := &lister{table: tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
+	fmt.Fprintf(l.table, "%sCREATED\tSTATE\tATTEMPT\tOPERATION\tKEY\tTENANT\tPRINCIPAL\n", front)
+	return l
+}
+
+// row prints a record in the table.
+func (l *lister) row(front string, rec *semel.Record) {
+	l.rows++
+	fmt.Fprintf(l.table, "%s%s\t%s\t%d\t%s\t%s\t%s\t%s\n", front, when(rec.CreatedAt), stateOf(rec), rec.Attempt,
+		printable(rec.ID.Operation), printable(rec.ID.Key), printable(rec.ID.Tenant), printable(rec.ID.Principal))
+}
+
+// printable shows a text that others chose: a terminal must not obey it, and a
+// column must not be empty.
+func printable(s string) string {
+	if s == "" {
+		return "-"
+	}
+	for _, r := range s {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return strconv.QuoteToGraphic(s)
+		}
+	}
+	return s
+}
+
+func newRecordsList(from *recordsFrom) *cobra.Command {
+	var asJSON, all bool
+	var limit int
+	var cursor string
+	cmd := &cobra.Command{
+		Use:   "list [QUALIFIER...]",
+		Short: "List records, the newest first",
+		Long: `List records, the newest first. All qualifiers must apply:
+` + query.Qualifiers + `
+A value with spaces is put in double quotes, and in quotes of the shell:
+'key:"order 1"'.
+
+If there are more records than --limit, the cursor for the next ones is told on
+standard error.
+
+The JSON is one object per line, with
+` + recordFields + `.`,
+		Example: `  semel records list operation:payments.charge state:failed after:2026-01-01
+  semel records list --url http://127.0.0.1:8481 --all --json held`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q, err := parseQuery(args)
+			switch {
+			case err != nil:
+				return err
+			case limit < 1:
+				return usage("--limit is %d, and at least 1", limit)
+			case all && cmd.Flags().Changed("limit"):
+				return usage("--all and --limit exclude each other")
+			}
+			q.Cursor = cursor
+			if all {
+				limit = 0
+			}
+			return from.with(cmd, func(ctx context.Context, recs semel.Records) error {
+				l := newLister(cmd.OutOrStdout(), asJSON, "")
+				next, err := eachFound(ctx, recs, q, limit, func(rec *semel.Record) error {
+					if asJSON {
+						return l.json.Encode(lineOf(rec))
+					}
+					l.row("", rec)
+					return nil
+				})
+				if l.table != nil && (err == nil || l.rows > 0) {
+					if ferr := l.table.Flush(); err == nil {
+						err = ferr
+					}
+				}
+				if err == nil && next != "" {
+					fmt.Fprintf(cmd.ErrOrStderr(), "There is more: --cursor %s\n", next)
+				}
+				return err
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&limit, "limit", semel.DefaultSearchLimit, "list at most so many")
+	flags.BoolVar(&all, "all", false, "list all that there are")
+	flags.StringVar(&cursor, "cursor", "", "go on at this `place`, with the same qualifiers")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// eachFound calls f with what a search finds, up to limit; zero is no limit. Next
+// goes on after that.
+func eachFound(ctx context.Context, recs semel.Records, q semel.Query, limit int, f func(*semel.Record) error) (next string, err error) {
+	for left := limit; ; {
+		q.Limit = semel.MaxSearchLimit
+		if limit > 0 {
+			q.Limit = min(left, q.Limit)
+		}
+		page, err := recs.Search(ctx, q)
+		if err != nil {
+			return "", err
+		}
+		for i := range page.Records {
+			if err := f(&page.Records[i]); err != nil {
+				return "", err
+			}
+		}
+		left -= len(page.Records)
+		if q.Cursor = page.Next; q.Cursor == "" || limit > 0 && left <= 0 {
+			return q.Cursor, nil
+		}
+	}
+}
+
+// recordChange is what semel records watch --json prints.
+type recordChange struct {
+	// Change is "new", "changed" or "gone".
+	Change string `json:"change"`
+	recordLine
+}
+
+func newRecordsWatch(from *recordsFrom) *cobra.Command {
+	var asJSON bool
+	var every time.Duration
+	cmd := &cobra.Command{
+		Use:   "watch [QUALIFIER...]",
+		Short: "Print records of a service as they come and change",
+		Long: `Print what happens to the records that the qualifiers select, until interrupted:
+new, changed, or gone, which means purged or no longer selected. The service is
+asked for all of them again and again, so use qualifiers that select few. Changes
+between two questions are seen as one. The qualifiers are those of list.
+
+The JSON is one object per line, with change and the members that list has.`,
+		Example: `  semel records watch --url http://127.0.0.1:8481 held`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q, err := parseQuery(args)
+			switch {
+			case err != nil:
+				return err
+			case from.source.url == "":
+				return usage("watch needs --url: nothing changes in a directory that no process is using")
+			case every < 100*time.Millisecond:
+				return usage("--interval is %v, and at least 100ms", every)
+			}
+			return from.with(cmd, func(ctx context.Context, recs semel.Records) error {
+				err := watchRecords(ctx, recs, q, every, newLister(cmd.OutOrStdout(), asJSON, "CHANGE\t"))
+				if ctx.Err() != nil {
+					return nil // to be interrupted is how it ends
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&every, "interval", 2*time.Second, "time between two questions")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// watchRecords prints changes until ctx is done or a search fails.
+func watchRecords(ctx context.Context, recs semel.Records, q semel.Query, every time.Duration, l *lister) error {
+	show := func(change string, rec *semel.Record) error {
+		if l.json != nil {
+			return l.json.Encode(recordChange{change, lineOf(rec)})
+		}
+		l.row(change+"\t", rec)
+		return nil
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var known map[semel.ID]semel.Record
+	for {
+		now := map[semel.ID]semel.Record{}
+		_, err := eachFound(ctx, recs, q, 0, func(rec *semel.Record) error {
+			old, seen := known[rec.ID]
+			kept := *rec
+			kept.Result, kept.Effects, kept.Earlier = semel.Result{}, nil, nil // it is many
+			now[rec.ID] = kept
+			switch {
+			case known == nil || seen && old.Revision == rec.Revision:
+				return nil
+			case seen:
+				return show("changed", rec)
+			}
+			return show("new", rec)
+		})
+		if err != nil {
+			return err
+		}
+		for id, rec := range known {
+			if _, still := now[id]; !still {
+				if err := show("gone", &rec); err != nil {
+					return err
+				}
+			}
+		}
+		known = now
+		if l.table != nil {
+			if err := l.table.Flush(); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}

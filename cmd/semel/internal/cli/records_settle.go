@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel"
+)
+
+// settleFlags say what became of a held record.
+type settleFlags struct {
+	outcome, result, resultFile string
+	code, message               string
+	effects                     []string
+}
+
+func newRecordsSettle(from *recordsFrom) *cobra.Command {
+	c := &recordChanger{from: from}
+	var f settleFlags
+	cmd := &cobra.Command{
+		Use:   "settle [RECORD]",
+		Short: "Say what became of a held record",
+		Long: `Say what became of a held record, whose holder went away while an effect was
+possible. The outcomes are
+  completed  the work was done: duplicates get --result from now on
+  rejected   it was refused for good: duplicates get the refusal
+  failed     it failed: the operation's on_failure says what comes next
+  aborted    nothing happened: the next delivery runs again
+An effect that was started and has no result is settled by --effect, with
+confirmed and the JSON of its result, or with refuted. If no outcome is given and
+no effect is open any more, the next delivery runs again and replays what is
+recorded. Nothing is asked at a provider: that is up to you.
+
+` + changeJSON,
+		Example: `  semel records settle RECORD --outcome completed --result '{"charge":"ch_1"}' --reason 'ticket 7'
+  semel records settle RECORD --effect 'charge=confirmed:"ch_1"' --reason 'ticket 7'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := f.settlement(cmd)
+			if err != nil {
+				return err
+			}
+			check := func(rec *semel.Record) error { return checkSettlement(rec, &s) }
+			return c.change(cmd, args, "settle", settleMeans(&s), check, func(ctx context.Context, recs semel.Records, id semel.ID) (*semel.Record, error) {
+				rec, err := recs.Settle(ctx, id, s, c.reason)
+				return &rec, err
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.outcome, "outcome", "", "completed, rejected, failed or aborted")
+	flags.StringVar(&f.result, "result", "", "`text` that duplicates get")
+	flags.StringVar(&f.resultFile, "result-file", "", "`file` of what duplicates get; - is standard input")
+	flags.StringVar(&f.code, "failure-code", "", "short `word` for why it failed")
+	flags.StringVar(&f.message, "failure-message", "", "`words` on why it failed")
+	flags.StringArrayVar(&f.effects, "effect", nil, "`NAME=confirmed:JSON` or NAME=refuted; may be repeated")
+	c.flags(cmd)
+	return cmd
+}
+
+// settlement is what the flags say.
+func (f *settleFlags) settlement(cmd *cobra.Command) (s semel.Settlement, err error) {
+	flags := cmd.Flags()
+	outcomes := map[string]semel.Disposition{
+		"": 0, "completed": semel.DispositionCompleted, "rejected": semel.DispositionRejected,
+		"failed": semel.DispositionFailed, "aborted": semel.DispositionAborted,
+	}
+	outcome, ok := outcomes[f.outcome]
+	hasResult := flags.Changed("result") || flags.Changed("result-file")
+	hasFailure := f.code != "" || f.message != ""
+	switch {
+	case !ok:
+		return s, usage("--outcome is %q, not completed, rejected, failed or aborted", f.outcome)
+	case f.outcome == "" && len(f.effects) == 0:
+		return s, usage("what became of it? Give --outcome or --effect")
+	case flags.Changed("result") && flags.Changed("result-file"):
+		return s, usage("--result and --result-file exclude each other")
+	case hasResult && (f.outcome == "" || f.outcome == "aborted"):
+		return s, usage("--result needs --outcome completed, rejected or failed")
+	case hasFailure && (f.outcome == "" || f.outcome == "completed"):
+		return s, usage("--failure-code and --failure-message need --outcome rejected, failed or aborted")
+	case f.resultFile == "-" && !flags.Changed("yes") && !flags.Changed("dry-run"):
+		return s, usage("--result-file - needs --yes: standard input can't answer too")
+	}
+	s.Outcome = outcome
+	if hasFailure {
+		s.Failure = &semel.Failure{Code: f.code, Message: f.message}
+	}
+	if hasResult {
+		s.Result.Data = []byte(f.result)
+	}
+	if f.resultFile != "" {
+		data, err := readAll(cmd, f.resultFile)
+		if err != nil {
+			return s, err
+		}
+		s.Result.Data = append([]byte{}, data...)
+	}
+	for _, text := range f.effects {
+		finding, err := parseEffect(text)
+		if err != nil {
+			return s, err
+		}
+		s.Effects = append(s.Effects, finding)
+	}
+	return s, nil
+}
+
+// parseEffect reads NAME=confirmed:JSON or NAME=refuted. The name may have a "=".
+func parseEffect(text string) (semel.EffectFinding, error) {
+	for _, state := range []semel.EffectState{semel.EffectConfirmed, semel.EffectRefuted} {
+		name, rest, ok := strings.Cut(text, "="+string(state))
+		result, given := strings.CutPrefix(rest, ":")
+		switch {
+		case !ok || name == "" || rest != "" && !given:
+			continue
+		case given && state == semel.EffectRefuted:
+			return semel.EffectFinding{}, usage("--effect: what did not happen has no result")
+		}
+		finding := semel.EffectFinding{Name: name, State: state}
+		if given {
+			finding.Result.Data = []byte(result)
+		}
+		return finding, nil
+	}
+	return semel.EffectFinding{}, usage("--effect is %q, not NAME=confirmed:JSON or NAME=refuted", text)
+}
+
+// checkSettlement refuses what the engine would refuse.
+func checkSettlement(rec *semel.Record, s *semel.Settlement) error {
+	if err := checkHeld(rec); err != nil {
+		return err
+	}
+	for _, f := range s.Effects {
+		open := false
+		for i := range rec.Effects {
+			open = open || rec.Effects[i].Name == f.Name && rec.Effects[i].State == semel.EffectStarted
+		}
+		if !open {
+			return illegal("effect %s is not open", printable(f.Name))
+		}
+	}
+	return nil
+}
+
+// settleMeans says what a settlement does.
+func settleMeans(s *semel.Settlement) string {
+	var parts []string
+	for _, f := range s.Effects {
+		parts = append(parts, fmt.Sprintf("effect %s is recorded as %s", printable(f.Name), f.State))
+	}
+	switch s.Outcome {
+	case semel.DispositionCompleted:
+		parts = append(parts, "the record is completed, and duplicates get its result: "+brief(s.Result))
+	case semel.DispositionRejected:
+		parts = append(parts, "the record is refused for good, and duplicates get the refusal")
+	case semel.DispositionFailed:
+		parts = append(parts, "the record is failed, and its operation says what the next delivery gets")
+	case semel.DispositionAborted:
+		parts = append(parts, "nothing happened, and the next delivery runs again")
+	default:
+		parts = append(parts, "the next delivery runs again if no effect is open then")
+	}
+	return strings.Join(parts, "; ") + "."
+}

@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel/server"
+	"github.com/semelhq/semel/server/config"
+)
+
+func newServe() *cobra.Command {
+	var flags configFlags
+	var asJSON, untilEOF bool
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the service: reverse proxy, execution API, reaper",
+		Long: `Run the service: the reverse proxy with the routes of the configuration, the
+execution API, and the loop that settles abandoned calls and purges expired ones.
+
+Without a file it serves the execution API on 127.0.0.1:8480, and operators on
+127.0.0.1:8481, with the embedded store in ./semel-data. Variables of the
+environment override the file, and flags override both; 'semel config explain'
+shows where each setting comes from.
+
+SIGHUP, or POST /v1/reload to the admin listener, reads the configuration again.
+SIGINT and SIGTERM stop the service when the requests in flight are done, a
+second one at once.
+
+With --json the first line of the output, once the service takes requests, is
+{"listen":"HOST:PORT","url":"http://HOST:PORT","admin":"HOST:PORT","admin_url":…}.
+Port 0 picks a free port. What happens is logged to standard error.`,
+		Example: `  semel serve
+  semel serve --config semel.yaml
+  semel serve --listen 127.0.0.1:8480 --admin 127.0.0.1:8481 --store pebble:./data`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := flags.load()
+			if err != nil {
+				return reportConfig(cmd, err)
+			}
+			log, err := newLogger(cmd.ErrOrStderr(), cfg.Log)
+			if err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			if untilEOF {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithCancel(ctx)
+				defer cancel()
+				go func() {
+					_, _ = io.Copy(io.Discard, cmd.InOrStdin())
+					cancel() // the parent is done, or gone
+				}()
+			}
+			return serve(ctx, server.Options{Config: cfg, Load: flags.load, Log: log, Version: buildVersion(debug.ReadBuildInfo()).Version}, func(s *server.Server) error {
+				if !asJSON {
+					return nil
+				}
+				return printAddresses(cmd.OutOrStdout(), s, cfg)
+			})
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().BoolVar(&untilEOF, "until-eof", false, "stop when standard input ends, for a parent that may die")
+	if err := cmd.Flags().MarkHidden("until-eof"); err != nil {
+		panic(err) // the flag is defined above
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// printAddresses writes one line of JSON that says where a server listens.
+func printAddresses(w io.Writer, s *server.Server, cfg *config.Config) error {
+	address := func(addr net.Addr, certs config.TLS) (hostport, url string) {
+		scheme := "http"
+		if certs.Cert != "" {
+			scheme = "https"
+		}
+		return addr.String(), scheme + "://" + addr.String()
+	}
+	var line struct {
+		Listen   string `json:"listen"`
+		URL      string `json:"url"`
+		Admin    string `json:"admin"`
+		AdminURL string `json:"admin_url"`
+	}
+	line.Listen, line.URL = address(s.DataAddr(), cfg.Listen.TLS)
+	line.Admin, line.AdminURL = address(s.AdminAddr(), cfg.Admin.TLS)
+	return json.NewEncoder(w).Encode(line)
+}
+
+// configFlags are the flags by which a command finds its configuration.
+type configFlags struct {
+	file string
+	set  func() map[string]string // the settings that flags override
+}
+
+func (f *configFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.file, "config", "", "`file` with the configuration")
+	names := []string{"listen", "admin", "store"}
+	flags.String("listen", "", "`address` for the guarded traffic and the execution API")
+	flags.String("admin", "", "`address` for operators")
+	flags.String("store", "", "where records are kept: pebble:DIR or memory:")
+	f.set = func() map[string]string {
+		set := map[string]string{}
+		for _, name := range names {
+			if flags.Changed(name) {
+				set[name] = flags.Lookup(name).Value.String()
+			}
+		}
+		return set
+	}
+}
+
+func (f *configFlags) load() (*config.Config, error) {
+	cfg, _, err := config.Load(config.Source{Path: f.file, Env: os.LookupEnv, Flags: f.set()})
+	return cfg, err
+}
+
+// serve runs a server until ctx is done. started is called once it listens.
+func serve(ctx context.Context, opts server.Options, started func(*server.Server) error) error {
+	s, err := server.New(ctx, opts)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	hangups := make(chan os.Signal, 1)
+	signal.Reset(syscall.SIGHUP) // elsewhere it ends the program
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	go func() {
+		for {
+			select {
+			case <-hangups:
+				if _, err := s.Reload(); err != nil {
+					opts.Log.Error("the configuration stays as it was", slog.Any("error", err))
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	if started != nil {
+		if err := started(s); err != nil {
+			cancel()
+			return errors.Join(err, s.Run(ctx))
+		}
+	}
+	return s.Run(ctx)
+}
+
+// newLogger writes to w as the configuration says: text for people, JSON for
+// programs.
+func newLogger(w io.Writer, c config.Log) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		return nil, err
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	if c.Format == "text" || c.Format == "auto" && isTerminal(w) {
+		return slog.New(slog.NewTextHandler(w, opts)), nil
+	}
+	return slog.New(slog.NewJSONHandler(w, opts)), nil
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

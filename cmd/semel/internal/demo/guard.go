@@ -1,0 +1,57 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// configName is the file that configures the guard, in the demo's directory.
+const configName = "semel.yaml"
+
+// configuration is what a user would write to guard the payment service. The
+// lease is short, so that a killed process is noticed soon; the pauses are the
+// shortest that there are, and leave a held charge visible for a moment before
+// the payment service is asked about it.
+const configuration = `listen: {address: 127.0.0.1:0}
+admin: {address: 127.0.0.1:0}
+store: {url: "pebble:./store"}
+operations:
+  - name: payments.charge
+    class: I3
+    shields: [S4]
+    financial: true
+    lease: 1s
+    on_abandoned: hold
+    reconcile_url: %[1]s/outcome
+    reconcile_every: 1s
+routes:
+  - match: POST /charges
+    upstream: %[1]s
+    operation: payments.charge
+    key: required
+    mode: %[2]s
+limits: {shutdown_grace: 1s}
+purge: {interval: 1s}
+`
+
+// writeConfiguration writes the file with which 'semel serve' guards a payment
+// service, or, unguarded, lets everything through.
+func writeConfiguration(dir, provider string, unguarded bool) error {
+	mode := "enforce"
+	if unguarded {
+		mode = "off"
+	}
+	return os.WriteFile(filepath.Join(dir, configName), fmt.Appendf(nil, configuration, provider, mode), 0o600)
+}
+
+// startGuard starts 'semel serve' in the demo's directory, for the first time or
+// again.
+func (s *story) startGuard(ctx context.Context) error {
+	guard, err := startChild(ctx, s.dir, "serve", "--config", configName, "--json", "--until-eof")
+	if err == nil {
+		s.guard = guard
+	}
+	return err
+}

@@ -1,0 +1,48 @@
+package semel
+
+import "context"
+
+// Level says what a store's acknowledged records survive, by its live settings.
+type Level string
+
+// The levels, from the weakest.
+const (
+	// LevelProcess: nothing outlives the process.
+	LevelProcess Level = "process"
+	// LevelCache: acknowledged records may be lost when another node takes over,
+	// and the right to execute may then be given twice.
+	LevelCache Level = "cache-grade"
+	// LevelCachePlus is LevelCache with a smaller window.
+	LevelCachePlus Level = "cache-grade+"
+	// LevelRelaxed: they survive the end of the process; a crash of the machine
+	// may lose the last seconds.
+	LevelRelaxed Level = "relaxed"
+	// LevelDisk: they survive crashes of the machine, as far as its disk keeps
+	// what it acknowledged; not the loss of the disk, nor a failover to a
+	// machine that was behind.
+	LevelDisk Level = "disk"
+	// LevelReplicated: they survive the loss of one machine.
+	LevelReplicated Level = "replicated"
+)
+
+// Durability is what a store can promise now.
+type Durability struct {
+	Level Level `json:"level"`
+	// Settings are what the level was judged by.
+	Settings []Setting `json:"settings,omitempty"`
+	// Unsafe has a sentence for each setting that the strict profile refuses:
+	// its name, its value, and what may come of it. Empty: nothing is unsafe.
+	Unsafe []string `json:"unsafe,omitempty"`
+}
+
+// Setting is one setting of a store, as it is in force.
+type Setting struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// DurabilityStore is a [Store] that can say what its live settings promise.
+type DurabilityStore interface {
+	// Durability reads the settings. It is cheap enough for once a minute.
+	Durability(ctx context.Context) (Durability, error)
+}

@@ -1,0 +1,97 @@
+package server
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/server/api"
+	"github.com/semelhq/semel/server/auth"
+)
+
+// adminHandler is the admin listener: health, reload, and the whole API. A page in
+// a browser on the same machine can reach loopback addresses, so requests from
+// other origins, and under other names than the listener's, are refused.
+func (s *Server) adminHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", s.live)
+	mux.HandleFunc("GET /readyz", s.ready)
+	mux.HandleFunc("POST /v1/reload", s.serveReload)
+	mux.Handle("/", s.adminAPI.Admin())
+	return http.NewCrossOriginProtection().Handler(s.onlyKnownHosts(mux))
+}
+
+// onlyKnownHosts refuses requests to a loopback listener by a name that is not a
+// loopback name, which is how a page gets at it after its own name was pointed to
+// loopback.
+func (s *Server) onlyKnownHosts(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		if local == nil || !isLoopback(local.String()) || isLoopback(r.Host) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		plain(w, http.StatusMisdirectedRequest, "This listener answers to loopback names only.\n")
+	})
+}
+
+// isLoopback reports whether a host, with or without a port, is this machine by a
+// name that nobody else can give it.
+func isLoopback(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.Trim(hostport, "[]")
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.IsLoopback()
+}
+
+// operator is who sent a request to the admin listener. Where nobody is configured
+// the listener is on loopback, and everybody on this machine is an admin.
+func (s *Server) operator(r *http.Request) (api.Caller, error) {
+	a := s.current().auth
+	id, err := a.Authenticate(r)
+	if errors.Is(err, auth.ErrNoCredential) && !a.Configured() {
+		return api.Caller{Role: api.Admin}, nil
+	}
+	return api.Caller{Tenant: id.Tenant, Principal: id.Principal, Role: roles[id.Roles]}, err
+}
+
+// caller is who sent a request to the execution API: the same principal that a
+// guarded route would see.
+func (s *Server) caller(r *http.Request) (api.Caller, error) {
+	tenant, principal, err := s.current().guard.Caller(r)
+	return api.Caller{Tenant: tenant, Principal: principal}, err
+}
+
+var roles = map[auth.Roles]api.Role{auth.Viewer: api.Viewer, auth.Operator: api.Operator, auth.Admin: api.Admin}
+
+// serveReload takes over the configuration as it is now.
+func (s *Server) serveReload(w http.ResponseWriter, r *http.Request) {
+	id, err := s.operator(r)
+	if err != nil {
+		w.Header().Set("WWW-Authenticate", auth.Challenge(err))
+		plain(w, http.StatusUnauthorized, "Say who you are.\n")
+		return
+	}
+	if id.Role < api.Admin {
+		plain(w, http.StatusForbidden, "Only an admin may reload.\n")
+		return
+	}
+	switch changed, err := s.Reload(); {
+	case err != nil:
+		plain(w, http.StatusUnprocessableEntity, err.Error()+"\n")
+	case changed:
+		plain(w, http.StatusOK, "reloaded\n")
+	default:
+		plain(w, http.StatusOK, "unchanged\n")
+	}
+}
+
+func isNotFound(err error) bool { return errors.Is(err, semel.ErrNotFound) }

@@ -1,0 +1,245 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/server/auth"
+	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/server/limit"
+	"github.com/semelhq/semel/transport/semelhttp"
+	"github.com/semelhq/semel/transport/semelproxy"
+)
+
+// Paths on the data listener that no route can take.
+const (
+	ownPrefix    = "/semel/"
+	statusPath   = ownPrefix + "status/"
+	problemsPath = ownPrefix + "problems/"
+)
+
+// generation is what one configuration makes of the doors. A reload makes another;
+// requests finish under the one they began with.
+type generation struct {
+	cfg     *config.Config
+	auth    *auth.Authenticator
+	guard   *semelhttp.Guard
+	proxies []*semelproxy.Proxy
+	routes  *http.ServeMux
+
+	inFlight sync.WaitGroup
+}
+
+// build checks everything before it changes anything: a configuration that can't
+// be taken over leaves the engine's operations as they were.
+func (s *Server) build(cfg *config.Config) (*generation, error) {
+	ops, err := operations(cfg)
+	if err != nil {
+		return nil, err
+	}
+	g := &generation{cfg: cfg, routes: http.NewServeMux()}
+	if g.auth, err = auth.New(callers(&cfg.Auth)); err != nil {
+		return nil, fmt.Errorf("auth: %w", err)
+	}
+	if err := s.engine.Register(ops...); err != nil {
+		return nil, err
+	}
+	g.guard, err = semelhttp.New(s.engine, &semelhttp.Options{
+		Identity: g.auth.HTTPIdentity(), StatusPath: statusPath, TypeBase: problemsPath,
+		OnError: func(ctx context.Context, err error) {
+			s.log.LogAttrs(ctx, slog.LevelError, "not recorded", slog.Any("error", err))
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, route := range cfg.Routes {
+		if err := s.addRoute(g, &route); err != nil {
+			return nil, fmt.Errorf("routes[%d]: %w", i, err)
+		}
+	}
+	return g, nil
+}
+
+func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
+	defer func() { // how net/http refuses a pattern
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%v", v)
+		}
+	}()
+	upstream, err := url.Parse(route.Upstream)
+	if err != nil {
+		return err
+	}
+	opts := semelproxy.Options{
+		Upstream: upstream, Route: route.Guarded(), Mode: semelproxy.Mode(route.Mode),
+		Identity: g.auth.HTTPIdentity(), StripHeaders: g.auth.IdentityHeaders(),
+		Shadow: semelproxy.ShadowOptions{OnReport: func(r semelproxy.ShadowReport) {
+			s.log.Info("shadow", slog.String("call", r.Call), slog.String("operation", r.Operation),
+				slog.String("verdict", string(r.Verdict)), slog.String("code", string(r.Code)), slog.Int("status", r.Status))
+		}},
+		OnError: func(ctx context.Context, err error) {
+			s.log.LogAttrs(ctx, slog.LevelWarn, "upstream failed", slog.String("route", route.Match), slog.Any("error", err))
+		},
+	}
+	if upstream.Scheme == "h2c" {
+		http := *upstream
+		http.Scheme = "http"
+		opts.Upstream, opts.Transport.Protocol = &http, semelproxy.ProtocolH2C
+	}
+	for _, kind := range route.Unguarded {
+		opts.Unguarded = append(opts.Unguarded, semelproxy.Kind(kind))
+	}
+	proxy, err := semelproxy.New(g.guard, opts)
+	if err != nil {
+		return err
+	}
+	g.proxies = append(g.proxies, proxy)
+	g.routes.Handle(route.Match, proxy)
+	return nil
+}
+
+// operations are the declared policies, with what they need of the server.
+func operations(cfg *config.Config) ([]semel.Operation, error) {
+	var ops []semel.Operation
+	var errs []error
+	for i := range cfg.Operations {
+		o := &cfg.Operations[i]
+		op, err := o.Policy()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if o.Share == semel.ShareTenant {
+			op.Authorize = onlyVerified
+		}
+		if o.ReconcileURL != "" {
+			u, err := url.Parse(o.ReconcileURL)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("operations[%d].reconcile_url: %w", i, err))
+				continue
+			}
+			op.Reconcile = semelproxy.ReconcileHTTP(u, nil)
+		}
+		ops = append(ops, op)
+	}
+	return ops, errors.Join(errs...)
+}
+
+// onlyVerified lets every verified caller of the tenant see an answer that the
+// tenant shares. A caller that is only told apart by its credential is nobody's.
+func onlyVerified(_ context.Context, call semel.Call, _ semel.Record) error {
+	if semelhttp.DerivedPrincipal(call.Principal) {
+		return errors.New("the caller has no verified identity")
+	}
+	return nil
+}
+
+// callers is the section auth in the words of package auth.
+func callers(c *config.Auth) auth.Settings {
+	s := auth.Settings{DefaultTenant: c.DefaultTenant}
+	for _, t := range c.Tokens {
+		s.Tokens = append(s.Tokens, auth.Token{
+			Name: t.Name, SHA256: t.SHA256,
+			Tenant: cmp.Or(t.Tenant, c.DefaultTenant), Principal: cmp.Or(t.Principal, t.Name), Roles: t.Roles,
+		})
+	}
+	for _, j := range c.JWT {
+		s.JWT = append(s.JWT, auth.JWT{
+			Issuer: j.Issuer, Audience: j.Audience, Algorithms: j.Algorithms, KeysFile: j.KeysFile,
+			TenantClaim: j.TenantClaim, PrincipalClaim: j.PrincipalClaim, RolesClaim: j.RolesClaim, Leeway: time.Duration(j.Leeway),
+		})
+	}
+	for _, m := range c.MTLS {
+		s.MTLS = append(s.MTLS, auth.Certificate{
+			Subject: m.Subject, Tenant: cmp.Or(m.Tenant, c.DefaultTenant), Principal: cmp.Or(m.Principal, m.Subject), Roles: m.Roles,
+		})
+	}
+	h := c.TrustedHeader
+	s.TrustedHeader = auth.TrustedHeader{From: h.From, Tenant: h.Tenant, Principal: h.Principal, Roles: h.Roles}
+	return s
+}
+
+// dataHandler is serveData for callers who are known once and for all, within the
+// budget of bytes in flight.
+func (s *Server) dataHandler() http.Handler {
+	limited := s.budget.Handler(http.HandlerFunc(s.serveData), &limit.Options{
+		TypeBase: problemsPath,
+		Tenant: func(r *http.Request) string {
+			id, _ := auth.FromContext(r.Context())
+			return id.Tenant
+		},
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a := s.current().auth; a.Configured() {
+			// A bad credential is refused by whoever wants to know the caller.
+			if id, err := a.Authenticate(r); err == nil {
+				r = r.WithContext(auth.NewContext(r.Context(), id))
+			}
+		}
+		limited.ServeHTTP(w, r)
+	})
+}
+
+// serveData is the data listener: first what is Semel's own, then the routes, then
+// the execution API, which a route may hide.
+func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
+	g := s.enter()
+	defer g.inFlight.Done()
+	switch {
+	case strings.HasPrefix(r.URL.Path, statusPath):
+		g.guard.Status().ServeHTTP(w, r)
+	case strings.HasPrefix(r.URL.Path, problemsPath):
+		r.URL.Path = strings.TrimPrefix(r.URL.Path, strings.TrimSuffix(ownPrefix, "/"))
+		s.dataAPI.Data().ServeHTTP(w, r)
+	case g.takes(r):
+		g.routes.ServeHTTP(w, r)
+	default:
+		s.dataAPI.Data().ServeHTTP(w, r)
+	}
+}
+
+// takes reports whether there is a route for the request.
+func (g *generation) takes(r *http.Request) bool {
+	_, pattern := g.routes.Handler(r)
+	return pattern != ""
+}
+
+// interrupt tells what is still running to stop: upstream calls are cancelled, and
+// their attempts end as what is known of them says.
+func (g *generation) interrupt() {
+	for _, p := range g.proxies {
+		p.Interrupt()
+	}
+}
+
+// close waits until the outcomes of what ran are recorded.
+func (g *generation) close(ctx context.Context) error {
+	idle := make(chan struct{})
+	go func() {
+		g.inFlight.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+	err := g.guard.Close(ctx)
+	for _, p := range g.proxies {
+		p.Close()
+	}
+	return err
+}
+
+// retire is close for a generation that another has replaced, however long its
+// requests take.
+func (g *generation) retire() { _ = g.close(context.Background()) }

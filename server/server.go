@@ -1,0 +1,300 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/archive"
+	"github.com/semelhq/semel/server/api"
+	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/server/limit"
+	"github.com/semelhq/semel/server/notify"
+	"github.com/semelhq/semel/transport/semelproxy"
+)
+
+// Options configures a [Server].
+type Options struct {
+	// Config is what to start with. Required.
+	Config *config.Config
+	// Load reads the configuration again, for a reload. Nil: a reload is refused.
+	Load func() (*config.Config, error)
+	// Log gets what happens. Defaults to [slog.Default].
+	Log *slog.Logger
+	// Version is that of the program.
+	Version string
+}
+
+// Server is one running service. Its methods may be called concurrently.
+type Server struct {
+	log       *slog.Logger
+	load      func() (*config.Config, error)
+	store     semel.Store
+	storeName string
+	engine    *semel.Engine
+	dataAPI   *api.API
+	adminAPI  *api.API
+	archive   *archive.Archive // nil where no operation is archived
+	budget    *limit.Budget
+	notify    *notify.Notifier
+
+	data, admin *listener
+	stopping    atomic.Bool
+
+	reloading sync.Mutex
+	mu        sync.RWMutex
+	gen       *generation
+}
+
+var (
+	errStopping = errors.New("the service is stopping")
+	errNoReload = errors.New("the service was started without a file to read again")
+)
+
+// New opens the store and the listeners, and puts everything together. Nothing is
+// served before [Server.Run]. After an error everything is closed again.
+func New(ctx context.Context, opts Options) (_ *Server, err error) {
+	cfg := opts.Config
+	s := &Server{log: cmp.Or(opts.Log, slog.Default()), load: opts.Load, storeName: cfg.Store.Name()}
+	var undo []func()
+	defer func() {
+		if err != nil {
+			for i := len(undo) - 1; i >= 0; i-- {
+				undo[i]()
+			}
+		}
+	}()
+	if s.notify, err = notify.FromEnv(); err != nil {
+		return nil, err
+	}
+	if s.store, err = OpenStore(ctx, cfg.Store.URL); err != nil {
+		return nil, err
+	}
+	undo = append(undo, func() { s.store.Close() })
+	if s.budget, err = limit.NewBudget(int64(cfg.Limits.TotalBytes), int64(cfg.Limits.TenantBytes)); err != nil {
+		return nil, err
+	}
+	observer := api.NewObserver()
+	engineOpts := &semel.Options{
+		Events:    both(observe(s.log), observer.Events()),
+		PurgeRate: cfg.Purge.PerSecond,
+	}
+	if cfg.Archives() {
+		if s.archive, err = archive.Open(cfg.Archive.Dir); err != nil {
+			return nil, err
+		}
+		undo = append(undo, func() { s.archive.Close() })
+		engineOpts.Archive = s.archive.Write
+	}
+	if s.engine, err = semel.New(s.store, engineOpts); err != nil {
+		return nil, err
+	}
+	undo = append(undo, func() { s.engine.Close(context.Background()) })
+	if s.gen, err = s.build(cfg); err != nil {
+		return nil, err
+	}
+	if s.dataAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.caller, Version: opts.Version}); err != nil {
+		return nil, err
+	}
+	if s.adminAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.operator, Version: opts.Version}); err != nil {
+		return nil, err
+	}
+	if s.data, err = listen(cfg.Listen.Address, cfg.Listen.TLS, &cfg.Limits, s.dataHandler(), s.log); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	undo = append(undo, s.data.close)
+	if s.admin, err = listen(cfg.Admin.Address, cfg.Admin.TLS, &cfg.Limits, s.adminHandler(), s.log); err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	return s, nil
+}
+
+// DataAddr is the address that takes the guarded traffic.
+func (s *Server) DataAddr() net.Addr { return s.data.addr() }
+
+// AdminAddr is the address that takes the requests of operators.
+func (s *Server) AdminAddr() net.Addr { return s.admin.addr() }
+
+// Engine is the engine behind all doors.
+func (s *Server) Engine() *semel.Engine { return s.engine }
+
+// Run serves until ctx is done, then stops: readiness drops, listeners close,
+// requests in flight get limits.shutdown_grace to finish, and what is not finished
+// then is told to stop and settled by policy: released where it is proved that
+// nothing was sent, otherwise unknown. It closes the store. The error is nil after
+// a stop in which every outcome was recorded.
+func (s *Server) Run(ctx context.Context) error {
+	background, stopBackground := context.WithCancel(context.Background())
+	defer stopBackground()
+	var work sync.WaitGroup
+	work.Go(func() { _ = s.engine.Run(background, time.Duration(s.current().cfg.Purge.Interval)) })
+	work.Go(func() { s.tell(s.notify.Watch(background, s.Healthy)) })
+
+	failed := make(chan error, 2)
+	go func() { failed <- s.data.serve() }()
+	go func() { failed <- s.admin.serve() }()
+	s.tell(s.notify.Ready())
+	s.log.Info("serving", slog.String("listen", s.DataAddr().String()), slog.String("admin", s.AdminAddr().String()), slog.String("store", s.storeName))
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	return errors.Join(err, s.stop(stopBackground, &work))
+}
+
+func (s *Server) stop(stopBackground func(), work *sync.WaitGroup) error {
+	s.stopping.Store(true)
+	s.tell(s.notify.Stopping())
+	gen := s.current()
+	grace := time.Duration(gen.cfg.Limits.ShutdownGrace)
+	s.log.Info("stopping", slog.Duration("grace", grace))
+
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	err := s.data.shutdown(ctx)
+	if err != nil {
+		s.log.Warn("requests are still in flight: their outcome is settled by policy")
+	}
+	// What is left is told to stop, and its end is recorded.
+	gen.interrupt()
+	end, cancelEnd := context.WithTimeout(context.Background(), settleTime)
+	defer cancelEnd()
+	errs := []error{gen.close(end)}
+	_ = s.data.shutdown(end) // so that the last answers leave
+	stopBackground()
+	work.Wait()
+	s.dataAPI.Close()
+	s.adminAPI.Close()
+	s.admin.close()
+	s.data.close()
+	errs = append(errs, s.engine.Close(end))
+	if s.archive != nil {
+		errs = append(errs, s.archive.Close())
+	}
+	errs = append(errs, s.store.Close())
+	return errors.Join(errs...)
+}
+
+// settleTime is how long the stop waits for ends of attempts to be recorded, after
+// the grace.
+const settleTime = 5 * time.Second
+
+// Reload reads the configuration again and takes it over, all or nothing. It
+// reports whether anything changed. What can't change while the service runs,
+// listeners and store, is refused by name.
+func (s *Server) Reload() (changed bool, err error) {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	if s.load == nil {
+		return false, errNoReload
+	}
+	s.tell(s.notify.Reloading())
+	defer func() { s.tell(s.notify.Ready()) }()
+	cfg, err := s.load()
+	if err != nil {
+		return false, err
+	}
+	old := s.current()
+	diff := config.Diff(old.cfg, cfg)
+	if len(diff) == 0 {
+		return false, nil
+	}
+	if fixed := config.NeedsRestart(diff); len(fixed) > 0 {
+		return false, fmt.Errorf("changing %v needs a restart", fixed)
+	}
+	next, err := s.build(cfg)
+	if err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	s.gen = next
+	s.mu.Unlock()
+	go old.retire()
+	s.log.Info("reloaded", slog.Any("changed", diff))
+	return true, nil
+}
+
+// current is the configuration in force, without holding on to it.
+func (s *Server) current() *generation {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.gen
+}
+
+// enter is the configuration in force, for one request; leave it by exit.
+func (s *Server) enter() *generation {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	s.gen.inFlight.Add(1)
+	return s.gen
+}
+
+func (s *Server) tell(err error) {
+	if err != nil {
+		s.log.Warn("the service manager can't be told", slog.Any("error", err))
+	}
+}
+
+// listener is an address and the server behind it.
+type listener struct {
+	net    net.Listener
+	server *http.Server
+}
+
+func listen(address string, certs config.TLS, limits *config.Limits, handler http.Handler, log *slog.Logger) (*listener, error) {
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if ln, err = limit.Listener(ln, limits.Connections); err != nil {
+		return nil, err
+	}
+	l := &listener{server: &http.Server{
+		Handler:           handler,
+		MaxHeaderBytes:    int(limits.HeaderBytes),
+		ReadHeaderTimeout: time.Duration(limits.ReadHeaderTimeout),
+		ReadTimeout:       time.Duration(limits.ReadTimeout),
+		IdleTimeout:       time.Duration(limits.IdleTimeout),
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}}
+	l.server.Protocols = new(http.Protocols)
+	l.server.Protocols.SetHTTP1(true)
+	if certs.Cert == "" {
+		l.server.Protocols.SetUnencryptedHTTP2(true)
+	} else {
+		l.server.Protocols.SetHTTP2(true)
+		if l.server.TLSConfig, err = tlsConfig(certs); err != nil {
+			ln.Close()
+			return nil, err
+		}
+	}
+	l.net = semelproxy.Strict(l.server, ln)
+	return l, nil
+}
+
+func (l *listener) addr() net.Addr { return l.net.Addr() }
+
+func (l *listener) serve() error {
+	err := l.server.Serve(l.net)
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+func (l *listener) shutdown(ctx context.Context) error { return l.server.Shutdown(ctx) }
+
+func (l *listener) close() {
+	l.server.Close()
+	l.net.Close()
+}

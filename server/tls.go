@@ -1,0 +1,34 @@
+package server
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+
+	"github.com/semelhq/semel/server/config"
+)
+
+// tlsConfig reads the files of a listener. The certificate is read again for new
+// connections once its file has changed, so that it can be renewed in place.
+func tlsConfig(files config.TLS) (*tls.Config, error) {
+	certs := &certificates{cert: files.Cert, key: files.Key}
+	if _, err := certs.get(nil); err != nil {
+		return nil, err
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.get}
+	if files.ClientCA != "" {
+		pem, err := os.ReadFile(files.ClientCA)
+		if err != nil {
+			return nil, err
+		}
+		c.ClientCAs = x509.NewCertPool()
+		if !c.ClientCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s has no certificate in PEM form", files.ClientCA)
+		}
+		// Callers may also be known by a token, so a certificate is verified
+		// where there is one and asked for of nobody.
+		c.ClientAuth = tls.VerifyClientCertIfGiven
+	}
+	return c, nil
+}
