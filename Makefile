@@ -6,7 +6,7 @@ SHELL := bash
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # Packages where goroutines share memory.
-CONCURRENT := . ./store/memstore ./store/pebblestore ./transport/semelhttp
+CONCURRENT := . ./archive ./client ./server/... ./store/memstore ./store/pebblestore ./transport/...
 
 .PHONY: help test generate lint race fuzz bench-smoke demo ci
 

@@ -75,13 +75,14 @@ func runCommand(ctx context.Context, dir string, c command) error {
 	return nil
 }
 
-// shellNoteFault checks that a sh block says whether it is run or why not.
+// shellNoteFault checks that a sh block says whether it is run or why not. The
+// walks are run against a service by a test of the command line.
 func shellNoteFault(b block) error {
 	reason, norun := strings.CutPrefix(b.note, "norun:")
-	if b.note == "run" || norun && strings.TrimSpace(reason) != "" {
+	if b.note == "run" || b.note == "walk" || norun && strings.TrimSpace(reason) != "" {
 		return nil
 	}
-	return fmt.Errorf("%s: a sh block needs <!-- run --> or <!-- norun: reason --> in the line before", b)
+	return fmt.Errorf("%s: a sh block needs <!-- run -->, <!-- walk --> or <!-- norun: reason --> in the line before", b)
 }
 
 func TestCommands(t *testing.T) {

@@ -27,7 +27,7 @@ type importRule struct {
 }
 
 // testSupport are the packages that are made for tests to import.
-var testSupport = []string{"store/storetest", "internal/clause", "internal/archtest"}
+var testSupport = []string{"store/storetest", "internal/clause", "internal/archtest", "internal/pgtest", "internal/redistest"}
 
 var concreteStores = []string{"store/memstore", "store/pebblestore", "store/pgstore", "store/redisstore"}
 
@@ -98,7 +98,7 @@ var layers = [][]string{
 	{"internal/canon"},
 	{"."},
 	{"internal/recordcodec"},
-	{"store", "evidence"},
+	{"store", "evidence", "archive"},
 	{"transport"},
 	{"protocol", "dispatch"},
 	{"server", "client", "checker"},

@@ -66,7 +66,8 @@ func wantFields(t *testing.T, text string, want ...string) {
 
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{
-		{}, {"version"}, {"key"}, {"key", "derive"}, {"key", "lint"}, {"bench"}, {"bench", "store"}, {"demo"},
+		{}, {"version"}, {"key"}, {"key", "derive"}, {"key", "lint"}, {"bench"}, {"bench", "store"}, {"bench", "proxy"}, {"demo"},
+		{"serve"}, {"proxy"}, {"healthcheck"}, {"explain"}, {"man"},
 	} {
 		name := strings.Join(append([]string{"semel"}, args...), "-")
 		t.Run("the help of "+name+" is as recorded", func(t *testing.T) {

@@ -78,13 +78,13 @@ Port 0 picks a free port. For more than one upstream, or other policies, see
 	flags := cmd.Flags()
 	flags.StringVar(&listen, "listen", "127.0.0.1:8480", "`address` that takes requests")
 	flags.StringVar(&admin, "admin", "127.0.0.1:0", "`address` for operators")
-	flags.StringVar(&store, "store", "pebble:./semel-data", "where records are kept: pebble:DIR or memory:")
-	flags.StringVar(&profile, "profile", "ietf", "`contract` whose statuses are spoken: ietf, stripe, acp, ucp or adyen")
-	flags.StringVar(&onAbandoned, "on-abandoned", "hold", "what becomes of a call whose outcome is not known: hold or retry")
+	flags.StringVar(&store, "store", "pebble:./semel-data", "pebble:DIR or memory:")
+	flags.StringVar(&profile, "profile", "ietf", "statuses to speak: ietf, stripe, acp, ucp, adyen")
+	flags.StringVar(&onAbandoned, "on-abandoned", "hold", "unknown outcomes: hold or retry")
 	flags.StringVar(&mode, "mode", "enforce", "enforce, shadow or off")
 	flags.StringVar(&reconcile, "reconcile", "", "`URL` to ask what became of a held call")
 	flags.DurationVar(&timeout, "timeout", time.Minute, "how long the upstream may take")
-	flags.DurationVar(&lease, "lease", 30*time.Second, "how long a call of a process that died is taken for running")
+	flags.DurationVar(&lease, "lease", 30*time.Second, "how long a dead process counts as running")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

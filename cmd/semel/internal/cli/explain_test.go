@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/semelhq/semel/server/api"
+)
+
+func TestExplain(t *testing.T) {
+	t.Run("every code is explained", func(t *testing.T) {
+		for _, p := range api.Problems() {
+			code, out, errs := semelWith(t, "", "explain", string(p.Code))
+			if code != ExitOK || !strings.Contains(out, p.Meaning) || !strings.Contains(out, p.Action) {
+				t.Errorf("%s: exit %d, %s%s", p.Code, code, out, errs)
+			}
+		}
+	})
+	t.Run("all are listed", func(t *testing.T) {
+		if code, out, _ := semelWith(t, "", "explain"); code != ExitOK || strings.Count(out, "\n") != len(api.Problems()) {
+			t.Errorf("exit %d, %s", code, out)
+		}
+	})
+	t.Run("an unknown code is a wrong command line, with a suggestion", func(t *testing.T) {
+		if code, _, errs := semelWith(t, "", "explain", "conflikt"); code != ExitUsage || !strings.Contains(errs, "did you mean conflict?") {
+			t.Errorf("exit %d, %s", code, errs)
+		}
+	})
+	t.Run("the JSON has what the help says", func(t *testing.T) {
+		_, out, _ := semelWith(t, "", "explain", "held", "--json")
+		wantFields(t, out, "code", "status", "title", "meaning", "action")
+	})
+}
+
+func TestHealthcheck(t *testing.T) {
+	status := http.StatusOK
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(r.URL.Path + "\n"))
+	}))
+	defer srv.Close()
+	if code, out, errs := semelWith(t, "", "healthcheck", "--url", srv.URL); code != ExitOK || out != "/readyz\n" {
+		t.Error(code, out, errs)
+	}
+	if code, out, errs := semelWith(t, "", "healthcheck", "--url", srv.URL, "--live"); code != ExitOK || out != "/livez\n" {
+		t.Error(code, out, errs)
+	}
+	status = http.StatusServiceUnavailable
+	if code, _, errs := semelWith(t, "", "healthcheck", "--url", srv.URL); code != ExitCheck || !strings.Contains(errs, "not ready") {
+		t.Error(code, errs)
+	}
+	srv.Close()
+	if code, _, _ := semelWith(t, "", "healthcheck", "--url", srv.URL); code != ExitCheck {
+		t.Error("nobody answers, and the exit code is", code)
+	}
+}
+
+func TestMan(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "man1")
+	if code, _, errs := semelWith(t, "", "man", dir); code != ExitOK {
+		t.Fatal(code, errs)
+	}
+	for _, name := range []string{"semel.1", "semel-serve.1", "semel-records-list.1"} {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || len(text) < 200 {
+			t.Errorf("%s has %d bytes, %v", name, len(text), err)
+		}
+	}
+}

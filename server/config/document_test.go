@@ -1,0 +1,24 @@
+package config
+
+import (
+	"os"
+	"regexp"
+	"testing"
+)
+
+// TestDocumentedConfigurations loads what the documents show.
+func TestDocumentedConfigurations(t *testing.T) {
+	text, err := os.ReadFile("../../docs/service.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile("(?s)<!-- config -->\n```yaml\n(.*?)```").FindAllSubmatch(text, -1)
+	if len(shown) == 0 {
+		t.Fatal("docs/service.md shows no configuration")
+	}
+	for _, m := range shown {
+		if _, _, err := Load(Source{Path: "docs/service.md", Data: m[1], Env: func(string) (string, bool) { return "", false }}); err != nil {
+			t.Errorf("%v\n%s", err, m[1])
+		}
+	}
+}
