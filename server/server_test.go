@@ -191,13 +191,14 @@ func TestAdminRefusesOtherSitesAndNames(t *testing.T) {
 
 func TestRoles(t *testing.T) {
 	tokens := map[string]string{}
-	text := "store: {url: 'memory:'}\nauth:\n  tokens:\n"
+	var text strings.Builder
+	text.WriteString("store: {url: 'memory:'}\nauth:\n  tokens:\n")
 	for _, role := range []string{"viewer", "operator", "admin"} {
 		token, sum := auth.NewToken()
 		tokens[role] = token
-		text += "    - {name: " + role + ", sha256: " + sum + ", tenant: acme, principal: " + role + ", roles: [" + role + "]}\n"
+		text.WriteString("    - {name: " + role + ", sha256: " + sum + ", tenant: acme, principal: " + role + ", roles: [" + role + "]}\n")
 	}
-	s := start(t, write(t, text))
+	s := start(t, write(t, text.String()))
 	for _, c := range []struct {
 		role, method, path, body string
 		status                   int
