@@ -28,5 +28,5 @@ func OpenStore(ctx context.Context, url string) (semel.Store, error) {
 	case "memory":
 		return memstore.New(), nil
 	}
-	return nil, fmt.Errorf("store: %q is no kind of store; there are pebble:DIR and memory:", scheme)
+	return nil, fmt.Errorf("store: %q is no kind of store; there are pebble:DIR and memory: (in memory only)", scheme)
 }

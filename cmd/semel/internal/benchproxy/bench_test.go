@@ -10,7 +10,7 @@ import (
 
 func TestRunComparesBothProxies(t *testing.T) {
 	dir := t.TempDir()
-	rounds := 0
+	rounds := 0 // of the proxies, and one of the API
 	report, err := Run(t.Context(), Options{
 		Compare: true, Duration: 200 * time.Millisecond, Connections: 8, Rounds: 2, Dir: dir,
 		Progress: func(string, ...any) { rounds++ },
@@ -18,7 +18,7 @@ func TestRunComparesBothProxies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rounds != 2 || len(report.Rounds) != 2 || report.Semel.Requests == 0 || report.Bare == nil || report.Bare.Requests == 0 {
+	if rounds != 3 || len(report.Rounds) != 2 || report.API.Pairs == 0 || report.API.PairsPerSecond <= 0 || report.Semel.Requests == 0 || report.Bare == nil || report.Bare.Requests == 0 {
 		t.Errorf("%d rounds, report %+v", rounds, report)
 	}
 	for _, s := range []*Side{&report.Semel, report.Bare} {
