@@ -125,7 +125,7 @@ func (e *Engine) Begin(ctx context.Context, call Call) (ans Answer, err error) {
 	if op.Class == ReadOnly {
 		return ans, e.beginUnrecorded(ctx, op, &id, &call, &ans)
 	}
-	if op.RefuseLate {
+	if op.RefuseLate || e.epoch.Load() != 0 {
 		if late, err := e.tooLate(ctx, op, id, &call); late || err != nil {
 			ans.Decision, ans.Record = Expired, &Record{ID: id}
 			e.decided(&ans, 0, 0)
@@ -305,8 +305,8 @@ func (e *Engine) hold(ctx context.Context, op *operation, cur *Record, reason st
 }
 
 // tooLate reports whether a call that says when it was first sent, or whose key
-// does, is older than what the store could still remember. Such a call may have
-// been executed and forgotten.
+// does, is older than what the store could still remember, and nothing is stored
+// about it. Such a call may have been executed and forgotten.
 func (e *Engine) tooLate(ctx context.Context, op *operation, id ID, call *Call) (bool, error) {
 	first := call.FirstSent
 	if first.IsZero() {
@@ -320,7 +320,8 @@ func (e *Engine) tooLate(ctx context.Context, op *operation, id ID, call *Call) 
 		return false, err
 	}
 	// A client clock that is ahead makes the call look younger than it is.
-	if now.Sub(InstantOf(first)) < op.Window-min(e.opts.ClockSkew, op.Window/4) {
+	late := op.RefuseLate && now.Sub(InstantOf(first)) >= op.Window-min(e.opts.ClockSkew, op.Window/4)
+	if !late && !e.beforeEpoch(op, InstantOf(first), now) {
 		return false, nil
 	}
 	rec, err := e.store.Get(ctx, id)

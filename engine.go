@@ -68,6 +68,8 @@ type Engine struct {
 	ops      atomic.Pointer[map[string]*operation]
 	register sync.Mutex
 
+	epoch atomic.Int64 // of the store, as an Instant; see NewEpoch
+
 	revPrefix [8]byte
 	revCount  atomic.Uint64
 

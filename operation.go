@@ -194,6 +194,9 @@ func (op Operation) Validate() error {
 	if op.Name == "" || len(op.Name) > maxNameLen || !validText(op.Name) {
 		bad("Name must have 1 to %d bytes of UTF-8 without NUL", maxNameLen)
 	}
+	if strings.HasPrefix(op.Name, reservedPrefix) {
+		bad("Name may not begin with %s", reservedPrefix)
+	}
 	if op.Class == Windowed && op.Window == 0 {
 		bad("class I2 needs a Window of its own")
 	}

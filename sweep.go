@@ -184,6 +184,9 @@ func (e *Engine) Purge(ctx context.Context, id ID, reason string) error {
 	return nil
 }
 
+// epochPause is how often Run asks for the store's epoch.
+const epochPause = time.Minute
+
 // Run sweeps until ctx is done, every interval, and again while batches come back
 // full, no faster than Options.PurgeRate. Interval zero means 1 second. It returns
 // the cause of ctx's end. Problems are told to Events and do not stop it.
@@ -191,11 +194,16 @@ func (e *Engine) Run(ctx context.Context, interval time.Duration) error {
 	interval = cmp.Or(interval, time.Second)
 	pause := time.NewTimer(0)
 	defer pause.Stop()
+	asked := -epochPause
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-pause.C:
+		}
+		if now := e.elapsed(); now-asked >= epochPause {
+			asked = now
+			_, _ = e.LoadEpoch(ctx) // an epoch that can't be read now is read later
 		}
 		n, err := e.Sweep(ctx)
 		if err != nil && e.events.SweepFailed != nil && ctx.Err() == nil {

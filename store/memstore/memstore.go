@@ -259,6 +259,14 @@ func (sh *shard) notify(id *semel.ID) {
 	}
 }
 
+// Durability is [semel.DurabilityStore.Durability].
+func (s *Store) Durability(context.Context) (semel.Durability, error) {
+	return semel.Durability{
+		Level:  semel.LevelProcess,
+		Unsafe: []string{"the store is in memory: every record is lost when the process ends, and calls are then executed again"},
+	}, nil
+}
+
 // Len is how many records are kept.
 func (s *Store) Len() int {
 	n := 0
