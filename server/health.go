@@ -2,9 +2,12 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -60,7 +63,71 @@ func (s *Server) checks(ctx context.Context) []check {
 	if _, err := s.engine.Lookup(ctx, semel.ID{Operation: "semel.probe", Key: "probe"}); err != nil && !isNotFound(err) {
 		checks[1].err = err
 	}
-	return checks
+	return append(checks, s.promise())
+}
+
+// promise is what the store promises by its settings, as last read.
+func (s *Server) promise() check {
+	c := check{name: "durability"}
+	d, err := s.durability()
+	switch {
+	case err != nil:
+		c.err = err
+		if s.current().cfg.Store.Profile != "strict" {
+			c.detail, c.err = "not known: "+err.Error(), nil
+		}
+		return c
+	case s.current().cfg.Store.Profile == "strict" && len(d.Unsafe) > 0:
+		c.err = errors.New(strings.Join(d.Unsafe, "; "))
+	}
+	c.detail = string(d.Level)
+	for _, set := range d.Settings {
+		c.detail += fmt.Sprintf(" %s=%q", set.Name, set.Value)
+	}
+	for _, sentence := range d.Unsafe {
+		c.detail += "; unsafe: " + sentence
+	}
+	return c
+}
+
+// promised is a store's durability, or why it can't be read.
+type promised struct {
+	semel.Durability
+	err error
+}
+
+// durability is what watchDurability read last.
+func (s *Server) durability() (semel.Durability, error) {
+	p := s.promised.Load()
+	return p.Durability, p.err
+}
+
+// watchDurability reads the store's settings every minute, since they can change
+// while it runs, and tells what changed.
+func (s *Server) watchDurability(ctx context.Context) {
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		before := s.promised.Load()
+		now := s.readDurability(ctx)
+		if before.Level != now.Level || len(before.Unsafe) != len(now.Unsafe) || (before.err == nil) != (now.err == nil) {
+			s.log.Warn("the store promises something else now", slog.String("level", string(now.Level)), slog.Any("unsafe", now.Unsafe), slog.Any("error", now.err))
+		}
+	}
+}
+
+func (s *Server) readDurability(ctx context.Context) *promised {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	p := &promised{}
+	p.Durability, p.err = DurabilityOf(ctx, s.store)
+	s.promised.Store(p)
+	return p
 }
 
 // Healthy reports whether the process can do its work.

@@ -48,6 +48,7 @@ type Server struct {
 
 	data, admin *listener
 	stopping    atomic.Bool
+	promised    atomic.Pointer[promised]
 
 	reloading sync.Mutex
 	mu        sync.RWMutex
@@ -75,10 +76,13 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.notify, err = notify.FromEnv(); err != nil {
 		return nil, err
 	}
-	if s.store, err = OpenStore(ctx, cfg.Store.URL); err != nil {
+	if s.store, err = OpenStore(ctx, cfg.Store); err != nil {
 		return nil, err
 	}
 	undo = append(undo, func() { s.store.Close() })
+	if p := s.readDurability(ctx); len(p.Unsafe) > 0 {
+		s.log.Warn("the store is not safe for every use", slog.String("level", string(p.Level)), slog.Any("unsafe", p.Unsafe))
+	}
 	if s.budget, err = limit.NewBudget(int64(cfg.Limits.TotalBytes), int64(cfg.Limits.TenantBytes)); err != nil {
 		return nil, err
 	}
@@ -98,6 +102,9 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		return nil, err
 	}
 	undo = append(undo, func() { s.engine.Close(context.Background()) })
+	if _, err = s.engine.LoadEpoch(ctx); err != nil {
+		return nil, err
+	}
 	if s.gen, err = s.build(cfg); err != nil {
 		return nil, err
 	}
@@ -136,6 +143,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stopBackground()
 	var work sync.WaitGroup
 	work.Go(func() { _ = s.engine.Run(background, time.Duration(s.current().cfg.Purge.Interval)) })
+	work.Go(func() { s.watchDurability(background) })
 	work.Go(func() { s.tell(s.notify.Watch(background, s.Healthy)) })
 
 	failed := make(chan error, 2)

@@ -7,26 +7,63 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/pebblestore"
+	"github.com/semelhq/semel/store/pgstore"
+	"github.com/semelhq/semel/store/redisstore"
 )
 
-// OpenStore opens the store that a URL names: "pebble:" and a directory, or
-// "memory:". The context bounds opening.
-func OpenStore(ctx context.Context, url string) (semel.Store, error) {
-	scheme, rest, _ := strings.Cut(url, ":")
+// OpenStore opens the store that a configuration names: "pebble:" and a directory,
+// a postgres, redis or redis-cluster URL, or "memory:". With the profile strict it
+// refuses one whose live settings are unsafe, in a sentence for each of them. The
+// context bounds opening.
+func OpenStore(ctx context.Context, c config.Store) (semel.Store, error) {
+	st, err := openStore(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	if c.Profile != "strict" {
+		return st, nil
+	}
+	d, err := DurabilityOf(ctx, st)
+	if err == nil && len(d.Unsafe) > 0 {
+		err = fmt.Errorf("store: the strict profile refuses it: %s", strings.Join(d.Unsafe, "; "))
+	}
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	return st, nil
+}
+
+func openStore(ctx context.Context, c config.Store) (semel.Store, error) {
+	scheme, rest, _ := strings.Cut(c.URL, ":")
 	switch scheme {
 	case "pebble":
 		if rest == "" {
-			return nil, errors.New("store: pebble: needs a directory, such as pebble:./semel-data")
+			return nil, errors.New("pebble: needs a directory, such as pebble:./semel-data")
 		}
-		st, err := pebblestore.Open(rest, nil)
-		if err != nil {
-			return nil, fmt.Errorf("store: %w", err)
-		}
-		return st, nil
+		return pebblestore.Open(rest, nil)
 	case "memory":
 		return memstore.New(), nil
+	case "postgres", "postgresql":
+		return pgstore.Open(ctx, c.URL, &pgstore.Options{Schema: c.Schema, Migrate: c.Migrate})
+	case "redis", "rediss", "redis-cluster", "rediss-cluster":
+		return redisstore.Open(ctx, c.URL, &redisstore.Options{Prefix: c.Prefix, AcceptLoss: c.AcceptLoss})
 	}
-	return nil, fmt.Errorf("store: %q is no kind of store; there are pebble:DIR and memory: (in memory only)", scheme)
+	return nil, fmt.Errorf("%q is no kind of store; there are pebble, postgres, redis, redis-cluster and memory", scheme)
+}
+
+// DurabilityOf is what a store promises by its live settings. One that can't tell
+// promises nothing beyond the process.
+func DurabilityOf(ctx context.Context, st semel.Store) (semel.Durability, error) {
+	ds, ok := st.(semel.DurabilityStore)
+	if !ok {
+		return semel.Durability{Level: semel.LevelProcess, Unsafe: []string{"the store can't tell what it promises: take it for one that forgets everything"}}, nil
+	}
+	d, err := ds.Durability(ctx)
+	if err != nil {
+		return d, fmt.Errorf("store: what it promises can't be read: %w", err)
+	}
+	return d, nil
 }

@@ -67,12 +67,20 @@ type TLS struct {
 
 // Store says where records are kept.
 type Store struct {
-	// pebble: and a directory, or memory: which forgets everything at the end.
+	// pebble: and a directory, a postgres, redis or redis-cluster URL, or memory: which forgets everything at the end.
 	URL string `json:"url" default:"pebble:./semel-data" flag:"store" secret:"url"`
 	// File that has the URL, for one with a password.
 	URLFile string `json:"url_file,omitzero"`
 	// strict refuses to start on a store whose settings may lose a written record.
 	Profile string `json:"profile" default:"standard" enum:"standard,strict"`
+	// Schema of the tables in PostgreSQL.
+	Schema string `json:"schema" default:"semel"`
+	// Bring the schema up to date at the start; otherwise semel migrate up does.
+	Migrate bool `json:"migrate,omitzero"`
+	// What the names of all keys in Redis begin with.
+	Prefix string `json:"prefix" default:"semel"`
+	// The operator's word that a failover of Redis may lose records, and calls may then be executed twice.
+	AcceptLoss bool `json:"accept_loss,omitzero"`
 }
 
 // Auth says who may call. A caller that is found by none of these is told

@@ -139,15 +139,22 @@ func (v *validator) exposure() {
 	}
 }
 
+// remoteStores are the schemes of stores that other nodes may share.
+var remoteStores = []string{"postgres", "postgresql", "redis", "rediss", "redis-cluster", "rediss-cluster"}
+
 // store checks where records go.
 func (v *validator) store() {
-	const path, allowed = "store.url", "write pebble:DIR or memory:"
+	const path, allowed = "store.url", "write pebble:DIR, postgres://…, redis://…, redis-cluster://… or memory:"
 	scheme, rest, _ := strings.Cut(v.c.Store.URL, ":")
 	switch {
 	case v.faulty["store.url_file"]:
 	case scheme == "pebble":
 		if rest == "" {
 			v.bad(path, "write pebble:./semel-data", "pebble: needs a directory")
+		}
+	case slices.Contains(remoteStores, scheme):
+		if u, err := url.Parse(v.c.Store.URL); err != nil || u.Host == "" && u.RawQuery == "" {
+			v.bad(path, "", "the value is not a URL with a host")
 		}
 	case v.c.Store.URL == "memory:":
 		if v.c.Store.Profile == "strict" {
@@ -157,7 +164,7 @@ func (v *validator) store() {
 		v.bad(path, allowed, "the value is not the URL of a store")
 	default:
 		hint := allowed
-		if best := nearest(scheme, []string{"pebble", "memory"}); best != "" {
+		if best := nearest(scheme, append([]string{"pebble", "memory"}, remoteStores...)); best != "" {
 			hint = "did you mean " + best + ":?"
 		}
 		v.bad(path, hint, "there is no store %q", scheme+":")

@@ -121,12 +121,12 @@ func openLocal(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer,
 	if url == "" {
 		url = cfg.Store.URL
 	}
-	dir, ok := strings.CutPrefix(url, "pebble:")
-	if !ok || dir == "" {
-		return nil, nil, usage("the store is %q, and has to be pebble:DIR; for others ask their service with --url", url)
+	dir, embedded := strings.CutPrefix(url, "pebble:")
+	if url == "memory:" || url == "pebble:" {
+		return nil, nil, usage("the store is %q, which nobody else can open; ask its service with --url", url)
 	}
 	// Opening would make what is not there.
-	if names, err := os.ReadDir(dir); err != nil || len(names) == 0 {
+	if names, err := os.ReadDir(dir); embedded && (err != nil || len(names) == 0) {
 		return nil, nil, errors.Join(fmt.Errorf("there is no store in %s: name it with --store pebble:DIR, or its service with --url", dir), err)
 	}
 	l := &localRecords{talk: cmd.ErrOrStderr()}
@@ -141,7 +141,9 @@ func openLocal(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer,
 		}
 		opts.Operations = append(opts.Operations, op)
 	}
-	store, err := server.OpenStore(cmd.Context(), url)
+	at := cfg.Store
+	at.URL, at.Profile, at.Migrate = url, "standard", false // to look is no service
+	store, err := server.OpenStore(cmd.Context(), at)
 	if err != nil {
 		if strings.Contains(err.Error(), "in use by another") {
 			err = &exitError{ExitUnavailable, fmt.Errorf("%s is in use: stop the service that has it open, or ask it with --url", dir)}

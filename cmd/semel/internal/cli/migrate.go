@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel/store/pgstore"
+)
+
+func migrateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the schema in PostgreSQL up to date",
+		Example: `  semel migrate status --store postgres://semel@db/semel
+  semel migrate up --store postgres://semel@db/semel`,
+	}
+	cmd.AddCommand(newMigrateUp(), newMigrateStatus(), newMigratePrint())
+	return cmd
+}
+
+func newMigrateUp() *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Make the migrations that are missing",
+		Long: `Make the migrations that are missing, all or none. Any number of nodes may do so
+at the same time: they wait for each other.`,
+		Example: `  semel migrate up --store postgres://semel@db/semel`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withSchema(cmd, &flags, func(ctx context.Context, pool *pgxpool.Pool, schema string) error {
+				made, err := pgstore.Migrate(ctx, pool, schema)
+				for _, m := range made {
+					fmt.Fprintf(cmd.OutOrStdout(), "made %04d %s\n", m.Number, m.Name)
+				}
+				if err == nil && len(made) == 0 {
+					fmt.Fprintln(cmd.OutOrStdout(), "nothing to do")
+				}
+				return err
+			})
+		},
+	}
+	flags.add(cmd)
+	return cmd
+}
+
+func newMigrateStatus() *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:     "status",
+		Short:   "List the migrations, and when they were made",
+		Example: `  semel migrate status --config semel.yaml`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withSchema(cmd, &flags, func(ctx context.Context, pool *pgxpool.Pool, schema string) error {
+				list, err := pgstore.Status(ctx, pool, schema)
+				for _, m := range list {
+					when := "missing"
+					if !m.AppliedAt.IsZero() {
+						when = m.AppliedAt.UTC().Format(time.RFC3339)
+					}
+					fmt.Fprintf(cmd.OutOrStdout(), "%04d %-24s %s\n", m.Number, m.Name, when)
+				}
+				return err
+			})
+		},
+	}
+	flags.add(cmd)
+	return cmd
+}
+
+func newMigratePrint() *cobra.Command {
+	var schema string
+	cmd := &cobra.Command{
+		Use:     "print",
+		Short:   "Print the SQL of all migrations, for teams with a tool of their own",
+		Example: `  semel migrate print --schema semel > semel.sql`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return pgstore.Print(cmd.OutOrStdout(), schema)
+		},
+	}
+	cmd.Flags().StringVar(&schema, "schema", pgstore.DefaultSchema, "`name` of the schema")
+	return cmd
+}
+
+// withSchema connects to the database of the configured store.
+func withSchema(cmd *cobra.Command, flags *configFlags, do func(context.Context, *pgxpool.Pool, string) error) error {
+	cfg, err := flags.load()
+	if err != nil {
+		return reportConfig(cmd, err)
+	}
+	if !strings.HasPrefix(cfg.Store.URL, "postgres") {
+		return usage("the store is %s, and only postgres:// has migrations", cfg.Store.Name())
+	}
+	pool, err := pgxpool.New(cmd.Context(), cfg.Store.URL)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return do(cmd.Context(), pool, cfg.Store.Schema)
+}

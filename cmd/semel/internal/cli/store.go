@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/server"
+)
+
+func storeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "store",
+		Short: "Look at a store, and tell it that it was restored",
+		Example: `  semel store status --store postgres://semel@db/semel
+  semel store new-epoch --config semel.yaml --yes`,
+	}
+	cmd.AddCommand(newStoreStatus(), newStoreEpoch())
+	return cmd
+}
+
+func newStoreStatus() *cobra.Command {
+	var flags configFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Say what a store promises by its live settings",
+		Long: `Say what a store promises by its live settings: its level, what that was judged
+by, and what the strict profile would refuse. The levels, from the weakest, are
+process, cache-grade, cache-grade+, relaxed, disk and replicated. The exit code is
+1 if something is unsafe.
+
+The JSON has store, level, settings (name, value), unsafe and epoch.`,
+		Example: `  semel store status --store pebble:./semel-data
+  semel store status --config semel.yaml --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := flags.load()
+			if err != nil {
+				return reportConfig(cmd, err)
+			}
+			at := cfg.Store
+			at.Profile, at.Migrate = "standard", false // to look is no service
+			store, err := server.OpenStore(cmd.Context(), at)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			engine, err := semel.New(store, nil)
+			if err != nil {
+				return err
+			}
+			epoch, err := engine.LoadEpoch(cmd.Context())
+			if err != nil {
+				return err
+			}
+			d, err := server.DurabilityOf(cmd.Context(), store)
+			if err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			if asJSON {
+				err = printJSON(out, struct {
+					Store string `json:"store"`
+					semel.Durability
+					Epoch time.Time `json:"epoch,omitzero"`
+				}{at.Name(), d, epoch})
+			} else {
+				fmt.Fprintf(out, "store  %s\nlevel  %s\n", at.Name(), d.Level)
+				for _, s := range d.Settings {
+					fmt.Fprintf(out, "       %s = %q\n", s.Name, s.Value)
+				}
+				if !epoch.IsZero() {
+					fmt.Fprintf(out, "epoch  %s\n", epoch.Format(time.RFC3339))
+				}
+				for _, sentence := range d.Unsafe {
+					fmt.Fprintf(out, "unsafe %s\n", sentence)
+				}
+			}
+			if err == nil && len(d.Unsafe) > 0 {
+				err = errReported
+			}
+			return err
+		},
+	}
+	flags.add(cmd)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newStoreEpoch() *cobra.Command {
+	var flags configFlags
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "new-epoch",
+		Short: "Say that the store was restored from a backup",
+		Long: `Say that the store was restored from a backup just now: what was recorded after
+the backup is gone, and may have been executed. Until the window of its operation
+has passed, a call that says that it was first sent before, and of which nothing
+is recorded, is refused (412) instead of executed again. Calls say so by their
+first_sent, or by a key that is a UUIDv7; of others nothing is known.
+
+Run it after the restore and before the first node starts.`,
+		Example: `  semel store new-epoch --store postgres://semel@db/semel --yes`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !yes {
+				return usage("this refuses calls that were first sent before now: say --yes")
+			}
+			cfg, err := flags.load()
+			if err != nil {
+				return reportConfig(cmd, err)
+			}
+			at := cfg.Store
+			at.Profile, at.Migrate = "standard", false
+			store, err := server.OpenStore(cmd.Context(), at)
+			if err != nil {
+				return err
+			}
+			engine, err := semel.New(store, nil)
+			if err != nil {
+				return errors.Join(err, store.Close())
+			}
+			epoch, err := engine.NewEpoch(cmd.Context())
+			if err = errors.Join(err, store.Close()); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the epoch began %s\n", epoch.Format(time.RFC3339Nano))
+			return err
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
+	return cmd
+}
