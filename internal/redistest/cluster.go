@@ -1,0 +1,154 @@
+package redistest
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Slots is how many hash slots a Cluster has.
+const Slots = 16384
+
+// NodeTimeout is cluster-node-timeout in milliseconds: after that long a master
+// that does not answer is given up, and one that hears of no majority stops.
+const NodeTimeout = 1500
+
+// Cluster is three masters with a replica each.
+type Cluster struct {
+	// Nodes are the masters, then the replicas: Nodes[i+3] follows Nodes[i] as
+	// long as nobody has failed over.
+	Nodes []*Server
+
+	tb testing.TB
+}
+
+// StartCluster runs a Cluster whose nodes sync their append-only files as
+// appendfsync says; see [Start]. It returns when all slots are served and every
+// replica has its master's data.
+func StartCluster(tb testing.TB, appendfsync string, settings ...string) *Cluster {
+	tb.Helper()
+	const masters = 3
+	c := &Cluster{tb: tb}
+	for range 2 * masters {
+		all := append(persistence(appendfsync),
+			"cluster-enabled", "yes", "cluster-port", strconv.Itoa(freePort(tb)), "cluster-node-timeout", strconv.Itoa(NodeTimeout),
+			"repl-diskless-sync-delay", "0", "repl-ping-replica-period", "1", "cluster-allow-replica-migration", "no")
+		c.Nodes = append(c.Nodes, newServer(tb, append(all, settings...)...))
+	}
+	for i, n := range c.Nodes {
+		n.Restart()
+		n.Do("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
+	}
+	ids := make([]string, len(c.Nodes))
+	for i, n := range c.Nodes {
+		ids[i] = n.ID()
+		if i < masters {
+			n.Do("CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(Slots*i/masters), strconv.Itoa(Slots*(i+1)/masters-1))
+		}
+		for _, other := range c.Nodes[:i] {
+			// The bus port is not the client port plus 10000, so it is told.
+			n.Do("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.port), other.setting("cluster-port"))
+		}
+	}
+	for i, n := range c.Nodes[masters:] {
+		Eventually(tb, "a replica finds its master", func() error {
+			_, err := n.try("CLUSTER", "REPLICATE", ids[i])
+			return err
+		})
+	}
+	c.AwaitHealthy()
+	return c
+}
+
+// URL is the address for redisstore.Open; it names every node.
+func (c *Cluster) URL() string {
+	addrs := make([]string, len(c.Nodes))
+	for i, n := range c.Nodes {
+		addrs[i] = n.Addr
+	}
+	return "redis-cluster://" + strings.Join(addrs, ",")
+}
+
+// AwaitHealthy waits until every node that runs says that all slots are served,
+// and every replica is in step with its master.
+func (c *Cluster) AwaitHealthy() {
+	c.tb.Helper()
+	for _, n := range c.Nodes {
+		if !n.Running() {
+			continue
+		}
+		Eventually(c.tb, "the Cluster is whole", func() error {
+			info, err := n.try("CLUSTER", "INFO")
+			if err != nil || !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:"+strconv.Itoa(len(c.Nodes))) {
+				return fmt.Errorf("%s says %.60q, %v", n.Addr, info, err)
+			}
+			repl, err := n.try("INFO", "replication")
+			if err != nil || strings.Contains(repl, "role:slave") && !strings.Contains(repl, "master_link_status:up") {
+				return fmt.Errorf("%s is a replica without a link, %v", n.Addr, err)
+			}
+			return nil
+		})
+	}
+}
+
+// Master returns the running node that says it serves a slot, not being a replica.
+func (c *Cluster) Master(slot int) *Server {
+	c.tb.Helper()
+	for _, n := range c.Nodes {
+		if n.Running() && n.Serves(slot) {
+			return n
+		}
+	}
+	c.tb.Fatalf("no node serves the slot %d", slot)
+	return nil
+}
+
+// Running reports whether the process runs; a paused one does.
+func (s *Server) Running() bool {
+	select {
+	case <-s.process.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// ID is the node's name in its Cluster.
+func (s *Server) ID() string { return s.Do("CLUSTER", "MYID") }
+
+// Serves reports whether the node says that it is the master of a slot.
+func (s *Server) Serves(slot int) bool {
+	nodes, err := s.try("CLUSTER", "NODES")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(nodes) {
+		fields := strings.Fields(line)
+		if len(fields) < 8 || !strings.Contains(fields[2], "myself") || !strings.Contains(fields[2], "master") {
+			continue
+		}
+		for _, r := range fields[8:] {
+			low, high, ranged := strings.Cut(r, "-")
+			if !ranged {
+				high = low
+			}
+			from, err1 := strconv.Atoi(low)
+			to, err2 := strconv.Atoi(high)
+			if err1 == nil && err2 == nil && from <= slot && slot <= to {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// setting is the value that the server was started with.
+func (s *Server) setting(name string) string {
+	for i, arg := range s.args {
+		if arg == "--"+name {
+			return s.args[i+1]
+		}
+	}
+	return ""
+}

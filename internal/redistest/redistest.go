@@ -1,0 +1,241 @@
+// Package redistest starts private Redis servers for tests: a single one, or a
+// Cluster of six. They listen on free ports of the loopback interface, keep their
+// data in a temporary directory, and end with the test, also when the test's
+// process is killed.
+//
+// A test that needs a server which is not installed is skipped, with one line
+// that says what to install; with SEMEL_REQUIRE_SERVICES=1 it fails instead.
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// binary is looked up in PATH. SEMEL_REDIS_SERVER names another one, such as
+// valkey-server.
+func binary(tb testing.TB) string {
+	tb.Helper()
+	name := os.Getenv("SEMEL_REDIS_SERVER")
+	if name == "" {
+		name = "redis-server"
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		if os.Getenv("SEMEL_REQUIRE_SERVICES") == "1" {
+			tb.Fatalf("%s is required and not found: install the package redis-server", name)
+		}
+		tb.Skipf("needs %s: install the package redis-server", name)
+	}
+	return path
+}
+
+// patience bounds every wait for a server.
+const patience = 30 * time.Second
+
+// Server is one redis-server process, which can be killed, stopped and started
+// again over the same data. Its methods fail the test when they can't do what
+// they are for; they are not for concurrent use.
+type Server struct {
+	// Addr is host and port. It stays the same over restarts.
+	Addr string
+	// Dir holds its data and its log.
+	Dir string
+
+	tb      testing.TB
+	path    string
+	args    []string
+	port    int
+	process *process
+	client  rueidis.Client
+}
+
+// Start runs a single server that syncs its append-only file as appendfsync says:
+// "always", "everysec" or "no"; "" keeps nothing on the disk. Further settings are
+// name and value in turn.
+func Start(tb testing.TB, appendfsync string, settings ...string) *Server {
+	tb.Helper()
+	s := newServer(tb, append(persistence(appendfsync), settings...)...)
+	s.Restart()
+	return s
+}
+
+func persistence(appendfsync string) []string {
+	if appendfsync == "" {
+		return []string{"appendonly", "no"}
+	}
+	return []string{"appendonly", "yes", "appendfsync", appendfsync}
+}
+
+// newServer prepares a server that does not run yet.
+func newServer(tb testing.TB, settings ...string) *Server {
+	tb.Helper()
+	s := &Server{tb: tb, path: binary(tb), Dir: tb.TempDir(), port: freePort(tb)}
+	s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
+	s.args = []string{
+		"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--dir", s.Dir, "--save", "",
+		"--logfile", filepath.Join(s.Dir, "log"), "--enable-debug-command", "yes", "--protected-mode", "no",
+	}
+	for i := 0; i+1 < len(settings); i += 2 {
+		s.args = append(s.args, "--"+settings[i], settings[i+1])
+	}
+	tb.Cleanup(func() {
+		if s.client != nil {
+			s.client.Close()
+		}
+		if s.process != nil {
+			s.process.kill()
+		}
+	})
+	return s
+}
+
+// URL is the address for redisstore.Open.
+func (s *Server) URL() string { return "redis://" + s.Addr }
+
+// Restart runs the server, which must not be running, over the data it has, and
+// returns when it answers.
+func (s *Server) Restart() {
+	s.tb.Helper()
+	p, err := start(s.path, s.args)
+	if err != nil {
+		s.tb.Fatalf("start %s: %v", s.path, err)
+	}
+	s.process = p
+	Eventually(s.tb, "the server "+s.Addr+" answers", func() error {
+		select {
+		case <-p.ended:
+			log, _ := os.ReadFile(filepath.Join(s.Dir, "log"))
+			s.tb.Fatalf("%s has ended:\n%s", s.path, log)
+		default:
+		}
+		if s.client == nil {
+			c, err := rueidis.NewClient(rueidis.ClientOption{
+				InitAddress: []string{s.Addr}, ForceSingleClient: true, DisableCache: true, PipelineMultiplex: -1,
+				Dialer: net.Dialer{Timeout: time.Second, KeepAlive: time.Second}, ConnWriteTimeout: 10 * time.Second,
+			})
+			if err != nil {
+				return err
+			}
+			s.client = c
+		}
+		_, err := s.try("PING")
+		return err
+	})
+}
+
+// Kill ends the process by SIGKILL and returns when it is gone.
+func (s *Server) Kill() {
+	s.tb.Helper()
+	if !s.process.kill() {
+		s.tb.Fatalf("the server %s had ended before it was killed", s.Addr)
+	}
+}
+
+// Pause stops the process as if its machine hung: connections stay open and
+// nothing is answered, until Resume.
+func (s *Server) Pause() { s.signal(pauseSignal) }
+
+// Resume is the end of Pause.
+func (s *Server) Resume() { s.signal(resumeSignal) }
+
+func (s *Server) signal(sig os.Signal) {
+	s.tb.Helper()
+	if err := s.process.cmd.Process.Signal(sig); err != nil {
+		s.tb.Fatalf("signal %v to the server %s: %v", sig, s.Addr, err)
+	}
+}
+
+// Do runs a command on this server and returns what it answers as text.
+func (s *Server) Do(args ...string) string {
+	s.tb.Helper()
+	answer, err := s.try(args...)
+	if err != nil {
+		s.tb.Fatalf("%s on %s: %v", args[0], s.Addr, err)
+	}
+	return answer
+}
+
+// try is Do for what may fail.
+func (s *Server) try(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	m, err := s.client.Do(ctx, s.client.B().Arbitrary(args...).Build()).ToMessage()
+	switch {
+	case rueidis.IsRedisNil(err):
+		return "", nil
+	case err != nil:
+		return "", err
+	case m.IsInt64():
+		n, err := m.AsInt64()
+		return strconv.FormatInt(n, 10), err
+	case m.IsArray():
+		list, err := m.AsStrSlice()
+		return fmt.Sprintf("%q", list), err
+	}
+	return m.ToString()
+}
+
+// Try is Do for a command that may fail.
+func (s *Server) Try(args ...string) (string, error) { return s.try(args...) }
+
+// Eventually calls f until it returns nil, and fails the test when it does not.
+func Eventually(tb testing.TB, what string, f func() error) {
+	tb.Helper()
+	end := time.NewTimer(patience)
+	defer end.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-end.C:
+			tb.Fatalf("it did not come true that %s: %v", what, err)
+		}
+	}
+}
+
+// taken are the ports that freePort has given out: a server may not listen yet
+// when the next one asks.
+var taken struct {
+	sync.Mutex
+	ports map[int]bool
+}
+
+func freePort(tb testing.TB) int {
+	tb.Helper()
+	taken.Lock()
+	defer taken.Unlock()
+	if taken.ports == nil {
+		taken.ports = map[int]bool{}
+	}
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			tb.Fatal(err)
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			tb.Fatal(err)
+		}
+		if !taken.ports[port] {
+			taken.ports[port] = true
+			return port
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package redistest
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestAServerThatIsKilledComesBackWithItsData(t *testing.T) {
+	s := Start(t, "always")
+	s.Do("SET", "k", "v")
+	s.Kill()
+	s.Restart()
+	if v := s.Do("GET", "k"); v != "v" {
+		t.Fatalf("after the restart the value is %q", v)
+	}
+}
+
+func TestAClusterServesEverySlotAndFailsOver(t *testing.T) {
+	c := StartCluster(t, "")
+	for i := range 3 {
+		c.Nodes[i].Do("SET", "{"+tagIn(t, c, i)+"}", strconv.Itoa(i))
+	}
+	first := c.Nodes[0]
+	first.Kill()
+	Eventually(t, "the replica takes over", func() error {
+		_, err := c.Nodes[3].try("SET", "{"+tagIn(t, c, 0)+"}", "x")
+		return err
+	})
+	first.Restart()
+	c.AwaitHealthy()
+	if role := first.Do("INFO", "replication"); !strings.Contains(role, "role:slave") {
+		t.Fatalf("the master that was away is %.40q", role)
+	}
+}
+
+// tagIn finds a key in a third of the slots.
+func tagIn(t *testing.T, c *Cluster, third int) string {
+	t.Helper()
+	for i := range 1000 {
+		tag := strconv.Itoa(i)
+		slot, err := strconv.Atoi(c.Nodes[1].Do("CLUSTER", "KEYSLOT", tag))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slot*3/Slots == third {
+			return tag
+		}
+	}
+	t.Fatal("no tag found")
+	return ""
+}

@@ -1,0 +1,72 @@
+package redisstore
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/store/storetest"
+)
+
+func TestContractOnOneServer(t *testing.T) {
+	storetest.Run(t, harness("redisstore on one server", redistest.Start(t, "always").URL()))
+}
+
+func TestContractOnACluster(t *testing.T) {
+	storetest.Run(t, harness("redisstore on a Cluster", redistest.StartCluster(t, "always").URL()))
+}
+
+func BenchmarkEngine(b *testing.B) {
+	url := redistest.Start(b, "always").URL()
+	storetest.Bench(b, func(b *testing.B) semel.Store { return mustOpen(b, url, &Options{Prefix: fresh()}) })
+}
+
+// prefixes counts what fresh has given out.
+var prefixes atomic.Int64
+
+// fresh is a prefix under which nothing is stored yet.
+func fresh() string { return fmt.Sprint("test-", prefixes.Add(1)) }
+
+// harness gives each body the keys under a prefix of its own.
+func harness(name, url string) storetest.Harness {
+	return storetest.Harness{Name: name, Run: func(t *testing.T, body func(*testing.T, storetest.Env)) {
+		opts := &Options{Prefix: fresh()}
+		// The body may go on with the old Store while it is opened again.
+		var current atomic.Pointer[Store]
+		var passed atomic.Int64
+		current.Store(mustOpen(t, url, opts))
+		body(t, storetest.Env{
+			Store: current.Load(),
+			Advance: func(d time.Duration) {
+				passed.Add(int64(d))
+				current.Load().Advance(d)
+			},
+			Reopen: func() semel.Store {
+				if err := current.Load().Close(); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+				s := mustOpen(t, url, opts)
+				s.Advance(time.Duration(passed.Load()))
+				current.Store(s)
+				return s
+			},
+		})
+	}}
+}
+
+func mustOpen(tb testing.TB, url string, opts *Options) *Store {
+	tb.Helper()
+	s, err := Open(tb.Context(), url, opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}

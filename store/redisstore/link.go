@@ -1,0 +1,88 @@
+package redisstore
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// link is the connections to the servers. They are replaced as a whole when they
+// can't be trusted any more.
+type link struct {
+	cluster bool
+	option  rueidis.ClientOption
+	current atomic.Pointer[rueidis.Client]
+
+	mu       sync.Mutex
+	replaced time.Time
+	closed   bool
+	old      sync.WaitGroup
+}
+
+// minReplace is the least time between two replacements of all connections.
+const minReplace = time.Second
+
+func (l *link) client() rueidis.Client { return *l.current.Load() }
+
+// dial makes a client, which connects as it is needed.
+func (l *link) dial(option rueidis.ClientOption) (rueidis.Client, error) {
+	option.ForceSingleClient = !l.cluster
+	// One connection to each server is the fastest: more callers share each
+	// write to it and each read from it.
+	option.PipelineMultiplex = -1
+	return rueidis.NewClient(option)
+}
+
+// replace closes all connections of a client that is in use, and opens others. It
+// does nothing if another caller has done so, or within a second after that.
+func (l *link) replace(bad rueidis.Client) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.client() != bad || time.Since(l.replaced) < minReplace {
+		return
+	}
+	l.replaced = time.Now()
+	c, err := l.dial(l.option)
+	if err != nil {
+		// Nobody answers. The bad one is closed all the same: its calls fail
+		// then, and each tries to replace it.
+		l.old.Go(bad.Close)
+		return
+	}
+	l.current.Store(&c)
+	l.old.Go(bad.Close)
+}
+
+func (l *link) close() {
+	l.mu.Lock()
+	l.closed = true
+	c := l.client()
+	l.mu.Unlock()
+	c.Close()
+	l.old.Wait()
+}
+
+// nodes are the servers by address. In a Cluster these are masters and replicas.
+func (l *link) nodes() map[string]rueidis.Client {
+	c := l.client()
+	if l.cluster {
+		return c.Nodes()
+	}
+	return map[string]rueidis.Client{l.option.InitAddress[0]: c}
+}
+
+// onEach runs f on every server at once and waits for all.
+func (l *link) onEach(ctx context.Context, f func(ctx context.Context, addr string, c rueidis.Client)) {
+	var wg sync.WaitGroup
+	for addr, c := range l.nodes() {
+		wg.Go(func() { f(ctx, addr, c) })
+	}
+	wg.Wait()
+}
+
+// isReadOnly reports whether a server refused to write because it is a replica.
+func isReadOnly(err *rueidis.RedisError) bool { return strings.HasPrefix(err.Error(), "READONLY") }

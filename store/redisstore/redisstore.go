@@ -1,0 +1,173 @@
+// Package redisstore keeps records in Redis or Valkey, one server or a Cluster, so
+// that any number of processes share them. Every change of a record is one round
+// trip: a script that compares and sets, and keeps the indexes.
+//
+// What it promises is what the servers' settings give, which
+// [Store.Durability] reads. A single server that syncs its append-only file
+// always keeps what it acknowledged. With replicas, and in a Cluster, a failover
+// may lose acknowledged records and with them the knowledge that a call was
+// executed: replication is asynchronous, and no setting of this package changes
+// that. Where that is not acceptable, another store is the choice.
+//
+// It needs Redis 7.0 or Valkey 7.2, or later ones.
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/rueidis"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/recordcodec"
+)
+
+// Store is a [semel.Store] in Redis. Any number of Stores, in any number of
+// processes, work on the same records.
+type Store struct {
+	opts  Options
+	keys  keyspace
+	link  link
+	clock clock
+	watch watchers
+
+	// calls is held for reading by every call, so that Close can wait for them.
+	calls  sync.RWMutex
+	closed atomic.Bool
+	// life ends background work. It is cancelled by Close.
+	life context.Context
+	end  context.CancelFunc
+	work sync.WaitGroup
+}
+
+var (
+	_ semel.Store           = (*Store)(nil)
+	_ semel.DueStore        = (*Store)(nil)
+	_ semel.PurgeStore      = (*Store)(nil)
+	_ semel.WatchStore      = (*Store)(nil)
+	_ semel.SearchStore     = (*Store)(nil)
+	_ semel.DurabilityStore = (*Store)(nil)
+
+	errClosed = errors.New("redisstore: closed")
+)
+
+// enter begins a call; leave ends it.
+func (s *Store) enter() error {
+	s.calls.RLock()
+	if s.closed.Load() {
+		s.calls.RUnlock()
+		return errClosed
+	}
+	return nil
+}
+
+func (s *Store) leave() { s.calls.RUnlock() }
+
+// Apply is [semel.Store.Apply]: one script on one shard. Concurrent calls share
+// round trips, and a lone one waits for nobody.
+//
+// The script is atomic, in the append-only file and on replicas too. A crash
+// before it leaves nothing; a crash after it leaves the record with its indexes,
+// as far as the server's durability goes, and the engine finds it by its revision.
+func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+	if err := s.enter(); err != nil {
+		return semel.Record{}, false, err
+	}
+	defer s.leave()
+	rec := &w.Record
+	digest := rec.ID.Digest()
+	value := appendPlace(make([]byte, 0, 320+len(rec.Result.Data)), rec.CreatedAt, &digest)
+	value, err := recordcodec.Append(value, rec)
+	if err != nil {
+		return semel.Record{}, false, err
+	}
+	sh, key := s.keys.find(&digest)
+	var res rueidis.RedisResult
+	c := s.link.client()
+	if w.Expect.IsZero() {
+		res = eval(ctx, c, scriptClaim, []string{key, sh.due, sh.born}, rueidis.BinaryString(value), scoreArg(rec.NextAt))
+	} else {
+		res = eval(ctx, c, scriptUpdate, []string{key, sh.due}, rueidis.BinaryString(value), scoreArg(rec.NextAt), string(w.Expect[:]))
+	}
+	answer, err := res.AsBytes()
+	switch {
+	case rueidis.IsRedisNil(err) && !w.Expect.IsZero():
+		return semel.Record{}, false, nil
+	case err != nil:
+		return semel.Record{}, false, s.failed("apply", err)
+	case len(answer) == len(rec.Revision):
+		// The answer repeats the revision, so that an answer to another call
+		// can't be taken for this one's.
+		if semel.Revision(answer) != rec.Revision {
+			return semel.Record{}, false, s.mixedUp(c, rec.ID)
+		}
+		return *rec, true, nil
+	}
+	cur, err := s.decode(c, rec.ID, answer)
+	return cur, false, err
+}
+
+// Get is [semel.Store.Get]. It reads from the master.
+func (s *Store) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
+	if err := s.enter(); err != nil {
+		return semel.Record{}, err
+	}
+	defer s.leave()
+	digest := id.Digest()
+	_, key := s.keys.find(&digest)
+	c := s.link.client()
+	value, err := c.Do(ctx, c.B().Get().Key(key).Build()).AsBytes()
+	if rueidis.IsRedisNil(err) {
+		return semel.Record{}, semel.ErrNotFound
+	}
+	if err != nil {
+		return semel.Record{}, s.failed("get", err)
+	}
+	return s.decode(c, id, value)
+}
+
+// decode reads the value of an identity. Every record that is read comes through
+// here or through [Store.decodeAt].
+func (s *Store) decode(c rueidis.Client, id semel.ID, value []byte) (semel.Record, error) {
+	rec, err := recordcodec.Decode(value[min(placeLen, len(value)):])
+	if err != nil {
+		return semel.Record{}, fmt.Errorf("redisstore: the record of %s: %w", id, err)
+	}
+	if rec.ID != id {
+		return semel.Record{}, s.mixedUp(c, id)
+	}
+	return rec, nil
+}
+
+// mixedUp is what is returned when an answer belongs to another identity. The
+// connection it came by gives answers to the wrong calls, so it is given up, and
+// all others with it; what was on the way there has an unknown result.
+func (s *Store) mixedUp(c rueidis.Client, id semel.ID) error {
+	s.link.replace(c)
+	return fmt.Errorf("redisstore: %s: the answer belongs to another identity; the connections were closed", id)
+}
+
+// failed is how a call that got no answer to rely on ends.
+func (s *Store) failed(call string, err error) error {
+	if e, ok := rueidis.IsRedisErr(err); ok && isReadOnly(e) && !s.link.cluster {
+		// The server has become a replica: whoever resolves the address anew
+		// may find the master.
+		s.link.replace(s.link.client())
+	}
+	return fmt.Errorf("redisstore: %s: %w", call, err)
+}
+
+// Close is [semel.Store.Close]. The records stay where they are.
+func (s *Store) Close() error {
+	s.closed.Store(true)
+	s.end()
+	s.calls.Lock() // until running calls have returned
+	defer s.calls.Unlock()
+	s.watch.close()
+	s.link.close()
+	s.work.Wait()
+	return nil
+}
