@@ -83,6 +83,8 @@ func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
 	opts := semelproxy.Options{
 		Upstream: upstream, Route: route.Guarded(), Mode: semelproxy.Mode(route.Mode),
 		Identity: g.auth.HTTPIdentity(), StripHeaders: g.auth.IdentityHeaders(),
+		EffectHeader: route.EffectHeader, TenantHeader: route.TenantHeader, PrincipalHeader: route.PrincipalHeader,
+		PreserveHost: route.PreserveHost,
 		Shadow: semelproxy.ShadowOptions{OnReport: func(r semelproxy.ShadowReport) {
 			s.log.Info("shadow", slog.String("call", r.Call), slog.String("operation", r.Operation),
 				slog.String("verdict", string(r.Verdict)), slog.String("code", string(r.Code)), slog.Int("status", r.Status))

@@ -237,6 +237,14 @@ type Route struct {
 	Timeout Duration `json:"timeout" default:"1m"`
 	// What may pass without being guarded.
 	Unguarded []string `json:"unguarded,omitempty" enum:"sse,upgrade,grpc"`
+	// Header in which the upstream gets a key that is the same in all attempts at one call.
+	EffectHeader string `json:"effect_header,omitzero"`
+	// Header in which the upstream gets the tenant of the caller. What callers send in it is removed.
+	TenantHeader string `json:"tenant_header,omitzero"`
+	// Header in which the upstream gets who the caller is. What callers send in it is removed.
+	PrincipalHeader string `json:"principal_header,omitzero"`
+	// Send the upstream the Host that the caller asked for.
+	PreserveHost bool `json:"preserve_host,omitzero"`
 	// What happens while the store does not answer. fail_open gives up the guarantee.
 	StoreDown string `json:"store_down" default:"fail_closed" enum:"fail_closed,fail_open"`
 }

@@ -127,6 +127,11 @@ func (v *validator) routes() {
 		} else if !cookie {
 			v.headerName(path+".credential", r.Credential)
 		}
+		for name, header := range map[string]string{"effect_header": r.EffectHeader, "tenant_header": r.TenantHeader, "principal_header": r.PrincipalHeader} {
+			if header != "" {
+				v.headerName(path+"."+name, header)
+			}
+		}
 		v.size(path+".max_body", r.MaxBody, 1, maxBytes)
 		if r.MaxBody > v.c.Limits.TenantBytes && !v.faulty["limits.tenant_bytes"] {
 			v.bad(path+".max_body", "lower it, or raise limits.tenant_bytes", "%v is more than the %v that one tenant may have in flight", r.MaxBody, v.c.Limits.TenantBytes)
