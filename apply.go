@@ -2,6 +2,7 @@ package semel
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -30,6 +31,23 @@ func (e *Engine) apply(ctx context.Context, next *Record, expect Revision) (*Rec
 	return cur, applied, nil
 }
 
+// applyClaim is apply for a claim: where it is sure that nothing was written, the
+// caller is told so at once, for a store that is too busy is not helped by waiting.
+func (e *Engine) applyClaim(ctx context.Context, next *Record, expect Revision) (*Record, bool, error) {
+	if e.local != nil {
+		return e.swap(next, expect)
+	}
+	call, own := e.storeCall(ctx)
+	if own {
+		defer call.end()
+	}
+	cur, applied, err := e.applyOnce(call, next, expect, 1)
+	if err == nil || errors.Is(err, ErrNotApplied) {
+		return cur, applied, err
+	}
+	return e.resolve(call, next, expect)
+}
+
 // swap is apply on a local store.
 func (e *Engine) swap(next *Record, expect Revision) (*Record, bool, error) {
 	if next.hash == 0 {
@@ -52,6 +70,9 @@ func (e *Engine) applyOnce(ctx context.Context, next *Record, expect Revision, t
 	case err != nil:
 		if e.events.StoreFailed != nil {
 			e.events.StoreFailed(StoreFailedEvent{ID: next.ID, Call: "apply", Err: err, Try: try})
+		}
+		if errors.Is(err, ErrNotApplied) {
+			return nil, false, &Error{Code: CodeStoreUnavailable, RetryAfter: minRetryAfter, Err: err}
 		}
 		return nil, false, &Error{Code: CodeStoreUnavailable, Message: "the result of a write is unknown", Err: err}
 	case applied || cur.Revision == next.Revision:

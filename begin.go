@@ -102,37 +102,56 @@ const maxClaims = 16
 // An error means that the call is invalid, that the caller may not see the
 // answer, or that the store is unavailable; nothing may be executed then either.
 func (e *Engine) Begin(ctx context.Context, call Call) (ans Answer, err error) {
-	if err := ctx.Err(); err != nil {
+	var id ID
+	op, err := e.admit(ctx, &call, &id)
+	if err != nil {
 		return ans, err
-	}
-	if e.done.Err() != nil {
-		return ans, &Error{Code: CodeClosed}
-	}
-	op, ok := (*e.ops.Load())[call.Operation]
-	if !ok {
-		return ans, &Error{Code: CodeUnknownOperation, Message: "operation " + call.Operation + " is not registered"}
-	}
-	id := ID{Tenant: call.Tenant, Principal: call.Principal, Operation: call.Operation, Key: call.Key}
-	if err := id.validate(); err != nil {
-		return ans, err
-	}
-	if len(call.Holder) > maxNameLen || !validText(call.Holder) {
-		return ans, &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the holder is longer than %d bytes, not valid UTF-8 or has a NUL byte", maxNameLen)}
-	}
-	if op.Share == ShareTenant {
-		id.Principal = ""
 	}
 	if op.Class == ReadOnly {
 		return ans, e.beginUnrecorded(ctx, op, &id, &call, &ans)
 	}
-	if op.RefuseLate || e.epoch.Load() != 0 {
-		if late, err := e.tooLate(ctx, op, id, &call); late || err != nil {
-			ans.Decision, ans.Record = Expired, &Record{ID: id}
-			e.decided(&ans, 0, 0)
-			return ans, err
-		}
+	if late, err := e.refuseLate(ctx, op, id, &call, &ans); late || err != nil {
+		return ans, err
 	}
 	return ans, e.claim(ctx, op, &id, &call, &ans)
+}
+
+// admit checks a call, and finds its operation and its identity, which it writes to
+// id.
+func (e *Engine) admit(ctx context.Context, call *Call, id *ID) (*operation, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if e.done.Err() != nil {
+		return nil, &Error{Code: CodeClosed}
+	}
+	op, ok := (*e.ops.Load())[call.Operation]
+	if !ok {
+		return nil, &Error{Code: CodeUnknownOperation, Message: "operation " + call.Operation + " is not registered"}
+	}
+	*id = ID{Tenant: call.Tenant, Principal: call.Principal, Operation: call.Operation, Key: call.Key}
+	if err := id.validate(); err != nil {
+		return nil, err
+	}
+	if len(call.Holder) > maxNameLen || !validText(call.Holder) {
+		return nil, &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the holder is longer than %d bytes, not valid UTF-8 or has a NUL byte", maxNameLen)}
+	}
+	if op.Share == ShareTenant {
+		id.Principal = ""
+	}
+	return op, nil
+}
+
+// refuseLate answers a call that is older than what the store could remember.
+func (e *Engine) refuseLate(ctx context.Context, op *operation, id ID, call *Call, ans *Answer) (late bool, err error) {
+	if !op.RefuseLate && e.epoch.Load() == 0 {
+		return false, nil
+	}
+	if late, err = e.tooLate(ctx, op, id, call); late {
+		ans.Decision, ans.Record = Expired, &Record{ID: id}
+		e.decided(ans, 0, 0)
+	}
+	return late, err
 }
 
 // claim is the loop of Begin: try to write the claim, and where a record stands
@@ -175,9 +194,11 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 		// A crash before this write leaves nothing. A crash after it leaves a
 		// claim without a holder: when its lease ends, the next delivery or
 		// the reaper settles it as an abandoned attempt.
-		stored, applied, err := e.apply(calls, next, cur.Revision)
+		stored, applied, err := e.applyClaim(calls, next, cur.Revision)
 		if err != nil {
-			e.releaseClaim(op, next, cur.Revision)
+			if !errors.Is(err, ErrNotApplied) {
+				e.releaseClaim(op, next, cur.Revision)
+			}
 			return err
 		}
 		if applied {

@@ -190,6 +190,9 @@ func (e *Engine) Operations() []Operation {
 	return list
 }
 
+// Store is the store that the engine was made on.
+func (e *Engine) Store() Store { return e.store }
+
 // Lookup returns the record of an identity. An expired one is not found.
 func (e *Engine) Lookup(ctx context.Context, id ID) (Record, error) {
 	rec, err := e.store.Get(ctx, id)

@@ -3,6 +3,7 @@ package semel
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 )
 
 // Store keeps records. It decides nothing: it offers one atomic, durable
@@ -38,6 +39,11 @@ type Store interface {
 	// Close releases what the store holds. It returns after running calls.
 	Close() error
 }
+
+// ErrNotApplied is what a store's error wraps when it is sure that the write did not
+// happen and never will, because it was not sent: the store has more to do than it
+// can. A claim is then refused at once; other writes are tried again as usual.
+var ErrNotApplied = errors.New("the write was not sent")
 
 // Write is one compare-and-set.
 type Write struct {

@@ -40,6 +40,9 @@ var engineCases = []testCase{
 			begin(t, alive, call(opRetry, "k"), semel.InFlight)
 			begin(t, alive, call(opHold, "k"), semel.InFlight)
 			control.Cut(faultstore.NotApplied) // from here on as if it had died
+			if _, err := dying.Lookup(t.Context(), first.Record.ID); err == nil {
+				t.Fatal("an engine that was cut off can read")
+			}
 			env.Advance(semel.DefaultLease + time.Second)
 			second := begin(t, alive, call(opRetry, "k"), semel.Execute)
 			if second.Record.Fence <= first.Record.Fence || second.Record.Attempt != 2 || len(second.Record.Earlier) != 1 {

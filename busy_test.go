@@ -1,0 +1,59 @@
+package semel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store/memstore"
+)
+
+// busyStore sends no write while it is busy, and says so. It hides what else the
+// memory store can do.
+type busyStore struct {
+	semel.Store
+	busy atomic.Bool
+}
+
+func (b *busyStore) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+	if b.busy.Load() {
+		return semel.Record{}, false, fmt.Errorf("too many at once: %w", semel.ErrNotApplied)
+	}
+	return b.Store.Apply(ctx, w)
+}
+
+func TestABusyStoreRefusesClaimsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &busyStore{Store: memstore.New()}
+		e, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "op"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running, err := e.Begin(t.Context(), semel.Call{Operation: "op", Key: "running"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.busy.Store(true)
+		began := time.Now()
+		_, err = e.Begin(t.Context(), semel.Call{Operation: "op", Key: "new"})
+		if !errors.Is(err, &semel.Error{Code: semel.CodeStoreUnavailable}) || time.Since(began) != 0 {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		// What was done has to be recorded, so its end is tried until it is.
+		time.AfterFunc(time.Second, func() { st.busy.Store(false) })
+		if err := running.Attempt.Complete(t.Context(), semel.Result{}); err != nil || time.Since(began) < time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		if ans, err := e.Begin(t.Context(), semel.Call{Operation: "op", Key: "new"}); err != nil || ans.Decision != semel.Execute {
+			t.Error(ans.Decision, err)
+		}
+		if err := e.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
