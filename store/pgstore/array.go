@@ -1,0 +1,157 @@
+package pgstore
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/semelhq/semel"
+)
+
+// column is one parameter of a statement that works on many rows: an array in
+// PostgreSQL's binary form, which spares both sides from writing and reading bytes
+// as text.
+type column struct {
+	oid uint32 // of the array
+	buf []byte
+}
+
+// arrayHeader is the length of what comes before the elements: dimensions, whether
+// there are nulls, the type of elements, their number, the first index.
+const arrayHeader = 20
+
+func newColumn(array, element uint32, rows, size int) column {
+	c := column{oid: array, buf: make([]byte, arrayHeader, arrayHeader+rows*(4+size))}
+	binary.BigEndian.PutUint32(c.buf[0:], 1)
+	binary.BigEndian.PutUint32(c.buf[4:], 1)
+	binary.BigEndian.PutUint32(c.buf[8:], element)
+	binary.BigEndian.PutUint32(c.buf[12:], uint32(rows))
+	binary.BigEndian.PutUint32(c.buf[16:], 1)
+	return c
+}
+
+func byteaColumn(rows, size int) column {
+	return newColumn(pgtype.ByteaArrayOID, pgtype.ByteaOID, rows, size)
+}
+
+func textColumn(rows, size int) column {
+	return newColumn(pgtype.TextArrayOID, pgtype.TextOID, rows, size)
+}
+
+func int8Column(rows int) column { return newColumn(pgtype.Int8ArrayOID, pgtype.Int8OID, rows, 8) }
+
+func timeColumn(rows int) column {
+	return newColumn(pgtype.TimestamptzArrayOID, pgtype.TimestamptzOID, rows, 8)
+}
+
+func boolColumn(rows int) column { return newColumn(pgtype.BoolArrayOID, pgtype.BoolOID, rows, 1) }
+
+// null adds an element that is not there.
+func (c *column) null() { c.buf = append(c.buf, 0xff, 0xff, 0xff, 0xff) }
+
+func (c *column) bytes(b []byte) {
+	c.buf = binary.BigEndian.AppendUint32(c.buf, uint32(len(b)))
+	c.buf = append(c.buf, b...)
+}
+
+// bytesOrNull takes nil for null.
+func (c *column) bytesOrNull(b []byte) {
+	if b == nil {
+		c.null()
+		return
+	}
+	c.bytes(b)
+}
+
+func (c *column) text(s string) {
+	c.buf = binary.BigEndian.AppendUint32(c.buf, uint32(len(s)))
+	c.buf = append(c.buf, s...)
+}
+
+func (c *column) int8(n int64) {
+	c.buf = append(c.buf, 0, 0, 0, 8)
+	c.buf = binary.BigEndian.AppendUint64(c.buf, uint64(n))
+}
+
+func (c *column) bool(b bool) {
+	c.buf = append(c.buf, 0, 0, 0, 1, 0)
+	if b {
+		c.buf[len(c.buf)-1] = 1
+	}
+}
+
+// time adds an instant to the microsecond, and null for none.
+func (c *column) time(i semel.Instant) {
+	if i == 0 {
+		c.null()
+		return
+	}
+	c.int8(microseconds(i))
+}
+
+// epoch2000 is where PostgreSQL counts from, in microseconds since 1970.
+const epoch2000 = 946_684_800_000_000
+
+// microseconds is an instant as PostgreSQL counts.
+func microseconds(i semel.Instant) int64 {
+	us := int64(i) / 1000
+	if int64(i)%1000 < 0 {
+		us--
+	}
+	return us - epoch2000
+}
+
+// statement is one statement with its parameters.
+type statement struct {
+	sql     text
+	values  [][]byte
+	oids    []uint32
+	formats []int16
+	often   bool // worth preparing
+}
+
+func newStatement(sql text, columns ...column) *statement {
+	st := &statement{sql: sql}
+	for _, c := range columns {
+		st.values = append(st.values, c.buf)
+		st.oids = append(st.oids, c.oid)
+	}
+	st.formats = slices.Repeat([]int16{1}, len(columns))
+	return st
+}
+
+// newRowStatement is a statement on rows. That on a single row takes bare values,
+// and is quicker to run.
+func newRowStatement(many, one text, rows int, columns ...column) *statement {
+	if rows == 1 {
+		for i, c := range columns {
+			columns[i] = c.only()
+		}
+		many = one
+	}
+	return newStatement(many, columns...).prepare()
+}
+
+// only is the one element of an array.
+func (c column) only() column {
+	oid := binary.BigEndian.Uint32(c.buf[8:])
+	if value := c.buf[arrayHeader:]; binary.BigEndian.Uint32(value) != 0xffffffff {
+		return column{oid, value[4:]}
+	}
+	return column{oid, nil}
+}
+
+// newRareStatement is a statement of which there is one text.
+func newRareStatement(sql string, columns ...column) *statement {
+	return newStatement(text{sql, sql}, columns...)
+}
+
+// prepare has the statement prepared where that is possible.
+func (st *statement) prepare() *statement {
+	st.often = true
+	return st
+}
+
+// binaryFormat asks for results in binary form.
+var binaryFormat = []int16{1}

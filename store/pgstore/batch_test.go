@@ -1,0 +1,338 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/pgtest"
+)
+
+// open opens a store in a database of its own and returns that, too.
+func open(t *testing.T, o Options) (*Store, string) {
+	t.Helper()
+	server := pgtest.Shared(t)
+	database := server.Database(t)
+	o.Migrate = true
+	s := mustOpen(t, server.URL(database), &o)
+	t.Cleanup(func() { mustClose(t, s) })
+	return s, database
+}
+
+// numbered is a record with a revision of its own.
+func numbered(key string, n byte) semel.Record {
+	rec := testRecord(key)
+	rec.Revision = semel.Revision{n, 7}
+	return rec
+}
+
+// put makes a write that must be applied.
+func put(t *testing.T, s *Store, rec semel.Record, expect semel.Revision) semel.Record {
+	t.Helper()
+	if _, applied, err := s.Apply(t.Context(), semel.Write{Record: rec, Expect: expect}); err != nil || !applied {
+		t.Fatalf("Apply: applied %v, %v", applied, err)
+	}
+	return rec
+}
+
+// hold takes a lock on a row in a transaction of somebody else, until it is
+// released.
+func hold(t *testing.T, database string, id semel.ID) (release func()) {
+	t.Helper()
+	conn := pgtest.Shared(t).Conn(t, database)
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := id.Digest()
+	if _, err := tx.Exec(t.Context(), "SELECT FROM semel.idempotency_log WHERE id = $1 FOR UPDATE", d[:]); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := tx.Rollback(context.WithoutCancel(t.Context())); err != nil && !errors.Is(err, pgx.ErrTxClosed) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestBatches(t *testing.T) {
+	t.Run("many callers share few statements and each gets its own answer", func(t *testing.T) {
+		s, _ := open(t, Options{})
+		const callers = 200
+		var wg sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() {
+				rec := numbered(fmt.Sprint("k", i), byte(i))
+				cur, applied, err := s.Apply(t.Context(), semel.Write{Record: rec})
+				if err != nil || !applied || cur.ID != rec.ID {
+					t.Errorf("caller %d: applied %v, key %q, %v", i, applied, cur.ID.Key, err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := s.commits.batches; n == 0 || n > callers/4 {
+			t.Errorf("%d writes took %d batches", callers, n)
+		}
+	})
+	t.Run("two writes of one identity are never in one batch", func(t *testing.T) {
+		s, database := open(t, Options{LockTimeout: 10 * time.Second, AcquireTimeout: 10 * time.Second})
+		first := put(t, s, numbered("k", 1), semel.Revision{})
+		release := hold(t, database, first.ID)
+		second, third := numbered("k", 2), numbered("k", 3)
+		var wg sync.WaitGroup
+		wg.Go(func() { put(t, s, second, first.Revision) })
+		await(t, "the second write is on its way", func() bool { return s.commits.sent() == 2 })
+		wg.Go(func() { put(t, s, third, second.Revision) })
+		await(t, "the third write waits", func() bool { return s.commits.waiting(third.ID) })
+		if n := s.commits.sent(); n != 2 {
+			t.Errorf("%d writes were sent while the second is on its way", n)
+		}
+		release()
+		wg.Wait()
+	})
+	t.Run("duplicates that wait behind a write are answered by it", func(t *testing.T) {
+		s, database := open(t, Options{MaxConns: 1, LockTimeout: 10 * time.Second, AcquireTimeout: 10 * time.Second})
+		blocker := put(t, s, numbered("blocker", 1), semel.Revision{})
+		release := hold(t, database, blocker.ID)
+		var wg sync.WaitGroup
+		wg.Go(func() { put(t, s, numbered("blocker", 2), blocker.Revision) })
+		await(t, "the only worker is busy", func() bool { return s.commits.sent() == 2 })
+		var applied atomic.Int64
+		const duplicates = 50
+		for i := range duplicates {
+			wg.Go(func() {
+				cur, ok, err := s.Apply(t.Context(), semel.Write{Record: numbered("k", byte(i))})
+				if ok {
+					applied.Add(1)
+				}
+				if err != nil || cur.ID.Key != "k" {
+					t.Errorf("a duplicate got the record of %q, %v", cur.ID.Key, err)
+				}
+			})
+		}
+		await(t, "all wait", func() bool { return s.commits.chained(numbered("k", 0).ID) == duplicates })
+		release()
+		wg.Wait()
+		if applied.Load() != 1 || s.commits.sent() != 3 {
+			t.Errorf("%d duplicates were applied, and %d writes sent", applied.Load(), s.commits.sent())
+		}
+	})
+	t.Run("a poisoned write fails by itself", func(t *testing.T) {
+		s, database := open(t, Options{MaxConns: 1, LockTimeout: 10 * time.Second, AcquireTimeout: 10 * time.Second})
+		blocker := put(t, s, numbered("blocker", 1), semel.Revision{})
+		release := hold(t, database, blocker.ID)
+		var wg sync.WaitGroup
+		wg.Go(func() { put(t, s, numbered("blocker", 2), blocker.Revision) })
+		await(t, "the only worker is busy", func() bool { return s.commits.sent() == 2 })
+		for i := range 20 {
+			wg.Go(func() { put(t, s, numbered(fmt.Sprint("good", i), 1), semel.Revision{}) })
+		}
+		wg.Go(func() {
+			if _, applied, err := s.Apply(t.Context(), semel.Write{Record: numbered("bad\x00", 1)}); err == nil || applied {
+				t.Errorf("a key with a NUL: applied %v, %v", applied, err)
+			}
+		})
+		await(t, "all wait", func() bool { return s.commits.queued() == 21 })
+		release()
+		wg.Wait()
+		if n := s.commits.batchCount(); n != 3 {
+			t.Errorf("%d batches were taken: the poisoned write was not among the others", n)
+		}
+	})
+	t.Run("a caller that hangs up is told at once, and its write goes on", func(t *testing.T) {
+		s, database := open(t, Options{LockTimeout: 10 * time.Second})
+		first := put(t, s, numbered("k", 1), semel.Revision{})
+		release := hold(t, database, first.ID)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		second := numbered("k", 2)
+		go func() {
+			_, _, err := s.Apply(ctx, semel.Write{Record: second, Expect: first.Revision})
+			done <- err
+		}()
+		await(t, "the write is on its way", func() bool { return s.commits.sent() == 2 })
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("the caller was told %v", err)
+		}
+		release()
+		await(t, "the write is stored", func() bool {
+			rec, err := s.Get(t.Context(), second.ID)
+			return err == nil && rec.Revision == second.Revision
+		})
+	})
+	t.Run("a caller that hangs up before its turn leaves nothing behind", func(t *testing.T) {
+		s, database := open(t, Options{MaxConns: 1, LockTimeout: 10 * time.Second, AcquireTimeout: 10 * time.Second})
+		blocker := put(t, s, numbered("blocker", 1), semel.Revision{})
+		release := hold(t, database, blocker.ID)
+		var wg sync.WaitGroup
+		wg.Go(func() { put(t, s, numbered("blocker", 2), blocker.Revision) })
+		await(t, "the only worker is busy", func() bool { return s.commits.sent() == 2 })
+		ctx, cancel := context.WithCancel(t.Context())
+		wg.Go(func() {
+			if _, applied, err := s.Apply(ctx, semel.Write{Record: numbered("k", 1)}); err == nil || applied {
+				t.Errorf("applied %v, %v", applied, err)
+			}
+		})
+		await(t, "it waits", func() bool { return s.commits.queued() == 1 })
+		cancel()
+		await(t, "it has left", func() bool { return s.commits.left() == 1 })
+		release()
+		wg.Wait()
+		put(t, s, numbered("k", 2), semel.Revision{})
+	})
+	t.Run("when all connections are stuck a call is told soon", func(t *testing.T) {
+		const limit = 100 * time.Millisecond
+		s, database := open(t, Options{MaxConns: 1, LockTimeout: 10 * time.Second, AcquireTimeout: limit})
+		blocker := put(t, s, numbered("blocker", 1), semel.Revision{})
+		release := hold(t, database, blocker.ID)
+		var wg sync.WaitGroup
+		wg.Go(func() { put(t, s, numbered("blocker", 2), blocker.Revision) })
+		await(t, "the only worker is busy", func() bool { return s.commits.sent() == 2 })
+		start := time.Now()
+		var busy atomic.Int64
+		var callers sync.WaitGroup
+		for i := range 100 {
+			callers.Go(func() {
+				if _, _, err := s.Apply(t.Context(), semel.Write{Record: numbered(fmt.Sprint(i), 1)}); errors.Is(err, ErrBusy) {
+					busy.Add(1)
+				}
+			})
+		}
+		callers.Wait()
+		if took := time.Since(start); took > limit+200*time.Millisecond || busy.Load() != 100 {
+			t.Errorf("%d of 100 calls were told that the store is busy, after %v", busy.Load(), took)
+		}
+		// Reads and the clock have connections of their own.
+		if _, err := s.Get(t.Context(), blocker.ID); err != nil {
+			t.Errorf("Get: %v", err)
+		}
+		if err := s.readClock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		release()
+		wg.Wait()
+	})
+	t.Run("a record that somebody else has locked does not stop the others for long", func(t *testing.T) {
+		s, database := open(t, Options{MaxConns: 1, LockTimeout: 50 * time.Millisecond, AcquireTimeout: 10 * time.Second})
+		locked := put(t, s, numbered("locked", 1), semel.Revision{})
+		defer hold(t, database, locked.ID)()
+		start := time.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, applied, err := s.Apply(t.Context(), semel.Write{Record: numbered("locked", 2), Expect: locked.Revision}); err == nil || applied {
+				t.Errorf("a locked record: applied %v, %v", applied, err)
+			}
+		})
+		for i := range 20 {
+			wg.Go(func() { put(t, s, numbered(fmt.Sprint(i), 1), semel.Revision{}) })
+		}
+		wg.Wait()
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+	t.Run("stores whose batches cross do not wait in a circle", func(t *testing.T) {
+		a, database := open(t, Options{})
+		b := mustOpen(t, pgtest.Shared(t).URL(database), nil)
+		t.Cleanup(func() { mustClose(t, b) })
+		const keys, rounds = 40, 10
+		var revisions [keys]semel.Revision
+		for i := range keys {
+			revisions[i] = put(t, a, numbered(fmt.Sprint(i), 1), semel.Revision{}).Revision
+		}
+		for round := range rounds {
+			var applied [keys]atomic.Int64
+			var wg sync.WaitGroup
+			for n, s := range []*Store{a, b} {
+				for i := range keys {
+					rec := numbered(fmt.Sprint(i), 1)
+					rec.Revision = semel.Revision{byte(n + 1), byte(round + 1), byte(i)}
+					wg.Go(func() {
+						cur, ok, err := s.Apply(t.Context(), semel.Write{Record: rec, Expect: revisions[i]})
+						if err != nil || cur.Revision == revisions[i] {
+							t.Errorf("Apply gives revision %v, %v", cur.Revision, err)
+						}
+						if ok {
+							applied[i].Add(1)
+						}
+					})
+				}
+			}
+			wg.Wait()
+			for i := range keys {
+				rec, err := b.Get(t.Context(), numbered(fmt.Sprint(i), 1).ID)
+				if err != nil || applied[i].Load() != 1 {
+					t.Fatalf("%d writes of one version were applied, %v", applied[i].Load(), err)
+				}
+				revisions[i] = rec.Revision
+			}
+		}
+	})
+}
+
+// await repeats f until it reports true.
+func await(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !f() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("in 20 seconds not: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func (c *committer) look(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+}
+
+func (c *committer) sent() (n uint64)       { c.look(func() { n = c.writes }); return n }
+func (c *committer) batchCount() (n uint64) { c.look(func() { n = c.batches }); return n }
+func (c *committer) queued() (n int)        { c.look(func() { n = len(c.queue) }); return n }
+
+// left is how many queued writes were given up.
+func (c *committer) left() (n int) {
+	c.look(func() {
+		for _, o := range c.queue {
+			if o.gone {
+				n++
+			}
+		}
+	})
+	return n
+}
+
+// waiting reports whether a write waits behind another of its identity.
+func (c *committer) waiting(id semel.ID) (is bool) {
+	c.look(func() { o := c.busy[id.Digest()]; is = o != nil && o.taken == 0 })
+	return is
+}
+
+// chained is how many writes of an identity wait, the first included.
+func (c *committer) chained(id semel.ID) (n int) {
+	c.look(func() {
+		for _, o := range c.queue {
+			if o.id == id.Digest() {
+				for ; o != nil; o = o.next {
+					n++
+				}
+				return
+			}
+		}
+	})
+	return n
+}

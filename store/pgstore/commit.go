@@ -1,0 +1,270 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/semelhq/semel"
+)
+
+// ErrBusy is what a call returns that waited for its turn for longer than
+// Options.AcquireTimeout. It has changed nothing.
+var ErrBusy = fmt.Errorf("pgstore: no connection was free in time: %w", semel.ErrNotApplied)
+
+// committer turns the writes of concurrent callers into few statements.
+//
+// A write that comes while nothing is on its way is sent at once, so a caller that is
+// alone waits for nobody. Those that come while the server is working are sent
+// together, when they are many or the server has answered. Of one identity one write is on its
+// way at a time, so no batch waits for another of this process.
+type committer struct {
+	pool    *pgxpool.Pool
+	sql     *statements
+	changed func(id *digest)
+	max     int
+	workers int
+	wait    time.Duration
+	base    context.Context // ends some time after Close
+
+	mu       sync.Mutex
+	queue    []*op          // may be taken
+	busy     map[digest]*op // the last write of each identity that has one
+	batches  uint64         // taken so far
+	writes   uint64         // in them
+	inFlight int            // writes in batches that are on their way
+	lastTake time.Time      // when the last batch was taken
+	running  int
+	closed   bool
+	active   sync.WaitGroup
+}
+
+// maxBytes bounds a batch, for the server holds it in memory more than once.
+const maxBytes = 4 << 20
+
+// apply makes one write. When ctx ends first its result is unknown: a batch that
+// was sent is not called back.
+func (c *committer) apply(ctx context.Context, o *op) error {
+	if err := c.join(o); err != nil {
+		return err
+	}
+	turn := time.NewTimer(c.wait)
+	defer turn.Stop()
+	for {
+		select {
+		case <-o.done:
+			return o.err
+		case <-ctx.Done():
+			c.leave(o)
+			return ctx.Err()
+		case <-turn.C:
+			if c.leave(o) {
+				return ErrBusy
+			}
+		}
+	}
+}
+
+// join queues a write, behind those of the same identity.
+func (c *committer) join(o *op) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errClosed
+	}
+	o.arrived = c.batches
+	last := c.busy[o.id]
+	c.busy[o.id] = o
+	if last != nil {
+		last.next = o
+		return nil
+	}
+	c.queue = append(c.queue, o)
+	if c.running < c.workers && c.worthwhile() {
+		c.running++
+		c.active.Go(c.work)
+	}
+	return nil
+}
+
+// leave takes back a write that was not sent yet, and reports whether it could.
+func (c *committer) leave(o *op) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o.taken == 0 {
+		o.gone = true
+	}
+	return o.gone
+}
+
+// slow is from when on a batch takes long, and others no longer wait to be many.
+const slow = 5 * time.Millisecond
+
+// fair is how many writes make up for the costs of a batch of their own.
+const fair = 32
+
+// worthwhile reports whether the queue should be sent now. While a batch is on its
+// way, a second one starts when it would be as large, or large enough: small ones
+// cost the server more than they gain. The caller holds c.mu.
+func (c *committer) worthwhile() bool {
+	return c.inFlight == 0 || len(c.queue) >= min(c.inFlight, fair) || time.Since(c.lastTake) > slow
+}
+
+// work sends batches until there is nothing to send.
+func (c *committer) work() {
+	for {
+		// Callers that can run now get the chance to join. After a batch many are
+		// woken at once, and a statement for each of the first few would cost more
+		// than it gains.
+		runtime.Gosched()
+		runtime.Gosched()
+		batch := c.take()
+		if len(batch) == 0 {
+			return
+		}
+		c.send(batch)
+		c.finish(batch)
+	}
+}
+
+// take takes the next batch off the queue; none ends the worker.
+func (c *committer) take() (batch []*op) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.worthwhile() {
+		c.running-- // whoever is on the way takes it
+		return nil
+	}
+	n, bytes := 0, 0
+	for n < len(c.queue) && len(batch) < c.max && (bytes < maxBytes || len(batch) == 0) {
+		o := c.queue[n]
+		n++
+		if o.gone {
+			c.release(o)
+			continue
+		}
+		o.taken = c.batches + 1
+		bytes += o.size()
+		batch = append(batch, o)
+	}
+	clear(c.queue[:n])
+	if c.queue = c.queue[n:]; len(c.queue) == 0 {
+		c.queue = nil
+	}
+	if len(batch) == 0 {
+		c.running--
+		return nil
+	}
+	c.inFlight += len(batch)
+	c.lastTake = time.Now()
+	c.batches++
+	c.writes += uint64(len(batch))
+	return batch
+}
+
+// finish tells the callers and lets the next writes of their identities go.
+func (c *committer) finish(batch []*op) {
+	c.mu.Lock()
+	c.inFlight -= len(batch)
+	for _, o := range batch {
+		c.release(o)
+	}
+	c.mu.Unlock()
+	for _, o := range batch {
+		if o.applied {
+			c.changed(&o.id)
+		}
+		close(o.done)
+	}
+}
+
+// release lets the next write of an identity go. Writes that were waiting already
+// when o was sent, and that expect something else than what is stored since, are
+// answered by what o has found: had they been sent right behind it they would have
+// found the same. So a crowd of duplicates costs one row. The caller holds c.mu.
+func (c *committer) release(o *op) {
+	for next := o.next; next != nil; next = next.next {
+		switch {
+		case next.gone:
+			continue
+		case c.closed:
+			next.err = errClosed
+		case o.settled && o.err == nil && next.arrived < o.taken && next.write.Expect != o.current.Revision:
+			next.refused(o.current)
+		default:
+			c.queue = append(c.queue, next)
+			return
+		}
+		next.taken = o.taken
+		close(next.done)
+	}
+	delete(c.busy, o.id)
+}
+
+// send makes the writes of a batch and gives each its result. When the server
+// refuses the batch because of a row, which rolls all of it back, each is sent by
+// itself, so that one poisoned write costs the others time and nothing else.
+func (c *committer) send(batch []*op) {
+	// Locks are taken in the order of identities, so that stores in other
+	// processes do not wait for each other in a circle.
+	slices.SortFunc(batch, func(a, b *op) int { return slices.Compare(a.id[:], b.id[:]) })
+	err := c.run(batch)
+	if err == nil {
+		return
+	}
+	if len(batch) > 1 && rolledBackByRow(err) {
+		for i := range batch {
+			c.send(batch[i : i+1])
+		}
+		return
+	}
+	for _, o := range batch {
+		o.current, o.applied, o.settled, o.err = semel.Record{}, false, false, fmt.Errorf("pgstore: apply: %w", err)
+	}
+}
+
+// run sends a batch on a connection of its own. Nothing calls it back: a commit
+// that is cancelled while it waits for a standby is a commit that this server
+// shows and no standby has.
+func (c *committer) run(batch []*op) error {
+	ctx := c.base
+	conn, err := acquire(ctx, c.pool, c.wait)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return repeat(ctx, func() error { return c.sql.send(ctx, conn.Conn().PgConn(), batch) })
+}
+
+// acquire takes a connection out of a pool, within a time.
+func acquire(ctx context.Context, pool *pgxpool.Pool, wait time.Duration) (*pgxpool.Conn, error) {
+	limited, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	conn, err := pool.Acquire(limited)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return conn, err
+}
+
+// close refuses further writes, gives up those that wait, and returns when those
+// that were sent have ended.
+func (c *committer) close() {
+	c.mu.Lock()
+	c.closed = true
+	waiting := c.queue
+	c.queue = nil
+	for _, o := range waiting {
+		o.err = errClosed
+		o.taken = c.batches + 1
+		c.release(o)
+		close(o.done)
+	}
+	c.mu.Unlock()
+	c.active.Wait()
+}

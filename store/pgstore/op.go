@@ -1,0 +1,150 @@
+package pgstore
+
+import (
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// op is one write on its way.
+type op struct {
+	id     digest
+	write  semel.Write
+	record []byte // for its column
+
+	// What came of it, once done is closed. Settled says that it is known.
+	current semel.Record
+	applied bool
+	settled bool
+	err     error
+	done    chan struct{}
+
+	// The rest is the committer's, under its lock.
+	next    *op    // of the same identity
+	arrived uint64 // how many batches had been taken by then
+	taken   uint64 // the number of its batch; 0: it waits
+	gone    bool   // its caller gave up while it waited
+}
+
+func newOp(w semel.Write) (*op, error) {
+	record, err := encodeRecord(&w.Record)
+	if err != nil {
+		return nil, err
+	}
+	return &op{id: w.Record.ID.Digest(), write: w, record: record, done: make(chan struct{})}, nil
+}
+
+func (o *op) creates() bool { return o.write.Expect.IsZero() }
+
+// size is about what the write takes in a statement.
+func (o *op) size() int { return len(o.record) + len(o.write.Record.Result.Data) + 512 }
+
+// wrote settles a write that was applied.
+func (o *op) wrote() { o.current, o.applied, o.settled = o.write.Record, true, true }
+
+// refused settles a write that something else stood in the way of, or nothing at
+// all.
+func (o *op) refused(by semel.Record) { o.current, o.applied, o.settled = by, false, true }
+
+// columns are the parameters of a statement that writes ops.
+type columns struct {
+	id, revision, record, nextAt, held, request, response, status, created, updated, expires column
+}
+
+func fillVersions(ops []*op) (c columns, err error) {
+	n, bytes, results := len(ops), 0, 0
+	for _, o := range ops {
+		bytes += len(o.record)
+		results += len(o.write.Record.Result.Data)
+	}
+	c = columns{
+		id: byteaColumn(n, 32), revision: byteaColumn(n, 16), record: byteaColumn(n, bytes/n+1), nextAt: int8Column(n), held: boolColumn(n),
+		request: textColumn(n, 72), response: byteaColumn(n, results/n+1), status: textColumn(n, 10),
+		created: timeColumn(n), updated: timeColumn(n), expires: timeColumn(n),
+	}
+	for _, o := range ops {
+		rec := &o.write.Record
+		c.id.bytes(o.id[:])
+		c.revision.bytes(rec.Revision[:])
+		c.record.bytes(o.record)
+		if rec.NextAt == 0 {
+			c.nextAt.null()
+		} else {
+			c.nextAt.int8(int64(rec.NextAt))
+		}
+		c.held.bool(rec.Held != "")
+		if err := c.fingerprint(rec); err != nil {
+			return c, err
+		}
+		c.response.bytesOrNull(rec.Result.Data)
+		c.status.text(rec.State.String())
+		c.created.time(rec.CreatedAt)
+		c.updated.time(rec.UpdatedAt)
+		c.expires.time(rec.ExpiresAt)
+	}
+	return c, nil
+}
+
+func (c *columns) fingerprint(rec *semel.Record) error {
+	text, err := fingerprintText(rec)
+	switch {
+	case err != nil:
+		return err
+	case text == "":
+		c.request.null()
+	default:
+		c.request.text(text)
+	}
+	return nil
+}
+
+// identityColumns are the parameters that say whose records they are.
+func identityColumns(n int, rec func(i int) *semel.Record) (key, operation, user, tenant column) {
+	key, operation, user, tenant = textColumn(n, 40), textColumn(n, 24), textColumn(n, 24), textColumn(n, 24)
+	for i := range n {
+		id := &rec(i).ID
+		key.text(id.Key)
+		operation.text(id.Operation)
+		user.text(id.Principal)
+		tenant.text(id.Tenant)
+	}
+	return key, operation, user, tenant
+}
+
+func (s *statements) creating(ops []*op) (*statement, error) {
+	c, err := fillVersions(ops)
+	if err != nil {
+		return nil, err
+	}
+	since := int8Column(len(ops))
+	for _, o := range ops {
+		since.int8(int64(o.write.Record.CreatedAt))
+	}
+	key, operation, user, tenant := identityColumns(len(ops), func(i int) *semel.Record { return &ops[i].write.Record })
+	return newRowStatement(s.create, s.create1, len(ops), c.id, c.revision, c.record, c.nextAt, c.held, c.request, c.response, c.status,
+		c.created, c.updated, c.expires, since, key, operation, user, tenant), nil
+}
+
+func (s *statements) updating(ops []*op) (*statement, error) {
+	c, err := fillVersions(ops)
+	if err != nil {
+		return nil, err
+	}
+	expect := byteaColumn(len(ops), 16)
+	for _, o := range ops {
+		expect.bytes(o.write.Expect[:])
+	}
+	return newRowStatement(s.update, s.update1, len(ops), c.id, c.revision, c.record, c.nextAt, c.held, c.request, c.response, c.status,
+		c.created, c.updated, c.expires, expect), nil
+}
+
+func (s *statements) getting(ids []digest) *statement {
+	c := byteaColumn(len(ids), 32)
+	for i := range ids {
+		c.bytes(ids[i][:])
+	}
+	return newStatement(s.get, c).prepare()
+}
+
+// pauseBefore is how long to wait before a transaction is run again, the n-th time.
+func pauseBefore(n int) time.Duration { return time.Duration(n) * time.Millisecond }

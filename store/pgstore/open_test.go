@@ -1,0 +1,265 @@
+package pgstore
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/recordcodec"
+)
+
+func newTestPool(t *testing.T, url string) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func TestMigrations(t *testing.T) {
+	server := pgtest.Shared(t)
+	t.Run("a schema is migrated once, whoever asks", func(t *testing.T) {
+		pool := newTestPool(t, server.URL(server.Database(t)))
+		known, err := migrations()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		var made []Migration
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				list, err := Migrate(t.Context(), pool, `odd "schema" %s`)
+				mu.Lock()
+				defer mu.Unlock()
+				made = append(made, list...)
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if len(made) != len(known) {
+			t.Errorf("%d migrations were made, want %d", len(made), len(known))
+		}
+		list, err := Status(t.Context(), pool, `odd "schema" %s`)
+		if err != nil || len(list) != len(known) || slices.ContainsFunc(list, func(m Migration) bool { return m.AppliedAt.IsZero() || m.Name == "" }) {
+			t.Errorf("the status is %v, %v", list, err)
+		}
+		s := mustOpen(t, pool.Config().ConnString(), &Options{Schema: `odd "schema" %s`})
+		defer mustClose(t, s)
+		rec := put(t, s, numbered("k", 1), semel.Revision{})
+		put(t, s, numbered("k", 2), rec.Revision)
+	})
+	t.Run("a schema that lacks migrations is refused and left alone", func(t *testing.T) {
+		url := server.URL(server.Database(t))
+		if _, err := Open(t.Context(), url, nil); !errors.Is(err, ErrNotMigrated) {
+			t.Errorf("Open gives %v", err)
+		}
+		list, err := Status(t.Context(), newTestPool(t, url), "")
+		if err != nil || slices.ContainsFunc(list, func(m Migration) bool { return !m.AppliedAt.IsZero() }) {
+			t.Errorf("the status is %v, %v", list, err)
+		}
+	})
+	t.Run("a schema of a later program is refused", func(t *testing.T) {
+		s, database := open(t, Options{})
+		server.Exec(t, database, "INSERT INTO semel.semel_migrations VALUES (99, 'later')")
+		for _, migrate := range []bool{false, true} {
+			if _, err := Open(t.Context(), server.URL(database), &Options{Migrate: migrate}); !errors.Is(err, ErrNewer) {
+				t.Errorf("Open with Migrate %v gives %v", migrate, err)
+			}
+		}
+		if _, err := Status(t.Context(), s.reads, ""); !errors.Is(err, ErrNewer) {
+			t.Errorf("Status gives %v", err)
+		}
+	})
+	t.Run("the printed SQL makes a schema that the store accepts", func(t *testing.T) {
+		database := server.Database(t)
+		var sql bytes.Buffer
+		if err := Print(&sql, ""); err != nil {
+			t.Fatal(err)
+		}
+		server.Exec(t, database, sql.String())
+		mustClose(t, mustOpen(t, server.URL(database), nil))
+	})
+	t.Run("the table has the columns and indexes of the map", func(t *testing.T) {
+		clause.Proves(t, "MAP-TABLE.1")
+		_, database := open(t, Options{})
+		conn := server.Conn(t, database)
+		for _, name := range []string{"idempotency_key", "operation_type", "request_payload", "response_payload", "status",
+			"created_at", "updated_at", "expires_at", "user_id", "session_id"} {
+			var n int
+			err := conn.QueryRow(t.Context(), "SELECT count(*) FROM information_schema.columns WHERE table_schema = 'semel' AND table_name = 'idempotency_log' AND column_name = $1", name).Scan(&n)
+			if err != nil || n != 1 {
+				t.Errorf("column %s: %d, %v", name, n, err)
+			}
+		}
+		var defs string
+		if err := conn.QueryRow(t.Context(), "SELECT string_agg(indexdef, ';') FROM pg_indexes WHERE schemaname = 'semel' AND tablename = 'idempotency_log'").Scan(&defs); err != nil {
+			t.Fatal(err)
+		}
+		for _, columns := range []string{"(idempotency_key)", "(user_id, session_id)", "(expires_at)"} {
+			if !strings.Contains(defs, columns) {
+				t.Errorf("no index on %s in %s", columns, defs)
+			}
+		}
+	})
+}
+
+func TestDurability(t *testing.T) {
+	safe := map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "synchronous_standby_names": "",
+		"transaction_read_only": "off", "pg_is_in_recovery": "off"}
+	for _, c := range []struct {
+		name   string
+		change map[string]string
+		level  semel.Level
+		unsafe string
+	}{
+		{"a single server", nil, semel.LevelDisk, ""},
+		{"a synchronous standby", map[string]string{"synchronous_standby_names": "one"}, semel.LevelReplicated, ""},
+		{"a synchronous standby that applies", map[string]string{"synchronous_standby_names": "one", "synchronous_commit": "remote_apply"}, semel.LevelReplicated, ""},
+		{"a standby that is not waited for", map[string]string{"synchronous_standby_names": "one", "synchronous_commit": "local"}, semel.LevelDisk, ""},
+		{"a standby that only receives", map[string]string{"synchronous_standby_names": "one", "synchronous_commit": "remote_write"}, semel.LevelDisk, ""},
+		{"commits that wait for nothing", map[string]string{"synchronous_commit": "off"}, semel.LevelRelaxed, "synchronous_commit"},
+		{"no fsync", map[string]string{"fsync": "off", "synchronous_standby_names": "one"}, semel.LevelRelaxed, "fsync"},
+		{"torn pages", map[string]string{"full_page_writes": "off"}, semel.LevelDisk, "full_page_writes"},
+		{"a standby", map[string]string{"pg_is_in_recovery": "on", "transaction_read_only": "on"}, semel.LevelDisk, "pg_is_in_recovery"},
+		{"a read-only primary", map[string]string{"transaction_read_only": "on"}, semel.LevelDisk, "transaction_read_only"},
+	} {
+		t.Run(c.name+" has its level", func(t *testing.T) {
+			settings := map[string]string{}
+			for name, value := range safe {
+				settings[name] = value
+			}
+			for name, value := range c.change {
+				settings[name] = value
+			}
+			d := judge(settings)
+			if d.Level != c.level || (c.unsafe == "") != (len(d.Unsafe) == 0) {
+				t.Errorf("level %s, unsafe %q", d.Level, d.Unsafe)
+			}
+			if c.unsafe != "" && (len(d.Unsafe) != 1 || !strings.HasPrefix(d.Unsafe[0], c.unsafe+` is "`+settings[c.unsafe])) {
+				t.Errorf("unsafe: %q", d.Unsafe)
+			}
+		})
+	}
+	t.Run("the strict profile refuses what the server really has", func(t *testing.T) {
+		_, database := open(t, Options{Strict: true})
+		server := pgtest.Shared(t)
+		server.Exec(t, database, "ALTER DATABASE "+database+" SET synchronous_commit = off")
+		_, err := Open(t.Context(), server.URL(database), &Options{Strict: true})
+		if err == nil || !strings.Contains(err.Error(), `synchronous_commit is "off"`) {
+			t.Errorf("Open gives %v", err)
+		}
+	})
+}
+
+func TestDamage(t *testing.T) {
+	for name, damage := range map[string]string{
+		"a record with a changed bit":         "UPDATE semel.idempotency_log SET record = set_bit(record, 99, 1 - get_bit(record, 99))",
+		"a result with a changed bit":         "UPDATE semel.idempotency_log SET response_payload = set_bit(response_payload, 9, 1 - get_bit(response_payload, 9))",
+		"a record that is cut off":            "UPDATE semel.idempotency_log SET record = substr(record, 1, 3)",
+		"a revision that is not the record's": "UPDATE semel.idempotency_log SET revision = sha256(revision)",
+		"a result that is gone":               "UPDATE semel.idempotency_log SET response_payload = NULL",
+		"the record of another identity":      "UPDATE semel.idempotency_log SET id = sha256('k2')",
+	} {
+		t.Run(name+" is noticed", func(t *testing.T) {
+			s, database := open(t, Options{})
+			rec := numbered("k", 1)
+			rec.Result.Data = []byte("result")
+			rec = put(t, s, rec, semel.Revision{})
+			pgtest.Shared(t).Exec(t, database, damage)
+			got, err := s.Due(t.Context(), rec.NextAt, 10)
+			if !errors.Is(err, recordcodec.ErrCorrupt) {
+				t.Errorf("Due gives %d records, %v", len(got), err)
+			}
+			if strings.Contains(damage, "id =") {
+				return
+			}
+			if _, err := s.Get(t.Context(), rec.ID); !errors.Is(err, recordcodec.ErrCorrupt) {
+				t.Errorf("Get gives %v", err)
+			}
+			if _, applied, err := s.Apply(t.Context(), semel.Write{Record: numbered("k", 2)}); !errors.Is(err, recordcodec.ErrCorrupt) || applied {
+				t.Errorf("Apply gives applied %v, %v", applied, err)
+			}
+			put(t, s, numbered("other", 1), semel.Revision{})
+		})
+	}
+}
+
+func TestArchive(t *testing.T) {
+	s, database := open(t, Options{})
+	rec := numbered("k", 1)
+	rec.State, rec.Disposition, rec.Result.Data = semel.Completed, semel.DispositionCompleted, []byte("result")
+	recs := []semel.Record{rec, numbered("other", 2)}
+	for range 2 { // a second time changes nothing
+		if err := s.Archive(t.Context(), recs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var n int
+	var id, revision, record, response []byte
+	conn := pgtest.Shared(t).Conn(t, database)
+	err := conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM semel.idempotency_archive), id, revision, record, response_payload
+		FROM semel.idempotency_archive WHERE idempotency_key = 'k' AND status = 'completed'`).Scan(&n, &id, &revision, &record, &response)
+	if err != nil || n != 2 {
+		t.Fatalf("%d rows, %v", n, err)
+	}
+	if got, err := decodeRecord(id, revision, record, response); err != nil || string(got.Result.Data) != "result" || got.ID != rec.ID {
+		t.Errorf("the archived record is %v, %v", got, err)
+	}
+}
+
+func TestApplyInATransaction(t *testing.T) {
+	s, database := open(t, Options{})
+	conn := pgtest.Shared(t).Conn(t, database)
+	apply := func(w semel.Write, commit bool) (semel.Record, bool) {
+		t.Helper()
+		tx, err := conn.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cur, applied, err := s.applyTx(t.Context(), tx, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if commit {
+			err = tx.Commit(t.Context())
+		} else {
+			err = tx.Rollback(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cur, applied
+	}
+	rec := numbered("k", 1)
+	if _, applied := apply(semel.Write{Record: rec}, false); !applied {
+		t.Error("a claim was refused")
+	}
+	if _, err := s.Get(t.Context(), rec.ID); !errors.Is(err, semel.ErrNotFound) {
+		t.Errorf("after the rollback Get gives %v", err)
+	}
+	if _, applied := apply(semel.Write{Record: rec}, true); !applied {
+		t.Error("a claim was refused")
+	}
+	if cur, applied := apply(semel.Write{Record: numbered("k", 2)}, true); applied || cur.Revision != rec.Revision {
+		t.Errorf("a second claim: applied %v, revision %v", applied, cur.Revision)
+	}
+	if _, applied := apply(semel.Write{Record: numbered("k", 3), Expect: rec.Revision}, true); !applied {
+		t.Error("an update was refused")
+	}
+	if cur, applied := apply(semel.Write{Record: numbered("gone", 3), Expect: rec.Revision}, true); applied || !cur.Revision.IsZero() {
+		t.Errorf("an update of nothing: applied %v, revision %v", applied, cur.Revision)
+	}
+}

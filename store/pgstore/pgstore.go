@@ -1,0 +1,276 @@
+// Package pgstore keeps records in PostgreSQL. Any number of processes may use one
+// database, and share every record.
+//
+// What Apply and Purge acknowledged is as durable as the server's settings make a
+// commit; [Store.Durability] reads them and says what that means. Writes of
+// concurrent callers travel together, in one statement that is one transaction, so
+// that they share its costs.
+//
+// # Cancelled commits
+//
+// No write is called back. When a caller hangs up, or its time is over, it is told
+// so at once, and its batch goes on; the engine finds out later what came of it.
+// Where commits wait for a standby, a row may be visible although no standby has
+// it: somebody has ended the wait, or the server was restarted. Acting on such a
+// row would be wrong, for it is gone after a failover. So every answer that rests
+// on a row that was read, a refused write or a Get, comes from a transaction that
+// commits something of its own, and waits in its turn.
+//
+// # Clock
+//
+// The store's clock is that of the server. Each process reads it every few seconds
+// and carries it on by its own monotonic clock. It takes the server to have looked
+// at its clock at the last possible moment, when the answer arrived, so its clock
+// is behind the server's, by the time of a round trip at most, and never ahead. So
+// a process that starts later never sees an earlier time than another has seen
+// before, and nothing has to be stored. The server's own clock must not go back: a
+// standby that takes over must have the right time.
+//
+// # Sessions
+//
+// A transaction pooler may stand between: no lock and no setting that matters
+// outlives a transaction, and statements are prepared only on connections that lead
+// straight to a server. Notices need such a connection; see Options.ListenURL.
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/semelhq/semel"
+)
+
+// Store is a [semel.Store] in a PostgreSQL database. It implements every optional
+// interface of package semel. Its methods may be called concurrently.
+type Store struct {
+	opts    Options
+	sql     statements
+	writes  *pgxpool.Pool
+	reads   *pgxpool.Pool
+	commits committer
+	looks   gatherer
+	clock   clock
+	watch   watchers
+	notify  notifier
+	joins   joins
+
+	closed     atomic.Bool
+	once       sync.Once
+	stop       context.CancelFunc
+	abandon    context.CancelFunc // calls back what is on its way
+	background sync.WaitGroup
+}
+
+var (
+	_ semel.Store           = (*Store)(nil)
+	_ semel.DueStore        = (*Store)(nil)
+	_ semel.PurgeStore      = (*Store)(nil)
+	_ semel.WatchStore      = (*Store)(nil)
+	_ semel.SearchStore     = (*Store)(nil)
+	_ semel.DurabilityStore = (*Store)(nil)
+)
+
+var errClosed = errors.New("pgstore: closed")
+
+// Open connects to a database, by a URL or a list of settings as libpq takes them.
+// Options may be nil. It refuses a schema that lacks migrations or that a later
+// program has migrated, and with Options.Strict a server whose settings are unsafe.
+func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("pgstore: %w", err)
+	}
+	s := &Store{opts: o}
+	if err := s.open(ctx, url); err != nil {
+		return nil, fmt.Errorf("open the store in PostgreSQL: %w", errors.Join(err, s.Close()))
+	}
+	return s, nil
+}
+
+func (s *Store) open(ctx context.Context, url string) (err error) {
+	if s.writes, err = newPool(ctx, url, s.opts.MaxConns, &s.opts); err != nil {
+		return err
+	}
+	if s.reads, err = newPool(ctx, url, ReadConns, &s.opts); err != nil {
+		return err
+	}
+	if s.opts.Migrate {
+		if _, err := Migrate(ctx, s.reads, s.opts.Schema); err != nil {
+			return err
+		}
+	}
+	if err := checkSchema(ctx, s.reads, s.opts.Schema); err != nil {
+		return err
+	}
+	barriers, err := s.lookAtServer(ctx)
+	if err != nil {
+		return err
+	}
+	s.sql = newStatements(s.opts.Schema, s.opts.LockTimeout, barriers)
+	if s.opts.Strict {
+		if err := s.refuseUnsafe(ctx); err != nil {
+			return err
+		}
+	}
+	s.clock.start(s.opts.shift)
+	if err := s.readClock(ctx); err != nil {
+		return err
+	}
+	base, abandon := context.WithCancel(context.Background())
+	s.abandon = abandon
+	s.commits = committer{
+		pool: s.writes, sql: &s.sql, changed: s.changed, max: s.opts.MaxBatch, workers: s.opts.MaxConns,
+		wait: s.opts.AcquireTimeout, busy: map[digest]*op{}, base: base,
+	}
+	s.looks = gatherer{s: s, base: base}
+	return s.startBackground(url)
+}
+
+// startBackground starts what ends with Close.
+func (s *Store) startBackground(url string) error {
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.background.Go(func() { s.keepClock(ctx) })
+	if s.opts.NoNotices {
+		return nil
+	}
+	if s.opts.ListenURL != "" {
+		url = s.opts.ListenURL
+	}
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return err
+	}
+	configure(config)
+	s.notify.start()
+	s.background.Go(func() { s.tellOthers(ctx) })
+	s.background.Go(func() { s.listen(ctx, config) })
+	return nil
+}
+
+// lookAtServer refuses a database that can't keep every text, and says whether the
+// server can write a message to its log, which the barrier is made of.
+func (s *Store) lookAtServer(ctx context.Context) (barriers bool, err error) {
+	var encoding string
+	err = s.reads.QueryRow(ctx, "SELECT current_setting('server_encoding'), to_regprocedure('pg_logical_emit_message(boolean,text,text)') IS NOT NULL").Scan(&encoding, &barriers)
+	if err == nil && encoding != "UTF8" {
+		err = fmt.Errorf("the database has the encoding %s, which does not have all characters: make one with UTF8", encoding)
+	}
+	return barriers, err
+}
+
+// newPool makes a pool, which connects when it is used.
+func newPool(ctx context.Context, url string, conns int, o *Options) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns, config.MinConns = int32(conns), 0
+	config.PingTimeout = o.AcquireTimeout
+	configure(config.ConnConfig)
+	if !o.Pooler {
+		config.AfterConnect = sessions(o.LockTimeout)
+	}
+	if o.forget {
+		config.AfterRelease = func(conn *pgx.Conn) bool {
+			_, err := conn.PgConn().Exec(context.Background(), "DISCARD ALL").ReadAll()
+			return err == nil
+		}
+	}
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// configure sets a connection up so that it keeps nothing in its session, and
+// notices soon when its server is gone.
+func configure(config *pgx.ConnConfig) {
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	config.StatementCacheCapacity, config.DescriptionCacheCapacity = 0, 0
+	config.OnNotice = onNotice
+	const silence = 25 * time.Second
+	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}, Control: limitUnanswered(silence)}
+	config.DialFunc = dialer.DialContext
+}
+
+// Apply is [semel.Store.Apply].
+func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+	if err := s.usable(ctx); err != nil {
+		return semel.Record{}, false, err
+	}
+	o, err := newOp(w)
+	if err != nil {
+		return semel.Record{}, false, err
+	}
+	if err := s.commits.apply(ctx, o); err != nil {
+		return semel.Record{}, false, err
+	}
+	return o.current, o.applied, nil
+}
+
+// usable refuses calls that have ended before they began.
+func (s *Store) usable(ctx context.Context) error {
+	if s.closed.Load() {
+		return errClosed
+	}
+	return ctx.Err()
+}
+
+// changed tells those who watch a record, here and elsewhere.
+func (s *Store) changed(id *digest) {
+	s.watch.wake(watchKey(id[:watchKeyLen]))
+	s.notify.add(id)
+}
+
+// closeLimit is how long Close waits for the server.
+const closeLimit = 10 * time.Second
+
+// Close waits for running calls, for up to ten seconds, and closes the connections.
+// Calls that wait for their turn fail. What the server has not answered by then, as
+// when a standby is away, is called back, and its result unknown. Closing again does
+// nothing.
+func (s *Store) Close() error {
+	s.closed.Store(true)
+	s.once.Do(func() {
+		if s.stop != nil {
+			late := time.AfterFunc(closeLimit, s.abandon)
+			s.commits.close()
+			s.looks.close()
+			late.Stop()
+			s.abandon()
+			s.stop()
+			s.background.Wait()
+		}
+		for _, pool := range []*pgxpool.Pool{s.writes, s.reads} {
+			if pool != nil {
+				pool.Close()
+			}
+		}
+	})
+	return nil
+}
+
+// query runs a statement that only reads, or may be repeated, on a connection for
+// reads.
+func (s *Store) query(ctx context.Context, st *statement, each func(row [][]byte) error) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	return s.onRead(ctx, func(conn *pgconn.PgConn) error { return execute(ctx, conn, st, each) })
+}
+
+func (s *Store) onRead(ctx context.Context, f func(conn *pgconn.PgConn) error) error {
+	conn, err := acquire(ctx, s.reads, s.opts.AcquireTimeout)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return f(conn.Conn().PgConn())
+}

@@ -1,0 +1,141 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"github.com/semelhq/semel"
+)
+
+// searchBatch bounds the records that one search looks at.
+const searchBatch = 10_000
+
+// place is where a search has arrived: records are listed by when their identity
+// was first stored, which stays as long as they are there, the newest first.
+type place struct {
+	since int64
+	id    digest
+}
+
+func (p *place) encode() string {
+	b := binary.BigEndian.AppendUint64(nil, uint64(p.since))
+	return base64.RawURLEncoding.EncodeToString(append(b, p.id[:]...))
+}
+
+func decodePlace(s string) (p place, err error) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || len(b) != 8+len(p.id) {
+		return p, &semel.Error{Code: semel.CodeInvalidCall, Message: "the cursor is not one of this store"}
+	}
+	p.since = int64(binary.BigEndian.Uint64(b))
+	copy(p.id[:], b[8:])
+	return p, nil
+}
+
+// Search is [semel.SearchStore.Search]. Searches for a key use its index; others
+// look at up to ten thousand records in one call.
+func (s *Store) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
+	if err := s.usable(ctx); err != nil {
+		return semel.Page{}, err
+	}
+	var from *place
+	if q.Cursor != "" {
+		p, err := decodePlace(q.Cursor)
+		if err != nil {
+			return semel.Page{}, err
+		}
+		from = &p
+	}
+	q.Limit = min(cmp.Or(max(q.Limit, 0), semel.DefaultSearchLimit), semel.MaxSearchLimit)
+	page, err := s.search(ctx, s.searching(&q, from), &q)
+	if err != nil {
+		return semel.Page{}, fmt.Errorf("pgstore: search: %w", err)
+	}
+	return page, nil
+}
+
+// search reads a page. Its statement gives the records, and last, with nothing but
+// its place, the record at which it stopped looking, if it did.
+func (s *Store) search(ctx context.Context, st *statement, q *semel.Query) (page semel.Page, err error) {
+	n := 0
+	var last place
+	err = s.query(ctx, st, func(row [][]byte) error {
+		at := place{int64(binary.BigEndian.Uint64(row[4])), digestOf(row[0])}
+		if row[2] == nil {
+			if n < q.Limit {
+				page.Next = at.encode()
+			}
+			return nil
+		}
+		rec, err := decodeRecord(row[0], row[1], row[2], row[3])
+		if err != nil {
+			return err
+		}
+		n, last = n+1, at
+		// The columns are exact to the microsecond, the record is exact.
+		if q.Matches(&rec) {
+			page.Records = append(page.Records, rec)
+		}
+		return nil
+	})
+	if err == nil && n == q.Limit {
+		page.Next = last.encode()
+	}
+	return page, err
+}
+
+// searching is the statement of a search.
+func (s *Store) searching(q *semel.Query, from *place) *statement {
+	var args []column
+	arg := func(c column) string {
+		args = append(args, c)
+		return fmt.Sprintf("$%d", len(args))
+	}
+	after := "TRUE"
+	if from != nil {
+		after = fmt.Sprintf("(since, id) < (%s::bigint, %s::bytea)", arg(int8Value(from.since)), arg(byteaValue(from.id[:])))
+	}
+	var conds []string
+	text := func(column, value string) {
+		conds = append(conds, column+" = "+arg(textValue(value))+"::text")
+	}
+	if q.Tenant != nil {
+		text("session_id", *q.Tenant)
+	}
+	if q.Principal != "" {
+		text("user_id", q.Principal)
+	}
+	if q.Operation != "" {
+		text("operation_type", q.Operation)
+	}
+	if q.Key != "" {
+		text("idempotency_key", q.Key)
+	}
+	if q.State != 0 {
+		text("status", q.State.String())
+	}
+	if q.Held {
+		conds = append(conds, "held")
+	}
+	if q.After != 0 {
+		conds = append(conds, "created_at >= "+arg(timeValue(q.After))+"::timestamptz")
+	}
+	if q.Before != 0 {
+		conds = append(conds, "created_at <= "+arg(timeValue(q.Before))+"::timestamptz")
+	}
+	table := name(s.opts.Schema, "idempotency_log")
+	const row, order = "id, revision, record, response_payload, since", " ORDER BY since DESC, id DESC"
+	limit := fmt.Sprintf(" LIMIT %d", q.Limit)
+	where := strings.Join(append(conds, "TRUE"), " AND ")
+	if len(conds) == 0 || q.Key != "" {
+		return newRareStatement("SELECT "+row+" FROM "+table+" WHERE "+after+" AND "+where+order+limit, args...)
+	}
+	return newRareStatement(fmt.Sprintf("(SELECT %s FROM (SELECT * FROM %s WHERE %s%s LIMIT %d) AS looked WHERE %s%s%s)"+
+		" UNION ALL (SELECT id, NULL, NULL, NULL, since FROM %s WHERE %s%s OFFSET %d LIMIT 1)",
+		row, table, after, order, searchBatch, where, order, limit,
+		table, after, order, searchBatch-1), args...)
+}

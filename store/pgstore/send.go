@@ -1,0 +1,252 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/semelhq/semel"
+)
+
+// applyTx is Apply within a transaction of the caller. What it returns holds if
+// that commits; after an error the transaction can only be rolled back. The lock
+// timeout of the store is that of the transaction from then on.
+func (s *Store) applyTx(ctx context.Context, tx pgx.Tx, w semel.Write) (semel.Record, bool, error) {
+	o, err := newOp(w)
+	if err != nil {
+		return semel.Record{}, false, err
+	}
+	if err := s.sql.send(ctx, tx.Conn().PgConn(), []*op{o}); err != nil {
+		return semel.Record{}, false, fmt.Errorf("pgstore: apply: %w", err)
+	}
+	return o.current, o.applied, o.err
+}
+
+// rounds is how often a write looks again when the record comes and goes while it
+// looks.
+const rounds = 10
+
+// send makes the writes, of which no two are of one identity, in one transaction,
+// and settles all of them, or returns an error.
+//
+// A crash before its commit leaves nothing of them. A crash after it leaves all,
+// and nobody may have been told: the engine sends them again and finds them.
+func (s *statements) send(ctx context.Context, conn *pgconn.PgConn, ops []*op) error {
+	// What an earlier run has settled was committed.
+	ops = unsettled(ops)
+	for range rounds {
+		if err := s.write(ctx, conn, ops); err != nil {
+			return err
+		}
+		open := unsettled(ops)
+		if len(open) == 0 {
+			return nil
+		}
+		// Another writer was there at the same time. Its row is there for a
+		// statement that begins now.
+		ids := make([]digest, len(open))
+		for i, o := range open {
+			ids[i] = o.id
+		}
+		found := map[digest]*op{}
+		for _, o := range open {
+			found[o.id] = o
+		}
+		err := execute(ctx, conn, s.getting(ids), func(row [][]byte) error {
+			if o := found[digestOf(row[0])]; o != nil {
+				o.read(row)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, o := range open {
+			if !o.settled && !o.creates() {
+				o.refused(semel.Record{})
+			}
+		}
+		if ops = unsettled(open); len(ops) == 0 {
+			return nil
+		}
+	}
+	return errors.New("the record comes and goes too often")
+}
+
+func unsettled(ops []*op) []*op {
+	var open []*op
+	for _, o := range ops {
+		if !o.settled {
+			open = append(open, o)
+		}
+	}
+	return open
+}
+
+// write sends the writes once. Those that are not settled then met another writer.
+func (s *statements) write(ctx context.Context, conn *pgconn.PgConn, ops []*op) error {
+	byID := make(map[digest]*op, len(ops))
+	var creates, updates []*op
+	for _, o := range ops {
+		byID[o.id] = o
+		if o.creates() {
+			creates = append(creates, o)
+		} else {
+			updates = append(updates, o)
+		}
+	}
+	var batch []*statement
+	if len(creates) > 0 {
+		st, err := s.creating(creates)
+		if err != nil {
+			return err
+		}
+		batch = append(batch, st)
+	}
+	if len(updates) > 0 {
+		st, err := s.updating(updates)
+		if err != nil {
+			return err
+		}
+		batch = append(batch, st)
+	}
+	var applied []*op
+	err := executeAll(ctx, conn, batch, func(row [][]byte) error {
+		o := byID[digestOf(row[0])]
+		switch {
+		case o == nil: // of the barrier
+		case len(row) == 1 || row[1] == nil:
+			applied = append(applied, o)
+		default:
+			o.read(row)
+		}
+		return nil
+	})
+	if err != nil {
+		for _, o := range ops {
+			o.settled, o.err = false, nil // read in what was rolled back
+		}
+		return err
+	}
+	// A row that stood in the way, was purged and replaced by this write was read
+	// too, so what was applied comes last.
+	for _, o := range applied {
+		o.err = nil
+		o.wrote()
+	}
+	return nil
+}
+
+// read settles a write by the row that is stored.
+func (o *op) read(row [][]byte) {
+	rec, err := decodeRecord(row[0], row[1], row[2], row[3])
+	o.refused(rec)
+	o.err = err
+}
+
+func digestOf(b []byte) (d digest) {
+	if len(b) == len(d) {
+		copy(d[:], b)
+	}
+	return d
+}
+
+// execute runs one statement and gives its rows to each, which may not keep them.
+func execute(ctx context.Context, conn *pgconn.PgConn, st *statement, each func(row [][]byte) error) error {
+	return executeAll(ctx, conn, []*statement{st}, each)
+}
+
+// executeAll runs statements in one transaction and one round trip. When it returns
+// nil that transaction is committed, as durably as the server's settings say.
+func executeAll(ctx context.Context, conn *pgconn.PgConn, batch []*statement, each func(row [][]byte) error) error {
+	delete(conn.CustomData(), warned)
+	var b pgconn.Batch
+	for _, st := range batch {
+		if err := st.add(ctx, conn, &b); err != nil {
+			return err
+		}
+	}
+	results := conn.ExecBatch(ctx, &b)
+	var failed error
+	for results.NextResult() {
+		r := results.ResultReader()
+		for r.NextRow() {
+			if failed == nil {
+				failed = each(r.Values())
+			}
+		}
+		if _, err := r.Close(); err != nil && failed == nil {
+			failed = err
+		}
+	}
+	if err := results.Close(); err != nil {
+		if stale(err) {
+			_ = conn.Close(ctx) // the pool replaces it
+		}
+		return err
+	}
+	if n, ok := conn.CustomData()[warned].(*pgconn.Notice); ok && failed == nil {
+		// "Canceling wait for synchronous replication" is a warning, and the
+		// commit that it is about reports success.
+		return fmt.Errorf("the server warns of a transaction whose fate is unknown now: %s", n.Message)
+	}
+	return failed
+}
+
+// warned is where a connection notes the last warning of its server.
+const warned = "semel.warned"
+
+func onNotice(conn *pgconn.PgConn, n *pgconn.Notice) {
+	if n.SeverityUnlocalized == "WARNING" || n.SeverityUnlocalized == "" && n.Severity == "WARNING" {
+		conn.CustomData()[warned] = n
+	}
+}
+
+// retries is how often a transaction runs again that the server has rolled back
+// because of others.
+const retries = 8
+
+// repeat runs a transaction again while the server rolls it back because of others.
+// Only these two errors are repeated: all others may come after the commit, or
+// would come again.
+func repeat(ctx context.Context, run func() error) error {
+	for n := 1; ; n++ {
+		err := run()
+		if err == nil || n > retries || !rolledBackByOthers(err) {
+			return err
+		}
+		pause := time.NewTimer(rand.N(pauseBefore(n)) + 1)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return err
+		case <-pause.C:
+		}
+	}
+}
+
+// rolledBackByOthers reports a serialization failure or a deadlock.
+func rolledBackByOthers(err error) bool {
+	pe, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pe.Code == "40001" || pe.Code == "40P01")
+}
+
+// rolledBackByRow reports that a statement failed because of what it was given, or
+// of a lock on a row of it, so its transaction was rolled back, and another with
+// other rows may succeed.
+func rolledBackByRow(err error) bool {
+	pe, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || pe.SeverityUnlocalized != "ERROR" || len(pe.Code) != 5 {
+		return false
+	}
+	switch pe.Code[:2] {
+	case "22", "23", "54", "55": // data, constraint, program limit, lock not available
+		return true
+	}
+	return false
+}

@@ -1,0 +1,142 @@
+package pgstore
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// statements are the texts of what the store sends every day. They keep nothing in
+// the session, so that each may go to another, as a transaction pooler has it.
+type statements struct {
+	create, update   text // of many rows
+	create1, update1 text // of one
+	get, due         text
+	purge, archive   text
+	notify           text
+}
+
+// text is the SQL of a statement.
+type text struct {
+	// any works on any connection. It sets its lock timeout for itself, which ends
+	// with its transaction.
+	any string
+	// direct works on connections that prepareSession has prepared.
+	direct string
+}
+
+// member is a column that a write sets, with the type of its parameter.
+type member struct{ name, kind string }
+
+// versionMembers change with every version of a record; identityMembers are set
+// when the identity is first stored.
+var (
+	versionMembers = []member{
+		{"id", "bytea"}, {"revision", "bytea"}, {"record", "bytea"}, {"next_at", "bigint"}, {"held", "boolean"},
+		{"request_payload", "text"}, {"response_payload", "bytea"}, {"status", "text"},
+		{"created_at", "timestamptz"}, {"updated_at", "timestamptz"}, {"expires_at", "timestamptz"},
+	}
+	identityMembers = []member{
+		{"since", "bigint"}, {"idempotency_key", "text"}, {"operation_type", "text"}, {"user_id", "text"}, {"session_id", "text"},
+	}
+	archiveMembers = []member{
+		{"id", "bytea"}, {"revision", "bytea"}, {"record", "bytea"},
+		{"request_payload", "text"}, {"response_payload", "bytea"}, {"status", "text"},
+		{"created_at", "timestamptz"}, {"updated_at", "timestamptz"}, {"expires_at", "timestamptz"},
+		{"idempotency_key", "text"}, {"operation_type", "text"}, {"user_id", "text"}, {"session_id", "text"},
+	}
+)
+
+func names(members []member, prefix string) string {
+	list := make([]string, len(members))
+	for i, m := range members {
+		list[i] = prefix + m.name
+	}
+	return strings.Join(list, ", ")
+}
+
+// unnest is a table w of parameters that are arrays.
+func unnest(members []member) string {
+	list := make([]string, len(members))
+	for i, m := range members {
+		list[i] = fmt.Sprintf("$%d::%s[]", i+1, m.kind)
+	}
+	return fmt.Sprintf("unnest(%s) AS w(%s)", strings.Join(list, ", "), names(members, ""))
+}
+
+// params are the parameters of one row.
+func params(members []member) string {
+	list := make([]string, len(members))
+	for i, m := range members {
+		list[i] = fmt.Sprintf("$%d::%s AS %s", i+1, m.kind, m.name)
+	}
+	return "(SELECT " + strings.Join(list, ", ") + ") AS w"
+}
+
+// barrier is a row of no record, where commits wait for a standby. A row that this
+// server shows may be one that no standby has: whoever waited for it was
+// cancelled, or the server was restarted. Whoever is told of it acts on it, so the
+// transaction that reads it writes a message of a few bytes to the log, and its
+// own commit then waits until a standby has everything up to here.
+const barrier = `SELECT pg_logical_emit_message(true, 'semel', '')::text::bytea, NULL::bytea, NULL::bytea, NULL::bytea` +
+	` WHERE current_setting('synchronous_standby_names', true) <> ''`
+
+func newStatements(schema string, lockTimeout time.Duration, barriers bool) statements {
+	table := name(schema, "idempotency_log")
+	limited := func(sql func(limit string) string) text {
+		return text{any: sql(", set_config('lock_timeout', '" + milliseconds(lockTimeout) + "', true)"), direct: sql("")}
+	}
+	same := func(sql string) text { return text{sql, sql} }
+	after := ""
+	if barriers {
+		after = " UNION ALL " + barrier
+	}
+	all := slices.Concat(versionMembers, identityMembers)
+	expect := slices.Concat(versionMembers, []member{{"expect", "bytea"}})
+	const row = "l.id, l.revision, l.record, l.response_payload"
+	// The second part sees the rows that were there before the statement, so it
+	// returns what stood in the way, if anything did. A row that came meanwhile is
+	// in neither part, and is looked for once more.
+	insert := func(from string) string {
+		return "made AS (INSERT INTO " + table + " (" + names(all, "") + ") SELECT " + names(all, "w.") + " FROM " + from +
+			" ON CONFLICT (id) DO NOTHING RETURNING id)" +
+			" SELECT id, NULL::bytea, NULL::bytea, NULL::bytea FROM made UNION ALL SELECT " + row
+	}
+	change := func(from string) string {
+		return "UPDATE " + table + " l SET " + assignments() + " FROM " + from + " WHERE l.id = w.id AND l.revision = w.expect RETURNING l.id"
+	}
+	return statements{
+		create: limited(func(limit string) string {
+			return "WITH w AS (SELECT * FROM " + unnest(all) + "), " + insert("w"+limit) + " FROM w JOIN " + table + " l ON l.id = w.id" +
+				" WHERE (SELECT count(*) FROM made) < (SELECT count(*) FROM w)" + after
+		}),
+		create1: limited(func(limit string) string {
+			return "WITH " + insert(params(all)+limit) + " FROM " + table + " l WHERE l.id = $1 AND NOT EXISTS (SELECT FROM made)" + after
+		}),
+		update:  limited(func(limit string) string { return change(unnest(expect) + limit) }),
+		update1: limited(func(limit string) string { return change(params(expect) + limit) }),
+		get:     same("SELECT " + row + " FROM " + table + " l WHERE l.id = ANY($1::bytea[])" + after),
+		due:     same("SELECT " + row + " FROM " + table + " l WHERE l.next_at <= $1::bigint ORDER BY l.next_at LIMIT $2::bigint"),
+		purge: limited(func(limit string) string {
+			return "DELETE FROM " + table + " l USING unnest($1::bytea[], $2::bytea[]) AS w(id, revision)" + limit +
+				" WHERE l.id = w.id AND l.revision = w.revision RETURNING l.id"
+		}),
+		archive: same("INSERT INTO " + name(schema, "idempotency_archive") + " (" + names(archiveMembers, "") + ")" +
+			" SELECT " + names(archiveMembers, "w.") + " FROM " + unnest(archiveMembers) + " ON CONFLICT (id, revision) DO NOTHING"),
+		notify: same("SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, w.names) FROM unnest($2::text[]) AS w(names)"),
+	}
+}
+
+// assignments are what an update sets.
+func assignments() string {
+	list := make([]string, 0, len(versionMembers))
+	for _, m := range versionMembers[1:] {
+		list = append(list, m.name+" = w."+m.name)
+	}
+	return strings.Join(list, ", ")
+}
+
+// milliseconds is a time as a setting has it.
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

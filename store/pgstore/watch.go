@@ -1,0 +1,232 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/base64"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/semelhq/semel"
+)
+
+// watchKeyLen is how much of a digest names a record in a notice. Two records of
+// one name only wake somebody without cause.
+const watchKeyLen = 8
+
+type watchKey string
+
+// watchers are those who wait for a change, in this process.
+type watchers struct {
+	mu   sync.Mutex
+	keys map[watchKey]map[chan struct{}]struct{}
+}
+
+// Watch is [semel.WatchStore.Watch]. It tells of a change when that is committed:
+// at once of changes by this store, and of others when their notice arrives. When
+// notices may have been lost it tells everybody.
+func (s *Store) Watch(id semel.ID) (changed <-chan struct{}, stop func()) {
+	ch := make(chan struct{}, 1)
+	d := id.Digest()
+	key := watchKey(d[:watchKeyLen])
+	w := &s.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.keys == nil {
+		w.keys = map[watchKey]map[chan struct{}]struct{}{}
+	}
+	if w.keys[key] == nil {
+		w.keys[key] = map[chan struct{}]struct{}{}
+	}
+	w.keys[key][ch] = struct{}{}
+	return ch, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.keys[key], ch)
+		if len(w.keys[key]) == 0 {
+			delete(w.keys, key)
+		}
+	}
+}
+
+func (w *watchers) wake(key watchKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for ch := range w.keys[key] {
+		tell(ch)
+	}
+}
+
+func (w *watchers) wakeAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, chans := range w.keys {
+		for ch := range chans {
+			tell(ch)
+		}
+	}
+}
+
+func tell(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default: // a notice is waiting already
+	}
+}
+
+// notifier gathers changes for the notices to other processes.
+//
+// Notices do not travel in the transactions that they are about: PostgreSQL commits
+// transactions with notices one after the other, each of them to the disk. They
+// follow in a transaction of their own, many in one, that waits for no disk. One
+// that is lost with a crash is made up for by those who wait, who also poll.
+type notifier struct {
+	mu      sync.Mutex
+	on      bool
+	pending []string
+	all     bool // too many to name
+	wake    chan struct{}
+}
+
+const (
+	// noticePause is the time from one transaction with notices to the next.
+	noticePause = 10 * time.Millisecond
+	// noticeNames is how many records a notice names; it may have 8,000 bytes.
+	noticeNames = 600
+	// maxNames is how many wait to be named at most. Beyond that everybody is told.
+	maxNames = 16 * noticeNames
+	// everything is a notice that stands for every record.
+	everything = "*"
+	nameLen    = 11 // of watchKeyLen bytes in base64
+)
+
+func (n *notifier) start() { n.on, n.wake = true, make(chan struct{}, 1) }
+
+func (n *notifier) add(id *digest) {
+	if !n.on {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.pending) < maxNames {
+		n.pending = append(n.pending, base64.RawURLEncoding.EncodeToString(id[:watchKeyLen]))
+	} else {
+		n.all = true
+	}
+	tell(n.wake)
+}
+
+// take returns the notices to send.
+func (n *notifier) take() (payloads []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.all {
+		n.pending, n.all = n.pending[:0], false
+		return []string{everything}
+	}
+	for names := n.pending; len(names) > 0; {
+		k := min(len(names), noticeNames)
+		payloads = append(payloads, strings.Join(names[:k], ""))
+		names = names[k:]
+	}
+	n.pending = n.pending[:0]
+	return payloads
+}
+
+// channel is the name under which stores of one schema tell each other.
+func channel(schema string) string {
+	h := fnv.New64a()
+	h.Write([]byte(schema))
+	return "semel_" + strconv.FormatUint(h.Sum64(), 16)
+}
+
+// tellOthers sends notices until ctx is done.
+func (s *Store) tellOthers(ctx context.Context) {
+	pause := time.NewTimer(0)
+	<-pause.C
+	defer pause.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.notify.wake:
+		}
+		if payloads := s.notify.take(); len(payloads) > 0 {
+			c := textColumn(len(payloads), noticeNames*nameLen)
+			for _, p := range payloads {
+				c.text(p)
+			}
+			err := s.query(ctx, newStatement(s.sql.notify, textValue(channel(s.opts.Schema)), c), func([][]byte) error { return nil })
+			if err != nil && ctx.Err() == nil {
+				s.opts.Logger.Warn("other processes could not be told of changes", "error", err)
+			}
+		}
+		pause.Reset(noticePause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
+	}
+}
+
+// listen hears what others tell until ctx is done, on a connection of its own.
+func (s *Store) listen(ctx context.Context, config *pgx.ConnConfig) {
+	for failures := 0; ; failures++ {
+		heard, err := s.hear(ctx, config)
+		if ctx.Err() != nil {
+			return
+		}
+		if heard {
+			failures = 0
+		}
+		s.opts.Logger.Warn("notices of changes by other processes are not heard", "error", err)
+		s.watch.wakeAll()
+		pause := time.NewTimer(min(50*time.Millisecond<<min(failures, 10), 5*time.Second))
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		case <-pause.C:
+		}
+	}
+}
+
+// hear connects and listens until the connection breaks. It reports whether it got
+// that far.
+func (s *Store) hear(ctx context.Context, config *pgx.ConnConfig) (heard bool, err error) {
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if _, err := conn.Exec(ctx, "LISTEN "+channel(s.opts.Schema)); err != nil {
+		return false, err
+	}
+	// What changed before it listened was not heard.
+	s.watch.wakeAll()
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return true, err
+		}
+		s.heard(n.Payload)
+	}
+}
+
+// heard wakes those who watch what a notice names.
+func (s *Store) heard(payload string) {
+	if payload == everything {
+		s.watch.wakeAll()
+		return
+	}
+	for ; len(payload) >= nameLen; payload = payload[nameLen:] {
+		if key, err := base64.RawURLEncoding.DecodeString(payload[:nameLen]); err == nil {
+			s.watch.wake(watchKey(key))
+		}
+	}
+}
