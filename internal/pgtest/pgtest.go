@@ -1,0 +1,359 @@
+// Package pgtest runs private PostgreSQL servers for tests: in a directory of
+// their own, reached by a socket in that directory, durable as in production, and
+// gone when the test has ended, also when the test process dies first.
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// RequireEnv names the environment variable that, set to 1, turns a missing
+// server into a failure.
+const RequireEnv = "SEMEL_REQUIRE_SERVICES"
+
+// Options of a server. The zero value is a single server with its defaults.
+type Options struct {
+	// Settings are added to postgresql.conf.
+	Settings map[string]string
+}
+
+// Server is a private PostgreSQL server. Its methods are for one goroutine at a
+// time, except URL.
+type Server struct {
+	dir, data string
+	cmd       *exec.Cmd
+	ended     chan struct{} // closed when the postmaster has ended
+}
+
+// patience bounds how long a server may take to start or to stop.
+const patience = 30 * time.Second
+
+// Start starts a server and stops it when the test has ended.
+func Start(tb testing.TB, o *Options) *Server {
+	tb.Helper()
+	need(tb)
+	s, err := start(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.remove(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+// need ends the test where there is no PostgreSQL.
+func need(tb testing.TB) {
+	tb.Helper()
+	if _, err := bin("initdb"); err != nil {
+		if os.Getenv(RequireEnv) == "1" {
+			tb.Fatalf("PostgreSQL is required: %v", err)
+		}
+		tb.Skip("there is no PostgreSQL server: install the package postgresql")
+	}
+}
+
+// bin finds a program of the server.
+func bin(name string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
+	if err != nil || len(found) == 0 {
+		return "", fmt.Errorf("no program %s: %w", name, exec.ErrNotFound)
+	}
+	slices.Sort(found)
+	return found[len(found)-1], nil
+}
+
+// template is a data directory that is made once in a process and copied for each
+// server, for making one takes a second.
+var template = sync.OnceValues(func() (string, error) {
+	dir, err := newDir()
+	if err != nil {
+		return "", err
+	}
+	leftovers.Store(&dir)
+	return dir, run("initdb", "-D", filepath.Join(dir, "data"), "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync", "--no-instructions")
+})
+
+var leftovers atomic.Pointer[string]
+
+// Main runs the tests of a package and removes what their servers shared. A
+// package that starts servers calls it from TestMain and exits with its result.
+func Main(m *testing.M) int {
+	code := m.Run()
+	if s, _ := shared.get(); s != nil {
+		if err := s.remove(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	if dir := leftovers.Load(); dir != nil {
+		if err := os.RemoveAll(*dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	return code
+}
+
+// start makes a server from the template.
+func start(o *Options) (*Server, error) {
+	from, err := template()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := newDir()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: dir, data: filepath.Join(dir, "data")}
+	if err := run("cp", "-a", filepath.Join(from, "data"), s.data); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	var settings map[string]string
+	if o != nil {
+		settings = o.Settings
+	}
+	if err := s.configure(settings); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := s.start(); err != nil {
+		return nil, errors.Join(err, s.remove())
+	}
+	return s, nil
+}
+
+// configure appends settings to postgresql.conf.
+func (s *Server) configure(settings map[string]string) error {
+	all := map[string]string{
+		"listen_addresses": "", "unix_socket_directories": s.dir, "max_connections": "100",
+		"shared_buffers": "64MB", "wal_keep_size": "64MB", "hot_standby_feedback": "on",
+	}
+	maps.Copy(all, settings)
+	var b strings.Builder
+	for name, value := range all {
+		fmt.Fprintf(&b, "%s = '%s'\n", name, strings.ReplaceAll(value, "'", "''"))
+	}
+	f, err := os.OpenFile(filepath.Join(s.data, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(b.String())
+	return errors.Join(err, f.Close())
+}
+
+// start starts the postmaster and waits until it accepts connections. After a kill
+// the last processes may still be on their way out, and keep it from starting.
+func (s *Server) start() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for {
+		err := s.launch()
+		if !errors.Is(err, errEnded) || !strings.Contains(s.Log(), "pre-existing shared memory block") {
+			return err
+		}
+		pause := time.NewTimer(20 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-pause.C:
+		}
+	}
+}
+
+var errEnded = errors.New("the server ended while it started")
+
+func (s *Server) launch() error {
+	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd, err := command("postgres", "-D", s.data)
+	if err != nil {
+		return err
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	started, ended := make(chan error), make(chan struct{})
+	go func() {
+		// The kernel ends the server when the thread that started it ends, so
+		// that thread has to live as long as the server.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // how it ended does not matter, that it did does
+		}
+		close(ended)
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	s.cmd, s.ended = cmd, ended
+	return s.ready()
+}
+
+// ready waits until the server answers.
+func (s *Server) ready() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := pgx.Connect(ctx, s.URL("postgres"))
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-s.ended:
+			return fmt.Errorf("%w:\n%s", errEnded, s.Log())
+		case <-ctx.Done():
+			return fmt.Errorf("the server does not answer: %w\n%s", err, s.Log())
+		case <-tick.C:
+		}
+	}
+}
+
+// Log is the end of what the server has logged.
+func (s *Server) Log() string {
+	b, err := os.ReadFile(filepath.Join(s.dir, "log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(b[max(0, len(b)-4000):])
+}
+
+// URL is the address of a database of the server.
+func (s *Server) URL(database string) string {
+	return fmt.Sprintf("postgres://postgres@/%s?host=%s&sslmode=disable", database, s.dir)
+}
+
+// Conn connects to a database until the test has ended.
+func (s *Server) Conn(tb testing.TB, database string) *pgx.Conn {
+	tb.Helper()
+	conn, err := pgx.Connect(tb.Context(), s.URL(database))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = conn.Close(context.WithoutCancel(tb.Context())) })
+	return conn
+}
+
+// Exec runs a statement in a database.
+func (s *Server) Exec(tb testing.TB, database, sql string) {
+	tb.Helper()
+	if err := s.exec(tb.Context(), database, sql); err != nil {
+		tb.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func (s *Server) exec(ctx context.Context, database, sql string) error {
+	conn, err := pgx.Connect(ctx, s.URL(database))
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, sql)
+	return errors.Join(err, conn.Close(ctx))
+}
+
+var databases atomic.Int64
+
+// Database makes a new database and returns its name. It goes with the server.
+func (s *Server) Database(tb testing.TB) string {
+	tb.Helper()
+	name := fmt.Sprintf("test_%d", databases.Add(1))
+	s.Exec(tb, "postgres", "CREATE DATABASE "+name)
+	return name
+}
+
+// shared is the server that the tests of a package share.
+var shared onceServer
+
+type onceServer struct {
+	mu   sync.Mutex
+	done bool
+	s    *Server
+	err  error
+}
+
+func (o *onceServer) get() (*Server, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.s, o.err
+}
+
+// Shared is a server that the tests of a package share; [Main] stops it. They take
+// a database each and don't stop it.
+func Shared(tb testing.TB) *Server {
+	tb.Helper()
+	need(tb)
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if !shared.done {
+		shared.s, shared.err = start(nil)
+		shared.done = true
+	}
+	if shared.err != nil {
+		tb.Fatal(shared.err)
+	}
+	return shared.s
+}
+
+// newDir makes a directory that the server's user owns. Its path is short, for a
+// socket's may not be long.
+func newDir() (string, error) {
+	dir, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		return "", err
+	}
+	if err := own(dir); err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, nil
+}
+
+// run runs a program as the server's user.
+func run(name string, args ...string) error {
+	cmd, err := command(name, args...)
+	if err != nil {
+		return err
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", name, err, out)
+	}
+	return nil
+}
+
+// command is a program that runs as the server's user and reads nothing.
+func command(name string, args ...string) (*exec.Cmd, error) {
+	path, err := bin(name)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Dir = os.TempDir()
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "TZ=UTC")
+	cmd.Stdin = io.LimitReader(nil, 0)
+	return cmd, confine(cmd)
+}
