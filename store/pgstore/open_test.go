@@ -3,6 +3,7 @@ package pgstore
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -138,12 +139,8 @@ func TestDurability(t *testing.T) {
 	} {
 		t.Run(c.name+" has its level", func(t *testing.T) {
 			settings := map[string]string{}
-			for name, value := range safe {
-				settings[name] = value
-			}
-			for name, value := range c.change {
-				settings[name] = value
-			}
+			maps.Copy(settings, safe)
+			maps.Copy(settings, c.change)
 			d := judge(settings)
 			if d.Level != c.level || (c.unsafe == "") != (len(d.Unsafe) == 0) {
 				t.Errorf("level %s, unsafe %q", d.Level, d.Unsafe)
@@ -217,49 +214,5 @@ func TestArchive(t *testing.T) {
 	}
 	if got, err := decodeRecord(id, revision, record, response); err != nil || string(got.Result.Data) != "result" || got.ID != rec.ID {
 		t.Errorf("the archived record is %v, %v", got, err)
-	}
-}
-
-func TestApplyInATransaction(t *testing.T) {
-	s, database := open(t, Options{})
-	conn := pgtest.Shared(t).Conn(t, database)
-	apply := func(w semel.Write, commit bool) (semel.Record, bool) {
-		t.Helper()
-		tx, err := conn.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		cur, applied, err := s.applyTx(t.Context(), tx, w)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if commit {
-			err = tx.Commit(t.Context())
-		} else {
-			err = tx.Rollback(t.Context())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return cur, applied
-	}
-	rec := numbered("k", 1)
-	if _, applied := apply(semel.Write{Record: rec}, false); !applied {
-		t.Error("a claim was refused")
-	}
-	if _, err := s.Get(t.Context(), rec.ID); !errors.Is(err, semel.ErrNotFound) {
-		t.Errorf("after the rollback Get gives %v", err)
-	}
-	if _, applied := apply(semel.Write{Record: rec}, true); !applied {
-		t.Error("a claim was refused")
-	}
-	if cur, applied := apply(semel.Write{Record: numbered("k", 2)}, true); applied || cur.Revision != rec.Revision {
-		t.Errorf("a second claim: applied %v, revision %v", applied, cur.Revision)
-	}
-	if _, applied := apply(semel.Write{Record: numbered("k", 3), Expect: rec.Revision}, true); !applied {
-		t.Error("an update was refused")
-	}
-	if cur, applied := apply(semel.Write{Record: numbered("gone", 3), Expect: rec.Revision}, true); applied || !cur.Revision.IsZero() {
-		t.Errorf("an update of nothing: applied %v, revision %v", applied, cur.Revision)
 	}
 }

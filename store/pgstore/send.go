@@ -7,25 +7,10 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/semelhq/semel"
 )
-
-// applyTx is Apply within a transaction of the caller. What it returns holds if
-// that commits; after an error the transaction can only be rolled back. The lock
-// timeout of the store is that of the transaction from then on.
-func (s *Store) applyTx(ctx context.Context, tx pgx.Tx, w semel.Write) (semel.Record, bool, error) {
-	o, err := newOp(w)
-	if err != nil {
-		return semel.Record{}, false, err
-	}
-	if err := s.sql.send(ctx, tx.Conn().PgConn(), []*op{o}); err != nil {
-		return semel.Record{}, false, fmt.Errorf("pgstore: apply: %w", err)
-	}
-	return o.current, o.applied, o.err
-}
 
 // rounds is how often a write looks again when the record comes and goes while it
 // looks.
