@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/semelhq/semel/internal/pgtest"
+)
+
+func TestStoreStatus(t *testing.T) {
+	dir := "pebble:" + filepath.Join(t.TempDir(), "store")
+	code, out, errs := semelWith(t, "", "store", "status", "--store", dir)
+	if code != ExitOK || !strings.Contains(out, "level  disk\n") {
+		t.Errorf("exit %d, %s%s", code, out, errs)
+	}
+	code, out, _ = semelWith(t, "", "store", "status", "--store", "memory:", "--json")
+	wantFields(t, out, "store", "level", "unsafe")
+	if code != ExitCheck {
+		t.Error("a store in memory is safe, it says")
+	}
+}
+
+func TestNewEpoch(t *testing.T) {
+	dir := "pebble:" + filepath.Join(t.TempDir(), "store")
+	if code, _, errs := semelWith(t, "", "store", "new-epoch", "--store", dir); code != ExitUsage || !strings.Contains(errs, "--yes") {
+		t.Errorf("it is done without being asked for: exit %d, %s", code, errs)
+	}
+	if code, out, errs := semelWith(t, "", "store", "new-epoch", "--store", dir, "--yes"); code != ExitOK || !strings.HasPrefix(out, "the epoch began ") {
+		t.Errorf("exit %d, %s%s", code, out, errs)
+	}
+	if _, out, _ := semelWith(t, "", "store", "status", "--store", dir); !strings.Contains(out, "\nepoch  20") {
+		t.Error(out)
+	}
+}
+
+func TestMigrate(t *testing.T) {
+	t.Run("only PostgreSQL has migrations", func(t *testing.T) {
+		if code, _, errs := semelWith(t, "", "migrate", "up", "--store", "memory:"); code != ExitUsage || !strings.Contains(errs, "postgres://") {
+			t.Errorf("exit %d, %s", code, errs)
+		}
+	})
+	t.Run("the SQL can be printed", func(t *testing.T) {
+		if code, out, _ := semelWith(t, "", "migrate", "print", "--schema", "mine"); code != ExitOK || !strings.Contains(out, "mine") || !strings.Contains(out, "idempotency_log") {
+			t.Errorf("exit %d, %s", code, out)
+		}
+	})
+	server := pgtest.Shared(t)
+	url := server.URL(server.Database(t))
+	status := func() string {
+		t.Helper()
+		code, out, errs := semelWith(t, "", "migrate", "status", "--store", url)
+		if code != ExitOK {
+			t.Fatalf("exit %d, %s", code, errs)
+		}
+		return out
+	}
+	if out := status(); !strings.Contains(out, "missing") {
+		t.Error(out)
+	}
+	if code, _, errs := semelWith(t, "", "store", "status", "--store", url); code != ExitCheck || !strings.Contains(errs, "semel migrate up") {
+		t.Errorf("a schema without migrations is opened: exit %d, %s", code, errs)
+	}
+	if code, out, errs := semelWith(t, "", "migrate", "up", "--store", url); code != ExitOK || !strings.HasPrefix(out, "made 0001") {
+		t.Errorf("exit %d, %s%s", code, out, errs)
+	}
+	if out := status(); strings.Contains(out, "missing") {
+		t.Error(out)
+	}
+	if _, out, _ := semelWith(t, "", "migrate", "up", "--store", url); out != "nothing to do\n" {
+		t.Error(out)
+	}
+	if code, out, _ := semelWith(t, "", "store", "status", "--store", url); code != ExitOK || !strings.Contains(out, `fsync = "on"`) {
+		t.Errorf("exit %d, %s", code, out)
+	}
+}
