@@ -1,6 +1,6 @@
 // Package benchstore measures how fast the engine runs on a store: new calls,
-// replays and both, from concurrent callers, and beside it a bare Pebble loop
-// that makes the same two synced writes.
+// replays and both, from concurrent callers in one process or several, and beside it
+// a bare loop that makes the same two writes without an engine.
 package benchstore
 
 import (
@@ -8,38 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
-	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/store/memstore"
-	"github.com/semelhq/semel/store/pebblestore"
 )
-
-// Options says what is measured. Every field is needed unless it says otherwise.
-type Options struct {
-	// Dir is where the Pebble store is made; empty for the memory store.
-	Dir string
-	// Callers is how many work at the same time.
-	Callers int
-	// ResultBytes is the size of each outcome.
-	ResultBytes int
-	// Duration is how long each load is measured.
-	Duration time.Duration
-	// Rounds is how many turns a load and what it is compared with take.
-	Rounds int
-	Load   Load
-	// Records is how many completed records the store holds before, if any.
-	// Then replays and new calls are measured, whatever Load says.
-	Records int
-	// Compare measures the bare loop too, and, with Records, a store of
-	// [SmallRecords]. It needs the Pebble store and [Execute].
-	Compare bool
-	// Keep leaves the data in Dir.
-	Keep bool
-	// Progress is told what is being done. Optional.
-	Progress func(format string, args ...any)
-}
 
 const (
 	// SmallRecords is the size that a store of many records is compared with.
@@ -50,12 +21,20 @@ const (
 
 // Report is the result; semel bench store --json prints it.
 type Report struct {
-	Store       string `json:"store"` // "pebble" or "memory"
-	Load        Load   `json:"load"`
+	Store string `json:"store"` // "memory", "pebble", "postgres", "redis" or "redis-cluster"
+	Load  Load   `json:"load"`
+	// Callers is how many there are in each of Nodes.
 	Callers     int    `json:"callers"`
+	Nodes       int    `json:"nodes"`
 	ResultBytes int    `json:"result_bytes"`
 	CPUs        int    `json:"cpus"`
 	Go          string `json:"go"`
+	// Durability is what the store promises by its settings.
+	Durability *semel.Durability `json:"durability,omitempty"`
+	// ComparedWith says what Bare is, and BareDurability what its settings
+	// promise where it is on another server than the store.
+	ComparedWith   string            `json:"compared_with,omitempty"`
+	BareDurability *semel.Durability `json:"bare_durability,omitempty"`
 	// Ours is the engine under Load, on a store that was empty before.
 	Ours *Measure `json:"ours,omitempty"`
 	// Bare is the bare loop, and Rounds the turns that both took. Ratio is the
@@ -77,7 +56,7 @@ type Report struct {
 	// the same for replays.
 	ScaleRatio       float64 `json:"scale_ratio,omitempty"`
 	ReplayScaleRatio float64 `json:"replay_scale_ratio,omitempty"`
-	// Memory is that of this process at the end.
+	// Memory is that of this process at the end, or of all nodes together.
 	Memory
 }
 
@@ -102,28 +81,31 @@ type Filled struct {
 type bench struct {
 	opts    Options
 	report  Report
-	dir     *workDir // nil for the memory store
+	place   place
+	against place // of the bare loop
+	nodes   *nodes
 	callers []*caller
 }
 
 // Run measures. What it found until an error, or until ctx ended, is in the
 // report. An operation that failed is an error.
 func Run(ctx context.Context, opts Options) (report *Report, err error) {
+	opts.Nodes = max(opts.Nodes, 1)
 	b := &bench{opts: opts, callers: newCallers(opts.Callers)}
 	b.report = Report{
-		Store: "memory", Load: opts.Load, Callers: opts.Callers, ResultBytes: opts.ResultBytes,
+		Store: opts.kindOf(), Load: opts.Load, Callers: opts.Callers, Nodes: opts.Nodes, ResultBytes: opts.ResultBytes,
 		CPUs: runtime.GOMAXPROCS(0), Go: runtime.Version(),
 	}
-	if opts.Dir != "" {
-		b.report.Store = "pebble"
-		if b.dir, err = openDir(opts.Dir); err != nil {
-			return nil, err
-		}
-		if opts.Keep {
-			b.progress("the data stay in %s", b.dir.path)
-		}
-		defer func() { err = errors.Join(err, b.dir.close(opts.Keep)) }()
+	if b.place, err = newPlace(&opts, ""); err != nil {
+		return nil, err
 	}
+	defer func() { err = errors.Join(err, b.place.close(opts.Keep)) }()
+	b.against = b.place
+	if opts.Against != "" {
+		b.against = newRedis(opts.Against, "")
+		defer func() { err = errors.Join(err, b.against.close(opts.Keep)) }()
+	}
+	b.tellKept()
 	if opts.Records > 0 {
 		if err := b.filled(ctx); err != nil {
 			return &b.report, err
@@ -135,7 +117,9 @@ func Run(ctx context.Context, opts Options) (report *Report, err error) {
 	case opts.Records == 0:
 		err = b.single(ctx)
 	}
-	b.report.Memory = readMemory()
+	if b.nodes == nil {
+		b.report.Memory = readMemory()
+	}
 	return &b.report, err
 }
 
@@ -145,14 +129,29 @@ func (b *bench) progress(format string, args ...any) {
 	}
 }
 
-// open makes a store of its own with an engine on it.
-func (b *bench) open(name string) (*target, semel.Store, error) {
-	var store semel.Store = memstore.New()
-	if b.dir != nil {
-		var err error
-		if store, err = pebblestore.Open(b.dir.sub(name), nil); err != nil {
-			return nil, nil, err
+// tellKept says where the data stay.
+func (b *bench) tellKept() {
+	if !b.opts.Keep {
+		return
+	}
+	if p, ok := b.place.(*pebblePlace); ok {
+		b.progress("the data stay in %s", p.dir.path)
+	}
+	for _, p := range []place{b.place, b.against} {
+		if p.space() != "" {
+			b.progress("the data stay where names begin with %s", p.space())
 		}
+	}
+}
+
+// open makes a store of its own with an engine on it.
+func (b *bench) open(ctx context.Context, name string) (*target, semel.Store, error) {
+	store, err := b.place.open(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if b.report.Durability, err = durability(ctx, store); err != nil {
+		return nil, nil, errors.Join(err, store.Close())
 	}
 	t, err := newTarget(store, b.opts.ResultBytes)
 	if err != nil {
@@ -161,9 +160,47 @@ func (b *bench) open(name string) (*target, semel.Store, error) {
 	return t, store, nil
 }
 
+// durability is what a store promises, or nil where it can't tell.
+func durability(ctx context.Context, store semel.Store) (*semel.Durability, error) {
+	ds, ok := store.(semel.DurabilityStore)
+	if !ok {
+		return nil, nil
+	}
+	d, err := ds.Durability(ctx)
+	return &d, err
+}
+
+func (b *bench) local(op operation) turner { return local(b.callers, op) }
+
+// startNodes starts the other processes, if there are to be several, and returns
+// what ends them.
+func (b *bench) startNodes(ctx context.Context, records int) (end func() error, err error) {
+	if b.opts.Nodes == 1 {
+		return func() error { return nil }, nil
+	}
+	b.nodes, err = startNodes(ctx, b.opts.Nodes, b.opts.Command, assignment{
+		URL: b.opts.URL, Space: b.place.space(), Callers: b.opts.Callers, ResultBytes: b.opts.ResultBytes, Records: records, Compare: b.opts.Compare,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		b.report.Memory = b.nodes.memory()
+		return b.nodes.close()
+	}, nil
+}
+
+// turner is a load in this process or in the others.
+func (b *bench) turner(l Load, op operation) turner {
+	if b.nodes != nil {
+		return b.nodes.turner(l)
+	}
+	return b.local(op)
+}
+
 // single measures one load.
 func (b *bench) single(ctx context.Context) (err error) {
-	t, store, err := b.open("ours")
+	t, store, err := b.open(ctx, "ours")
 	if err != nil {
 		return err
 	}
@@ -173,17 +210,30 @@ func (b *bench) single(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	b.progress("%s: %d callers for %v", b.opts.Load, b.opts.Callers, b.opts.Duration)
+	end, err := b.startNodes(ctx, t.records)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	b.progress("%s: %s for %v", b.opts.Load, b.crowd(), b.opts.Duration)
 	var all tally
-	all.turn(ctx, b.callers, b.opts.Duration, t.operation(b.opts.Load))
+	b.turner(b.opts.Load, t.operation(b.opts.Load))(ctx, &all, b.opts.Duration)
 	m := all.measure()
 	b.report.Ours = &m
 	return errors.Join(ctx.Err(), m.fault(string(b.opts.Load)))
 }
 
+// crowd is who works.
+func (b *bench) crowd() string {
+	if b.opts.Nodes == 1 {
+		return fmt.Sprintf("%d callers", b.opts.Callers)
+	}
+	return fmt.Sprintf("%d callers in each of %d processes", b.opts.Callers, b.opts.Nodes)
+}
+
 // compare lets the engine and the bare loop take turns.
 func (b *bench) compare(ctx context.Context) (err error) {
-	t, store, err := b.open("ours")
+	t, store, err := b.open(ctx, "ours")
 	if err != nil {
 		return err
 	}
@@ -192,13 +242,26 @@ func (b *bench) compare(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	loop, err := openBare(b.dir.sub("bare"), t, s)
+	if err := b.readAgainst(ctx); err != nil {
+		return err
+	}
+	bare, err := b.against.bare(ctx, t, s)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, loop.close()) }()
-	b.report.ClaimBytes, b.report.OutcomeBytes = len(loop.claim), len(loop.outcome)
-	ours, theirs, rounds := b.alternate(ctx, "engine and bare Pebble", t.execute, loop.execute)
+	defer func() { err = errors.Join(err, bare.close()) }()
+	data, err := s.values()
+	if err != nil {
+		return err
+	}
+	b.report.ClaimBytes, b.report.OutcomeBytes = len(data.claim), len(data.outcome)
+	b.report.ComparedWith = b.against.title()
+	end, err := b.startNodes(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	ours, theirs, rounds := b.alternate(ctx, "engine and "+b.report.ComparedWith, b.turner(Execute, t.execute), b.turner(bareLoad, bare.execute))
 	m, n := ours.measure(), theirs.measure()
 	b.report.Ours, b.report.Bare = &m, &n
 	b.report.Ratio = median(rounds)
@@ -211,79 +274,16 @@ func (b *bench) compare(ctx context.Context) (err error) {
 	return errors.Join(ctx.Err(), m.fault("ours"), n.fault("bare"))
 }
 
-// pair is one round, in operations per second.
-type pair struct{ first, second float64 }
-
-// alternate lets two operations take turns, in the order ABBA, so that what
-// changes on the machine meanwhile hits both alike. A short turn of each before
-// is not counted.
-func (b *bench) alternate(ctx context.Context, what string, first, second operation) (x, y tally, rounds []pair) {
-	turn := b.opts.Duration / time.Duration(b.opts.Rounds)
-	var warm tally
-	warm.turn(ctx, b.callers, turn/4, first)
-	warm.turn(ctx, b.callers, turn/4, second)
-	for i := range b.opts.Rounds {
-		if ctx.Err() != nil {
-			break
-		}
-		b.progress("%s: round %d of %d, %v each", what, i+1, b.opts.Rounds, turn)
-		var p pair
-		if i%2 == 0 {
-			p.first = x.turn(ctx, b.callers, turn, first)
-			p.second = y.turn(ctx, b.callers, turn, second)
-		} else {
-			p.second = y.turn(ctx, b.callers, turn, second)
-			p.first = x.turn(ctx, b.callers, turn, first)
-		}
-		rounds = append(rounds, p)
+// readAgainst finds out what the other server's settings promise: a comparison says
+// little without them.
+func (b *bench) readAgainst(ctx context.Context) error {
+	if b.against == b.place {
+		return nil
 	}
-	return x, y, rounds
-}
-
-// median of the ratios; zero if there is none.
-func median(rounds []pair) float64 {
-	var ratios []float64
-	for _, p := range rounds {
-		if p.second > 0 {
-			ratios = append(ratios, p.first/p.second)
-		}
+	store, err := b.against.open(ctx, "settings")
+	if err != nil {
+		return err
 	}
-	slices.Sort(ratios)
-	n := len(ratios)
-	if n == 0 {
-		return 0
-	}
-	return (ratios[(n-1)/2] + ratios[n/2]) / 2
-}
-
-// Validate reports everything that is wrong with the options at once, in the
-// words of the flags.
-func (o *Options) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if o.Callers < 1 || o.Callers > 100_000 {
-		bad("--callers is %d, not 1 to 100000", o.Callers)
-	}
-	if o.ResultBytes < 0 || o.ResultBytes > 16<<20 {
-		bad("--result-bytes is %d, not 0 to %d", o.ResultBytes, 16<<20)
-	}
-	if o.Duration <= 0 {
-		bad("--duration must be above zero")
-	}
-	if o.Rounds < 1 {
-		bad("--rounds must be above zero")
-	}
-	if o.Records < 0 {
-		bad("--records is negative")
-	}
-	if !slices.Contains(Loads, o.Load) {
-		bad("--load is %q, not one of %v", o.Load, Loads)
-	}
-	if o.Compare && o.Dir == "" {
-		bad("--compare needs --store pebble:DIR: there is nothing bare to compare the memory store with")
-	}
-	if o.Compare && o.Load != Execute {
-		bad("--compare needs --load execute: the bare loop does nothing else")
-	}
-	return errors.Join(errs...)
+	b.report.BareDurability, err = durability(ctx, store)
+	return errors.Join(err, store.Close())
 }

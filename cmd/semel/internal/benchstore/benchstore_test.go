@@ -234,7 +234,7 @@ func TestRunRefuses(t *testing.T) {
 	t.Run("options that make no sense, all at once", func(t *testing.T) {
 		o := Options{ResultBytes: -1, Records: -1, Load: "walk", Compare: true}
 		err := o.Validate()
-		for _, flag := range []string{"--callers", "--result-bytes", "--duration", "--rounds", "--records", "--load", "--compare needs --store", "--compare needs --load"} {
+		for _, flag := range []string{"--callers", "--result-bytes", "--duration", "--rounds", "--records", "--load", "--compare needs another --store", "--compare needs --load"} {
 			if err == nil || !strings.Contains(err.Error(), flag) {
 				t.Errorf("%s is not in: %v", flag, err)
 			}

@@ -98,11 +98,11 @@ func (b *bench) filled(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, small.store.Close()) }()
 	b.report.Small = &small.Filled
 	sizes := fmt.Sprintf("at %d and at %d records", b.opts.Records, SmallRecords)
-	x, y, rounds := b.alternate(ctx, "replay "+sizes, big.target.replay, small.target.replay)
+	x, y, rounds := b.alternate(ctx, "replay "+sizes, b.local(big.target.replay), b.local(small.target.replay))
 	again := x.measure()
 	small.Replay = y.measure()
 	b.report.ReplayScaleRatio = median(rounds)
-	x, y, rounds = b.alternate(ctx, "execute "+sizes, big.target.execute, small.target.execute)
+	x, y, rounds = b.alternate(ctx, "execute "+sizes, b.local(big.target.execute), b.local(small.target.execute))
 	once := x.measure()
 	small.Execute = y.measure()
 	b.report.ScaleRatio = median(rounds)
@@ -122,7 +122,7 @@ func (f *filledStore) fault() error {
 }
 
 func (b *bench) openFilled(ctx context.Context, name string, n int) (*filledStore, error) {
-	t, store, err := b.open(name)
+	t, store, err := b.open(ctx, name)
 	if err != nil {
 		return nil, err
 	}

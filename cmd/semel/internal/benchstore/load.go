@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/recordcodec"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -146,6 +147,17 @@ func (t *target) takeSample(ctx context.Context) (sample, error) {
 	}
 	rec, err := store.Get(ctx, ans.Record.ID)
 	return sample{claim: *ans.Record, outcome: rec}, err
+}
+
+// values is what a bare loop writes: as many bytes as the engine does.
+type values struct{ claim, outcome []byte }
+
+func (s *sample) values() (v values, err error) {
+	if v.claim, err = recordcodec.Append(nil, &s.claim); err != nil {
+		return v, err
+	}
+	v.outcome, err = recordcodec.Append(nil, &s.outcome)
+	return v, err
 }
 
 // record is the i-th known record: the sample's outcome under another key, with

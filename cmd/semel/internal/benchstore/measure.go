@@ -57,6 +57,25 @@ type tally struct {
 	first         error
 }
 
+// turner lets a load take a turn, as [tally.turn] does.
+type turner func(ctx context.Context, t *tally, d time.Duration) float64
+
+// local is the turner of callers in this process.
+func local(callers []*caller, op operation) turner {
+	return func(ctx context.Context, t *tally, d time.Duration) float64 { return t.turn(ctx, callers, d, op) }
+}
+
+// add adds what another tally saw in the same time.
+func (t *tally) add(o *tally) {
+	t.latency.merge(&o.latency)
+	t.mallocs += o.mallocs
+	t.size += o.size
+	t.errors += o.errors
+	if t.first == nil {
+		t.first = o.first
+	}
+}
+
 // turn lets the callers do op for a time. It returns the operations per second
 // of this turn and adds what it saw to the tally. When ctx is done it ends early.
 func (t *tally) turn(ctx context.Context, callers []*caller, d time.Duration, op operation) float64 {
@@ -89,11 +108,7 @@ func (t *tally) turn(ctx context.Context, callers []*caller, d time.Duration, op
 			mu.Lock()
 			defer mu.Unlock()
 			count += own.latency.total
-			t.latency.merge(&own.latency)
-			t.errors += own.errors
-			if t.first == nil {
-				t.first = own.first
-			}
+			t.add(&own)
 		})
 	}
 	wg.Wait()

@@ -68,6 +68,7 @@ func TestHelp(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"version"}, {"key"}, {"key", "derive"}, {"key", "lint"}, {"bench"}, {"bench", "store"}, {"bench", "proxy"}, {"demo"},
 		{"serve"}, {"proxy"}, {"healthcheck"}, {"explain"}, {"man"},
+		{"store"}, {"store", "status"}, {"store", "new-epoch"}, {"migrate"}, {"migrate", "up"},
 	} {
 		name := strings.Join(append([]string{"semel"}, args...), "-")
 		t.Run("the help of "+name+" is as recorded", func(t *testing.T) {
@@ -97,9 +98,15 @@ func TestUsage(t *testing.T) {
 		{"a wrong flag is answered with a near one", []string{"version", "--jsno"}, "semel: unknown flag: --jsno, did you mean --json?\nRun 'semel version --help' for usage.\n"},
 		{"an argument where none belongs is refused", []string{"version", "now"}, "semel: unexpected argument \"now\" for \"semel version\"\nRun 'semel version --help' for usage.\n"},
 		{"a value that is no number is refused", []string{"bench", "store", "--callers", "many"}, "semel: invalid argument \"many\" for \"--callers\" flag: strconv.ParseInt: parsing \"many\": invalid syntax\nRun 'semel bench store --help' for usage.\n"},
-		{"an unknown store is refused", []string{"bench", "store", "--store", "tape:"}, "semel: --store is \"tape:\", not pebble:DIR or memory:\nRun 'semel bench store --help' for usage.\n"},
+		{"an unknown store is refused", []string{"bench", "store", "--store", "tape:"}, "semel: --store is \"tape:\", not pebble:DIR, a postgres, redis or redis-cluster URL, or memory:\nRun 'semel bench store --help' for usage.\n"},
+		{"the URL to compare with may follow its flag", []string{"bench", "store", "--store", "redis://127.0.0.1", "--compare", "redis://127.0.0.1"},
+			"semel: --compare with a URL needs --store pebble:DIR\nRun 'semel bench store --help' for usage.\n"},
+		{"or be joined to it", []string{"bench", "store", "--store", "pebble:dir", "--compare=postgres://127.0.0.1"},
+			"semel: --compare takes the URL of a Redis\nRun 'semel bench store --help' for usage.\n"},
+		{"another argument is refused", []string{"bench", "store", "--store", "memory:", "--compare", "fast"},
+			"semel: unexpected argument \"fast\" for \"semel bench store\"\nRun 'semel bench store --help' for usage.\n"},
 		{"all that is wrong with a benchmark is said at once", []string{"bench", "store", "--store", "memory:", "--compare", "--callers", "0"},
-			"semel: --callers is 0, not 1 to 100000\n--compare needs --store pebble:DIR: there is nothing bare to compare the memory store with\nRun 'semel bench store --help' for usage.\n"},
+			"semel: --callers is 0, not 1 to 100000\n--compare needs another --store than memory: there is nothing bare to compare that with\nRun 'semel bench store --help' for usage.\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, out, errs := semelWith(t, "", test.args...)
@@ -150,8 +157,8 @@ func TestBenchStore(t *testing.T) {
 		if code != ExitOK {
 			t.Fatalf("exit %d, %s", code, errs)
 		}
-		wantFields(t, out, "store", "load", "callers", "result_bytes", "cpus", "go", "resident_bytes", "peak_resident_bytes",
-			"ours", "bare", "ratio", "ratio_of_totals", "rounds", "claim_bytes", "outcome_bytes", "filled", "small", "scale_ratio", "replay_scale_ratio")
+		wantFields(t, out, "store", "load", "callers", "nodes", "result_bytes", "cpus", "go", "resident_bytes", "peak_resident_bytes", "durability",
+			"compared_with", "ours", "bare", "ratio", "ratio_of_totals", "rounds", "claim_bytes", "outcome_bytes", "filled", "small", "scale_ratio", "replay_scale_ratio")
 		var r struct {
 			Ours, Bare, Filled json.RawMessage
 			Rounds             []json.RawMessage

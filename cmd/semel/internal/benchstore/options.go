@@ -1,0 +1,90 @@
+package benchstore
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"time"
+)
+
+// Options says what is measured. Every field is needed unless it says otherwise.
+type Options struct {
+	// Dir is where the Pebble store is made; empty for another one.
+	Dir string
+	// URL is that of PostgreSQL or Redis. Where it and Dir are empty the store is
+	// in memory.
+	URL string
+	// Callers is how many work at the same time, in each node.
+	Callers int
+	// Nodes is how many processes share the load; one needs no Command.
+	Nodes int
+	// Command starts a process that runs [Node].
+	Command func() *exec.Cmd
+	// ResultBytes is the size of each outcome.
+	ResultBytes int
+	// Duration is how long each load is measured.
+	Duration time.Duration
+	// Rounds is how many turns a load and what it is compared with take.
+	Rounds int
+	Load   Load
+	// Records is how many completed records the store holds before, if any.
+	// Then replays and new calls are measured, whatever Load says.
+	Records int
+	// Compare measures the bare loop too, and, with Records, a store of
+	// [SmallRecords]. It needs [Execute] and a store that has such a loop.
+	Compare bool
+	// Against is the URL of the Redis that the Pebble store is compared with,
+	// instead of bare Pebble.
+	Against string
+	// Keep leaves the data where they are.
+	Keep bool
+	// Progress is told what is being done. Optional.
+	Progress func(format string, args ...any)
+}
+
+// Validate reports everything that is wrong with the options at once, in the
+// words of the flags.
+func (o *Options) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if o.Callers < 1 || o.Callers > 100_000 {
+		bad("--callers is %d, not 1 to 100000", o.Callers)
+	}
+	if o.ResultBytes < 0 || o.ResultBytes > 16<<20 {
+		bad("--result-bytes is %d, not 0 to %d", o.ResultBytes, 16<<20)
+	}
+	if o.Duration <= 0 {
+		bad("--duration must be above zero")
+	}
+	if o.Rounds < 1 {
+		bad("--rounds must be above zero")
+	}
+	if o.Records < 0 {
+		bad("--records is negative")
+	}
+	if !slices.Contains(Loads, o.Load) {
+		bad("--load is %q, not one of %v", o.Load, Loads)
+	}
+	kind := o.kindOf()
+	switch {
+	case o.Against != "" && kind != kindPebble:
+		bad("--compare with a URL needs --store pebble:DIR")
+	case o.Against != "" && !isRedis(urlKind(o.Against)):
+		bad("--compare takes the URL of a Redis")
+	case o.Compare && kind == kindMemory:
+		bad("--compare needs another --store than memory: there is nothing bare to compare that with")
+	}
+	switch {
+	case o.Nodes < 0 || o.Nodes > 64:
+		bad("--nodes is %d, not 1 to 64", o.Nodes)
+	case o.Nodes > 1 && (kind == kindMemory || kind == kindPebble):
+		bad("--nodes needs a store that processes share")
+	case o.Nodes > 1 && o.Records > 0:
+		bad("--nodes can't be combined with --records")
+	}
+	if o.Compare && o.Load != Execute {
+		bad("--compare needs --load execute: the bare loop does nothing else")
+	}
+	return errors.Join(errs...)
+}
