@@ -17,23 +17,17 @@ import (
 // caller's hanging up changes nothing: once a write may have arrived, it does not
 // go away.
 func (e *Engine) apply(ctx context.Context, next *Record, expect Revision) (*Record, bool, error) {
-	if e.local != nil {
-		return e.swap(next, expect)
-	}
-	call, own := e.storeCall(ctx)
-	if own {
-		defer call.end()
-	}
-	cur, applied, err := e.applyOnce(call, next, expect, 1)
-	if err != nil {
-		return e.resolve(call, next, expect)
-	}
-	return cur, applied, nil
+	return e.applyWhile(ctx, next, expect, func(error) bool { return true })
 }
 
 // applyClaim is apply for a claim: where it is sure that nothing was written, the
 // caller is told so at once, for a store that is too busy is not helped by waiting.
 func (e *Engine) applyClaim(ctx context.Context, next *Record, expect Revision) (*Record, bool, error) {
+	return e.applyWhile(ctx, next, expect, func(err error) bool { return !errors.Is(err, ErrNotApplied) })
+}
+
+// applyWhile is apply that resolves only errors worth it.
+func (e *Engine) applyWhile(ctx context.Context, next *Record, expect Revision, worth func(error) bool) (*Record, bool, error) {
 	if e.local != nil {
 		return e.swap(next, expect)
 	}
@@ -42,10 +36,10 @@ func (e *Engine) applyClaim(ctx context.Context, next *Record, expect Revision) 
 		defer call.end()
 	}
 	cur, applied, err := e.applyOnce(call, next, expect, 1)
-	if err == nil || errors.Is(err, ErrNotApplied) {
-		return cur, applied, err
+	if err != nil && worth(err) {
+		return e.resolve(call, next, expect)
 	}
-	return e.resolve(call, next, expect)
+	return cur, applied, err
 }
 
 // swap is apply on a local store.

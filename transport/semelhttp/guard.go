@@ -42,6 +42,7 @@ type Options struct {
 type Guard struct {
 	engine *semel.Engine
 	opts   Options
+	plain  handler       // of a route with the defaults, for who calls
 	large  chan struct{} // slots for understanding large bodies
 
 	mu       sync.Mutex
@@ -68,6 +69,7 @@ func New(engine *semel.Engine, opts *Options) (*Guard, error) {
 	if p := g.opts.StatusPath; p != "" && !strings.HasSuffix(p, "/") {
 		return nil, fmt.Errorf("semelhttp: StatusPath %q does not end with a slash", p)
 	}
+	g.plain = newHandler(g, Route{}.withDefaults(), semel.Operation{}, nil)
 	g.closing, g.stop = context.WithCancel(context.Background())
 	return g, nil
 }

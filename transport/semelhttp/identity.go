@@ -51,8 +51,7 @@ var ErrNoIdentity = errors.New("semelhttp: the caller has no verified identity")
 // It is for doors beside the guard that share its callers. The error is that of
 // [IdentityFunc], or says that the request has no credential.
 func (g *Guard) Caller(r *http.Request) (tenant, principal string, err error) {
-	h := newHandler(g, Route{}.withDefaults(), semel.Operation{}, nil)
-	return h.identify(r)
+	return g.plain.identify(r)
 }
 
 var errAnonymous = errors.New("the request has no credential")

@@ -38,21 +38,11 @@ The JSON has store, level, settings (name, value), unsafe and epoch.`,
   semel store status --config semel.yaml --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := flags.load()
-			if err != nil {
-				return reportConfig(cmd, err)
-			}
-			at := cfg.Store
-			at.Profile, at.Migrate = "standard", false // to look is no service
-			store, err := server.OpenStore(cmd.Context(), at)
+			name, store, engine, err := openStore(cmd, &flags)
 			if err != nil {
 				return err
 			}
 			defer store.Close()
-			engine, err := semel.New(store, nil)
-			if err != nil {
-				return err
-			}
 			epoch, err := engine.LoadEpoch(cmd.Context())
 			if err != nil {
 				return err
@@ -67,9 +57,9 @@ The JSON has store, level, settings (name, value), unsafe and epoch.`,
 					Store string `json:"store"`
 					semel.Durability
 					Epoch time.Time `json:"epoch,omitzero"`
-				}{at.Name(), d, epoch})
+				}{name, d, epoch})
 			} else {
-				fmt.Fprintf(out, "store  %s\nlevel  %s\n", at.Name(), d.Level)
+				fmt.Fprintf(out, "store  %s\nlevel  %s\n", name, d.Level)
 				for _, s := range d.Settings {
 					fmt.Fprintf(out, "       %s = %q\n", s.Name, s.Value)
 				}
@@ -110,19 +100,9 @@ Run it after the restore and before the first node starts.`,
 			if !yes {
 				return usage("this refuses calls that were first sent before now: say --yes")
 			}
-			cfg, err := flags.load()
-			if err != nil {
-				return reportConfig(cmd, err)
-			}
-			at := cfg.Store
-			at.Profile, at.Migrate = "standard", false
-			store, err := server.OpenStore(cmd.Context(), at)
+			_, store, engine, err := openStore(cmd, &flags)
 			if err != nil {
 				return err
-			}
-			engine, err := semel.New(store, nil)
-			if err != nil {
-				return errors.Join(err, store.Close())
 			}
 			epoch, err := engine.NewEpoch(cmd.Context())
 			if err = errors.Join(err, store.Close()); err != nil {
@@ -135,4 +115,22 @@ Run it after the restore and before the first node starts.`,
 	flags.add(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
 	return cmd
+}
+
+// openStore opens the configured store, whatever it promises, and an engine on it
+// that runs nothing. The name is fit to be shown.
+func openStore(cmd *cobra.Command, flags *configFlags) (name string, store semel.Store, engine *semel.Engine, err error) {
+	cfg, err := flags.load()
+	if err != nil {
+		return "", nil, nil, reportConfig(cmd, err)
+	}
+	at := cfg.Store
+	at.Profile, at.Migrate = "standard", false // to look is no service
+	if store, err = server.OpenStore(cmd.Context(), at); err != nil {
+		return "", nil, nil, err
+	}
+	if engine, err = semel.New(store, nil); err != nil {
+		return "", nil, nil, errors.Join(err, store.Close())
+	}
+	return at.Name(), store, engine, nil
 }
