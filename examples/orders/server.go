@@ -7,19 +7,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/semelhq/semel/internal/pgserver"
 )
 
 // server is a private PostgreSQL server, in a directory that goes with it.
 type server struct {
 	dir   string
 	cmd   *exec.Cmd
-	ended chan struct{}
+	ended <-chan struct{}
 }
 
 // patience bounds how long it may take to start or to stop.
@@ -39,11 +39,14 @@ func startServer(ctx context.Context) (*server, error) {
 }
 
 func (s *server) start(ctx context.Context) error {
-	if err := own(s.dir); err != nil {
+	if err := pgserver.Own(s.dir); err != nil {
 		return err
 	}
 	data := filepath.Join(s.dir, "data")
-	initdb, err := command("initdb", "-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
+	if _, err := pgserver.Find("initdb"); err != nil {
+		return fmt.Errorf("install the package postgresql, or name a database with --database: %w", err)
+	}
+	initdb, err := pgserver.Command("initdb", "-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
 	if err != nil {
 		return err
 	}
@@ -55,25 +58,13 @@ func (s *server) start(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
-	cmd, err := command("postgres", "-D", data, "-k", s.dir, "-c", "listen_addresses=")
+	cmd, err := pgserver.Command("postgres", "-D", data, "-k", s.dir, "-c", "listen_addresses=")
 	if err != nil {
 		return err
 	}
 	cmd.Stdout, cmd.Stderr = log, log
-	started, ended := make(chan error), make(chan struct{})
-	go func() {
-		// The system ends the server with the thread that started it, so that
-		// thread has to live as long as the server.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // that it has ended is all that matters
-		}
-		close(ended)
-	}()
-	if err := <-started; err != nil {
+	ended, err := pgserver.Start(cmd)
+	if err != nil {
 		return err
 	}
 	s.cmd, s.ended = cmd, ended
@@ -121,29 +112,4 @@ func (s *server) stop() error {
 		}
 	}
 	return os.RemoveAll(s.dir)
-}
-
-// command is a program of the server, run as a user that may run one.
-func command(name string, args ...string) (*exec.Cmd, error) {
-	path, err := program(name)
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(path, args...)
-	cmd.Dir = os.TempDir()
-	cmd.Env = append(os.Environ(), "LC_ALL=C", "TZ=UTC")
-	return cmd, confine(cmd)
-}
-
-// program finds a program of the server.
-func program(name string) (string, error) {
-	if path, err := exec.LookPath(name); err == nil {
-		return path, nil
-	}
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
-	if err != nil || len(found) == 0 {
-		return "", fmt.Errorf("there is no program %s: install the package postgresql, or name a database with --database: %w", name, exec.ErrNotFound)
-	}
-	slices.Sort(found)
-	return found[len(found)-1], nil
 }

@@ -97,7 +97,7 @@ func importFaults(rule importRule, pkgs []pkg) []string {
 var layers = [][]string{
 	{"internal/canon"},
 	{"."},
-	{"internal/recordcodec"},
+	{"internal/recordcodec", "internal/pgserver"},
 	{"store", "evidence", "archive"},
 	{"transport"},
 	{"protocol", "dispatch"},

@@ -7,13 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +18,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/semelhq/semel/internal/pgserver"
 )
 
 // RequireEnv names the environment variable that, set to 1, turns a missing
@@ -38,7 +37,7 @@ type Options struct {
 type Server struct {
 	dir, data string
 	cmd       *exec.Cmd
-	ended     chan struct{} // closed when the postmaster has ended
+	ended     <-chan struct{} // closed when the postmaster has ended
 }
 
 // patience bounds how long a server may take to start or to stop.
@@ -63,25 +62,12 @@ func Start(tb testing.TB, o *Options) *Server {
 // need ends the test where there is no PostgreSQL.
 func need(tb testing.TB) {
 	tb.Helper()
-	if _, err := bin("initdb"); err != nil {
+	if _, err := pgserver.Find("initdb"); err != nil {
 		if os.Getenv(RequireEnv) == "1" {
 			tb.Fatalf("PostgreSQL is required: %v", err)
 		}
 		tb.Skip("there is no PostgreSQL server: install the package postgresql")
 	}
-}
-
-// bin finds a program of the server.
-func bin(name string) (string, error) {
-	if path, err := exec.LookPath(name); err == nil {
-		return path, nil
-	}
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
-	if err != nil || len(found) == 0 {
-		return "", fmt.Errorf("no program %s: %w", name, exec.ErrNotFound)
-	}
-	slices.Sort(found)
-	return found[len(found)-1], nil
 }
 
 // template is a data directory that is made once in a process and copied for each
@@ -189,25 +175,13 @@ func (s *Server) launch() error {
 		return err
 	}
 	defer log.Close()
-	cmd, err := command("postgres", "-D", s.data)
+	cmd, err := pgserver.Command("postgres", "-D", s.data)
 	if err != nil {
 		return err
 	}
 	cmd.Stdout, cmd.Stderr = log, log
-	started, ended := make(chan error), make(chan struct{})
-	go func() {
-		// The kernel ends the server when the thread that started it ends, so
-		// that thread has to live as long as the server.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // how it ended does not matter, that it did does
-		}
-		close(ended)
-	}()
-	if err := <-started; err != nil {
+	ended, err := pgserver.Start(cmd)
+	if err != nil {
 		return err
 	}
 	s.cmd, s.ended = cmd, ended
@@ -327,7 +301,7 @@ func newDir() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := own(dir); err != nil {
+	if err := pgserver.Own(dir); err != nil {
 		return "", errors.Join(err, os.RemoveAll(dir))
 	}
 	return dir, nil
@@ -335,7 +309,7 @@ func newDir() (string, error) {
 
 // run runs a program as the server's user.
 func run(name string, args ...string) error {
-	cmd, err := command(name, args...)
+	cmd, err := pgserver.Command(name, args...)
 	if err != nil {
 		return err
 	}
@@ -343,17 +317,4 @@ func run(name string, args ...string) error {
 		return fmt.Errorf("%s: %w\n%s", name, err, out)
 	}
 	return nil
-}
-
-// command is a program that runs as the server's user and reads nothing.
-func command(name string, args ...string) (*exec.Cmd, error) {
-	path, err := bin(name)
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(path, args...)
-	cmd.Dir = os.TempDir()
-	cmd.Env = append(os.Environ(), "LC_ALL=C", "TZ=UTC")
-	cmd.Stdin = io.LimitReader(nil, 0)
-	return cmd, confine(cmd)
 }

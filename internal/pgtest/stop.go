@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/semelhq/semel/internal/pgserver"
 )
 
 // Stop ends the server as an operator does: sessions are ended, what is in memory
@@ -107,7 +109,7 @@ func (s *Server) Standby(tb testing.TB, name string) *Server {
 		tb.Fatal(err)
 	}
 	signal := filepath.Join(sb.data, "standby.signal")
-	if err := errors.Join(os.WriteFile(signal, nil, 0o600), own(signal)); err != nil {
+	if err := errors.Join(os.WriteFile(signal, nil, 0o600), pgserver.Own(signal)); err != nil {
 		tb.Fatal(err)
 	}
 	err = sb.configure(map[string]string{

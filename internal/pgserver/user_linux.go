@@ -1,4 +1,4 @@
-package pgtest
+package pgserver
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"os/user"
 	"strconv"
-	"strings"
 	"syscall"
 )
 
@@ -25,8 +24,8 @@ func confine(cmd *exec.Cmd) error {
 	return nil
 }
 
-// own gives a file to that user.
-func own(path string) error {
+// Own gives a file to the user that [Command] runs programs as.
+func Own(path string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
@@ -47,19 +46,4 @@ func serverUser() (uid, gid int, err error) {
 	}
 	gid, err = strconv.Atoi(u.Gid)
 	return uid, gid, err
-}
-
-// children are the processes that a process has started.
-func children(pid int) []int {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	if err != nil {
-		return nil
-	}
-	var list []int
-	for f := range strings.FieldsSeq(string(b)) {
-		if p, err := strconv.Atoi(f); err == nil {
-			list = append(list, p)
-		}
-	}
-	return list
 }
