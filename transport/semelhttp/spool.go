@@ -54,12 +54,25 @@ type spool struct {
 	size   int64
 	off    int64
 	closed bool
+	// mu keeps a reader that goes on after the handler, as a transport may, from
+	// what is given back then. Nil until the spool is filled.
+	mu *sync.Mutex
+}
+
+// lock is held while the body is read or given back.
+func (s *spool) lock() (unlock func()) {
+	if s.mu == nil {
+		return func() {}
+	}
+	s.mu.Lock()
+	return s.mu.Unlock
 }
 
 // fill reads src to its end. Up to spoolLimit bytes are appended to buf, which
 // becomes part of the spool and is returned; the rest goes to a file in dir. All
 // of it is written to sum, if there is one.
 func (s *spool) fill(src io.Reader, buf []byte, limit int64, dir string, sum hash.Hash) ([]byte, error) {
+	s.mu = new(sync.Mutex)
 	start := len(buf)
 	for {
 		if len(buf) == cap(buf) {
@@ -134,6 +147,7 @@ func (s *spool) reader() io.Reader {
 
 // Read is what the handler reads.
 func (s *spool) Read(p []byte) (int, error) {
+	defer s.lock()()
 	if s.closed {
 		return 0, http.ErrBodyReadAfterClose
 	}
@@ -158,12 +172,14 @@ func (s *spool) Read(p []byte) (int, error) {
 
 // Close ends what the handler may read.
 func (s *spool) Close() error {
+	defer s.lock()()
 	s.closed = true
 	return nil
 }
 
 // discard frees what the body occupies.
 func (s *spool) discard() {
+	defer s.lock()()
 	s.closed = true
 	if s.file != nil {
 		_ = s.file.Close()
