@@ -47,7 +47,7 @@ func (e *Engine) swap(next *Record, expect Revision) (*Record, bool, error) {
 	if next.hash == 0 {
 		next.hash = e.local.Hash(next.ID)
 	}
-	cur, applied := e.local.Swap(next.hash, next, expect)
+	cur, applied := e.local.Swap(next.hash, next, expect, next.entries())
 	if cur == nil {
 		cur = &none
 	}
@@ -59,7 +59,7 @@ func (e *Engine) applyOnce(ctx context.Context, next *Record, expect Revision, t
 	if e.local != nil {
 		return e.swap(next, expect)
 	}
-	cur, applied, err := e.store.Apply(ctx, Write{Record: *next, Expect: expect})
+	cur, applied, err := e.store.Apply(ctx, Write{Record: *next, Expect: expect, Evidence: next.entries()})
 	switch {
 	case err != nil:
 		if e.events.StoreFailed != nil {
@@ -118,7 +118,7 @@ func (e *Engine) releaseClaim(op *operation, claim *Record, expect Revision) {
 		if err != nil {
 			return
 		}
-		next.Revision = e.newRevision()
+		e.stamp(&op.Operation, claim, next, ChangeEnded)
 		// A crash before this write leaves a claim that nobody runs: it
 		// becomes an abandoned attempt and is settled as one. A crash after
 		// it leaves nothing to do.
@@ -131,6 +131,9 @@ func (e *Engine) releaseClaim(op *operation, claim *Record, expect Revision) {
 // ended tells of the end of an attempt and wakes those who wait for it.
 func (e *Engine) ended(rec *Record, by, reason string) {
 	e.waiters.wake(rec.ID)
+	if len(rec.Outbox) != 0 {
+		e.dispatch(rec)
+	}
 	if e.events.Ended != nil {
 		e.events.Ended(EndedEvent{
 			ID: rec.ID, Disposition: rec.Disposition, Held: rec.Held, Attempt: rec.Attempt, Fence: rec.Fence,

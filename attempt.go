@@ -18,10 +18,11 @@ type Attempt struct {
 	parent context.Context // whose values the handler sees; never its cancellation
 
 	// mu is held while the store is written to.
-	mu    sync.Mutex
-	rec   *Record // as last known to be stored; never changed, only replaced
-	doubt *doubt  // a write after rec whose result is not known yet
-	ended event   // how the attempt ended; evNone while it runs
+	mu     sync.Mutex
+	rec    *Record   // as last known to be stored; never changed, only replaced
+	doubt  *doubt    // a write after rec whose result is not known yet
+	outbox []Message // what is sent if the attempt completes
+	ended  event     // how the attempt ended; evNone while it runs
 	// unrecorded: a read-only call, of which the store knows nothing.
 	unrecorded bool
 	// detached: the holder is in another process and renews by itself.
@@ -66,8 +67,7 @@ func (e *Engine) beginUnrecorded(ctx context.Context, op *operation, id *ID, cal
 		return err
 	}
 	ans.Decision, ans.Record, ans.Attempt = Execute, &a.claim, a
-	e.decided(ans, now, 0)
-	return nil
+	return e.tell(ctx, &op.Operation, call, ans, now, 0)
 }
 
 // Context is what the handler runs under. It has the values of the context given
@@ -177,11 +177,19 @@ func (a *Attempt) end(ctx context.Context, ev event, res Result, f *Failure) err
 	// A crash before this write leaves a lease that ends and an attempt that is
 	// settled by policy. A crash after it leaves nothing to do: duplicates
 	// find the outcome.
-	err = a.write(ctx, func(cur *Record) (*Record, error) {
+	kind := ChangeEnded
+	if ev == evHold {
+		kind = ChangeHeld
+	}
+	err = a.write(ctx, kind, func(cur *Record) (*Record, error) {
 		if ev == evHold {
 			return hold(&a.op.Operation, cur, f.Message, now)
 		}
-		return end(&a.op.Operation, cur, ev, now, res, f)
+		next, err := end(&a.op.Operation, cur, ev, now, res, f)
+		if err == nil && ev == evComplete {
+			next.send(a.outbox, now)
+		}
+		return next, err
 	})
 	if err != nil {
 		if a.doubt != nil {
@@ -219,14 +227,14 @@ func (a *Attempt) finish(ev event) {
 // write makes change(a.rec) durable as the successor of a.rec. The caller holds
 // a.mu. A write whose result was unknown is resolved first, for only then is it
 // known what the next one follows.
-func (a *Attempt) write(ctx context.Context, change func(*Record) (*Record, error)) error {
-	return a.writeBy(ctx, a.op.engine.apply, change)
+func (a *Attempt) write(ctx context.Context, kind Change, change func(*Record) (*Record, error)) error {
+	return a.writeBy(ctx, a.op.engine.apply, kind, change)
 }
 
 // applyFunc is Engine.apply, or a way to try only once.
 type applyFunc func(ctx context.Context, next *Record, expect Revision) (*Record, bool, error)
 
-func (a *Attempt) writeBy(ctx context.Context, apply applyFunc, change func(*Record) (*Record, error)) error {
+func (a *Attempt) writeBy(ctx context.Context, apply applyFunc, kind Change, change func(*Record) (*Record, error)) error {
 	if a.unrecorded {
 		next, err := change(a.rec)
 		if err == nil {
@@ -245,7 +253,7 @@ func (a *Attempt) writeBy(ctx context.Context, apply applyFunc, change func(*Rec
 		if err != nil {
 			return err
 		}
-		next.Revision = a.op.engine.newRevision()
+		a.op.engine.stamp(&a.op.Operation, a.rec, next, kind)
 		cur, applied, err := apply(ctx, next, a.rec.Revision)
 		if err != nil {
 			a.doubt = &doubt{next: next}
@@ -294,7 +302,7 @@ func (a *Attempt) settlePending(ctx context.Context, apply applyFunc) error {
 	if err != nil {
 		return err
 	}
-	return a.writeBy(ctx, apply, func(cur *Record) (*Record, error) {
+	return a.writeBy(ctx, apply, ChangeEffect, func(cur *Record) (*Record, error) {
 		return changeEffect(cur, name, now, func(ef *EffectRecord) {
 			if ef.State == EffectStarted {
 				ef.State = EffectRefuted

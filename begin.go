@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -25,6 +26,13 @@ type Call struct {
 	// Options.Node. A door gives each delivery another, so as to know the right
 	// to execute again whose answer was lost.
 	Holder string
+	// Attributes are kept with the record of a call that is new. At most
+	// [MaxAttributes].
+	Attributes Attributes
+	// Confirm is the confirmation token, where the caller has one, and StepUp the
+	// further proof that Operation.Confirmation may ask for.
+	Confirm string
+	StepUp  string
 	// FirstSent is when the caller first sent this call, if it says so.
 	FirstSent time.Time
 	// Wait is how long to wait for the outcome if the call is in flight. It is
@@ -42,6 +50,9 @@ type Answer struct {
 	Record *Record
 	// Attempt is the right to execute. It is set by Begin for Execute only.
 	Attempt *Attempt
+	// Challenge is what the caller needs to confirm the call, where the error is
+	// [CodeConfirmationRequired] and a new token was made.
+	Challenge *Challenge
 	// RetryAfter is when asking again makes sense, for InFlight, Held and
 	// Throttled.
 	RetryAfter time.Duration
@@ -136,6 +147,12 @@ func (e *Engine) admit(ctx context.Context, call *Call, id *ID) (*operation, err
 	if len(call.Holder) > maxNameLen || !validText(call.Holder) {
 		return nil, &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the holder is longer than %d bytes, not valid UTF-8 or has a NUL byte", maxNameLen)}
 	}
+	if call.Attributes != nil {
+		if err := call.Attributes.validate(); err != nil {
+			return nil, err
+		}
+		call.Attributes = maps.Clone(call.Attributes) // they are kept
+	}
 	if op.Share == ShareTenant {
 		id.Principal = ""
 	}
@@ -149,7 +166,7 @@ func (e *Engine) refuseLate(ctx context.Context, op *operation, id ID, call *Cal
 	}
 	if late, err = e.tooLate(ctx, op, id, call); late {
 		ans.Decision, ans.Record = Expired, &Record{ID: id}
-		e.decided(ans, 0, 0)
+		err = e.tell(ctx, &op.Operation, call, ans, 0, 0)
 	}
 	return late, err
 }
@@ -190,7 +207,18 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 		if err := open(&op.Operation, id, call, cur, at.now, e.node, next); err != nil {
 			return err
 		}
-		next.Revision, next.hash = e.newRevision(), hash
+		if op.Confirmation != nil {
+			stored, err := e.confirm(ctx, op, call, cur, next, ans, at.now)
+			if err != nil {
+				return err
+			}
+			if stored != nil {
+				cur, calls = stored, ctx
+				continue
+			}
+		}
+		e.stamp(&op.Operation, cur, next, ChangeClaimed)
+		next.hash = hash
 		// A crash before this write leaves nothing. A crash after it leaves a
 		// claim without a holder: when its lease ends, the next delivery or
 		// the reaper settles it as an abandoned attempt.
@@ -211,8 +239,7 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 	}
 	// The record changed under every try, so somebody is at work on it.
 	ans.Decision, ans.Record, ans.RetryAfter = InFlight, cur, minRetryAfter
-	e.decided(ans, 0, waited)
-	return nil
+	return e.tell(ctx, &op.Operation, call, ans, 0, waited)
 }
 
 // reading is one moment by two clocks: the engine's was read first.
@@ -304,8 +331,7 @@ func (e *Engine) answer(ctx context.Context, op *operation, call *Call, ans *Ans
 			ans.RetryAfter = min(max(cur.NextAt.Sub(now), minHeldRetry), op.ReconcileEvery)
 		}
 	}
-	e.decided(ans, now, waited)
-	return nil
+	return e.tell(ctx, &op.Operation, call, ans, now, waited)
 }
 
 // hold writes cur as held. It returns what is stored afterwards.
@@ -314,7 +340,7 @@ func (e *Engine) hold(ctx context.Context, op *operation, cur *Record, reason st
 	if err != nil {
 		return nil, false, err
 	}
-	next.Revision = e.newRevision()
+	e.stamp(&op.Operation, cur, next, ChangeHeld)
 	// A crash before this write leaves the lease to be found ended again. A
 	// crash after it leaves a held record, which the reaper offers to the
 	// reconciler, or an operator settles.
@@ -353,6 +379,17 @@ func (e *Engine) tooLate(ctx context.Context, op *operation, id ID, call *Call) 
 		return false, e.storeError("get", id, err)
 	}
 	return rec.Expired(now), nil
+}
+
+// tell tells of a decision that changed nothing, and keeps evidence of it. The error
+// keeps the answer back.
+func (e *Engine) tell(ctx context.Context, op *Operation, call *Call, ans *Answer, now Instant, waited time.Duration) error {
+	if err := e.witness(ctx, op, call, ans); err != nil {
+		*ans = Answer{}
+		return err
+	}
+	e.decided(ans, now, waited)
+	return nil
 }
 
 // decided tells of a decision.

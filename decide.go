@@ -101,7 +101,7 @@ func open(op *Operation, id *ID, call *Call, prev *Record, now Instant, node str
 	*next = Record{
 		ID: *id, Fingerprint: call.Fingerprint, Principal: call.Principal, Holder: cmp.Or(call.Holder, node), Attempt: 1,
 		CreatedAt: now, UpdatedAt: now, StartedAt: now, LeaseUntil: until, NextAt: until,
-		Fence: nextFence(prev.Fence, now),
+		Fence: nextFence(prev.Fence, now), Attributes: call.Attributes,
 	}
 	next.Origin = next.Fence
 	if prev.State != absent && !prev.Expired(now) {
@@ -113,6 +113,7 @@ func open(op *Operation, id *ID, call *Call, prev *Record, now Instant, node str
 			last.EndedAt = now
 		}
 		next.CreatedAt, next.Origin, next.Effects = last.CreatedAt, last.Origin, last.Effects
+		next.Attributes, next.Confirmation = last.Attributes, last.Confirmation
 		next.Attempt = last.Attempt + 1
 		earlier := last.Earlier[max(0, len(last.Earlier)+1-MaxEarlier):]
 		next.Earlier = append(earlier[:len(earlier):len(earlier)], last.asEarlier())

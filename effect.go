@@ -132,7 +132,7 @@ func (a *Attempt) startEffect(ctx context.Context, name string, uncalled bool) (
 	// A crash before this write leaves no trace of the effect, and it was not
 	// called. A crash after it leaves it started: whether it was called is not
 	// known, so the attempt is held, and a reconciler or an operator settles it.
-	err = a.write(ctx, func(cur *Record) (*Record, error) {
+	err = a.write(ctx, ChangeEffect, func(cur *Record) (*Record, error) {
 		if cur.Held != "" {
 			return nil, &Error{Code: CodeLeaseLost, Message: "the record was declared held"}
 		}
@@ -186,7 +186,7 @@ func (a *Attempt) SettleEffect(ctx context.Context, f EffectFinding) error {
 	}
 	// A crash before this write leaves the effect started, see startEffect. A
 	// crash after it leaves a result that a further attempt replays.
-	return a.write(ctx, func(cur *Record) (*Record, error) {
+	return a.write(ctx, ChangeEffect, func(cur *Record) (*Record, error) {
 		// The record may be newer than the one looked at above.
 		if i := cur.effectIndex(f.Name); i >= 0 && cur.Effects[i].State != EffectStarted {
 			if err := settledAlready(&cur.Effects[i], &f); err != nil {

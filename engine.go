@@ -41,6 +41,9 @@ type Options struct {
 	// are purged. What it returned nil for must be durable. It may get a record
 	// twice: ID and Revision tell. Several engines may call it with the same.
 	Archive func(ctx context.Context, recs []Record) error
+	// Witness makes the entries of the evidence log. Needed where an operation
+	// demands evidence; see package evidence.
+	Witness Witness
 }
 
 // Defaults of [Options].
@@ -67,6 +70,8 @@ type Engine struct {
 
 	ops      atomic.Pointer[map[string]*operation]
 	register sync.Mutex
+
+	dispatcher atomic.Pointer[Dispatcher]
 
 	epoch atomic.Int64 // of the store, as an Instant; see NewEpoch
 
@@ -148,6 +153,10 @@ func (e *Engine) Register(ops ...Operation) error {
 	seen := map[string]bool{}
 	for _, op := range ops {
 		if err := op.Validate(); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if err := e.supportsEvidence(&op); err != nil {
 			errs = append(errs, err)
 			continue
 		}

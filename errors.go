@@ -48,6 +48,12 @@ const (
 	CodeAlreadyEnded Code = "already_ended"
 	// CodeIllegalTransition: the state machine has no such step.
 	CodeIllegalTransition Code = "illegal_transition"
+	// CodeConfirmationRequired: the call is to be confirmed first. Nothing was
+	// executed.
+	CodeConfirmationRequired Code = "confirmation_required"
+	// CodeConfirmationRefused: the confirmation token or the further proof is wrong,
+	// used up or late. Nothing was executed.
+	CodeConfirmationRefused Code = "confirmation_refused"
 	// CodeEffectUnknown: an effect was started earlier and its result is not
 	// known, so it may not be called again.
 	CodeEffectUnknown Code = "effect_unknown"

@@ -47,6 +47,24 @@ func (id ID) Digest() [32]byte {
 	return sha256.Sum256(b)
 }
 
+// Digest is a SHA-256 in the form in which records show it.
+type Digest [sha256.Size]byte
+
+// String is d in hexadecimal.
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+
+// MarshalText is [Digest.String].
+func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (d *Digest) UnmarshalText(text []byte) error {
+	if hex.DecodedLen(len(text)) != len(d) {
+		return &Error{Code: CodeInvalidCall, Message: "a digest has 64 hexadecimal digits"}
+	}
+	_, err := hex.Decode(d[:], text)
+	return err
+}
+
 // String shows the operation and the beginning of the digest. The key, which
 // may be a secret of the caller, is not shown.
 func (id ID) String() string {
@@ -118,8 +136,13 @@ func DeriveKey(version string, inputs any) (string, error) {
 // the same for all attempts of a call and differ between calls that reuse a key
 // after its window.
 func effectKey(id ID, origin int64, name string) string {
+	return derivedKey("semel-effect-1", id, origin, name)
+}
+
+// derivedKey names something that belongs to one call. The version says what.
+func derivedKey(version string, id ID, origin int64, name string) string {
 	d := id.Digest()
-	b := append([]byte("semel-effect-1"), d[:]...)
+	b := append([]byte(version), d[:]...)
 	b = binary.BigEndian.AppendUint64(b, uint64(origin))
 	b = frame(b, name)
 	sum := sha256.Sum256(b)

@@ -145,6 +145,15 @@ type Operation struct {
 	// Archive keeps expired records until Options.Archive has taken them
 	// (MAP-EXP.3). Without one they stay in the store.
 	Archive bool
+	// Evidence is how much goes to the evidence log. Defaults to [EvidenceNone].
+	// More needs a store with [EvidenceStore] and Options.Witness.
+	Evidence EvidenceLevel
+	// Confirmation asks for a confirmation token before a call is executed.
+	Confirmation *ConfirmationPolicy
+	// Compensation names the operation that undoes this one, and Compensate does
+	// it, as an attempt of that operation (IDS-XI.S4); see [Engine.Compensate].
+	Compensation string
+	Compensate   Compensator
 	// PerRecord limits duplicates of one record (IDS-XV.3).
 	PerRecord Rate
 	// PerPrincipal limits duplicates by one principal (IDS-XV.3).
@@ -179,6 +188,7 @@ func (op Operation) withDefaults() Operation {
 	op.InFlight = cmp.Or(op.InFlight, RefuseInFlight)
 	op.MaxWait = cmp.Or(op.MaxWait, DefaultMaxWait)
 	op.Share = cmp.Or(op.Share, SharePrincipal)
+	op.Evidence = cmp.Or(op.Evidence, EvidenceNone)
 	op.MaxResult = cmp.Or(op.MaxResult, DefaultMaxResult)
 	op.ReconcileEvery = cmp.Or(op.ReconcileEvery, DefaultReconcileEvery)
 	return op
@@ -209,6 +219,19 @@ func (op Operation) Validate() error {
 	oneOf(bad, "OnAbandoned", op.OnAbandoned, HoldAbandoned, RetryAbandoned)
 	oneOf(bad, "InFlight", op.InFlight, RefuseInFlight, WaitInFlight)
 	oneOf(bad, "Share", op.Share, SharePrincipal, ShareTenant)
+	oneOf(bad, "Evidence", op.Evidence, EvidenceNone, EvidenceChanges, EvidenceDecisions, EvidenceDurable)
+	if op.Confirmation != nil {
+		op.Confirmation.validate(bad)
+		if op.Class == ReadOnly {
+			bad("class I0 changes nothing and needs no Confirmation")
+		}
+	}
+	if (op.Compensation == "") != (op.Compensate == nil) {
+		bad("Compensation and Compensate go together")
+	}
+	if op.Compensation == op.Name && op.Name != "" {
+		bad("an operation can't compensate itself")
+	}
 	for _, s := range op.Shields {
 		oneOf(bad, "Shields", s, ShieldProviderKey, ShieldOutbox, ShieldLedger, ShieldReconcile)
 	}

@@ -61,9 +61,21 @@ type Record struct {
 	// Earlier holds the ended attempts before the newest one, oldest first. At
 	// most [MaxEarlier] are kept.
 	Earlier []AttemptRecord `json:"earlier,omitempty"`
+	// Attributes are what the first delivery of this call said about it.
+	Attributes Attributes `json:"attributes,omitempty"`
+	// Confirmation is how the call was confirmed, or is to be; nil where its
+	// operation asks for none.
+	Confirmation *Confirmation `json:"confirmation,omitempty"`
+	// Outbox holds the messages that the completed call sends.
+	Outbox []Message `json:"outbox,omitempty"`
+	// Compensation is the call that undoes this one; nil if there is none.
+	Compensation *Compensation `json:"compensation,omitempty"`
 
 	// hash is what a [LocalStore] finds the identity by, once computed.
 	hash uint64
+	// evidence is what is written together with this version. Who reads a record
+	// does not see it.
+	evidence *[]Entry
 }
 
 // MaxEarlier is how many ended attempts a record keeps beside the newest one.
@@ -135,9 +147,41 @@ type EffectRecord struct {
 }
 
 // Expired reports whether the record's window is over at now. An expired record
-// counts as absent, whether it was purged or not.
+// counts as absent, whether it was purged or not. A record that still has a
+// message to deliver, or is being compensated, does not expire.
 func (r *Record) Expired(now Instant) bool {
-	return r.State.Terminal() && r.ExpiresAt != 0 && now >= r.ExpiresAt
+	return r.State.Terminal() && r.ExpiresAt != 0 && now >= r.ExpiresAt && !r.busy()
+}
+
+// busy reports whether a terminal record has work left.
+func (r *Record) busy() bool {
+	return (len(r.Outbox) != 0 && r.undelivered()) || (r.Compensation != nil && r.Compensation.State == CompensationStarted)
+}
+
+// nextLook is when somebody must look at a terminal record: for its messages, its
+// compensation, or to purge it.
+func (r *Record) nextLook() Instant {
+	if !r.busy() {
+		return r.ExpiresAt
+	}
+	at := Instant(0)
+	for i := range r.Outbox {
+		if m := &r.Outbox[i]; m.State == MessagePending {
+			at = earlier(at, m.NextAt)
+		}
+	}
+	if c := r.Compensation; c != nil && c.State == CompensationStarted {
+		at = earlier(at, c.NextAt)
+	}
+	return at
+}
+
+// earlier is the earlier of two instants, where zero is never.
+func earlier(a, b Instant) Instant {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // leaseOver reports whether the holder of a processing record has to be given

@@ -45,7 +45,7 @@ func (a *Attempt) renew(ctx context.Context, apply applyFunc) error {
 	}
 	// A crash before or after this write leaves a lease that ends by itself;
 	// it only ends later in the second case.
-	err = a.writeBy(ctx, apply, func(cur *Record) (*Record, error) {
+	err = a.writeBy(ctx, apply, ChangePostponed, func(cur *Record) (*Record, error) {
 		if cur.Held != "" {
 			return nil, &Error{Code: CodeLeaseLost, Message: "the record was declared held"}
 		}

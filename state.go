@@ -89,20 +89,23 @@ func byName[T ~uint8](v *T, names []string, text []byte, what string) error {
 type event uint8
 
 const (
-	evNone     event = iota
-	evOpen           // a new attempt starts under a new fence
-	evRenew          // the lease is extended
-	evEffect         // the ledger changes
-	evHold           // the holder is gone, an effect is possible
-	evComplete       // done
-	evReject         // refused for good
-	evFail           // failed, the policy decides
-	evAbort          // proved that no effect happened
-	evAbandon        // holder gone, may run again
+	evNone       event = iota
+	evOpen             // a new attempt starts under a new fence
+	evRenew            // the lease is extended
+	evEffect           // the ledger changes
+	evHold             // the holder is gone, an effect is possible
+	evComplete         // done
+	evReject           // refused for good
+	evFail             // failed, the policy decides
+	evAbort            // proved that no effect happened
+	evAbandon          // holder gone, may run again
+	evMessage          // a message of the outbox is settled
+	evCompensate       // the link to a compensation changes
+	evConfirm          // what is known of its confirmation changes
 	eventCount
 )
 
-var eventNames = [eventCount]string{"", "open", "renew", "change effects", "be held", "complete", "be rejected", "fail", "abort", "be abandoned"}
+var eventNames = [eventCount]string{"", "open", "renew", "change effects", "be held", "complete", "be rejected", "fail", "abort", "be abandoned", "settle a message", "be compensated", "be confirmed"}
 
 // transition is one row of the machine.
 type transition struct {
@@ -115,7 +118,8 @@ type transition struct {
 // machine is the whole state machine. What is not listed is refused. No row
 // leaves Completed or Failed, so a terminal attempt stays as it is for ever; a
 // further execution is a new attempt, which starts from no state at all
-// (CORE-STATE.2, MAP-FLOW.4).
+// (CORE-STATE.2, MAP-FLOW.4). The last three are later facts about a terminal
+// record, which leave its outcome alone.
 var machine = [...]transition{
 	{absent, evOpen, Processing, unended},
 	{Processing, evComplete, Completed, DispositionCompleted},
@@ -126,6 +130,9 @@ var machine = [...]transition{
 	{Processing, evRenew, Processing, unended},
 	{Processing, evEffect, Processing, unended},
 	{Processing, evHold, Processing, unended},
+	{Completed, evMessage, Completed, DispositionCompleted},
+	{Completed, evCompensate, Completed, DispositionCompleted},
+	{Failed, evConfirm, Failed, DispositionAborted},
 }
 
 // step moves the record's newest attempt. It is the only code that assigns

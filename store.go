@@ -52,6 +52,9 @@ type Write struct {
 	Record Record
 	// Expect is the revision that must be stored. Zero: no record.
 	Expect Revision
+	// Evidence is appended to the evidence log if the record is written, in the
+	// same atomic step. Only an [EvidenceStore] is given any.
+	Evidence []Entry
 }
 
 // Revision names one write. It is unique among all writes of all processes, so
@@ -91,7 +94,8 @@ type LocalStore interface {
 	Load(hash uint64, id ID) *Record
 	// Swap is Apply: it stores next if the stored revision equals expect, and
 	// returns what stood in the way otherwise, which is nil for nothing.
-	Swap(hash uint64, next *Record, expect Revision) (current *Record, applied bool)
+	// The evidence is Write.Evidence.
+	Swap(hash uint64, next *Record, expect Revision, evidence []Entry) (current *Record, applied bool)
 }
 
 // DueStore is a [Store] with an index on Record.NextAt. It serves

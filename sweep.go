@@ -51,6 +51,12 @@ func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 		rec := &recs[i]
 		op := e.policyOf(rec.ID.Operation)
 		switch {
+		case rec.State.Terminal() && rec.busy():
+			if c := rec.Compensation; c != nil && c.State == CompensationStarted && c.NextAt <= now {
+				errs = append(errs, e.resumeCompensation(ctx, op, rec, now))
+			} else {
+				errs = append(errs, e.deliver(ctx, op, rec, now))
+			}
 		case rec.State.Terminal():
 			if purgeable(rec, now) {
 				expired = append(expired, rec)
@@ -80,7 +86,7 @@ func (e *Engine) abandon(ctx context.Context, op *operation, rec *Record, now In
 	if err != nil {
 		return err
 	}
-	next.Revision = e.newRevision()
+	e.stamp(&op.Operation, rec, next, ChangeEnded)
 	// A crash before this write leaves the attempt to be found again. A crash
 	// after it leaves nothing to do: the next delivery runs again.
 	_, applied, err := e.apply(ctx, next, rec.Revision)
@@ -162,6 +168,9 @@ func (e *Engine) Purge(ctx context.Context, id ID, reason string) error {
 	}
 	if !rec.State.Terminal() {
 		return &Error{Code: CodeIllegalTransition, Message: "only a record whose attempt has ended can be purged"}
+	}
+	if rec.busy() {
+		return &Error{Code: CodeIllegalTransition, Message: "the record has messages to deliver, or is being compensated"}
 	}
 	if now.micros() <= rec.Fence { // the next fence would not be higher
 		return &Error{Code: CodeIllegalTransition, Message: "the record is too new to be purged, try again", RetryAfter: time.Second}

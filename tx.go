@@ -3,6 +3,7 @@ package semel
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -42,6 +43,7 @@ type TxAttempt struct {
 	mu     sync.Mutex
 	expect Revision // what the record's next version follows
 	ended  *Record
+	outbox []Message // what is sent if the attempt completes
 }
 
 // BeginTx is [Engine.Begin] for a transaction of the caller. For Execute it returns
@@ -76,7 +78,7 @@ func (e *Engine) BeginTx(ctx context.Context, tx Tx, call Call) (Answer, *TxAtte
 		// A crash after this write and before the commit leaves nothing, like one
 		// before it. The lease counts for a caller that commits and never ends
 		// the attempt: it is found abandoned then.
-		applied, err := tx.Apply(ctx, Write{Record: a.claim, Expect: a.expect})
+		applied, err := tx.Apply(ctx, Write{Record: a.claim, Expect: a.expect, Evidence: a.claim.entries()})
 		if err != nil {
 			return Answer{}, nil, e.txError("apply", id, err)
 		}
@@ -105,6 +107,9 @@ func (e *Engine) refuseLateTx(ctx context.Context, op *operation, id ID, call *C
 // other keys' records would also make it fail among others that are serializable.
 // That what was read still holds is proved by the write that follows it.
 func (e *Engine) enterTx(ctx context.Context, tx Tx, op *operation, id *ID, call *Call) (a *TxAttempt, ans Answer, now Instant, err error) {
+	if op.Confirmation != nil {
+		return nil, ans, 0, &Error{Code: CodeUnsupported, Message: "a call that is to be confirmed can't begin inside a transaction"}
+	}
 	a = &TxAttempt{engine: e, op: op, tx: tx, unrecorded: op.Class == ReadOnly}
 	cur := &none
 	if !a.unrecorded {
@@ -129,7 +134,8 @@ func (e *Engine) enterTx(ctx context.Context, tx Tx, op *operation, id *ID, call
 	if err := open(&op.Operation, id, call, cur, now, e.node, &a.claim); err != nil {
 		return nil, ans, now, err
 	}
-	a.claim.Revision, a.expect = e.newRevision(), cur.Revision
+	e.stamp(&op.Operation, cur, &a.claim, ChangeClaimed)
+	a.expect = cur.Revision
 	ans.Decision, ans.Record = Execute, &a.claim
 	return a, ans, now, nil
 }
@@ -247,12 +253,21 @@ func (a *TxAttempt) end(ctx context.Context, ev event, res Result, f *Failure) e
 	if err != nil {
 		return err
 	}
-	next.Revision = a.engine.newRevision()
+	if ev == evComplete {
+		next.send(a.outbox, now)
+	}
+	a.engine.stamp(&a.op.Operation, &a.claim, next, ChangeEnded)
+	if a.expect != a.claim.Revision {
+		// The claim was never written by itself, so this write tells of both.
+		if all := slices.Concat(a.claim.entries(), next.entries()); len(all) > 0 {
+			next.evidence = &all
+		}
+	}
 	if !a.unrecorded {
 		// A crash after this write and before the commit leaves nothing, like one
 		// before it. A crash after the commit leaves the outcome and what it is
 		// the outcome of.
-		applied, err := a.tx.Apply(ctx, Write{Record: *next, Expect: a.expect})
+		applied, err := a.tx.Apply(ctx, Write{Record: *next, Expect: a.expect, Evidence: next.entries()})
 		if err != nil {
 			return a.engine.txError("apply", a.claim.ID, err)
 		}

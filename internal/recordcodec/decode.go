@@ -132,6 +132,9 @@ func (r *reader) record(rec *semel.Record) error {
 			r.attempt(&rec.Earlier[i])
 		}
 	}
+	if len(r.b) > 0 {
+		r.extras(rec)
+	}
 	switch {
 	case r.bad:
 		return fmt.Errorf("%w: a field does not have its form", ErrCorrupt)
@@ -145,7 +148,7 @@ func (r *reader) effect(ef *semel.EffectRecord) {
 	flags := r.flags()
 	ef.Name = r.text()
 	ef.Key = r.text()
-	ef.State = r.effectState()
+	ef.State = word(r, effectStates)
 	ef.Fence = r.varint()
 	ef.StartedAt = r.time()
 	ef.SettledAt = r.time()
@@ -285,14 +288,15 @@ func number[W ~uint8](r *reader, last W) W {
 	return W(i - 1)
 }
 
-func (r *reader) effectState() semel.EffectState {
+// word reads a word that may also be written out.
+func word[W ~string](r *reader, words []W) W {
 	i := r.byte()
 	if i == 0 {
-		return semel.EffectState(r.text())
+		return W(r.text())
 	}
-	if int(i) > len(effectStates) {
+	if int(i) > len(words) {
 		r.bad = true
 		return ""
 	}
-	return effectStates[i-1]
+	return words[i-1]
 }

@@ -10,8 +10,9 @@
 // and empty differ, by their length plus one, with 0 for nil. An instant is its
 // nanoseconds plus one, then its seconds since 1970; none is a single 0.
 // Words from a small vocabulary are one byte, their place in a list that only
-// ever grows, plus one; the state of an effect may be any other word too, as 0
-// and its text.
+// ever grows, plus one; the state of an effect, a message or a compensation may be
+// any other word too, as 0 and its text. Members that most records don't have come
+// last, after a byte that says which; a record without any ends before it.
 package recordcodec
 
 import (
@@ -96,6 +97,7 @@ func Append(dst []byte, r *semel.Record) ([]byte, error) {
 	for i := range r.Earlier {
 		b = appendAttempt(b, &r.Earlier[i])
 	}
+	b = appendExtras(b, r)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli)), nil
 }
 
@@ -103,7 +105,7 @@ func appendEffect(b []byte, ef *semel.EffectRecord) []byte {
 	b = append(b, flagsOf(false, ef.Failure, ef.Result))
 	b = appendText(b, ef.Name)
 	b = appendText(b, ef.Key)
-	b = appendEffectState(b, ef.State)
+	b = appendWord(b, effectStates, ef.State)
 	b = binary.AppendVarint(b, ef.Fence)
 	b = appendTime(b, ef.StartedAt)
 	b = appendTime(b, ef.SettledAt)
@@ -182,9 +184,9 @@ func split(i semel.Instant) (sec, nanos int64) {
 	return sec, nanos
 }
 
-func appendEffectState(b []byte, s semel.EffectState) []byte {
-	if i := slices.Index(effectStates, s); i >= 0 {
+func appendWord[W ~string](b []byte, words []W, w W) []byte {
+	if i := slices.Index(words, w); i >= 0 {
 		return append(b, byte(i)+1)
 	}
-	return appendText(append(b, 0), string(s))
+	return appendText(append(b, 0), string(w))
 }

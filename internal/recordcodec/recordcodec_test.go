@@ -39,6 +39,17 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 	case semel.Disposition:
 		v.SetUint(rapid.Uint64Range(0, uint64(lastDisposition)).Draw(t, path))
 		return
+	case semel.MessageState:
+		v.SetString(anyWord(t, path, messageStates))
+		return
+	case semel.CompensationState:
+		v.SetString(anyWord(t, path, compensationStates))
+		return
+	case semel.Attributes:
+		if rapid.Bool().Draw(t, path+" set") {
+			v.Set(reflect.ValueOf(semel.Attributes(rapid.MapOfN(rapid.String(), rapid.String(), 0, 3).Draw(t, path))))
+		}
+		return
 	case semel.EffectState:
 		v.SetString(anyWord(t, path, effectStates))
 		return

@@ -23,6 +23,8 @@ type Store struct {
 	offset atomic.Int64  // nanoseconds added by Advance
 	closed atomic.Bool
 	shards [shardCount]shard
+	// evidence is locked after a shard, never before.
+	evidence evidence
 }
 
 const shardCount = 64
@@ -59,6 +61,8 @@ var (
 	_ semel.PurgeStore  = (*Store)(nil)
 	_ semel.WatchStore  = (*Store)(nil)
 	_ semel.SearchStore = (*Store)(nil)
+
+	_ semel.EvidenceStore = (*Store)(nil)
 
 	errClosed = errors.New("memstore: closed")
 )
@@ -122,7 +126,7 @@ func (sh *shard) remove(hash uint64, en *entry) {
 
 // Apply is [semel.Store.Apply].
 func (s *Store) Apply(_ context.Context, w semel.Write) (semel.Record, bool, error) {
-	cur, applied, err := s.swap(hashOf(&w.Record.ID), &w.Record, w.Expect)
+	cur, applied, err := s.swap(hashOf(&w.Record.ID), &w.Record, w.Expect, w.Evidence)
 	if cur == nil {
 		return semel.Record{}, false, err
 	}
@@ -161,12 +165,12 @@ func (s *Store) load(hash uint64, id *semel.ID) (*semel.Record, error) {
 }
 
 // Swap is [semel.LocalStore.Swap]. On a closed store it does nothing.
-func (s *Store) Swap(hash uint64, next *semel.Record, expect semel.Revision) (*semel.Record, bool) {
-	cur, applied, _ := s.swap(hash, next, expect)
+func (s *Store) Swap(hash uint64, next *semel.Record, expect semel.Revision, evidence []semel.Entry) (*semel.Record, bool) {
+	cur, applied, _ := s.swap(hash, next, expect, evidence)
 	return cur, applied
 }
 
-func (s *Store) swap(hash uint64, next *semel.Record, expect semel.Revision) (*semel.Record, bool, error) {
+func (s *Store) swap(hash uint64, next *semel.Record, expect semel.Revision, evidence []semel.Entry) (*semel.Record, bool, error) {
 	sh := s.shard(hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -183,6 +187,9 @@ func (s *Store) swap(hash uint64, next *semel.Record, expect semel.Revision) (*s
 		return en.rec, false, nil
 	}
 	sh.due.move(en, next)
+	if len(evidence) != 0 {
+		s.evidence.append(evidence)
+	}
 	sh.notify(&next.ID)
 	return next, true, nil
 }

@@ -14,7 +14,7 @@ type local struct {
 }
 
 func (s local) Apply(_ context.Context, w semel.Write) (semel.Record, bool, error) {
-	cur, applied := s.l.Swap(s.l.Hash(w.Record.ID), &w.Record, w.Expect)
+	cur, applied := s.l.Swap(s.l.Hash(w.Record.ID), &w.Record, w.Expect, w.Evidence)
 	if cur == nil {
 		return semel.Record{}, applied, nil
 	}

@@ -1,0 +1,34 @@
+package semel
+
+import "fmt"
+
+// Attributes are facts about a call that are kept with its record: they are no
+// part of its identity and are compared with nothing. A time of "now", a message
+// id or a correlation id may be one; it may not be part of a key.
+type Attributes map[string]string
+
+// AttributeCommandID is the name under which commands keep their id. A
+// confirmation token is bound to it (IDS-X.1).
+const AttributeCommandID = "command_id"
+
+// Bounds of [Attributes].
+const (
+	MaxAttributes     = 16
+	maxAttributeName  = 64
+	maxAttributeValue = 1 << 10
+)
+
+func (a Attributes) validate() error {
+	if len(a) > MaxAttributes {
+		return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the call has %d attributes, more than %d", len(a), MaxAttributes)}
+	}
+	for name, value := range a {
+		if name == "" || len(name) > maxAttributeName || !validText(name) {
+			return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the name of an attribute has 1 to %d bytes of UTF-8 without NUL", maxAttributeName)}
+		}
+		if len(value) > maxAttributeValue || !validText(value) {
+			return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("attribute %s is longer than %d bytes, not valid UTF-8 or has a NUL byte", name, maxAttributeValue)}
+		}
+	}
+	return nil
+}

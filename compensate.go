@@ -1,0 +1,193 @@
+package semel
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Compensator undoes what the completed call of original did. It runs as an attempt
+// of Operation.Compensation, whose policy holds for it, and its key is the same for
+// every try, so it happens once.
+type Compensator func(ctx context.Context, x Execution, original Record) (Result, error)
+
+// Compensation links a completed call to the one that undoes it.
+type Compensation struct {
+	// Operation, Principal and Key name the compensating call, in the same tenant.
+	Operation string `json:"operation"`
+	Principal string `json:"principal,omitempty"`
+	Key       string `json:"key"`
+	// State is where it stands, as far as this record knows.
+	State CompensationState `json:"state"`
+	// Reason is why it was asked for, for people.
+	Reason    string  `json:"reason,omitempty"`
+	StartedAt Instant `json:"started_at"`
+	SettledAt Instant `json:"settled_at,omitzero"`
+	// NextAt is when somebody looks after it if nobody has finished it.
+	NextAt Instant `json:"next_at,omitzero"`
+	// Failure is why it did not succeed.
+	Failure *Failure `json:"failure,omitempty"`
+}
+
+// ID is the identity of the compensating call of a record.
+func (c *Compensation) ID(tenant string) ID {
+	return ID{Tenant: tenant, Principal: c.Principal, Operation: c.Operation, Key: c.Key}
+}
+
+// CompensationState is where a compensation stands.
+type CompensationState string
+
+// The states of a compensation.
+const (
+	CompensationStarted CompensationState = "started" // it is to happen, or is happening
+	CompensationDone    CompensationState = "done"    // the original shows as compensated
+	CompensationFailed  CompensationState = "failed"  // it was refused, or failed for good
+)
+
+// Compensate undoes a completed call, exactly once, by the operation that its own
+// names: as a call of that operation, linked to this one. It returns the record of
+// the original as it is then, and the error of the compensating call. A crash at any
+// point is made good by [Engine.Run] of any engine that knows the operation. Asked
+// for again it answers with what there is; one that failed starts anew.
+//
+// A call that did not complete is refused with [CodeIllegalTransition].
+func (e *Engine) Compensate(ctx context.Context, id ID, principal, reason string) (Record, error) {
+	op := e.policyOf(id.Operation)
+	if op.Compensate == nil {
+		return Record{}, &Error{Code: CodeUnsupported, Message: "operation " + id.Operation + " declares no compensation"}
+	}
+	for range maxClaims {
+		rec, err := e.Lookup(ctx, id)
+		if err != nil {
+			return Record{}, err
+		}
+		if c := rec.Compensation; c != nil && c.State != CompensationFailed {
+			if c.State == CompensationDone {
+				return rec, nil
+			}
+			return e.compensate(ctx, op, &rec)
+		}
+		now, err := e.now(ctx)
+		if err != nil {
+			return rec, err
+		}
+		started := Compensation{
+			Operation: op.Compensation, Principal: principal, State: CompensationStarted, Reason: keptText(reason), StartedAt: now,
+			NextAt: now.Add(compensationPause),
+			// A compensation that failed is followed by another under another key.
+			Key: derivedKey("semel-compensation-1", id, rec.Origin+int64(rec.UpdatedAt), op.Compensation),
+		}
+		next, err := compensated(&rec, started, now)
+		if err != nil {
+			return rec, err
+		}
+		// A crash before this write leaves nothing started. A crash after it leaves
+		// a compensation that a sweep finds due and runs.
+		applied, err := e.link(ctx, op, &rec, next)
+		if err != nil {
+			return rec, err
+		}
+		if applied {
+			return e.compensate(ctx, op, next)
+		}
+	}
+	return Record{}, &Error{Code: CodeUnknown, Message: "the record changes too fast"}
+}
+
+// compensationPause is when a compensation that nobody has finished is looked after.
+const compensationPause = 30 * time.Second
+
+// compensate runs the compensation that rec has started, and records how it ended.
+func (e *Engine) compensate(ctx context.Context, op *operation, rec *Record) (Record, error) {
+	c := rec.Compensation
+	call := Call{
+		Tenant: rec.ID.Tenant, Principal: c.Principal, Operation: c.Operation, Key: c.Key, Fingerprint: rec.Fingerprint,
+		Attributes: Attributes{"compensates": rec.ID.String()},
+	}
+	if id := rec.Attributes[AttributeCommandID]; id != "" {
+		call.Attributes["compensates_command_id"] = id
+	}
+	ans, cerr := e.Do(ctx, call, func(ctx context.Context, x Execution) (Result, error) {
+		return op.Compensate(ctx, x, *rec)
+	})
+	done := *c
+	switch {
+	case cerr == nil || errors.Is(cerr, &Error{Code: CodeResultNotKept}):
+		done.State, done.Failure, cerr = CompensationDone, nil, nil
+	case ans.Record != nil && ans.Record.State == Failed && ans.Record.Disposition != DispositionAborted:
+		done.State, done.Failure = CompensationFailed, ans.Record.Failure
+		if done.Failure == nil {
+			done.Failure = &Failure{Code: string(CodeFailed)}
+		}
+	default: // in flight, held or unknown: it is looked after later
+		return *rec, cerr
+	}
+	for range maxClaims {
+		now, err := e.now(ctx)
+		if err != nil {
+			return *rec, errors.Join(cerr, err)
+		}
+		done.SettledAt, done.NextAt = now, 0
+		next, err := compensated(rec, done, now)
+		if err != nil {
+			return *rec, errors.Join(cerr, err)
+		}
+		// A crash before this write leaves the compensation started: it is looked
+		// after again, finds its own outcome, and ends up here. A crash after it
+		// leaves nothing to do.
+		applied, err := e.link(ctx, op, rec, next)
+		if err != nil {
+			return *rec, errors.Join(cerr, err)
+		}
+		if applied {
+			return *next, cerr
+		}
+		cur, err := e.store.Get(ctx, rec.ID)
+		if err != nil {
+			return *rec, errors.Join(cerr, e.storeError("get", rec.ID, err))
+		}
+		if cur.Compensation == nil || cur.Compensation.Key != c.Key || cur.Compensation.State != CompensationStarted {
+			return cur, cerr // another has recorded it
+		}
+		rec = &cur
+	}
+	return *rec, &Error{Code: CodeUnknown, Message: "the record changes too fast"}
+}
+
+// compensated makes the successor of a completed record with another compensation.
+func compensated(cur *Record, c Compensation, now Instant) (*Record, error) {
+	next, err := successor(cur, evCompensate, now)
+	if err != nil {
+		return nil, err
+	}
+	next.Compensation = &c
+	next.NextAt = next.nextLook()
+	return next, nil
+}
+
+func (e *Engine) link(ctx context.Context, op *operation, cur, next *Record) (bool, error) {
+	e.stamp(&op.Operation, cur, next, ChangeCompensation)
+	_, applied, err := e.apply(ctx, next, cur.Revision)
+	return applied, err
+}
+
+// resumeCompensation attends to a compensation that nobody has finished.
+func (e *Engine) resumeCompensation(ctx context.Context, op *operation, rec *Record, now Instant) error {
+	later := *rec.Compensation
+	later.NextAt = now.Add(compensationPause)
+	next, err := compensated(rec, later, now)
+	if err != nil {
+		return err
+	}
+	e.stamp(&op.Operation, rec, next, ChangePostponed)
+	// A crash before this write leaves the compensation due. A crash after it leaves
+	// it to be looked after when the pause is over. Of all engines, one goes on.
+	if _, applied, err := e.apply(ctx, next, rec.Revision); err != nil || !applied || op.Compensate == nil {
+		return err
+	}
+	e.goBackground(func(ctx context.Context) {
+		// How it ended is in the records; whatever kept it from ending is met again.
+		_, _ = e.compensate(ctx, op, next)
+	})
+	return nil
+}

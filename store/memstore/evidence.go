@@ -1,0 +1,114 @@
+package memstore
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sort"
+	"sync"
+
+	"github.com/semelhq/semel"
+)
+
+// evidence is the evidence log. Entries are numbered as they are written.
+type evidence struct {
+	mu       sync.RWMutex
+	entries  []semel.Entry
+	subjects map[semel.Subject][]uint64 // rising
+	tiles    map[string][]byte
+}
+
+func (ev *evidence) append(entries []semel.Entry) {
+	ev.mu.Lock()
+	defer ev.mu.Unlock()
+	if ev.subjects == nil {
+		ev.subjects = map[semel.Subject][]uint64{}
+	}
+	for _, en := range entries {
+		if en.Subject != (semel.Subject{}) {
+			ev.subjects[en.Subject] = append(ev.subjects[en.Subject], uint64(len(ev.entries)))
+		}
+		ev.entries = append(ev.entries, en)
+	}
+}
+
+// AppendEvidence is [semel.EvidenceStore.AppendEvidence].
+func (s *Store) AppendEvidence(_ context.Context, entries []semel.Entry) error {
+	if s.closed.Load() {
+		return errClosed
+	}
+	s.evidence.append(entries)
+	return nil
+}
+
+// ReadEvidence is [semel.EvidenceStore.ReadEvidence].
+func (s *Store) ReadEvidence(_ context.Context, from uint64, limit int) ([]semel.Entry, error) {
+	if s.closed.Load() {
+		return nil, errClosed
+	}
+	ev := &s.evidence
+	ev.mu.RLock()
+	defer ev.mu.RUnlock()
+	if from >= uint64(len(ev.entries)) || limit <= 0 {
+		return nil, nil
+	}
+	rest := ev.entries[from:]
+	return slices.Clone(rest[:min(limit, len(rest))]), nil
+}
+
+// FindEvidence is [semel.EvidenceStore.FindEvidence].
+func (s *Store) FindEvidence(_ context.Context, subject semel.Subject, from uint64, limit int) ([]uint64, error) {
+	if s.closed.Load() {
+		return nil, errClosed
+	}
+	ev := &s.evidence
+	ev.mu.RLock()
+	defer ev.mu.RUnlock()
+	all := ev.subjects[subject]
+	all = all[sort.Search(len(all), func(i int) bool { return all[i] >= from }):]
+	return slices.Clone(all[:min(max(limit, 0), len(all))]), nil
+}
+
+// EraseEvidence is [semel.EvidenceStore.EraseEvidence].
+func (s *Store) EraseEvidence(_ context.Context, from, to uint64) error {
+	if s.closed.Load() {
+		return errClosed
+	}
+	ev := &s.evidence
+	ev.mu.Lock()
+	defer ev.mu.Unlock()
+	for i := from; i < min(to, uint64(len(ev.entries))); i++ {
+		ev.entries[i].Opening = nil
+	}
+	return nil
+}
+
+// PutEvidenceTiles is [semel.EvidenceStore.PutEvidenceTiles].
+func (s *Store) PutEvidenceTiles(_ context.Context, tiles map[string][]byte) error {
+	if s.closed.Load() {
+		return errClosed
+	}
+	ev := &s.evidence
+	ev.mu.Lock()
+	defer ev.mu.Unlock()
+	if ev.tiles == nil {
+		ev.tiles = map[string][]byte{}
+	}
+	maps.Copy(ev.tiles, tiles)
+	return nil
+}
+
+// EvidenceTile is [semel.EvidenceStore.EvidenceTile].
+func (s *Store) EvidenceTile(_ context.Context, name string) ([]byte, error) {
+	if s.closed.Load() {
+		return nil, errClosed
+	}
+	ev := &s.evidence
+	ev.mu.RLock()
+	defer ev.mu.RUnlock()
+	tile, ok := ev.tiles[name]
+	if !ok {
+		return nil, semel.ErrNotFound
+	}
+	return tile, nil
+}
