@@ -176,6 +176,7 @@ func (e *Engine) refuseLate(ctx context.Context, op *operation, id ID, call *Cal
 func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, ans *Answer) error {
 	var waited time.Duration
 	var hash uint64
+	var further proof
 	cur := &none // what the claim has to follow
 	if e.local != nil {
 		hash = e.local.Hash(*id)
@@ -190,6 +191,16 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 			defer call.end()
 		}
 		calls = call
+	}
+	if op.Confirmation != nil && e.local == nil {
+		// A token is compared with what the record knows, so that comes first.
+		found, err := e.store.Get(calls, *id)
+		switch {
+		case err == nil:
+			cur = &found
+		case !errors.Is(err, ErrNotFound):
+			return e.storeError("get", *id, err)
+		}
 	}
 	for range maxClaims {
 		at, err := e.read(calls)
@@ -208,7 +219,7 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 			return err
 		}
 		if op.Confirmation != nil {
-			stored, err := e.confirm(ctx, op, call, cur, next, ans, at.now)
+			stored, err := e.confirm(ctx, op, call, &further, cur, next, ans, at.now)
 			if err != nil {
 				return err
 			}

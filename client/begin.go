@@ -24,6 +24,9 @@ type Begun struct {
 	// RetryAfter is when asking again makes sense, for InFlight, Held and
 	// Throttled.
 	RetryAfter time.Duration
+	// Challenge is what confirms the call, where the error is
+	// [semel.CodeConfirmationRequired].
+	Challenge *semel.Challenge
 	// Execution names the right to execute, for Execute only.
 	Execution string
 	// Lease is how long the holder may be silent.
@@ -83,7 +86,7 @@ func (c *Client) Begin(ctx context.Context, call semel.Call) (Begun, error) {
 }
 
 func beginningOf(call *semel.Call) *beginning {
-	return &beginning{Key: call.Key, PayloadHash: call.Fingerprint, FirstSent: call.FirstSent}
+	return &beginning{Key: call.Key, PayloadHash: call.Fingerprint, FirstSent: call.FirstSent, Attributes: call.Attributes, Confirm: call.Confirm, StepUp: call.StepUp}
 }
 
 // decisions are the refusals that an engine gives as decisions.
@@ -97,7 +100,7 @@ func (c *Client) begun(call *semel.Call, r *reply, since time.Time) (Begun, erro
 	if p := r.problem; p != nil {
 		d, ok := decisions[p.Code]
 		if !ok {
-			return Begun{}, p.err(r.retry)
+			return Begun{Challenge: p.Challenge}, p.err(r.retry)
 		}
 		id, err := semel.DecodeID(p.Record)
 		if err != nil {

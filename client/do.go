@@ -15,9 +15,9 @@ import (
 // returns [semel.CodeUnknown]; sending goes on.
 func (c *Client) Do(ctx context.Context, call semel.Call, fn func(ctx context.Context, x semel.Execution) (semel.Result, error)) (semel.Answer, error) {
 	b, err := c.Begin(ctx, call)
-	ans := semel.Answer{Decision: b.Decision, Record: b.Record, RetryAfter: b.RetryAfter}
+	ans := semel.Answer{Decision: b.Decision, Record: b.Record, RetryAfter: b.RetryAfter, Challenge: b.Challenge}
 	if err != nil {
-		return semel.Answer{}, err
+		return semel.Answer{Challenge: b.Challenge}, err
 	}
 	if ans.Decision != semel.Execute {
 		return ans, ans.Err()
@@ -87,7 +87,7 @@ func (x *Execution) endBy(ctx context.Context, res semel.Result, err error, stop
 		defer stop()
 		free := context.WithoutCancel(ctx)
 		x.refuteDoubts(free)
-		rec, err := x.c.end(free, x.c.ending(x.name, end.Disposition, end.Failure, res), x.alive)
+		rec, err := x.c.end(free, x.c.ending(x.name, end.Disposition, end.Failure, res, x.messages()), x.alive)
 		done <- ended{rec, err}
 	}()
 	select {

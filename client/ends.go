@@ -102,7 +102,7 @@ func (c *Client) Complete(ctx context.Context, execution string, res semel.Resul
 	if res.Tombstone {
 		return nil, errTombstone()
 	}
-	return c.end(ctx, c.ending(execution, semel.DispositionCompleted, semel.Failure{}, res), nil)
+	return c.end(ctx, c.ending(execution, semel.DispositionCompleted, semel.Failure{}, res, nil), nil)
 }
 
 // Reject is [semel.Attempt.Reject].
@@ -110,7 +110,7 @@ func (c *Client) Reject(ctx context.Context, execution string, f semel.Failure, 
 	if res.Tombstone {
 		return nil, errTombstone()
 	}
-	return c.end(ctx, c.ending(execution, semel.DispositionRejected, f, res), nil)
+	return c.end(ctx, c.ending(execution, semel.DispositionRejected, f, res, nil), nil)
 }
 
 // Fail is [semel.Attempt.Fail].
@@ -118,24 +118,24 @@ func (c *Client) Fail(ctx context.Context, execution string, f semel.Failure, re
 	if res.Tombstone {
 		return nil, errTombstone()
 	}
-	return c.end(ctx, c.ending(execution, semel.DispositionFailed, f, res), nil)
+	return c.end(ctx, c.ending(execution, semel.DispositionFailed, f, res, nil), nil)
 }
 
 // Abort is [semel.Attempt.Abort].
 func (c *Client) Abort(ctx context.Context, execution string, f semel.Failure) (*semel.Record, error) {
-	return c.end(ctx, c.ending(execution, semel.DispositionAborted, f, semel.Result{}), nil)
+	return c.end(ctx, c.ending(execution, semel.DispositionAborted, f, semel.Result{}, nil), nil)
 }
 
 // Hold is [semel.Attempt.Hold].
 func (c *Client) Hold(ctx context.Context, execution, reason string) (*semel.Record, error) {
-	return c.end(ctx, c.ending(execution, 0, semel.Failure{Message: reason}, semel.Result{}), nil)
+	return c.end(ctx, c.ending(execution, 0, semel.Failure{Message: reason}, semel.Result{}, nil), nil)
 }
 
 // ending is the request that ends an execution; a zero disposition holds it.
-func (c *Client) ending(execution string, d semel.Disposition, f semel.Failure, res semel.Result) *request {
+func (c *Client) ending(execution string, d semel.Disposition, f semel.Failure, res semel.Result, messages []semel.Message) *request {
 	switch d {
 	case semel.DispositionCompleted:
-		return c.onExecution(execution, "/complete", &outcome{Bytes: sentResult(res)})
+		return c.onExecution(execution, "/complete", &outcome{Bytes: sentResult(res), Messages: sentMessages(messages)})
 	case semel.DispositionRejected:
 		return c.onExecution(execution, "/reject", &outcome{Error: sentFailure(&f), Bytes: sentResult(res)})
 	case semel.DispositionFailed:

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +29,8 @@ type Execution struct {
 	// not called.
 	doubt map[string]bool
 	ended bool
+	// outbox is what the call sends if it completes.
+	outbox []semel.Message
 
 	lease struct {
 		mu    sync.Mutex
@@ -66,6 +69,21 @@ func (x *Execution) Number() int { return x.rec.Attempt }
 
 // Name names the execution on the wire.
 func (x *Execution) Name() string { return x.name }
+
+// Send is [semel.Attempt.Send]. The service says when the execution is completed
+// whether it accepts the messages.
+func (x *Execution) Send(m semel.Message) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ended {
+		return &semel.Error{Code: semel.CodeAlreadyEnded, Message: "the execution has ended"}
+	}
+	if slices.ContainsFunc(x.outbox, func(o semel.Message) bool { return o.Name == m.Name }) {
+		return &semel.Error{Code: semel.CodeInvalidCall, Message: "message " + m.Name + " was sent already"}
+	}
+	x.outbox = append(x.outbox, m)
+	return nil
+}
 
 // Renew is [semel.Attempt.Renew].
 func (x *Execution) Renew(ctx context.Context) error {
@@ -279,4 +297,11 @@ func (x *Execution) refuteDoubts(ctx context.Context) {
 			_ = x.c.SettleEffect(ctx, x.name, semel.EffectFinding{Name: name, State: semel.EffectRefuted})
 		}
 	}
+}
+
+// messages are those to be sent if the call completes.
+func (x *Execution) messages() []semel.Message {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Clone(x.outbox)
 }

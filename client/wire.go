@@ -33,6 +33,39 @@ type record struct {
 	ExpiresAt  semel.Instant  `json:"expires_at"`
 	Attempts   []attempt      `json:"attempts"`
 	Effects    []effect       `json:"effects"`
+
+	Attributes   semel.Attributes `json:"attributes"`
+	Confirmation *struct {
+		Principal   string        `json:"principal"`
+		Tries       int           `json:"tries"`
+		ConfirmedAt semel.Instant `json:"confirmed_at"`
+	} `json:"confirmation"`
+	Messages     []message     `json:"messages"`
+	Compensation *compensation `json:"compensation"`
+}
+
+// message is a message without its payload, which the service does not show.
+type message struct {
+	ID          string             `json:"id"`
+	Name        string             `json:"name"`
+	Destination string             `json:"destination"`
+	ContentType string             `json:"content_type"`
+	Order       string             `json:"order"`
+	State       semel.MessageState `json:"state"`
+	Tries       int                `json:"tries"`
+	NextAt      semel.Instant      `json:"next_at"`
+	CreatedAt   semel.Instant      `json:"created_at"`
+	SettledAt   semel.Instant      `json:"settled_at"`
+	Error       *semel.Failure     `json:"error"`
+}
+
+type compensation struct {
+	Record    string                  `json:"record"`
+	State     semel.CompensationState `json:"state"`
+	Reason    string                  `json:"reason"`
+	StartedAt semel.Instant           `json:"started_at"`
+	SettledAt semel.Instant           `json:"settled_at"`
+	Error     *semel.Failure          `json:"error"`
 }
 
 // result is a result in either of its forms.
@@ -79,11 +112,12 @@ type lease struct {
 
 // problem is a refusal (RFC 9457).
 type problem struct {
-	Title      string     `json:"title"`
-	Detail     string     `json:"detail"`
-	Code       semel.Code `json:"code"`
-	RetryAfter int64      `json:"retry_after"`
-	Record     string     `json:"record"`
+	Title      string           `json:"title"`
+	Detail     string           `json:"detail"`
+	Code       semel.Code       `json:"code"`
+	RetryAfter int64            `json:"retry_after"`
+	Record     string           `json:"record"`
+	Challenge  *semel.Challenge `json:"challenge"`
 }
 
 // beginning is what a call is begun with.
@@ -92,6 +126,9 @@ type beginning struct {
 	Key         string            `json:"key"`
 	PayloadHash semel.Fingerprint `json:"payload_hash,omitzero"`
 	FirstSent   time.Time         `json:"first_sent,omitzero"`
+	Attributes  semel.Attributes  `json:"attributes,omitempty"`
+	Confirm     string            `json:"confirm,omitempty"`
+	StepUp      string            `json:"step_up,omitempty"`
 }
 
 // outcome is what an execution, or an effect, ends with.
@@ -102,6 +139,29 @@ type outcome struct {
 	Bytes     *[]byte           `json:"result_base64,omitempty"`
 	Error     *failure          `json:"error,omitempty"`
 	Reason    string            `json:"reason,omitempty"`
+	Messages  []sending         `json:"messages,omitempty"`
+}
+
+// sending is a message that a completed execution sends.
+type sending struct {
+	Name        string  `json:"name"`
+	Destination string  `json:"destination"`
+	ContentType string  `json:"content_type,omitempty"`
+	Payload     *[]byte `json:"payload_base64,omitempty"`
+	Order       string  `json:"order,omitempty"`
+}
+
+func sentMessages(messages []semel.Message) []sending {
+	var list []sending
+	for i := range messages {
+		m := &messages[i]
+		s := sending{Name: m.Name, Destination: m.Destination, ContentType: m.ContentType, Order: m.Order}
+		if m.Payload != nil {
+			s.Payload = &m.Payload
+		}
+		list = append(list, s)
+	}
+	return list
 }
 
 type failure struct {
@@ -172,7 +232,32 @@ func (r *record) value() (*semel.Record, error) {
 	for i := range r.Effects {
 		rec.Effects = append(rec.Effects, r.Effects[i].value())
 	}
-	return rec, nil
+	return rec, r.later(rec)
+}
+
+// later adds what most records don't have.
+func (r *record) later(rec *semel.Record) error {
+	rec.Attributes = r.Attributes
+	if c := r.Confirmation; c != nil {
+		rec.Confirmation = &semel.Confirmation{Principal: c.Principal, Tries: c.Tries, ConfirmedAt: c.ConfirmedAt}
+	}
+	for _, m := range r.Messages {
+		rec.Outbox = append(rec.Outbox, semel.Message{
+			ID: m.ID, Name: m.Name, Destination: m.Destination, ContentType: m.ContentType, Order: m.Order, State: m.State,
+			Tries: m.Tries, NextAt: m.NextAt, CreatedAt: m.CreatedAt, SettledAt: m.SettledAt, Failure: m.Error,
+		})
+	}
+	if c := r.Compensation; c != nil {
+		id, err := semel.DecodeID(c.Record)
+		if err != nil {
+			return fmt.Errorf("the record of its compensation: %w", err)
+		}
+		rec.Compensation = &semel.Compensation{
+			Operation: id.Operation, Principal: id.Principal, Key: id.Key, State: c.State, Reason: c.Reason,
+			StartedAt: c.StartedAt, SettledAt: c.SettledAt, Failure: c.Error,
+		}
+	}
+	return nil
 }
 
 func missing(r *record) string {

@@ -18,10 +18,13 @@ const keyHeader = "Idempotency-Key"
 
 // beginning is what a call is begun with.
 type beginning struct {
-	Key         string          `json:"key,omitempty" maxLength:"1024" doc:"The key, if not in the header." example:"order-42"`
-	Payload     json.RawMessage `json:"payload,omitempty" doc:"What the call is about. Only its fingerprint is kept, to refuse the key with another payload."`
-	PayloadHash string          `json:"payload_hash,omitempty" maxLength:"128" doc:"The fingerprint itself, instead of the payload."`
-	FirstSent   time.Time       `json:"first_sent,omitzero" doc:"When the caller first sent this call; see refuse_late of the operation."`
+	Key         string           `json:"key,omitempty" maxLength:"1024" doc:"The key, if not in the header." example:"order-42"`
+	Payload     json.RawMessage  `json:"payload,omitempty" doc:"What the call is about. Only its fingerprint is kept, to refuse the key with another payload."`
+	PayloadHash string           `json:"payload_hash,omitempty" maxLength:"128" doc:"The fingerprint itself, instead of the payload."`
+	FirstSent   time.Time        `json:"first_sent,omitzero" doc:"When the caller first sent this call; see refuse_late of the operation."`
+	Attributes  semel.Attributes `json:"attributes,omitempty" nullable:"false" doc:"Facts that are kept with a call that is new, such as a command_id or a correlation_id. They are no part of its identity."`
+	Confirm     string           `json:"confirm,omitempty" maxLength:"256" doc:"The confirmation token."`
+	StepUp      string           `json:"step_up,omitempty" maxLength:"1024" doc:"The further proof that a confirmation may need."`
 }
 
 // begun is the answer to a beginning.
@@ -63,6 +66,7 @@ func (b *builder) executions() {
 		},
 	}, NoRole, []semel.Code{
 		semel.CodeInFlight, semel.CodeHeld, semel.CodeConflict, semel.CodeExpired, semel.CodeThrottled, semel.CodeForbidden, semel.CodeUnknownOperation,
+		semel.CodeConfirmationRequired, semel.CodeConfirmationRefused,
 	}, beginRoute)
 	b.execution()
 	b.effects()
@@ -105,7 +109,7 @@ func (x *exchange) begin(operation, holder string, body *beginning, path string,
 	a := x.api
 	call := semel.Call{
 		Tenant: x.caller.Tenant, Principal: x.caller.Principal, Operation: operation, Key: body.Key,
-		Holder: holder, FirstSent: body.FirstSent, Wait: wait,
+		Holder: holder, FirstSent: body.FirstSent, Wait: wait, Attributes: body.Attributes, Confirm: body.Confirm, StepUp: body.StepUp,
 	}
 	if call.Key == "" {
 		return 0, nil, a.invalid("header."+keyHeader, "the key is missing: send it in the "+keyHeader+" header or as the member key of the body")
@@ -121,6 +125,11 @@ func (x *exchange) begin(operation, holder string, body *beginning, path string,
 	}
 	ans, err := a.engine.Begin(x.ctx(), call)
 	if err != nil {
+		if c := ans.Challenge; c != nil {
+			p := a.problemOf(err)
+			p.Record, p.Challenge = ans.Record.ID.Encode(), &challenge{c.Token, c.ExpiresAt, c.StepUp}
+			return 0, nil, p
+		}
 		return 0, nil, err
 	}
 	if ans.Decision == semel.InFlight && holder != "" {

@@ -222,6 +222,15 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 		}
 		w.send("operator", "POST", "/v1/records/"+x.str("record.id")+"/"+key, body).want(200)
 	}
+	undone := w.begin("operator", "refundable", "k")
+	sent := w.on(undone, "operator", "complete", `{"messages":[{"name":"a","destination":"d"},{"name":"b","destination":"d"}]}`).want(200)
+	path = "/v1/records/" + undone.str("record.id")
+	w.send("operator", "POST", path+"/compensate", `{"reason":"r"}`).want(200)
+	for i, what := range []string{"replay", "discard"} {
+		id := sent.str("record.messages." + strconv.Itoa(i) + ".id")
+		w.park(undone.str("record.id"), id)
+		w.send("operator", "POST", path+"/messages/"+id+"/"+what, `{"reason":"r"}`).want(200)
+	}
 	w.send("operator", "GET", "/v1/operations", "").want(200)
 	w.send("operator", "GET", "/v1/operations/rare", "").want(200)
 	w.send("operator", "POST", "/v1/batch", `{"items":[{"begin":{"operation":"charge","key":"k"}}]}`).want(200)
@@ -236,7 +245,7 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 			}
 		}
 	}
-	if n := len(c.operations()); n != 18 {
+	if n := len(c.operations()); n != 21 {
 		t.Errorf("%d endpoints", n)
 	}
 }

@@ -11,8 +11,8 @@ import (
 )
 
 type completeInput struct {
-	Execution string `path:"execution" maxLength:"8192" doc:"The execution, as the beginning named it."`
-	Body      *given `required:"false"`
+	Execution string      `path:"execution" maxLength:"8192" doc:"The execution, as the beginning named it."`
+	Body      *completing `required:"false"`
 }
 
 // refusing is how an attempt ends that failed.
@@ -72,9 +72,9 @@ func (b *builder) ends() {
 	end(b, "complete", "End the execution with its result", "Every duplicate gets the result.",
 		func(x *exchange, in *completeInput) (*recordBody, error) {
 			if in.Body == nil {
-				in.Body = &given{}
+				in.Body = &completing{}
 			}
-			return x.complete(in.Execution, *in.Body, "body")
+			return x.completeWith(in.Execution, *in.Body)
 		})
 	end(b, "reject", "End the execution as refused for good", "Every duplicate gets the refusal, whatever the operation's on_failure.",
 		func(x *exchange, in *refuseInput) (*recordBody, error) {

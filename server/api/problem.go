@@ -27,6 +27,7 @@ type problem struct {
 	// RetryAfter is rounded up to whole seconds.
 	RetryAfter int64       `json:"retry_after,omitempty" doc:"Seconds after which asking again makes sense."`
 	Record     string      `json:"record,omitempty" doc:"The record that the problem is about."`
+	Challenge  *challenge  `json:"challenge,omitempty" doc:"What confirms the call."`
 	Errors     []mistake   `json:"errors,omitempty" nullable:"false" doc:"What is wrong with the request, and where."`
 	header     http.Header `json:"-"`
 }

@@ -116,6 +116,7 @@ func (b *builder) operatorRoutes() {
 		OperationID: "purgeRecord", Method: http.MethodPost, Path: "/v1/records/{id}/purge", Tags: []string{"records"},
 		Summary: "Forget an ended record before its time", Description: "The next delivery of the call runs again.",
 	}, Operator, append([]semel.Code{semel.CodeUnsupported}, settled...), purgeRecord)
+	b.laterRoutes(settled)
 }
 
 func searchRecords(x *exchange, in *searchInput) (*searchOutput, error) {

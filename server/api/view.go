@@ -10,32 +10,36 @@ import (
 // record is a record as it is shown: the fields of the core model, and what else
 // is known.
 type record struct {
-	ID          string          `json:"id" doc:"Names the record in addresses. It is no secret and shows all that it names."`
-	Tenant      string          `json:"tenant"`
-	Principal   string          `json:"principal" doc:"The scope of the key; empty where the operation shares its keys within the tenant."`
-	Key         string          `json:"idempotency_key"`
-	Operation   string          `json:"operation"`
-	PayloadHash string          `json:"payload_hash,omitempty" doc:"The fingerprint of the payload; absent if none is compared."`
-	Status      string          `json:"status" enum:"processing,completed,failed"`
-	Disposition string          `json:"disposition,omitempty" enum:"completed,rejected,failed,aborted,abandoned" doc:"How the newest attempt ended."`
-	Held        string          `json:"held,omitempty" doc:"Why nobody may run the call until it is settled."`
-	Result      json.RawMessage `json:"result,omitempty" doc:"What the call was completed with."`
-	ResultBytes *string         `json:"result_base64,omitempty" doc:"The same, where it is not compact JSON."`
-	ResultKept  *bool           `json:"result_kept,omitempty" doc:"False: the call ran and its result was not kept whole."`
-	Error       *failure        `json:"error,omitempty" doc:"Why the newest attempt failed."`
-	Fence       int64           `json:"fence" doc:"Rises with every new holder."`
-	Attempt     int             `json:"attempt" doc:"Counts the attempts, from 1."`
-	Holder      string          `json:"holder,omitempty" doc:"The node that began the newest attempt."`
-	CreatedAt   semel.Instant   `json:"created_at" format:"date-time"`
-	UpdatedAt   semel.Instant   `json:"updated_at" format:"date-time"`
-	StartedAt   semel.Instant   `json:"started_at" format:"date-time" doc:"When the newest attempt began."`
-	EndedAt     semel.Instant   `json:"ended_at,omitzero" format:"date-time"`
-	LeaseUntil  semel.Instant   `json:"lease_until,omitzero" format:"date-time" doc:"Until when the holder may be silent."`
-	ExpiresAt   semel.Instant   `json:"expires_at,omitzero" format:"date-time" doc:"When the outcome is forgotten."`
-	Attempts    []attempt       `json:"attempts" nullable:"false" doc:"The ended attempts that are kept, the oldest first, and the newest one."`
-	Effects     []effect        `json:"effects" nullable:"false" doc:"The ledger of external calls."`
-	Decisions   map[string]int  `json:"decisions" nullable:"false" doc:"What deliveries got, counted by the node that answers."`
-	Since       time.Time       `json:"decisions_since" doc:"Since when decisions are counted."`
+	ID           string           `json:"id" doc:"Names the record in addresses. It is no secret and shows all that it names."`
+	Tenant       string           `json:"tenant"`
+	Principal    string           `json:"principal" doc:"The scope of the key; empty where the operation shares its keys within the tenant."`
+	Key          string           `json:"idempotency_key"`
+	Operation    string           `json:"operation"`
+	PayloadHash  string           `json:"payload_hash,omitempty" doc:"The fingerprint of the payload; absent if none is compared."`
+	Status       string           `json:"status" enum:"processing,completed,failed"`
+	Disposition  string           `json:"disposition,omitempty" enum:"completed,rejected,failed,aborted,abandoned" doc:"How the newest attempt ended."`
+	Held         string           `json:"held,omitempty" doc:"Why nobody may run the call until it is settled."`
+	Result       json.RawMessage  `json:"result,omitempty" doc:"What the call was completed with."`
+	ResultBytes  *string          `json:"result_base64,omitempty" doc:"The same, where it is not compact JSON."`
+	ResultKept   *bool            `json:"result_kept,omitempty" doc:"False: the call ran and its result was not kept whole."`
+	Error        *failure         `json:"error,omitempty" doc:"Why the newest attempt failed."`
+	Fence        int64            `json:"fence" doc:"Rises with every new holder."`
+	Attempt      int              `json:"attempt" doc:"Counts the attempts, from 1."`
+	Holder       string           `json:"holder,omitempty" doc:"The node that began the newest attempt."`
+	CreatedAt    semel.Instant    `json:"created_at" format:"date-time"`
+	UpdatedAt    semel.Instant    `json:"updated_at" format:"date-time"`
+	StartedAt    semel.Instant    `json:"started_at" format:"date-time" doc:"When the newest attempt began."`
+	EndedAt      semel.Instant    `json:"ended_at,omitzero" format:"date-time"`
+	LeaseUntil   semel.Instant    `json:"lease_until,omitzero" format:"date-time" doc:"Until when the holder may be silent."`
+	ExpiresAt    semel.Instant    `json:"expires_at,omitzero" format:"date-time" doc:"When the outcome is forgotten."`
+	Attempts     []attempt        `json:"attempts" nullable:"false" doc:"The ended attempts that are kept, the oldest first, and the newest one."`
+	Effects      []effect         `json:"effects" nullable:"false" doc:"The ledger of external calls."`
+	Attributes   semel.Attributes `json:"attributes,omitempty" nullable:"false" doc:"What the first delivery said about the call."`
+	Confirmation *confirmation    `json:"confirmation,omitempty" doc:"How the call was confirmed, or is to be."`
+	Messages     []outgoing        `json:"messages,omitempty" nullable:"false" doc:"What the completed call sends."`
+	Compensation *compensation    `json:"compensation,omitempty" doc:"The call that undoes this one."`
+	Decisions    map[string]int   `json:"decisions" nullable:"false" doc:"What deliveries got, counted by the node that answers."`
+	Since        time.Time        `json:"decisions_since" doc:"Since when decisions are counted."`
 }
 
 // failure is why an attempt failed, in words that may be shown.
@@ -94,6 +98,7 @@ func (a *API) viewOf(rec *semel.Record) record {
 	for i := range rec.Effects {
 		v.Effects = append(v.Effects, effectOf(&rec.Effects[i]))
 	}
+	v.showLater(rec)
 	v.Decisions, v.Since = a.observer.decisions(rec.ID)
 	return v
 }
@@ -157,6 +162,9 @@ type operation struct {
 	ReconcileEvery int64    `json:"reconcile_every_ms"`
 	RefuseLate     bool     `json:"refuse_late"`
 	Archive        bool     `json:"archive"`
+	Evidence       string   `json:"evidence" enum:"none,changes,decisions,durable"`
+	Confirms       bool     `json:"confirms" doc:"A call is to be confirmed before it runs."`
+	Compensation   string   `json:"compensation,omitempty" doc:"The operation that undoes this one."`
 	PerRecord      *rate    `json:"per_record,omitempty"`
 	PerPrincipal   *rate    `json:"per_principal,omitempty"`
 }
@@ -173,6 +181,7 @@ func operationOf(op semel.Operation) operation {
 		OnFailure: string(op.OnFailure), OnAbandoned: string(op.OnAbandoned), InFlight: string(op.InFlight), MaxWait: op.MaxWait.Milliseconds(),
 		Share: string(op.Share), MaxResult: op.MaxResult, Shields: make([]string, 0, len(op.Shields)), Effects: op.Effects,
 		Reconciles: op.Reconcile != nil, ReconcileEvery: op.ReconcileEvery.Milliseconds(), RefuseLate: op.RefuseLate, Archive: op.Archive,
+		Evidence: string(op.Evidence), Confirms: op.Confirmation != nil, Compensation: op.Compensation,
 		PerRecord: rateOf(op.PerRecord), PerPrincipal: rateOf(op.PerPrincipal),
 	}
 	for _, s := range op.Shields {

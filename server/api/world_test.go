@@ -143,6 +143,11 @@ var testOperations = []semel.Operation{
 		}
 		return nil
 	}},
+	{Name: "confirmed", Confirmation: &semel.ConfirmationPolicy{}},
+	{Name: "refund"},
+	{Name: "refundable", Compensation: "refund", Compensate: func(context.Context, semel.Execution, semel.Record) (semel.Result, error) {
+		return semel.Result{Data: []byte(`"undone"`)}, nil
+	}},
 	{Name: "look", Class: semel.ReadOnly},
 	{Name: "late", RefuseLate: true},
 	{Name: "rare", PerRecord: semel.Rate{PerSecond: 0.001, Burst: 1}},
