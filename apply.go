@@ -77,6 +77,31 @@ func (e *Engine) applyOnce(ctx context.Context, next *Record, expect Revision, t
 	return stored, false, nil
 }
 
+// patientNow is now for what must not be given up because of one failed question: it
+// asks again until Options.StoreTimeout.
+func (e *Engine) patientNow(ctx context.Context) (Instant, error) {
+	if e.local != nil {
+		return e.now(ctx)
+	}
+	call, own := e.storeCall(ctx)
+	if own {
+		defer call.end()
+	}
+	ctx = call
+	now, err := e.now(ctx)
+	for pause := 2 * time.Millisecond; err != nil; pause = min(pause*2, 500*time.Millisecond) {
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return 0, err
+		case <-timer.C:
+		}
+		now, err = e.now(ctx)
+	}
+	return now, nil
+}
+
 // resolve sends a write whose result is unknown again until the store gives a
 // definite answer or ctx is done. It is safe at any later time, because the write
 // carries a revision of its own and names the one that it follows: a second

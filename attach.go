@@ -8,6 +8,11 @@ import "context"
 func (a *Attempt) Detach() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.detach()
+}
+
+// detach is Detach for those who hold a.mu.
+func (a *Attempt) detach() {
 	a.detached = true
 	a.op.leases.remove(a)
 }

@@ -157,6 +157,17 @@ func (a *Attempt) Abandon(ctx context.Context, reason string) error {
 func (a *Attempt) end(ctx context.Context, ev event, res Result, f *Failure) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	err := a.tryEnd(ctx, ev, res, f)
+	if err != nil && a.ended == evNone && (a.doubt == nil || a.doubt.ending == evNone) {
+		// The handler is done, and how it ended was not even sent. If its lease were
+		// renewed nobody could ever have the call again; so it ends, unless the end
+		// is told again before, and policy settles the attempt.
+		a.detach()
+	}
+	return err
+}
+
+func (a *Attempt) tryEnd(ctx context.Context, ev event, res Result, f *Failure) error {
 	if err := a.settlePending(ctx, a.op.engine.apply); err != nil {
 		return err
 	}
@@ -170,7 +181,7 @@ func (a *Attempt) end(ctx context.Context, ev event, res Result, f *Failure) err
 		}
 		ctx = call
 	}
-	now, err := a.op.engine.now(ctx)
+	now, err := a.op.engine.patientNow(ctx)
 	if err != nil {
 		return &Error{Code: CodeUnknown, Message: "the outcome is not recorded", Err: err}
 	}
@@ -298,10 +309,18 @@ func (a *Attempt) settlePending(ctx context.Context, apply applyFunc) error {
 	if name == "" || a.rec.effectIndex(name) < 0 {
 		return nil
 	}
+	return a.uncall(ctx, apply, name)
+}
+
+// uncall says in the ledger that an effect which was started was not called and will
+// not be. The caller holds a.mu.
+func (a *Attempt) uncall(ctx context.Context, apply applyFunc, name string) error {
 	now, err := a.op.engine.now(ctx)
 	if err != nil {
 		return err
 	}
+	// A crash before this write leaves the effect started, and the attempt is held.
+	// A crash after it leaves nothing to settle.
 	return a.writeBy(ctx, apply, ChangeEffect, func(cur *Record) (*Record, error) {
 		return changeEffect(cur, name, now, func(ef *EffectRecord) {
 			if ef.State == EffectStarted {

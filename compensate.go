@@ -3,6 +3,7 @@ package semel
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -48,13 +49,25 @@ const (
 // names: as a call of that operation, linked to this one. It returns the record of
 // the original as it is then, and the error of the compensating call. A crash at any
 // point is made good by [Engine.Run] of any engine that knows the operation. Asked
-// for again it answers with what there is; one that failed starts anew.
+// for again it answers with what there is.
 //
-// A call that did not complete is refused with [CodeIllegalTransition].
+// One that failed starts again when it is asked for again: where the compensating
+// operation retries failures, as a further attempt, which replays the effects that
+// are in its ledger; otherwise as another call, which is refused with
+// [CodeIllegalTransition] if an effect of the one that failed happened or may have,
+// for it would happen twice; that is known as long as its record is kept.
+//
+// A call that did not complete is refused with [CodeIllegalTransition]. The
+// compensating operation must be registered here, be recorded, and ask for no
+// confirmation.
 func (e *Engine) Compensate(ctx context.Context, id ID, principal, reason string) (Record, error) {
 	op := e.policyOf(id.Operation)
 	if op.Compensate == nil {
 		return Record{}, &Error{Code: CodeUnsupported, Message: "operation " + id.Operation + " declares no compensation"}
+	}
+	by, err := e.compensating(op)
+	if err != nil {
+		return Record{}, err
 	}
 	for range maxClaims {
 		rec, err := e.Lookup(ctx, id)
@@ -74,8 +87,9 @@ func (e *Engine) Compensate(ctx context.Context, id ID, principal, reason string
 		started := Compensation{
 			Operation: op.Compensation, Principal: principal, State: CompensationStarted, Reason: keptText(reason), StartedAt: now,
 			NextAt: now.Add(compensationPause),
-			// A compensation that failed is followed by another under another key.
-			Key: derivedKey("semel-compensation-1", id, rec.Origin+int64(rec.UpdatedAt), op.Compensation),
+		}
+		if err := e.nameCompensation(ctx, by, &rec, &started); err != nil {
+			return rec, err
 		}
 		next, err := compensated(&rec, started, now)
 		if err != nil {
@@ -92,6 +106,46 @@ func (e *Engine) Compensate(ctx context.Context, id ID, principal, reason string
 		}
 	}
 	return Record{}, &Error{Code: CodeUnknown, Message: "the record changes too fast"}
+}
+
+// compensating is the operation that compensates op, if it can.
+func (e *Engine) compensating(op *operation) (*operation, error) {
+	by, ok := (*e.ops.Load())[op.Compensation]
+	switch {
+	case !ok:
+		return nil, &Error{Code: CodeUnknownOperation, Message: "operation " + op.Compensation + " is not registered"}
+	case by.Class == ReadOnly:
+		return nil, &Error{Code: CodeInvalidOperation, Message: "operation " + op.Compensation + " is not recorded, so it would not happen once"}
+	case by.Confirmation != nil:
+		return nil, &Error{Code: CodeInvalidOperation, Message: "operation " + op.Compensation + " asks for confirmation, which nobody could give when it is resumed"}
+	}
+	return by, nil
+}
+
+// nameCompensation chooses the identity of the compensation that is about to start.
+func (e *Engine) nameCompensation(ctx context.Context, by *operation, rec *Record, started *Compensation) error {
+	last := rec.Compensation
+	if last == nil {
+		started.Key = derivedKey("semel-compensation-1", rec.ID, rec.Origin, by.Name)
+		return nil
+	}
+	id := last.ID(rec.ID.Tenant)
+	if by.Share == ShareTenant {
+		id.Principal = ""
+	}
+	failed, err := e.Lookup(ctx, id)
+	switch {
+	case errors.Is(err, ErrNotFound): // its window is over, and what is asked for now is a new call
+	case err != nil:
+		return err
+	case failed.Disposition == DispositionFailed && by.OnFailure == RetryFailure && last.Operation == by.Name:
+		started.Key, started.Principal = last.Key, last.Principal
+		return nil
+	case slices.ContainsFunc(failed.Effects, func(ef EffectRecord) bool { return ef.State != EffectRefuted }):
+		return &Error{Code: CodeIllegalTransition, Message: "the compensation that failed had effects, which another one would repeat"}
+	}
+	started.Key = derivedKey("semel-compensation-1", rec.ID, rec.Origin+int64(last.StartedAt), by.Name)
+	return nil
 }
 
 // compensationPause is when a compensation that nobody has finished is looked after.

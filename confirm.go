@@ -15,7 +15,8 @@ import (
 // delivery is answered with [CodeConfirmationRequired] and a token, and one that
 // brings the token executes. The token is used up by the very write that claims the
 // call, so that of any number of deliveries that bring it one executes. Deliveries
-// of a call that was confirmed are never asked again (IDS-X.3).
+// of a call that was confirmed are never asked again (IDS-X.3), where the tenant shares
+// its keys those of the principal who confirmed it.
 //
 // Until it is confirmed the call is an aborted attempt: nothing was executed. A
 // token is bound to the identity of the call, its principal, its fingerprint and its
@@ -27,8 +28,9 @@ type ConfirmationPolicy struct {
 	// the call are void until they would have ended. Defaults to 5.
 	MaxTries int
 	// StepUp verifies Call.StepUp, a further proof such as a one-time password,
-	// after the token was found right. An error refuses the delivery and counts as
-	// a try. Optional.
+	// after the token was found right, once for each delivery. The try is counted
+	// before it is asked, so that guesses which arrive together are limited too. An
+	// error refuses the delivery. Optional.
 	StepUp func(ctx context.Context, call Call) error
 }
 
@@ -69,7 +71,7 @@ type Confirmation struct {
 	// Tokens are those that were given out and may still be used. Once one was
 	// used there are none.
 	Tokens []ConfirmationToken `json:"tokens,omitempty"`
-	// Tries counts wrong tokens and proofs.
+	// Tries counts wrong tokens, and proofs that were looked at.
 	Tries int `json:"tries,omitempty"`
 	// Principal is to whom the tokens were given; only he can use them.
 	Principal string `json:"principal,omitempty"`
@@ -97,40 +99,53 @@ func tokenDigest(token string, rec *Record, call *Call) Digest {
 	return sha256.Sum256(b)
 }
 
+// proof is the further proof of one delivery: it is verified once, however often the
+// record changes under the delivery, for who verifies may take it only once.
+type proof struct {
+	asked bool
+	err   error
+}
+
 // confirm decides whether a delivery that would execute is confirmed. claim is the
 // attempt that it would open, and follows cur; if the delivery is confirmed the claim
 // says so afterwards, and writing it uses the token up. An error is the answer of one
 // that is not. The record that is returned came between: the caller looks at it.
-func (e *Engine) confirm(ctx context.Context, op *operation, call *Call, cur, claim *Record, ans *Answer, now Instant) (*Record, error) {
+func (e *Engine) confirm(ctx context.Context, op *operation, call *Call, further *proof, cur, claim *Record, ans *Answer, now Instant) (*Record, error) {
 	policy, c := op.Confirmation, claim.Confirmation
 	if c == nil {
 		c = &Confirmation{Principal: call.Principal}
 	}
 	var next *Record
-	var refusal error
-	var err error
+	var refusal, err error
 	change := ChangeUnconfirmed
 	switch {
+	case c.Principal != call.Principal:
+		// Where a tenant shares its keys: nothing that this one says is counted, or
+		// it could void the tokens of the other.
+		return nil, &Error{Code: CodeConfirmationRefused, Message: "the call is to be confirmed by another principal"}
 	case c.ConfirmedAt != 0:
 		return nil, nil
-	case c.Tries >= policy.maxTries():
-		return nil, &Error{Code: CodeConfirmationRefused, Message: "too many wrong confirmations", RetryAfter: max(cur.ExpiresAt.Sub(now), time.Second)}
+	case c.Tries >= policy.maxTries() && now < c.goodUntil() && !further.asked:
+		return nil, &Error{Code: CodeConfirmationRefused, Message: "too many wrong confirmations", RetryAfter: max(c.goodUntil().Sub(now), time.Second)}
 	case call.Confirm == "":
 		change, refusal = ChangeChallenged, &Error{Code: CodeConfirmationRequired, Message: "the call is to be confirmed"}
 		next, err = e.challenge(op, call, cur, claim, c, ans, now)
-	default:
-		if refusal = c.check(ctx, policy, claim, call, now); refusal == nil {
-			claim.Confirmation = &Confirmation{Principal: c.Principal, Tries: c.Tries, ConfirmedAt: now}
-			return nil, nil
-		}
-		if cur.State != Failed || cur.Expired(now) || cur.Confirmation == nil {
+	case !c.knows(claim, call, now):
+		refusal = &Error{Code: CodeConfirmationRefused, Message: "the confirmation token is wrong, was used, or has ended"}
+		if !cur.unconfirmed(now) {
 			return nil, refusal // there is nothing that it could confirm
 		}
-		if next, err = successor(cur, evConfirm, now); err == nil {
-			tried := *c
-			tried.Tries++
-			next.Confirmation = &tried
-		}
+		next, err = tried(cur, c, now, 1)
+	case policy.StepUp == nil || further.asked && further.err == nil:
+		claim.Confirmation = &Confirmation{Principal: c.Principal, Tries: c.Tries, ConfirmedAt: now}
+		return nil, nil
+	case !further.asked:
+		// The try is counted before the proof is looked at. Otherwise any number
+		// of guesses that arrive together would be looked at.
+		return e.stepUp(ctx, op, call, further, cur, c, now)
+	default:
+		refusal = &Error{Code: CodeConfirmationRefused, Message: "the further proof was refused", Err: further.err}
+		next, err = tried(cur, c, now, 0)
 	}
 	if err != nil {
 		return nil, err
@@ -148,46 +163,88 @@ func (e *Engine) confirm(ctx context.Context, op *operation, call *Call, cur, cl
 	return stored, err
 }
 
+// stepUp counts a try and has the further proof verified.
+func (e *Engine) stepUp(ctx context.Context, op *operation, call *Call, further *proof, cur *Record, c *Confirmation, now Instant) (*Record, error) {
+	next, err := tried(cur, c, now, 1)
+	if err != nil {
+		return nil, err
+	}
+	e.stamp(&op.Operation, cur, next, ChangePostponed) // what it led to is told by the next write
+	// A crash before this write leaves the proof unseen. A crash after it leaves one
+	// try counted, and a proof that may be used up: the caller brings another.
+	stored, applied, err := e.apply(ctx, next, cur.Revision)
+	if err == nil && applied {
+		further.asked, further.err = true, op.Confirmation.StepUp(ctx, *call)
+	}
+	return stored, err
+}
+
+// unconfirmed reports whether the record waits for the confirmation of its call.
+func (r *Record) unconfirmed(now Instant) bool {
+	return r.State == Failed && !r.Expired(now) && r.Confirmation != nil && r.Confirmation.ConfirmedAt == 0
+}
+
+// tried makes the successor of an unconfirmed record with so many more tries counted.
+func tried(cur *Record, c *Confirmation, now Instant, n int) (*Record, error) {
+	next, err := successor(cur, evConfirm, now)
+	if err == nil {
+		counted := *c
+		counted.Tries += n
+		next.Confirmation = &counted
+	}
+	return next, err
+}
+
 // challenge makes a token, and the record that knows it.
 func (e *Engine) challenge(op *operation, call *Call, cur, claim *Record, c *Confirmation, ans *Answer, now Instant) (next *Record, err error) {
-	if c.Principal != call.Principal {
-		return nil, &Error{Code: CodeConfirmationRefused, Message: "the call waits for the confirmation of another principal"}
-	}
 	var secret [32]byte
 	if _, err := rand.Read(secret[:]); err != nil {
 		return nil, &Error{Code: CodeStoreUnavailable, Message: "no random numbers", Err: err}
 	}
 	token := base64.RawURLEncoding.EncodeToString(secret[:])
 	until := now.Add(op.Confirmation.ttl())
-	if cur.State == Failed && !cur.Expired(now) && cur.Confirmation != nil {
+	if cur.unconfirmed(now) {
 		next, err = successor(cur, evConfirm, now)
 	} else {
 		// The attempt ends as it begins: nothing was executed, which is what
 		// aborted means, and the next delivery may run.
 		next, err = end(&op.Operation, claim, evAbort, now, Result{}, &Failure{Code: string(CodeConfirmationRequired)})
+		if err == nil && next.Attempt == 1 {
+			next.ExpiresAt = until // what is left when nobody confirms is of no use
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	asked := *c
 	asked.Tokens = slices.DeleteFunc(slices.Clone(c.Tokens), func(t ConfirmationToken) bool { return now >= t.ExpiresAt })
+	if len(asked.Tokens) == 0 {
+		asked.Tries = 0
+	}
 	asked.Tokens = asked.Tokens[max(0, len(asked.Tokens)-maxTokens+1):]
 	bound := *call
 	bound.Attributes = next.Attributes // with the command id of the first delivery
 	asked.Tokens = append(asked.Tokens, ConfirmationToken{Digest: tokenDigest(token, next, &bound), ExpiresAt: until})
 	next.Confirmation = &asked
-	// What is left when nobody confirms is of no use to anyone.
-	next.ExpiresAt, next.NextAt = until, until
+	// A call that was tried before its operation asked for confirmation keeps its
+	// window, and with it the ledger of what it did.
+	next.ExpiresAt = max(next.ExpiresAt, until)
+	next.NextAt = next.ExpiresAt
 	ans.Challenge = &Challenge{Token: token, ExpiresAt: until.Time(), StepUp: op.Confirmation.StepUp != nil}
 	return next, nil
 }
 
-// check verifies a token and, if that is right, the further proof.
-func (c *Confirmation) check(ctx context.Context, policy *ConfirmationPolicy, rec *Record, call *Call, now Instant) error {
-	refused := &Error{Code: CodeConfirmationRefused, Message: "the confirmation token is wrong, was used, or has ended"}
-	if c.Principal != call.Principal {
-		return refused
+// goodUntil is when the last token ends.
+func (c *Confirmation) goodUntil() (until Instant) {
+	for i := range c.Tokens {
+		until = max(until, c.Tokens[i].ExpiresAt)
 	}
+	return until
+}
+
+// knows reports whether the token that the call brings is a good one. How long it
+// takes says nothing about the tokens.
+func (c *Confirmation) knows(rec *Record, call *Call, now Instant) bool {
 	want := tokenDigest(call.Confirm, rec, call)
 	found := 0
 	for i := range c.Tokens {
@@ -196,13 +253,5 @@ func (c *Confirmation) check(ctx context.Context, policy *ConfirmationPolicy, re
 			found |= same
 		}
 	}
-	if found == 0 {
-		return refused
-	}
-	if policy.StepUp != nil {
-		if err := policy.StepUp(ctx, *call); err != nil {
-			return &Error{Code: CodeConfirmationRefused, Message: "the further proof was refused", Err: err}
-		}
-	}
-	return nil
+	return found != 0
 }

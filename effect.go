@@ -151,7 +151,17 @@ func (a *Attempt) startEffect(ctx context.Context, name string, uncalled bool) (
 		// The intent may be durable, but the effect will not be called.
 		a.doubt.uncalled = name
 	}
-	return ef, err
+	if err != nil {
+		return ef, err
+	}
+	if lost := a.handler.lost(); lost != nil {
+		// The write took longer than the lease had left. Another may have been
+		// given the right meanwhile, and been told that nothing was called. Where
+		// it was not, the ledger says so; otherwise it is the other's by now.
+		_ = a.uncall(ctx, a.op.engine.apply, name)
+		return ef, lost
+	}
+	return ef, nil
 }
 
 // SettleEffect is the second half of [Effect]: it makes what became of a started
@@ -180,7 +190,7 @@ func (a *Attempt) SettleEffect(ctx context.Context, f EffectFinding) error {
 	if old := &a.rec.Effects[i]; old.State != EffectStarted {
 		return settledAlready(old, &f)
 	}
-	now, err := a.op.engine.now(ctx)
+	now, err := a.op.engine.patientNow(ctx)
 	if err != nil {
 		return err
 	}
@@ -216,6 +226,11 @@ func (a *Attempt) Effects() []EffectRecord {
 	defer a.mu.Unlock()
 	return slices.Clone(a.rec.Effects)
 }
+
+// EffectKey is the key that the provider gets for an effect of this call: the same
+// in all attempts, and the same as [EffectRecord].Key once the effect is in the
+// ledger.
+func (r *Record) EffectKey(name string) string { return effectKey(r.ID, r.Origin, name) }
 
 // effectIndex finds an effect by name; -1 if there is none.
 func (r *Record) effectIndex(name string) int {

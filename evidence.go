@@ -88,7 +88,8 @@ type Witness interface {
 	// stored, and may not keep the records' memory busy for long.
 	Changed(op *Operation, prev, next *Record, change Change) []Entry
 	// Decided takes note of what a delivery got that changed nothing: everything
-	// but the execution of a call that is recorded. With [EvidenceDurable] it
+	// but the execution of a call that is recorded, and but throttling, which must
+	// not let a flood into the log. With [EvidenceDurable] it
 	// returns when that is durable, and an error keeps the answer back.
 	Decided(ctx context.Context, op *Operation, call *Call, ans *Answer) error
 }

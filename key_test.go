@@ -123,6 +123,7 @@ func TestContradictoryOperationsAreRefusedAllAtOnce(t *testing.T) {
 		"Lease 1ms is outside":         {Name: "op", Lease: time.Millisecond},
 		"Share tenant needs Authorize": {Name: "op", Share: semel.ShareTenant},
 		"shield S4 needs Reconcile":    {Name: "op", Shields: []semel.Shield{semel.ShieldReconcile}},
+		"shield S3 needs Effects":      {Name: "op", Class: semel.Shielded, Shields: []semel.Shield{semel.ShieldLedger}},
 		"PerRecord needs":              {Name: "op", PerRecord: semel.Rate{PerSecond: 1}},
 		"a name in Effects":            {Name: "op", Effects: []string{""}},
 		"MaxWait is negative":          {Name: "op", MaxWait: -1},
@@ -139,7 +140,7 @@ func TestContradictoryOperationsAreRefusedAllAtOnce(t *testing.T) {
 	for _, good := range []semel.Operation{
 		{Name: "op"},
 		{Name: "op", Class: semel.Windowed, Window: time.Minute},
-		{Name: "op", Class: semel.Shielded, Shields: []semel.Shield{semel.ShieldLedger}},
+		{Name: "op", Class: semel.Shielded, Shields: []semel.Shield{semel.ShieldLedger}, Effects: []string{"charge"}},
 		{Name: "op", Financial: true, Window: 24 * time.Hour},
 		{Name: "op", Share: semel.ShareTenant, Authorize: ok},
 	} {

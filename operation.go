@@ -259,6 +259,9 @@ func (op Operation) Validate() error {
 	if slices.Contains(op.Shields, ShieldReconcile) && op.Reconcile == nil {
 		bad("shield S4 needs Reconcile")
 	}
+	if op.Class == Shielded && slices.Contains(op.Shields, ShieldLedger) && op.Effects == nil {
+		bad("shield S3 needs Effects: the ledger proves what happened only where nothing happens outside it")
+	}
 	for name, r := range map[string]Rate{"PerRecord": op.PerRecord, "PerPrincipal": op.PerPrincipal} {
 		if r.PerSecond < 0 || r.Burst < 0 || (r.PerSecond == 0) != (r.Burst == 0) {
 			bad("%s needs PerSecond and Burst above zero, or neither", name)

@@ -68,12 +68,16 @@ const (
 // Send adds a message to what the attempt sends if it completes. Nothing is
 // written yet: the messages become durable in the same write as the result. Where
 // the attempt ends in another way they are dropped. Sending the same name twice is
-// [CodeInvalidCall].
+// [CodeInvalidCall]; an attempt of a read-only call, which leaves no record, can't
+// send.
 func (a *Attempt) Send(m Message) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.ended != evNone {
+	if a.ended != evNone || a.doubt != nil && a.doubt.ending != evNone {
 		return &Error{Code: CodeAlreadyEnded, Message: "the attempt has ended"}
+	}
+	if a.unrecorded {
+		return errSendUnrecorded()
 	}
 	var err error
 	a.outbox, err = addMessage(a.outbox, m, a.claim.ID, a.claim.Origin)
@@ -87,9 +91,16 @@ func (a *TxAttempt) Send(m Message) error {
 	if a.ended != nil {
 		return &Error{Code: CodeAlreadyEnded, Message: "the attempt has ended"}
 	}
+	if a.unrecorded {
+		return errSendUnrecorded()
+	}
 	var err error
 	a.outbox, err = addMessage(a.outbox, m, a.claim.ID, a.claim.Origin)
 	return err
+}
+
+func errSendUnrecorded() error {
+	return &Error{Code: CodeUnsupported, Message: "a read-only call has no record to keep messages in"}
 }
 
 // Send adds a message to what the call sends if it completes; see [Attempt.Send].
@@ -161,15 +172,18 @@ func (r *Record) Pending(now Instant) bool {
 
 // MessageFinding says what became of a message.
 type MessageFinding struct {
-	// State is delivered or parked by a dispatcher; pending to try again at
-	// NextAt; and by an operator pending or discarded, for one that is parked.
+	// State is delivered or parked by a dispatcher, or pending to try again; and
+	// by an operator discarded, or pending with Replay, for one that is parked.
 	State MessageState
 	// RetryAfter is when to try again, for pending.
 	RetryAfter time.Duration
 	// Failure is why a delivery did not succeed.
 	Failure *Failure
-	// Replay starts the count of tries again.
+	// Replay starts the count of tries again. Only with it does a parked message
+	// become pending: a dispatcher that is late does not bring it back.
 	Replay bool
+	// Untried leaves a message alone that was tried since it was made or replayed.
+	Untried bool
 }
 
 // SettleMessage records what became of a message of a completed call. What has
@@ -213,10 +227,10 @@ func settledMessage(cur *Record, messageID string, f MessageFinding, now Instant
 		return nil, ErrNotFound
 	}
 	old := &cur.Outbox[i]
-	if old.State == f.State && f.State != MessagePending {
+	if old.State == f.State && f.State != MessagePending || f.Untried && old.Tries > 0 {
 		return nil, nil
 	}
-	if !slices.Contains(messageSteps[old.State], f.State) {
+	if !slices.Contains(messageSteps[old.State], f.State) || old.State == MessageParked && f.State == MessagePending && !f.Replay {
 		return nil, &Error{Code: CodeIllegalTransition, Message: fmt.Sprintf("a message that is %s can't become %s", old.State, f.State)}
 	}
 	next, err := successor(cur, evMessage, now)
@@ -225,7 +239,10 @@ func settledMessage(cur *Record, messageID string, f MessageFinding, now Instant
 	}
 	next.Outbox = slices.Clone(cur.Outbox)
 	m := &next.Outbox[i]
-	m.State, m.Failure = f.State, f.Failure.kept()
+	m.State = f.State
+	if f.State != MessagePending || f.Failure != nil || f.Replay { // to put it off says nothing about the last try
+		m.Failure = f.Failure.kept()
+	}
 	m.NextAt, m.SettledAt = 0, now
 	if f.State == MessagePending {
 		m.NextAt, m.SettledAt = now.Add(f.RetryAfter), 0
@@ -265,18 +282,25 @@ func (e *Engine) dispatch(rec *Record) bool {
 // others.
 const postponeFor = time.Minute
 
-// deliver attends to a due record with messages. An engine without a dispatcher puts
-// it off, so that records that nobody attends to don't hide those behind them.
+// crowdedFor is the same where its dispatcher has no room now.
+const crowdedFor = 2 * time.Second
+
+// deliver attends to a due record with messages. An engine whose dispatcher does not
+// take it puts it off, so that records that nobody attends to don't hide those behind
+// them, among which may be attempts whose lease has ended.
 func (e *Engine) deliver(ctx context.Context, op *operation, rec *Record, now Instant) error {
+	wait := postponeFor
 	if e.dispatcher.Load() != nil {
-		e.dispatch(rec)
-		return nil
+		if e.dispatch(rec) {
+			return nil
+		}
+		wait = crowdedFor
 	}
 	next, err := successor(rec, evMessage, now)
 	if err != nil {
 		return err
 	}
-	next.NextAt = now.Add(postponeFor)
+	next.NextAt = now.Add(wait)
 	e.stamp(&op.Operation, rec, next, ChangePostponed)
 	// A crash before or after this write leaves the record to be found again.
 	_, _, err = e.apply(ctx, next, rec.Revision)

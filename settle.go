@@ -63,7 +63,11 @@ func (e *Engine) policyOf(name string) *operation {
 	if op, ok := (*e.ops.Load())[name]; ok {
 		return op
 	}
-	return e.newOperation(Operation{Name: name})
+	op := Operation{Name: name}
+	if _, ok := e.store.(EvidenceStore); ok && e.opts.Witness != nil {
+		op.Evidence = EvidenceChanges // it may demand evidence where it is known
+	}
+	return e.newOperation(op)
 }
 
 // settle applies a settlement to a held record. It returns what is stored

@@ -134,9 +134,15 @@ func (e *Engine) enterTx(ctx context.Context, tx Tx, op *operation, id *ID, call
 	if err := open(&op.Operation, id, call, cur, now, e.node, &a.claim); err != nil {
 		return nil, ans, now, err
 	}
-	e.stamp(&op.Operation, cur, &a.claim, ChangeClaimed)
 	a.expect = cur.Revision
 	ans.Decision, ans.Record = Execute, &a.claim
+	if a.unrecorded {
+		if err := e.witness(ctx, &op.Operation, call, &ans); err != nil {
+			return nil, Answer{}, now, err
+		}
+		return a, ans, now, nil
+	}
+	e.stamp(&op.Operation, cur, &a.claim, ChangeClaimed)
 	return a, ans, now, nil
 }
 
@@ -256,14 +262,14 @@ func (a *TxAttempt) end(ctx context.Context, ev event, res Result, f *Failure) e
 	if ev == evComplete {
 		next.send(a.outbox, now)
 	}
-	a.engine.stamp(&a.op.Operation, &a.claim, next, ChangeEnded)
-	if a.expect != a.claim.Revision {
-		// The claim was never written by itself, so this write tells of both.
-		if all := slices.Concat(a.claim.entries(), next.entries()); len(all) > 0 {
-			next.evidence = &all
-		}
-	}
 	if !a.unrecorded {
+		a.engine.stamp(&a.op.Operation, &a.claim, next, ChangeEnded)
+		if a.expect != a.claim.Revision {
+			// The claim was never written by itself, so this write tells of both.
+			if all := slices.Concat(a.claim.entries(), next.entries()); len(all) > 0 {
+				next.evidence = &all
+			}
+		}
 		// A crash after this write and before the commit leaves nothing, like one
 		// before it. A crash after the commit leaves the outcome and what it is
 		// the outcome of.

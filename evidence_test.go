@@ -1,0 +1,254 @@
+package semel_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store/memstore"
+)
+
+// scribe is a witness that writes plain words.
+type scribe struct {
+	mu      sync.Mutex
+	decided []string
+	fail    error
+}
+
+// Changed makes one entry: the revisions before and after, what changed, and what
+// the record is then.
+func (s *scribe) Changed(_ *semel.Operation, prev, next *semel.Record, change semel.Change) []semel.Entry {
+	d := sha256.Sum256([]byte(next.ID.Key))
+	return []semel.Entry{{
+		Leaf:    fmt.Appendf(nil, "%s %s %s %s %s", prev.Revision, next.Revision, change, next.State, next.Disposition),
+		Opening: []byte(next.ID.Key), Subject: semel.Subject(d[:16]),
+	}}
+}
+
+// Decided keeps the decision in memory.
+func (s *scribe) Decided(_ context.Context, _ *semel.Operation, call *semel.Call, ans *semel.Answer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.decided = append(s.decided, call.Key+" "+string(ans.Decision))
+	return s.fail
+}
+
+// told is what the log says of a key, without revisions.
+func told(t *testing.T, st semel.EvidenceStore, key string) []string {
+	t.Helper()
+	d := sha256.Sum256([]byte(key))
+	numbers, err := st.FindEvidence(t.Context(), semel.Subject(d[:16]), 0, 1000)
+	must(t, err)
+	var lines []string
+	for _, n := range numbers {
+		entries, err := st.ReadEvidence(t.Context(), n, 1)
+		must(t, err)
+		lines = append(lines, strings.TrimSpace(strings.Join(strings.Fields(string(entries[0].Leaf))[2:], " ")))
+	}
+	return lines
+}
+
+// evident runs a test with an engine that keeps evidence.
+func evident(t *testing.T, op semel.Operation, body func(t *testing.T, e *semel.Engine, st *memstore.Store, s *scribe)) {
+	t.Helper()
+	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
+		s := &scribe{}
+		op.Name = "op"
+		e, err := semel.New(r.store, &semel.Options{Operations: []semel.Operation{op}, Witness: s})
+		must(t, err)
+		body(t, e, r.store, s)
+		must(t, e.Close(context.Background()))
+	})
+}
+
+func TestEveryChangeHasItsEntry(t *testing.T) {
+	op := semel.Operation{Evidence: semel.EvidenceChanges, Lease: 3 * time.Second, OnAbandoned: semel.RetryAbandoned}
+	evident(t, op, func(t *testing.T, e *semel.Engine, st *memstore.Store, s *scribe) {
+		a := begin(t, e, call("k"))
+		pass(10 * time.Second) // renewals are no evidence
+		_, err := semel.Effect(t.Context(), a, "charge", func(context.Context, string) (int, error) { return 1, nil })
+		must(t, err)
+		must(t, a.Send(semel.Message{Name: "m", Destination: "d"}))
+		must(t, a.Complete(t.Context(), data("x")))
+		must(t, a.Complete(t.Context(), data("x")))
+		m := a.Record().Outbox[0]
+		for _, f := range []semel.MessageFinding{
+			{State: semel.MessagePending, RetryAfter: time.Second, Failure: &semel.Failure{Code: "503"}},
+			{State: semel.MessageParked}, {State: semel.MessageParked}, {State: semel.MessageDiscarded},
+		} {
+			_, err := e.SettleMessage(t.Context(), id("k"), m.ID, f)
+			must(t, err)
+		}
+		decides(t, e, call("k"), semel.Replay)
+		want := []string{
+			"claimed processing", "effect processing", "effect processing", "ended completed completed",
+			"message completed completed", "message completed completed", "message completed completed",
+		}
+		if got := told(t, st, "k"); !slices.Equal(got, want) {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+
+		b := begin(t, e, call("h"))
+		must(t, b.Hold(t.Context(), "why"))
+		_, err = e.Settle(t.Context(), id("h"), semel.Settlement{Outcome: semel.DispositionAborted}, "looked")
+		must(t, err)
+		c := begin(t, e, call("h"))
+		must(t, c.Fail(t.Context(), semel.Failure{}, semel.Result{}))
+		want = []string{"claimed processing", "held processing", "ended failed aborted", "claimed processing", "ended failed failed"}
+		if got := told(t, st, "h"); !slices.Equal(got, want) {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+		if len(s.decided) != 0 {
+			t.Errorf("told of decisions: %q", s.decided)
+		}
+	})
+}
+
+func TestEvidenceOfDecisionsIsKeptByLevel(t *testing.T) {
+	for level, n := range map[semel.EvidenceLevel]int{"": 0, semel.EvidenceNone: 0, semel.EvidenceChanges: 0, semel.EvidenceDecisions: 4, semel.EvidenceDurable: 4} {
+		t.Run("level "+string(level), func(t *testing.T) {
+			evident(t, semel.Operation{Evidence: level}, func(t *testing.T, e *semel.Engine, st *memstore.Store, s *scribe) {
+				a := begin(t, e, call("k"))
+				decides(t, e, call("k"), semel.InFlight)
+				other := call("k")
+				other.Fingerprint = payload("y")
+				decides(t, e, other, semel.Conflict)
+				must(t, a.Complete(t.Context(), data("x")))
+				decides(t, e, call("k"), semel.Replay)
+				must(t, begin(t, e, call("h")).Hold(t.Context(), ""))
+				decides(t, e, call("h"), semel.Held)
+				want := []string{"k in_flight", "k conflict", "k replay", "h held"}
+				if !slices.Equal(s.decided, want[:n]) {
+					t.Errorf("told of %q", s.decided)
+				}
+				if got := len(told(t, st, "k")); (got == 2) != (level != "" && level != semel.EvidenceNone) {
+					t.Errorf("%d entries of changes", got)
+				}
+			})
+		})
+	}
+}
+
+func TestAnAnswerWithoutItsEvidenceIsKeptBack(t *testing.T) {
+	evident(t, semel.Operation{Evidence: semel.EvidenceDurable}, func(t *testing.T, e *semel.Engine, _ *memstore.Store, s *scribe) {
+		must(t, begin(t, e, call("k")).Complete(t.Context(), data("secret")))
+		s.fail = errors.New("the log is full")
+		ans, err := e.Begin(t.Context(), call("k"))
+		if wantCode(t, err, semel.CodeStoreUnavailable); ans.Record != nil || ans.Decision != "" || !errors.Is(err, s.fail) {
+			t.Errorf("got %+v, %v", ans, err)
+		}
+	})
+}
+
+func TestReadOnlyCallsRunUnrecordedAndAreLogged(t *testing.T) {
+	clause.Proves(t, "IDS-VI.3")
+	evident(t, semel.Operation{Class: semel.ReadOnly, Evidence: semel.EvidenceDecisions}, func(t *testing.T, e *semel.Engine, st *memstore.Store, s *scribe) {
+		runs := 0
+		for range 2 {
+			_, err := e.Do(t.Context(), call("k"), func(_ context.Context, x semel.Execution) (semel.Result, error) {
+				runs++
+				wantCode(t, semel.Send(x, semel.Message{Name: "m", Destination: "d"}), semel.CodeUnsupported)
+				return data("x"), nil
+			})
+			must(t, err)
+		}
+		_, a, err := e.BeginTx(t.Context(), nil, call("tx"))
+		must(t, err)
+		wantCode(t, a.Send(semel.Message{Name: "m", Destination: "d"}), semel.CodeUnsupported)
+		must(t, a.Complete(t.Context(), data("x")))
+		if want := []string{"k execute", "k execute", "tx execute"}; runs != 2 || !slices.Equal(s.decided, want) {
+			t.Errorf("%d runs, told of %q", runs, s.decided)
+		}
+		if got := told(t, st, "k"); len(got) != 0 {
+			t.Errorf("the log has changes of a call that is not recorded: %q", got)
+		}
+		s.fail = errors.New("the log is full")
+		_, err = e.Begin(t.Context(), call("k"))
+		wantCode(t, err, semel.CodeStoreUnavailable)
+		_, _, err = e.BeginTx(t.Context(), nil, call("tx"))
+		wantCode(t, err, semel.CodeStoreUnavailable)
+	})
+}
+
+// A transaction that claims and ends in one write has the entries of both, if it
+// commits.
+func TestEvidenceInATransaction(t *testing.T) {
+	evident(t, semel.Operation{Evidence: semel.EvidenceDecisions}, func(t *testing.T, e *semel.Engine, st *memstore.Store, s *scribe) {
+		b := newBase(st)
+		_, err := e.DoTx(t.Context(), call("k"), b.begin, row("k", semel.Aborted(errors.New("no"))))
+		wantCode(t, err, semel.CodeAborted)
+		if got := told(t, st, "k"); len(got) != 0 {
+			t.Errorf("what was rolled back left %q", got)
+		}
+		for range 2 {
+			_, err = e.DoTx(t.Context(), call("k"), b.begin, row("k", nil))
+			must(t, err)
+		}
+		if got, want := told(t, st, "k"), []string{"claimed processing", "ended completed completed"}; !slices.Equal(got, want) {
+			t.Errorf("got %q", got)
+		}
+		tx, err := b.begin(t.Context())
+		must(t, err)
+		_, a, err := e.BeginTx(t.Context(), tx, call("two"))
+		must(t, err)
+		must(t, a.Complete(t.Context(), data("x")))
+		must(t, tx.Commit(t.Context()))
+		if got, want := told(t, st, "two"), []string{"claimed processing", "ended completed completed"}; !slices.Equal(got, want) {
+			t.Errorf("got %q", got)
+		}
+		if want := []string{"k replay"}; !slices.Equal(s.decided, want) {
+			t.Errorf("told of %q", s.decided)
+		}
+	})
+}
+
+func TestEvidenceNeedsAStoreAndAWitness(t *testing.T) {
+	op := semel.Operation{Name: "op", Evidence: semel.EvidenceChanges}
+	plain := struct{ semel.Store }{memstore.New()}
+	for name, c := range map[string]struct {
+		store semel.Store
+		opts  semel.Options
+		want  string
+	}{
+		"no witness":              {memstore.New(), semel.Options{}, "Options.Witness is not set"},
+		"a store without the log": {plain, semel.Options{Witness: &scribe{}}, "this store can't write"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := semel.New(c.store, &c.opts)
+			must(t, err)
+			err = e.Register(op)
+			if wantCode(t, err, semel.CodeInvalidOperation); !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v", err)
+			}
+			must(t, e.Register(semel.Operation{Name: "op", Evidence: semel.EvidenceNone}))
+		})
+	}
+	op.Evidence = "all"
+	wantCode(t, op.Validate(), semel.CodeInvalidOperation)
+}
+
+// An engine that does not know an operation may sweep its records. What it changes
+// is evidence all the same.
+func TestAnEngineThatDoesNotKnowTheOperationKeepsEvidence(t *testing.T) {
+	evident(t, semel.Operation{Evidence: semel.EvidenceChanges, Lease: 3 * time.Second}, func(t *testing.T, e *semel.Engine, st *memstore.Store, _ *scribe) {
+		begin(t, e, call("k")).Detach() // the holder is gone
+		stranger, err := semel.New(st, &semel.Options{Witness: &scribe{}})
+		must(t, err)
+		pass(time.Minute)
+		n, err := stranger.Sweep(t.Context())
+		if must(t, err); n.Held != 1 {
+			t.Fatalf("swept %+v", n)
+		}
+		if got, want := told(t, st, "k"), []string{"claimed processing", "held processing"}; !slices.Equal(got, want) {
+			t.Errorf("got %q", got)
+		}
+	})
+}
