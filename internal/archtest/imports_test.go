@@ -27,7 +27,7 @@ type importRule struct {
 }
 
 // testSupport are the packages that are made for tests to import.
-var testSupport = []string{"store/storetest", "internal/clause", "internal/archtest", "internal/pgtest", "internal/redistest"}
+var testSupport = []string{"store/storetest", "internal/clause", "internal/archtest", "internal/pgtest", "internal/redistest", "protocol/ids/idstest"}
 
 var concreteStores = []string{"store/memstore", "store/pebblestore", "store/pgstore", "store/redisstore"}
 
@@ -100,6 +100,7 @@ var layers = [][]string{
 	{"internal/recordcodec", "internal/pgserver"},
 	{"store", "evidence", "archive"},
 	{"transport"},
+	{"shield"},
 	{"protocol", "dispatch"},
 	{"server", "client", "checker"},
 	{"cmd", "examples", "bench"},

@@ -1,0 +1,157 @@
+package shield
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// Client makes HTTP requests that are effects of calls: in the ledger before the
+// first byte leaves (IDS-XI.S3), with a derived key where the provider takes one
+// (IDS-XI.S1), sent at most once, with an answer that further attempts get instead of
+// sending again.
+//
+// The zero value is ready for use. It may be used concurrently and may not be changed
+// after its first use.
+type Client struct {
+	// Provider says how the key goes with the request and what answers prove.
+	Provider Provider
+	// Base makes the connections. Defaults to [http.DefaultTransport].
+	Base http.RoundTripper
+	// Timeout bounds a request, from its start to the end of its answer. Defaults
+	// to 30 seconds. A request that is cut off may have had its effect.
+	Timeout time.Duration
+	// MaxBody is how much of an answer's body is kept and returned, in bytes.
+	// Defaults to 64 KiB. It must fit into Operation.MaxResult in base64.
+	MaxBody int64
+	// Keep names the headers of the answer that are kept, such as Location.
+	// Content-Type always is.
+	Keep []string
+
+	once sync.Once
+	keys *KeyTransport
+}
+
+// Defaults of [Client].
+const (
+	DefaultTimeout = 30 * time.Second
+	DefaultMaxBody = 64 << 10
+)
+
+// standard is the client of [Do].
+var standard Client
+
+// Do is [Client.Do] of the zero Client: a request in the ledger, without a key.
+func Do(ctx context.Context, x semel.Execution, name string, req *http.Request) (*Response, error) {
+	return standard.Do(ctx, x, name, req)
+}
+
+// Do makes a request as the named effect of the call. A further attempt gets the
+// answer that is recorded, and its request is not sent. Redirects are not followed.
+//
+// The error of an answer that is no success is a [*StatusError], marked as
+// [semel.Rejected] where the provider refused, and as [semel.Aborted] where it did
+// not try. An error that proves that nothing was sent is marked as aborted too.
+// After any other error nobody knows what happened: the handler returns it, and the
+// call is held until a reconciler or an operator finds out.
+//
+// The request's own context is not used; ctx is, which ends with the right to
+// execute.
+func (c *Client) Do(ctx context.Context, x semel.Execution, name string, req *http.Request) (*Response, error) {
+	c.once.Do(func() { c.keys = ProviderKey(c.Provider, c.Base) })
+	if err := c.Provider.Validate(); err != nil {
+		return nil, err
+	}
+	sent := false
+	resp, err := semel.Effect(ctx, x, name, func(ctx context.Context, effectKey string) (*Response, error) {
+		sent = true
+		return c.send(ctx, effectKey, req)
+	})
+	if !sent {
+		closeBody(req)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+// send sends the request. Its intent is durable.
+func (c *Client) send(ctx context.Context, effectKey string, req *http.Request) (*Response, error) {
+	ctx, cancel := context.WithTimeout(withKey(ctx, effectKey), cmp.Or(c.Timeout, DefaultTimeout))
+	defer cancel()
+	if err := ctx.Err(); err != nil {
+		closeBody(req)
+		return nil, semel.Aborted(err) // the right to execute has ended before it began
+	}
+	var transport http.RoundTripper = c.keys
+	if c.Provider.Header == "" && c.Provider.Field == "" {
+		transport = c.keys.Base
+	}
+	resp, err := transport.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		err = hide(err)
+		if NothingSent(err) {
+			return nil, semel.Aborted(err)
+		}
+		return nil, semel.Unknown(err)
+	}
+	defer resp.Body.Close()
+	kept, err := c.read(resp)
+	if err != nil {
+		// The head came, the body broke off. What it would have said is not known.
+		return nil, semel.Unknown(fmt.Errorf("the provider's answer broke off: %w", err))
+	}
+	if c.Provider.Header != "" || c.Provider.Field != "" {
+		kept.Key = c.Provider.Key(effectKey)
+	}
+	judge := c.Provider.Judge
+	if judge == nil {
+		judge = Judge
+	}
+	failed := &StatusError{Response: kept}
+	switch judge(kept) {
+	case Happened:
+		return kept, nil
+	case Refused:
+		return nil, semel.Rejected(fmt.Sprintf("status_%d", kept.Status), failed)
+	case NotTried:
+		return nil, semel.Aborted(failed)
+	}
+	return nil, semel.Unknown(failed)
+}
+
+// read reads what is kept of an answer.
+func (c *Client) read(resp *http.Response) (*Response, error) {
+	limit := cmp.Or(c.MaxBody, DefaultMaxBody)
+	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	kept := &Response{Status: resp.StatusCode, Header: http.Header{}, Body: body}
+	if int64(len(body)) > limit {
+		kept.Body, kept.Truncated = body[:limit], true
+	}
+	for _, name := range append([]string{"Content-Type"}, c.Keep...) {
+		if v := resp.Header.Values(name); len(v) > 0 {
+			kept.Header[http.CanonicalHeaderKey(name)] = v
+		}
+	}
+	return kept, nil
+}
+
+// hide takes the URL, which may have secrets, out of an error.
+func hide(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
