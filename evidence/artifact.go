@@ -1,0 +1,189 @@
+package evidence
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// Schema is the JSON Schema 2020-12 of leaves and openings.
+//
+//go:embed artifact.schema.json
+var Schema []byte
+
+// Type says what an artifact tells of.
+type Type string
+
+// The types. The first two are those of the specification of idempotent commands;
+// the others are named after them, and are ours.
+const (
+	// TypeObservation is what a delivery got: first_seen when its call is new,
+	// duplicate_replayed when it got the outcome that exists.
+	TypeObservation Type = "observation.emitted"
+	// TypeRejected is a call that was refused: with the reason
+	// idempotency_conflict because its key was used with another payload, with the
+	// reason rejected by whoever executes it.
+	TypeRejected Type = "execution.rejected"
+
+	TypeStarted   Type = "execution.started"   // a further attempt at a call began
+	TypeExecuted  Type = "execution.executed"  // the attempt completed
+	TypeFailed    Type = "execution.failed"    // it failed
+	TypeAborted   Type = "execution.aborted"   // it ended, and nothing had happened
+	TypeAbandoned Type = "execution.abandoned" // its holder went away, and another attempt may follow
+	TypeHeld      Type = "execution.held"      // its holder went away, and nobody may run it until it is settled
+
+	TypeEffect       Type = "effect.changed"       // an entry of the ledger; the state says how
+	TypeMessage      Type = "message.changed"      // a message of the outbox; the state says how
+	TypeCompensation Type = "compensation.changed" // the call that undoes it; the state says how
+
+	TypeConfirmationRequested Type = "confirmation.requested" // a token was given out
+	TypeConfirmationRefused   Type = "confirmation.refused"   // a wrong or late token was presented
+	TypeConfirmationConsumed  Type = "confirmation.consumed"  // a token was used up; the execution follows
+
+	// TypeAnswered is what a delivery got otherwise: execute for a call that is not
+	// recorded, in_flight, held, or expired.
+	TypeAnswered Type = "delivery.answered"
+)
+
+// The decisions that the specification names; others are those of [semel.Decision].
+const (
+	DecisionFirstSeen = "first_seen"
+	DecisionReplayed  = "duplicate_replayed"
+	DecisionConflict  = "conflict_rejected"
+)
+
+// ReasonConflict is why a call with another payload is rejected, and ReasonRejected
+// why one is that its handler refused.
+const (
+	ReasonConflict = "idempotency_conflict"
+	ReasonRejected = "rejected"
+)
+
+// Artifact is a leaf. Its JSON is canonical (RFC 8785).
+type Artifact struct {
+	// ID is unique. A write whose result was unknown is sent again with the same
+	// one; an entry that belongs to no record may be in the log twice.
+	ID   string `json:"artifact_id"`
+	Type Type   `json:"artifact_type"`
+	// Commitment is the digest of the opening; see [Commit].
+	Commitment string `json:"commitment"`
+	// EmittedAt is when the change was made, by the store's clock, or else when
+	// the delivery was answered, by the node's.
+	EmittedAt time.Time `json:"emitted_at"`
+	Payload   Payload   `json:"payload"`
+	// Tenant is the blinded name of the tenant: the same in all entries of a log.
+	Tenant string `json:"tenant_id"`
+	// Version is that of the form, 1.
+	Version int `json:"v"`
+}
+
+// Payload is what an artifact says. Members that say nothing are left out.
+// Fingerprints and the outcome reference are keyed digests: they can be compared
+// with each other and with nothing else.
+type Payload struct {
+	Attempt int `json:"attempt,omitempty"`
+	// Change is the change of the record that the artifact is evidence of.
+	Change semel.Change `json:"change,omitempty"`
+	// Decision is what a delivery got.
+	Decision string `json:"decision,omitempty"`
+	// Disposition is how the newest attempt had ended by then.
+	Disposition string `json:"disposition,omitempty"`
+	// Durability is what the store promised by its settings.
+	Durability semel.Level `json:"durability,omitempty"`
+	// Executed says whether this delivery was given the execution, where the
+	// artifact is about a delivery.
+	Executed *bool `json:"executed,omitempty"`
+	// Fence is that of the attempt, in digits.
+	Fence string `json:"fence,omitempty"`
+	// Fingerprint is that of the call; Presented is that of a delivery with
+	// another payload.
+	Fingerprint string `json:"fingerprint,omitempty"`
+	OutcomeRef  string `json:"outcome_ref,omitempty"`
+	Presented   string `json:"presented_fingerprint,omitempty"`
+	Reason      string `json:"reason,omitempty"`
+	// State is that of the effect, message or compensation afterwards.
+	State string `json:"state,omitempty"`
+}
+
+// Opening is what an artifact is about, in clear. Its JSON is canonical.
+type Opening struct {
+	// CommandID and CorrelationID are those of the first delivery.
+	CommandID     string `json:"command_id,omitempty"`
+	CorrelationID string `json:"correlation_id,omitempty"`
+	// FailureCode is why it failed.
+	FailureCode string `json:"failure_code,omitempty"`
+	Fingerprint string `json:"fingerprint,omitempty"`
+	// IdempotencyKey, with Operation, Principal and Tenant, is the identity.
+	IdempotencyKey string `json:"idempotency_key"`
+	// Item names the effect, the message or the compensating call.
+	Item      string `json:"item,omitempty"`
+	Operation string `json:"operation"`
+	// OutcomeSHA256 is [OutcomeDigest] of the outcome.
+	OutcomeSHA256 string `json:"outcome_sha256,omitempty"`
+	// PresentedBy, PresentedCommandID and PresentedFingerprint are those of the
+	// delivery, where they are other ones.
+	PresentedBy          string `json:"presented_by,omitempty"`
+	PresentedCommandID   string `json:"presented_command_id,omitempty"`
+	PresentedFingerprint string `json:"presented_fingerprint,omitempty"`
+	Principal            string `json:"principal"`
+	// Reason is what an operator gave as one.
+	Reason string `json:"reason,omitempty"`
+	// Salt is random, so that nobody can find out by trying what an opening was.
+	Salt   string `json:"salt"`
+	Tenant string `json:"tenant_id"`
+}
+
+// Commit is the commitment to the bytes of an opening, which has a salt of its own:
+// the SHA-256 of "semel-opening-1", a line feed and the bytes.
+func Commit(opening []byte) [sha256.Size]byte {
+	var stack [512]byte
+	b := append(stack[:0], commitPrefix...)
+	return sha256.Sum256(append(b, opening...))
+}
+
+const commitPrefix = "semel-opening-1\n"
+
+// ParseArtifact reads a leaf.
+func ParseArtifact(leaf []byte) (Artifact, error) {
+	var a Artifact
+	if err := json.Unmarshal(leaf, &a); err != nil {
+		return a, fmt.Errorf("evidence: the leaf is no artifact: %w", err)
+	}
+	if a.Version != 1 {
+		return a, fmt.Errorf("evidence: the artifact has version %d", a.Version)
+	}
+	return a, nil
+}
+
+// ParseOpening reads an opening and checks it against its leaf.
+func ParseOpening(leaf Artifact, opening []byte) (Opening, error) {
+	var o Opening
+	sum := Commit(opening)
+	if hex.EncodeToString(sum[:]) != leaf.Commitment {
+		return o, fmt.Errorf("evidence: the opening is not the one that artifact %s commits to", leaf.ID)
+	}
+	if err := json.Unmarshal(opening, &o); err != nil {
+		return o, fmt.Errorf("evidence: the opening is no object: %w", err)
+	}
+	return o, nil
+}
+
+// OutcomeDigest is what Opening.OutcomeSHA256 is the hexadecimal form of: the
+// SHA-256 over the disposition, whether the result was kept, and the length-framed
+// result, failure code and failure message. It is zero where there is no outcome.
+func OutcomeDigest(rec *semel.Record) (sum [sha256.Size]byte) {
+	if !hasOutcome(rec) {
+		return sum
+	}
+	h := sha256.New()
+	h.Write(outcomeFrame(nil, rec))
+	h.Write(rec.Result.Data)
+	h.Write(outcomeTail(nil, rec))
+	h.Sum(sum[:0])
+	return sum
+}

@@ -1,0 +1,26 @@
+// Package evidence is the tamper-evident log of what happened to calls: an
+// append-only Merkle tree (RFC 6962, as in the Go checksum database) over entries
+// that the store writes in the same step as the records they tell of.
+//
+// A [Log] is the [semel.Witness] of an engine. An entry has two parts. The leaf is
+// what the tree proves: it names no one, and is never deleted. The opening says in
+// clear whom and what the leaf is about; the leaf commits to it by a salted digest,
+// and it can be erased. Neither ever has a payload, a result or a token. What the
+// members mean is in [Artifact] and [Opening], and in the published schema
+// ([Schema]).
+//
+// [Log.Run] integrates what the store has numbered into the tree and signs a
+// checkpoint each second: origin, size and root, in the form of C2SP's
+// tlog-checkpoint. The current one is a [semel.Cell], changed by compare-and-set, so
+// any number of nodes make one log. A crash at any point leaves leaves that are not
+// integrated yet, or tiles of the tree that are written again with the same content.
+//
+// [Log.Export] writes a log, or what one tenant may see of it, to a file that
+// [Verify] checks with nothing but the public key.
+//
+// # What it can't do
+//
+// Whoever owns both the store and the signing key can write another history. That
+// shows only against a checkpoint that was kept elsewhere: see [Keeper]. An opening
+// that was deleted can't be told from one that was erased by right.
+package evidence

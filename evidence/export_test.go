@@ -1,0 +1,39 @@
+package evidence
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"time"
+)
+
+// SignForTest signs what a thief of the keys would.
+func SignForTest(k *Keys, c Checkpoint) (string, error) { return c.sign(k.newest()) }
+
+// Cosigner is the key of a witness.
+type Cosigner struct {
+	name    string
+	private ed25519.PrivateKey
+}
+
+// GenerateCosigner makes the key of a witness.
+func GenerateCosigner(name string) (*Cosigner, error) {
+	_, private, err := ed25519.GenerateKey(nil)
+	return &Cosigner{name, private}, err
+}
+
+// Public is the public key.
+func (c *Cosigner) Public() *CosignerKey {
+	public, _ := c.private.Public().(ed25519.PublicKey)
+	return newCosignerKey(c.name, public)
+}
+
+// Sign makes the line of a signature.
+func (c *Cosigner) Sign(body string, now time.Time) string {
+	at := uint64(now.Unix())
+	sig := binary.BigEndian.AppendUint32(nil, c.Public().hash)
+	sig = binary.BigEndian.AppendUint64(sig, at)
+	sig = append(sig, ed25519.Sign(c.private, cosigned(body, at))...)
+	return fmt.Sprintf("\u2014 %s %s\n", c.name, base64.StdEncoding.EncodeToString(sig))
+}

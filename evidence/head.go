@@ -1,0 +1,193 @@
+package evidence
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/semelhq/semel"
+)
+
+// head is what the cell of the log holds: all that its nodes must agree on.
+type head struct {
+	// Checkpoint is the newest signed one.
+	Checkpoint string `json:"checkpoint"`
+	// Keep says that it is to be kept under the number Kept before another takes
+	// its place.
+	Keep bool   `json:"keep,omitempty"`
+	Kept uint64 `json:"kept,omitempty"`
+	// KeptAt is when the newest one that is, or is to be, kept was signed.
+	KeptAt semel.Instant `json:"kept_at,omitzero"`
+	// Cosigned is the newest checkpoint with the signatures of witnesses.
+	Cosigned string `json:"cosigned,omitempty"`
+	// Node integrates the log, as long as it does.
+	Node string `json:"node,omitempty"`
+	// Key is the one that signed, as its name and hash.
+	Key string `json:"key,omitempty"`
+	// Erased is before which entry all openings are erased.
+	Erased uint64 `json:"erased,omitempty"`
+
+	at    Checkpoint // what Checkpoint says
+	value semel.CellValue
+}
+
+// load reads the head. One of an empty log has no checkpoint.
+func (l *Log) load(ctx context.Context) (*head, error) {
+	return loadHead(ctx, l.cell)
+}
+
+func loadHead(ctx context.Context, cell *semel.Cell) (*head, error) {
+	v, err := cell.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return parseHead(v)
+}
+
+func parseHead(v semel.CellValue) (*head, error) {
+	h := &head{value: v}
+	if v.Data == nil {
+		return h, nil
+	}
+	if err := json.Unmarshal(v.Data, h); err != nil {
+		return nil, fmt.Errorf("evidence: the head of the log can't be read: %w", err)
+	}
+	var err error
+	if h.at, err = unsigned(h.Checkpoint); err != nil {
+		return nil, fmt.Errorf("evidence: the head of the log can't be read: %w", err)
+	}
+	return h, nil
+}
+
+// swap writes next in the place of h. False means that another node was faster.
+func (l *Log) swap(ctx context.Context, h, next *head) (bool, error) {
+	data, err := json.Marshal(next)
+	if err != nil {
+		return false, err
+	}
+	v, ok, err := l.cell.Swap(ctx, h.value, data)
+	next.value = v
+	return ok, err
+}
+
+func keyName(s note.Signer) string { return fmt.Sprintf("%s+%08x", s.Name(), s.KeyHash()) }
+
+// keptName names a kept checkpoint in the store, by its number.
+func keptName(n uint64) string { return fmt.Sprintf("checkpoint/%d", n) }
+
+// A Reader reads a log that others write.
+type Reader struct {
+	store Store
+	head  *head
+}
+
+// ErrEmpty means that the log has no checkpoint yet.
+var ErrEmpty = errors.New("evidence: the log has no checkpoint yet")
+
+// NewReader reads the log as its newest checkpoint has it.
+func NewReader(ctx context.Context, store Store) (*Reader, error) {
+	cell, err := semel.NewCell(store, cellName)
+	if err != nil {
+		return nil, err
+	}
+	h, err := loadHead(ctx, cell)
+	if err != nil {
+		return nil, err
+	}
+	if h.Checkpoint == "" {
+		return nil, ErrEmpty
+	}
+	return &Reader{store: store, head: h}, nil
+}
+
+// Reader reads the log as its newest checkpoint has it.
+func (l *Log) Reader(ctx context.Context) (*Reader, error) { return NewReader(ctx, l.store) }
+
+// Checkpoint is the newest checkpoint, with and without its signatures.
+func (r *Reader) Checkpoint() (signed string, c Checkpoint) { return r.head.Checkpoint, r.head.at }
+
+// Cosigned is the newest checkpoint with the signatures of witnesses, or "".
+func (r *Reader) Cosigned() string { return r.head.Cosigned }
+
+// kept returns a kept checkpoint by its number.
+func (r *Reader) kept(ctx context.Context, n uint64) (string, error) {
+	signed, err := r.store.EvidenceTile(ctx, keptName(n))
+	if err != nil {
+		return "", fmt.Errorf("evidence: kept checkpoint %d: %w", n, err)
+	}
+	return string(signed), nil
+}
+
+// Entries yields entries from a number on, in batches, until before another.
+func (r *Reader) entries(ctx context.Context, from, to uint64, each func(n uint64, en *semel.Entry) error) error {
+	for from < to {
+		batch, err := r.store.ReadEvidence(ctx, from, int(min(to-from, readBatch)))
+		if err != nil {
+			return err
+		}
+		if len(batch) == 0 {
+			return fmt.Errorf("evidence: the store has no entry %d, which the checkpoint of size %d has", from, r.head.at.Size)
+		}
+		for i := range batch {
+			if err := each(from, &batch[i]); err != nil {
+				return err
+			}
+			from++
+		}
+	}
+	return nil
+}
+
+// Entry is one entry by its number.
+func (r *Reader) Entry(ctx context.Context, n uint64) (en semel.Entry, err error) {
+	err = r.entries(ctx, n, n+1, func(_ uint64, found *semel.Entry) error { en = *found; return nil })
+	return en, err
+}
+
+// Find returns the numbers of the entries of a subject, rising.
+func (r *Reader) Find(ctx context.Context, s semel.Subject) (all []uint64, err error) {
+	for from := uint64(0); ; {
+		found, err := r.store.FindEvidence(ctx, s, from, readBatch)
+		if err != nil || len(found) == 0 {
+			return all, err
+		}
+		all = append(all, found...)
+		from = found[len(found)-1] + 1
+	}
+}
+
+// readBatch is how many entries are read at a time.
+const readBatch = 4096
+
+// hashes reads the hashes of the tree as tlog wants them. What it returns is
+// verified against the root of the checkpoint.
+func (r *Reader) hashes(ctx context.Context, size uint64, root tlog.Hash) tlog.HashReader {
+	return tlog.TileHashReader(tlog.Tree{N: int64(size), Hash: root}, &tileReader{ctx: ctx, store: r.store, cached: map[tlog.Tile][]byte{}})
+}
+
+// Prove proves that an entry is in the log.
+func (r *Reader) Prove(ctx context.Context, n uint64) (tlog.RecordProof, error) {
+	if n >= r.head.at.Size {
+		return nil, fmt.Errorf("evidence: the checkpoint has %d entries", r.head.at.Size)
+	}
+	return proveRecord(r.head.at.Size, n, r.hashes(ctx, r.head.at.Size, r.head.at.Root))
+}
+
+// ProveTree proves that the log contains what it had at a smaller size.
+func (r *Reader) ProveTree(ctx context.Context, old uint64) (tlog.TreeProof, error) {
+	switch {
+	case old > r.head.at.Size:
+		return nil, fmt.Errorf("evidence: the checkpoint has %d entries", r.head.at.Size)
+	case old == 0 || old == r.head.at.Size:
+		return nil, nil
+	}
+	return tlog.ProveTree(int64(r.head.at.Size), int64(old), r.hashes(ctx, r.head.at.Size, r.head.at.Root))
+}
+
+func proveRecord(size, n uint64, hashes tlog.HashReader) (tlog.RecordProof, error) {
+	return tlog.ProveRecord(int64(size), int64(n), hashes)
+}

@@ -1,0 +1,270 @@
+package evidence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/semelhq/semel"
+)
+
+// ErrTampered is what the log wraps when what is stored is not what it signed. It
+// signs no more until the process is started again; [Verify] says what is wrong.
+var ErrTampered = errors.New("evidence: the store is not what the checkpoint says")
+
+// maxStep is how many entries are integrated before they are signed.
+const maxStep = 1 << 16
+
+// Run integrates entries and signs a checkpoint every Options.Every, of any number
+// of nodes that run it on one, until ctx is done; then it signs a last one and hands
+// it to the keepers. Errors go to Options.OnError and end nothing.
+func (l *Log) Run(ctx context.Context) error {
+	keepers := l.startKeepers()
+	tick := time.NewTicker(l.opts.Every)
+	defer tick.Stop()
+	upkeep := time.NewTicker(time.Minute)
+	defer upkeep.Stop()
+	for ctx.Err() == nil {
+		l.report(l.integrate(ctx, false, keepers.tell))
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		case <-upkeep.C:
+			l.readLevel(ctx)
+			if l.opts.KeepOpenings > 0 {
+				_, err := l.Erase(ctx, time.Now().Add(-l.opts.KeepOpenings))
+				l.report(err)
+			}
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.MaxWait)
+	defer cancel()
+	l.report(l.integrate(last, true, keepers.tell))
+	keepers.stop(last)
+	return ctx.Err()
+}
+
+func (l *Log) report(err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		l.opts.OnError(err)
+	}
+}
+
+// Integrate signs a checkpoint of all entries that are acknowledged now.
+func (l *Log) Integrate(ctx context.Context) error {
+	return l.integrate(ctx, true, func(*head) {})
+}
+
+// integrate takes steps until nothing is left to integrate. Unless forced it leaves
+// that to the node that does it already, as long as that one does.
+func (l *Log) integrate(ctx context.Context, force bool, tell func(*head)) error {
+	l.turn.Lock()
+	defer l.turn.Unlock()
+	for tries := 0; tries < 16; {
+		h, more, err := l.step(ctx, force)
+		switch {
+		case err != nil:
+			l.edge = nil // it may be ahead of what is signed
+			return err
+		case h != nil:
+			tell(h)
+			tries = 0
+		case more: // another node was faster
+			l.edge = nil
+			tries++
+		}
+		if !more {
+			return nil
+		}
+	}
+	return nil
+}
+
+// step integrates up to maxStep entries, and returns the new head if there is one.
+func (l *Log) step(ctx context.Context, force bool) (signed *head, more bool, err error) {
+	if l.stuck != nil {
+		return nil, false, l.stuck
+	}
+	h, err := l.load(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	now, err := l.store.Now(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	if !force && h.Node != "" && h.Node != l.opts.Node && now.Sub(h.value.At) < 5*l.opts.Every {
+		return nil, false, nil
+	}
+	signers, err := l.signers(h)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := l.align(ctx, h); err != nil {
+		return nil, false, err
+	}
+	added, err := l.extend(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	if added == 0 && h.Checkpoint != "" && len(signers) == 1 {
+		// Nothing to sign; but who integrates shows that it does, or another
+		// would take over.
+		return nil, false, nil
+	}
+	// The checkpoint that is replaced is kept first. A crash between this write and
+	// the next leaves it to be written again, with the same content.
+	if h.Keep {
+		if err := l.store.PutEvidenceTiles(ctx, map[string][]byte{keptName(h.Kept): []byte(h.Checkpoint)}); err != nil {
+			return nil, false, err
+		}
+	}
+	next := h.successor(l.opts.Node, now, l.opts.KeepEvery)
+	next.at = Checkpoint{Origin: l.keys.origin, Size: l.edge.size, Root: l.edge.root()}
+	next.Key = keyName(l.keys.newest())
+	if len(signers) > 1 {
+		next.Keep, next.KeptAt = true, now // who hands over shows it for ever
+	}
+	if next.Checkpoint, err = next.at.sign(signers...); err != nil {
+		return nil, false, err
+	}
+	if cosigned := l.cosigned.Swap(nil); cosigned != nil {
+		next.Cosigned = *cosigned
+	}
+	// A crash before this write leaves tiles that nobody reads yet and that the next
+	// node writes again with the same content. A crash after it leaves nothing to
+	// do. Of two nodes that sign different sizes one finds the other's here, so that
+	// all signed checkpoints of a log are of one history.
+	ok, err := l.swap(ctx, h, next)
+	if err != nil || !ok {
+		return nil, true, err
+	}
+	return next, added == maxStep, nil
+}
+
+// successor is the head after h, without a checkpoint yet.
+func (h *head) successor(node string, now semel.Instant, keepEvery time.Duration) *head {
+	next := *h
+	next.Node = node
+	if h.Keep {
+		next.Kept, next.Keep = h.Kept+1, false
+	}
+	if h.Checkpoint == "" || now.Sub(h.KeptAt) >= keepEvery {
+		next.Keep, next.KeptAt = true, now
+	}
+	return &next
+}
+
+// signers are those that sign the next checkpoint: the newest key, with the one
+// before it where that signed last.
+func (l *Log) signers(h *head) ([]note.Signer, error) {
+	newest := l.keys.newest()
+	if h.Key == "" || h.Key == keyName(newest) {
+		return []note.Signer{newest}, nil
+	}
+	for _, s := range l.keys.signers {
+		if h.Key == keyName(s) {
+			return []note.Signer{newest, s}, nil
+		}
+	}
+	return nil, fmt.Errorf("evidence: the log was signed last by %s, which is not among the keys of this node", h.Key)
+}
+
+// align makes the edge that of the head, and checks that it is what was signed.
+func (l *Log) align(ctx context.Context, h *head) (err error) {
+	if l.edge == nil || l.edge.size != h.at.Size {
+		if l.edge, err = readEdge(ctx, l.store, h.at.Size); err != nil {
+			return err
+		}
+	}
+	if h.Checkpoint == "" {
+		return nil
+	}
+	if _, err := l.trust.Open([]byte(h.Checkpoint)); err != nil {
+		return l.stick(fmt.Errorf("%w: %w", ErrTampered, err))
+	}
+	if root := l.edge.root(); root != h.at.Root {
+		return l.stick(fmt.Errorf("%w: the root of %d entries is %v, and %v was signed", ErrTampered, h.at.Size, root, h.at.Root))
+	}
+	return nil
+}
+
+func (l *Log) stick(err error) error {
+	l.stuck = err
+	return err
+}
+
+// extend adds what the store has numbered since to the edge, up to maxStep entries,
+// and stores the tiles that became full.
+func (l *Log) extend(ctx context.Context) (added int, err error) {
+	for added < maxStep {
+		entries, err := l.store.ReadEvidence(ctx, l.edge.size, min(readBatch, maxStep-added))
+		if err != nil {
+			return added, err
+		}
+		if len(entries) == 0 {
+			return added, nil
+		}
+		tiles := map[string][]byte{}
+		for i := range entries {
+			l.edge.add(leafHash(entries[i].Leaf), func(level int, index uint64, hashes []tlog.Hash) {
+				tiles[tileName(level, index)] = appendHashes(hashes)
+			})
+		}
+		// A crash after this write leaves tiles beyond the checkpoint, which are
+		// written again with the same content.
+		if len(tiles) > 0 {
+			if err := l.store.PutEvidenceTiles(ctx, tiles); err != nil {
+				return added, err
+			}
+		}
+		added += len(entries)
+	}
+	return added, nil
+}
+
+// Erase deletes the openings of entries from before a time, and returns how many
+// entries it went through. Leaves, and what they prove, stay.
+func (l *Log) Erase(ctx context.Context, before time.Time) (uint64, error) {
+	l.turn.Lock()
+	defer l.turn.Unlock()
+	h, err := l.load(ctx)
+	if err != nil || h.Checkpoint == "" {
+		return 0, err
+	}
+	r := &Reader{store: l.store, head: h}
+	to := h.Erased
+	err = r.entries(ctx, h.Erased, h.at.Size, func(n uint64, en *semel.Entry) error {
+		a, err := ParseArtifact(en.Leaf)
+		if err != nil {
+			return err
+		}
+		if !a.EmittedAt.Before(before) {
+			return errEnough
+		}
+		to = n + 1
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnough) || to == h.Erased {
+		if errors.Is(err, errEnough) {
+			err = nil
+		}
+		return 0, err
+	}
+	// A crash between the two writes leaves openings that are erased again.
+	if err := l.store.EraseEvidence(ctx, h.Erased, to); err != nil {
+		return 0, err
+	}
+	next := *h
+	next.Erased = to
+	if _, err := l.swap(ctx, h, &next); err != nil { // if another was faster, it is done again
+		return 0, err
+	}
+	return to - h.Erased, nil
+}
+
+var errEnough = errors.New("enough")

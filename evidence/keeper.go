@@ -1,0 +1,212 @@
+package evidence
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Keeper keeps checkpoints at a place that has another owner than the store and the
+// signing key. What was kept there nobody can unsay.
+type Keeper interface {
+	// Keep gets a signed checkpoint, with which it may compare what it has: prove
+	// gives the proof that the log of that checkpoint contains what it had at a
+	// smaller size. It returns the checkpoint with further signatures, or "".
+	// Checkpoints may be left out when they come too fast, and come again after a
+	// restart. It is called by one goroutine at a time.
+	Keep(ctx context.Context, signed string, prove func(old uint64) (tlog.TreeProof, error)) (cosigned string, err error)
+}
+
+// ErrFork is what a keeper wraps when what it has kept is not contained in the log.
+var ErrFork = errors.New("evidence: a checkpoint that was kept is not of this log's history")
+
+// keepers hands checkpoints on. Each keeper gets the newest there is when it is done
+// with the one before.
+type keepers struct {
+	log  *Log
+	each []*keeping
+	work sync.WaitGroup
+}
+
+type keeping struct {
+	Keeper
+	news chan *head // the newest one
+}
+
+func (l *Log) startKeepers() *keepers {
+	ks := &keepers{log: l}
+	for _, k := range l.opts.Keepers {
+		one := &keeping{Keeper: k, news: make(chan *head, 1)}
+		ks.each = append(ks.each, one)
+		ks.work.Go(func() {
+			for h := range one.news {
+				ks.keep(one, h)
+			}
+		})
+	}
+	return ks
+}
+
+// tell is called by one goroutine at a time.
+func (ks *keepers) tell(h *head) {
+	for _, k := range ks.each {
+		select {
+		case <-k.news: // nobody has taken it yet
+		default:
+		}
+		k.news <- h
+	}
+}
+
+func (ks *keepers) keep(k *keeping, h *head) {
+	ctx, cancel := context.WithTimeout(context.Background(), ks.log.opts.MaxWait)
+	defer cancel()
+	r := &Reader{store: ks.log.store, head: h}
+	cosigned, err := k.Keep(ctx, h.Checkpoint, func(old uint64) (tlog.TreeProof, error) { return r.ProveTree(ctx, old) })
+	if err != nil {
+		ks.log.report(fmt.Errorf("evidence: the checkpoint of size %d was not kept: %w", h.at.Size, err))
+		return
+	}
+	if cosigned != "" {
+		ks.log.cosigned.Store(&cosigned)
+	}
+}
+
+// stop waits until what was told is kept.
+func (ks *keepers) stop(ctx context.Context) {
+	for _, k := range ks.each {
+		close(k.news)
+	}
+	kept := make(chan struct{})
+	go func() {
+		ks.work.Wait()
+		close(kept)
+	}()
+	select {
+	case <-kept:
+	case <-ctx.Done():
+	}
+}
+
+// Directory keeps checkpoints as files in a directory, which should be on another
+// machine, or be copied there: latest is the newest one, and a file for each day has
+// one a minute.
+type Directory struct {
+	dir  string
+	last time.Time
+}
+
+// NewDirectory keeps checkpoints in a directory, which it makes if need be.
+func NewDirectory(dir string) (*Directory, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("evidence: %w", err)
+	}
+	return &Directory{dir: dir}, nil
+}
+
+// dayEvery is the pause between two checkpoints of a day's file.
+const dayEvery = time.Minute
+
+// Keep is [Keeper.Keep]. It refuses a checkpoint that does not contain the newest
+// one that it has.
+func (d *Directory) Keep(_ context.Context, signed string, prove func(old uint64) (tlog.TreeProof, error)) (string, error) {
+	c, err := unsigned(signed)
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(d.dir, "latest")
+	switch old, err := os.ReadFile(name); {
+	case err == nil:
+		if err := contains(c, string(old), prove); err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", err
+	}
+	// A crash before the file is renamed leaves a file named latest.new, which is
+	// written over the next time.
+	if err := writeSynced(name+".new", os.O_CREATE|os.O_TRUNC, signed); err != nil {
+		return "", err
+	}
+	if err := os.Rename(name+".new", name); err != nil {
+		return "", err
+	}
+	now := time.Now().UTC()
+	if now.Sub(d.last) < dayEvery {
+		return "", nil
+	}
+	d.last = now
+	// A crash while it is written leaves a part of a checkpoint at the end, which
+	// those who read the file pass over.
+	return "", writeSynced(filepath.Join(d.dir, now.Format(time.DateOnly)+".checkpoints"), os.O_CREATE|os.O_APPEND, signed)
+}
+
+func writeSynced(name string, flag int, text string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|flag, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// contains checks that a log contains what a signed checkpoint says.
+func contains(c Checkpoint, signed string, prove func(old uint64) (tlog.TreeProof, error)) error {
+	old, err := unsigned(signed)
+	switch {
+	case err != nil:
+		return err
+	case old.Origin != c.Origin:
+		return fmt.Errorf("%w: it is of %s", ErrFork, old.Origin)
+	case old.Size > c.Size:
+		return fmt.Errorf("%w: it has %d entries, and this one has %d", ErrFork, old.Size, c.Size)
+	case old.Size == 0:
+		return nil
+	case old.Size == c.Size:
+		if old.Root != c.Root {
+			return fmt.Errorf("%w: another root at %d entries", ErrFork, c.Size)
+		}
+		return nil
+	}
+	proof, err := prove(old.Size)
+	if err != nil {
+		return err
+	}
+	if err := tlog.CheckTree(proof, int64(c.Size), c.Root, int64(old.Size), old.Root); err != nil {
+		return fmt.Errorf("%w: at %d entries", ErrFork, old.Size)
+	}
+	return nil
+}
+
+// SplitCheckpoints returns the signed checkpoints that a text has one after the
+// other, as the files of a [Directory] do. What is none is left out.
+func SplitCheckpoints(text []byte) []string {
+	var all []string
+	var one bytes.Buffer
+	flush := func() {
+		if _, err := unsigned(one.String()); err == nil {
+			all = append(all, one.String())
+		}
+		one.Reset()
+	}
+	signed := false
+	for line := range strings.Lines(string(text)) {
+		is := strings.HasPrefix(line, "\u2014 ")
+		if signed && !is {
+			flush()
+		}
+		signed = is
+		one.WriteString(line)
+	}
+	flush()
+	return all
+}

@@ -1,0 +1,162 @@
+package evidence
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// Options configures a [Log]. Nil, and zero values, mean the documented defaults.
+type Options struct {
+	// Node names this process, for people, and tells it apart from others that
+	// integrate the log. Defaults to a random name.
+	Node string
+	// Every is the pause between two checkpoints. Defaults to 1 second.
+	Every time.Duration
+	// KeepEvery is the pause between two checkpoints that are kept in the store,
+	// by which a fault can be located later. Defaults to 1 minute.
+	KeepEvery time.Duration
+	// FlushEvery is how long an entry that nobody waits for may wait to be written
+	// with others. It is what a crash may lose of the level decisions. Defaults to
+	// 10 milliseconds.
+	FlushEvery time.Duration
+	// MaxQueue bounds the entries that wait to be written. Beyond it a delivery
+	// waits for room up to MaxWait, and is then refused. Defaults to 16,384.
+	MaxQueue int
+	// MaxWait bounds how long a delivery waits for room, or for its evidence to be
+	// durable. Defaults to 5 seconds.
+	MaxWait time.Duration
+	// KeepOpenings is after how long openings are erased. Zero: never.
+	KeepOpenings time.Duration
+	// Keepers get every checkpoint that this node signs.
+	Keepers []Keeper
+	// OnError is told what goes wrong in the background. Optional.
+	OnError func(err error)
+}
+
+// Defaults of [Options].
+const (
+	DefaultEvery      = time.Second
+	DefaultKeepEvery  = time.Minute
+	DefaultFlushEvery = 10 * time.Millisecond
+	DefaultMaxQueue   = 16_384
+	DefaultMaxWait    = 5 * time.Second
+)
+
+// Log is the evidence log of a store. It is the [semel.Witness] of any number of
+// engines on that store. Its methods may be called concurrently.
+type Log struct {
+	store Store
+	cell  *semel.Cell
+	keys  *Keys
+	trust *Trust
+	opts  Options
+
+	prefix string // of the ids of artifacts
+	count  atomic.Uint64
+	makers sync.Pool
+	level  atomic.Pointer[semel.Level]
+
+	tenants     sync.Map
+	tenantCount atomic.Int64
+	outcomes    [256]atomic.Pointer[remembered]
+
+	queue queue
+
+	turn  sync.Mutex // held by who integrates
+	edge  *tree      // nil: to be read from the store
+	stuck error      // why this node signs no more
+
+	cosigned atomic.Pointer[string] // news from a witness, for the next head
+}
+
+// New makes a log on a store. Several nodes with the same keys on one store make one
+// log.
+func New(store Store, keys *Keys, opts *Options) (*Log, error) {
+	if store == nil || keys == nil {
+		return nil, errors.New("evidence: New needs a store and keys")
+	}
+	l := &Log{store: store, keys: keys, trust: keys.Trust()}
+	var err error
+	if l.cell, err = semel.NewCell(store, cellName); err != nil {
+		return nil, err
+	}
+	if opts != nil {
+		l.opts = *opts
+	}
+	o := &l.opts
+	var random [16]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return nil, fmt.Errorf("evidence: random names: %w", err)
+	}
+	l.prefix = hex.EncodeToString(random[:8])
+	o.Node = cmp.Or(o.Node, l.prefix)
+	o.Every = cmp.Or(o.Every, DefaultEvery)
+	o.KeepEvery = cmp.Or(o.KeepEvery, DefaultKeepEvery)
+	o.FlushEvery = cmp.Or(o.FlushEvery, DefaultFlushEvery)
+	o.MaxQueue = cmp.Or(o.MaxQueue, DefaultMaxQueue)
+	o.MaxWait = cmp.Or(o.MaxWait, DefaultMaxWait)
+	if o.Every < 0 || o.KeepEvery < 0 || o.FlushEvery < 0 || o.MaxQueue < 0 || o.MaxWait < 0 || o.KeepOpenings < 0 {
+		return nil, errors.New("evidence: durations and bounds may not be negative")
+	}
+	if o.OnError == nil {
+		o.OnError = func(error) {}
+	}
+	l.makers.New = func() any { return newMaker(l) }
+	l.queue.init(store, o)
+	l.readLevel(context.Background())
+	return l, nil
+}
+
+// readLevel takes note of what the store promises.
+func (l *Log) readLevel(ctx context.Context) {
+	ds, ok := l.store.(semel.DurabilityStore)
+	if !ok {
+		return
+	}
+	if d, err := ds.Durability(ctx); err == nil {
+		l.level.Store(&d.Level)
+	}
+}
+
+// durability is what the store promised when it was asked last.
+func (l *Log) durability() semel.Level {
+	if level := l.level.Load(); level != nil {
+		return *level
+	}
+	return ""
+}
+
+// Close writes what is queued and waits until it is durable, or ctx is done. The
+// error says how many entries were lost. What deliveries bring afterwards is
+// refused.
+func (l *Log) Close(ctx context.Context) error { return l.queue.close(ctx) }
+
+// Subject is what the entries of a call are found by in the store: its command id
+// where it has one, or else its identity.
+func (l *Log) Subject(id semel.ID, commandID string) semel.Subject {
+	m := l.makers.Get().(*maker)
+	defer l.makers.Put(m)
+	return m.subjectOf(&id, commandID)
+}
+
+// Tenant is the blinded name under which leaves know a tenant.
+func (l *Log) Tenant(name string) string {
+	m := l.makers.Get().(*maker)
+	defer l.makers.Put(m)
+	return m.tenant(name)
+}
+
+// Store is a store that can keep the log beside its records.
+type Store interface {
+	semel.Store
+	semel.EvidenceStore
+}

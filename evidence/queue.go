@@ -1,0 +1,208 @@
+package evidence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// maxBatch is how many entries are written together.
+const maxBatch = 1024
+
+var (
+	errBusy   = errors.New("evidence: too many entries wait to be written")
+	errUnsure = errors.New("evidence: it is not known whether the entry is durable")
+	errClosed = errors.New("evidence: the log is closed")
+)
+
+// queue writes entries that belong to no record, many in one step. The goroutine
+// that writes lives only while there is something to write.
+type queue struct {
+	store Store
+	opts  *Options
+
+	mu      sync.Mutex
+	batches []*batch      // to be written, in this order
+	waiting int           // entries in all of them, and in the one being written
+	room    chan struct{} // closed, and made anew, when there is room again
+	urgent  chan struct{} // tells the writer not to wait for more
+	writing bool
+	closed  bool
+	done    context.Context
+	stop    context.CancelFunc
+	idle    chan struct{} // closed while nobody writes
+}
+
+// batch is entries that are written together.
+type batch struct {
+	entries []semel.Entry
+	urgent  bool          // somebody waits
+	written chan struct{} // closed when it is durable
+}
+
+func (q *queue) init(store Store, opts *Options) {
+	q.store, q.opts = store, opts
+	q.room, q.urgent = make(chan struct{}), make(chan struct{}, 1)
+	q.done, q.stop = context.WithCancel(context.Background())
+	q.idle = make(chan struct{})
+	close(q.idle)
+}
+
+// add queues an entry, and where the delivery is to wait for it returns when it is
+// durable. An error says that the answer may not be given; the entry may be there
+// nonetheless.
+func (q *queue) add(ctx context.Context, entry semel.Entry, durable bool) error {
+	b, err := q.join(ctx, entry, durable)
+	if err != nil || !durable {
+		return err
+	}
+	select { // without a timer in the usual case would be no gain: a write takes longer
+	case <-b.written:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errUnsure, ctx.Err())
+	case <-q.done.Done():
+		return errUnsure
+	case <-time.After(q.opts.MaxWait):
+		return errUnsure
+	}
+}
+
+// join puts an entry into a batch, when there is room.
+func (q *queue) join(ctx context.Context, entry semel.Entry, durable bool) (*batch, error) {
+	var patience <-chan time.Time
+	for {
+		q.mu.Lock()
+		if q.closed {
+			q.mu.Unlock()
+			return nil, errClosed
+		}
+		if q.waiting < q.opts.MaxQueue {
+			b := q.put(entry, durable)
+			q.mu.Unlock()
+			return b, nil
+		}
+		room := q.room
+		q.mu.Unlock()
+		if patience == nil {
+			patience = time.After(q.opts.MaxWait)
+		}
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-patience:
+			return nil, errBusy
+		}
+	}
+}
+
+func (q *queue) put(entry semel.Entry, durable bool) *batch {
+	var b *batch
+	if n := len(q.batches); n > 0 && len(q.batches[n-1].entries) < maxBatch {
+		b = q.batches[n-1]
+	} else {
+		b = &batch{written: make(chan struct{})}
+		q.batches = append(q.batches, b)
+	}
+	b.entries = append(b.entries, entry)
+	q.waiting++
+	if hurry := durable || len(b.entries) == maxBatch; hurry && !b.urgent {
+		b.urgent = true
+		select {
+		case q.urgent <- struct{}{}:
+		default:
+		}
+	}
+	if !q.writing {
+		q.writing, q.idle = true, make(chan struct{})
+		go q.write()
+	}
+	return b
+}
+
+// write writes batches until there are none.
+func (q *queue) write() {
+	for {
+		q.mu.Lock()
+		if len(q.batches) == 0 {
+			q.writing = false
+			close(q.idle)
+			q.mu.Unlock()
+			return
+		}
+		b := q.batches[0]
+		wait := !b.urgent && !q.closed
+		q.mu.Unlock()
+		if wait {
+			timer := time.NewTimer(q.opts.FlushEvery)
+			select {
+			case <-timer.C:
+			case <-q.urgent:
+			}
+			timer.Stop()
+		}
+		q.mu.Lock()
+		q.batches = q.batches[1:] // nobody adds to it any more
+		q.mu.Unlock()
+		if !q.append(b) {
+			return // with idle open: close says what is lost
+		}
+		close(b.written)
+		q.mu.Lock()
+		q.waiting -= len(b.entries)
+		close(q.room)
+		q.room = make(chan struct{})
+		q.mu.Unlock()
+	}
+}
+
+// append writes a batch, again and again until the store says that it is durable. An
+// error means unknown, so entries may then be in the log twice, under one id. It
+// gives up when the log is closed for good.
+//
+// A crash before the write loses the entries of deliveries that did not wait for
+// them, and nobody was answered who did. A crash after it leaves nothing to do.
+func (q *queue) append(b *batch) bool {
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		ctx, cancel := context.WithTimeout(q.done, q.opts.MaxWait)
+		err := q.store.AppendEvidence(ctx, b.entries)
+		cancel()
+		if err == nil {
+			return true
+		}
+		q.opts.OnError(fmt.Errorf("evidence: %d entries are not written yet: %w", len(b.entries), err))
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-q.done.Done():
+			timer.Stop()
+			return false
+		}
+	}
+}
+
+// close refuses further entries and waits for those that are queued.
+func (q *queue) close(ctx context.Context) error {
+	q.mu.Lock()
+	q.closed = true
+	idle := q.idle
+	q.mu.Unlock()
+	select {
+	case q.urgent <- struct{}{}:
+	default:
+	}
+	defer q.stop()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return fmt.Errorf("evidence: %d entries of deliveries that were answered may be lost: %w", q.waiting, ctx.Err())
+	}
+}

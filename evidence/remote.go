@@ -1,0 +1,104 @@
+package evidence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// RemoteWitness is a witness that is asked over HTTP, as C2SP's tlog-witness has it.
+type RemoteWitness struct {
+	url    string
+	key    *CosignerKey
+	client *http.Client
+	size   uint64 // that the witness has signed last, as far as is known
+}
+
+// NewRemoteWitness is the [Keeper] that asks the witness at a URL, to which
+// /add-checkpoint is added, for its signatures. The client may be nil.
+func NewRemoteWitness(at string, key *CosignerKey, client *http.Client) (*RemoteWitness, error) {
+	u, err := url.Parse(at)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return nil, fmt.Errorf("evidence: %q is not the URL of a witness", at)
+	}
+	if client == nil {
+		client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	}
+	return &RemoteWitness{url: strings.TrimSuffix(at, "/") + "/add-checkpoint", key: key, client: client}, nil
+}
+
+// maxAnswer bounds what is read of a witness's answer.
+const maxAnswer = 16 << 10
+
+// Keep is [Keeper.Keep]. A witness that has signed another history refuses.
+func (w *RemoteWitness) Keep(ctx context.Context, signed string, prove func(old uint64) (tlog.TreeProof, error)) (string, error) {
+	c, err := unsigned(signed)
+	if err != nil {
+		return "", err
+	}
+	for range 3 {
+		if w.size > c.Size {
+			return "", fmt.Errorf("%w: the witness %s has signed %d entries, and there are %d", ErrFork, w.key.name, w.size, c.Size)
+		}
+		proof, err := prove(w.size)
+		if err != nil {
+			return "", err
+		}
+		status, answer, err := w.ask(ctx, addCheckpoint(w.size, proof, signed))
+		switch {
+		case err != nil:
+			return "", err
+		case status == http.StatusOK:
+			body, _, _ := strings.Cut(signed, "\n\n")
+			line, _, err := w.key.verify(body+"\n", answer)
+			if err != nil {
+				return "", err
+			}
+			w.size = c.Size
+			return signed + line, nil
+		case status == http.StatusConflict:
+			// It has another size than this node knows.
+			size, err := strconv.ParseUint(strings.TrimSpace(answer), 10, 63)
+			if err != nil || size == w.size {
+				return "", fmt.Errorf("%w: the witness %s has another root at %d entries", ErrFork, w.key.name, w.size)
+			}
+			w.size = size
+		case status == http.StatusUnprocessableEntity:
+			return "", fmt.Errorf("%w: the witness %s found no consistency", ErrFork, w.key.name)
+		default:
+			return "", fmt.Errorf("evidence: the witness %s answers %d", w.key.name, status)
+		}
+	}
+	return "", errors.New("evidence: the witness is asked by others too, and faster")
+}
+
+func (w *RemoteWitness) ask(ctx context.Context, body string) (status int, answer string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	res, err := w.client.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	return res.StatusCode, string(text), err
+}
+
+// addCheckpoint is the body of a request for a signature.
+func addCheckpoint(old uint64, proof tlog.TreeProof, signed string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "old %d\n", old)
+	for _, h := range proof {
+		b.WriteString(h.String() + "\n")
+	}
+	return b.String() + "\n" + signed
+}

@@ -1,0 +1,77 @@
+package evidence
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// TestRootsAreThoseOfTheChecksumDatabase compares both forms of the edge with tlog.
+func TestRootsAreThoseOfTheChecksumDatabase(t *testing.T) {
+	var edge tree
+	var fast stack
+	var stored []tlog.Hash
+	reader := tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
+		hashes := make([]tlog.Hash, len(indexes))
+		for i, at := range indexes {
+			hashes[i] = stored[at]
+		}
+		return hashes, nil
+	})
+	tiles := map[string][]tlog.Hash{}
+	const last = tileWidth*tileWidth + 2*tileWidth + 3
+	for n := range int64(last) {
+		if n < 600 || n%997 == 0 || n > last-300 {
+			want, err := tlog.TreeHash(n, reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := edge.root(); got != want {
+				t.Fatalf("the root of %d leaves is %v, not %v", n, got, want)
+			}
+			if got := fast.root(); got != want {
+				t.Fatalf("the fast root of %d leaves is %v, not %v", n, got, want)
+			}
+		}
+		leaf := binary.BigEndian.AppendUint64(nil, uint64(n))
+		if leafHash(leaf) != tlog.RecordHash(leaf) {
+			t.Fatal("the hash of a leaf is another one")
+		}
+		hashes, err := tlog.StoredHashes(n, leaf, reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored = append(stored, hashes...)
+		fast.add(leafHash(leaf))
+		edge.add(leafHash(leaf), func(level int, index uint64, hashes []tlog.Hash) {
+			tiles[tileName(level, index)] = append([]tlog.Hash(nil), hashes...)
+		})
+	}
+	if len(tiles) != tileWidth+2+1 {
+		t.Errorf("%d tiles are full", len(tiles))
+	}
+	for _, place := range []struct {
+		level int
+		index uint64
+	}{{0, 0}, {0, 257}, {1, 0}} {
+		tile := tlog.Tile{H: tileHeight, L: place.level, N: int64(place.index), W: tileWidth}
+		want, err := tlog.ReadTileData(tile, reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := appendHashes(tiles[tile.Path()]); string(got) != string(want) {
+			t.Errorf("%s is another one", tile.Path())
+		}
+	}
+}
+
+func TestObjectEnd(t *testing.T) {
+	for text, want := range map[string]int{
+		`{}`: 2, `{"a":"}"}x`: 9, `{"a":{"b":"\""}},`: 16, `{"a":"\\"}`: 10, `{`: 0, ``: 0, `[]`: 0, "{\n}": 0, `{"a":"` + "\n" + `"}`: 0, `{"a":"\`: 0, `{"a`: 0,
+	} {
+		if got := objectEnd([]byte(text)); got != want {
+			t.Errorf("%q ends at %d, not %d", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,334 @@
+package evidence
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Kind says what is wrong with a log.
+type Kind string
+
+// The kinds of faults.
+const (
+	KindChanged   Kind = "changed"   // an entry is not what was signed
+	KindMissing   Kind = "missing"   // an entry is not there
+	KindOrder     Kind = "order"     // an entry is not in its place, or there is one too many
+	KindOpening   Kind = "opening"   // an opening is not the one that was committed to
+	KindCut       Kind = "cut"       // the end is missing
+	KindFork      Kind = "fork"      // two checkpoints do not agree about one history
+	KindSignature Kind = "signature" // a checkpoint was not signed by a trusted key
+	KindFormat    Kind = "format"    // a line is none of an export
+)
+
+// Finding is the first fault that was found. The first bad entry is First, or where
+// only checkpoints tell that something is wrong one of those from First to Last.
+type Finding struct {
+	Kind    Kind   `json:"kind"`
+	First   uint64 `json:"first"`
+	Last    uint64 `json:"last"`
+	Message string `json:"message"`
+}
+
+// String names the entry, or the entries, and says what is wrong.
+func (f *Finding) String() string {
+	if f.First == f.Last {
+		return fmt.Sprintf("entry %d: %s: %s", f.First, f.Kind, f.Message)
+	}
+	return fmt.Sprintf("entries %d to %d: %s: %s", f.First, f.Last, f.Kind, f.Message)
+}
+
+// Report is what a verification found.
+type Report struct {
+	Origin string `json:"origin"`
+	// View is "log" for all entries, "tenant" for those of one, "entries" for some.
+	View string `json:"view"`
+	// Entries were verified, Erased of them without an opening.
+	Entries uint64 `json:"entries"`
+	Erased  uint64 `json:"without_opening"`
+	// Checkpoints were verified, in the export, and Kept among those that were
+	// given.
+	Checkpoints int `json:"checkpoints"`
+	Kept        int `json:"kept_checkpoints"`
+	// Size and Root are those of the last checkpoint.
+	Size uint64 `json:"size"`
+	Root string `json:"root"`
+	// Finding is the first fault; nil: there is none.
+	Finding *Finding `json:"finding,omitempty"`
+}
+
+// VerifyOptions are what a verification goes by, beside the public keys.
+type VerifyOptions struct {
+	// Kept are signed checkpoints that were kept elsewhere. Without them a log that
+	// was cut, or written anew by whoever has the key, looks whole.
+	Kept []string
+}
+
+// Verify checks an export. The error is that of reading, or of a kept checkpoint that
+// is not signed by a trusted key; what is wrong with the log is in the report. Memory
+// is bounded, and all processors are used.
+func Verify(r io.Reader, trust *Trust, opts *VerifyOptions) (Report, error) {
+	v := &verifier{trust: trust}
+	if opts != nil {
+		if err := v.keep(opts.Kept); err != nil {
+			return v.report, err
+		}
+	}
+	err := eachLine(r, func(l *line) bool {
+		if v.found() {
+			return false
+		}
+		v.line(l)
+		return !v.found()
+	})
+	if err != nil {
+		return v.report, fmt.Errorf("evidence: read the export: %w", err)
+	}
+	if !v.found() {
+		v.end()
+	}
+	return v.report, nil
+}
+
+type verifier struct {
+	trust  *Trust
+	report Report
+	kept   []Checkpoint
+	header headerLine
+	tree   stack
+	at     Checkpoint // the newest of the export
+	agreed uint64     // size of the last checkpoint of the export that agreed
+	same   uint64     // size of the last kept one that agreed
+	ended  bool
+}
+
+func (v *verifier) found() bool { return v.report.Finding != nil }
+
+func (v *verifier) fault(kind Kind, first, last uint64, format string, args ...any) {
+	v.report.Finding = &Finding{kind, first, max(first, last), fmt.Sprintf(format, args...)}
+}
+
+// keep takes the checkpoints that were kept elsewhere.
+func (v *verifier) keep(kept []string) error {
+	for _, signed := range kept {
+		c, err := v.trust.Open([]byte(signed))
+		if err != nil {
+			return fmt.Errorf("evidence: a kept checkpoint: %w", err)
+		}
+		v.kept = append(v.kept, c)
+	}
+	slices.SortFunc(v.kept, func(a, b Checkpoint) int { return cmp.Compare(a.Size, b.Size) })
+	for i := 1; i < len(v.kept); i++ {
+		if a, b := v.kept[i-1], v.kept[i]; a.Size == b.Size && a.Root != b.Root {
+			v.fault(KindFork, 0, max(a.Size, 1)-1, "two kept checkpoints of %d entries have different roots", a.Size)
+			return nil
+		}
+	}
+	return nil
+}
+
+// line checks the next line.
+func (v *verifier) line(l *line) {
+	switch {
+	case v.ended:
+		v.fault(KindFormat, v.tree.size, 0, "something follows the end")
+	case v.header.Version == 0:
+		v.first(l)
+	case l.isEntry && l.entry.fault != "" && l.entry.kind == KindFormat:
+		v.fault(KindFormat, v.tree.size, 0, "%s", l.entry.fault)
+	case l.isEntry && v.header.View == viewLog:
+		v.logEntry(&l.entry)
+	case l.isEntry:
+		v.provedEntry(&l.entry)
+	default:
+		v.other(l.data)
+	}
+}
+
+func (v *verifier) first(l *line) {
+	h := &v.header
+	if l.isEntry || strictJSON(l.data, h) != nil || h.Version != 1 || h.View != viewLog && h.View != viewTenant && h.View != viewEntries {
+		v.fault(KindFormat, 0, 0, "it does not begin as an export of an evidence log does")
+		h.Version = 1
+		return
+	}
+	v.report.Origin, v.report.View = h.Origin, h.View
+	if h.Origin != v.trust.Origin() {
+		v.fault(KindSignature, 0, 0, "it is of the log %s, and the keys are of %s", h.Origin, v.trust.Origin())
+	}
+}
+
+// logEntry is the next entry of all.
+func (v *verifier) logEntry(e *entryLine) {
+	want := v.tree.size
+	switch {
+	case e.n > want:
+		v.fault(KindMissing, want, want, "it is not there, entry %d follows", e.n)
+	case e.n < want:
+		v.fault(KindOrder, e.n, e.n, "it comes again, or out of its place, where entry %d should be", want)
+	case e.fault != "":
+		v.fault(e.kind, e.n, e.n, "%s", e.fault)
+	default:
+		if v.compareKept(); v.found() {
+			return
+		}
+		v.tree.add(e.hash)
+		v.count(e)
+	}
+}
+
+// provedEntry is an entry in the view of a tenant, or of some entries. That there are
+// not more is not proved.
+func (v *verifier) provedEntry(e *entryLine) {
+	if v.report.Checkpoints == 0 {
+		v.fault(KindFormat, e.n, e.n, "an entry comes before the checkpoint")
+		return
+	}
+	if v.report.Entries > 0 && e.n < v.agreed {
+		v.fault(KindOrder, e.n, e.n, "it comes again, or out of its place")
+		return
+	}
+	if e.fault != "" {
+		v.fault(e.kind, e.n, e.n, "%s", e.fault)
+		return
+	}
+	if err := e.checkProof(v.at); err != nil {
+		v.fault(KindChanged, e.n, e.n, "%v", err)
+		return
+	}
+	if v.header.View == viewTenant && !bytes.Contains(e.leaf, []byte(`"tenant_id":"`+v.header.Tenant+`"`)) {
+		v.fault(KindOrder, e.n, e.n, "it is of another tenant")
+		return
+	}
+	v.agreed = e.n + 1
+	v.count(e)
+}
+
+func (v *verifier) count(e *entryLine) {
+	v.report.Entries++
+	if e.opening == nil {
+		v.report.Erased++
+	}
+}
+
+// other is a line with a checkpoint, or the end.
+func (v *verifier) other(data []byte) {
+	var end struct {
+		End *uint64 `json:"end"`
+	}
+	if strictJSON(data, &end) == nil && end.End != nil {
+		v.ended = true
+		if *end.End != v.header.Size {
+			v.fault(KindCut, v.tree.size, 0, "it ends at %d entries, and begins as one of %d", *end.End, v.header.Size)
+		}
+		return
+	}
+	var c checkpointLine
+	if strictJSON(data, &c) != nil || c.Checkpoint == "" {
+		v.fault(KindFormat, v.tree.size, 0, "%v", errLine)
+		return
+	}
+	at, err := v.trust.Open([]byte(c.Checkpoint))
+	if err != nil {
+		v.fault(KindSignature, v.agreed, max(v.tree.size, 1)-1, "%v", err)
+		return
+	}
+	v.report.Checkpoints++
+	v.at = at
+	if v.header.View != viewLog {
+		v.onlyCheckpoint()
+		return
+	}
+	switch {
+	case at.Size > v.tree.size:
+		v.fault(KindMissing, v.agreed, at.Size-1, "a checkpoint of %d entries follows %d of them", at.Size, v.tree.size)
+	case at.Size < v.tree.size:
+		v.fault(KindOrder, v.agreed, v.tree.size-1, "a checkpoint of %d entries follows %d of them", at.Size, v.tree.size)
+	case at.Root != v.tree.root():
+		v.fault(KindChanged, v.agreed, max(at.Size, 1)-1, "they are not what the checkpoint of %d entries was signed for: one was changed, left out, added or moved", at.Size)
+	default:
+		v.agreed = at.Size
+	}
+}
+
+// onlyCheckpoint is the one checkpoint of a view of some entries, by which nothing but
+// the same size can be compared.
+func (v *verifier) onlyCheckpoint() {
+	if v.report.Checkpoints > 1 || v.report.Entries > 0 {
+		v.fault(KindFormat, 0, 0, "a view of some entries has one checkpoint, which comes first")
+		return
+	}
+	for _, kept := range v.kept {
+		if kept.Size == v.at.Size && kept.Root != v.at.Root {
+			v.fault(KindFork, 0, kept.Size-1, "a kept checkpoint of %d entries has another root", kept.Size)
+			return
+		}
+		if kept.Size == v.at.Size {
+			v.report.Kept++
+		}
+	}
+	v.kept = nil
+}
+
+// compareKept compares the log with the kept checkpoints of its size. It comes after
+// the log's own checkpoint, so that what agrees with that is another history.
+func (v *verifier) compareKept() {
+	for len(v.kept) > 0 && v.kept[0].Size == v.tree.size && v.header.View == viewLog {
+		if v.kept[0].Root != v.tree.root() {
+			v.fault(KindFork, v.same, max(v.tree.size, 1)-1, "the kept checkpoint of %d entries has another root", v.tree.size)
+			return
+		}
+		v.same = v.tree.size
+		v.kept = v.kept[1:]
+		v.report.Kept++
+	}
+}
+
+// end checks that nothing is missing when there is nothing more.
+func (v *verifier) end() {
+	v.report.Size, v.report.Root = v.at.Size, v.at.Root.String()
+	size := v.tree.size
+	if v.compareKept(); v.found() {
+		return
+	}
+	switch {
+	case v.header.Version == 0:
+		v.fault(KindFormat, 0, 0, "it is empty")
+	case !v.ended:
+		v.fault(KindCut, size, max(v.header.Size, 1)-1, "it breaks off")
+	case v.report.Checkpoints == 0:
+		v.fault(KindSignature, 0, v.expected(), "it has no checkpoint")
+	case v.header.Size != v.at.Size:
+		v.fault(KindCut, v.at.Size, max(v.header.Size, 1)-1, "the last checkpoint is of %d entries, not of %d", v.at.Size, v.header.Size)
+	case v.header.View == viewLog && size != v.at.Size:
+		v.fault(KindCut, v.at.Size, v.expected(), "no checkpoint follows: the end is missing, or what is there was added")
+	case len(v.kept) > 0:
+		last := v.kept[len(v.kept)-1].Size
+		v.fault(KindCut, size, last-1, "a kept checkpoint has %d entries, and this log %d", last, size)
+	}
+}
+
+// expected is the last entry that could be there.
+func (v *verifier) expected() uint64 {
+	if n := len(v.kept); n > 0 {
+		return max(v.tree.size, v.kept[n-1].Size-1)
+	}
+	return v.tree.size
+}
+
+// strictJSON reads an object with no other members than those of v.
+func strictJSON(data []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return err
+	}
+	if dec.More() {
+		return errors.New("more than one value")
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package evidence
+
+import (
+	"context"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+var _ semel.Witness = (*Log)(nil)
+
+// endTypes are the types of artifacts about ended attempts.
+var endTypes = map[semel.Disposition]Type{
+	semel.DispositionCompleted: TypeExecuted,
+	semel.DispositionRejected:  TypeRejected,
+	semel.DispositionFailed:    TypeFailed,
+	semel.DispositionAborted:   TypeAborted,
+	semel.DispositionAbandoned: TypeAbandoned,
+}
+
+// Changed is [semel.Witness.Changed].
+func (l *Log) Changed(_ *semel.Operation, prev, next *semel.Record, change semel.Change) []semel.Entry {
+	m := l.makers.Get().(*maker)
+	defer m.release()
+	c := changed{maker: m, prev: prev, next: next, base: facts{change: change, rec: next, at: next.UpdatedAt, level: l.durability()}}
+	if prev == nil {
+		c.prev = &semel.Record{}
+	}
+	c.tell()
+	return c.entries
+}
+
+// changed makes the entries of one change.
+type changed struct {
+	*maker
+	prev, next *semel.Record
+	base       facts
+	entries    []semel.Entry
+}
+
+func (c *changed) add(kind Type, set func(f *facts)) {
+	f := &c.facts
+	*f = c.base
+	f.kind = kind
+	if set != nil {
+		set(f)
+	}
+	c.entries = append(c.entries, c.entry(f))
+}
+
+// fresh reports whether the change is the first thing known of the call.
+func (c *changed) fresh() bool { return c.prev.State == 0 || c.prev.Origin != c.next.Origin }
+
+func (c *changed) tell() {
+	next := c.next
+	switch c.base.change {
+	case semel.ChangeClaimed:
+		c.claimed()
+	case semel.ChangeEnded:
+		if c.fresh() {
+			c.claimed() // the claim was never written by itself
+		}
+		c.add(endTypes[next.Disposition], func(f *facts) {
+			if next.Disposition == semel.DispositionRejected {
+				f.reason = ReasonRejected
+			}
+		})
+	case semel.ChangeHeld:
+		c.add(TypeHeld, nil)
+	case semel.ChangeEffect:
+		c.effects()
+	case semel.ChangeMessage:
+		c.messages()
+	case semel.ChangeCompensation:
+		if to := next.Compensation; to != nil {
+			c.add(TypeCompensation, func(f *facts) {
+				f.state, f.item, f.why = string(to.State), to.Operation, to.Reason
+			})
+		}
+	case semel.ChangeChallenged:
+		if c.fresh() {
+			c.add(TypeObservation, func(f *facts) { f.decision, f.executed = DecisionFirstSeen, notExecuted })
+		}
+		c.add(TypeConfirmationRequested, nil)
+	case semel.ChangeUnconfirmed:
+		c.add(TypeConfirmationRefused, nil)
+	}
+}
+
+// claimed tells of a new attempt, and of the one before it if nobody had ended that.
+func (c *changed) claimed() {
+	if c.fresh() {
+		c.add(TypeObservation, func(f *facts) { f.decision, f.executed = DecisionFirstSeen, executed })
+		return
+	}
+	if prev := c.prev; prev.State == semel.Processing {
+		c.add(TypeAbandoned, func(f *facts) {
+			f.attempt, f.fence, f.disposition = prev.Attempt, prev.Fence, semel.DispositionAbandoned
+		})
+	}
+	if at := c.next.Confirmation; at != nil && at.ConfirmedAt != 0 && (c.prev.Confirmation == nil || c.prev.Confirmation.ConfirmedAt == 0) {
+		c.add(TypeConfirmationConsumed, nil)
+	}
+	c.add(TypeStarted, func(f *facts) { f.executed = executed })
+}
+
+// effects tells of every entry of the ledger that is not what it was.
+func (c *changed) effects() {
+	for i := range c.next.Effects {
+		to := &c.next.Effects[i]
+		if i < len(c.prev.Effects) {
+			if was := &c.prev.Effects[i]; was.Name == to.Name && was.State == to.State && was.Fence == to.Fence && was.SettledAt == to.SettledAt {
+				continue
+			}
+		}
+		c.add(TypeEffect, func(f *facts) { f.state, f.item = string(to.State), to.Name })
+	}
+	if len(c.entries) == 0 { // an effect was taken out
+		c.add(TypeEffect, nil)
+	}
+}
+
+// messages tells of every message that is not what it was.
+func (c *changed) messages() {
+	for i := range c.next.Outbox {
+		to := &c.next.Outbox[i]
+		if i < len(c.prev.Outbox) {
+			if was := &c.prev.Outbox[i]; was.State == to.State && was.Tries == to.Tries && was.NextAt == to.NextAt {
+				continue
+			}
+		}
+		c.add(TypeMessage, func(f *facts) { f.state, f.item = string(to.State), to.ID })
+	}
+}
+
+// Decided is [semel.Witness.Decided]. The evidence of the level decisions is written
+// with that of other deliveries within Options.FlushEvery: a crash before then loses
+// it. When the store does not keep up the delivery waits, and is refused in the end:
+// an answer without evidence is given at no level.
+func (l *Log) Decided(ctx context.Context, op *semel.Operation, call *semel.Call, ans *semel.Answer) error {
+	rec := ans.Record
+	if rec == nil {
+		rec = &semel.Record{}
+	}
+	if rec.ID == (semel.ID{}) { // nothing is recorded about it
+		named := *rec
+		named.ID = semel.ID{Tenant: call.Tenant, Principal: call.Principal, Operation: call.Operation, Key: call.Key}
+		named.Attributes, named.Principal, named.Fingerprint = call.Attributes, call.Principal, call.Fingerprint
+		rec = &named
+	}
+	m := l.makers.Get().(*maker)
+	f := &m.facts
+	*f = facts{kind: TypeAnswered, decision: string(ans.Decision), executed: notExecuted, rec: rec, call: call, at: semel.InstantOf(time.Now()), level: l.durability()}
+	switch ans.Decision {
+	case semel.Replay:
+		f.kind, f.decision = TypeObservation, DecisionReplayed
+	case semel.Conflict:
+		f.kind, f.decision, f.reason = TypeRejected, DecisionConflict, ReasonConflict
+	case semel.Execute:
+		f.executed = executed
+	}
+	entry := m.entry(f)
+	m.release()
+	return l.queue.add(ctx, entry, op.Evidence == semel.EvidenceDurable)
+}
