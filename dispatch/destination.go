@@ -1,0 +1,148 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// Delivery is one try to deliver one message.
+type Delivery struct {
+	// Message is what is delivered. It may not be changed.
+	Message *semel.Message
+	// Call is the identity of the call that sent it.
+	Call semel.ID
+	// Try counts the tries since the message was made or last replayed, from 1.
+	// Tries that a crash interrupted are not counted.
+	Try int
+}
+
+// A Sender delivers messages to one receiver. Nil means that the receiver has taken
+// the message; an error marked by [Park] that it never will; any other error that it
+// may not have, so that it is sent again, under the same id. Deliver is called
+// concurrently, and gives up when ctx is done.
+type Sender interface {
+	// Deliver makes one try.
+	Deliver(ctx context.Context, d Delivery) error
+}
+
+// SenderFunc is a function as a [Sender].
+type SenderFunc func(ctx context.Context, d Delivery) error
+
+// Deliver calls f.
+func (f SenderFunc) Deliver(ctx context.Context, d Delivery) error { return f(ctx, d) }
+
+// Destination is a receiver and how it is treated. The zero value of every field
+// but Sender is the documented default.
+type Destination struct {
+	// Sender delivers to it. Required; see [HTTP] for webhooks.
+	Sender Sender
+	// Timeout bounds one try. Defaults to 15 seconds.
+	Timeout time.Duration
+	// Concurrency is how many tries this dispatcher makes at one time. Defaults
+	// to 8.
+	Concurrency int
+	// Rate bounds the tries of this dispatcher. The zero Rate does not.
+	Rate semel.Rate
+	// MinBackoff and MaxBackoff bound the pause before another try: a random time
+	// up to MinBackoff, doubled with every try, and at most MaxBackoff. The
+	// receiver can ask for more by [RetryAfter]. Default to 5 seconds and 1 hour.
+	MinBackoff, MaxBackoff time.Duration
+	// MaxTries is after how many tries a message is parked. Defaults to 80, which
+	// take some 75 hours.
+	MaxTries int
+	// MaxAge is after how long a message that was tried in vain is parked.
+	// Defaults to 72 hours.
+	MaxAge time.Duration
+	// BreakAfter tries in vain one after the other stop the tries of this
+	// dispatcher for BreakFor; then one is made to see. They default to 10, and 30
+	// seconds. Below zero the breaker is off.
+	BreakAfter int
+	BreakFor   time.Duration
+	// Lease is that of the calls by which messages are delivered: how long a
+	// message waits whose dispatcher has died. Defaults to 30 seconds.
+	Lease time.Duration
+	// Window is how long it is remembered that a message was delivered, should the
+	// note on its record fail. Defaults to 24 hours.
+	Window time.Duration
+}
+
+// Defaults of [Destination].
+const (
+	DefaultTimeout     = 15 * time.Second
+	DefaultConcurrency = 8
+	DefaultMinBackoff  = 5 * time.Second
+	DefaultMaxBackoff  = time.Hour
+	DefaultMaxTries    = 80
+	DefaultMaxAge      = 72 * time.Hour
+	DefaultBreakAfter  = 10
+	DefaultBreakFor    = 30 * time.Second
+)
+
+// maxAsked bounds what a receiver can ask for by Retry-After.
+const maxAsked = 24 * time.Hour
+
+func (t Destination) withDefaults() Destination {
+	t.Timeout = cmp.Or(t.Timeout, DefaultTimeout)
+	t.Concurrency = cmp.Or(t.Concurrency, DefaultConcurrency)
+	t.MinBackoff = cmp.Or(t.MinBackoff, DefaultMinBackoff)
+	t.MaxBackoff = max(cmp.Or(t.MaxBackoff, DefaultMaxBackoff), t.MinBackoff)
+	t.MaxTries = cmp.Or(t.MaxTries, DefaultMaxTries)
+	t.MaxAge = cmp.Or(t.MaxAge, DefaultMaxAge)
+	t.BreakAfter = cmp.Or(t.BreakAfter, DefaultBreakAfter)
+	t.BreakFor = cmp.Or(t.BreakFor, DefaultBreakFor)
+	return t
+}
+
+func (t *Destination) validate(name string) error {
+	var errs []error
+	bad := func(what string) { errs = append(errs, fmt.Errorf("dispatch: destination %q: %s", name, what)) }
+	if t.Sender == nil {
+		bad("Sender is missing")
+	}
+	if t.Timeout < 0 || t.MinBackoff < 0 || t.MaxBackoff < 0 || t.MaxAge < 0 || t.BreakFor < 0 {
+		bad("Timeout, MinBackoff, MaxBackoff, MaxAge and BreakFor may not be negative")
+	}
+	if t.Concurrency < 0 || t.MaxTries < 0 {
+		bad("Concurrency and MaxTries may not be negative")
+	}
+	if r := t.Rate; r.PerSecond < 0 || r.Burst < 0 || (r.PerSecond == 0) != (r.Burst == 0) {
+		bad("Rate needs PerSecond and Burst above zero, or neither")
+	}
+	return errors.Join(errs...)
+}
+
+// backoff is the pause after a number of tries in vain: full jitter, so that many
+// messages that failed together do not come back together.
+func (t *Destination) backoff(tries int) time.Duration {
+	limit := t.MaxBackoff
+	if shift := tries - 1; shift < 32 && t.MinBackoff<<shift>>shift == t.MinBackoff {
+		limit = min(limit, t.MinBackoff<<shift)
+	}
+	return rand.N(limit + 1)
+}
+
+// verdict is what a sender's error says beside that it failed.
+type verdict struct {
+	code  string        // of a message that is parked
+	after time.Duration // that the receiver asked for
+	err   error
+}
+
+func (v *verdict) Error() string { return v.err.Error() }
+func (v *verdict) Unwrap() error { return v.err }
+
+// Park marks err as a refusal for good: the message is parked until somebody
+// replays or discards it. The code and the text are kept with the message.
+func Park(code string, err error) error { return &verdict{code: cmp.Or(code, "refused"), err: err} }
+
+// RetryAfter marks err as a failure after which the receiver does not want to be
+// asked again before d has passed. More than 24 hours are taken as that.
+func RetryAfter(d time.Duration, err error) error {
+	return &verdict{after: min(max(d, 0), maxAsked), err: err}
+}

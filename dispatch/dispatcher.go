@@ -1,0 +1,257 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// Options configures a [Dispatcher].
+type Options struct {
+	// Destinations are the receivers by name. At least one is required. A message
+	// to any other is left to dispatchers that know it. All dispatchers of a store
+	// should know the same ones.
+	Destinations map[string]Destination
+	// Interval is the pause between two looks for messages that are due. Defaults
+	// to 1 second.
+	Interval time.Duration
+	// Queue is how many messages of one destination wait in memory. Those beyond
+	// are put off in the store. Defaults to 1024.
+	Queue int
+	// Events observes the dispatcher. Optional.
+	Events *Events
+}
+
+// Defaults of [Options].
+const (
+	DefaultInterval = time.Second
+	DefaultQueue    = 1024
+)
+
+// A Dispatcher delivers the messages of one engine's store. Any number of
+// dispatchers may work on one store. Its methods may be called concurrently; Run
+// once at a time.
+type Dispatcher struct {
+	engine *semel.Engine
+	store  semel.Store
+	due    semel.DueStore
+	every  time.Duration
+	events Events
+	lines  map[string]*line
+	slots  slots
+	lanes  lanes
+	limit  int          // of one look; scanLimit
+	seen   atomic.Int64 // an Instant: what was due then has been looked at
+
+	kick chan struct{} // asks for a scan
+	late chan job      // to be put off in the store
+
+	mu   sync.Mutex
+	busy map[string]bool // what is in a queue or being worked on; true: a lane to be worked on again
+
+	// crash is called at the named points of a delivery by tests. An error ends
+	// the work there, as if the process had died.
+	crash func(point string) error
+}
+
+// line is a destination and what waits for it.
+type line struct {
+	Destination
+	name    string
+	queue   chan job
+	breaker breaker
+	bucket  bucket
+}
+
+// job is one thing to do for a destination: to deliver a message, or to work on a
+// lane.
+type job struct {
+	line *line
+	call semel.ID // that sent the message
+	id   string   // of the message
+	lane *laneID  // instead of the two
+}
+
+func (j job) name() string {
+	if j.lane != nil {
+		return j.lane.digest()
+	}
+	return j.id
+}
+
+// operation is the name of the calls by which messages to a destination are
+// delivered.
+func operation(destination string) string { return "dispatch/" + destination }
+
+// laneOperation is the name of the calls that hold a lane; see lane.go.
+func laneOperation(destination string) string { return "dispatch.lane/" + destination }
+
+// New makes a dispatcher on an engine, registers the operations by which it
+// delivers, and becomes the engine's dispatcher. Nothing is delivered before Run.
+// Every problem with the options is reported at once. The store must be a
+// [semel.DueStore].
+func New(engine *semel.Engine, opts Options) (*Dispatcher, error) {
+	due, ok := engine.Store().(semel.DueStore)
+	if !ok {
+		return nil, &semel.Error{Code: semel.CodeUnsupported, Message: "the store can't tell which messages are due"}
+	}
+	d := &Dispatcher{
+		engine: engine, store: engine.Store(), due: due, every: cmp.Or(opts.Interval, DefaultInterval),
+		lines: map[string]*line{}, kick: make(chan struct{}, 1), late: make(chan job, 4*DefaultQueue), busy: map[string]bool{},
+		limit: scanLimit, crash: func(string) error { return nil },
+	}
+	if opts.Events != nil {
+		d.events = *opts.Events
+	}
+	if err := d.slots.init(d.store); err != nil {
+		return nil, err
+	}
+	var errs []error
+	var ops []semel.Operation
+	if len(opts.Destinations) == 0 || opts.Interval < 0 || opts.Queue < 0 {
+		errs = append(errs, errors.New("dispatch: Destinations may not be empty, Interval and Queue not negative"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(opts.Destinations)) {
+		t := opts.Destinations[name]
+		if name == "" {
+			errs = append(errs, errors.New("dispatch: a destination needs a name"))
+			continue
+		}
+		if err := t.validate(name); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		t = t.withDefaults()
+		d.lines[name] = &line{
+			Destination: t, name: name, queue: make(chan job, cmp.Or(opts.Queue, DefaultQueue)),
+			breaker: breaker{after: t.BreakAfter, pause: t.BreakFor}, bucket: bucket{rate: t.Rate},
+		}
+		ops = append(ops,
+			semel.Operation{
+				Name: operation(name), Lease: t.Lease, Window: t.Window,
+				// To send again is what at least once means.
+				OnFailure: semel.RetryFailure, OnAbandoned: semel.RetryAbandoned,
+			},
+			semel.Operation{
+				Name: laneOperation(name), Lease: t.Lease, Window: time.Second,
+				OnFailure: semel.RetryFailure, OnAbandoned: semel.RetryAbandoned,
+			})
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if err := engine.Register(ops...); err != nil {
+		return nil, fmt.Errorf("dispatch: %w", err)
+	}
+	engine.SetDispatcher(d)
+	return d, nil
+}
+
+// Run delivers until ctx is done, and then ends the tries that have begun. It
+// returns the cause of ctx's end.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	var work sync.WaitGroup
+	for _, l := range d.lines {
+		for range l.Concurrency {
+			work.Go(func() { d.work(ctx, l) })
+		}
+	}
+	for range 4 {
+		work.Go(func() { d.putOff(ctx) })
+	}
+	d.look(ctx)
+	work.Wait()
+	return context.Cause(ctx)
+}
+
+// Dispatch is [semel.Dispatcher]: it takes the messages of a record that may be
+// due into the queues.
+func (d *Dispatcher) Dispatch(rec *semel.Record) bool {
+	ordered := false
+	for i := range rec.Outbox {
+		if id, ok := d.fresh(rec, i, max(rec.UpdatedAt, semel.Instant(d.seen.Load()))); ok {
+			ordered = true
+			d.lanes.note(id, entryOf(rec, i))
+			d.wake()
+		}
+	}
+	// A record with a message that is in no lane yet must stay due: see lane.go.
+	return d.takeUnordered(rec) || ordered
+}
+
+// enqueue takes a job unless it is taken already. It reports false when there is no
+// room.
+func (d *Dispatcher) enqueue(j job) bool {
+	name := j.name()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, busy := d.busy[name]; busy {
+		d.busy[name] = j.lane != nil
+		return true
+	}
+	select {
+	case j.line.queue <- j:
+		d.busy[name] = false
+		return true
+	default:
+		return false
+	}
+}
+
+// free ends a job. It reports whether somebody asked for it in the meantime.
+func (d *Dispatcher) free(j job) (again bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	again = d.busy[j.name()]
+	delete(d.busy, j.name())
+	return again
+}
+
+// wake asks for a scan now.
+func (d *Dispatcher) wake() {
+	select {
+	case d.kick <- struct{}{}:
+	default:
+	}
+}
+
+// work does the jobs of one destination.
+func (d *Dispatcher) work(ctx context.Context, l *line) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case j := <-l.queue:
+			if ctx.Err() != nil {
+				return
+			}
+			var again bool
+			if j.lane != nil {
+				again = d.workLane(ctx, l, *j.lane)
+			} else {
+				d.workMessage(ctx, l, j)
+			}
+			if again = d.free(j) || again; again && !d.enqueue(j) {
+				d.wake() // it is due
+			}
+		}
+	}
+}
+
+// trouble tells of a failure that is no receiver's.
+func (d *Dispatcher) trouble(err error) {
+	if err != nil && d.events.Trouble != nil && !errors.Is(err, errCrash) {
+		d.events.Trouble(err)
+	}
+}
+
+// errCrash is what tests end a delivery with.
+var errCrash = errors.New("dispatch: crashed by a test")

@@ -1,0 +1,77 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"syscall"
+)
+
+// errPrivate is in every error of a connection that the guard has refused.
+var errPrivate = errors.New("the address is not a public one")
+
+// guard refuses connections to addresses that are not public, so that whoever names
+// a receiver can't reach into the network of the sender. It looks at the address
+// that is connected to, after names were resolved: a name that changes does not get
+// past it.
+type guard struct {
+	private bool
+	allow   []netip.Prefix
+}
+
+// reserved are the ranges that are no places on the public internet, beside those
+// that package netip knows.
+var reserved = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("100.64.0.0/10"), // shared by carriers
+	netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("192.0.2.0/24"), // documentation
+	netip.MustParsePrefix("198.18.0.0/15"),
+	netip.MustParsePrefix("198.51.100.0/24"),
+	netip.MustParsePrefix("203.0.113.0/24"),
+	netip.MustParsePrefix("240.0.0.0/4"),
+	netip.MustParsePrefix("::/96"), // with IPv4 inside
+	netip.MustParsePrefix("64:ff9b:1::/48"),
+	netip.MustParsePrefix("100::/64"),
+	netip.MustParsePrefix("2001::/23"), // Teredo and others
+	netip.MustParsePrefix("2001:db8::/32"),
+	netip.MustParsePrefix("fec0::/10"),
+}
+
+// nat64 and sixToFour have an IPv4 address inside, after so many bytes.
+var (
+	nat64     = netip.MustParsePrefix("64:ff9b::/96")
+	sixToFour = netip.MustParsePrefix("2002::/16")
+)
+
+// control is a [net.Dialer.ControlContext].
+func (g *guard) control(_ context.Context, _, address string, _ syscall.RawConn) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errPrivate, err)
+	}
+	if !g.allowed(at.Addr()) {
+		return fmt.Errorf("%w: %s", errPrivate, at.Addr())
+	}
+	return nil
+}
+
+func (g *guard) allowed(a netip.Addr) bool {
+	a = a.WithZone("").Unmap()
+	return g.private || public(a) || slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+func public(a netip.Addr) bool {
+	if a.Is6() {
+		b := a.As16()
+		switch {
+		case nat64.Contains(a):
+			return public(netip.AddrFrom4([4]byte(b[12:])))
+		case sixToFour.Contains(a):
+			return public(netip.AddrFrom4([4]byte(b[2:6])))
+		}
+	}
+	return a.IsGlobalUnicast() && !a.IsPrivate() && !slices.ContainsFunc(reserved, func(p netip.Prefix) bool { return p.Contains(a) })
+}

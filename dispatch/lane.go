@@ -1,0 +1,255 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// The order of messages is found like this.
+//
+// A lane is the messages of one tenant, destination and order key. Its order is kept
+// in the store, as a queue: a record that says which pages there are, and pages of
+// entries that name messages. A message that is in no lane yet is due since its call
+// completed. So who has seen every record that was due at a moment has seen every
+// message that is older than it and in no lane. The dispatcher reads the end of the
+// lane, then looks at everything that is due, sorts what it finds by the time of
+// completion, and appends it if the end of the lane is still as it was: then nobody
+// has appended anything younger in the meantime. Messages that are in a lane are put
+// off, so that they are not looked at again and again.
+//
+// One dispatcher at a time works on a lane, under the lease of a call: it delivers
+// the first message that is pending, and only then the next. The record of a lane
+// that is to be worked on is due itself, at the time of its first message, so that
+// the work is taken up by whoever is left.
+//
+// A message can be in a lane twice, after a crash between appending it and putting
+// it off, or when it was put off for so long that it became due. That does no harm:
+// the second entry comes after the first, and what is settled is passed over.
+
+// laneID names a lane.
+type laneID struct{ Tenant, Destination, Order string }
+
+// digest is a name of fixed length for the destination and the order key.
+func (id laneID) digest() string {
+	h := sha256.New()
+	for _, s := range []string{"semel-lane-1", id.Tenant, id.Destination, id.Order} {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(s)))
+		h.Write(n[:])
+		h.Write([]byte(s))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func (id laneID) record() semel.ID {
+	return semel.ID{Tenant: id.Tenant, Operation: slotOperation, Key: "lane/" + id.digest()}
+}
+
+func (id laneID) page(n int) semel.ID {
+	return semel.ID{Tenant: id.Tenant, Operation: slotOperation, Key: fmt.Sprintf("page/%s/%d", id.digest(), n)}
+}
+
+// pages is the value of a lane's record: the first and the last page. The last may
+// be one behind after a crash.
+type pages struct {
+	First int `json:"first"`
+	Last  int `json:"last"`
+}
+
+// page is a part of a lane. Those before Done are settled.
+type page struct {
+	Done    int     `json:"done"`
+	Entries []entry `json:"entries"`
+}
+
+// pageSize is how many entries a page has before the next one is begun.
+const pageSize = 64
+
+func (p *page) full() bool { return len(p.Entries) >= pageSize }
+
+func (p *page) idle() bool { return p.Done >= len(p.Entries) }
+
+// entry names a message in a lane.
+type entry struct {
+	Principal string        `json:"principal,omitempty"`
+	Operation string        `json:"operation"`
+	Key       string        `json:"key"`
+	Message   string        `json:"message"`
+	At        semel.Instant `json:"at"` // when the call completed
+	index     int           // of the message in its call
+	again     bool          // it was due before: replayed, or put off for too long
+}
+
+func entryOf(rec *semel.Record, index int) entry {
+	m := &rec.Outbox[index]
+	return entry{rec.ID.Principal, rec.ID.Operation, rec.ID.Key, m.ID, m.CreatedAt, index, m.NextAt != m.CreatedAt}
+}
+
+func (en entry) call(tenant string) semel.ID {
+	return semel.ID{Tenant: tenant, Principal: en.Principal, Operation: en.Operation, Key: en.Key}
+}
+
+// before orders entries. Calls that completed at one instant have no order; to sort
+// them somehow makes it the same one everywhere.
+func (en entry) before(o entry) int {
+	return cmp.Or(cmp.Compare(en.At, o.At), cmp.Compare(en.Operation, o.Operation), cmp.Compare(en.Key, o.Key),
+		cmp.Compare(en.Principal, o.Principal), cmp.Compare(en.index, o.index))
+}
+
+// putOffFor is for how long a message is put off that is in a lane, and at most twice
+// that: long enough not to be looked at again while it waits, as a rule.
+const putOffFor = 12 * time.Hour
+
+// maxNoted bounds the messages that lanes remember. Those beyond are found by scans.
+const maxNoted = 1 << 14
+
+// lanes are messages that are to be put into their lanes.
+type lanes struct {
+	mu    sync.Mutex
+	count int
+	noted map[laneID]map[string]entry
+}
+
+func (x *lanes) note(id laneID, en entry) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.count >= maxNoted {
+		return
+	}
+	if x.noted == nil {
+		x.noted = map[laneID]map[string]entry{}
+	}
+	of := x.noted[id]
+	if of == nil {
+		of = map[string]entry{}
+		x.noted[id] = of
+	}
+	if _, known := of[en.Message]; !known {
+		x.count++
+	}
+	of[en.Message] = en
+}
+
+func (x *lanes) take() map[laneID]map[string]entry {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	taken := x.noted
+	x.noted, x.count = nil, 0
+	return taken
+}
+
+// tail is the end of a lane as it was before a scan.
+type tail struct {
+	number int
+	slot   slot
+	page   page
+}
+
+// loadTail reads the end of a lane.
+func (d *Dispatcher) loadTail(ctx context.Context, id laneID) (t tail, err error) {
+	var p pages
+	if _, err = d.slots.load(ctx, id.record(), &p); err != nil {
+		return t, err
+	}
+	for t.number = p.Last; ; t.number++ {
+		t.page = page{}
+		if t.slot, err = d.slots.load(ctx, id.page(t.number), &t.page); err != nil || !t.page.full() {
+			return t, err
+		}
+	}
+}
+
+// extend appends messages to a lane whose end is still t, and makes the lane due.
+func (d *Dispatcher) extend(ctx context.Context, id laneID, t tail, entries []entry) error {
+	fresh := slices.DeleteFunc(slices.Clone(entries), func(en entry) bool {
+		return !en.again && slices.ContainsFunc(t.page.Entries, func(o entry) bool { return o.Message == en.Message })
+	})
+	slices.SortFunc(fresh, entry.before)
+	for len(fresh) > 0 {
+		if t.page.full() {
+			t = tail{number: t.number + 1, slot: slot{id: id.page(t.number + 1)}}
+		}
+		n := min(len(fresh), pageSize-len(t.page.Entries))
+		t.page.Entries = append(slices.Clip(t.page.Entries), fresh[:n]...)
+		// A crash before this write leaves the messages due, to be found again. A
+		// crash after it leaves them due too: they are found in the page, and what
+		// was left undone is done.
+		s, err := d.slots.swap(ctx, t.slot, &t.page, nil, false)
+		if err != nil {
+			return err
+		}
+		t.slot, fresh = s, fresh[n:]
+	}
+	if err := d.crash("enlisted"); err != nil {
+		return err
+	}
+	if err := d.wakeLane(ctx, id, t.number); err != nil {
+		return err
+	}
+	if err := d.crash("woken"); err != nil {
+		return err
+	}
+	// A crash before all are put off leaves some due, which may then be in the lane
+	// twice.
+	return each(entries, func(en entry) error {
+		_, err := d.settle(ctx, en.call(id.Tenant), en.Message, semel.MessageFinding{
+			State: semel.MessagePending, RetryAfter: putOffFor + jitter(putOffFor), Untried: true,
+		}, nil)
+		return err
+	})
+}
+
+// wakeLane makes a lane due that has got messages.
+func (d *Dispatcher) wakeLane(ctx context.Context, id laneID, last int) error {
+	return d.changeLane(ctx, id, func(old *slot, p *pages, now semel.Instant) semel.Instant {
+		p.Last = max(p.Last, last)
+		if len(old.rec.Outbox) == 1 && old.rec.Outbox[0].State == semel.MessagePending {
+			// Somebody works on it, or it waits for its first message. The write
+			// tells him that there is more.
+			return old.rec.Outbox[0].NextAt
+		}
+		return now
+	})
+}
+
+// changeLane changes the record of a lane. The time that change returns is when the
+// lane is due; zero makes it idle.
+//
+// A crash before the write leaves the lane as it was: it, or a message that was not
+// put off, is due and found again. A crash after it leaves nothing to do.
+func (d *Dispatcher) changeLane(ctx context.Context, id laneID, change func(old *slot, p *pages, now semel.Instant) semel.Instant) error {
+	for range 16 {
+		var p pages
+		old, err := d.slots.load(ctx, id.record(), &p)
+		if err != nil {
+			return err
+		}
+		now, err := d.store.Now(ctx)
+		if err != nil {
+			return err
+		}
+		if err = d.swapLane(ctx, id, old, p, change(&old, &p, now)); !errors.Is(err, errChanged) {
+			return err
+		}
+	}
+	return errChanged
+}
+
+func (d *Dispatcher) swapLane(ctx context.Context, id laneID, old slot, p pages, due semel.Instant) error {
+	var wake *semel.Message
+	if due != 0 {
+		wake = &semel.Message{Destination: id.Destination, Order: id.Order, NextAt: due}
+	}
+	_, err := d.slots.swap(ctx, old, p, wake, due == 0)
+	return err
+}
