@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/protocol/ids"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/server/limit"
@@ -35,6 +36,8 @@ type generation struct {
 	guard   *semelhttp.Guard
 	proxies []*semelproxy.Proxy
 	routes  *http.ServeMux
+	// commands takes commands; nil where none are declared.
+	commands *ids.Gateway
 
 	inFlight sync.WaitGroup
 }
@@ -52,6 +55,9 @@ func (s *Server) build(cfg *config.Config) (*generation, error) {
 	}
 	if err := s.engine.Register(ops...); err != nil {
 		return nil, err
+	}
+	if g.commands, err = s.gateway(g, cfg.Commands.Registry); err != nil {
+		return nil, fmt.Errorf("commands.registry: %w", err)
 	}
 	g.guard, err = semelhttp.New(s.engine, &semelhttp.Options{
 		Identity: g.auth.HTTPIdentity(), StatusPath: statusPath, TypeBase: problemsPath,
@@ -152,7 +158,7 @@ func callers(c *config.Auth) auth.Settings {
 	for _, t := range c.Tokens {
 		s.Tokens = append(s.Tokens, auth.Token{
 			Name: t.Name, SHA256: t.SHA256,
-			Tenant: cmp.Or(t.Tenant, c.DefaultTenant), Principal: cmp.Or(t.Principal, t.Name), Roles: t.Roles,
+			Tenant: cmp.Or(t.Tenant, c.DefaultTenant), Principal: cmp.Or(t.Principal, t.Name), Roles: t.Roles, Rights: t.Rights,
 		})
 	}
 	for _, j := range c.JWT {
@@ -163,7 +169,7 @@ func callers(c *config.Auth) auth.Settings {
 	}
 	for _, m := range c.MTLS {
 		s.MTLS = append(s.MTLS, auth.Certificate{
-			Subject: m.Subject, Tenant: cmp.Or(m.Tenant, c.DefaultTenant), Principal: cmp.Or(m.Principal, m.Subject), Roles: m.Roles,
+			Subject: m.Subject, Tenant: cmp.Or(m.Tenant, c.DefaultTenant), Principal: cmp.Or(m.Principal, m.Subject), Roles: m.Roles, Rights: m.Rights,
 		})
 	}
 	h := c.TrustedHeader
@@ -203,6 +209,8 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(r.URL.Path, problemsPath):
 		r.URL.Path = strings.TrimPrefix(r.URL.Path, strings.TrimSuffix(ownPrefix, "/"))
 		s.dataAPI.Data().ServeHTTP(w, r)
+	case g.commands != nil && (r.URL.Path == commandsPath || strings.HasPrefix(r.URL.Path, commandsPath+"/")):
+		g.commands.ServeHTTP(w, r)
 	case g.takes(r):
 		g.routes.ServeHTTP(w, r)
 	default:

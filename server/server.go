@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,7 +14,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/archive"
+	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/server/limit"
@@ -42,7 +43,8 @@ type Server struct {
 	engine    *semel.Engine
 	dataAPI   *api.API
 	adminAPI  *api.API
-	archive   *archive.Archive // nil where no operation is archived
+	archive   io.Closer     // nil where there is none to close
+	evidence  *evidence.Log // nil where there is none
 	budget    *limit.Budget
 	notify    *notify.Notifier
 
@@ -92,12 +94,17 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		PurgeRate: cfg.Purge.PerSecond,
 	}
 	if cfg.Archives() {
-		if s.archive, err = archive.Open(cfg.Archive.Dir); err != nil {
+		if engineOpts.Archive, s.archive, err = OpenArchive(cfg.Archive, s.store); err != nil {
 			return nil, err
 		}
-		undo = append(undo, func() { s.archive.Close() })
-		engineOpts.Archive = s.archive.Write
+		if s.archive != nil {
+			undo = append(undo, func() { s.archive.Close() })
+		}
 	}
+	if s.evidence, err = OpenEvidence(&cfg.Evidence, s.store, s.log); err != nil {
+		return nil, err
+	}
+	engineOpts.Witness = witness(s.evidence)
 	if s.engine, err = semel.New(s.store, engineOpts); err != nil {
 		return nil, err
 	}
@@ -144,6 +151,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	work.Go(func() { _ = s.engine.Run(background, time.Duration(s.current().cfg.Purge.Interval)) })
 	work.Go(func() { s.watchDurability(background) })
+	signed := s.runEvidence()
 	work.Go(func() { s.tell(s.notify.Watch(background, s.Healthy)) })
 
 	failed := make(chan error, 2)
@@ -157,10 +165,10 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
-	return errors.Join(err, s.stop(stopBackground, &work))
+	return errors.Join(err, s.stop(stopBackground, &work, signed))
 }
 
-func (s *Server) stop(stopBackground func(), work *sync.WaitGroup) error {
+func (s *Server) stop(stopBackground func(), work *sync.WaitGroup, signed func(context.Context) error) error {
 	s.stopping.Store(true)
 	s.tell(s.notify.Stopping())
 	gen := s.current()
@@ -185,7 +193,7 @@ func (s *Server) stop(stopBackground func(), work *sync.WaitGroup) error {
 	s.adminAPI.Close()
 	s.admin.close()
 	s.data.close()
-	errs = append(errs, s.engine.Close(end))
+	errs = append(errs, s.engine.Close(end), signed(end))
 	if s.archive != nil {
 		errs = append(errs, s.archive.Close())
 	}

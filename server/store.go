@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/archive"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/pebblestore"
@@ -47,11 +50,31 @@ func openStore(ctx context.Context, c config.Store) (semel.Store, error) {
 	case "memory":
 		return memstore.New(), nil
 	case "postgres", "postgresql":
-		return pgstore.Open(ctx, c.URL, &pgstore.Options{Schema: c.Schema, Migrate: c.Migrate})
+		return pgstore.Open(ctx, c.URL, &pgstore.Options{Schema: c.Schema, Migrate: c.Migrate, Partition: time.Duration(c.Partition)})
 	case "redis", "rediss", "redis-cluster", "rediss-cluster":
 		return redisstore.Open(ctx, c.URL, &redisstore.Options{Prefix: c.Prefix, AcceptLoss: c.AcceptLoss})
 	}
 	return nil, fmt.Errorf("%q is no kind of store; there are pebble, postgres, redis, redis-cluster and memory", scheme)
+}
+
+// OpenArchive opens the archive that a configuration names, for the records of a
+// store. It returns what is made for [semel.Options].Archive, and what closes the
+// archive, which is nil where it is closed with the store.
+func OpenArchive(c config.Archive, st semel.Store) (write func(context.Context, []semel.Record) error, close io.Closer, err error) {
+	if c.In == "store" {
+		a, ok := st.(interface {
+			Archive(ctx context.Context, recs []semel.Record) error
+		})
+		if !ok {
+			return nil, nil, errors.New("archive: the store has no table for it: write files to archive.in, or use a postgres:// store")
+		}
+		return a.Archive, nil, nil
+	}
+	files, err := archive.Open(c.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	return files.Write, files, nil
 }
 
 // DurabilityOf is what a store promises by its live settings. One that can't tell

@@ -36,7 +36,7 @@ type record struct {
 	Effects      []effect         `json:"effects" nullable:"false" doc:"The ledger of external calls."`
 	Attributes   semel.Attributes `json:"attributes,omitempty" nullable:"false" doc:"What the first delivery said about the call."`
 	Confirmation *confirmation    `json:"confirmation,omitempty" doc:"How the call was confirmed, or is to be."`
-	Messages     []outgoing        `json:"messages,omitempty" nullable:"false" doc:"What the completed call sends."`
+	Messages     []outgoing       `json:"messages,omitempty" nullable:"false" doc:"What the completed call sends."`
 	Compensation *compensation    `json:"compensation,omitempty" doc:"The call that undoes this one."`
 	Decisions    map[string]int   `json:"decisions" nullable:"false" doc:"What deliveries got, counted by the node that answers."`
 	Since        time.Time        `json:"decisions_since" doc:"Since when decisions are counted."`

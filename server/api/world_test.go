@@ -153,7 +153,7 @@ var testOperations = []semel.Operation{
 	{Name: "rare", PerRecord: semel.Rate{PerSecond: 0.001, Burst: 1}},
 	{Name: "small", MaxResult: 16},
 	{Name: "quick", Lease: 50e6, OnAbandoned: semel.RetryAbandoned},
-	{Name: "rich", Financial: true, Class: semel.Shielded, Shields: []semel.Shield{semel.ShieldLedger}, PerPrincipal: semel.Rate{PerSecond: 1000, Burst: 1000}},
+	{Name: "rich", Financial: true, Class: semel.Shielded, Shields: []semel.Shield{semel.ShieldLedger}, Effects: []string{"*"}, PerPrincipal: semel.Rate{PerSecond: 1000, Burst: 1000}},
 }
 
 func newWorld(t *testing.T, change ...func(*Options)) *world {

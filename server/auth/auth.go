@@ -32,6 +32,9 @@ type Identity struct {
 	Principal string
 	// Roles is what the caller may do. [NoRole] is enough for data routes.
 	Roles Roles
+	// Rights are further names of what the caller may do, which mean something to
+	// the doors that look at them, such as commands.
+	Rights []string
 	// Method is how the caller proved it.
 	Method Method
 }
@@ -181,7 +184,7 @@ type faults []error
 func (f *faults) add(field string, err error) { *f = append(*f, fmt.Errorf("%s: %w", field, err)) }
 
 // member checks what the settings of every fixed member have in common.
-func (f *faults) member(field, tenant, principal string, names []string) Identity {
+func (f *faults) member(field, tenant, principal string, names, rights []string) Identity {
 	if err := checkText(tenant); err != nil {
 		f.add(field+".tenant", err)
 	}
@@ -192,5 +195,5 @@ func (f *faults) member(field, tenant, principal string, names []string) Identit
 	if err != nil {
 		f.add(field+".roles", err)
 	}
-	return Identity{Tenant: tenant, Principal: principal, Roles: roles}
+	return Identity{Tenant: tenant, Principal: principal, Roles: roles, Rights: rights}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -50,7 +51,7 @@ func over(certs ...*x509.Certificate) func(*http.Request) {
 
 func wantIdentity(t *testing.T, a *auth.Authenticator, r *http.Request, want auth.Identity) {
 	t.Helper()
-	if got, err := a.Authenticate(r); err != nil || got != want {
+	if got, err := a.Authenticate(r); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}
 }
@@ -60,7 +61,7 @@ func wantIdentity(t *testing.T, a *auth.Authenticator, r *http.Request, want aut
 func wantBad(t *testing.T, a *auth.Authenticator, r *http.Request, reason string) {
 	t.Helper()
 	id, err := a.Authenticate(r)
-	if !errors.Is(err, auth.ErrBadCredential) || errors.Is(err, auth.ErrNoCredential) || id != (auth.Identity{Method: auth.MethodNone}) {
+	if !errors.Is(err, auth.ErrBadCredential) || errors.Is(err, auth.ErrNoCredential) || !reflect.DeepEqual(id, auth.Identity{Method: auth.MethodNone}) {
 		t.Errorf("got %+v, %v; want a bad credential", id, err)
 		return
 	}
@@ -86,7 +87,7 @@ func wantBad(t *testing.T, a *auth.Authenticator, r *http.Request, reason string
 func wantNone(t *testing.T, a *auth.Authenticator, r *http.Request) {
 	t.Helper()
 	id, err := a.Authenticate(r)
-	if !errors.Is(err, auth.ErrNoCredential) || id != (auth.Identity{Method: auth.MethodNone}) {
+	if !errors.Is(err, auth.ErrNoCredential) || !reflect.DeepEqual(id, auth.Identity{Method: auth.MethodNone}) {
 		t.Errorf("got %+v, %v; want no credential", id, err)
 	}
 	if got := auth.Challenge(err); got != `Bearer realm="semel"` {

@@ -140,7 +140,8 @@ func (a *Authenticator) byHeader(r *http.Request) (Identity, error) {
 		}
 	}
 	if h.roles != "" {
-		id.Roles = knownRoles(splitRoles(r.Header.Get(h.roles)))
+		names := splitRoles(r.Header.Get(h.roles))
+		id.Roles, id.Rights = knownRoles(names), otherNames(names)
 	}
 	return id, nil
 }

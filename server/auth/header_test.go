@@ -18,7 +18,7 @@ func TestTrustedHeader(t *testing.T) {
 		r.Header.Set("X-Principal", "shop")
 		r.Header.Set("X-Roles", "billing, operator")
 	}
-	said := auth.Identity{Tenant: "acme", Principal: "shop", Roles: auth.Operator, Method: auth.MethodHeader}
+	said := auth.Identity{Tenant: "acme", Principal: "shop", Roles: auth.Operator, Rights: []string{"billing"}, Method: auth.MethodHeader}
 	t.Run("the proxy is believed, from each of its addresses", func(t *testing.T) {
 		for _, addr := range []string{"10.0.0.1:1", "10.255.255.255:65535", "192.0.2.7:80", "[::ffff:10.1.1.1]:80", "[fd12::1]:80", "[fd12::1%eth0]:80"} {
 			wantIdentity(t, a, request(from(addr), says), said)

@@ -176,16 +176,18 @@ func (is *issuer) identity(claims jwt.MapClaims) (Identity, error) {
 	if is.settings.RolesClaim == "" {
 		return id, nil
 	}
+	var names []string
 	switch roles := claims[is.settings.RolesClaim].(type) {
 	case string:
-		id.Roles = knownRoles(splitRoles(roles))
+		names = splitRoles(roles)
 	case []any:
 		for _, role := range roles {
 			if name, ok := role.(string); ok {
-				id.Roles = max(id.Roles, knownRoles([]string{name}))
+				names = append(names, name)
 			}
 		}
 	}
+	id.Roles, id.Rights = knownRoles(names), otherNames(names)
 	return id, nil
 }
 

@@ -117,7 +117,7 @@ func jwtSettings(path string, algorithms ...string) auth.JWT {
 	}
 }
 
-var jwtShop = auth.Identity{Tenant: "acme", Principal: "shop", Roles: auth.Operator, Method: auth.MethodJWT}
+var jwtShop = auth.Identity{Tenant: "acme", Principal: "shop", Roles: auth.Operator, Rights: []string{"billing"}, Method: auth.MethodJWT}
 
 func TestJWTKeys(t *testing.T) {
 	k := keys()
@@ -262,7 +262,7 @@ func TestJWTForgeries(t *testing.T) {
 		claims := goodClaims()
 		claims["iss"] = second.Issuer
 		wantIdentity(t, both, request(bearer(sign(t, "RS256", "", k.otherRSA, claims, nil))),
-			auth.Identity{Tenant: "second", Principal: "shop", Roles: auth.Operator, Method: auth.MethodJWT})
+			auth.Identity{Tenant: "second", Principal: "shop", Roles: auth.Operator, Rights: []string{"billing"}, Method: auth.MethodJWT})
 		wantBad(t, both, request(bearer(sign(t, "RS256", "", k.rsa, claims, nil))), "signature")
 		wantBad(t, both, request(bearer(sign(t, "RS256", "", k.otherRSA, goodClaims(), nil))), "signature")
 	})
@@ -326,11 +326,20 @@ func TestJWTClaims(t *testing.T) {
 	})
 	t.Run("the claims that are named are read, and no others", func(t *testing.T) {
 		for _, c := range []struct {
-			roles any
-			want  auth.Roles
-		}{{nil, auth.NoRole}, {"viewer", auth.Viewer}, {"viewer admin", auth.Admin}, {"a,operator", auth.Operator}, {[]any{"viewer", 1, "Admin"}, auth.Viewer}, {[]string{"viewer admin"}, auth.NoRole}, {true, auth.NoRole}} {
+			roles  any
+			want   auth.Roles
+			rights []string
+		}{
+			{nil, auth.NoRole, nil},
+			{"viewer", auth.Viewer, nil},
+			{"viewer admin", auth.Admin, nil},
+			{"a,operator", auth.Operator, []string{"a"}},
+			{[]any{"viewer", 1, "Admin"}, auth.Viewer, []string{"Admin"}},
+			{[]string{"viewer admin"}, auth.NoRole, []string{"viewer admin"}},
+			{true, auth.NoRole, nil},
+		} {
 			want := jwtShop
-			want.Roles = c.want
+			want.Roles, want.Rights = c.want, c.rights
 			wantIdentity(t, a, request(bearer(token(t, "roles", c.roles))), want)
 		}
 		s := settings

@@ -25,7 +25,7 @@ type Certificate struct {
 	// DNS is one of the certificate's alternative names, without wildcards.
 	DNS               string
 	Tenant, Principal string
-	Roles             []string
+	Roles, Rights     []string
 }
 
 // certificate is a Certificate after its check.
@@ -38,7 +38,7 @@ func (a *Authenticator) addCertificates(list []Certificate, f *faults) {
 	seen := map[[3]string]bool{}
 	for i, c := range list {
 		field := fmt.Sprintf("mtls[%d]", i)
-		entry := certificate{subject: c.Subject, uri: c.URI, dns: strings.ToLower(c.DNS), id: f.member(field, c.Tenant, c.Principal, c.Roles)}
+		entry := certificate{subject: c.Subject, uri: c.URI, dns: strings.ToLower(c.DNS), id: f.member(field, c.Tenant, c.Principal, c.Roles, c.Rights)}
 		entry.id.Method = MethodMTLS
 		given := 0
 		for _, name := range []string{c.Subject, c.URI, c.DNS} {

@@ -54,6 +54,17 @@ func knownRoles(names []string) Roles {
 	return roles
 }
 
+// otherNames are the names that are no roles: rights, of which this package knows
+// nothing.
+func otherNames(names []string) (rights []string) {
+	for _, name := range names {
+		if _, role := roleByName(name); !role {
+			rights = append(rights, name)
+		}
+	}
+	return rights
+}
+
 func roleByName(name string) (Roles, bool) {
 	for i, known := range roleNames {
 		if i > 0 && name == known {

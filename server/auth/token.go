@@ -20,7 +20,7 @@ type Token struct {
 	// SHA256 is what [HashToken] gives.
 	SHA256            string
 	Tenant, Principal string
-	Roles             []string
+	Roles, Rights     []string
 }
 
 // token is a Token after its check.
@@ -54,7 +54,7 @@ func (a *Authenticator) addTokens(tokens []Token, f *faults) {
 			f.add(field+".name", fmt.Errorf("%q is taken by another token", t.Name))
 		}
 		names[t.Name] = true
-		entry := token{id: f.member(field, t.Tenant, t.Principal, t.Roles)}
+		entry := token{id: f.member(field, t.Tenant, t.Principal, t.Roles, t.Rights)}
 		entry.id.Method = MethodToken
 		switch sum, err := hex.DecodeString(t.SHA256); {
 		case err != nil || len(sum) != sha256.Size:

@@ -31,8 +31,12 @@ type Config struct {
 	Routes []Route `json:"routes,omitempty"`
 	// Bounds that keep the service alive.
 	Limits Limits `json:"limits,omitzero"`
+	// Commands that are taken at /v1/commands.
+	Commands Commands `json:"commands,omitzero"`
 	// Where records go before they are purged.
 	Archive Archive `json:"archive,omitzero"`
+	// The tamper-evident log of what happened to calls.
+	Evidence Evidence `json:"evidence,omitzero"`
 	// How fast expired records are removed.
 	Purge Purge `json:"purge,omitzero"`
 	// What is logged.
@@ -77,6 +81,8 @@ type Store struct {
 	Schema string `json:"schema" default:"semel"`
 	// Bring the schema up to date at the start; otherwise semel migrate up does.
 	Migrate bool `json:"migrate,omitzero"`
+	// Keep larger results in PostgreSQL apart from their records, in partitions of this length by when they expire. A schema keeps the length that it has.
+	Partition Duration `json:"partition,omitzero"`
 	// What the names of all keys in Redis begin with.
 	Prefix string `json:"prefix" default:"semel"`
 	// The operator's word that a failover of Redis may lose records, and calls may then be executed twice.
@@ -112,6 +118,8 @@ type Token struct {
 	Principal string `json:"principal,omitzero"`
 	// What the caller may do beyond having its own calls guarded.
 	Roles []string `json:"roles,omitempty" enum:"viewer,operator,admin"`
+	// Rights of the caller, as the registry of commands names them.
+	Rights []string `json:"rights,omitempty"`
 }
 
 // JWT is an issuer whose tokens are accepted.
@@ -128,7 +136,7 @@ type JWT struct {
 	TenantClaim string `json:"tenant_claim" default:"tenant"`
 	// Claim that names the principal.
 	PrincipalClaim string `json:"principal_claim" default:"sub"`
-	// Claim that lists the roles.
+	// Claim that lists the roles, and the rights that commands ask for.
 	RolesClaim string `json:"roles_claim" default:"roles"`
 	// How far the clocks may be apart, up to 5m.
 	Leeway Duration `json:"leeway" default:"30s"`
@@ -144,6 +152,8 @@ type ClientCert struct {
 	Principal string `json:"principal,omitzero"`
 	// What the caller may do beyond having its own calls guarded.
 	Roles []string `json:"roles,omitempty" enum:"viewer,operator,admin"`
+	// Rights of the caller, as the registry of commands names them.
+	Rights []string `json:"rights,omitempty"`
 }
 
 // TrustedHeader takes the word of a proxy for who calls.
@@ -154,7 +164,7 @@ type TrustedHeader struct {
 	Tenant string `json:"tenant,omitzero"`
 	// Header that names the principal.
 	Principal string `json:"principal,omitzero"`
-	// Header that lists the roles, separated by commas.
+	// Header that lists the roles, and the rights that commands ask for, separated by commas.
 	Roles string `json:"roles,omitzero"`
 }
 
@@ -199,6 +209,8 @@ type Operation struct {
 	PerPrincipal Rate `json:"per_principal,omitzero"`
 	// Keep records in the archive before they are purged.
 	Archive bool `json:"archive,omitzero"`
+	// What goes to the evidence log: changes of records; decisions on top, what every delivery got; durable, each before its answer.
+	Evidence semel.EvidenceLevel `json:"evidence" default:"none" enum:"none,changes,decisions,durable"`
 }
 
 // Rate is a token bucket.
@@ -269,10 +281,40 @@ type Limits struct {
 	ShutdownGrace Duration `json:"shutdown_grace" default:"30s"`
 }
 
+// Commands says which commands are taken.
+type Commands struct {
+	// Registry of the commands, a YAML file; see semel ids lint. Without one there are none.
+	Registry string `json:"registry,omitzero"`
+}
+
 // Archive says where records are kept that were purged.
 type Archive struct {
+	// files writes compressed files, store a table beside the records, which only PostgreSQL has.
+	In string `json:"in" default:"files" enum:"files,store"`
 	// Directory of the archive's files.
 	Dir string `json:"dir" default:"./semel-archive"`
+}
+
+// Evidence says how the evidence log is kept.
+type Evidence struct {
+	// File with the keys of the log, as semel evidence keygen makes it. Needed where an operation keeps evidence.
+	KeyFile string `json:"key_file,omitzero"`
+	// Pause between two signed checkpoints, 100ms to 1h.
+	Every Duration `json:"every" default:"1s"`
+	// Directory that gets every checkpoint. It should have another owner than the store and the key.
+	CheckpointDir string `json:"checkpoint_dir,omitzero"`
+	// Witnesses that sign every checkpoint too.
+	Witnesses []EvidenceWitness `json:"witnesses,omitempty"`
+	// How long the openings of entries are kept, at least 1h. 0 keeps them for ever.
+	KeepOpenings Duration `json:"keep_openings,omitzero"`
+}
+
+// EvidenceWitness is a witness in the form of C2SP's tlog-witness.
+type EvidenceWitness struct {
+	// URL of the witness, to which /add-checkpoint is added.
+	URL string `json:"url" required:"true"`
+	// Public key of the witness, as name, hash and base64 with + between them.
+	Key string `json:"key" required:"true"`
 }
 
 // Purge says how expired records are removed.

@@ -222,7 +222,7 @@ func TestConversion(t *testing.T) {
 			Name: "payments.charge", Class: semel.Shielded, Financial: true, Window: 168 * time.Hour, Lease: 30 * time.Second,
 			OnFailure: semel.RetryFailure, OnAbandoned: semel.HoldAbandoned, InFlight: semel.RefuseInFlight, MaxWait: 30 * time.Second,
 			Share: semel.ShareTenant, MaxResult: 256 << 10, Shields: []semel.Shield{"S1", "S4"}, Effects: []string{"charge", "refund*"},
-			ReconcileEvery: time.Minute, RefuseLate: true, Archive: true, PerRecord: semel.Rate{PerSecond: 5, Burst: 10}, PerPrincipal: semel.Rate{PerSecond: 0.5, Burst: 1},
+			ReconcileEvery: time.Minute, RefuseLate: true, Archive: true, Evidence: semel.EvidenceDurable, PerRecord: semel.Rate{PerSecond: 5, Burst: 10}, PerPrincipal: semel.Rate{PerSecond: 0.5, Burst: 1},
 		}
 		if err != nil || !reflect.DeepEqual(op, want) {
 			t.Errorf("got %+v, %v\nwant %+v", op, err, want)
@@ -276,7 +276,7 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("a path selects what is at it and below it", func(t *testing.T) {
-		for path, want := range map[string]int{"store": 7, "store.url": 1, "operations[1].per_record": 2, "routes[0]": 18, "routes": 36, "listen.tls": 3, "auth.tokens": 6, "auth.jwt[].leeway": 1} {
+		for path, want := range map[string]int{"store": 8, "store.url": 1, "operations[1].per_record": 2, "routes[0]": 18, "routes": 36, "listen.tls": 3, "auth.tokens": 7, "auth.jwt[].leeway": 1} {
 			list, err := Settings(c, origins, path)
 			if err != nil || len(list) != want {
 				t.Errorf("%s has %d settings, want %d; %v", path, len(list), want, err)

@@ -22,7 +22,7 @@ func (o Operation) Policy() (semel.Operation, error) {
 		OnFailure: o.OnFailure, OnAbandoned: o.OnAbandoned, InFlight: o.InFlight,
 		MaxWait: time.Duration(o.MaxWait), Share: o.Share, MaxResult: int(o.MaxResult),
 		Shields: o.Shields, Effects: o.Effects, ReconcileEvery: time.Duration(o.ReconcileEvery),
-		RefuseLate: o.RefuseLate, Archive: o.Archive, PerRecord: semel.Rate(o.PerRecord), PerPrincipal: semel.Rate(o.PerPrincipal),
+		RefuseLate: o.RefuseLate, Archive: o.Archive, Evidence: o.Evidence, PerRecord: semel.Rate(o.PerRecord), PerPrincipal: semel.Rate(o.PerPrincipal),
 	}
 	checked := op
 	if o.Share == semel.ShareTenant {
@@ -65,6 +65,11 @@ func (c *Config) OperationNamed(name string) (Operation, bool) {
 // Archives reports whether any operation keeps records in the archive.
 func (c *Config) Archives() bool {
 	return slices.ContainsFunc(c.Operations, func(op Operation) bool { return op.Archive })
+}
+
+// KeepsEvidence reports whether any operation keeps evidence.
+func (c *Config) KeepsEvidence() bool {
+	return slices.ContainsFunc(c.Operations, func(op Operation) bool { return op.Evidence != "" && op.Evidence != semel.EvidenceNone })
 }
 
 // Name is the URL without its secrets, for logs.

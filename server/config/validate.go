@@ -41,14 +41,14 @@ func validate(p *problems, c *Config) {
 	v.tls("listen.tls", c.Listen.TLS)
 	v.tls("admin.tls", c.Admin.TLS)
 	v.store()
+	v.partition()
 	v.auth()
 	v.exposure()
 	v.operations()
 	v.routes()
 	v.limits()
-	if c.Archive.Dir == "" {
-		v.add("archive.dir", "dir is empty", "name a directory, such as ./semel-archive")
-	}
+	v.archive()
+	v.evidence()
 	v.duration("purge.interval", c.Purge.Interval, Duration(time.Second), maxTimeout)
 	v.number("purge.per_second", c.Purge.PerSecond, 1, 1_000_000)
 }
@@ -168,6 +168,41 @@ func (v *validator) store() {
 			hint = "did you mean " + best + ":?"
 		}
 		v.bad(path, hint, "there is no store %q", scheme+":")
+	}
+}
+
+// postgres reports whether the store is PostgreSQL.
+func (v *validator) postgres() bool {
+	return strings.HasPrefix(v.c.Store.URL, "postgres:") || strings.HasPrefix(v.c.Store.URL, "postgresql:")
+}
+
+// The shortest partition that the store takes, and the longest that is of use: its
+// results stay until all of them have expired.
+const (
+	minPartition = Duration(time.Minute)
+	maxPartition = Duration(31 * 24 * time.Hour)
+)
+
+func (v *validator) partition() {
+	p := v.c.Store.Partition
+	if p == 0 || v.faulty["store.partition"] {
+		return
+	}
+	v.duration("store.partition", p, minPartition, maxPartition)
+	switch {
+	case p%Duration(time.Second) != 0:
+		v.bad("store.partition", "", "%v is not in whole seconds", p)
+	case !v.postgres():
+		v.bad("store.partition", "remove it, or use a postgres:// store", "only PostgreSQL has partitions")
+	}
+}
+
+func (v *validator) archive() {
+	if v.c.Archive.Dir == "" {
+		v.add("archive.dir", "dir is empty", "name a directory, such as ./semel-archive")
+	}
+	if v.c.Archive.In == "store" && !v.postgres() {
+		v.bad("archive.in", "write files, or use a postgres:// store", "only PostgreSQL has a table for the archive")
 	}
 }
 

@@ -55,6 +55,9 @@ func (v *validator) operation(path string, op Operation) {
 		if s == semel.ShieldReconcile && op.ReconcileURL == "" {
 			v.bad(fmt.Sprintf("%s.shields[%d]", path, i), "add reconcile_url", "shield S4 needs somebody to ask")
 		}
+		if s == semel.ShieldLedger && op.Class == semel.Shielded && op.Effects == nil {
+			v.bad(fmt.Sprintf("%s.shields[%d]", path, i), "name them in effects, or write [] if there are none", "shield S3 needs the effects: the ledger proves what happened only where nothing happens outside it")
+		}
 	}
 	for i, name := range op.Effects {
 		if name == "" || len(name) > 256 {

@@ -48,6 +48,9 @@ type Report struct {
 	// the bare loop write.
 	ClaimBytes   int `json:"claim_bytes,omitempty"`
 	OutcomeBytes int `json:"outcome_bytes,omitempty"`
+	// Evidence is what the evidence log took. Then Bare is the engine on the same
+	// kind of store without evidence.
+	Evidence *EvidenceReport `json:"evidence,omitempty"`
 	// Filled is a store that had Records before, and Small one of SmallRecords.
 	Filled *Filled `json:"filled,omitempty"`
 	Small  *Filled `json:"small,omitempty"`
@@ -112,6 +115,8 @@ func Run(ctx context.Context, opts Options) (report *Report, err error) {
 		}
 	}
 	switch {
+	case opts.Evidence:
+		err = b.withEvidence(ctx)
 	case opts.Compare:
 		err = b.compare(ctx)
 	case opts.Records == 0:
@@ -262,6 +267,11 @@ func (b *bench) compare(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, end()) }()
 	ours, theirs, rounds := b.alternate(ctx, "engine and "+b.report.ComparedWith, b.turner(Execute, t.execute), b.turner(bareLoad, bare.execute))
+	return b.reportRounds(ctx, &ours, &theirs, rounds)
+}
+
+// reportRounds tells what came of turns.
+func (b *bench) reportRounds(ctx context.Context, ours, theirs *tally, rounds []pair) error {
 	m, n := ours.measure(), theirs.measure()
 	b.report.Ours, b.report.Bare = &m, &n
 	b.report.Ratio = median(rounds)

@@ -156,6 +156,26 @@ func TestRun(t *testing.T) {
 			t.Errorf("sizes = %d and %d", r.ClaimBytes, r.OutcomeBytes)
 		}
 	})
+	t.Run("evidence is kept of every call, and compared with the same store without", func(t *testing.T) {
+		for _, dir := range []string{"", t.TempDir()} {
+			o := options(dir)
+			o.Evidence = true
+			for _, o.Compare = range []bool{false, true} {
+				r := run(t, o)
+				wantWork(t, "ours", r.Ours)
+				// Whoever was in the turn that is not counted left entries too.
+				if ev := r.Evidence; ev == nil || ev.Entries < 2*r.Ours.Operations || ev.LeafBytes < 100 || ev.OpeningBytes < 100 {
+					t.Errorf("%d operations left %+v", r.Ours.Operations, ev)
+				}
+				if o.Compare {
+					wantWork(t, "without", r.Bare)
+				}
+				if (r.Ratio > 0) != o.Compare {
+					t.Errorf("ratio = %v", r.Ratio)
+				}
+			}
+		}
+	})
 	t.Run("a filled store replays its records, and is compared with a small one", func(t *testing.T) {
 		o := options(t.TempDir())
 		o.Records, o.Compare, o.Callers = 500, true, 64
@@ -240,6 +260,25 @@ func TestRunRefuses(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestEvidenceIsRefusedWhereItCantBeMeasured(t *testing.T) {
+	for _, change := range []func(*Options){
+		func(o *Options) { o.URL = "redis://localhost" },
+		func(o *Options) { o.Load = Replay },
+		func(o *Options) { o.Records = 10 },
+		func(o *Options) { o.URL, o.Nodes = "postgres://localhost", 2 },
+	} {
+		o := options("")
+		o.Evidence = true
+		if err := o.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		change(&o)
+		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "--evidence needs") {
+			t.Errorf("%+v gives %v", o, err)
+		}
+	}
 }
 
 // TestErrorsAreReported gives the load a store that is closed.

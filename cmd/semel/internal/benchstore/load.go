@@ -41,7 +41,13 @@ type target struct {
 }
 
 func newTarget(store semel.Store, resultBytes int) (*target, error) {
-	e, err := semel.New(store, &semel.Options{Operations: []semel.Operation{{Name: operationName, MaxResult: max(resultBytes, semel.DefaultMaxResult)}}})
+	return targetOf(store, resultBytes, semel.EvidenceNone, nil)
+}
+
+// targetOf makes a target that keeps so much evidence.
+func targetOf(store semel.Store, resultBytes int, level semel.EvidenceLevel, w semel.Witness) (*target, error) {
+	op := semel.Operation{Name: operationName, MaxResult: max(resultBytes, semel.DefaultMaxResult), Evidence: level}
+	e, err := semel.New(store, &semel.Options{Operations: []semel.Operation{op}, Witness: w})
 	if err != nil {
 		return nil, err
 	}

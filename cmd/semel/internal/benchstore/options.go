@@ -34,6 +34,9 @@ type Options struct {
 	// Compare measures the bare loop too, and, with Records, a store of
 	// [SmallRecords]. It needs [Execute] and a store that has such a loop.
 	Compare bool
+	// Evidence keeps full evidence of every call. Then Compare compares with the
+	// same kind of store without.
+	Evidence bool
 	// Against is the URL of the Redis that the Pebble store is compared with,
 	// instead of bare Pebble.
 	Against string
@@ -72,7 +75,7 @@ func (o *Options) Validate() error {
 		bad("--compare with a URL needs --store pebble:DIR")
 	case o.Against != "" && !isRedis(urlKind(o.Against)):
 		bad("--compare takes the URL of a Redis")
-	case o.Compare && kind == kindMemory:
+	case o.Compare && kind == kindMemory && !o.Evidence:
 		bad("--compare needs another --store than memory: there is nothing bare to compare that with")
 	}
 	switch {
@@ -82,6 +85,13 @@ func (o *Options) Validate() error {
 		bad("--nodes needs a store that processes share")
 	case o.Nodes > 1 && o.Records > 0:
 		bad("--nodes can't be combined with --records")
+	}
+	switch {
+	case !o.Evidence:
+	case isRedis(kind):
+		bad("--evidence needs a store with an evidence log: Redis has none")
+	case o.Load != Execute || o.Records > 0 || o.Nodes > 1 || o.Against != "":
+		bad("--evidence needs --load execute, and can't be combined with --records, --nodes or --compare with a URL")
 	}
 	if o.Compare && o.Load != Execute {
 		bad("--compare needs --load execute: the bare loop does nothing else")

@@ -68,6 +68,7 @@ func TestHelp(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"version"}, {"key"}, {"key", "derive"}, {"key", "lint"}, {"bench"}, {"bench", "store"}, {"bench", "proxy"}, {"demo"},
 		{"serve"}, {"proxy"}, {"healthcheck"}, {"explain"}, {"man"},
+		{"evidence"}, {"evidence", "keygen"}, {"evidence", "show"}, {"evidence", "export"}, {"evidence", "prove"}, {"evidence", "verify"},
 		{"store"}, {"store", "status"}, {"store", "new-epoch"}, {"migrate"}, {"migrate", "up"},
 	} {
 		name := strings.Join(append([]string{"semel"}, args...), "-")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -158,6 +159,14 @@ func openLocal(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer,
 		}
 		l.closers = append(l.closers, a)
 		opts.Archive = a.Write
+	}
+	// What a command changes is evident too, if it has the keys.
+	log, err := server.OpenEvidence(&cfg.Evidence, store, slog.New(slog.NewTextHandler(l.talk, nil)))
+	if err != nil {
+		return nil, nil, errors.Join(err, l.Close())
+	}
+	if log != nil {
+		opts.Witness = log
 	}
 	if l.Engine, err = semel.New(store, opts); err != nil {
 		return nil, nil, errors.Join(err, l.Close())

@@ -66,7 +66,7 @@ of 'semel records' also 3 not found, 4 not in that state, 5 unavailable.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w%s", err, flagHint(cmd, err))
 	})
-	root.AddCommand(newServe(), newProxy(), newDemo(), group(newKey()), group(newBench()), group(configCommand()), group(recordsCommand()), group(storeCommand()), group(migrateCommand()), newHealthcheck(), newExplain(), newMan(), newVersion(), newDemoProvider())
+	root.AddCommand(newServe(), newProxy(), newDemo(), group(newKey()), group(newIDs()), group(newBench()), group(configCommand()), group(recordsCommand()), group(messagesCommand()), group(evidenceCommand()), group(storeCommand()), group(migrateCommand()), newHealthcheck(), newExplain(), newMan(), newVersion(), newDemoProvider())
 	group(root)
 	return root
 }

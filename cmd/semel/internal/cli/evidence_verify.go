@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel/evidence"
+)
+
+func newEvidenceVerify() *cobra.Command {
+	var keys string
+	var kept []string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "verify [FILE]",
+		Short: "Verify an export with nothing but the public key",
+		Long: `Verify an export, from a file or standard input: that every entry is the one that
+was signed, in its place, and none is missing. The first bad entry is named, or
+where only checkpoints tell that something is wrong the entries among which it is.
+The exit code is 1 if something is wrong.
+
+Without --checkpoints a log that was cut, or written anew by someone with the
+secret key, looks whole: give checkpoints that were kept where the owner of the log
+has no say.
+
+The JSON has origin, view, entries, without_opening, checkpoints,
+kept_checkpoints, size, root, and if something is wrong finding (kind, first, last,
+message). The kinds are changed, missing, order, opening, cut, fork, signature and
+format.`,
+		Example: `  semel evidence verify --keys evidence.pub log.jsonl
+  semel evidence verify --keys evidence.pub --checkpoints kept/latest log.jsonl
+  zstd -d < log.jsonl.zst | semel evidence verify --keys evidence.pub`,
+		Args: oneFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if keys == "" {
+				return usage("--keys is missing: the file with the public keys")
+			}
+			trust, err := keysOf(keys)
+			if err != nil {
+				return err
+			}
+			opts := &evidence.VerifyOptions{}
+			for _, file := range kept {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					return err
+				}
+				found := evidence.SplitCheckpoints(text)
+				if len(found) == 0 {
+					return fmt.Errorf("%s has no checkpoint", file)
+				}
+				opts.Kept = append(opts.Kept, found...)
+			}
+			in := cmd.InOrStdin()
+			if len(args) == 1 && args[0] != "-" {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				in = f
+			}
+			report, err := evidence.Verify(in, trust, opts)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = printJSON(cmd.OutOrStdout(), report)
+			} else {
+				err = printReport(cmd.OutOrStdout(), &report, len(opts.Kept) > 0)
+			}
+			if err == nil && report.Finding != nil {
+				err = errReported
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&keys, "keys", "", "`file` with the public keys")
+	cmd.Flags().StringArrayVar(&kept, "checkpoints", nil, "`file` with checkpoints that were kept; may be repeated")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func printReport(w io.Writer, r *evidence.Report, kept bool) error {
+	if r.Finding != nil {
+		_, err := fmt.Fprintf(w, "BAD   %s\n", r.Finding)
+		return err
+	}
+	fmt.Fprintf(w, "good  %d entries of %s, %d of them without an opening\n", r.Entries, r.Origin, r.Erased)
+	fmt.Fprintf(w, "      %d checkpoints, the last of %d entries with the root %s\n", r.Checkpoints, r.Size, r.Root)
+	var err error
+	switch {
+	case r.View != "log":
+		_, err = fmt.Fprintln(w, "      that there are no others to show is not proved")
+	case kept:
+		_, err = fmt.Fprintf(w, "      %d kept checkpoints agree\n", r.Kept)
+	default:
+		_, err = fmt.Fprintln(w, "      without kept checkpoints a cut, or another history by the owner of the key, would not show")
+	}
+	return err
+}

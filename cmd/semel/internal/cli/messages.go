@@ -1,0 +1,254 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/server/query"
+)
+
+func messagesCommand() *cobra.Command {
+	return newMessages(&recordsFrom{open: openSource, terminal: func(stream any) bool {
+		w, ok := stream.(io.Writer)
+		return ok && isTerminal(w)
+	}})
+}
+
+func newMessages(from *recordsFrom) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "messages",
+		Short: "List messages of completed calls, and replay or discard those that are parked",
+		Long: `List the messages that completed calls send, look at one, and decide about those
+that were parked: refused by their receiver, tried too often, or too old.
+
+` + recordsLong,
+		Example: `  semel messages list --url http://127.0.0.1:8481 --state parked
+  semel messages replay --store pebble:./semel-data --reason 'the receiver is back' MESSAGE`,
+	}
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&from.source.store, "store", "", "`store` that no process is using: pebble:DIR")
+	flags.StringVar(&from.source.url, "url", "", "`URL` of a service's admin listener")
+	flags.StringVar(&from.source.tokenFile, "token-file", "", "`file` with the token for the service")
+	flags.StringVar(&from.source.config, "config", "", "`file` of the service's configuration")
+	cmd.AddCommand(newMessagesList(from), newMessagesShow(from), newMessagesReplay(from), newMessagesDiscard(from))
+	return cmd
+}
+
+// messageLine is what --json prints of a message.
+type messageLine struct {
+	// Record is the name of the record of the call that sent it.
+	Record string   `json:"record"`
+	Call   semel.ID `json:"call"`
+	semel.Message
+}
+
+func messageLineOf(f *dispatch.Found) messageLine {
+	return messageLine{f.Call.Encode(), f.Call, f.Message}
+}
+
+const messageFields = `record (the name of its record for other commands), call (tenant, principal,
+operation, key), id, name, destination, content_type, payload (in base64), order,
+state, tries, next_at, created_at, settled_at and failure (code, message); what does
+not apply is left out`
+
+// messageStates are the words of --state.
+var messageStates = []semel.MessageState{semel.MessagePending, semel.MessageParked, semel.MessageDelivered, semel.MessageDiscarded}
+
+func newMessagesList(from *recordsFrom) *cobra.Command {
+	var asJSON bool
+	var limit int
+	var states []string
+	var q dispatch.Query
+	cmd := &cobra.Command{
+		Use:   "list [QUALIFIER...]",
+		Short: "List messages, those of the newest calls first",
+		Long: `List messages that are pending or parked, those of the newest calls first. The
+qualifiers select the records of the calls; all must apply:
+` + query.Qualifiers + `
+
+There is no index of messages: all records that the qualifiers select are looked at.
+
+The JSON is one object per line, with
+` + messageFields + `.`,
+		Example: `  semel messages list --url http://127.0.0.1:8481 --state parked --destination billing
+  semel messages list --json operation:orders.place after:2026-01-01`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if q.Records, err = parseQuery(args); err != nil {
+				return err
+			}
+			if limit < 1 {
+				return usage("--limit is %d, and at least 1", limit)
+			}
+			if q.States, err = parseStates(states); err != nil {
+				return err
+			}
+			return from.with(cmd, func(ctx context.Context, recs semel.Records) error {
+				return listMessages(ctx, cmd, recs, q, limit, asJSON)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&q.Destination, "destination", "", "only those to this `destination`")
+	flags.StringSliceVar(&states, "state", nil, "only those in this `state`: pending, parked, delivered or discarded")
+	flags.IntVar(&limit, "limit", semel.DefaultSearchLimit, "list at most so many")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func parseStates(words []string) (states []semel.MessageState, err error) {
+	for _, word := range words {
+		known := false
+		for _, s := range messageStates {
+			known = known || word == string(s)
+		}
+		if !known {
+			return nil, usage("--state is %q, not pending, parked, delivered or discarded", word)
+		}
+		states = append(states, semel.MessageState(word))
+	}
+	return states, nil
+}
+
+func listMessages(ctx context.Context, cmd *cobra.Command, recs semel.Records, q dispatch.Query, limit int, asJSON bool) error {
+	enc := json.NewEncoder(cmd.OutOrStdout())
+	enc.SetEscapeHTML(false)
+	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+	if !asJSON {
+		fmt.Fprintf(table, "CREATED\tSTATE\tTRIES\tDESTINATION\tNEXT\tFAILURE\tMESSAGE\n")
+	}
+	rows := 0
+	for f, err := range dispatch.Find(ctx, recs, q) {
+		if err != nil {
+			return err
+		}
+		if rows++; rows > limit {
+			fmt.Fprintf(cmd.ErrOrStderr(), "There are more: raise --limit\n")
+			break
+		}
+		if asJSON {
+			if err := enc.Encode(messageLineOf(&f)); err != nil {
+				return err
+			}
+			continue
+		}
+		m := &f.Message
+		why := ""
+		if m.Failure != nil {
+			why = m.Failure.Code
+		}
+		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", when(m.CreatedAt), m.State, m.Tries, printable(m.Destination), when(m.NextAt), printable(why), m.ID)
+	}
+	return table.Flush()
+}
+
+// findMessage looks for a message by its id, in one record where that is named too.
+func findMessage(ctx context.Context, recs semel.Records, id, record string) (found dispatch.Found, err error) {
+	if record != "" {
+		call, err := semel.DecodeID(record)
+		if err != nil {
+			return found, usage("--record is not the name of a record")
+		}
+		rec, err := recs.Lookup(ctx, call)
+		if err != nil {
+			return found, err
+		}
+		for _, m := range rec.Outbox {
+			if m.ID == id {
+				return dispatch.Found{Call: call, Message: m}, nil
+			}
+		}
+		return found, semel.ErrNotFound
+	}
+	for f, err := range dispatch.Find(ctx, recs, dispatch.Query{ID: id, States: messageStates}) {
+		return f, err
+	}
+	return found, semel.ErrNotFound
+}
+
+// oneMessage is the argument of the commands on one message.
+func oneMessage(cmd *cobra.Command, args []string) (string, error) {
+	switch {
+	case len(args) == 0:
+		return "", usage("which message? 'semel messages list' has their ids")
+	case len(args) > 1:
+		return "", usage("unexpected argument %q for %q", args[1], cmd.CommandPath())
+	case !strings.HasPrefix(args[0], "msg_"):
+		return "", usage("%q is not the id of a message, which begins with msg_", args[0])
+	}
+	return args[0], nil
+}
+
+func newMessagesShow(from *recordsFrom) *cobra.Command {
+	var asJSON bool
+	var record string
+	cmd := &cobra.Command{
+		Use:   "show MESSAGE",
+		Short: "Show one message",
+		Long: `Show one message. Without --record all records are looked at until it is found.
+
+The JSON has
+` + messageFields + `.`,
+		Example: `  semel messages show --url http://127.0.0.1:8481 MESSAGE`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := oneMessage(cmd, args)
+			if err != nil {
+				return err
+			}
+			return from.with(cmd, func(ctx context.Context, recs semel.Records) error {
+				f, err := findMessage(ctx, recs, id, record)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), messageLineOf(&f))
+				}
+				return printMessage(cmd.OutOrStdout(), &f)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&record, "record", "", "`name` of the record that has the message")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// printMessage shows all of a message to people.
+func printMessage(out io.Writer, f *dispatch.Found) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	line := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	m := &f.Message
+	line("message", "%s", printable(m.ID))
+	line("record", "%s", f.Call.Encode())
+	line("operation", "%s", printable(f.Call.Operation))
+	line("key", "%s", printable(f.Call.Key))
+	line("tenant", "%s", printable(f.Call.Tenant))
+	line("name", "%s", printable(m.Name))
+	line("destination", "%s", printable(m.Destination))
+	if m.Order != "" {
+		line("order", "%s", printable(m.Order))
+	}
+	line("state", "%s", m.State)
+	line("tries", "%d", m.Tries)
+	for _, at := range []struct {
+		name string
+		at   semel.Instant
+	}{{"created", m.CreatedAt}, {"tried next", m.NextAt}, {"settled", m.SettledAt}} {
+		if at.at != 0 {
+			line(at.name, "%s", at.at)
+		}
+	}
+	if m.Failure != nil {
+		line("failure", "%s: %s", printable(m.Failure.Code), printable(m.Failure.Message))
+	}
+	line("content type", "%s", printable(m.ContentType))
+	line("payload", "%s", brief(semel.Result{Data: m.Payload}))
+	return w.Flush()
+}

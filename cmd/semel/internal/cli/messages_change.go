@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/dispatch"
+)
+
+// messageChanger is what the commands that change a message have in common.
+type messageChanger struct {
+	from                *recordsFrom
+	record, reason      string
+	yes, dryRun, asJSON bool
+}
+
+func (c *messageChanger) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&c.record, "record", "", "`name` of the record that has the message")
+	flags.StringVar(&c.reason, "reason", "", "why, for those who look later")
+	flags.BoolVar(&c.yes, "yes", false, "do not ask whether to go on")
+	flags.BoolVar(&c.dryRun, "dry-run", false, "only say what would happen")
+	jsonFlag(cmd, &c.asJSON)
+}
+
+// changedMessage is what --json prints of a change.
+type changedMessage struct {
+	// Action is "replay" or "discard".
+	Action string `json:"action"`
+	// Done is false where it was only said what would happen.
+	Done   bool   `json:"done"`
+	Reason string `json:"reason"`
+	// Message is as it was.
+	Message messageLine `json:"message"`
+}
+
+const messageChangeJSON = `The JSON has action, done, reason and message, which is as it was, with the members
+that list has.`
+
+// change looks at a parked message, asks the person, and does it.
+func (c *messageChanger) change(cmd *cobra.Command, args []string, action, means string,
+	do func(ctx context.Context, s dispatch.Settler, f *dispatch.Found) error,
+) error {
+	id, err := oneMessage(cmd, args)
+	switch {
+	case err != nil:
+		return err
+	case strings.TrimSpace(c.reason) == "" || !utf8.ValidString(c.reason):
+		return usage("--reason is needed: why should the message be changed?")
+	case !c.yes && !c.dryRun && !c.from.terminal(cmd.InOrStdin()):
+		return usage("nobody can be asked whether to go on: add --yes, or --dry-run to see what would happen")
+	}
+	return c.from.with(cmd, func(ctx context.Context, recs semel.Records) error {
+		s, ok := recs.(dispatch.Settler)
+		if !ok {
+			return usage("messages of a service are changed by its API: POST /v1/records/RECORD/messages/MESSAGE/%s", action)
+		}
+		f, err := findMessage(ctx, recs, id, c.record)
+		if err != nil {
+			return err
+		}
+		if f.Message.State != semel.MessageParked {
+			return illegal("the message is %s, not parked", f.Message.State)
+		}
+		if !c.yes || c.dryRun {
+			if err := printMessage(cmd.ErrOrStderr(), &f); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "\n%s: %s\n", action, means)
+		}
+		if !c.dryRun {
+			if !c.yes && !agreed(cmd) {
+				fmt.Fprintln(cmd.ErrOrStderr(), "Nothing was changed.")
+				return errReported
+			}
+			if err := do(ctx, s, &f); err != nil {
+				return err
+			}
+		}
+		return c.report(cmd, &changedMessage{action, !c.dryRun, c.reason, messageLineOf(&f)})
+	})
+}
+
+func (c *messageChanger) report(cmd *cobra.Command, done *changedMessage) error {
+	w := cmd.OutOrStdout()
+	if c.asJSON {
+		return printJSON(w, done)
+	}
+	sentence := "Nothing was changed: this was a dry run."
+	switch {
+	case done.Done && done.Action == "replay":
+		sentence = "The message is pending."
+	case done.Done:
+		sentence = "The message is discarded."
+	}
+	_, err := fmt.Fprintln(w, sentence)
+	return err
+}
+
+func newMessagesReplay(from *recordsFrom) *cobra.Command {
+	c := &messageChanger{from: from}
+	cmd := &cobra.Command{
+		Use:   "replay MESSAGE",
+		Short: "Have a parked message delivered again",
+		Long: `Have a parked message delivered again, as if it had not been tried, under the same
+id. The receiver may have taken it before. One with an order goes to the end of its
+line. Of a directory, the service delivers it when it is started.
+
+` + messageChangeJSON,
+		Example: `  semel messages replay MESSAGE --reason 'the receiver is back'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.change(cmd, args, "replay", "the message is delivered again, under the same id.",
+				func(ctx context.Context, s dispatch.Settler, f *dispatch.Found) error {
+					_, err := dispatch.Replay(ctx, s, f.Call, f.Message.ID)
+					return err
+				})
+		},
+	}
+	c.flags(cmd)
+	return cmd
+}
+
+func newMessagesDiscard(from *recordsFrom) *cobra.Command {
+	c := &messageChanger{from: from}
+	cmd := &cobra.Command{
+		Use:   "discard MESSAGE",
+		Short: "Give a parked message up for good",
+		Long: `Give a parked message up for good. The record of its call can then expire. The
+reason is kept with the message.
+
+` + messageChangeJSON,
+		Example: `  semel messages discard MESSAGE --reason 'told them by telephone'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.change(cmd, args, "discard", "the message is given up and never delivered.",
+				func(ctx context.Context, s dispatch.Settler, f *dispatch.Found) error {
+					_, err := dispatch.Discard(ctx, s, f.Call, f.Message.ID, c.reason)
+					return err
+				})
+		},
+	}
+	c.flags(cmd)
+	return cmd
+}

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store/pebblestore"
+)
+
+// messagesDir is a directory with a call that has sent a message, "waits", which is
+// pending, and two that are parked.
+func messagesDir(t *testing.T) (store, call string, ids map[string]string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	s, err := pebblestore.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := semel.New(s, &semel.Options{Operations: []semel.Operation{{Name: "order"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ans, err := e.Do(t.Context(), semel.Call{Tenant: "acme", Operation: "order", Key: "o1"}, func(_ context.Context, x semel.Execution) (semel.Result, error) {
+		for _, name := range []string{"waits", "bad", "worse\x1b[31m"} {
+			if err := semel.Send(x, semel.Message{Name: name, Destination: "billing", Payload: []byte(`{"n":1}`)}); err != nil {
+				return semel.Result{}, err
+			}
+		}
+		return semel.Result{}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids = map[string]string{}
+	for _, m := range ans.Record.Outbox {
+		ids[m.Name[:3]] = m.ID
+		if m.Name != "waits" {
+			if _, err := e.SettleMessage(t.Context(), ans.Record.ID, m.ID, semel.MessageFinding{
+				State: semel.MessageParked, Failure: &semel.Failure{Code: "status_410", Message: "status 410"},
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := errors.Join(e.Close(t.Context()), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return "pebble:" + dir, ans.Record.ID.Encode(), ids
+}
+
+func messages(t *testing.T, store string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	return semelWith(t, "", append([]string{"messages", args[0], "--store", store}, args[1:]...)...)
+}
+
+func TestMessages(t *testing.T) {
+	store, call, ids := messagesDir(t)
+	t.Run("list has what is pending or parked, or in the states that are named", func(t *testing.T) {
+		for args, want := range map[string]int{
+			"": 3, "--state parked": 2, "--state pending": 1, "--state delivered": 0, "--destination other": 0, "key:o1 --state parked,pending": 3, "key:o2": 0, "--limit 1": 1,
+		} {
+			code, out, errs := messages(t, store, append([]string{"list"}, strings.Fields(args)...)...)
+			if n := strings.Count(out, "msg_"); code != ExitOK || n != want || strings.Contains(out, "\x1b") {
+				t.Errorf("%s: exit %d, %d messages, want %d: %s%s", args, code, n, want, out, errs)
+			}
+		}
+		code, out, _ := messages(t, store, "list", "--json", "--limit", "1")
+		if code != ExitOK || !strings.Contains(out, `"record":"`+call+`"`) {
+			t.Errorf("exit %d, %s", code, out)
+		}
+	})
+	t.Run("show has all of one", func(t *testing.T) {
+		for _, args := range [][]string{{ids["bad"]}, {ids["bad"], "--record", call}} {
+			code, out, errs := messages(t, store, append([]string{"show"}, args...)...)
+			for _, want := range []string{ids["bad"], call, "status_410", "billing", `7 bytes: {"n":1}`, "parked"} {
+				if code != ExitOK || !strings.Contains(out, want) {
+					t.Errorf("exit %d, no %s in %s%s", code, want, out, errs)
+				}
+			}
+		}
+		if code, _, errs := messages(t, store, "show", "msg_none"); code != ExitNotFound {
+			t.Errorf("exit %d, %s", code, errs)
+		}
+	})
+	t.Run("replay and discard change what is parked", func(t *testing.T) {
+		code, out, errs := messages(t, store, "replay", ids["bad"], "--reason", "back", "--dry-run")
+		if code != ExitOK || !strings.Contains(out, "dry run") || !strings.Contains(errs, "under the same id") {
+			t.Errorf("exit %d, %s%s", code, out, errs)
+		}
+		for _, step := range []struct {
+			args []string
+			code int
+			out  string
+		}{
+			{[]string{"replay", ids["bad"], "--reason", "back", "--yes"}, ExitOK, "The message is pending.\n"},
+			{[]string{"replay", ids["bad"], "--reason", "back", "--yes"}, ExitConflict, ""},
+			{[]string{"discard", ids["wor"], "--reason", "no", "--yes", "--record", call}, ExitOK, "The message is discarded.\n"},
+			{[]string{"discard", ids["wai"], "--reason", "no", "--yes"}, ExitConflict, ""},
+			{[]string{"discard", ids["wor"], "--yes"}, ExitUsage, ""},
+			{[]string{"discard", ids["wor"], "--reason", "no"}, ExitUsage, ""},
+			{[]string{"discard", "o1", "--reason", "no", "--yes"}, ExitUsage, ""},
+			{[]string{"discard", "--reason", "no", "--yes"}, ExitUsage, ""},
+			{[]string{"list", "--state", "lost"}, ExitUsage, ""},
+			{[]string{"list", "--limit", "0"}, ExitUsage, ""},
+		} {
+			code, out, errs := messages(t, store, step.args...)
+			if code != step.code || out != step.out {
+				t.Errorf("%v: exit %d, want %d; %s%s", step.args, code, step.code, out, errs)
+			}
+		}
+		_, out, _ = messages(t, store, "list", "--state", "pending")
+		if strings.Count(out, "msg_") != 2 {
+			t.Error(out)
+		}
+	})
+}
+
+func TestMessagesHelp(t *testing.T) {
+	for _, name := range []string{"", "list", "show", "replay", "discard"} {
+		args := []string{"messages"}
+		if name != "" {
+			args = append(args, name)
+		}
+		code, out, errs := semelWith(t, "", append(args, "--help")...)
+		if code != ExitOK || errs != "" {
+			t.Fatalf("exit %d, %s", code, errs)
+		}
+		golden(t, "help/semel-"+strings.Join(args, "-")+".txt", out)
+		for line := range strings.Lines(out) {
+			if len(line) > 100 {
+				t.Errorf("a line has %d bytes: %s", len(line), line)
+			}
+		}
+	}
+}

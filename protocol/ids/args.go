@@ -1,0 +1,234 @@
+package ids
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"github.com/semelhq/semel/internal/canon"
+)
+
+// Bounds of numbers in arguments: the schema computes with exact fractions, which a
+// short text can make very long.
+const (
+	maxNumber   = 1000 // bytes
+	maxExponent = 1000
+)
+
+// args normalises and checks the arguments, and returns those that enter the key.
+func (d *Derivation) args() (json.RawMessage, error) {
+	if err := d.checkText(); err != nil {
+		return nil, err
+	}
+	tree, err := argsTree(d.Command.Args)
+	if err != nil {
+		return nil, err
+	}
+	if e := d.Entry; e != nil {
+		if err := e.normalise(tree); err != nil {
+			return nil, err
+		}
+		e.sortSets(tree)
+		if d.Command.Args, err = write(tree); err != nil {
+			return nil, err
+		}
+		if err := e.validate(tree); err != nil {
+			return nil, err
+		}
+		for _, p := range e.Args.Strip {
+			d.strip(tree, p)
+		}
+	}
+	if err := d.ephemerals(tree); err != nil {
+		return nil, err
+	}
+	if d.Entry != nil {
+		d.Entry.sortSets(tree) // whose items may have been different by what was stripped only
+	}
+	return write(tree)
+}
+
+// checkText refuses what [ParseCommand] would have refused, and what would become
+// another text on its way to the canonical form.
+func (d *Derivation) checkText() error {
+	c := &d.Command
+	for path, s := range map[string]string{
+		"tenant_id": c.TenantID, d.PrincipalMember: d.Principal, "intent.entity": c.Intent.Entity, "intent.action": c.Intent.Action,
+	} {
+		if s == "" {
+			return &Error{Reason: ReasonEnvelope, Path: path, Message: "it is missing"}
+		}
+	}
+	for _, s := range append([]string{c.TenantID, d.Principal, c.Intent.Entity, c.Intent.Action, c.CommandKind}, c.Intent.Target.ids...) {
+		if !utf8.ValidString(s) {
+			return &Error{Reason: ReasonEnvelope, Message: "a member is not valid UTF-8"}
+		}
+	}
+	return nil
+}
+
+// argsTree reads the arguments into maps, slices and [json.Number].
+func argsTree(text json.RawMessage) (map[string]any, error) {
+	if len(text) == 0 {
+		return map[string]any{}, nil
+	}
+	text, err := canon.Canonicalize(text, canon.Exact)
+	if err != nil {
+		return nil, &Error{Reason: ReasonEnvelope, Path: "args", Message: "no strict JSON", Err: err}
+	}
+	tree, err := decode(text)
+	if err != nil {
+		return nil, &Error{Reason: ReasonEnvelope, Path: "args", Message: "no strict JSON", Err: err}
+	}
+	object, ok := tree.(map[string]any)
+	if !ok {
+		return nil, &Error{Reason: ReasonEnvelope, Path: "args", Message: "it is " + kindOf(text) + ", not an object"}
+	}
+	return object, boundNumbers(object)
+}
+
+func decode(text []byte) (v any, err error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	err = dec.Decode(&v)
+	return v, err
+}
+
+func boundNumbers(v any) error {
+	switch x := v.(type) {
+	case map[string]any:
+		for _, item := range x {
+			if err := boundNumbers(item); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, item := range x {
+			if err := boundNumbers(item); err != nil {
+				return err
+			}
+		}
+	case json.Number:
+		_, exponent, _ := strings.Cut(string(x), "e")
+		n, err := strconv.Atoi(cmp.Or(exponent, "0"))
+		if err != nil || n > maxExponent || n < -maxExponent || len(x) > maxNumber {
+			return &Error{Reason: ReasonArgs, Path: "args", Message: "a number has too many digits or too large an exponent"}
+		}
+	}
+	return nil
+}
+
+// write is the canonical form of a tree.
+func write(tree any) (json.RawMessage, error) {
+	text, err := json.Marshal(tree)
+	if err == nil {
+		text, err = canon.Canonicalize(text, canon.Exact)
+	}
+	if err != nil {
+		return nil, &Error{Reason: ReasonArgs, Path: "args", Message: "they have no JSON form", Err: err}
+	}
+	return text, nil
+}
+
+// strip removes what a path leads to from the arguments that enter the key.
+func (d *Derivation) strip(tree map[string]any, p Path) {
+	steps, _ := p.steps() // Load has checked it
+	found := false
+	_, _ = change(tree, steps, func(_ any, present bool) (any, bool, error) {
+		found = found || present
+		return nil, false, nil
+	})
+	if found {
+		d.Stripped = append(d.Stripped, Stripped{"args." + string(p), "the registry strips it"})
+	}
+}
+
+// ephemerals looks for arguments with the names of ephemeral values. Where there is
+// no declaration they are stripped; where there is one they should have been spoken
+// about, and a guess might make two commands of one, or one of two.
+func (d *Derivation) ephemerals(tree map[string]any) error {
+	reported := map[string]bool{}
+	return walk(tree, "", func(path, name string) (bool, error) {
+		what, is := ephemeral(name)
+		switch {
+		case !is || d.Entry != nil && d.Entry.keeps(path):
+			return false, nil
+		case d.Entry != nil:
+			return false, &Error{Reason: ReasonEphemeral, Path: "args." + path, Message: "by its name it is " + what + ", and the registry neither strips nor keeps it"}
+		}
+		if !reported[path] {
+			reported[path] = true
+			d.Stripped = append(d.Stripped, Stripped{"args." + path, "by its name it is " + what})
+		}
+		return true, nil
+	})
+}
+
+// keeps reports whether the declaration says that an argument is not ephemeral.
+func (e *Entry) keeps(path string) bool {
+	return slices.ContainsFunc(e.Args.Keep, func(k Kept) bool { return string(k.Path) == path })
+}
+
+// validate checks normalised arguments against the schema. The error names members
+// and rules, and no values.
+func (e *Entry) validate(tree map[string]any) error {
+	if e.schema == nil {
+		return nil
+	}
+	err := e.schema.Validate(tree)
+	if err == nil {
+		return nil
+	}
+	failed, ok := errors.AsType[*jsonschema.ValidationError](err)
+	if !ok {
+		return &Error{Reason: ReasonArgs, Path: "args", Message: "they can't be checked against the schema"}
+	}
+	var errs []error
+	for _, f := range leaves(failed, nil) {
+		errs = append(errs, &Error{Reason: ReasonArgs, Path: pointer(f.InstanceLocation), Message: complaint(f.ErrorKind)})
+	}
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}
+
+// maxComplaints bounds how much is said about one set of arguments.
+const maxComplaints = 20
+
+func leaves(f *jsonschema.ValidationError, found []*jsonschema.ValidationError) []*jsonschema.ValidationError {
+	if len(f.Causes) == 0 && len(found) < maxComplaints {
+		return append(found, f)
+	}
+	for _, c := range f.Causes {
+		found = leaves(c, found)
+	}
+	return found
+}
+
+func complaint(k jsonschema.ErrorKind) string {
+	switch x := k.(type) {
+	case *kind.Required:
+		return "it lacks " + strings.Join(x.Missing, ", ")
+	case *kind.AdditionalProperties:
+		return "it has members that the schema does not know: " + strings.Join(x.Properties, ", ")
+	case *kind.Type:
+		return fmt.Sprintf("it is %s and should be %s", x.Got, strings.Join(x.Want, " or "))
+	}
+	if keywords := k.KeywordPath(); len(keywords) > 0 {
+		return "it does not fit " + strings.Join(keywords, "/")
+	}
+	return "it does not fit the schema"
+}
+
+func sortedNames(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,156 @@
+package ids
+
+import (
+	"encoding/json"
+	"log/slog"
+	"time"
+)
+
+// MaxEnvelope is the longest envelope that is read, in bytes.
+const MaxEnvelope = 256 << 10
+
+// Bounds of an envelope's members.
+const (
+	maxID      = 256  // bytes of an id, an entity, an action or a kind
+	maxKey     = 512  // bytes of an idempotency key that a caller brings
+	maxSecret  = 4096 // bytes of a confirmation token or a further proof
+	maxTargets = 1000 // items of a target
+	maxTrace   = 8    // members of a trace
+	maxTraced  = 1024 // bytes of a value of a trace
+)
+
+// Command is a command envelope: what one delivery of a command says. Which of it
+// enters the key is in the package comment; everything else is about this delivery
+// and may differ in the next.
+type Command struct {
+	// CommandID names the command for people and other systems. A gateway gives one
+	// to a command that brings none. The record keeps that of the first delivery.
+	CommandID string `json:"command_id,omitempty"`
+	// TenantID is who is isolated from whom. Required; part of the key (IDS-XV.1).
+	TenantID string `json:"tenant_id"`
+	// ActorID is who sends the command. Part of the key, unless EffectiveActorID is.
+	ActorID string `json:"actor_id,omitempty"`
+	// EffectiveActorID is for whom the command acts, where another sends it, such as
+	// a system that retries (IDS-VII.6). One of the two is required.
+	EffectiveActorID string `json:"effective_actor_id,omitempty"`
+	// Intent is what is to be done, and to what. Part of the key.
+	Intent Intent `json:"intent"`
+	// Args is a JSON object, in its canonical form; nil is the same as {}. Part of
+	// the key once it was normalised.
+	Args json.RawMessage `json:"args,omitempty"`
+	// CommandKind is the class of mutation. Part of the key where it is not empty or
+	// the registry declares one.
+	CommandKind string `json:"command_kind,omitempty"`
+	// CorrelationID ties the command to what it belongs to. It is given back in
+	// every answer.
+	CorrelationID string `json:"correlation_id,omitempty"`
+	// Trace says how this delivery came.
+	Trace Trace `json:"trace,omitempty"`
+	// ReceivedAt is when this delivery came in.
+	ReceivedAt time.Time `json:"received_at,omitzero"`
+	// IdempotencyKey is a key that the caller brings. Unless the registry lets callers
+	// choose the key, it must be the one that the envelope has.
+	IdempotencyKey string `json:"idempotency_key,omitempty"`
+	// ConfirmationToken confirms the command (IDS-X.1), and StepUp is the further
+	// proof that its confirmation may ask for. Both are secrets.
+	ConfirmationToken string `json:"confirmation_token,omitempty"`
+	StepUp            string `json:"step_up,omitempty"`
+}
+
+// Intent is what a command wants.
+type Intent struct {
+	// Entity and Action name the kind of command, such as "order" and "cancel".
+	Entity string `json:"entity"`
+	Action string `json:"action"`
+	// Target is what it is done to. The zero Target is absent.
+	Target Target `json:"target,omitzero"`
+}
+
+// Trace says how a delivery came: ids of messages, of phones, of spans. No member of
+// it ever enters a key. Numbers and booleans in the envelope are kept as their text.
+type Trace map[string]string
+
+// Members of a [Trace] that are known by name.
+const (
+	TraceMessageID     = "message_id"      // id of the message, such as a wamid
+	TracePhoneNumberID = "phone_number_id" // id of the phone number it came to
+)
+
+// Target is what a command is done to: absent (the zero Target), null, one stable
+// identifier, or several in an order that counts. These four are never equal, and
+// neither are "a" and ["a"].
+type Target struct {
+	form targetForm
+	ids  []string
+}
+
+type targetForm uint8
+
+const (
+	targetAbsent targetForm = iota
+	targetNull
+	targetOne
+	targetMany
+)
+
+// NullTarget is the target null.
+func NullTarget() Target { return Target{form: targetNull} }
+
+// TargetOf is one identifier.
+func TargetOf(id string) Target { return Target{form: targetOne, ids: []string{id}} }
+
+// TargetsOf is several identifiers, in this order.
+func TargetsOf(ids ...string) Target { return Target{form: targetMany, ids: ids} }
+
+// IsZero reports whether the target is absent.
+func (t Target) IsZero() bool { return t.form == targetAbsent }
+
+// IDs are the identifiers. The caller may not change them.
+func (t Target) IDs() []string { return t.ids }
+
+// MarshalJSON writes null, a string or an array of strings. An absent target is
+// written as null where it is not left out.
+func (t Target) MarshalJSON() ([]byte, error) {
+	switch t.form {
+	case targetOne:
+		return json.Marshal(t.ids[0])
+	case targetMany:
+		if t.ids == nil {
+			return []byte("[]"), nil
+		}
+		return json.Marshal(t.ids)
+	}
+	return []byte("null"), nil
+}
+
+// ParseCommand reads an envelope. It is strict: duplicate names, invalid UTF-8,
+// unknown members and members of another type are refused, all at once, each as an
+// [Error] with its path.
+func ParseCommand(text []byte) (Command, error) {
+	r := &envelopeReader{}
+	c := r.command(text)
+	if err := r.err(); err != nil {
+		return Command{}, err
+	}
+	return c, nil
+}
+
+// UnmarshalJSON is [ParseCommand].
+func (c *Command) UnmarshalJSON(text []byte) (err error) {
+	*c, err = ParseCommand(text)
+	return err
+}
+
+// Name is the entity and the action, such as "order.cancel". It is the name of the
+// operation too.
+func (i Intent) Name() string { return i.Entity + "." + i.Action }
+
+// LogValue shows which command it is, and neither its arguments nor its secrets.
+func (c Command) LogValue() slog.Value {
+	return slog.GroupValue(
+		slog.String("command_id", c.CommandID),
+		slog.String("tenant_id", c.TenantID),
+		slog.String("intent", c.Intent.Name()),
+		slog.String("correlation_id", c.CorrelationID),
+	)
+}

@@ -1,0 +1,224 @@
+package ids
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel/internal/canon"
+)
+
+// envelopeReader collects what is wrong with an envelope.
+type envelopeReader struct{ errs []error }
+
+func (r *envelopeReader) bad(path, format string, args ...any) {
+	r.errs = append(r.errs, &Error{Reason: ReasonEnvelope, Path: path, Message: fmt.Sprintf(format, args...)})
+}
+
+// err is everything that is wrong: one [Error], or several joined.
+func (r *envelopeReader) err() error {
+	if len(r.errs) == 1 {
+		return r.errs[0]
+	}
+	return errors.Join(r.errs...)
+}
+
+func (r *envelopeReader) command(text []byte) (c Command) {
+	if len(text) > MaxEnvelope {
+		r.bad("", "the envelope has %d bytes, more than %d", len(text), MaxEnvelope)
+		return c
+	}
+	// What follows reads the canonical form, in which names are unique and all text
+	// is valid, so no reader can be made to see something else.
+	text, err := canon.Canonicalize(text, canon.Exact)
+	if err != nil {
+		r.errs = append(r.errs, &Error{Reason: ReasonEnvelope, Message: "no strict JSON", Err: err})
+		return c
+	}
+	r.object("", text, members{
+		"command_id":         func(p string, v []byte) { c.CommandID = r.text(p, v, maxID) },
+		"tenant_id":          func(p string, v []byte) { c.TenantID = r.text(p, v, maxID) },
+		"actor_id":           func(p string, v []byte) { c.ActorID = r.text(p, v, maxID) },
+		"effective_actor_id": func(p string, v []byte) { c.EffectiveActorID = r.text(p, v, maxID) },
+		"intent":             func(p string, v []byte) { c.Intent = r.intent(p, v) },
+		"args":               func(p string, v []byte) { c.Args = r.args(p, v) },
+		"command_kind":       func(p string, v []byte) { c.CommandKind = r.text(p, v, maxID) },
+		"correlation_id":     func(p string, v []byte) { c.CorrelationID = r.text(p, v, maxID) },
+		"trace":              func(p string, v []byte) { c.Trace = r.trace(p, v) },
+		"received_at":        func(p string, v []byte) { c.ReceivedAt = r.instant(p, v) },
+		"idempotency_key":    func(p string, v []byte) { c.IdempotencyKey = r.text(p, v, maxKey) },
+		"confirmation_token": func(p string, v []byte) { c.ConfirmationToken = r.text(p, v, maxSecret) },
+		"step_up":            func(p string, v []byte) { c.StepUp = r.text(p, v, maxSecret) },
+	}, "tenant_id", "intent")
+	if c.ActorID == "" && c.EffectiveActorID == "" && len(r.errs) == 0 {
+		r.bad("actor_id", "neither actor_id nor effective_actor_id is given")
+	}
+	return c
+}
+
+// members are the readers of an object's members, by name.
+type members map[string]func(path string, value []byte)
+
+// object reads an object that may have these members and must have those required.
+func (r *envelopeReader) object(path string, text []byte, known members, required ...string) {
+	all, ok := r.open(path, text)
+	if !ok {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if read := known[name]; read != nil {
+			read(join(path, name), all[name])
+		} else {
+			r.bad(join(path, name), "an envelope has no such member")
+		}
+	}
+	for _, name := range required {
+		if _, given := all[name]; !given {
+			r.bad(join(path, name), "it is missing")
+		}
+	}
+}
+
+// open reads an object member by member.
+func (r *envelopeReader) open(path string, text []byte) (map[string]json.RawMessage, bool) {
+	var all map[string]json.RawMessage
+	if !begins(text, '{') || json.Unmarshal(text, &all) != nil {
+		r.bad(path, "it is %s, not an object", kindOf(text))
+		return nil, false
+	}
+	return all, true
+}
+
+// text reads a string that is not empty.
+func (r *envelopeReader) text(path string, value []byte, most int) string {
+	var s string
+	switch {
+	case !begins(value, '"') || json.Unmarshal(value, &s) != nil:
+		r.bad(path, "it is %s, not a string", kindOf(value))
+	case s == "":
+		r.bad(path, "it is empty")
+	case len(s) > most:
+		r.bad(path, "it has %d bytes, more than %d", len(s), most)
+	case strings.IndexByte(s, 0) >= 0:
+		r.bad(path, "it has a NUL character")
+	}
+	return s
+}
+
+func (r *envelopeReader) intent(path string, value []byte) (i Intent) {
+	r.object(path, value, members{
+		"entity": func(p string, v []byte) { i.Entity = r.text(p, v, maxID/2-1) },
+		"action": func(p string, v []byte) { i.Action = r.text(p, v, maxID/2) },
+		"target": func(p string, v []byte) { i.Target = r.target(p, v) },
+	}, "entity", "action")
+	return i
+}
+
+func (r *envelopeReader) target(path string, value []byte) Target {
+	switch {
+	case begins(value, 'n'):
+		return NullTarget()
+	case begins(value, '"'):
+		return TargetOf(r.text(path, value, maxID))
+	case !begins(value, '['):
+		r.bad(path, "it is %s, not a string, an array of strings or null", kindOf(value))
+		return Target{}
+	}
+	var items []json.RawMessage
+	if err := json.Unmarshal(value, &items); err != nil || len(items) > maxTargets {
+		r.bad(path, "it has %d items, more than %d", len(items), maxTargets)
+		return Target{}
+	}
+	ids := make([]string, 0, len(items))
+	for i, item := range items {
+		ids = append(ids, r.text(fmt.Sprintf("%s[%d]", path, i), item, maxID))
+	}
+	return TargetsOf(ids...)
+}
+
+func (r *envelopeReader) args(path string, value []byte) json.RawMessage {
+	if _, ok := r.open(path, value); !ok {
+		return nil
+	}
+	return json.RawMessage(value)
+}
+
+func (r *envelopeReader) trace(path string, value []byte) Trace {
+	all, ok := r.open(path, value)
+	if !ok {
+		return nil
+	}
+	if len(all) > maxTrace {
+		r.bad(path, "it has %d members, more than %d", len(all), maxTrace)
+		return nil
+	}
+	trace := Trace{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		at := join(path, name)
+		if len(name) > maxID/4 || strings.IndexByte(name, 0) >= 0 {
+			r.bad(path, "a name in it is longer than %d bytes or has a NUL character", maxID/4)
+			continue
+		}
+		switch text := all[name]; kindOf(text) {
+		case "a string":
+			trace[name] = r.text(at, text, maxTraced)
+		case "a number", "a boolean":
+			if trace[name] = string(text); len(text) > maxTraced {
+				r.bad(at, "it has %d bytes, more than %d", len(text), maxTraced)
+			}
+		default:
+			r.bad(at, "it is %s, not a string, a number or a boolean", kindOf(text))
+		}
+	}
+	return trace
+}
+
+func (r *envelopeReader) instant(path string, value []byte) time.Time {
+	before := len(r.errs)
+	text := r.text(path, value, maxID)
+	if len(r.errs) > before {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || !rfc3339.MatchString(text) { // time.Parse also reads 2026-01-02T3:04:05,5Z
+		r.bad(path, "it is no time in the form of RFC 3339")
+	}
+	return t
+}
+
+var rfc3339 = regexp.MustCompile(`^[0-9-]{10}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$`)
+
+func begins(value []byte, c byte) bool { return len(value) > 0 && value[0] == c }
+
+// kindOf names the type of a JSON value.
+func kindOf(value []byte) string {
+	if len(value) == 0 {
+		return "nothing"
+	}
+	switch value[0] {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	}
+	return "a number"
+}
+
+// join appends a name to a path.
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}

@@ -1,0 +1,70 @@
+package ids
+
+import "github.com/semelhq/semel"
+
+// Reason says in one word why a command was refused before it reached the engine.
+// Reasons never change their meaning.
+type Reason string
+
+// The reasons.
+const (
+	// ReasonEnvelope: the envelope is no strict JSON, has a member that envelopes do
+	// not have, or one of another type.
+	ReasonEnvelope Reason = "invalid_envelope"
+	// ReasonCommand: the registry has no such entity and action.
+	ReasonCommand Reason = "unknown_command"
+	// ReasonActor: the actor that the registry binds the command to is missing, or
+	// there is one that it does not provide for (IDS-VII.6).
+	ReasonActor Reason = "actor_not_declared"
+	// ReasonArgs: the arguments do not fit their schema or can't be normalised.
+	ReasonArgs Reason = "invalid_args"
+	// ReasonEphemeral: an argument has the name of something that every delivery
+	// makes anew, and the registry does not say what to do with it (IDS-VII.4).
+	ReasonEphemeral Reason = "ephemeral_argument"
+	// ReasonKind: the envelope says another command_kind than the registry.
+	ReasonKind Reason = "command_kind_mismatch"
+	// ReasonKey: the envelope brings an idempotency_key that is not the one of its
+	// content: the same key, another envelope (IDS-VIII.5).
+	ReasonKey Reason = "idempotency_conflict"
+)
+
+// Error is why a command was refused. Nothing was executed and nothing recorded. It
+// has names of members and never their values.
+type Error struct {
+	Reason Reason `json:"reason"`
+	// Path names the member, such as "intent.target[1]"; empty for the whole.
+	Path string `json:"path,omitempty"`
+	// Message is for people.
+	Message string `json:"message"`
+	// Err is the cause; may be nil.
+	Err error `json:"-"`
+}
+
+// Error is one line.
+func (e *Error) Error() string {
+	text := string(e.Reason) + ": "
+	if e.Path != "" {
+		text += e.Path + ": "
+	}
+	text += e.Message
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is makes errors.Is compare with the errors of the engine: a wrong key is a
+// [semel.ErrConflict], everything else an invalid call.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*semel.Error)
+	if !ok {
+		return false
+	}
+	if e.Reason == ReasonKey {
+		return t.Code == semel.CodeConflict
+	}
+	return t.Code == semel.CodeInvalidCall
+}

@@ -1,0 +1,273 @@
+package ids
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// ServeHTTP serves commands over HTTP:
+//
+//	POST {StatusURL}                 delivers an envelope
+//	GET  {StatusURL}/{id}            says where a command stands
+//	POST {StatusURL}/{id}/compensate undoes one that was executed
+//
+// Answers about commands are a [Response]; the status of HTTP repeats what it says:
+// 200 executed or compensated, 202 processing, 422 rejected, 428 to be confirmed, 500
+// failed, 503 not executed and worth another delivery. Whatever else is wrong is a
+// problem document (RFC 9457).
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	rest, ok := strings.CutPrefix(r.URL.Path, g.path())
+	if !ok {
+		g.refuse(w, semel.ErrNotFound)
+		return
+	}
+	id, action, _ := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
+	var serve func(Caller, *http.Request, string) (*Response, error)
+	method := http.MethodPost
+	switch {
+	case id == "" && action == "":
+		serve = g.serveCommand
+	case action == "":
+		serve, method = g.serveStatus, http.MethodGet
+	case action == "compensate":
+		serve = g.serveCompensate
+	default:
+		g.refuse(w, semel.ErrNotFound)
+		return
+	}
+	if r.Method != method {
+		w.Header().Set("Allow", method)
+		writeProblem(w, &semelhttp.Problem{Code: codeMethod, Title: "Method not allowed", Status: http.StatusMethodNotAllowed, Detail: "Use " + method + " here."})
+		return
+	}
+	caller, err := g.opts.Identify(r)
+	if err != nil {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		writeProblem(w, &semelhttp.Problem{Code: codeUnauthorized, Title: "Not authenticated", Status: http.StatusUnauthorized, Detail: "The server does not know who is calling."})
+		return
+	}
+	resp, err := serve(caller, r, id)
+	if err != nil {
+		g.refuse(w, err)
+		return
+	}
+	g.write(w, resp)
+}
+
+// path is that of StatusURL, which may be a whole address.
+func (g *Gateway) path() string {
+	if _, after, ok := strings.Cut(g.opts.StatusURL, "://"); ok {
+		_, path, _ := strings.Cut(after, "/")
+		return "/" + path
+	}
+	return g.opts.StatusURL
+}
+
+func (g *Gateway) serveCommand(caller Caller, r *http.Request, _ string) (*Response, error) {
+	body, err := readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	c, err := ParseCommand(body)
+	if err != nil {
+		return nil, err
+	}
+	return g.Execute(r.Context(), caller, c)
+}
+
+func (g *Gateway) serveStatus(caller Caller, r *http.Request, id string) (*Response, error) {
+	resp, err := g.Status(r.Context(), caller, id)
+	if err == nil {
+		resp.Decision = "" // nothing was delivered
+	}
+	return resp, err
+}
+
+func (g *Gateway) serveCompensate(caller Caller, r *http.Request, id string) (*Response, error) {
+	body, err := readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	var in struct {
+		Reason string `json:"reason"`
+	}
+	if len(body) > 0 && json.Unmarshal(body, &in) != nil {
+		return nil, &Error{Reason: ReasonEnvelope, Message: "the body is no JSON object with a reason"}
+	}
+	return g.Compensate(r.Context(), caller, id, in.Reason)
+}
+
+var errTooLarge = errors.New("the envelope has more than " + strconv.Itoa(MaxEnvelope>>10) + " KiB")
+
+func readBody(r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, MaxEnvelope+1))
+	switch {
+	case err != nil:
+		return nil, &Error{Reason: ReasonEnvelope, Message: "the body broke off"}
+	case len(body) > MaxEnvelope:
+		return nil, errTooLarge
+	}
+	return body, nil
+}
+
+// httpStatus is the status of HTTP for a response.
+func (r *Response) httpStatus() int {
+	switch {
+	case r.Status == StatusProcessing:
+		return http.StatusAccepted
+	case r.Status == StatusRejected:
+		return http.StatusUnprocessableEntity
+	case r.Status == StatusUnconfirmed:
+		return http.StatusPreconditionRequired
+	case r.Reason == string(semel.CodeAborted) || r.Reason == "abandoned":
+		return http.StatusServiceUnavailable
+	case r.Status == StatusFailed:
+		return http.StatusInternalServerError
+	}
+	return http.StatusOK
+}
+
+// write writes a response. Deliveries that were answered before get the same bytes,
+// but for the decision.
+func (g *Gateway) write(w http.ResponseWriter, r *Response) {
+	if r.Decision == DuplicateReplayed {
+		w.Header().Set("Idempotency-Replayed", "true")
+	}
+	if r.StatusURL != "" && r.Status == StatusProcessing {
+		w.Header().Set("Location", r.StatusURL)
+	}
+	status := r.httpStatus()
+	if status == http.StatusAccepted || status == http.StatusServiceUnavailable {
+		setRetryAfter(w, max(r.RetryAfter, time.Second))
+	}
+	writeJSON(w, status, "application/json", r)
+}
+
+// Codes of refusals that HTTP needs and the engine does not know.
+const (
+	codeUnauthorized semel.Code = "unauthorized"
+	codeMethod       semel.Code = "method_not_allowed"
+	codeTooLarge     semel.Code = "too_large"
+	codeInternal     semel.Code = "internal"
+)
+
+// refusal is how an error of the engine is shown.
+type refusal struct {
+	status int
+	title  string
+}
+
+var refusals = map[semel.Code]refusal{
+	semel.CodeInvalidCall:         {http.StatusBadRequest, "Invalid envelope"},
+	semel.CodeForbidden:           {http.StatusForbidden, "Not allowed"},
+	semel.CodeNotFound:            {http.StatusNotFound, "Not found"},
+	semel.CodeExpired:             {http.StatusPreconditionFailed, "Too old"},
+	semel.CodeThrottled:           {http.StatusTooManyRequests, "Too many duplicates"},
+	semel.CodeConfirmationRefused: {http.StatusForbidden, "Confirmation refused"},
+	semel.CodeIllegalTransition:   {http.StatusConflict, "Not possible now"},
+	semel.CodeHeld:                {http.StatusConflict, "Outcome unknown"},
+	semel.CodeInFlight:            {http.StatusConflict, "In progress"},
+	semel.CodeUnsupported:         {http.StatusNotImplemented, "Not supported"},
+	semel.CodeStoreUnavailable:    {http.StatusServiceUnavailable, "Store unavailable"},
+	semel.CodeUnknown:             {http.StatusServiceUnavailable, "Outcome not recorded yet"},
+	semel.CodeClosed:              {http.StatusServiceUnavailable, "Stopping"},
+}
+
+// commandProblem is a refusal with what is wrong with the envelope.
+type commandProblem struct {
+	semelhttp.Problem
+	Errors []*Error `json:"errors,omitempty"`
+}
+
+// refuse writes an error as a problem. Nothing was executed, unless it says so.
+func (g *Gateway) refuse(w http.ResponseWriter, err error) {
+	if errors.Is(err, errTooLarge) {
+		writeProblem(w, &semelhttp.Problem{Code: codeTooLarge, Title: "Envelope too large", Status: http.StatusRequestEntityTooLarge, Detail: "Nothing was executed: " + err.Error() + "."})
+		return
+	}
+	if wrong := envelopeErrors(err); len(wrong) > 0 {
+		p := commandProblem{Errors: wrong, Problem: semelhttp.Problem{
+			Code: semel.CodeInvalidCall, Title: "Invalid envelope", Status: http.StatusBadRequest, Detail: "Nothing was executed: " + wrong[0].Error() + ".",
+		}}
+		if wrong[0].Reason == ReasonCommand {
+			p.Code, p.Title, p.Status = semel.CodeUnknownOperation, "Unknown command", http.StatusNotFound
+		}
+		p.Type = "/problems/" + string(p.Code)
+		writeJSON(w, p.Status, semelhttp.ProblemType, &p)
+		return
+	}
+	e, ok := errors.AsType[*semel.Error](err)
+	shown, known := refusals[codeOf(e)]
+	if !ok || !known {
+		writeProblem(w, &semelhttp.Problem{Code: codeInternal, Title: "Internal error", Status: http.StatusInternalServerError, Detail: "The command could not be answered. Deliver it again: it is executed once at most."})
+		return
+	}
+	p := &semelhttp.Problem{Code: e.Code, Title: shown.title, Status: shown.status, Detail: e.Message}
+	if e.Code == semel.CodeNotFound {
+		p.Detail = "There is no such command, or it is of another caller."
+	}
+	if shown.status == http.StatusServiceUnavailable || e.RetryAfter > 0 {
+		retry := max(e.RetryAfter, time.Second)
+		setRetryAfter(w, retry)
+		p.RetryAfter = wholeSeconds(retry)
+	}
+	writeProblem(w, p)
+}
+
+func codeOf(e *semel.Error) semel.Code {
+	if e == nil {
+		return ""
+	}
+	return e.Code
+}
+
+// envelopeErrors takes a joined error apart.
+func envelopeErrors(err error) []*Error {
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		var list []*Error
+		for _, one := range many.Unwrap() {
+			list = append(list, envelopeErrors(one)...)
+		}
+		return list
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return []*Error{e}
+	}
+	return nil
+}
+
+func writeProblem(w http.ResponseWriter, p *semelhttp.Problem) {
+	p.Type = "/problems/" + string(p.Code)
+	if p.Detail == "" {
+		p.Detail = p.Title + "."
+	}
+	writeJSON(w, p.Status, semelhttp.ProblemType, p)
+}
+
+func writeJSON(w http.ResponseWriter, status int, media string, doc any) {
+	body, err := json.Marshal(doc)
+	if err != nil { // an outcome is valid JSON, or it was made a string
+		http.Error(w, "the answer has no JSON form", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", media)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a caller that is gone asks again
+}
+
+func setRetryAfter(w http.ResponseWriter, d time.Duration) {
+	w.Header().Set("Retry-After", strconv.FormatInt(wholeSeconds(d), 10))
+}
+
+func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

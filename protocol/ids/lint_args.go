@@ -1,0 +1,127 @@
+package ids
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// jsonSchema2020 is the only draft that is read.
+const jsonSchema2020 = "https://json-schema.org/draft/2020-12/schema"
+
+// args looks at the schema and at what is done to arguments.
+func (l *linter) args(e *Entry) {
+	at := join(e.at, "args")
+	for i, n := range e.Args.Normalise {
+		here := fmt.Sprintf("%s.normalise[%d]", at, i)
+		if l.path(join(here, "path"), n.Path) && len(n.Default) > 0 && strings.Contains(string(n.Path), "[]") {
+			l.add(join(here, "default"), "a path through an array has no default", "")
+		}
+		if len(n.Rules) == 0 && len(n.Default) == 0 {
+			l.add(here, "it has neither rules nor a default", "")
+		}
+	}
+	for i, p := range e.Args.Strip {
+		l.path(fmt.Sprintf("%s.strip[%d]", at, i), p)
+	}
+	for i, k := range e.Args.Keep {
+		here := fmt.Sprintf("%s.keep[%d].path", at, i)
+		if l.path(here, k.Path) && slices.Contains(e.Args.Strip, k.Path) {
+			l.add(here, string(k.Path)+" is stripped and kept", "keep one of them")
+		}
+	}
+	for i, n := range e.Args.Normalise {
+		l.ephemeral(e, fmt.Sprintf("%s.normalise[%d].path", at, i), string(n.Path))
+	}
+	if len(e.Args.Schema) > 0 {
+		l.schema(e, join(at, "schema"))
+	}
+}
+
+func (l *linter) schema(e *Entry, at string) {
+	var doc any
+	if err := json.Unmarshal(e.Args.Schema, &doc); err != nil {
+		l.add(at, "this has no JSON form", "")
+		return
+	}
+	if object, ok := doc.(map[string]any); ok {
+		if draft, given := object["$schema"]; given && draft != jsonSchema2020 {
+			l.add(join(at, "$schema"), "this is not draft 2020-12", "leave it out, or write "+jsonSchema2020)
+			return
+		}
+	}
+	var err error
+	if e.schema, err = compileSchema(e.Args.Schema); err != nil {
+		l.add(at, "this is no JSON Schema: "+strings.Join(strings.Fields(err.Error()), " "), "")
+		return
+	}
+	l.properties(e, doc, at, "", 0)
+}
+
+// properties looks for ephemeral names in the properties of a schema. path is that of
+// the arguments; it is "?" below definitions, of which nobody here knows where they
+// are used.
+func (l *linter) properties(e *Entry, schema any, at, path string, depth int) {
+	object, ok := schema.(map[string]any)
+	if !ok || depth > maxDepth {
+		return
+	}
+	if properties, ok := object["properties"].(map[string]any); ok {
+		for _, name := range sortedNames(properties) {
+			here := join(at, "properties."+name)
+			l.ephemeral(e, here, join(path, name))
+			l.properties(e, properties[name], here, join(path, name), depth+1)
+		}
+	}
+	for _, keyword := range sortedNames(object) {
+		here := join(at, keyword)
+		switch keyword {
+		case "items", "contains":
+			l.properties(e, object[keyword], here, path+"[]", depth+1)
+		case "not", "if", "then", "else":
+			l.properties(e, object[keyword], here, path, depth+1)
+		case "allOf", "anyOf", "oneOf", "prefixItems":
+			list, _ := object[keyword].([]any)
+			for i, item := range list {
+				inner := path
+				if keyword == "prefixItems" {
+					inner += "[]"
+				}
+				l.properties(e, item, fmt.Sprintf("%s[%d]", here, i), inner, depth+1)
+			}
+		case "$defs", "dependentSchemas":
+			defs, _ := object[keyword].(map[string]any)
+			for _, name := range sortedNames(defs) {
+				inner := path
+				if keyword == "$defs" {
+					inner = "?"
+				}
+				l.properties(e, defs[name], join(here, name), inner, depth+1)
+			}
+		}
+	}
+}
+
+// ephemeral reports an argument with the name of something ephemeral, unless the
+// declaration says what to do with it (IDS-VII.4).
+func (l *linter) ephemeral(e *Entry, at, path string) {
+	name := path[strings.LastIndexAny(path, ".")+1:]
+	what, is := ephemeral(strings.TrimRight(name, "[]"))
+	if !is {
+		return
+	}
+	spoken := func(p Path) bool {
+		return string(p) == path || strings.HasPrefix(path, "?") && strings.HasSuffix("."+string(p), "."+name)
+	}
+	if slices.ContainsFunc(e.Args.Strip, func(p Path) bool {
+		return spoken(p) || strings.HasPrefix(path, string(p)+".") || strings.HasPrefix(path, string(p)+"[")
+	}) ||
+		slices.ContainsFunc(e.Args.Keep, func(k Kept) bool { return spoken(k.Path) }) {
+		return
+	}
+	name = cmp.Or(strings.TrimPrefix(path, "?."), name)
+	l.add(at, fmt.Sprintf("%s is %s by its name, and it would be part of the key", name, what),
+		fmt.Sprintf("add it to strip, or to keep with because: and why all deliveries of one command have the same %s", name))
+}

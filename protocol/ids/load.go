@@ -1,0 +1,131 @@
+package ids
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/semelhq/semel"
+)
+
+// defaultTimeout is how long an upstream may take.
+const defaultTimeout = 10 * time.Second
+
+// defaultPerRecord limits duplicates of one record (IDS-XV.3).
+var defaultPerRecord = RateEntry{PerSecond: 1, Burst: 20}
+
+// LoadOptions say what a registry is checked against. The zero value is fine.
+type LoadOptions struct {
+	// File is the name of the file in problems. Defaults to "registry".
+	File string
+	// Bindings are the functions that the registry may name. Nil: names are not
+	// checked, as where a file is only looked at.
+	Bindings *Bindings
+}
+
+// Load reads a registry in YAML, of which JSON is a part, checks it, and fills in the
+// defaults. What is wrong with it comes as [Problems], everything at once.
+func Load(data []byte, opts LoadOptions) (*Registry, error) {
+	rep := newReport(cmp.Or(opts.File, "registry"))
+	d := &decoder{rep}
+	reg := &Registry{}
+	if body := d.parse(data); body != nil {
+		d.section("", reflect.ValueOf(reg).Elem(), body)
+		if !rep.faulty[""] {
+			l := &linter{report: rep, known: opts.Bindings}
+			l.registry(reg)
+		}
+	}
+	if problems := rep.sorted(); len(problems) > 0 {
+		return nil, problems
+	}
+	reg.byName = map[string]*Entry{}
+	for i := range reg.Commands {
+		reg.byName[reg.Commands[i].Name()] = &reg.Commands[i]
+	}
+	return reg, nil
+}
+
+// fill fills in the defaults of a declaration.
+func (e *Entry) fill() {
+	mutates := e.mutates()
+	e.Mutates = &mutates
+	if mutates {
+		e.Class = cmp.Or(e.Class, semel.Strict) // IDS-VI.2
+	}
+	e.Class = cmp.Or(e.Class, semel.ReadOnly)
+	if e.Window == 0 && e.Class != semel.Windowed {
+		e.Window = Duration(semel.DefaultWindow)
+		if e.Financial {
+			e.Window = Duration(semel.DefaultFinancialWindow)
+		}
+	}
+	e.Evidence = cmp.Or(e.Evidence, semel.EvidenceDecisions)
+	e.Binding.Principal = cmp.Or(e.Binding.Principal, BindActor)
+	e.OnFailure = cmp.Or(e.OnFailure, semel.ReplayFailure)
+	e.OnAbandoned = cmp.Or(e.OnAbandoned, semel.HoldAbandoned)
+	e.Lease = cmp.Or(e.Lease, Duration(semel.DefaultLease))
+	e.MaxWait = cmp.Or(e.MaxWait, Duration(semel.DefaultMaxWait))
+	if e.PerRecord == (RateEntry{}) {
+		e.PerRecord = defaultPerRecord
+	}
+	if e.Handler.URL != "" {
+		e.Handler.Timeout = cmp.Or(e.Handler.Timeout, Duration(defaultTimeout))
+	}
+	if c := e.Confirmation; c != nil {
+		c.TTL = cmp.Or(c.TTL, Duration(semel.MaxConfirmationTTL))
+		c.MaxTries = cmp.Or(c.MaxTries, semel.DefaultConfirmationMaxTries)
+	}
+	for i := range e.Shields {
+		if s := &e.Shields[i]; s.Strategy == semel.ShieldProviderKey {
+			s.Header = cmp.Or(s.Header, "Idempotency-Key")
+		}
+	}
+}
+
+// schemaURL is the name of a schema while it is compiled. Nothing is fetched.
+const schemaURL = "args:schema"
+
+// compileSchema reads a JSON Schema.
+func compileSchema(text []byte) (*jsonschema.Schema, error) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.AssertFormat()
+	c.UseLoader(noLoader{})
+	if err := c.AddResource(schemaURL, doc); err != nil {
+		return nil, err
+	}
+	return c.Compile(schemaURL)
+}
+
+// noLoader keeps schemas from reading files and the network.
+type noLoader struct{}
+
+func (noLoader) Load(url string) (any, error) {
+	return nil, fmt.Errorf("%s is outside of the schema", url)
+}
+
+// BindingsOf are bindings to functions of these names that do nothing, to check the
+// names in a registry without the program it is for. None: nil.
+func BindingsOf(names []string) *Bindings {
+	if len(names) == 0 {
+		return nil
+	}
+	b := &Bindings{
+		Handlers: map[string]Handler{}, StepUps: map[string]func(context.Context, semel.Call) error{},
+		Reconcilers: map[string]semel.Reconciler{}, Compensators: map[string]semel.Compensator{},
+	}
+	for _, name := range names {
+		b.Handlers[name], b.StepUps[name], b.Reconcilers[name], b.Compensators[name] = nil, nil, nil, nil
+	}
+	return b
+}

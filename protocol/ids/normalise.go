@@ -1,0 +1,157 @@
+package ids
+
+import (
+	"cmp"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// normalise applies the rules of the declaration, in its order. Sets are sorted after
+// all other rules; see sortSets.
+func (e *Entry) normalise(tree map[string]any) error {
+	for _, n := range e.Args.Normalise {
+		steps, _ := n.Path.steps() // Load has checked it
+		_, err := change(tree, steps, func(v any, present bool) (any, bool, error) {
+			if !present {
+				if len(n.Default) == 0 {
+					return nil, false, nil
+				}
+				var err error
+				if v, err = decode(n.Default); err != nil {
+					return nil, false, err // Load has checked it
+				}
+			}
+			for _, rule := range n.Rules {
+				value, ok := rule.apply(v)
+				if !ok {
+					return nil, false, &Error{Reason: ReasonArgs, Path: "args." + string(n.Path), Message: "it can't be normalised as " + string(rule)}
+				}
+				v = value
+			}
+			return v, true, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sortSets sorts the arrays that are sets, the inner ones first.
+func (e *Entry) sortSets(tree map[string]any) {
+	var sets [][]step
+	for _, n := range e.Args.Normalise {
+		if slices.Contains(n.Rules, RuleSet) {
+			steps, _ := n.Path.steps()
+			sets = append(sets, steps)
+		}
+	}
+	slices.SortStableFunc(sets, func(a, b []step) int { return cmp.Compare(len(b), len(a)) })
+	for _, steps := range sets {
+		_, _ = change(tree, steps, func(v any, present bool) (any, bool, error) { return asSet(v), present, nil })
+	}
+}
+
+// asSet sorts the items of an array by their canonical forms and drops repeated ones.
+func asSet(v any) any {
+	items, ok := v.([]any)
+	if !ok {
+		return v // the schema's business
+	}
+	type item struct {
+		text  string
+		value any
+	}
+	var set []item
+	for _, value := range items {
+		text, err := write(value)
+		if err != nil {
+			return v // the canonical form of the whole will say so
+		}
+		set = append(set, item{string(text), value})
+	}
+	slices.SortFunc(set, func(a, b item) int { return strings.Compare(a.text, b.text) })
+	set = slices.CompactFunc(set, func(a, b item) bool { return a.text == b.text })
+	sorted := make([]any, len(set))
+	for i := range set {
+		sorted[i] = set[i].value
+	}
+	return sorted
+}
+
+// apply applies one rule. A value of a type that the rule does not know stays as it
+// is; ok is false for one that the rule should know and does not.
+func (r Rule) apply(v any) (value any, ok bool) {
+	text, isText := v.(string)
+	if r == RuleDecimal {
+		if n, isNumber := v.(json.Number); isNumber {
+			text, isText = string(n), true
+		}
+	}
+	if !isText {
+		return v, true
+	}
+	switch r {
+	case RuleTrim:
+		return strings.TrimSpace(text), true
+	case RuleCollapse:
+		return strings.Join(strings.Fields(text), " "), true
+	case RuleLower:
+		return strings.ToLower(text), true
+	case RuleUpper:
+		return strings.ToUpper(text), true
+	case RuleDecimal:
+		return decimal(text)
+	case RulePhone:
+		return phone(text)
+	}
+	return v, true
+}
+
+var (
+	decimalForm = regexp.MustCompile(`^([+-]?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,4}))?$`)
+	phoneForm   = regexp.MustCompile(`^\+[1-9][0-9]{6,14}$`)
+	phoneMarks  = strings.NewReplacer(" ", "", "-", "", ".", "", "/", "", "(", "", ")", "", "\u00a0", "")
+)
+
+// decimal is the exact value in plain digits: no exponent, no needless zeros, no plus,
+// no minus before zero.
+func decimal(text string) (any, bool) {
+	m := decimalForm.FindStringSubmatch(text)
+	if m == nil || len(text) > maxNumber {
+		return nil, false
+	}
+	exponent, _ := strconv.Atoi(cmp.Or(m[4], "0")) // of the form above
+	if exponent > maxExponent || exponent < -maxExponent {
+		return nil, false
+	}
+	digits, point := m[2]+m[3], len(m[2])+exponent
+	if point <= 0 {
+		digits, point = strings.Repeat("0", 1-point)+digits, 1
+	}
+	if point > len(digits) {
+		digits += strings.Repeat("0", point-len(digits))
+	}
+	whole, fraction := strings.TrimLeft(digits[:point], "0"), strings.TrimRight(digits[point:], "0")
+	plain := cmp.Or(whole, "0")
+	if fraction != "" {
+		plain += "." + fraction
+	}
+	if m[1] == "-" && plain != "0" {
+		plain = "-" + plain
+	}
+	return plain, true
+}
+
+// phone is a number in the form of E.164. One without its country code is refused:
+// which country it is in, only the caller knows.
+func phone(text string) (any, bool) {
+	text = phoneMarks.Replace(text)
+	if rest, ok := strings.CutPrefix(text, "00"); ok {
+		text = "+" + rest
+	}
+	return text, phoneForm.MatchString(text)
+}

@@ -1,0 +1,102 @@
+package ids
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// Operation is the policy of the command for an engine. b has the functions that the
+// declaration names; one that it lacks is an error.
+func (e *Entry) Operation(b *Bindings) (semel.Operation, error) {
+	if b == nil {
+		b = &Bindings{}
+	}
+	l := &linter{report: newReport("registry"), known: b}
+	says := func(field string) string { return join(e.Name(), field) }
+	l.handler(e, says)
+	l.shields(e, says)
+	l.policy(e, says)
+	if len(l.list) > 0 {
+		return semel.Operation{}, l.sorted()
+	}
+	op := e.operation(b, false)
+	return op, op.Validate()
+}
+
+// Operations are the policies of all commands; see [Entry.Operation].
+func (r *Registry) Operations(b *Bindings) ([]semel.Operation, error) {
+	var ops []semel.Operation
+	var errs []error
+	for i := range r.Commands {
+		op, err := r.Commands[i].Operation(b)
+		ops, errs = append(ops, op), append(errs, err)
+	}
+	return ops, errors.Join(errs...)
+}
+
+// operation maps a declaration. With blank, functions that b lacks are stood in for,
+// so that the rest can be checked.
+func (e *Entry) operation(b *Bindings, blank bool) semel.Operation {
+	op := semel.Operation{
+		Name: e.Name(), Class: e.Class, Financial: e.Financial, Window: time.Duration(e.Window),
+		Lease: time.Duration(e.Lease), MaxWait: time.Duration(e.MaxWait),
+		OnFailure: e.OnFailure, OnAbandoned: e.OnAbandoned, Evidence: e.Evidence,
+		PerRecord: semel.Rate(e.PerRecord), PerPrincipal: semel.Rate(e.PerPrincipal),
+	}
+	if b.Authorize != nil {
+		op.Authorize = func(ctx context.Context, call semel.Call, rec semel.Record) error {
+			return b.Authorize(ctx, e, call, rec)
+		}
+	}
+	if e.Binding.Principal == BindEffectiveActor {
+		// Several callers act for one, and have to find the same record. Its key says
+		// for whom (IDS-VII.6), so nobody else's can be met.
+		op.Share = semel.ShareTenant
+	}
+	if c := e.Confirmation; c != nil {
+		op.Confirmation = &semel.ConfirmationPolicy{TTL: time.Duration(c.TTL), MaxTries: c.MaxTries, StepUp: b.StepUps[c.StepUp]}
+	}
+	for _, s := range e.Shields {
+		op.Shields = append(op.Shields, s.Strategy)
+		op.Effects = append(op.Effects, s.Effects...)
+		if s.Strategy != semel.ShieldReconcile {
+			continue
+		}
+		op.ReconcileEvery = time.Duration(s.Every)
+		op.Reconcile = b.Reconcilers[s.Reconciler]
+		op.Compensation, op.Compensate = s.Compensation, b.Compensators[s.Compensator]
+		if blank {
+			op.Reconcile = func(context.Context, semel.Record) (semel.Settlement, error) { return semel.Settlement{}, nil }
+			op.Compensate = func(context.Context, semel.Execution, semel.Record) (semel.Result, error) { return semel.Result{}, nil }
+		}
+	}
+	return op
+}
+
+// Call is the call of the command for an engine, by a caller who was verified to be
+// principal. The record keeps the command's ids as its attributes.
+func (d *Derivation) Call(principal string) semel.Call {
+	c := &d.Command
+	call := semel.Call{
+		Tenant: c.TenantID, Operation: c.Intent.Name(), Key: d.RecordKey, Principal: principal, Fingerprint: d.Fingerprint,
+		Confirm: c.ConfirmationToken, StepUp: c.StepUp, Attributes: semel.Attributes{},
+	}
+	set := func(name, value string) {
+		if value != "" {
+			call.Attributes[name] = value
+		}
+	}
+	set(semel.AttributeCommandID, c.CommandID)
+	set("correlation_id", c.CorrelationID)
+	set("idempotency_key", d.Key)
+	set("actor_id", c.ActorID)
+	set("effective_actor_id", c.EffectiveActorID)
+	set("command_kind", c.CommandKind)
+	for _, name := range []string{TraceMessageID, TracePhoneNumberID} {
+		set("trace."+name, c.Trace[name])
+	}
+	return call
+}

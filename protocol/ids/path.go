@@ -1,0 +1,128 @@
+package ids
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Path names a place in a JSON object: names joined by dots, with [] behind a name for
+// every item of an array, such as "customer.phone" or "items[].sku".
+type Path string
+
+// step is one part of a path: a member, or every item.
+type step struct {
+	name  string
+	items bool
+}
+
+// steps takes a path apart. It reports false for one that is written wrong.
+func (p Path) steps() ([]step, bool) {
+	var steps []step
+	for part := range strings.SplitSeq(string(p), ".") {
+		name := strings.TrimRight(part, "[]")
+		rest := part[len(name):]
+		if name == "" || strings.Trim(rest, "[]") != "" || strings.ReplaceAll(rest, "[]", "") != "" || strings.ContainsAny(name, "[]*") {
+			return nil, false
+		}
+		steps = append(steps, step{name: name})
+		for range len(rest) / 2 {
+			steps = append(steps, step{items: true})
+		}
+	}
+	return steps, true
+}
+
+// change replaces what a path leads to, in place, by what f returns; keep false
+// removes it. f is asked for a member that is absent too, if all on the way to it is
+// there. It returns v, or what has taken its place.
+func change(v any, steps []step, f func(old any, present bool) (value any, keep bool, err error)) (any, error) {
+	if len(steps) == 0 {
+		return v, nil
+	}
+	last, rest := len(steps) == 1, steps[1:]
+	switch at := steps[0]; x := v.(type) {
+	case map[string]any:
+		if at.items {
+			return v, nil
+		}
+		old, present := x[at.name]
+		if !last {
+			if !present {
+				return v, nil
+			}
+			inner, err := change(old, rest, f)
+			x[at.name] = inner
+			return v, err
+		}
+		value, keep, err := f(old, present)
+		if err != nil {
+			return v, err
+		}
+		if delete(x, at.name); keep {
+			x[at.name] = value
+		}
+	case []any:
+		if !at.items {
+			return v, nil
+		}
+		kept := x[:0]
+		for _, item := range x {
+			value, keep, err := item, true, error(nil)
+			if last {
+				value, keep, err = f(item, true)
+			} else {
+				value, err = change(item, rest, f)
+			}
+			if err != nil {
+				return v, err
+			}
+			if keep {
+				kept = append(kept, value)
+			}
+		}
+		return kept, nil
+	}
+	return v, nil
+}
+
+// walk visits every member of every object in v, the outer ones first. What visit
+// says to drop is removed.
+func walk(v any, path string, visit func(path, name string) (drop bool, err error)) error {
+	switch x := v.(type) {
+	case map[string]any:
+		for _, name := range sortedNames(x) {
+			at := join(path, name)
+			drop, err := visit(at, name)
+			if err != nil {
+				return err
+			}
+			if drop {
+				delete(x, name)
+				continue
+			}
+			if err := walk(x[name], at, visit); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, item := range x {
+			if err := walk(item, path+"[]", visit); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pointer is the path of a place that a schema complains about, with numbers for items.
+func pointer(location []string) string {
+	path := "args"
+	for _, part := range location {
+		if part != "" && strings.Trim(part, "0123456789") == "" {
+			path += fmt.Sprintf("[%s]", part)
+		} else {
+			path = join(path, part)
+		}
+	}
+	return path
+}

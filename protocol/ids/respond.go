@@ -1,0 +1,262 @@
+package ids
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/evidence"
+)
+
+// Status is where a command stands, in the words of the specification
+// (IDS-VIII.2) where it has one.
+type Status string
+
+// The statuses.
+const (
+	// StatusProcessing is in_progress as a caller is told of it (IDS-IX.2).
+	StatusProcessing  Status = "processing"
+	StatusExecuted    Status = "executed"
+	StatusFailed      Status = "failed"
+	StatusRejected    Status = "rejected"
+	StatusCompensated Status = "compensated"
+	// StatusUnconfirmed: it waits to be confirmed, and nothing was executed. The
+	// word is ours.
+	StatusUnconfirmed Status = "confirmation_required"
+)
+
+// The dedupe decisions that responses show (IDS-XII.3).
+const (
+	FirstSeen         = evidence.DecisionFirstSeen
+	DuplicateReplayed = evidence.DecisionReplayed
+	ConflictRejected  = evidence.DecisionConflict
+)
+
+// Reasons that responses give beside those of handlers.
+const (
+	// ReasonUnknownOutcome: the holder is gone, an effect is possible, and nothing is
+	// executed until somebody finds out.
+	ReasonUnknownOutcome = "outcome_unknown"
+	// ReasonNotKept: it was executed, and its outcome was too large to be kept.
+	ReasonNotKept = "outcome_not_kept"
+)
+
+// Response is the answer to a delivery. It is the same for every delivery of a
+// command, but for the decision and, where a reader lacks rights, for what it hides
+// (IDS-IX.4).
+type Response struct {
+	// Type is the type of evidence that the answer corresponds to, such as
+	// "execution.executed".
+	Type   evidence.Type `json:"type"`
+	Status Status        `json:"status"`
+	// Decision says what became of this delivery; empty where none was needed.
+	Decision string `json:"decision,omitempty"`
+	// Reason says in one word why it was rejected, failed, or is not settled.
+	Reason string `json:"reason,omitempty"`
+	// Detail says the same to people.
+	Detail string `json:"detail,omitempty"`
+	// CommandID and CorrelationID are those of the first delivery.
+	CommandID     string `json:"command_id"`
+	CorrelationID string `json:"correlation_id,omitempty"`
+	// Command is the kind of command, such as "order.cancel".
+	Command        string `json:"command"`
+	IdempotencyKey string `json:"idempotency_key,omitempty"`
+	// Summary is what the person is shown.
+	Summary string `json:"summary,omitempty"`
+	// Outcome is what the handler returned.
+	Outcome json.RawMessage `json:"outcome,omitempty"`
+	// OutcomeRef is the digest of the outcome, as the evidence of the command has it.
+	OutcomeRef string `json:"outcome_ref,omitempty"`
+	// Redacted says that this reader is not shown all of it (IDS-XV.4).
+	Redacted bool `json:"redacted,omitempty"`
+	// StatusID names the command to those who ask for its state, and StatusURL is
+	// where they ask.
+	StatusID  string `json:"status_id,omitempty"`
+	StatusURL string `json:"status_url,omitempty"`
+	// Confirmation is what confirms the command. It has a token once.
+	Confirmation *semel.Challenge `json:"confirmation,omitempty"`
+	// Compensation is the command that undid this one.
+	Compensation string `json:"compensation,omitempty"`
+	// EnvelopeFingerprint is the digest of the envelope's key inputs.
+	EnvelopeFingerprint string `json:"envelope_fingerprint,omitempty"`
+	// CreatedAt, UpdatedAt and TTLExpiresAt are those of the dedup record
+	// (IDS-VIII.2).
+	CreatedAt    semel.Instant `json:"created_at,omitzero"`
+	UpdatedAt    semel.Instant `json:"updated_at,omitzero"`
+	TTLExpiresAt semel.Instant `json:"ttl_expires_at,omitzero"`
+	// RetryAfter is when asking again makes sense.
+	RetryAfter time.Duration `json:"-"`
+}
+
+// Outcome is what a handler returns: a summary for the person, which all deliveries
+// are answered with, and the outcome for programs.
+type Outcome struct {
+	Summary string `json:"summary"`
+	// Outcome is any JSON.
+	Outcome json.RawMessage `json:"outcome,omitempty"`
+}
+
+// Done is the result of a handler that was successful.
+func Done(summary string, outcome any) (semel.Result, error) {
+	o := Outcome{Summary: summary}
+	var err error
+	if outcome != nil {
+		if o.Outcome, err = json.Marshal(outcome); err != nil {
+			return semel.Result{}, semel.Unknown(err) // it is done; only what it led to can't be said
+		}
+	}
+	data, err := json.Marshal(o)
+	return semel.Result{Data: data}, err
+}
+
+// outcomeOf reads a stored result. One that [Done] did not make is an outcome without
+// a summary, if it is JSON, and otherwise its text.
+func outcomeOf(data []byte) Outcome {
+	var o Outcome
+	var members map[string]json.RawMessage
+	if json.Unmarshal(data, &members) == nil && members["summary"] != nil && len(members) <= 2 && json.Unmarshal(data, &o) == nil {
+		if _, known := members["outcome"]; known || len(members) == 1 {
+			return o
+		}
+	}
+	if json.Valid(data) {
+		return Outcome{Outcome: data}
+	}
+	text, _ := json.Marshal(string(data)) // a string always has a JSON form
+	return Outcome{Outcome: text}
+}
+
+// respond makes the response to a delivery that got ans and err from the engine. An
+// error that is no outcome is passed on.
+func (g *Gateway) respond(caller Caller, e *Entry, c *Command, ans *semel.Answer, err error) (*Response, error) {
+	if ans.Decision == semel.Conflict {
+		return conflict(c, "the key was used with another envelope"), nil
+	}
+	rec := ans.Record
+	if rec == nil {
+		return nil, err
+	}
+	r := &Response{
+		CommandID: c.CommandID, CorrelationID: c.CorrelationID, Command: rec.ID.Operation,
+		StatusID: rec.ID.Encode(), RetryAfter: ans.RetryAfter,
+	}
+	if e.Class == semel.ReadOnly {
+		return g.unrecorded(caller, e, r, rec, err)
+	}
+	r.StatusURL = g.opts.StatusURL + "/" + r.StatusID
+	r.identify(rec)
+	switch {
+	case ans.Challenge != nil && errors.Is(err, &semel.Error{Code: semel.CodeConfirmationRequired}):
+		r.Type, r.Status, r.Confirmation = evidence.TypeConfirmationRequested, StatusUnconfirmed, ans.Challenge
+		r.Detail = "The command is to be confirmed. Nothing was executed."
+		return r, nil
+	case ans.Decision == semel.InFlight:
+		r.Type, r.Status = evidence.TypeAnswered, StatusProcessing
+		r.Detail = "The first delivery of this command is being executed."
+		return r, nil
+	case rec.Held != "" && (ans.Decision == semel.Held || ans.Decision == semel.Execute):
+		r.Type, r.Status, r.Reason = evidence.TypeHeld, StatusProcessing, ReasonUnknownOutcome
+		r.Detail = "The command was executed at least in part, and its outcome is not known. It is not executed again until that is settled."
+		return r, nil
+	case !rec.State.Terminal() || ans.Decision != semel.Execute && ans.Decision != semel.Replay:
+		return nil, err
+	}
+	r.Decision = FirstSeen
+	if ans.Decision == semel.Replay {
+		r.Decision = DuplicateReplayed
+	}
+	r.end(rec)
+	r.show(caller, e, rec)
+	return r, nil
+}
+
+// unrecorded is the response to a command that changes nothing.
+func (g *Gateway) unrecorded(caller Caller, e *Entry, r *Response, rec *semel.Record, err error) (*Response, error) {
+	r.StatusID = "" // there is nothing to ask for
+	if err != nil && rec.State != semel.Failed {
+		return nil, err
+	}
+	r.end(rec)
+	r.show(caller, e, rec)
+	return r, nil
+}
+
+// identify shows the dedup record.
+func (r *Response) identify(rec *semel.Record) {
+	if id := rec.Attributes[semel.AttributeCommandID]; id != "" {
+		r.CommandID, r.CorrelationID = id, rec.Attributes["correlation_id"]
+	}
+	r.IdempotencyKey = rec.ID.Key
+	r.CreatedAt, r.UpdatedAt, r.TTLExpiresAt = rec.CreatedAt, rec.UpdatedAt, rec.ExpiresAt
+	if !rec.Fingerprint.IsZero() {
+		r.EnvelopeFingerprint = rec.Fingerprint.String()
+	}
+}
+
+// end says how the command ended.
+func (r *Response) end(rec *semel.Record) {
+	switch rec.Disposition {
+	case semel.DispositionCompleted:
+		r.Type, r.Status = evidence.TypeExecuted, StatusExecuted
+	case semel.DispositionRejected:
+		r.Type, r.Status, r.Reason = evidence.TypeRejected, StatusRejected, evidence.ReasonRejected
+	case semel.DispositionFailed:
+		r.Type, r.Status, r.Reason = evidence.TypeFailed, StatusFailed, "failed"
+	case semel.DispositionAborted:
+		r.Type, r.Status, r.Reason = evidence.TypeAborted, StatusFailed, string(semel.CodeAborted)
+	case semel.DispositionAbandoned:
+		r.Type, r.Status, r.Reason = evidence.TypeAbandoned, StatusFailed, "abandoned"
+	}
+	if f := rec.Failure; f != nil && rec.State == semel.Failed {
+		if f.Code != "" {
+			r.Reason = f.Code
+		}
+		r.Detail = f.Message
+	}
+	if rec.Failure != nil && rec.Failure.Code == string(semel.CodeConfirmationRequired) {
+		r.Type, r.Status = evidence.TypeConfirmationRequested, StatusUnconfirmed
+	}
+	if comp := rec.Compensation; comp != nil && comp.State == semel.CompensationDone {
+		r.Status, r.Compensation = StatusCompensated, comp.ID(rec.ID.Tenant).Encode()
+	}
+}
+
+// show adds the outcome, as far as the caller may see it now, whatever the caller of
+// the first delivery might see then (IDS-XV.4).
+func (r *Response) show(caller Caller, e *Entry, rec *semel.Record) {
+	if rec.Result.IsZero() {
+		return
+	}
+	digest := evidence.OutcomeDigest(rec)
+	r.OutcomeRef = "sha256:" + hex.EncodeToString(digest[:])
+	if rec.Result.Tombstone {
+		r.Reason, r.Detail = ReasonNotKept, "It was executed, and its outcome was not kept."
+		return
+	}
+	o := outcomeOf(rec.Result.Data)
+	if !e.MayRead(caller.Rights) {
+		r.Redacted, r.Detail = true, ""
+		return
+	}
+	shown, ok := e.RedactFor(o.Outcome, caller.Rights)
+	if !ok || string(shown) != string(o.Outcome) {
+		// The summary was made of what is hidden now, as the detail may have been.
+		r.Redacted, r.Detail = true, ""
+		if ok {
+			r.Outcome = shown
+		}
+		return
+	}
+	r.Summary, r.Outcome = o.Summary, o.Outcome
+}
+
+// conflict is the answer to a delivery whose key belongs to another envelope. It says
+// nothing of the other one (IDS-VIII.5).
+func conflict(c *Command, why string) *Response {
+	return &Response{
+		Type: evidence.TypeRejected, Status: StatusRejected, Decision: ConflictRejected, Reason: string(ReasonKey),
+		Detail: "Nothing was executed: " + why + ".", CommandID: c.CommandID, CorrelationID: c.CorrelationID, Command: c.Intent.Name(),
+	}
+}

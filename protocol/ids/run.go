@@ -1,0 +1,77 @@
+package ids
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/shield"
+)
+
+// upstreamEffect is the name of the request to an upstream in the ledger, where the
+// declaration names no effect.
+const upstreamEffect = "semel.upstream"
+
+// run executes a command: by a function, by a request to an upstream, or by a message
+// that is delivered once the command is recorded as executed.
+func (g *Gateway) run(ctx context.Context, x semel.Execution, d *Derivation) (semel.Result, error) {
+	h := &d.Entry.Handler
+	if h.Func != "" {
+		return g.b.Handlers[h.Func](ctx, x, d)
+	}
+	body, err := upstreamBody(d)
+	if err != nil {
+		return semel.Result{}, semel.Aborted(err)
+	}
+	if s := d.Entry.shield(semel.ShieldOutbox); s != nil {
+		return queued(x, s, body)
+	}
+	return g.post(ctx, x, d, body)
+}
+
+// upstreamBody is the envelope as an upstream gets it: normalised, with its key, and
+// without secrets.
+func upstreamBody(d *Derivation) ([]byte, error) {
+	c := d.Command
+	c.IdempotencyKey, c.ConfirmationToken, c.StepUp = d.Key, "", ""
+	return json.Marshal(c)
+}
+
+// queued sends the command as a message, which exists if and only if the command is
+// recorded as executed (IDS-XI.S2).
+func queued(x semel.Execution, s *ShieldEntry, body []byte) (semel.Result, error) {
+	const name = "command"
+	if err := semel.Send(x, semel.Message{Name: name, Destination: s.Destination, ContentType: "application/json", Payload: body}); err != nil {
+		return semel.Result{}, semel.Aborted(err)
+	}
+	return Done("", map[string]string{"message": name, "destination": s.Destination})
+}
+
+// post sends the command to its upstream, as an effect in the ledger.
+func (g *Gateway) post(ctx context.Context, x semel.Execution, d *Derivation, body []byte) (semel.Result, error) {
+	h := &d.Entry.Handler
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL, bytes.NewReader(body))
+	if err != nil {
+		return semel.Result{}, semel.Aborted(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	client := shield.Client{Base: g.opts.Transport, Timeout: time.Duration(h.Timeout)}
+	effect := upstreamEffect
+	for _, s := range d.Entry.Shields {
+		if s.Strategy == semel.ShieldProviderKey {
+			client.Provider = shield.Provider{Name: d.Entry.Name(), Header: s.Header}
+		}
+		if len(s.Effects) > 0 && effect == upstreamEffect {
+			effect = s.Effects[0]
+		}
+	}
+	resp, err := client.Do(ctx, x, effect, req)
+	if err != nil {
+		return semel.Result{}, err
+	}
+	return semel.Result{Data: resp.Body}, nil
+}

@@ -1,0 +1,14 @@
+package ids
+
+import (
+	_ "embed" // for the schema
+	"slices"
+)
+
+//go:embed envelope.schema.json
+var envelopeSchema []byte
+
+// EnvelopeSchema is the JSON Schema (2020-12) of envelopes, for other programs. What
+// it accepts [ParseCommand] reads, but for what a schema can't say: duplicate names,
+// invalid text and lengths in bytes.
+func EnvelopeSchema() []byte { return slices.Clone(envelopeSchema) }

@@ -1,0 +1,70 @@
+package server_test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/server"
+	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/store/memstore"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+func TestArchiveInTheStore(t *testing.T) {
+	t.Run("a financial record is in the archive's table before it is purged", func(t *testing.T) {
+		clause.Proves(t, "MAP-EXP.3")
+		pg := pgtest.Shared(t)
+		url := pg.URL(pg.Database(t))
+		files := filepath.Join(t.TempDir(), "archive")
+		s := start(t, write(t, `
+store: {url: "`+url+`", migrate: true, partition: 24h}
+operations: [{name: charge, financial: true, archive: true}]
+archive: {in: store, dir: "`+files+`"}
+`))
+		call := semel.Call{Tenant: "t", Principal: "p", Operation: "charge", Key: "k", Fingerprint: semel.FingerprintOf(semel.SchemeRaw, []byte("k"))}
+		result := strings.Repeat("paid ", 200)
+		ans, err := s.Engine().Do(t.Context(), call, func(context.Context, semel.Execution) (semel.Result, error) {
+			return semel.Result{Data: []byte(result)}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Engine().Purge(t.Context(), ans.Record.ID, "the test says so"); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(t.Context())
+		var live int
+		var kept string
+		err = conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM semel.idempotency_log), convert_from(response_payload, 'UTF8')
+			FROM semel.idempotency_archive WHERE idempotency_key = 'k' AND status = 'completed' AND archived_at > now() - $1::interval`, time.Minute).Scan(&live, &kept)
+		if err != nil || live != 0 || kept != result {
+			t.Errorf("%d records are left, and %d bytes of result are archived, %v", live, len(kept), err)
+		}
+		if _, err := os.Stat(files); !os.IsNotExist(err) {
+			t.Errorf("there is a directory of files, too: %v", err)
+		}
+		if status, _, _ := do(t, http.MethodGet, s.admin("/readyz"), ""); status != http.StatusOK {
+			t.Errorf("readyz: %d", status)
+		}
+	})
+	t.Run("a store that has no such table is refused", func(t *testing.T) {
+		if _, _, err := server.OpenArchive(config.Archive{In: "store"}, memstore.New()); err == nil {
+			t.Error("the memory store archives")
+		}
+	})
+}

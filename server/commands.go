@@ -1,0 +1,41 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"os"
+
+	"github.com/semelhq/semel/protocol/ids"
+)
+
+// commandsPath is where commands are taken. No route can hide it.
+const commandsPath = "/v1/commands"
+
+// gateway makes what takes the commands of a registry, which is nil where there is
+// none. Its handlers are upstreams, for a service has no functions of its own.
+func (s *Server) gateway(g *generation, registry string) (*ids.Gateway, error) {
+	if registry == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(registry)
+	if err != nil {
+		return nil, err
+	}
+	reg, err := ids.Load(text, ids.LoadOptions{File: registry, Bindings: &ids.Bindings{}})
+	if err != nil {
+		return nil, err
+	}
+	return ids.New(s.engine, ids.Options{
+		Registry: reg, StatusURL: commandsPath,
+		Identify: func(r *http.Request) (ids.Caller, error) {
+			id, err := g.auth.Authenticate(r)
+			return ids.Caller{Tenant: id.Tenant, Principal: id.Principal, Rights: id.Rights}, err
+		},
+		Served: func(ctx context.Context, caller ids.Caller, c *ids.Command, r *ids.Response) {
+			// The only trace of a command that changes nothing, so it is no detail.
+			s.log.LogAttrs(ctx, slog.LevelInfo, "command", slog.Any("command", c), slog.String("status", string(r.Status)),
+				slog.String("decision", r.Decision), slog.String("reason", r.Reason))
+		},
+	})
+}
