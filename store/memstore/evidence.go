@@ -32,6 +32,13 @@ func (ev *evidence) append(entries []semel.Entry) {
 	}
 }
 
+// drop forgets everything.
+func (ev *evidence) drop() {
+	ev.mu.Lock()
+	defer ev.mu.Unlock()
+	ev.entries, ev.subjects, ev.tiles = nil, nil, nil
+}
+
 // AppendEvidence is [semel.EvidenceStore.AppendEvidence].
 func (s *Store) AppendEvidence(_ context.Context, entries []semel.Entry) error {
 	if s.closed.Load() {

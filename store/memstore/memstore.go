@@ -295,5 +295,6 @@ func (s *Store) Close() error {
 		sh.closed, sh.records, sh.count, sh.due, sh.watchers = true, nil, 0, dueIndex{}, nil
 		sh.mu.Unlock()
 	}
+	s.evidence.drop()
 	return nil
 }

@@ -134,6 +134,9 @@ func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, e
 	if o.value, err = recordcodec.Append(o.value[:0], &w.Record); err != nil {
 		return semel.Record{}, false, err
 	}
+	for i := range w.Evidence {
+		o.evidence.add(&w.Evidence[i])
+	}
 	cur, err := s.change(&w.Record.ID, w.Expect, o)
 	if err != nil {
 		return semel.Record{}, false, err
@@ -152,6 +155,7 @@ func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, e
 func (s *Store) newOp() *op {
 	if o, ok := s.ops.Get().(*op); ok {
 		o.value, o.group, o.next = o.value[:0], nil, nil
+		o.evidence.reset()
 		return o
 	}
 	return &op{value: make([]byte, 0, 2048)}

@@ -20,11 +20,17 @@ type caller struct {
 	rng     *rand.Rand
 	own     []semel.ID
 	shared  []semel.ID
+	// noted counts the entries of this run that belong to no record.
+	run   int
+	noted int64
 }
 
 // step makes one to three calls. An error is either one that the store returned
 // or, wrapped in errWrong, an answer that can't be true.
 func (c *caller) step(ctx context.Context) error {
+	if len(c.own) > 0 && c.rng.IntN(8) == 0 {
+		return c.note(ctx)
+	}
 	if len(c.shared) > 0 && c.rng.IntN(2) == 0 {
 		return c.fight(ctx, c.shared[c.rng.IntN(len(c.shared))])
 	}
@@ -110,7 +116,9 @@ func (c *caller) write(ctx context.Context, id semel.ID, prev semel.Record, stat
 	if err := c.history.enter(verbTry, id, state, written(rec.Fence)); err != nil {
 		return semel.Record{}, err
 	}
-	cur, applied, err := c.store.Apply(ctx, semel.Write{Record: rec, Expect: prev.Revision})
+	cur, applied, err := c.store.Apply(ctx, semel.Write{
+		Record: rec, Expect: prev.Revision, Evidence: []semel.Entry{testEntry(id, prev.Fence, rec.Fence)},
+	})
 	if err != nil {
 		return semel.Record{}, err
 	}
@@ -174,7 +182,7 @@ func crowd(ctx context.Context, s *Store, h *history, rng *rand.Rand, run int, s
 	}
 	shared := testIDs(fmt.Sprintf("shared %d", run), crowdShared)
 	for i := range crowdCallers {
-		c := &caller{store: s, history: h, rng: rng64(rng), own: testIDs(fmt.Sprintf("own %d", i), crowdOwn), shared: shared}
+		c := &caller{store: s, history: h, run: run, rng: rng64(rng), own: testIDs(fmt.Sprintf("own %d", i), crowdOwn), shared: shared}
 		start(func() error {
 			for range steps {
 				if err := c.step(ctx); err != nil {

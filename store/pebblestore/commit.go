@@ -31,6 +31,9 @@ type committer struct {
 	records  uint64 // stored when all groups are
 	next     address
 	free     []*op // an empty list to reuse
+	// entries is how many entries of the evidence log are in the log. Only write
+	// uses it, so entries are numbered in the order in which they were logged.
+	entries uint64
 
 	wake    chan struct{} // receives when a group was started
 	written chan *group   // groups that are in the log
@@ -39,12 +42,18 @@ type committer struct {
 
 // group is one batch.
 type group struct {
-	ops    []*op
+	ops []*op
+	// evidence are the entries of ops, and those that belong to no record, in
+	// the order in which they joined.
+	evidence []*entries
+	// others add what is neither a record nor an entry.
+	others []func(*pebble.Batch)
 	bytes  int // about the size of the batch
 	number uint64
 	// records is how many are stored when the group is.
 	records uint64
 	end     address // after those of all records
+	entries uint64  // in the evidence log when the group is; known when it is logged
 	batch   *pebble.Batch
 	next    *group
 	// logged is closed when the batch is in the log and can be read, but may
@@ -86,11 +95,13 @@ type op struct {
 	creates  bool // nothing was stored before
 	// open: the record is being processed, so it is likely to change soon.
 	open bool
+	// evidence is written with the record.
+	evidence entries
 }
 
 // run starts the committer.
 func (c *committer) run(s *Store, maxBytes int, m meta) {
-	c.maxBytes, c.batches, c.records, c.next = maxBytes, m.batches, m.records, m.end
+	c.maxBytes, c.batches, c.records, c.next, c.entries = maxBytes, m.batches, m.records, m.end, m.entries
 	c.wake = make(chan struct{}, 1)
 	c.written = make(chan *group, inFlight)
 	c.running.Go(func() { c.write(s) })
@@ -132,7 +143,30 @@ func (c *committer) join(o, after *op) {
 		c.records--
 	}
 	g.records, g.end = c.records, c.next
-	if g.bytes += len(o.value) + opOverhead; g.bytes >= c.maxBytes {
+	size := len(o.value) + opOverhead
+	if len(o.evidence.subjects) > 0 {
+		g.evidence = append(g.evidence, &o.evidence)
+		size += o.evidence.size()
+	}
+	c.grow(g, size)
+}
+
+// add adds to the open group what belongs to no record, about so many bytes.
+func (c *committer) add(size int, f func(g *group)) *group {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.open {
+		c.start()
+	}
+	g := c.newest
+	f(g)
+	c.grow(g, size)
+	return g
+}
+
+// grow takes note of what a change adds to a group. The caller holds c.mu.
+func (c *committer) grow(g *group, size int) {
+	if g.bytes += size; g.bytes >= c.maxBytes {
 		c.open = false
 	}
 }
@@ -186,7 +220,12 @@ func (c *committer) write(s *Store) {
 			late := time.AfterFunc(slow, g.tell)
 			g.batch = s.db.NewBatchWithSize(g.bytes + 128)
 			first := g.fill(g.batch)
-			s.log.write(s.db, g.batch, meta{clock: s.clock.now(), batches: g.number, records: g.records, end: g.end})
+			c.entries = g.fillEvidence(g.batch, c.entries)
+			for _, add := range g.others {
+				add(g.batch)
+			}
+			g.entries = c.entries
+			s.log.write(s.db, g.batch, meta{clock: s.clock.now(), batches: g.number, records: g.records, end: g.end, entries: g.entries})
 			s.due.logged(first)
 			close(g.logged)
 			g.late = late
@@ -204,6 +243,8 @@ func (c *committer) follow(s *Store) {
 	for g := range c.written {
 		s.log.sync(g.batch)
 		g.late.Stop()
+		s.evidence.durable.Store(g.entries) // before anybody is told
+		s.subjectIndex.grown(g.entries)
 		s.settle(g)
 		g.safe.Store(true)
 		close(g.durable)
@@ -212,6 +253,7 @@ func (c *committer) follow(s *Store) {
 		clear(g.ops)
 		c.mu.Lock()
 		c.free, g.ops, g.batch = g.ops[:0], nil, nil
+		g.evidence, g.others = nil, nil
 		c.mu.Unlock()
 	}
 }
@@ -230,8 +272,8 @@ func (c *committer) stop() uint64 {
 }
 
 // fill adds the changes to a batch and returns the first time in the due index
-// that they take. A record and its places in both indexes are in one batch, so a
-// crash leaves all of them as they were or all as they are now. As no record is
+// that they take. A record, its places in both indexes and its evidence are in one
+// batch, so a crash leaves all of them as they were or all as they are now. As no record is
 // changed twice, the order is free, and keys that are near each other follow each
 // other, for Pebble finds their places in its memory table faster then.
 //
@@ -300,6 +342,18 @@ func (l *logger) write(db *pebble.DB, b *pebble.Batch, m meta) {
 	m.put(add.Value)
 	finish(add)
 	if err := db.ApplyNoSyncWait(b, pebble.Sync); err != nil {
+		l.Fatalf("write to the log: %v", err)
+	}
+}
+
+// apply puts a batch in the log that nobody waits for. For a failure see write.
+func (l *logger) apply(db *pebble.DB, b *pebble.Batch) {
+	defer func() {
+		if p := recover(); p != nil {
+			l.Fatalf("write to the log: %v", p)
+		}
+	}()
+	if err := db.Apply(b, pebble.NoSync); err != nil {
 		l.Fatalf("write to the log: %v", err)
 	}
 }

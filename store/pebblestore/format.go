@@ -26,9 +26,11 @@ const (
 )
 
 // formatNumber is the arrangement of keys and files that this program writes.
+// Format 2 added the evidence log, which a program that knows format 1 only would
+// go on without.
 const (
 	formatName   = "semel pebblestore"
-	formatNumber = 1
+	formatNumber = 2
 )
 
 // resolve makes one name of all names of a directory: a process that opened it
@@ -88,7 +90,8 @@ func lockDirectory(fs vfs.FS, dir string) (*pebble.Lock, error) {
 	return nil, fmt.Errorf("lock the directory: %w", err)
 }
 
-// establishFormat checks the directory's format, or gives it one.
+// establishFormat checks the directory's format, or gives it one. Older formats
+// become the present one, after which older programs refuse the directory.
 func establishFormat(fs vfs.FS, dir string) error {
 	text, err := readFile(fs, fs.PathJoin(dir, formatFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -107,7 +110,14 @@ func establishFormat(fs vfs.FS, dir string) error {
 	if n > formatNumber {
 		return fmt.Errorf("the directory has format %d and this program knows formats up to %d: use the program that wrote it, or a later one", n, formatNumber)
 	}
-	return nil
+	if n == formatNumber {
+		return nil
+	}
+	// Everything of an older format is of this one too. A crash before this is
+	// durable leaves the directory in the older format, with nothing of this one
+	// in it; a crash after it leaves one in this format, in which nothing was
+	// written yet. Either is opened.
+	return writeFile(fs, dir, formatFile, fmt.Sprintf("%s %d\n", formatName, formatNumber))
 }
 
 // A seal says how many batches had been written when the store was closed, and

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"runtime/debug"
@@ -71,12 +72,13 @@ type history struct {
 	accounts map[semel.ID]*account
 	clock    semel.Instant // read before a write that was acknowledged
 	acks     int
+	notes    map[string]int64 // the last entry without a record that was acknowledged, by its key
 	// tell, if set, also gets each entry, before tries and after answers.
 	tell func(verb string, id semel.ID, state semel.State, m mark)
 }
 
 func newHistory(base int64) *history {
-	return &history{base: base, accounts: map[semel.ID]*account{}}
+	return &history{base: base, accounts: map[semel.ID]*account{}, notes: map[string]int64{}}
 }
 
 // account returns the account of id. The caller holds h.mu.
@@ -149,12 +151,13 @@ func (h *history) enter(verb string, id semel.ID, state semel.State, m mark) err
 type snapshot struct {
 	accounts map[semel.ID]account
 	clock    semel.Instant
+	notes    map[string]int64
 }
 
 func (h *history) snapshot() snapshot {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := snapshot{make(map[semel.ID]account, len(h.accounts)), h.clock}
+	s := snapshot{make(map[semel.ID]account, len(h.accounts)), h.clock, maps.Clone(h.notes)}
 	for id, a := range h.accounts {
 		s.accounts[id] = *a
 	}
@@ -213,7 +216,7 @@ func (h *history) clone() *history {
 func (h *history) rewind(before snapshot) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.clock = before.clock
+	h.clock, h.notes = before.clock, before.notes
 	for id, a := range h.accounts {
 		knew := before.accounts[id]
 		a.told, a.final, a.claimed = knew.told, knew.final, knew.claimed

@@ -20,6 +20,11 @@ var farFuture = testEpoch.Add(100 * 365 * 24 * time.Hour)
 // reports where the ways differ: the records, the due index, Due, Get and the
 // store's own count. No calls may be running.
 func inspect(ctx context.Context, s *Store) (found, error) {
+	return inspectFrom(ctx, s, newChronicle())
+}
+
+// inspectFrom is inspect, for a log that was read in part before.
+func inspectFrom(ctx context.Context, s *Store, log *chronicle) (found, error) {
 	recs := found{}
 	places := map[address]dueTime{}
 	index := map[address]digest{}
@@ -102,6 +107,9 @@ func inspect(ctx context.Context, s *Store) (found, error) {
 			return nil, fmt.Errorf("Due lists %s with fence %d, which is not stored or listed twice", rec.ID.Key, rec.Fence)
 		}
 		seen[rec.ID] = true
+	}
+	if err := log.read(ctx, s, recs); err != nil {
+		return nil, fmt.Errorf("the evidence log: %w", err)
 	}
 	return recs, nil
 }

@@ -21,6 +21,10 @@
 //	'r' address       -> record, as package recordcodec writes it
 //	'd' time address  -> nothing; the due index, by Record.NextAt
 //	'm' name          -> what the store knows about itself
+//	'e' number        -> leaves of the evidence log, from that number on
+//	'o' number        -> their openings
+//	's' subject number -> nothing; finds entries of the evidence log
+//	't' name          -> a tile over the evidence log
 //
 // Addresses are numbers, given out in the order in which records are created, so
 // records lie on the disk in the order of time. Under their digests, which are
@@ -30,7 +34,7 @@
 // rewrites the short entries of the index, and records that are purged lie
 // together. The price is a second look-up for a record that is not in memory.
 //
-// A record and its entries in both indexes change in one batch.
+// A record, its entries in both indexes and its evidence change in one batch.
 package pebblestore
 
 import (
@@ -62,6 +66,9 @@ type Store struct {
 	absent  absence
 	ops     sync.Pool // of *op
 
+	evidence     evidence
+	subjectIndex subjectIndex
+
 	calls  atomic.Int64 // running calls
 	closed atomic.Bool
 	idle   chan struct{} // receives when the last running call of a closed store has ended
@@ -75,6 +82,8 @@ var (
 	_ semel.PurgeStore  = (*Store)(nil)
 	_ semel.WatchStore  = (*Store)(nil)
 	_ semel.SearchStore = (*Store)(nil)
+
+	_ semel.EvidenceStore = (*Store)(nil)
 )
 
 var errClosed = errors.New("pebblestore: closed")
@@ -133,6 +142,10 @@ func (s *Store) open(o *Options) (err error) {
 		return err
 	}
 	s.clock.start(meta.clock)
+	s.evidence.durable.Store(meta.entries)
+	if err := s.subjectIndex.run(s, o.MemTableBytes); err != nil {
+		return err
+	}
 	s.commits.run(s, o.groupBytes(), meta)
 	s.absent.stop = make(chan struct{})
 	s.absent.rebuild(s)
@@ -256,6 +269,7 @@ func (s *Store) shut() error {
 	// A crash during these steps leaves a directory without a seal, like any
 	// other crash: the next Open replays the log.
 	s.absent.close()
+	s.subjectIndex.close()
 	batches := s.commits.stop()
 	err := errors.Join(s.db.Flush(), s.db.Close())
 	if err == nil {

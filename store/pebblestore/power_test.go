@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -23,14 +24,14 @@ import (
 func TestWhatWasAcknowledgedSurvivesLossOfPower(t *testing.T) {
 	clause.Proves(t, "CORE-CONC.1", "CORE-INV.3", "IDS-VIII.1")
 	cycles := scaled(2500)
-	p := &powerTest{seed: newSeed(t), history: newHistory(0), disk: vfs.NewCrashableMem()}
+	p := &powerTest{seed: newSeed(t), history: newHistory(0), log: newChronicle(), disk: vfs.NewCrashableMem()}
 	for range cycles {
 		if err := p.cycle(t.Context()); err != nil {
 			t.Fatalf("cycle %d: %v", p.cycles, err)
 		}
 	}
-	t.Logf("%d cycles, cut %d times while opening, %d while working, %d while closing, %d when closed; %d records found, %d answers to callers, none lost",
-		p.cycles, p.cuts[opening], p.cuts[working], p.cuts[closing], p.cuts[closed], p.found, p.history.acks)
+	t.Logf("%d cycles, cut %d times while opening, %d while working, %d while closing, %d when closed; %d records and %d entries found, %d answers to callers, none lost",
+		p.cycles, p.cuts[opening], p.cuts[working], p.cuts[closing], p.cuts[closed], p.found, p.log.size, p.history.acks)
 	for phase, n := range p.cuts {
 		if n == 0 {
 			t.Errorf("the power was never cut in phase %d", phase)
@@ -53,6 +54,7 @@ const (
 type powerTest struct {
 	seed    uint64
 	history *history
+	log     *chronicle
 	disk    *vfs.MemFS // after the last loss of power
 	cycles  int
 	found   int
@@ -133,11 +135,11 @@ func (p *powerTest) cycle(ctx context.Context) error {
 		// is on the disk can keep it from going back.
 		s.clock.base = s.clock.base.Add(24 * time.Hour)
 	}
-	stored, err := inspect(ctx, s)
+	stored, err := inspectFrom(ctx, s, p.log)
 	if err != nil {
 		return err
 	}
-	if err := p.history.compare(stored); err != nil {
+	if err := errors.Join(p.history.compare(stored), p.log.compare(p.history, stored)); err != nil {
 		return err
 	}
 	now, err := s.Now(ctx)

@@ -20,7 +20,7 @@ type plantedBug struct {
 	caught []string
 }
 
-var plantedBugs = slices.Concat(writeBugs, otherBugs, searchBugs)
+var plantedBugs = slices.Concat(writeBugs, otherBugs, searchBugs, evidenceBugs)
 
 // writeBugs are bugs of Apply and Get.
 var writeBugs = []plantedBug{

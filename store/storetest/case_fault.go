@@ -17,8 +17,25 @@ const (
 	ruleResolve = "After an error the engine sends the same write again and sees whether its own revision is there."
 )
 
+// unavailable is what a caller gets while the store fails.
+var unavailable = &semel.Error{Code: semel.CodeStoreUnavailable}
+
 // failing are the forms in which a call is reported to have failed at once.
 var failing = []faultstore.Form{faultstore.NotApplied, faultstore.Applied, faultstore.Late}
+
+// impatience is how long an engine waits that waits in vain. It is short, for where
+// time is real the cases wait it out many times; a store that is slow besides, and
+// needs longer once it is healed, is asked again.
+const impatience = 400 * time.Millisecond
+
+// impatient is faulty for cases in which the store fails for as long as it is waited
+// for.
+func impatient(t *testing.T, s semel.Store) (*semel.Engine, *faultstore.Control) {
+	t.Helper()
+	wrapped, control := faultstore.New(s, nil)
+	t.Cleanup(control.Settle)
+	return configured(t, wrapped, &semel.Options{Operations: []semel.Operation{opHold}, StoreTimeout: impatience}), control
+}
 
 var faultCases = []testCase{
 	{
@@ -42,7 +59,8 @@ var faultCases = []testCase{
 		name: "while the store fails at the claim nothing is executed, and afterwards the call runs once",
 		why:  ruleClosed,
 		run: func(t *testing.T, env Env) {
-			e, control := faulty(t, env.Store)
+			e, control := impatient(t, env.Store)
+			patient := newEngine(t, env.Store)
 			for _, form := range append(failing, faultstore.Hang) {
 				c := call(opHold, string(form))
 				ran := 0
@@ -57,7 +75,7 @@ var faultCases = []testCase{
 				for _, verb := range []faultstore.Verb{faultstore.Now, faultstore.Apply} {
 					control.Next(verb, form, 1000)
 					ans, err := do()
-					if !errors.Is(err, &semel.Error{Code: semel.CodeStoreUnavailable}) && !errors.Is(err, context.DeadlineExceeded) {
+					if !errors.Is(err, unavailable) && !errors.Is(err, context.DeadlineExceeded) {
 						t.Fatalf("form %q of %s: Do gives %s, %v", form, verb, ans.Decision, err)
 					}
 					if ran != 0 {
@@ -67,12 +85,12 @@ var faultCases = []testCase{
 				}
 				eventually(t, "a later delivery executes or replays", func() bool {
 					ans, err := do()
-					if err != nil && !errors.Is(err, semel.ErrInFlight) {
+					if err != nil && !errors.Is(err, semel.ErrInFlight) && !errors.Is(err, unavailable) {
 						t.Fatalf("form %q: a later delivery got %s, %v", form, ans.Decision, err)
 					}
 					return err == nil
 				})
-				replays(t, e, c, "done")
+				replays(t, patient, c, "done")
 				if ran != 1 {
 					t.Fatalf("form %q: the handler ran %d times", form, ran)
 				}
@@ -102,20 +120,32 @@ var faultCases = []testCase{
 		name: "a completion that stays unknown says so, and calling again resolves it",
 		why:  "An error with CodeUnknown means that the store did not say whether the result was kept; calling again resolves it.",
 		run: func(t *testing.T, env Env) {
-			e, control := faulty(t, env.Store)
+			e, control := impatient(t, env.Store)
+			patient := newEngine(t, env.Store)
 			for _, form := range failing {
 				c := call(opHold, string(form))
-				ans := begin(t, e, c, semel.Execute)
+				var ans semel.Answer
+				eventually(t, "the call is begun", func() (ok bool) {
+					var err error
+					if ans, err = e.Begin(t.Context(), c); err != nil && !errors.Is(err, unavailable) {
+						t.Fatalf("form %q: Begin: %v", form, err)
+					}
+					return err == nil && ans.Decision == semel.Execute
+				})
 				control.Next(faultstore.Apply, form, 1000)
 				err := ans.Attempt.Complete(t.Context(), semel.Result{Data: []byte("done")})
 				if !errors.Is(err, semel.ErrUnknown) {
 					t.Fatalf("form %q: Complete gives %v while the store does not answer", form, err)
 				}
 				control.Heal()
-				if err := ans.Attempt.Complete(t.Context(), semel.Result{Data: []byte("done")}); err != nil {
-					t.Fatalf("form %q: Complete once more gives %v", form, err)
-				}
-				replays(t, e, c, "done")
+				eventually(t, "Complete once more resolves it", func() bool {
+					err := ans.Attempt.Complete(t.Context(), semel.Result{Data: []byte("done")})
+					if err != nil && !errors.Is(err, semel.ErrUnknown) {
+						t.Fatalf("form %q: Complete once more gives %v", form, err)
+					}
+					return err == nil
+				})
+				replays(t, patient, c, "done")
 			}
 			fired(t, control)
 		},

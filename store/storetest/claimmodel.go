@@ -28,6 +28,21 @@ type claimState struct {
 	print  string
 	since  time.Duration // the lease began then or later
 	ending string        // how the attempt with this fence ended
+	before endedAttempt  // the attempt before this one, if it ended so that another could follow
+}
+
+// endedAttempt is an attempt that ended.
+type endedAttempt struct {
+	fence  int64
+	ending string
+}
+
+// earlier is the attempt that the next one of st follows.
+func (st claimState) earlier() endedAttempt {
+	if st.phase == phaseOpen {
+		return endedAttempt{st.fence, st.ending}
+	}
+	return st.before
 }
 
 type beginInput struct {
@@ -80,7 +95,7 @@ func stepBegin(st claimState, in beginInput, out beginOutput) []claimState {
 	if out.unknown {
 		next := []claimState{st}
 		if mayRun {
-			next = append(next, claimState{phase: phaseGhost, fence: st.fence, print: in.print})
+			next = append(next, claimState{phase: phaseGhost, fence: st.fence, print: in.print, before: st.earlier()})
 		}
 		if samePrint && st.phase == phaseRunning && !retry && leaseOver {
 			held := st
@@ -94,7 +109,7 @@ func stepBegin(st claimState, in beginInput, out beginOutput) []claimState {
 	switch out.decision {
 	case semel.Execute:
 		ok = mayRun && out.fence > st.fence
-		next = claimState{phase: phaseRunning, fence: out.fence, print: in.print, since: in.called}
+		next = claimState{phase: phaseRunning, fence: out.fence, print: in.print, since: in.called, before: st.earlier()}
 	case semel.Replay:
 		ok = samePrint && st.phase == phaseFinal && st.ending == out.outcome
 	case semel.InFlight:
@@ -142,6 +157,10 @@ func stepEnd(st claimState, in endInput, out endOutput) []claimState {
 		return []claimState{next}
 	case out == endOK && ended && st.ending == in.ending:
 		return []claimState{st} // ended by a first try whose result was unknown
+	case out == endOK && st.before == (endedAttempt{in.fence, in.ending}):
+		// So was this one, and its holder learned so, when it renewed, before
+		// somebody else was given the right.
+		return []claimState{st}
 	case out == endLost && !current, out == endAlready && ended:
 		return []claimState{st}
 	case out == endLost && next.phase == phaseOpen:

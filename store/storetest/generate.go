@@ -152,6 +152,8 @@ func drawRecord() *rapid.Generator[semel.Record] {
 			EndedAt: drawTime().Draw(t, "ended"), LeaseUntil: drawTime().Draw(t, "lease"), ExpiresAt: drawTime().Draw(t, "expires"),
 			NextAt: drawTime().Draw(t, "next"), Result: drawResult().Draw(t, "result"), Failure: drawFailure().Draw(t, "failure"),
 			Effects: rapid.SliceOfN(drawEffect(), 0, 4).Draw(t, "effects"), Earlier: rapid.SliceOfN(drawEarlier(), 0, semel.MaxEarlier).Draw(t, "earlier"),
+			Attributes: drawAttributes().Draw(t, "attributes"), Confirmation: drawConfirmation().Draw(t, "confirmation"),
+			Outbox: rapid.SliceOfN(drawMessage(), 0, 3).Draw(t, "outbox"), Compensation: drawCompensation().Draw(t, "compensation"),
 		}
 	})
 }

@@ -92,11 +92,36 @@ func compare(ctx context.Context, env *Env, seed uint64, steps int) error {
 		}
 	}
 	for _, id := range h.ids {
-		if err := h.same(ctx, id); err != nil {
+		if err := errors.Join(h.same(ctx, id), h.sameLog(ctx, id)); err != nil {
 			return fmt.Errorf("at the end: %w", err)
 		}
 	}
 	return nil
+}
+
+// sameLog compares the entries of one identity.
+func (h *history) sameLog(ctx context.Context, id semel.ID) error {
+	if !canEvidence.has(h.env.Store) {
+		return nil
+	}
+	var logs [2][]semel.Entry
+	for i, s := range []semel.Store{h.env.Store, h.oracle} {
+		all, err := readAll(ctx, s, 0) // whose entries can be found then
+		if err != nil {
+			return err
+		}
+		numbers, err := evidenceOf(s).FindEvidence(ctx, subject(id), 0, len(all))
+		if err != nil {
+			return err
+		}
+		for _, n := range numbers {
+			if n >= uint64(len(all)) {
+				return fmt.Errorf("entry %d of %d is found", n, len(all))
+			}
+			logs[i] = append(logs[i], all[n])
+		}
+	}
+	return differEntries(logs[0], logs[1])
 }
 
 func (h *history) note(format string, args ...any) {
@@ -153,7 +178,13 @@ func (h *history) write() semel.Write {
 	for i := range h.IntN(3) {
 		rec.Effects = append(rec.Effects, semel.EffectRecord{Name: fmt.Sprint(i), State: semel.EffectStarted, StartedAt: epoch})
 	}
-	return semel.Write{Record: rec, Expect: h.revision(id)}
+	w := semel.Write{Record: rec, Expect: h.revision(id)}
+	if canEvidence.has(h.env.Store) {
+		for i := range h.IntN(3) {
+			w.Evidence = append(w.Evidence, entry(id, fmt.Sprint(rec.Revision, " ", i)))
+		}
+	}
+	return w
 }
 
 func (h *history) apply(ctx context.Context) error {

@@ -18,14 +18,20 @@ import (
 // planted is a handle on a memory store that outlives it, as a disk would, with
 // a bug: the functions that are set take the place of the sound ones.
 type planted struct {
-	apply func(ctx context.Context, w semel.Write) (semel.Record, bool, error)
-	get   func(ctx context.Context, id semel.ID) (semel.Record, error)
-	now   func(ctx context.Context) (semel.Instant, error)
-	due   func(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error)
-	purge func(ctx context.Context, refs []semel.Ref) (int, error)
-	watch func(id semel.ID) (<-chan struct{}, func())
-	find  func(ctx context.Context, q semel.Query) (semel.Page, error)
-	close func() error
+	apply  func(ctx context.Context, w semel.Write) (semel.Record, bool, error)
+	get    func(ctx context.Context, id semel.ID) (semel.Record, error)
+	now    func(ctx context.Context) (semel.Instant, error)
+	due    func(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error)
+	purge  func(ctx context.Context, refs []semel.Ref) (int, error)
+	watch  func(id semel.ID) (<-chan struct{}, func())
+	find   func(ctx context.Context, q semel.Query) (semel.Page, error)
+	close  func() error
+	log    func(ctx context.Context, entries []semel.Entry) error
+	read   func(ctx context.Context, from uint64, limit int) ([]semel.Entry, error)
+	locate func(ctx context.Context, subject semel.Subject, from uint64, limit int) ([]uint64, error)
+	erase  func(ctx context.Context, from, to uint64) error
+	put    func(ctx context.Context, tiles map[string][]byte) error
+	tile   func(ctx context.Context, name string) ([]byte, error)
 
 	opened int                          // how often the store was opened before
 	last   atomic.Pointer[semel.Record] // of a handle: the last record that was written
@@ -37,6 +43,7 @@ var errClosed = errors.New("closed")
 
 func sound(m *memstore.Store) *planted {
 	p := &planted{apply: m.Apply, get: m.Get, now: m.Now, due: m.Due, purge: m.Purge, watch: m.Watch, find: m.Search}
+	p.log, p.read, p.locate, p.erase, p.put, p.tile = m.AppendEvidence, m.ReadEvidence, m.FindEvidence, m.EraseEvidence, m.PutEvidenceTiles, m.EvidenceTile
 	p.close = func() error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -88,6 +95,33 @@ func (p *planted) Watch(id semel.ID) (<-chan struct{}, func()) { return p.watch(
 
 func (p *planted) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
 	return running(p, func() (semel.Page, error) { return p.find(ctx, q) })
+}
+
+func (p *planted) AppendEvidence(ctx context.Context, entries []semel.Entry) error {
+	_, err := running(p, func() (any, error) { return nil, p.log(ctx, entries) })
+	return err
+}
+
+func (p *planted) ReadEvidence(ctx context.Context, from uint64, limit int) ([]semel.Entry, error) {
+	return running(p, func() ([]semel.Entry, error) { return p.read(ctx, from, limit) })
+}
+
+func (p *planted) FindEvidence(ctx context.Context, subject semel.Subject, from uint64, limit int) ([]uint64, error) {
+	return running(p, func() ([]uint64, error) { return p.locate(ctx, subject, from, limit) })
+}
+
+func (p *planted) EraseEvidence(ctx context.Context, from, to uint64) error {
+	_, err := running(p, func() (any, error) { return nil, p.erase(ctx, from, to) })
+	return err
+}
+
+func (p *planted) PutEvidenceTiles(ctx context.Context, tiles map[string][]byte) error {
+	_, err := running(p, func() (any, error) { return nil, p.put(ctx, tiles) })
+	return err
+}
+
+func (p *planted) EvidenceTile(ctx context.Context, name string) ([]byte, error) {
+	return running(p, func() ([]byte, error) { return p.tile(ctx, name) })
 }
 
 func (p *planted) Close() error { return p.close() }

@@ -108,8 +108,8 @@ func same(t *testing.T, what string, got, want semel.Record) {
 }
 
 // difference describes how two records differ; empty if they do not. Nil and
-// empty Effects or Earlier mean the same; nil and empty Data do not, for nil says
-// that there is no result. What the engine notes in a record for itself is no part
+// empty Effects, Earlier, Attributes or Outbox mean the same; nil and empty Data do
+// not, for nil says that there is no result. What the engine notes in a record for itself is no part
 // of it.
 func difference(got, want semel.Record) string {
 	g, w := reflect.ValueOf(plain(got)), reflect.ValueOf(plain(want))
@@ -132,6 +132,12 @@ func plain(rec semel.Record) semel.Record {
 	}
 	if len(rec.Earlier) == 0 {
 		rec.Earlier = nil
+	}
+	if len(rec.Attributes) == 0 {
+		rec.Attributes = nil
+	}
+	if len(rec.Outbox) == 0 {
+		rec.Outbox = nil
 	}
 	return rec
 }

@@ -122,13 +122,16 @@ var (
 		"every case, which goes through the four verbs"}
 	canSearch = &capability{"Search", func(s semel.Store) bool { _, ok := s.(semel.SearchStore); return ok },
 		"without Search, the engine says that it can't list records"}
-	capabilities = []*capability{canDue, canPurge, canWatch, canLocal, canSearch}
+	canEvidence = &capability{"Evidence", func(s semel.Store) bool { _, ok := s.(semel.EvidenceStore); return ok },
+		"without an evidence log, an operation that demands evidence is refused"}
+	capabilities = []*capability{canDue, canPurge, canWatch, canLocal, canSearch, canEvidence}
 )
 
 func allCases() []testCase {
 	return slices.Concat(
 		applyCases, fidelityCases, clockCases, lifeCases, dueCases, purgeCases, watchCases, localCases, searchCases,
 		engineCases, faultCases, sweepCases, fallbackCases, modelCases, linearCases, claimCases,
+		evidenceCases, chronicleCases, []testCase{evidenceFallback},
 	)
 }
 

@@ -13,6 +13,8 @@ type (
 	withPurge = semel.PurgeStore
 	withWatch = semel.WatchStore
 	withFind  = semel.SearchStore
+
+	withEvidence = semel.EvidenceStore
 )
 
 // has says which of the optional interfaces a store has.
@@ -30,6 +32,17 @@ func wrap(inner semel.Store, c *Control) semel.Store {
 	w, watches := inner.(semel.WatchStore)
 	is.watch = watches
 	d, p, f := dueVerb{v}, purgeVerb{v}, searchVerb{v}
+	// A store with an evidence log has all the others too, as far as is known.
+	if ev, ok := inner.(semel.EvidenceStore); ok && is == (has{due: true, purge: true, watch: true, find: true}) {
+		return struct {
+			base
+			withDue
+			withPurge
+			withWatch
+			withFind
+			withEvidence
+		}{v, d, p, w, f, evidenceVerb{v, ev}}
+	}
 	switch is {
 	case has{due: true, purge: true, watch: true, find: true}:
 		return struct {

@@ -16,6 +16,8 @@ type (
 	purge  = semel.PurgeStore
 	watch  = semel.WatchStore
 	search = semel.SearchStore
+
+	evidence = semel.EvidenceStore
 )
 
 // abilities names the optional interfaces that a store has.
@@ -34,6 +36,8 @@ func abilities(s semel.Store) string {
 	add(has, "Watch")
 	_, has = s.(semel.SearchStore)
 	add(has, "Search")
+	_, has = s.(semel.EvidenceStore)
+	add(has, "Evidence")
 	return strings.Join(names, " ")
 }
 
@@ -119,6 +123,14 @@ func TestOptionalInterfacesAreForwarded(t *testing.T) {
 			watch
 			search
 		}{b, m, m, m, m},
+		struct {
+			base
+			due
+			purge
+			watch
+			search
+			evidence
+		}{b, m, m, m, m, m},
 	}
 	seen := map[string]bool{}
 	for _, s := range stores {
@@ -131,7 +143,7 @@ func TestOptionalInterfacesAreForwarded(t *testing.T) {
 			}
 		})
 	}
-	if len(seen) != 16 {
-		t.Fatalf("%d combinations were tried, not 16", len(seen))
+	if len(seen) != 17 {
+		t.Fatalf("%d combinations were tried, not 17", len(seen))
 	}
 }

@@ -29,6 +29,7 @@ const (
 	Due    Verb = "due"
 	Purge  Verb = "purge"
 	Search Verb = "search"
+	Append Verb = "append evidence"
 )
 
 // Form is how a call fails.
@@ -95,7 +96,8 @@ type Control struct {
 
 // New wraps a store. The wrapper has exactly those of the optional interfaces
 // [semel.DueStore], [semel.PurgeStore], [semel.WatchStore] and
-// [semel.SearchStore] that inner has.
+// [semel.SearchStore] that inner has, and [semel.EvidenceStore] if it has all of
+// them.
 // Closing it closes inner, after writes that were late have arrived.
 func New(inner semel.Store, opts *Options) (semel.Store, *Control) {
 	c := &Control{script: map[Verb][]Form{}, fired: map[Fault]int{}, healed: make(chan struct{})}

@@ -29,7 +29,7 @@ func (s *verbs) call(ctx context.Context, v Verb, f func(context.Context) error)
 		_ = f(ctx)
 		return failed(v, form)
 	case Late:
-		if v == Apply || v == Purge {
+		if v == Apply || v == Purge || v == Append {
 			ctx := context.WithoutCancel(ctx)
 			s.control.late.Go(func() {
 				if pause(s.closed, s.control.opts.Delay) == nil {
@@ -167,4 +167,14 @@ func (s searchVerb) Search(ctx context.Context, q semel.Query) (semel.Page, erro
 		a.set(page)
 		return err
 	}))
+}
+
+// evidenceVerb adds [semel.EvidenceStore]. Appending can be made to fail.
+type evidenceVerb struct {
+	*verbs
+	semel.EvidenceStore
+}
+
+func (s evidenceVerb) AppendEvidence(ctx context.Context, entries []semel.Entry) error {
+	return s.call(ctx, Append, func(ctx context.Context) error { return s.EvidenceStore.AppendEvidence(ctx, entries) })
 }

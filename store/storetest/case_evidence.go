@@ -1,0 +1,376 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/semelhq/semel"
+)
+
+const (
+	ruleEvidence = "Write.Evidence is appended to the evidence log if the record is written, in the same atomic step."
+	ruleNumbers  = "The store numbers the entries without gaps, from 0, in an order that is the same for everybody and for ever. Entries of one identity are numbered in the order of their writes."
+	ruleRead     = "ReadEvidence returns up to limit entries from the number on, in their order. Whatever Apply and AppendEvidence acknowledged before it was called is numbered by then."
+	ruleErase    = "EraseEvidence deletes the openings of the entries from a number to before another. A leaf never changes and is never deleted."
+)
+
+var evidenceCases = []testCase{
+	{
+		name:  "evidence is written with its record, and only if that is written",
+		why:   ruleEvidence,
+		needs: canEvidence,
+		run: func(t *testing.T, env Env) {
+			for _, s := range waysTo(env.Store) {
+				from := uint64(len(read(t, env.Store, 0)))
+				id := key(fmt.Sprint("k", from))
+				a, b, c, d := entry(id, "first claim"), entry(id, "second claim"), entry(id, "completion"), entry(id, "nothing")
+				v1 := putWith(t, s, claimed(id, 1), semel.Revision{}, a, b)
+				sameEntries(t, read(t, s, from), a, b)
+				v2 := putWith(t, s, next(v1, func(r *semel.Record) { r.Attempt = 2 }), v1.Revision, c)
+				sameEntries(t, read(t, s, from), a, b, c)
+				for what, w := range map[string]semel.Write{
+					"over an older revision":   {Record: next(v2, func(*semel.Record) {}), Expect: v1.Revision, Evidence: []semel.Entry{d}},
+					"over a foreign revision":  {Record: next(v2, func(*semel.Record) {}), Expect: fresh(), Evidence: []semel.Entry{d}},
+					"of a record that exists":  {Record: claimed(id, 2), Evidence: []semel.Entry{d}},
+					"that was applied before":  {Record: v2, Expect: v1.Revision, Evidence: []semel.Entry{c}},
+					"that was overtaken since": {Record: v1, Evidence: []semel.Entry{a, b}},
+				} {
+					refused(t, s, w, v2)
+					if err := differEntries(read(t, s, from), []semel.Entry{a, b, c}); err != nil {
+						t.Fatalf("after a write %s: %v", what, err)
+					}
+				}
+				refused(t, s, semel.Write{Record: claimed(key("absent"), 1), Expect: fresh(), Evidence: []semel.Entry{d}}, semel.Record{})
+				putWith(t, s, next(v2, func(*semel.Record) {}), v2.Revision)
+				sameEntries(t, read(t, s, from), a, b, c)
+			}
+		},
+	},
+	{
+		name:  "of concurrent writes over one version only the one that wins appends its evidence",
+		why:   ruleEvidence,
+		needs: canEvidence,
+		run: func(t *testing.T, env Env) {
+			const writers, rounds = 8, 50
+			id := key("contended")
+			cur := putWith(t, env.Store, claimed(id, 1), semel.Revision{}, entry(id, "0"))
+			want := []semel.Entry{entry(id, "0")}
+			for round := range rounds {
+				records := make([]semel.Record, writers)
+				winner := -1
+				var mu sync.Mutex
+				var wg sync.WaitGroup
+				for i := range writers {
+					records[i] = next(cur, func(r *semel.Record) { r.Attempt++ })
+					wg.Go(func() {
+						en := entry(id, fmt.Sprint(round, " of ", i))
+						_, applied, err := env.Store.Apply(t.Context(), semel.Write{Record: records[i], Expect: cur.Revision, Evidence: []semel.Entry{en}})
+						if err != nil {
+							t.Errorf("Apply: %v", err)
+						}
+						if applied {
+							mu.Lock()
+							defer mu.Unlock()
+							winner = i
+							want = append(want, en)
+						}
+					})
+				}
+				wg.Wait()
+				if winner < 0 {
+					t.Fatal("no write was applied")
+				}
+				cur = records[winner]
+			}
+			sameEntries(t, read(t, env.Store, 0), want...)
+		},
+	},
+	{
+		name:  "entries of one identity are in the order of their writes, and none is lost, whoever else writes",
+		why:   ruleNumbers,
+		needs: canEvidence,
+		run: func(t *testing.T, env Env) {
+			const identities, versions = 16, 40
+			var wg sync.WaitGroup
+			for i := range identities {
+				wg.Go(func() {
+					id := key(strconv.Itoa(i))
+					prev := semel.Record{ID: id}
+					for v := range versions {
+						rec := claimed(id, int64(v))
+						_, applied, err := env.Store.Apply(t.Context(), semel.Write{Record: rec, Expect: prev.Revision, Evidence: []semel.Entry{entry(id, strconv.Itoa(v))}})
+						if err != nil || !applied {
+							t.Errorf("Apply: applied %v, error %v", applied, err)
+							return
+						}
+						prev = rec
+					}
+				})
+				wg.Go(func() {
+					for v := range versions {
+						en := semel.Entry{Leaf: []byte("a replay"), Opening: []byte(strconv.Itoa(v))}
+						if err := evidenceOf(env.Store).AppendEvidence(t.Context(), []semel.Entry{en, en}); err != nil {
+							t.Errorf("AppendEvidence: %v", err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			seen := map[semel.Subject]int{}
+			for _, en := range read(t, env.Store, 0) {
+				if want := "leaf of " + strconv.Itoa(seen[en.Subject]); en.Subject != (semel.Subject{}) && string(en.Leaf) != want {
+					t.Fatalf("an identity has %q in the place of %q", en.Leaf, want)
+				}
+				seen[en.Subject]++
+			}
+			if n := seen[semel.Subject{}]; n != 2*identities*versions {
+				t.Errorf("%d of %d entries without a record are there", n, 2*identities*versions)
+			}
+			for i := range identities {
+				if n := seen[subject(key(strconv.Itoa(i)))]; n != versions {
+					t.Errorf("%d of %d entries of an identity are there", n, versions)
+				}
+			}
+		},
+	},
+	{
+		name:  "whoever reads sees all entries that were acknowledged before",
+		why:   ruleRead,
+		needs: canEvidence,
+		run: func(t *testing.T, env Env) {
+			const callers, each = 8, 25
+			var wg sync.WaitGroup
+			for c := range callers {
+				wg.Go(func() {
+					from := uint64(0)
+					for i := range each {
+						text := fmt.Sprint(c, " number ", i)
+						mine := entry(key(text), text)
+						var err error
+						if i%2 == 0 {
+							_, _, err = env.Store.Apply(t.Context(), semel.Write{Record: claimed(key(text), 1), Evidence: []semel.Entry{mine}})
+						} else {
+							err = evidenceOf(env.Store).AppendEvidence(t.Context(), []semel.Entry{mine})
+						}
+						if err != nil {
+							t.Errorf("a write with evidence: %v", err)
+							return
+						}
+						// Nobody who reads from a number on misses it later.
+						list, err := readAll(t.Context(), env.Store, from)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						from += uint64(len(list))
+						found := 0
+						for _, en := range list {
+							if equalEntries(en, mine) {
+								found++
+							}
+						}
+						if found != 1 {
+							t.Errorf("an entry that was acknowledged is there %d times among those that are new since the last look", found)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			if n := len(read(t, env.Store, 0)); n != callers*each {
+				t.Errorf("there are %d entries, not %d", n, callers*each)
+			}
+		},
+	},
+	{
+		name:  "the log is the same for everybody and for ever",
+		why:   ruleNumbers,
+		needs: canEvidence,
+		run: func(t *testing.T, env Env) {
+			prev := logged(t, env.Store, 300)
+			before := read(t, env.Store, 0)
+			if len(before) != 300 {
+				t.Fatalf("there are %d entries, not 300", len(before))
+			}
+			check := func() {
+				t.Helper()
+				for _, from := range []uint64{0, 1, 7, 150, 298, 299, 300, 301, 1 << 62} {
+					list, err := evidenceOf(env.Store).ReadEvidence(t.Context(), from, 40)
+					if err != nil {
+						t.Fatalf("ReadEvidence: %v", err)
+					}
+					from = min(from, uint64(len(before)))
+					sameEntries(t, list, before[from:min(int(from)+40, len(before))]...)
+				}
+				if list, err := evidenceOf(env.Store).ReadEvidence(t.Context(), 0, 0); err != nil || len(list) != 0 {
+					t.Fatalf("with a limit of zero ReadEvidence gives %d entries, error %v", len(list), err)
+				}
+			}
+			check()
+			if env.Reopen != nil {
+				env.Store = env.Reopen()
+				check()
+			}
+			later := entry(prev.ID, "later")
+			putWith(t, env.Store, next(prev, func(*semel.Record) {}), prev.Revision, later)
+			before = append(before, later)
+			sameEntries(t, read(t, env.Store, 0), before...)
+		},
+	},
+	{
+		name:  "entries come back as they were written, whatever they hold",
+		why:   ruleExact,
+		needs: canEvidence,
+		run: func(t *testing.T, env Env) {
+			var want []semel.Entry
+			for _, size := range []int{0, 1, 127, 128, 300, 16 << 10, 200 << 10} {
+				leaf := bytes.Repeat([]byte{0xff, 0, '\n', byte(size)}, size/4+1)
+				want = append(want,
+					semel.Entry{Leaf: leaf, Opening: leaf, Subject: semel.Subject{byte(len(want)), 0xff}},
+					semel.Entry{Leaf: leaf[:1], Opening: leaf, Subject: semel.Subject{1}},
+					semel.Entry{Leaf: leaf},
+				)
+			}
+			if err := evidenceOf(env.Store).AppendEvidence(t.Context(), want); err != nil {
+				t.Fatalf("AppendEvidence: %v", err)
+			}
+			putWith(t, env.Store, claimed(key("k"), 1), semel.Revision{}, want...)
+			want = append(want, want...)
+			sameEntries(t, read(t, env.Store, 0), want...)
+			if err := evidenceOf(env.Store).AppendEvidence(t.Context(), nil); err != nil {
+				t.Fatalf("AppendEvidence of nothing: %v", err)
+			}
+			if env.Reopen != nil {
+				env.Store = env.Reopen()
+			}
+			sameEntries(t, read(t, env.Store, 0), want...)
+		},
+	},
+	{
+		name:  "entries are found by their subject",
+		why:   "FindEvidence returns the numbers of up to limit entries of a subject, from the number on, rising. It knows what an earlier ReadEvidence could see.",
+		needs: canEvidence,
+		run: func(t *testing.T, env Env) {
+			logged(t, env.Store, 200)
+			check := func() {
+				t.Helper()
+				want := map[semel.Subject][]uint64{}
+				for i, en := range read(t, env.Store, 0) {
+					want[en.Subject] = append(want[en.Subject], uint64(i))
+				}
+				for s, numbers := range want {
+					if s == (semel.Subject{}) {
+						continue
+					}
+					finds(t, env.Store, s, 0, 1000, numbers)
+					finds(t, env.Store, s, 0, 0, nil)
+					finds(t, env.Store, s, numbers[len(numbers)-1]+1, 10, nil)
+					mid := len(numbers) / 2
+					finds(t, env.Store, s, numbers[mid], 2, numbers[mid:min(mid+2, len(numbers))])
+				}
+				finds(t, env.Store, semel.Subject{}, 0, 10, nil)
+				finds(t, env.Store, semel.Subject{0xff, 0xff}, 0, 10, nil)
+			}
+			check()
+			if env.Reopen != nil {
+				env.Store = env.Reopen()
+				check()
+			}
+		},
+	},
+	{
+		name:  "EraseEvidence deletes openings and nothing else",
+		why:   ruleErase,
+		needs: canEvidence,
+		run: func(t *testing.T, env Env) {
+			prev := logged(t, env.Store, 120)
+			if err := evidenceOf(env.Store).AppendEvidence(t.Context(), bulk(80)); err != nil {
+				t.Fatalf("AppendEvidence: %v", err)
+			}
+			want := read(t, env.Store, 0)
+			for _, r := range [][2]uint64{{3, 3}, {5, 4}, {3, 7}, {0, 1}, {130, 140}, {100, 135}, {150, 151}, {150, 1 << 60}, {300, 400}} {
+				if err := evidenceOf(env.Store).EraseEvidence(t.Context(), r[0], r[1]); err != nil {
+					t.Fatalf("EraseEvidence: %v", err)
+				}
+				for i := r[0]; i < min(r[1], uint64(len(want))); i++ {
+					want[i].Opening = nil
+				}
+				if err := differEntries(read(t, env.Store, 0), want); err != nil {
+					t.Fatalf("after entries %d to %d were erased: %v", r[0], r[1], err)
+				}
+			}
+			// What is written later was not meant.
+			later := entry(prev.ID, "later")
+			putWith(t, env.Store, next(prev, func(*semel.Record) {}), prev.Revision, later)
+			want = append(want, later)
+			sameEntries(t, read(t, env.Store, 0), want...)
+			if env.Reopen != nil {
+				env.Store = env.Reopen()
+				sameEntries(t, read(t, env.Store, 0), want...)
+			}
+			finds(t, env.Store, bulk(1)[0].Subject, 0, 1, []uint64{120})
+		},
+	},
+	{
+		name:  "concurrent erasures each delete what they were told",
+		why:   ruleErase,
+		needs: canEvidence,
+		run: func(t *testing.T, env Env) {
+			if err := evidenceOf(env.Store).AppendEvidence(t.Context(), bulk(64)); err != nil {
+				t.Fatalf("AppendEvidence: %v", err)
+			}
+			want := read(t, env.Store, 0)
+			var wg sync.WaitGroup
+			for i := uint64(0); i < 64; i += 2 {
+				want[i].Opening = nil
+				wg.Go(func() {
+					if err := evidenceOf(env.Store).EraseEvidence(t.Context(), i, i+1); err != nil {
+						t.Errorf("EraseEvidence: %v", err)
+					}
+				})
+			}
+			wg.Wait()
+			sameEntries(t, read(t, env.Store, 0), want...)
+		},
+	},
+	{
+		name:  "tiles are kept by their names",
+		why:   "PutEvidenceTiles keeps parts of the Merkle tree over the leaves by name. A tile is written again only with the same content. EvidenceTile returns a tile, or ErrNotFound.",
+		needs: canEvidence,
+		run: func(t *testing.T, env Env) {
+			ev := evidenceOf(env.Store)
+			tiles := map[string][]byte{}
+			for i := range 20 {
+				tiles[fmt.Sprintf("tile/8/0/%03d", i)] = bytes.Repeat([]byte{byte(i), 0xff}, 32*i+1)
+			}
+			tiles["tile/8/0/x001/000"], tiles["tile/8/1"] = []byte("deep"), []byte("short")
+			if _, err := ev.EvidenceTile(t.Context(), "tile/8/0/000"); !errors.Is(err, semel.ErrNotFound) {
+				t.Fatalf("EvidenceTile of a tile that is not there gives %v", err)
+			}
+			for _, again := range []map[string][]byte{tiles, {"tile/8/0/001": tiles["tile/8/0/001"]}, {}} {
+				if err := ev.PutEvidenceTiles(t.Context(), again); err != nil {
+					t.Fatalf("PutEvidenceTiles: %v", err)
+				}
+			}
+			logged(t, env.Store, 10)
+			if env.Reopen != nil {
+				env.Store = env.Reopen()
+				ev = evidenceOf(env.Store)
+			}
+			for name, want := range tiles {
+				if got, err := ev.EvidenceTile(t.Context(), name); err != nil || !bytes.Equal(got, want) {
+					t.Fatalf("the tile %s has %d bytes in the place of %d, error %v", name, len(got), len(want), err)
+				}
+			}
+			for _, name := range []string{"", "tile", "tile/8/", "tile/8/0/0001"} {
+				if _, err := ev.EvidenceTile(t.Context(), name); !errors.Is(err, semel.ErrNotFound) {
+					t.Fatalf("EvidenceTile of %q, which is not there, gives %v", name, err)
+				}
+			}
+		},
+	},
+}
