@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,8 +23,11 @@ import (
 // ledger is the upstream. It knows nothing of keys: it does what it is asked to, and
 // can say what it has done for an order.
 type ledger struct {
-	mu   sync.Mutex
-	done map[string][]string // the answers to each order
+	work time.Duration // takes so long
+
+	mu    sync.Mutex
+	done  map[string][]string // the answers to each order
+	asked int                 // what became of an order
 }
 
 func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -35,6 +39,7 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
+	time.Sleep(l.work)
 	l.mu.Lock()
 	answer := fmt.Sprintf(`{"order":%q,"receipt":%d}`, order, len(l.done)+1)
 	l.done[string(order)] = append(l.done[string(order)], answer)
@@ -47,6 +52,7 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // key is the order's name.
 func (l *ledger) reconcile(w http.ResponseWriter, r *http.Request) {
 	l.mu.Lock()
+	l.asked++
 	answers := l.done[r.URL.Query().Get("key")]
 	l.mu.Unlock()
 	found := semelproxy.Finding{Outcome: "aborted"} // it was never here, and whoever might send it is dead
@@ -62,7 +68,7 @@ func (l *ledger) reconcile(w http.ResponseWriter, r *http.Request) {
 
 // play is the whole run.
 func play(ctx context.Context, o *options) (_ *summary, err error) {
-	book := &ledger{done: map[string][]string{}}
+	book := &ledger{work: o.work, done: map[string][]string{}}
 	upstream := httptest.NewServer(book)
 	defer upstream.Close()
 	dir, err := os.MkdirTemp("", "semel-cluster-*")
@@ -70,9 +76,12 @@ func play(ctx context.Context, o *options) (_ *summary, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	var nodes []*node
+	l := &load{
+		nodes: make([]*node, 0, o.nodes), got: map[string]map[string]bool{}, again: map[string]int{},
+		client: &http.Client{Timeout: 10 * time.Second, Transport: &semelhttp.SafeTransport{Base: &http.Transport{MaxIdleConnsPerHost: 32}}},
+	}
 	defer func() {
-		for _, n := range nodes {
+		for _, n := range l.nodes {
 			n.stop()
 		}
 	}()
@@ -81,75 +90,22 @@ func play(ctx context.Context, o *options) (_ *summary, err error) {
 		if err != nil {
 			return nil, err
 		}
-		nodes = append(nodes, n)
+		l.nodes = append(l.nodes, n)
 	}
-
-	s := &summary{Store: kind(o.store), Nodes: o.nodes, Orders: o.orders}
-	run := fmt.Sprintf("%d", time.Now().UnixNano()) // no order of an earlier run
-	got := make([]map[string]bool, o.orders)
-	var mu sync.Mutex
-	jobs := make(chan int)
-	var deliveries atomic.Int64
-	failed := make(chan error, 1)
-	var senders sync.WaitGroup
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &semelhttp.SafeTransport{Base: &http.Transport{MaxIdleConnsPerHost: 32}}}
-	for range 24 {
-		senders.Go(func() {
-			for i := range jobs {
-				order := fmt.Sprintf("order-%s-%d", run, i)
-				answer, err := deliver(ctx, client, nodes, order, &deliveries)
-				if err != nil {
-					select {
-					case failed <- err:
-					default:
-					}
-					cancel(err)
-					continue
-				}
-				mu.Lock()
-				if got[i] == nil {
-					got[i] = map[string]bool{}
-				}
-				got[i][answer] = true
-				mu.Unlock()
-			}
-		})
-	}
-	// Copies of an order are close together, and now and then at the same time. The
-	// nodes are killed at even distances, one after the other.
-	total := o.orders * o.copies
-	for i := range total {
-		if s.Kills < o.kills && i == (s.Kills+1)*total/(o.kills+1) {
-			n := nodes[s.Kills%len(nodes)]
-			n.kill()
-			s.Kills++
-			if err := n.start(); err != nil {
-				cancel(err)
-			}
-		}
-		select {
-		case jobs <- i / o.copies:
-		case <-ctx.Done():
-		}
-	}
-	close(jobs)
-	senders.Wait()
-	select {
-	case err := <-failed:
+	s := &summary{Store: kind(o.store), Nodes: o.nodes, Restarts: o.restarts}
+	if err := l.run(ctx, o, s); err != nil {
 		return nil, err
-	default:
 	}
 	book.mu.Lock()
 	defer book.mu.Unlock()
+	s.Held = book.asked
 	for _, answers := range book.done {
 		s.Effects += len(answers)
 		if len(answers) > 1 {
 			s.Repeated++
 		}
 	}
-	for _, answers := range got {
+	for _, answers := range l.got {
 		if len(answers) > 0 {
 			s.Answered++
 		}
@@ -157,39 +113,130 @@ func play(ctx context.Context, o *options) (_ *summary, err error) {
 			s.Differing++
 		}
 	}
-	s.Deliveries = deliveries.Load()
+	s.Deliveries, s.Again = l.deliveries.Load(), l.again
 	return s, nil
+}
+
+// load is the callers, and what they got.
+type load struct {
+	nodes               []*node
+	client              *http.Client
+	deliveries, answers atomic.Int64
+
+	mu    sync.Mutex
+	got   map[string]map[string]bool // the answers to each order
+	again map[string]int             // why deliveries were repeated
+}
+
+// run sends the orders while nodes are killed or restarted.
+func (l *load) run(ctx context.Context, o *options, s *summary) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	jobs := make(chan string)
+	var senders sync.WaitGroup
+	for range 24 {
+		senders.Go(func() {
+			for order := range jobs {
+				if err := l.deliver(ctx, order); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	rolled := make(chan struct{})
+	go func() {
+		defer close(rolled)
+		var err error
+		if s.Meanwhile, err = roll(ctx, l.nodes, o.restarts, &l.answers); err != nil {
+			cancel(err)
+		}
+	}()
+	name := fmt.Sprintf("order-%d", time.Now().UnixNano()) // no order of an earlier run
+	for ctx.Err() == nil && (s.Orders < o.orders || !ended(rolled)) {
+		// The nodes are killed at even distances, one after the other.
+		if s.Kills < o.kills && s.Orders >= (s.Kills+1)*o.orders/(o.kills+1) {
+			n := l.nodes[s.Kills%len(l.nodes)]
+			n.kill()
+			s.Kills++
+			if err := n.start(); err != nil {
+				cancel(err)
+			}
+		}
+		order := fmt.Sprintf("%s-%d", name, s.Orders)
+		s.Orders++
+		// Copies of an order are close together, and now and then at the same
+		// time.
+		for range o.copies {
+			select {
+			case jobs <- order:
+			case <-ctx.Done():
+			}
+		}
+	}
+	close(jobs)
+	senders.Wait()
+	<-rolled
+	return context.Cause(ctx)
+}
+
+func ended(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // deliver sends an order to any of the nodes, again and again until it has the
 // upstream's answer.
-func deliver(ctx context.Context, client *http.Client, nodes []*node, order string, deliveries *atomic.Int64) (string, error) {
+func (l *load) deliver(ctx context.Context, order string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	last := "nothing was sent"
 	for pause := 20 * time.Millisecond; ; pause = min(pause*2, time.Second) {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, nodes[rand.IntN(len(nodes))].address()+"/orders", strings.NewReader(order))
-		if err != nil {
-			return "", err
-		}
-		r.Header.Set("Idempotency-Key", order)
-		deliveries.Add(1)
-		if resp, err := client.Do(r); err != nil {
-			last = err.Error()
-		} else {
-			body, err := io.ReadAll(resp.Body)
-			_ = resp.Body.Close()
-			if err == nil && resp.StatusCode == http.StatusOK {
-				return string(body), nil
+		answer, why, err := l.send(ctx, l.nodes[rand.IntN(len(l.nodes))].address(), order)
+		if err == nil {
+			l.answers.Add(1)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.got[order] == nil {
+				l.got[order] = map[string]bool{}
 			}
-			last = fmt.Sprintf("%s: %s", resp.Status, body)
+			l.got[order][answer] = true
+			return nil
 		}
+		l.mu.Lock()
+		l.again[why]++
+		l.mu.Unlock()
 		timer := time.NewTimer(pause/2 + rand.N(pause))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return "", fmt.Errorf("%s was not answered: %s", order, last)
+			return fmt.Errorf("%s was not answered: %w", order, err)
 		case <-timer.C:
 		}
 	}
+}
+
+// send is one delivery. Why is the status that was not 200, or "connection".
+func (l *load) send(ctx context.Context, node, order string) (answer, why string, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, node+"/orders", strings.NewReader(order))
+	if err != nil {
+		return "", "request", err
+	}
+	r.Header.Set("Idempotency-Key", order)
+	l.deliveries.Add(1)
+	resp, err := l.client.Do(r)
+	if err != nil {
+		return "", "connection", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return "", "connection", err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return "", strconv.Itoa(resp.StatusCode), fmt.Errorf("%s: %s", resp.Status, body)
+	}
+	return string(body), "", nil
 }

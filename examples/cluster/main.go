@@ -13,18 +13,21 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // options are the flags.
 type options struct {
-	store  string
-	nodes  int
-	orders int
-	copies int
-	kills  int
-	json   bool
+	store                 string
+	nodes, orders, copies int
+	kills                 int
+	// restarts counts those in order.
+	restarts int
+	work     time.Duration
+	json     bool
 }
 
 func main() {
@@ -53,6 +56,10 @@ type summary struct {
 	Orders     int    `json:"orders"`
 	Deliveries int64  `json:"deliveries"`
 	Kills      int    `json:"kills"`
+	// Restarts counts the nodes that were stopped by SIGTERM and started again,
+	// and Meanwhile the answers that callers got during those.
+	Restarts  int   `json:"restarts"`
+	Meanwhile int64 `json:"meanwhile"`
 	// Effects counts what the upstream did, Repeated the orders for which it did
 	// that more than once.
 	Effects  int `json:"effects"`
@@ -61,10 +68,30 @@ type summary struct {
 	// Differing those of which two callers got different ones.
 	Answered  int `json:"answered"`
 	Differing int `json:"differing"`
+	// Held counts what the upstream was asked about orders that nobody else might
+	// run, because their node had gone in the midst of them.
+	Held int `json:"held"`
+	// Again says why deliveries were repeated: by status, or "connection" where
+	// there was no answer.
+	Again map[string]int `json:"again"`
+}
+
+// failures counts the deliveries whose answer did not ask for another one, nor was
+// the upstream's. 409 says that the order is being run, 503 that the node is going
+// or can't reach its store, and without an answer the same key is sent again.
+func (s *summary) failures() (n int) {
+	for why, times := range s.Again {
+		if !slices.Contains([]string{"connection", "409", "503"}, why) {
+			n += times
+		}
+	}
+	return n
 }
 
 func (s *summary) ok() bool {
-	return s.Repeated == 0 && s.Effects == s.Orders && s.Answered == s.Orders && s.Differing == 0
+	once := s.Repeated == 0 && s.Effects == s.Orders && s.Answered == s.Orders && s.Differing == 0
+	// A node that stops in order leaves nothing open.
+	return once && (s.Kills > 0 || s.Held == 0 && s.failures() == 0)
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error) {
@@ -72,14 +99,16 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
 	flags.StringVar(&o.store, "store", "", "URL of the store: postgres://…, redis://… or redis-cluster://…")
 	flags.IntVar(&o.nodes, "nodes", 3, "how many nodes")
-	flags.IntVar(&o.orders, "orders", 300, "how many orders")
+	flags.IntVar(&o.orders, "orders", 300, "how many orders; more, while nodes are restarted")
 	flags.IntVar(&o.copies, "copies", 5, "how often each order is sent")
 	flags.IntVar(&o.kills, "kills", 6, "how often a node is killed")
+	flags.IntVar(&o.restarts, "restarts", 0, "how often a node is restarted in an orderly way")
+	flags.DurationVar(&o.work, "work", 0, "how long the upstream works on an order")
 	flags.BoolVar(&o.json, "json", false, "print JSON")
 	if err := flags.Parse(args); err != nil {
 		return false, err
 	}
-	if o.store == "" || o.nodes < 1 || o.orders < 1 || o.copies < 1 || o.kills < 0 {
+	if o.store == "" || o.nodes < 1 || o.orders < 1 || o.copies < 1 || o.kills < 0 || o.restarts < 0 {
 		return false, errors.New("cluster: --store is required, and the numbers are above zero")
 	}
 	s, err := play(ctx, &o)
@@ -91,10 +120,11 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 		enc.SetIndent("", "  ")
 		return s.ok(), enc.Encode(s)
 	}
-	fmt.Fprintf(out, "%d nodes on %s, killed %d times\n", s.Nodes, s.Store, s.Kills)
+	fmt.Fprintf(out, "%d nodes on %s, killed %d times, restarted in order %d times\n", s.Nodes, s.Store, s.Kills, s.Restarts)
 	fmt.Fprintf(out, "%d orders, sent %d times\n", s.Orders, s.Deliveries)
 	fmt.Fprintf(out, "%d effects, %d orders with more than one\n", s.Effects, s.Repeated)
 	fmt.Fprintf(out, "%d orders answered, %d in two ways\n", s.Answered, s.Differing)
+	fmt.Fprintf(out, "%d questions about orders that were held; deliveries repeated after: %v\n", s.Held, s.Again)
 	return s.ok(), nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/config"
@@ -57,11 +58,21 @@ type node struct {
 
 // newNode writes the configuration and starts the process.
 func newNode(dir string, i int, store, upstream string) (*node, error) {
+	settings := map[string]any{"url": store, "migrate": true, "accept_loss": true}
+	n := &node{file: filepath.Join(dir, fmt.Sprintf("node%d.yaml", i))}
+	if err := configure(n.file, settings, upstream); err != nil {
+		return nil, err
+	}
+	return n, n.start()
+}
+
+// configure writes the configuration of a node with the settings of its store.
+func configure(file string, store map[string]any, upstream string) error {
 	// JSON is YAML, and quotes what has to be quoted.
 	text, err := json.Marshal(map[string]any{
 		"listen": map[string]any{"address": "127.0.0.1:0"},
 		"admin":  map[string]any{"address": "127.0.0.1:0"},
-		"store":  map[string]any{"url": store, "migrate": true, "accept_loss": true},
+		"store":  store,
 		"operations": []any{map[string]any{
 			"name": "orders.create", "lease": "1s", "reconcile_url": upstream + "/reconcile", "reconcile_every": "1s",
 		}},
@@ -69,13 +80,9 @@ func newNode(dir string, i int, store, upstream string) (*node, error) {
 		"purge":  map[string]any{"interval": "1s"},
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	n := &node{file: filepath.Join(dir, fmt.Sprintf("node%d.yaml", i))}
-	if err := os.WriteFile(n.file, text, 0o600); err != nil {
-		return nil, err
-	}
-	return n, n.start()
+	return os.WriteFile(file, text, 0o600)
 }
 
 func (n *node) start() error {
@@ -121,6 +128,22 @@ func (n *node) kill() {
 	defer n.mu.Unlock()
 	_ = n.cmd.Process.Kill()
 	_ = n.cmd.Wait()
+}
+
+// restart ends the process as a service manager does, by SIGTERM, and starts it
+// again when it has finished what it had begun. Its address is a new one then. The
+// error is not nil if it ended without having recorded every outcome.
+func (n *node) restart() error {
+	n.mu.Lock()
+	cmd := n.cmd
+	n.mu.Unlock()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("the node did not stop in order: %w", err)
+	}
+	return n.start()
 }
 
 // stop ends it in an orderly way.

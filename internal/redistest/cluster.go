@@ -1,7 +1,9 @@
 package redistest
 
 import (
+	"cmp"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,12 +25,22 @@ type Cluster struct {
 	tb testing.TB
 }
 
+// masters is how many a Cluster has, and how many replicas.
+const masters = 3
+
 // StartCluster runs a Cluster whose nodes sync their append-only files as
 // appendfsync says; see [Start]. It returns when all slots are served and every
 // replica has its master's data.
 func StartCluster(tb testing.TB, appendfsync string, settings ...string) *Cluster {
 	tb.Helper()
-	const masters = 3
+	c := newCluster(tb, appendfsync, settings...)
+	c.form()
+	return c
+}
+
+// newCluster prepares nodes that don't run yet.
+func newCluster(tb testing.TB, appendfsync string, settings ...string) *Cluster {
+	tb.Helper()
 	c := &Cluster{tb: tb}
 	for range 2 * masters {
 		all := append(persistence(appendfsync),
@@ -36,6 +48,13 @@ func StartCluster(tb testing.TB, appendfsync string, settings ...string) *Cluste
 			"repl-diskless-sync-delay", "0", "repl-ping-replica-period", "1", "cluster-allow-replica-migration", "no")
 		c.Nodes = append(c.Nodes, newServer(tb, append(all, settings...)...))
 	}
+	return c
+}
+
+// form runs the nodes and makes them one Cluster.
+func (c *Cluster) form() {
+	tb := c.tb
+	tb.Helper()
 	for i, n := range c.Nodes {
 		n.Restart()
 		n.Do("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
@@ -48,7 +67,7 @@ func StartCluster(tb testing.TB, appendfsync string, settings ...string) *Cluste
 		}
 		for _, other := range c.Nodes[:i] {
 			// The bus port is not the client port plus 10000, so it is told.
-			n.Do("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.port), other.setting("cluster-port"))
+			n.Do("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.announced()), cmp.Or(other.setting("cluster-announce-bus-port"), other.setting("cluster-port")))
 		}
 	}
 	for i, n := range c.Nodes[masters:] {
@@ -58,14 +77,16 @@ func StartCluster(tb testing.TB, appendfsync string, settings ...string) *Cluste
 		})
 	}
 	c.AwaitHealthy()
-	return c
 }
 
 // URL is the address for redisstore.Open; it names every node.
-func (c *Cluster) URL() string {
-	addrs := make([]string, len(c.Nodes))
-	for i, n := range c.Nodes {
-		addrs[i] = n.Addr
+func (c *Cluster) URL() string { return c.URLOf(c.Nodes...) }
+
+// URLOf is URL with only some nodes, which are asked for the others.
+func (c *Cluster) URLOf(nodes ...*Server) string {
+	addrs := make([]string, len(nodes))
+	for i, n := range nodes {
+		addrs[i] = net.JoinHostPort("127.0.0.1", strconv.Itoa(n.announced()))
 	}
 	return "redis-cluster://" + strings.Join(addrs, ",")
 }

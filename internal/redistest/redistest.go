@@ -9,8 +9,8 @@ package redistest
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -217,6 +217,10 @@ var taken struct {
 	ports map[int]bool
 }
 
+// Ports are chosen below those that systems give to whoever asks for any, and to
+// connections: one of these might take a port before its server listens.
+const lowestPort, highestPort = 15000, 32000
+
 func freePort(tb testing.TB) int {
 	tb.Helper()
 	taken.Lock()
@@ -224,18 +228,23 @@ func freePort(tb testing.TB) int {
 	if taken.ports == nil {
 		taken.ports = map[int]bool{}
 	}
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	var failed error
+	for range 1000 {
+		port := lowestPort + rand.IntN(highestPort-lowestPort)
+		if taken.ports[port] {
+			continue
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err != nil {
+			failed = err // somebody else has it
+			continue
+		}
+		if err := l.Close(); err != nil {
 			tb.Fatal(err)
 		}
-		port := l.Addr().(*net.TCPAddr).Port
-		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			tb.Fatal(err)
-		}
-		if !taken.ports[port] {
-			taken.ports[port] = true
-			return port
-		}
+		taken.ports[port] = true
+		return port
 	}
+	tb.Fatalf("no port is free: %v", failed)
+	return 0
 }

@@ -50,3 +50,26 @@ func tagIn(t *testing.T, c *Cluster, third int) string {
 	t.Fatal("no tag found")
 	return ""
 }
+
+func TestAMasterCanBeIsolatedFromItsPeersOnly(t *testing.T) {
+	c := StartPartitionedCluster(t, "")
+	master, replica := c.Nodes[0], c.Nodes[3]
+	key := "{" + tagIn(t, c.Cluster, 0) + "}"
+	heal := c.Isolate(master)
+	master.Do("SET", key, "isolated") // it does not know yet
+	Eventually(t, "the replica takes over", func() error {
+		_, err := replica.Try("SET", key, "the others")
+		return err
+	})
+	if _, err := master.Try("SET", key, "late"); err == nil || !strings.Contains(err.Error(), "CLUSTERDOWN") {
+		t.Errorf("the isolated master answers %v", err)
+	}
+	heal()
+	c.AwaitHealthy()
+	if role := master.Do("INFO", "replication"); !strings.Contains(role, "role:slave") {
+		t.Errorf("the master that was isolated is %.40q", role)
+	}
+	if v := replica.Do("GET", key); v != "the others" {
+		t.Errorf("the value is %q", v)
+	}
+}

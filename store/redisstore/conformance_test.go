@@ -11,11 +11,14 @@ import (
 	"github.com/semelhq/semel/store/storetest"
 )
 
+// The suites run at the same time: much of theirs is waiting.
 func TestContractOnOneServer(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, harness("redisstore on one server", redistest.Start(t, "always").URL()))
 }
 
 func TestContractOnACluster(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, harness("redisstore on a Cluster", redistest.StartCluster(t, "always").URL()))
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/redis/rueidis"
 
@@ -32,7 +33,8 @@ func (en *entry) forget() run {
 }
 
 // Due is [semel.DueStore.Due]; those that have been due for longest come first.
-// It costs two round trips to each server.
+// It costs three round trips to each server, and more where the index has to be
+// brought up to date; see index.go.
 func (s *Store) Due(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -41,10 +43,45 @@ func (s *Store) Due(ctx context.Context, until semel.Instant, limit int) ([]seme
 	if limit <= 0 {
 		return nil, nil
 	}
+	// A server whose memory is full refuses to index more. Records that are in
+	// the index can be purged all the same, which makes room.
+	failed := s.takeIn(ctx, until)
+	for round := 1; ; round++ {
+		entries, err := s.entries(ctx, until, limit)
+		if err != nil {
+			return nil, err
+		}
+		n := min(limit, len(entries))
+		recs, err := s.read(ctx, entries[:n])
+		early := 0
+		// An entry has a coarser time than its record, so a record may stay
+		// that is not due for part of a microsecond.
+		recs = slices.DeleteFunc(recs, func(r semel.Record) bool {
+			if r.NextAt == 0 || dueAt(r.NextAt) > dueAt(until) {
+				early++
+			}
+			return r.NextAt == 0 || r.NextAt > until
+		})
+		if early > 0 && round < indexRounds && failed == nil {
+			// Where some are too early, most are, as a rule.
+			failed = s.setRight(ctx, entries)
+			continue
+		}
+		if len(recs) > 0 {
+			return recs, nil
+		}
+		return nil, errors.Join(failed, err)
+	}
+}
+
+// entries are those of the due index until a time, up to limit of each shard, and
+// the earliest first.
+func (s *Store) entries(ctx context.Context, until semel.Instant, limit int) ([]entry, error) {
 	c := s.link.client()
 	cmds := make([]rueidis.Completed, shardCount)
+	latest := strconv.FormatInt(dueAt(until), 10)
 	for i := range s.keys.shards {
-		cmds[i] = c.B().Zrange().Key(s.keys.shards[i].due).Min("-inf").Max(score(until)).Byscore().Limit(0, int64(limit)).Withscores().Build()
+		cmds[i] = c.B().Zrange().Key(s.keys.shards[i].due).Min("-inf").Max(latest).Byscore().Limit(0, int64(limit)).Withscores().Build()
 	}
 	var due []entry
 	for i, res := range c.DoMulti(ctx, cmds...) {
@@ -59,14 +96,7 @@ func (s *Store) Due(ctx context.Context, until semel.Instant, limit int) ([]seme
 	slices.SortFunc(due, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.digest, b.digest))
 	})
-	recs, err := s.read(ctx, due[:min(limit, len(due))])
-	// An entry has a coarser time than its record, and a record may have
-	// changed since its entry was read.
-	recs = slices.DeleteFunc(recs, func(r semel.Record) bool { return r.NextAt == 0 || r.NextAt > until })
-	if len(recs) > 0 {
-		return recs, nil
-	}
-	return nil, err
+	return due, nil
 }
 
 // read returns the records of entries, in their order. Those that are gone are
@@ -113,7 +143,7 @@ func (s *Store) read(ctx context.Context, entries []entry) ([]semel.Record, erro
 
 // decodeAt reads the record that an entry names.
 func (s *Store) decodeAt(c rueidis.Client, en entry, value []byte) (semel.Record, error) {
-	rec, err := recordcodec.Decode(value[min(placeLen, len(value)):])
+	rec, err := recordcodec.Decode(value[min(headLen, len(value)):])
 	if err != nil {
 		return semel.Record{}, fmt.Errorf("redisstore: the record %x: %w", en.digest, err)
 	}

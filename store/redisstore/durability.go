@@ -40,8 +40,9 @@ type node map[string]string
 //
 // With replicas, and in a Cluster, the level is [semel.LevelCache] whatever else is
 // set: min-replicas-to-write makes the window smaller in which a master that was
-// cut off acknowledges what is lost, but only a WAIT after each write, a second
-// round trip which this store does not make, would bound the rest.
+// cut off acknowledges what is lost, but [semel.LevelCachePlus] takes a WAIT after
+// each write too, which this store does not send: it would stop the connection that
+// all callers share, and the window would still be open.
 func (s *Store) Durability(ctx context.Context) (semel.Durability, error) {
 	if err := s.enter(); err != nil {
 		return semel.Durability{}, err

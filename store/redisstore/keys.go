@@ -11,9 +11,12 @@ import (
 // What is kept, all under a prefix, which is "semel" as a rule:
 //
 //	semel:format           the format of all of this, see formatVersion
-//	semel:{TAG}:r:DIGEST   a place, and the record as recordcodec writes it
-//	semel:{TAG}:due        sorted set: digests by NextAt in microseconds
+//	semel:{TAG}:r:DIGEST   a head, and the record as recordcodec writes it
 //	semel:{TAG}:born       stream: digests by their places
+//	semel:{TAG}:due        sorted set: digests by a time, see index.go
+//	semel:{TAG}:indexed    the last place that the due index has taken in
+//
+// The head is a place and, in 16 digits, NextAt in microseconds.
 //
 // The digest of an identity has 32 bytes. A place is the name of a stream's entry,
 // written with 27 digits so that it sorts as text: when the identity was first
@@ -25,9 +28,11 @@ import (
 // record and its entries are in one slot of a Cluster.
 const (
 	shardCount    = 64
-	formatVersion = "1"
+	formatVersion = "2"
 	digestLen     = sha256.Size
 	placeLen      = 11 + 1 + 15
+	dueLen        = 16
+	headLen       = placeLen + dueLen
 	slotCount     = 16384
 )
 
@@ -43,13 +48,14 @@ type shard struct {
 	tag       string
 	records   string // the beginning of the keys of its records
 	due, born string
+	indexed   string
 }
 
 func newKeyspace(prefix string) keyspace {
 	k := keyspace{prefix: prefix, format: prefix + ":format"}
 	for i, tag := range tags() {
 		base := prefix + ":{" + tag + "}:"
-		k.shards[i] = shard{tag: tag, records: base + "r:", due: base + "due", born: base + "born"}
+		k.shards[i] = shard{tag: tag, records: base + "r:", due: base + "due", born: base + "born", indexed: base + "indexed"}
 	}
 	return k
 }
@@ -108,30 +114,31 @@ func validPlace(s string) bool {
 	return len(s) == placeLen
 }
 
+// shard is the one that the record of an identity is in.
+func (k *keyspace) shard(digest *[digestLen]byte) *shard { return &k.shards[digest[0]%shardCount] }
+
 // find is where the record of an identity is.
 func (k *keyspace) find(digest *[digestLen]byte) (*shard, string) {
-	sh := &k.shards[digest[0]%shardCount]
+	sh := k.shard(digest)
 	return sh, sh.records + string(digest[:])
 }
 
-// score orders instants in the indexes: microseconds, which a sorted set's score
-// holds exactly until the year 2255, and in the right order after that.
-func score(at semel.Instant) string {
-	return strconv.FormatInt(micros(at), 10)
-}
+// neverDue is when a record is due whose NextAt is not set.
+const neverDue = "9999999999999999"
 
-func micros(at semel.Instant) int64 {
-	m := int64(at) / 1000
-	if int64(at)%1000 < 0 {
-		m-- // down, also before 1970
-	}
-	return m
-}
+// dueAt orders instants in the due index: microseconds, rounded down, which a
+// sorted set's score holds exactly until the year 2255, and in the right order
+// after that. What is before 1970 counts as 1970.
+func dueAt(at semel.Instant) int64 { return max(0, int64(at)/1000) }
 
-// scoreArg is score, or "" for no instant.
-func scoreArg(at semel.Instant) string {
+// appendDue appends a record's NextAt as its head has it, so that texts compare as
+// the instants do.
+func appendDue(b []byte, at semel.Instant) []byte {
 	if at == 0 {
-		return ""
+		return append(b, neverDue...)
 	}
-	return score(at)
+	const base = 1e16 // no instant has as many digits
+	start := len(b)
+	b = strconv.AppendInt(b, base+dueAt(at), 10)
+	return append(b[:start], b[start+1:]...)
 }

@@ -33,6 +33,7 @@ type Store struct {
 	link  link
 	clock clock
 	watch watchers
+	index index
 
 	// calls is held for reading by every call, so that Close can wait for them.
 	calls  sync.RWMutex
@@ -70,8 +71,10 @@ func (s *Store) leave() { s.calls.RUnlock() }
 // round trips, and a lone one waits for nobody.
 //
 // The script is atomic, in the append-only file and on replicas too. A crash
-// before it leaves nothing; a crash after it leaves the record with its indexes,
-// as far as the server's durability goes, and the engine finds it by its revision.
+// before it leaves nothing; a crash after it leaves the record, in the stream of
+// its shard, and where it can't wait, in the due index, as far as the server's
+// durability goes. The engine finds it by its revision; [Store.Due] completes the
+// index.
 func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
 	if err := s.enter(); err != nil {
 		return semel.Record{}, false, err
@@ -79,18 +82,26 @@ func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, e
 	defer s.leave()
 	rec := &w.Record
 	digest := rec.ID.Digest()
-	value := appendPlace(make([]byte, 0, 320+len(rec.Result.Data)), rec.CreatedAt, &digest)
-	value, err := recordcodec.Append(value, rec)
+	sh := s.keys.shard(&digest)
+	// The value, the key and the revision are one piece of memory.
+	b := make([]byte, 0, 480+len(rec.Result.Data))
+	b = appendPlace(b, rec.CreatedAt, &digest)
+	b = appendDue(b, rec.NextAt)
+	b, err := recordcodec.Append(b, rec)
 	if err != nil {
 		return semel.Record{}, false, err
 	}
-	sh, key := s.keys.find(&digest)
+	keyAt := len(b)
+	b = append(append(b, sh.records...), digest[:]...)
+	expectAt := len(b)
+	text := rueidis.BinaryString(append(b, w.Expect[:]...))
+	value, key, expect := text[:keyAt], text[keyAt:expectAt], text[expectAt:]
 	var res rueidis.RedisResult
 	c := s.link.client()
 	if w.Expect.IsZero() {
-		res = eval(ctx, c, scriptClaim, []string{key, sh.due, sh.born}, rueidis.BinaryString(value), scoreArg(rec.NextAt))
+		res = eval(ctx, c, scriptClaim, []string{key, sh.due, sh.born}, value, indexNow(rec))
 	} else {
-		res = eval(ctx, c, scriptUpdate, []string{key, sh.due}, rueidis.BinaryString(value), scoreArg(rec.NextAt), string(w.Expect[:]))
+		res = eval(ctx, c, scriptUpdate, []string{key, sh.due}, value, expect)
 	}
 	answer, err := res.AsBytes()
 	switch {
@@ -132,7 +143,7 @@ func (s *Store) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
 // decode reads the value of an identity. Every record that is read comes through
 // here or through [Store.decodeAt].
 func (s *Store) decode(c rueidis.Client, id semel.ID, value []byte) (semel.Record, error) {
-	rec, err := recordcodec.Decode(value[min(placeLen, len(value)):])
+	rec, err := recordcodec.Decode(value[min(headLen, len(value)):])
 	if err != nil {
 		return semel.Record{}, fmt.Errorf("redisstore: the record of %s: %w", id, err)
 	}

@@ -151,7 +151,7 @@ func (w *watchers) read(key string) error {
 	}
 	ctx, cancel := context.WithTimeout(w.store.life, armTimeout)
 	defer cancel()
-	return c.DoCache(ctx, c.B().Getrange().Key(key).Start(0).End(placeLen+16).Cache(), trackFor).Error()
+	return c.DoCache(ctx, c.B().Getrange().Key(key).Start(0).End(headLen+16).Cache(), trackFor).Error()
 }
 
 // connect returns the client whose reads are tracked.
