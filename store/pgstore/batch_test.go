@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -274,6 +275,75 @@ func TestBatches(t *testing.T) {
 				}
 				revisions[i] = rec.Revision
 			}
+		}
+	})
+}
+
+// TestShares gives one transaction writes that are applied and writes that are not.
+func TestShares(t *testing.T) {
+	s, database := open(t, Options{})
+	conn := pgtest.Shared(t).Conn(t, database).PgConn()
+	write := func(key string, revision byte, expect semel.Revision) *op {
+		o, err := newOp(semel.Write{Record: numbered(key, revision), Expect: expect})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	one, two := numbered("", 1).Revision, numbered("", 2).Revision
+	send := func(t *testing.T, ops ...*op) {
+		t.Helper()
+		slices.SortFunc(ops, func(a, b *op) int { return slices.Compare(a.id[:], b.id[:]) })
+		if err := s.sql.send(t.Context(), conn, ops); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(t *testing.T, o *op, applied bool, revision semel.Revision) {
+		t.Helper()
+		if !o.settled || o.err != nil || o.applied != applied || o.current.Revision != revision {
+			t.Errorf("the write of %q: settled %v, applied %v, revision %v, %v", o.write.Record.ID.Key, o.settled, o.applied, o.current.Revision, o.err)
+		}
+	}
+	t.Run("all new", func(t *testing.T) {
+		a, b := write("a", 1, semel.Revision{}), write("b", 1, semel.Revision{})
+		send(t, a, b)
+		check(t, a, true, one)
+		check(t, b, true, one)
+	})
+	t.Run("some new and some there", func(t *testing.T) {
+		a, b, c := write("a", 2, semel.Revision{}), write("b", 2, semel.Revision{}), write("c", 2, semel.Revision{})
+		send(t, a, b, c)
+		check(t, a, false, one)
+		check(t, b, false, one)
+		check(t, c, true, two)
+	})
+	t.Run("none new", func(t *testing.T) {
+		a, b := write("a", 2, semel.Revision{}), write("b", 2, semel.Revision{})
+		send(t, a, b)
+		check(t, a, false, one)
+		check(t, b, false, one)
+	})
+	t.Run("changes of which one meets another revision and one no record, beside new ones", func(t *testing.T) {
+		a, b, gone := write("a", 2, one), write("b", 2, two), write("gone", 2, one)
+		d, e := write("d", 1, semel.Revision{}), write("e", 1, semel.Revision{})
+		send(t, a, b, gone, d, e)
+		check(t, a, true, two)
+		check(t, b, false, one)
+		check(t, gone, false, semel.Revision{})
+		check(t, d, true, one)
+		check(t, e, true, one)
+	})
+	t.Run("changes that are all made, beside a new one and one that is there", func(t *testing.T) {
+		a, b := write("a", 3, two), write("b", 3, one)
+		d, f := write("d", 2, semel.Revision{}), write("f", 2, semel.Revision{})
+		send(t, a, b, d, f)
+		check(t, a, true, numbered("", 3).Revision)
+		check(t, b, true, numbered("", 3).Revision)
+		check(t, d, false, one)
+		check(t, f, true, two)
+		rec, err := s.Get(t.Context(), b.write.Record.ID)
+		if err != nil || rec.Revision != numbered("", 3).Revision {
+			t.Errorf("stored is %v, %v", rec.Revision, err)
 		}
 	})
 }

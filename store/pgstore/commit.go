@@ -38,6 +38,7 @@ type committer struct {
 	batches  uint64         // taken so far
 	writes   uint64         // in them
 	inFlight int            // writes in batches that are on their way
+	crowd    int            // how large batches have been of late
 	lastTake time.Time      // when the last batch was taken
 	running  int
 	closed   bool
@@ -118,11 +119,14 @@ func (c *committer) worthwhile() bool {
 // work sends batches until there is nothing to send.
 func (c *committer) work() {
 	for {
-		// Callers that can run now get the chance to join. After a batch many are
-		// woken at once, and a statement for each of the first few would cost more
-		// than it gains.
-		runtime.Gosched()
-		runtime.Gosched()
+		if c.crowded() {
+			// Callers that can run now get the chance to join. After a batch many
+			// are woken at once, and a statement for each of the first few would
+			// cost more than it gains. A caller that is alone would pay for it
+			// with threads that wake up and find nothing.
+			runtime.Gosched()
+			runtime.Gosched()
+		}
 		batch := c.take()
 		if len(batch) == 0 {
 			return
@@ -130,6 +134,13 @@ func (c *committer) work() {
 		c.send(batch)
 		c.finish(batch)
 	}
+}
+
+// crowded reports whether there have been several callers of late.
+func (c *committer) crowded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.crowd > 1
 }
 
 // take takes the next batch off the queue; none ends the worker.
@@ -161,6 +172,8 @@ func (c *committer) take() (batch []*op) {
 		return nil
 	}
 	c.inFlight += len(batch)
+	// It fades, for among large batches a small one says little.
+	c.crowd = max(len(batch), c.crowd-c.crowd/8-1)
 	c.lastTake = time.Now()
 	c.batches++
 	c.writes += uint64(len(batch))
@@ -224,7 +237,7 @@ func (c *committer) send(batch []*op) {
 		return
 	}
 	for _, o := range batch {
-		o.current, o.applied, o.settled, o.err = semel.Record{}, false, false, fmt.Errorf("pgstore: apply: %w", err)
+		o.current, o.applied, o.settled, o.err = nil, false, false, fmt.Errorf("pgstore: apply: %w", err)
 	}
 }
 
@@ -237,11 +250,12 @@ func (c *committer) run(batch []*op) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Release()
+	defer release(conn)
 	return repeat(ctx, func() error { return c.sql.send(ctx, conn.Conn().PgConn(), batch) })
 }
 
-// acquire takes a connection out of a pool, within a time.
+// acquire takes a connection out of a pool, within a time, and has it watched until
+// it is given back by release.
 func acquire(ctx context.Context, pool *pgxpool.Pool, wait time.Duration) (*pgxpool.Conn, error) {
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -249,7 +263,21 @@ func acquire(ctx context.Context, pool *pgxpool.Pool, wait time.Duration) (*pgxp
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBusy, err)
 	}
-	return conn, err
+	if err != nil {
+		return nil, err
+	}
+	if s := watcherOf(conn.Conn()); s != nil {
+		s.take(conn.Conn())
+	}
+	return conn, nil
+}
+
+// release gives a connection back to its pool, which closes one that is broken.
+func release(conn *pgxpool.Conn) {
+	if s := watcherOf(conn.Conn()); s != nil {
+		s.free(conn.Conn())
+	}
+	conn.Release()
 }
 
 // close refuses further writes, gives up those that wait, and returns when those

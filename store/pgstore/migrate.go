@@ -77,7 +77,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, schema string) ([]Migratio
 func migrate(ctx context.Context, pool *pgxpool.Pool, schema string) (made []Migration, err error) {
 	// A crash before the commit leaves the schema as it was.
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", "semel migrate "+schema); err != nil {
+		if err := lockSchema(ctx, tx, schema); err != nil {
 			return err
 		}
 		if err := prepareSchema(ctx, tx, schema); err != nil {
@@ -103,6 +103,13 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, schema string) (made []Mig
 		return nil
 	})
 	return made, err
+}
+
+// lockSchema waits until nobody else changes the schema, and keeps others from it
+// until the transaction has ended.
+func lockSchema(ctx context.Context, tx pgx.Tx, schema string) error {
+	_, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", "semel migrate "+schema)
+	return err
 }
 
 // prepareSchema makes the schema and its table of migrations, and has the rest of

@@ -13,7 +13,7 @@ type op struct {
 	record []byte // for its column
 
 	// What came of it, once done is closed. Settled says that it is known.
-	current semel.Record
+	current *semel.Record // not nil where settled
 	applied bool
 	settled bool
 	err     error
@@ -40,11 +40,11 @@ func (o *op) creates() bool { return o.write.Expect.IsZero() }
 func (o *op) size() int { return len(o.record) + len(o.write.Record.Result.Data) + 512 }
 
 // wrote settles a write that was applied.
-func (o *op) wrote() { o.current, o.applied, o.settled = o.write.Record, true, true }
+func (o *op) wrote() { o.current, o.applied, o.settled = &o.write.Record, true, true }
 
 // refused settles a write that something else stood in the way of, or nothing at
 // all.
-func (o *op) refused(by semel.Record) { o.current, o.applied, o.settled = by, false, true }
+func (o *op) refused(by *semel.Record) { o.current, o.applied, o.settled = by, false, true }
 
 // columns are the parameters of a statement that writes ops.
 type columns struct {

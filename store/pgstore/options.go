@@ -15,6 +15,12 @@ type Options struct {
 	// Migrate brings the schema up to date when the store is opened. Without it,
 	// Open refuses a schema that lacks migrations.
 	Migrate bool
+	// Partition keeps results apart from the records, in partitions of a table, one
+	// for each period of this length in which they expire. A partition is dropped
+	// as a whole, which is much less work than to delete large results one by one.
+	// With Migrate a schema that has none gets them; otherwise it must have been
+	// made with [Partition], and with the same length. Zero: as the schema is.
+	Partition time.Duration
 	// Strict refuses to open where a setting of the server is unsafe; see
 	// [Store.Durability].
 	Strict bool
@@ -50,6 +56,11 @@ type Options struct {
 	// forget makes a session forget everything after each use, as if the next
 	// statement got to another, for tests.
 	forget bool
+	// apart is the size from which on a result is kept apart, for tests.
+	apart int
+	// silence is how often silent connections are looked at, and connect how long
+	// making one may take, for tests.
+	silence, connect time.Duration
 }
 
 // Defaults of [Options].
@@ -74,11 +85,19 @@ func (o *Options) withDefaults() (Options, error) {
 	d.MaxBatch = cmp.Or(d.MaxBatch, DefaultMaxBatch)
 	d.AcquireTimeout = cmp.Or(d.AcquireTimeout, DefaultAcquireTimeout)
 	d.LockTimeout = cmp.Or(d.LockTimeout, DefaultLockTimeout)
+	d.silence = cmp.Or(d.silence, silencePeriod)
+	d.connect = cmp.Or(d.connect, connectLimit)
+	d.apart = cmp.Or(d.apart, apartBytes)
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
 	if d.shift == nil {
 		d.shift = new(atomic.Int64)
+	}
+	if d.Partition != 0 {
+		if err := checkPeriod(d.Partition); err != nil {
+			return d, err
+		}
 	}
 	switch {
 	case d.MaxConns < 0 || d.MaxConns > 1000 || d.MaxBatch < 0 || d.MaxBatch > 10_000:

@@ -37,6 +37,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -54,6 +55,8 @@ import (
 type Store struct {
 	opts    Options
 	sql     statements
+	period  time.Duration // of a partition; zero: the layout is plain
+	tending sync.Mutex    // held while partitions are looked after
 	writes  *pgxpool.Pool
 	reads   *pgxpool.Pool
 	commits committer
@@ -62,6 +65,7 @@ type Store struct {
 	watch   watchers
 	notify  notifier
 	joins   joins
+	silence silence
 
 	closed     atomic.Bool
 	once       sync.Once
@@ -97,10 +101,11 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 }
 
 func (s *Store) open(ctx context.Context, url string) (err error) {
-	if s.writes, err = newPool(ctx, url, s.opts.MaxConns, &s.opts); err != nil {
+	s.silence = silence{period: s.opts.silence, limit: s.opts.connect, busy: map[*pgx.Conn]*quiet{}}
+	if s.writes, err = newPool(ctx, url, s.opts.MaxConns, &s.opts, &s.silence); err != nil {
 		return err
 	}
-	if s.reads, err = newPool(ctx, url, ReadConns, &s.opts); err != nil {
+	if s.reads, err = newPool(ctx, url, ReadConns, &s.opts, &s.silence); err != nil {
 		return err
 	}
 	if s.opts.Migrate {
@@ -111,11 +116,17 @@ func (s *Store) open(ctx context.Context, url string) (err error) {
 	if err := checkSchema(ctx, s.reads, s.opts.Schema); err != nil {
 		return err
 	}
+	if err := s.lookAtLayout(ctx); err != nil {
+		return err
+	}
 	barriers, err := s.lookAtServer(ctx)
 	if err != nil {
 		return err
 	}
 	s.sql = newStatements(s.opts.Schema, s.opts.LockTimeout, barriers)
+	if s.period != 0 {
+		s.sql = s.partitioned(s.sql)
+	}
 	if s.opts.Strict {
 		if err := s.refuseUnsafe(ctx); err != nil {
 			return err
@@ -124,6 +135,12 @@ func (s *Store) open(ctx context.Context, url string) (err error) {
 	s.clock.start(s.opts.shift)
 	if err := s.readClock(ctx); err != nil {
 		return err
+	}
+	if s.period != 0 {
+		// Now, for calls would wait for the new partitions. It is tried again.
+		if err := s.tendPartitions(ctx); err != nil {
+			s.opts.Logger.Warn("the partitions were not looked after: they are once more", slog.Any("error", err))
+		}
 	}
 	base, abandon := context.WithCancel(context.Background())
 	s.abandon = abandon
@@ -140,6 +157,10 @@ func (s *Store) startBackground(url string) error {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.background.Go(func() { s.keepClock(ctx) })
+	s.background.Go(func() { s.silence.run(ctx, s.opts.Logger) })
+	if s.period != 0 {
+		s.background.Go(func() { s.keepPartitions(ctx) })
+	}
 	if s.opts.NoNotices {
 		return nil
 	}
@@ -169,7 +190,7 @@ func (s *Store) lookAtServer(ctx context.Context) (barriers bool, err error) {
 }
 
 // newPool makes a pool, which connects when it is used.
-func newPool(ctx context.Context, url string, conns int, o *Options) (*pgxpool.Pool, error) {
+func newPool(ctx context.Context, url string, conns int, o *Options, s *silence) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, err
@@ -177,8 +198,9 @@ func newPool(ctx context.Context, url string, conns int, o *Options) (*pgxpool.P
 	config.MaxConns, config.MinConns = int32(conns), 0
 	config.PingTimeout = o.AcquireTimeout
 	configure(config.ConnConfig)
+	config.ConnConfig.ConnectTimeout = min(config.ConnConfig.ConnectTimeout, o.connect)
 	if !o.Pooler {
-		config.AfterConnect = sessions(o.LockTimeout)
+		config.AfterConnect = within(o.connect, sessions(o.LockTimeout))
 	}
 	if o.forget {
 		config.AfterRelease = func(conn *pgx.Conn) bool {
@@ -186,6 +208,8 @@ func newPool(ctx context.Context, url string, conns int, o *Options) (*pgxpool.P
 			return err == nil
 		}
 	}
+	s.watch(config)
+	s.config = config.ConnConfig
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
@@ -212,7 +236,7 @@ func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, e
 	if err := s.commits.apply(ctx, o); err != nil {
 		return semel.Record{}, false, err
 	}
-	return o.current, o.applied, nil
+	return *o.current, o.applied, nil
 }
 
 // usable refuses calls that have ended before they began.
@@ -271,6 +295,6 @@ func (s *Store) onRead(ctx context.Context, f func(conn *pgconn.PgConn) error) e
 	if err != nil {
 		return err
 	}
-	defer conn.Release()
+	defer release(conn)
 	return f(conn.Conn().PgConn())
 }

@@ -128,13 +128,14 @@ func (s *Store) searching(q *semel.Query, from *place) *statement {
 		conds = append(conds, "created_at <= "+arg(timeValue(q.Before))+"::timestamptz")
 	}
 	table := name(s.opts.Schema, "idempotency_log")
-	const row, order = "id, revision, record, response_payload, since", " ORDER BY since DESC, id DESC"
+	row := "l.id, l.revision, l.record, " + s.result() + ", l.since"
+	const order = " ORDER BY since DESC, id DESC"
 	limit := fmt.Sprintf(" LIMIT %d", q.Limit)
 	where := strings.Join(append(conds, "TRUE"), " AND ")
 	if len(conds) == 0 || q.Key != "" {
-		return newRareStatement("SELECT "+row+" FROM "+table+" WHERE "+after+" AND "+where+order+limit, args...)
+		return newRareStatement("SELECT "+row+" FROM "+table+" l WHERE "+after+" AND "+where+order+limit, args...)
 	}
-	return newRareStatement(fmt.Sprintf("(SELECT %s FROM (SELECT * FROM %s WHERE %s%s LIMIT %d) AS looked WHERE %s%s%s)"+
+	return newRareStatement(fmt.Sprintf("(SELECT %s FROM (SELECT * FROM %s WHERE %s%s LIMIT %d) AS l WHERE %s%s%s)"+
 		" UNION ALL (SELECT id, NULL, NULL, NULL, since FROM %s WHERE %s%s OFFSET %d LIMIT 1)",
 		row, table, after, order, searchBatch, where, order, limit,
 		table, after, order, searchBatch-1), args...)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -38,10 +39,7 @@ func (s *statements) send(ctx context.Context, conn *pgconn.PgConn, ops []*op) e
 		for i, o := range open {
 			ids[i] = o.id
 		}
-		found := map[digest]*op{}
-		for _, o := range open {
-			found[o.id] = o
-		}
+		found := byIdentity(open)
 		err := execute(ctx, conn, s.getting(ids), func(row [][]byte) error {
 			if o := found[digestOf(row[0])]; o != nil {
 				o.read(row)
@@ -53,7 +51,7 @@ func (s *statements) send(ctx context.Context, conn *pgconn.PgConn, ops []*op) e
 		}
 		for _, o := range open {
 			if !o.settled && !o.creates() {
-				o.refused(semel.Record{})
+				o.refused(new(semel.Record))
 			}
 		}
 		if ops = unsettled(open); len(ops) == 0 {
@@ -73,12 +71,18 @@ func unsettled(ops []*op) []*op {
 	return open
 }
 
+func byIdentity(ops []*op) map[digest]*op {
+	m := make(map[digest]*op, len(ops))
+	for _, o := range ops {
+		m[o.id] = o
+	}
+	return m
+}
+
 // write sends the writes once. Those that are not settled then met another writer.
 func (s *statements) write(ctx context.Context, conn *pgconn.PgConn, ops []*op) error {
-	byID := make(map[digest]*op, len(ops))
 	var creates, updates []*op
 	for _, o := range ops {
-		byID[o.id] = o
 		if o.creates() {
 			creates = append(creates, o)
 		} else {
@@ -101,10 +105,18 @@ func (s *statements) write(ctx context.Context, conn *pgconn.PgConn, ops []*op) 
 		batch = append(batch, st)
 	}
 	var applied []*op
+	var byID map[digest]*op // made when a row names one
 	err := executeAll(ctx, conn, batch, func(row [][]byte) error {
+		if all := counted(row, creates, updates); all != nil {
+			applied = append(applied, all...)
+			return nil
+		}
+		if byID == nil {
+			byID = byIdentity(ops)
+		}
 		o := byID[digestOf(row[0])]
 		switch {
-		case o == nil: // of the barrier
+		case o == nil: // of the barrier, or a count
 		case len(row) == 1 || row[1] == nil:
 			applied = append(applied, o)
 		default:
@@ -127,10 +139,25 @@ func (s *statements) write(ctx context.Context, conn *pgconn.PgConn, ops []*op) 
 	return nil
 }
 
+// counted is what a row says was written as a whole; nil if it says something else.
+func counted(row [][]byte, creates, updates []*op) []*op {
+	if len(row) < 2 || len(row[1]) != len(markCreated) {
+		return nil
+	}
+	all := updates
+	if string(row[1]) == markCreated {
+		all = creates
+	}
+	if string(row[0]) == strconv.Itoa(len(all)) {
+		return all
+	}
+	return nil
+}
+
 // read settles a write by the row that is stored.
 func (o *op) read(row [][]byte) {
 	rec, err := decodeRecord(row[0], row[1], row[2], row[3])
-	o.refused(rec)
+	o.refused(&rec)
 	o.err = err
 }
 

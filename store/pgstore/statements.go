@@ -57,13 +57,15 @@ func names(members []member, prefix string) string {
 	return strings.Join(list, ", ")
 }
 
-// unnest is a table w of parameters that are arrays.
+// unnest is a table w of parameters that are arrays, all of one length. The arrays
+// are unfolded side by side as the rows are read; unnest in FROM would write each of
+// them to a table of its own first.
 func unnest(members []member) string {
 	list := make([]string, len(members))
 	for i, m := range members {
-		list[i] = fmt.Sprintf("$%d::%s[]", i+1, m.kind)
+		list[i] = fmt.Sprintf("unnest($%d::%s[]) AS %s", i+1, m.kind, m.name)
 	}
-	return fmt.Sprintf("unnest(%s) AS w(%s)", strings.Join(list, ", "), names(members, ""))
+	return "(SELECT " + strings.Join(list, ", ") + ") AS w"
 }
 
 // params are the parameters of one row.
@@ -74,6 +76,13 @@ func params(members []member) string {
 	}
 	return "(SELECT " + strings.Join(list, ", ") + ") AS w"
 }
+
+// Marks of the rows that say how many a statement has written. They stand in the
+// place of a revision, which is longer.
+const (
+	markCreated = "c"
+	markUpdated = "u"
+)
 
 // barrier is a row of no record, where commits wait for a standby. A row that this
 // server shows may be one that no standby has: whoever waited for it was
@@ -96,26 +105,35 @@ func newStatements(schema string, lockTimeout time.Duration, barriers bool) stat
 	all := slices.Concat(versionMembers, identityMembers)
 	expect := slices.Concat(versionMembers, []member{{"expect", "bytea"}})
 	const row = "l.id, l.revision, l.record, l.response_payload"
-	// The second part sees the rows that were there before the statement, so it
+	// A statement of many rows says how many it has written, in a row that is marked.
+	// It says which only where that is not all of them: a row for each costs both
+	// sides more than it tells.
+	sum := func(mark string) string {
+		return "SELECT count(*)::text::bytea, '" + mark + "'::bytea, NULL::bytea, NULL::bytea FROM made UNION ALL "
+	}
+	const notAll = " WHERE (SELECT count(*) FROM made) < cardinality($1)"
+	const which = "SELECT id, NULL::bytea, NULL::bytea, NULL::bytea FROM made"
+	// The last part sees the rows that were there before the statement, so it
 	// returns what stood in the way, if anything did. A row that came meanwhile is
-	// in neither part, and is looked for once more.
+	// in no part, and is looked for once more.
 	insert := func(from string) string {
-		return "made AS (INSERT INTO " + table + " (" + names(all, "") + ") SELECT " + names(all, "w.") + " FROM " + from +
-			" ON CONFLICT (id) DO NOTHING RETURNING id)" +
-			" SELECT id, NULL::bytea, NULL::bytea, NULL::bytea FROM made UNION ALL SELECT " + row
+		return "WITH made AS (INSERT INTO " + table + " (" + names(all, "") + ") SELECT " + names(all, "w.") + " FROM " + from +
+			" ON CONFLICT (id) DO NOTHING RETURNING id) "
 	}
 	change := func(from string) string {
 		return "UPDATE " + table + " l SET " + assignments() + " FROM " + from + " WHERE l.id = w.id AND l.revision = w.expect RETURNING l.id"
 	}
 	return statements{
 		create: limited(func(limit string) string {
-			return "WITH w AS (SELECT * FROM " + unnest(all) + "), " + insert("w"+limit) + " FROM w JOIN " + table + " l ON l.id = w.id" +
-				" WHERE (SELECT count(*) FROM made) < (SELECT count(*) FROM w)" + after
+			return insert(unnest(all)+limit) + sum(markCreated) + which + notAll + " UNION ALL SELECT " + row +
+				" FROM " + unnest(all[:1]) + " JOIN " + table + " l ON l.id = w.id" + notAll + after
 		}),
 		create1: limited(func(limit string) string {
-			return "WITH " + insert(params(all)+limit) + " FROM " + table + " l WHERE l.id = $1 AND NOT EXISTS (SELECT FROM made)" + after
+			return insert(params(all)+limit) + which + " UNION ALL SELECT " + row + " FROM " + table + " l WHERE l.id = $1 AND NOT EXISTS (SELECT FROM made)" + after
 		}),
-		update:  limited(func(limit string) string { return change(unnest(expect) + limit) }),
+		update: limited(func(limit string) string {
+			return "WITH made AS (" + change(unnest(expect)+limit) + ") " + sum(markUpdated) + which + notAll
+		}),
 		update1: limited(func(limit string) string { return change(params(expect) + limit) }),
 		get:     same("SELECT " + row + " FROM " + table + " l WHERE l.id = ANY($1::bytea[])" + after),
 		due:     same("SELECT " + row + " FROM " + table + " l WHERE l.next_at <= $1::bigint ORDER BY l.next_at LIMIT $2::bigint"),

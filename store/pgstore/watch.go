@@ -160,7 +160,7 @@ func (s *Store) tellOthers(ctx context.Context) {
 			for _, p := range payloads {
 				c.text(p)
 			}
-			err := s.query(ctx, newStatement(s.sql.notify, textValue(channel(s.opts.Schema)), c), func([][]byte) error { return nil })
+			err := s.query(ctx, newStatement(s.sql.notify, textValue(channel(s.opts.Schema)), c).prepare(), func([][]byte) error { return nil })
 			if err != nil && ctx.Err() == nil {
 				s.opts.Logger.Warn("other processes could not be told of changes", "error", err)
 			}
