@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/store/pgstore"
 )
 
@@ -29,23 +30,30 @@ func newMigrateUp() *cobra.Command {
 		Use:   "up",
 		Short: "Make the migrations that are missing",
 		Long: `Make the migrations that are missing, all or none. Any number of nodes may do so
-at the same time: they wait for each other.`,
-		Example: `  semel migrate up --store postgres://semel@db/semel`,
+at the same time: they wait for each other. With a partition, results are kept in
+partitions of that length from then on, and are dropped instead of deleted; nodes
+are stopped meanwhile.`,
+		Example: `  semel migrate up --store postgres://semel@db/semel
+  semel migrate up --store postgres://semel@db/semel --partition 24h`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withSchema(cmd, &flags, func(ctx context.Context, pool *pgxpool.Pool, schema string) error {
-				made, err := pgstore.Migrate(ctx, pool, schema)
+			return withSchema(cmd, &flags, func(ctx context.Context, pool *pgxpool.Pool, store config.Store) error {
+				made, err := pgstore.Migrate(ctx, pool, store.Schema)
 				for _, m := range made {
 					fmt.Fprintf(cmd.OutOrStdout(), "made %04d %s\n", m.Number, m.Name)
 				}
 				if err == nil && len(made) == 0 {
 					fmt.Fprintln(cmd.OutOrStdout(), "nothing to do")
 				}
+				if err == nil && store.Partition != 0 {
+					err = pgstore.Partition(ctx, pool, store.Schema, time.Duration(store.Partition))
+				}
 				return err
 			})
 		},
 	}
 	flags.add(cmd)
+	flags.addPartition(cmd)
 	return cmd
 }
 
@@ -57,8 +65,8 @@ func newMigrateStatus() *cobra.Command {
 		Example: `  semel migrate status --config semel.yaml`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withSchema(cmd, &flags, func(ctx context.Context, pool *pgxpool.Pool, schema string) error {
-				list, err := pgstore.Status(ctx, pool, schema)
+			return withSchema(cmd, &flags, func(ctx context.Context, pool *pgxpool.Pool, store config.Store) error {
+				list, err := pgstore.Status(ctx, pool, store.Schema)
 				for _, m := range list {
 					when := "missing"
 					if !m.AppliedAt.IsZero() {
@@ -76,21 +84,26 @@ func newMigrateStatus() *cobra.Command {
 
 func newMigratePrint() *cobra.Command {
 	var schema string
+	var partition time.Duration
 	cmd := &cobra.Command{
 		Use:     "print",
 		Short:   "Print the SQL of all migrations, for teams with a tool of their own",
 		Example: `  semel migrate print --schema semel > semel.sql`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return pgstore.Print(cmd.OutOrStdout(), schema)
+			if err := pgstore.Print(cmd.OutOrStdout(), schema); err != nil || partition == 0 {
+				return err
+			}
+			return pgstore.PrintPartition(cmd.OutOrStdout(), schema, partition)
 		},
 	}
 	cmd.Flags().StringVar(&schema, "schema", pgstore.DefaultSchema, "`name` of the schema")
+	cmd.Flags().DurationVar(&partition, "partition", 0, "`length` of the partitions of results, such as 24h; 0 for none")
 	return cmd
 }
 
 // withSchema connects to the database of the configured store.
-func withSchema(cmd *cobra.Command, flags *configFlags, do func(context.Context, *pgxpool.Pool, string) error) error {
+func withSchema(cmd *cobra.Command, flags *configFlags, do func(context.Context, *pgxpool.Pool, config.Store) error) error {
 	cfg, err := flags.load()
 	if err != nil {
 		return reportConfig(cmd, err)
@@ -103,5 +116,5 @@ func withSchema(cmd *cobra.Command, flags *configFlags, do func(context.Context,
 		return err
 	}
 	defer pool.Close()
-	return do(cmd.Context(), pool, cfg.Store.Schema)
+	return do(cmd.Context(), pool, cfg.Store)
 }

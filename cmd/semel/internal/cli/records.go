@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/archive"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/query"
@@ -153,12 +152,14 @@ func openLocal(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer,
 	}
 	l.closers = append(l.closers, store)
 	if cfg.Archives() {
-		a, err := archive.Open(cfg.Archive.Dir)
+		write, closer, err := server.OpenArchive(cfg.Archive, store)
 		if err != nil {
 			return nil, nil, errors.Join(err, l.Close())
 		}
-		l.closers = append(l.closers, a)
-		opts.Archive = a.Write
+		if closer != nil {
+			l.closers = append(l.closers, closer)
+		}
+		opts.Archive = write
 	}
 	// What a command changes is evident too, if it has the keys.
 	log, err := server.OpenEvidence(&cfg.Evidence, store, slog.New(slog.NewTextHandler(l.talk, nil)))

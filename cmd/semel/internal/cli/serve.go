@@ -123,6 +123,19 @@ func (f *configFlags) add(cmd *cobra.Command) {
 	}
 }
 
+// addPartition adds the setting that only migrations take as a flag.
+func (f *configFlags) addPartition(cmd *cobra.Command) {
+	length := cmd.Flags().String("partition", "", "`length` of the partitions of results, such as 24h")
+	set := f.set
+	f.set = func() map[string]string {
+		values := set()
+		if *length != "" {
+			values["store.partition"] = *length
+		}
+		return values
+	}
+}
+
 func (f *configFlags) load() (*config.Config, error) {
 	cfg, _, err := config.Load(config.Source{Path: f.file, Env: os.LookupEnv, Flags: f.set()})
 	return cfg, err

@@ -73,4 +73,13 @@ func TestMigrate(t *testing.T) {
 	if code, out, _ := semelWith(t, "", "store", "status", "--store", url); code != ExitOK || !strings.Contains(out, `fsync = "on"`) {
 		t.Errorf("exit %d, %s", code, out)
 	}
+	if code, _, errs := semelWith(t, "", "migrate", "up", "--store", url, "--partition", "24h"); code != ExitOK {
+		t.Errorf("partitions: exit %d, %s", code, errs)
+	}
+	if code, _, errs := semelWith(t, "", "migrate", "up", "--store", url, "--partition", "48h"); code == ExitOK || !strings.Contains(errs, "24h") {
+		t.Errorf("partitions of another length: exit %d, %s", code, errs)
+	}
+	if code, out, _ := semelWith(t, "", "migrate", "print", "--partition", "24h"); code != ExitOK || !strings.Contains(out, "idempotency_result") {
+		t.Errorf("exit %d, %s", code, out)
+	}
 }
