@@ -53,6 +53,10 @@ over the rounds of engine/bare. What it is depends on the store:
 With --compare URL, where URL is that of a Redis and the store is pebble, the
 embedded store takes turns with SET NX and SET there.
 
+With --evidence every call leaves its entries in the evidence log, of which a
+checkpoint is signed once per second. Then --compare takes turns with the same kind
+of store without evidence.
+
 With --nodes the load is shared by as many processes, each with --callers callers
 and connections of its own, and what they do is added up.
 
@@ -73,7 +77,8 @@ unsafe), what the store's settings promise; ours and bare, each with operations,
 seconds, ops_per_second, latency (p50_us, p90_us, p99_us, max_us), allocs_per_op,
 bytes_per_op, errors and first_error; compared_with, what bare is, and
 bare_durability, where it is on another server; ratio, ratio_of_totals and rounds
-(ours, bare, ratio); claim_bytes and outcome_bytes, the sizes written; filled and
+(ours, bare, ratio); evidence (level, entries, leaf_bytes, opening_bytes), what the
+log took; claim_bytes and outcome_bytes, the sizes written; filled and
 small, each with records, fill_seconds, replay, execute, resident_bytes and
 peak_resident_bytes; scale_ratio for new calls and replay_scale_ratio for
 replays. The exit code is 1 if an operation failed.`,
@@ -82,7 +87,8 @@ replays. The exit code is 1 if an operation failed.`,
   semel bench store --store pebble:bench.dir --records 1000000 --compare
   semel bench store --store postgres://localhost/test --callers 64 --compare
   semel bench store --store redis://localhost --nodes 2
-  semel bench store --store pebble:bench.dir --compare redis://localhost`,
+  semel bench store --store pebble:bench.dir --compare redis://localhost
+  semel bench store --store pebble:bench.dir --evidence --compare`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			// The value of a flag that may go without one can't stand apart from
 			// it as far as the flags are concerned, and is taken from here.
@@ -128,6 +134,7 @@ replays. The exit code is 1 if an operation failed.`,
 	flags.IntVar(&opts.Records, "records", 0, "fill the store with so many completed records first")
 	flags.StringVar(&compare, "compare", "", "take turns with what has no engine, there or at a Redis `URL`,\nand with a small store")
 	flags.Lookup("compare").NoOptDefVal = comparedBare
+	flags.BoolVar(&opts.Evidence, "evidence", false, "keep evidence of every call")
 	flags.BoolVar(&opts.Keep, "keep", false, "leave the data")
 	flags.BoolVar(&node, "node", false, "be one of several processes: orders come by standard input")
 	if err := flags.MarkHidden("node"); err != nil {
@@ -204,7 +211,13 @@ func printBench(w io.Writer, r *benchstore.Report) {
 	if r.Small != nil {
 		fmt.Fprintf(w, "throughput at %d records / at %d: %.2f for new calls, %.2f for replays\n", r.Filled.Records, r.Small.Records, r.ScaleRatio, r.ReplayScaleRatio)
 	}
-	if r.Bare != nil {
+	if ev := r.Evidence; ev != nil {
+		fmt.Fprintf(w, "evidence: %d entries of %.0f and %.0f bytes\n", ev.Entries, ev.LeafBytes, ev.OpeningBytes)
+	}
+	switch {
+	case r.Bare != nil && r.Evidence != nil:
+		fmt.Fprintf(w, "with evidence / without: %.3f (median of %d rounds; %.3f over all)\n", r.Ratio, len(r.Rounds), r.RatioOfTotals)
+	case r.Bare != nil:
 		fmt.Fprintf(w, "engine / %s: %.3f (median of %d rounds; %.3f over all), writing %d and %d bytes\n", r.ComparedWith, r.Ratio, len(r.Rounds), r.RatioOfTotals, r.ClaimBytes, r.OutcomeBytes)
 	}
 	fmt.Fprintf(w, "memory: %s resident, %s at most\n", mebibytes(r.Resident), mebibytes(r.Peak))
