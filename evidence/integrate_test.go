@@ -81,7 +81,10 @@ func TestNodesMakeOneHistory(t *testing.T) {
 			}
 		})
 	}
-	r.fill(t, 0, 800)
+	for i := range 8 {
+		r.fill(t, 100*i, 100*(i+1))
+		r.integrate(t) // here or by another node, each part gets a checkpoint
+	}
 	close(stop)
 	nodes.Wait()
 	r.integrate(t)

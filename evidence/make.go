@@ -2,7 +2,6 @@ package evidence
 
 import (
 	"cmp"
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
@@ -50,10 +49,8 @@ const (
 // make none of what it needs again.
 type maker struct {
 	log    *Log
-	mac    hash.Hash
 	plain  hash.Hash
 	sum    [sha256.Size]byte
-	domain [1]byte
 	frame  [512]byte
 	salts  [512]byte
 	facts  facts
@@ -66,7 +63,7 @@ type maker struct {
 const commitSpace = 4 << 10
 
 func newMaker(l *Log) *maker {
-	m := &maker{log: l, mac: hmac.New(sha256.New, l.keys.secret[:]), plain: sha256.New(), leaf: make([]byte, 0, 1<<10), open: make([]byte, 0, 1<<10)}
+	m := &maker{log: l, plain: sha256.New(), leaf: make([]byte, 0, 1<<10), open: make([]byte, 0, 1<<10)}
 	m.used = len(m.salts)
 	return m
 }
@@ -77,13 +74,13 @@ func (m *maker) release() {
 	m.log.makers.Put(m)
 }
 
-// keyed is the first half of the HMAC of a domain and data.
+// keyed is the keyed digest of a domain and data: the first half of the SHA-256 of the
+// secret, the domain and the data. Half of it is withheld, so nobody can continue it
+// to that of longer data, which is what HMAC would be for, at three times the price.
 func (m *maker) keyed(domain byte, data []byte) []byte {
-	m.mac.Reset()
-	m.domain[0] = domain
-	m.mac.Write(m.domain[:])
-	m.mac.Write(data)
-	return m.mac.Sum(m.sum[:0])[:16]
+	b := append(append(m.hashes[:0], m.log.keys.secret[:]...), domain)
+	m.sum = sha256.Sum256(append(b, data...))
+	return m.sum[:16]
 }
 
 // The domains of keyed digests.

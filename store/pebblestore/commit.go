@@ -207,6 +207,7 @@ func (c *committer) take() (g *group, stopped bool) {
 // write writes groups to the log in their order.
 func (c *committer) write(s *Store) {
 	defer close(c.written)
+	var pack packer
 	for {
 		// Callers that can run now get the chance to join before the group is
 		// taken. After a sync many are woken at once, and a batch for each of
@@ -220,7 +221,7 @@ func (c *committer) write(s *Store) {
 			late := time.AfterFunc(slow, g.tell)
 			g.batch = s.db.NewBatchWithSize(g.bytes + 128)
 			first := g.fill(g.batch)
-			c.entries = g.fillEvidence(g.batch, c.entries)
+			c.entries = g.fillEvidence(g.batch, c.entries, &pack)
 			for _, add := range g.others {
 				add(g.batch)
 			}

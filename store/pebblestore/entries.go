@@ -3,9 +3,9 @@ package pebblestore
 import (
 	"encoding/binary"
 	"errors"
-	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/klauspost/compress/s2"
 
 	"github.com/semelhq/semel"
 )
@@ -69,36 +69,62 @@ func appendChunks(to []*entries, list []semel.Entry) []*entries {
 // the order in which they joined, and returns the number after them. What is
 // written together lies together: most of what an entry would cost by itself is
 // Pebble's work for a key.
-func (g *group) fillEvidence(b *pebble.Batch, first uint64) (end uint64) {
+func (g *group) fillEvidence(b *pebble.Batch, first uint64, p *packer) (end uint64) {
 	end = first
 	for rest := g.evidence; len(rest) > 0; {
-		n, leaves, openings, count, opened := 0, 0, 0, 0, false
+		n, leaves, count, opened := 0, 0, 0, false
 		for n < len(rest) && (n == 0 || leaves+len(rest[n].leaves) <= chunkBytes) {
 			e := rest[n]
-			leaves, openings, count = leaves+len(e.leaves), openings+len(e.openings), count+len(e.subjects)
+			leaves, count = leaves+len(e.leaves), count+len(e.subjects)
 			opened = opened || e.opened
 			n++
 		}
-		add := b.SetDeferred(chunkKeyLen, leaves)
-		putChunkKey(add.Key, leafPrefix, end)
-		at := add.Value
+		p.plain = p.plain[:0]
 		for _, e := range rest[:n] {
-			at = at[copy(at, e.leaves):]
+			p.plain = append(p.plain, e.leaves...)
 		}
-		finish(add)
+		p.add(b, leafPrefix, end)
 		if opened {
-			add := b.SetDeferred(chunkKeyLen, openings)
-			putChunkKey(add.Key, openingPrefix, end)
-			at := add.Value
+			p.plain = p.plain[:0]
 			for _, e := range rest[:n] {
-				at = at[copy(at, e.openings):]
+				p.plain = append(p.plain, e.openings...)
 			}
-			finish(add)
+			p.add(b, openingPrefix, end)
 		}
 		end += uint64(count)
 		rest = rest[n:]
 	}
 	return end
+}
+
+// packer has the memory in which chunks are put together and compressed. Entries
+// repeat each other's names and digits, so a chunk shrinks to about a third, and
+// every byte that is not written is not synced, flushed and merged either.
+type packer struct{ plain, packed []byte }
+
+// add adds the chunk that is in p.plain.
+func (p *packer) add(b *pebble.Batch, prefix byte, first uint64) {
+	p.packed = s2.Encode(p.packed[:cap(p.packed)], p.plain)
+	add := b.SetDeferred(chunkKeyLen, len(p.packed))
+	putChunkKey(add.Key, prefix, first)
+	copy(add.Value, p.packed)
+	finish(add)
+}
+
+// maxChunk bounds what a damaged chunk can make its reader allocate. One entry of
+// the largest size that anybody writes is far below it.
+const maxChunk = 64 << 20
+
+// unpack is the reverse of compressing a chunk. It uses to's memory if it can.
+func unpack(to, value []byte) ([]byte, error) {
+	if n, err := s2.DecodedLen(value); err != nil || n > maxChunk {
+		return nil, errChunk
+	}
+	plain, err := s2.Decode(to[:cap(to)], value)
+	if err != nil {
+		return nil, errChunk
+	}
+	return plain, nil
 }
 
 var errChunk = errors.New("a chunk of the evidence log is damaged")
@@ -108,6 +134,7 @@ type chunk struct {
 	first    uint64
 	subjects []semel.Subject
 	leaves   [][]byte
+	plain    []byte
 }
 
 // has reports whether the chunk has an entry.
@@ -158,5 +185,5 @@ func blank(openings [][]byte, from, to int) (value []byte) {
 		}
 		value = appendOpening(value, opening)
 	}
-	return slices.Clip(value)
+	return s2.Encode(nil, value)
 }

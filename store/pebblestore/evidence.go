@@ -48,72 +48,106 @@ func (s *Store) AppendEvidence(ctx context.Context, list []semel.Entry) error {
 // ReadEvidence is [semel.EvidenceStore.ReadEvidence]. It reads a state of the
 // database while others write on, and holds none of them up. What it returns is
 // durable.
-func (s *Store) ReadEvidence(ctx context.Context, from uint64, limit int) ([]semel.Entry, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *Store) ReadEvidence(ctx context.Context, from uint64, limit int) (list []semel.Entry, err error) {
+	snap, end, leave, err := s.view(ctx, from, limit)
+	if snap == nil {
 		return nil, err
 	}
-	defer s.leave()
-	end := s.evidence.durable.Load()
-	if from >= end || limit <= 0 {
-		return nil, nil
-	}
-	if end-from > uint64(limit) {
-		end = from + uint64(limit)
-	}
-	list, err := s.readEvidence(ctx, from, end)
-	if err != nil {
-		return nil, fmt.Errorf("evidence from number %d on: %w", from, err)
-	}
-	return list, nil
-}
-
-// readEvidence reads entries that are there.
-func (s *Store) readEvidence(ctx context.Context, from, end uint64) (list []semel.Entry, err error) {
-	snap := s.db.NewSnapshot()
-	defer func() { err = errors.Join(err, snap.Close()) }()
-	leaves, err := chunks(snap, leafPrefix, end)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, leaves.Close()) }()
+	defer func() { err = errors.Join(err, leave()) }()
 	openings, err := chunks(snap, openingPrefix, end)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, openings.Close()) }()
-
 	list = make([]semel.Entry, 0, end-from)
-	var c chunk
 	var opened [][]byte
-	next := from // the number that is wanted
-	for ok := leaves.SeekLT(chunkKey(leafPrefix, from+1)); ok && next < end; ok = leaves.Next() {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if err := c.read(leaves, true); err != nil {
-			return nil, err
-		}
-		if !c.has(next) {
-			break
-		}
+	return list, s.leaves(ctx, snap, from, end, func(c *chunk, first, last uint64) (err error) {
 		if opened, err = c.openings(openings, opened); err != nil {
-			return nil, err
+			return err
 		}
-		for i := next - c.first; i < uint64(len(c.leaves)) && next < end; i, next = i+1, next+1 {
+		for i := first; i < last; i++ {
 			en := semel.Entry{Subject: c.subjects[i], Leaf: c.leaves[i]}
 			if opened != nil {
 				en.Opening = opened[i]
 			}
 			list = append(list, en)
 		}
-	}
-	if err := leaves.Error(); err != nil {
+		return nil
+	})
+}
+
+// ReadEvidenceLeaves is ReadEvidence for who needs the leaves only.
+func (s *Store) ReadEvidenceLeaves(ctx context.Context, from uint64, limit int) (list [][]byte, err error) {
+	snap, end, leave, err := s.view(ctx, from, limit)
+	if snap == nil {
 		return nil, err
 	}
-	if next < end {
-		return nil, fmt.Errorf("number %d is missing", next)
+	defer func() { err = errors.Join(err, leave()) }()
+	list = make([][]byte, 0, end-from)
+	return list, s.leaves(ctx, snap, from, end, func(c *chunk, first, last uint64) error {
+		list = append(list, c.leaves[first:last]...)
+		return nil
+	})
+}
+
+// view is a state of the database to read durable entries from, and the number
+// before which they end. It is nil where there are none from a number on.
+func (s *Store) view(ctx context.Context, from uint64, limit int) (snap *pebble.Snapshot, end uint64, leave func() error, err error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, 0, nil, err
 	}
-	return list, nil
+	end = s.evidence.durable.Load()
+	if from >= end || limit <= 0 {
+		s.leave()
+		return nil, 0, nil, nil
+	}
+	if end-from > uint64(limit) {
+		end = from + uint64(limit)
+	}
+	snap = s.db.NewSnapshot()
+	return snap, end, func() error {
+		defer s.leave()
+		return snap.Close()
+	}, nil
+}
+
+// leaves calls f with the chunks that have entries from a number to before another,
+// and which of theirs these are.
+func (s *Store) leaves(ctx context.Context, snap *pebble.Snapshot, from, end uint64, f func(c *chunk, first, last uint64) error) (err error) {
+	it, err := chunks(snap, leafPrefix, end)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err = errors.Join(err, it.Close()); err != nil {
+			err = fmt.Errorf("evidence from number %d on: %w", from, err)
+		}
+	}()
+	var c chunk
+	next := from // the number that is wanted
+	for ok := it.SeekLT(chunkKey(leafPrefix, from+1)); ok && next < end; ok = it.Next() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := c.read(it, true); err != nil {
+			return err
+		}
+		if !c.has(next) {
+			break
+		}
+		last := min(uint64(len(c.leaves)), end-c.first)
+		if err := f(&c, next-c.first, last); err != nil {
+			return err
+		}
+		next = c.first + last
+	}
+	if err := it.Error(); err != nil {
+		return err
+	}
+	if next < end {
+		return fmt.Errorf("number %d is missing", next)
+	}
+	return nil
 }
 
 // chunks goes through chunks that begin before a number.
@@ -121,8 +155,8 @@ func chunks(r pebble.Reader, prefix byte, end uint64) (*pebble.Iterator, error) 
 	return r.NewIter(&pebble.IterOptions{LowerBound: []byte{prefix}, UpperBound: chunkKey(prefix, end)})
 }
 
-// read reads the chunk of leaves that an iterator has come to. It stays in the
-// iterator's memory, or is kept in memory of its own.
+// read reads the chunk of leaves that an iterator has come to. It stays until the
+// next one is read, or is kept in memory of its own.
 func (c *chunk) read(it *pebble.Iterator, keep bool) error {
 	value, err := it.ValueAndErr()
 	if err != nil {
@@ -133,9 +167,12 @@ func (c *chunk) read(it *pebble.Iterator, keep bool) error {
 		return errChunk
 	}
 	if keep {
-		value = bytes.Clone(value)
+		c.plain = nil
 	}
-	return c.parseLeaves(value)
+	if c.plain, err = unpack(c.plain, value); err != nil {
+		return err
+	}
+	return c.parseLeaves(c.plain)
 }
 
 // openings reads the openings of the chunk, in memory of their own, or returns nil
@@ -155,7 +192,11 @@ func (c *chunk) openings(it *pebble.Iterator, to [][]byte) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	opened, err := parseOpenings(to[:0], bytes.Clone(value))
+	plain, err := unpack(nil, value)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := parseOpenings(to[:0], plain)
 	if err == nil && len(opened) != len(c.leaves) {
 		err = errChunk
 	}
@@ -216,7 +257,11 @@ func (s *Store) edges(from, to uint64) (replaced map[uint64][]byte, size int, up
 		if err != nil || !ok {
 			return nil, 0, 0, errors.Join(errChunk, err)
 		}
-		opened, err := parseOpenings(nil, value)
+		plain, err := unpack(nil, value)
+		if err != nil {
+			return nil, 0, 0, err
+		}
+		opened, err := parseOpenings(nil, plain)
 		if err != nil {
 			return nil, 0, 0, err
 		}
