@@ -1,0 +1,170 @@
+package whatsapp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/protocol/ids"
+)
+
+// Refusal is an error of [Ingress.Work] that another try would not change. What was
+// taken is to be parked with the code.
+type Refusal struct {
+	Code string
+	Err  error
+}
+
+// Error is one line.
+func (r *Refusal) Error() string { return r.Code + ": " + r.Err.Error() }
+
+// Unwrap returns the cause.
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// Later is an error of [Ingress.Work] that says when another try makes sense. After
+// any other error it is for the caller to choose.
+type Later struct {
+	After time.Duration
+	Err   error
+}
+
+// Error is that of the cause.
+func (l *Later) Error() string { return l.Err.Error() }
+
+// Unwrap returns the cause.
+func (l *Later) Unwrap() error { return l.Err }
+
+// ErrNoCommand is what a mapper returns for a message that asks for nothing.
+var ErrNoCommand = errors.New("whatsapp: the message is no command")
+
+// Work works on what was taken: payload is that of a message to [Destination]. Nil
+// means that it is done, and does not have to be brought again. After any error but a
+// [Refusal] it is; then a command that was executed is found executed.
+func (in *Ingress) Work(ctx context.Context, payload []byte) error {
+	var t taken
+	if err := json.Unmarshal(payload, &t); err != nil {
+		return &Refusal{codeMalformed, err}
+	}
+	if t.Fault != "" {
+		return &Refusal{t.Fault, errors.New("it can't be read as WhatsApp writes it")}
+	}
+	if t.Operation == StatusOperation {
+		return in.workStatus(ctx, &t)
+	}
+	m, err := t.message()
+	if err != nil {
+		return &Refusal{codeMalformed, err}
+	}
+	c, err := in.opts.Map.Map(ctx, m)
+	if errors.Is(err, ErrNoCommand) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("whatsapp: map a message: %w", err)
+	}
+	if err := bind(&c, m); err != nil {
+		return &Refusal{"mapper", err}
+	}
+	caller := ids.Caller{Tenant: m.TenantID, Principal: m.From}
+	if in.opts.Rights != nil {
+		if caller.Rights, err = in.opts.Rights(ctx, m); err != nil {
+			return fmt.Errorf("whatsapp: rights of a sender: %w", err)
+		}
+	}
+	// A crash in here leaves the message due. The next try finds the command where
+	// this one left it, and its outcome where it has one.
+	r, err := in.opts.Gateway.Execute(ctx, caller, c)
+	return in.answer(ctx, m, r, err)
+}
+
+func (in *Ingress) workStatus(ctx context.Context, t *taken) error {
+	s, err := t.status()
+	if err != nil {
+		return &Refusal{codeMalformed, err}
+	}
+	if in.opts.Status == nil {
+		return nil // it was taken by a node with other options
+	}
+	return in.opts.Status(ctx, s)
+}
+
+// bind says who sends the command and by which message. That is for the webhook to
+// say, which has verified it, and not for the mapper.
+func bind(c *ids.Command, m *Message) error {
+	if c.TenantID != "" && c.TenantID != m.TenantID || c.ActorID != "" && c.ActorID != m.From {
+		return errors.New("the mapper names another tenant or actor than the message has")
+	}
+	c.TenantID, c.ActorID, c.ReceivedAt = m.TenantID, m.From, m.ReceivedAt
+	trace := ids.Trace{}
+	maps.Copy(trace, c.Trace)
+	trace[ids.TraceMessageID], trace[ids.TracePhoneNumberID] = m.ID, m.PhoneNumberID
+	c.Trace = trace
+	return nil
+}
+
+// answer tells the sender what became of his command, once that is settled.
+func (in *Ingress) answer(ctx context.Context, m *Message, r *ids.Response, err error) error {
+	if err == nil {
+		if after, open := unsettled(r); open {
+			return &Later{max(after, time.Second), errors.New("whatsapp: the command is not settled: " + string(r.Status) + " " + r.Reason)}
+		}
+		return in.reply(ctx, m, r, nil)
+	}
+	if !final(err) {
+		if e, ok := errors.AsType[*semel.Error](err); ok && e.RetryAfter > 0 {
+			return &Later{e.RetryAfter, err}
+		}
+		return err
+	}
+	if err := in.reply(ctx, m, nil, err); err != nil {
+		return err
+	}
+	if wrong, ok := errors.AsType[*ids.Error](err); ok {
+		return &Refusal{string(wrong.Reason), err} // the mapper's fault: somebody should see it
+	}
+	return nil
+}
+
+func (in *Ingress) reply(ctx context.Context, m *Message, r *ids.Response, refused error) error {
+	if in.opts.Reply == nil {
+		return nil
+	}
+	if err := in.opts.Reply(ctx, m, r, refused); err != nil {
+		return fmt.Errorf("whatsapp: reply: %w", err)
+	}
+	return nil
+}
+
+// unsettled reports whether the command has still to be brought to its end: by who
+// executes it now, by who settles it, or by another delivery. The message stays due
+// until then, so that a node that dies leaves no command behind.
+func unsettled(r *ids.Response) (after time.Duration, open bool) {
+	switch {
+	case r.Status == ids.StatusProcessing:
+		return r.RetryAfter, true
+	case r.Status == ids.StatusFailed && (r.Reason == string(semel.CodeAborted) || r.Reason == "abandoned"):
+		return r.RetryAfter, true
+	}
+	return 0, false
+}
+
+// final reports whether an error says that nothing was executed, and that the same
+// message would get the same again.
+func final(err error) bool {
+	if _, wrong := errors.AsType[*ids.Error](err); wrong {
+		return true
+	}
+	e, ok := errors.AsType[*semel.Error](err)
+	if !ok {
+		return false
+	}
+	switch e.Code {
+	case semel.CodeForbidden, semel.CodeConfirmationRefused, semel.CodeExpired, semel.CodeInvalidCall:
+		return true
+	}
+	return false
+}
