@@ -109,13 +109,17 @@ type settling struct {
 }
 
 // Settle is [semel.Engine.Settle]. It needs the role operator and the admin
-// listener. The outcome abandoned is [Client.Release]; a RetryAfter can't be told.
+// listener. The outcome abandoned is [Client.Release]; a RetryAfter and
+// Messages can't be told.
 //
 // Unlike the calls of a holder it is not repeated when its answer was lost: then
 // the error has [semel.CodeUnknown], and Lookup tells.
 func (c *Client) Settle(ctx context.Context, id semel.ID, s semel.Settlement, reason string) (semel.Record, error) {
 	if s.RetryAfter != 0 {
 		return semel.Record{}, &semel.Error{Code: semel.CodeUnsupported, Message: "the API can't be told when to ask again"}
+	}
+	if len(s.Messages) > 0 {
+		return semel.Record{}, &semel.Error{Code: semel.CodeUnsupported, Message: "the API can't be told what a settled call sends"}
 	}
 	if s.Outcome == semel.DispositionAbandoned {
 		if len(s.Effects) > 0 || !s.Result.IsZero() || s.Failure != nil {
@@ -154,6 +158,36 @@ func (c *Client) Purge(ctx context.Context, id semel.ID, reason string) error {
 		return r.problem.err(r.retry)
 	}
 	return nil
+}
+
+// Compensate undoes a completed call by the operation that its own names, in the name
+// of the caller; see [semel.Engine.Compensate]. The error is that of the compensating
+// call. Otherwise as Settle, but it may be asked for again.
+func (c *Client) Compensate(ctx context.Context, id semel.ID, reason string) (semel.Record, error) {
+	return c.one(ctx, id, c.onRecord(id, "/compensate", reasoned{cut(reason)}), semel.CodeUnknown)
+}
+
+// SettleMessage is [semel.Engine.SettleMessage] for what operators decide about a
+// parked message: that it is replayed, or discarded. The API keeps the message of
+// f.Failure as the reason, with a code of its own. All else is a dispatcher's to say,
+// and is refused with [semel.CodeUnsupported]. Otherwise as Settle.
+func (c *Client) SettleMessage(ctx context.Context, id semel.ID, messageID string, f semel.MessageFinding) (semel.Record, error) {
+	var what string
+	switch {
+	case f.RetryAfter != 0 || f.Untried:
+	case f.State == semel.MessagePending && f.Replay:
+		what = "replay"
+	case f.State == semel.MessageDiscarded && !f.Replay:
+		what = "discard"
+	}
+	if what == "" {
+		return semel.Record{}, &semel.Error{Code: semel.CodeUnsupported, Message: "the API can only be told to replay or discard a message"}
+	}
+	reason := "not given"
+	if f.Failure != nil && f.Failure.Message != "" {
+		reason = cut(f.Failure.Message)
+	}
+	return c.one(ctx, id, c.onRecord(id, "/messages/"+url.PathEscape(messageID)+"/"+what, reasoned{reason}), semel.CodeUnknown)
 }
 
 // onRecord is an operator's request. A repeated one would find the record as the

@@ -54,7 +54,7 @@ func (d *Dispatcher) deliver(ctx context.Context, l *line, call semel.ID, id str
 	}
 	// A crash before the claim leaves the message due. A crash after it leaves a
 	// lease: when it ends, whoever finds the message due tries again.
-	ans, err := d.engine.Begin(keep, semel.Call{Tenant: call.Tenant, Operation: operation(l.name), Key: id})
+	ans, err := d.engine.Begin(keep, semel.Call{Tenant: call.Tenant, Principal: deliverer, Operation: operation(l.name), Key: id})
 	switch {
 	case err != nil:
 		l.breaker.skip()

@@ -201,7 +201,7 @@ func TestRetries(t *testing.T) {
 				t.Fatal(m, r.tries)
 			}
 			up.Store(true)
-			_, err := Replay(t.Context(), n.engine, id, m.ID)
+			_, err := Replay(t.Context(), n.engine, id, m.ID, "the receiver is back")
 			must(t, err)
 			pass(5 * time.Second)
 			if m := state(t, st, id); m.State != semel.MessageDelivered || len(r.tries) != 4 {

@@ -94,6 +94,10 @@ func operation(destination string) string { return "dispatch/" + destination }
 // laneOperation is the name of the calls that hold a lane; see lane.go.
 func laneOperation(destination string) string { return "dispatch.lane/" + destination }
 
+// deliverer is the principal of both. A caller of a service who has none, or another,
+// can't begin or end them, and so make a message count as delivered.
+const deliverer = "semel.dispatch"
+
 // New makes a dispatcher on an engine, registers the operations by which it
 // delivers, and becomes the engine's dispatcher. Nothing is delivered before Run.
 // Every problem with the options is reported at once. The store must be a

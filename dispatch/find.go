@@ -77,9 +77,11 @@ type Settler interface {
 
 // Replay has a parked message delivered again, as if it had not been tried. One with
 // an order goes to the end of its line. One that is older than Destination.MaxAge is
-// tried once.
-func Replay(ctx context.Context, s Settler, call semel.ID, id string) (semel.Record, error) {
-	return s.SettleMessage(ctx, call, id, semel.MessageFinding{State: semel.MessagePending, Replay: true})
+// tried once. The reason is kept with it until then.
+func Replay(ctx context.Context, s Settler, call semel.ID, id, reason string) (semel.Record, error) {
+	return s.SettleMessage(ctx, call, id, semel.MessageFinding{
+		State: semel.MessagePending, Replay: true, Failure: &semel.Failure{Code: "replayed", Message: reason},
+	})
 }
 
 // Discard gives a parked message up for good. The reason is kept with it.

@@ -17,7 +17,7 @@ func (d *Dispatcher) workLane(ctx context.Context, l *line, id laneID) (again bo
 	keep := context.WithoutCancel(ctx)
 	// A crash while the lane is held leaves a lease that ends, and a lane that is
 	// due.
-	ans, err := d.engine.Begin(keep, semel.Call{Tenant: id.Tenant, Operation: laneOperation(l.name), Key: id.digest()})
+	ans, err := d.engine.Begin(keep, semel.Call{Tenant: id.Tenant, Principal: deliverer, Operation: laneOperation(l.name), Key: id.digest()})
 	if err != nil {
 		d.trouble(err)
 		return false

@@ -48,22 +48,22 @@ const (
 // maker makes entries. It is used by one goroutine at a time, and is big only to
 // make none of what it needs again.
 type maker struct {
-	log    *Log
-	plain  hash.Hash
-	sum    [sha256.Size]byte
-	frame  [512]byte
-	salts  [512]byte
-	facts  facts
-	used   int
-	leaf   []byte
-	open   []byte
-	hashes [commitSpace]byte
+	log       *Log
+	plain     hash.Hash
+	sum       [sha256.Size]byte
+	frame     [512]byte
+	salts     [512]byte
+	facts     facts
+	used      int
+	leafSpace int
+	open      []byte
+	hashes    [commitSpace]byte
 }
 
 const commitSpace = 4 << 10
 
 func newMaker(l *Log) *maker {
-	m := &maker{log: l, plain: sha256.New(), leaf: make([]byte, 0, 1<<10), open: make([]byte, 0, 1<<10)}
+	m := &maker{log: l, plain: sha256.New(), leafSpace: 480, open: make([]byte, 0, 1<<10)}
 	m.used = len(m.salts)
 	return m
 }
@@ -168,7 +168,8 @@ func (m *maker) entry(f *facts) semel.Entry {
 	m.open = m.opening(m.open[:0], f, told, outcome[:])
 	sum := m.commit(m.open)
 
-	b := append(m.leaf[:0], `{"artifact_id":"ev_`...)
+	// Leaf and opening share one piece of memory, about as long as the last one.
+	b := append(make([]byte, 0, m.leafSpace+len(m.open)), `{"artifact_id":"ev_`...)
 	b = append(b, m.log.prefix...)
 	b = appendHex16(b, m.log.count.Add(1))
 	b = append(b, `","artifact_type":"`...)
@@ -216,11 +217,9 @@ func (m *maker) entry(f *facts) semel.Entry {
 	b = append(b, `},"tenant_id":"`...)
 	b = append(b, m.tenant(rec.ID.Tenant)...)
 	b = append(b, `","v":1}`...)
-	m.leaf = b
-
-	both := make([]byte, len(m.leaf)+len(m.open))
-	n := copy(both, m.leaf)
-	copy(both[n:], m.open)
+	n := len(b)
+	m.leafSpace = max(n+8, m.leafSpace-8) // a longer one is soon forgotten
+	both := append(b, m.open...)
 	return semel.Entry{
 		Leaf: both[:n:n], Opening: both[n:],
 		Subject: m.subjectOf(&rec.ID, rec.Attributes[semel.AttributeCommandID]),

@@ -45,6 +45,7 @@ type Server struct {
 	adminAPI  *api.API
 	archive   io.Closer     // nil where there is none to close
 	evidence  *evidence.Log // nil where there is none
+	outbox    *outbox       // nil where there are no destinations
 	budget    *limit.Budget
 	notify    *notify.Notifier
 
@@ -112,6 +113,9 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if _, err = s.engine.LoadEpoch(ctx); err != nil {
 		return nil, err
 	}
+	if s.outbox, err = newOutbox(s.engine, &cfg.Dispatch, s.log); err != nil {
+		return nil, err
+	}
 	if s.gen, err = s.build(cfg); err != nil {
 		return nil, err
 	}
@@ -143,12 +147,14 @@ func (s *Server) Engine() *semel.Engine { return s.engine }
 // Run serves until ctx is done, then stops: readiness drops, listeners close,
 // requests in flight get limits.shutdown_grace to finish, and what is not finished
 // then is told to stop and settled by policy: released where it is proved that
-// nothing was sent, otherwise unknown. It closes the store. The error is nil after
+// nothing was sent, otherwise unknown. Messages that are being delivered get the
+// same grace; the others stay due. It closes the store. The error is nil after
 // a stop in which every outcome was recorded.
 func (s *Server) Run(ctx context.Context) error {
 	background, stopBackground := context.WithCancel(context.Background())
 	defer stopBackground()
 	var work sync.WaitGroup
+	deliveries := s.outbox.run() // first: the engine puts off messages that nobody takes
 	work.Go(func() { _ = s.engine.Run(background, time.Duration(s.current().cfg.Purge.Interval)) })
 	work.Go(func() { s.watchDurability(background) })
 	signed := s.runEvidence()
@@ -165,10 +171,12 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
-	return errors.Join(err, s.stop(stopBackground, &work, signed))
+	return errors.Join(err, s.stop(stopBackground, &work, deliveries, signed))
 }
 
-func (s *Server) stop(stopBackground func(), work *sync.WaitGroup, signed func(context.Context) error) error {
+func (s *Server) stop(stopBackground func(), work *sync.WaitGroup,
+	deliveries func(grace context.Context) <-chan struct{}, signed func(context.Context) error,
+) error {
 	s.stopping.Store(true)
 	s.tell(s.notify.Stopping())
 	gen := s.current()
@@ -177,12 +185,14 @@ func (s *Server) stop(stopBackground func(), work *sync.WaitGroup, signed func(c
 
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
+	delivered := deliveries(ctx)
 	err := s.data.shutdown(ctx)
 	if err != nil {
 		s.log.Warn("requests are still in flight: their outcome is settled by policy")
 	}
 	// What is left is told to stop, and its end is recorded.
 	gen.interrupt()
+	<-delivered
 	end, cancelEnd := context.WithTimeout(context.Background(), settleTime)
 	defer cancelEnd()
 	errs := []error{gen.close(end)}

@@ -27,7 +27,7 @@ type outgoing struct {
 	NextAt      semel.Instant `json:"next_at,omitzero" format:"date-time"`
 	CreatedAt   semel.Instant `json:"created_at" format:"date-time"`
 	SettledAt   semel.Instant `json:"settled_at,omitzero" format:"date-time"`
-	Error       *failure      `json:"error,omitempty" doc:"Why the last delivery did not succeed."`
+	Error       *failure      `json:"error,omitempty" doc:"Why the last delivery did not succeed, or with the code replayed or discarded, an operator's reason."`
 }
 
 // confirmation is how a call was, or is to be, confirmed.
@@ -148,9 +148,10 @@ func (b *builder) laterRoutes(settled []semel.Code) {
 	}, Operator, append([]semel.Code{semel.CodeUnsupported, semel.CodeHeld, semel.CodeInFlight, semel.CodeFailed, semel.CodeRejected}, settled...), compensateRecord)
 	route(b, huma.Operation{
 		OperationID: "replayMessage", Method: http.MethodPost, Path: "/v1/records/{id}/messages/{message}/replay", Tags: []string{"records"},
-		Summary: "Deliver a parked message again",
+		Summary:     "Deliver a parked message again",
+		Description: "It is delivered under its old id, as if it had not been tried. The reason is the message's error until its next try.",
 	}, Operator, settled, func(x *exchange, in *messageInput) (*recordOutput, error) {
-		return x.settleMessage(in, semel.MessageFinding{State: semel.MessagePending, Replay: true})
+		return x.settleMessage(in, semel.MessageFinding{State: semel.MessagePending, Replay: true, Failure: &semel.Failure{Code: "replayed", Message: in.Body.Reason}})
 	})
 	route(b, huma.Operation{
 		OperationID: "discardMessage", Method: http.MethodPost, Path: "/v1/records/{id}/messages/{message}/discard", Tags: []string{"records"},

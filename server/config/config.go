@@ -37,6 +37,8 @@ type Config struct {
 	Archive Archive `json:"archive,omitzero"`
 	// The tamper-evident log of what happened to calls.
 	Evidence Evidence `json:"evidence,omitzero"`
+	// Where the messages of completed calls are delivered.
+	Dispatch Dispatch `json:"dispatch,omitzero"`
 	// How fast expired records are removed.
 	Purge Purge `json:"purge,omitzero"`
 	// What is logged.
@@ -315,6 +317,46 @@ type EvidenceWitness struct {
 	URL string `json:"url" required:"true"`
 	// Public key of the witness, as name, hash and base64 with + between them.
 	Key string `json:"key" required:"true"`
+}
+
+// Dispatch says where the messages of completed calls are delivered.
+type Dispatch struct {
+	// Receivers of messages. Messages to others wait for a node that knows them.
+	Destinations []Destination `json:"destinations,omitempty"`
+}
+
+// Destination is a webhook that gets messages; see [dispatch.Destination].
+type Destination struct {
+	// Name of the destination, as the calls that send to it write it.
+	Name string `json:"name" required:"true"`
+	// Where messages are posted to: an http or https URL.
+	URL string `json:"url" required:"true" secret:"url"`
+	// Files with a secret each, whsec_ and base64. Messages are signed with all of them by Standard Webhooks, and not at all without any.
+	SecretFiles []string `json:"secret_files,omitempty"`
+	// How long one try may take.
+	Timeout Duration `json:"timeout" default:"15s"`
+	// Tries of this node at one time.
+	Concurrency int `json:"concurrency" default:"8"`
+	// Limit of the tries of this node.
+	Rate TryRate `json:"rate,omitzero"`
+	// Longest random pause after the first try in vain. It doubles with each further one.
+	MinBackoff Duration `json:"min_backoff" default:"5s"`
+	// What that pause does not grow beyond.
+	MaxBackoff Duration `json:"max_backoff" default:"1h"`
+	// Tries after which a message is parked until an operator decides.
+	MaxTries int `json:"max_tries" default:"80"`
+	// Age at which a message that was tried in vain is parked.
+	MaxAge Duration `json:"max_age" default:"3d"`
+	// Allow addresses of this machine, of private networks and of cloud metadata.
+	AllowPrivate bool `json:"allow_private,omitzero"`
+}
+
+// TryRate is a token bucket of tries.
+type TryRate struct {
+	// Tries per second in the long run.
+	PerSecond float64 `json:"per_second,omitzero"`
+	// Tries at once.
+	Burst int `json:"burst,omitzero"`
 }
 
 // Purge says how expired records are removed.

@@ -48,7 +48,7 @@ func diff(path string, a, b reflect.Value) []string {
 // bound are the settings that sockets, the store and the engine get once, when
 // they are opened.
 var bound = []string{
-	"listen.", "admin.", "store.", "archive.", "evidence.", "purge.",
+	"listen.", "admin.", "store.", "archive.", "evidence.", "dispatch.", "purge.",
 	"limits.header_bytes", "limits.read_header_timeout", "limits.read_timeout", "limits.idle_timeout",
 	"limits.connections", "limits.total_bytes", "limits.tenant_bytes",
 }

@@ -38,8 +38,8 @@ func Default() *Config {
 
 // Load reads a configuration and checks it. What is wrong with it comes as
 // [Errors], everything at once; any other error says that the file could not be
-// read. Files that settings name with url_file and token_file are read, those
-// of certificates and keys are not.
+// read. Files that settings name with url_file, token_file and secret_files are
+// read, those of certificates and keys are not.
 func Load(src Source) (*Config, *Origins, error) {
 	env := src.Env
 	if env == nil {
@@ -137,10 +137,12 @@ func readSecrets(p *problems, c *Config) {
 	}
 }
 
+// maxSecret bounds a file that has nothing but a secret, in bytes.
+const maxSecret = 64 << 10
+
 // secretFile reads a file that has nothing but a secret.
 func secretFile(p *problems, path, name string) (string, bool) {
-	const largest = 64 << 10
-	data, err := readFile(name, largest)
+	data, err := readFile(name, maxSecret)
 	if err != nil {
 		p.add(path, "the file can't be read: "+err.Error(), "")
 		return "", false

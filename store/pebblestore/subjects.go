@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -99,7 +100,14 @@ func (x *subjectIndex) add(s *Store) error {
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(keys, func(a, b [subjectKeyLen]byte) int { return bytes.Compare(a[:], b[:]) })
+	slices.SortFunc(keys, func(a, b [subjectKeyLen]byte) int {
+		// Subjects are digests: their first eight bytes nearly always decide.
+		x, y := binary.BigEndian.Uint64(a[1:]), binary.BigEndian.Uint64(b[1:])
+		if x != y {
+			return cmp.Compare(x, y)
+		}
+		return bytes.Compare(a[:], b[:])
+	})
 	b := s.db.NewBatchWithSize(len(keys)*(subjectKeyLen+4) + 128)
 	defer b.Close()
 	for i := range keys {

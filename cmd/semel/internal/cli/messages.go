@@ -57,7 +57,7 @@ func messageLineOf(f *dispatch.Found) messageLine {
 const messageFields = `record (the name of its record for other commands), call (tenant, principal,
 operation, key), id, name, destination, content_type, payload (in base64), order,
 state, tries, next_at, created_at, settled_at and failure (code, message); what does
-not apply is left out`
+not apply is left out, and so is the payload of a message of a service`
 
 // messageStates are the words of --state.
 var messageStates = []semel.MessageState{semel.MessagePending, semel.MessageParked, semel.MessageDelivered, semel.MessageDiscarded}
@@ -211,7 +211,7 @@ The JSON has
 				if asJSON {
 					return printJSON(cmd.OutOrStdout(), messageLineOf(&f))
 				}
-				return printMessage(cmd.OutOrStdout(), &f)
+				return printMessage(cmd.OutOrStdout(), &f, from.source.url == "")
 			})
 		},
 	}
@@ -220,8 +220,8 @@ The JSON has
 	return cmd
 }
 
-// printMessage shows all of a message to people.
-func printMessage(out io.Writer, f *dispatch.Found) error {
+// printMessage shows all of a message to people. A service does not show payloads.
+func printMessage(out io.Writer, f *dispatch.Found, payload bool) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	line := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	m := &f.Message
@@ -249,6 +249,8 @@ func printMessage(out io.Writer, f *dispatch.Found) error {
 		line("failure", "%s: %s", printable(m.Failure.Code), printable(m.Failure.Message))
 	}
 	line("content type", "%s", printable(m.ContentType))
-	line("payload", "%s", brief(semel.Result{Data: m.Payload}))
+	if payload {
+		line("payload", "%s", brief(semel.Result{Data: m.Payload}))
+	}
 	return w.Flush()
 }

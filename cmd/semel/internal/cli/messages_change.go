@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -58,7 +59,7 @@ func (c *messageChanger) change(cmd *cobra.Command, args []string, action, means
 	return c.from.with(cmd, func(ctx context.Context, recs semel.Records) error {
 		s, ok := recs.(dispatch.Settler)
 		if !ok {
-			return usage("messages of a service are changed by its API: POST /v1/records/RECORD/messages/MESSAGE/%s", action)
+			return errors.New("these records can't be changed")
 		}
 		f, err := findMessage(ctx, recs, id, c.record)
 		if err != nil {
@@ -68,7 +69,7 @@ func (c *messageChanger) change(cmd *cobra.Command, args []string, action, means
 			return illegal("the message is %s, not parked", f.Message.State)
 		}
 		if !c.yes || c.dryRun {
-			if err := printMessage(cmd.ErrOrStderr(), &f); err != nil {
+			if err := printMessage(cmd.ErrOrStderr(), &f, c.from.source.url == ""); err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "\n%s: %s\n", action, means)
@@ -109,14 +110,17 @@ func newMessagesReplay(from *recordsFrom) *cobra.Command {
 		Short: "Have a parked message delivered again",
 		Long: `Have a parked message delivered again, as if it had not been tried, under the same
 id. The receiver may have taken it before. One with an order goes to the end of its
-line. Of a directory, the service delivers it when it is started.
+line. Of a directory, the service delivers it when it is started. The reason is kept
+with the message until its next try.
 
 ` + messageChangeJSON,
 		Example: `  semel messages replay MESSAGE --reason 'the receiver is back'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.change(cmd, args, "replay", "the message is delivered again, under the same id.",
 				func(ctx context.Context, s dispatch.Settler, f *dispatch.Found) error {
-					_, err := dispatch.Replay(ctx, s, f.Call, f.Message.ID)
+					_, err := s.SettleMessage(ctx, f.Call, f.Message.ID, semel.MessageFinding{
+						State: semel.MessagePending, Replay: true, Failure: &semel.Failure{Code: "replayed", Message: c.reason},
+					})
 					return err
 				})
 		},

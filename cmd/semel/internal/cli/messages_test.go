@@ -1,13 +1,23 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/store/pebblestore"
 )
 
@@ -116,7 +126,101 @@ func TestMessages(t *testing.T) {
 		if strings.Count(out, "msg_") != 2 {
 			t.Error(out)
 		}
+		if _, out, _ = messages(t, store, "show", ids["bad"]); !strings.Contains(out, "replayed: back") {
+			t.Error(out)
+		}
 	})
+}
+
+// serving runs a service until the test ends, and returns its addresses.
+func serving(t *testing.T, text string) (url, adminURL string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "semel.yaml")
+	if err := os.WriteFile(file, []byte("listen: {address: 127.0.0.1:0}\nadmin: {address: 127.0.0.1:0}\n"+text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	ended := make(chan int, 1)
+	var log bytes.Buffer
+	go func() {
+		code := Run(ctx, []string{"serve", "--config", file, "--json"}, strings.NewReader(""), w, &log)
+		_ = w.Close()
+		ended <- code
+	}()
+	t.Cleanup(func() {
+		stop()
+		if code := <-ended; code != ExitOK || t.Failed() {
+			t.Errorf("the service ended with exit %d:\n%s", code, &log)
+		}
+	})
+	var at struct {
+		URL      string `json:"url"`
+		AdminURL string `json:"admin_url"`
+	}
+	if err := json.NewDecoder(r).Decode(&at); err != nil {
+		t.Fatal(err)
+	}
+	return at.URL, at.AdminURL
+}
+
+func TestMessagesOfAService(t *testing.T) {
+	got := make(chan string, 10)
+	var well atomic.Bool
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !well.Load() {
+			w.WriteHeader(http.StatusGone) // parked at once
+		}
+		got <- r.Header.Get("webhook-id")
+	}))
+	defer hook.Close()
+	url, admin := serving(t, "store: {url: 'memory:'}\ndispatch: {destinations: [{name: billing, url: '"+hook.URL+"', allow_private: true}]}\n")
+	c, err := client.New(url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ask := func(want int, args ...string) string {
+		t.Helper()
+		code, out, errs := semelWith(t, "", append(args, "--url", admin)...)
+		if code != want {
+			t.Fatalf("%v: exit %d, %s%s", args, code, out, errs)
+		}
+		return out
+	}
+	ans, err := c.Do(t.Context(), semel.Call{Operation: "default", Key: "o1", Attributes: semel.Attributes{"command_id": "c-\x1b1"}}, func(_ context.Context, x semel.Execution) (semel.Result, error) {
+		return semel.Result{}, errors.Join(
+			semel.Send(x, semel.Message{Name: "a", Destination: "billing"}), semel.Send(x, semel.Message{Name: "b", Destination: "billing"}))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := ans.Record.Outbox[0].ID, ans.Record.Outbox[1].ID
+	<-got
+	<-got
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for strings.Count(ask(ExitOK, "messages", "list", "--state", "parked"), "status_410") != 2 { // the answers are recorded after they came
+		<-tick.C
+	}
+	if out := ask(ExitOK, "messages", "show", first); !strings.Contains(out, "status_410") || strings.Contains(out, "payload") {
+		t.Error(out)
+	}
+	well.Store(true)
+	ask(ExitOK, "messages", "replay", first, "--reason", "it is back", "--yes")
+	if id := <-got; id != first {
+		t.Errorf("replayed was %s", id)
+	}
+	ask(ExitOK, "messages", "discard", second, "--reason", "ticket 7", "--yes", "--record", ans.Record.ID.Encode())
+	if out := ask(ExitOK, "messages", "show", second); !strings.Contains(out, "discarded: ticket 7") {
+		t.Error(out)
+	}
+	out := ask(ExitOK, "records", "get", ans.Record.ID.Encode())
+	for _, want := range []string{`(?m)^attribute +command_id: "c-\\x1b1"$`, `(?m)^message +msg_.+: b to billing is discarded, 1 tries: discarded$`} {
+		if !regexp.MustCompile(want).MatchString(out) || strings.Contains(out, "\x1b") {
+			t.Errorf("%s is not in\n%s", want, out)
+		}
+	}
 }
 
 func TestMessagesHelp(t *testing.T) {

@@ -220,8 +220,9 @@ func lineOf(rec *semel.Record) recordLine { return recordLine{rec.ID.Encode(), *
 const recordFields = `record (its name for other commands), id, revision, state, disposition,
 fingerprint, principal, fence, origin, attempt, holder, created_at, updated_at,
 started_at, ended_at, lease_until, expires_at, next_at, held, result (data in
-base64, tombstone), failure (code, message), effects and earlier; what does not
-apply is left out`
+base64, tombstone), failure (code, message), effects, earlier, attributes,
+confirmation, outbox (its messages) and compensation; what does not apply is left
+out`
 
 // stateOf is the state for people.
 func stateOf(rec *semel.Record) string {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"text/tabwriter"
 	"unicode"
 	"unicode/utf8"
@@ -123,7 +125,37 @@ func printRecord(out io.Writer, rec *semel.Record) error {
 		at := &rec.Earlier[i]
 		line("earlier", "attempt %d, fence %d: %s at %s", at.Number, at.Fence, at.Disposition, when(at.EndedAt))
 	}
+	printLater(line, rec)
 	return w.Flush()
+}
+
+// printLater shows what most records don't have.
+func printLater(line func(name, format string, args ...any), rec *semel.Record) {
+	for _, name := range slices.Sorted(maps.Keys(rec.Attributes)) {
+		line("attribute", "%s: %s", printable(name), printable(rec.Attributes[name]))
+	}
+	if c := rec.Confirmation; c != nil {
+		what := "asked for"
+		if c.ConfirmedAt != 0 {
+			what = "given " + when(c.ConfirmedAt)
+		}
+		line("confirmation", "%s, by %s, %d tries", what, printable(c.Principal), c.Tries)
+	}
+	for i := range rec.Outbox {
+		m := &rec.Outbox[i]
+		why := ""
+		if m.Failure != nil {
+			why = ": " + printable(m.Failure.Code)
+		}
+		line("message", "%s: %s to %s is %s, %d tries%s", m.ID, printable(m.Name), printable(m.Destination), m.State, m.Tries, why)
+	}
+	if c := rec.Compensation; c != nil {
+		line("compensation", "%s since %s: %s", c.State, when(max(c.StartedAt, c.SettledAt)), printable(c.Reason))
+		line("compensated by", "%s", c.ID(rec.ID.Tenant).Encode())
+		if c.Failure != nil {
+			line("compensation failed", "%s: %s", printable(c.Failure.Code), printable(c.Failure.Message))
+		}
+	}
 }
 
 // brief shows a result that is short and text, and the size of any other.

@@ -1,0 +1,73 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel/dispatch"
+)
+
+// dispatch checks where messages go. Secrets are read, so that a bad one is found
+// before the service starts with it.
+func (v *validator) dispatch() {
+	names := map[string]string{}
+	for i := range v.c.Dispatch.Destinations {
+		d, path := &v.c.Dispatch.Destinations[i], fmt.Sprintf("dispatch.destinations[%d]", i)
+		if first, twice := names[d.Name]; twice && d.Name != "" {
+			v.bad(path+".name", "a destination has one URL", "%s has the name %q too", first, d.Name)
+		}
+		names[d.Name] = path
+		if d.URL != "" {
+			v.httpURL(path+".url", d.URL, "http", "https")
+		}
+		v.secrets(path+".secret_files", d.SecretFiles)
+		v.duration(path+".timeout", d.Timeout, Duration(100*time.Millisecond), Duration(time.Hour))
+		v.number(path+".concurrency", d.Concurrency, 1, 1000)
+		v.rate(path+".rate", Rate(d.Rate))
+		v.duration(path+".min_backoff", d.MinBackoff, Duration(time.Millisecond), maxTimeout)
+		v.duration(path+".max_backoff", d.MaxBackoff, Duration(time.Millisecond), maxTimeout)
+		if d.MinBackoff > d.MaxBackoff {
+			v.bad(path+".min_backoff", "", "%v is longer than the max_backoff of %v", d.MinBackoff, d.MaxBackoff)
+		}
+		v.number(path+".max_tries", d.MaxTries, 1, 10_000)
+		v.duration(path+".max_age", d.MaxAge, Duration(time.Second), Duration(365*24*time.Hour))
+	}
+	for i := range v.c.Operations {
+		if name := v.c.Operations[i].Name; strings.HasPrefix(name, "dispatch/") || strings.HasPrefix(name, "dispatch.lane/") {
+			v.bad(fmt.Sprintf("operations[%d].name", i), "", "names like %q are those of deliveries of messages", name)
+		}
+	}
+}
+
+// secrets checks the files that sign what goes to one destination.
+func (v *validator) secrets(path string, files []string) {
+	first := map[string]string{}
+	for i, file := range files {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		text, ok := secretFile(v.problems, at, file)
+		if !ok {
+			continue
+		}
+		if other, twice := first[text]; twice {
+			v.bad(at, "keep one of them", "%s has the same secret", other)
+		}
+		first[text] = file
+		if _, err := dispatch.HTTP(dispatch.HTTPOptions{URL: "http://unused", Secrets: []string{text}}); err != nil {
+			v.bad(at, "", "%s has no secret, which is whsec_ and 24 to 64 bytes in base64", file)
+		}
+	}
+}
+
+// Secrets reads the files with the secrets of the destination.
+func (d *Destination) Secrets() ([]string, error) {
+	var list []string
+	for _, file := range d.SecretFiles {
+		data, err := readFile(file, maxSecret)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, strings.TrimSpace(string(data)))
+	}
+	return list, nil
+}

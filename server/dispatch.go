@@ -1,0 +1,122 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/server/config"
+)
+
+// outbox delivers the messages of completed calls. The nil one, of a service without
+// destinations, does nothing: messages wait for a node that has some.
+type outbox struct {
+	dispatcher *dispatch.Dispatcher
+	// cutOff breaks off the tries that have begun.
+	cutOff context.CancelFunc
+}
+
+// newOutbox makes the dispatcher of an engine. Nothing is delivered before run.
+func newOutbox(engine *semel.Engine, c *config.Dispatch, log *slog.Logger) (*outbox, error) {
+	if len(c.Destinations) == 0 {
+		return nil, nil
+	}
+	o := &outbox{}
+	var cut context.Context
+	cut, o.cutOff = context.WithCancel(context.Background())
+	opts := dispatch.Options{Destinations: map[string]dispatch.Destination{}, Events: observeMessages(log)}
+	for i := range c.Destinations {
+		d := &c.Destinations[i]
+		secrets, err := d.Secrets()
+		if err != nil {
+			return nil, fmt.Errorf("dispatch.destinations[%d].secret_files: %w", i, err)
+		}
+		sender, err := dispatch.HTTP(dispatch.HTTPOptions{URL: d.URL, Secrets: secrets, AllowPrivate: d.AllowPrivate})
+		if err != nil {
+			return nil, fmt.Errorf("dispatch.destinations[%d]: %w", i, err)
+		}
+		opts.Destinations[d.Name] = dispatch.Destination{
+			Sender: breakable(cut, sender), Timeout: time.Duration(d.Timeout), Concurrency: d.Concurrency, Rate: semel.Rate(d.Rate),
+			MinBackoff: time.Duration(d.MinBackoff), MaxBackoff: time.Duration(d.MaxBackoff),
+			MaxTries: d.MaxTries, MaxAge: time.Duration(d.MaxAge),
+		}
+	}
+	var err error
+	if o.dispatcher, err = dispatch.New(engine, opts); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// breakable is a sender whose tries end when cut does. The receiver may have taken
+// the message: it is sent again, under the same id, by whoever finds it due.
+func breakable(cut context.Context, s dispatch.Sender) dispatch.Sender {
+	return dispatch.SenderFunc(func(ctx context.Context, d dispatch.Delivery) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(cut, cancel)()
+		return s.Deliver(ctx, d)
+	})
+}
+
+// run delivers until the function that it returns is called. That one has nothing
+// more begun, and what has begun broken off when grace is done; the channel is closed
+// when all of it has ended and is recorded.
+func (o *outbox) run() (stop func(grace context.Context) (ended <-chan struct{})) {
+	ended := make(chan struct{})
+	if o == nil {
+		close(ended)
+		return func(context.Context) <-chan struct{} { return ended }
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer close(ended)
+		_ = o.dispatcher.Run(ctx) // which ends because it was stopped
+	}()
+	return func(grace context.Context) <-chan struct{} {
+		cancel()
+		context.AfterFunc(grace, o.cutOff)
+		return ended
+	}
+}
+
+// observeMessages logs what becomes of messages: of each try a line, without payloads.
+func observeMessages(log *slog.Logger) *dispatch.Events {
+	ctx := context.Background()
+	tell := func(level slog.Level, text string) func(dispatch.DeliveryEvent) {
+		return func(e dispatch.DeliveryEvent) {
+			if !log.Enabled(ctx, level) {
+				return
+			}
+			attrs := []slog.Attr{
+				slog.String("message", e.MessageID), slog.String("destination", e.Destination), slog.String("tenant", e.Tenant),
+				slog.Int("try", e.Try), slog.Duration("took", e.Took), slog.Duration("waited", e.Waited),
+			}
+			if e.Next != 0 {
+				attrs = append(attrs, slog.Time("next", e.Next.Time()))
+			}
+			if e.Err != nil {
+				attrs = append(attrs, slog.Any("error", e.Err))
+			}
+			log.LogAttrs(ctx, level, text, attrs...)
+		}
+	}
+	return &dispatch.Events{
+		Delivered: tell(slog.LevelDebug, "delivered"),
+		Failed:    tell(slog.LevelInfo, "not delivered"),
+		Parked:    tell(slog.LevelWarn, "parked"),
+		Breaker: func(destination string, open bool) {
+			if open {
+				log.LogAttrs(ctx, slog.LevelWarn, "destination paused", slog.String("destination", destination))
+				return
+			}
+			log.LogAttrs(ctx, slog.LevelInfo, "destination answers again", slog.String("destination", destination))
+		},
+		Trouble: func(err error) {
+			log.LogAttrs(ctx, slog.LevelError, "dispatch failed", slog.Any("error", err))
+		},
+	}
+}
