@@ -131,8 +131,8 @@ func (a *Attempt) Abort(ctx context.Context, f Failure) error {
 }
 
 // Hold gives the attempt up with an unknown outcome: nobody runs the call again
-// until it is settled by Operation.Reconcile or [Engine.Settle]. The reason is
-// for people.
+// until it is settled by Operation.Reconcile or [Engine.Settle]. The messages that
+// it would have sent are dropped, see [Settlement].Messages. The reason is for people.
 func (a *Attempt) Hold(ctx context.Context, reason string) error {
 	if reason == "" {
 		reason = "the holder does not know the outcome"
@@ -144,13 +144,16 @@ func (a *Attempt) Hold(ctx context.Context, reason string) error {
 // had died: it may run again if the ledger or Operation.OnAbandoned allows that,
 // otherwise it is held. The reason is for people.
 func (a *Attempt) Abandon(ctx context.Context, reason string) error {
-	a.mu.Lock()
-	again := mayRunAgain(&a.op.Operation, a.rec)
-	a.mu.Unlock()
-	if again {
+	if a.mayRunAgain() {
 		return a.end(ctx, evAbandon, Result{}, &Failure{Message: reason})
 	}
 	return a.Hold(ctx, reason)
+}
+
+func (a *Attempt) mayRunAgain() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return mayRunAgain(&a.op.Operation, a.rec)
 }
 
 // end makes the end of the attempt durable and then tells those who wait.

@@ -11,11 +11,19 @@ type Attributes map[string]string
 // confirmation token is bound to it (IDS-X.1).
 const AttributeCommandID = "command_id"
 
+// AttributeCompensates is the name under which a compensating call keeps
+// [ID.Encode] of the call that it undoes, so that the one leads to the other. It
+// may be as long as the longest identity.
+const AttributeCompensates = "compensates"
+
 // Bounds of [Attributes].
 const (
 	MaxAttributes     = 16
 	maxAttributeName  = 64
 	maxAttributeValue = 1 << 10
+	// maxEncodedID is the longest [ID.Encode]: a version, four members with lengths
+	// of two bytes, in base64.
+	maxEncodedID = (1 + 3*(maxNameLen+2) + MaxKeyLen + 2 + 2) / 3 * 4
 )
 
 func (a Attributes) validate() error {
@@ -26,8 +34,12 @@ func (a Attributes) validate() error {
 		if name == "" || len(name) > maxAttributeName || !validText(name) {
 			return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the name of an attribute has 1 to %d bytes of UTF-8 without NUL", maxAttributeName)}
 		}
-		if len(value) > maxAttributeValue || !validText(value) {
-			return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("attribute %s is longer than %d bytes, not valid UTF-8 or has a NUL byte", name, maxAttributeValue)}
+		longest := maxAttributeValue
+		if name == AttributeCompensates {
+			longest = maxEncodedID
+		}
+		if len(value) > longest || !validText(value) {
+			return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("attribute %s is longer than %d bytes, not valid UTF-8 or has a NUL byte", name, longest)}
 		}
 	}
 	return nil

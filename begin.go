@@ -176,7 +176,7 @@ func (e *Engine) refuseLate(ctx context.Context, op *operation, id ID, call *Cal
 func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, ans *Answer) error {
 	var waited time.Duration
 	var hash uint64
-	var further proof
+	var further confirming
 	cur := &none // what the claim has to follow
 	if e.local != nil {
 		hash = e.local.Hash(*id)
@@ -226,6 +226,10 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 			if stored != nil {
 				cur, calls = stored, ctx
 				continue
+			}
+			if ans.Decision == Throttled {
+				e.decided(ans, at.now, waited)
+				return nil
 			}
 		}
 		e.stamp(&op.Operation, cur, next, ChangeClaimed)

@@ -14,10 +14,14 @@ type Compensator func(ctx context.Context, x Execution, original Record) (Result
 
 // Compensation links a completed call to the one that undoes it.
 type Compensation struct {
-	// Operation, Principal and Key name the compensating call, in the same tenant.
+	// Operation and Key name the compensating call, in the same tenant. Principal
+	// is who makes it.
 	Operation string `json:"operation"`
 	Principal string `json:"principal,omitempty"`
 	Key       string `json:"key"`
+	// Shared says that the operation shares its keys within the tenant, so that
+	// Principal is no part of the identity.
+	Shared bool `json:"shared,omitempty"`
 	// State is where it stands, as far as this record knows.
 	State CompensationState `json:"state"`
 	// Reason is why it was asked for, for people.
@@ -30,9 +34,14 @@ type Compensation struct {
 	Failure *Failure `json:"failure,omitempty"`
 }
 
-// ID is the identity of the compensating call of a record.
+// ID is the identity of the compensating call of a record. The way back is the
+// attribute [AttributeCompensates] of the compensating record.
 func (c *Compensation) ID(tenant string) ID {
-	return ID{Tenant: tenant, Principal: c.Principal, Operation: c.Operation, Key: c.Key}
+	id := ID{Tenant: tenant, Principal: c.Principal, Operation: c.Operation, Key: c.Key}
+	if c.Shared {
+		id.Principal = ""
+	}
+	return id
 }
 
 // CompensationState is where a compensation stands.
@@ -125,20 +134,17 @@ func (e *Engine) compensating(op *operation) (*operation, error) {
 // nameCompensation chooses the identity of the compensation that is about to start.
 func (e *Engine) nameCompensation(ctx context.Context, by *operation, rec *Record, started *Compensation) error {
 	last := rec.Compensation
+	started.Shared = by.Share == ShareTenant
 	if last == nil {
 		started.Key = derivedKey("semel-compensation-1", rec.ID, rec.Origin, by.Name)
 		return nil
 	}
-	id := last.ID(rec.ID.Tenant)
-	if by.Share == ShareTenant {
-		id.Principal = ""
-	}
-	failed, err := e.Lookup(ctx, id)
+	failed, err := e.Lookup(ctx, last.ID(rec.ID.Tenant))
 	switch {
 	case errors.Is(err, ErrNotFound): // its window is over, and what is asked for now is a new call
 	case err != nil:
 		return err
-	case failed.Disposition == DispositionFailed && by.OnFailure == RetryFailure && last.Operation == by.Name:
+	case failed.Disposition == DispositionFailed && by.OnFailure == RetryFailure && last.Operation == by.Name && last.Shared == started.Shared:
 		started.Key, started.Principal = last.Key, last.Principal
 		return nil
 	case slices.ContainsFunc(failed.Effects, func(ef EffectRecord) bool { return ef.State != EffectRefuted }):
@@ -156,7 +162,7 @@ func (e *Engine) compensate(ctx context.Context, op *operation, rec *Record) (Re
 	c := rec.Compensation
 	call := Call{
 		Tenant: rec.ID.Tenant, Principal: c.Principal, Operation: c.Operation, Key: c.Key, Fingerprint: rec.Fingerprint,
-		Attributes: Attributes{"compensates": rec.ID.String()},
+		Attributes: Attributes{AttributeCompensates: rec.ID.Encode()},
 	}
 	if id := rec.Attributes[AttributeCommandID]; id != "" {
 		call.Attributes["compensates_command_id"] = id

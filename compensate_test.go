@@ -59,7 +59,7 @@ func TestACompensationIsLinkedBothWays(t *testing.T) {
 			}
 			by, err := e.Lookup(t.Context(), rec.Compensation.ID("t"))
 			if must(t, err); string(by.Result.Data) != "unpaid" || by.Principal != "operator" ||
-				by.Attributes["compensates"] != rec.ID.String() || by.Attributes["compensates_command_id"] != "c1" {
+				by.Attributes[semel.AttributeCompensates] != rec.ID.Encode() || by.Attributes["compensates_command_id"] != "c1" {
 				t.Errorf("the compensating record: %+v", by)
 			}
 		}
@@ -69,6 +69,57 @@ func TestACompensationIsLinkedBothWays(t *testing.T) {
 		decides(t, e, call("k"), semel.Replay) // what happened stays what happened
 		if got := strings.Join(told(t, st, "k"), "; "); got != "claimed processing; ended completed completed; compensation completed completed; compensation completed completed" {
 			t.Errorf("the log says %s", got)
+		}
+	})
+}
+
+// The links hold for the longest names too, and where the compensating operation
+// shares its keys within the tenant.
+func TestLinksOfACompensation(t *testing.T) {
+	clause.Proves(t, "IDS-XI.S4")
+	long := strings.Repeat("n", 256)
+	refund := func(context.Context, semel.Execution, semel.Record) (semel.Result, error) { return data("unpaid"), nil }
+	authorized := func(_ context.Context, c semel.Call, _ semel.Record) error {
+		if c.Principal != "operator" {
+			return errors.New("a stranger")
+		}
+		return nil
+	}
+	for _, share := range []semel.Share{semel.SharePrincipal, semel.ShareTenant} {
+		t.Run(string(share), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, err := semel.New(memstore.New(), &semel.Options{Operations: []semel.Operation{
+					{Name: long, Compensation: "refund", Compensate: refund}, {Name: "refund", Share: share, Authorize: authorized},
+				}})
+				must(t, err)
+				c := semel.Call{Tenant: long, Principal: long, Operation: long, Key: strings.Repeat("k", semel.MaxKeyLen)}
+				a := begin(t, e, c)
+				must(t, a.Complete(t.Context(), data("paid")))
+				rec, err := e.Compensate(t.Context(), a.ID(), "operator", "by mistake")
+				must(t, err)
+				by, err := e.Lookup(t.Context(), rec.Compensation.ID(long))
+				if must(t, err); string(by.Result.Data) != "unpaid" || by.Principal != "operator" || by.ID != rec.Compensation.ID(long) || (by.ID.Principal == "") != (share == semel.ShareTenant) {
+					t.Errorf("the compensating record: %+v", by)
+				}
+				back, err := semel.DecodeID(by.Attributes[semel.AttributeCompensates])
+				if must(t, err); back != a.ID() {
+					t.Errorf("it leads back to %+v", back)
+				}
+				must(t, e.Close(context.Background()))
+			})
+		})
+	}
+	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
+		for name, n := range map[string]int{semel.AttributeCompensates: 2404, "other": 1024} {
+			for over, want := range map[int]semel.Code{0: "", 1: semel.CodeInvalidCall} {
+				c := call(name + fmt.Sprint(over))
+				c.Attributes = semel.Attributes{name: strings.Repeat("x", n+over)}
+				if _, err := r.Begin(t.Context(), c); want != "" {
+					wantCode(t, err, want)
+				} else {
+					must(t, err)
+				}
+			}
 		}
 	})
 }
@@ -192,7 +243,7 @@ func TestCompensationAtEveryPoint(t *testing.T) {
 	clause.Proves(t, "IDS-XI.S4")
 	live := func(t *testing.T, at int, m mode, seed uint64) (n int, fired bool) {
 		synctest.Test(t, func(t *testing.T) {
-			disk := &history{Store: memstore.New()}
+			disk := newHistory(t, disks["memstore"]())
 			var refunds atomic.Int32
 			refund := func(ctx context.Context, x semel.Execution, _ semel.Record) (semel.Result, error) {
 				_, err := semel.Effect(ctx, x, "pay back", func(context.Context, string) (int, error) { refunds.Add(1); return 1, nil })
@@ -215,7 +266,7 @@ func TestCompensationAtEveryPoint(t *testing.T) {
 				},
 			}
 			newEngine := func(p *process) *semel.Engine {
-				p.disk = disk
+				p.t, p.disk = t, disk
 				e, err := semel.New(p, &semel.Options{Operations: undoing(refund, asked), Witness: &scribe{}})
 				must(t, err)
 				return e

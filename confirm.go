@@ -21,6 +21,10 @@ import (
 // Until it is confirmed the call is an aborted attempt: nothing was executed. A
 // token is bound to the identity of the call, its principal, its fingerprint and its
 // [AttributeCommandID].
+//
+// Deliveries that ask for a token or bring a wrong one are limited like duplicates, by
+// Operation.PerRecord and PerPrincipal. Without PerRecord a call can ask 20 times at
+// once, and then every 5 seconds.
 type ConfirmationPolicy struct {
 	// TTL is how long a token is good for. Defaults to 5 minutes, which is the most.
 	TTL time.Duration
@@ -99,18 +103,46 @@ func tokenDigest(token string, rec *Record, call *Call) Digest {
 	return sha256.Sum256(b)
 }
 
-// proof is the further proof of one delivery: it is verified once, however often the
-// record changes under the delivery, for who verifies may take it only once.
-type proof struct {
-	asked bool
-	err   error
+// confirming is what one delivery has done to be confirmed, however often the record
+// changes under it. Its further proof is verified once, for who verifies may take it
+// only once.
+type confirming struct {
+	counted bool // against the rates
+	asked   bool // for the further proof; err is what was said of it
+	err     error
+}
+
+// confirmationRate limits, for each record, the tokens that are given out and the
+// wrong ones that are counted, where Operation.PerRecord does not.
+var confirmationRate = Rate{PerSecond: 0.2, Burst: 20}
+
+// limit throttles a delivery that would make the store write although nothing can be
+// executed. A good token is never throttled.
+func (f *confirming) limit(e *Engine, op *operation, call *Call, cur, claim *Record, ans *Answer, now Instant) bool {
+	if f.counted {
+		return false
+	}
+	f.counted = true
+	delay := e.throttled(op, call, &claim.ID, now)
+	if op.PerRecord.Burst == 0 {
+		delay = max(delay, e.throttle.take(confirmationRate, bucketName{kind: 'c', id: claim.ID}, now))
+	}
+	if delay == 0 {
+		return false
+	}
+	ans.Decision, ans.Record, ans.RetryAfter = Throttled, cur, delay
+	if cur.State == absent {
+		ans.Record = &Record{ID: claim.ID}
+	}
+	return true
 }
 
 // confirm decides whether a delivery that would execute is confirmed. claim is the
 // attempt that it would open, and follows cur; if the delivery is confirmed the claim
 // says so afterwards, and writing it uses the token up. An error is the answer of one
-// that is not. The record that is returned came between: the caller looks at it.
-func (e *Engine) confirm(ctx context.Context, op *operation, call *Call, further *proof, cur, claim *Record, ans *Answer, now Instant) (*Record, error) {
+// that is not, unless ans says that it is throttled. The record that is returned came
+// between: the caller looks at it.
+func (e *Engine) confirm(ctx context.Context, op *operation, call *Call, further *confirming, cur, claim *Record, ans *Answer, now Instant) (*Record, error) {
 	policy, c := op.Confirmation, claim.Confirmation
 	if c == nil {
 		c = &Confirmation{Principal: call.Principal}
@@ -128,12 +160,18 @@ func (e *Engine) confirm(ctx context.Context, op *operation, call *Call, further
 	case c.Tries >= policy.maxTries() && now < c.goodUntil() && !further.asked:
 		return nil, &Error{Code: CodeConfirmationRefused, Message: "too many wrong confirmations", RetryAfter: max(c.goodUntil().Sub(now), time.Second)}
 	case call.Confirm == "":
+		if further.limit(e, op, call, cur, claim, ans, now) {
+			return nil, nil
+		}
 		change, refusal = ChangeChallenged, &Error{Code: CodeConfirmationRequired, Message: "the call is to be confirmed"}
 		next, err = e.challenge(op, call, cur, claim, c, ans, now)
 	case !c.knows(claim, call, now):
 		refusal = &Error{Code: CodeConfirmationRefused, Message: "the confirmation token is wrong, was used, or has ended"}
 		if !cur.unconfirmed(now) {
 			return nil, refusal // there is nothing that it could confirm
+		}
+		if further.limit(e, op, call, cur, claim, ans, now) {
+			return nil, nil
 		}
 		next, err = tried(cur, c, now, 1)
 	case policy.StepUp == nil || further.asked && further.err == nil:
@@ -164,7 +202,7 @@ func (e *Engine) confirm(ctx context.Context, op *operation, call *Call, further
 }
 
 // stepUp counts a try and has the further proof verified.
-func (e *Engine) stepUp(ctx context.Context, op *operation, call *Call, further *proof, cur *Record, c *Confirmation, now Instant) (*Record, error) {
+func (e *Engine) stepUp(ctx context.Context, op *operation, call *Call, further *confirming, cur *Record, c *Confirmation, now Instant) (*Record, error) {
 	next, err := tried(cur, c, now, 1)
 	if err != nil {
 		return nil, err

@@ -390,3 +390,63 @@ func TestConfirmationAndTransactions(t *testing.T) {
 	op.Name, op.Class = "op", semel.ReadOnly
 	wantCode(t, op.Validate(), semel.CodeInvalidOperation)
 }
+
+// versions counts what is written of a record.
+type versions struct {
+	*memstore.Store
+	n atomic.Int32
+}
+
+func (v *versions) Swap(hash uint64, next *semel.Record, expect semel.Revision, evidence []semel.Entry) (*semel.Record, bool) {
+	v.n.Add(1)
+	return v.Store.Swap(hash, next, expect, evidence)
+}
+
+func TestAskingForConfirmationIsLimited(t *testing.T) {
+	clause.Proves(t, "IDS-XV.3")
+	for _, c := range []struct {
+		name         string
+		record, user semel.Rate
+		burst        int
+		after        time.Duration
+	}{
+		{"by a rate of its own", semel.Rate{}, semel.Rate{}, 20, 5 * time.Second},
+		{"by PerRecord", semel.Rate{PerSecond: 0.1, Burst: 3}, semel.Rate{}, 3, 10 * time.Second},
+		{"by PerPrincipal", semel.Rate{}, semel.Rate{PerSecond: 0.1, Burst: 4}, 4, 10 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := &versions{Store: memstore.New()}
+				op := confirming(semel.ConfirmationPolicy{MaxTries: 1000})
+				op.Name, op.PerRecord, op.PerPrincipal = "op", c.record, c.user
+				e, err := semel.New(st, &semel.Options{Operations: []semel.Operation{op}})
+				must(t, err)
+				for range c.burst - 1 {
+					ask(t, e, call("k"))
+				}
+				refused(t, e, with(call("k"), "wrong"))
+				written := st.n.Load()
+				for range 1000 {
+					for _, c := range []semel.Call{call("k"), with(call("k"), "wrong")} {
+						if ans := decides(t, e, c, semel.Throttled); ans.RetryAfter <= 0 || ans.Challenge != nil || ans.Record == nil {
+							t.Fatalf("got %+v", ans)
+						}
+					}
+				}
+				if n := st.n.Load() - written; n != 0 {
+					t.Errorf("%d writes of deliveries that were throttled", n)
+				}
+				pass(c.after)
+				token := ask(t, e, call("k"))
+				decides(t, e, call("k"), semel.Throttled)
+				if c.user.Burst > 0 {
+					decides(t, e, call("another"), semel.Throttled)
+				} else {
+					ask(t, e, call("another"))
+				}
+				begin(t, e, with(call("k"), token)) // a good token is always welcome
+				must(t, e.Close(context.Background()))
+			})
+		})
+	}
+}

@@ -19,7 +19,8 @@ import (
 //   - an error marked [Rejected], [Aborted] or [Unknown]: as it says.
 //   - any other error: failed, under Operation.OnFailure, if the ledger has no
 //     effect without a result; otherwise unknown, and the record is held. After
-//     the lease was lost such an error records nothing, see [ErrLeaseLost].
+//     the lease was lost such an error records nothing, see [ErrLeaseLost]. Where
+//     the store kept an effect from being started, see [Attempt.StartEffect].
 //   - a panic, or runtime.Goexit: as any other error; then it goes on.
 //
 // The result that comes with an error is kept with it.
@@ -86,6 +87,9 @@ func (a *Attempt) endBy(ctx context.Context, res Result, err error) error {
 			// The handler was told to stop, so its error says nothing about the
 			// work. What the ledger and the policy say decides when the lease ends.
 			return lost
+		}
+		if _, ok := errors.AsType[*notStarted](err); ok && a.mayRunAgain() {
+			return a.Abandon(ctx, end.Failure.Message)
 		}
 		return a.Fail(ctx, end.Failure, res)
 	}

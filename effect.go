@@ -79,9 +79,24 @@ func Effect[T any](ctx context.Context, x Execution, name string, fn func(ctx co
 // before and nobody knows what became of it; one marked [Rejected] that the
 // provider has refused it for good. After any other error the call may not be
 // made either.
+//
+// Where the store was the reason, nothing is known against the work. A handler that
+// returns the error to [Engine.Do] gives its attempt up, as by [Attempt.Abandon], if
+// the ledger or the policy allows another one, which goes on where this one stopped.
+// That takes Operation.Effects or [RetryAbandoned]: otherwise nobody knows what the
+// handler did beside the ledger, and the attempt fails.
 func (a *Attempt) StartEffect(ctx context.Context, name string) (EffectRecord, error) {
-	return a.startEffect(ctx, name, false)
+	ef, err := a.startEffect(ctx, name, false)
+	if errors.Is(err, &Error{Code: CodeStoreUnavailable}) || errors.Is(err, ErrUnknown) {
+		err = &notStarted{err}
+	}
+	return ef, err
 }
+
+// notStarted marks an error of the store which kept an effect from being called.
+type notStarted struct{ error }
+
+func (e *notStarted) Unwrap() error { return e.error }
 
 // RestartEffect is StartEffect by a holder that asked before, did not get the
 // answer, and has not made the call: an effect that this attempt has started

@@ -237,3 +237,75 @@ func TestLedgerUnderStoreFaults(t *testing.T) {
 		})
 	}
 }
+
+// A store that fails before an effect is called says nothing about the work: the call
+// goes on with the next delivery, if the ledger tells all that happened.
+func TestAnEffectThatTheStoreKeptFromStarting(t *testing.T) {
+	clause.Proves(t, "IDS-XI.S3")
+	for _, c := range []struct {
+		name     string
+		effects  []string
+		rule     semel.AfterAbandon
+		call     faultstore.Verb
+		form     faultstore.Form
+		mark     func(error) error
+		want     semel.Disposition
+		decision semel.Decision
+	}{
+		{"the clock fails", []string{"*"}, "", faultstore.Now, faultstore.NotApplied, nil, semel.DispositionAbandoned, semel.Execute},
+		{"the intent is lost", []string{"*"}, "", faultstore.Apply, faultstore.NotApplied, nil, semel.DispositionAbandoned, semel.Execute},
+		{"the intent arrives", []string{"*"}, "", faultstore.Apply, faultstore.Applied, nil, semel.DispositionAbandoned, semel.Execute},
+		{"the policy allows another attempt", nil, semel.RetryAbandoned, faultstore.Apply, faultstore.Applied, nil, semel.DispositionAbandoned, semel.Execute},
+		{"the handler may have done other things", nil, "", faultstore.Apply, faultstore.Applied, nil, semel.DispositionFailed, semel.Replay},
+		{"the handler knows better", []string{"*"}, "", faultstore.Apply, faultstore.Applied, func(err error) error { return semel.Rejected("no", err) }, semel.DispositionRejected, semel.Replay},
+	} {
+		for _, before := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, after another effect %t", c.name, before), func(t *testing.T) {
+				calls := map[string]int{}
+				op := semel.Operation{Effects: c.effects, OnAbandoned: c.rule, Lease: time.Hour}
+				inBubble(t, op, func(t *testing.T, r *rig) {
+					run := func(fail bool) error {
+						_, err := r.Do(t.Context(), call("k"), func(ctx context.Context, x semel.Execution) (semel.Result, error) {
+							effect := func(name string) error {
+								_, err := semel.Effect(ctx, x, name, func(context.Context, string) (int, error) { calls[name]++; return 1, nil })
+								return err
+							}
+							if before {
+								must(t, effect("charge"))
+							}
+							if fail {
+								r.faults.Next(c.call, c.form, 1000)
+							}
+							err := effect("mail")
+							r.faults.Heal()
+							if err != nil && c.mark != nil {
+								err = c.mark(err)
+							}
+							return data("x"), err
+						})
+						return err
+					}
+					if err := run(true); err == nil || calls["mail"] != 0 {
+						t.Fatalf("got %v, %d calls", err, calls["mail"])
+					}
+					rec, err := r.Lookup(t.Context(), id("k"))
+					if must(t, err); rec.Disposition != c.want {
+						t.Errorf("the attempt is %s %s", rec.State, rec.Disposition)
+					}
+					for _, ef := range rec.Effects {
+						if ef.State == semel.EffectStarted {
+							t.Errorf("left %+v", ef)
+						}
+					}
+					if c.decision == semel.Replay {
+						decides(t, r.Engine, call("k"), semel.Replay)
+						return
+					}
+					if must(t, run(false)); calls["mail"] != 1 || before && calls["charge"] != 1 {
+						t.Errorf("called %v", calls)
+					}
+				})
+			})
+		}
+	}
+}

@@ -77,6 +77,7 @@ const (
 	ChangeChallenged   Change = "confirmation_requested" // a confirmation token was given out
 	ChangeUnconfirmed  Change = "confirmation_refused"   // a wrong or late token was presented
 	ChangePostponed    Change = "postponed"              // only when it is looked at next changed
+	ChangePurged       Change = "purged"                 // it is about to be deleted by an operator's word
 )
 
 // Witness makes the entries of the evidence log; see package evidence. Its methods
@@ -85,7 +86,9 @@ type Witness interface {
 	// Changed returns the entries of a change, which are written with next or not
 	// at all. prev is the record before, zero if there was none. It is asked once
 	// for each write that is tried, also for those that then find something else
-	// stored, and may not keep the records' memory busy for long.
+	// stored, and may not keep the records' memory busy for long. For
+	// [ChangePurged] nothing is written: next is prev, updated at the purge, and
+	// the entries are durable before the record is deleted.
 	Changed(op *Operation, prev, next *Record, change Change) []Entry
 	// Decided takes note of what a delivery got that changed nothing: everything
 	// but the execution of a call that is recorded, and but throttling, which must
@@ -104,6 +107,24 @@ func (e *Engine) stamp(op *Operation, prev, next *Record, change Change) {
 	if entries := e.opts.Witness.Changed(op, prev, next, change); len(entries) > 0 {
 		next.evidence = &entries
 	}
+}
+
+// witnessPurge makes the evidence of a purge durable.
+func (e *Engine) witnessPurge(ctx context.Context, op *Operation, rec *Record, now Instant) error {
+	es, ok := e.store.(EvidenceStore)
+	if !ok || !op.evident(EvidenceChanges) {
+		return nil
+	}
+	next := *rec
+	next.UpdatedAt = now
+	entries := e.opts.Witness.Changed(op, rec, &next, ChangePurged)
+	if len(entries) == 0 {
+		return nil
+	}
+	if err := es.AppendEvidence(ctx, entries); err != nil {
+		return e.storeError("append evidence", rec.ID, err)
+	}
+	return nil
 }
 
 // witness takes note of a delivery that changed nothing. The error keeps its answer

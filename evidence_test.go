@@ -252,3 +252,60 @@ func TestAnEngineThatDoesNotKnowTheOperationKeepsEvidence(t *testing.T) {
 		}
 	})
 }
+
+// flaky is a store whose log or purge fails.
+type flaky struct {
+	*memstore.Store
+	log, purge error
+}
+
+func (f *flaky) AppendEvidence(ctx context.Context, entries []semel.Entry) error {
+	return errors.Join(f.Store.AppendEvidence(ctx, entries), f.log)
+}
+
+func (f *flaky) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
+	if f.purge != nil {
+		return 0, f.purge
+	}
+	return f.Store.Purge(ctx, refs)
+}
+
+func TestAPurgeByAnOperatorIsEvidentBeforeItHappens(t *testing.T) {
+	clause.Proves(t, "IDS-XII.1")
+	evident(t, semel.Operation{Evidence: semel.EvidenceChanges}, func(t *testing.T, _ *semel.Engine, st *memstore.Store, s *scribe) {
+		f := &flaky{Store: st}
+		op := semel.Operation{Name: "op", Evidence: semel.EvidenceChanges}
+		quiet := semel.Operation{Name: "quiet"}
+		e, err := semel.New(f, &semel.Options{Operations: []semel.Operation{op, quiet}, Witness: s})
+		must(t, err)
+		must(t, begin(t, e, call("k")).Complete(t.Context(), data("x")))
+		unseen := call("unseen")
+		unseen.Operation = "quiet"
+		must(t, begin(t, e, unseen).Complete(t.Context(), data("x")))
+		pass(time.Second)
+
+		f.log = errors.New("the log is full")
+		wantCode(t, e.Purge(t.Context(), id("k"), "asked to"), semel.CodeStoreUnavailable)
+		decides(t, e, call("k"), semel.Replay) // nothing is deleted without evidence
+		f.log, f.purge = nil, errors.New("cut off")
+		wantCode(t, e.Purge(t.Context(), id("k"), "asked to"), semel.CodeStoreUnavailable)
+		decides(t, e, call("k"), semel.Replay)
+		f.purge = nil
+		must(t, e.Purge(t.Context(), id("k"), "asked to"))
+		if _, err := e.Lookup(t.Context(), id("k")); !errors.Is(err, semel.ErrNotFound) {
+			t.Errorf("got %v", err)
+		}
+		begin(t, e, call("k"))
+		purged := "purged completed completed"
+		want := []string{"claimed processing", "ended completed completed", purged, purged, purged, "claimed processing"}
+		if got := told(t, st, "k"); !slices.Equal(got, want) {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+		hidden := id("unseen")
+		hidden.Operation = "quiet"
+		must(t, e.Purge(t.Context(), hidden, "asked to"))
+		if got := told(t, st, "unseen"); len(got) != 0 {
+			t.Errorf("told of an operation without evidence: %q", got)
+		}
+	})
+}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
-	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
@@ -33,7 +32,7 @@ type worker struct {
 }
 
 func newWorker(t *testing.T, disk *history, w *world, p *process) *worker {
-	p.disk = disk
+	p.t, p.disk = t, disk
 	e, err := semel.New(p, &semel.Options{
 		Witness: &scribe{},
 		Operations: []semel.Operation{
@@ -148,10 +147,11 @@ func (wk *worker) settle(t *testing.T) (held bool) {
 }
 
 // live runs the call in one process in which something happens, beside another one
-// that is sound and delivers the same call, to the end.
-func live(t *testing.T, at int, m mode, seed uint64, fail bool) (names []string, fired, held bool) {
+// that is sound and delivers the same call, to the end. At last the power
+// fails, and what is left is compared with what the processes were told.
+func live(t *testing.T, open func(t *testing.T) disk, at int, m mode, seed uint64, fail bool) (names []string, fired, held bool) {
 	synctest.Test(t, func(t *testing.T) {
-		disk, out := &history{Store: memstore.New()}, &world{charged: map[string]int{}, delivered: map[string]int{}}
+		disk, out := newHistory(t, open), &world{charged: map[string]int{}, delivered: map[string]int{}}
 		first := newWorker(t, disk, out, &process{at: at, mode: m, rng: rand.New(rand.NewPCG(seed, uint64(at)))})
 		second := newWorker(t, disk, out, &process{})
 		ended := make(chan struct{})
@@ -195,7 +195,11 @@ func live(t *testing.T, at int, m mode, seed uint64, fail bool) (names []string,
 		if out.charged["charge"] != 1 || out.charged["mail"] != 1 {
 			t.Errorf("called %v; want each once", out.charged)
 		}
+		must(t, first.Close(context.Background()))
+		must(t, second.Close(context.Background()))
+		disk.fail(t)
 		disk.check(t)
+		must(t, disk.Close())
 		names, fired = first.process.seen()
 		if t.Failed() {
 			t.Logf("point %d, %s, seed %d, fired %t; the first process's calls: %q", at, m, seed, fired, names)
@@ -203,8 +207,6 @@ func live(t *testing.T, at int, m mode, seed uint64, fail bool) (names []string,
 				t.Logf("%s: fence %d, attempt %d, lease until %s: %s", v.next.UpdatedAt, v.next.Fence, v.next.Attempt, v.next.LeaseUntil, stage(&v.next))
 			}
 		}
-		must(t, first.Close(context.Background()))
-		must(t, second.Close(context.Background()))
 	})
 	return names, fired, held
 }
@@ -214,11 +216,16 @@ func live(t *testing.T, at int, m mode, seed uint64, fail bool) (names []string,
 // the evidence is that of the record.
 func TestLedgerAtEveryPoint(t *testing.T) {
 	clause.Proves(t, "IDS-XI.S3", "IDS-XIII.1")
-	rounds := 20
-	if testing.Short() {
-		rounds = 2
+	for name, rounds := range map[string]int{"memstore": 20, "pebblestore": 4} {
+		if testing.Short() {
+			rounds = 2
+		}
+		t.Run(name, func(t *testing.T) { atEveryPoint(t, disks[name], rounds) })
 	}
-	names, _, _ := live(t, 0, "", 0, false)
+}
+
+func atEveryPoint(t *testing.T, disk func() func(t *testing.T) disk, rounds int) {
+	names, _, _ := live(t, disk(), 0, "", 0, false)
 	if len(names) < 12 {
 		t.Fatalf("only %d points: %v", len(names), names)
 	}
@@ -228,7 +235,7 @@ func TestLedgerAtEveryPoint(t *testing.T) {
 		for _, m := range modes {
 			unknown := 0
 			for seed := range rounds {
-				_, fired, held := live(t, i+1, m, uint64(seed), false)
+				_, fired, held := live(t, disk(), i+1, m, uint64(seed), false)
 				if !fired {
 					t.Errorf("point %d (%s): %s did not fire", i+1, name, m)
 				}
@@ -248,11 +255,12 @@ func TestLedgerAtEveryPoint(t *testing.T) {
 
 func TestRefusedCallSendsNothingAtAnyPoint(t *testing.T) {
 	clause.Proves(t, "IDS-XI.S2")
-	names, _, _ := live(t, 0, "", 0, true)
+	disk := disks["memstore"]
+	names, _, _ := live(t, disk(), 0, "", 0, true)
 	for i, name := range names {
 		for _, m := range modes {
 			for seed := range 2 {
-				if _, fired, _ := live(t, i+1, m, uint64(seed), true); !fired || t.Failed() {
+				if _, fired, _ := live(t, disk(), i+1, m, uint64(seed), true); !fired || t.Failed() {
 					t.Fatalf("point %d (%s), %s: fired %t", i+1, name, m, fired)
 				}
 			}

@@ -154,9 +154,11 @@ type Operation struct {
 	// it, as an attempt of that operation (IDS-XI.S4); see [Engine.Compensate].
 	Compensation string
 	Compensate   Compensator
-	// PerRecord limits duplicates of one record (IDS-XV.3).
+	// PerRecord limits duplicates of one record (IDS-XV.3), and how often its
+	// confirmation is asked for.
 	PerRecord Rate
-	// PerPrincipal limits duplicates by one principal (IDS-XV.3).
+	// PerPrincipal limits duplicates by one principal (IDS-XV.3), and how often he
+	// asks for confirmations.
 	PerPrincipal Rate
 }
 

@@ -67,7 +67,8 @@ const (
 
 // Send adds a message to what the attempt sends if it completes. Nothing is
 // written yet: the messages become durable in the same write as the result. Where
-// the attempt ends in another way they are dropped. Sending the same name twice is
+// the attempt ends in another way they are dropped; for one that is held and settled
+// as completed see [Settlement].Messages. Sending the same name twice is
 // [CodeInvalidCall]; an attempt of a read-only call, which leaves no record, can't
 // send.
 func (a *Attempt) Send(m Message) error {
@@ -279,21 +280,18 @@ func (e *Engine) dispatch(rec *Record) bool {
 }
 
 // postponeFor is how long an engine that can't attend to a due record leaves it to
-// others.
+// others, and one whose dispatcher has it does not look after it again.
 const postponeFor = time.Minute
 
 // crowdedFor is the same where its dispatcher has no room now.
 const crowdedFor = 2 * time.Second
 
-// deliver attends to a due record with messages. An engine whose dispatcher does not
-// take it puts it off, so that records that nobody attends to don't hide those behind
-// them, among which may be attempts whose lease has ended.
-func (e *Engine) deliver(ctx context.Context, op *operation, rec *Record, now Instant) error {
+// putOff makes a due record with messages due later, so that records that nobody
+// attends to don't hide those behind them, among which may be attempts whose lease has
+// ended. taken says that this engine's dispatcher has it.
+func (e *Engine) putOff(ctx context.Context, op *operation, rec *Record, now Instant, taken bool) error {
 	wait := postponeFor
-	if e.dispatcher.Load() != nil {
-		if e.dispatch(rec) {
-			return nil
-		}
+	if e.dispatcher.Load() != nil && !taken {
 		wait = crowdedFor
 	}
 	next, err := successor(rec, evMessage, now)

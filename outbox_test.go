@@ -334,3 +334,69 @@ func TestSendAfterTheEndWasSent(t *testing.T) {
 		}
 	})
 }
+
+// A dispatcher that is slow has taken more messages than a sweep looks at. Behind
+// them is an attempt whose lease has ended.
+func TestMessagesUnderWayDoNotHideAbandonedAttempts(t *testing.T) {
+	for _, n := range []int{1000, 3000} { // within the reach of a sweep, and beyond
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			inBubble(t, semel.Operation{Lease: 3 * time.Second}, func(t *testing.T, r *rig) {
+				for i := range n {
+					a := begin(t, r.Engine, call(fmt.Sprint("m", i)))
+					must(t, a.Send(message("m")))
+					must(t, a.Complete(t.Context(), data("x")))
+				}
+				begin(t, r.Engine, call("gone")).Detach()
+				s := &sink{}
+				r.SetDispatcher(s)
+				pass(4 * time.Second)
+				sweeps, held := 0, 0
+				for ; held == 0 && sweeps < 4; sweeps++ {
+					n, err := r.Sweep(t.Context())
+					must(t, err)
+					held += n.Held
+				}
+				if held != 1 || n == 1000 && sweeps > 1 {
+					t.Errorf("%d attempts were found in %d sweeps", held, sweeps)
+				}
+				// And none of the messages is forgotten if the dispatcher is.
+				found := map[string]bool{}
+				s.take()
+				for range 4 {
+					pass(time.Minute)
+					_, err := r.Sweep(t.Context())
+					must(t, err)
+					for _, rec := range s.take() {
+						if !found[rec.ID.Key] {
+							found[rec.ID.Key] = true
+							_, err := r.SettleMessage(t.Context(), rec.ID, rec.Outbox[0].ID, semel.MessageFinding{State: semel.MessageDelivered})
+							must(t, err)
+						}
+					}
+				}
+				if len(found) != n {
+					t.Errorf("%d of %d messages were found again", len(found), n)
+				}
+			})
+		})
+	}
+}
+
+// So it is with records that wait for an archive which is down.
+func TestAnArchiveThatIsDownDoesNotHideAbandonedAttempts(t *testing.T) {
+	down := errors.New("down")
+	opts := semel.Options{Archive: func(context.Context, []semel.Record) error { return down }, Operations: []semel.Operation{{Name: "old", Archive: true, Window: time.Second}}}
+	inBubbleWith(t, opts, semel.Operation{Lease: 3 * time.Second}, func(t *testing.T, r *rig) {
+		for i := range 1000 {
+			c := call(fmt.Sprint("k", i))
+			c.Operation = "old"
+			must(t, begin(t, r.Engine, c).Complete(t.Context(), data("x")))
+		}
+		begin(t, r.Engine, call("gone")).Detach()
+		pass(4 * time.Second)
+		n, err := r.Sweep(t.Context())
+		if !errors.Is(err, down) || n.Held != 1 || n.Due != 1001 {
+			t.Errorf("swept %+v, %v", n, err)
+		}
+	})
+}

@@ -12,8 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store/memstore"
+	"github.com/semelhq/semel/store/pebblestore"
 )
 
 // mode is what happens at a failpoint.
@@ -31,11 +34,56 @@ var modes = []mode{crashBefore, crashAfter, errorBefore, errorAfter, delayed}
 
 var errInjected = errors.New("injected")
 
+// disk is what the processes share.
+type disk interface {
+	semel.Store
+	semel.DueStore
+	semel.PurgeStore
+	semel.EvidenceStore
+}
+
 // history is every version of every record that a store had, and the store.
 type history struct {
-	*memstore.Store
+	disk
+	open     func(t *testing.T) disk
+	power    sync.RWMutex // held for reading by those who use the disk
 	mu       sync.Mutex
 	versions []version
+}
+
+func newHistory(t *testing.T, open func(t *testing.T) disk) *history {
+	return &history{disk: open(t), open: open}
+}
+
+// fail cuts the power: what the disk has not made durable is gone.
+func (h *history) fail(t *testing.T) {
+	h.power.Lock()
+	defer h.power.Unlock()
+	h.disk = h.open(t)
+}
+
+// disks are the stores on which processes are tried. What open returns when it is
+// called again is what is left of the store after a loss of power, while it was in use.
+var disks = map[string]func() (open func(t *testing.T) disk){
+	"memstore": func() func(t *testing.T) disk {
+		st := memstore.New() // which outlives its processes
+		return func(*testing.T) disk { return st }
+	},
+	"pebblestore": func() func(t *testing.T) disk {
+		fs := vfs.NewCrashableMem()
+		var last *pebblestore.Store
+		return func(t *testing.T) disk {
+			if last != nil {
+				left := fs.CrashClone(vfs.CrashCloneCfg{})
+				must(t, last.Close())
+				fs = left
+			}
+			st, err := pebblestore.Open("store", &pebblestore.Options{FS: fs, MemTableBytes: 256 << 10, CacheBytes: 1 << 20})
+			must(t, err)
+			last = st
+			return st
+		}
+	},
 }
 
 type version struct{ prev, next semel.Record }
@@ -55,8 +103,9 @@ func (h *history) apply(ctx context.Context, w semel.Write) (semel.Record, bool,
 }
 
 // process is a store as one process sees it, whose calls are counted. At one of them
-// something happens, once.
+// something happens, once. Where the process crashes, the disk loses its power too.
 type process struct {
+	t    *testing.T
 	disk *history
 	at   int // counted from 1; zero: nothing happens
 	mode mode
@@ -97,6 +146,12 @@ func (p *process) hit(ctx context.Context, name string, do func()) error {
 		p.dead = p.mode == crashBefore || p.mode == crashAfter
 	}
 	p.mu.Unlock()
+	act := do
+	do = func() {
+		p.disk.power.RLock()
+		defer p.disk.power.RUnlock()
+		act()
+	}
 	if !here {
 		do()
 		return nil
@@ -106,6 +161,7 @@ func (p *process) hit(ctx context.Context, name string, do func()) error {
 		do()
 		fallthrough
 	case crashBefore:
+		p.disk.fail(p.t)
 		runtime.Goexit()
 	case errorAfter:
 		do()
@@ -216,10 +272,20 @@ func (p *process) EvidenceTile(ctx context.Context, name string) ([]byte, error)
 
 func (p *process) Close() error { return nil }
 
-// check compares the evidence with the versions: one entry for each that changed
-// anything but when it is looked at next, in their order, and no other.
+// check compares the store with the versions: it has the last of each record, and one
+// piece of evidence for each that changed anything but when it is looked at next, in
+// their order, and no other.
 func (h *history) check(t *testing.T) {
 	t.Helper()
+	last := map[semel.ID]semel.Revision{}
+	for i := range h.versions {
+		last[h.versions[i].next.ID] = h.versions[i].next.Revision
+	}
+	for id, want := range last {
+		if rec, err := h.Get(t.Context(), id); err != nil || rec.Revision != want {
+			t.Errorf("stored is version %s of %s, not %s: %v", rec.Revision, id, want, err)
+		}
+	}
 	entries, err := h.ReadEvidence(t.Context(), 0, 1000)
 	must(t, err)
 	var want, got []string

@@ -24,6 +24,10 @@ type Settlement struct {
 	Outcome Disposition
 	Result  Result
 	Failure *Failure
+	// Messages are what the call sends, for the outcome completed only. Those that
+	// its holder gave to [Attempt.Send] were in its memory and are not known here;
+	// one that is said again by the same name has the same ID.
+	Messages []Message
 	// Effects settles effects that were started and have no result. When the
 	// ledger has none left and Outcome is empty, the attempt is abandoned: the
 	// next delivery runs again and replays what is recorded.
@@ -105,6 +109,9 @@ func (e *Engine) settle(ctx context.Context, op *operation, rec *Record, s Settl
 
 // settled is the pure part of settle.
 func settled(op *Operation, cur *Record, s Settlement, now Instant) (*Record, error) {
+	if len(s.Messages) > 0 && s.Outcome != DispositionCompleted {
+		return nil, &Error{Code: CodeInvalidCall, Message: "only a call that was completed sends messages"}
+	}
 	_, wasOpen := cur.openEffect()
 	cur, err := settledEffects(op, cur, s, now)
 	if err != nil {
@@ -112,7 +119,17 @@ func settled(op *Operation, cur *Record, s Settlement, now Instant) (*Record, er
 	}
 	switch s.Outcome {
 	case DispositionCompleted:
-		return end(op, cur, evComplete, now, s.Result, nil)
+		var outbox []Message
+		for _, m := range s.Messages {
+			if outbox, err = addMessage(outbox, m, cur.ID, cur.Origin); err != nil {
+				return nil, err
+			}
+		}
+		next, err := end(op, cur, evComplete, now, s.Result, nil)
+		if err == nil {
+			next.send(outbox, now)
+		}
+		return next, err
 	case DispositionRejected:
 		return end(op, cur, evReject, now, s.Result, s.Failure)
 	case DispositionFailed:
@@ -203,5 +220,5 @@ func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record, now 
 }
 
 func (s *Settlement) isZero() bool {
-	return s.Outcome == unended && len(s.Effects) == 0 && s.RetryAfter == 0
+	return s.Outcome == unended && len(s.Effects) == 0 && len(s.Messages) == 0 && s.RetryAfter == 0
 }

@@ -148,3 +148,72 @@ func TestSweepAttendsToWhatIsDue(t *testing.T) {
 		_, _ = lost, lostToo
 	})
 }
+
+// What the holder gave to Send was in its memory. Who settles the call says it again.
+func TestACallThatIsSettledAsCompletedSendsItsMessages(t *testing.T) {
+	clause.Proves(t, "IDS-XI.S2", "IDS-XI.S4")
+	says := semel.Settlement{Outcome: semel.DispositionCompleted, Result: data("x"), Messages: []semel.Message{message("m"), message("n")}}
+	settle := map[string]func(t *testing.T, r *rig) error{
+		"by an operator": func(t *testing.T, r *rig) error {
+			_, err := r.Settle(t.Context(), id("k"), says, "looked")
+			return err
+		},
+		"by the reconciler": func(t *testing.T, r *rig) error {
+			op, _ := r.Operation("op")
+			op.Reconcile = func(context.Context, semel.Record) (semel.Settlement, error) { return says, nil }
+			must(t, r.Register(op))
+			pass(time.Minute)
+			_, err := r.Sweep(t.Context())
+			return err
+		},
+		"and its holder completes it first": func(t *testing.T, _ *rig) error { return nil },
+	}
+	ids := map[string]string{}
+	for name, by := range settle {
+		t.Run(name, func(t *testing.T) {
+			never := func(context.Context, semel.Record) (semel.Settlement, error) { return semel.Settlement{}, nil }
+			inBubble(t, semel.Operation{Reconcile: never, Lease: 3 * time.Second}, func(t *testing.T, r *rig) {
+				s := &sink{}
+				r.SetDispatcher(s)
+				a := begin(t, r.Engine, call("k"))
+				must(t, a.Send(message("m")))
+				a.Detach()
+				pass(4 * time.Second)
+				_, err := r.Sweep(t.Context())
+				must(t, err)
+				decides(t, r.Engine, call("k"), semel.Held)
+				for _, bad := range []semel.Settlement{
+					{Outcome: semel.DispositionAborted, Messages: says.Messages},
+					{Messages: says.Messages},
+					{Outcome: semel.DispositionCompleted, Messages: []semel.Message{message("m"), message("m")}},
+					{Outcome: semel.DispositionCompleted, Messages: []semel.Message{{Name: "m"}}},
+				} {
+					_, err := r.Settle(t.Context(), id("k"), bad, "")
+					wantCode(t, err, semel.CodeInvalidCall)
+				}
+				must(t, by(t, r))
+				err = a.Complete(t.Context(), data("x"))
+				if n := len(s.take()); n != 1 {
+					t.Errorf("dispatched %d times", n)
+				}
+				rec, lerr := r.Lookup(t.Context(), id("k"))
+				must(t, lerr)
+				if name == "and its holder completes it first" {
+					must(t, err)
+				} else if wantCode(t, err, semel.CodeLeaseLost); len(rec.Outbox) != 2 {
+					t.Fatalf("the outbox is %+v", rec.Outbox)
+				}
+				m := rec.Outbox[0]
+				if m.Name != "m" || m.State != semel.MessagePending || m.CreatedAt != rec.EndedAt || rec.NextAt != m.NextAt || string(m.Payload) != "paid" {
+					t.Errorf("sent %+v", m)
+				}
+				ids[name] = m.ID
+			})
+		})
+	}
+	for name, id := range ids { // virtual time begins at the same moment, so these are the same call
+		if len(ids) != 3 || id == "" || id != ids["by an operator"] {
+			t.Errorf("%s the message has another id: %v", name, ids)
+		}
+	}
+}

@@ -9,8 +9,12 @@ import (
 	"time"
 )
 
-// sweepBatch is how many due records one sweep looks at.
-const sweepBatch = 256
+// sweepBatch is how many due records a sweep looks at, and sweepReach how many it
+// does where little can be done about those that it finds first.
+const (
+	sweepBatch = 256
+	sweepReach = 8 * sweepBatch
+)
 
 // Swept counts what one sweep did.
 type Swept struct {
@@ -29,6 +33,11 @@ type Swept struct {
 // records are purged. Any number of engines may sweep one store. Problems with
 // single records do not stop it; they are returned together.
 //
+// Some records stay due although nothing can be done about them now: their messages
+// are being delivered, or they wait for the archive. A sweep that finds more of them
+// than others looks further, up to a bound, and messages found at the bound are put
+// off, so that they don't hide attempts whose lease has ended.
+//
 // A store without [DueStore] has nothing to sweep.
 func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 	var n Swept
@@ -40,22 +49,51 @@ func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 	if err != nil {
 		return n, err
 	}
-	recs, err := ds.Due(ctx, now, sweepBatch)
-	if err != nil {
-		return n, e.storeError("due", ID{}, err)
+	var errs []error
+	seen := map[Revision]bool{}
+	for limit := sweepBatch; ; limit *= 2 {
+		found, err := ds.Due(ctx, now, limit)
+		if err != nil {
+			errs = append(errs, e.storeError("due", ID{}, err))
+			break
+		}
+		recs := make([]*Record, 0, len(found))
+		for i := range found {
+			if rec := &found[i]; !seen[rec.Revision] {
+				seen[rec.Revision] = true
+				recs = append(recs, rec)
+			}
+		}
+		last := limit >= sweepReach
+		done, err := e.sweep(ctx, recs, now, last, &n)
+		errs = append(errs, err)
+		if len(found) < limit || last || len(recs) > 0 && 2*done >= len(recs) || ctx.Err() != nil {
+			break
+		}
 	}
-	n.Due = len(recs)
+	return n, errors.Join(errs...)
+}
+
+// sweep attends to some due records. It returns how many of them are not due any
+// more. Where it is the last, messages that were taken for delivery are put off.
+func (e *Engine) sweep(ctx context.Context, recs []*Record, now Instant, last bool, n *Swept) (done int, err error) {
+	n.Due += len(recs)
 	var expired []*Record
 	var errs []error
-	for i := range recs {
-		rec := &recs[i]
+	did := func(err error) {
+		if err == nil {
+			done++
+		}
+		errs = append(errs, err)
+	}
+	for _, rec := range recs {
 		op := e.policyOf(rec.ID.Operation)
 		switch {
 		case rec.State.Terminal() && rec.busy():
 			if c := rec.Compensation; c != nil && c.State == CompensationStarted && c.NextAt <= now {
-				errs = append(errs, e.resumeCompensation(ctx, op, rec, now))
-			} else {
-				errs = append(errs, e.deliver(ctx, op, rec, now))
+				did(e.resumeCompensation(ctx, op, rec, now))
+			} else if taken := e.dispatch(rec); !taken || last {
+				did(e.putOff(ctx, op, rec, now, taken))
 			}
 		case rec.State.Terminal():
 			if purgeable(rec, now) {
@@ -64,20 +102,20 @@ func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 		case rec.Held != "":
 			if op.Reconcile != nil {
 				n.Reconciled++
-				errs = append(errs, e.reconcile(ctx, op, rec, now))
+				did(e.reconcile(ctx, op, rec, now))
 			}
 		case rec.leaseOver(now) && mayRunAgain(&op.Operation, rec):
 			n.Abandoned++
-			errs = append(errs, e.abandon(ctx, op, rec, now))
+			did(e.abandon(ctx, op, rec, now))
 		case rec.leaseOver(now):
 			n.Held++
 			_, _, err := e.hold(ctx, op, rec, heldReason(rec), now, "reaper")
-			errs = append(errs, err)
+			did(err)
 		}
 	}
 	purged, err := e.purge(ctx, expired)
-	n.Purged = purged
-	return n, errors.Join(append(errs, err)...)
+	n.Purged += purged
+	return done + purged, errors.Join(append(errs, err)...)
 }
 
 // abandon ends an attempt whose holder went away and that may run again.
@@ -151,8 +189,9 @@ var errNoArchive = &Error{Code: CodeUnsupported, Message: "an operation is to be
 
 // Purge deletes a terminal record before its window is over, by an operator's
 // word: the next delivery of the call runs again. The record is archived first if
-// its operation says so. A record that is processing is refused with
-// [CodeIllegalTransition]. The reason goes to Events.
+// its operation says so, and the evidence of the purge is durable before it. A record
+// that is processing is refused with [CodeIllegalTransition]. The reason goes to
+// Events.
 func (e *Engine) Purge(ctx context.Context, id ID, reason string) error {
 	ps, ok := e.store.(PurgeStore)
 	if !ok {
@@ -176,6 +215,13 @@ func (e *Engine) Purge(ctx context.Context, id ID, reason string) error {
 		return &Error{Code: CodeIllegalTransition, Message: "the record is too new to be purged, try again", RetryAfter: time.Second}
 	}
 	if free, err := e.archived(ctx, []*Record{&rec}); err != nil || len(free) == 0 {
+		return err
+	}
+	// A crash before this write leaves nothing. A crash after it, or a change of the
+	// record that comes between, leaves an entry of a purge that did not happen: the
+	// record, and the entries that follow, show it. An operator who tries again
+	// leaves another.
+	if err := e.witnessPurge(ctx, &e.policyOf(id.Operation).Operation, &rec, now); err != nil {
 		return err
 	}
 	// A crash before this write leaves the record as it was. A crash after it
@@ -219,7 +265,7 @@ func (e *Engine) Run(ctx context.Context, interval time.Duration) error {
 			e.events.SweepFailed(err)
 		}
 		next := interval
-		if err == nil && n.Due == sweepBatch && n.Purged+n.Abandoned+n.Held > 0 {
+		if err == nil && n.Due >= sweepBatch && n.Purged+n.Abandoned+n.Held > 0 {
 			next = 0
 		}
 		if e.opts.PurgeRate > 0 {

@@ -54,8 +54,6 @@ func TestMessagesAreReplayedAndDiscarded(t *testing.T) {
 		}
 		_, err = c.SettleMessage(t.Context(), id("k"), "no/such message", semel.MessageFinding{State: semel.MessageDiscarded})
 		wantCode(t, err, semel.CodeNotFound)
-		_, err = c.Settle(t.Context(), id("k"), semel.Settlement{Outcome: semel.DispositionCompleted, Messages: []semel.Message{{Name: "c"}}}, "why")
-		wantCode(t, err, semel.CodeUnsupported) // rather than dropped
 		var found []string
 		for f, err := range dispatch.Find(t.Context(), c, dispatch.Query{States: []semel.MessageState{semel.MessagePending, semel.MessageDiscarded}}) {
 			must(t, err)

@@ -101,11 +101,12 @@ func queryWords(q *semel.Query) string {
 
 // settling is an operator's word about a held record.
 type settling struct {
-	Outcome string    `json:"outcome,omitempty"`
-	Bytes   *[]byte   `json:"result_base64,omitempty"`
-	Error   *failure  `json:"error,omitempty"`
-	Effects []outcome `json:"effects,omitempty"`
-	Reason  string    `json:"reason"`
+	Outcome  string    `json:"outcome,omitempty"`
+	Bytes    *[]byte   `json:"result_base64,omitempty"`
+	Error    *failure  `json:"error,omitempty"`
+	Effects  []outcome `json:"effects,omitempty"`
+	Reason   string    `json:"reason"`
+	Messages []sending `json:"messages,omitempty"`
 }
 
 // Settle is [semel.Engine.Settle]. It needs the role operator and the admin
@@ -118,9 +119,6 @@ func (c *Client) Settle(ctx context.Context, id semel.ID, s semel.Settlement, re
 	if s.RetryAfter != 0 {
 		return semel.Record{}, &semel.Error{Code: semel.CodeUnsupported, Message: "the API can't be told when to ask again"}
 	}
-	if len(s.Messages) > 0 {
-		return semel.Record{}, &semel.Error{Code: semel.CodeUnsupported, Message: "the API can't be told what a settled call sends"}
-	}
 	if s.Outcome == semel.DispositionAbandoned {
 		if len(s.Effects) > 0 || !s.Result.IsZero() || s.Failure != nil {
 			return semel.Record{}, &semel.Error{Code: semel.CodeUnsupported, Message: "the API releases a record without a word on its effects: settle them first"}
@@ -130,7 +128,7 @@ func (c *Client) Settle(ctx context.Context, id semel.ID, s semel.Settlement, re
 	if s.Result.Tombstone {
 		return semel.Record{}, errTombstone()
 	}
-	body := &settling{Outcome: s.Outcome.String(), Bytes: sentResult(s.Result), Error: sentFailure(s.Failure), Reason: cut(reason)}
+	body := &settling{Outcome: s.Outcome.String(), Bytes: sentResult(s.Result), Error: sentFailure(s.Failure), Reason: cut(reason), Messages: sentMessages(s.Messages)}
 	for i := range s.Effects {
 		f := &s.Effects[i]
 		body.Effects = append(body.Effects, outcome{Name: f.Name, State: f.State, Bytes: sentResult(f.Result), Error: sentFailure(f.Failure)})

@@ -45,6 +45,10 @@ const (
 	TypeConfirmationRefused   Type = "confirmation.refused"   // a wrong or late token was presented
 	TypeConfirmationConsumed  Type = "confirmation.consumed"  // a token was used up; the execution follows
 
+	// TypePurged is an operator's word to delete the record before its window is
+	// over. If that did not happen then, the entries that follow show the record.
+	TypePurged Type = "record.purged"
+
 	// TypeAnswered is what a delivery got otherwise: execute for a call that is not
 	// recorded, in_flight, held, or expired.
 	TypeAnswered Type = "delivery.answered"

@@ -84,6 +84,8 @@ func (c *changed) tell() {
 		c.add(TypeConfirmationRequested, nil)
 	case semel.ChangeUnconfirmed:
 		c.add(TypeConfirmationRefused, nil)
+	case semel.ChangePurged:
+		c.add(TypePurged, nil)
 	}
 }
 
@@ -135,7 +137,7 @@ func (c *changed) messages() {
 
 // Decided is [semel.Witness.Decided]. The evidence of the level decisions is written
 // with that of other deliveries within Options.FlushEvery: a crash before then loses
-// it. When the store does not keep up the delivery waits, and is refused in the end:
+// it, but for that of conflicts, which are answered when it is durable. When the store does not keep up the delivery waits, and is refused in the end:
 // an answer without evidence is given at no level.
 func (l *Log) Decided(ctx context.Context, op *semel.Operation, call *semel.Call, ans *semel.Answer) error {
 	rec := ans.Record
@@ -161,5 +163,6 @@ func (l *Log) Decided(ctx context.Context, op *semel.Operation, call *semel.Call
 	}
 	entry := m.entry(f)
 	m.release()
-	return l.queue.add(ctx, entry, op.Evidence == semel.EvidenceDurable)
+	// A collision is refused with evidence or not at all (IDS-VIII.6).
+	return l.queue.add(ctx, entry, op.Evidence == semel.EvidenceDurable || ans.Decision == semel.Conflict)
 }

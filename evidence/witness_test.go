@@ -221,6 +221,25 @@ func TestEveryChange(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	})
+	t.Run("a purge by an operator", func(t *testing.T) {
+		c := call("acme", "purged", "p")
+		r.do(t, c, "x")
+		id := semel.ID{Tenant: c.Tenant, Principal: c.Principal, Operation: c.Operation, Key: c.Key}
+		for { // the next fence would not be higher within the same microsecond
+			err := r.Purge(ctx, id, "asked to")
+			if err == nil {
+				break
+			}
+			if e, ok := errors.AsType[*semel.Error](err); !ok || e.RetryAfter == 0 {
+				t.Fatal(err)
+			}
+		}
+		all := news()
+		wantTypes(t, all, "observation.emitted first_seen", "execution.executed", "record.purged")
+		if p := all[2].Payload; p.Change != semel.ChangePurged || p.OutcomeRef == "" || p.OutcomeRef != all[1].Payload.OutcomeRef || all[2].opening.IdempotencyKey != "purged" {
+			t.Errorf("%+v", all[2])
+		}
+	})
 	t.Run("a read that is not recorded", func(t *testing.T) {
 		c := call("acme", "four", "p")
 		c.Operation = "read"

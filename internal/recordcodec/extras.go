@@ -72,7 +72,8 @@ func appendExtras(b []byte, r *semel.Record) []byte {
 		}
 	}
 	if c := r.Compensation; c != nil {
-		b = append(b, flagsOf(false, c.Failure, semel.Result{}))
+		// A compensation has no fingerprint; in its place the flag says Shared.
+		b = append(b, flagsOf(c.Shared, c.Failure, semel.Result{}))
 		b = appendText(b, c.Operation)
 		b = appendText(b, c.Principal)
 		b = appendText(b, c.Key)
@@ -140,6 +141,7 @@ func (r *reader) extras(rec *semel.Record) {
 	if has&hasCompensation != 0 {
 		flags := r.flags()
 		c := &semel.Compensation{Operation: r.text(), Principal: r.text(), Key: r.text()}
+		c.Shared = flags&hasFingerprint != 0
 		c.State = word(r, compensationStates)
 		c.Reason = r.text()
 		c.StartedAt = r.time()

@@ -55,6 +55,17 @@ func TestMessages(t *testing.T) {
 	w.send("operator", "POST", "/v1/records/"+x.str("record.id")+"/purge", why).refused(409, "illegal_transition")
 }
 
+func TestASettledCallSendsWhatTheOperatorSays(t *testing.T) {
+	w := newWorld(t)
+	x := w.begin("shop", "charge", "k")
+	w.on(x, "shop", "hold", `{"reason":"no answer"}`).want(200)
+	path := "/v1/records/" + x.str("record.id") + "/settle"
+	const told = `"messages":[{"name":"mail","destination":"mailer","payload":{"to":"a@b"}}],"reason":"the provider has it"}`
+	w.send("operator", "POST", path, `{"outcome":"rejected",`+told).refused(400, "invalid_call")
+	g := w.send("operator", "POST", path, `{"outcome":"completed",`+told).want(200)
+	g.equal("record.messages.0.name", `"mail"`).equal("record.messages.0.state", `"pending"`)
+}
+
 func TestCompensation(t *testing.T) {
 	w := newWorld(t)
 	x := w.begin("shop", "refundable", "k")

@@ -87,6 +87,7 @@ type settling struct {
 	ResultBytes *string         `json:"result_base64,omitempty"`
 	Error       *failure        `json:"error,omitempty"`
 	Effects     []finding       `json:"effects,omitempty" maxItems:"1000" nullable:"false" doc:"What became of effects that were started and have no result."`
+	Messages    []sending       `json:"messages,omitempty" maxItems:"100" nullable:"false" doc:"What the call sends, for the outcome completed."`
 	Reason      string          `json:"reason" minLength:"1" maxLength:"1024" doc:"For people."`
 }
 
@@ -180,6 +181,13 @@ func settleRecord(x *exchange, in *settleInput) (*recordOutput, error) {
 			return nil, err
 		}
 		s.Effects = append(s.Effects, ef)
+	}
+	for i, g := range body.Messages {
+		m, err := x.api.message(g, "body.messages["+strconv.Itoa(i)+"]")
+		if err != nil {
+			return nil, err
+		}
+		s.Messages = append(s.Messages, m)
 	}
 	return x.settle(in.ID, s, body.Reason)
 }

@@ -50,7 +50,8 @@ func drawCompensation() *rapid.Generator[*semel.Compensation] {
 	return rapid.Ptr(rapid.Custom(func(t *rapid.T) semel.Compensation {
 		return semel.Compensation{
 			Operation: drawName(maxName).Draw(t, "operation"), Principal: drawName(maxName).Draw(t, "principal"), Key: drawName(maxKey).Draw(t, "key"),
-			State: states.Draw(t, "compensation state"), Reason: drawText().Draw(t, "reason"),
+			Shared: rapid.Bool().Draw(t, "shared"),
+			State:  states.Draw(t, "compensation state"), Reason: drawText().Draw(t, "reason"),
 			StartedAt: drawTime().Draw(t, "started"), SettledAt: drawTime().Draw(t, "settled"), NextAt: drawTime().Draw(t, "next"),
 			Failure: drawFailure().Draw(t, "failure"),
 		}

@@ -126,6 +126,7 @@ var stories = map[evidence.Type]string{
 	evidence.TypeAbandoned:             "the attempt was given up: its holder had gone away",
 	evidence.TypeHeld:                  "it is held: its holder had gone away, and an effect was possible",
 	evidence.TypeEffect:                "effect",
+	evidence.TypePurged:                "an operator purged the record",
 	evidence.TypeMessage:               "message",
 	evidence.TypeCompensation:          "compensation by",
 	evidence.TypeConfirmationRequested: "a confirmation was asked for",
