@@ -6,7 +6,7 @@ SHELL := bash
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # Packages where goroutines share memory.
-CONCURRENT := . ./archive ./client ./server/... ./store/memstore ./store/pebblestore ./transport/...
+CONCURRENT := . ./archive ./client ./dispatch ./evidence ./protocol/... ./server/... ./shield/... ./store/memstore ./store/pebblestore ./transport/...
 
 # Stores on servers, whose suites take minutes under the race detector: without the suites.
 SERVED := ./store/pgstore ./store/redisstore
@@ -31,7 +31,7 @@ lint: ## gofmt, go vet, go fix, staticcheck, go mod tidy: all must find nothing 
 
 race: ## run the tests of the concurrent packages under the race detector
 	go test -race -short -count=1 $(CONCURRENT)
-	go test -race -short -count=1 -skip '^Test(Contract|Fault|Killed|Cluster|AFailover|ASlot|AMaster|EnginesGoOn|NothingIsLost)' $(SERVED)
+	go test -race -short -count=1 -skip '^Test(Contract|Fault|Killed|Cluster|AFailover|ASlot|AMaster|AnIsolated|EnginesGoOn|NothingIsLost)' $(SERVED)
 
 fuzz: ## run every fuzz target for a short time (FUZZTIME=5s)
 	@scripts/fuzz $(FUZZTIME)

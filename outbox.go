@@ -20,7 +20,7 @@ type Message struct {
 	Destination string `json:"destination"`
 	// ContentType and Payload are what is delivered.
 	ContentType string `json:"content_type,omitempty"`
-	Payload     []byte `json:"payload,omitempty"`
+	Payload     []byte `json:"payload,omitzero"`
 	// Order asks for messages of one destination and this key to be delivered in
 	// the order in which their calls completed. Empty: in any order.
 	Order string `json:"order,omitempty"`

@@ -200,6 +200,12 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 	case semel.State:
 		v.SetUint(uint64(rapid.SampledFrom([]semel.State{semel.Processing, semel.Completed, semel.Failed}).Draw(t, path)))
 		return
+	case semel.Attributes:
+		texts := rapid.Map(rapid.String(), func(s string) string { return strings.ToValidUTF8(s, "?") })
+		if attributes := rapid.MapOfN(texts, texts, 0, 3).Draw(t, path); len(attributes) > 0 { // none and an empty map are the same
+			v.Set(reflect.ValueOf(semel.Attributes(attributes)))
+		}
+		return
 	case semel.Disposition:
 		v.SetUint(rapid.Uint64Range(0, uint64(semel.DispositionAbandoned)).Draw(t, path))
 		return
