@@ -37,6 +37,7 @@ func contractEnv(server *pgtest.Server, opts *Options) func(t *testing.T, body f
 			o = *opts
 		}
 		o.Migrate, o.shift = true, new(atomic.Int64)
+		o.AcquireTimeout = 5 * time.Second // a machine that runs many suites at once may take a while to connect
 		s := mustOpen(t, url, &o)
 		t.Cleanup(func() { mustClose(t, s) })
 		body(t, storetest.Env{
