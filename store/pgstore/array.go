@@ -112,12 +112,17 @@ type statement struct {
 }
 
 func newStatement(sql text, columns ...column) *statement {
-	st := &statement{sql: sql}
+	return (&statement{sql: sql}).with(columns)
+}
+
+// with adds parameters.
+func (st *statement) with(columns []column) *statement {
+	st.formats = slices.Grow(st.formats, len(columns))
 	for _, c := range columns {
 		st.values = append(st.values, c.buf)
 		st.oids = append(st.oids, c.oid)
+		st.formats = append(st.formats, 1) // binary
 	}
-	st.formats = slices.Repeat([]int16{1}, len(columns))
 	return st
 }
 

@@ -220,7 +220,7 @@ func cancelledCommit(t *testing.T) {
 	lost := numbered("lost", 1)
 	told := make(chan error)
 	go func() {
-		_, applied, err := s.Apply(t.Context(), semel.Write{Record: lost})
+		_, applied, err := s.Apply(t.Context(), semel.Write{Record: lost, Evidence: leaves("lost")})
 		if applied {
 			t.Error("a write that no standby has was acknowledged")
 		}
@@ -243,6 +243,11 @@ func cancelledCommit(t *testing.T) {
 	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM semel.idempotency_log WHERE id = $1", id[:]).Scan(&visible); err != nil || visible != 1 {
 		t.Fatalf("the primary shows %d rows, %v: nothing is proved", visible, err)
 	}
+	// Its entry has a number, by one whose commit was cancelled too.
+	_, err := conn.PgConn().Exec(t.Context(), `SET synchronous_commit = local;
+		INSERT INTO semel.semel_evidence_number SELECT 0, seq, subject FROM semel.semel_evidence;
+		UPDATE semel.semel_evidence_state SET numbered = 1, seen = (SELECT max(seq) FROM semel.semel_evidence)`).ReadAll()
+	noError(t, err)
 	// All that would act on the row wait for a standby.
 	for what, call := range map[string]func(ctx context.Context) error{
 		"the same write": func(ctx context.Context) error { _, _, err := s.Apply(ctx, semel.Write{Record: lost}); return err },
@@ -251,6 +256,14 @@ func cancelledCommit(t *testing.T) {
 			return err
 		},
 		"Get": func(ctx context.Context) error { _, err := s.Get(ctx, lost.ID); return err },
+		"ReadEvidence": func(ctx context.Context) error {
+			_, err := s.ReadEvidence(ctx, 0, 1)
+			return err
+		},
+		"FindEvidence": func(ctx context.Context) error {
+			_, err := s.FindEvidence(ctx, semel.Subject{1}, 0, 1)
+			return err
+		},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 		if err := call(ctx); err == nil {
@@ -270,6 +283,7 @@ func cancelledCommit(t *testing.T) {
 	if _, err := after.Get(t.Context(), lost.ID); !errors.Is(err, semel.ErrNotFound) {
 		t.Errorf("the row is on the standby (%v): nothing is proved", err)
 	}
+	wantLog(t, after)
 	put(t, after, numbered("lost", 2), semel.Revision{})
 	t.Logf("fired: %d commits cancelled, 1 primary killed, 1 standby promoted", cancelled)
 	if cancelled != 1 {

@@ -154,6 +154,9 @@ func (j *joined) Apply(ctx context.Context, w semel.Write) (bool, error) {
 	} else {
 		args = append(args, w.Expect[:], j.waits)
 	}
+	if len(w.Evidence) > 0 {
+		text, args = joinNoting(j.store.opts.Schema, text, args, w.Evidence)
+	}
 	var restored string
 	applied, err := j.link.row(ctx, text, args, &restored)
 	switch {

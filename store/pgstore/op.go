@@ -37,7 +37,9 @@ func newOp(w semel.Write) (*op, error) {
 func (o *op) creates() bool { return o.write.Expect.IsZero() }
 
 // size is about what the write takes in a statement.
-func (o *op) size() int { return len(o.record) + len(o.write.Record.Result.Data) + 512 }
+func (o *op) size() int {
+	return len(o.record) + len(o.write.Record.Result.Data) + entriesSize(o.write.Evidence) + 512
+}
 
 // wrote settles a write that was applied.
 func (o *op) wrote() { o.current, o.applied, o.settled = &o.write.Record, true, true }
@@ -121,8 +123,13 @@ func (s *statements) creating(ops []*op) (*statement, error) {
 		since.int8(int64(o.write.Record.CreatedAt))
 	}
 	key, operation, user, tenant := identityColumns(len(ops), func(i int) *semel.Record { return &ops[i].write.Record })
-	return newRowStatement(s.create, s.create1, len(ops), c.id, c.revision, c.record, c.nextAt, c.held, c.request, c.response, c.status,
-		c.created, c.updated, c.expires, since, key, operation, user, tenant), nil
+	many, one := s.create, s.create1
+	evidence := evidenceColumns(ops)
+	if evidence != nil {
+		many, one = s.noted.create, s.noted.create1
+	}
+	return newRowStatement(many, one, len(ops), c.id, c.revision, c.record, c.nextAt, c.held, c.request, c.response, c.status,
+		c.created, c.updated, c.expires, since, key, operation, user, tenant).with(evidence), nil
 }
 
 func (s *statements) updating(ops []*op) (*statement, error) {
@@ -134,8 +141,13 @@ func (s *statements) updating(ops []*op) (*statement, error) {
 	for _, o := range ops {
 		expect.bytes(o.write.Expect[:])
 	}
-	return newRowStatement(s.update, s.update1, len(ops), c.id, c.revision, c.record, c.nextAt, c.held, c.request, c.response, c.status,
-		c.created, c.updated, c.expires, expect), nil
+	many, one := s.update, s.update1
+	evidence := evidenceColumns(ops)
+	if evidence != nil {
+		many, one = s.noted.update, s.noted.update1
+	}
+	return newRowStatement(many, one, len(ops), c.id, c.revision, c.record, c.nextAt, c.held, c.request, c.response, c.status,
+		c.created, c.updated, c.expires, expect).with(evidence), nil
 }
 
 func (s *statements) getting(ids []digest) *statement {

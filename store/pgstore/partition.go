@@ -161,7 +161,7 @@ func (s *Store) result() string {
 func (s *Store) partitioned(plain statements) statements {
 	log, results := name(s.opts.Schema, "idempotency_log"), name(s.opts.Schema, resultTable)
 	p := plain
-	for _, t := range []*text{&p.create, &p.create1, &p.get, &p.due} {
+	for _, t := range []*text{&p.create, &p.create1, &p.noted.create, &p.noted.create1, &p.get, &p.due} {
 		t.any = strings.ReplaceAll(t.any, resultColumn, s.result())
 		t.direct = strings.ReplaceAll(t.direct, resultColumn, s.result())
 	}
@@ -174,16 +174,20 @@ func (s *Store) partitioned(plain statements) statements {
 	of := fmt.Sprintf("CASE WHEN length(w.response_payload) >= %d AND %s <= %s + %d THEN %[2]s END", s.opts.apart, bucket("w.expires_at"), bucket("now()"), aheadPartitions)
 	// A crash before the commit leaves neither the record's new version nor its
 	// result. A crash after it leaves both.
-	update := func(from, limit string) string {
+	update := func(from, limit, noted string) string {
 		set := strings.Replace(assignments(), "response_payload = w.response_payload",
 			"response_payload = CASE WHEN w.bucket IS NULL THEN w.response_payload END, result_bucket = w.bucket", 1)
 		return "WITH changed AS (UPDATE " + log + " l SET " + set + " FROM (SELECT w.*, " + of + " AS bucket FROM " + from + ") AS w" + limit +
 			" WHERE l.id = w.id AND l.revision = w.expect RETURNING l.id, w.bucket, w.revision, w.response_payload)," +
 			" kept AS (INSERT INTO " + results + " (bucket, id, revision, response_payload)" +
-			" SELECT bucket, id, revision, response_payload FROM changed WHERE bucket IS NOT NULL) SELECT id FROM changed"
+			" SELECT bucket, id, revision, response_payload FROM changed WHERE bucket IS NOT NULL)" + noted + " SELECT id FROM changed"
 	}
-	p.update = text{any: update(unnest(expect), limit), direct: update(unnest(expect), "")}
-	p.update1 = text{any: update(params(expect), limit), direct: update(params(expect), "")}
+	both := func(from, noted string) text {
+		return text{any: update(from, limit, noted), direct: update(from, "", noted)}
+	}
+	noted := noting(s.opts.Schema, "changed", len(expect)+1)
+	p.update, p.update1 = both(unnest(expect), ""), both(params(expect), "")
+	p.noted.update, p.noted.update1 = both(unnest(expect), noted), both(params(expect), noted)
 	// What an operator deletes before it expires is to be gone at once.
 	purge := func(limit string) string {
 		return "WITH gone AS (DELETE FROM " + log + " l USING unnest($1::bytea[], $2::bytea[]) AS w(id, revision)" + limit +

@@ -31,6 +31,12 @@
 // A transaction pooler may stand between: no lock and no setting that matters
 // outlives a transaction, and statements are prepared only on connections that lead
 // straight to a server. Notices need such a connection; see Options.ListenURL.
+//
+// # Evidence
+//
+// The entries of a write are appended by the statement that makes the write, so
+// they cost no round trip, and writes without evidence nothing. Whoever reads the
+// log numbers them, as [Store.ReadEvidence] says.
 package pgstore
 
 import (
@@ -55,6 +61,8 @@ import (
 type Store struct {
 	opts    Options
 	sql     statements
+	log     evidenceStatements
+	logTurn chan struct{} // holds one while the evidence log is written by itself
 	period  time.Duration // of a partition; zero: the layout is plain
 	tending sync.Mutex    // held while partitions are looked after
 	writes  *pgxpool.Pool
@@ -124,6 +132,7 @@ func (s *Store) open(ctx context.Context, url string) (err error) {
 		return err
 	}
 	s.sql = newStatements(s.opts.Schema, s.opts.LockTimeout, barriers)
+	s.log, s.logTurn = newEvidenceStatements(s.opts.Schema, barriers), make(chan struct{}, 1)
 	if s.period != 0 {
 		s.sql = s.partitioned(s.sql)
 	}

@@ -13,9 +13,11 @@ import (
 type statements struct {
 	create, update   text // of many rows
 	create1, update1 text // of one
-	get, due         text
-	purge, archive   text
-	notify           text
+	// noted are the same for writes with evidence.
+	noted          struct{ create, update, create1, update1 text }
+	get, due       text
+	purge, archive text
+	notify         text
 }
 
 // text is the SQL of a statement.
@@ -116,24 +118,31 @@ func newStatements(schema string, lockTimeout time.Duration, barriers bool) stat
 	// The last part sees the rows that were there before the statement, so it
 	// returns what stood in the way, if anything did. A row that came meanwhile is
 	// in no part, and is looked for once more.
-	insert := func(from string) string {
+	insert := func(from, noted string) string {
 		return "WITH made AS (INSERT INTO " + table + " (" + names(all, "") + ") SELECT " + names(all, "w.") + " FROM " + from +
-			" ON CONFLICT (id) DO NOTHING RETURNING id) "
+			" ON CONFLICT (id) DO NOTHING RETURNING id)" + noted + " "
 	}
 	change := func(from string) string {
 		return "UPDATE " + table + " l SET " + assignments() + " FROM " + from + " WHERE l.id = w.id AND l.revision = w.expect RETURNING l.id"
 	}
-	return statements{
-		create: limited(func(limit string) string {
-			return insert(unnest(all)+limit) + sum(markCreated) + which + notAll + " UNION ALL SELECT " + row +
+	create := func(noted string) text {
+		return limited(func(limit string) string {
+			return insert(unnest(all)+limit, noted) + sum(markCreated) + which + notAll + " UNION ALL SELECT " + row +
 				" FROM " + unnest(all[:1]) + " JOIN " + table + " l ON l.id = w.id" + notAll + after
-		}),
-		create1: limited(func(limit string) string {
-			return insert(params(all)+limit) + which + " UNION ALL SELECT " + row + " FROM " + table + " l WHERE l.id = $1 AND NOT EXISTS (SELECT FROM made)" + after
-		}),
-		update: limited(func(limit string) string {
-			return "WITH made AS (" + change(unnest(expect)+limit) + ") " + sum(markUpdated) + which + notAll
-		}),
+		})
+	}
+	create1 := func(noted string) text {
+		return limited(func(limit string) string {
+			return insert(params(all)+limit, noted) + which + " UNION ALL SELECT " + row + " FROM " + table + " l WHERE l.id = $1 AND NOT EXISTS (SELECT FROM made)" + after
+		})
+	}
+	update := func(noted string) text {
+		return limited(func(limit string) string {
+			return "WITH made AS (" + change(unnest(expect)+limit) + ")" + noted + " " + sum(markUpdated) + which + notAll
+		})
+	}
+	s := statements{
+		create: create(""), create1: create1(""), update: update(""),
 		update1: limited(func(limit string) string { return change(params(expect) + limit) }),
 		get:     same("SELECT " + row + " FROM " + table + " l WHERE l.id = ANY($1::bytea[])" + after),
 		due:     same("SELECT " + row + " FROM " + table + " l WHERE l.next_at <= $1::bigint ORDER BY l.next_at LIMIT $2::bigint"),
@@ -145,6 +154,12 @@ func newStatements(schema string, lockTimeout time.Duration, barriers bool) stat
 			" SELECT " + names(archiveMembers, "w.") + " FROM " + unnest(archiveMembers) + " ON CONFLICT (id, revision) DO NOTHING"),
 		notify: same("SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, w.names) FROM unnest($2::text[]) AS w(names)"),
 	}
+	created, updated := noting(schema, "made", len(all)+1), noting(schema, "made", len(expect)+1)
+	s.noted.create, s.noted.create1, s.noted.update = create(created), create1(created), update(updated)
+	s.noted.update1 = limited(func(limit string) string {
+		return "WITH made AS (" + change(params(expect)+limit) + ")" + updated + "SELECT id FROM made"
+	})
+	return s
 }
 
 // assignments are what an update sets.

@@ -1,0 +1,197 @@
+package pgstore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/protocol/ids"
+	"github.com/semelhq/semel/protocol/ids/idstest"
+	"github.com/semelhq/semel/store/pgstore"
+)
+
+// node is a process with an evidence log.
+type node struct {
+	engine *semel.Engine
+	log    *evidence.Log
+}
+
+func newNode(t *testing.T, url string, keys *evidence.Keys, ops ...semel.Operation) node {
+	t.Helper()
+	store, err := pgstore.Open(t.Context(), url, &pgstore.Options{Migrate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := evidence.New(store, keys, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := semel.New(store, &semel.Options{Witness: log, Operations: ops})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.Background()
+		if err := errors.Join(log.Close(ctx), engine.Close(ctx), store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return node{engine, log}
+}
+
+func newKeys(t *testing.T) *evidence.Keys {
+	t.Helper()
+	keys, err := evidence.GenerateKeys("example.com/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// TestLogOfNodes has two nodes write and integrate one log, and verifies all
+// checkpoints that either of them shows against its export.
+func TestLogOfNodes(t *testing.T) {
+	server := pgtest.Shared(t)
+	url, keys := server.URL(server.Database(t)), newKeys(t)
+	op := semel.Operation{Name: "op", Evidence: semel.EvidenceDurable}
+	nodes := []node{newNode(t, url, keys, op), newNode(t, url, keys, op)}
+	const callers, calls = 4, 40
+	var mu sync.Mutex
+	var kept []string
+	var wg sync.WaitGroup
+	for c := range callers {
+		n := nodes[c%2]
+		wg.Go(func() {
+			for i := range calls {
+				key := fmt.Sprint(c, "-", i)
+				call := semel.Call{Tenant: "t", Principal: "p", Operation: "op", Key: key, Fingerprint: semel.FingerprintOf(semel.SchemeRaw, []byte(key))}
+				for range 2 { // the second is a replay
+					_, err := n.engine.Do(t.Context(), call, func(context.Context, semel.Execution) (semel.Result, error) {
+						return semel.Result{Data: []byte(key)}, nil
+					})
+					if err != nil {
+						t.Errorf("a call: %v", err)
+					}
+				}
+				if i%10 != 9 {
+					continue
+				}
+				err := n.log.Integrate(t.Context())
+				if err != nil {
+					t.Errorf("Integrate: %v", err)
+					continue
+				}
+				r, err := n.log.Reader(t.Context())
+				if err != nil {
+					t.Errorf("Reader: %v", err)
+					continue
+				}
+				signed, _ := r.Checkpoint()
+				mu.Lock()
+				kept = append(kept, signed)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if err := nodes[0].log.Integrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := nodes[1].log.Reader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var export bytes.Buffer
+	if err := r.Export(t.Context(), &export, nil); err != nil {
+		t.Fatal(err)
+	}
+	report, err := evidence.Verify(&export, keys.Trust(), &evidence.VerifyOptions{Kept: kept})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d checkpoints of two nodes, %+v", len(kept), report)
+	want := int64(3 * callers * calls) // claimed, ended, replayed
+	if _, at := r.Checkpoint(); int64(at.Size) != want {
+		t.Errorf("the log has %d entries, want %d", at.Size, want)
+	}
+}
+
+// kitRegistry declares the commands of the conformance kit.
+const kitRegistry = `
+version: 1
+commands:
+  - {entity: idstest, action: charge, caller_key: true, per_record: {per_second: 1000, burst: 1000}, evidence: durable, handler: {url: PROVIDER}}
+  - {entity: idstest, action: slow, per_record: {per_second: 1000, burst: 1000}, handler: {url: PROVIDER, timeout: 1m}}
+  - {entity: idstest, action: confirmed, confirmation: {ttl: 1m}, per_record: {per_second: 1000, burst: 1000}, handler: {url: PROVIDER}}
+`
+
+// TestCommands runs the kit for command gateways against one on this store.
+func TestCommands(t *testing.T) {
+	clause.Proves(t, "IDS-XII.1", "IDS-XII.2", "IDS-XII.3", "IDS-XII.4", "IDS-XIII.1", "IDS-XIII.2", "IDS-XIII.3", "IDS-XIII.4", "IDS-XIII.5", "IDS-XIII.6")
+	server := pgtest.Shared(t)
+	n := newNode(t, server.URL(server.Database(t)), newKeys(t))
+	p := idstest.NewProvider(t)
+	registry, err := ids.Load([]byte(strings.ReplaceAll(kitRegistry, "PROVIDER", p.URL)), ids.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gateway, err := ids.New(n.engine, ids.Options{Registry: registry, Identify: func(*http.Request) (ids.Caller, error) {
+		return ids.Caller{Tenant: "acme", Principal: "alice"}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(gateway)
+	t.Cleanup(srv.Close)
+	idstest.Run(t, idstest.Target{URL: srv.URL + "/v1/commands", Provider: p, Evidence: n.shown})
+}
+
+// shown is what the log has of a command.
+func (n node) shown(ctx context.Context, commandID string) (list []idstest.Evidence, err error) {
+	if err := n.log.Integrate(ctx); err != nil {
+		return nil, err
+	}
+	r, err := n.log.Reader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	numbers, err := r.Find(ctx, n.log.Subject(semel.ID{Tenant: "acme"}, commandID))
+	for _, number := range numbers {
+		en, err := r.Entry(ctx, number)
+		if err != nil {
+			return nil, err
+		}
+		a, err := evidence.ParseArtifact(en.Leaf)
+		if err != nil {
+			return nil, err
+		}
+		o, err := evidence.ParseOpening(a, en.Opening)
+		if err != nil {
+			return nil, err
+		}
+		ev := idstest.Evidence{
+			Type: string(a.Type), Decision: a.Payload.Decision, CommandID: o.CommandID, IdempotencyKey: o.IdempotencyKey,
+			Executed: a.Payload.Executed != nil && *a.Payload.Executed,
+		}
+		if o.OutcomeSHA256 != "" {
+			ev.OutcomeRef = "sha256:" + o.OutcomeSHA256
+		}
+		for _, fp := range []string{a.Payload.Fingerprint, a.Payload.Presented} {
+			if fp != "" {
+				ev.Fingerprints = append(ev.Fingerprints, fp)
+			}
+		}
+		list = append(list, ev)
+	}
+	return list, err
+}
