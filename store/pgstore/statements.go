@@ -143,7 +143,7 @@ func newStatements(schema string, lockTimeout time.Duration, barriers bool) stat
 	}
 	s := statements{
 		create: create(""), create1: create1(""), update: update(""),
-		update1: limited(func(limit string) string { return change(params(expect) + limit) }),
+		update1: text{any: limited(func(limit string) string { return change(params(expect) + limit) }).any, direct: change1(table, expect)},
 		get:     same("SELECT " + row + " FROM " + table + " l WHERE l.id = ANY($1::bytea[])" + after),
 		due:     same("SELECT " + row + " FROM " + table + " l WHERE l.next_at <= $1::bigint ORDER BY l.next_at LIMIT $2::bigint"),
 		purge: limited(func(limit string) string {
@@ -160,6 +160,16 @@ func newStatements(schema string, lockTimeout time.Duration, barriers bool) stat
 		return "WITH made AS (" + change(params(expect)+limit) + ")" + updated + "SELECT id FROM made"
 	})
 	return s
+}
+
+// change1 is an update of one row without a table of parameters, which the server
+// would join with.
+func change1(table string, expect []member) string {
+	set := make([]string, 0, len(expect))
+	for i, m := range expect[1 : len(expect)-1] {
+		set = append(set, fmt.Sprintf("%s = $%d::%s", m.name, i+2, m.kind))
+	}
+	return fmt.Sprintf("UPDATE %s SET %s WHERE id = $1::bytea AND revision = $%d::bytea RETURNING id", table, strings.Join(set, ", "), len(expect))
 }
 
 // assignments are what an update sets.
