@@ -60,6 +60,9 @@ func (s *Server) operator(r *http.Request) (api.Caller, error) {
 	if errors.Is(err, auth.ErrNoCredential) && !a.Configured() {
 		return api.Caller{Role: api.Admin}, nil
 	}
+	if err == nil && s.reserved(id.Principal) {
+		return api.Caller{}, errReserved
+	}
 	return api.Caller{Tenant: id.Tenant, Principal: id.Principal, Role: roles[id.Roles]}, err
 }
 
@@ -67,6 +70,9 @@ func (s *Server) operator(r *http.Request) (api.Caller, error) {
 // guarded route would see.
 func (s *Server) caller(r *http.Request) (api.Caller, error) {
 	tenant, principal, err := s.current().guard.Caller(r)
+	if err == nil && s.reserved(principal) {
+		return api.Caller{}, errReserved
+	}
 	return api.Caller{Tenant: tenant, Principal: principal}, err
 }
 

@@ -19,9 +19,10 @@ type outbox struct {
 	cutOff context.CancelFunc
 }
 
-// newOutbox makes the dispatcher of an engine. Nothing is delivered before run.
-func newOutbox(engine *semel.Engine, c *config.Dispatch, log *slog.Logger) (*outbox, error) {
-	if len(c.Destinations) == 0 {
+// newOutbox makes the dispatcher of an engine, for the destinations of the
+// configuration and the service's own. Nothing is delivered before run.
+func newOutbox(engine *semel.Engine, c *config.Dispatch, own map[string]dispatch.Destination, log *slog.Logger) (*outbox, error) {
+	if len(c.Destinations) == 0 && len(own) == 0 {
 		return nil, nil
 	}
 	o := &outbox{}
@@ -43,6 +44,10 @@ func newOutbox(engine *semel.Engine, c *config.Dispatch, log *slog.Logger) (*out
 			MinBackoff: time.Duration(d.MinBackoff), MaxBackoff: time.Duration(d.MaxBackoff),
 			MaxTries: d.MaxTries, MaxAge: time.Duration(d.MaxAge),
 		}
+	}
+	for name, d := range own {
+		d.Sender = breakable(cut, d.Sender)
+		opts.Destinations[name] = d
 	}
 	var err error
 	if o.dispatcher, err = dispatch.New(engine, opts); err != nil {

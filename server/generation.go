@@ -14,6 +14,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/protocol/ids"
+	"github.com/semelhq/semel/protocol/ids/whatsapp"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/server/limit"
@@ -38,6 +39,8 @@ type generation struct {
 	routes  *http.ServeMux
 	// commands takes commands; nil where none are declared.
 	commands *ids.Gateway
+	// whatsapp takes commands out of messages; nil where it is not configured.
+	whatsapp *whatsapp.Ingress
 
 	inFlight sync.WaitGroup
 }
@@ -58,6 +61,9 @@ func (s *Server) build(cfg *config.Config) (*generation, error) {
 	}
 	if g.commands, err = s.gateway(g, cfg.Commands.Registry); err != nil {
 		return nil, fmt.Errorf("commands.registry: %w", err)
+	}
+	if g.whatsapp, err = s.ingress(g, &cfg.Commands.WhatsApp); err != nil {
+		return nil, fmt.Errorf("commands.whatsapp: %w", err)
 	}
 	g.guard, err = semelhttp.New(s.engine, &semelhttp.Options{
 		Identity: g.auth.HTTPIdentity(), StatusPath: statusPath, TypeBase: problemsPath,
@@ -211,6 +217,8 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 		s.dataAPI.Data().ServeHTTP(w, r)
 	case g.commands != nil && (r.URL.Path == commandsPath || strings.HasPrefix(r.URL.Path, commandsPath+"/")):
 		g.commands.ServeHTTP(w, r)
+	case g.whatsapp != nil && r.URL.Path == g.cfg.Commands.WhatsApp.Path:
+		g.whatsapp.ServeHTTP(w, r) // the signature says who calls
 	case g.takes(r):
 		g.routes.ServeHTTP(w, r)
 	default:

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/protocol/ids/whatsapp"
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/server/limit"
@@ -113,7 +115,11 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if _, err = s.engine.LoadEpoch(ctx); err != nil {
 		return nil, err
 	}
-	if s.outbox, err = newOutbox(s.engine, &cfg.Dispatch, s.log); err != nil {
+	own := map[string]dispatch.Destination{}
+	if cfg.Commands.WhatsApp.On() {
+		own[whatsapp.Destination] = s.inbox()
+	}
+	if s.outbox, err = newOutbox(s.engine, &cfg.Dispatch, own, s.log); err != nil {
 		return nil, err
 	}
 	if s.gen, err = s.build(cfg); err != nil {

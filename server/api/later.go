@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/dispatch"
 )
 
 // outgoing is a message of a completed call as it is shown. Its payload is not: it
@@ -151,13 +153,13 @@ func (b *builder) laterRoutes(settled []semel.Code) {
 		Summary:     "Deliver a parked message again",
 		Description: "It is delivered under its old id, as if it had not been tried. The reason is the message's error until its next try.",
 	}, Operator, settled, func(x *exchange, in *messageInput) (*recordOutput, error) {
-		return x.settleMessage(in, semel.MessageFinding{State: semel.MessagePending, Replay: true, Failure: &semel.Failure{Code: "replayed", Message: in.Body.Reason}})
+		return x.settleMessage(in, dispatch.Replay)
 	})
 	route(b, huma.Operation{
 		OperationID: "discardMessage", Method: http.MethodPost, Path: "/v1/records/{id}/messages/{message}/discard", Tags: []string{"records"},
 		Summary: "Give a parked message up for good",
 	}, Operator, settled, func(x *exchange, in *messageInput) (*recordOutput, error) {
-		return x.settleMessage(in, semel.MessageFinding{State: semel.MessageDiscarded, Failure: &semel.Failure{Code: "discarded", Message: in.Body.Reason}})
+		return x.settleMessage(in, dispatch.Discard)
 	})
 }
 
@@ -176,12 +178,16 @@ func compensateRecord(x *exchange, in *reasonInput) (*recordOutput, error) {
 	return &recordOutput{recordBody{x.api.viewOf(&rec)}}, nil
 }
 
-func (x *exchange) settleMessage(in *messageInput, f semel.MessageFinding) (*recordOutput, error) {
+// settleMessage lets an operator decide about a message, by [dispatch.Replay] or
+// [dispatch.Discard].
+func (x *exchange) settleMessage(in *messageInput,
+	settle func(ctx context.Context, s dispatch.Settler, call semel.ID, id, reason string) (semel.Record, error),
+) (*recordOutput, error) {
 	id, err := x.overseen(in.ID)
 	if err != nil {
 		return nil, err
 	}
-	rec, err := x.api.engine.SettleMessage(x.ctx(), id, in.Message, f)
+	rec, err := settle(x.ctx(), x.api.engine, id, in.Message, in.Body.Reason)
 	switch {
 	case errors.Is(err, semel.ErrNotFound):
 		return nil, x.noRecord()

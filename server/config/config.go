@@ -287,6 +287,39 @@ type Limits struct {
 type Commands struct {
 	// Registry of the commands, a YAML file; see semel ids lint. Without one there are none.
 	Registry string `json:"registry,omitzero"`
+	// Commands that come as WhatsApp messages.
+	WhatsApp WhatsApp `json:"whatsapp,omitzero"`
+}
+
+// WhatsApp is the webhook of a WhatsApp app, for which the signature of a delivery
+// is its only credential; see [whatsapp.Ingress].
+type WhatsApp struct {
+	// Path of the webhook on the data listener, such as /webhooks/whatsapp. No route can hide it.
+	Path string `json:"path,omitzero" required:"true"`
+	// File with the token by which WhatsApp asks whether this is the webhook that was meant.
+	VerifyTokenFile string `json:"verify_token_file,omitzero" required:"true"`
+	// File with the app's secret, which signs deliveries; two while one replaces the other.
+	AppSecretFiles []string `json:"app_secret_files,omitempty" required:"true"`
+	// Where to ask for the command that a message means: an http or https URL.
+	MapperURL string `json:"mapper_url,omitzero" required:"true" secret:"url"`
+	// How long one question to the mapper may take. Defaults to 10s.
+	MapperTimeout Duration `json:"mapper_timeout,omitzero"`
+	// Phone numbers of the app.
+	Numbers []WhatsAppNumber `json:"numbers,omitempty" required:"true"`
+	// Where answers to senders are posted to: an http or https URL. Without it nobody is answered.
+	ReplyURL string `json:"reply_url,omitzero" secret:"url"`
+	// Files with a secret each, whsec_ and base64, that sign what is posted to reply_url by Standard Webhooks.
+	ReplySecretFiles []string `json:"reply_secret_files,omitempty"`
+}
+
+// WhatsAppNumber is a phone number and whose it is.
+type WhatsAppNumber struct {
+	// Id of the phone number, as WhatsApp gave it: digits, in quotes.
+	PhoneNumberID string `json:"phone_number_id" required:"true"`
+	// Tenant whose number it is. Defaults to auth.default_tenant.
+	Tenant string `json:"tenant,omitzero"`
+	// Rights of everybody who sends a message to this number, as the registry of commands names them.
+	Rights []string `json:"rights,omitempty"`
 }
 
 // Archive says where records are kept that were purged.

@@ -49,6 +49,7 @@ func diff(path string, a, b reflect.Value) []string {
 // they are opened.
 var bound = []string{
 	"listen.", "admin.", "store.", "archive.", "evidence.", "dispatch.", "purge.",
+	"commands.whatsapp.path", // messages have a destination if there is one
 	"limits.header_bytes", "limits.read_header_timeout", "limits.read_timeout", "limits.idle_timeout",
 	"limits.connections", "limits.total_bytes", "limits.tenant_bytes",
 }

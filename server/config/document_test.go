@@ -19,7 +19,10 @@ func TestDocumentedConfigurations(t *testing.T) {
 		t.Fatal("docs/service.md shows no configuration")
 	}
 	t.Chdir(t.TempDir())
-	for name, secret := range map[string]string{"alice.token": "a-token", "billing.secret": "whsec_" + strings.Repeat("c3Nz", 11)} {
+	for name, secret := range map[string]string{
+		"alice.token": "a-token", "billing.secret": "whsec_" + strings.Repeat("c3Nz", 11),
+		"app.secret": "an app's secret", "verify.token": "the owner's token", "reply.secret": "whsec_" + strings.Repeat("c3Nz", 12),
+	} {
 		if err := os.WriteFile(name, []byte(secret+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -38,8 +38,8 @@ func Default() *Config {
 
 // Load reads a configuration and checks it. What is wrong with it comes as
 // [Errors], everything at once; any other error says that the file could not be
-// read. Files that settings name with url_file, token_file and secret_files are
-// read, those of certificates and keys are not.
+// read. Files that settings name with url_file, token_file and secret_files, and
+// those of WhatsApp's secrets, are read; those of certificates and keys are not.
 func Load(src Source) (*Config, *Origins, error) {
 	env := src.Env
 	if env == nil {
@@ -188,6 +188,7 @@ func derive(c *Config, origins *Origins, p *problems) {
 		m.Principal = cmp.Or(m.Principal, m.Subject)
 		m.Tenant = cmp.Or(m.Tenant, c.Auth.DefaultTenant)
 	}
+	deriveWhatsApp(c, origins)
 	if len(c.Operations) == 0 {
 		c.Operations = []Operation{{Name: DefaultOperation}}
 		fillDefaults(reflect.ValueOf(&c.Operations[0]).Elem())

@@ -49,6 +49,7 @@ func validate(p *problems, c *Config) {
 	v.limits()
 	v.archive()
 	v.evidence()
+	v.whatsapp()
 	v.dispatch()
 	v.duration("purge.interval", c.Purge.Interval, Duration(time.Second), maxTimeout)
 	v.number("purge.per_second", c.Purge.PerSecond, 1, 1_000_000)

@@ -60,9 +60,12 @@ func (v *validator) secrets(path string, files []string) {
 }
 
 // Secrets reads the files with the secrets of the destination.
-func (d *Destination) Secrets() ([]string, error) {
+func (d *Destination) Secrets() ([]string, error) { return readSecretFiles(d.SecretFiles) }
+
+// readSecretFiles reads files that have nothing but a secret each.
+func readSecretFiles(files []string) ([]string, error) {
 	var list []string
-	for _, file := range d.SecretFiles {
+	for _, file := range files {
 		data, err := readFile(file, maxSecret)
 		if err != nil {
 			return nil, err

@@ -1,0 +1,174 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel/protocol/ids/whatsapp"
+)
+
+// WhatsAppPrincipal is who takes messages from WhatsApp. Nobody else may have this
+// principal where they are taken: its records say what the service is to execute.
+const WhatsAppPrincipal = "whatsapp"
+
+// minWhatsAppSecret is the shortest secret that the webhook accepts, in bytes.
+const minWhatsAppSecret = 8
+
+// On reports whether messages are taken.
+func (w *WhatsApp) On() bool { return w.Path != "" }
+
+// Secrets reads the files with the secrets of the webhook.
+func (w *WhatsApp) Secrets() (verifyToken string, app []string, err error) {
+	token, err := readSecretFiles([]string{w.VerifyTokenFile})
+	if err != nil {
+		return "", nil, err
+	}
+	app, err = readSecretFiles(w.AppSecretFiles)
+	return token[0], app, err
+}
+
+// ReplySecrets reads the files with the secrets that sign replies.
+func (w *WhatsApp) ReplySecrets() ([]string, error) { return readSecretFiles(w.ReplySecretFiles) }
+
+// deriveWhatsApp fills in what follows from other settings.
+func deriveWhatsApp(c *Config, origins *Origins) {
+	w := &c.Commands.WhatsApp
+	for i := range w.Numbers {
+		w.Numbers[i].Tenant = cmp.Or(w.Numbers[i].Tenant, c.Auth.DefaultTenant)
+	}
+	if w.On() && !origins.written("commands.whatsapp.mapper_timeout") {
+		w.MapperTimeout = cmp.Or(w.MapperTimeout, Duration(whatsapp.DefaultMapTimeout))
+	}
+}
+
+var (
+	webhookPath   = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+$`)
+	phoneNumberID = regexp.MustCompile(`^[0-9]{1,64}$`)
+)
+
+// whatsapp checks the webhook of WhatsApp. Secrets are read, so that a bad one is
+// found before the service starts with it.
+func (v *validator) whatsapp() {
+	for i := range v.c.Operations {
+		if name := v.c.Operations[i].Name; name == whatsapp.MessageOperation || name == whatsapp.StatusOperation {
+			v.bad(fmt.Sprintf("operations[%d].name", i), "", "%q is the operation by which messages are taken from WhatsApp", name)
+		}
+	}
+	w := &v.c.Commands.WhatsApp
+	if reflect.ValueOf(w).Elem().IsZero() {
+		return
+	}
+	const at = "commands.whatsapp"
+	// Of a section in the file this is known; the environment can leave things out too.
+	for name, missing := range map[string]bool{
+		"path": w.Path == "", "verify_token_file": w.VerifyTokenFile == "", "app_secret_files": len(w.AppSecretFiles) == 0,
+		"mapper_url": w.MapperURL == "", "numbers": len(w.Numbers) == 0,
+	} {
+		if missing {
+			v.bad(at+"."+name, "", "%s is missing", name)
+		}
+	}
+	if v.c.Commands.Registry == "" {
+		v.bad("commands.registry", "name the registry of the commands", "messages bring commands, and there are none")
+	}
+	v.webhookPath(at+".path", w.Path)
+	v.whatsappSecrets(at, w)
+	if w.MapperURL != "" {
+		v.httpURL(at+".mapper_url", w.MapperURL, "http", "https")
+		v.duration(at+".mapper_timeout", w.MapperTimeout, Duration(100*time.Millisecond), Duration(10*time.Minute))
+	}
+	if w.ReplyURL != "" {
+		v.httpURL(at+".reply_url", w.ReplyURL, "http", "https")
+	} else if len(w.ReplySecretFiles) > 0 {
+		v.bad(at+".reply_secret_files", "add reply_url", "there are no replies to sign")
+	}
+	v.secrets(at+".reply_secret_files", w.ReplySecretFiles)
+	v.numbers(at+".numbers", w.Numbers)
+	v.ownNames()
+}
+
+// webhookPath checks a path that has to be the service's own.
+func (v *validator) webhookPath(at, p string) {
+	switch {
+	case p == "":
+		return
+	case !webhookPath.MatchString(p) || path.Clean(p) != p:
+		v.bad(at, "write such as /webhooks/whatsapp", "%q is not a path of plain words", p)
+	case strings.HasPrefix(p+"/", "/v1/") || strings.HasPrefix(p+"/", "/semel/"):
+		v.bad(at, "write such as /webhooks/whatsapp", "paths like %q are those of the API", p)
+	}
+	for i := range v.c.Routes {
+		if match := v.c.Routes[i].Match; match[strings.LastIndex(match, " ")+1:] == p {
+			v.bad(fmt.Sprintf("routes[%d].match", i), "give the webhook a path of its own", "%s is the webhook of commands.whatsapp, so the route would never be taken", p)
+		}
+	}
+}
+
+// whatsappSecrets checks what WhatsApp and the webhook know of each other.
+func (v *validator) whatsappSecrets(at string, w *WhatsApp) {
+	var secrets []string
+	read := func(path, file string) {
+		text, ok := secretFile(v.problems, path, file)
+		switch {
+		case !ok:
+			return
+		case len(text) < minWhatsAppSecret:
+			v.bad(path, "", "%s has fewer than %d bytes", file, minWhatsAppSecret)
+		case slices.Contains(secrets, text):
+			v.bad(path, "each has a use of its own", "%s has the secret of another file", file)
+		}
+		secrets = append(secrets, text)
+	}
+	for i, file := range w.AppSecretFiles {
+		read(fmt.Sprintf("%s.app_secret_files[%d]", at, i), file)
+	}
+	if len(w.AppSecretFiles) > 2 {
+		v.bad(at+".app_secret_files", "keep the new one and the one before", "there are %d, more than 2", len(w.AppSecretFiles))
+	}
+	if w.VerifyTokenFile != "" { // it comes in URLs, so it may be none of the others
+		read(at+".verify_token_file", w.VerifyTokenFile)
+	}
+}
+
+func (v *validator) numbers(at string, numbers []WhatsAppNumber) {
+	first := map[string]string{}
+	for i := range numbers {
+		n, path := &numbers[i], fmt.Sprintf("%s[%d]", at, i)
+		if other, twice := first[n.PhoneNumberID]; twice && n.PhoneNumberID != "" {
+			v.bad(path+".phone_number_id", "a number is one tenant's", "%s has the number %s too", other, n.PhoneNumberID)
+		}
+		first[n.PhoneNumberID] = path
+		if n.PhoneNumberID != "" && !phoneNumberID.MatchString(n.PhoneNumberID) {
+			v.bad(path+".phone_number_id", "it is the id that WhatsApp shows beside the number", "%q has other characters than digits", n.PhoneNumberID)
+		}
+		if n.Tenant == "" {
+			v.bad(path+".tenant", "write one, or auth.default_tenant", "tenant is missing")
+		}
+	}
+}
+
+// ownNames keeps the names of the webhook's records and messages from others.
+func (v *validator) ownNames() {
+	for i := range v.c.Dispatch.Destinations {
+		if v.c.Dispatch.Destinations[i].Name == whatsapp.Destination {
+			v.bad(fmt.Sprintf("dispatch.destinations[%d].name", i), "", "%q is where messages from WhatsApp are worked on", whatsapp.Destination)
+		}
+	}
+	reserved := func(path, principal string) {
+		if principal == WhatsAppPrincipal {
+			v.bad(path, "write another principal", "the principal %q is who takes messages from WhatsApp", principal)
+		}
+	}
+	for i := range v.c.Auth.Tokens {
+		reserved(fmt.Sprintf("auth.tokens[%d].principal", i), v.c.Auth.Tokens[i].Principal)
+	}
+	for i := range v.c.Auth.MTLS {
+		reserved(fmt.Sprintf("auth.mtls[%d].principal", i), v.c.Auth.MTLS[i].Principal)
+	}
+}
