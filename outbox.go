@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // Message is something that a completed call sends: it is part of the record, so
@@ -127,6 +129,9 @@ func addMessage(outbox []Message, m Message, id ID, origin int64) ([]Message, er
 		if len(s) > maxNameLen || !validText(s) {
 			return bad("%s is longer than %d bytes, not valid UTF-8 or has a NUL byte", field, maxNameLen)
 		}
+	}
+	if strings.ContainsFunc(m.ContentType, unicode.IsControl) {
+		return bad("ContentType has control characters, which no header can carry")
 	}
 	size := len(m.Payload)
 	for i := range outbox {

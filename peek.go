@@ -6,12 +6,13 @@ import (
 )
 
 // Peek is what a delivery of a call would get if it came now: it never executes, never
-// waits and changes nothing. [Execute] means that the call would run; the answer has no attempt then,
-// and by the time it is begun that may be different.
+// waits and changes no record. [Execute] means that the call would run; the answer has
+// no attempt then, and by the time it is begun that may be different. The error is as
+// that of [Engine.Begin].
 //
-// What a delivery gets without executing (a replay, a conflict) is told as for one
-// that was delivered: Peek serves doors that know already that a delivery may not
-// execute, such as one that comes with the key of another call.
+// What a delivery gets without executing (a replay, a conflict) is told, and limited,
+// as for one that was delivered: Peek serves doors that know already that a delivery
+// may not execute, such as one that comes with the key of another call.
 func (e *Engine) Peek(ctx context.Context, call Call) (ans Answer, err error) {
 	var id ID
 	op, err := e.admit(ctx, &call, &id)

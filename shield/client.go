@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"sync"
@@ -108,7 +109,7 @@ func (c *Client) send(ctx context.Context, effectKey string, req *http.Request) 
 	kept, err := c.read(resp)
 	if err != nil {
 		// The head came, the body broke off. What it would have said is not known.
-		return nil, semel.Unknown(fmt.Errorf("the provider's answer broke off: %w", err))
+		return nil, semel.Unknown(fmt.Errorf("the provider's answer broke off: %w", hide(err)))
 	}
 	if c.Provider.Header != "" || c.Provider.Field != "" {
 		kept.Key = c.Provider.Key(effectKey)
@@ -148,10 +149,27 @@ func (c *Client) read(resp *http.Response) (*Response, error) {
 	return kept, nil
 }
 
-// hide takes the URL, which may have secrets, out of an error.
+// hide takes addresses, which say where in a network a provider is, and the URL, which
+// may have secrets, out of the text of an error: the text becomes that of a failure,
+// which callers are shown. What it wraps stays.
 func hide(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		return e.Err
+		err = e.Err
+	}
+	if e, ok := errors.AsType[*net.DNSError](err); ok {
+		return &discreet{cmp.Or(e.Err, "the lookup failed"), err}
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Err != nil {
+		return &discreet{e.Op + ": " + e.Err.Error(), err}
 	}
 	return err
 }
+
+// discreet is an error with another text.
+type discreet struct {
+	text string
+	err  error
+}
+
+func (e *discreet) Error() string { return "no answer of the provider: " + e.text }
+func (e *discreet) Unwrap() error { return e.err }

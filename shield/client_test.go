@@ -191,3 +191,23 @@ func TestAnAttemptThatIsOverSendsNothing(t *testing.T) {
 		t.Errorf("%d requests", len(p.got()))
 	}
 }
+
+// The text of a failure is shown to callers, who need not know where a provider is.
+func TestAddressesAreNotTold(t *testing.T) {
+	for name, url := range map[string]string{
+		"an address":  "http://127.0.0.1:1/secret",
+		"a name":      "http://provider.invalid/secret",
+		"a bad proxy": "http://[::1%25lo]:1/secret",
+	} {
+		t.Run(name+" is in no error", func(t *testing.T) {
+			e, _ := engine(t, nil)
+			_, ans, err := pay(t, e, &shield.Client{}, url)
+			wantCode(t, err, semel.CodeAborted)
+			for _, text := range []string{err.Error(), ans.Record.Failure.Message} {
+				if strings.Contains(text, "127.0.0.1") || strings.Contains(text, "::1") || strings.Contains(text, "provider.invalid") || strings.Contains(text, "secret") {
+					t.Error(text)
+				}
+			}
+		})
+	}
+}

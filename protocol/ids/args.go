@@ -164,7 +164,7 @@ func (d *Derivation) ephemerals(tree map[string]any) error {
 		case !is || d.Entry != nil && d.Entry.keeps(path):
 			return false, nil
 		case d.Entry != nil:
-			return false, &Error{Reason: ReasonEphemeral, Path: "args." + path, Message: "by its name it is " + what + ", and the registry neither strips nor keeps it"}
+			return false, &Error{Reason: ReasonEphemeral, Path: brief("args." + path), Message: "by its name it is " + what + ", and the registry neither strips nor keeps it"}
 		}
 		if !reported[path] {
 			reported[path] = true
@@ -195,7 +195,7 @@ func (e *Entry) validate(tree map[string]any) error {
 	}
 	var errs []error
 	for _, f := range leaves(failed, nil) {
-		errs = append(errs, &Error{Reason: ReasonArgs, Path: pointer(f.InstanceLocation), Message: complaint(f.ErrorKind)})
+		errs = append(errs, &Error{Reason: ReasonArgs, Path: brief(pointer(f.InstanceLocation)), Message: complaint(f.ErrorKind)})
 	}
 	if len(errs) == 1 {
 		return errs[0]
@@ -203,7 +203,7 @@ func (e *Entry) validate(tree map[string]any) error {
 	return errors.Join(errs...)
 }
 
-// maxComplaints bounds how much is said about one set of arguments.
+// maxComplaints bounds how much is said about one envelope.
 const maxComplaints = 20
 
 func leaves(f *jsonschema.ValidationError, found []*jsonschema.ValidationError) []*jsonschema.ValidationError {
@@ -221,7 +221,7 @@ func complaint(k jsonschema.ErrorKind) string {
 	case *kind.Required:
 		return "it lacks " + strings.Join(x.Missing, ", ")
 	case *kind.AdditionalProperties:
-		return "it has members that the schema does not know: " + strings.Join(x.Properties, ", ")
+		return "it has members that the schema does not know: " + brief(strings.Join(x.Properties, ", "))
 	case *kind.Type:
 		return fmt.Sprintf("it is %s and should be %s", x.Got, strings.Join(x.Want, " or "))
 	}

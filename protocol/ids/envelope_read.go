@@ -16,8 +16,13 @@ import (
 // envelopeReader collects what is wrong with an envelope.
 type envelopeReader struct{ errs []error }
 
+// bad reports a fault. After so many the rest is not said: an answer should not be
+// larger than the envelope.
 func (r *envelopeReader) bad(path, format string, args ...any) {
-	r.errs = append(r.errs, &Error{Reason: ReasonEnvelope, Path: path, Message: fmt.Sprintf(format, args...)})
+	if len(r.errs) >= maxComplaints {
+		return
+	}
+	r.errs = append(r.errs, &Error{Reason: ReasonEnvelope, Path: brief(path), Message: fmt.Sprintf(format, args...)})
 }
 
 // err is everything that is wrong: one [Error], or several joined.
@@ -213,6 +218,18 @@ func kindOf(value []byte) string {
 		return "null"
 	}
 	return "a number"
+}
+
+// maxShown bounds a name of the caller's in an error, in bytes.
+const maxShown = 256
+
+// brief is a name of the caller's, or the beginning of one that is too long to be
+// shown.
+func brief(name string) string {
+	if len(name) <= maxShown {
+		return name
+	}
+	return strings.ToValidUTF8(name[:maxShown], "") + "…"
 }
 
 // join appends a name to a path.

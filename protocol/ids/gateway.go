@@ -27,7 +27,8 @@ type Options struct {
 	Registry *Registry
 	// Bindings are the functions that it names. May be nil where it names none.
 	Bindings *Bindings
-	// Identify verifies who sends an HTTP request. Required for [Gateway.ServeHTTP].
+	// Identify verifies who sends an HTTP request. Required for [Gateway.ServeHTTP],
+	// which lets nobody in without it. Its error is not shown.
 	Identify func(r *http.Request) (Caller, error)
 	// StatusURL is the address of the commands for those who ask for their state,
 	// to which "/" and an id are added. Defaults to "/v1/commands".
@@ -35,9 +36,10 @@ type Options struct {
 	// Transport makes the connections to upstreams. Defaults to
 	// [http.DefaultTransport].
 	Transport http.RoundTripper
-	// Served is told of every delivery that was answered, also of commands that
-	// change nothing, of which nothing is recorded (IDS-VI.3). Optional; it should
-	// return quickly.
+	// Served is told of every delivery that was answered by a response, also of
+	// commands that change nothing, of which nothing is recorded (IDS-VI.3), and of
+	// conflicts. Optional; it is called in line, by many goroutines at once, and
+	// should return quickly. The command has its secrets: log it by its LogValue.
 	Served func(ctx context.Context, caller Caller, c *Command, r *Response)
 }
 
@@ -45,18 +47,20 @@ type Options struct {
 // (IDS-V.1). It has no state of its own; any number of gateways may serve one store.
 // Its methods may be called concurrently.
 type Gateway struct {
-	engine *semel.Engine
-	opts   Options
-	b      Bindings
+	engine    *semel.Engine
+	opts      Options
+	b         Bindings
+	upstreams *semelhttp.SafeTransport // of all commands, for it has connections to keep
 }
 
 // New makes a gateway on an engine, and registers the operations of the registry's
-// commands there.
+// commands there, with that of messages. An error is all that is wrong; then none is
+// registered.
 func New(engine *semel.Engine, opts Options) (*Gateway, error) {
 	if engine == nil || opts.Registry == nil {
 		return nil, errors.New("ids: a gateway needs an engine and a registry")
 	}
-	g := &Gateway{engine: engine, opts: opts}
+	g := &Gateway{engine: engine, opts: opts, upstreams: &semelhttp.SafeTransport{Base: opts.Transport}}
 	g.opts.StatusURL = strings.TrimSuffix(cmp.Or(opts.StatusURL, "/v1/commands"), "/")
 	if opts.Bindings != nil {
 		g.b = *opts.Bindings
@@ -78,14 +82,26 @@ func New(engine *semel.Engine, opts Options) (*Gateway, error) {
 	return g, nil
 }
 
+// Declares reports whether an operation is that of a command.
+func (g *Gateway) Declares(operation string) bool {
+	entity, action, _ := strings.Cut(operation, ".")
+	_, ok := g.opts.Registry.Lookup(entity, action)
+	return ok
+}
+
 // Execute delivers a command. A response is the answer to the caller, whether the
-// command was executed by this delivery, by another, or refused by its handler; an
-// error means that nothing was executed: an [Error] for an envelope that is wrong, a
-// [semel.Error] for everything else.
+// command was executed by this delivery, by another, or refused by its handler.
+//
+// An error is an [Error] for an envelope that is wrong, several of them joined, or a
+// [semel.Error]. It means that nothing was executed, but for [semel.CodeUnknown],
+// which means that nobody can say. The same envelope may be delivered again after any.
 func (g *Gateway) Execute(ctx context.Context, caller Caller, c Command) (*Response, error) {
+	key := c.IdempotencyKey
 	d, err := g.opts.Registry.Derive(c)
-	if wrong, ok := errors.AsType[*Error](err); ok && wrong.Reason == ReasonKey {
-		return g.collide(ctx, caller, c, wrong)
+	wrong, collides := errors.AsType[*Error](err)
+	if collides = collides && wrong.Reason == ReasonKey; collides {
+		c.IdempotencyKey = ""
+		d, err = g.opts.Registry.Derive(c)
 	}
 	if err != nil {
 		return nil, err
@@ -94,10 +110,17 @@ func (g *Gateway) Execute(ctx context.Context, caller Caller, c Command) (*Respo
 		return nil, err
 	}
 	first := &d.Command
-	first.CommandID = cmp.Or(first.CommandID, "cmd_"+semelhttp.NewKey())
+	if first.CommandID == "" {
+		first.CommandID = "cmd_" + semelhttp.NewKey()
+	}
 	first.CorrelationID = cmp.Or(first.CorrelationID, first.CommandID)
 	ctx = withCaller(ctx, caller)
-	r, err := g.deliver(ctx, caller, d)
+	var r *Response
+	if collides {
+		r, err = g.collide(ctx, caller, d, key, wrong)
+	} else {
+		r, err = g.deliver(ctx, caller, d)
+	}
 	if err == nil && g.opts.Served != nil {
 		g.opts.Served(ctx, caller, first, r)
 	}
@@ -124,19 +147,10 @@ func (g *Gateway) execute(ctx context.Context, caller Caller, d *Derivation) (*R
 // collide answers a delivery that came with the key of another envelope. Nothing is
 // executed under a key that is not that of the content; where the key is that of a
 // command, its record learns of the collision, as evidence (IDS-VIII.6).
-func (g *Gateway) collide(ctx context.Context, caller Caller, c Command, wrong *Error) (*Response, error) {
-	key := c.IdempotencyKey
-	c.IdempotencyKey = ""
-	d, err := g.opts.Registry.Derive(c)
-	if err != nil {
-		return nil, err
-	}
-	if err := d.admit(caller); err != nil {
-		return nil, err
-	}
+func (g *Gateway) collide(ctx context.Context, caller Caller, d *Derivation, key string, wrong *Error) (*Response, error) {
 	call := d.Call(caller.Principal)
 	call.Key = KeyVersion + strings.TrimPrefix(key, KeyVersion)
-	if _, err := g.engine.Peek(withCaller(ctx, caller), call); err != nil && !errors.Is(err, &semel.Error{Code: semel.CodeInvalidCall}) {
+	if _, err := g.engine.Peek(ctx, call); err != nil && !errors.Is(err, &semel.Error{Code: semel.CodeInvalidCall}) {
 		return nil, err
 	}
 	return conflict(&d.Command, wrong.Message), nil
@@ -198,18 +212,35 @@ func callerOf(ctx context.Context) (Caller, bool) {
 }
 
 // Status is what is known of a command, by the id that its responses have as
-// StatusID. Who does not own it needs the right to read it.
+// StatusID. Who does not own it needs the right to read it; to anybody else, and for
+// what there is not, it says [semel.ErrNotFound].
 func (g *Gateway) Status(ctx context.Context, caller Caller, statusID string) (*Response, error) {
 	rec, e, err := g.visible(ctx, caller, statusID)
 	if err != nil {
 		return nil, err
 	}
+	return g.told(caller, e, rec, decisionOf(rec))
+}
+
+// told is a response about a record of which no delivery asks.
+func (g *Gateway) told(caller Caller, e *Entry, rec *semel.Record, decision semel.Decision) (*Response, error) {
 	c := commandOf(rec)
-	return g.respond(caller, e, &c, &semel.Answer{Decision: decisionOf(rec), Record: rec}, nil)
+	r, err := g.respond(caller, e, &c, &semel.Answer{Decision: decision, Record: rec}, nil)
+	if err == nil {
+		r.Decision = ""
+	}
+	return r, err
 }
 
 // Compensate undoes a command that was executed, once (IDS-XI.S4), for a caller who
-// may execute the command that does it.
+// may execute the command that does it. The command is the caller's own, or one that
+// he may act for; for that of another the registry has to name a right that executes
+// the compensation, for to read a command is no right to undo it. The reason is kept,
+// up to 1 KiB.
+//
+// [semel.CodeUnsupported] means that the command declares no compensation,
+// [semel.CodeForbidden] that the caller may not. After any other error it can be asked
+// for again: it is done once at most.
 func (g *Gateway) Compensate(ctx context.Context, caller Caller, statusID, reason string) (*Response, error) {
 	rec, e, err := g.visible(ctx, caller, statusID)
 	if err != nil {
@@ -221,15 +252,15 @@ func (g *Gateway) Compensate(ctx context.Context, caller Caller, statusID, reaso
 	}
 	entity, action, _ := strings.Cut(s.Compensation, ".")
 	undo, ok := g.opts.Registry.Lookup(entity, action)
-	if !ok || !undo.MayExecute(caller.Rights) {
+	theirs := owns(&caller, rec) || e.MayAct(caller.Rights)
+	if !ok || !undo.MayExecute(caller.Rights) || !theirs && len(undo.Rights.Execute) == 0 {
 		return nil, forbidden("the caller may not execute " + s.Compensation)
 	}
 	after, err := g.engine.Compensate(withCaller(ctx, caller), rec.ID, caller.Principal, reason)
 	if err != nil {
 		return nil, err
 	}
-	c := commandOf(&after)
-	return g.respond(caller, e, &c, &semel.Answer{Decision: semel.Replay, Record: &after}, nil)
+	return g.told(caller, e, &after, semel.Replay)
 }
 
 // visible finds a record that the caller may know of.

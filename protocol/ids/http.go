@@ -3,8 +3,8 @@ package ids
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,62 +19,79 @@ import (
 //	GET  {StatusURL}/{id}            says where a command stands
 //	POST {StatusURL}/{id}/compensate undoes one that was executed
 //
-// Answers about commands are a [Response]; the status of HTTP repeats what it says:
-// 200 executed or compensated, 202 processing, 422 rejected, 428 to be confirmed, 500
-// failed, 503 not executed and worth another delivery. Whatever else is wrong is a
-// problem document (RFC 9457).
+// Answers about commands are a [Response]. To a delivery the status of HTTP repeats
+// what it says: 200 executed or compensated, 202 processing, 422 rejected, 428 to be
+// confirmed, 500 failed, 503 not executed and worth another delivery. To a question it
+// is 200. Whatever else is wrong is a problem document (RFC 9457).
+//
+// A body is JSON in UTF-8, of up to [MaxEnvelope] bytes and without a content coding.
+// Its Content-Type may be left out.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	rest, ok := strings.CutPrefix(r.URL.Path, g.path())
-	if !ok {
+	if !ok || rest != "" && rest[0] != '/' {
 		g.refuse(w, semel.ErrNotFound)
 		return
 	}
 	id, action, _ := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
-	var serve func(Caller, *http.Request, string) (*Response, error)
-	method := http.MethodPost
+	var serve func(Caller, http.ResponseWriter, *http.Request, string) (*Response, error)
+	methods := []string{http.MethodPost}
 	switch {
 	case id == "" && action == "":
 		serve = g.serveCommand
 	case action == "":
-		serve, method = g.serveStatus, http.MethodGet
+		serve, methods = g.serveStatus, []string{http.MethodGet, http.MethodHead}
 	case action == "compensate":
 		serve = g.serveCompensate
 	default:
 		g.refuse(w, semel.ErrNotFound)
 		return
 	}
-	if r.Method != method {
-		w.Header().Set("Allow", method)
-		writeProblem(w, &semelhttp.Problem{Code: codeMethod, Title: "Method not allowed", Status: http.StatusMethodNotAllowed, Detail: "Use " + method + " here."})
+	if !slices.Contains(methods, r.Method) {
+		w.Header().Set("Allow", strings.Join(methods, ", "))
+		writeProblem(w, &semelhttp.Problem{Code: codeMethod, Title: "Method not allowed", Status: http.StatusMethodNotAllowed, Detail: "Use " + methods[0] + " here."})
 		return
 	}
-	caller, err := g.opts.Identify(r)
+	caller, err := g.identify(r)
 	if err != nil {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		writeProblem(w, &semelhttp.Problem{Code: codeUnauthorized, Title: "Not authenticated", Status: http.StatusUnauthorized, Detail: "The server does not know who is calling."})
 		return
 	}
-	resp, err := serve(caller, r, id)
+	resp, err := serve(caller, w, r, id)
 	if err != nil {
 		g.refuse(w, err)
 		return
 	}
-	g.write(w, resp)
+	status := http.StatusOK
+	if r.Method == http.MethodPost {
+		status = resp.httpStatus()
+	}
+	g.write(w, status, resp)
+}
+
+func (g *Gateway) identify(r *http.Request) (Caller, error) {
+	if g.opts.Identify == nil {
+		return Caller{}, errors.New("ids: a gateway without Identify knows nobody")
+	}
+	return g.opts.Identify(r)
 }
 
 // path is that of StatusURL, which may be a whole address.
 func (g *Gateway) path() string {
 	if _, after, ok := strings.Cut(g.opts.StatusURL, "://"); ok {
-		_, path, _ := strings.Cut(after, "/")
+		_, path, found := strings.Cut(after, "/")
+		if !found {
+			return ""
+		}
 		return "/" + path
 	}
 	return g.opts.StatusURL
 }
 
-func (g *Gateway) serveCommand(caller Caller, r *http.Request, _ string) (*Response, error) {
-	body, err := readBody(r)
+func (g *Gateway) serveCommand(caller Caller, w http.ResponseWriter, r *http.Request, _ string) (*Response, error) {
+	body, err := readBody(w, r)
 	if err != nil {
 		return nil, err
 	}
@@ -85,39 +102,20 @@ func (g *Gateway) serveCommand(caller Caller, r *http.Request, _ string) (*Respo
 	return g.Execute(r.Context(), caller, c)
 }
 
-func (g *Gateway) serveStatus(caller Caller, r *http.Request, id string) (*Response, error) {
-	resp, err := g.Status(r.Context(), caller, id)
-	if err == nil {
-		resp.Decision = "" // nothing was delivered
-	}
-	return resp, err
+func (g *Gateway) serveStatus(caller Caller, _ http.ResponseWriter, r *http.Request, id string) (*Response, error) {
+	return g.Status(r.Context(), caller, id)
 }
 
-func (g *Gateway) serveCompensate(caller Caller, r *http.Request, id string) (*Response, error) {
-	body, err := readBody(r)
+func (g *Gateway) serveCompensate(caller Caller, w http.ResponseWriter, r *http.Request, id string) (*Response, error) {
+	body, err := readBody(w, r)
 	if err != nil {
 		return nil, err
 	}
-	var in struct {
-		Reason string `json:"reason"`
+	reason, err := parseReason(body)
+	if err != nil {
+		return nil, err
 	}
-	if len(body) > 0 && json.Unmarshal(body, &in) != nil {
-		return nil, &Error{Reason: ReasonEnvelope, Message: "the body is no JSON object with a reason"}
-	}
-	return g.Compensate(r.Context(), caller, id, in.Reason)
-}
-
-var errTooLarge = errors.New("the envelope has more than " + strconv.Itoa(MaxEnvelope>>10) + " KiB")
-
-func readBody(r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, MaxEnvelope+1))
-	switch {
-	case err != nil:
-		return nil, &Error{Reason: ReasonEnvelope, Message: "the body broke off"}
-	case len(body) > MaxEnvelope:
-		return nil, errTooLarge
-	}
-	return body, nil
+	return g.Compensate(r.Context(), caller, id, reason)
 }
 
 // httpStatus is the status of HTTP for a response.
@@ -139,15 +137,14 @@ func (r *Response) httpStatus() int {
 
 // write writes a response. Deliveries that were answered before get the same bytes,
 // but for the decision.
-func (g *Gateway) write(w http.ResponseWriter, r *Response) {
+func (g *Gateway) write(w http.ResponseWriter, status int, r *Response) {
 	if r.Decision == DuplicateReplayed {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
 	if r.StatusURL != "" && r.Status == StatusProcessing {
 		w.Header().Set("Location", r.StatusURL)
 	}
-	status := r.httpStatus()
-	if status == http.StatusAccepted || status == http.StatusServiceUnavailable {
+	if r.Status == StatusProcessing || status == http.StatusServiceUnavailable {
 		setRetryAfter(w, max(r.RetryAfter, time.Second))
 	}
 	writeJSON(w, status, "application/json", r)
@@ -158,6 +155,7 @@ const (
 	codeUnauthorized semel.Code = "unauthorized"
 	codeMethod       semel.Code = "method_not_allowed"
 	codeTooLarge     semel.Code = "too_large"
+	codeMedia        semel.Code = "unsupported_media_type"
 	codeInternal     semel.Code = "internal"
 )
 
@@ -191,8 +189,12 @@ type commandProblem struct {
 
 // refuse writes an error as a problem. Nothing was executed, unless it says so.
 func (g *Gateway) refuse(w http.ResponseWriter, err error) {
-	if errors.Is(err, errTooLarge) {
-		writeProblem(w, &semelhttp.Problem{Code: codeTooLarge, Title: "Envelope too large", Status: http.StatusRequestEntityTooLarge, Detail: "Nothing was executed: " + err.Error() + "."})
+	switch {
+	case errors.Is(err, errTooLarge):
+		writeProblem(w, &semelhttp.Problem{Code: codeTooLarge, Title: "Body too large", Status: http.StatusRequestEntityTooLarge, Detail: "Nothing was executed: " + err.Error() + "."})
+		return
+	case errors.Is(err, errMedia):
+		writeProblem(w, &semelhttp.Problem{Code: codeMedia, Title: "Not JSON", Status: http.StatusUnsupportedMediaType, Detail: "Nothing was executed: " + err.Error() + "."})
 		return
 	}
 	if wrong := envelopeErrors(err); len(wrong) > 0 {

@@ -23,6 +23,9 @@ type linter struct {
 // command has one reading.
 var word = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
 
+// headerName is the form of a header's name (RFC 9110, 5.1).
+var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+
 // minCriticalWindow is the shortest window that is safe without a word of why.
 const minCriticalWindow = 24 * time.Hour
 
@@ -42,7 +45,11 @@ func (l *linter) registry(reg *Registry) {
 		}
 		l.entry(e)
 		if at, twice := first[e.Name()]; twice && e.Entity != "" && e.Action != "" {
-			l.add(e.at, e.Name()+" is declared twice", fmt.Sprintf("the first is in line %d", l.at[fmt.Sprintf("commands[%d]", at)].line))
+			where := fmt.Sprintf("commands[%d]", at)
+			if !l.inGo {
+				where = fmt.Sprintf("in line %d", l.at[where].line)
+			}
+			l.add(e.at, e.Name()+" is declared twice", "the first is "+where)
 		} else {
 			first[e.Name()] = i
 		}
@@ -58,9 +65,9 @@ func (l *linter) registry(reg *Registry) {
 // entry looks at one declaration, fills in its defaults and compiles its schema.
 func (l *linter) entry(e *Entry) {
 	says := func(field string) string { return join(e.at, field) }
-	for field, value := range map[string]string{"entity": e.Entity, "action": e.Action} {
-		if value != "" && !word.MatchString(value) {
-			l.add(says(field), "this is no word", "write up to 64 lower-case letters, digits, _ and -, beginning with a letter")
+	for _, field := range []struct{ name, value string }{{"entity", e.Entity}, {"action", e.Action}} {
+		if field.value != "" && !word.MatchString(field.value) {
+			l.add(says(field.name), "this is no word", "write up to 64 lower-case letters, digits, _ and -, beginning with a letter")
 		}
 	}
 	if e.Class == semel.Windowed && e.Window == 0 {
@@ -141,6 +148,9 @@ func (l *linter) shields(e *Entry, says func(string) string) {
 		needs(semel.ShieldReconcile, "compensator", s.Compensator, "write the name of the function that undoes")
 		if s.Strategy != semel.ShieldProviderKey && s.Header != "" {
 			l.add(join(at, "header"), "header is for S1, not "+string(s.Strategy), "")
+		}
+		if s.Header != "" && !headerName.MatchString(s.Header) {
+			l.add(join(at, "header"), "this is no name of a header", "write one as in Idempotency-Key")
 		}
 		if s.Strategy == semel.ShieldLedger && len(s.Effects) == 0 {
 			l.add(join(at, "effects"), "S3 needs the names of the effects in the ledger", "write effects: [provider.capture]")

@@ -41,6 +41,11 @@ func Load(data []byte, opts LoadOptions) (*Registry, error) {
 			l.registry(reg)
 		}
 	}
+	return reg.checked(rep)
+}
+
+// checked is a registry of which nothing bad was reported.
+func (reg *Registry) checked(rep *report) (*Registry, error) {
 	if problems := rep.sorted(); len(problems) > 0 {
 		return nil, problems
 	}

@@ -2,7 +2,10 @@ package ids
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -23,6 +26,18 @@ func messageOperation() semel.Operation {
 	}
 }
 
+// messageKey names a message: an id is unique for one number only. With the length no
+// two pairs have one name, and what would be too long for a key is its digest.
+func messageKey(t Trace) string {
+	phone, id := t[TracePhoneNumberID], t[TraceMessageID]
+	key := fmt.Sprintf("%d:%s/%s", len(phone), phone, id)
+	if len(key) > semel.MaxKeyLen {
+		sum := sha256.Sum256([]byte(key))
+		return "sha256:" + hex.EncodeToString(sum[:])
+	}
+	return key
+}
+
 // deliverMessage delivers a command that a message brought. The record of the message
 // names that of the command. A message that is seen again with another command is a
 // conflict: whoever reads commands out of messages does not always read the same.
@@ -31,7 +46,7 @@ func (g *Gateway) deliverMessage(ctx context.Context, caller Caller, d *Derivati
 	command := d.Call(caller.Principal)
 	call := semel.Call{
 		Tenant: c.TenantID, Principal: caller.Principal, Operation: MessageOperation, Fingerprint: d.Fingerprint,
-		Key:        c.Trace[TracePhoneNumberID] + "/" + c.Trace[TraceMessageID],
+		Key:        messageKey(c.Trace),
 		Attributes: semel.Attributes{semel.AttributeCommandID: c.CommandID, "operation": command.Operation},
 	}
 	var r *Response

@@ -10,7 +10,7 @@ import (
 // Problem is one thing that is wrong with a registry.
 type Problem struct {
 	// File, Line and Column say where; lines and columns count from 1, and columns
-	// are characters.
+	// are characters. Both are 0 in a registry that was made in Go, see [NewRegistry].
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
@@ -25,7 +25,10 @@ type Problem struct {
 
 // Error is one line.
 func (p *Problem) Error() string {
-	text := fmt.Sprintf("%s:%d:%d: ", p.File, p.Line, p.Column)
+	text := p.File + ": "
+	if p.Line > 0 {
+		text = fmt.Sprintf("%s:%d:%d: ", p.File, p.Line, p.Column)
+	}
 	if p.Path != "" {
 		text += p.Path + ": "
 	}
@@ -36,7 +39,8 @@ func (p *Problem) Error() string {
 	return text
 }
 
-// Problems is everything that is wrong with a registry, in the order of the file.
+// Problems is everything that is wrong with a registry, in the order of the file or
+// of the commands.
 type Problems []*Problem
 
 // Error has a line for each problem.
@@ -64,6 +68,7 @@ type position struct{ line, column int }
 // wrong value is noise.
 type report struct {
 	file   string
+	inGo   bool                // there are no lines
 	at     map[string]position // of every value that was read, by its path
 	faulty map[string]bool
 	list   Problems
@@ -79,7 +84,10 @@ func (r *report) addAt(pos position, path, message, suggestion string) {
 		return
 	}
 	r.faulty[path] = true
-	r.list = append(r.list, &Problem{File: r.file, Line: max(pos.line, 1), Column: max(pos.column, 1), Path: path, Message: message, Suggestion: suggestion})
+	if !r.inGo {
+		pos = position{max(pos.line, 1), max(pos.column, 1)}
+	}
+	r.list = append(r.list, &Problem{File: r.file, Line: pos.line, Column: pos.column, Path: path, Message: message, Suggestion: suggestion})
 }
 
 // add reports a problem of a setting, at its place; for one that was not written that
@@ -93,8 +101,12 @@ func (r *report) add(path, message, suggestion string) {
 	}
 }
 
-// sorted returns the problems in the order of the file.
+// sorted returns the problems in the order of the file; without one they stay in the
+// order in which they were found.
 func (r *report) sorted() Problems {
+	if r.inGo {
+		return r.list
+	}
 	slices.SortStableFunc(r.list, func(a, b *Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Path, b.Path))
 	})

@@ -10,8 +10,8 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// Registry declares commands. It is made by [Load], which refuses one that is wrong,
-// and not changed afterwards; any number of goroutines may use it.
+// Registry declares commands. It is made by [Load] or [NewRegistry], which refuse one
+// that is wrong, and not changed afterwards; any number of goroutines may use it.
 type Registry struct {
 	// Version is the version of the format: 1.
 	Version int `yaml:"version" need:"yes"`
@@ -28,7 +28,7 @@ func (r *Registry) Lookup(entity, action string) (*Entry, bool) {
 }
 
 // Entry declares one kind of command (IDS-VI.1). What is left out is as documented
-// here; [Load] fills it in.
+// here; [Load] and [NewRegistry] fill it in.
 type Entry struct {
 	// Entity and Action name the kind of command: lower-case words. Required.
 	Entity string `yaml:"entity" need:"yes"`
@@ -230,7 +230,8 @@ type Bindings struct {
 	Reconcilers  map[string]semel.Reconciler
 	Compensators map[string]semel.Compensator
 	// Authorize is asked before an outcome is replayed; see Operation.Authorize in
-	// package semel. Commands that are bound to an effective actor need it.
+	// package semel. A [Gateway] asks it after its own rules, so it may be nil there;
+	// commands that are bound to an effective actor need it where there is no gateway.
 	Authorize func(ctx context.Context, e *Entry, call semel.Call, rec semel.Record) error
 }
 

@@ -75,7 +75,8 @@ type Response struct {
 	// where they ask.
 	StatusID  string `json:"status_id,omitempty"`
 	StatusURL string `json:"status_url,omitempty"`
-	// Confirmation is what confirms the command. It has a token once.
+	// Confirmation is what confirms the command. It has a token once, which is good
+	// for the same envelope with CommandID as its command_id (IDS-X.1).
 	Confirmation *semel.Challenge `json:"confirmation,omitempty"`
 	// Compensation is the command that undid this one.
 	Compensation string `json:"compensation,omitempty"`
@@ -98,7 +99,8 @@ type Outcome struct {
 	Outcome json.RawMessage `json:"outcome,omitempty"`
 }
 
-// Done is the result of a handler that was successful.
+// Done is the result of a handler that was successful. outcome may be nil. One that has
+// no JSON form makes the error [semel.Unknown]: what was done can't be undone by that.
 func Done(summary string, outcome any) (semel.Result, error) {
 	o := Outcome{Summary: summary}
 	var err error
@@ -150,7 +152,10 @@ func (g *Gateway) respond(caller Caller, e *Entry, c *Command, ans *semel.Answer
 	switch {
 	case ans.Challenge != nil && errors.Is(err, &semel.Error{Code: semel.CodeConfirmationRequired}):
 		r.Type, r.Status, r.Confirmation = evidence.TypeConfirmationRequested, StatusUnconfirmed, ans.Challenge
-		r.Detail = "The command is to be confirmed. Nothing was executed."
+		r.Detail = "Nothing was executed. To confirm, deliver the same envelope again with this command_id and the token as confirmation_token."
+		if ans.Challenge.StepUp {
+			r.Detail += " A further proof is needed, as step_up."
+		}
 		return r, nil
 	case ans.Decision == semel.InFlight:
 		r.Type, r.Status = evidence.TypeAnswered, StatusProcessing
@@ -226,6 +231,10 @@ func (r *Response) end(rec *semel.Record) {
 // show adds the outcome, as far as the caller may see it now, whatever the caller of
 // the first delivery might see then (IDS-XV.4).
 func (r *Response) show(caller Caller, e *Entry, rec *semel.Record) {
+	reader := e.MayRead(caller.Rights)
+	if !reader && rec.Failure != nil && r.Status != StatusUnconfirmed && r.Detail != "" {
+		r.Redacted, r.Detail = true, "" // it is the handler's, and may tell as much as an outcome
+	}
 	if rec.Result.IsZero() {
 		return
 	}
@@ -235,13 +244,13 @@ func (r *Response) show(caller Caller, e *Entry, rec *semel.Record) {
 		r.Reason, r.Detail = ReasonNotKept, "It was executed, and its outcome was not kept."
 		return
 	}
-	o := outcomeOf(rec.Result.Data)
-	if !e.MayRead(caller.Rights) {
-		r.Redacted, r.Detail = true, ""
+	if !reader {
+		r.Redacted = true
 		return
 	}
-	shown, ok := e.RedactFor(o.Outcome, caller.Rights)
-	if !ok || string(shown) != string(o.Outcome) {
+	o := outcomeOf(rec.Result.Data)
+	shown, hidden, ok := e.redact(o.Outcome, caller.Rights)
+	if hidden || !ok {
 		// The summary was made of what is hidden now, as the detail may have been.
 		r.Redacted, r.Detail = true, ""
 		if ok {
@@ -249,7 +258,7 @@ func (r *Response) show(caller Caller, e *Entry, rec *semel.Record) {
 		}
 		return
 	}
-	r.Summary, r.Outcome = o.Summary, o.Outcome
+	r.Summary, r.Outcome = o.Summary, shown
 }
 
 // conflict is the answer to a delivery whose key belongs to another envelope. It says

@@ -59,7 +59,7 @@ func (g *Gateway) post(ctx context.Context, x semel.Execution, d *Derivation, bo
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
-	client := shield.Client{Base: g.opts.Transport, Timeout: time.Duration(h.Timeout)}
+	client := shield.Client{Base: g.upstreams, Timeout: time.Duration(h.Timeout)}
 	effect := upstreamEffect
 	for _, s := range d.Entry.Shields {
 		if s.Strategy == semel.ShieldProviderKey {
@@ -72,6 +72,10 @@ func (g *Gateway) post(ctx context.Context, x semel.Execution, d *Derivation, bo
 	resp, err := client.Do(ctx, x, effect, req)
 	if err != nil {
 		return semel.Result{}, err
+	}
+	if resp.Truncated {
+		// A part of an outcome is none, and can't be redacted.
+		return semel.Result{Tombstone: true}, nil
 	}
 	return semel.Result{Data: resp.Body}, nil
 }

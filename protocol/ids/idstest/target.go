@@ -128,9 +128,7 @@ func (tg *Target) request(method, url string, body []byte) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	for name, values := range tg.Header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, tg.Header)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := tg.Client.Do(req)
 	if err != nil {

@@ -268,6 +268,7 @@ func TestNotTaken(t *testing.T) {
 			if got := r.post(body); got != http.StatusOK {
 				t.Errorf("afterwards: status %d", got)
 			}
+			synctest.Wait()
 			if r.work(); r.refunded("A-1") != 1 {
 				t.Errorf("refunded %d times", r.refunded("A-1"))
 			}

@@ -1,0 +1,74 @@
+package ids
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/semelhq/semel/internal/canon"
+)
+
+// parseReason reads the body of a request to undo, as strictly as an envelope.
+func parseReason(body []byte) (reason string, err error) {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return "", nil
+	}
+	body, err = canon.Canonicalize(body, canon.Exact)
+	if err != nil {
+		return "", &Error{Reason: ReasonEnvelope, Message: "no strict JSON", Err: err}
+	}
+	r := &envelopeReader{}
+	r.object("", body, members{"reason": func(p string, v []byte) {
+		if string(v) != `""` {
+			reason = r.text(p, v, maxReason)
+		}
+	}})
+	return reason, r.err()
+}
+
+// maxReason bounds the reason for undoing a command, in bytes.
+const maxReason = 1 << 10
+
+// Refusals of a body that was not read.
+var (
+	errTooLarge = errors.New("the body has more than " + strconv.Itoa(MaxEnvelope>>10) + " KiB")
+	errMedia    = errors.New("the body is to be JSON in UTF-8, with Content-Type application/json and no Content-Encoding")
+)
+
+// readBody reads the body of a request. The connection is closed behind one that is
+// too large, so that nobody reads the rest of it.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if !isJSON(r.Header) {
+		return nil, errMedia
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxEnvelope))
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return nil, errTooLarge
+	}
+	if err != nil {
+		return nil, &Error{Reason: ReasonEnvelope, Message: "the body broke off; send all of it again"}
+	}
+	return body, nil
+}
+
+// isJSON reports whether the header describes JSON as it is read here. A form of a
+// web page, which any site can make a browser send, does not.
+func isJSON(h http.Header) bool {
+	if coding := h.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return false
+	}
+	given := h.Get("Content-Type")
+	if given == "" {
+		return true
+	}
+	media, params, err := mime.ParseMediaType(given)
+	if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
+		return false
+	}
+	charset, named := params["charset"]
+	return !named || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "us-ascii")
+}
