@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -20,14 +21,14 @@ func (b *bucket) wait(ctx context.Context) error {
 	if b.rate.Burst == 0 {
 		return ctx.Err()
 	}
-	perToken := time.Duration(float64(time.Second) / b.rate.PerSecond)
+	perToken := span(1 / b.rate.PerSecond)
 	b.mu.Lock()
 	now := time.Now()
 	if b.full.Before(now) {
 		b.full = now
 	}
 	b.full = b.full.Add(perToken)
-	delay := b.full.Sub(now) - time.Duration(b.rate.Burst)*perToken
+	delay := b.full.Sub(now) - span(float64(b.rate.Burst)/b.rate.PerSecond)
 	b.mu.Unlock()
 	if delay <= 0 {
 		return ctx.Err()
@@ -40,4 +41,9 @@ func (b *bucket) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err() // the token is lost, which only slows down
 	}
+}
+
+// span is so many seconds, as far as a duration can have them.
+func span(seconds float64) time.Duration {
+	return time.Duration(min(seconds*float64(time.Second), math.MaxInt64/2))
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -111,7 +112,7 @@ func (t *Destination) validate(name string) error {
 	if t.Concurrency < 0 || t.MaxTries < 0 {
 		bad("Concurrency and MaxTries may not be negative")
 	}
-	if r := t.Rate; r.PerSecond < 0 || r.Burst < 0 || (r.PerSecond == 0) != (r.Burst == 0) {
+	if r := t.Rate; r.PerSecond < 0 || math.IsNaN(r.PerSecond) || math.IsInf(r.PerSecond, 0) || r.Burst < 0 || (r.PerSecond == 0) != (r.Burst == 0) {
 		bad("Rate needs PerSecond and Burst above zero, or neither")
 	}
 	return errors.Join(errs...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -380,13 +381,33 @@ func TestDeclarations(t *testing.T) {
 		"":  {},
 		"a": {Rate: semel.Rate{PerSecond: 1}, Timeout: -1, Concurrency: -1},
 		"b": {Sender: &receiver{}},
+		"c": {Sender: &receiver{}, Rate: semel.Rate{PerSecond: math.NaN(), Burst: 1}},
 	}})
-	for _, want := range []string{"Interval", "needs a name", `"a": Sender`, `"a": Rate`, `"a": Timeout`, `"a": Concurrency`} {
+	for _, want := range []string{"Interval", "needs a name", `"a": Sender`, `"a": Rate`, `"c": Rate`, `"a": Timeout`, `"a": Concurrency`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %s", err, want)
 		}
 	}
 	if _, err := New(e, Options{Destinations: map[string]Destination{"a": {Sender: &receiver{}, Lease: 1}}}); err == nil {
 		t.Error("a lease of a nanosecond was taken")
+	}
+}
+
+// A rate so slow that its pause has no duration still holds back.
+func TestRatesBeyondDurations(t *testing.T) {
+	for _, rate := range []semel.Rate{{PerSecond: 1e-12, Burst: 2}, {PerSecond: 1, Burst: math.MaxInt}} {
+		t.Run(fmt.Sprintf("%g a second with a burst of %d is kept", rate.PerSecond, rate.Burst), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := bucket{rate: rate}
+				for range 2 {
+					must(t, b.wait(t.Context()))
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				if err := b.wait(ctx); (err != nil) != (rate.Burst == 2) {
+					t.Errorf("the third token: %v", err)
+				}
+			})
+		})
 	}
 }

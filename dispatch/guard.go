@@ -27,7 +27,8 @@ var reserved = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("100.64.0.0/10"), // shared by carriers
 	netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("192.0.2.0/24"), // documentation
+	netip.MustParsePrefix("192.0.2.0/24"),   // documentation
+	netip.MustParsePrefix("192.88.99.0/24"), // relays of 6to4, given up
 	netip.MustParsePrefix("198.18.0.0/15"),
 	netip.MustParsePrefix("198.51.100.0/24"),
 	netip.MustParsePrefix("203.0.113.0/24"),
@@ -37,6 +38,7 @@ var reserved = []netip.Prefix{
 	netip.MustParsePrefix("100::/64"),
 	netip.MustParsePrefix("2001::/23"), // Teredo and others
 	netip.MustParsePrefix("2001:db8::/32"),
+	netip.MustParsePrefix("3fff::/20"), // documentation
 	netip.MustParsePrefix("fec0::/10"),
 }
 

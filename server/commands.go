@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/semelhq/semel/protocol/ids"
+	"github.com/semelhq/semel/server/config"
 )
 
 // commandsPath is where commands are taken. No route can hide it.
@@ -38,4 +39,15 @@ func (s *Server) gateway(g *generation, registry string) (*ids.Gateway, error) {
 				slog.String("decision", r.Decision), slog.String("reason", r.Reason))
 		},
 	})
+}
+
+// ofOtherDoor reports whether an operation is that of a command, or of a message on its
+// way: the execution API would let a caller end it without what their doors ask for.
+func (s *Server) ofOtherDoor(operation string) bool {
+	g := s.enter()
+	defer g.inFlight.Done()
+	if operation == ids.MessageOperation || config.ReservedOperation(operation) {
+		return true
+	}
+	return g.commands != nil && g.commands.Declares(operation)
 }

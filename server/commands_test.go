@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,6 +68,12 @@ commands:
 	}
 	if status, body := send("cancel"); status != http.StatusUnauthorized {
 		t.Errorf("nobody: %d, %s", status, body)
+	}
+	// The execution API is no way round the gateway.
+	for _, operation := range []string{"order.cancel", "ids.message", "dispatch/billing"} {
+		if status, _, body := do(t, http.MethodPost, s.data("/v1/operations/"+url.PathEscape(operation)+"/executions"), `{"key":"k"}`, known...); status != http.StatusNotFound {
+			t.Errorf("an execution of %s is begun: %d, %s", operation, status, body)
+		}
 	}
 	if hits.Load() != 1 {
 		t.Errorf("%d executions", hits.Load())

@@ -125,10 +125,10 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.gen, err = s.build(cfg); err != nil {
 		return nil, err
 	}
-	if s.dataAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.caller, Version: opts.Version}); err != nil {
+	if s.dataAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.caller, Reserved: s.ofOtherDoor, Version: opts.Version}); err != nil {
 		return nil, err
 	}
-	if s.adminAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.operator, Version: opts.Version}); err != nil {
+	if s.adminAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.operator, Reserved: s.ofOtherDoor, Version: opts.Version}); err != nil {
 		return nil, err
 	}
 	if s.data, err = listen(cfg.Listen.Address, cfg.Listen.TLS, &cfg.Limits, s.dataHandler(), s.log); err != nil {

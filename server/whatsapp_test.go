@@ -295,12 +295,15 @@ func records(t *testing.T, s *service, operation string) (all []semel.Record) {
 func TestWhatsAppForged(t *testing.T) {
 	c := newChat(t, "memory:")
 	s := start(t, write(t, c.text))
-	begin := func(as string) (int, string) {
-		status, _, text := do(t, http.MethodPost, s.data("/v1/operations/"+whatsapp.MessageOperation+"/executions"), `{}`, "Idempotency-Key", number+"/wamid.1", "X-Tenant", "acme", "X-Principal", as)
+	begin := func(operation, as string) (int, string) {
+		status, _, text := do(t, http.MethodPost, s.data("/v1/operations/"+operation+"/executions"), `{}`, "Idempotency-Key", number+"/wamid.1", "X-Tenant", "acme", "X-Principal", as)
 		return status, text
 	}
 	t.Run("a caller of the API can't send a command in the name of another", func(t *testing.T) {
-		_, text := begin("mallory")
+		if status, text := begin(whatsapp.MessageOperation, "mallory"); status != http.StatusNotFound {
+			t.Errorf("an execution of the webhook's operation is begun: %d, %s", status, text)
+		}
+		_, text := begin("default", "mallory")
 		var begun struct{ Execution string }
 		if err := json.Unmarshal([]byte(text), &begun); err != nil || begun.Execution == "" {
 			t.Fatal(text, err)
@@ -313,7 +316,7 @@ func TestWhatsAppForged(t *testing.T) {
 		}
 		for {
 			// The API tells nobody of messages, so it is asked again.
-			m := records(t, s, whatsapp.MessageOperation)[0].Outbox[0]
+			m := records(t, s, "default")[0].Outbox[0]
 			if m.State == semel.MessagePending && t.Context().Err() == nil {
 				runtime.Gosched()
 				continue
@@ -325,7 +328,7 @@ func TestWhatsAppForged(t *testing.T) {
 		}
 	})
 	t.Run("a caller who is called like the webhook is refused", func(t *testing.T) {
-		if status, text := begin("whatsapp"); status != http.StatusUnauthorized {
+		if status, text := begin("default", "whatsapp"); status != http.StatusUnauthorized {
 			t.Error(status, text)
 		}
 	})

@@ -21,6 +21,9 @@ type Options struct {
 	// Identify tells who calls. An error is answered with 401 and its text, which
 	// must be fit for the caller. Required.
 	Identify func(*http.Request) (Caller, error)
+	// Reserved says which operations belong to other doors, which have rules of their
+	// own: here they are unknown. Nil: none.
+	Reserved func(operation string) bool
 	// BaseURL comes before paths in problem types and Location headers, without a
 	// slash at its end. Defaults to nothing, which makes them relative to the
 	// server that answers.

@@ -114,6 +114,9 @@ func (x *exchange) begin(operation, holder string, body *beginning, path string,
 	if call.Key == "" {
 		return 0, nil, a.invalid("header."+keyHeader, "the key is missing: send it in the "+keyHeader+" header or as the member key of the body")
 	}
+	if a.opts.Reserved != nil && a.opts.Reserved(operation) {
+		return 0, nil, a.newProblem(semel.CodeUnknownOperation, "operation "+operation+" can't be begun here")
+	}
 	if call.Fingerprint, err = a.fingerprint(body, path); err != nil {
 		return 0, nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/protocol/ids/whatsapp"
 )
 
 // dispatch checks where messages go. Secrets are read, so that a bad one is found
@@ -34,7 +35,7 @@ func (v *validator) dispatch() {
 		v.duration(path+".max_age", d.MaxAge, Duration(time.Second), Duration(365*24*time.Hour))
 	}
 	for i := range v.c.Operations {
-		if name := v.c.Operations[i].Name; strings.HasPrefix(name, "dispatch/") || strings.HasPrefix(name, "dispatch.lane/") {
+		if name := v.c.Operations[i].Name; deliveryOperation(name) {
 			v.bad(fmt.Sprintf("operations[%d].name", i), "", "names like %q are those of deliveries of messages", name)
 		}
 	}
@@ -73,4 +74,15 @@ func readSecretFiles(files []string) ([]string, error) {
 		list = append(list, strings.TrimSpace(string(data)))
 	}
 	return list, nil
+}
+
+// deliveryOperation reports whether the operation is that of messages on their way.
+func deliveryOperation(name string) bool {
+	return strings.HasPrefix(name, "dispatch/") || strings.HasPrefix(name, "dispatch.lane/")
+}
+
+// ReservedOperation reports whether a name belongs to the service's own doors, so that
+// nobody may declare an operation of it or begin one.
+func ReservedOperation(name string) bool {
+	return deliveryOperation(name) || name == whatsapp.MessageOperation || name == whatsapp.StatusOperation
 }

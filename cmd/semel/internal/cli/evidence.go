@@ -60,13 +60,16 @@ The JSON has origin, file and public_keys.`,
 			}
 			f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 			if errors.Is(err, fs.ErrExist) {
-				return fmt.Errorf("%s is there already, and may be the keys of a log", out)
+				return fmt.Errorf("%s is there already, and may be the keys of a log: give another name", out)
 			}
 			if err != nil {
 				return err
 			}
 			_, err = f.Write(keys.Text())
+			// A crash before the file is synced may leave a part of it, of which no
+			// public key was printed. Whoever runs the command again removes it.
 			if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+				_ = os.Remove(out)
 				return err
 			}
 			if asJSON {

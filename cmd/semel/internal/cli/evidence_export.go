@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -59,11 +60,19 @@ it then shows nothing but that they are there.
 func (l *evidenceLog) writeTo(cmd *cobra.Command, out string, opts *evidence.ExportOptions) (err error) {
 	w := cmd.OutOrStdout()
 	if out != "" {
-		f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if err != nil {
-			return err
+		f, opened := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(opened, fs.ErrExist) {
+			return fmt.Errorf("%s is there already: give the name of a new file", out)
 		}
-		defer func() { err = errors.Join(err, f.Sync(), f.Close()) }()
+		if opened != nil {
+			return opened
+		}
+		// A crash leaves a part of the log, without the end that verify looks for.
+		defer func() {
+			if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+				_ = os.Remove(out) // a part of a log helps nobody, and stands in the way
+			}
+		}()
 		w = f
 	}
 	if err := l.Export(cmd.Context(), w, opts); err != nil {

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
@@ -157,4 +160,29 @@ func TestEvidence(t *testing.T) {
 			t.Error(info.Mode(), err)
 		}
 	})
+}
+
+func TestAPartOfAnExportIsNotLeft(t *testing.T) {
+	dir, store := evidenceDir(t)
+	if code, _, errs := semelWith(t, "", "evidence", "prove", "1", "--store", store, "--keys", filepath.Join(dir, "evidence.key")); code != ExitOK {
+		t.Fatal(errs) // which signs a checkpoint
+	}
+	st, err := server.OpenStore(t.Context(), config.Store{URL: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	r, err := evidence.NewReader(t.Context(), st.(evidence.Store))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := &cobra.Command{}
+	cmd.SetContext(t.Context())
+	out := filepath.Join(dir, "part.jsonl")
+	if err := (&evidenceLog{Reader: r, store: st}).writeTo(cmd, out, &evidence.ExportOptions{Only: []uint64{1 << 40}}); err == nil {
+		t.Error("an entry that there is not was exported")
+	}
+	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file: %v", err)
+	}
 }

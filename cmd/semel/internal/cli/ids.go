@@ -16,10 +16,26 @@ func newIDs() *cobra.Command {
 		Short: "Check registries of commands, and derive and explain the keys of envelopes",
 		Example: `  semel ids lint registry.yaml
   semel ids key --json < envelope.json
-  semel ids explain --registry registry.yaml < envelope.json`,
+  semel ids explain --registry registry.yaml < envelope.json
+  semel ids schema > envelope.schema.json`,
 	}
-	cmd.AddCommand(newIDsLint(), newIDsKey(), newIDsExplain())
+	cmd.AddCommand(newIDsLint(), newIDsKey(), newIDsExplain(), newIDsSchema())
 	return cmd
+}
+
+func newIDsSchema() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of command envelopes",
+		Long: `Print the JSON Schema (2020-12) of command envelopes. It can't say all that is
+checked: duplicate names, invalid text and lengths in bytes are refused too.`,
+		Example: `  semel ids schema > envelope.schema.json`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := cmd.OutOrStdout().Write(ids.EnvelopeSchema())
+			return err
+		},
+	}
 }
 
 // envelopeFlags say which envelope a command is about, and which registry.
@@ -81,7 +97,7 @@ func (f *envelopeFlags) refuse(cmd *cobra.Command, err error) error {
 	}
 	var refused refusedEnvelope
 	for _, one := range all {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", inputName(f.envelope), one)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", inputName(f.envelope), printable(one.Error()))
 		if e, ok := errors.AsType[*ids.Error](one); ok {
 			refused.Problems = append(refused.Problems, e)
 		}

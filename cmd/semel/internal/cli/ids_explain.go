@@ -138,7 +138,7 @@ func (x *idsExplanation) print(w io.Writer) error {
 	line := func(label, format string, args ...any) {
 		fmt.Fprintf(&b, "%-11s"+format+"\n", append([]any{label}, args...)...)
 	}
-	line("command", "%s", x.Command)
+	line("command", "%s", printable(x.Command))
 	if p := x.Policy; p != nil {
 		line("policy", "%s", p.summary())
 		if p.Justification != "" {
@@ -146,19 +146,19 @@ func (x *idsExplanation) print(w io.Writer) error {
 		}
 		line("handler", "%s", p.Handler)
 	}
-	line("principal", "%s from %s", x.Principal.ID, x.Principal.Member)
+	line("principal", "%s from %s", printable(x.Principal.ID), x.Principal.Member)
 	line("in the key", "%s", strings.Join(x.Entered, ", "))
 	for i, s := range x.Stripped {
 		label := ""
 		if i == 0 {
 			label = "left out"
 		}
-		line(label, "%s: %s", s.Path, s.Why)
+		line(label, "%s: %s", printable(s.Path), s.Why)
 	}
-	line("canonical", "%s", x.Canonical)
+	line("canonical", "%s", printable(x.Canonical))
 	line("key", "%s", x.IdempotencyKey)
 	if x.RecordKey != "" {
-		line("record", "%s", x.RecordKey)
+		line("record", "%s", printable(x.RecordKey))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

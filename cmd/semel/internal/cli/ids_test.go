@@ -41,7 +41,7 @@ func inFile(t *testing.T, name, text string) string {
 }
 
 func TestIDsHelp(t *testing.T) {
-	for _, name := range []string{"", "lint", "key", "explain"} {
+	for _, name := range []string{"", "lint", "key", "explain", "schema"} {
 		t.Run("the help of semel ids "+name+" is as recorded", func(t *testing.T) {
 			args := append([]string{"ids"}, strings.Fields(name)...)
 			code, out, errs := semelWith(t, "", append(args, "--help")...)
@@ -179,4 +179,24 @@ func TestIDsLint(t *testing.T) {
 			t.Errorf("exit %d, %s", code, errs)
 		}
 	})
+}
+
+func TestIDsSchema(t *testing.T) {
+	code, out, errs := semelWith(t, "", "ids", "schema")
+	var schema struct {
+		Schema string `json:"$schema"`
+	}
+	if err := json.Unmarshal([]byte(out), &schema); code != ExitOK || err != nil || schema.Schema != "https://json-schema.org/draft/2020-12/schema" {
+		t.Errorf("exit %d, %v, %s%s", code, err, out, errs)
+	}
+}
+
+func TestIDsOutputIsPlain(t *testing.T) {
+	// \u009b begins a sequence that terminals obey.
+	const envelope = `{"tenant_id":"t","actor_id":"a\u009b2J","intent":{"entity":"e\u009b2J","action":"x"},"args":{"n\u009b2J":{"nonce":1}}}`
+	_, explained, _ := semelWith(t, envelope, "ids", "explain")
+	_, _, refused := semelWith(t, `{"\u009b2J":1}`, "ids", "key")
+	if strings.ContainsRune(explained+refused, 0x9b) || !strings.Contains(explained, "canonical") || !strings.Contains(refused, "no such member") {
+		t.Errorf("%q, %q", explained, refused)
+	}
 }

@@ -118,9 +118,7 @@ with the message until its next try.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.change(cmd, args, "replay", "the message is delivered again, under the same id.",
 				func(ctx context.Context, s dispatch.Settler, f *dispatch.Found) error {
-					_, err := s.SettleMessage(ctx, f.Call, f.Message.ID, semel.MessageFinding{
-						State: semel.MessagePending, Replay: true, Failure: &semel.Failure{Code: "replayed", Message: c.reason},
-					})
+					_, err := dispatch.Replay(ctx, s, f.Call, f.Message.ID, c.reason)
 					return err
 				})
 		},
