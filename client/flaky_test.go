@@ -168,6 +168,9 @@ func TestEffectsHappenOnceOverANetworkThatFails(t *testing.T) {
 				}
 			}
 			all.Wait()
+			// Ends that were given up by their callers go on being sent until the lease
+			// is over.
+			<-time.After(2 * time.Minute)
 			net.late.Wait()
 			synctest.Wait()
 			for key, n := range p.hits {
