@@ -35,7 +35,7 @@ partitions of that length from then on, and are dropped instead of deleted; node
 are stopped meanwhile.`,
 		Example: `  semel migrate up --store postgres://semel@db/semel
   semel migrate up --store postgres://semel@db/semel --partition 24h`,
-		Args:    noArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withSchema(cmd, &flags, func(ctx context.Context, pool *pgxpool.Pool, store config.Store) error {
 				made, err := pgstore.Migrate(ctx, pool, store.Schema)
