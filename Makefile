@@ -33,7 +33,7 @@ race: ## run the tests of the concurrent packages under the race detector
 	go test -race -short -count=1 $(CONCURRENT)
 	go test -race -short -count=1 -skip '^Test(Contract|Fault|Killed|Cluster|AFailover|ASlot|AMaster|AnIsolated|EnginesGoOn|NothingIsLost)' $(SERVED)
 
-fuzz: ## run every fuzz target for a short time (FUZZTIME=5s)
+fuzz: ## run every fuzz target for a short time (FUZZTIME=3s)
 	@scripts/fuzz $(FUZZTIME)
 
 bench-smoke: ## run every benchmark once, to see that it works
