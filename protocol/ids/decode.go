@@ -3,18 +3,16 @@ package ids
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
-	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/semelhq/semel/internal/yamltree"
 )
 
 // Bounds of a registry file. The parser calls itself for everything inside of
@@ -28,52 +26,18 @@ const (
 type decoder struct{ *report }
 
 // parse returns the top of the one document, or nil after a problem.
-func (d *decoder) parse(data []byte) (body ast.Node) {
-	defer func() {
-		if r := recover(); r != nil { // some input makes the parser fail that way
-			d.addAt(position{}, "", "the file can't be parsed as YAML", "")
-			body = nil
-		}
-	}()
-	if len(data) > maxFile {
-		d.addAt(position{}, "", fmt.Sprintf("the file has %d bytes, more than %d", len(data), maxFile), "")
-		return nil
-	}
-	tokens := lexer.Tokenize(string(data))
-	if t := tooDeep(tokens); t != nil {
-		d.addAt(position{t.Position.Line, t.Position.Column}, "", fmt.Sprintf("more than %d lists and mappings in each other", maxDepth), "")
-		return nil
-	}
-	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
-	if syntax, is := errors.AsType[yaml.Error](err); is {
-		pos := position{}
-		if t := syntax.GetToken(); t != nil && t.Position != nil {
-			pos = position{t.Position.Line, t.Position.Column}
-		}
-		d.addAt(pos, "", "not valid YAML: "+syntax.GetMessage(), "")
-		return nil
-	}
-	if err != nil {
-		d.addAt(position{}, "", "not valid YAML: "+err.Error(), "")
-		return nil
-	}
-	for _, doc := range file.Docs {
-		switch {
-		case doc.Body == nil || doc.Body.Type() == ast.NullType:
-		case body != nil:
-			d.addAt(place(doc.Body), "", "a second document in one file", "put everything into one, without ---")
-			return nil
-		default:
-			body = doc.Body
-		}
-	}
-	if body == nil {
+func (d *decoder) parse(data []byte) ast.Node {
+	body, fault := yamltree.Parse(data, yamltree.Limits{Bytes: maxFile, Unreasonable: tooDeep})
+	switch {
+	case fault != nil:
+		d.addAt(position{fault.Line, fault.Column}, "", fault.Message, fault.Hint)
+	case body == nil:
 		d.addAt(position{}, "", "the file is empty", "begin with version: 1")
 	}
 	return body
 }
 
-func tooDeep(tokens token.Tokens) *token.Token {
+func tooDeep(tokens token.Tokens) (*token.Token, string) {
 	flow, line, inLine := 0, 0, 0
 	for _, t := range tokens {
 		if t.Position.Line != line {
@@ -88,26 +52,15 @@ func tooDeep(tokens token.Tokens) *token.Token {
 			inLine++
 		}
 		if flow > maxDepth || inLine > maxDepth || t.Position.IndentLevel > maxDepth {
-			return t
+			return t, fmt.Sprintf("more than %d lists and mappings in each other", maxDepth)
 		}
 	}
-	return nil
+	return nil, ""
 }
 
-// place is where a node begins. A mapping's own token is its first colon.
 func place(n ast.Node) position {
-	switch x := n.(type) {
-	case *ast.MappingNode:
-		if !x.IsFlowStyle && len(x.Values) > 0 {
-			return place(x.Values[0].Key)
-		}
-	case *ast.MappingValueNode:
-		return place(x.Key)
-	}
-	if t := n.GetToken(); t != nil && t.Position != nil {
-		return position{t.Position.Line, t.Position.Column}
-	}
-	return position{1, 1}
+	line, column := yamltree.Place(n)
+	return position{line, column}
 }
 
 // eachMember visits the members of a mapping. It reports false if n is none.

@@ -8,11 +8,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
-	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/semelhq/semel/internal/yamltree"
 )
 
 // A decoder fills a Config from a file.
@@ -37,73 +36,22 @@ func (d *decoder) decode(data []byte, v reflect.Value) bool {
 // parse returns the top of the one document in the file, or nil if the file is
 // empty.
 func (d *decoder) parse(data []byte) (body ast.Node, ok bool) {
-	defer func() {
-		if r := recover(); r != nil { // some input makes the parser fail that way
-			d.addAt("", 1, 1, "the file can't be parsed as YAML", "")
-			body, ok = nil, false
-		}
-	}()
-	if len(data) > maxFile {
-		d.addAt("", 1, 1, fmt.Sprintf("the file has %d bytes, more than %d", len(data), maxFile), "")
-		return nil, false
+	body, fault := yamltree.Parse(data, yamltree.Limits{Bytes: maxFile, Unreasonable: unreasonable})
+	if fault != nil {
+		d.addAt("", fault.Line, fault.Column, fault.Message, fault.Hint)
 	}
-	tokens := lexer.Tokenize(string(data))
-	if t, fault := unreasonable(tokens); t != nil {
-		d.addAt("", t.Position.Line, t.Position.Column, fault, "")
-		return nil, false
-	}
-	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
-	if syntax, is := errors.AsType[yaml.Error](err); is {
-		line, column := 1, 1
-		if t := syntax.GetToken(); t != nil && t.Position != nil {
-			line, column = t.Position.Line, t.Position.Column
-		}
-		d.addAt("", line, column, "not valid YAML: "+syntax.GetMessage(), "")
-		return nil, false
-	}
-	if err != nil {
-		d.addAt("", 1, 1, "not valid YAML: "+err.Error(), "")
-		return nil, false
-	}
-	for _, doc := range file.Docs {
-		switch {
-		case doc.Body == nil || doc.Body.Type() == ast.NullType:
-		case body != nil:
-			line, column := place(doc.Body)
-			d.addAt("", line, column, "a second document in one file", "put everything into one, without ---")
-			return nil, false
-		default:
-			body = doc.Body
-		}
-	}
-	return body, true
-}
-
-// place is where a node begins. A mapping's own token is its first colon.
-func place(n ast.Node) (line, column int) {
-	switch x := n.(type) {
-	case *ast.MappingNode:
-		if !x.IsFlowStyle && len(x.Values) > 0 {
-			return place(x.Values[0].Key)
-		}
-	case *ast.MappingValueNode:
-		return place(x.Key)
-	}
-	if t := n.GetToken(); t != nil && t.Position != nil {
-		return t.Position.Line, t.Position.Column
-	}
-	return 1, 1
+	return body, fault == nil
 }
 
 // addNode reports an error at a node.
 func (d *decoder) addNode(path string, n ast.Node, message, hint string) {
-	line, column := place(n)
+	line, column := yamltree.Place(n)
 	d.addAt(path, line, column, message, hint)
 }
 
 // mark remembers where a setting was written.
 func (d *decoder) mark(path string, n ast.Node) {
-	line, column := place(n)
+	line, column := yamltree.Place(n)
 	d.origins.at[path] = Origin{Kind: FromFile, File: d.file, Line: line, Column: column}
 }
 
@@ -130,7 +78,7 @@ func (d *decoder) section(path string, v reflect.Value, n ast.Node) {
 			d.addNode(at, key, fmt.Sprintf("%s is given twice, first in line %d", name, first), "keep one of them")
 			continue
 		}
-		lines[name], _ = place(key)
+		lines[name], _ = yamltree.Place(key)
 		found := false
 		for _, f := range fields {
 			if f.name == name {
