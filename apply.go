@@ -89,17 +89,28 @@ func (e *Engine) patientNow(ctx context.Context) (Instant, error) {
 	}
 	ctx = call
 	now, err := e.now(ctx)
-	for pause := 2 * time.Millisecond; err != nil; pause = min(pause*2, 500*time.Millisecond) {
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return 0, err
-		case <-timer.C:
-		}
+	for b := newBackoff(); err != nil && b.wait(ctx); {
 		now, err = e.now(ctx)
 	}
-	return now, nil
+	return now, err
+}
+
+// backoff is the pause before a store that has failed is asked again.
+type backoff time.Duration
+
+func newBackoff() backoff { return backoff(2 * time.Millisecond) }
+
+// wait pauses, longer each time, and reports false if ctx ends before.
+func (b *backoff) wait(ctx context.Context) bool {
+	timer := time.NewTimer(time.Duration(*b))
+	defer timer.Stop()
+	*b = min(*b*2, backoff(500*time.Millisecond))
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
 }
 
 // resolve sends a write whose result is unknown again until the store gives a
@@ -107,20 +118,13 @@ func (e *Engine) patientNow(ctx context.Context) (Instant, error) {
 // carries a revision of its own and names the one that it follows: a second
 // arrival changes nothing.
 func (e *Engine) resolve(ctx context.Context, next *Record, expect Revision) (*Record, bool, error) {
-	pause := 2 * time.Millisecond
-	for try := 2; ; try++ {
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, false, &Error{Code: CodeStoreUnavailable, Message: "the result of a write is unknown", Err: ctx.Err()}
-		case <-timer.C:
-		}
-		pause = min(pause*2, 500*time.Millisecond)
+	b := newBackoff()
+	for try := 2; b.wait(ctx); try++ {
 		if cur, applied, err := e.applyOnce(ctx, next, expect, try); err == nil {
 			return cur, applied, nil
 		}
 	}
+	return nil, false, &Error{Code: CodeStoreUnavailable, Message: "the result of a write is unknown", Err: ctx.Err()}
 }
 
 // releaseClaim goes on resolving a claim whose caller was told that the store is

@@ -171,11 +171,6 @@ func (r *Record) undelivered() bool {
 	})
 }
 
-// Pending reports whether a message of the record is to be delivered at now.
-func (r *Record) Pending(now Instant) bool {
-	return slices.ContainsFunc(r.Outbox, func(m Message) bool { return m.State == MessagePending && m.NextAt <= now })
-}
-
 // MessageFinding says what became of a message.
 type MessageFinding struct {
 	// State is delivered or parked by a dispatcher, or pending to try again; and

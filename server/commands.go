@@ -30,7 +30,7 @@ func (s *Server) gateway(g *generation, registry string) (*ids.Gateway, error) {
 	return ids.New(s.engine, ids.Options{
 		Registry: reg, StatusURL: commandsPath,
 		Identify: func(r *http.Request) (ids.Caller, error) {
-			id, err := g.auth.Authenticate(r)
+			id, err := g.auth.Known(r)
 			return ids.Caller{Tenant: id.Tenant, Principal: id.Principal, Rights: id.Rights}, err
 		},
 		Served: func(ctx context.Context, caller ids.Caller, c *ids.Command, r *ids.Response) {

@@ -43,11 +43,10 @@ func messageKey(t Trace) string {
 // conflict: whoever reads commands out of messages does not always read the same.
 func (g *Gateway) deliverMessage(ctx context.Context, caller Caller, d *Derivation) (*Response, error) {
 	c := &d.Command
-	command := d.Call(caller.Principal)
 	call := semel.Call{
 		Tenant: c.TenantID, Principal: caller.Principal, Operation: MessageOperation, Fingerprint: d.Fingerprint,
 		Key:        messageKey(c.Trace),
-		Attributes: semel.Attributes{semel.AttributeCommandID: c.CommandID, "operation": command.Operation},
+		Attributes: semel.Attributes{semel.AttributeCommandID: c.CommandID, "operation": c.Intent.Name()},
 	}
 	var r *Response
 	var failed error

@@ -112,18 +112,23 @@ func (a *Authenticator) Authenticate(r *http.Request) (Identity, error) {
 	return found, nil
 }
 
-// HTTPIdentity tells a guard who sent a request: the identity that the request's
-// context carries (see [NewContext]) or that Authenticate finds. A request without
+// Known is the identity that the request's context carries (see [NewContext]), or that
+// Authenticate finds: nobody is authenticated twice for one request.
+func (a *Authenticator) Known(r *http.Request) (Identity, error) {
+	if id, ok := FromContext(r.Context()); ok {
+		return id, nil
+	}
+	return a.Authenticate(r)
+}
+
+// HTTPIdentity tells a guard who sent a request, as Known does. A request without
 // a credential of a configured method is left to the default rule, in the default
 // tenant: its principal is the digest of what the route calls its credential. So
 // callers of an upstream that does its own authentication are kept apart too. A bad
 // credential is refused.
 func (a *Authenticator) HTTPIdentity() semelhttp.IdentityFunc {
 	return func(r *http.Request) (tenant, principal string, err error) {
-		id, ok := FromContext(r.Context())
-		if !ok {
-			id, err = a.Authenticate(r)
-		}
+		id, err := a.Known(r)
 		switch {
 		case errors.Is(err, ErrNoCredential):
 			return a.defaultTenant, "", semelhttp.ErrNoIdentity
