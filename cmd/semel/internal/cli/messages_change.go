@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"unicode/utf8"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -15,18 +14,13 @@ import (
 
 // messageChanger is what the commands that change a message have in common.
 type messageChanger struct {
-	from                *recordsFrom
-	record, reason      string
-	yes, dryRun, asJSON bool
+	change
+	record string
 }
 
 func (c *messageChanger) flags(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVar(&c.record, "record", "", "`name` of the record that has the message")
-	flags.StringVar(&c.reason, "reason", "", "why, for those who look later")
-	flags.BoolVar(&c.yes, "yes", false, "do not ask whether to go on")
-	flags.BoolVar(&c.dryRun, "dry-run", false, "only say what would happen")
-	jsonFlag(cmd, &c.asJSON)
+	cmd.Flags().StringVar(&c.record, "record", "", "`name` of the record that has the message")
+	c.change.flags(cmd, "look later")
 }
 
 // changedMessage is what --json prints of a change.
@@ -43,18 +37,16 @@ type changedMessage struct {
 const messageChangeJSON = `The JSON has action, done, reason and message, which is as it was, with the members
 that list has.`
 
-// change looks at a parked message, asks the person, and does it.
-func (c *messageChanger) change(cmd *cobra.Command, args []string, action, means string,
+// apply looks at a parked message, asks the person, and does it.
+func (c *messageChanger) apply(cmd *cobra.Command, args []string, action, means string,
 	do func(ctx context.Context, s dispatch.Settler, f *dispatch.Found) error,
 ) error {
 	id, err := oneMessage(cmd, args)
-	switch {
-	case err != nil:
+	if err == nil {
+		err = c.check(cmd, "message")
+	}
+	if err != nil {
 		return err
-	case strings.TrimSpace(c.reason) == "" || !utf8.ValidString(c.reason):
-		return usage("--reason is needed: why should the message be changed?")
-	case !c.yes && !c.dryRun && !c.from.terminal(cmd.InOrStdin()):
-		return usage("nobody can be asked whether to go on: add --yes, or --dry-run to see what would happen")
 	}
 	return c.from.with(cmd, func(ctx context.Context, recs semel.Records) error {
 		s, ok := recs.(dispatch.Settler)
@@ -68,22 +60,14 @@ func (c *messageChanger) change(cmd *cobra.Command, args []string, action, means
 		if f.Message.State != semel.MessageParked {
 			return illegal("the message is %s, not parked", f.Message.State)
 		}
-		if !c.yes || c.dryRun {
-			if err := printMessage(cmd.ErrOrStderr(), &f, c.from.source.url == ""); err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "\n%s: %s\n", action, means)
+		goOn, err := c.ask(cmd, action, means, func(w io.Writer) error { return printMessage(w, &f, c.from.source.url == "") })
+		if err == nil && goOn {
+			err = do(ctx, s, &f)
 		}
-		if !c.dryRun {
-			if !c.yes && !agreed(cmd) {
-				fmt.Fprintln(cmd.ErrOrStderr(), "Nothing was changed.")
-				return errReported
-			}
-			if err := do(ctx, s, &f); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
-		return c.report(cmd, &changedMessage{action, !c.dryRun, c.reason, messageLineOf(&f)})
+		return c.report(cmd, &changedMessage{action, goOn, c.reason, messageLineOf(&f)})
 	})
 }
 
@@ -104,7 +88,7 @@ func (c *messageChanger) report(cmd *cobra.Command, done *changedMessage) error 
 }
 
 func newMessagesReplay(from *recordsFrom) *cobra.Command {
-	c := &messageChanger{from: from}
+	c := &messageChanger{change: change{from: from}}
 	cmd := &cobra.Command{
 		Use:   "replay MESSAGE",
 		Short: "Have a parked message delivered again",
@@ -116,7 +100,7 @@ with the message until its next try.
 ` + messageChangeJSON,
 		Example: `  semel messages replay MESSAGE --reason 'the receiver is back'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.change(cmd, args, "replay", "the message is delivered again, under the same id.",
+			return c.apply(cmd, args, "replay", "the message is delivered again, under the same id.",
 				func(ctx context.Context, s dispatch.Settler, f *dispatch.Found) error {
 					_, err := dispatch.Replay(ctx, s, f.Call, f.Message.ID, c.reason)
 					return err
@@ -128,7 +112,7 @@ with the message until its next try.
 }
 
 func newMessagesDiscard(from *recordsFrom) *cobra.Command {
-	c := &messageChanger{from: from}
+	c := &messageChanger{change: change{from: from}}
 	cmd := &cobra.Command{
 		Use:   "discard MESSAGE",
 		Short: "Give a parked message up for good",
@@ -138,7 +122,7 @@ reason is kept with the message.
 ` + messageChangeJSON,
 		Example: `  semel messages discard MESSAGE --reason 'told them by telephone'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.change(cmd, args, "discard", "the message is given up and never delivered.",
+			return c.apply(cmd, args, "discard", "the message is given up and never delivered.",
 				func(ctx context.Context, s dispatch.Settler, f *dispatch.Found) error {
 					_, err := dispatch.Discard(ctx, s, f.Call, f.Message.ID, c.reason)
 					return err

@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"strings"
-	"unicode/utf8"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -14,20 +12,13 @@ import (
 
 // recordChanger is what the commands that change a record have in common.
 type recordChanger struct {
-	from        *recordsFrom
-	name        recordName
-	reason      string
-	yes, dryRun bool
-	asJSON      bool
+	change
+	name recordName
 }
 
 func (c *recordChanger) flags(cmd *cobra.Command) {
 	c.name.flags(cmd)
-	flags := cmd.Flags()
-	flags.StringVar(&c.reason, "reason", "", "why, for those who read the log later")
-	flags.BoolVar(&c.yes, "yes", false, "do not ask whether to go on")
-	flags.BoolVar(&c.dryRun, "dry-run", false, "only say what would happen")
-	jsonFlag(cmd, &c.asJSON)
+	c.change.flags(cmd, "read the log later")
 }
 
 // changedRecord is what --json prints of a change.
@@ -43,20 +34,17 @@ type changedRecord struct {
 	After *recordLine `json:"after,omitempty"`
 }
 
-// change looks at the record, asks the person, and does it. Check refuses what the
+// apply looks at the record, asks the person, and does it. Check refuses what the
 // store would refuse; do returns what is stored afterwards, if anything.
-func (c *recordChanger) change(cmd *cobra.Command, args []string, action, means string, check func(*semel.Record) error,
+func (c *recordChanger) apply(cmd *cobra.Command, args []string, action, means string, check func(*semel.Record) error,
 	do func(ctx context.Context, recs semel.Records, id semel.ID) (*semel.Record, error),
 ) error {
 	id, err := c.name.parse(cmd, args)
 	if err != nil {
 		return err
 	}
-	if strings.TrimSpace(c.reason) == "" || !utf8.ValidString(c.reason) {
-		return usage("--reason is needed: why should the record be changed?")
-	}
-	if !c.yes && !c.dryRun && !c.from.terminal(cmd.InOrStdin()) {
-		return usage("nobody can be asked whether to go on: add --yes, or --dry-run to see what would happen")
+	if err := c.check(cmd, "record"); err != nil {
+		return err
 	}
 	return c.from.with(cmd, func(ctx context.Context, recs semel.Records) error {
 		before, err := recs.Lookup(ctx, id)
@@ -67,19 +55,12 @@ func (c *recordChanger) change(cmd *cobra.Command, args []string, action, means 
 			return err
 		}
 		out := changedRecord{Action: action, Reason: c.reason, Before: lineOf(&before)}
-		if !c.yes || c.dryRun {
-			talk := cmd.ErrOrStderr()
-			if err := printRecord(talk, &before); err != nil {
-				return err
-			}
-			fmt.Fprintf(talk, "\n%s: %s\n", action, means)
+		goOn, err := c.ask(cmd, action, means, func(w io.Writer) error { return printRecord(w, &before) })
+		if err != nil {
+			return err
 		}
-		if c.dryRun {
+		if !goOn {
 			return c.report(cmd, &out)
-		}
-		if !c.yes && !agreed(cmd) {
-			fmt.Fprintln(cmd.ErrOrStderr(), "Nothing was changed.")
-			return errReported
 		}
 		after, err := do(ctx, recs, id)
 		if err != nil {
@@ -91,13 +72,6 @@ func (c *recordChanger) change(cmd *cobra.Command, args []string, action, means 
 		}
 		return c.report(cmd, &out)
 	})
-}
-
-// agreed asks the person at the terminal.
-func agreed(cmd *cobra.Command) bool {
-	fmt.Fprint(cmd.ErrOrStderr(), "Go on? Type yes: ")
-	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-	return strings.TrimSpace(answer) == "yes"
 }
 
 func (c *recordChanger) report(cmd *cobra.Command, done *changedRecord) error {
@@ -141,7 +115,7 @@ func openEffect(rec *semel.Record) (name string, open bool) {
 }
 
 func newRecordsRelease(from *recordsFrom) *cobra.Command {
-	c := &recordChanger{from: from}
+	c := &recordChanger{change: change{from: from}}
 	cmd := &cobra.Command{
 		Use:   "release [RECORD]",
 		Short: "Let a held record run again, although nobody knows what happened",
@@ -161,7 +135,7 @@ result is not known has to be settled first.
 				}
 				return nil
 			}
-			return c.change(cmd, args, "release", "the next delivery runs again, and what this attempt did may happen twice.", check,
+			return c.apply(cmd, args, "release", "the next delivery runs again, and what this attempt did may happen twice.", check,
 				func(ctx context.Context, recs semel.Records, id semel.ID) (*semel.Record, error) {
 					rec, err := recs.Settle(ctx, id, semel.Settlement{Outcome: semel.DispositionAbandoned}, c.reason)
 					return &rec, err
@@ -173,7 +147,7 @@ result is not known has to be settled first.
 }
 
 func newRecordsPurge(from *recordsFrom) *cobra.Command {
-	c := &recordChanger{from: from}
+	c := &recordChanger{change: change{from: from}}
 	cmd := &cobra.Command{
 		Use:   "purge [RECORD]",
 		Short: "Delete a record before its window is over",
@@ -190,7 +164,7 @@ archives is archived first.
 				}
 				return nil
 			}
-			return c.change(cmd, args, "purge", "the record is deleted, and the next delivery of the call runs again.", check,
+			return c.apply(cmd, args, "purge", "the record is deleted, and the next delivery of the call runs again.", check,
 				func(ctx context.Context, recs semel.Records, id semel.ID) (*semel.Record, error) {
 					return nil, recs.Purge(ctx, id, c.reason)
 				})

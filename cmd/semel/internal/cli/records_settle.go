@@ -18,7 +18,7 @@ type settleFlags struct {
 }
 
 func newRecordsSettle(from *recordsFrom) *cobra.Command {
-	c := &recordChanger{from: from}
+	c := &recordChanger{change: change{from: from}}
 	var f settleFlags
 	cmd := &cobra.Command{
 		Use:   "settle [RECORD]",
@@ -43,7 +43,7 @@ recorded. Nothing is asked at a provider: that is up to you.
 				return err
 			}
 			check := func(rec *semel.Record) error { return checkSettlement(rec, &s) }
-			return c.change(cmd, args, "settle", settleMeans(&s), check, func(ctx context.Context, recs semel.Records, id semel.ID) (*semel.Record, error) {
+			return c.apply(cmd, args, "settle", settleMeans(&s), check, func(ctx context.Context, recs semel.Records, id semel.ID) (*semel.Record, error) {
 				rec, err := recs.Settle(ctx, id, s, c.reason)
 				return &rec, err
 			})
