@@ -244,8 +244,8 @@ func (c *committer) follow(s *Store) {
 	for g := range c.written {
 		s.log.sync(g.batch)
 		g.late.Stop()
+		s.subjectIndex.add(g.evidence)      // before anybody can read the entries
 		s.evidence.durable.Store(g.entries) // before anybody is told
-		s.subjectIndex.grown(g.entries)
 		s.settle(g)
 		g.safe.Store(true)
 		close(g.durable)

@@ -163,7 +163,7 @@ func (c *chunk) read(it *pebble.Iterator, keep bool) error {
 		return err
 	}
 	var ok bool
-	if c.first, ok = parseNumber(it.Key(), chunkKeyLen); !ok {
+	if c.first, ok = parseChunkKey(it.Key()); !ok {
 		return errChunk
 	}
 	if keep {
@@ -181,7 +181,7 @@ func (c *chunk) openings(it *pebble.Iterator, to [][]byte) ([][]byte, error) {
 	if !it.SeekGE(chunkKey(openingPrefix, c.first)) {
 		return nil, it.Error()
 	}
-	first, ok := parseNumber(it.Key(), chunkKeyLen)
+	first, ok := parseChunkKey(it.Key())
 	if !ok {
 		return nil, errChunk
 	}
@@ -252,7 +252,7 @@ func (s *Store) edges(from, to uint64) (replaced map[uint64][]byte, size int, up
 		if !it.SeekLT(chunkKey(openingPrefix, before)) {
 			continue
 		}
-		first, ok := parseNumber(it.Key(), chunkKeyLen)
+		first, ok := parseChunkKey(it.Key())
 		value, err := it.ValueAndErr()
 		if err != nil || !ok {
 			return nil, 0, 0, errors.Join(errChunk, err)

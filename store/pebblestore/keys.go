@@ -39,21 +39,18 @@ const (
 
 	leafPrefix    = 'e'
 	openingPrefix = 'o'
-	subjectPrefix = 's'
+	runPrefix     = 'f'
 	tilePrefix    = 't'
 
-	addressLen    = 8
-	indexKeyLen   = 1 + len(digest{})
-	recordKeyLen  = 1 + addressLen
-	dueKeyLen     = 1 + 8 + addressLen
-	chunkKeyLen   = 1 + 8
-	subjectKeyLen = 1 + len(semel.Subject{}) + 8
+	addressLen   = 8
+	indexKeyLen  = 1 + len(digest{})
+	recordKeyLen = 1 + addressLen
+	dueKeyLen    = 1 + 8 + addressLen
+	chunkKeyLen  = 1 + 8
+	runKeyLen    = 1 + 8 + 8
 )
 
-var (
-	metaKey    = []byte("mstore")
-	indexedKey = []byte("msubjects") // how many entries of the evidence log are found by their subjects
-)
+var metaKey = []byte("mstore")
 
 func putAddress(dst []byte, at address) {
 	binary.BigEndian.PutUint64(dst, uint64(at))
@@ -86,10 +83,20 @@ func chunkKey(prefix byte, first uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{prefix}, first)
 }
 
-func putSubjectKey(dst []byte, subject *semel.Subject, number uint64) {
-	dst[0] = subjectPrefix
-	copy(dst[1:], subject[:])
-	binary.BigEndian.PutUint64(dst[1+len(subject):], number)
+// putRunKey makes the key of a block of a run: the number of the run's first entry,
+// and the first place in the block.
+func putRunKey(dst []byte, first uint64, p place) {
+	dst[0] = runPrefix
+	binary.BigEndian.PutUint64(dst[1:], first)
+	binary.BigEndian.PutUint64(dst[9:], uint64(p))
+}
+
+// parseRunKey reads which run a block belongs to.
+func parseRunKey(b []byte) (first uint64, ok bool) {
+	if len(b) != runKeyLen || b[0] != runPrefix {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(b[1:]), true
 }
 
 func tileKey(name string) []byte { return append([]byte{tilePrefix}, name...) }
@@ -110,12 +117,12 @@ func parseDueKey(b []byte) (t dueTime, at address, ok bool) {
 	return dueTime(binary.BigEndian.Uint64(b[1:])), address(binary.BigEndian.Uint64(b[9:])), true
 }
 
-// parseNumber reads the number at the end of a key of the evidence log.
-func parseNumber(key []byte, length int) (number uint64, ok bool) {
-	if len(key) != length {
+// parseChunkKey is the reverse of putChunkKey.
+func parseChunkKey(key []byte) (first uint64, ok bool) {
+	if len(key) != chunkKeyLen {
 		return 0, false
 	}
-	return binary.BigEndian.Uint64(key[length-8:]), true
+	return binary.BigEndian.Uint64(key[1:]), true
 }
 
 // meta is what the store knows about itself, written with every batch.

@@ -143,7 +143,7 @@ func (s *Store) open(o *Options) (err error) {
 	}
 	s.clock.start(meta.clock)
 	s.evidence.durable.Store(meta.entries)
-	if err := s.subjectIndex.run(s, o.MemTableBytes); err != nil {
+	if err := s.subjectIndex.start(s, meta.entries); err != nil {
 		return err
 	}
 	s.commits.run(s, o.groupBytes(), meta)

@@ -1,62 +1,83 @@
 package pebblestore
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/semelhq/semel"
 )
 
-// subjectIndex finds entries of the evidence log by their subject. It is written
-// behind the log: subjects are digests, so that each belongs to another place, and
-// callers would wait while it is looked for. To add many that are sorted is less
-// work, and nobody waits for it. What is not in the index yet is looked for in the
-// log.
+// subjectIndex finds entries of the evidence log by their subject.
+//
+// Subjects are digests: a key for each would belong to another place of the database,
+// and cost more than the entry itself. So the index is made of runs. A run lists
+// what runEntries entries are about, sorted, and is written once, behind the log,
+// when there are so many. A search reads one block of each run: a thousand of them
+// for 65 million entries. The subjects of entries that are in no run yet stay in
+// memory.
 type subjectIndex struct {
-	done    atomic.Uint64 // entries before it are in the index
-	every   uint64        // how many are added together
-	wake    chan struct{} // receives when there are so many
-	stop    context.CancelFunc
+	mu sync.Mutex
+	// done is how many entries are in runs, and recent the subjects of those from
+	// there on, in their order. Its elements do not change.
+	done   uint64
+	recent []semel.Subject
+	// broken: recent does not go on, so what is not in runs is read from the log.
+	broken bool
+
+	wake    chan struct{} // receives when there is enough for a run
+	stop    chan struct{}
 	running sync.WaitGroup
 }
 
-// maxIndexed bounds how many entries are added to the index together. A search goes
-// through about so many entries of the log.
-const maxIndexed = 8192
+const (
+	runBits = 16
+	// runEntries is how many entries are in a run.
+	runEntries = 1 << runBits
+	// runBlock is how many of them are under one key.
+	runBlock = 512
+)
 
-// run starts adding to the index, from where the last process has ended.
-func (x *subjectIndex) run(s *Store, memTableBytes uint64) error {
-	done, err := readIndexed(s.db)
-	if err != nil {
+// A place says, in its higher bits, how the subject of an entry begins, and in its
+// runBits lower ones where in the run the entry is.
+type place uint64
+
+func makePlace(subject *semel.Subject, at int) place {
+	return place(binary.BigEndian.Uint64(subject[:])&^(runEntries-1) | uint64(at))
+}
+
+func (p place) at() uint64 { return uint64(p) % runEntries }
+
+// start reads what the last process had not put into runs, and begins to add to
+// the index. What can't be read stops the index, not the store.
+func (x *subjectIndex) start(s *Store, entries uint64) error {
+	x.wake, x.stop = make(chan struct{}, 1), make(chan struct{})
+	var err error
+	if x.done, err = readRuns(s.db); err != nil {
 		return err
 	}
-	x.done.Store(done)
-	x.every = min(maxIndexed, memTableBytes>>10)
-	x.wake = make(chan struct{}, 1)
-	ctx, stop := context.WithCancel(context.Background())
-	x.stop = stop
+	err = s.subjects(context.Background(), x.done, entries, func(subject *semel.Subject, _ uint64) bool {
+		x.recent = append(x.recent, *subject)
+		if len(x.recent) == runEntries {
+			x.write(s)
+		}
+		return true
+	})
+	if err != nil {
+		x.give(s, err)
+	}
 	x.running.Go(func() {
 		for {
 			select {
-			case <-ctx.Done():
+			case <-x.stop:
 				return
 			case <-x.wake:
-			}
-			for ctx.Err() == nil && s.evidence.durable.Load()-x.done.Load() >= x.every {
-				if err := x.add(s); err != nil {
-					// The log has everything: finding reads more of it from now
-					// on. The next Open tries again.
-					s.log.trouble("the index of the evidence log can't be written", "error", err)
-					return
+				for x.write(s) {
 				}
 			}
 		}
@@ -64,82 +85,222 @@ func (x *subjectIndex) run(s *Store, memTableBytes uint64) error {
 	return nil
 }
 
-// grown wakes the goroutine that adds to the index, if there is enough to add.
-func (x *subjectIndex) grown(durable uint64) {
-	if durable-x.done.Load() < x.every {
-		return
-	}
-	select {
-	case x.wake <- struct{}{}:
-	default: // it will be seen
-	}
+// give up: what is not in runs is read from the log from now on. The next Open tries
+// again.
+func (x *subjectIndex) give(s *Store, err error) {
+	x.broken, x.recent = true, nil
+	s.log.trouble("the evidence log can't be read to index it", "error", err)
 }
 
-// close stops in between. What is not in the index stays in the log.
+// close stops between two runs. What is in none stays in the log.
 func (x *subjectIndex) close() {
-	x.stop()
+	close(x.stop)
 	x.running.Wait()
 }
 
-// add adds the next entries to the index.
-//
-// The places and the mark that says how far they go are in one batch. It is about
-// durable entries only. A crash before it is durable leaves the index as it was,
-// and the next process adds the same again; a crash after it leaves nothing to do.
-// So nothing waits for its sync.
-func (x *subjectIndex) add(s *Store) error {
-	from := x.done.Load()
-	end := from + x.every
-	keys := make([][subjectKeyLen]byte, 0, x.every)
-	err := s.subjects(context.Background(), from, end, func(subject *semel.Subject, number uint64) bool {
-		var key [subjectKeyLen]byte
-		putSubjectKey(key[:], subject, number)
-		keys = append(keys, key)
-		return true
-	})
-	if err != nil {
-		return err
+// add takes note of entries that have become durable, in their order.
+func (x *subjectIndex) add(list []*entries) {
+	if len(list) == 0 {
+		return
 	}
-	slices.SortFunc(keys, func(a, b [subjectKeyLen]byte) int {
-		// Subjects are digests: their first eight bytes nearly always decide.
-		x, y := binary.BigEndian.Uint64(a[1:]), binary.BigEndian.Uint64(b[1:])
-		if x != y {
-			return cmp.Compare(x, y)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.broken {
+		return
+	}
+	for _, e := range list {
+		x.recent = append(x.recent, e.subjects...)
+	}
+	if len(x.recent) >= runEntries {
+		select {
+		case x.wake <- struct{}{}:
+		default: // it will be seen
 		}
-		return bytes.Compare(a[:], b[:])
-	})
-	b := s.db.NewBatchWithSize(len(keys)*(subjectKeyLen+4) + 128)
-	defer b.Close()
-	for i := range keys {
-		add := b.SetDeferred(subjectKeyLen, 0)
-		copy(add.Key, keys[i][:])
-		finish(add)
 	}
-	must(b.Set(indexedKey, binary.BigEndian.AppendUint64(nil, end), nil))
-	s.log.apply(s.db, b)
-	x.done.Store(end)
-	return nil
 }
 
-// readIndexed reads how far the index goes. A new directory has none.
-func readIndexed(db pebble.Reader) (uint64, error) {
-	b, closer, err := db.Get(indexedKey)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return 0, nil
+// write writes a run, if there are entries for one.
+//
+// A run is one batch, about durable entries only. A crash before it is durable
+// leaves the index as it was, and the next process writes the same again; a crash
+// after it leaves nothing to do. So nothing waits for its sync.
+func (x *subjectIndex) write(s *Store) bool {
+	x.mu.Lock()
+	subjects, first := x.recent, x.done
+	x.mu.Unlock()
+	if len(subjects) < runEntries {
+		return false
 	}
+	places := make([]place, 0, runEntries)
+	for i := range subjects[:runEntries] {
+		if subjects[i] != (semel.Subject{}) {
+			places = append(places, makePlace(&subjects[i], i))
+		}
+	}
+	slices.Sort(places)
+	b := s.db.NewBatchWithSize(len(places)*8 + (len(places)/runBlock+1)*(runKeyLen+16) + 128)
+	defer b.Close()
+	if len(places) == 0 {
+		places = append(places, 0) // the last run says where the next one begins
+	}
+	for block := range slices.Chunk(places, runBlock) {
+		add := b.SetDeferred(runKeyLen, 8*len(block))
+		putRunKey(add.Key, first, block[0])
+		for i, p := range block {
+			binary.BigEndian.PutUint64(add.Value[8*i:], uint64(p))
+		}
+		finish(add)
+	}
+	s.log.apply(s.db, b)
+	x.mu.Lock()
+	x.done += runEntries
+	// In other memory, so that what was written goes.
+	x.recent = append(make([]semel.Subject, 0, runEntries+runEntries/8), x.recent[runEntries:]...)
+	x.mu.Unlock()
+	return true
+}
+
+// readRuns reads how many entries are in runs.
+func readRuns(db pebble.Reader) (done uint64, err error) {
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{runPrefix}, UpperBound: []byte{runPrefix + 1}})
 	if err != nil {
 		return 0, err
 	}
-	defer closer.Close()
-	if len(b) != 8 {
-		return 0, fmt.Errorf("the key %s has %d bytes, not 8", indexedKey, len(b))
+	defer func() { err = errors.Join(err, it.Close()) }()
+	if !it.Last() {
+		return 0, it.Error()
 	}
-	return binary.BigEndian.Uint64(b), nil
+	first, ok := parseRunKey(it.Key())
+	if !ok {
+		return 0, errRun
+	}
+	return first + runEntries, nil
+}
+
+var errRun = errors.New("the index of the evidence log is damaged")
+
+// FindEvidence is [semel.EvidenceStore.FindEvidence].
+func (s *Store) FindEvidence(ctx context.Context, subject semel.Subject, from uint64, limit int) (numbers []uint64, err error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	if limit <= 0 || subject == (semel.Subject{}) {
+		return nil, nil
+	}
+	x := &s.subjectIndex
+	x.mu.Lock()
+	done, recent, broken := x.done, x.recent, x.broken
+	x.mu.Unlock()
+	found := func(_ *semel.Subject, number uint64) bool {
+		numbers = append(numbers, number)
+		return len(numbers) < limit
+	}
+	if err = s.findInRuns(ctx, &subject, from, done, found); err != nil {
+		return nil, fmt.Errorf("find evidence: %w", err)
+	}
+	from = max(from, done)
+	if broken {
+		err = s.subjects(ctx, from, max(from, s.evidence.durable.Load()), func(other *semel.Subject, number uint64) bool {
+			return len(numbers) < limit && (*other != subject || found(other, number))
+		})
+		if err != nil {
+			return nil, fmt.Errorf("find evidence: %w", err)
+		}
+		return numbers, nil
+	}
+	for ; from < done+uint64(len(recent)) && len(numbers) < limit; from++ {
+		if recent[from-done] == subject {
+			numbers = append(numbers, from)
+		}
+	}
+	return numbers, nil
+}
+
+// findInRuns calls f with the entries of a subject from a number to before another,
+// until it returns false.
+func (s *Store) findInRuns(ctx context.Context, subject *semel.Subject, from, end uint64, f func(*semel.Subject, uint64) bool) (err error) {
+	runs, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{runPrefix}, UpperBound: []byte{runPrefix + 1}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, runs.Close()) }()
+	leaves, err := chunks(s.db, leafPrefix, end)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, leaves.Close()) }()
+	var c chunk
+	for first := from &^ (runEntries - 1); first < end; first += runEntries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		places, err := placesIn(runs, first, makePlace(subject, 0), makePlace(subject, runEntries-1))
+		if err != nil {
+			return err
+		}
+		for _, p := range places {
+			number := first + p.at()
+			if number < from {
+				continue
+			}
+			// Only the beginning of the subject is in the run.
+			if !c.has(number) {
+				if !leaves.SeekLT(chunkKey(leafPrefix, number+1)) {
+					return errors.Join(errRun, leaves.Error())
+				}
+				if err := c.read(leaves, false); err != nil {
+					return err
+				}
+			}
+			if !c.has(number) {
+				return fmt.Errorf("entry %d of the evidence log is missing", number)
+			}
+			if c.subjects[number-c.first] == *subject && !f(subject, number) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// placesIn reads the places of a run from one to another.
+func placesIn(it *pebble.Iterator, first uint64, from, to place) (found []place, err error) {
+	var after [runKeyLen]byte
+	putRunKey(after[:], first, from)
+	// They begin in the block before that key, unless that is of another run, or in
+	// the one that has it.
+	ok := it.SeekLT(after[:])
+	if ok {
+		if run, valid := parseRunKey(it.Key()); !valid || run != first {
+			ok = it.Next()
+		}
+	} else {
+		ok = it.SeekGE(after[:])
+	}
+	for ; ok; ok = it.Next() {
+		if run, valid := parseRunKey(it.Key()); !valid || run != first {
+			return found, nil
+		}
+		value, err := it.ValueAndErr()
+		if err != nil || len(value)%8 != 0 {
+			return nil, errors.Join(errRun, err)
+		}
+		for ; len(value) > 0; value = value[8:] {
+			switch p := place(binary.BigEndian.Uint64(value)); {
+			case p > to:
+				return found, nil
+			case p >= from:
+				found = append(found, p)
+			}
+		}
+	}
+	return found, it.Error()
 }
 
 // subjects calls f with the subjects of the entries from a number to before another,
-// which are all there, until it returns false. Entries without a subject are left
-// out. What f is given is gone when it returns.
+// which are all there, until it returns false. What f is given is gone when it
+// returns.
 func (s *Store) subjects(ctx context.Context, from, end uint64, f func(subject *semel.Subject, number uint64) bool) (err error) {
 	it, err := chunks(s.db, leafPrefix, end)
 	if err != nil {
@@ -159,7 +320,7 @@ func (s *Store) subjects(ctx context.Context, from, end uint64, f func(subject *
 			break
 		}
 		for i := next - c.first; i < uint64(len(c.leaves)) && next < end; i, next = i+1, next+1 {
-			if c.subjects[i] != (semel.Subject{}) && !f(&c.subjects[i], next) {
+			if !f(&c.subjects[i], next) {
 				return nil
 			}
 		}
@@ -171,59 +332,4 @@ func (s *Store) subjects(ctx context.Context, from, end uint64, f func(subject *
 		return fmt.Errorf("entry %d of the evidence log is missing", next)
 	}
 	return nil
-}
-
-// FindEvidence is [semel.EvidenceStore.FindEvidence]. It reads the index, and for
-// what that does not have yet, a few thousand entries of the log.
-func (s *Store) FindEvidence(ctx context.Context, subject semel.Subject, from uint64, limit int) (numbers []uint64, err error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer s.leave()
-	end := s.evidence.durable.Load()
-	if from >= end || limit <= 0 || subject == (semel.Subject{}) {
-		return nil, nil
-	}
-	indexed := min(s.subjectIndex.done.Load(), end)
-	if from < indexed {
-		if numbers, err = s.findIndexed(ctx, subject, from, indexed, limit); err != nil {
-			return nil, err
-		}
-	}
-	if len(numbers) == limit || indexed == end {
-		return numbers, nil
-	}
-	err = s.subjects(ctx, max(from, indexed), end, func(other *semel.Subject, number uint64) bool {
-		if *other == subject {
-			numbers = append(numbers, number)
-		}
-		return len(numbers) < limit
-	})
-	if err != nil {
-		return nil, fmt.Errorf("find evidence: %w", err)
-	}
-	return numbers, nil
-}
-
-// findIndexed reads the index.
-func (s *Store) findIndexed(ctx context.Context, subject semel.Subject, from, end uint64, limit int) (numbers []uint64, err error) {
-	var lower, upper [subjectKeyLen]byte
-	putSubjectKey(lower[:], &subject, from)
-	putSubjectKey(upper[:], &subject, end)
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: lower[:], UpperBound: upper[:]})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	for ok := it.First(); ok && len(numbers) < limit; ok = it.Next() {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		number, ok := parseNumber(it.Key(), subjectKeyLen)
-		if !ok {
-			return nil, fmt.Errorf("the index of the evidence log has a key of %d bytes", len(it.Key()))
-		}
-		numbers = append(numbers, number)
-	}
-	return numbers, it.Error()
 }
