@@ -21,7 +21,7 @@ const (
 )
 
 // Entry is one entry of the evidence log, as a store keeps it. It looks into none
-// of its members.
+// of its members. Nobody changes them once a store was given the entry.
 type Entry struct {
 	// Leaf is what the log proves: it never changes and is never deleted.
 	Leaf []byte
@@ -29,6 +29,9 @@ type Entry struct {
 	Opening []byte
 	// Subject is what the entry is found by; zero for nothing.
 	Subject Subject
+	// Hash is that of the leaf in the Merkle tree, or zero. It is not kept: a store
+	// may remember it for a while, to save who extends the tree the reading.
+	Hash [32]byte
 }
 
 // Subject is a digest of what entries are about.

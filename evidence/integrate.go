@@ -202,16 +202,16 @@ func (l *Log) stick(err error) error {
 // and stores the tiles that became full.
 func (l *Log) extend(ctx context.Context) (added int, err error) {
 	for added < maxStep {
-		leaves, err := l.leaves(ctx, l.edge.size, min(readBatch, maxStep-added))
+		hashes, err := l.hashes(ctx, l.edge.size, min(readBatch, maxStep-added))
 		if err != nil {
 			return added, err
 		}
-		if len(leaves) == 0 {
+		if len(hashes) == 0 {
 			return added, nil
 		}
 		tiles := map[string][]byte{}
-		for _, leaf := range leaves {
-			l.edge.add(leafHash(leaf), func(level int, index uint64, hashes []tlog.Hash) {
+		for _, hash := range hashes {
+			l.edge.add(hash, func(level int, index uint64, hashes []tlog.Hash) {
 				tiles[tileName(level, index)] = appendHashes(hashes)
 			})
 		}
@@ -222,28 +222,31 @@ func (l *Log) extend(ctx context.Context) (added int, err error) {
 				return added, err
 			}
 		}
-		added += len(leaves)
+		added += len(hashes)
 	}
 	return added, nil
 }
 
-// leafReader is a store that can leave out the openings, which the tree needs none
-// of. It saves the embedded store a third of what it has to read.
-type leafReader interface {
-	// ReadEvidenceLeaves returns the leaves of what ReadEvidence returns.
-	ReadEvidenceLeaves(ctx context.Context, from uint64, limit int) ([][]byte, error)
+// hashReader is a store that remembers the hashes of new entries.
+type hashReader interface {
+	// ReadEvidenceHashes returns the hashes of up to limit entries from a number
+	// on, as far as it knows them.
+	ReadEvidenceHashes(ctx context.Context, from uint64, limit int) ([][32]byte, error)
 }
 
-func (l *Log) leaves(ctx context.Context, from uint64, limit int) ([][]byte, error) {
-	if lr, ok := l.store.(leafReader); ok {
-		return lr.ReadEvidenceLeaves(ctx, from, limit)
+// hashes returns those of the leaves of up to limit entries from a number on.
+func (l *Log) hashes(ctx context.Context, from uint64, limit int) ([][32]byte, error) {
+	if hr, ok := l.store.(hashReader); ok {
+		if known, err := hr.ReadEvidenceHashes(ctx, from, limit); err != nil || len(known) > 0 {
+			return known, err
+		}
 	}
 	entries, err := l.store.ReadEvidence(ctx, from, limit)
-	leaves := make([][]byte, len(entries))
+	hashes := make([][32]byte, len(entries))
 	for i := range entries {
-		leaves[i] = entries[i].Leaf
+		hashes[i] = leafHash(entries[i].Leaf)
 	}
-	return leaves, err
+	return hashes, err
 }
 
 // Erase deletes the openings of entries from before a time, and returns how many

@@ -48,22 +48,19 @@ const (
 // maker makes entries. It is used by one goroutine at a time, and is big only to
 // make none of what it needs again.
 type maker struct {
-	log       *Log
-	plain     hash.Hash
-	sum       [sha256.Size]byte
-	frame     [512]byte
-	salts     [512]byte
-	facts     facts
-	used      int
-	leafSpace int
-	open      []byte
-	hashes    [commitSpace]byte
+	log    *Log
+	plain  hash.Hash
+	sum    [sha256.Size]byte
+	frame  [512]byte
+	salts  [512]byte
+	facts  facts
+	used   int
+	space  int // of an entry, about
+	hashed [512]byte
 }
 
-const commitSpace = 4 << 10
-
 func newMaker(l *Log) *maker {
-	m := &maker{log: l, plain: sha256.New(), leafSpace: 480, open: make([]byte, 0, 1<<10)}
+	m := &maker{log: l, plain: sha256.New(), space: 640}
 	m.used = len(m.salts)
 	return m
 }
@@ -78,7 +75,7 @@ func (m *maker) release() {
 // secret, the domain and the data. Half of it is withheld, so nobody can continue it
 // to that of longer data, which is what HMAC would be for, at three times the price.
 func (m *maker) keyed(domain byte, data []byte) []byte {
-	b := append(append(m.hashes[:0], m.log.keys.secret[:]...), domain)
+	b := append(append(m.hashed[:0], m.log.keys.secret[:]...), domain)
 	m.sum = sha256.Sum256(append(b, data...))
 	return m.sum[:16]
 }
@@ -165,11 +162,15 @@ func (m *maker) entry(f *facts) semel.Entry {
 	if told {
 		outcome = m.outcome(rec)
 	}
-	m.open = m.opening(m.open[:0], f, told, outcome[:])
-	sum := m.commit(m.open)
-
-	// Leaf and opening share one piece of memory, about as long as the last one.
-	b := append(make([]byte, 0, m.leafSpace+len(m.open)), `{"artifact_id":"ev_`...)
+	// Opening and leaf share one piece of memory, about as long as the last one. Each
+	// comes after what is hashed with it.
+	b := append(make([]byte, 0, m.space), commitPrefix...)
+	b = m.opening(b, f, told, outcome[:])
+	opened := len(b)
+	sum := sha256.Sum256(b)
+	b = append(b, leafMark)
+	leaf := len(b)
+	b = append(b, `{"artifact_id":"ev_`...)
 	b = append(b, m.log.prefix...)
 	b = appendHex16(b, m.log.count.Add(1))
 	b = append(b, `","artifact_type":"`...)
@@ -217,11 +218,9 @@ func (m *maker) entry(f *facts) semel.Entry {
 	b = append(b, `},"tenant_id":"`...)
 	b = append(b, m.tenant(rec.ID.Tenant)...)
 	b = append(b, `","v":1}`...)
-	n := len(b)
-	m.leafSpace = max(n+8, m.leafSpace-8) // a longer one is soon forgotten
-	both := append(b, m.open...)
+	m.space = max(len(b)+8, m.space-8) // a longer one is soon forgotten
 	return semel.Entry{
-		Leaf: both[:n:n], Opening: both[n:],
+		Leaf: b[leaf:], Opening: b[len(commitPrefix):opened:opened], Hash: sha256.Sum256(b[opened:]),
 		Subject: m.subjectOf(&rec.ID, rec.Attributes[semel.AttributeCommandID]),
 	}
 }
@@ -262,12 +261,6 @@ func (m *maker) opening(b []byte, f *facts, told bool, outcome []byte) []byte {
 	b = appendText(append(b, `,"tenant_id":`...), rec.ID.Tenant)
 	b[start] = '{'
 	return append(b, '}')
-}
-
-// commit is [Commit] without a copy on the heap.
-func (m *maker) commit(opening []byte) [sha256.Size]byte {
-	b := append(m.hashes[:0], commitPrefix...)
-	return sha256.Sum256(append(b, opening...))
 }
 
 // hasOutcome reports whether the record has something that a duplicate may get.

@@ -118,5 +118,8 @@ func (s *stack) root() tlog.Hash {
 // allocations.
 func leafHash(leaf []byte) tlog.Hash {
 	var stack [1 << 10]byte
-	return sha256.Sum256(append(append(stack[:0], 0), leaf...))
+	return sha256.Sum256(append(append(stack[:0], leafMark), leaf...))
 }
+
+// leafMark comes before a leaf that is hashed (RFC 6962).
+const leafMark = 0

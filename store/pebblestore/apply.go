@@ -134,9 +134,7 @@ func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, e
 	if o.value, err = recordcodec.Append(o.value[:0], &w.Record); err != nil {
 		return semel.Record{}, false, err
 	}
-	for i := range w.Evidence {
-		o.evidence.add(&w.Evidence[i])
-	}
+	o.evidence = w.Evidence
 	cur, err := s.change(&w.Record.ID, w.Expect, o)
 	if err != nil {
 		return semel.Record{}, false, err
@@ -154,8 +152,7 @@ func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, e
 
 func (s *Store) newOp() *op {
 	if o, ok := s.ops.Get().(*op); ok {
-		o.value, o.group, o.next = o.value[:0], nil, nil
-		o.evidence.reset()
+		o.value, o.group, o.next, o.evidence = o.value[:0], nil, nil, nil
 		return o
 	}
 	return &op{value: make([]byte, 0, 2048)}

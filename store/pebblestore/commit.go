@@ -45,7 +45,7 @@ type group struct {
 	ops []*op
 	// evidence are the entries of ops, and those that belong to no record, in
 	// the order in which they joined.
-	evidence []*entries
+	evidence [][]semel.Entry
 	// others add what is neither a record nor an entry.
 	others []func(*pebble.Batch)
 	bytes  int // about the size of the batch
@@ -96,7 +96,7 @@ type op struct {
 	// open: the record is being processed, so it is likely to change soon.
 	open bool
 	// evidence is written with the record.
-	evidence entries
+	evidence []semel.Entry
 }
 
 // run starts the committer.
@@ -144,9 +144,9 @@ func (c *committer) join(o, after *op) {
 	}
 	g.records, g.end = c.records, c.next
 	size := len(o.value) + opOverhead
-	if len(o.evidence.subjects) > 0 {
-		g.evidence = append(g.evidence, &o.evidence)
-		size += o.evidence.size()
+	if len(o.evidence) > 0 {
+		g.evidence = append(g.evidence, o.evidence)
+		size += entriesSize(o.evidence)
 	}
 	c.grow(g, size)
 }
@@ -244,6 +244,7 @@ func (c *committer) follow(s *Store) {
 	for g := range c.written {
 		s.log.sync(g.batch)
 		g.late.Stop()
+		s.hashes.add(g.entries, g.evidence)
 		s.subjectIndex.add(g.evidence)      // before anybody can read the entries
 		s.evidence.durable.Store(g.entries) // before anybody is told
 		s.settle(g)

@@ -10,37 +10,17 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// entries are entries of the evidence log on their way to the disk, encoded as a
-// chunk has them. The callers encode, at the same time, so that the one goroutine
-// that writes only has to copy.
-type entries struct {
-	subjects []semel.Subject
-	leaves   []byte
-	openings []byte
-	opened   bool // some have an opening
-}
-
 // chunkBytes is about the most that a chunk holds. Whoever wants one entry reads a
 // whole chunk.
 const chunkBytes = 32 << 10
 
-func (e *entries) reset() {
-	e.subjects, e.leaves, e.openings, e.opened = e.subjects[:0], e.leaves[:0], e.openings[:0], false
-}
-
-// add appends one entry.
-func (e *entries) add(en *semel.Entry) {
-	e.subjects = append(e.subjects, en.Subject)
-	e.leaves = binary.AppendUvarint(e.leaves, uint64(len(en.Leaf)))
-	e.leaves = append(e.leaves, en.Subject[:]...)
-	e.leaves = append(e.leaves, en.Leaf...)
-	e.openings = appendOpening(e.openings, en.Opening)
-	e.opened = e.opened || en.Opening != nil
-}
-
-// size is about what the entries take in a batch.
-func (e *entries) size() int {
-	return len(e.leaves) + len(e.openings) + 2*(chunkKeyLen+8)
+// entriesSize is about what entries take in a batch.
+func entriesSize(list []semel.Entry) int {
+	n := 2 * (chunkKeyLen + 8)
+	for i := range list {
+		n += len(list[i].Leaf) + len(list[i].Opening) + len(semel.Subject{}) + 8
+	}
+	return n
 }
 
 // appendOpening appends an opening, where nil is none.
@@ -52,59 +32,59 @@ func appendOpening(b, opening []byte) []byte {
 	return append(b, opening...)
 }
 
-// appendChunks cuts entries into pieces that fit in chunks.
-func appendChunks(to []*entries, list []semel.Entry) []*entries {
-	var e *entries
-	for i := range list {
-		if e == nil || e.size() >= chunkBytes {
-			e = &entries{}
-			to = append(to, e)
-		}
-		e.add(&list[i])
-	}
-	return to
-}
-
 // fillEvidence adds the entries of a group to its batch, numbered from first on in
 // the order in which they joined, and returns the number after them. What is
 // written together lies together: most of what an entry would cost by itself is
 // Pebble's work for a key.
 func (g *group) fillEvidence(b *pebble.Batch, first uint64, p *packer) (end uint64) {
 	end = first
-	for rest := g.evidence; len(rest) > 0; {
-		n, leaves, count, opened := 0, 0, 0, false
-		for n < len(rest) && (n == 0 || leaves+len(rest[n].leaves) <= chunkBytes) {
-			e := rest[n]
-			leaves, count = leaves+len(e.leaves), count+len(e.subjects)
-			opened = opened || e.opened
-			n++
-		}
-		p.plain = p.plain[:0]
-		for _, e := range rest[:n] {
-			p.plain = append(p.plain, e.leaves...)
-		}
-		p.add(b, leafPrefix, end)
-		if opened {
-			p.plain = p.plain[:0]
-			for _, e := range rest[:n] {
-				p.plain = append(p.plain, e.openings...)
+	for _, list := range g.evidence {
+		for i := range list {
+			if len(p.leaves) > 0 && len(p.leaves)+len(list[i].Leaf) > chunkBytes {
+				end += p.flush(b, end)
 			}
-			p.add(b, openingPrefix, end)
+			p.add(&list[i])
 		}
-		end += uint64(count)
-		rest = rest[n:]
 	}
-	return end
+	return end + p.flush(b, end)
 }
 
 // packer has the memory in which chunks are put together and compressed. Entries
 // repeat each other's names and digits, so a chunk shrinks to about a third, and
 // every byte that is not written is not synced, flushed and merged either.
-type packer struct{ plain, packed []byte }
+type packer struct {
+	leaves, openings []byte // of the chunks that are put together
+	count            uint64
+	opened           bool // some have an opening
+	packed           []byte
+}
 
-// add adds the chunk that is in p.plain.
-func (p *packer) add(b *pebble.Batch, prefix byte, first uint64) {
-	p.packed = s2.Encode(p.packed[:cap(p.packed)], p.plain)
+// add adds an entry to the chunks that are put together.
+func (p *packer) add(en *semel.Entry) {
+	p.count++
+	p.leaves = binary.AppendUvarint(p.leaves, uint64(len(en.Leaf)))
+	p.leaves = append(p.leaves, en.Subject[:]...)
+	p.leaves = append(p.leaves, en.Leaf...)
+	p.openings = appendOpening(p.openings, en.Opening)
+	p.opened = p.opened || en.Opening != nil
+}
+
+// flush adds the chunks to a batch, and returns how many entries they have.
+func (p *packer) flush(b *pebble.Batch, first uint64) (count uint64) {
+	if p.count == 0 {
+		return 0
+	}
+	p.pack(b, leafPrefix, first, p.leaves)
+	if p.opened {
+		p.pack(b, openingPrefix, first, p.openings)
+	}
+	count = p.count
+	p.leaves, p.openings, p.count, p.opened = p.leaves[:0], p.openings[:0], 0, false
+	return count
+}
+
+func (p *packer) pack(b *pebble.Batch, prefix byte, first uint64, chunk []byte) {
+	p.packed = s2.Encode(p.packed[:cap(p.packed)], chunk)
 	add := b.SetDeferred(chunkKeyLen, len(p.packed))
 	putChunkKey(add.Key, prefix, first)
 	copy(add.Value, p.packed)

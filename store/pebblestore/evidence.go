@@ -38,11 +38,7 @@ func (s *Store) AppendEvidence(ctx context.Context, list []semel.Entry) error {
 	if len(list) == 0 {
 		return nil
 	}
-	chunks, size := appendChunks(nil, list), 0
-	for _, e := range chunks {
-		size += e.size()
-	}
-	return wait(ctx, s.commits.add(size, func(g *group) { g.evidence = append(g.evidence, chunks...) }))
+	return wait(ctx, s.commits.add(entriesSize(list), func(g *group) { g.evidence = append(g.evidence, list) }))
 }
 
 // ReadEvidence is [semel.EvidenceStore.ReadEvidence]. It reads a state of the
@@ -72,20 +68,6 @@ func (s *Store) ReadEvidence(ctx context.Context, from uint64, limit int) (list 
 			}
 			list = append(list, en)
 		}
-		return nil
-	})
-}
-
-// ReadEvidenceLeaves is ReadEvidence for who needs the leaves only.
-func (s *Store) ReadEvidenceLeaves(ctx context.Context, from uint64, limit int) (list [][]byte, err error) {
-	snap, end, leave, err := s.view(ctx, from, limit)
-	if snap == nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, leave()) }()
-	list = make([][]byte, 0, end-from)
-	return list, s.leaves(ctx, snap, from, end, func(c *chunk, first, last uint64) error {
-		list = append(list, c.leaves[first:last]...)
 		return nil
 	})
 }

@@ -68,6 +68,7 @@ type Store struct {
 
 	evidence     evidence
 	subjectIndex subjectIndex
+	hashes       leafHashes
 
 	calls  atomic.Int64 // running calls
 	closed atomic.Bool

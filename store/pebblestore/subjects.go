@@ -99,8 +99,8 @@ func (x *subjectIndex) close() {
 }
 
 // add takes note of entries that have become durable, in their order.
-func (x *subjectIndex) add(list []*entries) {
-	if len(list) == 0 {
+func (x *subjectIndex) add(lists [][]semel.Entry) {
+	if len(lists) == 0 {
 		return
 	}
 	x.mu.Lock()
@@ -108,8 +108,10 @@ func (x *subjectIndex) add(list []*entries) {
 	if x.broken {
 		return
 	}
-	for _, e := range list {
-		x.recent = append(x.recent, e.subjects...)
+	for _, list := range lists {
+		for i := range list {
+			x.recent = append(x.recent, list[i].Subject)
+		}
 	}
 	if len(x.recent) >= runEntries {
 		select {
