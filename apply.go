@@ -6,48 +6,60 @@ import (
 	"time"
 )
 
-// apply writes next if expect is stored, and returns what is stored afterwards:
-// next if applied, otherwise what stood in the way, which is the zero Record when
-// expect names a record that is gone. Nothing it is given or returns may be
-// changed.
+// version is a new version of a record on its way to the store. It is sent as it is
+// as often as it takes.
+type version struct {
+	rec      *Record
+	expect   Revision // of the version that it follows; zero for none
+	evidence []Entry
+	hash     uint64 // what a [LocalStore] finds the identity by, if it is known
+}
+
+func (v *version) write() Write {
+	return Write{Record: *v.rec, Expect: v.expect, Evidence: v.evidence}
+}
+
+// apply writes v if what it follows is stored, and returns what is stored afterwards:
+// v.rec if applied, otherwise what stood in the way, which is the zero Record when
+// v follows a record that is gone. Nothing it is given or returns may be changed.
 //
 // When the store's answer is an error, apply finds out whether the write arrived
 // by sending the same write again: if its revision is stored, it did. The error
 // it returns means that this is still unknown after Options.StoreTimeout. The
 // caller's hanging up changes nothing: once a write may have arrived, it does not
 // go away.
-func (e *Engine) apply(ctx context.Context, next *Record, expect Revision) (*Record, bool, error) {
-	return e.applyWhile(ctx, next, expect, func(error) bool { return true })
+func (e *Engine) apply(ctx context.Context, v version) (*Record, bool, error) {
+	return e.applyWhile(ctx, &v, func(error) bool { return true })
 }
 
 // applyClaim is apply for a claim: where it is sure that nothing was written, the
 // caller is told so at once, for a store that is too busy is not helped by waiting.
-func (e *Engine) applyClaim(ctx context.Context, next *Record, expect Revision) (*Record, bool, error) {
-	return e.applyWhile(ctx, next, expect, func(err error) bool { return !errors.Is(err, ErrNotApplied) })
+func (e *Engine) applyClaim(ctx context.Context, v *version) (*Record, bool, error) {
+	return e.applyWhile(ctx, v, func(err error) bool { return !errors.Is(err, ErrNotApplied) })
 }
 
 // applyWhile is apply that resolves only errors worth it.
-func (e *Engine) applyWhile(ctx context.Context, next *Record, expect Revision, worth func(error) bool) (*Record, bool, error) {
+func (e *Engine) applyWhile(ctx context.Context, v *version, worth func(error) bool) (*Record, bool, error) {
 	if e.local != nil {
-		return e.swap(next, expect)
+		return e.swap(v)
 	}
 	call, own := e.storeCall(ctx)
 	if own {
 		defer call.end()
 	}
-	cur, applied, err := e.applyOnce(call, next, expect, 1)
+	cur, applied, err := e.applyOnce(call, v, 1)
 	if err != nil && worth(err) {
-		return e.resolve(call, next, expect)
+		return e.resolve(call, v)
 	}
 	return cur, applied, err
 }
 
 // swap is apply on a local store.
-func (e *Engine) swap(next *Record, expect Revision) (*Record, bool, error) {
-	if next.hash == 0 {
-		next.hash = e.local.Hash(next.ID)
+func (e *Engine) swap(v *version) (*Record, bool, error) {
+	if v.hash == 0 {
+		v.hash = e.local.Hash(v.rec.ID)
 	}
-	cur, applied := e.local.Swap(next.hash, next, expect, next.entries())
+	cur, applied := e.local.Swap(v.hash, v.rec, v.expect, v.evidence)
 	if cur == nil {
 		cur = &none
 	}
@@ -55,22 +67,22 @@ func (e *Engine) swap(next *Record, expect Revision) (*Record, bool, error) {
 }
 
 // applyOnce sends a write. After an error its result is unknown.
-func (e *Engine) applyOnce(ctx context.Context, next *Record, expect Revision, try int) (*Record, bool, error) {
+func (e *Engine) applyOnce(ctx context.Context, v *version, try int) (*Record, bool, error) {
 	if e.local != nil {
-		return e.swap(next, expect)
+		return e.swap(v)
 	}
-	cur, applied, err := e.store.Apply(ctx, Write{Record: *next, Expect: expect, Evidence: next.entries()})
+	cur, applied, err := e.store.Apply(ctx, v.write())
 	switch {
 	case err != nil:
 		if e.events.StoreFailed != nil {
-			e.events.StoreFailed(StoreFailedEvent{ID: next.ID, Call: "apply", Err: err, Try: try})
+			e.events.StoreFailed(StoreFailedEvent{ID: v.rec.ID, Call: "apply", Err: err, Try: try})
 		}
 		if errors.Is(err, ErrNotApplied) {
 			return nil, false, &Error{Code: CodeStoreUnavailable, RetryAfter: minRetryAfter, Err: err}
 		}
 		return nil, false, &Error{Code: CodeStoreUnavailable, Message: "the result of a write is unknown", Err: err}
-	case applied || cur.Revision == next.Revision:
-		return next, true, nil
+	case applied || cur.Revision == v.rec.Revision:
+		return v.rec, true, nil
 	}
 	stored := new(Record) // not &cur, which would then be on the heap in any case
 	*stored = cur
@@ -117,10 +129,10 @@ func (b *backoff) wait(ctx context.Context) bool {
 // definite answer or ctx is done. It is safe at any later time, because the write
 // carries a revision of its own and names the one that it follows: a second
 // arrival changes nothing.
-func (e *Engine) resolve(ctx context.Context, next *Record, expect Revision) (*Record, bool, error) {
+func (e *Engine) resolve(ctx context.Context, v *version) (*Record, bool, error) {
 	b := newBackoff()
 	for try := 2; b.wait(ctx); try++ {
-		if cur, applied, err := e.applyOnce(ctx, next, expect, try); err == nil {
+		if cur, applied, err := e.applyOnce(ctx, v, try); err == nil {
 			return cur, applied, nil
 		}
 	}
@@ -131,11 +143,11 @@ func (e *Engine) resolve(ctx context.Context, next *Record, expect Revision) (*R
 // unavailable. If the claim arrived after all it is aborted, for nothing was
 // executed under it; otherwise it would hold the key until its lease ends, and
 // then be taken for an abandoned attempt.
-func (e *Engine) releaseClaim(op *operation, claim *Record, expect Revision) {
+func (e *Engine) releaseClaim(op *operation, claim version) {
 	e.goBackground(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 2*op.Lease)
 		defer cancel()
-		_, applied, err := e.resolve(ctx, claim, expect)
+		_, applied, err := e.resolve(ctx, &claim)
 		if err != nil || !applied {
 			return
 		}
@@ -143,15 +155,15 @@ func (e *Engine) releaseClaim(op *operation, claim *Record, expect Revision) {
 		if err != nil {
 			return
 		}
-		next, err := end(&op.Operation, claim, evAbort, now, Result{}, &Failure{Code: string(CodeStoreUnavailable)})
+		next, err := end(&op.Operation, claim.rec, evAbort, now, Result{}, &Failure{Code: string(CodeStoreUnavailable)})
 		if err != nil {
 			return
 		}
-		e.stamp(&op.Operation, claim, next, ChangeEnded)
+		v := e.stamp(&op.Operation, claim.rec, next, ChangeEnded)
 		// A crash before this write leaves a claim that nobody runs: it
 		// becomes an abandoned attempt and is settled as one. A crash after
 		// it leaves nothing to do.
-		if _, applied, err = e.apply(ctx, next, claim.Revision); err == nil && applied {
+		if _, applied, err = e.apply(ctx, v); err == nil && applied {
 			e.ended(next, "holder", "")
 		}
 	})

@@ -42,7 +42,7 @@ type Attempt struct {
 
 // doubt is a write whose result is not known yet.
 type doubt struct {
-	next     *Record
+	version
 	ending   event  // what it ends the attempt with, if it does
 	uncalled string // an effect in it that was never called
 }
@@ -246,7 +246,7 @@ func (a *Attempt) write(ctx context.Context, kind Change, change func(*Record) (
 }
 
 // applyFunc is Engine.apply, or a way to try only once.
-type applyFunc func(ctx context.Context, next *Record, expect Revision) (*Record, bool, error)
+type applyFunc func(ctx context.Context, v version) (*Record, bool, error)
 
 func (a *Attempt) writeBy(ctx context.Context, apply applyFunc, kind Change, change func(*Record) (*Record, error)) error {
 	if a.unrecorded {
@@ -267,10 +267,10 @@ func (a *Attempt) writeBy(ctx context.Context, apply applyFunc, kind Change, cha
 		if err != nil {
 			return err
 		}
-		a.op.engine.stamp(&a.op.Operation, a.rec, next, kind)
-		cur, applied, err := apply(ctx, next, a.rec.Revision)
+		v := a.op.engine.stamp(&a.op.Operation, a.rec, next, kind)
+		cur, applied, err := apply(ctx, v)
 		if err != nil {
-			a.doubt = &doubt{next: next}
+			a.doubt = &doubt{version: v}
 			return errWriteUnknown(err)
 		}
 		if applied {
@@ -294,13 +294,13 @@ func (a *Attempt) settlePending(ctx context.Context, apply applyFunc) error {
 	if d == nil {
 		return nil
 	}
-	cur, applied, err := apply(ctx, d.next, a.rec.Revision)
+	cur, applied, err := apply(ctx, d.version)
 	if err != nil {
 		return errWriteUnknown(err)
 	}
 	a.doubt = nil
 	if applied {
-		a.rec = d.next
+		a.rec = d.rec
 		if d.ending != evNone {
 			a.finish(d.ending)
 			return nil

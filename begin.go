@@ -232,15 +232,15 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 				return nil
 			}
 		}
-		e.stamp(&op.Operation, cur, next, ChangeClaimed)
-		next.hash = hash
+		v := e.stamp(&op.Operation, cur, next, ChangeClaimed)
+		v.hash = hash
 		// A crash before this write leaves nothing. A crash after it leaves a
 		// claim without a holder: when its lease ends, the next delivery or
 		// the reaper settles it as an abandoned attempt.
-		stored, applied, err := e.applyClaim(calls, next, cur.Revision)
+		stored, applied, err := e.applyClaim(calls, &v)
 		if err != nil {
 			if !errors.Is(err, ErrNotApplied) {
-				e.releaseClaim(op, next, cur.Revision)
+				e.releaseClaim(op, v)
 			}
 			return err
 		}
@@ -355,11 +355,11 @@ func (e *Engine) hold(ctx context.Context, op *operation, cur *Record, reason st
 	if err != nil {
 		return nil, false, err
 	}
-	e.stamp(&op.Operation, cur, next, ChangeHeld)
+	v := e.stamp(&op.Operation, cur, next, ChangeHeld)
 	// A crash before this write leaves the lease to be found ended again. A
 	// crash after it leaves a held record, which the reaper offers to the
 	// reconciler, or an operator settles.
-	stored, applied, err := e.apply(ctx, next, cur.Revision)
+	stored, applied, err := e.apply(ctx, v)
 	if err == nil && applied {
 		e.ended(next, by, "")
 	}

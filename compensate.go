@@ -232,8 +232,8 @@ func compensated(cur *Record, c Compensation, now Instant) (*Record, error) {
 }
 
 func (e *Engine) link(ctx context.Context, op *operation, cur, next *Record) (bool, error) {
-	e.stamp(&op.Operation, cur, next, ChangeCompensation)
-	_, applied, err := e.apply(ctx, next, cur.Revision)
+	v := e.stamp(&op.Operation, cur, next, ChangeCompensation)
+	_, applied, err := e.apply(ctx, v)
 	return applied, err
 }
 
@@ -245,10 +245,10 @@ func (e *Engine) resumeCompensation(ctx context.Context, op *operation, rec *Rec
 	if err != nil {
 		return err
 	}
-	e.stamp(&op.Operation, rec, next, ChangePostponed)
+	v := e.stamp(&op.Operation, rec, next, ChangePostponed)
 	// A crash before this write leaves the compensation due. A crash after it leaves
 	// it to be looked after when the pause is over. Of all engines, one goes on.
-	if _, applied, err := e.apply(ctx, next, rec.Revision); err != nil || !applied || op.Compensate == nil {
+	if _, applied, err := e.apply(ctx, v); err != nil || !applied || op.Compensate == nil {
 		return err
 	}
 	e.goBackground(func(ctx context.Context) {

@@ -188,11 +188,11 @@ func (e *Engine) confirm(ctx context.Context, op *operation, call *Call, further
 	if err != nil {
 		return nil, err
 	}
-	e.stamp(&op.Operation, cur, next, change)
+	v := e.stamp(&op.Operation, cur, next, change)
 	// A crash before this write leaves no token, or one try less counted, and nobody
 	// was answered. A crash after it leaves a token that nobody knows, which ends by
 	// itself, as the record does then.
-	stored, applied, err := e.apply(ctx, next, cur.Revision)
+	stored, applied, err := e.apply(ctx, v)
 	if err == nil && applied {
 		ans.Record = next
 		return nil, refusal
@@ -207,10 +207,10 @@ func (e *Engine) stepUp(ctx context.Context, op *operation, call *Call, further 
 	if err != nil {
 		return nil, err
 	}
-	e.stamp(&op.Operation, cur, next, ChangePostponed) // what it led to is told by the next write
+	v := e.stamp(&op.Operation, cur, next, ChangePostponed) // what it led to is told by the next write
 	// A crash before this write leaves the proof unseen. A crash after it leaves one
 	// try counted, and a proof that may be used up: the caller brings another.
-	stored, applied, err := e.apply(ctx, next, cur.Revision)
+	stored, applied, err := e.apply(ctx, v)
 	if err == nil && applied {
 		further.asked, further.err = true, op.Confirmation.StepUp(ctx, *call)
 	}

@@ -42,10 +42,10 @@ func (e *Engine) NewEpoch(ctx context.Context) (time.Time, error) {
 			return time.Time{}, err
 		}
 		next.EndedAt, next.LeaseUntil, next.NextAt = now, 0, 0 // it never expires
-		e.stamp(op, &cur, next, ChangeEnded)
+		v := e.stamp(op, &cur, next, ChangeEnded)
 		// A crash before this write leaves the epoch as it was. A crash after it
 		// leaves nothing to do.
-		_, applied, err := e.apply(ctx, next, cur.Revision)
+		_, applied, err := e.apply(ctx, v)
 		if err != nil {
 			return time.Time{}, err
 		}

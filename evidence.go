@@ -102,14 +102,13 @@ type Witness interface {
 
 // stamp makes next ready to be written as the successor of prev: it names the
 // write and makes its evidence. Every write of a record goes through it.
-func (e *Engine) stamp(op *Operation, prev, next *Record, change Change) {
-	next.Revision, next.evidence = e.newRevision(), nil
-	if !op.evident(EvidenceChanges) || change == ChangePostponed {
-		return
+func (e *Engine) stamp(op *Operation, prev, next *Record, change Change) version {
+	next.Revision = e.newRevision()
+	v := version{rec: next, expect: prev.Revision}
+	if op.evident(EvidenceChanges) && change != ChangePostponed {
+		v.evidence = e.opts.Witness.Changed(op, prev, next, change)
 	}
-	if entries := e.opts.Witness.Changed(op, prev, next, change); len(entries) > 0 {
-		next.evidence = &entries
-	}
+	return v
 }
 
 // witnessPurge makes the evidence of a purge durable.
@@ -152,14 +151,6 @@ func (op *Operation) evident(level EvidenceLevel) bool {
 		return level == EvidenceChanges
 	}
 	return true
-}
-
-// entries are what is written with the record.
-func (r *Record) entries() []Entry {
-	if r.evidence == nil {
-		return nil
-	}
-	return *r.evidence
 }
 
 // supportsEvidence reports why the engine can't keep the evidence an operation

@@ -205,11 +205,11 @@ func (e *Engine) SettleMessage(ctx context.Context, id ID, messageID string, f M
 		if err != nil || next == nil {
 			return rec, err
 		}
-		e.stamp(&e.policyOf(id.Operation).Operation, &rec, next, ChangeMessage)
+		v := e.stamp(&e.policyOf(id.Operation).Operation, &rec, next, ChangeMessage)
 		// A crash before this write leaves the message as it was: whoever finds it
 		// due delivers it, again perhaps, under the same id. A crash after it
 		// leaves nothing to do.
-		_, applied, err := e.apply(ctx, next, rec.Revision)
+		_, applied, err := e.apply(ctx, v)
 		if err != nil {
 			return rec, err
 		}
@@ -299,8 +299,8 @@ func (e *Engine) putOff(ctx context.Context, op *operation, rec *Record, now Ins
 		return err
 	}
 	next.NextAt = now.Add(wait)
-	e.stamp(&op.Operation, rec, next, ChangePostponed)
+	v := e.stamp(&op.Operation, rec, next, ChangePostponed)
 	// A crash before or after this write leaves the record to be found again.
-	_, _, err = e.apply(ctx, next, rec.Revision)
+	_, _, err = e.apply(ctx, v)
 	return err
 }

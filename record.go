@@ -70,12 +70,6 @@ type Record struct {
 	Outbox []Message `json:"outbox,omitempty"`
 	// Compensation is the call that undoes this one; nil if there is none.
 	Compensation *Compensation `json:"compensation,omitempty"`
-
-	// hash is what a [LocalStore] finds the identity by, once computed.
-	hash uint64
-	// evidence is what is written together with this version. Who reads a record
-	// does not see it.
-	evidence *[]Entry
 }
 
 // MaxEarlier is how many ended attempts a record keeps beside the newest one.

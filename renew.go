@@ -23,8 +23,8 @@ func (a *Attempt) tryRenew(ctx context.Context) error {
 		return errBusy
 	}
 	defer a.mu.Unlock()
-	return a.renew(ctx, func(ctx context.Context, next *Record, expect Revision) (*Record, bool, error) {
-		return a.op.engine.applyOnce(ctx, next, expect, 1)
+	return a.renew(ctx, func(ctx context.Context, v version) (*Record, bool, error) {
+		return a.op.engine.applyOnce(ctx, &v, 1)
 	})
 }
 

@@ -91,10 +91,10 @@ func (e *Engine) settle(ctx context.Context, op *operation, rec *Record, s Settl
 	} else if len(s.Effects) > 0 {
 		change = ChangeEffect
 	}
-	e.stamp(&op.Operation, rec, next, change)
+	v := e.stamp(&op.Operation, rec, next, change)
 	// A crash before this write leaves the record held as it was, to be asked
 	// about again. A crash after it leaves nothing to do.
-	cur, applied, err := e.apply(ctx, next, rec.Revision)
+	cur, applied, err := e.apply(ctx, v)
 	if err != nil {
 		return rec, err
 	}
@@ -202,10 +202,10 @@ func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record, now 
 		return err
 	}
 	mine.NextAt = now.Add(op.ReconcileEvery)
-	e.stamp(&op.Operation, rec, mine, ChangePostponed)
+	v := e.stamp(&op.Operation, rec, mine, ChangePostponed)
 	// A crash before this write leaves the record due. A crash after it leaves
 	// it held, to be asked about again after the usual pause.
-	if _, applied, err := e.apply(ctx, mine, rec.Revision); err != nil || !applied {
+	if _, applied, err := e.apply(ctx, v); err != nil || !applied {
 		return err
 	}
 	s, err := op.Reconcile(ctx, *mine)

@@ -124,10 +124,10 @@ func (e *Engine) abandon(ctx context.Context, op *operation, rec *Record, now In
 	if err != nil {
 		return err
 	}
-	e.stamp(&op.Operation, rec, next, ChangeEnded)
+	v := e.stamp(&op.Operation, rec, next, ChangeEnded)
 	// A crash before this write leaves the attempt to be found again. A crash
 	// after it leaves nothing to do: the next delivery runs again.
-	_, applied, err := e.apply(ctx, next, rec.Revision)
+	_, applied, err := e.apply(ctx, v)
 	if err == nil && applied {
 		e.ended(next, "reaper", "")
 	}

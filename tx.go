@@ -38,7 +38,8 @@ type TxAttempt struct {
 	tx     Tx
 	// unrecorded: a read-only call, of which the store knows nothing.
 	unrecorded bool
-	claim      Record // never changes
+	claim      Record  // never changes
+	evidence   []Entry // of the claim
 
 	mu     sync.Mutex
 	expect Revision // what the record's next version follows
@@ -78,7 +79,7 @@ func (e *Engine) BeginTx(ctx context.Context, tx Tx, call Call) (Answer, *TxAtte
 		// A crash after this write and before the commit leaves nothing, like one
 		// before it. The lease counts for a caller that commits and never ends
 		// the attempt: it is found abandoned then.
-		applied, err := tx.Apply(ctx, Write{Record: a.claim, Expect: a.expect, Evidence: a.claim.entries()})
+		applied, err := tx.Apply(ctx, Write{Record: a.claim, Expect: a.expect, Evidence: a.evidence})
 		if err != nil {
 			return Answer{}, nil, e.txError("apply", id, err)
 		}
@@ -142,7 +143,7 @@ func (e *Engine) enterTx(ctx context.Context, tx Tx, op *operation, id *ID, call
 		}
 		return a, ans, now, nil
 	}
-	e.stamp(&op.Operation, cur, &a.claim, ChangeClaimed)
+	a.evidence = e.stamp(&op.Operation, cur, &a.claim, ChangeClaimed).evidence
 	return a, ans, now, nil
 }
 
@@ -263,17 +264,15 @@ func (a *TxAttempt) end(ctx context.Context, ev event, res Result, f *Failure) e
 		next.send(a.outbox, now)
 	}
 	if !a.unrecorded {
-		a.engine.stamp(&a.op.Operation, &a.claim, next, ChangeEnded)
-		if a.expect != a.claim.Revision {
+		v := a.engine.stamp(&a.op.Operation, &a.claim, next, ChangeEnded)
+		if v.expect = a.expect; v.expect != a.claim.Revision {
 			// The claim was never written by itself, so this write tells of both.
-			if all := slices.Concat(a.claim.entries(), next.entries()); len(all) > 0 {
-				next.evidence = &all
-			}
+			v.evidence = slices.Concat(a.evidence, v.evidence)
 		}
 		// A crash after this write and before the commit leaves nothing, like one
 		// before it. A crash after the commit leaves the outcome and what it is
 		// the outcome of.
-		applied, err := a.tx.Apply(ctx, Write{Record: *next, Expect: a.expect, Evidence: next.entries()})
+		applied, err := a.tx.Apply(ctx, v.write())
 		if err != nil {
 			return a.engine.txError("apply", a.claim.ID, err)
 		}

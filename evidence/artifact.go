@@ -104,8 +104,8 @@ type Payload struct {
 	Executed *bool `json:"executed,omitempty"`
 	// Fence is that of the attempt, in digits.
 	Fence string `json:"fence,omitempty"`
-	// Fingerprint is that of the call; Presented is that of a delivery with
-	// another payload.
+	// Fingerprint is that of the call, in entries about a delivery: what becomes of
+	// it has the same fence. Presented is that of a delivery with another payload.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	OutcomeRef  string `json:"outcome_ref,omitempty"`
 	Presented   string `json:"presented_fingerprint,omitempty"`
@@ -121,6 +121,7 @@ type Opening struct {
 	CorrelationID string `json:"correlation_id,omitempty"`
 	// FailureCode is why it failed.
 	FailureCode string `json:"failure_code,omitempty"`
+	// Fingerprint is where the leaf has one.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	// IdempotencyKey, with Operation, Principal and Tenant, is the identity.
 	IdempotencyKey string `json:"idempotency_key"`

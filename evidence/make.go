@@ -201,7 +201,9 @@ func (m *maker) entry(f *facts) semel.Entry {
 	if fence != 0 {
 		b = append(strconv.AppendInt(append(b, `,"fence":"`...), fence, 10), '"')
 	}
-	b = m.fingerprint(b, "fingerprint", &rec.Fingerprint)
+	if f.delivered() {
+		b = m.fingerprint(b, "fingerprint", &rec.Fingerprint)
+	}
 	if told {
 		b = appendHex(b, "outcome_ref", "out_", m.keyed(domainOutcome, outcome[:]))
 	}
@@ -225,6 +227,16 @@ func (m *maker) entry(f *facts) semel.Entry {
 	}
 }
 
+// delivered reports whether the entry is about a delivery. Only those say what was
+// delivered: it is the same for all that becomes of it, which has the same fence.
+func (f *facts) delivered() bool {
+	switch f.change {
+	case semel.ChangeEnded, semel.ChangeHeld, semel.ChangeEffect, semel.ChangeMessage, semel.ChangeCompensation, semel.ChangePurged:
+		return f.decision != ""
+	}
+	return true
+}
+
 // presents reports whether the delivery came with another payload.
 func (f *facts) presents() bool { return f.call != nil && f.call.Fingerprint != f.rec.Fingerprint }
 
@@ -237,7 +249,9 @@ func (m *maker) opening(b []byte, f *facts, told bool, outcome []byte) []byte {
 	if rec.Failure != nil && f.attempt == 0 {
 		b = appendMember(b, "failure_code", rec.Failure.Code)
 	}
-	b = m.plainFingerprint(b, "fingerprint", &rec.Fingerprint)
+	if f.delivered() {
+		b = m.plainFingerprint(b, "fingerprint", &rec.Fingerprint)
+	}
 	b = appendText(append(b, `,"idempotency_key":`...), rec.ID.Key)
 	b = appendMember(b, "item", f.item)
 	b = appendText(append(b, `,"operation":`...), rec.ID.Operation)

@@ -52,7 +52,7 @@ func (h *leafHashes) take(from uint64, limit int) [][32]byte {
 	if from < first || from >= h.end {
 		return nil
 	}
-	h.list = h.list[from-first:]
+	h.list = h.list[:copy(h.list, h.list[from-first:])]
 	return slices.Clone(h.list[:min(limit, len(h.list))])
 }
 
