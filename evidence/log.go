@@ -60,6 +60,8 @@ type Log struct {
 	trust *Trust
 	opts  Options
 
+	domains [domainCount][16]byte // keys of keyed digests
+
 	prefix string // of the ids of artifacts
 	count  atomic.Uint64
 	makers sync.Pool
@@ -84,7 +86,7 @@ func New(store Store, keys *Keys, opts *Options) (*Log, error) {
 	if store == nil || keys == nil {
 		return nil, errors.New("evidence: New needs a store and keys")
 	}
-	l := &Log{store: store, keys: keys, trust: keys.Trust()}
+	l := &Log{store: store, keys: keys, trust: keys.Trust(), domains: keys.domainKeys()}
 	var err error
 	if l.cell, err = semel.NewCell(store, cellName); err != nil {
 		return nil, err

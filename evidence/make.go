@@ -57,7 +57,12 @@ type maker struct {
 	used   int
 	space  int // of an entry, about
 	hashed [512]byte
+	// slab is what entries are made in, one after the other. Entries go soon, as
+	// they came.
+	slab []byte
 }
+
+const slabBytes = 8 << 10
 
 func newMaker(l *Log) *maker {
 	m := &maker{log: l, plain: sha256.New(), space: 640}
@@ -71,23 +76,35 @@ func (m *maker) release() {
 	m.log.makers.Put(m)
 }
 
-// keyed is the keyed digest of a domain and data: the first half of the SHA-256 of the
-// secret, the domain and the data. Half of it is withheld, so nobody can continue it
-// to that of longer data, which is what HMAC would be for, at three times the price.
-func (m *maker) keyed(domain byte, data []byte) []byte {
-	b := append(append(m.hashed[:0], m.log.keys.secret[:]...), domain)
-	m.sum = sha256.Sum256(append(b, data...))
+// keyed is a keyed digest of data: the first half of the SHA-256 of the domain's key and
+// the data. Half of it is withheld, so nobody can continue it to that of longer data,
+// which is what HMAC would be for, at three times the price.
+func (m *maker) keyed(d domain, data []byte) []byte {
+	m.sum = sha256.Sum256(append(append(m.hashed[:0], m.log.domains[d][:]...), data...))
 	return m.sum[:16]
 }
 
-// The domains of keyed digests.
+// domain is what a keyed digest is of.
+type domain uint8
+
 const (
-	domainTenant      = 't'
-	domainFingerprint = 'f'
-	domainOutcome     = 'o'
-	domainCommand     = 'c'
-	domainIdentity    = 'i'
+	domainTenant domain = iota
+	domainFingerprint
+	domainOutcome
+	domainCommand
+	domainIdentity
+	domainCount
 )
+
+// domainKeys derives a key for each domain from the secret. With 16 bytes most of what
+// is hashed with one fits into a block of SHA-256.
+func (k *Keys) domainKeys() (keys [domainCount][16]byte) {
+	for d := range keys {
+		sum := sha256.Sum256(append(k.secret[:], byte(d)))
+		copy(keys[d][:], sum[:])
+	}
+	return keys
+}
 
 func appendFrame(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
@@ -164,7 +181,7 @@ func (m *maker) entry(f *facts) semel.Entry {
 	}
 	// Opening and leaf share one piece of memory, about as long as the last one. Each
 	// comes after what is hashed with it.
-	b := append(make([]byte, 0, m.space), commitPrefix...)
+	b := append(m.room(), commitPrefix...)
 	b = m.opening(b, f, told, outcome[:])
 	opened := len(b)
 	sum := sha256.Sum256(b)
@@ -220,11 +237,27 @@ func (m *maker) entry(f *facts) semel.Entry {
 	b = append(b, `},"tenant_id":"`...)
 	b = append(b, m.tenant(rec.ID.Tenant)...)
 	b = append(b, `","v":1}`...)
-	m.space = max(len(b)+8, m.space-8) // a longer one is soon forgotten
+	m.use(b)
 	return semel.Entry{
-		Leaf: b[leaf:], Opening: b[len(commitPrefix):opened:opened], Hash: sha256.Sum256(b[opened:]),
+		Leaf: b[leaf:len(b):len(b)], Opening: b[len(commitPrefix):opened:opened], Hash: sha256.Sum256(b[opened:]),
 		Subject: m.subjectOf(&rec.ID, rec.Attributes[semel.AttributeCommandID]),
 	}
+}
+
+// room is where the next entry is made: most likely there is enough of it.
+func (m *maker) room() []byte {
+	if cap(m.slab)-len(m.slab) < m.space {
+		m.slab = make([]byte, 0, slabBytes)
+	}
+	return m.slab[len(m.slab):]
+}
+
+// use takes note of what was made in the room.
+func (m *maker) use(b []byte) {
+	if cap(b) == cap(m.slab)-len(m.slab) { // or else it has found room elsewhere
+		m.slab = m.slab[:len(m.slab)+len(b)]
+	}
+	m.space = min(max(len(b)+8, m.space-8), slabBytes) // a longer one is soon forgotten
 }
 
 // delivered reports whether the entry is about a delivery. Only those say what was
