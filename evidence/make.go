@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
@@ -8,7 +9,6 @@ import (
 	"encoding/hex"
 	"hash"
 	"strconv"
-	"time"
 
 	"github.com/semelhq/semel"
 )
@@ -54,6 +54,8 @@ type maker struct {
 	frame  [512]byte
 	salts  [512]byte
 	facts  facts
+	date   []byte // of the second, without a zone
+	second int64
 	used   int
 	space  int // of an entry, about
 	hashed [512]byte
@@ -195,7 +197,7 @@ func (m *maker) entry(f *facts) semel.Entry {
 	b = append(b, `","commitment":"`...)
 	b = hex.AppendEncode(b, sum[:])
 	b = append(b, `","emitted_at":"`...)
-	b = f.at.Time().AppendFormat(b, time.RFC3339Nano)
+	b = m.time(b, f.at)
 	b = append(b, `","payload":`...)
 	start := len(b)
 	attempt, fence, disposition := rec.Attempt, rec.Fence, rec.Disposition
@@ -242,6 +244,23 @@ func (m *maker) entry(f *facts) semel.Entry {
 		Leaf: b[leaf:len(b):len(b)], Opening: b[len(commitPrefix):opened:opened], Hash: sha256.Sum256(b[opened:]),
 		Subject: m.subjectOf(&rec.ID, rec.Attributes[semel.AttributeCommandID]),
 	}
+}
+
+// time appends an instant as [time.RFC3339Nano] has it. Most are within the same second
+// as the one before.
+func (m *maker) time(b []byte, at semel.Instant) []byte {
+	t := at.Time()
+	if second := t.Unix(); second != m.second || len(m.date) == 0 {
+		m.second, m.date = second, t.AppendFormat(m.date[:0], "2006-01-02T15:04:05")
+	}
+	b = append(b, m.date...)
+	if rest := t.Nanosecond(); rest != 0 {
+		start := len(b)
+		b = strconv.AppendInt(b, int64(rest+1e9), 10) // nine digits, after a 1
+		b[start] = '.'
+		b = bytes.TrimRight(b, "0")
+	}
+	return append(b, 'Z')
 }
 
 // room is where the next entry is made: most likely there is enough of it.

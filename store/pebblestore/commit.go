@@ -226,6 +226,8 @@ func (c *committer) write(s *Store) {
 				add(g.batch)
 			}
 			g.entries = c.entries
+			s.hashes.add(g.entries, g.evidence)
+			s.subjectIndex.add(g.evidence)
 			s.log.write(s.db, g.batch, meta{clock: s.clock.now(), batches: g.number, records: g.records, end: g.end, entries: g.entries})
 			s.due.logged(first)
 			close(g.logged)
@@ -244,9 +246,8 @@ func (c *committer) follow(s *Store) {
 	for g := range c.written {
 		s.log.sync(g.batch)
 		g.late.Stop()
-		s.hashes.add(g.entries, g.evidence)
-		s.subjectIndex.add(g.evidence)      // before anybody can read the entries
 		s.evidence.durable.Store(g.entries) // before anybody is told
+		s.subjectIndex.grown(g.entries)
 		s.settle(g)
 		g.safe.Store(true)
 		close(g.durable)

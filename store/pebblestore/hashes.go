@@ -21,8 +21,8 @@ type leafHashes struct {
 // maxHashes bounds what is remembered, to 4 MiB. Older ones are forgotten.
 const maxHashes = 1 << 17
 
-// add takes note of entries that have become durable, in their order. The last one
-// is before the number end.
+// add takes note of entries that are written, in their order. The last one is before
+// the number end.
 func (h *leafHashes) add(end uint64, lists [][]semel.Entry) {
 	if len(lists) == 0 {
 		return
@@ -44,16 +44,17 @@ func (h *leafHashes) add(end uint64, lists [][]semel.Entry) {
 	}
 }
 
-// take returns up to limit hashes from a number on, and forgets those before them.
-func (h *leafHashes) take(from uint64, limit int) [][32]byte {
+// take returns the hashes from a number on to before another, and forgets those
+// before them.
+func (h *leafHashes) take(from, to uint64) [][32]byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	first := h.end - uint64(len(h.list))
-	if from < first || from >= h.end {
+	if from < first || from >= min(to, h.end) {
 		return nil
 	}
 	h.list = h.list[:copy(h.list, h.list[from-first:])]
-	return slices.Clone(h.list[:min(limit, len(h.list))])
+	return slices.Clone(h.list[:min(to, h.end)-from])
 }
 
 // ReadEvidenceHashes returns [semel.Entry.Hash] of what ReadEvidence returns, as far
@@ -63,5 +64,5 @@ func (s *Store) ReadEvidenceHashes(ctx context.Context, from uint64, limit int) 
 		return nil, err
 	}
 	defer s.leave()
-	return s.hashes.take(from, limit), nil
+	return s.hashes.take(from, min(s.evidence.durable.Load(), from+uint64(max(limit, 0)))), nil
 }

@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -24,13 +26,15 @@ import (
 type subjectIndex struct {
 	mu sync.Mutex
 	// done is how many entries are in runs, and recent the subjects of those from
-	// there on, in their order. Its elements do not change.
+	// there on, in their order. The last ones may not be durable. Its elements do
+	// not change.
 	done   uint64
 	recent []semel.Subject
 	// broken: recent does not go on, so what is not in runs is read from the log.
 	broken bool
 
-	wake    chan struct{} // receives when there is enough for a run
+	next    atomic.Uint64 // how many entries there are at the end of the next run
+	wake    chan struct{} // receives when they are durable
 	stop    chan struct{}
 	running sync.WaitGroup
 }
@@ -61,6 +65,7 @@ func (x *subjectIndex) start(s *Store, entries uint64) error {
 	if x.done, err = readRuns(s.db); err != nil {
 		return err
 	}
+	x.next.Store(x.done + runEntries)
 	err = s.subjects(context.Background(), x.done, entries, func(subject *semel.Subject, _ uint64) bool {
 		x.recent = append(x.recent, *subject)
 		if len(x.recent) == runEntries {
@@ -89,6 +94,7 @@ func (x *subjectIndex) start(s *Store, entries uint64) error {
 // again.
 func (x *subjectIndex) give(s *Store, err error) {
 	x.broken, x.recent = true, nil
+	x.next.Store(math.MaxUint64)
 	s.log.trouble("the evidence log can't be read to index it", "error", err)
 }
 
@@ -98,7 +104,7 @@ func (x *subjectIndex) close() {
 	x.running.Wait()
 }
 
-// add takes note of entries that have become durable, in their order.
+// add takes note of entries that are written, in their order.
 func (x *subjectIndex) add(lists [][]semel.Entry) {
 	if len(lists) == 0 {
 		return
@@ -113,11 +119,16 @@ func (x *subjectIndex) add(lists [][]semel.Entry) {
 			x.recent = append(x.recent, list[i].Subject)
 		}
 	}
-	if len(x.recent) >= runEntries {
-		select {
-		case x.wake <- struct{}{}:
-		default: // it will be seen
-		}
+}
+
+// grown says how many entries have become durable.
+func (x *subjectIndex) grown(durable uint64) {
+	if durable < x.next.Load() {
+		return
+	}
+	select {
+	case x.wake <- struct{}{}:
+	default: // it will be seen
 	}
 }
 
@@ -130,7 +141,7 @@ func (x *subjectIndex) write(s *Store) bool {
 	x.mu.Lock()
 	subjects, first := x.recent, x.done
 	x.mu.Unlock()
-	if len(subjects) < runEntries {
+	if len(subjects) < runEntries || s.evidence.durable.Load() < first+runEntries {
 		return false
 	}
 	places := make([]place, 0, runEntries)
@@ -156,6 +167,7 @@ func (x *subjectIndex) write(s *Store) bool {
 	s.log.apply(s.db, b)
 	x.mu.Lock()
 	x.done += runEntries
+	x.next.Store(x.done + runEntries)
 	// In other memory, so that what was written goes.
 	x.recent = append(make([]semel.Subject, 0, runEntries+runEntries/8), x.recent[runEntries:]...)
 	x.mu.Unlock()
@@ -202,8 +214,9 @@ func (s *Store) FindEvidence(ctx context.Context, subject semel.Subject, from ui
 		return nil, fmt.Errorf("find evidence: %w", err)
 	}
 	from = max(from, done)
+	end := s.evidence.durable.Load()
 	if broken {
-		err = s.subjects(ctx, from, max(from, s.evidence.durable.Load()), func(other *semel.Subject, number uint64) bool {
+		err = s.subjects(ctx, from, max(from, end), func(other *semel.Subject, number uint64) bool {
 			return len(numbers) < limit && (*other != subject || found(other, number))
 		})
 		if err != nil {
@@ -211,7 +224,7 @@ func (s *Store) FindEvidence(ctx context.Context, subject semel.Subject, from ui
 		}
 		return numbers, nil
 	}
-	for ; from < done+uint64(len(recent)) && len(numbers) < limit; from++ {
+	for ; from < min(end, done+uint64(len(recent))) && len(numbers) < limit; from++ {
 		if recent[from-done] == subject {
 			numbers = append(numbers, from)
 		}
