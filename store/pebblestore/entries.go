@@ -14,13 +14,13 @@ import (
 // whole chunk.
 const chunkBytes = 32 << 10
 
-// entriesSize is about what entries take in a batch.
+// entriesSize is about what entries take in a batch, compressed.
 func entriesSize(list []semel.Entry) int {
-	n := 2 * (chunkKeyLen + 8)
+	n := 0
 	for i := range list {
-		n += len(list[i].Leaf) + len(list[i].Opening) + len(semel.Subject{}) + 8
+		n += len(list[i].Leaf) + len(list[i].Opening)
 	}
-	return n
+	return n/2 + len(list)*len(semel.Subject{})
 }
 
 // appendOpening appends an opening, where nil is none.
