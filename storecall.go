@@ -2,6 +2,7 @@ package semel
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -22,6 +23,7 @@ type storeCall struct {
 	done     chan struct{} // nil until the limit counts
 	timer    *time.Timer
 	deadline time.Time
+	after    []*func() // what others want called at the end
 	err      error
 }
 
@@ -85,5 +87,31 @@ func (c *storeCall) stop(err error) {
 	if c.done != nil {
 		c.timer.Stop()
 		close(c.done)
+	}
+	for _, f := range c.after {
+		go (*f)()
+	}
+	c.after = nil
+}
+
+// AfterFunc is what [context.AfterFunc] and contexts made of this one ask for: with it
+// none of them needs a goroutine that waits for the end.
+func (c *storeCall) AfterFunc(f func()) (stop func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.start()
+	if c.err != nil {
+		go f()
+		return func() bool { return false }
+	}
+	c.after = append(c.after, &f)
+	return func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		i := slices.Index(c.after, &f)
+		if i >= 0 {
+			c.after = slices.Delete(c.after, i, i+1)
+		}
+		return i >= 0
 	}
 }

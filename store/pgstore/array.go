@@ -104,11 +104,10 @@ func microseconds(i semel.Instant) int64 {
 
 // statement is one statement with its parameters.
 type statement struct {
-	sql     text
-	values  [][]byte
-	oids    []uint32
-	formats []int16
-	often   bool // worth preparing
+	sql    text
+	values [][]byte
+	oids   []uint32
+	often  bool // worth preparing
 }
 
 func newStatement(sql text, columns ...column) *statement {
@@ -117,11 +116,10 @@ func newStatement(sql text, columns ...column) *statement {
 
 // with adds parameters.
 func (st *statement) with(columns []column) *statement {
-	st.formats = slices.Grow(st.formats, len(columns))
+	st.values, st.oids = slices.Grow(st.values, len(columns)), slices.Grow(st.oids, len(columns))
 	for _, c := range columns {
 		st.values = append(st.values, c.buf)
 		st.oids = append(st.oids, c.oid)
-		st.formats = append(st.formats, 1) // binary
 	}
 	return st
 }
@@ -158,5 +156,5 @@ func (st *statement) prepare() *statement {
 	return st
 }
 
-// binaryFormat asks for results in binary form.
+// binaryFormat says that all parameters, or results, are in binary form.
 var binaryFormat = []int16{1}

@@ -163,6 +163,14 @@ func TestBatches(t *testing.T) {
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("the caller was told %v", err)
 		}
+		// Its connection was let go of. One is enough until the server answers.
+		if !s.commits.isWary() {
+			t.Error("the next caller that is alone would let go of a connection, too")
+		}
+		put(t, s, numbered("another", 1), semel.Revision{})
+		if s.commits.isWary() {
+			t.Error("the server has answered, and callers still do not send by themselves")
+		}
 		release()
 		await(t, "the write is stored", func() bool {
 			rec, err := s.Get(t.Context(), second.ID)
@@ -375,6 +383,12 @@ func (c *committer) batchCount() (n uint64) { c.look(func() { n = c.batches }); 
 func (c *committer) queued() (n int)        { c.look(func() { n = len(c.queue) }); return n }
 
 // left is how many queued writes were given up.
+func (c *committer) isWary() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wary
+}
+
 func (c *committer) left() (n int) {
 	c.look(func() {
 		for _, o := range c.queue {

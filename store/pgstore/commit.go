@@ -19,10 +19,11 @@ var ErrBusy = fmt.Errorf("pgstore: no connection was free in time: %w", semel.Er
 
 // committer turns the writes of concurrent callers into few statements.
 //
-// A write that comes while nothing is on its way is sent at once, so a caller that is
-// alone waits for nobody. Those that come while the server is working are sent
-// together, when they are many or the server has answered. Of one identity one write is on its
-// way at a time, so no batch waits for another of this process.
+// A caller that is alone waits for nobody: it sends its write itself, which saves it
+// the way to another goroutine and back. Writes that come while the server is working
+// are sent together, by workers, when they are many or the server has answered. Of one
+// identity one write is on its way at a time, so no batch waits for another of this
+// process.
 type committer struct {
 	pool    *pgxpool.Pool
 	sql     *statements
@@ -40,7 +41,9 @@ type committer struct {
 	inFlight int            // writes in batches that are on their way
 	crowd    int            // how large batches have been of late
 	lastTake time.Time      // when the last batch was taken
-	running  int
+	running  int  // who uses a connection
+	wary     bool // a write of a caller that was alone was not answered in time
+	news     bool // the last identity that such a caller wanted to be new was new
 	closed   bool
 	active   sync.WaitGroup
 }
@@ -51,8 +54,12 @@ const maxBytes = 4 << 20
 // apply makes one write. When ctx ends first its result is unknown: a batch that
 // was sent is not called back.
 func (c *committer) apply(ctx context.Context, o *op) error {
-	if err := c.join(o); err != nil {
+	alone, err := c.join(o)
+	if err != nil {
 		return err
+	}
+	if alone {
+		return c.lead(ctx, o)
 	}
 	turn := time.NewTimer(c.wait)
 	defer turn.Stop()
@@ -71,26 +78,71 @@ func (c *committer) apply(ctx context.Context, o *op) error {
 	}
 }
 
-// join queues a write, behind those of the same identity.
-func (c *committer) join(o *op) error {
+// join queues a write, behind those of the same identity, or reports that its caller
+// is alone, and sends it.
+func (c *committer) join(o *op) (alone bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return errClosed
+		return false, errClosed
 	}
 	o.arrived = c.batches
 	last := c.busy[o.id]
 	c.busy[o.id] = o
 	if last != nil {
 		last.next = o
-		return nil
+		return false, nil
+	}
+	if c.running == 0 && c.inFlight == 0 && len(c.queue) == 0 && c.crowd <= 1 && !c.wary {
+		c.running++
+		c.active.Add(1)
+		o.taken, o.news = c.batches+1, c.news
+		c.count(1)
+		return true, nil
 	}
 	c.queue = append(c.queue, o)
-	if c.running < c.workers && c.worthwhile() {
+	c.hire()
+	return false, nil
+}
+
+// hire starts a worker if there is work for it. The caller holds c.mu.
+func (c *committer) hire() {
+	if c.running < c.workers && len(c.queue) > 0 && c.worthwhile() {
 		c.running++
 		c.active.Go(c.work)
 	}
-	return nil
+}
+
+// lead sends the write of a caller that is alone. When ctx ends first the connection
+// is let go of, and with it the answer; the server goes on. Servers have few
+// connections, so until they answer again workers wait for them, who let go of none.
+func (c *committer) lead(ctx context.Context, o *op) error {
+	defer c.active.Done()
+	batch := []*op{o}
+	c.send(ctx, batch)
+	c.finish(batch)
+	late := ctx.Err()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wary = late != nil; o.creates() {
+		c.news = o.applied
+	}
+	c.running--
+	c.hire()
+	if o.err != nil && late != nil {
+		return late
+	}
+	return o.err
+}
+
+// count takes note of a batch that is taken. The caller holds c.mu.
+func (c *committer) count(n int) {
+	c.inFlight += n
+	// It fades, for among large batches a small one says little.
+	c.crowd = max(n, c.crowd-c.crowd/8-1)
+	c.lastTake = time.Now()
+	c.batches++
+	c.writes += uint64(n)
 }
 
 // leave takes back a write that was not sent yet, and reports whether it could.
@@ -131,7 +183,7 @@ func (c *committer) work() {
 		if len(batch) == 0 {
 			return
 		}
-		c.send(batch)
+		c.send(context.Background(), batch)
 		c.finish(batch)
 	}
 }
@@ -171,12 +223,7 @@ func (c *committer) take() (batch []*op) {
 		c.running--
 		return nil
 	}
-	c.inFlight += len(batch)
-	// It fades, for among large batches a small one says little.
-	c.crowd = max(len(batch), c.crowd-c.crowd/8-1)
-	c.lastTake = time.Now()
-	c.batches++
-	c.writes += uint64(len(batch))
+	c.count(len(batch))
 	return batch
 }
 
@@ -184,6 +231,7 @@ func (c *committer) take() (batch []*op) {
 func (c *committer) finish(batch []*op) {
 	c.mu.Lock()
 	c.inFlight -= len(batch)
+	c.wary = c.wary && batch[0].err != nil
 	for _, o := range batch {
 		c.release(o)
 	}
@@ -221,18 +269,19 @@ func (c *committer) release(o *op) {
 
 // send makes the writes of a batch and gives each its result. When the server
 // refuses the batch because of a row, which rolls all of it back, each is sent by
-// itself, so that one poisoned write costs the others time and nothing else.
-func (c *committer) send(batch []*op) {
+// itself, so that one poisoned write costs the others time and nothing else. Who waits
+// for the batch may give it up by ending ctx.
+func (c *committer) send(ctx context.Context, batch []*op) {
 	// Locks are taken in the order of identities, so that stores in other
 	// processes do not wait for each other in a circle.
 	slices.SortFunc(batch, func(a, b *op) int { return slices.Compare(a.id[:], b.id[:]) })
-	err := c.run(batch)
+	err := c.run(ctx, batch)
 	if err == nil {
 		return
 	}
 	if len(batch) > 1 && rolledBackByRow(err) {
 		for i := range batch {
-			c.send(batch[i : i+1])
+			c.send(ctx, batch[i:i+1])
 		}
 		return
 	}
@@ -244,14 +293,23 @@ func (c *committer) send(batch []*op) {
 // run sends a batch on a connection of its own. Nothing calls it back: a commit
 // that is cancelled while it waits for a standby is a commit that this server
 // shows and no standby has.
-func (c *committer) run(batch []*op) error {
-	ctx := c.base
-	conn, err := acquire(ctx, c.pool, c.wait)
+func (c *committer) run(ctx context.Context, batch []*op) error {
+	conn, err := acquire(c.base, c.pool, c.wait)
 	if err != nil {
 		return err
 	}
 	defer release(conn)
-	return repeat(ctx, func() error { return c.sql.send(ctx, conn.Conn().PgConn(), batch) })
+	if ctx.Done() != nil {
+		if l := lineOf(conn.Conn().PgConn()); l != nil {
+			stop := context.AfterFunc(ctx, l.letGo)
+			defer func() {
+				if !stop() { // the answer came at the same time
+					_ = conn.Conn().PgConn().Close(c.base)
+				}
+			}()
+		}
+	}
+	return repeat(c.base, func() error { return c.sql.send(c.base, conn.Conn().PgConn(), batch) })
 }
 
 // acquire takes a connection out of a pool, within a time, and has it watched until

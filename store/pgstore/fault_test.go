@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -306,6 +307,63 @@ func TestNodes(t *testing.T) {
 		case <-changed:
 		case <-time.After(10 * time.Second):
 			t.Fatal("no notice came")
+		}
+	})
+	t.Run("a store that is alone tells nobody, until another listens", func(t *testing.T) {
+		a, database := open(t, Options{})
+		await(t, "it knows that it is alone", a.notify.alone)
+		rec := put(t, a, numbered("k", 1), semel.Revision{})
+		a.notify.mu.Lock()
+		pending := len(a.notify.pending)
+		a.notify.mu.Unlock()
+		if pending != 0 {
+			t.Errorf("%d changes are to be told to nobody", pending)
+		}
+		b := mustOpen(t, pgtest.Shared(t).URL(database), nil)
+		t.Cleanup(func() { mustClose(t, b) })
+		await(t, "it hears of the other", func() bool { return !a.notify.alone() })
+		changed, stop := b.Watch(rec.ID)
+		defer stop()
+		drain(changed)
+		put(t, a, numbered("k", 2), rec.Revision)
+		select {
+		case <-changed:
+		case <-time.After(10 * time.Second):
+			t.Fatal("no notice came")
+		}
+	})
+	t.Run("who waits looks again when another begins to tell", func(t *testing.T) {
+		n := notifier{}
+		n.start()
+		n.listens()
+		n.heeded.Store(-1)
+		if n.greeted("?other"); n.alone() {
+			t.Error("who was alone does not hear of another")
+		}
+		n.greeted("?other")
+		n.greeted("!other")
+		n.greeted("?" + n.name)
+		want := []string{"?" + n.name, "+" + n.name, "!" + n.name}
+		if said := n.take(); !slices.Equal(said, want) {
+			t.Errorf("it says %q, not %q", said, want)
+		}
+		for _, notice := range []string{"AAAAAAAAAAA", "-_AAAAAAAAA", "", everything} {
+			if greeting, _ := n.greeted(notice); greeting {
+				t.Errorf("the notice %q is taken for a greeting", notice)
+			}
+		}
+		s := &Store{}
+		s.notify.start()
+		rec := testRecord("k")
+		changed, stop := s.Watch(rec.ID)
+		defer stop()
+		for _, greeting := range []string{"?other", "!other", "+" + s.notify.name} {
+			if s.heard(greeting); len(changed) != 0 {
+				t.Errorf("%s wakes who waits", greeting)
+			}
+		}
+		if s.heard("+other"); len(changed) != 1 {
+			t.Error("who waits is not told that there may have been changes")
 		}
 	})
 	t.Run("a listener that lost its connection comes back and tells everybody", func(t *testing.T) {

@@ -24,6 +24,7 @@ type op struct {
 	arrived uint64 // how many batches had been taken by then
 	taken   uint64 // the number of its batch; 0: it waits
 	gone    bool   // its caller gave up while it waited
+	news    bool   // nothing is likely to stand in its way
 }
 
 func newOp(w semel.Write) (*op, error) {
@@ -125,8 +126,11 @@ func (s *statements) creating(ops []*op) (*statement, error) {
 	key, operation, user, tenant := identityColumns(len(ops), func(i int) *semel.Record { return &ops[i].write.Record })
 	many, one := s.create, s.create1
 	evidence := evidenceColumns(ops)
-	if evidence != nil {
+	switch {
+	case evidence != nil:
 		many, one = s.noted.create, s.noted.create1
+	case ops[0].news:
+		one = s.createNew
 	}
 	return newRowStatement(many, one, len(ops), c.id, c.revision, c.record, c.nextAt, c.held, c.request, c.response, c.status,
 		c.created, c.updated, c.expires, since, key, operation, user, tenant).with(evidence), nil

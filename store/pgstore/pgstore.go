@@ -230,7 +230,7 @@ func configure(config *pgx.ConnConfig) {
 	config.OnNotice = onNotice
 	const silence = 25 * time.Second
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}, Control: limitUnanswered(silence)}
-	config.DialFunc = dialer.DialContext
+	config.DialFunc = dialing(dialer)
 }
 
 // Apply is [semel.Store.Apply].

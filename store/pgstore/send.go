@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -168,14 +169,25 @@ func digestOf(b []byte) (d digest) {
 	return d
 }
 
-// execute runs one statement and gives its rows to each, which may not keep them.
+// execute runs one statement, which is a transaction, and gives its rows to each, which
+// may not keep them. When it returns nil that transaction is committed, as durably as
+// the server's settings say.
 func execute(ctx context.Context, conn *pgconn.PgConn, st *statement, each func(row [][]byte) error) error {
-	return executeAll(ctx, conn, []*statement{st}, each)
+	delete(conn.CustomData(), warned)
+	r, err := st.send(ctx, conn)
+	if err != nil {
+		return err
+	}
+	failed := rows(r, each)
+	_, err = r.Close() // which reads on to the end of the transaction
+	return outcome(ctx, conn, err, failed)
 }
 
-// executeAll runs statements in one transaction and one round trip. When it returns
-// nil that transaction is committed, as durably as the server's settings say.
+// executeAll is execute for statements that make one transaction, in one round trip.
 func executeAll(ctx context.Context, conn *pgconn.PgConn, batch []*statement, each func(row [][]byte) error) error {
+	if len(batch) == 1 {
+		return execute(ctx, conn, batch[0], each)
+	}
 	delete(conn.CustomData(), warned)
 	var b pgconn.Batch
 	for _, st := range batch {
@@ -187,16 +199,27 @@ func executeAll(ctx context.Context, conn *pgconn.PgConn, batch []*statement, ea
 	var failed error
 	for results.NextResult() {
 		r := results.ResultReader()
-		for r.NextRow() {
-			if failed == nil {
-				failed = each(r.Values())
-			}
-		}
-		if _, err := r.Close(); err != nil && failed == nil {
-			failed = err
+		failed = cmp.Or(failed, rows(r, each))
+		_, err := r.Close()
+		failed = cmp.Or(failed, err)
+	}
+	return outcome(ctx, conn, results.Close(), failed)
+}
+
+// rows gives rows to each until it fails.
+func rows(r *pgconn.ResultReader, each func(row [][]byte) error) (failed error) {
+	for r.NextRow() {
+		if failed == nil {
+			failed = each(r.Values())
 		}
 	}
-	if err := results.Close(); err != nil {
+	return failed
+}
+
+// outcome is what became of a transaction that has ended with err, of whose results
+// one could not be used.
+func outcome(ctx context.Context, conn *pgconn.PgConn, err, failed error) error {
+	if err != nil {
 		if stale(err) {
 			_ = conn.Close(ctx) // the pool replaces it
 		}

@@ -15,8 +15,7 @@ import (
 // than running them. One that leads to a pooler may reach another session with
 // each transaction, so nothing is prepared there.
 
-// prepared is where a direct connection notes the names of what it has prepared, by
-// its text.
+// prepared is where a direct connection notes what it has prepared, by its text.
 const prepared = "semel.prepared"
 
 // plans makes the server plan a statement once and for all, and look rows up by the
@@ -50,27 +49,53 @@ func prepareSession(ctx context.Context, conn *pgx.Conn, settings string) error 
 		}
 		return err
 	}
-	pc.CustomData()[prepared] = map[string]string{}
+	pc.CustomData()[prepared] = map[string]*pgconn.StatementDescription{}
 	return nil
 }
 
-// add adds a statement to a batch, by its name where it can be prepared.
-func (st *statement) add(ctx context.Context, conn *pgconn.PgConn, b *pgconn.Batch) error {
-	names, direct := conn.CustomData()[prepared].(map[string]string)
+// prepareOn is the prepared form of the statement on a connection; nil where it is sent
+// as text.
+func (st *statement) prepareOn(ctx context.Context, conn *pgconn.PgConn) (*pgconn.StatementDescription, error) {
+	done, direct := conn.CustomData()[prepared].(map[string]*pgconn.StatementDescription)
 	if !direct || !st.often {
-		b.ExecParams(st.sql.any, st.values, st.oids, st.formats, binaryFormat)
-		return nil
+		return nil, nil
 	}
-	name, ok := names[st.sql.direct]
+	sd, ok := done[st.sql.direct]
 	if !ok {
-		name = "semel_" + strconv.Itoa(len(names))
-		if _, err := conn.Prepare(ctx, name, st.sql.direct, st.oids); err != nil {
-			return err
+		var err error
+		if sd, err = conn.Prepare(ctx, "semel_"+strconv.Itoa(len(done)), st.sql.direct, st.oids); err != nil {
+			return nil, err
 		}
-		names[st.sql.direct] = name
+		done[st.sql.direct] = sd
 	}
-	b.ExecPrepared(name, st.values, st.formats, binaryFormat)
+	return sd, nil
+}
+
+// add adds a statement to a batch.
+func (st *statement) add(ctx context.Context, conn *pgconn.PgConn, b *pgconn.Batch) error {
+	sd, err := st.prepareOn(ctx, conn)
+	switch {
+	case err != nil:
+		return err
+	case sd != nil:
+		b.ExecStatement(sd, st.values, binaryFormat, binaryFormat)
+	default:
+		b.ExecParams(st.sql.any, st.values, st.oids, binaryFormat, binaryFormat)
+	}
 	return nil
+}
+
+// send sends a statement by itself, which takes less than a batch of one.
+func (st *statement) send(ctx context.Context, conn *pgconn.PgConn) (*pgconn.ResultReader, error) {
+	sd, err := st.prepareOn(ctx, conn)
+	switch {
+	case err != nil:
+		return nil, err
+	case sd != nil:
+		return conn.ExecStatement(ctx, sd, st.values, binaryFormat, binaryFormat), nil
+	default:
+		return conn.ExecParams(ctx, st.sql.any, st.values, st.oids, binaryFormat, binaryFormat), nil
+	}
 }
 
 // stale reports that a prepared statement is gone or no longer fits the table. The

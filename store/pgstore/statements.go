@@ -13,6 +13,9 @@ import (
 type statements struct {
 	create, update   text // of many rows
 	create1, update1 text // of one
+	// createNew is create1 that says nothing about what stands in its way, which is
+	// looked for then: less work for the server where nothing does.
+	createNew text
 	// noted are the same for writes with evidence.
 	noted          struct{ create, update, create1, update1 text }
 	get, due       text
@@ -136,13 +139,17 @@ func newStatements(schema string, lockTimeout time.Duration, barriers bool) stat
 			return insert(params(all)+limit, noted) + which + " UNION ALL SELECT " + row + " FROM " + table + " l WHERE l.id = $1 AND NOT EXISTS (SELECT FROM made)" + after
 		})
 	}
+	createNew := limited(func(limit string) string {
+		return "INSERT INTO " + table + " (" + names(all, "") + ") SELECT " + names(all, "w.") + " FROM " + params(all) + limit +
+			" ON CONFLICT (id) DO NOTHING RETURNING id"
+	})
 	update := func(noted string) text {
 		return limited(func(limit string) string {
 			return "WITH made AS (" + change(unnest(expect)+limit) + ")" + noted + " " + sum(markUpdated) + which + notAll
 		})
 	}
 	s := statements{
-		create: create(""), create1: create1(""), update: update(""),
+		create: create(""), create1: create1(""), createNew: createNew, update: update(""),
 		update1: text{any: limited(func(limit string) string { return change(params(expect) + limit) }).any, direct: change1(table, expect)},
 		get:     same("SELECT " + row + " FROM " + table + " l WHERE l.id = ANY($1::bytea[])" + after),
 		due:     same("SELECT " + row + " FROM " + table + " l WHERE l.next_at <= $1::bigint ORDER BY l.next_at LIMIT $2::bigint"),

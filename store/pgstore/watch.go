@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"hash/fnv"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -78,65 +77,6 @@ func tell(ch chan struct{}) {
 	}
 }
 
-// notifier gathers changes for the notices to other processes.
-//
-// Notices do not travel in the transactions that they are about: PostgreSQL commits
-// transactions with notices one after the other, each of them to the disk. They
-// follow in a transaction of their own, many in one, that waits for no disk. One
-// that is lost with a crash is made up for by those who wait, who also poll.
-type notifier struct {
-	mu      sync.Mutex
-	on      bool
-	pending []string
-	all     bool // too many to name
-	wake    chan struct{}
-}
-
-const (
-	// noticePause is the time from one transaction with notices to the next.
-	noticePause = 10 * time.Millisecond
-	// noticeNames is how many records a notice names; it may have 8,000 bytes.
-	noticeNames = 600
-	// maxNames is how many wait to be named at most. Beyond that everybody is told.
-	maxNames = 16 * noticeNames
-	// everything is a notice that stands for every record.
-	everything = "*"
-	nameLen    = 11 // of watchKeyLen bytes in base64
-)
-
-func (n *notifier) start() { n.on, n.wake = true, make(chan struct{}, 1) }
-
-func (n *notifier) add(id *digest) {
-	if !n.on {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(n.pending) < maxNames {
-		n.pending = append(n.pending, base64.RawURLEncoding.EncodeToString(id[:watchKeyLen]))
-	} else {
-		n.all = true
-	}
-	tell(n.wake)
-}
-
-// take returns the notices to send.
-func (n *notifier) take() (payloads []string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.all {
-		n.pending, n.all = n.pending[:0], false
-		return []string{everything}
-	}
-	for names := n.pending; len(names) > 0; {
-		k := min(len(names), noticeNames)
-		payloads = append(payloads, strings.Join(names[:k], ""))
-		names = names[k:]
-	}
-	n.pending = n.pending[:0]
-	return payloads
-}
-
 // channel is the name under which stores of one schema tell each other.
 func channel(schema string) string {
 	h := fnv.New64a()
@@ -144,40 +84,11 @@ func channel(schema string) string {
 	return "semel_" + strconv.FormatUint(h.Sum64(), 16)
 }
 
-// tellOthers sends notices until ctx is done.
-func (s *Store) tellOthers(ctx context.Context) {
-	pause := time.NewTimer(0)
-	<-pause.C
-	defer pause.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.notify.wake:
-		}
-		if payloads := s.notify.take(); len(payloads) > 0 {
-			c := textColumn(len(payloads), noticeNames*nameLen)
-			for _, p := range payloads {
-				c.text(p)
-			}
-			err := s.query(ctx, newStatement(s.sql.notify, textValue(channel(s.opts.Schema)), c).prepare(), func([][]byte) error { return nil })
-			if err != nil && ctx.Err() == nil {
-				s.opts.Logger.Warn("other processes could not be told of changes", "error", err)
-			}
-		}
-		pause.Reset(noticePause)
-		select {
-		case <-ctx.Done():
-			return
-		case <-pause.C:
-		}
-	}
-}
-
 // listen hears what others tell until ctx is done, on a connection of its own.
 func (s *Store) listen(ctx context.Context, config *pgx.ConnConfig) {
 	for failures := 0; ; failures++ {
 		heard, err := s.hear(ctx, config)
+		s.notify.deaf()
 		if ctx.Err() != nil {
 			return
 		}
@@ -209,6 +120,7 @@ func (s *Store) hear(ctx context.Context, config *pgx.ConnConfig) (heard bool, e
 	}
 	// What changed before it listened was not heard.
 	s.watch.wakeAll()
+	s.notify.listens()
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {
@@ -220,8 +132,11 @@ func (s *Store) hear(ctx context.Context, config *pgx.ConnConfig) (heard bool, e
 
 // heard wakes those who watch what a notice names.
 func (s *Store) heard(payload string) {
-	if payload == everything {
+	greeting, untold := s.notify.greeted(payload)
+	if untold || payload == everything {
 		s.watch.wakeAll()
+	}
+	if greeting || payload == everything {
 		return
 	}
 	for ; len(payload) >= nameLen; payload = payload[nameLen:] {
