@@ -41,9 +41,9 @@ type committer struct {
 	inFlight int            // writes in batches that are on their way
 	crowd    int            // how large batches have been of late
 	lastTake time.Time      // when the last batch was taken
-	running  int  // who uses a connection
-	wary     bool // a write of a caller that was alone was not answered in time
-	news     bool // the last identity that such a caller wanted to be new was new
+	running  int            // who uses a connection
+	wary     bool           // a write of a caller that was alone was not answered in time
+	news     bool           // the last identity that such a caller wanted to be new was new
 	closed   bool
 	active   sync.WaitGroup
 }
@@ -93,7 +93,7 @@ func (c *committer) join(o *op) (alone bool, err error) {
 		last.next = o
 		return false, nil
 	}
-	if c.running == 0 && c.inFlight == 0 && len(c.queue) == 0 && c.crowd <= 1 && !c.wary {
+	if c.running == 0 && len(c.queue) == 0 && c.crowd <= 1 && !c.wary {
 		c.running++
 		c.active.Add(1)
 		o.taken, o.news = c.batches+1, c.news
