@@ -29,7 +29,7 @@ func TestEntriesAreFoundBySubjectInRunsAndAfterThem(t *testing.T) {
 	}
 	want := map[semel.Subject][]uint64{}
 	var batch []semel.Entry
-	for n := uint64(0); n < entries; n++ {
+	for n := range uint64(entries) {
 		e := semel.Entry{Leaf: []byte{byte(n)}}
 		switch {
 		case n%1000 == 7:

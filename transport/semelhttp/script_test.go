@@ -142,6 +142,7 @@ func (s *script) step(text string) {
 		if !s.expect {
 			s.answer = s.send().wait()
 			s.expect = true
+			synctest.Wait() // for what is done behind an answer, as when a connection was taken over
 		}
 		s.check(text)
 		return
