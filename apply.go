@@ -114,9 +114,15 @@ func newBackoff() backoff { return backoff(2 * time.Millisecond) }
 
 // wait pauses, longer each time, and reports false if ctx ends before.
 func (b *backoff) wait(ctx context.Context) bool {
-	timer := time.NewTimer(time.Duration(*b))
-	defer timer.Stop()
+	d := time.Duration(*b)
 	*b = min(*b*2, backoff(500*time.Millisecond))
+	return pause(ctx, d)
+}
+
+// pause waits for d, and reports false if ctx ends before.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false

@@ -78,7 +78,7 @@ func (e *Engine) DoTx(ctx context.Context, call Call, begin func(ctx context.Con
 		var again *rolledBack
 		switch {
 		case errors.As(err, &again):
-			if tries++; tries <= maxTx && pause(ctx, tries) {
+			if tries++; tries <= maxTx && pause(ctx, pauseBefore(tries)) {
 				continue
 			}
 			return Answer{}, &Error{Code: CodeStoreUnavailable, Message: "the transaction was rolled back because of others, again and again", Err: again.err}
@@ -107,16 +107,9 @@ type rolledBack struct{ err error }
 func (r *rolledBack) Error() string { return r.err.Error() }
 func (r *rolledBack) Unwrap() error { return r.err }
 
-// pause waits for a random time that grows with every try.
-func pause(ctx context.Context, try int) bool {
-	timer := time.NewTimer(rand.N(min(time.Millisecond<<try, 100*time.Millisecond)))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
+// pauseBefore is a random time to wait before a try, which grows with every one.
+func pauseBefore(try int) time.Duration {
+	return rand.N(min(time.Millisecond<<try, 100*time.Millisecond))
 }
 
 // txRun is one call in DoTx.
