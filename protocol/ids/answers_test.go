@@ -32,24 +32,12 @@ func bare(t *testing.T, entry string, b *ids.Bindings) *ids.Gateway {
 // on is a gateway on a store, and its engine.
 func on(t *testing.T, store evidence.Store, registry *ids.Registry, b *ids.Bindings) (*ids.Gateway, *semel.Engine) {
 	t.Helper()
-	keys, err := evidence.GenerateKeys("example.com/bare")
-	if err != nil {
-		t.Fatal(err)
-	}
-	log, err := evidence.New(store, keys, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	engine, err := semel.New(store, &semel.Options{Witness: log})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		ctx := context.Background()
-		if err := errors.Join(log.Close(ctx), engine.Close(ctx), store.Close()); err != nil {
+		if err := store.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+	engine, _ := witnessed(t, store)
 	g, err := ids.New(engine, ids.Options{Registry: registry, Bindings: b})
 	if err != nil {
 		t.Fatal(err)

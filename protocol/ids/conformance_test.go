@@ -26,8 +26,8 @@ commands:
   - {entity: idstest, action: confirmed, confirmation: {ttl: 1m}, per_record: {per_second: 1000, burst: 1000}, handler: {url: PROVIDER}}
 `
 
-// serve starts a gateway with the commands of the kit on a store.
-func serve(t *testing.T, store evidence.Store) idstest.Target {
+// witnessed is an engine on a store, and the evidence log that it writes there.
+func witnessed(t *testing.T, store evidence.Store) (*semel.Engine, *evidence.Log) {
 	t.Helper()
 	keys, err := evidence.GenerateKeys("example.com/commands")
 	if err != nil {
@@ -41,6 +41,19 @@ func serve(t *testing.T, store evidence.Store) idstest.Target {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		ctx := context.Background()
+		if err := errors.Join(log.Close(ctx), engine.Close(ctx)); err != nil {
+			t.Error(err)
+		}
+	})
+	return engine, log
+}
+
+// serve starts a gateway with the commands of the kit on a store.
+func serve(t *testing.T, store evidence.Store) idstest.Target {
+	t.Helper()
+	engine, log := witnessed(t, store)
 	p := idstest.NewProvider(t)
 	registry, err := ids.Load([]byte(strings.ReplaceAll(kitRegistry, "PROVIDER", p.URL)), ids.LoadOptions{})
 	if err != nil {
@@ -53,13 +66,7 @@ func serve(t *testing.T, store evidence.Store) idstest.Target {
 		t.Fatal(err)
 	}
 	srv := httptest.NewServer(gateway)
-	t.Cleanup(func() {
-		srv.Close()
-		ctx := context.Background()
-		if err := errors.Join(log.Close(ctx), engine.Close(ctx)); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(srv.Close)
 	_, text := ids.Vectors()
 	declared, err := ids.Load(text, ids.LoadOptions{})
 	if err != nil {

@@ -299,15 +299,7 @@ func TestNodes(t *testing.T) {
 		t.Cleanup(func() { mustClose(t, b) })
 		await(t, "both listen", func() bool { return listeners(t, database) == 2 })
 		rec := put(t, a, numbered("k", 1), semel.Revision{})
-		changed, stop := b.Watch(rec.ID)
-		defer stop()
-		drain(changed)
-		put(t, a, numbered("k", 2), rec.Revision)
-		select {
-		case <-changed:
-		case <-time.After(10 * time.Second):
-			t.Fatal("no notice came")
-		}
+		wantNotice(t, a, b, rec)
 	})
 	t.Run("a store that is alone tells nobody, until another listens", func(t *testing.T) {
 		a, database := open(t, Options{})
@@ -322,15 +314,7 @@ func TestNodes(t *testing.T) {
 		b := mustOpen(t, pgtest.Shared(t).URL(database), nil)
 		t.Cleanup(func() { mustClose(t, b) })
 		await(t, "it hears of the other", func() bool { return !a.notify.alone() })
-		changed, stop := b.Watch(rec.ID)
-		defer stop()
-		drain(changed)
-		put(t, a, numbered("k", 2), rec.Revision)
-		select {
-		case <-changed:
-		case <-time.After(10 * time.Second):
-			t.Fatal("no notice came")
-		}
+		wantNotice(t, a, b, rec)
 	})
 	t.Run("who waits looks again when another begins to tell", func(t *testing.T) {
 		n := notifier{}
@@ -376,6 +360,20 @@ func TestNodes(t *testing.T) {
 		<-changed
 		await(t, "it listens again", func() bool { return listeners(t, database) == 1 })
 	})
+}
+
+// wantNotice checks that a change of a record by one store is told to another.
+func wantNotice(t *testing.T, by, to *Store, rec semel.Record) {
+	t.Helper()
+	changed, stop := to.Watch(rec.ID)
+	defer stop()
+	drain(changed)
+	put(t, by, numbered("k", 2), rec.Revision)
+	select {
+	case <-changed:
+	case <-time.After(10 * time.Second):
+		t.Fatal("no notice came")
+	}
 }
 
 // listeners is how many sessions of a database listen.
