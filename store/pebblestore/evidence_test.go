@@ -56,6 +56,41 @@ func TestADirectoryOfFormat1IsOpenedAndBecomesOneOfThisFormat(t *testing.T) {
 	}
 }
 
+// Tables that records and the log shared would be merged again and again.
+func TestTablesOfTheLogHaveNothingElse(t *testing.T) {
+	s := mustOpen(t, t.TempDir(), nil)
+	defer s.Close()
+	for i, id := range testIDs("k", 50) {
+		w := semel.Write{Record: testRecord(id, 1, semel.Completed), Evidence: []semel.Entry{testEntry(id, 0, 1)}}
+		if _, ok, err := s.Apply(t.Context(), w); !ok || err != nil {
+			t.Fatalf("Apply gives %v, %v", ok, err)
+		}
+		if err := s.PutEvidenceTiles(t.Context(), map[string][]byte{fmt.Sprint(i): {1}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.db.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	levels, err := s.db.SSTables()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[byte]int{}
+	for _, level := range levels {
+		for _, table := range level {
+			first, last := table.Smallest.UserKey[0], table.Largest.UserKey[0]
+			if first != last && last >= tilePrefix {
+				t.Errorf("a table has keys from %c to %c", first, last)
+			}
+			found[last]++
+		}
+	}
+	if len(found) != 4 { // records and indexes, tiles, leaves, openings
+		t.Errorf("the tables are %v", found)
+	}
+}
+
 // What is not durable is shown to nobody: a checkpoint over it would be a lie after
 // a loss of power.
 func TestNobodySeesEntriesThatMayBeLost(t *testing.T) {

@@ -37,10 +37,12 @@ const (
 	recordPrefix = 'r'
 	duePrefix    = 'd'
 
-	leafPrefix    = 'e'
-	openingPrefix = 'o'
-	runPrefix     = 'f'
+	// The evidence log comes after everything else, each kind in tables of its own:
+	// see kinds.
 	tilePrefix    = 't'
+	leafPrefix    = 'u'
+	runPrefix     = 'v'
+	openingPrefix = 'w'
 
 	addressLen   = 8
 	indexKeyLen  = 1 + len(digest{})

@@ -21,10 +21,10 @@
 //	'r' address       -> record, as package recordcodec writes it
 //	'd' time address  -> nothing; the due index, by Record.NextAt
 //	'm' name          -> what the store knows about itself
-//	'e' number        -> leaves of the evidence log, from that number on
-//	'o' number        -> their openings
-//	's' subject number -> nothing; finds entries of the evidence log
 //	't' name          -> a tile over the evidence log
+//	'u' number        -> leaves of the evidence log, from that number on
+//	'v' number place  -> part of a run of subjects, which finds entries
+//	'w' number        -> openings of the leaves
 //
 // Addresses are numbers, given out in the order in which records are created, so
 // records lie on the disk in the order of time. Under their digests, which are
@@ -172,8 +172,17 @@ func (s *Store) create(o *Options) error {
 
 func (s *Store) openPebble(o *Options, readOnly bool) (*pebble.DB, error) {
 	po := o.pebble(&s.log)
+	po.Experimental.SpanPolicyFunc = kinds
 	po.Lock, po.ReadOnly = s.lock, readOnly
 	return pebble.Open(s.dir, po)
+}
+
+// kinds ends tables of Pebble where the kinds of keys of the evidence log begin. The log
+// only grows, so tables that have nothing else are moved to a lower level as they are,
+// and tables of openings are deleted whole when these are erased. All other kinds share
+// tables: merging the index then also takes records that were purged off the disk.
+func kinds(start []byte) (policy pebble.SpanPolicy, end []byte, err error) {
+	return policy, []byte{max(tilePrefix, start[0]+1)}, nil
 }
 
 // breakSeal compares the directory with its seal, if it has one, and removes
