@@ -23,7 +23,8 @@ const (
 // Entry is one entry of the evidence log, as a store keeps it. It looks into none
 // of its members. Nobody changes them once a store was given the entry.
 type Entry struct {
-	// Leaf is what the log proves: it never changes and is never deleted.
+	// Leaf stands for what the log proves, in the form in which its [Witness] wants
+	// it kept: it never changes and is never deleted.
 	Leaf []byte
 	// Opening explains the leaf to those who may know. It can be erased.
 	Opening []byte

@@ -122,8 +122,9 @@ func (r *Reader) kept(ctx context.Context, n uint64) (string, error) {
 	return string(signed), nil
 }
 
-// Entries yields entries from a number on, in batches, until before another.
+// entries yields entries from a number on, unpacked, until before another.
 func (r *Reader) entries(ctx context.Context, from, to uint64, each func(n uint64, en *semel.Entry) error) error {
+	var d dates
 	for from < to {
 		batch, err := r.store.ReadEvidence(ctx, from, int(min(to-from, readBatch)))
 		if err != nil {
@@ -133,6 +134,7 @@ func (r *Reader) entries(ctx context.Context, from, to uint64, each func(n uint6
 			return fmt.Errorf("evidence: the store has no entry %d, which the checkpoint of size %d has", from, r.head.at.Size)
 		}
 		for i := range batch {
+			unpack(&batch[i], &d)
 			if err := each(from, &batch[i]); err != nil {
 				return err
 			}
@@ -142,7 +144,7 @@ func (r *Reader) entries(ctx context.Context, from, to uint64, each func(n uint6
 	return nil
 }
 
-// Entry is one entry by its number.
+// Entry is one entry by its number, unpacked.
 func (r *Reader) Entry(ctx context.Context, n uint64) (en semel.Entry, err error) {
 	err = r.entries(ctx, n, n+1, func(_ uint64, found *semel.Entry) error { en = *found; return nil })
 	return en, err

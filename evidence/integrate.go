@@ -243,8 +243,9 @@ func (l *Log) hashes(ctx context.Context, from uint64, limit int) ([][32]byte, e
 	}
 	entries, err := l.store.ReadEvidence(ctx, from, limit)
 	hashes := make([][32]byte, len(entries))
+	var d dates
 	for i := range entries {
-		hashes[i] = leafHash(entries[i].Leaf)
+		hashes[i] = leafHash(unpackLeaf(entries[i].Leaf, &d))
 	}
 	return hashes, err
 }

@@ -62,14 +62,12 @@ type Log struct {
 
 	domains [domainCount][16]byte // keys of keyed digests
 
-	prefix string // of the ids of artifacts
+	node   [8]byte // begins the ids of artifacts
 	count  atomic.Uint64
 	makers sync.Pool
 	level  atomic.Pointer[semel.Level]
 
-	tenants     sync.Map
-	tenantCount atomic.Int64
-	outcomes    [256]atomic.Pointer[remembered]
+	outcomes [256]atomic.Pointer[remembered]
 
 	queue queue
 
@@ -95,12 +93,10 @@ func New(store Store, keys *Keys, opts *Options) (*Log, error) {
 		l.opts = *opts
 	}
 	o := &l.opts
-	var random [16]byte
-	if _, err := rand.Read(random[:]); err != nil {
+	if _, err := rand.Read(l.node[:]); err != nil {
 		return nil, fmt.Errorf("evidence: random names: %w", err)
 	}
-	l.prefix = hex.EncodeToString(random[:8])
-	o.Node = cmp.Or(o.Node, l.prefix)
+	o.Node = cmp.Or(o.Node, hex.EncodeToString(l.node[:]))
 	o.Every = cmp.Or(o.Every, DefaultEvery)
 	o.KeepEvery = cmp.Or(o.KeepEvery, DefaultKeepEvery)
 	o.FlushEvery = cmp.Or(o.FlushEvery, DefaultFlushEvery)
@@ -154,7 +150,8 @@ func (l *Log) Subject(id semel.ID, commandID string) semel.Subject {
 func (l *Log) Tenant(name string) string {
 	m := l.makers.Get().(*maker)
 	defer l.makers.Put(m)
-	return m.tenant(name)
+	blind := m.blind(name)
+	return tenantPrefix + hex.EncodeToString(blind[:])
 }
 
 // Store is a store that can keep the log beside its records.

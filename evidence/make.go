@@ -1,14 +1,11 @@
 package evidence
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"hash"
-	"strconv"
 
 	"github.com/semelhq/semel"
 )
@@ -37,53 +34,50 @@ type facts struct {
 	level semel.Level
 }
 
-type verdict uint8
-
-const (
-	unsaid verdict = iota
-	notExecuted
-	executed
-)
-
 // maker makes entries. It is used by one goroutine at a time, and is big only to
 // make none of what it needs again.
 type maker struct {
-	log    *Log
-	plain  hash.Hash
-	sum    [sha256.Size]byte
-	frame  [512]byte
-	salts  [512]byte
-	facts  facts
-	date   []byte // of the second, without a zone
-	second int64
-	used   int
-	space  int // of an entry, about
-	hashed [512]byte
-	// slab is what entries are made in, one after the other. Entries go soon, as
+	log     *Log
+	facts   facts
+	leaf    leaf
+	opening opening
+	text    []byte // that is hashed
+	dates   dates
+	plain   hash.Hash
+	sum     [sha256.Size]byte
+	frame   [512]byte
+	hashed  [512]byte
+	salts   [512]byte
+	used    int // of the salts
+	named   string
+	tenant  keyedDigest // of the tenant that was named last
+	// slab is what entries are packed in, one after the other. Entries go soon, as
 	// they came.
-	slab []byte
+	slab  []byte
+	space int // that an entry takes, about
 }
 
 const slabBytes = 8 << 10
 
 func newMaker(l *Log) *maker {
-	m := &maker{log: l, plain: sha256.New(), space: 640}
+	m := &maker{log: l, plain: sha256.New(), space: 320}
 	m.used = len(m.salts)
+	m.tenant = m.keyed(domainTenant, nil)
 	return m
 }
 
 // release gives m back. It remembers no record.
 func (m *maker) release() {
-	m.facts = facts{}
+	m.facts, m.leaf, m.opening = facts{}, leaf{}, opening{}
 	m.log.makers.Put(m)
 }
 
 // keyed is a keyed digest of data: the first half of the SHA-256 of the domain's key and
 // the data. Half of it is withheld, so nobody can continue it to that of longer data,
 // which is what HMAC would be for, at three times the price.
-func (m *maker) keyed(d domain, data []byte) []byte {
-	m.sum = sha256.Sum256(append(append(m.hashed[:0], m.log.domains[d][:]...), data...))
-	return m.sum[:16]
+func (m *maker) keyed(d domain, data []byte) keyedDigest {
+	sum := sha256.Sum256(append(append(m.hashed[:0], m.log.domains[d][:]...), data...))
+	return keyedDigest(sum[:])
 }
 
 // domain is what a keyed digest is of.
@@ -108,162 +102,107 @@ func (k *Keys) domainKeys() (keys [domainCount][16]byte) {
 	return keys
 }
 
-func appendFrame(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
 // subjectOf is what the entries of a command are found by, or those of an identity
 // where there is none.
-func (m *maker) subjectOf(id *semel.ID, command string) (s semel.Subject) {
+func (m *maker) subjectOf(id *semel.ID, command string) semel.Subject {
 	b := appendFrame(m.frame[:0], id.Tenant)
 	if command != "" {
-		copy(s[:], m.keyed(domainCommand, appendFrame(b, command)))
-		return s
+		return semel.Subject(m.keyed(domainCommand, appendFrame(b, command)))
 	}
 	b = appendFrame(b, id.Principal)
 	b = appendFrame(b, id.Operation)
-	copy(s[:], m.keyed(domainIdentity, appendFrame(b, id.Key)))
-	return s
+	return semel.Subject(m.keyed(domainIdentity, appendFrame(b, id.Key)))
 }
 
-// tenant is the blinded name of a tenant.
-func (m *maker) tenant(name string) string {
-	if blinded, ok := m.log.tenants.Load(name); ok {
-		return blinded.(string)
+// blind is the blinded name of a tenant.
+func (m *maker) blind(tenant string) keyedDigest {
+	if m.named != tenant {
+		m.tenant = m.keyed(domainTenant, append(m.frame[:0], tenant...))
+		m.named = tenant
 	}
-	blinded := "tn_" + hex.EncodeToString(m.keyed(domainTenant, append(m.frame[:0], name...)))
-	if m.log.tenantCount.Add(1) <= maxTenants {
-		m.log.tenants.Store(name, blinded)
-	}
-	return blinded
+	return m.tenant
 }
 
-// maxTenants is how many blinded names are remembered.
-const maxTenants = 1 << 14
-
-// salt is 16 random bytes.
-func (m *maker) salt() []byte {
-	if m.used+16 > len(m.salts) {
+// salt fills a salt with random bytes.
+func (m *maker) salt(to *[16]byte) {
+	if m.used+len(to) > len(m.salts) {
 		_, _ = rand.Read(m.salts[:]) // which never fails, it ends the program
 		m.used = 0
 	}
-	m.used += 16
-	return m.salts[m.used-16 : m.used]
+	m.used += copy(to[:], m.salts[m.used:])
 }
 
-// fingerprint appends a member with the keyed digest of a fingerprint, if there is
-// one.
-func (m *maker) fingerprint(b []byte, name string, fp *semel.Fingerprint) []byte {
-	if fp.IsZero() {
-		return b
-	}
+// fingerprint is the keyed digest of a fingerprint.
+func (m *maker) fingerprint(fp *semel.Fingerprint) keyedDigest {
 	raw, _ := fp.AppendBinary(m.frame[:0]) // which has a fixed form
-	return appendHex(b, name, "", m.keyed(domainFingerprint, raw))
+	return m.keyed(domainFingerprint, raw)
 }
 
-// plainFingerprint appends a member with a fingerprint as it is, if there is one.
-func (m *maker) plainFingerprint(b []byte, name string, fp *semel.Fingerprint) []byte {
-	if fp.IsZero() {
-		return b
-	}
-	raw, _ := fp.AppendBinary(m.frame[:0])
-	b = append(append(append(b, `,"`...), name...), `":"`...)
-	b = append(strconv.AppendUint(b, uint64(raw[0]), 10), ':')
-	return append(hex.AppendEncode(b, raw[1:]), '"')
-}
-
-// entry makes an entry. The members of both parts are written in the order of their
-// names, without white space, as RFC 8785 has it.
+// entry makes an entry.
 func (m *maker) entry(f *facts) semel.Entry {
 	rec := f.rec
-	var outcome [sha256.Size]byte
-	told := hasOutcome(rec) && f.attempt == 0
-	if told {
-		outcome = m.outcome(rec)
+	l, o := &m.leaf, &m.opening
+	*l = leaf{
+		node: m.log.node, tenant: m.blind(rec.ID.Tenant), count: m.log.count.Add(1), at: f.at,
+		kind: f.kind, change: f.change, decision: f.decision, durability: f.level, reason: f.reason, state: f.state, executed: f.executed,
 	}
-	// Opening and leaf share one piece of memory, about as long as the last one. Each
-	// comes after what is hashed with it.
-	b := append(m.room(), commitPrefix...)
-	b = m.opening(b, f, told, outcome[:])
-	opened := len(b)
-	sum := sha256.Sum256(b)
-	b = append(b, leafMark)
-	leaf := len(b)
-	b = append(b, `{"artifact_id":"ev_`...)
-	b = append(b, m.log.prefix...)
-	b = appendHex16(b, m.log.count.Add(1))
-	b = append(b, `","artifact_type":"`...)
-	b = append(b, f.kind...)
-	b = append(b, `","commitment":"`...)
-	b = hex.AppendEncode(b, sum[:])
-	b = append(b, `","emitted_at":"`...)
-	b = m.time(b, f.at)
-	b = append(b, `","payload":`...)
-	start := len(b)
-	attempt, fence, disposition := rec.Attempt, rec.Fence, rec.Disposition
-	if f.attempt != 0 {
-		attempt, fence, disposition = f.attempt, f.fence, f.disposition
+	disposition := rec.Disposition
+	if l.attempt, l.fence = int64(rec.Attempt), rec.Fence; f.attempt != 0 {
+		l.attempt, l.fence, disposition = int64(f.attempt), f.fence, f.disposition
 	}
-	if attempt != 0 {
-		b = strconv.AppendInt(append(b, `,"attempt":`...), int64(attempt), 10)
+	l.disposition = disposition.String()
+	*o = opening{
+		operation: rec.ID.Operation, tenant: rec.ID.Tenant, principal: cmp.Or(rec.Principal, rec.ID.Principal), key: rec.ID.Key,
+		commandID: rec.Attributes[semel.AttributeCommandID], correlationID: rec.Attributes[attributeCorrelationID],
+		item: f.item, reason: f.why,
 	}
-	b = appendWord(b, "change", string(f.change))
-	b = appendWord(b, "decision", f.decision)
-	b = appendWord(b, "disposition", disposition.String())
-	b = appendWord(b, "durability", string(f.level))
-	switch f.executed {
-	case executed:
-		b = append(b, `,"executed":true`...)
-	case notExecuted:
-		b = append(b, `,"executed":false`...)
+	if rec.Failure != nil && f.attempt == 0 {
+		o.failureCode = rec.Failure.Code
 	}
-	if fence != 0 {
-		b = append(strconv.AppendInt(append(b, `,"fence":"`...), fence, 10), '"')
+	if f.delivered() && !rec.Fingerprint.IsZero() {
+		l.has |= hasFingerprint
+		l.fingerprint = m.fingerprint(&rec.Fingerprint)
+		o.set(&o.fingerprint, opensFingerprint, &rec.Fingerprint)
 	}
-	if f.delivered() {
-		b = m.fingerprint(b, "fingerprint", &rec.Fingerprint)
+	if hasOutcome(rec) && f.attempt == 0 {
+		l.has |= hasOutcomeRef
+		o.has |= opensOutcome
+		m.outcome(rec, &o.outcome)
+		l.outcome = m.keyed(domainOutcome, o.outcome[:])
 	}
-	if told {
-		b = appendHex(b, "outcome_ref", "out_", m.keyed(domainOutcome, outcome[:]))
+	if f.call != nil {
+		m.presented(f.call, rec)
 	}
-	if f.presents() {
-		b = m.fingerprint(b, "presented_fingerprint", &f.call.Fingerprint)
-	}
-	b = appendWord(b, "reason", f.reason)
-	b = appendWord(b, "state", f.state)
-	if len(b) == start {
-		b = append(b, '{')
-	} else {
-		b[start] = '{' // instead of the first comma
-	}
-	b = append(b, `},"tenant_id":"`...)
-	b = append(b, m.tenant(rec.ID.Tenant)...)
-	b = append(b, `","v":1}`...)
+	m.salt(&o.salt)
+	m.text = o.appendJSON(append(m.text[:0], commitPrefix...))
+	l.commitment = sha256.Sum256(m.text)
+	m.text = l.appendJSON(append(m.text[:0], leafMark), &m.dates)
+	en := semel.Entry{Hash: sha256.Sum256(m.text), Subject: m.subjectOf(&rec.ID, o.commandID)}
+	b := l.pack(m.room())
+	end := len(b)
+	b = o.pack(b)
 	m.use(b)
-	return semel.Entry{
-		Leaf: b[leaf:len(b):len(b)], Opening: b[len(commitPrefix):opened:opened], Hash: sha256.Sum256(b[opened:]),
-		Subject: m.subjectOf(&rec.ID, rec.Attributes[semel.AttributeCommandID]),
+	en.Leaf, en.Opening = b[:end:end], b[end:len(b):len(b)]
+	return en
+}
+
+// presented notes what a delivery came with that is not the record's.
+func (m *maker) presented(call *semel.Call, rec *semel.Record) {
+	l, o := &m.leaf, &m.opening
+	if call.Principal != rec.Principal {
+		o.presentedBy = call.Principal
+	}
+	if id := call.Attributes[semel.AttributeCommandID]; id != o.commandID {
+		o.presentedCommandID = id
+	}
+	if call.Fingerprint != rec.Fingerprint && !call.Fingerprint.IsZero() {
+		l.has |= hasPresented
+		l.presented = m.fingerprint(&call.Fingerprint)
+		o.set(&o.presented, opensPresented, &call.Fingerprint)
 	}
 }
 
-// time appends an instant as [time.RFC3339Nano] has it. Most are within the same second
-// as the one before.
-func (m *maker) time(b []byte, at semel.Instant) []byte {
-	t := at.Time()
-	if second := t.Unix(); second != m.second || len(m.date) == 0 {
-		m.second, m.date = second, t.AppendFormat(m.date[:0], "2006-01-02T15:04:05")
-	}
-	b = append(b, m.date...)
-	if rest := t.Nanosecond(); rest != 0 {
-		start := len(b)
-		b = strconv.AppendInt(b, int64(rest+1e9), 10) // nine digits, after a 1
-		b[start] = '.'
-		b = bytes.TrimRight(b, "0")
-	}
-	return append(b, 'Z')
-}
-
-// room is where the next entry is made: most likely there is enough of it.
+// room is where the next entry is packed: most likely there is enough of it.
 func (m *maker) room() []byte {
 	if cap(m.slab)-len(m.slab) < m.space {
 		m.slab = make([]byte, 0, slabBytes)
@@ -271,7 +210,7 @@ func (m *maker) room() []byte {
 	return m.slab[len(m.slab):]
 }
 
-// use takes note of what was made in the room.
+// use takes note of what was packed in the room.
 func (m *maker) use(b []byte) {
 	if cap(b) == cap(m.slab)-len(m.slab) { // or else it has found room elsewhere
 		m.slab = m.slab[:len(m.slab)+len(b)]
@@ -287,46 +226,6 @@ func (f *facts) delivered() bool {
 		return f.decision != ""
 	}
 	return true
-}
-
-// presents reports whether the delivery came with another payload.
-func (f *facts) presents() bool { return f.call != nil && f.call.Fingerprint != f.rec.Fingerprint }
-
-func (m *maker) opening(b []byte, f *facts, told bool, outcome []byte) []byte {
-	rec := f.rec
-	start := len(b)
-	command := rec.Attributes[semel.AttributeCommandID]
-	b = appendMember(b, "command_id", command)
-	b = appendMember(b, "correlation_id", rec.Attributes[attributeCorrelationID])
-	if rec.Failure != nil && f.attempt == 0 {
-		b = appendMember(b, "failure_code", rec.Failure.Code)
-	}
-	if f.delivered() {
-		b = m.plainFingerprint(b, "fingerprint", &rec.Fingerprint)
-	}
-	b = appendText(append(b, `,"idempotency_key":`...), rec.ID.Key)
-	b = appendMember(b, "item", f.item)
-	b = appendText(append(b, `,"operation":`...), rec.ID.Operation)
-	if told {
-		b = appendHex(b, "outcome_sha256", "", outcome)
-	}
-	if f.call != nil {
-		if by := f.call.Principal; by != rec.Principal {
-			b = appendMember(b, "presented_by", by)
-		}
-		if id := f.call.Attributes[semel.AttributeCommandID]; id != command {
-			b = appendMember(b, "presented_command_id", id)
-		}
-		if f.presents() {
-			b = m.plainFingerprint(b, "presented_fingerprint", &f.call.Fingerprint)
-		}
-	}
-	b = appendText(append(b, `,"principal":`...), cmp.Or(rec.Principal, rec.ID.Principal))
-	b = appendMember(b, "reason", f.why)
-	b = appendHex(b, "salt", "", m.salt())
-	b = appendText(append(b, `,"tenant_id":`...), rec.ID.Tenant)
-	b[start] = '{'
-	return append(b, '}')
 }
 
 // hasOutcome reports whether the record has something that a duplicate may get.
@@ -362,23 +261,23 @@ type remembered struct {
 	sum      [sha256.Size]byte
 }
 
-// outcome is OutcomeDigest. Those of large results are remembered for a while, since
+// outcome sets sum to OutcomeDigest. Those of large results are remembered for a while, since
 // one may be replayed again and again.
-func (m *maker) outcome(rec *semel.Record) [sha256.Size]byte {
+func (m *maker) outcome(rec *semel.Record, sum *[sha256.Size]byte) {
 	large := len(rec.Result.Data) > 4<<10
 	slot := &m.log.outcomes[rec.Revision[15]]
 	if large {
 		if known := slot.Load(); known != nil && known.revision == rec.Revision {
-			return known.sum
+			*sum = known.sum
+			return
 		}
 	}
 	m.plain.Reset()
 	m.plain.Write(outcomeFrame(m.frame[:0], rec))
 	m.plain.Write(rec.Result.Data)
 	m.plain.Write(outcomeTail(m.frame[:0], rec))
-	m.plain.Sum(m.sum[:0])
+	*sum = [sha256.Size]byte(m.plain.Sum(m.sum[:0]))
 	if large {
-		slot.Store(&remembered{rec.Revision, m.sum})
+		slot.Store(&remembered{rec.Revision, *sum})
 	}
-	return m.sum
 }

@@ -107,7 +107,7 @@ func TestDurableDecisionsAreWaitedFor(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				for _, en := range entries {
+				for _, en := range unpacked(entries) {
 					if strings.Contains(string(en.Opening), `"idempotency_key":"`+key+`"`) {
 						return
 					}

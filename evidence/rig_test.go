@@ -126,6 +126,14 @@ type told struct {
 	opening evidence.Opening
 }
 
+// unpacked are entries of a store with their JSON.
+func unpacked(entries []semel.Entry) []semel.Entry {
+	for i := range entries {
+		entries[i] = evidence.Unpack(entries[i])
+	}
+	return entries
+}
+
 // entries are all that the store has numbered.
 func (r *rig) entries(t testing.TB) []told {
 	t.Helper()
@@ -134,7 +142,7 @@ func (r *rig) entries(t testing.TB) []told {
 		t.Fatal(err)
 	}
 	var all []told
-	for _, en := range entries {
+	for _, en := range unpacked(entries) {
 		a, err := evidence.ParseArtifact(en.Leaf)
 		if err != nil {
 			t.Fatalf("%v in %s", err, en.Leaf)

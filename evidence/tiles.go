@@ -59,8 +59,9 @@ func partialTile(ctx context.Context, store Store, level int, index uint64, widt
 		if len(entries) == 0 {
 			return nil, fmt.Errorf("evidence: the store has no entry %d, which a checkpoint has", first+uint64(len(hashes)))
 		}
+		var d dates
 		for i := range entries {
-			hashes = append(hashes, leafHash(entries[i].Leaf))
+			hashes = append(hashes, leafHash(unpackLeaf(entries[i].Leaf, &d)))
 		}
 	}
 	return hashes, nil

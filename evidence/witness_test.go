@@ -104,7 +104,7 @@ func TestLeavesNameNoOne(t *testing.T) {
 	if err != nil || len(entries) != 3 {
 		t.Fatal(len(entries), err)
 	}
-	for _, en := range entries {
+	for _, en := range unpacked(entries) {
 		for _, secret := range []string{"acme", "secret", "alice", "cmd-", "corr-"} {
 			if bytes.Contains(en.Leaf, []byte(secret)) {
 				t.Errorf("the leaf has %q: %s", secret, en.Leaf)
@@ -198,7 +198,7 @@ func TestEveryChange(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, en := range entries {
+		for _, en := range unpacked(entries) {
 			if bytes.Contains(append(en.Leaf, en.Opening...), []byte(asked.Challenge.Token)) {
 				t.Error("the token is in the log")
 			}
@@ -276,7 +276,7 @@ func checkForm(t *testing.T, r *rig) {
 	if err != nil || len(entries) == 0 {
 		t.Fatal(len(entries), err)
 	}
-	for _, en := range entries {
+	for _, en := range unpacked(entries) {
 		for _, part := range []struct {
 			schema *jsonschema.Schema
 			text   []byte
