@@ -62,8 +62,8 @@ type Log struct {
 
 	domains [domainCount][16]byte // keys of keyed digests
 
-	node   [8]byte // begins the ids of artifacts
-	count  atomic.Uint64
+	node   [8]byte       // begins the ids of artifacts
+	ids    atomic.Uint64 // that makers have taken
 	makers sync.Pool
 	level  atomic.Pointer[semel.Level]
 

@@ -51,13 +51,20 @@ type maker struct {
 	used    int // of the salts
 	named   string
 	tenant  keyedDigest // of the tenant that was named last
+	count   uint64      // of the id of the next entry
+	entries []semel.Entry
 	// slab is what entries are packed in, one after the other. Entries go soon, as
 	// they came.
 	slab  []byte
 	space int // that an entry takes, about
 }
 
-const slabBytes = 8 << 10
+const (
+	slabBytes   = 8 << 10
+	slabEntries = 32
+	// ids is how many a maker takes at a time.
+	ids = 1 << 10
+)
 
 func newMaker(l *Log) *maker {
 	m := &maker{log: l, plain: sha256.New(), space: 320}
@@ -123,6 +130,25 @@ func (m *maker) blind(tenant string) keyedDigest {
 	return m.tenant
 }
 
+// id numbers the next entry, as no other entry of this node.
+func (m *maker) id() uint64 {
+	if m.count%ids == 0 {
+		m.count = m.log.ids.Add(ids)
+	}
+	m.count++
+	return m.count - 1
+}
+
+// none is an empty list for the entries of one change, most of which have one.
+func (m *maker) none() []semel.Entry {
+	if len(m.entries) == cap(m.entries) {
+		m.entries = make([]semel.Entry, 0, slabEntries)
+	}
+	n := len(m.entries)
+	m.entries = m.entries[:n+1]
+	return m.entries[n : n : n+1]
+}
+
 // salt fills a salt with random bytes.
 func (m *maker) salt(to *[16]byte) {
 	if m.used+len(to) > len(m.salts) {
@@ -143,7 +169,7 @@ func (m *maker) entry(f *facts) semel.Entry {
 	rec := f.rec
 	l, o := &m.leaf, &m.opening
 	*l = leaf{
-		node: m.log.node, tenant: m.blind(rec.ID.Tenant), count: m.log.count.Add(1), at: f.at,
+		node: m.log.node, tenant: m.blind(rec.ID.Tenant), count: m.id(), at: f.at,
 		kind: f.kind, change: f.change, decision: f.decision, durability: f.level, reason: f.reason, state: f.state, executed: f.executed,
 	}
 	disposition := rec.Disposition

@@ -22,7 +22,7 @@ var endTypes = map[semel.Disposition]Type{
 func (l *Log) Changed(_ *semel.Operation, prev, next *semel.Record, change semel.Change) []semel.Entry {
 	m := l.makers.Get().(*maker)
 	defer m.release()
-	c := changed{maker: m, prev: prev, next: next, base: facts{change: change, rec: next, at: next.UpdatedAt, level: l.durability()}}
+	c := changed{maker: m, prev: prev, next: next, entries: m.none(), base: facts{change: change, rec: next, at: next.UpdatedAt, level: l.durability()}}
 	if prev == nil {
 		c.prev = &semel.Record{}
 	}
