@@ -27,6 +27,7 @@ type committer struct {
 	open     bool   // the newest takes changes
 	stopped  bool   // no more come
 	maxBytes int
+	joined   atomic.Uint64 // changes, ever
 	batches  uint64 // started, ever
 	records  uint64 // stored when all groups are
 	next     address
@@ -166,6 +167,7 @@ func (c *committer) add(size int, f func(g *group)) *group {
 
 // grow takes note of what a change adds to a group. The caller holds c.mu.
 func (c *committer) grow(g *group, size int) {
+	c.joined.Add(1)
 	if g.bytes += size; g.bytes >= c.maxBytes {
 		c.open = false
 	}
@@ -209,12 +211,7 @@ func (c *committer) write(s *Store) {
 	defer close(c.written)
 	var pack packer
 	for {
-		// Callers that can run now get the chance to join before the group is
-		// taken. After a sync many are woken at once, and a batch for each of
-		// the first few would cost more than it gains. Once is not enough:
-		// some of them are still in the queue of the other processors.
-		runtime.Gosched()
-		runtime.Gosched()
+		c.gather()
 		g, stopped := c.take()
 		switch {
 		case g != nil:
@@ -237,6 +234,21 @@ func (c *committer) write(s *Store) {
 			return
 		default:
 			<-c.wake
+		}
+	}
+}
+
+// gather lets callers that can run now join before a group is taken, until none of
+// them does. After a sync many are woken at once, and a batch for each of the first
+// few would cost more than it gains. Once is not enough: some of them are still in
+// the queue of the other processors.
+func (c *committer) gather() {
+	const most = 8 // or who has joined would wait for too long
+	for range most {
+		before := c.joined.Load()
+		runtime.Gosched()
+		if c.joined.Load() == before {
+			return
 		}
 	}
 }
