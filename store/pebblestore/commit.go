@@ -28,8 +28,8 @@ type committer struct {
 	stopped  bool   // no more come
 	maxBytes int
 	joined   atomic.Uint64 // changes, ever
-	batches  uint64 // started, ever
-	records  uint64 // stored when all groups are
+	batches  uint64        // started, ever
+	records  uint64        // stored when all groups are
 	next     address
 	free     []*op // an empty list to reuse
 	// entries is how many entries of the evidence log are in the log. Only write
