@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"hash"
 
 	"github.com/semelhq/semel"
 )
@@ -43,9 +42,6 @@ type maker struct {
 	opening opening
 	text    []byte // that is hashed
 	dates   dates
-	plain   hash.Hash
-	sum     [sha256.Size]byte
-	frame   [512]byte
 	hashed  [512]byte
 	salts   [512]byte
 	used    int // of the salts
@@ -67,9 +63,9 @@ const (
 )
 
 func newMaker(l *Log) *maker {
-	m := &maker{log: l, plain: sha256.New(), space: 320}
+	m := &maker{log: l, space: 320}
 	m.used = len(m.salts)
-	m.tenant = m.keyed(domainTenant, nil)
+	m.tenant = keyed(m.in(domainTenant))
 	return m
 }
 
@@ -79,13 +75,16 @@ func (m *maker) release() {
 	m.log.makers.Put(m)
 }
 
-// keyed is a keyed digest of data: the first half of the SHA-256 of the domain's key and
-// the data. Half of it is withheld, so nobody can continue it to that of longer data,
+// keyed is a keyed digest of data that begins with the key of its domain: the first half
+// of its SHA-256. Half of it is withheld, so nobody can continue it to that of longer data,
 // which is what HMAC would be for, at three times the price.
-func (m *maker) keyed(d domain, data []byte) keyedDigest {
-	sum := sha256.Sum256(append(append(m.hashed[:0], m.log.domains[d][:]...), data...))
+func keyed(data []byte) keyedDigest {
+	sum := sha256.Sum256(data)
 	return keyedDigest(sum[:])
 }
+
+// in begins what is hashed with the key of a domain.
+func (m *maker) in(d domain) []byte { return append(m.hashed[:0], m.log.domains[d][:]...) }
 
 // domain is what a keyed digest is of.
 type domain uint8
@@ -112,19 +111,20 @@ func (k *Keys) domainKeys() (keys [domainCount][16]byte) {
 // subjectOf is what the entries of a command are found by, or those of an identity
 // where there is none.
 func (m *maker) subjectOf(id *semel.ID, command string) semel.Subject {
-	b := appendFrame(m.frame[:0], id.Tenant)
 	if command != "" {
-		return semel.Subject(m.keyed(domainCommand, appendFrame(b, command)))
+		b := appendFrame(m.in(domainCommand), id.Tenant)
+		return semel.Subject(keyed(appendFrame(b, command)))
 	}
+	b := appendFrame(m.in(domainIdentity), id.Tenant)
 	b = appendFrame(b, id.Principal)
 	b = appendFrame(b, id.Operation)
-	return semel.Subject(m.keyed(domainIdentity, appendFrame(b, id.Key)))
+	return semel.Subject(keyed(appendFrame(b, id.Key)))
 }
 
 // blind is the blinded name of a tenant.
 func (m *maker) blind(tenant string) keyedDigest {
 	if m.named != tenant {
-		m.tenant = m.keyed(domainTenant, append(m.frame[:0], tenant...))
+		m.tenant = keyed(append(m.in(domainTenant), tenant...))
 		m.named = tenant
 	}
 	return m.tenant
@@ -160,8 +160,8 @@ func (m *maker) salt(to *[16]byte) {
 
 // fingerprint is the keyed digest of a fingerprint.
 func (m *maker) fingerprint(fp *semel.Fingerprint) keyedDigest {
-	raw, _ := fp.AppendBinary(m.frame[:0]) // which has a fixed form
-	return m.keyed(domainFingerprint, raw)
+	b, _ := fp.AppendBinary(m.in(domainFingerprint)) // which has a fixed form
+	return keyed(b)
 }
 
 // entry makes an entry.
@@ -194,7 +194,7 @@ func (m *maker) entry(f *facts) semel.Entry {
 		l.has |= hasOutcomeRef
 		o.has |= opensOutcome
 		m.outcome(rec, &o.outcome)
-		l.outcome = m.keyed(domainOutcome, o.outcome[:])
+		l.outcome = keyed(append(m.in(domainOutcome), o.outcome[:]...))
 	}
 	if f.call != nil {
 		m.presented(f.call, rec)
@@ -287,23 +287,22 @@ type remembered struct {
 	sum      [sha256.Size]byte
 }
 
-// outcome sets sum to OutcomeDigest. Those of large results are remembered for a while, since
-// one may be replayed again and again.
+// largeResult is from how many bytes on a result is hashed where it is, and its
+// digest remembered for a while, since it may be replayed again and again.
+const largeResult = 4 << 10
+
+// outcome sets sum to OutcomeDigest.
 func (m *maker) outcome(rec *semel.Record, sum *[sha256.Size]byte) {
-	large := len(rec.Result.Data) > 4<<10
+	if len(rec.Result.Data) < largeResult {
+		m.text = append(outcomeFrame(m.text[:0], rec), rec.Result.Data...)
+		*sum = sha256.Sum256(outcomeTail(m.text, rec))
+		return
+	}
 	slot := &m.log.outcomes[rec.Revision[15]]
-	if large {
-		if known := slot.Load(); known != nil && known.revision == rec.Revision {
-			*sum = known.sum
-			return
-		}
+	known := slot.Load()
+	if known == nil || known.revision != rec.Revision {
+		known = &remembered{rec.Revision, OutcomeDigest(rec)}
+		slot.Store(known)
 	}
-	m.plain.Reset()
-	m.plain.Write(outcomeFrame(m.frame[:0], rec))
-	m.plain.Write(rec.Result.Data)
-	m.plain.Write(outcomeTail(m.frame[:0], rec))
-	*sum = [sha256.Size]byte(m.plain.Sum(m.sum[:0]))
-	if large {
-		slot.Store(&remembered{rec.Revision, *sum})
-	}
+	*sum = known.sum
 }

@@ -31,7 +31,8 @@ type committer struct {
 	batches  uint64        // started, ever
 	records  uint64        // stored when all groups are
 	next     address
-	free     []*op // an empty list to reuse
+	free     []*op           // an empty list to reuse
+	freeLogs [][]semel.Entry // another
 	// entries is how many entries of the evidence log are in the log. Only write
 	// uses it, so entries are numbered in the order in which they were logged.
 	entries uint64
@@ -177,10 +178,10 @@ func (c *committer) grow(g *group, size int) {
 func (c *committer) start() {
 	c.batches++
 	g := &group{
-		ops: c.free, number: c.batches, records: c.records, end: c.next,
+		ops: c.free, evidence: c.freeLogs, number: c.batches, records: c.records, end: c.next,
 		logged: make(chan struct{}), durable: make(chan struct{}), told: make(chan struct{}),
 	}
-	c.free = nil
+	c.free, c.freeLogs = nil, nil
 	if c.oldest == nil {
 		c.oldest = g
 	} else {
@@ -266,9 +267,10 @@ func (c *committer) follow(s *Store) {
 		g.tell()
 		g.batch.Close()
 		clear(g.ops)
+		clear(g.evidence)
 		c.mu.Lock()
-		c.free, g.ops, g.batch = g.ops[:0], nil, nil
-		g.evidence, g.others = nil, nil
+		c.free, c.freeLogs = g.ops[:0], g.evidence[:0]
+		g.ops, g.evidence, g.others, g.batch = nil, nil, nil, nil
 		c.mu.Unlock()
 	}
 }

@@ -18,8 +18,9 @@ type leafHashes struct {
 	list [][32]byte
 }
 
-// maxHashes bounds what is remembered, to 4 MiB. Older ones are forgotten.
-const maxHashes = 1 << 17
+// maxHashes bounds what is remembered, to 16 MiB: some seconds of the largest load.
+// Older ones are forgotten.
+const maxHashes = 1 << 19
 
 // add takes note of entries that are written, in their order. The last one is before
 // the number end.
@@ -53,7 +54,7 @@ func (h *leafHashes) take(from, to uint64) [][32]byte {
 	if from < first || from >= min(to, h.end) {
 		return nil
 	}
-	h.list = h.list[:copy(h.list, h.list[from-first:])]
+	h.list = h.list[from-first:] // what is before goes when the list next grows
 	return slices.Clone(h.list[:min(to, h.end)-from])
 }
 
