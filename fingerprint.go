@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 
 	"github.com/semelhq/semel/internal/canon"
 )
@@ -69,14 +70,23 @@ func (f Fingerprint) IsZero() bool { return f == Fingerprint{} }
 // String is the scheme and the digest in hexadecimal, such as "2:9f86…"; it is
 // empty for the zero Fingerprint.
 func (f Fingerprint) String() string {
-	if f.IsZero() {
-		return ""
-	}
-	return fmt.Sprintf("%d:%x", f.scheme, f.sum)
+	text, _ := f.MarshalText() // which can't fail
+	return string(text)
 }
 
 // MarshalText is [Fingerprint.String].
-func (f Fingerprint) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+func (f Fingerprint) MarshalText() ([]byte, error) {
+	return f.AppendText(make([]byte, 0, 4+2*len(f.sum)))
+}
+
+// AppendText appends [Fingerprint.String].
+func (f Fingerprint) AppendText(b []byte) ([]byte, error) {
+	if f.IsZero() {
+		return b, nil
+	}
+	b = append(strconv.AppendUint(b, uint64(f.scheme), 10), ':')
+	return hex.AppendEncode(b, f.sum[:]), nil
+}
 
 // UnmarshalText reads what MarshalText wrote.
 func (f *Fingerprint) UnmarshalText(text []byte) error {

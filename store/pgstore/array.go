@@ -21,8 +21,24 @@ type column struct {
 // there are nulls, the type of elements, their number, the first index.
 const arrayHeader = 20
 
-func newColumn(array, element uint32, rows, size int) column {
-	c := column{oid: array, buf: make([]byte, arrayHeader, arrayHeader+rows*(4+size))}
+// arena is memory that is taken in pieces, so that the columns of a statement are made
+// at once. Nil, and one that is used up, have new memory for each.
+type arena struct{ free []byte }
+
+func newArena(size int) *arena { return &arena{make([]byte, size)} }
+
+func (a *arena) take(n int) []byte {
+	if a == nil || len(a.free) < n {
+		return make([]byte, n)
+	}
+	piece := a.free[:n:n]
+	a.free = a.free[n:]
+	return piece
+}
+
+// column makes a column for rows of about a size, in bytes.
+func (a *arena) column(array, element uint32, rows, size int) column {
+	c := column{oid: array, buf: a.take(arrayHeader + rows*(4+size))[:arrayHeader]}
 	binary.BigEndian.PutUint32(c.buf[0:], 1)
 	binary.BigEndian.PutUint32(c.buf[4:], 1)
 	binary.BigEndian.PutUint32(c.buf[8:], element)
@@ -31,21 +47,28 @@ func newColumn(array, element uint32, rows, size int) column {
 	return c
 }
 
-func byteaColumn(rows, size int) column {
-	return newColumn(pgtype.ByteaArrayOID, pgtype.ByteaOID, rows, size)
+func (a *arena) bytea(rows, size int) column {
+	return a.column(pgtype.ByteaArrayOID, pgtype.ByteaOID, rows, size)
 }
 
-func textColumn(rows, size int) column {
-	return newColumn(pgtype.TextArrayOID, pgtype.TextOID, rows, size)
+func (a *arena) text(rows, size int) column {
+	return a.column(pgtype.TextArrayOID, pgtype.TextOID, rows, size)
 }
 
-func int8Column(rows int) column { return newColumn(pgtype.Int8ArrayOID, pgtype.Int8OID, rows, 8) }
-
-func timeColumn(rows int) column {
-	return newColumn(pgtype.TimestamptzArrayOID, pgtype.TimestamptzOID, rows, 8)
+func (a *arena) int8(rows int) column {
+	return a.column(pgtype.Int8ArrayOID, pgtype.Int8OID, rows, 8)
 }
 
-func boolColumn(rows int) column { return newColumn(pgtype.BoolArrayOID, pgtype.BoolOID, rows, 1) }
+func (a *arena) time(rows int) column {
+	return a.column(pgtype.TimestamptzArrayOID, pgtype.TimestamptzOID, rows, 8)
+}
+
+func (a *arena) bool(rows int) column {
+	return a.column(pgtype.BoolArrayOID, pgtype.BoolOID, rows, 1)
+}
+
+func byteaColumn(rows, size int) column { return (*arena)(nil).bytea(rows, size) }
+func textColumn(rows, size int) column  { return (*arena)(nil).text(rows, size) }
 
 // null adds an element that is not there.
 func (c *column) null() { c.buf = append(c.buf, 0xff, 0xff, 0xff, 0xff) }
@@ -107,7 +130,8 @@ type statement struct {
 	sql    text
 	values [][]byte
 	oids   []uint32
-	often  bool // worth preparing
+	often  bool  // worth preparing
+	wrote  int64 // rows, by its tag
 }
 
 func newStatement(sql text, columns ...column) *statement {
@@ -147,7 +171,7 @@ func (c column) only() column {
 
 // newRareStatement is a statement of which there is one text.
 func newRareStatement(sql string, columns ...column) *statement {
-	return newStatement(text{sql, sql}, columns...)
+	return newStatement(text{any: sql, direct: sql}, columns...)
 }
 
 // prepare has the statement prepared where that is possible.

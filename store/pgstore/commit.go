@@ -159,7 +159,7 @@ func (c *committer) leave(o *op) bool {
 const slow = 5 * time.Millisecond
 
 // fair is how many writes make up for the costs of a batch of their own.
-const fair = 32
+const fair = 28
 
 // worthwhile reports whether the queue should be sent now. While a batch is on its
 // way, a second one starts when it would be as large, or large enough: small ones
@@ -171,14 +171,7 @@ func (c *committer) worthwhile() bool {
 // work sends batches until there is nothing to send.
 func (c *committer) work() {
 	for {
-		if c.crowded() {
-			// Callers that can run now get the chance to join. After a batch many
-			// are woken at once, and a statement for each of the first few would
-			// cost more than it gains. A caller that is alone would pay for it
-			// with threads that wake up and find nothing.
-			runtime.Gosched()
-			runtime.Gosched()
-		}
+		c.gather()
 		batch := c.take()
 		if len(batch) == 0 {
 			return
@@ -188,11 +181,29 @@ func (c *committer) work() {
 	}
 }
 
-// crowded reports whether there have been several callers of late.
-func (c *committer) crowded() bool {
+// gather lets callers that can run now join before a batch is taken, until none of them
+// does. After a batch many are woken at once, and a statement for each of the first few
+// would cost more than it gains. A caller that is alone would pay for it with threads
+// that wake up and find nothing.
+func (c *committer) gather() {
+	const most = 8 // or who has joined would wait for too long
+	for range most {
+		crowded, before := c.joined()
+		if !crowded {
+			return
+		}
+		runtime.Gosched()
+		if _, after := c.joined(); after == before {
+			return
+		}
+	}
+}
+
+// joined reports whether there have been several callers of late, and how many wait.
+func (c *committer) joined() (crowded bool, waiting int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.crowd > 1
+	return c.crowd > 1, len(c.queue)
 }
 
 // take takes the next batch off the queue; none ends the worker.

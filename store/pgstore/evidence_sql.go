@@ -107,7 +107,7 @@ const numberChunk = 5000
 const numberLock = "10s"
 
 func newEvidenceStatements(schema string, barriers bool) evidenceStatements {
-	same := func(sql string) text { return text{sql, sql} }
+	same := func(sql string) text { return text{any: sql, direct: sql} }
 	entries, numbers, tiles := name(schema, evidenceTable), name(schema, evidenceTable+"_number"), name(schema, evidenceTable+"_tile")
 	e := evidenceStatements{
 		append: same("INSERT INTO " + entries + " (subject, leaf, opening) SELECT subject, leaf, opening" +

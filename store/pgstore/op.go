@@ -51,19 +51,29 @@ func (o *op) refused(by *semel.Record) { o.current, o.applied, o.settled = by, f
 
 // columns are the parameters of a statement that writes ops.
 type columns struct {
+	*arena
 	id, revision, record, nextAt, held, request, response, status, created, updated, expires column
 }
 
+// What the parameters take beside records and results, those of identities included.
+const (
+	columnsPerRow  = 32 + 16 + 8 + 1 + 72 + 10 + 3*8 + 8 + 40 + 3*24 + 16*4 + 2
+	columnsAtLeast = 16 * arrayHeader
+)
+
+// fillVersions fills the columns, and leaves room for those of identities.
 func fillVersions(ops []*op) (c columns, err error) {
 	n, bytes, results := len(ops), 0, 0
 	for _, o := range ops {
 		bytes += len(o.record)
 		results += len(o.write.Record.Result.Data)
 	}
+	a := newArena(bytes + results + n*columnsPerRow + columnsAtLeast)
 	c = columns{
-		id: byteaColumn(n, 32), revision: byteaColumn(n, 16), record: byteaColumn(n, bytes/n+1), nextAt: int8Column(n), held: boolColumn(n),
-		request: textColumn(n, 72), response: byteaColumn(n, results/n+1), status: textColumn(n, 10),
-		created: timeColumn(n), updated: timeColumn(n), expires: timeColumn(n),
+		arena: a,
+		id:    a.bytea(n, 32), revision: a.bytea(n, 16), record: a.bytea(n, bytes/n+1), nextAt: a.int8(n), held: a.bool(n),
+		request: a.text(n, 72), response: a.bytea(n, results/n+1), status: a.text(n, 10),
+		created: a.time(n), updated: a.time(n), expires: a.time(n),
 	}
 	for _, o := range ops {
 		rec := &o.write.Record
@@ -89,21 +99,19 @@ func fillVersions(ops []*op) (c columns, err error) {
 }
 
 func (c *columns) fingerprint(rec *semel.Record) error {
-	text, err := fingerprintText(rec)
-	switch {
-	case err != nil:
-		return err
-	case text == "":
+	if rec.Fingerprint.IsZero() {
 		c.request.null()
-	default:
-		c.request.text(text)
+		return nil
 	}
-	return nil
+	var room [72]byte
+	text, err := rec.Fingerprint.AppendText(room[:0])
+	c.request.bytes(text)
+	return err
 }
 
-// identityColumns are the parameters that say whose records they are.
-func identityColumns(n int, rec func(i int) *semel.Record) (key, operation, user, tenant column) {
-	key, operation, user, tenant = textColumn(n, 40), textColumn(n, 24), textColumn(n, 24), textColumn(n, 24)
+// identities are the parameters that say whose records they are.
+func (a *arena) identities(n int, rec func(i int) *semel.Record) (key, operation, user, tenant column) {
+	key, operation, user, tenant = a.text(n, 40), a.text(n, 24), a.text(n, 24), a.text(n, 24)
 	for i := range n {
 		id := &rec(i).ID
 		key.text(id.Key)
@@ -119,11 +127,11 @@ func (s *statements) creating(ops []*op) (*statement, error) {
 	if err != nil {
 		return nil, err
 	}
-	since := int8Column(len(ops))
+	since := c.int8(len(ops))
 	for _, o := range ops {
 		since.int8(int64(o.write.Record.CreatedAt))
 	}
-	key, operation, user, tenant := identityColumns(len(ops), func(i int) *semel.Record { return &ops[i].write.Record })
+	key, operation, user, tenant := c.identities(len(ops), func(i int) *semel.Record { return &ops[i].write.Record })
 	many, one := s.create, s.create1
 	evidence := evidenceColumns(ops)
 	switch {
@@ -141,7 +149,7 @@ func (s *statements) updating(ops []*op) (*statement, error) {
 	if err != nil {
 		return nil, err
 	}
-	expect := byteaColumn(len(ops), 16)
+	expect := c.bytea(len(ops), 16)
 	for _, o := range ops {
 		expect.bytes(o.write.Expect[:])
 	}

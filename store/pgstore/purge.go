@@ -96,7 +96,7 @@ func (s *statements) archiving(recs []semel.Record) (*statement, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, operation, user, tenant := identityColumns(len(recs), func(i int) *semel.Record { return &recs[i] })
+	key, operation, user, tenant := c.identities(len(recs), func(i int) *semel.Record { return &recs[i] })
 	return newStatement(s.archive, c.id, c.revision, c.record, c.request, c.response, c.status, c.created, c.updated, c.expires,
 		key, operation, user, tenant), nil
 }

@@ -91,19 +91,20 @@ func (s *statements) write(ctx context.Context, conn *pgconn.PgConn, ops []*op) 
 		}
 	}
 	var batch []*statement
+	var of [][]*op // the writes of each statement
 	if len(creates) > 0 {
 		st, err := s.creating(creates)
 		if err != nil {
 			return err
 		}
-		batch = append(batch, st)
+		batch, of = append(batch, st), append(of, creates)
 	}
 	if len(updates) > 0 {
 		st, err := s.updating(updates)
 		if err != nil {
 			return err
 		}
-		batch = append(batch, st)
+		batch, of = append(batch, st), append(of, updates)
 	}
 	var applied []*op
 	var byID map[digest]*op // made when a row names one
@@ -130,6 +131,11 @@ func (s *statements) write(ctx context.Context, conn *pgconn.PgConn, ops []*op) 
 			o.settled, o.err = false, nil // read in what was rolled back
 		}
 		return err
+	}
+	for i, st := range batch {
+		if st.sql.tells && st.wrote == 1 {
+			applied = append(applied, of[i]...)
+		}
 	}
 	// A row that stood in the way, was purged and replaced by this write was read
 	// too, so what was applied comes last.
@@ -179,7 +185,8 @@ func execute(ctx context.Context, conn *pgconn.PgConn, st *statement, each func(
 		return err
 	}
 	failed := rows(r, each)
-	_, err = r.Close() // which reads on to the end of the transaction
+	tag, err := r.Close() // which reads on to the end of the transaction
+	st.wrote = tag.RowsAffected()
 	return outcome(ctx, conn, err, failed)
 }
 
@@ -197,11 +204,14 @@ func executeAll(ctx context.Context, conn *pgconn.PgConn, batch []*statement, ea
 	}
 	results := conn.ExecBatch(ctx, &b)
 	var failed error
-	for results.NextResult() {
+	for i := 0; results.NextResult(); i++ {
 		r := results.ResultReader()
 		failed = cmp.Or(failed, rows(r, each))
-		_, err := r.Close()
+		tag, err := r.Close()
 		failed = cmp.Or(failed, err)
+		if i < len(batch) {
+			batch[i].wrote = tag.RowsAffected()
+		}
 	}
 	return outcome(ctx, conn, results.Close(), failed)
 }

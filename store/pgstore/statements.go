@@ -30,6 +30,9 @@ type text struct {
 	any string
 	// direct works on connections that prepareSession has prepared.
 	direct string
+	// tells means that it returns no rows: how many it has written, none or one, is
+	// all that it says.
+	tells bool
 }
 
 // member is a column that a write sets, with the type of its parameter.
@@ -102,7 +105,7 @@ func newStatements(schema string, lockTimeout time.Duration, barriers bool) stat
 	limited := func(sql func(limit string) string) text {
 		return text{any: sql(", set_config('lock_timeout', '" + milliseconds(lockTimeout) + "', true)"), direct: sql("")}
 	}
-	same := func(sql string) text { return text{sql, sql} }
+	same := func(sql string) text { return text{any: sql, direct: sql} }
 	after := ""
 	if barriers {
 		after = " UNION ALL " + barrier
@@ -126,7 +129,7 @@ func newStatements(schema string, lockTimeout time.Duration, barriers bool) stat
 			" ON CONFLICT (id) DO NOTHING RETURNING id)" + noted + " "
 	}
 	change := func(from string) string {
-		return "UPDATE " + table + " l SET " + assignments() + " FROM " + from + " WHERE l.id = w.id AND l.revision = w.expect RETURNING l.id"
+		return "UPDATE " + table + " l SET " + assignments() + " FROM " + from + " WHERE l.id = w.id AND l.revision = w.expect"
 	}
 	create := func(noted string) text {
 		return limited(func(limit string) string {
@@ -141,16 +144,17 @@ func newStatements(schema string, lockTimeout time.Duration, barriers bool) stat
 	}
 	createNew := limited(func(limit string) string {
 		return "INSERT INTO " + table + " (" + names(all, "") + ") SELECT " + names(all, "w.") + " FROM " + params(all) + limit +
-			" ON CONFLICT (id) DO NOTHING RETURNING id"
+			" ON CONFLICT (id) DO NOTHING"
 	})
+	createNew.tells = true
 	update := func(noted string) text {
 		return limited(func(limit string) string {
-			return "WITH made AS (" + change(unnest(expect)+limit) + ")" + noted + " " + sum(markUpdated) + which + notAll
+			return "WITH made AS (" + change(unnest(expect)+limit) + " RETURNING l.id)" + noted + " " + sum(markUpdated) + which + notAll
 		})
 	}
 	s := statements{
 		create: create(""), create1: create1(""), createNew: createNew, update: update(""),
-		update1: text{any: limited(func(limit string) string { return change(params(expect) + limit) }).any, direct: change1(table, expect)},
+		update1: text{any: limited(func(limit string) string { return change(params(expect) + limit) }).any, direct: change1(table, expect), tells: true},
 		get:     same("SELECT " + row + " FROM " + table + " l WHERE l.id = ANY($1::bytea[])" + after),
 		due:     same("SELECT " + row + " FROM " + table + " l WHERE l.next_at <= $1::bigint ORDER BY l.next_at LIMIT $2::bigint"),
 		purge: limited(func(limit string) string {
@@ -164,7 +168,7 @@ func newStatements(schema string, lockTimeout time.Duration, barriers bool) stat
 	created, updated := noting(schema, "made", len(all)+1), noting(schema, "made", len(expect)+1)
 	s.noted.create, s.noted.create1, s.noted.update = create(created), create1(created), update(updated)
 	s.noted.update1 = limited(func(limit string) string {
-		return "WITH made AS (" + change(params(expect)+limit) + ")" + updated + "SELECT id FROM made"
+		return "WITH made AS (" + change(params(expect)+limit) + " RETURNING l.id)" + updated + "SELECT id FROM made"
 	})
 	return s
 }
@@ -176,7 +180,7 @@ func change1(table string, expect []member) string {
 	for i, m := range expect[1 : len(expect)-1] {
 		set = append(set, fmt.Sprintf("%s = $%d::%s", m.name, i+2, m.kind))
 	}
-	return fmt.Sprintf("UPDATE %s SET %s WHERE id = $1::bytea AND revision = $%d::bytea RETURNING id", table, strings.Join(set, ", "), len(expect))
+	return fmt.Sprintf("UPDATE %s SET %s WHERE id = $1::bytea AND revision = $%d::bytea", table, strings.Join(set, ", "), len(expect))
 }
 
 // assignments are what an update sets.
