@@ -159,7 +159,7 @@ func (c *committer) leave(o *op) bool {
 const slow = 5 * time.Millisecond
 
 // fair is how many writes make up for the costs of a batch of their own.
-const fair = 28
+const fair = 24
 
 // worthwhile reports whether the queue should be sent now. While a batch is on its
 // way, a second one starts when it would be as large, or large enough: small ones
@@ -210,32 +210,67 @@ func (c *committer) joined() (crowded bool, waiting int) {
 func (c *committer) take() (batch []*op) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.worthwhile() {
-		c.running-- // whoever is on the way takes it
-		return nil
-	}
-	n, bytes := 0, 0
-	for n < len(c.queue) && len(batch) < c.max && (bytes < maxBytes || len(batch) == 0) {
-		o := c.queue[n]
-		n++
-		if o.gone {
-			c.release(o)
-			continue
+	if c.worthwhile() {
+		for len(batch) == 0 && len(c.queue) > 0 { // all of one sort may be gone
+			batch = c.pick()
 		}
-		o.taken = c.batches + 1
-		bytes += o.size()
-		batch = append(batch, o)
-	}
-	clear(c.queue[:n])
-	if c.queue = c.queue[n:]; len(c.queue) == 0 {
-		c.queue = nil
 	}
 	if len(batch) == 0 {
-		c.running--
+		c.running-- // whoever is on the way takes what there is
 		return nil
 	}
 	c.count(len(batch))
+	c.hire() // for those of the other sort
 	return batch
+}
+
+// pick takes writes off the queue. The caller holds c.mu.
+func (c *committer) pick() (batch []*op) {
+	sort, creates := c.sort()
+	bytes, queue := 0, c.queue
+	rest := queue[:0]
+	c.queue = nil // release may add to it
+	for _, o := range queue {
+		switch {
+		case o.gone:
+			c.release(o)
+		case sort && o.creates() != creates || len(batch) == c.max || bytes >= maxBytes:
+			rest = append(rest, o)
+		default:
+			o.taken = c.batches + 1
+			bytes += o.size()
+			batch = append(batch, o)
+		}
+	}
+	clear(queue[len(rest):])
+	c.queue = append(rest, c.queue...)
+	return batch
+}
+
+// sorted is from how many writes on a batch is of one sort: either those that create
+// records or those that change them. Each sort is a statement of its own, and half of
+// what one costs the server is the same for one row and for many.
+const sorted = 12
+
+// patience is for how many batches a write waits that is not of the sort of the others.
+const patience = 4
+
+// sort reports whether the next batch is of one sort, and which: that of most writes,
+// unless one has waited for long. The caller holds c.mu.
+func (c *committer) sort() (sort, creates bool) {
+	if len(c.queue) < sorted {
+		return false, false
+	}
+	if oldest := c.queue[0]; c.batches-oldest.arrived > patience {
+		return true, oldest.creates()
+	}
+	n := 0
+	for _, o := range c.queue {
+		if o.creates() {
+			n++
+		}
+	}
+	return true, 2*n >= len(c.queue)
 }
 
 // finish tells the callers and lets the next writes of their identities go.
