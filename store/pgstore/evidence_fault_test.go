@@ -66,7 +66,10 @@ func TestFaultsEvidence(t *testing.T) {
 	stores := []*Store{a, b}
 	var mu sync.Mutex
 	grew := sync.NewCond(&mu)
-	written, failed, misread := 0, 0, 0
+	written, failed, misread, ended := 0, 0, 0, 0
+	// share is how much is written between two rounds of terminating. Writers don't
+	// get further ahead, however slow that is.
+	const share = keys * versions / (rounds + 1)
 	var writers, readers sync.WaitGroup
 	for k := range keys {
 		writers.Go(func() {
@@ -75,6 +78,9 @@ func TestFaultsEvidence(t *testing.T) {
 				defer mu.Unlock()
 				written++
 				grew.Broadcast()
+				for written >= (ended+2)*share && ended < rounds {
+					grew.Wait()
+				}
 			})
 			mu.Lock()
 			defer mu.Unlock()
@@ -105,18 +111,21 @@ func TestFaultsEvidence(t *testing.T) {
 	terminated := 0
 	for n := range rounds {
 		mu.Lock()
-		for written < (n+1)*keys*versions/(rounds+1) {
+		for written < (n+1)*share {
 			grew.Wait()
 		}
 		mu.Unlock()
-		var ended int
+		var sessions int
 		err := server.Conn(t, database).QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity
-			WHERE datname = $1 AND pid <> pg_backend_pid() AND backend_type = 'client backend'`, database).Scan(&ended)
+			WHERE datname = $1 AND pid <> pg_backend_pid() AND backend_type = 'client backend'`, database).Scan(&sessions)
 		if err != nil {
 			t.Error(err)
-			break
 		}
-		terminated += ended
+		terminated += sessions
+		mu.Lock()
+		ended++
+		grew.Broadcast()
+		mu.Unlock()
 	}
 	writers.Wait()
 	stop()
