@@ -19,11 +19,11 @@ type leaf struct {
 	// that a store which compresses finds them together.
 	node        [8]byte // with count the id
 	tenant      keyedDigest
-	kind        Type
-	change      semel.Change
+	kind        string
+	change      string
 	decision    string
 	disposition string
-	durability  semel.Level
+	durability  string
 	reason      string
 	state       string
 	executed    verdict
@@ -47,7 +47,7 @@ const (
 	executed
 )
 
-// leafParts says which digests a leaf has.
+// leafParts says which of its digests a leaf has.
 type leafParts uint8
 
 const (
@@ -56,32 +56,34 @@ const (
 	hasPresented
 )
 
+// texts are those of the leaf in the order in which they are packed.
+func (l *leaf) texts() [7]*string {
+	return [...]*string{&l.kind, &l.change, &l.decision, &l.disposition, &l.durability, &l.reason, &l.state}
+}
+
+// digests are what the leaf may have, in the order of leafParts.
+func (l *leaf) digests() [3]*keyedDigest {
+	return [...]*keyedDigest{&l.fingerprint, &l.outcome, &l.presented}
+}
+
 // pack appends the leaf as it is stored.
 func (l *leaf) pack(b []byte) []byte {
 	b = append(b, packedForm)
 	b = append(b, l.node[:]...)
 	b = append(b, l.tenant[:]...)
-	b = appendFrame(b, string(l.kind))
-	b = appendFrame(b, string(l.change))
-	b = appendFrame(b, l.decision)
-	b = appendFrame(b, l.disposition)
-	b = appendFrame(b, string(l.durability))
-	b = appendFrame(b, l.reason)
-	b = appendFrame(b, l.state)
+	for _, text := range l.texts() {
+		b = appendFrame(b, *text)
+	}
 	b = append(b, byte(l.executed), byte(l.has))
 	b = binary.AppendUvarint(b, uint64(l.attempt))
 	b = binary.BigEndian.AppendUint64(b, l.count)
 	b = binary.BigEndian.AppendUint64(b, uint64(l.at))
 	b = binary.AppendUvarint(b, uint64(l.fence))
 	b = append(b, l.commitment[:]...)
-	if l.has&hasFingerprint != 0 {
-		b = append(b, l.fingerprint[:]...)
-	}
-	if l.has&hasOutcomeRef != 0 {
-		b = append(b, l.outcome[:]...)
-	}
-	if l.has&hasPresented != 0 {
-		b = append(b, l.presented[:]...)
+	for i, d := range l.digests() {
+		if l.has&(1<<i) != 0 {
+			b = append(b, d[:]...)
+		}
 	}
 	return b
 }
@@ -90,30 +92,22 @@ func (l *leaf) pack(b []byte) []byte {
 func (l *leaf) unpack(packed []byte) bool {
 	var u unpacker
 	u.begin(packed)
-	copy(l.node[:], u.take(uint64(len(l.node))))
-	copy(l.tenant[:], u.take(uint64(len(l.tenant))))
-	l.kind = Type(u.text())
-	l.change = semel.Change(u.text())
-	l.decision = u.text()
-	l.disposition = u.text()
-	l.durability = semel.Level(u.text())
-	l.reason = u.text()
-	l.state = u.text()
+	u.fill(l.node[:])
+	u.fill(l.tenant[:])
+	for _, text := range l.texts() {
+		*text = u.text()
+	}
 	l.executed = verdict(u.byte())
 	l.has = leafParts(u.byte())
 	l.attempt = int64(u.uvarint())
 	l.count = u.uint64()
 	l.at = semel.Instant(u.uint64())
 	l.fence = int64(u.uvarint())
-	copy(l.commitment[:], u.take(uint64(len(l.commitment))))
-	if l.has&hasFingerprint != 0 {
-		copy(l.fingerprint[:], u.take(uint64(len(l.fingerprint))))
-	}
-	if l.has&hasOutcomeRef != 0 {
-		copy(l.outcome[:], u.take(uint64(len(l.outcome))))
-	}
-	if l.has&hasPresented != 0 {
-		copy(l.presented[:], u.take(uint64(len(l.presented))))
+	u.fill(l.commitment[:])
+	for i, d := range l.digests() {
+		if l.has&(1<<i) != 0 {
+			u.fill(d[:])
+		}
 	}
 	return u.done()
 }
@@ -135,10 +129,10 @@ func (l *leaf) appendJSON(b []byte, d *dates) []byte {
 	if l.attempt != 0 {
 		b = strconv.AppendInt(append(b, `,"attempt":`...), l.attempt, 10)
 	}
-	b = appendWord(b, "change", string(l.change))
+	b = appendWord(b, "change", l.change)
 	b = appendWord(b, "decision", l.decision)
 	b = appendWord(b, "disposition", l.disposition)
-	b = appendWord(b, "durability", string(l.durability))
+	b = appendWord(b, "durability", l.durability)
 	switch l.executed {
 	case executed:
 		b = append(b, `,"executed":true`...)

@@ -170,7 +170,7 @@ func (m *maker) entry(f *facts) semel.Entry {
 	l, o := &m.leaf, &m.opening
 	*l = leaf{
 		node: m.log.node, tenant: m.blind(rec.ID.Tenant), count: m.id(), at: f.at,
-		kind: f.kind, change: f.change, decision: f.decision, durability: f.level, reason: f.reason, state: f.state, executed: f.executed,
+		kind: string(f.kind), change: string(f.change), decision: f.decision, durability: string(f.level), reason: f.reason, state: f.state, executed: f.executed,
 	}
 	disposition := rec.Disposition
 	if l.attempt, l.fence = int64(rec.Attempt), rec.Fence; f.attempt != 0 {

@@ -53,6 +53,11 @@ func (o *opening) texts() [11]*string {
 	}
 }
 
+// digests are what the opening may have, in the order of openingParts.
+func (o *opening) digests() [3][]byte {
+	return [...][]byte{o.fingerprint[:], o.presented[:], o.outcome[:]}
+}
+
 // pack appends the opening as it is stored.
 func (o *opening) pack(b []byte) []byte {
 	b = append(b, packedForm, byte(o.has))
@@ -60,14 +65,10 @@ func (o *opening) pack(b []byte) []byte {
 		b = appendFrame(b, *text)
 	}
 	b = append(b, o.salt[:]...)
-	if o.has&opensFingerprint != 0 {
-		b = append(b, o.fingerprint[:]...)
-	}
-	if o.has&opensPresented != 0 {
-		b = append(b, o.presented[:]...)
-	}
-	if o.has&opensOutcome != 0 {
-		b = append(b, o.outcome[:]...)
+	for i, d := range o.digests() {
+		if o.has&(1<<i) != 0 {
+			b = append(b, d...)
+		}
 	}
 	return b
 }
@@ -80,15 +81,11 @@ func (o *opening) unpack(packed []byte) bool {
 	for _, text := range o.texts() {
 		*text = u.text()
 	}
-	copy(o.salt[:], u.take(uint64(len(o.salt))))
-	if o.has&opensFingerprint != 0 {
-		copy(o.fingerprint[:], u.take(uint64(len(o.fingerprint))))
-	}
-	if o.has&opensPresented != 0 {
-		copy(o.presented[:], u.take(uint64(len(o.presented))))
-	}
-	if o.has&opensOutcome != 0 {
-		copy(o.outcome[:], u.take(uint64(len(o.outcome))))
+	u.fill(o.salt[:])
+	for i, d := range o.digests() {
+		if o.has&(1<<i) != 0 {
+			u.fill(d)
+		}
 	}
 	return u.done()
 }

@@ -68,6 +68,9 @@ func (u *unpacker) take(n uint64) []byte {
 	return b
 }
 
+// fill reads as many bytes as to has.
+func (u *unpacker) fill(to []byte) { copy(to, u.take(uint64(len(to)))) }
+
 func (u *unpacker) byte() byte {
 	if b := u.take(1); b != nil {
 		return b[0]

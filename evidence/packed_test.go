@@ -20,9 +20,11 @@ func fill(t *rapid.T, to ...[]byte) {
 
 func drawLeaf(t *rapid.T) (l leaf) {
 	l = leaf{
-		kind: Type(text(t)), change: semel.Change(text(t)), decision: text(t), disposition: text(t), durability: semel.Level(text(t)), reason: text(t), state: text(t),
 		executed: verdict(rapid.IntRange(0, 2).Draw(t, "executed")), has: leafParts(rapid.IntRange(0, 7).Draw(t, "has")),
 		attempt: rapid.Int64().Draw(t, "attempt"), fence: rapid.Int64().Draw(t, "fence"), count: rapid.Uint64().Draw(t, "count"), at: semel.Instant(rapid.Int64().Draw(t, "at")),
+	}
+	for _, to := range l.texts() {
+		*to = text(t)
 	}
 	fill(t, l.node[:], l.tenant[:], l.commitment[:])
 	for part, to := range map[leafParts]*keyedDigest{hasFingerprint: &l.fingerprint, hasOutcomeRef: &l.outcome, hasPresented: &l.presented} {
@@ -95,7 +97,7 @@ func TestWhatIsNotPackedStays(t *testing.T) {
 }
 
 func FuzzUnpack(f *testing.F) {
-	l, o := leaf{kind: TypeExecuted, has: hasOutcomeRef}, opening{key: "k", has: opensOutcome}
+	l, o := leaf{kind: string(TypeExecuted), has: hasOutcomeRef}, opening{key: "k", has: opensOutcome}
 	f.Add(l.pack(nil), o.pack(nil))
 	f.Add([]byte{packedForm, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}, []byte{packedForm, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
 	f.Fuzz(func(t *testing.T, leafBytes, openingBytes []byte) {
