@@ -326,12 +326,8 @@ func TestPlansEvidence(t *testing.T) {
 		many = append(many, o)
 	}
 	check := func(t *testing.T, settings string) {
-		creating, err := s.sql.creating(many)
-		noError(t, err)
-		updating, err := s.sql.updating(many)
-		noError(t, err)
 		for what, st := range map[string]*statement{
-			"create": creating, "update": updating, "number": newStatement(s.log.number),
+			"create": s.sql.creating(many), "update": s.sql.updating(many), "number": newStatement(s.log.number),
 			"read":  newStatement(s.log.read, int8Value(9000), int8Value(9100)),
 			"find":  newStatement(s.log.find, byteaValue(make([]byte, 16)), int8Value(0), int8Value(10)),
 			"erase": newStatement(s.log.erase, int8Value(9000), int8Value(9100)),

@@ -138,10 +138,7 @@ func (j *joined) Apply(ctx context.Context, w semel.Write) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	fingerprint, err := fingerprintText(rec)
-	if err != nil {
-		return false, err
-	}
+	fingerprint := rec.Fingerprint.String()
 	args := []any{
 		d[:], rec.Revision[:], record, orNull(int64(rec.NextAt), rec.NextAt == 0), rec.Held != "",
 		orNull(fingerprint, fingerprint == ""), orNull(rec.Result.Data, rec.Result.Data == nil), rec.State.String(),

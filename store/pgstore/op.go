@@ -62,14 +62,14 @@ const (
 )
 
 // fillVersions fills the columns, and leaves room for those of identities.
-func fillVersions(ops []*op) (c columns, err error) {
+func fillVersions(ops []*op) columns {
 	n, bytes, results := len(ops), 0, 0
 	for _, o := range ops {
 		bytes += len(o.record)
 		results += len(o.write.Record.Result.Data)
 	}
 	a := newArena(bytes + results + n*columnsPerRow + columnsAtLeast)
-	c = columns{
+	c := columns{
 		arena: a,
 		id:    a.bytea(n, 32), revision: a.bytea(n, 16), record: a.bytea(n, bytes/n+1), nextAt: a.int8(n), held: a.bool(n),
 		request: a.text(n, 72), response: a.bytea(n, results/n+1), status: a.text(n, 10),
@@ -86,27 +86,24 @@ func fillVersions(ops []*op) (c columns, err error) {
 			c.nextAt.int8(int64(rec.NextAt))
 		}
 		c.held.bool(rec.Held != "")
-		if err := c.fingerprint(rec); err != nil {
-			return c, err
-		}
+		c.fingerprint(rec)
 		c.response.bytesOrNull(rec.Result.Data)
 		c.status.text(rec.State.String())
 		c.created.time(rec.CreatedAt)
 		c.updated.time(rec.UpdatedAt)
 		c.expires.time(rec.ExpiresAt)
 	}
-	return c, nil
+	return c
 }
 
-func (c *columns) fingerprint(rec *semel.Record) error {
+func (c *columns) fingerprint(rec *semel.Record) {
 	if rec.Fingerprint.IsZero() {
 		c.request.null()
-		return nil
+		return
 	}
 	var room [72]byte
-	text, err := rec.Fingerprint.AppendText(room[:0])
+	text, _ := rec.Fingerprint.AppendText(room[:0]) // which can't fail
 	c.request.bytes(text)
-	return err
 }
 
 // identities are the parameters that say whose records they are.
@@ -122,11 +119,8 @@ func (a *arena) identities(n int, rec func(i int) *semel.Record) (key, operation
 	return key, operation, user, tenant
 }
 
-func (s *statements) creating(ops []*op) (*statement, error) {
-	c, err := fillVersions(ops)
-	if err != nil {
-		return nil, err
-	}
+func (s *statements) creating(ops []*op) *statement {
+	c := fillVersions(ops)
 	since := c.int8(len(ops))
 	for _, o := range ops {
 		since.int8(int64(o.write.Record.CreatedAt))
@@ -141,14 +135,11 @@ func (s *statements) creating(ops []*op) (*statement, error) {
 		one = s.createNew
 	}
 	return newRowStatement(many, one, len(ops), c.id, c.revision, c.record, c.nextAt, c.held, c.request, c.response, c.status,
-		c.created, c.updated, c.expires, since, key, operation, user, tenant).with(evidence), nil
+		c.created, c.updated, c.expires, since, key, operation, user, tenant).with(evidence)
 }
 
-func (s *statements) updating(ops []*op) (*statement, error) {
-	c, err := fillVersions(ops)
-	if err != nil {
-		return nil, err
-	}
+func (s *statements) updating(ops []*op) *statement {
+	c := fillVersions(ops)
 	expect := c.bytea(len(ops), 16)
 	for _, o := range ops {
 		expect.bytes(o.write.Expect[:])
@@ -159,7 +150,7 @@ func (s *statements) updating(ops []*op) (*statement, error) {
 		many, one = s.noted.update, s.noted.update1
 	}
 	return newRowStatement(many, one, len(ops), c.id, c.revision, c.record, c.nextAt, c.held, c.request, c.response, c.status,
-		c.created, c.updated, c.expires, expect).with(evidence), nil
+		c.created, c.updated, c.expires, expect).with(evidence)
 }
 
 func (s *statements) getting(ids []digest) *statement {

@@ -410,15 +410,9 @@ func TestPartitionedSchema(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for what, make := range map[string]func() (*statement, error){
-			"update": func() (*statement, error) { return p.sql.updating([]*op{o}) },
-			"create": func() (*statement, error) { return p.sql.creating([]*op{o}) },
-			"get":    func() (*statement, error) { return p.sql.getting([]digest{o.id}), nil },
+		for what, st := range map[string]*statement{
+			"update": p.sql.updating([]*op{o}), "create": p.sql.creating([]*op{o}), "get": p.sql.getting([]digest{o.id}),
 		} {
-			st, err := make()
-			if err != nil {
-				t.Fatal(err)
-			}
 			if plan := explain(t, p.database, plans, st); strings.Contains(plan, "Seq Scan on idempotency") {
 				t.Errorf("%s does not use an index:\n%s", what, plan)
 			}

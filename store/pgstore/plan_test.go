@@ -40,35 +40,31 @@ func TestPlans(t *testing.T) {
 		}
 		many = append(many, o)
 	}
-	hot := map[string]func(ops []*op) (*statement, error){
+	hot := map[string]func(ops []*op) *statement{
 		"create": s.sql.creating, "update": s.sql.updating,
-		"get": func(ops []*op) (*statement, error) { return s.sql.getting([]digest{ops[0].id}), nil },
-		"due": func([]*op) (*statement, error) {
-			return newStatement(s.sql.due, int8Value(int64(time.Now().UnixNano())), int8Value(256)), nil
+		"get": func(ops []*op) *statement { return s.sql.getting([]digest{ops[0].id}) },
+		"due": func([]*op) *statement {
+			return newStatement(s.sql.due, int8Value(int64(time.Now().UnixNano())), int8Value(256))
 		},
-		"purge": func(ops []*op) (*statement, error) {
+		"purge": func(ops []*op) *statement {
 			ids, revisions := byteaColumn(len(ops), 32), byteaColumn(len(ops), 16)
 			for _, o := range ops {
 				ids.bytes(o.id[:])
 				revisions.bytes(o.write.Record.Revision[:])
 			}
-			return newStatement(s.sql.purge, ids, revisions), nil
+			return newStatement(s.sql.purge, ids, revisions)
 		},
-		"search": func([]*op) (*statement, error) {
-			return s.searching(&semel.Query{Limit: 50}, &place{since: time.Now().UnixNano()}), nil
+		"search": func([]*op) *statement {
+			return s.searching(&semel.Query{Limit: 50}, &place{since: time.Now().UnixNano()})
 		},
-		"search for a key": func([]*op) (*statement, error) {
-			return s.searching(&semel.Query{Limit: 50, Key: "k"}, nil), nil
+		"search for a key": func([]*op) *statement {
+			return s.searching(&semel.Query{Limit: 50, Key: "k"}, nil)
 		},
 	}
 	check := func(t *testing.T, settings string) {
 		for what, make := range hot {
 			for _, ops := range [][]*op{many[:1], many} {
-				st, err := make(ops)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if plan := explain(t, database, settings, st); !strings.Contains(plan, "Index") && !strings.Contains(plan, "Conflict Arbiter") ||
+				if plan := explain(t, database, settings, make(ops)); !strings.Contains(plan, "Index") && !strings.Contains(plan, "Conflict Arbiter") ||
 					strings.Contains(plan, "Seq Scan on idempotency_log") {
 					t.Errorf("%s of %d rows does not use an index:\n%s", what, len(ops), plan)
 				}

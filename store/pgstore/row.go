@@ -61,12 +61,3 @@ func decodeRow(id, revision, record, response []byte) (semel.Record, error) {
 	}
 	return rec, nil
 }
-
-// fingerprintText is the fingerprint for the column request_payload.
-func fingerprintText(rec *semel.Record) (string, error) {
-	if rec.Fingerprint.IsZero() {
-		return "", nil
-	}
-	b, err := rec.Fingerprint.MarshalText()
-	return string(b), err
-}

@@ -93,18 +93,10 @@ func (s *statements) write(ctx context.Context, conn *pgconn.PgConn, ops []*op) 
 	var batch []*statement
 	var of [][]*op // the writes of each statement
 	if len(creates) > 0 {
-		st, err := s.creating(creates)
-		if err != nil {
-			return err
-		}
-		batch, of = append(batch, st), append(of, creates)
+		batch, of = append(batch, s.creating(creates)), append(of, creates)
 	}
 	if len(updates) > 0 {
-		st, err := s.updating(updates)
-		if err != nil {
-			return err
-		}
-		batch, of = append(batch, st), append(of, updates)
+		batch, of = append(batch, s.updating(updates)), append(of, updates)
 	}
 	var applied []*op
 	var byID map[digest]*op // made when a row names one
