@@ -164,7 +164,7 @@ func TestRun(t *testing.T) {
 				r := run(t, o)
 				wantWork(t, "ours", r.Ours)
 				// Whoever was in the turn that is not counted left entries too.
-				if ev := r.Evidence; ev == nil || ev.Entries < 2*r.Ours.Operations || ev.LeafBytes < 50 || ev.OpeningBytes < 50 {
+				if ev := r.Evidence; ev == nil || ev.Entries < 2*r.Ours.Operations || ev.LeafBytes < 100 || ev.OpeningBytes < 90 {
 					t.Errorf("%d operations left %+v", r.Ours.Operations, ev)
 				}
 				if o.Compare {
