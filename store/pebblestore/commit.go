@@ -2,7 +2,6 @@ package pebblestore
 
 import (
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/gather"
 )
 
 // committer turns the writes of concurrent callers into few synced batches.
@@ -212,7 +212,7 @@ func (c *committer) write(s *Store) {
 	defer close(c.written)
 	var pack packer
 	for {
-		c.gather()
+		gather.Until(c.joined.Load)
 		g, stopped := c.take()
 		switch {
 		case g != nil:
@@ -235,21 +235,6 @@ func (c *committer) write(s *Store) {
 			return
 		default:
 			<-c.wake
-		}
-	}
-}
-
-// gather lets callers that can run now join before a group is taken, until none of
-// them does. After a sync many are woken at once, and a batch for each of the first
-// few would cost more than it gains. Once is not enough: some of them are still in
-// the queue of the other processors.
-func (c *committer) gather() {
-	const most = 8 // or who has joined would wait for too long
-	for range most {
-		before := c.joined.Load()
-		runtime.Gosched()
-		if c.joined.Load() == before {
-			return
 		}
 	}
 }

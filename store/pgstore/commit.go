@@ -3,7 +3,6 @@ package pgstore
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/gather"
 )
 
 // ErrBusy is what a call returns that waited for its turn for longer than
@@ -171,7 +171,9 @@ func (c *committer) worthwhile() bool {
 // work sends batches until there is nothing to send.
 func (c *committer) work() {
 	for {
-		c.gather()
+		if c.crowded() {
+			gather.Until(c.queueLen)
+		}
 		batch := c.take()
 		if len(batch) == 0 {
 			return
@@ -181,29 +183,19 @@ func (c *committer) work() {
 	}
 }
 
-// gather lets callers that can run now join before a batch is taken, until none of them
-// does. After a batch many are woken at once, and a statement for each of the first few
-// would cost more than it gains. A caller that is alone would pay for it with threads
-// that wake up and find nothing.
-func (c *committer) gather() {
-	const most = 8 // or who has joined would wait for too long
-	for range most {
-		crowded, before := c.joined()
-		if !crowded {
-			return
-		}
-		runtime.Gosched()
-		if _, after := c.joined(); after == before {
-			return
-		}
-	}
-}
-
-// joined reports whether there have been several callers of late, and how many wait.
-func (c *committer) joined() (crowded bool, waiting int) {
+// crowded reports whether there have been several callers of late. One that is alone
+// would pay for waiting with threads that wake up and find nothing.
+func (c *committer) crowded() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.crowd > 1, len(c.queue)
+	return c.crowd > 1
+}
+
+// queueLen is how many writes wait to be taken.
+func (c *committer) queueLen() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return uint64(len(c.queue))
 }
 
 // take takes the next batch off the queue; none ends the worker.
