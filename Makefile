@@ -31,7 +31,7 @@ lint: ## gofmt, go vet, go fix, staticcheck, go mod tidy: all must find nothing 
 
 race: ## run the tests of the concurrent packages under the race detector
 	go test -race -short -count=1 $(CONCURRENT)
-	go test -race -short -count=1 -skip '^Test(Contract|Fault|Killed|Cluster|AFailover|ASlot|AMaster|AnIsolated|EnginesGoOn|NothingIsLost)' $(SERVED)
+	go test -race -short -count=1 -skip '^Test(Contract|Faults$$|FaultsFailover|FaultsOfTheNetwork|Killed|Cluster|AFailover|ASlot|AMaster|AnIsolated|EnginesGoOn|NothingIsLost)' $(SERVED)
 
 fuzz: ## run every fuzz target for a short time (FUZZTIME=3s)
 	@scripts/fuzz $(FUZZTIME)

@@ -108,8 +108,8 @@ func (s *Store) FindEvidence(ctx context.Context, subject semel.Subject, from ui
 // failover another entry could have the same number. Before each run it calls again.
 func (s *Store) shown(ctx context.Context, st *statement, again func(), each func(row [][]byte) error) error {
 	batch := []*statement{st}
-	if s.log.barrier != nil {
-		batch = append(batch, s.log.barrier)
+	if s.log.barrier.any != "" {
+		batch = append(batch, newStatement(s.log.barrier).prepare())
 	}
 	return s.onRead(ctx, func(conn *pgconn.PgConn) error {
 		return repeat(ctx, func() error {

@@ -97,7 +97,7 @@ func joinNoting(schema, statement string, args []any, entries []semel.Entry) (st
 type evidenceStatements struct {
 	append, read, find, erase, put, tile text
 	lock, number                         text
-	barrier                              *statement // nil where the server has none
+	barrier                              text // none where the server has none
 }
 
 // numberChunk bounds the entries that get numbers in one transaction, and erasures.
@@ -129,7 +129,7 @@ func newEvidenceStatements(schema string, barriers bool) evidenceStatements {
 			"CHUNK", fmt.Sprint(numberChunk)).Replace(numberSQL)),
 	}
 	if barriers {
-		e.barrier = newRareStatement(barrier).prepare()
+		e.barrier = same(barrier)
 	}
 	return e
 }
