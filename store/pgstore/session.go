@@ -66,6 +66,11 @@ func (st *statement) prepareOn(ctx context.Context, conn *pgconn.PgConn) (*pgcon
 		if sd, err = conn.Prepare(ctx, "semel_"+strconv.Itoa(len(done)), st.sql.direct, st.oids); err != nil {
 			return nil, err
 		}
+		if st.sql.tells {
+			// It returns nothing. pgx would ask what, each time, of one that is not
+			// known to return anything.
+			sd.Fields = []pgconn.FieldDescription{{}}
+		}
 		done[st.sql.direct] = sd
 	}
 	return sd, nil
