@@ -2,19 +2,19 @@ package pgstore
 
 import (
 	"encoding/binary"
-	"slices"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/semelhq/semel"
 )
 
-// column is one parameter of a statement that works on many rows: an array in
-// PostgreSQL's binary form, which spares both sides from writing and reading bytes
-// as text.
+// column is one parameter of a statement, in PostgreSQL's binary form, which spares both
+// sides from writing and reading bytes as text: an array of a statement that works on
+// many rows, or the bare value of one that works on a single row.
 type column struct {
-	oid uint32 // of the array
-	buf []byte
+	oid  uint32
+	bare bool
+	buf  []byte // of a bare value, what it is itself where that is bytes
 }
 
 // arrayHeader is the length of what comes before the elements: dimensions, whether
@@ -22,13 +22,15 @@ type column struct {
 const arrayHeader = 20
 
 // arena is memory that is taken in pieces, so that the columns of a statement are made
-// at once. Nil, and one that is used up, have new memory for each.
-type arena struct{ free []byte }
-
-func newArena(size int) *arena { return &arena{make([]byte, size)} }
+// at once. One that is used up has new memory for each.
+type arena struct {
+	rows int
+	bare bool // its columns are bare values, so there is one row
+	free []byte
+}
 
 func (a *arena) take(n int) []byte {
-	if a == nil || len(a.free) < n {
+	if len(a.free) < n {
 		return make([]byte, n)
 	}
 	piece := a.free[:n:n]
@@ -36,45 +38,65 @@ func (a *arena) take(n int) []byte {
 	return piece
 }
 
-// column makes a column for rows of about a size, in bytes.
-func (a *arena) column(array, element uint32, rows, size int) column {
-	c := column{oid: array, buf: a.take(arrayHeader + rows*(4+size))[:arrayHeader]}
+// column makes a column of elements of about a size, in bytes.
+func (a *arena) column(array, element uint32, size int) column {
+	if a.bare {
+		return column{oid: element, bare: true, buf: a.take(size)[:0]}
+	}
+	c := column{oid: array, buf: a.take(arrayHeader + a.rows*(4+size))[:arrayHeader]}
 	binary.BigEndian.PutUint32(c.buf[0:], 1)
 	binary.BigEndian.PutUint32(c.buf[4:], 1)
 	binary.BigEndian.PutUint32(c.buf[8:], element)
-	binary.BigEndian.PutUint32(c.buf[12:], uint32(rows))
+	binary.BigEndian.PutUint32(c.buf[12:], uint32(a.rows))
 	binary.BigEndian.PutUint32(c.buf[16:], 1)
 	return c
 }
 
-func (a *arena) bytea(rows, size int) column {
-	return a.column(pgtype.ByteaArrayOID, pgtype.ByteaOID, rows, size)
+func (a *arena) bytea(size int) column {
+	if a.bare {
+		return column{oid: pgtype.ByteaOID, bare: true}
+	}
+	return a.column(pgtype.ByteaArrayOID, pgtype.ByteaOID, size)
 }
 
-func (a *arena) text(rows, size int) column {
-	return a.column(pgtype.TextArrayOID, pgtype.TextOID, rows, size)
+func (a *arena) text(size int) column {
+	return a.column(pgtype.TextArrayOID, pgtype.TextOID, size)
 }
 
-func (a *arena) int8(rows int) column {
-	return a.column(pgtype.Int8ArrayOID, pgtype.Int8OID, rows, 8)
+func (a *arena) int8() column { return a.column(pgtype.Int8ArrayOID, pgtype.Int8OID, 8) }
+
+func (a *arena) time() column {
+	return a.column(pgtype.TimestamptzArrayOID, pgtype.TimestamptzOID, 8)
 }
 
-func (a *arena) time(rows int) column {
-	return a.column(pgtype.TimestamptzArrayOID, pgtype.TimestamptzOID, rows, 8)
-}
+func (a *arena) bool() column { return a.column(pgtype.BoolArrayOID, pgtype.BoolOID, 1) }
 
-func (a *arena) bool(rows int) column {
-	return a.column(pgtype.BoolArrayOID, pgtype.BoolOID, rows, 1)
-}
-
-func byteaColumn(rows, size int) column { return (*arena)(nil).bytea(rows, size) }
-func textColumn(rows, size int) column  { return (*arena)(nil).text(rows, size) }
+func byteaColumn(rows, size int) column { return (&arena{rows: rows}).bytea(size) }
+func textColumn(rows, size int) column  { return (&arena{rows: rows}).text(size) }
 
 // null adds an element that is not there.
-func (c *column) null() { c.buf = append(c.buf, 0xff, 0xff, 0xff, 0xff) }
+func (c *column) null() {
+	if c.bare {
+		c.buf = nil
+		return
+	}
+	c.buf = append(c.buf, 0xff, 0xff, 0xff, 0xff)
+}
 
+// element begins an element of a length.
+func (c *column) element(n int) {
+	if !c.bare {
+		c.buf = binary.BigEndian.AppendUint32(c.buf, uint32(n))
+	}
+}
+
+// bytes adds bytes, which the column may keep until its statement was run.
 func (c *column) bytes(b []byte) {
-	c.buf = binary.BigEndian.AppendUint32(c.buf, uint32(len(b)))
+	if c.bare {
+		c.buf = b
+		return
+	}
+	c.element(len(b))
 	c.buf = append(c.buf, b...)
 }
 
@@ -88,19 +110,21 @@ func (c *column) bytesOrNull(b []byte) {
 }
 
 func (c *column) text(s string) {
-	c.buf = binary.BigEndian.AppendUint32(c.buf, uint32(len(s)))
+	c.element(len(s))
 	c.buf = append(c.buf, s...)
 }
 
 func (c *column) int8(n int64) {
-	c.buf = append(c.buf, 0, 0, 0, 8)
+	c.element(8)
 	c.buf = binary.BigEndian.AppendUint64(c.buf, uint64(n))
 }
 
 func (c *column) bool(b bool) {
-	c.buf = append(c.buf, 0, 0, 0, 1, 0)
+	c.element(1)
 	if b {
-		c.buf[len(c.buf)-1] = 1
+		c.buf = append(c.buf, 1)
+	} else {
+		c.buf = append(c.buf, 0)
 	}
 }
 
@@ -131,42 +155,28 @@ type statement struct {
 	values [][]byte
 	oids   []uint32
 	often  bool  // worth preparing
+	ops    []*op // that it writes
 	wrote  int64 // rows, by its tag
+
+	room struct { // for most parameters
+		values [17][]byte
+		oids   [17]uint32
+	}
 }
 
 func newStatement(sql text, columns ...column) *statement {
-	return (&statement{sql: sql}).with(columns)
+	st := &statement{sql: sql}
+	st.values, st.oids = st.room.values[:0], st.room.oids[:0]
+	return st.with(columns)
 }
 
 // with adds parameters.
 func (st *statement) with(columns []column) *statement {
-	st.values, st.oids = slices.Grow(st.values, len(columns)), slices.Grow(st.oids, len(columns))
-	for _, c := range columns {
-		st.values = append(st.values, c.buf)
-		st.oids = append(st.oids, c.oid)
+	for i := range columns {
+		st.values = append(st.values, columns[i].buf)
+		st.oids = append(st.oids, columns[i].oid)
 	}
 	return st
-}
-
-// newRowStatement is a statement on rows. That on a single row takes bare values,
-// and is quicker to run.
-func newRowStatement(many, one text, rows int, columns ...column) *statement {
-	if rows == 1 {
-		for i, c := range columns {
-			columns[i] = c.only()
-		}
-		many = one
-	}
-	return newStatement(many, columns...).prepare()
-}
-
-// only is the one element of an array.
-func (c column) only() column {
-	oid := binary.BigEndian.Uint32(c.buf[8:])
-	if value := c.buf[arrayHeader:]; binary.BigEndian.Uint32(value) != 0xffffffff {
-		return column{oid, value[4:]}
-	}
-	return column{oid, nil}
 }
 
 // newRareStatement is a statement of which there is one text.
@@ -178,6 +188,12 @@ func newRareStatement(sql string, columns ...column) *statement {
 func (st *statement) prepare() *statement {
 	st.often = true
 	return st
+}
+
+// of makes it the statement that writes ops.
+func (st *statement) of(ops []*op) *statement {
+	st.ops = ops
+	return st.prepare()
 }
 
 // binaryFormat says that all parameters, or results, are in binary form.

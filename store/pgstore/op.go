@@ -16,8 +16,9 @@ type op struct {
 	current *semel.Record // not nil where settled
 	applied bool
 	settled bool
+	made    bool // by a transaction whose end is not known yet
 	err     error
-	done    chan struct{}
+	done    chan struct{} // nil where nobody waits
 
 	// The rest is the committer's, under its lock.
 	next    *op    // of the same identity
@@ -32,7 +33,7 @@ func newOp(w semel.Write) (*op, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &op{id: w.Record.ID.Digest(), write: w, record: record, done: make(chan struct{})}, nil
+	return &op{id: w.Record.ID.Digest(), write: w, record: record}, nil
 }
 
 func (o *op) creates() bool { return o.write.Expect.IsZero() }
@@ -57,23 +58,32 @@ type columns struct {
 
 // What the parameters take beside records and results, those of identities included.
 const (
-	columnsPerRow  = 32 + 16 + 8 + 1 + 72 + 10 + 3*8 + 8 + 40 + 3*24 + 16*4 + 2
+	columnsPerRow  = 32 + 16 + 8 + 1 + requestSize + statusSize + 3*8 + 8 + identitySize + 3*24 + 16*4 + 2
 	columnsAtLeast = 16 * arrayHeader
+	columnsBare    = 8 + 1 + requestSize + statusSize + 3*8 + 8 + identitySize + 3*24
+
+	requestSize, statusSize, identitySize = 72, 10, 40
 )
 
-// fillVersions fills the columns, and leaves room for those of identities.
-func fillVersions(ops []*op) columns {
+// fillVersions fills the columns, and leaves room for those of identities. Bare has
+// them be of a statement for one row, if ops is one.
+func fillVersions(ops []*op, bare bool) columns {
 	n, bytes, results := len(ops), 0, 0
 	for _, o := range ops {
 		bytes += len(o.record)
 		results += len(o.write.Record.Result.Data)
 	}
-	a := newArena(bytes + results + n*columnsPerRow + columnsAtLeast)
+	a := &arena{rows: n, bare: bare && n == 1}
+	if a.bare {
+		a.free = make([]byte, columnsBare)
+	} else {
+		a.free = make([]byte, bytes+results+n*columnsPerRow+columnsAtLeast)
+	}
 	c := columns{
 		arena: a,
-		id:    a.bytea(n, 32), revision: a.bytea(n, 16), record: a.bytea(n, bytes/n+1), nextAt: a.int8(n), held: a.bool(n),
-		request: a.text(n, 72), response: a.bytea(n, results/n+1), status: a.text(n, 10),
-		created: a.time(n), updated: a.time(n), expires: a.time(n),
+		id:    a.bytea(32), revision: a.bytea(16), record: a.bytea(bytes/n + 1), nextAt: a.int8(), held: a.bool(),
+		request: a.text(requestSize), response: a.bytea(results/n + 1), status: a.text(statusSize),
+		created: a.time(), updated: a.time(), expires: a.time(),
 	}
 	for _, o := range ops {
 		rec := &o.write.Record
@@ -101,15 +111,19 @@ func (c *columns) fingerprint(rec *semel.Record) {
 		c.request.null()
 		return
 	}
-	var room [72]byte
-	text, _ := rec.Fingerprint.AppendText(room[:0]) // which can't fail
+	if c.bare {
+		c.request.buf, _ = rec.Fingerprint.AppendText(c.request.buf) // which can't fail
+		return
+	}
+	var room [requestSize]byte
+	text, _ := rec.Fingerprint.AppendText(room[:0])
 	c.request.bytes(text)
 }
 
 // identities are the parameters that say whose records they are.
-func (a *arena) identities(n int, rec func(i int) *semel.Record) (key, operation, user, tenant column) {
-	key, operation, user, tenant = a.text(n, 40), a.text(n, 24), a.text(n, 24), a.text(n, 24)
-	for i := range n {
+func (a *arena) identities(rec func(i int) *semel.Record) (key, operation, user, tenant column) {
+	key, operation, user, tenant = a.text(identitySize), a.text(24), a.text(24), a.text(24)
+	for i := range a.rows {
 		id := &rec(i).ID
 		key.text(id.Key)
 		operation.text(id.Operation)
@@ -120,12 +134,12 @@ func (a *arena) identities(n int, rec func(i int) *semel.Record) (key, operation
 }
 
 func (s *statements) creating(ops []*op) *statement {
-	c := fillVersions(ops)
-	since := c.int8(len(ops))
+	c := fillVersions(ops, true)
+	since := c.int8()
 	for _, o := range ops {
 		since.int8(int64(o.write.Record.CreatedAt))
 	}
-	key, operation, user, tenant := c.identities(len(ops), func(i int) *semel.Record { return &ops[i].write.Record })
+	key, operation, user, tenant := c.identities(func(i int) *semel.Record { return &ops[i].write.Record })
 	many, one := s.create, s.create1
 	evidence := evidenceColumns(ops)
 	switch {
@@ -134,13 +148,13 @@ func (s *statements) creating(ops []*op) *statement {
 	case ops[0].news:
 		one = s.createNew
 	}
-	return newRowStatement(many, one, len(ops), c.id, c.revision, c.record, c.nextAt, c.held, c.request, c.response, c.status,
-		c.created, c.updated, c.expires, since, key, operation, user, tenant).with(evidence)
+	return newStatement(c.choose(many, one), c.id, c.revision, c.record, c.nextAt, c.held, c.request, c.response, c.status,
+		c.created, c.updated, c.expires, since, key, operation, user, tenant).with(evidence).of(ops)
 }
 
 func (s *statements) updating(ops []*op) *statement {
-	c := fillVersions(ops)
-	expect := c.bytea(len(ops), 16)
+	c := fillVersions(ops, true)
+	expect := c.bytea(16)
 	for _, o := range ops {
 		expect.bytes(o.write.Expect[:])
 	}
@@ -149,8 +163,17 @@ func (s *statements) updating(ops []*op) *statement {
 	if evidence != nil {
 		many, one = s.noted.update, s.noted.update1
 	}
-	return newRowStatement(many, one, len(ops), c.id, c.revision, c.record, c.nextAt, c.held, c.request, c.response, c.status,
-		c.created, c.updated, c.expires, expect).with(evidence)
+	return newStatement(c.choose(many, one), c.id, c.revision, c.record, c.nextAt, c.held, c.request, c.response, c.status,
+		c.created, c.updated, c.expires, expect).with(evidence).of(ops)
+}
+
+// choose is the statement that takes such columns, of one for many rows and one for a
+// single row, which is quicker to run.
+func (a *arena) choose(many, one text) text {
+	if a.bare {
+		return one
+	}
+	return many
 }
 
 func (s *statements) getting(ids []digest) *statement {

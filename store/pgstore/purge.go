@@ -92,8 +92,8 @@ func (s *statements) archiving(recs []semel.Record) (*statement, error) {
 			return nil, err
 		}
 	}
-	c := fillVersions(ops)
-	key, operation, user, tenant := c.identities(len(recs), func(i int) *semel.Record { return &recs[i] })
+	c := fillVersions(ops, false)
+	key, operation, user, tenant := c.identities(func(i int) *semel.Record { return &recs[i] })
 	return newStatement(s.archive, c.id, c.revision, c.record, c.request, c.response, c.status, c.created, c.updated, c.expires,
 		key, operation, user, tenant), nil
 }

@@ -37,13 +37,13 @@ func (s *Store) records(ctx context.Context, st *statement) (recs []semel.Record
 
 // int8Value is a single parameter.
 func int8Value(n int64) column {
-	return column{pgtype.Int8OID, binary.BigEndian.AppendUint64(nil, uint64(n))}
+	return column{oid: pgtype.Int8OID, buf: binary.BigEndian.AppendUint64(nil, uint64(n))}
 }
 
-func textValue(s string) column { return column{pgtype.TextOID, []byte(s)} }
+func textValue(s string) column { return column{oid: pgtype.TextOID, buf: []byte(s)} }
 
-func byteaValue(b []byte) column { return column{pgtype.ByteaOID, b} }
+func byteaValue(b []byte) column { return column{oid: pgtype.ByteaOID, buf: b} }
 
 func timeValue(i semel.Instant) column {
-	return column{pgtype.TimestamptzOID, binary.BigEndian.AppendUint64(nil, uint64(microseconds(i)))}
+	return column{oid: pgtype.TimestamptzOID, buf: binary.BigEndian.AppendUint64(nil, uint64(microseconds(i)))}
 }

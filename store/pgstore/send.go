@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -62,7 +63,11 @@ func (s *statements) send(ctx context.Context, conn *pgconn.PgConn, ops []*op) e
 	return errors.New("the record comes and goes too often")
 }
 
+// unsettled are those of ops that are not settled.
 func unsettled(ops []*op) []*op {
+	if !slices.ContainsFunc(ops, func(o *op) bool { return o.settled }) {
+		return ops
+	}
 	var open []*op
 	for _, o := range ops {
 		if !o.settled {
@@ -82,27 +87,19 @@ func byIdentity(ops []*op) map[digest]*op {
 
 // write sends the writes once. Those that are not settled then met another writer.
 func (s *statements) write(ctx context.Context, conn *pgconn.PgConn, ops []*op) error {
-	var creates, updates []*op
-	for _, o := range ops {
-		if o.creates() {
-			creates = append(creates, o)
-		} else {
-			updates = append(updates, o)
-		}
-	}
-	var batch []*statement
-	var of [][]*op // the writes of each statement
+	creates, updates := parted(ops)
+	var room [2]*statement
+	batch := room[:0]
 	if len(creates) > 0 {
-		batch, of = append(batch, s.creating(creates)), append(of, creates)
+		batch = append(batch, s.creating(creates))
 	}
 	if len(updates) > 0 {
-		batch, of = append(batch, s.updating(updates)), append(of, updates)
+		batch = append(batch, s.updating(updates))
 	}
-	var applied []*op
 	var byID map[digest]*op // made when a row names one
 	err := executeAll(ctx, conn, batch, func(row [][]byte) error {
 		if all := counted(row, creates, updates); all != nil {
-			applied = append(applied, all...)
+			made(all)
 			return nil
 		}
 		if byID == nil {
@@ -112,7 +109,7 @@ func (s *statements) write(ctx context.Context, conn *pgconn.PgConn, ops []*op) 
 		switch {
 		case o == nil: // of the barrier, or a count
 		case len(row) == 1 || row[1] == nil:
-			applied = append(applied, o)
+			o.made = true
 		default:
 			o.read(row)
 		}
@@ -120,22 +117,52 @@ func (s *statements) write(ctx context.Context, conn *pgconn.PgConn, ops []*op) 
 	})
 	if err != nil {
 		for _, o := range ops {
-			o.settled, o.err = false, nil // read in what was rolled back
+			o.settled, o.made, o.err = false, false, nil // read in what was rolled back
 		}
 		return err
 	}
-	for i, st := range batch {
+	for _, st := range batch {
 		if st.sql.tells && st.wrote == 1 {
-			applied = append(applied, of[i]...)
+			made(st.ops)
 		}
 	}
 	// A row that stood in the way, was purged and replaced by this write was read
-	// too, so what was applied comes last.
-	for _, o := range applied {
-		o.err = nil
-		o.wrote()
+	// too, so what was made comes last.
+	for _, o := range ops {
+		if o.made {
+			o.err = nil
+			o.wrote()
+		}
 	}
 	return nil
+}
+
+// parted are the writes that create records, and those that change them.
+func parted(ops []*op) (creates, updates []*op) {
+	other := func(o *op) bool { return o.creates() != ops[0].creates() }
+	switch {
+	case slices.ContainsFunc(ops, other):
+	case ops[0].creates():
+		return ops, nil
+	default:
+		return nil, ops
+	}
+	for _, o := range ops {
+		if o.creates() {
+			creates = append(creates, o)
+		} else {
+			updates = append(updates, o)
+		}
+	}
+	return creates, updates
+}
+
+// made notes that the server has made writes, which counts when their transaction is
+// committed.
+func made(ops []*op) {
+	for _, o := range ops {
+		o.made = true
+	}
 }
 
 // counted is what a row says was written as a whole; nil if it says something else.
