@@ -20,8 +20,8 @@ type storeCall struct {
 	limit           time.Duration
 
 	mu       sync.Mutex
-	done     chan struct{} // nil until the limit counts
-	timer    *time.Timer
+	done     chan struct{} // nil until somebody asks for it
+	timer    *time.Timer   // nil until the limit counts
 	deadline time.Time
 	after    []*func() // what others want called at the end
 	err      error
@@ -39,13 +39,8 @@ func (e *Engine) storeCall(ctx context.Context) (call *storeCall, own bool) {
 
 // start lets the limit count. The caller holds c.mu.
 func (c *storeCall) start() {
-	if c.done != nil {
-		return
-	}
-	c.done = make(chan struct{})
-	if c.err != nil {
-		close(c.done) // asked after the call was over
-		return
+	if c.timer != nil || c.err != nil {
+		return // or it was asked after the call was over
 	}
 	c.deadline = time.Now().Add(c.limit)
 	c.timer = time.AfterFunc(c.limit, func() { c.stop(context.DeadlineExceeded) })
@@ -64,6 +59,12 @@ func (c *storeCall) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.start()
+	if c.done == nil {
+		c.done = make(chan struct{})
+		if c.err != nil {
+			close(c.done)
+		}
+	}
 	return c.done
 }
 
@@ -84,8 +85,10 @@ func (c *storeCall) stop(err error) {
 		return
 	}
 	c.err = err
-	if c.done != nil {
+	if c.timer != nil {
 		c.timer.Stop()
+	}
+	if c.done != nil {
 		close(c.done)
 	}
 	for _, f := range c.after {

@@ -41,5 +41,20 @@ func TestStoreCallsTellThoseWhoWaitForTheirEnd(t *testing.T) {
 		if !called["ended"] || stop() || !errors.Is(inTime.Err(), context.Canceled) {
 			t.Errorf("at the end of a call %v was called, and it says %v", called, inTime.Err())
 		}
+
+		for name, begin := range map[string]func(*storeCall){
+			"nothing was asked of": func(*storeCall) {},
+			"a function follows":   func(c *storeCall) { after(c, "first") },
+			"the limit was read":   func(c *storeCall) { c.Deadline() },
+		} {
+			c := &storeCall{Context: t.Context(), limit: time.Second}
+			begin(c)
+			c.end()
+			select {
+			case <-c.Done():
+			default:
+				t.Errorf("a call that %s does not say that it is over", name)
+			}
+		}
 	})
 }

@@ -25,7 +25,7 @@ var ErrBusy = fmt.Errorf("pgstore: no connection was free in time: %w", semel.Er
 // identity one write is on its way at a time, so no batch waits for another of this
 // process.
 type committer struct {
-	pool    *pgxpool.Pool
+	conns   conns
 	sql     *statements
 	changed func(id *digest)
 	max     int
@@ -89,16 +89,17 @@ func (c *committer) join(o *op) (alone bool, err error) {
 	o.arrived = c.batches
 	last := c.busy[o.id]
 	c.busy[o.id] = o
-	if last != nil {
-		last.next = o
-		return false, nil
-	}
-	if c.running == 0 && len(c.queue) == 0 && c.crowd <= 1 && !c.wary {
+	if last == nil && c.running == 0 && len(c.queue) == 0 && c.crowd <= 1 && !c.wary {
 		c.running++
 		c.active.Add(1)
 		o.taken, o.news = c.batches+1, c.news
 		c.count(1)
 		return true, nil
+	}
+	o.done = make(chan struct{})
+	if last != nil {
+		last.next = o
+		return false, nil
 	}
 	c.queue = append(c.queue, o)
 	c.hire()
@@ -278,7 +279,9 @@ func (c *committer) finish(batch []*op) {
 		if o.applied {
 			c.changed(&o.id)
 		}
-		close(o.done)
+		if o.done != nil {
+			close(o.done)
+		}
 	}
 }
 
@@ -332,22 +335,27 @@ func (c *committer) send(ctx context.Context, batch []*op) {
 // that is cancelled while it waits for a standby is a commit that this server
 // shows and no standby has.
 func (c *committer) run(ctx context.Context, batch []*op) error {
-	conn, err := acquire(c.base, c.pool, c.wait)
+	conn, err := c.conns.take()
 	if err != nil {
 		return err
 	}
-	defer release(conn)
-	if ctx.Done() != nil {
-		if l := lineOf(conn.Conn().PgConn()); l != nil {
-			stop := context.AfterFunc(ctx, l.letGo)
-			defer func() {
-				if !stop() { // the answer came at the same time
-					_ = conn.Conn().PgConn().Close(c.base)
-				}
-			}()
+	defer c.conns.giveBack(conn)
+	pc := conn.Conn().PgConn()
+	stop := whenDone(ctx, lineOf(pc).letGo)
+	defer func() {
+		if !stop() { // the answer came at the same time
+			_ = pc.Close(c.base)
 		}
+	}()
+	return repeat(c.base, func() error { return c.sql.send(context.Background(), pc, batch) })
+}
+
+// whenDone is [context.AfterFunc], without what that needs where ctx does it itself.
+func whenDone(ctx context.Context, f func()) (stop func() bool) {
+	if c, ok := ctx.(interface{ AfterFunc(func()) func() bool }); ok {
+		return c.AfterFunc(f)
 	}
-	return repeat(c.base, func() error { return c.sql.send(c.base, conn.Conn().PgConn(), batch) })
+	return context.AfterFunc(ctx, f)
 }
 
 // acquire takes a connection out of a pool, within a time, and has it watched until
@@ -391,4 +399,5 @@ func (c *committer) close() {
 	}
 	c.mu.Unlock()
 	c.active.Wait()
+	c.conns.close()
 }

@@ -31,14 +31,13 @@ func dialing(dialer *net.Dialer) pgconn.DialFunc {
 	}
 }
 
-// lineOf is the line of a connection.
+// lineOf is the line of a connection: each has one.
 func lineOf(conn *pgconn.PgConn) *line {
 	c := conn.Conn()
 	if secured, ok := c.(*tls.Conn); ok {
 		c = secured.NetConn()
 	}
-	l, _ := c.(*line)
-	return l
+	return c.(*line)
 }
 
 // letGo ends the calls that wait for an answer with an error.

@@ -78,7 +78,7 @@ type Store struct {
 	closed     atomic.Bool
 	once       sync.Once
 	stop       context.CancelFunc
-	abandon    context.CancelFunc // calls back what is on its way
+	abandon    context.CancelFunc // lets go of what is on its way
 	background sync.WaitGroup
 }
 
@@ -152,10 +152,17 @@ func (s *Store) open(ctx context.Context, url string) (err error) {
 		}
 	}
 	base, abandon := context.WithCancel(context.Background())
-	s.abandon = abandon
 	s.commits = committer{
-		pool: s.writes, sql: &s.sql, changed: s.changed, max: s.opts.MaxBatch, workers: s.opts.MaxConns,
+		conns: conns{pool: s.writes, wait: s.opts.AcquireTimeout, base: base, keep: min(keepFor, s.opts.silence), taken: map[*pgxpool.Conn]time.Time{}},
+		sql:   &s.sql, changed: s.changed, max: s.opts.MaxBatch, workers: s.opts.MaxConns,
 		wait: s.opts.AcquireTimeout, busy: map[digest]*op{}, base: base,
+	}
+	if s.opts.forget {
+		s.commits.conns.keep = 0 // so that every batch meets a session that has forgotten all
+	}
+	s.abandon = func() {
+		abandon()
+		s.commits.conns.letGo()
 	}
 	s.looks = gatherer{s: s, base: base}
 	return s.startBackground(url)
@@ -267,7 +274,7 @@ const closeLimit = 10 * time.Second
 
 // Close waits for running calls, for up to ten seconds, and closes the connections.
 // Calls that wait for their turn fail. What the server has not answered by then, as
-// when a standby is away, is called back, and its result unknown. Closing again does
+// when a standby is away, fails too, and its result is unknown. Closing again does
 // nothing.
 func (s *Store) Close() error {
 	s.closed.Store(true)
