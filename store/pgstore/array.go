@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"encoding/binary"
+	"sync"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -26,7 +27,29 @@ const arrayHeader = 20
 type arena struct {
 	rows int
 	bare bool // its columns are bare values, so there is one row
-	free []byte
+	all  []byte
+	free []byte // of it
+}
+
+// arenas are those that nobody uses.
+var arenas = sync.Pool{New: func() any { return new(arena) }}
+
+// newArena is an arena of a size. Its memory is not zeroed.
+func newArena(rows int, bare bool, size int) *arena {
+	a := arenas.Get().(*arena)
+	if cap(a.all) < size {
+		a.all = make([]byte, size)
+	}
+	a.rows, a.bare, a.free = rows, bare, a.all[:size]
+	return a
+}
+
+// discard has the memory used again. The statement that it was for has been run, or is
+// never run.
+func (a *arena) discard() {
+	if cap(a.all) <= maxRoom {
+		arenas.Put(a)
+	}
 }
 
 func (a *arena) take(n int) []byte {
@@ -155,7 +178,8 @@ type statement struct {
 	values [][]byte
 	oids   []uint32
 	often  bool  // worth preparing
-	ops    []*op // that it writes
+	ops    []*op // that it writes, and their memory
+	arena  *arena
 	wrote  int64 // rows, by its tag
 
 	room struct { // for most parameters
@@ -191,8 +215,8 @@ func (st *statement) prepare() *statement {
 }
 
 // of makes it the statement that writes ops.
-func (st *statement) of(ops []*op) *statement {
-	st.ops = ops
+func (st *statement) of(ops []*op, a *arena) *statement {
+	st.ops, st.arena = ops, a
 	return st.prepare()
 }
 

@@ -58,9 +58,9 @@ type columns struct {
 
 // What the parameters take beside records and results, those of identities included.
 const (
-	columnsPerRow  = 32 + 16 + 8 + 1 + requestSize + statusSize + 3*8 + 8 + identitySize + 3*24 + 16*4 + 2
+	columnsPerRow  = 32 + 16 + 8 + 1 + 2*requestSize + statusSize + 3*8 + 8 + identitySize + 3*24 + 16*4 + 2
 	columnsAtLeast = 16 * arrayHeader
-	columnsBare    = 8 + 1 + requestSize + statusSize + 3*8 + 8 + identitySize + 3*24
+	columnsBare    = 8 + 1 + 2*requestSize + statusSize + 3*8 + 8 + identitySize + 3*24
 
 	requestSize, statusSize, identitySize = 72, 10, 40
 )
@@ -73,12 +73,12 @@ func fillVersions(ops []*op, bare bool) columns {
 		bytes += len(o.record)
 		results += len(o.write.Record.Result.Data)
 	}
-	a := &arena{rows: n, bare: bare && n == 1}
-	if a.bare {
-		a.free = make([]byte, columnsBare)
-	} else {
-		a.free = make([]byte, bytes+results+n*columnsPerRow+columnsAtLeast)
+	bare = bare && n == 1
+	size := columnsBare
+	if !bare {
+		size = bytes + results + n*columnsPerRow + columnsAtLeast
 	}
+	a := newArena(n, bare, size)
 	c := columns{
 		arena: a,
 		id:    a.bytea(32), revision: a.bytea(16), record: a.bytea(bytes/n + 1), nextAt: a.int8(), held: a.bool(),
@@ -111,12 +111,7 @@ func (c *columns) fingerprint(rec *semel.Record) {
 		c.request.null()
 		return
 	}
-	if c.bare {
-		c.request.buf, _ = rec.Fingerprint.AppendText(c.request.buf) // which can't fail
-		return
-	}
-	var room [requestSize]byte
-	text, _ := rec.Fingerprint.AppendText(room[:0])
+	text, _ := rec.Fingerprint.AppendText(c.take(requestSize)[:0]) // which can't fail
 	c.request.bytes(text)
 }
 
@@ -149,7 +144,7 @@ func (s *statements) creating(ops []*op) *statement {
 		one = s.createNew
 	}
 	return newStatement(c.choose(many, one), c.id, c.revision, c.record, c.nextAt, c.held, c.request, c.response, c.status,
-		c.created, c.updated, c.expires, since, key, operation, user, tenant).with(evidence).of(ops)
+		c.created, c.updated, c.expires, since, key, operation, user, tenant).with(evidence).of(ops, c.arena)
 }
 
 func (s *statements) updating(ops []*op) *statement {
@@ -164,7 +159,7 @@ func (s *statements) updating(ops []*op) *statement {
 		many, one = s.noted.update, s.noted.update1
 	}
 	return newStatement(c.choose(many, one), c.id, c.revision, c.record, c.nextAt, c.held, c.request, c.response, c.status,
-		c.created, c.updated, c.expires, expect).with(evidence).of(ops)
+		c.created, c.updated, c.expires, expect).with(evidence).of(ops, c.arena)
 }
 
 // choose is the statement that takes such columns, of one for many rows and one for a

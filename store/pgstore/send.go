@@ -115,6 +115,9 @@ func (s *statements) write(ctx context.Context, conn *pgconn.PgConn, ops []*op) 
 		}
 		return nil
 	})
+	for _, st := range batch {
+		st.arena.discard()
+	}
 	if err != nil {
 		for _, o := range ops {
 			o.settled, o.made, o.err = false, false, nil // read in what was rolled back

@@ -97,6 +97,7 @@ func (st *statement) send(ctx context.Context, conn *pgconn.PgConn) (*pgconn.Res
 	case err != nil:
 		return nil, err
 	case sd != nil:
+		makeRoom(conn, st.values)
 		return conn.ExecStatement(ctx, sd, st.values, binaryFormat, binaryFormat), nil
 	default:
 		return conn.ExecParams(ctx, st.sql.any, st.values, st.oids, binaryFormat, binaryFormat), nil
