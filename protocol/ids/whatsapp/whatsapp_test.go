@@ -179,6 +179,7 @@ func TestSameMessageAtOnce(t *testing.T) {
 				t.Errorf("status %d after %v", got, time.Since(start))
 			}
 			close(r.store.gate)
+			synctest.Wait() // what has begun goes on
 			if got := r.post(body); got != http.StatusOK {
 				t.Errorf("afterwards: status %d", got)
 			}
