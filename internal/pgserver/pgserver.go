@@ -13,18 +13,20 @@ import (
 	"slices"
 )
 
-// Find returns the path of a program of the server. Debian keeps them out of PATH.
+// Find returns the path of a program of the server. Debian keeps them out of PATH, or of that
+// of users.
 // The error wraps [exec.ErrNotFound].
 func Find(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
 	}
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
-	if err != nil || len(found) == 0 {
-		return "", fmt.Errorf("no program %s: %w", name, exec.ErrNotFound)
+	for _, dir := range []string{"/usr/lib/postgresql/*/bin", "/usr/sbin"} {
+		if found, err := filepath.Glob(filepath.Join(dir, name)); err == nil && len(found) > 0 {
+			slices.Sort(found)
+			return found[len(found)-1], nil
+		}
 	}
-	slices.Sort(found)
-	return found[len(found)-1], nil
+	return "", fmt.Errorf("no program %s: %w", name, exec.ErrNotFound)
 }
 
 // Command is a program of the server with nothing to read, ready to be run, or to

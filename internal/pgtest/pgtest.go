@@ -190,20 +190,28 @@ func (s *Server) launch() error {
 
 // ready waits until the server answers.
 func (s *Server) ready() error {
+	if err := answers(s.URL("postgres"), s.ended); err != nil {
+		return fmt.Errorf("%w:\n%s", err, s.Log())
+	}
+	return nil
+}
+
+// answers waits until a server answers, which closes ended if it has ended.
+func answers(url string, ended <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		conn, err := pgx.Connect(ctx, s.URL("postgres"))
+		conn, err := pgx.Connect(ctx, url)
 		if err == nil {
 			return conn.Close(ctx)
 		}
 		select {
-		case <-s.ended:
-			return fmt.Errorf("%w:\n%s", errEnded, s.Log())
+		case <-ended:
+			return errEnded
 		case <-ctx.Done():
-			return fmt.Errorf("the server does not answer: %w\n%s", err, s.Log())
+			return fmt.Errorf("the server does not answer: %w", err)
 		case <-tick.C:
 		}
 	}
@@ -219,8 +227,11 @@ func (s *Server) Log() string {
 }
 
 // URL is the address of a database of the server.
-func (s *Server) URL(database string) string {
-	return fmt.Sprintf("postgres://postgres@/%s?host=%s&sslmode=disable", database, s.dir)
+func (s *Server) URL(database string) string { return address(s.dir, database) }
+
+// address is that of a database by the socket in a directory.
+func address(dir, database string) string {
+	return fmt.Sprintf("postgres://postgres@/%s?host=%s&sslmode=disable", database, dir)
 }
 
 // Conn connects to a database until the test has ended.

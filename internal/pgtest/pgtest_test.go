@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"context"
 	"os"
 	"testing"
 
@@ -36,5 +37,39 @@ func TestServer(t *testing.T) {
 		s.Kill(t)
 		sb.Promote(t)
 		sb.Exec(t, "postgres", "INSERT INTO kept VALUES (1)")
+	})
+	t.Run("a pooler lends another session for each transaction", func(t *testing.T) {
+		s := Start(t, nil)
+		url := s.Pooler(t, 8).URL("postgres")
+		connect := func() *pgx.Conn {
+			conn, err := pgx.Connect(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+			return conn
+		}
+		conn, other := connect(), connect()
+		tx, err := other.Begin(t.Context()) // so that there are two
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(t.Context(), "SELECT 1"); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		sessions := map[int]bool{}
+		for range 20 {
+			var pid int
+			if err := conn.QueryRow(t.Context(), "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid); err != nil {
+				t.Fatal(err)
+			}
+			sessions[pid] = true
+		}
+		if len(sessions) < 2 || sessions[int(conn.PgConn().PID())] {
+			t.Errorf("20 transactions have used %d sessions; the client was told of one of them: %v", len(sessions), sessions[int(conn.PgConn().PID())])
+		}
 	})
 }

@@ -15,26 +15,34 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, storetest.Harness{Name: "pgstore", Run: contractEnv(pgtest.Shared(t), nil)})
+	storetest.Run(t, storetest.Harness{Name: "pgstore", Run: contractEnv(pgtest.Shared(t), nil, nil)})
 }
 
-// TestContractThroughPooler has sessions that forget everything between two
-// statements.
+// TestContractThroughPooler has a PgBouncer between, so each transaction goes to another
+// session of the server. The store is not told of it.
 func TestContractThroughPooler(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute, which it mostly waits")
 	}
 	t.Parallel()
-	storetest.Run(t, storetest.Harness{Name: "pgstore through a pooler", Run: contractEnv(pgtest.Shared(t), &Options{Pooler: true, forget: true})})
+	// Its sessions are there for a second or two after each case.
+	server := pgtest.Start(t, &pgtest.Options{Settings: map[string]string{"max_connections": "600"}})
+	storetest.Run(t, storetest.Harness{Name: "pgstore through a pooler", Run: contractEnv(server, server.Pooler(t, 8).URL, nil)})
 }
 
-// contractEnv runs bodies of the suite on schemas of one database.
-func contractEnv(server *pgtest.Server, opts *Options) func(t *testing.T, body func(*testing.T, storetest.Env)) {
+// contractEnv runs bodies of the suite on databases of a server, at the addresses of a
+// pooler if there is one.
+func contractEnv(server *pgtest.Server, pooled func(database string) string, opts *Options) func(t *testing.T, body func(*testing.T, storetest.Env)) {
 	return func(t *testing.T, body func(*testing.T, storetest.Env)) {
-		url := server.URL(server.Database(t))
+		database := server.Database(t)
+		url := server.URL(database)
 		o := Options{}
 		if opts != nil {
 			o = *opts
+		}
+		if pooled != nil {
+			o.ListenURL = url
+			url = pooled(database)
 		}
 		o.Migrate, o.shift = true, new(atomic.Int64)
 		o.AcquireTimeout = 5 * time.Second // a machine that runs many suites at once may take a while to connect

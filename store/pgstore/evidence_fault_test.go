@@ -56,12 +56,12 @@ func checkChains(t *testing.T, log []string, keys, versions int) {
 }
 
 // TestFaultsEvidence has two processes write and number one log, while sessions are
-// terminated.
+// terminated. One of them is behind a pooler.
 func TestFaultsEvidence(t *testing.T) {
 	const keys, versions, rounds = 16, 40, 12
 	a, database := open(t, Options{})
 	server := pgtest.Shared(t)
-	b := mustOpen(t, server.URL(database), &Options{Pooler: true, forget: true})
+	b := mustOpen(t, server.Pooler(t, 8).URL(database), &Options{ListenURL: server.URL(database)})
 	t.Cleanup(func() { mustClose(t, b) })
 	stores := []*Store{a, b}
 	var mu sync.Mutex

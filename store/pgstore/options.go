@@ -53,9 +53,6 @@ type Options struct {
 
 	// shift is added to the clock, in nanoseconds, for tests.
 	shift *atomic.Int64
-	// forget makes a session forget everything after each use, as if the next
-	// statement got to another, for tests.
-	forget bool
 	// apart is the size from which on a result is kept apart, for tests.
 	apart int
 	// silence is how often silent connections are looked at, and connect how long

@@ -20,7 +20,7 @@ const day = 24 * time.Hour
 
 func TestContractPartitioned(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, storetest.Harness{Name: "pgstore, partitioned", Run: contractEnv(pgtest.Shared(t), &Options{Partition: day, apart: 1})})
+	storetest.Run(t, storetest.Harness{Name: "pgstore, partitioned", Run: contractEnv(pgtest.Shared(t), nil, &Options{Partition: day, apart: 1})})
 }
 
 // partitionedStore is a store with partitions, on a database of its own.

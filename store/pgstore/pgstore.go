@@ -157,9 +157,6 @@ func (s *Store) open(ctx context.Context, url string) (err error) {
 		sql:   &s.sql, changed: s.changed, max: s.opts.MaxBatch, workers: s.opts.MaxConns,
 		wait: s.opts.AcquireTimeout, busy: map[digest]*op{}, base: base,
 	}
-	if s.opts.forget {
-		s.commits.conns.keep = 0 // so that every batch meets a session that has forgotten all
-	}
 	s.abandon = func() {
 		abandon()
 		s.commits.conns.letGo()
@@ -217,12 +214,6 @@ func newPool(ctx context.Context, url string, conns int, o *Options, s *silence)
 	config.ConnConfig.ConnectTimeout = min(config.ConnConfig.ConnectTimeout, o.connect)
 	if !o.Pooler {
 		config.AfterConnect = within(o.connect, sessions(o.LockTimeout))
-	}
-	if o.forget {
-		config.AfterRelease = func(conn *pgx.Conn) bool {
-			_, err := conn.PgConn().Exec(context.Background(), "DISCARD ALL").ReadAll()
-			return err == nil
-		}
 	}
 	s.watch(config)
 	s.config = config.ConnConfig

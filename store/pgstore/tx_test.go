@@ -64,9 +64,15 @@ func newJoinEnv(t testing.TB) *joinEnv {
 
 func joinEnvOn(t testing.TB, server *pgtest.Server) *joinEnv {
 	t.Helper()
+	return joinEnvAt(t, server, server.URL)
+}
+
+// joinEnvAt reaches the databases of a server at the addresses that url says.
+func joinEnvAt(t testing.TB, server *pgtest.Server, url func(database string) string) *joinEnv {
+	t.Helper()
 	e := &joinEnv{t: t, server: server, name: server.Database(t)}
-	url := server.URL(e.name)
-	e.store = mustOpen(t, url, &Options{Migrate: true})
+	at := url(e.name)
+	e.store = mustOpen(t, at, &Options{Migrate: true, ListenURL: server.URL(e.name)})
 	t.Cleanup(func() { mustClose(t, e.store) })
 	ops := []semel.Operation{{Name: "order"}, {Name: "again", OnFailure: semel.RetryFailure}}
 	var err error
@@ -78,7 +84,7 @@ func joinEnvOn(t testing.TB, server *pgtest.Server) *joinEnv {
 			t.Error(err)
 		}
 	})
-	config, err := pgxpool.ParseConfig(url)
+	config, err := pgxpool.ParseConfig(at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +93,7 @@ func joinEnvOn(t testing.TB, server *pgtest.Server) *joinEnv {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.pool.Close)
-	if e.db, err = sql.Open("pgx", url); err != nil {
+	if e.db, err = sql.Open("pgx", at); err != nil {
 		t.Fatal(err)
 	}
 	e.db.SetMaxOpenConns(20)
@@ -164,7 +170,7 @@ func (e *joinEnv) must(ans semel.Answer, err error) semel.Answer {
 	return ans
 }
 
-// ways are all ways to run a call, each at every isolation level.
+// ways are all ways to run a call, each at every isolation level, and through a pooler.
 func ways(t *testing.T, body func(t *testing.T, e *joinEnv)) {
 	for _, level := range []struct {
 		pgx pgx.TxIsoLevel
@@ -182,6 +188,19 @@ func ways(t *testing.T, body func(t *testing.T, e *joinEnv)) {
 			body(t, e)
 		})
 	}
+	pooled := func(t *testing.T) *joinEnv {
+		server := pgtest.Shared(t)
+		pooler := server.Pooler(t, 50)
+		return joinEnvAt(t, server, func(database string) string {
+			return pooler.URL(database) + "&default_query_exec_mode=exec" // the application prepares nothing
+		})
+	}
+	t.Run("by_pgx_through_a_pooler", func(t *testing.T) { body(t, pooled(t)) })
+	t.Run("by_database_sql_through_a_pooler", func(t *testing.T) {
+		e := pooled(t)
+		e.viaSQL(nil)
+		body(t, e)
+	})
 }
 
 func TestDo(t *testing.T) {

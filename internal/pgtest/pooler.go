@@ -1,0 +1,89 @@
+package pgtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/semelhq/semel/internal/pgserver"
+)
+
+// Pooler is a PgBouncer in front of a server, which lends its sessions for one
+// transaction at a time, each time another one. URL may be called concurrently.
+type Pooler struct{ dir string }
+
+// poolerConfig takes its own directory, that of the server, and the number of sessions
+// for each database. A session of the server
+// is used by whoever comes next, and keeps what others have left in it.
+const poolerConfig = `[databases]
+* = host=%[2]s user=postgres
+[pgbouncer]
+listen_addr =
+unix_socket_dir = %[1]s
+listen_port = 5432
+auth_type = any
+pool_mode = transaction
+server_round_robin = 1
+default_pool_size = %[3]d
+server_idle_timeout = 1
+max_client_conn = 1000
+logfile = %[1]s/log
+`
+
+// Pooler starts a pooler in front of the server, with so many sessions for each database,
+// and stops it when the test has ended.
+func (s *Server) Pooler(tb testing.TB, sessions int) *Pooler {
+	tb.Helper()
+	if _, err := pgserver.Find("pgbouncer"); err != nil {
+		if os.Getenv(RequireEnv) == "1" {
+			tb.Fatalf("PgBouncer is required: %v", err)
+		}
+		tb.Skip("there is no PgBouncer: install the package pgbouncer")
+	}
+	dir, err := newDir()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Error(err)
+		}
+	})
+	p := &Pooler{dir: dir}
+	stop, err := p.start(s, sessions)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(stop)
+	return p
+}
+
+func (p *Pooler) start(s *Server, sessions int) (stop func(), err error) {
+	config := filepath.Join(p.dir, "ini")
+	if err := os.WriteFile(config, fmt.Appendf(nil, poolerConfig, p.dir, s.dir, sessions), 0o644); err != nil {
+		return nil, err
+	}
+	cmd, err := pgserver.Command("pgbouncer", "--quiet", config)
+	if err != nil {
+		return nil, err
+	}
+	ended, err := pgserver.Start(cmd)
+	if err != nil {
+		return nil, err
+	}
+	stop = func() {
+		_ = cmd.Process.Kill() // it may have ended
+		<-ended
+	}
+	if err := answers(p.URL("postgres"), ended); err != nil {
+		stop()
+		log, _ := os.ReadFile(filepath.Join(p.dir, "log"))
+		return nil, errors.Join(err, errors.New(string(log)))
+	}
+	return stop, nil
+}
+
+// URL is the address of a database behind the pooler.
+func (p *Pooler) URL(database string) string { return address(p.dir, database) }
