@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,16 +19,8 @@ func (s *Store) check(ctx context.Context) error {
 		return fmt.Errorf("redisstore: %w", err)
 	}
 	// Some managed services forbid INFO; then the first script will tell.
-	fields := infoFields(info)
-	if v := fields["redis_version"]; v != "" {
-		if major, _, _ := strings.Cut(v, "."); number(major) < 7 {
-			return fmt.Errorf("redisstore: the server is Redis %s, and 7.0 is the oldest that will do", v)
-		}
-	}
-	if mode := fields["redis_mode"]; mode == "cluster" && !s.link.cluster {
-		return errors.New("redisstore: the server is part of a Cluster: its address begins with redis-cluster or rediss-cluster")
-	} else if mode == "sentinel" {
-		return errors.New("redisstore: the server is a Sentinel, which keeps no data")
+	if err := checkServer(infoFields(info), s.link.cluster); err != nil {
+		return err
 	}
 	format, err := c.Do(ctx, c.B().Set().Key(s.keys.format).Value(formatVersion).Nx().Get().Build()).ToString()
 	switch {
@@ -40,6 +33,23 @@ func (s *Store) check(ctx context.Context) error {
 		return fmt.Errorf("redisstore: %w", err)
 	case format != formatVersion:
 		return fmt.Errorf("redisstore: the data under the prefix %q have the format %.20q, and this program knows %s: use the program that wrote them, or a later one", s.keys.prefix, format, formatVersion)
+	}
+	return nil
+}
+
+// checkServer says why a server that tells such things of itself can't be used.
+func checkServer(info map[string]string, cluster bool) error {
+	// Valkey says here which version of Redis it is like.
+	if v := info["redis_version"]; v != "" {
+		if major, _, _ := strings.Cut(v, "."); number(major) < 7 {
+			return fmt.Errorf("redisstore: the server is Redis %s, and 7.0 is the oldest that will do", v)
+		}
+	}
+	switch mode := cmp.Or(info["redis_mode"], info["server_mode"]); { // Valkey has another name for it
+	case mode == "cluster" && !cluster:
+		return errors.New("redisstore: the server is part of a Cluster: its address begins with redis-cluster or rediss-cluster")
+	case mode == "sentinel":
+		return errors.New("redisstore: the server is a Sentinel, which keeps no data")
 	}
 	return nil
 }

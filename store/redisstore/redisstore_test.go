@@ -128,6 +128,29 @@ func TestOpenRefuses(t *testing.T) {
 	refused(srv.URL(), &Options{Timeout: time.Second}, "connect to")
 }
 
+func TestServersThatWillDo(t *testing.T) {
+	for _, c := range []struct {
+		info    string
+		cluster bool
+		problem string
+	}{
+		{info: "redis_version:7.0.15\r\nredis_mode:standalone\r\n"},
+		{info: "redis_version:7.0.15\r\nredis_mode:cluster\r\n", cluster: true},
+		{info: "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\nserver_mode:cluster\r\n", cluster: true},
+		{info: ""},
+		{info: "redis_version:6.2.14\r\nredis_mode:standalone\r\n", problem: "Redis 6.2.14"},
+		{info: "redis_version:7.0.15\r\nredis_mode:cluster\r\n", problem: "part of a Cluster"},
+		{info: "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\nserver_mode:cluster\r\n", problem: "part of a Cluster"},
+		{info: "redis_version:7.0.15\r\nredis_mode:sentinel\r\n", cluster: true, problem: "Sentinel"},
+		{info: "redis_version:7.2.4\r\nserver_mode:sentinel\r\n", problem: "Sentinel"},
+	} {
+		err := checkServer(infoFields(c.info), c.cluster)
+		if (err != nil) != (c.problem != "") || err != nil && !strings.Contains(err.Error(), c.problem) {
+			t.Errorf("%q, cluster %v: %v, want %q", c.info, c.cluster, err, c.problem)
+		}
+	}
+}
+
 func TestDurabilityIsReadFromTheLiveSettings(t *testing.T) {
 	srv := redistest.Start(t, "always")
 	s := mustOpen(t, srv.URL(), nil)
