@@ -177,12 +177,12 @@ type statement struct {
 	sql    text
 	values [][]byte
 	oids   []uint32
-	often  bool  // worth preparing
-	ops    []*op // that it writes, and their memory
-	arena  *arena
-	wrote  int64 // rows, by its tag
+	often  bool   // worth preparing
+	ops    []*op  // that it writes
+	arena  *arena // where their parameters are
+	wrote  int64  // rows, by its tag
 
-	room struct { // for most parameters
+	few struct { // where most statements have their parameters
 		values [17][]byte
 		oids   [17]uint32
 	}
@@ -190,7 +190,7 @@ type statement struct {
 
 func newStatement(sql text, columns ...column) *statement {
 	st := &statement{sql: sql}
-	st.values, st.oids = st.room.values[:0], st.room.oids[:0]
+	st.values, st.oids = st.few.values[:0], st.few.oids[:0]
 	return st.with(columns)
 }
 
@@ -214,7 +214,7 @@ func (st *statement) prepare() *statement {
 	return st
 }
 
-// of makes it the statement that writes ops.
+// of makes it the statement that writes ops, whose parameters are in an arena.
 func (st *statement) of(ops []*op, a *arena) *statement {
 	st.ops, st.arena = ops, a
 	return st.prepare()

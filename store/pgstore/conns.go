@@ -18,9 +18,9 @@ const keepFor = time.Second
 // several microseconds. They may be used concurrently.
 type conns struct {
 	pool *pgxpool.Pool
-	wait time.Duration // for one to be free
-	base context.Context
-	keep time.Duration // for how long they are kept
+	wait time.Duration   // for one to be free
+	base context.Context // ends before letGo is called
+	keep time.Duration   // for how long they are kept
 
 	mu       sync.Mutex
 	taken    map[*pgxpool.Conn]time.Time // all that are out of the pool, and since when
@@ -46,6 +46,9 @@ func (c *conns) take() (*pgxpool.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.taken[conn] = time.Now()
+	if c.base.Err() != nil {
+		lineOf(conn.Conn().PgConn()).letGo() // as the others were
+	}
 	return conn, nil
 }
 
