@@ -115,7 +115,9 @@ func validPlace(s string) bool {
 }
 
 // shard is the one that the record of an identity is in.
-func (k *keyspace) shard(digest *[digestLen]byte) *shard { return &k.shards[digest[0]%shardCount] }
+func (k *keyspace) shard(digest *[digestLen]byte) *shard { return &k.shards[shardOf(digest)] }
+
+func shardOf(digest *[digestLen]byte) int { return int(digest[0] % shardCount) }
 
 // find is where the record of an identity is.
 func (k *keyspace) find(digest *[digestLen]byte) (*shard, string) {

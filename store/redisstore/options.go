@@ -85,6 +85,9 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.clock.start = time.Now()
 	s.watch.store = s
+	for i := range s.writes {
+		s.writes[i].run, s.writes[i].work = s.send, &s.work
+	}
 	// The client connects without a context, within its own timeouts.
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -34,6 +34,8 @@ type Store struct {
 	clock clock
 	watch watchers
 	index index
+	// writes are of one shard each in a Cluster; elsewhere the first has all.
+	writes [shardCount]batcher
 
 	// calls is held for reading by every call, so that Close can wait for them.
 	calls  sync.RWMutex
@@ -67,8 +69,8 @@ func (s *Store) enter() error {
 
 func (s *Store) leave() { s.calls.RUnlock() }
 
-// Apply is [semel.Store.Apply]: one script on one shard. Concurrent calls share
-// round trips, and a lone one waits for nobody.
+// Apply is [semel.Store.Apply]: one run of a script, which writes of concurrent callers
+// share, and a lone one waits for nobody. In a Cluster those of one shard share it.
 //
 // The script is atomic, in the append-only file and on replicas too. A crash
 // before it leaves nothing; a crash after it leaves the record, in the stream of
@@ -95,15 +97,16 @@ func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, e
 	b = append(append(b, sh.records...), digest[:]...)
 	expectAt := len(b)
 	text := rueidis.BinaryString(append(b, w.Expect[:]...))
-	value, key, expect := text[:keyAt], text[keyAt:expectAt], text[expectAt:]
-	var res rueidis.RedisResult
-	c := s.link.client()
+	value, key, expect, now := text[:keyAt], text[keyAt:expectAt], text[expectAt:], ""
 	if w.Expect.IsZero() {
-		res = eval(ctx, c, scriptClaim, []string{key, sh.due, sh.born}, value, indexNow(rec))
-	} else {
-		res = eval(ctx, c, scriptUpdate, []string{key, sh.due}, value, expect)
+		expect, now = "", indexNow(rec)
 	}
-	answer, err := res.AsBytes()
+	call := &write{keys: [3]string{key, sh.due, sh.born}, args: [3]string{value, expect, now}}
+	if err := s.batcher(&digest).do(ctx, call); err != nil {
+		return semel.Record{}, false, s.failed("apply", err)
+	}
+	c := call.client
+	answer, err := call.answer.AsBytes()
 	switch {
 	case rueidis.IsRedisNil(err) && !w.Expect.IsZero():
 		return semel.Record{}, false, nil
@@ -118,7 +121,15 @@ func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, e
 		return *rec, true, nil
 	}
 	cur, err := s.decode(c, rec.ID, answer)
-	return cur, false, err
+	return cur, call.again && cur.Revision == rec.Revision, err
+}
+
+// batcher is what sends the writes of an identity.
+func (s *Store) batcher(digest *[digestLen]byte) *batcher {
+	if s.link.cluster {
+		return &s.writes[shardOf(digest)]
+	}
+	return &s.writes[0]
 }
 
 // Get is [semel.Store.Get]. It reads from the master.

@@ -22,49 +22,67 @@ func newScript(text string) *script {
 // format's one byte. A digest is the end of a record's key.
 //
 // A script that writes nothing has nothing to undo, and one that writes does so
-// after its last condition. What writes first is refused whole where memory is
-// full.
+// after the last condition of the write. What writes first is refused whole where
+// memory is full; once a script has written, the server lets it go on.
 var (
-	// scriptClaim stores a record where there is none, and returns its
-	// revision, or the value that is there. A place that is not above all
-	// earlier ones, because the clocks of callers differ by a little or their
-	// calls have overtaken each other, becomes the next one. Such a place does
-	// not tell when the record was stored, so it gets its due entry at once.
-	// KEYS: record, due, born. ARGV: value, "" where the due entry can wait.
-	scriptClaim = newScript(`local old = redis.call('SET', KEYS[1], ARGV[1], 'NX', 'GET')
-if old then return old end
-local d = string.sub(KEYS[1], -32)
-local index = ARGV[2] ~= ''
-local added = redis.pcall('XADD', KEYS[3], string.sub(ARGV[1], 1, 27), '', d)
-if type(added) == 'table' and added.err then
-	local info = redis.call('XINFO', 'STREAM', KEYS[3])
-	for i = 1, #info, 2 do
-		if info[i] == 'last-generated-id' then
-			local high, low = string.match(info[i + 1], '(%d+)-(%d+)')
-			added = redis.call('XADD', KEYS[3], high .. string.format('-%.0f', tonumber(low) + 1), '', d)
-			redis.call('SETRANGE', KEYS[1], 0, added)
+	// scriptWrite makes writes, one after the other, and answers each: with its
+	// revision where it was made, and otherwise with the value that is there, nil, or
+	// the error that kept it from being made.
+	//
+	// To claim is to store a record where there is none. A place that is not above all
+	// earlier ones, because the clocks of callers differ by a little or their calls have
+	// overtaken each other, becomes the next one. Such a place does not tell when the
+	// record was stored, so it gets its due entry at once.
+	//
+	// To update is to replace the record that has the expected revision, which keeps its
+	// place. The value has the place that the record's own time gives, which is the
+	// right one as a rule: to put it right afterwards, if it is not, costs less than to
+	// put every value together here. Only a record that is due earlier than before needs
+	// another due entry.
+	//
+	// KEYS: of each record, due, born. ARGV: of each value, expected revision or "", ""
+	// where the due entry of a claim can wait.
+	scriptWrite = newScript(`local function claim(key, due, born, value, index)
+	local old = redis.pcall('SET', key, value, 'NX', 'GET')
+	if old then return old end
+	local d = string.sub(key, -32)
+	local added = redis.pcall('XADD', born, string.sub(value, 1, 27), '', d)
+	if type(added) == 'table' and added.err then
+		local info = redis.call('XINFO', 'STREAM', born)
+		for i = 1, #info, 2 do
+			if info[i] == 'last-generated-id' then
+				local high, low = string.match(info[i + 1], '(%d+)-(%d+)')
+				added = redis.call('XADD', born, high .. string.format('-%.0f', tonumber(low) + 1), '', d)
+				redis.call('SETRANGE', key, 0, added)
+			end
 		end
+		index = string.sub(value, 28, 43) ~= '` + neverDue + `'
 	end
-	index = string.sub(ARGV[1], 28, 43) ~= '` + neverDue + `'
+	if index then redis.call('ZADD', due, string.sub(value, 28, 43), d) end
+	return string.sub(value, 45, 60)
 end
-if index then redis.call('ZADD', KEYS[2], string.sub(ARGV[1], 28, 43), d) end
-return string.sub(ARGV[1], 45, 60)`)
-
-	// scriptUpdate replaces the record that has the expected revision, which
-	// keeps its place, and returns the new revision, or the value that is
-	// there, or nil. The value has the place that the record's own time gives,
-	// which is the right one as a rule: to put it right afterwards, if it is
-	// not, costs less than to put every value together here. Only a record that
-	// is due earlier than before needs another due entry.
-	// KEYS: record, due. ARGV: value, expected revision.
-	scriptUpdate = newScript(`local head = redis.call('GETRANGE', KEYS[1], 0, 59)
-if string.sub(head, 45) ~= ARGV[2] then return redis.call('GET', KEYS[1]) end
-redis.call('SET', KEYS[1], ARGV[1])
-local place = string.sub(head, 1, 27)
-if string.sub(ARGV[1], 1, 27) ~= place then redis.call('SETRANGE', KEYS[1], 0, place) end
-local at = string.sub(ARGV[1], 28, 43)
-if at < string.sub(head, 28, 43) then redis.call('ZADD', KEYS[2], at, string.sub(KEYS[1], -32)) end
-return string.sub(ARGV[1], 45, 60)`)
+local function update(key, due, value, expect)
+	local head = redis.pcall('GETRANGE', key, 0, 59)
+	if type(head) == 'table' then return head end
+	if string.sub(head, 45) ~= expect then return redis.call('GET', key) end
+	local set = redis.pcall('SET', key, value)
+	if set.err then return set end
+	local place = string.sub(head, 1, 27)
+	if string.sub(value, 1, 27) ~= place then redis.call('SETRANGE', key, 0, place) end
+	local at = string.sub(value, 28, 43)
+	if at < string.sub(head, 28, 43) then redis.call('ZADD', due, at, string.sub(key, -32)) end
+	return string.sub(value, 45, 60)
+end
+local answers = {}
+for i = 1, #ARGV, 3 do
+	local expect = ARGV[i + 1]
+	if expect == '' then
+		answers[#answers + 1] = claim(KEYS[i], KEYS[i + 1], KEYS[i + 2], ARGV[i], ARGV[i + 2] ~= '')
+	else
+		answers[#answers + 1] = update(KEYS[i], KEYS[i + 1], ARGV[i], expect)
+	end
+end
+return answers`)
 
 	// scriptIndex gives records the due entries that they ought to have. With
 	// arguments it does so only if the index has come as far as the first one,

@@ -1,0 +1,127 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/redistest"
+)
+
+// held is a batcher whose batches are answered when gate says so.
+type held struct {
+	batcher
+	gate  chan struct{}
+	work  sync.WaitGroup
+	mu    sync.Mutex
+	sizes []int
+}
+
+func newHeld() *held {
+	h := &held{gate: make(chan struct{})}
+	h.batcher.work = &h.work
+	h.run = func(_ context.Context, batch []*write) {
+		h.mu.Lock()
+		h.sizes = append(h.sizes, len(batch))
+		h.mu.Unlock()
+		<-h.gate
+	}
+	return h
+}
+
+func TestWritesOfConcurrentCallersShareARun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld()
+		var callers sync.WaitGroup
+		const writes = direct + 10 + 3*maxBatch
+		for range writes {
+			callers.Go(func() {
+				if err := h.do(t.Context(), new(write)); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		if len(h.sizes) != direct || slices.Max(h.sizes) != 1 {
+			t.Errorf("on their way are batches of %v", h.sizes)
+		}
+		close(h.gate)
+		callers.Wait()
+		h.work.Wait()
+		sum := 0
+		for _, n := range h.sizes {
+			sum += n
+			if n > maxBatch {
+				t.Errorf("a batch of %d", n)
+			}
+		}
+		if sum != writes || len(h.sizes) > direct+4 {
+			t.Errorf("%d writes in batches of %v", sum, h.sizes)
+		}
+		if h.running != 0 || h.out != 0 || h.queue != nil {
+			t.Errorf("afterwards %d run, with %d writes, and %d wait", h.running, h.out, len(h.queue))
+		}
+	})
+}
+
+func TestAWriteThatWasNotSentIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld()
+		var callers sync.WaitGroup
+		for range direct {
+			callers.Go(func() { _ = h.do(t.Context(), new(write)) })
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := h.do(ctx, new(write)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it ends with %v", err)
+		}
+		close(h.gate)
+		callers.Wait()
+		h.work.Wait()
+		if len(h.sizes) != direct || len(h.queue) > 0 {
+			t.Errorf("batches of %v, %d in the queue", h.sizes, len(h.queue))
+		}
+	})
+}
+
+// A write that can't be made, because something else has its key, keeps none of those
+// that share its run from being made.
+func TestOneThatCannotBeMade(t *testing.T) {
+	srv := redistest.Start(t, "")
+	s := mustOpen(t, srv.URL(), &Options{Prefix: fresh()})
+	recs := make([]semel.Record, direct+8)
+	for i := range recs {
+		recs[i] = semel.Record{ID: semel.ID{Operation: "op", Key: fmt.Sprint(i)}, Revision: newRevision(), State: semel.Processing, CreatedAt: 1e18, NextAt: 2e18, Fence: 1}
+	}
+	digest := func(i int) [digestLen]byte { return recs[i].ID.Digest() }
+	d2, d4 := digest(2), digest(4)
+	_, foreign := s.keys.find(&d2)
+	srv.Do("LPUSH", foreign, "not a record")
+	srv.Do("SET", s.keys.shard(&d4).born, "not a stream") // found out after the record was stored
+	var callers sync.WaitGroup
+	errs, applied := make([]error, len(recs)), make([]bool, len(recs))
+	for i := range recs {
+		callers.Go(func() { _, applied[i], errs[i] = s.Apply(t.Context(), semel.Write{Record: recs[i]}) })
+	}
+	callers.Wait()
+	for i, err := range errs {
+		d := digest(i)
+		if i != 2 && s.keys.shard(&d) == s.keys.shard(&d4) {
+			continue // its record was stored before the run broke off, or was not
+		}
+		if bad := i == 2; (err != nil) != bad || applied[i] == bad {
+			t.Errorf("write %d: applied %v, %v", i, applied[i], err)
+		}
+		if rec, err := s.Get(t.Context(), recs[i].ID); i != 2 && (err != nil || rec.Revision != recs[i].Revision) {
+			t.Errorf("record %d: %v, %v", i, rec.Revision, err)
+		}
+	}
+}
