@@ -12,7 +12,7 @@ import (
 	"github.com/semelhq/semel/internal/gather"
 )
 
-// A batch has up to so many writes, and those after them that fit into so many bytes:
+// A batch has up to so many writes, and ends with the one by which it has so many bytes:
 // while the server runs it, it does nothing else.
 const (
 	maxBatch      = 64
