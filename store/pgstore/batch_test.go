@@ -420,3 +420,13 @@ func (c *committer) chained(id semel.ID) (n int) {
 	})
 	return n
 }
+
+// A batch that is sent again one by one may have writes that were made before it broke.
+func TestWritesThatAreSettledAreNotSentAgain(t *testing.T) {
+	sql := newStatements("semel", time.Second, false)
+	for _, ops := range [][]*op{{{settled: true}}, {{settled: true}, {settled: true}}} {
+		if err := sql.send(t.Context(), nil, ops); err != nil { // there is no connection to send them on
+			t.Errorf("%d writes: %v", len(ops), err)
+		}
+	}
+}

@@ -26,7 +26,9 @@ const rounds = 10
 // and nobody may have been told: the engine sends them again and finds them.
 func (s *statements) send(ctx context.Context, conn *pgconn.PgConn, ops []*op) error {
 	// What an earlier run has settled was committed.
-	ops = unsettled(ops)
+	if ops = unsettled(ops); len(ops) == 0 {
+		return nil
+	}
 	for range rounds {
 		if err := s.write(ctx, conn, ops); err != nil {
 			return err
