@@ -39,11 +39,11 @@ type committer struct {
 	batches  uint64         // taken so far
 	writes   uint64         // in them
 	inFlight int            // writes in batches that are on their way
-	crowd    int            // how large batches have been of late
-	lastTake time.Time      // when the last batch was taken
-	running  int            // who uses a connection
-	wary     bool           // a write of a caller that was alone was not answered in time
-	news     bool           // the last identity that such a caller wanted to be new was new
+	crowd    gather.Crowd
+	lastTake time.Time // when the last batch was taken
+	running  int       // who uses a connection
+	wary     bool      // a write of a caller that was alone was not answered in time
+	news     bool      // the last identity that such a caller wanted to be new was new
 	closed   bool
 	active   sync.WaitGroup
 }
@@ -89,7 +89,7 @@ func (c *committer) join(o *op) (alone bool, err error) {
 	o.arrived = c.batches
 	last := c.busy[o.id]
 	c.busy[o.id] = o
-	if last == nil && c.running == 0 && len(c.queue) == 0 && c.crowd <= 1 && !c.wary {
+	if last == nil && c.running == 0 && len(c.queue) == 0 && !c.crowd.Several() && !c.wary {
 		c.running++
 		c.active.Add(1)
 		o.taken, o.news = c.batches+1, c.news
@@ -139,8 +139,7 @@ func (c *committer) lead(ctx context.Context, o *op) error {
 // count takes note of a batch that is taken. The caller holds c.mu.
 func (c *committer) count(n int) {
 	c.inFlight += n
-	// It fades, for among large batches a small one says little.
-	c.crowd = max(n, c.crowd-c.crowd/8-1)
+	c.crowd.Note(n)
 	c.lastTake = time.Now()
 	c.batches++
 	c.writes += uint64(n)
@@ -189,7 +188,7 @@ func (c *committer) work() {
 func (c *committer) crowded() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.crowd > 1
+	return c.crowd.Several()
 }
 
 // queueLen is how many writes wait to be taken.

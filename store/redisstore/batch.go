@@ -39,9 +39,9 @@ type batcher struct {
 
 	mu      sync.Mutex
 	queue   []*write
-	running int // batches that are on their way
+	running int // batches that are on their way, or about to be
 	out     int // writes in them
-	crowd   int // how large batches have been of late
+	crowd   gather.Crowd
 }
 
 // write is one write on its way.
@@ -60,8 +60,9 @@ func (w *write) size() int { return len(w.args[0]) + 256 }
 // sent is unknown: it is not called back.
 func (b *batcher) do(ctx context.Context, w *write) error {
 	b.mu.Lock()
-	if b.running < direct && len(b.queue) == 0 && b.crowd <= 1 {
-		b.begin(1)
+	if b.running < direct && len(b.queue) == 0 && !b.crowd.Several() {
+		b.running++
+		b.note(1)
 		b.mu.Unlock()
 		b.run(ctx, []*write{w})
 		b.end(1)
@@ -89,11 +90,10 @@ func (b *batcher) leave(w *write) {
 	}
 }
 
-// begin takes note of a batch that is sent. The caller holds b.mu.
-func (b *batcher) begin(n int) {
-	b.running++
+// note takes note of a batch that is sent. The caller holds b.mu.
+func (b *batcher) note(n int) {
 	b.out += n
-	b.crowd = max(n, b.crowd-b.crowd/8-1) // it fades: among large ones a small one says little
+	b.crowd.Note(n)
 }
 
 // end is called when a batch was answered.
@@ -108,7 +108,7 @@ func (b *batcher) end(n int) {
 // hire has the queue sent if that is worthwhile. The caller holds b.mu.
 func (b *batcher) hire() {
 	if n := len(b.queue); n > 0 && (b.running == 0 || b.running < flights && n >= min(b.out, fair)) {
-		b.running++ // until it has taken its batch
+		b.running++
 		b.work.Go(b.next)
 	}
 }
@@ -121,15 +121,14 @@ func (b *batcher) next() {
 		return uint64(len(b.queue))
 	})
 	b.mu.Lock()
-	b.running--
 	batch := b.take()
-	if len(batch) > 0 {
-		b.begin(len(batch))
-	}
-	b.mu.Unlock()
-	if len(batch) == 0 {
+	if len(batch) == 0 { // another has taken it, or all have left
+		b.running--
+		b.mu.Unlock()
 		return
 	}
+	b.note(len(batch))
+	b.mu.Unlock()
 	b.run(context.Background(), batch)
 	for _, w := range batch {
 		close(w.done)
