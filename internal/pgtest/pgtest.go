@@ -62,11 +62,17 @@ func Start(tb testing.TB, o *Options) *Server {
 // need ends the test where there is no PostgreSQL.
 func need(tb testing.TB) {
 	tb.Helper()
-	if _, err := pgserver.Find("initdb"); err != nil {
+	needProgram(tb, "initdb", "PostgreSQL server", "postgresql")
+}
+
+// needProgram ends the test where a program of a service is not installed.
+func needProgram(tb testing.TB, program, service, pkg string) {
+	tb.Helper()
+	if _, err := pgserver.Find(program); err != nil {
 		if os.Getenv(RequireEnv) == "1" {
-			tb.Fatalf("PostgreSQL is required: %v", err)
+			tb.Fatalf("%s is required: %v", service, err)
 		}
-		tb.Skip("there is no PostgreSQL server: install the package postgresql")
+		tb.Skipf("there is no %s: install the package %s", service, pkg)
 	}
 }
 

@@ -36,12 +36,7 @@ logfile = %[1]s/log
 // and stops it when the test has ended.
 func (s *Server) Pooler(tb testing.TB, sessions int) *Pooler {
 	tb.Helper()
-	if _, err := pgserver.Find("pgbouncer"); err != nil {
-		if os.Getenv(RequireEnv) == "1" {
-			tb.Fatalf("PgBouncer is required: %v", err)
-		}
-		tb.Skip("there is no PgBouncer: install the package pgbouncer")
-	}
+	needProgram(tb, "pgbouncer", "PgBouncer", "pgbouncer")
 	dir, err := newDir()
 	if err != nil {
 		tb.Fatal(err)

@@ -14,6 +14,12 @@ func TestConns(t *testing.T) {
 	c := &s.commits.conns
 	c.keep = time.Hour
 	out := func() int { return int(s.writes.Stat().AcquiredConns()) }
+	wantNone := func(t *testing.T) {
+		t.Helper()
+		if len(c.free) != 0 || len(c.taken) != 0 || out() != 0 {
+			t.Errorf("%d are kept, %d known, %d out of the pool", len(c.free), len(c.taken), out())
+		}
+	}
 	n := 0
 	write := func(t *testing.T) {
 		t.Helper()
@@ -34,9 +40,7 @@ func TestConns(t *testing.T) {
 	})
 	t.Run("those that nobody uses go back to the pool", func(t *testing.T) {
 		c.expire()
-		if len(c.free) != 0 || len(c.taken) != 0 || out() != 0 {
-			t.Errorf("%d are kept, %d known, %d out of the pool", len(c.free), len(c.taken), out())
-		}
+		wantNone(t)
 	})
 	t.Run("one that was out for long goes back after its use", func(t *testing.T) {
 		conn, err := c.take()
@@ -49,9 +53,7 @@ func TestConns(t *testing.T) {
 		}
 		c.taken[conn] = time.Now().Add(-c.keep)
 		c.giveBack(conn)
-		if len(c.free) != 0 || len(c.taken) != 0 || out() != 0 {
-			t.Errorf("%d are kept, %d known, %d out of the pool", len(c.free), len(c.taken), out())
-		}
+		wantNone(t)
 	})
 	t.Run("a broken one is not kept", func(t *testing.T) {
 		conn, err := c.take()
@@ -87,8 +89,6 @@ func TestConns(t *testing.T) {
 		}
 		c.close()
 		c.giveBack(conn)
-		if len(c.free) != 0 || len(c.taken) != 0 || out() != 0 {
-			t.Errorf("%d are kept, %d known, %d out of the pool", len(c.free), len(c.taken), out())
-		}
+		wantNone(t)
 	})
 }

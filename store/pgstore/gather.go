@@ -89,7 +89,7 @@ func (g *gatherer) late(l *look) bool {
 
 func (g *gatherer) work() {
 	for {
-		runtime.Gosched() // as the committer does
+		runtime.Gosched() // callers that can run now join
 		batch := g.take()
 		if len(batch) == 0 {
 			return

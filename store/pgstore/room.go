@@ -38,7 +38,7 @@ func makeRoom(conn *pgconn.PgConn, values [][]byte) {
 
 // Encode is called with what the encoder holds back, which is nothing.
 func (r *room) Encode(held []byte) ([]byte, error) {
-	if cap(held)-len(held) >= r.need || len(held) > 0 {
+	if len(held) > 0 || cap(held) >= r.need {
 		return held, nil
 	}
 	buf := slices.Grow(r.buf[:0], r.need)
