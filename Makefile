@@ -33,8 +33,8 @@ race: ## run the tests of the concurrent packages under the race detector
 	go test -race -short -count=1 $(CONCURRENT)
 	go test -race -short -count=1 -skip '^Test(Contract|Faults$$|FaultsFailover|FaultsOfTheNetwork|Killed|Cluster|AFailover|ASlot|AMaster|AnIsolated|EnginesGoOn|NothingIsLost)' $(SERVED)
 
-fuzz: ## run every fuzz target for a short time (FUZZTIME=3s)
-	@scripts/fuzz $(FUZZTIME)
+fuzz: ## run every fuzz target on 10,000 inputs (INPUTS=100000)
+	@scripts/fuzz $(INPUTS)
 
 bench-smoke: ## run every benchmark once, to see that it works
 	go test -run '^$$' -bench . -benchtime 1x ./...
