@@ -80,6 +80,7 @@ type Engine struct {
 
 	waiters  waiters
 	throttle throttle
+	limits   storeLimits
 
 	// background counts the goroutines that resolve writes after their caller
 	// has gone; done ends them.
@@ -119,6 +120,7 @@ func New(store Store, opts *Options) (*Engine, error) {
 	if e.opts.StoreTimeout < 0 || e.opts.MaxWaiters < 0 || e.opts.ClockSkew < 0 || e.opts.PurgeRate < 0 {
 		return nil, errors.New("semel: StoreTimeout, MaxWaiters, ClockSkew and PurgeRate may not be negative")
 	}
+	e.limits.limit = e.opts.StoreTimeout
 	if len(e.opts.Node) > maxNameLen || !validText(e.opts.Node) {
 		return nil, fmt.Errorf("semel: Node has more than %d bytes, is not valid UTF-8 or has a NUL byte", maxNameLen)
 	}

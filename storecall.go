@@ -13,18 +13,21 @@ import (
 // take the caller with it.
 //
 // The limit counts from when the store first asks for it. A store that never
-// asks, because nothing it does can hang, pays for no timer. The ready-made
+// asks, because nothing it does can hang, pays for no limit. The ready-made
 // contexts of the standard library would cost more than some stores do.
 type storeCall struct {
 	context.Context // the caller's, for its values
-	limit           time.Duration
+	limits          *storeLimits
 
-	mu       sync.Mutex
-	done     chan struct{} // nil until somebody asks for it
-	timer    *time.Timer   // nil until the limit counts
-	deadline time.Time
-	after    []*func() // what others want called at the end
-	err      error
+	mu     sync.Mutex
+	counts bool          // the limit does
+	done   chan struct{} // nil until somebody asks for it
+	after  []*func()     // what others want called at the end
+	err    error
+
+	// Of limits, which guards them but for deadline, which no longer changes.
+	deadline   time.Time
+	next, prev *storeCall
 }
 
 // storeCall is the context of a call to the store: ctx itself where the caller has
@@ -34,16 +37,15 @@ func (e *Engine) storeCall(ctx context.Context) (call *storeCall, own bool) {
 	if call, ok := ctx.(*storeCall); ok {
 		return call, false
 	}
-	return &storeCall{Context: ctx, limit: e.opts.StoreTimeout}, true
+	return &storeCall{Context: ctx, limits: &e.limits}, true
 }
 
 // start lets the limit count. The caller holds c.mu.
 func (c *storeCall) start() {
-	if c.timer != nil || c.err != nil {
-		return // or it was asked after the call was over
+	if !c.counts && c.err == nil { // or it was asked after the call was over
+		c.counts = true
+		c.limits.add(c)
 	}
-	c.deadline = time.Now().Add(c.limit)
-	c.timer = time.AfterFunc(c.limit, func() { c.stop(context.DeadlineExceeded) })
 }
 
 // Deadline is the end of the limit.
@@ -75,7 +77,7 @@ func (c *storeCall) Err() error {
 	return c.err
 }
 
-// end frees the timer when the call is over.
+// end is for when the call is over.
 func (c *storeCall) end() { c.stop(context.Canceled) }
 
 func (c *storeCall) stop(err error) {
@@ -85,8 +87,8 @@ func (c *storeCall) stop(err error) {
 		return
 	}
 	c.err = err
-	if c.timer != nil {
-		c.timer.Stop()
+	if c.counts {
+		c.limits.remove(c)
 	}
 	if c.done != nil {
 		close(c.done)

@@ -14,7 +14,7 @@ func TestStoreCallsTellThoseWhoWaitForTheirEnd(t *testing.T) {
 		after := func(ctx context.Context, name string) func() bool {
 			return context.AfterFunc(ctx, func() { called[name] = true })
 		}
-		late := &storeCall{Context: t.Context(), limit: time.Second}
+		late := &storeCall{Context: t.Context(), limits: &storeLimits{limit: time.Second}}
 		after(late, "late")
 		if !after(late, "stopped")() {
 			t.Error("a function can't be taken back before the end")
@@ -34,7 +34,7 @@ func TestStoreCallsTellThoseWhoWaitForTheirEnd(t *testing.T) {
 			t.Error("after the end a function is not called at once")
 		}
 
-		inTime := &storeCall{Context: t.Context(), limit: time.Second}
+		inTime := &storeCall{Context: t.Context(), limits: &storeLimits{limit: time.Second}}
 		stop := after(inTime, "ended")
 		inTime.end()
 		synctest.Wait()
@@ -47,7 +47,7 @@ func TestStoreCallsTellThoseWhoWaitForTheirEnd(t *testing.T) {
 			"a function follows":   func(c *storeCall) { after(c, "first") },
 			"the limit was read":   func(c *storeCall) { c.Deadline() },
 		} {
-			c := &storeCall{Context: t.Context(), limit: time.Second}
+			c := &storeCall{Context: t.Context(), limits: &storeLimits{limit: time.Second}}
 			begin(c)
 			c.end()
 			select {
