@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/gather"
 )
 
@@ -19,14 +20,12 @@ const (
 	maxBatchBytes = 256 << 10
 )
 
-// flights is how many batches are on their way at a time, and fair how many writes are
-// enough for a second one. Few callers, up to direct, send each write by itself, one
-// behind the other: to wait for each other would cost them more than it saves.
-const (
-	flights = 2
-	fair    = 16
-	direct  = 8
-)
+// flights is how many batches are on their way at a time: a server that has several is
+// busy while those whose batch was answered go on. Each batch gets its share of the writes
+// there are, or else all callers end up in the same one, and they and the server take
+// turns instead of working side by side. Up to flights callers send each write by itself,
+// one behind the other: to wait for each other would cost them more than it saves.
+const flights = 4
 
 // batcher lets concurrent writes share runs of a script, for half of what a run takes
 // the server is the same for one write and for many. A caller that is alone waits for
@@ -41,28 +40,58 @@ type batcher struct {
 	queue   []*write
 	running int // batches that are on their way, or about to be
 	out     int // writes in them
-	crowd   gather.Crowd
+	peak    peak
 }
+
+// peak is how many writes there were at a time, in the queue and on their way, at most
+// and of late.
+type peak struct {
+	last, now int // in the last window, and in this one so far
+	batches   int // of this window
+}
+
+// window is how many batches are one.
+const window = 64
+
+// note takes note of how many there are when a batch is sent.
+func (p *peak) note(n int) {
+	if p.batches++; p.batches == window {
+		*p = peak{last: p.now}
+	}
+	p.now = max(p.now, n)
+}
+
+func (p *peak) of() int { return max(p.last, p.now) }
 
 // write is one write on its way.
 type write struct {
-	keys, args [3]string
-	client     rueidis.Client // that has sent it
-	again      bool           // a run that may have made it was refused
-	answer     rueidis.RedisMessage
-	err        error
-	done       chan struct{} // nil where nobody waits
+	record, due, born string // keys
+	value, expect     string // see scriptWrite
+
+	client rueidis.Client // that has sent it
+	again  bool           // a run that may have made it was refused
+	err    error
+	made   bool
+	there  rueidis.RedisMessage // where it was not made: see scriptWrite
+	done   chan struct{}        // nil where nobody waits
 }
 
-func (w *write) size() int { return len(w.args[0]) + 256 }
+func (w *write) size() int     { return len(w.value) + 256 }
+func (w *write) place() string { return w.value[:placeLen] }
+func (w *write) at() string    { return w.value[placeLen:headLen] }
+
+func (w *write) isClaim() bool { return len(w.expect) < len(semel.Revision{}) }
+
+// token is the new revision.
+func (w *write) token() string { return w.value[revisionAt : revisionAt+len(semel.Revision{})] }
 
 // do sends a write and waits for its answer. When ctx ends first, the result of what was
 // sent is unknown: it is not called back.
 func (b *batcher) do(ctx context.Context, w *write) error {
 	b.mu.Lock()
-	if b.running < direct && len(b.queue) == 0 && !b.crowd.Several() {
+	if b.running < flights && len(b.queue) == 0 && b.peak.of() <= flights {
 		b.running++
-		b.note(1)
+		b.sent(1)
 		b.mu.Unlock()
 		b.run(ctx, []*write{w})
 		b.end(1)
@@ -90,10 +119,10 @@ func (b *batcher) leave(w *write) {
 	}
 }
 
-// note takes note of a batch that is sent. The caller holds b.mu.
-func (b *batcher) note(n int) {
+// sent takes note of a batch that is sent. The caller holds b.mu.
+func (b *batcher) sent(n int) {
 	b.out += n
-	b.crowd.Note(n)
+	b.peak.note(len(b.queue) + b.out)
 }
 
 // end is called when a batch was answered.
@@ -105,16 +134,26 @@ func (b *batcher) end(n int) {
 	b.hire()
 }
 
+// share is how many writes a batch has, as far as there are so many. The caller holds b.mu.
+func (b *batcher) share() int {
+	return min(max(b.peak.of()/flights, 2), maxBatch)
+}
+
 // hire has the queue sent if that is worthwhile. The caller holds b.mu.
 func (b *batcher) hire() {
-	if n := len(b.queue); n > 0 && (b.running == 0 || b.running < flights && n >= min(b.out, fair)) {
+	switch n := len(b.queue); {
+	case n > 0 && b.running == 0:
 		b.running++
-		b.work.Go(b.next)
+		b.work.Go(b.gather)
+	case b.running < flights && n >= b.share():
+		b.running++
+		batch := b.take()
+		b.work.Go(func() { b.fly(batch) })
 	}
 }
 
-// next sends one batch.
-func (b *batcher) next() {
+// gather sends a batch of those who come now.
+func (b *batcher) gather() {
 	gather.Until(func() uint64 {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -122,13 +161,17 @@ func (b *batcher) next() {
 	})
 	b.mu.Lock()
 	batch := b.take()
-	if len(batch) == 0 { // another has taken it, or all have left
+	if len(batch) == 0 { // others have taken them, or all have left
 		b.running--
 		b.mu.Unlock()
 		return
 	}
-	b.note(len(batch))
 	b.mu.Unlock()
+	b.fly(batch)
+}
+
+// fly sends a batch that was taken.
+func (b *batcher) fly(batch []*write) {
 	b.run(context.Background(), batch)
 	for _, w := range batch {
 		close(w.done)
@@ -136,16 +179,18 @@ func (b *batcher) next() {
 	b.end(len(batch))
 }
 
-// take takes a batch off the queue. The caller holds b.mu.
+// take takes a batch off the queue, which counts as on its way. The caller holds b.mu.
 func (b *batcher) take() []*write {
 	n, bytes := 0, 0
-	for n < min(len(b.queue), maxBatch) && bytes < maxBatchBytes {
+	for share := min(b.share(), len(b.queue)); n < share && bytes < maxBatchBytes; n++ {
 		bytes += b.queue[n].size()
-		n++
 	}
 	batch := b.queue[:n:n]
 	if b.queue = b.queue[n:]; len(b.queue) == 0 {
 		b.queue = nil
+	}
+	if n > 0 {
+		b.sent(n)
 	}
 	return batch
 }
@@ -156,14 +201,7 @@ func (b *batcher) take() []*write {
 // may have been made by then.
 func (s *Store) send(ctx context.Context, batch []*write) {
 	c := s.link.client()
-	keys, args := make([]string, 0, 3*len(batch)), make([]string, 0, 3*len(batch))
-	for _, w := range batch {
-		keys, args = append(keys, w.keys[:]...), append(args, w.args[:]...)
-	}
-	answers, err := eval(ctx, c, scriptWrite, keys, args...).ToArray()
-	if err == nil && len(answers) != len(batch) {
-		err = fmt.Errorf("%d answers to %d writes", len(answers), len(batch))
-	}
+	answers, err := s.evalWrites(ctx, c, batch)
 	if len(batch) > 1 && brokenOff(err) {
 		for i, w := range batch {
 			w.again = true
@@ -171,12 +209,34 @@ func (s *Store) send(ctx context.Context, batch []*write) {
 		}
 		return
 	}
-	for i, w := range batch {
-		w.client, w.err = c, err
-		if err == nil {
-			w.answer = answers[i]
-		}
+	if err == nil {
+		err = s.settle(c, batch, answers)
 	}
+	for _, w := range batch {
+		w.client, w.err = c, err
+	}
+}
+
+// settle takes the answers of scriptWrite.
+func (s *Store) settle(c rueidis.Client, batch []*write, answers []rueidis.RedisMessage) error {
+	if len(answers)%2 == 0 {
+		return fmt.Errorf("%d answers to %d writes", len(answers), len(batch))
+	}
+	if token, err := answers[0].ToString(); err != nil || token != batch[0].token() {
+		return s.mixedUp(c, fmt.Sprintf("%d writes", len(batch)))
+	}
+	for _, w := range batch {
+		w.made = true
+	}
+	for others := answers[1:]; len(others) > 0; others = others[2:] {
+		n, err := others[0].ToInt64()
+		if err != nil || n < 1 || n > int64(len(batch)) {
+			return s.mixedUp(c, fmt.Sprintf("%d writes", len(batch)))
+		}
+		w := batch[n-1]
+		w.made, w.there = false, others[1]
+	}
+	return nil
 }
 
 // brokenOff reports that a run of a script ended at one of its writes. Errors of other

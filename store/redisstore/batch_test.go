@@ -39,7 +39,7 @@ func TestWritesOfConcurrentCallersShareARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeld()
 		var callers sync.WaitGroup
-		const writes = direct + 10 + 3*maxBatch
+		const writes = flights + 10 + 3*maxBatch
 		for range writes {
 			callers.Go(func() {
 				if err := h.do(t.Context(), new(write)); err != nil {
@@ -48,7 +48,7 @@ func TestWritesOfConcurrentCallersShareARun(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		if len(h.sizes) != direct || slices.Max(h.sizes) != 1 {
+		if len(h.sizes) != flights || slices.Max(h.sizes) != 1 {
 			t.Errorf("on their way are batches of %v", h.sizes)
 		}
 		close(h.gate)
@@ -61,7 +61,7 @@ func TestWritesOfConcurrentCallersShareARun(t *testing.T) {
 				t.Errorf("a batch of %d", n)
 			}
 		}
-		if sum != writes || len(h.sizes) > direct+4 {
+		if sum != writes || len(h.sizes) > flights+5 {
 			t.Errorf("%d writes in batches of %v", sum, h.sizes)
 		}
 		if h.running != 0 || h.out != 0 || h.queue != nil {
@@ -70,11 +70,57 @@ func TestWritesOfConcurrentCallersShareARun(t *testing.T) {
 	})
 }
 
+func TestTheBatchesOfManyAreAlike(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld()
+		var callers sync.WaitGroup
+		const many, turns = 64, 50
+		for range many {
+			callers.Go(func() {
+				for range turns {
+					if err := h.do(t.Context(), new(write)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		synctest.Wait()
+		go func() {
+			for range many * turns { // more than there are batches
+				synctest.Wait()
+				select {
+				case h.gate <- struct{}{}:
+				case <-t.Context().Done():
+					return
+				}
+			}
+		}()
+		callers.Wait()
+		h.work.Wait()
+		settled := h.sizes[len(h.sizes)/4 : len(h.sizes)*3/4]
+		if share := many / flights; slices.Min(settled) < share/2 || slices.Max(settled) > share+flights {
+			t.Errorf("of %d callers, %d batches at a time: batches of %v", many, flights, settled)
+		}
+	})
+}
+
+func TestAPeakIsOfLate(t *testing.T) {
+	var p peak
+	for _, c := range []struct{ batches, of, want int }{{1, 64, 64}, {window, 8, 64}, {window, 8, 8}, {1, 30, 30}} {
+		for range c.batches {
+			p.note(c.of)
+		}
+		if p.of() != c.want {
+			t.Errorf("after %d batches of %d: %d, want %d", c.batches, c.of, p.of(), c.want)
+		}
+	}
+}
+
 func TestAWriteThatWasNotSentIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeld()
 		var callers sync.WaitGroup
-		for range direct {
+		for range flights {
 			callers.Go(func() { _ = h.do(t.Context(), new(write)) })
 		}
 		synctest.Wait()
@@ -86,7 +132,7 @@ func TestAWriteThatWasNotSentIsTakenBack(t *testing.T) {
 		close(h.gate)
 		callers.Wait()
 		h.work.Wait()
-		if len(h.sizes) != direct || len(h.queue) > 0 {
+		if len(h.sizes) != flights || len(h.queue) > 0 {
 			t.Errorf("batches of %v, %d in the queue", h.sizes, len(h.queue))
 		}
 	})
@@ -97,7 +143,7 @@ func TestAWriteThatWasNotSentIsTakenBack(t *testing.T) {
 func TestOneThatCannotBeMade(t *testing.T) {
 	srv := redistest.Start(t, "")
 	s := mustOpen(t, srv.URL(), &Options{Prefix: fresh()})
-	recs := make([]semel.Record, direct+8)
+	recs := make([]semel.Record, flights+12)
 	for i := range recs {
 		recs[i] = semel.Record{ID: semel.ID{Operation: "op", Key: fmt.Sprint(i)}, Revision: newRevision(), State: semel.Processing, CreatedAt: 1e18, NextAt: 2e18, Fence: 1}
 	}

@@ -51,12 +51,12 @@ type index struct {
 	places [shardCount]string
 }
 
-// indexNow is "" for a claim whose due entry can wait.
+// indexNow tells scriptWrite whether the due entry of a claim can wait: "" if it can.
 func indexNow(rec *semel.Record) string {
 	if rec.NextAt == 0 || rec.NextAt.Sub(rec.CreatedAt) >= indexDelay {
 		return ""
 	}
-	return "1"
+	return "now"
 }
 
 // takeIn gives entries to all records that are in the streams without one and may

@@ -15,6 +15,7 @@ import (
 //	semel:{TAG}:born       stream: digests by their places
 //	semel:{TAG}:due        sorted set: digests by a time, see index.go
 //	semel:{TAG}:indexed    the last place that the due index has taken in
+//	semel:~NAME            a value on its way, within a transaction, see stage.go
 //
 // The head is a place and, in 16 digits, NextAt in microseconds.
 //
@@ -33,6 +34,7 @@ const (
 	placeLen      = 11 + 1 + 15
 	dueLen        = 16
 	headLen       = placeLen + dueLen
+	revisionAt    = headLen + 1 // after the format of the record
 	slotCount     = 16384
 )
 
@@ -40,6 +42,7 @@ const (
 type keyspace struct {
 	prefix string
 	format string
+	staged string // the beginning of the keys of values on their way
 	shards [shardCount]shard
 }
 
@@ -52,7 +55,7 @@ type shard struct {
 }
 
 func newKeyspace(prefix string) keyspace {
-	k := keyspace{prefix: prefix, format: prefix + ":format"}
+	k := keyspace{prefix: prefix, format: prefix + ":format", staged: prefix + ":~"}
 	for i, tag := range tags() {
 		base := prefix + ":{" + tag + "}:"
 		k.shards[i] = shard{tag: tag, records: base + "r:", due: base + "due", born: base + "born", indexed: base + "indexed"}

@@ -23,6 +23,9 @@ type link struct {
 	old      sync.WaitGroup
 }
 
+// batchConnIdle is how long a connection of a batch may be idle, about.
+const batchConnIdle = 10 * time.Second
+
 // minReplace is the least time between two replacements of all connections.
 const minReplace = time.Second
 
@@ -34,6 +37,9 @@ func (l *link) dial(option rueidis.ClientOption) (rueidis.Client, error) {
 	// One connection to each server is the fastest: more callers share each
 	// write to it and each read from it.
 	option.PipelineMultiplex = -1
+	// Those of batches are closed now and then, when they are not in use: one that the
+	// server has closed meanwhile would be found out by the next batch only.
+	option.BlockingPoolCleanup = batchConnIdle
 	return rueidis.NewClient(option)
 }
 

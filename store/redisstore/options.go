@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -85,6 +86,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.clock.start = time.Now()
 	s.watch.store = s
+	s.stages.base = s.keys.staged + rand.Text()[:8]
 	for i := range s.writes {
 		s.writes[i].run, s.writes[i].work = s.send, &s.work
 	}

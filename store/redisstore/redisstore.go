@@ -36,6 +36,7 @@ type Store struct {
 	index index
 	// writes are of one shard each in a Cluster; elsewhere the first has all.
 	writes [shardCount]batcher
+	stages stages
 
 	// calls is held for reading by every call, so that Close can wait for them.
 	calls  sync.RWMutex
@@ -71,8 +72,9 @@ func (s *Store) leave() { s.calls.RUnlock() }
 
 // Apply is [semel.Store.Apply]: one run of a script, which writes of concurrent callers
 // share, and a lone one waits for nobody. In a Cluster those of one shard share it.
+// Elsewhere larger values travel beside it, in the same transaction, see [evalStaged].
 //
-// The script is atomic, in the append-only file and on replicas too. A crash
+// All of that is atomic, in the append-only file and on replicas too. A crash
 // before it leaves nothing; a crash after it leaves the record, in the stream of
 // its shard, and where it can't wait, in the due index, as far as the server's
 // durability goes. The engine finds it by its revision; [Store.Due] completes the
@@ -84,45 +86,59 @@ func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, e
 	defer s.leave()
 	rec := &w.Record
 	digest := rec.ID.Digest()
-	sh := s.keys.shard(&digest)
-	// The value, the key and the revision are one piece of memory.
-	b := make([]byte, 0, 480+len(rec.Result.Data))
-	b = appendPlace(b, rec.CreatedAt, &digest)
-	b = appendDue(b, rec.NextAt)
-	b, err := recordcodec.Append(b, rec)
+	// The memory is used again when the write was answered: after an error the client may
+	// still send it.
+	room := rooms.Get().(*[]byte)
+	call, b, err := s.newWrite((*room)[:0], &w, &digest)
 	if err != nil {
 		return semel.Record{}, false, err
 	}
-	keyAt := len(b)
-	b = append(append(b, sh.records...), digest[:]...)
-	expectAt := len(b)
-	text := rueidis.BinaryString(append(b, w.Expect[:]...))
-	value, key, expect, now := text[:keyAt], text[keyAt:expectAt], text[expectAt:], ""
-	if w.Expect.IsZero() {
-		expect, now = "", indexNow(rec)
-	}
-	call := &write{keys: [3]string{key, sh.due, sh.born}, args: [3]string{value, expect, now}}
 	if err := s.batcher(&digest).do(ctx, call); err != nil {
 		return semel.Record{}, false, s.failed("apply", err)
 	}
-	c := call.client
-	answer, err := call.answer.AsBytes()
+	if cap(b) <= maxRoom {
+		*room = b
+		rooms.Put(room)
+	}
+	if call.made {
+		return *rec, true, nil
+	}
+	there, err := call.there.AsBytes()
 	switch {
 	case rueidis.IsRedisNil(err) && !w.Expect.IsZero():
 		return semel.Record{}, false, nil
 	case err != nil:
 		return semel.Record{}, false, s.failed("apply", err)
-	case len(answer) == len(rec.Revision):
-		// The answer repeats the revision, so that an answer to another call
-		// can't be taken for this one's.
-		if semel.Revision(answer) != rec.Revision {
-			return semel.Record{}, false, s.mixedUp(c, rec.ID)
-		}
-		return *rec, true, nil
 	}
-	cur, err := s.decode(c, rec.ID, answer)
+	cur, err := s.decode(call.client, rec.ID, there)
 	return cur, call.again && cur.Revision == rec.Revision, err
 }
+
+// newWrite makes a write, whose texts it appends to b.
+func (s *Store) newWrite(b []byte, w *semel.Write, digest *[digestLen]byte) (*write, []byte, error) {
+	rec, sh := &w.Record, s.keys.shard(digest)
+	b = appendPlace(b, rec.CreatedAt, digest)
+	b = appendDue(b, rec.NextAt)
+	b, err := recordcodec.Append(b, rec)
+	if err != nil {
+		return nil, nil, err
+	}
+	valueEnd := len(b)
+	b = append(append(b, sh.records...), digest[:]...)
+	keyEnd := len(b)
+	b = append(b, w.Expect[:]...)
+	text := rueidis.BinaryString(b)
+	call := &write{record: text[valueEnd:keyEnd], due: sh.due, born: sh.born, value: text[:valueEnd], expect: text[keyEnd:]}
+	if w.Expect.IsZero() {
+		call.expect = indexNow(rec)
+	}
+	return call, b, nil
+}
+
+// rooms has memory for the texts of writes, of up to maxRoom bytes each.
+var rooms = sync.Pool{New: func() any { return new([]byte) }}
+
+const maxRoom = 64 << 10
 
 // batcher is what sends the writes of an identity.
 func (s *Store) batcher(digest *[digestLen]byte) *batcher {
@@ -159,17 +175,17 @@ func (s *Store) decode(c rueidis.Client, id semel.ID, value []byte) (semel.Recor
 		return semel.Record{}, fmt.Errorf("redisstore: the record of %s: %w", id, err)
 	}
 	if rec.ID != id {
-		return semel.Record{}, s.mixedUp(c, id)
+		return semel.Record{}, s.mixedUp(c, id.String())
 	}
 	return rec, nil
 }
 
-// mixedUp is what is returned when an answer belongs to another identity. The
+// mixedUp is what is returned when an answer belongs to something else. The
 // connection it came by gives answers to the wrong calls, so it is given up, and
 // all others with it; what was on the way there has an unknown result.
-func (s *Store) mixedUp(c rueidis.Client, id semel.ID) error {
+func (s *Store) mixedUp(c rueidis.Client, what string) error {
 	s.link.replace(c)
-	return fmt.Errorf("redisstore: %s: the answer belongs to another identity; the connections were closed", id)
+	return fmt.Errorf("redisstore: %s: the answer belongs to another call; the connections were closed", what)
 }
 
 // failed is how a call that got no answer to rely on ends.

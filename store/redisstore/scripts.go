@@ -25,9 +25,10 @@ func newScript(text string) *script {
 // after the last condition of the write. What writes first is refused whole where
 // memory is full; once a script has written, the server lets it go on.
 var (
-	// scriptWrite makes writes, one after the other, and answers each: with its
-	// revision where it was made, and otherwise with the value that is there, nil, or
-	// the error that kept it from being made.
+	// scriptWrite makes writes, one after the other. It answers the token that it is
+	// given, so that an answer to another call can't be taken for this one's, and then of
+	// each write that was not made its number and why: the value that is there, nil where
+	// there is none, or the error that kept it from being made.
 	//
 	// To claim is to store a record where there is none. A place that is not above all
 	// earlier ones, because the clocks of callers differ by a little or their calls have
@@ -40,47 +41,69 @@ var (
 	// put every value together here. Only a record that is due earlier than before needs
 	// another due entry.
 	//
-	// KEYS: of each record, due, born. ARGV: of each value, expected revision or "", ""
-	// where the due entry of a claim can wait.
-	scriptWrite = newScript(`local function claim(key, due, born, value, index)
-	local old = redis.pcall('SET', key, value, 'NX', 'GET')
-	if old then return old end
-	local d = string.sub(key, -32)
-	local added = redis.pcall('XADD', born, string.sub(value, 1, 27), '', d)
+	// Lua copies each text that it is given and hashes all of it, which takes as long for
+	// a value of 1 KiB as to store it. So there is another way to give it values, see
+	// [evalStaged]. Numbers as arguments of commands would be printed as floats.
+	//
+	// KEYS: of each write, record and due; of a claim, born; and the value's, if it is
+	// staged. ARGV: a token, and "staged" or ""; then of each write: place, due, expected
+	// revision or, of a claim, "now" if its due entry can't wait and "" if it can; and the
+	// value, if it is not staged.
+	scriptWrite = newScript(`local call, pcall, sub = redis.call, redis.pcall, string.sub
+local staged = ARGV[2] == 'staged'
+local function claim(key, due, born, place, at, now, value)
+	if staged then
+		if call('RENAMENX', value, key) == 0 then return pcall('GET', key) end
+	else
+		local old = pcall('SET', key, value, 'NX', 'GET')
+		if old then return old end
+	end
+	local digest = sub(key, -32)
+	local added = pcall('XADD', born, place, '', digest)
 	if type(added) == 'table' and added.err then
-		local info = redis.call('XINFO', 'STREAM', born)
+		local info = call('XINFO', 'STREAM', born)
 		for i = 1, #info, 2 do
 			if info[i] == 'last-generated-id' then
 				local high, low = string.match(info[i + 1], '(%d+)-(%d+)')
-				added = redis.call('XADD', born, high .. string.format('-%.0f', tonumber(low) + 1), '', d)
-				redis.call('SETRANGE', key, 0, added)
+				added = call('XADD', born, high .. string.format('-%.0f', tonumber(low) + 1), '', digest)
+				call('SETRANGE', key, '0', added)
 			end
 		end
-		index = string.sub(value, 28, 43) ~= '` + neverDue + `'
+		now = at ~= '` + neverDue + `'
 	end
-	if index then redis.call('ZADD', due, string.sub(value, 28, 43), d) end
-	return string.sub(value, 45, 60)
+	if now then call('ZADD', due, at, digest) end
 end
-local function update(key, due, value, expect)
-	local head = redis.pcall('GETRANGE', key, 0, 59)
+local function update(key, due, place, at, expect, value)
+	local head = pcall('GETRANGE', key, '0', '59')
 	if type(head) == 'table' then return head end
-	if string.sub(head, 45) ~= expect then return redis.call('GET', key) end
-	local set = redis.pcall('SET', key, value)
-	if set.err then return set end
-	local place = string.sub(head, 1, 27)
-	if string.sub(value, 1, 27) ~= place then redis.call('SETRANGE', key, 0, place) end
-	local at = string.sub(value, 28, 43)
-	if at < string.sub(head, 28, 43) then redis.call('ZADD', due, at, string.sub(key, -32)) end
-	return string.sub(value, 45, 60)
-end
-local answers = {}
-for i = 1, #ARGV, 3 do
-	local expect = ARGV[i + 1]
-	if expect == '' then
-		answers[#answers + 1] = claim(KEYS[i], KEYS[i + 1], KEYS[i + 2], ARGV[i], ARGV[i + 2] ~= '')
+	if sub(head, 45) ~= expect then return call('GET', key) end
+	if staged then
+		call('RENAME', value, key)
 	else
-		answers[#answers + 1] = update(KEYS[i], KEYS[i + 1], ARGV[i], expect)
+		local set = pcall('SET', key, value)
+		if set.err then return set end
 	end
+	local old = sub(head, 1, 27)
+	if place ~= old then call('SETRANGE', key, '0', old) end
+	if at < sub(head, 28, 43) then call('ZADD', due, at, sub(key, -32)) end
+end
+local answers, k, a, n = {ARGV[1]}, 1, 3, 1
+while a < #ARGV do
+	local key, due, place, at, expect = KEYS[k], KEYS[k + 1], ARGV[a], ARGV[a + 1], ARGV[a + 2]
+	k, a = k + 2, a + 3
+	local is_claim, born, value, instead = #expect < 16
+	if is_claim then born, k = KEYS[k], k + 1 end
+	if staged then value, k = KEYS[k], k + 1 else value, a = ARGV[a], a + 1 end
+	if is_claim then
+		instead = claim(key, due, born, place, at, expect ~= '', value)
+	else
+		instead = update(key, due, place, at, expect, value)
+	end
+	if instead ~= nil then
+		answers[#answers + 1] = n
+		answers[#answers + 1] = instead
+	end
+	n = n + 1
 end
 return answers`)
 
@@ -135,9 +158,9 @@ return redis.call(ARGV[1], KEYS[2], ARGV[2])`)
 // has not run it, so it is sent again with its text, by which the server keeps it.
 // Redirections are followed by the client: they too say that nothing was run. No
 // other error is a reason to send it again.
-func eval(ctx context.Context, c rueidis.Client, sc *script, keys []string, args ...string) rueidis.RedisResult {
+func eval(ctx context.Context, c rueidis.CoreClient, sc *script, keys []string, args ...string) rueidis.RedisResult {
 	res := c.Do(ctx, c.B().Evalsha().Sha1(sc.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
-	if unknownScript(res) {
+	if isUnknownScript(res.Error()) {
 		res = c.Do(ctx, c.B().Eval().Script(sc.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
 	}
 	return res
@@ -155,14 +178,14 @@ func evalAll(ctx context.Context, c rueidis.Client, sc *script, runs []run) []ru
 	}
 	results := c.DoMulti(ctx, cmds...)
 	for i, r := range runs {
-		if unknownScript(results[i]) {
+		if isUnknownScript(results[i].Error()) {
 			results[i] = eval(ctx, c, sc, r.keys, r.args...)
 		}
 	}
 	return results
 }
 
-func unknownScript(res rueidis.RedisResult) bool {
-	err, ok := rueidis.IsRedisErr(res.Error())
-	return ok && err.IsNoScript()
+func isUnknownScript(err error) bool {
+	e, ok := rueidis.IsRedisErr(err)
+	return ok && e.IsNoScript()
 }

@@ -1,0 +1,139 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+
+	"github.com/redis/rueidis"
+)
+
+// stageFrom is from how many bytes on the values of a batch are staged.
+const stageFrom = 2 << 10
+
+// evalWrites runs scriptWrite.
+func (s *Store) evalWrites(ctx context.Context, c rueidis.Client, batch []*write) ([]rueidis.RedisMessage, error) {
+	conn := rueidis.CoreClient(c)
+	if len(batch) > 1 && !s.link.cluster {
+		// Whoever waits reads the answer of a connection of its own. On one that is
+		// shared two other goroutines would have to wake up in between.
+		dedicated, release := c.Dedicate()
+		defer release()
+		conn = dedicated
+	}
+	bytes := 0
+	for _, w := range batch {
+		bytes += len(w.value)
+	}
+	if bytes >= stageFrom && !s.link.cluster {
+		names := s.stages.take()
+		answers, err := evalStaged(ctx, conn, batch, names[:len(batch)])
+		if _, answered := rueidis.IsRedisErr(err); err == nil || answered {
+			s.stages.giveBack(names)
+		} // or it may be carried out yet
+		return answers, err
+	}
+	keys := make([]string, 0, 3*len(batch))
+	args := append(make([]string, 0, 2+4*len(batch)), batch[0].token(), "")
+	for _, w := range batch {
+		keys, args = w.append(keys, args)
+		args = append(args, w.value)
+	}
+	res := eval(ctx, conn, scriptWrite, keys, args...)
+	return res.ToArray()
+}
+
+// append appends what scriptWrite needs to know, but for the value.
+func (w *write) append(keys, args []string) (k, a []string) {
+	if keys = append(keys, w.record, w.due); w.isClaim() {
+		keys = append(keys, w.born)
+	}
+	return keys, append(args, w.place(), w.at(), w.expect)
+}
+
+// evalStaged runs scriptWrite with values that are in keys: a transaction sets these, and
+// the script gives each the name of its record.
+//
+// A crash before EXEC is carried out leaves nothing, and after it there is nothing left
+// either: what the script did not take, because a write was not to be made or because the
+// server does not know the script, the transaction deletes.
+//
+// In a Cluster, while a slot is moved, commands with a key that is not there are refused
+// until it has moved, and staged ones never are there. So that is not done there.
+func evalStaged(ctx context.Context, c rueidis.CoreClient, batch []*write, staged []string) ([]rueidis.RedisMessage, error) {
+	values := make([]string, 0, 2*len(batch))
+	keys := make([]string, 0, 4*len(batch))
+	args := append(make([]string, 0, 2+3*len(batch)), batch[0].token(), "staged")
+	for i, w := range batch {
+		values = append(values, staged[i], w.value)
+		keys, args = w.append(keys, args)
+		keys = append(keys, staged[i])
+	}
+	run := func(script rueidis.Completed) ([]rueidis.RedisMessage, error) {
+		results := c.DoMulti(ctx, c.B().Multi().Build(),
+			c.B().Arbitrary("MSET").Keys(values[0]).Args(values[1:]...).Build(),
+			script,
+			c.B().Del().Key(staged...).Build(),
+			c.B().Exec().Build())
+		replies, err := results[len(results)-1].ToArray()
+		if err != nil || len(replies) != 3 {
+			return nil, refused(results)
+		}
+		return replies[1].ToArray()
+	}
+	n := int64(len(keys))
+	answers, err := run(c.B().Evalsha().Sha1(scriptWrite.sha).Numkeys(n).Key(keys...).Arg(args...).Build())
+	if isUnknownScript(err) {
+		return run(c.B().Eval().Script(scriptWrite.text).Numkeys(n).Key(keys...).Arg(args...).Build())
+	}
+	return answers, err
+}
+
+// refused is why a transaction was not carried out: the first command that was refused
+// says more than EXEC, which repeats that one was.
+func refused(results []rueidis.RedisResult) error {
+	for _, r := range results {
+		if err := r.Error(); err != nil {
+			return err
+		}
+	}
+	return errors.New("no answer to a transaction")
+}
+
+// stages has the names of keys for values on their way. Those of one batch are in no
+// other that is on its way, of whatever process, so that none takes another's values even
+// where a server ignores that they belong to a transaction. They are used again: names
+// that a server has just seen cost it less than new ones.
+type stages struct {
+	base string // what the names of this Store begin with
+
+	mu   sync.Mutex
+	free [][]string
+	made uint64
+}
+
+// take returns names for a batch.
+func (st *stages) take() []string {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if n := len(st.free); n > 0 {
+		names := st.free[n-1]
+		st.free = st.free[:n-1]
+		return names
+	}
+	st.made++
+	base := st.base + strconv.FormatUint(st.made, 36) + "."
+	names := make([]string, maxBatch)
+	for i := range names {
+		names[i] = base + strconv.Itoa(i)
+	}
+	return names
+}
+
+// giveBack takes back the names of a batch that was answered.
+func (st *stages) giveBack(names []string) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.free = append(st.free, names)
+}

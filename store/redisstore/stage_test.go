@@ -1,0 +1,154 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redis/rueidis"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/redistest"
+)
+
+// large is a record whose value alone is enough to be staged.
+func large(key string, created semel.Instant) semel.Record {
+	return semel.Record{
+		ID: semel.ID{Operation: "o", Key: key}, Revision: newRevision(), State: semel.Completed, Fence: 1,
+		CreatedAt: created, NextAt: created.Add(testWindow),
+		Result: semel.Result{Data: []byte(strings.Repeat(key+" ", stageFrom/2))},
+	}
+}
+
+// sendAll sends writes as one batch.
+func sendAll(t *testing.T, s *Store, writes ...semel.Write) []*write {
+	t.Helper()
+	batch := make([]*write, len(writes))
+	for i, w := range writes {
+		digest := w.Record.ID.Digest()
+		var err error
+		if batch[i], _, err = s.newWrite(nil, &w, &digest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.send(t.Context(), batch)
+	return batch
+}
+
+func wantNothingStaged(t *testing.T, srv *redistest.Server, s *Store) {
+	t.Helper()
+	if left := srv.Do("KEYS", s.keys.staged+"*"); strings.Contains(left, s.keys.staged) {
+		t.Errorf("values are left on their way: %q", left)
+	}
+}
+
+// Each write of a transaction is made or answered by itself, and no value stays behind,
+// also where the server has to be told the script.
+func TestStagedWrites(t *testing.T) {
+	srv := redistest.Start(t, "")
+	s := mustOpen(t, srv.URL(), &Options{Prefix: fresh()})
+	const now = semel.Instant(1e18)
+	there, other, first := large("there", now), large("other", now), large("first", now)
+	for _, rec := range []semel.Record{there, other, first} {
+		mustApply(t, s, rec, semel.Revision{})
+		wantNothingStaged(t, srv, s)
+	}
+	foreign := large("foreign", now)
+	digest := foreign.ID.Digest()
+	_, key := s.keys.find(&digest)
+	srv.Do("LPUSH", key, "not a record")
+
+	next := func(rec semel.Record) semel.Record {
+		rec.Revision = newRevision()
+		rec.Result.Data = append([]byte("next "), rec.Result.Data...)
+		return rec
+	}
+	updated, early := next(first), large("early", now-1)
+	srv.Do("SCRIPT", "FLUSH")
+	batch := sendAll(t, s,
+		semel.Write{Record: large("new", now)},
+		semel.Write{Record: next(there)}, // a claim of what is there
+		semel.Write{Record: updated, Expect: first.Revision},
+		semel.Write{Record: next(other), Expect: newRevision()},        // was changed since
+		semel.Write{Record: large("gone", now), Expect: newRevision()}, // isn't there
+		semel.Write{Record: foreign},                                   // can't be made
+		semel.Write{Record: early},                                     // another place
+		semel.Write{Record: next(early), Expect: early.Revision},       // of the same batch
+		semel.Write{Record: large("last", now)},
+	)
+	for i, want := range []string{"made", "there", "made", "other", "nil", "WRONGTYPE", "made", "made", "made"} {
+		w := batch[i]
+		got := "made"
+		if !w.made {
+			value, err := w.there.ToString()
+			switch {
+			case rueidis.IsRedisNil(err):
+				got = "nil"
+			case err != nil:
+				got, _, _ = strings.Cut(err.Error(), " ")
+			default:
+				rec, err := s.decode(w.client, map[string]semel.ID{"there": there.ID, "other": other.ID}[want], []byte(value))
+				got = rec.ID.Key
+				if err != nil {
+					t.Errorf("write %d: %v", i, err)
+				}
+			}
+		}
+		if got != want || w.err != nil {
+			t.Errorf("write %d: %s, %v, want %s", i, got, w.err, want)
+		}
+	}
+	for _, want := range []semel.Record{updated, there, other} {
+		if rec, err := s.Get(t.Context(), want.ID); err != nil || rec.Revision != want.Revision || string(rec.Result.Data) != string(want.Result.Data) {
+			t.Errorf("%s has the revision %v, %v", want.ID, rec.Revision, err)
+		}
+	}
+	wantNothingStaged(t, srv, s)
+	if recs := wantDue(t, s, now.Add(2*testWindow), 6); len(recs) > 0 && recs[0].ID != early.ID {
+		t.Errorf("the first that is due is %s", recs[0].ID)
+	}
+}
+
+// What a server refuses was not made, no part of it, and says why.
+func TestATransactionThatIsRefused(t *testing.T) {
+	srv := redistest.Start(t, "", "maxmemory-policy", "noeviction")
+	s := mustOpen(t, srv.URL(), &Options{Prefix: fresh()})
+	const now = semel.Instant(1e18)
+	srv.Do("CONFIG", "SET", "maxmemory", "1")
+	for _, n := range []int{1, 3} {
+		var writes []semel.Write
+		for i := range n {
+			writes = append(writes, semel.Write{Record: large(fmt.Sprint(n, i), now)})
+		}
+		for i, w := range sendAll(t, s, writes...) {
+			if w.made || w.err == nil || !strings.HasPrefix(w.err.Error(), "OOM ") {
+				t.Errorf("write %d of %d: made %v, %v", i, n, w.made, w.err)
+			}
+			if _, err := s.Get(t.Context(), writes[i].Record.ID); !errors.Is(err, semel.ErrNotFound) {
+				t.Errorf("record %d of %d: %v", i, n, err)
+			}
+		}
+	}
+	wantNothingStaged(t, srv, s)
+	srv.Do("CONFIG", "SET", "maxmemory", "0")
+	mustApply(t, s, large("later", now), semel.Revision{})
+}
+
+// Names that a transaction may still use, because its answer was lost, are not used again.
+func TestNamesOfAnUnansweredTransactionAreGivenUp(t *testing.T) {
+	srv := redistest.Start(t, "")
+	s := mustOpen(t, srv.URL(), &Options{Prefix: fresh()})
+	const now = semel.Instant(1e18)
+	mustApply(t, s, large("answered", now), semel.Revision{})
+	if len(s.stages.free) != 1 || s.stages.made != 1 {
+		t.Fatalf("%d sets of names of %d are free", len(s.stages.free), s.stages.made)
+	}
+	srv.Kill()
+	if batch := sendAll(t, s, semel.Write{Record: large("lost", now)}); batch[0].err == nil {
+		t.Error("a server that is gone has answered")
+	}
+	if len(s.stages.free) != 0 {
+		t.Error("the names are free again")
+	}
+}
