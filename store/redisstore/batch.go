@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/gather"
 )
 
@@ -63,28 +62,6 @@ func (p *peak) note(n int) {
 
 func (p *peak) of() int { return max(p.last, p.now) }
 
-// write is one write on its way.
-type write struct {
-	record, due, born string // keys
-	value, expect     string // see scriptWrite
-
-	client rueidis.Client // that has sent it
-	again  bool           // a run that may have made it was refused
-	err    error
-	made   bool
-	there  rueidis.RedisMessage // where it was not made: see scriptWrite
-	done   chan struct{}        // nil where nobody waits
-}
-
-func (w *write) size() int     { return len(w.value) + 256 }
-func (w *write) place() string { return w.value[:placeLen] }
-func (w *write) at() string    { return w.value[placeLen:headLen] }
-
-func (w *write) isClaim() bool { return len(w.expect) < len(semel.Revision{}) }
-
-// token is the new revision.
-func (w *write) token() string { return w.value[revisionAt : revisionAt+len(semel.Revision{})] }
-
 // do sends a write and waits for its answer. When ctx ends first, the result of what was
 // sent is unknown: it is not called back.
 func (b *batcher) do(ctx context.Context, w *write) error {
@@ -97,7 +74,9 @@ func (b *batcher) do(ctx context.Context, w *write) error {
 		b.end(1)
 		return w.err
 	}
-	w.done = make(chan struct{})
+	if w.done == nil {
+		w.done = make(chan struct{}, 1)
+	}
 	b.queue = append(b.queue, w)
 	b.hire()
 	b.mu.Unlock()
@@ -174,7 +153,7 @@ func (b *batcher) gather() {
 func (b *batcher) fly(batch []*write) {
 	b.run(context.Background(), batch)
 	for _, w := range batch {
-		close(w.done)
+		w.done <- struct{}{}
 	}
 	b.end(len(batch))
 }

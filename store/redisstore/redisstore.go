@@ -72,7 +72,7 @@ func (s *Store) leave() { s.calls.RUnlock() }
 
 // Apply is [semel.Store.Apply]: one run of a script, which writes of concurrent callers
 // share, and a lone one waits for nobody. In a Cluster those of one shard share it.
-// Elsewhere larger values travel beside it, in the same transaction, see [evalStaged].
+// Elsewhere larger values travel beside it, in the same transaction, see [stage.eval].
 //
 // All of that is atomic, in the append-only file and on replicas too. A crash
 // before it leaves nothing; a crash after it leaves the record, in the stream of
@@ -86,20 +86,14 @@ func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, e
 	defer s.leave()
 	rec := &w.Record
 	digest := rec.ID.Digest()
-	// The memory is used again when the write was answered: after an error the client may
-	// still send it.
-	room := rooms.Get().(*[]byte)
-	call, b, err := s.newWrite((*room)[:0], &w, &digest)
-	if err != nil {
+	call := writes.Get().(*write)
+	if err := call.fill(s, &w, &digest); err != nil {
 		return semel.Record{}, false, err
 	}
 	if err := s.batcher(&digest).do(ctx, call); err != nil {
-		return semel.Record{}, false, s.failed("apply", err)
+		return semel.Record{}, false, s.failed("apply", err) // the client may still send it
 	}
-	if cap(b) <= maxRoom {
-		*room = b
-		rooms.Put(room)
-	}
+	defer call.free()
 	if call.made {
 		return *rec, true, nil
 	}
@@ -113,32 +107,6 @@ func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, e
 	cur, err := s.decode(call.client, rec.ID, there)
 	return cur, call.again && cur.Revision == rec.Revision, err
 }
-
-// newWrite makes a write, whose texts it appends to b.
-func (s *Store) newWrite(b []byte, w *semel.Write, digest *[digestLen]byte) (*write, []byte, error) {
-	rec, sh := &w.Record, s.keys.shard(digest)
-	b = appendPlace(b, rec.CreatedAt, digest)
-	b = appendDue(b, rec.NextAt)
-	b, err := recordcodec.Append(b, rec)
-	if err != nil {
-		return nil, nil, err
-	}
-	valueEnd := len(b)
-	b = append(append(b, sh.records...), digest[:]...)
-	keyEnd := len(b)
-	b = append(b, w.Expect[:]...)
-	text := rueidis.BinaryString(b)
-	call := &write{record: text[valueEnd:keyEnd], due: sh.due, born: sh.born, value: text[:valueEnd], expect: text[keyEnd:]}
-	if w.Expect.IsZero() {
-		call.expect = indexNow(rec)
-	}
-	return call, b, nil
-}
-
-// rooms has memory for the texts of writes, of up to maxRoom bytes each.
-var rooms = sync.Pool{New: func() any { return new([]byte) }}
-
-const maxRoom = 64 << 10
 
 // batcher is what sends the writes of an identity.
 func (s *Store) batcher(digest *[digestLen]byte) *batcher {

@@ -43,7 +43,7 @@ var (
 	//
 	// Lua copies each text that it is given and hashes all of it, which takes as long for
 	// a value of 1 KiB as to store it. So there is another way to give it values, see
-	// [evalStaged]. Numbers as arguments of commands would be printed as floats.
+	// [stage.eval]. Numbers as arguments of commands would be printed as floats.
 	//
 	// KEYS: of each write, record and due; of a claim, born; and the value's, if it is
 	// staged. ARGV: a token, and "staged" or ""; then of each write: place, due, expected

@@ -27,10 +27,10 @@ func (s *Store) evalWrites(ctx context.Context, c rueidis.Client, batch []*write
 		bytes += len(w.value)
 	}
 	if bytes >= stageFrom && !s.link.cluster {
-		names := s.stages.take()
-		answers, err := evalStaged(ctx, conn, batch, names[:len(batch)])
+		st := s.stages.take()
+		answers, err := st.eval(ctx, conn, batch)
 		if _, answered := rueidis.IsRedisErr(err); err == nil || answered {
-			s.stages.giveBack(names)
+			s.stages.giveBack(st)
 		} // or it may be carried out yet
 		return answers, err
 	}
@@ -44,15 +44,7 @@ func (s *Store) evalWrites(ctx context.Context, c rueidis.Client, batch []*write
 	return res.ToArray()
 }
 
-// append appends what scriptWrite needs to know, but for the value.
-func (w *write) append(keys, args []string) (k, a []string) {
-	if keys = append(keys, w.record, w.due); w.isClaim() {
-		keys = append(keys, w.born)
-	}
-	return keys, append(args, w.place(), w.at(), w.expect)
-}
-
-// evalStaged runs scriptWrite with values that are in keys: a transaction sets these, and
+// eval runs scriptWrite with values that are in keys: a transaction sets these, and
 // the script gives each the name of its record.
 //
 // A crash before EXEC is carried out leaves nothing, and after it there is nothing left
@@ -61,20 +53,20 @@ func (w *write) append(keys, args []string) (k, a []string) {
 //
 // In a Cluster, while a slot is moved, commands with a key that is not there are refused
 // until it has moved, and staged ones never are there. So that is not done there.
-func evalStaged(ctx context.Context, c rueidis.CoreClient, batch []*write, staged []string) ([]rueidis.RedisMessage, error) {
-	values := make([]string, 0, 2*len(batch))
-	keys := make([]string, 0, 4*len(batch))
-	args := append(make([]string, 0, 2+3*len(batch)), batch[0].token(), "staged")
+func (st *stage) eval(ctx context.Context, c rueidis.CoreClient, batch []*write) ([]rueidis.RedisMessage, error) {
+	names, values, keys := st.names[:len(batch)], st.values[:0], st.keys[:0]
+	args := append(st.args[:0], batch[0].token(), "staged")
 	for i, w := range batch {
-		values = append(values, staged[i], w.value)
+		values = append(values, names[i], w.value)
 		keys, args = w.append(keys, args)
-		keys = append(keys, staged[i])
+		keys = append(keys, names[i])
 	}
+	st.values, st.keys, st.args = values, keys, args
 	run := func(script rueidis.Completed) ([]rueidis.RedisMessage, error) {
 		results := c.DoMulti(ctx, c.B().Multi().Build(),
 			c.B().Arbitrary("MSET").Keys(values[0]).Args(values[1:]...).Build(),
 			script,
-			c.B().Del().Key(staged...).Build(),
+			c.B().Del().Key(names...).Build(),
 			c.B().Exec().Build())
 		replies, err := results[len(results)-1].ToArray()
 		if err != nil || len(replies) != 3 {
@@ -101,39 +93,48 @@ func refused(results []rueidis.RedisResult) error {
 	return errors.New("no answer to a transaction")
 }
 
-// stages has the names of keys for values on their way. Those of one batch are in no
-// other that is on its way, of whatever process, so that none takes another's values even
-// where a server ignores that they belong to a transaction. They are used again: names
-// that a server has just seen cost it less than new ones.
+// stage is what a batch with staged values needs, and is used by one at a time.
+type stage struct {
+	names              []string // of keys
+	values, keys, args []string // room for those of commands
+}
+
+// stages has those that are free. Names of one stage are in no other, of whatever process,
+// so that no batch takes another's values even where a server ignores that they belong to
+// a transaction. They are used again: names that a server has just seen cost it less than
+// new ones.
 type stages struct {
 	base string // what the names of this Store begin with
 
 	mu   sync.Mutex
-	free [][]string
+	free []*stage
 	made uint64
 }
 
-// take returns names for a batch.
-func (st *stages) take() []string {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if n := len(st.free); n > 0 {
-		names := st.free[n-1]
-		st.free = st.free[:n-1]
-		return names
+// take returns one for a batch.
+func (s *stages) take() *stage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.free); n > 0 {
+		st := s.free[n-1]
+		s.free = s.free[:n-1]
+		return st
 	}
-	st.made++
-	base := st.base + strconv.FormatUint(st.made, 36) + "."
-	names := make([]string, maxBatch)
-	for i := range names {
-		names[i] = base + strconv.Itoa(i)
+	s.made++
+	base := s.base + strconv.FormatUint(s.made, 36) + "."
+	st := &stage{names: make([]string, maxBatch)}
+	for i := range st.names {
+		st.names[i] = base + strconv.Itoa(i)
 	}
-	return names
+	return st
 }
 
-// giveBack takes back the names of a batch that was answered.
-func (st *stages) giveBack(names []string) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.free = append(st.free, names)
+// giveBack takes back that of a batch that was answered.
+func (s *stages) giveBack(st *stage) {
+	for _, texts := range [][]string{st.values, st.keys, st.args} {
+		clear(texts) // or they would keep the memory of large values
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, st)
 }

@@ -27,8 +27,8 @@ func sendAll(t *testing.T, s *Store, writes ...semel.Write) []*write {
 	batch := make([]*write, len(writes))
 	for i, w := range writes {
 		digest := w.Record.ID.Digest()
-		var err error
-		if batch[i], _, err = s.newWrite(nil, &w, &digest); err != nil {
+		batch[i] = new(write)
+		if err := batch[i].fill(s, &w, &digest); err != nil {
 			t.Fatal(err)
 		}
 	}
