@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
-	"strconv"
 
 	"github.com/redis/rueidis"
 )
@@ -15,6 +14,16 @@ type script struct{ text, sha string }
 func newScript(text string) *script {
 	sum := sha1.Sum([]byte(text)) // the name that the protocol asks for
 	return &script{text, hex.EncodeToString(sum[:])}
+}
+
+// byDigest is the command that runs it on a server that knows it.
+func (sc *script) byDigest(b rueidis.Builder, keys, args []string) rueidis.Completed {
+	return b.Evalsha().Sha1(sc.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+}
+
+// byText is the one that runs it on any, which then knows it.
+func (sc *script) byText(b rueidis.Builder, keys, args []string) rueidis.Completed {
+	return b.Eval().Script(sc.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
 
 // A value begins with its head, the place of its identity and when it is due, 27
@@ -158,10 +167,10 @@ return redis.call(ARGV[1], KEYS[2], ARGV[2])`)
 // has not run it, so it is sent again with its text, by which the server keeps it.
 // Redirections are followed by the client: they too say that nothing was run. No
 // other error is a reason to send it again.
-func eval(ctx context.Context, c rueidis.CoreClient, sc *script, keys []string, args ...string) rueidis.RedisResult {
-	res := c.Do(ctx, c.B().Evalsha().Sha1(sc.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
+func eval(ctx context.Context, c rueidis.CoreClient, sc *script, keys, args []string) rueidis.RedisResult {
+	res := c.Do(ctx, sc.byDigest(c.B(), keys, args))
 	if isUnknownScript(res.Error()) {
-		res = c.Do(ctx, c.B().Eval().Script(sc.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
+		res = c.Do(ctx, sc.byText(c.B(), keys, args))
 	}
 	return res
 }
@@ -174,12 +183,12 @@ type run struct{ keys, args []string }
 func evalAll(ctx context.Context, c rueidis.Client, sc *script, runs []run) []rueidis.RedisResult {
 	cmds := make([]rueidis.Completed, len(runs))
 	for i, r := range runs {
-		cmds[i] = c.B().Arbitrary("EVALSHA", sc.sha, strconv.Itoa(len(r.keys))).Keys(r.keys...).Args(r.args...).Build()
+		cmds[i] = sc.byDigest(c.B(), r.keys, r.args)
 	}
 	results := c.DoMulti(ctx, cmds...)
 	for i, r := range runs {
 		if isUnknownScript(results[i].Error()) {
-			results[i] = eval(ctx, c, sc, r.keys, r.args...)
+			results[i] = eval(ctx, c, sc, r.keys, r.args)
 		}
 	}
 	return results

@@ -40,7 +40,7 @@ func (s *Store) evalWrites(ctx context.Context, c rueidis.Client, batch []*write
 		keys, args = w.append(keys, args)
 		args = append(args, w.value)
 	}
-	res := eval(ctx, conn, scriptWrite, keys, args...)
+	res := eval(ctx, conn, scriptWrite, keys, args)
 	return res.ToArray()
 }
 
@@ -74,10 +74,9 @@ func (st *stage) eval(ctx context.Context, c rueidis.CoreClient, batch []*write)
 		}
 		return replies[1].ToArray()
 	}
-	n := int64(len(keys))
-	answers, err := run(c.B().Evalsha().Sha1(scriptWrite.sha).Numkeys(n).Key(keys...).Arg(args...).Build())
+	answers, err := run(scriptWrite.byDigest(c.B(), keys, args))
 	if isUnknownScript(err) {
-		return run(c.B().Eval().Script(scriptWrite.text).Numkeys(n).Key(keys...).Arg(args...).Build())
+		return run(scriptWrite.byText(c.B(), keys, args))
 	}
 	return answers, err
 }
