@@ -127,7 +127,7 @@ return answers`)
 end
 local add, drop = {}, {}
 for i = 3, #KEYS do
-	local at = redis.call('GETRANGE', KEYS[i], 27, 42)
+	local at = redis.call('GETRANGE', KEYS[i], '27', '42')
 	local d = string.sub(KEYS[i], -32)
 	if at == '' or at == '` + neverDue + `' then
 		drop[#drop + 1] = d
@@ -146,7 +146,7 @@ return ARGV[2] or ''`)
 	// KEYS: due, born, records. ARGV: their revisions.
 	scriptPurge = newScript(`local n = 0
 for i = 3, #KEYS do
-	local head = redis.call('GETRANGE', KEYS[i], 0, 59)
+	local head = redis.call('GETRANGE', KEYS[i], '0', '59')
 	if string.sub(head, 45) == ARGV[i - 2] then
 		redis.call('UNLINK', KEYS[i])
 		redis.call('ZREM', KEYS[1], string.sub(KEYS[i], -32))
