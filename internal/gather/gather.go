@@ -4,16 +4,6 @@ package gather
 
 import "runtime"
 
-// Crowd is how many callers have come together of late. It is for use under the lock of
-// who keeps it.
-type Crowd int
-
-// Note takes note of a batch. It fades, for among large batches a small one says little.
-func (c *Crowd) Note(n int) { *c = max(Crowd(n), *c-*c/8-1) }
-
-// Several reports whether there has been more than one.
-func (c Crowd) Several() bool { return c > 1 }
-
 // most is how often others may run, or who has joined would wait for too long.
 const most = 8
 

@@ -16,20 +16,3 @@ func TestItEndsWhenNobodyJoins(t *testing.T) {
 		}
 	}
 }
-
-func TestACrowdFades(t *testing.T) {
-	var c Crowd
-	for _, n := range []int{0, 1} {
-		if c.Note(n); c.Several() {
-			t.Errorf("a batch of %d is several", n)
-		}
-	}
-	c.Note(30)
-	small := 0
-	for ; c.Several(); small++ {
-		c.Note(1)
-	}
-	if small < 5 || small > 30 {
-		t.Errorf("after a batch of 30 it takes %d of one", small)
-	}
-}

@@ -430,3 +430,20 @@ func TestWritesThatAreSettledAreNotSentAgain(t *testing.T) {
 		}
 	}
 }
+
+func TestACrowdFades(t *testing.T) {
+	var c crowd
+	for _, n := range []int{0, 1} {
+		if c.note(n); c.several() {
+			t.Errorf("a batch of %d is several", n)
+		}
+	}
+	c.note(30)
+	small := 0
+	for ; c.several(); small++ {
+		c.note(1)
+	}
+	if small < 5 || small > 30 {
+		t.Errorf("after a batch of 30 it takes %d of one", small)
+	}
+}

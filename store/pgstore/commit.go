@@ -39,7 +39,7 @@ type committer struct {
 	batches  uint64         // taken so far
 	writes   uint64         // in them
 	inFlight int            // writes in batches that are on their way
-	crowd    gather.Crowd
+	crowd    crowd
 	lastTake time.Time // when the last batch was taken
 	running  int       // who uses a connection
 	wary     bool      // a write of a caller that was alone was not answered in time
@@ -47,6 +47,15 @@ type committer struct {
 	closed   bool
 	active   sync.WaitGroup
 }
+
+// crowd is how many writers have come together of late.
+type crowd int
+
+// note takes note of a batch. It fades, for among large batches a small one says little.
+func (c *crowd) note(n int) { *c = max(crowd(n), *c-*c/8-1) }
+
+// several reports whether there has been more than one.
+func (c crowd) several() bool { return c > 1 }
 
 // maxBytes bounds a batch, for the server holds it in memory more than once.
 const maxBytes = 4 << 20
@@ -89,7 +98,7 @@ func (c *committer) join(o *op) (alone bool, err error) {
 	o.arrived = c.batches
 	last := c.busy[o.id]
 	c.busy[o.id] = o
-	if last == nil && c.running == 0 && len(c.queue) == 0 && !c.crowd.Several() && !c.wary {
+	if last == nil && c.running == 0 && len(c.queue) == 0 && !c.crowd.several() && !c.wary {
 		c.running++
 		c.active.Add(1)
 		o.taken, o.news = c.batches+1, c.news
@@ -139,7 +148,7 @@ func (c *committer) lead(ctx context.Context, o *op) error {
 // count takes note of a batch that is taken. The caller holds c.mu.
 func (c *committer) count(n int) {
 	c.inFlight += n
-	c.crowd.Note(n)
+	c.crowd.note(n)
 	c.lastTake = time.Now()
 	c.batches++
 	c.writes += uint64(n)
@@ -188,7 +197,7 @@ func (c *committer) work() {
 func (c *committer) crowded() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.crowd.Several()
+	return c.crowd.several()
 }
 
 // queueLen is how many writes wait to be taken.
