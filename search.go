@@ -43,7 +43,8 @@ func (q *Query) Matches(rec *Record) bool {
 		(q.Before == 0 || rec.CreatedAt < q.Before)
 }
 
-// Page is one page of records, the newest first. It may have fewer records than
+// Page is one page of records, the newest first: in the order of CreatedAt to the
+// microsecond, and in whatever order within one. It may have fewer records than
 // asked for, even none, while Next says that there is more to look at.
 type Page struct {
 	Records []Record

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	ruleSearch     = "Search lists the records that the query selects, the newest first. A page has at most Limit of them; it may have fewer, even none, while Next says that there is more to look at."
+	ruleSearch     = "Search lists the records that the query selects, the newest first, to the microsecond. A page has at most Limit of them; it may have fewer, even none, while Next says that there is more to look at."
 	ruleListedOnce = "A record that exists during the whole of a search through all pages is listed exactly once, and so is one that changes meanwhile."
 	ruleCursor     = "Cursor continues after an earlier page: its Next, with the same Query. A cursor that the store did not make is CodeInvalidCall."
 )
@@ -152,7 +152,7 @@ var searchCases = []testCase{
 				sameList(t, search(t, env.Store, q, nil), want)
 			}
 			old := put(t, env.Store, claimed(key("old"), 1), semel.Revision{})
-			rec := put(t, env.Store, next(claimed(key("k"), 1), func(r *semel.Record) { r.CreatedAt++ }), semel.Revision{})
+			rec := put(t, env.Store, next(claimed(key("k"), 1), func(r *semel.Record) { r.CreatedAt = epoch.Add(time.Microsecond) }), semel.Revision{})
 			is(semel.Query{State: semel.Processing}, rec, old)
 			now, err := env.Store.Now(t.Context())
 			if err != nil {
