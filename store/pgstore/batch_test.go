@@ -158,7 +158,14 @@ func TestBatches(t *testing.T) {
 			_, _, err := s.Apply(ctx, semel.Write{Record: second, Expect: first.Revision})
 			done <- err
 		}()
-		await(t, "the write is on its way", func() bool { return s.commits.sent() == 2 })
+		server := pgtest.Shared(t).Conn(t, database)
+		await(t, "the server is at the write", func() bool {
+			var n int
+			if err := server.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n == 1
+		})
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("the caller was told %v", err)
