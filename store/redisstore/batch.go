@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/redis/rueidis"
@@ -174,20 +173,11 @@ func (b *batcher) take() []*write {
 	return batch
 }
 
-// send sends writes on keys of one slot, or of one server, in one run of the script,
-// which nothing else comes between. Where the server breaks it off, each is sent by
-// itself, so that one that can't be made does not keep the others from being made; some
-// may have been made by then.
+// send sends writes of one shard in one run of the script, which nothing else comes
+// between.
 func (s *Store) send(ctx context.Context, batch []*write) {
 	c := s.link.client()
 	answers, err := s.evalWrites(ctx, c, batch)
-	if len(batch) > 1 && brokenOff(err) {
-		for i, w := range batch {
-			w.again = true
-			s.send(ctx, batch[i:i+1])
-		}
-		return
-	}
 	if err == nil {
 		err = s.settle(c, batch, answers)
 	}
@@ -216,11 +206,4 @@ func (s *Store) settle(c rueidis.Client, batch []*write, answers []rueidis.Redis
 		w.made, w.there = false, others[1]
 	}
 	return nil
-}
-
-// brokenOff reports that a run of a script ended at one of its writes. Errors of other
-// kinds are about the server, and would come again for each.
-func brokenOff(err error) bool {
-	e, ok := rueidis.IsRedisErr(err)
-	return ok && (strings.HasPrefix(e.Error(), "WRONGTYPE ") || strings.HasPrefix(e.Error(), "ERR "))
 }

@@ -143,26 +143,12 @@ func TestAWriteThatWasNotSentIsTakenBack(t *testing.T) {
 func TestOneThatCannotBeMade(t *testing.T) {
 	srv := redistest.Start(t, "")
 	s := mustOpen(t, srv.URL(), &Options{Prefix: fresh()})
-	recs := make([]semel.Record, flights+12)
-	for i := range recs {
-		recs[i] = semel.Record{ID: semel.ID{Operation: "op", Key: fmt.Sprint(i)}, Revision: newRevision(), State: semel.Processing, CreatedAt: 1e18, NextAt: 2e18, Fence: 1}
-	}
-	digest := func(i int) [digestLen]byte { return recs[i].ID.Digest() }
-	d2, d4 := digest(2), digest(4)
-	_, foreign := s.keys.find(&d2)
+	recs := manyClaims()
+	d := recs[2].ID.Digest()
+	_, foreign := s.keys.find(&d)
 	srv.Do("LPUSH", foreign, "not a record")
-	srv.Do("SET", s.keys.shard(&d4).born, "not a stream") // found out after the record was stored
-	var callers sync.WaitGroup
-	errs, applied := make([]error, len(recs)), make([]bool, len(recs))
-	for i := range recs {
-		callers.Go(func() { _, applied[i], errs[i] = s.Apply(t.Context(), semel.Write{Record: recs[i]}) })
-	}
-	callers.Wait()
+	applied, errs := applyAll(t, s, recs)
 	for i, err := range errs {
-		d := digest(i)
-		if i != 2 && s.keys.shard(&d) == s.keys.shard(&d4) {
-			continue // its record was stored before the run broke off, or was not
-		}
 		if bad := i == 2; (err != nil) != bad || applied[i] == bad {
 			t.Errorf("write %d: applied %v, %v", i, applied[i], err)
 		}
@@ -170,4 +156,55 @@ func TestOneThatCannotBeMade(t *testing.T) {
 			t.Errorf("record %d: %v, %v", i, rec.Revision, err)
 		}
 	}
+}
+
+// Without an entry nobody would find a record that its holder has left.
+func TestNoRecordIsStoredWithoutItsEntry(t *testing.T) {
+	srv := redistest.Start(t, "")
+	s := mustOpen(t, srv.URL(), &Options{Prefix: fresh()})
+	for _, size := range []int{0, stageAll} {
+		there := manyClaims()[0]
+		there.ID.Key = fmt.Sprint("there", size)
+		mustApply(t, s, there, semel.Revision{})
+		stream := s.keys.shards[0].new
+		srv.Do("RENAME", stream, stream+"kept")
+		srv.Do("SET", stream, "not a stream")
+		recs := append(manyClaims(), there)
+		for i := range recs {
+			recs[i].Result.Data = make([]byte, size)
+		}
+		applied, errs := applyAll(t, s, recs)
+		for i, err := range errs {
+			if applied[i] || (err == nil) != (i == len(recs)-1) {
+				t.Errorf("write %d: applied %v, %v", i, applied[i], err)
+			}
+			if rec, err := s.Get(t.Context(), recs[i].ID); i < len(recs)-1 && !errors.Is(err, semel.ErrNotFound) {
+				t.Errorf("record %d: %v, %v", i, rec.Revision, err)
+			}
+		}
+		done := there
+		done.Revision, done.State = newRevision(), semel.Completed
+		mustApply(t, s, done, there.Revision)
+		wantNothingStaged(t, srv, s)
+		srv.Do("RENAME", stream+"kept", stream)
+	}
+}
+
+func manyClaims() []semel.Record {
+	recs := make([]semel.Record, flights+12)
+	for i := range recs {
+		recs[i] = semel.Record{ID: semel.ID{Operation: "op", Key: fmt.Sprint(i)}, Revision: newRevision(), State: semel.Processing, CreatedAt: 1e18, NextAt: 2e18, Fence: 1}
+	}
+	return recs
+}
+
+// applyAll claims all at once.
+func applyAll(t *testing.T, s *Store, recs []semel.Record) (applied []bool, errs []error) {
+	var callers sync.WaitGroup
+	errs, applied = make([]error, len(recs)), make([]bool, len(recs))
+	for i := range recs {
+		callers.Go(func() { _, applied[i], errs[i] = s.Apply(t.Context(), semel.Write{Record: recs[i]}) })
+	}
+	callers.Wait()
+	return applied, errs
 }

@@ -22,7 +22,8 @@ func (s *Store) check(ctx context.Context) error {
 	if err := checkServer(infoFields(info), s.link.cluster); err != nil {
 		return err
 	}
-	format, err := c.Do(ctx, c.B().Set().Key(s.keys.format).Value(formatVersion).Nx().Get().Build()).ToString()
+	want := formatOf(len(s.keys.shards))
+	format, err := c.Do(ctx, c.B().Set().Key(s.keys.format).Value(want).Nx().Get().Build()).ToString()
 	switch {
 	case rueidis.IsRedisNil(err): // it was empty
 		return nil
@@ -31,10 +32,13 @@ func (s *Store) check(ctx context.Context) error {
 			return errors.New("redisstore: the server is a replica, which may be behind: the address must be the master's")
 		}
 		return fmt.Errorf("redisstore: %w", err)
-	case format != formatVersion:
-		return fmt.Errorf("redisstore: the data under the prefix %q have the format %.20q, and this program knows %s: use the program that wrote them, or a later one", s.keys.prefix, format, formatVersion)
+	case format == want:
+		return nil
+	case strings.HasPrefix(format, formatVersion+"/"):
+		return fmt.Errorf("redisstore: the data under the prefix %q were written on servers of the other kind: those of a single server are in one shard, and those of a Cluster in %d", s.keys.prefix, clusterShards)
+	default:
+		return fmt.Errorf("redisstore: the data under the prefix %q have the format %.20q, and this program knows %s: use the program that wrote them, or a later one", s.keys.prefix, format, want)
 	}
-	return nil
 }
 
 // checkServer says why a server that tells such things of itself can't be used.

@@ -18,18 +18,16 @@ import (
 type entry struct {
 	shard  *shard
 	digest string
-	score  float64 // in the due index
-	place  string  // in the stream; "" in the due index
+	score  float64 // in the due index when, in the other the place
 }
 
 func (en *entry) record() string { return en.shard.records + en.digest }
 
-// forget is the run of scriptForget that removes the entry.
+func (en *entry) scoreText() string { return strconv.FormatFloat(en.score, 'f', 0, 64) }
+
+// forget is the run of scriptForget that removes the entries.
 func (en *entry) forget() run {
-	if en.place != "" {
-		return run{keys: []string{en.record(), en.shard.born}, args: []string{"XDEL", en.place}}
-	}
-	return run{keys: []string{en.record(), en.shard.due}, args: []string{"ZREM", en.digest}}
+	return run{keys: []string{en.shard.due, en.shard.born, en.record()}}
 }
 
 // Due is [semel.DueStore.Due]; those that have been due for longest come first.
@@ -57,7 +55,7 @@ func (s *Store) Due(ctx context.Context, until semel.Instant, limit int) ([]seme
 		// An entry has a coarser time than its record, so a record may stay
 		// that is not due for part of a microsecond.
 		recs = slices.DeleteFunc(recs, func(r semel.Record) bool {
-			if r.NextAt == 0 || dueAt(r.NextAt) > dueAt(until) {
+			if r.NextAt == 0 || micros(r.NextAt) > micros(until) {
 				early++
 			}
 			return r.NextAt == 0 || r.NextAt > until
@@ -78,8 +76,8 @@ func (s *Store) Due(ctx context.Context, until semel.Instant, limit int) ([]seme
 // the earliest first.
 func (s *Store) entries(ctx context.Context, until semel.Instant, limit int) ([]entry, error) {
 	c := s.link.client()
-	cmds := make([]rueidis.Completed, shardCount)
-	latest := strconv.FormatInt(dueAt(until), 10)
+	cmds := make([]rueidis.Completed, len(s.keys.shards))
+	latest := strconv.FormatInt(micros(until), 10)
 	for i := range s.keys.shards {
 		cmds[i] = c.B().Zrange().Key(s.keys.shards[i].due).Min("-inf").Max(latest).Byscore().Limit(0, int64(limit)).Withscores().Build()
 	}
@@ -134,7 +132,7 @@ func (s *Store) read(ctx context.Context, entries []entry) ([]semel.Record, erro
 	// Entries without a record are left when somebody else deletes records, or
 	// when the server evicts them. A crash before this leaves them for next time.
 	for _, res := range evalAll(ctx, c, scriptForget, gone) {
-		if err := res.Error(); err != nil {
+		if err := res.Error(); err != nil && !rueidis.IsRedisNil(err) {
 			bad = errors.Join(bad, s.failed("forget", err))
 		}
 	}

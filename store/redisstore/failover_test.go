@@ -88,7 +88,7 @@ func TestEnginesGoOnOverAFailover(t *testing.T) {
 	more(1000)
 	c.Nodes[2].Kill()
 	redistest.Eventually(t, "the replica takes over", func() error {
-		for _, sh := range newKeyspace("semel").shards {
+		for _, sh := range newKeyspace("semel", true).shards {
 			if c.Nodes[5].Serves(int(slot(sh.tag))) {
 				return nil
 			}

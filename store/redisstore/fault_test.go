@@ -76,11 +76,11 @@ func TestScriptsAreLoadedAgainWhereTheyAreGone(t *testing.T) {
 // servedBy selects identities whose shard is in a slot that n serves.
 func servedBy(t *testing.T, s *Store, n *redistest.Server) func(semel.ID) bool {
 	t.Helper()
-	var serves [shardCount]bool
+	var serves [clusterShards]bool
 	for i, sh := range s.keys.shards {
 		serves[i] = n.Serves(int(slot(sh.tag)))
 	}
-	return func(id semel.ID) bool { return serves[id.Digest()[0]%shardCount] }
+	return func(id semel.ID) bool { return serves[id.Digest()[0]%clusterShards] }
 }
 
 // A master whose replication is cut goes on acknowledging; when it is lost, so is
@@ -143,7 +143,7 @@ func TestAMasterThatHangsIsReplacedAndComesBack(t *testing.T) {
 	c := redistest.StartCluster(t, "always")
 	s := mustOpen(t, c.URL(), &Options{Timeout: time.Second})
 	master, replica := c.Nodes[1], c.Nodes[4]
-	tag := slices.IndexFunc(s.keys.shards[:], func(sh shard) bool { return master.Serves(int(slot(sh.tag))) })
+	tag := slices.IndexFunc(s.keys.shards, func(sh shard) bool { return master.Serves(int(slot(sh.tag))) })
 	l := startLoad(t, s, 16, nil)
 	l.more(t, 1000)
 	master.Pause()
@@ -176,9 +176,9 @@ func TestASlotIsMovedUnderLoad(t *testing.T) {
 	c := redistest.StartCluster(t, "")
 	s := mustOpen(t, c.URL(), nil)
 	source, target := c.Nodes[0], c.Nodes[1]
-	sh := slices.IndexFunc(s.keys.shards[:], func(sh shard) bool { return source.Serves(int(slot(sh.tag))) })
+	sh := slices.IndexFunc(s.keys.shards, func(sh shard) bool { return source.Serves(int(slot(sh.tag))) })
 	moving := strconv.Itoa(int(slot(s.keys.shards[sh].tag)))
-	l := startLoad(t, s, 8, func(id semel.ID) bool { return id.Digest()[0]%shardCount == byte(sh) })
+	l := startLoad(t, s, 8, func(id semel.ID) bool { return id.Digest()[0]%clusterShards == byte(sh) })
 	l.more(t, 500)
 	moved := 0
 	for range 2 { // there and back

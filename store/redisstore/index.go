@@ -2,7 +2,8 @@ package redisstore
 
 import (
 	"context"
-	"sync"
+	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -10,25 +11,25 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// The due index says when to look at a record. To keep it exact in every write
-// costs a quarter of what a claim and its outcome cost the server, and half of that
-// is for nothing: a lease rarely ends before its holder has. So it is kept like
-// this, which is as safe:
+// The due index says when to look at a record, and the one of births lists them, see
+// search.go. To keep both exact in every write costs the server more than a third of a
+// claim and its outcome, and most of that is for nothing: a lease rarely ends before its
+// holder has. So they are kept like this, which is as safe:
 //
-//   - An entry may be too early, never too late. A write that leaves a record due
+//   - A due entry may be too early, never too late. A write that leaves a record due
 //     at the same time or later leaves the entry alone. One that makes it due
 //     earlier sets it, in the same script.
-//   - A claim that is due indexDelay after its creation or later gets no entry yet.
-//     The stream of its shard, to which every claim belongs in the same atomic step,
-//     tells where it is. Other claims set their entry.
+//   - The claims of a run of the script get one entry of their shard's stream, in the
+//     same atomic step, and its name says when the server has made it. A claim that may
+//     be due within indexDelay of that gets its due entry at once; the entries of all
+//     others can wait.
+//   - What was taken in is removed from the stream in the script that has given it its
+//     entries, so that whatever is in the stream may be without, and nothing else is.
 //
-// So each record with a NextAt has an entry that is not later, or it is in the
-// stream after the place that the index has taken in. [Store.Due] takes in the
-// stream first, up to indexDelay before the time it is asked for: what is later in
-// the stream and without an entry can't be due. Then it reads the entries, and sets
-// those right that were too early. Both are scripts that read the records they
-// index, so they can't write what is outdated, and any number of processes may do it
-// at once.
+// [Store.Due] takes in the stream first, up to indexDelay before the time it is asked
+// for. Then it reads the due entries, and sets those right that were too early. Both are
+// scripts that read the records they index, so they can't write what is outdated, and any
+// number of processes may do it at once.
 //
 // A crash between two of these scripts leaves the rest of the stream, or entries
 // that are too early, to the next call of Due, by whatever process.
@@ -36,128 +37,145 @@ const (
 	// indexDelay is shorter than a usual lease and longer than most calls take:
 	// then most records are indexed once, by the end of their window.
 	indexDelay = 5 * time.Second
-	// indexBatch is how many records one script indexes: meanwhile its server
-	// does nothing else, for about half a millisecond.
+	// indexSlack is how long a write may be on its way to the server, and how far clocks
+	// may differ. A record whose claim took longer, and has a lease little longer than
+	// that, may be found due later by up to indexDelay.
+	indexSlack = time.Second
+	// indexBatch is how many records one script indexes, or a few more: meanwhile its
+	// server does nothing else, for about half a millisecond.
 	indexBatch = 128
-	// indexRounds bounds what one call of Due takes in, to half a million
-	// records. Without sweeps for longer than that, the rest has to wait for the
-	// next call.
+	// indexRound is how many entries are read at a time, of all shards together.
+	indexRound = 4096
+	// indexRounds bounds what one call of Due takes in, to a quarter of a million
+	// entries. Without sweeps for longer than that takes to gather, the rest has to wait
+	// for the next call.
 	indexRounds = 64
 )
 
-// index is how far the due indexes have come, as this process knows it.
-type index struct {
-	mu     sync.Mutex
-	places [shardCount]string
+// indexLater reports whether the due entry of a claim can wait.
+func indexLater(nextAt, now semel.Instant) bool {
+	return nextAt == 0 || nextAt.Sub(now) >= indexDelay+indexSlack
 }
 
-// indexNow tells scriptWrite whether the due entry of a claim can wait: "" if it can.
-func indexNow(rec *semel.Record) string {
-	if rec.NextAt == 0 || rec.NextAt.Sub(rec.CreatedAt) >= indexDelay {
-		return ""
+// arrivals are the records that an entry of a stream names.
+func arrivals(sh *shard, x rueidis.XRangeEntry) (came []entry, err error) {
+	const each = digestLen + placeLen
+	text := x.FieldValues[""]
+	for ; len(text) >= each; text = text[each:] {
+		place, err := strconv.ParseUint(text[digestLen:each], 10, 63)
+		if err != nil {
+			return nil, notOurs(sh.new, x.ID)
+		}
+		came = append(came, entry{sh, text[:digestLen], float64(place)})
 	}
-	return "now"
+	if text != "" || came == nil {
+		return nil, notOurs(sh.new, x.ID)
+	}
+	return came, nil
 }
 
-// takeIn gives entries to all records that are in the streams without one and may
-// be due by then. It costs a round trip to each server, and two more for every
-// batch of records.
+func notOurs(key, entry string) error {
+	return fmt.Errorf("redisstore: %s has the entry %q, which is not one of this program", key, entry)
+}
+
+// takeIn gives entries to all records that are in the streams and may be due by then. It
+// costs a round trip to each server, and two more for every round.
 func (s *Store) takeIn(ctx context.Context, until semel.Instant) error {
-	last := [digestLen]byte{1: 0xff, 2: 0xff} // no digest gives a later place
-	end := string(appendPlace(nil, until.Add(-indexDelay), &last))
-	open := make([]int, shardCount)
+	old := strconv.FormatInt(max(0, millis(until.Add(-indexDelay))), 10)
+	// Names of entries never go back. When a server's clock was set back, they stand
+	// still, and say nothing any more: what is in the future is taken in as well.
+	future := strconv.FormatInt(max(millis(s.clock.now().Add(indexSlack)), millis(until.Add(-indexDelay))+1), 10)
+	open := make([]int, len(s.keys.shards))
 	for i := range open {
 		open[i] = i
 	}
 	for round := 0; len(open) > 0 && round < indexRounds; round++ {
 		var err error
-		if open, err = s.takeInOnce(ctx, open, end); err != nil {
+		if open, err = s.takeInOnce(ctx, open, old, future); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// takeInOnce takes in a batch of each of some shards, and returns those that have
-// more.
-func (s *Store) takeInOnce(ctx context.Context, shards []int, end string) (more []int, err error) {
+func millis(at semel.Instant) int64 { return int64(at) / int64(time.Millisecond) }
+
+// takeInOnce takes in some of the entries of some shards, up to the one and from the
+// other on, and returns those that may have more.
+func (s *Store) takeInOnce(ctx context.Context, shards []int, old, future string) (more []int, err error) {
 	c := s.link.client()
-	s.index.mu.Lock()
-	known := s.index.places
-	s.index.mu.Unlock()
+	count := int64(max(indexRound/len(s.keys.shards), 2))
 	cmds := make([]rueidis.Completed, 0, 2*len(shards))
 	for _, i := range shards {
-		start := "-"
-		if known[i] != "" {
-			start = "(" + known[i]
-		}
 		sh := &s.keys.shards[i]
 		cmds = append(cmds,
-			// What this process knows may be from before a failover that has
-			// lost entries, so it is checked.
-			c.B().Get().Key(sh.indexed).Build(),
-			c.B().Xrange().Key(sh.born).Start(start).End(end).Count(indexBatch).Build())
+			c.B().Xrange().Key(sh.new).Start("-").End(old).Count(count).Build(),
+			c.B().Xrange().Key(sh.new).Start(future).End("+").Count(count).Build())
 	}
-	results := c.DoMulti(ctx, cmds...)
 	var runs []run
-	var ran []int // by run: the shard
-	var full []bool
-	for n, i := range shards {
-		at, err := results[2*n].ToString()
+	for n, res := range c.DoMulti(ctx, cmds...) {
+		found, err := res.AsXRange()
 		if err != nil && !rueidis.IsRedisNil(err) {
 			return nil, s.failed("index", err)
 		}
-		if at != known[i] {
-			s.index.set(i, at)
+		i := shards[n/2]
+		if int64(len(found)) == count && (len(more) == 0 || more[len(more)-1] != i) {
 			more = append(more, i)
-			continue
 		}
-		found, err := results[2*n+1].AsXRange()
-		if err != nil && !rueidis.IsRedisNil(err) {
-			return nil, s.failed("index", err)
-		}
-		if len(found) == 0 {
-			continue
-		}
-		sh := &s.keys.shards[i]
-		r := run{keys: []string{sh.due, sh.indexed}, args: []string{at, found[len(found)-1].ID}}
-		for _, f := range found {
-			r.keys = append(r.keys, sh.records+f.FieldValues[""])
-		}
-		runs, ran, full = append(runs, r), append(ran, i), append(full, len(found) == indexBatch)
-	}
-	for n, res := range evalAll(ctx, c, scriptIndex, runs) {
-		at, err := res.ToString()
+		taken, err := takeInRuns(&s.keys.shards[i], found)
 		if err != nil {
-			return nil, s.failed("index", err)
+			return nil, err
 		}
-		s.index.set(ran[n], at)
-		// Another process may have been faster, by less or by more.
-		if full[n] || at != runs[n].args[1] {
-			more = append(more, ran[n])
+		runs = append(runs, taken...)
+	}
+	return more, s.reindex(ctx, runs)
+}
+
+// reindex makes runs of scriptIndex.
+func (s *Store) reindex(ctx context.Context, runs []run) error {
+	for _, res := range evalAll(ctx, s.link.client(), scriptIndex, runs) {
+		if err := res.Error(); err != nil && !rueidis.IsRedisNil(err) {
+			return s.failed("index", err)
 		}
 	}
-	return more, nil
+	return nil
 }
 
-func (x *index) set(shard int, place string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.places[shard] = place
+// takeInRuns are the runs of scriptIndex that take in entries.
+func takeInRuns(sh *shard, found []rueidis.XRangeEntry) (runs []run, err error) {
+	for len(found) > 0 {
+		keys := []string{sh.due, sh.born, sh.new}
+		args := []string{""}
+		var places []string
+		for len(found) > 0 && len(places) < indexBatch {
+			came, err := arrivals(sh, found[0])
+			if err != nil {
+				return nil, err
+			}
+			args, found = append(args, found[0].ID), found[1:]
+			for _, en := range came {
+				keys = append(keys, en.record())
+				places = append(places, en.scoreText())
+			}
+		}
+		args[0] = strconv.Itoa(len(args) - 1)
+		runs = append(runs, run{keys, append(args, places...)})
+	}
+	return runs, nil
 }
 
-// setRight moves entries that were too early to where they belong, and removes those
+// setRight moves due entries that were too early to where they belong, and removes those
 // of records that are gone or are never due.
 func (s *Store) setRight(ctx context.Context, early []entry) error {
 	var runs []run
-	var open [shardCount]*run
+	open := make([]*run, len(s.keys.shards))
 	for _, en := range early {
-		n := en.digest[0] % shardCount
-		if open[n] == nil || len(open[n].keys) == 2+indexBatch {
+		n := en.shard.index
+		if open[n] == nil || len(open[n].keys) == 3+indexBatch {
 			if open[n] != nil {
 				runs = append(runs, *open[n])
 			}
-			open[n] = &run{keys: []string{en.shard.due, en.shard.indexed}}
+			open[n] = &run{keys: []string{en.shard.due, en.shard.born, en.shard.new}, args: []string{"0"}}
 		}
 		open[n].keys = append(open[n].keys, en.record())
 	}
@@ -166,10 +184,5 @@ func (s *Store) setRight(ctx context.Context, early []entry) error {
 			runs = append(runs, *r)
 		}
 	}
-	for _, res := range evalAll(ctx, s.link.client(), scriptIndex, runs) {
-		if err := res.Error(); err != nil {
-			return s.failed("index", err)
-		}
-	}
-	return nil
+	return s.reindex(ctx, runs)
 }

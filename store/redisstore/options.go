@@ -79,10 +79,12 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
-	s := &Store{opts: o, keys: newKeyspace(o.Prefix)}
+	s := &Store{opts: o}
 	if s.link.option, s.link.cluster, err = parse(address, &o); err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
+	s.keys = newKeyspace(o.Prefix, s.link.cluster)
+	s.writes = make([]batcher, len(s.keys.shards))
 	s.life, s.end = context.WithCancel(context.Background())
 	s.clock.start = time.Now()
 	s.watch.store = s

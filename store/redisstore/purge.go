@@ -21,14 +21,14 @@ func (s *Store) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
 	}
 	defer s.leave()
 	var runs []run
-	var open [shardCount]*run
+	open := make([]*run, len(s.keys.shards))
 	for i := range refs {
 		if refs[i].Revision.IsZero() {
 			continue
 		}
 		d := refs[i].ID.Digest()
-		n := d[0] % shardCount
-		sh := &s.keys.shards[n]
+		sh := s.keys.shard(&d)
+		n := sh.index
 		if open[n] != nil && len(open[n].args) == purgeBatch {
 			runs = append(runs, *open[n])
 			open[n] = nil

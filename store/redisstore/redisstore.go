@@ -33,9 +33,8 @@ type Store struct {
 	link  link
 	clock clock
 	watch watchers
-	index index
-	// writes are of one shard each in a Cluster; elsewhere the first has all.
-	writes [shardCount]batcher
+	// writes are of one shard each.
+	writes []batcher
 	stages stages
 
 	// calls is held for reading by every call, so that Close can wait for them.
@@ -71,14 +70,14 @@ func (s *Store) enter() error {
 func (s *Store) leave() { s.calls.RUnlock() }
 
 // Apply is [semel.Store.Apply]: one run of a script, which writes of concurrent callers
-// share, and a lone one waits for nobody. In a Cluster those of one shard share it.
-// Elsewhere larger values travel beside it, in the same transaction, see [stage.eval].
+// of a shard share, and a lone one waits for nobody. On a single server larger values
+// travel beside it, in the same transaction, see [stage.eval].
 //
 // All of that is atomic, in the append-only file and on replicas too. A crash
 // before it leaves nothing; a crash after it leaves the record, in the stream of
 // its shard, and where it can't wait, in the due index, as far as the server's
 // durability goes. The engine finds it by its revision; [Store.Due] completes the
-// index.
+// indexes.
 func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
 	if err := s.enter(); err != nil {
 		return semel.Record{}, false, err
@@ -90,7 +89,7 @@ func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, e
 	if err := call.fill(s, &w, &digest); err != nil {
 		return semel.Record{}, false, err
 	}
-	if err := s.batcher(&digest).do(ctx, call); err != nil {
+	if err := s.writes[call.shard.index].do(ctx, call); err != nil {
 		return semel.Record{}, false, s.failed("apply", err) // the client may still send it
 	}
 	defer call.free()
@@ -105,15 +104,7 @@ func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, e
 		return semel.Record{}, false, s.failed("apply", err)
 	}
 	cur, err := s.decode(call.client, rec.ID, there)
-	return cur, call.again && cur.Revision == rec.Revision, err
-}
-
-// batcher is what sends the writes of an identity.
-func (s *Store) batcher(digest *[digestLen]byte) *batcher {
-	if s.link.cluster {
-		return &s.writes[shardOf(digest)]
-	}
-	return &s.writes[0]
+	return cur, false, err
 }
 
 // Get is [semel.Store.Get]. It reads from the master.

@@ -26,9 +26,9 @@ func (sc *script) byText(b rueidis.Builder, keys, args []string) rueidis.Complet
 	return b.Eval().Script(sc.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
 
-// A value begins with its head, the place of its identity and when it is due, 27
-// and 16 digits, and the record follows; in its encoding the revision follows the
-// format's one byte. A digest is the end of a record's key.
+// A value begins with its head, when it is due in 16 digits, and the record follows; in
+// its encoding the revision follows the format's one byte. A digest is the end of a
+// record's key.
 //
 // A script that writes nothing has nothing to undo, and one that writes does so
 // after the last condition of the write. What writes first is refused whole where
@@ -37,97 +37,96 @@ var (
 	// scriptWrite makes writes, one after the other. It answers the token that it is
 	// given, so that an answer to another call can't be taken for this one's, and then of
 	// each write that was not made its number and why: the value that is there, nil where
-	// there is none, or the error that kept it from being made.
+	// there is none, or the error that kept it from being made, which keeps no other from
+	// it.
 	//
-	// To claim is to store a record where there is none. A place that is not above all
-	// earlier ones, because the clocks of callers differ by a little or their calls have
-	// overtaken each other, becomes the next one. Such a place does not tell when the
-	// record was stored, so it gets its due entry at once.
-	//
-	// To update is to replace the record that has the expected revision, which keeps its
-	// place. The value has the place that the record's own time gives, which is the
-	// right one as a rule: to put it right afterwards, if it is not, costs less than to
-	// put every value together here. Only a record that is due earlier than before needs
-	// another due entry.
+	// To claim is to store a record where there is none. All claims that were made get
+	// one entry of the stream, of their digests and places; where it can't be added, they
+	// are taken back, or nobody would find those records. To update is to replace the
+	// record that has the expected revision. Only a record that is due earlier than before
+	// needs another due entry.
 	//
 	// Lua copies each text that it is given and hashes all of it, which takes as long for
 	// a value of 1 KiB as to store it. So there is another way to give it values, see
 	// [stage.eval]. Numbers as arguments of commands would be printed as floats.
 	//
-	// KEYS: of each write, record and due; of a claim, born; and the value's, if it is
-	// staged. ARGV: a token, and "staged" or ""; then of each write: place, due, expected
-	// revision or, of a claim, "now" if its due entry can't wait and "" if it can; and the
-	// value, if it is not staged.
+	// KEYS: due, new; then of each write its record and, if it is staged, the value's.
+	// ARGV: a token; then of each write the expected revision and when it is due, or of a
+	// claim "", and its place and when it is due, unless that can wait; and the value, ""
+	// if it is staged.
 	scriptWrite = newScript(`local call, pcall, sub = redis.call, redis.pcall, string.sub
-local staged = ARGV[2] == 'staged'
-local function claim(key, due, born, place, at, now, value)
+local due, new = KEYS[1], KEYS[2]
+local answers, made, numbers, arrived = {ARGV[1]}, {}, {}, {}
+local function claim(key, at, value, staged)
 	if staged then
-		if call('RENAMENX', value, key) == 0 then return pcall('GET', key) end
+		if call('RENAMENX', staged, key) == 0 then return pcall('GET', key) end
 	else
 		local old = pcall('SET', key, value, 'NX', 'GET')
 		if old then return old end
 	end
 	local digest = sub(key, -32)
-	local added = pcall('XADD', born, place, '', digest)
-	if type(added) == 'table' and added.err then
-		local info = call('XINFO', 'STREAM', born)
-		for i = 1, #info, 2 do
-			if info[i] == 'last-generated-id' then
-				local high, low = string.match(info[i + 1], '(%d+)-(%d+)')
-				added = call('XADD', born, high .. string.format('-%.0f', tonumber(low) + 1), '', digest)
-				call('SETRANGE', key, '0', added)
-			end
-		end
-		now = at ~= '` + neverDue + `'
+	if #at > 16 then
+		pcall('ZADD', due, sub(at, 17), digest)
+		at = sub(at, 1, 16)
 	end
-	if now then call('ZADD', due, at, digest) end
+	made[#made + 1] = key
+	arrived[#made] = digest .. at
 end
-local function update(key, due, place, at, expect, value)
-	local head = pcall('GETRANGE', key, '0', '59')
+local function update(key, expect, at, value, staged)
+	local head = pcall('GETRANGE', key, '0', '32')
 	if type(head) == 'table' then return head end
-	if sub(head, 45) ~= expect then return call('GET', key) end
+	if sub(head, 18) ~= expect then return call('GET', key) end
 	if staged then
-		call('RENAME', value, key)
+		call('RENAME', staged, key)
 	else
 		local set = pcall('SET', key, value)
 		if set.err then return set end
 	end
-	local old = sub(head, 1, 27)
-	if place ~= old then call('SETRANGE', key, '0', old) end
-	if at < sub(head, 28, 43) then call('ZADD', due, at, sub(key, -32)) end
+	if at < sub(head, 1, 16) then pcall('ZADD', due, at, sub(key, -32)) end
 end
-local answers, k, a, n = {ARGV[1]}, 1, 3, 1
-while a < #ARGV do
-	local key, due, place, at, expect = KEYS[k], KEYS[k + 1], ARGV[a], ARGV[a + 1], ARGV[a + 2]
-	k, a = k + 2, a + 3
-	local is_claim, born, value, instead = #expect < 16
-	if is_claim then born, k = KEYS[k], k + 1 end
-	if staged then value, k = KEYS[k], k + 1 else value, a = ARGV[a], a + 1 end
-	if is_claim then
-		instead = claim(key, due, born, place, at, expect ~= '', value)
+local function not_made(n, instead)
+	answers[#answers + 1] = n
+	answers[#answers + 1] = instead
+end
+local k, n = 2, 0
+for a = 2, #ARGV, 3 do
+	local expect, at, value = ARGV[a], ARGV[a + 1], ARGV[a + 2]
+	local key, staged, instead
+	k, n = k + 1, n + 1
+	key = KEYS[k]
+	if value == '' then
+		k = k + 1
+		staged = KEYS[k]
+	end
+	if expect == '' then
+		instead = claim(key, at, value, staged)
+		if instead == nil then numbers[#made] = n end
 	else
-		instead = update(key, due, place, at, expect, value)
+		instead = update(key, expect, at, value, staged)
 	end
-	if instead ~= nil then
-		answers[#answers + 1] = n
-		answers[#answers + 1] = instead
+	if instead ~= nil then not_made(n, instead) end
+end
+if #made > 0 then
+	local added = pcall('XADD', new, '*', '', table.concat(arrived))
+	if added.err then
+		for i, key in ipairs(made) do
+			call('DEL', key)
+			not_made(numbers[i], added)
+		end
 	end
-	n = n + 1
 end
 return answers`)
 
-	// scriptIndex gives records the due entries that they ought to have. With
-	// arguments it does so only if the index has come as far as the first one,
-	// takes note that it has come as far as the second, and returns how far it
-	// has come.
-	// KEYS: due, indexed, records. ARGV: none, or two places, "" for none.
-	scriptIndex = newScript(`if ARGV[1] then
-	local at = redis.call('GET', KEYS[2]) or ''
-	if at ~= ARGV[1] then return at end
-end
-local add, drop = {}, {}
-for i = 3, #KEYS do
-	local at = redis.call('GETRANGE', KEYS[i], '27', '42')
+	// scriptIndex gives records the due entries that they ought to have, and those that
+	// come from the stream their places: the latest, for a record may have been purged and
+	// stored anew since.
+	//
+	// KEYS: due, born, new, records. ARGV: how many entries of the stream they come from;
+	// the names of those entries; and the places of the records, if they come from there.
+	scriptIndex = newScript(`local due, born, new, entries = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[1])
+local add, drop, places = {}, {}, {}
+for i = 4, #KEYS do
+	local at = redis.call('GETRANGE', KEYS[i], '0', '15')
 	local d = string.sub(KEYS[i], -32)
 	if at == '' or at == '` + neverDue + `' then
 		drop[#drop + 1] = d
@@ -135,32 +134,36 @@ for i = 3, #KEYS do
 		add[#add + 1] = at
 		add[#add + 1] = d
 	end
+	if at ~= '' and entries > 0 then
+		places[#places + 1] = ARGV[entries + i - 2]
+		places[#places + 1] = d
+	end
 end
-if #add > 0 then redis.call('ZADD', KEYS[1], unpack(add)) end
-if #drop > 0 then redis.call('ZREM', KEYS[1], unpack(drop)) end
-if ARGV[2] then redis.call('SET', KEYS[2], ARGV[2]) end
-return ARGV[2] or ''`)
+if #add > 0 then redis.call('ZADD', due, unpack(add)) end
+if #drop > 0 then redis.call('ZREM', due, unpack(drop)) end
+if #places > 0 then redis.call('ZADD', born, 'GT', unpack(places)) end
+if entries > 0 then redis.call('XDEL', new, unpack(ARGV, 2, entries + 1)) end`)
 
 	// scriptPurge deletes the records that have the given revisions, and
 	// returns how many.
 	// KEYS: due, born, records. ARGV: their revisions.
 	scriptPurge = newScript(`local n = 0
 for i = 3, #KEYS do
-	local head = redis.call('GETRANGE', KEYS[i], '0', '59')
-	if string.sub(head, 45) == ARGV[i - 2] then
+	if redis.call('GETRANGE', KEYS[i], '17', '32') == ARGV[i - 2] then
 		redis.call('UNLINK', KEYS[i])
 		redis.call('ZREM', KEYS[1], string.sub(KEYS[i], -32))
-		redis.call('XDEL', KEYS[2], string.sub(head, 1, 27))
+		redis.call('ZREM', KEYS[2], string.sub(KEYS[i], -32))
 		n = n + 1
 	end
 end
 return n`)
 
-	// scriptForget removes an index's entry of a record that is gone without
-	// it: somebody else has deleted it, or the server has evicted it.
-	// KEYS: record, index. ARGV: ZREM or XDEL, entry.
-	scriptForget = newScript(`if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-return redis.call(ARGV[1], KEYS[2], ARGV[2])`)
+	// scriptForget removes the entries of a record that is gone without them: somebody
+	// else has deleted it, or the server has evicted it.
+	// KEYS: due, born, record.
+	scriptForget = newScript(`if redis.call('EXISTS', KEYS[3]) == 1 then return end
+redis.call('ZREM', KEYS[1], string.sub(KEYS[3], -32))
+redis.call('ZREM', KEYS[2], string.sub(KEYS[3], -32))`)
 )
 
 // eval runs a script on keys of one slot. A server that does not know the script

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"fmt"
+	"encoding/binary"
 	"slices"
 
 	"github.com/redis/rueidis"
@@ -21,7 +21,8 @@ const readBatch = 500
 // Search is [semel.SearchStore.Search]: it reads records from the newest to the
 // oldest, a few thousand in one call at most, and compares each with the query.
 // The order is that in which their identities were first stored, which a record
-// keeps for as long as it is there.
+// keeps for as long as it is there: the place, and then the digest. What is still in a
+// stream is listed from there.
 func (s *Store) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
 	if err := s.enter(); err != nil {
 		return semel.Page{}, err
@@ -82,39 +83,77 @@ func (s *Store) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
 
 // newer orders entries as they are listed: negative where en comes before other.
 func (en *entry) newer(other *entry) int {
-	return cmp.Or(cmp.Compare(other.place, en.place), cmp.Compare(other.digest, en.digest))
+	return cmp.Or(cmp.Compare(other.score, en.score), cmp.Compare(other.digest, en.digest))
 }
 
 // listed returns entries of all shards that come after last, the newest first and
 // without a gap; at least one if there is any. More says whether others follow.
 func (s *Store) listed(ctx context.Context, last *entry, limit int) (entries []entry, more bool, err error) {
-	count := limit/shardCount*2 + 8
-	from := "+"
+	count := int64(limit/len(s.keys.shards)*2 + 8)
+	for {
+		entries, waiting, more, err := s.listedOf(ctx, last, count)
+		switch {
+		case err != nil:
+			return nil, false, err
+		case waiting:
+			// To read all of what is in a stream would take too long, and it has
+			// another order.
+			if err := s.takeIn(ctx, s.clock.now().Add(2*indexDelay)); err != nil {
+				return nil, false, err
+			}
+		case len(entries) > 0 || !more:
+			return entries, more, nil
+		default: // many have the place of last
+			count *= 2
+		}
+	}
+}
+
+// listedOf is listed, with so many entries of each index, and perhaps none. Waiting says
+// that a stream has more entries than are read.
+func (s *Store) listedOf(ctx context.Context, last *entry, count int64) (entries []entry, waiting, more bool, err error) {
+	highest := "+inf"
 	if last != nil {
-		from = last.place // which other shards may have too
+		highest = last.scoreText() // which others may have too
 	}
 	c := s.link.client()
-	cmds := make([]rueidis.Completed, shardCount)
-	for i := range cmds {
-		cmds[i] = c.B().Xrevrange().Key(s.keys.shards[i].born).End(from).Start("-").Count(int64(count)).Build()
+	streamed := int64(max(searchBatch/len(s.keys.shards), 2))
+	cmds := make([]rueidis.Completed, 0, 2*len(s.keys.shards))
+	for i := range s.keys.shards {
+		sh := &s.keys.shards[i]
+		cmds = append(cmds,
+			// In this order: what is taken in meanwhile is in one of them or in both.
+			c.B().Xrange().Key(sh.new).Start("-").End("+").Count(streamed).Build(),
+			c.B().Zrange().Key(sh.born).Min(highest).Max("-inf").Byscore().Rev().Limit(0, count).Withscores().Build())
 	}
-	var frontier *entry // after it a shard has entries that were not read
-	for i, res := range c.DoMulti(ctx, cmds...) {
-		found, err := res.AsXRange()
+	var frontier *entry // after it an index has entries that were not read
+	results := c.DoMulti(ctx, cmds...)
+	for i := range s.keys.shards {
+		sh := &s.keys.shards[i]
+		came, err := results[2*i].AsXRange()
 		if err != nil && !rueidis.IsRedisNil(err) {
-			return nil, false, s.failed("search", err)
+			return nil, false, false, s.failed("search", err)
+		}
+		waiting = waiting || int64(len(came)) == streamed
+		for _, x := range came {
+			list, err := arrivals(sh, x)
+			if err != nil {
+				return nil, false, false, err
+			}
+			entries = append(entries, list...)
+		}
+		born, err := results[2*i+1].AsZScores()
+		if err != nil && !rueidis.IsRedisNil(err) {
+			return nil, false, false, s.failed("search", err)
 		}
 		var en entry
-		for _, f := range found {
-			en = entry{shard: &s.keys.shards[i], digest: f.FieldValues[""], place: f.ID}
-			if len(en.digest) != digestLen || !validPlace(en.place) {
-				return nil, false, fmt.Errorf("redisstore: %s has the entry %s, which is not one of this program", en.shard.born, f.ID)
+		for _, z := range born {
+			if en = (entry{sh, z.Member, z.Score}); len(en.digest) != digestLen {
+				return nil, false, false, notOurs(sh.born, en.digest)
 			}
-			if last == nil || last.newer(&en) < 0 {
-				entries = append(entries, en)
-			}
+			entries = append(entries, en)
 		}
-		if len(found) == count {
+		if int64(len(born)) == count {
 			more = true
 			if frontier == nil || en.newer(frontier) < 0 {
 				frontier = &en
@@ -122,16 +161,23 @@ func (s *Store) listed(ctx context.Context, last *entry, limit int) (entries []e
 		}
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return a.newer(&b) })
-	n := len(entries)
-	for frontier != nil && n > 0 && frontier.newer(&entries[n-1]) < 0 {
-		n--
-	}
-	return entries[:n], more, nil
+	// A digest has several places when its record was purged and stored anew.
+	seen := map[string]bool{}
+	entries = slices.DeleteFunc(entries, func(en entry) bool {
+		out := seen[en.digest] || last != nil && last.newer(&en) >= 0 || frontier != nil && frontier.newer(&en) < 0
+		seen[en.digest] = true
+		return out
+	})
+	return entries, waiting, more, nil
 }
+
+// cursorLen is how many bytes a cursor has before it is encoded: a place and a digest.
+const cursorLen = 8 + digestLen
 
 // cursor names an entry as the last one that was looked at.
 func (en *entry) cursor() string {
-	return base64.RawURLEncoding.EncodeToString([]byte(en.place + en.digest))
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, cursorLen), uint64(en.score))
+	return base64.RawURLEncoding.EncodeToString(append(b, en.digest...))
 }
 
 // parseCursor is the reverse of cursor; the empty one gives nil.
@@ -140,10 +186,10 @@ func parseCursor(cursor string) (*entry, error) {
 		return nil, nil
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
-	if err != nil || len(b) != placeLen+digestLen || !validPlace(string(b[:placeLen])) {
+	if err != nil || len(b) != cursorLen || binary.BigEndian.Uint64(b) >= 1<<53 {
 		return nil, errCursor
 	}
-	return &entry{place: string(b[:placeLen]), digest: string(b[placeLen:])}, nil
+	return &entry{score: float64(binary.BigEndian.Uint64(b)), digest: string(b[8:])}, nil
 }
 
 var errCursor = &semel.Error{Code: semel.CodeInvalidCall, Message: "the cursor is not one of this store"}

@@ -9,8 +9,12 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// stageFrom is from how many bytes on the values of a batch are staged.
-const stageFrom = 2 << 10
+// stageFrom is from how many bytes on a value is staged, and stageAll how many those of a
+// batch must have together: less takes the server no longer in arguments of the script.
+const (
+	stageFrom = 512
+	stageAll  = 2 << 10
+)
 
 // evalWrites runs scriptWrite.
 func (s *Store) evalWrites(ctx context.Context, c rueidis.Client, batch []*write) ([]rueidis.RedisMessage, error) {
@@ -22,51 +26,59 @@ func (s *Store) evalWrites(ctx context.Context, c rueidis.Client, batch []*write
 		defer release()
 		conn = dedicated
 	}
-	bytes := 0
+	large := 0
 	for _, w := range batch {
-		bytes += len(w.value)
+		if len(w.value) >= stageFrom {
+			large += len(w.value)
+		}
 	}
-	if bytes >= stageFrom && !s.link.cluster {
-		st := s.stages.take()
-		answers, err := st.eval(ctx, conn, batch)
-		if _, answered := rueidis.IsRedisErr(err); err == nil || answered {
-			s.stages.giveBack(st)
-		} // or it may be carried out yet
-		return answers, err
-	}
-	keys := make([]string, 0, 3*len(batch))
-	args := append(make([]string, 0, 2+4*len(batch)), batch[0].token(), "")
-	for _, w := range batch {
-		keys, args = w.append(keys, args)
-		args = append(args, w.value)
-	}
-	res := eval(ctx, conn, scriptWrite, keys, args)
-	return res.ToArray()
+	st := s.stages.take()
+	// In a Cluster, while a slot is moved, commands with a key that is not there are
+	// refused until it has moved, and staged ones never are there.
+	st.fill(batch, large >= stageAll && !s.link.cluster)
+	answers, err := st.eval(ctx, conn)
+	if _, answered := rueidis.IsRedisErr(err); err == nil || answered {
+		s.stages.giveBack(st)
+	} // or it may be carried out yet
+	return answers, err
 }
 
-// eval runs scriptWrite with values that are in keys: a transaction sets these, and
+// fill makes the command that runs scriptWrite, and the values that it finds in keys.
+func (st *stage) fill(batch []*write, staging bool) {
+	sh := batch[0].shard
+	st.keys = append(st.keys[:0], sh.due, sh.new)
+	st.args = append(st.args[:0], batch[0].token())
+	st.values, st.staged = st.values[:0], 0
+	for _, w := range batch {
+		st.keys = append(st.keys, w.record)
+		if !staging || len(w.value) < stageFrom {
+			st.args = append(st.args, w.expect, w.at, w.value)
+			continue
+		}
+		name := st.names[st.staged]
+		st.staged++
+		st.values = append(st.values, name, w.value)
+		st.keys = append(st.keys, name)
+		st.args = append(st.args, w.expect, w.at, "")
+	}
+}
+
+// eval runs scriptWrite, if there are staged values in a transaction that sets these;
 // the script gives each the name of its record.
 //
 // A crash before EXEC is carried out leaves nothing, and after it there is nothing left
 // either: what the script did not take, because a write was not to be made or because the
 // server does not know the script, the transaction deletes.
-//
-// In a Cluster, while a slot is moved, commands with a key that is not there are refused
-// until it has moved, and staged ones never are there. So that is not done there.
-func (st *stage) eval(ctx context.Context, c rueidis.CoreClient, batch []*write) ([]rueidis.RedisMessage, error) {
-	names, values, keys := st.names[:len(batch)], st.values[:0], st.keys[:0]
-	args := append(st.args[:0], batch[0].token(), "staged")
-	for i, w := range batch {
-		values = append(values, names[i], w.value)
-		keys, args = w.append(keys, args)
-		keys = append(keys, names[i])
+func (st *stage) eval(ctx context.Context, c rueidis.CoreClient) ([]rueidis.RedisMessage, error) {
+	if st.staged == 0 {
+		res := eval(ctx, c, scriptWrite, st.keys, st.args)
+		return res.ToArray()
 	}
-	st.values, st.keys, st.args = values, keys, args
 	run := func(script rueidis.Completed) ([]rueidis.RedisMessage, error) {
 		results := c.DoMulti(ctx, c.B().Multi().Build(),
-			c.B().Arbitrary("MSET").Keys(values[0]).Args(values[1:]...).Build(),
+			c.B().Arbitrary("MSET").Keys(st.values[0]).Args(st.values[1:]...).Build(),
 			script,
-			c.B().Del().Key(names...).Build(),
+			c.B().Del().Key(st.names[:st.staged]...).Build(),
 			c.B().Exec().Build())
 		replies, err := results[len(results)-1].ToArray()
 		if err != nil || len(replies) != 3 {
@@ -74,9 +86,9 @@ func (st *stage) eval(ctx context.Context, c rueidis.CoreClient, batch []*write)
 		}
 		return replies[1].ToArray()
 	}
-	answers, err := run(scriptWrite.byDigest(c.B(), keys, args))
+	answers, err := run(scriptWrite.byDigest(c.B(), st.keys, st.args))
 	if isUnknownScript(err) {
-		return run(scriptWrite.byText(c.B(), keys, args))
+		return run(scriptWrite.byText(c.B(), st.keys, st.args))
 	}
 	return answers, err
 }
@@ -92,10 +104,13 @@ func refused(results []rueidis.RedisResult) error {
 	return errors.New("no answer to a transaction")
 }
 
-// stage is what a batch with staged values needs, and is used by one at a time.
+// stage is what a batch needs, and is used by one at a time.
 type stage struct {
-	names              []string // of keys
-	values, keys, args []string // room for those of commands
+	names  []string // of keys for values
+	staged int      // how many of them are used
+	values []string // those names, each with its value
+	keys   []string // of the script
+	args   []string
 }
 
 // stages has those that are free. Names of one stage are in no other, of whatever process,

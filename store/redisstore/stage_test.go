@@ -17,7 +17,7 @@ func large(key string, created semel.Instant) semel.Record {
 	return semel.Record{
 		ID: semel.ID{Operation: "o", Key: key}, Revision: newRevision(), State: semel.Completed, Fence: 1,
 		CreatedAt: created, NextAt: created.Add(testWindow),
-		Result: semel.Result{Data: []byte(strings.Repeat(key+" ", stageFrom/2))},
+		Result: semel.Result{Data: []byte(strings.Repeat(key+" ", stageAll))},
 	}
 }
 
@@ -73,8 +73,8 @@ func TestStagedWrites(t *testing.T) {
 		semel.Write{Record: next(other), Expect: newRevision()},        // was changed since
 		semel.Write{Record: large("gone", now), Expect: newRevision()}, // isn't there
 		semel.Write{Record: foreign},                                   // can't be made
-		semel.Write{Record: early},                                     // another place
-		semel.Write{Record: next(early), Expect: early.Revision},       // of the same batch
+		semel.Write{Record: early},
+		semel.Write{Record: next(early), Expect: early.Revision}, // of the same batch
 		semel.Write{Record: large("last", now)},
 	)
 	for i, want := range []string{"made", "there", "made", "other", "nil", "WRONGTYPE", "made", "made", "made"} {

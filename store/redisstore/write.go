@@ -11,11 +11,11 @@ import (
 
 // write is one write on its way.
 type write struct {
-	record, due, born string // keys
-	value, expect     string // see scriptWrite
+	shard             *shard
+	record            string // key
+	value, expect, at string // see scriptWrite
 
 	client rueidis.Client // that has sent it
-	again  bool           // a run that may have made it was refused
 	err    error
 	made   bool
 	there  rueidis.RedisMessage // where it was not made: see scriptWrite
@@ -42,39 +42,35 @@ func (w *write) free() {
 
 // fill makes the write one of a record.
 func (w *write) fill(s *Store, from *semel.Write, digest *[digestLen]byte) error {
-	rec, sh := &from.Record, s.keys.shard(digest)
-	b := appendPlace(w.room[:0], rec.CreatedAt, digest)
-	b = appendDue(b, rec.NextAt)
-	b, err := recordcodec.Append(b, rec)
+	rec := &from.Record
+	w.shard = s.keys.shard(digest)
+	claim := from.Expect.IsZero()
+	b := w.room[:0]
+	if claim {
+		b = appendPlace(b, rec.CreatedAt)
+	}
+	start := len(b)
+	b, err := recordcodec.Append(appendDue(b, rec.NextAt), rec)
 	if err != nil {
 		return err
 	}
 	valueEnd := len(b)
-	b = append(append(b, sh.records...), digest[:]...)
+	b = append(append(b, w.shard.records...), digest[:]...)
 	keyEnd := len(b)
-	w.room = append(b, from.Expect[:]...)
-	text := rueidis.BinaryString(w.room)
-	w.record, w.due, w.born = text[valueEnd:keyEnd], sh.due, sh.born
-	w.value, w.expect = text[:valueEnd], text[keyEnd:]
-	if from.Expect.IsZero() {
-		w.expect = indexNow(rec)
+	if !claim {
+		b = append(b, from.Expect[:]...)
+	}
+	w.room = b
+	text := rueidis.BinaryString(b)
+	w.value, w.record, w.expect = text[start:valueEnd], text[valueEnd:keyEnd], text[keyEnd:]
+	w.at = text[:start+headLen] // beside the place, if it has one
+	if claim && indexLater(rec.NextAt, s.clock.now()) {
+		w.at = text[:placeLen]
 	}
 	return nil
 }
 
-func (w *write) size() int     { return len(w.value) + 256 }
-func (w *write) place() string { return w.value[:placeLen] }
-func (w *write) at() string    { return w.value[placeLen:headLen] }
-
-func (w *write) isClaim() bool { return len(w.expect) < len(semel.Revision{}) }
+func (w *write) size() int { return len(w.value) + 256 }
 
 // token is the new revision.
 func (w *write) token() string { return w.value[revisionAt : revisionAt+len(semel.Revision{})] }
-
-// append appends what scriptWrite needs to know, but for the value.
-func (w *write) append(keys, args []string) (k, a []string) {
-	if keys = append(keys, w.record, w.due); w.isClaim() {
-		keys = append(keys, w.born)
-	}
-	return keys, append(args, w.place(), w.at(), w.expect)
-}
