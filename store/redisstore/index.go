@@ -12,9 +12,9 @@ import (
 )
 
 // The due index says when to look at a record, and the one of births lists them, see
-// search.go. To keep both exact in every write costs the server more than a third of a
-// claim and its outcome, and most of that is for nothing: a lease rarely ends before its
-// holder has. So they are kept like this, which is as safe:
+// search.go. To keep both exact in every write would cost the server about as much as the
+// writes themselves, and half of that for nothing: a lease rarely ends before its holder
+// has. So they are kept like this, which is as safe:
 //
 //   - A due entry may be too early, never too late. A write that leaves a record due
 //     at the same time or later leaves the entry alone. One that makes it due

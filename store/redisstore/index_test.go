@@ -79,7 +79,7 @@ func TestACallThatEndsSoonIsIndexedOnce(t *testing.T) {
 	if got := dueEntries(t, srv, s); got != 0 {
 		t.Fatalf("%d entries were made before their time", got)
 	}
-	wantDue(t, s, s.clock.now().Add(indexDelay+time.Millisecond), 0)
+	wantDue(t, s, s.clock.now().Add(indexDelay+time.Second), 0) // its clock may be behind the server's
 	if got := dueEntries(t, srv, s); got != n {
 		t.Fatalf("%d entries were made, want %d", got, n)
 	}

@@ -44,7 +44,8 @@ var (
 	// one entry of the stream, of their digests and places; where it can't be added, they
 	// are taken back, or nobody would find those records. To update is to replace the
 	// record that has the expected revision. Only a record that is due earlier than before
-	// needs another due entry.
+	// needs another due entry. Where the due index is something else and can't be written,
+	// [Store.Due] can't read it either, and says so.
 	//
 	// Lua copies each text that it is given and hashes all of it, which takes as long for
 	// a value of 1 KiB as to store it. So there is another way to give it values, see
