@@ -162,7 +162,7 @@ func TestOneThatCannotBeMade(t *testing.T) {
 func TestNoRecordIsStoredWithoutItsEntry(t *testing.T) {
 	srv := redistest.Start(t, "")
 	s := mustOpen(t, srv.URL(), &Options{Prefix: fresh()})
-	for _, size := range []int{0, stageAll} {
+	for _, size := range []int{0, stageFrom} {
 		there := manyClaims()[0]
 		there.ID.Key = fmt.Sprint("there", size)
 		mustApply(t, s, there, semel.Revision{})

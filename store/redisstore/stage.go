@@ -9,12 +9,9 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// stageFrom is from how many bytes on a value is staged, and stageAll how many those of a
-// batch must have together: less takes the server no longer in arguments of the script.
-const (
-	stageFrom = 512
-	stageAll  = 2 << 10
-)
+// stageFrom is from how many bytes on a value is staged: where a server with an
+// append-only file is faster with that. One without a file is from half a KiB on.
+const stageFrom = 3 << 9
 
 // evalWrites runs scriptWrite.
 func (s *Store) evalWrites(ctx context.Context, c rueidis.Client, batch []*write) ([]rueidis.RedisMessage, error) {
@@ -26,16 +23,10 @@ func (s *Store) evalWrites(ctx context.Context, c rueidis.Client, batch []*write
 		defer release()
 		conn = dedicated
 	}
-	large := 0
-	for _, w := range batch {
-		if len(w.value) >= stageFrom {
-			large += len(w.value)
-		}
-	}
 	st := s.stages.take()
 	// In a Cluster, while a slot is moved, commands with a key that is not there are
 	// refused until it has moved, and staged ones never are there.
-	st.fill(batch, large >= stageAll && !s.link.cluster)
+	st.fill(batch, !s.link.cluster)
 	answers, err := st.eval(ctx, conn)
 	if _, answered := rueidis.IsRedisErr(err); err == nil || answered {
 		s.stages.giveBack(st)

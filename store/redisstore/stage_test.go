@@ -17,7 +17,7 @@ func large(key string, created semel.Instant) semel.Record {
 	return semel.Record{
 		ID: semel.ID{Operation: "o", Key: key}, Revision: newRevision(), State: semel.Completed, Fence: 1,
 		CreatedAt: created, NextAt: created.Add(testWindow),
-		Result: semel.Result{Data: []byte(strings.Repeat(key+" ", stageAll))},
+		Result: semel.Result{Data: []byte(strings.Repeat(key+" ", stageFrom))},
 	}
 }
 
@@ -64,7 +64,8 @@ func TestStagedWrites(t *testing.T) {
 		rec.Result.Data = append([]byte("next "), rec.Result.Data...)
 		return rec
 	}
-	updated, early := next(first), large("early", now-1)
+	updated, early, small := next(first), large("early", now-1), large("small", now)
+	small.Result.Data = nil // in the arguments, among those that are staged
 	srv.Do("SCRIPT", "FLUSH")
 	batch := sendAll(t, s,
 		semel.Write{Record: large("new", now)},
@@ -75,9 +76,10 @@ func TestStagedWrites(t *testing.T) {
 		semel.Write{Record: foreign},                                   // can't be made
 		semel.Write{Record: early},
 		semel.Write{Record: next(early), Expect: early.Revision}, // of the same batch
+		semel.Write{Record: small},
 		semel.Write{Record: large("last", now)},
 	)
-	for i, want := range []string{"made", "there", "made", "other", "nil", "WRONGTYPE", "made", "made", "made"} {
+	for i, want := range []string{"made", "there", "made", "other", "nil", "WRONGTYPE", "made", "made", "made", "made"} {
 		w := batch[i]
 		got := "made"
 		if !w.made {
@@ -99,13 +101,13 @@ func TestStagedWrites(t *testing.T) {
 			t.Errorf("write %d: %s, %v, want %s", i, got, w.err, want)
 		}
 	}
-	for _, want := range []semel.Record{updated, there, other} {
+	for _, want := range []semel.Record{updated, there, other, small} {
 		if rec, err := s.Get(t.Context(), want.ID); err != nil || rec.Revision != want.Revision || string(rec.Result.Data) != string(want.Result.Data) {
 			t.Errorf("%s has the revision %v, %v", want.ID, rec.Revision, err)
 		}
 	}
 	wantNothingStaged(t, srv, s)
-	if recs := wantDue(t, s, now.Add(2*testWindow), 6); len(recs) > 0 && recs[0].ID != early.ID {
+	if recs := wantDue(t, s, now.Add(2*testWindow), 7); len(recs) > 0 && recs[0].ID != early.ID {
 		t.Errorf("the first that is due is %s", recs[0].ID)
 	}
 }
