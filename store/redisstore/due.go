@@ -72,14 +72,16 @@ func (s *Store) Due(ctx context.Context, until semel.Instant, limit int) ([]seme
 	}
 }
 
-// entries are those of the due index until a time, up to limit of each shard, and
-// the earliest first.
+// entries are those of the due index until a time, limit of each shard or more, and
+// the earliest first. There are more where limit is small, for those that are too early
+// are set right by so many at a time.
 func (s *Store) entries(ctx context.Context, until semel.Instant, limit int) ([]entry, error) {
 	c := s.link.client()
+	count := int64(max(limit, indexRound/len(s.keys.shards)))
 	cmds := make([]rueidis.Completed, len(s.keys.shards))
 	latest := strconv.FormatInt(micros(until), 10)
 	for i := range s.keys.shards {
-		cmds[i] = c.B().Zrange().Key(s.keys.shards[i].due).Min("-inf").Max(latest).Byscore().Limit(0, int64(limit)).Withscores().Build()
+		cmds[i] = c.B().Zrange().Key(s.keys.shards[i].due).Min("-inf").Max(latest).Byscore().Limit(0, count).Withscores().Build()
 	}
 	var due []entry
 	for i, res := range c.DoMulti(ctx, cmds...) {

@@ -1,7 +1,9 @@
 package redisstore
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -89,6 +91,26 @@ func TestACallThatEndsSoonIsIndexedOnce(t *testing.T) {
 	complete(t, s, recs[n-1])
 	wantDue(t, s, start.Add(testLease), 0)
 	wantDue(t, s, start.Add(testWindow+time.Second), n)
+}
+
+// However few are asked for, those whose entries are too early don't hide them for long.
+func TestManyThatAreTooEarlyHideNobody(t *testing.T) {
+	srv := redistest.Start(t, "")
+	s := mustOpen(t, srv.URL(), nil)
+	start := s.clock.now()
+	recs := leased(t, s, start, "k", 3*indexRounds)
+	slices.SortFunc(recs, func(a, b semel.Record) int { // as those are that are due at the same time
+		one, other := a.ID.Digest(), b.ID.Digest()
+		return bytes.Compare(one[:], other[:])
+	})
+	wantDue(t, s, s.clock.now().Add(indexDelay+time.Second), 0)
+	for _, rec := range recs[:len(recs)-1] {
+		complete(t, s, rec)
+	}
+	due, err := s.Due(t.Context(), start.Add(testLease+time.Second), 1)
+	if err != nil || len(due) != 1 || due[0].ID != recs[len(recs)-1].ID {
+		t.Fatalf("due are %v, %v", due, err)
+	}
 }
 
 // A record that is due earlier than it was is found at once, whether it has an entry
