@@ -104,7 +104,7 @@ func millis(at semel.Instant) int64 { return int64(at) / int64(time.Millisecond)
 // other on, and returns those that may have more.
 func (s *Store) takeInOnce(ctx context.Context, shards []int, old, future string) (more []int, err error) {
 	c := s.link.client()
-	count := int64(max(indexRound/len(s.keys.shards), 2))
+	count := int64(indexRound / len(s.keys.shards))
 	cmds := make([]rueidis.Completed, 0, 2*len(shards))
 	for _, i := range shards {
 		sh := &s.keys.shards[i]

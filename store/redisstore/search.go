@@ -40,44 +40,47 @@ func (s *Store) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
 		if err != nil {
 			return semel.Page{}, err
 		}
-		if n := min(readBatch, searchBatch-looked); len(entries) > n {
+		if n := searchBatch - looked; len(entries) > n {
 			entries, more = entries[:n], true
 		}
-		recs, err := s.read(ctx, entries)
-		if err != nil {
-			if recs == nil {
-				return semel.Page{}, err
-			}
-			bad = err
-		}
-		at := 0
-		for i := range recs {
-			d := recs[i].ID.Digest()
-			for entries[at].digest != string(d[:]) { // what was gone
-				at++
-			}
-			if !q.Matches(&recs[i]) {
-				continue
-			}
-			page.Records = append(page.Records, recs[i])
-			if len(page.Records) == limit {
-				if more || at+1 < len(entries) {
-					page.Next = entries[at].cursor()
-				}
-				return page, nil
-			}
-		}
 		looked += len(entries)
+		for len(entries) > 0 {
+			batch := entries[:min(readBatch, len(entries))]
+			entries, last = entries[len(batch):], &batch[len(batch)-1]
+			recs, err := s.read(ctx, batch)
+			if err != nil {
+				if recs == nil {
+					return semel.Page{}, err
+				}
+				bad = err
+			}
+			at := 0
+			for i := range recs {
+				d := recs[i].ID.Digest()
+				for batch[at].digest != string(d[:]) { // what was gone
+					at++
+				}
+				if !q.Matches(&recs[i]) {
+					continue
+				}
+				page.Records = append(page.Records, recs[i])
+				if len(page.Records) == limit {
+					if more || len(entries) > 0 || at+1 < len(batch) {
+						page.Next = batch[at].cursor()
+					}
+					return page, nil
+				}
+			}
+		}
 		switch {
 		case !more && len(page.Records) == 0:
 			return page, bad
 		case !more:
 			return page, nil
 		case looked >= searchBatch:
-			page.Next = entries[len(entries)-1].cursor()
+			page.Next = last.cursor()
 			return page, nil
 		}
-		last = &entries[len(entries)-1]
 	}
 }
 
@@ -89,7 +92,7 @@ func (en *entry) newer(other *entry) int {
 // listed returns entries of all shards that come after last, the newest first and
 // without a gap; at least one if there is any. More says whether others follow.
 func (s *Store) listed(ctx context.Context, last *entry, limit int) (entries []entry, more bool, err error) {
-	count := int64(limit/len(s.keys.shards)*2 + 8)
+	count := int64(max(limit*2, readBatch)/len(s.keys.shards) + 8)
 	for {
 		entries, waiting, more, err := s.listedOf(ctx, last, count)
 		switch {
@@ -117,7 +120,7 @@ func (s *Store) listedOf(ctx context.Context, last *entry, count int64) (entries
 		highest = last.scoreText() // which others may have too
 	}
 	c := s.link.client()
-	streamed := int64(max(searchBatch/len(s.keys.shards), 2))
+	streamed := int64(searchBatch / len(s.keys.shards))
 	cmds := make([]rueidis.Completed, 0, 2*len(s.keys.shards))
 	for i := range s.keys.shards {
 		sh := &s.keys.shards[i]
