@@ -167,22 +167,10 @@ func takeInRuns(sh *shard, found []rueidis.XRangeEntry) (runs []run, err error) 
 // setRight moves due entries that were too early to where they belong, and removes those
 // of records that are gone or are never due.
 func (s *Store) setRight(ctx context.Context, early []entry) error {
-	var runs []run
-	open := make([]*run, len(s.keys.shards))
+	all := spread{most: indexBatch}
 	for _, en := range early {
-		n := en.shard.index
-		if open[n] == nil || len(open[n].keys) == 3+indexBatch {
-			if open[n] != nil {
-				runs = append(runs, *open[n])
-			}
-			open[n] = &run{keys: []string{en.shard.due, en.shard.born, en.shard.new}, args: []string{"0"}}
-		}
-		open[n].keys = append(open[n].keys, en.record())
+		r := all.of(en.shard, en.shard.due, en.shard.born, en.shard.new)
+		r.keys = append(r.keys, en.record())
 	}
-	for _, r := range open {
-		if r != nil {
-			runs = append(runs, *r)
-		}
-	}
-	return s.reindex(ctx, runs)
+	return s.reindex(ctx, all.runs())
 }

@@ -20,33 +20,19 @@ func (s *Store) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
 		return 0, err
 	}
 	defer s.leave()
-	var runs []run
-	open := make([]*run, len(s.keys.shards))
+	all := spread{most: purgeBatch}
 	for i := range refs {
 		if refs[i].Revision.IsZero() {
 			continue
 		}
 		d := refs[i].ID.Digest()
-		sh := s.keys.shard(&d)
-		n := sh.index
-		if open[n] != nil && len(open[n].args) == purgeBatch {
-			runs = append(runs, *open[n])
-			open[n] = nil
-		}
-		if open[n] == nil {
-			open[n] = &run{keys: []string{sh.due, sh.born}}
-		}
-		open[n].keys = append(open[n].keys, sh.records+string(d[:]))
-		open[n].args = append(open[n].args, string(refs[i].Revision[:]))
-	}
-	for _, r := range open {
-		if r != nil {
-			runs = append(runs, *r)
-		}
+		sh, key := s.keys.find(&d)
+		r := all.of(sh, sh.due, sh.born)
+		r.keys, r.args = append(r.keys, key), append(r.args, string(refs[i].Revision[:]))
 	}
 	total := 0
 	var failed error
-	for _, res := range evalAll(ctx, s.link.client(), scriptPurge, runs) {
+	for _, res := range evalAll(ctx, s.link.client(), scriptPurge, all.runs()) {
 		n, err := res.AsInt64()
 		if err != nil {
 			failed = s.failed("purge", err)

@@ -122,9 +122,9 @@ return answers`)
 	// come from the stream their places: the latest, for a record may have been purged and
 	// stored anew since.
 	//
-	// KEYS: due, born, new, records. ARGV: how many entries of the stream they come from;
-	// the names of those entries; and the places of the records, if they come from there.
-	scriptIndex = newScript(`local due, born, new, entries = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[1])
+	// KEYS: due, born, new, records. ARGV, if they come from the stream: of how many
+	// entries; the names of those; and the places of the records.
+	scriptIndex = newScript(`local due, born, new, entries = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[1] or 0)
 local add, drop, places = {}, {}, {}
 for i = 4, #KEYS do
 	local at = redis.call('GETRANGE', KEYS[i], '0', '15')
@@ -181,6 +181,38 @@ func eval(ctx context.Context, c rueidis.CoreClient, sc *script, keys, args []st
 
 // run is one run of a script among several.
 type run struct{ keys, args []string }
+
+// spread collects runs for records of several shards, up to so many in each.
+type spread struct {
+	most int
+	open map[*shard]*run
+	full []run
+}
+
+// of is the run that takes another record of a shard: keys names what it begins with.
+func (s *spread) of(sh *shard, keys ...string) *run {
+	r := s.open[sh]
+	if r != nil && len(r.keys) == len(keys)+s.most {
+		s.full = append(s.full, *r)
+		r = nil
+	}
+	if r == nil {
+		if s.open == nil {
+			s.open = map[*shard]*run{}
+		}
+		r = &run{keys: keys}
+		s.open[sh] = r
+	}
+	return r
+}
+
+// runs are all of them.
+func (s *spread) runs() []run {
+	for _, r := range s.open {
+		s.full = append(s.full, *r)
+	}
+	return s.full
+}
 
 // evalAll is eval for many runs of a script, which share a round trip to each
 // server.
