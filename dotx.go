@@ -252,7 +252,7 @@ func (t *turns) await(ctx context.Context) (bool, error) {
 	}
 	if t.poll == 0 {
 		if ws, ok := t.engine.store.(WatchStore); ok {
-			notice, stop := ws.Watch(t.id)
+			notice, stop := ws.Watch(ctx, t.id)
 			t.notice, t.leaves[1] = notice, stop
 		}
 		t.poll = minPoll

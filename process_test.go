@@ -229,11 +229,11 @@ func (p *process) Now(ctx context.Context) (now semel.Instant, err error) {
 	return now, err
 }
 
-func (p *process) Due(ctx context.Context, until semel.Instant, limit int) (recs []semel.Record, err error) {
-	if err := p.hit(ctx, "due", func() { recs, err = p.disk.Due(ctx, until, limit) }); err != nil {
-		return nil, err
+func (p *process) Due(ctx context.Context, q semel.DueQuery) (page semel.DuePage, err error) {
+	if err := p.hit(ctx, "due", func() { page, err = p.disk.Due(ctx, q) }); err != nil {
+		return semel.DuePage{}, err
 	}
-	return recs, err
+	return page, err
 }
 
 func (p *process) Purge(ctx context.Context, refs []semel.Ref) (n int, err error) {

@@ -50,6 +50,9 @@ type Page struct {
 	Records []Record
 	// Next continues the search; empty at its end.
 	Next string
+	// Unreadable says of each record in this part of the store that can't be read
+	// why; see [DuePage]. Whether the query selects it is not known.
+	Unreadable []error
 }
 
 // SearchStore is a [Store] whose records can be listed. It serves

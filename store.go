@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 )
 
 // Store keeps records. It decides nothing: it offers one atomic, durable
@@ -40,10 +41,15 @@ type Store interface {
 	Close() error
 }
 
-// ErrNotApplied is what a store's error wraps when it is sure that the write did not
-// happen and never will, because it was not sent: the store has more to do than it
-// can. A claim is then refused at once; other writes are tried again as usual.
-var ErrNotApplied = errors.New("the write was not sent")
+// ErrNotApplied is what a store's error wraps when it knows that the write did not
+// happen and never will: it was not sent, or the server answered that it refuses it.
+// A claim is then refused at once, and nothing has to be released; other writes are
+// tried again as usual. A write that may still be on its way is not one of these.
+var ErrNotApplied = errors.New("the write was not applied")
+
+// ErrTooLate is what a store's error wraps for a write that arrived after its
+// deadline. It is an [ErrNotApplied].
+var ErrTooLate = fmt.Errorf("%w: it arrived after its deadline", ErrNotApplied)
 
 // Write is one compare-and-set.
 type Write struct {
@@ -55,6 +61,11 @@ type Write struct {
 	// Evidence is appended to the evidence log if the record is written, in the
 	// same atomic step. Only an [EvidenceStore] is given any.
 	Evidence []Entry
+	// Deadline is until when the write may be made, by the clock of whoever makes
+	// it: at that instant or later, a write whose Expect is stored is refused with
+	// [ErrTooLate], also one that was on its way for long. Zero: whenever. So a
+	// claim can't arrive after its lease is over, when nobody waits for it any more.
+	Deadline Instant
 }
 
 // Revision names one write. It is unique among all writes of all processes, so
@@ -103,9 +114,35 @@ type LocalStore interface {
 // abandoned attempts as they meet them. Expired records stay due until they are
 // purged, so it should be a [PurgeStore] too.
 type DueStore interface {
-	// Due returns up to limit records whose NextAt is set and not after until,
-	// in no promised order.
-	Due(ctx context.Context, until Instant, limit int) ([]Record, error)
+	// Due returns a page of the records whose NextAt is set and not after q.Until,
+	// the earliest first, to the second. A record that is due by the same NextAt
+	// while all pages are read is in exactly one of them. An After that the store
+	// did not make is [CodeInvalidCall].
+	//
+	// One that can't be read keeps no other from being found, see
+	// DuePage.Unreadable; an error is for what kept the page from being read.
+	Due(ctx context.Context, q DueQuery) (DuePage, error)
+}
+
+// DueQuery asks a [DueStore] for a page of what is due.
+type DueQuery struct {
+	Until Instant
+	// After continues after an earlier page: its Next. Until may be later by then.
+	After string
+	// Limit bounds the records of the page. A page of zero is empty and the last.
+	Limit int
+}
+
+// DuePage is one page of due records. It may have fewer than asked for, even none,
+// while Next says that there is more to look at.
+type DuePage struct {
+	Records []Record
+	// Next continues after this page; empty where nothing more is due.
+	Next string
+	// Unreadable says of each record in this part of the index that can't be read
+	// why, and names it as the store does: it is damaged, or a newer program has
+	// written it. It stays as it is.
+	Unreadable []error
 }
 
 // PurgeStore is a [Store] that can delete records. Without it expired records
@@ -128,6 +165,8 @@ type Ref struct {
 type WatchStore interface {
 	// Watch returns a channel that receives at least once after the record
 	// changes, from the moment Watch has returned. It is a hint: it may also
-	// receive without cause. The caller calls stop when done.
-	Watch(id ID) (changed <-chan struct{}, stop func())
+	// receive without cause. The caller calls stop when done. When ctx ends before
+	// the store has taken note, Watch returns at once, and what changes until it has
+	// may be missed; ctx ends nothing else.
+	Watch(ctx context.Context, id ID) (changed <-chan struct{}, stop func())
 }

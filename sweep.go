@@ -52,11 +52,12 @@ func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 	var errs []error
 	seen := map[Revision]bool{}
 	for limit := sweepBatch; ; limit *= 2 {
-		found, err := ds.Due(ctx, now, limit)
+		page, err := ds.Due(ctx, DueQuery{Until: now, Limit: limit})
 		if err != nil {
 			errs = append(errs, e.storeError("due", ID{}, err))
 			break
 		}
+		found := page.Records
 		recs := make([]*Record, 0, len(found))
 		for i := range found {
 			if rec := &found[i]; !seen[rec.Revision] {

@@ -59,7 +59,7 @@ func (e *Engine) await(ctx context.Context, cur *Record, wait time.Duration, out
 	var notice <-chan struct{}
 	poll := minPoll
 	if ws, ok := e.store.(WatchStore); ok {
-		ch, stop := ws.Watch(cur.ID)
+		ch, stop := ws.Watch(ctx, cur.ID)
 		defer stop()
 		// The notice is a hint that may be lost on the way, so polling goes
 		// on, rarely.

@@ -128,7 +128,7 @@ func (d *Dispatcher) view(ctx context.Context) (recs, whole []semel.Record, unti
 	if err != nil {
 		return nil, nil, 0, err
 	}
-	recs, err = d.due.Due(ctx, until, d.limit)
+	recs, err = d.dueUntil(ctx, until)
 	if err != nil {
 		return nil, nil, 0, err
 	}
@@ -140,11 +140,17 @@ func (d *Dispatcher) view(ctx context.Context) (recs, whole []semel.Record, unti
 		}
 		slices.Sort(at)
 		until = min(at[len(at)/2], until-1)
-		if whole, err = d.due.Due(ctx, until, d.limit); err != nil {
+		if whole, err = d.dueUntil(ctx, until); err != nil {
 			return nil, nil, 0, err
 		}
 	}
 	return recs, whole, until, nil
+}
+
+// dueUntil is what is due at a time, at most d.limit records.
+func (d *Dispatcher) dueUntil(ctx context.Context, until semel.Instant) ([]semel.Record, error) {
+	page, err := d.due.Due(ctx, semel.DueQuery{Until: until, Limit: d.limit})
+	return page.Records, err
 }
 
 // fresh reports whether a message is in no lane yet, as far as the due index can

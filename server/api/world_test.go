@@ -88,15 +88,17 @@ func (p plainStore) Now(ctx context.Context) (semel.Instant, error) { return p.s
 
 func (p plainStore) Close() error { return p.s.Store.Close() }
 
-func (p plainStore) Due(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
-	return p.s.Due(ctx, until, limit)
+func (p plainStore) Due(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+	return p.s.Due(ctx, q)
 }
 
 func (p plainStore) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
 	return p.s.Store.Purge(ctx, refs)
 }
 
-func (p plainStore) Watch(id semel.ID) (<-chan struct{}, func()) { return p.s.Watch(id) }
+func (p plainStore) Watch(ctx context.Context, id semel.ID) (<-chan struct{}, func()) {
+	return p.s.Watch(ctx, id)
+}
 
 func (p plainStore) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
 	return p.s.Store.Search(ctx, q)

@@ -3,7 +3,10 @@ package memstore
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -56,42 +59,79 @@ func (x *dueIndex) remove(en *entry) {
 	en.earlier, en.later = nil, nil
 }
 
-// due appends records that are due, those of the earliest seconds first, until
-// there are limit of them.
-func (x *dueIndex) due(dst []semel.Record, until semel.Instant, limit int) []semel.Record {
+// due returns all records of the earliest seconds that have any after a place, until
+// there are limit of them or more.
+func (x *dueIndex) due(from place, until semel.Instant, limit int) (recs []semel.Record) {
 	var seconds []int64
 	for sec := range x.seconds {
-		if sec <= second(until) {
+		if sec >= second(from.at) && sec <= second(until) {
 			seconds = append(seconds, sec)
 		}
 	}
 	slices.Sort(seconds)
-	enough := len(dst) + limit
 	for _, sec := range seconds {
-		for en := x.seconds[sec]; en != nil && len(dst) < enough; en = en.earlier {
-			if en.rec.NextAt <= until {
-				dst = append(dst, *en.rec)
+		if len(recs) >= limit {
+			break
+		}
+		for en := x.seconds[sec]; en != nil; en = en.earlier {
+			if en.rec.NextAt <= until && from.before(en.rec) {
+				recs = append(recs, *en.rec)
 			}
 		}
 	}
-	return dst
+	return recs
 }
 
-// Due is [semel.DueStore.Due]; those that have been due for longest come first,
-// to the second.
-func (s *Store) Due(_ context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
+// place is that of a record among those that are due, in their order. The zero place
+// is before all.
+type place struct {
+	at semel.Instant
+	id string // ID.Encode
+}
+
+func placeOf(rec *semel.Record) place { return place{rec.NextAt, rec.ID.Encode()} }
+
+func (p place) before(rec *semel.Record) bool {
+	return rec.NextAt > p.at || rec.NextAt == p.at && rec.ID.Encode() > p.id
+}
+
+func (p place) String() string { return strconv.FormatInt(int64(p.at), 10) + "." + p.id }
+
+func parsePlace(s string) (p place, err error) {
+	if s == "" {
+		return place{at: math.MinInt64}, nil
+	}
+	at, id, _ := strings.Cut(s, ".")
+	n, err := strconv.ParseInt(at, 10, 64)
+	if _, bad := semel.DecodeID(id); err != nil || bad != nil {
+		return p, &semel.Error{Code: semel.CodeInvalidCall, Message: "the place to continue after is not one of this store"}
+	}
+	return place{semel.Instant(n), id}, nil
+}
+
+// Due is [semel.DueStore.Due].
+func (s *Store) Due(_ context.Context, q semel.DueQuery) (page semel.DuePage, err error) {
 	if s.closed.Load() {
-		return nil, errClosed
+		return page, errClosed
+	}
+	from, err := parsePlace(q.After)
+	if err != nil || q.Limit <= 0 {
+		return page, err
 	}
 	var recs []semel.Record
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		recs = sh.due.due(recs, until, limit)
+		recs = append(recs, sh.due.due(from, q.Until, q.Limit+1)...)
 		sh.mu.Unlock()
 	}
 	slices.SortFunc(recs, func(a, b semel.Record) int {
-		return cmp.Or(cmp.Compare(a.NextAt, b.NextAt), cmp.Compare(a.ID.Key, b.ID.Key))
+		return cmp.Or(cmp.Compare(a.NextAt, b.NextAt), cmp.Compare(a.ID.Encode(), b.ID.Encode()))
 	})
-	return recs[:min(limit, len(recs))], nil
+	page.Records = recs
+	if len(recs) > q.Limit {
+		page.Records = recs[:q.Limit:q.Limit]
+		page.Next = placeOf(&recs[q.Limit-1]).String()
+	}
+	return page, nil
 }

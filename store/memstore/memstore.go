@@ -126,7 +126,7 @@ func (sh *shard) remove(hash uint64, en *entry) {
 
 // Apply is [semel.Store.Apply].
 func (s *Store) Apply(_ context.Context, w semel.Write) (semel.Record, bool, error) {
-	cur, applied, err := s.swap(hashOf(&w.Record.ID), &w.Record, w.Expect, w.Evidence)
+	cur, applied, err := s.swap(hashOf(&w.Record.ID), &w.Record, w.Expect, w.Evidence, w.Deadline)
 	if cur == nil {
 		return semel.Record{}, false, err
 	}
@@ -166,11 +166,11 @@ func (s *Store) load(hash uint64, id *semel.ID) (*semel.Record, error) {
 
 // Swap is [semel.LocalStore.Swap]. On a closed store it does nothing.
 func (s *Store) Swap(hash uint64, next *semel.Record, expect semel.Revision, evidence []semel.Entry) (*semel.Record, bool) {
-	cur, applied, _ := s.swap(hash, next, expect, evidence)
+	cur, applied, _ := s.swap(hash, next, expect, evidence, 0) // which nothing can make late
 	return cur, applied
 }
 
-func (s *Store) swap(hash uint64, next *semel.Record, expect semel.Revision, evidence []semel.Entry) (*semel.Record, bool, error) {
+func (s *Store) swap(hash uint64, next *semel.Record, expect semel.Revision, evidence []semel.Entry, deadline semel.Instant) (*semel.Record, bool, error) {
 	sh := s.shard(hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -181,10 +181,12 @@ func (s *Store) swap(hash uint64, next *semel.Record, expect semel.Revision, evi
 	switch {
 	case en == nil && !expect.IsZero():
 		return nil, false, nil
+	case en != nil && en.rec.Revision != expect:
+		return en.rec, false, nil
+	case deadline != 0 && s.now() >= deadline:
+		return nil, false, semel.ErrTooLate
 	case en == nil:
 		en = sh.insert(hash, next.CreatedAt)
-	case en.rec.Revision != expect:
-		return en.rec, false, nil
 	}
 	sh.due.move(en, next)
 	if len(evidence) != 0 {
@@ -200,7 +202,11 @@ func (s *Store) Now(context.Context) (semel.Instant, error) {
 	if s.closed.Load() {
 		return 0, errClosed
 	}
-	return s.first.Add(time.Since(s.start) + time.Duration(s.offset.Load())), nil
+	return s.now(), nil
+}
+
+func (s *Store) now() semel.Instant {
+	return s.first.Add(time.Since(s.start) + time.Duration(s.offset.Load()))
 }
 
 // Advance moves the store's clock forward, for tests.
@@ -231,7 +237,7 @@ func (s *Store) Purge(_ context.Context, refs []semel.Ref) (int, error) {
 }
 
 // Watch is [semel.WatchStore.Watch].
-func (s *Store) Watch(id semel.ID) (changed <-chan struct{}, stop func()) {
+func (s *Store) Watch(_ context.Context, id semel.ID) (changed <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	sh := s.shard(hashOf(&id))
 	sh.mu.Lock()

@@ -27,11 +27,11 @@ func (f *flawed) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, 
 	return f.store.Apply(ctx, w)
 }
 
-func (f *flawed) Due(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
+func (f *flawed) Due(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
 	if f.due != nil {
-		until = f.due(until)
+		q.Until = f.due(q.Until)
 	}
-	return f.store.Due(ctx, until, limit)
+	return f.store.Due(ctx, q)
 }
 
 func (f *flawed) Purge(ctx context.Context, refs []semel.Ref) (int, error) {

@@ -232,7 +232,8 @@ func (p *player) send(kind string, w semel.Write) answer {
 // due lists what is due, in no order.
 func (p *player) due(s step) answer {
 	until := p.clock.at.Add([]time.Duration{0, time.Minute, -time.Minute, time.Hour, 48 * time.Hour, -time.Hour}[s.a%6])
-	recs, err := p.store.Due(p.ctx, until, 1<<16)
+	page, err := p.store.Due(p.ctx, semel.DueQuery{Until: until, Limit: 1 << 16})
+	recs := page.Records
 	slices.SortFunc(recs, byIdentity)
 	return answer{"due " + some(len(recs)), p.outcome(err) + p.texts(recs)}
 }

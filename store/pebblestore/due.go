@@ -55,7 +55,12 @@ func (m *dueMark) end(first dueTime) {
 // Due is [semel.DueStore.Due]; the longest due come first. A record that is being
 // changed is left to the next call. Damaged records do not keep the others from
 // being found: their error is returned when nothing else is due.
-func (s *Store) Due(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
+func (s *Store) Due(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+	recs, err := s.dueRecords(ctx, q.Until, q.Limit)
+	return semel.DuePage{Records: recs}, err
+}
+
+func (s *Store) dueRecords(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}

@@ -90,7 +90,7 @@ func inspectFrom(ctx context.Context, s *Store, log *chronicle) (found, error) {
 	if m.records != uint64(len(recs)) {
 		return nil, fmt.Errorf("the store counts %d records and has %d", m.records, len(recs))
 	}
-	listed, err := s.Due(ctx, farFuture, len(recs)+1)
+	listed, err := s.dueRecords(ctx, farFuture, len(recs)+1)
 	if err != nil {
 		return nil, err
 	}

@@ -1,9 +1,13 @@
 package pebblestore
 
-import "github.com/semelhq/semel"
+import (
+	"context"
+
+	"github.com/semelhq/semel"
+)
 
 // Watch is [semel.WatchStore.Watch]. It tells of a change when that is durable.
-func (s *Store) Watch(id semel.ID) (changed <-chan struct{}, stop func()) {
+func (s *Store) Watch(_ context.Context, id semel.ID) (changed <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	key := id.Digest()
 	st := s.stripe(&key)

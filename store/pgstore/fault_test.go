@@ -339,7 +339,7 @@ func TestNodes(t *testing.T) {
 		s := &Store{}
 		s.notify.start()
 		rec := testRecord("k")
-		changed, stop := s.Watch(rec.ID)
+		changed, stop := s.Watch(t.Context(), rec.ID)
 		defer stop()
 		for _, greeting := range []string{"?other", "!other", "+" + s.notify.name} {
 			if s.heard(greeting); len(changed) != 0 {
@@ -353,7 +353,7 @@ func TestNodes(t *testing.T) {
 	t.Run("a listener that lost its connection comes back and tells everybody", func(t *testing.T) {
 		a, database := open(t, Options{})
 		await(t, "it listens", func() bool { return listeners(t, database) == 1 })
-		changed, stop := a.Watch(numbered("k", 1).ID)
+		changed, stop := a.Watch(t.Context(), numbered("k", 1).ID)
 		defer stop()
 		drain(changed)
 		pgtest.Shared(t).Exec(t, database, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()")
@@ -365,7 +365,7 @@ func TestNodes(t *testing.T) {
 // wantNotice checks that a change of a record by one store is told to another.
 func wantNotice(t *testing.T, by, to *Store, rec semel.Record) {
 	t.Helper()
-	changed, stop := to.Watch(rec.ID)
+	changed, stop := to.Watch(t.Context(), rec.ID)
 	defer stop()
 	drain(changed)
 	put(t, by, numbered("k", 2), rec.Revision)

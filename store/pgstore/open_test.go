@@ -176,9 +176,9 @@ func TestDamage(t *testing.T) {
 			rec.Result.Data = []byte("result")
 			rec = put(t, s, rec, semel.Revision{})
 			pgtest.Shared(t).Exec(t, database, damage)
-			got, err := s.Due(t.Context(), rec.NextAt, 10)
+			page, err := s.Due(t.Context(), semel.DueQuery{Until: rec.NextAt, Limit: 10})
 			if !errors.Is(err, recordcodec.ErrCorrupt) {
-				t.Errorf("Due gives %d records, %v", len(got), err)
+				t.Errorf("Due gives %d records, %v", len(page.Records), err)
 			}
 			if strings.Contains(damage, "id =") {
 				return

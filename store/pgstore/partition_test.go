@@ -107,8 +107,8 @@ func (p *partitionedStore) whole(rec semel.Record) {
 	check("a refused claim", got, err)
 	got, _, err = p.Apply(p.t.Context(), semel.Write{Record: numbered(rec.ID.Key, 99), Expect: semel.Revision{77}})
 	check("a refused update", got, err)
-	due, err := p.Due(p.t.Context(), rec.NextAt, 1000)
-	check("Due", only(due, rec.ID), err)
+	due, err := p.Due(p.t.Context(), semel.DueQuery{Until: rec.NextAt, Limit: 1000})
+	check("Due", only(due.Records, rec.ID), err)
 	for _, q := range []semel.Query{{Key: rec.ID.Key}, {Operation: rec.ID.Operation}} {
 		page, err := p.Search(p.t.Context(), q)
 		check("Search", only(page.Records, rec.ID), err)

@@ -11,7 +11,12 @@ import (
 )
 
 // Due is [semel.DueStore.Due]: the records that have been due for longest.
-func (s *Store) Due(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
+func (s *Store) Due(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+	recs, err := s.dueRecords(ctx, q.Until, q.Limit)
+	return semel.DuePage{Records: recs}, err
+}
+
+func (s *Store) dueRecords(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
 	if limit <= 0 {
 		return nil, s.usable(ctx)
 	}

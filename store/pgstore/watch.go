@@ -28,7 +28,7 @@ type watchers struct {
 // Watch is [semel.WatchStore.Watch]. It tells of a change when that is committed:
 // at once of changes by this store, and of others when their notice arrives. When
 // notices may have been lost it tells everybody.
-func (s *Store) Watch(id semel.ID) (changed <-chan struct{}, stop func()) {
+func (s *Store) Watch(_ context.Context, id semel.ID) (changed <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	d := id.Digest()
 	key := watchKey(d[:watchKeyLen])

@@ -33,7 +33,12 @@ func (en *entry) forget() run {
 // Due is [semel.DueStore.Due]; those that have been due for longest come first.
 // It costs three round trips to each server, and more where the index has to be
 // brought up to date; see index.go.
-func (s *Store) Due(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
+func (s *Store) Due(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+	recs, err := s.dueRecords(ctx, q.Until, q.Limit)
+	return semel.DuePage{Records: recs}, err
+}
+
+func (s *Store) dueRecords(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
 	}

@@ -232,7 +232,7 @@ func TestEntriesOfRecordsThatAreGoneAreRemoved(t *testing.T) {
 	d := rec.ID.Digest()
 	sh, key := s.keys.find(&d)
 	srv.Do("DEL", key)
-	if recs, err := s.Due(t.Context(), rec.NextAt, 10); err != nil || len(recs) != 0 {
+	if recs, err := s.dueRecords(t.Context(), rec.NextAt, 10); err != nil || len(recs) != 0 {
 		t.Fatalf("Due gives %d records, %v", len(recs), err)
 	}
 	if page, err := s.Search(t.Context(), semel.Query{Limit: 10}); err != nil || len(page.Records) != 0 {
@@ -255,7 +255,7 @@ func TestWatchHearsOfOtherProcesses(t *testing.T) {
 	srv := redistest.Start(t, "")
 	s, other := mustOpen(t, srv.URL(), nil), mustOpen(t, srv.URL(), nil)
 	rec := claim(t, other, "k")
-	changed, stop := s.Watch(rec.ID)
+	changed, stop := s.Watch(t.Context(), rec.ID)
 	defer stop()
 	drain := func() {
 		select {

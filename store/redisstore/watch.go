@@ -50,7 +50,7 @@ type watched struct {
 // Watch is [semel.WatchStore.Watch]. It takes a round trip for the first watcher of
 // a record. Where a server can't be reached, or does not track keys, the channel
 // receives ten times a second.
-func (s *Store) Watch(id semel.ID) (changed <-chan struct{}, stop func()) {
+func (s *Store) Watch(ctx context.Context, id semel.ID) (changed <-chan struct{}, stop func()) {
 	digest := id.Digest()
 	_, key := s.keys.find(&digest)
 	ch := make(chan struct{}, 1)
@@ -73,7 +73,10 @@ func (s *Store) Watch(id semel.ID) (changed <-chan struct{}, stop func()) {
 	k.channels[ch] = struct{}{}
 	armed := k.armed
 	w.mu.Unlock()
-	<-armed
+	select {
+	case <-armed:
+	case <-ctx.Done():
+	}
 	w.mu.Lock()
 	return ch, func() {
 		w.mu.Lock()

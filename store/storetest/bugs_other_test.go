@@ -55,8 +55,9 @@ var otherBugs = []plantedBug{
 	{
 		"leaves out what is due at the very instant",
 		func(p *planted, m *memstore.Store) {
-			p.due = func(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
-				return m.Due(ctx, until.Add(-1), limit)
+			p.due = func(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+				q.Until = q.Until.Add(-1)
+				return m.Due(ctx, q)
 			}
 		},
 		[]string{"Due returns exactly", "random histories"},
@@ -64,15 +65,62 @@ var otherBugs = []plantedBug{
 	{
 		"always lists the same when more are due than it may list",
 		func(p *planted, m *memstore.Store) {
-			p.due = func(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
-				recs, err := m.Due(ctx, until, 1<<20)
+			p.due = func(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+				limit := q.Limit
+				q.Limit = 1 << 20
+				page, err := m.Due(ctx, q)
+				recs := page.Records
 				if len(recs) > 50 {
 					recs = recs[len(recs)-50:]
 				}
-				return recs[:min(limit, len(recs)/2)], err
+				page.Records = recs[:min(limit, len(recs)/2)]
+				return page, err
 			}
 		},
 		[]string{"Due respects its limit"},
+	},
+	{
+		"begins every page of what is due anew",
+		func(p *planted, m *memstore.Store) {
+			p.due = func(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+				q.After = ""
+				return m.Due(ctx, q)
+			}
+		},
+		[]string{"Due gives all that is due in pages"},
+	},
+	{
+		"says that a full page of what is due is the last",
+		func(p *planted, m *memstore.Store) {
+			p.due = func(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+				page, err := m.Due(ctx, q)
+				page.Next = ""
+				return page, err
+			}
+		},
+		[]string{"Due gives all that is due in pages"},
+	},
+	{
+		"makes a write whatever its deadline",
+		func(p *planted, m *memstore.Store) {
+			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+				w.Deadline = 0
+				return m.Apply(ctx, w)
+			}
+		},
+		[]string{"a write that arrives after its deadline"},
+	},
+	{
+		"looks at the deadline before it looks at what is stored",
+		func(p *planted, m *memstore.Store) {
+			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+				if now, err := m.Now(ctx); err == nil && w.Deadline != 0 && now >= w.Deadline {
+					return semel.Record{}, false, semel.ErrTooLate
+				}
+				return m.Apply(ctx, w)
+			}
+		},
+		[]string{"a write that arrives after its deadline"},
 	},
 	{
 		"lists the version that was due, not the one that is stored",
@@ -88,14 +136,14 @@ var otherBugs = []plantedBug{
 				}
 				return cur, applied, err
 			}
-			p.due = func(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
-				recs, err := m.Due(ctx, until, limit)
+			p.due = func(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+				page, err := m.Due(ctx, q)
 				mu.Lock()
 				defer mu.Unlock()
-				for i := range recs {
-					recs[i] = first[recs[i].ID]
+				for i := range page.Records {
+					page.Records[i] = first[page.Records[i].ID]
 				}
-				return recs, err
+				return page, err
 			}
 		},
 		[]string{"Due follows every change", "random histories", "a sweep settles"},
@@ -132,8 +180,8 @@ var otherBugs = []plantedBug{
 	{
 		"tells watchers of the first change only",
 		func(p *planted, m *memstore.Store) {
-			p.watch = func(id semel.ID) (<-chan struct{}, func()) {
-				inner, stop := m.Watch(id)
+			p.watch = func(ctx context.Context, id semel.ID) (<-chan struct{}, func()) {
+				inner, stop := m.Watch(ctx, id)
 				ch := make(chan struct{}, 1)
 				quit := make(chan struct{})
 				go func() {
@@ -204,7 +252,7 @@ var otherBugs = []plantedBug{
 		"forgets what is due when it is opened again",
 		func(p *planted, m *memstore.Store) {
 			if p.opened > 0 {
-				p.due = func(context.Context, semel.Instant, int) ([]semel.Record, error) { return nil, nil }
+				p.due = func(context.Context, semel.DueQuery) (semel.DuePage, error) { return semel.DuePage{}, nil }
 			}
 		},
 		[]string{"what was acknowledged is there", "random histories"},

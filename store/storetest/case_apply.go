@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -13,9 +14,10 @@ import (
 )
 
 const (
-	ruleApply  = "Apply writes w.Record if the stored revision equals w.Expect (zero: no record). It returns the record that is stored afterwards: w.Record when applied, the unchanged stored one otherwise, and the zero Record when w.Expect names a record that is gone."
-	ruleRetry  = "An error means that the result is unknown. The engine resolves it by applying the same write again and looking whether its own revision is stored."
-	ruleLinear = "Operations on one identity are linearizable."
+	ruleApply    = "Apply writes w.Record if the stored revision equals w.Expect (zero: no record). It returns the record that is stored afterwards: w.Record when applied, the unchanged stored one otherwise, and the zero Record when w.Expect names a record that is gone."
+	ruleRetry    = "An error means that the result is unknown. The engine resolves it by applying the same write again and looking whether its own revision is stored."
+	ruleDeadline = "At its Deadline or later, a write whose Expect is stored is refused with ErrTooLate."
+	ruleLinear   = "Operations on one identity are linearizable."
 )
 
 var applyCases = []testCase{
@@ -65,6 +67,43 @@ var applyCases = []testCase{
 			refused(t, env.Store, semel.Write{Record: v2, Expect: v1.Revision}, v2)
 			// The creating write arrives once more, long overtaken.
 			refused(t, env.Store, semel.Write{Record: v1}, v2)
+		},
+	},
+	{
+		name: "a write that arrives after its deadline is refused for good, and one that is stored already is found",
+		why:  ruleDeadline,
+		run: func(t *testing.T, env Env) {
+			now, err := env.Store.Now(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			tooLate := func(w semel.Write) {
+				t.Helper()
+				cur, applied, err := env.Store.Apply(t.Context(), w)
+				if !errors.Is(err, semel.ErrTooLate) || !errors.Is(err, semel.ErrNotApplied) || applied {
+					t.Fatalf("a late write got %v, %v, %v", cur.Revision, applied, err)
+				}
+			}
+			deadline := now.Add(time.Hour)
+			claim := claimed(key("k"), 1)
+			inTime := semel.Write{Record: claim, Deadline: deadline}
+			if _, applied, err := env.Store.Apply(t.Context(), inTime); err != nil || !applied {
+				t.Fatalf("a write in time: applied %v, %v", applied, err)
+			}
+			late := semel.Write{Record: claimed(key("late"), 1), Deadline: deadline}
+			change := next(claim, func(r *semel.Record) { r.Attempt = 2 })
+			env.Advance(time.Hour)
+			tooLate(late)
+			stored(t, env.Store, late.Record.ID, semel.Record{})
+			tooLate(semel.Write{Record: change, Expect: claim.Revision, Deadline: deadline})
+			stored(t, env.Store, claim.ID, claim)
+			// Sent again: its own revision is there.
+			refused(t, env.Store, inTime, claim)
+			// What stands in the way is told, late or not.
+			refused(t, env.Store, semel.Write{Record: claimed(key("k"), 3), Deadline: deadline}, claim)
+			refused(t, env.Store, semel.Write{Record: next(late.Record, func(*semel.Record) {}), Expect: fresh(), Deadline: deadline}, semel.Record{})
+			put(t, env.Store, change, claim.Revision)
+			put(t, env.Store, late.Record, semel.Revision{})
 		},
 	},
 	{

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -10,19 +11,37 @@ import (
 )
 
 const (
-	ruleDue   = "Due returns up to limit records whose NextAt is set and not after until, in no promised order."
+	ruleDue   = "Due returns a page of the records whose NextAt is set and not after q.Until, the earliest first, to the second. A record that is due by the same NextAt while all pages are read is in exactly one of them."
 	rulePurge = "Purge deletes each record whose stored revision equals the given one and returns how many it deleted. A record that was changed since is left alone. Purging again is harmless."
 	ruleWatch = "Watch returns a channel that receives at least once after the record changes, from the moment Watch has returned. It is a hint: it may also receive without cause."
 )
 
-func due(t *testing.T, s semel.DueStore, until semel.Instant, limit int) []semel.Record {
+// duePage reads one page.
+func duePage(t *testing.T, s semel.DueStore, q semel.DueQuery) semel.DuePage {
 	t.Helper()
-	recs, err := s.Due(t.Context(), until, limit)
+	page, err := s.Due(t.Context(), q)
 	if err != nil {
 		t.Fatalf("Due: %v", err)
 	}
-	if len(recs) > limit {
-		t.Fatalf("Due returned %d records, more than the limit of %d", len(recs), limit)
+	if len(page.Records) > q.Limit {
+		t.Fatalf("Due returned %d records, more than the limit of %d", len(page.Records), q.Limit)
+	}
+	if len(page.Unreadable) > 0 {
+		t.Fatalf("Due finds records that can't be read: %v", page.Unreadable)
+	}
+	return page
+}
+
+// due reads the first limit records that are due, in as many pages as it takes.
+func due(t *testing.T, s semel.DueStore, until semel.Instant, limit int) (recs []semel.Record) {
+	t.Helper()
+	after := ""
+	for len(recs) < limit {
+		page := duePage(t, s, semel.DueQuery{Until: until, After: after, Limit: limit - len(recs)})
+		recs = append(recs, page.Records...)
+		if after = page.Next; after == "" {
+			break
+		}
 	}
 	return recs
 }
@@ -166,6 +185,85 @@ var dueCases = []testCase{
 			}
 			if len(seen) != records {
 				t.Fatalf("%d of %d records came up", len(seen), records)
+			}
+		},
+	},
+	{
+		name:  "Due gives all that is due in pages, the earliest first",
+		why:   ruleDue,
+		needs: canDue,
+		run: func(t *testing.T, env Env) {
+			s := env.Store.(semel.DueStore)
+			const records = 60
+			r := rand.New(rand.NewPCG(3, 4))
+			var want []semel.Record
+			for i := range records {
+				// Many of one instant, so that pages end among them.
+				want = append(want, put(t, env.Store, at(key(fmt.Sprint(i)), epoch.Add(-time.Duration(r.IntN(4))*time.Second)), semel.Revision{}))
+			}
+			for _, limit := range []int{1, 7, records - 1, records, records + 1} {
+				var got []semel.Record
+				pages := 0
+				for after := ""; ; pages++ {
+					if pages > 4*records {
+						t.Fatalf("%d pages of %d have not come to an end", pages, limit)
+					}
+					page := duePage(t, s, semel.DueQuery{Until: epoch, After: after, Limit: limit})
+					got = append(got, page.Records...)
+					if after = page.Next; after == "" {
+						break
+					}
+				}
+				sameSet(t, got, want)
+				for i := 1; i < len(got); i++ {
+					if early, late := got[i-1].NextAt, got[i].NextAt; int64(early)/int64(time.Second) > int64(late)/int64(time.Second) {
+						t.Fatalf("with pages of %d, a record due at %v comes before one due at %v", limit, early, late)
+					}
+				}
+			}
+		},
+	},
+	{
+		name:  "Due goes on after a page although what was in it has moved",
+		why:   ruleDue,
+		needs: canDue,
+		run: func(t *testing.T, env Env) {
+			s := env.Store.(semel.DueStore)
+			var want []semel.Record
+			for i := range 20 {
+				rec := put(t, env.Store, at(key(fmt.Sprint(i)), epoch.Add(time.Duration(i-20)*time.Second)), semel.Revision{})
+				if i >= 10 {
+					want = append(want, rec)
+				}
+			}
+			first := duePage(t, s, semel.DueQuery{Until: epoch, Limit: 10})
+			for len(first.Records) < 10 && first.Next != "" {
+				more := duePage(t, s, semel.DueQuery{Until: epoch, After: first.Next, Limit: 10 - len(first.Records)})
+				first.Records, first.Next = append(first.Records, more.Records...), more.Next
+			}
+			for i, rec := range first.Records {
+				to := epoch.Add(time.Hour)
+				if i%2 == 0 {
+					to = 0
+				}
+				put(t, env.Store, next(rec, func(r *semel.Record) { r.NextAt = to }), rec.Revision)
+			}
+			var got []semel.Record
+			for after := first.Next; after != ""; {
+				page := duePage(t, s, semel.DueQuery{Until: epoch, After: after, Limit: 3})
+				got, after = append(got, page.Records...), page.Next
+			}
+			sameSet(t, got, want)
+		},
+	},
+	{
+		name:  "Due refuses a place to continue from that it did not make",
+		why:   ruleDue + " An After that the store did not make is CodeInvalidCall.",
+		needs: canDue,
+		run: func(t *testing.T, env Env) {
+			_, err := env.Store.(semel.DueStore).Due(t.Context(), semel.DueQuery{Until: epoch, After: "somewhere", Limit: 10})
+			if !errors.Is(err, &semel.Error{Code: semel.CodeInvalidCall}) {
+				t.Fatalf("the error is %v, want %s", err, semel.CodeInvalidCall)
 			}
 		},
 	},

@@ -31,7 +31,7 @@ func verbs(ctx context.Context, s semel.Store, rec semel.Record) map[string]erro
 	_, errs["Get"] = s.Get(ctx, rec.ID)
 	_, errs["Now"] = s.Now(ctx)
 	if d, ok := s.(semel.DueStore); ok {
-		_, errs["Due"] = d.Due(ctx, epoch.Add(time.Hour), 10)
+		_, errs["Due"] = d.Due(ctx, semel.DueQuery{Until: epoch.Add(time.Hour), Limit: 10})
 	}
 	if p, ok := s.(semel.PurgeStore); ok {
 		_, errs["Purge"] = p.Purge(ctx, []semel.Ref{{ID: rec.ID, Revision: rec.Revision}})
@@ -65,7 +65,7 @@ var lifeCases = []testCase{
 			}
 			if w, ok := env.Store.(semel.WatchStore); ok {
 				within(t, patience, "Watch after Close", func() {
-					_, stop := w.Watch(rec.ID)
+					_, stop := w.Watch(t.Context(), rec.ID)
 					stop()
 				})
 			}

@@ -28,7 +28,7 @@ var watchCases = []testCase{
 			w := env.Store.(semel.WatchStore)
 			id := key("k")
 			watch := func() <-chan struct{} {
-				changed, stop := w.Watch(id)
+				changed, stop := w.Watch(t.Context(), id)
 				t.Cleanup(stop)
 				return changed
 			}
@@ -54,7 +54,7 @@ var watchCases = []testCase{
 		run: func(t *testing.T, env Env) {
 			w := env.Store.(semel.WatchStore)
 			rec := put(t, env.Store, claimed(key("k"), 1), semel.Revision{})
-			changed, stop := w.Watch(rec.ID)
+			changed, stop := w.Watch(t.Context(), rec.ID)
 			within(t, patience, "a hundred changes beside a watcher that does not look", func() {
 				for range 100 {
 					w := semel.Write{Record: next(rec, func(r *semel.Record) { r.Attempt++ }), Expect: rec.Revision}

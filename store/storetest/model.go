@@ -244,9 +244,10 @@ func (h *history) due(ctx context.Context) error {
 	mine := func(s semel.DueStore) (map[semel.ID]semel.Record, error) {
 		// Records of other histories are in the store too, so the limit is
 		// above all of them.
-		recs, err := s.Due(ctx, until, 1<<20)
+		page, err := s.Due(ctx, semel.DueQuery{Until: until, Limit: 1 << 20})
+		err = errors.Join(err, errors.Join(page.Unreadable...))
 		m := map[semel.ID]semel.Record{}
-		for _, rec := range recs {
+		for _, rec := range page.Records {
 			if !slices.Contains(h.ids, rec.ID) {
 				continue
 			}

@@ -21,9 +21,9 @@ type planted struct {
 	apply  func(ctx context.Context, w semel.Write) (semel.Record, bool, error)
 	get    func(ctx context.Context, id semel.ID) (semel.Record, error)
 	now    func(ctx context.Context) (semel.Instant, error)
-	due    func(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error)
+	due    func(ctx context.Context, q semel.DueQuery) (semel.DuePage, error)
 	purge  func(ctx context.Context, refs []semel.Ref) (int, error)
-	watch  func(id semel.ID) (<-chan struct{}, func())
+	watch  func(ctx context.Context, id semel.ID) (<-chan struct{}, func())
 	find   func(ctx context.Context, q semel.Query) (semel.Page, error)
 	close  func() error
 	log    func(ctx context.Context, entries []semel.Entry) error
@@ -83,15 +83,17 @@ func (p *planted) Now(ctx context.Context) (semel.Instant, error) {
 	return running(p, func() (semel.Instant, error) { return p.now(ctx) })
 }
 
-func (p *planted) Due(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
-	return running(p, func() ([]semel.Record, error) { return p.due(ctx, until, limit) })
+func (p *planted) Due(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+	return running(p, func() (semel.DuePage, error) { return p.due(ctx, q) })
 }
 
 func (p *planted) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
 	return running(p, func() (int, error) { return p.purge(ctx, refs) })
 }
 
-func (p *planted) Watch(id semel.ID) (<-chan struct{}, func()) { return p.watch(id) }
+func (p *planted) Watch(ctx context.Context, id semel.ID) (<-chan struct{}, func()) {
+	return p.watch(ctx, id)
+}
 
 func (p *planted) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
 	return running(p, func() (semel.Page, error) { return p.find(ctx, q) })

@@ -126,7 +126,9 @@ func (s *faultyStore) Now(ctx context.Context) (semel.Instant, error) { return s
 
 func (s *faultyStore) Close() error { return s.mem.Close() }
 
-func (s *faultyStore) Watch(id semel.ID) (<-chan struct{}, func()) { return s.mem.Watch(id) }
+func (s *faultyStore) Watch(ctx context.Context, id semel.ID) (<-chan struct{}, func()) {
+	return s.mem.Watch(ctx, id)
+}
 
 // pipeListener accepts connections in memory that look like TCP.
 type pipeListener struct {

@@ -115,7 +115,9 @@ func (s *countingStore) Now(ctx context.Context) (semel.Instant, error) { return
 
 func (s *countingStore) Close() error { return s.mem.Close() }
 
-func (s *countingStore) Watch(id semel.ID) (<-chan struct{}, func()) { return s.mem.Watch(id) }
+func (s *countingStore) Watch(ctx context.Context, id semel.ID) (<-chan struct{}, func()) {
+	return s.mem.Watch(ctx, id)
+}
 
 func (s *countingStore) applied() int {
 	s.mu.Lock()

@@ -88,7 +88,7 @@ func TestEveryVerbFails(t *testing.T) {
 		faultstore.Get:   func() error { _, err := s.Get(t.Context(), id); return err },
 		faultstore.Now:   func() error { _, err := s.Now(t.Context()); return err },
 		faultstore.Due: func() error {
-			_, err := s.(semel.DueStore).Due(t.Context(), semel.InstantOf(time.Now()), 1)
+			_, err := s.(semel.DueStore).Due(t.Context(), semel.DueQuery{Until: semel.InstantOf(time.Now()), Limit: 1})
 			return err
 		},
 		faultstore.Purge:  func() error { _, err := s.(semel.PurgeStore).Purge(t.Context(), nil); return err },
@@ -213,7 +213,7 @@ func TestForwardedCallsReachTheStore(t *testing.T) {
 	s, _ := faultstore.New(inner, nil)
 	w := write(1)
 	w.Record.NextAt = semel.InstantOf(time.Unix(1, 0))
-	changed, stop := s.(semel.WatchStore).Watch(id)
+	changed, stop := s.(semel.WatchStore).Watch(t.Context(), id)
 	defer stop()
 	if _, applied, err := s.Apply(t.Context(), w); err != nil || !applied {
 		t.Fatal(applied, err)
@@ -223,8 +223,8 @@ func TestForwardedCallsReachTheStore(t *testing.T) {
 	default:
 		t.Error("Watch was not forwarded")
 	}
-	if recs, err := s.(semel.DueStore).Due(t.Context(), semel.InstantOf(time.Unix(2, 0)), 10); err != nil || len(recs) != 1 {
-		t.Errorf("Due gives %d records, %v", len(recs), err)
+	if page, err := s.(semel.DueStore).Due(t.Context(), semel.DueQuery{Until: semel.InstantOf(time.Unix(2, 0)), Limit: 10}); err != nil || len(page.Records) != 1 {
+		t.Errorf("Due gives %d records, %v", len(page.Records), err)
 	}
 	if page, err := s.(semel.SearchStore).Search(t.Context(), semel.Query{Limit: 1}); err != nil || len(page.Records) != 1 {
 		t.Errorf("Search gives %d records, %v", len(page.Records), err)

@@ -136,11 +136,11 @@ func (s *verbs) Close() error {
 // dueVerb adds [semel.DueStore].
 type dueVerb struct{ *verbs }
 
-func (s dueVerb) Due(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
-	var a answer[[]semel.Record]
+func (s dueVerb) Due(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+	var a answer[semel.DuePage]
 	return a.or(s.call(ctx, Due, func(ctx context.Context) error {
-		recs, err := s.inner.(semel.DueStore).Due(ctx, until, limit)
-		a.set(recs)
+		page, err := s.inner.(semel.DueStore).Due(ctx, q)
+		a.set(page)
 		return err
 	}))
 }
