@@ -12,11 +12,12 @@ type version struct {
 	rec      *Record
 	expect   Revision // of the version that it follows; zero for none
 	evidence []Entry
-	hash     uint64 // what a [LocalStore] finds the identity by, if it is known
+	deadline Instant // until when it may be made; zero: whenever
+	hash     uint64  // what a [LocalStore] finds the identity by, if it is known
 }
 
 func (v *version) write() Write {
-	return Write{Record: *v.rec, Expect: v.expect, Evidence: v.evidence}
+	return Write{Record: *v.rec, Expect: v.expect, Evidence: v.evidence, Deadline: v.deadline}
 }
 
 // apply writes v if what it follows is stored, and returns what is stored afterwards:
@@ -24,22 +25,23 @@ func (v *version) write() Write {
 // v follows a record that is gone. Nothing it is given or returns may be changed.
 //
 // When the store's answer is an error, apply finds out whether the write arrived
-// by sending the same write again: if its revision is stored, it did. The error
-// it returns means that this is still unknown after Options.StoreTimeout. The
-// caller's hanging up changes nothing: once a write may have arrived, it does not
-// go away.
+// by sending the same write again: if its revision is stored, it did. An error that
+// wraps [ErrNotApplied] means that it did not and never will; after any other that
+// is still unknown after Options.StoreTimeout. The caller's hanging up changes
+// nothing: once a write may have arrived, it does not go away.
 func (e *Engine) apply(ctx context.Context, v version) (*Record, bool, error) {
-	return e.applyWhile(ctx, &v, func(error) bool { return true })
+	return e.send(ctx, &v, true)
 }
 
 // applyClaim is apply for a claim: where it is sure that nothing was written, the
 // caller is told so at once, for a store that is too busy is not helped by waiting.
 func (e *Engine) applyClaim(ctx context.Context, v *version) (*Record, bool, error) {
-	return e.applyWhile(ctx, v, func(err error) bool { return !errors.Is(err, ErrNotApplied) })
+	return e.send(ctx, v, false)
 }
 
-// applyWhile is apply that resolves only errors worth it.
-func (e *Engine) applyWhile(ctx context.Context, v *version, worth func(error) bool) (*Record, bool, error) {
+// send sends a write until its result is known. patient: also where the store was
+// sure that a try was in vain.
+func (e *Engine) send(ctx context.Context, v *version, patient bool) (*Record, bool, error) {
 	if e.local != nil {
 		return e.swap(v)
 	}
@@ -47,11 +49,28 @@ func (e *Engine) applyWhile(ctx context.Context, v *version, worth func(error) b
 	if own {
 		defer call.end()
 	}
-	cur, applied, err := e.applyOnce(call, v, 1)
-	if err != nil && worth(err) {
-		return e.resolve(call, v)
+	b := newBackoff()
+	unknown := false // whether one of the tries may have arrived
+	for try := 1; ; try++ {
+		cur, applied, err := e.applyOnce(call, v, try)
+		switch {
+		case err == nil, errors.Is(err, ErrTooLate):
+			// A try that arrived before would have been found, and one that arrives
+			// later is late as well.
+			return cur, applied, err
+		case !errors.Is(err, ErrNotApplied):
+			unknown = true
+		case !patient && !unknown:
+			return nil, false, err
+		}
+		if b.wait(call) {
+			continue
+		}
+		if unknown && errors.Is(err, ErrNotApplied) {
+			err = &Error{Code: CodeStoreUnavailable, Message: "the result of a write is unknown", Err: call.Err()}
+		}
+		return nil, false, err
 	}
-	return cur, applied, err
 }
 
 // swap is apply on a local store.
@@ -89,22 +108,21 @@ func (e *Engine) applyOnce(ctx context.Context, v *version, try int) (*Record, b
 	return stored, false, nil
 }
 
-// patientNow is now for what must not be given up because of one failed question: it
-// asks again until Options.StoreTimeout.
-func (e *Engine) patientNow(ctx context.Context) (Instant, error) {
+// patientRead is read for what must not be given up because of one failed question:
+// it asks again until Options.StoreTimeout.
+func (e *Engine) patientRead(ctx context.Context) (reading, error) {
 	if e.local != nil {
-		return e.now(ctx)
+		return e.read(ctx)
 	}
 	call, own := e.storeCall(ctx)
 	if own {
 		defer call.end()
 	}
-	ctx = call
-	now, err := e.now(ctx)
-	for b := newBackoff(); err != nil && b.wait(ctx); {
-		now, err = e.now(ctx)
+	at, err := e.read(call)
+	for b := newBackoff(); err != nil && b.wait(call); {
+		at, err = e.read(call)
 	}
-	return now, err
+	return at, err
 }
 
 // backoff is the pause before a store that has failed is asked again.
@@ -129,50 +147,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-timer.C:
 		return true
 	}
-}
-
-// resolve sends a write whose result is unknown again until the store gives a
-// definite answer or ctx is done. It is safe at any later time, because the write
-// carries a revision of its own and names the one that it follows: a second
-// arrival changes nothing.
-func (e *Engine) resolve(ctx context.Context, v *version) (*Record, bool, error) {
-	b := newBackoff()
-	for try := 2; b.wait(ctx); try++ {
-		if cur, applied, err := e.applyOnce(ctx, v, try); err == nil {
-			return cur, applied, nil
-		}
-	}
-	return nil, false, &Error{Code: CodeStoreUnavailable, Message: "the result of a write is unknown", Err: ctx.Err()}
-}
-
-// releaseClaim goes on resolving a claim whose caller was told that the store is
-// unavailable. If the claim arrived after all it is aborted, for nothing was
-// executed under it; otherwise it would hold the key until its lease ends, and
-// then be taken for an abandoned attempt.
-func (e *Engine) releaseClaim(op *operation, claim version) {
-	e.goBackground(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, 2*op.Lease)
-		defer cancel()
-		_, applied, err := e.resolve(ctx, &claim)
-		if err != nil || !applied {
-			return
-		}
-		now, err := e.now(ctx)
-		if err != nil {
-			return
-		}
-		next, err := end(&op.Operation, claim.rec, evAbort, now, Result{}, &Failure{Code: string(CodeStoreUnavailable)})
-		if err != nil {
-			return
-		}
-		v := e.stamp(&op.Operation, claim.rec, next, ChangeEnded)
-		// A crash before this write leaves a claim that nobody runs: it
-		// becomes an abandoned attempt and is settled as one. A crash after
-		// it leaves nothing to do.
-		if _, applied, err = e.apply(ctx, v); err == nil && applied {
-			e.ended(next, "holder", "")
-		}
-	})
 }
 
 // ended tells of the end of an attempt and wakes those who wait for it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -59,6 +60,7 @@ func sweep(t *testing.T, r *rig, want semel.Swept) {
 	if n, err := r.Sweep(t.Context()); n != want || err != nil {
 		t.Fatalf("the sweep gives %+v, %v; want %+v", n, err, want)
 	}
+	synctest.Wait() // for reconcilers, which are asked beside it
 }
 
 func TestArchiveBeforePurge(t *testing.T) {
@@ -213,17 +215,16 @@ func TestOperatorPurges(t *testing.T) {
 	t.Run("only a record whose attempt has ended can be purged", func(t *testing.T) {
 		inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
 			a := begin(t, r.Engine, call("k"))
-			pass(time.Millisecond)
-			wantCode(t, r.Purge(t.Context(), id("k"), "test"), semel.CodeIllegalTransition)
+			wantCode(t, r.Purge(t.Context(), id("k"), semel.Removal{Reason: "test"}), semel.CodeIllegalTransition)
 			must(t, a.Hold(t.Context(), "who knows"))
-			wantCode(t, r.Purge(t.Context(), id("k"), "test"), semel.CodeIllegalTransition)
-			wantCode(t, r.Purge(t.Context(), id("none"), "test"), semel.CodeNotFound)
+			wantCode(t, r.Purge(t.Context(), id("k"), semel.Removal{Reason: "test"}), semel.CodeIllegalTransition)
+			wantCode(t, r.Purge(t.Context(), id("none"), semel.Removal{Reason: "test"}), semel.CodeNotFound)
 			must(t, attach(t, r.Engine, "k", a.Fence()).Complete(t.Context(), data("done")))
-			must(t, r.Purge(t.Context(), id("k"), "test"))
+			must(t, r.Purge(t.Context(), id("k"), semel.Removal{Reason: "test"}))
 			if r.store.Len() != 0 {
 				t.Error("it is still there")
 			}
-			wantCode(t, r.Purge(t.Context(), id("k"), "test"), semel.CodeNotFound)
+			wantCode(t, r.Purge(t.Context(), id("k"), semel.Removal{Reason: "test"}), semel.CodeNotFound)
 		})
 	})
 	t.Run("the reason is told, and the next delivery runs under a higher fence", func(t *testing.T) {
@@ -232,12 +233,15 @@ func TestOperatorPurges(t *testing.T) {
 		events := &semel.Events{Purged: func(ev semel.PurgedEvent) { told = append(told, ev) }}
 		inBubbleWith(t, semel.Options{Events: events}, semel.Operation{}, func(t *testing.T, r *rig) {
 			rec := done(t, r, call("k"))
-			// In the moment of its own claim the next fence would be the same.
-			wantCode(t, r.Purge(t.Context(), id("k"), "at once"), semel.CodeIllegalTransition)
-			pass(time.Microsecond)
-			must(t, r.Purge(t.Context(), id("k"), "ticket 7"))
+			// The next fence will come from the clock, as a node reads it that may be a
+			// second behind.
+			began := time.Now()
+			must(t, r.Purge(t.Context(), id("k"), semel.Removal{Reason: "ticket 7"}))
 			if want := (semel.PurgedEvent{Count: 1, ID: id("k"), By: "operator", Reason: "ticket 7"}); len(told) != 1 || told[0] != want {
 				t.Errorf("told %+v, want %+v", told, want)
+			}
+			if took := time.Since(began); took <= time.Second || took > 2*time.Second {
+				t.Errorf("it took %v", took)
 			}
 			again := begin(t, r.Engine, call("k"))
 			if again.Fence() <= rec.Fence || again.Number() != 1 {
@@ -249,13 +253,12 @@ func TestOperatorPurges(t *testing.T) {
 	t.Run("it is archived first, and kept if that fails", func(t *testing.T) {
 		archiving(t, nil, func(t *testing.T, r *rig, s *shelf) {
 			want := done(t, r, call("k"))
-			pass(time.Millisecond)
 			s.fails = errors.New("disk full")
-			if err := r.Purge(t.Context(), id("k"), "test"); !errors.Is(err, s.fails) || r.store.Len() != 1 {
+			if err := r.Purge(t.Context(), id("k"), semel.Removal{Reason: "test"}); !errors.Is(err, s.fails) || r.store.Len() != 1 {
 				t.Fatalf("%v; %d records are stored", err, r.store.Len())
 			}
 			s.fails = nil
-			must(t, r.Purge(t.Context(), id("k"), "test"))
+			must(t, r.Purge(t.Context(), id("k"), semel.Removal{Reason: "test"}))
 			if len(s.batches) != 1 || r.store.Len() != 0 {
 				t.Fatalf("it was archived %d times, and %d records are stored", len(s.batches), r.store.Len())
 			}
@@ -265,18 +268,16 @@ func TestOperatorPurges(t *testing.T) {
 	t.Run("without an archive a record that is to be archived can't be purged", func(t *testing.T) {
 		inBubble(t, semel.Operation{Archive: true}, func(t *testing.T, r *rig) {
 			done(t, r, call("k"))
-			pass(time.Millisecond)
-			wantCode(t, r.Purge(t.Context(), id("k"), "test"), semel.CodeUnsupported)
+			wantCode(t, r.Purge(t.Context(), id("k"), semel.Removal{Reason: "test"}), semel.CodeUnsupported)
 			decides(t, r.Engine, call("k"), semel.Replay)
 		})
 	})
 	t.Run("a store that does not answer says so", func(t *testing.T) {
 		inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
 			done(t, r, call("k"))
-			pass(time.Millisecond)
 			for _, verb := range []faultstore.Verb{faultstore.Get, faultstore.Now, faultstore.Purge} {
 				r.faults.Next(verb, faultstore.NotApplied, 1)
-				wantCode(t, r.Purge(t.Context(), id("k"), "test"), semel.CodeStoreUnavailable)
+				wantCode(t, r.Purge(t.Context(), id("k"), semel.Removal{Reason: "test"}), semel.CodeStoreUnavailable)
 			}
 			decides(t, r.Engine, call("k"), semel.Replay)
 		})

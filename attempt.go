@@ -3,6 +3,8 @@ package semel
 import (
 	"bytes"
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -19,10 +21,11 @@ type Attempt struct {
 
 	// mu is held while the store is written to.
 	mu     sync.Mutex
-	rec    *Record   // as last known to be stored; never changed, only replaced
-	doubt  *doubt    // a write after rec whose result is not known yet
-	outbox []Message // what is sent if the attempt completes
-	ended  event     // how the attempt ended; evNone while it runs
+	rec    *Record       // as last known to be stored; never changed, only replaced
+	until  time.Duration // local time at which the handler must have stopped
+	doubt  *doubt        // a write after rec whose result is not known yet
+	outbox []Message     // what is sent if the attempt completes
+	ended  event         // how the attempt ended; evNone while it runs
 	// unrecorded: a read-only call, of which the store knows nothing.
 	unrecorded bool
 	// detached: the holder is in another process and renews by itself.
@@ -48,10 +51,30 @@ type doubt struct {
 }
 
 // start hands out the right that the claim established, and keeps its lease
-// alive. The claim was sent at the local time since.
-func (a *Attempt) start(ctx context.Context, op *operation, since time.Duration) {
-	a.op, a.parent, a.rec = op, ctx, &a.claim
-	op.leases.add(a, since)
+// alive, which began after the local time since. rec is the claim as it is stored.
+func (a *Attempt) start(ctx context.Context, op *operation, rec *Record, since time.Duration) {
+	a.op, a.parent, a.rec = op, ctx, rec
+	a.leased(since)
+}
+
+// leased takes note of a lease that began after a local time. The caller holds a.mu,
+// or is alone.
+func (a *Attempt) leased(since time.Duration) {
+	if a.detached || a.unrecorded {
+		return
+	}
+	a.until = since + handlerTime(a.claim.Policy.Lease)
+	a.op.leases.add(a, since)
+}
+
+// handlerTime is for how much of a lease its handler may run: a tenth is left for it
+// to notice that it has to stop.
+func handlerTime(lease time.Duration) time.Duration { return lease - lease/10 }
+
+// overdue reports whether the handler must have stopped by now, by a clock that is
+// read now: whoever was to tell it may be late.
+func (a *Attempt) overdue() bool {
+	return !a.detached && !a.unrecorded && a.op.engine.elapsed() >= a.until
 }
 
 // beginUnrecorded gives a read-only call an attempt of which nothing is stored
@@ -153,7 +176,7 @@ func (a *Attempt) Abandon(ctx context.Context, reason string) error {
 func (a *Attempt) mayRunAgain() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return mayRunAgain(&a.op.Operation, a.rec)
+	return mayRunAgain(a.rec)
 }
 
 // end makes the end of the attempt durable and then tells those who wait.
@@ -171,7 +194,7 @@ func (a *Attempt) end(ctx context.Context, ev event, res Result, f *Failure) err
 }
 
 func (a *Attempt) tryEnd(ctx context.Context, ev event, res Result, f *Failure) error {
-	if err := a.settlePending(ctx, a.op.engine.apply); err != nil {
+	if err := a.settlePending(ctx, a.op.engine.patiently()); err != nil {
 		return err
 	}
 	if a.ended != evNone {
@@ -184,10 +207,6 @@ func (a *Attempt) tryEnd(ctx context.Context, ev event, res Result, f *Failure) 
 		}
 		ctx = call
 	}
-	now, err := a.op.engine.patientNow(ctx)
-	if err != nil {
-		return &Error{Code: CodeUnknown, Message: "the outcome is not recorded", Err: err}
-	}
 	// A crash before this write leaves a lease that ends and an attempt that is
 	// settled by policy. A crash after it leaves nothing to do: duplicates
 	// find the outcome.
@@ -195,13 +214,13 @@ func (a *Attempt) tryEnd(ctx context.Context, ev event, res Result, f *Failure) 
 	if ev == evHold {
 		kind = ChangeHeld
 	}
-	err = a.write(ctx, kind, func(cur *Record) (*Record, error) {
+	err := a.write(ctx, kind, func(cur *Record, at reading) (*Record, error) {
 		if ev == evHold {
-			return hold(&a.op.Operation, cur, f.Message, now)
+			return hold(cur, f.Message, at.now)
 		}
-		next, err := end(&a.op.Operation, cur, ev, now, res, f)
+		next, err := end(cur, ev, at.now, res, f)
 		if err == nil && ev == evComplete {
-			next.send(a.outbox, now)
+			next.send(a.outbox, at.now)
 		}
 		return next, err
 	})
@@ -241,39 +260,61 @@ func (a *Attempt) finish(ev event) {
 // write makes change(a.rec) durable as the successor of a.rec. The caller holds
 // a.mu. A write whose result was unknown is resolved first, for only then is it
 // known what the next one follows.
-func (a *Attempt) write(ctx context.Context, kind Change, change func(*Record) (*Record, error)) error {
-	return a.writeBy(ctx, a.op.engine.apply, kind, change)
+func (a *Attempt) write(ctx context.Context, kind Change, change changeFunc) error {
+	return a.writeBy(ctx, a.op.engine.patiently(), kind, change)
 }
 
-// applyFunc is Engine.apply, or a way to try only once.
-type applyFunc func(ctx context.Context, v version) (*Record, bool, error)
+// changeFunc makes the successor of a record, by the clock as it is then.
+type changeFunc func(cur *Record, at reading) (*Record, error)
 
-func (a *Attempt) writeBy(ctx context.Context, apply applyFunc, kind Change, change func(*Record) (*Record, error)) error {
+// sending is how an attempt asks the store: until it answers, or once.
+type sending struct {
+	read  func(ctx context.Context) (reading, error)
+	apply func(ctx context.Context, v version) (*Record, bool, error)
+}
+
+func (e *Engine) patiently() sending { return sending{e.patientRead, e.apply} }
+
+func (e *Engine) once() sending {
+	return sending{e.read, func(ctx context.Context, v version) (*Record, bool, error) { return e.applyOnce(ctx, &v, 1) }}
+}
+
+func (a *Attempt) writeBy(ctx context.Context, by sending, kind Change, change changeFunc) error {
 	if a.unrecorded {
-		next, err := change(a.rec)
+		at, err := by.read(ctx)
+		if err != nil {
+			return err
+		}
+		next, err := change(a.rec, at)
 		if err == nil {
 			a.rec = next
 		}
 		return err
 	}
-	if err := a.settlePending(ctx, apply); err != nil {
+	if err := a.settlePending(ctx, by); err != nil {
 		return err
 	}
 	if a.ended != evNone {
 		return &Error{Code: CodeAlreadyEnded, Message: "the attempt has ended"}
 	}
 	for range maxClaims {
-		next, err := change(a.rec)
+		at, err := by.read(ctx)
+		if err != nil {
+			return &Error{Code: CodeUnknown, Message: "the store did not answer, and nothing was written", Err: err}
+		}
+		next, err := change(a.rec, at)
 		if err != nil {
 			return err
 		}
 		v := a.op.engine.stamp(&a.op.Operation, a.rec, next, kind)
-		cur, applied, err := apply(ctx, v)
+		cur, applied, err := by.apply(ctx, v)
 		if err != nil {
-			a.doubt = &doubt{version: v}
+			if !errors.Is(err, ErrNotApplied) {
+				a.doubt = &doubt{version: v}
+			}
 			return errWriteUnknown(err)
 		}
-		if applied {
+		if applied || followed(next, cur) {
 			a.rec = next
 			return nil
 		}
@@ -289,17 +330,17 @@ func errWriteUnknown(err error) error {
 }
 
 // settlePending finds out about a write whose result was unknown.
-func (a *Attempt) settlePending(ctx context.Context, apply applyFunc) error {
+func (a *Attempt) settlePending(ctx context.Context, by sending) error {
 	d := a.doubt
 	if d == nil {
 		return nil
 	}
-	cur, applied, err := apply(ctx, d.version)
+	cur, applied, err := by.apply(ctx, d.version)
 	if err != nil {
 		return errWriteUnknown(err)
 	}
 	a.doubt = nil
-	if applied {
+	if applied || followed(d.rec, cur) {
 		a.rec = d.rec
 		if d.ending != evNone {
 			a.finish(d.ending)
@@ -312,24 +353,38 @@ func (a *Attempt) settlePending(ctx context.Context, apply applyFunc) error {
 	if name == "" || a.rec.effectIndex(name) < 0 {
 		return nil
 	}
-	return a.uncall(ctx, apply, name)
+	return a.uncall(ctx, by, name)
 }
 
 // uncall says in the ledger that an effect which was started was not called and will
 // not be. The caller holds a.mu.
-func (a *Attempt) uncall(ctx context.Context, apply applyFunc, name string) error {
-	now, err := a.op.engine.now(ctx)
-	if err != nil {
-		return err
-	}
+func (a *Attempt) uncall(ctx context.Context, by sending, name string) error {
 	// A crash before this write leaves the effect started, and the attempt is held.
 	// A crash after it leaves nothing to settle.
-	return a.writeBy(ctx, apply, ChangeEffect, func(cur *Record) (*Record, error) {
-		return changeEffect(cur, name, now, func(ef *EffectRecord) {
+	return a.writeBy(ctx, by, ChangeEffect, func(cur *Record, at reading) (*Record, error) {
+		return changeEffect(cur, name, at.now, func(ef *EffectRecord) {
 			if ef.State == EffectStarted {
 				ef.State = EffectRefuted
 			}
 		})
+	})
+}
+
+// followed reports whether an end that was written has arrived although another
+// version of the record is stored: it was followed by a later fact, such as a message
+// that was settled, or by a further attempt. The end that is told of there is the same
+// to the nanosecond.
+func followed(end, cur *Record) bool {
+	if !end.State.Terminal() {
+		return false
+	}
+	if cur.Fence == end.Fence {
+		return cur.State == end.State && cur.Disposition == end.Disposition && cur.EndedAt == end.EndedAt &&
+			cur.Result.Tombstone == end.Result.Tombstone && bytes.Equal(cur.Result.Data, end.Result.Data) && sameFailure(cur.Failure, end.Failure) &&
+			slices.EqualFunc(cur.Outbox, end.Outbox, func(a, b Message) bool { return a.ID == b.ID })
+	}
+	return slices.ContainsFunc(cur.Earlier, func(at AttemptRecord) bool {
+		return at.Fence == end.Fence && at.Disposition == end.Disposition && at.EndedAt == end.EndedAt && sameFailure(at.Failure, end.Failure)
 	})
 }
 

@@ -212,6 +212,7 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 			if settled || err != nil {
 				return err
 			}
+			calls = ctx // it may have waited for longer than the limit of a call
 		}
 		a := new(Attempt)
 		next := &a.claim
@@ -234,19 +235,23 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 		}
 		v := e.stamp(&op.Operation, cur, next, ChangeClaimed)
 		v.hash = hash
+		v.deadline = at.now.Add(min(op.Lease, 2*e.opts.StoreTimeout)) // nobody waits for longer
 		// A crash before this write leaves nothing. A crash after it leaves a
 		// claim without a holder: when its lease ends, the next delivery or
 		// the reaper settles it as an abandoned attempt.
 		stored, applied, err := e.applyClaim(calls, &v)
+		switch {
+		case err != nil && !errors.Is(err, ErrNotApplied):
+			e.releaseClaim(op, &v)
+		case err == nil && applied:
+			stored, applied, err = e.freshen(ctx, op, &v, &at)
+		}
 		if err != nil {
-			if !errors.Is(err, ErrNotApplied) {
-				e.releaseClaim(op, v)
-			}
 			return err
 		}
 		if applied {
-			a.start(ctx, op, at.elapsed)
-			ans.Decision, ans.Record, ans.Attempt = Execute, next, a
+			a.start(ctx, op, stored, at.elapsed)
+			ans.Decision, ans.Record, ans.Attempt = Execute, stored, a
 			e.decided(ans, at.now, waited)
 			return nil
 		}
@@ -255,6 +260,45 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 	// The record changed under every try, so somebody is at work on it.
 	ans.Decision, ans.Record, ans.RetryAfter = InFlight, cur, minRetryAfter
 	return e.tell(ctx, &op.Operation, call, ans, 0, waited)
+}
+
+// freshen begins the lease of a claim that is stored anew if it took long to get
+// there, so that no handler starts under a lease that is over or nearly so. at is when
+// the claim was made, and then when the lease began last. After an error the claim is
+// released.
+func (e *Engine) freshen(ctx context.Context, op *operation, claim *version, at *reading) (*Record, bool, error) {
+	rec := claim.rec
+	renewals := []Revision{}
+	giveUp := func(err error) (*Record, bool, error) {
+		e.releaseClaim(op, claim, renewals...)
+		return nil, false, err
+	}
+	for range maxClaims {
+		if e.elapsed()-at.elapsed < op.Lease/3 { // later it would be renewed anyway
+			return rec, true, nil
+		}
+		var err error
+		if *at, err = e.read(ctx); err != nil {
+			return giveUp(err)
+		}
+		next, err := extend(rec, evRenew, at.now)
+		if err != nil {
+			return giveUp(err)
+		}
+		v := e.stamp(&op.Operation, rec, next, ChangePostponed)
+		v.deadline = next.LeaseUntil
+		renewals = append(renewals, next.Revision)
+		// A crash before or after this write leaves a claim without a holder.
+		stored, applied, err := e.applyClaim(ctx, &v)
+		if err != nil {
+			return giveUp(err)
+		}
+		if !applied {
+			return stored, false, nil // the reaper, or another node for the same holder
+		}
+		rec = next
+	}
+	return giveUp(&Error{Code: CodeStoreUnavailable, Message: "the store takes longer than a third of the lease for each write"})
 }
 
 // reading is one moment by two clocks: the engine's was read first.
@@ -285,12 +329,12 @@ func (e *Engine) meet(ctx context.Context, op *operation, call *Call, cur **Reco
 		if (*cur).State == absent {
 			return false, nil // gone since: claim again
 		}
-		r := decide(&op.Operation, &call.Fingerprint, *cur, at.now)
+		r := decide(&op.Operation, &call.Fingerprint, *cur, at.now, e.restored(*cur, at.now))
 		switch {
 		case r.decision == Execute:
 			return false, nil
-		case r.hold:
-			stored, applied, err := e.hold(ctx, op, *cur, heldReason(*cur), at.now, "reaper")
+		case r.hold != "":
+			stored, applied, err := e.holdFor(ctx, op, call, *cur, r.hold, at.now)
 			if err != nil {
 				return false, err
 			}
@@ -349,9 +393,9 @@ func (e *Engine) answer(ctx context.Context, op *operation, call *Call, ans *Ans
 	return e.tell(ctx, &op.Operation, call, ans, now, waited)
 }
 
-// hold writes cur as held. It returns what is stored afterwards.
-func (e *Engine) hold(ctx context.Context, op *operation, cur *Record, reason string, now Instant, by string) (*Record, bool, error) {
-	next, err := hold(&op.Operation, cur, reason, now)
+// hold writes an abandoned attempt as held. It returns what is stored afterwards.
+func (e *Engine) hold(ctx context.Context, op *operation, cur *Record, reason string, now Instant) (*Record, bool, error) {
+	next, err := hold(cur, reason, now)
 	if err != nil {
 		return nil, false, err
 	}
@@ -361,7 +405,31 @@ func (e *Engine) hold(ctx context.Context, op *operation, cur *Record, reason st
 	// reconciler, or an operator settles.
 	stored, applied, err := e.apply(ctx, v)
 	if err == nil && applied {
-		e.ended(next, by, "")
+		e.ended(next, "reaper", "")
+	}
+	return stored, applied, err
+}
+
+// holdFor is hold for a delivery that would have executed. Where the last attempt has
+// ended, the one that the delivery would have made is held from its beginning.
+func (e *Engine) holdFor(ctx context.Context, op *operation, call *Call, cur *Record, reason string, now Instant) (*Record, bool, error) {
+	if !cur.State.Terminal() {
+		return e.hold(ctx, op, cur, reason, now)
+	}
+	opened := new(Record)
+	if err := open(&op.Operation, &cur.ID, call, cur, now, e.node, opened); err != nil {
+		return nil, false, err
+	}
+	next, err := hold(opened, reason, now)
+	if err != nil {
+		return nil, false, err
+	}
+	v := e.stamp(&op.Operation, cur, next, ChangeHeld)
+	// A crash before this write leaves the record as it was, to be met again. A crash
+	// after it leaves a held record, as above.
+	stored, applied, err := e.apply(ctx, v)
+	if err == nil && applied {
+		e.ended(next, "reaper", "")
 	}
 	return stored, applied, err
 }

@@ -246,7 +246,7 @@ func (e *Engine) challenge(op *operation, call *Call, cur, claim *Record, c *Con
 	} else {
 		// The attempt ends as it begins: nothing was executed, which is what
 		// aborted means, and the next delivery may run.
-		next, err = end(&op.Operation, claim, evAbort, now, Result{}, &Failure{Code: string(CodeConfirmationRequired)})
+		next, err = end(claim, evAbort, now, Result{}, &Failure{Code: string(CodeConfirmationRequired)})
 		if err == nil && next.Attempt == 1 {
 			next.ExpiresAt = until // what is left when nobody confirms is of no use
 		}

@@ -3,6 +3,7 @@ package semel
 import (
 	"cmp"
 	"strings"
+	"time"
 )
 
 // Decision is what one delivery gets.
@@ -30,14 +31,25 @@ const (
 // ruling is what decide makes of a stored record.
 type ruling struct {
 	decision Decision
-	// hold: the record must be written as held before the delivery is told so.
-	hold bool
+	// hold is why the record must be written as held before the delivery is told
+	// so; empty where that is not needed.
+	hold string
 }
 
 // decide is the whole policy: what a delivery with fingerprint fp gets when cur
 // is stored. It changes nothing and asks nobody. Conflict comes before in
 // flight, so that a client with a wrong payload need not wait to be told.
-func decide(op *Operation, fp *Fingerprint, cur *Record, now Instant) ruling {
+// restored says that cur is from a backup, see [Engine.NewEpoch].
+func decide(op *Operation, fp *Fingerprint, cur *Record, now Instant, restored bool) ruling {
+	r := rule(op, fp, cur, now)
+	if restored && r.decision == Execute && !cur.Expired(now) {
+		return ruling{decision: Held, hold: heldRestored}
+	}
+	return r
+}
+
+// rule is decide where the store was never restored.
+func rule(op *Operation, fp *Fingerprint, cur *Record, now Instant) ruling {
 	switch {
 	case cur.Expired(now):
 		return ruling{decision: Execute}
@@ -54,23 +66,27 @@ func decide(op *Operation, fp *Fingerprint, cur *Record, now Instant) ruling {
 		return ruling{decision: Held}
 	case !cur.leaseOver(now):
 		return ruling{decision: InFlight}
-	case mayRunAgain(op, cur):
+	case mayRunAgain(cur):
 		return ruling{decision: Execute}
 	default:
-		return ruling{decision: Held, hold: true}
+		return ruling{decision: Held, hold: heldReason(cur)}
 	}
 }
 
 // mayRunAgain reports whether an attempt whose holder went away may be followed
 // by another. An effect without a result forbids it whatever the policy. Where
-// all effects are declared, the ledger proves what happened, and a further
-// attempt replays the results that are recorded.
-func mayRunAgain(op *Operation, cur *Record) bool {
+// all effects are in the ledger, that proves what happened, and a further attempt
+// replays the results that are recorded. Whether they are was promised by the
+// program that made the attempt; what its successor promises says nothing about it.
+func mayRunAgain(cur *Record) bool {
 	if _, open := cur.openEffect(); open {
 		return false
 	}
-	return op.OnAbandoned == RetryAbandoned || op.Effects != nil
+	return cur.Policy.Retry || cur.Policy.Ledger
 }
+
+// heldRestored is why a call that a backup left unfinished is held.
+const heldRestored = "the store was restored from a backup that has this call unfinished: what happened since is not known"
 
 // heldReason tells people why an abandoned attempt is held.
 func heldReason(cur *Record) string {
@@ -82,15 +98,19 @@ func heldReason(cur *Record) string {
 
 // nextFence is higher than every fence this identity has had: at least one more
 // than the last one known, and at least the store's time in microseconds, which
-// is higher than the fence of any record that was purged (see purgeable).
+// is higher than the fence of any record that was purged (see fencePassed).
 func nextFence(last int64, now Instant) int64 {
 	return max(last+1, now.micros())
 }
 
-// purgeable reports whether deleting the record keeps fences rising: the next
-// one for this identity would come from the clock alone.
-func purgeable(r *Record, now Instant) bool {
-	return r.Expired(now) && now.micros() > r.Fence
+// fenceMargin is by how much the clock, as two engines read it, may differ.
+const fenceMargin = time.Second
+
+// fencePassed reports whether deleting the record keeps fences rising, although the
+// next one for this identity comes from the clock alone, maybe as a node reads it
+// that is behind this one.
+func fencePassed(r *Record, now Instant) bool {
+	return now.Add(-fenceMargin).micros() > r.Fence
 }
 
 // open makes next, which is empty, the record of a new attempt. prev is what is
@@ -101,7 +121,7 @@ func open(op *Operation, id *ID, call *Call, prev *Record, now Instant, node str
 	*next = Record{
 		ID: *id, Fingerprint: call.Fingerprint, Principal: call.Principal, Holder: cmp.Or(call.Holder, node), Attempt: 1,
 		CreatedAt: now, UpdatedAt: now, StartedAt: now, LeaseUntil: until, NextAt: until,
-		Fence: nextFence(prev.Fence, now), Attributes: call.Attributes,
+		Fence: nextFence(prev.Fence, now), Attributes: call.Attributes, Policy: op.promise(),
 	}
 	next.Origin = next.Fence
 	if prev.State != absent && !prev.Expired(now) {
@@ -129,33 +149,51 @@ func successor(cur *Record, ev event, now Instant) (*Record, error) {
 	return next, next.step(ev)
 }
 
+// promise is what a claim says in its record.
+func (op *Operation) promise() Policy {
+	return Policy{
+		Lease: op.Lease, Window: op.Window, MaxResult: op.MaxResult, Retry: op.OnAbandoned == RetryAbandoned,
+		Ledger: op.Effects != nil, Archive: op.Archive, Reconcile: op.Reconcile != nil,
+	}
+}
+
+// extend makes the successor of a processing record whose lease begins now.
+func extend(cur *Record, ev event, now Instant) (*Record, error) {
+	next, err := successor(cur, ev, now)
+	if err == nil {
+		next.LeaseUntil = now.Add(cur.Policy.Lease)
+		next.NextAt = next.LeaseUntil
+	}
+	return next, err
+}
+
 // end makes the terminal form of a processing record.
-func end(op *Operation, cur *Record, ev event, now Instant, res Result, failure *Failure) (*Record, error) {
+func end(cur *Record, ev event, now Instant, res Result, failure *Failure) (*Record, error) {
 	next, err := successor(cur, ev, now)
 	if err != nil {
 		return nil, err
 	}
-	if len(res.Data) > op.MaxResult {
+	if len(res.Data) > cur.Policy.MaxResult {
 		res = Result{Tombstone: true}
 	}
 	next.EndedAt = now
 	next.LeaseUntil, next.Held = 0, ""
 	next.Result, next.Failure = res, failure.kept()
-	next.ExpiresAt = now.Add(op.Window)
+	next.ExpiresAt = now.Add(cur.Policy.Window)
 	next.NextAt = next.ExpiresAt
 	return next, nil
 }
 
-// hold makes the held form of a processing record. A reconciler, if there is
-// one, is due at once.
-func hold(op *Operation, cur *Record, reason string, now Instant) (*Record, error) {
+// hold makes the held form of a processing record. A reconciler, if one is
+// expected, is due at once.
+func hold(cur *Record, reason string, now Instant) (*Record, error) {
 	next, err := successor(cur, evHold, now)
 	if err != nil {
 		return nil, err
 	}
 	next.LeaseUntil, next.NextAt = 0, 0
 	next.Held = keptText(reason)
-	if op.Reconcile != nil {
+	if cur.Policy.Reconcile {
 		next.NextAt = now
 	}
 	return next, nil

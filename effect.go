@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // maxEffects bounds the ledger of one call.
@@ -120,7 +121,12 @@ func (a *Attempt) startEffect(ctx context.Context, name string, uncalled bool) (
 	if err := a.handler.lost(); err != nil {
 		return ef, err
 	}
-	if err := a.settlePending(ctx, a.op.engine.apply); err != nil {
+	if a.overdue() {
+		err := &Error{Code: CodeLeaseLost, Message: "the lease could not be renewed in time"}
+		a.lose(err)
+		return ef, err
+	}
+	if err := a.settlePending(ctx, a.op.engine.patiently()); err != nil {
 		return ef, err
 	}
 	if i := a.rec.effectIndex(name); i >= 0 {
@@ -137,19 +143,16 @@ func (a *Attempt) startEffect(ctx context.Context, name string, uncalled bool) (
 			return old, Rejected(old.Failure.Code, errors.New(old.Failure.Message))
 		}
 	}
-	now, err := a.op.engine.now(ctx)
-	if err != nil {
-		return ef, err
-	}
-	ef = EffectRecord{
-		Name: name, Key: effectKey(a.rec.ID, a.rec.Origin, name), State: EffectStarted, Fence: a.rec.Fence, StartedAt: now,
-	}
+	var since time.Duration
 	// A crash before this write leaves no trace of the effect, and it was not
 	// called. A crash after it leaves it started: whether it was called is not
 	// known, so the attempt is held, and a reconciler or an operator settles it.
-	err = a.write(ctx, ChangeEffect, func(cur *Record) (*Record, error) {
-		if cur.Held != "" {
+	err = a.write(ctx, ChangeEffect, func(cur *Record, at reading) (*Record, error) {
+		switch {
+		case cur.Held != "":
 			return nil, &Error{Code: CodeLeaseLost, Message: "the record was declared held"}
+		case a.op.engine.restored(cur, at.now):
+			return nil, &Error{Code: CodeLeaseLost, Message: "the store was restored from a backup: what was done since is not known"}
 		}
 		// The record may be newer than the one looked at above: a holder that is
 		// elsewhere may ask twice at once, and only one of the two may call.
@@ -160,7 +163,17 @@ func (a *Attempt) startEffect(ctx context.Context, name string, uncalled bool) (
 		if i < 0 && len(cur.Effects) >= maxEffects {
 			return nil, &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the call has %d effects already", maxEffects)}
 		}
-		return changeEffect(cur, name, now, func(slot *EffectRecord) { *slot = ef })
+		ef = EffectRecord{
+			Name: name, Key: effectKey(cur.ID, cur.Origin, name), State: EffectStarted, Fence: cur.Fence, StartedAt: at.now,
+		}
+		next, err := changeEffect(cur, name, at.now, func(slot *EffectRecord) { *slot = ef })
+		if err == nil && !a.unrecorded {
+			// The call has a whole lease before it.
+			next.LeaseUntil = at.now.Add(cur.Policy.Lease)
+			next.NextAt = next.LeaseUntil
+			since = at.elapsed
+		}
+		return next, err
 	})
 	if err != nil && a.doubt != nil {
 		// The intent may be durable, but the effect will not be called.
@@ -169,11 +182,17 @@ func (a *Attempt) startEffect(ctx context.Context, name string, uncalled bool) (
 	if err != nil {
 		return ef, err
 	}
-	if lost := a.handler.lost(); lost != nil {
+	a.leased(since)
+	lost := a.handler.lost()
+	if lost == nil && a.overdue() {
+		lost = &Error{Code: CodeLeaseLost, Message: "the store took longer than the lease"}
+		a.lose(lost)
+	}
+	if lost != nil {
 		// The write took longer than the lease had left. Another may have been
 		// given the right meanwhile, and been told that nothing was called. Where
 		// it was not, the ledger says so; otherwise it is the other's by now.
-		_ = a.uncall(ctx, a.op.engine.apply, name)
+		_ = a.uncall(ctx, a.op.engine.patiently(), name)
 		return ef, lost
 	}
 	return ef, nil
@@ -187,15 +206,15 @@ func (a *Attempt) SettleEffect(ctx context.Context, f EffectFinding) error {
 	if f.State != EffectConfirmed && f.State != EffectRefuted {
 		return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("an effect is settled as confirmed or refuted, not as %q", f.State)}
 	}
-	if len(f.Result.Data) > a.op.MaxResult {
-		f.Result = Result{Tombstone: true}
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if len(f.Result.Data) > a.claim.Policy.MaxResult {
+		f.Result = Result{Tombstone: true}
+	}
 	if a.ended != evNone {
 		return &Error{Code: CodeAlreadyEnded, Message: "the attempt ended while effect " + f.Name + " was running"}
 	}
-	if err := a.settlePending(ctx, a.op.engine.apply); err != nil {
+	if err := a.settlePending(ctx, a.op.engine.patiently()); err != nil {
 		return err
 	}
 	i := a.rec.effectIndex(f.Name)
@@ -205,20 +224,16 @@ func (a *Attempt) SettleEffect(ctx context.Context, f EffectFinding) error {
 	if old := &a.rec.Effects[i]; old.State != EffectStarted {
 		return settledAlready(old, &f)
 	}
-	now, err := a.op.engine.patientNow(ctx)
-	if err != nil {
-		return err
-	}
 	// A crash before this write leaves the effect started, see startEffect. A
 	// crash after it leaves a result that a further attempt replays.
-	return a.write(ctx, ChangeEffect, func(cur *Record) (*Record, error) {
+	return a.write(ctx, ChangeEffect, func(cur *Record, at reading) (*Record, error) {
 		// The record may be newer than the one looked at above.
 		if i := cur.effectIndex(f.Name); i >= 0 && cur.Effects[i].State != EffectStarted {
 			if err := settledAlready(&cur.Effects[i], &f); err != nil {
 				return nil, err
 			}
 		}
-		return changeEffect(cur, f.Name, now, f.settle(&a.op.Operation, now))
+		return changeEffect(cur, f.Name, at.now, f.settle(&cur.Policy, at.now))
 	})
 }
 

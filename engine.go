@@ -75,6 +75,11 @@ type Engine struct {
 
 	epoch atomic.Int64 // of the store, as an Instant; see NewEpoch
 
+	sweeps   sweeps
+	archive  archiving
+	releases releases
+	internal *operation // for records that belong to this module
+
 	revPrefix [8]byte
 	revCount  atomic.Uint64
 
@@ -97,6 +102,7 @@ type operation struct {
 	engine  *Engine
 	latency latency
 	leases  leases
+	asking  chan struct{} // holds one for each open question to the reconciler
 }
 
 // New makes an engine on a store. Options may be nil. Every problem with the
@@ -136,6 +142,7 @@ func New(store Store, opts *Options) (*Engine, error) {
 		return nil, fmt.Errorf("semel: random prefix of revisions: %w", err)
 	}
 	e.waiters.init(e.opts.MaxWaiters)
+	e.internal = e.newOperation(Operation{Name: dispatchPrefix})
 	e.done, e.stop = context.WithCancel(context.Background())
 	e.ops.Store(&map[string]*operation{})
 	if err := e.Register(e.opts.Operations...); err != nil {
@@ -178,7 +185,9 @@ func (e *Engine) Register(ops ...Operation) error {
 
 func (e *Engine) newOperation(op Operation) *operation {
 	op = op.withDefaults()
-	return &operation{Operation: op, engine: e, leases: leases{engine: e, period: op.Lease / 3}}
+	return &operation{
+		Operation: op, engine: e, leases: leases{engine: e, period: op.Lease / 3}, asking: make(chan struct{}, maxReconciling),
+	}
 }
 
 // Operation returns a registered operation with its defaults filled in.

@@ -3,6 +3,7 @@ package semel
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -10,8 +11,12 @@ import (
 // can have its name, so no call can reach it.
 var epochID = ID{Operation: reservedPrefix + "epoch", Key: "epoch"}
 
-// reservedPrefix begins the names that belong to this module.
-const reservedPrefix = "semel."
+// reservedPrefix begins the names that belong to this module, and dispatchPrefix
+// those of the operations that package dispatch registers.
+const (
+	reservedPrefix = "semel."
+	dispatchPrefix = reservedPrefix + "dispatch"
+)
 
 // NewEpoch says that the store was restored from a backup, at the moment of this
 // call: records that were made after the backup are gone, and what they were about
@@ -19,6 +24,11 @@ const reservedPrefix = "semel."
 // says that it was first sent before, by Call.FirstSent or by the time in its key,
 // and of which nothing is stored, is refused as [Expired]. Of a call that does not
 // say so nothing is known; it runs.
+//
+// What the backup has unfinished is held instead of executed, for as long as the
+// outcome of its call is kept: an attempt whose holder is gone, and one that failed or
+// was aborted and would be followed by another. Messages that it has undelivered are
+// delivered, again perhaps, for they have ids.
 //
 // Other engines on the store learn of it from [Engine.LoadEpoch], which [Engine.Run]
 // calls.
@@ -69,6 +79,14 @@ func (e *Engine) LoadEpoch(ctx context.Context) (time.Time, error) {
 	}
 	e.epoch.Store(int64(rec.EndedAt))
 	return rec.EndedAt.Time(), nil
+}
+
+// restored reports whether a record is from a backup and what it says may have been
+// overtaken, so that nothing may be executed by it. What belongs to this module
+// itself is delivered at least once anyway.
+func (e *Engine) restored(rec *Record, now Instant) bool {
+	epoch := Instant(e.epoch.Load())
+	return epoch != 0 && rec.UpdatedAt < epoch && now.Sub(epoch) < rec.Policy.Window && !strings.HasPrefix(rec.ID.Operation, reservedPrefix)
 }
 
 // beforeEpoch reports whether a call first sent then may have been executed and

@@ -17,9 +17,15 @@ type Events struct {
 	StoreFailed func(StoreFailedEvent)
 	// Purged: expired records were deleted.
 	Purged func(PurgedEvent)
-	// SweepFailed: a sweep by Run could not attend to some or all due records.
-	// It tries again.
-	SweepFailed func(error)
+	// Swept: a sweep by Run has ended.
+	Swept func(SweptEvent)
+	// ReconcileFailed: a reconciler had no answer about a held record, which is
+	// asked about again.
+	ReconcileFailed func(ReconcileFailedEvent)
+	// ReleaseDropped: a claim whose caller was told that the store is unavailable
+	// will not be released, because too many wait for that. If it arrived, its
+	// call is taken for an abandoned one when its lease ends.
+	ReleaseDropped func(ID)
 }
 
 // DecidedEvent tells what one delivery got.
@@ -72,6 +78,20 @@ type StoreFailedEvent struct {
 	Err  error
 	// Try counts the calls of one write, from 1.
 	Try int
+}
+
+// SweptEvent tells what a sweep did.
+type SweptEvent struct {
+	Swept
+	// Err is what kept it from attending to some or all due records; the next
+	// sweep tries again.
+	Err error
+}
+
+// ReconcileFailedEvent tells of a question to a reconciler that was not answered.
+type ReconcileFailedEvent struct {
+	ID  ID
+	Err error
 }
 
 // PurgedEvent tells of one batch of expired records, or of one record that an

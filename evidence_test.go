@@ -235,19 +235,19 @@ func TestEvidenceNeedsAStoreAndAWitness(t *testing.T) {
 	wantCode(t, op.Validate(), semel.CodeInvalidOperation)
 }
 
-// An engine that does not know an operation may sweep its records. What it changes
-// is evidence all the same.
+// An operator may settle by force what an engine does not know the operation of. What it
+// changes is evidence all the same.
 func TestAnEngineThatDoesNotKnowTheOperationKeepsEvidence(t *testing.T) {
 	evident(t, semel.Operation{Evidence: semel.EvidenceChanges, Lease: 3 * time.Second}, func(t *testing.T, e *semel.Engine, st *memstore.Store, _ *scribe) {
 		begin(t, e, call("k")).Detach() // the holder is gone
 		stranger, err := semel.New(st, &semel.Options{Witness: &scribe{}})
 		must(t, err)
 		pass(time.Minute)
-		n, err := stranger.Sweep(t.Context())
-		if must(t, err); n.Held != 1 {
-			t.Fatalf("swept %+v", n)
-		}
-		if got, want := told(t, st, "k"), []string{"claimed processing", "held processing"}; !slices.Equal(got, want) {
+		_, err = e.Sweep(t.Context())
+		must(t, err)
+		_, err = stranger.Settle(t.Context(), id("k"), semel.Settlement{Outcome: semel.DispositionAborted, Force: true}, "looked")
+		must(t, err)
+		if got, want := told(t, st, "k"), []string{"claimed processing", "held processing", "ended failed aborted"}; !slices.Equal(got, want) {
 			t.Errorf("got %q", got)
 		}
 	})
@@ -282,16 +282,16 @@ func TestAPurgeByAnOperatorIsEvidentBeforeItHappens(t *testing.T) {
 		unseen := call("unseen")
 		unseen.Operation = "quiet"
 		must(t, begin(t, e, unseen).Complete(t.Context(), data("x")))
-		pass(time.Second)
+		pass(2 * time.Second)
 
 		f.log = errors.New("the log is full")
-		wantCode(t, e.Purge(t.Context(), id("k"), "asked to"), semel.CodeStoreUnavailable)
+		wantCode(t, e.Purge(t.Context(), id("k"), semel.Removal{Reason: "asked to"}), semel.CodeStoreUnavailable)
 		decides(t, e, call("k"), semel.Replay) // nothing is deleted without evidence
 		f.log, f.purge = nil, errors.New("cut off")
-		wantCode(t, e.Purge(t.Context(), id("k"), "asked to"), semel.CodeStoreUnavailable)
+		wantCode(t, e.Purge(t.Context(), id("k"), semel.Removal{Reason: "asked to"}), semel.CodeStoreUnavailable)
 		decides(t, e, call("k"), semel.Replay)
 		f.purge = nil
-		must(t, e.Purge(t.Context(), id("k"), "asked to"))
+		must(t, e.Purge(t.Context(), id("k"), semel.Removal{Reason: "asked to"}))
 		if _, err := e.Lookup(t.Context(), id("k")); !errors.Is(err, semel.ErrNotFound) {
 			t.Errorf("got %v", err)
 		}
@@ -303,7 +303,7 @@ func TestAPurgeByAnOperatorIsEvidentBeforeItHappens(t *testing.T) {
 		}
 		hidden := id("unseen")
 		hidden.Operation = "quiet"
-		must(t, e.Purge(t.Context(), hidden, "asked to"))
+		must(t, e.Purge(t.Context(), hidden, semel.Removal{Reason: "asked to"}))
 		if got := told(t, st, "unseen"); len(got) != 0 {
 			t.Errorf("told of an operation without evidence: %q", got)
 		}

@@ -45,12 +45,10 @@ func newWorker(t *testing.T, disk *history, w *world, p *process) *worker {
 	return wk
 }
 
-func (wk *worker) Dispatch(rec *semel.Record) bool {
+func (wk *worker) Dispatch(rec *semel.Record) {
 	select {
 	case wk.queue <- *rec:
-		return true
 	default:
-		return false
 	}
 }
 

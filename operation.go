@@ -207,7 +207,7 @@ func (op Operation) Validate() error {
 	if op.Name == "" || len(op.Name) > maxNameLen || !validText(op.Name) {
 		bad("Name must have 1 to %d bytes of UTF-8 without NUL", maxNameLen)
 	}
-	if strings.HasPrefix(op.Name, reservedPrefix) {
+	if strings.HasPrefix(op.Name, reservedPrefix) && !strings.HasPrefix(op.Name, dispatchPrefix) {
 		bad("Name may not begin with %s", reservedPrefix)
 	}
 	if op.Class == Windowed && op.Window == 0 {

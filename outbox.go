@@ -262,9 +262,9 @@ func settledMessage(cur *Record, messageID string, f MessageFinding, now Instant
 type Dispatcher interface {
 	// Dispatch is told of a record that has messages to deliver. It may be told of
 	// the same one again and again, by every engine that sweeps the store, until
-	// they are settled by [Engine.SettleMessage]. It returns at once; false means
-	// that it has no room now.
-	Dispatch(rec *Record) bool
+	// they are settled by [Engine.SettleMessage]. It returns at once; what it has no
+	// room for now it is told of again.
+	Dispatch(rec *Record)
 }
 
 // SetDispatcher makes d deliver the messages that this engine's attempts send and
@@ -273,34 +273,10 @@ func (e *Engine) SetDispatcher(d Dispatcher) {
 	e.dispatcher.Store(&d)
 }
 
-// dispatch offers a record with messages to the dispatcher, if there is one.
-func (e *Engine) dispatch(rec *Record) bool {
-	d := e.dispatcher.Load()
-	return d != nil && (*d).Dispatch(rec)
-}
-
-// postponeFor is how long an engine that can't attend to a due record leaves it to
-// others, and one whose dispatcher has it does not look after it again.
-const postponeFor = time.Minute
-
-// crowdedFor is the same where its dispatcher has no room now.
-const crowdedFor = 2 * time.Second
-
-// putOff makes a due record with messages due later, so that records that nobody
-// attends to don't hide those behind them, among which may be attempts whose lease has
-// ended. taken says that this engine's dispatcher has it.
-func (e *Engine) putOff(ctx context.Context, op *operation, rec *Record, now Instant, taken bool) error {
-	wait := postponeFor
-	if e.dispatcher.Load() != nil && !taken {
-		wait = crowdedFor
+// dispatch offers a record with messages to the dispatcher, if there is one. What it
+// has no room for stays due.
+func (e *Engine) dispatch(rec *Record) {
+	if d := e.dispatcher.Load(); d != nil {
+		(*d).Dispatch(rec)
 	}
-	next, err := successor(rec, evMessage, now)
-	if err != nil {
-		return err
-	}
-	next.NextAt = now.Add(wait)
-	v := e.stamp(&op.Operation, rec, next, ChangePostponed)
-	// A crash before or after this write leaves the record to be found again.
-	_, _, err = e.apply(ctx, v)
-	return err
 }

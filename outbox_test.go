@@ -27,13 +27,12 @@ type sink struct {
 	recs []semel.Record
 }
 
-func (s *sink) Dispatch(rec *semel.Record) bool {
+func (s *sink) Dispatch(rec *semel.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.full {
 		s.recs = append(s.recs, *rec)
 	}
-	return !s.full
 }
 
 func (s *sink) take() []semel.Record {
@@ -261,7 +260,7 @@ func TestARecordWithMessagesIsFoundAndKept(t *testing.T) {
 		_, err = r.Sweep(t.Context())
 		must(t, err)
 		decides(t, r.Engine, call("k"), semel.Replay)
-		wantCode(t, r.Purge(t.Context(), id("k"), ""), semel.CodeIllegalTransition)
+		wantCode(t, r.Purge(t.Context(), id("k"), semel.Removal{Reason: ""}), semel.CodeIllegalTransition)
 		m := a.Record().Outbox[0]
 		_, err = r.SettleMessage(t.Context(), id("k"), m.ID, semel.MessageFinding{State: semel.MessageParked})
 		must(t, err)

@@ -1,5 +1,7 @@
 package semel
 
+import "time"
+
 // Record is everything known about one identity (CORE-FIELD.1). Its ID,
 // Fingerprint and CreatedAt never change during the life of a call; Result and
 // Failure never change once set.
@@ -29,6 +31,8 @@ type Record struct {
 	Attempt int `json:"attempt"`
 	// Holder names the engine that runs, or ran, the newest attempt.
 	Holder string `json:"holder,omitempty"`
+	// Policy is what the claim of the newest attempt promised.
+	Policy Policy `json:"policy,omitzero"`
 
 	// CreatedAt is when the call was first claimed.
 	CreatedAt Instant `json:"created_at"`
@@ -70,6 +74,27 @@ type Record struct {
 	Outbox []Message `json:"outbox,omitempty"`
 	// Compensation is the call that undoes this one; nil if there is none.
 	Compensation *Compensation `json:"compensation,omitempty"`
+}
+
+// Policy is what the claim of an attempt promised about it. Whoever judges the
+// attempt goes by it: another program may declare the operation in another way, or
+// not at all, and so may a later version of this one.
+type Policy struct {
+	// Lease is how long a silent holder keeps the right to execute.
+	Lease time.Duration `json:"lease,omitempty"`
+	// Window is how long the outcome is kept.
+	Window time.Duration `json:"window,omitempty"`
+	// MaxResult is the largest result that is kept, in bytes.
+	MaxResult int `json:"max_result,omitempty"`
+	// Retry says that the attempt may be followed by another if its holder goes
+	// away, although effects may repeat ([RetryAbandoned]).
+	Retry bool `json:"retry,omitempty"`
+	// Ledger says that all its effects are in the ledger (Operation.Effects).
+	Ledger bool `json:"ledger,omitempty"`
+	// Archive says that the record is archived before it is purged.
+	Archive bool `json:"archive,omitempty"`
+	// Reconcile says that a reconciler settles the attempt if it is held.
+	Reconcile bool `json:"reconcile,omitempty"`
 }
 
 // MaxEarlier is how many ended attempts a record keeps beside the newest one.

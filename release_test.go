@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -83,6 +84,7 @@ func sweepTogether(t *testing.T, engines ...*semel.Engine) {
 		}
 	}
 	wg.Wait()
+	synctest.Wait() // for reconcilers, which are asked beside sweeps
 }
 
 var errCrashed = errors.New("crashed")

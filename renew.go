@@ -13,7 +13,7 @@ import (
 func (a *Attempt) Renew(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.renew(ctx, a.op.engine.apply)
+	return a.renew(ctx, a.op.engine.patiently())
 }
 
 // tryRenew is Renew without waiting: neither for a write of the attempt that is
@@ -23,45 +23,34 @@ func (a *Attempt) tryRenew(ctx context.Context) error {
 		return errBusy
 	}
 	defer a.mu.Unlock()
-	return a.renew(ctx, func(ctx context.Context, v version) (*Record, bool, error) {
-		return a.op.engine.applyOnce(ctx, &v, 1)
-	})
+	return a.renew(ctx, a.op.engine.once())
 }
 
 var errBusy = errors.New("semel: another write of the attempt is under way")
 
 // renew is Renew for those who hold a.mu.
-func (a *Attempt) renew(ctx context.Context, apply applyFunc) error {
+func (a *Attempt) renew(ctx context.Context, by sending) error {
 	if a.ended != evNone {
 		return &Error{Code: CodeAlreadyEnded, Message: "the attempt has ended"}
 	}
 	if err := a.handler.lost(); err != nil {
 		return err
 	}
-	since := a.op.engine.elapsed()
-	now, err := a.op.engine.now(ctx)
-	if err != nil {
-		return err
-	}
+	var since time.Duration
 	// A crash before or after this write leaves a lease that ends by itself;
 	// it only ends later in the second case.
-	err = a.writeBy(ctx, apply, ChangePostponed, func(cur *Record) (*Record, error) {
+	err := a.writeBy(ctx, by, ChangePostponed, func(cur *Record, at reading) (*Record, error) {
 		if cur.Held != "" {
 			return nil, &Error{Code: CodeLeaseLost, Message: "the record was declared held"}
 		}
-		next, err := successor(cur, evRenew, now)
-		if err != nil {
-			return nil, err
-		}
-		next.LeaseUntil = now.Add(a.op.Lease)
-		next.NextAt = next.LeaseUntil
-		return next, nil
+		since = at.elapsed
+		return extend(cur, evRenew, at.now)
 	})
 	if errors.Is(err, ErrLeaseLost) {
 		a.lose(err)
 	}
-	if err == nil && !a.detached {
-		a.op.leases.add(a, since)
+	if err == nil {
+		a.leased(since)
 	}
 	return err
 }
@@ -71,8 +60,8 @@ func (a *Attempt) renew(ctx context.Context, apply applyFunc) error {
 // tells the handler to stop: from then on somebody else may be given the right.
 func (a *Attempt) keep(since time.Duration) {
 	// The lease began after since by the store's clock, so it is not over
-	// before this. A tenth is left for the handler to notice.
-	left := since + a.op.Lease - a.op.Lease/10 - a.op.engine.elapsed()
+	// before this.
+	left := since + handlerTime(a.op.Lease) - a.op.engine.elapsed()
 	guard := time.AfterFunc(left, func() {
 		a.lose(&Error{Code: CodeLeaseLost, Message: "the lease could not be renewed in time"})
 	})
@@ -97,9 +86,9 @@ func (a *Attempt) keep(since time.Duration) {
 	}
 }
 
-// leases are the attempts of one operation whose lease is to be renewed. As all
-// have the same period, the order in which they were added is the order in which
-// they are due, and one timer serves them all; most attempts end before it fires.
+// leases are the attempts of one operation whose lease is to be renewed, in the
+// order in which their leases began. As all have the same period, it is the order in
+// which they are due, and one timer serves them all; most attempts end before it fires.
 type leases struct {
 	engine *Engine
 	period time.Duration
@@ -116,19 +105,28 @@ type leaseEntry struct {
 	next, prev *Attempt
 }
 
-// add puts the attempt at the end.
+// add puts the attempt in its place. That is nearly always the end, but a claim may
+// have taken longer than one that was sent after it.
 func (l *leases) add(a *Attempt, since time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.unlink(a)
-	a.lease = leaseEntry{since: since, prev: l.last}
-	if l.last == nil {
-		l.first = a
-	} else {
-		l.last.lease.next = a
+	after := l.last
+	for after != nil && after.lease.since > since {
+		after = after.lease.prev
 	}
-	l.last = a
-	if !l.armed {
+	a.lease = leaseEntry{since: since, prev: after}
+	if after == nil {
+		a.lease.next, l.first = l.first, a
+	} else {
+		a.lease.next, after.lease.next = after.lease.next, a
+	}
+	if a.lease.next == nil {
+		l.last = a
+	} else {
+		a.lease.next.lease.prev = a
+	}
+	if !l.armed || l.first == a {
 		l.arm()
 	}
 }

@@ -38,7 +38,7 @@ type Records interface {
 	// Settle is [Engine.Settle].
 	Settle(ctx context.Context, id ID, s Settlement, reason string) (Record, error)
 	// Purge is [Engine.Purge].
-	Purge(ctx context.Context, id ID, reason string) error
+	Purge(ctx context.Context, id ID, r Removal) error
 }
 
 var (

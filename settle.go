@@ -3,7 +3,6 @@ package semel
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -35,6 +34,10 @@ type Settlement struct {
 	// RetryAfter is when to ask again if the record stays held. Defaults to
 	// Operation.ReconcileEvery.
 	RetryAfter time.Duration
+	// Force settles a record of an operation that the engine does not know. The
+	// policy in the record says how long the outcome is kept. Only for
+	// [Engine.Settle].
+	Force bool
 }
 
 // EffectFinding says what became of one effect.
@@ -48,8 +51,16 @@ type EffectFinding struct {
 
 // Settle ends or changes a held record by an operator's word. The reason goes to
 // Events. A record that is not held, or that was first changed by another, is
-// refused with [CodeIllegalTransition].
+// refused with [CodeIllegalTransition], and one of an operation that is not
+// registered here with [CodeUnknownOperation], unless it is forced.
 func (e *Engine) Settle(ctx context.Context, id ID, s Settlement, reason string) (Record, error) {
+	op, known := e.judge(id.Operation)
+	if !known && !s.Force {
+		return Record{}, errUnknownHere(id.Operation)
+	}
+	if !known {
+		op = e.policyOf(id.Operation)
+	}
 	rec, err := e.store.Get(ctx, id)
 	if err != nil {
 		return Record{}, e.storeError("get", id, err)
@@ -57,12 +68,12 @@ func (e *Engine) Settle(ctx context.Context, id ID, s Settlement, reason string)
 	if rec.Held == "" {
 		return rec, &Error{Code: CodeIllegalTransition, Message: "the record is not held"}
 	}
-	next, err := e.settle(ctx, e.policyOf(id.Operation), &rec, s, "operator", reason)
+	next, err := e.settle(ctx, op, &rec, s, "operator", reason)
 	return *next, err
 }
 
 // policyOf is the registered operation, or the defaults for one that this engine
-// does not know, which never run anything again.
+// does not know. What its attempts promised is in their records.
 func (e *Engine) policyOf(name string) *operation {
 	if op, ok := (*e.ops.Load())[name]; ok {
 		return op
@@ -81,7 +92,7 @@ func (e *Engine) settle(ctx context.Context, op *operation, rec *Record, s Settl
 	if err != nil {
 		return rec, err
 	}
-	next, err := settled(&op.Operation, rec, s, now)
+	next, err := settled(rec, s, now, op.ReconcileEvery)
 	if err != nil {
 		return rec, err
 	}
@@ -107,13 +118,14 @@ func (e *Engine) settle(ctx context.Context, op *operation, rec *Record, s Settl
 	return next, nil
 }
 
-// settled is the pure part of settle.
-func settled(op *Operation, cur *Record, s Settlement, now Instant) (*Record, error) {
+// settled is the pure part of settle. A record that stays held is asked about again
+// after a pause.
+func settled(cur *Record, s Settlement, now Instant, pause time.Duration) (*Record, error) {
 	if len(s.Messages) > 0 && s.Outcome != DispositionCompleted {
 		return nil, &Error{Code: CodeInvalidCall, Message: "only a call that was completed sends messages"}
 	}
 	_, wasOpen := cur.openEffect()
-	cur, err := settledEffects(op, cur, s, now)
+	cur, err := settledEffects(cur, s, now)
 	if err != nil {
 		return nil, err
 	}
@@ -125,29 +137,29 @@ func settled(op *Operation, cur *Record, s Settlement, now Instant) (*Record, er
 				return nil, err
 			}
 		}
-		next, err := end(op, cur, evComplete, now, s.Result, nil)
+		next, err := end(cur, evComplete, now, s.Result, nil)
 		if err == nil {
 			next.send(outbox, now)
 		}
 		return next, err
 	case DispositionRejected:
-		return end(op, cur, evReject, now, s.Result, s.Failure)
+		return end(cur, evReject, now, s.Result, s.Failure)
 	case DispositionFailed:
-		return end(op, cur, evFail, now, s.Result, s.Failure)
+		return end(cur, evFail, now, s.Result, s.Failure)
 	case DispositionAborted:
-		return end(op, cur, evAbort, now, Result{}, s.Failure)
+		return end(cur, evAbort, now, Result{}, s.Failure)
 	case DispositionAbandoned:
 		if ef, open := cur.openEffect(); open {
 			return nil, &Error{Code: CodeIllegalTransition, Message: "effect " + ef.Name + " has no result: say what became of it first"}
 		}
-		return end(op, cur, evAbandon, now, Result{}, s.Failure)
+		return end(cur, evAbandon, now, Result{}, s.Failure)
 	case unended:
 		if _, open := cur.openEffect(); wasOpen && !open {
-			return end(op, cur, evAbandon, now, Result{}, nil)
+			return end(cur, evAbandon, now, Result{}, nil)
 		}
-		next, err := hold(op, cur, cur.Held, now)
-		if err == nil && op.Reconcile != nil {
-			next.NextAt = now.Add(cmp.Or(s.RetryAfter, op.ReconcileEvery))
+		next, err := hold(cur, cur.Held, now)
+		if err == nil && cur.NextAt != 0 { // or no reconciler is to be asked
+			next.NextAt = now.Add(cmp.Or(s.RetryAfter, pause))
 		}
 		return next, err
 	}
@@ -156,7 +168,7 @@ func settled(op *Operation, cur *Record, s Settlement, now Instant) (*Record, er
 
 // settledEffects applies the findings to the ledger. An attempt of which nothing
 // happened leaves no effect open.
-func settledEffects(op *Operation, cur *Record, s Settlement, now Instant) (*Record, error) {
+func settledEffects(cur *Record, s Settlement, now Instant) (*Record, error) {
 	findings := s.Effects
 	for _, f := range findings {
 		i := cur.effectIndex(f.Name)
@@ -175,7 +187,7 @@ func settledEffects(op *Operation, cur *Record, s Settlement, now Instant) (*Rec
 		}
 	}
 	for _, f := range findings {
-		next, err := changeEffect(cur, f.Name, now, f.settle(op, now))
+		next, err := changeEffect(cur, f.Name, now, f.settle(&cur.Policy, now))
 		if err != nil {
 			return nil, err
 		}
@@ -185,38 +197,13 @@ func settledEffects(op *Operation, cur *Record, s Settlement, now Instant) (*Rec
 }
 
 // settle is how the finding changes its effect.
-func (f EffectFinding) settle(op *Operation, now Instant) func(*EffectRecord) {
-	if len(f.Result.Data) > op.MaxResult {
+func (f EffectFinding) settle(p *Policy, now Instant) func(*EffectRecord) {
+	if len(f.Result.Data) > p.MaxResult {
 		f.Result = Result{Tombstone: true}
 	}
 	return func(ef *EffectRecord) {
 		ef.State, ef.Result, ef.Failure, ef.SettledAt = f.State, f.Result, f.Failure.kept(), now
 	}
-}
-
-// reconcile asks the operation's reconciler about a held record. Of all engines
-// that find the record due, one asks.
-func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record, now Instant) error {
-	mine, err := hold(&op.Operation, rec, rec.Held, now)
-	if err != nil {
-		return err
-	}
-	mine.NextAt = now.Add(op.ReconcileEvery)
-	v := e.stamp(&op.Operation, rec, mine, ChangePostponed)
-	// A crash before this write leaves the record due. A crash after it leaves
-	// it held, to be asked about again after the usual pause.
-	if _, applied, err := e.apply(ctx, v); err != nil || !applied {
-		return err
-	}
-	s, err := op.Reconcile(ctx, *mine)
-	if err != nil || s.isZero() {
-		return err // nothing is known: it stays held and is asked about again
-	}
-	_, serr := e.settle(ctx, op, mine, s, "reconciler", "")
-	if errors.Is(serr, &Error{Code: CodeIllegalTransition}) {
-		return nil // settled by another in the meantime
-	}
-	return serr
 }
 
 func (s *Settlement) isZero() bool {

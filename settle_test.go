@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -164,6 +165,7 @@ func TestACallThatIsSettledAsCompletedSendsItsMessages(t *testing.T) {
 			must(t, r.Register(op))
 			pass(time.Minute)
 			_, err := r.Sweep(t.Context())
+			synctest.Wait()
 			return err
 		},
 		"and its holder completes it first": func(t *testing.T, _ *rig) error { return nil },
@@ -192,6 +194,7 @@ func TestACallThatIsSettledAsCompletedSendsItsMessages(t *testing.T) {
 					wantCode(t, err, semel.CodeInvalidCall)
 				}
 				must(t, by(t, r))
+				pass(time.Nanosecond)
 				err = a.Complete(t.Context(), data("x"))
 				if n := len(s.take()); n != 1 {
 					t.Errorf("dispatched %d times", n)

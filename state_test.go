@@ -134,7 +134,7 @@ func TestDecide(t *testing.T) {
 	declared := Operation{Effects: []string{"charge"}}
 	for _, c := range []struct {
 		name string
-		op   Operation
+		op   Operation // by which the attempt was claimed too
 		rec  Record
 		want ruling
 	}{
@@ -151,21 +151,36 @@ func TestDecide(t *testing.T) {
 		{"abandoned runs again", Operation{}, Record{State: Failed, Disposition: DispositionAbandoned}, ruling{decision: Execute}},
 		{"processing under a live lease is in flight", Operation{}, Record{State: Processing, LeaseUntil: live}, ruling{decision: InFlight}},
 		{"held stays held, whatever the policy", retryLost, Record{State: Processing, Held: "x"}, ruling{decision: Held}},
-		{"a holder that went away is held by default", Operation{}, Record{State: Processing, LeaseUntil: over}, ruling{decision: Held, hold: true}},
+		{"a holder that went away is held by default", Operation{}, Record{State: Processing, LeaseUntil: over}, ruling{decision: Held, hold: "a reason"}},
 		{"a holder that went away is followed under retry", retryLost, Record{State: Processing, LeaseUntil: over}, ruling{decision: Execute}},
-		{"a started effect forbids that", retryLost, Record{State: Processing, LeaseUntil: over, Effects: started}, ruling{decision: Held, hold: true}},
+		{"a started effect forbids that", retryLost, Record{State: Processing, LeaseUntil: over, Effects: started}, ruling{decision: Held, hold: "a reason"}},
 		{"declared effects of which none began allow it", declared, Record{State: Processing, LeaseUntil: over}, ruling{decision: Execute}},
 		{"declared effects that are recorded allow it", declared, Record{State: Processing, LeaseUntil: over, Effects: confirmed}, ruling{decision: Execute}},
-		{"a declared effect that was started forbids it", declared, Record{State: Processing, LeaseUntil: over, Effects: started}, ruling{decision: Held, hold: true}},
-		{"effects that were not declared prove nothing", Operation{}, Record{State: Processing, LeaseUntil: over, Effects: confirmed}, ruling{decision: Held, hold: true}},
+		{"a declared effect that was started forbids it", declared, Record{State: Processing, LeaseUntil: over, Effects: started}, ruling{decision: Held, hold: "a reason"}},
+		{"effects that were not declared prove nothing", Operation{}, Record{State: Processing, LeaseUntil: over, Effects: confirmed}, ruling{decision: Held, hold: "a reason"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			op := c.op.withDefaults()
 			if c.rec.Fingerprint.IsZero() {
 				c.rec.Fingerprint = fp
 			}
-			if got := decide(&op, &fp, &c.rec, now); got != c.want {
+			c.rec.Policy = op.promise()
+			got := decide(&op, &fp, &c.rec, now, false)
+			if got.decision != c.want.decision || (got.hold != "") != (c.want.hold != "") {
 				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+			// What was claimed under another declaration is judged by that.
+			successor := Operation{OnAbandoned: RetryAbandoned, Effects: []string{"charge"}, OnFailure: op.OnFailure}.withDefaults()
+			if again := decide(&successor, &fp, &c.rec, now, false); again != got {
+				t.Errorf("the successor's policy gives %+v, the attempt's own %+v", again, got)
+			}
+			// Of what a backup has nothing is executed that it has unfinished.
+			want := got
+			if got.decision == Execute && !c.rec.Expired(now) {
+				want = ruling{decision: Held, hold: heldRestored}
+			}
+			if restored := decide(&op, &fp, &c.rec, now, true); restored != want {
+				t.Errorf("restored: got %+v, want %+v", restored, want)
 			}
 		})
 	}
@@ -187,7 +202,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		if n > 1 && (next.Origin != cur.Origin || next.Earlier[len(next.Earlier)-1].Number != n-1) {
 			t.Fatalf("attempt %d does not continue its call", n)
 		}
-		if cur, err = end(&op, next, evAbort, now, Result{}, nil); err != nil {
+		if cur, err = end(next, evAbort, now, Result{}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,16 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
+	"strings"
+	"sync"
 	"time"
 )
 
-// sweepBatch is how many due records a sweep looks at, and sweepReach how many it
-// does where little can be done about those that it finds first.
+// sweepPage is how many due records are read at a time, and sweepReach how many one
+// sweep looks at; the next goes on behind them.
 const (
-	sweepBatch = 256
-	sweepReach = 8 * sweepBatch
+	sweepPage  = 256
+	sweepReach = 8 * sweepPage
 )
 
 // Swept counts what one sweep did.
@@ -22,21 +23,30 @@ type Swept struct {
 	Due int
 	// Abandoned attempts may now run again; Held ones may not.
 	Abandoned, Held int
-	// Reconciled is how many held records the reconcilers were asked about.
+	// Reconciled is how many held records the reconcilers were asked about. They
+	// answer beside the sweeps.
 	Reconciled int
 	// Purged is how many expired records were deleted.
 	Purged int
+	// Left is how many records were left to others, because this engine can't judge
+	// them: it does not know their operation, or has not the reconciler that was
+	// promised. Where no engine knows it they stay as they are, until somebody
+	// settles or purges them by force.
+	Left int
+	// Unreadable is how many records can't be read; see [DuePage].
+	Unreadable int
 }
 
-// Sweep attends to one batch of due records: attempts whose lease has ended are
-// abandoned or held by policy, reconcilers are asked about held records, expired
-// records are purged. Any number of engines may sweep one store. Problems with
-// single records do not stop it; they are returned together.
+// Sweep attends to due records: attempts whose lease has ended are abandoned or
+// held by the policy in their records, reconcilers are asked about held records,
+// messages go to the dispatcher, expired records are purged. Any number of engines
+// may sweep one store. Problems with single records do not stop it; they are
+// returned together.
 //
-// Some records stay due although nothing can be done about them now: their messages
-// are being delivered, or they wait for the archive. A sweep that finds more of them
-// than others looks further, up to a bound, and messages found at the bound are put
-// off, so that they don't hide attempts whose lease has ended.
+// An engine leaves alone what it can't judge: records of operations that are not
+// registered with it, and messages where it has no dispatcher. They stay due for
+// others. So that they hide nothing, a sweep that has not seen all that is due is
+// followed by one that goes on where it stopped.
 //
 // A store without [DueStore] has nothing to sweep.
 func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
@@ -49,79 +59,119 @@ func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 	if err != nil {
 		return n, err
 	}
+	after := e.sweeps.begin()
 	var errs []error
-	seen := map[Revision]bool{}
-	for limit := sweepBatch; ; limit *= 2 {
-		page, err := ds.Due(ctx, DueQuery{Until: now, Limit: limit})
+	for seen := 0; seen < sweepReach && ctx.Err() == nil; seen += sweepPage {
+		page, err := ds.Due(ctx, DueQuery{Until: now, After: after, Limit: sweepPage})
 		if err != nil {
 			errs = append(errs, e.storeError("due", ID{}, err))
+			after = "" // it may be what was wrong
 			break
 		}
-		found := page.Records
-		recs := make([]*Record, 0, len(found))
-		for i := range found {
-			if rec := &found[i]; !seen[rec.Revision] {
-				seen[rec.Revision] = true
-				recs = append(recs, rec)
-			}
-		}
-		last := limit >= sweepReach
-		done, err := e.sweep(ctx, recs, now, last, &n)
-		errs = append(errs, err)
-		if len(found) < limit || last || len(recs) > 0 && 2*done >= len(recs) || ctx.Err() != nil {
+		errs = append(errs, page.Unreadable...)
+		n.Unreadable += len(page.Unreadable)
+		errs = append(errs, e.sweep(ctx, page.Records, &n))
+		if after = page.Next; after == "" || e.opts.PurgeRate > 0 && n.Purged > 0 {
 			break
 		}
 	}
+	e.sweeps.end(after)
 	return n, errors.Join(errs...)
 }
 
-// sweep attends to some due records. It returns how many of them are not due any
-// more. Where it is the last, messages that were taken for delivery are put off.
-func (e *Engine) sweep(ctx context.Context, recs []*Record, now Instant, last bool, n *Swept) (done int, err error) {
+// sweeps is where the next sweep begins.
+type sweeps struct {
+	mu    sync.Mutex
+	after string
+}
+
+func (s *sweeps) begin() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.after
+}
+
+func (s *sweeps) end(after string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.after = after
+}
+
+// sweep attends to some due records. Each write reads the clock, for what comes
+// before it may have taken long.
+func (e *Engine) sweep(ctx context.Context, recs []Record, n *Swept) error {
 	n.Due += len(recs)
 	var expired []*Record
 	var errs []error
-	did := func(err error) {
-		if err == nil {
-			done++
+	for i := range recs {
+		rec := &recs[i]
+		op, known := e.judge(rec.ID.Operation)
+		if !known {
+			n.Left++
+			continue
 		}
-		errs = append(errs, err)
-	}
-	for _, rec := range recs {
-		op := e.policyOf(rec.ID.Operation)
+		now, err := e.now(ctx)
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
 		switch {
 		case rec.State.Terminal() && rec.busy():
-			if c := rec.Compensation; c != nil && c.State == CompensationStarted && c.NextAt <= now {
-				did(e.resumeCompensation(ctx, op, rec, now))
-			} else if taken := e.dispatch(rec); !taken || last {
-				did(e.putOff(ctx, op, rec, now, taken))
-			}
-		case rec.State.Terminal():
-			if purgeable(rec, now) {
-				expired = append(expired, rec)
-			}
-		case rec.Held != "":
-			if op.Reconcile != nil {
+			errs = append(errs, e.attend(ctx, op, rec, now))
+		case rec.Expired(now):
+			expired = append(expired, rec)
+		case rec.Held != "" && op.Reconcile != nil:
+			asked, err := e.reconcile(ctx, op, rec, now)
+			if asked {
 				n.Reconciled++
-				did(e.reconcile(ctx, op, rec, now))
 			}
-		case rec.leaseOver(now) && mayRunAgain(&op.Operation, rec):
+			errs = append(errs, err)
+		case rec.Held != "":
+			n.Left++
+		case !rec.leaseOver(now):
+		case mayRunAgain(rec) && !e.restored(rec, now):
 			n.Abandoned++
-			did(e.abandon(ctx, op, rec, now))
-		case rec.leaseOver(now):
+			errs = append(errs, e.abandon(ctx, op, rec, now))
+		default:
 			n.Held++
-			_, _, err := e.hold(ctx, op, rec, heldReason(rec), now, "reaper")
-			did(err)
+			_, _, err := e.hold(ctx, op, rec, e.reasonToHold(rec, now), now)
+			errs = append(errs, err)
 		}
 	}
 	purged, err := e.purge(ctx, expired)
 	n.Purged += purged
-	return done + purged, errors.Join(append(errs, err)...)
+	return errors.Join(append(errs, err)...)
+}
+
+// judge is the operation by which this engine judges a record. It reports false
+// where that is for others. What belongs to this module itself, such as the records
+// of package dispatch, every engine knows, by what their policy says.
+func (e *Engine) judge(name string) (*operation, bool) {
+	op, ok := (*e.ops.Load())[name]
+	if !ok && strings.HasPrefix(name, reservedPrefix) {
+		return e.internal, true
+	}
+	return op, ok
+}
+
+// attend gives the work that a terminal record has left to who does it.
+func (e *Engine) attend(ctx context.Context, op *operation, rec *Record, now Instant) error {
+	if c := rec.Compensation; c != nil && c.State == CompensationStarted && c.NextAt <= now && !e.restored(rec, now) {
+		return e.resumeCompensation(ctx, op, rec, now)
+	}
+	e.dispatch(rec)
+	return nil
+}
+
+func (e *Engine) reasonToHold(rec *Record, now Instant) string {
+	if e.restored(rec, now) {
+		return heldRestored
+	}
+	return heldReason(rec)
 }
 
 // abandon ends an attempt whose holder went away and that may run again.
 func (e *Engine) abandon(ctx context.Context, op *operation, rec *Record, now Instant) error {
-	next, err := end(&op.Operation, rec, evAbandon, now, Result{}, nil)
+	next, err := end(rec, evAbandon, now, Result{}, nil)
 	if err != nil {
 		return err
 	}
@@ -135,116 +185,11 @@ func (e *Engine) abandon(ctx context.Context, op *operation, rec *Record, now In
 	return err
 }
 
-// purge deletes terminal records, those of operations with Archive once they are
-// archived.
-func (e *Engine) purge(ctx context.Context, recs []*Record) (int, error) {
-	ps, ok := e.store.(PurgeStore)
-	if !ok || len(recs) == 0 {
-		return 0, nil
-	}
-	recs, aerr := e.archived(ctx, recs)
-	refs := make([]Ref, len(recs))
-	for i, rec := range recs {
-		refs[i] = Ref{rec.ID, rec.Revision}
-	}
-	if len(refs) == 0 {
-		return 0, aerr
-	}
-	// A crash before or during this write leaves expired records, which count
-	// as absent and are found due again; those that were archived are archived
-	// a second time.
-	n, err := ps.Purge(ctx, refs)
-	if err != nil {
-		return n, errors.Join(aerr, e.storeError("purge", ID{}, err))
-	}
-	if n > 0 && e.events.Purged != nil {
-		e.events.Purged(PurgedEvent{Count: n})
-	}
-	return n, aerr
-}
-
-// archived is recs without those that had to be archived and could not be.
-func (e *Engine) archived(ctx context.Context, recs []*Record) ([]*Record, error) {
-	var keep []Record
-	free := make([]*Record, 0, len(recs))
-	for _, rec := range recs {
-		if e.policyOf(rec.ID.Operation).Archive {
-			keep = append(keep, *rec)
-		} else {
-			free = append(free, rec)
-		}
-	}
-	if len(keep) == 0 {
-		return free, nil
-	}
-	if e.opts.Archive == nil {
-		return free, errNoArchive
-	}
-	if err := e.opts.Archive(ctx, keep); err != nil {
-		return free, fmt.Errorf("semel: archive: %w", err)
-	}
-	return recs, nil
-}
-
-var errNoArchive = &Error{Code: CodeUnsupported, Message: "an operation is to be archived and there is no archive"}
-
-// Purge deletes a terminal record before its window is over, by an operator's
-// word: the next delivery of the call runs again. The record is archived first if
-// its operation says so, and the evidence of the purge is durable before it. A record
-// that is processing is refused with [CodeIllegalTransition]. The reason goes to
-// Events.
-func (e *Engine) Purge(ctx context.Context, id ID, reason string) error {
-	ps, ok := e.store.(PurgeStore)
-	if !ok {
-		return &Error{Code: CodeUnsupported, Message: "the store can't delete records"}
-	}
-	rec, err := e.store.Get(ctx, id)
-	if err != nil {
-		return e.storeError("get", id, err)
-	}
-	now, err := e.now(ctx)
-	if err != nil {
-		return err
-	}
-	if !rec.State.Terminal() {
-		return &Error{Code: CodeIllegalTransition, Message: "only a record whose attempt has ended can be purged"}
-	}
-	if rec.busy() {
-		return &Error{Code: CodeIllegalTransition, Message: "the record has messages to deliver, or is being compensated"}
-	}
-	if now.micros() <= rec.Fence { // the next fence would not be higher
-		return &Error{Code: CodeIllegalTransition, Message: "the record is too new to be purged, try again", RetryAfter: time.Second}
-	}
-	if free, err := e.archived(ctx, []*Record{&rec}); err != nil || len(free) == 0 {
-		return err
-	}
-	// A crash before this write leaves nothing. A crash after it, or a change of the
-	// record that comes between, leaves an entry of a purge that did not happen: the
-	// record, and the entries that follow, show it. An operator who tries again
-	// leaves another.
-	if err := e.witnessPurge(ctx, &e.policyOf(id.Operation).Operation, &rec, now); err != nil {
-		return err
-	}
-	// A crash before this write leaves the record as it was. A crash after it
-	// leaves nothing to do.
-	n, err := ps.Purge(ctx, []Ref{{rec.ID, rec.Revision}})
-	switch {
-	case err != nil:
-		return e.storeError("purge", id, err)
-	case n == 0:
-		return &Error{Code: CodeIllegalTransition, Message: "the record was changed by another"}
-	}
-	if e.events.Purged != nil {
-		e.events.Purged(PurgedEvent{Count: n, ID: id, By: "operator", Reason: reason})
-	}
-	return nil
-}
-
 // epochPause is how often Run asks for the store's epoch.
 const epochPause = time.Minute
 
-// Run sweeps until ctx is done, every interval, and again while batches come back
-// full, no faster than Options.PurgeRate. Interval zero means 1 second. It returns
+// Run sweeps until ctx is done, every interval, and again while there is more to
+// see, no faster than Options.PurgeRate. Interval zero means 1 second. It returns
 // the cause of ctx's end. Problems are told to Events and do not stop it.
 func (e *Engine) Run(ctx context.Context, interval time.Duration) error {
 	interval = cmp.Or(interval, time.Second)
@@ -262,11 +207,11 @@ func (e *Engine) Run(ctx context.Context, interval time.Duration) error {
 			_, _ = e.LoadEpoch(ctx) // an epoch that can't be read now is read later
 		}
 		n, err := e.Sweep(ctx)
-		if err != nil && e.events.SweepFailed != nil && ctx.Err() == nil {
-			e.events.SweepFailed(err)
+		if ctx.Err() == nil && e.events.Swept != nil {
+			e.events.Swept(SweptEvent{Swept: n, Err: err})
 		}
 		next := interval
-		if err == nil && n.Due >= sweepBatch && n.Purged+n.Abandoned+n.Held > 0 {
+		if err == nil && n.Due >= sweepPage && n.Purged+n.Abandoned+n.Held > 0 {
 			next = 0
 		}
 		if e.opts.PurgeRate > 0 {

@@ -160,17 +160,17 @@ func (e *Engine) lookTx(ctx context.Context, op *operation, id *ID, call *Call, 
 		if now, err = e.now(ctx); err != nil || cur.State == absent {
 			return false, cur, now, err
 		}
-		r := decide(&op.Operation, &call.Fingerprint, cur, now)
+		r := decide(&op.Operation, &call.Fingerprint, cur, now, e.restored(cur, now))
 		if r.decision == Execute {
 			return false, cur, now, nil
 		}
 		ans.Decision, ans.Record = r.decision, cur
-		if !r.hold {
+		if r.hold == "" {
 			return true, cur, now, nil
 		}
 		// The attempt of an engine that leases was abandoned. That it is held must
 		// not depend on what becomes of this transaction.
-		stored, applied, err := e.hold(ctx, op, cur, heldReason(cur), now, "reaper")
+		stored, applied, err := e.holdFor(ctx, op, call, cur, r.hold, now)
 		if err != nil {
 			return false, nil, now, err
 		}
@@ -256,7 +256,7 @@ func (a *TxAttempt) end(ctx context.Context, ev event, res Result, f *Failure) e
 	if err != nil {
 		return err
 	}
-	next, err := end(&a.op.Operation, &a.claim, ev, now, res, f)
+	next, err := end(&a.claim, ev, now, res, f)
 	if err != nil {
 		return err
 	}

@@ -135,7 +135,7 @@ func TestRefusalsKeepTheirCodes(t *testing.T) {
 		}))
 		_, err := cl.Settle(t.Context(), id("k"), semel.Settlement{Outcome: semel.DispositionAborted}, "because")
 		wantCode(t, err, semel.CodeUnknown)
-		wantCode(t, cl.Purge(t.Context(), id("k"), "because"), semel.CodeUnknown)
+		wantCode(t, cl.Purge(t.Context(), id("k"), semel.Removal{Reason: "because"}), semel.CodeUnknown)
 		if sent != 2 {
 			t.Errorf("sent %d times", sent)
 		}

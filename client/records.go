@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -38,8 +39,9 @@ func (c *Client) one(ctx context.Context, id semel.ID, q *request, lost semel.Co
 }
 
 type page struct {
-	Records []record `json:"records"`
-	Next    string   `json:"next"`
+	Records    []record `json:"records"`
+	Next       string   `json:"next"`
+	Unreadable []string `json:"unreadable"`
 }
 
 // Search is [semel.Engine.Search]. It needs the role viewer and the admin
@@ -66,6 +68,9 @@ func (c *Client) Search(ctx context.Context, q semel.Query) (semel.Page, error) 
 		return semel.Page{}, err
 	}
 	found := semel.Page{Next: v.Next}
+	for _, text := range v.Unreadable {
+		found.Unreadable = append(found.Unreadable, errors.New(text))
+	}
 	for i := range v.Records {
 		rec, err := v.Records[i].value()
 		if err != nil {
@@ -107,6 +112,7 @@ type settling struct {
 	Effects  []outcome `json:"effects,omitempty"`
 	Reason   string    `json:"reason"`
 	Messages []sending `json:"messages,omitempty"`
+	Force    bool      `json:"force,omitempty"`
 }
 
 // Settle is [semel.Engine.Settle]. It needs the role operator and the admin
@@ -123,12 +129,12 @@ func (c *Client) Settle(ctx context.Context, id semel.ID, s semel.Settlement, re
 		if len(s.Effects) > 0 || !s.Result.IsZero() || s.Failure != nil {
 			return semel.Record{}, &semel.Error{Code: semel.CodeUnsupported, Message: "the API releases a record without a word on its effects: settle them first"}
 		}
-		return c.Release(ctx, id, reason)
+		return c.one(ctx, id, c.onRecord(id, "/release", forced{cut(reason), s.Force}), semel.CodeUnknown)
 	}
 	if s.Result.Tombstone {
 		return semel.Record{}, errTombstone()
 	}
-	body := &settling{Outcome: s.Outcome.String(), Bytes: sentResult(s.Result), Error: sentFailure(s.Failure), Reason: cut(reason), Messages: sentMessages(s.Messages)}
+	body := &settling{Outcome: s.Outcome.String(), Bytes: sentResult(s.Result), Error: sentFailure(s.Failure), Reason: cut(reason), Messages: sentMessages(s.Messages), Force: s.Force}
 	for i := range s.Effects {
 		f := &s.Effects[i]
 		body.Effects = append(body.Effects, outcome{Name: f.Name, State: f.State, Bytes: sentResult(f.Result), Error: sentFailure(f.Failure)})
@@ -139,7 +145,12 @@ func (c *Client) Settle(ctx context.Context, id semel.ID, s semel.Settlement, re
 // Release lets the next delivery run a held record again, although nobody knows
 // what happened. Otherwise as Settle.
 func (c *Client) Release(ctx context.Context, id semel.ID, reason string) (semel.Record, error) {
-	return c.one(ctx, id, c.onRecord(id, "/release", reasoned{cut(reason)}), semel.CodeUnknown)
+	return c.Settle(ctx, id, semel.Settlement{Outcome: semel.DispositionAbandoned}, reason)
+}
+
+type forced struct {
+	Reason string `json:"reason"`
+	Force  bool   `json:"force,omitempty"`
 }
 
 type reasoned struct {
@@ -147,8 +158,8 @@ type reasoned struct {
 }
 
 // Purge is [semel.Engine.Purge]. Otherwise as Settle.
-func (c *Client) Purge(ctx context.Context, id semel.ID, reason string) error {
-	r, err := c.send(ctx, c.onRecord(id, "/purge", reasoned{cut(reason)}), nil)
+func (c *Client) Purge(ctx context.Context, id semel.ID, why semel.Removal) error {
+	r, err := c.send(ctx, c.onRecord(id, "/purge", forced{cut(why.Reason), why.Force}), nil)
 	if err != nil {
 		return lostAnswer(err, semel.CodeUnknown)
 	}

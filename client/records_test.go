@@ -34,7 +34,7 @@ func TestRecordsAreLookedAfterByPeople(t *testing.T) {
 			want, err := s.engine.Lookup(t.Context(), id(key))
 			must(t, err)
 			// What a client can't know is empty; all else is the same.
-			want.Revision, want.Origin, want.NextAt = semel.Revision{}, 0, 0
+			want.Revision, want.Origin, want.NextAt, want.Policy = semel.Revision{}, 0, 0, semel.Policy{}
 			g, err := json.Marshal(got)
 			must(t, err)
 			w, err := json.Marshal(want)
@@ -72,10 +72,10 @@ func TestRecordsAreLookedAfterByPeople(t *testing.T) {
 			t.Errorf("got %+v", rec)
 		}
 		pass(time.Second) // what is purged is older than now
-		must(t, c.Purge(t.Context(), id("k"), "a test"))
+		must(t, c.Purge(t.Context(), id("k"), semel.Removal{Reason: "a test"}))
 		_, err = c.Lookup(t.Context(), id("k"))
 		wantCode(t, err, semel.CodeNotFound)
-		wantCode(t, c.Purge(t.Context(), id("k"), "again"), semel.CodeNotFound)
+		wantCode(t, c.Purge(t.Context(), id("k"), semel.Removal{Reason: "again"}), semel.CodeNotFound)
 
 		b, err := c.Begin(t.Context(), call("to be released"))
 		must(t, err)

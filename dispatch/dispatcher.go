@@ -17,8 +17,7 @@ import (
 // Options configures a [Dispatcher].
 type Options struct {
 	// Destinations are the receivers by name. At least one is required. A message
-	// to any other is left to dispatchers that know it. All dispatchers of a store
-	// should know the same ones.
+	// to any other is left alone, for dispatchers that know it.
 	Destinations map[string]Destination
 	// Interval is the pause between two looks for messages that are due. Defaults
 	// to 1 second.
@@ -48,7 +47,7 @@ type Dispatcher struct {
 	lines  map[string]*line
 	slots  slots
 	lanes  lanes
-	limit  int          // of one look; scanLimit
+	limit  int          // of a page, and of the messages of lanes in one look; scanLimit
 	seen   atomic.Int64 // an Instant: what was due then has been looked at
 
 	kick chan struct{} // asks for a scan
@@ -89,10 +88,10 @@ func (j job) name() string {
 
 // operation is the name of the calls by which messages to a destination are
 // delivered.
-func operation(destination string) string { return "dispatch/" + destination }
+func operation(destination string) string { return "semel.dispatch/" + destination }
 
 // laneOperation is the name of the calls that hold a lane; see lane.go.
-func laneOperation(destination string) string { return "dispatch.lane/" + destination }
+func laneOperation(destination string) string { return "semel.dispatch.lane/" + destination }
 
 // deliverer is the principal of both. A caller of a service who has none, or another,
 // can't begin or end them, and so make a message count as delivered.
@@ -178,17 +177,14 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 // Dispatch is [semel.Dispatcher]: it takes the messages of a record that may be
 // due into the queues.
-func (d *Dispatcher) Dispatch(rec *semel.Record) bool {
-	ordered := false
+func (d *Dispatcher) Dispatch(rec *semel.Record) {
 	for i := range rec.Outbox {
 		if id, ok := d.fresh(rec, i, max(rec.UpdatedAt, semel.Instant(d.seen.Load()))); ok {
-			ordered = true
 			d.lanes.note(id, entryOf(rec, i))
 			d.wake()
 		}
 	}
-	// A record with a message that is in no lane yet must stay due: see lane.go.
-	return d.takeUnordered(rec) || ordered
+	d.takeUnordered(rec)
 }
 
 // enqueue takes a job unless it is taken already. It reports false when there is no

@@ -8,7 +8,7 @@
 // the note of it can't be told from a crash before the delivery.
 //
 // Each message is delivered as a call of its own through the engine: operation
-// "dispatch/" and the destination, the message's id as key, the tenant of the
+// "semel.dispatch/" and the destination, the message's id as key, the tenant of the
 // record. The lease of that call makes one dispatcher at a time deliver it, on any
 // number of nodes and on every store, as far as leases can: one that was paused
 // for longer than its lease may still send. Its outcome is then settled on the

@@ -12,7 +12,8 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// scanLimit is how many due records one look finds.
+// scanLimit is how many due records are read at a time, and how many messages one look
+// puts into lanes, or a few more.
 const scanLimit = 4096
 
 // lost is after how much time a message of a lane that is due is taken for one that
@@ -31,31 +32,30 @@ func (d *Dispatcher) look(ctx context.Context) {
 		case <-d.kick:
 		}
 		next := d.every
+		began := time.Now()
 		full, err := d.scan(ctx)
 		if err != nil && ctx.Err() == nil {
 			d.trouble(err)
 		} else if full {
 			next /= 8
 		}
+		next = max(next, time.Since(began)) // a look at very much is not all that is done
 		// Dispatchers of one store drift apart.
 		timer.Reset(next + jitter(next/8))
 	}
 }
 
 // scan takes what is due into the queues, and messages into their lanes. It reports
-// whether there may be more than it saw.
+// whether there is more to put into lanes than it did.
 func (d *Dispatcher) scan(ctx context.Context) (full bool, err error) {
 	found := d.lanes.take()
 	tails := d.loadTails(ctx, found)
-	recs, whole, until, err := d.view(ctx)
+	seen, until, full, err := d.view(ctx)
 	if err != nil {
 		for id, of := range found {
 			d.noteAll(id, of)
 		}
 		return false, err
-	}
-	for i := range recs {
-		d.takeUnordered(&recs[i])
 	}
 	for id, of := range found { // what is younger than the view has to wait for the next
 		for name, en := range of {
@@ -66,22 +66,15 @@ func (d *Dispatcher) scan(ctx context.Context) (full bool, err error) {
 			}
 		}
 	}
-	for i := range whole {
-		rec := &whole[i]
-		for j := range rec.Outbox {
-			id, ok := d.fresh(rec, j, until)
-			if !ok {
-				continue
-			}
-			if _, ok := tails[id]; ok {
-				found[id][rec.Outbox[j].ID] = entryOf(rec, j)
-				continue
-			}
-			d.lanes.note(id, entryOf(rec, j)) // the end of its lane has to be read first
-			d.wake()
+	for _, m := range seen {
+		if _, ok := tails[m.lane]; ok {
+			found[m.lane][m.entry.Message] = m.entry
+			continue
 		}
+		d.lanes.note(m.lane, m.entry) // the end of its lane has to be read first
+		d.wake()
 	}
-	err = each(slices.Collect(maps.Keys(tails)), func(id laneID) error {
+	return full, each(slices.Collect(maps.Keys(tails)), func(id laneID) error {
 		var entries []entry
 		for _, en := range found[id] {
 			entries = append(entries, en)
@@ -100,7 +93,6 @@ func (d *Dispatcher) scan(ctx context.Context) (full bool, err error) {
 		d.enqueue(job{line: d.lines[id.Destination], lane: &id})
 		return nil
 	})
-	return len(recs) >= d.limit, err
 }
 
 // loadTails reads the ends of lanes. Those that can't be read are left to be noted
@@ -121,37 +113,49 @@ func (d *Dispatcher) loadTails(ctx context.Context, found map[laneID]map[string]
 	return tails
 }
 
-// view is what is due now: recs, at most d.limit, and whole, which is all that was
-// due at until. They are the same as long as there is not too much.
-func (d *Dispatcher) view(ctx context.Context) (recs, whole []semel.Record, until semel.Instant, err error) {
-	until, err = d.store.Now(ctx)
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	recs, err = d.dueUntil(ctx, until)
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	d.seen.Store(int64(until))
-	for whole = recs; len(whole) >= d.limit; {
-		at := make([]semel.Instant, len(whole))
-		for i := range whole {
-			at[i] = whole[i].NextAt
-		}
-		slices.Sort(at)
-		until = min(at[len(at)/2], until-1)
-		if whole, err = d.dueUntil(ctx, until); err != nil {
-			return nil, nil, 0, err
-		}
-	}
-	return recs, whole, until, nil
+// sighting is a message that is in no lane yet.
+type sighting struct {
+	lane  laneID
+	entry entry
+	due   semel.Instant
 }
 
-// dueUntil is what is due at a time, at most d.limit records.
-func (d *Dispatcher) dueUntil(ctx context.Context, until semel.Instant) ([]semel.Record, error) {
-	page, err := d.due.Due(ctx, semel.DueQuery{Until: until, Limit: d.limit})
-	return page.Records, err
+// view looks at everything that is due, whosever it is: it queues what waits for
+// nothing else, and returns the messages that are in no lane yet, all that were due at
+// until. Where there are many, that is earlier than now, and full is true.
+func (d *Dispatcher) view(ctx context.Context) (seen []sighting, until semel.Instant, full bool, err error) {
+	until, err = d.store.Now(ctx)
+	if err != nil {
+		return nil, 0, false, err
+	}
+	d.seen.Store(int64(until))
+	for q := (semel.DueQuery{Until: until, Limit: d.limit}); ; {
+		page, err := d.due.Due(ctx, q)
+		if err != nil {
+			return nil, 0, false, err
+		}
+		for i := range page.Records {
+			rec := &page.Records[i]
+			if len(seen) >= d.limit && second(rec.NextAt) > second(seen[0].due) {
+				// Everything that is due before this second was seen, for what is due
+				// comes in the order of seconds.
+				until = semel.Instant(second(rec.NextAt)*int64(time.Second)) - 1
+				return slices.DeleteFunc(seen, func(m sighting) bool { return m.due > until }), until, true, nil
+			}
+			d.takeUnordered(rec)
+			for j := range rec.Outbox {
+				if id, ok := d.fresh(rec, j, until); ok {
+					seen = append(seen, sighting{id, entryOf(rec, j), rec.NextAt})
+				}
+			}
+		}
+		if q.After = page.Next; q.After == "" {
+			return seen, until, false, nil
+		}
+	}
 }
+
+func second(at semel.Instant) int64 { return int64(at) / int64(time.Second) }
 
 // fresh reports whether a message is in no lane yet, as far as the due index can
 // tell, and its lane.
@@ -172,47 +176,41 @@ func (d *Dispatcher) noteAll(id laneID, of map[string]entry) {
 	}
 }
 
-// takeUnordered queues what a record has that waits for nothing else. It reports
-// false where there was no room.
-func (d *Dispatcher) takeUnordered(rec *semel.Record) bool {
+// takeUnordered queues what a record has that waits for nothing else.
+func (d *Dispatcher) takeUnordered(rec *semel.Record) {
 	if id, ok := wakes(rec); ok {
-		l := d.lines[id.Destination]
-		return l == nil || d.enqueue(job{line: l, lane: &id})
+		if l := d.lines[id.Destination]; l != nil {
+			d.enqueue(job{line: l, lane: &id})
+		}
+		return
 	}
-	room := true
 	now := max(rec.UpdatedAt, semel.Instant(d.seen.Load()))
 	for i := range rec.Outbox {
 		m := &rec.Outbox[i]
-		if m.State != semel.MessagePending || m.NextAt > now {
+		l := d.lines[m.Destination]
+		if l == nil || m.Order != "" || m.State != semel.MessagePending || m.NextAt > now {
 			continue
 		}
-		j := job{line: d.lines[m.Destination], call: rec.ID, id: m.ID}
-		if j.line != nil && (m.Order != "" || d.enqueue(j)) {
+		j := job{line: l, call: rec.ID, id: m.ID}
+		if d.enqueue(j) {
 			continue
 		}
-		// There is no room, or another knows the destination. It must not hide
-		// what is due after it.
 		select {
 		case d.late <- j:
-		default:
-			room = false
+		default: // it is found again
 		}
 	}
-	return room
 }
 
-// putOff puts off in the store what there is no room for.
+// putOff puts off in the store what there is no room for, so that it is not found
+// again and again.
 func (d *Dispatcher) putOff(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case j := <-d.late:
-			pause := 5*time.Second + jitter(10*time.Second)
-			if j.line == nil {
-				pause = time.Minute
-			}
-			_, err := d.postpone(ctx, j.call, j.id, 0, pause)
+			_, err := d.postpone(ctx, j.call, j.id, 0, 5*time.Second+jitter(10*time.Second))
 			if ctx.Err() == nil {
 				d.trouble(err)
 			}

@@ -226,7 +226,7 @@ func TestEveryChange(t *testing.T) {
 		r.do(t, c, "x")
 		id := semel.ID{Tenant: c.Tenant, Principal: c.Principal, Operation: c.Operation, Key: c.Key}
 		for { // the next fence would not be higher within the same microsecond
-			err := r.Purge(ctx, id, "asked to")
+			err := r.Purge(ctx, id, semel.Removal{Reason: "asked to"})
 			if err == nil {
 				break
 			}

@@ -40,7 +40,7 @@ archive: {in: store, dir: "`+files+`"}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Engine().Purge(t.Context(), ans.Record.ID, "the test says so"); err != nil {
+		if err := s.Engine().Purge(t.Context(), ans.Record.ID, semel.Removal{Reason: "the test says so"}); err != nil {
 			t.Fatal(err)
 		}
 		conn, err := pgx.Connect(t.Context(), url)

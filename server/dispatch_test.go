@@ -187,7 +187,7 @@ dispatch:
 		record, m := complete("four", "billing")
 		<-hook.got
 		until(record, "parked")
-		if status, _, text := do(t, "POST", s.data("/v1/operations/"+url.PathEscape("dispatch/billing")+"/executions"), `{}`, "Idempotency-Key", m.ID); status != http.StatusNotFound {
+		if status, _, text := do(t, "POST", s.data("/v1/operations/"+url.PathEscape("semel.dispatch/billing")+"/executions"), `{}`, "Idempotency-Key", m.ID); status != http.StatusNotFound {
 			t.Fatal(status, text)
 		}
 		hook.answer(http.StatusOK)

@@ -63,7 +63,30 @@ func (s *Server) checks(ctx context.Context) []check {
 	if _, err := s.engine.Lookup(ctx, semel.ID{Operation: "semel.probe", Key: "probe"}); err != nil && !isNotFound(err) {
 		checks[1].err = err
 	}
-	return append(checks, s.promise())
+	return append(checks, s.promise(), s.sweeping())
+}
+
+// sweeping is what the last sweep met. Trouble with some records is no reason to send
+// the traffic elsewhere, where it would be the same.
+func (s *Server) sweeping() check {
+	c := check{name: "sweeps"}
+	e := s.lastSweep.Load()
+	if e == nil {
+		c.detail = "none yet"
+		return c
+	}
+	var parts []string
+	if text := trouble(e); text != "" {
+		parts = append(parts, text)
+	}
+	if e.Unreadable > 0 {
+		parts = append(parts, fmt.Sprintf("%d records can't be read", e.Unreadable))
+	}
+	if e.Left > 0 {
+		parts = append(parts, fmt.Sprintf("%d due records are left to programs that know their operations", e.Left))
+	}
+	c.detail = strings.Join(parts, "; ")
+	return c
 }
 
 // promise is what the store promises by its settings, as last read.

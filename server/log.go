@@ -2,7 +2,11 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/semelhq/semel"
 )
@@ -53,10 +57,51 @@ func observe(log *slog.Logger) *semel.Events {
 			}
 			log.LogAttrs(ctx, slog.LevelInfo, "purged", slog.String("record", e.ID.String()), slog.String("by", e.By), slog.String("reason", e.Reason))
 		},
-		SweepFailed: func(err error) {
-			log.LogAttrs(ctx, slog.LevelError, "sweep failed", slog.Any("error", err))
+		Swept: swept(log),
+		ReconcileFailed: func(e semel.ReconcileFailedEvent) {
+			log.LogAttrs(ctx, slog.LevelWarn, "the reconciler has no answer", slog.String("record", e.ID.String()), slog.Any("error", e.Err))
+		},
+		ReleaseDropped: func(id semel.ID) {
+			log.LogAttrs(ctx, slog.LevelWarn, "too many claims wait to be released: if this one arrived, its call is held or run again when its lease ends", slog.String("record", id.String()))
 		},
 	}
+}
+
+// repeatAfter is after how long a trouble of the sweeps that lasts is logged again.
+const repeatAfter = 10 * time.Minute
+
+// swept logs what keeps sweeps from attending to records: once, again from time to
+// time, and when it is over.
+func swept(log *slog.Logger) func(semel.SweptEvent) {
+	var mu sync.Mutex
+	var last string
+	var at time.Time
+	return func(e semel.SweptEvent) {
+		mu.Lock()
+		defer mu.Unlock()
+		text := trouble(&e)
+		if text == last && (text == "" || time.Since(at) < repeatAfter) {
+			return
+		}
+		if text == "" {
+			log.Info("sweeps attend to everything again")
+		} else {
+			log.Error("sweep failed", slog.String("error", text))
+		}
+		last, at = text, time.Now()
+	}
+}
+
+// trouble is what a sweep could not do, for people; empty for nothing.
+func trouble(e *semel.SweptEvent) string {
+	if e.Err == nil {
+		return ""
+	}
+	text := e.Err.Error()
+	if first, rest, more := strings.Cut(text, "\n"); more {
+		text = fmt.Sprintf("%s; and %d more", first, 1+strings.Count(rest, "\n"))
+	}
+	return text
 }
 
 // both calls the functions of a and then those of b.
@@ -67,7 +112,10 @@ func both(a, b *semel.Events) *semel.Events {
 		LeaseLost:   after(a.LeaseLost, b.LeaseLost),
 		StoreFailed: after(a.StoreFailed, b.StoreFailed),
 		Purged:      after(a.Purged, b.Purged),
-		SweepFailed: after(a.SweepFailed, b.SweepFailed),
+		Swept:       after(a.Swept, b.Swept),
+
+		ReconcileFailed: after(a.ReconcileFailed, b.ReconcileFailed),
+		ReleaseDropped:  after(a.ReleaseDropped, b.ReleaseDropped),
 	}
 }
 

@@ -54,6 +54,7 @@ type Server struct {
 	data, admin *listener
 	stopping    atomic.Bool
 	promised    atomic.Pointer[promised]
+	lastSweep   atomic.Pointer[semel.SweptEvent]
 
 	reloading sync.Mutex
 	mu        sync.RWMutex
@@ -93,7 +94,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	}
 	observer := api.NewObserver()
 	engineOpts := &semel.Options{
-		Events:    both(observe(s.log), observer.Events()),
+		Events:    both(both(observe(s.log), observer.Events()), &semel.Events{Swept: func(e semel.SweptEvent) { s.lastSweep.Store(&e) }}),
 		PurgeRate: cfg.Purge.PerSecond,
 	}
 	if cfg.Archives() {
@@ -160,7 +161,7 @@ func (s *Server) Run(ctx context.Context) error {
 	background, stopBackground := context.WithCancel(context.Background())
 	defer stopBackground()
 	var work sync.WaitGroup
-	deliveries := s.outbox.run() // first: the engine puts off messages that nobody takes
+	deliveries := s.outbox.run()
 	work.Go(func() { _ = s.engine.Run(background, time.Duration(s.current().cfg.Purge.Interval)) })
 	work.Go(func() { s.watchDurability(background) })
 	signed := s.runEvidence()

@@ -115,12 +115,36 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// settleNow lets the engine look after what is held, after so long.
+// settleNow lets the engine look after what is held, after so long, and returns the
+// record once the reconciler, which is asked beside the sweep, has answered.
 func settleNow(t *testing.T, e *semel.Engine, st *memstore.Store, after time.Duration) semel.Record {
 	t.Helper()
 	st.Advance(after)
-	_, _ = e.Sweep(t.Context())
-	rec, err := e.Lookup(t.Context(), paymentID())
+	op, _ := e.Operation("pay")
+	changed := make(chan semel.Revision, 1) // by the answer; zero if it says nothing
+	ask := op.Reconcile
+	op.Reconcile = func(ctx context.Context, held semel.Record) (semel.Settlement, error) {
+		s, err := ask(ctx, held)
+		if err != nil || s.Outcome == 0 && len(s.Effects) == 0 {
+			held.Revision = semel.Revision{}
+		}
+		changed <- held.Revision
+		return s, err
+	}
+	must(t, e.Register(op))
+	n, err := e.Sweep(t.Context())
 	must(t, err)
-	return rec
+	var from semel.Revision
+	if n.Reconciled > 0 {
+		from = <-changed
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		rec, err := e.Lookup(t.Context(), paymentID())
+		if must(t, err); rec.Revision != from {
+			return rec
+		}
+		<-tick.C
+	}
 }

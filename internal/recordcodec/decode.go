@@ -90,6 +90,9 @@ func checked(src []byte) ([]byte, error) {
 type reader struct {
 	b   []byte
 	bad bool
+	// newer: there is a flag, or a word, that this program does not know. As the
+	// checksum is right, a program wrote it that does.
+	newer bool
 }
 
 func (r *reader) record(rec *semel.Record) error {
@@ -136,6 +139,8 @@ func (r *reader) record(rec *semel.Record) error {
 		r.extras(rec)
 	}
 	switch {
+	case r.newer: // and so is what could not be read behind it
+		return fmt.Errorf("%w (a member or a word of format %d that is not known)", ErrNewer, Version)
 	case r.bad:
 		return fmt.Errorf("%w: a field does not have its form", ErrCorrupt)
 	case len(r.b) > 0:
@@ -187,13 +192,20 @@ func (r *reader) byte() byte {
 	return 0
 }
 
-func (r *reader) flags() byte {
+func (r *reader) flags() byte { return r.known(knownFlags) }
+
+// known reads a byte of flags, of which no others may be set.
+func (r *reader) known(flags byte) byte {
 	f := r.byte()
-	if f&^byte(knownFlags) != 0 {
-		r.bad = true
+	if f&^flags != 0 {
+		r.unknown()
 	}
 	return f
 }
+
+// unknown takes note of what only a newer program can have written. Behind damage
+// nothing is what it seems.
+func (r *reader) unknown() { r.newer = r.newer || !r.bad }
 
 func (r *reader) uvarint() uint64 {
 	v, n := binary.Uvarint(r.b)
@@ -281,8 +293,12 @@ func (r *reader) failure(flags byte) *semel.Failure {
 // number reads a word of which only its place in the vocabulary is kept.
 func number[W ~uint8](r *reader, last W) W {
 	i := r.byte()
-	if i == 0 || i-1 > byte(last) {
+	switch {
+	case i == 0:
 		r.bad = true
+		return 0
+	case i-1 > byte(last):
+		r.unknown()
 		return 0
 	}
 	return W(i - 1)
@@ -295,7 +311,7 @@ func word[W ~string](r *reader, words []W) W {
 		return W(r.text())
 	}
 	if int(i) > len(words) {
-		r.bad = true
+		r.unknown()
 		return ""
 	}
 	return words[i-1]

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/semelhq/semel"
 )
@@ -15,7 +16,17 @@ const (
 	hasConfirmation
 	hasOutbox
 	hasCompensation
+	hasPolicy
 	knownExtras = 1<<iota - 1
+)
+
+// The bits of a policy.
+const (
+	policyRetry = 1 << iota
+	policyLedger
+	policyArchive
+	policyReconcile
+	knownPolicy = 1<<iota - 1
 )
 
 // The fewest bytes that the elements of lists take; see minEffect.
@@ -44,6 +55,9 @@ func appendExtras(b []byte, r *semel.Record) []byte {
 	}
 	if r.Compensation != nil {
 		has |= hasCompensation
+	}
+	if r.Policy != (semel.Policy{}) {
+		has |= hasPolicy
 	}
 	if has == 0 {
 		return b
@@ -84,7 +98,31 @@ func appendExtras(b []byte, r *semel.Record) []byte {
 		b = appendTime(b, c.NextAt)
 		b = appendFailure(b, c.Failure)
 	}
+	if has&hasPolicy != 0 {
+		b = appendPolicy(b, &r.Policy)
+	}
 	return b
+}
+
+func appendPolicy(b []byte, p *semel.Policy) []byte {
+	var flags byte
+	for i, set := range [...]bool{p.Retry, p.Ledger, p.Archive, p.Reconcile} { // in the order of the bits
+		if set {
+			flags |= 1 << i
+		}
+	}
+	b = append(b, flags)
+	b = binary.AppendVarint(b, int64(p.Lease))
+	b = binary.AppendVarint(b, int64(p.Window))
+	return binary.AppendVarint(b, int64(p.MaxResult))
+}
+
+func (r *reader) policy() (p semel.Policy) {
+	flags := r.known(knownPolicy)
+	p.Retry, p.Ledger = flags&policyRetry != 0, flags&policyLedger != 0
+	p.Archive, p.Reconcile = flags&policyArchive != 0, flags&policyReconcile != 0
+	p.Lease, p.Window, p.MaxResult = time.Duration(r.varint()), time.Duration(r.varint()), int(r.varint())
+	return p
 }
 
 func appendMessage(b []byte, m *semel.Message) []byte {
@@ -104,10 +142,9 @@ func appendMessage(b []byte, m *semel.Message) []byte {
 }
 
 func (r *reader) extras(rec *semel.Record) {
-	has := r.byte()
-	if has == 0 || has&^byte(knownExtras) != 0 {
+	has := r.known(knownExtras)
+	if has == 0 {
 		r.bad = true
-		return
 	}
 	if has&hasAttributes != 0 {
 		n := r.elements(minAttribute)
@@ -149,6 +186,9 @@ func (r *reader) extras(rec *semel.Record) {
 		c.NextAt = r.time()
 		c.Failure = r.failure(flags)
 		rec.Compensation = c
+	}
+	if has&hasPolicy != 0 {
+		rec.Policy = r.policy()
 	}
 }
 

@@ -11,8 +11,9 @@
 // nanoseconds plus one, then its seconds since 1970; none is a single 0.
 // Words from a small vocabulary are one byte, their place in a list that only
 // ever grows, plus one; the state of an effect, a message or a compensation may be
-// any other word too, as 0 and its text. Members that most records don't have come
-// last, after a byte that says which; a record without any ends before it.
+// any other word too, as 0 and its text. Members that not all records have come
+// last, after a byte that says which; a record without any ends before it. A flag or
+// a word that is not known is one of a newer program, which is not the same as damage.
 package recordcodec
 
 import (

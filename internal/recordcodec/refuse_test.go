@@ -26,7 +26,7 @@ func zeroBody(t *testing.T) []byte {
 	return b[:len(b)-crc32.Size]
 }
 
-func TestWordsThatAreNotKnownAreDamage(t *testing.T) {
+func TestWordsThatAreNotKnownAreOfANewerProgram(t *testing.T) {
 	body := zeroBody(t)
 	for name, at := range map[string]int{
 		"the state":                             stateOffset,
@@ -43,7 +43,7 @@ func TestWordsThatAreNotKnownAreDamage(t *testing.T) {
 				body[at] = byte(b)
 				rec, err := Decode(sealed(body))
 				switch known := b >= 1 && b <= int(last)+1; {
-				case !known && !errors.Is(err, ErrCorrupt):
+				case b == 0 && !errors.Is(err, ErrCorrupt), b > 0 && !known && !errors.Is(err, ErrNewer):
 					t.Errorf("byte %d gives %v", b, err)
 				case known && err != nil:
 					t.Errorf("byte %d: %v", b, err)
@@ -58,6 +58,33 @@ func TestWordsThatAreNotKnownAreDamage(t *testing.T) {
 			body := slices.Concat(body[:at], appendText([]byte{0}, "lost"), body[at+1:])
 			if _, err := Decode(sealed(body)); !errors.Is(err, ErrCorrupt) {
 				t.Errorf("a word of its own gives %v", err)
+			}
+		})
+	}
+}
+
+func TestFlagsThatAreNotKnownAreOfANewerProgram(t *testing.T) {
+	plain := encode(t, &semel.Record{})
+	with := encode(t, &semel.Record{Policy: semel.Policy{Window: 1}})
+	extras := len(plain) - crc32.Size // where the first byte after the record's last field stands
+	for name, c := range map[string]struct {
+		b     []byte
+		at    int
+		known byte
+	}{
+		"a record":                  {plain, stateOffset - 1, knownFlags},
+		"members that not all have": {with, extras, knownExtras},
+		"a policy":                  {with, extras + 1, knownPolicy},
+	} {
+		t.Run("of "+name, func(t *testing.T) {
+			for bit := byte(1); bit != 0; bit <<= 1 {
+				body := slices.Clone(c.b[:len(c.b)-crc32.Size])
+				if body[c.at] |= bit; c.known&bit != 0 {
+					continue
+				}
+				if _, err := Decode(sealed(body)); !errors.Is(err, ErrNewer) {
+					t.Errorf("bit %08b gives %v", bit, err)
+				}
 			}
 		})
 	}

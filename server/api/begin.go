@@ -120,10 +120,10 @@ func (x *exchange) begin(operation, holder string, body *beginning, path string,
 	if call.Fingerprint, err = a.fingerprint(body, path); err != nil {
 		return 0, nil, err
 	}
-	if op, ok := a.engine.Operation(operation); ok && holder != "" && (wait > 0 || op.InFlight == semel.WaitInFlight) {
+	if op, ok := a.engine.Operation(operation); ok && (wait > 0 || op.InFlight == semel.WaitInFlight) {
 		// A holder that asks again must not wait for itself.
-		if at := x.held(&call); at != nil {
-			return x.granted(at)
+		if at, err := a.engine.Reclaim(x.ctx(), call); err != nil || at != nil {
+			return x.granted(at, err)
 		}
 	}
 	ans, err := a.engine.Begin(x.ctx(), call)
@@ -135,9 +135,9 @@ func (x *exchange) begin(operation, holder string, body *beginning, path string,
 		}
 		return 0, nil, err
 	}
-	if ans.Decision == semel.InFlight && holder != "" {
-		if at := x.held(&call); at != nil {
-			return x.granted(at)
+	if ans.Decision == semel.InFlight {
+		if at, err := a.engine.Reclaim(x.ctx(), call); err != nil || at != nil {
+			return x.granted(at, err)
 		}
 	}
 	if ans.Decision != semel.Execute && ans.Decision != semel.Replay {
@@ -154,42 +154,26 @@ func (x *exchange) begin(operation, holder string, body *beginning, path string,
 	// From here on the holder is elsewhere, and only it renews. A crash before
 	// it knows leaves a lease that ends, and policy settles the attempt.
 	ans.Attempt.Detach()
-	if x.ctx().Err() != nil && holder == "" {
-		// Nobody is there to be told, so nobody executes: that is proof. A holder
-		// with a name may have asked again, and may be executing by now.
-		if err := ans.Attempt.Abort(x.ctx(), semel.Failure{Message: "the caller went away before it was given the execution"}); err != nil {
+	if x.ctx().Err() != nil {
+		// Nobody is there to be told, so nobody executes, unless a holder with a name
+		// has asked again meanwhile.
+		if _, err := ans.Attempt.Release(x.ctx()); err != nil {
 			return 0, nil, err
 		}
 		return 0, nil, x.ctx().Err()
 	}
-	return x.granted(ans.Attempt)
+	return x.granted(ans.Attempt, nil)
 }
 
-// held is the attempt that the call's holder has been given already, or nil. A
-// holder's name is given to one delivery only, so it is the same delivery again.
-func (x *exchange) held(call *semel.Call) *semel.Attempt {
-	id := semel.ID{Tenant: call.Tenant, Principal: call.Principal, Operation: call.Operation, Key: call.Key}
-	if op, ok := x.api.engine.Operation(call.Operation); ok && op.Share == semel.ShareTenant {
-		id.Principal = ""
-	}
-	rec, err := x.api.engine.Lookup(x.ctx(), id)
-	if err != nil || rec.State != semel.Processing || rec.Held != "" || rec.Holder != call.Holder ||
-		rec.Principal != call.Principal || rec.Fingerprint != call.Fingerprint {
-		return nil
-	}
-	at, err := x.api.engine.Attach(x.ctx(), id, rec.Fence)
+// granted tells the holder of its right, or why it could not be given.
+func (x *exchange) granted(at *semel.Attempt, err error) (status int, reply *begun, _ error) {
 	if err != nil {
-		return nil
+		return 0, nil, err
 	}
-	return at
-}
-
-// granted tells the holder of its right.
-func (x *exchange) granted(at *semel.Attempt) (status int, reply *begun, err error) {
 	rec := at.Record()
 	reply = &begun{Decision: string(semel.Execute), Record: x.api.viewOf(rec), Fence: rec.Fence, Attempt: rec.Attempt, LeaseUntil: rec.LeaseUntil}
 	reply.Execution = reply.Record.ID + "." + strconv.FormatInt(rec.Fence, 10)
-	reply.Lease = rec.LeaseUntil.Sub(rec.UpdatedAt).Milliseconds()
+	reply.Lease = rec.Policy.Lease.Milliseconds()
 	return http.StatusCreated, reply, nil
 }
 

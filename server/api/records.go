@@ -71,6 +71,8 @@ type searchInput struct {
 type page struct {
 	Records []record `json:"records" nullable:"false"`
 	Next    string   `json:"next,omitempty" doc:"Continues the search. Absent at its end. A page may be short, or empty, before the end."`
+	// Unreadable is for callers who see all tenants: whose they are is not known.
+	Unreadable []string `json:"unreadable,omitempty" doc:"Of each record in this part of the store that can't be read, why. Only for callers who see all tenants."`
 }
 
 type searchOutput struct{ Body page }
@@ -89,6 +91,18 @@ type settling struct {
 	Effects     []finding       `json:"effects,omitempty" maxItems:"1000" nullable:"false" doc:"What became of effects that were started and have no result."`
 	Messages    []sending       `json:"messages,omitempty" maxItems:"100" nullable:"false" doc:"What the call sends, for the outcome completed."`
 	Reason      string          `json:"reason" minLength:"1" maxLength:"1024" doc:"For people."`
+	Force       bool            `json:"force,omitempty" doc:"Also where this service does not know the operation."`
+}
+
+// forcedInput is for changes of records that the service may not know the operation of.
+type forcedInput struct {
+	ID   string `path:"id" maxLength:"8192" doc:"The record's id."`
+	Body forced
+}
+
+type forced struct {
+	Reason string `json:"reason" minLength:"1" maxLength:"1024" doc:"For people."`
+	Force  bool   `json:"force,omitempty" doc:"Also where this service does not know the operation."`
 }
 
 type reasonInput struct {
@@ -101,7 +115,7 @@ func (b *builder) operatorRoutes() {
 		OperationID: "searchRecords", Method: http.MethodGet, Path: "/v1/records", Tags: []string{"records"},
 		Summary: "Search records", Description: query.Qualifiers + "\n\n",
 	}, Viewer, []semel.Code{semel.CodeUnsupported}, searchRecords)
-	settled := []semel.Code{semel.CodeNotFound, semel.CodeIllegalTransition, semel.CodeUnknown}
+	settled := []semel.Code{semel.CodeNotFound, semel.CodeIllegalTransition, semel.CodeUnknown, semel.CodeUnknownOperation}
 	route(b, huma.Operation{
 		OperationID: "settleRecord", Method: http.MethodPost, Path: "/v1/records/{id}/settle", Tags: []string{"records"},
 		Summary: "Say what became of a held record",
@@ -110,8 +124,8 @@ func (b *builder) operatorRoutes() {
 		OperationID: "releaseRecord", Method: http.MethodPost, Path: "/v1/records/{id}/release", Tags: []string{"records"},
 		Summary:     "Let the next delivery run a held record again, although nobody knows what happened",
 		Description: "This may repeat what the attempt did. Open effects must be settled first.",
-	}, Operator, settled, func(x *exchange, in *reasonInput) (*recordOutput, error) {
-		return x.settle(in.ID, semel.Settlement{Outcome: semel.DispositionAbandoned}, in.Body.Reason)
+	}, Operator, settled, func(x *exchange, in *forcedInput) (*recordOutput, error) {
+		return x.settle(in.ID, semel.Settlement{Outcome: semel.DispositionAbandoned, Force: in.Body.Force}, in.Body.Reason)
 	})
 	route(b, huma.Operation{
 		OperationID: "purgeRecord", Method: http.MethodPost, Path: "/v1/records/{id}/purge", Tags: []string{"records"},
@@ -140,6 +154,11 @@ func searchRecords(x *exchange, in *searchInput) (*searchOutput, error) {
 	for i := range found.Records {
 		out.Body.Records = append(out.Body.Records, x.api.viewOf(&found.Records[i]))
 	}
+	if x.tenant() == nil {
+		for _, err := range found.Unreadable {
+			out.Body.Unreadable = append(out.Body.Unreadable, err.Error())
+		}
+	}
 	return out, nil
 }
 
@@ -154,7 +173,7 @@ func (x *exchange) overseen(text string) (semel.ID, error) {
 
 func settleRecord(x *exchange, in *settleInput) (*recordOutput, error) {
 	body := &in.Body
-	s := semel.Settlement{Failure: body.Error.kept()}
+	s := semel.Settlement{Failure: body.Error.kept(), Force: body.Force}
 	if body.Outcome != "" {
 		if err := s.Outcome.UnmarshalText([]byte(body.Outcome)); err != nil {
 			return nil, err
@@ -207,12 +226,12 @@ func (x *exchange) settle(text string, s semel.Settlement, reason string) (*reco
 	return &recordOutput{recordBody{x.api.viewOf(&rec)}}, nil
 }
 
-func purgeRecord(x *exchange, in *reasonInput) (*struct{}, error) {
+func purgeRecord(x *exchange, in *forcedInput) (*struct{}, error) {
 	id, err := x.overseen(in.ID)
 	if err != nil {
 		return nil, err
 	}
-	if err := x.api.engine.Purge(x.ctx(), id, in.Body.Reason); errors.Is(err, semel.ErrNotFound) {
+	if err := x.api.engine.Purge(x.ctx(), id, semel.Removal{Reason: in.Body.Reason, Force: in.Body.Force}); errors.Is(err, semel.ErrNotFound) {
 		return nil, x.noRecord()
 	} else if err != nil {
 		return nil, err

@@ -78,7 +78,7 @@ func readSecretFiles(files []string) ([]string, error) {
 
 // deliveryOperation reports whether the operation is that of messages on their way.
 func deliveryOperation(name string) bool {
-	return strings.HasPrefix(name, "dispatch/") || strings.HasPrefix(name, "dispatch.lane/")
+	return strings.HasPrefix(name, "semel.")
 }
 
 // ReservedOperation reports whether a name belongs to the service's own doors, so that

@@ -69,7 +69,7 @@ func (p *player) engineStep(s step) answer {
 		rec, err := p.engine.Lookup(p.ctx, p.ids[s.id])
 		return answer{"lookup " + found(err), p.outcome(err) + p.text(rec)}
 	case vForget:
-		err := p.engine.Purge(p.ctx, p.ids[s.id], "test")
+		err := p.engine.Purge(p.ctx, p.ids[s.id], semel.Removal{Reason: "test"})
 		return answer{"forget " + done(err), p.outcome(err)}
 	case vSweep:
 		n, err := p.engine.Sweep(p.ctx)

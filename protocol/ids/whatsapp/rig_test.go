@@ -134,13 +134,12 @@ func newRig(t *testing.T, change ...func(*Options)) *rig {
 }
 
 // Dispatch keeps what is to be worked on.
-func (r *rig) Dispatch(rec *semel.Record) bool {
+func (r *rig) Dispatch(rec *semel.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range rec.Outbox {
 		r.due = append(r.due, rec.Outbox[i].Payload)
 	}
-	return true
 }
 
 // work works on all that is due, each once, and returns what went wrong.

@@ -109,7 +109,6 @@ func openSource(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer
 type localRecords struct {
 	*semel.Engine
 	closers []io.Closer
-	talk    io.Writer
 }
 
 func openLocal(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer, error) {
@@ -129,7 +128,7 @@ func openLocal(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer,
 	if names, err := os.ReadDir(dir); embedded && (err != nil || len(names) == 0) {
 		return nil, nil, errors.Join(fmt.Errorf("there is no store in %s: name it with --store pebble:DIR, or its service with --url", dir), err)
 	}
-	l := &localRecords{talk: cmd.ErrOrStderr()}
+	l := &localRecords{}
 	opts := &semel.Options{}
 	for i := range cfg.Operations {
 		op, err := cfg.Operations[i].Policy()
@@ -162,7 +161,7 @@ func openLocal(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer,
 		opts.Archive = write
 	}
 	// What a command changes is evident too, if it has the keys.
-	log, err := server.OpenEvidence(&cfg.Evidence, store, slog.New(slog.NewTextHandler(l.talk, nil)))
+	log, err := server.OpenEvidence(&cfg.Evidence, store, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
 	if err != nil {
 		return nil, nil, errors.Join(err, l.Close())
 	}
@@ -185,18 +184,6 @@ func (l *localRecords) Close() error {
 		errs = append(errs, c.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// Settle is [semel.Engine.Settle]. Of an operation that the configuration does not
-// have the outcome is kept for the longest default window: too long is only space.
-func (l *localRecords) Settle(ctx context.Context, id semel.ID, s semel.Settlement, reason string) (semel.Record, error) {
-	if _, known := l.Operation(id.Operation); !known {
-		fmt.Fprintf(l.talk, "semel: the configuration has no operation %s: its outcome is kept for 7 days\n", printable(id.Operation))
-		if err := l.Register(semel.Operation{Name: id.Operation, Financial: true}); err != nil {
-			return semel.Record{}, err
-		}
-	}
-	return l.Engine.Settle(ctx, id, s, reason)
 }
 
 // parseQuery reads the qualifiers of a command line.

@@ -13,12 +13,14 @@ import (
 // recordChanger is what the commands that change a record have in common.
 type recordChanger struct {
 	change
-	name recordName
+	name  recordName
+	force bool
 }
 
 func (c *recordChanger) flags(cmd *cobra.Command) {
 	c.name.flags(cmd)
 	c.change.flags(cmd, "read the log later")
+	cmd.Flags().BoolVar(&c.force, "force", false, "also where the operation is not known")
 }
 
 // changedRecord is what --json prints of a change.
@@ -137,7 +139,7 @@ result is not known has to be settled first.
 			}
 			return c.apply(cmd, args, "release", "the next delivery runs again, and what this attempt did may happen twice.", check,
 				func(ctx context.Context, recs semel.Records, id semel.ID) (*semel.Record, error) {
-					rec, err := recs.Settle(ctx, id, semel.Settlement{Outcome: semel.DispositionAbandoned}, c.reason)
+					rec, err := recs.Settle(ctx, id, semel.Settlement{Outcome: semel.DispositionAbandoned, Force: c.force}, c.reason)
 					return &rec, err
 				})
 		},
@@ -166,7 +168,7 @@ archives is archived first.
 			}
 			return c.apply(cmd, args, "purge", "the record is deleted, and the next delivery of the call runs again.", check,
 				func(ctx context.Context, recs semel.Records, id semel.ID) (*semel.Record, error) {
-					return nil, recs.Purge(ctx, id, c.reason)
+					return nil, recs.Purge(ctx, id, semel.Removal{Reason: c.reason, Force: c.force})
 				})
 		},
 	}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -92,23 +91,26 @@ func TestRecordsChange(t *testing.T) {
 			t.Errorf("exit %d, %s", code, out)
 		}
 	})
-	t.Run("a held record is settled, and its operation need not be known", func(t *testing.T) {
-		code, out, errs := change("settle", "held", append(settle, "--yes", "--json")...)
+	t.Run("where the operation is not known, nothing is settled unless it is forced", func(t *testing.T) {
+		code, out, errs := change("settle", "held", append(settle, "--yes")...)
+		if code != 1 || out != "" || !strings.Contains(errs, "operation charge is not registered here") || state("held") != "held" {
+			t.Errorf("exit %d, %s%s", code, out, errs)
+		}
+	})
+	t.Run("a held record is settled, and kept for as long as its claim promised", func(t *testing.T) {
+		code, out, errs := change("settle", "held", append(settle, "--yes", "--json", "--force")...)
 		wantFields(t, out, "action", "done", "reason", "before", "after")
 		var done changedRecord
 		if err := json.Unmarshal([]byte(out), &done); err != nil {
 			t.Fatal(err)
 		}
 		after := done.After.Record
-		if code != ExitOK || !done.Done || stateOf(&after) != "completed" || string(after.Result.Data) != "by hand" || after.ExpiresAt.Sub(after.EndedAt) != 7*24*time.Hour {
+		if code != ExitOK || !done.Done || stateOf(&after) != "completed" || string(after.Result.Data) != "by hand" || after.ExpiresAt.Sub(after.EndedAt) != semel.DefaultWindow {
 			t.Errorf("exit %d, %s%s", code, out, errs)
-		}
-		if !strings.Contains(errs, "no operation charge: its outcome is kept for 7 days") {
-			t.Error(errs)
 		}
 	})
 	t.Run("a settled effect lets it run again", func(t *testing.T) {
-		if code, out, errs := change("settle", "open", "--effect", `ch=arge=confirmed:"ch_1"`, "--yes"); code != ExitOK || out != "The record is abandoned.\n" {
+		if code, out, errs := change("settle", "open", "--effect", `ch=arge=confirmed:"ch_1"`, "--yes", "--force"); code != ExitOK || out != "The record is abandoned.\n" {
 			t.Errorf("exit %d, %s%s", code, out, errs)
 		}
 		if _, out, _ := records(t, store, append([]string{"get"}, named("open")...)...); !strings.Contains(out, "ch=arge: confirmed") {
@@ -116,13 +118,13 @@ func TestRecordsChange(t *testing.T) {
 		}
 	})
 	t.Run("a record is purged", func(t *testing.T) {
-		if code, out, errs := change("purge", "done", "--yes"); code != ExitOK || out != "The record is purged.\n" || state("done") != "none" {
+		if code, out, errs := change("purge", "done", "--yes", "--force"); code != ExitOK || out != "The record is purged.\n" || state("done") != "none" {
 			t.Errorf("exit %d, %s%s", code, out, errs)
 		}
 	})
 }
 
-// TestRecordsUseTheConfiguration: windows and the archive are those of the service.
+// TestRecordsUseTheConfiguration: operations and the archive are those of the service.
 func TestRecordsUseTheConfiguration(t *testing.T) {
 	store := recordsDir(t)
 	shelf := filepath.Join(t.TempDir(), "shelf")
@@ -137,7 +139,7 @@ func TestRecordsUseTheConfiguration(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &done); err != nil {
 		t.Fatalf("exit %d, %s%s", code, out, errs)
 	}
-	if after := done.After.Record; after.ExpiresAt.Sub(after.EndedAt) != 48*time.Hour || errs != "" {
+	if after := done.After.Record; after.ExpiresAt.Sub(after.EndedAt) != semel.DefaultWindow || errs != "" {
 		t.Errorf("it is kept for %v; %s", after.ExpiresAt.Sub(after.EndedAt), errs)
 	}
 	if code, out, errs = semelWith(t, "", append([]string{"records", "purge"}, args...)...); code != ExitOK {
@@ -236,7 +238,7 @@ func TestRecordsWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("changed", "held", "aborted")
-	if err := e.Purge(t.Context(), id("done"), "test"); err != nil {
+	if err := e.Purge(t.Context(), id("done"), semel.Removal{Reason: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	expect("gone", "done", "completed")

@@ -91,7 +91,7 @@ The JSON is one object per line, with
 			}
 			return from.with(cmd, func(ctx context.Context, recs semel.Records) error {
 				l := newLister(cmd.OutOrStdout(), asJSON, "")
-				next, err := eachFound(ctx, recs, q, limit, func(rec *semel.Record) error {
+				next, err := eachFound(ctx, recs, q, limit, warner(cmd), func(rec *semel.Record) error {
 					if asJSON {
 						return l.json.Encode(lineOf(rec))
 					}
@@ -119,8 +119,8 @@ The JSON is one object per line, with
 }
 
 // eachFound calls f with what a search finds, up to limit; zero is no limit. Next
-// goes on after that.
-func eachFound(ctx context.Context, recs semel.Records, q semel.Query, limit int, f func(*semel.Record) error) (next string, err error) {
+// goes on after that. What can't be read is told to warn.
+func eachFound(ctx context.Context, recs semel.Records, q semel.Query, limit int, warn func(error), f func(*semel.Record) error) (next string, err error) {
 	for left := limit; ; {
 		q.Limit = semel.MaxSearchLimit
 		if limit > 0 {
@@ -129,6 +129,9 @@ func eachFound(ctx context.Context, recs semel.Records, q semel.Query, limit int
 		page, err := recs.Search(ctx, q)
 		if err != nil {
 			return "", err
+		}
+		for _, err := range page.Unreadable {
+			warn(err)
 		}
 		for i := range page.Records {
 			if err := f(&page.Records[i]); err != nil {
@@ -140,6 +143,11 @@ func eachFound(ctx context.Context, recs semel.Records, q semel.Query, limit int
 			return q.Cursor, nil
 		}
 	}
+}
+
+// warner tells people of trouble that does not end the command.
+func warner(cmd *cobra.Command) func(error) {
+	return func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), "semel:", err) }
 }
 
 // recordChange is what semel records watch --json prints.
@@ -200,7 +208,7 @@ func watchRecords(ctx context.Context, recs semel.Records, q semel.Query, every 
 	var known map[semel.ID]semel.Record
 	for {
 		now := map[semel.ID]semel.Record{}
-		_, err := eachFound(ctx, recs, q, 0, func(rec *semel.Record) error {
+		_, err := eachFound(ctx, recs, q, 0, func(error) {}, func(rec *semel.Record) error {
 			old, seen := known[rec.ID]
 			kept := *rec
 			kept.Result, kept.Effects, kept.Earlier = semel.Result{}, nil, nil // it is many

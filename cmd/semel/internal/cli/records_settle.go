@@ -42,6 +42,7 @@ recorded. Nothing is asked at a provider: that is up to you.
 			if err != nil {
 				return err
 			}
+			s.Force = c.force
 			check := func(rec *semel.Record) error { return checkSettlement(rec, &s) }
 			return c.apply(cmd, args, "settle", settleMeans(&s), check, func(ctx context.Context, recs semel.Records, id semel.ID) (*semel.Record, error) {
 				rec, err := recs.Settle(ctx, id, s, c.reason)

@@ -303,7 +303,7 @@ func TestRecordsGet(t *testing.T) {
 		if code != ExitOK {
 			t.Fatalf("exit %d, %s", code, errs)
 		}
-		wantFields(t, out, "record", "id", "revision", "state", "disposition", "principal", "fence", "origin", "attempt", "holder",
+		wantFields(t, out, "record", "id", "revision", "state", "disposition", "principal", "fence", "origin", "attempt", "holder", "policy",
 			"created_at", "updated_at", "started_at", "ended_at", "expires_at", "next_at", "failure")
 		var line recordLine
 		if err := json.Unmarshal([]byte(out), &line); err != nil {

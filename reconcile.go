@@ -1,0 +1,74 @@
+package semel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Bounds of what reconcilers of one operation do at a time in one engine.
+const (
+	// ReconcileLimit is how long a reconciler may take for one question: then its
+	// context ends, and what it still answers is not heard.
+	ReconcileLimit = 30 * time.Second
+	// maxReconciling is how many questions are open at a time. While that many are,
+	// further held records stay due.
+	maxReconciling = 16
+)
+
+// reconcile asks the operation's reconciler about a held record, beside the sweep.
+// Of all engines that find the record due, one asks. It reports whether this one did.
+func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record, now Instant) (asked bool, err error) {
+	select {
+	case op.asking <- struct{}{}:
+	default:
+		return false, fmt.Errorf("semel: %d questions to the reconciler of operation %s are open: held records wait", maxReconciling, op.Name)
+	}
+	defer func() {
+		if !asked {
+			<-op.asking
+		}
+	}()
+	mine, err := hold(rec, rec.Held, now)
+	if err != nil {
+		return false, err
+	}
+	mine.NextAt = now.Add(max(op.ReconcileEvery, ReconcileLimit)) // nobody else asks meanwhile
+	v := e.stamp(&op.Operation, rec, mine, ChangePostponed)
+	// A crash before this write leaves the record due. A crash after it leaves
+	// it held, to be asked about again after the usual pause.
+	if _, applied, err := e.apply(ctx, v); err != nil || !applied {
+		return false, err
+	}
+	return e.goBackground(func(ctx context.Context) {
+		defer func() { <-op.asking }()
+		if err := e.ask(ctx, op, mine); err != nil && e.events.ReconcileFailed != nil {
+			e.events.ReconcileFailed(ReconcileFailedEvent{ID: mine.ID, Err: err})
+		}
+	}), nil
+}
+
+// ask puts one question to the reconciler and records its answer. The record is
+// settled as it was when the question was put, or not at all: who has changed it
+// since knows more.
+func (e *Engine) ask(ctx context.Context, op *operation, held *Record) error {
+	limited, cancel := context.WithTimeout(ctx, ReconcileLimit)
+	defer cancel()
+	s, err := op.Reconcile(limited, *held)
+	if limited.Err() != nil {
+		// It may be asked again already, by another engine, and hear something newer.
+		return errors.Join(fmt.Errorf("semel: the reconciler took more than %v", ReconcileLimit), err)
+	}
+	if err != nil || s.isZero() {
+		if op.ReconcileEvery >= ReconcileLimit {
+			return err // it stays held, and is asked about again
+		}
+		s = Settlement{RetryAfter: op.ReconcileEvery}
+	}
+	_, serr := e.settle(ctx, op, held, s, "reconciler", "")
+	if errors.Is(serr, &Error{Code: CodeIllegalTransition}) {
+		serr = nil // settled by another in the meantime
+	}
+	return errors.Join(err, serr)
+}
