@@ -1,0 +1,194 @@
+package semel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store/memstore"
+)
+
+// A sweep that takes long writes what is true when it writes: what it ends in the past
+// may have expired already, and with it the ledger.
+func TestASweepThatTakesLongEndsNothingInThePast(t *testing.T) {
+	op := semel.Operation{Lease: 3 * time.Second, Window: time.Minute, Effects: []string{"charge"}}
+	stalls(t, op, func(t *testing.T, e *semel.Engine, st *stalling) {
+		for i := range 3 {
+			begin(t, e, call(fmt.Sprint("k", i))).Detach()
+		}
+		pass(10 * time.Second)
+		const took = 2 * time.Minute
+		st.writeBy(func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			cur, applied, err := st.mem.Apply(ctx, w)
+			<-time.After(took)
+			if now, _ := st.Now(ctx); now.Sub(w.Record.EndedAt) != took {
+				t.Errorf("%v after it was written an attempt is said to have ended %v ago", took, now.Sub(w.Record.EndedAt))
+			}
+			return cur, applied, err
+		})
+		if n, err := e.Sweep(t.Context()); n.Abandoned != 3 || err != nil {
+			t.Errorf("swept %+v, %v", n, err)
+		}
+	})
+}
+
+// A reconciler that hangs, or many, keep nothing else from being attended to.
+func TestAReconcilerThatHangsStopsNothing(t *testing.T) {
+	programs(t, func(t *testing.T, st *memstore.Store) {
+		var asked atomic.Int64
+		var failed []semel.ReconcileFailedEvent
+		hang := make(chan struct{})
+		hangs := semel.Operation{Name: "op", Lease: 3 * time.Second, Reconcile: func(context.Context, semel.Record) (semel.Settlement, error) {
+			asked.Add(1)
+			<-hang // it does not even look at its context
+			return semel.Settlement{Outcome: semel.DispositionCompleted, Result: data("too late")}, nil
+		}}
+		well := semel.Operation{Name: "well", Lease: 3 * time.Second, Reconcile: func(ctx context.Context, _ semel.Record) (semel.Settlement, error) {
+			if _, limited := ctx.Deadline(); !limited {
+				t.Error("the question has no limit")
+			}
+			return semel.Settlement{Outcome: semel.DispositionCompleted, Result: data("found")}, nil
+		}}
+		events := &semel.Events{ReconcileFailed: func(ev semel.ReconcileFailedEvent) { failed = append(failed, ev) }}
+		e := program(t, st, semel.Options{Events: events}, hangs, well, semel.Operation{Name: "free", Lease: 3 * time.Second, OnAbandoned: semel.RetryAbandoned})
+		for i := range 40 {
+			must(t, begin(t, e, call(fmt.Sprint("k", i))).Hold(t.Context(), "who knows"))
+		}
+		pass(time.Second)
+		swept := func() (n semel.Swept, err error) {
+			n, err = e.Sweep(t.Context())
+			pass(time.Second)
+			return n, err
+		}
+		n, err := swept()
+		if n.Reconciled != 16 || err == nil || !strings.Contains(err.Error(), "16 questions to the reconciler of operation op are open") {
+			t.Errorf("swept %+v, %v", n, err)
+		}
+		for _, op := range []string{"well", "free"} {
+			c := call("k")
+			c.Operation = op
+			begin(t, e, c).Detach()
+		}
+		pass(time.Minute)
+		_, _ = swept() // holds the one and abandons the other
+		_, _ = swept() // asks about the one
+		for op, want := range map[string]semel.Disposition{"well": semel.DispositionCompleted, "free": semel.DispositionAbandoned} {
+			rec, err := e.Lookup(t.Context(), semel.ID{Tenant: "t", Principal: "p", Operation: op, Key: "k"})
+			if must(t, err); rec.Disposition != want {
+				t.Errorf("%s is %s, held: %q", op, rec.State, rec.Held)
+			}
+		}
+		close(hang)
+		pass(time.Second)
+		if len(failed) != 16 || !strings.Contains(failed[0].Err.Error(), "more than 30s") {
+			t.Errorf("told %d times", len(failed))
+		}
+		for i := range 40 { // what came too late was not heard
+			decides(t, e, call(fmt.Sprint("k", i)), semel.Held)
+		}
+		pass(time.Minute)
+		if n, err := swept(); n.Reconciled != 16 || err == nil {
+			t.Errorf("when they have ended further questions are put: %+v, %v", n, err)
+		}
+	})
+}
+
+// An archive that is down keeps what it has to take from being purged, and nothing else.
+func TestAnArchiveThatIsDownHidesNothing(t *testing.T) {
+	const waiting = 3000
+	for _, name := range []string{"it fails", "it never answers", "there is none"} {
+		t.Run(name, func(t *testing.T) {
+			programs(t, func(t *testing.T, st *memstore.Store) {
+				stop := make(chan struct{})
+				opts := semel.Options{}
+				switch name {
+				case "it fails":
+					opts.Archive = func(context.Context, []semel.Record) error { return errors.New("no space left") }
+				case "it never answers":
+					opts.Archive = func(context.Context, []semel.Record) error { <-stop; return errors.New("stopped") }
+				}
+				e := program(t, st, opts, semel.Operation{Name: "kept", Window: time.Minute, Archive: true},
+					semel.Operation{Name: "op", Lease: 3 * time.Second, OnAbandoned: semel.RetryAbandoned})
+				for i := range waiting {
+					c := call(fmt.Sprint("k", i))
+					c.Operation = "kept"
+					must(t, begin(t, e, c).Complete(t.Context(), data("x")))
+				}
+				begin(t, e, call("k")).Detach()
+				pass(time.Hour)
+				begin(t, e, call("later")).Detach()
+				pass(time.Minute)
+				abandoned := 0
+				for range 4 {
+					n, err := e.Sweep(t.Context())
+					if abandoned += n.Abandoned; err == nil || n.Purged > 0 {
+						t.Errorf("swept %+v, %v", n, err)
+					}
+				}
+				if abandoned != 2 || st.Len() != waiting+2 {
+					t.Errorf("%d attempts were found abandoned; %d records are stored", abandoned, st.Len())
+				}
+				close(stop)
+				pass(time.Second)
+			})
+		})
+	}
+}
+
+// A record that can't be read keeps no other from being attended to, and is told of.
+func TestUnreadableRecordsHideNothing(t *testing.T) {
+	bad := errors.New("the stored record has a format that is newer than this program")
+	op := semel.Operation{Lease: 3 * time.Second, OnAbandoned: semel.RetryAbandoned}
+	stalls(t, op, func(t *testing.T, e *semel.Engine, st *stalling) {
+		begin(t, e, call("k")).Detach()
+		pass(time.Minute)
+		st.DueStore = unreadable{st.mem, bad}
+		n, err := e.Sweep(t.Context())
+		if n.Unreadable != 1 || n.Abandoned != 1 || !errors.Is(err, bad) {
+			t.Errorf("swept %+v, %v", n, err)
+		}
+	})
+}
+
+type unreadable struct {
+	semel.DueStore
+	err error
+}
+
+func (u unreadable) Due(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+	page, err := u.DueStore.Due(ctx, q)
+	page.Unreadable = append(page.Unreadable, u.err)
+	return page, err
+}
+
+// What an engine can do nothing about hides nothing that comes after it.
+func TestWhatIsLeftToOthersHidesNothing(t *testing.T) {
+	programs(t, func(t *testing.T, st *memstore.Store) {
+		const others = 5000
+		theirs := program(t, st, semel.Options{}, semel.Operation{Name: "theirs", Lease: time.Second})
+		e := program(t, st, semel.Options{}, semel.Operation{Name: "op", Lease: 3 * time.Second, OnAbandoned: semel.RetryAbandoned})
+		for i := range others {
+			c := call(fmt.Sprint("k", i))
+			c.Operation = "theirs"
+			begin(t, theirs, c).Detach()
+		}
+		pass(time.Second)
+		begin(t, e, call("k")).Detach()
+		pass(time.Minute)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- e.Run(ctx, time.Second) }()
+		pass(5 * time.Second)
+		stop()
+		<-done
+		rec, err := e.Lookup(t.Context(), id("k"))
+		if must(t, err); rec.Disposition != semel.DispositionAbandoned {
+			t.Errorf("it is %s", rec.State)
+		}
+	})
+}
