@@ -38,6 +38,9 @@ func newStalling() *stalling {
 
 func (s *stalling) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
 	s.writes.Add(1)
+	if err := over(ctx); err != nil {
+		return semel.Record{}, false, err
+	}
 	if f := s.apply.Load(); f != nil {
 		return (*f)(ctx, w)
 	}
@@ -46,11 +49,24 @@ func (s *stalling) Apply(ctx context.Context, w semel.Write) (semel.Record, bool
 
 func (s *stalling) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
 	s.reads.Add(1)
+	if err := over(ctx); err != nil {
+		return semel.Record{}, err
+	}
 	rec, err := s.Store.Get(ctx, id)
 	if f := s.reading.Load(); f != nil {
 		(*f)()
 	}
 	return rec, err
+}
+
+// over is for stores that look at the limit of a call, which counts from then on.
+func over(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	default:
+		return nil
+	}
 }
 
 // writeBy has writes made by f; nil: at once.
@@ -332,8 +348,11 @@ func TestAnEffectHasAWholeLeaseBeforeIt(t *testing.T) {
 
 // What is left of refused claims is small, and a store that comes back meets no crowd.
 func TestRefusedClaimsAreBounded(t *testing.T) {
-	const callers = 6000
-	stalls(t, semel.Operation{}, func(t *testing.T, e *semel.Engine, st *stalling) {
+	const callers, most = 6000, 4096
+	var dropped atomic.Int64
+	synctest.Test(t, func(t *testing.T) {
+		st := newStalling()
+		e := program(t, st, semel.Options{Events: &semel.Events{ReleaseDropped: func(semel.ID) { dropped.Add(1) }}}, semel.Operation{Name: "op"})
 		before := runtime.NumGoroutine()
 		st.writeBy(func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
 			<-ctx.Done()
@@ -350,6 +369,9 @@ func TestRefusedClaimsAreBounded(t *testing.T) {
 			wantCode(t, <-refused, semel.CodeStoreUnavailable)
 		}
 		synctest.Wait()
+		if n := dropped.Load(); n != callers-most {
+			t.Errorf("told of %d claims that are not released, want %d", n, callers-most)
+		}
 		if n := runtime.NumGoroutine() - before; n > 5 {
 			t.Errorf("%d goroutines are left of %d refused callers", n, callers)
 		}
@@ -364,6 +386,7 @@ func TestRefusedClaimsAreBounded(t *testing.T) {
 		if n := st.reads.Load() - reads; n != 0 {
 			t.Errorf("claims that can't arrive any more are looked for: %d reads", n)
 		}
+		must(t, e.Close(context.Background()))
 	})
 }
 
