@@ -36,6 +36,9 @@ func (c *capture) announce() error {
 	_, err := semel.Effect(a.Context(), a, answerEffect, func(context.Context, string) (struct{}, error) {
 		return struct{}{}, errPassing
 	})
+	if errors.Is(err, semel.ErrLeaseLost) && c.endEarly() == nil {
+		err = errPassing
+	}
 	if !errors.Is(err, errPassing) {
 		// Not a byte may leave, so there is no way to go on with this answer.
 		c.failed = errors.Join(errNotPassed, err)
@@ -43,6 +46,17 @@ func (c *capture) announce() error {
 	}
 	c.announced = true
 	return nil
+}
+
+// endEarly ends the attempt before its answer has passed through: the record was
+// declared held meanwhile, which takes no effect any more, but its holder may still say
+// what it knows. Once that is durable no further attempt can give a second answer.
+func (c *capture) endEarly() error {
+	through := c.through
+	c.through = true // so that the end is that of an answer which is not kept
+	e := c.h.ending(c)
+	c.through = through
+	return e.apply(c.scope.attempt.Context(), c.scope.attempt)
 }
 
 // pass turns to passing the answer through, and sends what was captured so far.

@@ -14,8 +14,9 @@
 // # What became of a request
 //
 // The call to the upstream has its own deadline, Route.Timeout, and does not end
-// with the client's connection. It is cancelled when the lease of the attempt is
-// lost. Then:
+// with the client's connection, nor with the lease of its attempt: what was sent can't
+// be called back, and its answer is recorded unless another was given the right to
+// execute by then. So:
 //
 //   - the upstream answered: its status decides, as package semelhttp says.
 //   - there was no connection, so nothing was sent: the attempt is aborted, the

@@ -35,7 +35,7 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 		}
 		r = r.WithContext(context.WithValue(r.Context(), effectKey{}, ef.Key))
 	}
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := sentContext(r.Context())
 	defer cancel()
 	defer context.AfterFunc(p.running, cancel)()
 	r = r.WithContext(ctx)
@@ -54,6 +54,17 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 	if p.ledger && !out.failed && !p.inspector.Keeps(out.status) && r.Context().Err() == nil {
 		p.refute(r.Context(), a)
 	}
+}
+
+// sentContext is for a request that is sent on: it ends with the deadline of the
+// route, and not when the lease is lost. What was sent can't be called back, so giving
+// up would only lose the answer, which the holder may still record.
+func sentContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	sent := context.WithoutCancel(ctx)
+	if deadline, ok := ctx.Deadline(); ok {
+		return context.WithDeadline(sent, deadline)
+	}
+	return context.WithCancel(sent)
 }
 
 type effectKey struct{}

@@ -75,6 +75,8 @@ type world struct {
 	addr   string
 	client *http.Client
 
+	lost chan semel.LeaseLostEvent // the first of them
+
 	mu   sync.Mutex
 	errs []error
 }
@@ -128,9 +130,14 @@ func (s *countingStore) applied() int {
 // newWorld serves a proxy to target. Options may be changed before it is made.
 func newWorld(t testing.TB, target string, change func(*world, *semelproxy.Options)) *world {
 	t.Helper()
-	w := &world{t: t, store: &countingStore{mem: memstore.New()}}
+	w := &world{t: t, lost: make(chan semel.LeaseLostEvent, 1), store: &countingStore{mem: memstore.New()}}
 	var err error
-	if w.engine, err = semel.New(w.store, &semel.Options{StoreTimeout: time.Second}); err != nil {
+	if w.engine, err = semel.New(w.store, &semel.Options{StoreTimeout: time.Second, Events: &semel.Events{LeaseLost: func(ev semel.LeaseLostEvent) {
+		select {
+		case w.lost <- ev:
+		default:
+		}
+	}}}); err != nil {
 		t.Fatal(err)
 	}
 	if w.guard, err = semelhttp.New(w.engine, &semelhttp.Options{StatusPath: "/semel/status/", TempDir: t.TempDir()}); err != nil {
