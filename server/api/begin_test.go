@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -33,6 +34,26 @@ func TestBegin(t *testing.T) {
 		}
 		if want := `"result":{"id":"ch_1","amount":12345678901234567890,"note":"<&>"}`; !strings.Contains(string(again.Raw), want) {
 			t.Errorf("the result is not as it was sent: %s", again.Raw)
+		}
+	})
+
+	t.Run("a holder that was told to come back, and does, is alone with its execution", func(t *testing.T) {
+		w := newWorld(t)
+		for i := range 20 {
+			key := fmt.Sprint("order-", i)
+			ask := func() got {
+				return w.send("shop", "POST", beginCharge, "{}", "Idempotency-Key", key, "Semel-Holder", "worker-"+key)
+			}
+			w.muteWrites(errors.New("no answer"))
+			w.meet(2) // the release of the claim and the holder that asks again have read the same
+			ask().refused(503, "store_unavailable")
+			w.muteWrites(nil)
+			x := ask()
+			for ; x.Status == 409; x = ask() { // the release was faster
+				x.refused(409, "in_flight")
+			}
+			w.on(x.want(201), "shop", "complete", `{"result":1}`).want(200)
+			w.send("shop", "POST", beginCharge, "{}", "Idempotency-Key", key).want(200).equal("record.result", "1")
 		}
 	})
 

@@ -22,6 +22,7 @@ type failingStore struct {
 	mu   sync.Mutex
 	fail error // of all calls
 	lost error // of writes
+	mute error // of writes that are made all the same
 	// toMeet is how many readers still have to come before those that have read
 	// go on; met is closed then.
 	toMeet int
@@ -67,12 +68,16 @@ func (p plainStore) Apply(ctx context.Context, w semel.Write) (semel.Record, boo
 		return semel.Record{}, false, err
 	}
 	p.s.mu.Lock()
-	lost := p.s.lost
+	lost, mute := p.s.lost, p.s.mute
 	p.s.mu.Unlock()
 	if lost != nil {
 		return semel.Record{}, false, lost
 	}
-	return p.s.Store.Apply(ctx, w)
+	cur, applied, err := p.s.Store.Apply(ctx, w)
+	if mute != nil {
+		return semel.Record{}, false, mute
+	}
+	return cur, applied, err
 }
 
 func (p plainStore) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
@@ -193,6 +198,13 @@ func (w *world) breakWrites(err error) {
 }
 
 // breakStore makes the store fail; nil mends it.
+// muteWrites lets writes be made, and their callers be told of an error.
+func (w *world) muteWrites(err error) {
+	w.store.mu.Lock()
+	defer w.store.mu.Unlock()
+	w.store.mute = err
+}
+
 func (w *world) breakStore(err error) {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
