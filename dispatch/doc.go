@@ -29,7 +29,6 @@
 // delivered one after the other, in the order in which their calls completed by the
 // store's clock. See lane.go for how that order is found. What was parked or
 // discarded lets those behind it pass; what is replayed goes to the end of the line.
-// Order needs a [semel.DueStore], a dispatcher with the same destinations at every
-// engine that sweeps the store, and nothing else than leases between two
+// Order needs a [semel.DueStore], and nothing else than leases between two
 // dispatchers. Calls that complete at the same time have no order.
 package dispatch
