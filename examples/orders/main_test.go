@@ -44,7 +44,7 @@ func private(t *testing.T) *server {
 }
 
 func TestOrders(t *testing.T) {
-	clause.Proves(t, "MAP-ORD.1")
+	clause.Proves(t, "MAP-ORD.1", "MAP-FLOW.5")
 	s := private(t)
 	t.Run("every order is made once while the workers are killed", func(t *testing.T) {
 		var out bytes.Buffer

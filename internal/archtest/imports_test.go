@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/semelhq/semel/internal/clause"
 )
 
 // under reports whether a package (path within the module) is one of these or
@@ -143,7 +145,10 @@ func layerFaults(pkgs []pkg) []string {
 	return faults
 }
 
+// TestImports: protocols are known at the edge only, decisions are made by the engine,
+// which knows no store and no protocol, and stores know neither.
 func TestImports(t *testing.T) {
+	clause.Proves(t, "CORE-BOUND.1")
 	pkgs := packages(t)
 	for _, rule := range importRules {
 		t.Run(rule.name, func(t *testing.T) { report(t, importFaults(rule, pkgs)) })

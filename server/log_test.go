@@ -1,0 +1,60 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// What lasts is logged once, and again from time to time; that it is over, once.
+func TestTroubleOfSweepsIsNotRepeatedEachSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		told := swept(slog.New(slog.NewTextHandler(&out, nil)))
+		lines := func(want int, last string) {
+			t.Helper()
+			got := strings.Split(strings.TrimSpace(out.String()), "\n")
+			if len(got) != want || !strings.Contains(got[len(got)-1], last) {
+				t.Errorf("%d lines, want %d, the last with %q:\n%s", len(got), want, last, &out)
+			}
+		}
+		bad := semel.SweptEvent{Err: errors.Join(errors.New("the record a is newer"), errors.New("the record b is newer"))}
+		for range 300 {
+			told(bad)
+			<-time.After(time.Second)
+		}
+		lines(1, "the record a is newer; and 1 more")
+		<-time.After(10 * time.Minute)
+		told(bad)
+		lines(2, "the record a is newer; and 1 more")
+		told(semel.SweptEvent{Err: errors.New("the archive is down")})
+		lines(3, "the archive is down")
+		for range 10 {
+			told(semel.SweptEvent{})
+		}
+		lines(4, "sweeps attend to everything again")
+	})
+}
+
+func TestReadinessNamesWhatSweepsLeave(t *testing.T) {
+	s := new(Server)
+	if c := s.sweeping(); c.err != nil || c.detail != "none yet" {
+		t.Errorf("got %+v", c)
+	}
+	s.lastSweep.Store(&semel.SweptEvent{Swept: semel.Swept{Due: 9, Left: 3, Unreadable: 2}, Err: errors.New("the record a is newer")})
+	c := s.sweeping()
+	for _, part := range []string{"the record a is newer", "2 records can't be read", "3 due records are left to programs that know their operations"} {
+		if !strings.Contains(c.detail, part) {
+			t.Errorf("%q does not say %q", c.detail, part)
+		}
+	}
+	if c.err != nil {
+		t.Errorf("the node is unready because of it: %v", c.err)
+	}
+}
