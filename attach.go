@@ -93,7 +93,7 @@ func (e *Engine) Reclaim(ctx context.Context, call Call) (*Attempt, error) {
 	if err != nil || op.Class == ReadOnly || call.Holder == "" {
 		return nil, err
 	}
-	got, err := e.store.Get(ctx, id)
+	got, err := e.get(ctx, id)
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}

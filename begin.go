@@ -194,7 +194,7 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 	}
 	if op.Confirmation != nil && e.local == nil {
 		// A token is compared with what the record knows, so that comes first.
-		found, err := e.store.Get(calls, *id)
+		found, err := e.get(calls, *id)
 		switch {
 		case err == nil:
 			cur = &found
@@ -454,7 +454,7 @@ func (e *Engine) tooLate(ctx context.Context, op *operation, id ID, call *Call) 
 	if !late && !e.beforeEpoch(op, InstantOf(first), now) {
 		return false, nil
 	}
-	rec, err := e.store.Get(ctx, id)
+	rec, err := e.get(ctx, id)
 	if errors.Is(err, ErrNotFound) {
 		return true, nil
 	}

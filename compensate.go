@@ -203,7 +203,7 @@ func (e *Engine) compensate(ctx context.Context, op *operation, rec *Record) (Re
 		if applied {
 			return *next, cerr
 		}
-		cur, err := e.store.Get(ctx, rec.ID)
+		cur, err := e.get(ctx, rec.ID)
 		if err != nil {
 			return *rec, errors.Join(cerr, e.storeError("get", rec.ID, err))
 		}

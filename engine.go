@@ -215,7 +215,7 @@ func (e *Engine) Store() Store { return e.store }
 
 // Lookup returns the record of an identity. An expired one is not found.
 func (e *Engine) Lookup(ctx context.Context, id ID) (Record, error) {
-	rec, err := e.store.Get(ctx, id)
+	rec, err := e.get(ctx, id)
 	if err != nil {
 		return Record{}, e.storeError("get", id, err)
 	}
@@ -294,6 +294,22 @@ func (e *Engine) now(ctx context.Context) (Instant, error) {
 		return 0, e.storeError("now", ID{}, err)
 	}
 	return now, nil
+}
+
+// limited is ctx with the limit of a call to the store, for calls that write nothing
+// and may be given up with their caller.
+func (e *Engine) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.(*storeCall); ok || e.local != nil {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, e.opts.StoreTimeout)
+}
+
+// get reads a record within the limit of a call.
+func (e *Engine) get(ctx context.Context, id ID) (Record, error) {
+	ctx, cancel := e.limited(ctx)
+	defer cancel()
+	return e.store.Get(ctx, id)
 }
 
 // storeError reports a failed read. What a read could not tell is not known.

@@ -38,7 +38,7 @@ func (e *Engine) NewEpoch(ctx context.Context) (time.Time, error) {
 		if err != nil {
 			return time.Time{}, err
 		}
-		cur, err := e.store.Get(ctx, epochID)
+		cur, err := e.get(ctx, epochID)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return time.Time{}, e.storeError("get", epochID, err)
 		}
@@ -70,7 +70,7 @@ func (e *Engine) NewEpoch(ctx context.Context) (time.Time, error) {
 // LoadEpoch reads the store's epoch, which is zero where the store was never
 // restored. An engine should do so before it takes calls, if that may have happened.
 func (e *Engine) LoadEpoch(ctx context.Context) (time.Time, error) {
-	rec, err := e.store.Get(ctx, epochID)
+	rec, err := e.get(ctx, epochID)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return time.Time{}, nil

@@ -124,7 +124,9 @@ func (e *Engine) witnessPurge(ctx context.Context, op *Operation, rec *Record, n
 	if len(entries) == 0 {
 		return nil
 	}
-	if err := es.AppendEvidence(ctx, entries); err != nil {
+	call, cancel := e.limited(ctx)
+	defer cancel()
+	if err := es.AppendEvidence(call, entries); err != nil {
 		return e.storeError("append evidence", rec.ID, err)
 	}
 	return nil

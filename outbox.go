@@ -193,7 +193,7 @@ type MessageFinding struct {
 // that there is no such record or message.
 func (e *Engine) SettleMessage(ctx context.Context, id ID, messageID string, f MessageFinding) (Record, error) {
 	for range maxClaims {
-		rec, err := e.store.Get(ctx, id)
+		rec, err := e.get(ctx, id)
 		if err != nil {
 			return Record{}, e.storeError("get", id, err)
 		}

@@ -27,7 +27,7 @@ func (e *Engine) Peek(ctx context.Context, call Call) (ans Answer, err error) {
 	if op.Class == ReadOnly {
 		return ans, nil
 	}
-	rec, err := e.store.Get(ctx, id)
+	rec, err := e.get(ctx, id)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return ans, nil

@@ -32,7 +32,9 @@ func (e *Engine) purge(ctx context.Context, recs []*Record) (int, error) {
 	// A crash before or during this write leaves expired records, which count
 	// as absent and are found due again; those that were archived are archived
 	// a second time.
-	n, err := ps.Purge(ctx, refs)
+	call, cancel := e.limited(ctx)
+	defer cancel()
+	n, err := ps.Purge(call, refs)
 	if err != nil {
 		return n, errors.Join(aerr, e.storeError("purge", ID{}, err))
 	}
@@ -124,7 +126,7 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	if !known {
 		op = e.policyOf(id.Operation)
 	}
-	rec, err := e.store.Get(ctx, id)
+	rec, err := e.get(ctx, id)
 	if err != nil {
 		return e.storeError("get", id, err)
 	}
@@ -161,7 +163,9 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	}
 	// A crash before this write leaves the record as it was. A crash after it
 	// leaves nothing to do.
-	n, err := ps.Purge(ctx, []Ref{{rec.ID, rec.Revision}})
+	call, cancel := e.limited(ctx)
+	defer cancel()
+	n, err := ps.Purge(call, []Ref{{rec.ID, rec.Revision}})
 	switch {
 	case err != nil:
 		return e.storeError("purge", id, err)

@@ -115,7 +115,7 @@ func (e *Engine) tryRelease(ctx context.Context, x *release) (done bool, err err
 	if own {
 		defer call.end()
 	}
-	rec, err := e.store.Get(call, x.id)
+	rec, err := e.get(call, x.id)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		rec = Record{}

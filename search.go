@@ -80,7 +80,9 @@ func (e *Engine) Search(ctx context.Context, q Query) (Page, error) {
 	if q.Limit == 0 {
 		q.Limit = DefaultSearchLimit
 	}
-	page, err := ss.Search(ctx, q)
+	call, cancel := e.limited(ctx)
+	defer cancel()
+	page, err := ss.Search(call, q)
 	switch {
 	case errors.Is(err, &Error{Code: CodeInvalidCall}):
 		return Page{}, err

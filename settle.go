@@ -61,7 +61,7 @@ func (e *Engine) Settle(ctx context.Context, id ID, s Settlement, reason string)
 	if !known {
 		op = e.policyOf(id.Operation)
 	}
-	rec, err := e.store.Get(ctx, id)
+	rec, err := e.get(ctx, id)
 	if err != nil {
 		return Record{}, e.storeError("get", id, err)
 	}

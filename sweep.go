@@ -62,7 +62,7 @@ func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 	after := e.sweeps.begin()
 	var errs []error
 	for seen := 0; seen < sweepReach && ctx.Err() == nil; seen += sweepPage {
-		page, err := ds.Due(ctx, DueQuery{Until: now, After: after, Limit: sweepPage})
+		page, err := e.due(ctx, ds, DueQuery{Until: now, After: after, Limit: sweepPage})
 		if err != nil {
 			errs = append(errs, e.storeError("due", ID{}, err))
 			after = "" // it may be what was wrong
@@ -77,6 +77,12 @@ func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 	}
 	e.sweeps.end(after)
 	return n, errors.Join(errs...)
+}
+
+func (e *Engine) due(ctx context.Context, ds DueStore, q DueQuery) (DuePage, error) {
+	ctx, cancel := e.limited(ctx)
+	defer cancel()
+	return ds.Due(ctx, q)
 }
 
 // sweeps is where the next sweep begins.

@@ -151,7 +151,7 @@ func (e *Engine) enterTx(ctx context.Context, tx Tx, op *operation, id *ID, call
 // the delivery may not execute; otherwise cur is what the claim has to follow.
 func (e *Engine) lookTx(ctx context.Context, op *operation, id *ID, call *Call, ans *Answer) (settled bool, cur *Record, now Instant, err error) {
 	cur = &none
-	if rec, err := e.store.Get(ctx, *id); err == nil {
+	if rec, err := e.get(ctx, *id); err == nil {
 		cur = &rec
 	} else if err := e.storeError("get", *id, err); !errors.Is(err, ErrNotFound) {
 		return false, nil, 0, err

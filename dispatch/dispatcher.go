@@ -40,8 +40,7 @@ const (
 // once at a time.
 type Dispatcher struct {
 	engine *semel.Engine
-	store  semel.Store
-	due    semel.DueStore
+	store  bounded
 	every  time.Duration
 	events Events
 	lines  map[string]*line
@@ -107,7 +106,7 @@ func New(engine *semel.Engine, opts Options) (*Dispatcher, error) {
 		return nil, &semel.Error{Code: semel.CodeUnsupported, Message: "the store can't tell which messages are due"}
 	}
 	d := &Dispatcher{
-		engine: engine, store: engine.Store(), due: due, every: cmp.Or(opts.Interval, DefaultInterval),
+		engine: engine, store: bounded{engine.Store(), due, semel.DefaultStoreTimeout}, every: cmp.Or(opts.Interval, DefaultInterval),
 		lines: map[string]*line{}, kick: make(chan struct{}, 1), late: make(chan job, 4*DefaultQueue), busy: map[string]bool{},
 		limit: scanLimit, crash: func(string) error { return nil },
 	}

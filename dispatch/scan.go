@@ -130,7 +130,7 @@ func (d *Dispatcher) view(ctx context.Context) (seen []sighting, until semel.Ins
 	}
 	d.seen.Store(int64(until))
 	for q := (semel.DueQuery{Until: until, Limit: d.limit}); ; {
-		page, err := d.due.Due(ctx, q)
+		page, err := d.store.Due(ctx, q)
 		if err != nil {
 			return nil, 0, false, err
 		}

@@ -26,7 +26,7 @@ const idleFor = time.Hour
 
 // slots writes and reads the records of lanes, by the store's own compare-and-set.
 type slots struct {
-	store  semel.Store
+	store  bounded
 	prefix [8]byte
 	count  atomic.Uint64
 }
@@ -37,7 +37,7 @@ type slot struct {
 	rec semel.Record
 }
 
-func (s *slots) init(store semel.Store) error {
+func (s *slots) init(store bounded) error {
 	s.store = store
 	if _, err := rand.Read(s.prefix[:]); err != nil {
 		return fmt.Errorf("dispatch: random prefix of revisions: %w", err)
@@ -101,11 +101,10 @@ func (s *slots) swap(ctx context.Context, old slot, value any, wake *semel.Messa
 
 // drop deletes a slot that is as it was read, if the store can.
 func (s *slots) drop(ctx context.Context, old slot) error {
-	p, ok := s.store.(semel.PurgeStore)
-	if !ok || old.rec.Revision.IsZero() {
+	if old.rec.Revision.IsZero() {
 		return nil
 	}
-	_, err := p.Purge(ctx, []semel.Ref{{ID: old.id, Revision: old.rec.Revision}})
+	_, err := s.store.Purge(ctx, []semel.Ref{{ID: old.id, Revision: old.rec.Revision}})
 	return err
 }
 
