@@ -79,7 +79,8 @@ const (
 )
 
 // Rate is a token bucket: Burst at once, refilled with PerSecond. The zero Rate
-// does not limit.
+// does not limit. An operation takes up to a million per second, and a bucket that
+// is empty must be full again within ten years, the longest Window.
 type Rate struct {
 	PerSecond float64 `json:"per_second,omitempty"`
 	Burst     int     `json:"burst,omitempty"`
@@ -175,7 +176,8 @@ const (
 	maxLease               = 30 * 24 * time.Hour
 	minWindow              = time.Second
 	maxWindow              = 10 * 365 * 24 * time.Hour
-	maxRate                = 1_000_000_000 // a token in a nanosecond
+	maxRate                = 1_000_000 // beyond it, a token is too few nanoseconds to count in whole ones
+	maxRefill              = maxWindow // short enough that no sum of instants overflows
 )
 
 // withDefaults fills in what was left out.
@@ -268,6 +270,8 @@ func (op Operation) Validate() error {
 	for name, r := range map[string]Rate{"PerRecord": op.PerRecord, "PerPrincipal": op.PerPrincipal} {
 		if !(r.PerSecond >= 0 && r.PerSecond <= maxRate) || r.Burst < 0 || (r.PerSecond == 0) != (r.Burst == 0) {
 			bad("%s needs PerSecond, up to %d, and Burst above zero, or neither", name, maxRate)
+		} else if refill := float64(r.Burst) / r.PerSecond; refill > maxRefill.Seconds() {
+			bad("%s takes %.3g seconds to refill Burst, more than the %.0f of ten years", name, refill, maxRefill.Seconds())
 		}
 	}
 	for _, name := range op.Effects {

@@ -2,6 +2,7 @@ package semel
 
 import (
 	"hash/maphash"
+	"math"
 	"sync"
 	"time"
 )
@@ -29,7 +30,7 @@ type throttleShard struct {
 
 type bucket struct {
 	tag    uint64
-	fullAt int64 // nanoseconds of the store's clock
+	fullAt Instant
 }
 
 // throttled takes one token of the record and one of the principal, and returns
@@ -52,13 +53,13 @@ type bucketName struct {
 }
 
 // take takes a token from the named bucket, or returns the time until there is
-// one.
+// one. The rate is one that Operation.Validate accepts.
 func (t *throttle) take(r Rate, name bucketName, now Instant) time.Duration {
 	t.once.Do(func() { t.seed = maphash.MakeSeed() })
 	h := maphash.Comparable(t.seed, name)
 	s := &t.shards[h%throttleShards]
-	at := int64(now)
-	perToken := int64(float64(time.Second) / r.PerSecond)
+	perToken := time.Duration(math.Round(float64(time.Second) / r.PerSecond))
+	refill := time.Duration(r.Burst) * perToken
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,10 +81,11 @@ func (t *throttle) take(r Rate, name bucketName, now Instant) time.Duration {
 		*b = bucket{tag: h}
 	}
 	// Each token taken moves the instant of fullness by the time it takes to
-	// refill one; the bucket is empty when that is Burst tokens away.
-	full := max(b.fullAt, at) + perToken
-	if over := full - at - int64(r.Burst)*perToken; over > 0 {
-		return time.Duration(over)
+	// refill one; the bucket is empty when that is Burst tokens away. It may be
+	// further away if the rate was declared anew: then the bucket is just empty.
+	full := min(max(b.fullAt, now), now.Add(refill)).Add(perToken)
+	if over := full.Sub(now) - refill; over > 0 {
+		return over
 	}
 	b.fullAt = full
 	return 0
