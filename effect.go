@@ -10,8 +10,15 @@ import (
 	"time"
 )
 
-// maxEffects bounds the ledger of one call.
-const maxEffects = 1000
+// Bounds of the ledger of one call.
+const (
+	maxEffects = 1000
+	// MaxLedger bounds the results of one call's effects together, in bytes: the
+	// record is written whole at every step. The first result may have more, if
+	// Operation.MaxResult lets it. What comes beyond is not kept: the effect is
+	// confirmed, and leaves a tombstone.
+	MaxLedger = 4 << 20
+)
 
 // Effect makes one external call at most once, as far as anyone can: the intent
 // is durable before fn is called, its result is durable before Effect returns. A
@@ -30,8 +37,9 @@ const maxEffects = 1000
 //   - anything else: unknown. The effect stays started, is never called again,
 //     and an attempt that ends with this error is held until it is settled.
 //
-// T is kept as JSON. A result larger than Operation.MaxResult is returned now
-// but not kept; a further attempt gets [CodeResultNotKept].
+// T is kept as JSON. A result larger than Operation.MaxResult, or beyond [MaxLedger]
+// together with those before, is returned now but not kept; a further attempt gets
+// [CodeResultNotKept].
 func Effect[T any](ctx context.Context, x Execution, name string, fn func(ctx context.Context, effectKey string) (T, error)) (T, error) {
 	var v T
 	ef, err := x.StartEffect(ctx, name)
@@ -239,7 +247,8 @@ func (a *Attempt) SettleEffect(ctx context.Context, f EffectFinding) error {
 
 // settledAlready compares what is told of an effect with what was told before.
 func settledAlready(old *EffectRecord, f *EffectFinding) error {
-	if old.State == f.State && bytes.Equal(old.Result.Data, f.Result.Data) && sameFailure(old.Failure, f.Failure) {
+	same := old.Result.Tombstone || bytes.Equal(old.Result.Data, f.Result.Data)
+	if same && old.State == f.State && sameFailure(old.Failure, f.Failure) {
 		return nil
 	}
 	return &Error{Code: CodeAlreadyEnded, Message: "effect " + f.Name + " was settled already, in another way"}
@@ -281,5 +290,20 @@ func changeEffect(cur *Record, name string, now Instant, change func(*EffectReco
 		next.Effects = append(next.Effects, EffectRecord{Name: name})
 	}
 	change(&next.Effects[i])
+	if ef := &next.Effects[i]; !next.ledgerHolds(ef) {
+		ef.Result = Result{Tombstone: true}
+	}
 	return next, nil
+}
+
+// ledgerHolds reports whether there is room for the effect's result beside the others.
+func (r *Record) ledgerHolds(ef *EffectRecord) bool {
+	others := 0
+	for i := range r.Effects {
+		if other := &r.Effects[i]; other != ef {
+			others += len(other.Result.Data)
+		}
+	}
+	size := len(ef.Result.Data)
+	return size == 0 || others == 0 || others+size <= MaxLedger
 }

@@ -2,12 +2,15 @@ package api
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/semelhq/semel"
 )
 
 func TestExecution(t *testing.T) {
@@ -264,5 +267,25 @@ func TestEffects(t *testing.T) {
 		w.on(x, "shop", "effects", `{"name":"e"}`).want(201)
 		w.on(x, "shop", "effects/settle", `{"name":"e","state":"confirmed","result":"0123456789abcdef"}`).want(200).equal("result_kept", "false")
 		w.on(x, "shop", "effects", `{"name":"e"}`).refused(410, "result_not_kept")
+	})
+	t.Run("results that are too many together are not kept, and nothing is called again", func(t *testing.T) {
+		w := newWorld(t)
+		x := w.begin("shop", "retry", "k")
+		result := strconv.Quote(strings.Repeat("x", semel.DefaultMaxResult-2))
+		last := semel.MaxLedger / semel.DefaultMaxResult
+		kept := map[bool]string{true: "null", false: "false"} // nothing is said of a result that is there
+		settle := func(i int) {
+			w.on(x, "shop", "effects/settle", fmt.Sprintf(`{"name":"e%d","state":"confirmed","result":%s}`, i, result)).
+				want(200).equal("state", `"confirmed"`).equal("result_kept", kept[i < last])
+		}
+		for i := range last + 1 {
+			w.on(x, "shop", "effects", fmt.Sprintf(`{"name":"e%d"}`, i)).want(201)
+			settle(i)
+		}
+		settle(last) // told again
+		w.on(x, "shop", "abort", `{"error":{"message":"never sent"}}`).want(200)
+		x = w.begin("shop", "retry", "k").equal("attempt", "2")
+		w.on(x, "shop", "effects", fmt.Sprintf(`{"name":"e%d"}`, last-1)).want(200).equal("result_kept", kept[true])
+		w.on(x, "shop", "effects", fmt.Sprintf(`{"name":"e%d"}`, last)).refused(410, "result_not_kept")
 	})
 }
