@@ -29,7 +29,9 @@ type Options struct {
 	// resolving an unknown one included. Defaults to 5 seconds.
 	StoreTimeout time.Duration
 	// MaxWaiters bounds the deliveries that wait for an outcome at one time;
-	// further ones get in_flight at once. Defaults to 10,000.
+	// further ones get in_flight at once. A tenant may have as many as there are
+	// places left free: one alone gets half of them, and n busy ones leave one in
+	// n+1 to others. Defaults to 10,000.
 	MaxWaiters int
 	// ClockSkew is how far a client's clock may be off when it says when it
 	// first sent a call; see Operation.RefuseLate. Defaults to 1 minute.

@@ -179,7 +179,7 @@ func TestWaitingForTheOutcome(t *testing.T) {
 }
 
 func TestWaitersAreCapped(t *testing.T) {
-	inBubbleWith(t, semel.Options{MaxWaiters: 2}, semel.Operation{InFlight: semel.WaitInFlight}, func(t *testing.T, r *rig) {
+	inBubbleWith(t, semel.Options{MaxWaiters: 4}, semel.Operation{InFlight: semel.WaitInFlight}, func(t *testing.T, r *rig) {
 		a := begin(t, r.Engine, call("k"))
 		var wg sync.WaitGroup
 		for range 2 {

@@ -3,8 +3,6 @@ package semel
 import (
 	"context"
 	"errors"
-	"hash/maphash"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -46,138 +44,108 @@ func (e *Engine) Await(ctx context.Context, id ID, wait time.Duration) (Record, 
 
 // await blocks until the attempt in cur is no longer running or the wait is over.
 // It returns what is stored then, which is the zero Record if it is gone, or nil
-// if nothing changed in time. Outcomes of this engine wake it at once; those of
-// others by the store's notice, where it gives one, or by polling. An attempt
-// whose lease has ended, or that another has followed, is no longer running,
-// unless it is the outcome of the call that is waited for.
+// if nothing changed in time. An attempt whose lease has ended is no longer running,
+// unless it is the outcome of the call that is waited for. What is returned is shared
+// by all that wait, and may not be changed.
 func (e *Engine) await(ctx context.Context, cur *Record, wait time.Duration, outcome bool) (*Record, error) {
-	woken, leave, ok := e.waiters.join(cur.ID)
-	if !ok {
+	key := watchKey{cur.ID, outcome}
+	if !e.waiters.admit(key.id.Tenant) {
 		return nil, nil
 	}
-	defer leave()
+	defer e.waiters.dismiss(key.id.Tenant)
+	end := time.NewTimer(wait)
+	defer end.Stop()
+	for {
+		w, before, leave := e.waiters.share(key, func(w *watch) (stop func()) {
+			ctx, stop := context.WithCancel(e.done)
+			e.goBackground(func(context.Context) { e.watch(ctx, key, w) })
+			return stop
+		})
+		over := false
+		var err error
+		select {
+		case <-w.over:
+			over = true
+		case <-end.C:
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-e.done.Done():
+		}
+		leave()
+		switch {
+		case !over:
+			return nil, err
+		case w.looks > before:
+			return w.rec, w.err
+		}
+		// It was read before this waiter came, who may know better: again.
+	}
+}
+
+// watch looks at a record for all deliveries of this engine that wait for the same,
+// until it is there or none of them is left: a large result is read once, however
+// many get it. Outcomes of this engine wake it at once; those of others by the
+// store's notice, where it gives one, or by polling.
+func (e *Engine) watch(ctx context.Context, key watchKey, w *watch) {
 	var notice <-chan struct{}
 	poll := minPoll
 	if ws, ok := e.store.(WatchStore); ok {
-		ch, stop := ws.Watch(ctx, cur.ID)
+		ch, stop := ws.Watch(ctx, key.id)
 		defer stop()
 		// The notice is a hint that may be lost on the way, so polling goes
 		// on, rarely.
 		notice, poll = ch, maxPoll
 	}
-	end := time.NewTimer(wait)
-	defer end.Stop()
+	woken, deaf := e.waiters.listen(key.id)
+	defer func() { deaf() }()
 	for {
-		// Look first: the change may have come before the waiter joined.
-		rec, err := e.store.Get(ctx, cur.ID)
-		if errors.Is(err, ErrNotFound) {
-			return &none, nil
+		// Look first: the change may have come before anybody listened.
+		e.waiters.begin(w)
+		rec, now, err := e.look(ctx, key.id)
+		if ctx.Err() != nil {
+			return
 		}
-		if err != nil {
-			return nil, e.storeError("get", cur.ID, err)
+		reached := err == nil && (rec.State != Processing || rec.Held != "" || !key.outcome && rec.leaseOver(now))
+		if err != nil || reached {
+			e.waiters.finish(key, w, rec, err)
+			return
 		}
-		now, err := e.now(ctx)
-		if err != nil {
-			return nil, err
+		next := poll
+		if left := rec.LeaseUntil.Sub(now); left > 0 {
+			next = min(poll, max(left, time.Millisecond))
 		}
-		over := rec.Fence != cur.Fence || rec.leaseOver(now)
-		if rec.State != Processing || rec.Held != "" || over && !outcome {
-			return &rec, nil
-		}
-		look := poll
-		if !outcome {
-			look = min(poll, max(rec.LeaseUntil.Sub(now), time.Millisecond))
-		}
-		pause := time.NewTimer(look)
+		pause := time.NewTimer(next)
 		select {
 		case <-woken:
-			woken = nil // closed for good
+			deaf()
+			woken, deaf = e.waiters.listen(key.id) // the old channel is closed for good
 		case <-notice:
 		case <-pause.C:
 			poll = min(poll*2, maxPoll)
-		case <-end.C:
-			pause.Stop()
-			return nil, nil
 		case <-ctx.Done():
 			pause.Stop()
-			return nil, ctx.Err()
-		case <-e.done.Done():
-			pause.Stop()
-			return nil, nil
+			return
 		}
 		pause.Stop()
 	}
 }
 
-// waiters are the deliveries of this engine that wait for an outcome.
-type waiters struct {
-	max    int64
-	count  atomic.Int64
-	seed   maphash.Seed
-	shards [32]waitShard
-}
-
-type waitShard struct {
-	mu sync.Mutex
-	m  map[ID]*waitGroup
-}
-
-// waitGroup is shared by all that wait for one record.
-type waitGroup struct {
-	members int
-	changed chan struct{}
-}
-
-func (w *waiters) init(limit int) {
-	w.max = int64(limit)
-	w.seed = maphash.MakeSeed()
-}
-
-func (w *waiters) shard(id ID) *waitShard {
-	return &w.shards[maphash.Comparable(w.seed, id)%uint64(len(w.shards))]
-}
-
-// join adds a waiter. It reports false when there are too many. The channel is
-// closed at the next wake; leave must be called in any case.
-func (w *waiters) join(id ID) (woken <-chan struct{}, leave func(), ok bool) {
-	if w.count.Add(1) > w.max {
-		w.count.Add(-1)
-		return nil, nil, false
+// look reads a record, which is the zero Record if there is none, and then the clock.
+// It gives up with ctx.
+func (e *Engine) look(ctx context.Context, id ID) (*Record, Instant, error) {
+	call, stop := context.WithTimeout(ctx, e.opts.StoreTimeout)
+	defer stop()
+	rec, err := e.store.Get(call, id)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return &none, 0, nil
+	case err != nil && ctx.Err() != nil:
+		return nil, 0, err // which says nothing about the store
+	case err != nil:
+		return nil, 0, e.storeError("get", id, err)
 	}
-	s := w.shard(id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	g := s.m[id]
-	if g == nil {
-		if s.m == nil {
-			s.m = map[ID]*waitGroup{}
-		}
-		g = &waitGroup{changed: make(chan struct{})}
-		s.m[id] = g
-	}
-	g.members++
-	return g.changed, func() {
-		w.count.Add(-1)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if g.members--; g.members == 0 && s.m[id] == g {
-			delete(s.m, id)
-		}
-	}, true
-}
-
-// wake tells all that wait for the record to look again.
-func (w *waiters) wake(id ID) {
-	if w.count.Load() == 0 {
-		return
-	}
-	s := w.shard(id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if g := s.m[id]; g != nil {
-		close(g.changed)
-		delete(s.m, id)
-	}
+	now, err := e.now(call)
+	return &rec, now, err
 }
 
 // latency is how long executions of one operation take, as a moving average.
