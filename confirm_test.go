@@ -115,6 +115,38 @@ func TestATokenIsBoundToItsCall(t *testing.T) {
 	})
 }
 
+// What a token is bound to is in its digest, so that a record which was changed by
+// other means than the engine does not lend it to another.
+func TestADigestBindsATokenToItsPrincipal(t *testing.T) {
+	clause.Proves(t, "IDS-X.1", "IDS-XIII.6")
+	op := confirming(semel.ConfirmationPolicy{})
+	op.Share = semel.ShareTenant
+	op.Authorize = func(context.Context, semel.Call, semel.Record) error { return nil }
+	inBubble(t, op, func(t *testing.T, r *rig) {
+		token := ask(t, r.Engine, call("k"))
+		shared := id("k")
+		shared.Principal = ""
+		for i, to := range []string{"other", "p"} {
+			rec, err := r.store.Get(t.Context(), shared)
+			must(t, err)
+			c := *rec.Confirmation
+			c.Principal = to
+			w := semel.Write{Record: rec, Expect: rec.Revision}
+			w.Record.Confirmation = &c
+			w.Record.Revision = semel.Revision{byte(i + 1)}
+			if _, applied, err := r.store.Apply(t.Context(), w); err != nil || !applied {
+				t.Fatal(applied, err)
+			}
+			by := with(call("k"), token)
+			if by.Principal = to; to == "p" {
+				begin(t, r.Engine, by)
+			} else {
+				refused(t, r.Engine, by)
+			}
+		}
+	})
+}
+
 func TestATokenIsUsedOnce(t *testing.T) {
 	clause.Proves(t, "IDS-X.2", "IDS-XIII.6")
 	rounds := 200

@@ -73,6 +73,36 @@ func TestEpoch(t *testing.T) {
 	})
 }
 
+// A call may have been executed and lost although its client's clock says that it was
+// first sent after the restore.
+func TestANewEpochAllowsForTheClocksOfClients(t *testing.T) {
+	ops := []semel.Operation{{Name: "op"}, {Name: "short", Window: 20 * time.Second}}
+	for _, c := range []struct {
+		operation string
+		after     time.Duration
+		want      semel.Decision
+	}{
+		{"op", 0, semel.Expired},
+		{"op", 30 * time.Second, semel.Expired},
+		{"op", semel.DefaultClockSkew - 1, semel.Expired},
+		{"op", semel.DefaultClockSkew, semel.Execute},
+		{"short", 5*time.Second - 1, semel.Expired}, // a quarter of the window
+		{"short", 5 * time.Second, semel.Execute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e, err := semel.New(memstore.New(), &semel.Options{Operations: ops})
+			must(t, err)
+			epoch, err := e.NewEpoch(t.Context())
+			must(t, err)
+			ans := decides(t, e, semel.Call{Operation: c.operation, Key: "k", FirstSent: epoch.Add(c.after)}, c.want)
+			if c.want == semel.Expired {
+				wantCode(t, ans.Err(), semel.CodeExpired)
+			}
+			must(t, e.Close(t.Context()))
+		})
+	}
+}
+
 func TestReservedOperations(t *testing.T) {
 	if err := (semel.Operation{Name: "semel.epoch"}).Validate(); err == nil {
 		t.Fatal("an operation may take a name that belongs to the engine")
