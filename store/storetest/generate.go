@@ -154,6 +154,7 @@ func drawRecord() *rapid.Generator[semel.Record] {
 			Effects: rapid.SliceOfN(drawEffect(), 0, 4).Draw(t, "effects"), Earlier: rapid.SliceOfN(drawEarlier(), 0, semel.MaxEarlier).Draw(t, "earlier"),
 			Attributes: drawAttributes().Draw(t, "attributes"), Confirmation: drawConfirmation().Draw(t, "confirmation"),
 			Outbox: rapid.SliceOfN(drawMessage(), 0, 3).Draw(t, "outbox"), Compensation: drawCompensation().Draw(t, "compensation"),
+			Policy: drawPolicy().Draw(t, "policy"),
 		}
 	})
 }

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"time"
+
 	"pgregory.net/rapid"
 
 	"github.com/semelhq/semel"
@@ -56,4 +58,14 @@ func drawCompensation() *rapid.Generator[*semel.Compensation] {
 			Failure: drawFailure().Draw(t, "failure"),
 		}
 	}), true)
+}
+
+func drawPolicy() *rapid.Generator[semel.Policy] {
+	return rapid.Custom(func(t *rapid.T) semel.Policy {
+		return semel.Policy{
+			Lease: time.Duration(rapid.Int64().Draw(t, "lease")), Window: time.Duration(rapid.Int64().Draw(t, "window")),
+			MaxResult: rapid.Int().Draw(t, "most"), Retry: rapid.Bool().Draw(t, "retry"), Ledger: rapid.Bool().Draw(t, "ledger"),
+			Archive: rapid.Bool().Draw(t, "archive"), Reconcile: rapid.Bool().Draw(t, "reconcile"),
+		}
+	})
 }
