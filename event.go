@@ -19,9 +19,9 @@ type Events struct {
 	Purged func(PurgedEvent)
 	// Swept: a sweep by Run has ended.
 	Swept func(SweptEvent)
-	// ReconcileFailed: a reconciler had no answer about a held record, which is
-	// asked about again.
-	ReconcileFailed func(ReconcileFailedEvent)
+	// Reconciled: a reconciler was asked about a held record, and what it said is
+	// recorded.
+	Reconciled func(ReconciledEvent)
 	// ReleaseDropped: a claim whose caller was told that the store is unavailable
 	// will not be released, because too many wait for that. If it arrived, its
 	// call is taken for an abandoned one when its lease ends.
@@ -88,9 +88,13 @@ type SweptEvent struct {
 	Err error
 }
 
-// ReconcileFailedEvent tells of a question to a reconciler that was not answered.
-type ReconcileFailedEvent struct {
-	ID  ID
+// ReconciledEvent tells of one question to a reconciler.
+type ReconciledEvent struct {
+	ID ID
+	// Took is the time from the question to the end of what came of it.
+	Took time.Duration
+	// Err is why there is no answer, or why it could not be recorded. The record
+	// stays held and is asked about again.
 	Err error
 }
 

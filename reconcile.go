@@ -43,8 +43,10 @@ func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record, now 
 	}
 	return e.goBackground(func(ctx context.Context) {
 		defer func() { <-op.asking }()
-		if err := e.ask(ctx, op, mine); err != nil && e.events.ReconcileFailed != nil {
-			e.events.ReconcileFailed(ReconcileFailedEvent{ID: mine.ID, Err: err})
+		began := time.Now()
+		err := e.ask(ctx, op, mine)
+		if e.events.Reconciled != nil {
+			e.events.Reconciled(ReconciledEvent{ID: mine.ID, Took: time.Since(began), Err: err})
 		}
 	}), nil
 }

@@ -41,7 +41,7 @@ func TestASweepThatTakesLongEndsNothingInThePast(t *testing.T) {
 func TestAReconcilerThatHangsStopsNothing(t *testing.T) {
 	programs(t, func(t *testing.T, st *memstore.Store) {
 		var asked atomic.Int64
-		failed := make(chan semel.ReconcileFailedEvent, 16)
+		failed := make(chan semel.ReconciledEvent, 64)
 		hang := make(chan struct{})
 		hangs := semel.Operation{Name: "op", Lease: 3 * time.Second, Reconcile: func(context.Context, semel.Record) (semel.Settlement, error) {
 			asked.Add(1)
@@ -54,7 +54,11 @@ func TestAReconcilerThatHangsStopsNothing(t *testing.T) {
 			}
 			return semel.Settlement{Outcome: semel.DispositionCompleted, Result: data("found")}, nil
 		}}
-		events := &semel.Events{ReconcileFailed: func(ev semel.ReconcileFailedEvent) { failed <- ev }}
+		events := &semel.Events{Reconciled: func(ev semel.ReconciledEvent) {
+			if ev.Err != nil {
+				failed <- ev
+			}
+		}}
 		e := program(t, st, semel.Options{Events: events}, hangs, well, semel.Operation{Name: "free", Lease: 3 * time.Second, OnAbandoned: semel.RetryAbandoned})
 		for i := range 40 {
 			must(t, begin(t, e, call(fmt.Sprint("k", i))).Hold(t.Context(), "who knows"))

@@ -58,8 +58,10 @@ func observe(log *slog.Logger) *semel.Events {
 			log.LogAttrs(ctx, slog.LevelInfo, "purged", slog.String("record", e.ID.String()), slog.String("by", e.By), slog.String("reason", e.Reason))
 		},
 		Swept: swept(log),
-		ReconcileFailed: func(e semel.ReconcileFailedEvent) {
-			log.LogAttrs(ctx, slog.LevelWarn, "the reconciler has no answer", slog.String("record", e.ID.String()), slog.Any("error", e.Err))
+		Reconciled: func(e semel.ReconciledEvent) {
+			if e.Err != nil {
+				log.LogAttrs(ctx, slog.LevelWarn, "the reconciler has no answer", slog.String("record", e.ID.String()), slog.Duration("took", e.Took), slog.Any("error", e.Err))
+			}
 		},
 		ReleaseDropped: func(id semel.ID) {
 			log.LogAttrs(ctx, slog.LevelWarn, "too many claims wait to be released: if this one arrived, its call is held or run again when its lease ends", slog.String("record", id.String()))
@@ -114,8 +116,9 @@ func both(a, b *semel.Events) *semel.Events {
 		Purged:      after(a.Purged, b.Purged),
 		Swept:       after(a.Swept, b.Swept),
 
-		ReconcileFailed: after(a.ReconcileFailed, b.ReconcileFailed),
-		ReleaseDropped:  after(a.ReleaseDropped, b.ReleaseDropped),
+		Reconciled: after(a.Reconciled, b.Reconciled),
+
+		ReleaseDropped: after(a.ReleaseDropped, b.ReleaseDropped),
 	}
 }
 

@@ -69,10 +69,14 @@ func (p *player) engineStep(s step) answer {
 		rec, err := p.engine.Lookup(p.ctx, p.ids[s.id])
 		return answer{"lookup " + found(err), p.outcome(err) + p.text(rec)}
 	case vForget:
+		p.clock.advance(2 * time.Second) // or it would wait, for a clock that stands still
 		err := p.engine.Purge(p.ctx, p.ids[s.id], semel.Removal{Reason: "test"})
 		return answer{"forget " + done(err), p.outcome(err)}
 	case vSweep:
 		n, err := p.engine.Sweep(p.ctx)
+		for range n.Reconciled { // they are asked beside it
+			<-p.reconciled
+		}
 		return answer{"sweep " + some(n.Due), p.outcome(err) + fmt.Sprintf("%+v", n)}
 	}
 	if len(p.attempts) == 0 {
@@ -108,6 +112,7 @@ func (p *player) begin(s step) answer {
 	}
 	ans, err := p.engine.Begin(p.ctx, call)
 	if ans.Attempt != nil {
+		ans.Attempt.Detach() // the clock jumps for the store, and not for a holder in this process
 		p.attempts = append(p.attempts, ans.Attempt)
 	}
 	kind := "begin " + string(ans.Decision)

@@ -73,13 +73,14 @@ type player struct {
 	tenant string
 	ids    []semel.ID
 
-	attempts  []*semel.Attempt
-	writes    []semel.Write
-	revisions map[semel.ID][]semel.Revision // that were seen, for writes that expect an old one
-	names     map[string]string             // of what differs from run to run, by order of appearance
-	late      bool                          // a record was stored long after it was created
-	number    int                           // of the step
-	fault     error                         // the store failed
+	attempts   []*semel.Attempt
+	reconciled chan semel.ReconciledEvent
+	writes     []semel.Write
+	revisions  map[semel.ID][]semel.Revision // that were seen, for writes that expect an old one
+	names      map[string]string             // of what differs from run to run, by order of appearance
+	late       bool                          // a record was stored long after it was created
+	number     int                           // of the step
+	fault      error                         // the store failed
 }
 
 // play plays a list from a moment on and returns what each step gave, and when it
@@ -90,7 +91,9 @@ func play(ctx context.Context, s store, begin semel.Instant, l list) (answers []
 		revisions: map[semel.ID][]semel.Revision{}, names: map[string]string{},
 	}
 	p.store = withClock(s, p.clock)
-	if p.engine, err = semel.New(p.store, &semel.Options{Operations: operations, Node: "node", StoreTimeout: time.Minute}); err != nil {
+	p.reconciled = make(chan semel.ReconciledEvent, 1<<10)
+	events := &semel.Events{Reconciled: func(ev semel.ReconciledEvent) { p.reconciled <- ev }}
+	if p.engine, err = semel.New(p.store, &semel.Options{Operations: operations, Node: "node", StoreTimeout: time.Minute, Events: events}); err != nil {
 		return nil, begin, err
 	}
 	defer func() { err = errors.Join(err, p.clear(), p.engine.Close(context.WithoutCancel(ctx))) }()
