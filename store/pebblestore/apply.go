@@ -134,7 +134,7 @@ func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, e
 	if o.value, err = recordcodec.Append(o.value[:0], &w.Record); err != nil {
 		return semel.Record{}, false, err
 	}
-	o.evidence = w.Evidence
+	o.evidence, o.deadline = w.Evidence, w.Deadline
 	cur, err := s.change(&w.Record.ID, w.Expect, o)
 	if err != nil {
 		return semel.Record{}, false, err
@@ -177,8 +177,8 @@ func (s *Store) inTheWay(ctx context.Context, cur *current) (semel.Record, bool,
 	return cur.rec, false, nil
 }
 
-// change lets o join a group if the stored revision is expect. Otherwise it says
-// what is stored.
+// change lets o join a group if the stored revision is expect and it is not too late.
+// Where another revision is stored it says what is.
 func (s *Store) change(id *semel.ID, expect semel.Revision, o *op) (current, error) {
 	st := s.stripe(&o.digest)
 	var read stored
@@ -211,6 +211,10 @@ func (s *Store) change(id *semel.ID, expect semel.Revision, o *op) (current, err
 			read = s.read(&o.digest, id, expect)
 			read.version = version
 			continue
+		}
+		if o.deadline != 0 && s.clock.now() >= o.deadline {
+			st.mu.Unlock()
+			return current{}, semel.ErrTooLate
 		}
 		if o.creates {
 			s.absent.stored(s, &o.digest)

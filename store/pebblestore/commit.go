@@ -99,6 +99,7 @@ type op struct {
 	open bool
 	// evidence is written with the record.
 	evidence []semel.Entry
+	deadline semel.Instant // for joining a group; zero: none
 }
 
 // run starts the committer.
