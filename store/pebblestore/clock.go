@@ -1,28 +1,74 @@
 package pebblestore
 
 import (
+	"sync"
 	"time"
 
 	"github.com/semelhq/semel"
 )
 
-// clock never goes back: see [Store.Now].
+// clock never goes back, not even when the directory is opened again: see [Store.Now].
+//
+// Between two readings it moves by the monotonic clock, so small steps of the wall clock
+// don't show. The monotonic clock stands still while the machine is suspended, though,
+// and while a virtual machine is paused. Only the wall clock tells of that time, so the
+// clock follows it where it is far ahead.
+//
+// Nothing tells a pause from a wall clock that was set wrong for a moment. The clock
+// follows that too: leases and windows end early, as after a pause of that length. What
+// heals is the other direction. A clock that is far ahead of the wall clock runs at half
+// speed until both agree again: it still never goes back, and leases last longer than
+// they should, which is the safe side.
 type clock struct {
-	base   semel.Instant // at began
-	began  time.Time     // with its monotonic reading
-	behind time.Duration
+	source  timeSource
+	stepped func(by time.Duration) // told of each step ahead
+
+	mu   sync.Mutex
+	at   semel.Instant // the last reading
+	mono time.Duration // of the monotonic clock, then
+}
+
+// timeSource reads the wall clock and, at the same moment, the monotonic clock.
+type timeSource func() (wall semel.Instant, mono time.Duration)
+
+// maxApart is how far the wall clock may be from the store's clock unnoticed. A leap
+// second, or what a time server sets right without a step, is less.
+const maxApart = 2 * time.Second
+
+func systemTime() timeSource {
+	start := time.Now()
+	return func() (semel.Instant, time.Duration) {
+		t := time.Now()
+		return semel.InstantOf(t), t.Sub(start)
+	}
 }
 
 // start begins at the wall clock or at latest, whichever is later.
 func (c *clock) start(latest semel.Instant) {
-	c.began = time.Now()
-	c.base = semel.InstantOf(c.began)
-	if latest > c.base {
-		c.behind = latest.Sub(c.base)
-		c.base = latest
-	}
+	wall, mono := c.source()
+	c.at, c.mono = max(wall, latest), mono
 }
 
 func (c *clock) now() semel.Instant {
-	return c.base.Add(time.Since(c.began))
+	at, stepped := c.read()
+	if stepped > 0 {
+		c.stepped(stepped)
+	}
+	return at
+}
+
+func (c *clock) read() (at semel.Instant, stepped time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wall, mono := c.source()
+	passed := mono - c.mono
+	at = c.at.Add(passed)
+	switch ahead := at.Sub(wall); {
+	case ahead < -maxApart:
+		at, stepped = wall, -ahead
+	case ahead > maxApart:
+		at = c.at.Add((passed + 1) / 2)
+	}
+	c.at, c.mono = at, mono
+	return at, stepped
 }

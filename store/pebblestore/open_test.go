@@ -167,7 +167,7 @@ func TestTheClockDoesNotGoBackWithTheWallClock(t *testing.T) {
 			disk := vfs.NewCrashableMem()
 			opts := &Options{FS: disk}
 			s := mustOpen(t, "store", opts)
-			s.clock.base = s.clock.base.Add(ahead)
+			s.clock.at = s.clock.at.Add(ahead)
 			last, err := s.Now(t.Context())
 			if err != nil {
 				t.Fatal(err)

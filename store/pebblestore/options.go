@@ -33,6 +33,8 @@ type Options struct {
 
 	// fatal ends the process, and is replaced in tests. It does not return.
 	fatal func(message string)
+	// time is replaced in tests.
+	time timeSource
 }
 
 // Defaults and bounds of [Options].
@@ -53,6 +55,9 @@ func (o *Options) withDefaults() Options {
 	}
 	if d.fatal == nil {
 		d.fatal = exit
+	}
+	if d.time == nil {
+		d.time = systemTime()
 	}
 	return d
 }

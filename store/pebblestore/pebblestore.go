@@ -142,6 +142,9 @@ func (s *Store) open(o *Options) (err error) {
 	if err != nil {
 		return err
 	}
+	s.clock = clock{source: o.time, stepped: func(by time.Duration) {
+		s.log.trouble("the wall clock was ahead of the store's clock, which now follows it", "by", by)
+	}}
 	s.clock.start(meta.clock)
 	s.evidence.durable.Store(meta.entries)
 	if err := s.subjectIndex.start(s, meta.entries); err != nil {
@@ -247,10 +250,11 @@ func (s *Store) leave() {
 	}
 }
 
-// Now is [semel.Store.Now]. At Open it is the wall clock, or the latest time
-// that the directory knows of if the wall clock is behind that; from then on the
-// monotonic clock of the process carries it, so that steps of the wall clock do
-// not show.
+// Now is [semel.Store.Now]. At Open it is the wall clock, or the latest time that the
+// directory knows of if the wall clock is behind that. From then on it moves by the
+// monotonic clock, and follows the wall clock where that is more than two seconds
+// ahead, as after the machine was suspended. While it is more than two seconds ahead
+// of the wall clock itself, it runs at half speed.
 func (s *Store) Now(ctx context.Context) (semel.Instant, error) {
 	if s.closed.Load() {
 		return 0, errClosed

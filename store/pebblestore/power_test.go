@@ -133,7 +133,7 @@ func (p *powerTest) cycle(ctx context.Context) error {
 	if p.cycles == 0 {
 		// The clock of the store is ahead of the wall clock, so that only what
 		// is on the disk can keep it from going back.
-		s.clock.base = s.clock.base.Add(24 * time.Hour)
+		s.clock.at = s.clock.at.Add(24 * time.Hour)
 	}
 	stored, err := inspectFrom(ctx, s, p.log)
 	if err != nil {
