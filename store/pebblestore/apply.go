@@ -319,6 +319,11 @@ func (s *Store) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
 		return semel.Record{}, err
 	}
 	defer s.leave()
+	return s.get(ctx, id)
+}
+
+// get is Get within a call.
+func (s *Store) get(ctx context.Context, id semel.ID) (semel.Record, error) {
 	cur, err := s.look(&id)
 	if err != nil {
 		return semel.Record{}, err
@@ -332,6 +337,15 @@ func (s *Store) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
 		return semel.Record{}, semel.ErrNotFound
 	}
 	return cur.rec, nil
+}
+
+// pending reports whether a record is being changed.
+func (s *Store) pending(id *semel.ID) bool {
+	d := id.Digest()
+	st := s.stripe(&d)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.find(&d) != nil
 }
 
 // look finds out what is stored.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -52,108 +54,138 @@ func (m *dueMark) end(first dueTime) {
 	m.mu.Unlock()
 }
 
-// Due is [semel.DueStore.Due]; the longest due come first. A record that is being
-// changed is left to the next call. Damaged records do not keep the others from
-// being found: their error is returned when nothing else is due.
-func (s *Store) Due(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
-	recs, err := s.dueRecords(ctx, q.Until, q.Limit)
-	return semel.DuePage{Records: recs}, err
+// duePlace is a position in the due index, between pages.
+type duePlace struct {
+	due dueTime
+	at  address
 }
 
-func (s *Store) dueRecords(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
+// String is the place as the cursor of a page.
+func (p duePlace) String() string {
+	return strconv.FormatUint(uint64(p.due), 10) + "." + strconv.FormatUint(uint64(p.at), 10)
+}
+
+// parseDuePlace is the reverse of String, and takes nothing else.
+func parseDuePlace(s string) (p duePlace, err error) {
+	due, at, _ := strings.Cut(s, ".")
+	d, bad1 := strconv.ParseUint(due, 10, 64)
+	a, bad2 := strconv.ParseUint(at, 10, 64)
+	if p = (duePlace{dueTime(d), address(a)}); bad1 != nil || bad2 != nil || p.at == nowhere || p.String() != s {
+		return duePlace{}, errCursor
+	}
+	return p, nil
+}
+
+// Due is [semel.DueStore.Due], ordered by the nanosecond. Each page is of one state of
+// the database. A record that is being changed is waited for, and is in the page if it
+// is due at the same time afterwards.
+func (s *Store) Due(ctx context.Context, q semel.DueQuery) (page semel.DuePage, err error) {
 	if err := s.enter(ctx); err != nil {
-		return nil, err
+		return page, err
 	}
 	defer s.leave()
-	if until.IsZero() || limit <= 0 {
-		return nil, nil
+	if q.After != "" {
+		after, err := parseDuePlace(q.After)
+		if err != nil || q.Limit <= 0 {
+			return page, err
+		}
+		page, _, err = s.scanDue(ctx, duePlace{after.due, after.at + 1}, &q)
+		return page, err
+	}
+	if q.Limit <= 0 {
+		return page, nil
 	}
 	from, moves := s.due.begin()
-	recs, first, err := s.scanDue(ctx, from, makeDueTime(until), limit)
+	page, first, err := s.scanDue(ctx, duePlace{due: from}, &q)
 	if moves {
-		if err != nil {
-			first = from
-		}
 		s.due.end(first)
 	}
-	if len(recs) > 0 {
-		return recs, nil
-	}
-	return nil, err
+	return page, err
 }
 
-// scanDue reads the index and the records of one state of the database. It
-// returns the first place it found, or where the next scan would have to begin.
-func (s *Store) scanDue(ctx context.Context, from, until dueTime, limit int) (recs []semel.Record, first dueTime, err error) {
-	first = max(from, until)
-	if from > until {
-		return nil, first, nil
+// scanDue reads a page from a place of the index on. It returns the first time that it
+// found there, or where the next scan would have to begin.
+func (s *Store) scanDue(ctx context.Context, from duePlace, q *semel.DueQuery) (page semel.DuePage, first dueTime, err error) {
+	until := sortable(q.Until)
+	if from.due > until {
+		return page, from.due, nil
 	}
 	snap := s.db.NewSnapshot()
 	defer func() { err = errors.Join(err, snap.Close()) }()
 	var lower, upper [dueKeyLen]byte
-	putDueKey(lower[:], from, 0)
+	putDueKey(lower[:], from.due, from.at)
 	putDueKey(upper[:], until+1, 0)
 	it, err := snap.NewIter(&pebble.IterOptions{LowerBound: lower[:], UpperBound: upper[:]})
 	if err != nil {
-		return nil, from, err
+		return page, from.due, err
 	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	var bad error
-	found := false
-	for ok := it.First(); ok && len(recs) < limit; ok = it.Next() {
+	defer it.Close() // which says what it.Error does
+	first = until
+	var last duePlace
+	for ok := it.First(); ok; ok = it.Next() {
 		if err := ctx.Err(); err != nil {
-			return recs, from, err
+			return semel.DuePage{}, from.due, err
 		}
 		t, at, ok := parseDueKey(it.Key())
 		if !ok {
-			return recs, from, fmt.Errorf("the due index has a key of %d bytes", len(it.Key()))
+			return semel.DuePage{}, from.due, fmt.Errorf("the due index has a key of %d bytes", len(it.Key()))
 		}
-		if !found {
-			found, first = true, t
+		switch len(page.Records) + len(page.Unreadable) {
+		case 0:
+			first = min(first, t)
+		case q.Limit:
+			page.Next = last.String()
+			return page, first, nil
 		}
-		rec, err := readDue(snap, at, t)
-		if err != nil {
-			bad = err
+		last = duePlace{t, at}
+		rec, found, err := s.readDue(ctx, snap, last)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return semel.DuePage{}, from.due, ctx.Err()
+		case err != nil:
+			page.Unreadable = append(page.Unreadable, err)
 			s.log.trouble("a due record cannot be read", "error", err)
-			continue
-		}
-		// What the snapshot shows was pending when the snapshot was taken or
-		// is durable; and what is not pending any more is durable too.
-		d := rec.ID.Digest()
-		st := s.stripe(&d)
-		st.mu.Lock()
-		pending := st.find(&d) != nil
-		st.mu.Unlock()
-		if !pending {
-			recs = append(recs, rec)
+		case found:
+			page.Records = append(page.Records, rec)
 		}
 	}
 	if err := it.Error(); err != nil {
-		return recs, from, err
+		if last == (duePlace{}) {
+			return page, from.due, err
+		}
+		page.Next = last.String() // where the next call meets the error
 	}
-	return recs, first, bad
+	return page, first, nil
 }
 
-// readDue reads the record that an entry of the index stands for.
-func readDue(snap *pebble.Snapshot, at address, t dueTime) (semel.Record, error) {
+// readDue reads the record that an entry of the index stands for. What it returns is
+// durable; nothing where the record is due at another time by now.
+func (s *Store) readDue(ctx context.Context, snap *pebble.Snapshot, p duePlace) (rec semel.Record, found bool, err error) {
 	var key [recordKeyLen]byte
-	putRecordKey(key[:], at)
+	putRecordKey(key[:], p.at)
 	value, closer, err := snap.Get(key[:])
 	if err != nil {
 		if errors.Is(err, pebble.ErrNotFound) {
 			err = errors.New("it is in the due index and not stored")
 		}
-		return semel.Record{}, fmt.Errorf("record number %d: %w", at, err)
+		return rec, false, fmt.Errorf("record number %d: %w", p.at, err)
 	}
-	defer closer.Close()
-	rec, err := recordcodec.Decode(value)
-	if err != nil {
-		return semel.Record{}, fmt.Errorf("record number %d: %w", at, err)
+	rec, err = recordcodec.Decode(value)
+	if err := errors.Join(err, closer.Close()); err != nil {
+		return rec, false, fmt.Errorf("record number %d: %w", p.at, err)
 	}
-	if makeDueTime(rec.NextAt) != t {
+	if makeDueTime(rec.NextAt) != p.due {
 		d := rec.ID.Digest()
-		return semel.Record{}, damaged(&d, errors.New("the due index has it at another time"))
+		return rec, false, damaged(&d, errors.New("the due index has it at another time"))
 	}
-	return rec, nil
+	// What the snapshot shows was pending when the snapshot was taken or is durable;
+	// and what is not pending any more is durable too.
+	if !s.pending(&rec.ID) {
+		return rec, true, nil
+	}
+	rec, err = s.get(ctx, rec.ID)
+	if errors.Is(err, semel.ErrNotFound) {
+		return rec, false, nil
+	}
+	return rec, err == nil && makeDueTime(rec.NextAt) == p.due, err
 }

@@ -90,8 +90,9 @@ func inspectFrom(ctx context.Context, s *Store, log *chronicle) (found, error) {
 	if m.records != uint64(len(recs)) {
 		return nil, fmt.Errorf("the store counts %d records and has %d", m.records, len(recs))
 	}
-	listed, err := s.dueRecords(ctx, farFuture, len(recs)+1)
-	if err != nil {
+	page, err := s.Due(ctx, semel.DueQuery{Until: farFuture, Limit: len(recs) + 1})
+	listed := page.Records
+	if err := errors.Join(append(page.Unreadable, err)...); err != nil {
 		return nil, err
 	}
 	if len(listed) != due {

@@ -28,6 +28,11 @@ func makeDueTime(at semel.Instant) dueTime {
 	if at.IsZero() {
 		return never
 	}
+	return sortable(at)
+}
+
+// sortable is an instant as a number that sorts like it, below never.
+func sortable(at semel.Instant) dueTime {
 	return dueTime(uint64(min(at, math.MaxInt64-1)) ^ 1<<63)
 }
 

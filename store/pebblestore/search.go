@@ -21,8 +21,7 @@ const searchBatch = 10_000
 // order is that in which their identities were first stored, which a record keeps
 // for as long as it is there.
 //
-// Damaged records do not keep the others from being found: the logger is told of
-// each, and their error is returned when a search ends with nothing else found.
+// Damaged records are in Page.Unreadable, and logged. They count towards the limit.
 func (s *Store) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
 	if err := s.enter(ctx); err != nil {
 		return semel.Page{}, err
@@ -37,17 +36,12 @@ func (s *Store) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
 		end = address(n)
 	}
 	q.Limit = min(cmp.Or(max(q.Limit, 0), semel.DefaultSearchLimit), semel.MaxSearchLimit)
-	page, err := s.search(ctx, &q, end)
-	if len(page.Records) > 0 || page.Next != "" {
-		return page, nil
-	}
-	return semel.Page{}, err
+	return s.search(ctx, &q, end)
 }
 
 var errCursor = &semel.Error{Code: semel.CodeInvalidCall, Message: "the cursor is not one of this store"}
 
-// search looks at records below an address. It may return an error with a page
-// that has records, or that goes on.
+// search looks at records below an address.
 func (s *Store) search(ctx context.Context, q *semel.Query, end address) (page semel.Page, err error) {
 	var lower, upper [recordKeyLen]byte
 	putRecordKey(lower[:], 0)
@@ -56,33 +50,40 @@ func (s *Store) search(ctx context.Context, q *semel.Query, end address) (page s
 	if err != nil {
 		return page, err
 	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	var bad error
+	defer it.Close() // which says what it.Error does
+	last := nowhere
 	for n, ok := 0, it.Last(); ok; n, ok = n+1, it.Prev() {
 		if err := ctx.Err(); err != nil {
 			return semel.Page{}, err
 		}
 		at, ok := parseAddress(it.Key()[1:])
 		if !ok {
-			return page, fmt.Errorf("the store has a record under a key of %d bytes", len(it.Key()))
+			return semel.Page{}, fmt.Errorf("the store has a record under a key of %d bytes", len(it.Key()))
 		}
-		if n == searchBatch || len(page.Records) == q.Limit {
+		if n == searchBatch || len(page.Records)+len(page.Unreadable) == q.Limit {
 			page.Next = strconv.FormatUint(uint64(at)+1, 10)
 			return page, nil
 		}
+		last = at
 		rec, err := s.readFound(ctx, it, at)
 		switch {
 		case errors.Is(err, semel.ErrNotFound): // purged meanwhile
 		case err != nil && ctx.Err() != nil:
-			return semel.Page{}, err
+			return semel.Page{}, ctx.Err()
 		case err != nil:
-			bad = err
+			page.Unreadable = append(page.Unreadable, err)
 			s.log.trouble("a record cannot be read", "error", err)
 		case q.Matches(&rec):
 			page.Records = append(page.Records, rec)
 		}
 	}
-	return page, errors.Join(it.Error(), bad)
+	if err := it.Error(); err != nil {
+		if last == nowhere {
+			return page, err
+		}
+		page.Next = strconv.FormatUint(uint64(last), 10) // where the next call meets the error
+	}
+	return page, nil
 }
 
 // readFound reads the record at which a search has arrived. What it returns is
@@ -98,13 +99,8 @@ func (s *Store) readFound(ctx context.Context, it *pebble.Iterator, at address) 
 	}
 	// What the iterator shows was pending when it was made or is durable; and
 	// what is not pending any more is durable too.
-	d := rec.ID.Digest()
-	st := s.stripe(&d)
-	st.mu.Lock()
-	pending := st.find(&d) != nil
-	st.mu.Unlock()
-	if !pending {
+	if !s.pending(&rec.ID) {
 		return rec, nil
 	}
-	return s.Get(ctx, rec.ID)
+	return s.get(ctx, rec.ID)
 }

@@ -77,29 +77,40 @@ func TestSearchSkipsDamagedRecords(t *testing.T) {
 			}
 		}
 	}
-	all := func() (n int, err error) {
+	all := func() (found, bad int) {
 		q := semel.Query{Limit: 3}
 		for {
 			page, err := s.Search(t.Context(), q)
-			n += len(page.Records)
-			if q.Cursor = page.Next; err != nil || q.Cursor == "" {
-				return n, err
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := len(page.Records) + len(page.Unreadable); n > q.Limit {
+				t.Errorf("a page of %d has %d records, readable or not", q.Limit, n)
+			}
+			for _, err := range page.Unreadable {
+				if !strings.Contains(err.Error(), "record number") {
+					t.Errorf("the error does not name the record: %v", err)
+				}
+			}
+			found, bad = found+len(page.Records), bad+len(page.Unreadable)
+			if q.Cursor = page.Next; q.Cursor == "" {
+				return found, bad
 			}
 		}
 	}
 	spoil(keys[5:7])
-	t.Run("the others are found, and the damaged ones are logged", func(t *testing.T) {
-		if n, err := all(); n != 18 || err != nil {
-			t.Errorf("%d of 18 records are found, %v", n, err)
+	t.Run("the others are found, and the damaged ones are named and logged", func(t *testing.T) {
+		if found, bad := all(); found != 18 || bad != 2 {
+			t.Errorf("of 20 records %d are found and %d can't be read", found, bad)
 		}
 		if n := strings.Count(log.String(), "a record cannot be read"); n != 2 {
 			t.Errorf("%d records are logged as damaged, want 2:\n%s", n, &log)
 		}
 	})
 	spoil(keys)
-	t.Run("where nothing else is found their error is returned", func(t *testing.T) {
-		if n, err := all(); n != 0 || err == nil || !strings.Contains(err.Error(), "record number") {
-			t.Errorf("%d records are found, %v", n, err)
+	t.Run("and where there are no others", func(t *testing.T) {
+		if found, bad := all(); found != 0 || bad != 20 {
+			t.Errorf("of 20 damaged records %d are found and %d can't be read", found, bad)
 		}
 	})
 }

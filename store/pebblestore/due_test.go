@@ -1,0 +1,254 @@
+package pebblestore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/semelhq/semel"
+)
+
+// stall is a disk whose syncs of the log hang while it is shut.
+type stall struct {
+	mu   sync.Mutex
+	gate chan struct{} // nil: open
+}
+
+func (d *stall) fs(fs vfs.FS) vfs.FS { return errorfs.Wrap(fs, errorfs.InjectorFunc(d.operation)) }
+
+func (d *stall) operation(op errorfs.Op) error {
+	switch op.Kind {
+	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
+	default:
+		return nil
+	}
+	d.mu.Lock()
+	gate := d.gate
+	d.mu.Unlock()
+	if gate != nil && strings.HasSuffix(op.Path, ".log") {
+		<-gate
+	}
+	return nil
+}
+
+func (d *stall) shut() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.gate = make(chan struct{})
+}
+
+func (d *stall) open() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.gate)
+	d.gate = nil
+}
+
+// dueAt is a version of a record that is due at a time.
+func dueAt(key string, version int64, at semel.Instant) semel.Record {
+	rec := testRecord(testID(key), version, semel.Processing)
+	rec.NextAt = at
+	return rec
+}
+
+func apply(t *testing.T, s *Store, rec semel.Record, expect semel.Revision) {
+	t.Helper()
+	if _, ok, err := s.Apply(t.Context(), semel.Write{Record: rec, Expect: expect}); !ok || err != nil {
+		t.Fatalf("Apply gives %v, %v", ok, err)
+	}
+}
+
+// dueKeys are the keys of all that is due, in pages of a limit.
+func dueKeys(t *testing.T, s *Store, limit int) (keys []string, unreadable []error) {
+	t.Helper()
+	q := semel.DueQuery{Until: farFuture, Limit: limit}
+	for {
+		page, err := s.Due(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(page.Records) + len(page.Unreadable); n > limit {
+			t.Fatalf("a page of %d has %d records, readable or not", limit, n)
+		}
+		for _, rec := range page.Records {
+			keys = append(keys, rec.ID.Key)
+		}
+		unreadable = append(unreadable, page.Unreadable...)
+		if q.After = page.Next; q.After == "" {
+			return keys, unreadable
+		}
+	}
+}
+
+func TestDueNamesRecordsThatCannotBeReadAndGoesOn(t *testing.T) {
+	var log bytes.Buffer
+	s := mustOpen(t, "store", &Options{FS: vfs.NewMem(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	defer s.Close()
+	const records = 20
+	for i := range records {
+		apply(t, s, dueAt(fmt.Sprint(i), 1, testEpoch.Add(time.Duration(i)*time.Second)), semel.Revision{})
+	}
+	for _, spoiled := range []struct {
+		at   address
+		what func(key []byte) error
+	}{
+		{0, func(key []byte) error { return s.db.Set(key, []byte("not a record"), pebble.Sync) }},
+		{1, func(key []byte) error { return s.db.Delete(key, pebble.Sync) }},
+		{10, func(key []byte) error { return s.db.Set(key, nil, pebble.Sync) }},
+		{records - 1, func(key []byte) error { return s.db.Set(key, []byte{1}, pebble.Sync) }},
+	} {
+		var key [recordKeyLen]byte
+		putRecordKey(key[:], spoiled.at)
+		if err := spoiled.what(key[:]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for limit := 1; limit <= records+1; limit++ {
+		log.Reset()
+		keys, unreadable := dueKeys(t, s, limit)
+		if len(keys) != records-4 || keys[0] != "2" || keys[len(keys)-1] != "18" {
+			t.Errorf("in pages of %d these are due: %v", limit, keys)
+		}
+		if len(unreadable) != 4 || !strings.Contains(unreadable[1].Error(), "record number 1: it is in the due index and not stored") {
+			t.Errorf("in pages of %d these can't be read: %v", limit, unreadable)
+		}
+		if n := strings.Count(log.String(), "a due record cannot be read"); n != 4 {
+			t.Errorf("in pages of %d %d records are logged as damaged", limit, n)
+		}
+	}
+}
+
+func TestDueTakesOnlyItsOwnCursors(t *testing.T) {
+	s := mustOpen(t, "store", &Options{FS: vfs.NewMem()})
+	defer s.Close()
+	apply(t, s, dueAt("a", 1, testEpoch), semel.Revision{})
+	for _, cursor := range []string{
+		"x", ".", "1", "1.", ".1", "1.2.3", "01.2", "1.02", "+1.2", "-1.2", "1.2 ", "1.18446744073709551615", "18446744073709551616.1", "1,2",
+	} {
+		for _, limit := range []int{0, 10} {
+			page, err := s.Due(t.Context(), semel.DueQuery{Until: farFuture, After: cursor, Limit: limit})
+			if !errors.Is(err, &semel.Error{Code: semel.CodeInvalidCall}) {
+				t.Errorf("the cursor %q gives %v, %v", cursor, page, err)
+			}
+		}
+	}
+}
+
+// A record that is written again, and stays due at the same time, is in exactly one
+// page: whoever puts records in order by what is due rests on it.
+func TestARecordThatIsBeingChangedIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var disk stall
+		s := mustOpen(t, "store", &Options{FS: disk.fs(vfs.NewMem())})
+		defer s.Close()
+		recs := map[string]semel.Record{}
+		for i, key := range []string{"before", "stays", "moves", "ends", "purged", "after"} {
+			recs[key] = dueAt(key, 1, testEpoch.Add(time.Duration(i)*time.Second))
+			apply(t, s, recs[key], semel.Revision{})
+		}
+		disk.shut()
+		var work sync.WaitGroup
+		change := func(key string, at semel.Instant) {
+			work.Go(func() { apply(t, s, dueAt(key, 2, at), recs[key].Revision) })
+		}
+		change("stays", recs["stays"].NextAt)
+		change("moves", recs["after"].NextAt.Add(time.Hour))
+		change("ends", 0)
+		work.Go(func() {
+			if n, err := s.Purge(t.Context(), []semel.Ref{{ID: recs["purged"].ID, Revision: recs["purged"].Revision}}); n != 1 || err != nil {
+				t.Errorf("Purge gives %d, %v", n, err)
+			}
+		})
+		synctest.Wait()
+		var page semel.DuePage
+		work.Go(func() {
+			var err error
+			if page, err = s.Due(t.Context(), semel.DueQuery{Until: recs["after"].NextAt, Limit: 10}); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		disk.open()
+		work.Wait()
+		var got []string
+		for _, rec := range page.Records {
+			got = append(got, fmt.Sprint(rec.ID.Key, " ", rec.Fence))
+		}
+		if want := "before 1, stays 2, after 1"; strings.Join(got, ", ") != want {
+			t.Errorf("due are %v, want %s", got, want)
+		}
+	})
+}
+
+// The same for many, while callers write all of them again and again.
+func TestRecordsThatStayDueAreInOnePageEach(t *testing.T) {
+	s := mustOpen(t, "store", &Options{FS: vfs.NewMem()})
+	defer s.Close()
+	const records, writers = 64, 8
+	stop := make(chan struct{})
+	var work sync.WaitGroup
+	for w := range writers {
+		var mine []semel.Record
+		for i := w; i < records; i += writers {
+			rec := dueAt(fmt.Sprint(i), 1, testEpoch.Add(time.Duration(i%5)*time.Second))
+			apply(t, s, rec, semel.Revision{})
+			mine = append(mine, rec)
+		}
+		work.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				old := &mine[i%len(mine)]
+				next := dueAt(old.ID.Key, old.Fence+1, old.NextAt)
+				if _, ok, err := s.Apply(t.Context(), semel.Write{Record: next, Expect: old.Revision}); !ok || err != nil {
+					t.Errorf("Apply gives %v, %v", ok, err)
+					return
+				}
+				*old = next
+			}
+		})
+	}
+	for round := range scaled(400) {
+		times := map[string]int{}
+		keys, _ := dueKeys(t, s, 1+round%(records+5))
+		for _, key := range keys {
+			times[key]++
+		}
+		for i := range records {
+			if n := times[fmt.Sprint(i)]; n != 1 {
+				t.Fatalf("in round %d record %d is in %d pages", round, i, n)
+			}
+		}
+	}
+	close(stop)
+	work.Wait()
+}
+
+// What is logged while a page is read may be due before all that the reader sees. The
+// mark from which later pages are read must not go past it.
+func TestTheDueMarkKnowsWhatWasLoggedDuringAScan(t *testing.T) {
+	s := mustOpen(t, "store", &Options{FS: vfs.NewMem()})
+	defer s.Close()
+	apply(t, s, dueAt("late", 1, testEpoch.Add(time.Hour)), semel.Revision{})
+	if _, moves := s.due.begin(); !moves {
+		t.Fatal("another scan is under way")
+	}
+	apply(t, s, dueAt("early", 1, testEpoch), semel.Revision{})
+	s.due.end(sortable(testEpoch.Add(time.Hour)))
+	if keys, _ := dueKeys(t, s, 10); fmt.Sprint(keys) != "[early late]" {
+		t.Errorf("due are %v", keys)
+	}
+}
