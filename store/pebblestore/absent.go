@@ -34,7 +34,7 @@ func (a *absence) stored(s *Store, key *digest) {
 	if f := a.next.Load(); f != nil {
 		f.add(key)
 	}
-	if f := a.filter.Load(); f != nil && f.add(key) && f.size() > 2*s.commits.count()+2*firstLayer {
+	if f := a.filter.Load(); f != nil && f.add(key) && f.size() > 2*s.commits.records.Load()+2*firstLayer {
 		a.rebuild(s)
 	}
 }

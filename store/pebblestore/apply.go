@@ -24,8 +24,11 @@ type stripe struct {
 	pending *op
 	// version counts the changes that joined a group. A read from the database
 	// holds for as long as it stays the same.
-	version  uint64
-	watchers map[digest]map[chan struct{}]struct{}
+	version uint64
+	// withdrawn counts those that left their group again. What was read of a change
+	// that is not durable holds for as long as it stays the same.
+	withdrawn uint64
+	watchers  map[digest]map[chan struct{}]struct{}
 	// heads remembers the durable records that are likely to change next: those
 	// that are being processed. It saves their holders the read.
 	heads [headCount]head
@@ -87,7 +90,27 @@ func (st *stripe) replace(old, o *op) {
 	} else if h := st.recall(&o.digest); h != nil {
 		*h = head{}
 	}
-	o.next, st.pending = st.pending, o
+	o.prev, o.next, st.pending = old, st.pending, o
+}
+
+// withdraw is the reverse of replace, for the newest change of a record.
+func (st *stripe) withdraw(o *op) {
+	st.version++
+	st.withdrawn++
+	st.remove(o)
+	if prev := o.prev; prev != nil {
+		o.prev = nil
+		prev.next, st.pending = st.pending, prev
+	}
+}
+
+// forget ends the mention of o, which is durable, by the change after it.
+func (st *stripe) forget(o *op) {
+	for newer := st.find(&o.digest); newer != nil; newer = newer.prev {
+		if newer.prev == o {
+			newer.prev = nil
+		}
+	}
 }
 
 // remove takes o off the list. It reports false if a newer change has replaced it.
@@ -105,9 +128,15 @@ func (st *stripe) remove(o *op) bool {
 // and tells of them.
 func (s *Store) settle(g *group) {
 	for _, o := range g.ops {
+		if o.bare {
+			continue
+		}
 		st := s.stripe(&o.digest)
 		st.mu.Lock()
-		if st.remove(o) && o.open {
+		switch last := st.remove(o); {
+		case !last:
+			st.forget(o)
+		case o.open:
 			st.remember(o)
 		}
 		st.notify(&o.digest)
@@ -116,7 +145,8 @@ func (s *Store) settle(g *group) {
 }
 
 // Apply is [semel.Store.Apply]. When ctx ends while the write is being synced,
-// Apply returns at once and the write goes on.
+// Apply returns at once and the write goes on. A write that was not sent to the disk by
+// then is taken back, and the error is a [semel.ErrNotApplied].
 func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
 	if err := s.enter(ctx); err != nil {
 		return semel.Record{}, false, err
@@ -135,16 +165,22 @@ func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, e
 		return semel.Record{}, false, err
 	}
 	o.evidence, o.deadline = w.Evidence, w.Deadline
-	cur, err := s.change(&w.Record.ID, w.Expect, o)
-	if err != nil {
-		return semel.Record{}, false, err
+	for {
+		cur, err := s.change(&w.Record.ID, w.Expect, o)
+		if err != nil {
+			s.ops.Put(o)
+			return semel.Record{}, false, err
+		}
+		if !cur.refused {
+			break
+		}
+		if holds, err := cur.wait(ctx); err != nil || holds {
+			s.ops.Put(o)
+			return cur.rec, false, err
+		}
 	}
-	if cur.stands() {
-		s.ops.Put(o)
-		return s.inTheWay(ctx, &cur)
-	}
-	if err := wait(ctx, o.group); err != nil {
-		return semel.Record{}, false, err // o is still in use
+	if err := s.await(ctx, o); err != nil {
+		return semel.Record{}, false, err // o may still be in use
 	}
 	s.ops.Put(o)
 	return w.Record, true, nil
@@ -152,29 +188,36 @@ func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, e
 
 func (s *Store) newOp() *op {
 	if o, ok := s.ops.Get().(*op); ok {
-		o.value, o.group, o.next, o.evidence = o.value[:0], nil, nil, nil
+		*o = op{value: o.value[:0]}
 		return o
 	}
 	return &op{value: make([]byte, 0, 2048)}
 }
 
-// current is what stands in the way of a change.
+// current is what is stored, where it stands in the way of a change or was asked for.
 type current struct {
 	refused bool
 	rec     semel.Record // zero: none is stored
-	group   *group       // that must be durable before anybody hears of rec, or nil
+	// group must be durable before anybody hears of rec, and no change of the stripe
+	// may have been withdrawn since. Nil: it is durable.
+	group     *group
+	stripe    *stripe
+	withdrawn uint64
 }
 
-func (c *current) stands() bool { return c.refused }
-
-// inTheWay is the answer of Apply when its expectation was not met.
-func (s *Store) inTheWay(ctx context.Context, cur *current) (semel.Record, bool, error) {
-	if cur.group != nil {
-		if err := wait(ctx, cur.group); err != nil {
-			return semel.Record{}, false, err
-		}
+// wait waits until what is stored is durable. It reports false where that may have been
+// withdrawn instead.
+func (c *current) wait(ctx context.Context) (holds bool, err error) {
+	if c.group == nil {
+		return true, nil
 	}
-	return cur.rec, false, nil
+	if err := wait(ctx, c.group); err != nil {
+		c.rec = semel.Record{}
+		return false, err
+	}
+	c.stripe.mu.Lock()
+	defer c.stripe.mu.Unlock()
+	return c.stripe.withdrawn == c.withdrawn, nil
 }
 
 // change lets o join a group if the stored revision is expect and it is not too late.
@@ -188,7 +231,7 @@ func (s *Store) change(id *semel.ID, expect semel.Revision, o *op) (current, err
 		switch {
 		case p != nil:
 			if p.revision != expect {
-				cur, err := refusedBy(p)
+				cur, err := st.refusedBy(p)
 				st.mu.Unlock()
 				return cur, err
 			}
@@ -216,11 +259,14 @@ func (s *Store) change(id *semel.ID, expect semel.Revision, o *op) (current, err
 			st.mu.Unlock()
 			return current{}, semel.ErrTooLate
 		}
+		if err := s.commits.join(o, p); err != nil {
+			st.mu.Unlock()
+			return current{}, err
+		}
 		if o.creates {
 			s.absent.stored(s, &o.digest)
 		}
 		st.replace(p, o)
-		s.commits.join(o, p)
 		st.mu.Unlock()
 		return current{}, nil
 	}
@@ -228,8 +274,8 @@ func (s *Store) change(id *semel.ID, expect semel.Revision, o *op) (current, err
 
 // refusedBy is what the change p leaves to those who expected something else.
 // The caller holds the lock of the stripe.
-func refusedBy(p *op) (current, error) {
-	cur := current{refused: true, group: p.group}
+func (st *stripe) refusedBy(p *op) (current, error) {
+	cur := current{refused: true, group: p.group, stripe: st, withdrawn: st.withdrawn}
 	if p.deletes() {
 		return cur, nil
 	}
@@ -298,21 +344,6 @@ func damaged(d *digest, err error) error {
 	return fmt.Errorf("record %x: %w", *d, err)
 }
 
-// wait returns when the group is durable, or when that takes long and ctx has
-// ended.
-func wait(ctx context.Context, g *group) error {
-	<-g.told
-	if g.safe.Load() {
-		return nil
-	}
-	select {
-	case <-g.durable:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // Get is [semel.Store.Get].
 func (s *Store) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
 	if err := s.enter(ctx); err != nil {
@@ -324,19 +355,20 @@ func (s *Store) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
 
 // get is Get within a call.
 func (s *Store) get(ctx context.Context, id semel.ID) (semel.Record, error) {
-	cur, err := s.look(&id)
-	if err != nil {
-		return semel.Record{}, err
-	}
-	if cur.group != nil {
-		if err := wait(ctx, cur.group); err != nil {
+	for {
+		cur, err := s.look(&id)
+		if err != nil {
 			return semel.Record{}, err
 		}
+		switch holds, err := cur.wait(ctx); {
+		case err != nil:
+			return semel.Record{}, err
+		case holds && cur.rec.Revision.IsZero():
+			return semel.Record{}, semel.ErrNotFound
+		case holds:
+			return cur.rec, nil
+		}
 	}
-	if cur.rec.Revision.IsZero() {
-		return semel.Record{}, semel.ErrNotFound
-	}
-	return cur.rec, nil
 }
 
 // pending reports whether a record is being changed.
@@ -357,7 +389,7 @@ func (s *Store) look(id *semel.ID) (current, error) {
 		st.mu.Lock()
 		if p := st.find(&d); p != nil {
 			defer st.mu.Unlock()
-			return refusedBy(p)
+			return st.refusedBy(p)
 		}
 		version := st.version
 		st.mu.Unlock()

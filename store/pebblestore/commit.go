@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/gather"
 )
@@ -20,102 +18,68 @@ import (
 // that one. So a caller that is alone waits for nobody, and many share what a
 // batch costs. A second goroutine follows, learns that batches are durable, and
 // wakes their callers. Pebble syncs once for all batches that are in the log.
+//
+// While the disk hangs, groups wait to be taken. A caller that gives up takes its
+// change out of such a group again, so that only those wait who are still there, and
+// what waits is bounded.
 type committer struct {
 	mu       sync.Mutex
-	oldest   *group // waits to be written, as do those after it
+	oldest   *group // waits to be taken, as do those after it
 	newest   *group // the last one started
+	queued   int    // groups that wait to be taken
 	open     bool   // the newest takes changes
 	stopped  bool   // no more come
 	maxBytes int
+	waiting  int           // changes that are not durable
+	bytes    int           // their size
 	joined   atomic.Uint64 // changes, ever
 	batches  uint64        // started, ever
-	records  uint64        // stored when all groups are
 	next     address
-	free     []*op           // an empty list to reuse
-	freeLogs [][]semel.Entry // another
-	// entries is how many entries of the evidence log are in the log. Only write
-	// uses it, so entries are numbered in the order in which they were logged.
+	free     []*op // an empty list to reuse
+
+	// Only write changes these. records is how many are stored, and entries how many
+	// entries of the evidence log there are, when all that is in the log is durable.
+	// Entries are numbered in the order in which they were logged.
+	records atomic.Uint64
 	entries uint64
+	lists   [][]semel.Entry // of one group; reused
 
 	wake    chan struct{} // receives when a group was started
 	written chan *group   // groups that are in the log
 	running sync.WaitGroup
 }
 
-// group is one batch.
-type group struct {
-	ops []*op
-	// evidence are the entries of ops, and those that belong to no record, in
-	// the order in which they joined.
-	evidence [][]semel.Entry
-	// others add what is neither a record nor an entry.
-	others []func(*pebble.Batch)
-	bytes  int // about the size of the batch
-	number uint64
-	// records is how many are stored when the group is.
-	records uint64
-	end     address // after those of all records
-	entries uint64  // in the evidence log when the group is; known when it is logged
-	batch   *pebble.Batch
-	next    *group
-	// logged is closed when the batch is in the log and can be read, but may
-	// still be lost; durable when it can't.
-	logged, durable chan struct{}
-	// told is closed when the group is durable, which safe says then, or when
-	// that takes long.
-	told  chan struct{}
-	safe  atomic.Bool
-	tells sync.Once
-	late  *time.Timer
-}
+// Bounds of what waits for the disk. Writers meet them when the disk hangs, or when more
+// of them come than a machine has memory for.
+const (
+	// inFlight is how many groups may be in the log and not durable: enough for the
+	// writer never to wait for that.
+	inFlight = 64
+	// maxQueued bounds the groups that are not in the log.
+	maxQueued = 64
+	// maxWaiting bounds the changes in all of them, and maxWaitingBytes their size.
+	maxWaiting      = 1 << 14
+	maxWaitingBytes = 64 << 20
+)
+
+// ErrBusy is what a write fails with when too much waits for the disk already. Nothing
+// was written.
+var ErrBusy = fmt.Errorf("pebblestore: too much waits for the disk: %w", semel.ErrNotApplied)
 
 // slow is from when on a sync takes long. Until then callers do not look whether
 // their context has ended: that starts a timer for each of them.
 const slow = 50 * time.Millisecond
 
-func (o *op) deletes() bool { return len(o.value) == 0 }
-
-func (g *group) tell() { g.tells.Do(func() { close(g.told) }) }
-
-// inFlight is how many groups may be in the log and not durable: enough for the
-// writer never to wait for that.
-const inFlight = 64
-
-// op is one change of one record on its way to the disk. It belongs to its
-// caller; others see it through its stripe only, under the stripe's lock, and
-// only until its group is durable.
-type op struct {
-	digest digest
-	at     address
-	group  *group
-	next   *op // in the stripe
-	// value is the encoded record; empty when it is being deleted.
-	value    []byte
-	revision semel.Revision
-	// was and due are the record's times in the due index before and after.
-	was, due dueTime
-	creates  bool // nothing was stored before
-	// open: the record is being processed, so it is likely to change soon.
-	open bool
-	// evidence is written with the record.
-	evidence []semel.Entry
-	deadline semel.Instant // for joining a group; zero: none
-}
-
-// run starts the committer.
+// run starts the committer. Its first batch changes nothing: it begins a log with a
+// number by which the next Open knows whether anything is missing before it.
 func (c *committer) run(s *Store, maxBytes int, m meta) {
-	c.maxBytes, c.batches, c.records, c.next, c.entries = maxBytes, m.batches, m.records, m.end, m.entries
+	c.maxBytes, c.batches, c.next, c.entries = maxBytes, m.batches, m.end, m.entries
+	c.records.Store(m.records)
 	c.wake = make(chan struct{}, 1)
 	c.written = make(chan *group, inFlight)
+	c.start()
 	c.running.Go(func() { c.write(s) })
 	c.running.Go(func() { c.follow(s) })
-}
-
-// count is how many records are stored when all groups are.
-func (c *committer) count() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.records
 }
 
 func (c *committer) newestGroup() *group {
@@ -128,50 +92,53 @@ func (c *committer) newestGroup() *group {
 // that o follows, if that is not durable yet. Changes of one record join in the
 // order in which they follow each other, under the lock of its stripe, and no two
 // of them are in one group.
-func (c *committer) join(o, after *op) {
+func (c *committer) join(o, after *op) error {
+	size := o.size()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.open || after != nil && after.group == c.newest {
+	another := !c.open || after != nil && after.group == c.newest
+	if c.waiting >= maxWaiting || c.waiting > 0 && c.bytes+size > maxWaitingBytes || another && c.queued >= maxQueued {
+		return ErrBusy
+	}
+	if another {
 		c.start()
 	}
 	g := c.newest
-	o.group = g
+	o.group, o.index = g, len(g.ops)
 	g.ops = append(g.ops, o)
-	switch {
-	case o.creates:
+	if o.creates {
 		o.at = c.next
 		c.next++
-		c.records++
-	case o.deletes():
-		c.records--
 	}
-	g.records, g.end = c.records, c.next
-	size := len(o.value) + opOverhead
-	if len(o.evidence) > 0 {
-		g.evidence = append(g.evidence, o.evidence)
-		size += entriesSize(o.evidence)
-	}
-	c.grow(g, size)
+	c.joined.Add(1)
+	c.account(g, 1, size)
+	return nil
 }
 
-// add adds to the open group what belongs to no record, about so many bytes.
-func (c *committer) add(size int, f func(g *group)) *group {
+// leave takes a change out of its group again, if that was not taken yet.
+func (c *committer) leave(o *op) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.open {
-		c.start()
+	g := o.group
+	if g.taken {
+		return false
 	}
-	g := c.newest
-	f(g)
-	c.grow(g, size)
-	return g
+	last := len(g.ops) - 1
+	g.ops[o.index] = g.ops[last]
+	g.ops[o.index].index = o.index
+	g.ops[last] = nil
+	g.ops = g.ops[:last]
+	c.account(g, -1, -o.size())
+	return true
 }
 
-// grow takes note of what a change adds to a group. The caller holds c.mu.
-func (c *committer) grow(g *group, size int) {
-	c.joined.Add(1)
-	if g.bytes += size; g.bytes >= c.maxBytes {
-		c.open = false
+// account takes note of changes that a group has gained or lost. The caller holds c.mu.
+func (c *committer) account(g *group, changes, size int) {
+	c.waiting += changes
+	c.bytes += size
+	g.bytes += size
+	if g == c.newest && !g.taken {
+		c.open = g.bytes < c.maxBytes
 	}
 }
 
@@ -179,28 +146,32 @@ func (c *committer) grow(g *group, size int) {
 func (c *committer) start() {
 	c.batches++
 	g := &group{
-		ops: c.free, evidence: c.freeLogs, number: c.batches, records: c.records, end: c.next,
+		ops: c.free, number: c.batches,
 		logged: make(chan struct{}), durable: make(chan struct{}), told: make(chan struct{}),
 	}
-	c.free, c.freeLogs = nil, nil
+	g.late = time.AfterFunc(slow, g.tell)
+	c.free = nil
 	if c.oldest == nil {
 		c.oldest = g
 	} else {
 		c.newest.next = g
 	}
 	c.newest, c.open = g, true
+	c.queued++
 	select {
 	case c.wake <- struct{}{}:
 	default: // it will be seen
 	}
 }
 
-// take returns the oldest group that is not written, closed for changes, or nil.
+// take returns the oldest group that was not taken, closed for changes, or nil.
 func (c *committer) take() (g *group, stopped bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if g = c.oldest; g != nil {
 		c.oldest, g.next = g.next, nil
+		c.queued--
+		g.taken, g.end = true, c.next
 		if g == c.newest {
 			c.open = false
 		}
@@ -217,20 +188,18 @@ func (c *committer) write(s *Store) {
 		g, stopped := c.take()
 		switch {
 		case g != nil:
-			late := time.AfterFunc(slow, g.tell)
 			g.batch = s.db.NewBatchWithSize(g.bytes + 128)
-			first := g.fill(g.batch)
-			c.entries = g.fillEvidence(g.batch, c.entries, &pack)
-			for _, add := range g.others {
-				add(g.batch)
-			}
+			first, more, less := g.fill(g.batch)
+			c.records.Add(more - less)
+			c.lists = g.appendEvidence(c.lists[:0])
+			c.entries = pack.fill(g.batch, c.lists, c.entries)
 			g.entries = c.entries
-			s.hashes.add(g.entries, g.evidence)
-			s.subjectIndex.add(g.evidence)
-			s.log.write(s.db, g.batch, meta{clock: s.clock.now(), batches: g.number, records: g.records, end: g.end, entries: g.entries})
+			s.hashes.add(g.entries, c.lists)
+			s.subjectIndex.add(c.lists)
+			clear(c.lists)
+			s.log.write(s.db, g.batch, meta{clock: s.clock.now(), batches: g.number, records: c.records.Load(), end: g.end, entries: g.entries})
 			s.due.logged(first)
 			close(g.logged)
-			g.late = late
 			c.written <- g
 		case stopped:
 			return
@@ -252,11 +221,11 @@ func (c *committer) follow(s *Store) {
 		close(g.durable)
 		g.tell()
 		g.batch.Close()
-		clear(g.ops)
-		clear(g.evidence)
 		c.mu.Lock()
-		c.free, c.freeLogs = g.ops[:0], g.evidence[:0]
-		g.ops, g.evidence, g.others, g.batch = nil, nil, nil, nil
+		c.account(g, -len(g.ops), -g.bytes)
+		clear(g.ops)
+		c.free = g.ops[:0]
+		g.ops, g.batch = nil, nil
 		c.mu.Unlock()
 	}
 }
@@ -273,107 +242,3 @@ func (c *committer) stop() uint64 {
 	c.running.Wait()
 	return n
 }
-
-// fill adds the changes to a batch and returns the first time in the due index
-// that they take. A record, its places in both indexes and its evidence are in one
-// batch, so a crash leaves all of them as they were or all as they are now. As no record is
-// changed twice, the order is free, and keys that are near each other follow each
-// other, for Pebble finds their places in its memory table faster then.
-//
-// A key of an index is set once before it is removed, so the cheaper
-// single-delete is right.
-func (g *group) fill(b *pebble.Batch) (first dueTime) {
-	for _, o := range g.ops {
-		switch {
-		case o.creates:
-			add := b.SetDeferred(indexKeyLen, addressLen)
-			putIndexKey(add.Key, &o.digest)
-			putAddress(add.Value, o.at)
-			finish(add)
-		case o.deletes():
-			del := b.SingleDeleteDeferred(indexKeyLen)
-			putIndexKey(del.Key, &o.digest)
-			finish(del)
-		}
-	}
-	for _, o := range g.ops {
-		if o.deletes() {
-			del := b.DeleteDeferred(recordKeyLen)
-			putRecordKey(del.Key, o.at)
-			finish(del)
-			continue
-		}
-		add := b.SetDeferred(recordKeyLen, len(o.value))
-		putRecordKey(add.Key, o.at)
-		copy(add.Value, o.value)
-		finish(add)
-	}
-	for _, o := range g.ops {
-		if o.was != o.due && o.was != never {
-			del := b.SingleDeleteDeferred(dueKeyLen)
-			putDueKey(del.Key, o.was, o.at)
-			finish(del)
-		}
-	}
-	first = never
-	for _, o := range g.ops {
-		if o.was != o.due && o.due != never {
-			add := b.SetDeferred(dueKeyLen, 0)
-			putDueKey(add.Key, o.due, o.at)
-			finish(add)
-			first = min(first, o.due)
-		}
-	}
-	return first
-}
-
-// write puts a batch in the log. A failure ends the process: part of the batch
-// may be in the log, later batches may or may not follow it there, and only the
-// next Open can tell.
-//
-// A crash before the sync is done leaves the whole batch or nothing of it, and
-// nobody was answered. A crash after it leaves the batch.
-func (l *logger) write(db *pebble.DB, b *pebble.Batch, m meta) {
-	// Pebble panics on some failures of its log.
-	defer func() {
-		if p := recover(); p != nil {
-			l.Fatalf("write to the log: %v", p)
-		}
-	}()
-	add := b.SetDeferred(len(metaKey), metaLen)
-	copy(add.Key, metaKey)
-	m.put(add.Value)
-	finish(add)
-	if err := db.ApplyNoSyncWait(b, pebble.Sync); err != nil {
-		l.Fatalf("write to the log: %v", err)
-	}
-}
-
-// apply puts a batch in the log that nobody waits for. For a failure see write.
-func (l *logger) apply(db *pebble.DB, b *pebble.Batch) {
-	defer func() {
-		if p := recover(); p != nil {
-			l.Fatalf("write to the log: %v", p)
-		}
-	}()
-	if err := db.Apply(b, pebble.NoSync); err != nil {
-		l.Fatalf("write to the log: %v", err)
-	}
-}
-
-// sync waits until a batch is durable. For a failure see write.
-func (l *logger) sync(b *pebble.Batch) {
-	if err := b.SyncWait(); err != nil {
-		l.Fatalf("sync of the log: %v", err)
-	}
-}
-
-// finish ends a deferred operation, which can fail on an indexed batch only.
-func finish(d *pebble.DeferredBatchOp) {
-	if err := d.Finish(); err != nil {
-		panic(fmt.Sprintf("pebblestore: add to a batch: %v", err))
-	}
-}
-
-// opOverhead is about what a change takes in a batch beside the record.
-const opOverhead = 128

@@ -13,46 +13,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/semelhq/semel"
 )
-
-// stall is a disk whose syncs of the log hang while it is shut.
-type stall struct {
-	mu   sync.Mutex
-	gate chan struct{} // nil: open
-}
-
-func (d *stall) fs(fs vfs.FS) vfs.FS { return errorfs.Wrap(fs, errorfs.InjectorFunc(d.operation)) }
-
-func (d *stall) operation(op errorfs.Op) error {
-	switch op.Kind {
-	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
-	default:
-		return nil
-	}
-	d.mu.Lock()
-	gate := d.gate
-	d.mu.Unlock()
-	if gate != nil && strings.HasSuffix(op.Path, ".log") {
-		<-gate
-	}
-	return nil
-}
-
-func (d *stall) shut() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.gate = make(chan struct{})
-}
-
-func (d *stall) open() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	close(d.gate)
-	d.gate = nil
-}
 
 // dueAt is a version of a record that is due at a time.
 func dueAt(key string, version int64, at semel.Instant) semel.Record {

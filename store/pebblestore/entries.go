@@ -32,23 +32,6 @@ func appendOpening(b, opening []byte) []byte {
 	return append(b, opening...)
 }
 
-// fillEvidence adds the entries of a group to its batch, numbered from first on in
-// the order in which they joined, and returns the number after them. What is
-// written together lies together: most of what an entry would cost by itself is
-// Pebble's work for a key.
-func (g *group) fillEvidence(b *pebble.Batch, first uint64, p *packer) (end uint64) {
-	end = first
-	for _, list := range g.evidence {
-		for i := range list {
-			if len(p.leaves) > 0 && len(p.leaves)+len(list[i].Leaf) > chunkBytes {
-				end += p.flush(b, end)
-			}
-			p.add(&list[i])
-		}
-	}
-	return end + p.flush(b, end)
-}
-
 // packer has the memory in which chunks are put together and compressed. Entries
 // repeat each other's names and digits, so a chunk shrinks to about a third, and
 // every byte that is not written is not synced, flushed and merged either.
@@ -57,6 +40,22 @@ type packer struct {
 	count            uint64
 	opened           bool // some have an opening
 	packed           []byte
+}
+
+// fill adds lists of entries to a batch, numbered from first on in their order, and
+// returns the number after them. What is written together lies together: most of what an
+// entry would cost by itself is Pebble's work for a key.
+func (p *packer) fill(b *pebble.Batch, lists [][]semel.Entry, first uint64) (end uint64) {
+	end = first
+	for _, list := range lists {
+		for i := range list {
+			if len(p.leaves) > 0 && len(p.leaves)+len(list[i].Leaf) > chunkBytes {
+				end += p.flush(b, end)
+			}
+			p.add(&list[i])
+		}
+	}
+	return end + p.flush(b, end)
 }
 
 // add adds an entry to the chunks that are put together.

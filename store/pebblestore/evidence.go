@@ -38,7 +38,7 @@ func (s *Store) AppendEvidence(ctx context.Context, list []semel.Entry) error {
 	if len(list) == 0 {
 		return nil
 	}
-	return wait(ctx, s.commits.add(entriesSize(list), func(g *group) { g.evidence = append(g.evidence, list) }))
+	return s.writeBare(ctx, &op{evidence: list})
 }
 
 // ReadEvidence is [semel.EvidenceStore.ReadEvidence]. It reads a state of the
@@ -201,32 +201,33 @@ func (s *Store) EraseEvidence(ctx context.Context, from, to uint64) error {
 	if to = min(to, s.evidence.durable.Load()); from >= to {
 		return nil
 	}
-	replaced, size, upper, err := s.edges(from, to)
+	replaced, upper, err := s.edges(from, to)
 	if err != nil {
 		return fmt.Errorf("erase evidence: %w", err)
 	}
-	g := s.commits.add(size, func(g *group) {
-		g.others = append(g.others, func(b *pebble.Batch) {
-			if from < upper {
-				must(b.DeleteRange(chunkKey(openingPrefix, from), chunkKey(openingPrefix, upper), nil))
-			}
-			for first, value := range replaced {
-				must(b.Set(chunkKey(openingPrefix, first), value, nil))
-			}
-		})
-	})
-	// Not before the batch can be read may the next one read what it replaces.
-	<-g.logged
-	return wait(ctx, g)
+	b := s.db.NewBatch()
+	if from < upper {
+		must(b.DeleteRange(chunkKey(openingPrefix, from), chunkKey(openingPrefix, upper), nil))
+	}
+	for first, value := range replaced {
+		must(b.Set(chunkKey(openingPrefix, first), value, nil))
+	}
+	o := &op{batch: b}
+	err = s.writeBare(ctx, o)
+	if err != nil && !errors.Is(err, semel.ErrNotApplied) {
+		// Not before the batch can be read may the next one read what it replaces.
+		<-o.group.logged
+	}
+	return err
 }
 
 // edges reads the chunks of openings that are erased in part: at most the first and
 // the last one. It returns what is left of them, and the number before which whole
 // chunks go.
-func (s *Store) edges(from, to uint64) (replaced map[uint64][]byte, size int, upper uint64, err error) {
+func (s *Store) edges(from, to uint64) (replaced map[uint64][]byte, upper uint64, err error) {
 	it, err := chunks(s.db, openingPrefix, to)
 	if err != nil {
-		return nil, 0, 0, err
+		return nil, 0, err
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
 	replaced, upper = map[uint64][]byte{}, to
@@ -237,15 +238,15 @@ func (s *Store) edges(from, to uint64) (replaced map[uint64][]byte, size int, up
 		first, ok := parseChunkKey(it.Key())
 		value, err := it.ValueAndErr()
 		if err != nil || !ok {
-			return nil, 0, 0, errors.Join(errChunk, err)
+			return nil, 0, errors.Join(errChunk, err)
 		}
 		plain, err := unpack(nil, value)
 		if err != nil {
-			return nil, 0, 0, err
+			return nil, 0, err
 		}
 		opened, err := parseOpenings(nil, plain)
 		if err != nil {
-			return nil, 0, 0, err
+			return nil, 0, err
 		}
 		end := first + uint64(len(opened))
 		if end <= from || first >= from && end <= to {
@@ -255,9 +256,8 @@ func (s *Store) edges(from, to uint64) (replaced map[uint64][]byte, size int, up
 			upper = first
 		}
 		replaced[first] = blank(opened, int(max(from, first)-first), int(min(to, end)-first))
-		size += len(replaced[first])
 	}
-	return replaced, size, upper, it.Error()
+	return replaced, upper, it.Error()
 }
 
 // PutEvidenceTiles is [semel.EvidenceStore.PutEvidenceTiles]. The tiles are in one
@@ -271,20 +271,11 @@ func (s *Store) PutEvidenceTiles(ctx context.Context, tiles map[string][]byte) e
 	if len(tiles) == 0 {
 		return nil
 	}
-	size := 0
+	b := s.db.NewBatch() // in memory of its own: the tiles are the caller's when this returns
 	for name, tile := range tiles {
-		size += len(name) + len(tile) + opOverhead
+		must(b.Set(tileKey(name), tile, nil))
 	}
-	g := s.commits.add(size, func(g *group) {
-		g.others = append(g.others, func(b *pebble.Batch) {
-			for name, tile := range tiles {
-				must(b.Set(tileKey(name), tile, nil))
-			}
-		})
-	})
-	// The map is the caller's when this returns, also because ctx has ended.
-	<-g.logged
-	return wait(ctx, g)
+	return s.writeBare(ctx, &op{batch: b})
 }
 
 // EvidenceTile is [semel.EvidenceStore.EvidenceTile]. A tile may not be durable yet
@@ -307,11 +298,4 @@ func (s *Store) EvidenceTile(ctx context.Context, name string) ([]byte, error) {
 		tile = []byte{}
 	}
 	return tile, closer.Close()
-}
-
-// must is for what can fail on an indexed batch only.
-func must(err error) {
-	if err != nil {
-		panic(fmt.Sprintf("pebblestore: add to a batch: %v", err))
-	}
 }

@@ -2,9 +2,7 @@ package pebblestore
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
-	"os"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -127,35 +125,4 @@ func (o *Options) pebble(log *logger) *pebble.Options {
 	}
 	po.Levels[len(po.Levels)-1].FilterPolicy = pebble.NoFilterPolicy
 	return po
-}
-
-// logger stands between Pebble and the process.
-type logger struct {
-	slog *slog.Logger
-	end  func(message string)
-}
-
-// Infof and Errorf are what Pebble says about its daily work; what matters comes
-// as an event.
-func (l *logger) Infof(string, ...any)  {}
-func (l *logger) Errorf(string, ...any) {}
-
-// Fatalf is what Pebble calls when a write or sync of its log or manifest has
-// failed. It ends the process: after a failed sync nobody knows what the disk
-// holds, and a second sync may say "done" about data that were dropped. What
-// was acknowledged is on disk; the next Open finds it.
-func (l *logger) Fatalf(format string, args ...any) {
-	l.end(fmt.Sprintf(format, args...))
-}
-
-func (l *logger) trouble(msg string, args ...any) {
-	if l.slog != nil {
-		l.slog.Error(msg, args...)
-	}
-}
-
-// exit is how the process ends when the store can't go on.
-func exit(message string) {
-	fmt.Fprintf(os.Stderr, "pebblestore: the disk can no longer be trusted, so the process ends and nothing more is acknowledged: %s\n", message)
-	os.Exit(1)
 }

@@ -20,8 +20,7 @@ func (s *Store) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
 		return 0, err
 	}
 	defer s.leave()
-	n := 0
-	var last *group
+	var ops []*op
 	var failed error
 	for i := range refs {
 		if refs[i].Revision.IsZero() {
@@ -33,19 +32,14 @@ func (s *Store) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
 			failed = err
 			break
 		}
-		if cur.refused {
-			continue
+		if !cur.refused {
+			ops = append(ops, o)
 		}
-		n++
-		last = o.group
 	}
-	if last != nil {
-		if err := wait(ctx, last); err != nil {
+	if len(ops) > 0 {
+		if err := s.await(ctx, ops...); err != nil {
 			return 0, err
 		}
 	}
-	if failed != nil {
-		return n, failed
-	}
-	return n, nil
+	return len(ops), failed
 }
