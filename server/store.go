@@ -46,7 +46,7 @@ func openStore(ctx context.Context, c config.Store) (semel.Store, error) {
 		if rest == "" {
 			return nil, errors.New("pebble: needs a directory, such as pebble:./semel-data")
 		}
-		return pebblestore.Open(rest, nil)
+		return pebblestore.Open(rest, &pebblestore.Options{Strict: c.Profile == "strict"})
 	case "memory":
 		return memstore.New(), nil
 	case "postgres", "postgresql":

@@ -44,6 +44,7 @@ type committer struct {
 	entries uint64
 	lists   [][]semel.Entry // of one group; reused
 
+	durable atomic.Uint64 // the number of the newest batch that can't be lost
 	wake    chan struct{} // receives when a group was started
 	written chan *group   // groups that are in the log
 	running sync.WaitGroup
@@ -75,6 +76,7 @@ const slow = 50 * time.Millisecond
 func (c *committer) run(s *Store, maxBytes int, m meta) {
 	c.maxBytes, c.batches, c.next, c.entries = maxBytes, m.batches, m.end, m.entries
 	c.records.Store(m.records)
+	c.durable.Store(m.batches)
 	c.wake = make(chan struct{}, 1)
 	c.written = make(chan *group, inFlight)
 	c.start()
@@ -188,7 +190,8 @@ func (c *committer) write(s *Store) {
 		g, stopped := c.take()
 		switch {
 		case g != nil:
-			g.batch = s.db.NewBatchWithSize(g.bytes + 128)
+			g.batch = s.db.NewBatchWithSize(g.bytes + 192)
+			progress{g.number, c.durable.Load()}.log(g.batch)
 			first, more, less := g.fill(g.batch)
 			c.records.Add(more - less)
 			c.lists = g.appendEvidence(c.lists[:0])
@@ -213,8 +216,9 @@ func (c *committer) write(s *Store) {
 func (c *committer) follow(s *Store) {
 	for g := range c.written {
 		s.log.sync(g.batch)
+		c.durable.Store(g.number) // before anybody is told
 		g.late.Stop()
-		s.evidence.durable.Store(g.entries) // before anybody is told
+		s.evidence.durable.Store(g.entries) // this too
 		s.subjectIndex.grown(g.entries)
 		s.settle(g)
 		g.safe.Store(true)

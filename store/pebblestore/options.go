@@ -25,6 +25,10 @@ type Options struct {
 	// into tables. Up to four of them are in memory, and replayed after a
 	// crash. Defaults to 64 MiB.
 	MemTableBytes uint64
+	// Strict refuses a directory that was not closed where its log ends in a way that
+	// may be damage to what was acknowledged, and may be a write that a loss of power
+	// cut off. Without it that is taken for the latter, and logged.
+	Strict bool
 	// Logger is told of trouble that no caller gets as an error: failed
 	// background work, a slow disk. Defaults to none.
 	Logger *slog.Logger

@@ -7,10 +7,10 @@
 // the device keeps what it says it has flushed. It does not survive the loss of
 // the disk, nor an older copy being put in its place.
 //
-// Damage to the files is noticed when it is read, and on Open if the store was
-// closed. One case can't be noticed: in the last 32 KiB of the log of a store
-// that was not closed, a changed bit looks like a write that was never finished,
-// and what was written after it is missing.
+// Damage to the files is noticed when it is read, and on Open where it would hide what
+// was acknowledged. Two cases can't be noticed in a store that was not closed: a log that
+// has lost its end or is gone, and, without [Options.Strict], more than one changed bit in
+// the writes that were acknowledged last.
 //
 // One process uses a directory at a time, and a lock in the directory sees to
 // that. Any number of engines within the process may share the Store.
@@ -92,7 +92,7 @@ var errClosed = errors.New("pebblestore: closed")
 // Open opens the store in dir, and makes it if the directory is empty or does
 // not exist. Options may be nil. It refuses a directory that another Store has
 // open, that holds something else, that was written in a newer format, or that
-// has lost records since it was closed.
+// has lost records. The error says how to open what is left, if there is no copy.
 //
 // Opening after a crash replays the write-ahead log: at most a few times
 // Options.MemTableBytes.
@@ -129,8 +129,15 @@ func (s *Store) open(o *Options) (err error) {
 	if err := establishFormat(s.fs, s.dir); err != nil {
 		return err
 	}
-	if err := s.breakSeal(o); err != nil {
+	sealed, err := s.breakSeal(o)
+	if err != nil {
 		return err
+	}
+	var end walEnd
+	if !sealed {
+		if end, err = s.checkWAL(o); err != nil {
+			return err
+		}
 	}
 	if err := s.create(o); err != nil {
 		return err
@@ -139,7 +146,7 @@ func (s *Store) open(o *Options) (err error) {
 		return err
 	}
 	meta, err := readMeta(s.db)
-	if err != nil {
+	if err := errors.Join(err, end.check(meta)); err != nil {
 		return err
 	}
 	s.clock = clock{source: o.time, stepped: func(by time.Duration) {
@@ -188,35 +195,35 @@ func kinds(start []byte) (policy pebble.SpanPolicy, end []byte, err error) {
 	return policy, []byte{max(tilePrefix, start[0]+1)}, nil
 }
 
-// breakSeal compares the directory with its seal, if it has one, and removes
-// the seal. It looks before anything is written: Pebble tidies up when it opens
+// breakSeal compares the directory with its seal, and removes the seal. It reports
+// whether there was one. It looks before anything is written: Pebble tidies up when it opens
 // for writing, and could remove what a repair needs.
-func (s *Store) breakSeal(o *Options) error {
-	sealed, ok, err := readSeal(s.fs, s.dir)
-	if err != nil || !ok {
-		return err
+func (s *Store) breakSeal(o *Options) (sealed bool, err error) {
+	was, sealed, err := readSeal(s.fs, s.dir)
+	if err != nil || !sealed {
+		return false, err
 	}
 	var is seal
 	if err := is.look(s.fs, s.dir); err != nil {
-		return err
+		return true, err
 	}
-	if is.digest != sealed.digest {
-		return fmt.Errorf("the directory is damaged: the files that name its tables have changed since it was closed. Put a copy of it in its place; if there is none, removing the file %s accepts the loss", sealFile)
+	if is.digest != was.digest {
+		return true, fmt.Errorf("the directory is damaged: the files that name its tables have changed since it was closed. Put a copy of it in its place; if there is none, removing the file %s accepts the loss", sealFile)
 	}
 	db, err := s.openPebble(o, true)
 	if err != nil {
-		return err
+		return true, err
 	}
 	meta, err := readMeta(db)
 	if err := errors.Join(err, db.Close()); err != nil {
-		return err
+		return true, err
 	}
-	if meta.batches != sealed.batches {
-		return fmt.Errorf("records are missing: the directory was closed after batch %d and now ends at batch %d. Put a copy of it in its place; if there is none, removing the file %s accepts the loss", sealed.batches, meta.batches, sealFile)
+	if meta.batches != was.batches {
+		return true, fmt.Errorf("records are missing: the directory was closed after batch %d and now ends at batch %d. Put a copy of it in its place; if there is none, removing the file %s accepts the loss", was.batches, meta.batches, sealFile)
 	}
 	// A crash before this is durable leaves the seal, and what it says is
 	// still true: nothing has been written since.
-	return removeSeal(s.fs, s.dir)
+	return true, removeSeal(s.fs, s.dir)
 }
 
 // release closes what Open opened.

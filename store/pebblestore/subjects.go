@@ -153,6 +153,7 @@ func (x *subjectIndex) write(s *Store) bool {
 	slices.Sort(places)
 	b := s.db.NewBatchWithSize(len(places)*8 + (len(places)/runBlock+1)*(runKeyLen+16) + 128)
 	defer b.Close()
+	progress{durable: s.commits.durable.Load()}.log(b)
 	if len(places) == 0 {
 		places = append(places, 0) // the last run says where the next one begins
 	}
