@@ -253,6 +253,9 @@ func (s *Store) change(id *semel.ID, expect semel.Revision, o *op) (current, err
 			st.mu.Unlock()
 			read = s.read(&o.digest, id, expect)
 			read.version = version
+			if s.looked != nil {
+				s.looked()
+			}
 			continue
 		}
 		if o.deadline != 0 && s.clock.now() >= o.deadline {

@@ -172,3 +172,70 @@ func TestALogWithAGapIsReported(t *testing.T) {
 		t.Errorf("of a damaged chunk ReadEvidence gives %v", err)
 	}
 }
+
+// Wherever the log ends after a crash, a record and its evidence are both there or neither
+// is. The log is cut off between any two batches, which is between any two syncs too.
+func TestNoCrashComesBetweenARecordAndItsEvidence(t *testing.T) {
+	write := func(s *Store, c, n int) {
+		for i := range n {
+			id := testID(fmt.Sprint(c, " ", i%3))
+			before := int64(i / 3)
+			w := semel.Write{Record: testRecord(id, before+1, semel.Processing), Evidence: []semel.Entry{testEntry(id, before, before+1)}}
+			if before > 0 {
+				w.Expect = testRecord(id, before, semel.Processing).Revision
+			}
+			if _, ok, err := s.Apply(t.Context(), w); !ok || err != nil {
+				t.Errorf("Apply gives %v, %v", ok, err)
+			}
+		}
+	}
+	for name, callers := range map[string]int{"one after the other": 1, "at once": 16} {
+		t.Run(name, func(t *testing.T) {
+			r := newWALRig(t, func(s *Store) {
+				var work sync.WaitGroup
+				for c := range callers {
+					work.Go(func() { write(s, c, 12) })
+				}
+				work.Wait()
+			})
+			all := readFiles(t, r.store.fs, "store")
+			most := 0
+			for end := range r.ends {
+				s, err := Open("store", &Options{FS: all.with(t, "store", r.name, r.content[:end])})
+				if err != nil {
+					t.Fatal(err)
+				}
+				stored, err := inspect(t.Context(), s)
+				if err != nil {
+					t.Fatalf("cut off at byte %d: %v", end, err)
+				}
+				told := map[string]bool{}
+				list, err := s.ReadEvidence(t.Context(), 0, 1000)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, en := range list {
+					told[string(en.Leaf)] = true
+				}
+				versions := 0
+				for id, is := range stored {
+					for v := int64(1); v <= is.version; v++ {
+						if versions++; !told[string(testEntry(id, v-1, v).Leaf)] {
+							t.Fatalf("cut off at byte %d: version %d of %s is there, and not its evidence", end, v, id.Key)
+						}
+					}
+				}
+				if versions != len(list) {
+					t.Fatalf("cut off at byte %d: there are %d entries of %d writes", end, len(list), versions)
+				}
+				most = max(most, versions)
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if most != 12*callers || len(r.ends) < 4 {
+				t.Errorf("%d writes in %d batches prove nothing", most, len(r.ends))
+			}
+		})
+	}
+}

@@ -37,6 +37,8 @@ type Options struct {
 	fatal func(message string)
 	// time is replaced in tests.
 	time timeSource
+	// looked is called in tests, between the look at the database and the comparison.
+	looked func()
 }
 
 // Defaults and bounds of [Options].

@@ -59,6 +59,7 @@ type Store struct {
 	fs      vfs.FS
 	dir     string
 	log     logger
+	looked  func() // see Options
 	clock   clock
 	stripes []stripe
 	commits committer
@@ -101,6 +102,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 	s := &Store{
 		fs: o.FS, dir: dir,
 		log:     logger{slog: o.Logger, end: o.fatal},
+		looked:  o.looked,
 		stripes: make([]stripe, stripeCount),
 		idle:    make(chan struct{}, 1),
 		ended:   make(chan struct{}),
