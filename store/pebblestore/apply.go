@@ -262,7 +262,11 @@ func (s *Store) change(id *semel.ID, expect semel.Revision, o *op) (current, err
 			st.mu.Unlock()
 			return current{}, semel.ErrTooLate
 		}
-		if err := s.commits.join(o, p); err != nil {
+		err := ErrFull
+		if !o.creates || !s.space.full() {
+			err = s.commits.join(o, p)
+		}
+		if err != nil {
 			st.mu.Unlock()
 			return current{}, err
 		}

@@ -203,6 +203,7 @@ func (c *committer) write(s *Store) {
 			s.log.write(s.db, g.batch, meta{clock: s.clock.now(), batches: g.number, records: c.records.Load(), end: g.end, entries: g.entries})
 			s.due.logged(first)
 			close(g.logged)
+			s.space.look()
 			c.written <- g
 		case stopped:
 			return

@@ -54,18 +54,22 @@ import (
 // Store is a [semel.Store] in a directory. It implements every optional
 // interface of package semel. Its methods may be called concurrently.
 type Store struct {
-	db      *pebble.DB
-	lock    *pebble.Lock
-	fs      vfs.FS
-	dir     string
-	log     logger
-	looked  func() // see Options
-	clock   clock
-	stripes []stripe
-	commits committer
-	due     dueMark
-	absent  absence
-	ops     sync.Pool // of *op
+	db     *pebble.DB
+	lock   *pebble.Lock
+	fs     vfs.FS
+	dir    string
+	log    logger
+	looked func() // see Options
+	// failures receives errors of Pebble's background work, as long as somebody waits
+	// for that.
+	failures chan error
+	clock    clock
+	stripes  []stripe
+	commits  committer
+	due      dueMark
+	absent   absence
+	space    space
+	ops      sync.Pool // of *op
 
 	evidence     evidence
 	subjectIndex subjectIndex
@@ -101,11 +105,13 @@ func Open(dir string, opts *Options) (*Store, error) {
 	o := opts.withDefaults()
 	s := &Store{
 		fs: o.FS, dir: dir,
-		log:     logger{slog: o.Logger, end: o.fatal},
-		looked:  o.looked,
-		stripes: make([]stripe, stripeCount),
-		idle:    make(chan struct{}, 1),
-		ended:   make(chan struct{}),
+		log:    logger{slog: o.Logger, end: o.fatal},
+		looked: o.looked,
+
+		failures: make(chan error, maxFailures),
+		stripes:  make([]stripe, stripeCount),
+		idle:     make(chan struct{}, 1),
+		ended:    make(chan struct{}),
 	}
 	if err := s.open(&o); err != nil {
 		return nil, fmt.Errorf("open the store in %s: %w", dir, err)
@@ -159,6 +165,7 @@ func (s *Store) open(o *Options) (err error) {
 	if err := s.subjectIndex.start(s, meta.entries); err != nil {
 		return err
 	}
+	s.space.watch(s, o)
 	s.commits.run(s, o.groupBytes(), meta)
 	s.absent.stop = make(chan struct{})
 	s.absent.rebuild(s)
@@ -180,13 +187,6 @@ func (s *Store) create(o *Options) error {
 		return err
 	}
 	return db.Close()
-}
-
-func (s *Store) openPebble(o *Options, readOnly bool) (*pebble.DB, error) {
-	po := o.pebble(&s.log)
-	po.Experimental.SpanPolicyFunc = kinds
-	po.Lock, po.ReadOnly = s.lock, readOnly
-	return pebble.Open(s.dir, po)
 }
 
 // kinds ends tables of Pebble where the kinds of keys of the evidence log begin. The log
@@ -272,8 +272,8 @@ func (s *Store) Now(ctx context.Context) (semel.Instant, error) {
 }
 
 // Close waits for running calls and closes the directory. Everything that was
-// acknowledged is durable before; Close writes the rest of the memory tables out
-// and seals the directory, so that the next Open is quick and would notice if
+// acknowledged is durable before; Close writes the rest of the memory tables out, where
+// the disk has room for that, and seals the directory, so that the next Open is quick and would notice if
 // records had got lost in between. Closing again returns the same result.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
@@ -294,7 +294,7 @@ func (s *Store) shut() error {
 	s.absent.close()
 	s.subjectIndex.close()
 	batches := s.commits.stop()
-	err := errors.Join(s.db.Flush(), s.db.Close())
+	err := errors.Join(s.flush(), s.db.Close())
 	if err == nil {
 		err = writeSeal(s.fs, s.dir, batches)
 	}

@@ -36,7 +36,10 @@ func (s *Store) checkWAL(o *Options) (end walEnd, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return s.judge(logs, flushed, o.Strict)
+	if end, err = s.judge(logs, flushed, o.Strict); err != nil {
+		return 0, err
+	}
+	return end, s.enough(logs)
 }
 
 // judge decides whether the logs have all that was acknowledged after the batch that
