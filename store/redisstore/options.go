@@ -87,7 +87,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	s.writes = make([]batcher, len(s.keys.shards))
 	s.life, s.end = context.WithCancel(context.Background())
 	s.clock.start = time.Now()
-	s.watch.store = s
+	s.watch.init(s)
 	s.stages.base = s.keys.staged + rand.Text()[:8]
 	for i := range s.writes {
 		s.writes[i].run, s.writes[i].work = s.send, &s.work

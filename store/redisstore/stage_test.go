@@ -21,6 +21,20 @@ func large(key string, created semel.Instant) semel.Record {
 	}
 }
 
+// small is a record whose value goes through the script.
+func small(key string) semel.Record {
+	rec := large(key, 1e18)
+	rec.Result.Data = nil
+	return rec
+}
+
+// keyOf is the key of a record.
+func keyOf(s *Store, rec semel.Record) string {
+	digest := rec.ID.Digest()
+	_, key := s.keys.find(&digest)
+	return key
+}
+
 // sendAll sends writes as one batch.
 func sendAll(t *testing.T, s *Store, writes ...semel.Write) []*write {
 	t.Helper()

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,11 +12,13 @@ import (
 )
 
 const (
-	// armTimeout bounds how long Watch waits for the server to take note.
+	// armTimeout bounds how long a server is waited for that is to take note of keys.
 	armTimeout = time.Second
 	// armPause is how often a watcher that the server did not take note of is
 	// told to look.
 	armPause = 100 * time.Millisecond
+	// armBatch is how many keys a server is told of at a time.
+	armBatch = 256
 	// trackFor is how long the client may believe that a server still keeps
 	// track of a key without asking it.
 	trackFor = time.Minute
@@ -27,24 +30,38 @@ const (
 // waits, and no channel has to be agreed on.
 //
 // They have connections of their own, made by the first Watch.
+//
+// What is kept is for those who wait, and goes with them. A shard has one goroutine that
+// tells its server of keys, however many wait and however long it hangs.
 type watchers struct {
 	store *Store
 
 	mu     sync.Mutex
 	keys   map[string]*watched
+	arming []arming // by shard
 	closed bool
 
 	dialing sync.Mutex // held while connecting, and for client
 	client  rueidis.Client
 }
 
+// arming is the keys of a shard that its server is to be told of.
+type arming struct {
+	keys []*watched
+	runs bool // somebody does so
+}
+
 // watched is a key that somebody waits for.
 type watched struct {
+	shard    int
 	key      string
 	channels map[chan struct{}]struct{}
 	armed    chan struct{} // closed when the first attempt to arm is over
-	arming   bool
-	changed  bool // meanwhile
+	queued   bool          // it is in arming.keys
+}
+
+func (w *watchers) init(s *Store) {
+	w.store, w.keys, w.arming = s, map[string]*watched{}, make([]arming, len(s.keys.shards))
 }
 
 // Watch is [semel.WatchStore.Watch]. It takes a round trip for the first watcher of
@@ -52,83 +69,100 @@ type watched struct {
 // receives ten times a second.
 func (s *Store) Watch(ctx context.Context, id semel.ID) (changed <-chan struct{}, stop func()) {
 	digest := id.Digest()
-	_, key := s.keys.find(&digest)
+	sh, key := s.keys.find(&digest)
 	ch := make(chan struct{}, 1)
 	w := &s.watch
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.closed {
+		w.mu.Unlock()
 		ch <- struct{}{} // whoever looks gets the error
 		return ch, func() {}
 	}
-	if w.keys == nil {
-		w.keys = map[string]*watched{}
-	}
 	k := w.keys[key]
 	if k == nil {
-		k = &watched{key: key, channels: map[chan struct{}]struct{}{}, armed: make(chan struct{})}
+		k = &watched{shard: sh.index, key: key, channels: map[chan struct{}]struct{}{}, armed: make(chan struct{})}
 		w.keys[key] = k
 		w.arm(k)
 	}
 	k.channels[ch] = struct{}{}
-	armed := k.armed
 	w.mu.Unlock()
 	select {
-	case <-armed:
+	case <-k.armed:
 	case <-ctx.Done():
 	}
-	w.mu.Lock()
 	return ch, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		delete(k.channels, ch)
 		if len(k.channels) == 0 && w.keys[key] == k {
-			delete(w.keys, key)
+			w.forget(k)
 		}
 	}
 }
 
-// arm has the server take note of a key, in the background, for as long as
-// somebody waits. Watchers are told when that is done, because the key may have
-// changed before. The caller holds w.mu.
+// forget is for a key that nobody waits for any more. The caller holds w.mu.
+func (w *watchers) forget(k *watched) {
+	delete(w.keys, k.key)
+	a := &w.arming[k.shard]
+	if i := slices.Index(a.keys, k); i >= 0 {
+		a.keys = slices.Delete(a.keys, i, i+1)
+	}
+}
+
+// arm has the server take note of a key. Watchers are told when that is done, because the
+// key may have changed before. The caller holds w.mu.
 func (w *watchers) arm(k *watched) {
-	if k.arming {
-		k.changed = true
+	if k.queued {
 		return
 	}
-	k.arming = true
-	w.store.work.Go(func() {
-		first := true
-		for {
-			err := w.read(k.key)
-			w.mu.Lock()
-			if first {
-				first = false
-				w.release(k)
-			}
-			k.notify()
-			again := k.changed && len(k.channels) > 0 && !w.closed
-			k.changed = false
-			if w.closed || len(k.channels) == 0 || err == nil && !again {
-				k.arming = false
-				w.mu.Unlock()
-				return
-			}
-			w.mu.Unlock()
-			if err != nil {
-				pause := time.NewTimer(armPause)
-				select {
-				case <-pause.C:
-				case <-w.store.life.Done():
-					pause.Stop()
-				}
-			}
-		}
-	})
+	k.queued = true
+	a := &w.arming[k.shard]
+	a.keys = append(a.keys, k)
+	if !a.runs {
+		a.runs = true
+		w.store.work.Go(func() { w.armAll(a) })
+	}
 }
 
-// release lets Watch return. The caller holds w.mu.
-func (w *watchers) release(k *watched) {
+// armAll tells the server of a shard of keys, as long as there are any. Those of whom it
+// took no note come again.
+func (w *watchers) armAll(a *arming) {
+	for {
+		w.mu.Lock()
+		batch := slices.Clone(a.keys[:min(armBatch, len(a.keys))])
+		a.keys = slices.Delete(a.keys, 0, len(batch))
+		for _, k := range batch {
+			k.queued = false
+		}
+		if len(batch) == 0 || w.closed {
+			a.runs = false
+			w.mu.Unlock()
+			return
+		}
+		w.mu.Unlock()
+		failed := w.read(batch)
+		w.mu.Lock()
+		for i, k := range batch {
+			k.release()
+			k.notify()
+			if failed[i] && w.keys[k.key] == k {
+				w.arm(k)
+			}
+		}
+		w.mu.Unlock()
+		if slices.Contains(failed, true) {
+			pause := time.NewTimer(armPause)
+			select {
+			case <-pause.C:
+			case <-w.store.life.Done():
+				pause.Stop()
+			}
+		}
+	}
+}
+
+// release lets Watch return. The caller holds the watchers' mutex.
+func (k *watched) release() {
 	select {
 	case <-k.armed:
 	default:
@@ -146,15 +180,27 @@ func (k *watched) notify() {
 	}
 }
 
-// read reads the head of a record in such a way that the server tracks the key.
-func (w *watchers) read(key string) error {
+// read reads the heads of records in such a way that the server tracks their keys, and
+// reports of which it could not.
+func (w *watchers) read(batch []*watched) (failed []bool) {
+	failed = make([]bool, len(batch))
 	c, err := w.connect()
 	if err != nil {
-		return err
+		for i := range failed {
+			failed[i] = true
+		}
+		return failed
+	}
+	cmds := make([]rueidis.CacheableTTL, len(batch))
+	for i, k := range batch {
+		cmds[i] = rueidis.CT(c.B().Getrange().Key(k.key).Start(0).End(headLen+16).Cache(), trackFor)
 	}
 	ctx, cancel := context.WithTimeout(w.store.life, armTimeout)
 	defer cancel()
-	return c.DoCache(ctx, c.B().Getrange().Key(key).Start(0).End(headLen+16).Cache(), trackFor).Error()
+	for i, res := range c.DoMultiCache(ctx, cmds...) {
+		failed[i] = res.Error() != nil
+	}
+	return failed
 }
 
 // connect returns the client whose reads are tracked.
@@ -205,7 +251,7 @@ func (w *watchers) close() {
 	w.mu.Lock()
 	w.closed = true
 	for _, k := range w.keys {
-		w.release(k)
+		k.release()
 		k.notify()
 	}
 	w.mu.Unlock()
