@@ -22,7 +22,7 @@ func (s *Server) live(w http.ResponseWriter, _ *http.Request) {
 }
 
 // ready says whether the process should get traffic: it is not stopping, and the
-// store answers. With ?verbose it lists the checks.
+// store answers and has a clock to rely on. With ?verbose it lists the checks.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	status, text := http.StatusOK, ""
 	for _, c := range s.checks(r.Context()) {
@@ -61,6 +61,8 @@ func (s *Server) checks(ctx context.Context) []check {
 	}
 	// A record that can't exist: to say that it is absent the store has to look.
 	if _, err := s.engine.Lookup(ctx, semel.ID{Operation: "semel.probe", Key: "probe"}); err != nil && !isNotFound(err) {
+		checks[1].err = err
+	} else if _, err := s.store.Now(ctx); err != nil { // without it nothing is begun
 		checks[1].err = err
 	}
 	return append(checks, s.promise(), s.sweeping())

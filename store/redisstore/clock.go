@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,121 +12,189 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// syncEvery is how old a reading of the servers' clocks may be.
-const syncEvery = 10 * time.Second
-
-// clock is the servers' clock without a round trip: an offset to the monotonic
-// clock of this process. The offset only rises, so the clock never goes back, and
-// it is taken such that the clock is never ahead of the server's: a reading counts
-// from when it arrived. So a process that starts later does not read less.
-type clock struct {
-	start  time.Time    // with its monotonic reading
-	offset atomic.Int64 // nanoseconds from start to the servers' time
-	synced atomic.Int64 // when it was read last, nanoseconds since start
-	shift  atomic.Int64 // see Advance
-
-	mu      sync.Mutex
-	reading bool
-}
-
-func (c *clock) now() semel.Instant {
-	return semel.Instant(int64(time.Since(c.start)) + c.offset.Load() + c.shift.Load())
-}
-
-// saw takes note of a server's time that has just arrived.
-func (c *clock) saw(server semel.Instant) {
-	since := int64(time.Since(c.start))
-	for {
-		old := c.offset.Load()
-		if next := int64(server) - since; next <= old || c.offset.CompareAndSwap(old, next) {
-			return
-		}
-	}
-}
-
-// Now is [semel.Store.Now]: Redis TIME, carried on by the monotonic clock of this
-// process and read again every ten seconds, beside the calls.
+// The clock of the store is the servers', carried on by the monotonic clock of this
+// process: [Store.Now] takes no round trip as a rule. Who judges leases by a clock that is
+// wrong ends those of others, and fences must rise also for what was purged, so a clock
+// that may be wrong gives no time at all. Decision 13 has the reasons and the limits.
 //
-// In a Cluster it is the latest clock of all masters and replicas that answer, so
-// that a failover does not move it. Their clocks should be kept in step by NTP: by
-// as much as they differ, a process that starts while the most advanced server is
-// away may judge leases late.
-func (s *Store) Now(context.Context) (semel.Instant, error) {
-	if s.closed.Load() {
-		return 0, errClosed
-	}
-	if time.Since(s.clock.start)-time.Duration(s.clock.synced.Load()) > syncEvery {
-		s.syncSoon()
-	}
-	return s.clock.now(), nil
+//   - The servers' clock is read every syncEvery, and before the clock answers when the
+//     last reading is older than maxAge, or when the wall clock of this machine has moved
+//     against the monotonic one by more than clockBound: that one stands still while a
+//     machine is suspended.
+//   - A reading within clockBound of the clock is believed. If it is ahead, so is the
+//     clock from then on. If it is behind, the clock loses a tenth of its speed until they
+//     agree: it never goes back.
+//   - One that is further behind, of this clock or of what another process has noted in the
+//     store, means that a wrong time was believed before or is shown now. The clock stops
+//     until the servers' has come as far.
+//   - One that is further ahead must be confirmed by another, confirmAfter later at least.
+//     Until then the clock stops.
+//   - How far the clock has come is noted in the store, by whoever has had two readings that
+//     agree.
+const (
+	syncEvery    = 10 * time.Second
+	maxAge       = 5 * time.Minute // at 500 ppm, more than quartz is off by, it is 0.15 s wrong by then
+	clockBound   = time.Second
+	confirmAfter = 5 * time.Second
+	// askAgain is how often a clock that has stopped is read.
+	askAgain = time.Second
+)
+
+// moment is the time by both clocks of this machine.
+type moment struct{ wall, mono time.Duration }
+
+// skew is how far the wall clock is ahead of the other.
+func (m moment) skew() time.Duration { return m.wall - m.mono }
+
+// reading is what the servers' clock showed at some moment between two.
+type reading struct {
+	at          semel.Instant
+	asked, came moment
 }
 
-// syncSoon reads the servers' clocks in the background, unless that is being done.
-func (s *Store) syncSoon() {
-	if s.enter() != nil {
-		return
-	}
-	defer s.leave()
-	s.clock.mu.Lock()
-	defer s.clock.mu.Unlock()
-	if s.clock.reading {
-		return
-	}
-	s.clock.reading = true
-	s.work.Go(func() {
-		ctx, cancel := context.WithTimeout(s.life, s.opts.Timeout)
-		defer cancel()
-		// Without an answer the clock goes on as it did; the next call after
-		// a while tries again.
-		_ = s.syncClock(ctx)
-		s.clock.synced.Store(int64(time.Since(s.clock.start)))
-		s.clock.mu.Lock()
-		s.clock.reading = false
-		s.clock.mu.Unlock()
-	})
+// trip is for how long it was on its way: when it came, the servers' clock had gone on by
+// at most that.
+func (r *reading) trip() time.Duration { return r.came.mono - r.asked.mono }
+
+// suspended reports whether the machine was, while the reading was on its way: then it may
+// be older than it seems.
+func (r *reading) suspended() bool { return (r.came.skew() - r.asked.skew()).Abs() > clockBound }
+
+// reckoning is how the servers' clock follows from those of this machine, since a reading
+// that was believed. It does not change.
+type reckoning struct {
+	since   moment // when the reading came
+	at      semel.Instant
+	lead    time.Duration // by how much at least that is ahead of the servers', and to be lost
+	ceiling semel.Instant // how far the servers' clock can have been
+	agreed  bool          // more than one reading says so
+
+	// What came after it, if it is not to be relied on any more.
+	stopped error
+	jump    *reading // to be confirmed
 }
 
-// syncClock reads the clock of every server. One answer is enough.
-func (s *Store) syncClock(ctx context.Context) error {
-	var mu sync.Mutex
-	var failed error
-	heard := false
-	s.link.onEach(ctx, func(ctx context.Context, addr string, c rueidis.Client) {
-		at, err := readTime(ctx, c)
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil {
-			failed = fmt.Errorf("redisstore: the time of %s: %w", addr, err)
-			return
+// now is the time. It never goes back: lead is lost by a tenth of the time that passes.
+func (k *reckoning) now(m moment) semel.Instant {
+	passed := m.mono - k.since.mono
+	return k.at.Add(passed - min(k.lead, passed/10))
+}
+
+// holds reports whether the time follows from the reckoning, without another reading.
+func (k *reckoning) holds(m moment) bool {
+	return k.stopped == nil && m.mono-k.since.mono <= maxAge && (m.skew()-k.since.skew()).Abs() <= clockBound
+}
+
+// next is the reckoning after another reading. High is the latest time that is known to
+// have been given out before it was asked for, by whomever. K is nil for the first one.
+func (k *reckoning) next(r reading, high semel.Instant) *reckoning {
+	if behind := high.Sub(r.at); behind > clockBound {
+		return k.stop(&behindError{behind, high}, nil)
+	}
+	next := &reckoning{since: r.came, at: max(r.at, high), ceiling: r.at.Add(r.trip())}
+	if k != nil {
+		passed := r.came.mono - k.since.mono
+		// The clocks of two machines drift apart by far less than a thousandth.
+		if ahead := r.at.Sub(k.ceiling) - passed; ahead > clockBound+passed/1000 && !k.confirmedBy(&r) {
+			first := &r
+			if k.jump != nil && agree(k.jump, &r) {
+				first = k.jump
+			}
+			return k.stop(&aheadError{ahead}, first)
 		}
-		heard = true
-		s.clock.saw(at)
-	})
-	if heard {
-		return nil
+		if now := k.now(r.came); k.stopped == nil && now.Sub(next.ceiling) <= clockBound {
+			next.at = max(next.at, now)
+		} // or nobody was told how far it had come
+		next.agreed = true
 	}
-	return failed
+	next.lead = max(0, next.at.Sub(next.ceiling))
+	return next
 }
 
-func readTime(ctx context.Context, c rueidis.Client) (semel.Instant, error) {
-	parts, err := c.Do(ctx, c.B().Time().Build()).AsStrSlice()
-	if err != nil {
-		return 0, err
+// stop is the reckoning after a reading that can't be believed.
+func (k *reckoning) stop(why error, jump *reading) *reckoning {
+	stop := new(reckoning)
+	if k != nil {
+		*stop = *k
 	}
-	if len(parts) != 2 {
-		return 0, fmt.Errorf("TIME has %d parts", len(parts))
-	}
-	sec, err := strconv.ParseInt(parts[0], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	usec, err := strconv.ParseInt(parts[1], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	return semel.InstantOf(time.Unix(sec, usec*1000)), nil
+	stop.stopped, stop.jump = why, jump
+	return stop
 }
 
-// Advance moves the clock of this Store forward, for tests. Other Stores on the
-// same servers do not see it.
-func (s *Store) Advance(d time.Duration) { s.clock.shift.Add(int64(d)) }
+// confirmedBy reports whether a reading that is ahead confirms an earlier one.
+func (k *reckoning) confirmedBy(r *reading) bool {
+	return k.jump != nil && r.asked.mono-k.jump.came.mono >= confirmAfter && agree(k.jump, r)
+}
+
+// agree reports whether the servers' clock went on from one reading to a later one as the
+// monotonic clock did.
+func agree(a, b *reading) bool {
+	apart := b.at.Sub(a.at) - (b.came.mono - a.came.mono)
+	return apart.Abs() <= clockBound+a.trip()+b.trip()
+}
+
+type behindError struct {
+	by    time.Duration
+	until semel.Instant
+}
+
+func (e *behindError) Error() string {
+	return fmt.Sprintf("the servers' clock is %v behind the time that this store has been used with: put it right, or wait until %v",
+		e.by.Round(time.Millisecond), e.until.Time().UTC().Format(time.RFC3339))
+}
+
+type aheadError struct{ by time.Duration }
+
+func (e *aheadError) Error() string {
+	return fmt.Sprintf("the servers' clock went ahead by %v at once: it is believed when it does so for %v more, unless it is put right", e.by.Round(time.Millisecond), confirmAfter)
+}
+
+// clock is the clock of a Store.
+type clock struct {
+	source   func() moment // replaced by tests, like the next one
+	readTime func(ctx context.Context, c rueidis.Client) (semel.Instant, error)
+
+	shift atomic.Int64 // see Advance
+	state atomic.Pointer[reckoning]
+	given atomic.Int64 // the latest time that was given out, without the shift
+	asked atomic.Int64 // when the servers were asked last, by the monotonic clock
+
+	mu    sync.Mutex
+	going *attempt // to read the servers' clock
+}
+
+// attempt is one that several callers may wait for.
+type attempt struct {
+	over chan struct{}
+	err  error // afterwards
+}
+
+func (c *clock) init() {
+	c.readTime = readTime
+	start := time.Now()
+	c.source = func() moment {
+		now := time.Now()
+		return moment{wall: time.Duration(now.UnixNano()), mono: now.Sub(start)}
+	}
+}
+
+// give gives out a time, which is no earlier than any before: where one reckoning follows
+// another, callers may still use the former.
+func (c *clock) give(at semel.Instant) semel.Instant {
+	for {
+		last := c.given.Load()
+		if int64(at) <= last {
+			at = semel.Instant(last)
+			break
+		}
+		if c.given.CompareAndSwap(last, int64(at)) {
+			break
+		}
+	}
+	return at.Add(time.Duration(c.shift.Load()))
+}
+
+// now is the time, as good as it is known.
+func (c *clock) now() semel.Instant {
+	return c.state.Load().now(c.source()).Add(time.Duration(c.shift.Load()))
+}

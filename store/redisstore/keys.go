@@ -15,6 +15,7 @@ import (
 //	semel:{TAG}:born       sorted set: digests by their places, see search.go
 //	semel:{TAG}:due        sorted set: digests by a time, see index.go
 //	semel:~NAME            a value on its way, within a transaction, see stage.go
+//	semel:clock            how far the clock has come, see clock.go
 //
 // The head is NextAt in microseconds, in 16 digits. The digest of an identity has 32
 // bytes. A place is when the identity was first stored, as the record had it then, written
@@ -38,6 +39,7 @@ type keyspace struct {
 	prefix string
 	format string
 	staged string // the beginning of the keys of values on their way
+	clock  string
 	shards []shard
 }
 
@@ -50,7 +52,7 @@ type shard struct {
 }
 
 func newKeyspace(prefix string, cluster bool) keyspace {
-	k := keyspace{prefix: prefix, format: prefix + ":format", staged: prefix + ":~"}
+	k := keyspace{prefix: prefix, format: prefix + ":format", staged: prefix + ":~", clock: prefix + ":clock"}
 	names := []string{"0"}
 	if cluster {
 		names = tags()

@@ -86,7 +86,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	s.keys = newKeyspace(o.Prefix, s.link.cluster)
 	s.writes = make([]batcher, len(s.keys.shards))
 	s.life, s.end = context.WithCancel(context.Background())
-	s.clock.start = time.Now()
+	s.clock.init()
 	s.watch.init(s)
 	s.stages.base = s.keys.staged + rand.Text()[:8]
 	for i := range s.writes {
@@ -102,7 +102,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 		return nil, fmt.Errorf("redisstore: connect to %s: %w", strings.Join(s.link.option.InitAddress, ","), err)
 	}
 	s.link.current.Store(&c)
-	if err := errors.Join(s.check(ctx), s.syncClock(ctx)); err != nil {
+	if err := errors.Join(s.check(ctx), s.readClock(ctx)); err != nil {
 		_ = s.Close()
 		return nil, err
 	}

@@ -165,6 +165,12 @@ return n`)
 	scriptForget = newScript(`if redis.call('EXISTS', KEYS[3]) == 1 then return end
 redis.call('ZREM', KEYS[1], string.sub(KEYS[3], -32))
 redis.call('ZREM', KEYS[2], string.sub(KEYS[3], -32))`)
+
+	// scriptCome notes how far the clock has come, see clock.go.
+	// KEYS: the note. ARGV: microseconds.
+	scriptCome = newScript(`if tonumber(ARGV[1]) > tonumber(redis.call('GET', KEYS[1]) or '0') then
+	redis.call('SET', KEYS[1], ARGV[1])
+end`)
 )
 
 // eval runs a script on keys of one slot. A server that does not know the script
