@@ -2,11 +2,10 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"sync"
-
-	"github.com/redis/rueidis"
+	"sync/atomic"
 
 	"github.com/semelhq/semel/internal/gather"
 )
@@ -29,10 +28,13 @@ const flights = 4
 // the server is the same for one write and for many. A caller that is alone waits for
 // nobody.
 type batcher struct {
-	// run sends writes, all in one run, and gives each its answer.
-	run func(ctx context.Context, batch []*write)
+	// run sends writes, all in one run, and gives each its answer. It ends when there is
+	// one or the connection is given up, whoever has gone by then: so no more than flights
+	// are ever on their way, however long a server hangs.
+	run func(batch []*write)
 	// work has those who do so.
 	work *sync.WaitGroup
+	room *room // for those who wait
 
 	mu      sync.Mutex
 	queue   []*write
@@ -61,39 +63,75 @@ func (p *peak) note(n int) {
 
 func (p *peak) of() int { return max(p.last, p.now) }
 
-// do sends a write and waits for its answer. When ctx ends first, the result of what was
-// sent is unknown: it is not called back.
+// room bounds the writes of a store whose callers wait, in number and in bytes.
+type room struct{ writes, bytes atomic.Int64 }
+
+// More callers than maxWaiting can't be served in the time that one of them waits, and
+// would take the memory of those who can.
+const (
+	maxWaiting      = 1 << 14
+	maxWaitingBytes = 64 << 20
+)
+
+var errFull = errors.New("too many writes wait for the server")
+
+// enter reports whether there was room for a write, which then leaves.
+func (r *room) enter(w *write) bool {
+	if r.writes.Add(1) <= maxWaiting && r.bytes.Load() < maxWaitingBytes {
+		r.bytes.Add(int64(w.size()))
+		return true
+	}
+	r.writes.Add(-1)
+	return false
+}
+
+func (r *room) leave(w *write) {
+	r.writes.Add(-1)
+	r.bytes.Add(-int64(w.size()))
+}
+
+// do sends a write and waits for its answer. When ctx ends before it was sent, it is not;
+// later, its result is unknown: it is not called back.
 func (b *batcher) do(ctx context.Context, w *write) error {
+	if err := ctx.Err(); err != nil {
+		return notApplied(err)
+	}
+	if !b.room.enter(w) {
+		return notApplied(errFull)
+	}
+	defer b.room.leave(w)
 	b.mu.Lock()
 	if b.running < flights && len(b.queue) == 0 && b.peak.of() <= flights {
 		b.running++
 		b.sent(1)
-		b.mu.Unlock()
-		b.run(ctx, []*write{w})
-		b.end(1)
-		return w.err
+		b.work.Go(func() { b.fly([]*write{w}) })
+	} else {
+		b.queue = append(b.queue, w)
+		b.hire()
 	}
-	if w.done == nil {
-		w.done = make(chan struct{}, 1)
-	}
-	b.queue = append(b.queue, w)
-	b.hire()
 	b.mu.Unlock()
 	select {
 	case <-w.done:
 		return w.err
 	case <-ctx.Done():
-		b.leave(w)
-		return ctx.Err()
+		return b.leave(ctx, w)
 	}
 }
 
-// leave takes a write back that was not sent yet.
-func (b *batcher) leave(w *write) {
+// leave is for a caller whose context has ended: a write that was not sent yet is taken
+// back.
+func (b *batcher) leave(ctx context.Context, w *write) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if i := slices.Index(b.queue, w); i >= 0 {
 		b.queue = slices.Delete(b.queue, i, i+1)
+		return notApplied(ctx.Err())
+	}
+	select {
+	case <-w.done:
+		return w.err
+	default:
+		return ctx.Err()
 	}
 }
 
@@ -150,7 +188,7 @@ func (b *batcher) gather() {
 
 // fly sends a batch that was taken.
 func (b *batcher) fly(batch []*write) {
-	b.run(context.Background(), batch)
+	b.run(batch)
 	for _, w := range batch {
 		w.done <- struct{}{}
 	}
@@ -161,6 +199,9 @@ func (b *batcher) fly(batch []*write) {
 func (b *batcher) take() []*write {
 	n, bytes := 0, 0
 	for share := min(b.share(), len(b.queue)); n < share && bytes < maxBatchBytes; n++ {
+		if claimedIn(b.queue[:n], b.queue[n]) {
+			break
+		}
 		bytes += b.queue[n].size()
 	}
 	batch := b.queue[:n:n]
@@ -173,37 +214,9 @@ func (b *batcher) take() []*write {
 	return batch
 }
 
-// send sends writes of one shard in one run of the script, which nothing else comes
-// between.
-func (s *Store) send(ctx context.Context, batch []*write) {
-	c := s.link.client()
-	answers, err := s.evalWrites(ctx, c, batch)
-	if err == nil {
-		err = s.settle(c, batch, answers)
-	}
-	for _, w := range batch {
-		w.client, w.err = c, err
-	}
-}
-
-// settle takes the answers of scriptWrite.
-func (s *Store) settle(c rueidis.Client, batch []*write, answers []rueidis.RedisMessage) error {
-	if len(answers)%2 == 0 {
-		return fmt.Errorf("%d answers to %d writes", len(answers), len(batch))
-	}
-	if token, err := answers[0].ToString(); err != nil || token != batch[0].token() {
-		return s.mixedUp(c, fmt.Sprintf("%d writes", len(batch)))
-	}
-	for _, w := range batch {
-		w.made = true
-	}
-	for others := answers[1:]; len(others) > 0; others = others[2:] {
-		n, err := others[0].ToInt64()
-		if err != nil || n < 1 || n > int64(len(batch)) {
-			return s.mixedUp(c, fmt.Sprintf("%d writes", len(batch)))
-		}
-		w := batch[n-1]
-		w.made, w.there = false, others[1]
-	}
-	return nil
+// claimedIn reports whether a write is an update of a record that a batch has a claim of:
+// they may not be in the same one, because the script takes claims back by deleting what
+// is there.
+func claimedIn(batch []*write, w *write) bool {
+	return !w.claims() && slices.ContainsFunc(batch, func(other *write) bool { return other.claims() && other.record == w.record })
 }

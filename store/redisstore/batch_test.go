@@ -26,7 +26,8 @@ type held struct {
 func newHeld() *held {
 	h := &held{gate: make(chan struct{})}
 	h.batcher.work = &h.work
-	h.run = func(_ context.Context, batch []*write) {
+	h.room = new(room)
+	h.run = func(batch []*write) {
 		h.mu.Lock()
 		h.sizes = append(h.sizes, len(batch))
 		h.mu.Unlock()
@@ -42,7 +43,7 @@ func TestWritesOfConcurrentCallersShareARun(t *testing.T) {
 		const writes = flights + 10 + 3*maxBatch
 		for range writes {
 			callers.Go(func() {
-				if err := h.do(t.Context(), new(write)); err != nil {
+				if err := h.do(t.Context(), newWrite()); err != nil {
 					t.Error(err)
 				}
 			})
@@ -78,7 +79,7 @@ func TestTheBatchesOfManyAreAlike(t *testing.T) {
 		for range many {
 			callers.Go(func() {
 				for range turns {
-					if err := h.do(t.Context(), new(write)); err != nil {
+					if err := h.do(t.Context(), newWrite()); err != nil {
 						t.Error(err)
 					}
 				}
@@ -121,12 +122,12 @@ func TestAWriteThatWasNotSentIsTakenBack(t *testing.T) {
 		h := newHeld()
 		var callers sync.WaitGroup
 		for range flights {
-			callers.Go(func() { _ = h.do(t.Context(), new(write)) })
+			callers.Go(func() { _ = h.do(t.Context(), newWrite()) })
 		}
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := h.do(ctx, new(write)); !errors.Is(err, context.DeadlineExceeded) {
+		if err := h.do(ctx, newWrite()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("it ends with %v", err)
 		}
 		close(h.gate)

@@ -28,7 +28,7 @@ func (s *Store) check(ctx context.Context) error {
 	case rueidis.IsRedisNil(err): // it was empty
 		return nil
 	case err != nil:
-		if e, ok := rueidis.IsRedisErr(err); ok && isReadOnly(e) {
+		if isReadOnly(err) {
 			return errors.New("redisstore: the server is a replica, which may be behind: the address must be the master's")
 		}
 		return fmt.Errorf("redisstore: %w", err)

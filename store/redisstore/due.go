@@ -153,7 +153,8 @@ func (s *Store) decodeAt(c rueidis.Client, en entry, value []byte) (semel.Record
 		return semel.Record{}, fmt.Errorf("redisstore: the record %x: %w", en.digest, err)
 	}
 	if d := rec.ID.Digest(); string(d[:]) != en.digest {
-		return semel.Record{}, s.mixedUp(c, rec.ID.String())
+		s.link.replace(c)
+		return semel.Record{}, fmt.Errorf("redisstore: the record %x: %w", en.digest, errMixedUp)
 	}
 	return rec, nil
 }

@@ -30,7 +30,6 @@ const (
 	digestLen     = sha256.Size
 	headLen       = 16
 	placeLen      = 16
-	revisionAt    = headLen + 1 // after the format of the record
 	slotCount     = 16384
 )
 

@@ -2,7 +2,8 @@ package redisstore
 
 import (
 	"context"
-	"strings"
+	"crypto/tls"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,10 @@ type link struct {
 
 // batchConnIdle is how long a connection of a batch may be idle, about.
 const batchConnIdle = 10 * time.Second
+
+// maxRedirections bounds how often a command is redirected: nodes that do not agree on
+// who serves a slot may send it back and forth.
+const maxRedirections = 16
 
 // minReplace is the least time between two replacements of all connections.
 const minReplace = time.Second
@@ -90,5 +95,20 @@ func (l *link) onEach(ctx context.Context, f func(ctx context.Context, addr stri
 	wg.Wait()
 }
 
-// isReadOnly reports whether a server refused to write because it is a replica.
-func isReadOnly(err *rueidis.RedisError) bool { return strings.HasPrefix(err.Error(), "READONLY") }
+// dialError is why there is no connection. What was to be sent by it was not sent: only
+// whoever has to connect first gets such an error.
+type dialError struct{ error }
+
+func (e *dialError) Unwrap() error { return e.error }
+
+func dialServer(ctx context.Context, address string, d *net.Dialer, t *tls.Config) (conn net.Conn, err error) {
+	if t != nil {
+		conn, err = (&tls.Dialer{NetDialer: d, Config: t}).DialContext(ctx, "tcp", address)
+	} else {
+		conn, err = d.DialContext(ctx, "tcp", address)
+	}
+	if err != nil {
+		return nil, &dialError{err}
+	}
+	return conn, nil
+}

@@ -88,9 +88,10 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.clock.init()
 	s.watch.init(s)
-	s.stages.base = s.keys.staged + rand.Text()[:8]
+	s.name = rand.Text()[:8] + "-"
+	s.stages.base = s.keys.staged + s.name
 	for i := range s.writes {
-		s.writes[i].run, s.writes[i].work = s.send, &s.work
+		s.writes[i].run, s.writes[i].work, s.writes[i].room = s.send, &s.work, &s.room
 	}
 	// The client connects without a context, within its own timeouts.
 	if err := ctx.Err(); err != nil {
@@ -167,6 +168,8 @@ func parse(address string, o *Options) (opt rueidis.ClientOption, cluster bool, 
 			opt.TLSConfig.ServerName, _, _ = net.SplitHostPort(opt.InitAddress[0])
 		}
 	}
+	opt.DialCtxFn = dialServer
+	opt.ClusterOption.MaxMovedRedirections = maxRedirections
 	opt.Dialer = net.Dialer{Timeout: o.Timeout, KeepAlive: min(time.Second, o.Timeout)}
 	opt.ConnWriteTimeout = o.Timeout
 	opt.DisableCache = true // see watch.go for the one use of it

@@ -35,7 +35,10 @@ type Store struct {
 	watch watchers
 	// writes are of one shard each.
 	writes []batcher
+	room   room
 	stages stages
+	name   string        // of this Store among all that use the servers
+	sends  atomic.Uint64 // see token
 
 	// calls is held for reading by every call, so that Close can wait for them.
 	calls  sync.RWMutex
@@ -80,7 +83,7 @@ func (s *Store) leave() { s.calls.RUnlock() }
 // indexes.
 func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
 	if err := s.enter(); err != nil {
-		return semel.Record{}, false, err
+		return semel.Record{}, false, notApplied(err)
 	}
 	defer s.leave()
 	rec := &w.Record
@@ -90,20 +93,16 @@ func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, e
 		return semel.Record{}, false, err
 	}
 	if err := s.writes[call.shard.index].do(ctx, call); err != nil {
-		return semel.Record{}, false, s.failed("apply", err) // the client may still send it
+		return semel.Record{}, false, fmt.Errorf("redisstore: apply: %w", err) // the client may still send it
 	}
 	defer call.free()
-	if call.made {
-		return *rec, true, nil
-	}
-	there, err := call.there.AsBytes()
 	switch {
-	case rueidis.IsRedisNil(err) && !w.Expect.IsZero():
+	case call.made:
+		return *rec, true, nil
+	case call.there == "": // what it was to follow is gone
 		return semel.Record{}, false, nil
-	case err != nil:
-		return semel.Record{}, false, s.failed("apply", err)
 	}
-	cur, err := s.decode(call.client, rec.ID, there)
+	cur, err := s.decode(call.client, rec.ID, []byte(call.there))
 	return cur, false, err
 }
 
@@ -134,25 +133,16 @@ func (s *Store) decode(c rueidis.Client, id semel.ID, value []byte) (semel.Recor
 		return semel.Record{}, fmt.Errorf("redisstore: the record of %s: %w", id, err)
 	}
 	if rec.ID != id {
-		return semel.Record{}, s.mixedUp(c, id.String())
+		s.link.replace(c)
+		return semel.Record{}, fmt.Errorf("redisstore: the record of %s: %w", id, errMixedUp)
 	}
 	return rec, nil
 }
 
-// mixedUp is what is returned when an answer belongs to something else. The
-// connection it came by gives answers to the wrong calls, so it is given up, and
-// all others with it; what was on the way there has an unknown result.
-func (s *Store) mixedUp(c rueidis.Client, what string) error {
-	s.link.replace(c)
-	return fmt.Errorf("redisstore: %s: the answer belongs to another call; the connections were closed", what)
-}
-
 // failed is how a call that got no answer to rely on ends.
 func (s *Store) failed(call string, err error) error {
-	if e, ok := rueidis.IsRedisErr(err); ok && isReadOnly(e) && !s.link.cluster {
-		// The server has become a replica: whoever resolves the address anew
-		// may find the master.
-		s.link.replace(s.link.client())
+	if isReadOnly(err) && !s.link.cluster {
+		s.link.replace(s.link.client()) // as in send
 	}
 	return fmt.Errorf("redisstore: %s: %w", call, err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"errors"
 
 	"github.com/redis/rueidis"
 )
@@ -35,32 +36,55 @@ func (sc *script) byText(b rueidis.Builder, keys, args []string) rueidis.Complet
 // memory is full; once a script has written, the server lets it go on.
 var (
 	// scriptWrite makes writes, one after the other. It answers the token that it is
-	// given, so that an answer to another call can't be taken for this one's, and then of
-	// each write that was not made its number and why: the value that is there, nil where
-	// there is none, or the error that kept it from being made, which keeps no other from
-	// it.
+	// given, how many writes it has made, and of each other one its number and why: the
+	// value that is there, nil where there is none, or the error that kept it from being
+	// made, which keeps no other from it. So nothing has to be inferred: made and named
+	// ones are all that were sent.
 	//
 	// To claim is to store a record where there is none. All claims that were made get
 	// one entry of the stream, of their digests and places; where it can't be added, they
-	// are taken back, or nobody would find those records. To update is to replace the
-	// record that has the expected revision. Only a record that is due earlier than before
-	// needs another due entry. Where the due index is something else and can't be written,
-	// [Store.Due] can't read it either, and says so.
+	// are taken back, or nobody would find those records. So no run has an update of a
+	// record that it claims itself, see [batcher.take]: it would be taken back too. To
+	// update is to replace the record that has the expected revision. Only a record that
+	// is due earlier than before needs another due entry. Where the due index is something
+	// else and can't be written, [Store.Due] can't read it either, and says so; nothing
+	// else keeps ZADD from it, for a server refuses the first change of a script or none.
+	//
+	// A write that nothing else keeps from being made is too late at its deadline, by the
+	// server's clock, which is read once, and only where there are deadlines.
+	//
+	// Whatever a command refuses is an answer to its write: an error raised in the middle
+	// would end the script, and leave claims without their entry. What is left of "call"
+	// can't be refused: it reads a text that is there, or deletes.
 	//
 	// Lua copies each text that it is given and hashes all of it, which takes as long for
 	// a value of 1 KiB as to store it. So there is another way to give it values, see
 	// [stage.eval]. Numbers as arguments of commands would be printed as floats.
 	//
-	// KEYS: due, new; then of each write its record and, if it is staged, the value's.
+	// KEYS, all of one shard and so of one slot: due, new; then of each write its record
+	// and, if it is staged, the value's.
 	// ARGV: a token; then of each write the expected revision and when it is due, or of a
-	// claim "", and its place and when it is due, unless that can wait; and the value, ""
-	// if it is staged.
+	// claim "", and its place and when it is due, unless that can wait; the value, "" if it
+	// is staged; and the deadline in microseconds, "" for none.
 	scriptWrite = newScript(`local call, pcall, sub = redis.call, redis.pcall, string.sub
 local due, new = KEYS[1], KEYS[2]
-local answers, made, numbers, arrived = {ARGV[1]}, {}, {}, {}
-local function claim(key, at, value, staged)
+local others, made, numbers, arrived = {}, {}, {}, {}
+local now
+local function late(deadline)
+	if deadline == '' then return end
+	if not now then
+		local t = call('TIME')
+		now = t[1] * 1000000 + t[2]
+	end
+	return now >= tonumber(deadline)
+end
+local too_late = {err = '` + tooLate + `'}
+local function claim(key, at, value, staged, deadline)
+	if late(deadline) then return pcall('GET', key) or too_late end
 	if staged then
-		if call('RENAMENX', staged, key) == 0 then return pcall('GET', key) end
+		local named = pcall('RENAMENX', staged, key)
+		if named == 0 then return pcall('GET', key) end
+		if named ~= 1 then return named end
 	else
 		local old = pcall('SET', key, value, 'NX', 'GET')
 		if old then return old end
@@ -73,25 +97,23 @@ local function claim(key, at, value, staged)
 	made[#made + 1] = key
 	arrived[#made] = digest .. at
 end
-local function update(key, expect, at, value, staged)
+local function update(key, expect, at, value, staged, deadline)
 	local head = pcall('GETRANGE', key, '0', '32')
 	if type(head) == 'table' then return head end
 	if sub(head, 18) ~= expect then return call('GET', key) end
-	if staged then
-		call('RENAME', staged, key)
-	else
-		local set = pcall('SET', key, value)
-		if set.err then return set end
-	end
+	if late(deadline) then return too_late end
+	local set
+	if staged then set = pcall('RENAME', staged, key) else set = pcall('SET', key, value) end
+	if set.err then return set end
 	if at < sub(head, 1, 16) then pcall('ZADD', due, at, sub(key, -32)) end
 end
 local function not_made(n, instead)
-	answers[#answers + 1] = n
-	answers[#answers + 1] = instead
+	others[#others + 1] = n
+	others[#others + 1] = instead
 end
 local k, n = 2, 0
-for a = 2, #ARGV, 3 do
-	local expect, at, value = ARGV[a], ARGV[a + 1], ARGV[a + 2]
+for a = 2, #ARGV, 4 do
+	local expect, at, value, deadline = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3]
 	local key, staged, instead
 	k, n = k + 1, n + 1
 	key = KEYS[k]
@@ -100,10 +122,10 @@ for a = 2, #ARGV, 3 do
 		staged = KEYS[k]
 	end
 	if expect == '' then
-		instead = claim(key, at, value, staged)
+		instead = claim(key, at, value, staged, deadline)
 		if instead == nil then numbers[#made] = n end
 	else
-		instead = update(key, expect, at, value, staged)
+		instead = update(key, expect, at, value, staged, deadline)
 	end
 	if instead ~= nil then not_made(n, instead) end
 end
@@ -116,7 +138,7 @@ if #made > 0 then
 		end
 	end
 end
-return answers`)
+return {ARGV[1], n - #others / 2, unpack(others)}`)
 
 	// scriptIndex gives records the due entries that they ought to have, and those that
 	// come from the stream their places: the latest, for a record may have been purged and
@@ -172,6 +194,9 @@ redis.call('ZREM', KEYS[2], string.sub(KEYS[3], -32))`)
 	redis.call('SET', KEYS[1], ARGV[1])
 end`)
 )
+
+// tooLate is the error of a write that met its deadline.
+const tooLate = "TOOLATE"
 
 // eval runs a script on keys of one slot. A server that does not know the script
 // has not run it, so it is sent again with its text, by which the server keeps it.
@@ -237,6 +262,6 @@ func evalAll(ctx context.Context, c rueidis.Client, sc *script, runs []run) []ru
 }
 
 func isUnknownScript(err error) bool {
-	e, ok := rueidis.IsRedisErr(err)
+	e, ok := errors.AsType[*rueidis.RedisError](err)
 	return ok && e.IsNoScript()
 }

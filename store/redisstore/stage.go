@@ -3,7 +3,9 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/redis/rueidis"
@@ -13,8 +15,9 @@ import (
 // append-only file is faster with that. One without a file is from half a KiB on.
 const stageFrom = 3 << 9
 
-// evalWrites runs scriptWrite.
-func (s *Store) evalWrites(ctx context.Context, c rueidis.Client, batch []*write) ([]rueidis.RedisMessage, error) {
+// evalWrites runs scriptWrite, and returns what it answers and the token that it must
+// answer with.
+func (s *Store) evalWrites(c rueidis.Client, batch []*write) (token string, answers []any, err error) {
 	conn := rueidis.CoreClient(c)
 	if len(batch) > 1 && !s.link.cluster {
 		// Whoever waits reads the answer of a connection of its own. On one that is
@@ -26,32 +29,53 @@ func (s *Store) evalWrites(ctx context.Context, c rueidis.Client, batch []*write
 	st := s.stages.take()
 	// In a Cluster, while a slot is moved, commands with a key that is not there are
 	// refused until it has moved, and staged ones never are there.
-	st.fill(batch, !s.link.cluster)
-	answers, err := st.eval(ctx, conn)
-	if _, answered := rueidis.IsRedisErr(err); err == nil || answered {
+	if err := st.fill(batch, !s.link.cluster); err != nil {
+		return "", nil, err
+	}
+	// Whoever waits for a write has a context; what was sent has not, see [batcher].
+	ctx := context.Background()
+	token = s.token()
+	msg, err := st.eval(ctx, conn, scriptWrite.byDigest, token)
+	if isUnknownScript(err) {
+		// It was not run. The server keeps the text of one that is sent with it.
+		token = s.token()
+		msg, err = st.eval(ctx, conn, scriptWrite.byText, token)
+	}
+	if _, answered := errors.AsType[*rueidis.RedisError](err); err == nil || answered {
 		s.stages.giveBack(st)
 	} // or it may be carried out yet
-	return answers, err
+	if err != nil {
+		return token, nil, err
+	}
+	answer, err := msg.ToAny()
+	if err != nil {
+		return token, nil, err
+	}
+	answers, _ = answer.([]any)
+	return token, answers, nil
 }
 
 // fill makes the command that runs scriptWrite, and the values that it finds in keys.
-func (st *stage) fill(batch []*write, staging bool) {
+func (st *stage) fill(batch []*write, staging bool) error {
 	sh := batch[0].shard
 	st.keys = append(st.keys[:0], sh.due, sh.new)
-	st.args = append(st.args[:0], batch[0].token())
+	st.args = append(st.args[:0], "")
 	st.values, st.staged = st.values[:0], 0
 	for _, w := range batch {
-		st.keys = append(st.keys, w.record)
-		if !staging || len(w.value) < stageFrom {
-			st.args = append(st.args, w.expect, w.at, w.value)
-			continue
+		if w.shard != sh {
+			return notApplied(errors.New("a run has writes of two shards")) // whose keys are in two slots
 		}
-		name := st.names[st.staged]
-		st.staged++
-		st.values = append(st.values, name, w.value)
-		st.keys = append(st.keys, name)
-		st.args = append(st.args, w.expect, w.at, "")
+		st.keys = append(st.keys, w.record)
+		value := w.value
+		if staging && len(value) >= stageFrom {
+			name := st.names[st.staged]
+			st.staged++
+			st.values = append(st.values, name, value)
+			st.keys, value = append(st.keys, name), ""
+		}
+		st.args = append(st.args, w.expect, w.at, value, w.deadline)
 	}
+	return nil
 }
 
 // eval runs scriptWrite, if there are staged values in a transaction that sets these;
@@ -60,39 +84,44 @@ func (st *stage) fill(batch []*write, staging bool) {
 // A crash before EXEC is carried out leaves nothing, and after it there is nothing left
 // either: what the script did not take, because a write was not to be made or because the
 // server does not know the script, the transaction deletes.
-func (st *stage) eval(ctx context.Context, c rueidis.CoreClient) ([]rueidis.RedisMessage, error) {
+func (st *stage) eval(ctx context.Context, c rueidis.CoreClient, script func(b rueidis.Builder, keys, args []string) rueidis.Completed, token string) (rueidis.RedisMessage, error) {
+	st.args[0] = token
+	cmd := script(c.B(), st.keys, st.args)
 	if st.staged == 0 {
-		res := eval(ctx, c, scriptWrite, st.keys, st.args)
-		return res.ToArray()
+		return c.Do(ctx, cmd).ToMessage()
 	}
-	run := func(script rueidis.Completed) ([]rueidis.RedisMessage, error) {
-		results := c.DoMulti(ctx, c.B().Multi().Build(),
-			c.B().Arbitrary("MSET").Keys(st.values[0]).Args(st.values[1:]...).Build(),
-			script,
-			c.B().Del().Key(st.names[:st.staged]...).Build(),
-			c.B().Exec().Build())
-		replies, err := results[len(results)-1].ToArray()
-		if err != nil || len(replies) != 3 {
-			return nil, refused(results)
-		}
-		return replies[1].ToArray()
+	results := c.DoMulti(ctx, c.B().Multi().Build(),
+		c.B().Arbitrary("MSET").Keys(st.values[0]).Args(st.values[1:]...).Build(),
+		cmd,
+		c.B().Del().Key(st.names[:st.staged]...).Build(),
+		c.B().Exec().Build())
+	replies, err := results[len(results)-1].ToArray()
+	if err != nil {
+		return rueidis.RedisMessage{}, discarded(results, err)
 	}
-	answers, err := run(scriptWrite.byDigest(c.B(), st.keys, st.args))
-	if isUnknownScript(err) {
-		return run(scriptWrite.byText(c.B(), st.keys, st.args))
+	if len(replies) != 3 {
+		return rueidis.RedisMessage{}, errMixedUp
 	}
-	return answers, err
+	return replies[1], replies[1].Error()
 }
 
-// refused is why a transaction was not carried out: the first command that was refused
-// says more than EXEC, which repeats that one was.
-func refused(results []rueidis.RedisResult) error {
-	for _, r := range results {
-		if err := r.Error(); err != nil {
-			return err
+// discarded is why a transaction was not carried out. When the server says that it has
+// discarded it, the first command that was refused says more. Anything else proves
+// nothing: where MULTI was refused, the script has run without it.
+func discarded(results []rueidis.RedisResult, err error) error {
+	e, ok := errors.AsType[*rueidis.RedisError](err)
+	if !ok {
+		return err // the connection's
+	}
+	if !strings.HasPrefix(e.Error(), "EXECABORT ") {
+		return fmt.Errorf("a transaction was not carried out as one: %v", err)
+	}
+	for _, r := range results[:len(results)-1] {
+		if first := r.Error(); first != nil {
+			return notApplied(first)
 		}
 	}
-	return errors.New("no answer to a transaction")
+	return notApplied(err)
 }
 
 // stage is what a batch needs, and is used by one at a time.

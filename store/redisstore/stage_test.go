@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/redis/rueidis"
+	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/redistest"
@@ -41,12 +40,12 @@ func sendAll(t *testing.T, s *Store, writes ...semel.Write) []*write {
 	batch := make([]*write, len(writes))
 	for i, w := range writes {
 		digest := w.Record.ID.Digest()
-		batch[i] = new(write)
+		batch[i] = newWrite()
 		if err := batch[i].fill(s, &w, &digest); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.send(t.Context(), batch)
+	s.send(batch)
 	return batch
 }
 
@@ -97,21 +96,21 @@ func TestStagedWrites(t *testing.T) {
 		w := batch[i]
 		got := "made"
 		if !w.made {
-			value, err := w.there.ToString()
 			switch {
-			case rueidis.IsRedisNil(err):
+			case errors.Is(w.err, semel.ErrNotApplied):
+				_, got, _ = strings.Cut(w.err.Error(), ": ")
+				got, _, _ = strings.Cut(got, " ")
+			case w.there == "":
 				got = "nil"
-			case err != nil:
-				got, _, _ = strings.Cut(err.Error(), " ")
 			default:
-				rec, err := s.decode(w.client, map[string]semel.ID{"there": there.ID, "other": other.ID}[want], []byte(value))
+				rec, err := s.decode(w.client, map[string]semel.ID{"there": there.ID, "other": other.ID}[want], []byte(w.there))
 				got = rec.ID.Key
 				if err != nil {
 					t.Errorf("write %d: %v", i, err)
 				}
 			}
 		}
-		if got != want || w.err != nil {
+		if got != want || (w.err != nil) != (want == "WRONGTYPE") {
 			t.Errorf("write %d: %s, %v, want %s", i, got, w.err, want)
 		}
 	}
@@ -138,7 +137,7 @@ func TestATransactionThatIsRefused(t *testing.T) {
 			writes = append(writes, semel.Write{Record: large(fmt.Sprint(n, i), now)})
 		}
 		for i, w := range sendAll(t, s, writes...) {
-			if w.made || w.err == nil || !strings.HasPrefix(w.err.Error(), "OOM ") {
+			if w.made || !errors.Is(w.err, semel.ErrNotApplied) || !strings.Contains(w.err.Error(), ": OOM ") {
 				t.Errorf("write %d of %d: made %v, %v", i, n, w.made, w.err)
 			}
 			if _, err := s.Get(t.Context(), writes[i].Record.ID); !errors.Is(err, semel.ErrNotFound) {
@@ -166,5 +165,124 @@ func TestNamesOfAnUnansweredTransactionAreGivenUp(t *testing.T) {
 	}
 	if len(s.stages.free) != 0 {
 		t.Error("the names are free again")
+	}
+}
+
+// A value that is gone from where it was set, because somebody else has deleted it, is the
+// end of its own write: the others are made, and every claim among them is found.
+func TestAStagedValueThatIsGone(t *testing.T) {
+	srv := redistest.Start(t, "")
+	s := mustOpen(t, srv.URL(), &Options{Prefix: fresh()})
+	now := s.clock.now()
+	before, kept := large("before", now), large("kept", now)
+	mustApply(t, s, before, semel.Revision{})
+	mustApply(t, s, kept, semel.Revision{})
+	next := func(rec semel.Record) semel.Record {
+		rec.Revision = newRevision()
+		return rec
+	}
+	short := large("short", now)
+	short.Result.Data = nil
+	all := []semel.Write{
+		{Record: short},
+		{Record: large("gone", now)},
+		{Record: next(before), Expect: before.Revision}, // gone too
+		{Record: large("there", now)},
+		{Record: next(kept), Expect: kept.Revision},
+		{Record: large("last", now)},
+	}
+	batch := make([]*write, len(all))
+	for i := range all {
+		digest := all[i].Record.ID.Digest()
+		batch[i] = newWrite()
+		if err := batch[i].fill(s, &all[i], &digest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st := s.stages.take()
+	if err := st.fill(batch, true); err != nil {
+		t.Fatal(err)
+	}
+	for n, name := range st.names[:st.staged] {
+		if n > 1 {
+			srv.Do("SET", name, st.values[2*n+1])
+		}
+	}
+	st.staged = 0 // it is all set, as far as it is
+	msg, err := st.eval(t.Context(), s.link.client(), scriptWrite.byText, "token")
+	if err != nil {
+		t.Fatalf("the run has ended with %v", err)
+	}
+	answers, err := msg.ToAny()
+	settle(batch, "token", answers.([]any), err)
+	for i, w := range batch {
+		if gone := i == 1 || i == 2; w.made == gone || errors.Is(w.err, semel.ErrNotApplied) != gone {
+			t.Errorf("write %d: made %v, %v", i, w.made, w.err)
+		}
+	}
+	if rec, err := s.Get(t.Context(), before.ID); err != nil || rec.Revision != before.Revision {
+		t.Errorf("the record that was to be updated is %v, %v", rec.Revision, err)
+	}
+	wantDue(t, s, now.Add(testWindow), 5)
+}
+
+// Writes of a run are late or in time each by itself, with values in the arguments or
+// beside them, and none of those that are late leaves anything.
+func TestLateWritesOfARun(t *testing.T) {
+	srv := redistest.Start(t, "")
+	s := mustOpen(t, srv.URL(), &Options{Prefix: fresh()})
+	s.Advance(time.Hour) // which the server knows nothing of
+	now := s.clock.now()
+	past, future := now, now.Add(time.Minute)
+	brief := func(rec semel.Record) semel.Record {
+		rec.Result.Data = nil
+		return rec
+	}
+	first, second := large("first", now), brief(large("second", now))
+	times := func() int {
+		_, calls, _ := strings.Cut(srv.Do("INFO", "commandstats"), "cmdstat_time:calls=")
+		calls, _, _ = strings.Cut(calls, ",")
+		return number(calls)
+	}
+	read := times()
+	mustApply(t, s, first, semel.Revision{})
+	mustApply(t, s, second, semel.Revision{})
+	if n := times() - read; n != 0 {
+		t.Errorf("without a deadline the time was read %d times", n)
+	}
+	next := func(rec semel.Record) semel.Record {
+		rec.Revision = newRevision()
+		return rec
+	}
+	read = times()
+	batch := sendAll(t, s,
+		semel.Write{Record: large("late large", now), Deadline: past},
+		semel.Write{Record: brief(large("late", now)), Deadline: past},
+		semel.Write{Record: next(first), Expect: first.Revision, Deadline: past},
+		semel.Write{Record: next(second), Expect: second.Revision, Deadline: past},
+		semel.Write{Record: large("large", now), Deadline: future},
+		semel.Write{Record: next(second), Expect: second.Revision, Deadline: future},
+		semel.Write{Record: brief(large("whenever", now))},
+		semel.Write{Record: next(first), Deadline: past}, // what is there is told all the same
+	)
+	if n := times() - read; n != 1 {
+		t.Errorf("the time was read %d times", n)
+	}
+	for i, w := range batch {
+		late, made := i < 4, i >= 4 && i < 7
+		if errors.Is(w.err, semel.ErrTooLate) != late || w.made != made || (w.there != "") != (i == 7) {
+			t.Errorf("write %d: made %v, there %d bytes, %v", i, w.made, len(w.there), w.err)
+		}
+	}
+	wantNothingStaged(t, srv, s)
+	wantDue(t, s, now.Add(2*testWindow), 4)
+}
+
+// TIME has whole microseconds: a deadline between two of them is passed at the later one.
+func TestADeadlineIsRoundedUp(t *testing.T) {
+	for at, want := range map[semel.Instant]string{1000: "1", 1001: "2", 1999: "2", 2000: "2", 0: "0", -1: "0", 1e18: "1000000000000000"} {
+		if got := string(appendDeadline(nil, at)); got != want {
+			t.Errorf("%d ns are %s us, want %s", at, got, want)
+		}
 	}
 }
