@@ -3,158 +3,146 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 
 	"github.com/redis/rueidis"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/recordcodec"
 )
 
-// entry is a record as an index of its shard names it.
-type entry struct {
-	shard  *shard
-	digest string
-	score  float64 // in the due index when, in the other the place
-}
-
-func (en *entry) record() string { return en.shard.records + en.digest }
-
-func (en *entry) scoreText() string { return strconv.FormatFloat(en.score, 'f', 0, 64) }
-
-// forget is the run of scriptForget that removes the entries.
-func (en *entry) forget() run {
-	return run{keys: []string{en.shard.due, en.shard.born, en.record()}}
-}
-
-// Due is [semel.DueStore.Due]; those that have been due for longest come first.
-// It costs three round trips to each server, and more where the index has to be
-// brought up to date; see index.go.
-func (s *Store) Due(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
-	recs, err := s.dueRecords(ctx, q.Until, q.Limit)
-	return semel.DuePage{Records: recs}, err
-}
-
-func (s *Store) dueRecords(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
+// Due is [semel.DueStore.Due], in the order of the due index: by microseconds, and then by
+// the digest. A page costs three round trips to each server, and more where the index has
+// to be brought up to date; see index.go.
+//
+// The place to continue after is that of an entry. An entry that is too early is moved to
+// where it belongs before a page is read past it, so that its record is in the page where
+// it belongs; an entry that would have to move back there is none.
+func (s *Store) Due(ctx context.Context, q semel.DueQuery) (page semel.DuePage, err error) {
 	if err := s.enter(); err != nil {
-		return nil, err
+		return page, err
 	}
 	defer s.leave()
-	if limit <= 0 {
-		return nil, nil
+	last, err := parseCursor(q.After)
+	if err != nil || q.Limit <= 0 {
+		return page, err
 	}
 	// A server whose memory is full refuses to index more. Records that are in
 	// the index can be purged all the same, which makes room.
-	failed := s.takeIn(ctx, until)
+	waiting, failed := s.takeIn(ctx, q.Until)
 	for round := 1; ; round++ {
-		entries, err := s.entries(ctx, until, limit)
-		if err != nil {
-			return nil, err
+		if waiting || round > indexRounds {
+			// There is more to bring up to date than one call does, and then more to find.
+			return semel.DuePage{Next: last.cursor()}, nil
 		}
-		n := min(limit, len(entries))
-		recs, err := s.read(ctx, entries[:n])
-		early := 0
-		// An entry has a coarser time than its record, so a record may stay
-		// that is not due for part of a microsecond.
-		recs = slices.DeleteFunc(recs, func(r semel.Record) bool {
-			if r.NextAt == 0 || micros(r.NextAt) > micros(until) {
-				early++
-			}
-			return r.NextAt == 0 || r.NextAt > until
-		})
-		if early > 0 && round < indexRounds && failed == nil {
+		found, more, err := s.dueEntries(ctx, last, q.Until, q.Limit)
+		if err != nil {
+			return page, err
+		}
+		looked := upTo(found, q.Limit)
+		looks, err := s.read(ctx, looked)
+		if err != nil {
+			return page, err
+		}
+		if failed == nil && slices.ContainsFunc(looks, look.early) {
 			// Where some are too early, most are, as a rule.
-			failed = s.setRight(ctx, entries)
+			failed = s.setRight(ctx, found)
 			continue
 		}
-		if len(recs) > 0 {
-			return recs, nil
+		for _, l := range looks {
+			switch {
+			case l.bad != nil:
+				page.Unreadable = append(page.Unreadable, l.bad)
+			case l.rec != nil && l.rec.NextAt != 0 && l.rec.NextAt <= q.Until:
+				page.Records = append(page.Records, *l.rec)
+			}
 		}
-		return nil, errors.Join(failed, err)
+		if more || len(looked) < len(found) {
+			page.Next = lastOf(looked).cursor()
+		} else if len(page.Records) == 0 && failed != nil {
+			return semel.DuePage{}, failed
+		}
+		return page, nil
 	}
 }
 
-// entries are those of the due index until a time, limit of each shard or more, and
-// the earliest first. There are more where limit is small, for those that are too early
-// are set right by so many at a time.
-func (s *Store) entries(ctx context.Context, until semel.Instant, limit int) ([]entry, error) {
-	c := s.link.client()
-	count := int64(max(limit, indexRound/len(s.keys.shards)))
-	cmds := make([]rueidis.Completed, len(s.keys.shards))
-	latest := strconv.FormatInt(micros(until), 10)
-	for i := range s.keys.shards {
-		cmds[i] = c.B().Zrange().Key(s.keys.shards[i].due).Min("-inf").Max(latest).Byscore().Limit(0, count).Withscores().Build()
+// upTo is the beginning of some entries, with up to so many records.
+func upTo(entries []entry, limit int) []entry {
+	for i := range entries {
+		if entries[i].foreign() {
+			continue
+		}
+		if limit--; limit == 0 {
+			return entries[:i+1]
+		}
 	}
-	var due []entry
-	for i, res := range c.DoMulti(ctx, cmds...) {
+	return entries
+}
+
+// lastOf is the last entry that names a record; nil if there is none.
+func lastOf(entries []entry) *entry {
+	for i := len(entries) - 1; i >= 0; i-- {
+		if !entries[i].foreign() {
+			return &entries[i]
+		}
+	}
+	return nil
+}
+
+// dueEntries are entries of the due index after one and until a time, the earliest first
+// and without a gap: at least one that names a record, if there is any. More says whether
+// others follow. It reads more than are asked for where limit is small, for those that are
+// too early are set right by so many at a time.
+func (s *Store) dueEntries(ctx context.Context, last *entry, until semel.Instant, limit int) (entries []entry, more bool, err error) {
+	for count := max(limit, indexRound/len(s.keys.shards)) + 1; ; count *= 2 {
+		entries, more, err = s.dueEntriesOf(ctx, last, until, int64(count))
+		if err != nil || !more || lastOf(entries) != nil {
+			return entries, more, err
+		} // or many have the score of last
+	}
+}
+
+// dueEntriesOf is dueEntries with so many entries of each shard, and perhaps none.
+func (s *Store) dueEntriesOf(ctx context.Context, last *entry, until semel.Instant, count int64) (entries []entry, more bool, err error) {
+	c := s.link.client()
+	earliest, latest := "-inf", strconv.FormatInt(micros(until), 10)
+	if last != nil {
+		earliest = last.scoreText() // which others may have too
+	}
+	results, err := s.ask(ctx, func(ctx context.Context) []rueidis.RedisResult {
+		cmds := make([]rueidis.Completed, len(s.keys.shards))
+		for i := range s.keys.shards {
+			cmds[i] = c.B().Zrange().Key(s.keys.shards[i].due).Min(earliest).Max(latest).Byscore().Limit(0, count).Withscores().Build()
+		}
+		return c.DoMulti(ctx, cmds...)
+	})
+	if err != nil {
+		return nil, false, s.failed("due", err)
+	}
+	var frontier *entry // after it a shard has entries that were not read
+	for i, res := range results {
 		members, err := res.AsZScores()
 		if err != nil {
-			return nil, s.failed("due", err)
+			return nil, false, s.failed("due", err)
 		}
 		for _, m := range members {
-			due = append(due, entry{shard: &s.keys.shards[i], digest: m.Member, score: m.Score})
+			entries = append(entries, entry{shard: &s.keys.shards[i], digest: m.Member, score: m.Score})
+		}
+		if int64(len(members)) == count {
+			more = true
+			if end := entries[len(entries)-1]; frontier == nil || end.earlier(frontier) < 0 {
+				frontier = &end
+			}
 		}
 	}
-	slices.SortFunc(due, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.digest, b.digest))
+	entries = slices.DeleteFunc(entries, func(en entry) bool {
+		return last != nil && en.earlier(last) <= 0 || frontier != nil && en.earlier(frontier) > 0
 	})
-	return due, nil
+	slices.SortFunc(entries, func(a, b entry) int { return a.earlier(&b) })
+	return entries, more, nil
 }
 
-// read returns the records of entries, in their order. Those that are gone are
-// left out. So are those that can't be read: the error is the last one's, and the
-// others are returned with it.
-func (s *Store) read(ctx context.Context, entries []entry) ([]semel.Record, error) {
-	if len(entries) == 0 {
-		return nil, nil
-	}
-	c := s.link.client()
-	cmds := make([]rueidis.Completed, len(entries))
-	for i, en := range entries {
-		cmds[i] = c.B().Get().Key(en.record()).Build()
-	}
-	recs := make([]semel.Record, 0, len(entries))
-	var gone []run
-	var bad error
-	for i, res := range c.DoMulti(ctx, cmds...) {
-		en := entries[i]
-		value, err := res.AsBytes()
-		if rueidis.IsRedisNil(err) {
-			gone = append(gone, en.forget())
-			continue
-		}
-		if err != nil {
-			return nil, s.failed("read", err)
-		}
-		rec, err := s.decodeAt(c, en, value)
-		if err != nil {
-			bad = err
-			continue
-		}
-		recs = append(recs, rec)
-	}
-	// Entries without a record are left when somebody else deletes records, or
-	// when the server evicts them. A crash before this leaves them for next time.
-	for _, res := range evalAll(ctx, c, scriptForget, gone) {
-		if err := res.Error(); err != nil && !rueidis.IsRedisNil(err) {
-			bad = errors.Join(bad, s.failed("forget", err))
-		}
-	}
-	return recs, bad
-}
-
-// decodeAt reads the record that an entry names.
-func (s *Store) decodeAt(c rueidis.Client, en entry, value []byte) (semel.Record, error) {
-	rec, err := recordcodec.Decode(value[min(headLen, len(value)):])
-	if err != nil {
-		return semel.Record{}, fmt.Errorf("redisstore: the record %x: %w", en.digest, err)
-	}
-	if d := rec.ID.Digest(); string(d[:]) != en.digest {
-		s.link.replace(c)
-		return semel.Record{}, fmt.Errorf("redisstore: the record %x: %w", en.digest, errMixedUp)
-	}
-	return rec, nil
+// earlier orders entries as they are due: negative where en comes before other.
+func (en *entry) earlier(other *entry) int {
+	return cmp.Or(cmp.Compare(en.score, other.score), cmp.Compare(en.digest, other.digest))
 }

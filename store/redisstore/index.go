@@ -47,8 +47,8 @@ const (
 	// indexRound is how many entries are read at a time, of all shards together.
 	indexRound = 4096
 	// indexRounds bounds what one call of Due takes in, to a quarter of a million
-	// entries. Without sweeps for longer than that takes to gather, the rest has to wait
-	// for the next call.
+	// entries. Without sweeps for longer than that takes to gather, the rest is taken in
+	// by the calls that continue after it.
 	indexRounds = 64
 )
 
@@ -78,9 +78,10 @@ func notOurs(key, entry string) error {
 	return fmt.Errorf("redisstore: %s has the entry %q, which is not one of this program", key, entry)
 }
 
-// takeIn gives entries to all records that are in the streams and may be due by then. It
-// costs a round trip to each server, and two more for every round.
-func (s *Store) takeIn(ctx context.Context, until semel.Instant) error {
+// takeIn gives entries to all records that are in the streams and may be due by then, or
+// says that there are more of them than one call takes in. It costs a round trip to each
+// server, and two more for every round.
+func (s *Store) takeIn(ctx context.Context, until semel.Instant) (waiting bool, err error) {
 	old := strconv.FormatInt(max(0, millis(until.Add(-indexDelay))), 10)
 	// Names of entries never go back. When a server's clock was set back, they stand
 	// still, and say nothing any more: what is in the future is taken in as well.
@@ -90,12 +91,11 @@ func (s *Store) takeIn(ctx context.Context, until semel.Instant) error {
 		open[i] = i
 	}
 	for round := 0; len(open) > 0 && round < indexRounds; round++ {
-		var err error
 		if open, err = s.takeInOnce(ctx, open, old, future); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return len(open) > 0, nil
 }
 
 func millis(at semel.Instant) int64 { return int64(at) / int64(time.Millisecond) }
@@ -105,15 +105,21 @@ func millis(at semel.Instant) int64 { return int64(at) / int64(time.Millisecond)
 func (s *Store) takeInOnce(ctx context.Context, shards []int, old, future string) (more []int, err error) {
 	c := s.link.client()
 	count := int64(indexRound / len(s.keys.shards))
-	cmds := make([]rueidis.Completed, 0, 2*len(shards))
-	for _, i := range shards {
-		sh := &s.keys.shards[i]
-		cmds = append(cmds,
-			c.B().Xrange().Key(sh.new).Start("-").End(old).Count(count).Build(),
-			c.B().Xrange().Key(sh.new).Start(future).End("+").Count(count).Build())
+	results, err := s.ask(ctx, func(ctx context.Context) []rueidis.RedisResult {
+		cmds := make([]rueidis.Completed, 0, 2*len(shards))
+		for _, i := range shards {
+			sh := &s.keys.shards[i]
+			cmds = append(cmds,
+				c.B().Xrange().Key(sh.new).Start("-").End(old).Count(count).Build(),
+				c.B().Xrange().Key(sh.new).Start(future).End("+").Count(count).Build())
+		}
+		return c.DoMulti(ctx, cmds...)
+	})
+	if err != nil {
+		return nil, s.failed("index", err)
 	}
 	var runs []run
-	for n, res := range c.DoMulti(ctx, cmds...) {
+	for n, res := range results {
 		found, err := res.AsXRange()
 		if err != nil && !rueidis.IsRedisNil(err) {
 			return nil, s.failed("index", err)
@@ -133,7 +139,15 @@ func (s *Store) takeInOnce(ctx context.Context, shards []int, old, future string
 
 // reindex makes runs of scriptIndex.
 func (s *Store) reindex(ctx context.Context, runs []run) error {
-	for _, res := range evalAll(ctx, s.link.client(), scriptIndex, runs) {
+	if len(runs) == 0 {
+		return nil
+	}
+	c := s.link.client()
+	results, err := s.ask(ctx, func(ctx context.Context) []rueidis.RedisResult { return evalAll(ctx, c, scriptIndex, runs) })
+	if err != nil {
+		return s.failed("index", err)
+	}
+	for _, res := range results {
 		if err := res.Error(); err != nil && !rueidis.IsRedisNil(err) {
 			return s.failed("index", err)
 		}
@@ -169,6 +183,9 @@ func takeInRuns(sh *shard, found []rueidis.XRangeEntry) (runs []run, err error) 
 func (s *Store) setRight(ctx context.Context, early []entry) error {
 	all := spread{most: indexBatch}
 	for _, en := range early {
+		if en.foreign() {
+			continue
+		}
 		r := all.of(en.shard, en.shard.due, en.shard.born, en.shard.new)
 		r.keys = append(r.keys, en.record())
 	}

@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -26,11 +28,25 @@ func dueEntries(t testing.TB, srv *redistest.Server, s *Store) (n int) {
 // wantDue checks how many records are due by a time.
 func wantDue(t *testing.T, s *Store, until semel.Instant, want int) []semel.Record {
 	t.Helper()
-	recs, err := s.dueRecords(t.Context(), until, 1000)
+	recs, err := allDue(t.Context(), s, until, 1000)
 	if err != nil || len(recs) != want {
 		t.Fatalf("%d records are due, want %d: %v", len(recs), want, err)
 	}
 	return recs
+}
+
+// allDue reads all that is due by a time in pages. What can't be read is an error.
+func allDue(ctx context.Context, s *Store, until semel.Instant, limit int) (recs []semel.Record, err error) {
+	for q := (semel.DueQuery{Until: until, Limit: limit}); ; {
+		page, err := s.Due(ctx, q)
+		if err = errors.Join(append(page.Unreadable, err)...); err != nil {
+			return recs, err
+		}
+		recs = append(recs, page.Records...)
+		if q.After = page.Next; q.After == "" {
+			return recs, nil
+		}
+	}
 }
 
 const testLease, testWindow = time.Minute, time.Hour
@@ -107,8 +123,8 @@ func TestManyThatAreTooEarlyHideNobody(t *testing.T) {
 	for _, rec := range recs[:len(recs)-1] {
 		complete(t, s, rec)
 	}
-	due, err := s.dueRecords(t.Context(), start.Add(testLease+time.Second), 1)
-	if err != nil || len(due) != 1 || due[0].ID != recs[len(recs)-1].ID {
+	due, err := s.Due(t.Context(), semel.DueQuery{Until: start.Add(testLease + time.Second), Limit: 1})
+	if err != nil || len(due.Records) != 1 || due.Records[0].ID != recs[len(recs)-1].ID {
 		t.Fatalf("due are %v, %v", due, err)
 	}
 }
@@ -148,7 +164,7 @@ func TestAnyProcessTakesIn(t *testing.T) {
 	var both sync.WaitGroup
 	for _, st := range []*Store{s, other} {
 		both.Go(func() {
-			if recs, err := st.dueRecords(t.Context(), start.Add(2*testLease), 1000); err != nil || len(recs) != 2*n {
+			if recs, err := allDue(t.Context(), st, start.Add(2*testLease), 1000); err != nil || len(recs) != 2*n {
 				t.Errorf("%d are due, %v", len(recs), err)
 			}
 		})
@@ -282,7 +298,7 @@ func TestAFullServerCanBePurged(t *testing.T) {
 	wantDue(t, s, start.Add(testLease), 0)
 	leased(t, s, start.Add(testLease), "new", 1)
 	srv.Do("CONFIG", "SET", "maxmemory", "1")
-	if _, err := s.dueRecords(t.Context(), start.Add(testLease+indexDelay), 10); err == nil {
+	if _, err := allDue(t.Context(), s, start.Add(testLease+indexDelay), 10); err == nil {
 		t.Fatal("the full server indexes more, so nothing is proved")
 	}
 	if got := wantDue(t, s, start.Add(testWindow), 1)[0].ID; got != old.ID {
@@ -333,7 +349,7 @@ func BenchmarkIndex(b *testing.B) {
 	used := serverTime(b, srv)
 	b.ResetTimer()
 	for dueEntries(b, srv, s) < b.N {
-		if _, err := s.dueRecords(b.Context(), start.Add(testWindow/2), 1); err != nil {
+		if _, err := s.Due(b.Context(), semel.DueQuery{Until: start.Add(testWindow / 2), Limit: 1}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -88,6 +88,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.clock.init()
 	s.watch.init(s)
+	s.asks = make(chan struct{}, maxAsks)
 	s.name = rand.Text()[:8] + "-"
 	s.stages.base = s.keys.staged + s.name
 	for i := range s.writes {

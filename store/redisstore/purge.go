@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 
+	"github.com/redis/rueidis"
+
 	"github.com/semelhq/semel"
 )
 
@@ -32,7 +34,16 @@ func (s *Store) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
 	}
 	total := 0
 	var failed error
-	for _, res := range evalAll(ctx, s.link.client(), scriptPurge, all.runs()) {
+	runs := all.runs()
+	if len(runs) == 0 {
+		return 0, nil
+	}
+	c := s.link.client()
+	results, err := s.ask(ctx, func(ctx context.Context) []rueidis.RedisResult { return evalAll(ctx, c, scriptPurge, runs) })
+	if err != nil {
+		return 0, s.failed("purge", err)
+	}
+	for _, res := range results {
 		n, err := res.AsInt64()
 		if err != nil {
 			failed = s.failed("purge", err)

@@ -37,6 +37,7 @@ type Store struct {
 	writes []batcher
 	room   room
 	stages stages
+	asks   chan struct{} // has one for each question that is on its way, see ask
 	name   string        // of this Store among all that use the servers
 	sends  atomic.Uint64 // see token
 
@@ -115,7 +116,13 @@ func (s *Store) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
 	digest := id.Digest()
 	_, key := s.keys.find(&digest)
 	c := s.link.client()
-	value, err := c.Do(ctx, c.B().Get().Key(key).Build()).AsBytes()
+	res, err := s.ask(ctx, func(ctx context.Context) []rueidis.RedisResult {
+		return []rueidis.RedisResult{c.Do(ctx, c.B().Get().Key(key).Build())}
+	})
+	if err != nil {
+		return semel.Record{}, fmt.Errorf("redisstore: get: %w", err)
+	}
+	value, err := res[0].AsBytes()
 	if rueidis.IsRedisNil(err) {
 		return semel.Record{}, semel.ErrNotFound
 	}

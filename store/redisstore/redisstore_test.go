@@ -232,13 +232,13 @@ func TestEntriesOfRecordsThatAreGoneAreRemoved(t *testing.T) {
 	d := rec.ID.Digest()
 	sh, key := s.keys.find(&d)
 	srv.Do("DEL", key)
-	if recs, err := s.dueRecords(t.Context(), rec.NextAt, 10); err != nil || len(recs) != 0 {
+	if recs, err := allDue(t.Context(), s, rec.NextAt, 10); err != nil || len(recs) != 0 {
 		t.Fatalf("Due gives %d records, %v", len(recs), err)
 	}
 	if page, err := s.Search(t.Context(), semel.Query{Limit: 10}); err != nil || len(page.Records) != 0 {
 		t.Fatalf("Search gives %d records, %v", len(page.Records), err)
 	}
-	if err := s.takeIn(t.Context(), rec.NextAt.Add(time.Hour)); err != nil {
+	if _, err := s.takeIn(t.Context(), rec.NextAt.Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if left := entriesLeft(srv, sh); left != "0 0 0" {

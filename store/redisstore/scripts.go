@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
+	"strings"
 
 	"github.com/redis/rueidis"
 )
@@ -142,22 +143,26 @@ return {ARGV[1], n - #others / 2, unpack(others)}`)
 
 	// scriptIndex gives records the due entries that they ought to have, and those that
 	// come from the stream their places: the latest, for a record may have been purged and
-	// stored anew since.
+	// stored anew since. What has no head that can be read is left where it is, or due at
+	// once if it comes from the stream, so that whoever reads it next tells of it.
 	//
 	// KEYS: due, born, new, records. ARGV, if they come from the stream: of how many
 	// entries; the names of those; and the places of the records.
 	scriptIndex = newScript(`local due, born, new, entries = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[1] or 0)
 local add, drop, places = {}, {}, {}
 for i = 4, #KEYS do
-	local at = redis.call('GETRANGE', KEYS[i], '0', '15')
+	local at = redis.pcall('GETRANGE', KEYS[i], '0', '15')
 	local d = string.sub(KEYS[i], -32)
+	if type(at) == 'table' or at ~= '' and not string.match(at, '^` + strings.Repeat("%d", headLen) + `$') then
+		at = entries > 0 and '0' or nil
+	end
 	if at == '' or at == '` + neverDue + `' then
 		drop[#drop + 1] = d
-	else
+	elseif at then
 		add[#add + 1] = at
 		add[#add + 1] = d
 	end
-	if at ~= '' and entries > 0 then
+	if at and at ~= '' and entries > 0 then
 		places[#places + 1] = ARGV[entries + i - 2]
 		places[#places + 1] = d
 	end
@@ -167,12 +172,12 @@ if #drop > 0 then redis.call('ZREM', due, unpack(drop)) end
 if #places > 0 then redis.call('ZADD', born, 'GT', unpack(places)) end
 if entries > 0 then redis.call('XDEL', new, unpack(ARGV, 2, entries + 1)) end`)
 
-	// scriptPurge deletes the records that have the given revisions, and
-	// returns how many.
+	// scriptPurge deletes the records that have the given revisions, with their entries,
+	// and returns how many. What is no record has none.
 	// KEYS: due, born, records. ARGV: their revisions.
 	scriptPurge = newScript(`local n = 0
 for i = 3, #KEYS do
-	if redis.call('GETRANGE', KEYS[i], '17', '32') == ARGV[i - 2] then
+	if redis.pcall('GETRANGE', KEYS[i], '17', '32') == ARGV[i - 2] then
 		redis.call('UNLINK', KEYS[i])
 		redis.call('ZREM', KEYS[1], string.sub(KEYS[i], -32))
 		redis.call('ZREM', KEYS[2], string.sub(KEYS[i], -32))

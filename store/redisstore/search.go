@@ -34,7 +34,6 @@ func (s *Store) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
 	}
 	limit := min(cmp.Or(max(q.Limit, 0), semel.DefaultSearchLimit), semel.MaxSearchLimit)
 	var page semel.Page
-	var bad error
 	for looked := 0; ; {
 		entries, more, err := s.listed(ctx, last, limit)
 		if err != nil {
@@ -47,34 +46,27 @@ func (s *Store) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
 		for len(entries) > 0 {
 			batch := entries[:min(readBatch, len(entries))]
 			entries, last = entries[len(batch):], &batch[len(batch)-1]
-			recs, err := s.read(ctx, batch)
+			looks, err := s.read(ctx, batch)
 			if err != nil {
-				if recs == nil {
-					return semel.Page{}, err
-				}
-				bad = err
+				return semel.Page{}, err
 			}
-			at := 0
-			for i := range recs {
-				d := recs[i].ID.Digest()
-				for batch[at].digest != string(d[:]) { // what was gone
-					at++
+			for i, l := range looks {
+				if l.bad != nil {
+					page.Unreadable = append(page.Unreadable, l.bad)
 				}
-				if !q.Matches(&recs[i]) {
+				if l.rec == nil || !q.Matches(l.rec) {
 					continue
 				}
-				page.Records = append(page.Records, recs[i])
+				page.Records = append(page.Records, *l.rec)
 				if len(page.Records) == limit {
-					if more || len(entries) > 0 || at+1 < len(batch) {
-						page.Next = batch[at].cursor()
+					if more || len(entries) > 0 || i+1 < len(batch) {
+						page.Next = l.entry.cursor()
 					}
 					return page, nil
 				}
 			}
 		}
 		switch {
-		case !more && len(page.Records) == 0:
-			return page, bad
 		case !more:
 			return page, nil
 		case looked >= searchBatch:
@@ -101,7 +93,7 @@ func (s *Store) listed(ctx context.Context, last *entry, limit int) (entries []e
 		case waiting:
 			// To read all of what is in a stream would take too long, and it has
 			// another order.
-			if err := s.takeIn(ctx, s.clock.now().Add(2*indexDelay)); err != nil {
+			if _, err := s.takeIn(ctx, s.clock.now().Add(2*indexDelay)); err != nil {
 				return nil, false, err
 			}
 		case len(entries) > 0 || !more:
@@ -121,16 +113,21 @@ func (s *Store) listedOf(ctx context.Context, last *entry, count int64) (entries
 	}
 	c := s.link.client()
 	streamed := int64(searchBatch / len(s.keys.shards))
-	cmds := make([]rueidis.Completed, 0, 2*len(s.keys.shards))
-	for i := range s.keys.shards {
-		sh := &s.keys.shards[i]
-		cmds = append(cmds,
-			// In this order: what is taken in meanwhile is in one of them or in both.
-			c.B().Xrange().Key(sh.new).Start("-").End("+").Count(streamed).Build(),
-			c.B().Zrange().Key(sh.born).Min(highest).Max("-inf").Byscore().Rev().Limit(0, count).Withscores().Build())
+	results, err := s.ask(ctx, func(ctx context.Context) []rueidis.RedisResult {
+		cmds := make([]rueidis.Completed, 0, 2*len(s.keys.shards))
+		for i := range s.keys.shards {
+			sh := &s.keys.shards[i]
+			cmds = append(cmds,
+				// In this order: what is taken in meanwhile is in one of them or in both.
+				c.B().Xrange().Key(sh.new).Start("-").End("+").Count(streamed).Build(),
+				c.B().Zrange().Key(sh.born).Min(highest).Max("-inf").Byscore().Rev().Limit(0, count).Withscores().Build())
+		}
+		return c.DoMulti(ctx, cmds...)
+	})
+	if err != nil {
+		return nil, false, false, s.failed("search", err)
 	}
 	var frontier *entry // after it an index has entries that were not read
-	results := c.DoMulti(ctx, cmds...)
 	for i := range s.keys.shards {
 		sh := &s.keys.shards[i]
 		came, err := results[2*i].AsXRange()
@@ -177,8 +174,11 @@ func (s *Store) listedOf(ctx context.Context, last *entry, count int64) (entries
 // cursorLen is how many bytes a cursor has before it is encoded: a place and a digest.
 const cursorLen = 8 + digestLen
 
-// cursor names an entry as the last one that was looked at.
+// cursor names an entry as the last one that was looked at. That of none is before all.
 func (en *entry) cursor() string {
+	if en == nil {
+		en = &entry{digest: string(make([]byte, digestLen))} // no identity has this digest
+	}
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, cursorLen), uint64(en.score))
 	return base64.RawURLEncoding.EncodeToString(append(b, en.digest...))
 }
