@@ -14,8 +14,16 @@ import (
 // check says why the servers can't be used.
 func (s *Store) check(ctx context.Context) error {
 	c := s.link.client()
-	info, err := c.Do(ctx, c.B().Info().Section("server").Build()).ToString()
-	if _, answered := rueidis.IsRedisErr(err); err != nil && !answered {
+	var info string
+	var err error
+	for _, n := range s.link.nodes() { // one of a Cluster may be down
+		info, err = n.Do(ctx, n.B().Info().Section("server").Build()).ToString()
+		if _, answered := rueidis.IsRedisErr(err); err == nil || answered {
+			err = nil
+			break
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("redisstore: %w", err)
 	}
 	// Some managed services forbid INFO; then the first script will tell.

@@ -296,3 +296,12 @@ func TestWatchHearsOfOtherProcesses(t *testing.T) {
 	change()
 	hear("after the connection was lost")
 }
+
+// A Store opens on a Cluster of which a server is down.
+func TestOpenWhereAServerIsDown(t *testing.T) {
+	c := redistest.StartCluster(t, "")
+	c.Nodes[4].Kill()
+	for range 10 { // whichever is asked first
+		mustOpen(t, c.URL(), nil)
+	}
+}
