@@ -136,7 +136,7 @@ type stage struct {
 // stages has those that are free. Names of one stage are in no other, of whatever process,
 // so that no batch takes another's values even where a server ignores that they belong to
 // a transaction. They are used again: names that a server has just seen cost it less than
-// new ones.
+// new ones. There are as many as runs have been on their way at a time.
 type stages struct {
 	base string // what the names of this Store begin with
 
