@@ -36,8 +36,7 @@ func (l *Log) Run(ctx context.Context) error {
 		case <-upkeep.C:
 			l.readLevel(ctx)
 			if l.opts.KeepOpenings > 0 {
-				_, err := l.Erase(ctx, time.Now().Add(-l.opts.KeepOpenings))
-				l.report(err)
+				l.report(l.eraseExpired(ctx))
 			}
 		}
 	}
@@ -249,45 +248,3 @@ func (l *Log) hashes(ctx context.Context, from uint64, limit int) ([][32]byte, e
 	}
 	return hashes, err
 }
-
-// Erase deletes the openings of entries from before a time, and returns how many
-// entries it went through. Leaves, and what they prove, stay.
-func (l *Log) Erase(ctx context.Context, before time.Time) (uint64, error) {
-	l.turn.Lock()
-	defer l.turn.Unlock()
-	h, err := l.load(ctx)
-	if err != nil || h.Checkpoint == "" {
-		return 0, err
-	}
-	r := &Reader{store: l.store, head: h}
-	to := h.Erased
-	err = r.entries(ctx, h.Erased, h.at.Size, func(n uint64, en *semel.Entry) error {
-		a, err := ParseArtifact(en.Leaf)
-		if err != nil {
-			return err
-		}
-		if !a.EmittedAt.Before(before) {
-			return errEnough
-		}
-		to = n + 1
-		return nil
-	})
-	if err != nil && !errors.Is(err, errEnough) || to == h.Erased {
-		if errors.Is(err, errEnough) {
-			err = nil
-		}
-		return 0, err
-	}
-	// A crash between the two writes leaves openings that are erased again.
-	if err := l.store.EraseEvidence(ctx, h.Erased, to); err != nil {
-		return 0, err
-	}
-	next := *h
-	next.Erased = to
-	if _, err := l.swap(ctx, h, &next); err != nil { // if another was faster, it is done again
-		return 0, err
-	}
-	return to - h.Erased, nil
-}
-
-var errEnough = errors.New("enough")

@@ -2,7 +2,7 @@ package evidence
 
 import (
 	"context"
-	"time"
+	"fmt"
 
 	"github.com/semelhq/semel"
 )
@@ -150,9 +150,14 @@ func (l *Log) Decided(ctx context.Context, op *semel.Operation, call *semel.Call
 		named.Attributes, named.Principal, named.Fingerprint = call.Attributes, call.Principal, call.Fingerprint
 		rec = &named
 	}
+	// By the store's clock, as changes are.
+	now, err := l.store.Now(ctx)
+	if err != nil {
+		return fmt.Errorf("evidence: the time of a decision: %w", err)
+	}
 	m := l.makers.Get().(*maker)
 	f := &m.facts
-	*f = facts{kind: TypeAnswered, decision: string(ans.Decision), executed: notExecuted, rec: rec, call: call, at: semel.InstantOf(time.Now()), level: l.durability()}
+	*f = facts{kind: TypeAnswered, decision: string(ans.Decision), executed: notExecuted, rec: rec, call: call, at: now, level: l.durability()}
 	switch ans.Decision {
 	case semel.Replay:
 		f.kind, f.decision = TypeObservation, DecisionReplayed
