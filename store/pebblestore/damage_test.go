@@ -233,7 +233,7 @@ func TestDamageAfterACrashIsNoticedOrHarmless(t *testing.T) {
 		st := makeStretch(t, writes, false)
 		counts := map[string]int{}
 		for name, content := range st.files {
-			trials := min(scaled(200), 8*len(content))
+			trials := min(scaled(100), 8*len(content))
 			if strings.HasSuffix(name, ".sst") {
 				trials = min(trials, 20)
 			}

@@ -205,7 +205,7 @@ func TestDamageAfterKillIsNoticed(t *testing.T) {
 	seed := newSeed(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	counts := map[string]int{}
-	for i := range max(scaled(10), 2) {
+	for i := range max(scaled(6), 2) {
 		base := t.TempDir()
 		h := newHistory(0)
 		c := startChild(t, orders{Dir: base, Seed: rng.Uint64(), Steps: math.MaxInt})
