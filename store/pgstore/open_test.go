@@ -177,8 +177,8 @@ func TestDamage(t *testing.T) {
 			rec = put(t, s, rec, semel.Revision{})
 			pgtest.Shared(t).Exec(t, database, damage)
 			page, err := s.Due(t.Context(), semel.DueQuery{Until: rec.NextAt, Limit: 10})
-			if !errors.Is(err, recordcodec.ErrCorrupt) {
-				t.Errorf("Due gives %d records, %v", len(page.Records), err)
+			if err != nil || len(page.Records) > 0 || len(page.Unreadable) != 1 || !errors.Is(page.Unreadable[0], recordcodec.ErrCorrupt) {
+				t.Errorf("Due gives %d records and %v, %v", len(page.Records), page.Unreadable, err)
 			}
 			if strings.Contains(damage, "id =") {
 				return

@@ -17,15 +17,13 @@ func explain(t *testing.T, database string, settings string, st *statement) stri
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	plain := *st
-	plain.sql, plain.often = text{any: "EXPLAIN " + st.sql.any}, false
-	err := execute(t.Context(), conn.PgConn(), &plain, func(row [][]byte) error {
+	r := conn.PgConn().ExecParams(t.Context(), "EXPLAIN "+st.sql.any, st.values, st.oids, binaryFormat, nil).Read()
+	if r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	for _, row := range r.Rows {
 		b.Write(row[0])
 		b.WriteByte('\n')
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return b.String()
 }
@@ -44,7 +42,7 @@ func TestPlans(t *testing.T) {
 		"create": s.sql.creating, "update": s.sql.updating,
 		"get": func(ops []*op) *statement { return s.sql.getting([]digest{ops[0].id}) },
 		"due": func([]*op) *statement {
-			return newStatement(s.sql.due, int8Value(int64(time.Now().UnixNano())), int8Value(256))
+			return s.sql.duePage(semel.InstantOf(time.Now()), place{at: time.Now().UnixNano() - 1, id: make([]byte, 32)}, 256)
 		},
 		"purge": func(ops []*op) *statement {
 			ids, revisions := byteaColumn(len(ops), 32), byteaColumn(len(ops), 16)
@@ -55,7 +53,7 @@ func TestPlans(t *testing.T) {
 			return newStatement(s.sql.purge, ids, revisions)
 		},
 		"search": func([]*op) *statement {
-			return s.searching(&semel.Query{Limit: 50}, &place{since: time.Now().UnixNano()})
+			return s.searching(&semel.Query{Limit: 50}, &place{at: time.Now().UnixNano()})
 		},
 		"search for a key": func([]*op) *statement {
 			return s.searching(&semel.Query{Limit: 50, Key: "k"}, nil)
@@ -67,6 +65,8 @@ func TestPlans(t *testing.T) {
 				if plan := explain(t, database, settings, make(ops)); !strings.Contains(plan, "Index") && !strings.Contains(plan, "Conflict Arbiter") ||
 					strings.Contains(plan, "Seq Scan on idempotency_log") {
 					t.Errorf("%s of %d rows does not use an index:\n%s", what, len(ops), plan)
+				} else if what == "due" && (strings.Contains(plan, "Sort") || !strings.Contains(plan, "Index Cond: ((next_at <= ") || !strings.Contains(plan, "ROW(next_at, id) > ROW(")) {
+					t.Errorf("a page of what is due is not read off the index:\n%s", plan)
 				}
 			}
 		}

@@ -4,40 +4,57 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/semelhq/semel"
 )
 
-// Due is [semel.DueStore.Due]: the records that have been due for longest.
+// Due is [semel.DueStore.Due], in the order of NextAt to the nanosecond.
 func (s *Store) Due(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
-	recs, err := s.dueRecords(ctx, q.Until, q.Limit)
-	return semel.DuePage{Records: recs}, err
-}
-
-func (s *Store) dueRecords(ctx context.Context, until semel.Instant, limit int) ([]semel.Record, error) {
-	if limit <= 0 {
-		return nil, s.usable(ctx)
+	if err := s.usable(ctx); err != nil {
+		return semel.DuePage{}, err
 	}
-	st := newStatement(s.sql.due, int8Value(int64(until)), int8Value(int64(limit))).prepare()
-	recs, err := s.records(ctx, st)
-	if err != nil {
-		return nil, fmt.Errorf("pgstore: due: %w", err)
-	}
-	return recs, nil
-}
-
-// records reads the rows of a statement.
-func (s *Store) records(ctx context.Context, st *statement) (recs []semel.Record, err error) {
-	err = s.query(ctx, st, func(row [][]byte) error {
-		rec, err := decodeRecord(row[0], row[1], row[2], row[3])
-		if err == nil {
-			recs = append(recs, rec)
+	from := place{kind: inDue, at: math.MinInt64}
+	if q.After != "" {
+		var err error
+		if from, err = decodePlace(q.After, inDue); err != nil {
+			return semel.DuePage{}, err
 		}
-		return err
+	}
+	if q.Limit <= 0 {
+		return semel.DuePage{}, nil
+	}
+	page, err := s.due(ctx, q, from)
+	if err != nil {
+		return semel.DuePage{}, fmt.Errorf("pgstore: due: %w", err)
+	}
+	return page, nil
+}
+
+// due reads a page. A row that can't be read has its place in it like the others, so
+// the next page begins behind it.
+func (s *Store) due(ctx context.Context, q semel.DueQuery, from place) (page semel.DuePage, err error) {
+	n, last := 0, from
+	err = s.query(ctx, s.sql.duePage(q.Until, from, q.Limit), func(row [][]byte) error {
+		n, last = n+1, placeOf(inDue, row[4], row[0])
+		rec, err := decodeRecord(row[0], row[1], row[2], row[3])
+		if err != nil {
+			page.Unreadable = append(page.Unreadable, err)
+		} else {
+			page.Records = append(page.Records, rec)
+		}
+		return nil
 	})
-	return recs, err
+	if n == q.Limit {
+		page.Next = last.encode()
+	}
+	return page, err
+}
+
+func (s *statements) duePage(until semel.Instant, from place, limit int) *statement {
+	return newStatement(s.due, int8Value(int64(until)), int8Value(from.at), byteaValue(from.id), int8Value(int64(limit))).prepare()
 }
 
 // int8Value is a single parameter.

@@ -3,8 +3,6 @@ package pgstore
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"fmt"
 	"strings"
 
@@ -14,37 +12,16 @@ import (
 // searchBatch bounds the records that one search looks at.
 const searchBatch = 10_000
 
-// place is where a search has arrived: records are listed by when their identity
-// was first stored, which stays as long as they are there, the newest first.
-type place struct {
-	since int64
-	id    digest
-}
-
-func (p *place) encode() string {
-	b := binary.BigEndian.AppendUint64(nil, uint64(p.since))
-	return base64.RawURLEncoding.EncodeToString(append(b, p.id[:]...))
-}
-
-func decodePlace(s string) (p place, err error) {
-	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || len(b) != 8+len(p.id) {
-		return p, &semel.Error{Code: semel.CodeInvalidCall, Message: "the cursor is not one of this store"}
-	}
-	p.since = int64(binary.BigEndian.Uint64(b))
-	copy(p.id[:], b[8:])
-	return p, nil
-}
-
 // Search is [semel.SearchStore.Search]. Searches for a key use its index; others
-// look at up to ten thousand records in one call.
+// look at up to ten thousand records in one call. Records are listed by when their
+// identity was first stored, which stays as long as they are there.
 func (s *Store) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
 	if err := s.usable(ctx); err != nil {
 		return semel.Page{}, err
 	}
 	var from *place
 	if q.Cursor != "" {
-		p, err := decodePlace(q.Cursor)
+		p, err := decodePlace(q.Cursor, inSearch)
 		if err != nil {
 			return semel.Page{}, err
 		}
@@ -64,28 +41,30 @@ func (s *Store) search(ctx context.Context, st *statement, q *semel.Query) (page
 	n := 0
 	var last place
 	err = s.query(ctx, st, func(row [][]byte) error {
-		at := place{int64(binary.BigEndian.Uint64(row[4])), digestOf(row[0])}
+		at := placeOf(inSearch, row[4], row[0])
 		if row[2] == nil {
 			if n < q.Limit {
 				page.Next = at.encode()
 			}
 			return nil
 		}
-		rec, err := decodeRecord(row[0], row[1], row[2], row[3])
-		if err != nil {
-			return err
-		}
 		n, last = n+1, at
-		// The columns are exact to the microsecond, the record is exact.
-		if q.Matches(&rec) {
+		rec, err := decodeRecord(row[0], row[1], row[2], row[3])
+		switch {
+		case err != nil:
+			page.Unreadable = append(page.Unreadable, err)
+		case q.Matches(&rec): // the columns are exact to the microsecond, the record is exact
 			page.Records = append(page.Records, rec)
 		}
 		return nil
 	})
-	if err == nil && n == q.Limit {
+	if err != nil {
+		return semel.Page{}, err
+	}
+	if n == q.Limit {
 		page.Next = last.encode()
 	}
-	return page, err
+	return page, nil
 }
 
 // searching is the statement of a search.
@@ -97,7 +76,7 @@ func (s *Store) searching(q *semel.Query, from *place) *statement {
 	}
 	after := "TRUE"
 	if from != nil {
-		after = fmt.Sprintf("(since, id) < (%s::bigint, %s::bytea)", arg(int8Value(from.since)), arg(byteaValue(from.id[:])))
+		after = fmt.Sprintf("(since, id) < (%s::bigint, %s::bytea)", arg(int8Value(from.at)), arg(byteaValue(from.id)))
 	}
 	var conds []string
 	text := func(column, value string) {

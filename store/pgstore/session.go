@@ -21,9 +21,10 @@ const prepared = "semel.prepared"
 // plans makes the server plan a statement once and for all, and look rows up by the
 // index. It would plan for the table as it is on the first day, when reading all of
 // it is quicker, and keep that plan while the table grows. These are hints to the
-// planner; no result depends on them.
-const plans = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off; " +
-	"SET enable_mergejoin = off; SET jit = off"
+// planner; no result depends on them. A page of an index is read in its order, and no
+// further than the page.
+const plans = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; " +
+	"SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off"
 
 // sessions prepares new connections, with a lock timeout.
 func sessions(lockTimeout time.Duration) func(ctx context.Context, conn *pgx.Conn) error {

@@ -156,7 +156,8 @@ func newStatements(schema string, lockTimeout time.Duration, barriers bool) stat
 		create: create(""), create1: create1(""), createNew: createNew, update: update(""),
 		update1: text{any: limited(func(limit string) string { return change(params(expect) + limit) }).any, direct: change1(table, expect), tells: true},
 		get:     same("SELECT " + row + " FROM " + table + " l WHERE l.id = ANY($1::bytea[])" + after),
-		due:     same("SELECT " + row + " FROM " + table + " l WHERE l.next_at <= $1::bigint ORDER BY l.next_at LIMIT $2::bigint"),
+		due: same("SELECT " + row + ", l.next_at FROM " + table + " l WHERE l.next_at <= $1::bigint" +
+			" AND (l.next_at, l.id) > ($2::bigint, $3::bytea) ORDER BY l.next_at, l.id LIMIT $4::bigint"),
 		purge: limited(func(limit string) string {
 			return "DELETE FROM " + table + " l USING unnest($1::bytea[], $2::bytea[]) AS w(id, revision)" + limit +
 				" WHERE l.id = w.id AND l.revision = w.revision RETURNING l.id"

@@ -23,5 +23,5 @@ CREATE TABLE idempotency_log (
 CREATE INDEX idempotency_log_key ON idempotency_log (idempotency_key);
 CREATE INDEX idempotency_log_user_session ON idempotency_log (user_id, session_id);
 CREATE INDEX idempotency_log_expires_at ON idempotency_log (expires_at) WHERE expires_at IS NOT NULL;
-CREATE INDEX idempotency_log_next_at ON idempotency_log (next_at) WHERE next_at IS NOT NULL;
+CREATE INDEX idempotency_log_next_at ON idempotency_log (next_at, id) WHERE next_at IS NOT NULL;
 CREATE INDEX idempotency_log_since ON idempotency_log (since, id);
