@@ -180,7 +180,9 @@ type statement struct {
 	often  bool   // worth preparing
 	ops    []*op  // that it writes
 	arena  *arena // where their parameters are
-	wrote  int64  // rows, by its tag
+
+	each func(row [][]byte) error // takes the rows, and may not keep them; nil: nobody
+	end  func() error             // is called when it has taken all
 
 	few struct { // where most statements have their parameters
 		values [17][]byte

@@ -65,7 +65,7 @@ func hold(t *testing.T, database string, id semel.ID) (release func()) {
 
 func TestBatches(t *testing.T) {
 	t.Run("many callers share few statements and each gets its own answer", func(t *testing.T) {
-		s, _ := open(t, Options{})
+		s, _ := open(t, Options{AcquireTimeout: 10 * time.Second})
 		const callers = 200
 		var wg sync.WaitGroup
 		for i := range callers {
@@ -91,7 +91,7 @@ func TestBatches(t *testing.T) {
 		wg.Go(func() { put(t, s, second, first.Revision) })
 		await(t, "the second write is on its way", func() bool { return s.commits.sent() == 2 })
 		wg.Go(func() { put(t, s, third, second.Revision) })
-		await(t, "the third write waits", func() bool { return s.commits.waiting(third.ID) })
+		await(t, "the third write waits", func() bool { return s.commits.chained(third.ID) == 2 })
 		if n := s.commits.sent(); n != 2 {
 			t.Errorf("%d writes were sent while the second is on its way", n)
 		}
@@ -199,7 +199,7 @@ func TestBatches(t *testing.T) {
 		})
 		await(t, "it waits", func() bool { return s.commits.queued() == 1 })
 		cancel()
-		await(t, "it has left", func() bool { return s.commits.left() == 1 })
+		await(t, "it has left", func() bool { n, bytes := s.commits.held(); return n == 0 && bytes == 0 })
 		release()
 		wg.Wait()
 		put(t, s, numbered("k", 2), semel.Revision{})
@@ -387,41 +387,28 @@ func (c *committer) look(f func()) {
 
 func (c *committer) sent() (n uint64)       { c.look(func() { n = c.writes }); return n }
 func (c *committer) batchCount() (n uint64) { c.look(func() { n = c.batches }); return n }
-func (c *committer) queued() (n int)        { c.look(func() { n = len(c.queue) }); return n }
+func (c *committer) queued() (n int)        { c.look(func() { n = c.queue.Len() }); return n }
 
-// left is how many queued writes were given up.
+func (c *committer) onItsWay() (n int) { c.look(func() { n = c.inFlight }); return n }
+
 func (c *committer) isWary() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.wary
 }
 
-func (c *committer) left() (n int) {
-	c.look(func() {
-		for _, o := range c.queue {
-			if o.gone {
-				n++
-			}
-		}
-	})
-	return n
+// held is how many writes wait, and what they take.
+func (c *committer) held() (n, bytes int) {
+	c.look(func() { n, bytes = c.waiting, c.bytes })
+	return n, bytes
 }
 
-// waiting reports whether a write waits behind another of its identity.
-func (c *committer) waiting(id semel.ID) (is bool) {
-	c.look(func() { o := c.busy[id.Digest()]; is = o != nil && o.taken == 0 })
-	return is
-}
-
-// chained is how many writes of an identity wait, the first included.
+// chained is how many writes of an identity there are.
 func (c *committer) chained(id semel.ID) (n int) {
 	c.look(func() {
-		for _, o := range c.queue {
-			if o.id == id.Digest() {
-				for ; o != nil; o = o.next {
-					n++
-				}
-				return
+		if o := c.busy[id.Digest()]; o != nil {
+			if n = 1; o.behind != nil {
+				n += o.behind.Len()
 			}
 		}
 	})

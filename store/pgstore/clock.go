@@ -89,17 +89,16 @@ func (s *Store) Now(ctx context.Context) (semel.Instant, error) {
 
 // readClock compares the clock with the server's.
 func (s *Store) readClock(ctx context.Context) error {
-	st := newRareStatement("SELECT clock_timestamp()")
+	st := newStatement(clockText)
 	err := s.onRead(ctx, func(conn *pgconn.PgConn) error {
 		for range clockSamples {
 			before := time.Since(s.clock.base)
 			err := execute(ctx, conn, st, func(row [][]byte) error {
-				if len(row) != 1 || len(row[0]) != 8 {
-					return errors.New("the server's clock gives no time")
+				at, err := clockRow(row)
+				if err == nil {
+					s.clock.sample(at, before, time.Since(s.clock.base))
 				}
-				us := int64(binary.BigEndian.Uint64(row[0])) + epoch2000
-				s.clock.sample(semel.Instant(us*1000), before, time.Since(s.clock.base))
-				return nil
+				return err
 			})
 			if err != nil {
 				return err
@@ -111,6 +110,17 @@ func (s *Store) readClock(ctx context.Context) error {
 		return fmt.Errorf("pgstore: read the clock: %w", err)
 	}
 	return nil
+}
+
+// clockText asks the server for the time.
+var clockText = text{any: "SELECT clock_timestamp()", direct: "SELECT clock_timestamp()"}
+
+// clockRow is the server's answer.
+func clockRow(row [][]byte) (semel.Instant, error) {
+	if len(row) != 1 || len(row[0]) != 8 {
+		return 0, errors.New("the server's clock gives no time")
+	}
+	return semel.Instant((int64(binary.BigEndian.Uint64(row[0])) + epoch2000) * 1000), nil
 }
 
 // keepClock reads the clock again and again.

@@ -1,7 +1,9 @@
 package pgstore
 
 import (
+	"container/list"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,7 +16,8 @@ import (
 )
 
 // ErrBusy is what a call returns that waited for its turn for longer than
-// Options.AcquireTimeout. It has changed nothing.
+// Options.AcquireTimeout, or beside which too many wait already. It has changed
+// nothing.
 var ErrBusy = fmt.Errorf("pgstore: no connection was free in time: %w", semel.ErrNotApplied)
 
 // committer turns the writes of concurrent callers into few statements.
@@ -24,9 +27,12 @@ var ErrBusy = fmt.Errorf("pgstore: no connection was free in time: %w", semel.Er
 // are sent together, by workers, when they are many or the server has answered. Of one
 // identity one write is on its way at a time, so no batch waits for another of this
 // process.
+//
+// A write that waits belongs to its caller: it is gone when that is.
 type committer struct {
 	conns   conns
 	sql     *statements
+	hasty   *statements // that wait for no lock
 	changed func(id *digest)
 	max     int
 	workers int
@@ -34,16 +40,20 @@ type committer struct {
 	base    context.Context // ends some time after Close
 
 	mu       sync.Mutex
-	queue    []*op          // may be taken
-	busy     map[digest]*op // the last write of each identity that has one
-	batches  uint64         // taken so far
-	writes   uint64         // in them
-	inFlight int            // writes in batches that are on their way
+	queue    list.List       // of *op, one of each identity: they may be taken
+	busy     map[digest]*op  // of each identity that has writes, the first: it is on its way, or in the queue
+	locked   map[digest]bool // identities that somebody else had locked for too long, when a write was sent last
+	waiting  int             // writes that wait, in the queue or behind another of their identity
+	bytes    int             // of those
+	space    space           // for those
+	batches  uint64          // taken so far
+	writes   uint64          // in them
+	inFlight int             // writes in batches that are on their way
 	crowd    crowd
 	lastTake time.Time // when the last batch was taken
+	waking   bool      // wake will be called
 	running  int       // who uses a connection
 	wary     bool      // a write of a caller that was alone was not answered in time
-	news     bool      // the last identity that such a caller wanted to be new was new
 	closed   bool
 	active   sync.WaitGroup
 }
@@ -56,9 +66,6 @@ func (c *crowd) note(n int) { *c = max(crowd(n), *c-*c/8-1) }
 
 // several reports whether there has been more than one.
 func (c crowd) several() bool { return c > 1 }
-
-// maxBytes bounds a batch, for the server holds it in memory more than once.
-const maxBytes = 4 << 20
 
 // apply makes one write. When ctx ends first its result is unknown: a batch that
 // was sent is not called back.
@@ -77,49 +84,15 @@ func (c *committer) apply(ctx context.Context, o *op) error {
 		case <-o.done:
 			return o.err
 		case <-ctx.Done():
-			c.leave(o)
+			if c.leave(o) {
+				return notApplied(ctx.Err())
+			}
 			return ctx.Err()
 		case <-turn.C:
 			if c.leave(o) {
 				return ErrBusy
 			}
 		}
-	}
-}
-
-// join queues a write, behind those of the same identity, or reports that its caller
-// is alone, and sends it.
-func (c *committer) join(o *op) (alone bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return false, errClosed
-	}
-	o.arrived = c.batches
-	last := c.busy[o.id]
-	c.busy[o.id] = o
-	if last == nil && c.running == 0 && len(c.queue) == 0 && !c.crowd.several() && !c.wary {
-		c.running++
-		c.active.Add(1)
-		o.taken, o.news = c.batches+1, c.news
-		c.count(1)
-		return true, nil
-	}
-	o.done = make(chan struct{})
-	if last != nil {
-		last.next = o
-		return false, nil
-	}
-	c.queue = append(c.queue, o)
-	c.hire()
-	return false, nil
-}
-
-// hire starts a worker if there is work for it. The caller holds c.mu.
-func (c *committer) hire() {
-	if c.running < c.workers && len(c.queue) > 0 && c.worthwhile() {
-		c.running++
-		c.active.Go(c.work)
 	}
 }
 
@@ -134,12 +107,10 @@ func (c *committer) lead(ctx context.Context, o *op) error {
 	late := ctx.Err()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.wary = late != nil; o.creates() {
-		c.news = o.applied
-	}
+	c.wary = late != nil
 	c.running--
 	c.hire()
-	if o.err != nil && late != nil {
+	if o.err != nil && late != nil && !errors.Is(o.err, semel.ErrNotApplied) {
 		return late
 	}
 	return o.err
@@ -154,16 +125,6 @@ func (c *committer) count(n int) {
 	c.writes += uint64(n)
 }
 
-// leave takes back a write that was not sent yet, and reports whether it could.
-func (c *committer) leave(o *op) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if o.taken == 0 {
-		o.gone = true
-	}
-	return o.gone
-}
-
 // slow is from when on a batch takes long, and others no longer wait to be many.
 const slow = 5 * time.Millisecond
 
@@ -174,7 +135,29 @@ const fair = 24
 // way, a second one starts when it would be as large, or large enough: small ones
 // cost the server more than they gain. The caller holds c.mu.
 func (c *committer) worthwhile() bool {
-	return c.inFlight == 0 || len(c.queue) >= min(c.inFlight, fair) || time.Since(c.lastTake) > slow
+	return c.inFlight == 0 || c.queue.Len() >= min(c.inFlight, fair) || time.Since(c.lastTake) > slow
+}
+
+// hire starts a worker if there is work for it, now or as soon as the batches that are
+// on their way take long. The caller holds c.mu.
+func (c *committer) hire() {
+	switch {
+	case c.running == c.workers || c.queue.Len() == 0:
+	case c.worthwhile():
+		c.running++
+		c.active.Go(c.work)
+	case !c.waking:
+		c.waking = true
+		time.AfterFunc(slow-time.Since(c.lastTake), c.wake)
+	}
+}
+
+// wake hires for writes that nothing else has happened after.
+func (c *committer) wake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waking = false
+	c.hire()
 }
 
 // work sends batches until there is nothing to send.
@@ -200,78 +183,18 @@ func (c *committer) crowded() bool {
 	return c.crowd.several()
 }
 
-// queueLen is how many writes wait to be taken.
-func (c *committer) queueLen() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return uint64(len(c.queue))
-}
-
 // take takes the next batch off the queue; none ends the worker.
 func (c *committer) take() (batch []*op) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.worthwhile() {
-		for len(batch) == 0 && len(c.queue) > 0 { // all of one sort may be gone
-			batch = c.pick()
-		}
-	}
-	if len(batch) == 0 {
+	if c.queue.Len() > 0 && c.worthwhile() {
+		batch = c.pick()
+		c.count(len(batch))
+	} else {
 		c.running-- // whoever is on the way takes what there is
-		return nil
 	}
-	c.count(len(batch))
-	c.hire() // for those of the other sort
+	c.hire() // for those of the other sort, or that are left
 	return batch
-}
-
-// pick takes writes off the queue. The caller holds c.mu.
-func (c *committer) pick() (batch []*op) {
-	sort, creates := c.sort()
-	bytes, queue := 0, c.queue
-	rest := queue[:0]
-	c.queue = nil // release may add to it
-	for _, o := range queue {
-		switch {
-		case o.gone:
-			c.release(o)
-		case sort && o.creates() != creates || len(batch) == c.max || bytes >= maxBytes:
-			rest = append(rest, o)
-		default:
-			o.taken = c.batches + 1
-			bytes += o.size()
-			batch = append(batch, o)
-		}
-	}
-	clear(queue[len(rest):])
-	c.queue = append(rest, c.queue...)
-	return batch
-}
-
-// sorted is from how many writes on a batch is of one sort: either those that create
-// records or those that change them. Each sort is a statement of its own, and half of
-// what one costs the server is the same for one row and for many.
-const sorted = 12
-
-// patience is for how many batches a write waits that is not of the sort of the others.
-const patience = 4
-
-// sort reports whether the next batch is of one sort, and which: that of most writes,
-// unless one has waited for long. The caller holds c.mu.
-func (c *committer) sort() (sort, creates bool) {
-	if len(c.queue) < sorted {
-		return false, false
-	}
-	if oldest := c.queue[0]; c.batches-oldest.arrived > patience {
-		return true, oldest.creates()
-	}
-	n := 0
-	for _, o := range c.queue {
-		if o.creates() {
-			n++
-		}
-	}
-	return true, 2*n >= len(c.queue)
 }
 
 // finish tells the callers and lets the next writes of their identities go.
@@ -280,6 +203,7 @@ func (c *committer) finish(batch []*op) {
 	c.inFlight -= len(batch)
 	c.wary = c.wary && batch[0].err != nil
 	for _, o := range batch {
+		c.remember(o)
 		c.release(o)
 	}
 	c.mu.Unlock()
@@ -293,59 +217,50 @@ func (c *committer) finish(batch []*op) {
 	}
 }
 
-// release lets the next write of an identity go. Writes that were waiting already
-// when o was sent, and that expect something else than what is stored since, are
-// answered by what o has found: had they been sent right behind it they would have
-// found the same. So a crowd of duplicates costs one row. The caller holds c.mu.
-func (c *committer) release(o *op) {
-	for next := o.next; next != nil; next = next.next {
-		switch {
-		case next.gone:
-			continue
-		case c.closed:
-			next.err = errClosed
-		case o.settled && o.err == nil && next.arrived < o.taken && next.write.Expect != o.current.Revision:
-			next.refused(o.current)
-		default:
-			c.queue = append(c.queue, next)
-			return
-		}
-		next.taken = o.taken
-		close(next.done)
+// send makes the writes of a batch and gives each its result. Who waits for the batch
+// may give it up by ending ctx.
+func (c *committer) send(ctx context.Context, batch []*op) {
+	// Locks are taken in the order of identities, so that stores in other processes
+	// do not wait for each other in a circle. That is as long as the planner keeps
+	// to the order of the parameters; where it does not, the server ends the circle,
+	// and the batch is sent again.
+	slices.SortFunc(batch, func(a, b *op) int { return slices.Compare(a.id[:], b.id[:]) })
+	sql := c.sql
+	if len(batch) == 1 && batch[0].apart {
+		sql = c.hasty
 	}
-	delete(c.busy, o.id)
+	c.make(ctx, sql, batch)
 }
 
-// send makes the writes of a batch and gives each its result. When the server
-// refuses the batch because of a row, which rolls all of it back, each is sent by
-// itself, so that one poisoned write costs the others time and nothing else. Who waits
-// for the batch may give it up by ending ctx.
-func (c *committer) send(ctx context.Context, batch []*op) {
-	// Locks are taken in the order of identities, so that stores in other
-	// processes do not wait for each other in a circle.
-	slices.SortFunc(batch, func(a, b *op) int { return slices.Compare(a.id[:], b.id[:]) })
-	err := c.run(ctx, batch)
-	if err == nil {
-		return
-	}
-	if len(batch) > 1 && rolledBackByRow(err) {
-		for i := range batch {
-			c.send(ctx, batch[i:i+1])
+// make runs a batch. When the server refuses it because of a row, which rolls all of
+// it back, its halves are sent, and theirs, so that one poisoned write costs the others
+// time and nothing else. Whoever met a lock has waited for it by then.
+func (c *committer) make(ctx context.Context, sql *statements, batch []*op) {
+	err := c.run(ctx, sql, batch)
+	switch {
+	case err == nil:
+	case len(batch) > 1 && rolledBackByRow(err):
+		if metLock(err) {
+			sql = c.hasty
 		}
-		return
-	}
-	for _, o := range batch {
-		o.current, o.applied, o.settled, o.err = nil, false, false, fmt.Errorf("pgstore: apply: %w", err)
+		half := len(batch) / 2
+		c.make(ctx, sql, batch[:half])
+		c.make(ctx, sql, batch[half:])
+	default:
+		// What a round of the batch has committed is settled, and keeps its result.
+		for _, o := range unsettled(batch) {
+			o.fail(fmt.Errorf("pgstore: apply: %w", err))
+		}
 	}
 }
 
 // run sends a batch on a connection of its own. Nothing calls it back: a commit
 // that is cancelled while it waits for a standby is a commit that this server
 // shows and no standby has.
-func (c *committer) run(ctx context.Context, batch []*op) error {
+func (c *committer) run(ctx context.Context, sql *statements, batch []*op) error {
 	conn, err := c.conns.take()
 	if err != nil {
-		return err
+		return notApplied(err) // of those that are not settled nothing is on its way
 	}
 	defer c.conns.giveBack(conn)
 	pc := conn.Conn().PgConn()
@@ -355,7 +270,7 @@ func (c *committer) run(ctx context.Context, batch []*op) error {
 			_ = pc.Close(c.base)
 		}
 	}()
-	return repeat(c.base, func() error { return c.sql.send(context.Background(), pc, batch) })
+	return repeat(c.base, func() error { return sql.send(context.Background(), pc, batch) })
 }
 
 // whenDone is [context.AfterFunc], without what that needs where ctx does it itself.
@@ -397,11 +312,10 @@ func release(conn *pgxpool.Conn) {
 func (c *committer) close() {
 	c.mu.Lock()
 	c.closed = true
-	waiting := c.queue
-	c.queue = nil
-	for _, o := range waiting {
-		o.err = errClosed
-		o.taken = c.batches + 1
+	for c.queue.Len() > 0 {
+		o := c.queue.Front().Value.(*op)
+		c.unwait(o)
+		o.fail(errClosed)
 		c.release(o)
 		close(o.done)
 	}

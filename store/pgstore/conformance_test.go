@@ -45,7 +45,8 @@ func contractEnv(server *pgtest.Server, pooled func(database string) string, opt
 			url = pooled(database)
 		}
 		o.Migrate, o.shift = true, new(atomic.Int64)
-		o.AcquireTimeout = 5 * time.Second // a machine that runs many suites at once may take a while to connect
+		// A machine that runs many suites at once may take a while to connect, and to commit.
+		o.AcquireTimeout, o.LockTimeout = 5*time.Second, 5*time.Second
 		s := mustOpen(t, url, &o)
 		t.Cleanup(func() { mustClose(t, s) })
 		body(t, storetest.Env{

@@ -107,6 +107,7 @@ func (s *Store) FindEvidence(ctx context.Context, subject semel.Subject, from ui
 // commits wait for a standby it waits until that has what it has read: after a
 // failover another entry could have the same number. Before each run it calls again.
 func (s *Store) shown(ctx context.Context, st *statement, again func(), each func(row [][]byte) error) error {
+	st.each = each
 	batch := []*statement{st}
 	if s.log.barrier.any != "" {
 		batch = append(batch, newStatement(s.log.barrier).prepare())
@@ -114,12 +115,7 @@ func (s *Store) shown(ctx context.Context, st *statement, again func(), each fun
 	return s.onRead(ctx, func(conn *pgconn.PgConn) error {
 		return repeat(ctx, func() error {
 			again()
-			return executeAll(ctx, conn, batch, func(row [][]byte) error {
-				if len(row) == 4 && row[2] == nil { // of the barrier: a leaf is never null
-					return nil
-				}
-				return each(row)
-			})
+			return executeAll(ctx, conn, batch...)
 		})
 	})
 }

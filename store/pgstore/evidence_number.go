@@ -64,12 +64,11 @@ func (s *Store) numberSome(ctx context.Context) (numbered uint64, more bool, err
 	got := make(chan result, 1)
 	err = s.writeEvidence(ctx, func(ctx context.Context, conn *pgconn.PgConn) error {
 		var r result
-		err := executeAll(ctx, conn, batch, func(row [][]byte) error {
-			if len(row) == 2 {
-				r = result{binary.BigEndian.Uint64(row[0]), true, row[1][0] == 1}
-			}
+		batch[1].each = func(row [][]byte) error {
+			r = result{binary.BigEndian.Uint64(row[0]), true, row[1][0] == 1}
 			return nil
-		})
+		}
+		err := executeAll(ctx, conn, batch...)
 		if err == nil && !r.known {
 			err = errors.New("the state of the evidence log is gone")
 		}

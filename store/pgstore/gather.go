@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"container/list"
 	"context"
 	"fmt"
 	"runtime"
@@ -19,19 +20,20 @@ type gatherer struct {
 	base context.Context
 
 	mu      sync.Mutex
-	queue   []*look
+	queue   list.List // of *look
 	running int
 	closed  bool
 	active  sync.WaitGroup
 }
 
-// look is one Get on its way.
+// look is one Get on its way. Like a write that waits, one that waits belongs to its
+// caller.
 type look struct {
 	id    digest
 	rec   semel.Record
 	err   error
 	done  chan struct{}
-	taken bool
+	place *list.Element // in the queue; nil: it does not wait
 }
 
 const (
@@ -57,9 +59,10 @@ func (s *Store) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
 		case <-l.done:
 			return l.rec, l.err
 		case <-ctx.Done():
+			s.looks.leave(l)
 			return semel.Record{}, ctx.Err()
 		case <-turn.C:
-			if s.looks.late(l) {
+			if s.looks.leave(l) {
 				return semel.Record{}, ErrBusy
 			}
 		}
@@ -72,7 +75,10 @@ func (g *gatherer) join(l *look) error {
 	if g.closed {
 		return errClosed
 	}
-	g.queue = append(g.queue, l)
+	if g.queue.Len() >= g.s.opts.space.writes {
+		return ErrBusy
+	}
+	l.place = g.queue.PushBack(l)
 	if g.running < lookers {
 		g.running++
 		g.active.Go(g.work)
@@ -80,11 +86,21 @@ func (g *gatherer) join(l *look) error {
 	return nil
 }
 
-// late reports whether a Get still waits for its turn.
-func (g *gatherer) late(l *look) bool {
+// leave takes back a Get that still waits for its turn, and reports whether it does.
+func (g *gatherer) leave(l *look) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !l.taken
+	if l.place == nil {
+		return false
+	}
+	g.pop(l)
+	return true
+}
+
+// pop takes a Get off the queue. The caller holds g.mu.
+func (g *gatherer) pop(l *look) {
+	g.queue.Remove(l.place)
+	l.place = nil
 }
 
 func (g *gatherer) work() {
@@ -101,16 +117,15 @@ func (g *gatherer) work() {
 func (g *gatherer) take() []*look {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := min(len(g.queue), maxLooks)
+	n := min(g.queue.Len(), maxLooks)
 	if n == 0 {
-		g.queue = nil
 		g.running--
 		return nil
 	}
-	batch := g.queue[:n:n]
-	g.queue = g.queue[n:]
-	for _, l := range batch {
-		l.taken = true
+	batch := make([]*look, n)
+	for i := range batch {
+		batch[i] = g.queue.Front().Value.(*look)
+		g.pop(batch[i])
 	}
 	return batch
 }
@@ -150,11 +165,12 @@ func (g *gatherer) answer(batch []*look) {
 func (g *gatherer) close() {
 	g.mu.Lock()
 	g.closed = true
-	for _, l := range g.queue {
-		l.taken, l.err = true, errClosed
+	for g.queue.Len() > 0 {
+		l := g.queue.Front().Value.(*look)
+		g.pop(l)
+		l.err = errClosed
 		close(l.done)
 	}
-	g.queue = nil
 	g.mu.Unlock()
 	g.active.Wait()
 }

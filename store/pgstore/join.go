@@ -39,7 +39,7 @@ type joins struct {
 
 // joinStatements are what the store sends in transactions of the application. They
 // change one row, have plain parameters, and are for any driver.
-type joinStatements struct{ lock, create, update string }
+type joinStatements struct{ lock, create, update, late string }
 
 // callsSetting is a setting of the transaction that lists the calls begun in it. It
 // goes with the transaction, or with the savepoint that is rolled back, as locks do.
@@ -65,6 +65,9 @@ func newJoinStatements(schema string, lockTimeout time.Duration) joinStatements 
 	// What the application's own statements may wait is given back afterwards.
 	limit := fmt.Sprintf("set_config('lock_timeout', '%dms', true) AS s(x)", lockTimeout.Milliseconds())
 	restore := func(n int) string { return fmt.Sprintf(" RETURNING set_config('lock_timeout', $%d::text, true)", n) }
+	// The parameters of a creation are its members, its deadline and what is given
+	// back; of an update, those of the version, the revision that it follows, and these.
+	before := func(n int) string { return beforeDeadline(fmt.Sprintf("$%d::timestamptz", n)) }
 	n := len(versionMembers)
 	return joinStatements{
 		lock: "SELECT current_database()::text, '" + strings.ReplaceAll(table, "'", "''") + "'::regclass::oid::bigint, current_setting('lock_timeout')," +
@@ -72,9 +75,11 @@ func newJoinStatements(schema string, lockTimeout time.Duration) joinStatements 
 			" WHEN NOT pg_try_advisory_xact_lock($1::bigint) THEN 'busy'" +
 			" WHEN set_config('" + callsSetting + "', coalesce(current_setting('" + callsSetting + "', true), '') || $2::text, true) <> '' THEN 'locked' END",
 		create: "INSERT INTO " + table + " (" + names(all, "") + ") SELECT " + values + " FROM " + limit +
-			" ON CONFLICT (id) DO NOTHING" + restore(len(all)+1),
+			" WHERE " + before(len(all)+1) + " ON CONFLICT (id) DO NOTHING" + restore(len(all)+2),
 		update: "UPDATE " + table + " l SET " + set + " FROM " + limit +
-			fmt.Sprintf(" WHERE l.id = $1::bytea AND l.revision = $%d::bytea", n+1) + restore(n+2),
+			fmt.Sprintf(" WHERE l.id = $1::bytea AND l.revision = $%d::bytea AND ", n+1) + before(n+2) + restore(n+3),
+		// What a write expects is still there: nothing, or a revision.
+		late: "SELECT clock_timestamp() >= $1::timestamptz AND (SELECT revision FROM " + table + " WHERE id = $2::bytea) IS NOT DISTINCT FROM $3::bytea",
 	}
 }
 
@@ -144,12 +149,14 @@ func (j *joined) Apply(ctx context.Context, w semel.Write) (bool, error) {
 		orNull(fingerprint, fingerprint == ""), orNull(rec.Result.Data, rec.Result.Data == nil), rec.State.String(),
 		timeOrNull(rec.CreatedAt), timeOrNull(rec.UpdatedAt), timeOrNull(rec.ExpiresAt),
 	}
+	// PostgreSQL has microseconds, and a driver may round to them.
+	deadline := orNull(j.store.byServer(w.Deadline).Time().Truncate(time.Microsecond), w.Deadline == 0)
 	text := j.store.joinSQL().update
 	if w.Expect.IsZero() {
 		text = j.store.joinSQL().create
-		args = append(args, int64(rec.CreatedAt), rec.ID.Key, rec.ID.Operation, rec.ID.Principal, rec.ID.Tenant, j.waits)
+		args = append(args, int64(rec.CreatedAt), rec.ID.Key, rec.ID.Operation, rec.ID.Principal, rec.ID.Tenant, deadline, j.waits)
 	} else {
-		args = append(args, w.Expect[:], j.waits)
+		args = append(args, w.Expect[:], deadline, j.waits)
 	}
 	if len(w.Evidence) > 0 {
 		text, args = joinNoting(j.store.opts.Schema, text, args, w.Evidence)
@@ -162,6 +169,13 @@ func (j *joined) Apply(ctx context.Context, w semel.Write) (bool, error) {
 		err = fmt.Errorf("%w: %w", errRolledBack, err)
 	case errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone):
 		return false, &semel.Error{Code: semel.CodeUnknown, Message: "the transaction was ended before its outcome was written", Err: err}
+	}
+	if err == nil && !applied && w.Deadline != 0 {
+		var late bool
+		args := []any{deadline, d[:], orNull(w.Expect[:], w.Expect.IsZero())}
+		if _, err = j.link.row(ctx, j.store.joinSQL().late, args, &late); late {
+			err = semel.ErrTooLate
+		}
 	}
 	if err != nil {
 		return false, fmt.Errorf("pgstore: apply: %w", err)

@@ -23,6 +23,7 @@ type ownedTx struct {
 	begin    func(call semel.Call) (semel.Answer, *semel.TxAttempt, error)
 	commit   func() error
 	rollback func() error
+	link     link
 }
 
 // owned begins transactions of the test by both ways.
@@ -39,7 +40,7 @@ func owned(t *testing.T, body func(t *testing.T, e *joinEnv, begin func() ownedT
 				func(call semel.Call) (semel.Answer, *semel.TxAttempt, error) {
 					return WithTx(t.Context(), e.engine, tx, call)
 				},
-				func() error { return tx.Commit(t.Context()) }, func() error { return tx.Rollback(t.Context()) },
+				func() error { return tx.Commit(t.Context()) }, func() error { return tx.Rollback(t.Context()) }, pgxLink{tx},
 			}
 		})
 	})
@@ -55,7 +56,7 @@ func owned(t *testing.T, body func(t *testing.T, e *joinEnv, begin func() ownedT
 				func(call semel.Call) (semel.Answer, *semel.TxAttempt, error) {
 					return WithSQLTx(t.Context(), e.engine, tx, call)
 				},
-				tx.Commit, tx.Rollback,
+				tx.Commit, tx.Rollback, sqlLink{tx: tx},
 			}
 		})
 	})

@@ -1,39 +1,40 @@
 package pgstore
 
 import (
-	"time"
+	"container/list"
 
 	"github.com/semelhq/semel"
 )
 
 // op is one write on its way.
 type op struct {
-	id     digest
-	write  semel.Write
-	record []byte // for its column
+	id       digest
+	write    semel.Write
+	record   []byte        // for its column
+	deadline semel.Instant // that of the write, by the server's clock
 
-	// What came of it, once done is closed. Settled says that it is known.
-	current *semel.Record // not nil where settled
-	applied bool
+	// What came of it, once it is settled.
 	settled bool
-	made    bool // by a transaction whose end is not known yet
+	current *semel.Record // nil after an error
+	applied bool
 	err     error
-	done    chan struct{} // nil where nobody waits
+	done    chan struct{} // closed then; nil where nobody waits
 
 	// The rest is the committer's, under its lock.
-	next    *op    // of the same identity
-	arrived uint64 // how many batches had been taken by then
-	taken   uint64 // the number of its batch; 0: it waits
-	gone    bool   // its caller gave up while it waited
-	news    bool   // nothing is likely to stand in its way
+	in      *list.List    // where it waits; nil: it does not
+	place   *list.Element // there
+	behind  *list.List    // of *op: later writes of its identity
+	arrived uint64        // how many batches had been taken by then
+	taken   uint64        // the number of its batch
+	apart   bool          // it is sent by itself, and waits for no lock
 }
 
 func newOp(w semel.Write) (*op, error) {
 	record, err := encodeRecord(&w.Record)
 	if err != nil {
-		return nil, err
+		return nil, notApplied(err)
 	}
-	return &op{id: w.Record.ID.Digest(), write: w, record: record}, nil
+	return &op{id: w.Record.ID.Digest(), write: w, record: record, deadline: w.Deadline}, nil
 }
 
 func (o *op) creates() bool { return o.write.Expect.IsZero() }
@@ -43,13 +44,6 @@ func (o *op) size() int {
 	return len(o.record) + len(o.write.Record.Result.Data) + entriesSize(o.write.Evidence) + 512
 }
 
-// wrote settles a write that was applied.
-func (o *op) wrote() { o.current, o.applied, o.settled = &o.write.Record, true, true }
-
-// refused settles a write that something else stood in the way of, or nothing at
-// all.
-func (o *op) refused(by *semel.Record) { o.current, o.applied, o.settled = by, false, true }
-
 // columns are the parameters of a statement that writes ops.
 type columns struct {
 	*arena
@@ -58,9 +52,9 @@ type columns struct {
 
 // What the parameters take beside records and results, those of identities included.
 const (
-	columnsPerRow  = 32 + 16 + 8 + 1 + 2*requestSize + statusSize + 3*8 + 8 + identitySize + 3*24 + 16*4 + 2
-	columnsAtLeast = 16 * arrayHeader
-	columnsBare    = 8 + 1 + 2*requestSize + statusSize + 3*8 + 8 + identitySize + 3*24
+	columnsPerRow  = 32 + 16 + 8 + 1 + 2*requestSize + statusSize + 4*8 + 8 + identitySize + 3*24 + 17*4 + 2
+	columnsAtLeast = 17 * arrayHeader
+	columnsBare    = 8 + 1 + 2*requestSize + statusSize + 4*8 + 8 + identitySize + 3*24
 
 	requestSize, statusSize, identitySize = 72, 10, 40
 )
@@ -137,14 +131,11 @@ func (s *statements) creating(ops []*op) *statement {
 	key, operation, user, tenant := c.identities(func(i int) *semel.Record { return &ops[i].write.Record })
 	many, one := s.create, s.create1
 	evidence := evidenceColumns(ops)
-	switch {
-	case evidence != nil:
+	if evidence != nil {
 		many, one = s.noted.create, s.noted.create1
-	case ops[0].news:
-		one = s.createNew
 	}
 	return newStatement(c.choose(many, one), c.id, c.revision, c.record, c.nextAt, c.held, c.request, c.response, c.status,
-		c.created, c.updated, c.expires, since, key, operation, user, tenant).with(evidence).of(ops, c.arena)
+		c.created, c.updated, c.expires, since, key, operation, user, tenant, c.deadlines(ops)).with(evidence).of(ops, c.arena)
 }
 
 func (s *statements) updating(ops []*op) *statement {
@@ -159,7 +150,20 @@ func (s *statements) updating(ops []*op) *statement {
 		many, one = s.noted.update, s.noted.update1
 	}
 	return newStatement(c.choose(many, one), c.id, c.revision, c.record, c.nextAt, c.held, c.request, c.response, c.status,
-		c.created, c.updated, c.expires, expect).with(evidence).of(ops, c.arena)
+		c.created, c.updated, c.expires, expect, c.deadlines(ops)).with(evidence).of(ops, c.arena)
+}
+
+// deadlines are null for writes without one.
+func (a *arena) deadlines(ops []*op) column {
+	c := a.time()
+	for _, o := range ops {
+		if o.write.Deadline == 0 {
+			c.null()
+		} else {
+			c.int8(microseconds(o.deadline))
+		}
+	}
+	return c
 }
 
 // choose is the statement that takes such columns, of one for many rows and one for a
@@ -178,6 +182,3 @@ func (s *statements) getting(ids []digest) *statement {
 	}
 	return newStatement(s.get, c).prepare()
 }
-
-// pauseBefore is how long to wait before a transaction is run again, the n-th time.
-func pauseBefore(n int) time.Duration { return time.Duration(n) * time.Millisecond }

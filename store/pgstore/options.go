@@ -55,6 +55,8 @@ type Options struct {
 	shift *atomic.Int64
 	// apart is the size from which on a result is kept apart, for tests.
 	apart int
+	// space bounds the writes that wait, for tests.
+	space space
 	// silence is how often silent connections are looked at, and connect how long
 	// making one may take, for tests.
 	silence, connect time.Duration
@@ -84,7 +86,7 @@ func (o *Options) withDefaults() (Options, error) {
 	d.LockTimeout = cmp.Or(d.LockTimeout, DefaultLockTimeout)
 	d.silence = cmp.Or(d.silence, silencePeriod)
 	d.connect = cmp.Or(d.connect, connectLimit)
-	d.apart = cmp.Or(d.apart, apartBytes)
+	d.apart, d.space = cmp.Or(d.apart, apartBytes), cmp.Or(d.space, maxWaiting)
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -158,15 +159,15 @@ func (s *Store) result() string {
 // partitioned are the statements of the partitioned layout. They have the
 // parameters of the others and give the same rows. What creates a record keeps its
 // result in the row, for a claim has none.
-func (s *Store) partitioned(plain statements) statements {
+func (s *Store) partitioned(plain statements, lockTimeout time.Duration) statements {
 	log, results := name(s.opts.Schema, "idempotency_log"), name(s.opts.Schema, resultTable)
 	p := plain
 	for _, t := range []*text{&p.create, &p.create1, &p.noted.create, &p.noted.create1, &p.get, &p.due} {
 		t.any = strings.ReplaceAll(t.any, resultColumn, s.result())
 		t.direct = strings.ReplaceAll(t.direct, resultColumn, s.result())
 	}
-	expect := append(versionMembers[:len(versionMembers):len(versionMembers)], member{"expect", "bytea"})
-	limit := ", set_config('lock_timeout', '" + milliseconds(s.opts.LockTimeout) + "', true)"
+	change := slices.Concat(versionMembers, expectMember, deadlineMember)
+	limit := ", set_config('lock_timeout', '" + milliseconds(lockTimeout) + "', true)"
 	bucket := func(at string) string {
 		return fmt.Sprintf("floor(date_part('epoch', %s) / %d)::bigint", at, int64(s.period/time.Second))
 	}
@@ -178,16 +179,16 @@ func (s *Store) partitioned(plain statements) statements {
 		set := strings.Replace(assignments(), "response_payload = w.response_payload",
 			"response_payload = CASE WHEN w.bucket IS NULL THEN w.response_payload END, result_bucket = w.bucket", 1)
 		return "WITH changed AS (UPDATE " + log + " l SET " + set + " FROM (SELECT w.*, " + of + " AS bucket FROM " + from + ") AS w" + limit +
-			" WHERE l.id = w.id AND l.revision = w.expect RETURNING l.id, w.bucket, w.revision, w.response_payload)," +
+			" WHERE l.id = w.id AND l.revision = w.expect AND " + inTime + " RETURNING l.id, w.bucket, w.revision, w.response_payload)," +
 			" kept AS (INSERT INTO " + results + " (bucket, id, revision, response_payload)" +
-			" SELECT bucket, id, revision, response_payload FROM changed WHERE bucket IS NOT NULL)" + noted + " SELECT id FROM changed"
+			" SELECT bucket, id, revision, response_payload FROM changed WHERE bucket IS NOT NULL)" + noted + " SELECT id, revision FROM changed"
 	}
 	both := func(from, noted string) text {
 		return text{any: update(from, limit, noted), direct: update(from, "", noted)}
 	}
-	noted := noting(s.opts.Schema, "changed", len(expect)+1)
-	p.update, p.update1 = both(unnest(expect), ""), both(params(expect), "")
-	p.noted.update, p.noted.update1 = both(unnest(expect), noted), both(params(expect), noted)
+	noted := noting(s.opts.Schema, "changed", len(change)+1)
+	p.update, p.update1 = both(unnest(change), ""), both(params(change), "")
+	p.noted.update, p.noted.update1 = both(unnest(change), noted), both(params(change), noted)
 	// What an operator deletes before it expires is to be gone at once.
 	purge := func(limit string) string {
 		return "WITH gone AS (DELETE FROM " + log + " l USING unnest($1::bytea[], $2::bytea[]) AS w(id, revision)" + limit +

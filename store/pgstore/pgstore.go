@@ -61,6 +61,7 @@ import (
 type Store struct {
 	opts    Options
 	sql     statements
+	hasty   statements // that do not wait for locks
 	log     evidenceStatements
 	logTurn chan struct{} // holds one while the evidence log is written by itself
 	period  time.Duration // of a partition; zero: the layout is plain
@@ -91,7 +92,7 @@ var (
 	_ semel.DurabilityStore = (*Store)(nil)
 )
 
-var errClosed = errors.New("pgstore: closed")
+var errClosed = fmt.Errorf("pgstore: closed: %w", semel.ErrNotApplied)
 
 // Open connects to a database, by a URL or a list of settings as libpq takes them.
 // Options may be nil. It refuses a schema that lacks migrations or that a later
@@ -131,11 +132,8 @@ func (s *Store) open(ctx context.Context, url string) (err error) {
 	if err != nil {
 		return err
 	}
-	s.sql = newStatements(s.opts.Schema, s.opts.LockTimeout, barriers)
+	s.sql, s.hasty = s.statements(s.opts.LockTimeout, barriers), s.statements(noLockTime, barriers).anywhere()
 	s.log, s.logTurn = newEvidenceStatements(s.opts.Schema, barriers), make(chan struct{}, 1)
-	if s.period != 0 {
-		s.sql = s.partitioned(s.sql)
-	}
 	if s.opts.Strict {
 		if err := s.refuseUnsafe(ctx); err != nil {
 			return err
@@ -154,8 +152,8 @@ func (s *Store) open(ctx context.Context, url string) (err error) {
 	base, abandon := context.WithCancel(context.Background())
 	s.commits = committer{
 		conns: conns{pool: s.writes, wait: s.opts.AcquireTimeout, base: base, keep: min(keepFor, s.opts.silence), taken: map[*pgxpool.Conn]time.Time{}},
-		sql:   &s.sql, changed: s.changed, max: s.opts.MaxBatch, workers: s.opts.MaxConns,
-		wait: s.opts.AcquireTimeout, busy: map[digest]*op{}, base: base,
+		sql:   &s.sql, hasty: &s.hasty, changed: s.changed, max: s.opts.MaxBatch, workers: s.opts.MaxConns,
+		wait: s.opts.AcquireTimeout, busy: map[digest]*op{}, locked: map[digest]bool{}, space: s.opts.space, base: base,
 	}
 	s.abandon = func() {
 		abandon()
@@ -189,6 +187,18 @@ func (s *Store) startBackground(url string) error {
 	s.background.Go(func() { s.tellOthers(ctx) })
 	s.background.Go(func() { s.listen(ctx, config) })
 	return nil
+}
+
+// noLockTime is the shortest time for locks that a server has.
+const noLockTime = time.Millisecond
+
+// statements are those of the layout that the schema has.
+func (s *Store) statements(lockTimeout time.Duration, barriers bool) statements {
+	plain := newStatements(s.opts.Schema, lockTimeout, barriers)
+	if s.period == 0 {
+		return plain
+	}
+	return s.partitioned(plain, lockTimeout)
 }
 
 // lookAtServer refuses a database that can't keep every text, and says whether the
@@ -234,16 +244,22 @@ func configure(config *pgx.ConnConfig) {
 // Apply is [semel.Store.Apply].
 func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
 	if err := s.usable(ctx); err != nil {
-		return semel.Record{}, false, err
+		return semel.Record{}, false, notApplied(err)
 	}
 	o, err := newOp(w)
 	if err != nil {
 		return semel.Record{}, false, err
 	}
+	o.deadline = s.byServer(w.Deadline)
 	if err := s.commits.apply(ctx, o); err != nil {
 		return semel.Record{}, false, err
 	}
 	return *o.current, o.applied, nil
+}
+
+// byServer is an instant of the store's clock by the server's.
+func (s *Store) byServer(at semel.Instant) semel.Instant {
+	return at.Add(-time.Duration(s.opts.shift.Load()))
 }
 
 // usable refuses calls that have ended before they began.

@@ -8,13 +8,13 @@ import (
 
 // queued is a committer that nothing is sent by, with writes in its queue.
 func queued(creates, updates int) *committer {
-	c := &committer{max: 256, busy: map[digest]*op{}}
+	c := &committer{max: 256, busy: map[digest]*op{}, locked: map[digest]bool{}}
 	for i := range creates + updates {
 		o := &op{id: digest{byte(i), byte(i >> 8)}, done: make(chan struct{})}
 		if i >= creates {
 			o.write.Expect = semel.Revision{1}
 		}
-		c.queue = append(c.queue, o)
+		c.await(o, &c.queue)
 		c.busy[o.id] = o
 	}
 	return c
@@ -55,21 +55,9 @@ func TestNoWriteWaitsForItsSortForEver(t *testing.T) {
 		if creates, _ := count(c.pick()); creates == 1 {
 			return
 		}
-		c.queue = append(c.queue, queued(0, 40).queue...) // there are always more of the others
+		for range 40 { // there are always more of the others
+			c.await(&op{write: semel.Write{Expect: semel.Revision{1}}, arrived: c.batches}, &c.queue)
+		}
 	}
 	t.Error("the one that is not of the sort of the others was never taken")
-}
-
-func TestAllOfOneSortMayBeGone(t *testing.T) {
-	c := queued(20, 5)
-	for _, o := range c.queue[:20] {
-		o.gone = true
-	}
-	batch := c.take()
-	if creates, updates := count(batch); creates != 0 || updates != 5 || len(c.queue) != 0 {
-		t.Errorf("%d and %d are taken, and %d wait", creates, updates, len(c.queue))
-	}
-	if len(c.busy) != 5 {
-		t.Errorf("%d identities have a write", len(c.busy))
-	}
 }

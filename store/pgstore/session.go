@@ -67,11 +67,6 @@ func (st *statement) prepareOn(ctx context.Context, conn *pgconn.PgConn) (*pgcon
 		if sd, err = conn.Prepare(ctx, "semel_"+strconv.Itoa(len(done)), st.sql.direct, st.oids); err != nil {
 			return nil, err
 		}
-		if st.sql.tells {
-			// It returns nothing. pgx would ask what, each time, of one that is not
-			// known to return anything.
-			sd.Fields = []pgconn.FieldDescription{{}}
-		}
 		done[st.sql.direct] = sd
 	}
 	return sd, nil
@@ -107,7 +102,4 @@ func (st *statement) send(ctx context.Context, conn *pgconn.PgConn) (*pgconn.Res
 
 // stale reports that a prepared statement is gone or no longer fits the table. The
 // connection is of no further use.
-func stale(err error) bool {
-	pe, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (pe.Code == "26000" || pe.Code == "0A000")
-}
+func stale(pe *pgconn.PgError) bool { return pe.Code == "26000" || pe.Code == "0A000" }

@@ -13,9 +13,6 @@ import (
 type statements struct {
 	create, update   text // of many rows
 	create1, update1 text // of one
-	// createNew is create1 that says nothing about what stands in its way, which is
-	// looked for then: less work for the server where nothing does.
-	createNew text
 	// noted are the same for writes with evidence.
 	noted          struct{ create, update, create1, update1 text }
 	get, due       text
@@ -30,9 +27,8 @@ type text struct {
 	any string
 	// direct works on connections that prepareSession has prepared.
 	direct string
-	// tells means that it returns no rows: how many it has written, none or one, is
-	// all that it says.
-	tells bool
+	// mark is that of the row that says how many it has written; empty: it names each.
+	mark string
 }
 
 // member is a column that a write sets, with the type of its parameter.
@@ -49,6 +45,9 @@ var (
 	identityMembers = []member{
 		{"since", "bigint"}, {"idempotency_key", "text"}, {"operation_type", "text"}, {"user_id", "text"}, {"session_id", "text"},
 	}
+	// A write names the revision that it follows, and until when it may be made.
+	expectMember, deadlineMember = []member{{"expect", "bytea"}}, []member{{"deadline", "timestamptz"}}
+
 	archiveMembers = []member{
 		{"id", "bytea"}, {"revision", "bytea"}, {"record", "bytea"},
 		{"request_payload", "text"}, {"response_payload", "bytea"}, {"status", "text"},
@@ -56,6 +55,15 @@ var (
 		{"idempotency_key", "text"}, {"operation_type", "text"}, {"user_id", "text"}, {"session_id", "text"},
 	}
 )
+
+// inTime is what a write needs beside the revision that it expects: it may be made
+// before its deadline only, by the server's clock when it comes to the row. It may
+// then wait for a lock, for the lock timeout at most, and for the commit.
+var inTime = beforeDeadline("w.deadline")
+
+func beforeDeadline(deadline string) string {
+	return "(" + deadline + " IS NULL OR clock_timestamp() < " + deadline + ")"
+}
 
 func names(members []member, prefix string) string {
 	list := make([]string, len(members))
@@ -85,8 +93,7 @@ func params(members []member) string {
 	return "(SELECT " + strings.Join(list, ", ") + ") AS w"
 }
 
-// Marks of the rows that say how many a statement has written. They stand in the
-// place of a revision, which is longer.
+// Marks of the rows that say how many a statement has written.
 const (
 	markCreated = "c"
 	markUpdated = "u"
@@ -111,50 +118,51 @@ func newStatements(schema string, lockTimeout time.Duration, barriers bool) stat
 		after = " UNION ALL " + barrier
 	}
 	all := slices.Concat(versionMembers, identityMembers)
-	expect := slices.Concat(versionMembers, []member{{"expect", "bytea"}})
+	claim, change := slices.Concat(all, deadlineMember), slices.Concat(versionMembers, expectMember, deadlineMember)
 	const row = "l.id, l.revision, l.record, l.response_payload"
-	// A statement of many rows says how many it has written, in a row that is marked.
+	// A statement of many rows says how many it has written, in a row without an
+	// identity that is marked, and names the batch by the revision of its first write.
 	// It says which only where that is not all of them: a row for each costs both
 	// sides more than it tells.
 	sum := func(mark string) string {
-		return "SELECT count(*)::text::bytea, '" + mark + "'::bytea, NULL::bytea, NULL::bytea FROM made UNION ALL "
+		return "SELECT NULL::bytea, count(*)::text::bytea, '" + mark + "'::bytea, ($2::bytea[])[1] FROM made UNION ALL "
 	}
 	const notAll = " WHERE (SELECT count(*) FROM made) < cardinality($1)"
-	const which = "SELECT id, NULL::bytea, NULL::bytea, NULL::bytea FROM made"
+	const which = "SELECT id, revision, NULL::bytea, NULL::bytea FROM made"
 	// The last part sees the rows that were there before the statement, so it
 	// returns what stood in the way, if anything did. A row that came meanwhile is
 	// in no part, and is looked for once more.
 	insert := func(from, noted string) string {
 		return "WITH made AS (INSERT INTO " + table + " (" + names(all, "") + ") SELECT " + names(all, "w.") + " FROM " + from +
-			" ON CONFLICT (id) DO NOTHING RETURNING id)" + noted + " "
+			" WHERE " + inTime + " ON CONFLICT (id) DO NOTHING RETURNING id, revision)" + noted + " "
 	}
-	change := func(from string) string {
-		return "UPDATE " + table + " l SET " + assignments() + " FROM " + from + " WHERE l.id = w.id AND l.revision = w.expect"
+	set := func(from string) string {
+		return "UPDATE " + table + " l SET " + assignments() + " FROM " + from + " WHERE l.id = w.id AND l.revision = w.expect AND " + inTime +
+			" RETURNING l.id, l.revision"
 	}
 	create := func(noted string) text {
-		return limited(func(limit string) string {
-			return insert(unnest(all)+limit, noted) + sum(markCreated) + which + notAll + " UNION ALL SELECT " + row +
+		t := limited(func(limit string) string {
+			return insert(unnest(claim)+limit, noted) + sum(markCreated) + which + notAll + " UNION ALL SELECT " + row +
 				" FROM " + unnest(all[:1]) + " JOIN " + table + " l ON l.id = w.id" + notAll + after
 		})
+		t.mark = markCreated
+		return t
 	}
 	create1 := func(noted string) text {
 		return limited(func(limit string) string {
-			return insert(params(all)+limit, noted) + which + " UNION ALL SELECT " + row + " FROM " + table + " l WHERE l.id = $1 AND NOT EXISTS (SELECT FROM made)" + after
+			return insert(params(claim)+limit, noted) + which + " UNION ALL SELECT " + row + " FROM " + table + " l WHERE l.id = $1 AND NOT EXISTS (SELECT FROM made)" + after
 		})
 	}
-	createNew := limited(func(limit string) string {
-		return "INSERT INTO " + table + " (" + names(all, "") + ") SELECT " + names(all, "w.") + " FROM " + params(all) + limit +
-			" ON CONFLICT (id) DO NOTHING"
-	})
-	createNew.tells = true
 	update := func(noted string) text {
-		return limited(func(limit string) string {
-			return "WITH made AS (" + change(unnest(expect)+limit) + " RETURNING l.id)" + noted + " " + sum(markUpdated) + which + notAll
+		t := limited(func(limit string) string {
+			return "WITH made AS (" + set(unnest(change)+limit) + ")" + noted + " " + sum(markUpdated) + which + notAll
 		})
+		t.mark = markUpdated
+		return t
 	}
 	s := statements{
-		create: create(""), create1: create1(""), createNew: createNew, update: update(""),
-		update1: text{any: limited(func(limit string) string { return change(params(expect) + limit) }).any, direct: change1(table, expect), tells: true},
+		create: create(""), create1: create1(""), update: update(""),
+		update1: text{any: limited(func(limit string) string { return set(params(change) + limit) }).any, direct: set1(table, change)},
 		get:     same("SELECT " + row + " FROM " + table + " l WHERE l.id = ANY($1::bytea[])" + after),
 		due: same("SELECT " + row + ", l.next_at FROM " + table + " l WHERE l.next_at <= $1::bigint" +
 			" AND (l.next_at, l.id) > ($2::bigint, $3::bytea) ORDER BY l.next_at, l.id LIMIT $4::bigint"),
@@ -166,22 +174,34 @@ func newStatements(schema string, lockTimeout time.Duration, barriers bool) stat
 			" SELECT " + names(archiveMembers, "w.") + " FROM " + unnest(archiveMembers) + " ON CONFLICT (id, revision) DO NOTHING"),
 		notify: same("SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, w.names) FROM unnest($2::text[]) AS w(names)"),
 	}
-	created, updated := noting(schema, "made", len(all)+1), noting(schema, "made", len(expect)+1)
+	created, updated := noting(schema, "made", len(claim)+1), noting(schema, "made", len(change)+1)
 	s.noted.create, s.noted.create1, s.noted.update = create(created), create1(created), update(updated)
 	s.noted.update1 = limited(func(limit string) string {
-		return "WITH made AS (" + change(params(expect)+limit) + " RETURNING l.id)" + updated + "SELECT id FROM made"
+		return "WITH made AS (" + set(params(change)+limit) + ")" + updated + "SELECT id, revision FROM made"
 	})
 	return s
 }
 
-// change1 is an update of one row without a table of parameters, which the server
+// anywhere has the writes use no setting of a session, so that they wait for locks as
+// long as they say themselves.
+func (s statements) anywhere() statements {
+	for _, t := range []*text{
+		&s.create, &s.create1, &s.update, &s.update1, &s.noted.create, &s.noted.create1, &s.noted.update, &s.noted.update1,
+	} {
+		t.direct = t.any
+	}
+	return s
+}
+
+// set1 is an update of one row without a table of parameters, which the server
 // would join with.
-func change1(table string, expect []member) string {
-	set := make([]string, 0, len(expect))
-	for i, m := range expect[1 : len(expect)-1] {
+func set1(table string, change []member) string {
+	set := make([]string, 0, len(change))
+	for i, m := range versionMembers[1:] {
 		set = append(set, fmt.Sprintf("%s = $%d::%s", m.name, i+2, m.kind))
 	}
-	return fmt.Sprintf("UPDATE %s SET %s WHERE id = $1::bytea AND revision = $%d::bytea", table, strings.Join(set, ", "), len(expect))
+	return fmt.Sprintf("UPDATE %s SET %s WHERE id = $1::bytea AND revision = $%d::bytea AND %s RETURNING id, revision",
+		table, strings.Join(set, ", "), len(change)-1, beforeDeadline(fmt.Sprintf("$%d::timestamptz", len(change))))
 }
 
 // assignments are what an update sets.

@@ -1,0 +1,158 @@
+package pgstore
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/pgtest"
+)
+
+// TestDeadlines has writes that are late, in every form in which writes are sent.
+func TestDeadlines(t *testing.T) {
+	for _, layout := range []Options{{}, {Partition: day, apart: 1}} {
+		for _, evidence := range [][]semel.Entry{nil, leaves("e")} {
+			for _, pooled := range []bool{false, true} {
+				for _, n := range []int{1, 5, 30} {
+					t.Run(fmt.Sprintf("partitions of %v, %d entries, pooler %v, batches of %d", layout.Partition, len(evidence), pooled, n), func(t *testing.T) {
+						o := layout
+						o.Pooler = pooled
+						testDeadlines(t, o, evidence, n)
+					})
+				}
+			}
+		}
+	}
+}
+
+func testDeadlines(t *testing.T, o Options, evidence []semel.Entry, n int) {
+	server := pgtest.Shared(t)
+	database := server.Database(t)
+	w := newWire(t, server)
+	o.Migrate, o.NoNotices, o.MaxConns, o.AcquireTimeout, o.shift = true, true, 1, 20*time.Second, new(atomic.Int64)
+	s := mustOpen(t, w.url(database), &o)
+	t.Cleanup(func() { mustClose(t, s) })
+	now, err := s.Now(t.Context())
+	noError(t, err)
+	early, soon := now.Add(time.Hour), now.Add(time.Minute)
+	// Each kind of write n times, and what is to come of it once soon is over.
+	const (
+		applied = "applied"
+		refused = "refused"
+		late    = "late"
+	)
+	var writes []semel.Write
+	want := map[string]string{}
+	add := func(kind string, i int, outcome string, deadline semel.Instant, there, expect byte) {
+		key := fmt.Sprint(kind, i)
+		rec := numbered(key, 2)
+		rec.Result.Data = []byte("result")
+		wr := semel.Write{Record: rec, Evidence: evidence, Deadline: deadline}
+		if there != 0 {
+			put(t, s, numbered(key, there), semel.Revision{})
+		}
+		if expect != 0 {
+			wr.Expect = numbered(key, expect).Revision
+		}
+		writes = append(writes, wr)
+		want[key] = outcome
+	}
+	for i := range n {
+		add("new, whenever", i, applied, 0, 0, 0)
+		add("new, early", i, applied, early, 0, 0)
+		add("new, late", i, late, soon, 0, 0)
+		add("there, late", i, refused, soon, 1, 0)
+		add("its own, late", i, refused, soon, 2, 0)
+		add("change, whenever", i, applied, 0, 1, 1)
+		add("change, early", i, applied, early, 1, 1)
+		add("change, late", i, late, soon, 1, 1)
+		add("change of another, late", i, refused, soon, 1, 3)
+		add("change of nothing, late", i, refused, soon, 0, 1)
+	}
+	o.shift.Add(int64(time.Minute)) // now soon is over, to the nanosecond or a little longer
+	results := []told{}
+	if n == 1 {
+		for _, wr := range writes {
+			cur, ok, err := s.Apply(t.Context(), wr)
+			results = append(results, told{wr, cur, ok, err})
+		}
+	} else {
+		results = together(t, w, s, nil, writes...)
+	}
+	noted := 0
+	for _, r := range results {
+		key := r.write.Record.ID.Key
+		got := refused
+		switch {
+		case errors.Is(r.err, semel.ErrTooLate) && errors.Is(r.err, semel.ErrNotApplied):
+			got = late
+		case r.err != nil:
+			t.Errorf("%s: %v", key, r.err)
+		case r.applied:
+			got = applied
+			noted += len(evidence)
+		}
+		if got != want[key] {
+			t.Errorf("%s: %s, want %s", key, got, want[key])
+		}
+		if rec, err := s.Get(t.Context(), r.write.Record.ID); (rec.Revision == r.write.Record.Revision) != (got == applied || r.err == nil && r.current.Revision == r.write.Record.Revision) {
+			t.Errorf("%s: %s, and %v is stored, %v", key, got, rec.Revision, err)
+		}
+	}
+	if texts := readLog(t, s); len(texts) != noted {
+		t.Errorf("the evidence log has %d entries, want %d", len(texts), noted)
+	}
+}
+
+// TestDeadlinesInATransaction has them in a transaction of the application.
+func TestDeadlinesInATransaction(t *testing.T) {
+	owned(t, func(t *testing.T, e *joinEnv, begin func() ownedTx) {
+		for _, evidence := range [][]semel.Entry{nil, leaves("e")} {
+			t.Run(fmt.Sprintf("with %d entries", len(evidence)), func(t *testing.T) {
+				e.t = t
+				now, err := e.store.Now(t.Context())
+				noError(t, err)
+				key := func(kind string) string { return fmt.Sprint(kind, len(evidence)) }
+				put(t, e.store, numbered(key("there"), 1), semel.Revision{})
+				for kind, c := range map[string]struct {
+					expect   byte
+					deadline semel.Instant
+					applied  bool
+					late     bool
+				}{
+					"new, whenever":   {0, 0, true, false},
+					"new, early":      {0, now.Add(time.Hour), true, false},
+					"new, late":       {0, now, false, true},
+					"there":           {0, now, false, false},
+					"there, whenever": {0, 0, false, false},
+					"there, changed":  {1, now.Add(time.Hour), true, false},
+					"there, too late": {1, now, false, true},
+					"there, other":    {3, now, false, false},
+					"gone":            {1, now, false, false},
+				} {
+					id := key(kind)
+					if kind[:min(5, len(kind))] == "there" {
+						id = key("there")
+					}
+					w := semel.Write{Record: numbered(id, 2), Evidence: evidence, Deadline: c.deadline}
+					if c.expect != 0 {
+						w.Expect = numbered("", c.expect).Revision
+					}
+					tx := begin()
+					j := &joined{store: e.store, link: tx.link}
+					if locked, err := j.Lock(t.Context(), w.Record.ID); err != nil || !locked {
+						t.Fatal(locked, err)
+					}
+					applied, err := j.Apply(t.Context(), w)
+					if applied != c.applied || errors.Is(err, semel.ErrTooLate) != c.late || err != nil && !c.late {
+						t.Errorf("%s: applied %v, %v", kind, applied, err)
+					}
+					noError(t, tx.rollback())
+				}
+			})
+		}
+	})
+}
