@@ -16,6 +16,17 @@
 // on a row that was read, a refused write or a Get, comes from a transaction that
 // commits something of its own, and waits in its turn.
 //
+// # What is certain
+//
+// An error of [Store.Apply] wraps [semel.ErrNotApplied] where nothing of the write was
+// sent, and where the server has refused a statement before the commit of its
+// transaction: it can't be reached, starts up, has too many connections, only reads,
+// has no room, a row is locked or damaged, a time limit is over. It does not where the
+// commit fails or a connection breaks over which the write was sent. A write with a
+// deadline is refused by the server's clock at the moment when the statement comes to
+// its row; what it waits for then, a lock for Options.LockTimeout or the commit, is not
+// counted.
+//
 // # Clock
 //
 // The store's clock is that of the server. Each process reads it every few seconds
@@ -23,8 +34,12 @@
 // at its clock at the last possible moment, when the answer arrived, so its clock
 // is behind the server's, by the time of a round trip at most, and never ahead. So
 // a process that starts later never sees an earlier time than another has seen
-// before, and nothing has to be stored. The server's own clock must not go back: a
-// standby that takes over must have the right time.
+// before, and nothing has to be stored.
+//
+// The server's own clock must not go back: a standby that takes over must have the
+// right time. Where it does, by more than a tenth of a second, [Store.Now] fails in
+// processes that have seen it ahead until it has caught up. A leap of more than a
+// second is believed when it was seen twice.
 //
 // # Sessions
 //
@@ -139,7 +154,7 @@ func (s *Store) open(ctx context.Context, url string) (err error) {
 			return err
 		}
 	}
-	s.clock.start(s.opts.shift)
+	s.clock.start(s.opts.machine, s.opts.shift)
 	if err := s.readClock(ctx); err != nil {
 		return err
 	}
