@@ -117,7 +117,14 @@ func outcome(ctx context.Context, conn *pgconn.PgConn, done bool, err, failed er
 }
 
 // notApplied marks an error with which nothing was changed, nor will be.
-func notApplied(err error) error { return fmt.Errorf("%w: %w", semel.ErrNotApplied, err) }
+func notApplied(err error) error { return definite{err} }
+
+// definite is a [semel.ErrNotApplied]. It does not say so itself, because it may be
+// about a statement that only reads.
+type definite struct{ error }
+
+func (e definite) Unwrap() error        { return e.error }
+func (e definite) Is(target error) bool { return target == semel.ErrNotApplied }
 
 // refusals are the classes of errors with which a server refuses a statement. It has
 // rolled back what the transaction did by then.

@@ -175,20 +175,22 @@ func (s *Store) partitioned(plain statements, lockTimeout time.Duration) stateme
 	of := fmt.Sprintf("CASE WHEN length(w.response_payload) >= %d AND %s <= %s + %d THEN %[2]s END", s.opts.apart, bucket("w.expires_at"), bucket("now()"), aheadPartitions)
 	// A crash before the commit leaves neither the record's new version nor its
 	// result. A crash after it leaves both.
-	update := func(from, limit, noted string) string {
+	update := func(from, limit, noted, say string) string {
 		set := strings.Replace(assignments(), "response_payload = w.response_payload",
 			"response_payload = CASE WHEN w.bucket IS NULL THEN w.response_payload END, result_bucket = w.bucket", 1)
 		return "WITH changed AS (UPDATE " + log + " l SET " + set + " FROM (SELECT w.*, " + of + " AS bucket FROM " + from + ") AS w" + limit +
 			" WHERE l.id = w.id AND l.revision = w.expect AND " + inTime + " RETURNING l.id, w.bucket, w.revision, w.response_payload)," +
 			" kept AS (INSERT INTO " + results + " (bucket, id, revision, response_payload)" +
-			" SELECT bucket, id, revision, response_payload FROM changed WHERE bucket IS NOT NULL)" + noted + " SELECT id, revision FROM changed"
+			" SELECT bucket, id, revision, response_payload FROM changed WHERE bucket IS NOT NULL)" + noted + " " + say
 	}
-	both := func(from, noted string) text {
-		return text{any: update(from, limit, noted), direct: update(from, "", noted)}
+	both := func(from, noted, say string) text {
+		return text{any: update(from, limit, noted, say), direct: update(from, "", noted, say)}
 	}
 	noted := noting(s.opts.Schema, "changed", len(change)+1)
-	p.update, p.update1 = both(unnest(change), ""), both(params(change), "")
-	p.noted.update, p.noted.update1 = both(unnest(change), noted), both(params(change), noted)
+	many, one := counting(markUpdated, "changed"), naming("changed")
+	p.update, p.update1 = both(unnest(change), "", many), both(params(change), "", one)
+	p.noted.update, p.noted.update1 = both(unnest(change), noted, many), both(params(change), noted, one)
+	p.update.mark, p.noted.update.mark = markUpdated, markUpdated
 	// What an operator deletes before it expires is to be gone at once.
 	purge := func(limit string) string {
 		return "WITH gone AS (DELETE FROM " + log + " l USING unnest($1::bytea[], $2::bytea[]) AS w(id, revision)" + limit +

@@ -99,6 +99,24 @@ const (
 	markUpdated = "u"
 )
 
+// counting is the part of a statement of many rows that says how many it has written,
+// in a row without an identity that is marked, and names the batch by the revision of
+// its first write. It says which only where that is not all of them: a row for each
+// costs both sides more than it tells. Those that were written are in the table made.
+func counting(mark, made string) string {
+	return "SELECT NULL::bytea, count(*)::text::bytea, '" + mark + "'::bytea, ($2::bytea[])[1] FROM " + made +
+		" UNION ALL " + naming(made) + unlessAll(made)
+}
+
+// naming is the part of a statement that says which writes it has made.
+func naming(made string) string {
+	return "SELECT id, revision, NULL::bytea, NULL::bytea FROM " + made
+}
+
+func unlessAll(made string) string {
+	return " WHERE (SELECT count(*) FROM " + made + ") < cardinality($1)"
+}
+
 // barrier is a row of no record, where commits wait for a standby. A row that this
 // server shows may be one that no standby has: whoever waited for it was
 // cancelled, or the server was restarted. Whoever is told of it acts on it, so the
@@ -120,15 +138,6 @@ func newStatements(schema string, lockTimeout time.Duration, barriers bool) stat
 	all := slices.Concat(versionMembers, identityMembers)
 	claim, change := slices.Concat(all, deadlineMember), slices.Concat(versionMembers, expectMember, deadlineMember)
 	const row = "l.id, l.revision, l.record, l.response_payload"
-	// A statement of many rows says how many it has written, in a row without an
-	// identity that is marked, and names the batch by the revision of its first write.
-	// It says which only where that is not all of them: a row for each costs both
-	// sides more than it tells.
-	sum := func(mark string) string {
-		return "SELECT NULL::bytea, count(*)::text::bytea, '" + mark + "'::bytea, ($2::bytea[])[1] FROM made UNION ALL "
-	}
-	const notAll = " WHERE (SELECT count(*) FROM made) < cardinality($1)"
-	const which = "SELECT id, revision, NULL::bytea, NULL::bytea FROM made"
 	// The last part sees the rows that were there before the statement, so it
 	// returns what stood in the way, if anything did. A row that came meanwhile is
 	// in no part, and is looked for once more.
@@ -142,20 +151,20 @@ func newStatements(schema string, lockTimeout time.Duration, barriers bool) stat
 	}
 	create := func(noted string) text {
 		t := limited(func(limit string) string {
-			return insert(unnest(claim)+limit, noted) + sum(markCreated) + which + notAll + " UNION ALL SELECT " + row +
-				" FROM " + unnest(all[:1]) + " JOIN " + table + " l ON l.id = w.id" + notAll + after
+			return insert(unnest(claim)+limit, noted) + counting(markCreated, "made") + " UNION ALL SELECT " + row +
+				" FROM " + unnest(all[:1]) + " JOIN " + table + " l ON l.id = w.id" + unlessAll("made") + after
 		})
 		t.mark = markCreated
 		return t
 	}
 	create1 := func(noted string) text {
 		return limited(func(limit string) string {
-			return insert(params(claim)+limit, noted) + which + " UNION ALL SELECT " + row + " FROM " + table + " l WHERE l.id = $1 AND NOT EXISTS (SELECT FROM made)" + after
+			return insert(params(claim)+limit, noted) + naming("made") + " UNION ALL SELECT " + row + " FROM " + table + " l WHERE l.id = $1 AND NOT EXISTS (SELECT FROM made)" + after
 		})
 	}
 	update := func(noted string) text {
 		t := limited(func(limit string) string {
-			return "WITH made AS (" + set(unnest(change)+limit) + ")" + noted + " " + sum(markUpdated) + which + notAll
+			return "WITH made AS (" + set(unnest(change)+limit) + ")" + noted + " " + counting(markUpdated, "made")
 		})
 		t.mark = markUpdated
 		return t

@@ -29,7 +29,7 @@ type wire struct {
 	refuse  *pgproto3.ErrorResponse // what new connections are told
 	meddle  func(*exchange)
 	open    map[net.Conn]bool
-	dialled int
+	cancels int // requests to cancel what a session does
 }
 
 // exchange is what a client sends up to a Sync, and what it gets for that.
@@ -106,7 +106,6 @@ func (w *wire) accept() {
 		}
 		w.mu.Lock()
 		w.open[client], w.open[server] = true, true
-		w.dialled++
 		if w.closed {
 			_, _ = client.Close(), server.Close()
 		}
@@ -132,6 +131,9 @@ func (w *wire) carry(n int, client, server net.Conn) {
 	}
 	w.mu.Lock()
 	refuse := w.refuse
+	if _, cancels := hello.(*pgproto3.CancelRequest); cancels {
+		w.cancels++
+	}
 	w.mu.Unlock()
 	if refuse != nil {
 		_, _ = client.Write(encoded(refuse))

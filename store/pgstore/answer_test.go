@@ -1,0 +1,247 @@
+package pgstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/pgtest"
+)
+
+// rewritten is a reply whose rows were changed, and whose tags tell as many as there
+// are then.
+func rewritten(reply [][]byte, change func(row [][]byte) [][][]byte) (changed [][]byte) {
+	n := 0
+	for _, msg := range reply {
+		switch msg[0] {
+		case 'D':
+			var row pgproto3.DataRow
+			if err := row.Decode(msg[5:]); err != nil {
+				panic(err)
+			}
+			for _, values := range change(row.Values) {
+				changed = append(changed, encoded(&pgproto3.DataRow{Values: values}))
+				n++
+			}
+			continue
+		case 'C':
+			verb, _, _ := cutLast(string(bytes.TrimRight(msg[5:], "\x00")), " ")
+			msg, n = encoded(&pgproto3.CommandComplete{CommandTag: fmt.Appendf(nil, "%s %d", verb, n)}), 0
+		}
+		changed = append(changed, msg)
+	}
+	return changed
+}
+
+// counts reports whether a row says how many writes were made, and namesOne whether it
+// says of one that it was.
+func counts(row [][]byte) bool   { return len(row) == 4 && row[0] == nil }
+func namesOne(row [][]byte) bool { return len(row[0]) == 32 && (len(row) == 2 || row[2] == nil) }
+
+// TestAnswersThatContradictThemselves has replies that are whole as far as the protocol
+// goes, and do not fit together, or not the writes.
+func TestAnswersThatContradictThemselves(t *testing.T) {
+	same := func(row [][]byte) [][][]byte { return [][][]byte{row} }
+	first := func(is func(row [][]byte) bool, change func(row [][]byte) [][][]byte) func(row [][]byte) [][][]byte {
+		done := false
+		return func(row [][]byte) [][][]byte {
+			if done || !is(row) {
+				return same(row)
+			}
+			done = true
+			return change(row)
+		}
+	}
+	gone := func([][]byte) [][][]byte { return nil }
+	with := func(i int, value func(old []byte) []byte) func(row [][]byte) [][][]byte {
+		return func(row [][]byte) [][][]byte {
+			row = slices.Clone(row)
+			row[i] = value(row[i])
+			return same(row)
+		}
+	}
+	more := func(by int) func(old []byte) []byte {
+		return func(old []byte) []byte {
+			n, err := strconv.Atoi(string(old))
+			if err != nil {
+				panic(err)
+			}
+			return []byte(strconv.Itoa(n + by))
+		}
+	}
+	other := func(old []byte) []byte { return append([]byte{old[0] + 1}, old[1:]...) }
+	for name, change := range map[string]func() func(row [][]byte) [][][]byte{
+		"one that counts is missing": func() func([][]byte) [][][]byte { return first(counts, gone) },
+		"there are two that count": func() func([][]byte) [][][]byte {
+			return first(counts, func(row [][]byte) [][][]byte { return [][][]byte{row, row} })
+		},
+		"one more is counted than is named":  func() func([][]byte) [][][]byte { return first(counts, with(1, more(1))) },
+		"one less is counted than is named":  func() func([][]byte) [][][]byte { return first(counts, with(1, more(-1))) },
+		"all are counted and some are named": func() func([][]byte) [][][]byte { return first(counts, with(1, more(2))) },
+		"more are counted than were sent":    func() func([][]byte) [][][]byte { return first(counts, with(1, more(9))) },
+		"it counts what is no number": func() func([][]byte) [][][]byte {
+			return first(counts, with(1, func([]byte) []byte { return []byte("x") }))
+		},
+		"it counts the writes of another kind": func() func([][]byte) [][][]byte {
+			return first(counts, with(2, func([]byte) []byte { return []byte(markUpdated) }))
+		},
+		"it counts the writes of another send": func() func([][]byte) [][][]byte { return first(counts, with(3, other)) },
+		"one that is counted is not named":     func() func([][]byte) [][][]byte { return first(namesOne, gone) },
+		"one is named twice": func() func([][]byte) [][][]byte {
+			return first(namesOne, func(row [][]byte) [][][]byte { return [][][]byte{row, row} })
+		},
+		"one is named that nobody has sent":     func() func([][]byte) [][][]byte { return first(namesOne, with(0, other)) },
+		"one is named by another of its writes": func() func([][]byte) [][][]byte { return first(namesOne, with(1, other)) },
+		"one that is named has no such identity": func() func([][]byte) [][][]byte {
+			return first(namesOne, with(0, func(old []byte) []byte { return old[:31] }))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := pgtest.Shared(t)
+			database := server.Database(t)
+			w := newWire(t, server)
+			s := mustOpen(t, w.url(database), &Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second})
+			t.Cleanup(func() { mustClose(t, s) })
+			var writes []semel.Write
+			for i := range 6 { // a third is there
+				writes = append(writes, semel.Write{Record: numbered(fmt.Sprint(i), 2)})
+				if i%3 == 0 {
+					put(t, s, numbered(fmt.Sprint(i), 1), semel.Revision{})
+				}
+			}
+			conn := -1
+			results := together(t, w, s, func(n int, x *exchange) {
+				if n == 0 {
+					conn = x.conn
+					change := change()
+					x.after = func(reply [][]byte) [][]byte { return rewritten(reply, change) }
+				}
+			}, writes...)
+			for _, r := range results {
+				if !errors.Is(r.err, errGarbled) || errors.Is(r.err, semel.ErrNotApplied) || r.applied {
+					t.Errorf("a write got %v, %v", r.applied, r.err)
+				}
+			}
+			again := -1
+			w.set(func(x *exchange) {
+				if x.writes() {
+					again = x.conn
+				}
+			})
+			put(t, s, numbered("afterwards", 1), semel.Revision{})
+			if again == conn {
+				t.Error("the connection is still used")
+			}
+		})
+	}
+}
+
+// A write that comes when another of its identity has been sent already is not answered
+// by what that has found, which may be older.
+func TestAnswersAreNotOlderThanTheWrite(t *testing.T) {
+	server := pgtest.Shared(t)
+	database := server.Database(t)
+	w := newWire(t, server)
+	s := mustOpen(t, w.url(database), &Options{Migrate: true, NoNotices: true, AcquireTimeout: 10 * time.Second})
+	t.Cleanup(func() { mustClose(t, s) })
+	other := mustOpen(t, server.URL(database), &Options{NoNotices: true})
+	t.Cleanup(func() { mustClose(t, other) })
+	first := put(t, other, numbered("k", 1), semel.Revision{})
+	found, pass := make(chan struct{}), make(chan struct{})
+	w.set(func(x *exchange) {
+		if x.writes() && found != nil {
+			reached := found
+			found = nil
+			x.after = func(reply [][]byte) [][]byte {
+				close(reached)
+				select {
+				case <-pass:
+				case <-t.Context().Done():
+				}
+				return reply
+			}
+		}
+	})
+	reached := found
+	ended := make(chan told, 2)
+	apply := func(revision byte) {
+		wr := semel.Write{Record: numbered("k", revision)}
+		cur, applied, err := s.Apply(t.Context(), wr)
+		ended <- told{wr, cur, applied, err}
+	}
+	go apply(2)
+	<-reached // the server has answered, by what is stored now
+	second := put(t, other, numbered("k", 3), first.Revision)
+	go apply(4)
+	await(t, "it waits behind the other", func() bool { n, _ := s.commits.held(); return n == 1 })
+	close(pass)
+	for range 2 {
+		r := <-ended
+		want := first.Revision
+		if r.write.Record.Revision == numbered("", 4).Revision {
+			want = second.Revision
+		}
+		if r.err != nil || r.applied || r.current.Revision != want {
+			t.Errorf("the write %v was answered by %v, %v, %v; want %v", r.write.Record.Revision, r.current.Revision, r.applied, r.err, want)
+		}
+	}
+}
+
+// An answer that was given before is not that of a later write, however much the two are
+// like each other.
+func TestAnswersToOtherWrites(t *testing.T) {
+	server := pgtest.Shared(t)
+	for _, n := range []int{1, 5} {
+		for _, creates := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%d, new %v", n, creates), func(t *testing.T) {
+				database := server.Database(t)
+				w := newWire(t, server)
+				s := mustOpen(t, w.url(database), &Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second})
+				t.Cleanup(func() { mustClose(t, s) })
+				turn := func(revision byte, meddle func(n int, x *exchange)) (results []told) {
+					var writes []semel.Write
+					for i := range n {
+						wr := semel.Write{Record: numbered(fmt.Sprint(i), revision)}
+						if !creates {
+							wr.Expect = numbered("", revision-1).Revision
+						}
+						writes = append(writes, wr)
+					}
+					return together(t, w, s, meddle, writes...)
+				}
+				for i := range n {
+					if !creates {
+						put(t, s, numbered(fmt.Sprint(i), 1), semel.Revision{})
+					}
+				}
+				var said [][]byte
+				for _, r := range turn(2, func(_ int, x *exchange) {
+					x.after = func(reply [][]byte) [][]byte { said = slices.Clone(reply); return reply }
+				}) {
+					if r.err != nil || !r.applied {
+						t.Fatalf("a write got %v, %v", r.applied, r.err)
+					}
+				}
+				if creates {
+					server.Exec(t, database, "DELETE FROM semel.idempotency_log")
+				}
+				for _, r := range turn(3, func(n int, x *exchange) {
+					if x.writes() {
+						x.instead = said // and the server hears of nothing
+					}
+				}) {
+					if !errors.Is(r.err, errGarbled) || errors.Is(r.err, semel.ErrNotApplied) || r.applied {
+						t.Errorf("a write got the answer to another: %v, %v", r.applied, r.err)
+					}
+				}
+			})
+		}
+	}
+}
