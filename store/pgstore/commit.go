@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/gather"
 )
@@ -67,8 +65,8 @@ func (c *crowd) note(n int) { *c = max(crowd(n), *c-*c/8-1) }
 // several reports whether there has been more than one.
 func (c crowd) several() bool { return c > 1 }
 
-// apply makes one write. When ctx ends first its result is unknown: a batch that
-// was sent is not called back.
+// apply makes one write. When ctx ends while it waits it is not made; when ctx ends
+// later its result is unknown, for a batch that was sent is not called back.
 func (c *committer) apply(ctx context.Context, o *op) error {
 	alone, err := c.join(o)
 	if err != nil {
@@ -279,32 +277,6 @@ func whenDone(ctx context.Context, f func()) (stop func() bool) {
 		return c.AfterFunc(f)
 	}
 	return context.AfterFunc(ctx, f)
-}
-
-// acquire takes a connection out of a pool, within a time, and has it watched until
-// it is given back by release.
-func acquire(ctx context.Context, pool *pgxpool.Pool, wait time.Duration) (*pgxpool.Conn, error) {
-	limited, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	conn, err := pool.Acquire(limited)
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return nil, fmt.Errorf("%w: %w", ErrBusy, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if s := watcherOf(conn.Conn()); s != nil {
-		s.take(conn.Conn())
-	}
-	return conn, nil
-}
-
-// release gives a connection back to its pool, which closes one that is broken.
-func release(conn *pgxpool.Conn) {
-	if s := watcherOf(conn.Conn()); s != nil {
-		s.free(conn.Conn())
-	}
-	conn.Release()
 }
 
 // close refuses further writes, gives up those that wait, and returns when those

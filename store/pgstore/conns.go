@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -100,4 +101,30 @@ func (c *conns) close() {
 	c.closed = true
 	c.mu.Unlock()
 	c.expire()
+}
+
+// acquire takes a connection out of a pool, within a time, and has it watched until
+// it is given back by release.
+func acquire(ctx context.Context, pool *pgxpool.Pool, wait time.Duration) (*pgxpool.Conn, error) {
+	limited, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	conn, err := pool.Acquire(limited)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s := watcherOf(conn.Conn()); s != nil {
+		s.take(conn.Conn())
+	}
+	return conn, nil
+}
+
+// release gives a connection back to its pool, which closes one that is broken.
+func release(conn *pgxpool.Conn) {
+	if s := watcherOf(conn.Conn()); s != nil {
+		s.free(conn.Conn())
+	}
+	conn.Release()
 }
