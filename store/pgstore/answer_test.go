@@ -76,6 +76,10 @@ func TestAnswersThatContradictThemselves(t *testing.T) {
 			return []byte(strconv.Itoa(n + by))
 		}
 	}
+	server := pgtest.Shared(t)
+	w := newWire(t, server)
+	s := mustOpen(t, w.url(server.Database(t)), &Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second})
+	t.Cleanup(func() { mustClose(t, s) })
 	other := func(old []byte) []byte { return append([]byte{old[0] + 1}, old[1:]...) }
 	for name, change := range map[string]func() func(row [][]byte) [][][]byte{
 		"one that counts is missing": func() func([][]byte) [][][]byte { return first(counts, gone) },
@@ -104,16 +108,11 @@ func TestAnswersThatContradictThemselves(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := pgtest.Shared(t)
-			database := server.Database(t)
-			w := newWire(t, server)
-			s := mustOpen(t, w.url(database), &Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second})
-			t.Cleanup(func() { mustClose(t, s) })
 			var writes []semel.Write
 			for i := range 6 { // a third is there
-				writes = append(writes, semel.Write{Record: numbered(fmt.Sprint(i), 2)})
+				writes = append(writes, semel.Write{Record: numbered(fmt.Sprint(name, i), 2)})
 				if i%3 == 0 {
-					put(t, s, numbered(fmt.Sprint(i), 1), semel.Revision{})
+					put(t, s, numbered(fmt.Sprint(name, i), 1), semel.Revision{})
 				}
 			}
 			conn := -1
@@ -135,7 +134,8 @@ func TestAnswersThatContradictThemselves(t *testing.T) {
 					again = x.conn
 				}
 			})
-			put(t, s, numbered("afterwards", 1), semel.Revision{})
+			put(t, s, numbered(name, 1), semel.Revision{})
+			w.set(nil)
 			if again == conn {
 				t.Error("the connection is still used")
 			}
