@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -28,19 +29,16 @@ type claimState struct {
 	print  string
 	since  time.Duration // the lease began then or later
 	ending string        // how the attempt with this fence ended
-	before endedAttempt  // the attempt before this one, if it ended so that another could follow
+	before string        // the attempts before this one that ended so that another could follow
 }
 
-// endedAttempt is an attempt that ended.
-type endedAttempt struct {
-	fence  int64
-	ending string
-}
+// endedAttempt is an attempt that ended, as it stands in claimState.before.
+func endedAttempt(fence int64, ending string) string { return fmt.Sprintf("%d %s\n", fence, ending) }
 
-// earlier is the attempt that the next one of st follows.
-func (st claimState) earlier() endedAttempt {
+// earlier are the attempts that the next one of st follows.
+func (st claimState) earlier() string {
 	if st.phase == phaseOpen {
-		return endedAttempt{st.fence, st.ending}
+		return st.before + endedAttempt(st.fence, st.ending)
 	}
 	return st.before
 }
@@ -117,6 +115,11 @@ func stepBegin(st claimState, in beginInput, out beginOutput) []claimState {
 	case semel.Held:
 		ok = samePrint && (st.phase == phaseHeld || !retry && (st.phase == phaseGhost || st.phase == phaseRunning && leaseOver))
 		next.phase = phaseHeld
+		if !ok && mayRun && !retry && out.returned+clockSlack >= in.called+in.op.Lease {
+			// Its own claim arrived, took longer than its lease, and was held before it
+			// could be renewed: then it is not given out any more.
+			ok, next = true, claimState{phase: phaseHeld, fence: out.fence, print: in.print, before: st.earlier()}
+		}
 	case semel.Conflict:
 		ok = !samePrint
 	}
@@ -157,16 +160,12 @@ func stepEnd(st claimState, in endInput, out endOutput) []claimState {
 		return []claimState{next}
 	case out == endOK && ended && st.ending == in.ending:
 		return []claimState{st} // ended by a first try whose result was unknown
-	case out == endOK && st.before == (endedAttempt{in.fence, in.ending}):
+	case out == endOK && strings.Contains(st.before, endedAttempt(in.fence, in.ending)):
 		// So was this one, and its holder learned so, when it renewed, before
 		// somebody else was given the right.
 		return []claimState{st}
 	case out == endLost && !current, out == endAlready && ended:
 		return []claimState{st}
-	case out == endLost && next.phase == phaseOpen:
-		// The end arrived, its answer did not, and before it was sent again
-		// somebody else was given the right: then the holder is told so.
-		return []claimState{next}
 	case out == endUnknown && current:
 		return []claimState{st, next}
 	case out == endUnknown:
