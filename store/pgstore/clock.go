@@ -136,22 +136,26 @@ func (c *clock) confirmed(low, high, at time.Duration) bool {
 
 // now is the time. Where the server has to be asked for it the error is errUnsure.
 func (c *clock) now() (semel.Instant, error) {
+	// What was given out before the machine's clocks are looked at: others may go on
+	// meanwhile, for as long as this goroutine has to wait.
+	given := c.last.Load()
 	m, shift := c.machine(), time.Duration(c.shift.Load())
 	c.mu.RLock()
 	sure := c.known && c.leap == nil && m.monotonic-c.at.monotonic < clockLimit && !apart(m, c.at)
 	low, high := int64(m.monotonic+c.low+shift), int64(m.monotonic+c.high+shift)
 	c.mu.RUnlock()
-	if !sure {
+	switch {
+	case !sure:
 		return 0, errUnsure
+	case given > high+int64(clockBound):
+		return 0, fmt.Errorf("pgstore: %w (%v)", errBehind, time.Duration(given-high).Round(time.Millisecond))
 	}
 	for {
 		last := c.last.Load()
-		switch {
-		case last > high+int64(clockBound):
-			return 0, fmt.Errorf("pgstore: %w (%v)", errBehind, time.Duration(last-high).Round(time.Millisecond))
-		case low <= last:
+		if low <= last {
 			return semel.Instant(last), nil
-		case c.last.CompareAndSwap(last, low):
+		}
+		if c.last.CompareAndSwap(last, low) {
 			return semel.Instant(low), nil
 		}
 	}

@@ -291,6 +291,21 @@ func TestAServerClockThatGoesBack(t *testing.T) {
 	})
 }
 
+// One who asks for the time may be kept waiting while others get later ones.
+func TestALateCallerIsNotAClockThatGoesBack(t *testing.T) {
+	w := newTwoClocks(t)
+	noError(t, w.read(0, 0))
+	look := w.clock.machine
+	w.clock.machine = func() moment {
+		w.clock.machine = look
+		m := look()
+		w.pass(10 * clockBound)
+		w.want(0, nil) // another
+		return m
+	}
+	w.want(0, nil)
+}
+
 // TestNowAsksTheServer has a server whose clock another sees as the wire says.
 func TestNowAsksTheServer(t *testing.T) {
 	server := pgtest.Shared(t)
