@@ -156,7 +156,7 @@ func atOnce(t *testing.T, n int) func(s *Store) {
 // After one changed bit, wherever it is in the log, everything is there or the directory
 // is refused, in either profile.
 func TestEveryBitOfALog(t *testing.T) {
-	r := newWALRig(t, oneAfterTheOther(t, 12))
+	r := newWALRig(t, oneAfterTheOther(t, 6))
 	step := max(1, 400/scaled(400))
 	refused := map[bool]int{}
 	for bit := 0; bit < 8*len(r.content); bit += step {
@@ -192,7 +192,7 @@ func TestEveryByteOfALog(t *testing.T) {
 			t.Errorf("the last %d batches are not known to be durable", last)
 		}
 		trials := scaled(len(r.content))
-		trials = min(trials, 3000)
+		trials = min(trials, 1500)
 		for i := range trials {
 			at := i
 			if trials < len(r.content) {
@@ -225,7 +225,7 @@ func TestEveryCutOfALog(t *testing.T) {
 	older := newWALRig(t, atOnce(t, 14))
 	for _, r := range rigs {
 		old := relabel(older.content, uint32(r.number())-1)
-		step := max(1, len(r.content)/max(scaled(1000), 100))
+		step := max(1, len(r.content)/max(scaled(400), 50))
 		kept, alike := []int{}, 0
 		for at := 0; at <= len(r.content); at += step {
 			kept = append(kept, at)
