@@ -28,8 +28,8 @@ type importRule struct {
 	direct bool
 }
 
-// testSupport are the packages that are made for tests to import.
-var testSupport = []string{"store/storetest", "internal/clause", "internal/archtest", "internal/pgtest", "internal/redistest", "protocol/ids/idstest"}
+// testSupport are the packages that are made for tests to import, or to run tests.
+var testSupport = []string{"store/storetest", "internal/clause", "internal/archtest", "internal/mutate", "internal/pgtest", "internal/redistest", "protocol/ids/idstest"}
 
 var concreteStores = []string{"store/memstore", "store/pebblestore", "store/pgstore", "store/redisstore"}
 

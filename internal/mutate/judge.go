@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// verdict is what became of a mutant.
+type verdict string
+
+const (
+	killed   verdict = "killed"
+	survived verdict = "survived"
+	broken   verdict = "did not compile"
+	tooLong  verdict = "timed out" // as good as killed
+)
+
+// judge runs tests on mutants.
+type judge struct {
+	root string
+	// work is a directory for overlays.
+	work string
+	// took is how long each run of tests takes on the source as it is.
+	took map[run]time.Duration
+	// patience is how long tests may take at least.
+	patience time.Duration
+}
+
+// run is one run of the tests of a package.
+type run struct {
+	pkg string
+	// whole: without -short.
+	whole bool
+}
+
+// runs are those that judge the mutants of a target: the short tests of all its guards,
+// the cheapest first, and then all of its own.
+func (j *judge) runs(t *target) []run {
+	var all []run
+	for _, pkg := range t.guards {
+		all = append(all, run{pkg, false})
+	}
+	slices.SortStableFunc(all, func(a, b run) int { return cmp.Compare(j.took[a], j.took[b]) })
+	return append(all, run{t.guards[0], true})
+}
+
+// slower is how many times longer than otherwise tests may take on a mutant: the
+// machine may be busy.
+const slower = 5
+
+// measure runs the tests that judge a target on the source as it is. They must pass.
+func (j *judge) measure(ctx context.Context, t *target) error {
+	for _, r := range j.runs(t) {
+		if _, done := j.took[r]; done {
+			continue
+		}
+		start := time.Now()
+		if v, by, err := j.test(ctx, r, "", time.Hour); err != nil {
+			return err
+		} else if v != survived {
+			return fmt.Errorf("the tests do not pass on the source as it is: %s by %s", v, by)
+		}
+		j.took[r] = time.Since(start)
+	}
+	return nil
+}
+
+// of judges one mutant: does it compile, and which test notices it?
+func (j *judge) of(ctx context.Context, m *mutant) (v verdict, by string, err error) {
+	overlay, err := j.overlay(m)
+	if err != nil {
+		return "", "", err
+	}
+	build := j.command(ctx, "build", "-overlay", overlay, m.target.pkg)
+	if out, err := build.CombinedOutput(); ctx.Err() != nil {
+		return "", "", ctx.Err()
+	} else if err != nil {
+		return broken, strings.ReplaceAll(lastLine(out), j.work+string(filepath.Separator), ""), nil
+	}
+	for _, r := range j.runs(m.target) {
+		v, by, err := j.test(ctx, r, overlay, max(slower*j.took[r], j.patience))
+		if err != nil || v != survived {
+			return v, by, err
+		}
+	}
+	return survived, "", nil
+}
+
+// overlay writes the mutated file, and tells the go command to read it in place of
+// the other.
+func (j *judge) overlay(m *mutant) (string, error) {
+	root, err := filepath.Abs(j.root)
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(j.work, "mutant.go")
+	if err := os.WriteFile(file, m.apply(m.src), 0o600); err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, filepath.FromSlash(m.file)): file}})
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(j.work, "overlay.json")
+	return overlay, os.WriteFile(overlay, text, 0o600)
+}
+
+// test runs the tests of a package until the first fails.
+func (j *judge) test(ctx context.Context, r run, overlay string, limit time.Duration) (v verdict, by string, err error) {
+	args := []string{"test", "-json", "-failfast", "-count=1", "-vet=off", "-timeout", limit.String()}
+	if !r.whole {
+		args = append(args, "-short")
+	}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	// The tests end themselves at their limit; this is for a process that does not
+	// even do that.
+	bounded, cancel := context.WithTimeout(ctx, limit+2*time.Minute)
+	defer cancel()
+	cmd := j.command(bounded, append(args, r.pkg)...)
+	out, err := cmd.Output()
+	switch {
+	case ctx.Err() != nil:
+		return "", "", ctx.Err()
+	case err == nil:
+		return survived, "", nil
+	case bounded.Err() != nil:
+		return tooLong, r.pkg, nil
+	}
+	if _, failed := errors.AsType[*exec.ExitError](err); !failed {
+		return "", "", err
+	}
+	name, late := firstFailed(out)
+	if late {
+		return tooLong, r.pkg + " " + name, nil
+	}
+	return killed, strings.TrimSpace(r.pkg + " " + name), nil
+}
+
+// firstFailed reads the events of go test: the first test that failed, or the one that
+// was running when the process ended or time was up.
+func firstFailed(events []byte) (test string, late bool) {
+	running, crashed := "", false
+	for line := range bytes.Lines(events) {
+		var e struct{ Action, Test, Output string }
+		if json.Unmarshal(line, &e) != nil {
+			continue
+		}
+		switch {
+		case e.Action == "run":
+			running = e.Test
+		case strings.HasPrefix(e.Output, "panic: test timed out"):
+			return running, true
+		case strings.HasPrefix(e.Output, "panic: "), strings.HasPrefix(e.Output, "fatal error: "):
+			crashed = true
+		case e.Action == "fail" && e.Test != "":
+			return e.Test, false
+		}
+	}
+	if crashed {
+		return running, false
+	}
+	return "", false
+}
+
+// command is a go command that ends, with all that it has started, when ctx does.
+func (j *judge) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = j.root
+	ownGroup(cmd)
+	cmd.WaitDelay = 10 * time.Second
+	return cmd
+}
+
+func lastLine(out []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	return lines[len(lines)-1]
+}
