@@ -30,8 +30,8 @@ lint: ## gofmt, go vet, go fix, staticcheck, go mod tidy: all must find nothing 
 	go mod tidy -diff
 
 race: ## run the tests of the concurrent packages under the race detector
-	go test -race -short -count=1 $(CONCURRENT)
-	go test -race -short -count=1 -skip '^Test(Contract|Faults$$|FaultsFailover|FaultsOfTheNetwork|Killed|Cluster|AFailover|ASlot|AMaster|AnIsolated|EnginesGoOn|NothingIsLost)' $(SERVED)
+	go test -race -short -count=1 -timeout 20m $(CONCURRENT)
+	go test -race -short -count=1 -timeout 20m -skip '^Test(Contract|Faults$$|FaultsFailover|FaultsOfTheNetwork|Killed|Cluster|AFailover|ASlot|AMaster|AnIsolated|EnginesGoOn|NothingIsLost)' $(SERVED)
 
 fuzz: ## run every fuzz target on 10,000 inputs (INPUTS=100000)
 	@scripts/fuzz $(INPUTS)
