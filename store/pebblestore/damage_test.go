@@ -296,7 +296,7 @@ func TestDamageToTheManifestOfADirectoryThatWasOnlyOpened(t *testing.T) {
 		if !strings.HasPrefix(name, "MANIFEST-") {
 			continue
 		}
-		for range max(scaled(400), 100) {
+		for range max(scaled(200), 20) {
 			d := flip(name, content, rng)
 			got, bad, shut := st.look(t, d, false)
 			if shut || bad {

@@ -131,6 +131,11 @@ func (p *powerTest) cycle(ctx context.Context) error {
 	c.from = int32(rng.IntN(int(phases)))
 	c.left.Store(1 + rng.Int64N(40))
 	opts := &Options{FS: powerFS{errorfs.Wrap(p.disk, errorfs.InjectorFunc(c.operation))}, MemTableBytes: smallTables, Strict: true}
+	if p.cycles == 0 {
+		// The clock of the store is ahead of the wall clock, so that only what
+		// is on the disk can keep it from going back.
+		opts.time = ahead(24 * time.Hour)
+	}
 	s, err := Open("store", opts)
 	if err != nil && strings.Contains(err.Error(), "the strict profile takes no risk") {
 		p.doubts++
@@ -139,11 +144,6 @@ func (p *powerTest) cycle(ctx context.Context) error {
 	}
 	if err != nil {
 		return err
-	}
-	if p.cycles == 0 {
-		// The clock of the store is ahead of the wall clock, so that only what
-		// is on the disk can keep it from going back.
-		s.clock.at = s.clock.at.Add(24 * time.Hour)
 	}
 	stored, err := inspectFrom(ctx, s, p.log)
 	if err != nil {

@@ -166,6 +166,9 @@ func TestTheQueueIsBounded(t *testing.T) {
 		{"but takes one that is larger than all of it", 2, maxWaitingBytes + 1, 1, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() && c.size > 0 {
+				t.Skip("takes much memory")
+			}
 			onStalledDisk(t, func(t *testing.T, s *Store, disk *stall, _ func()) {
 				var busy atomic.Int64
 				var work sync.WaitGroup

@@ -191,8 +191,7 @@ func TestEveryByteOfALog(t *testing.T) {
 		if name == "one after the other" && last != 1 {
 			t.Errorf("the last %d batches are not known to be durable", last)
 		}
-		trials := scaled(len(r.content))
-		trials = min(trials, 1500)
+		trials := scaled(1500)
 		for i := range trials {
 			at := i
 			if trials < len(r.content) {
