@@ -2,6 +2,7 @@ package semel_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -69,6 +70,23 @@ func TestFurtherAttemptsReplayRecordedEffects(t *testing.T) {
 		}
 		if m := calls["mail"]; len(m) != 2 || m[0] != m[1] || m[0] == calls["charge"][0] {
 			t.Errorf("the refuted effect's keys: %v", m)
+		}
+	})
+}
+
+func TestARecordedResultThatDoesNotFitItsType(t *testing.T) {
+	inBubble(t, semel.Operation{OnFailure: semel.RetryFailure}, func(t *testing.T, r *rig) {
+		a := begin(t, r.Engine, call("k"))
+		_, err := semel.Effect(t.Context(), a, "charge", func(context.Context, string) (string, error) { return "r1", nil })
+		must(t, err)
+		must(t, a.Fail(t.Context(), semel.Failure{}, semel.Result{}))
+		_, err = semel.Effect(t.Context(), begin(t, r.Engine, call("k")), "charge", func(context.Context, string) (receipt, error) {
+			t.Error("the effect was called again")
+			return receipt{}, nil
+		})
+		wantCode(t, err, semel.CodeUnknown)
+		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
+			t.Errorf("%v does not say why", err)
 		}
 	})
 }

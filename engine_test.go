@@ -352,6 +352,19 @@ func TestLargeResultsLeaveATombstone(t *testing.T) {
 	})
 }
 
+func TestTheLargestResultsAreKept(t *testing.T) {
+	inBubble(t, semel.Operation{MaxResult: 10}, func(t *testing.T, r *rig) {
+		a := begin(t, r.Engine, call("k"))
+		confirm(t, a, "fits", 10)
+		confirm(t, a, "too large", 11)
+		wantLedger(t, a.Effects(), 10, -1)
+		must(t, a.Complete(t.Context(), data("0123456789")))
+		if ans := decides(t, r.Engine, call("k"), semel.Replay); string(ans.Record.Result.Data) != "0123456789" {
+			t.Errorf("kept %+v", ans.Record.Result)
+		}
+	})
+}
+
 func TestReadOnlyCallsLeaveNoRecord(t *testing.T) {
 	clause.Proves(t, "IDS-VI.3")
 	decided := 0

@@ -218,6 +218,29 @@ func TestAMessageSettles(t *testing.T) {
 	})
 }
 
+// A dispatcher that was told nothing else goes on: the message would be delivered again.
+func TestAMessageIsSettledWhenTheStoreSaysSo(t *testing.T) {
+	for _, form := range forms {
+		t.Run(string(form), func(t *testing.T) {
+			inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
+				a := begin(t, r.Engine, call("k"))
+				must(t, a.Send(message("m")))
+				must(t, a.Complete(t.Context(), data("x")))
+				delivered := semel.MessageFinding{State: semel.MessageDelivered}
+				msg := a.Record().Outbox[0].ID
+				r.faults.Next(faultstore.Apply, form, 1000)
+				_, err := r.SettleMessage(t.Context(), id("k"), msg, delivered)
+				wantCode(t, err, semel.CodeStoreUnavailable)
+				r.faults.Heal()
+				rec, err := r.SettleMessage(t.Context(), id("k"), msg, delivered)
+				if must(t, err); rec.Outbox[0].State != semel.MessageDelivered {
+					t.Errorf("the message is %s", rec.Outbox[0].State)
+				}
+			})
+		})
+	}
+}
+
 func TestTwoWhoSettleMessagesOfOneRecord(t *testing.T) {
 	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
 		a := begin(t, r.Engine, call("k"))
