@@ -34,6 +34,8 @@ type judge struct {
 	took map[run]time.Duration
 	// patience is how long tests may take at least.
 	patience time.Duration
+	// said is the end of what the last tests that failed have printed.
+	said string
 }
 
 // run is one run of the tests of a package.
@@ -68,7 +70,7 @@ func (j *judge) measure(ctx context.Context, t *target) error {
 		if v, by, err := j.test(ctx, r, "", time.Hour); err != nil {
 			return err
 		} else if v != survived {
-			return fmt.Errorf("the tests do not pass on the source as it is: %s by %s", v, by)
+			return fmt.Errorf("the tests do not pass on the source as it is: %s by %s\n%s", v, by, j.said)
 		}
 		j.took[r] = time.Since(start)
 	}
@@ -141,6 +143,7 @@ func (j *judge) test(ctx context.Context, r run, overlay string, limit time.Dura
 	if _, failed := errors.AsType[*exec.ExitError](err); !failed {
 		return "", "", err
 	}
+	j.said = lastWords(out)
 	name, late := firstFailed(out)
 	if late {
 		return tooLong, r.pkg + " " + name, nil
@@ -181,6 +184,20 @@ func (j *judge) command(ctx context.Context, args ...string) *exec.Cmd {
 	ownGroup(cmd)
 	cmd.WaitDelay = 10 * time.Second
 	return cmd
+}
+
+// lastWords are the last lines that tests have printed.
+func lastWords(events []byte) string {
+	const limit = 4000
+	var words strings.Builder
+	for line := range bytes.Lines(events) {
+		var e struct{ Output string }
+		if json.Unmarshal(line, &e) == nil {
+			words.WriteString(e.Output)
+		}
+	}
+	s := words.String()
+	return s[max(0, len(s)-limit):]
 }
 
 func lastLine(out []byte) string {
