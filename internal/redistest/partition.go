@@ -1,17 +1,20 @@
 package redistest
 
 import (
-	"fmt"
+	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
+
+	"github.com/semelhq/semel/internal/faultnet"
 )
 
 // PartitionedCluster is a [Cluster] whose nodes can be cut off from each other while
 // clients reach them all.
 type PartitionedCluster struct {
 	*Cluster
-	gates [][]*gate // of each node: before its port for clients and that of the bus
+	gates [][]*faultnet.Net // of each node: before its port for clients and that of the bus
 }
 
 // StartPartitionedCluster is [StartCluster] for one that can be partitioned. Its
@@ -26,18 +29,33 @@ func StartPartitionedCluster(tb testing.TB, appendfsync string, settings ...stri
 		if err != nil {
 			tb.Fatal(err)
 		}
-		gates := []*gate{newGate(tb, n.port), newGate(tb, bus)}
+		gates := []*faultnet.Net{newGate(tb, n.port), newGate(tb, bus)}
 		n.args = append(n.args, "--cluster-announce-ip", "127.0.0.1", "--bind-source-addr", source(i),
-			"--cluster-announce-port", strconv.Itoa(gates[0].port()), "--cluster-announce-bus-port", strconv.Itoa(gates[1].port()))
+			"--cluster-announce-port", strconv.Itoa(gates[0].Port()), "--cluster-announce-bus-port", strconv.Itoa(gates[1].Port()))
 		c.gates = append(c.gates, gates)
 	}
 	c.form()
 	return c
 }
 
+// newGate leads to a port until the test ends.
+func newGate(tb testing.TB, port int) *faultnet.Net {
+	tb.Helper()
+	target := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	g, err := faultnet.Listen(func() (net.Conn, error) { return net.Dial("tcp", target) })
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(g.Close)
+	return g
+}
+
+// sources begins the addresses that nodes connect from.
+const sources = "127.0.77."
+
 // source is where a node's own connections come from. All of 127.0.0.0/8 is this
 // machine, on Linux without further ado.
-func source(node int) string { return fmt.Sprintf("127.0.77.%d", node+1) }
+func source(node int) string { return sources + strconv.Itoa(node+1) }
 
 // Isolate cuts a node off from all others: the bus and replication, in both
 // directions. Clients reach it as before. It lasts until heal is called.
@@ -50,7 +68,7 @@ func (c *PartitionedCluster) Isolate(n *Server) (heal func()) {
 	own := source(at)
 	for i, gates := range c.gates {
 		for _, g := range gates {
-			g.bar(func(from string) bool {
+			g.SetFor(faultnet.Reset, func(from string) bool {
 				if i == at {
 					return from != own && from != "127.0.0.1"
 				}
@@ -61,11 +79,21 @@ func (c *PartitionedCluster) Isolate(n *Server) (heal func()) {
 	return func() {
 		for _, gates := range c.gates {
 			for _, g := range gates {
-				g.bar(func(string) bool { return false })
+				g.Set(faultnet.Healthy)
 			}
 		}
 	}
 }
+
+// Fail has the network between a node and its clients fail, or no longer. Nodes reach
+// each other as before.
+func (c *PartitionedCluster) Fail(node int, f faultnet.Fault) {
+	c.gates[node][0].SetFor(f, func(from string) bool { return !strings.HasPrefix(from, sources) })
+}
+
+// Fired is how often the network between a node and the others has failed, be they
+// clients or nodes.
+func (c *PartitionedCluster) Fired(node int) int { return c.gates[node][0].Fired() }
 
 // announced is the port that the others are told.
 func (s *Server) announced() int {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/faultnet"
 	"github.com/semelhq/semel/internal/pgtest"
 )
 
@@ -123,8 +124,8 @@ func (f *failover) takeOver(t *testing.T) {
 	t.Helper()
 	f.standby.Promote(t)
 	f.network.leadTo(t, f.standby)
-	f.network.set(reset) // whoever is connected still finds out
-	f.network.set(healthy)
+	f.network.Set(faultnet.Reset) // whoever is connected still finds out
+	f.network.Set(faultnet.Healthy)
 }
 
 // acknowledged are the outcomes that callers were told of so far.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/faultnet"
 	"github.com/semelhq/semel/internal/pgtest"
 )
 
@@ -36,7 +37,7 @@ func newLinked(t *testing.T, database string) *linked {
 	s := mustOpen(t, l.url(database), &Options{silence: 200 * time.Millisecond, connect: 500 * time.Millisecond})
 	t.Cleanup(func() { mustClose(t, s) })
 	l.engine = newLinkEngine(t, s)
-	t.Cleanup(func() { l.set(reset) }) // nothing hangs when they are closed
+	t.Cleanup(func() { l.Set(faultnet.Reset) }) // nothing hangs when they are closed
 	// Its connections have prepared their statements, so what is lost is a write.
 	for range 10 {
 		each(func(key int) {
@@ -105,7 +106,7 @@ func actionable(t *testing.T, e *semel.Engine, key int) (semel.Answer, time.Dura
 	}
 }
 
-var netFaults = []netFault{reset, blackhole, deaf, halfOpen}
+var netFaults = []faultnet.Fault{faultnet.Reset, faultnet.Blackhole, faultnet.Deaf, faultnet.HalfOpen}
 
 func TestFaultsOfTheNetwork(t *testing.T) {
 	for _, fault := range netFaults {
@@ -131,8 +132,8 @@ func freshDatabase(t *testing.T) string {
 	return database
 }
 
-func linkAtClaim(t *testing.T, l *linked, fault netFault) {
-	l.set(fault)
+func linkAtClaim(t *testing.T, l *linked, fault faultnet.Fault) {
+	l.Set(fault)
 	var refused atomic.Int64
 	each(func(key int) {
 		ans, err := l.engine.Begin(t.Context(), linkCall(key))
@@ -142,7 +143,7 @@ func linkAtClaim(t *testing.T, l *linked, fault netFault) {
 		}
 		refused.Add(1)
 	})
-	l.set(healthy)
+	l.Set(faultnet.Healthy)
 	var longest atomic.Int64
 	each(func(key int) {
 		ans, took := actionable(t, l.engine, key)
@@ -152,10 +153,10 @@ func linkAtClaim(t *testing.T, l *linked, fault netFault) {
 	l.check(t, "claim", fault, refused.Load(), &longest)
 }
 
-func linkAtCompletion(t *testing.T, l *linked, fault netFault) {
+func linkAtCompletion(t *testing.T, l *linked, fault faultnet.Fault) {
 	var attempts [linkKeys]*semel.Attempt
 	each(func(key int) { attempts[key] = l.claim(t, key) })
-	l.set(fault)
+	l.Set(fault)
 	var unknown atomic.Int64
 	each(func(key int) {
 		l.executed[key].Add(1)
@@ -166,7 +167,7 @@ func linkAtCompletion(t *testing.T, l *linked, fault netFault) {
 		}
 		unknown.Add(1)
 	})
-	l.set(healthy)
+	l.Set(faultnet.Healthy)
 	var longest atomic.Int64
 	each(func(key int) {
 		start := time.Now()
@@ -184,14 +185,14 @@ func linkAtCompletion(t *testing.T, l *linked, fault netFault) {
 
 // linkForGood has a node begin calls, lose its network at the completion, and never
 // come back.
-func linkForGood(t *testing.T, database string, fault netFault) {
+func linkForGood(t *testing.T, database string, fault faultnet.Fault) {
 	lost := newLinked(t, database)
 	direct := mustOpen(t, pgtest.Shared(t).URL(database), nil)
 	t.Cleanup(func() { mustClose(t, direct) })
 	alive := newLinkEngine(t, direct)
 	var attempts [linkKeys]*semel.Attempt
 	each(func(key int) { attempts[key] = lost.claim(t, key) })
-	lost.set(fault)
+	lost.Set(fault)
 	var unknown, replayed, again, longest atomic.Int64
 	each(func(key int) {
 		if err := attempts[key].Complete(t.Context(), linkResult(key)); !errors.Is(err, semel.ErrUnknown) {
@@ -219,12 +220,12 @@ func linkForGood(t *testing.T, database string, fault netFault) {
 			}
 		}
 	})
-	if arrived := replayed.Load() > 0; arrived != (fault == deaf) {
+	if arrived := replayed.Load() > 0; arrived != (fault == faultnet.Deaf) {
 		t.Errorf("%d were replayed and %d ran again", replayed.Load(), again.Load())
 	}
 	t.Logf("fired: %s for good: %d completions unknown, %d portions held or connections reset; then %d replayed, %d run again, within %v",
-		fault, unknown.Load(), lost.count(), replayed.Load(), again.Load(), time.Duration(longest.Load()).Round(time.Millisecond))
-	if unknown.Load() == 0 || lost.count() == 0 {
+		fault, unknown.Load(), lost.Fired(), replayed.Load(), again.Load(), time.Duration(longest.Load()).Round(time.Millisecond))
+	if unknown.Load() == 0 || lost.Fired() == 0 {
 		t.Error("no fault fired, so nothing is proved")
 	}
 }
@@ -252,7 +253,7 @@ func (l *linked) finish(t *testing.T, ans semel.Answer, key int) {
 }
 
 // check holds what is stored against what was executed.
-func (l *linked) check(t *testing.T, at string, fault netFault, hit int64, longest *atomic.Int64) {
+func (l *linked) check(t *testing.T, at string, fault faultnet.Fault, hit int64, longest *atomic.Int64) {
 	each(func(key int) {
 		ans, err := l.engine.Begin(t.Context(), linkCall(key))
 		if n := l.executed[key].Load(); err != nil || ans.Decision != semel.Replay || n != 1 {
@@ -262,8 +263,8 @@ func (l *linked) check(t *testing.T, at string, fault netFault, hit int64, longe
 		}
 	})
 	t.Logf("fired: %s at the %s: %d calls hit, %d portions held or connections reset; actionable within %v",
-		fault, at, hit, l.count(), time.Duration(longest.Load()).Round(time.Millisecond))
-	if hit == 0 || l.count() == 0 {
+		fault, at, hit, l.Fired(), time.Duration(longest.Load()).Round(time.Millisecond))
+	if hit == 0 || l.Fired() == 0 {
 		t.Error("no fault fired, so nothing is proved")
 	}
 }
