@@ -30,12 +30,15 @@ const RequireEnv = "SEMEL_REQUIRE_SERVICES"
 type Options struct {
 	// Settings are added to postgresql.conf.
 	Settings map[string]string
+	// Env is added to the environment of the server.
+	Env []string
 }
 
 // Server is a private PostgreSQL server. Its methods are for one goroutine at a
 // time, except URL.
 type Server struct {
 	dir, data string
+	env       []string
 	cmd       *exec.Cmd
 	ended     <-chan struct{} // closed when the postmaster has ended
 }
@@ -99,13 +102,20 @@ func Main(m *testing.M) int {
 			code = max(code, 1)
 		}
 	}
-	if dir := leftovers.Load(); dir != nil {
-		if err := os.RemoveAll(*dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = max(code, 1)
-		}
+	if err := RemoveTemplate(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
 	}
 	return code
+}
+
+// RemoveTemplate removes what the servers of a process are copied from. A program that
+// does not call [Main] calls it at its end.
+func RemoveTemplate() error {
+	if dir := leftovers.Load(); dir != nil {
+		return os.RemoveAll(*dir)
+	}
+	return nil
 }
 
 // start makes a server from the template.
@@ -124,7 +134,7 @@ func start(o *Options) (*Server, error) {
 	}
 	var settings map[string]string
 	if o != nil {
-		settings = o.Settings
+		settings, s.env = o.Settings, o.Env
 	}
 	if err := s.configure(settings); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
@@ -185,6 +195,7 @@ func (s *Server) launch() error {
 	if err != nil {
 		return err
 	}
+	cmd.Env = append(cmd.Env, s.env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	ended, err := pgserver.Start(cmd)
 	if err != nil {

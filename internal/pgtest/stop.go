@@ -64,6 +64,29 @@ func (s *Server) kill() error {
 	return errors.Join(errs...)
 }
 
+// Pause stops all processes of the server as if its machine hung: connections stay
+// open and nothing is answered, until Resume.
+func (s *Server) Pause(tb testing.TB) {
+	tb.Helper()
+	// Stopped first, it starts no further process while its list is read.
+	pid := s.cmd.Process.Pid
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		tb.Fatal(err)
+	}
+	for _, p := range children(pid) {
+		_ = syscall.Kill(p, syscall.SIGSTOP) // it may have ended meanwhile
+	}
+}
+
+// Resume is the end of Pause.
+func (s *Server) Resume(tb testing.TB) {
+	tb.Helper()
+	pid := s.cmd.Process.Pid
+	for _, p := range append(children(pid), pid) {
+		_ = syscall.Kill(p, syscall.SIGCONT)
+	}
+}
+
 func (s *Server) wait() error {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

@@ -11,10 +11,11 @@ type process struct {
 	ended chan struct{}
 }
 
-// start runs a command that ends when this process does, even by a signal.
-func start(path string, args []string) (*process, error) {
+// start runs a command that ends when this process does, even by a signal. Without an
+// environment it gets that of this process.
+func start(path string, args, env []string) (*process, error) {
 	p := &process{cmd: exec.Command(path, args...), ended: make(chan struct{})}
-	p.cmd.SysProcAttr = endsWithParent()
+	p.cmd.Env, p.cmd.SysProcAttr = env, endsWithParent()
 	started := make(chan error, 1)
 	go func() {
 		// "Parent" is the thread that started the child, so that stays.

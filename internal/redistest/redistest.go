@@ -5,6 +5,9 @@
 //
 // A test that needs a server which is not installed is skipped, with one line
 // that says what to install; with SEMEL_REQUIRE_SERVICES=1 it fails instead.
+//
+// Servers get the environment of the process, and what a method Environ of the
+// [testing.TB] adds to it.
 package redistest
 
 import (
@@ -108,7 +111,7 @@ func (s *Server) URL() string { return "redis://" + s.Addr }
 // returns when it answers.
 func (s *Server) Restart() {
 	s.tb.Helper()
-	p, err := start(s.path, s.args)
+	p, err := start(s.path, s.args, s.environ())
 	if err != nil {
 		s.tb.Fatalf("start %s: %v", s.path, err)
 	}
@@ -133,6 +136,13 @@ func (s *Server) Restart() {
 		_, err := s.try("PING")
 		return err
 	})
+}
+
+func (s *Server) environ() []string {
+	if e, ok := s.tb.(interface{ Environ() []string }); ok {
+		return append(os.Environ(), e.Environ()...)
+	}
+	return nil
 }
 
 // Kill ends the process by SIGKILL and returns when it is gone.
