@@ -1,0 +1,259 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Violation is a rule that was broken.
+type Violation struct {
+	// Rule names it, the same for all violations of a kind.
+	Rule string `json:"rule"`
+	// Key is the call, or empty where no single call is meant.
+	Key  string `json:"key,omitempty"`
+	Text string `json:"text"`
+}
+
+// The rules.
+const (
+	RuleTwice     = "effect twice"
+	RuleAnswer    = "two answers"
+	RuleLost      = "answer lost"
+	RuleMadeUp    = "answer made up"
+	RuleFence     = "fence does not rise"
+	RuleForever   = "in flight for ever"
+	RuleReason    = "held without a reason"
+	RuleUnsettled = "never settled"
+	RuleSilent    = "no answer to the end"
+	RuleDenied    = "end denied"
+	RuleEnded     = "ended by nobody"
+	RuleForgotten = "right forgotten"
+	RuleSentTwice = "sent twice"
+	RuleSent      = "sent after all"
+	RuleInternal  = "internal error"
+	RuleOrder     = "no order explains it"
+	RuleUnchecked = "not checked"
+)
+
+// Check holds the whole log against the rules. The histories are complete: whoever
+// took part has ended.
+func (l *Log) Check() []Violation {
+	var found []Violation
+	for _, key := range l.Keys() {
+		found = append(found, l.checkKey(key)...)
+	}
+	return found
+}
+
+// checkKey holds one call against the rules.
+func (l *Log) checkKey(key string) []Violation {
+	h := &call{key: key, rules: l.RulesOf(key), events: l.Of(key)}
+	h.once()
+	h.oneAnswer()
+	h.fences()
+	h.ends()
+	h.upstream()
+	h.final()
+	h.orders()
+	return h.found
+}
+
+// call is the history of one key.
+type call struct {
+	key    string
+	rules  Rules
+	events []Event
+	found  []Violation
+}
+
+func (h *call) report(rule, format string, args ...any) {
+	h.found = append(h.found, Violation{rule, h.key, fmt.Sprintf(format, args...)})
+}
+
+// of are the events of a kind.
+func (h *call) of(kind Kind) []Event {
+	return slices.DeleteFunc(slices.Clone(h.events), func(e Event) bool { return e.Kind != kind })
+}
+
+// requests are the requests by their ids.
+func (h *call) requests() map[string]Event {
+	all := map[string]Event{}
+	for _, e := range h.of(Request) {
+		all[e.ID] = e
+	}
+	return all
+}
+
+// once: a call has one effect, unless its operation says that it may be repeated.
+func (h *call) once() {
+	effects := h.of(Effect)
+	if h.rules.Repeats || len(effects) < 2 {
+		return
+	}
+	who := make([]string, len(effects))
+	for i, e := range effects {
+		who[i] = e.ID
+	}
+	h.report(RuleTwice, "%d effects, by %s", len(effects), strings.Join(who, ", "))
+}
+
+// oneAnswer: whoever is told an outcome is told the same, and one that a holder or
+// the upstream has given.
+func (h *call) oneAnswer() {
+	given := map[string]bool{}
+	for _, e := range h.events {
+		if e.Outcome != "" && (e.Kind == Request || e.Kind == Arrival || e.Kind == Effect) {
+			given[e.Outcome] = true
+		}
+	}
+	first := ""
+	for _, e := range h.of(Answer) {
+		switch {
+		case e.Word == Internal:
+			h.report(RuleInternal, "%s was answered %d: %s", e.ID, e.Status, e.Text)
+		case e.Outcome == "":
+			continue
+		case !given[e.Outcome]:
+			h.report(RuleMadeUp, "%s was told %s, which nobody has said", e.ID, e.Outcome)
+			return
+		case first == "":
+			first = e.Outcome
+		case first != e.Outcome:
+			h.report(RuleAnswer, "answered with %s, and %s with %s", first, e.ID, e.Outcome)
+			return
+		}
+	}
+}
+
+// grant is a right to execute that somebody was given.
+type grant struct {
+	asked, told int64
+	fence       int64
+	holder, id  string
+}
+
+// fences: a right that is given after another has a higher fence. The same holder may
+// be given the same right twice.
+func (h *call) fences() {
+	requests := h.requests()
+	var grants []grant
+	for _, e := range h.of(Answer) {
+		if r := requests[e.ID]; e.Verb == Begin && e.Word == Execute {
+			grants = append(grants, grant{r.At, e.At, e.Fence, r.Holder, e.ID})
+		}
+	}
+	for i, a := range grants {
+		for _, b := range grants[i+1:] {
+			if a.told > b.told {
+				a, b = b, a
+			}
+			switch again := a.fence == b.fence && a.holder == b.holder && a.holder != ""; {
+			case again:
+			case a.fence == b.fence:
+				h.report(RuleFence, "%s and %s were both given fence %d", a.id, b.id, a.fence)
+			case a.told < b.asked && a.fence > b.fence:
+				h.report(RuleFence, "%s was given fence %d, and then %s %d", a.id, a.fence, b.id, b.fence)
+			}
+		}
+	}
+}
+
+// ends: an end that counts is not denied to who made it, no attempt is ended but by its
+// holder, and nobody is told that what they were given was never there.
+func (h *call) ends() {
+	outcome, denied := "", false
+	said := map[int64]map[string]bool{} // what holders have said of their attempts
+	for _, e := range h.events {
+		if e.Kind == Answer && e.Outcome != "" {
+			outcome = e.Outcome
+		}
+		if e.Kind == Request && isEnd(e.Verb) {
+			if said[e.Fence] == nil {
+				said[e.Fence] = map[string]bool{}
+			}
+			said[e.Fence][e.Verb] = true
+		}
+	}
+	requests := h.requests()
+	for _, e := range h.of(Answer) {
+		r := requests[e.ID]
+		if e.Word == NotFound {
+			h.report(RuleForgotten, "%s was told that there is no execution with fence %d", e.ID, r.Fence)
+			return
+		}
+		if !isEnd(e.Verb) || e.Word != Lost && e.Word != Ended {
+			continue
+		}
+		switch {
+		case r.Outcome != "" && r.Outcome == outcome:
+			if denied {
+				continue
+			}
+			denied = true
+			h.report(RuleDenied, "%s was told %s, and yet its end is the outcome", e.ID, e.Word)
+		case e.Word == Ended && len(said[r.Fence]) == 1 && !h.rules.Repeats && !h.rules.Reopens:
+			h.report(RuleEnded, "%s was told that its attempt has ended in another way, and nobody has ended it", e.ID)
+		}
+	}
+}
+
+func isEnd(verb string) bool {
+	return slices.Contains([]string{Complete, Reject, Fail, Abort, Hold}, verb)
+}
+
+// upstream: a call is sent on once, and not at all where the client is told that it
+// was not sent.
+func (h *call) upstream() {
+	arrived := map[string]int{}
+	for _, e := range h.of(Arrival) {
+		if arrived[e.ID]++; arrived[e.ID] == 2 {
+			h.report(RuleSentTwice, "%s has arrived twice", e.ID)
+		}
+	}
+	for _, e := range h.of(Answer) {
+		if e.Word == Unsent && arrived[e.ID] > 0 {
+			h.report(RuleSent, "%s was told that nothing was sent, and it has arrived", e.ID)
+		}
+	}
+}
+
+// final: when the faults have ended, every node gives the same last answer, and an
+// outcome that anyone was told is there.
+func (h *call) final() {
+	promised := ""
+	for _, e := range h.of(Answer) {
+		if e.Outcome != "" && !e.Final && promised == "" {
+			promised = e.Outcome
+		}
+	}
+	asked, last, reasons := map[int]Event{}, map[int]Event{}, map[int]string{}
+	for _, e := range h.events {
+		switch {
+		case e.Kind == Reason:
+			reasons[e.Node] = e.Text
+		case !e.Final || e.Verb != Begin && e.Verb != Call:
+		case e.Kind == Request:
+			asked[e.Node] = e
+		case e.Kind == Answer:
+			last[e.Node] = e
+		}
+	}
+	for node := range asked {
+		e, ok := last[node]
+		switch {
+		case !ok || e.Word == None || e.Status == 503:
+			h.report(RuleSilent, "node %d was asked to the end and said: %s %d %s", node, e.Word, e.Status, e.Text)
+		case e.Word == InFlight:
+			h.report(RuleForever, "node %d says so although nobody works on it", node)
+		case e.Word == Gone:
+			h.report(RuleLost, "node %d: %s", node, e.Text)
+		case promised != "" && e.Outcome == "":
+			h.report(RuleLost, "%s was told, and node %d says: %s %d %s", promised, node, e.Word, e.Status, e.Text)
+		case e.Word == Held && h.rules.Asked && len(h.of(Effect)) > 0:
+			h.report(RuleUnsettled, "node %d holds it although whoever is asked knows of its effect", node)
+		case e.Word == Held && reasons[node] == "":
+			h.report(RuleReason, "node %d", node)
+		}
+	}
+}
