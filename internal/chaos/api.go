@@ -1,0 +1,272 @@
+//go:build linux
+
+package chaos
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/semelhq/semel/internal/chaos/history"
+)
+
+// client follows the API by what its documents say, and notes what it sends and what
+// it gets. It knows no code of the product.
+type client struct {
+	name  string   // begins the ids of its requests
+	nodes []string // addresses
+	note  func(history.Event)
+	wire  *wire
+	ids   *atomic.Int64
+}
+
+// answer is what a request got, as far as a client is to act on it.
+type answer struct {
+	word      string
+	status    int
+	execution string
+	fence     int64
+	lease     time.Duration
+	after     time.Duration // when to ask again
+	outcome   string
+	link      string // where more is told about the call
+	effect    effect
+}
+
+// effect is what the ledger has of one.
+type effect struct {
+	State  string          `json:"state"`
+	Result json.RawMessage `json:"result"`
+}
+
+// view is the part of a record that says how its call ended.
+type view struct {
+	Status      string          `json:"status"`
+	Disposition string          `json:"disposition"`
+	Held        string          `json:"held"`
+	Result      json.RawMessage `json:"result"`
+	ResultBytes *string         `json:"result_base64"`
+	ResultKept  *bool           `json:"result_kept"`
+	Error       *refusal        `json:"error"`
+}
+
+// refusal is the error of a record.
+type refusal struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// outcome is how the call ended, with every byte of its result.
+func (v *view) outcome() string {
+	text := v.Disposition + " " + string(v.Result)
+	if v.ResultBytes != nil {
+		text += " base64 " + *v.ResultBytes
+	}
+	if v.ResultKept != nil && !*v.ResultKept {
+		text += " not kept"
+	}
+	if v.Error != nil {
+		text += v.Error.Code + ": " + v.Error.Message
+	}
+	return text
+}
+
+// apiReply is any answer of the execution API: a beginning, a record or a problem.
+type apiReply struct {
+	Decision  string `json:"decision"`
+	Execution string `json:"execution"`
+	Fence     int64  `json:"fence"`
+	Lease     int64  `json:"lease_ms"`
+	Code      string `json:"code"`
+	Detail    string `json:"detail"`
+}
+
+// slack is what a client waits beyond what it asks the server to wait.
+const slack = 6 * time.Second
+
+// send sends one request and notes both ends of it. hangup is when the client gives
+// up, if that is before slack.
+func (c *client) send(e history.Event, r *http.Request, body any, hangup time.Duration) (*reply, history.Event) {
+	var data []byte
+	if body != nil {
+		var err error
+		if data, err = json.Marshal(body); err != nil {
+			panic(err) // it is made of strings and numbers
+		}
+		r.Header.Set("Content-Type", "application/json")
+	}
+	e.Kind, e.At = history.Request, now()
+	if e.ID == "" {
+		e.ID = c.id()
+	}
+	c.note(e)
+	limit := slack + time.Duration(e.Wait)*time.Second
+	if hangup > 0 {
+		limit = hangup
+	}
+	rep, err := c.wire.send(c.nodes[e.Node-1], r, data, limit)
+	a := history.Event{At: now(), Kind: history.Answer, Key: e.Key, ID: e.ID, Verb: e.Verb, Node: e.Node, Payload: e.Payload, Final: e.Final}
+	if err != nil {
+		a.Word, a.Text = history.None, short(err)
+		return nil, a
+	}
+	a.Status = rep.status
+	return rep, a
+}
+
+// id is a new one for a request.
+func (c *client) id() string { return fmt.Sprintf("%s-%d", c.name, c.ids.Add(1)) }
+
+// short is an error without what differs from machine to machine.
+func short(err error) string {
+	text := err.Error()
+	if i := strings.LastIndex(text, ": "); i >= 0 {
+		text = text[i+2:]
+	}
+	return text
+}
+
+// ask sends a request to the execution API and understands the answer.
+func (c *client) ask(e history.Event, path string, header http.Header, body any) answer {
+	r, err := http.NewRequest(http.MethodPost, "http://semel"+path, nil)
+	if err != nil {
+		panic(err) // paths are escaped
+	}
+	maps.Copy(r.Header, header)
+	rep, a := c.send(e, r, body, 0)
+	got := answer{word: history.None}
+	if rep != nil {
+		got = understand(e.Verb, rep, &a)
+	}
+	got.status = a.Status
+	c.note(a)
+	return got
+}
+
+// understand reads an answer of the execution API.
+func understand(verb string, rep *reply, a *history.Event) answer {
+	var body apiReply
+	var rec view
+	var raw struct {
+		Record json.RawMessage `json:"record"`
+	}
+	if json.Unmarshal(rep.body, &body) != nil || json.Unmarshal(rep.body, &raw) != nil {
+		a.Word, a.Text = history.None, "the answer is no JSON"
+		return answer{word: history.None}
+	}
+	got := answer{execution: body.Execution, fence: body.Fence, lease: time.Duration(body.Lease) * time.Millisecond, after: retryAfter(rep.header)}
+	switch {
+	case rep.status >= 300:
+		got.word, a.Text, got.link = body.Code, body.Detail, rep.header.Get("Location")
+		if got.word == "" {
+			got.word = strconv.Itoa(rep.status)
+		}
+	case verb == history.Begin && rep.status == http.StatusCreated:
+		got.word = history.Execute
+	case verb == history.Begin:
+		got.word = history.Replay
+	default:
+		got.word = history.OK
+	}
+	if rep.status < 300 && raw.Record != nil && json.Unmarshal(raw.Record, &rec) == nil {
+		if verb == history.Begin && got.word == history.Replay || rec.Status != "processing" && isFinal(verb) {
+			got.outcome = rec.outcome()
+		}
+	}
+	if verb == history.Start && json.Unmarshal(rep.body, &got.effect) != nil {
+		got.effect = effect{}
+	}
+	a.Word, a.Fence, a.Outcome = got.word, got.fence, got.outcome
+	return got
+}
+
+// isFinal reports whether a verb ends a call for all its deliveries.
+func isFinal(verb string) bool {
+	return verb == history.Complete || verb == history.Reject || verb == history.Fail
+}
+
+func retryAfter(h http.Header) time.Duration {
+	n, err := strconv.Atoi(h.Get("Retry-After"))
+	if err != nil {
+		return 0
+	}
+	return time.Duration(n) * time.Second
+}
+
+// delivery is one delivery of a call, as its requests say it.
+type delivery struct {
+	op, key string
+	payload int
+	holder  string
+	wait    int
+	final   bool
+}
+
+func (d *delivery) name() string { return d.op + "/" + d.key }
+
+// event begins what is noted of a request.
+func (d *delivery) event(verb string, node int) history.Event {
+	return history.Event{Key: d.name(), Verb: verb, Node: node, Payload: d.payload, Holder: d.holder, Final: d.final}
+}
+
+// content is the payload: what the call is about.
+func (d *delivery) content() map[string]any {
+	return map[string]any{"order": d.key, "who": "alice", "amount": d.payload}
+}
+
+// begin asks for the right to execute, or for the outcome.
+func (c *client) begin(d *delivery, node int) answer {
+	e := d.event(history.Begin, node)
+	e.Wait = d.wait
+	h := http.Header{"Idempotency-Key": {d.key}}
+	if d.holder != "" {
+		h.Set("Semel-Holder", d.holder)
+	}
+	if d.wait > 0 {
+		h.Set("Prefer", "wait="+strconv.Itoa(d.wait))
+	}
+	return c.ask(e, "/v1/operations/"+url.PathEscape(d.op)+"/executions", h, map[string]any{"payload": d.content()})
+}
+
+// on sends a request about an execution. outcome is what its end gives everybody.
+func (c *client) on(d *delivery, node int, verb string, right answer, outcome string, body any) answer {
+	e := d.event(verb, node)
+	e.Fence, e.Outcome = right.fence, outcome
+	path := map[string]string{history.Start: "effects", history.Settle: "effects/settle"}[verb]
+	if path == "" {
+		path = verb
+	}
+	return c.ask(e, "/v1/executions/"+url.PathEscape(right.execution)+"/"+path, nil, body)
+}
+
+// heldReason asks why a call is held, at the address that its refusal links to.
+func (c *client) heldReason(node int, link string) string {
+	r, err := http.NewRequest(http.MethodGet, "http://semel"+link, nil)
+	if err != nil || link == "" {
+		return ""
+	}
+	var rep *reply
+	for range 5 { // a connection that was not used for a while may be closed
+		if rep, err = c.wire.send(c.nodes[node-1], r, nil, slack); err == nil && rep.status == http.StatusOK {
+			break
+		}
+	}
+	if err != nil || rep.status != http.StatusOK {
+		return ""
+	}
+	var body struct {
+		Held   string `json:"held"`
+		Record view   `json:"record"`
+	}
+	if json.Unmarshal(rep.body, &body) != nil {
+		return ""
+	}
+	return cmp.Or(body.Held, body.Record.Held)
+}

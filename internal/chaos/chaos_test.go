@@ -1,0 +1,113 @@
+//go:build linux
+
+package chaos
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel/internal/pgtest"
+)
+
+var (
+	duration = flag.Duration("chaos.duration", 0, "how long there are calls and faults, over all stores together; 0 for a short look that it works")
+	stores   = flag.String("chaos.store", strings.Join(Stores, ","), "which stores")
+	seed     = flag.Uint64("chaos.seed", 1, "what decides on calls and faults; further rounds have the next ones")
+)
+
+// roundLength bounds what is kept in memory until it is judged.
+const roundLength = 5 * time.Minute
+
+// TestMain lets this test binary be a worker or the upstream.
+func TestMain(m *testing.M) {
+	if Child() {
+		return
+	}
+	os.Exit(pgtest.Main(m))
+}
+
+// lookFaults are few, and quickly over.
+var lookFaults = regexp.MustCompile(`^(node\.(kill|pause|rolling|reload)|worker\..*|upstream\.kill|link\.client\.(torn|mute|refused)|server\.(kill|terminate|scripts))$`)
+
+// binaries are built once, by whether their clocks can be moved.
+var binaries = map[bool]func() (string, error){
+	false: sync.OnceValues(func() (string, error) { return buildOnce(false) }),
+	true:  sync.OnceValues(func() (string, error) { return buildOnce(true) }),
+}
+
+func buildOnce(clocks bool) (string, error) {
+	dir, err := os.MkdirTemp("", "semel-chaos-build-")
+	if err != nil {
+		return "", err
+	}
+	built = append(built, dir)
+	return Build(dir, clocks)
+}
+
+var built []string
+
+// TestChaos breaks everything around the service for as long as it is told. Without a
+// duration it looks that the rig works, and that a few faults do no harm.
+func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nodes are not started with -short")
+	}
+	t.Cleanup(func() {
+		for _, dir := range built {
+			_ = os.RemoveAll(dir)
+		}
+	})
+	look := *duration == 0
+	list := strings.Split(*stores, ",")
+	// All stores at once: a look is mostly waiting.
+	t.Run("on", func(t *testing.T) {
+		for _, store := range list {
+			t.Run(store, func(t *testing.T) {
+				o := Options{Store: store, Seed: *seed, Nodes: 3}
+				if look {
+					t.Parallel()
+					o.Nodes, o.Rate, o.Duration, o.Faults, o.Brief = 2, 5, 6*time.Second, lookFaults, true
+					runOnce(t, o)
+					return
+				}
+				o.Rate, o.Clocks = 20, true
+				for left := *duration / time.Duration(len(list)); left > 0; left -= roundLength {
+					o.Duration = min(left, roundLength)
+					runOnce(t, o)
+					o.Seed++
+				}
+			})
+		}
+	})
+}
+
+// runOnce does a run and wants it to break no rule.
+func runOnce(t *testing.T, o Options) {
+	t.Helper()
+	var err error
+	if o.Binary, err = binaries[o.Clocks](); err != nil {
+		t.Fatal(err)
+	}
+	rep, err := Run(t.Context(), o)
+	if errors.Is(err, ErrMissing) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatalf("seed %d: %v", o.Seed, err)
+	}
+	var text strings.Builder
+	rep.Print(&text)
+	t.Log(text.String())
+	if !rep.OK() {
+		t.Errorf("%d violations", len(rep.Violations))
+	}
+	if rep.Effects == 0 || sum(rep.Faults) == 0 {
+		t.Error("the run was no test: no effect or no fault")
+	}
+}

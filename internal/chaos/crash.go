@@ -1,0 +1,35 @@
+//go:build linux
+
+package chaos
+
+import "strings"
+
+// crashMarks begin what a Go program says when it breaks down.
+var crashMarks = []string{"panic: ", "fatal error: ", "WARNING: DATA RACE"}
+
+// crashes are the last words of a program that broke down, one or several times. Where
+// disks fail, a library may end the program by a panic with the error of the system:
+// that is an end as any other.
+func crashes(log string, disksFail bool) (found []string) {
+	var words []string
+	add := func() {
+		if text := strings.Join(words, ""); text != "" && !(disksFail && strings.Contains(text, "panic: syscall.Errno(")) {
+			found = append(found, text)
+		}
+		words = nil
+	}
+	for line := range strings.Lines(log) {
+		marked := false
+		for _, mark := range crashMarks {
+			marked = marked || strings.HasPrefix(strings.TrimSpace(line), mark)
+		}
+		switch {
+		case strings.HasPrefix(line, "{"), strings.HasPrefix(line, "semel: "): // it was started again
+			add()
+		case (marked || len(words) > 0) && len(words) < 20:
+			words = append(words, line)
+		}
+	}
+	add()
+	return found
+}

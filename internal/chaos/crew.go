@@ -1,0 +1,153 @@
+//go:build linux
+
+package chaos
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+)
+
+// crew is a process of workers, which can be killed in the midst of its deliveries.
+type crew struct {
+	*process
+	run   *run
+	name  string
+	nodes []string
+
+	mu  sync.Mutex
+	box *box
+}
+
+// box holds the deliveries that one process has been given.
+type box struct {
+	mu     sync.Mutex
+	more   *sync.Cond
+	queue  []job
+	open   map[int]job // not ended yet
+	closed bool
+}
+
+func newBox() *box {
+	b := &box{open: map[int]job{}}
+	b.more = sync.NewCond(&b.mu)
+	return b
+}
+
+func newCrew(r *run, name string, nodes []string) *crew {
+	c := &crew{run: r, name: name, nodes: nodes, box: newBox()}
+	c.process = &process{name: name, tell: r.tell, command: c.command, read: c.read}
+	return c
+}
+
+// command is this program as a worker, with its input connected to a new box.
+func (c *crew) command() (*exec.Cmd, error) {
+	cmd, in, err := child("worker")
+	if err != nil {
+		return nil, err
+	}
+	b := newBox()
+	c.mu.Lock()
+	c.box = b
+	c.mu.Unlock()
+	// No two requests have the same id, also if the process was started again.
+	go b.feed(in, workerConfig{Name: fmt.Sprintf("%s.%d", c.name, c.starts+1), Nodes: c.nodes})
+	return cmd, nil
+}
+
+// child is this program in another role, with a pipe to its input.
+func child(role string) (cmd *exec.Cmd, in *os.File, err error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	out, in, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd = exec.Command(exe)
+	cmd.Env = append(os.Environ(), roleEnv+"="+role)
+	cmd.Stdin, cmd.Stderr = out, os.Stderr
+	return cmd, in, nil
+}
+
+// feed writes what the process has to read, until the process is gone.
+func (b *box) feed(in *os.File, config workerConfig) {
+	defer in.Close()
+	enc := json.NewEncoder(in)
+	err := enc.Encode(config)
+	for err == nil {
+		b.mu.Lock()
+		for len(b.queue) == 0 && !b.closed {
+			b.more.Wait()
+		}
+		if b.closed {
+			b.mu.Unlock()
+			return
+		}
+		j := b.queue[0]
+		b.queue = b.queue[1:]
+		b.mu.Unlock()
+		err = enc.Encode(j)
+	}
+}
+
+// give hands a delivery to the process, or reports that it is gone.
+func (c *crew) give(j job) bool {
+	c.mu.Lock()
+	b := c.box
+	c.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.open[j.ID] = j
+	b.queue = append(b.queue, j)
+	b.more.Signal()
+	return true
+}
+
+// read reads what the process tells. What it has not ended when it dies is delivered
+// again, as a queue does.
+func (c *crew) read(out *os.File, ready func()) {
+	c.mu.Lock()
+	b := c.box
+	c.mu.Unlock()
+	ready()
+	scan(out, func(l line) {
+		switch {
+		case l.Event != nil:
+			c.run.log.Add(*l.Event)
+		case l.Ended != 0:
+			b.mu.Lock()
+			delete(b.open, l.Ended)
+			b.mu.Unlock()
+			c.run.ended()
+		}
+	})
+	b.mu.Lock()
+	b.closed = true
+	left := b.open
+	b.open = nil
+	b.more.Signal()
+	b.mu.Unlock()
+	for _, j := range left {
+		c.run.again(j)
+	}
+}
+
+// scan reads lines of a child until it ends. The last one may be torn.
+func scan(out *os.File, f func(line)) {
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var l line
+		if json.Unmarshal(lines.Bytes(), &l) == nil {
+			f(l)
+		}
+	}
+}

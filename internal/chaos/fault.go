@@ -1,0 +1,155 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+// fault is one way in which something fails.
+type fault struct {
+	name string
+	// targets are what it may hit. No two faults hit one of them at the same time.
+	targets []string
+	// do does it and undoes it again, and reports how often something came of it.
+	do func(s *shot) (hits int, err error)
+}
+
+// shot is a fault that is being done.
+type shot struct {
+	ctx    context.Context // ends early when the run does
+	rng    *rand.Rand
+	target string
+	lasts  time.Duration
+}
+
+// wait lasts as long as the fault.
+func (s *shot) wait() { pause(s.ctx, s.lasts) }
+
+// during does something again and again as long as the fault lasts.
+func (s *shot) during(every time.Duration, f func() int) (hits int) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.lasts)
+	defer cancel()
+	for ctx.Err() == nil {
+		hits += f()
+		pause(ctx, every)
+	}
+	return hits
+}
+
+// storm is faults, one after the other and at the same time.
+type storm struct {
+	faults []fault
+	brief  bool // none lasts longer than a moment
+	rng    *rand.Rand
+	tell   func(name, text string)
+
+	mu    sync.Mutex
+	deck  []fault
+	busy  map[string]bool
+	fired map[string]int
+}
+
+// run does faults until its context ends: in one lane they follow each other closely,
+// in the other with longer pauses, so that now and then two come together.
+func (s *storm) run(ctx context.Context) {
+	if len(s.faults) == 0 {
+		return
+	}
+	var lanes sync.WaitGroup
+	for _, gap := range []time.Duration{lease / 6, 2 * lease} {
+		lanes.Go(func() {
+			for ctx.Err() == nil {
+				f, sh, wait := s.next(ctx, gap)
+				if sh.target != "" {
+					s.shoot(f, sh)
+					s.release(sh.target)
+				}
+				pause(ctx, wait)
+			}
+		})
+	}
+	lanes.Wait()
+}
+
+// next draws a fault. All are drawn before one is drawn again. It has no target if all
+// that it could hit is being hit.
+func (s *storm) next(ctx context.Context, gap time.Duration) (fault, *shot, time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.deck) == 0 {
+		s.deck = slices.Clone(s.faults)
+		s.rng.Shuffle(len(s.deck), func(i, j int) { s.deck[i], s.deck[j] = s.deck[j], s.deck[i] })
+	}
+	f := s.deck[0]
+	s.deck = s.deck[1:]
+	// Some last a moment, others longer than a lease, or than anybody waits.
+	type between struct{ from, to time.Duration }
+	b := pick(s.rng, choice[between]{55, between{lease / 10, lease / 2}}, choice[between]{30, between{lease, 2 * lease}},
+		choice[between]{15, between{slack, slack + lease}})
+	if s.brief {
+		b = between{lease / 10, lease / 3}
+	}
+	lasts := span(s.rng, b.from, b.to)
+	sh := &shot{ctx: ctx, rng: rand.New(rand.NewPCG(s.rng.Uint64(), 4)), lasts: lasts}
+	wait := span(s.rng, 0, gap)
+	free := slices.DeleteFunc(slices.Clone(f.targets), func(t string) bool { return s.busy[t] })
+	if len(free) > 0 {
+		sh.target = free[s.rng.IntN(len(free))]
+		s.busy[sh.target] = true
+		return f, sh, wait
+	}
+	s.deck = append(s.deck, f)
+	return f, sh, min(wait, lease/10)
+}
+
+func (s *storm) release(target string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.busy, target)
+}
+
+// shoot does one fault. It counts only if something came of it.
+func (s *storm) shoot(f fault, sh *shot) {
+	if sh.ctx.Err() != nil {
+		return
+	}
+	s.tell(f.name, fmt.Sprintf("%s begins: %s for %v", f.name, sh.target, sh.lasts.Round(time.Millisecond)))
+	hits, err := f.do(sh)
+	text := fmt.Sprintf("%s ends: %s", f.name, sh.target)
+	if err != nil {
+		text += ": " + err.Error()
+	}
+	s.tell(f.name, text)
+	if hits > 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.fired[f.name]++
+	}
+}
+
+// counts says how often each fault has hit something, 0 included.
+func (s *storm) counts() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := maps.Clone(s.fired)
+	for _, f := range s.faults {
+		all[f.name] += 0
+	}
+	return all
+}
+
+// once is the result of a fault that hits whenever it does not fail.
+func once(errs ...error) (int, error) {
+	if err := errors.Join(errs...); err != nil {
+		return 0, err
+	}
+	return 1, nil
+}

@@ -1,0 +1,132 @@
+//go:build linux
+
+package chaos
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/semelhq/semel/internal/chaos/history"
+)
+
+// The operations of a run.
+const (
+	opOnce  = "work.once"  // the execution API, as it is by default
+	opSteps = "work.steps" // with the ledger of effects
+	opAgain = "work.again" // on_abandoned: retry
+	opPay   = "pay.once"   // through the proxy
+	opAsked = "pay.asked"  // with a reconciler
+	opStep  = "pay.steps"  // with the upstream's effect in the ledger
+)
+
+// rules are what the operations promise.
+var rules = map[string]history.Rules{
+	opOnce: {}, opSteps: {Reopens: true}, opAgain: {Repeats: true},
+	opPay: {Routed: true}, opAsked: {Routed: true, Asked: true}, opStep: {Routed: true, Reopens: true},
+}
+
+// job is one delivery of a call and what its worker is to do with it. How it goes on
+// is up to the answers that it gets.
+type job struct {
+	ID      int    `json:"id"`
+	Op      string `json:"op"`
+	Key     string `json:"key"`
+	Payload int    `json:"payload"`
+	// Named deliveries have a word for their holder.
+	Named bool `json:"named,omitempty"`
+	Wait  int  `json:"wait,omitempty"`
+	// Hangup is when the client of a call through the proxy gives up.
+	Hangup time.Duration `json:"hangup,omitempty"`
+	// Before and After the effect the work takes so long.
+	Before time.Duration `json:"before,omitempty"`
+	After  time.Duration `json:"after,omitempty"`
+	// Renews says that the lease is renewed meanwhile, End how the work ends.
+	Renews bool   `json:"renews,omitempty"`
+	End    string `json:"end"`
+	// Twice says that the end is sent again although it was answered.
+	Twice bool   `json:"twice,omitempty"`
+	Seed  uint64 `json:"seed"` // of the choices on the way
+}
+
+// vanish is the end of work whose holder is not heard of again.
+const vanish = "vanish"
+
+// choice is a value with its weight.
+type choice[T any] struct {
+	weight int
+	value  T
+}
+
+// pick chooses one by its weight.
+func pick[T any](rng *rand.Rand, choices ...choice[T]) T {
+	sum := 0
+	for _, c := range choices {
+		sum += c.weight
+	}
+	n := rng.IntN(sum)
+	for _, c := range choices {
+		if n -= c.weight; n < 0 {
+			return c.value
+		}
+	}
+	panic("unreachable")
+}
+
+// span is a time between two.
+func span(rng *rand.Rand, from, to time.Duration) time.Duration {
+	return from + time.Duration(rng.Int64N(int64(to-from)))
+}
+
+// work is how long something takes: nearly always a moment, sometimes longer than a
+// lease.
+func work(rng *rand.Rand) time.Duration {
+	type between struct{ from, to time.Duration }
+	b := pick(rng,
+		choice[between]{75, between{0, 20 * time.Millisecond}},
+		choice[between]{19, between{50 * time.Millisecond, 500 * time.Millisecond}},
+		choice[between]{6, between{lease / 2, 2 * lease}},
+	)
+	return span(rng, b.from, b.to)
+}
+
+// chance is true so many times of a hundred.
+func chance(rng *rand.Rand, percent int) bool { return rng.IntN(100) < percent }
+
+// newJob is a delivery of a call.
+func newJob(rng *rand.Rand, op, key string) job {
+	j := job{
+		Op: op, Key: key, Payload: 1, Named: chance(rng, 75), Before: work(rng), After: work(rng), Renews: chance(rng, 90),
+		Twice: chance(rng, 5), Seed: rng.Uint64(),
+		End: pick(rng,
+			choice[string]{84, history.Complete}, choice[string]{4, history.Reject}, choice[string]{3, history.Fail},
+			choice[string]{6, history.Abort}, choice[string]{1, history.Hold}, choice[string]{2, vanish}),
+	}
+	if chance(rng, 20) {
+		j.Wait = 1 + rng.IntN(3)
+	}
+	if chance(rng, 3) {
+		j.Payload = 2
+	}
+	if rules[op].Routed && chance(rng, 6) {
+		j.Hangup = span(rng, 5*time.Millisecond, 300*time.Millisecond)
+	}
+	return j
+}
+
+// newCall is a call: its operation, and when it is delivered after the first time.
+func newCall(rng *rand.Rand) (op string, at []time.Duration) {
+	op = pick(rng,
+		choice[string]{38, opOnce}, choice[string]{14, opSteps}, choice[string]{10, opAgain},
+		choice[string]{20, opPay}, choice[string]{10, opAsked}, choice[string]{8, opStep})
+	more := pick(rng,
+		choice[int]{15, 0}, choice[int]{62, 1 + rng.IntN(3)}, choice[int]{19, 4 + rng.IntN(6)}, choice[int]{4, 20 + rng.IntN(20)})
+	at = []time.Duration{0}
+	for range more {
+		// Duplicates come at the same time, shortly after, or when a lease may be over.
+		at = append(at, pick(rng,
+			choice[time.Duration]{30, 0},
+			choice[time.Duration]{50, span(rng, 0, 500*time.Millisecond)},
+			choice[time.Duration]{20, span(rng, 0, 3*lease)}))
+	}
+	return op, at
+}

@@ -1,0 +1,169 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel/internal/chaos/history"
+)
+
+// Report is what a run has done and found.
+type Report struct {
+	Store    string  `json:"store"`
+	Seed     uint64  `json:"seed"`
+	Seconds  float64 `json:"seconds"` // of load and faults, without what comes before and after
+	Nodes    int     `json:"nodes"`
+	Keys     int     `json:"keys"`
+	Requests int     `json:"requests"`
+	Effects  int     `json:"effects"`
+	// Words counts the answers that clients got.
+	Words map[string]int `json:"answers"`
+	// Faults counts those that have hit something, Skipped says why others can't be
+	// done on this machine.
+	Faults  map[string]int    `json:"faults"`
+	Skipped map[string]string `json:"skipped,omitempty"`
+	// Held counts the calls that were held at the end, HeldWithout those of them
+	// without an effect, and Reasons why.
+	Held        int            `json:"held"`
+	HeldWithout int            `json:"held_without_effect"`
+	Reasons     map[string]int `json:"held_reasons"`
+	// Early counts those that were held before a lease had passed.
+	Early int `json:"held_early"`
+	// Peak is what each node took at most.
+	Peak       map[string]usage    `json:"peak"`
+	Violations []history.Violation `json:"violations"`
+	// Histories of the calls that break a rule.
+	Histories []string `json:"histories,omitempty"`
+	// Dir has what the nodes have said, if it was kept.
+	Dir string `json:"dir,omitempty"`
+}
+
+// OK reports whether no rule was broken.
+func (r *Report) OK() bool { return len(r.Violations) == 0 }
+
+// Repeat is the command that does the run again: the same calls and the same faults in
+// the same order, as far as the machine allows.
+func (r *Report) Repeat() string {
+	return fmt.Sprintf("go run ./internal/chaos/cmd/chaos -store %s -seed %d -duration %v",
+		r.Store, r.Seed, time.Duration(r.Seconds*float64(time.Second)).Round(time.Second))
+}
+
+// Share is that of the calls that were held although nothing had happened, in percent.
+func (r *Report) Share() float64 {
+	if r.Keys == 0 {
+		return 0
+	}
+	return 100 * float64(r.HeldWithout) / float64(r.Keys)
+}
+
+// maxHistories is how many are printed.
+const maxHistories = 10
+
+// Print writes the report for people.
+func (r *Report) Print(w io.Writer) {
+	fmt.Fprintf(w, "%s, seed %d, %.0f s, %d nodes: %d calls, %d requests, %d effects, %d faults of %d kinds\n",
+		r.Store, r.Seed, r.Seconds, r.Nodes, r.Keys, r.Requests, r.Effects, sum(r.Faults), len(r.Faults))
+	fmt.Fprintf(w, "  faults: %s\n", counts(r.Faults))
+	for _, name := range sorted(r.Skipped) {
+		fmt.Fprintf(w, "  SKIPPED %s: %s\n", name, r.Skipped[name])
+	}
+	fmt.Fprintf(w, "  answers: %s\n", counts(r.Words))
+	fmt.Fprintf(w, "  held: %d, %d of them without an effect (%.2f %% of all calls); why: %s\n", r.Held, r.HeldWithout, r.Share(), counts(r.Reasons))
+	if r.Early > 0 {
+		fmt.Fprintf(w, "  held before a lease had passed: %d\n", r.Early)
+	}
+	for _, name := range sorted(r.Peak) {
+		fmt.Fprintf(w, "  %s took %d MiB, %d threads, %d files at most\n", name, r.Peak[name].Memory>>20, r.Peak[name].Threads, r.Peak[name].Files)
+	}
+	if r.OK() {
+		fmt.Fprintln(w, "  no violation")
+		return
+	}
+	rules := map[string]int{}
+	for _, v := range r.Violations {
+		rules[v.Rule]++
+	}
+	fmt.Fprintf(w, "  %d VIOLATIONS: %s\n", len(r.Violations), counts(rules))
+	for _, text := range r.Histories[:min(len(r.Histories), maxHistories)] {
+		fmt.Fprintf(w, "\n%s", text)
+	}
+	fmt.Fprintf(w, "\nrepeat with: %s\n", r.Repeat())
+	if r.Dir != "" {
+		fmt.Fprintf(w, "what the nodes have said: %s\n", r.Dir)
+	}
+}
+
+// counts is a map of numbers in one line.
+func counts(m map[string]int) string {
+	var all []string
+	for _, name := range sorted(m) {
+		all = append(all, fmt.Sprintf("%s %d", name, m[name]))
+	}
+	return strings.Join(all, ", ")
+}
+
+func sum(m map[string]int) (n int) {
+	for _, v := range m {
+		n += v
+	}
+	return n
+}
+
+// maxMemory is what a node may take: several times of what it does take, and far from
+// what it takes when work piles up in it without a bound.
+const maxMemory = 512 << 20
+
+// Rules that are no call's own.
+const (
+	ruleMemory = "memory piles up"
+	ruleCrash  = "a node broke down"
+)
+
+// report is the judgement.
+func (r *run) report(seconds float64, s *storm) *Report {
+	sum := r.log.Summary()
+	rep := &Report{
+		Store: r.opts.Store, Seed: r.opts.Seed, Seconds: seconds, Nodes: len(r.nodes), Dir: r.dir,
+		Keys: sum.Keys, Requests: sum.Requests, Effects: sum.Effects, Words: sum.Words,
+		Held: sum.Held, HeldWithout: sum.HeldWithout, Reasons: sum.Reasons, Early: sum.Early,
+		Faults: s.counts(), Skipped: r.stage.skipped, Peak: map[string]usage{}, Violations: append([]history.Violation{}, r.log.Check()...),
+	}
+	for _, n := range r.nodes {
+		rep.Peak[n.name] = n.peak
+		if n.peak.Memory > maxMemory {
+			rep.Violations = append(rep.Violations, history.Violation{Rule: ruleMemory, Text: fmt.Sprintf("%s took %d MiB", n.name, n.peak.Memory>>20)})
+		}
+		for _, text := range crashes(readFile(n.log), len(r.stage.disks) > 0) {
+			rep.Violations = append(rep.Violations, history.Violation{Rule: ruleCrash, Text: n.name + ": " + text})
+		}
+	}
+	if r.opts.Log != nil {
+		for _, key := range r.log.Keys() {
+			fmt.Fprintf(r.opts.Log, "%s\n%s\n", key, r.log.Print(key, r.begun))
+		}
+	}
+	told := map[string]bool{}
+	for _, v := range rep.Violations {
+		text := fmt.Sprintf("%s: %s: %s\n", v.Rule, v.Key, v.Text)
+		if v.Key != "" && !told[v.Key] {
+			text += r.log.Print(v.Key, r.begun)
+			told[v.Key] = true
+		}
+		rep.Histories = append(rep.Histories, text)
+	}
+	return rep
+}
+
+// readFile is the text of a file, or why there is none.
+func readFile(name string) string {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}

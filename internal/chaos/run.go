@@ -1,0 +1,187 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/semelhq/semel/internal/chaos/history"
+	"github.com/semelhq/semel/internal/faultnet"
+)
+
+// Options of a run.
+type Options struct {
+	Store    string // one of Stores
+	Seed     uint64
+	Duration time.Duration // of load and faults
+	Nodes    int           // where the store allows several
+	Rate     float64       // calls a second, each with several deliveries
+	// Binary is the program that the nodes run, as Build makes it. Clocks says that it
+	// was built so that its clocks can be moved.
+	Binary string
+	Clocks bool
+	// Faults selects faults by their names; nil is all.
+	Faults *regexp.Regexp
+	// Brief runs have work and faults that last a moment, and are soon at rest.
+	Brief bool
+	// Keep keeps the directory of the run, even if it has found nothing.
+	Keep bool
+	// Tell, if it is not nil, is told what is going on.
+	Tell func(text string)
+	// Log, if it is not nil, gets the histories of all calls.
+	Log io.Writer
+}
+
+// run is a run under way.
+type run struct {
+	opts  Options
+	t     *tb
+	dir   string
+	log   *history.Log
+	begun int64
+	stage *stage
+
+	nodes    []*node
+	crews    []*crew
+	here     *worker
+	upstream *process
+	serves   atomic.Pointer[string] // where the upstream listens
+	up       *faultnet.Net          // between the nodes and the upstream
+	asked    *httptest.Server
+
+	pending, deliveries atomic.Int64
+}
+
+// Run does one run: nodes, workers and an upstream on a store, calls and faults for a
+// while, and then the judgement. An error means that there was no run, or half of one.
+func Run(ctx context.Context, o Options) (_ *Report, err error) {
+	dir, err := os.MkdirTemp("", "semel-chaos-")
+	if err != nil {
+		return nil, err
+	}
+	// Servers run as users of their own.
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return nil, err
+	}
+	r := &run{opts: o, dir: dir, log: history.NewLog(rules, lease), begun: now(), t: &tb{ctx: context.WithoutCancel(ctx), dir: dir}}
+	var rep *Report
+	defer func() {
+		if o.Keep || rep != nil && !rep.OK() {
+			_ = os.Remove(filepath.Join(dir, "disk.img"))
+			return
+		}
+		err = errors.Join(err, os.RemoveAll(dir))
+	}()
+	rep, err = r.play(ctx)
+	return rep, err
+}
+
+// tell notes something that happens to the system.
+func (r *run) tell(text string) { r.told("", text) }
+
+// told is tell for what a fault does.
+func (r *run) told(fault, text string) {
+	r.log.Add(history.Event{At: now(), Kind: history.Fault, Verb: fault, Text: text})
+	if r.opts.Tell != nil {
+		r.opts.Tell(fmt.Sprintf("%10.4f !! %s", time.Duration(now()-r.begun).Seconds(), text))
+	}
+}
+
+// addresses are where the nodes are reached, over networks that can fail.
+func (r *run) addresses() []string {
+	all := make([]string, len(r.nodes))
+	for i, n := range r.nodes {
+		all[i] = n.net.Addr()
+	}
+	return all
+}
+
+func (r *run) play(ctx context.Context) (rep *Report, err error) {
+	if r.stage, err = newStage(r.opts.Store, r.t, r.opts); err != nil {
+		return nil, errors.Join(err, r.t.close())
+	}
+	defer func() { err = errors.Join(err, r.t.close()) }()
+	defer r.stop()
+	if err := r.start(); err != nil {
+		return nil, err
+	}
+	s := &storm{brief: r.opts.Brief, rng: rand.New(rand.NewPCG(r.opts.Seed, 9)), tell: r.told, busy: map[string]bool{}, fired: map[string]int{}}
+	for _, f := range r.faults() {
+		if r.opts.Faults == nil || r.opts.Faults.MatchString(f.name) {
+			s.faults = append(s.faults, f)
+		}
+	}
+	r.begun = now()
+	r.storm(ctx, s)
+	seconds := time.Duration(now() - r.begun).Seconds()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err := r.calm(ctx); err != nil {
+		return nil, err
+	}
+	r.settle(ctx, settling)
+	rep = r.report(seconds, s)
+	return rep, nil
+}
+
+// storm makes calls and faults at the same time, as long as the run lasts.
+func (r *run) storm(ctx context.Context, s *storm) {
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Duration)
+	defer cancel()
+	var work sync.WaitGroup
+	work.Go(func() { r.load(ctx) })
+	work.Go(func() { s.run(ctx) })
+	work.Go(func() {
+		for ctx.Err() == nil {
+			for _, n := range r.nodes {
+				n.sample()
+			}
+			pause(ctx, 250*time.Millisecond)
+		}
+	})
+	work.Wait()
+}
+
+// calm ends what is left of the faults, and waits until nothing is under way.
+func (r *run) calm(ctx context.Context) error {
+	r.up.Set(faultnet.Healthy)
+	for _, n := range r.nodes {
+		n.net.Set(faultnet.Healthy)
+		_ = n.setClock(0, -n.slept)
+	}
+	if err := r.stage.heal(); err != nil {
+		return fmt.Errorf("heal the store: %w", err)
+	}
+	r.tell("all faults have ended")
+	ctx, cancel := context.WithTimeout(ctx, settled)
+	defer cancel()
+	for _, n := range r.nodes {
+		for err := n.isReady(); err != nil; err = n.isReady() {
+			if pause(ctx, 100*time.Millisecond); ctx.Err() != nil {
+				return fmt.Errorf("%s does not get ready %v after all faults have ended: %w", n.name, settled, err)
+			}
+		}
+	}
+	for r.pending.Load() > 0 {
+		if pause(ctx, 50*time.Millisecond); ctx.Err() != nil {
+			return fmt.Errorf("%d deliveries are still under way %v after all faults have ended", r.pending.Load(), settled)
+		}
+	}
+	r.tell("no delivery is under way")
+	return nil
+}
+
+// settled is how long to wait at most until a part of the run has come to rest.
+const settled = 90 * time.Second

@@ -1,0 +1,135 @@
+//go:build linux
+
+package chaos
+
+import (
+	"cmp"
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel/internal/chaos/history"
+	"github.com/semelhq/semel/internal/faultnet"
+)
+
+// stage is the store of a run with all that can happen to it.
+type stage struct {
+	nodes int
+	// url is the store as a node reaches it, from 1.
+	url   func(node int) string
+	lossy bool
+	// faults are those of the store, skipped why others can't be done here.
+	faults  []fault
+	skipped map[string]string
+	// disks are the faults of disks that the nodes write to.
+	disks []string
+	// attach tells the stage its nodes, once they are there.
+	attach func(nodes map[string]*node)
+	// heal ends all faults that may still last.
+	heal func() error
+}
+
+// Stores are the kinds of stores that there are runs for.
+var Stores = []string{"postgres", "redis", "cluster", "pebble"}
+
+// newStage starts a store. It ends with the tb.
+func newStage(kind string, t *tb, o Options) (*stage, error) {
+	make, ok := map[string]func(*tb, Options) *stage{
+		"postgres": stagePostgres, "redis": stageRedis, "cluster": stageCluster, "pebble": stagePebble,
+	}[kind]
+	if !ok {
+		return nil, fmt.Errorf("%q is none of %s", kind, strings.Join(Stores, ", "))
+	}
+	var s *stage
+	err := try(func() { s = make(t, o) })
+	return s, err
+}
+
+// netsTo makes a network for each node to the store, named after the nodes.
+func netsTo(t *tb, nodes int, listen func() (*faultnet.Net, error)) map[string]*faultnet.Net {
+	nets := map[string]*faultnet.Net{}
+	for i := range nodes {
+		n, err := listen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(n.Close)
+		nets[nodeName(i+1)] = n
+	}
+	return nets
+}
+
+func nodeName(number int) string { return fmt.Sprintf("node%d", number) }
+
+// healed makes all networks healthy.
+func healed(nets map[string]*faultnet.Net) {
+	for _, n := range nets {
+		n.Set(faultnet.Healthy)
+	}
+}
+
+//go:embed serverclock/clock.c
+var serverClock []byte
+
+// serverClocks makes what moves the clocks of servers, and returns the environment
+// that they start with and the file of the clock. Where that can't be done it says why.
+func serverClocks(t *tb) (env []string, file, why string) {
+	source, library := filepath.Join(t.dir, "serverclock.c"), filepath.Join(t.dir, "serverclock.so")
+	file = filepath.Join(t.dir, "server.clock")
+	if err := errors.Join(os.WriteFile(source, serverClock, 0o600), writeClock(file, 0)); err != nil {
+		t.Fatal(err)
+	}
+	cc, err := exec.LookPath(cmp.Or(os.Getenv("CC"), "cc"))
+	if err != nil {
+		if os.Getenv(requireEnv) == "1" {
+			t.Fatal("a C compiler is required: install the package gcc")
+		}
+		return nil, "", "it needs a C compiler: install the package gcc"
+	}
+	if out, err := exec.Command(cc, "-O2", "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
+		t.Fatalf("cc: %v\n%s", err, out)
+	}
+	return []string{"LD_PRELOAD=" + library, clockEnv + "=" + file}, file, ""
+}
+
+// moveClocks gives the servers of a stage clocks that can be moved, where they are to
+// have them, and hands their environment to use before they start.
+func (s *stage) moveClocks(t *tb, o Options, use func(env []string)) {
+	if !o.Clocks {
+		return
+	}
+	env, file, why := serverClocks(t)
+	if why != "" {
+		s.skipped[history.ClockFault] = why
+		return
+	}
+	use(env)
+	s.faults = append(s.faults, serverClockFault(file))
+}
+
+// serverClockFault is a clock of the servers that is wrong for a while, ahead or behind.
+func serverClockFault(file string) fault {
+	return fault{history.ClockFault, []string{"the clock of the servers"}, func(s *shot) (int, error) {
+		jump := span(s.rng, lease, 5*lease)
+		if chance(s.rng, 50) {
+			jump = -jump
+		}
+		err := writeClock(file, jump)
+		s.wait()
+		return once(err, writeClock(file, 0))
+	}}
+}
+
+// sorted are the keys of a map, in order.
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// settling is how long the store may need beyond everything else until calls that a
+// wrong clock has kept are free.
+const settling = 5*lease + 15*time.Second

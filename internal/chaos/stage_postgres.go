@@ -1,0 +1,152 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/semelhq/semel/internal/faultnet"
+	"github.com/semelhq/semel/internal/pgtest"
+)
+
+// postgres is a server with the faults that are its own.
+type postgres struct {
+	*pgtest.Server
+	t *tb
+}
+
+const database = "chaos"
+
+// stagePostgres is a store in PostgreSQL, which each node reaches over a network of
+// its own.
+func stagePostgres(t *tb, o Options) *stage {
+	s := &stage{nodes: o.Nodes, skipped: map[string]string{}}
+	options := &pgtest.Options{Settings: map[string]string{"superuser_reserved_connections": "5"}}
+	s.moveClocks(t, o, func(env []string) { options.Env = env })
+	p := &postgres{pgtest.Start(t, options), t}
+	// Limits of connections don't bind a superuser, so the nodes are none.
+	p.Exec(t, "postgres", "CREATE ROLE semel LOGIN")
+	p.Exec(t, "postgres", "CREATE DATABASE "+database+" OWNER semel")
+	u, err := url.Parse(p.URL(database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := u.Query().Get("host") + "/.s.PGSQL.5432"
+	nets := netsTo(t, o.Nodes, func() (*faultnet.Net, error) {
+		return faultnet.Listen(func() (net.Conn, error) { return net.DialTimeout("unix", socket, dialTime) })
+	})
+	s.url = func(node int) string {
+		return fmt.Sprintf("postgres://semel@%s/%s?sslmode=disable", nets[nodeName(node)].Addr(), database)
+	}
+	s.faults = append(append(s.faults, linkFaults("store", nets)...), p.faults()...)
+	s.heal = func() error {
+		healed(nets)
+		return p.limit(-1)
+	}
+	return s
+}
+
+func (p *postgres) faults() []fault {
+	on := func(name string, do func(s *shot) (int, error)) fault { return fault{name, []string{"server"}, do} }
+	return []fault{
+		on("server.kill", func(s *shot) (int, error) {
+			return once(try(func() { p.Kill(p.t); s.moment(); p.Restart(p.t) }))
+		}),
+		on("server.restart", func(s *shot) (int, error) {
+			return once(try(func() { p.Stop(p.t); s.moment(); p.Restart(p.t) }))
+		}),
+		on("server.pause", func(s *shot) (int, error) {
+			return once(try(func() { p.Pause(p.t); s.wait(); p.Resume(p.t) }))
+		}),
+		on("server.terminate", p.terminate),
+		on("server.lock", p.lock),
+		on("server.connections", func(s *shot) (int, error) {
+			if err := p.limit(s.rng.IntN(3)); err != nil {
+				return 0, err
+			}
+			hits, err := p.terminateAll()
+			s.wait()
+			return hits, errors.Join(err, p.limit(-1))
+		}),
+	}
+}
+
+// moment is how long a server stays away: sometimes no longer than it takes.
+func (s *shot) moment() {
+	if chance(s.rng, 50) {
+		s.wait()
+	}
+}
+
+// one runs a statement as the administrator.
+func (p *postgres) one(ctx context.Context, sql string, to any) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, p.URL(database))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	return conn.QueryRow(ctx, sql).Scan(to)
+}
+
+const terminateAll = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'semel'`
+
+func (p *postgres) terminateAll() (n int, err error) {
+	err = p.one(p.t.ctx, terminateAll, &n)
+	return n, err
+}
+
+// terminate ends sessions again and again.
+func (p *postgres) terminate(s *shot) (int, error) {
+	var errs []error
+	hits := s.during(300*time.Millisecond, func() int {
+		n, err := p.terminateAll()
+		errs = append(errs, err)
+		return n
+	})
+	return hits, errors.Join(errs...)
+}
+
+// limit bounds the connections of the nodes, for all of them together. Minus one is no
+// limit.
+func (p *postgres) limit(n int) error {
+	return try(func() { p.Exec(p.t, "postgres", fmt.Sprintf("ALTER DATABASE %s CONNECTION LIMIT %d", database, n)) })
+}
+
+// lock keeps everybody else from all tables of the store.
+func (p *postgres) lock(s *shot) (hits int, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, p.URL(database))
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(ctx)
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	rows, err := tx.Query(ctx, `SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE tableowner = 'semel'`)
+	if err != nil {
+		return 0, err
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return 0, err
+	}
+	for _, table := range tables {
+		if _, err := tx.Exec(ctx, "LOCK TABLE "+table+" IN ACCESS EXCLUSIVE MODE"); err != nil {
+			return 0, err
+		}
+	}
+	s.wait()
+	return len(tables), tx.Rollback(ctx)
+}

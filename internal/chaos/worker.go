@@ -1,0 +1,245 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/semelhq/semel/internal/chaos/history"
+)
+
+// worker delivers calls and executes those that it is given, by the text of the API.
+type worker struct {
+	*client
+	// effect makes an effect, which is there once it returns.
+	effect func(history.Event)
+	// unit is the longest pause after the first try.
+	unit time.Duration
+}
+
+// stubborn is how long a delivery goes on asking.
+const stubborn = 25 * time.Second
+
+// attempt is one delivery at work.
+type attempt struct {
+	*worker
+	job job
+	d   delivery
+	rng *rand.Rand
+	// made are the receipts of the effects that this delivery has made, by the fence: who
+	// is given the same right again does not make its effect again.
+	made map[int64]string
+}
+
+// deliver makes one delivery: it asks until it has an answer that lasts, or gives up.
+func (w *worker) deliver(ctx context.Context, j job) {
+	a := &attempt{worker: w, job: j, made: map[int64]string{}, rng: rand.New(rand.NewPCG(j.Seed, 1))}
+	a.d = delivery{op: j.Op, key: j.Key, payload: j.Payload, wait: j.Wait}
+	if j.Named {
+		a.d.holder = w.id()
+	}
+	ctx, cancel := context.WithTimeout(ctx, stubborn)
+	defer cancel()
+	for tries := 0; ctx.Err() == nil; tries++ {
+		if a.once(ctx, tries) {
+			return
+		}
+	}
+}
+
+// node is any of them.
+func (a *attempt) node() int { return 1 + a.rng.IntN(len(a.nodes)) }
+
+// once asks once, and reports whether that is the end of it.
+func (a *attempt) once(ctx context.Context, tries int) (ended bool) {
+	var got answer
+	if rules[a.d.op].Routed {
+		got = a.call(&a.d, a.node(), a.job.Hangup)
+		a.job.Hangup = 0
+	} else {
+		got = a.begin(&a.d, a.node())
+	}
+	switch got.word {
+	case history.Execute:
+		return a.execute(ctx, got)
+	case history.Replay, history.Answered, history.Conflict, history.Held, history.Gone:
+		return true
+	case history.InFlight:
+		if tries > 8 {
+			return true
+		}
+	}
+	a.pause(ctx, got, tries)
+	return false
+}
+
+// pause waits before something is sent again: as long as the answer has said, or longer
+// each time without one.
+func (a *attempt) pause(ctx context.Context, got answer, tries int) {
+	pause(ctx, max(got.after, span(a.rng, a.unit/10, a.unit<<min(tries, 4))))
+}
+
+// pause waits, or less if the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// execute does the work under a right, and reports whether the delivery has ended.
+// Otherwise it asks again, to learn what became of the call.
+func (a *attempt) execute(ctx context.Context, right answer) (ended bool) {
+	working, done := context.WithCancel(ctx)
+	defer done()
+	var lost atomic.Bool // a renewal was told so
+	if a.job.Renews {
+		go a.renew(working, right, func() {
+			lost.Store(true)
+			done()
+		})
+	}
+	pause(working, a.job.Before)
+	if working.Err() != nil {
+		return false // the right is lost: no effect is made
+	}
+	switch a.job.End {
+	case history.Abort:
+		return a.end(ctx, right, history.Abort, "", map[string]any{})
+	case history.Reject, history.Fail:
+		return a.refuse(ctx, right)
+	}
+	receipt, again := a.made[right.fence]
+	if !again && a.d.op == opSteps {
+		var word string
+		switch receipt, word = a.start(working, right); word {
+		case history.OK:
+		case unclear:
+			return a.end(ctx, right, history.Hold, "", map[string]any{"reason": "nobody knows what became of the effect"})
+		default:
+			return false // the right is lost: no effect is made
+		}
+	}
+	if receipt == "" {
+		receipt = a.makeEffect(right)
+	}
+	pause(working, a.job.After)
+	switch {
+	case lost.Load():
+		return false
+	case a.job.End == vanish:
+		return true
+	case a.job.End == history.Hold:
+		return a.end(ctx, right, history.Hold, "", map[string]any{"reason": "the worker gives up"})
+	case a.d.op == opSteps && !a.settle(ctx, right, receipt):
+		return false
+	}
+	result := map[string]any{"key": a.d.key, "amount": a.d.payload, "fence": right.fence, "receipt": receipt}
+	text, err := json.Marshal(result)
+	if err != nil {
+		panic(err) // it is made of strings and numbers
+	}
+	return a.end(ctx, right, history.Complete, "completed "+string(text), map[string]any{"result": json.RawMessage(text)})
+}
+
+// makeEffect makes the effect, whose receipt is like no other. Who is given the same
+// right again does not make it again.
+func (a *attempt) makeEffect(right answer) (receipt string) {
+	receipt = fmt.Sprintf("%s-%016x", a.name, rand.Uint64())
+	e := a.d.event("", 0)
+	e.Kind, e.At, e.ID, e.Fence, e.Text = history.Effect, now(), a.name, right.fence, receipt
+	a.effect(e)
+	a.made[right.fence] = receipt
+	return receipt
+}
+
+// refuse ends the work without an effect, for good.
+func (a *attempt) refuse(ctx context.Context, right answer) bool {
+	why := refusal{Code: "no_money", Message: fmt.Sprintf("attempt %d of %s found none", right.fence, a.name)}
+	disposition := map[string]string{history.Reject: "rejected", history.Fail: "failed"}[a.job.End]
+	return a.end(ctx, right, a.job.End, fmt.Sprintf("%s %s: %s", disposition, why.Code, why.Message), map[string]any{"error": why})
+}
+
+// renew extends the lease at a third of it until the work ends. A holder that is told
+// that the lease is lost stops at once.
+func (a *attempt) renew(ctx context.Context, right answer, lost func()) {
+	rng := rand.New(rand.NewPCG(a.job.Seed, 2))
+	for {
+		pause(ctx, right.lease/3)
+		if ctx.Err() != nil {
+			return
+		}
+		got := a.on(&a.d, 1+rng.IntN(len(a.nodes)), history.Renew, right, "", nil)
+		switch got.word {
+		case history.Lost, history.Ended, history.NotFound:
+			lost()
+			return
+		}
+	}
+}
+
+// unclear is what start says of an effect that may have been made before.
+const unclear = "unclear"
+
+// start makes the intent of the effect durable. The receipt is that of an earlier
+// attempt if that has made the effect.
+func (a *attempt) start(ctx context.Context, right answer) (receipt, word string) {
+	intent := map[string]any{"name": "charge"}
+	for tries := 0; ctx.Err() == nil; tries++ {
+		got := a.on(&a.d, a.node(), history.Start, right, "", intent)
+		switch {
+		case got.word == history.OK && got.status == 201:
+			return "", history.OK
+		case got.word == history.OK && got.effect.State == "confirmed" && json.Unmarshal(got.effect.Result, &receipt) == nil:
+			return receipt, history.OK
+		case got.word == history.OK || got.word == "effect_unknown":
+			return "", unclear
+		case got.word == history.None || got.status >= 500:
+			// It asked, got no answer and has made no call.
+			intent["uncalled"] = true
+			a.pause(ctx, got, tries)
+		default:
+			return "", got.word
+		}
+	}
+	return "", history.Lost
+}
+
+// settle tells what became of the effect, and reports whether that was taken.
+func (a *attempt) settle(ctx context.Context, right answer, receipt string) bool {
+	finding := map[string]any{"name": "charge", "state": "confirmed", "result": receipt}
+	for tries := 0; ctx.Err() == nil; tries++ {
+		got := a.on(&a.d, a.node(), history.Settle, right, "", finding)
+		if got.word != history.None && got.status < 500 {
+			return got.word == history.OK
+		}
+		a.pause(ctx, got, tries)
+	}
+	return false
+}
+
+// end ends the execution, again and again until that is answered. It reports whether
+// the delivery has ended with it.
+func (a *attempt) end(ctx context.Context, right answer, verb, outcome string, body any) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stubborn)
+	defer cancel()
+	for tries := 0; ctx.Err() == nil; tries++ {
+		got := a.on(&a.d, a.node(), verb, right, outcome, body)
+		if got.word != history.None && got.status < 500 && got.status != 429 {
+			if got.word == history.OK && a.job.Twice {
+				a.job.Twice = false
+				continue
+			}
+			return got.word == history.OK
+		}
+		a.pause(ctx, got, tries)
+	}
+	return true
+}
