@@ -11,7 +11,12 @@ CONCURRENT := . ./archive ./client ./dispatch ./evidence ./protocol/... ./server
 # Stores on servers, whose suites take minutes under the race detector: without the suites.
 SERVED := ./store/pgstore ./store/redisstore
 
-.PHONY: help test generate lint race fuzz bench-smoke demo ci
+# How long make prove breaks things, in all, and what decides on how.
+CHAOS ?= 3m
+SEED ?= 1
+STORE ?= postgres,redis,cluster,pebble
+
+.PHONY: help test generate lint prove race fuzz bench-smoke demo ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +33,11 @@ lint: ## gofmt, go vet, go fix, staticcheck, go mod tidy: all must find nothing 
 	go fix -diff ./...
 	go run $(STATICCHECK) ./...
 	go mod tidy -diff
+
+prove: ## break everything around nodes on every store, and judge (CHAOS=1h SEED=7 STORE=redis); see docs/chaos.md
+	@scripts/install-services
+	@scripts/services
+	go test -run '^TestChaos$$' -count=1 -v -timeout 0 ./internal/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)
 
 race: ## run the tests of the concurrent packages under the race detector
 	go test -race -short -count=1 -timeout 20m $(CONCURRENT)
