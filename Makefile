@@ -37,7 +37,7 @@ lint: ## gofmt, go vet, go fix, staticcheck, go mod tidy: all must find nothing 
 prove: ## break everything around nodes on every store, and judge (CHAOS=1h SEED=7 STORE=redis); see docs/chaos.md
 	@scripts/install-services
 	@scripts/services
-	go test -run '^TestChaos$$' -count=1 -v -timeout 0 ./internal/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)
+	go test -run '^TestChaos' -count=1 -v -timeout 5h ./internal/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)
 
 race: ## run the tests of the concurrent packages under the race detector
 	go test -race -short -count=1 -timeout 20m $(CONCURRENT)
