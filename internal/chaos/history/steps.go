@@ -29,7 +29,7 @@ type stepKind string
 
 const (
 	stepGrant    stepKind = "is given the right to execute"
-	stepUse      stepKind = "uses its right"
+	stepUse      stepKind = "renews, or is told to make its effect,"
 	stepTell     stepKind = "tells what became of its effect"
 	stepEnd      stepKind = "ends"
 	stepReplay   stepKind = "gets the outcome"
