@@ -208,9 +208,26 @@ func TestEffectsOfAttachedAttempts(t *testing.T) {
 			before := at().Record().Revision
 			ef, err = at().RestartEffect(t.Context(), "charge")
 			must(t, err)
-			if ef.State != semel.EffectStarted || ef.Key != started.Key || at().Record().Revision != before {
+			if ef.State != semel.EffectStarted || ef.Key != started.Key || ef.StartedAt != started.StartedAt {
 				t.Errorf("got %+v", ef)
 			}
+			if at().Record().Revision == before {
+				t.Error("the right to make the call was given again without a write")
+			}
+		})
+	})
+	t.Run("whoever made no call yet may not make it once the record is held, and has a whole lease otherwise", func(t *testing.T) {
+		withCharge(t, func(t *testing.T, r *rig, at func() *semel.Attempt) {
+			start(t, at())
+			pass(semel.DefaultLease / 2)
+			_, err := at().RestartEffect(t.Context(), "charge")
+			must(t, err)
+			pass(semel.DefaultLease - time.Millisecond)
+			decides(t, r.Engine, call("k"), semel.InFlight)
+			pass(time.Millisecond)
+			decides(t, r.Engine, call("k"), semel.Held)
+			_, err = at().RestartEffect(t.Context(), "charge")
+			wantCode(t, err, semel.CodeLeaseLost)
 		})
 	})
 	t.Run("an effect that did not happen may be started again under the same key", func(t *testing.T) {

@@ -109,7 +109,8 @@ func (e *notStarted) Unwrap() error { return e.error }
 
 // RestartEffect is StartEffect by a holder that asked before, did not get the
 // answer, and has not made the call: an effect that this attempt has started
-// already is returned as started.
+// already is returned as started. Telling the holder so is a write, as the first
+// start was: one whose record was held meanwhile gets [CodeLeaseLost].
 func (a *Attempt) RestartEffect(ctx context.Context, name string) (EffectRecord, error) {
 	return a.startEffect(ctx, name, true)
 }
@@ -139,8 +140,7 @@ func (a *Attempt) startEffect(ctx context.Context, name string, uncalled bool) (
 	}
 	if i := a.rec.effectIndex(name); i >= 0 {
 		switch old := a.rec.Effects[i]; {
-		case old.State == EffectStarted && uncalled && old.Fence == a.rec.Fence:
-			return old, nil
+		case old.uncalledBy(a.rec, uncalled): // is granted again, below
 		case old.State == EffectStarted:
 			return old, Unknown(&Error{Code: CodeEffectUnknown, Message: "effect " + name + " was started and its result is not known"})
 		case old.State == EffectConfirmed && old.Result.Tombstone:
@@ -165,7 +165,8 @@ func (a *Attempt) startEffect(ctx context.Context, name string, uncalled bool) (
 		// The record may be newer than the one looked at above: a holder that is
 		// elsewhere may ask twice at once, and only one of the two may call.
 		i := cur.effectIndex(name)
-		if i >= 0 && (cur.Effects[i].State != EffectRefuted || cur.Effects[i].Failure != nil) {
+		again := i >= 0 && cur.Effects[i].uncalledBy(cur, uncalled)
+		if i >= 0 && !again && (cur.Effects[i].State != EffectRefuted || cur.Effects[i].Failure != nil) {
 			return nil, Unknown(&Error{Code: CodeEffectUnknown, Message: "effect " + name + " is being started by another"})
 		}
 		if i < 0 && len(cur.Effects) >= maxEffects {
@@ -173,6 +174,9 @@ func (a *Attempt) startEffect(ctx context.Context, name string, uncalled bool) (
 		}
 		ef = EffectRecord{
 			Name: name, Key: effectKey(cur.ID, cur.Origin, name), State: EffectStarted, Fence: cur.Fence, StartedAt: at.now,
+		}
+		if again {
+			ef.StartedAt = cur.Effects[i].StartedAt
 		}
 		next, err := changeEffect(cur, name, at.now, func(slot *EffectRecord) { *slot = ef })
 		if err == nil && !a.unrecorded {
@@ -204,6 +208,12 @@ func (a *Attempt) startEffect(ctx context.Context, name string, uncalled bool) (
 		return ef, lost
 	}
 	return ef, nil
+}
+
+// uncalledBy reports whether the effect was started by the attempt that holds the
+// record now, which says that it has not made the call.
+func (ef *EffectRecord) uncalledBy(rec *Record, uncalled bool) bool {
+	return uncalled && ef.State == EffectStarted && ef.Fence == rec.Fence
 }
 
 // SettleEffect is the second half of [Effect]: it makes what became of a started
