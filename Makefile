@@ -11,6 +11,9 @@ CONCURRENT := . ./archive ./client ./dispatch ./evidence ./protocol/... ./server
 # Stores on servers, whose suites take minutes under the race detector: without the suites.
 SERVED := ./store/pgstore ./store/redisstore
 
+# Tests of which make test leaves out most, or all; see internal/thorough.
+LONG := ^Test(Contract(Partitioned|ThroughPooler)|WhatWasAcknowledged.*)$$
+
 # How long make prove breaks things, in all, and what decides on how.
 CHAOS ?= 3m
 SEED ?= 1
@@ -34,9 +37,10 @@ lint: ## gofmt, go vet, go fix, staticcheck, go mod tidy: all must find nothing 
 	go run $(STATICCHECK) ./...
 	go mod tidy -diff
 
-prove: ## break everything around nodes on every store, and judge (CHAOS=1h SEED=7 STORE=redis); see docs/chaos.md
+prove: ## run the long tests at their full length, then break everything around nodes (CHAOS=1h SEED=7 STORE=redis); see docs/chaos.md
 	@scripts/install-services
 	@scripts/services
+	SEMEL_THOROUGH=1 go test -run '$(LONG)' -count=1 -timeout 20m ./store/pgstore ./store/pebblestore
 	go test -run '^TestChaos' -count=1 -v -timeout 5h ./internal/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)
 
 race: ## run the tests of the concurrent packages under the race detector

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/thorough"
 )
 
 // dueAt is a version of a record that is due at a time.
@@ -184,7 +185,7 @@ func TestRecordsThatStayDueAreInOnePageEach(t *testing.T) {
 			}
 		})
 	}
-	for round := range scaled(400) {
+	for round := range thorough.Scaled(400) {
 		times := map[string]int{}
 		keys, _ := dueKeys(t, s, 1+round%(records+5))
 		for _, key := range keys {

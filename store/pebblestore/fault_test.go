@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/semelhq/semel/internal/thorough"
 )
 
 // Each operation on a file, from opening a directory that was not closed to
@@ -21,7 +23,7 @@ func TestNoFailureOfOneFileOperationLosesWhatWasAcknowledged(t *testing.T) {
 	follower{answers: 300}.follow(t, c, before)
 	c.ended(t)
 
-	step := max(1, int64(1000/scaled(1000)))
+	step := max(1, int64(1000/thorough.Scaled(1000)))
 	ends := map[string]int{}
 	kinds := map[string]int{}
 	for n := int64(1); ; n += step {
@@ -88,7 +90,7 @@ func TestAFailingDiskEndsTheProcess(t *testing.T) {
 		t.Run(fault, func(t *testing.T) {
 			seed := newSeed(t)
 			rng := rand.New(rand.NewPCG(seed, 0))
-			for range max(scaled(20), 3) {
+			for range max(thorough.Scaled(20), 3) {
 				dir := t.TempDir()
 				h := newHistory(0)
 				c := startChild(t, orders{Dir: dir, Seed: rng.Uint64(), Steps: math.MaxInt, Forgets: true, Fault: fault, From: 1 + rng.Int64N(200)})

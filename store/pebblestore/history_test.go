@@ -8,8 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"reflect"
-	"runtime/debug"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -34,18 +32,6 @@ func newSeed(t testing.TB) uint64 {
 	}
 	t.Logf("repeat with -pebblestore.seed=%d", seed)
 	return seed
-}
-
-// scaled is how many cycles of many to run: all of them, fewer with -short or
-// under the race detector, which makes each ten times as long.
-func scaled(cycles int) int {
-	if testing.Short() {
-		return cycles / 20
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		return cycles / 5
-	}
-	return cycles
 }
 
 // A mark says how far an identity has come: 2v when version v of its record is

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/thorough"
 )
 
 // A process that works on a store is killed again and again, while it opens the
@@ -14,7 +15,7 @@ import (
 // second one takes with it what it had not synced.
 func TestWhatWasAcknowledgedSurvivesKill(t *testing.T) {
 	clause.Proves(t, "CORE-CONC.1", "CORE-INV.3", "IDS-VIII.1")
-	cycles := max(scaled(200), 10)
+	cycles := max(thorough.Scaled(200), 10)
 	seed := newSeed(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/thorough"
 )
 
 // refuses expects that a directory is not opened, and that the error says why.
@@ -214,7 +215,7 @@ func TestPurgeGivesTheDiskBack(t *testing.T) {
 	opts := &Options{MemTableBytes: 1 << 20}
 	s := mustOpen(t, dir, opts)
 	defer func() { _ = s.Close() }()
-	records := max(scaled(15_000), 10_000)
+	records := max(thorough.Scaled(15_000), 10_000)
 	fill(t, s, "bulk", records)
 	full := size(t, dir)
 	if full < 4<<20 {

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/thorough"
 )
 
 // The power is cut at a random write, sync, rename or removal of a file, be it
@@ -23,7 +24,7 @@ import (
 // on with what is left.
 func TestWhatWasAcknowledgedSurvivesLossOfPower(t *testing.T) {
 	clause.Proves(t, "CORE-CONC.1", "CORE-INV.3", "IDS-VIII.1")
-	cycles := scaled(2500)
+	cycles := thorough.Scaled(2500)
 	p := &powerTest{seed: newSeed(t), history: newHistory(0), log: newChronicle(), disk: vfs.NewCrashableMem()}
 	for range cycles {
 		if err := p.cycle(t.Context()); err != nil {

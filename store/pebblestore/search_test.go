@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/thorough"
 )
 
 // putMany stores a version of n records, by several callers at once.
@@ -141,7 +142,8 @@ func TestSearchedRecordsSurviveAPowerCut(t *testing.T) {
 		})
 	}
 	listed := 0
-	for round := range 40 {
+	rounds := max(thorough.Scaled(100), 8)
+	for round := range rounds {
 		page, err := s.Search(t.Context(), semel.Query{Limit: 100})
 		if err != nil {
 			t.Fatal(err)
@@ -164,7 +166,7 @@ func TestSearchedRecordsSurviveAPowerCut(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if listed < 100 {
+	if listed < 4*rounds {
 		t.Fatalf("%d records were listed, so nothing is proved", listed)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/thorough"
 )
 
 // stall is a disk whose syncs of the log hang while it is shut.
@@ -406,7 +407,7 @@ func TestTheChangeBeforeAWithdrawnOne(t *testing.T) {
 func TestHistoriesOnAStallingDisk(t *testing.T) {
 	seed := newSeed(t)
 	counts := map[string]int{}
-	for run := range max(scaled(40), 4) {
+	for run := range max(thorough.Scaled(40), 4) {
 		synctest.Test(t, func(t *testing.T) { stallingHistory(t, rand.New(rand.NewPCG(seed, uint64(run))), counts) })
 	}
 	if len(counts) < 3 {

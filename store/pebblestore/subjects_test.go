@@ -20,6 +20,9 @@ func crowded(n uint64) (s semel.Subject) {
 // Entries are found in runs, in what is in no run yet, and across both, also by a
 // process that opens the directory later.
 func TestEntriesAreFoundBySubjectInRunsAndAfterThem(t *testing.T) {
+	if testing.Short() {
+		t.Skip("two runs of entries take ten seconds to write")
+	}
 	disk := vfs.NewCrashableMem()
 	s := mustOpen(t, "store", &Options{FS: disk})
 	const entries = 2*runEntries + 1000

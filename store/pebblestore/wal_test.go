@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/thorough"
 )
 
 // walRig judges one log of a directory whose process was killed, again and again with
@@ -157,7 +158,7 @@ func atOnce(t *testing.T, n int) func(s *Store) {
 // is refused, in either profile.
 func TestEveryBitOfALog(t *testing.T) {
 	r := newWALRig(t, oneAfterTheOther(t, 6))
-	step := max(1, 400/scaled(400))
+	step := max(1, 400/thorough.Scaled(400))
 	refused := map[bool]int{}
 	for bit := 0; bit < 8*len(r.content); bit += step {
 		c := slices.Clone(r.content)
@@ -191,7 +192,7 @@ func TestEveryByteOfALog(t *testing.T) {
 		if name == "one after the other" && last != 1 {
 			t.Errorf("the last %d batches are not known to be durable", last)
 		}
-		trials := scaled(1500)
+		trials := thorough.Scaled(1500)
 		for i := range trials {
 			at := i
 			if trials < len(r.content) {
@@ -224,7 +225,7 @@ func TestEveryCutOfALog(t *testing.T) {
 	older := newWALRig(t, atOnce(t, 14))
 	for _, r := range rigs {
 		old := relabel(older.content, uint32(r.number())-1)
-		step := max(1, len(r.content)/max(scaled(400), 50))
+		step := max(1, len(r.content)/max(thorough.Scaled(400), 50))
 		kept, alike := []int{}, 0
 		for at := 0; at <= len(r.content); at += step {
 			kept = append(kept, at)

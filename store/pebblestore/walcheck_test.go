@@ -18,6 +18,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/recordcodec"
+	"github.com/semelhq/semel/internal/thorough"
 )
 
 func TestWhatTheLogsSayTogether(t *testing.T) {
@@ -205,7 +206,7 @@ func TestDamageAfterKillIsNoticed(t *testing.T) {
 	seed := newSeed(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	counts := map[string]int{}
-	for i := range max(scaled(6), 2) {
+	for i := range max(thorough.Scaled(6), 2) {
 		base := t.TempDir()
 		h := newHistory(0)
 		c := startChild(t, orders{Dir: base, Seed: rng.Uint64(), Steps: math.MaxInt})
@@ -213,7 +214,7 @@ func TestDamageAfterKillIsNoticed(t *testing.T) {
 		if code := c.ended(t); code != -1 {
 			t.Fatalf("child %d ended with code %d:\n%s", i, code, c.stderr.String())
 		}
-		for n := range max(scaled(60), 8) {
+		for n := range max(thorough.Scaled(60), 8) {
 			dir := t.TempDir()
 			if err := os.CopyFS(dir, os.DirFS(base)); err != nil {
 				t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/thorough"
 	"github.com/semelhq/semel/store/storetest"
 )
 
@@ -21,9 +22,7 @@ func TestContract(t *testing.T) {
 // TestContractThroughPooler has a PgBouncer between, so each transaction goes to another
 // session of the server. The store is not told of it.
 func TestContractThroughPooler(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute, which it mostly waits")
-	}
+	thorough.Only(t, "the contract, with a pooler between")
 	t.Parallel()
 	// Its sessions are there for a second or two after each case.
 	server := pgtest.Start(t, &pgtest.Options{Settings: map[string]string{"max_connections": "600"}})

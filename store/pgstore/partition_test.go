@@ -13,12 +13,14 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/thorough"
 	"github.com/semelhq/semel/store/storetest"
 )
 
 const day = 24 * time.Hour
 
 func TestContractPartitioned(t *testing.T) {
+	thorough.Only(t, "the contract, on partitioned tables")
 	t.Parallel()
 	storetest.Run(t, storetest.Harness{Name: "pgstore, partitioned", Run: contractEnv(pgtest.Shared(t), nil, &Options{Partition: day, apart: 1})})
 }
