@@ -62,7 +62,8 @@ func (e *Engine) attachUnrecorded(ctx context.Context, op *operation, id *ID, fe
 	}
 	a := &Attempt{op: op, parent: ctx, detached: true, unrecorded: true}
 	a.rec = &a.claim
-	if err := open(&op.Operation, id, &Call{Principal: id.Principal}, &none, now, e.node, &a.claim); err != nil {
+	who, _ := id.Scope()
+	if err := open(&op.Operation, id, &Call{Principal: who}, &none, now, e.node, &a.claim); err != nil {
 		return nil, err
 	}
 	a.claim.Fence, a.claim.Origin = fence, fence
@@ -107,7 +108,7 @@ func (e *Engine) Reclaim(ctx context.Context, call Call) (*Attempt, error) {
 			return nil, err
 		}
 		if cur.State != Processing || cur.Held != "" || cur.leaseOver(now) || e.restored(cur, now) ||
-			cur.Holder != call.Holder || cur.Principal != call.Principal || cur.Fingerprint != call.Fingerprint {
+			cur.Holder != call.Holder || cur.Principal != call.Principal || cur.BoundTo != call.BoundTo || cur.Fingerprint != call.Fingerprint {
 			return nil, nil
 		}
 		next, err := extend(cur, evRenew, now)

@@ -11,13 +11,26 @@ import (
 // Call is one delivery.
 type Call struct {
 	// Tenant, Operation and Key, with the principal scope, are the identity.
-	// Key and Operation are required.
+	// Key and Operation are required; see [Call.ID].
 	Tenant    string
 	Operation string
 	Key       string
 	// Principal is the verified identity of who acts. It is part of the
 	// identity of the call unless the operation shares its keys.
 	Principal string
+	// Scope narrows the principal scope of the identity, up to 128 bytes: calls with
+	// different scopes are independent, also where the operation shares its keys. It
+	// is for what a caller says beside its key, such as the account it acts for.
+	Scope string
+	// BoundTo binds the call to what its caller has shown where nobody verified who
+	// the caller is, such as a digest of a credential, up to 256 bytes. It is kept in
+	// the record and is no part of the identity: a delivery that brings another value,
+	// or none, is not executed, and gets [OtherCaller] and nothing else.
+	//
+	// It is for keys that nobody else can know. A caller whose credential was renewed
+	// between two tries then makes no second call, and one who got hold of the key
+	// gets no answer. Leave it empty where Principal is verified.
+	BoundTo string
 	// Fingerprint is compared with that of the first delivery. The zero value
 	// compares nothing but with itself.
 	Fingerprint Fingerprint
@@ -44,9 +57,9 @@ type Call struct {
 type Answer struct {
 	Decision Decision
 	// Record is what is stored about the call. For Execute it is the claim, or
-	// in the answer of Do the outcome. For Expired it has the identity only;
-	// where there is no decision it is nil. It may be shared with the store, and
-	// may not be changed.
+	// in the answer of Do the outcome. For Expired and OtherCaller it has the
+	// identity only; where there is no decision it is nil. It may be shared with
+	// the store, and may not be changed.
 	Record *Record
 	// Attempt is the right to execute. It is set by Begin for Execute only.
 	Attempt *Attempt
@@ -71,6 +84,8 @@ func (a *Answer) Err() error {
 		return &Error{Code: CodeHeld, Message: a.Record.Held, RetryAfter: a.RetryAfter}
 	case Expired:
 		return &Error{Code: CodeExpired, Message: "the call was first sent before the window that is kept"}
+	case OtherCaller:
+		return &Error{Code: CodeOtherCaller, Message: "the key was used by a caller with another credential"}
 	case Throttled:
 		return &Error{Code: CodeThrottled, Message: "too many duplicates", RetryAfter: a.RetryAfter}
 	}
@@ -140,8 +155,11 @@ func (e *Engine) admit(ctx context.Context, call *Call, id *ID) (*operation, err
 	if !ok {
 		return nil, &Error{Code: CodeUnknownOperation, Message: "operation " + call.Operation + " is not registered"}
 	}
-	*id = ID{Tenant: call.Tenant, Principal: call.Principal, Operation: call.Operation, Key: call.Key}
+	*id = call.ID(op.Share)
 	if err := id.validate(); err != nil {
+		return nil, err
+	}
+	if err := call.validateNames(); err != nil {
 		return nil, err
 	}
 	if len(call.Holder) > maxNameLen || !validText(call.Holder) {
@@ -152,9 +170,6 @@ func (e *Engine) admit(ctx context.Context, call *Call, id *ID) (*operation, err
 			return nil, err
 		}
 		call.Attributes = maps.Clone(call.Attributes) // they are kept
-	}
-	if op.Share == ShareTenant {
-		id.Principal = ""
 	}
 	return op, nil
 }
@@ -259,6 +274,9 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 	}
 	// The record changed under every try, so somebody is at work on it.
 	ans.Decision, ans.Record, ans.RetryAfter = InFlight, cur, minRetryAfter
+	if cur.BoundTo != call.BoundTo {
+		*ans = Answer{Decision: OtherCaller, Record: &Record{ID: *id}}
+	}
 	return e.tell(ctx, &op.Operation, call, ans, 0, waited)
 }
 
@@ -329,7 +347,7 @@ func (e *Engine) meet(ctx context.Context, op *operation, call *Call, cur **Reco
 		if (*cur).State == absent {
 			return false, nil // gone since: claim again
 		}
-		r := decide(&op.Operation, &call.Fingerprint, *cur, at.now, e.restored(*cur, at.now))
+		r := decide(&op.Operation, call, *cur, at.now, e.restored(*cur, at.now))
 		switch {
 		case r.decision == Execute:
 			return false, nil
@@ -369,7 +387,14 @@ func (e *Engine) meet(ctx context.Context, op *operation, call *Call, cur **Reco
 // answer gives a duplicate what it gets, unless it is throttled or may not see it.
 func (e *Engine) answer(ctx context.Context, op *operation, call *Call, ans *Answer, now Instant, waited time.Duration) error {
 	cur := ans.Record
-	if delay := e.throttled(op, call, &cur.ID, now); delay > 0 && !isOwn(ctx) {
+	limited := cur.ID
+	if ans.Decision == OtherCaller {
+		// Nothing of the record leaves the engine. And it has a limit of its own, or a
+		// stranger could use up what the caller of the call may ask.
+		ans.Record = &Record{ID: cur.ID}
+		limited.Principal = "\x00" + call.BoundTo
+	}
+	if delay := e.throttled(op, call, &limited, now); delay > 0 && !isOwn(ctx) {
 		ans.Decision, ans.RetryAfter = Throttled, delay
 		e.decided(ans, now, waited)
 		return nil

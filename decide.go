@@ -26,6 +26,9 @@ const (
 	Expired Decision = "expired"
 	// Throttled: too many duplicates.
 	Throttled Decision = "throttled"
+	// OtherCaller: the call is bound to another caller, see [Call].BoundTo. Neither
+	// executed nor replayed, and nothing is told about it.
+	OtherCaller Decision = "other_caller"
 )
 
 // ruling is what decide makes of a stored record.
@@ -36,12 +39,13 @@ type ruling struct {
 	hold string
 }
 
-// decide is the whole policy: what a delivery with fingerprint fp gets when cur
-// is stored. It changes nothing and asks nobody. Conflict comes before in
-// flight, so that a client with a wrong payload need not wait to be told.
-// restored says that cur is from a backup, see [Engine.NewEpoch].
-func decide(op *Operation, fp *Fingerprint, cur *Record, now Instant, restored bool) ruling {
-	r := rule(op, fp, cur, now)
+// decide is the whole policy: what a delivery of call gets when cur is stored. It
+// changes nothing and asks nobody. Whom the record is bound to comes before all that
+// it says, because another caller may not learn even that its payload differs.
+// Conflict comes before in flight, so that a client with a wrong payload need not
+// wait to be told. restored says that cur is from a backup, see [Engine.NewEpoch].
+func decide(op *Operation, call *Call, cur *Record, now Instant, restored bool) ruling {
+	r := rule(op, call, cur, now)
 	if restored && r.decision == Execute && !cur.Expired(now) {
 		return ruling{decision: Held, hold: heldRestored}
 	}
@@ -49,11 +53,13 @@ func decide(op *Operation, fp *Fingerprint, cur *Record, now Instant, restored b
 }
 
 // rule is decide where the store was never restored.
-func rule(op *Operation, fp *Fingerprint, cur *Record, now Instant) ruling {
+func rule(op *Operation, call *Call, cur *Record, now Instant) ruling {
 	switch {
 	case cur.Expired(now):
 		return ruling{decision: Execute}
-	case cur.Fingerprint != *fp:
+	case cur.BoundTo != call.BoundTo:
+		return ruling{decision: OtherCaller}
+	case cur.Fingerprint != call.Fingerprint:
 		return ruling{decision: Conflict}
 	case cur.State == Completed:
 		return ruling{decision: Replay}
@@ -119,7 +125,7 @@ func fencePassed(r *Record, now Instant) bool {
 func open(op *Operation, id *ID, call *Call, prev *Record, now Instant, node string, next *Record) error {
 	until := now.Add(op.Lease)
 	*next = Record{
-		ID: *id, Fingerprint: call.Fingerprint, Principal: call.Principal, Holder: cmp.Or(call.Holder, node), Attempt: 1,
+		ID: *id, Fingerprint: call.Fingerprint, Principal: call.Principal, BoundTo: call.BoundTo, Holder: cmp.Or(call.Holder, node), Attempt: 1,
 		CreatedAt: now, UpdatedAt: now, StartedAt: now, LeaseUntil: until, NextAt: until,
 		Fence: nextFence(prev.Fence, now), Attributes: call.Attributes, Policy: op.promise(),
 	}

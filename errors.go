@@ -29,6 +29,9 @@ const (
 	CodeExpired Code = "expired"
 	// CodeThrottled: too many duplicates of one record or by one principal.
 	CodeThrottled Code = "throttled"
+	// CodeOtherCaller: the key was used by a caller with another credential.
+	// Nothing was executed.
+	CodeOtherCaller Code = "other_caller"
 	// CodeForbidden: the caller may not see the stored answer.
 	CodeForbidden Code = "forbidden"
 	// CodeRejected: the call was refused for good.

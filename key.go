@@ -27,7 +27,9 @@ type ID struct {
 	// Tenant is who is isolated from whom. Empty is a tenant like any other.
 	Tenant string `json:"tenant"`
 	// Principal is the scope within the tenant: who acts. It is empty where
-	// the operation shares its keys within the tenant.
+	// the operation shares its keys within the tenant, and where the call is
+	// bound to its caller in another way. A scope of the call follows it; see
+	// [ID.Scope].
 	Principal string `json:"principal"`
 	// Operation is the registered name of the kind of call.
 	Operation string `json:"operation"`
@@ -85,7 +87,7 @@ func (id ID) validate() error {
 	if len(id.Tenant) > maxNameLen || !validText(id.Tenant) {
 		return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the tenant is longer than %d bytes, not valid UTF-8 or has a NUL byte", maxNameLen)}
 	}
-	if len(id.Principal) > maxNameLen || !validText(id.Principal) {
+	if len(id.Principal) > maxNameLen+len(scopeMark)+maxScopeLen || !validText(id.Principal) {
 		return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the principal is longer than %d bytes, not valid UTF-8 or has a NUL byte", maxNameLen)}
 	}
 	return nil

@@ -34,7 +34,7 @@ func (e *Engine) Peek(ctx context.Context, call Call) (ans Answer, err error) {
 	case err != nil:
 		return Answer{}, e.storeError("get", id, err)
 	}
-	r := decide(&op.Operation, &call.Fingerprint, &rec, at.now, e.restored(&rec, at.now))
+	r := decide(&op.Operation, &call, &rec, at.now, e.restored(&rec, at.now))
 	if r.hold != "" {
 		rec.Held = r.hold // which the next delivery will write
 	}

@@ -19,6 +19,9 @@ type Record struct {
 	// Principal is who acted in the newest attempt. It differs from
 	// ID.Principal where the operation shares its keys within the tenant.
 	Principal string `json:"principal,omitempty"`
+	// BoundTo is what the call is bound to, as [Call].BoundTo says; empty where its
+	// identity says whose it is. It never changes during the life of a call.
+	BoundTo string `json:"bound_to,omitempty"`
 
 	// Fence strictly rises with every new holder of this identity, also across
 	// a purge: it is the store's time in microseconds, or one more than the

@@ -126,6 +126,7 @@ func TestDecide(t *testing.T) {
 	clause.Proves(t, "CORE-INV.1", "CORE-INV.2", "MAP-FLOW.2", "MAP-FLOW.3", "MAP-FLOW.4", "IDS-IX.3")
 	now := InstantOf(time.Unix(1000, 0))
 	fp, other := FingerprintOf(SchemeRaw, []byte("a")), FingerprintOf(SchemeRaw, []byte("b"))
+	call := Call{Fingerprint: fp, BoundTo: "me"}
 	live, over := now.Add(time.Second), now
 	started := []EffectRecord{{Name: "charge", State: EffectStarted}}
 	confirmed := []EffectRecord{{Name: "charge", State: EffectConfirmed}}
@@ -158,20 +159,36 @@ func TestDecide(t *testing.T) {
 		{"declared effects that are recorded allow it", declared, Record{State: Processing, LeaseUntil: over, Effects: confirmed}, ruling{decision: Execute}},
 		{"a declared effect that was started forbids it", declared, Record{State: Processing, LeaseUntil: over, Effects: started}, ruling{decision: Held, hold: "a reason"}},
 		{"effects that were not declared prove nothing", Operation{}, Record{State: Processing, LeaseUntil: over, Effects: confirmed}, ruling{decision: Held, hold: "a reason"}},
+		{"an expired outcome of another caller counts as absent", Operation{}, Record{State: Completed, BoundTo: "you", ExpiresAt: now}, ruling{decision: Execute}},
+		{"another caller gets no outcome", Operation{}, Record{State: Completed, BoundTo: "you"}, ruling{decision: OtherCaller}},
+		{"another caller is not told of a conflict", Operation{}, Record{State: Completed, BoundTo: "you", Fingerprint: other}, ruling{decision: OtherCaller}},
+		{"another caller is not told what is in flight", Operation{}, Record{State: Processing, BoundTo: "you", LeaseUntil: live}, ruling{decision: OtherCaller}},
+		{"another caller is not told what is held", Operation{}, Record{State: Processing, BoundTo: "you", Held: "x"}, ruling{decision: OtherCaller}},
+		{"another caller does not have an abandoned attempt held", Operation{}, Record{State: Processing, BoundTo: "you", LeaseUntil: over}, ruling{decision: OtherCaller}},
+		{"another caller does not follow an abandoned attempt", retryLost, Record{State: Processing, BoundTo: "you", LeaseUntil: over}, ruling{decision: OtherCaller}},
+		{"another caller does not run again what failed", retryFailed, Record{State: Failed, Disposition: DispositionFailed, BoundTo: "you"}, ruling{decision: OtherCaller}},
+		{"another caller does not run again what was aborted", Operation{}, Record{State: Failed, Disposition: DispositionAborted, BoundTo: "you"}, ruling{decision: OtherCaller}},
+		{"a record that is bound to nobody is another caller's too", Operation{}, Record{State: Completed, BoundTo: "nobody"}, ruling{decision: OtherCaller}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			op := c.op.withDefaults()
+			switch c.rec.BoundTo {
+			case "":
+				c.rec.BoundTo = "me"
+			case "nobody":
+				c.rec.BoundTo = ""
+			}
 			if c.rec.Fingerprint.IsZero() {
 				c.rec.Fingerprint = fp
 			}
 			c.rec.Policy = op.promise()
-			got := decide(&op, &fp, &c.rec, now, false)
+			got := decide(&op, &call, &c.rec, now, false)
 			if got.decision != c.want.decision || (got.hold != "") != (c.want.hold != "") {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 			// What was claimed under another declaration is judged by that.
 			successor := Operation{OnAbandoned: RetryAbandoned, Effects: []string{"charge"}, OnFailure: op.OnFailure}.withDefaults()
-			if again := decide(&successor, &fp, &c.rec, now, false); again != got {
+			if again := decide(&successor, &call, &c.rec, now, false); again != got {
 				t.Errorf("the successor's policy gives %+v, the attempt's own %+v", again, got)
 			}
 			// Of what a backup has nothing is executed that it has unfinished.
@@ -179,7 +196,7 @@ func TestDecide(t *testing.T) {
 			if got.decision == Execute && !c.rec.Expired(now) {
 				want = ruling{decision: Held, hold: heldRestored}
 			}
-			if restored := decide(&op, &fp, &c.rec, now, true); restored != want {
+			if restored := decide(&op, &call, &c.rec, now, true); restored != want {
 				t.Errorf("restored: got %+v, want %+v", restored, want)
 			}
 		})

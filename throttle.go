@@ -1,6 +1,7 @@
 package semel
 
 import (
+	"cmp"
 	"hash/maphash"
 	"math"
 	"sync"
@@ -41,7 +42,8 @@ func (e *Engine) throttled(op *operation, call *Call, id *ID, now Instant) time.
 		delay = e.throttle.take(op.PerRecord, bucketName{kind: 'r', id: *id}, now)
 	}
 	if op.PerPrincipal.Burst > 0 {
-		name := bucketName{kind: 'p', id: ID{Tenant: call.Tenant, Principal: call.Principal, Operation: call.Operation}}
+		who := cmp.Or(call.Principal, call.BoundTo)
+		name := bucketName{kind: 'p', id: ID{Tenant: call.Tenant, Principal: who, Operation: call.Operation}}
 		delay = max(delay, e.throttle.take(op.PerPrincipal, name, now))
 	}
 	return delay

@@ -160,7 +160,7 @@ func (e *Engine) lookTx(ctx context.Context, op *operation, id *ID, call *Call, 
 		if now, err = e.now(ctx); err != nil || cur.State == absent {
 			return false, cur, now, err
 		}
-		r := decide(&op.Operation, &call.Fingerprint, cur, now, e.restored(cur, now))
+		r := decide(&op.Operation, call, cur, now, e.restored(cur, now))
 		if r.decision == Execute {
 			return false, cur, now, nil
 		}
@@ -180,6 +180,9 @@ func (e *Engine) lookTx(ctx context.Context, op *operation, id *ID, call *Call, 
 		}
 	}
 	ans.Decision = InFlight // it changes under every look: somebody is at work on it
+	if cur.BoundTo != call.BoundTo {
+		ans.Decision = OtherCaller
+	}
 	return true, cur, now, nil
 }
 

@@ -17,6 +17,7 @@ const (
 	hasOutbox
 	hasCompensation
 	hasPolicy
+	hasBound
 	knownExtras = 1<<iota - 1
 )
 
@@ -59,6 +60,9 @@ func appendExtras(b []byte, r *semel.Record) []byte {
 	if r.Policy != (semel.Policy{}) {
 		has |= hasPolicy
 	}
+	if r.BoundTo != "" {
+		has |= hasBound
+	}
 	if has == 0 {
 		return b
 	}
@@ -100,6 +104,9 @@ func appendExtras(b []byte, r *semel.Record) []byte {
 	}
 	if has&hasPolicy != 0 {
 		b = appendPolicy(b, &r.Policy)
+	}
+	if has&hasBound != 0 {
+		b = appendText(b, r.BoundTo)
 	}
 	return b
 }
@@ -189,6 +196,10 @@ func (r *reader) extras(rec *semel.Record) {
 	}
 	if has&hasPolicy != 0 {
 		rec.Policy = r.policy()
+	}
+	if has&hasBound != 0 {
+		rec.BoundTo = r.text()
+		r.bad = r.bad || rec.BoundTo == "" // then there would be no flag
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 const (
 	maxKey  = semel.MaxKeyLen
 	maxName = 256
+	// A principal may be followed by the scope of its call.
+	maxScoped = maxName + 131
 )
 
 // drawName is a text as the engine lets it into an identity: UTF-8 without NUL,
@@ -67,7 +69,7 @@ func drawTime() *rapid.Generator[semel.Instant] {
 func drawID() *rapid.Generator[semel.ID] {
 	return rapid.Custom(func(t *rapid.T) semel.ID {
 		id := semel.ID{
-			Tenant: drawName(maxName).Draw(t, "tenant"), Principal: drawName(maxName).Draw(t, "principal"),
+			Tenant: drawName(maxName).Draw(t, "tenant"), Principal: drawName(maxScoped).Draw(t, "principal"),
 			Operation: drawName(maxName).Draw(t, "operation"), Key: drawName(maxKey).Draw(t, "key"),
 		}
 		if id.Operation == "" {
@@ -145,7 +147,7 @@ func drawRecord() *rapid.Generator[semel.Record] {
 	return rapid.Custom(func(t *rapid.T) semel.Record {
 		return semel.Record{
 			ID: drawID().Draw(t, "id"), Revision: fresh(), State: drawState.Draw(t, "state"), Disposition: drawEnd.Draw(t, "disposition"),
-			Fingerprint: drawFingerprint().Draw(t, "fingerprint"), Principal: drawName(maxName).Draw(t, "principal"),
+			Fingerprint: drawFingerprint().Draw(t, "fingerprint"), Principal: drawName(maxName).Draw(t, "principal"), BoundTo: drawName(maxName).Draw(t, "bound to"),
 			Fence: rapid.Int64().Draw(t, "fence"), Origin: rapid.Int64().Draw(t, "origin"), Attempt: rapid.IntRange(1, 1<<40).Draw(t, "attempt"),
 			Holder: drawText().Draw(t, "holder"), Held: drawText().Draw(t, "held"),
 			CreatedAt: drawTime().Draw(t, "created"), UpdatedAt: drawTime().Draw(t, "updated"), StartedAt: drawTime().Draw(t, "started"),
