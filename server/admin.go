@@ -60,6 +60,9 @@ func (s *Server) operator(r *http.Request) (api.Caller, error) {
 	if errors.Is(err, auth.ErrNoCredential) && !a.Configured() {
 		return api.Caller{Role: api.Admin}, nil
 	}
+	if errors.Is(err, auth.ErrUnavailable) {
+		return api.Caller{}, &semel.Error{Code: semel.CodeStoreUnavailable, Message: err.Error()}
+	}
 	if err == nil && s.reserved(id.Principal) {
 		return api.Caller{}, errReserved
 	}

@@ -56,6 +56,9 @@ func (s *Server) build(cfg *config.Config) (*generation, error) {
 	if g.auth, err = auth.New(callers(&cfg.Auth)); err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
 	}
+	if s.gen != nil {
+		g.auth.Inherit(s.gen.auth)
+	}
 	if err := s.engine.Register(ops...); err != nil {
 		return nil, err
 	}
@@ -169,7 +172,7 @@ func callers(c *config.Auth) auth.Settings {
 	}
 	for _, j := range c.JWT {
 		s.JWT = append(s.JWT, auth.JWT{
-			Issuer: j.Issuer, Audience: j.Audience, Algorithms: j.Algorithms, KeysFile: j.KeysFile,
+			Issuer: j.Issuer, Audience: j.Audience, Algorithms: j.Algorithms, KeysFile: j.KeysFile, JWKSURL: j.JWKSURL,
 			TenantClaim: j.TenantClaim, PrincipalClaim: j.PrincipalClaim, RolesClaim: j.RolesClaim, Leeway: time.Duration(j.Leeway),
 		})
 	}

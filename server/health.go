@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/server/auth"
 )
 
 // probeTime bounds each check of readiness.
@@ -65,7 +66,47 @@ func (s *Server) checks(ctx context.Context) []check {
 	} else if _, err := s.store.Now(ctx); err != nil { // without it nothing is begun
 		checks[1].err = err
 	}
-	return append(checks, s.promise(), s.sweeping())
+	checks = append(checks, s.promise(), s.sweeping())
+	if states := s.current().auth.KeyStates(); len(states) > 0 {
+		checks = append(checks, issuers(states))
+	}
+	return checks
+}
+
+// issuers is how the keys stand that are fetched from the issuers of tokens. One that
+// does not answer is no reason to send the traffic elsewhere: other callers are served,
+// and elsewhere it would be the same.
+func issuers(states []auth.KeyState) check {
+	var parts []string
+	for _, state := range states {
+		parts = append(parts, state.String())
+	}
+	return check{name: "issuers", detail: strings.Join(parts, "; ")}
+}
+
+// watchKeys keeps the keys of issuers fresh, and tells when that begins to fail and
+// when it ends.
+func (s *Server) watchKeys(ctx context.Context) {
+	tick := time.NewTicker(auth.RefreshEvery)
+	defer tick.Stop()
+	failing := map[string]bool{}
+	for {
+		a := s.current().auth
+		a.Refresh(ctx)
+		for _, state := range a.KeyStates() {
+			if state.Err != nil && !failing[state.Issuer] && ctx.Err() == nil {
+				s.log.Warn("the keys of an issuer can't be fetched", slog.String("keys", state.String()))
+			} else if state.Err == nil && failing[state.Issuer] {
+				s.log.Info("the keys of an issuer can be fetched again", slog.String("keys", state.String()))
+			}
+			failing[state.Issuer] = state.Err != nil
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // sweeping is what the last sweep met. Trouble with some records is no reason to send

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/store/memstore"
 )
@@ -25,7 +26,7 @@ func TestAStoreWithoutAClockIsNotReady(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &Server{store: st, engine: e, gen: &generation{cfg: &config.Config{}}}
+		s := &Server{store: st, engine: e, gen: &generation{cfg: &config.Config{}, auth: &auth.Authenticator{}}}
 		s.promised.Store(&promised{})
 		var text strings.Builder
 		for _, c := range s.checks(t.Context()) {

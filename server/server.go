@@ -164,6 +164,7 @@ func (s *Server) Run(ctx context.Context) error {
 	deliveries := s.outbox.run()
 	work.Go(func() { _ = s.engine.Run(background, time.Duration(s.current().cfg.Purge.Interval)) })
 	work.Go(func() { s.watchDurability(background) })
+	work.Go(func() { s.watchKeys(background) })
 	signed := s.runEvidence()
 	work.Go(func() { s.tell(s.notify.Watch(background, s.Healthy)) })
 

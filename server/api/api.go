@@ -19,7 +19,7 @@ type Options struct {
 	// are neither counted nor streamed.
 	Observer *Observer
 	// Identify tells who calls. An error is answered with 401 and its text, which
-	// must be fit for the caller. Required.
+	// must be fit for the caller; a [semel.Error] is answered by its code. Required.
 	Identify func(*http.Request) (Caller, error)
 	// Reserved says which operations belong to other doors, which have rules of their
 	// own: here they are unknown. Nil: none.

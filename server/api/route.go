@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -140,6 +141,10 @@ func route[I, O any](b *builder, op huma.Operation, role Role, codes []semel.Cod
 	op.Middlewares = huma.Middlewares{func(ctx huma.Context, next func(huma.Context)) {
 		r, w := humago.Unwrap(ctx)
 		caller, err := a.opts.Identify(r)
+		if e, ok := errors.AsType[*semel.Error](err); ok { // nobody can say who it is
+			a.problemOf(e).after(retryUnavailable).write(w)
+			return
+		}
 		if err != nil {
 			p := a.newProblem(CodeUnauthorized, err.Error())
 			p.set("WWW-Authenticate", `Bearer realm="semel"`)

@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
@@ -51,7 +52,8 @@ type Settings struct {
 }
 
 // Authenticator tells who sent a request. It is immutable, so all methods may be
-// called concurrently; a change of settings or of key files takes a new one.
+// called concurrently; a change of settings or of key files takes a new one. Keys that
+// are fetched from URLs change by themselves.
 type Authenticator struct {
 	tokens        []token
 	issuers       map[string]*issuer
@@ -88,9 +90,9 @@ func (a *Authenticator) Configured() bool {
 func (a *Authenticator) bearer() bool { return len(a.tokens) > 0 || len(a.issuers) > 0 }
 
 // Authenticate tells who sent the request. The error is [ErrNoCredential] if the
-// request has nothing that a configured method looks at, and [ErrBadCredential] if
-// it has but that is not good; [Challenge] has the WWW-Authenticate for both. The
-// request stays as it is.
+// request has nothing that a configured method looks at, [ErrBadCredential] if it has
+// but that is not good, and [ErrUnavailable] if that can't be told now; [Challenge] has
+// the WWW-Authenticate of the first two. The request stays as it is.
 func (a *Authenticator) Authenticate(r *http.Request) (Identity, error) {
 	found := Identity{Method: MethodNone}
 	for _, method := range [...]func(*http.Request) (Identity, error){a.byBearer, a.byCertificate, a.byHeader} {
@@ -132,6 +134,8 @@ func (a *Authenticator) HTTPIdentity() semelhttp.IdentityFunc {
 		switch {
 		case errors.Is(err, ErrNoCredential):
 			return a.defaultTenant, "", semelhttp.ErrNoIdentity
+		case errors.Is(err, ErrUnavailable):
+			return "", "", &semel.Error{Code: semel.CodeStoreUnavailable, Err: err}
 		case err != nil:
 			return "", "", err
 		case id.Method == MethodNone:

@@ -10,6 +10,9 @@ var (
 	// ErrBadCredential: there is, but it is unknown, expired, forged, ambiguous
 	// or not for this server.
 	ErrBadCredential = errors.New("bad credential")
+	// ErrUnavailable: there is, and it can't be judged, because the keys of its
+	// issuer can't be fetched. Asking again later makes sense.
+	ErrUnavailable = errors.New("credentials can't be checked")
 )
 
 // Error is why a caller was not identified. Its text never has any part of a
@@ -32,7 +35,7 @@ func (e *Error) Error() string {
 	return e.kind.Error() + ": " + e.Reason
 }
 
-// Unwrap gives [ErrNoCredential] or [ErrBadCredential].
+// Unwrap gives [ErrNoCredential], [ErrBadCredential] or [ErrUnavailable].
 func (e *Error) Unwrap() error { return e.kind }
 
 const baseChallenge = `Bearer realm="semel"`
@@ -53,6 +56,8 @@ const (
 )
 
 var errNone error = &Error{kind: ErrNoCredential, Challenge: baseChallenge}
+
+var errNoKeys error = &Error{kind: ErrUnavailable, Reason: "the keys of the token's issuer can't be fetched", Challenge: baseChallenge}
 
 func bad(code, reason string) error {
 	return &Error{kind: ErrBadCredential, Reason: reason, Challenge: baseChallenge + `, error="` + code + `"`}

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,6 +29,13 @@ type JWT struct {
 	// KeysFile has the public keys: a JSON Web Key Set, or PEM blocks with
 	// public keys or certificates. It is read by New only.
 	KeysFile string
+	// JWKSURL is where the issuer publishes its JSON Web Key Set, instead of
+	// KeysFile: an https URL, or http on a loopback address. Keys are fetched when
+	// they are needed first, again every 15 minutes, and when a token has a kid
+	// that is not among them, twice a minute at most. If that fails the last ones
+	// count for 24 hours. Redirects are not followed, and the environment's proxy is
+	// not used.
+	JWKSURL string
 	// Tenant is the tenant of all callers with tokens of this issuer, if
 	// TenantClaim is empty.
 	Tenant string
@@ -62,7 +70,8 @@ var tokenTypes = []string{"", "jwt", "at+jwt", "application/at+jwt"}
 // issuer is a JWT after its check.
 type issuer struct {
 	settings JWT
-	keys     []publicKey
+	keys     []publicKey // of KeysFile
+	remote   *remoteKeys // of JWKSURL; nil without
 	parser   *jwt.Parser
 }
 
@@ -95,22 +104,40 @@ func (a *Authenticator) addIssuers(list []JWT, f *faults) {
 		} else if s.Tenant != "" && s.TenantClaim != "" {
 			f.add(field+".tenant", errors.New("is given by tenant_claim too"))
 		}
-		keys, err := readKeys(s.KeysFile)
-		if err == nil && len(s.Algorithms) > 0 && !slices.ContainsFunc(keys, func(k publicKey) bool {
-			return slices.ContainsFunc(s.Algorithms, k.fits)
-		}) {
-			err = errors.New("has no key for any of the algorithms")
-		}
-		if err != nil {
-			f.add(field+".keys_file", err)
-		}
+		is := &issuer{settings: s}
+		is.addKeys(field, f)
 		if len(*f) > before {
 			continue
 		}
-		a.issuers[s.Issuer] = &issuer{settings: s, keys: keys, parser: jwt.NewParser(
+		is.parser = jwt.NewParser(
 			jwt.WithValidMethods(s.Algorithms), jwt.WithIssuer(s.Issuer), jwt.WithAudience(s.Audience),
 			jwt.WithExpirationRequired(), jwt.WithLeeway(s.Leeway), jwt.WithStrictDecoding(),
-		)}
+		)
+		a.issuers[s.Issuer] = is
+	}
+}
+
+// addKeys reads the keys, or takes note of where they are fetched from.
+func (is *issuer) addKeys(field string, f *faults) {
+	s := &is.settings
+	var err error
+	if s.JWKSURL != "" {
+		if s.KeysFile != "" {
+			f.add(field+".keys_file", errors.New("is given with jwks_url; keys come from one of them"))
+		}
+		if is.remote, err = newRemoteKeys(s.JWKSURL); err != nil {
+			f.add(field+".jwks_url", err)
+		}
+		return
+	}
+	is.keys, err = readKeys(s.KeysFile)
+	if err == nil && len(s.Algorithms) > 0 && !slices.ContainsFunc(is.keys, func(k publicKey) bool {
+		return slices.ContainsFunc(s.Algorithms, k.fits)
+	}) {
+		err = errors.New("has no key for any of the algorithms")
+	}
+	if err != nil {
+		f.add(field+".keys_file", err)
 	}
 }
 
@@ -131,7 +158,10 @@ func (a *Authenticator) byJWT(sent string) (Identity, error) {
 		return Identity{}, bad(invalidToken, tokenFault(jwt.ErrTokenInvalidIssuer))
 	}
 	claims := jwt.MapClaims{}
-	if _, err := is.parser.ParseWithClaims(sent, claims, is.candidates); err != nil {
+	switch _, err := is.parser.ParseWithClaims(sent, claims, is.candidates); {
+	case errors.Is(err, ErrUnavailable):
+		return Identity{}, errNoKeys
+	case err != nil:
 		return Identity{}, bad(invalidToken, tokenFault(err))
 	}
 	return is.identity(claims)
@@ -152,13 +182,31 @@ func (is *issuer) candidates(t *jwt.Token) (any, error) {
 	if ok && !isText {
 		return nil, jwt.ErrTokenMalformed
 	}
-	var set jwt.VerificationKeySet
-	for _, k := range is.keys {
-		if k.fits(t.Method.Alg()) && (k.kid == id || k.kid == "" || id == "") {
+	if is.remote == nil {
+		return matching(is.keys, t.Method.Alg(), id), nil
+	}
+	set := matching(is.remote.current(), t.Method.Alg(), id)
+	if len(set.Keys) == 0 {
+		// The issuer may sign with a key that is newer than what was fetched. The
+		// fetch is everybody's who waits for it, so it is not this request's to end.
+		is.remote.fetch(context.Background(), retryEvery)
+		set = matching(is.remote.current(), t.Method.Alg(), id)
+	}
+	if len(is.remote.current()) == 0 {
+		return nil, errNoKeys // nothing can be said of the token
+	}
+	return set, nil
+}
+
+// matching are the keys for an algorithm that have the kid, or none. An empty kid
+// matches all.
+func matching(keys []publicKey, alg, kid string) (set jwt.VerificationKeySet) {
+	for _, k := range keys {
+		if k.fits(alg) && (k.kid == kid || k.kid == "" || kid == "") {
 			set.Keys = append(set.Keys, k.public)
 		}
 	}
-	return set, nil
+	return set
 }
 
 // identity reads the claims of a verified token.

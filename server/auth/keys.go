@@ -76,16 +76,24 @@ func readKeys(path string) ([]publicKey, error) {
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
 		parse = parseJWKS
 	}
-	keys, err := parse(data)
+	keys, err := checkKeys(parse(data))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	return keys, nil
+}
+
+// checkKeys refuses a set with a key that can't be used, or without any.
+func checkKeys(keys []publicKey, err error) ([]publicKey, error) {
+	if err != nil {
+		return nil, err
+	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("%s: has no public key that tokens can be signed for", path)
+		return nil, errors.New("has no public key that tokens can be signed for")
 	}
 	for _, k := range keys {
 		if err := k.check(); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, err
 		}
 	}
 	return keys, nil

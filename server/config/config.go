@@ -133,7 +133,9 @@ type JWT struct {
 	// Algorithms of signatures that are accepted.
 	Algorithms []string `json:"algorithms" required:"true" enum:"RS256,RS384,RS512,PS256,PS384,PS512,ES256,ES384,ES512,EdDSA"`
 	// File of the issuer's public keys, a JSON Web Key Set.
-	KeysFile string `json:"keys_file" required:"true"`
+	KeysFile string `json:"keys_file,omitzero"`
+	// Where the issuer publishes its JSON Web Key Set, instead of keys_file: an https URL, or http on this machine. Keys are fetched again every 15m, and for a key that is new.
+	JWKSURL string `json:"jwks_url,omitzero" secret:"url"`
 	// Claim that names the tenant.
 	TenantClaim string `json:"tenant_claim" default:"tenant"`
 	// Claim that names the principal.

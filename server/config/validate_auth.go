@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"github.com/semelhq/semel/server/auth"
 )
 
 // auth checks who may call.
@@ -13,6 +15,7 @@ func (v *validator) auth() {
 	for i, j := range v.c.Auth.JWT {
 		path := fmt.Sprintf("auth.jwt[%d]", i)
 		v.duration(path+".leeway", j.Leeway, 0, maxLeeway)
+		v.keys(path, j)
 		for name, claim := range map[string]string{"tenant_claim": j.TenantClaim, "principal_claim": j.PrincipalClaim, "roles_claim": j.RolesClaim} {
 			if claim == "" {
 				v.bad(path+"."+name, "", "%s is empty", name)
@@ -28,6 +31,21 @@ func (v *validator) auth() {
 	}
 	v.clientCerts()
 	v.trustedHeader()
+}
+
+// keys checks where an issuer's keys come from.
+func (v *validator) keys(path string, j JWT) {
+	switch {
+	case v.faulty[path+".keys_file"], v.faulty[path+".jwks_url"]:
+	case j.KeysFile != "" && j.JWKSURL != "":
+		v.bad(path+".jwks_url", "keep one of them", "both keys_file and jwks_url are given")
+	case j.JWKSURL != "":
+		if err := auth.CheckKeysURL(j.JWKSURL); err != nil {
+			v.bad(path+".jwks_url", "", "the URL %s", err)
+		}
+	case j.KeysFile == "":
+		v.bad(path+".jwks_url", "write where the issuer publishes its keys, or a file in keys_file", "neither jwks_url nor keys_file is given")
+	}
 }
 
 func (v *validator) tokens() {
