@@ -165,4 +165,20 @@ func newHandler(g *Guard, rt Route, op semel.Operation, next http.Handler) handl
 }
 
 // guards reports whether requests of a method are guarded.
-func (h *handler) guards(method string) bool { return slices.Contains(h.route.Methods, method) }
+func (h *handler) guards(method string) bool {
+	if h.route.Methods == nil {
+		return !SafeMethod(method)
+	}
+	return slices.Contains(h.route.Methods, method)
+}
+
+// SafeMethod reports whether a method promises to change nothing (RFC 9110 section
+// 9.2.1), so that nobody needs a guard for it. Methods are spelled in capitals:
+// get is not GET, and nobody knows what it does.
+func SafeMethod(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return false
+}

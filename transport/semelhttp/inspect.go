@@ -30,6 +30,12 @@ func (i *Inspector) Guards(r *http.Request) bool {
 	return i.h.guards(r.Method) && (i.h.route.Key == KeyRequired || len(r.Header[i.h.route.KeyHeader]) > 0)
 }
 
+// KeyOptional reports whether requests without a key pass.
+func (i *Inspector) KeyOptional() bool { return i.h.route.Key == KeyOptional }
+
+// KeyHeader is the canonical name of the header with the key.
+func (i *Inspector) KeyHeader() string { return i.h.route.KeyHeader }
+
 // ID is the identity of the call that the request is a delivery of. The code is
 // why there is none: what the request would be refused with.
 func (i *Inspector) ID(r *http.Request) (id semel.ID, code semel.Code) {

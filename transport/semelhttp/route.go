@@ -32,8 +32,10 @@ type Route struct {
 	// KeyHeader is the name of the header with the key. Defaults to
 	// Idempotency-Key.
 	KeyHeader string
-	// Methods are the methods that are guarded; others pass as if there were no
-	// guard. Defaults to POST and PATCH.
+	// Methods are the methods that are guarded. The others pass; where such a
+	// request has a key although its method is not safe, the answer says that it
+	// was not guarded in [UnguardedHeader]. Defaults to every method but the safe
+	// ones, which are GET, HEAD, OPTIONS and TRACE.
 	Methods []string
 	// Body says how two bodies are compared. Defaults to what the profile says.
 	Body BodyMode
@@ -99,9 +101,6 @@ func (rt Route) withDefaults() Route {
 		}
 	}
 	rt.KeyHeader = http.CanonicalHeaderKey(cmp.Or(rt.KeyHeader, DefaultKeyHeader))
-	if rt.Methods == nil {
-		rt.Methods = []string{http.MethodPost, http.MethodPatch}
-	}
 	rt.Body = cmp.Or(rt.Body, rt.Profile.Body, BodyAuto)
 	rt.MaxBody = cmp.Or(rt.MaxBody, DefaultMaxBody)
 	rt.Timeout = cmp.Or(rt.Timeout, DefaultTimeout)
@@ -141,7 +140,7 @@ func (rt *Route) validate() error {
 	if rt.MaxBody < 0 {
 		bad("MaxBody is negative")
 	}
-	if len(rt.Methods) == 0 {
+	if rt.Methods != nil && len(rt.Methods) == 0 {
 		bad("Methods is empty, so nothing would be guarded")
 	}
 	if rt.Credential == cookiePrefix {

@@ -12,6 +12,9 @@ import (
 // ServeHTTP guards one request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !h.guards(r.Method) {
+		if len(r.Header[h.route.KeyHeader]) > 0 && !SafeMethod(r.Method) {
+			w.Header().Set(UnguardedHeader, UnguardedMethod)
+		}
 		h.next.ServeHTTP(w, r)
 		return
 	}
@@ -73,9 +76,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.refuse(w, h.decided(&ans))
 }
 
-// UnguardedHeader is set on answers to requests that ran without a guard because
-// the store did not answer; see [Route].FailOpen. Its value is the reason's code.
+// UnguardedHeader is set on answers to requests that ran without a guard although
+// they have a key. Its value is the reason: [semel.CodeStoreUnavailable] where the
+// store did not answer, see [Route].FailOpen, or one of those below.
 const UnguardedHeader = "Semel-Unguarded"
+
+// UnguardedMethod is the reason where the route does not guard the method.
+const UnguardedMethod = "method"
 
 // passOpen runs the handler without a guard, on the body that was read already.
 func (h *handler) passOpen(w http.ResponseWriter, r *http.Request, sc *scratch) {
