@@ -36,7 +36,7 @@ type generation struct {
 	auth    *auth.Authenticator
 	guard   *semelhttp.Guard
 	proxies []*semelproxy.Proxy
-	routes  *http.ServeMux
+	routes  routing
 	// commands takes commands; nil where none are declared.
 	commands *ids.Gateway
 	// whatsapp takes commands out of messages; nil where it is not configured.
@@ -52,7 +52,7 @@ func (s *Server) build(cfg *config.Config) (*generation, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &generation{cfg: cfg, routes: http.NewServeMux()}
+	g := &generation{cfg: cfg, routes: newRouting()}
 	if g.auth, err = auth.New(callers(&cfg.Auth)); err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
 	}
@@ -121,7 +121,7 @@ func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
 		return err
 	}
 	g.proxies = append(g.proxies, proxy)
-	g.routes.Handle(route.Match, proxy)
+	g.routes.add(route.Match, proxy)
 	return nil
 }
 
@@ -222,17 +222,13 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 		g.commands.ServeHTTP(w, r)
 	case g.whatsapp != nil && r.URL.Path == g.cfg.Commands.WhatsApp.Path:
 		g.whatsapp.ServeHTTP(w, r) // the signature says who calls
-	case g.takes(r):
-		g.routes.ServeHTTP(w, r)
 	default:
+		if route := g.routes.find(r); route != nil {
+			g.serve(w, r, route)
+			return
+		}
 		s.dataAPI.Data().ServeHTTP(w, r)
 	}
-}
-
-// takes reports whether there is a route for the request.
-func (g *generation) takes(r *http.Request) bool {
-	_, pattern := g.routes.Handler(r)
-	return pattern != ""
 }
 
 // interrupt tells what is still running to stop: upstream calls are cancelled, and

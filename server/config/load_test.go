@@ -237,20 +237,11 @@ func TestConversion(t *testing.T) {
 		rt := c.Routes[0].Guarded()
 		want := semelhttp.Route{
 			Operation: semel.Operation{Name: "payments.charge"}, Profile: semelhttp.ACP(), Key: semelhttp.KeyRequired,
-			KeyHeader: "Idempotency-Key", Methods: []string{"POST"}, Body: semelhttp.BodyJSON, MaxBody: 1 << 20, Timeout: time.Minute,
+			KeyHeader: "Idempotency-Key", Body: semelhttp.BodyJSON, MaxBody: 1 << 20, Timeout: time.Minute,
 			Credential: "cookie:session", Anonymous: semelhttp.AnonymousRefuse,
 		}
 		if !reflect.DeepEqual(rt, want) {
 			t.Errorf("got %+v\nwant %+v", rt, want)
-		}
-		if m := c.Routes[2].Guarded().Methods; !slices.Equal(m, []string{"PUT"}) {
-			t.Errorf("the methods of a route for PUT are %q", m)
-		}
-		if m := c.Routes[1].Guarded().Methods; m != nil {
-			t.Errorf("the methods of a route without one are %q", m)
-		}
-		if m := (Route{Match: "GET /x"}).Guarded().Methods; m != nil {
-			t.Errorf("the methods of a route for GET are %q", m)
 		}
 	})
 	t.Run("the middleware takes every converted route", func(t *testing.T) {

@@ -3,9 +3,7 @@ package config
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -36,22 +34,13 @@ func (o Operation) Policy() (semel.Operation, error) {
 
 // Guarded is the route for the middleware. Its operation has nothing but the
 // name, which stands for the one that the engine has.
-//
-// A method in the pattern is the one that is guarded, unless it is a safe one,
-// which passes; without a method POST and PATCH are.
 func (r Route) Guarded() semelhttp.Route {
 	profile, _ := semelhttp.ProfileByName(r.Profile)
-	rt := semelhttp.Route{
+	return semelhttp.Route{
 		Operation: semel.Operation{Name: r.Operation}, Profile: profile, Key: r.Key, KeyHeader: r.KeyHeader,
 		Body: r.Body, MaxBody: int64(r.MaxBody), Timeout: time.Duration(r.Timeout), Credential: r.Credential,
 		Anonymous: r.Anonymous, FailOpen: r.StoreDown == "fail_open",
 	}
-	switch method, _, found := strings.Cut(r.Match, " "); {
-	case !found:
-	case !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace}, method):
-		rt.Methods = []string{method}
-	}
-	return rt
 }
 
 // OperationNamed finds an operation. An empty name means [DefaultOperation].

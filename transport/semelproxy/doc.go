@@ -40,7 +40,15 @@
 //
 // Requests that could mean one thing to this proxy and another to the next hop
 // are refused before anything is claimed: those whose Connection header names a
-// header that matters, and, behind [Strict], those whose framing is ambiguous.
-// Server-sent events, upgrades and gRPC can't be replayed. They pass unguarded
-// where Options.Unguarded names them, and are refused with 501 elsewhere.
+// header that matters, those with a space in their target or a method that is not in
+// capitals, and, behind [Strict], those whose framing is ambiguous.
+//
+// # Requests with a key never pass in silence
+//
+// A request with a key is guarded, or refused and told why. What can't be replayed is
+// known by the answer, not by what the request asks for: an event stream, a gRPC
+// answer, or one larger than Operation.MaxResult is passed through as it comes;
+// duplicates then get 410, and no second effect. An upgrade to another protocol is
+// refused with 501, unless it is an offer of h2c, which is ignored. What
+// Options.Unguarded names passes, and its answer says so. Safe methods pass.
 package semelproxy

@@ -15,6 +15,10 @@ const (
 	CodeConnectionNames semel.Code = "connection_names_header"
 	// CodeAmbiguousFraming: where the request ends can be read in two ways.
 	CodeAmbiguousFraming semel.Code = "ambiguous_framing"
+	// CodeAmbiguousTarget: the target can be read in two ways.
+	CodeAmbiguousTarget semel.Code = "ambiguous_target"
+	// CodeMethodSpelling: the method is a known one, but not in capitals.
+	CodeMethodSpelling semel.Code = "method_spelling"
 	// CodeNotGuardable: the request can't be guarded, and the route does not let
 	// it pass unguarded.
 	CodeNotGuardable semel.Code = "not_guardable"
@@ -52,68 +56,143 @@ func protectedHeaders(o *Options) map[string]bool {
 	return names
 }
 
-// check refuses what may not be claimed. It reports whether the request may go
-// on, and whether it is one that passes without a guard.
-func (p *Proxy) check(w http.ResponseWriter, r *http.Request) (unguarded, ok bool) {
-	for _, field := range r.Header["Connection"] {
-		for item := range strings.SplitSeq(field, ",") {
-			name := http.CanonicalHeaderKey(strings.Trim(item, " \t"))
-			if p.protected[name] {
-				p.refuse(w, semelhttp.Refusal{
-					Status: http.StatusBadRequest, Code: CodeConnectionNames, Title: "Connection names a header",
-					Detail: "The Connection header names " + name + ", which would keep it from arriving. Nothing was executed.",
-				})
-				return false, false
-			}
+// plain takes from a request what this proxy is free to ignore, and refuses, in
+// every mode, what could mean one thing to it and another to the next hop.
+func (p *Proxy) plain(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
+	var f semelhttp.Refusal
+	switch upper := strings.ToUpper(r.Method); {
+	case upper != r.Method && slices.Contains(methods, upper):
+		f = semelhttp.Refusal{
+			Status: http.StatusNotImplemented, Code: CodeMethodSpelling, Title: "Method not in capitals",
+			Detail: "Methods are spelled in capitals, and " + upper + " is one. Nothing was executed.",
 		}
+	case strings.ContainsFunc(r.RequestURI, func(c rune) bool { return c <= ' ' || c == 0x7f }):
+		// HTTP/2 lets them arrive, and HTTP/1.1 would end the target there.
+		f = semelhttp.Refusal{
+			Status: http.StatusBadRequest, Code: CodeAmbiguousTarget, Title: "Ambiguous target",
+			Detail: "The target of the request has a space or a control character. Nothing was executed.",
+		}
+	default:
+		return withoutH2C(r), true
 	}
-	kind, what := kindOf(r)
-	if kind == "" {
-		return false, true
+	p.refuse(w, f)
+	return nil, false
+}
+
+// methods are those that some servers recognise however they are spelled.
+var methods = []string{
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+	http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace,
+}
+
+// withoutH2C ignores an offer to go on in HTTP/2, as RFC 9110 section 7.8 allows:
+// it says how to send further requests and nothing about this one, and a tunnel to
+// the upstream would take all of them past the guard.
+func withoutH2C(r *http.Request) *http.Request {
+	offers := tokens(r.Header["Upgrade"])
+	left := slices.DeleteFunc(slices.Clone(offers), func(offer string) bool { return strings.EqualFold(offer, "h2c") })
+	if len(left) == len(offers) {
+		return r
 	}
-	if slices.Contains(p.opts.Unguarded, kind) {
-		return true, true
+	out := r.WithContext(r.Context())
+	out.Header = r.Header.Clone()
+	delete(out.Header, "Http2-Settings")
+	gone := []string{"http2-settings"}
+	if len(left) > 0 {
+		out.Header["Upgrade"] = []string{strings.Join(left, ", ")}
+	} else {
+		delete(out.Header, "Upgrade")
+		gone = append(gone, "upgrade")
 	}
-	p.refuse(w, semelhttp.Refusal{
-		Status: http.StatusNotImplemented, Code: CodeNotGuardable, Title: "Can't be guarded",
-		Detail: what + " can't be recorded and replayed, and this route does not let it pass without that. Nothing was executed.",
+	connection := slices.DeleteFunc(tokens(r.Header["Connection"]), func(name string) bool {
+		return slices.Contains(gone, strings.ToLower(name))
 	})
-	return false, false
+	delete(out.Header, "Connection")
+	if len(connection) > 0 {
+		out.Header["Connection"] = []string{strings.Join(connection, ", ")}
+	}
+	return out
 }
 
-// kindOf tells whether a request is of a kind that can't be guarded, and what to
-// call it. One that accepts other answers besides an event stream is not: if it
-// gets a stream, that leaves a tombstone.
-func kindOf(r *http.Request) (Kind, string) {
-	if r.Method == http.MethodConnect || len(r.Header["Upgrade"]) > 0 && hasToken(r.Header["Connection"], "upgrade") {
-		return KindUpgrade, "A request for another protocol"
-	}
-	if media, ok := strings.CutPrefix(lowerMedia(r.Header.Get("Content-Type")), "application/grpc"); ok && (media == "" || media[0] == '+' || media[0] == '-') {
-		return KindGRPC, "A gRPC call"
-	}
-	if accepts := r.Header["Accept"]; len(accepts) > 0 && onlyEvents(accepts) {
-		return KindSSE, "A stream of events"
-	}
-	return "", ""
-}
-
-func onlyEvents(fields []string) bool {
-	seen := false
-	for _, field := range fields {
-		for item := range strings.SplitSeq(field, ",") {
-			switch lowerMedia(item) {
-			case "":
-			case eventStream:
-				seen = true
-			default:
-				return false
-			}
+// check refuses what may not be claimed. It reports whether the request may go
+// on, and of which kind it is if it passes without a guard.
+func (p *Proxy) check(w http.ResponseWriter, r *http.Request) (unguarded Kind, ok bool) {
+	for _, item := range tokens(r.Header["Connection"]) {
+		if name := http.CanonicalHeaderKey(item); p.protected[name] {
+			p.refuse(w, semelhttp.Refusal{
+				Status: http.StatusBadRequest, Code: CodeConnectionNames, Title: "Connection names a header",
+				Detail: "The Connection header names " + name + ", which would keep it from arriving. Nothing was executed.",
+			})
+			return "", false
 		}
 	}
-	return seen
+	if kind := p.named(r); kind != "" {
+		return kind, true
+	}
+	if isUpgrade(r) && (p.hasKey(r) || !p.inspector.KeyOptional()) {
+		p.refuse(w, semelhttp.Refusal{
+			Status: http.StatusNotImplemented, Code: CodeNotGuardable, Title: "Can't be guarded",
+			Detail: "A request for another protocol can't be recorded and replayed, and this route does not let it pass without that. Nothing was executed.",
+		})
+		return "", false
+	}
+	return "", true
 }
 
-const eventStream = "text/event-stream"
+// named is the kind of a request that the route lets pass without a guard, and
+// empty for all others.
+func (p *Proxy) named(r *http.Request) Kind {
+	for _, kind := range p.opts.Unguarded {
+		if kind.is(r) {
+			return kind
+		}
+	}
+	return ""
+}
+
+// is reports whether a request says that it is of this kind.
+func (k Kind) is(r *http.Request) bool {
+	switch k {
+	case KindUpgrade:
+		return isUpgrade(r)
+	case KindGRPC:
+		return isGRPC(r.Header)
+	case KindSSE:
+		accepts := tokens(r.Header["Accept"])
+		return len(accepts) > 0 && !slices.ContainsFunc(accepts, func(item string) bool { return lowerMedia(item) != eventStream })
+	}
+	return false
+}
+
+// isUpgrade reports whether what follows the request is not HTTP.
+func isUpgrade(r *http.Request) bool {
+	return r.Method == http.MethodConnect || len(r.Header["Upgrade"]) > 0 &&
+		slices.ContainsFunc(tokens(r.Header["Connection"]), func(name string) bool { return strings.EqualFold(name, "upgrade") })
+}
+
+// isGRPC reports whether the body is one of gRPC or gRPC-Web, whose outcome is in
+// what follows it.
+func isGRPC(h http.Header) bool {
+	rest, ok := strings.CutPrefix(lowerMedia(h.Get("Content-Type")), grpcMedia)
+	return ok && (rest == "" || rest[0] == '+' || rest[0] == '-')
+}
+
+// hasKey reports whether a request has a key, valid or not.
+func (p *Proxy) hasKey(r *http.Request) bool { return len(r.Header[p.inspector.KeyHeader()]) > 0 }
+
+// reason is why the request is not guarded, if anybody would want to know: it has
+// a key, and may change something.
+func (p *Proxy) reason(r *http.Request, why string) string {
+	if p.hasKey(r) && (!semelhttp.SafeMethod(r.Method) || isUpgrade(r)) {
+		return why
+	}
+	return ""
+}
+
+const (
+	eventStream = "text/event-stream"
+	grpcMedia   = "application/grpc"
+)
 
 // lowerMedia is a media type without its parameters.
 func lowerMedia(field string) string {
@@ -121,15 +200,17 @@ func lowerMedia(field string) string {
 	return strings.ToLower(strings.Trim(media, " \t"))
 }
 
-func hasToken(fields []string, token string) bool {
+// tokens are the items of a list that may be spread over several fields.
+func tokens(fields []string) []string {
+	var items []string
 	for _, field := range fields {
 		for item := range strings.SplitSeq(field, ",") {
-			if strings.EqualFold(strings.Trim(item, " \t"), token) {
-				return true
+			if item = strings.Trim(item, " \t"); item != "" {
+				items = append(items, item)
 			}
 		}
 	}
-	return false
+	return items
 }
 
 // refuse answers in the form of the route's profile.

@@ -21,7 +21,7 @@ const UpstreamEffect = "semelproxy.upstream"
 func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 	a, ok := semelhttp.Attempt(r.Context())
 	if !ok {
-		p.pass(w, r)
+		p.pass(w, r, "")
 		return
 	}
 	if p.ledger {
@@ -35,11 +35,16 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 		}
 		r = r.WithContext(context.WithValue(r.Context(), effectKey{}, ef.Key))
 	}
-	ctx, cancel := sentContext(r.Context())
-	defer cancel()
-	defer context.AfterFunc(p.running, cancel)()
+	// What is sent on ends with the time of the route, and not when the lease is
+	// lost: it can't be called back, so giving up would only lose the answer, which
+	// the holder may still record.
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
+	defer cancel(nil)
+	timer := time.AfterFunc(p.timeout, func() { cancel(errLate) })
+	defer timer.Stop()
+	defer context.AfterFunc(p.running, func() { cancel(nil) })()
 	r = r.WithContext(ctx)
-	out := &answer{ResponseWriter: w}
+	out := &answer{ResponseWriter: w, clock: clock{timer, p.timeout}}
 	defer func() {
 		v := recover()
 		if v == nil {
@@ -54,17 +59,6 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 	if p.ledger && !out.failed && !p.inspector.Keeps(out.status) && r.Context().Err() == nil {
 		p.refute(r.Context(), a)
 	}
-}
-
-// sentContext is for a request that is sent on: it ends with the deadline of the
-// route, and not when the lease is lost. What was sent can't be called back, so giving
-// up would only lose the answer, which the holder may still record.
-func sentContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	sent := context.WithoutCancel(ctx)
-	if deadline, ok := ctx.Deadline(); ok {
-		return context.WithDeadline(sent, deadline)
-	}
-	return context.WithCancel(sent)
 }
 
 type effectKey struct{}
@@ -94,20 +88,23 @@ func (p *Proxy) notStarted(ctx context.Context, err error) {
 	})
 }
 
-// errNoHead is why a request that is not guarded was given up.
-var errNoHead = errors.New("semelproxy: the upstream did not answer in time")
+// errLate is why a request was given up.
+var errLate = errors.New("semelproxy: the upstream did not answer in time")
 
-// pass sends a request on without a guard. It ends when its client goes away.
-func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
-	if kind, _ := kindOf(r); kind != "" {
-		p.reverse.ServeHTTP(w, r)
+// pass sends a request on without a guard, for a reason that its answer tells if
+// there is one. It ends when its client goes away.
+func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, reason string) {
+	out := &passing{ResponseWriter: w, reason: reason}
+	out.mark() // for the answers that are no upstream's
+	if isUpgrade(r) || KindSSE.is(r) || KindGRPC.is(r) {
+		p.reverse.ServeHTTP(out, r) // its answer may begin when there is something to tell
 		return
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	timer := time.AfterFunc(p.timeout, func() { cancel(errNoHead) })
-	defer timer.Stop()
-	p.reverse.ServeHTTP(&passing{ResponseWriter: w, timer: timer}, r.WithContext(ctx))
+	out.timer = time.AfterFunc(p.timeout, func() { cancel(errLate) })
+	defer out.timer.Stop()
+	p.reverse.ServeHTTP(out, r.WithContext(ctx))
 }
 
 // rewrite makes the upstream's request from the client's. Headers that only
@@ -222,7 +219,7 @@ func unreachable() semelhttp.Refusal {
 
 func unanswered(ctx context.Context, detail string) semelhttp.Refusal {
 	f := semelhttp.Refusal{Status: http.StatusBadGateway, Code: semel.CodeUnknown, Title: "No answer", Detail: detail}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(context.Cause(ctx), errNoHead) {
+	if errors.Is(context.Cause(ctx), errLate) {
 		f.Status, f.Title = http.StatusGatewayTimeout, "No answer in time"
 	}
 	return f

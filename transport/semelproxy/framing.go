@@ -129,8 +129,8 @@ func (f *framing) requestLine(text []byte) {
 	switch {
 	case len(text) == 0:
 		// net/http refuses it.
-	case string(text) == "PRI * HTTP/2.0", bytes.HasPrefix(text, []byte("CONNECT ")):
-		f.state = opaque // HTTP/2 and tunnels have framing of their own
+	case string(text) == "PRI * HTTP/2.0":
+		f.state = opaque // HTTP/2 has framing of its own
 	default:
 		f.state, f.length, f.coding = inHead, -1, false
 		f.old = !bytes.HasSuffix(text, []byte(" HTTP/1.1"))

@@ -23,18 +23,26 @@ const (
 	ModeOff     Mode = "off"     // pass everything
 )
 
-// Kind is a kind of request that can't be guarded, because what follows it is no
-// single answer.
+// Kind is a kind of request that a route may let pass without a guard, because
+// what it is answered with is often no single answer that could be kept.
 type Kind string
 
 // The kinds.
 const (
 	// KindSSE: the request accepts text/event-stream and nothing else.
 	KindSSE Kind = "sse"
-	// KindUpgrade: the request asks for another protocol, such as WebSocket.
+	// KindUpgrade: the request asks for another protocol, such as WebSocket. An
+	// offer of h2c is none: it is ignored.
 	KindUpgrade Kind = "upgrade"
-	// KindGRPC: the body is application/grpc.
+	// KindGRPC: the body is application/grpc, or one of its relatives.
 	KindGRPC Kind = "grpc"
+)
+
+// Why a request with a key was not guarded, besides its [Kind], as
+// [semelhttp.UnguardedHeader] says.
+const (
+	UnguardedOff    = "off"    // the mode is off
+	UnguardedShadow = "shadow" // the mode is shadow
 )
 
 var kinds = []Kind{KindSSE, KindUpgrade, KindGRPC}
@@ -67,10 +75,12 @@ type Options struct {
 	Route semelhttp.Route
 	// Mode defaults to [ModeEnforce].
 	Mode Mode
-	// Unguarded are the kinds of requests that pass without a guard; those that
-	// it does not have are refused. The client says what kind a request is of, so
-	// name one only where the upstream can stand duplicates of it. Defaults to
-	// none.
+	// Unguarded are the kinds of requests that pass without a guard although they
+	// have a key; the answer then says so in [semelhttp.UnguardedHeader]. The
+	// client says what kind a request is of, so name one only where the upstream
+	// can stand duplicates of it. Without the name, event streams and gRPC calls
+	// are guarded, and leave no answer to replay but the fact that they ran, and
+	// upgrades are refused. Defaults to none.
 	Unguarded []Kind
 	// Transport is how connections to the upstream are made.
 	Transport TransportOptions

@@ -15,6 +15,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/transport/semelhttp"
 	"github.com/semelhq/semel/transport/semelproxy"
 )
 
@@ -324,7 +325,9 @@ func TestUnguardedRequestsFailPlainly(t *testing.T) {
 		readAll(in)
 		_, _ = in.ReadByte()
 	})
-	w := newWorld(t, up.url(), func(_ *world, o *semelproxy.Options) { o.Route.Timeout = 100 * time.Millisecond })
+	w := newWorld(t, up.url(), func(_ *world, o *semelproxy.Options) {
+		o.Route.Timeout, o.Route.Key = 100*time.Millisecond, semelhttp.KeyOptional
+	})
 	w.send("GET", "/charges", "", "").want(t, 504, `"code":"unknown"`)
 	w.send("PUT", "/charges", "", "one").want(t, 504, `"code":"unknown"`)
 	w.mu.Lock()

@@ -78,20 +78,35 @@ func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 
 // ServeHTTP deals with one request as the mode says.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r, ok := p.plain(w, r)
+	if !ok {
+		return
+	}
 	switch p.opts.Mode {
 	case ModeOff:
-		p.pass(w, r)
+		p.pass(w, r, p.reason(r, UnguardedOff))
 	case ModeShadow:
-		p.shadow.serve(w, r, p.pass)
+		pass := func(w http.ResponseWriter, r *http.Request) { p.pass(w, r, p.reason(r, UnguardedShadow)) }
+		if p.named(r) != "" || isUpgrade(r) {
+			pass(w, r)
+			return
+		}
+		p.shadow.serve(w, r, pass)
 	default:
 		switch unguarded, ok := p.check(w, r); {
 		case !ok:
-		case unguarded:
-			p.pass(w, r)
+		case unguarded != "":
+			p.pass(w, r, p.reason(r, string(unguarded)))
 		default:
 			p.guarded.ServeHTTP(w, r)
 		}
 	}
+}
+
+// Guards reports whether this proxy sees to it that the request is executed once:
+// its mode is enforce, and the request has a key and a method that is guarded.
+func (p *Proxy) Guards(r *http.Request) bool {
+	return p.opts.Mode == ModeEnforce && p.hasKey(r) && p.inspector.Guards(r) && p.named(r) == ""
 }
 
 // ShadowCounts is what the mode shadow has found since the proxy was made. It is

@@ -144,7 +144,7 @@ func TestUpstreamProtocols(t *testing.T) {
 			})
 			w.send("POST", "/charges", "k1", "one").want(t, 201, "run 1")
 			w.send("POST", "/charges", "k1", "one").want(t, 201, "run 1")
-			w.send("PUT", "/charges", "", "two").want(t, 201, "run 2")
+			w.send("PUT", "/charges", "k0", "two").want(t, 201, "run 2")
 			for _, r := range up.requests() {
 				if r.ProtoMajor != c.want {
 					t.Errorf("the upstream was asked over %s", r.Proto)

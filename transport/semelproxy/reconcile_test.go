@@ -130,7 +130,7 @@ func TestAConfirmedEffectIsNotCalledAgain(t *testing.T) {
 func TestRefusalsHaveTheFormOfTheProfile(t *testing.T) {
 	up := newUpstream(t, nil, run)
 	w := newWorld(t, up.URL, func(_ *world, o *semelproxy.Options) { o.Route.Profile = semelhttp.Stripe() })
-	w.send("POST", "/charges", "k1", "one", "Accept: text/event-stream").want(t, 501, `"error":{"type":"api_error","code":"not_guardable"`)
+	w.send("POST", "/charges", "k1", "one", "Connection: upgrade", "Upgrade: websocket").want(t, 501, `"error":{"type":"api_error","code":"not_guardable"`)
 	// Stripe's keys are optional.
 	w.send("POST", "/charges", "", "one").want(t, 201, "run 1")
 }

@@ -109,7 +109,7 @@ func (s *shadow) counts() ShadowCounts {
 
 // serve passes the request, whatever it is, and reports afterwards.
 func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.HandlerFunc) {
-	if kind, _ := kindOf(r); kind != "" || !s.inspector.Guards(r) {
+	if !s.inspector.Guards(r) {
 		pass(w, r)
 		return
 	}

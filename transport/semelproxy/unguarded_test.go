@@ -6,8 +6,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/semelhq/semel/transport/semelproxy"
 )
@@ -69,12 +71,113 @@ func TestAGRPCCallPassesWhereTheRouteSaysSo(t *testing.T) {
 	for n := range 2 { // every delivery is sent on
 		a := w.send("POST", "/shop.Charges/Create", "k1", "message", "Content-Type: application/grpc", "Te: trailers")
 		a.want(t, 200, "message")
-		if a.ProtoMajor != 2 || a.Trailer.Get("Grpc-Status") != "0" || a.Trailer.Get("Grpc-Message") != "fine" || up.count() != n+1 {
+		if a.ProtoMajor != 2 || a.Trailer.Get("Grpc-Status") != "0" || a.Trailer.Get("Grpc-Message") != "fine" || a.Header.Get("Semel-Unguarded") != "grpc" || up.count() != n+1 {
 			t.Errorf("got %s with trailers %v, and %d upstream hits", a.Proto, a.Trailer, up.count())
 		}
 	}
 	if te := up.requests()[0].Header.Get("Te"); te != "trailers" {
 		t.Errorf("the upstream got TE %q", te)
+	}
+}
+
+// A gRPC answer says how the call ended in what follows it, which no replay has.
+func TestAGuardedGRPCCallLeavesATombstone(t *testing.T) {
+	for name, headOnly := range map[string]bool{"message and trailers": false, "nothing but a head": true} {
+		t.Run(name, func(t *testing.T) {
+			up := newUpstream(t, startH2C, func(w http.ResponseWriter, r *http.Request, n int) {
+				w.Header().Set("Content-Type", "application/grpc+proto")
+				if headOnly {
+					w.Header().Set("Grpc-Status", "0")
+					return
+				}
+				w.Header().Set("Trailer", "Grpc-Status")
+				_, _ = io.WriteString(w, "message")
+				w.Header().Set("Grpc-Status", "0")
+			})
+			w := newWorld(t, up.URL, func(w *world, o *semelproxy.Options) {
+				o.Transport.Protocol = semelproxy.ProtocolH2C
+				w.server.Protocols = new(http.Protocols)
+				w.server.Protocols.SetHTTP1(true)
+				w.server.Protocols.SetUnencryptedHTTP2(true)
+			})
+			tr := w.client.Transport.(*http.Transport)
+			tr.Protocols = new(http.Protocols)
+			tr.Protocols.SetUnencryptedHTTP2(true)
+			headers := []string{"Content-Type: application/grpc", "Te: trailers"}
+			a := w.send("POST", "/shop.Charges/Create", "k1", "message", headers...)
+			if a.StatusCode != 200 || a.Header.Get("Grpc-Status")+a.Trailer.Get("Grpc-Status") != "0" {
+				t.Errorf("got %d %v with trailers %v", a.StatusCode, a.Header, a.Trailer)
+			}
+			w.send("POST", "/shop.Charges/Create", "k1", "message", headers...).want(t, 410, "result_not_kept")
+			if up.count() != 1 {
+				t.Errorf("%d upstream hits", up.count())
+			}
+		})
+	}
+}
+
+// A stream may last longer than its route's time, as long as something comes.
+func TestAStreamIsNotCutOffWhileItGoesOn(t *testing.T) {
+	const limit = 500 * time.Millisecond
+	stalled := make(chan struct{})
+	up := newUpstream(t, nil, func(w http.ResponseWriter, r *http.Request, n int) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for end := time.After(3 * limit); ; {
+			select {
+			case <-end:
+				<-stalled
+				return
+			case <-time.Tick(limit / 50):
+				_, _ = io.WriteString(w, "data: 1\n\n")
+				_ = http.NewResponseController(w).Flush()
+			}
+		}
+	})
+	defer close(stalled)
+	w := newWorld(t, up.URL, func(_ *world, o *semelproxy.Options) { o.Route.Timeout = limit })
+	began := time.Now()
+	a := w.send("POST", "/events", "k1", "one", "Accept: text/event-stream")
+	if took := time.Since(began); a.StatusCode != 200 || a.err == nil || took < 3*limit {
+		t.Errorf("got %d, %v after %v", a.StatusCode, a.err, took)
+	}
+	w.send("POST", "/events", "k1", "one").want(t, 409, `"code":"held"`)
+	if up.count() != 1 {
+		t.Errorf("%d upstream hits", up.count())
+	}
+}
+
+// A mode that passes everything says so to who sent a key.
+func TestModesThatPassEverythingSaySo(t *testing.T) {
+	up := newUpstream(t, nil, func(w http.ResponseWriter, r *http.Request, n int) {
+		w.WriteHeader(http.StatusEarlyHints) // after which ReverseProxy forgets what was set
+		run(w, r, n)
+	})
+	for _, mode := range []semelproxy.Mode{semelproxy.ModeOff, semelproxy.ModeShadow} {
+		w := newWorld(t, up.URL, func(_ *world, o *semelproxy.Options) { o.Mode = mode })
+		for method, want := range map[string]string{"POST": string(mode), "DELETE": string(mode), "GET": ""} {
+			if got := w.send(method, "/charges", "k1", "").Header.Get("Semel-Unguarded"); got != want {
+				t.Errorf("%s: %s is answered with %q", mode, method, got)
+			}
+		}
+		if got := w.send("POST", "/charges", "", "one").Header.Get("Semel-Unguarded"); got != "" {
+			t.Errorf("%s: a request without a key is answered with %q", mode, got)
+		}
+	}
+}
+
+// HTTP/2 lets a target have a space, where HTTP/1.1 would end it.
+func TestATargetWithASpaceIsRefused(t *testing.T) {
+	up := newUpstream(t, nil, run)
+	for _, mode := range []semelproxy.Mode{semelproxy.ModeEnforce, semelproxy.ModeOff} {
+		w := newWorld(t, up.URL, func(_ *world, o *semelproxy.Options) { o.Mode = mode })
+		r := httptest.NewRequest("POST", "/p", strings.NewReader("one"))
+		r.URL.RawQuery, r.RequestURI = "a HTTP/1.1", "/p?a HTTP/1.1"
+		r.Header.Set("Idempotency-Key", "k1")
+		got := httptest.NewRecorder()
+		w.proxy.ServeHTTP(got, r)
+		if got.Code != 400 || !strings.Contains(got.Body.String(), "ambiguous_target") || up.count() != 0 {
+			t.Errorf("%s: got %d %s and %d upstream hits", mode, got.Code, got.Body, up.count())
+		}
 	}
 }
 
@@ -91,10 +194,10 @@ func TestAStreamOfEventsIsNotHeldBack(t *testing.T) {
 					<-more
 				}
 			})
-			accept := "*/*"
+			const accept = "text/event-stream"
 			w := newWorld(t, up.URL, func(_ *world, o *semelproxy.Options) {
 				if unguarded {
-					accept, o.Unguarded = "text/event-stream", []semelproxy.Kind{semelproxy.KindSSE}
+					o.Unguarded = []semelproxy.Kind{semelproxy.KindSSE}
 				}
 			})
 			r, err := http.NewRequestWithContext(t.Context(), "POST", w.url+"/events", strings.NewReader("one"))

@@ -23,8 +23,11 @@ func newProxy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "proxy URL",
 		Short: "Guard one upstream",
-		Long: `Guard one upstream: requests of all paths go there, and POST and PATCH requests
-with an Idempotency-Key reach it once. Requests without a key pass as they are.
+		Long: `Guard one upstream: requests of all paths go there, and those with an
+Idempotency-Key reach it once, whatever their method, but for GET, HEAD, OPTIONS and
+TRACE. Requests without a key pass as they are. What can't be replayed, such as a
+stream, is passed through, and its duplicates get 410. An upgrade to another protocol
+with a key is refused.
 
 What the upstream did is not known when it was sent a request and did not answer.
 Such a call is held, and nobody runs it again, unless --on-abandoned retry says
@@ -56,7 +59,7 @@ Port 0 picks a free port. For more than one upstream, or other policies, see
 				Name: "proxy", OnAbandoned: semel.AfterAbandon(onAbandoned), ReconcileURL: reconcile, Lease: config.Duration(lease),
 			}, config.Route{
 				Match: "/", Upstream: args[0], Operation: "proxy", Profile: profile, Mode: mode, Key: "optional",
-				Timeout: config.Duration(timeout), Unguarded: []string{"sse", "upgrade", "grpc"},
+				Timeout: config.Duration(timeout),
 			})
 			if err != nil {
 				return reportConfig(cmd, err)

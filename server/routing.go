@@ -1,0 +1,72 @@
+package server
+
+import (
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/semelhq/semel/transport/semelhttp"
+	"github.com/semelhq/semel/transport/semelproxy"
+)
+
+// routing finds the route of a request. Patterns and their precedence are those of
+// [http.ServeMux], whose redirects are not: many clients follow none, and those that
+// do may send the request anew without its key.
+type routing struct {
+	mux     *http.ServeMux
+	proxies map[string]*semelproxy.Proxy // by pattern
+}
+
+func newRouting() routing {
+	return routing{mux: http.NewServeMux(), proxies: map[string]*semelproxy.Proxy{}}
+}
+
+// add declares a route. Like the mux, it panics if there is something wrong with
+// the pattern.
+func (t *routing) add(pattern string, p *semelproxy.Proxy) {
+	t.mux.Handle(pattern, p)
+	t.proxies[pattern] = p
+}
+
+// find is the route that takes a request, by its path without what makes no
+// difference, such as // or /../, or nil.
+func (t *routing) find(r *http.Request) *semelproxy.Proxy {
+	_, pattern := t.mux.Handler(r)
+	return t.proxies[pattern]
+}
+
+// evades reports whether the request would be guarded by another route if its path
+// were spelled as an upstream may well read it, and is not as it is: with /pay;x,
+// /pay%2f or /pay/ one key could run again at the upstream of /pay.
+func (t *routing) evades(r *http.Request, route *semelproxy.Proxy) bool {
+	folded := fold(r.URL.Path)
+	if folded == r.URL.Path || route.Guards(r) {
+		return false
+	}
+	other := *r
+	other.URL = &url.URL{Host: r.URL.Host, Path: folded}
+	found := t.find(&other)
+	return found != nil && found != route && found.Guards(r)
+}
+
+// fold is a path without parameters and without what [path.Clean] takes away.
+func fold(p string) string {
+	parts := strings.Split(p, "/")
+	for i := range parts {
+		parts[i], _, _ = strings.Cut(parts[i], ";")
+	}
+	return path.Clean("/" + strings.Join(parts, "/"))
+}
+
+// serve sends a request on by its route.
+func (g *generation) serve(w http.ResponseWriter, r *http.Request, route *semelproxy.Proxy) {
+	if g.routes.evades(r, route) {
+		g.guard.Refuse(w, semelhttp.Profile{}, semelhttp.Refusal{
+			Status: http.StatusBadRequest, Code: semelproxy.CodeAmbiguousTarget, Title: "Ambiguous target",
+			Detail: "Spelled otherwise the path of this request belongs to a route that guards it. Nothing was executed. Send it without a closing slash, parameters after a semicolon, or an escaped slash.",
+		})
+		return
+	}
+	route.ServeHTTP(w, r)
+}
