@@ -231,6 +231,14 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// answersHTTP reports whether duplicates of a record get its result as the answer of
+// a route.
+func (s *Server) answersHTTP(rec *semel.Record) bool {
+	g := s.enter()
+	defer g.inFlight.Done()
+	return semelhttp.Marked(rec) || g.guard.Serves(rec.ID.Operation)
+}
+
 // interrupt tells what is still running to stop: upstream calls are cancelled, and
 // their attempts end as what is known of them says.
 func (g *generation) interrupt() {

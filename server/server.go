@@ -129,7 +129,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.dataAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.caller, Reserved: s.ofOtherDoor, Version: opts.Version}); err != nil {
 		return nil, err
 	}
-	if s.adminAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.operator, Reserved: s.ofOtherDoor, Version: opts.Version}); err != nil {
+	if s.adminAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.operator, Reserved: s.ofOtherDoor, Answers: s.answersHTTP, Version: opts.Version}); err != nil {
 		return nil, err
 	}
 	if s.data, err = listen(cfg.Listen.Address, cfg.Listen.TLS, &cfg.Limits, s.dataHandler(), s.log); err != nil {

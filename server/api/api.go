@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // Options configures an [API].
@@ -24,6 +25,10 @@ type Options struct {
 	// Reserved says which operations belong to other doors, which have rules of their
 	// own: here they are unknown. Nil: none.
 	Reserved func(operation string) bool
+	// Answers reports whether duplicates of a record are answered over HTTP by a
+	// route, so that what it is settled with has to be an HTTP answer. Nil: those of
+	// records that say so.
+	Answers func(rec *semel.Record) bool
 	// BaseURL comes before paths in problem types and Location headers, without a
 	// slash at its end. Defaults to nothing, which makes them relative to the
 	// server that answers.
@@ -104,6 +109,9 @@ func New(opts Options) (*API, error) {
 	}
 	if opts.Observer == nil {
 		opts.Observer = NewObserver()
+	}
+	if opts.Answers == nil {
+		opts.Answers = semelhttp.Marked
 	}
 	a := &API{opts: opts, engine: opts.Engine, observer: opts.Observer, closing: make(chan struct{})}
 	var err error

@@ -84,14 +84,18 @@ type settleInput struct {
 
 // settling is an operator's word about a held record.
 type settling struct {
-	Outcome     string          `json:"outcome,omitempty" enum:"completed,rejected,failed,aborted" doc:"How the attempt ended. Absent: only effects are settled; if none is open then, the next delivery runs again."`
-	Result      json.RawMessage `json:"result,omitempty"`
-	ResultBytes *string         `json:"result_base64,omitempty"`
-	Error       *failure        `json:"error,omitempty"`
-	Effects     []finding       `json:"effects,omitempty" maxItems:"1000" nullable:"false" doc:"What became of effects that were started and have no result."`
-	Messages    []sending       `json:"messages,omitempty" maxItems:"100" nullable:"false" doc:"What the call sends, for the outcome completed."`
-	Reason      string          `json:"reason" minLength:"1" maxLength:"1024" doc:"For people."`
-	Force       bool            `json:"force,omitempty" doc:"Also where this service does not know the operation."`
+	Outcome     string              `json:"outcome,omitempty" enum:"completed,rejected,failed,aborted" doc:"How the attempt ended. Absent: only effects are settled; if none is open then, the next delivery runs again."`
+	Result      json.RawMessage     `json:"result,omitempty"`
+	ResultBytes *string             `json:"result_base64,omitempty"`
+	Status      int                 `json:"status,omitempty" minimum:"200" maximum:"599" doc:"For a call that came as an HTTP request: the status that duplicates get."`
+	Headers     map[string][]string `json:"headers,omitempty" doc:"The headers that they get, each with a list of values."`
+	Answer      *string             `json:"body,omitempty" doc:"The body that they get, as text."`
+	AnswerBytes *string             `json:"body_base64,omitempty" doc:"The same as bytes, in base64."`
+	Error       *failure            `json:"error,omitempty"`
+	Effects     []finding           `json:"effects,omitempty" maxItems:"1000" nullable:"false" doc:"What became of effects that were started and have no result."`
+	Messages    []sending           `json:"messages,omitempty" maxItems:"100" nullable:"false" doc:"What the call sends, for the outcome completed."`
+	Reason      string              `json:"reason" minLength:"1" maxLength:"1024" doc:"For people."`
+	Force       bool                `json:"force,omitempty" doc:"Also where this service does not know the operation, or has a route for it and the result is no HTTP answer."`
 }
 
 // forcedInput is for changes of records that the service may not know the operation of.
@@ -179,7 +183,7 @@ func settleRecord(x *exchange, in *settleInput) (*recordOutput, error) {
 			return nil, err
 		}
 	}
-	hasResult := body.Result != nil || body.ResultBytes != nil
+	hasResult := body.Result != nil || body.ResultBytes != nil || body.answered()
 	switch {
 	case s.Outcome == semel.DispositionCompleted && s.Failure != nil:
 		return nil, x.api.invalid("body.error", "what was completed has no error")
@@ -191,7 +195,7 @@ func settleRecord(x *exchange, in *settleInput) (*recordOutput, error) {
 		return nil, x.api.invalid("body.outcome", "say an outcome, or what became of effects")
 	}
 	var err error
-	if s.Result, err = x.api.result(given{body.Result, body.ResultBytes}, "body"); err != nil {
+	if s.Result, err = x.api.settledResult(body, s.Outcome); err != nil {
 		return nil, err
 	}
 	for i, f := range body.Effects {
@@ -213,6 +217,9 @@ func settleRecord(x *exchange, in *settleInput) (*recordOutput, error) {
 
 func (x *exchange) settle(text string, s semel.Settlement, reason string) (*recordOutput, error) {
 	id, err := x.overseen(text)
+	if err == nil {
+		err = x.fits(id, &s)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,86 @@
+package api
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// answered reports whether the body has the members of an HTTP answer.
+func (s *settling) answered() bool {
+	return s.Status != 0 || s.Headers != nil || s.Answer != nil || s.AnswerBytes != nil
+}
+
+// settledResult is the result that an operator gives: one of the execution API, or
+// the HTTP answer that duplicates of a guarded request get.
+func (a *API) settledResult(body *settling, outcome semel.Disposition) (semel.Result, error) {
+	given := given{body.Result, body.ResultBytes}
+	switch {
+	case !body.answered():
+		return a.result(given, "body")
+	case body.Result != nil || body.ResultBytes != nil:
+		return semel.Result{}, a.invalid("body.result", "the answer of a route is given by status, headers and body, without a result")
+	case body.Status == 0:
+		return semel.Result{}, a.invalid("body.status", "headers and body need the status of the answer")
+	case !FitsOutcome(body.Status, outcome):
+		return semel.Result{}, a.invalid("body.status", fmt.Sprintf("the status %d does not go with the outcome %q: completed has one below 400, rejected one below 500, failed one of at least 400", body.Status, outcome))
+	case body.Answer != nil && body.AnswerBytes != nil:
+		return semel.Result{}, a.invalid("body.body_base64", "a body is text or bytes, not both")
+	}
+	answer := semelhttp.Answer{Status: body.Status, Header: http.Header(body.Headers)}
+	if body.Answer != nil {
+		answer.Body = []byte(*body.Answer)
+	}
+	if body.AnswerBytes != nil {
+		data, err := base64.StdEncoding.DecodeString(*body.AnswerBytes)
+		if err != nil {
+			return semel.Result{}, a.invalid("body.body_base64", "the text is not base64 (RFC 4648, with padding)")
+		}
+		answer.Body = data
+	}
+	res, err := answer.Result()
+	if err != nil {
+		return semel.Result{}, a.invalid("body.status", err.Error())
+	}
+	return res, nil
+}
+
+// FitsOutcome reports whether a guarded request that was answered with this status
+// would have ended like this.
+func FitsOutcome(status int, outcome semel.Disposition) bool {
+	switch outcome {
+	case semel.DispositionCompleted:
+		return status < 400
+	case semel.DispositionRejected:
+		return status >= 400 && status < 500
+	case semel.DispositionFailed:
+		return status >= 400
+	}
+	return false
+}
+
+// fits refuses a result that duplicates could not get: one that is no HTTP answer
+// for a record of a route, and one that is too large to be kept.
+func (x *exchange) fits(id semel.ID, s *semel.Settlement) error {
+	if s.Result.IsZero() {
+		return nil
+	}
+	rec, err := x.api.engine.Lookup(x.ctx(), id)
+	switch {
+	case errors.Is(err, semel.ErrNotFound):
+		return x.noRecord()
+	case err != nil:
+		return err
+	case len(s.Result.Data) > rec.Policy.MaxResult:
+		return x.api.invalid("body", fmt.Sprintf("the result has %d bytes and the operation keeps %d, so duplicates would get nothing of it", len(s.Result.Data), rec.Policy.MaxResult))
+	}
+	if _, ok := semelhttp.ParseAnswer(s.Result); !ok && !s.Force && x.api.opts.Answers(&rec) {
+		return x.api.invalid("body.result", "the call came as an HTTP request, so duplicates get an HTTP answer: "+
+			"give status, headers and body instead of a result (--status, --header and --result of 'semel records settle')")
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package semelhttp
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/semelhq/semel"
+)
+
+// Answer is what duplicates of a guarded request get: the HTTP answer that a record
+// keeps. It is for people and programs that settle held records, or look at them.
+type Answer struct {
+	// Status is that of the answer, from 200 to 599.
+	Status int
+	// Header has the headers that are replayed. Those that belong to one delivery or
+	// one connection only, such as Set-Cookie and Date, are not kept.
+	Header http.Header
+	Body   []byte
+}
+
+// Result is the answer as records keep it. It refuses a status that no final answer
+// has, and headers that can't be sent or may not be replayed.
+func (a *Answer) Result() (semel.Result, error) {
+	if a.Status < 200 || a.Status > 599 {
+		return semel.Result{}, fmt.Errorf("the status is %d, not one from 200 to 599", a.Status)
+	}
+	if len(a.Body) > 0 && !bodyAllowed(a.Status) {
+		return semel.Result{}, fmt.Errorf("an answer with status %d has no body", a.Status)
+	}
+	rt := Route{}.withDefaults()
+	header := http.Header{}
+	for name, values := range a.Header {
+		canonical := http.CanonicalHeaderKey(name)
+		if why := neverKept(canonical, &rt); why != "" {
+			return semel.Result{}, fmt.Errorf("the header %q, %s, can't be replayed", name, why)
+		}
+		if i := slices.IndexFunc(values, func(v string) bool { return strings.ContainsAny(v, "\r\n\x00") }); i >= 0 {
+			return semel.Result{}, fmt.Errorf("the value of the header %q is more than one line", name)
+		}
+		header[canonical] = append(header[canonical], values...)
+	}
+	return NewResult(a.Status, header, a.Body), nil
+}
+
+// ParseAnswer is the answer that a record keeps. It reports false where the result is
+// none: it came through another door, or was not kept. An answer of which only the
+// status was kept has neither headers nor a body.
+func ParseAnswer(res semel.Result) (Answer, bool) {
+	stored, err := parseResult(res.Data)
+	if err != nil {
+		return Answer{}, false
+	}
+	a := Answer{Status: stored.status, Header: http.Header{}, Body: stored.body}
+	stored.set(a.Header, 0)
+	return a, true
+}
+
+// Marked reports whether the record says that it was made by a door of this module
+// that answers over HTTP, so that its result has to be an [Answer]. Where it reports
+// false the record does not tell; see [Guard.Serves].
+func Marked(rec *semel.Record) bool {
+	if _, ok := ParseAnswer(rec.Result); ok {
+		return true
+	}
+	return slices.ContainsFunc(rec.Effects, func(ef semel.EffectRecord) bool {
+		return strings.HasPrefix(ef.Name, "semelhttp.") || strings.HasPrefix(ef.Name, "semelproxy.")
+	})
+}
+
+// Serves reports whether a handler of the guard executes the calls of an operation.
+func (g *Guard) Serves(operation string) bool { return g.handlerOf(operation) != nil }
