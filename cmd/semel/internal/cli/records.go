@@ -23,6 +23,19 @@ type recordSource struct {
 	store, url, tokenFile, config string
 }
 
+// flags are those that name the source, for a command to copy.
+func (src *recordSource) flags() string {
+	var b strings.Builder
+	for _, f := range [...]struct{ name, value string }{
+		{"store", src.store}, {"url", src.url}, {"token-file", src.tokenFile}, {"config", src.config},
+	} {
+		if f.value != "" {
+			fmt.Fprintf(&b, " --%s %s", f.name, f.value)
+		}
+	}
+	return b.String()
+}
+
 // An openRecords opens what a source names. What it returns is closed when the
 // command is done.
 type openRecords func(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer, error)
@@ -31,6 +44,9 @@ type openRecords func(cmd *cobra.Command, src *recordSource) (semel.Records, io.
 type recordsFrom struct {
 	source recordSource
 	open   openRecords
+	// routes are the operations that the routes of the configuration guard, once a
+	// local store is open.
+	routes map[string]bool
 	// terminal reports whether a person is at the other end.
 	terminal func(stream any) bool
 }
@@ -74,11 +90,18 @@ func newRecords(from *recordsFrom) *cobra.Command {
 	return cmd
 }
 
+// routed reports whether duplicates of an operation's calls are answered over HTTP,
+// as far as the configuration tells. A service judges for itself.
+func (from *recordsFrom) routed(operation string) bool { return from.routes[operation] }
+
 // with opens the records, lets f work on them, and closes them.
 func (from *recordsFrom) with(cmd *cobra.Command, f func(ctx context.Context, recs semel.Records) error) error {
 	recs, closer, err := from.open(cmd, &from.source)
 	if err != nil {
 		return exitWith(err)
+	}
+	if l, ok := recs.(*localRecords); ok {
+		from.routes = l.routes
 	}
 	return exitWith(errors.Join(f(cmd.Context(), recs), closer.Close()))
 }
@@ -108,6 +131,7 @@ func openSource(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer
 // localRecords is an engine on a directory, for one command.
 type localRecords struct {
 	*semel.Engine
+	routes  map[string]bool // operations that routes guard
 	closers []io.Closer
 }
 
@@ -128,7 +152,10 @@ func openLocal(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer,
 	if names, err := os.ReadDir(dir); embedded && (err != nil || len(names) == 0) {
 		return nil, nil, errors.Join(fmt.Errorf("there is no store in %s: name it with --store pebble:DIR, or its service with --url", dir), err)
 	}
-	l := &localRecords{}
+	l := &localRecords{routes: map[string]bool{}}
+	for _, route := range cfg.Routes {
+		l.routes[route.Operation] = true
+	}
 	opts := &semel.Options{}
 	for i := range cfg.Operations {
 		op, err := cfg.Operations[i].Policy()
@@ -198,16 +225,18 @@ func parseQuery(args []string) (semel.Query, error) {
 // recordLine is what --json prints of a record: its name, for other commands, and
 // its members.
 type recordLine struct {
-	Name string `json:"record"`
+	Name   string      `json:"record"`
+	Answer *answerLine `json:"answer,omitempty"`
 	semel.Record
 }
 
-func lineOf(rec *semel.Record) recordLine { return recordLine{rec.ID.Encode(), *rec} }
+func lineOf(rec *semel.Record) recordLine { return recordLine{rec.ID.Encode(), answerOf(rec), *rec} }
 
 const recordFields = `record (its name for other commands), id, revision, state, disposition,
 fingerprint, principal, fence, origin, attempt, holder, created_at, updated_at,
 started_at, ended_at, lease_until, expires_at, next_at, held, result (data in
-base64, tombstone), failure (code, message), effects, earlier, attributes,
+base64, tombstone), answer (status, headers, and body or body_base64, where the
+result is an HTTP answer), failure (code, message), effects, earlier, attributes,
 confirmation, outbox (its messages) and compensation; what does not apply is left
 out`
 

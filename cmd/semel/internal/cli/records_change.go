@@ -49,10 +49,11 @@ func (c *recordChanger) apply(cmd *cobra.Command, args []string, action, means s
 		return err
 	}
 	return c.from.with(cmd, func(ctx context.Context, recs semel.Records) error {
-		before, err := recs.Lookup(ctx, id)
+		before, err := c.name.find(ctx, cmd, recs, id)
 		if err != nil {
 			return err
 		}
+		id := before.ID
 		if err := check(&before); err != nil {
 			return err
 		}

@@ -2,10 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 	"unicode"
 	"unicode/utf8"
@@ -25,8 +28,8 @@ func (n *recordName) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&n.id.Operation, "operation", "", "`operation` of the record, instead of its name")
 	flags.StringVar(&n.id.Key, "key", "", "its `key`")
-	flags.StringVar(&n.id.Tenant, "tenant", "", "its `tenant`; the empty one if not given")
-	flags.StringVar(&n.id.Principal, "principal", "", "its `principal`; the empty one if not given")
+	flags.StringVar(&n.id.Tenant, "tenant", "", "its `tenant`, where several have used the key")
+	flags.StringVar(&n.id.Principal, "principal", "", "its `principal`, where several have used the key")
 }
 
 // parse reads the name from the command line.
@@ -52,6 +55,37 @@ func (n *recordName) parse(cmd *cobra.Command, args []string) (semel.ID, error) 
 	return n.id, nil
 }
 
+// find looks a record up. One that is named by its operation and key alone is found
+// whoever's it is, if there is just one.
+func (n *recordName) find(ctx context.Context, cmd *cobra.Command, recs semel.Records, id semel.ID) (semel.Record, error) {
+	rec, err := recs.Lookup(ctx, id)
+	if !errors.Is(err, semel.ErrNotFound) || cmd.Flags().NArg() > 0 || cmd.Flags().Changed("tenant") || cmd.Flags().Changed("principal") {
+		return rec, err
+	}
+	page, serr := recs.Search(ctx, semel.Query{Operation: id.Operation, Key: id.Key, Limit: maxNamesakes + 1})
+	if serr != nil {
+		return rec, err // which is the better word: a caller without a role may not search
+	}
+	switch found := page.Records; len(found) {
+	case 0:
+		return rec, fmt.Errorf("there is no record of operation %s with the key %s: %w", printable(id.Operation), printable(id.Key), err)
+	case 1:
+		return found[0], nil
+	default:
+		var b strings.Builder
+		for i := range found[:min(len(found), maxNamesakes)] {
+			fmt.Fprintf(&b, "\n  --tenant %s --principal %s", strconv.Quote(found[i].ID.Tenant), strconv.Quote(found[i].ID.Principal))
+		}
+		if len(found) > maxNamesakes {
+			b.WriteString("\n  and more")
+		}
+		return rec, usage("several callers have used the key %s; say whose record you mean:%s", printable(id.Key), b.String())
+	}
+}
+
+// maxNamesakes bounds how many records with one key are listed.
+const maxNamesakes = 10
+
 func newRecordsGet(from *recordsFrom) *cobra.Command {
 	var name recordName
 	var asJSON bool
@@ -59,18 +93,19 @@ func newRecordsGet(from *recordsFrom) *cobra.Command {
 		Use:   "get [RECORD]",
 		Short: "Show one record",
 		Long: `Show one record. It is named by the word that list --json has for it, or by the
-members of its identity.
+members of its identity. Its operation and key will do if only one caller has used
+them.
 
 The JSON has
 ` + recordFields + `.`,
-		Example: `  semel records get --url http://127.0.0.1:8480 --operation payments.charge --key order-1`,
+		Example: `  semel records get --url http://127.0.0.1:8481 --operation payments.charge --key order-1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := name.parse(cmd, args)
 			if err != nil {
 				return err
 			}
 			return from.with(cmd, func(ctx context.Context, recs semel.Records) error {
-				rec, err := recs.Lookup(ctx, id)
+				rec, err := name.find(ctx, cmd, recs, id)
 				if err != nil {
 					return err
 				}
@@ -114,9 +149,7 @@ func printRecord(out io.Writer, rec *semel.Record) error {
 	if rec.Failure != nil {
 		line("failure", "%s: %s", printable(rec.Failure.Code), printable(rec.Failure.Message))
 	}
-	if !rec.Result.IsZero() {
-		line("result", "%s", brief(rec.Result))
-	}
+	printAnswer(line, rec)
 	for i := range rec.Effects {
 		ef := &rec.Effects[i]
 		line("effect", "%s: %s since %s, key %s", printable(ef.Name), ef.State, when(max(ef.StartedAt, ef.SettledAt)), printable(ef.Key))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
 	"time"
 	"unicode"
 
@@ -18,28 +17,18 @@ import (
 
 // lister prints records as they are found.
 type lister struct {
-	table *tabwriter.Writer
+	table *recordTable
 	json  *json.Encoder
-	rows  int
 }
 
 // newLister prints to w; what is in front of each row has a column of its own.
-func newLister(w io.Writer, asJSON bool, front string) *lister {
+func newLister(w io.Writer, asJSON bool, front string, wide bool) *lister {
 	if asJSON {
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
 		return &lister{json: enc}
 	}
-	l := &lister{table: tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
-	fmt.Fprintf(l.table, "%sCREATED\tSTATE\tATTEMPT\tOPERATION\tKEY\tTENANT\tPRINCIPAL\n", front)
-	return l
-}
-
-// row prints a record in the table.
-func (l *lister) row(front string, rec *semel.Record) {
-	l.rows++
-	fmt.Fprintf(l.table, "%s%s\t%s\t%d\t%s\t%s\t%s\t%s\n", front, when(rec.CreatedAt), stateOf(rec), rec.Attempt,
-		printable(rec.ID.Operation), printable(rec.ID.Key), printable(rec.ID.Tenant), printable(rec.ID.Principal))
+	return &lister{table: newRecordTable(w, front, wide)}
 }
 
 // printable shows a text that others chose: a terminal must not obey it, and a
@@ -57,7 +46,7 @@ func printable(s string) string {
 }
 
 func newRecordsList(from *recordsFrom) *cobra.Command {
-	var asJSON, all bool
+	var asJSON, all, wide bool
 	var limit int
 	var cursor string
 	cmd := &cobra.Command{
@@ -65,6 +54,10 @@ func newRecordsList(from *recordsFrom) *cobra.Command {
 		Short: "List records, the newest first",
 		Long: `List records, the newest first. All qualifiers must apply:
 ` + query.Qualifiers + `
+The table has the age of each record, and why it is in its state; --wide adds the
+rest, and RECORD, which names it for the other commands. If one is held, standard
+error says how to settle it.
+
 A value with spaces is put in double quotes, and in quotes of the shell:
 'key:"order 1"'.
 
@@ -90,18 +83,19 @@ The JSON is one object per line, with
 				limit = 0
 			}
 			return from.with(cmd, func(ctx context.Context, recs semel.Records) error {
-				l := newLister(cmd.OutOrStdout(), asJSON, "")
+				l := newLister(cmd.OutOrStdout(), asJSON, "", wide)
 				next, err := eachFound(ctx, recs, q, limit, warner(cmd), func(rec *semel.Record) error {
 					if asJSON {
 						return l.json.Encode(lineOf(rec))
 					}
-					l.row("", rec)
+					l.table.row("", rec)
 					return nil
 				})
-				if l.table != nil && (err == nil || l.rows > 0) {
-					if ferr := l.table.Flush(); err == nil {
+				if l.table != nil && (err == nil || l.table.rows > 0) {
+					if ferr := l.table.flush(); err == nil {
 						err = ferr
 					}
+					l.table.footer(cmd.ErrOrStderr(), &from.source)
 				}
 				if err == nil && next != "" {
 					fmt.Fprintf(cmd.ErrOrStderr(), "There is more: --cursor %s\n", next)
@@ -113,6 +107,7 @@ The JSON is one object per line, with
 	flags := cmd.Flags()
 	flags.IntVar(&limit, "limit", semel.DefaultSearchLimit, "list at most so many")
 	flags.BoolVar(&all, "all", false, "list all that there are")
+	flags.BoolVar(&wide, "wide", false, "show all columns, and nothing cut off")
 	flags.StringVar(&cursor, "cursor", "", "go on at this `place`, with the same qualifiers")
 	jsonFlag(cmd, &asJSON)
 	return cmd
@@ -158,7 +153,7 @@ type recordChange struct {
 }
 
 func newRecordsWatch(from *recordsFrom) *cobra.Command {
-	var asJSON bool
+	var asJSON, wide bool
 	var every time.Duration
 	cmd := &cobra.Command{
 		Use:   "watch [QUALIFIER...]",
@@ -181,7 +176,7 @@ The JSON is one object per line, with change and the members that list has.`,
 				return usage("--interval is %v, and at least 100ms", every)
 			}
 			return from.with(cmd, func(ctx context.Context, recs semel.Records) error {
-				err := watchRecords(ctx, recs, q, every, newLister(cmd.OutOrStdout(), asJSON, "CHANGE\t"))
+				err := watchRecords(ctx, recs, q, every, newLister(cmd.OutOrStdout(), asJSON, "CHANGE\t", wide))
 				if ctx.Err() != nil {
 					return nil // to be interrupted is how it ends
 				}
@@ -190,6 +185,7 @@ The JSON is one object per line, with change and the members that list has.`,
 		},
 	}
 	cmd.Flags().DurationVar(&every, "interval", 2*time.Second, "time between two questions")
+	cmd.Flags().BoolVar(&wide, "wide", false, "show all columns, and nothing cut off")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -200,7 +196,8 @@ func watchRecords(ctx context.Context, recs semel.Records, q semel.Query, every 
 		if l.json != nil {
 			return l.json.Encode(recordChange{change, lineOf(rec)})
 		}
-		l.row(change+"\t", rec)
+		l.table.now = time.Now()
+		l.table.row(change+"\t", rec)
 		return nil
 	}
 	tick := time.NewTicker(every)
@@ -233,7 +230,7 @@ func watchRecords(ctx context.Context, recs semel.Records, q semel.Query, every 
 		}
 		known = now
 		if l.table != nil {
-			if err := l.table.Flush(); err != nil {
+			if err := l.table.flush(); err != nil {
 				return err
 			}
 		}

@@ -8,11 +8,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // settleFlags say what became of a held record.
 type settleFlags struct {
 	outcome, result, resultFile string
+	status                      int
+	headers                     []string
 	code, message               string
 	effects                     []string
 }
@@ -23,19 +26,25 @@ func newRecordsSettle(from *recordsFrom) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "settle [RECORD]",
 		Short: "Say what became of a held record",
-		Long: `Say what became of a held record, whose holder went away while an effect was
-possible. The outcomes are
+		Long: `Say what became of a held record: its attempt died, broke off or ran out of time,
+and nobody knows whether the work was done. The outcomes are
   completed  the work was done: duplicates get --result from now on
   rejected   it was refused for good: duplicates get the refusal
   failed     it failed: the operation's on_failure says what comes next
   aborted    nothing happened: the next delivery runs again
+Where the call came as an HTTP request, duplicates get an HTTP answer: --status,
+one --header for each header, and --result as its body. Without --status they get
+the status 410, which says that the call ran and that its answer is not known.
+
 An effect that was started and has no result is settled by --effect, with
 confirmed and the JSON of its result, or with refuted. If no outcome is given and
 no effect is open any more, the next delivery runs again and replays what is
 recorded. Nothing is asked at a provider: that is up to you.
 
 ` + changeJSON,
-		Example: `  semel records settle RECORD --outcome completed --result '{"charge":"ch_1"}' --reason 'ticket 7'
+		Example: `  semel records settle RECORD --outcome completed --status 201 \
+    --header 'Content-Type: application/json' --result '{"refund":"re_1"}' --reason 'ticket 7'
+  semel records settle RECORD --outcome completed --result '{"charge":"ch_1"}' --reason 'ticket 7'
   semel records settle RECORD --effect 'charge=confirmed:"ch_1"' --reason 'ticket 7'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := f.settlement(cmd)
@@ -43,7 +52,12 @@ recorded. Nothing is asked at a provider: that is up to you.
 				return err
 			}
 			s.Force = c.force
-			check := func(rec *semel.Record) error { return checkSettlement(rec, &s) }
+			check := func(rec *semel.Record) error {
+				if err := checkSettlement(rec, &s); err != nil {
+					return err
+				}
+				return f.checkResult(rec, &s, c.from.routed(rec.ID.Operation))
+			}
 			return c.apply(cmd, args, "settle", settleMeans(&s), check, func(ctx context.Context, recs semel.Records, id semel.ID) (*semel.Record, error) {
 				rec, err := recs.Settle(ctx, id, s, c.reason)
 				return &rec, err
@@ -52,6 +66,8 @@ recorded. Nothing is asked at a provider: that is up to you.
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.outcome, "outcome", "", "completed, rejected, failed or aborted")
+	flags.IntVar(&f.status, "status", 0, "`status` that duplicates of an HTTP request get")
+	flags.StringArrayVar(&f.headers, "header", nil, "`'NAME: VALUE'` that they get; may be repeated")
 	flags.StringVar(&f.result, "result", "", "`text` that duplicates get")
 	flags.StringVar(&f.resultFile, "result-file", "", "`file` of what duplicates get; - is standard input")
 	flags.StringVar(&f.code, "failure-code", "", "short `word` for why it failed")
@@ -82,6 +98,10 @@ func (f *settleFlags) settlement(cmd *cobra.Command) (s semel.Settlement, err er
 		return s, usage("--result needs --outcome completed, rejected or failed")
 	case hasFailure && (f.outcome == "" || f.outcome == "completed"):
 		return s, usage("--failure-code and --failure-message need --outcome rejected, failed or aborted")
+	case len(f.headers) > 0 && f.status == 0:
+		return s, usage("--header needs --status: both are parts of an HTTP answer")
+	case flags.Changed("status") && (f.outcome == "" || f.outcome == "aborted"):
+		return s, usage("--status needs --outcome completed, rejected or failed")
 	case f.resultFile == "-" && !flags.Changed("yes") && !flags.Changed("dry-run"):
 		return s, usage("--result-file - needs --yes: standard input can't answer too")
 	}
@@ -98,6 +118,12 @@ func (f *settleFlags) settlement(cmd *cobra.Command) (s semel.Settlement, err er
 			return s, err
 		}
 		s.Result.Data = append([]byte{}, data...)
+	}
+	if flags.Changed("status") {
+		var err error
+		if s.Result, err = f.answer(outcome, s.Result.Data); err != nil {
+			return s, err
+		}
 	}
 	for _, text := range f.effects {
 		finding, err := parseEffect(text)
@@ -154,7 +180,7 @@ func settleMeans(s *semel.Settlement) string {
 	}
 	switch s.Outcome {
 	case semel.DispositionCompleted:
-		parts = append(parts, "the record is completed, and duplicates get its result: "+brief(s.Result))
+		parts = append(parts, "the record is completed, and duplicates get "+given(s.Result))
 	case semel.DispositionRejected:
 		parts = append(parts, "the record is refused for good, and duplicates get the refusal")
 	case semel.DispositionFailed:
@@ -165,4 +191,15 @@ func settleMeans(s *semel.Settlement) string {
 		parts = append(parts, "the next delivery runs again if no effect is open then")
 	}
 	return strings.Join(parts, "; ") + "."
+}
+
+// given says what duplicates get.
+func given(res semel.Result) string {
+	switch a, ok := semelhttp.ParseAnswer(res); {
+	case ok:
+		return fmt.Sprintf("the answer %d with %s", a.Status, brief(semel.Result{Data: a.Body}))
+	case res.IsZero():
+		return "no result, which over HTTP is the status 410: --status gives them one"
+	}
+	return "its result: " + brief(res)
 }

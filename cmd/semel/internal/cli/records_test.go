@@ -226,9 +226,19 @@ func TestRecordsList(t *testing.T) {
 		if code != ExitOK || strings.Contains(out, "\x1b") || !strings.Contains(out, `"running \x1b[31m"`) {
 			t.Errorf("exit %d, %s%s", code, out, errs)
 		}
-		if !regexp.MustCompile(`(?m)^CREATED +STATE +ATTEMPT +OPERATION +KEY +TENANT +PRINCIPAL\n`).MatchString(out) ||
-			!regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  rejected +1 +charge +refused +acme +shop$`).MatchString(out) {
+		if !regexp.MustCompile(`(?m)^AGE +STATE +OPERATION +KEY +PRINCIPAL +WHY\n`).MatchString(out) ||
+			!regexp.MustCompile(`(?m)^\d+[smh] +rejected +charge +refused +shop +declined: no funds$`).MatchString(out) {
 			t.Error(out)
+		}
+		if !regexp.MustCompile(`(?m)^Settle it: +semel records settle --store \S+ \S+ --outcome `).MatchString(errs) {
+			t.Errorf("nothing says how to settle one: %s", errs)
+		}
+	})
+	t.Run("wide it has everything, and the name for other commands", func(t *testing.T) {
+		code, out, _ := records(t, store, "list", "--wide", "key:refused")
+		name := semel.ID{Tenant: "acme", Principal: "shop", Operation: "charge", Key: "refused"}.Encode()
+		if code != ExitOK || !regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +\d+[smh] +rejected +1 +charge +refused +acme +shop +`+name+` +declined: no funds$`).MatchString(out) {
+			t.Errorf("exit %d, %s", code, out)
 		}
 	})
 	for name, args := range map[string][]string{
@@ -324,6 +334,15 @@ func TestRecordsGet(t *testing.T) {
 		_, out, _ = records(t, store, append([]string{"get"}, named("done")...)...)
 		if !regexp.MustCompile(`(?m)^result +17 bytes: \{"charge":"ch_1"\}$`).MatchString(out) {
 			t.Error(out)
+		}
+	})
+	t.Run("by its operation and key alone, if one caller has used them", func(t *testing.T) {
+		code, out, errs := records(t, store, "get", "--operation", "charge", "--key", "done")
+		if code != ExitOK || !regexp.MustCompile(`(?m)^principal +shop$`).MatchString(out) {
+			t.Errorf("exit %d, %s%s", code, out, errs)
+		}
+		if code, _, errs := records(t, store, "get", "--operation", "charge", "--key", "none"); code != ExitNotFound || !strings.Contains(errs, "no record of operation charge with the key none") {
+			t.Errorf("exit %d, %s", code, errs)
 		}
 	})
 	t.Run("one that is not there", func(t *testing.T) {

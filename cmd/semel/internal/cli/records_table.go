@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/semelhq/semel"
+)
+
+// recordTable shows records to people, one in a row.
+type recordTable struct {
+	w    *tabwriter.Writer
+	wide bool
+	now  time.Time
+	rows int
+	// held is the first of them that waits for somebody's word.
+	held *semel.ID
+}
+
+// newRecordTable prints to w; what is in front of each row has a column of its own.
+func newRecordTable(w io.Writer, front string, wide bool) *recordTable {
+	t := &recordTable{w: tabwriter.NewWriter(w, 0, 8, 2, ' ', 0), wide: wide, now: time.Now()}
+	head := "AGE\tSTATE\tOPERATION\tKEY\tPRINCIPAL\tWHY\n"
+	if wide {
+		head = "CREATED\tAGE\tSTATE\tATTEMPT\tOPERATION\tKEY\tTENANT\tPRINCIPAL\tRECORD\tWHY\n"
+	}
+	fmt.Fprint(t.w, front+head)
+	return t
+}
+
+// Widths of what is cut off where the table is not wide.
+const (
+	shortPrincipal = 18
+	shortWhy       = 48
+)
+
+func (t *recordTable) row(front string, rec *semel.Record) {
+	t.rows++
+	if rec.Held != "" && t.held == nil {
+		t.held = &rec.ID
+	}
+	age, id := ageOf(t.now.Sub(rec.CreatedAt.Time())), &rec.ID
+	if t.wide {
+		fmt.Fprintf(t.w, "%s%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", front, when(rec.CreatedAt), age, stateOf(rec), rec.Attempt,
+			printable(id.Operation), printable(id.Key), printable(id.Tenant), printable(id.Principal), id.Encode(), printable(whyOf(rec)))
+		return
+	}
+	fmt.Fprintf(t.w, "%s%s\t%s\t%s\t%s\t%s\t%s\n", front, age, stateOf(rec),
+		printable(id.Operation), printable(id.Key), short(id.Principal, shortPrincipal), short(whyOf(rec), shortWhy))
+}
+
+// flush ends the table, or a part of it.
+func (t *recordTable) flush() error { return t.w.Flush() }
+
+// footer says how to settle one, where one is held.
+func (t *recordTable) footer(w io.Writer, src *recordSource) {
+	if t.held == nil {
+		return
+	}
+	name := src.flags() + " " + t.held.Encode()
+	fmt.Fprintf(w, "\nLook at one: semel records get%s\nSettle it:   semel records settle%[1]s --outcome completed|rejected|failed|aborted --reason '...'\n", name)
+}
+
+// whyOf says why a record is in its state, where somebody has said so.
+func whyOf(rec *semel.Record) string {
+	switch {
+	case rec.Held != "":
+		return rec.Held
+	case rec.Failure == nil:
+		return ""
+	case rec.Failure.Message == "":
+		return rec.Failure.Code
+	case rec.Failure.Code == "":
+		return rec.Failure.Message
+	}
+	return rec.Failure.Code + ": " + rec.Failure.Message
+}
+
+// short is printable, cut off.
+func short(s string, most int) string {
+	if s = printable(s); utf8.RuneCountInString(s) <= most {
+		return s
+	}
+	return string([]rune(s)[:most-1]) + "…"
+}
+
+// ageOf is a duration in its largest unit.
+func ageOf(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return strconv.Itoa(int(max(d, 0)/time.Second)) + "s"
+	case d < time.Hour:
+		return strconv.Itoa(int(d/time.Minute)) + "m"
+	case d < 48*time.Hour:
+		return strconv.Itoa(int(d/time.Hour)) + "h"
+	}
+	return strconv.Itoa(int(d/(24*time.Hour))) + "d"
+}
