@@ -46,7 +46,7 @@ func (p *publisher) count() int {
 }
 
 func (p *publisher) RoundTrip(r *http.Request) (*http.Response, error) {
-	time.Sleep(p.during) // of the bubble
+	pass(p.during) // of the bubble
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked++
@@ -112,13 +112,13 @@ func TestPublishedKeys(t *testing.T) {
 			a.Refresh(t.Context())
 			next := request(lasting(t, "EdDSA", "next", k.ed))
 			wantBad(t, a, next, "") // too soon to ask again
-			time.Sleep(31 * time.Second)
+			pass(31 * time.Second)
 			p.publish(jwk("next", k.ed.Public()))
 			wantIdentity(t, a, next, jwtShop)
 			wantBad(t, a, request(lasting(t, "ES256", "p256", k.p256)), "") // withdrawn
 			before := p.count()
 			for i := range 600 {
-				time.Sleep(100 * time.Millisecond)
+				pass(100 * time.Millisecond)
 				_, _ = a.Authenticate(request(lasting(t, "EdDSA", fmt.Sprint("made-up-", i), k.ed)))
 			}
 			if n := p.count() - before; n < 1 || n > 2 {
@@ -136,7 +136,7 @@ func TestPublishedKeys(t *testing.T) {
 			p.publish(jwk("next", k.ed.Public()))
 			a.Refresh(t.Context())
 			wantIdentity(t, a, token, jwtShop) // not due yet
-			time.Sleep(15 * time.Minute)
+			pass(15 * time.Minute)
 			a.Refresh(t.Context())
 			wantBad(t, a, token, "")
 		})
@@ -150,7 +150,7 @@ func TestPublishedKeys(t *testing.T) {
 			token := request(lasting(t, "ES256", "p256", k.p256))
 			p.set(true)
 			for range 23 {
-				time.Sleep(time.Hour)
+				pass(time.Hour)
 				a.Refresh(t.Context())
 				wantIdentity(t, a, token, jwtShop)
 			}
@@ -158,13 +158,13 @@ func TestPublishedKeys(t *testing.T) {
 			if state.Keys != 1 || state.Err == nil || !strings.Contains(state.String(), "count until") || strings.Contains(state.String(), "/jwks") {
 				t.Errorf("the state is %q", state)
 			}
-			time.Sleep(time.Hour + time.Second)
+			pass(time.Hour + time.Second)
 			wantUnavailable(t, a, token)
 			if state := a.KeyStates()[0]; state.Keys != 0 || !strings.Contains(state.String(), "refused") {
 				t.Errorf("the state is %q", state)
 			}
 			p.set(false)
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			wantIdentity(t, a, token, jwtShop)
 		})
 	})
@@ -245,3 +245,6 @@ func TestAddressesOfKeys(t *testing.T) {
 		t.Errorf("a file and a URL at once: %v", err)
 	}
 }
+
+// pass lets time pass in a bubble of synctest.
+func pass(d time.Duration) { <-time.After(d) }
