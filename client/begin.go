@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -92,7 +93,7 @@ func beginningOf(call *semel.Call) *beginning {
 // decisions are the refusals that an engine gives as decisions.
 var decisions = map[semel.Code]semel.Decision{
 	semel.CodeConflict: semel.Conflict, semel.CodeInFlight: semel.InFlight, semel.CodeHeld: semel.Held,
-	semel.CodeExpired: semel.Expired, semel.CodeThrottled: semel.Throttled,
+	semel.CodeExpired: semel.Expired, semel.CodeThrottled: semel.Throttled, semel.CodeOtherCaller: semel.OtherCaller,
 }
 
 // begun reads the answer to a beginning.
@@ -170,7 +171,8 @@ func sameCaller(call *semel.Call, rec *semel.Record) bool {
 	if call.Tenant != "" && call.Tenant != rec.ID.Tenant {
 		return false
 	}
-	return call.Principal == "" || rec.ID.Principal == "" || call.Principal == rec.ID.Principal
+	who := cmp.Or(rec.ID.Principal, rec.BoundTo)
+	return call.Principal == "" || who == "" || call.Principal == who
 }
 
 func errOtherCaller() error {

@@ -69,14 +69,14 @@ func (s *Server) operator(r *http.Request) (api.Caller, error) {
 	return api.Caller{Tenant: id.Tenant, Principal: id.Principal, Role: roles[id.Roles]}, err
 }
 
-// caller is who sent a request to the execution API: the same principal that a
+// caller is who sent a request to the execution API: the same caller that a
 // guarded route would see.
 func (s *Server) caller(r *http.Request) (api.Caller, error) {
-	tenant, principal, err := s.current().guard.Caller(r)
-	if err == nil && s.reserved(principal) {
+	who, err := s.current().guard.Caller(r)
+	if err == nil && s.reserved(who.Principal) {
 		return api.Caller{}, errReserved
 	}
-	return api.Caller{Tenant: tenant, Principal: principal}, err
+	return api.Caller{Tenant: who.Tenant, Principal: who.Principal, Credential: who.Credential}, err
 }
 
 var roles = map[auth.Roles]api.Role{auth.Viewer: api.Viewer, auth.Operator: api.Operator, auth.Admin: api.Admin}

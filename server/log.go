@@ -19,7 +19,7 @@ func observe(log *slog.Logger) *semel.Events {
 	return &semel.Events{
 		Decided: func(e semel.DecidedEvent) {
 			level := slog.LevelDebug
-			if e.Decision == semel.Conflict || e.Decision == semel.Held || e.Decision == semel.Expired {
+			if e.Decision == semel.Conflict || e.Decision == semel.Held || e.Decision == semel.Expired || e.Decision == semel.OtherCaller {
 				level = slog.LevelInfo
 			}
 			if !log.Enabled(ctx, level) {

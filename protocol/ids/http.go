@@ -171,6 +171,7 @@ var refusals = map[semel.Code]refusal{
 	semel.CodeNotFound:            {http.StatusNotFound, "Not found"},
 	semel.CodeExpired:             {http.StatusPreconditionFailed, "Too old"},
 	semel.CodeThrottled:           {http.StatusTooManyRequests, "Too many duplicates"},
+	semel.CodeOtherCaller:         {http.StatusConflict, "Key used with another credential"},
 	semel.CodeConfirmationRefused: {http.StatusForbidden, "Confirmation refused"},
 	semel.CodeIllegalTransition:   {http.StatusConflict, "Not possible now"},
 	semel.CodeHeld:                {http.StatusConflict, "Outcome unknown"},

@@ -74,10 +74,12 @@ func (r Role) String() string {
 	return [...]string{"none", "viewer", "operator", "admin"}[min(r, Admin)]
 }
 
-// Caller is the verified identity of who sent a request.
+// Caller is who sent a request. Roles are for verified callers, who have a Principal.
 type Caller struct {
 	Tenant, Principal string
-	Role              Role
+	// Credential is that of [semelhttp.Caller], where nobody verified the caller.
+	Credential string
+	Role       Role
 }
 
 // API makes the handlers. All methods may be called concurrently.

@@ -65,7 +65,7 @@ func (b *builder) executions() {
 			"200": answer[begun](b, "The call ran before."),
 		},
 	}, NoRole, []semel.Code{
-		semel.CodeInFlight, semel.CodeHeld, semel.CodeConflict, semel.CodeExpired, semel.CodeThrottled, semel.CodeForbidden, semel.CodeUnknownOperation,
+		semel.CodeInFlight, semel.CodeHeld, semel.CodeConflict, semel.CodeOtherCaller, semel.CodeExpired, semel.CodeThrottled, semel.CodeForbidden, semel.CodeUnknownOperation,
 		semel.CodeConfirmationRequired, semel.CodeConfirmationRefused,
 	}, beginRoute)
 	b.execution()
@@ -108,7 +108,7 @@ func (a *API) recordPath(id string) string { return a.opts.BaseURL + "/v1/record
 func (x *exchange) begin(operation, holder string, body *beginning, path string, wait time.Duration) (status int, reply *begun, err error) {
 	a := x.api
 	call := semel.Call{
-		Tenant: x.caller.Tenant, Principal: x.caller.Principal, Operation: operation, Key: body.Key,
+		Operation: operation, Key: body.Key,
 		Holder: holder, FirstSent: body.FirstSent, Wait: wait, Attributes: body.Attributes, Confirm: body.Confirm, StepUp: body.StepUp,
 	}
 	if call.Key == "" {
@@ -120,6 +120,7 @@ func (x *exchange) begin(operation, holder string, body *beginning, path string,
 	if call.Fingerprint, err = a.fingerprint(body, path); err != nil {
 		return 0, nil, err
 	}
+	x.name(&call)
 	if op, ok := a.engine.Operation(operation); ok && (wait > 0 || op.InFlight == semel.WaitInFlight) {
 		// A holder that asks again must not wait for itself.
 		if at, err := a.engine.Reclaim(x.ctx(), call); err != nil || at != nil {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // exchange is one request with who sent it.
@@ -29,15 +30,20 @@ func (x *exchange) tenant() *string {
 	return &x.caller.Tenant
 }
 
-// own reports whether the identity is one that the caller can have made.
+// name writes the caller into a call that has its operation and its key.
+func (x *exchange) name(call *semel.Call) semel.Share {
+	op, _ := x.api.engine.Operation(call.Operation)
+	who := semelhttp.Caller{Tenant: x.caller.Tenant, Principal: x.caller.Principal, Credential: x.caller.Credential}
+	who.Name(call, op.Share)
+	return op.Share
+}
+
+// own reports whether the identity is one that the caller can have made. What a call is
+// bound to is in its record only.
 func (x *exchange) own(id semel.ID) bool {
-	if id.Tenant != x.caller.Tenant {
-		return false
-	}
-	if op, ok := x.api.engine.Operation(id.Operation); ok && op.Share == semel.ShareTenant {
-		return id.Principal == ""
-	}
-	return id.Principal == x.caller.Principal
+	call := semel.Call{Operation: id.Operation, Key: id.Key}
+	share := x.name(&call)
+	return call.ID(share) == id
 }
 
 // oversees reports whether the caller may look at all records of the tenant.
@@ -65,11 +71,14 @@ func (x *exchange) shown(rec *semel.Record) error {
 	if x.oversees(rec.ID.Tenant) {
 		return nil
 	}
+	call := semel.Call{Operation: rec.ID.Operation, Key: rec.ID.Key}
+	if x.name(&call); rec.BoundTo != call.BoundTo {
+		return x.api.newProblem(semel.CodeOtherCaller, "")
+	}
 	op, ok := x.api.engine.Operation(rec.ID.Operation)
 	if !ok || op.Authorize == nil {
 		return nil
 	}
-	call := semel.Call{Tenant: x.caller.Tenant, Principal: x.caller.Principal, Operation: rec.ID.Operation, Key: rec.ID.Key}
 	if op.Authorize(x.ctx(), call, *rec) != nil {
 		return x.noRecord()
 	}

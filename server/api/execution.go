@@ -41,9 +41,12 @@ func (x *exchange) attach(execution string) (*semel.Attempt, error) {
 	case err != nil:
 		return nil, err
 	}
-	// Where keys are shared, the attempt still belongs to who began it. The
-	// attempt of a read-only call is not recorded and belongs to anyone.
-	if rec := at.Record(); rec.ID.Principal == "" && rec.Principal != x.caller.Principal {
+	// Where keys are shared, or calls bound to a credential, the attempt still
+	// belongs to who began it. The attempt of a read-only call is not recorded and
+	// belongs to anyone.
+	call := semel.Call{Operation: id.Operation, Key: id.Key}
+	x.name(&call)
+	if rec := at.Record(); rec.Principal != call.Principal || rec.BoundTo != call.BoundTo {
 		if op, ok := x.api.engine.Operation(id.Operation); !ok || op.Class != semel.ReadOnly {
 			return nil, missing
 		}

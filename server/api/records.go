@@ -28,7 +28,7 @@ func (b *builder) records() {
 	route(b, huma.Operation{
 		OperationID: "getRecord", Method: http.MethodGet, Path: "/v1/records/{id}", Tags: []string{"records"},
 		Summary: "Read a record, or wait for its outcome",
-	}, NoRole, []semel.Code{semel.CodeNotFound}, getRecord)
+	}, NoRole, []semel.Code{semel.CodeNotFound, semel.CodeOtherCaller}, getRecord)
 }
 
 func getRecord(x *exchange, in *getInput) (*getOutput, error) {

@@ -21,7 +21,7 @@ type decidedEvent struct {
 	Operation  string    `json:"operation"`
 	Attempt    int       `json:"attempt"`
 	Fence      int64     `json:"fence"`
-	Decision   string    `json:"decision" enum:"execute,replay,in_flight,conflict,held,expired,throttled"`
+	Decision   string    `json:"decision" enum:"execute,replay,in_flight,conflict,held,expired,throttled,other_caller"`
 	Status     string    `json:"status,omitempty"`
 	RetryAfter int64     `json:"retry_after_ms,omitempty"`
 	Waited     int64     `json:"waited_ms,omitempty"`

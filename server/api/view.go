@@ -15,6 +15,7 @@ type record struct {
 	Principal    string           `json:"principal" doc:"The scope of the key; empty where the operation shares its keys within the tenant."`
 	Key          string           `json:"idempotency_key"`
 	Operation    string           `json:"operation"`
+	BoundTo      string           `json:"bound_to,omitempty" doc:"Digest of the credential that the call is bound to, where nobody verified its caller."`
 	PayloadHash  string           `json:"payload_hash,omitempty" doc:"The fingerprint of the payload; absent if none is compared."`
 	Status       string           `json:"status" enum:"processing,completed,failed"`
 	Disposition  string           `json:"disposition,omitempty" enum:"completed,rejected,failed,aborted,abandoned" doc:"How the newest attempt ended."`
@@ -78,7 +79,7 @@ type effect struct {
 func (a *API) viewOf(rec *semel.Record) record {
 	v := record{
 		ID: rec.ID.Encode(), Tenant: rec.ID.Tenant, Principal: rec.ID.Principal, Key: rec.ID.Key, Operation: rec.ID.Operation,
-		PayloadHash: rec.Fingerprint.String(), Status: rec.State.String(), Disposition: rec.Disposition.String(), Held: rec.Held,
+		BoundTo: rec.BoundTo, PayloadHash: rec.Fingerprint.String(), Status: rec.State.String(), Disposition: rec.Disposition.String(), Held: rec.Held,
 		Error: failureOf(rec.Failure), Fence: rec.Fence, Attempt: rec.Attempt, Holder: rec.Holder,
 		CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, StartedAt: rec.StartedAt, EndedAt: rec.EndedAt,
 		LeaseUntil: rec.LeaseUntil, ExpiresAt: rec.ExpiresAt,

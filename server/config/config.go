@@ -241,10 +241,12 @@ type Route struct {
 	Key semelhttp.KeyRule `json:"key,omitzero" enum:"required,optional"`
 	// Header with the key.
 	KeyHeader string `json:"key_header" default:"Idempotency-Key"`
-	// Callers without a credential: loopback accepts those on loopback addresses, share has them share keys, refuse accepts none.
-	Anonymous semelhttp.Anonymous `json:"anonymous" default:"loopback" enum:"loopback,share,refuse"`
-	// What tells callers apart where auth finds none: a header, or cookie: and the name of a cookie.
-	Credential string `json:"credential" default:"Authorization"`
+	// Callers without a credential: loopback accepts those on this machine that no proxy passed on, share accepts all, refuse none. Defaults to loopback, and to refuse where auth knows callers.
+	Anonymous semelhttp.Anonymous `json:"anonymous,omitzero" enum:"loopback,share,refuse"`
+	// What tells callers apart where auth finds none: names of headers, or cookie: and the name of a cookie; all together count. Defaults to what usually authenticates, such as Authorization, Cookie and X-Api-Key, and what the profile adds.
+	Credential []string `json:"credential,omitempty" single:"true"`
+	// Request headers that are part of the identity of a call: the same key with another value is another call. :path stands for the path. Those of the profile come on top, and Host with preserve_host.
+	ScopeHeaders []string `json:"scope_headers,omitempty" single:"true"`
 	// When two bodies are the same. Defaults to what the profile says.
 	Body semelhttp.BodyMode `json:"body,omitzero" enum:"auto,raw,json,form,multipart"`
 	// Largest request body.

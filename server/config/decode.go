@@ -160,21 +160,27 @@ func (d *decoder) value(path string, v reflect.Value, f field, n ast.Node, key a
 
 // list decodes a sequence.
 func (d *decoder) list(path string, v reflect.Value, f field, n ast.Node) {
+	var items []ast.Node
 	sequence, ok := n.(*ast.SequenceNode)
-	if !ok {
+	switch _, _, scalar := scalarText(n); {
+	case ok:
+		items = sequence.Values
+	case f.single && scalar:
+		items = []ast.Node{n}
+	default:
 		d.wrongType(path, n, "a list")
 		return
 	}
 	d.mark(path, n)
-	if f.required && len(sequence.Values) == 0 {
+	if f.required && len(items) == 0 {
 		d.addNode(path, n, f.name+" is empty", "")
 	}
-	if len(sequence.Values) == 0 && !f.distinct {
+	if len(items) == 0 && !f.distinct {
 		return
 	}
-	list := reflect.MakeSlice(v.Type(), len(sequence.Values), len(sequence.Values))
+	list := reflect.MakeSlice(v.Type(), len(items), len(items))
 	v.Set(list)
-	for i, item := range sequence.Values {
+	for i, item := range items {
 		element := list.Index(i)
 		if element.Kind() == reflect.Struct {
 			fillDefaults(element)

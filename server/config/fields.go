@@ -19,6 +19,8 @@ type field struct {
 	flag     string
 	secret   string
 	required bool
+	// single says that a list of one item may be written as that item.
+	single bool
 	// distinct says that an empty list is not the same as none.
 	distinct bool
 }
@@ -35,7 +37,7 @@ func fieldsOf(t reflect.Type) []field {
 		tag := t.Field(i).Tag
 		name, _, _ := strings.Cut(tag.Get("json"), ",")
 		f := field{index: i, name: name, def: tag.Get("default"), flag: tag.Get("flag"),
-			secret: tag.Get("secret"), required: tag.Get("required") != "", distinct: tag.Get("empty") == "distinct"}
+			secret: tag.Get("secret"), required: tag.Get("required") != "", distinct: tag.Get("empty") == "distinct", single: tag.Get("single") != ""}
 		if enum := tag.Get("enum"); enum != "" {
 			f.enum = strings.Split(enum, ",")
 		}

@@ -198,6 +198,13 @@ func derive(c *Config, origins *Origins, p *problems) {
 		if r.Operation == "" && c.operation(DefaultOperation) != nil {
 			r.Operation = DefaultOperation
 		}
+		if r.Anonymous == "" {
+			r.Anonymous = semelhttp.AnonymousLoopback
+			if c.Auth.knowsCallers() {
+				r.Anonymous = semelhttp.AnonymousRefuse
+				follows(path+".anonymous", "auth")
+			}
+		}
 		profile, ok := semelhttp.ProfileByName(r.Profile)
 		if !ok {
 			continue

@@ -84,7 +84,11 @@ func schemaOf(t reflect.Type, comments map[string]string) members {
 			if inner.Elem().Kind() == reflect.Struct {
 				item = schemaOf(inner.Elem(), comments)
 			}
-			doc = append(doc, member{"type", []string{"array", "null"}}, member{"items", item})
+			types := []string{"array", "null"}
+			if f.single {
+				types = append(types, "string")
+			}
+			doc = append(doc, member{"type", types}, member{"items", item})
 			if f.required {
 				doc[1].value = "array"
 				doc = append(doc, member{"minItems", 1})

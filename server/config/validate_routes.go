@@ -125,10 +125,20 @@ func (v *validator) routes() {
 		if r.KeyHeader == "" {
 			v.bad(path+".key_header", "write Idempotency-Key", "key_header is empty")
 		}
-		if name, cookie := strings.CutPrefix(r.Credential, "cookie:"); name == "" {
-			v.bad(path+".credential", "write Authorization, or cookie: and a name", "credential names neither a header nor a cookie")
-		} else if !cookie {
-			v.headerName(path+".credential", r.Credential)
+		for k, credential := range r.Credential {
+			at := fmt.Sprintf("%s.credential[%d]", path, k)
+			if name, cookie := strings.CutPrefix(credential, "cookie:"); name == "" {
+				v.bad(at, "write Authorization, or cookie: and a name", "credential names neither a header nor a cookie")
+			} else if !cookie {
+				v.headerName(at, credential)
+			}
+		}
+		for k, name := range r.ScopeHeaders {
+			if at := fmt.Sprintf("%s.scope_headers[%d]", path, k); name == "" {
+				v.bad(at, "", "scope_headers has an empty name")
+			} else if name != semelhttp.ScopePath {
+				v.headerName(at, name)
+			}
 		}
 		for name, header := range map[string]string{"effect_header": r.EffectHeader, "tenant_header": r.TenantHeader, "principal_header": r.PrincipalHeader} {
 			if header != "" {

@@ -17,9 +17,13 @@ import (
 // Options configures a [Guard]. The zero value, and nil, mean the documented
 // defaults.
 type Options struct {
-	// Identity tells who sent a request. Without it the principal is the digest
-	// of the credential that Route.Credential names.
+	// Identity tells who sent a request. Without it callers are known by what
+	// Route.Credential names, and one whose credential was renewed between two tries
+	// of a call gets a refusal instead of the answer; see [Caller.Name].
 	Identity IdentityFunc
+	// Anonymous is what Route.Anonymous defaults to. Defaults to
+	// [AnonymousLoopback].
+	Anonymous Anonymous
 	// Challenge is the WWW-Authenticate of a 401. Defaults to Bearer.
 	Challenge string
 	// StatusPath is where the status resource is mounted, such as
@@ -69,9 +73,19 @@ func New(engine *semel.Engine, opts *Options) (*Guard, error) {
 	if p := g.opts.StatusPath; p != "" && !strings.HasSuffix(p, "/") {
 		return nil, fmt.Errorf("semelhttp: StatusPath %q does not end with a slash", p)
 	}
-	g.plain = newHandler(g, Route{}.withDefaults(), semel.Operation{}, nil)
+	plain := g.withDefaults(Route{})
+	if err := plain.validate(); err != nil {
+		return nil, err
+	}
+	g.plain = newHandler(g, plain, semel.Operation{}, nil)
 	g.closing, g.stop = context.WithCancel(context.Background())
 	return g, nil
+}
+
+// withDefaults fills in what was left out of a route.
+func (g *Guard) withDefaults(rt Route) Route {
+	rt.Anonymous = cmp.Or(rt.Anonymous, g.opts.Anonymous)
+	return rt.withDefaults()
 }
 
 // Close waits until every outcome is recorded that could not be recorded at once,
@@ -98,7 +112,7 @@ func (g *Guard) Handle(rt Route, next http.Handler) (http.Handler, error) {
 	if next == nil {
 		return nil, errors.New("semelhttp: Handle needs a handler")
 	}
-	rt = rt.withDefaults()
+	rt = g.withDefaults(rt)
 	if err := rt.validate(); err != nil {
 		return nil, err
 	}
@@ -146,22 +160,22 @@ type handler struct {
 	onFailure semel.AfterFailure
 	share     semel.Share
 
-	credentialHeader string // or
-	cookie           string
+	credentials credentials
 }
 
 // newHandler puts together what a checked route and its operation say.
 func newHandler(g *Guard, rt Route, op semel.Operation, next http.Handler) handler {
-	h := handler{
-		guard: g, route: rt, next: next,
+	return handler{
+		guard: g, route: rt, next: next, credentials: newCredentials(rt.Credential),
 		operation: op.Name, maxResult: op.MaxResult, onFailure: op.OnFailure, share: op.Share,
 	}
-	if name, ok := strings.CutPrefix(rt.Credential, cookiePrefix); ok {
-		h.cookie = name
-	} else {
-		h.credentialHeader = http.CanonicalHeaderKey(rt.Credential)
-	}
-	return h
+}
+
+// call is the delivery that a request is, as far as it is about its identity.
+func (h *handler) call(r *http.Request, key string, who Caller) semel.Call {
+	call := semel.Call{Operation: h.operation, Key: key, Scope: h.scope(r)}
+	who.Name(&call, h.share)
+	return call
 }
 
 // guards reports whether requests of a method are guarded.

@@ -383,7 +383,7 @@ func TestHandle(t *testing.T) {
 	}{
 		{"an operation needs a name", semelhttp.Route{}, []string{"Name"}},
 		{"every problem is reported at once", semelhttp.Route{
-			Operation: op("op"), Key: "sometimes", Body: "xml", Anonymous: "maybe", MaxBody: -1, Methods: []string{}, Credential: "cookie:",
+			Operation: op("op"), Key: "sometimes", Body: "xml", Anonymous: "maybe", MaxBody: -1, Methods: []string{}, Credential: []string{"cookie:"},
 		}, []string{"Key", "Body", "Anonymous", "MaxBody", "Methods", "Credential"}},
 		{"cookies can't be kept", semelhttp.Route{Operation: op("op"), KeepHeaders: []string{"set-cookie"}}, []string{"Set-Cookie"}},
 		{"headers of one delivery can't be kept", semelhttp.Route{Operation: op("op"), KeepHeaders: []string{

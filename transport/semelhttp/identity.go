@@ -2,9 +2,6 @@ package semelhttp
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"net"
 	"net/http"
@@ -20,7 +17,7 @@ import (
 // [ErrNoIdentity] says that nothing was sent that could be verified. The request is
 // then taken as without an IdentityFunc, by the digest of what Route.Credential
 // names and by the rule of Route.Anonymous, within the tenant that came with the
-// error. A function that verifies credentials must never return it for one that
+// error; see [Caller.Name]. A function that verifies credentials must never return it for one that
 // turned out bad, nor give anybody a principal that [DerivedPrincipal] reports.
 //
 // Any other error refuses the request: with 403 if it is a [semel.Error] with
@@ -31,14 +28,16 @@ type IdentityFunc func(r *http.Request) (tenant, principal string, err error)
 // Anonymous says what becomes of a request without a credential.
 type Anonymous string
 
-// The rules for anonymous requests.
+// The rules for anonymous requests. Those that are accepted share one principal.
 const (
 	// AnonymousLoopback accepts them if they were received on a loopback
-	// address or a Unix socket, and refuses them otherwise. The default. Behind
-	// a proxy on the same machine every request looks like that.
+	// address or a Unix socket, and refuses them otherwise. The default. What a
+	// proxy on the same machine passes on is received there too: a request with
+	// Forwarded, Via, X-Real-IP or any X-Forwarded header is refused. A proxy
+	// that sends none of these needs AnonymousRefuse.
 	AnonymousLoopback Anonymous = "loopback"
-	// AnonymousShare lets all of them share one principal: whoever knows a key
-	// and its payload gets the answer.
+	// AnonymousShare accepts all of them: whoever knows a key and its payload gets
+	// the answer.
 	AnonymousShare Anonymous = "share"
 	// AnonymousRefuse accepts none, wherever they come from.
 	AnonymousRefuse Anonymous = "refuse"
@@ -47,73 +46,75 @@ const (
 // ErrNoIdentity is how an [IdentityFunc] leaves a request to the default rule.
 var ErrNoIdentity = errors.New("semelhttp: the caller has no verified identity")
 
-// Caller tells whose keys a request uses, by the rule of a route with the defaults.
-// It is for doors beside the guard that share its callers. The error is that of
-// [IdentityFunc], or says that the request has no credential.
-func (g *Guard) Caller(r *http.Request) (tenant, principal string, err error) {
+// Caller is who sent a request, as far as it is known.
+type Caller struct {
+	// Tenant is that of the verified identity, or the one that came with
+	// [ErrNoIdentity].
+	Tenant string
+	// Principal is the verified identity; empty where there is none.
+	Principal string
+	// Credential is the digest of what a caller without a verified identity sent to
+	// authenticate itself; empty where it sent nothing.
+	Credential string
+}
+
+// Name writes the caller into a call, whose Key is set and whose operation shares its
+// keys like that. It is where every door decides whose call one is:
+//
+//   - a verified caller has keys of its own;
+//   - one that is known by its credential only has keys of its own too, where they can
+//     be guessed: two honest callers may have chosen the same one;
+//   - a key that can't be guessed stays the same call when the credential is renewed,
+//     and is bound to the credential that it first came with. See [semel.Call].BoundTo.
+func (c Caller) Name(call *semel.Call, share semel.Share) {
+	call.Tenant, call.Principal, call.BoundTo = c.Tenant, c.Principal, ""
+	switch {
+	case c.Principal != "":
+	case share == semel.ShareTenant || guessable(call.Key):
+		call.Principal = c.Credential
+	default:
+		call.BoundTo = c.Credential
+	}
+}
+
+// Caller tells who sent a request, by the rule of a route with the defaults. It is for
+// doors beside the guard that share its callers. The error is that of [IdentityFunc],
+// or says that the request has no credential.
+func (g *Guard) Caller(r *http.Request) (Caller, error) {
 	return g.plain.identify(r)
 }
 
-var errAnonymous = errors.New("the request has no credential")
+var (
+	errAnonymous = errors.New("the request has no credential")
+	errForwarded = errors.New("the request has no credential, and came through a proxy")
+)
 
-// identify tells whose keys the request uses.
-func (h *handler) identify(r *http.Request) (tenant, principal string, err error) {
+// identify tells who sent the request.
+func (h *handler) identify(r *http.Request) (who Caller, err error) {
 	if f := h.guard.opts.Identity; f != nil {
-		tenant, principal, err = f(r)
+		who.Tenant, who.Principal, err = f(r)
 		if !errors.Is(err, ErrNoIdentity) {
-			return tenant, principal, err
+			return who, err
 		}
+		who.Principal = ""
 	}
-	name, value, ok := h.credential(r)
-	if ok {
-		return tenant, credentialDigest(name, value), nil
+	if who.Credential = h.credentials.digest(r); who.Credential != "" {
+		return who, nil
 	}
 	switch h.route.Anonymous {
 	case AnonymousShare:
-		return tenant, "", nil
+		return who, nil
 	case AnonymousLoopback:
-		if receivedOnLoopback(r.Context()) {
-			return tenant, "", nil
+		switch {
+		case !receivedOnLoopback(r.Context()):
+		case forwarded(r.Header):
+			return Caller{}, errForwarded
+		default:
+			return who, nil
 		}
 	}
-	return "", "", errAnonymous
+	return Caller{}, errAnonymous
 }
-
-// credential is what the caller sent to say who it is.
-func (h *handler) credential(r *http.Request) (name, value string, ok bool) {
-	if h.cookie != "" {
-		c, err := r.Cookie(h.cookie)
-		if err != nil || c.Value == "" {
-			return "", "", false
-		}
-		return h.cookie, c.Value, true
-	}
-	fields := r.Header[h.credentialHeader]
-	switch len(fields) {
-	case 0:
-		return "", "", false
-	case 1:
-		return h.credentialHeader, fields[0], fields[0] != ""
-	}
-	return h.credentialHeader, strings.Join(fields, "\x00"), true
-}
-
-// credentialDigest names a caller by its credential without keeping that. The
-// store sees the digest only.
-func credentialDigest(name, value string) string {
-	var stack [512]byte
-	b := append(stack[:0], "semel-credential-1"...)
-	b = binary.AppendUvarint(b, uint64(len(name)))
-	b = append(b, name...)
-	b = append(b, value...)
-	sum := sha256.Sum256(b)
-	var text [len(digestPrefix) + 43]byte
-	copy(text[:], digestPrefix)
-	base64.RawURLEncoding.Encode(text[len(digestPrefix):], sum[:])
-	return string(text[:])
-}
-
-const digestPrefix = "credential:"
 
 // DerivedPrincipal reports whether this is a principal that belongs to callers
 // without a verified identity: none, or one that is made of a credential's digest.
@@ -123,8 +124,8 @@ func DerivedPrincipal(principal string) bool {
 	return principal == "" || strings.HasPrefix(principal, digestPrefix)
 }
 
-// receivedOnLoopback reports whether only programs of this machine can have sent
-// the request.
+// receivedOnLoopback reports whether the request came from this machine: from the
+// program that made it, or from a proxy that passed it on.
 func receivedOnLoopback(ctx context.Context) bool {
 	switch addr := ctx.Value(http.LocalAddrContextKey).(type) {
 	case *net.TCPAddr:
@@ -135,12 +136,26 @@ func receivedOnLoopback(ctx context.Context) bool {
 	return false
 }
 
+// forwarded reports whether a proxy says that it has passed the request on.
+func forwarded(header http.Header) bool {
+	for name := range header {
+		switch {
+		case name == "Forwarded", name == "Via", name == "X-Real-Ip", strings.HasPrefix(name, "X-Forwarded-"):
+			return true
+		}
+	}
+	return false
+}
+
 // refuseIdentity answers a request whose sender could not be identified.
 func (h *handler) refuseIdentity(w http.ResponseWriter, err error) {
 	p := problem{status: http.StatusUnauthorized, code: CodeUnidentified, title: "Caller not identified"}
 	p.detail = "The caller could not be identified, so its key can't be told apart from those of others."
-	if errors.Is(err, errAnonymous) {
-		p.detail = "The request carries no credential, so its key can't be told apart from those of other callers. Send " + h.credentialName() + "."
+	switch {
+	case errors.Is(err, errAnonymous):
+		p.detail = "The request carries no credential, so its key can't be told apart from those of other callers. Send " + h.credentials.String() + "."
+	case errors.Is(err, errForwarded):
+		p.detail = "The request carries no credential and came through a proxy, so its key can't be told apart from those of other callers. Send " + h.credentials.String() + "."
 	}
 	if e, ok := errors.AsType[*semel.Error](err); ok {
 		switch e.Code {
@@ -155,11 +170,4 @@ func (h *handler) refuseIdentity(w http.ResponseWriter, err error) {
 		w.Header().Set("Www-Authenticate", h.guard.opts.Challenge)
 	}
 	h.refuse(w, p)
-}
-
-func (h *handler) credentialName() string {
-	if h.cookie != "" {
-		return "the cookie " + h.cookie
-	}
-	return "the header " + h.credentialHeader
 }

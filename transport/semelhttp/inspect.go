@@ -16,7 +16,7 @@ type Inspector struct {
 
 // Inspect makes an inspector. Every problem with the route is reported at once.
 func (g *Guard) Inspect(rt Route) (*Inspector, error) {
-	rt = rt.withDefaults()
+	rt = g.withDefaults(rt)
 	if err := rt.validate(); err != nil {
 		return nil, err
 	}
@@ -36,23 +36,21 @@ func (i *Inspector) KeyOptional() bool { return i.h.route.Key == KeyOptional }
 // KeyHeader is the canonical name of the header with the key.
 func (i *Inspector) KeyHeader() string { return i.h.route.KeyHeader }
 
-// ID is the identity of the call that the request is a delivery of. The code is
-// why there is none: what the request would be refused with.
-func (i *Inspector) ID(r *http.Request) (id semel.ID, code semel.Code) {
+// ID is the identity of the call that the request is a delivery of, and what it would be
+// bound to. The code is why there is none: what the request would be refused with.
+func (i *Inspector) ID(r *http.Request) (id semel.ID, boundTo string, code semel.Code) {
 	key, present, fault := RequestKey(r.Header, i.h.route.KeyHeader, i.h.route.Profile.MaxKey)
-	tenant, principal, err := i.h.identify(r)
+	who, err := i.h.identify(r)
 	switch {
 	case err != nil:
-		return id, CodeUnidentified
+		return id, "", CodeUnidentified
 	case !present:
-		return id, CodeKeyMissing
+		return id, "", CodeKeyMissing
 	case fault != "":
-		return id, CodeKeyInvalid
+		return id, "", CodeKeyInvalid
 	}
-	if i.h.share == semel.ShareTenant {
-		principal = ""
-	}
-	return semel.ID{Tenant: tenant, Principal: principal, Operation: i.h.operation, Key: key}, ""
+	call := i.h.call(r, key, who)
+	return call.ID(i.h.share), call.BoundTo, ""
 }
 
 // Fingerprint digests the request with this body, which the caller has read.

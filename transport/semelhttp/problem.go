@@ -17,9 +17,17 @@ type problem struct {
 	code       semel.Code
 	title      string
 	detail     string
+	action     Action
 	retryAfter time.Duration // zero: asking again is of no use
 	reference  string        // of the record; empty if there is none
 }
+
+// Action is what the program of a caller can do about a refusal.
+type Action string
+
+// ActionFirstCredential: send the request again, or ask for its status, with the
+// credential that it was first sent with. A new key would make another call.
+const ActionFirstCredential Action = "use_first_credential"
 
 // Problem is a refusal as an RFC 9457 document, for clients and tests that want
 // to read one.
@@ -32,6 +40,8 @@ type Problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
+	// Action is for programs, where there is something that they can do.
+	Action Action `json:"action,omitempty"`
 	// Instance names the call that the problem is about.
 	Instance string `json:"instance,omitempty"`
 	// Reference is what the status resource is asked with.
@@ -87,7 +97,7 @@ func (h *handler) refuse(w http.ResponseWriter, p problem) {
 // document is p as RFC 9457 has it.
 func (g *Guard) document(p *problem, code string) Problem {
 	doc := Problem{
-		Type: g.opts.TypeBase + code, Code: semel.Code(code), Title: p.title, Status: p.status, Detail: p.detail,
+		Type: g.opts.TypeBase + code, Code: semel.Code(code), Title: p.title, Status: p.status, Detail: p.detail, Action: p.action,
 		Reference: p.reference, StatusURL: g.statusURL(p.reference),
 	}
 	if p.reference != "" {
@@ -119,7 +129,7 @@ func writeRefusal(w http.ResponseWriter, p *problem, media string, doc any) {
 
 func stripeType(p *problem) string {
 	switch {
-	case p.code == semel.CodeConflict, p.code == semel.CodeInFlight:
+	case p.code == semel.CodeConflict, p.code == semel.CodeInFlight, p.code == semel.CodeOtherCaller:
 		return "idempotency_error"
 	case p.status >= 500:
 		return "api_error"
@@ -161,12 +171,22 @@ func (h *handler) decided(ans *semel.Answer) problem {
 		p.status, p.code, p.title = http.StatusPreconditionFailed, semel.CodeExpired, "Key too old"
 		p.detail = "This request was first sent longer ago than answers are kept, so it may have been executed and forgotten. Nothing was executed. Find out what became of it before sending it with a new key."
 		return p
+	case semel.OtherCaller:
+		p = otherCaller()
 	case semel.Throttled:
 		p.status, p.code, p.title = http.StatusTooManyRequests, semel.CodeThrottled, "Too many duplicates"
 		p.detail = "This request was repeated too often. Nothing was executed. Send it again later to get the answer."
 	}
 	p.reference = h.reference(ans.Record.ID)
 	return p
+}
+
+// otherCaller tells nothing about the call, not even whether the payload is the same.
+func otherCaller() problem {
+	return problem{
+		status: http.StatusConflict, code: semel.CodeOtherCaller, title: "Key used with another credential", action: ActionFirstCredential,
+		detail: "This key was used before by a caller with another credential. Nothing was executed for this request, and what became of the first is shown to that credential only. If it was yours and was renewed since, ask for the status with the first one, or find out in another way; a new key would make another call.",
+	}
 }
 
 func keyMissing(header string) problem {

@@ -34,6 +34,12 @@ type Profile struct {
 	Window time.Duration
 	// Shape is the form of refusals.
 	Shape Shape
+	// Credentials are headers that authenticate callers of this contract, beside
+	// the usual ones; see Route.Credential.
+	Credentials []string
+	// ScopeHeaders are part of the identity of every call; see
+	// Route.ScopeHeaders.
+	ScopeHeaders []string
 	// Codes renames codes in refusals.
 	Codes map[semel.Code]string
 }
@@ -63,38 +69,42 @@ func IETF() Profile {
 }
 
 // Stripe is the profile of Stripe's API v1: keys are optional and echoed, a
-// mismatch is 400 with the type idempotency_error, and a 5xx is replayed.
+// mismatch is 400 with the type idempotency_error, and a 5xx is replayed. Connected
+// accounts have keys of their own.
 func Stripe() Profile {
 	return Profile{
 		Name: "stripe", KeyOptional: true, MaxKey: maxKeyLen, EchoKey: true, Marker: markerStripe,
 		ConflictStatus: http.StatusBadRequest, Body: BodyAuto, OnFailure: semel.ReplayFailure, Shape: ShapeStripe,
-		Codes: map[semel.Code]string{semel.CodeInFlight: "idempotency_key_in_use"},
+		ScopeHeaders: []string{"Stripe-Account", "Stripe-Context"},
+		Codes:        map[semel.Code]string{semel.CodeInFlight: "idempotency_key_in_use"},
 	}
 }
 
 // ACP is the profile of the Agentic Commerce Protocol 2026-04-17: flat errors,
-// keys required and echoed, 5xx never kept.
+// keys required, echoed and independent for each path, 5xx never kept.
 func ACP() Profile {
 	return Profile{
 		Name: "acp", MaxKey: maxKeyLen, EchoKey: true, Marker: markerStripe,
 		ConflictStatus: http.StatusUnprocessableEntity, Body: BodyAuto, OnFailure: semel.RetryFailure, NeverKeep5xx: true,
-		Shape: ShapeACP,
+		Shape: ShapeACP, ScopeHeaders: []string{ScopePath},
 		Codes: map[semel.Code]string{
-			CodeKeyMissing:      "idempotency_key_required",
-			semel.CodeInFlight:  "idempotency_in_flight",
-			semel.CodeConflict:  "idempotency_conflict",
-			CodeKeyInvalid:      "idempotency_key_invalid",
-			semel.CodeHeld:      "idempotency_held",
-			semel.CodeThrottled: "rate_limited",
+			CodeKeyMissing:        "idempotency_key_required",
+			semel.CodeInFlight:    "idempotency_in_flight",
+			semel.CodeConflict:    "idempotency_conflict",
+			CodeKeyInvalid:        "idempotency_key_invalid",
+			semel.CodeHeld:        "idempotency_held",
+			semel.CodeOtherCaller: "idempotency_other_caller",
+			semel.CodeThrottled:   "rate_limited",
 		},
 	}
 }
 
 // UCP is the profile of the Universal Commerce Protocol: bodies are compared byte
-// for byte and a mismatch is 409.
+// for byte, a mismatch is 409, and UCP-Agent tells platforms apart.
 func UCP() Profile {
 	p := IETF()
 	p.Name, p.ConflictStatus, p.Body = "ucp", http.StatusConflict, BodyRaw
+	p.Credentials = []string{"Ucp-Agent"}
 	return p
 }
 
@@ -104,6 +114,7 @@ func Adyen() Profile {
 	p := IETF()
 	p.Name, p.KeyOptional, p.MaxKey, p.EchoKey = "adyen", true, maxAdyenKeyLen, true
 	p.Window = 31 * 24 * time.Hour
+	p.Credentials = []string{"X-Api-Key"}
 	return p
 }
 

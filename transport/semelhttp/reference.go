@@ -7,36 +7,38 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// A reference names a call to its own caller: the operation, the key, and the
-// beginning of the record's digest. Whoever has one learns the key from it but
-// needs the caller's identity for anything else, because that goes into the
-// digest.
+// A reference names a call to its own caller: the operation, the key, the scope, and
+// the beginning of the record's digest. Whoever has one learns these from it but
+// needs the caller's identity, or credential, for anything else.
 const referenceCheck = 8
 
 // reference names the record of id in problems and status URLs.
 func (h *handler) reference(id semel.ID) string {
 	digest := id.Digest()
-	b := make([]byte, 0, 2*10+len(id.Operation)+len(id.Key)+referenceCheck)
+	b := make([]byte, 0, 3*10+len(id.Operation)+len(id.Key)+len(id.Principal)+referenceCheck)
 	b = frame(b, id.Operation)
 	b = frame(b, id.Key)
+	_, scope := id.Scope()
+	b = frame(b, scope)
 	b = append(b, digest[:referenceCheck]...)
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// parseReference takes a reference apart.
-func parseReference(text string) (operation, key string, check [referenceCheck]byte, ok bool) {
+// parseReference takes a reference apart. The call has its operation, key and scope.
+func parseReference(text string) (call semel.Call, check [referenceCheck]byte, ok bool) {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
-		return "", "", check, false
+		return call, check, false
 	}
 	c := cursor{rest: b}
-	operation = string(c.bytes())
-	key = string(c.bytes())
+	call.Operation = string(c.bytes())
+	call.Key = string(c.bytes())
+	call.Scope = string(c.bytes())
 	if c.bad || len(c.rest) != referenceCheck {
-		return "", "", check, false
+		return semel.Call{}, check, false
 	}
 	copy(check[:], c.rest)
-	return operation, key, check, true
+	return call, check, true
 }
 
 // statusURL is where the state of a call can be asked for; empty if nowhere.

@@ -59,11 +59,22 @@ type Route struct {
 	// Operation.MaxResult, so that a handler which flushes out of habit, such as
 	// a reverse proxy, has its answers kept.
 	IgnoreFlush bool
-	// Credential is what tells callers apart where [Options] has no Identity: the
-	// name of a header, or "cookie:" and the name of a cookie. A credential that
-	// is renewed makes its owner a new caller. Defaults to Authorization.
-	Credential string
-	// Anonymous defaults to [AnonymousLoopback].
+	// Credential is what tells callers apart where [Options] has no Identity, or
+	// where that leaves them to the default rule: names of headers, and "cookie:"
+	// followed by the name of a cookie. A caller is all that it sends of them
+	// together. See [Caller.Name] for what that means.
+	//
+	// Defaults to what usually authenticates: Authorization, Proxy-Authorization,
+	// Cookie, X-Api-Key, Api-Key, X-Auth-Token, Plaid-Client-Id and Plaid-Secret,
+	// and what the profile adds. The header Cookie is all cookies, also those that
+	// change between two tries; then name the one that counts.
+	Credential []string
+	// ScopeHeaders are request headers whose values are part of the identity of a
+	// call, such as the account that the caller acts for: the same key is another
+	// call where one of them differs, or is absent. [ScopePath] stands for the
+	// path, [ScopeHost] for the host. Those of the profile come on top.
+	ScopeHeaders []string
+	// Anonymous defaults to what [Options] says.
 	Anonymous Anonymous
 	// FailOpen gives the guarantee up while the store does not answer: requests
 	// then run unguarded, as often as they come, and their answers say so in
@@ -87,8 +98,6 @@ const (
 	DefaultTimeout   = time.Minute
 )
 
-const cookiePrefix = "cookie:"
-
 // withDefaults fills in what was left out, except in Operation.
 func (rt Route) withDefaults() Route {
 	if rt.Profile.Name == "" {
@@ -104,11 +113,29 @@ func (rt Route) withDefaults() Route {
 	rt.Body = cmp.Or(rt.Body, rt.Profile.Body, BodyAuto)
 	rt.MaxBody = cmp.Or(rt.MaxBody, DefaultMaxBody)
 	rt.Timeout = cmp.Or(rt.Timeout, DefaultTimeout)
-	rt.Credential = cmp.Or(rt.Credential, "Authorization")
+	if rt.Credential == nil {
+		rt.Credential = append(slices.Clip(usualCredentials), rt.Profile.Credentials...)
+	}
+	rt.ScopeHeaders = canonicalNames(append(slices.Clip(rt.ScopeHeaders), rt.Profile.ScopeHeaders...))
 	rt.Anonymous = cmp.Or(rt.Anonymous, AnonymousLoopback)
 	rt.FingerprintHeaders = canonicalNames(rt.FingerprintHeaders)
 	rt.KeepHeaders = canonicalNames(rt.KeepHeaders)
 	return rt
+}
+
+// RequestHeaders are the headers that the route looks at, apart from those that every
+// request has: whose call a request is, and what it has to have in common with the first
+// delivery. Who passes requests on to the guard may not lose them.
+func (rt Route) RequestHeaders() []string {
+	rt = rt.withDefaults()
+	names := append([]string{rt.KeyHeader, "Cookie"}, newCredentials(rt.Credential).headers...)
+	names = append(names, rt.FingerprintHeaders...)
+	for _, n := range rt.ScopeHeaders {
+		if n != ScopePath {
+			names = append(names, n)
+		}
+	}
+	return names
 }
 
 // canonicalNames sorts, so that the order of a declaration means nothing.
@@ -143,8 +170,18 @@ func (rt *Route) validate() error {
 	if rt.Methods != nil && len(rt.Methods) == 0 {
 		bad("Methods is empty, so nothing would be guarded")
 	}
-	if rt.Credential == cookiePrefix {
-		bad("Credential names no cookie")
+	if len(rt.Credential) == 0 {
+		bad("Credential is empty, so nobody could be told apart")
+	}
+	for _, name := range rt.Credential {
+		if name == "" || name == cookiePrefix {
+			bad("Credential has %q, which names neither a header nor a cookie", name)
+		}
+	}
+	for _, n := range rt.ScopeHeaders {
+		if n == rt.KeyHeader || n != ScopeHost && slices.Contains(perDelivery, n) {
+			bad("ScopeHeaders has %s, which may differ between deliveries of one call", n)
+		}
 	}
 	if p := &rt.Profile; p.MaxKey < 1 || p.MaxKey > semel.MaxKeyLen || p.Marker == "" || p.ConflictStatus < 400 || p.ConflictStatus > 499 {
 		bad("profile %q needs MaxKey between 1 and %d, a Marker, and a ConflictStatus between 400 and 499", p.Name, semel.MaxKeyLen)

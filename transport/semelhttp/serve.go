@@ -26,7 +26,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if present && h.route.Profile.EchoKey && fault == "" {
 		w.Header()[h.route.KeyHeader] = r.Header[h.route.KeyHeader]
 	}
-	tenant, principal, err := h.identify(r)
+	who, err := h.identify(r)
 	switch {
 	case err != nil:
 		h.guard.tell(r.Context(), err)
@@ -48,10 +48,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuseBody(w, r, err)
 		return
 	}
-	call := semel.Call{
-		Tenant: tenant, Principal: principal, Operation: h.operation, Key: key,
-		Fingerprint: fp, Wait: PreferredWait(r.Header),
-	}
+	call := h.call(r, key, who)
+	call.Fingerprint, call.Wait = fp, PreferredWait(r.Header)
 	ans, err := h.guard.engine.Begin(r.Context(), call)
 	if err != nil {
 		if h.route.FailOpen && errors.Is(err, &semel.Error{Code: semel.CodeStoreUnavailable}) {

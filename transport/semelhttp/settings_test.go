@@ -79,7 +79,9 @@ func (s *settings) set(name, value string) {
 	case "headers":
 		rt.FingerprintHeaders = strings.Split(value, ",")
 	case "credential":
-		rt.Credential = value
+		rt.Credential = strings.Split(value, ",")
+	case "scope":
+		rt.ScopeHeaders = strings.Split(value, ",")
 	case "anonymous":
 		rt.Anonymous = semelhttp.Anonymous(value)
 	case "maxbody":

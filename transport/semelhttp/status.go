@@ -38,7 +38,9 @@ type CallStatus struct {
 // It is mounted at Options.StatusPath. Only the caller of the call may ask; to
 // anyone else, as for a reference to nothing, the answer is the same 404. The
 // caller is identified by Options.Identity or by the credential that the
-// operation's first route names.
+// operation's first route names. Who has the key of a call that is bound to another
+// credential is told that, and nothing else: a 404 would read as if there had been no
+// call.
 func (g *Guard) Status() http.Handler {
 	return http.HandlerFunc(g.serveStatus)
 }
@@ -53,13 +55,19 @@ func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reference := lastSegment(r.URL.Path)
-	rec, err := g.find(r, reference)
-	if err == nil {
+	call, rec, err := g.find(r, reference)
+	if err == nil && rec.BoundTo == call.BoundTo {
 		var waited bool
 		rec, waited, err = g.await(r.Context(), rec, PreferredWait(r.Header))
 		if waited {
 			w.Header().Set("Preference-Applied", "wait="+seconds(PreferredWait(r.Header)))
 		}
+	}
+	if err == nil && rec.BoundTo != call.BoundTo { // maybe only since it has waited
+		p := otherCaller()
+		p.reference = reference
+		g.refuseStatus(w, p)
+		return
 	}
 	if err != nil {
 		p := problem{
@@ -100,42 +108,37 @@ func (g *Guard) refuseStatus(w http.ResponseWriter, p problem) {
 	writeRefusal(w, &p, ProblemType, g.document(&p, string(p.code)))
 }
 
-// find is the record that a reference names, if it is the caller's.
-func (g *Guard) find(r *http.Request, reference string) (semel.Record, error) {
-	operation, key, check, ok := parseReference(reference)
+// find is the record that a reference names, if it is the caller's. Whether it is bound
+// to the caller is still to be asked, by the call.
+func (g *Guard) find(r *http.Request, reference string) (call semel.Call, rec semel.Record, err error) {
+	call, check, ok := parseReference(reference)
 	if !ok {
-		return semel.Record{}, semel.ErrNotFound
+		return call, rec, semel.ErrNotFound
 	}
-	h := g.handlerOf(operation)
+	h := g.handlerOf(call.Operation)
 	if h == nil {
-		return semel.Record{}, semel.ErrNotFound
+		return call, rec, semel.ErrNotFound
 	}
-	tenant, principal, err := h.identify(r)
+	who, err := h.identify(r)
 	if err != nil {
-		return semel.Record{}, semel.ErrNotFound
+		return call, rec, semel.ErrNotFound
 	}
-	op, _ := g.engine.Operation(operation)
-	id := semel.ID{Tenant: tenant, Principal: principal, Operation: operation, Key: key}
-	if op.Share == semel.ShareTenant {
-		id.Principal = ""
-	}
-	// The digest tells that the reference was made for this caller, before the
+	op, _ := g.engine.Operation(call.Operation)
+	who.Name(&call, op.Share)
+	id := call.ID(op.Share)
+	// The digest tells that the reference was made for this identity, before the
 	// store is asked anything.
 	digest := id.Digest()
 	if subtle.ConstantTimeCompare(digest[:referenceCheck], check[:]) == 0 {
-		return semel.Record{}, semel.ErrNotFound
+		return call, rec, semel.ErrNotFound
 	}
-	rec, err := g.engine.Lookup(r.Context(), id)
-	if err != nil {
-		return semel.Record{}, err
+	if rec, err = g.engine.Lookup(r.Context(), id); err != nil {
+		return call, rec, err
 	}
-	if op.Authorize != nil {
-		call := semel.Call{Tenant: tenant, Principal: principal, Operation: operation, Key: key}
-		if op.Authorize(r.Context(), call, rec) != nil {
-			return semel.Record{}, semel.ErrNotFound
-		}
+	if op.Authorize != nil && rec.BoundTo == call.BoundTo && op.Authorize(r.Context(), call, rec) != nil {
+		return call, semel.Record{}, semel.ErrNotFound
 	}
-	return rec, nil
+	return call, rec, nil
 }
 
 // handlerOf is the first handler of an operation.

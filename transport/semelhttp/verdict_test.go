@@ -107,7 +107,7 @@ func TestInspectorSeesWhatAGuardWould(t *testing.T) {
 		if !i.Guards(r) {
 			t.Error("a POST is not guarded")
 		}
-		id, code := i.ID(r)
+		id, _, code := i.ID(r)
 		if code != "" {
 			t.Fatal(code)
 		}
@@ -121,10 +121,10 @@ func TestInspectorSeesWhatAGuardWould(t *testing.T) {
 	if i.Guards(request("GET", "k1", "")) {
 		t.Error("a GET is guarded")
 	}
-	if _, code := i.ID(request("POST", "", "")); code != semelhttp.CodeKeyMissing {
+	if _, _, code := i.ID(request("POST", "", "")); code != semelhttp.CodeKeyMissing {
 		t.Errorf("code %q", code)
 	}
-	if _, code := i.ID(request("POST", "a,b", "")); code != semelhttp.CodeKeyInvalid {
+	if _, _, code := i.ID(request("POST", "a,b", "")); code != semelhttp.CodeKeyInvalid {
 		t.Errorf("code %q", code)
 	}
 	for status, want := range map[int]bool{200: true, 404: true, 401: false, 429: false, 500: false} {

@@ -43,15 +43,10 @@ var essential = []string{
 // protectedHeaders are the names that no Connection header may have.
 func protectedHeaders(o *Options) map[string]bool {
 	names := map[string]bool{}
-	for _, list := range [][]string{forwarding, essential, o.owned(), o.Route.FingerprintHeaders, {o.Route.KeyHeader}} {
+	for _, list := range [][]string{forwarding, essential, o.owned(), o.Route.RequestHeaders()} {
 		for _, n := range list {
-			if n != "" {
-				names[http.CanonicalHeaderKey(n)] = true
-			}
+			names[http.CanonicalHeaderKey(n)] = true
 		}
-	}
-	if c := o.Route.Credential; c != "" && !strings.HasPrefix(c, "cookie:") {
-		names[http.CanonicalHeaderKey(c)] = true
 	}
 	return names
 }

@@ -85,7 +85,8 @@ type Options struct {
 	// Transport is how connections to the upstream are made.
 	Transport TransportOptions
 	// PreserveHost sends the Host that the client sent. Without it the upstream
-	// gets its own. X-Forwarded-Host has the client's in any case.
+	// gets its own. X-Forwarded-Host has the client's in any case. With it the same
+	// key at another host is another call.
 	PreserveHost bool
 	// Identity tells the tenant and the principal for the two headers below. It
 	// should be the guard's. Without it the headers are only removed.

@@ -45,6 +45,9 @@ func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 	}
 	opts.Mode = cmp.Or(opts.Mode, ModeEnforce)
 	opts.Route.IgnoreFlush = false // the proxy knows which answers are streams
+	if opts.PreserveHost {         // the upstream may be another one for each host
+		opts.Route.ScopeHeaders = append(slices.Clip(opts.Route.ScopeHeaders), semelhttp.ScopeHost)
+	}
 	opts.Unguarded = slices.Clone(opts.Unguarded)
 	p := &Proxy{
 		guard: guard, opts: opts, timeout: cmp.Or(opts.Route.Timeout, semelhttp.DefaultTimeout),

@@ -42,8 +42,10 @@ const (
 	WouldReplay   Verdict = "replay"    // a duplicate, which would have got the recorded answer
 	WouldWait     Verdict = "in_flight" // a duplicate while the first was running
 	WouldConflict Verdict = "conflict"  // another request under the same key
-	WouldRefuse   Verdict = "refuse"    // a request without a usable key or identity
-	NotCompared   Verdict = "unknown"   // a duplicate with a body too large to be compared
+	// WouldOther: the key of a call that is bound to another credential.
+	WouldOther  Verdict = "other_caller"
+	WouldRefuse Verdict = "refuse"  // a request without a usable key or identity
+	NotCompared Verdict = "unknown" // a duplicate with a body too large to be compared
 )
 
 // ShadowReport is what would have become of one request.
@@ -61,12 +63,13 @@ type ShadowReport struct {
 
 // ShadowCounts counts the verdicts.
 type ShadowCounts struct {
-	Execute  int64 `json:"execute"`
-	Replay   int64 `json:"replay"`
-	InFlight int64 `json:"in_flight"`
-	Conflict int64 `json:"conflict"`
-	Refuse   int64 `json:"refuse"`
-	Unknown  int64 `json:"unknown"`
+	Execute     int64 `json:"execute"`
+	Replay      int64 `json:"replay"`
+	InFlight    int64 `json:"in_flight"`
+	Conflict    int64 `json:"conflict"`
+	OtherCaller int64 `json:"other_caller"`
+	Refuse      int64 `json:"refuse"`
+	Unknown     int64 `json:"unknown"`
 }
 
 // shadow remembers calls in memory only. The store is never asked.
@@ -82,9 +85,11 @@ type shadow struct {
 	found ShadowCounts
 }
 
-// shadowCall is one call. All fields are guarded by shadow.mu.
+// shadowCall is one call. All fields but digest and boundTo, which never change, are
+// guarded by shadow.mu.
 type shadowCall struct {
 	digest   [32]byte
+	boundTo  string // as [semel.Call].BoundTo
 	print    semel.Fingerprint
 	known    bool // print is that of the first delivery
 	large    bool // its body was too large to be compared
@@ -115,7 +120,7 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 	}
 	report := ShadowReport{Operation: s.operation}
 	sw := &statusWriter{ResponseWriter: w}
-	id, code := s.inspector.ID(r)
+	id, boundTo, code := s.inspector.ID(r)
 	if code != "" {
 		report.Verdict, report.Code = WouldRefuse, code
 		defer func() { s.report(&report, sw) }()
@@ -124,7 +129,7 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 	}
 	digest := id.Digest()
 	report.Call = hex.EncodeToString(digest[:16])
-	call, first := s.begin(digest)
+	call, first := s.begin(digest, boundTo)
 	body := &copying{ReadCloser: r.Body, limit: s.opts.MaxBody}
 	if r.Body != nil && r.Body != http.NoBody {
 		r.Body = body
@@ -135,14 +140,17 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 		if !body.over {
 			fp = s.inspector.Fingerprint(r, body.data)
 		}
-		report.Verdict = s.end(call, first, fp, body.over, sw.status)
+		report.Verdict = WouldOther
+		if first || call.boundTo == boundTo {
+			report.Verdict = s.end(call, first, fp, body.over, sw.status)
+		}
 		s.report(&report, sw)
 	}()
 	pass(sw, r)
 }
 
 // begin finds the call or remembers it as one that is running.
-func (s *shadow) begin(digest [32]byte) (c *shadowCall, first bool) {
+func (s *shadow) begin(digest [32]byte, boundTo string) (c *shadowCall, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e, ok := s.calls[digest]; ok {
@@ -155,7 +163,7 @@ func (s *shadow) begin(digest [32]byte) (c *shadowCall, first bool) {
 	for len(s.calls) >= s.opts.MaxCalls {
 		s.forget(s.order.Front())
 	}
-	c = &shadowCall{digest: digest, inFlight: true}
+	c = &shadowCall{digest: digest, boundTo: boundTo, inFlight: true}
 	s.calls[digest] = s.order.PushBack(c)
 	return c, true
 }
@@ -199,6 +207,8 @@ func (s *shadow) report(report *ShadowReport, w *statusWriter) {
 		s.found.InFlight++
 	case WouldConflict:
 		s.found.Conflict++
+	case WouldOther:
+		s.found.OtherCaller++
 	case WouldRefuse:
 		s.found.Refuse++
 	default:

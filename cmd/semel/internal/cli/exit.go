@@ -31,7 +31,7 @@ func exitWith(err error) error {
 	switch e.Code {
 	case semel.CodeNotFound:
 		return &exitError{ExitNotFound, err}
-	case semel.CodeIllegalTransition, semel.CodeAlreadyEnded, semel.CodeConflict, semel.CodeInFlight, semel.CodeHeld, semel.CodeLeaseLost:
+	case semel.CodeIllegalTransition, semel.CodeAlreadyEnded, semel.CodeConflict, semel.CodeOtherCaller, semel.CodeInFlight, semel.CodeHeld, semel.CodeLeaseLost:
 		return &exitError{ExitConflict, err}
 	case semel.CodeStoreUnavailable, semel.CodeUnknown, semel.CodeClosed, semel.CodeThrottled:
 		return &exitError{ExitUnavailable, err}

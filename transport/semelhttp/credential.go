@@ -1,0 +1,149 @@
+package semelhttp
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// usualCredentials are the headers by which callers authenticate themselves, where a
+// route names no others. Those of a profile come on top.
+var usualCredentials = []string{
+	"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Auth-Token", "Plaid-Client-Id", "Plaid-Secret",
+}
+
+// cookiePrefix begins the name of a credential that is one cookie.
+const cookiePrefix = "cookie:"
+
+// credentials are what a route takes as its callers' credentials.
+type credentials struct {
+	headers []string // in canonical form, sorted
+	cookies []string // sorted
+	names   []string // as they were declared, for people
+}
+
+func newCredentials(names []string) credentials {
+	c := credentials{names: names}
+	for _, name := range names {
+		if cookie, ok := strings.CutPrefix(name, cookiePrefix); ok {
+			c.cookies = append(c.cookies, cookie)
+		} else {
+			c.headers = append(c.headers, http.CanonicalHeaderKey(name))
+		}
+	}
+	slices.Sort(c.headers)
+	slices.Sort(c.cookies)
+	c.headers, c.cookies = slices.Compact(c.headers), slices.Compact(c.cookies)
+	return c
+}
+
+// digest names a caller by all the credentials that it sent, without keeping them: the
+// store sees the digest only. It is empty where there are none. One that is sent empty
+// counts as not sent.
+func (c *credentials) digest(r *http.Request) string {
+	var stack [512]byte
+	const version = "semel-credential-2"
+	b := append(stack[:0], version...)
+	for _, name := range c.headers {
+		if values := r.Header[name]; !blank(values) {
+			b = appendCredential(b, name, values)
+		}
+	}
+	for _, name := range c.cookies {
+		var values []string
+		for _, cookie := range r.CookiesNamed(name) {
+			values = append(values, cookie.Value)
+		}
+		if !blank(values) {
+			b = appendCredential(b, cookiePrefix+name, values)
+		}
+	}
+	if len(b) == len(version) {
+		return ""
+	}
+	sum := sha256.Sum256(b)
+	var text [len(digestPrefix) + 43]byte
+	copy(text[:], digestPrefix)
+	base64.RawURLEncoding.Encode(text[len(digestPrefix):], sum[:])
+	return string(text[:])
+}
+
+// appendCredential frames everything by its length, so that no value can imitate
+// another credential beside it.
+func appendCredential(b []byte, name string, values []string) []byte {
+	b = frame(b, name)
+	b = binary.AppendUvarint(b, uint64(len(values)))
+	for _, v := range values {
+		b = frame(b, v)
+	}
+	return b
+}
+
+func blank(values []string) bool {
+	return !slices.ContainsFunc(values, func(v string) bool { return v != "" })
+}
+
+// String lists the credentials, for callers who sent none.
+func (c *credentials) String() string {
+	var names []string
+	for _, n := range c.names {
+		if cookie, ok := strings.CutPrefix(n, cookiePrefix); ok {
+			n = "the cookie " + cookie
+		}
+		names = append(names, n)
+	}
+	if len(names) == 1 {
+		return names[0]
+	}
+	return "one of: " + strings.Join(names, ", ")
+}
+
+const digestPrefix = "credential:"
+
+// What a key has that nobody guesses: so many characters, of which so many differ.
+const (
+	unguessableLen      = 20
+	unguessableDistinct = 10
+)
+
+// guessable reports whether another caller may come to use the same key, by chance or
+// on purpose. One that can't be guessed is a UUID, a ULID, or long and varied. A key
+// that is taken for one by mistake, such as a long one that counts up, costs a second
+// caller a refusal; the other mistake would cost a second effect.
+func guessable(key string) bool {
+	if isUUID(key) || isULID(key) {
+		return false
+	}
+	seen := map[rune]struct{}{}
+	for _, c := range key {
+		if seen[c] = struct{}{}; len(seen) == unguessableDistinct {
+			return utf8.RuneCountInString(key) < unguessableLen
+		}
+	}
+	return true
+}
+
+// isUUID reports whether the text has the form of a UUID, with hyphens or without.
+func isUUID(s string) bool {
+	switch len(s) {
+	case 36:
+		if s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+			return false
+		}
+		s = s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
+	case 32:
+	default:
+		return false
+	}
+	return strings.Trim(s, "0123456789abcdefABCDEF") == ""
+}
+
+// isULID reports whether the text has the form of a ULID: 26 characters of Crockford's
+// base32, which has no I, L, O and U, and at most 128 bits.
+func isULID(s string) bool {
+	return len(s) == 26 && s[0] >= '0' && s[0] <= '7' && strings.Trim(strings.ToUpper(s), "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == ""
+}

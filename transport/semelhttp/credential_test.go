@@ -1,0 +1,21 @@
+package semelhttp
+
+import "testing"
+
+func TestGuessableKeys(t *testing.T) {
+	for key, want := range map[string]bool{
+		"": true, "order-1": true, "order-0000000000000000001": true, "2024-11-22": true, "abcdefghijklmnopqrs": true,
+		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa1": true, "äöüäöüäöüäöüäöüäöüäöü": true,
+		"0f8fad5b-d9cb-469f-a165-70867728950e": false, "0F8FAD5BD9CB469FA16570867728950E": false,
+		"11111111-1111-4111-8111-111111111111": false, // it has the form
+		"0f8fad5b-d9cb-469f-a165-70867728950":  false, // too short for a UUID, and long and varied all the same
+		"11111111-1111-4111-8111-11111111111g": true,
+		"01ARZ3NDEKTSV4RRFFQ69G5FAV":           false, "01arz3ndektsv4rrffq69g5fav": false,
+		"0000000000000000000000000I": true, "80000000000000000000000000": true,
+		"abcdefghijklmnopqrst": false, "äbcdefghijäbcdefghij": false,
+	} {
+		if got := guessable(key); got != want {
+			t.Errorf("guessable(%q) = %v", key, got)
+		}
+	}
+}
