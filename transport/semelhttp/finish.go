@@ -50,17 +50,40 @@ func (e *ending) apply(ctx context.Context, a *semel.Attempt) error {
 }
 
 // neverStored are the statuses that say nothing about the call: who asks, how
-// fast, or when. The next delivery may get another answer.
+// fast, or when, or what has to happen first. The next delivery may get another
+// answer.
 var neverStored = []int{
-	http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
+	http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout,
+	http.StatusLocked, http.StatusFailedDependency, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusNetworkAuthenticationRequired,
 }
 
-// keeps reports whether an answer with this status is what later callers get.
-func (h *handler) keeps(status int) bool {
-	if status >= 500 {
-		return h.onFailure == semel.ReplayFailure
+// keeps reports whether an answer is what later callers get. The second argument
+// is what it says in Profile.RetryHeader.
+func (h *handler) keeps(status int, retry []string) bool {
+	rt, profile := &h.route, &h.route.Profile
+	switch {
+	case status < 400:
+		return true
+	case slices.Contains(rt.NeverStore, status),
+		slices.Contains(neverStored, status) && !slices.Contains(profile.Store, status),
+		says(retry, "true"),
+		slices.Contains(profile.NeverStore, status) && !says(retry, "false"):
+		return false
 	}
-	return !slices.Contains(neverStored, status)
+	return status < 500 || h.onFailure == semel.ReplayFailure
+}
+
+func says(fields []string, word string) bool {
+	return len(fields) == 1 && strings.EqualFold(strings.Trim(fields[0], " \t"), word)
+}
+
+// keepsAnswer is keeps for an answer whose status is decided.
+func (c *capture) keepsAnswer() bool {
+	var retry []string
+	if name := c.h.route.Profile.RetryHeader; name != "" {
+		retry = c.frozen.get(name)
+	}
+	return c.h.keeps(c.status, retry)
 }
 
 // ending decides how the attempt of an answered request ends.
@@ -87,15 +110,14 @@ func (h *handler) ending(c *capture) ending {
 		// had done until then.
 		failure.Message = "the handler was told to stop and answered " + failure.Code
 		return ending{kind: endAbandon, failure: failure}
-	case status >= 500:
-		e := ending{kind: endFail, failure: failure}
-		if h.keeps(status) {
-			e.result = c.result()
-		}
-		return e
-	case h.keeps(status):
+	case c.keepsAnswer() && status < 500:
 		return ending{kind: endReject, failure: failure, result: c.result()}
+	case c.keepsAnswer():
+		return ending{kind: endFail, failure: failure, result: c.result()}
+	case status >= 500 && h.onFailure != semel.ReplayFailure:
+		return ending{kind: endFail, failure: failure}
 	}
+	// One that failed would be replayed.
 	return ending{kind: endAbort, failure: failure}
 }
 

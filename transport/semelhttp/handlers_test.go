@@ -37,6 +37,9 @@ var handlers = map[string]func(*world) http.Handler{
 	// status answers with the status that the delivery asks for.
 	"status": serve(func(w *world, rw http.ResponseWriter, r *http.Request) {
 		n := w.run()
+		if said := r.Header.Get("Say-Retry"); said != "" {
+			rw.Header().Set("Stripe-Should-Retry", said)
+		}
 		status, err := strconv.Atoi(r.Header.Get("Answer"))
 		if err != nil {
 			panic(err)

@@ -65,9 +65,11 @@ func (i *Inspector) Fingerprint(r *http.Request, body []byte) semel.Fingerprint 
 	return i.h.digestSmall(r, mode, body, sc)
 }
 
-// Keeps reports whether an answer with this status is what later deliveries would
-// get. After any other they would run again.
-func (i *Inspector) Keeps(status int) bool { return i.h.keeps(status) }
+// Keeps reports whether an answer with this status and header is what later
+// deliveries would get. After any other they would run again.
+func (i *Inspector) Keeps(status int, header http.Header) bool {
+	return i.h.keeps(status, header[i.h.route.Profile.RetryHeader])
+}
 
 // Operation is the policy that the route stands for: its declaration with this
 // package's defaults. What only the engine fills in is left out, unless the engine

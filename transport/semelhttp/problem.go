@@ -88,6 +88,9 @@ func (h *handler) refuse(w http.ResponseWriter, p problem) {
 	default:
 		media, doc = ProblemType, h.guard.document(&p, code)
 	}
+	if profile.RetryHeader != "" && p.code == semel.CodeHeld {
+		w.Header().Set(profile.RetryHeader, "false")
+	}
 	if url := h.guard.statusURL(p.reference); url != "" {
 		w.Header().Add("Link", "<"+url+`>; rel="status"`)
 	}

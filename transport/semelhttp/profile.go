@@ -30,6 +30,15 @@ type Profile struct {
 	OnFailure semel.AfterFailure
 	// NeverKeep5xx refuses routes whose operation replays failures.
 	NeverKeep5xx bool
+	// NeverStore are further statuses whose answers are never kept, so that the
+	// next delivery runs, and Store are statuses that are kept although other
+	// profiles don't.
+	NeverStore, Store []int
+	// RetryHeader is a header by which an answer of 400 or more says whether to
+	// send the request again: true keeps it from being kept, and false makes it
+	// kept in spite of NeverStore. A replayed 5xx and a held call say false in it.
+	// Optional.
+	RetryHeader string
 	// Window is used where the operation has none. Zero: the engine's default.
 	Window time.Duration
 	// Shape is the form of refusals.
@@ -69,13 +78,17 @@ func IETF() Profile {
 }
 
 // Stripe is the profile of Stripe's API v1: keys are optional and echoed, a
-// mismatch is 400 with the type idempotency_error, and a 5xx is replayed. Connected
-// accounts have keys of their own.
+// mismatch is 400 with the type idempotency_error, and a 500 is replayed. What was
+// refused before it began to execute is not kept: 400, 409 and 503. An answer's
+// Stripe-Should-Retry is obeyed. Connected accounts have keys of their own.
 func Stripe() Profile {
 	return Profile{
 		Name: "stripe", KeyOptional: true, MaxKey: maxKeyLen, EchoKey: true, Marker: markerStripe,
 		ConflictStatus: http.StatusBadRequest, Body: BodyAuto, OnFailure: semel.ReplayFailure, Shape: ShapeStripe,
 		ScopeHeaders: []string{"Stripe-Account", "Stripe-Context"},
+		NeverStore:   []int{http.StatusBadRequest, http.StatusConflict, http.StatusServiceUnavailable},
+		Store:        []int{http.StatusPaymentRequired}, // a card was declined
+		RetryHeader:  "Stripe-Should-Retry",
 		Codes:        map[semel.Code]string{semel.CodeInFlight: "idempotency_key_in_use"},
 	}
 }

@@ -27,6 +27,9 @@ func (h *handler) replay(w http.ResponseWriter, rec *semel.Record) {
 	header[h.route.Profile.Marker] = room[0:1:1]
 	header["Cache-Control"] = room[1:2:2]
 	header["X-Content-Type-Options"] = room[2:3:3]
+	if name := h.route.Profile.RetryHeader; name != "" && stored.status >= 500 {
+		header[name] = []string{"false"} // it would only get this again
+	}
 	if bodyAllowed(stored.status) {
 		room[3] = strconv.Itoa(len(stored.body))
 		header["Content-Length"] = room[3:4:4]

@@ -52,6 +52,10 @@ type Route struct {
 	// KeepHeaders are further headers of the answer that are kept and replayed.
 	// Headers that belong to one delivery only are refused.
 	KeepHeaders []string
+	// NeverStore are further statuses, from 400, whose answers are not kept: the
+	// next delivery runs. What says nothing about the call never is: 401, 402, 403,
+	// 407, 408, 423, 424, 425, 429 and 511, if the profile does not know better.
+	NeverStore []int
 	// KeepNothing records that the call ran and what its status was, but neither
 	// headers nor body, for answers with secrets. Duplicates get 410.
 	KeepNothing bool
@@ -163,6 +167,11 @@ func (rt *Route) validate() error {
 	}
 	if !slices.Contains([]Anonymous{AnonymousLoopback, AnonymousShare, AnonymousRefuse}, rt.Anonymous) {
 		bad("Anonymous is %q, not loopback, share or refuse", rt.Anonymous)
+	}
+	for _, status := range rt.NeverStore {
+		if status < 400 || status > 599 {
+			bad("NeverStore has %d, not a status from 400 to 599", status)
+		}
 	}
 	if rt.MaxBody < 0 {
 		bad("MaxBody is negative")

@@ -72,6 +72,12 @@ func (s *settings) set(name, value string) {
 		rt.Methods = strings.Split(value, ",")
 	case "keep":
 		rt.KeepHeaders = strings.Split(value, ",")
+	case "neverstore":
+		for text := range strings.SplitSeq(value, ",") {
+			var status int
+			status, err = strconv.Atoi(text)
+			rt.NeverStore = append(rt.NeverStore, status)
+		}
 	case "keepnothing":
 		rt.KeepNothing = true
 	case "ignoreflush":

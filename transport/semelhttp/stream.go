@@ -68,7 +68,7 @@ func (c *capture) pass() error {
 	if c.failed != nil {
 		return c.failed
 	}
-	if c.h.keeps(c.status) {
+	if c.keepsAnswer() {
 		if err := c.announce(); err != nil {
 			return err
 		}

@@ -128,7 +128,7 @@ func TestInspectorSeesWhatAGuardWould(t *testing.T) {
 		t.Errorf("code %q", code)
 	}
 	for status, want := range map[int]bool{200: true, 404: true, 401: false, 429: false, 500: false} {
-		if i.Keeps(status) != want {
+		if i.Keeps(status, nil) != want {
 			t.Errorf("Keeps(%d) is %t", status, !want)
 		}
 	}

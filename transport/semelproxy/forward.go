@@ -56,7 +56,7 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 		p.unknown(r.Context(), "the upstream's answer broke off")
 	}()
 	p.reverse.ServeHTTP(out, r)
-	if p.ledger && !out.failed && !p.inspector.Keeps(out.status) && r.Context().Err() == nil {
+	if p.ledger && !out.failed && !p.inspector.Keeps(out.status, out.Header()) && r.Context().Err() == nil {
 		p.refute(r.Context(), a)
 	}
 }

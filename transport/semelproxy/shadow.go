@@ -142,7 +142,7 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 		}
 		report.Verdict = WouldOther
 		if first || call.boundTo == boundTo {
-			report.Verdict = s.end(call, first, fp, body.over, sw.status)
+			report.Verdict = s.end(call, first, fp, body.over, s.inspector.Keeps(sw.status, sw.Header()))
 		}
 		s.report(&report, sw)
 	}()
@@ -174,14 +174,14 @@ func (s *shadow) forget(e *list.Element) {
 }
 
 // end judges a delivery that was answered.
-func (s *shadow) end(c *shadowCall, first bool, fp semel.Fingerprint, large bool, status int) Verdict {
+func (s *shadow) end(c *shadowCall, first bool, fp semel.Fingerprint, large, kept bool) Verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case first:
 		c.print, c.known, c.large = fp, !large, large
 		c.inFlight, c.ended = false, time.Now()
-		if e, ok := s.calls[c.digest]; ok && e.Value == c && !s.inspector.Keeps(status) {
+		if e, ok := s.calls[c.digest]; ok && e.Value == c && !kept {
 			s.forget(e) // the next delivery would run
 		}
 		return WouldExecute
