@@ -26,6 +26,7 @@ type capture struct {
 	out    []byte  // head and body as they are recorded
 	failed error   // why nothing more is accepted
 
+	whole     bool // nothing leaves before the end
 	through   bool // the answer is being passed through
 	announced bool // the ledger says that it is
 	closed    bool // the handler has returned
@@ -63,7 +64,9 @@ func (c *capture) WriteHeader(status int) {
 		panic("semelhttp: invalid WriteHeader code " + strconv.Itoa(status))
 	}
 	if status >= 100 && status < 200 && status != http.StatusSwitchingProtocols {
-		c.w.WriteHeader(status)
+		if !c.whole {
+			c.w.WriteHeader(status)
+		}
 		return
 	}
 	c.status = status

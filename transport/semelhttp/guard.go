@@ -116,6 +116,11 @@ func (g *Guard) Handle(rt Route, next http.Handler) (http.Handler, error) {
 	if err := rt.validate(); err != nil {
 		return nil, err
 	}
+	if rt.Tx != nil {
+		if err := rt.Tx.Check(g.engine); err != nil {
+			return nil, fmt.Errorf("semelhttp: route for operation %q: Tx: %w", rt.Operation.Name, err)
+		}
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	op, known := rt.operation(g.engine)

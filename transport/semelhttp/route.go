@@ -78,6 +78,32 @@ type Route struct {
 	// call where one of them differs, or is absent. [ScopePath] stands for the
 	// path, [ScopeHost] for the host. Those of the profile come on top.
 	ScopeHeaders []string
+	// Tx runs the handler inside a transaction of the application's database, which
+	// the handler finds in its context: pgstore.Transactions makes one that
+	// pgstore.TxFrom finds. The claim, the handler's rows and its answer commit
+	// together, and only then is the answer sent. A crash before that leaves
+	// nothing, and the next delivery runs. What the handler answers decides:
+	//
+	//   - 2xx and 3xx: rows and answer are committed.
+	//   - 4xx: the rows are rolled back, and the answer is committed and replayed;
+	//     but nothing is kept of those that are never stored, such as 401 and 429.
+	//   - 5xx: the rows are rolled back; Operation.OnFailure says whether the answer
+	//     is replayed, or the next delivery runs, which is this door's default.
+	//   - a panic: the rows are rolled back and the attempt has failed, so the same
+	//     applies. It does not hold the call.
+	//   - [Refuted], [Silent] and [Held]: everything is rolled back.
+	//   - an answer that is larger than Operation.MaxResult, or takes the connection
+	//     over: everything is rolled back, and the caller gets 500 with the code
+	//     answer_too_large. Flush does nothing, so a stream is an answer like others.
+	//   - one that comes after Timeout, or whose commit fails: everything is rolled
+	//     back, and the caller gets 503; its next delivery runs.
+	//
+	// A client that hangs up stops neither the handler nor the commit. Where the
+	// database rolls a transaction back because of others, the handler runs again
+	// in another, on the same body, so it has no effects outside of the database.
+	// [Attempt] reports false, for effects outside need an attempt of their own.
+	// Requests that pass unguarded have no transaction.
+	Tx Transactor
 	// Anonymous defaults to what [Options] says.
 	Anonymous Anonymous
 	// FailOpen gives the guarantee up while the store does not answer: requests
@@ -194,6 +220,12 @@ func (rt *Route) validate() error {
 	}
 	if p := &rt.Profile; p.MaxKey < 1 || p.MaxKey > semel.MaxKeyLen || p.Marker == "" || p.ConflictStatus < 400 || p.ConflictStatus > 499 {
 		bad("profile %q needs MaxKey between 1 and %d, a Marker, and a ConflictStatus between 400 and 499", p.Name, semel.MaxKeyLen)
+	}
+	if rt.Tx != nil && rt.FailOpen {
+		bad("Tx and FailOpen exclude each other: while the store does not answer there is no transaction")
+	}
+	if rt.Tx != nil && rt.Operation.Confirmation != nil {
+		bad("an operation that is to be confirmed can't run in a transaction")
 	}
 	if rt.Profile.NeverKeep5xx && rt.Operation.OnFailure == semel.ReplayFailure {
 		bad("profile %q forbids that a 5xx is kept, but OnFailure is replay", rt.Profile.Name)

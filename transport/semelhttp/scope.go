@@ -10,7 +10,8 @@ import (
 
 // Attempt returns the attempt that a guarded handler runs under, which
 // [semel.Effect] needs. It reports false where there is none: outside of a guard,
-// for a method that is not guarded, and without a key where that is optional.
+// for a method that is not guarded, without a key where that is optional, and on a
+// route with Tx.
 func Attempt(ctx context.Context) (*semel.Attempt, bool) {
 	a, ok := ctx.Value(attemptKey{}).(*semel.Attempt)
 	return a, ok
@@ -22,8 +23,9 @@ type attemptKey struct{}
 // the route. What it needs for cancelling is made when it is first asked for,
 // because many handlers end without anyone asking.
 type scope struct {
-	attempt  *semel.Attempt
-	deadline time.Time // zero: none
+	attempt  *semel.Attempt  // nil where the call runs in a transaction, which
+	outer    context.Context // this one carries then
+	deadline time.Time       // zero: none
 
 	mu      sync.Mutex
 	ctx     context.Context
@@ -45,6 +47,9 @@ func (s *scope) Err() error { return s.get().Err() }
 func (s *scope) Value(key any) any {
 	switch key {
 	case attemptKey{}:
+		if s.attempt == nil {
+			return nil
+		}
 		return s.attempt
 	case scopeKey{}:
 		return s
@@ -56,7 +61,9 @@ func (s *scope) get() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx == nil {
-		s.ctx = s.attempt.Context()
+		if s.ctx = s.outer; s.attempt != nil {
+			s.ctx = s.attempt.Context()
+		}
 		s.cancel = func() {}
 		if !s.deadline.IsZero() {
 			s.ctx, s.cancel = context.WithDeadline(s.ctx, s.deadline)

@@ -50,6 +50,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	call := h.call(r, key, who)
 	call.Fingerprint, call.Wait = fp, PreferredWait(r.Header)
+	if h.route.Tx != nil {
+		h.serveTx(w, r, call, sc)
+		return
+	}
 	ans, err := h.guard.engine.Begin(r.Context(), call)
 	if err != nil {
 		if h.route.FailOpen && errors.Is(err, &semel.Error{Code: semel.CodeStoreUnavailable}) {
@@ -64,14 +68,19 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.execute(w, r, ans.Attempt, sc)
 		return
 	}
-	if call.Wait > 0 && (ans.Decision == semel.Replay || ans.Decision == semel.InFlight) {
-		w.Header().Set("Preference-Applied", "wait="+seconds(call.Wait))
+	h.answerDecision(w, &ans, call.Wait)
+}
+
+// answerDecision answers a request that does not execute.
+func (h *handler) answerDecision(w http.ResponseWriter, ans *semel.Answer, wait time.Duration) {
+	if wait > 0 && (ans.Decision == semel.Replay || ans.Decision == semel.InFlight) {
+		w.Header().Set("Preference-Applied", "wait="+seconds(wait))
 	}
 	if ans.Decision == semel.Replay {
 		h.replay(w, ans.Record)
 		return
 	}
-	h.refuse(w, h.decided(&ans))
+	h.refuse(w, h.decided(ans))
 }
 
 // UnguardedHeader is set on answers to requests that ran without a guard although

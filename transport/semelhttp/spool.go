@@ -145,6 +145,11 @@ func (s *spool) reader() io.Reader {
 	return &spool{data: s.data, file: s.file, size: s.size}
 }
 
+// again is the body for one more handler, from its beginning.
+func (s *spool) again() spool {
+	return spool{data: s.data, file: s.file, size: s.size, mu: new(sync.Mutex)}
+}
+
 // Read is what the handler reads.
 func (s *spool) Read(p []byte) (int, error) {
 	defer s.lock()()

@@ -65,6 +65,9 @@ func (c *capture) pass() error {
 	if c.through {
 		return nil
 	}
+	if c.whole {
+		c.failed = errWhole
+	}
 	if c.failed != nil {
 		return c.failed
 	}
@@ -97,7 +100,7 @@ func (c *capture) FlushError() error {
 	if c.closed {
 		return http.ErrHandlerTimeout
 	}
-	if c.h.route.IgnoreFlush && !c.through {
+	if (c.h.route.IgnoreFlush || c.whole) && !c.through {
 		return nil
 	}
 	if !canFlush(c.w) {
@@ -118,7 +121,7 @@ func (c *capture) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if c.closed {
 		return nil, nil, http.ErrHandlerTimeout
 	}
-	if !can[http.Hijacker](c.w) {
+	if c.whole || !can[http.Hijacker](c.w) {
 		return nil, nil, http.ErrNotSupported
 	}
 	if c.failed != nil {

@@ -1,0 +1,190 @@
+package semelhttp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// Transactor runs the handlers of a route inside transactions of the application's
+// database, so that the claim of a call, what its handler writes and the answer
+// commit together; see [Route].Tx. A store offers one: pgstore.Transactions is for
+// PostgreSQL by pgx. Its methods are called concurrently.
+type Transactor interface {
+	// Check says why calls of the engine can't be a part of these transactions, or
+	// is nil. It is asked once for each route.
+	Check(engine *semel.Engine) error
+	// DoTx is [semel.Engine.DoTx], with a context for fn that carries the
+	// transaction. It runs fn again in another transaction where one was rolled
+	// back because of others.
+	DoTx(ctx context.Context, engine *semel.Engine, call semel.Call, fn func(ctx context.Context) (semel.Result, error)) (semel.Answer, error)
+}
+
+// CodeAnswerTooLarge: what the handler answered can't be recorded with its rows, so
+// those were rolled back.
+const CodeAnswerTooLarge semel.Code = "answer_too_large"
+
+// errWhole is why nothing of an answer leaves before its transaction has committed.
+var errWhole = errors.New("semelhttp: the answer is larger than Operation.MaxResult or takes the connection over, and a route with Tx gives an answer only once it is recorded whole")
+
+// txEnd is how a run of a handler has ended its transaction.
+type txEnd uint8
+
+const (
+	txRecords  txEnd = iota // the answer is recorded, with the rows or without
+	txForgets               // everything is rolled back, and the answer is given
+	txConclude              // the same, and the caller gets the handler's verdict
+	txTooLarge
+	txLate
+)
+
+// txRun is one guarded request under a route with transactions.
+type txRun struct {
+	h        *handler
+	w        http.ResponseWriter
+	r        *http.Request
+	sc       *scratch
+	began    func() bool // the caller's hanging up counts until it is called
+	expire   context.CancelFunc
+	deadline time.Time   // of all runs together; zero: none, or not begun
+	timer    *time.Timer // for it; nil likewise
+	c        *capture    // of the newest run
+	end      txEnd       // the same
+}
+
+// serveTx is what follows Begin, where everything happens in one transaction.
+//
+// A crash at any moment before the commit leaves nothing, neither rows nor a record,
+// and the next delivery runs. After it the rows and the answer are there. Nothing of
+// the answer leaves before.
+func (h *handler) serveTx(w http.ResponseWriter, r *http.Request, call semel.Call, sc *scratch) {
+	// A caller that hangs up while it waits for another's outcome is gone. Once its
+	// handler runs it is not asked any more.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	defer cancel()
+	t := &txRun{h: h, w: w, r: r, sc: sc, began: context.AfterFunc(r.Context(), cancel), expire: cancel}
+	defer t.began()
+	defer func() {
+		if t.timer != nil {
+			t.timer.Stop()
+		}
+	}()
+	ans, err := h.route.Tx.DoTx(ctx, h.guard.engine, call, t.run)
+	if t.c != nil {
+		defer t.c.stop()
+	}
+	if ans.Decision == semel.Execute {
+		t.answer(&ans, err)
+		return
+	}
+	if t.c != nil {
+		t.c.outer.restore(w.Header()) // another was quicker than the commit
+	}
+	if ans.Decision == "" {
+		h.refuseError(w, r, err)
+		return
+	}
+	h.answerDecision(w, &ans, call.Wait)
+}
+
+// run is one run of the handler in one transaction.
+func (t *txRun) run(ctx context.Context) (semel.Result, error) {
+	t.began()
+	if ctx.Err() != nil {
+		return semel.Result{}, semel.Aborted(ctx.Err())
+	}
+	if d := t.h.route.Timeout; d > 0 && t.deadline.IsZero() {
+		// It ends the recording too: what is not ready to commit by then is late.
+		t.deadline = time.Now().Add(d)
+		t.timer = time.AfterFunc(d, t.expire)
+	}
+	if t.c != nil {
+		// What the run before has set belongs to an answer that nobody gets.
+		t.c.outer.restore(t.w.Header())
+		t.c.stop()
+	}
+	c := &capture{w: t.w, h: t.h, method: t.r.Method, sc: t.sc, spool: t.sc.spool.again(), whole: true}
+	t.c = c
+	c.scope.outer, c.scope.deadline = ctx, t.deadline
+	c.start()
+	inner := t.r.WithContext(&c.scope)
+	inner.Body = &c.spool
+	defer func() {
+		c.closed = true
+		c.scope.close()
+		_ = c.spool.Close()
+		if inner.MultipartForm != nil {
+			_ = inner.MultipartForm.RemoveAll()
+		}
+	}()
+	t.h.next.ServeHTTP(c, inner)
+	if c.status == 0 && c.scope.concluded() == nil {
+		c.WriteHeader(http.StatusOK)
+	}
+	res, err, end := t.outcome(ctx)
+	t.end = end
+	return res, err
+}
+
+// outcome is what the answer means for the transaction; see [Route].Tx.
+func (t *txRun) outcome(ctx context.Context) (semel.Result, error, txEnd) {
+	c := t.c
+	said := errors.New("the handler answered " + strconv.Itoa(c.status))
+	switch v := c.scope.concluded(); {
+	case v != nil && v.kind == endAbort:
+		return semel.Result{}, semel.Aborted(errors.New(v.why)), txConclude
+	case v != nil:
+		return semel.Result{}, semel.Unknown(errors.New(v.why)), txConclude
+	case c.failed != nil:
+		return semel.Result{}, semel.Aborted(c.failed), txTooLarge
+	case ctx.Err() != nil && c.status >= 500:
+		return semel.Result{}, semel.Aborted(said), txForgets
+	case ctx.Err() != nil:
+		return semel.Result{}, semel.Aborted(ctx.Err()), txLate
+	case c.status < 400:
+		return c.result(), nil, txRecords
+	case c.status >= 500 && c.keepsAnswer():
+		return c.result(), said, txRecords
+	case c.status >= 500:
+		return semel.Result{}, said, txRecords
+	case c.keepsAnswer():
+		return c.result(), semel.Rejected(strconv.Itoa(c.status), said), txRecords
+	}
+	return semel.Result{}, semel.Aborted(said), txForgets
+}
+
+// answer gives the caller what its run came to.
+func (t *txRun) answer(ans *semel.Answer, err error) {
+	recorded := ans.Record != nil && ans.Record.State.Terminal()
+	var p problem
+	switch {
+	case t.end == txRecords && recorded, t.end == txForgets:
+		t.c.send()
+		return
+	case t.end == txConclude:
+		p = t.c.scope.concluded().answer
+	case t.end == txTooLarge:
+		p = problem{
+			status: http.StatusInternalServerError, code: CodeAnswerTooLarge, title: "Answer too large",
+			detail: "The answer to this request can't be recorded, so everything was rolled back and nothing was done. Raise the operation's MaxResult.",
+		}
+	case t.end == txLate:
+		p = unavailable()
+		p.detail = "The request took too long. Everything was rolled back and nothing was done; send the same request again."
+	default:
+		t.h.guard.tell(t.r.Context(), err)
+		p = unavailable()
+		if errors.Is(err, semel.ErrUnknown) {
+			p = unrecorded()
+			p.detail = "The database did not say whether the work was committed. Send the same request again to get the outcome."
+		} else {
+			p.detail = "The work could not be committed. Everything was rolled back and nothing was done; send the same request again."
+		}
+	}
+	t.c.outer.restore(t.w.Header())
+	t.h.refuse(t.w, p)
+}
