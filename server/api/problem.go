@@ -24,6 +24,7 @@ type problem struct {
 	Status int    `json:"status" doc:"The HTTP status."`
 	Detail string `json:"detail" doc:"What happened to this request."`
 	Code   string `json:"code" doc:"The stable name of the problem." example:"in_flight"`
+	Action string `json:"action,omitempty" enum:"use_first_credential" doc:"What a program can do about it."`
 	// RetryAfter is rounded up to whole seconds.
 	RetryAfter int64       `json:"retry_after,omitempty" doc:"Seconds after which asking again makes sense."`
 	Record     string      `json:"record,omitempty" doc:"The record that the problem is about."`
@@ -56,8 +57,12 @@ func (a *API) newProblem(code semel.Code, detail string) *problem {
 	if detail == "" {
 		detail = info.Meaning
 	}
+	var action semelhttp.Action
+	if code == semel.CodeOtherCaller {
+		action = semelhttp.ActionFirstCredential
+	}
 	return &problem{
-		Type: a.opts.BaseURL + "/problems/" + string(info.Code), Title: info.Title, Status: info.Status, Detail: sentence(detail), Code: string(info.Code),
+		Action: string(action), Type: a.opts.BaseURL + "/problems/" + string(info.Code), Title: info.Title, Status: info.Status, Detail: sentence(detail), Code: string(info.Code),
 	}
 }
 

@@ -125,6 +125,10 @@ var callers = map[string]Caller{
 	"shop":     {Tenant: "acme", Principal: "shop"},
 	"other":    {Tenant: "acme", Principal: "other"},
 	"stranger": {Tenant: "evil", Principal: "shop"},
+	// Two credentials that nobody has verified, and a caller without any.
+	"first":    {Tenant: "acme", Credential: "credential:first"},
+	"second":   {Tenant: "acme", Credential: "credential:second"},
+	"nothing":  {Tenant: "acme"},
 	"viewer":   {Tenant: "acme", Principal: "vera", Role: Viewer},
 	"operator": {Tenant: "acme", Principal: "otto", Role: Operator},
 	"root":     {Principal: "root", Role: Admin},
