@@ -104,6 +104,7 @@ func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
 		Identity: g.auth.HTTPIdentity(), StripHeaders: g.auth.IdentityHeaders(),
 		EffectHeader: route.EffectHeader, TenantHeader: route.TenantHeader, PrincipalHeader: route.PrincipalHeader,
 		PreserveHost: route.PreserveHost,
+		Transport:    semelproxy.TransportOptions{MaxConns: route.UpstreamConnections},
 		Shadow: semelproxy.ShadowOptions{OnReport: func(r semelproxy.ShadowReport) {
 			s.log.Info("shadow", slog.String("call", r.Call), slog.String("operation", r.Operation),
 				slog.String("verdict", string(r.Verdict)), slog.String("code", string(r.Code)), slog.Int("status", r.Status))
@@ -192,13 +193,9 @@ func callers(c *config.Auth) auth.Settings {
 
 // dataHandler is serveData for callers who are known once and for all, within the
 // budget of bytes in flight.
-func (s *Server) dataHandler() http.Handler {
+func (s *Server) dataHandler(cfg *config.Config) http.Handler {
 	limited := s.budget.Handler(http.HandlerFunc(s.serveData), &limit.Options{
-		TypeBase: problemsPath,
-		Tenant: func(r *http.Request) string {
-			id, _ := auth.FromContext(r.Context())
-			return id.Tenant
-		},
+		TypeBase: problemsPath, Caller: callerOf, Pace: paceOf(&cfg.Limits), BodyTimeout: time.Duration(cfg.Limits.ReadTimeout),
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if a := s.current().auth; a.Configured() {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +20,6 @@ import (
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/server/limit"
 	"github.com/semelhq/semel/server/notify"
-	"github.com/semelhq/semel/transport/semelproxy"
 )
 
 // Options configures a [Server].
@@ -89,7 +87,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if p := s.readDurability(ctx); len(p.Unsafe) > 0 {
 		s.log.Warn("the store is not safe for every use", slog.String("level", string(p.Level)), slog.Any("unsafe", p.Unsafe))
 	}
-	if s.budget, err = limit.NewBudget(int64(cfg.Limits.TotalBytes), int64(cfg.Limits.TenantBytes)); err != nil {
+	if s.budget, err = newBudget(&cfg.Limits); err != nil {
 		return nil, err
 	}
 	observer := api.NewObserver()
@@ -132,7 +130,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.adminAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.operator, Reserved: s.ofOtherDoor, Answers: s.answersHTTP, Version: opts.Version}); err != nil {
 		return nil, err
 	}
-	if s.data, err = listen(cfg.Listen.Address, cfg.Listen.TLS, &cfg.Limits, s.dataHandler(), s.log); err != nil {
+	if s.data, err = listen(cfg.Listen.Address, cfg.Listen.TLS, &cfg.Limits, s.dataHandler(cfg), s.log); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	undo = append(undo, s.data.close)
@@ -198,19 +196,22 @@ func (s *Server) stop(stopBackground func(), work *sync.WaitGroup,
 	if err != nil {
 		s.log.Warn("requests are still in flight: their outcome is settled by policy")
 	}
-	// What is left is told to stop, and its end is recorded.
+	// What is left is told to stop, and its end is recorded. Its answers have some
+	// time to leave; callers that do not read them keep nothing from ending.
 	gen.interrupt()
 	<-delivered
+	leave, cancelLeave := context.WithTimeout(context.Background(), leaveTime)
+	defer cancelLeave()
 	end, cancelEnd := context.WithTimeout(context.Background(), settleTime)
 	defer cancelEnd()
+	_ = s.data.shutdown(leave)
+	s.data.close()
 	errs := []error{gen.close(end)}
-	_ = s.data.shutdown(end) // so that the last answers leave
 	stopBackground()
 	work.Wait()
 	s.dataAPI.Close()
 	s.adminAPI.Close()
 	s.admin.close()
-	s.data.close()
 	errs = append(errs, s.engine.Close(end), signed(end))
 	if s.archive != nil {
 		errs = append(errs, s.archive.Close())
@@ -222,6 +223,9 @@ func (s *Server) stop(stopBackground func(), work *sync.WaitGroup,
 // settleTime is how long the stop waits for ends of attempts to be recorded, after
 // the grace.
 const settleTime = 5 * time.Second
+
+// leaveTime is how much of that answers have to leave.
+const leaveTime = 3 * time.Second
 
 // Reload reads the configuration again and takes it over, all or nothing. It
 // reports whether anything changed. What can't change while the service runs,
@@ -277,58 +281,4 @@ func (s *Server) tell(err error) {
 	if err != nil {
 		s.log.Warn("the service manager can't be told", slog.Any("error", err))
 	}
-}
-
-// listener is an address and the server behind it.
-type listener struct {
-	net    net.Listener
-	server *http.Server
-}
-
-func listen(address string, certs config.TLS, limits *config.Limits, handler http.Handler, log *slog.Logger) (*listener, error) {
-	ln, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	if ln, err = limit.Listener(ln, limits.Connections); err != nil {
-		return nil, err
-	}
-	l := &listener{server: &http.Server{
-		Handler:           handler,
-		MaxHeaderBytes:    int(limits.HeaderBytes),
-		ReadHeaderTimeout: time.Duration(limits.ReadHeaderTimeout),
-		ReadTimeout:       time.Duration(limits.ReadTimeout),
-		IdleTimeout:       time.Duration(limits.IdleTimeout),
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}}
-	l.server.Protocols = new(http.Protocols)
-	l.server.Protocols.SetHTTP1(true)
-	if certs.Cert == "" {
-		l.server.Protocols.SetUnencryptedHTTP2(true)
-	} else {
-		l.server.Protocols.SetHTTP2(true)
-		if l.server.TLSConfig, err = tlsConfig(certs); err != nil {
-			ln.Close()
-			return nil, err
-		}
-	}
-	l.net = semelproxy.Strict(l.server, ln)
-	return l, nil
-}
-
-func (l *listener) addr() net.Addr { return l.net.Addr() }
-
-func (l *listener) serve() error {
-	err := l.server.Serve(l.net)
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
-}
-
-func (l *listener) shutdown(ctx context.Context) error { return l.server.Shutdown(ctx) }
-
-func (l *listener) close() {
-	l.server.Close()
-	l.net.Close()
 }

@@ -253,6 +253,8 @@ type Route struct {
 	MaxBody Size `json:"max_body" default:"10MiB"`
 	// How long the upstream may take.
 	Timeout Duration `json:"timeout" default:"1m"`
+	// Connections to the upstream at once over HTTP/1.1. Further requests wait for one.
+	UpstreamConnections int `json:"upstream_connections" default:"1000"`
 	// What may pass without being guarded.
 	Unguarded []string `json:"unguarded,omitempty" enum:"sse,upgrade,grpc"`
 	// Header in which the upstream gets a key that is the same in all attempts at one call.
@@ -279,10 +281,20 @@ type Limits struct {
 	IdleTimeout Duration `json:"idle_timeout" default:"2m"`
 	// Connections at once, per listener.
 	Connections int `json:"connections" default:"10000"`
-	// Bytes of requests and answers in flight, of all tenants.
+	// Requests at once, per listener. One more gets 503.
+	Requests int `json:"requests" default:"10000"`
+	// Requests at once on one connection of HTTP/2.
+	Streams int `json:"streams" default:"100"`
+	// Bytes a second that a caller has to send of a body, and to read of an answer, up to 1MiB; 0 is any pace.
+	Rate Size `json:"rate" default:"1KiB"`
+	// How long a caller may be slower than the rate.
+	RateGrace Duration `json:"rate_grace" default:"10s"`
+	// Bytes of requests in flight, of all tenants.
 	TotalBytes Size `json:"total_bytes" default:"1GiB"`
-	// Bytes of requests and answers in flight, of one tenant.
+	// Bytes of requests in flight, of one tenant. Callers that nobody has verified count as one tenant of their own.
 	TenantBytes Size `json:"tenant_bytes" default:"256MiB"`
+	// Bytes of requests in flight, of one principal, or of one address where nobody has verified the caller.
+	PrincipalBytes Size `json:"principal_bytes" default:"64MiB"`
 	// How long requests in flight may take when the service stops.
 	ShutdownGrace Duration `json:"shutdown_grace" default:"30s"`
 }

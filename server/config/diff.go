@@ -51,7 +51,8 @@ var bound = []string{
 	"listen.", "admin.", "store.", "archive.", "evidence.", "dispatch.", "purge.",
 	"commands.whatsapp.path", // messages have a destination if there is one
 	"limits.header_bytes", "limits.read_header_timeout", "limits.read_timeout", "limits.idle_timeout",
-	"limits.connections", "limits.total_bytes", "limits.tenant_bytes",
+	"limits.connections", "limits.requests", "limits.streams", "limits.rate",
+	"limits.total_bytes", "limits.tenant_bytes", "limits.principal_bytes",
 }
 
 // NeedsRestart selects the paths of a [Diff] that take effect only when the

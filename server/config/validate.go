@@ -19,6 +19,8 @@ const (
 	minHeaderBytes = 4 << 10
 	maxHeaderBytes = 1 << 20
 	maxConnections = 1 << 20
+	maxStreams     = 1 << 10
+	maxRate        = Size(1 << 20)
 	maxLeeway      = Duration(5 * time.Minute)
 	maxTimeout     = Duration(24 * time.Hour)
 	maxResult      = 64 << 20
@@ -215,9 +217,14 @@ func (v *validator) limits() {
 	v.duration("limits.read_timeout", l.ReadTimeout, Duration(100*time.Millisecond), maxTimeout)
 	v.duration("limits.idle_timeout", l.IdleTimeout, Duration(100*time.Millisecond), maxTimeout)
 	v.duration("limits.shutdown_grace", l.ShutdownGrace, 0, maxTimeout)
+	v.duration("limits.rate_grace", l.RateGrace, Duration(100*time.Millisecond), maxTimeout)
+	v.size("limits.rate", l.Rate, 0, maxRate)
 	v.number("limits.connections", l.Connections, 1, maxConnections)
+	v.number("limits.requests", l.Requests, 1, maxConnections)
+	v.number("limits.streams", l.Streams, 1, maxStreams)
 	v.size("limits.total_bytes", l.TotalBytes, minBytes, maxBytes)
 	v.size("limits.tenant_bytes", l.TenantBytes, minBytes, maxBytes)
+	v.size("limits.principal_bytes", l.PrincipalBytes, minBytes, maxBytes)
 	if l.ReadHeaderTimeout > l.ReadTimeout {
 		v.bad("limits.read_header_timeout", "", "%v is longer than the read_timeout of %v", l.ReadHeaderTimeout, l.ReadTimeout)
 	}

@@ -148,8 +148,11 @@ func (v *validator) routes() {
 		v.size(path+".max_body", r.MaxBody, 1, maxBytes)
 		if r.MaxBody > v.c.Limits.TenantBytes && !v.faulty["limits.tenant_bytes"] {
 			v.bad(path+".max_body", "lower it, or raise limits.tenant_bytes", "%v is more than the %v that one tenant may have in flight", r.MaxBody, v.c.Limits.TenantBytes)
+		} else if r.MaxBody > v.c.Limits.PrincipalBytes && !v.faulty["limits.principal_bytes"] {
+			v.bad(path+".max_body", "lower it, or raise limits.principal_bytes", "%v is more than the %v that one principal may have in flight", r.MaxBody, v.c.Limits.PrincipalBytes)
 		}
 		v.duration(path+".timeout", r.Timeout, Duration(time.Millisecond), maxTimeout)
+		v.number(path+".upstream_connections", r.UpstreamConnections, 1, maxConnections)
 	}
 }
 

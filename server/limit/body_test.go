@@ -18,7 +18,7 @@ import (
 // unsized hides the length of a body, as a chunked one does.
 type unsized struct{ io.Reader }
 
-func byTenant(r *http.Request) string { return r.Header.Get("Tenant") }
+func byTenant(r *http.Request) limit.Caller { return limit.Caller{Tenant: r.Header.Get("Tenant")} }
 
 // send has the handler answer a request of a tenant.
 func send(h http.Handler, tenant string, body io.Reader) *httptest.ResponseRecorder {
@@ -45,7 +45,7 @@ func wantProblem(t *testing.T, w *httptest.ResponseRecorder, status int, code, r
 }
 
 func TestHandler(t *testing.T) {
-	opts := &limit.Options{Tenant: byTenant, TypeBase: "https://semel.example/problems/", RetryAfter: 1500 * time.Millisecond}
+	opts := &limit.Options{Caller: byTenant, TypeBase: "https://semel.example/problems/", RetryAfter: 1500 * time.Millisecond}
 	// nested answers an outer request with what an inner one got meanwhile.
 	nested := func(b *limit.Budget, tenant string, body func() io.Reader) (outer, inner *httptest.ResponseRecorder) {
 		var h http.Handler
@@ -132,7 +132,7 @@ func TestHandler(t *testing.T) {
 	})
 	t.Run("requests without a body always pass", func(t *testing.T) {
 		b := newBudget(t, 1, 1)
-		if _, ok := b.Acquire("a", 1); !ok {
+		if _, ok := b.Acquire(limit.Caller{Tenant: "a"}, 1); !ok {
 			t.Fatal("the first byte")
 		}
 		h := b.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), nil)

@@ -1,6 +1,7 @@
-// Package limit bounds what callers can make a server hold at one time: bytes of
-// requests and captured answers, in total and per tenant, and connections. All of
-// it refuses or waits at once; nothing queues bytes.
+// Package limit bounds what callers can make a server hold at one time: the bytes of
+// their requests, the number of requests and connections, and for how long somebody
+// may send or read next to nothing. All of it refuses or waits at once; nothing
+// queues bytes.
 package limit
 
 import (
@@ -8,33 +9,48 @@ import (
 	"sync"
 )
 
-// Budget counts bytes in flight, in total and per tenant. All methods may be called
-// concurrently.
+// Bounds are how many bytes may be in flight. Zero means no bound.
+type Bounds struct {
+	Total     int64 // of all
+	Tenant    int64 // of each tenant
+	Principal int64 // of each principal of a tenant
+}
+
+// Caller is whose bytes they are. A caller that can choose what stands here uses up
+// the shares of others, so it has to be verified, or be the address that the caller
+// has.
+type Caller struct {
+	Tenant    string
+	Principal string
+}
+
+// Budget counts bytes in flight, in total, per tenant and per principal. All methods
+// may be called concurrently.
 //
-// It remembers only tenants that have bytes in flight, so its size is bounded by
+// It remembers only callers that have bytes in flight, so its size is bounded by
 // the number of requests at one time.
 type Budget struct {
-	total, tenant int64 // limits
+	bounds Bounds
 
-	mu      sync.Mutex
-	used    int64
-	tenants map[string]int64
+	mu         sync.Mutex
+	used       int64
+	tenants    map[string]int64
+	principals map[Caller]int64
 }
 
-// NewBudget makes a budget of so many bytes in total, and for each tenant. Zero
-// means no limit.
-func NewBudget(total, tenant int64) (*Budget, error) {
-	if total < 0 || tenant < 0 {
-		return nil, fmt.Errorf("limit: a budget of %d bytes in total and %d per tenant", total, tenant)
+// NewBudget makes a budget.
+func NewBudget(bounds Bounds) (*Budget, error) {
+	if bounds.Total < 0 || bounds.Tenant < 0 || bounds.Principal < 0 {
+		return nil, fmt.Errorf("limit: a budget of %d bytes in total, %d per tenant and %d per principal", bounds.Total, bounds.Tenant, bounds.Principal)
 	}
-	return &Budget{total: total, tenant: tenant, tenants: map[string]int64{}}, nil
+	return &Budget{bounds: bounds, tenants: map[string]int64{}, principals: map[Caller]int64{}}, nil
 }
 
-// Acquire takes n bytes for a tenant, without waiting. If ok is false nothing was
+// Acquire takes n bytes for a caller, without waiting. If ok is false nothing was
 // taken and release is nil. Otherwise release gives the bytes back; calling it
 // again does nothing.
-func (b *Budget) Acquire(tenant string, n int64) (release func(), ok bool) {
-	h := &hold{budget: b, tenant: tenant}
+func (b *Budget) Acquire(caller Caller, n int64) (release func(), ok bool) {
+	h := &hold{budget: b, caller: caller}
 	if h.grow(n) != nil {
 		return nil, false
 	}
@@ -50,8 +66,8 @@ func (b *Budget) InFlight() (bytes int64, tenants int) {
 
 // ExhaustedError is why bytes could not be taken.
 type ExhaustedError struct {
-	// Tenant is set if it is the tenant's budget that is used up, not the total.
-	Tenant bool
+	// Whose budget is used up: "server", "tenant" or "caller".
+	Whose string
 	// Never is set if the bytes are more than the whole budget, so that asking
 	// again is of no use.
 	Never bool
@@ -61,17 +77,13 @@ type ExhaustedError struct {
 
 // Error names the budget.
 func (e *ExhaustedError) Error() string {
-	whose := "server's"
-	if e.Tenant {
-		whose = "tenant's"
-	}
-	return fmt.Sprintf("the %s budget of %d bytes in flight is used up", whose, e.Limit)
+	return fmt.Sprintf("the %s's budget of %d bytes in flight is used up", e.Whose, e.Limit)
 }
 
 // hold is what one request has taken.
 type hold struct {
 	budget *Budget
-	tenant string
+	caller Caller
 	bytes  int64 // guarded by budget.mu
 	closed bool  // guarded by budget.mu
 }
@@ -88,17 +100,33 @@ func (h *hold) grow(n int64) error {
 	if h.closed || n == 0 {
 		return nil
 	}
-	// Compared by subtraction, since the sum may not fit.
-	own := b.tenants[h.tenant]
-	if b.total > 0 && n > b.total-b.used {
-		return &ExhaustedError{Limit: b.total, Never: n > b.total-h.bytes}
-	}
-	if b.tenant > 0 && n > b.tenant-own {
-		return &ExhaustedError{Limit: b.tenant, Never: n > b.tenant-h.bytes, Tenant: true}
+	for _, level := range []struct {
+		whose       string
+		bound, used int64
+	}{
+		{"server", b.bounds.Total, b.used},
+		{"tenant", b.bounds.Tenant, b.tenants[h.caller.Tenant]},
+		{"caller", b.bounds.Principal, b.principals[h.caller]},
+	} {
+		// Compared by subtraction, since the sum may not fit.
+		if level.bound > 0 && n > level.bound-level.used {
+			return &ExhaustedError{Whose: level.whose, Limit: level.bound, Never: n > level.bound-h.bytes}
+		}
 	}
 	b.used += n
-	b.tenants[h.tenant] = own + n
+	b.tenants[h.caller.Tenant] += n
+	b.principals[h.caller] += n
 	h.bytes += n
+	return nil
+}
+
+// fits is nil if n bytes are no more than any budget as a whole.
+func (b *Budget) fits(n int64) error {
+	for _, bound := range []int64{b.bounds.Total, b.bounds.Tenant, b.bounds.Principal} {
+		if bound > 0 && n > bound {
+			return &ExhaustedError{Whose: "server", Limit: bound, Never: true}
+		}
+	}
 	return nil
 }
 
@@ -112,8 +140,11 @@ func (h *hold) release() {
 		return
 	}
 	b.used -= h.bytes
-	if b.tenants[h.tenant] -= h.bytes; b.tenants[h.tenant] == 0 {
-		delete(b.tenants, h.tenant)
+	if b.tenants[h.caller.Tenant] -= h.bytes; b.tenants[h.caller.Tenant] == 0 {
+		delete(b.tenants, h.caller.Tenant)
+	}
+	if b.principals[h.caller] -= h.bytes; b.principals[h.caller] == 0 {
+		delete(b.principals, h.caller)
 	}
 	h.bytes = 0
 }

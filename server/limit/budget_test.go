@@ -13,7 +13,7 @@ import (
 
 func newBudget(t testing.TB, total, tenant int64) *limit.Budget {
 	t.Helper()
-	b, err := limit.NewBudget(total, tenant)
+	b, err := limit.NewBudget(limit.Bounds{Total: total, Tenant: tenant})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func wantInFlight(t *testing.T, b *limit.Budget, bytes int64, tenants int) {
 func TestBudget(t *testing.T) {
 	acquire := func(t *testing.T, b *limit.Budget, tenant string, n int64, want bool) func() {
 		t.Helper()
-		release, ok := b.Acquire(tenant, n)
+		release, ok := b.Acquire(limit.Caller{Tenant: tenant}, n)
 		if ok != want || (release != nil) != want {
 			t.Fatalf("%d bytes for %s: %v, want %v", n, tenant, ok, want)
 		}
@@ -49,6 +49,28 @@ func TestBudget(t *testing.T) {
 		acquire(t, b, "c", 60, true)()
 		second()
 		wantInFlight(t, b, 0, 0)
+	})
+	t.Run("a principal gets its share of the tenant's, and others of the tenant theirs", func(t *testing.T) {
+		b, err := limit.NewBudget(limit.Bounds{Total: 100, Tenant: 60, Principal: 40})
+		if err != nil {
+			t.Fatal(err)
+		}
+		take := func(tenant, principal string, n int64, want bool) func() {
+			t.Helper()
+			release, ok := b.Acquire(limit.Caller{Tenant: tenant, Principal: principal}, n)
+			if ok != want {
+				t.Fatalf("%d bytes for %s of %s: %v", n, principal, tenant, ok)
+			}
+			return release
+		}
+		first := take("a", "ann", 40, true)
+		take("a", "ann", 1, false)
+		take("a", "bob", 21, false)
+		take("a", "bob", 20, true)
+		take("b", "ann", 40, true)
+		first()
+		take("a", "bob", 21, false)
+		take("c", "ann", 40, true)()
 	})
 	t.Run("what is given back twice counts once", func(t *testing.T) {
 		b := newBudget(t, 100, 100)
@@ -75,14 +97,14 @@ func TestBudget(t *testing.T) {
 		acquire(t, b, "a", math.MaxInt64, false)
 	})
 	t.Run("a budget below nothing is an error", func(t *testing.T) {
-		for _, c := range [][2]int64{{-1, 0}, {0, -1}} {
-			if _, err := limit.NewBudget(c[0], c[1]); err == nil {
+		for _, c := range []limit.Bounds{{Total: -1}, {Tenant: -1}, {Principal: -1}} {
+			if _, err := limit.NewBudget(c); err == nil {
 				t.Error(c)
 			}
 		}
 	})
 	t.Run("the error names whose budget it is", func(t *testing.T) {
-		var err error = &limit.ExhaustedError{Tenant: true, Limit: 5}
+		var err error = &limit.ExhaustedError{Whose: "tenant", Limit: 5}
 		if e, ok := errors.AsType[*limit.ExhaustedError](err); !ok || e.Error() != "the tenant's budget of 5 bytes in flight is used up" {
 			t.Error(err)
 		}
@@ -99,7 +121,7 @@ func TestBudgetUnderConcurrency(t *testing.T) {
 		wg.Go(func() {
 			tenant := g % tenants
 			for range 2000 {
-				release, ok := b.Acquire(strconv.Itoa(tenant), size)
+				release, ok := b.Acquire(limit.Caller{Tenant: strconv.Itoa(tenant)}, size)
 				if !ok {
 					refused.Add(1)
 					continue
@@ -126,7 +148,7 @@ func BenchmarkAcquire(bm *testing.B) {
 	bm.ReportAllocs()
 	bm.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if release, ok := b.Acquire("acme", 100); ok {
+			if release, ok := b.Acquire(limit.Caller{Tenant: "acme", Principal: "ann"}, 100); ok {
 				release()
 			}
 		}

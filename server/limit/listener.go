@@ -4,21 +4,27 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
+	"time"
 )
 
 // Listener accepts from l, but no more than so many connections at one time. At
 // the limit Accept waits until one is closed; the system keeps the next callers
 // waiting and refuses those beyond its own queue. Put it below TLS.
-func Listener(l net.Listener, limit int) (net.Listener, error) {
+//
+// A caller that takes what is written to it more slowly than pace allows loses its
+// connection: a write then fails with [os.ErrDeadlineExceeded].
+func Listener(l net.Listener, limit int, pace Pace) (net.Listener, error) {
 	if limit <= 0 {
 		return nil, fmt.Errorf("limit: a listener for %d connections", limit)
 	}
-	return &listener{Listener: l, slots: make(chan struct{}, limit), closed: make(chan struct{})}, nil
+	return &listener{Listener: l, pace: pace, slots: make(chan struct{}, limit), closed: make(chan struct{})}, nil
 }
 
 type listener struct {
 	net.Listener
+	pace   Pace
 	slots  chan struct{}
 	once   sync.Once
 	closed chan struct{}
@@ -35,7 +41,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		<-l.slots
 		return nil, err
 	}
-	return &conn{Conn: c, free: sync.OnceFunc(func() { <-l.slots })}, nil
+	limited := &conn{Conn: c, pace: l.pace, free: sync.OnceFunc(func() { <-l.slots })}
+	limited.deadline.set = c.SetWriteDeadline
+	return limited, nil
 }
 
 // Close stops listening and wakes who waits in Accept. Connections live on.
@@ -46,7 +54,35 @@ func (l *listener) Close() error {
 
 type conn struct {
 	net.Conn
-	free func()
+	pace     Pace
+	deadline deadline
+	free     func()
+}
+
+// Write goes on as long as a step goes within each grace time. It is called by one
+// goroutine at a time.
+func (c *conn) Write(p []byte) (n int, err error) {
+	if c.pace.none() {
+		return c.Conn.Write(p)
+	}
+	for {
+		if err := c.deadline.extend(time.Now().Add(c.pace.Grace)); err != nil {
+			return n, err
+		}
+		m, err := c.Conn.Write(p[n:])
+		n += m
+		if m < c.pace.step() || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+	}
+}
+
+// SetWriteDeadline ends what is written earlier than pace would.
+func (c *conn) SetWriteDeadline(end time.Time) error { return c.deadline.limit(end) }
+
+// SetDeadline is SetWriteDeadline, and the same for reading.
+func (c *conn) SetDeadline(end time.Time) error {
+	return errors.Join(c.Conn.SetReadDeadline(end), c.deadline.limit(end))
 }
 
 func (c *conn) Close() error {

@@ -39,7 +39,7 @@ func TestListener(t *testing.T) {
 	t.Run("connections beyond the limit wait until one is closed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			q := newQueue()
-			l, err := limit.Listener(q, 2)
+			l, err := limit.Listener(q, 2, limit.Pace{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +83,7 @@ func TestListener(t *testing.T) {
 	})
 	t.Run("a failed accept keeps no slot", func(t *testing.T) {
 		q := newQueue()
-		l, err := limit.Listener(failOnce(q), 1)
+		l, err := limit.Listener(failOnce(q), 1, limit.Pace{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestListener(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := limit.Listener(tcp, 1)
+		l, err := limit.Listener(tcp, 1, limit.Pace{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestListener(t *testing.T) {
 			t.Error("the server does not hear the client any more:", err)
 		}
 		q := newQueue()
-		other, err := limit.Listener(q, 1)
+		other, err := limit.Listener(q, 1, limit.Pace{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +144,7 @@ func TestListener(t *testing.T) {
 		}
 	})
 	t.Run("a limit of nothing is an error", func(t *testing.T) {
-		if _, err := limit.Listener(newQueue(), 0); err == nil {
+		if _, err := limit.Listener(newQueue(), 0, limit.Pace{}); err == nil {
 			t.Error("accepted")
 		}
 	})

@@ -90,6 +90,7 @@ func (c *capture) Write(p []byte) (int, error) {
 	if err := c.pass(); err != nil {
 		return 0, err
 	}
+	defer c.hurry()()
 	return c.w.Write(p)
 }
 
@@ -105,11 +106,11 @@ func (c *capture) WriteString(s string) (int, error) {
 	if err := c.pass(); err != nil {
 		return 0, err
 	}
+	defer c.hurry()()
 	return io.WriteString(c.w, s)
 }
 
-// ReadFrom adds src to the body. Once the answer is passed through, the
-// connection may take the rest by itself, as it does with files.
+// ReadFrom adds src to the body.
 func (c *capture) ReadFrom(src io.Reader) (n int64, err error) {
 	if err := c.ready(); err != nil {
 		return 0, err
@@ -133,9 +134,12 @@ func (c *capture) ReadFrom(src io.Reader) (n int64, err error) {
 			return n, err
 		}
 	}
-	m, err := io.Copy(c.w, src)
+	m, err := io.Copy(writeOnly{c}, src)
 	return n + m, err
 }
+
+// writeOnly hides ReadFrom.
+type writeOnly struct{ io.Writer }
 
 // ready decides the status if that was not done, and says why nothing can be
 // written.

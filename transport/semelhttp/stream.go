@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/semelhq/semel"
 )
@@ -80,6 +81,7 @@ func (c *capture) pass() error {
 	if header := c.w.Header(); !c.frozen.equal(header) {
 		c.frozen.restore(header)
 	}
+	defer c.hurry()()
 	c.w.WriteHeader(c.status)
 	var err error
 	if body := c.out[c.bodyAt:]; len(body) > 0 {
@@ -87,6 +89,20 @@ func (c *capture) pass() error {
 	}
 	c.out = c.out[:c.bodyAt]
 	return err
+}
+
+// hurry ends what is written to the caller, unless it is done before, when half of
+// the route's time that is left has gone: a caller that does not read can't keep the
+// attempt running, and the other half is for learning how the work ends. Where a
+// write was ended, all later ones fail.
+func (c *capture) hurry() (done func()) {
+	if c.scope.deadline.IsZero() {
+		return func() {}
+	}
+	timer := time.AfterFunc(time.Until(c.scope.deadline)/2, func() {
+		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Unix(1, 0)) // long ago
+	})
+	return func() { timer.Stop() }
 }
 
 var errNotPassed = errors.New("semelhttp: the answer can't be passed through, because that can't be recorded")
@@ -112,6 +128,7 @@ func (c *capture) FlushError() error {
 	if err := c.pass(); err != nil {
 		return err
 	}
+	defer c.hurry()()
 	return http.NewResponseController(c.w).Flush()
 }
 
