@@ -59,23 +59,31 @@ var errClosed = fmt.Errorf("pgstore: closed: %w", semel.ErrNotApplied)
 // Options may be nil. It refuses a schema that lacks migrations or that a later
 // program has migrated, and with Options.Strict a server whose settings are unsafe.
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("open the store in PostgreSQL: %w", err)
+	}
+	return openAt(ctx, config, opts)
+}
+
+func openAt(ctx context.Context, config *pgxpool.Config, opts *Options) (*Store, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: %w", err)
 	}
 	s := &Store{opts: o}
-	if err := s.open(ctx, url); err != nil {
+	if err := s.open(ctx, config); err != nil {
 		return nil, fmt.Errorf("open the store in PostgreSQL: %w", errors.Join(err, s.Close()))
 	}
 	return s, nil
 }
 
-func (s *Store) open(ctx context.Context, url string) (err error) {
-	s.silence = silence{period: s.opts.silence, limit: s.opts.connect, busy: map[*pgx.Conn]*quiet{}}
-	if s.writes, err = newPool(ctx, url, s.opts.MaxConns, &s.opts, &s.silence); err != nil {
+func (s *Store) open(ctx context.Context, config *pgxpool.Config) (err error) {
+	s.silence = silence{period: s.opts.silence, limit: s.opts.connect, before: config.BeforeConnect, busy: map[*pgx.Conn]*quiet{}}
+	if s.writes, err = newPool(ctx, config.Copy(), s.opts.MaxConns, &s.opts, &s.silence); err != nil {
 		return err
 	}
-	if s.reads, err = newPool(ctx, url, ReadConns, &s.opts, &s.silence); err != nil {
+	if s.reads, err = newPool(ctx, config.Copy(), ReadConns, &s.opts, &s.silence); err != nil {
 		return err
 	}
 	if s.opts.Migrate {
@@ -121,11 +129,11 @@ func (s *Store) open(ctx context.Context, url string) (err error) {
 		s.commits.conns.letGo()
 	}
 	s.looks = gatherer{s: s, base: base}
-	return s.startBackground(url)
+	return s.startBackground(config)
 }
 
 // startBackground starts what ends with Close.
-func (s *Store) startBackground(url string) error {
+func (s *Store) startBackground(pool *pgxpool.Config) error {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.background.Go(func() { s.keepClock(ctx) })
@@ -136,17 +144,18 @@ func (s *Store) startBackground(url string) error {
 	if s.opts.NoNotices {
 		return nil
 	}
+	config, before := pool.ConnConfig.Copy(), pool.BeforeConnect
 	if s.opts.ListenURL != "" {
-		url = s.opts.ListenURL
-	}
-	config, err := pgx.ParseConfig(url)
-	if err != nil {
-		return err
+		var err error
+		if config, err = pgx.ParseConfig(s.opts.ListenURL); err != nil {
+			return err
+		}
+		before = nil
 	}
 	configure(config)
 	s.notify.start()
 	s.background.Go(func() { s.tellOthers(ctx) })
-	s.background.Go(func() { s.listen(ctx, config) })
+	s.background.Go(func() { s.listen(ctx, connecting(config, before)) })
 	return nil
 }
 
@@ -173,12 +182,22 @@ func (s *Store) lookAtServer(ctx context.Context) (barriers bool, err error) {
 	return barriers, err
 }
 
-// newPool makes a pool, which connects when it is used.
-func newPool(ctx context.Context, url string, conns int, o *Options, s *silence) (*pgxpool.Pool, error) {
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, err
+// connecting makes connections beside the pools. before is called with a copy of the
+// configuration each time, as a pool does; nil: nothing is.
+func connecting(config *pgx.ConnConfig, before func(context.Context, *pgx.ConnConfig) error) func(context.Context) (*pgx.Conn, error) {
+	return func(ctx context.Context) (*pgx.Conn, error) {
+		c := config.Copy()
+		if before != nil {
+			if err := before(ctx, c); err != nil {
+				return nil, err
+			}
+		}
+		return pgx.ConnectConfig(ctx, c)
 	}
+}
+
+// newPool makes a pool, which connects when it is used.
+func newPool(ctx context.Context, config *pgxpool.Config, conns int, o *Options, s *silence) (*pgxpool.Pool, error) {
 	config.MaxConns, config.MinConns = int32(conns), 0
 	config.PingTimeout = o.AcquireTimeout
 	configure(config.ConnConfig)
@@ -187,7 +206,7 @@ func newPool(ctx context.Context, url string, conns int, o *Options, s *silence)
 		config.AfterConnect = within(o.connect, sessions(o.LockTimeout))
 	}
 	s.watch(config)
-	s.config = config.ConnConfig
+	s.connect = connecting(config.ConnConfig, s.before)
 	return pgxpool.NewWithConfig(ctx, config)
 }
 

@@ -35,8 +35,10 @@ const connectLimit = 5 * time.Second
 // transaction pooler is trusted to give up sessions of its own.
 type silence struct {
 	period time.Duration
-	limit  time.Duration   // for one question
-	config *pgx.ConnConfig // of the connection that asks
+	limit  time.Duration                                // for one question
+	before func(context.Context, *pgx.ConnConfig) error // of the pools; may be nil
+	// connect makes the connection that asks.
+	connect func(context.Context) (*pgx.Conn, error)
 
 	mu   sync.Mutex
 	busy map[*pgx.Conn]*quiet
@@ -139,7 +141,7 @@ func (s *silence) silent() map[*pgx.Conn]*quiet {
 func (s *silence) ask(ctx context.Context, silent map[*pgx.Conn]*quiet) (working map[uint32]bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, s.config)
+	conn, err := s.connect(ctx)
 	if err != nil {
 		return nil, err
 	}

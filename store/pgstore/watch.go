@@ -85,9 +85,9 @@ func channel(schema string) string {
 }
 
 // listen hears what others tell until ctx is done, on a connection of its own.
-func (s *Store) listen(ctx context.Context, config *pgx.ConnConfig) {
+func (s *Store) listen(ctx context.Context, connect func(context.Context) (*pgx.Conn, error)) {
 	for failures := 0; ; failures++ {
-		heard, err := s.hear(ctx, config)
+		heard, err := s.hear(ctx, connect)
 		s.notify.deaf()
 		if ctx.Err() != nil {
 			return
@@ -109,8 +109,8 @@ func (s *Store) listen(ctx context.Context, config *pgx.ConnConfig) {
 
 // hear connects and listens until the connection breaks. It reports whether it got
 // that far.
-func (s *Store) hear(ctx context.Context, config *pgx.ConnConfig) (heard bool, err error) {
-	conn, err := pgx.ConnectConfig(ctx, config)
+func (s *Store) hear(ctx context.Context, connect func(context.Context) (*pgx.Conn, error)) (heard bool, err error) {
+	conn, err := connect(ctx)
 	if err != nil {
 		return false, err
 	}
