@@ -55,7 +55,9 @@
 // result_not_kept, and nothing runs again. That an answer is about to pass
 // through is durable before its first byte leaves.
 //
-// A handler sees its attempt with [Attempt] and may use [semel.Effect] with it.
+// A handler sees its attempt with [Attempt] and may use [semel.Effect] with it. One
+// whose effects are rows of a database can run inside a transaction that commits them
+// together with its answer; see [Route].Tx.
 //
 // # Order of middleware
 //
