@@ -21,21 +21,7 @@ func (s *Server) adminHandler() http.Handler {
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.HandleFunc("POST /v1/reload", s.serveReload)
 	mux.Handle("/", s.adminAPI.Admin())
-	return http.NewCrossOriginProtection().Handler(s.onlyKnownHosts(mux))
-}
-
-// onlyKnownHosts refuses requests to a loopback listener by a name that is not a
-// loopback name, which is how a page gets at it after its own name was pointed to
-// loopback.
-func (s *Server) onlyKnownHosts(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-		if local == nil || !isLoopback(local.String()) || isLoopback(r.Host) {
-			next.ServeHTTP(w, r)
-			return
-		}
-		plain(w, http.StatusMisdirectedRequest, "This listener answers to loopback names only.\n")
-	})
+	return http.NewCrossOriginProtection().Handler(s.onlyKnownHosts(mux, func() []string { return nil }))
 }
 
 // isLoopback reports whether a host, with or without a port, is this machine by a
@@ -60,23 +46,7 @@ func (s *Server) operator(r *http.Request) (api.Caller, error) {
 	if errors.Is(err, auth.ErrNoCredential) && !a.Configured() {
 		return api.Caller{Role: api.Admin}, nil
 	}
-	if errors.Is(err, auth.ErrUnavailable) {
-		return api.Caller{}, &semel.Error{Code: semel.CodeStoreUnavailable, Message: err.Error()}
-	}
-	if err == nil && s.reserved(id.Principal) {
-		return api.Caller{}, errReserved
-	}
-	return api.Caller{Tenant: id.Tenant, Principal: id.Principal, Role: roles[id.Roles]}, err
-}
-
-// caller is who sent a request to the execution API: the same caller that a
-// guarded route would see.
-func (s *Server) caller(r *http.Request) (api.Caller, error) {
-	who, err := s.current().guard.Caller(r)
-	if err == nil && s.reserved(who.Principal) {
-		return api.Caller{}, errReserved
-	}
-	return api.Caller{Tenant: who.Tenant, Principal: who.Principal, Credential: who.Credential}, err
+	return s.admit(api.Caller{Tenant: id.Tenant, Principal: id.Principal, Role: roles[id.Roles]}, err)
 }
 
 var roles = map[auth.Roles]api.Role{auth.Viewer: api.Viewer, auth.Operator: api.Operator, auth.Admin: api.Admin}

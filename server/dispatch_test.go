@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/semelhq/semel/server/auth"
 )
 
 // posted is a request that the receiver of messages got.
@@ -79,6 +81,7 @@ func TestDispatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := start(t, write(t, fmt.Sprintf(`
+auth: {tokens: [{name: root, roles: [admin], sha256: %s}]}
 store: {url: "pebble:%s/data"}
 dispatch:
   destinations:
@@ -89,17 +92,17 @@ dispatch:
       min_backoff: 10ms
       max_backoff: 20ms
       allow_private: true
-`, dir, hook.URL, secret)))
+`, auth.HashToken(rootToken), dir, hook.URL, secret)))
 
 	// complete is a call that sends one message. It returns its record and the message.
 	complete := func(key, destination string) (record string, m shownMessage) {
 		t.Helper()
-		_, _, text := do(t, "POST", s.data("/v1/operations/default/executions"), `{}`, "Idempotency-Key", key)
+		_, _, text := asRoot(t, "POST", s.data("/v1/operations/default/executions"), `{}`, "Idempotency-Key", key)
 		var begun struct{ Execution string }
 		if err := json.Unmarshal([]byte(text), &begun); err != nil || begun.Execution == "" {
 			t.Fatal(text, err)
 		}
-		status, _, text := do(t, "POST", s.data("/v1/executions/"+begun.Execution+"/complete"),
+		status, _, text := asRoot(t, "POST", s.data("/v1/executions/"+begun.Execution+"/complete"),
 			`{"messages":[{"name":"done","destination":"`+destination+`","payload":{"key":"`+key+`"}}]}`)
 		var done struct {
 			Record struct {
@@ -119,7 +122,7 @@ dispatch:
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			_, _, text := do(t, "GET", s.admin("/v1/records/"+record), "")
+			_, _, text := asRoot(t, "GET", s.admin("/v1/records/"+record), "")
 			var got struct {
 				Record struct{ Messages []shownMessage }
 			}
@@ -161,7 +164,7 @@ dispatch:
 		}
 		hook.answer(http.StatusOK)
 		path := s.admin("/v1/records/" + record + "/messages/" + m.ID)
-		status, _, text := do(t, "POST", path+"/replay", `{"reason":"it is back"}`)
+		status, _, text := asRoot(t, "POST", path+"/replay", `{"reason":"it is back"}`)
 		if status != 200 || !strings.Contains(text, `"error":{"code":"replayed","message":"it is back"}`) {
 			t.Error(status, text)
 		}
@@ -169,7 +172,7 @@ dispatch:
 			t.Errorf("got %+v", got)
 		}
 		until(record, "delivered")
-		if status, _, text := do(t, "POST", path+"/replay", `{"reason":"again"}`); status != 409 {
+		if status, _, text := asRoot(t, "POST", path+"/replay", `{"reason":"again"}`); status != 409 {
 			t.Error(status, text)
 		}
 	})
@@ -178,7 +181,7 @@ dispatch:
 		if m.State != "pending" {
 			t.Errorf("got %+v", m)
 		}
-		if status, _, text := do(t, "GET", s.admin("/readyz"), ""); status != 200 {
+		if status, _, text := asRoot(t, "GET", s.admin("/readyz"), ""); status != 200 {
 			t.Error(status, text)
 		}
 	})
@@ -187,11 +190,11 @@ dispatch:
 		record, m := complete("four", "billing")
 		<-hook.got
 		until(record, "parked")
-		if status, _, text := do(t, "POST", s.data("/v1/operations/"+url.PathEscape("semel.dispatch/billing")+"/executions"), `{}`, "Idempotency-Key", m.ID); status != http.StatusNotFound {
+		if status, _, text := asRoot(t, "POST", s.data("/v1/operations/"+url.PathEscape("semel.dispatch/billing")+"/executions"), `{}`, "Idempotency-Key", m.ID); status != http.StatusNotFound {
 			t.Fatal(status, text)
 		}
 		hook.answer(http.StatusOK)
-		if status, _, text := do(t, "POST", s.admin("/v1/records/"+record+"/messages/"+m.ID+"/replay"), `{"reason":"it is back"}`); status != 200 {
+		if status, _, text := asRoot(t, "POST", s.admin("/v1/records/"+record+"/messages/"+m.ID+"/replay"), `{"reason":"it is back"}`); status != 200 {
 			t.Fatal(status, text)
 		}
 		until(record, "delivered")
@@ -230,17 +233,18 @@ func TestDispatchStops(t *testing.T) {
 	}))
 	defer hook.Close()
 	file := write(t, fmt.Sprintf(`
+auth: {tokens: [{name: root, roles: [admin], sha256: %s}]}
 store: {url: "pebble:%s/data"}
 limits: {shutdown_grace: 50ms}
 dispatch: {destinations: [{name: billing, url: %q, min_backoff: 10ms, max_backoff: 10ms, timeout: 1h, concurrency: 1, allow_private: true}]}
-`, t.TempDir(), hook.URL))
+`, auth.HashToken(rootToken), t.TempDir(), hook.URL))
 	s := start(t, file)
-	_, _, text := do(t, "POST", s.data("/v1/operations/default/executions"), `{}`, "Idempotency-Key", "one")
+	_, _, text := asRoot(t, "POST", s.data("/v1/operations/default/executions"), `{}`, "Idempotency-Key", "one")
 	var x struct{ Execution string }
 	if err := json.Unmarshal([]byte(text), &x); err != nil {
 		t.Fatal(err)
 	}
-	if status, _, text := do(t, "POST", s.data("/v1/executions/"+x.Execution+"/complete"), `{"messages":[{"name":"a","destination":"billing"}]}`); status != 200 {
+	if status, _, text := asRoot(t, "POST", s.data("/v1/executions/"+x.Execution+"/complete"), `{"messages":[{"name":"a","destination":"billing"}]}`); status != 200 {
 		t.Fatal(status, text)
 	}
 	first := <-begun

@@ -30,6 +30,7 @@ func TestEvidence(t *testing.T) {
 	}
 	store := "pebble:" + filepath.Join(dir, "store")
 	s := start(t, write(t, fmt.Sprintf(`
+api: "off"
 store: {url: %q}
 operations: [{name: charge, evidence: durable}]
 routes: [{match: POST /charges, upstream: %q, operation: charge}]

@@ -38,7 +38,8 @@ type generation struct {
 	proxies []*semelproxy.Proxy
 	routes  routing
 	// commands takes commands; nil where none are declared.
-	commands *ids.Gateway
+	commands    *ids.Gateway
+	commandsAPI http.Handler // the same, behind the guard of the service's own API
 	// whatsapp takes commands out of messages; nil where it is not configured.
 	whatsapp *whatsapp.Ingress
 
@@ -64,6 +65,9 @@ func (s *Server) build(cfg *config.Config) (*generation, error) {
 	}
 	if g.commands, err = s.gateway(g, cfg.Commands.Registry); err != nil {
 		return nil, fmt.Errorf("commands.registry: %w", err)
+	}
+	if g.commands != nil {
+		g.commandsAPI = s.ownAPI(g.commands)
 	}
 	if g.whatsapp, err = s.ingress(g, &cfg.Commands.WhatsApp); err != nil {
 		return nil, fmt.Errorf("commands.whatsapp: %w", err)
@@ -220,7 +224,7 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 		r.URL.Path = strings.TrimPrefix(r.URL.Path, strings.TrimSuffix(ownPrefix, "/"))
 		s.dataAPI.Data().ServeHTTP(w, r)
 	case g.commands != nil && (r.URL.Path == commandsPath || strings.HasPrefix(r.URL.Path, commandsPath+"/")):
-		g.commands.ServeHTTP(w, r)
+		g.commandsAPI.ServeHTTP(w, r)
 	case g.whatsapp != nil && r.URL.Path == g.cfg.Commands.WhatsApp.Path:
 		g.whatsapp.ServeHTTP(w, r) // the signature says who calls
 	default:
@@ -228,7 +232,7 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 			g.serve(w, r, route)
 			return
 		}
-		s.dataAPI.Data().ServeHTTP(w, r)
+		s.executions.ServeHTTP(w, r)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/protocol/ids/whatsapp"
 	"github.com/semelhq/semel/server/api"
+	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/server/limit"
 	"github.com/semelhq/semel/server/notify"
@@ -36,18 +38,19 @@ type Options struct {
 
 // Server is one running service. Its methods may be called concurrently.
 type Server struct {
-	log       *slog.Logger
-	load      func() (*config.Config, error)
-	store     semel.Store
-	storeName string
-	engine    *semel.Engine
-	dataAPI   *api.API
-	adminAPI  *api.API
-	archive   io.Closer     // nil where there is none to close
-	evidence  *evidence.Log // nil where there is none
-	outbox    *outbox       // nil where there are no destinations
-	budget    *limit.Budget
-	notify    *notify.Notifier
+	log        *slog.Logger
+	load       func() (*config.Config, error)
+	store      semel.Store
+	storeName  string
+	engine     *semel.Engine
+	dataAPI    *api.API
+	adminAPI   *api.API
+	executions http.Handler  // the execution API of the data listener
+	archive    io.Closer     // nil where there is none to close
+	evidence   *evidence.Log // nil where there is none
+	outbox     *outbox       // nil where there are no destinations
+	budget     *limit.Budget
+	notify     *notify.Notifier
 
 	data, admin *listener
 	stopping    atomic.Bool
@@ -124,12 +127,13 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.gen, err = s.build(cfg); err != nil {
 		return nil, err
 	}
-	if s.dataAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.caller, Reserved: s.ofOtherDoor, Version: opts.Version}); err != nil {
+	if s.dataAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.caller, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, Version: opts.Version}); err != nil {
 		return nil, err
 	}
-	if s.adminAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.operator, Reserved: s.ofOtherDoor, Answers: s.answersHTTP, Version: opts.Version}); err != nil {
+	if s.adminAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.operator, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, Answers: s.answersHTTP, Version: opts.Version}); err != nil {
 		return nil, err
 	}
+	s.executions = s.ownAPI(http.HandlerFunc(s.serveExecutions))
 	if s.data, err = listen(cfg.Listen.Address, cfg.Listen.TLS, &cfg.Limits, s.dataHandler(cfg), s.log); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}

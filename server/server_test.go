@@ -120,6 +120,15 @@ func do(t *testing.T, method, url, body string, header ...string) (int, http.Hea
 	return resp.StatusCode, resp.Header, string(text)
 }
 
+// rootToken is that of an admin, where a test's configuration has one, and asRoot is
+// do with it.
+const rootToken = "the admin's token"
+
+func asRoot(t *testing.T, method, url, body string, header ...string) (int, http.Header, string) {
+	t.Helper()
+	return do(t, method, url, body, append(header, "Authorization", "Bearer "+rootToken)...)
+}
+
 func TestServeWithoutAFile(t *testing.T) {
 	s := start(t, write(t, "store: {url: 'memory:'}\n"))
 	begin := s.data("/v1/operations/default/executions")

@@ -347,7 +347,7 @@ func TestWhatsAppStops(t *testing.T) {
 	c := newChat(t, "pebble:DIR/data")
 	c.hold = make(chan struct{})
 	// Nobody but WhatsApp is known here, so nobody else can deliver a command.
-	file := write(t, regexp.MustCompile(`, trusted_header: .*`).ReplaceAllString(c.text, "}"))
+	file := write(t, regexp.MustCompile(`, trusted_header: .*`).ReplaceAllString(c.text, "}")+"\napi: 'off'\n")
 	s := start(t, file)
 	if status, _, text := do(t, http.MethodPost, s.data("/v1/commands"), `{"tenant_id":"acme","actor_id":"`+customer+`","intent":{"entity":"order","action":"cancel","target":"o-1"}}`); status != http.StatusUnauthorized {
 		t.Error(status, text)

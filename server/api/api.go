@@ -22,6 +22,9 @@ type Options struct {
 	// Identify tells who calls. An error is answered with 401 and its text, which
 	// must be fit for the caller; a [semel.Error] is answered by its code. Required.
 	Identify func(*http.Request) (Caller, error)
+	// Challenge is the WWW-Authenticate for an error of Identify. Nil: one that asks
+	// for a bearer token.
+	Challenge func(error) string
 	// Reserved says which operations belong to other doors, which have rules of their
 	// own: here they are unknown. Nil: none.
 	Reserved func(operation string) bool

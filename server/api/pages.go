@@ -23,19 +23,29 @@ var docsStyle []byte
 // server, and nothing else.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// pages serves what is for reading. It needs no identity: it is the same for all,
-// and tells nothing about calls.
+// pages serves what is for reading: it is the same for all, and tells nothing about
+// calls. On the data handler the description is for those who may use the API; what
+// explains problems, and its style, is for everybody who meets one.
 func (b *builder) pages(spec []byte) {
 	serve := func(path, media string, body []byte) {
-		b.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { writePage(w, media, body) })
+		b.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			if !b.admin && path != stylePath {
+				if _, ok := b.api.identify(w, r); !ok {
+					return
+				}
+			}
+			writePage(w, media, body)
+		})
 	}
 	serve("/openapi.json", "application/openapi+json", spec)
 	serve("/docs", "text/html; charset=utf-8", docsPage)
 	serve("/docs/docs.js", "text/javascript; charset=utf-8", docsScript)
-	serve("/docs/docs.css", "text/css; charset=utf-8", docsStyle)
+	serve(stylePath, "text/css; charset=utf-8", docsStyle)
 	b.HandleFunc("GET /problems/{code}", b.problemPage)
 	b.HandleFunc("GET /problems/{$}", func(w http.ResponseWriter, r *http.Request) { showProblems(w, r, Problems()) })
 }
+
+const stylePath = "/docs/docs.css"
 
 func writePage(w http.ResponseWriter, media string, body []byte) {
 	h := w.Header()

@@ -11,6 +11,7 @@ import (
 // Codes of refusals that HTTP needs and the engine does not know.
 const (
 	CodeUnauthorized     semel.Code = "unauthorized"
+	CodeUnknownHost      semel.Code = "unknown_host"
 	CodeNotAcceptable    semel.Code = "not_acceptable"
 	CodeTooLarge         semel.Code = "too_large"
 	CodeRateLimited      semel.Code = "rate_limited"
@@ -59,6 +60,9 @@ var problems = []ProblemInfo{
 	{semel.CodeForbidden, http.StatusForbidden, "Not allowed",
 		"The caller is known, but may not do or see this: it lacks the role, asks for another tenant, or the operation does not give the stored answer to it.",
 		"Use an identity that may, or have the role added to this one."},
+	{CodeUnknownHost, http.StatusMisdirectedRequest, "Unknown host",
+		"The request came to an address of this machine under a name that is not the listener's. A page in a browser can do that after its name was pointed to this machine. Nothing was looked up.",
+		"Use 127.0.0.1 or localhost. Behind a proxy on the same machine add the names that it passes on to listen.hosts."},
 	{CodeRateLimited, http.StatusTooManyRequests, "Too many requests",
 		"The server has as many requests, or as many bytes in flight, as it is allowed to have. Nothing was executed.",
 		"Send the same request again after the time in Retry-After."},

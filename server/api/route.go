@@ -81,7 +81,7 @@ func (a *API) handler(admin bool) (http.Handler, []byte, error) {
 	out.WriteByte('\n')
 	b.pages(out.Bytes())
 	b.mux.HandleFunc("/", b.nothing)
-	return secured(b.mux), out.Bytes(), nil
+	return secured(a.typed(b.mux)), out.Bytes(), nil
 }
 
 // secured sets the headers of every answer. Nothing here may be kept by a cache or
@@ -90,6 +90,19 @@ func secured(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
+		h.ServeHTTP(w, r)
+	})
+}
+
+// typed refuses a body that does not say what it is. A page of any origin may have a
+// browser send such a body without asking the server first.
+func (a *API) typed(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 && r.Header.Get("Content-Type") == "" {
+			w.Header().Set("Connection", "close") // rather than wait for the rest of the body
+			a.newProblem(CodeUnsupportedMedia, "").write(w)
+			return
+		}
 		h.ServeHTTP(w, r)
 	})
 }
@@ -114,7 +127,7 @@ func (b *builder) nothing(w http.ResponseWriter, r *http.Request) {
 }
 
 // everyRoute are the codes that any endpoint may answer with.
-var everyRoute = []semel.Code{semel.CodeInvalidCall, CodeUnauthorized, semel.CodeStoreUnavailable, semel.CodeClosed, CodeInternal}
+var everyRoute = []semel.Code{semel.CodeInvalidCall, CodeUnauthorized, CodeUnsupportedMedia, semel.CodeStoreUnavailable, semel.CodeClosed, CodeInternal}
 
 // withBody are the codes of endpoints that read a body.
 var withBody = []semel.Code{CodeTooLarge, CodeUnsupportedMedia, semelhttp.CodeBodyUnreadable}
@@ -140,15 +153,8 @@ func route[I, O any](b *builder, op huma.Operation, role Role, codes []semel.Cod
 	b.describe(&op, codes)
 	op.Middlewares = huma.Middlewares{func(ctx huma.Context, next func(huma.Context)) {
 		r, w := humago.Unwrap(ctx)
-		caller, err := a.opts.Identify(r)
-		if e, ok := errors.AsType[*semel.Error](err); ok { // nobody can say who it is
-			a.problemOf(e).after(retryUnavailable).write(w)
-			return
-		}
-		if err != nil {
-			p := a.newProblem(CodeUnauthorized, err.Error())
-			p.set("WWW-Authenticate", `Bearer realm="semel"`)
-			p.write(w)
+		caller, ok := a.identify(w, r)
+		if !ok {
 			return
 		}
 		if caller.Role < role {
@@ -165,6 +171,26 @@ func route[I, O any](b *builder, op huma.Operation, role Role, codes []semel.Cod
 		}
 		return out, nil
 	})
+}
+
+// identify tells who calls, or answers that nobody knows.
+func (a *API) identify(w http.ResponseWriter, r *http.Request) (Caller, bool) {
+	caller, err := a.opts.Identify(r)
+	if err == nil {
+		return caller, true
+	}
+	if e, ok := errors.AsType[*semel.Error](err); ok { // nobody can say now
+		a.problemOf(e).after(retryUnavailable).write(w)
+		return Caller{}, false
+	}
+	p := a.newProblem(CodeUnauthorized, err.Error())
+	challenge := `Bearer realm="semel"`
+	if a.opts.Challenge != nil {
+		challenge = a.opts.Challenge(err)
+	}
+	p.set("WWW-Authenticate", challenge)
+	p.write(w)
+	return Caller{}, false
 }
 
 // describe adds the refusals to an endpoint's answers: one entry for a status,

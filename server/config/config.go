@@ -25,6 +25,8 @@ type Config struct {
 	Store Store `json:"store,omitzero"`
 	// Who may call, and as whom.
 	Auth Auth `json:"auth,omitzero"`
+	// Who may use the execution API on the data listener. verified: callers found by auth, and the default where that has any. open: every program on this machine, which is the default without auth and needs a loopback listener, no dispatch and no evidence. off: nobody.
+	API string `json:"api,omitzero" enum:"off,verified,open"`
 	// Kinds of calls and how they are protected. Defaults to one operation named default.
 	Operations []Operation `json:"operations,omitempty"`
 	// What the proxy guards and where it leads.
@@ -49,6 +51,8 @@ type Config struct {
 type Listener struct {
 	// Host and port. Port 0 picks a free one; an empty host means all addresses.
 	Address string `json:"address" default:"127.0.0.1:8480" flag:"listen"`
+	// Names by which the execution API and commands may be asked on a loopback address, beside localhost: those that a proxy in front passes on. Routes answer to all names.
+	Hosts []string `json:"hosts,omitempty"`
 	// Certificates. Without them the listener speaks plain HTTP.
 	TLS TLS `json:"tls,omitzero"`
 }
@@ -91,6 +95,13 @@ type Store struct {
 	AcceptLoss bool `json:"accept_loss,omitzero"`
 }
 
+// The values of [Config].API.
+const (
+	APIOff      = "off"
+	APIVerified = "verified"
+	APIOpen     = "open"
+)
+
 // Auth says who may call. A caller that is found by none of these is told
 // apart from others by the digest of the credential that it sends.
 type Auth struct {
@@ -104,6 +115,11 @@ type Auth struct {
 	TrustedHeader TrustedHeader `json:"trusted_header,omitzero"`
 	// Tenant of callers that have none of their own.
 	DefaultTenant string `json:"default_tenant,omitzero"`
+}
+
+// Configured reports whether there is any method by which a caller can be verified.
+func (a *Auth) Configured() bool {
+	return len(a.Tokens) > 0 || len(a.JWT) > 0 || len(a.MTLS) > 0 || len(a.TrustedHeader.From) > 0
 }
 
 // Token is a caller with a bearer token.
@@ -197,6 +213,8 @@ type Operation struct {
 	Share semel.Share `json:"share" default:"principal" enum:"principal,tenant"`
 	// Largest result that is kept, up to 64MiB.
 	MaxResult Size `json:"max_result" default:"256KiB"`
+	// Take calls over the execution API too, although a route uses the operation. Without it their keys belong to the route.
+	API bool `json:"api,omitzero"`
 	// What keeps effects outside single: S1 provider key, S2 outbox, S3 ledger, S4 reconciliation.
 	Shields []semel.Shield `json:"shields,omitempty" enum:"S1,S2,S3,S4"`
 	// Effects that attempts may begin. A name that ends in * stands for all with that prefix, and [] says that there are none.

@@ -189,6 +189,13 @@ func derive(c *Config, origins *Origins, p *problems) {
 		m.Tenant = cmp.Or(m.Tenant, c.Auth.DefaultTenant)
 	}
 	deriveWhatsApp(c, origins)
+	if c.API == "" {
+		c.API = APIOpen
+		if c.Auth.Configured() {
+			c.API = APIVerified
+			follows("api", "auth")
+		}
+	}
 	if len(c.Operations) == 0 {
 		c.Operations = []Operation{{Name: DefaultOperation}}
 		fillDefaults(reflect.ValueOf(&c.Operations[0]).Elem())

@@ -39,6 +39,11 @@ type validator struct {
 func validate(p *problems, c *Config) {
 	v := validator{p, c}
 	v.address("listen.address", c.Listen.Address)
+	for i, host := range c.Listen.Hosts {
+		if !hostName.MatchString(host) {
+			v.bad(fmt.Sprintf("listen.hosts[%d]", i), "write a name without scheme and port", "%q is not the name of a host", host)
+		}
+	}
 	v.address("admin.address", c.Admin.Address)
 	v.tls("listen.tls", c.Listen.TLS)
 	v.tls("admin.tls", c.Admin.TLS)
@@ -46,6 +51,7 @@ func validate(p *problems, c *Config) {
 	v.partition()
 	v.auth()
 	v.exposure()
+	v.api()
 	v.operations()
 	v.routes()
 	v.limits()

@@ -51,7 +51,7 @@ Port 0 picks a free port. For more than one upstream, or other policies, see
 			if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "h2c"}, u.Scheme) {
 				return usage("%q is not an http, https or h2c URL", args[0])
 			}
-			cfg, _, err := config.Load(config.Source{Env: os.LookupEnv, Flags: map[string]string{"listen": listen, "admin": admin, "store": store}})
+			cfg, _, err := config.Load(config.Source{Env: os.LookupEnv, Flags: map[string]string{"listen": listen, "admin": admin, "store": store, "api": config.APIOff}})
 			if err != nil {
 				return reportConfig(cmd, err)
 			}

@@ -1,0 +1,109 @@
+package server
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/server/api"
+	"github.com/semelhq/semel/server/auth"
+	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// ownAPI is what the service itself answers at /v1 of the data listener: the
+// execution API and commands. A page in a browser can reach both, on loopback
+// addresses and inside a network, so they are guarded as the admin listener is.
+// Routes are not: what browsers may do there is the upstream's to say.
+func (s *Server) ownAPI(next http.Handler) http.Handler {
+	origins := http.NewCrossOriginProtection()
+	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s.refuse(w, http.StatusForbidden, semel.CodeForbidden, "Cross-origin request", "Pages of other origins may not use this API.")
+	}))
+	return s.onlyKnownHosts(origins.Handler(next), func() []string { return s.current().cfg.Listen.Hosts })
+}
+
+// serveExecutions is the execution API of the data listener.
+func (s *Server) serveExecutions(w http.ResponseWriter, r *http.Request) {
+	if s.current().cfg.API == config.APIOff {
+		s.refuse(w, http.StatusNotFound, semel.CodeNotFound, "Not found", "There is no route for this request, and the execution API is off.")
+		return
+	}
+	s.dataAPI.Data().ServeHTTP(w, r)
+}
+
+func (s *Server) refuse(w http.ResponseWriter, status int, code semel.Code, title, detail string) {
+	s.current().guard.Refuse(w, semelhttp.IETF(), semelhttp.Refusal{Status: status, Code: code, Title: title, Detail: detail})
+}
+
+// caller is who sent a request to the execution API. Behind a route an upstream may
+// authenticate callers; behind the API nobody does, so a credential that nobody has
+// verified means nothing where anybody could be verified.
+func (s *Server) caller(r *http.Request) (api.Caller, error) {
+	g := s.current()
+	if g.cfg.API != config.APIOpen {
+		id, err := g.auth.Known(r)
+		if err == nil && id.Method == auth.MethodNone {
+			err = auth.ErrNoCredential
+		}
+		return s.admit(api.Caller{Tenant: id.Tenant, Principal: id.Principal}, err)
+	}
+	if forwarded(r) {
+		return api.Caller{}, errForwarded
+	}
+	who, err := g.guard.Caller(r)
+	return s.admit(api.Caller{Tenant: who.Tenant, Principal: who.Principal, Credential: who.Credential}, err)
+}
+
+// admit is a caller who was found, unless that is the service itself, or nobody can
+// say now who it is.
+func (s *Server) admit(c api.Caller, err error) (api.Caller, error) {
+	switch {
+	case errors.Is(err, auth.ErrUnavailable):
+		return api.Caller{}, &semel.Error{Code: semel.CodeStoreUnavailable, Message: err.Error()}
+	case err != nil:
+		return api.Caller{}, err
+	case s.reserved(c.Principal):
+		return api.Caller{}, errReserved
+	}
+	return c, nil
+}
+
+var errForwarded = errors.New("the request came through a proxy, and the execution API is open to programs on this machine only: add callers to auth")
+
+// forwarded reports whether a proxy says that it passes the request on for somebody
+// else, who need not be on this machine.
+func forwarded(r *http.Request) bool {
+	for name := range r.Header {
+		if name == "Forwarded" || name == "Via" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-") {
+			return true
+		}
+	}
+	return false
+}
+
+// onlyKnownHosts refuses requests to a loopback listener by a name that is neither a
+// loopback name nor configured, which is how a page gets at it after its own name was
+// pointed to loopback.
+func (s *Server) onlyKnownHosts(next http.Handler, configured func() []string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		if local == nil || !isLoopback(local.String()) || isLoopback(r.Host) || named(configured(), r.Host) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		s.refuse(w, http.StatusMisdirectedRequest, api.CodeUnknownHost, "Unknown host", "This listener answers to loopback names only, and to what listen.hosts names for the execution API.")
+	})
+}
+
+// named reports whether a host, with or without a port, is one of these.
+func named(names []string, hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = hostport
+	}
+	return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, host) })
+}
