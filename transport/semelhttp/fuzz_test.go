@@ -192,7 +192,7 @@ func FuzzResult(f *testing.F) {
 			return
 		}
 		h := http.Header{}
-		r.set(h, 0)
+		r.set(h, nil, 0)
 		again, err := parseResult(append(appendHead(nil, r.status, headers{}.add(h), slices.Sorted(keysOutside(h))), r.body...))
 		if err != nil || again.status != r.status || !bytes.Equal(again.body, r.body) {
 			t.Fatalf("%+v became %+v, %v", r, again, err)

@@ -22,7 +22,7 @@ func (h *handler) replay(w http.ResponseWriter, rec *semel.Record) {
 		return
 	}
 	header := w.Header()
-	room := stored.set(header, 4)
+	room := stored.set(header, h.route.KeepHeaders, 4)
 	room[0], room[1], room[2] = "true", "no-store", "nosniff"
 	header[h.route.Profile.Marker] = room[0:1:1]
 	header["Cache-Control"] = room[1:2:2]

@@ -9,6 +9,10 @@ import (
 	"github.com/semelhq/semel"
 )
 
+// Door marks the records of this package: what is in their results is an answer as
+// described below. See [semel.Call].Door.
+const Door = "http"
+
 // A recorded answer is the data of a [semel.Result]:
 //
 //	version   1 byte, resultVersion
@@ -26,7 +30,8 @@ const (
 
 // NewResult makes the result that duplicates are answered with, for code that
 // settles a held record and knows what the handler would have said. Headers that
-// may not be replayed are left out.
+// may not be replayed are left out; of the others, duplicates get those that their
+// route keeps.
 func NewResult(status int, header http.Header, body []byte) semel.Result {
 	rt := Route{}.withDefaults()
 	for name := range header {
@@ -88,18 +93,24 @@ func parseResult(data []byte) (r recorded, err error) {
 	return r, nil
 }
 
-// set puts the stored headers into h, in the place of what is there. Their values
-// share one allocation, in which there is room for spare more.
-func (r *recorded) set(h http.Header, spare int) (room []string) {
+// set puts the stored headers into h that are always kept or among extra, in the place
+// of what is there: what may be replayed is for the route to say, whoever wrote the
+// result. Their values share one allocation, in which there is room for spare more.
+func (r *recorded) set(h http.Header, extra []string, spare int) (room []string) {
 	values := make([]string, r.values+spare)
 	text := string(r.head) // one copy, which all values are parts of
 	c := cursor{rest: r.head}
 	last, first := "", 0
 	for i := range r.values {
+		free := c.rest[0] == 0 // its name is written out
 		name := c.name()
 		size := len(c.bytes())
 		end := len(text) - len(c.rest)
 		values[i] = text[end-size : end]
+		if free && !slices.Contains(extra, name) {
+			last = ""
+			continue
+		}
 		if name != last {
 			last, first = name, i
 		}

@@ -408,7 +408,7 @@ func TestSettledByAnother(t *testing.T) {
 		t.Helper()
 		e := newEngine(t, nil)
 		var id semel.ID
-		h := newGuard(t, e, nil).Handler(semelhttp.Route{Operation: semel.Operation{Name: "op"}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := newGuard(t, e, nil).Handler(semelhttp.Route{Operation: semel.Operation{Name: "op"}, KeepHeaders: []string{"X-Charge"}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			a, _ := semelhttp.Attempt(r.Context())
 			id = a.ID()
 			panic("half-way")
@@ -427,11 +427,11 @@ func TestSettledByAnother(t *testing.T) {
 		return call(h, "k", "1", nil)
 	}
 	t.Run("with an answer, duplicates get it", func(t *testing.T) {
-		header := http.Header{"Content-Type": {"text/plain"}, "Location": {"/charges/7"}, "X-Charge": {"7"}, "Set-Cookie": {"a=b"}, "Date": {"now"}}
+		header := http.Header{"Content-Type": {"text/plain"}, "Location": {"/charges/7"}, "X-Charge": {"7"}, "X-Other": {"not kept"}, "Set-Cookie": {"a=b"}, "Date": {"now"}}
 		w := settle(t, semel.Settlement{Outcome: semel.DispositionCompleted, Result: semelhttp.NewResult(http.StatusCreated, header, []byte("charged"))})
 		h := w.Header()
 		if w.Code != http.StatusCreated || w.Body.String() != "charged" || h.Get("Location") != "/charges/7" || h.Get("X-Charge") != "7" ||
-			h.Get("Idempotency-Replayed") != "true" || h.Get("Set-Cookie") != "" || h.Get("Date") != "" {
+			h.Get("Idempotency-Replayed") != "true" || h.Get("Set-Cookie") != "" || h.Get("X-Other") != "" || h.Get("Date") != "" {
 			t.Fatal(w.Code, h, w.Body)
 		}
 	})

@@ -1,0 +1,36 @@
+package semelhttp
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/semelhq/semel"
+)
+
+// Whoever wrote a result, a replay has the headers that the route keeps and no others.
+func TestAReplayHasTheHeadersOfTheRoute(t *testing.T) {
+	stored := headers{}.add(http.Header{
+		"Content-Type": {"text/plain"}, "Set-Cookie": {"session=mallory", "b=c"}, "Access-Control-Allow-Origin": {"*"},
+		"X-Kept": {"1", "2"}, "X-Other": {"3"}, "Etag": {`"e"`}, "Set-Cookie2": {"old"},
+	})
+	names := []string{"Set-Cookie", "Access-Control-Allow-Origin", "X-Kept", "X-Other", "Set-Cookie2", "set-cookie", "Transfer-Encoding"}
+	data := append(appendHead(nil, 200, append(stored, field{"set-cookie", []string{"low=1"}}, field{"Transfer-Encoding", []string{"chunked"}}), names), "body"...)
+	h := &handler{route: Route{KeepHeaders: []string{"X-Kept"}, Profile: IETF()}}
+	w := httptest.NewRecorder()
+	w.Header().Set("X-Outer", "stays")
+	h.replay(w, &semel.Record{State: semel.Completed, Result: semel.Result{Data: data}})
+	want := http.Header{
+		"Content-Type": {"text/plain"}, "Etag": {`"e"`}, "X-Kept": {"1", "2"}, "X-Outer": {"stays"}, "Idempotency-Replayed": {"true"},
+		"Cache-Control": {"no-store"}, "X-Content-Type-Options": {"nosniff"}, "Content-Length": {"4"},
+	}
+	got := w.Header()
+	if len(got) != len(want) || w.Body.String() != "body" {
+		t.Errorf("got %v and %q, want %v", got, w.Body, want)
+	}
+	for name, values := range want {
+		if len(got[name]) != len(values) || got[name][len(values)-1] != values[len(values)-1] {
+			t.Errorf("%s is %q, want %q", name, got[name], values)
+		}
+	}
+}
