@@ -108,7 +108,7 @@ func (e *Engine) Reclaim(ctx context.Context, call Call) (*Attempt, error) {
 			return nil, err
 		}
 		if cur.State != Processing || cur.Held != "" || cur.leaseOver(now) || e.restored(cur, now) ||
-			cur.Holder != call.Holder || cur.Principal != call.Principal || cur.BoundTo != call.BoundTo || cur.Fingerprint != call.Fingerprint {
+			cur.Holder != call.Holder || cur.Principal != call.Principal || stranger(&call, cur) != "" || cur.Fingerprint != call.Fingerprint {
 			return nil, nil
 		}
 		next, err := extend(cur, evRenew, now)

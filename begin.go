@@ -31,6 +31,12 @@ type Call struct {
 	// between two tries then makes no second call, and one who got hold of the key
 	// gets no answer. Leave it empty where Principal is verified.
 	BoundTo string
+	// Door names the way by which the call came in, such as "http", up to 32 bytes;
+	// a program that calls the engine itself leaves it empty. A call belongs to the
+	// door that it came through first: a delivery through another gets [OtherDoor]
+	// and nothing else, since what one door records another may not be able to read,
+	// or may have other rules for who writes it.
+	Door string
 	// Fingerprint is compared with that of the first delivery. The zero value
 	// compares nothing but with itself.
 	Fingerprint Fingerprint
@@ -57,8 +63,8 @@ type Call struct {
 type Answer struct {
 	Decision Decision
 	// Record is what is stored about the call. For Execute it is the claim, or
-	// in the answer of Do the outcome. For Expired and OtherCaller it has the
-	// identity only; where there is no decision it is nil. It may be shared with
+	// in the answer of Do the outcome. For Expired, OtherCaller and OtherDoor it
+	// has the identity only; where there is no decision it is nil. It may be shared with
 	// the store, and may not be changed.
 	Record *Record
 	// Attempt is the right to execute. It is set by Begin for Execute only.
@@ -86,6 +92,8 @@ func (a *Answer) Err() error {
 		return &Error{Code: CodeExpired, Message: "the call was first sent before the window that is kept"}
 	case OtherCaller:
 		return &Error{Code: CodeOtherCaller, Message: "the key was used by a caller with another credential"}
+	case OtherDoor:
+		return &Error{Code: CodeOtherDoor, Message: "the key was used through another door of this service"}
 	case Throttled:
 		return &Error{Code: CodeThrottled, Message: "too many duplicates", RetryAfter: a.RetryAfter}
 	}
@@ -234,6 +242,9 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 		if err := open(&op.Operation, id, call, cur, at.now, e.node, next); err != nil {
 			return err
 		}
+		if err := e.authorize(ctx, op, call, next); err != nil {
+			return err
+		}
 		if op.Confirmation != nil {
 			stored, err := e.confirm(ctx, op, call, &further, cur, next, ans, at.now)
 			if err != nil {
@@ -274,8 +285,8 @@ func (e *Engine) claim(ctx context.Context, op *operation, id *ID, call *Call, a
 	}
 	// The record changed under every try, so somebody is at work on it.
 	ans.Decision, ans.Record, ans.RetryAfter = InFlight, cur, minRetryAfter
-	if cur.BoundTo != call.BoundTo {
-		*ans = Answer{Decision: OtherCaller, Record: &Record{ID: *id}}
+	if other := stranger(call, cur); other != "" {
+		*ans = Answer{Decision: other, Record: &Record{ID: *id}}
 	}
 	return e.tell(ctx, &op.Operation, call, ans, 0, waited)
 }
@@ -388,11 +399,11 @@ func (e *Engine) meet(ctx context.Context, op *operation, call *Call, cur **Reco
 func (e *Engine) answer(ctx context.Context, op *operation, call *Call, ans *Answer, now Instant, waited time.Duration) error {
 	cur := ans.Record
 	limited := cur.ID
-	if ans.Decision == OtherCaller {
+	if ans.Decision == OtherCaller || ans.Decision == OtherDoor {
 		// Nothing of the record leaves the engine. And it has a limit of its own, or a
 		// stranger could use up what the caller of the call may ask.
 		ans.Record = &Record{ID: cur.ID}
-		limited.Principal = "\x00" + call.BoundTo
+		limited.Principal = "\x00" + call.Door + "\x00" + call.BoundTo
 	}
 	if delay := e.throttled(op, call, &limited, now); delay > 0 && !isOwn(ctx) {
 		ans.Decision, ans.RetryAfter = Throttled, delay
@@ -401,11 +412,9 @@ func (e *Engine) answer(ctx context.Context, op *operation, call *Call, ans *Ans
 	}
 	switch ans.Decision {
 	case Replay:
-		if op.Authorize != nil && !isOwn(ctx) {
-			if err := op.Authorize(ctx, *call, *cur); err != nil {
-				*ans = Answer{}
-				return &Error{Code: CodeForbidden, Err: err}
-			}
+		if err := e.authorize(ctx, op, call, cur); err != nil {
+			*ans = Answer{}
+			return err
 		}
 	case InFlight:
 		ans.RetryAfter = op.latency.retryAfter(now.Sub(cur.StartedAt), cur.LeaseUntil.Sub(now))
@@ -416,6 +425,18 @@ func (e *Engine) answer(ctx context.Context, op *operation, call *Call, ans *Ans
 		}
 	}
 	return e.tell(ctx, &op.Operation, call, ans, now, waited)
+}
+
+// authorize asks whether the caller may have what the record says, or begin what it
+// would say.
+func (e *Engine) authorize(ctx context.Context, op *operation, call *Call, rec *Record) error {
+	if op.Authorize == nil || isOwn(ctx) {
+		return nil
+	}
+	if err := op.Authorize(ctx, *call, *rec); err != nil {
+		return &Error{Code: CodeForbidden, Err: err}
+	}
+	return nil
 }
 
 // hold writes an abandoned attempt as held. It returns what is stored afterwards.

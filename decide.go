@@ -29,6 +29,9 @@ const (
 	// OtherCaller: the call is bound to another caller, see [Call].BoundTo. Neither
 	// executed nor replayed, and nothing is told about it.
 	OtherCaller Decision = "other_caller"
+	// OtherDoor: the call came in through another door first, see [Call].Door. Neither
+	// executed nor replayed, and nothing is told about it.
+	OtherDoor Decision = "other_door"
 )
 
 // ruling is what decide makes of a stored record.
@@ -57,8 +60,8 @@ func rule(op *Operation, call *Call, cur *Record, now Instant) ruling {
 	switch {
 	case cur.Expired(now):
 		return ruling{decision: Execute}
-	case cur.BoundTo != call.BoundTo:
-		return ruling{decision: OtherCaller}
+	case stranger(call, cur) != "":
+		return ruling{decision: stranger(call, cur)}
 	case cur.Fingerprint != call.Fingerprint:
 		return ruling{decision: Conflict}
 	case cur.State == Completed:
@@ -77,6 +80,18 @@ func rule(op *Operation, call *Call, cur *Record, now Instant) ruling {
 	default:
 		return ruling{decision: Held, hold: heldReason(cur)}
 	}
+}
+
+// stranger is what a delivery gets that has nothing to do with what is stored but its
+// key: nothing is told to it. It is empty for all others.
+func stranger(call *Call, cur *Record) Decision {
+	switch {
+	case cur.BoundTo != call.BoundTo:
+		return OtherCaller
+	case cur.Door != call.Door:
+		return OtherDoor
+	}
+	return ""
 }
 
 // mayRunAgain reports whether an attempt whose holder went away may be followed
@@ -125,7 +140,7 @@ func fencePassed(r *Record, now Instant) bool {
 func open(op *Operation, id *ID, call *Call, prev *Record, now Instant, node string, next *Record) error {
 	until := now.Add(op.Lease)
 	*next = Record{
-		ID: *id, Fingerprint: call.Fingerprint, Principal: call.Principal, BoundTo: call.BoundTo, Holder: cmp.Or(call.Holder, node), Attempt: 1,
+		ID: *id, Fingerprint: call.Fingerprint, Principal: call.Principal, BoundTo: call.BoundTo, Door: call.Door, Holder: cmp.Or(call.Holder, node), Attempt: 1,
 		CreatedAt: now, UpdatedAt: now, StartedAt: now, LeaseUntil: until, NextAt: until,
 		Fence: nextFence(prev.Fence, now), Attributes: call.Attributes, Policy: op.promise(),
 	}

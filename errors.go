@@ -32,7 +32,9 @@ const (
 	// CodeOtherCaller: the key was used by a caller with another credential.
 	// Nothing was executed.
 	CodeOtherCaller Code = "other_caller"
-	// CodeForbidden: the caller may not see the stored answer.
+	// CodeOtherDoor: the key was used through another door. Nothing was executed.
+	CodeOtherDoor Code = "other_door"
+	// CodeForbidden: the caller may not begin the call, or see the stored answer.
 	CodeForbidden Code = "forbidden"
 	// CodeRejected: the call was refused for good.
 	CodeRejected Code = "rejected"

@@ -136,8 +136,11 @@ type Operation struct {
 	ReconcileEvery time.Duration
 	// Authorize is asked before a stored answer is given to a caller, every
 	// time, with the record whose answer it would get. An error keeps the
-	// answer back: the caller gets [CodeForbidden] (IDS-XV.4). Optional, but
-	// required with [ShareTenant].
+	// answer back: the caller gets [CodeForbidden] (IDS-XV.4). It is asked before a
+	// call is claimed too, with the claim as it would be stored: otherwise whoever
+	// may not see the answer to a shared key could give one. Read-only calls, which
+	// leave nothing to share, are not asked about. Optional, but required with
+	// [ShareTenant].
 	Authorize func(ctx context.Context, call Call, rec Record) error
 	// RefuseLate refuses a call that was first sent before the window, instead
 	// of running it as a new one. It works where Call.FirstSent is set or the

@@ -22,6 +22,9 @@ type Record struct {
 	// BoundTo is what the call is bound to, as [Call].BoundTo says; empty where its
 	// identity says whose it is. It never changes during the life of a call.
 	BoundTo string `json:"bound_to,omitempty"`
+	// Door is the one that the call came through first, as [Call].Door says. It never
+	// changes during the life of a call.
+	Door string `json:"door,omitempty"`
 
 	// Fence strictly rises with every new holder of this identity, also across
 	// a purge: it is the store's time in microseconds, or one more than the

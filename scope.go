@@ -8,6 +8,9 @@ import (
 // maxScopeLen bounds [Call].Scope, in bytes.
 const maxScopeLen = 128
 
+// maxDoorLen bounds [Call].Door, in bytes.
+const maxDoorLen = 32
+
 // scopeMark stands between the principal and the scope of a call in ID.Principal: the
 // symbol for a unit separator. No principal may have it, so no choice of the two can
 // imitate another.
@@ -36,6 +39,9 @@ func (c *Call) validateNames() error {
 	}
 	if len(c.BoundTo) > maxNameLen || !validText(c.BoundTo) {
 		return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("what the call is bound to is longer than %d bytes, not valid UTF-8 or has a NUL byte", maxNameLen)}
+	}
+	if len(c.Door) > maxDoorLen || !validText(c.Door) {
+		return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the door is longer than %d bytes, not valid UTF-8 or has a NUL byte", maxDoorLen)}
 	}
 	return nil
 }

@@ -135,6 +135,11 @@ func (e *Engine) enterTx(ctx context.Context, tx Tx, op *operation, id *ID, call
 	if err := open(&op.Operation, id, call, cur, now, e.node, &a.claim); err != nil {
 		return nil, ans, now, err
 	}
+	if !a.unrecorded {
+		if err := e.authorize(ctx, op, call, &a.claim); err != nil {
+			return nil, Answer{}, now, err
+		}
+	}
 	a.expect = cur.Revision
 	ans.Decision, ans.Record = Execute, &a.claim
 	if a.unrecorded {
@@ -180,8 +185,8 @@ func (e *Engine) lookTx(ctx context.Context, op *operation, id *ID, call *Call, 
 		}
 	}
 	ans.Decision = InFlight // it changes under every look: somebody is at work on it
-	if cur.BoundTo != call.BoundTo {
-		ans.Decision = OtherCaller
+	if other := stranger(call, cur); other != "" {
+		ans.Decision = other
 	}
 	return true, cur, now, nil
 }

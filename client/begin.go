@@ -93,7 +93,7 @@ func beginningOf(call *semel.Call) *beginning {
 // decisions are the refusals that an engine gives as decisions.
 var decisions = map[semel.Code]semel.Decision{
 	semel.CodeConflict: semel.Conflict, semel.CodeInFlight: semel.InFlight, semel.CodeHeld: semel.Held,
-	semel.CodeExpired: semel.Expired, semel.CodeThrottled: semel.Throttled, semel.CodeOtherCaller: semel.OtherCaller,
+	semel.CodeExpired: semel.Expired, semel.CodeOtherDoor: semel.OtherDoor, semel.CodeOtherCaller: semel.OtherCaller, semel.CodeThrottled: semel.Throttled,
 }
 
 // begun reads the answer to a beginning.

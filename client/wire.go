@@ -15,6 +15,7 @@ type record struct {
 	Tenant      string            `json:"tenant"`
 	Principal   string            `json:"principal"`
 	BoundTo     string            `json:"bound_to"`
+	Door        string            `json:"door"`
 	Key         string            `json:"idempotency_key"`
 	Operation   string            `json:"operation"`
 	PayloadHash semel.Fingerprint `json:"payload_hash"`
@@ -216,7 +217,7 @@ func (r *record) value() (*semel.Record, error) {
 		ID:          semel.ID{Tenant: r.Tenant, Principal: r.Principal, Operation: r.Operation, Key: r.Key},
 		State:       r.Status,
 		Disposition: r.Disposition, Fingerprint: r.PayloadHash, Held: r.Held, Result: r.result.value(), Failure: r.Error,
-		Fence: r.Fence, Attempt: r.Attempt, Holder: r.Holder, Principal: r.Principal, BoundTo: r.BoundTo,
+		Fence: r.Fence, Attempt: r.Attempt, Holder: r.Holder, Principal: r.Principal, BoundTo: r.BoundTo, Door: r.Door,
 		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 		LeaseUntil: r.LeaseUntil, ExpiresAt: r.ExpiresAt,
 	}

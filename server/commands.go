@@ -41,13 +41,14 @@ func (s *Server) gateway(g *generation, registry string) (*ids.Gateway, error) {
 	})
 }
 
-// ofOtherDoor reports whether an operation is that of a command, or of a message on its
-// way: the execution API would let a caller end it without what their doors ask for.
+// ofOtherDoor reports whether an operation is that of a command, of a message on its
+// way, or of a route that does not share it: the execution API would let a caller end
+// it without what their doors ask for, and write what they answer others with.
 func (s *Server) ofOtherDoor(operation string) bool {
 	g := s.enter()
 	defer g.inFlight.Done()
 	if operation == ids.MessageOperation || config.ReservedOperation(operation) {
 		return true
 	}
-	return g.commands != nil && g.commands.Declares(operation)
+	return !g.cfg.ByAPI(operation) || g.commands != nil && g.commands.Declares(operation)
 }

@@ -103,7 +103,8 @@ func (d *disk) fill(s *shot) (int, error) {
 		}
 	}
 	s.wait()
-	return once(f.Close(), os.Remove(ballast))
+	// A file system that is refused next would bring back what was not synced.
+	return once(f.Close(), os.Remove(ballast), command("sync", "-f", d.dir))
 }
 
 // refuse has the disk refuse to write, as a file system does that has found an error,

@@ -18,6 +18,7 @@ const (
 	hasCompensation
 	hasPolicy
 	hasBound
+	hasDoor
 	knownExtras = 1<<iota - 1
 )
 
@@ -63,6 +64,9 @@ func appendExtras(b []byte, r *semel.Record) []byte {
 	if r.BoundTo != "" {
 		has |= hasBound
 	}
+	if r.Door != "" {
+		has |= hasDoor
+	}
 	if has == 0 {
 		return b
 	}
@@ -107,6 +111,9 @@ func appendExtras(b []byte, r *semel.Record) []byte {
 	}
 	if has&hasBound != 0 {
 		b = appendText(b, r.BoundTo)
+	}
+	if has&hasDoor != 0 {
+		b = appendText(b, r.Door)
 	}
 	return b
 }
@@ -200,6 +207,10 @@ func (r *reader) extras(rec *semel.Record) {
 	if has&hasBound != 0 {
 		rec.BoundTo = r.text()
 		r.bad = r.bad || rec.BoundTo == "" // then there would be no flag
+	}
+	if has&hasDoor != 0 {
+		rec.Door = r.text()
+		r.bad = r.bad || rec.Door == ""
 	}
 }
 

@@ -169,6 +169,7 @@ var refusals = map[semel.Code]refusal{
 	semel.CodeInvalidCall:         {http.StatusBadRequest, "Invalid envelope"},
 	semel.CodeForbidden:           {http.StatusForbidden, "Not allowed"},
 	semel.CodeNotFound:            {http.StatusNotFound, "Not found"},
+	semel.CodeOtherDoor:           {http.StatusConflict, "Key used elsewhere"},
 	semel.CodeExpired:             {http.StatusPreconditionFailed, "Too old"},
 	semel.CodeThrottled:           {http.StatusTooManyRequests, "Too many duplicates"},
 	semel.CodeOtherCaller:         {http.StatusConflict, "Key used with another credential"},

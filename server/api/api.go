@@ -26,7 +26,7 @@ type Options struct {
 	// for a bearer token.
 	Challenge func(error) string
 	// Reserved says which operations belong to other doors, which have rules of their
-	// own: here they are unknown. Nil: none.
+	// own: here they are neither begun nor ended. Nil: none.
 	Reserved func(operation string) bool
 	// Answers reports whether duplicates of a record are answered over HTTP by a
 	// route, so that what it is settled with has to be an HTTP answer. Nil: those of
@@ -69,7 +69,7 @@ const (
 	NoRole   Role = iota // its own calls only
 	Viewer               // look at the records of its tenant
 	Operator             // settle, release and purge them
-	Admin                // everything; with an empty tenant, in all tenants
+	Admin                // everything
 )
 
 // String is the role's name.
@@ -83,6 +83,8 @@ type Caller struct {
 	// Credential is that of [semelhttp.Caller], where nobody verified the caller.
 	Credential string
 	Role       Role
+	// AllTenants lets an admin see and settle the records of all tenants.
+	AllTenants bool
 }
 
 // API makes the handlers. All methods may be called concurrently.

@@ -13,6 +13,9 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
+// Door marks the records of calls that came over the API; see [semel.Call].Door.
+const Door = "api"
+
 // keyHeader carries the key of a call.
 const keyHeader = "Idempotency-Key"
 
@@ -65,7 +68,7 @@ func (b *builder) executions() {
 			"200": answer[begun](b, "The call ran before."),
 		},
 	}, NoRole, []semel.Code{
-		semel.CodeInFlight, semel.CodeHeld, semel.CodeConflict, semel.CodeOtherCaller, semel.CodeExpired, semel.CodeThrottled, semel.CodeForbidden, semel.CodeUnknownOperation,
+		semel.CodeInFlight, semel.CodeHeld, semel.CodeConflict, semel.CodeOtherCaller, semel.CodeExpired, semel.CodeThrottled, semel.CodeOtherDoor, semel.CodeForbidden, semel.CodeUnknownOperation,
 		semel.CodeConfirmationRequired, semel.CodeConfirmationRefused,
 	}, beginRoute)
 	b.execution()
@@ -109,7 +112,7 @@ func (x *exchange) begin(operation, holder string, body *beginning, path string,
 	a := x.api
 	call := semel.Call{
 		Operation: operation, Key: body.Key,
-		Holder: holder, FirstSent: body.FirstSent, Wait: wait, Attributes: body.Attributes, Confirm: body.Confirm, StepUp: body.StepUp,
+		Door: Door, Holder: holder, FirstSent: body.FirstSent, Wait: wait, Attributes: body.Attributes, Confirm: body.Confirm, StepUp: body.StepUp,
 	}
 	if call.Key == "" {
 		return 0, nil, a.invalid("header."+keyHeader, "the key is missing: send it in the "+keyHeader+" header or as the member key of the body")
@@ -143,7 +146,9 @@ func (x *exchange) begin(operation, holder string, body *beginning, path string,
 	}
 	if ans.Decision != semel.Execute && ans.Decision != semel.Replay {
 		p := a.problemOf(ans.Err())
-		if ans.Decision != semel.Conflict && ans.Decision != semel.Expired {
+		switch ans.Decision {
+		case semel.Conflict, semel.Expired, semel.OtherDoor: // it is not this call's record
+		default:
 			p.Record = ans.Record.ID.Encode()
 			p.set("Location", a.recordPath(p.Record))
 		}

@@ -30,6 +30,9 @@ func (x *exchange) attach(execution string) (*semel.Attempt, error) {
 	if err != nil || !x.own(id) {
 		return nil, missing
 	}
+	if a := x.api; a.opts.Reserved != nil && a.opts.Reserved(id.Operation) {
+		return nil, missing
+	}
 	fence, err := strconv.ParseInt(execution[dot+1:], 10, 64)
 	if err != nil || fence <= 0 || strconv.FormatInt(fence, 10) != execution[dot+1:] {
 		return nil, missing
@@ -40,6 +43,11 @@ func (x *exchange) attach(execution string) (*semel.Attempt, error) {
 		return nil, missing
 	case err != nil:
 		return nil, err
+	}
+	// What another door has begun is for that door to end: only it knows how its
+	// answers are written.
+	if op, ok := x.api.engine.Operation(id.Operation); at.Record().Door != Door && (!ok || op.Class != semel.ReadOnly) {
+		return nil, missing
 	}
 	// Where keys are shared, or calls bound to a credential, the attempt still
 	// belongs to who began it. The attempt of a read-only call is not recorded and

@@ -69,7 +69,7 @@ type countEntry struct {
 }
 
 var countedDecisions = [...]semel.Decision{
-	semel.Execute, semel.Replay, semel.InFlight, semel.Conflict, semel.Held, semel.Expired, semel.Throttled, semel.OtherCaller,
+	semel.Execute, semel.Replay, semel.InFlight, semel.Conflict, semel.Held, semel.Expired, semel.Throttled, semel.OtherDoor, semel.OtherCaller,
 }
 
 const noEntry = -1

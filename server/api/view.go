@@ -13,6 +13,7 @@ type record struct {
 	ID           string           `json:"id" doc:"Names the record in addresses. It is no secret and shows all that it names."`
 	Tenant       string           `json:"tenant"`
 	Principal    string           `json:"principal" doc:"The scope of the key; empty where the operation shares its keys within the tenant."`
+	Door         string           `json:"door,omitempty" doc:"The door that the call came through: api, http and others."`
 	Key          string           `json:"idempotency_key"`
 	Operation    string           `json:"operation"`
 	BoundTo      string           `json:"bound_to,omitempty" doc:"Digest of the credential that the call is bound to, where nobody verified its caller."`
@@ -78,7 +79,7 @@ type effect struct {
 // viewOf shows a record.
 func (a *API) viewOf(rec *semel.Record) record {
 	v := record{
-		ID: rec.ID.Encode(), Tenant: rec.ID.Tenant, Principal: rec.ID.Principal, Key: rec.ID.Key, Operation: rec.ID.Operation,
+		ID: rec.ID.Encode(), Tenant: rec.ID.Tenant, Principal: rec.ID.Principal, Door: rec.Door, Key: rec.ID.Key, Operation: rec.ID.Operation,
 		BoundTo: rec.BoundTo, PayloadHash: rec.Fingerprint.String(), Status: rec.State.String(), Disposition: rec.Disposition.String(), Held: rec.Held,
 		Error: failureOf(rec.Failure), Fence: rec.Fence, Attempt: rec.Attempt, Holder: rec.Holder,
 		CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, StartedAt: rec.StartedAt, EndedAt: rec.EndedAt,

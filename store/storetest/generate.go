@@ -147,7 +147,7 @@ func drawRecord() *rapid.Generator[semel.Record] {
 	return rapid.Custom(func(t *rapid.T) semel.Record {
 		return semel.Record{
 			ID: drawID().Draw(t, "id"), Revision: fresh(), State: drawState.Draw(t, "state"), Disposition: drawEnd.Draw(t, "disposition"),
-			Fingerprint: drawFingerprint().Draw(t, "fingerprint"), Principal: drawName(maxName).Draw(t, "principal"), BoundTo: drawName(maxName).Draw(t, "bound to"),
+			Fingerprint: drawFingerprint().Draw(t, "fingerprint"), Principal: drawName(maxName).Draw(t, "principal"), BoundTo: drawName(maxName).Draw(t, "bound to"), Door: drawName(32).Draw(t, "door"),
 			Fence: rapid.Int64().Draw(t, "fence"), Origin: rapid.Int64().Draw(t, "origin"), Attempt: rapid.IntRange(1, 1<<40).Draw(t, "attempt"),
 			Holder: drawText().Draw(t, "holder"), Held: drawText().Draw(t, "held"),
 			CreatedAt: drawTime().Draw(t, "created"), UpdatedAt: drawTime().Draw(t, "updated"), StartedAt: drawTime().Draw(t, "started"),

@@ -53,21 +53,13 @@ func ParseAnswer(res semel.Result) (Answer, bool) {
 		return Answer{}, false
 	}
 	a := Answer{Status: stored.status, Header: http.Header{}, Body: stored.body}
-	stored.set(a.Header, 0)
+	stored.set(a.Header, stored.others(), 0)
 	return a, true
 }
 
-// Marked reports whether the record says that it was made by a door of this module
-// that answers over HTTP, so that its result has to be an [Answer]. Where it reports
-// false the record does not tell; see [Guard.Serves].
-func Marked(rec *semel.Record) bool {
-	if _, ok := ParseAnswer(rec.Result); ok {
-		return true
-	}
-	return slices.ContainsFunc(rec.Effects, func(ef semel.EffectRecord) bool {
-		return strings.HasPrefix(ef.Name, "semelhttp.") || strings.HasPrefix(ef.Name, "semelproxy.")
-	})
-}
+// Marked reports whether the record came through a door of this module, so that its
+// result has to be an [Answer].
+func Marked(rec *semel.Record) bool { return rec.Door == Door }
 
 // Serves reports whether a handler of the guard executes the calls of an operation.
 func (g *Guard) Serves(operation string) bool { return g.handlerOf(operation) != nil }

@@ -178,7 +178,7 @@ func newHandler(g *Guard, rt Route, op semel.Operation, next http.Handler) handl
 
 // call is the delivery that a request is, as far as it is about its identity.
 func (h *handler) call(r *http.Request, key string, who Caller) semel.Call {
-	call := semel.Call{Operation: h.operation, Key: key, Scope: h.scope(r)}
+	call := semel.Call{Operation: h.operation, Key: key, Scope: h.scope(r), Door: Door}
 	who.Name(&call, h.share)
 	return call
 }

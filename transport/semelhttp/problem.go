@@ -174,6 +174,10 @@ func (h *handler) decided(ans *semel.Answer) problem {
 		p.status, p.code, p.title = http.StatusPreconditionFailed, semel.CodeExpired, "Key too old"
 		p.detail = "This request was first sent longer ago than answers are kept, so it may have been executed and forgotten. Nothing was executed. Find out what became of it before sending it with a new key."
 		return p
+	case semel.OtherDoor:
+		p.status, p.code, p.title = http.StatusConflict, semel.CodeOtherDoor, "Idempotency key used elsewhere"
+		p.detail = "This key was used before through another door of this service. Nothing was executed. Send this request with a new key."
+		return p
 	case semel.OtherCaller:
 		p = otherCaller()
 	case semel.Throttled:

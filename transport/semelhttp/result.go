@@ -93,6 +93,19 @@ func parseResult(data []byte) (r recorded, err error) {
 	return r, nil
 }
 
+// others are the names of the stored headers that are not always kept.
+func (r *recorded) others() (names []string) {
+	c := cursor{rest: r.head}
+	for range r.values {
+		free := c.rest[0] == 0
+		if name := c.name(); free {
+			names = append(names, name)
+		}
+		c.bytes()
+	}
+	return names
+}
+
 // set puts the stored headers into h that are always kept or among extra, in the place
 // of what is there: what may be replayed is for the route to say, whoever wrote the
 // result. Their values share one allocation, in which there is room for spare more.

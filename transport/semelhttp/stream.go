@@ -93,13 +93,15 @@ func (c *capture) pass() error {
 
 // hurry ends what is written to the caller, unless it is done before, when half of
 // the route's time that is left has gone: a caller that does not read can't keep the
-// attempt running, and the other half is for learning how the work ends. Where a
-// write was ended, all later ones fail.
+// attempt running, and the other half is for learning how the work ends. A stream that
+// goes on beyond that time has a quarter of it for each write. Where a write was
+// ended, all later ones fail.
 func (c *capture) hurry() (done func()) {
 	if c.scope.deadline.IsZero() {
 		return func() {}
 	}
-	timer := time.AfterFunc(time.Until(c.scope.deadline)/2, func() {
+	left := max(time.Until(c.scope.deadline), c.h.route.Timeout/2)
+	timer := time.AfterFunc(left/2, func() {
 		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Unix(1, 0)) // long ago
 	})
 	return func() { timer.Stop() }

@@ -134,6 +134,10 @@ func (t *txRun) run(ctx context.Context) (semel.Result, error) {
 func (t *txRun) outcome(ctx context.Context) (semel.Result, error, txEnd) {
 	c := t.c
 	said := errors.New("the handler answered " + strconv.Itoa(c.status))
+	late := ctx.Err()
+	if late == nil && !t.deadline.IsZero() && !time.Now().Before(t.deadline) {
+		late = context.DeadlineExceeded // the handler may have been told before this
+	}
 	switch v := c.scope.concluded(); {
 	case v != nil && v.kind == endAbort:
 		return semel.Result{}, semel.Aborted(errors.New(v.why)), txConclude
@@ -141,10 +145,10 @@ func (t *txRun) outcome(ctx context.Context) (semel.Result, error, txEnd) {
 		return semel.Result{}, semel.Unknown(errors.New(v.why)), txConclude
 	case c.failed != nil:
 		return semel.Result{}, semel.Aborted(c.failed), txTooLarge
-	case ctx.Err() != nil && c.status >= 500:
+	case late != nil && c.status >= 500:
 		return semel.Result{}, semel.Aborted(said), txForgets
-	case ctx.Err() != nil:
-		return semel.Result{}, semel.Aborted(ctx.Err()), txLate
+	case late != nil:
+		return semel.Result{}, semel.Aborted(late), txLate
 	case c.status < 400:
 		return c.result(), nil, txRecords
 	case c.status >= 500 && c.keepsAnswer():

@@ -250,7 +250,7 @@ func (h *call) final() {
 			h.report(RuleLost, "node %d: %s", node, e.Text)
 		case promised != "" && e.Outcome == "":
 			h.report(RuleLost, "%s was told, and node %d says: %s %d %s", promised, node, e.Word, e.Status, e.Text)
-		case e.Word == Held && h.rules.Asked && len(h.of(Effect)) > 0:
+		case e.Word == Held && h.rules.Asked && slices.ContainsFunc(h.of(Effect), func(ef Event) bool { return ef.At < e.At }):
 			h.report(RuleUnsettled, "node %d holds it although whoever is asked knows of its effect", node)
 		case e.Word == Held && reasons[node] == "":
 			h.report(RuleReason, "node %d", node)

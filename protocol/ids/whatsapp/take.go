@@ -124,7 +124,7 @@ func (in *Ingress) take(ctx context.Context, p *part) bool {
 		return false
 	}
 	call := semel.Call{
-		Tenant: tenant, Principal: principal, Operation: p.operation, Key: p.key, Fingerprint: p.print, Wait: in.opts.Budget,
+		Tenant: tenant, Principal: principal, Operation: p.operation, Key: p.key, Fingerprint: p.print, Wait: in.opts.Budget, Door: "whatsapp",
 	}
 	ans, err := in.engine.Do(ctx, call, func(_ context.Context, x semel.Execution) (semel.Result, error) {
 		payload, err := json.Marshal(takenFrom(tenant, p))

@@ -99,7 +99,7 @@ func TestConfigPrint(t *testing.T) {
 	})
 	t.Run("the JSON has the names of the YAML", func(t *testing.T) {
 		_, out, _ := semelWith(t, goodConfig, "config", "print", "--json", "-")
-		wantFields(t, out, "listen", "admin", "store", "operations", "routes", "limits", "archive", "evidence", "purge", "log")
+		wantFields(t, out, "listen", "admin", "store", "api", "operations", "routes", "limits", "archive", "evidence", "purge", "log")
 	})
 	t.Run("a mistake is reported instead", func(t *testing.T) {
 		if code, out, errs := semelWith(t, badConfig, "config", "print", "-"); code != ExitCheck || out != "" || errs != badConfigErrors {
@@ -146,7 +146,7 @@ func TestConfigSchema(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &schema); err != nil || code != ExitOK || errs != "" {
 			t.Fatalf("exit %d, %v, %q", code, err, errs)
 		}
-		if schema.Schema != "https://json-schema.org/draft/2020-12/schema" || len(schema.Properties) != 13 {
+		if schema.Schema != "https://json-schema.org/draft/2020-12/schema" || len(schema.Properties) != 14 {
 			t.Errorf("%+v", schema)
 		}
 	})
