@@ -44,9 +44,9 @@ func (s *Server) operator(r *http.Request) (api.Caller, error) {
 	a := s.current().auth
 	id, err := a.Authenticate(r)
 	if errors.Is(err, auth.ErrNoCredential) && !a.Configured() {
-		return api.Caller{Role: api.Admin}, nil
+		return api.Caller{Role: api.Admin, AllTenants: true}, nil
 	}
-	return s.admit(api.Caller{Tenant: id.Tenant, Principal: id.Principal, Role: roles[id.Roles]}, err)
+	return s.admit(api.Caller{Tenant: id.Tenant, Principal: id.Principal, Role: roles[id.Roles], AllTenants: id.AllTenants()}, err)
 }
 
 var roles = map[auth.Roles]api.Role{auth.Viewer: api.Viewer, auth.Operator: api.Operator, auth.Admin: api.Admin}

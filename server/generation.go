@@ -182,8 +182,12 @@ func callers(c *config.Auth) auth.Settings {
 	for _, j := range c.JWT {
 		s.JWT = append(s.JWT, auth.JWT{
 			Issuer: j.Issuer, Audience: j.Audience, Algorithms: j.Algorithms, KeysFile: j.KeysFile, JWKSURL: j.JWKSURL,
-			TenantClaim: j.TenantClaim, PrincipalClaim: j.PrincipalClaim, RolesClaim: j.RolesClaim, Leeway: time.Duration(j.Leeway),
+			Tenant: j.Tenant, TenantClaim: j.TenantClaim, PrincipalClaim: j.PrincipalClaim, RolesClaim: j.RolesClaim, Leeway: time.Duration(j.Leeway),
 		})
+		for _, v := range j.Roles {
+			last := &s.JWT[len(s.JWT)-1]
+			last.Roles = append(last.Roles, auth.RoleValue(v))
+		}
 	}
 	for _, m := range c.MTLS {
 		s.MTLS = append(s.MTLS, auth.Certificate{

@@ -24,7 +24,7 @@ func (x *exchange) ctx() context.Context { return x.r.Context() }
 
 // tenant is what bounds the caller; nil for one that sees all.
 func (x *exchange) tenant() *string {
-	if x.caller.Role == Admin && x.caller.Tenant == "" {
+	if x.caller.Role == Admin && x.caller.AllTenants {
 		return nil
 	}
 	return &x.caller.Tenant

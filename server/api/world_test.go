@@ -131,7 +131,8 @@ var callers = map[string]Caller{
 	"nothing":  {Tenant: "acme"},
 	"viewer":   {Tenant: "acme", Principal: "vera", Role: Viewer},
 	"operator": {Tenant: "acme", Principal: "otto", Role: Operator},
-	"root":     {Principal: "root", Role: Admin},
+	"root":     {Principal: "root", Role: Admin, AllTenants: true},
+	"nowhere":  {Principal: "nora", Role: Admin},
 	"evilroot": {Tenant: "evil", Principal: "root", Role: Admin},
 }
 

@@ -40,6 +40,13 @@ type Identity struct {
 	Method Method
 }
 
+// AllTenants reports whether the caller is an admin of all tenants: one that the
+// configuration itself names, with the role admin and without a tenant. What an
+// issuer or a proxy says of a caller never comes to that.
+func (id *Identity) AllTenants() bool {
+	return id.Roles.Allows(Admin) && id.Tenant == "" && (id.Method == MethodToken || id.Method == MethodMTLS)
+}
+
 // Settings configures an [Authenticator]. The zero value knows no method.
 type Settings struct {
 	Tokens        []Token

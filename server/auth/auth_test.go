@@ -200,7 +200,7 @@ func TestNewReportsEveryFaultAtOnce(t *testing.T) {
 			{Name: "b", SHA256: shopSettings.SHA256, Principal: "\xff"},
 			{Name: "c", SHA256: strings.ToUpper(shopSettings.SHA256), Principal: "c"},
 		},
-		JWT: []auth.JWT{{Algorithms: []string{"none", "HS256"}, KeysFile: "absent.json", Leeway: 1 << 60, Tenant: "t", TenantClaim: "t"}, {}},
+		JWT: []auth.JWT{{Algorithms: []string{"none", "HS256"}, KeysFile: "absent.json", Leeway: 1 << 60, Tenant: "t\x00", TenantClaim: "t"}, {}},
 		MTLS: []auth.Certificate{
 			{Principal: "p"}, {Principal: "p", Subject: "CN=a, O=b"}, {Principal: "p", DNS: "*.example.com"},
 			{Principal: "p", URI: "no uri"}, {Principal: "p", Subject: "CN=a", DNS: "a"}, {Principal: "p", DNS: "x"}, {Principal: "p", DNS: "X"},
@@ -217,7 +217,7 @@ func TestNewReportsEveryFaultAtOnce(t *testing.T) {
 		`tokens[1].name: "a" is taken`, "tokens[1].tenant: is longer than 256", "tokens[1].principal: begins like", "tokens[1].sha256: is the digest of an empty",
 		"tokens[2].principal: is not valid UTF-8", "tokens[3].sha256: is that of another",
 		"jwt[0].issuer: is empty", "jwt[0].audience: is empty", `jwt[0].algorithms: "none" is not one of`, `jwt[0].algorithms: "HS256" is not one of`,
-		"jwt[0].leeway:", "jwt[0].tenant: is given", "jwt[0].keys_file: open absent.json",
+		"jwt[0].leeway:", "jwt[0].tenant: has a control", "jwt[0].keys_file: open absent.json",
 		"jwt[1].issuer:", "jwt[1].audience:", "jwt[1].algorithms: is empty", "jwt[1].keys_file: is empty",
 		"mtls[0]: needs exactly one", "mtls[1].subject:", "mtls[2].dns: has a wildcard", "mtls[3].uri:", "mtls[4]: needs exactly one", "mtls[6]: names the same",
 		`trusted_header.from[0]: "everywhere"`, "trusted_header.from[1]:", "trusted_header.from[2]:", "trusted_header.from[3]:",

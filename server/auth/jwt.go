@@ -36,20 +36,28 @@ type JWT struct {
 	// count for 24 hours. Redirects are not followed, and the environment's proxy is
 	// not used.
 	JWKSURL string
-	// Tenant is the tenant of all callers with tokens of this issuer, if
-	// TenantClaim is empty.
+	// Tenant is the tenant of all callers with tokens of this issuer. A token that
+	// names another one in TenantClaim is refused.
 	Tenant string
-	// TenantClaim is the claim that has the tenant. Tokens without it are refused.
+	// TenantClaim is the claim that has the tenant, if Tenant does not say it.
+	// Tokens without it, or with an empty one, are refused then.
 	TenantClaim string
 	// PrincipalClaim is the claim that has the principal. Defaults to sub.
 	PrincipalClaim string
 	// RolesClaim is the claim that has the roles: a list of strings, or one
-	// string with commas or spaces. Names that are no roles are ignored.
-	// Defaults to empty: no roles.
+	// string with commas or spaces. Defaults to empty: no roles. No claim makes
+	// anybody an admin of all tenants, see [Identity].AllTenants.
 	RolesClaim string
+	// Roles say which values of RolesClaim stand for which roles; all others are
+	// rights. Without any, the values viewer, operator and admin are the roles of
+	// these names.
+	Roles []RoleValue
 	// Leeway is how much the issuer's clock may differ. At most 5 minutes.
 	Leeway time.Duration
 }
+
+// RoleValue is a value of a claim and the role that it stands for.
+type RoleValue struct{ Value, Role string }
 
 const (
 	maxLeeway = 5 * time.Minute
@@ -101,8 +109,14 @@ func (a *Authenticator) addIssuers(list []JWT, f *faults) {
 		}
 		if err := checkText(s.Tenant); err != nil {
 			f.add(field+".tenant", err)
-		} else if s.Tenant != "" && s.TenantClaim != "" {
-			f.add(field+".tenant", errors.New("is given by tenant_claim too"))
+		}
+		if len(s.Roles) > 0 && s.RolesClaim == "" {
+			f.add(field+".roles", errors.New("need a roles_claim whose values they are"))
+		}
+		for j, v := range s.Roles {
+			if _, err := ParseRoles([]string{v.Role}); err != nil || v.Value == "" {
+				f.add(fmt.Sprintf("%s.roles[%d]", field, j), cmp.Or(err, errors.New("has no value")))
+			}
 		}
 		is := &issuer{settings: s}
 		is.addKeys(field, f)
@@ -216,10 +230,8 @@ func (is *issuer) identity(claims jwt.MapClaims) (Identity, error) {
 	if id.Principal, ok = claims[is.settings.PrincipalClaim].(string); !ok || checkPrincipal(id.Principal) != nil {
 		return Identity{}, bad(invalidToken, "the token has no principal, or one that can't be used")
 	}
-	if name := is.settings.TenantClaim; name != "" {
-		if id.Tenant, ok = claims[name].(string); !ok || checkText(id.Tenant) != nil {
-			return Identity{}, bad(invalidToken, "the token has no tenant, or one that can't be used")
-		}
+	if err := is.tenant(&id, claims); err != nil {
+		return Identity{}, err
 	}
 	if is.settings.RolesClaim == "" {
 		return id, nil
@@ -235,8 +247,41 @@ func (is *issuer) identity(claims jwt.MapClaims) (Identity, error) {
 			}
 		}
 	}
-	id.Roles, id.Rights = knownRoles(names), otherNames(names)
+	if len(is.settings.Roles) == 0 {
+		id.Roles, id.Rights = knownRoles(names), otherNames(names)
+		return id, nil
+	}
+	for _, name := range names {
+		mapped := NoRole
+		for _, v := range is.settings.Roles {
+			if role, _ := roleByName(v.Role); v.Value == name {
+				mapped = max(mapped, role)
+			}
+		}
+		if id.Roles = max(id.Roles, mapped); mapped == NoRole {
+			id.Rights = append(id.Rights, name)
+		}
+	}
 	return id, nil
+}
+
+// tenant is the one that is configured, or that the token names: never both, if they
+// differ, and never none.
+func (is *issuer) tenant(id *Identity, claims jwt.MapClaims) error {
+	claim := is.settings.TenantClaim
+	value, named := claims[claim]
+	if claim == "" || !named && id.Tenant != "" {
+		return nil
+	}
+	name, ok := value.(string)
+	switch {
+	case !ok || name == "" || checkText(name) != nil:
+		return bad(invalidToken, "the token has no tenant, or one that can't be used")
+	case id.Tenant != "" && name != id.Tenant:
+		return bad(invalidToken, "the token names another tenant than its issuer may")
+	}
+	id.Tenant = name
+	return nil
 }
 
 var (

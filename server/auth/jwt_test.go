@@ -320,7 +320,7 @@ func TestJWTClaims(t *testing.T) {
 		for _, sub := range []any{nil, "", 7, []string{"shop"}, "credential:abc", "a\x00b", strings.Repeat("x", 257)} {
 			refused(t, "no principal", "sub", sub)
 		}
-		for _, tenant := range []any{nil, 7, "a\nb", strings.Repeat("x", 257)} {
+		for _, tenant := range []any{nil, "", 7, "a\nb", strings.Repeat("x", 257)} {
 			refused(t, "no tenant", "tenant", tenant)
 		}
 	})
@@ -348,5 +348,35 @@ func TestJWTClaims(t *testing.T) {
 		wantIdentity(t, b, request(bearer(token(t, "https://claims.example/who", "till", "", "admin"))),
 			auth.Identity{Tenant: "fixed", Principal: "till", Method: auth.MethodJWT})
 		wantBad(t, b, request(bearer(token(t))), "no principal")
+	})
+	t.Run("an issuer whose tenant is fixed names no other", func(t *testing.T) {
+		s := settings
+		s.Tenant = "acme"
+		b := newAuth(t, auth.Settings{JWT: []auth.JWT{s}})
+		wantIdentity(t, b, request(bearer(token(t))), jwtShop)
+		wantIdentity(t, b, request(bearer(token(t, "tenant", nil))), jwtShop)
+		for _, tenant := range []any{"zeta", "", "acme ", 7, []string{"acme"}} {
+			wantBad(t, b, request(bearer(token(t, "tenant", tenant))), "tenant")
+		}
+	})
+	t.Run("values of the claim stand for the roles that the settings say, and for no others", func(t *testing.T) {
+		s := settings
+		s.Roles = []auth.RoleValue{{Value: "semel-ops", Role: "operator"}, {Value: "semel-admins", Role: "admin"}, {Value: "both", Role: "viewer"}, {Value: "both", Role: "operator"}}
+		b := newAuth(t, auth.Settings{JWT: []auth.JWT{s}})
+		for roles, want := range map[string]auth.Identity{
+			"admin":               {Rights: []string{"admin"}},
+			"semel-ops billing":   {Roles: auth.Operator, Rights: []string{"billing"}},
+			"semel-admins viewer": {Roles: auth.Admin, Rights: []string{"viewer"}},
+			"both":                {Roles: auth.Operator},
+		} {
+			want.Tenant, want.Principal, want.Method = "acme", "shop", auth.MethodJWT
+			wantIdentity(t, b, request(bearer(token(t, "roles", roles))), want)
+		}
+		for _, bad := range []auth.RoleValue{{Value: "x", Role: "root"}, {Value: "x"}, {Role: "admin"}} {
+			s.Roles = []auth.RoleValue{bad}
+			if _, err := auth.New(auth.Settings{JWT: []auth.JWT{s}}); err == nil {
+				t.Errorf("%+v is taken", bad)
+			}
+		}
 	})
 }

@@ -152,14 +152,26 @@ type JWT struct {
 	KeysFile string `json:"keys_file,omitzero"`
 	// Where the issuer publishes its JSON Web Key Set, instead of keys_file: an https URL, or http on this machine. Keys are fetched again every 15m, and for a key that is new.
 	JWKSURL string `json:"jwks_url,omitzero" secret:"url"`
-	// Claim that names the tenant.
+	// Tenant of all callers with its tokens. A token that names another one in tenant_claim is refused.
+	Tenant string `json:"tenant,omitzero"`
+	// Claim that names the tenant, without which a token is refused unless tenant says it.
 	TenantClaim string `json:"tenant_claim" default:"tenant"`
 	// Claim that names the principal.
 	PrincipalClaim string `json:"principal_claim" default:"sub"`
-	// Claim that lists the roles, and the rights that commands ask for.
-	RolesClaim string `json:"roles_claim" default:"roles"`
+	// Claim that lists the roles, and the rights that commands ask for. Without it there are neither.
+	RolesClaim string `json:"roles_claim,omitzero"`
+	// Values of roles_claim that stand for roles; all others are rights. Without any, viewer, operator and admin stand for themselves.
+	Roles []RoleValue `json:"roles,omitempty"`
 	// How far the clocks may be apart, up to 5m.
 	Leeway Duration `json:"leeway" default:"30s"`
+}
+
+// RoleValue is a value of a claim and the role that it stands for.
+type RoleValue struct {
+	// Value of the claim.
+	Value string `json:"value" required:"true"`
+	// What a caller with it may do, in its tenant.
+	Role string `json:"role" required:"true" enum:"viewer,operator,admin"`
 }
 
 // ClientCert is a caller with a client certificate.

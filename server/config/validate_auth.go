@@ -16,7 +16,10 @@ func (v *validator) auth() {
 		path := fmt.Sprintf("auth.jwt[%d]", i)
 		v.duration(path+".leeway", j.Leeway, 0, maxLeeway)
 		v.keys(path, j)
-		for name, claim := range map[string]string{"tenant_claim": j.TenantClaim, "principal_claim": j.PrincipalClaim, "roles_claim": j.RolesClaim} {
+		if len(j.Roles) > 0 && j.RolesClaim == "" {
+			v.bad(path+".roles", "name the claim in roles_claim", "no claim has these values")
+		}
+		for name, claim := range map[string]string{"tenant_claim": j.TenantClaim, "principal_claim": j.PrincipalClaim} {
 			if claim == "" {
 				v.bad(path+"."+name, "", "%s is empty", name)
 			}
