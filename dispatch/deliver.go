@@ -122,7 +122,7 @@ func (d *Dispatcher) try(ctx context.Context, l *line, a *semel.Attempt, rec *se
 	}
 	// A crash before this write leaves a lease that ends, a crash after it a message
 	// that is due and a try that is not counted.
-	ferr := a.Fail(ctx, semel.Failure{Code: "not_delivered", Message: serr.Error()}, semel.Result{})
+	ferr := a.Fail(ctx, semel.Failure{Code: "not_delivered", Message: kept(serr)}, semel.Result{})
 	if err := d.crash("failed"); err != nil {
 		return fate{}, err
 	}
@@ -130,8 +130,21 @@ func (d *Dispatcher) try(ctx context.Context, l *line, a *semel.Attempt, rec *se
 	return f, errors.Join(ferr, err)
 }
 
+// kept is what the record of a message says of a failure. Its sender may read that, and
+// is not to learn from it what the network of this service looks like; observers get
+// the error as it is.
+func kept(err error) string {
+	if e, ok := errors.AsType[*unreached](err); ok {
+		return e.kept()
+	}
+	return err.Error()
+}
+
 // send calls the sender. What panics has not said that it delivered.
 func send(ctx context.Context, l *line, x Delivery) (err error) {
+	if l.Allow != nil && !l.Allow(x.Call) {
+		return Park("not_allowed", errors.New("calls like this one may not send to the destination"))
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
 	defer func() {
@@ -149,7 +162,7 @@ func (d *Dispatcher) tried(ctx context.Context, l *line, rec *semel.Record, m *s
 		return fate{}, err
 	}
 	tries := m.Tries + 1
-	finding := semel.MessageFinding{State: semel.MessageParked, Failure: &semel.Failure{Code: "not_delivered", Message: ev.Err.Error()}}
+	finding := semel.MessageFinding{State: semel.MessageParked, Failure: &semel.Failure{Code: "not_delivered", Message: kept(ev.Err)}}
 	switch {
 	case v != nil && v.code != "":
 		finding.Failure.Code = v.code

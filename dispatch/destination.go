@@ -43,6 +43,9 @@ func (f SenderFunc) Deliver(ctx context.Context, d Delivery) error { return f(ct
 type Destination struct {
 	// Sender delivers to it. Required; see [HTTP] for webhooks.
 	Sender Sender
+	// Allow says whether a call may send to it. Messages of others are parked as
+	// not_allowed. Nil allows all: a program knows what its own handlers send.
+	Allow func(call semel.ID) bool
 	// Timeout bounds one try. Defaults to 15 seconds.
 	Timeout time.Duration
 	// Concurrency is how many tries this dispatcher makes at one time. Defaults

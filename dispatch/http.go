@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -52,7 +53,9 @@ const DefaultMaxAnswer = 64 << 10
 
 // HTTP makes a [Sender] that posts messages to a URL, by Standard Webhooks: the
 // header webhook-id is the message's id, the same for all tries; webhook-timestamp
-// is the time of the try; webhook-signature signs both and the body.
+// is the time of the try; webhook-signature signs both and the body. The headers
+// semel-tenant and semel-operation say whose call sent it; semel-signature signs them
+// and all of that, see docs/dispatch.md.
 //
 // A status of 2xx means that the message was delivered. Refused for good, and
 // parked, are 4xx except 408, 409, 421, 423, 425 and 429. All else is tried again, a
@@ -111,13 +114,13 @@ func (w *webhook) Deliver(ctx context.Context, d Delivery) error {
 	if r.Header.Get("User-Agent") == "" {
 		r.Header.Set("User-Agent", "semel-dispatch")
 	}
-	w.signer.sign(r.Header, d.Message.ID, time.Now(), d.Message.Payload)
+	w.signer.sign(r.Header, &d, time.Now())
 	resp, err := w.transport.RoundTrip(r)
 	if err != nil {
 		if errors.Is(err, errPrivate) {
-			return Park("address_refused", err)
+			return Park("address_refused", &unreached{err})
 		}
-		return fmt.Errorf("no answer: %w", err)
+		return &unreached{err}
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode/100 != 2 {
@@ -136,6 +139,33 @@ func (w *webhook) Deliver(ctx context.Context, d Delivery) error {
 		return fmt.Errorf("status %d and an answer of more than %d bytes", resp.StatusCode, w.limit)
 	}
 	return w.check(resp, body)
+}
+
+// unreached is the error of a request that got no answer. Its text has addresses and
+// names of this side's network.
+type unreached struct{ err error }
+
+func (e *unreached) Error() string { return "no answer: " + e.err.Error() }
+func (e *unreached) Unwrap() error { return e.err }
+
+// kept says the same without them.
+func (e *unreached) kept() string {
+	_, name := errors.AsType[*net.DNSError](e.err)
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](e.err)
+	op, network := errors.AsType[*net.OpError](e.err)
+	switch {
+	case errors.Is(e.err, errPrivate):
+		return "the address of the receiver is not public"
+	case errors.Is(e.err, context.DeadlineExceeded):
+		return "no answer in time"
+	case name:
+		return "no answer: the name of the receiver can't be resolved"
+	case certificate:
+		return "no answer: the certificate of the receiver is not accepted"
+	case network && op.Op == "dial":
+		return "no answer: there is no connection to the receiver"
+	}
+	return "no answer: the connection broke off"
 }
 
 // refusal is what an answer says that is not 2xx.

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"crypto/hmac"
+	"crypto/sha256"
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store/memstore"
 )
@@ -203,7 +205,11 @@ func TestSignature(t *testing.T) {
 	s, err := newSigner([]string{secret})
 	must(t, err)
 	h := http.Header{}
-	s.sign(h, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), body)
+	sent := &Delivery{
+		Message: &semel.Message{ID: "msg_p5jXN8AQM9LWM0D4loKWxJek", Payload: body},
+		Call:    semel.ID{Tenant: "a.b c/é", Operation: "pay@2"},
+	}
+	s.sign(h, sent, time.Unix(1614265330, 0))
 	if got := h.Get("webhook-signature"); got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" {
 		t.Fatal(got)
 	}
@@ -212,10 +218,36 @@ func TestSignature(t *testing.T) {
 		both, err := newSigner([]string{other, secret})
 		must(t, err)
 		g := http.Header{}
-		both.sign(g, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), body)
+		both.sign(g, sent, time.Unix(1614265330, 0))
 		parts := strings.Fields(g.Get("webhook-signature"))
 		if len(parts) != 2 || parts[1] != h.Get("webhook-signature") || parts[0] == parts[1] {
 			t.Fatal(parts)
+		}
+	})
+	t.Run("whose call sent it is signed too", func(t *testing.T) {
+		if h.Get("semel-tenant") != "a%2Eb%20c%2F%C3%A9" || h.Get("semel-operation") != "pay%402" {
+			t.Error(h)
+		}
+		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
+		must(t, err)
+		mac := hmac.New(sha256.New, key)
+		fmt.Fprintf(mac, "semel-1.%s.1614265330.%s.%s.%s", sent.Message.ID, h.Get("semel-tenant"), h.Get("semel-operation"), body)
+		want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+		if got := h.Get("semel-signature"); got != want || got == h.Get("webhook-signature") {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		for _, other := range []semel.ID{{Tenant: "other", Operation: "pay@2"}, {Tenant: "a.b c/é", Operation: "pay"}, {Tenant: "a", Operation: "b c/é.pay@2"}} {
+			g := http.Header{}
+			s.sign(g, &Delivery{Message: sent.Message, Call: other}, time.Unix(1614265330, 0))
+			if g.Get("semel-signature") == want || g.Get("webhook-signature") != h.Get("webhook-signature") {
+				t.Errorf("%v has the same signature", other)
+			}
+		}
+		if none := (http.Header{}); true {
+			signer(nil).sign(none, sent, time.Unix(1614265330, 0))
+			if none.Get("semel-signature") != "" || none.Get("semel-tenant") == "" {
+				t.Error(none)
+			}
 		}
 	})
 	t.Run("bad secrets are refused and not shown", func(t *testing.T) {
@@ -235,7 +267,7 @@ func TestSignature(t *testing.T) {
 		at, err := strconv.ParseInt(r.Header.Get("webhook-timestamp"), 10, 64)
 		must(t, err)
 		want := http.Header{}
-		s.sign(want, "msg_1", time.Unix(at, 0), body)
+		s.sign(want, &Delivery{Message: &semel.Message{ID: "msg_1", Payload: body}}, time.Unix(at, 0))
 		if r.Header.Get("webhook-signature") != want.Get("webhook-signature") || time.Since(time.Unix(at, 0)) > time.Minute ||
 			r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" || r.Header.Get("Authorization") != "Bearer x" {
 			t.Fatal(r.Header)

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -29,19 +30,39 @@ func newSigner(secrets []string) (signer, error) {
 	return s, nil
 }
 
-// sign sets the three headers; without secrets the first two.
-func (s signer) sign(h http.Header, id string, at time.Time, body []byte) {
-	stamp := strconv.FormatInt(at.Unix(), 10)
+// sign sets the headers of Standard Webhooks, those that say whose call sent the
+// message, and the signature over all of them. Without secrets there are no signatures.
+func (s signer) sign(h http.Header, d *Delivery, at time.Time) {
+	id, stamp := d.Message.ID, strconv.FormatInt(at.Unix(), 10)
+	tenant, operation := word(d.Call.Tenant), word(d.Call.Operation)
 	h.Set("Webhook-Id", id)
 	h.Set("Webhook-Timestamp", stamp)
-	var signatures []string
+	h.Set("Semel-Tenant", tenant)
+	h.Set("Semel-Operation", operation)
+	// The body is the caller's. So what is signed by Standard Webhooks, which begins
+	// with the id of the message, must never be what is signed here.
+	standard, own := id+"."+stamp+".", strings.Join([]string{"semel-1", id, stamp, tenant, operation, ""}, ".")
+	var signatures, owns []string
 	for _, key := range s {
-		mac := hmac.New(sha256.New, key)
-		mac.Write([]byte(id + "." + stamp + "."))
-		mac.Write(body)
-		signatures = append(signatures, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+		signatures = append(signatures, signed(key, standard, d.Message.Payload))
+		owns = append(owns, signed(key, own, d.Message.Payload))
 	}
-	if len(signatures) > 0 {
+	if len(s) > 0 {
 		h.Set("Webhook-Signature", strings.Join(signatures, " "))
+		h.Set("Semel-Signature", strings.Join(owns, " "))
 	}
+}
+
+func signed(key []byte, head string, body []byte) string {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(head))
+	mac.Write(body)
+	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// word is a name as a header can carry it and without a full stop, so that no two lists
+// of names look the same: all bytes but letters, digits, hyphens and underscores are
+// percent-encoded.
+func word(s string) string {
+	return strings.NewReplacer(".", "%2E", "~", "%7E", "+", "%20").Replace(url.QueryEscape(s))
 }

@@ -92,7 +92,7 @@ func TestAnOpenAPIIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"listen: {address: ':8480'}\n":                     "can be reached from other machines",
 		"listen: {address: '192.0.2.1:8480'}\napi: open\n": "can be reached from other machines",
-		"dispatch: {destinations: [{name: a, url: 'https://a.example/', secret_files: [" + secret + "]}]}\n": "send messages",
+		"dispatch: {destinations: [{name: a, operations: [default], url: 'https://a.example/', secret_files: [" + secret + "]}]}\n": "send messages",
 		"evidence: {key_file: evidence.key}\n":         "evidence log",
 		"api: open\n" + token:                          "made-up credentials",
 		"api: verified\n":                              "no method",

@@ -40,6 +40,7 @@ func newOutbox(engine *semel.Engine, c *config.Dispatch, own map[string]dispatch
 			return nil, fmt.Errorf("dispatch.destinations[%d]: %w", i, err)
 		}
 		opts.Destinations[d.Name] = dispatch.Destination{
+			Allow:  func(call semel.ID) bool { return d.Takes(call.Tenant, call.Operation) },
 			Sender: breakable(cut, sender), Timeout: time.Duration(d.Timeout), Concurrency: d.Concurrency, Rate: semel.Rate(d.Rate),
 			MinBackoff: time.Duration(d.MinBackoff), MaxBackoff: time.Duration(d.MaxBackoff),
 			MaxTries: d.MaxTries, MaxAge: time.Duration(d.MaxAge),
@@ -124,4 +125,10 @@ func observeMessages(log *slog.Logger) *dispatch.Events {
 			log.LogAttrs(ctx, slog.LevelError, "dispatch failed", slog.Any("error", err))
 		},
 	}
+}
+
+// maySend reports whether a call may send messages to a destination; see
+// [config.Dispatch.MaySend].
+func (s *Server) maySend(call semel.ID, destination string) bool {
+	return s.current().cfg.Dispatch.MaySend(call.Tenant, call.Operation, destination)
 }

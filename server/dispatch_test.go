@@ -86,6 +86,7 @@ store: {url: "pebble:%s/data"}
 dispatch:
   destinations:
     - name: billing
+      operations: [default]
       url: %q
       secret_files: [%q]
       max_tries: 3
@@ -236,7 +237,7 @@ func TestDispatchStops(t *testing.T) {
 auth: {tokens: [{name: root, roles: [admin], sha256: %s}]}
 store: {url: "pebble:%s/data"}
 limits: {shutdown_grace: 50ms}
-dispatch: {destinations: [{name: billing, url: %q, min_backoff: 10ms, max_backoff: 10ms, timeout: 1h, concurrency: 1, allow_private: true}]}
+dispatch: {destinations: [{name: billing, operations: [default], url: %q, min_backoff: 10ms, max_backoff: 10ms, timeout: 1h, concurrency: 1, allow_private: true}]}
 `, auth.HashToken(rootToken), t.TempDir(), hook.URL))
 	s := start(t, file)
 	_, _, text := asRoot(t, "POST", s.data("/v1/operations/default/executions"), `{}`, "Idempotency-Key", "one")
@@ -259,5 +260,45 @@ dispatch: {destinations: [{name: billing, url: %q, min_backoff: 10ms, max_backof
 	start(t, file)
 	if again := <-begun; again != first {
 		t.Errorf("after the start came %s, not %s", again, first)
+	}
+}
+
+// A destination takes from the calls that its owner named, and from nobody else.
+func TestDestinationsSayWhoMaySend(t *testing.T) {
+	hook := newReceiver(t, []byte(strings.Repeat("k", 32)))
+	s := start(t, write(t, fmt.Sprintf(`
+store: {url: 'memory:'}
+auth: {tokens: [{name: acme, tenant: acme, sha256: %s}, {name: evil, tenant: evil, sha256: %s}]}
+operations: [{name: pay}, {name: other}]
+dispatch: {destinations: [{name: billing, operations: ["pa*"], tenants: [acme], url: %q, allow_private: true}]}
+`, auth.HashToken("acme"), auth.HashToken("evil"), hook.URL)))
+	complete := func(token, operation string) (status int, text string) {
+		t.Helper()
+		as := []string{"Authorization", "Bearer " + token}
+		_, _, text = do(t, "POST", s.data("/v1/operations/"+operation+"/executions"), `{"key":"k"}`, as...)
+		var begun struct{ Execution string }
+		if err := json.Unmarshal([]byte(text), &begun); err != nil || begun.Execution == "" {
+			t.Fatal(text, err)
+		}
+		status, _, text = do(t, "POST", s.data("/v1/executions/"+begun.Execution+"/complete"), `{"messages":[{"name":"a","destination":"billing","payload":{"paid":true}}]}`, as...)
+		if status == http.StatusForbidden {
+			// Nothing of the call was recorded, so it can be completed without.
+			if status, _, text := do(t, "POST", s.data("/v1/executions/"+begun.Execution+"/complete"), `{}`, as...); status != 200 || strings.Contains(text, `"messages"`) {
+				t.Error(status, text)
+			}
+		}
+		return status, text
+	}
+	for _, by := range [][2]string{{"evil", "pay"}, {"acme", "other"}, {"evil", "other"}} {
+		if status, text := complete(by[0], by[1]); status != http.StatusForbidden || !strings.Contains(text, `"code":"forbidden"`) {
+			t.Error(by, status, text)
+		}
+	}
+	if status, text := complete("acme", "pay"); status != http.StatusOK {
+		t.Fatal(status, text)
+	}
+	<-hook.got
+	if len(hook.got) != 0 {
+		t.Error("more than one message arrived")
 	}
 }

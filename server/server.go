@@ -127,10 +127,10 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.gen, err = s.build(cfg); err != nil {
 		return nil, err
 	}
-	if s.dataAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.caller, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, Version: opts.Version}); err != nil {
+	if s.dataAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.caller, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, MaySend: s.maySend, Version: opts.Version}); err != nil {
 		return nil, err
 	}
-	if s.adminAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.operator, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, Answers: s.answersHTTP, Version: opts.Version}); err != nil {
+	if s.adminAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.operator, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, Answers: s.answersHTTP, MaySend: s.maySend, Version: opts.Version}); err != nil {
 		return nil, err
 	}
 	s.executions = s.ownAPI(http.HandlerFunc(s.serveExecutions))

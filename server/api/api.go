@@ -32,6 +32,8 @@ type Options struct {
 	// route, so that what it is settled with has to be an HTTP answer. Nil: those of
 	// records that say so.
 	Answers func(rec *semel.Record) bool
+	// MaySend says whether a call may send messages to a destination. Nil allows all.
+	MaySend func(call semel.ID, destination string) bool
 	// BaseURL comes before paths in problem types and Location headers, without a
 	// slash at its end. Defaults to nothing, which makes them relative to the
 	// server that answers.

@@ -12,7 +12,7 @@ import (
 )
 
 // attached are the codes of endpoints that name an execution.
-var attached = []semel.Code{semel.CodeNotFound, semel.CodeLeaseLost, semel.CodeAlreadyEnded, semel.CodeUnknown}
+var attached = []semel.Code{semel.CodeNotFound, semel.CodeForbidden, semel.CodeLeaseLost, semel.CodeAlreadyEnded, semel.CodeUnknown}
 
 type executionInput struct {
 	Execution string `path:"execution" maxLength:"8192" doc:"The execution, as the beginning named it."`

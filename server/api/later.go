@@ -109,6 +109,9 @@ func (x *exchange) completeWith(execution string, body completing) (*recordBody,
 	}
 	return x.end(execution, func(at *semel.Attempt) error {
 		for _, m := range messages {
+			if err := x.api.maySend(at.ID(), m.Destination); err != nil {
+				return err
+			}
 			// An attempt that has ended has its messages, or is told so below.
 			if err := at.Send(m); err != nil && !errors.Is(err, &semel.Error{Code: semel.CodeAlreadyEnded}) {
 				return err
@@ -116,6 +119,14 @@ func (x *exchange) completeWith(execution string, body completing) (*recordBody,
 		}
 		return at.Complete(x.ctx(), res)
 	})
+}
+
+// maySend refuses a message before anything of the call is written.
+func (a *API) maySend(call semel.ID, destination string) error {
+	if a.opts.MaySend == nil || a.opts.MaySend(call, destination) {
+		return nil
+	}
+	return a.newProblem(semel.CodeForbidden, "calls of this operation and tenant may not send to the destination "+destination)
 }
 
 func (a *API) message(s sending, path string) (semel.Message, error) {

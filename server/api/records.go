@@ -223,6 +223,11 @@ func (x *exchange) settle(text string, s semel.Settlement, reason string) (*reco
 	if err != nil {
 		return nil, err
 	}
+	for i := range s.Messages {
+		if err := x.api.maySend(id, s.Messages[i].Destination); err != nil {
+			return nil, err
+		}
+	}
 	rec, err := x.api.engine.Settle(x.ctx(), id, s, reason)
 	switch {
 	case errors.Is(err, semel.ErrNotFound):

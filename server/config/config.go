@@ -410,6 +410,10 @@ type Destination struct {
 	Name string `json:"name" required:"true"`
 	// Where messages are posted to: an http or https URL.
 	URL string `json:"url" required:"true" secret:"url"`
+	// Operations whose calls may send to it. A name that ends in * stands for all with that prefix.
+	Operations []string `json:"operations" required:"true"`
+	// Tenants whose calls may send to it. Without any, those of all tenants.
+	Tenants []string `json:"tenants,omitempty"`
 	// Files with a secret each, whsec_ and base64. Messages are signed with all of them by Standard Webhooks, and not at all without any.
 	SecretFiles []string `json:"secret_files,omitempty"`
 	// How long one try may take.

@@ -16,7 +16,7 @@ func TestDispatch(t *testing.T) {
 	}
 	t.Run("what is left out is what the dispatcher does by itself", func(t *testing.T) {
 		want := Destination{
-			Name: "local", URL: "http://127.0.0.1:9002", AllowPrivate: true,
+			Name: "local", URL: "http://127.0.0.1:9002", Operations: []string{"*"}, AllowPrivate: true,
 			Timeout: Duration(dispatch.DefaultTimeout), Concurrency: dispatch.DefaultConcurrency,
 			MinBackoff: Duration(dispatch.DefaultMinBackoff), MaxBackoff: Duration(dispatch.DefaultMaxBackoff),
 			MaxTries: dispatch.DefaultMaxTries, MaxAge: Duration(dispatch.DefaultMaxAge),

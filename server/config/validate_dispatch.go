@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ func (v *validator) dispatch() {
 		if d.URL != "" {
 			v.httpURL(path+".url", d.URL, "http", "https")
 		}
+		v.senders(path+".operations", d.Operations)
 		v.secrets(path+".secret_files", d.SecretFiles)
 		v.duration(path+".timeout", d.Timeout, Duration(100*time.Millisecond), Duration(time.Hour))
 		v.number(path+".concurrency", d.Concurrency, 1, 1000)
@@ -38,6 +40,22 @@ func (v *validator) dispatch() {
 		if name := v.c.Operations[i].Name; deliveryOperation(name) {
 			v.bad(fmt.Sprintf("operations[%d].name", i), "", "names like %q are those of deliveries of messages", name)
 		}
+	}
+}
+
+// senders checks that there are operations of these names: an empty list, or a name
+// that nobody has, would keep every message from being delivered.
+func (v *validator) senders(path string, names []string) {
+	var known []string
+	for _, op := range v.c.Operations {
+		known = append(known, op.Name)
+	}
+	for i, name := range names {
+		prefix, all := strings.CutSuffix(name, "*")
+		if all && strings.IndexByte(prefix, '*') < 0 || slices.Contains(known, name) || v.c.Commands.Registry != "" {
+			continue // a command is an operation too
+		}
+		v.bad(fmt.Sprintf("%s[%d]", path, i), didYouMean(name, known), "there is no operation %q", name)
 	}
 }
 
@@ -58,6 +76,22 @@ func (v *validator) secrets(path string, files []string) {
 			v.bad(at, "", "%s has no secret, which is whsec_ and 24 to 64 bytes in base64", file)
 		}
 	}
+}
+
+// Takes reports whether a call of an operation and tenant may send to the destination.
+func (d *Destination) Takes(tenant, operation string) bool {
+	byName := slices.ContainsFunc(d.Operations, func(name string) bool {
+		prefix, all := strings.CutSuffix(name, "*")
+		return name == operation || all && strings.HasPrefix(operation, prefix)
+	})
+	return byName && (len(d.Tenants) == 0 || slices.Contains(d.Tenants, tenant))
+}
+
+// MaySend reports whether a call may send to a destination of this name. One that is
+// not known here takes from everybody: whoever knows it decides when it is delivered.
+func (d *Dispatch) MaySend(tenant, operation, destination string) bool {
+	i := slices.IndexFunc(d.Destinations, func(known Destination) bool { return known.Name == destination })
+	return i < 0 || d.Destinations[i].Takes(tenant, operation)
 }
 
 // Secrets reads the files with the secrets of the destination.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/store/pebblestore"
 )
 
@@ -174,8 +175,9 @@ func TestMessagesOfAService(t *testing.T) {
 		got <- r.Header.Get("webhook-id")
 	}))
 	defer hook.Close()
-	url, admin := serving(t, "store: {url: 'memory:'}\ndispatch: {destinations: [{name: billing, url: '"+hook.URL+"', allow_private: true}]}\n")
-	c, err := client.New(url, nil)
+	url, admin := serving(t, "store: {url: 'memory:'}\nauth: {tokens: [{name: root, roles: [admin], sha256: "+auth.HashToken("a-token")+"}]}\ndispatch: {destinations: [{name: billing, operations: [default], url: '"+hook.URL+"', allow_private: true}]}\n")
+	t.Setenv("SEMEL_TOKEN", "a-token")
+	c, err := client.New(url, &client.Options{Token: "a-token"})
 	if err != nil {
 		t.Fatal(err)
 	}
