@@ -16,7 +16,7 @@ import (
 // where the other side honours the key.
 //
 // A request with a body is sent without GetBody. One without a body, which
-// net/http would send again just so, gets a connection of its own. Methods
+// net/http would send again just so, gets a connection of its own; see also Fresh. Methods
 // without effects (GET, HEAD, OPTIONS, TRACE) pass as they are.
 //
 // Over HTTP/2 a request that the server says it did not process may be sent
@@ -29,10 +29,19 @@ type SafeTransport struct {
 	// gets requests without a body as requests with an empty one, which are
 	// sent chunked over HTTP/1.1, and its errors prove nothing. Defaults to [http.DefaultTransport].
 	Base http.RoundTripper
+	// Fresh gives every request with an effect a connection of its own, where Base
+	// is an [*http.Transport] and the other side speaks HTTP/1.1. A server that
+	// stops closes the connections which are idle just then, and a request that was
+	// sent on one of them meanwhile is lost without a proof that it is: its outcome
+	// is unknown. On a new connection it is read. With https this begins once the
+	// server is seen to choose HTTP/1.1; HTTP/2 says by itself what it did not
+	// process. It is for a transport with one server.
+	Fresh bool
 
 	once  sync.Once
 	base  http.RoundTripper
 	fresh *http.Transport // makes a new connection for every request; may be nil
+	old   atomic.Bool     // the server was seen to speak HTTP/1.1 over TLS
 }
 
 // RoundTrip sends the request once. [NothingSent] tells whether an error proves
@@ -43,29 +52,37 @@ func (t *SafeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
 		return t.base.RoundTrip(r)
 	}
-	var connected atomic.Bool
-	once := *r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
-		// Without a connection, which is there when it is dialled, greeted by TLS
-		// and through the proxy, nothing of the request can have left.
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
-	}))
+	var sent sending
+	once := *r.WithContext(httptrace.WithClientTrace(r.Context(), sent.trace()))
 	once.GetBody = nil
 	base := t.base
-	if r.Body == nil || r.Body == http.NoBody {
-		if t.fresh != nil {
-			base = t.fresh
-		} else {
-			once.Body, once.ContentLength = emptyBody{}, -1
-		}
+	empty := r.Body == nil || r.Body == http.NoBody
+	switch {
+	case t.fresh != nil && (empty || t.Fresh && t.speaksHTTP1(r)):
+		base = t.fresh
+	case empty:
+		once.Body, once.ContentLength = emptyBody{}, -1
 	}
 	resp, err := base.RoundTrip(&once)
 	if err != nil {
 		// Others than http.Transport may not tell of their connections.
 		_, tells := base.(*http.Transport)
-		return nil, &sendError{nothing: tells && !connected.Load(), err: err}
+		return nil, &sendError{nothing: tells && sent.nothing(), err: err}
+	}
+	if r.URL.Scheme == "https" {
+		t.old.Store(resp.ProtoMajor == 1)
 	}
 	resp.Request = r
 	return resp, nil
+}
+
+// speaksHTTP1 reports whether the server of a request does.
+func (t *SafeTransport) speaksHTTP1(r *http.Request) bool {
+	p := t.base.(*http.Transport).Protocols
+	if r.URL.Scheme == "http" {
+		return p == nil || !p.UnencryptedHTTP2()
+	}
+	return t.old.Load() || p != nil && !p.HTTP2()
 }
 
 func (t *SafeTransport) init() {
@@ -82,6 +99,7 @@ func (t *SafeTransport) init() {
 	}
 	t.fresh = ht.Clone()
 	t.fresh.DisableKeepAlives = true
+	t.fresh.DialContext = counted(ht.DialContext)
 	t.fresh.ForceAttemptHTTP2 = false
 	t.fresh.TLSNextProto = nil
 	t.fresh.Protocols = new(http.Protocols)
@@ -115,8 +133,8 @@ func (e *sendError) Error() string { return e.err.Error() }
 func (e *sendError) Unwrap() error { return e.err }
 
 // NothingSent reports whether err, which comes from a request through
-// [SafeTransport] or [Transport], proves that not a byte of the request was sent,
-// because there was no connection. Then no effect can have happened, and inside
+// [SafeTransport] or [Transport], proves that not a byte of the request was sent:
+// there was no connection, or it was closed before anything was written. Then no effect can have happened, and inside
 // semel.Effect the error may be marked with semel.Aborted. For every other error
 // it is false, which proves nothing.
 func NothingSent(err error) bool {

@@ -249,3 +249,86 @@ func TestNothingSent(t *testing.T) {
 type roundTripFunc func(*http.Request) (*http.Response, error)
 
 func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// refusing is a connection that breaks when something is written to it.
+type refusing struct {
+	net.Conn
+	after int // bytes that are taken before that
+}
+
+func (c *refusing) Write(p []byte) (int, error) {
+	if n := min(c.after, len(p)); n > 0 {
+		c.after -= n
+		return c.Conn.Write(p[:n])
+	}
+	return 0, errors.New("broken pipe")
+}
+
+func TestAConnectionThatTookNothingProvesThatNothingWasSent(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer srv.Close()
+	for after, want := range map[int]bool{0: true, 1: false} {
+		tr := &semelhttp.SafeTransport{Fresh: true, Base: &http.Transport{
+			DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				c, err := new(net.Dialer).DialContext(ctx, network, addr)
+				return &refusing{c, after}, err
+			},
+		}}
+		r, err := http.NewRequestWithContext(t.Context(), "POST", srv.URL, strings.NewReader("one"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = tr.RoundTrip(r)
+		if err == nil || semelhttp.NothingSent(err) != want {
+			t.Errorf("after %d bytes: %v, nothing sent is %t", after, err, !want)
+		}
+	}
+}
+
+// Requests with an effect have connections of their own over HTTP/1.1, also with TLS
+// once that is seen; others share theirs, and so do all over HTTP/2.
+func TestFreshConnections(t *testing.T) {
+	for name, c := range map[string]struct {
+		start func(*httptest.Server)
+		conns int64
+	}{
+		"HTTP/1.1":          {(*httptest.Server).Start, 4},
+		"HTTP/1.1 with TLS": {(*httptest.Server).StartTLS, 4}, // the first is a GET's
+		"HTTP/2": {func(s *httptest.Server) {
+			s.EnableHTTP2 = true
+			s.StartTLS()
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var conns atomic.Int64
+			srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
+			srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+				if s == http.StateNew {
+					conns.Add(1)
+				}
+			}
+			c.start(srv)
+			defer srv.Close()
+			base := srv.Client().Transport.(*http.Transport)
+			defer base.CloseIdleConnections()
+			client := &http.Client{Transport: &semelhttp.SafeTransport{Base: base, Fresh: true}}
+			for _, method := range []string{"GET", "POST", "GET", "POST", "PUT", "GET"} {
+				r, err := http.NewRequestWithContext(t.Context(), method, srv.URL, strings.NewReader("one"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp, err := client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if text, err := io.ReadAll(resp.Body); err != nil || string(text) != "one" {
+					t.Errorf("%s: %q, %v", method, text, err)
+				}
+				resp.Body.Close()
+			}
+			if n := conns.Load(); n != c.conns {
+				t.Errorf("%d connections, want %d", n, c.conns)
+			}
+		})
+	}
+}

@@ -19,9 +19,9 @@
 // execute by then. So:
 //
 //   - the upstream answered: its status decides, as package semelhttp says.
-//   - there was no connection, so nothing was sent: the attempt is aborted, the
-//     caller gets 502 with the code upstream_unreachable, and the next delivery
-//     runs.
+//   - there was no connection, or it was closed before anything was written, so
+//     nothing was sent: the attempt is aborted, the caller gets 502 with the code
+//     upstream_unreachable, and the next delivery runs.
 //   - anything else, also an answer that broke off: what happened is not known.
 //     The caller gets 502, or 504 after the deadline, with the code unknown and a
 //     link to the call's status. The record is held, unless

@@ -121,8 +121,15 @@ type TransportOptions struct {
 	DialTimeout time.Duration
 	// IdleTimeout is how long an unused connection is kept. It should be shorter
 	// than the upstream's, because a request that meets a connection in the
-	// moment of its closing has an unknown outcome. Defaults to 1 second.
+	// moment of its closing has an unknown outcome; see Reuse. Defaults to 1
+	// second.
 	IdleTimeout time.Duration
+	// Reuse sends guarded requests over HTTP/1.1 on connections that were used
+	// before, which costs less. Without it each has a connection of its own: an
+	// upstream that restarts closes the connections that are idle, and a request
+	// that one of them has just been given is lost, and held because nobody can
+	// prove that. Defaults to false.
+	Reuse bool
 	// MaxIdle is how many unused connections are kept. Defaults to 512.
 	MaxIdle int
 	// MaxConns bounds all connections over HTTP/1.1. Zero: no bound.

@@ -196,7 +196,7 @@ func TestAKeptConnectionThatBreaksIsNotSentOnAgain(t *testing.T) {
 			}
 		}
 	})
-	w := newWorld(t, up.url(), nil)
+	w := newWorld(t, up.url(), func(_ *world, o *semelproxy.Options) { o.Transport.Reuse = true })
 	w.send("POST", "/charges", "k1", "one").want(t, 200, "done")
 	w.send("POST", "/charges", "k2", "two").want(t, 502, `"code":"unknown"`)
 	if requests.Load() != 2 || up.conns.Load() != 1 {

@@ -222,7 +222,7 @@ func TestWhatTheUpstreamSees(t *testing.T) {
 	for name, want := range map[string]string{
 		"Idempotency-Key": `"k1"`, "X-Tenant": "acme", "X-Principal": "shop", "X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "http",
 		"X-Forwarded-Host": w.addr, "Authorization": "Bearer x", "X-Kept": "yes,twice",
-		"X-Internal": "", "Forwarded": "", "X-Real-Ip": "", "X-Forwarded-User": "", "Te": "", "Connection": "", "Accept-Encoding": "",
+		"X-Internal": "", "Forwarded": "", "X-Real-Ip": "", "X-Forwarded-User": "", "Te": "", "Connection": "close", "Accept-Encoding": "",
 	} {
 		if got := strings.Join(h[name], ","); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)

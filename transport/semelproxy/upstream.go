@@ -36,7 +36,7 @@ func newTransport(o TransportOptions) *semelhttp.SafeTransport {
 		t.Protocols.SetHTTP1(true)
 		t.Protocols.SetHTTP2(true)
 	}
-	return &semelhttp.SafeTransport{Base: t}
+	return &semelhttp.SafeTransport{Base: t, Fresh: !o.Reuse}
 }
 
 // buffers are what answers are copied with.
