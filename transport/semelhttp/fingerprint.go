@@ -73,23 +73,50 @@ func hasSuffixFold(s, suffix string) bool {
 	return len(s) >= len(suffix) && strings.EqualFold(s[len(s)-len(suffix):], suffix)
 }
 
+// overrides are headers by which some servers take a request for one with another
+// method.
+var overrides = [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
+
 // appendTarget appends what is digested besides the body: the method, the path,
 // the query and the declared headers. Every item is preceded by its length, so
 // that none can imitate another. The host, which may be spelled in many ways, is
-// no part of it.
+// part of it only where it is declared.
 func (h *handler) appendTarget(b []byte, r *http.Request) []byte {
 	b = append(b, fingerprintVersion...)
 	b = frame(b, r.Method)
 	b = frame(b, targetPath(r))
 	b = appendPairs(b, r.URL.RawQuery)
+	for _, name := range overrides {
+		b = appendValues(b, r.Header[name])
+	}
 	for _, name := range h.route.FingerprintHeaders {
-		values := r.Header[name]
-		b = binary.AppendUvarint(b, uint64(len(values)))
-		for _, v := range values {
-			b = frame(b, v)
+		if name == "Host" {
+			b = frame(b, plainHost(r.Host))
+			continue
 		}
+		b = appendValues(b, r.Header[name])
 	}
 	return b
+}
+
+func appendValues(b []byte, values []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(values)))
+	for _, v := range values {
+		b = frame(b, v)
+	}
+	return b
+}
+
+// plainHost is a Host without what means nothing: capitals, and the ports that
+// need not be written.
+func plainHost(host string) string {
+	host = strings.ToLower(host)
+	for _, port := range [...]string{":80", ":443"} {
+		if rest, ok := strings.CutSuffix(host, port); ok {
+			return rest
+		}
+	}
+	return host
 }
 
 // frame appends s preceded by its length.

@@ -40,7 +40,8 @@ type Route struct {
 	// Body says how two bodies are compared. Defaults to what the profile says.
 	Body BodyMode
 	// FingerprintHeaders are request headers whose values must be the same in
-	// every delivery, such as X-Api-Version.
+	// every delivery, such as X-Api-Version, or Host where one handler serves
+	// several.
 	FingerprintHeaders []string
 	// MaxBody is the largest request body, in bytes; a larger one gets 413.
 	// Defaults to 10 MiB.
@@ -178,6 +179,13 @@ func canonicalNames(names []string) []string {
 	return slices.Compact(out)
 }
 
+// Validate reports everything that is wrong with a route, as [Guard.Handle] does, but
+// for its Operation.
+func (rt Route) Validate() error {
+	rt = rt.withDefaults()
+	return rt.validate()
+}
+
 // validate reports everything that is wrong with a route whose defaults are
 // filled in.
 func (rt *Route) validate() error {
@@ -245,7 +253,7 @@ func (rt *Route) validate() error {
 
 // perDelivery are request headers that belong to one delivery and not to the call.
 var perDelivery = []string{
-	"Connection", "Content-Length", "Date", "Host", "Prefer", "Request-Id", "Traceparent", "Tracestate",
+	"Connection", "Content-Length", "Date", "Prefer", "Request-Id", "Traceparent", "Tracestate",
 	"Transfer-Encoding", "X-Correlation-Id", "X-Request-Id",
 }
 

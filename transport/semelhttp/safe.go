@@ -50,7 +50,9 @@ func (t *SafeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.once.Do(t.init)
 	switch r.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		return t.base.RoundTrip(r)
+		resp, err := t.base.RoundTrip(r)
+		t.note(resp)
+		return resp, err
 	}
 	var sent sending
 	once := *r.WithContext(httptrace.WithClientTrace(r.Context(), sent.trace()))
@@ -69,11 +71,16 @@ func (t *SafeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		_, tells := base.(*http.Transport)
 		return nil, &sendError{nothing: tells && sent.nothing(), err: err}
 	}
-	if r.URL.Scheme == "https" {
-		t.old.Store(resp.ProtoMajor == 1)
-	}
+	t.note(resp)
 	resp.Request = r
 	return resp, nil
+}
+
+// note remembers what a server speaks that could choose.
+func (t *SafeTransport) note(resp *http.Response) {
+	if resp != nil && resp.TLS != nil {
+		t.old.Store(resp.ProtoMajor == 1)
+	}
 }
 
 // speaksHTTP1 reports whether the server of a request does.
