@@ -107,8 +107,8 @@ func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
 		Upstream: upstream, Route: route.Guarded(), Mode: semelproxy.Mode(route.Mode),
 		Identity: g.auth.HTTPIdentity(), StripHeaders: g.auth.IdentityHeaders(),
 		EffectHeader: route.EffectHeader, TenantHeader: route.TenantHeader, PrincipalHeader: route.PrincipalHeader,
-		PreserveHost: route.PreserveHost,
-		Transport:    semelproxy.TransportOptions{MaxConns: route.UpstreamConnections},
+		PreserveHost: semelproxy.HostRule(route.PreserveHost), TrustedProxies: g.cfg.Listen.Trusted(),
+		Transport: semelproxy.TransportOptions{MaxConns: route.UpstreamConnections},
 		Shadow: semelproxy.ShadowOptions{OnReport: func(r semelproxy.ShadowReport) {
 			s.log.Info("shadow", slog.String("call", r.Call), slog.String("operation", r.Operation),
 				slog.String("verdict", string(r.Verdict)), slog.String("code", string(r.Code)), slog.Int("status", r.Status))
@@ -117,6 +117,7 @@ func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "upstream failed", slog.String("route", route.Match), slog.Any("error", err))
 		},
 	}
+	opts.Transport.Reuse = route.ReuseConnections
 	if upstream.Scheme == "h2c" {
 		http := *upstream
 		http.Scheme = "http"

@@ -55,6 +55,8 @@ type Listener struct {
 	Hosts []string `json:"hosts,omitempty"`
 	// Certificates. Without them the listener speaks plain HTTP.
 	TLS TLS `json:"tls,omitzero"`
+	// Addresses or networks of the proxies in front, such as 10.0.0.0/8. What others send in Forwarded, X-Forwarded-For and the like is removed.
+	TrustedProxies []string `json:"trusted_proxies,omitempty"`
 }
 
 // Admin is an address that takes the requests of operators.
@@ -269,6 +271,8 @@ type Route struct {
 	Mode string `json:"mode" default:"enforce" enum:"enforce,shadow,off"`
 	// Whether a request must have a key. Defaults to what the profile says.
 	Key semelhttp.KeyRule `json:"key,omitzero" enum:"required,optional"`
+	// Methods that are guarded. Defaults to all but GET, HEAD, OPTIONS and TRACE.
+	Methods []string `json:"methods,omitempty" enum:"POST,PUT,PATCH,DELETE"`
 	// Header with the key.
 	KeyHeader string `json:"key_header" default:"Idempotency-Key"`
 	// Callers without a credential: loopback accepts those on this machine that no proxy passed on, share accepts all, refuse none. Defaults to loopback, and to refuse where auth knows callers.
@@ -279,6 +283,12 @@ type Route struct {
 	ScopeHeaders []string `json:"scope_headers,omitempty" single:"true"`
 	// When two bodies are the same. Defaults to what the profile says.
 	Body semelhttp.BodyMode `json:"body,omitzero" enum:"auto,raw,json,form,multipart"`
+	// Headers of requests that must be the same in every delivery, such as X-Api-Version.
+	FingerprintHeaders []string `json:"fingerprint_headers,omitempty"`
+	// Further headers of answers that are kept and replayed.
+	KeepHeaders []string `json:"keep_headers,omitempty"`
+	// Further statuses of answers that are not kept, so that the next delivery runs.
+	NeverStore []int `json:"never_store,omitempty"`
 	// Largest request body.
 	MaxBody Size `json:"max_body" default:"10MiB"`
 	// How long the upstream may take.
@@ -293,8 +303,10 @@ type Route struct {
 	TenantHeader string `json:"tenant_header,omitzero"`
 	// Header in which the upstream gets who the caller is. What callers send in it is removed.
 	PrincipalHeader string `json:"principal_header,omitzero"`
-	// Send the upstream the Host that the caller asked for.
-	PreserveHost bool `json:"preserve_host,omitzero"`
+	// Whether the upstream gets the Host that the caller asked for: auto does so unless the upstream is https.
+	PreserveHost string `json:"preserve_host" default:"auto" enum:"auto,always,never"`
+	// Send guarded requests on connections to the upstream that were used before. Faster, but one that meets a restart of the upstream may be held.
+	ReuseConnections bool `json:"reuse_connections,omitzero"`
 	// What happens while the store does not answer. fail_open gives up the guarantee.
 	StoreDown string `json:"store_down" default:"fail_closed" enum:"fail_closed,fail_open"`
 }

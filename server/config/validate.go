@@ -46,6 +46,7 @@ func validate(p *problems, c *Config) {
 	}
 	v.address("admin.address", c.Admin.Address)
 	v.tls("listen.tls", c.Listen.TLS)
+	v.trustedProxies()
 	v.tls("admin.tls", c.Admin.TLS)
 	v.store()
 	v.partition()

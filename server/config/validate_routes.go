@@ -151,6 +151,7 @@ func (v *validator) routes() {
 		} else if r.MaxBody > v.c.Limits.PrincipalBytes && !v.faulty["limits.principal_bytes"] {
 			v.bad(path+".max_body", "lower it, or raise limits.principal_bytes", "%v is more than the %v that one principal may have in flight", r.MaxBody, v.c.Limits.PrincipalBytes)
 		}
+		v.routeHeaders(path, r)
 		v.duration(path+".timeout", r.Timeout, Duration(time.Millisecond), maxTimeout)
 		v.number(path+".upstream_connections", r.UpstreamConnections, 1, maxConnections)
 	}

@@ -33,7 +33,7 @@ func (h *handler) scope(r *http.Request) string {
 		case ScopePath:
 			values = []string{targetPath(r)}
 		case ScopeHost:
-			values = []string{strings.ToLower(r.Host)}
+			values = []string{plainHost(r.Host)}
 		}
 		for _, v := range values {
 			if b.Len() > 0 {

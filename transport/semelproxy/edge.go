@@ -26,14 +26,6 @@ const (
 	CodeUnreachable semel.Code = "upstream_unreachable"
 )
 
-// forwarding are the headers by which proxies tell where a request came from.
-// What clients send under these names is removed.
-var forwarding = []string{
-	"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Prefix",
-	"X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl", "X-Forwarded-User", "X-Real-Ip", "X-Client-Ip",
-	"X-Cluster-Client-Ip", "True-Client-Ip", "X-Original-Host", "X-Original-Url", "X-Rewrite-Url",
-}
-
 // essential are the headers that must arrive in any case, besides those of the
 // route and of forwarding.
 var essential = []string{

@@ -111,9 +111,7 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, reason string) {
 // belong to the client's connection are gone by now.
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	out := pr.Out
-	for _, name := range p.strip {
-		delete(out.Header, name)
-	}
+	p.strip(out.Header)
 	delete(out.Header, "Expect") // a guarded body is here already
 	if _, guarded := semelhttp.Attempt(out.Context()); guarded && out.Body != nil {
 		out.Trailer = nil // not part of what two deliveries are compared by
@@ -122,10 +120,10 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	// ReverseProxy leaves out what it can't parse. The upstream decides that.
 	out.URL.RawQuery = pr.In.URL.RawQuery
 	pr.SetURL(p.opts.Upstream)
-	if p.opts.PreserveHost {
+	if p.opts.preserves() {
 		out.Host = pr.In.Host
 	}
-	pr.SetXForwarded()
+	p.forward(pr)
 	if p.opts.Identity != nil && (p.opts.TenantHeader != "" || p.opts.PrincipalHeader != "") {
 		if tenant, principal, err := p.opts.Identity(pr.In); err == nil {
 			setHeader(out.Header, p.opts.TenantHeader, tenant)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"time"
@@ -84,10 +85,14 @@ type Options struct {
 	Unguarded []Kind
 	// Transport is how connections to the upstream are made.
 	Transport TransportOptions
-	// PreserveHost sends the Host that the client sent. Without it the upstream
-	// gets its own. X-Forwarded-Host has the client's in any case. With it the same
-	// key at another host is another call.
-	PreserveHost bool
+	// PreserveHost says whether the upstream gets the Host that the client sent,
+	// which is then part of what deliveries of one call have in common. Defaults to
+	// [HostAuto]. X-Forwarded-Host has the client's in any case.
+	PreserveHost HostRule
+	// TrustedProxies are the networks of proxies in front of this one: what they
+	// say in Forwarded, X-Forwarded-For and the like is kept and extended. From all
+	// others it is removed, and made anew. Defaults to none.
+	TrustedProxies []netip.Prefix
 	// Identity tells the tenant and the principal for the two headers below. It
 	// should be the guard's. Without it the headers are only removed.
 	Identity semelhttp.IdentityFunc
@@ -165,6 +170,9 @@ func (o *Options) validate() error {
 	}
 	if !slices.Contains([]Protocol{"", ProtocolAuto, ProtocolHTTP1, ProtocolHTTP2, ProtocolH2C}, o.Transport.Protocol) {
 		bad("Protocol is %q, not auto, http1, http2 or h2c", o.Transport.Protocol)
+	}
+	if !slices.Contains(hostRules, o.PreserveHost) {
+		bad("PreserveHost is %q, not auto, always or never", o.PreserveHost)
 	}
 	for _, k := range o.Unguarded {
 		if !slices.Contains(kinds, k) {

@@ -88,7 +88,6 @@ func TestAnUpstreamThatSaysNothingLeavesAnUnknownOutcome(t *testing.T) {
 		serve  func(net.Conn, *bufio.Reader)
 		status int
 	}{
-		{"it closes when it has accepted", func(net.Conn, *bufio.Reader) {}, 502},
 		{"it closes after a byte", func(_ net.Conn, in *bufio.Reader) { _, _ = in.ReadByte() }, 502},
 		{"it closes after the head", func(_ net.Conn, in *bufio.Reader) { readHead(in) }, 502},
 		{"it closes in the middle of the body", func(_ net.Conn, in *bufio.Reader) {

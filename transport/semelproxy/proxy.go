@@ -20,7 +20,7 @@ type Proxy struct {
 	guard     *semelhttp.Guard
 	opts      Options
 	timeout   time.Duration
-	strip     []string        // request headers that are removed
+	owned     map[string]bool // request headers that are removed
 	protected map[string]bool // headers that Connection may not name
 
 	transport *semelhttp.SafeTransport
@@ -45,14 +45,23 @@ func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 	}
 	opts.Mode = cmp.Or(opts.Mode, ModeEnforce)
 	opts.Route.IgnoreFlush = false // the proxy knows which answers are streams
-	if opts.PreserveHost {         // the upstream may be another one for each host
-		opts.Route.ScopeHeaders = append(slices.Clip(opts.Route.ScopeHeaders), semelhttp.ScopeHost)
-	}
 	opts.Unguarded = slices.Clone(opts.Unguarded)
+	opts.TrustedProxies = slices.Clone(opts.TrustedProxies)
+	switch {
+	case opts.PreserveHost == HostAlways: // it was said that hosts differ
+		opts.Route.ScopeHeaders = append(slices.Clip(opts.Route.ScopeHeaders), semelhttp.ScopeHost)
+	case opts.preserves():
+		// A host may be another service, or the same one by another name. A key that
+		// comes by both is refused: it can neither run twice nor get a foreign answer.
+		opts.Route.FingerprintHeaders = append(slices.Clip(opts.Route.FingerprintHeaders), "Host")
+	}
 	p := &Proxy{
 		guard: guard, opts: opts, timeout: cmp.Or(opts.Route.Timeout, semelhttp.DefaultTimeout),
-		strip: append(opts.owned(), forwarding...), protected: protectedHeaders(&opts),
+		owned: map[string]bool{}, protected: protectedHeaders(&opts),
 		transport: newTransport(opts.Transport),
+	}
+	for _, name := range opts.owned() {
+		p.owned[name] = true
 	}
 	p.running, p.stop = context.WithCancel(context.Background())
 	p.reverse = &httputil.ReverseProxy{

@@ -1,0 +1,80 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// Trusted are the networks of the proxies in front. What can't be read is left
+// out, which [Load] does not let happen.
+func (l *Listener) Trusted() []netip.Prefix {
+	var networks []netip.Prefix
+	for _, text := range l.TrustedProxies {
+		if n, err := parseNetwork(text); err == nil {
+			networks = append(networks, n)
+		}
+	}
+	return networks
+}
+
+// parseNetwork reads an address, or a network in CIDR form.
+func parseNetwork(text string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		addr = addr.Unmap()
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	n, err := netip.ParsePrefix(text)
+	if err == nil && n.Masked() != n {
+		err = errors.New("it has bits behind its prefix")
+	}
+	return n, err
+}
+
+func (v *validator) trustedProxies() {
+	for i, text := range v.c.Listen.TrustedProxies {
+		at := fmt.Sprintf("listen.trusted_proxies[%d]", i)
+		if v.origins.Of("listen.trusted_proxies").Kind != FromFile {
+			at = "listen.trusted_proxies"
+		}
+		switch n, err := parseNetwork(text); {
+		case err != nil:
+			v.bad(at, "write such as 10.0.0.5 or 10.0.0.0/8", "%q is neither an address nor a network in CIDR form", text)
+		case n.Bits() == 0:
+			v.bad(at, "name the addresses of the proxies", "%s is every address there is: anybody could say where a request came from", text)
+		}
+	}
+}
+
+// routeHeaders checks what only the middleware knows of headers, methods and
+// statuses.
+func (v *validator) routeHeaders(path string, r Route) {
+	for name, list := range map[string][]string{"fingerprint_headers": r.FingerprintHeaders, "keep_headers": r.KeepHeaders} {
+		for i, header := range list {
+			v.headerName(fmt.Sprintf("%s.%s[%d]", path, name, i), header)
+		}
+	}
+	for _, part := range []struct {
+		name string
+		rt   semelhttp.Route
+	}{
+		{"methods", semelhttp.Route{Methods: r.Methods}},
+		{"never_store", semelhttp.Route{NeverStore: r.NeverStore}},
+		{"fingerprint_headers", semelhttp.Route{FingerprintHeaders: r.FingerprintHeaders, KeyHeader: r.KeyHeader}},
+		{"keep_headers", semelhttp.Route{KeepHeaders: r.KeepHeaders, KeyHeader: r.KeyHeader, Profile: r.Guarded().Profile}},
+	} {
+		if v.faultyBelow(path + "." + part.name) {
+			continue
+		}
+		if err := part.rt.Validate(); err != nil {
+			text := err.Error()
+			if _, after, ok := strings.Cut(text, `operation "": `); ok {
+				text = after
+			}
+			v.bad(path+"."+part.name, "", "%s", strings.ReplaceAll(text, "\n", "; "))
+		}
+	}
+}
