@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"hash"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -107,14 +109,16 @@ func appendValues(b []byte, values []string) []byte {
 	return b
 }
 
-// plainHost is a Host without what means nothing: capitals, and the ports that
-// need not be written.
+// plainHost is the name in a Host, by which one server is several: without its
+// port, and nothing where there is only an address. A caller that goes to another
+// node of a service, or to the same one on another port, makes no other call.
 func plainHost(host string) string {
-	host = strings.ToLower(host)
-	for _, port := range [...]string{":80", ":443"} {
-		if rest, ok := strings.CutSuffix(host, port); ok {
-			return rest
-		}
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil || host == "localhost" {
+		return ""
 	}
 	return host
 }

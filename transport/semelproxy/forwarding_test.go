@@ -14,7 +14,7 @@ import (
 func TestWhatATrustedProxySaysIsExtended(t *testing.T) {
 	up := newUpstream(t, nil, run)
 	from := []string{
-		"X-Forwarded-For: 6.6.6.6, 7.7.7.7", "X-Forwarded-Proto: https", "X-Forwarded-Host: shop.example", "X-Forwarded-Port: 443",
+		"Authorization: Bearer x", "X-Forwarded-For: 6.6.6.6, 7.7.7.7", "X-Forwarded-Proto: https", "X-Forwarded-Host: shop.example", "X-Forwarded-Port: 443",
 		"Forwarded: for=6.6.6.6;proto=https", "X-Real-Ip: 6.6.6.6", "X_Forwarded_For: 8.8.8.8",
 	}
 	for _, c := range []struct {
@@ -49,24 +49,35 @@ func TestWhatATrustedProxySaysIsExtended(t *testing.T) {
 func TestAHostDoesNotGetTheAnswerOfAnother(t *testing.T) {
 	up := newUpstream(t, nil, func(w http.ResponseWriter, r *http.Request, n int) { _, _ = io.WriteString(w, r.Host) })
 	w := newWorld(t, up.URL, nil)
+	key := "k1"
 	send := func(host string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest("POST", "http://"+host+"/pay", strings.NewReader("one"))
-		r.Header.Set("Idempotency-Key", "k1")
+		r.Header.Set("Idempotency-Key", key)
 		r.Header.Set("Authorization", "Bearer x")
 		got := httptest.NewRecorder()
 		w.proxy.ServeHTTP(got, r)
 		return got
 	}
-	for host, want := range map[string]int{"shop-a": 200} {
-		if got := send(host); got.Code != want || got.Body.String() != host {
-			t.Errorf("%s got %d %s", host, got.Code, got.Body)
-		}
+	replayed := func(host string) bool {
+		got := send(host)
+		return got.Code == 200 && got.Header().Get("Idempotency-Replayed") == "true"
 	}
-	if got := send("shop-b"); got.Code != 422 {
+	if got := send("shop-a.example"); got.Code != 200 || got.Body.String() != "shop-a.example" {
+		t.Errorf("got %d %s", got.Code, got.Body)
+	}
+	if got := send("shop-b.example"); got.Code != 422 {
 		t.Errorf("shop-b got %d %s", got.Code, got.Body)
 	}
-	if got := send("SHOP-A:80"); got.Code != 200 || got.Header().Get("Idempotency-Replayed") != "true" {
-		t.Errorf("shop-a spelled otherwise got %d %s", got.Code, got.Body)
+	if !replayed("SHOP-A.example.:8480") {
+		t.Error("a name that is spelled otherwise is another")
+	}
+	// An address names no host, so callers may turn to another node.
+	key = "k2"
+	send("10.0.0.1:8480")
+	for _, host := range []string{"10.0.0.2:8481", "[::1]:80", "localhost:1"} {
+		if !replayed(host) {
+			t.Error(host + " is another host")
+		}
 	}
 }
 
