@@ -53,7 +53,7 @@ func ParseAnswer(res semel.Result) (Answer, bool) {
 		return Answer{}, false
 	}
 	a := Answer{Status: stored.status, Header: http.Header{}, Body: stored.body}
-	stored.set(a.Header, stored.others(), 0)
+	stored.set(a.Header, "", stored.others(), 0)
 	return a, true
 }
 

@@ -97,7 +97,7 @@ func TestScopesCantImitateEachOther(t *testing.T) {
 	for _, header := range []http.Header{
 		{}, {"A": {""}}, {"B": {""}}, {"A": {"", ""}}, {"A": {"1"}}, {"A": {"1", "2"}}, {"A": {"1&A=2"}}, {"A": {"1%26A=2"}}, {"A": {"1,2"}},
 		{"A": {"1&B=2"}}, {"A": {"1"}, "B": {"2"}}, {"A": {"\u241f"}}, {"A": {"\x00\xff"}}, {"A": {long}}, {"A": {long + "x"}}, {"B": {long}},
-		{"A": {"sha256:x"}}, {"Host-Is": {"b.example"}}, {"Path-Is": {"/b"}}, {"Host-Is": {"B.example:80"}},
+		{"A": {"sha256:x"}}, {"Host-Is": {"b.example"}}, {"Path-Is": {"/b"}}, {"Host-Is": {"c.example"}},
 	} {
 		host, path := "a.example", "/a"
 		if h := header.Get("Host-Is"); h != "" {

@@ -17,6 +17,7 @@ type capture struct {
 	scope  scope
 	spool  spool
 	method string
+	origin string // of the page that sent the request; empty if none did
 	sc     *scratch // lends the memory for what follows
 
 	outer  headers // what was set around the guard, before the handler
@@ -71,7 +72,7 @@ func (c *capture) WriteHeader(status int) {
 	}
 	c.status = status
 	c.frozen = c.sc.frozen[:0].add(c.w.Header())
-	c.out = appendHead(c.out, status, c.frozen, c.h.route.KeepHeaders)
+	c.out = appendHead(c.out, status, c.frozen, c.origin, c.h.route.KeepHeaders)
 	c.bodyAt = len(c.out)
 	if status == http.StatusSwitchingProtocols {
 		c.failed = c.pass()
@@ -180,7 +181,7 @@ func (c *capture) result() semel.Result {
 
 // tombstone records the status and that the rest was not kept.
 func (c *capture) tombstone() semel.Result {
-	return semel.Result{Data: appendHead(nil, c.status, nil, nil), Tombstone: true}
+	return semel.Result{Data: appendHead(nil, c.status, nil, "", nil), Tombstone: true}
 }
 
 // send gives the first caller the answer, which is recorded by now, or may be
@@ -201,7 +202,7 @@ func (c *capture) send() {
 			setLength(header, len(body))
 		}
 	}
-	c.w.WriteHeader(c.status)
+	handlers(c.w).WriteHeader(c.status)
 	if len(body) > 0 {
 		// A caller that is gone misses nothing: it will ask again.
 		_, _ = c.w.Write(body)

@@ -192,8 +192,8 @@ func FuzzResult(f *testing.F) {
 			return
 		}
 		h := http.Header{}
-		r.set(h, nil, 0)
-		again, err := parseResult(append(appendHead(nil, r.status, headers{}.add(h), slices.Sorted(keysOutside(h))), r.body...))
+		r.set(h, "", r.others(), 0)
+		again, err := parseResult(append(appendHead(nil, r.status, headers{}.add(h), "", slices.Sorted(keysOutside(h))), r.body...))
 		if err != nil || again.status != r.status || !bytes.Equal(again.body, r.body) {
 			t.Fatalf("%+v became %+v, %v", r, again, err)
 		}

@@ -48,6 +48,7 @@ type Guard struct {
 	opts   Options
 	plain  handler       // of a route with the defaults, for who calls
 	large  chan struct{} // slots for understanding large bodies
+	grants grants
 
 	mu       sync.Mutex
 	declared map[string]bool // operations that a route has declared whole

@@ -8,7 +8,7 @@ import (
 )
 
 // replay answers with what is recorded (IDS-IX.1, MAP-FLOW.2).
-func (h *handler) replay(w http.ResponseWriter, rec *semel.Record) {
+func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Record) {
 	stored, err := parseResult(rec.Result.Data)
 	switch {
 	case rec.Result.Tombstone:
@@ -22,7 +22,7 @@ func (h *handler) replay(w http.ResponseWriter, rec *semel.Record) {
 		return
 	}
 	header := w.Header()
-	room := stored.set(header, h.route.KeepHeaders, 4)
+	room := stored.set(header, r.Header.Get(originHeader), h.route.KeepHeaders, 4)
 	room[0], room[1], room[2] = "true", "no-store", "nosniff"
 	header[h.route.Profile.Marker] = room[0:1:1]
 	header["Cache-Control"] = room[1:2:2]

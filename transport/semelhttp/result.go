@@ -40,15 +40,25 @@ func NewResult(status int, header http.Header, body []byte) semel.Result {
 		}
 	}
 	slices.Sort(rt.KeepHeaders)
-	return semel.Result{Data: append(appendHead(nil, status, headers{}.add(header), rt.KeepHeaders), body...)}
+	return semel.Result{Data: append(appendHead(nil, status, headers{}.add(header), "", rt.KeepHeaders), body...)}
 }
 
 // appendHead appends everything but the body. The order of the headers does not
-// depend on theirs.
-func appendHead(b []byte, status int, set headers, extra []string) []byte {
+// depend on theirs. What pages of the origin may read is preceded by that origin,
+// because it is meant for no other.
+func appendHead(b []byte, status int, set headers, origin string, extra []string) []byte {
 	b = append(b, resultVersion)
 	b = binary.AppendUvarint(b, uint64(status))
 	for i, name := range alwaysKept {
+		if i >= firstOfOrigin {
+			if origin == "" {
+				break
+			}
+			if name == originHeader {
+				b = frame(append(b, byte(i+1)), origin)
+				continue
+			}
+		}
 		for _, v := range set.get(name) {
 			b = frame(append(b, byte(i+1)), v)
 		}
@@ -108,21 +118,34 @@ func (r *recorded) others() (names []string) {
 
 // set puts the stored headers into h that are always kept or among extra, in the place
 // of what is there: what may be replayed is for the route to say, whoever wrote the
-// result. Their values share one allocation, in which there is room for spare more.
-func (r *recorded) set(h http.Header, extra []string, spare int) (room []string) {
+// result. Those for pages of one origin are put there only if that is the one which asks
+// and h has none yet. Their values share one allocation, in which there is room for spare
+// more.
+func (r *recorded) set(h http.Header, origin string, extra []string, spare int) (room []string) {
 	values := make([]string, r.values+spare)
 	text := string(r.head) // one copy, which all values are parts of
 	c := cursor{rest: r.head}
 	last, first := "", 0
+	meant := false
 	for i := range r.values {
 		free := c.rest[0] == 0 // its name is written out
 		name := c.name()
 		size := len(c.bytes())
 		end := len(text) - len(c.rest)
 		values[i] = text[end-size : end]
-		if free && !slices.Contains(extra, name) {
-			last = ""
+		switch name {
+		case originHeader:
+			meant = values[i] == origin && len(h[allowOrigin]) == 0
 			continue
+		case allowOrigin, allowCredentials, exposeHeaders:
+			if !meant {
+				continue
+			}
+		default:
+			if free && !slices.Contains(extra, name) {
+				last = ""
+				continue
+			}
 		}
 		if name != last {
 			last, first = name, i

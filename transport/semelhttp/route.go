@@ -261,7 +261,12 @@ var perDelivery = []string{
 // order is that of their codes in stored results: it may grow and never change.
 var alwaysKept = [...]string{
 	"Content-Type", "Content-Encoding", "Content-Language", "Content-Disposition", "Location", "Etag", "Last-Modified", "Link",
+	originHeader, allowOrigin, allowCredentials, exposeHeaders,
 }
+
+// firstOfOrigin is where those begin that are only kept for the page that asked.
+// The origin is the request's, and comes first.
+const firstOfOrigin = 8
 
 // neverKept says why a header may not be replayed, or is empty.
 func neverKept(name string, rt *Route) string {

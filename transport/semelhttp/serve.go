@@ -11,16 +11,17 @@ import (
 
 // ServeHTTP guards one request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w = h.forOrigin(w, r)
 	if !h.guards(r.Method) {
 		if len(r.Header[h.route.KeyHeader]) > 0 && !SafeMethod(r.Method) {
 			w.Header().Set(UnguardedHeader, UnguardedMethod)
 		}
-		h.next.ServeHTTP(w, r)
+		h.next.ServeHTTP(handlers(w), r)
 		return
 	}
 	key, present, fault := RequestKey(r.Header, h.route.KeyHeader, h.route.Profile.MaxKey)
 	if !present && h.route.Key == KeyOptional {
-		h.next.ServeHTTP(w, r)
+		h.next.ServeHTTP(handlers(w), r)
 		return
 	}
 	if present && h.route.Profile.EchoKey && fault == "" {
@@ -68,16 +69,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.execute(w, r, ans.Attempt, sc)
 		return
 	}
-	h.answerDecision(w, &ans, call.Wait)
+	h.answerDecision(w, r, &ans, call.Wait)
 }
 
 // answerDecision answers a request that does not execute.
-func (h *handler) answerDecision(w http.ResponseWriter, ans *semel.Answer, wait time.Duration) {
+func (h *handler) answerDecision(w http.ResponseWriter, r *http.Request, ans *semel.Answer, wait time.Duration) {
 	if wait > 0 && (ans.Decision == semel.Replay || ans.Decision == semel.InFlight) {
 		w.Header().Set("Preference-Applied", "wait="+seconds(wait))
 	}
 	if ans.Decision == semel.Replay {
-		h.replay(w, ans.Record)
+		h.replay(w, r, ans.Record)
 		return
 	}
 	h.refuse(w, h.decided(ans))
@@ -99,14 +100,14 @@ func (h *handler) passOpen(w http.ResponseWriter, r *http.Request, sc *scratch) 
 	defer body.discard()
 	inner := r.WithContext(r.Context())
 	inner.Body = &body
-	h.next.ServeHTTP(w, inner)
+	h.next.ServeHTTP(handlers(w), inner)
 }
 
 // execute runs the handler, records what it answered, and gives the answer.
 func (h *handler) execute(w http.ResponseWriter, r *http.Request, a *semel.Attempt, sc *scratch) {
 	// The handler may hold on to what it gets for longer than it should, so
 	// that is not used again. The body goes with it.
-	c := &capture{w: w, h: h, method: r.Method, sc: sc, spool: sc.spool}
+	c := &capture{w: w, h: h, method: r.Method, origin: r.Header.Get(originHeader), sc: sc, spool: sc.spool}
 	sc.spool = spool{}
 	c.scope.attempt = a
 	if h.route.Timeout > 0 {

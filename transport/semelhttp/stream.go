@@ -82,7 +82,7 @@ func (c *capture) pass() error {
 		c.frozen.restore(header)
 	}
 	defer c.hurry()()
-	c.w.WriteHeader(c.status)
+	handlers(c.w).WriteHeader(c.status)
 	var err error
 	if body := c.out[c.bodyAt:]; len(body) > 0 {
 		_, err = c.w.Write(body)

@@ -88,7 +88,7 @@ func (h *handler) serveTx(w http.ResponseWriter, r *http.Request, call semel.Cal
 		h.refuseError(w, r, err)
 		return
 	}
-	h.answerDecision(w, &ans, call.Wait)
+	h.answerDecision(w, r, &ans, call.Wait)
 }
 
 // run is one run of the handler in one transaction.

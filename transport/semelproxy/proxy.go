@@ -96,9 +96,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch p.opts.Mode {
 	case ModeOff:
-		p.pass(w, r, p.reason(r, UnguardedOff))
+		p.pass(p.guard.Learn(w, r), r, p.reason(r, UnguardedOff))
 	case ModeShadow:
-		pass := func(w http.ResponseWriter, r *http.Request) { p.pass(w, r, p.reason(r, UnguardedShadow)) }
+		pass := func(w http.ResponseWriter, r *http.Request) { p.pass(p.guard.Learn(w, r), r, p.reason(r, UnguardedShadow)) }
 		if p.named(r) != "" || isUpgrade(r) {
 			pass(w, r)
 			return
@@ -108,7 +108,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		switch unguarded, ok := p.check(w, r); {
 		case !ok:
 		case unguarded != "":
-			p.pass(w, r, p.reason(r, string(unguarded)))
+			p.pass(p.guard.Learn(w, r), r, p.reason(r, string(unguarded)))
 		default:
 			p.guarded.ServeHTTP(w, r)
 		}
