@@ -4,33 +4,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/semelhq/semel/internal/strictclient"
 )
 
 // RemoteWitness is a witness that is asked over HTTP, as C2SP's tlog-witness has it.
 type RemoteWitness struct {
 	url    string
 	key    *CosignerKey
-	client *http.Client
+	client strictclient.Client
 	size   uint64 // that the witness has signed last, as far as is known
 }
 
 // NewRemoteWitness is the [Keeper] that asks the witness at a URL, to which
-// /add-checkpoint is added, for its signatures. The client may be nil.
-func NewRemoteWitness(at string, key *CosignerKey, client *http.Client) (*RemoteWitness, error) {
+// /add-checkpoint is added, for its signatures. Redirects are not followed. Base makes
+// the connections; nil makes them to the URL itself, whatever proxy the environment
+// names.
+func NewRemoteWitness(at string, key *CosignerKey, base http.RoundTripper) (*RemoteWitness, error) {
 	u, err := url.Parse(at)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
 		return nil, fmt.Errorf("evidence: %q is not the URL of a witness", at)
 	}
-	if client == nil {
-		client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	}
+	client := strictclient.Client{Base: base, MaxAnswer: maxAnswer}
 	return &RemoteWitness{url: strings.TrimSuffix(at, "/") + "/add-checkpoint", key: key, client: client}, nil
 }
 
@@ -84,13 +85,11 @@ func (w *RemoteWitness) ask(ctx context.Context, body string) (status int, answe
 	if err != nil {
 		return 0, "", err
 	}
-	res, err := w.client.Do(req)
+	got, err := w.client.Do(req)
 	if err != nil {
 		return 0, "", err
 	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	return res.StatusCode, string(text), err
+	return got.Status, string(got.Body), nil
 }
 
 // addCheckpoint is the body of a request for a signature.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/strictclient"
 )
 
 // Client makes HTTP requests that are effects of calls: in the ledger before the
@@ -137,16 +138,22 @@ func (c *Client) read(resp *http.Response) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept := &Response{Status: resp.StatusCode, Header: http.Header{}, Body: body}
+	kept := &Response{Status: resp.StatusCode, Header: keep(resp.Header, c.Keep...), Body: body}
 	if int64(len(body)) > limit {
 		kept.Body, kept.Truncated = body[:limit], true
 	}
-	for _, name := range append([]string{"Content-Type"}, c.Keep...) {
-		if v := resp.Header.Values(name); len(v) > 0 {
-			kept.Header[http.CanonicalHeaderKey(name)] = v
+	return kept, nil
+}
+
+// keep selects the headers of an answer that are kept.
+func keep(header http.Header, names ...string) http.Header {
+	kept := http.Header{}
+	for _, name := range append([]string{"Content-Type"}, names...) {
+		if v := header.Values(name); len(v) > 0 {
+			kept[http.CanonicalHeaderKey(name)] = v
 		}
 	}
-	return kept, nil
+	return kept
 }
 
 // hide takes addresses, which say where in a network a provider is, and the URL, which
@@ -162,7 +169,7 @@ func hide(err error) error {
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Err != nil {
 		return &discreet{e.Op + ": " + e.Err.Error(), err}
 	}
-	return err
+	return strictclient.Quiet(err)
 }
 
 // discreet is an error with another text.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/strictclient"
 )
 
 // Question is how a provider is asked about one effect.
@@ -43,13 +44,11 @@ const maxAnswer = 1 << 20
 // When no effect is open any more the next delivery runs the call again: what
 // happened is replayed from the ledger, what did not happen is done.
 //
-// base may be nil, for [http.DefaultTransport]. Where a whole call is forwarded to an
+// Redirects are not followed. base makes the connections; nil makes them to the
+// questions' URLs, whatever proxy the environment names. Where a whole call is forwarded to an
 // upstream, semelproxy.ReconcileHTTP asks that upstream instead.
 func ReconcileHTTP(questions map[string]Question, base http.RoundTripper) semel.Reconciler {
-	client := &http.Client{
-		Transport: base, Timeout: DefaultTimeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	client := &strictclient.Client{Base: base, Timeout: DefaultTimeout, MaxAnswer: maxAnswer}
 	return func(ctx context.Context, held semel.Record) (s semel.Settlement, err error) {
 		var errs []error
 		for _, ef := range held.Effects {
@@ -75,7 +74,7 @@ func ReconcileHTTP(questions map[string]Question, base http.RoundTripper) semel.
 }
 
 // ask asks about one effect. Nil means that nothing is known yet.
-func (q *Question) ask(ctx context.Context, client *http.Client, held *semel.Record, ef *semel.EffectRecord) (*semel.EffectFinding, time.Duration, error) {
+func (q *Question) ask(ctx context.Context, client *strictclient.Client, held *semel.Record, ef *semel.EffectRecord) (*semel.EffectFinding, time.Duration, error) {
 	r, err := q.Ask(ctx, *held, *ef, q.Provider.Key(ef.Key))
 	if err != nil {
 		return nil, 0, err
@@ -83,18 +82,11 @@ func (q *Question) ask(ctx context.Context, client *http.Client, held *semel.Rec
 	if r.Method != "" && r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, 0, fmt.Errorf("a question is a GET or a HEAD, not a %s, which could repeat the effect", r.Method)
 	}
-	resp, err := client.Do(r.WithContext(ctx))
+	got, err := client.Do(r.WithContext(ctx))
 	if err != nil {
 		return nil, 0, hide(err)
 	}
-	defer resp.Body.Close()
-	answer, err := (&Client{MaxBody: maxAnswer, Keep: []string{"Location"}}).read(resp)
-	if err != nil {
-		return nil, 0, err
-	}
-	if answer.Truncated {
-		return nil, 0, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
-	}
+	answer := &Response{Status: got.Status, Header: keep(got.Header, "Location"), Body: got.Body}
 	v, result, err := q.Read(answer)
 	if err != nil {
 		return nil, 0, err

@@ -100,7 +100,7 @@ func importFaults(rule importRule, pkgs []pkg) []string {
 // imports from its own directory and from lower layers; two directories of
 // one layer do not know each other.
 var layers = [][]string{
-	{"internal/canon", "internal/gather", "internal/yamltree"},
+	{"internal/canon", "internal/gather", "internal/strictclient", "internal/yamltree"},
 	{"."},
 	{"internal/recordcodec", "internal/pgserver"},
 	{"store", "evidence", "archive"},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/strictclient"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
@@ -33,8 +34,8 @@ type Options struct {
 	// StatusURL is the address of the commands for those who ask for their state,
 	// to which "/" and an id are added. Defaults to "/v1/commands".
 	StatusURL string
-	// Transport makes the connections to upstreams. Defaults to
-	// [http.DefaultTransport].
+	// Transport makes the connections to upstreams. By default they are made to the
+	// URLs of the registry, whatever proxy the environment names.
 	Transport http.RoundTripper
 	// Served is told of every delivery that was answered by a response, also of
 	// commands that change nothing, of which nothing is recorded (IDS-VI.3), and of
@@ -59,6 +60,9 @@ type Gateway struct {
 func New(engine *semel.Engine, opts Options) (*Gateway, error) {
 	if engine == nil || opts.Registry == nil {
 		return nil, errors.New("ids: a gateway needs an engine and a registry")
+	}
+	if opts.Transport == nil {
+		opts.Transport = strictclient.Transport()
 	}
 	g := &Gateway{engine: engine, opts: opts, upstreams: &semelhttp.SafeTransport{Base: opts.Transport}}
 	g.opts.StatusURL = strings.TrimSuffix(cmp.Or(opts.StatusURL, "/v1/commands"), "/")

@@ -335,3 +335,20 @@ func TestUnguardedRequestsFailPlainly(t *testing.T) {
 		t.Errorf("told of %v", w.errs)
 	}
 }
+
+// What is told of an upstream that speaks no HTTP has nothing of what it said.
+func TestErrorsSayNothingOfAnswers(t *testing.T) {
+	for _, answer := range []string{"poison\r\n\r\n", "HTTP/1.1 200 OK\r\nLocation: /a\rSet-Cookie: poison=1\r\n\r\n"} {
+		up := newBrokenUpstream(t, func(c net.Conn, in *bufio.Reader) {
+			readAll(in)
+			_, _ = io.WriteString(c, answer)
+		})
+		w := newWorld(t, up.url(), nil)
+		w.send("POST", "/charges", "k1", "one").want(t, 502, "unknown")
+		w.mu.Lock()
+		if len(w.errs) != 1 || strings.Contains(w.errs[0].Error(), "poison") {
+			t.Errorf("told of %v", w.errs)
+		}
+		w.mu.Unlock()
+	}
+}

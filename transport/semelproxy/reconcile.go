@@ -6,13 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/strictclient"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
@@ -48,12 +49,13 @@ const (
 // and is asked about again after Operation.ReconcileEvery.
 //
 // An upstream that answers aborted promises that the request, should it still be
-// on its way, will not be executed. Client may be nil, for [http.DefaultClient].
-func ReconcileHTTP(u *url.URL, client *http.Client) semel.Reconciler {
-	client = cmp.Or(client, http.DefaultClient)
+// on its way, will not be executed.
+//
+// Redirects are not followed. Base makes the connections; nil makes them to the URL
+// itself, whatever proxy the environment names.
+func ReconcileHTTP(u *url.URL, base http.RoundTripper) semel.Reconciler {
+	client := &strictclient.Client{Base: base, Timeout: reconcileTimeout, MaxAnswer: maxFinding}
 	return func(ctx context.Context, held semel.Record) (semel.Settlement, error) {
-		ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
-		defer cancel()
 		f, err := ask(ctx, client, u, &held)
 		if err != nil {
 			return semel.Settlement{}, fmt.Errorf("semelproxy: reconcile: %w", err)
@@ -62,7 +64,7 @@ func ReconcileHTTP(u *url.URL, client *http.Client) semel.Reconciler {
 	}
 }
 
-func ask(ctx context.Context, client *http.Client, u *url.URL, held *semel.Record) (*Finding, error) {
+func ask(ctx context.Context, client *strictclient.Client, u *url.URL, held *semel.Record) (*Finding, error) {
 	target := *u
 	q := target.Query()
 	q.Set("operation", held.ID.Operation)
@@ -85,28 +87,41 @@ func ask(ctx context.Context, client *http.Client, u *url.URL, held *semel.Recor
 		return nil, err
 	}
 	r.Header.Set("Accept", "application/json")
-	resp, err := client.Do(r)
+	answer, err := client.Do(r)
 	if err != nil {
-		// The error of a client has the URL, which has the key.
-		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err
+		return nil, err
+	}
+	if answer.Status != http.StatusOK {
+		return nil, fmt.Errorf("the answer has status %d, not 200", answer.Status)
+	}
+	// What can be read in two ways, such as two outcomes, is no finding.
+	if _, err := canon.Canonicalize(answer.Body, canon.Exact); err != nil {
+		return nil, fmt.Errorf("the answer: %w", err)
+	}
+	return readFinding(answer.Body)
+}
+
+// readFinding takes only the names as they are written: package json takes Outcome for
+// outcome, and so the last of both.
+func readFinding(text []byte) (*Finding, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(text, &members); err != nil {
+		return nil, errors.New("the answer is no finding: it is no object")
+	}
+	for name := range members {
+		switch name {
+		case "outcome", "status", "headers", "body", "message":
+		default:
+			delete(members, name)
 		}
-		return nil, err
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the answer has status %d, not 200", resp.StatusCode)
-	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxFinding+1))
+	exact, err := json.Marshal(members)
 	if err != nil {
 		return nil, err
-	}
-	if len(body) > maxFinding {
-		return nil, fmt.Errorf("the answer is larger than %d bytes", maxFinding)
 	}
 	f := new(Finding)
-	if err := json.Unmarshal(body, f); err != nil {
-		return nil, fmt.Errorf("the answer: %w", err)
+	if err := json.Unmarshal(exact, f); err != nil {
+		return nil, errors.New("the answer is no finding: a member has another type")
 	}
 	return f, nil
 }

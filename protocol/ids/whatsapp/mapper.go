@@ -7,12 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/strictclient"
 	"github.com/semelhq/semel/protocol/ids"
 )
 
@@ -45,14 +45,13 @@ type HTTPMapper struct {
 	Header http.Header
 	// Timeout bounds one question. Defaults to [DefaultMapTimeout].
 	Timeout time.Duration
-	// Transport makes the connections. Defaults to [http.DefaultTransport].
+	// Transport makes the connections. By default they are made to the URL
+	// itself, whatever proxy the environment names.
 	Transport http.RoundTripper
 }
 
 // Map is [Mapper.Map].
 func (h *HTTPMapper) Map(ctx context.Context, m *Message) (ids.Command, error) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(h.Timeout, DefaultMapTimeout))
-	defer cancel()
 	body, err := json.Marshal(m)
 	if err != nil {
 		return ids.Command{}, &Refusal{codeMalformed, err}
@@ -63,28 +62,20 @@ func (h *HTTPMapper) Map(ctx context.Context, m *Message) (ids.Command, error) {
 	}
 	maps.Copy(req.Header, h.Header)
 	req.Header.Set("Content-Type", "application/json")
-	transport := h.Transport
-	if transport == nil {
-		transport = http.DefaultTransport
-	}
-	resp, err := transport.RoundTrip(req) // a redirect is no answer
+	client := strictclient.Client{Base: h.Transport, Timeout: cmp.Or(h.Timeout, DefaultMapTimeout), MaxAnswer: ids.MaxEnvelope}
+	answer, err := client.Do(req) // a redirect is no answer
 	if err != nil {
 		return ids.Command{}, err
 	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, ids.MaxEnvelope+1))
-	if err != nil {
-		return ids.Command{}, err
-	}
-	switch resp.StatusCode {
+	switch answer.Status {
 	case http.StatusOK:
-		return envelope(text, m)
+		return envelope(answer.Body, m)
 	case http.StatusNoContent:
 		return ids.Command{}, ErrNoCommand
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
-		return ids.Command{}, &Refusal{"mapper", fmt.Errorf("the mapper answered %d", resp.StatusCode)}
+		return ids.Command{}, &Refusal{"mapper", fmt.Errorf("the mapper answered %d", answer.Status)}
 	}
-	return ids.Command{}, fmt.Errorf("the mapper answered %d", resp.StatusCode)
+	return ids.Command{}, fmt.Errorf("the mapper answered %d", answer.Status)
 }
 
 // envelope reads the answer, and adds what the message says if the mapper did not.
