@@ -148,7 +148,7 @@ func (s *Store) settle(g *group) {
 // Apply returns at once and the write goes on. A write that was not sent to the disk by
 // then is taken back, and the error is a [semel.ErrNotApplied].
 func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterToWrite(ctx); err != nil {
 		return semel.Record{}, false, err
 	}
 	defer s.leave()

@@ -77,6 +77,9 @@ func (c *committer) run(s *Store, maxBytes int, m meta) {
 	c.maxBytes, c.batches, c.next, c.entries = maxBytes, m.batches, m.end, m.entries
 	c.records.Store(m.records)
 	c.durable.Store(m.batches)
+	if s.readOnly {
+		return
+	}
 	c.wake = make(chan struct{}, 1)
 	c.written = make(chan *group, inFlight)
 	c.start()

@@ -31,7 +31,7 @@ type evidence struct {
 // nobody was answered; a crash after it leaves all. When ctx ends meanwhile,
 // AppendEvidence returns at once and the write goes on.
 func (s *Store) AppendEvidence(ctx context.Context, list []semel.Entry) error {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterToWrite(ctx); err != nil {
 		return err
 	}
 	defer s.leave()
@@ -192,7 +192,7 @@ func (c *chunk) openings(it *pebble.Iterator, to [][]byte) ([][]byte, error) {
 // It is one batch: a crash before it is durable leaves all of the openings, and
 // erasing again is harmless; a crash after it leaves nothing to do.
 func (s *Store) EraseEvidence(ctx context.Context, from, to uint64) error {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterToWrite(ctx); err != nil {
 		return err
 	}
 	defer s.leave()
@@ -264,7 +264,7 @@ func (s *Store) edges(from, to uint64) (replaced map[uint64][]byte, upper uint64
 // batch: a crash before it is durable leaves none of them, and whoever integrates
 // the log makes them again, from the same leaves; a crash after it leaves all.
 func (s *Store) PutEvidenceTiles(ctx context.Context, tiles map[string][]byte) error {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterToWrite(ctx); err != nil {
 		return err
 	}
 	defer s.leave()

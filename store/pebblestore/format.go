@@ -92,7 +92,7 @@ func lockDirectory(fs vfs.FS, dir string) (*pebble.Lock, error) {
 
 // establishFormat checks the directory's format, or gives it one. Older formats
 // become the present one, after which older programs refuse the directory.
-func establishFormat(fs vfs.FS, dir string) error {
+func establishFormat(fs vfs.FS, dir string, readOnly bool) error {
 	text, err := readFile(fs, fs.PathJoin(dir, formatFile))
 	if errors.Is(err, os.ErrNotExist) {
 		// A crash before the end of this leaves no FORMAT file, and nothing of
@@ -110,7 +110,7 @@ func establishFormat(fs vfs.FS, dir string) error {
 	if n > formatNumber {
 		return fmt.Errorf("the directory has format %d and this program knows formats up to %d: use the program that wrote it, or a later one", n, formatNumber)
 	}
-	if n == formatNumber {
+	if n == formatNumber || readOnly {
 		return nil
 	}
 	// Everything of an older format is of this one too. A crash before this is

@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"syscall"
@@ -23,7 +24,7 @@ func (s *Store) openPebble(o *Options, readOnly bool) (*pebble.DB, error) {
 		default: // nobody waits for so many
 		}
 	}
-	return s.openOrGiveUp(func() (*pebble.DB, error) { return pebble.Open(s.dir, po) })
+	return s.openOrGiveUp(o.ctx, func() (*pebble.DB, error) { return pebble.Open(s.dir, po) })
 }
 
 // flush writes the memory tables out, if that can be done. Where not, all that they hold
@@ -53,9 +54,9 @@ func (s *Store) flush() error {
 func hopeless(n int, err error) bool { return n == maxFailures || errors.Is(err, syscall.ENOSPC) }
 
 // openOrGiveUp waits until a database is open, or its background work has failed again and
-// again: Pebble writes what the log has to tables, and tries that for ever where it can't.
+// again, or ctx is done: Pebble writes what the log has to tables, and tries that for ever where it can't.
 // It can't be stopped, so it keeps the directory until it succeeds or the process ends.
-func (s *Store) openOrGiveUp(open func() (*pebble.DB, error)) (*pebble.DB, error) {
+func (s *Store) openOrGiveUp(ctx context.Context, open func() (*pebble.DB, error)) (*pebble.DB, error) {
 	type result struct {
 		db  *pebble.DB
 		err error
@@ -75,6 +76,9 @@ func (s *Store) openOrGiveUp(open func() (*pebble.DB, error)) (*pebble.DB, error
 		select {
 		case r := <-opened:
 			return r.db, r.err
+		case <-ctx.Done():
+			close(gaveUp)
+			return nil, context.Cause(ctx)
 		case failure := <-s.failures:
 			if hopeless(n, failure) {
 				close(gaveUp)

@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -29,10 +30,14 @@ type Options struct {
 	// may be damage to what was acknowledged, and may be a write that a loss of power
 	// cut off. Without it that is taken for the latter, and logged.
 	Strict bool
+	// ReadOnly opens a directory to look at it, also on a full disk, and changes nothing
+	// in it. It has to be a store. What would write fails with [ErrReadOnly].
+	ReadOnly bool
 	// Logger is told of trouble that no caller gets as an error: failed
 	// background work, a slow disk. Defaults to none.
 	Logger *slog.Logger
 
+	ctx context.Context // of opening
 	// fatal ends the process, and is replaced in tests. It does not return.
 	fatal func(message string)
 	// time is replaced in tests.
@@ -54,6 +59,9 @@ func (o *Options) withDefaults() Options {
 	}
 	d.CacheBytes = cmp.Or(d.CacheBytes, DefaultCacheBytes)
 	d.MemTableBytes = cmp.Or(d.MemTableBytes, DefaultMemTableBytes)
+	if d.ctx == nil {
+		d.ctx = context.Background()
+	}
 	if d.FS == nil {
 		d.FS = vfs.Default
 	}

@@ -69,6 +69,7 @@ type Store struct {
 	due      dueMark
 	absent   absence
 	space    space
+	readOnly bool
 	ops      sync.Pool // of *op
 
 	evidence     evidence
@@ -92,6 +93,10 @@ var (
 	_ semel.EvidenceStore = (*Store)(nil)
 )
 
+// ErrReadOnly is what a write fails with on a store that was opened to look at it.
+// Nothing was written.
+var ErrReadOnly = fmt.Errorf("pebblestore: opened to look at, not to write: %w", semel.ErrNotApplied)
+
 var errClosed = errors.New("pebblestore: closed")
 
 // Open opens the store in dir, and makes it if the directory is empty or does
@@ -102,9 +107,16 @@ var errClosed = errors.New("pebblestore: closed")
 // Opening after a crash replays the write-ahead log: at most a few times
 // Options.MemTableBytes.
 func Open(dir string, opts *Options) (*Store, error) {
+	return OpenContext(context.Background(), dir, opts)
+}
+
+// OpenContext is [Open] until ctx is done. What Pebble is doing then ends with the
+// process, and keeps the directory until it does.
+func OpenContext(ctx context.Context, dir string, opts *Options) (*Store, error) {
 	o := opts.withDefaults()
+	o.ctx = ctx
 	s := &Store{
-		fs: o.FS, dir: dir,
+		fs: o.FS, dir: dir, readOnly: o.ReadOnly,
 		log:    logger{slog: o.Logger, end: o.fatal},
 		looked: o.looked,
 
@@ -123,7 +135,11 @@ func (s *Store) open(o *Options) (err error) {
 	if s.dir, err = resolve(s.fs, s.dir); err != nil {
 		return err
 	}
-	if err := prepareDirectory(s.fs, s.dir); err != nil {
+	if s.readOnly {
+		if _, err := s.fs.Stat(s.fs.PathJoin(s.dir, formatFile)); err != nil {
+			return fmt.Errorf("there is no store: %w", err)
+		}
+	} else if err := errors.Join(s.enough(openRoom), prepareDirectory(s.fs, s.dir)); err != nil {
 		return err
 	}
 	if s.lock, err = lockDirectory(s.fs, s.dir); err != nil {
@@ -134,7 +150,7 @@ func (s *Store) open(o *Options) (err error) {
 			err = errors.Join(err, s.release())
 		}
 	}()
-	if err := establishFormat(s.fs, s.dir); err != nil {
+	if err := establishFormat(s.fs, s.dir, s.readOnly); err != nil {
 		return err
 	}
 	sealed, err := s.breakSeal(o)
@@ -147,10 +163,12 @@ func (s *Store) open(o *Options) (err error) {
 			return err
 		}
 	}
-	if err := s.create(o); err != nil {
-		return err
+	if !s.readOnly {
+		if err := s.create(o); err != nil {
+			return err
+		}
 	}
-	if s.db, err = s.openPebble(o, false); err != nil {
+	if s.db, err = s.openPebble(o, s.readOnly); err != nil {
 		return err
 	}
 	meta, err := readMeta(s.db)
@@ -223,6 +241,9 @@ func (s *Store) breakSeal(o *Options) (sealed bool, err error) {
 	if meta.batches != was.batches {
 		return true, fmt.Errorf("records are missing: the directory was closed after batch %d and now ends at batch %d. Put a copy of it in its place; if there is none, removing the file %s accepts the loss", was.batches, meta.batches, sealFile)
 	}
+	if s.readOnly {
+		return true, nil
+	}
 	// A crash before this is durable leaves the seal, and what it says is
 	// still true: nothing has been written since.
 	return true, removeSeal(s.fs, s.dir)
@@ -248,6 +269,14 @@ func (s *Store) enter(ctx context.Context) error {
 		return errClosed
 	}
 	return nil
+}
+
+// enterToWrite is enter for a call that changes something.
+func (s *Store) enterToWrite(ctx context.Context) error {
+	if s.readOnly {
+		return ErrReadOnly
+	}
+	return s.enter(ctx)
 }
 
 func (s *Store) leave() {
@@ -293,6 +322,9 @@ func (s *Store) shut() error {
 	// other crash: the next Open replays the log.
 	s.absent.close()
 	s.subjectIndex.close()
+	if s.readOnly {
+		return errors.Join(s.db.Close(), s.lock.Close())
+	}
 	batches := s.commits.stop()
 	err := errors.Join(s.flush(), s.db.Close())
 	if err == nil {

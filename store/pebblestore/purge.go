@@ -16,7 +16,7 @@ import (
 // deleted outweigh what is left, once the deletions have left the memory table:
 // when that is full, or at the next Open.
 func (s *Store) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterToWrite(ctx); err != nil {
 		return 0, err
 	}
 	defer s.leave()

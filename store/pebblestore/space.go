@@ -1,7 +1,9 @@
 package pebblestore
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -54,19 +56,34 @@ func (p *space) look() bool {
 // full reports whether no record may be added.
 func (p *space) full() bool { return p.low.Load() && p.look() }
 
+// openRoom is what the files take that every opening makes anew.
+const openRoom = 256 << 10
+
 // enough refuses to open a directory whose logs could not be made tables of. Pebble would
 // try for ever.
-func (s *Store) enough(logs []*walScan) error {
+func (s *Store) enough(need uint64) error {
 	usage, err := s.fs.GetDiskUsage(s.dir)
+	if errors.Is(err, os.ErrNotExist) {
+		usage, err = s.fs.GetDiskUsage(s.fs.PathDir(s.dir))
+	}
 	if err != nil {
 		return nil // it can't be known
-	}
-	var need uint64
-	for _, log := range logs {
-		need += uint64(log.size)
 	}
 	if usage.AvailBytes < need {
 		return fmt.Errorf("the disk is full: %d bytes are free, and opening may take %d. Make room", usage.AvailBytes, need)
 	}
 	return nil
+}
+
+// Room is how full the disk is.
+type Room struct {
+	Free, Total uint64 // bytes
+	// Full says that no record is added before there is more room.
+	Full bool
+}
+
+// Room tells how full the disk is that the store is on.
+func (s *Store) Room() (Room, error) {
+	usage, err := s.fs.GetDiskUsage(s.dir)
+	return Room{usage.AvailBytes, usage.TotalBytes, s.space.look()}, err
 }

@@ -141,7 +141,7 @@ func (x *subjectIndex) write(s *Store) bool {
 	x.mu.Lock()
 	subjects, first := x.recent, x.done
 	x.mu.Unlock()
-	if len(subjects) < runEntries || s.evidence.durable.Load() < first+runEntries {
+	if s.readOnly || len(subjects) < runEntries || s.evidence.durable.Load() < first+runEntries {
 		return false
 	}
 	places := make([]place, 0, runEntries)

@@ -39,7 +39,14 @@ func (s *Store) checkWAL(o *Options) (end walEnd, err error) {
 	if end, err = s.judge(logs, flushed, o.Strict); err != nil {
 		return 0, err
 	}
-	return end, s.enough(logs)
+	if s.readOnly {
+		return end, nil
+	}
+	var size uint64
+	for _, log := range logs {
+		size += uint64(log.size)
+	}
+	return end, s.enough(size + openRoom)
 }
 
 // judge decides whether the logs have all that was acknowledged after the batch that
