@@ -12,6 +12,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/server/auth"
+	"github.com/semelhq/semel/store/pebblestore"
 )
 
 // probeTime bounds each check of readiness.
@@ -69,6 +70,9 @@ func (s *Server) checks(ctx context.Context) []check {
 	checks = append(checks, s.promise(), s.sweeping())
 	if states := s.current().auth.KeyStates(); len(states) > 0 {
 		checks = append(checks, issuers(states))
+	}
+	if embedded, ok := s.store.(*pebblestore.Store); ok {
+		checks = append(checks, roomOf(embedded))
 	}
 	return checks
 }
@@ -168,8 +172,8 @@ func (s *Server) durability() (semel.Durability, error) {
 	return p.Durability, p.err
 }
 
-// watchDurability reads the store's settings every minute, since they can change
-// while it runs, and tells what changed.
+// watchDurability reads the store's settings, and the room on its disk, every minute,
+// since they can change while it runs, and tells what changed.
 func (s *Server) watchDurability(ctx context.Context) {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
@@ -179,6 +183,7 @@ func (s *Server) watchDurability(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		s.watchRoom()
 		before := s.promised.Load()
 		now := s.readDurability(ctx)
 		if before.Level != now.Level || len(before.Unsafe) != len(now.Unsafe) || (before.err == nil) != (now.err == nil) {

@@ -22,6 +22,7 @@ import (
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/server/limit"
 	"github.com/semelhq/semel/server/notify"
+	"github.com/semelhq/semel/store/pebblestore"
 )
 
 // Options configures a [Server].
@@ -55,6 +56,7 @@ type Server struct {
 	data, admin *listener
 	stopping    atomic.Bool
 	promised    atomic.Pointer[promised]
+	tight       atomic.Bool // the disk of the store has little room
 	lastSweep   atomic.Pointer[semel.SweptEvent]
 
 	reloading sync.Mutex
@@ -83,10 +85,11 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.notify, err = notify.FromEnv(); err != nil {
 		return nil, err
 	}
-	if s.store, err = OpenStore(ctx, cfg.Store); err != nil {
+	if s.store, err = openStoreWith(ctx, cfg.Store, &pebblestore.Options{Logger: s.log}); err != nil {
 		return nil, err
 	}
 	undo = append(undo, func() { s.store.Close() })
+	s.watchRoom()
 	if p := s.readDurability(ctx); len(p.Unsafe) > 0 {
 		s.log.Warn("the store is not safe for every use", slog.String("level", string(p.Level)), slog.Any("unsafe", p.Unsafe))
 	}

@@ -22,7 +22,19 @@ import (
 // refuses one whose live settings are unsafe, in a sentence for each of them. The
 // context bounds opening.
 func OpenStore(ctx context.Context, c config.Store) (semel.Store, error) {
-	st, err := openStore(ctx, c)
+	return openStoreWith(ctx, c, &pebblestore.Options{})
+}
+
+// LookAtStore is OpenStore for who only reads. A directory is left as it is, and is
+// read on a full disk too. The profile is not asked: to look is no service.
+func LookAtStore(ctx context.Context, c config.Store) (semel.Store, error) {
+	c.Profile, c.Migrate = "standard", false
+	return openStoreWith(ctx, c, &pebblestore.Options{ReadOnly: true})
+}
+
+// openStoreWith is OpenStore with what only directories have.
+func openStoreWith(ctx context.Context, c config.Store, embedded *pebblestore.Options) (semel.Store, error) {
+	st, err := openStore(ctx, c, embedded)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
@@ -39,14 +51,15 @@ func OpenStore(ctx context.Context, c config.Store) (semel.Store, error) {
 	return st, nil
 }
 
-func openStore(ctx context.Context, c config.Store) (semel.Store, error) {
+func openStore(ctx context.Context, c config.Store, embedded *pebblestore.Options) (semel.Store, error) {
 	scheme, rest, _ := strings.Cut(c.URL, ":")
 	switch scheme {
 	case "pebble":
 		if rest == "" {
 			return nil, errors.New("pebble: needs a directory, such as pebble:./semel-data")
 		}
-		return pebblestore.Open(rest, &pebblestore.Options{Strict: c.Profile == "strict"})
+		embedded.Strict = c.Profile == "strict"
+		return pebblestore.OpenContext(ctx, rest, embedded)
 	case "memory":
 		return memstore.New(), nil
 	case "postgres", "postgresql":

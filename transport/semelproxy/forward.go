@@ -183,11 +183,7 @@ func setHeader(h http.Header, name, value string) {
 // failed is called where there is no answer from the upstream.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	ctx := r.Context()
-	if errors.Is(err, errNoHead) {
-		p.tell(ctx, err)
-	} else {
-		p.tell(ctx, strictclient.Quiet(err)) // whoever logs it logs nothing of an answer
-	}
+	p.tell(ctx, strictclient.Quiet(err)) // whoever logs it logs nothing of an answer
 	ans, guarded := w.(*answer)
 	nothing := semelhttp.NothingSent(err)
 	switch {

@@ -91,7 +91,7 @@ The JSON is one object per line, with
 			if q.States, err = parseStates(states); err != nil {
 				return err
 			}
-			return from.with(cmd, func(ctx context.Context, recs semel.Records) error {
+			return from.look(cmd, func(ctx context.Context, recs semel.Records) error {
 				return listMessages(ctx, cmd, recs, q, limit, asJSON)
 			})
 		},
@@ -203,7 +203,7 @@ The JSON has
 			if err != nil {
 				return err
 			}
-			return from.with(cmd, func(ctx context.Context, recs semel.Records) error {
+			return from.look(cmd, func(ctx context.Context, recs semel.Records) error {
 				f, err := findMessage(ctx, recs, id, record)
 				if err != nil {
 					return err

@@ -21,6 +21,7 @@ import (
 // recordSource says where the records are.
 type recordSource struct {
 	store, url, tokenFile, config string
+	look                          bool // nothing is changed
 }
 
 // flags are those that name the source, for a command to copy.
@@ -106,6 +107,13 @@ func (from *recordsFrom) with(cmd *cobra.Command, f func(ctx context.Context, re
 	return exitWith(errors.Join(f(cmd.Context(), recs), closer.Close()))
 }
 
+// look is with for an f that changes nothing, which a directory on a full disk allows
+// too.
+func (from *recordsFrom) look(cmd *cobra.Command, f func(ctx context.Context, recs semel.Records) error) error {
+	from.source.look = true
+	return from.with(cmd, f)
+}
+
 // openSource opens a service or a directory.
 func openSource(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer, error) {
 	if src.url == "" {
@@ -168,8 +176,12 @@ func openLocal(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer,
 		opts.Operations = append(opts.Operations, op)
 	}
 	at := cfg.Store
-	at.URL, at.Profile, at.Migrate = url, "standard", false // to look is no service
-	store, err := server.OpenStore(cmd.Context(), at)
+	at.URL, at.Profile, at.Migrate = url, "standard", false // a command is no service
+	open := server.OpenStore
+	if src.look {
+		open = server.LookAtStore
+	}
+	store, err := open(cmd.Context(), at)
 	if err != nil {
 		if strings.Contains(err.Error(), "in use by another") {
 			err = &exitError{ExitUnavailable, fmt.Errorf("%s is in use: stop the service that has it open, or ask it with --url", dir)}
@@ -177,7 +189,7 @@ func openLocal(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer,
 		return nil, nil, err
 	}
 	l.closers = append(l.closers, store)
-	if cfg.Archives() {
+	if cfg.Archives() && !src.look {
 		write, closer, err := server.OpenArchive(cfg.Archive, store)
 		if err != nil {
 			return nil, nil, errors.Join(err, l.Close())
@@ -187,13 +199,15 @@ func openLocal(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer,
 		}
 		opts.Archive = write
 	}
-	// What a command changes is evident too, if it has the keys.
-	log, err := server.OpenEvidence(&cfg.Evidence, store, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
-	if err != nil {
-		return nil, nil, errors.Join(err, l.Close())
-	}
-	if log != nil {
-		opts.Witness = log
+	if !src.look {
+		// What a command changes is evident too, if it has the keys.
+		log, err := server.OpenEvidence(&cfg.Evidence, store, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+		if err != nil {
+			return nil, nil, errors.Join(err, l.Close())
+		}
+		if log != nil {
+			opts.Witness = log
+		}
 	}
 	if l.Engine, err = semel.New(store, opts); err != nil {
 		return nil, nil, errors.Join(err, l.Close())

@@ -104,7 +104,7 @@ The JSON has
 			if err != nil {
 				return err
 			}
-			return from.with(cmd, func(ctx context.Context, recs semel.Records) error {
+			return from.look(cmd, func(ctx context.Context, recs semel.Records) error {
 				rec, err := name.find(ctx, cmd, recs, id)
 				if err != nil {
 					return err

@@ -82,7 +82,7 @@ The JSON is one object per line, with
 			if all {
 				limit = 0
 			}
-			return from.with(cmd, func(ctx context.Context, recs semel.Records) error {
+			return from.look(cmd, func(ctx context.Context, recs semel.Records) error {
 				l := newLister(cmd.OutOrStdout(), asJSON, "", wide)
 				next, err := eachFound(ctx, recs, q, limit, warner(cmd), func(rec *semel.Record) error {
 					if asJSON {
@@ -175,7 +175,7 @@ The JSON is one object per line, with change and the members that list has.`,
 			case every < 100*time.Millisecond:
 				return usage("--interval is %v, and at least 100ms", every)
 			}
-			return from.with(cmd, func(ctx context.Context, recs semel.Records) error {
+			return from.look(cmd, func(ctx context.Context, recs semel.Records) error {
 				err := watchRecords(ctx, recs, q, every, newLister(cmd.OutOrStdout(), asJSON, "CHANGE\t", wide))
 				if ctx.Err() != nil {
 					return nil // to be interrupted is how it ends

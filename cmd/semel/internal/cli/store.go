@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/server"
+	"github.com/semelhq/semel/server/config"
 )
 
 func storeCommand() *cobra.Command {
@@ -38,7 +40,7 @@ The JSON has store, level, settings (name, value), unsafe and epoch.`,
   semel store status --config semel.yaml --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			name, store, engine, err := openStore(cmd, &flags)
+			name, store, engine, err := openStore(cmd, &flags, server.LookAtStore)
 			if err != nil {
 				return err
 			}
@@ -100,7 +102,7 @@ Run it after the restore and before the first node starts.`,
 			if !yes {
 				return usage("this refuses calls that were first sent before now: say --yes")
 			}
-			_, store, engine, err := openStore(cmd, &flags)
+			_, store, engine, err := openStore(cmd, &flags, server.OpenStore)
 			if err != nil {
 				return err
 			}
@@ -119,14 +121,14 @@ Run it after the restore and before the first node starts.`,
 
 // openStore opens the configured store, whatever it promises, and an engine on it
 // that runs nothing. The name is fit to be shown.
-func openStore(cmd *cobra.Command, flags *configFlags) (name string, store semel.Store, engine *semel.Engine, err error) {
+func openStore(cmd *cobra.Command, flags *configFlags, open func(context.Context, config.Store) (semel.Store, error)) (name string, store semel.Store, engine *semel.Engine, err error) {
 	cfg, err := flags.load()
 	if err != nil {
 		return "", nil, nil, reportConfig(cmd, err)
 	}
 	at := cfg.Store
 	at.Profile, at.Migrate = "standard", false // to look is no service
-	if store, err = server.OpenStore(cmd.Context(), at); err != nil {
+	if store, err = open(cmd.Context(), at); err != nil {
 		return "", nil, nil, err
 	}
 	if engine, err = semel.New(store, nil); err != nil {
