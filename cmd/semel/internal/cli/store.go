@@ -11,6 +11,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/store/pebblestore"
 )
 
 func storeCommand() *cobra.Command {
@@ -35,7 +36,10 @@ by, and what the strict profile would refuse. The levels, from the weakest, are
 process, cache-grade, cache-grade+, relaxed, disk and replicated. The exit code is
 1 if something is unsafe.
 
-The JSON has store, level, settings (name, value), unsafe and epoch.`,
+A directory is left as it is, and has to be there. It is read on a full disk too.
+
+The JSON has store, level, settings (name, value), unsafe and epoch, and of a
+directory the bytes that are free on its disk, and those of the disk.`,
 		Example: `  semel store status --store pebble:./semel-data
   semel store status --config semel.yaml --json`,
 		Args: noArgs,
@@ -53,17 +57,26 @@ The JSON has store, level, settings (name, value), unsafe and epoch.`,
 			if err != nil {
 				return err
 			}
+			var room pebblestore.Room
+			if embedded, ok := store.(*pebblestore.Store); ok {
+				room, _ = embedded.Room() // where the system can't tell there is none to show
+			}
 			out := cmd.OutOrStdout()
 			if asJSON {
 				err = printJSON(out, struct {
 					Store string `json:"store"`
 					semel.Durability
 					Epoch time.Time `json:"epoch,omitzero"`
-				}{name, d, epoch})
+					Free  uint64    `json:"free,omitempty"`
+					Total uint64    `json:"total,omitempty"`
+				}{name, d, epoch, room.Free, room.Total})
 			} else {
 				fmt.Fprintf(out, "store  %s\nlevel  %s\n", name, d.Level)
 				for _, s := range d.Settings {
 					fmt.Fprintf(out, "       %s = %q\n", s.Name, s.Value)
+				}
+				if room.Total > 0 {
+					fmt.Fprintf(out, "disk   %d of %d bytes are free\n", room.Free, room.Total)
 				}
 				if !epoch.IsZero() {
 					fmt.Fprintf(out, "epoch  %s\n", epoch.Format(time.RFC3339))

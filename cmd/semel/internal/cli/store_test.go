@@ -10,8 +10,14 @@ import (
 
 func TestStoreStatus(t *testing.T) {
 	dir := "pebble:" + filepath.Join(t.TempDir(), "store")
+	if code, _, errs := semelWith(t, "", "store", "status", "--store", dir); code != ExitCheck || !strings.Contains(errs, "there is no store") {
+		t.Errorf("where nothing is: exit %d, %s", code, errs)
+	}
+	if code, _, errs := semelWith(t, "", "store", "new-epoch", "--store", dir, "--yes"); code != ExitOK {
+		t.Fatalf("exit %d, %s", code, errs)
+	}
 	code, out, errs := semelWith(t, "", "store", "status", "--store", dir)
-	if code != ExitOK || !strings.Contains(out, "level  disk\n") {
+	if code != ExitOK || !strings.Contains(out, "level  disk\n") || !strings.Contains(out, " bytes are free\n") {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
 	code, out, _ = semelWith(t, "", "store", "status", "--store", "memory:", "--json")
