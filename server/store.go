@@ -67,7 +67,7 @@ func openStore(ctx context.Context, c config.Store, embedded *pebblestore.Option
 	case "redis", "rediss", "redis-cluster", "rediss-cluster":
 		return redisstore.Open(ctx, c.URL, &redisstore.Options{Prefix: c.Prefix, AcceptLoss: c.AcceptLoss})
 	}
-	return nil, fmt.Errorf("%q is no kind of store; there are pebble, postgres, redis, redis-cluster and memory", scheme)
+	return nil, errors.New("the URL names no kind of store; there are pebble, postgres, redis, redis-cluster and memory")
 }
 
 // OpenArchive opens the archive that a configuration names, for the records of a

@@ -234,7 +234,7 @@ type Operation struct {
 	// Effects that attempts may begin. A name that ends in * stands for all with that prefix, and [] says that there are none.
 	Effects []string `json:"effects,omitzero" empty:"distinct"`
 	// Where to ask what became of a held call.
-	ReconcileURL string `json:"reconcile_url,omitzero"`
+	ReconcileURL string `json:"reconcile_url,omitzero" secret:"url"`
 	// Pause between two questions about one held call.
 	ReconcileEvery Duration `json:"reconcile_every" default:"1m"`
 	// Refuse a call that was first sent before the window.

@@ -107,10 +107,22 @@ var secretsInSource = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)\b(?:password|passwd|token|secret)=([^&\s"']+)`),
 }
 
+// urlInSource finds the values of settings that are URLs with secrets, and what comes
+// after them in the line. plainURL are values that have none, or where the other
+// patterns find it; any other may be a password from its first character on.
+var (
+	urlInSource = regexp.MustCompile(`\b(?:[a-z]+_)?url["']?\s*:\s*["']?([^\s,}"']*)(.*)`)
+	plainURL    = regexp.MustCompile(`^(?:pebble:[^@?]*|memory:|[a-z0-9-]+://(?:[^:/@?]*(?::[^/@?]+)?@)?[^@?]*)$`)
+)
+
 // maskSecrets hides passwords in URLs and the greater part of digests. The text
 // keeps its length in bytes, so that columns stay right unless a secret has
 // characters of several.
 func maskSecrets(text string) string {
+	at := urlInSource.FindStringSubmatchIndex(text)
+	if at != nil && (!plainURL.MatchString(text[at[2]:at[3]]) || strings.Contains(text[at[3]:], "@")) {
+		text = text[:at[2]] + strings.Repeat("*", len(text)-at[2])
+	}
 	for _, pattern := range secretsInSource {
 		for _, at := range pattern.FindAllStringSubmatchIndex(text, -1) {
 			text = text[:at[2]] + strings.Repeat("*", at[3]-at[2]) + text[at[3]:]

@@ -92,7 +92,7 @@ func TestPrecedence(t *testing.T) {
 		want := `env SEMEL_ADMIN_ADDRESS: admin.address: :80 can be reached from other machines, and nobody would have to say who they are; add callers to auth, or listen on 127.0.0.1
 env SEMEL_LIMITS_CONNECTIONS: limits.connections: "many" is no whole number; write digits, such as 1000
 flag --lsten: there is no setting lsten; did you mean listen?
-flag --store: store.url: there is no store "memry:"; did you mean memory:?`
+flag --store: store.url: the value names no kind of store; did you mean memory:?`
 		if err == nil || err.Error() != want {
 			t.Errorf("got\n%v\nwant\n%s", err, want)
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -64,13 +65,17 @@ func hide(kind, text string) string {
 		}
 		return text[:8] + "..."
 	}
-	scheme, _, _ := strings.Cut(text, ":")
-	if scheme == "pebble" || scheme == "memory" {
+	scheme, rest, _ := strings.Cut(text, ":")
+	if scheme == "pebble" || text == "memory:" || text == "" {
 		return text
 	}
 	u, err := url.Parse(text)
-	if err != nil {
-		return scheme + ":..."
+	if err != nil || u.Host == "" {
+		// What is no URL may be a password from its first character on.
+		if strings.HasPrefix(rest, "//") && slices.Contains(slices.Concat(remoteStores, []string{"http", "https", "h2c"}), scheme) {
+			return scheme + "://..."
+		}
+		return "..."
 	}
 	if u.RawQuery != "" {
 		u.RawQuery = "..."

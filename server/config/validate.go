@@ -178,7 +178,7 @@ func (v *validator) store() {
 		if best := nearest(scheme, append([]string{"pebble", "memory"}, remoteStores...)); best != "" {
 			hint = "did you mean " + best + ":?"
 		}
-		v.bad(path, hint, "there is no store %q", scheme+":")
+		v.bad(path, hint, "the value names no kind of store") // it is not repeated: it may have a password
 	}
 }
 
@@ -244,7 +244,7 @@ func (v *validator) limits() {
 func (v *validator) httpURL(path, text string, schemes ...string) {
 	u, err := url.Parse(text)
 	hint := "write such as http://127.0.0.1:9000"
-	if !strings.Contains(text, "/") && !strings.Contains(text, "@") {
+	if !strings.ContainsAny(text, "/@?") {
 		hint = "write http://" + text
 	}
 	if err != nil {
@@ -256,11 +256,11 @@ func (v *validator) httpURL(path, text string, schemes ...string) {
 	case u.User != nil:
 		v.bad(path, "let callers send their own credential", "a URL with a password would be written to logs")
 	case u.Scheme == "" || u.Opaque != "":
-		v.bad(path, hint, "%q has no scheme of %s", text, allowed)
+		v.bad(path, hint, "the value has no scheme of %s", allowed)
 	case !slices.Contains(schemes, u.Scheme):
 		v.bad(path, didYouMean(u.Scheme, schemes), "the scheme %q is not one of %s", u.Scheme, allowed)
 	case u.Hostname() == "":
-		v.bad(path, hint, "%q names no host", text)
+		v.bad(path, hint, "the value names no host")
 	case u.Fragment != "":
 		v.bad(path, "", "a fragment is never sent")
 	default:

@@ -12,8 +12,8 @@ const goodConfig = "store: {url: 'memory:'}\nroutes:\n  - {match: POST /x, upstr
 
 const badConfig = "store: {url: 'memry:'}\nlisten:\n  adress: 127.0.0.1:1\n"
 
-const badConfigErrors = `standard input:1:14: store.url: there is no store "memry:"; did you mean memory:?
-    1 | store: {url: 'memry:'}
+const badConfigErrors = `standard input:1:14: store.url: the value names no kind of store; did you mean memory:?
+    1 | store: {url: '********
       |              ^
 standard input:3:3: listen.adress: there is no setting "adress"; did you mean address?
     3 |   adress: 127.0.0.1:1

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -143,6 +145,7 @@ func (f *configFlags) load() (*config.Config, error) {
 
 // serve runs a server until ctx is done. started is called once it listens.
 func serve(ctx context.Context, opts server.Options, started func(*server.Server) error) error {
+	quietLibraries(opts.Log)
 	s, err := server.New(ctx, opts)
 	if err != nil {
 		return err
@@ -172,6 +175,23 @@ func serve(ctx context.Context, opts server.Options, started func(*server.Server
 		}
 	}
 	return s.Run(ctx)
+}
+
+// quietLibraries has what libraries write to the standard logger logged like
+// everything else, but for what they quote: net/http shows there what an upstream sent
+// that nobody had asked for.
+func quietLibraries(to *slog.Logger) {
+	log.SetFlags(0)
+	log.SetOutput(libraryLog{to})
+}
+
+type libraryLog struct{ to *slog.Logger }
+
+func (l libraryLog) Write(p []byte) (int, error) {
+	text, _, _ := strings.Cut(string(p), "\"")
+	text, _, _ = strings.Cut(text, "\n")
+	l.to.Warn("from a library", slog.String("text", strings.TrimSpace(text)))
+	return len(p), nil
 }
 
 // newLogger writes to w as the configuration says: text for people, JSON for
