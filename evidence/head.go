@@ -35,6 +35,42 @@ type head struct {
 	value semel.CellValue
 }
 
+// begin writes the head of a new log, before there can be entries. Whoever finds
+// entries and no head finds a log whose head was removed, and signing what is there
+// would make it a history like any other: this node signs nothing then. A crash before
+// the write leaves a store without a log, and one after it a log without entries.
+func (l *Log) begin(ctx context.Context) error {
+	h, err := l.load(ctx)
+	if err != nil || h.value.Data != nil {
+		return err
+	}
+	entries, err := l.store.ReadEvidence(ctx, 0, 1)
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		_, err := l.swap(ctx, h, &head{}) // false: another node was faster
+		return err
+	}
+	// Another node may have begun since, and have written.
+	if h, err = l.load(ctx); err != nil || h.value.Data != nil {
+		return err
+	}
+	l.report(l.stick(fmt.Errorf("%w: there are entries, and the head that says what was signed is gone", ErrTampered)))
+	return nil
+}
+
+// Fault is why this node signs nothing, or what a keeper has against the log; nil where
+// all is well.
+func (l *Log) Fault() error {
+	for _, found := range []*error{l.stuck.Load(), l.forked.Load()} {
+		if found != nil {
+			return *found
+		}
+	}
+	return nil
+}
+
 // load reads the head. One of an empty log has no checkpoint.
 func (l *Log) load(ctx context.Context) (*head, error) {
 	return loadHead(ctx, l.cell)
@@ -55,6 +91,9 @@ func parseHead(v semel.CellValue) (*head, error) {
 	}
 	if err := json.Unmarshal(v.Data, h); err != nil {
 		return nil, fmt.Errorf("evidence: the head of the log can't be read: %w", err)
+	}
+	if h.Checkpoint == "" {
+		return h, nil // the log has begun, and nothing is signed yet
 	}
 	var err error
 	if h.at, err = unsigned(h.Checkpoint); err != nil {

@@ -48,6 +48,9 @@ func (l *Log) Run(ctx context.Context) error {
 }
 
 func (l *Log) report(err error) {
+	if errors.Is(err, ErrFork) {
+		l.forked.Store(&err)
+	}
 	if err != nil && !errors.Is(err, context.Canceled) {
 		l.opts.OnError(err)
 	}
@@ -85,8 +88,8 @@ func (l *Log) integrate(ctx context.Context, force bool, tell func(*head)) error
 
 // step integrates up to maxStep entries, and returns the new head if there is one.
 func (l *Log) step(ctx context.Context, force bool) (signed *head, more bool, err error) {
-	if l.stuck != nil {
-		return nil, false, l.stuck
+	if stuck := l.stuck.Load(); stuck != nil {
+		return nil, false, *stuck
 	}
 	h, err := l.load(ctx)
 	if err != nil {
@@ -193,7 +196,7 @@ func (l *Log) align(ctx context.Context, h *head) (err error) {
 }
 
 func (l *Log) stick(err error) error {
-	l.stuck = err
+	l.stuck.Store(&err)
 	return err
 }
 

@@ -156,6 +156,9 @@ func TestIntegrationResumes(t *testing.T) {
 					}}
 					keys := newKeys(t)
 					opts := &evidence.Options{KeepEvery: time.Nanosecond}
+					if _, err := evidence.New(st.Store, keys, opts); err != nil { // the log has begun
+						t.Fatal(err)
+					}
 					l, err := evidence.New(st, keys, opts)
 					if err != nil {
 						t.Fatal(err)

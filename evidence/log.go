@@ -71,9 +71,11 @@ type Log struct {
 
 	queue queue
 
-	turn  sync.Mutex // held by who integrates
-	edge  *tree      // nil: to be read from the store
-	stuck error      // why this node signs no more
+	turn sync.Mutex // held by who integrates
+	edge *tree      // nil: to be read from the store
+
+	stuck  atomic.Pointer[error] // why this node signs no more
+	forked atomic.Pointer[error] // what a keeper has against the log
 
 	cosigned atomic.Pointer[string] // news from a witness, for the next head
 }
@@ -111,6 +113,11 @@ func New(store Store, keys *Keys, opts *Options) (*Log, error) {
 	l.makers.New = func() any { return newMaker(l) }
 	l.queue.init(store, o)
 	l.readLevel(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), o.MaxWait)
+	defer cancel()
+	if err := l.begin(ctx); err != nil {
+		return nil, err
+	}
 	return l, nil
 }
 

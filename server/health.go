@@ -74,6 +74,13 @@ func (s *Server) checks(ctx context.Context) []check {
 	if embedded, ok := s.store.(*pebblestore.Store); ok {
 		checks = append(checks, roomOf(embedded))
 	}
+	if s.evidence != nil {
+		c := check{name: "evidence"}
+		if err := s.evidence.Fault(); err != nil {
+			c.detail = "FAULT: " + err.Error() // sending the traffic elsewhere would mend nothing
+		}
+		checks = append(checks, c)
+	}
 	return checks
 }
 

@@ -25,7 +25,9 @@ func smallDisk(t *testing.T, size string) (dir string, grow func(size string)) {
 		t.Skip("a small disk is made by root only: run this test as root")
 	}
 	dir = t.TempDir()
-	mount := func(flags uintptr, size string) error { return syscall.Mount("tmpfs", dir, "tmpfs", flags, "size="+size) }
+	mount := func(flags uintptr, size string) error {
+		return syscall.Mount("tmpfs", dir, "tmpfs", flags, "size="+size)
+	}
 	if err := mount(0, size); err != nil {
 		if os.Getenv("SEMEL_REQUIRE_SERVICES") == "1" {
 			t.Fatalf("no small disk: %v", err)
