@@ -2,42 +2,53 @@ package memstore
 
 import (
 	"cmp"
+	"container/heap"
 	"context"
 	"math"
-	"slices"
+	"math/rand/v2"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/semelhq/semel"
 )
 
-// dueIndex finds records by the second of their NextAt. The entries of one second
-// are a list through the entries themselves, so moving one costs no memory.
-type dueIndex struct {
-	seconds map[int64]*entry // the newest of each
+// dueIndex has the entries whose records have a NextAt, in the order of their places.
+// It is a tree through the entries themselves, balanced by chance (a treap), so that a
+// look costs what it finds, however many records there are.
+type dueIndex struct{ root *entry }
+
+// place is that of a record among those that are due. The zero place is before all.
+type place struct {
+	at semel.Instant
+	id semel.ID
 }
 
-func second(at semel.Instant) int64 { return int64(at) / int64(time.Second) }
+func placeOf(rec *semel.Record) place { return place{rec.NextAt, rec.ID} }
+
+func (p *place) compare(rec *semel.Record) int {
+	if p.at != rec.NextAt {
+		return cmp.Compare(p.at, rec.NextAt)
+	}
+	return cmp.Or(
+		cmp.Compare(p.id.Tenant, rec.ID.Tenant), cmp.Compare(p.id.Principal, rec.ID.Principal),
+		cmp.Compare(p.id.Operation, rec.ID.Operation), cmp.Compare(p.id.Key, rec.ID.Key),
+	)
+}
 
 // move makes next the record of en, which may have none yet.
 func (x *dueIndex) move(en *entry, next *semel.Record) {
-	if en.rec != nil && en.rec.NextAt != next.NextAt {
-		x.remove(en)
-	}
-	add := next.NextAt != 0 && (en.rec == nil || en.rec.NextAt != next.NextAt)
-	en.rec = next
-	if !add {
+	if en.rec != nil && en.rec.NextAt == next.NextAt {
+		en.rec = next
 		return
 	}
-	if x.seconds == nil {
-		x.seconds = map[int64]*entry{}
+	if en.rec != nil {
+		x.remove(en)
 	}
-	sec := second(next.NextAt)
-	if en.earlier = x.seconds[sec]; en.earlier != nil {
-		en.earlier.later = en
+	if en.rec = next; next.NextAt != 0 {
+		at := placeOf(next)
+		en.weight = rand.Uint32()
+		x.root = x.root.insert(en, &at)
 	}
-	x.seconds[sec] = en
 }
 
 // remove takes en out, if its record is in.
@@ -45,68 +56,142 @@ func (x *dueIndex) remove(en *entry) {
 	if en.rec.NextAt == 0 {
 		return
 	}
-	if en.earlier != nil {
-		en.earlier.later = en.later
-	}
-	switch sec := second(en.rec.NextAt); {
-	case en.later != nil:
-		en.later.earlier = en.earlier
-	case en.earlier != nil:
-		x.seconds[sec] = en.earlier
-	default:
-		delete(x.seconds, sec)
-	}
-	en.earlier, en.later = nil, nil
+	at := placeOf(en.rec)
+	x.root = x.root.erase(&at)
+	en.before, en.after = nil, nil
 }
 
-// due returns all records of the earliest seconds that have any after a place, until
-// there are limit of them or more.
-func (x *dueIndex) due(from place, until semel.Instant, limit int) (recs []semel.Record) {
-	var seconds []int64
-	for sec := range x.seconds {
-		if sec >= second(from.at) && sec <= second(until) {
-			seconds = append(seconds, sec)
-		}
+// insert adds en, which has the place at, to the tree below t and returns its root.
+func (t *entry) insert(en *entry, at *place) *entry {
+	switch {
+	case t == nil:
+		return en
+	case en.weight > t.weight:
+		en.before, en.after = t.split(at)
+		return en
+	case at.compare(t.rec) < 0:
+		t.before = t.before.insert(en, at)
+	default:
+		t.after = t.after.insert(en, at)
 	}
-	slices.Sort(seconds)
-	for _, sec := range seconds {
-		if len(recs) >= limit {
-			break
-		}
-		for en := x.seconds[sec]; en != nil; en = en.earlier {
-			if en.rec.NextAt <= until && from.before(en.rec) {
-				recs = append(recs, *en.rec)
-			}
-		}
+	return t
+}
+
+// split parts the tree below t into what is before a place and what is after it.
+func (t *entry) split(at *place) (before, after *entry) {
+	switch {
+	case t == nil:
+		return nil, nil
+	case at.compare(t.rec) < 0:
+		before, t.before = t.before.split(at)
+		return before, t
+	default:
+		t.after, after = t.after.split(at)
+		return t, after
+	}
+}
+
+// erase takes the entry at a place, which is there, out of the tree below t.
+func (t *entry) erase(at *place) *entry {
+	switch c := at.compare(t.rec); {
+	case c == 0:
+		return merge(t.before, t.after)
+	case c < 0:
+		t.before = t.before.erase(at)
+	default:
+		t.after = t.after.erase(at)
+	}
+	return t
+}
+
+// merge makes one tree of two, of which the first is before the second.
+func merge(before, after *entry) *entry {
+	switch {
+	case before == nil:
+		return after
+	case after == nil:
+		return before
+	case before.weight > after.weight:
+		before.after = merge(before.after, after)
+		return before
+	default:
+		after.before = merge(before, after.before)
+		return after
+	}
+}
+
+// follow appends up to most records behind a place, which are due until then.
+func (t *entry) follow(from *place, until semel.Instant, most int, recs []*semel.Record) []*semel.Record {
+	if t == nil {
+		return recs
+	}
+	behind := from.compare(t.rec) < 0
+	if behind {
+		recs = t.before.follow(from, until, most, recs)
+	}
+	if len(recs) >= most || t.rec.NextAt > until {
+		return recs
+	}
+	if behind {
+		recs = append(recs, t.rec)
+	}
+	if len(recs) < most {
+		recs = t.after.follow(from, until, most, recs)
 	}
 	return recs
 }
 
-// place is that of a record among those that are due, in their order. The zero place
-// is before all.
-type place struct {
-	at semel.Instant
-	id string // ID.Encode
+// String is the place in a page's Next.
+func (p *place) String() string {
+	return strconv.FormatInt(int64(p.at), 10) + "." + p.id.Encode()
 }
-
-func placeOf(rec *semel.Record) place { return place{rec.NextAt, rec.ID.Encode()} }
-
-func (p place) before(rec *semel.Record) bool {
-	return rec.NextAt > p.at || rec.NextAt == p.at && rec.ID.Encode() > p.id
-}
-
-func (p place) String() string { return strconv.FormatInt(int64(p.at), 10) + "." + p.id }
 
 func parsePlace(s string) (p place, err error) {
 	if s == "" {
 		return place{at: math.MinInt64}, nil
 	}
-	at, id, _ := strings.Cut(s, ".")
+	at, text, _ := strings.Cut(s, ".")
 	n, err := strconv.ParseInt(at, 10, 64)
-	if _, bad := semel.DecodeID(id); err != nil || bad != nil {
+	id, bad := semel.DecodeID(text)
+	if err != nil || bad != nil {
 		return p, &semel.Error{Code: semel.CodeInvalidCall, Message: "the place to continue after is not one of this store"}
 	}
 	return place{semel.Instant(n), id}, nil
+}
+
+// dueChunk is how many records are taken out of a shard at a time.
+const dueChunk = 16
+
+// dueShard is what one shard has of a page so far.
+type dueShard struct {
+	sh   *shard
+	recs []*semel.Record // not empty
+	more bool            // there may be others behind them
+}
+
+// dueShards is a heap by the first record of each.
+type dueShards []dueShard
+
+func (h dueShards) Len() int { return len(h) }
+func (h dueShards) Less(i, j int) bool {
+	first := placeOf(h[i].recs[0])
+	return first.compare(h[j].recs[0]) < 0
+}
+func (h dueShards) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *dueShards) Push(x any)   { *h = append(*h, x.(dueShard)) }
+func (h *dueShards) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// fill takes the next records behind a place. It reports whether there are any.
+func (d *dueShard) fill(from place, until semel.Instant) bool {
+	d.sh.mu.Lock()
+	d.recs = d.sh.due.root.follow(&from, until, dueChunk, d.recs[:0])
+	d.sh.mu.Unlock()
+	d.more = len(d.recs) == dueChunk
+	return len(d.recs) > 0
 }
 
 // Due is [semel.DueStore.Due].
@@ -118,20 +203,27 @@ func (s *Store) Due(_ context.Context, q semel.DueQuery) (page semel.DuePage, er
 	if err != nil || q.Limit <= 0 {
 		return page, err
 	}
-	var recs []semel.Record
+	var heads dueShards
 	for i := range s.shards {
-		sh := &s.shards[i]
-		sh.mu.Lock()
-		recs = append(recs, sh.due.due(from, q.Until, q.Limit+1)...)
-		sh.mu.Unlock()
+		if d := (dueShard{sh: &s.shards[i]}); d.fill(from, q.Until) {
+			heads = append(heads, d)
+		}
 	}
-	slices.SortFunc(recs, func(a, b semel.Record) int {
-		return cmp.Or(cmp.Compare(a.NextAt, b.NextAt), cmp.Compare(a.ID.Encode(), b.ID.Encode()))
-	})
-	page.Records = recs
-	if len(recs) > q.Limit {
-		page.Records = recs[:q.Limit:q.Limit]
-		page.Next = placeOf(&recs[q.Limit-1]).String()
+	heap.Init(&heads)
+	for len(heads) > 0 {
+		first := &heads[0]
+		if len(page.Records) == q.Limit {
+			last := placeOf(&page.Records[q.Limit-1])
+			page.Next = last.String()
+			break
+		}
+		rec := first.recs[0]
+		page.Records = append(page.Records, *rec)
+		if first.recs = first.recs[1:]; len(first.recs) > 0 || first.more && first.fill(placeOf(rec), q.Until) {
+			heap.Fix(&heads, 0)
+		} else {
+			heap.Pop(&heads)
+		}
 	}
 	return page, nil
 }

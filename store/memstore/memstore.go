@@ -50,8 +50,10 @@ type entry struct {
 	// since is when the call that was first stored here was created. It orders
 	// searches, for unlike the record's own time it stays.
 	since semel.Instant
-	// later and earlier are its neighbours in the due index.
-	later, earlier *entry
+	// before and after are the trees below it in the due index, whose entries have a
+	// smaller weight.
+	before, after *entry
+	weight        uint32
 }
 
 var (
