@@ -179,6 +179,7 @@ func (e *Engine) admit(ctx context.Context, call *Call, id *ID) (*operation, err
 		}
 		call.Attributes = maps.Clone(call.Attributes) // they are kept
 	}
+	e.missSweeps()
 	return op, nil
 }
 

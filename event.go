@@ -19,6 +19,11 @@ type Events struct {
 	Purged func(PurgedEvent)
 	// Swept: a sweep by Run has ended.
 	Swept func(SweptEvent)
+	// Unswept: this engine has taken calls for so long, a minute, and nothing has swept
+	// here. Told once. Without [Engine.Run], here or in another process on the same
+	// store, expired records are never removed, and abandoned calls wait for their next
+	// delivery.
+	Unswept func(time.Duration)
 	// Reconciled: a reconciler was asked about a held record, and what it said is
 	// recorded.
 	Reconciled func(ReconciledEvent)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -51,6 +52,7 @@ type Swept struct {
 // A store without [DueStore] has nothing to sweep.
 func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 	var n Swept
+	e.sweeps.ever.Store(true)
 	ds, ok := e.store.(DueStore)
 	if !ok {
 		return n, nil
@@ -89,6 +91,22 @@ func (e *Engine) due(ctx context.Context, ds DueStore, q DueQuery) (DuePage, err
 type sweeps struct {
 	mu    sync.Mutex
 	after string
+
+	// ever: there was one, or somebody was told that there is none.
+	ever atomic.Bool
+}
+
+// unsweptFor is how long calls are taken without a sweep before somebody is told.
+const unsweptFor = time.Minute
+
+// missSweeps tells once that nobody sweeps.
+func (e *Engine) missSweeps() {
+	if e.events.Unswept == nil || e.sweeps.ever.Load() {
+		return
+	}
+	if d := e.elapsed(); d >= unsweptFor && !e.sweeps.ever.Swap(true) {
+		e.events.Unswept(d)
+	}
 }
 
 func (s *sweeps) begin() string {

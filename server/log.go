@@ -116,6 +116,7 @@ func both(a, b *semel.Events) *semel.Events {
 		Purged:      after(a.Purged, b.Purged),
 		Swept:       after(a.Swept, b.Swept),
 
+		Unswept:    after(a.Unswept, b.Unswept),
 		Reconciled: after(a.Reconciled, b.Reconciled),
 
 		ReleaseDropped: after(a.ReleaseDropped, b.ReleaseDropped),
