@@ -153,7 +153,8 @@ func (h *handler) refuseIdentity(w http.ResponseWriter, err error) {
 	p.detail = "The caller could not be identified, so its key can't be told apart from those of others."
 	switch {
 	case errors.Is(err, errAnonymous):
-		p.detail = "The request carries no credential, so its key can't be told apart from those of other callers. Send " + h.credentials.String() + "."
+		p.detail = "The request carries no credential, so its key can't be told apart from those of other callers. Send " + h.credentials.String() + "." +
+			" If you run this service, set Options.Identity or Route.Anonymous; tests of handlers have package semelhttptest."
 	case errors.Is(err, errForwarded):
 		p.detail = "The request carries no credential and came through a proxy, so its key can't be told apart from those of other callers. Send " + h.credentials.String() + "."
 	}
