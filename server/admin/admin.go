@@ -1,0 +1,86 @@
+// Package admin lets the operators of a program that embeds the engine do what those
+// of 'semel serve' do: list records, look at one, and settle, release or purge it. Its
+// handler is mounted beside the program's own, and speaks the same API, so that
+// 'semel records --url' and package client work with it:
+//
+//	h, err := admin.Handler(engine, admin.Options{
+//		Prefix: "/admin/semel",
+//		Authorize: func(r *http.Request) (admin.Caller, error) {
+//			user, err := session(r)
+//			if err != nil || !user.OnCall {
+//				return admin.Caller{}, errors.New("operators only")
+//			}
+//			return admin.Caller{Principal: user.Name, Role: admin.Admin}, nil
+//		},
+//	})
+//	mux.Handle("/admin/semel/", h)
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/server/api"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// Caller is who asks, as Options.Authorize has found out. One with a tenant sees the
+// records of that tenant only; an [Admin] without one sees all.
+type Caller = api.Caller
+
+// The roles of a [Caller].
+const (
+	Viewer   = api.Viewer   // looks
+	Operator = api.Operator // settles, releases and purges, too
+	Admin    = api.Admin    // the same, and without a tenant for all tenants
+)
+
+// Options configures [Handler].
+type Options struct {
+	// Authorize tells who sent a request and what they may do. Its error is answered
+	// with 401 and is shown. Required: whoever gets through can say what became of a
+	// payment. A browser's cookie is not enough by itself: see that other sites can't
+	// make it send a request.
+	Authorize func(r *http.Request) (Caller, error)
+	// Prefix is the path that the handler is mounted under, without a slash at its end,
+	// such as "/admin/semel". Defaults to none.
+	Prefix string
+	// Guard is that of the program's routes, so that the calls of its operations are
+	// settled with HTTP answers. Optional.
+	Guard *semelhttp.Guard
+}
+
+// Handler serves the records of an engine. It may be used concurrently.
+func Handler(engine *semel.Engine, opts Options) (http.Handler, error) {
+	if opts.Authorize == nil {
+		return nil, errors.New("admin: Handler needs Options.Authorize: without it anybody could settle a call")
+	}
+	if p := opts.Prefix; p != "" && (!strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/")) {
+		return nil, fmt.Errorf("admin: the prefix %q does not begin with a slash, or ends with one", p)
+	}
+	a, err := api.New(api.Options{
+		Engine: engine, BaseURL: opts.Prefix,
+		Identify: func(r *http.Request) (api.Caller, error) {
+			c, err := opts.Authorize(r)
+			if err == nil && c.Role < Viewer {
+				err = errors.New("the caller has no role here")
+			}
+			return c, err
+		},
+		Answers: func(rec *semel.Record) bool {
+			return semelhttp.Marked(rec) || opts.Guard != nil && opts.Guard.Serves(rec.ID.Operation)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Only what operators need: the program runs its calls itself.
+	mux := http.NewServeMux()
+	for _, path := range []string{"/v1/records", "/v1/records/", "/problems/"} {
+		mux.Handle(path, a.Admin())
+	}
+	return http.StripPrefix(opts.Prefix, mux), nil
+}
