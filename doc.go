@@ -4,6 +4,11 @@
 // late or out of order, and the process that handles it may die half-way. Semel
 // lets the effect happen once and gives every delivery the same answer.
 //
+// Start here: [New], [Options], [Operation], [Call] and [Do] run a call once; [Effect]
+// keeps what it does outside; [Rejected], [Aborted] and [Unknown] say what an error
+// means. Run [Engine.Run] beside it: without it nothing that has expired is removed.
+// At the end close the server, then the guard, the engine and the store.
+//
 // The words of this package are used with one meaning everywhere:
 //
 //   - A [Call] is one delivery. Its tenant, principal, operation and key form

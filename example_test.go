@@ -18,6 +18,9 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
+	running, stop := context.WithCancel(context.Background())
+	defer stop()
+	go engine.Run(running, 0) // removes expired records, and settles abandoned calls
 	type Order struct{ ID int }
 	created := 0
 	create := func(ctx context.Context, a semel.Execution) (Order, error) {

@@ -25,10 +25,13 @@ func Example() {
 	})
 
 	// snippet: Guard
-	engine, err := semel.New(memstore.New(), nil)
+	store := memstore.New()
+	engine, err := semel.New(store, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
+	running, stop := context.WithCancel(context.Background())
+	go engine.Run(running, 0) // removes expired records, and settles abandoned calls
 	guard, err := semelhttp.New(engine, &semelhttp.Options{StatusPath: "/semel/status/"})
 	if err != nil {
 		log.Fatal(err)
@@ -40,13 +43,27 @@ func Example() {
 	mux.Handle("GET /semel/status/{reference}", guard.Status())
 	// end snippet
 
-	server := httptest.NewServer(mux)
-	defer server.Close()
+	web := httptest.NewServer(mux)
+	server := web.Config
+	// snippet: Close
+	shutdown := func(ctx context.Context) error {
+		err := server.Shutdown(ctx)              // nobody comes in any more
+		err = errors.Join(err, guard.Close(ctx)) // what has run is recorded
+		stop()                                   // nobody sweeps any more
+		return errors.Join(err, engine.Close(ctx), store.Close())
+	}
+	// end snippet
+	defer func() {
+		web.CloseClientConnections()
+		if err := shutdown(context.Background()); err != nil {
+			log.Fatal(err)
+		}
+	}()
 	for _, body := range []string{`{"amount":1}`, `{"amount":1}`, `{"amount":2}`} {
-		r, _ := http.NewRequest(http.MethodPost, server.URL+"/charges", strings.NewReader(body))
+		r, _ := http.NewRequest(http.MethodPost, web.URL+"/charges", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Idempotency-Key", `"8e03978e-40d5-43dd-bc93-6894a57f9324"`)
-		resp, err := server.Client().Do(r)
+		resp, err := web.Client().Do(r)
 		if err != nil {
 			log.Fatal(err)
 		}
