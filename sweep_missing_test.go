@@ -40,7 +40,7 @@ func TestNobodySweeps(t *testing.T) {
 					if key == "a" && len(told) > 0 {
 						t.Error("told at once")
 					}
-					time.Sleep(time.Minute) // of virtual time
+					<-time.After(time.Minute) // of virtual time
 				}
 				if (len(told) == 1) != test.tells || len(told) > 1 {
 					t.Errorf("told %v", told)
