@@ -118,6 +118,14 @@ func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
 		},
 	}
 	opts.Transport.Reuse = route.ReuseConnections
+	if !route.ForwardCredential {
+		// With a token of this service its upstream could act as the caller here. A
+		// JWT was made for others too, who verify it again.
+		opts.OwnCredential = func(ctx context.Context) bool {
+			id, ok := auth.FromContext(ctx)
+			return ok && id.Method == auth.MethodToken
+		}
+	}
 	if upstream.Scheme == "h2c" {
 		http := *upstream
 		http.Scheme = "http"

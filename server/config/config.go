@@ -303,6 +303,8 @@ type Route struct {
 	TenantHeader string `json:"tenant_header,omitzero"`
 	// Header in which the upstream gets who the caller is. What callers send in it is removed.
 	PrincipalHeader string `json:"principal_header,omitzero"`
+	// Send the upstream the bearer token by which auth.tokens knew the caller. Without it that is Semel's alone; JWTs are always sent on.
+	ForwardCredential bool `json:"forward_credential,omitzero"`
 	// Whether the upstream gets the Host that the caller asked for: auto does so unless the upstream is https.
 	PreserveHost string `json:"preserve_host" default:"auto" enum:"auto,always,never"`
 	// Send guarded requests on connections to the upstream that were used before. Faster, but one that meets a restart of the upstream may be held.

@@ -113,6 +113,9 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, reason string) {
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	out := pr.Out
 	p.strip(out.Header)
+	if p.opts.OwnCredential != nil && p.opts.OwnCredential(out.Context()) {
+		delete(out.Header, "Authorization")
+	}
 	delete(out.Header, "Expect") // a guarded body is here already
 	if _, guarded := semelhttp.Attempt(out.Context()); guarded && out.Body != nil {
 		out.Trailer = nil // not part of what two deliveries are compared by

@@ -104,6 +104,10 @@ type Options struct {
 	// StripHeaders are further request headers that are removed, because the
 	// upstream trusts them.
 	StripHeaders []string
+	// OwnCredential reports whether the Authorization header of a request is a
+	// credential for this proxy and for nobody else, which the upstream does not get.
+	// Its context is that of the request. Defaults to never.
+	OwnCredential func(ctx context.Context) bool
 	// EffectHeader is the header in which the upstream gets the key of the
 	// effect, which is the same in all attempts at one call. What clients send
 	// under this name is removed. Defaults to none. Setting it puts the upstream
