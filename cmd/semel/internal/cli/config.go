@@ -28,6 +28,7 @@ service runs with when it has none.`
 
 // loadConfig reads a configuration the way the service does.
 func loadConfig(cmd *cobra.Command, file string) (*config.Config, *config.Origins, error) {
+	warnStrays(cmd)
 	src := config.Source{Path: file, Env: os.LookupEnv}
 	switch file {
 	case "":
@@ -43,6 +44,13 @@ func loadConfig(cmd *cobra.Command, file string) (*config.Config, *config.Origin
 		}
 	}
 	return config.Load(src)
+}
+
+// warnStrays names variables of the environment that were meant to be settings.
+func warnStrays(cmd *cobra.Command) {
+	for _, stray := range config.Strays(os.Environ()) {
+		fmt.Fprintln(cmd.ErrOrStderr(), "semel: the variable", stray)
+	}
 }
 
 // reportConfig prints what is wrong with a configuration to standard error.

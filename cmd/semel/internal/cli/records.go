@@ -152,13 +152,12 @@ func openLocal(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer,
 	if url == "" {
 		url = cfg.Store.URL
 	}
-	dir, embedded := strings.CutPrefix(url, "pebble:")
+	dir := strings.TrimPrefix(url, "pebble:")
 	if url == "memory:" || url == "pebble:" {
 		return nil, nil, usage("the store is %q, which nobody else can open; ask its service with --url", url)
 	}
-	// Opening would make what is not there.
-	if names, err := os.ReadDir(dir); embedded && (err != nil || len(names) == 0) {
-		return nil, nil, errors.Join(fmt.Errorf("there is no store in %s: name it with --store pebble:DIR, or its service with --url", dir), err)
+	if err := mustExist(url); err != nil {
+		return nil, nil, err
 	}
 	l := &localRecords{routes: map[string]bool{}}
 	for _, route := range cfg.Routes {

@@ -46,6 +46,7 @@ Port 0 picks a free port. What happens is logged to standard error.`,
   semel serve --listen 127.0.0.1:8480 --admin 127.0.0.1:8481 --store pebble:./data`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			warnStrays(cmd)
 			cfg, err := flags.load()
 			if err != nil {
 				return reportConfig(cmd, err)
@@ -113,7 +114,7 @@ func (f *configFlags) add(cmd *cobra.Command) {
 	names := []string{"listen", "admin", "store"}
 	flags.String("listen", "", "`address` for the guarded traffic and the execution API")
 	flags.String("admin", "", "`address` for operators")
-	flags.String("store", "", "where records are kept: pebble:DIR or memory:")
+	flags.String("store", "", "`store`: pebble:DIR, memory:, postgres:… or redis:…")
 	f.set = func() map[string]string {
 		set := map[string]string{}
 		for _, name := range names {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -132,14 +134,27 @@ Run it after the restore and before the first node starts.`,
 	return cmd
 }
 
+// mustExist refuses an embedded store that there is not, for opening would make it.
+func mustExist(url string) error {
+	dir, embedded := strings.CutPrefix(url, "pebble:")
+	if names, err := os.ReadDir(dir); embedded && (err != nil || len(names) == 0) {
+		return errors.Join(fmt.Errorf("there is no store in %s: name it with --store pebble:DIR, or its service with --url", dir), err)
+	}
+	return nil
+}
+
 // openStore opens the configured store, whatever it promises, and an engine on it
 // that runs nothing. The name is fit to be shown.
 func openStore(cmd *cobra.Command, flags *configFlags, open func(context.Context, config.Store) (semel.Store, error)) (name string, store semel.Store, engine *semel.Engine, err error) {
+	warnStrays(cmd)
 	cfg, err := flags.load()
 	if err != nil {
 		return "", nil, nil, reportConfig(cmd, err)
 	}
 	at := cfg.Store
+	if err := mustExist(at.URL); err != nil {
+		return "", nil, nil, err
+	}
 	at.Profile, at.Migrate = "standard", false // to look is no service
 	if store, err = open(cmd.Context(), at); err != nil {
 		return "", nil, nil, err

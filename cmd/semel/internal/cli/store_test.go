@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,14 +11,13 @@ import (
 )
 
 func TestStoreStatus(t *testing.T) {
-	dir := "pebble:" + filepath.Join(t.TempDir(), "store")
-	if code, _, errs := semelWith(t, "", "store", "status", "--store", dir); code != ExitCheck || !strings.Contains(errs, "there is no store") {
-		t.Errorf("where nothing is: exit %d, %s", code, errs)
+	none := filepath.Join(t.TempDir(), "none")
+	code, out, errs := semelWith(t, "", "store", "status", "--store", "pebble:"+none)
+	if _, err := os.Stat(none); code != ExitCheck || !strings.Contains(errs, "there is no store in "+none) || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("where there is none: exit %d, %s%s, %v", code, out, errs, err)
 	}
-	if code, _, errs := semelWith(t, "", "store", "new-epoch", "--store", dir, "--yes"); code != ExitOK {
-		t.Fatalf("exit %d, %s", code, errs)
-	}
-	code, out, errs := semelWith(t, "", "store", "status", "--store", dir)
+	dir := recordsDir(t)
+	code, out, errs = semelWith(t, "", "store", "status", "--store", dir)
 	if code != ExitOK || !strings.Contains(out, "level  disk\n") || !strings.Contains(out, " bytes are free\n") {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
@@ -28,7 +29,7 @@ func TestStoreStatus(t *testing.T) {
 }
 
 func TestNewEpoch(t *testing.T) {
-	dir := "pebble:" + filepath.Join(t.TempDir(), "store")
+	dir := recordsDir(t)
 	if code, _, errs := semelWith(t, "", "store", "new-epoch", "--store", dir); code != ExitUsage || !strings.Contains(errs, "--yes") {
 		t.Errorf("it is done without being asked for: exit %d, %s", code, errs)
 	}
@@ -87,5 +88,12 @@ func TestMigrate(t *testing.T) {
 	}
 	if code, out, _ := semelWith(t, "", "migrate", "print", "--partition", "24h"); code != ExitOK || !strings.Contains(out, "idempotency_result") {
 		t.Errorf("exit %d, %s", code, out)
+	}
+}
+
+func TestAVariableThatSetsNothingIsNamed(t *testing.T) {
+	t.Setenv("SEMEL_STORE_URLL", "pebble:x")
+	if code, _, errs := semelWith(t, "", "store", "status", "--store", "memory:"); code != ExitCheck || !strings.Contains(errs, "SEMEL_STORE_URLL sets nothing, did you mean SEMEL_STORE_URL?") {
+		t.Errorf("exit %d, %s", code, errs)
 	}
 }
