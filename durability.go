@@ -14,8 +14,8 @@ const (
 	LevelCache Level = "cache-grade"
 	// LevelCachePlus is LevelCache with a smaller window.
 	LevelCachePlus Level = "cache-grade+"
-	// LevelRelaxed: they survive the end of the process; a crash of the machine
-	// may lose the last seconds.
+	// LevelRelaxed: a crash, of the server's process or of the machine, may lose the
+	// last seconds.
 	LevelRelaxed Level = "relaxed"
 	// LevelDisk: they survive crashes of the machine, as far as its disk keeps
 	// what it acknowledged; not the loss of the disk, nor a failover to a

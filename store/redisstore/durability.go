@@ -153,7 +153,7 @@ func (n node) judge(accepted bool) (level semel.Level, unsafe []string) {
 	} else if v := n[setAppendFsync]; v == unknown {
 		at(semel.LevelProcess, "%s is unknown, because the server does not tell its settings: records may be lost when it ends, and calls executed again", setAppendFsync)
 	} else if v != "always" {
-		at(semel.LevelRelaxed, "%s is %s: a crash of the machine loses the last seconds of acknowledged records, and those calls are executed again", setAppendFsync, v)
+		at(semel.LevelRelaxed, "%s is %s: a crash of the machine, and of the server while its disk is slow, loses the last seconds of acknowledged records, and those calls are executed again", setAppendFsync, v)
 	}
 	if v := n[setEviction]; v != "noeviction" {
 		at(semel.LevelProcess, "%s is %s: when memory is full the server drops records unasked, and those calls are executed again; it must be noeviction", setEviction, v)

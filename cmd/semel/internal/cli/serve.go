@@ -114,7 +114,7 @@ func (f *configFlags) add(cmd *cobra.Command) {
 	names := []string{"listen", "admin", "store"}
 	flags.String("listen", "", "`address` for the guarded traffic and the execution API")
 	flags.String("admin", "", "`address` for operators")
-	flags.String("store", "", "`store`: pebble:DIR, memory:, postgres:… or redis:…")
+	flags.String("store", "", "`URL` of the store: pebble:DIR, memory:, postgres:, redis:")
 	f.set = func() map[string]string {
 		set := map[string]string{}
 		for _, name := range names {
