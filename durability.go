@@ -7,6 +7,9 @@ type Level string
 
 // The levels, from the weakest.
 const (
+	// LevelUnknown: the store can't tell what its records survive. It counts as less
+	// than any other.
+	LevelUnknown Level = "unknown"
 	// LevelProcess: nothing outlives the process.
 	LevelProcess Level = "process"
 	// LevelCache: acknowledged records may be lost when another node takes over,

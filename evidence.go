@@ -156,11 +156,23 @@ func (op *Operation) evident(level EvidenceLevel) bool {
 	return true
 }
 
+// evidenceRefused asks a store that is an [EvidenceStore] by its type, and finds only
+// when it is opened whether it can be one: its method RefusesEvidence says why not.
+func evidenceRefused(s Store) error {
+	if r, ok := s.(interface{ RefusesEvidence() error }); ok {
+		return r.RefusesEvidence()
+	}
+	return nil
+}
+
 // supportsEvidence reports why the engine can't keep the evidence an operation
 // demands, or nil.
 func (e *Engine) supportsEvidence(op *Operation) error {
 	if !op.evident(EvidenceChanges) {
 		return nil
+	}
+	if err := evidenceRefused(e.store); err != nil {
+		return &Error{Code: CodeInvalidOperation, Message: "operation " + op.Name + " demands evidence: " + err.Error()}
 	}
 	if _, ok := e.store.(EvidenceStore); !ok {
 		return &Error{Code: CodeInvalidOperation, Message: "operation " + op.Name + " demands evidence, which this store can't write together with its records"}

@@ -79,7 +79,7 @@ func (e *Engine) policyOf(name string) *operation {
 		return op
 	}
 	op := Operation{Name: name}
-	if _, ok := e.store.(EvidenceStore); ok && e.opts.Witness != nil {
+	if _, ok := e.store.(EvidenceStore); ok && evidenceRefused(e.store) == nil && e.opts.Witness != nil {
 		op.Evidence = EvidenceChanges // it may demand evidence where it is known
 	}
 	return e.newOperation(op)

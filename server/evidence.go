@@ -21,6 +21,11 @@ func OpenEvidence(c *config.Evidence, st semel.Store, log *slog.Logger) (*eviden
 	if c.KeyFile == "" || !ok {
 		return nil, nil
 	}
+	if r, ok := st.(interface{ RefusesEvidence() error }); ok {
+		if err := r.RefusesEvidence(); err != nil {
+			return nil, fmt.Errorf("evidence: %w", err)
+		}
+	}
 	text, err := os.ReadFile(c.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("evidence: %w", err)

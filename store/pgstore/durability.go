@@ -39,7 +39,12 @@ func (s *Store) Durability(ctx context.Context) (semel.Durability, error) {
 	if err != nil {
 		return semel.Durability{}, fmt.Errorf("pgstore: read the settings: %w", err)
 	}
-	return judge(settings), nil
+	d := judge(settings)
+	if s.kin != "" {
+		d.Level = semel.LevelUnknown
+		d.Unsafe = append(d.Unsafe, "the database is "+s.kin+": what a commit survives there can't be told from its settings, which only look like PostgreSQL's")
+	}
+	return d, nil
 }
 
 // judge says what settings promise.

@@ -24,6 +24,7 @@ type Store struct {
 	sql     statements
 	hasty   statements // that do not wait for locks
 	log     evidenceStatements
+	kin     string        // the engine, where it is not PostgreSQL itself
 	logTurn chan struct{} // holds one while the evidence log is written by itself
 	period  time.Duration // of a partition; zero: the layout is plain
 	tending sync.Mutex    // held while partitions are looked after
@@ -171,11 +172,12 @@ func (s *Store) statements(lockTimeout time.Duration, barriers bool) statements 
 	return s.partitioned(plain, lockTimeout)
 }
 
-// lookAtServer refuses a database that can't keep every text, and says whether the
+// lookAtServer notes which engine it is, refuses a database that can't keep every text, and says whether the
 // server can write a message to its log, which the barrier is made of.
 func (s *Store) lookAtServer(ctx context.Context) (barriers bool, err error) {
-	var encoding string
-	err = s.reads.QueryRow(ctx, "SELECT current_setting('server_encoding'), to_regprocedure('pg_logical_emit_message(boolean,text,text)') IS NOT NULL").Scan(&encoding, &barriers)
+	var encoding, version string
+	err = s.reads.QueryRow(ctx, "SELECT current_setting('server_encoding'), to_regprocedure('pg_logical_emit_message(boolean,text,text)') IS NOT NULL, version()").Scan(&encoding, &barriers, &version)
+	s.kin = kinOf(version)
 	if err == nil && encoding != "UTF8" {
 		err = fmt.Errorf("the database has the encoding %s, which does not have all characters: make one with UTF8", encoding)
 	}

@@ -80,6 +80,9 @@ func storeOf(engine *semel.Engine) (*Store, error) {
 	if !ok {
 		return nil, &semel.Error{Code: semel.CodeUnsupported, Message: "the engine's store is not in PostgreSQL, so it can't take part in a transaction there"}
 	}
+	if s.kin != "" {
+		return nil, &semel.Error{Code: semel.CodeUnsupported, Message: "the database is " + s.kin + ", whose transactions don't have the advisory locks that keep two deliveries of a call apart; run the call outside of your transaction"}
+	}
 	return s, nil
 }
 
