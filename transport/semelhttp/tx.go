@@ -134,10 +134,7 @@ func (t *txRun) run(ctx context.Context) (semel.Result, error) {
 func (t *txRun) outcome(ctx context.Context) (semel.Result, error, txEnd) {
 	c := t.c
 	said := errors.New("the handler answered " + strconv.Itoa(c.status))
-	late := ctx.Err()
-	if late == nil && !t.deadline.IsZero() && !time.Now().Before(t.deadline) {
-		late = context.DeadlineExceeded // the handler may have been told before this
-	}
+	late := ctx.Err() != nil || !t.deadline.IsZero() && !time.Now().Before(t.deadline)
 	switch v := c.scope.concluded(); {
 	case v != nil && v.kind == endAbort:
 		return semel.Result{}, semel.Aborted(errors.New(v.why)), txConclude
@@ -145,10 +142,10 @@ func (t *txRun) outcome(ctx context.Context) (semel.Result, error, txEnd) {
 		return semel.Result{}, semel.Unknown(errors.New(v.why)), txConclude
 	case c.failed != nil:
 		return semel.Result{}, semel.Aborted(c.failed), txTooLarge
-	case late != nil && c.status >= 500:
+	case late && c.status >= 500:
 		return semel.Result{}, semel.Aborted(said), txForgets
-	case late != nil:
-		return semel.Result{}, semel.Aborted(late), txLate
+	case late:
+		return semel.Result{}, semel.Aborted(context.DeadlineExceeded), txLate
 	case c.status < 400:
 		return c.result(), nil, txRecords
 	case c.status >= 500 && c.keepsAnswer():

@@ -36,8 +36,7 @@ func newStoreStatus() *cobra.Command {
 		Long: `Say what a store promises by its live settings: its level, what that was judged
 by, and what the strict profile would refuse. The levels, from the weakest, are
 unknown, process, cache-grade, cache-grade+, relaxed, disk and replicated. The exit
-code is
-1 if something is unsafe.
+code is 1 if something is unsafe.
 
 A directory is left as it is, and has to be there. It is read on a full disk too.
 
