@@ -17,7 +17,7 @@ type capture struct {
 	scope  scope
 	spool  spool
 	method string
-	origin string // of the page that sent the request; empty if none did
+	origin string   // of the page that sent the request; empty if none did
 	sc     *scratch // lends the memory for what follows
 
 	outer  headers // what was set around the guard, before the handler

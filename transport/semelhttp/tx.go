@@ -125,37 +125,37 @@ func (t *txRun) run(ctx context.Context) (semel.Result, error) {
 	if c.status == 0 && c.scope.concluded() == nil {
 		c.WriteHeader(http.StatusOK)
 	}
-	res, err, end := t.outcome(ctx)
+	res, end, err := t.outcome(ctx)
 	t.end = end
 	return res, err
 }
 
 // outcome is what the answer means for the transaction; see [Route].Tx.
-func (t *txRun) outcome(ctx context.Context) (semel.Result, error, txEnd) {
+func (t *txRun) outcome(ctx context.Context) (semel.Result, txEnd, error) {
 	c := t.c
 	said := errors.New("the handler answered " + strconv.Itoa(c.status))
 	late := ctx.Err() != nil || !t.deadline.IsZero() && !time.Now().Before(t.deadline)
 	switch v := c.scope.concluded(); {
 	case v != nil && v.kind == endAbort:
-		return semel.Result{}, semel.Aborted(errors.New(v.why)), txConclude
+		return semel.Result{}, txConclude, semel.Aborted(errors.New(v.why))
 	case v != nil:
-		return semel.Result{}, semel.Unknown(errors.New(v.why)), txConclude
+		return semel.Result{}, txConclude, semel.Unknown(errors.New(v.why))
 	case c.failed != nil:
-		return semel.Result{}, semel.Aborted(c.failed), txTooLarge
+		return semel.Result{}, txTooLarge, semel.Aborted(c.failed)
 	case late && c.status >= 500:
-		return semel.Result{}, semel.Aborted(said), txForgets
+		return semel.Result{}, txForgets, semel.Aborted(said)
 	case late:
-		return semel.Result{}, semel.Aborted(context.DeadlineExceeded), txLate
+		return semel.Result{}, txLate, semel.Aborted(context.DeadlineExceeded)
 	case c.status < 400:
-		return c.result(), nil, txRecords
+		return c.result(), txRecords, nil
 	case c.status >= 500 && c.keepsAnswer():
-		return c.result(), said, txRecords
+		return c.result(), txRecords, said
 	case c.status >= 500:
-		return semel.Result{}, said, txRecords
+		return semel.Result{}, txRecords, said
 	case c.keepsAnswer():
-		return c.result(), semel.Rejected(strconv.Itoa(c.status), said), txRecords
+		return c.result(), txRecords, semel.Rejected(strconv.Itoa(c.status), said)
 	}
-	return semel.Result{}, semel.Aborted(said), txForgets
+	return semel.Result{}, txForgets, semel.Aborted(said)
 }
 
 // answer gives the caller what its run came to.

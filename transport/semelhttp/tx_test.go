@@ -151,7 +151,7 @@ func TestTxRoute(t *testing.T) {
 			if _, err := tx.Exec(r.Context(), "SELECT 1/0"); err == nil {
 				t.Error("it did not fail")
 			}
-			http.Error(w, "no", 422)
+			http.Error(w, "no", http.StatusUnprocessableEntity)
 		})
 		w.want(w.send("k"), 422, 1, 0)
 		w.want(w.send("k"), 422, 1, 0)

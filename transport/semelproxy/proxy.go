@@ -98,7 +98,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case ModeOff:
 		p.pass(p.guard.Learn(w, r), r, p.reason(r, UnguardedOff))
 	case ModeShadow:
-		pass := func(w http.ResponseWriter, r *http.Request) { p.pass(p.guard.Learn(w, r), r, p.reason(r, UnguardedShadow)) }
+		pass := func(w http.ResponseWriter, r *http.Request) {
+			p.pass(p.guard.Learn(w, r), r, p.reason(r, UnguardedShadow))
+		}
 		if p.named(r) != "" || isUpgrade(r) {
 			pass(w, r)
 			return
