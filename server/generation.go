@@ -189,9 +189,13 @@ func callers(c *config.Auth) auth.Settings {
 		})
 	}
 	for _, j := range c.JWT {
+		tenant := j.Tenant
+		if j.TenantClaim == "" {
+			tenant = cmp.Or(tenant, c.DefaultTenant)
+		}
 		s.JWT = append(s.JWT, auth.JWT{
 			Issuer: j.Issuer, Audience: j.Audience, Algorithms: j.Algorithms, KeysFile: j.KeysFile, JWKSURL: j.JWKSURL,
-			Tenant: j.Tenant, TenantClaim: j.TenantClaim, PrincipalClaim: j.PrincipalClaim, RolesClaim: j.RolesClaim, Leeway: time.Duration(j.Leeway),
+			Tenant: tenant, TenantClaim: j.TenantClaim, PrincipalClaim: j.PrincipalClaim, RolesClaim: j.RolesClaim, Leeway: time.Duration(j.Leeway),
 		})
 		for _, v := range j.Roles {
 			last := &s.JWT[len(s.JWT)-1]

@@ -156,7 +156,7 @@ type JWT struct {
 	JWKSURL string `json:"jwks_url,omitzero" secret:"url"`
 	// Tenant of all callers with its tokens. A token that names another one in tenant_claim is refused.
 	Tenant string `json:"tenant,omitzero"`
-	// Claim that names the tenant, without which a token is refused unless tenant says it.
+	// Claim that names the tenant, without which a token is refused unless tenant says it. Empty: no claim does, and all are in tenant or default_tenant.
 	TenantClaim string `json:"tenant_claim" default:"tenant"`
 	// Claim that names the principal.
 	PrincipalClaim string `json:"principal_claim" default:"sub"`

@@ -19,7 +19,7 @@ func (v *validator) auth() {
 		if len(j.Roles) > 0 && j.RolesClaim == "" {
 			v.bad(path+".roles", "name the claim in roles_claim", "no claim has these values")
 		}
-		for name, claim := range map[string]string{"tenant_claim": j.TenantClaim, "principal_claim": j.PrincipalClaim} {
+		for name, claim := range map[string]string{"principal_claim": j.PrincipalClaim} {
 			if claim == "" {
 				v.bad(path+"."+name, "", "%s is empty", name)
 			}

@@ -20,6 +20,7 @@ func newProxy() *cobra.Command {
 	var listen, admin, store, profile, onAbandoned, mode, reconcile string
 	var timeout, lease time.Duration
 	var asJSON bool
+	var callers callerFlags
 	cmd := &cobra.Command{
 		Use:   "proxy URL",
 		Short: "Guard one upstream",
@@ -33,13 +34,22 @@ What the upstream did is not known when it was sent a request and did not answer
 Such a call is held, and nobody runs it again, unless --on-abandoned retry says
 that repeating it is harmless. --reconcile names where to ask what became of it.
 
+A caller is verified by a token of --jwt-issuer, or by a proxy in front that names it
+in --trusted-header; then a retry with a renewed token gets the recorded answer.
+Others are told apart by the credentials that they send, such as Authorization,
+Cookie or X-Api-Key: there a retry with a renewed one gets 409 other_caller, and
+never makes a second call. A caller without any is accepted from this machine only,
+which a request that came through a proxy did not come from.
+
 The first line of the output names the address. With --json it is
 {"listen":"HOST:PORT","url":"http://HOST:PORT","admin":"HOST:PORT","admin_url":…}.
 Port 0 picks a free port. For more than one upstream, or other policies, see
 'semel serve'.`,
 		Example: `  semel proxy http://127.0.0.1:3000
   semel proxy http://127.0.0.1:3000 --listen 127.0.0.1:0 --store memory: --json
-  semel proxy https://api.example.com --profile stripe`,
+  semel proxy https://api.example.com --profile stripe
+  semel proxy http://127.0.0.1:3000 --jwt-issuer https://id.example.com \
+    --jwks https://id.example.com/jwks.json --jwt-audience shop`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usage("%s needs the URL of one upstream", cmd.CommandPath())
@@ -56,12 +66,16 @@ Port 0 picks a free port. For more than one upstream, or other policies, see
 			if err != nil {
 				return reportConfig(cmd, err)
 			}
-			cfg, err = cfg.With(config.Operation{
-				Name: "proxy", OnAbandoned: semel.AfterAbandon(onAbandoned), ReconcileURL: reconcile, Lease: config.Duration(lease),
-			}, config.Route{
+			route := config.Route{
 				Match: "/", Upstream: args[0], Operation: "proxy", Profile: profile, Mode: mode, Key: "optional",
 				Timeout: config.Duration(timeout),
-			})
+			}
+			if err := callers.apply(cfg, &route); err != nil {
+				return err
+			}
+			cfg, err = cfg.With(config.Operation{
+				Name: "proxy", OnAbandoned: semel.AfterAbandon(onAbandoned), ReconcileURL: reconcile, Lease: config.Duration(lease),
+			}, route)
 			if err != nil {
 				return reportConfig(cmd, err)
 			}
@@ -89,6 +103,7 @@ Port 0 picks a free port. For more than one upstream, or other policies, see
 	flags.StringVar(&reconcile, "reconcile", "", "`URL` to ask what became of a held call")
 	flags.DurationVar(&timeout, "timeout", time.Minute, "how long the upstream may take")
 	flags.DurationVar(&lease, "lease", 30*time.Second, "how long a dead process counts as running")
+	callers.register(flags)
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

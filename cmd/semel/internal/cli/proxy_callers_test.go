@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// issuer signs tokens, and has its keys in a file.
+type issuer struct {
+	key  *ecdsa.PrivateKey
+	jwks []byte
+}
+
+func newIssuer(t *testing.T) *issuer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	point, err := key.PublicKey.Bytes() // 4, X and Y
+	if err != nil {
+		t.Fatal(err)
+	}
+	b64 := base64.RawURLEncoding.EncodeToString
+	return &issuer{key, fmt.Appendf(nil, `{"keys":[{"kty":"EC","crv":"P-256","kid":"1","alg":"ES256","x":%q,"y":%q}]}`, b64(point[1:33]), b64(point[33:]))}
+}
+
+// token is one of a subject; no two are the same.
+func (i *issuer) token(t *testing.T, subject string) string {
+	t.Helper()
+	token := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{
+		"iss": "https://id.example.com", "aud": "shop", "sub": subject, "exp": time.Now().Add(time.Hour).Unix(), "jti": rand.Text(),
+	})
+	token.Header["kid"] = "1"
+	text, err := token.SignedString(i.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// proxied is a proxy in this process, in front of an upstream that counts.
+func proxied(t *testing.T, args ...string) (send func(key string, header ...string) (int, string), calls *atomic.Int64) {
+	t.Helper()
+	calls = new(atomic.Int64)
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		_, _ = fmt.Fprint(w, "ord_", calls.Add(1))
+	}))
+	t.Cleanup(up.Close)
+	ctx, stop := context.WithCancel(context.Background())
+	r, w := io.Pipe()
+	var log bytes.Buffer
+	ended := make(chan int, 1)
+	go func() {
+		code := Run(ctx, append([]string{"proxy", up.URL, "--listen", "127.0.0.1:0", "--store", "memory:", "--json"}, args...), strings.NewReader(""), w, &log)
+		_ = w.Close()
+		ended <- code
+	}()
+	t.Cleanup(func() {
+		stop()
+		if code := <-ended; code != ExitOK {
+			t.Errorf("the proxy ended with exit %d:\n%s", code, &log)
+		}
+	})
+	var at struct {
+		URL string `json:"url"`
+	}
+	if err := json.NewDecoder(r).Decode(&at); err != nil {
+		t.Fatal(err)
+	}
+	return func(key string, header ...string) (int, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at.URL+"/orders", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Idempotency-Key", key)
+		for i := 0; i+1 < len(header); i += 2 {
+			req.Header.Set(header[i], header[i+1])
+		}
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(body)
+	}, calls
+}
+
+// delivery is one request to a proxy, and what comes back.
+type delivery struct {
+	header []string
+	status int
+	text   string
+}
+
+func TestCallersOfAProxy(t *testing.T) {
+	const key = "0f8fad5b-d9cb-469f-a165-70867728950e"
+	id := newIssuer(t)
+	file := filepath.Join(t.TempDir(), "jwks.json")
+	if err := os.WriteFile(file, id.jwks, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	published := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(id.jwks)
+	}))
+	defer published.Close()
+	bearer := func(token string) []string { return []string{"Authorization", "Bearer " + token} }
+	tokens := []delivery{
+		{bearer(id.token(t, "alice")), 201, "ord_1"},
+		{bearer(id.token(t, "alice")), 201, "ord_1"}, // renewed
+		{bearer(id.token(t, "bob")), 201, "ord_2"},   // its own key
+		{bearer("forged"), 401, "unidentified"},
+		{nil, 401, "unidentified"},
+	}
+	verify := []string{"--jwt-issuer", "https://id.example.com", "--jwt-audience", "shop", "--jwks"}
+	for name, c := range map[string]struct {
+		args       []string
+		deliveries []delivery
+		calls      int64
+	}{
+		"nobody is verified": {nil, []delivery{
+			{bearer("10:00"), 201, "ord_1"}, {bearer("10:15"), 409, "other_caller"}, {bearer("10:00"), 201, "ord_1"}, {nil, 409, "other_caller"},
+		}, 1},
+		"tokens, with keys in a file": {append(verify, file), tokens, 2},
+		"tokens, with keys at a URL":  {append(verify, published.URL), tokens, 2},
+		"a trusted header": {[]string{"--trusted-header", "X-User"}, []delivery{
+			{[]string{"X-User", "alice", "Authorization", "Bearer 10:00"}, 201, "ord_1"},
+			{[]string{"X-User", "alice", "Authorization", "Bearer 10:15"}, 201, "ord_1"},
+			{[]string{"X-User", "bob"}, 201, "ord_2"},
+		}, 2},
+		"a trusted header from somewhere else": {[]string{"--trusted-header", "X-User", "--trusted-from", "192.0.2.0/24"}, []delivery{
+			{[]string{"X-User", "alice"}, 401, "unidentified"},
+		}, 0},
+		"a credential that is named": {[]string{"--credential", "X-Api-Key,cookie:session"}, []delivery{
+			{[]string{"X-Api-Key", "1", "Authorization", "Bearer 10:00"}, 201, "ord_1"},
+			{[]string{"X-Api-Key", "1", "Authorization", "Bearer 10:15"}, 201, "ord_1"},
+			{[]string{"X-Api-Key", "1", "Cookie", "session=1"}, 409, "other_caller"},
+		}, 1},
+		"nobody without a credential": {[]string{"--anonymous", "refuse"}, []delivery{{nil, 401, "unidentified"}, {bearer("1"), 201, "ord_1"}}, 1},
+		"everybody":                   {[]string{"--anonymous", "share"}, []delivery{{[]string{"X-Forwarded-For", "203.0.113.1"}, 201, "ord_1"}}, 1},
+		"a scope": {[]string{"--scope-header", "X-Account"}, []delivery{
+			{[]string{"X-Account", "a"}, 201, "ord_1"}, {[]string{"X-Account", "b"}, 201, "ord_2"}, {[]string{"X-Account", "a"}, 201, "ord_1"},
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			send, calls := proxied(t, c.args...)
+			for i, d := range c.deliveries {
+				if status, text := send(key, d.header...); status != d.status || !strings.Contains(text, d.text) {
+					t.Errorf("delivery %d: %d %s, want %d with %s", i, status, text, d.status, d.text)
+				}
+			}
+			if n := calls.Load(); n != c.calls {
+				t.Errorf("the upstream was called %d times, want %d", n, c.calls)
+			}
+		})
+	}
+	for _, args := range [][]string{
+		{"--jwt-issuer", "https://id.example.com"}, {"--jwks", file, "--jwt-audience", "shop"}, {"--anonymous", "perhaps"},
+	} {
+		code, _, errs := semelWith(t, "", append([]string{"proxy", "http://127.0.0.1:1", "--store", "memory:"}, args...)...)
+		if code == ExitOK || errs == "" {
+			t.Errorf("%q: exit %d, %s", args, code, errs)
+		}
+	}
+}
