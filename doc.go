@@ -19,7 +19,7 @@
 //     that of every earlier attempt, so a holder that was thought dead can
 //     change nothing once somebody else has taken over.
 //   - A [Decision] is what a delivery got: execute, replay, in_flight, conflict,
-//     held, expired or throttled.
+//     held, expired, throttled or other_caller.
 //   - An [Operation] names a kind of call and declares its policy.
 //   - An effect is one external call made by an attempt. [Attempt.Effects] and
 //     [Effect] keep a durable ledger of them.

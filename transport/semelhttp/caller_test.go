@@ -2,6 +2,7 @@ package semelhttp_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -107,9 +108,7 @@ func TestScopesCantImitateEachOther(t *testing.T) {
 			path = p
 		}
 		r := httptest.NewRequest(http.MethodPost, "http://"+host+path, nil)
-		for name, values := range header {
-			r.Header[name] = values
-		}
+		maps.Copy(r.Header, header)
 		r.Header.Set("Idempotency-Key", "k")
 		r.Header.Set("Authorization", "Bearer alice")
 		id, _, code := i.ID(r)
@@ -183,9 +182,7 @@ func TestTwoCredentialsNeverMeet(t *testing.T) {
 			who := rapid.SampledFrom(two).Draw(t, "caller")
 			status = rapid.SampledFrom(statuses).Draw(t, "status")
 			w := call(h, unguessable, rapid.SampledFrom([]string{"1", "2"}).Draw(t, "payload"), bare(func(header http.Header) {
-				for name, values := range callers[who] {
-					header[name] = values
-				}
+				maps.Copy(header, callers[who])
 				header.Set("Who", who)
 			}))
 			if len(effects) > 1 {

@@ -26,6 +26,8 @@
 //     where the status resource is mounted, a link to it (MAP-FLOW.3, IDS-IX.2);
 //     or waits, if it says Prefer: wait=N.
 //   - the same key with another payload gets 422.
+//   - a key that can't be guessed, with another credential than it first came with,
+//     gets 409 where nobody has verified the caller; see [Caller.Name].
 //   - if the store does not answer: 503, and nothing is executed.
 //
 // Every refusal is a problem document (RFC 9457) whose code is a [semel.Code] or
