@@ -72,12 +72,8 @@ func (s *Server) build(cfg *config.Config) (*generation, error) {
 	if g.whatsapp, err = s.ingress(g, &cfg.Commands.WhatsApp); err != nil {
 		return nil, fmt.Errorf("commands.whatsapp: %w", err)
 	}
-	anonymous := semelhttp.AnonymousLoopback
-	if g.auth.Configured() {
-		anonymous = semelhttp.AnonymousRefuse
-	}
 	g.guard, err = semelhttp.New(s.engine, &semelhttp.Options{
-		Anonymous: anonymous, Identity: g.auth.HTTPIdentity(), StatusPath: statusPath, TypeBase: problemsPath,
+		Identity: g.auth.HTTPIdentity(), StatusPath: statusPath, TypeBase: problemsPath,
 		OnError: func(ctx context.Context, err error) {
 			s.log.LogAttrs(ctx, slog.LevelError, "not recorded", slog.Any("error", err))
 		},

@@ -207,7 +207,7 @@ func derive(c *Config, origins *Origins, p *problems) {
 		}
 		if r.Anonymous == "" {
 			r.Anonymous = semelhttp.AnonymousLoopback
-			if c.Auth.knowsCallers() {
+			if c.Auth.Configured() {
 				r.Anonymous = semelhttp.AnonymousRefuse
 				follows(path+".anonymous", "auth")
 			}

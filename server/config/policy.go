@@ -32,11 +32,6 @@ func (o Operation) Policy() (semel.Operation, error) {
 	return op, checked.Validate()
 }
 
-// knowsCallers reports whether there is any way for a caller to be verified.
-func (a *Auth) knowsCallers() bool {
-	return len(a.Tokens)+len(a.JWT)+len(a.MTLS)+len(a.TrustedHeader.From) > 0
-}
-
 // Guarded is the route for the middleware. Its operation has nothing but the
 // name, which stands for the one that the engine has.
 func (r Route) Guarded() semelhttp.Route {

@@ -131,26 +131,6 @@ func TestScopesCantImitateEachOther(t *testing.T) {
 	}
 }
 
-func TestOptionsSayWhatAnonymousDefaultsTo(t *testing.T) {
-	g := newGuard(t, newEngine(t, nil), &semelhttp.Options{Anonymous: semelhttp.AnonymousShare})
-	if _, err := g.Caller(httptest.NewRequest(http.MethodPost, "/", nil)); err != nil {
-		t.Error(err)
-	}
-	none := func(header http.Header) {}
-	for _, c := range []struct {
-		rule semelhttp.Anonymous
-		want int
-	}{{"", http.StatusOK}, {semelhttp.AnonymousRefuse, http.StatusUnauthorized}} {
-		h := g.Handler(semelhttp.Route{Operation: semel.Operation{Name: "op" + string(c.rule)}, Anonymous: c.rule}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		if w := call(h, "k", "1", bare(none)); w.Code != c.want {
-			t.Errorf("%q: %d", c.rule, w.Code)
-		}
-	}
-	if _, err := semelhttp.New(newEngine(t, nil), &semelhttp.Options{Anonymous: "perhaps"}); err == nil {
-		t.Error("a rule that there is not was accepted")
-	}
-}
-
 // TestTwoCredentialsNeverMeet: whatever two callers send under one key that can't be
 // guessed, and whatever the handler answers, at most one of them has an effect, and
 // nobody sees what the other got.
@@ -160,14 +140,14 @@ func TestTwoCredentialsNeverMeet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, err := semelhttp.New(e, &semelhttp.Options{StatusPath: "/status/", Anonymous: semelhttp.AnonymousShare})
+		g, err := semelhttp.New(e, &semelhttp.Options{StatusPath: "/status/"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		statuses := []int{201, 422, 500, 429}
 		effects := map[string]int{}
 		status := 0
-		h := g.Handler(semelhttp.Route{Operation: semel.Operation{Name: "op"}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := g.Handler(semelhttp.Route{Operation: semel.Operation{Name: "op"}, Anonymous: semelhttp.AnonymousShare}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			effects[r.Header.Get("Who")]++
 			w.WriteHeader(status)
 			fmt.Fprint(w, "secret of "+r.Header.Get("Who"))

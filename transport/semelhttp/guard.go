@@ -21,9 +21,6 @@ type Options struct {
 	// Route.Credential names, and one whose credential was renewed between two tries
 	// of a call gets a refusal instead of the answer; see [Caller.Name].
 	Identity IdentityFunc
-	// Anonymous is what Route.Anonymous defaults to. Defaults to
-	// [AnonymousLoopback].
-	Anonymous Anonymous
 	// Challenge is the WWW-Authenticate of a 401. Defaults to Bearer.
 	Challenge string
 	// StatusPath is where the status resource is mounted, such as
@@ -74,19 +71,9 @@ func New(engine *semel.Engine, opts *Options) (*Guard, error) {
 	if p := g.opts.StatusPath; p != "" && !strings.HasSuffix(p, "/") {
 		return nil, fmt.Errorf("semelhttp: StatusPath %q does not end with a slash", p)
 	}
-	plain := g.withDefaults(Route{})
-	if err := plain.validate(); err != nil {
-		return nil, err
-	}
-	g.plain = newHandler(g, plain, semel.Operation{}, nil)
+	g.plain = newHandler(g, Route{}.withDefaults(), semel.Operation{}, nil)
 	g.closing, g.stop = context.WithCancel(context.Background())
 	return g, nil
-}
-
-// withDefaults fills in what was left out of a route.
-func (g *Guard) withDefaults(rt Route) Route {
-	rt.Anonymous = cmp.Or(rt.Anonymous, g.opts.Anonymous)
-	return rt.withDefaults()
 }
 
 // Close waits until every outcome is recorded that could not be recorded at once,
@@ -113,7 +100,7 @@ func (g *Guard) Handle(rt Route, next http.Handler) (http.Handler, error) {
 	if next == nil {
 		return nil, errors.New("semelhttp: Handle needs a handler")
 	}
-	rt = g.withDefaults(rt)
+	rt = rt.withDefaults()
 	if err := rt.validate(); err != nil {
 		return nil, err
 	}

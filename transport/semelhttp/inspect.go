@@ -16,7 +16,7 @@ type Inspector struct {
 
 // Inspect makes an inspector. Every problem with the route is reported at once.
 func (g *Guard) Inspect(rt Route) (*Inspector, error) {
-	rt = g.withDefaults(rt)
+	rt = rt.withDefaults()
 	if err := rt.validate(); err != nil {
 		return nil, err
 	}

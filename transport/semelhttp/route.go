@@ -105,7 +105,7 @@ type Route struct {
 	// [Attempt] reports false, for effects outside need an attempt of their own.
 	// Requests that pass unguarded have no transaction.
 	Tx Transactor
-	// Anonymous defaults to what [Options] says.
+	// Anonymous defaults to [AnonymousLoopback].
 	Anonymous Anonymous
 	// FailOpen gives the guarantee up while the store does not answer: requests
 	// then run unguarded, as often as they come, and their answers say so in
