@@ -279,7 +279,7 @@ type Route struct {
 	Anonymous semelhttp.Anonymous `json:"anonymous,omitzero" enum:"loopback,share,refuse"`
 	// What tells callers apart where auth finds none: names of headers, or cookie: and the name of a cookie; all together count. Defaults to what usually authenticates, such as Authorization, Cookie and X-Api-Key, and what the profile adds.
 	Credential []string `json:"credential,omitempty" single:"true"`
-	// Request headers that are part of the identity of a call: the same key with another value is another call. :path stands for the path. Those of the profile come on top, and Host with preserve_host.
+	// Request headers that are part of the identity of a call: the same key with another value is another call. :path stands for the path. Those of the profile come on top, and Host with preserve_host: always.
 	ScopeHeaders []string `json:"scope_headers,omitempty" single:"true"`
 	// When two bodies are the same. Defaults to what the profile says.
 	Body semelhttp.BodyMode `json:"body,omitzero" enum:"auto,raw,json,form,multipart"`
