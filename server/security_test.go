@@ -1,0 +1,79 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/semelhq/semel/server/auth"
+)
+
+// TestSecurityTables sends every request of docs/security.md with every credential.
+func TestSecurityTables(t *testing.T) {
+	text, err := os.ReadFile("../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer up.Close()
+	const store, operations = "store: {url: 'memory:'}\n", "operations: [{name: default}, {name: charge}]\n"
+	routes := fmt.Sprintf("routes: [{match: POST /guarded, upstream: '%s', operation: charge}, {match: POST /open, upstream: '%s', mode: 'off'}]\n", up.URL, up.URL)
+	callers := fmt.Sprintf("auth: {tokens: [{name: shop, tenant: acme, sha256: %s}, {name: ada, tenant: acme, roles: [admin], sha256: %s}, {name: root, roles: [admin], sha256: %s}]}\n",
+		auth.HashToken("shop"), auth.HashToken("ada"), auth.HashToken(rootToken))
+	services := map[string]*service{
+		"auth":  start(t, write(t, store+operations+routes+callers)),
+		"open":  start(t, write(t, store+operations+routes)),
+		"proxy": start(t, write(t, store+"api: 'off'\nroutes: [{match: /, upstream: '"+up.URL+"', key: optional}]\n")),
+	}
+	columns := []string{"", "Basic bWFkZTp1cA==", "Bearer made-up", "Bearer shop", "Bearer ada", "Bearer " + rootToken}
+	bodies := map[string]string{"/v1/batch": `{"items":[{"complete":{"execution":"x.1"}}]}`}
+
+	tables := regexp.MustCompile(`(?s)<!-- table: (\w+), (\w+) -->\n.*?\n\n`).FindAllStringSubmatch(string(text), -1)
+	if len(tables) != 5 {
+		t.Fatalf("the page has %d tables", len(tables))
+	}
+	row := regexp.MustCompile("(?m)^\\| `(\\w+) ([^`]+)` \\| (.*) \\|$")
+	key := 0
+	for _, table := range tables {
+		s, listener := services[table[2]], (*service).data
+		if table[1] == "admin" {
+			listener = (*service).admin
+		}
+		rows := row.FindAllStringSubmatch(table[0], -1)
+		if len(rows) == 0 {
+			t.Errorf("the table %s, %s has no requests", table[1], table[2])
+		}
+		for _, r := range rows {
+			want := strings.Split(r[3], " | ")
+			if len(want) != len(columns) {
+				t.Fatalf("%s has %d columns", r[0], len(want))
+			}
+			for i, credential := range columns {
+				key++
+				header := []string{"Idempotency-Key", "a-key-of-its-own-" + strconv.Itoa(key)}
+				if credential != "" {
+					header = append(header, "Authorization", credential)
+				}
+				body := bodies[r[2]]
+				if body == "" && r[1] == http.MethodPost && r[2] != "/v1/reload" {
+					body = "{}"
+				}
+				status, answer, text := do(t, r[1], listener(s, r[2]), body, header...)
+				if strconv.Itoa(status) != want[i] {
+					t.Errorf("%s, %s: %s %s with %q: %d, and the page says %s: %s", table[1], table[2], r[1], r[2], credential, status, want[i], text)
+				}
+				if status == http.StatusUnauthorized && answer.Get("WWW-Authenticate") == "" {
+					t.Errorf("%s, %s: %s %s: a 401 without a challenge", table[1], table[2], r[1], r[2])
+				}
+				if table[2] == "auth" && r[2] == "/readyz?verbose" && strings.Contains(text, "memory:") != (i >= 4) {
+					t.Errorf("what the checks found, with %q: %s", credential, text)
+				}
+			}
+		}
+	}
+}
