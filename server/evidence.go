@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
 )
+
+// maxKeyFile bounds the file with the keys of the log, in bytes.
+const maxKeyFile = 1 << 20
 
 // OpenEvidence makes the evidence log that a configuration names, on a store. It is
 // nil where there are no keys, and operations that demand evidence are then refused,
@@ -26,7 +29,7 @@ func OpenEvidence(c *config.Evidence, st semel.Store, log *slog.Logger) (*eviden
 			return nil, fmt.Errorf("evidence: %w", err)
 		}
 	}
-	text, err := os.ReadFile(c.KeyFile)
+	text, err := auth.ReadFile(c.KeyFile, maxKeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("evidence: %w", err)
 	}

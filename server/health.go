@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/store/pebblestore"
 )
@@ -24,20 +25,26 @@ func (s *Server) live(w http.ResponseWriter, _ *http.Request) {
 }
 
 // ready says whether the process should get traffic: it is not stopping, and the
-// store answers and has a clock to rely on. With ?verbose it lists the checks.
+// store answers and has a clock to rely on. With ?verbose it lists the checks, and tells
+// whoever has a role what they found: names of stores and issuers, and errors.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	status, text := http.StatusOK, ""
+	caller, err := s.operator(r)
+	trusted := err == nil && caller.Role >= api.Viewer
 	for _, c := range s.checks(r.Context()) {
 		if c.err == nil {
 			text += fmt.Sprintf("[+] %s ok", c.name)
-			if c.detail != "" {
+			if c.detail != "" && trusted {
 				text += ": " + c.detail
 			}
 			text += "\n"
 			continue
 		}
 		status = http.StatusServiceUnavailable
-		text += fmt.Sprintf("[-] %s: %v\n", c.name, c.err)
+		if text += "[-] " + c.name; trusted {
+			text += ": " + c.err.Error()
+		}
+		text += "\n"
 	}
 	if !r.URL.Query().Has("verbose") {
 		text = http.StatusText(status)

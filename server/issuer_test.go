@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/semelhq/semel/server/auth"
 )
 
 // issuer publishes the key that it signs tokens with.
@@ -66,7 +68,7 @@ func TestKeysOfAnIssuer(t *testing.T) {
 	is := newIssuer(t)
 	is.away.Store(true)
 	file := func(level string) string {
-		return fmt.Sprintf("store: {url: 'memory:'}\nlog: {level: %s}\nauth: {jwt: [{issuer: '%s', audience: semel, algorithms: [ES256], jwks_url: '%s'}]}\n", level, is.URL, is.URL)
+		return fmt.Sprintf("store: {url: 'memory:'}\nlog: {level: %s}\nauth: {tokens: [{name: root, roles: [admin], sha256: %s}], jwt: [{issuer: '%s', audience: semel, algorithms: [ES256], jwks_url: '%s'}]}\n", level, auth.HashToken(rootToken), is.URL, is.URL)
 	}
 	path := write(t, file("info"))
 	s := start(t, path)
@@ -78,7 +80,10 @@ func TestKeysOfAnIssuer(t *testing.T) {
 	if status, _, text := do(t, "GET", s.admin("/v1/operations"), "", bearer...); status != 503 {
 		t.Error("a token that nobody can judge, of an operator:", status, text)
 	}
-	if status, _, text := do(t, "GET", s.admin("/readyz?verbose"), ""); status != 200 || !strings.Contains(text, "[+] issuers ok: "+is.URL+": no keys, its tokens are refused: the status is 502") {
+	if status, _, text := do(t, "GET", s.admin("/readyz?verbose"), ""); status != 200 || !strings.Contains(text, "[+] issuers ok\n") || !strings.Contains(text, "[+] store ok\n") {
+		t.Error("to a stranger:", status, text)
+	}
+	if status, _, text := asRoot(t, "GET", s.admin("/readyz?verbose"), ""); status != 200 || !strings.Contains(text, "[+] issuers ok: "+is.URL+": no keys, its tokens are refused: the status is 502") {
 		t.Error(status, text)
 	}
 }

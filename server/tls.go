@@ -4,8 +4,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"os"
 
+	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
 )
 
@@ -18,7 +18,7 @@ func tlsConfig(files config.TLS) (*tls.Config, error) {
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.get}
 	if files.ClientCA != "" {
-		pem, err := os.ReadFile(files.ClientCA)
+		pem, err := auth.ReadFile(files.ClientCA, maxKeyFile)
 		if err != nil {
 			return nil, err
 		}

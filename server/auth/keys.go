@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"os"
 	"slices"
 	"strings"
 )
@@ -68,7 +67,7 @@ func readKeys(path string) ([]publicKey, error) {
 	if path == "" {
 		return nil, errors.New("is empty")
 	}
-	data, err := os.ReadFile(path)
+	data, err := ReadFile(path, maxKeySet)
 	if err != nil {
 		return nil, err
 	}

@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
@@ -51,7 +50,7 @@ func Load(src Source) (*Config, *Origins, error) {
 	top := reflect.ValueOf(c).Elem()
 	fillDefaults(top)
 	if src.Data == nil && src.Path != "" {
-		data, err := readFile(src.Path, maxFile)
+		data, err := auth.ReadFile(src.Path, maxFile)
 		if err != nil {
 			return nil, origins, err
 		}
@@ -142,7 +141,7 @@ const maxSecret = 64 << 10
 
 // secretFile reads a file that has nothing but a secret.
 func secretFile(p *problems, path, name string) (string, bool) {
-	data, err := readFile(name, maxSecret)
+	data, err := auth.ReadFile(name, maxSecret)
 	if err != nil {
 		p.add(path, "the file can't be read: "+err.Error(), "")
 		return "", false
@@ -153,23 +152,6 @@ func secretFile(p *problems, path, name string) (string, bool) {
 		return "", false
 	}
 	return text, true
-}
-
-// readFile reads a file of a bounded size.
-func readFile(name string, largest int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, largest+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(data)) > largest {
-		return nil, fmt.Errorf("%s has more than %d bytes", name, largest)
-	}
-	return data, nil
 }
 
 // DefaultOperation is the operation of routes that name none.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/protocol/ids/whatsapp"
+	"github.com/semelhq/semel/server/auth"
 )
 
 // dispatch checks where messages go. Secrets are read, so that a bad one is found
@@ -101,7 +102,7 @@ func (d *Destination) Secrets() ([]string, error) { return readSecretFiles(d.Sec
 func readSecretFiles(files []string) ([]string, error) {
 	var list []string
 	for _, file := range files {
-		data, err := readFile(file, maxSecret)
+		data, err := auth.ReadFile(file, maxSecret)
 		if err != nil {
 			return nil, err
 		}
