@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -85,5 +86,22 @@ func TestKeysOfAnIssuer(t *testing.T) {
 	}
 	if status, _, text := asRoot(t, "GET", s.admin("/readyz?verbose"), ""); status != 200 || !strings.Contains(text, "[+] issuers ok: "+is.URL+": no keys, its tokens are refused: the status is 502") {
 		t.Error(status, text)
+	}
+
+	// A reload needs no issuer that answers.
+	is.away.Store(false)
+	s = start(t, path)
+	if status, _, text := do(t, "GET", s.data("/v1/operations"), "", bearer...); status != 200 {
+		t.Fatal(status, text)
+	}
+	is.away.Store(true)
+	if err := os.WriteFile(path, []byte(file("debug")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := s.Reload(); err != nil || !changed {
+		t.Fatal(changed, err)
+	}
+	if status, _, text := do(t, "GET", s.data("/v1/operations"), "", bearer...); status != 200 {
+		t.Error("after a reload:", status, text)
 	}
 }
