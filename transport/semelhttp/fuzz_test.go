@@ -18,7 +18,10 @@ func FuzzKey(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, field string) {
-		key, fault := parseKey(field)
+		if key, fault := parseKey(field, true); (key == "") != (fault != "") {
+			t.Fatalf("opaque key %q, fault %q", key, fault)
+		}
+		key, fault := parseKey(field, false)
 		if (key == "") != (fault != "") {
 			t.Fatalf("key %q, fault %q", key, fault)
 		}
@@ -26,18 +29,18 @@ func FuzzKey(f *testing.F) {
 			return
 		}
 		for i := range len(key) {
-			if !visible(key[i]) {
-				t.Fatalf("key %q has a character that is not visible", key)
+			if !printable(key[i]) {
+				t.Fatalf("key %q has a character that is not printable", key)
 			}
 		}
 		quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
-		if again, fault := parseKey(quoted); again != key {
+		if again, fault := parseKey(quoted, false); again != key {
 			t.Fatalf("%q became %q, but quoted %q, %s", field, key, again, fault)
 		}
-		if strings.HasPrefix(key, `"`) || strings.ContainsAny(key, `",;`) {
+		if strings.HasPrefix(key, `"`) || strings.ContainsAny(key, ` ",;`) {
 			return // a key that has no bare form
 		}
-		if again, fault := parseKey(key); again != key {
+		if again, fault := parseKey(key, false); again != key {
 			t.Fatalf("%q became %q, but bare %q, %s", field, key, again, fault)
 		}
 	})

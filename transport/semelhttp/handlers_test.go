@@ -1,6 +1,7 @@
 package semelhttp_test
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,26 @@ var handlers = map[string]func(*world) http.Handler{
 		rw.Header().Set("Content-Type", "text/plain")
 		rw.WriteHeader(status)
 		fmt.Fprintf(rw, "run %d", n)
+	}),
+	// signed has an answer with a signature.
+	"signed": serve(func(w *world, rw http.ResponseWriter, r *http.Request) {
+		n := w.run()
+		rw.Header().Set("Signature", fmt.Sprintf("sig1=:run%d:", n))
+		rw.Header().Set("Signature-Input", "sig1=()")
+		rw.Header().Set("Content-Digest", "sha-256=:x:")
+		rw.WriteHeader(http.StatusCreated)
+	}),
+	// packed has an answer that is compressed.
+	"packed": serve(func(w *world, rw http.ResponseWriter, r *http.Request) {
+		n := w.run()
+		rw.Header().Set("Content-Encoding", "gzip")
+		rw.Header().Set("Etag", `"packed"`)
+		rw.WriteHeader(http.StatusCreated)
+		zw := gzip.NewWriter(rw)
+		fmt.Fprintf(zw, "run %d", n)
+		if err := zw.Close(); err != nil {
+			panic(err)
+		}
 	}),
 	// slow waits until it is released.
 	"slow": serve(func(w *world, rw http.ResponseWriter, r *http.Request) {

@@ -39,7 +39,7 @@ func (i *Inspector) KeyHeader() string { return i.h.route.KeyHeader }
 // ID is the identity of the call that the request is a delivery of, and what it would be
 // bound to. The code is why there is none: what the request would be refused with.
 func (i *Inspector) ID(r *http.Request) (id semel.ID, boundTo string, code semel.Code) {
-	key, present, fault := RequestKey(r.Header, i.h.route.KeyHeader, i.h.route.Profile.MaxKey)
+	key, present, fault := requestKey(r.Header, i.h.route.KeyHeader, i.h.route.Profile.MaxKey, i.h.route.Profile.OpaqueKeys)
 	who, err := i.h.identify(r)
 	switch {
 	case err != nil:

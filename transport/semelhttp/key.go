@@ -24,7 +24,8 @@ const (
 
 // The longest keys that profiles accept, in bytes after unquoting.
 const (
-	maxKeyLen      = 255
+	maxKeyLen      = 256
+	maxContractLen = 255 // of Stripe and ACP
 	maxAdyenKeyLen = 64
 )
 
@@ -33,6 +34,11 @@ const (
 // not; fault is then a sentence for the caller, or empty. It is for doors that
 // have no [Guard].
 func RequestKey(h http.Header, name string, limit int) (key string, present bool, fault string) {
+	return requestKey(h, name, limit, false)
+}
+
+// requestKey is RequestKey, where a bare key may be any text if it is opaque.
+func requestKey(h http.Header, name string, limit int, opaque bool) (key string, present bool, fault string) {
 	fields := h[name]
 	switch len(fields) {
 	case 0:
@@ -48,7 +54,7 @@ func RequestKey(h http.Header, name string, limit int) (key string, present bool
 			return "", true, "The Connection header names " + name + ", which would keep it from arriving."
 		}
 	}
-	key, fault = parseKey(fields[0])
+	key, fault = parseKey(fields[0], opaque)
 	switch {
 	case fault != "":
 		return "", true, "The " + name + " header " + fault
@@ -62,15 +68,17 @@ func RequestKey(h http.Header, name string, limit int) (key string, present bool
 // bare text between the quotes. Parameters after the item are refused, not
 // ignored: nobody has defined one, and two keys that differ in a parameter were
 // probably meant to differ. A comma or a semicolon in a bare key is refused too,
-// because a list of two keys, joined on the way, looks like that.
-func parseKey(field string) (key, fault string) {
+// because a list of two keys, joined on the way, looks like that, and so is a space.
+// Contracts whose keys are opaque and always bare have all three.
+func parseKey(field string, opaque bool) (key, fault string) {
 	if field == "" {
 		return "", "is empty."
 	}
 	if field[0] != '"' {
 		for i := range len(field) {
-			if c := field[i]; !visible(c) || c == '"' || c == ',' || c == ';' {
-				return "", "has a character that a bare key can't have. Use visible ASCII, and quotes if it has a comma or a semicolon."
+			c := field[i]
+			if special := c == ' ' || c == '"' || c == ',' || c == ';'; !printable(c) || special && !opaque {
+				return "", "has a character that a bare key can't have. Use visible ASCII, and quotes if it has a space, a comma or a semicolon."
 			}
 		}
 		return field, ""
@@ -93,8 +101,8 @@ func parseKey(field string) (key, fault string) {
 			escapes++
 			continue
 		}
-		if !visible(c) {
-			return "", "has a character outside visible ASCII."
+		if !printable(c) {
+			return "", "has a character outside printable ASCII."
 		}
 	}
 	if end+1 != len(field) {
@@ -118,8 +126,8 @@ func parseKey(field string) (key, fault string) {
 	return b.String(), ""
 }
 
-// visible reports whether c is a visible ASCII character, VCHAR of RFC 5234.
-func visible(c byte) bool { return c > ' ' && c < 0x7f }
+// printable reports whether c is a visible ASCII character or a space.
+func printable(c byte) bool { return c >= ' ' && c < 0x7f }
 
 // namesHeader reports whether the comma-separated list has the header's name.
 func namesHeader(list, name string) bool {

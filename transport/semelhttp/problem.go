@@ -48,7 +48,9 @@ type Problem struct {
 	Reference string `json:"reference,omitempty"`
 	// StatusURL is where the state of the call can be asked for.
 	StatusURL string `json:"status_url,omitempty"`
-	// RetryAfter is when asking again makes sense, in seconds.
+	// Retryable says that sending the same request again makes sense.
+	Retryable bool `json:"retryable"`
+	// RetryAfter is when that is, in seconds.
 	RetryAfter int64 `json:"retry_after,omitempty"`
 }
 
@@ -69,6 +71,13 @@ type acpError struct {
 	Message string `json:"message"`
 }
 
+type adyenError struct {
+	Status    int    `json:"status"`
+	ErrorCode string `json:"errorCode"`
+	Message   string `json:"message"`
+	ErrorType string `json:"errorType"`
+}
+
 // refuse writes a problem in the form of the route's profile.
 func (h *handler) refuse(w http.ResponseWriter, p problem) {
 	profile := &h.route.Profile
@@ -85,11 +94,16 @@ func (h *handler) refuse(w http.ResponseWriter, p problem) {
 		doc = e
 	case ShapeACP:
 		doc = acpError{Type: acpType(&p), Code: code, Message: p.detail}
+	case ShapeAdyen:
+		doc = adyenError{Status: p.status, ErrorCode: code, Message: p.detail, ErrorType: adyenType(&p)}
 	default:
 		media, doc = ProblemType, h.guard.document(&p, code)
 	}
 	if profile.RetryHeader != "" && p.code == semel.CodeHeld {
 		w.Header().Set(profile.RetryHeader, "false")
+	}
+	if profile.TransientHeader != "" && p.retryAfter > 0 && p.code != semel.CodeHeld {
+		w.Header().Set(profile.TransientHeader, "true")
 	}
 	if url := h.guard.statusURL(p.reference); url != "" {
 		w.Header().Add("Link", "<"+url+`>; rel="status"`)
@@ -107,6 +121,7 @@ func (g *Guard) document(p *problem, code string) Problem {
 		doc.Instance = "urn:semel:call:" + p.reference
 	}
 	if p.retryAfter > 0 {
+		doc.Retryable = true
 		doc.RetryAfter = wholeSeconds(p.retryAfter)
 	}
 	return doc
@@ -138,6 +153,16 @@ func stripeType(p *problem) string {
 		return "api_error"
 	}
 	return "invalid_request_error"
+}
+
+func adyenType(p *problem) string {
+	switch {
+	case p.code == CodeUnidentified || p.code == semel.CodeForbidden:
+		return "security"
+	case p.status >= 500:
+		return "internal"
+	}
+	return "validation"
 }
 
 func acpType(p *problem) string {

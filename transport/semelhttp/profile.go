@@ -18,8 +18,19 @@ type Profile struct {
 	KeyOptional bool
 	// MaxKey is the longest key, in bytes after unquoting.
 	MaxKey int
+	// OpaqueKeys takes any text for a bare key, also with spaces, commas and
+	// semicolons.
+	OpaqueKeys bool
 	// EchoKey repeats the key header, as it was received, in every answer.
 	EchoKey bool
+	// EchoHeaders are headers of requests that a replay or a refusal repeats, such
+	// as Request-Id, because no answer of a handler does.
+	EchoHeaders []string
+	// KeepHeaders are headers of answers that are kept besides those of the route.
+	KeepHeaders []string
+	// TransientHeader is a header that says "true" in refusals after which the same
+	// request is of use, where clients take its absence for a no. Optional.
+	TransientHeader string
 	// Marker is the header that says "true" on a replay.
 	Marker string
 	// ConflictStatus answers the same key with another payload.
@@ -61,6 +72,7 @@ const (
 	ShapeProblem Shape = "problem" // RFC 9457; the default
 	ShapeStripe  Shape = "stripe"  // {"error":{"type","code","message"}}
 	ShapeACP     Shape = "acp"     // {"type","code","message"}
+	ShapeAdyen   Shape = "adyen"   // {"status","errorCode","message","errorType"}
 )
 
 const (
@@ -83,7 +95,7 @@ func IETF() Profile {
 // Stripe-Should-Retry is obeyed. Connected accounts have keys of their own.
 func Stripe() Profile {
 	return Profile{
-		Name: "stripe", KeyOptional: true, MaxKey: maxKeyLen, EchoKey: true, Marker: markerStripe,
+		Name: "stripe", KeyOptional: true, MaxKey: maxContractLen, OpaqueKeys: true, EchoKey: true, Marker: markerStripe,
 		ConflictStatus: http.StatusBadRequest, Body: BodyAuto, OnFailure: semel.ReplayFailure, Shape: ShapeStripe,
 		ScopeHeaders: []string{"Stripe-Account", "Stripe-Context"},
 		NeverStore:   []int{http.StatusBadRequest, http.StatusConflict, http.StatusServiceUnavailable},
@@ -94,10 +106,11 @@ func Stripe() Profile {
 }
 
 // ACP is the profile of the Agentic Commerce Protocol 2026-04-17: flat errors,
-// keys required, echoed and independent for each path, 5xx never kept.
+// keys required, opaque, echoed and independent for each path, request ids echoed, and
+// 5xx never kept.
 func ACP() Profile {
 	return Profile{
-		Name: "acp", MaxKey: maxKeyLen, EchoKey: true, Marker: markerStripe,
+		Name: "acp", MaxKey: maxContractLen, OpaqueKeys: true, EchoKey: true, EchoHeaders: []string{"Request-Id"}, Marker: markerStripe,
 		ConflictStatus: http.StatusUnprocessableEntity, Body: BodyAuto, OnFailure: semel.RetryFailure, NeverKeep5xx: true,
 		Shape: ShapeACP, ScopeHeaders: []string{ScopePath},
 		Codes: map[semel.Code]string{
@@ -113,21 +126,27 @@ func ACP() Profile {
 }
 
 // UCP is the profile of the Universal Commerce Protocol: bodies are compared byte
-// for byte, a mismatch is 409, and UCP-Agent tells platforms apart.
+// for byte, a mismatch is 409, UCP-Agent tells platforms apart, and an answer's signature
+// is replayed with it.
 func UCP() Profile {
 	p := IETF()
+	p.EchoHeaders = []string{"Request-Id"}
+	p.KeepHeaders = []string{"Content-Digest", "Signature", "Signature-Input"}
 	p.Name, p.ConflictStatus, p.Body = "ucp", http.StatusConflict, BodyRaw
 	p.Credentials = []string{"Ucp-Agent"}
 	return p
 }
 
 // Adyen is the profile of Adyen's API: keys are optional, of at most 64
-// characters, and echoed; answers are kept for 31 days.
+// characters, and echoed; answers are kept for 31 days. Refusals have the shape of
+// Adyen's errors and say whether they are transient.
 func Adyen() Profile {
 	p := IETF()
 	p.Name, p.KeyOptional, p.MaxKey, p.EchoKey = "adyen", true, maxAdyenKeyLen, true
 	p.Window = 31 * 24 * time.Hour
 	p.Credentials = []string{"X-Api-Key"}
+	p.Shape, p.TransientHeader = ShapeAdyen, "Transient-Error"
+	p.Codes = map[semel.Code]string{semel.CodeInFlight: "704"} // request already processed or in progress
 	return p
 }
 

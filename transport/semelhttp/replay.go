@@ -1,8 +1,12 @@
 package semelhttp
 
 import (
+	"bytes"
+	"compress/gzip"
+	"io"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/semelhq/semel"
 )
@@ -30,6 +34,10 @@ func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Reco
 	if name := h.route.Profile.RetryHeader; name != "" && stored.status >= 500 {
 		header[name] = []string{"false"} // it would only get this again
 	}
+	if packed(header) && !acceptsGzip(r.Header) {
+		h.unpack(w, &stored)
+		return
+	}
 	if bodyAllowed(stored.status) {
 		room[3] = strconv.Itoa(len(stored.body))
 		header["Content-Length"] = room[3:4:4]
@@ -37,6 +45,48 @@ func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Reco
 	w.WriteHeader(stored.status)
 	if len(stored.body) > 0 {
 		_, _ = w.Write(stored.body) // a caller that is gone will ask again
+	}
+}
+
+// packed reports whether the recorded body is compressed, for a first caller that
+// took it so.
+func packed(h http.Header) bool {
+	encodings := h["Content-Encoding"]
+	return len(encodings) == 1 && strings.EqualFold(encodings[0], "gzip")
+}
+
+// acceptsGzip reads Accept-Encoding (RFC 9110 section 12.5.3). Without one,
+// anything goes by the letter, but who asks for nothing may understand nothing.
+func acceptsGzip(h http.Header) bool {
+	for _, field := range h["Accept-Encoding"] {
+		for item := range strings.SplitSeq(field, ",") {
+			coding, params, _ := strings.Cut(item, ";")
+			switch strings.ToLower(strings.TrimSpace(coding)) {
+			case "gzip", "x-gzip", "*":
+				weight, found := strings.CutPrefix(strings.ReplaceAll(params, " ", ""), "q=")
+				if q, err := strconv.ParseFloat(weight, 64); !found || err != nil || q > 0 {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// unpack sends a recorded body as it was before it was compressed. What it is then
+// is another representation, so the tag of this one goes.
+func (h *handler) unpack(w http.ResponseWriter, stored *recorded) {
+	header := w.Header()
+	delete(header, "Content-Encoding")
+	delete(header, "Etag")
+	body, err := gzip.NewReader(bytes.NewReader(stored.body))
+	if err != nil {
+		h.refuse(w, notKept(stored.status))
+		return
+	}
+	w.WriteHeader(stored.status)
+	if _, err := io.Copy(w, body); err != nil {
+		panic(http.ErrAbortHandler) // so that the caller sees that it is not whole
 	}
 }
 

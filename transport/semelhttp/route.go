@@ -150,7 +150,7 @@ func (rt Route) withDefaults() Route {
 	rt.ScopeHeaders = canonicalNames(append(slices.Clip(rt.ScopeHeaders), rt.Profile.ScopeHeaders...))
 	rt.Anonymous = cmp.Or(rt.Anonymous, AnonymousLoopback)
 	rt.FingerprintHeaders = canonicalNames(rt.FingerprintHeaders)
-	rt.KeepHeaders = canonicalNames(rt.KeepHeaders)
+	rt.KeepHeaders = canonicalNames(append(slices.Clip(rt.KeepHeaders), rt.Profile.KeepHeaders...))
 	return rt
 }
 

@@ -19,7 +19,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.next.ServeHTTP(handlers(w), r)
 		return
 	}
-	key, present, fault := RequestKey(r.Header, h.route.KeyHeader, h.route.Profile.MaxKey)
+	key, present, fault := requestKey(r.Header, h.route.KeyHeader, h.route.Profile.MaxKey, h.route.Profile.OpaqueKeys)
 	if !present && h.route.Key == KeyOptional {
 		h.next.ServeHTTP(handlers(w), r)
 		return
@@ -27,6 +27,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if present && h.route.Profile.EchoKey && fault == "" {
 		w.Header()[h.route.KeyHeader] = r.Header[h.route.KeyHeader]
 	}
+	h.echo(w.Header(), r.Header)
 	who, err := h.identify(r)
 	switch {
 	case err != nil:
@@ -59,6 +60,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		if h.route.FailOpen && errors.Is(err, &semel.Error{Code: semel.CodeStoreUnavailable}) {
 			h.guard.tell(r.Context(), err)
+			h.unecho(w.Header(), r.Header)
 			h.passOpen(w, r, sc)
 			return
 		}
@@ -66,6 +68,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if ans.Decision == semel.Execute {
+		h.unecho(w.Header(), r.Header)
 		h.execute(w, r, ans.Attempt, sc)
 		return
 	}
@@ -82,6 +85,24 @@ func (h *handler) answerDecision(w http.ResponseWriter, r *http.Request, ans *se
 		return
 	}
 	h.refuse(w, h.decided(ans))
+}
+
+// echo repeats what the profile says of the request's headers.
+func (h *handler) echo(out, in http.Header) {
+	for _, name := range h.route.Profile.EchoHeaders {
+		if values, ok := in[name]; ok {
+			out[name] = values
+		}
+	}
+}
+
+// unecho leaves that to the handler.
+func (h *handler) unecho(out, in http.Header) {
+	for _, name := range h.route.Profile.EchoHeaders {
+		if _, ok := in[name]; ok {
+			delete(out, name)
+		}
+	}
 }
 
 // UnguardedHeader is set on answers to requests that ran without a guard although

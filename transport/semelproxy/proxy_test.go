@@ -212,7 +212,7 @@ func TestWhatTheUpstreamSees(t *testing.T) {
 		o.StripHeaders = []string{"X-Internal"}
 		o.EffectHeader = "X-Effect-Key"
 	})
-	w.send("POST", "/charges", `"k 1"`, "one").want(t, 400, "key_invalid")
+	w.send("POST", "/charges", "k 1", "one").want(t, 400, "key_invalid")
 	forged := []string{
 		"X-Tenant: evil", "X-Principal: evil", "X-Internal: evil", "X-Effect-Key: evil", "X-Forwarded-For: 6.6.6.6", "Forwarded: for=6.6.6.6",
 		"X-Real-Ip: 6.6.6.6", "X-Forwarded-User: evil", "Authorization: Bearer x", "X-Kept: yes", "X-Kept: twice", "Te: gzip",
