@@ -63,3 +63,7 @@ func unreasonable(tokens token.Tokens) (t *token.Token, fault string) {
 	}
 	return nil, ""
 }
+
+// redisMaxResult is the default of max_result where the store keeps everything in
+// memory.
+const redisMaxResult = Size(256 << 10)

@@ -225,8 +225,8 @@ type Operation struct {
 	MaxWait Duration `json:"max_wait" default:"30s"`
 	// Who shares keys.
 	Share semel.Share `json:"share" default:"principal" enum:"principal,tenant"`
-	// Largest result that is kept, up to 64MiB.
-	MaxResult Size `json:"max_result" default:"256KiB"`
+	// Largest result that is kept, up to 64MiB. On Redis, which has all of them in memory, it defaults to 256KiB.
+	MaxResult Size `json:"max_result" default:"1MiB"`
 	// Take calls over the execution API too, although a route uses the operation. Without it their keys belong to the route.
 	API bool `json:"api,omitzero"`
 	// What keeps effects outside single: S1 provider key, S2 outbox, S3 ledger, S4 reconciliation.

@@ -220,6 +220,9 @@ func derive(c *Config, origins *Origins, p *problems) {
 				follows(path+".on_failure", "profile "+def.profile)
 			}
 		}
+		if strings.HasPrefix(c.Store.URL, "redis") && !origins.written(path+".max_result") {
+			op.MaxResult = redisMaxResult
+		}
 		if op.Window == 0 && !origins.written(path+".window") && op.Class != semel.Windowed {
 			switch {
 			case def.window != 0:

@@ -7,26 +7,25 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/config"
 )
 
 func newProxy() *cobra.Command {
-	var listen, admin, store, profile, onAbandoned, mode, reconcile string
-	var timeout, lease time.Duration
+	var listen, admin, store string
 	var asJSON bool
 	var callers callerFlags
+	var f proxyFlags
 	cmd := &cobra.Command{
 		Use:   "proxy URL",
 		Short: "Guard one upstream",
 		Long: `Guard one upstream: requests of all paths go there, and those with an
 Idempotency-Key reach it once, whatever their method, but for GET, HEAD, OPTIONS and
-TRACE. Requests without a key pass as they are. What can't be replayed, such as a
+TRACE. Requests without a key pass as they are, unless --key is required, as it is
+with --profile acp. What can't be replayed, such as a
 stream, is passed through, and its duplicates get 410. An upgrade to another protocol
 with a key is refused.
 
@@ -66,17 +65,16 @@ Port 0 picks a free port. For more than one upstream, or other policies, see
 			if err != nil {
 				return reportConfig(cmd, err)
 			}
-			route := config.Route{
-				Match: "/", Upstream: args[0], Operation: "proxy", Profile: profile, Mode: mode, Key: "optional",
-				Timeout: config.Duration(timeout),
-			}
-			if err := callers.apply(cfg, &route); err != nil {
+			op, route, err := f.settings(args[0])
+			if err != nil {
 				return err
 			}
-			cfg, err = cfg.With(config.Operation{
-				Name: "proxy", OnAbandoned: semel.AfterAbandon(onAbandoned), ReconcileURL: reconcile, Lease: config.Duration(lease),
-			}, route)
+			err = callers.apply(cfg, &route)
 			if err != nil {
+				return err
+			}
+			cfg.Listen.TrustedProxies, cfg.Limits.ReadTimeout = f.trusted, config.Duration(f.readTimeout)
+			if cfg, err = cfg.With(op, route); err != nil {
 				return reportConfig(cmd, err)
 			}
 			log, err := newLogger(cmd.ErrOrStderr(), cfg.Log)
@@ -97,12 +95,7 @@ Port 0 picks a free port. For more than one upstream, or other policies, see
 	flags.StringVar(&listen, "listen", "127.0.0.1:8480", "`address` that takes requests")
 	flags.StringVar(&admin, "admin", "127.0.0.1:0", "`address` for operators")
 	flags.StringVar(&store, "store", "pebble:./semel-data", "pebble:, postgres:, redis:, memory:")
-	flags.StringVar(&profile, "profile", "ietf", "statuses to speak: ietf, stripe, acp, ucp, adyen")
-	flags.StringVar(&onAbandoned, "on-abandoned", "hold", "unknown outcomes: hold or retry")
-	flags.StringVar(&mode, "mode", "enforce", "enforce, shadow or off")
-	flags.StringVar(&reconcile, "reconcile", "", "`URL` to ask what became of a held call")
-	flags.DurationVar(&timeout, "timeout", time.Minute, "how long the upstream may take")
-	flags.DurationVar(&lease, "lease", 30*time.Second, "how long a dead process counts as running")
+	f.register(flags)
 	callers.register(flags)
 	jsonFlag(cmd, &asJSON)
 	return cmd

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// proxyFlags are the settings of the one operation and the one route that 'semel
+// proxy' has.
+type proxyFlags struct {
+	profile, key, keyHeader, preserveHost       string
+	onAbandoned, inFlight, mode, reconcile      string
+	maxBody, maxResult                          string
+	timeout, readTimeout, lease, reconcileEvery time.Duration
+	methods, trusted                            []string
+}
+
+func (f *proxyFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.profile, "profile", "ietf", "ietf, stripe, acp, ucp or adyen")
+	flags.StringVar(&f.key, "key", "", "optional or required (default optional, but for acp)")
+	flags.StringVar(&f.keyHeader, "key-header", semelhttp.DefaultKeyHeader, "`header` with the key")
+	flags.StringSliceVar(&f.methods, "methods", nil, "`methods` that are guarded (default all but safe ones)")
+	flags.StringVar(&f.onAbandoned, "on-abandoned", "hold", "unknown outcomes: hold or retry")
+	flags.StringVar(&f.inFlight, "in-flight", "refuse", "running duplicates: refuse or wait")
+	flags.StringVar(&f.mode, "mode", "enforce", "enforce, shadow or off")
+	flags.StringVar(&f.reconcile, "reconcile", "", "`URL` to ask what became of a held call")
+	flags.DurationVar(&f.reconcileEvery, "reconcile-every", 5*time.Second, "how often to ask about one call")
+	flags.DurationVar(&f.timeout, "timeout", time.Minute, "how long the upstream may take")
+	flags.DurationVar(&f.readTimeout, "read-timeout", time.Minute, "how long a request may take to arrive")
+	flags.DurationVar(&f.lease, "lease", 30*time.Second, "how long a dead process counts as running")
+	flags.StringVar(&f.maxBody, "max-body", "10MiB", "largest `size` of a request's body")
+	flags.StringVar(&f.maxResult, "max-result", "1MiB", "largest `size` of an answer that is kept")
+	flags.StringVar(&f.preserveHost, "preserve-host", "auto", "send the client's Host: auto, always or never")
+	flags.StringSliceVar(&f.trusted, "trusted-proxy", nil, "`address` or network of a proxy in front")
+}
+
+// settings are the flags as a configuration has them.
+func (f *proxyFlags) settings(upstream string) (op config.Operation, rt config.Route, err error) {
+	maxBody, err := config.ParseSize(f.maxBody)
+	if err != nil {
+		return op, rt, usage("--max-body: %q %w", f.maxBody, err)
+	}
+	maxResult, err := config.ParseSize(f.maxResult)
+	if err != nil {
+		return op, rt, usage("--max-result: %q %w", f.maxResult, err)
+	}
+	key := semelhttp.KeyRule(f.key)
+	if key == "" && f.profile != semelhttp.ACP().Name {
+		key = semelhttp.KeyOptional
+	}
+	op = config.Operation{
+		Name: "proxy", OnAbandoned: semel.AfterAbandon(f.onAbandoned), InFlight: semel.InFlightRule(f.inFlight), MaxResult: maxResult,
+		ReconcileURL: f.reconcile, ReconcileEvery: config.Duration(f.reconcileEvery), Lease: config.Duration(f.lease),
+	}
+	return op, config.Route{
+		Match: "/", Upstream: upstream, Operation: op.Name, Profile: f.profile, Mode: f.mode, Key: key, KeyHeader: f.keyHeader,
+		Methods: f.methods, MaxBody: maxBody, Timeout: config.Duration(f.timeout), PreserveHost: f.preserveHost,
+	}, nil
+}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+func parseProxyFlags(t *testing.T, args ...string) (config.Operation, config.Route, error) {
+	t.Helper()
+	var f proxyFlags
+	flags := pflag.NewFlagSet("proxy", pflag.ContinueOnError)
+	f.register(flags)
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return f.settings("http://127.0.0.1:1")
+}
+
+func TestProxyFlagsBecomeSettings(t *testing.T) {
+	op, rt, err := parseProxyFlags(t, "--key-header", "PayPal-Request-Id", "--methods", "POST,DELETE", "--in-flight", "wait",
+		"--reconcile-every", "2s", "--max-body", "40MiB", "--max-result", "4MiB", "--preserve-host", "never", "--timeout", "5m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if op.InFlight != semel.WaitInFlight || op.ReconcileEvery != config.Duration(2*time.Second) || op.MaxResult != 4<<20 {
+		t.Errorf("the operation is %+v", op)
+	}
+	if rt.KeyHeader != "PayPal-Request-Id" || !reflect.DeepEqual(rt.Methods, []string{"POST", "DELETE"}) || rt.MaxBody != 40<<20 ||
+		rt.PreserveHost != "never" || rt.Timeout != config.Duration(5*time.Minute) {
+		t.Errorf("the route is %+v", rt)
+	}
+	cfg, _, err := config.Load(config.Source{Env: func(string) (string, bool) { return "", false }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cfg.With(op, rt); err != nil {
+		t.Error(err)
+	}
+	for profile, want := range map[string]semelhttp.KeyRule{"acp": "", "stripe": semelhttp.KeyOptional, "ietf": semelhttp.KeyOptional} {
+		if _, rt, _ := parseProxyFlags(t, "--profile", profile); rt.Key != want {
+			t.Errorf("the key with %s is %q", profile, rt.Key)
+		}
+	}
+	if _, rt, _ := parseProxyFlags(t, "--key", "required"); rt.Key != semelhttp.KeyRequired {
+		t.Errorf("a key that is required is %q", rt.Key)
+	}
+	if _, _, err := parseProxyFlags(t, "--max-result", "much"); err == nil || !strings.Contains(err.Error(), "--max-result") {
+		t.Errorf("a size that is none: %v", err)
+	}
+}
+
+// What clients send as they come reaches the upstream once, with no flag but the
+// profile: Java's offer of h2c, a stream of an LLM's SDK, a PUT.
+func TestProxyGuardsWhateverHasAKey(t *testing.T) {
+	exe := program(t)
+	book := &ledger{hits: map[string]int{}}
+	upstream := httptest.NewServer(book)
+	defer upstream.Close()
+	for profile, missing := range map[string]int{"ietf": 201, "acp": 400} {
+		p := startProxy(t, exe, upstream.URL, "--store", "memory:", "--profile", profile)
+		defer p.kill()
+		send := func(method, key string, headers ...string) (int, string) {
+			body := profile + method + strings.Join(headers, "")
+			r, err := http.NewRequestWithContext(t.Context(), method, p.url+"/v1", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if key != "" {
+				r.Header.Set("Idempotency-Key", key)
+			}
+			for _, h := range headers {
+				name, value, _ := strings.Cut(h, ": ")
+				r.Header.Set(name, value)
+			}
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			return resp.StatusCode, resp.Header.Get("Idempotency-Replayed") + resp.Header.Get("Idempotent-Replayed")
+		}
+		if status, _ := send("POST", ""); status != missing {
+			t.Errorf("%s: a request without a key got %d", profile, status)
+		}
+		for i, headers := range [][]string{
+			{"Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA"},
+			{"Accept: text/event-stream"}, {"Content-Type: application/grpc"}, nil,
+		} {
+			for _, method := range []string{"POST", "PUT", "DELETE"} {
+				key := method + strconv.Itoa(i)
+				first, _ := send(method, key, headers...)
+				if again, replayed := send(method, key, headers...); first != 201 || again != 201 || replayed != "true" {
+					t.Errorf("%s: %s with %q got %d, then %d, replayed %q", profile, method, headers, first, again, replayed)
+				}
+			}
+		}
+	}
+	if twice, _ := book.count(); len(twice) > 0 {
+		t.Errorf("these ran twice: %q", twice)
+	}
+}
