@@ -187,6 +187,7 @@ func second[A, B any](_ A, b B) B { return b }
 // read as it was.
 func FuzzResult(f *testing.F) {
 	f.Add(NewResult(201, http.Header{"Location": {"/1"}, "X-A": {"1", "2"}}, []byte("body")).Data)
+	f.Add(appendHead(nil, 201, headers{}.add(http.Header{allowOrigin: {"https://a"}, exposeHeaders: {"X", "Y"}}), "https://a", nil))
 	f.Add([]byte{resultVersion, 200, 1, 1, 254, 255, 255, 255, 255, 255, 255, 255, 255, 1})
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {

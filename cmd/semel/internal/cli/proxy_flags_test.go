@@ -71,7 +71,7 @@ func TestProxyGuardsWhateverHasAKey(t *testing.T) {
 		p := startProxy(t, exe, upstream.URL, "--store", "memory:", "--profile", profile)
 		defer p.kill()
 		send := func(method, key string, headers ...string) (int, string) {
-			body := profile + method + strings.Join(headers, "")
+			body := profile + method + strings.Join(headers, "") + key
 			r, err := http.NewRequestWithContext(t.Context(), method, p.url+"/v1", strings.NewReader(body))
 			if err != nil {
 				t.Fatal(err)
