@@ -13,7 +13,7 @@ var crashMarks = []string{"panic: ", "fatal error: ", "WARNING: DATA RACE"}
 func crashes(log string, disksFail bool) (found []string) {
 	var words []string
 	add := func() {
-		if text := strings.Join(words, ""); text != "" && !(disksFail && strings.Contains(text, "panic: syscall.Errno(")) {
+		if text := strings.Join(words, ""); text != "" && !(disksFail && endedByDisk(text)) {
 			found = append(found, text)
 		}
 		words = nil
@@ -32,4 +32,10 @@ func crashes(log string, disksFail bool) (found []string) {
 	}
 	add()
 	return found
+}
+
+// endedByDisk reports whether these are the last words of a program whose disk failed:
+// an error of the system, or Pebble's where it could not begin a log.
+func endedByDisk(words string) bool {
+	return strings.Contains(words, "panic: syscall.Errno(") || strings.Contains(words, "pebble/v2.(*DB).rotateWAL(")
 }

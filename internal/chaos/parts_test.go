@@ -134,10 +134,13 @@ goroutine 1 [running]:
 panic: syscall.Errno(30)
 	fatal error: sync: unlock of unlocked mutex
 semel: store: open the store
+panic: (*withstack.withStack) 0xc000012345
+	fatal error: sync: unlock of unlocked mutex
+github.com/cockroachdb/pebble/v2.(*DB).rotateWAL(0xc000012345)
 {"msg":"a panic: in the midst of a line"}
 fatal error: all goroutines are asleep - deadlock!
 `
-	for disksFail, want := range map[bool]int{false: 3, true: 2} {
+	for disksFail, want := range map[bool]int{false: 4, true: 2} {
 		if found := crashes(log, disksFail); len(found) != want {
 			t.Errorf("where disks fail (%v): found %q", disksFail, found)
 		}
