@@ -28,7 +28,7 @@ func deaf(t *testing.T, s *service, text string) {
 }
 
 func request(key string) string {
-	return fmt.Sprintf("POST /report HTTP/1.1\r\nHost: x\r\nIdempotency-Key: %s\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}", key)
+	return fmt.Sprintf("POST /report HTTP/1.1\r\nHost: 127.0.0.1\r\nIdempotency-Key: %s\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}", key)
 }
 
 // serveReports starts a service before an upstream that answers with so many bytes.

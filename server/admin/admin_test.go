@@ -1,7 +1,6 @@
 package admin_test
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -102,7 +101,12 @@ func TestHandlerRefuses(t *testing.T) {
 		{"GET", "/v1/records", "otto", 404},
 		{"POST", "/a/v1/operations/charge/executions", "otto", 404},
 	} {
-		r := httptest.NewRequest(test.method, test.path, bytes.NewReader([]byte(`{}`)))
+		var body io.Reader
+		if test.method == "POST" {
+			body = strings.NewReader(`{}`)
+		}
+		r := httptest.NewRequest(test.method, test.path, body)
+		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Authorization", "Bearer "+test.token)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
