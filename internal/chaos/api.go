@@ -135,7 +135,7 @@ func short(err error) string {
 
 // ask sends a request to the execution API and understands the answer.
 func (c *client) ask(e history.Event, path string, header http.Header, body any) answer {
-	r, err := http.NewRequest(http.MethodPost, "http://semel"+path, nil)
+	r, err := http.NewRequest(http.MethodPost, "http://localhost"+path, nil)
 	if err != nil {
 		panic(err) // paths are escaped
 	}
@@ -248,7 +248,7 @@ func (c *client) on(d *delivery, node int, verb string, right answer, outcome st
 
 // heldReason asks why a call is held, at the address that its refusal links to.
 func (c *client) heldReason(node int, link string) string {
-	r, err := http.NewRequest(http.MethodGet, "http://semel"+link, nil)
+	r, err := http.NewRequest(http.MethodGet, "http://localhost"+link, nil)
 	if err != nil || link == "" {
 		return ""
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/semelhq/semel/internal/chaos/history"
 	"github.com/semelhq/semel/internal/pgtest"
 )
 
@@ -107,7 +108,7 @@ func runOnce(t *testing.T, o Options) {
 	if !rep.OK() {
 		t.Errorf("%d violations", len(rep.Violations))
 	}
-	if rep.Effects == 0 || sum(rep.Faults) == 0 {
-		t.Error("the run was no test: no effect or no fault")
+	if rep.Words[history.Execute] == 0 || rep.Words[history.Answered] == 0 || sum(rep.Faults) == 0 {
+		t.Error("the run was no test: no execution, no answer or no fault")
 	}
 }

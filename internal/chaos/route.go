@@ -19,7 +19,7 @@ const idHeader = "Chaos-Id"
 // call sends a request that the proxy guards. hangup, if it is not 0, is when the
 // client gives up.
 func (c *client) call(d *delivery, node int, hangup time.Duration) answer {
-	r, err := http.NewRequest(http.MethodPost, "http://semel/"+d.op, nil)
+	r, err := http.NewRequest(http.MethodPost, "http://localhost/"+d.op, nil)
 	if err != nil {
 		panic(err) // operations have plain names
 	}

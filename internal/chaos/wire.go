@@ -74,7 +74,7 @@ func (w *wire) take(addr string) (*conn, error) {
 }
 
 func (c *conn) exchange(r *http.Request, body []byte) (rep *reply, reusable bool, err error) {
-	if r.Method != http.MethodGet {
+	if len(body) > 0 {
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
 	var head bytes.Buffer

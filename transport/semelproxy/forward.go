@@ -186,7 +186,10 @@ func setHeader(h http.Header, name, value string) {
 // failed is called where there is no answer from the upstream.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	ctx := r.Context()
-	p.tell(ctx, strictclient.Quiet(err)) // whoever logs it logs nothing of an answer
+	if !errors.Is(err, errLate) {
+		err = strictclient.Quiet(err) // whoever logs it logs nothing of an answer
+	}
+	p.tell(ctx, err)
 	ans, guarded := w.(*answer)
 	nothing := semelhttp.NothingSent(err)
 	switch {
