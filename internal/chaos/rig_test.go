@@ -92,10 +92,14 @@ func TestABadNodeIsFound(t *testing.T) {
 	} {
 		t.Run(bug, func(t *testing.T) {
 			t.Parallel()
-			_, found := playFake(t, bug)
-			if !slices.ContainsFunc(found, func(v history.Violation) bool { return v.Rule == want }) {
-				t.Errorf("%q was not found: %v", want, found)
+			var found []history.Violation
+			for range 5 { // some show only where calls meet in time
+				_, found = playFake(t, bug)
+				if slices.ContainsFunc(found, func(v history.Violation) bool { return v.Rule == want }) {
+					return
+				}
 			}
+			t.Errorf("%q was not found: %v", want, found)
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,7 +99,7 @@ func TestBrowser(t *testing.T) {
 		t.Skip("there is no chromium; scripts/install-services installs it")
 	}
 	told := make(chan map[string]string, 1)
-	var w *world
+	var target atomic.Value // of the page's requests
 	arrived, release := make(chan struct{}), make(chan struct{})
 	pages := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
@@ -117,11 +118,11 @@ func TestBrowser(t *testing.T) {
 			return
 		}
 		rw.Header().Set("Content-Type", "text/html")
-		fmt.Fprintf(rw, page, w.url)
+		fmt.Fprintf(rw, page, target.Load())
 	}))
 	defer pages.Close()
 	up := shop(t, func() string { return pages.URL }, arrived, release)
-	w = newWorld(t, up.URL, nil)
+	target.Store(newWorld(t, up.URL, nil).url)
 	cmd := exec.CommandContext(t.Context(), exe, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-proxy-server", "--disable-background-networking", "--user-data-dir="+t.TempDir(), "--remote-debugging-port=0", pages.URL)
 	cmd.Stderr = io.Discard
