@@ -26,6 +26,7 @@ func BenchmarkBeginComplete(b *testing.B) {
 	send := func(path, body string, want int) []byte {
 		r := httptest.NewRequest("POST", path, strings.NewReader(body))
 		r.Header.Set("Authorization", "Bearer shop")
+		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		a.Data().ServeHTTP(w, r)
 		if w.Code != want {
