@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -13,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/semelhq/semel/internal/strictclient"
 )
 
 const (
@@ -44,7 +44,7 @@ type keySet struct {
 // them. They may be read concurrently, and while they are fetched.
 type remoteKeys struct {
 	url    string
-	client *http.Client
+	client strictclient.Client
 	have   atomic.Pointer[keySet] // nil: none were ever fetched
 
 	fetching chan struct{} // has room for the one fetch at a time
@@ -58,16 +58,10 @@ func newRemoteKeys(address string) (*remoteKeys, error) {
 	if err := CheckKeysURL(address); err != nil {
 		return nil, err
 	}
-	return &remoteKeys{url: address, fetching: make(chan struct{}, 1), client: &http.Client{
-		Timeout: fetchTime,
-		// What the issuer's address says, it says itself. Neither a redirect nor
-		// the environment's proxy may put another in its place.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			DialContext: (&net.Dialer{Timeout: fetchTime}).DialContext, ForceAttemptHTTP2: true,
-			TLSHandshakeTimeout: fetchTime, MaxResponseHeaderBytes: 64 << 10, IdleConnTimeout: retryEvery,
-		},
-	}}, nil
+	return &remoteKeys{
+		url: address, fetching: make(chan struct{}, 1),
+		client: strictclient.Client{Timeout: fetchTime, MaxAnswer: maxKeySet},
+	}, nil
 }
 
 // CheckKeysURL says what is wrong with a URL as [JWT].JWKSURL, if anything.
@@ -128,33 +122,22 @@ func (k *remoteKeys) state() (tried time.Time, failed error) {
 
 // ask makes one request. Its errors have nothing that the other side wrote.
 func (k *remoteKeys) ask(ctx context.Context) ([]publicKey, error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchTime)
-	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, k.url, nil)
 	if err != nil {
 		return nil, err
 	}
 	r.Header.Set("Accept", "application/jwk-set+json, application/json")
 	r.Header.Set("User-Agent", "semel")
-	resp, err := k.client.Do(r)
+	// What the issuer's address says, it says itself: neither a redirect nor the
+	// environment's proxy may put another in its place.
+	answer, err := k.client.Do(r)
 	if err != nil {
-		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err // without the URL
-		}
 		return nil, err
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the status is %d", resp.StatusCode)
+	if answer.Status != http.StatusOK {
+		return nil, fmt.Errorf("the status is %d", answer.Status)
 	}
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxKeySet+1))
-	switch {
-	case err != nil:
-		return nil, errors.New("the answer broke off")
-	case len(data) > maxKeySet:
-		return nil, fmt.Errorf("the answer has more than %d bytes", maxKeySet)
-	}
-	return checkKeys(parseJWKS(data))
+	return checkKeys(parseJWKS(answer.Body))
 }
 
 // KeyState is how the keys of an issuer stand that are fetched from a URL.
