@@ -51,7 +51,7 @@ func (s *Server) caller(r *http.Request) (api.Caller, error) {
 		}
 		return s.admit(api.Caller{Tenant: id.Tenant, Principal: id.Principal}, err)
 	}
-	if forwarded(r) {
+	if semelhttp.Forwarded(r.Header) {
 		return api.Caller{}, errForwarded
 	}
 	who, err := g.guard.Caller(r)
@@ -73,17 +73,6 @@ func (s *Server) admit(c api.Caller, err error) (api.Caller, error) {
 }
 
 var errForwarded = errors.New("the request came through a proxy, and the execution API is open to programs on this machine only: add callers to auth")
-
-// forwarded reports whether a proxy says that it passes the request on for somebody
-// else, who need not be on this machine.
-func forwarded(r *http.Request) bool {
-	for name := range r.Header {
-		if name == "Forwarded" || name == "Via" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-") {
-			return true
-		}
-	}
-	return false
-}
 
 // onlyKnownHosts refuses requests to a loopback listener by a name that is neither a
 // loopback name nor configured, which is how a page gets at it after its own name was

@@ -107,7 +107,7 @@ func (h *handler) identify(r *http.Request) (who Caller, err error) {
 	case AnonymousLoopback:
 		switch {
 		case !receivedOnLoopback(r.Context()):
-		case forwarded(r.Header):
+		case Forwarded(r.Header):
 			return Caller{}, errForwarded
 		default:
 			return who, nil
@@ -136,8 +136,9 @@ func receivedOnLoopback(ctx context.Context) bool {
 	return false
 }
 
-// forwarded reports whether a proxy says that it has passed the request on.
-func forwarded(header http.Header) bool {
+// Forwarded reports whether a proxy says that it has passed the request on for somebody
+// else, who need not be on this machine.
+func Forwarded(header http.Header) bool {
 	for name := range header {
 		switch {
 		case name == "Forwarded", name == "Via", name == "X-Real-Ip", strings.HasPrefix(name, "X-Forwarded-"):
