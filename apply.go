@@ -4,120 +4,97 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/semelhq/semel/store"
 )
 
-// version is a new version of a record on its way to the store. It is sent as it is
-// as often as it takes.
+// version is a new version of a record on its way to the store. A retry sends it
+// unchanged.
 type version struct {
 	rec      *Record
-	expect   Revision // of the version that it follows; zero for none
-	evidence []Entry
-	deadline Instant // until when it may be made; zero: whenever
-	hash     uint64  // what a [LocalStore] finds the identity by, if it is known
+	expect   store.Revision // of the version that it follows; zero for none
+	evidence []store.Entry
+	deadline store.Instant // it must be written before; zero: no deadline
+	usage    usage
 }
 
-func (v *version) write() Write {
-	return Write{Record: *v.rec, Expect: v.expect, Evidence: v.evidence, Deadline: v.deadline}
+func (v *version) write() store.Write {
+	return store.Write{Record: *v.rec, Expect: v.expect, Evidence: v.evidence, Deadline: v.deadline}
 }
 
-// apply writes v if what it follows is stored, and returns what is stored afterwards:
-// v.rec if applied, otherwise what stood in the way, which is the zero Record when
-// v follows a record that is gone. Nothing it is given or returns may be changed.
+// apply writes v if the version that it follows is stored, and returns what is stored
+// afterwards: v.rec if applied, otherwise the record that v doesn't follow, which is the
+// zero Record if v follows a record that is gone. Don't change its arguments or results.
 //
-// When the store's answer is an error, apply finds out whether the write arrived
-// by sending the same write again: if its revision is stored, it did. An error that
-// wraps [ErrNotApplied] means that it did not and never will; after any other that
-// is still unknown after Options.StoreTimeout. The caller's hanging up changes
-// nothing: once a write may have arrived, it does not go away.
+// If the store returns an error, apply finds out whether the write arrived by sending
+// it again: it did if its revision is stored. An error that wraps [store.ErrNotApplied]
+// means that it didn't and never will; any other means that this is still unknown after
+// Options.StoreTimeout. apply doesn't stop when the caller hangs up, because a write
+// that may have arrived can't be taken back.
 func (e *Engine) apply(ctx context.Context, v version) (*Record, bool, error) {
 	return e.send(ctx, &v, true)
 }
 
-// applyClaim is apply for a claim: where it is sure that nothing was written, the
-// caller is told so at once, for a store that is too busy is not helped by waiting.
+// applyClaim is apply for a claim: if it is certain that nothing was written, the
+// caller gets the error at once, because retrying would add to a busy store's load.
 func (e *Engine) applyClaim(ctx context.Context, v *version) (*Record, bool, error) {
 	return e.send(ctx, v, false)
 }
 
-// send sends a write until its result is known. patient: also where the store was
-// sure that a try was in vain.
-func (e *Engine) send(ctx context.Context, v *version, patient bool) (*Record, bool, error) {
-	if e.local != nil {
-		return e.swap(v)
-	}
-	call, own := e.storeCall(ctx)
-	if own {
-		defer call.end()
-	}
+// send sends a write until its result is known. With retryRefused it also tries again
+// after the store has refused a try.
+func (e *Engine) send(ctx context.Context, v *version, retryRefused bool) (*Record, bool, error) {
+	call, cancel := e.storeCall(ctx)
+	defer cancel()
 	b := newBackoff()
 	unknown := false // whether one of the tries may have arrived
 	for try := 1; ; try++ {
 		cur, applied, err := e.applyOnce(call, v, try)
 		switch {
-		case err == nil, errors.Is(err, ErrTooLate):
-			// A try that arrived before would have been found, and one that arrives
-			// later is late as well.
+		case err == nil, errors.Is(err, store.ErrTooLate):
+			// An earlier try that arrived would have been found, and one that arrives
+			// later is too late as well.
 			return cur, applied, err
-		case !errors.Is(err, ErrNotApplied):
+		case !errors.Is(err, store.ErrNotApplied):
 			unknown = true
-		case !patient && !unknown:
+		case !retryRefused && !unknown:
 			return nil, false, err
 		}
 		if b.wait(call) {
 			continue
 		}
-		if unknown && errors.Is(err, ErrNotApplied) {
+		if unknown && errors.Is(err, store.ErrNotApplied) {
 			err = &Error{Code: CodeStoreUnavailable, Message: "the result of a write is unknown", Err: call.Err()}
 		}
 		return nil, false, err
 	}
 }
 
-// swap is apply on a local store.
-func (e *Engine) swap(v *version) (*Record, bool, error) {
-	if v.hash == 0 {
-		v.hash = e.local.Hash(v.rec.ID)
-	}
-	cur, applied := e.local.Swap(v.hash, v.rec, v.expect, v.evidence)
-	if cur == nil {
-		cur = &none
-	}
-	return cur, applied, nil
-}
-
 // applyOnce sends a write. After an error its result is unknown.
 func (e *Engine) applyOnce(ctx context.Context, v *version, try int) (*Record, bool, error) {
-	if e.local != nil {
-		return e.swap(v)
-	}
 	cur, applied, err := e.store.Apply(ctx, v.write())
 	switch {
 	case err != nil:
 		if e.events.StoreFailed != nil {
-			e.events.StoreFailed(StoreFailedEvent{ID: v.rec.ID, Call: "apply", Err: err, Try: try})
+			e.events.StoreFailed(Event{ID: v.rec.ID, Call: "apply", Err: err, Try: try})
 		}
-		if errors.Is(err, ErrNotApplied) {
+		if errors.Is(err, store.ErrNotApplied) {
 			return nil, false, &Error{Code: CodeStoreUnavailable, RetryAfter: minRetryAfter, Err: err}
 		}
 		return nil, false, &Error{Code: CodeStoreUnavailable, Message: "the result of a write is unknown", Err: err}
 	case applied || cur.Revision == v.rec.Revision:
+		e.quotas.charge(v.rec, v.usage)
 		return v.rec, true, nil
 	}
-	stored := new(Record) // not &cur, which would then be on the heap in any case
+	stored := new(Record) // not &cur, which would then always escape to the heap
 	*stored = cur
 	return stored, false, nil
 }
 
-// patientRead is read for what must not be given up because of one failed question:
-// it asks again until Options.StoreTimeout.
-func (e *Engine) patientRead(ctx context.Context) (reading, error) {
-	if e.local != nil {
-		return e.read(ctx)
-	}
-	call, own := e.storeCall(ctx)
-	if own {
-		defer call.end()
-	}
+// retryingRead is read with retries, until Options.StoreTimeout.
+func (e *Engine) retryingRead(ctx context.Context) (reading, error) {
+	call, cancel := e.storeCall(ctx)
+	defer cancel()
 	at, err := e.read(call)
 	for b := newBackoff(); err != nil && b.wait(call); {
 		at, err = e.read(call)
@@ -125,7 +102,7 @@ func (e *Engine) patientRead(ctx context.Context) (reading, error) {
 	return at, err
 }
 
-// backoff is the pause before a store that has failed is asked again.
+// backoff is the pause before the next call to a store that failed.
 type backoff time.Duration
 
 func newBackoff() backoff { return backoff(2 * time.Millisecond) }
@@ -149,14 +126,15 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// ended tells of the end of an attempt and wakes those who wait for it.
+// ended dispatches the messages of an ended attempt, reports it to Events, and wakes
+// those who wait for it.
 func (e *Engine) ended(rec *Record, by, reason string) {
 	e.waiters.wake(rec.ID)
 	if len(rec.Outbox) != 0 {
 		e.dispatch(rec)
 	}
 	if e.events.Ended != nil {
-		e.events.Ended(EndedEvent{
+		e.events.Ended(Event{
 			ID: rec.ID, Disposition: rec.Disposition, Held: rec.Held, Attempt: rec.Attempt, Fence: rec.Fence,
 			Took: rec.UpdatedAt.Sub(rec.StartedAt), By: by, Reason: reason, At: rec.UpdatedAt.Time(),
 		})

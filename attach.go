@@ -2,12 +2,13 @@ package semel
 
 import (
 	"context"
-	"errors"
+
+	"github.com/semelhq/semel/store"
 )
 
-// Detach stops this process from renewing the lease, because the holder is
-// elsewhere: it renews, and ends the attempt, through [Engine.Attach]. A holder
-// that is silent for Operation.Lease loses the right.
+// Detach stops this process from renewing the lease, because the holder is in another
+// process: it renews, and ends the attempt, through [Door.Attach]. A holder that is
+// silent for Operation.Lease loses the lease.
 func (a *Attempt) Detach() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -20,16 +21,16 @@ func (a *Attempt) detach() {
 	a.op.leases.remove(a)
 }
 
-// Attach is the attempt that holds, or held, the record under the fence, for a
-// holder that is not in this process. Identity and fence together are the right
-// to it: a door checks that the holder is who began the attempt. The attempt is
-// detached.
+// Attach returns the attempt that holds, or held, the record under the fence, for a
+// holder that isn't in this process. Attach doesn't check who asks: a door must check
+// that its caller began the attempt. The attempt is detached.
 //
 // Ending it again in the same way as before is harmless, as for the attempt that
-// Begin gave. [ErrLeaseLost] means that another attempt has taken its place;
-// [ErrNotFound] that there is no record, or an expired one. Of a read-only call
-// nothing is recorded, so there is an attempt under any fence.
-func (e *Engine) Attach(ctx context.Context, id ID, fence int64) (*Attempt, error) {
+// Begin returned. [ErrLeaseLost] means that another attempt has taken its place;
+// [ErrNotFound] that there is no record, or an expired one. Read-only calls aren't
+// recorded, so they have an attempt under any fence.
+func (door Door) Attach(ctx context.Context, id ID, fence int64) (*Attempt, error) {
+	e := door.engine
 	if op := e.policyOf(id.Operation); op.Class == ReadOnly {
 		return e.attachUnrecorded(ctx, op, &id, fence)
 	}
@@ -43,7 +44,7 @@ func (e *Engine) Attach(ctx context.Context, id ID, fence int64) (*Attempt, erro
 	return e.attached(ctx, e.policyOf(id.Operation), &rec), nil
 }
 
-// attached is an attempt for a holder that is elsewhere.
+// attached is a detached attempt for a record.
 func (e *Engine) attached(ctx context.Context, op *operation, rec *Record) *Attempt {
 	a := &Attempt{op: op, parent: ctx, detached: true, claim: *rec}
 	a.rec = &a.claim
@@ -63,7 +64,8 @@ func (e *Engine) attachUnrecorded(ctx context.Context, op *operation, id *ID, fe
 	a := &Attempt{op: op, parent: ctx, detached: true, unrecorded: true}
 	a.rec = &a.claim
 	who, _ := id.Scope()
-	if err := open(&op.Operation, id, &Call{Principal: who}, &none, now, e.node, &a.claim); err != nil {
+	d := delivery{engine: e, op: op, call: Call{Principal: who}, id: *id, cur: &none, at: reading{now: now}}
+	if err := d.open(&a.claim); err != nil {
 		return nil, err
 	}
 	a.claim.Fence, a.claim.Origin = fence, fence
@@ -71,7 +73,7 @@ func (e *Engine) attachUnrecorded(ctx context.Context, op *operation, id *ID, fe
 }
 
 // endedBy is the event that gives a disposition.
-func endedBy(d Disposition) event {
+func endedBy(d store.Disposition) event {
 	for i := range machine {
 		if t := &machine[i]; t.to.Terminal() && t.disposition == d {
 			return t.event
@@ -80,64 +82,63 @@ func endedBy(d Disposition) event {
 	return evNone
 }
 
-// Reclaim gives a holder its own claim again: for a door whose caller asks for the
-// same execution once more, because the answer was lost. The holder of the call must
-// be named as no other delivery is. It returns nil where the call is not being
-// executed by that holder, under a lease that is not over.
+// Reclaim gives a holder its own claim again, for a door whose caller asks for the
+// same execution once more because the answer was lost. Call.Holder must be unique to
+// the delivery. It returns nil if that holder isn't executing the call under a lease
+// that has time left. The attempt is detached.
 //
-// Giving a claim again is a write. So whoever read the record before, such as the
-// release of a claim that was not answered in time, can't end the attempt any more. The
-// attempt is detached.
-func (e *Engine) Reclaim(ctx context.Context, call Call) (*Attempt, error) {
-	var id ID
-	op, err := e.admit(ctx, &call, &id)
-	if err != nil || op.Class == ReadOnly || call.Holder == "" {
+// Reclaiming is a write. So a release of the claim that has read the record before can't
+// end the attempt any more.
+func (door Door) Reclaim(ctx context.Context, call Call) (*Attempt, error) {
+	e := door.engine
+	d, err := e.admit(ctx, call)
+	if err != nil || d.op.Class == ReadOnly || call.Holder == "" {
 		return nil, err
 	}
-	got, err := e.get(ctx, id)
-	if errors.Is(err, ErrNotFound) {
-		return nil, nil
+	if err := d.look(ctx); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, e.storeError("get", id, err)
-	}
-	cur := &got
 	for range maxClaims {
-		now, err := e.now(ctx)
-		if err != nil {
+		if d.at.now, err = e.now(ctx); err != nil {
 			return nil, err
 		}
-		if cur.State != Processing || cur.Held != "" || cur.leaseOver(now) || e.restored(cur, now) ||
-			cur.Holder != call.Holder || cur.Principal != call.Principal || stranger(&call, cur) != "" || cur.Fingerprint != call.Fingerprint {
+		if !d.holds() {
 			return nil, nil
 		}
-		next, err := extend(cur, evRenew, now)
+		next, err := extend(d.cur, evRenew, d.at.now)
 		if err != nil {
 			return nil, err
 		}
-		v := e.stamp(&op.Operation, cur, next, ChangePostponed)
+		v := e.newVersion(&d.op.Operation, d.cur, next, store.ChangePostponed)
 		// A crash before or after this write leaves a lease that ends by itself. If
-		// its result stays unknown nothing is released: the holder may have the
-		// claim from an earlier answer.
+		// its result stays unknown, the claim isn't released: the holder may have it
+		// from an earlier answer.
 		stored, applied, err := e.apply(ctx, v)
 		if err != nil {
 			return nil, err
 		}
 		if applied {
-			return e.attached(ctx, op, stored), nil
+			return e.attached(ctx, d.op, stored), nil
 		}
-		cur = stored
+		d.cur = stored
 	}
-	return nil, nil // it changes under every try: somebody is at work on it
+	return nil, nil // the record changed before every try, so the holder is at work
 }
 
-// Release gives a claim back that nobody was told of: the attempt is aborted if its
-// record is as the claim has left it. Otherwise its holder has asked for it again, and
-// it is left alone. It reports whether it was released.
+// holds reports whether the holder of the call executes the stored attempt.
+func (d *delivery) holds() bool {
+	cur, call := d.cur, &d.call
+	return cur.State == Processing && cur.Held == "" && !leaseOver(cur, d.at.now) && !d.engine.restored(cur, d.at.now) &&
+		cur.Holder == call.Holder && cur.Principal == call.Principal && mismatch(call, cur) == "" && cur.Fingerprint == call.Fingerprint
+}
+
+// Release gives back a claim whose answer was never sent: it aborts the attempt if its
+// record is as the claim left it. Otherwise the holder has reclaimed it, and Release
+// leaves it alone. It reports whether the claim was released.
 func (a *Attempt) Release(ctx context.Context) (bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.unrecorded || a.ended != evNone || a.doubt != nil {
+	if a.unrecorded || a.ended != evNone || a.pending != nil {
 		return false, nil
 	}
 	released, err := a.op.engine.release(ctx, a.op, a.rec)

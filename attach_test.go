@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // attach expects to find the attempt that begin gave.
 func attach(t *testing.T, e *semel.Engine, key string, fence int64) *semel.Attempt {
 	t.Helper()
-	a, err := e.Attach(t.Context(), id(key), fence)
+	a, err := e.Door().Attach(t.Context(), id(key), fence)
 	must(t, err)
 	return a
 }
@@ -26,7 +27,7 @@ func elsewhere(t *testing.T, r *rig, key string) (fence int64) {
 }
 
 func TestAttachedAttempts(t *testing.T) {
-	lost := semel.Failure{Code: "lost", Message: "it got lost"}
+	lost := store.Failure{Code: "lost", Message: "it got lost"}
 	ends := map[string]func(a *semel.Attempt, ctx context.Context) error{
 		"complete": func(a *semel.Attempt, ctx context.Context) error { return a.Complete(ctx, data("done")) },
 		"reject":   func(a *semel.Attempt, ctx context.Context) error { return a.Reject(ctx, lost, data("no")) },
@@ -69,13 +70,13 @@ func TestAttachedAttempts(t *testing.T) {
 		inBubble(t, semel.Operation{OnAbandoned: semel.RetryAbandoned}, func(t *testing.T, r *rig) {
 			first := elsewhere(t, r, "k")
 			for _, wrong := range []int64{first - 1, first + 1, 0, -first} {
-				_, err := r.Attach(t.Context(), id("k"), wrong)
+				_, err := r.Door().Attach(t.Context(), id("k"), wrong)
 				wantCode(t, err, semel.CodeLeaseLost)
 			}
 			early := attach(t, r.Engine, "k", first) // attached before it is replaced
 			pass(semel.DefaultLease + time.Second)
 			second := elsewhere(t, r, "k")
-			_, err := r.Attach(t.Context(), id("k"), first)
+			_, err := r.Door().Attach(t.Context(), id("k"), first)
 			wantCode(t, err, semel.CodeLeaseLost)
 			wantCode(t, early.Complete(t.Context(), data("stale")), semel.CodeLeaseLost)
 			must(t, attach(t, r.Engine, "k", second).Complete(t.Context(), data("done")))
@@ -83,12 +84,12 @@ func TestAttachedAttempts(t *testing.T) {
 	})
 	t.Run("a record that is not there or has expired is not found", func(t *testing.T) {
 		inBubble(t, semel.Operation{Window: time.Hour}, func(t *testing.T, r *rig) {
-			_, err := r.Attach(t.Context(), id("none"), 1)
+			_, err := r.Door().Attach(t.Context(), id("none"), 1)
 			wantCode(t, err, semel.CodeNotFound)
 			fence := elsewhere(t, r, "k")
 			must(t, attach(t, r.Engine, "k", fence).Complete(t.Context(), data("done")))
 			pass(time.Hour)
-			_, err = r.Attach(t.Context(), id("k"), fence)
+			_, err = r.Door().Attach(t.Context(), id("k"), fence)
 			wantCode(t, err, semel.CodeNotFound)
 		})
 	})
@@ -158,9 +159,9 @@ func TestAttachedAttempts(t *testing.T) {
 
 // TestEffectsOfAttachedAttempts: each request of a holder elsewhere attaches anew.
 func TestEffectsOfAttachedAttempts(t *testing.T) {
-	confirmed := semel.EffectFinding{Name: "charge", State: semel.EffectConfirmed, Result: data(`"ch_1"`)}
-	refuted := semel.EffectFinding{Name: "charge", State: semel.EffectRefuted}
-	refused := semel.EffectFinding{Name: "charge", State: semel.EffectRefuted, Failure: &semel.Failure{Code: "declined", Message: "no funds"}}
+	confirmed := store.EffectFinding{Name: "charge", State: store.EffectConfirmed, Result: data(`"ch_1"`)}
+	refuted := store.EffectFinding{Name: "charge", State: store.EffectRefuted}
+	refused := store.EffectFinding{Name: "charge", State: store.EffectRefuted, Failure: &store.Failure{Code: "declined", Message: "no funds"}}
 	withCharge := func(t *testing.T, body func(t *testing.T, r *rig, at func() *semel.Attempt)) {
 		t.Helper()
 		inBubble(t, semel.Operation{Effects: []string{"charge", "mail"}, MaxResult: 100}, func(t *testing.T, r *rig) {
@@ -168,11 +169,11 @@ func TestEffectsOfAttachedAttempts(t *testing.T) {
 			body(t, r, func() *semel.Attempt { return attach(t, r.Engine, "k", fence) })
 		})
 	}
-	start := func(t *testing.T, a *semel.Attempt) semel.EffectRecord {
+	start := func(t *testing.T, a *semel.Attempt) store.EffectRecord {
 		t.Helper()
 		ef, err := a.StartEffect(t.Context(), "charge")
 		must(t, err)
-		if ef.State != semel.EffectStarted || ef.Key == "" || ef.Name != "charge" || ef.Fence != a.Fence() {
+		if ef.State != store.EffectStarted || ef.Key == "" || ef.Name != "charge" || ef.Fence != a.Fence() {
 			t.Fatalf("started %+v", ef)
 		}
 		return ef
@@ -187,12 +188,12 @@ func TestEffectsOfAttachedAttempts(t *testing.T) {
 			must(t, at().SettleEffect(t.Context(), confirmed))
 			ef, err := at().StartEffect(t.Context(), "charge")
 			must(t, err)
-			if ef.State != semel.EffectConfirmed || string(ef.Result.Data) != `"ch_1"` || ef.Key != started.Key {
+			if ef.State != store.EffectConfirmed || string(ef.Result.Data) != `"ch_1"` || ef.Key != started.Key {
 				t.Errorf("got %+v", ef)
 			}
 			ef, err = at().RestartEffect(t.Context(), "charge")
 			must(t, err)
-			if ef.State != semel.EffectConfirmed {
+			if ef.State != store.EffectConfirmed {
 				t.Errorf("got %+v", ef)
 			}
 		})
@@ -208,7 +209,7 @@ func TestEffectsOfAttachedAttempts(t *testing.T) {
 			before := at().Record().Revision
 			ef, err = at().RestartEffect(t.Context(), "charge")
 			must(t, err)
-			if ef.State != semel.EffectStarted || ef.Key != started.Key || ef.StartedAt != started.StartedAt {
+			if ef.State != store.EffectStarted || ef.Key != started.Key || ef.StartedAt != started.StartedAt {
 				t.Errorf("got %+v", ef)
 			}
 			if at().Record().Revision == before {
@@ -246,7 +247,7 @@ func TestEffectsOfAttachedAttempts(t *testing.T) {
 		withCharge(t, func(t *testing.T, r *rig, at func() *semel.Attempt) {
 			start(t, at())
 			must(t, at().SettleEffect(t.Context(), refused))
-			for _, again := range []func(context.Context, string) (semel.EffectRecord, error){at().StartEffect, at().RestartEffect} {
+			for _, again := range []func(context.Context, string) (store.EffectRecord, error){at().StartEffect, at().RestartEffect} {
 				if ef, err := again(t.Context(), "charge"); err == nil || err.Error() != "no funds" || ef.Failure == nil || ef.Failure.Code != "declined" {
 					t.Errorf("got %+v, %v", ef, err)
 				}
@@ -254,10 +255,10 @@ func TestEffectsOfAttachedAttempts(t *testing.T) {
 		})
 	})
 	t.Run("settling in the same way again is harmless, and in another way is refused", func(t *testing.T) {
-		all := map[string]semel.EffectFinding{
+		all := map[string]store.EffectFinding{
 			"confirmed": confirmed, "refuted": refuted, "refused": refused,
-			"confirmed with another result": {Name: "charge", State: semel.EffectConfirmed, Result: data("2")},
-			"refused with other words":      {Name: "charge", State: semel.EffectRefuted, Failure: &semel.Failure{Code: "declined"}},
+			"confirmed with another result": {Name: "charge", State: store.EffectConfirmed, Result: data("2")},
+			"refused with other words":      {Name: "charge", State: store.EffectRefuted, Failure: &store.Failure{Code: "declined"}},
 		}
 		for name, first := range all {
 			withCharge(t, func(t *testing.T, r *rig, at func() *semel.Attempt) {
@@ -282,8 +283,8 @@ func TestEffectsOfAttachedAttempts(t *testing.T) {
 		withCharge(t, func(t *testing.T, r *rig, at func() *semel.Attempt) {
 			before := at().Record().Revision
 			wantCode(t, at().SettleEffect(t.Context(), confirmed), semel.CodeInvalidCall) // never started
-			wantCode(t, at().SettleEffect(t.Context(), semel.EffectFinding{Name: "charge", State: semel.EffectStarted}), semel.CodeInvalidCall)
-			wantCode(t, at().SettleEffect(t.Context(), semel.EffectFinding{Name: "charge"}), semel.CodeInvalidCall)
+			wantCode(t, at().SettleEffect(t.Context(), store.EffectFinding{Name: "charge", State: store.EffectStarted}), semel.CodeInvalidCall)
+			wantCode(t, at().SettleEffect(t.Context(), store.EffectFinding{Name: "charge"}), semel.CodeInvalidCall)
 			for _, name := range []string{"", "refund", "a\x00b", string(make([]byte, 300))} {
 				_, err := at().StartEffect(t.Context(), name)
 				wantCode(t, err, semel.CodeInvalidCall)
@@ -298,7 +299,7 @@ func TestEffectsOfAttachedAttempts(t *testing.T) {
 	t.Run("a result that is too large is not kept, and the effect is not called again", func(t *testing.T) {
 		withCharge(t, func(t *testing.T, r *rig, at func() *semel.Attempt) {
 			start(t, at())
-			large := semel.EffectFinding{Name: "charge", State: semel.EffectConfirmed, Result: semel.Result{Data: make([]byte, 101)}}
+			large := store.EffectFinding{Name: "charge", State: store.EffectConfirmed, Result: semel.Result{Data: make([]byte, 101)}}
 			must(t, at().SettleEffect(t.Context(), large))
 			must(t, at().SettleEffect(t.Context(), large))
 			_, err := at().StartEffect(t.Context(), "charge")
@@ -322,7 +323,7 @@ func TestEffectsOfAttachedAttempts(t *testing.T) {
 			_, err := at().StartEffect(t.Context(), "mail")
 			wantCode(t, err, semel.CodeLeaseLost)
 			must(t, at().SettleEffect(t.Context(), confirmed))
-			if rec := at().Record(); rec.Held == "" || rec.Effects[0].State != semel.EffectConfirmed {
+			if rec := at().Record(); rec.Held == "" || rec.Effects[0].State != store.EffectConfirmed {
 				t.Errorf("the record is %+v", rec)
 			}
 		})

@@ -11,12 +11,13 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
 func TestEndingsAndWhatTheNextDeliveryGets(t *testing.T) {
 	clause.Proves(t, "CORE-INV.2", "MAP-FLOW.4")
-	f := semel.Failure{Code: "card_declined", Message: "the card was declined"}
+	f := store.Failure{Code: "card_declined", Message: "the card was declined"}
 	for _, c := range []struct {
 		name    string
 		op      semel.Operation
@@ -72,7 +73,7 @@ func TestHandlerErrorsEndTheAttemptAsTheySay(t *testing.T) {
 		name   string
 		err    error
 		state  semel.State
-		how    semel.Disposition
+		how    store.Disposition
 		code   semel.Code
 		replay semel.Code
 	}{
@@ -190,7 +191,7 @@ func TestLeaseRenewsItselfAtAThird(t *testing.T) {
 
 func TestLostLeaseCancelsTheHandlerInTime(t *testing.T) {
 	lost := 0
-	opts := semel.Options{Events: &semel.Events{LeaseLost: func(semel.LeaseLostEvent) { lost++ }}}
+	opts := semel.Options{Events: &semel.Events{LeaseLost: func(semel.Event) { lost++ }}}
 	inBubbleWith(t, opts, semel.Operation{Lease: 30 * time.Second}, func(t *testing.T, r *rig) {
 		second := r.second(t)
 		for _, form := range []faultstore.Form{faultstore.NotApplied, faultstore.Hang} {
@@ -231,9 +232,9 @@ func TestStaleHolderCanChangeNothing(t *testing.T) {
 		must(t, err)
 		for name, err := range map[string]error{
 			"complete": stale.Complete(ctx, data("stale")),
-			"fail":     stale.Fail(ctx, semel.Failure{}, semel.Result{}),
-			"reject":   stale.Reject(ctx, semel.Failure{}, semel.Result{}),
-			"abort":    stale.Abort(ctx, semel.Failure{}),
+			"fail":     stale.Fail(ctx, store.Failure{}, semel.Result{}),
+			"reject":   stale.Reject(ctx, store.Failure{}, semel.Result{}),
+			"abort":    stale.Abort(ctx, store.Failure{}),
 			"hold":     stale.Hold(ctx, "?"),
 			"renew":    stale.Renew(ctx),
 		} {
@@ -289,12 +290,12 @@ func TestEventsTellEverything(t *testing.T) {
 	var log []string
 	add := func(s ...string) { log = append(log, strings.Join(s, " ")) }
 	opts := semel.Options{Events: &semel.Events{
-		Decided: func(e semel.DecidedEvent) { add("decided", string(e.Decision)) },
-		Ended: func(e semel.EndedEvent) {
+		Decided: func(e semel.Event) { add("decided", string(e.Decision)) },
+		Ended: func(e semel.Event) {
 			add("ended", e.Disposition.String(), e.Held, e.By, e.Reason, e.Took.String())
 		},
-		StoreFailed: func(e semel.StoreFailedEvent) { add("failed", e.Call) },
-		Purged:      func(semel.PurgedEvent) { add("purged") },
+		StoreFailed: func(e semel.Event) { add("failed", e.Call) },
+		Purged:      func(semel.Event) { add("purged") },
 	}}
 	inBubbleWith(t, opts, semel.Operation{Window: time.Minute}, func(t *testing.T, r *rig) {
 		a := begin(t, r.Engine, call("k"))

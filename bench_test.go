@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -36,11 +37,11 @@ func execute(b *testing.B, e *semel.Engine, fp semel.Fingerprint, res semel.Resu
 func BenchmarkExecute(b *testing.B) {
 	e, st := benchEngine(b)
 	fp, res := payload("payload"), semel.Result{Data: make([]byte, 100)}
-	refs := make([]semel.Ref, 0, 4096)
+	refs := make([]store.Ref, 0, 4096)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		rec := execute(b, e, fp, res, i).Record()
-		if refs = append(refs, semel.Ref{ID: rec.ID, Revision: rec.Revision}); len(refs) == cap(refs) {
+		if refs = append(refs, store.Ref{ID: rec.ID, Revision: rec.Revision}); len(refs) == cap(refs) {
 			b.StopTimer()
 			if n, err := st.Purge(b.Context(), refs); n != len(refs) || err != nil {
 				b.Fatal(n, err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -20,9 +21,11 @@ type busyStore struct {
 	busy atomic.Bool
 }
 
-func (b *busyStore) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+func (b *busyStore) Extras() store.Extras { return store.Extras{} }
+
+func (b *busyStore) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 	if b.busy.Load() {
-		return semel.Record{}, false, fmt.Errorf("too many at once: %w", semel.ErrNotApplied)
+		return semel.Record{}, false, fmt.Errorf("too many at once: %w", store.ErrNotApplied)
 	}
 	return b.Store.Apply(ctx, w)
 }
@@ -56,4 +59,50 @@ func TestABusyStoreRefusesClaimsAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// movingStore has others change a record before each write that would hold it. The last
+// of them holds it under a lease.
+type movingStore struct {
+	semel.Store
+	changes int
+}
+
+func (m *movingStore) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+	if w.Record.Held != "" && m.changes > 0 {
+		m.changes--
+		rec, err := m.Get(ctx, w.Record.ID)
+		if err != nil {
+			return rec, false, err
+		}
+		was := rec.Revision
+		rec.Revision[15]++
+		if m.changes == 0 {
+			rec.LeaseUntil = rec.LeaseUntil.Add(time.Hour)
+		}
+		if cur, applied, err := m.Store.Apply(ctx, store.Write{Record: rec, Expect: was}); err != nil || !applied {
+			return cur, applied, err
+		}
+	}
+	return m.Store.Apply(ctx, w)
+}
+
+// However often a record changes under a delivery, what is claimed is what it has judged.
+func TestARecordThatGoesOnChangingIsNotClaimedUnseen(t *testing.T) {
+	for changes := range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			st := &movingStore{Store: memstore.New()}
+			e, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "op", Lease: time.Second}}})
+			must(t, err)
+			begin(t, e, call("k")).Detach()
+			pass(2 * time.Second)
+			st.changes = changes
+			want := semel.InFlight
+			if changes == 0 {
+				want = semel.Held
+			}
+			decides(t, e, call("k"), want)
+			must(t, e.Close(t.Context()))
+		})
+	}
 }

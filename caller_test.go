@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -43,12 +44,12 @@ func TestAnotherCallerLearnsNothing(t *testing.T) {
 			}
 		},
 		"failed, and to be tried again": func(t *testing.T, a *semel.Attempt) {
-			if err := a.Fail(t.Context(), semel.Failure{Message: "secret"}, semel.Result{}); err != nil {
+			if err := a.Fail(t.Context(), store.Failure{Message: "secret"}, semel.Result{}); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"aborted": func(t *testing.T, a *semel.Attempt) {
-			if err := a.Abort(t.Context(), semel.Failure{}); err != nil {
+			if err := a.Abort(t.Context(), store.Failure{}); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -74,7 +75,7 @@ func TestAnotherCallerLearnsNothing(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					peeked, err := e.Peek(t.Context(), call)
+					peeked, err := e.Door().Peek(t.Context(), call)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -90,7 +91,7 @@ func TestAnotherCallerLearnsNothing(t *testing.T) {
 						}
 					}
 					call.Holder = first.Attempt.Record().Holder
-					if at, err := e.Reclaim(t.Context(), call); at != nil || err != nil {
+					if at, err := e.Door().Reclaim(t.Context(), call); at != nil || err != nil {
 						t.Fatal("another caller was given the claim", err)
 					}
 				}
@@ -192,9 +193,9 @@ func TestTwoCredentialsAndOneKey(t *testing.T) {
 				effects++
 				err = running.Complete(context.Background(), semel.Result{Data: []byte(owner)})
 			case "fail":
-				err = running.Fail(context.Background(), semel.Failure{}, semel.Result{})
+				err = running.Fail(context.Background(), store.Failure{}, semel.Result{})
 			case "abort":
-				err = running.Abort(context.Background(), semel.Failure{})
+				err = running.Abort(context.Background(), store.Failure{})
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -256,7 +257,59 @@ func TestScopes(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := ans.Record.ID
-	if back, err := semel.DecodeID(id.Encode()); err != nil || back != id {
+	if back, err := store.DecodeID(id.Encode()); err != nil || back != id {
 		t.Fatal(back, err)
 	}
+}
+
+// TestAnotherCallerOfAnOpenTransaction: of what a transaction does nothing can be seen
+// before it commits but whose call it is.
+func TestAnotherCallerOfAnOpenTransaction(t *testing.T) {
+	began := func(t *testing.T, r *rig, b *base, c semel.Call, want semel.Decision) {
+		t.Helper()
+		x, err := b.begin(t.Context())
+		must(t, err)
+		defer x.Rollback(t.Context())
+		ans, a, err := r.BeginTx(t.Context(), x, c)
+		if err != nil || ans.Decision != want || (a != nil) != (want == semel.Execute) {
+			t.Fatalf("bound to %q: %s, %v; want %s", c.BoundTo, ans.Decision, err, want)
+		}
+		if rec := ans.Record; want == semel.OtherCaller && (rec.ID != c.ID("") || rec.BoundTo != "" || rec.State != 0 || ans.RetryAfter != 0) {
+			t.Errorf("it learns %+v", rec)
+		}
+	}
+	t.Run("that has left nothing yet", func(t *testing.T) {
+		inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
+			b := newBase(r.store)
+			_, err := r.DoTx(t.Context(), boundCall("first", "x"), b.begin, func(ctx context.Context, _ store.OwnTx) (semel.Result, error) {
+				began(t, r, b, boundCall("second", "x"), semel.OtherCaller)
+				began(t, r, b, boundCall("", "x"), semel.OtherCaller)
+				began(t, r, b, boundCall("first", "x"), semel.InFlight)
+				_, err := r.DoTx(ctx, boundCall("second", "x"), b.begin, row("second", nil))
+				wantCode(t, err, semel.CodeOtherCaller)
+				return data("x"), nil
+			})
+			must(t, err)
+			began(t, r, b, boundCall("second", "x"), semel.OtherCaller)
+			began(t, r, b, boundCall("first", "x"), semel.Replay)
+			b.wantRows(t)
+		})
+	})
+	t.Run("that is a stranger's", func(t *testing.T) {
+		inBubble(t, semel.Operation{OnFailure: semel.RetryFailure}, func(t *testing.T, r *rig) {
+			b := newBase(r.store)
+			_, err := r.DoTx(t.Context(), boundCall("first", "x"), b.begin, row("first", errors.New("no")))
+			wantCode(t, err, semel.CodeFailed)
+			x, err := b.begin(t.Context())
+			must(t, err)
+			c := boundCall("second", "x")
+			if lock, err := x.Lock(t.Context(), c.ID(""), c.BoundTo); err != nil || lock != store.TxLocked {
+				t.Fatal(lock, err)
+			}
+			began(t, r, b, boundCall("third", "x"), semel.OtherCaller)
+			began(t, r, b, boundCall("first", "x"), semel.InFlight) // it is the first's own call
+			x.Rollback(t.Context())
+			began(t, r, b, boundCall("first", "x"), semel.Execute)
+		})
+	})
 }

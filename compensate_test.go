@@ -15,6 +15,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -39,7 +40,7 @@ func undo(t *testing.T, by semel.Operation, refund semel.Compensator, body func(
 func paid(t *testing.T, e *semel.Engine) {
 	t.Helper()
 	c := call("k")
-	c.Attributes = semel.Attributes{semel.AttributeCommandID: "c1"}
+	c.Attributes = store.Attributes{semel.AttributeCommandID: "c1"}
 	must(t, begin(t, e, c).Complete(t.Context(), data("paid")))
 }
 
@@ -54,7 +55,7 @@ func TestACompensationIsLinkedBothWays(t *testing.T) {
 		paid(t, e)
 		for range 2 {
 			rec, err := e.Compensate(t.Context(), id("k"), "operator", "by mistake")
-			if must(t, err); rec.Compensation == nil || rec.Compensation.State != semel.CompensationDone || rec.State != semel.Completed || string(rec.Result.Data) != "paid" {
+			if must(t, err); rec.Compensation == nil || rec.Compensation.State != store.CompensationDone || rec.State != semel.Completed || string(rec.Result.Data) != "paid" {
 				t.Fatalf("got %+v", rec)
 			}
 			by, err := e.Lookup(t.Context(), rec.Compensation.ID("t"))
@@ -101,7 +102,7 @@ func TestLinksOfACompensation(t *testing.T) {
 				if must(t, err); string(by.Result.Data) != "unpaid" || by.Principal != "operator" || by.ID != rec.Compensation.ID(long) || (by.ID.Principal == "") != (share == semel.ShareTenant) {
 					t.Errorf("the compensating record: %+v", by)
 				}
-				back, err := semel.DecodeID(by.Attributes[semel.AttributeCompensates])
+				back, err := store.DecodeID(by.Attributes[semel.AttributeCompensates])
 				if must(t, err); back != a.ID() {
 					t.Errorf("it leads back to %+v", back)
 				}
@@ -113,7 +114,7 @@ func TestLinksOfACompensation(t *testing.T) {
 		for name, n := range map[string]int{semel.AttributeCompensates: 2404, "other": 1024} {
 			for over, want := range map[int]semel.Code{0: "", 1: semel.CodeInvalidCall} {
 				c := call(name + fmt.Sprint(over))
-				c.Attributes = semel.Attributes{name: strings.Repeat("x", n+over)}
+				c.Attributes = store.Attributes{name: strings.Repeat("x", n+over)}
 				if _, err := r.Begin(t.Context(), c); want != "" {
 					wantCode(t, err, want)
 				} else {
@@ -132,7 +133,7 @@ func TestWhatCannotBeCompensated(t *testing.T) {
 		a := begin(t, e, call("k"))
 		_, err = e.Compensate(t.Context(), id("k"), "", "")
 		wantCode(t, err, semel.CodeIllegalTransition)
-		must(t, a.Reject(t.Context(), semel.Failure{}, semel.Result{}))
+		must(t, a.Reject(t.Context(), store.Failure{}, semel.Result{}))
 		_, err = e.Compensate(t.Context(), id("k"), "", "")
 		wantCode(t, err, semel.CodeIllegalTransition)
 		_, err = e.Compensate(t.Context(), semel.ID{Operation: "refund", Key: "k"}, "", "")
@@ -182,7 +183,7 @@ func TestTwoWhoCompensateAtOnce(t *testing.T) {
 		}
 		wg.Wait()
 		rec, err := e.Compensate(t.Context(), id("k"), "late", "")
-		if must(t, err); runs.Load() != 1 || rec.Compensation.State != semel.CompensationDone {
+		if must(t, err); runs.Load() != 1 || rec.Compensation.State != store.CompensationDone {
 			t.Errorf("undone %d times: %+v", runs.Load(), rec.Compensation)
 		}
 	})
@@ -216,7 +217,7 @@ func TestACompensationThatFailed(t *testing.T) {
 			undo(t, c.by, refund, func(t *testing.T, e *semel.Engine, _ *memstore.Store) {
 				paid(t, e)
 				rec, err := e.Compensate(t.Context(), id("k"), "one", "")
-				if wantCode(t, err, semel.CodeFailed); rec.Compensation.State != semel.CompensationFailed || rec.Compensation.Failure == nil {
+				if wantCode(t, err, semel.CodeFailed); rec.Compensation.State != store.CompensationFailed || rec.Compensation.Failure == nil {
 					t.Fatalf("got %+v", rec.Compensation)
 				}
 				fail = false
@@ -226,7 +227,7 @@ func TestACompensationThatFailed(t *testing.T) {
 				rec, err = e.Compensate(t.Context(), id("k"), "two", "")
 				if c.code != "" {
 					wantCode(t, err, c.code)
-				} else if must(t, err); rec.Compensation.State != semel.CompensationDone || rec.Compensation.Failure != nil {
+				} else if must(t, err); rec.Compensation.State != store.CompensationDone || rec.Compensation.Failure != nil {
 					t.Errorf("got %+v", rec.Compensation)
 				}
 				if effects > 1 {
@@ -255,14 +256,14 @@ func TestCompensationAtEveryPoint(t *testing.T) {
 			asked := semel.Operation{
 				Evidence: semel.EvidenceChanges, Effects: []string{"pay back"}, Lease: 3 * time.Second, OnFailure: semel.RetryFailure, Window: time.Hour,
 				Reconcile: func(_ context.Context, held semel.Record) (semel.Settlement, error) {
-					f := semel.EffectFinding{Name: "pay back", State: semel.EffectRefuted}
+					f := store.EffectFinding{Name: "pay back", State: store.EffectRefuted}
 					if refunds.Load() > 0 {
-						f.State, f.Result = semel.EffectConfirmed, data("1")
+						f.State, f.Result = store.EffectConfirmed, data("1")
 					}
-					if len(held.Effects) == 0 || held.Effects[0].State != semel.EffectStarted {
+					if len(held.Effects) == 0 || held.Effects[0].State != store.EffectStarted {
 						return semel.Settlement{Outcome: semel.DispositionAbandoned}, nil
 					}
-					return semel.Settlement{Effects: []semel.EffectFinding{f}}, nil
+					return semel.Settlement{Effects: []store.EffectFinding{f}}, nil
 				},
 			}
 			newEngine := func(p *process) *semel.Engine {
@@ -290,12 +291,12 @@ func TestCompensationAtEveryPoint(t *testing.T) {
 				pass(time.Second)
 			}
 			rec, err := sound.Lookup(t.Context(), id("k"))
-			if must(t, err); rec.Compensation != nil && rec.Compensation.State != semel.CompensationDone {
+			if must(t, err); rec.Compensation != nil && rec.Compensation.State != store.CompensationDone {
 				t.Errorf("point %d (%s), %s: what was started was not brought to its end: %+v", at, names[len(names)-1], m, rec.Compensation)
 			}
 			// What was never linked was never started; whoever asked asks again.
 			rec, err = sound.Compensate(t.Context(), id("k"), "operator", "")
-			if err != nil || rec.Compensation.State != semel.CompensationDone {
+			if err != nil || rec.Compensation.State != store.CompensationDone {
 				t.Errorf("point %d (%s), %s: %+v, %v", at, names[len(names)-1], m, rec.Compensation, err)
 			}
 			if refunds.Load() != 1 {

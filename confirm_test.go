@@ -12,6 +12,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
@@ -88,14 +89,14 @@ func TestATokenIsBoundToItsCall(t *testing.T) {
 	inBubbleWith(t, semel.Options{Operations: []semel.Operation{shared, second}}, confirming(p), func(t *testing.T, r *rig) {
 		for _, op := range []string{"op", "shared"} {
 			mine := call("k")
-			mine.Operation, mine.Attributes = op, semel.Attributes{semel.AttributeCommandID: "c1"}
+			mine.Operation, mine.Attributes = op, store.Attributes{semel.AttributeCommandID: "c1"}
 			token := ask(t, r.Engine, mine)
 			for what, change := range map[string]func(*semel.Call){
 				"tenant":    func(c *semel.Call) { c.Tenant = "other" },
 				"principal": func(c *semel.Call) { c.Principal = "other" },
 				"operation": func(c *semel.Call) { c.Operation = "second" },
 				"key":       func(c *semel.Call) { c.Key = "other" },
-				"command":   func(c *semel.Call) { c.Attributes = semel.Attributes{semel.AttributeCommandID: "c2"} },
+				"command":   func(c *semel.Call) { c.Attributes = store.Attributes{semel.AttributeCommandID: "c2"} },
 			} {
 				c := with(mine, token)
 				change(&c)
@@ -131,9 +132,9 @@ func TestADigestBindsATokenToItsPrincipal(t *testing.T) {
 			must(t, err)
 			c := *rec.Confirmation
 			c.Principal = to
-			w := semel.Write{Record: rec, Expect: rec.Revision}
+			w := store.Write{Record: rec, Expect: rec.Revision}
 			w.Record.Confirmation = &c
-			w.Record.Revision = semel.Revision{byte(i + 1)}
+			w.Record.Revision = store.Revision{byte(i + 1)}
 			if _, applied, err := r.store.Apply(t.Context(), w); err != nil || !applied {
 				t.Fatal(applied, err)
 			}
@@ -255,7 +256,7 @@ func TestOthersDoNotSpoilAConfirmation(t *testing.T) {
 			refused(t, r.Engine, other)
 		}
 		a := begin(t, r.Engine, with(call("k"), token))
-		must(t, a.Fail(t.Context(), semel.Failure{}, semel.Result{}))
+		must(t, a.Fail(t.Context(), store.Failure{}, semel.Result{}))
 		refused(t, r.Engine, other) // nor do they run what another has confirmed
 		begin(t, r.Engine, call("k"))
 	})
@@ -265,9 +266,9 @@ func TestAConfirmedCallThatMayRunAgainIsNotAskedAgain(t *testing.T) {
 	clause.Proves(t, "IDS-X.3")
 	for name, end := range map[string]func(t *testing.T, r *rig, a *semel.Attempt){
 		"failed": func(t *testing.T, _ *rig, a *semel.Attempt) {
-			must(t, a.Fail(t.Context(), semel.Failure{}, semel.Result{}))
+			must(t, a.Fail(t.Context(), store.Failure{}, semel.Result{}))
 		},
-		"aborted":   func(t *testing.T, _ *rig, a *semel.Attempt) { must(t, a.Abort(t.Context(), semel.Failure{})) },
+		"aborted":   func(t *testing.T, _ *rig, a *semel.Attempt) { must(t, a.Abort(t.Context(), store.Failure{})) },
 		"abandoned": func(_ *testing.T, _ *rig, a *semel.Attempt) { a.Detach(); pass(time.Minute) },
 		"held": func(t *testing.T, r *rig, a *semel.Attempt) {
 			must(t, a.Hold(t.Context(), ""))
@@ -304,7 +305,7 @@ func TestACallTriedBeforeConfirmationKeepsItsLedger(t *testing.T) {
 		}
 		a := begin(t, r.Engine, call("k"))
 		must(t, charge(a))
-		must(t, a.Fail(t.Context(), semel.Failure{}, semel.Result{}))
+		must(t, a.Fail(t.Context(), store.Failure{}, semel.Result{}))
 		op := confirming(semel.ConfirmationPolicy{})
 		op.Name, op.OnFailure = "op", semel.RetryFailure
 		must(t, r.Register(op))
@@ -429,9 +430,9 @@ type versions struct {
 	n atomic.Int32
 }
 
-func (v *versions) Swap(hash uint64, next *semel.Record, expect semel.Revision, evidence []semel.Entry) (*semel.Record, bool) {
+func (v *versions) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 	v.n.Add(1)
-	return v.Store.Swap(hash, next, expect, evidence)
+	return v.Store.Apply(ctx, w)
 }
 
 func TestAskingForConfirmationIsLimited(t *testing.T) {

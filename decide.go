@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"strings"
 	"time"
+
+	"github.com/semelhq/semel/store"
 )
 
 // Decision is what one delivery gets.
@@ -22,32 +24,32 @@ const (
 	Conflict Decision = "conflict"
 	// Held: see [Record].Held.
 	Held Decision = "held"
-	// Expired: first sent before the window that is kept, and refused.
-	Expired Decision = "expired"
-	// Throttled: too many duplicates.
+	// TooLate: first sent so long ago that its outcome may have been forgotten.
+	TooLate Decision = "too_late"
+	// Throttled: too many duplicates, or a new call by a caller over its quota.
 	Throttled Decision = "throttled"
 	// OtherCaller: the call is bound to another caller, see [Call].BoundTo. Neither
-	// executed nor replayed, and nothing is told about it.
+	// executed nor replayed; the caller learns nothing about it.
 	OtherCaller Decision = "other_caller"
 	// OtherDoor: the call came in through another door first, see [Call].Door. Neither
-	// executed nor replayed, and nothing is told about it.
+	// executed nor replayed; the caller learns nothing about it.
 	OtherDoor Decision = "other_door"
 )
 
-// ruling is what decide makes of a stored record.
+// ruling is the result of decide.
 type ruling struct {
 	decision Decision
-	// hold is why the record must be written as held before the delivery is told
-	// so; empty where that is not needed.
+	// hold is why the record must be written as held before the delivery is
+	// answered; empty if it needn't be.
 	hold string
 }
 
-// decide is the whole policy: what a delivery of call gets when cur is stored. It
-// changes nothing and asks nobody. Whom the record is bound to comes before all that
-// it says, because another caller may not learn even that its payload differs.
-// Conflict comes before in flight, so that a client with a wrong payload need not
-// wait to be told. restored says that cur is from a backup, see [Engine.NewEpoch].
-func decide(op *Operation, call *Call, cur *Record, now Instant, restored bool) ruling {
+// decide is the whole policy: what a delivery of call gets when cur is stored. It is a
+// pure function. It checks first whom the record is bound to, because another caller may
+// not even learn that its payload differs. It checks for a conflict before in flight, so
+// that a client with a wrong payload needn't wait to be told. restored says that cur is
+// from a backup, see [Door.NewEpoch].
+func decide(op *Operation, call *Call, cur *Record, now store.Instant, restored bool) ruling {
 	r := rule(op, call, cur, now)
 	if restored && r.decision == Execute && !cur.Expired(now) {
 		return ruling{decision: Held, hold: heldRestored}
@@ -55,13 +57,13 @@ func decide(op *Operation, call *Call, cur *Record, now Instant, restored bool) 
 	return r
 }
 
-// rule is decide where the store was never restored.
-func rule(op *Operation, call *Call, cur *Record, now Instant) ruling {
+// rule is decide for a store that was never restored.
+func rule(op *Operation, call *Call, cur *Record, now store.Instant) ruling {
 	switch {
 	case cur.Expired(now):
 		return ruling{decision: Execute}
-	case stranger(call, cur) != "":
-		return ruling{decision: stranger(call, cur)}
+	case mismatch(call, cur) != "":
+		return ruling{decision: mismatch(call, cur)}
 	case cur.Fingerprint != call.Fingerprint:
 		return ruling{decision: Conflict}
 	case cur.State == Completed:
@@ -73,7 +75,7 @@ func rule(op *Operation, call *Call, cur *Record, now Instant) ruling {
 		return ruling{decision: Execute}
 	case cur.Held != "":
 		return ruling{decision: Held}
-	case !cur.leaseOver(now):
+	case !leaseOver(cur, now):
 		return ruling{decision: InFlight}
 	case mayRunAgain(cur):
 		return ruling{decision: Execute}
@@ -82,9 +84,9 @@ func rule(op *Operation, call *Call, cur *Record, now Instant) ruling {
 	}
 }
 
-// stranger is what a delivery gets that has nothing to do with what is stored but its
-// key: nothing is told to it. It is empty for all others.
-func stranger(call *Call, cur *Record) Decision {
+// mismatch is the decision for a delivery that has only the key in common with the
+// record, because its caller or door is another; it is empty for all other deliveries.
+func mismatch(call *Call, cur *Record) Decision {
 	switch {
 	case cur.BoundTo != call.BoundTo:
 		return OtherCaller
@@ -94,13 +96,13 @@ func stranger(call *Call, cur *Record) Decision {
 	return ""
 }
 
-// mayRunAgain reports whether an attempt whose holder went away may be followed
-// by another. An effect without a result forbids it whatever the policy. Where
-// all effects are in the ledger, that proves what happened, and a further attempt
-// replays the results that are recorded. Whether they are was promised by the
-// program that made the attempt; what its successor promises says nothing about it.
+// mayRunAgain reports whether an attempt whose holder is gone may be followed by
+// another. An effect without a result forbids it under any policy. If all effects are in
+// the ledger, the ledger proves what happened, and a further attempt replays the
+// recorded results. The record has the policy of the program that made the attempt,
+// which is the one to judge by: a later program's declaration says nothing about it.
 func mayRunAgain(cur *Record) bool {
-	if _, open := cur.openEffect(); open {
+	if _, open := openEffect(cur); open {
 		return false
 	}
 	return cur.Policy.Retry || cur.Policy.Ledger
@@ -109,46 +111,41 @@ func mayRunAgain(cur *Record) bool {
 // heldRestored is why a call that a backup left unfinished is held.
 const heldRestored = "the store was restored from a backup that has this call unfinished: what happened since is not known"
 
-// heldReason tells people why an abandoned attempt is held.
+// heldReason says, for people, why an abandoned attempt is held.
 func heldReason(cur *Record) string {
-	if ef, open := cur.openEffect(); open {
+	if ef, open := openEffect(cur); open {
 		return "the holder went away after effect " + ef.Name + " was started and before its result was recorded"
 	}
 	return "the holder went away and an effect is possible"
 }
 
-// nextFence is higher than every fence this identity has had: at least one more
-// than the last one known, and at least the store's time in microseconds, which
-// is higher than the fence of any record that was purged (see fencePassed).
-func nextFence(last int64, now Instant) int64 {
-	return max(last+1, now.micros())
-}
-
-// fenceMargin is by how much the clock, as two engines read it, may differ.
+// fenceMargin is how much two engines' readings of the store's clock may differ.
 const fenceMargin = time.Second
 
-// fencePassed reports whether deleting the record keeps fences rising, although the
-// next one for this identity comes from the clock alone, maybe as a node reads it
+// fencePassed reports whether fences keep rising if the record is deleted. The next
+// fence for this identity then comes from the clock alone, perhaps as read by a node
 // that is behind this one.
-func fencePassed(r *Record, now Instant) bool {
-	return now.Add(-fenceMargin).micros() > r.Fence
+func fencePassed(r *Record, now store.Instant) bool {
+	return now.Add(-fenceMargin).Micros() > r.Fence
 }
 
-// open makes next, which is empty, the record of a new attempt. prev is what is
-// stored now, or the zero Record; a prev that expired only lends its fence, any
-// other is continued. The call names its holder, or else node is.
-func open(op *Operation, id *ID, call *Call, prev *Record, now Instant, node string, next *Record) error {
+// open makes next, which is empty, the record of the attempt that the delivery would
+// begin. If the stored record has expired, only its fence is used; any other is
+// continued. The holder is call.Holder, or else the engine.
+func (d *delivery) open(next *Record) error {
+	op, call, prev, now := d.op, &d.call, d.cur, d.at.now
 	until := now.Add(op.Lease)
 	*next = Record{
-		ID: *id, Fingerprint: call.Fingerprint, Principal: call.Principal, BoundTo: call.BoundTo, Door: call.Door, Holder: cmp.Or(call.Holder, node), Attempt: 1,
+		ID: d.id, Fingerprint: call.Fingerprint, Principal: call.Principal, BoundTo: call.BoundTo, Door: call.Door,
+		Holder: cmp.Or(call.Holder, d.engine.node), Attempt: 1,
 		CreatedAt: now, UpdatedAt: now, StartedAt: now, LeaseUntil: until, NextAt: until,
-		Fence: nextFence(prev.Fence, now), Attributes: call.Attributes, Policy: op.promise(),
+		Fence: store.NextFence(prev.Fence, now), Attributes: call.Attributes, Policy: op.promise(call),
 	}
 	next.Origin = next.Fence
 	if prev.State != absent && !prev.Expired(now) {
 		last := *prev
 		if last.State == Processing {
-			if err := last.step(evAbandon); err != nil {
+			if err := step(&last, evAbandon); err != nil {
 				return err
 			}
 			last.EndedAt = now
@@ -156,30 +153,30 @@ func open(op *Operation, id *ID, call *Call, prev *Record, now Instant, node str
 		next.CreatedAt, next.Origin, next.Effects = last.CreatedAt, last.Origin, last.Effects
 		next.Attributes, next.Confirmation = last.Attributes, last.Confirmation
 		next.Attempt = last.Attempt + 1
-		earlier := last.Earlier[max(0, len(last.Earlier)+1-MaxEarlier):]
-		next.Earlier = append(earlier[:len(earlier):len(earlier)], last.asEarlier())
+		earlier := last.Earlier[max(0, len(last.Earlier)+1-store.MaxEarlier):]
+		next.Earlier = append(earlier[:len(earlier):len(earlier)], asEarlier(&last))
 	}
-	return next.step(evOpen)
+	return step(next, evOpen)
 }
 
-// successor is a copy of cur after an event, without a revision of its own yet.
-func successor(cur *Record, ev event, now Instant) (*Record, error) {
+// successor is a copy of cur after an event; newVersion gives it a new revision.
+func successor(cur *Record, ev event, now store.Instant) (*Record, error) {
 	next := new(Record)
 	*next = *cur
 	next.UpdatedAt = now
-	return next, next.step(ev)
+	return next, step(next, ev)
 }
 
-// promise is what a claim says in its record.
-func (op *Operation) promise() Policy {
-	return Policy{
-		Lease: op.Lease, Window: op.Window, MaxResult: op.MaxResult, Retry: op.OnAbandoned == RetryAbandoned,
+// promise is the policy that a claim records, by which its attempt is judged later.
+func (op *Operation) promise(call *Call) store.Policy {
+	return store.Policy{
+		Lease: op.Lease, Window: cmp.Or(call.Window, op.Window), MaxResult: op.MaxResult, Retry: op.OnAbandoned == RetryAbandoned,
 		Ledger: op.Effects != nil, Archive: op.Archive, Reconcile: op.Reconcile != nil,
 	}
 }
 
 // extend makes the successor of a processing record whose lease begins now.
-func extend(cur *Record, ev event, now Instant) (*Record, error) {
+func extend(cur *Record, ev event, now store.Instant) (*Record, error) {
 	next, err := successor(cur, ev, now)
 	if err == nil {
 		next.LeaseUntil = now.Add(cur.Policy.Lease)
@@ -189,7 +186,7 @@ func extend(cur *Record, ev event, now Instant) (*Record, error) {
 }
 
 // end makes the terminal form of a processing record.
-func end(cur *Record, ev event, now Instant, res Result, failure *Failure) (*Record, error) {
+func end(cur *Record, ev event, now store.Instant, res Result, failure *store.Failure) (*Record, error) {
 	next, err := successor(cur, ev, now)
 	if err != nil {
 		return nil, err
@@ -199,15 +196,15 @@ func end(cur *Record, ev event, now Instant, res Result, failure *Failure) (*Rec
 	}
 	next.EndedAt = now
 	next.LeaseUntil, next.Held = 0, ""
-	next.Result, next.Failure = res, failure.kept()
+	next.Result, next.Failure = res, kept(failure)
 	next.ExpiresAt = now.Add(cur.Policy.Window)
 	next.NextAt = next.ExpiresAt
 	return next, nil
 }
 
-// hold makes the held form of a processing record. A reconciler, if one is
-// expected, is due at once.
-func hold(cur *Record, reason string, now Instant) (*Record, error) {
+// hold makes the held form of a processing record. If its operation has a reconciler,
+// it is due at once.
+func hold(cur *Record, reason string, now store.Instant) (*Record, error) {
 	next, err := successor(cur, evHold, now)
 	if err != nil {
 		return nil, err
@@ -220,19 +217,19 @@ func hold(cur *Record, reason string, now Instant) (*Record, error) {
 	return next, nil
 }
 
-// maxText bounds what is kept of a handler's words, in bytes.
+// maxText is how much of a handler's text is kept, in bytes.
 const maxText = 1 << 10
 
-// kept is f as every store can keep it.
-func (f *Failure) kept() *Failure {
+// kept is f with texts that every store can keep: bounded, valid UTF-8 without NUL.
+func kept(f *store.Failure) *store.Failure {
 	if f == nil {
 		return nil
 	}
-	return &Failure{Code: keptText(f.Code), Message: keptText(f.Message)}
+	return &store.Failure{Code: keptText(f.Code), Message: keptText(f.Message)}
 }
 
 func keptText(s string) string {
-	if len(s) <= maxText && validText(s) {
+	if len(s) <= maxText && store.ValidText(s) {
 		return s
 	}
 	return strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), maxText)], "\uFFFD"), "\x00", "\uFFFD")

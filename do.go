@@ -7,23 +7,23 @@ import (
 	"fmt"
 )
 
-// Do runs one call whole: it begins, runs fn if this delivery is the one that
+// Do runs a whole call: it begins, runs fn if this delivery is the one that
 // executes, ends the attempt by what fn returned, and answers. Duplicates get
 // the same outcome.
 //
-// fn runs under [Attempt.Context]: a caller that hangs up stops neither fn nor
-// the recording. What fn returns ends the attempt:
+// fn runs under [Attempt.Context]: if the caller hangs up, fn still finishes and its
+// outcome is recorded. What fn returns ends the attempt:
 //
 //   - nil: completed; but held if the ledger has an effect without a result,
-//     for then it is not known what the result is worth.
-//   - an error marked [Rejected], [Aborted] or [Unknown]: as it says.
+//     because fn's result can't be relied on then.
+//   - an error marked [Rejected], [Aborted] or [Unknown]: as marked.
 //   - any other error: failed, under Operation.OnFailure, if the ledger has no
-//     effect without a result; otherwise unknown, and the record is held. After
-//     the lease was lost such an error records nothing, see [ErrLeaseLost]. Where
-//     the store kept an effect from being started, see [Attempt.StartEffect].
-//   - a panic, or runtime.Goexit: as any other error; then it goes on.
+//     effect without a result; otherwise unknown, and the record is held. If the lease
+//     was lost before, such an error records nothing, see [ErrLeaseLost]. If the store
+//     prevented an effect from being started, see [Attempt.StartEffect].
+//   - a panic, or runtime.Goexit: as any other error; then it continues.
 //
-// The result that comes with an error is kept with it.
+// A result that is returned with an error is kept with it.
 //
 // The error is nil when there is a result; otherwise see [Answer.Err]. The first
 // caller can find fn's own error in it with errors.Is.
@@ -37,14 +37,32 @@ func (e *Engine) Do(ctx context.Context, call Call, fn func(ctx context.Context,
 	}
 	a := ans.Attempt
 	ans.Attempt = nil
-	res, err := a.run(fn)
-	ended := a.endBy(ctx, res, err)
-	ans.Record = a.Record()
-	if ended != nil {
-		return ans, ended
+	return ans.run(func() (Result, error) { return fn(a.Context(), a) }, func(res Result, err error) error {
+		ended := a.endBy(ctx, res, err)
+		ans.Record = a.Record()
+		return ended
+	})
+}
+
+// run calls a handler and then end, which ends the attempt by what the handler returned
+// and puts its outcome into the answer. If the handler does not return, the attempt is
+// ended as failed or unknown while the panic passes.
+func (ans *Answer) run(handler func() (Result, error), end func(Result, error) error) (Answer, error) {
+	returned := false
+	defer func() {
+		if !returned {
+			// Whoever recovers the panic can't be told of an error here. If the
+			// end could not be recorded, the lease ends and policy settles it.
+			_ = end(Result{}, errors.New("the handler panicked"))
+		}
+	}()
+	res, err := handler()
+	returned = true
+	if ended := end(res, err); ended != nil {
+		return *ans, ended
 	}
 	if ans.Record.State == Processing {
-		return ans, &Error{Code: CodeUnknown, Message: ans.Record.Held, Err: err}
+		return *ans, &Error{Code: CodeUnknown, Message: ans.Record.Held, Err: err}
 	}
 	if err == nil && ans.Record.Result.Tombstone {
 		// Duplicates can't have it, but the one who ran it can.
@@ -52,62 +70,38 @@ func (e *Engine) Do(ctx context.Context, call Call, fn func(ctx context.Context,
 		rec.Result = res
 		ans.Record = &rec
 	}
-	return ans, outcomeError(ans.Record, err)
-}
-
-// run calls fn. If fn does not return, the attempt is ended as failed or unknown
-// while the panic passes.
-func (a *Attempt) run(fn func(ctx context.Context, x Execution) (Result, error)) (Result, error) {
-	ctx := a.Context()
-	returned := false
-	defer func() {
-		if !returned {
-			// Whoever recovers the panic can't be told of an error here. If the
-			// end could not be recorded, the lease ends and policy settles it.
-			_ = a.endBy(ctx, Result{}, errors.New("the handler panicked"))
-		}
-	}()
-	res, err := fn(ctx, a)
-	returned = true
-	return res, err
+	return *ans, outcomeError(ans.Record, err)
 }
 
 // endBy ends the attempt as err says.
 func (a *Attempt) endBy(ctx context.Context, res Result, err error) error {
 	end := EndingOf(err, a.EffectOpen())
-	switch end.Disposition {
-	case DispositionCompleted:
-		return a.Complete(ctx, res)
-	case DispositionRejected:
-		return a.Reject(ctx, end.Failure, res)
-	case DispositionAborted:
-		return a.Abort(ctx, end.Failure)
-	case DispositionFailed:
+	end.Result = res
+	if end.Disposition == DispositionFailed {
 		if lost := a.handler.lost(); lost != nil {
 			// The handler was told to stop, so its error says nothing about the
-			// work. What the ledger and the policy say decides when the lease ends.
+			// work. When the lease ends, the ledger and the policy decide.
 			return lost
 		}
 		if _, ok := errors.AsType[*notStarted](err); ok && a.mayRunAgain() {
-			return a.Abandon(ctx, end.Failure.Message)
+			end.Disposition = DispositionAbandoned
 		}
-		return a.Fail(ctx, end.Failure, res)
 	}
-	return a.Hold(ctx, end.Failure.Message)
+	return a.End(ctx, end)
 }
 
 // EffectOpen reports whether the ledger has an effect that was started and has
-// no result: then the outcome of the attempt is unknown, whatever its handler
-// says about failing.
+// no result. If so, the outcome of the attempt is unknown, even if its handler
+// reports a failure.
 func (a *Attempt) EffectOpen() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, open := a.rec.openEffect()
+	_, open := openEffect(a.rec)
 	return open
 }
 
-// Do runs one call whole with a typed result, which is kept as JSON; see
-// [Engine.Do]. The answer tells what this delivery got.
+// Do runs a whole call with a typed result, which is kept as JSON; see
+// [Engine.Do]. The answer says what this delivery got.
 func Do[T any](ctx context.Context, r Runner, call Call, fn func(ctx context.Context, x Execution) (T, error)) (T, Answer, error) {
 	var v T
 	ans, err := r.Do(ctx, call, func(ctx context.Context, x Execution) (Result, error) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 func callBy(door, key string) semel.Call {
@@ -22,12 +23,12 @@ func TestADoorGivesNothingOfAnother(t *testing.T) {
 		"in flight": func(*testing.T, *semel.Attempt) {},
 		"completed": func(t *testing.T, a *semel.Attempt) { must(t, a.Complete(t.Context(), data("secret"))) },
 		"rejected": func(t *testing.T, a *semel.Attempt) {
-			must(t, a.Reject(t.Context(), semel.Failure{Message: "secret"}, semel.Result{}))
+			must(t, a.Reject(t.Context(), store.Failure{Message: "secret"}, semel.Result{}))
 		},
 		"failed, and to be tried again": func(t *testing.T, a *semel.Attempt) {
-			must(t, a.Fail(t.Context(), semel.Failure{Message: "secret"}, data("secret")))
+			must(t, a.Fail(t.Context(), store.Failure{Message: "secret"}, data("secret")))
 		},
-		"aborted": func(t *testing.T, a *semel.Attempt) { must(t, a.Abort(t.Context(), semel.Failure{})) },
+		"aborted": func(t *testing.T, a *semel.Attempt) { must(t, a.Abort(t.Context(), store.Failure{})) },
 		"held":    func(t *testing.T, a *semel.Attempt) { must(t, a.Hold(t.Context(), "secret")) },
 	}
 	for name, end := range ends {
@@ -47,11 +48,11 @@ func TestADoorGivesNothingOfAnother(t *testing.T) {
 							t.Errorf("the answer tells of the call: %+v", ans)
 						}
 						wantCode(t, ans.Err(), semel.CodeOtherDoor)
-						peeked, err := r.Peek(t.Context(), c)
+						peeked, err := r.Door().Peek(t.Context(), c)
 						if err != nil || peeked.Decision != semel.OtherDoor || peeked.Record.State != 0 {
 							t.Errorf("a look gets %+v, %v", peeked, err)
 						}
-						if again, err := r.Reclaim(t.Context(), c); again != nil || err != nil {
+						if again, err := r.Door().Reclaim(t.Context(), c); again != nil || err != nil {
 							t.Errorf("the claim is given to another door: %v, %v", again, err)
 						}
 					}
@@ -100,12 +101,35 @@ func TestASharedKeyIsTakenByThoseWhoMay(t *testing.T) {
 			t.Errorf("something is stored: %v", err)
 		}
 		a := begin(t, r.Engine, call("k"))
-		must(t, a.Fail(t.Context(), semel.Failure{}, semel.Result{}))
+		must(t, a.Fail(t.Context(), store.Failure{}, semel.Result{}))
 		_, err = r.Begin(t.Context(), stranger) // nor a further attempt
 		wantCode(t, err, semel.CodeForbidden)
 		must(t, begin(t, r.Engine, call("k")).Complete(t.Context(), data("answer")))
 		_, err = r.Begin(t.Context(), stranger)
 		wantCode(t, err, semel.CodeForbidden)
 		decides(t, r.Engine, call("k"), semel.Replay)
+	})
+}
+
+// Who may not begin a call may get the outcome of another's, if the record lets them.
+func TestADuplicateIsJudgedByWhatIsStored(t *testing.T) {
+	op := semel.Operation{Share: semel.ShareTenant, Authorize: func(_ context.Context, _ semel.Call, rec semel.Record) error {
+		if rec.Principal != "alice" {
+			return errors.New("only of what alice did")
+		}
+		return nil
+	}}
+	inBubble(t, op, func(t *testing.T, r *rig) {
+		by := func(who string) semel.Call {
+			c := call("k")
+			c.Principal = who
+			return c
+		}
+		_, err := r.Begin(t.Context(), by("bob"))
+		wantCode(t, err, semel.CodeForbidden)
+		a := begin(t, r.Engine, by("alice"))
+		decides(t, r.Engine, by("bob"), semel.InFlight)
+		must(t, a.Complete(t.Context(), data("answer")))
+		decides(t, r.Engine, by("bob"), semel.Replay)
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
@@ -23,7 +24,7 @@ func TestEffectIsRecordedBeforeAndAfter(t *testing.T) {
 		got, err := semel.Effect(t.Context(), a, "charge", func(_ context.Context, key string) (receipt, error) {
 			rec, err := r.Lookup(t.Context(), id("k"))
 			must(t, err)
-			if len(rec.Effects) != 1 || rec.Effects[0].State != semel.EffectStarted || rec.Effects[0].Key != key || len(key) != 43 {
+			if len(rec.Effects) != 1 || rec.Effects[0].State != store.EffectStarted || rec.Effects[0].Key != key || len(key) != 43 {
 				t.Errorf("when the provider is called the ledger says %+v", rec.Effects)
 			}
 			return receipt{"r1"}, nil
@@ -31,7 +32,7 @@ func TestEffectIsRecordedBeforeAndAfter(t *testing.T) {
 		must(t, err)
 		rec, err := r.Lookup(t.Context(), id("k"))
 		must(t, err)
-		if got.Reference != "r1" || rec.Effects[0].State != semel.EffectConfirmed || string(rec.Effects[0].Result.Data) != `{"Reference":"r1"}` {
+		if got.Reference != "r1" || rec.Effects[0].State != store.EffectConfirmed || string(rec.Effects[0].Result.Data) != `{"Reference":"r1"}` {
 			t.Errorf("got %+v, recorded %+v", got, rec.Effects)
 		}
 	})
@@ -79,7 +80,7 @@ func TestARecordedResultThatDoesNotFitItsType(t *testing.T) {
 		a := begin(t, r.Engine, call("k"))
 		_, err := semel.Effect(t.Context(), a, "charge", func(context.Context, string) (string, error) { return "r1", nil })
 		must(t, err)
-		must(t, a.Fail(t.Context(), semel.Failure{}, semel.Result{}))
+		must(t, a.Fail(t.Context(), store.Failure{}, semel.Result{}))
 		_, err = semel.Effect(t.Context(), begin(t, r.Engine, call("k")), "charge", func(context.Context, string) (receipt, error) {
 			t.Error("the effect was called again")
 			return receipt{}, nil
@@ -226,11 +227,11 @@ func TestLedgerUnderStoreFaults(t *testing.T) {
 				wantCode(t, err, semel.CodeUnknown)
 				r.faults.Heal()
 				// It was never called, so nothing forbids to run again.
-				must(t, a.Abort(t.Context(), semel.Failure{}))
+				must(t, a.Abort(t.Context(), store.Failure{}))
 				rec, err := r.Lookup(t.Context(), id("k"))
 				must(t, err)
 				for _, ef := range rec.Effects {
-					if ef.State != semel.EffectRefuted {
+					if ef.State != store.EffectRefuted {
 						t.Errorf("the ledger says %+v", ef)
 					}
 				}
@@ -267,7 +268,7 @@ func TestAnEffectThatTheStoreKeptFromStarting(t *testing.T) {
 		call     faultstore.Verb
 		form     faultstore.Form
 		mark     func(error) error
-		want     semel.Disposition
+		want     store.Disposition
 		decision semel.Decision
 	}{
 		{"the clock fails", []string{"*"}, "", faultstore.Now, faultstore.NotApplied, nil, semel.DispositionAbandoned, semel.Execute},
@@ -311,7 +312,7 @@ func TestAnEffectThatTheStoreKeptFromStarting(t *testing.T) {
 						t.Errorf("the attempt is %s %s", rec.State, rec.Disposition)
 					}
 					for _, ef := range rec.Effects {
-						if ef.State == semel.EffectStarted {
+						if ef.State == store.EffectStarted {
 							t.Errorf("left %+v", ef)
 						}
 					}

@@ -9,16 +9,16 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/semelhq/semel/store"
 )
 
-// Options configures an [Engine]. The zero value, and nil, mean the documented
-// defaults.
+// Options configures an [Engine]. Zero values and nil mean the documented defaults.
 type Options struct {
-	// Operations are registered at once; see [Engine.Register].
+	// Operations are registered by [New]; see [Engine.Register].
 	Operations []Operation
 	// Events observes the engine. Optional.
 	Events *Events
@@ -28,10 +28,9 @@ type Options struct {
 	// StoreTimeout bounds how long a caller waits for one answer of the store,
 	// resolving an unknown one included. Defaults to 5 seconds.
 	StoreTimeout time.Duration
-	// MaxWaiters bounds the deliveries that wait for an outcome at one time;
-	// further ones get in_flight at once. A tenant may have as many as there are
-	// places left free: one alone gets half of them, and n busy ones leave one in
-	// n+1 to others. Defaults to 10,000.
+	// MaxWaiters bounds how many deliveries wait for an outcome at one time; further ones
+	// get in_flight at once. One busy tenant may take half of the places, and n busy ones
+	// leave one in n+1 to the others. Defaults to 10,000.
 	MaxWaiters int
 	// ClockSkew is how far a client's clock may be off when it says when it
 	// first sent a call; see Operation.RefuseLate. Defaults to 1 minute.
@@ -39,12 +38,14 @@ type Options struct {
 	// PurgeRate bounds how many expired records [Engine.Run] deletes per second.
 	// Zero: as fast as the store can.
 	PurgeRate int
-	// Archive keeps records of operations with Archive elsewhere, before they
-	// are purged. What it returned nil for must be durable. It may get a record
-	// twice: ID and Revision tell. Several engines may call it with the same.
+	// Archive keeps the records of operations with Archive elsewhere, before they are
+	// purged. When it returns nil, they must be durable. It may get a record twice, with
+	// the same ID and Revision, and several engines may call it with the same records.
 	Archive func(ctx context.Context, recs []Record) error
-	// Witness makes the entries of the evidence log. Needed where an operation
-	// demands evidence; see package evidence.
+	// Quotas bound what callers may have stored. Off by default.
+	Quotas Quotas
+	// Witness makes the entries of the evidence log. An operation that demands evidence
+	// needs it; see package evidence.
 	Witness Witness
 }
 
@@ -58,14 +59,12 @@ const (
 // Engine runs calls on a [Store]. Any number of engines, in any number of
 // processes, may use one store. All methods may be called concurrently.
 //
-// The engine starts nothing by itself: the owner runs [Engine.Run] where
-// abandoned and expired records should be attended to without waiting for a
-// delivery.
+// The engine starts nothing by itself. Run [Engine.Run] to settle abandoned records and
+// to remove expired ones without waiting for a delivery.
 type Engine struct {
 	store  Store
-	local  LocalStore // the store, if it is one
-	start  time.Time  // what local times are counted from
-	first  Instant    // the same, by the clock of a local store
+	extras store.Extras
+	start  time.Time // what local times are counted from
 	events Events
 	node   string
 	opts   Options
@@ -73,7 +72,7 @@ type Engine struct {
 	ops      atomic.Pointer[map[string]*operation]
 	register sync.Mutex
 
-	dispatcher atomic.Pointer[Dispatcher]
+	dispatcher atomic.Pointer[func(*Record)]
 
 	epoch atomic.Int64 // of the store, as an Instant; see NewEpoch
 
@@ -87,7 +86,7 @@ type Engine struct {
 
 	waiters  waiters
 	throttle throttle
-	limits   storeLimits
+	quotas   quotas
 
 	// background counts the goroutines that resolve writes after their caller
 	// has gone; done ends them.
@@ -104,21 +103,16 @@ type operation struct {
 	engine  *Engine
 	latency latency
 	leases  leases
-	asking  chan struct{} // holds one for each open question to the reconciler
+	asking  chan struct{} // bounds the open questions to the reconciler
 }
 
-// New makes an engine on a store. Options may be nil. Every problem with the
-// declared operations is reported at once.
-func New(store Store, opts *Options) (*Engine, error) {
-	if store == nil {
+// New makes an engine on a store. Options may be nil. The error names every problem with
+// the declared operations.
+func New(st Store, opts *Options) (*Engine, error) {
+	if st == nil {
 		return nil, errors.New("semel: New needs a store")
 	}
-	e := &Engine{store: store, start: time.Now()}
-	if local, ok := store.(LocalStore); ok {
-		if now, err := store.Now(context.Background()); err == nil {
-			e.local, e.first = local, now
-		}
-	}
+	e := &Engine{store: st, extras: st.Extras(), start: time.Now()}
 	if opts != nil {
 		e.opts = *opts
 	}
@@ -128,9 +122,11 @@ func New(store Store, opts *Options) (*Engine, error) {
 	if e.opts.StoreTimeout < 0 || e.opts.MaxWaiters < 0 || e.opts.ClockSkew < 0 || e.opts.PurgeRate < 0 {
 		return nil, errors.New("semel: StoreTimeout, MaxWaiters, ClockSkew and PurgeRate may not be negative")
 	}
-	e.limits.limit = e.opts.StoreTimeout
-	if len(e.opts.Node) > maxNameLen || !validText(e.opts.Node) {
-		return nil, fmt.Errorf("semel: Node has more than %d bytes, is not valid UTF-8 or has a NUL byte", maxNameLen)
+	if err := e.quotas.init(e.opts.Quotas); err != nil {
+		return nil, err
+	}
+	if len(e.opts.Node) > store.MaxNameLen || !store.ValidText(e.opts.Node) {
+		return nil, fmt.Errorf("semel: Node has more than %d bytes, is not valid UTF-8 or has a NUL byte", store.MaxNameLen)
 	}
 	if e.opts.Events != nil {
 		e.events = *e.opts.Events
@@ -154,8 +150,8 @@ func New(store Store, opts *Options) (*Engine, error) {
 	return e, nil
 }
 
-// Register adds operations, or replaces those of the same name, all or none.
-// Attempts that are running keep the declaration they started with.
+// Register adds operations, or replaces those of the same name, all or none. Running
+// attempts keep the declaration that they started with.
 func (e *Engine) Register(ops ...Operation) error {
 	e.register.Lock()
 	defer e.register.Unlock()
@@ -192,29 +188,6 @@ func (e *Engine) newOperation(op Operation) *operation {
 	}
 }
 
-// Operation returns a registered operation with its defaults filled in.
-func (e *Engine) Operation(name string) (Operation, bool) {
-	op, ok := (*e.ops.Load())[name]
-	if !ok {
-		return Operation{}, false
-	}
-	return op.Operation, true
-}
-
-// Operations returns the registered operations by name, with their defaults
-// filled in.
-func (e *Engine) Operations() []Operation {
-	ops := *e.ops.Load()
-	list := make([]Operation, 0, len(ops))
-	for _, name := range slices.Sorted(maps.Keys(ops)) {
-		list = append(list, ops[name].Operation)
-	}
-	return list
-}
-
-// Store is the store that the engine was made on.
-func (e *Engine) Store() Store { return e.store }
-
 // Lookup returns the record of an identity. An expired one is not found.
 func (e *Engine) Lookup(ctx context.Context, id ID) (Record, error) {
 	rec, err := e.get(ctx, id)
@@ -231,9 +204,9 @@ func (e *Engine) Lookup(ctx context.Context, id ID) (Record, error) {
 	return rec, nil
 }
 
-// Close refuses further calls and waits until what the engine does in the
-// background has ended, or ctx is done. It does not end running attempts, whose
-// leases go on being renewed until they end, and does not close the store.
+// Close refuses further calls, and waits until the engine's work in the background has
+// ended, or ctx is done. Running attempts go on and their leases are renewed until they
+// end. The store stays open.
 func (e *Engine) Close(ctx context.Context) error {
 	e.closeMu.Lock()
 	e.closed = true
@@ -252,8 +225,8 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 }
 
-// goBackground runs f until the engine closes. It reports false, and runs
-// nothing, when the engine is closed already.
+// goBackground runs f until the engine closes. It reports false, and runs nothing, if the
+// engine is closed already.
 func (e *Engine) goBackground(f func(ctx context.Context)) bool {
 	e.closeMu.RLock()
 	defer e.closeMu.RUnlock()
@@ -264,33 +237,20 @@ func (e *Engine) goBackground(f func(ctx context.Context)) bool {
 	return true
 }
 
-// newRevision names a write: a random prefix for this engine and a counter.
-func (e *Engine) newRevision() (r Revision) {
+// newRevision names a write by a random prefix of this engine and a counter.
+func (e *Engine) newRevision() (r store.Revision) {
 	copy(r[:8], e.revPrefix[:])
 	binary.BigEndian.PutUint64(r[8:], e.revCount.Add(1))
 	return r
 }
 
-// elapsed is the time since the engine was made, by the process's own monotonic
-// clock. Holders judge their own leases by it, because it needs no store. The
-// clock of a local store is such a clock too, and is read anyway.
-func (e *Engine) elapsed() time.Duration {
-	if e.local != nil {
-		if now, err := e.store.Now(context.Background()); err == nil {
-			return now.Sub(e.first)
-		}
-	}
-	return time.Since(e.start)
-}
+// elapsed is the time since the engine was made, by the process's monotonic clock.
+// Holders judge their own leases by it, because reading it needs no store.
+func (e *Engine) elapsed() time.Duration { return time.Since(e.start) }
 
-func (e *Engine) now(ctx context.Context) (Instant, error) {
-	if e.local == nil {
-		call, own := e.storeCall(ctx)
-		if own {
-			defer call.end()
-		}
-		ctx = call
-	}
+func (e *Engine) now(ctx context.Context) (store.Instant, error) {
+	ctx, cancel := e.storeCall(ctx)
+	defer cancel()
 	now, err := e.store.Now(ctx)
 	if err != nil {
 		return 0, e.storeError("now", ID{}, err)
@@ -298,29 +258,21 @@ func (e *Engine) now(ctx context.Context) (Instant, error) {
 	return now, nil
 }
 
-// limited is ctx with the limit of a call to the store, for calls that write nothing
-// and may be given up with their caller.
-func (e *Engine) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.(*storeCall); ok || e.local != nil {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, e.opts.StoreTimeout)
-}
-
-// get reads a record within the limit of a call.
+// get reads a record within the time limit of a call.
 func (e *Engine) get(ctx context.Context, id ID) (Record, error) {
 	ctx, cancel := e.limited(ctx)
 	defer cancel()
 	return e.store.Get(ctx, id)
 }
 
-// storeError reports a failed read. What a read could not tell is not known.
+// storeError reports a failed read, and turns its error into one that says that the store
+// is unavailable.
 func (e *Engine) storeError(call string, id ID, err error) error {
 	if errors.Is(err, ErrNotFound) {
 		return err
 	}
 	if e.events.StoreFailed != nil {
-		e.events.StoreFailed(StoreFailedEvent{ID: id, Call: call, Err: err, Try: 1})
+		e.events.StoreFailed(Event{ID: id, Call: call, Err: err, Try: 1})
 	}
 	return &Error{Code: CodeStoreUnavailable, Err: err}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -198,7 +199,7 @@ func TestAWaiterTakesOverWhenTheAttemptIsAborted(t *testing.T) {
 		done := make(chan *semel.Attempt)
 		go func() { done <- begin(t, r.Engine, call("k")) }()
 		synctest.Wait()
-		must(t, a.Abort(t.Context(), semel.Failure{Message: "never connected"}))
+		must(t, a.Abort(t.Context(), store.Failure{Message: "never connected"}))
 		b := <-done
 		if b.Number() != 2 || b.Fence() <= a.Fence() {
 			t.Errorf("attempt %d with fence %d after %d", b.Number(), b.Fence(), a.Fence())
@@ -226,8 +227,30 @@ func TestWindow(t *testing.T) {
 	e, err := semel.New(memstore.New(), &semel.Options{Operations: []semel.Operation{financial, {Name: "other"}}})
 	must(t, err)
 	for name, want := range map[string]time.Duration{"pay": 7 * 24 * time.Hour, "other": 24 * time.Hour} {
-		if op, _ := e.Operation(name); op.Window != want {
+		if op, _ := e.Door().Operation(name); op.Window != want {
 			t.Errorf("%s: window %v, want %v", name, op.Window, want)
+		}
+	}
+}
+
+func TestWindowOfOneCall(t *testing.T) {
+	inBubble(t, semel.Operation{Window: time.Hour}, func(t *testing.T, r *rig) {
+		for _, window := range []time.Duration{time.Minute, 48 * time.Hour} {
+			c := call(window.String())
+			c.Window = window
+			must(t, begin(t, r.Engine, c).Complete(t.Context(), data("one")))
+			pass(window - 1)
+			c.Window = time.Second // that of a duplicate means nothing
+			decides(t, r.Engine, c, semel.Replay)
+			pass(1)
+			must(t, begin(t, r.Engine, c).Complete(t.Context(), data("two")))
+		}
+	})
+	e, err := semel.New(memstore.New(), &semel.Options{Operations: []semel.Operation{{Name: "pay", Financial: true}}})
+	must(t, err)
+	for _, window := range []time.Duration{-1, time.Millisecond, time.Hour, 20 * 365 * 24 * time.Hour} {
+		if _, err := e.Begin(t.Context(), semel.Call{Operation: "pay", Key: "k", Window: window}); !errors.Is(err, &semel.Error{Code: semel.CodeInvalidCall}) {
+			t.Errorf("a window of %v: %v", window, err)
 		}
 	}
 }
@@ -242,7 +265,7 @@ func TestFencesRiseAcrossPurge(t *testing.T) {
 					t.Fatalf("round %d: fence %d after %d", round, a.Fence(), last)
 				}
 				last = a.Fence()
-				must(t, a.Fail(t.Context(), semel.Failure{}, semel.Result{}))
+				must(t, a.Fail(t.Context(), store.Failure{}, semel.Result{}))
 			}
 			pass(2 * time.Second)
 			if n, err := r.Sweep(t.Context()); err != nil || n.Purged != 1 || r.store.Len() != 0 {
@@ -262,16 +285,16 @@ func TestLateRetryIsRefused(t *testing.T) {
 		pass(59*time.Minute + 30*time.Second)
 		decides(t, r.Engine, c, semel.Replay) // old, but remembered
 		pass(time.Hour)
-		ans := decides(t, r.Engine, c, semel.Expired)
-		wantCode(t, ans.Err(), semel.CodeExpired)
+		ans := decides(t, r.Engine, c, semel.TooLate)
+		wantCode(t, ans.Err(), semel.CodeTooLate)
 		// A clock that is ahead by less than the stated skew does not help.
 		c.FirstSent = time.Now().Add(-59*time.Minute - time.Second)
-		decides(t, r.Engine, c, semel.Expired)
+		decides(t, r.Engine, c, semel.TooLate)
 		c.FirstSent = time.Now().Add(-58 * time.Minute)
 		begin(t, r.Engine, c)
 		// A UUIDv7 says when it was made.
 		uuid := call("00000000-0000-7000-8000-000000000001") // 1970
-		decides(t, r.Engine, uuid, semel.Expired)
+		decides(t, r.Engine, uuid, semel.TooLate)
 		uuid.Key = "00000000-0000-4000-8000-000000000001" // says nothing
 		begin(t, r.Engine, uuid)
 		uuid.Key = fmt.Sprintf("%08x-%04x-7000-8000-000000000001", time.Now().UnixMilli()>>16, time.Now().UnixMilli()&0xffff)
@@ -368,7 +391,7 @@ func TestTheLargestResultsAreKept(t *testing.T) {
 func TestReadOnlyCallsLeaveNoRecord(t *testing.T) {
 	clause.Proves(t, "IDS-VI.3")
 	decided := 0
-	opts := semel.Options{Events: &semel.Events{Decided: func(semel.DecidedEvent) { decided++ }}}
+	opts := semel.Options{Events: &semel.Events{Decided: func(semel.Event) { decided++ }}}
 	inBubbleWith(t, opts, semel.Operation{Class: semel.ReadOnly}, func(t *testing.T, r *rig) {
 		for range 3 {
 			_, ans, err := semel.Do(t.Context(), r.Engine, call("k"), func(context.Context, semel.Execution) (int, error) { return 1, nil })

@@ -21,7 +21,7 @@ func TestEpoch(t *testing.T) {
 			return e
 		}
 		e := newEngine()
-		if at, err := e.LoadEpoch(t.Context()); err != nil || !at.IsZero() {
+		if at, err := e.Door().LoadEpoch(t.Context()); err != nil || !at.IsZero() {
 			t.Fatal("a store that was never restored has the epoch", at, err)
 		}
 		begin := func(e *semel.Engine, key string, first time.Time) semel.Decision {
@@ -41,19 +41,19 @@ func TestEpoch(t *testing.T) {
 		if d := begin(e, "in the backup", kept); d != semel.Execute {
 			t.Fatal(d)
 		}
-		epoch, err := e.NewEpoch(t.Context())
+		epoch, err := e.Door().NewEpoch(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		other := newEngine() // another node, or a restart
-		if at, err := other.LoadEpoch(t.Context()); err != nil || !at.Equal(epoch) {
+		if at, err := other.Door().LoadEpoch(t.Context()); err != nil || !at.Equal(epoch) {
 			t.Fatal("another engine sees the epoch", at, err, "want", epoch)
 		}
 		for name, e := range map[string]*semel.Engine{"a": e, "b": other} {
 			if d := begin(e, "in the backup", kept); d != semel.Replay {
 				t.Error("what is recorded is replayed, not", d)
 			}
-			if d := begin(e, "lost "+name, epoch.Add(-time.Hour)); d != semel.Expired {
+			if d := begin(e, "lost "+name, epoch.Add(-time.Hour)); d != semel.TooLate {
 				t.Error("a call first sent before the restore, of which nothing is recorded, got", d)
 			}
 			if d := begin(e, "new "+name, epoch.Add(time.Hour)); d != semel.Execute {
@@ -67,7 +67,7 @@ func TestEpoch(t *testing.T) {
 		if d := begin(e, "old", epoch.Add(-time.Hour)); d != semel.Execute {
 			t.Error("after the window a duplicate is a new call, and got", d)
 		}
-		if again, err := other.NewEpoch(t.Context()); err != nil || !again.After(epoch) {
+		if again, err := other.Door().NewEpoch(t.Context()); err != nil || !again.After(epoch) {
 			t.Error("a second restore:", again, err)
 		}
 	})
@@ -82,21 +82,21 @@ func TestANewEpochAllowsForTheClocksOfClients(t *testing.T) {
 		after     time.Duration
 		want      semel.Decision
 	}{
-		{"op", 0, semel.Expired},
-		{"op", 30 * time.Second, semel.Expired},
-		{"op", semel.DefaultClockSkew - 1, semel.Expired},
+		{"op", 0, semel.TooLate},
+		{"op", 30 * time.Second, semel.TooLate},
+		{"op", semel.DefaultClockSkew - 1, semel.TooLate},
 		{"op", semel.DefaultClockSkew, semel.Execute},
-		{"short", 5*time.Second - 1, semel.Expired}, // a quarter of the window
+		{"short", 5*time.Second - 1, semel.TooLate}, // a quarter of the window
 		{"short", 5 * time.Second, semel.Execute},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			e, err := semel.New(memstore.New(), &semel.Options{Operations: ops})
 			must(t, err)
-			epoch, err := e.NewEpoch(t.Context())
+			epoch, err := e.Door().NewEpoch(t.Context())
 			must(t, err)
 			ans := decides(t, e, semel.Call{Operation: c.operation, Key: "k", FirstSent: epoch.Add(c.after)}, c.want)
-			if c.want == semel.Expired {
-				wantCode(t, ans.Err(), semel.CodeExpired)
+			if c.want == semel.TooLate {
+				wantCode(t, ans.Err(), semel.CodeTooLate)
 			}
 			must(t, e.Close(t.Context()))
 		})

@@ -2,18 +2,15 @@ package semel
 
 import (
 	"errors"
-	"time"
+
+	"github.com/semelhq/semel/store"
 )
 
-// Code is the stable name of an error. The same word appears in Go, in JSON, in
-// problem documents, in metrics and in logs.
-type Code string
-
-// The codes. A replayed success is no error; everything else that keeps a
-// delivery from getting a result is one.
+// The codes. A replayed success isn't an error; every other reason for which a
+// delivery gets no result is.
 const (
 	// CodeInvalidCall: the call itself is malformed. Nothing was looked up.
-	CodeInvalidCall Code = "invalid_call"
+	CodeInvalidCall = store.CodeInvalidCall
 	// CodeUnknownOperation: no such operation is registered.
 	CodeUnknownOperation Code = "unknown_operation"
 	// CodeInvalidOperation: an operation's declaration is contradictory or unsafe.
@@ -25,9 +22,11 @@ const (
 	// CodeHeld: the holder is gone, an effect is possible, and nobody may run
 	// the call again until it is settled.
 	CodeHeld Code = "held"
-	// CodeExpired: the call was first sent before the window that is kept.
-	CodeExpired Code = "expired"
-	// CodeThrottled: too many duplicates of one record or by one principal.
+	// CodeTooLate: the call was first sent so long ago that its outcome may have been
+	// forgotten.
+	CodeTooLate Code = "too_late"
+	// CodeThrottled: too many duplicates of one record or by one principal, or a new
+	// call by a caller over its quota. Nothing was executed.
 	CodeThrottled Code = "throttled"
 	// CodeOtherCaller: the key was used by a caller with another credential.
 	// Nothing was executed.
@@ -53,62 +52,25 @@ const (
 	CodeAlreadyEnded Code = "already_ended"
 	// CodeIllegalTransition: the state machine has no such step.
 	CodeIllegalTransition Code = "illegal_transition"
-	// CodeConfirmationRequired: the call is to be confirmed first. Nothing was
-	// executed.
+	// CodeConfirmationRequired: the call must be confirmed first. Nothing was executed.
 	CodeConfirmationRequired Code = "confirmation_required"
 	// CodeConfirmationRefused: the confirmation token or the further proof is wrong,
-	// used up or late. Nothing was executed.
+	// used up or expired. Nothing was executed.
 	CodeConfirmationRefused Code = "confirmation_refused"
-	// CodeEffectUnknown: an effect was started earlier and its result is not
-	// known, so it may not be called again.
+	// CodeEffectUnknown: an effect was started earlier and its result is unknown, so
+	// it may not be called again.
 	CodeEffectUnknown Code = "effect_unknown"
 	// CodeStoreUnavailable: the store did not answer. Nothing was executed.
-	CodeStoreUnavailable Code = "store_unavailable"
+	CodeStoreUnavailable = store.CodeStoreUnavailable
 	// CodeNotFound: there is no such record.
-	CodeNotFound Code = "not_found"
-	// CodeUnsupported: the store can't do what was asked for.
-	CodeUnsupported Code = "unsupported"
+	CodeNotFound = store.CodeNotFound
+	// CodeUnsupported: the store, or this execution, can't do what was asked for.
+	CodeUnsupported = store.CodeUnsupported
 	// CodeClosed: the engine is closed.
 	CodeClosed Code = "closed"
 )
 
-// Error is the one error type of the engine. Compare with errors.Is against the
-// sentinels, which match by code, or take it apart with errors.AsType.
-// Payloads, keys and principals never appear in its text.
-type Error struct {
-	// Code is the stable name.
-	Code Code
-	// Message is for people. It may be empty.
-	Message string
-	// RetryAfter is when trying again makes sense; zero when it does not or
-	// when nothing is known.
-	RetryAfter time.Duration
-	// Err is the cause, if any.
-	Err error
-}
-
-// Error gives the code, the message and the cause.
-func (e *Error) Error() string {
-	s := "semel: " + string(e.Code)
-	if e.Message != "" {
-		s += ": " + e.Message
-	}
-	if e.Err != nil {
-		s += ": " + e.Err.Error()
-	}
-	return s
-}
-
-// Unwrap gives the cause.
-func (e *Error) Unwrap() error { return e.Err }
-
-// Is reports whether target is an [Error] with the same code.
-func (e *Error) Is(target error) bool {
-	t, ok := target.(*Error)
-	return ok && t.Code == e.Code
-}
-
-// The sentinels that callers ask for most. Any other code is matched by
+// The sentinels that callers check most often. Match any other code by
 // errors.Is(err, &semel.Error{Code: ...}).
 var (
 	ErrConflict  error = &Error{Code: CodeConflict}
@@ -116,13 +78,13 @@ var (
 	ErrHeld      error = &Error{Code: CodeHeld}
 	ErrLeaseLost error = &Error{Code: CodeLeaseLost}
 	ErrUnknown   error = &Error{Code: CodeUnknown}
-	// ErrNotFound is what [Store.Get] returns for an identity without a record.
-	ErrNotFound error = &Error{Code: CodeNotFound}
+	// ErrNotFound is what [store.Store.Get] returns for an identity without a record.
+	ErrNotFound = store.ErrNotFound
 )
 
 // verdict marks what a handler's error says about effects.
 type verdict struct {
-	disposition Disposition // empty: unknown
+	disposition store.Disposition // empty: unknown
 	code        string
 	err         error
 }
@@ -131,9 +93,8 @@ func (v *verdict) Error() string { return v.err.Error() }
 func (v *verdict) Unwrap() error { return v.err }
 
 // Rejected marks err as a final refusal: the attempt ends as rejected and every
-// duplicate gets the same refusal. The code is the caller's own short word for
-// it and is kept with the record, as is err's text. Inside [Effect] it says that
-// the provider refused for good.
+// duplicate gets the same refusal. Choose a short code for it; code and err's text are
+// kept with the record. Inside [Effect] it says that the provider refused for good.
 func Rejected(code string, err error) error {
 	return &verdict{disposition: DispositionRejected, code: code, err: err}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -25,11 +26,11 @@ type scribe struct {
 
 // Changed makes one entry: the revisions before and after, what changed, and what
 // the record is then.
-func (s *scribe) Changed(_ *semel.Operation, prev, next *semel.Record, change semel.Change) []semel.Entry {
+func (s *scribe) Changed(_ *semel.Operation, prev, next *semel.Record, change store.Change) []store.Entry {
 	d := sha256.Sum256([]byte(next.ID.Key))
-	return []semel.Entry{{
+	return []store.Entry{{
 		Leaf:    fmt.Appendf(nil, "%s %s %s %s %s", prev.Revision, next.Revision, change, next.State, next.Disposition),
-		Opening: []byte(next.ID.Key), Subject: semel.Subject(d[:16]),
+		Opening: []byte(next.ID.Key), Subject: store.Subject(d[:16]),
 	}}
 }
 
@@ -42,10 +43,10 @@ func (s *scribe) Decided(_ context.Context, _ *semel.Operation, call *semel.Call
 }
 
 // told is what the log says of a key, without revisions.
-func told(t *testing.T, st semel.EvidenceStore, key string) []string {
+func told(t *testing.T, st store.EvidenceLog, key string) []string {
 	t.Helper()
 	d := sha256.Sum256([]byte(key))
-	numbers, err := st.FindEvidence(t.Context(), semel.Subject(d[:16]), 0, 1000)
+	numbers, err := st.FindEvidence(t.Context(), store.Subject(d[:16]), 0, 1000)
 	must(t, err)
 	var lines []string
 	for _, n := range numbers {
@@ -80,11 +81,11 @@ func TestEveryChangeHasItsEntry(t *testing.T) {
 		must(t, a.Complete(t.Context(), data("x")))
 		must(t, a.Complete(t.Context(), data("x")))
 		m := a.Record().Outbox[0]
-		for _, f := range []semel.MessageFinding{
-			{State: semel.MessagePending, RetryAfter: time.Second, Failure: &semel.Failure{Code: "503"}},
-			{State: semel.MessageParked}, {State: semel.MessageParked}, {State: semel.MessageDiscarded},
+		for _, f := range []store.MessageFinding{
+			{State: store.MessagePending, RetryAfter: time.Second, Failure: &store.Failure{Code: "503"}},
+			{State: store.MessageParked}, {State: store.MessageParked}, {State: store.MessageDiscarded},
 		} {
-			_, err := e.SettleMessage(t.Context(), id("k"), m.ID, f)
+			_, err := e.Door().SettleMessage(t.Context(), id("k"), m.ID, f)
 			must(t, err)
 		}
 		decides(t, e, call("k"), semel.Replay)
@@ -101,7 +102,7 @@ func TestEveryChangeHasItsEntry(t *testing.T) {
 		_, err = e.Settle(t.Context(), id("h"), semel.Settlement{Outcome: semel.DispositionAborted}, "looked")
 		must(t, err)
 		c := begin(t, e, call("h"))
-		must(t, c.Fail(t.Context(), semel.Failure{}, semel.Result{}))
+		must(t, c.Fail(t.Context(), store.Failure{}, semel.Result{}))
 		want = []string{"claimed processing", "held processing", "ended failed aborted", "claimed processing", "ended failed failed"}
 		if got := told(t, st, "h"); !slices.Equal(got, want) {
 			t.Errorf("got  %q\nwant %q", got, want)
@@ -212,7 +213,7 @@ func TestEvidenceInATransaction(t *testing.T) {
 
 func TestEvidenceNeedsAStoreAndAWitness(t *testing.T) {
 	op := semel.Operation{Name: "op", Evidence: semel.EvidenceChanges}
-	plain := struct{ semel.Store }{memstore.New()}
+	plain := bare{memstore.New()}
 	for name, c := range map[string]struct {
 		store semel.Store
 		opts  semel.Options
@@ -259,11 +260,17 @@ type flaky struct {
 	log, purge error
 }
 
-func (f *flaky) AppendEvidence(ctx context.Context, entries []semel.Entry) error {
+func (f *flaky) Extras() store.Extras {
+	x := f.Store.Extras()
+	x.Evidence, x.Purge = f, f
+	return x
+}
+
+func (f *flaky) AppendEvidence(ctx context.Context, entries []store.Entry) error {
 	return errors.Join(f.Store.AppendEvidence(ctx, entries), f.log)
 }
 
-func (f *flaky) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
+func (f *flaky) Purge(ctx context.Context, refs []store.Ref) (int, error) {
 	if f.purge != nil {
 		return 0, f.purge
 	}
@@ -306,6 +313,29 @@ func TestAPurgeByAnOperatorIsEvidentBeforeItHappens(t *testing.T) {
 		must(t, e.Purge(t.Context(), hidden, semel.Removal{Reason: "asked to"}))
 		if got := told(t, st, "unseen"); len(got) != 0 {
 			t.Errorf("told of an operation without evidence: %q", got)
+		}
+	})
+}
+
+// bare has the four verbs only.
+type bare struct{ semel.Store }
+
+func (bare) Extras() store.Extras { return store.Extras{} }
+
+// A settlement of one effect that leaves the record held is a change of the ledger.
+func TestASettledEffectIsToldAsOne(t *testing.T) {
+	evident(t, semel.Operation{Evidence: semel.EvidenceChanges}, func(t *testing.T, e *semel.Engine, st *memstore.Store, _ *scribe) {
+		a := begin(t, e, call("k"))
+		for _, name := range []string{"first", "second"} {
+			_, err := a.StartEffect(t.Context(), name)
+			must(t, err)
+		}
+		must(t, a.Hold(t.Context(), "away"))
+		before := len(told(t, st, "k"))
+		_, err := e.Settle(t.Context(), id("k"), semel.Settlement{Effects: []store.EffectFinding{{Name: "first", State: store.EffectConfirmed}}}, "looked")
+		must(t, err)
+		if got := told(t, st, "k")[before:]; !slices.Equal(got, []string{"effect processing"}) {
+			t.Errorf("told of %q", got)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
@@ -41,7 +42,7 @@ func newWorker(t *testing.T, disk *history, w *world, p *process) *worker {
 	})
 	must(t, err)
 	wk := &worker{Engine: e, process: p, world: w, queue: make(chan semel.Record, 100)}
-	e.SetDispatcher(wk)
+	e.Door().SetDispatcher(wk.Dispatch)
 	return wk
 }
 
@@ -58,7 +59,7 @@ func (wk *worker) deliver(ctx context.Context) {
 		select {
 		case rec := <-wk.queue:
 			for _, m := range rec.Outbox {
-				if m.State != semel.MessagePending {
+				if m.State != store.MessagePending {
 					continue
 				}
 				if wk.process.hit(ctx, "receiver", func() {
@@ -66,7 +67,7 @@ func (wk *worker) deliver(ctx context.Context) {
 					defer wk.world.mu.Unlock()
 					wk.world.delivered[m.ID]++
 				}) == nil {
-					_, _ = wk.SettleMessage(ctx, rec.ID, m.ID, semel.MessageFinding{State: semel.MessageDelivered})
+					_, _ = wk.Door().SettleMessage(ctx, rec.ID, m.ID, store.MessageFinding{State: store.MessageDelivered})
 				}
 			}
 		default:
@@ -127,12 +128,12 @@ func (wk *worker) settle(t *testing.T) (held bool) {
 	must(t, err)
 	s := semel.Settlement{}
 	for _, ef := range rec.Effects {
-		if ef.State != semel.EffectStarted {
+		if ef.State != store.EffectStarted {
 			continue
 		}
-		f := semel.EffectFinding{Name: ef.Name, State: semel.EffectRefuted}
+		f := store.EffectFinding{Name: ef.Name, State: store.EffectRefuted}
 		if wk.world.charged[ef.Name] > 0 {
-			f.State, f.Result = semel.EffectConfirmed, data(`"receipt"`)
+			f.State, f.Result = store.EffectConfirmed, data(`"receipt"`)
 		}
 		s.Effects = append(s.Effects, f)
 	}
@@ -187,7 +188,7 @@ func live(t *testing.T, open func(t *testing.T) disk, at int, m mode, seed uint6
 		switch {
 		case fail && (rec.Disposition != semel.DispositionRejected || len(out.delivered) != 0):
 			t.Errorf("%s; delivered %v of a call that did not complete", stage(&rec), out.delivered)
-		case !fail && (rec.State != semel.Completed || len(rec.Outbox) != 1 || out.delivered[rec.Outbox[0].ID] == 0 || len(out.delivered) != 1 || rec.Outbox[0].State != semel.MessageDelivered):
+		case !fail && (rec.State != semel.Completed || len(rec.Outbox) != 1 || out.delivered[rec.Outbox[0].ID] == 0 || len(out.delivered) != 1 || rec.Outbox[0].State != store.MessageDelivered):
 			t.Errorf("%s %+v; delivered %v", stage(&rec), rec.Failure, out.delivered)
 		}
 		if out.charged["charge"] != 1 || out.charged["mail"] != 1 {

@@ -3,6 +3,7 @@ package semel_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
@@ -148,7 +150,7 @@ func TestRenewalLetsOtherWritesPass(t *testing.T) {
 
 func TestWordsOfAHandlerAreKeptAsText(t *testing.T) {
 	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
-		f := semel.Failure{Code: "a\x00b", Message: "\xff" + strings.Repeat("é", 2000)}
+		f := store.Failure{Code: "a\x00b", Message: "\xff" + strings.Repeat("é", 2000)}
 		a := begin(t, r.Engine, call("k"))
 		must(t, a.Fail(t.Context(), f, semel.Result{}))
 		must(t, a.Fail(t.Context(), f, semel.Result{}))
@@ -156,6 +158,20 @@ func TestWordsOfAHandlerAreKeptAsText(t *testing.T) {
 		must(t, err)
 		if m := rec.Failure.Message; !utf8.ValidString(m) || len(m) > 1100 || rec.Failure.Code != "a\uFFFDb" {
 			t.Errorf("kept as %q", rec.Failure)
+		}
+	})
+}
+
+// What is told of a failed call to the store counts the tries.
+func TestTriesAreCounted(t *testing.T) {
+	var tries []int
+	events := &semel.Events{StoreFailed: func(e semel.Event) { tries = append(tries, e.Try) }}
+	inBubbleWith(t, semel.Options{Events: events}, semel.Operation{}, func(t *testing.T, r *rig) {
+		a := begin(t, r.Engine, call("k"))
+		r.faults.Next(faultstore.Apply, faultstore.NotApplied, 3)
+		must(t, a.Complete(t.Context(), data("x")))
+		if !slices.Equal(tries, []int{1, 2, 3}) {
+			t.Errorf("told of the tries %v", tries)
 		}
 	})
 }

@@ -6,13 +6,14 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 )
 
 func TestEveryByteOfAFingerprintIsCompared(t *testing.T) {
 	clause.Proves(t, "CORE-ID.2", "IDS-VIII.5")
 	sum := sha256.Sum256([]byte("x"))
 	mine := call("k")
-	mine.Fingerprint = semel.NewFingerprint(semel.SchemeRaw, sum)
+	mine.Fingerprint = store.NewFingerprint(semel.SchemeRaw, sum)
 	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
 		compare := func(when string, same semel.Decision) {
 			t.Helper()
@@ -20,12 +21,12 @@ func TestEveryByteOfAFingerprintIsCompared(t *testing.T) {
 			for i := range sum {
 				near := sum
 				near[i] ^= 1
-				other.Fingerprint = semel.NewFingerprint(semel.SchemeRaw, near)
+				other.Fingerprint = store.NewFingerprint(semel.SchemeRaw, near)
 				if ans, err := r.Begin(t.Context(), other); err != nil || ans.Decision != semel.Conflict {
 					t.Fatalf("%s, another byte %d: %s, %v", when, i, ans.Decision, err)
 				}
 			}
-			other.Fingerprint = semel.NewFingerprint(semel.SchemeJSON, sum)
+			other.Fingerprint = store.NewFingerprint(semel.SchemeJSON, sum)
 			if ans, err := r.Begin(t.Context(), other); err != nil || ans.Decision != semel.Conflict {
 				t.Fatalf("%s, another scheme: %s, %v", when, ans.Decision, err)
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // An end whose answer was lost, and that others have followed when it is sent again,
@@ -14,7 +15,7 @@ import (
 func TestAnEndThatWasFollowedIsNoLostLease(t *testing.T) {
 	type follow func(t *testing.T, e *semel.Engine, rec semel.Record)
 	settled := func(t *testing.T, e *semel.Engine, rec semel.Record) {
-		_, err := e.SettleMessage(t.Context(), rec.ID, rec.Outbox[0].ID, semel.MessageFinding{State: semel.MessageDelivered})
+		_, err := e.Door().SettleMessage(t.Context(), rec.ID, rec.Outbox[0].ID, store.MessageFinding{State: store.MessageDelivered})
 		must(t, err)
 	}
 	again := func(t *testing.T, e *semel.Engine, _ semel.Record) { begin(t, e, call("k")) }
@@ -24,9 +25,9 @@ func TestAnEndThatWasFollowedIsNoLostLease(t *testing.T) {
 	}{
 		"completed, and a message was delivered": {func(a *semel.Attempt) error { return a.Complete(context.Background(), data("x")) }, settled},
 		"failed, and a further attempt was made": {func(a *semel.Attempt) error {
-			return a.Fail(context.Background(), semel.Failure{Code: "c", Message: "m"}, data("x"))
+			return a.Fail(context.Background(), store.Failure{Code: "c", Message: "m"}, data("x"))
 		}, again},
-		"aborted, and a further attempt was made": {func(a *semel.Attempt) error { return a.Abort(context.Background(), semel.Failure{Code: "c"}) }, again},
+		"aborted, and a further attempt was made": {func(a *semel.Attempt) error { return a.Abort(context.Background(), store.Failure{Code: "c"}) }, again},
 	} {
 		t.Run(name, func(t *testing.T) {
 			op := semel.Operation{OnFailure: semel.RetryFailure}
@@ -34,7 +35,7 @@ func TestAnEndThatWasFollowedIsNoLostLease(t *testing.T) {
 				other := engineOn(t, st.mem, op)
 				a := begin(t, e, call("k"))
 				must(t, a.Send(message("m")))
-				st.writeBy(func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+				st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 					st.writeBy(nil)
 					if _, applied, err := st.mem.Apply(ctx, w); !applied || err != nil {
 						t.Errorf("applied %v, %v", applied, err)
@@ -55,11 +56,11 @@ func TestAnEndThatWasFollowedIsNoLostLease(t *testing.T) {
 		stalls(t, semel.Operation{}, func(t *testing.T, e *semel.Engine, st *stalling) {
 			other := engineOn(t, st.mem, semel.Operation{})
 			a := begin(t, e, call("k"))
-			st.writeBy(func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 				st.writeBy(nil)
 				must(t, attach(t, other, "k", a.Fence()).Hold(ctx, "who knows"))
 				<-time.After(time.Second)
-				_, err := other.Settle(ctx, id("k"), semel.Settlement{Outcome: semel.DispositionRejected, Failure: &semel.Failure{Code: "no"}}, "by hand")
+				_, err := other.Settle(ctx, id("k"), semel.Settlement{Outcome: semel.DispositionRejected, Failure: &store.Failure{Code: "no"}}, "by hand")
 				must(t, err)
 				return semel.Record{}, false, errors.New("the connection was lost")
 			})

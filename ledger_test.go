@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // confirm starts an effect and settles it with a result of so many bytes.
@@ -19,18 +20,18 @@ func confirm(t *testing.T, a *semel.Attempt, name string, size int) {
 	must(t, a.SettleEffect(t.Context(), ofSize(name, size)))
 }
 
-func ofSize(name string, size int) semel.EffectFinding {
-	return semel.EffectFinding{Name: name, State: semel.EffectConfirmed, Result: semel.Result{Data: bytes.Repeat([]byte("x"), size)}}
+func ofSize(name string, size int) store.EffectFinding {
+	return store.EffectFinding{Name: name, State: store.EffectConfirmed, Result: semel.Result{Data: bytes.Repeat([]byte("x"), size)}}
 }
 
 // wantLedger compares the ledger with sizes of results, -1 for a tombstone.
-func wantLedger(t *testing.T, effects []semel.EffectRecord, sizes ...int) {
+func wantLedger(t *testing.T, effects []store.EffectRecord, sizes ...int) {
 	t.Helper()
 	if len(effects) != len(sizes) {
 		t.Fatalf("%d effects in the ledger", len(effects))
 	}
 	for i, ef := range effects {
-		if ef.State != semel.EffectConfirmed || ef.Result.Tombstone != (sizes[i] < 0) || len(ef.Result.Data) != max(sizes[i], 0) {
+		if ef.State != store.EffectConfirmed || ef.Result.Tombstone != (sizes[i] < 0) || len(ef.Result.Data) != max(sizes[i], 0) {
 			t.Errorf("%s is %s with %d bytes, tombstone %t; want %d", ef.Name, ef.State, len(ef.Result.Data), ef.Result.Tombstone, sizes[i])
 		}
 	}
@@ -48,7 +49,7 @@ func TestTheLedgerIsBoundedInSum(t *testing.T) {
 		// Telling the same again is harmless, also where it was not kept.
 		must(t, a.SettleEffect(t.Context(), ofSize("3", quarter)))
 		must(t, a.SettleEffect(t.Context(), ofSize("4", 1)))
-		wantCode(t, a.SettleEffect(t.Context(), semel.EffectFinding{Name: "4", State: semel.EffectRefuted}), semel.CodeAlreadyEnded)
+		wantCode(t, a.SettleEffect(t.Context(), store.EffectFinding{Name: "4", State: store.EffectRefuted}), semel.CodeAlreadyEnded)
 		// An effect of which nothing is kept happened all the same.
 		must(t, a.Abandon(t.Context(), ""))
 		b := begin(t, r.Engine, call("k"))
@@ -91,10 +92,10 @@ func TestTheFirstResultMayBeLargerThanTheLedger(t *testing.T) {
 		confirm(t, a, "empty", 0)
 		_, err := a.StartEffect(t.Context(), "open")
 		must(t, err)
-		if ef := a.Effects()[3]; ef.State != semel.EffectStarted || ef.Result.Tombstone {
+		if ef := a.Effects()[3]; ef.State != store.EffectStarted || ef.Result.Tombstone {
 			t.Errorf("an effect that was only started is %+v", ef)
 		}
-		must(t, a.SettleEffect(t.Context(), semel.EffectFinding{Name: "open", State: semel.EffectRefuted}))
+		must(t, a.SettleEffect(t.Context(), store.EffectFinding{Name: "open", State: store.EffectRefuted}))
 		wantLedger(t, a.Effects()[:3], large, -1, 0)
 	})
 }
@@ -108,7 +109,7 @@ func TestSettlementsKeepTheLedgerBounded(t *testing.T) {
 			must(t, err)
 		}
 		must(t, a.Hold(t.Context(), ""))
-		rec, err := r.Settle(t.Context(), id("k"), semel.Settlement{Effects: []semel.EffectFinding{ofSize("b", 2), ofSize("c", 1)}}, "")
+		rec, err := r.Settle(t.Context(), id("k"), semel.Settlement{Effects: []store.EffectFinding{ofSize("b", 2), ofSize("c", 1)}}, "")
 		must(t, err)
 		wantLedger(t, rec.Effects, semel.MaxLedger-1, -1, 1)
 	})

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/semelhq/semel/store"
 )
 
 // Class is how much protection a kind of call needs (IDS-VI.1).
@@ -50,8 +52,8 @@ const (
 	RetryFailure  AfterFailure = "retry"  // a new attempt under a higher fence (MAP-FLOW.4)
 )
 
-// AfterAbandon is what becomes of an attempt whose holder went away while an
-// effect is possible.
+// AfterAbandon is what happens to an attempt whose holder is gone while an effect is
+// possible.
 type AfterAbandon string
 
 // The abandonment rules.
@@ -74,23 +76,23 @@ type Share string
 
 // The sharing rules.
 const (
-	SharePrincipal Share = "principal" // each principal has keys of its own; the default
+	SharePrincipal Share = "principal" // each principal has its own keys; the default
 	ShareTenant    Share = "tenant"    // all principals of a tenant share keys; needs Authorize
 )
 
 // Rate is a token bucket: Burst at once, refilled with PerSecond. The zero Rate
-// does not limit. An operation takes up to a million per second, and a bucket that
-// is empty must be full again within ten years, the longest Window.
+// doesn't limit. PerSecond is a million at most, and an empty bucket must be full again
+// within ten years, the longest Window.
 type Rate struct {
 	PerSecond float64 `json:"per_second,omitempty"`
 	Burst     int     `json:"burst,omitempty"`
 }
 
 // Operation declares the policy of one kind of call. The zero value of every
-// field but Name is the documented default. An operation is not changed after
-// it was given to an engine.
+// field but Name is the documented default. Don't change an operation after
+// you gave it to an engine.
 type Operation struct {
-	// Name identifies the operation, with its version where it has one, such
+	// Name identifies the operation, with its version if it has one, such
 	// as "payments.charge" or "payments.charge@2". Up to 256 bytes.
 	Name string
 	// Class defaults to [Strict].
@@ -103,7 +105,7 @@ type Operation struct {
 	Window time.Duration
 	// Lease is how long a silent holder keeps the right to execute. It is
 	// renewed at a third of its time, so it may be much shorter than the
-	// handler. Defaults to 30 seconds; 10 milliseconds to 30 days.
+	// handler takes. Defaults to 30 seconds; 10 milliseconds to 30 days.
 	Lease time.Duration
 	// OnFailure defaults to [ReplayFailure].
 	OnFailure AfterFailure
@@ -111,20 +113,20 @@ type Operation struct {
 	OnAbandoned AfterAbandon
 	// InFlight defaults to [RefuseInFlight].
 	InFlight InFlightRule
-	// MaxWait bounds every wait for an outcome, also those that a call asks
-	// for. Defaults to 30 seconds.
+	// MaxWait bounds every wait for an outcome, Call.Wait included. Defaults to 30
+	// seconds.
 	MaxWait time.Duration
 	// Share defaults to [SharePrincipal]. [ShareTenant] needs Authorize.
 	Share Share
 	// MaxResult is the largest result that is kept, in bytes. A larger one
 	// leaves a tombstone. Defaults to 256 KiB.
 	MaxResult int
-	// Shields are the strategies that keep external effects single; at least
-	// one for class I3.
+	// Shields are the strategies that keep external effects from being repeated; at
+	// least one for class I3.
 	Shields []Shield
 	// Effects names the effects that attempts of this operation may begin with
-	// [Effect]. Declaring them promises that nothing outside happens without
-	// the ledger: an abandoned attempt that began none of them may then run
+	// [Effect]. By declaring them you promise that the handler has no other effects
+	// on other systems: an abandoned attempt that began none of them may then run
 	// again. A name that ends in "*" stands for all names with that prefix.
 	// Nil declares nothing; attempts may still use the ledger. Names that begin
 	// with "semel" belong to the doors of this module and need no declaration.
@@ -134,23 +136,22 @@ type Operation struct {
 	// ReconcileEvery is the pause between two questions about the same held
 	// record. Defaults to 1 minute.
 	ReconcileEvery time.Duration
-	// Authorize is asked before a stored answer is given to a caller, every
-	// time, with the record whose answer it would get. An error keeps the
-	// answer back: the caller gets [CodeForbidden] (IDS-XV.4). It is asked before a
-	// call is claimed too, with the claim as it would be stored: otherwise whoever
-	// may not see the answer to a shared key could give one. Read-only calls, which
-	// leave nothing to share, are not asked about. Optional, but required with
-	// [ShareTenant].
+	// Authorize is called each time before a caller gets a stored answer, with the
+	// record of that answer. If it returns an error, the caller gets [CodeForbidden]
+	// instead (IDS-XV.4). It is also called before a call is claimed, with the claim as
+	// it would be stored: otherwise a caller that may not see the answer to a shared
+	// key could give one. It isn't called for read-only calls, which leave nothing to
+	// share. Optional, but required with [ShareTenant].
 	Authorize func(ctx context.Context, call Call, rec Record) error
 	// RefuseLate refuses a call that was first sent before the window, instead
-	// of running it as a new one. It works where Call.FirstSent is set or the
-	// key is a UUIDv7.
+	// of running it as a new one. It works if Call.FirstSent is set or the key is a
+	// UUIDv7.
 	RefuseLate bool
 	// Archive keeps expired records until Options.Archive has taken them
 	// (MAP-EXP.3). Without one they stay in the store.
 	Archive bool
 	// Evidence is how much goes to the evidence log. Defaults to [EvidenceNone].
-	// More needs a store with [EvidenceStore] and Options.Witness.
+	// More needs a store with [store.EvidenceLog] and Options.Witness.
 	Evidence EvidenceLevel
 	// Confirmation asks for a confirmation token before a call is executed.
 	Confirmation *ConfirmationPolicy
@@ -158,11 +159,11 @@ type Operation struct {
 	// it, as an attempt of that operation (IDS-XI.S4); see [Engine.Compensate].
 	Compensation string
 	Compensate   Compensator
-	// PerRecord limits duplicates of one record (IDS-XV.3), and how often its
-	// confirmation is asked for.
+	// PerRecord limits duplicates of one record (IDS-XV.3), and requests for its
+	// confirmation.
 	PerRecord Rate
-	// PerPrincipal limits duplicates by one principal (IDS-XV.3), and how often he
-	// asks for confirmations.
+	// PerPrincipal limits duplicates by one principal (IDS-XV.3), and the principal's
+	// requests for confirmation.
 	PerPrincipal Rate
 }
 
@@ -179,11 +180,11 @@ const (
 	maxLease               = 30 * 24 * time.Hour
 	minWindow              = time.Second
 	maxWindow              = 10 * 365 * 24 * time.Hour
-	maxRate                = 1_000_000 // beyond it, a token is too few nanoseconds to count in whole ones
+	maxRate                = 1_000_000 // above it, rounding a token's time to whole nanoseconds is too coarse
 	maxRefill              = maxWindow // short enough that no sum of instants overflows
 )
 
-// withDefaults fills in what was left out.
+// withDefaults fills in the defaults.
 func (op Operation) withDefaults() Operation {
 	op.Class = cmp.Or(op.Class, Strict)
 	if op.Window == 0 && op.Financial {
@@ -209,8 +210,8 @@ func (op Operation) Validate() error {
 	bad := func(format string, args ...any) {
 		errs = append(errs, &Error{Code: CodeInvalidOperation, Message: fmt.Sprintf("operation %q: ", op.Name) + fmt.Sprintf(format, args...)})
 	}
-	if op.Name == "" || len(op.Name) > maxNameLen || !validText(op.Name) {
-		bad("Name must have 1 to %d bytes of UTF-8 without NUL", maxNameLen)
+	if op.Name == "" || len(op.Name) > store.MaxNameLen || !store.ValidText(op.Name) {
+		bad("Name must have 1 to %d bytes of UTF-8 without NUL", store.MaxNameLen)
 	}
 	if strings.HasPrefix(op.Name, reservedPrefix) && !strings.HasPrefix(op.Name, dispatchPrefix) {
 		bad("Name may not begin with %s", reservedPrefix)
@@ -243,11 +244,8 @@ func (op Operation) Validate() error {
 	for _, s := range op.Shields {
 		oneOf(bad, "Shields", s, ShieldProviderKey, ShieldOutbox, ShieldLedger, ShieldReconcile)
 	}
-	if op.Window < minWindow || op.Window > maxWindow {
-		bad("Window %v is outside %v to %v", op.Window, minWindow, maxWindow)
-	}
-	if op.Financial && op.Window < minFinancialWindow {
-		bad("Window %v is shorter than the %v that a financial operation needs", op.Window, minFinancialWindow)
+	if why := op.refuseWindow(op.Window); why != "" {
+		bad("Window %s", why)
 	}
 	if op.Lease < minLease || op.Lease > maxLease {
 		bad("Lease %v is outside %v to %v", op.Lease, minLease, maxLease)
@@ -278,11 +276,22 @@ func (op Operation) Validate() error {
 		}
 	}
 	for _, name := range op.Effects {
-		if name == "" || len(name) > maxNameLen {
-			bad("a name in Effects has %d bytes, not 1 to %d", len(name), maxNameLen)
+		if name == "" || len(name) > store.MaxNameLen {
+			bad("a name in Effects has %d bytes, not 1 to %d", len(name), store.MaxNameLen)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// refuseWindow says why an outcome can't be kept for that long; it is empty if it can.
+func (op *Operation) refuseWindow(w time.Duration) string {
+	switch {
+	case w < minWindow || w > maxWindow:
+		return fmt.Sprintf("%v is outside %v to %v", w, minWindow, maxWindow)
+	case op.Financial && w < minFinancialWindow:
+		return fmt.Sprintf("%v is shorter than the %v that a financial operation needs", w, minFinancialWindow)
+	}
+	return ""
 }
 
 func oneOf[T ~string](bad func(string, ...any), field string, v T, allowed ...T) {

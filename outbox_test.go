@@ -13,6 +13,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
@@ -48,10 +49,10 @@ func TestMessagesExistIfAndOnlyIfTheCallCompleted(t *testing.T) {
 	ends := map[string]func(ctx context.Context, a *semel.Attempt) error{
 		"completed": func(ctx context.Context, a *semel.Attempt) error { return a.Complete(ctx, data("x")) },
 		"rejected": func(ctx context.Context, a *semel.Attempt) error {
-			return a.Reject(ctx, semel.Failure{}, semel.Result{})
+			return a.Reject(ctx, store.Failure{}, semel.Result{})
 		},
-		"failed":    func(ctx context.Context, a *semel.Attempt) error { return a.Fail(ctx, semel.Failure{}, semel.Result{}) },
-		"aborted":   func(ctx context.Context, a *semel.Attempt) error { return a.Abort(ctx, semel.Failure{}) },
+		"failed":    func(ctx context.Context, a *semel.Attempt) error { return a.Fail(ctx, store.Failure{}, semel.Result{}) },
+		"aborted":   func(ctx context.Context, a *semel.Attempt) error { return a.Abort(ctx, store.Failure{}) },
 		"held":      func(ctx context.Context, a *semel.Attempt) error { return a.Hold(ctx, "") },
 		"abandoned": func(ctx context.Context, a *semel.Attempt) error { return a.Abandon(ctx, "") },
 		"held, and completed by its holder later": func(ctx context.Context, a *semel.Attempt) error {
@@ -64,7 +65,7 @@ func TestMessagesExistIfAndOnlyIfTheCallCompleted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, semel.Operation{Lease: 3 * time.Second}, func(t *testing.T, r *rig) {
 				s := &sink{}
-				r.SetDispatcher(s)
+				r.Door().SetDispatcher(s.Dispatch)
 				a := begin(t, r.Engine, call("k"))
 				must(t, a.Send(message("m")))
 				rec, err := r.Lookup(t.Context(), id("k"))
@@ -91,7 +92,7 @@ func TestMessagesInATransaction(t *testing.T) {
 	clause.Proves(t, "IDS-XI.S2")
 	inBubble(t, semel.Operation{OnFailure: semel.RetryFailure}, func(t *testing.T, r *rig) {
 		s := &sink{}
-		r.SetDispatcher(s)
+		r.Door().SetDispatcher(s.Dispatch)
 		for _, kept := range []bool{false, true} {
 			b := newBase(r.store)
 			tx, err := b.begin(t.Context())
@@ -112,7 +113,7 @@ func TestMessagesInATransaction(t *testing.T) {
 			}
 			must(t, tx.Commit(t.Context()))
 			a.Committed()
-			if recs := s.take(); len(recs) != 1 || len(recs[0].Outbox) != 1 || recs[0].Outbox[0].State != semel.MessagePending {
+			if recs := s.take(); len(recs) != 1 || len(recs[0].Outbox) != 1 || recs[0].Outbox[0].State != store.MessagePending {
 				t.Errorf("dispatched %+v", recs)
 			}
 		}
@@ -123,10 +124,10 @@ func TestMessagesInATransaction(t *testing.T) {
 type txExecution struct{ *semel.TxAttempt }
 
 func (txExecution) Renew(context.Context) error { return nil }
-func (txExecution) StartEffect(context.Context, string) (semel.EffectRecord, error) {
-	return semel.EffectRecord{}, nil
+func (txExecution) StartEffect(context.Context, string) (store.EffectRecord, error) {
+	return store.EffectRecord{}, nil
 }
-func (txExecution) SettleEffect(context.Context, semel.EffectFinding) error { return nil }
+func (txExecution) SettleEffect(context.Context, store.EffectFinding) error { return nil }
 
 func TestMessagesAreBounded(t *testing.T) {
 	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
@@ -157,7 +158,7 @@ func TestMessagesAreBounded(t *testing.T) {
 		for _, m := range box {
 			ids[m.ID] = true
 		}
-		if len(box) != semel.MaxMessages || len(ids) != len(box) || string(box[0].Payload) != "paid" || box[0].State != semel.MessagePending {
+		if len(box) != semel.MaxMessages || len(ids) != len(box) || string(box[0].Payload) != "paid" || box[0].State != store.MessagePending {
 			t.Errorf("%d messages with %d ids, the first %+v", len(box), len(ids), box[0])
 		}
 	})
@@ -170,8 +171,8 @@ func TestAMessageSettles(t *testing.T) {
 		must(t, a.Send(message("m")))
 		must(t, a.Complete(t.Context(), data("x")))
 		m := a.Record().Outbox[0]
-		settle := func(f semel.MessageFinding) (semel.Message, error) {
-			rec, err := r.SettleMessage(t.Context(), id("k"), m.ID, f)
+		settle := func(f store.MessageFinding) (semel.Message, error) {
+			rec, err := r.Door().SettleMessage(t.Context(), id("k"), m.ID, f)
 			if err != nil {
 				return semel.Message{}, err
 			}
@@ -179,21 +180,21 @@ func TestAMessageSettles(t *testing.T) {
 		}
 		steps := []struct {
 			name string
-			f    semel.MessageFinding
+			f    store.MessageFinding
 			code semel.Code
-			want semel.MessageState
+			want store.MessageState
 			n    int
 		}{
-			{"it is tried again", semel.MessageFinding{State: semel.MessagePending, RetryAfter: time.Minute, Failure: &semel.Failure{Code: "503"}}, "", semel.MessagePending, 1},
-			{"a pending one is not discarded", semel.MessageFinding{State: semel.MessageDiscarded}, semel.CodeIllegalTransition, "", 0},
-			{"nor made something that is none", semel.MessageFinding{State: "lost"}, semel.CodeIllegalTransition, "", 0},
-			{"it is given up", semel.MessageFinding{State: semel.MessageParked, Failure: &semel.Failure{Code: "400"}}, "", semel.MessageParked, 2},
-			{"a dispatcher that is late does not bring it back", semel.MessageFinding{State: semel.MessagePending}, semel.CodeIllegalTransition, "", 0},
-			{"an operator does", semel.MessageFinding{State: semel.MessagePending, Replay: true}, "", semel.MessagePending, 0},
-			{"it is delivered", semel.MessageFinding{State: semel.MessageDelivered}, "", semel.MessageDelivered, 0},
-			{"which may be said twice", semel.MessageFinding{State: semel.MessageDelivered}, "", semel.MessageDelivered, 0},
-			{"and is the end", semel.MessageFinding{State: semel.MessagePending, Replay: true}, semel.CodeIllegalTransition, "", 0},
-			{"for parking too", semel.MessageFinding{State: semel.MessageParked}, semel.CodeIllegalTransition, "", 0},
+			{"it is tried again", store.MessageFinding{State: store.MessagePending, RetryAfter: time.Minute, Failure: &store.Failure{Code: "503"}}, "", store.MessagePending, 1},
+			{"a pending one is not discarded", store.MessageFinding{State: store.MessageDiscarded}, semel.CodeIllegalTransition, "", 0},
+			{"nor made something that is none", store.MessageFinding{State: "lost"}, semel.CodeIllegalTransition, "", 0},
+			{"it is given up", store.MessageFinding{State: store.MessageParked, Failure: &store.Failure{Code: "400"}}, "", store.MessageParked, 2},
+			{"a dispatcher that is late does not bring it back", store.MessageFinding{State: store.MessagePending}, semel.CodeIllegalTransition, "", 0},
+			{"an operator does", store.MessageFinding{State: store.MessagePending, Replay: true}, "", store.MessagePending, 0},
+			{"it is delivered", store.MessageFinding{State: store.MessageDelivered}, "", store.MessageDelivered, 0},
+			{"which may be said twice", store.MessageFinding{State: store.MessageDelivered}, "", store.MessageDelivered, 0},
+			{"and is the end", store.MessageFinding{State: store.MessagePending, Replay: true}, semel.CodeIllegalTransition, "", 0},
+			{"for parking too", store.MessageFinding{State: store.MessageParked}, semel.CodeIllegalTransition, "", 0},
 		}
 		for _, s := range steps {
 			got, err := settle(s.f)
@@ -203,13 +204,13 @@ func TestAMessageSettles(t *testing.T) {
 				}
 				continue
 			}
-			if err != nil || got.State != s.want || got.Tries != s.n || got.ID != m.ID || string(got.Payload) != "paid" || (got.NextAt != 0) != (s.want == semel.MessagePending) {
+			if err != nil || got.State != s.want || got.Tries != s.n || got.ID != m.ID || string(got.Payload) != "paid" || (got.NextAt != 0) != (s.want == store.MessagePending) {
 				t.Errorf("%s: got %+v, %v", s.name, got, err)
 			}
 		}
-		_, err := r.SettleMessage(t.Context(), id("k"), "msg_x", semel.MessageFinding{State: semel.MessageDelivered})
+		_, err := r.Door().SettleMessage(t.Context(), id("k"), "msg_x", store.MessageFinding{State: store.MessageDelivered})
 		wantCode(t, err, semel.CodeNotFound)
-		_, err = r.SettleMessage(t.Context(), id("none"), m.ID, semel.MessageFinding{State: semel.MessageDelivered})
+		_, err = r.Door().SettleMessage(t.Context(), id("none"), m.ID, store.MessageFinding{State: store.MessageDelivered})
 		wantCode(t, err, semel.CodeNotFound)
 		rec, err := r.Lookup(t.Context(), id("k"))
 		if must(t, err); rec.State != semel.Completed || string(rec.Result.Data) != "x" || rec.NextAt != rec.ExpiresAt {
@@ -226,14 +227,14 @@ func TestAMessageIsSettledWhenTheStoreSaysSo(t *testing.T) {
 				a := begin(t, r.Engine, call("k"))
 				must(t, a.Send(message("m")))
 				must(t, a.Complete(t.Context(), data("x")))
-				delivered := semel.MessageFinding{State: semel.MessageDelivered}
+				delivered := store.MessageFinding{State: store.MessageDelivered}
 				msg := a.Record().Outbox[0].ID
 				r.faults.Next(faultstore.Apply, form, 1000)
-				_, err := r.SettleMessage(t.Context(), id("k"), msg, delivered)
+				_, err := r.Door().SettleMessage(t.Context(), id("k"), msg, delivered)
 				wantCode(t, err, semel.CodeStoreUnavailable)
 				r.faults.Heal()
-				rec, err := r.SettleMessage(t.Context(), id("k"), msg, delivered)
-				if must(t, err); rec.Outbox[0].State != semel.MessageDelivered {
+				rec, err := r.Door().SettleMessage(t.Context(), id("k"), msg, delivered)
+				if must(t, err); rec.Outbox[0].State != store.MessageDelivered {
 					t.Errorf("the message is %s", rec.Outbox[0].State)
 				}
 			})
@@ -252,7 +253,7 @@ func TestTwoWhoSettleMessagesOfOneRecord(t *testing.T) {
 		for _, m := range a.Record().Outbox {
 			wg.Go(func() {
 				r.faults.Next(faultstore.Apply, faultstore.Applied, 1)
-				if _, err := r.SettleMessage(t.Context(), id("k"), m.ID, semel.MessageFinding{State: semel.MessageDelivered}); err != nil {
+				if _, err := r.Door().SettleMessage(t.Context(), id("k"), m.ID, store.MessageFinding{State: store.MessageDelivered}); err != nil {
 					t.Errorf("message %s: %v", m.Name, err)
 				}
 			})
@@ -260,7 +261,7 @@ func TestTwoWhoSettleMessagesOfOneRecord(t *testing.T) {
 		wg.Wait()
 		rec, err := r.Lookup(t.Context(), id("k"))
 		must(t, err)
-		if slices.ContainsFunc(rec.Outbox, func(m semel.Message) bool { return m.State != semel.MessageDelivered }) {
+		if slices.ContainsFunc(rec.Outbox, func(m semel.Message) bool { return m.State != store.MessageDelivered }) {
 			t.Errorf("a word was lost: %+v", rec.Outbox)
 		}
 	})
@@ -274,7 +275,7 @@ func TestARecordWithMessagesIsFoundAndKept(t *testing.T) {
 		must(t, a.Send(message("m")))
 		must(t, a.Complete(t.Context(), data("x"))) // nobody dispatches here
 		second := r.second(t)
-		second.SetDispatcher(s)
+		second.Door().SetDispatcher(s.Dispatch)
 		_, err := second.Sweep(t.Context())
 		if must(t, err); len(s.take()) != 1 {
 			t.Error("the message is not found")
@@ -285,7 +286,7 @@ func TestARecordWithMessagesIsFoundAndKept(t *testing.T) {
 		decides(t, r.Engine, call("k"), semel.Replay)
 		wantCode(t, r.Purge(t.Context(), id("k"), semel.Removal{Reason: ""}), semel.CodeIllegalTransition)
 		m := a.Record().Outbox[0]
-		_, err = r.SettleMessage(t.Context(), id("k"), m.ID, semel.MessageFinding{State: semel.MessageParked})
+		_, err = r.Door().SettleMessage(t.Context(), id("k"), m.ID, store.MessageFinding{State: store.MessageParked})
 		must(t, err)
 		pass(time.Hour)
 		_, err = second.Sweep(t.Context())
@@ -293,7 +294,7 @@ func TestARecordWithMessagesIsFoundAndKept(t *testing.T) {
 			t.Error("a parked message is dispatched")
 		}
 		decides(t, r.Engine, call("k"), semel.Replay)
-		_, err = r.SettleMessage(t.Context(), id("k"), m.ID, semel.MessageFinding{State: semel.MessageDiscarded})
+		_, err = r.Door().SettleMessage(t.Context(), id("k"), m.ID, store.MessageFinding{State: store.MessageDiscarded})
 		must(t, err)
 		n, err := second.Sweep(t.Context())
 		if must(t, err); n.Purged != 1 {
@@ -313,7 +314,7 @@ func TestMessagesDoNotHideAbandonedAttempts(t *testing.T) {
 		}
 		begin(t, r.Engine, call("gone")).Detach()
 		s := &sink{full: true}
-		r.SetDispatcher(s)
+		r.Door().SetDispatcher(s.Dispatch)
 		pass(4 * time.Second)
 		held := 0
 		for range 4 {
@@ -332,7 +333,7 @@ func TestMessagesDoNotHideAbandonedAttempts(t *testing.T) {
 			must(t, err)
 			for _, rec := range s.take() {
 				found.Add(1)
-				_, err := r.SettleMessage(t.Context(), rec.ID, rec.Outbox[0].ID, semel.MessageFinding{State: semel.MessageDelivered})
+				_, err := r.Door().SettleMessage(t.Context(), rec.ID, rec.Outbox[0].ID, store.MessageFinding{State: store.MessageDelivered})
 				must(t, err)
 			}
 		}
@@ -370,7 +371,7 @@ func TestMessagesUnderWayDoNotHideAbandonedAttempts(t *testing.T) {
 				}
 				begin(t, r.Engine, call("gone")).Detach()
 				s := &sink{}
-				r.SetDispatcher(s)
+				r.Door().SetDispatcher(s.Dispatch)
 				pass(4 * time.Second)
 				sweeps, held := 0, 0
 				for ; held == 0 && sweeps < 4; sweeps++ {
@@ -391,7 +392,7 @@ func TestMessagesUnderWayDoNotHideAbandonedAttempts(t *testing.T) {
 					for _, rec := range s.take() {
 						if !found[rec.ID.Key] {
 							found[rec.ID.Key] = true
-							_, err := r.SettleMessage(t.Context(), rec.ID, rec.Outbox[0].ID, semel.MessageFinding{State: semel.MessageDelivered})
+							_, err := r.Door().SettleMessage(t.Context(), rec.ID, rec.Outbox[0].ID, store.MessageFinding{State: store.MessageDelivered})
 							must(t, err)
 						}
 					}

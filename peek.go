@@ -2,45 +2,44 @@ package semel
 
 import (
 	"context"
-	"errors"
 )
 
-// Peek is what a delivery of a call would get if it came now: it never executes, never
-// waits and changes no record. [Execute] means that the call would run; the answer has
-// no attempt then, and by the time it is begun that may be different. The error is as
+// Peek returns what a delivery of a call would get now: it never executes, never waits
+// and changes no record. [Execute] means that the call would run; the answer then has
+// no attempt, and may be out of date when you begin the call. The error is the same as
 // that of [Engine.Begin].
 //
-// What a delivery gets without executing (a replay, a conflict) is told, and limited,
-// as for one that was delivered: Peek serves doors that know already that a delivery
-// may not execute, such as one that comes with the key of another call.
-func (e *Engine) Peek(ctx context.Context, call Call) (ans Answer, err error) {
-	var id ID
-	op, err := e.admit(ctx, &call, &id)
+// An answer without an execution (a replay, a conflict) is reported and limited as if the
+// call had been delivered. Peek is for doors that already know that a delivery may not
+// execute, such as one with the key of another call.
+func (door Door) Peek(ctx context.Context, call Call) (Answer, error) {
+	e := door.engine
+	d, err := e.admit(ctx, call)
 	if err != nil {
-		return ans, err
+		return Answer{}, err
 	}
-	at, err := e.read(ctx)
-	if err != nil {
-		return ans, err
+	if d.at, err = e.read(ctx); err != nil {
+		return Answer{}, err
 	}
-	ans.Decision, ans.Record = Execute, &Record{ID: id}
-	if op.Class == ReadOnly {
-		return ans, nil
+	would := Answer{Decision: Execute, Record: &Record{ID: d.id}}
+	if d.op.Class == ReadOnly {
+		return would, nil
 	}
-	rec, err := e.get(ctx, id)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return ans, nil
-	case err != nil:
-		return Answer{}, e.storeError("get", id, err)
+	if err := d.look(ctx); err != nil {
+		return Answer{}, err
 	}
-	r := decide(&op.Operation, &call, &rec, at.now, e.restored(&rec, at.now))
-	if r.hold != "" {
-		rec.Held = r.hold // which the next delivery will write
+	if d.cur.State == absent {
+		return would, nil
 	}
-	ans.Decision, ans.Record = r.decision, &rec
-	if r.decision == Execute {
-		return ans, nil
+	r := decide(&d.op.Operation, &d.call, d.cur, d.at.now, e.restored(d.cur, d.at.now))
+	d.ans.Decision, d.ans.Record = r.decision, d.cur
+	if r.hold != "" { // the next delivery will write it
+		if d.ans.Record, err = d.held(r.hold); err != nil {
+			return Answer{}, err
+		}
 	}
-	return ans, e.answer(ctx, op, &call, &ans, at.now, 0)
+	if r.decision != Execute {
+		err = d.answer(ctx)
+	}
+	return d.ans, err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/pebblestore"
 )
@@ -37,9 +38,9 @@ var errInjected = errors.New("injected")
 // disk is what the processes share.
 type disk interface {
 	semel.Store
-	semel.DueStore
-	semel.PurgeStore
-	semel.EvidenceStore
+	store.DueIndex
+	store.Purger
+	store.EvidenceLog
 }
 
 // history is every version of every record that a store had, and the store.
@@ -88,7 +89,7 @@ var disks = map[string]func() (open func(t *testing.T) disk){
 
 type version struct{ prev, next semel.Record }
 
-func (h *history) apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+func (h *history) apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	prev, err := h.Get(ctx, w.Record.ID)
@@ -124,13 +125,7 @@ func (p *process) seen() (names []string, fired bool) {
 	return slices.Clone(p.names), p.fired
 }
 
-// semel's optional interfaces, but not the one of stores in memory.
-var (
-	_ semel.Store         = (*process)(nil)
-	_ semel.DueStore      = (*process)(nil)
-	_ semel.PurgeStore    = (*process)(nil)
-	_ semel.EvidenceStore = (*process)(nil)
-)
+func (p *process) Extras() store.Extras { return store.Extras{Due: p, Purge: p, Evidence: p} }
 
 // hit is called at every point. do is what happens there.
 func (p *process) hit(ctx context.Context, name string, do func()) error {
@@ -187,7 +182,7 @@ func (p *process) hit(ctx context.Context, name string, do func()) error {
 
 func (p *process) pause() time.Duration { return time.Duration(p.rng.Int64N(int64(4 * time.Second))) }
 
-func (p *process) Apply(ctx context.Context, w semel.Write) (cur semel.Record, applied bool, err error) {
+func (p *process) Apply(ctx context.Context, w store.Write) (cur semel.Record, applied bool, err error) {
 	var inner error
 	err = p.hit(ctx, "write: "+stage(&w.Record), func() { cur, applied, inner = p.disk.apply(context.Background(), w) })
 	if err != nil {
@@ -222,39 +217,39 @@ func (p *process) Get(ctx context.Context, id semel.ID) (rec semel.Record, err e
 	return rec, inner
 }
 
-func (p *process) Now(ctx context.Context) (now semel.Instant, err error) {
+func (p *process) Now(ctx context.Context) (now store.Instant, err error) {
 	if err := p.hit(ctx, "now", func() { now, err = p.disk.Now(ctx) }); err != nil {
 		return 0, err
 	}
 	return now, err
 }
 
-func (p *process) Due(ctx context.Context, q semel.DueQuery) (page semel.DuePage, err error) {
+func (p *process) Due(ctx context.Context, q store.DueQuery) (page store.DuePage, err error) {
 	if err := p.hit(ctx, "due", func() { page, err = p.disk.Due(ctx, q) }); err != nil {
-		return semel.DuePage{}, err
+		return store.DuePage{}, err
 	}
 	return page, err
 }
 
-func (p *process) Purge(ctx context.Context, refs []semel.Ref) (n int, err error) {
+func (p *process) Purge(ctx context.Context, refs []store.Ref) (n int, err error) {
 	if err := p.hit(ctx, "purge", func() { n, err = p.disk.Purge(ctx, refs) }); err != nil {
 		return 0, err
 	}
 	return n, err
 }
 
-func (p *process) AppendEvidence(ctx context.Context, entries []semel.Entry) (err error) {
+func (p *process) AppendEvidence(ctx context.Context, entries []store.Entry) (err error) {
 	if err := p.hit(ctx, "append evidence", func() { err = p.disk.AppendEvidence(ctx, entries) }); err != nil {
 		return err
 	}
 	return err
 }
 
-func (p *process) ReadEvidence(ctx context.Context, from uint64, limit int) ([]semel.Entry, error) {
+func (p *process) ReadEvidence(ctx context.Context, from uint64, limit int) ([]store.Entry, error) {
 	return p.disk.ReadEvidence(ctx, from, limit)
 }
 
-func (p *process) FindEvidence(ctx context.Context, s semel.Subject, from uint64, limit int) ([]uint64, error) {
+func (p *process) FindEvidence(ctx context.Context, s store.Subject, from uint64, limit int) ([]uint64, error) {
 	return p.disk.FindEvidence(ctx, s, from, limit)
 }
 
@@ -277,7 +272,7 @@ func (p *process) Close() error { return nil }
 // their order, and no other.
 func (h *history) check(t *testing.T) {
 	t.Helper()
-	last := map[semel.ID]semel.Revision{}
+	last := map[semel.ID]store.Revision{}
 	for i := range h.versions {
 		last[h.versions[i].next.ID] = h.versions[i].next.Revision
 	}

@@ -7,13 +7,15 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/semelhq/semel/store"
 )
 
-// purge deletes expired records, those that are to be archived once they are. Of
-// those the fence of which the clock has not passed for sure, none is deleted yet.
+// purge deletes expired records, after archiving those that must be archived. It leaves
+// records whose fence the clock may not have passed for a later sweep.
 func (e *Engine) purge(ctx context.Context, recs []*Record) (int, error) {
-	ps, ok := e.store.(PurgeStore)
-	if !ok || len(recs) == 0 {
+	ps := e.extras.Purge
+	if ps == nil || len(recs) == 0 {
 		return 0, nil
 	}
 	now, err := e.now(ctx)
@@ -22,9 +24,9 @@ func (e *Engine) purge(ctx context.Context, recs []*Record) (int, error) {
 	}
 	recs = slices.DeleteFunc(recs, func(rec *Record) bool { return !fencePassed(rec, now) })
 	recs, aerr := e.archived(ctx, recs)
-	refs := make([]Ref, len(recs))
+	refs := make([]store.Ref, len(recs))
 	for i, rec := range recs {
-		refs[i] = Ref{rec.ID, rec.Revision}
+		refs[i] = store.Ref{ID: rec.ID, Revision: rec.Revision}
 	}
 	if len(refs) == 0 {
 		return 0, aerr
@@ -39,12 +41,13 @@ func (e *Engine) purge(ctx context.Context, recs []*Record) (int, error) {
 		return n, errors.Join(aerr, e.storeError("purge", ID{}, err))
 	}
 	if n > 0 && e.events.Purged != nil {
-		e.events.Purged(PurgedEvent{Count: n})
+		e.events.Purged(Event{Count: n})
 	}
 	return n, aerr
 }
 
-// archived is recs without those that had to be archived and could not be.
+// archived archives those of recs that must be archived, and returns those that may be
+// deleted: all, or if that fails those that needn't be archived.
 func (e *Engine) archived(ctx context.Context, recs []*Record) ([]*Record, error) {
 	var keep []Record
 	free := make([]*Record, 0, len(recs))
@@ -69,12 +72,12 @@ func (e *Engine) archived(ctx context.Context, recs []*Record) ([]*Record, error
 
 var errNoArchive = &Error{Code: CodeUnsupported, Message: "an operation is to be archived and there is no archive"}
 
-// archiveLimit bounds how long the archive may take for what a sweep has for it. The
-// other records wait meanwhile.
+// archiveLimit bounds how long the archive may take for the records of one sweep. The
+// sweep waits for it.
 const archiveLimit = 10 * time.Second
 
-// archiving asks the archive one question at a time. One that never answers is asked
-// nothing more, and keeps from being purged what it has to keep, nothing else.
+// archiving makes one call to the archive at a time. If the archive never answers, it
+// isn't called again, and its records aren't purged; other records are.
 type archiving struct{ asked atomic.Bool }
 
 var errArchiveSilent = errors.New("it has not answered an earlier question yet")
@@ -102,24 +105,23 @@ func (a *archiving) take(ctx context.Context, e *Engine, recs []Record) error {
 type Removal struct {
 	// Reason goes to Events.
 	Reason string
-	// Force purges a record of an operation that this engine does not know. Whether
-	// it is archived is then as its own policy says.
+	// Force purges a record of an operation that isn't registered with this engine.
+	// The policy in the record then says whether it is archived.
 	Force bool
 }
 
-// Purge deletes a terminal record before its window is over, by an operator's
-// word: the next delivery of the call runs again. Where its last attempt has only just
-// begun, Purge waits for about a second, so that fences go on rising. The record is archived first if
-// its policy says so, and the evidence of the purge is durable before it. A record
-// that is processing is refused with [CodeIllegalTransition], and one of an
-// operation that is not registered here with [CodeUnknownOperation], unless it is
-// forced.
+// Purge deletes a terminal record before its window is over, for an operator: the next
+// delivery of the call runs again. If its last attempt began less than about a second
+// ago, Purge waits, so that fences keep rising. The record is archived first if its
+// policy says so, and the evidence of the purge is durable before it. A record that is
+// processing is refused with [CodeIllegalTransition], and one of an operation that isn't
+// registered here with [CodeUnknownOperation], unless it is forced.
 func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
-	ps, ok := e.store.(PurgeStore)
-	if !ok {
+	ps := e.extras.Purge
+	if ps == nil {
 		return &Error{Code: CodeUnsupported, Message: "the store can't delete records"}
 	}
-	op, known := e.judge(id.Operation)
+	op, known := e.handles(id.Operation)
 	if !known && !r.Force {
 		return errUnknownHere(id.Operation)
 	}
@@ -137,11 +139,11 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	if !rec.State.Terminal() {
 		return &Error{Code: CodeIllegalTransition, Message: "only a record whose attempt has ended can be purged"}
 	}
-	if rec.busy() {
+	if rec.Unfinished() {
 		return &Error{Code: CodeIllegalTransition, Message: "the record has messages to deliver, or is being compensated"}
 	}
 	if !fencePassed(&rec, now) { // the next fence might not be higher
-		if !pause(ctx, fenceMargin+time.Duration(rec.Fence-now.micros()+1)*time.Microsecond) {
+		if !pause(ctx, fenceMargin+time.Duration(rec.Fence-now.Micros()+1)*time.Microsecond) {
 			return ctx.Err()
 		}
 		if now, err = e.now(ctx); err != nil {
@@ -154,10 +156,9 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	if free, err := e.archived(ctx, []*Record{&rec}); err != nil || len(free) == 0 {
 		return err
 	}
-	// A crash before this write leaves nothing. A crash after it, or a change of the
-	// record that comes between, leaves an entry of a purge that did not happen: the
-	// record, and the entries that follow, show it. An operator who tries again
-	// leaves another.
+	// A crash before this write leaves nothing. A crash after it, or a concurrent change
+	// of the record, leaves an entry of a purge that didn't happen: the record, and the
+	// entries that follow, show that. A further purge adds another entry.
 	if err := e.witnessPurge(ctx, &op.Operation, &rec, now); err != nil {
 		return err
 	}
@@ -165,7 +166,7 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	// leaves nothing to do.
 	call, cancel := e.limited(ctx)
 	defer cancel()
-	n, err := ps.Purge(call, []Ref{{rec.ID, rec.Revision}})
+	n, err := ps.Purge(call, []store.Ref{{ID: rec.ID, Revision: rec.Revision}})
 	switch {
 	case err != nil:
 		return e.storeError("purge", id, err)
@@ -173,7 +174,7 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 		return &Error{Code: CodeIllegalTransition, Message: "the record was changed by another"}
 	}
 	if e.events.Purged != nil {
-		e.events.Purged(PurgedEvent{Count: n, ID: id, By: "operator", Reason: r.Reason})
+		e.events.Purged(Event{Count: n, ID: id, By: "operator", Reason: r.Reason})
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -17,7 +18,9 @@ type behindStore struct {
 	by time.Duration
 }
 
-func (s *behindStore) Now(ctx context.Context) (semel.Instant, error) {
+func (s *behindStore) Extras() store.Extras { return store.Extras{} }
+
+func (s *behindStore) Now(ctx context.Context) (store.Instant, error) {
 	now, err := s.Store.Now(ctx)
 	return now.Add(-s.by), err
 }
@@ -42,7 +45,7 @@ func TestFencesRiseAcrossAPurgeForANodeThatIsBehind(t *testing.T) {
 			semel.Operation{OnFailure: semel.RetryFailure},
 			func(t *testing.T, e *semel.Engine) {
 				for range 1000 {
-					must(t, begin(t, e, call("k")).Fail(t.Context(), semel.Failure{}, semel.Result{}))
+					must(t, begin(t, e, call("k")).Fail(t.Context(), store.Failure{}, semel.Result{}))
 				}
 			},
 			func(ctx context.Context, e *semel.Engine) error { return e.Purge(ctx, id("k"), semel.Removal{}) },

@@ -5,21 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/semelhq/semel/store"
 )
 
 // Bounds of what reconcilers of one operation do at a time in one engine.
 const (
 	// ReconcileLimit is how long a reconciler may take for one question: then its
-	// context ends, and what it still answers is not heard.
+	// context ends, and a later answer is ignored.
 	ReconcileLimit = 30 * time.Second
-	// maxReconciling is how many questions are open at a time. While that many are,
-	// further held records stay due.
+	// maxReconciling is how many questions may be open at a time. Further held records
+	// stay due.
 	maxReconciling = 16
 )
 
-// reconcile asks the operation's reconciler about a held record, beside the sweep.
-// Of all engines that find the record due, one asks. It reports whether this one did.
-func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record, now Instant) (asked bool, err error) {
+// reconcile asks the operation's reconciler about a held record, in the background. Of
+// all engines that find the record due, only one asks. It reports whether this one did.
+func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record, now store.Instant) (asked bool, err error) {
 	select {
 	case op.asking <- struct{}{}:
 	default:
@@ -35,7 +37,7 @@ func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record, now 
 		return false, err
 	}
 	mine.NextAt = now.Add(max(op.ReconcileEvery, ReconcileLimit)) // nobody else asks meanwhile
-	v := e.stamp(&op.Operation, rec, mine, ChangePostponed)
+	v := e.newVersion(&op.Operation, rec, mine, store.ChangePostponed)
 	// A crash before this write leaves the record due. A crash after it leaves
 	// it held, to be asked about again after the usual pause.
 	if _, applied, err := e.apply(ctx, v); err != nil || !applied {
@@ -46,20 +48,19 @@ func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record, now 
 		began := time.Now()
 		err := e.ask(ctx, op, mine)
 		if e.events.Reconciled != nil {
-			e.events.Reconciled(ReconciledEvent{ID: mine.ID, Took: time.Since(began), Err: err})
+			e.events.Reconciled(Event{ID: mine.ID, Took: time.Since(began), Err: err})
 		}
 	}), nil
 }
 
-// ask puts one question to the reconciler and records its answer. The record is
-// settled as it was when the question was put, or not at all: who has changed it
-// since knows more.
+// ask calls the reconciler and records its answer, but only if the record hasn't changed
+// since the call: a later change has newer information.
 func (e *Engine) ask(ctx context.Context, op *operation, held *Record) error {
 	limited, cancel := context.WithTimeout(ctx, ReconcileLimit)
 	defer cancel()
 	s, err := op.Reconcile(limited, *held)
 	if limited.Err() != nil {
-		// It may be asked again already, by another engine, and hear something newer.
+		// Another engine may have asked again already, and have a newer answer.
 		return errors.Join(fmt.Errorf("semel: the reconciler took more than %v", ReconcileLimit), err)
 	}
 	if err != nil || s.isZero() {

@@ -5,22 +5,25 @@ import (
 	"errors"
 	"slices"
 	"sync"
+
+	"github.com/semelhq/semel/store"
 )
 
 // maxReleases bounds the claims that wait to be released, each of which has the
 // size of its identity.
 const maxReleases = 4096
 
-// releases are claims that nobody runs: their callers were told that the store is
-// unavailable. One that arrived after all is aborted, for nothing was executed under
-// it; otherwise it would hold the key until its lease ends, and then be taken for
-// an abandoned attempt.
+// releases are claims that don't run because their callers were told that the store is
+// unavailable. If such a claim was written after all, it is aborted, because nothing was
+// executed under it. Otherwise it would hold the key until its lease ends, and then
+// count as an abandoned attempt.
 //
-// One goroutine looks after all of them, with one question at a time: a store that
-// comes back meets no crowd. They are only looked at, never sent again.
+// One goroutine checks all of them, one at a time, so that a recovering store isn't
+// flooded. The claims are only read, never sent again.
 type releases struct {
 	mu      sync.Mutex
 	queue   []release
+	taken   int // how many the goroutine has taken; they count as if queued
 	running bool
 }
 
@@ -28,17 +31,18 @@ type releases struct {
 type release struct {
 	op     *operation
 	id     ID
-	claims []Revision // the claim, and versions of it with a lease that begins later
-	after  Revision   // what the claim follows
+	claims []store.Revision // of the claim, and of versions of it with a later lease
+	after  store.Revision   // what the claim follows
 	// until is when it can't arrive any more.
-	until Instant
+	until store.Instant
 }
 
-// add takes a claim. It reports false where there are too many.
+// add queues a claim, and reports whether there was room, and whether the caller must
+// start the goroutine.
 func (r *releases) add(x release) (taken, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.queue) >= maxReleases {
+	if len(r.queue)+r.taken >= maxReleases {
 		return false, false
 	}
 	r.queue = append(r.queue, x)
@@ -47,36 +51,37 @@ func (r *releases) add(x release) (taken, first bool) {
 	return true, first
 }
 
-// take takes all of them; none ends the work.
+// take empties the queue. If it was empty, the goroutine must end.
 func (r *releases) take() []release {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := r.queue
-	r.queue, r.running = nil, len(all) > 0
+	r.queue, r.taken, r.running = nil, len(all), len(all) > 0
 	return all
 }
 
-// again puts back those that have to be looked at once more.
-func (r *releases) again(left []release) {
+// putBack returns claims to the queue that must be checked again.
+func (r *releases) putBack(left []release) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.queue = append(left, r.queue...)
+	r.queue, r.taken = append(left, r.queue...), 0
 }
 
-// releaseClaim has a claim released that was not answered in time, or not renewed.
-func (e *Engine) releaseClaim(op *operation, claim *version, renewals ...Revision) {
-	claims := append([]Revision{claim.rec.Revision}, renewals...)
+// releaseClaim queues a claim for release whose write wasn't answered in time, and the
+// renewals of it that weren't.
+func (e *Engine) releaseClaim(op *operation, claim *version, renewals ...store.Revision) {
+	claims := append([]store.Revision{claim.rec.Revision}, renewals...)
 	taken, first := e.releases.add(release{op, claim.rec.ID, claims, claim.expect, claim.deadline})
 	if !taken && e.events.ReleaseDropped != nil {
-		e.events.ReleaseDropped(claim.rec.ID)
+		e.events.ReleaseDropped(Event{ID: claim.rec.ID})
 	}
 	if first {
 		e.goBackground(e.releaseClaims)
 	}
 }
 
-// releaseClaims goes through all claims again and again, with a pause that grows while
-// nothing can be done, until there are none left.
+// releaseClaims checks all claims again and again, with a backoff that grows while none
+// is done, until none is left.
 func (e *Engine) releaseClaims(ctx context.Context) {
 	b := newBackoff()
 	for {
@@ -87,7 +92,7 @@ func (e *Engine) releaseClaims(ctx context.Context) {
 		var left []release
 		for i := range all {
 			done, err := e.tryRelease(ctx, &all[i])
-			if err != nil { // and so it would be for the others
+			if err != nil { // the others would fail as well
 				left = append(left, all[i:]...)
 				break
 			}
@@ -98,7 +103,7 @@ func (e *Engine) releaseClaims(ctx context.Context) {
 		if len(left) < len(all) {
 			b = newBackoff()
 		}
-		e.releases.again(left)
+		e.releases.putBack(left)
 		if len(left) > 0 && !b.wait(ctx) {
 			return
 		}
@@ -111,10 +116,8 @@ func (e *Engine) tryRelease(ctx context.Context, x *release) (done bool, err err
 	if err != nil {
 		return false, err
 	}
-	call, own := e.storeCall(ctx)
-	if own {
-		defer call.end()
-	}
+	call, cancel := e.storeCall(ctx)
+	defer cancel()
 	rec, err := e.get(call, x.id)
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -126,24 +129,25 @@ func (e *Engine) tryRelease(ctx context.Context, x *release) (done bool, err err
 		_, err := e.release(call, x.op, &rec)
 		return err == nil, err
 	}
-	// It can still arrive where what it follows is stored, and in time.
+	// It can still arrive as long as the version that it follows is stored and its
+	// deadline hasn't passed.
 	return rec.Revision != x.after || now >= x.until, nil
 }
 
 // release aborts a claim under which nothing was executed, if the record is still as
-// the claim has left it. Whoever was given the claim, its own holder too, has changed
-// the record, and then the release is in vain. It reports whether it was made.
+// the claim left it. If any holder was given the claim, the record has changed, and
+// release does nothing. It reports whether it aborted the claim.
 func (e *Engine) release(ctx context.Context, op *operation, claim *Record) (bool, error) {
 	now, err := e.now(ctx)
 	if err != nil {
 		return false, err
 	}
-	next, err := end(claim, evAbort, now, Result{}, &Failure{Code: string(CodeStoreUnavailable)})
+	next, err := end(claim, evAbort, now, Result{}, &store.Failure{Code: string(CodeStoreUnavailable)})
 	if err != nil {
 		return false, err
 	}
-	v := e.stamp(&op.Operation, claim, next, ChangeEnded)
-	// A crash before this write leaves a claim that nobody runs: it becomes an
+	v := e.newVersion(&op.Operation, claim, next, store.ChangeEnded)
+	// A crash before this write leaves a claim that doesn't run: it becomes an
 	// abandoned attempt and is settled as one. A crash after it leaves nothing to do.
 	_, applied, err := e.apply(ctx, v)
 	if err == nil && applied {

@@ -11,13 +11,14 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 )
 
 func TestReleaseOfAHeldRecord(t *testing.T) {
 	release := semel.Settlement{Outcome: semel.DispositionAbandoned}
 	t.Run("it may run again although nobody knows, under a higher fence", func(t *testing.T) {
-		var told []semel.EndedEvent
-		events := &semel.Events{Ended: func(ev semel.EndedEvent) { told = append(told, ev) }}
+		var told []semel.Event
+		events := &semel.Events{Ended: func(ev semel.Event) { told = append(told, ev) }}
 		inBubbleWith(t, semel.Options{Events: events}, semel.Operation{}, func(t *testing.T, r *rig) {
 			first := begin(t, r.Engine, call("k"))
 			must(t, first.Hold(t.Context(), "who knows"))
@@ -53,7 +54,7 @@ func TestReleaseOfAHeldRecord(t *testing.T) {
 				t.Error("the record was changed")
 			}
 			with := release
-			with.Effects = []semel.EffectFinding{{Name: "charge", State: semel.EffectConfirmed, Result: data("7")}}
+			with.Effects = []store.EffectFinding{{Name: "charge", State: store.EffectConfirmed, Result: data("7")}}
 			_, err = r.Settle(t.Context(), id("k"), with, "test")
 			must(t, err)
 			ans, err := r.Do(t.Context(), call("k"), func(ctx context.Context, x semel.Execution) (semel.Result, error) {
@@ -149,5 +150,22 @@ func TestOneEngineAsksTheReconciler(t *testing.T) {
 				t.Errorf("duplicates get %q", ans.Record.Result.Data)
 			}
 		})
+	})
+}
+
+// A claim that is given back is told of, and wakes those who wait for its outcome.
+func TestAReleasedClaimIsTold(t *testing.T) {
+	var ended []semel.Event
+	events := &semel.Events{Ended: func(e semel.Event) { ended = append(ended, e) }}
+	inBubbleWith(t, semel.Options{Events: events}, semel.Operation{}, func(t *testing.T, r *rig) {
+		a := begin(t, r.Engine, call("k"))
+		released, err := a.Release(t.Context())
+		if must(t, err); !released {
+			t.Fatal("not released")
+		}
+		if len(ended) != 1 || ended[0].Disposition != semel.DispositionAborted || ended[0].Fence != a.Fence() {
+			t.Errorf("told of %+v", ended)
+		}
+		wantCode(t, a.Complete(t.Context(), data("x")), semel.CodeAlreadyEnded)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // attachTwice is two requests of one remote holder that have read the record
@@ -17,9 +18,9 @@ func attachTwice(t *testing.T, r *rig) (a, b *semel.Attempt) {
 	held := begin(t, r.Engine, call("k"))
 	held.Detach()
 	var err error
-	a, err = r.Attach(t.Context(), held.ID(), held.Fence())
+	a, err = r.Door().Attach(t.Context(), held.ID(), held.Fence())
 	must(t, err)
-	b, err = r.Attach(t.Context(), held.ID(), held.Fence())
+	b, err = r.Door().Attach(t.Context(), held.ID(), held.Fence())
 	must(t, err)
 	return a, b
 }
@@ -41,7 +42,7 @@ func TestRemoteHolderAsksTwiceAtOnce(t *testing.T) {
 			a, b := attachTwice(t, r)
 			_, err := a.StartEffect(t.Context(), "e")
 			must(t, err)
-			must(t, a.SettleEffect(t.Context(), semel.EffectFinding{Name: "e", State: semel.EffectRefuted, Failure: &semel.Failure{Code: "no"}}))
+			must(t, a.SettleEffect(t.Context(), store.EffectFinding{Name: "e", State: store.EffectRefuted, Failure: &store.Failure{Code: "no"}}))
 			_, err = b.StartEffect(t.Context(), "e")
 			wantCode(t, err, semel.CodeEffectUnknown)
 		})
@@ -51,7 +52,7 @@ func TestRemoteHolderAsksTwiceAtOnce(t *testing.T) {
 			a, b := attachTwice(t, r)
 			_, err := a.StartEffect(t.Context(), "e")
 			must(t, err)
-			must(t, a.SettleEffect(t.Context(), semel.EffectFinding{Name: "e", State: semel.EffectRefuted}))
+			must(t, a.SettleEffect(t.Context(), store.EffectFinding{Name: "e", State: store.EffectRefuted}))
 			_, err = b.StartEffect(t.Context(), "e")
 			must(t, err)
 		})
@@ -62,13 +63,13 @@ func TestRemoteHolderAsksTwiceAtOnce(t *testing.T) {
 			_, err := held.StartEffect(t.Context(), "e")
 			must(t, err)
 			held.Detach()
-			a, err := r.Attach(t.Context(), held.ID(), held.Fence())
+			a, err := r.Door().Attach(t.Context(), held.ID(), held.Fence())
 			must(t, err)
-			b, err := r.Attach(t.Context(), held.ID(), held.Fence())
+			b, err := r.Door().Attach(t.Context(), held.ID(), held.Fence())
 			must(t, err)
-			same := semel.EffectFinding{Name: "e", State: semel.EffectConfirmed, Result: data("1")}
+			same := store.EffectFinding{Name: "e", State: store.EffectConfirmed, Result: data("1")}
 			must(t, a.SettleEffect(t.Context(), same))
-			err = b.SettleEffect(t.Context(), semel.EffectFinding{Name: "e", State: semel.EffectConfirmed, Result: data("2")})
+			err = b.SettleEffect(t.Context(), store.EffectFinding{Name: "e", State: store.EffectConfirmed, Result: data("2")})
 			wantCode(t, err, semel.CodeAlreadyEnded)
 			must(t, b.SettleEffect(t.Context(), same))
 			if got := b.Effects()[0].Result.Data; string(got) != "1" {
@@ -82,7 +83,7 @@ func TestRemoteReadOnlyCall(t *testing.T) {
 	inBubble(t, semel.Operation{Class: semel.ReadOnly}, func(t *testing.T, r *rig) {
 		a := begin(t, r.Engine, call("k"))
 		a.Detach()
-		b, err := r.Attach(t.Context(), a.ID(), a.Fence())
+		b, err := r.Door().Attach(t.Context(), a.ID(), a.Fence())
 		must(t, err)
 		if b.Fence() != a.Fence() {
 			t.Errorf("fence %d instead of %d", b.Fence(), a.Fence())
@@ -103,12 +104,12 @@ func TestAwait(t *testing.T) {
 			a := begin(t, r.Engine, call("k"))
 			start := time.Now()
 			time.AfterFunc(3*time.Second, func() { must(t, a.Complete(context.Background(), data("1"))) })
-			rec, err := r.Await(t.Context(), id("k"), 20*time.Second)
+			rec, err := r.Door().Await(t.Context(), id("k"), 20*time.Second)
 			must(t, err)
 			if rec.State != semel.Completed || time.Since(start) != 3*time.Second {
 				t.Errorf("%v after %v", rec.State, time.Since(start))
 			}
-			if rec, err = r.Await(t.Context(), id("k"), 20*time.Second); err != nil || rec.State != semel.Completed || time.Since(start) != 3*time.Second {
+			if rec, err = r.Door().Await(t.Context(), id("k"), 20*time.Second); err != nil || rec.State != semel.Completed || time.Since(start) != 3*time.Second {
 				t.Errorf("%v, %v after %v", rec.State, err, time.Since(start))
 			}
 		})
@@ -117,7 +118,7 @@ func TestAwait(t *testing.T) {
 		inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
 			a := begin(t, r.second(t), call("k"))
 			time.AfterFunc(3*time.Second, func() { must(t, a.Complete(context.Background(), data("1"))) })
-			rec, err := r.Await(t.Context(), id("k"), 20*time.Second)
+			rec, err := r.Door().Await(t.Context(), id("k"), 20*time.Second)
 			if err != nil || rec.State != semel.Completed {
 				t.Errorf("%v, %v", rec.State, err)
 			}
@@ -127,7 +128,7 @@ func TestAwait(t *testing.T) {
 		inBubble(t, semel.Operation{MaxWait: 2 * time.Second}, func(t *testing.T, r *rig) {
 			a := begin(t, r.Engine, call("k"))
 			start := time.Now()
-			rec, err := r.Await(t.Context(), id("k"), time.Hour)
+			rec, err := r.Door().Await(t.Context(), id("k"), time.Hour)
 			if err != nil || rec.State != semel.Processing || time.Since(start) != 2*time.Second {
 				t.Errorf("%v, %v after %v", rec.State, err, time.Since(start))
 			}
@@ -143,7 +144,7 @@ func TestAwait(t *testing.T) {
 				_, err := r.Sweep(context.Background())
 				must(t, err)
 			})
-			rec, err := r.Await(t.Context(), id("k"), 20*time.Second)
+			rec, err := r.Door().Await(t.Context(), id("k"), 20*time.Second)
 			if err != nil || rec.Held == "" || time.Since(start) != 5*time.Second {
 				t.Errorf("held %q, %v after %v", rec.Held, err, time.Since(start))
 			}
@@ -151,12 +152,12 @@ func TestAwait(t *testing.T) {
 	})
 	t.Run("it ends with its context, and where there is no record", func(t *testing.T) {
 		inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
-			_, err := r.Await(t.Context(), id("k"), time.Second)
+			_, err := r.Door().Await(t.Context(), id("k"), time.Second)
 			wantCode(t, err, semel.CodeNotFound)
 			a := begin(t, r.Engine, call("k"))
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, cancel)
-			if _, err := r.Await(ctx, id("k"), time.Minute); !errors.Is(err, context.Canceled) {
+			if _, err := r.Door().Await(ctx, id("k"), time.Minute); !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
 			must(t, a.Complete(t.Context(), data("1")))

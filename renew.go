@@ -5,19 +5,21 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/semelhq/semel/store"
 )
 
-// Renew extends the lease to its full time from now. It happens by itself at a
-// third of the lease; a handler that is about to block the whole process may
-// call it before. [ErrLeaseLost] means that the right to execute is gone.
+// Renew extends the lease to its full time from now. The lease renews itself at a third
+// of its time; call Renew before your handler blocks the whole process. [ErrLeaseLost]
+// means that the right to execute is gone.
 func (a *Attempt) Renew(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.renew(ctx, a.op.engine.patiently())
+	return a.renew(ctx, a.op.engine.retrying())
 }
 
-// tryRenew is Renew without waiting: neither for a write of the attempt that is
-// under way, nor for a store that does not answer.
+// tryRenew is Renew without waiting for another write of the attempt, and without
+// retrying if the store fails.
 func (a *Attempt) tryRenew(ctx context.Context) error {
 	if !a.mu.TryLock() {
 		return errBusy
@@ -39,7 +41,7 @@ func (a *Attempt) renew(ctx context.Context, by sending) error {
 	var since time.Duration
 	// A crash before or after this write leaves a lease that ends by itself;
 	// it only ends later in the second case.
-	err := a.writeBy(ctx, by, ChangePostponed, func(cur *Record, at reading) (*Record, error) {
+	err := a.writeBy(ctx, by, store.ChangePostponed, func(cur *Record, at reading) (*Record, error) {
 		if cur.Held != "" {
 			return nil, &Error{Code: CodeLeaseLost, Message: "the record was declared held"}
 		}
@@ -55,10 +57,10 @@ func (a *Attempt) renew(ctx context.Context, by sending) error {
 	return err
 }
 
-// keep renews the lease, which began at the local time since. While the store
-// does not answer it tries again, and shortly before the lease may be over it
-// tells the handler to stop: from then on somebody else may be given the right.
-func (a *Attempt) keep(since time.Duration) {
+// renewOrStop renews the lease, which began at the local time since. While the store
+// doesn't answer it tries again, and shortly before the lease may be over it tells the
+// handler to stop, because there may be another attempt afterwards.
+func (a *Attempt) renewOrStop(since time.Duration) {
 	// The lease began after since by the store's clock, so it is not over
 	// before this.
 	left := since + handlerTime(a.op.Lease) - a.op.engine.elapsed()
@@ -86,9 +88,9 @@ func (a *Attempt) keep(since time.Duration) {
 	}
 }
 
-// leases are the attempts of one operation whose lease is to be renewed, in the
-// order in which their leases began. As all have the same period, it is the order in
-// which they are due, and one timer serves them all; most attempts end before it fires.
+// leases are the attempts of one operation whose leases must be renewed, in the order in
+// which their leases began. All have the same period, so this is also the order in which
+// they are due, and one timer serves them all; most attempts end before it fires.
 type leases struct {
 	engine *Engine
 	period time.Duration
@@ -105,8 +107,8 @@ type leaseEntry struct {
 	next, prev *Attempt
 }
 
-// add puts the attempt in its place. That is nearly always the end, but a claim may
-// have taken longer than one that was sent after it.
+// add puts the attempt in its place. That is nearly always the end of the list, but a
+// claim may have taken longer than a later one.
 func (l *leases) add(a *Attempt, since time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,8 +169,8 @@ func (l *leases) arm() {
 	}
 }
 
-// fire takes out all that are due and renews each in a goroutine of its own,
-// since a renewal may wait for the store.
+// fire takes out all attempts that are due and renews each in its own goroutine, since a
+// renewal may wait for the store.
 func (l *leases) fire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,7 +178,7 @@ func (l *leases) fire() {
 	for a := l.first; a != nil && a.lease.since+l.period <= now; a = l.first {
 		since := a.lease.since
 		l.unlink(a)
-		go a.keep(since)
+		go a.renewOrStop(since)
 	}
 	if l.armed = l.first != nil; l.armed {
 		l.arm()

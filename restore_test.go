@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -21,10 +22,10 @@ func TestNothingThatABackupLeftUnfinishedRunsByItself(t *testing.T) {
 	backup := map[string]func(t *testing.T, e *semel.Engine){
 		"its holder was at work": func(t *testing.T, e *semel.Engine) { begin(t, e, call("k")).Detach() },
 		"it had failed": func(t *testing.T, e *semel.Engine) {
-			must(t, begin(t, e, call("k")).Fail(t.Context(), semel.Failure{Code: "c"}, semel.Result{}))
+			must(t, begin(t, e, call("k")).Fail(t.Context(), store.Failure{Code: "c"}, semel.Result{}))
 		},
 		"it was aborted": func(t *testing.T, e *semel.Engine) {
-			must(t, begin(t, e, call("k")).Abort(t.Context(), semel.Failure{Code: "c"}))
+			must(t, begin(t, e, call("k")).Abort(t.Context(), store.Failure{Code: "c"}))
 		},
 		"it was abandoned": func(t *testing.T, e *semel.Engine) {
 			begin(t, e, call("k")).Detach()
@@ -41,7 +42,7 @@ func TestNothingThatABackupLeftUnfinishedRunsByItself(t *testing.T) {
 					unfinished(t, e)
 					// Here it was completed, and that is lost.
 					pass(time.Hour)
-					_, err := e.NewEpoch(t.Context())
+					_, err := e.Door().NewEpoch(t.Context())
 					must(t, err)
 					pass(time.Minute)
 					if by != "a delivery" {
@@ -50,7 +51,7 @@ func TestNothingThatABackupLeftUnfinishedRunsByItself(t *testing.T) {
 					c := call("k")
 					c.FirstSent = first
 					decides(t, e, c, semel.Held)
-					if ans, err := e.Peek(t.Context(), c); err != nil || ans.Decision != semel.Held {
+					if ans, err := e.Door().Peek(t.Context(), c); err != nil || ans.Decision != semel.Held {
 						t.Errorf("peek: %s, %v", ans.Decision, err)
 					}
 					for range 10 {
@@ -74,7 +75,7 @@ func TestNothingThatABackupLeftUnfinishedRunsByItself(t *testing.T) {
 			ans, err := e.Begin(t.Context(), c)
 			wantCode(t, err, semel.CodeConfirmationRequired)
 			pass(time.Millisecond)
-			_, err = e.NewEpoch(t.Context())
+			_, err = e.Door().NewEpoch(t.Context())
 			must(t, err)
 			c.Confirm = ans.Challenge.Token
 			decides(t, e, c, semel.Held)
@@ -85,7 +86,7 @@ func TestNothingThatABackupLeftUnfinishedRunsByItself(t *testing.T) {
 			e := program(t, st, semel.Options{}, op)
 			a := begin(t, e, call("k"))
 			pass(time.Millisecond)
-			_, err := e.NewEpoch(t.Context())
+			_, err := e.Door().NewEpoch(t.Context())
 			must(t, err)
 			_, err = a.StartEffect(t.Context(), "charge")
 			wantCode(t, err, semel.CodeLeaseLost)
@@ -104,7 +105,7 @@ func TestNothingThatABackupLeftUnfinishedRunsByItself(t *testing.T) {
 			_, err := e.Compensate(t.Context(), id("k"), "p", "test")
 			wantCode(t, err, semel.CodeUnknown)
 			pass(time.Millisecond)
-			_, err = e.NewEpoch(t.Context())
+			_, err = e.Door().NewEpoch(t.Context())
 			must(t, err)
 			for range 10 {
 				pass(time.Hour)
@@ -120,7 +121,7 @@ func TestNothingThatABackupLeftUnfinishedRunsByItself(t *testing.T) {
 			e := program(t, st, semel.Options{}, op)
 			begin(t, e, call("k")).Detach()
 			pass(time.Millisecond)
-			_, err := e.NewEpoch(t.Context())
+			_, err := e.Door().NewEpoch(t.Context())
 			must(t, err)
 			pass(window + time.Minute)
 			swept(t, e)

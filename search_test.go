@@ -11,36 +11,37 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
 func TestSearch(t *testing.T) {
 	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
-		for i := range semel.DefaultSearchLimit + 5 {
+		for i := range store.DefaultSearchLimit + 5 {
 			pass(time.Millisecond)
 			begin(t, r.Engine, call(fmt.Sprint("k", i))).Detach()
 		}
 		// No limit is the default one, and Next goes on after it.
-		page, err := r.Search(t.Context(), semel.Query{Operation: "op"})
+		page, err := r.Search(t.Context(), store.Query{Operation: "op"})
 		must(t, err)
-		if len(page.Records) != semel.DefaultSearchLimit || page.Records[0].ID != id("k54") || page.Next == "" {
+		if len(page.Records) != store.DefaultSearchLimit || page.Records[0].ID != id("k54") || page.Next == "" {
 			t.Fatalf("the first page has %d records, the first of %q, and goes on at %q", len(page.Records), page.Records[0].ID.Key, page.Next)
 		}
-		page, err = r.Search(t.Context(), semel.Query{Operation: "op", Cursor: page.Next})
+		page, err = r.Search(t.Context(), store.Query{Operation: "op", Cursor: page.Next})
 		must(t, err)
 		if len(page.Records) != 5 || page.Records[4].ID != id("k0") || page.Next != "" {
 			t.Fatalf("the second page has %d records and goes on at %q", len(page.Records), page.Next)
 		}
 
-		for _, limit := range []int{-1, semel.MaxSearchLimit + 1} {
-			_, err := r.Search(t.Context(), semel.Query{Limit: limit})
+		for _, limit := range []int{-1, store.MaxSearchLimit + 1} {
+			_, err := r.Search(t.Context(), store.Query{Limit: limit})
 			wantCode(t, err, semel.CodeInvalidCall)
 		}
 		// A wrong cursor is the caller's mistake and not the store's.
-		_, err = r.Search(t.Context(), semel.Query{Cursor: "garbage"})
+		_, err = r.Search(t.Context(), store.Query{Cursor: "garbage"})
 		wantCode(t, err, semel.CodeInvalidCall)
 		r.faults.Next(faultstore.Search, faultstore.NotApplied, 1)
-		_, err = r.Search(t.Context(), semel.Query{})
+		_, err = r.Search(t.Context(), store.Query{})
 		wantCode(t, err, semel.CodeStoreUnavailable)
 		if !errors.Is(err, faultstore.ErrInjected) {
 			t.Errorf("the cause is lost: %v", err)
@@ -72,7 +73,7 @@ func TestEncodedIDs(t *testing.T) {
 			if strings.Trim(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
 				t.Fatalf("%q does not fit into a URL as it is", word)
 			}
-			if got, err := semel.DecodeID(word); err != nil || got != want {
+			if got, err := store.DecodeID(word); err != nil || got != want {
 				t.Fatalf("%+v, %v; want %+v", got, err, want)
 			}
 		})
@@ -112,7 +113,7 @@ func TestEncodedIDs(t *testing.T) {
 		"text that was never an identity": "order-1",
 	} {
 		t.Run(name+" is refused", func(t *testing.T) {
-			got, err := semel.DecodeID(word)
+			got, err := store.DecodeID(word)
 			wantCode(t, err, semel.CodeInvalidCall)
 			if got != (semel.ID{}) {
 				t.Errorf("%+v", got)
@@ -127,7 +128,7 @@ func FuzzDecodeID(f *testing.F) {
 	f.Add("AQ")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, word string) {
-		id, err := semel.DecodeID(word)
+		id, err := store.DecodeID(word)
 		if err != nil {
 			if !errors.Is(err, &semel.Error{Code: semel.CodeInvalidCall}) || id != (semel.ID{}) {
 				t.Fatalf("%+v, %v", id, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
@@ -25,8 +26,8 @@ func heldOnCharge(t *testing.T, r *rig, key string) {
 
 func TestReconcilerSettlesHeldRecords(t *testing.T) {
 	clause.Proves(t, "IDS-XI.S4")
-	finding := func(state semel.EffectState, result string) semel.Settlement {
-		return semel.Settlement{Effects: []semel.EffectFinding{{Name: "charge", State: state, Result: semel.Result{Data: []byte(result)}}}}
+	finding := func(state store.EffectState, result string) semel.Settlement {
+		return semel.Settlement{Effects: []store.EffectFinding{{Name: "charge", State: state, Result: semel.Result{Data: []byte(result)}}}}
 	}
 	for _, c := range []struct {
 		name     string
@@ -37,8 +38,8 @@ func TestReconcilerSettlesHeldRecords(t *testing.T) {
 		result   string
 		askAgain bool
 	}{
-		{name: "it happened: the next run replays its result", says: finding(semel.EffectConfirmed, "7"), want: semel.Execute, calls: 0, result: "7"},
-		{name: "it did not happen: the next run calls again", says: finding(semel.EffectRefuted, ""), want: semel.Execute, calls: 1, result: "8"},
+		{name: "it happened: the next run replays its result", says: finding(store.EffectConfirmed, "7"), want: semel.Execute, calls: 0, result: "7"},
+		{name: "it did not happen: the next run calls again", says: finding(store.EffectRefuted, ""), want: semel.Execute, calls: 1, result: "8"},
 		{name: "the whole call is known to be done", says: semel.Settlement{Outcome: semel.DispositionCompleted, Result: data("9")}, want: semel.Replay, result: "9"},
 		{name: "nothing of the call happened", says: semel.Settlement{Outcome: semel.DispositionAborted}, want: semel.Execute, calls: 1, result: "8"},
 		{name: "still unknown", want: semel.Held, askAgain: true},
@@ -95,15 +96,15 @@ func TestOperatorSettles(t *testing.T) {
 	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
 		heldOnCharge(t, r, "k")
 		for name, s := range map[string]semel.Settlement{
-			"an effect that is not there": {Effects: []semel.EffectFinding{{Name: "mail", State: semel.EffectConfirmed}}},
-			"a finding without a verdict": {Effects: []semel.EffectFinding{{Name: "charge", State: semel.EffectStarted}}},
+			"an effect that is not there": {Effects: []store.EffectFinding{{Name: "mail", State: store.EffectConfirmed}}},
+			"a finding without a verdict": {Effects: []store.EffectFinding{{Name: "charge", State: store.EffectStarted}}},
 			"an outcome that is none":     {Outcome: semel.DispositionAbandoned},
 		} {
 			if _, err := r.Settle(t.Context(), id("k"), s, "test"); err == nil {
 				t.Errorf("%s was accepted", name)
 			}
 		}
-		rec, err := r.Settle(t.Context(), id("k"), semel.Settlement{Outcome: semel.DispositionFailed, Failure: &semel.Failure{Code: "lost", Message: "gave up"}}, "ticket 7")
+		rec, err := r.Settle(t.Context(), id("k"), semel.Settlement{Outcome: semel.DispositionFailed, Failure: &store.Failure{Code: "lost", Message: "gave up"}}, "ticket 7")
 		must(t, err)
 		if rec.State != semel.Failed || rec.Held != "" || rec.ExpiresAt.IsZero() {
 			t.Errorf("got %+v", rec)
@@ -160,7 +161,7 @@ func TestACallThatIsSettledAsCompletedSendsItsMessages(t *testing.T) {
 			return err
 		},
 		"by the reconciler": func(t *testing.T, r *rig) error {
-			op, _ := r.Operation("op")
+			op, _ := r.Door().Operation("op")
 			op.Reconcile = func(context.Context, semel.Record) (semel.Settlement, error) { return says, nil }
 			must(t, r.Register(op))
 			pass(time.Minute)
@@ -176,7 +177,7 @@ func TestACallThatIsSettledAsCompletedSendsItsMessages(t *testing.T) {
 			never := func(context.Context, semel.Record) (semel.Settlement, error) { return semel.Settlement{}, nil }
 			inBubble(t, semel.Operation{Reconcile: never, Lease: 3 * time.Second}, func(t *testing.T, r *rig) {
 				s := &sink{}
-				r.SetDispatcher(s)
+				r.Door().SetDispatcher(s.Dispatch)
 				a := begin(t, r.Engine, call("k"))
 				must(t, a.Send(message("m")))
 				a.Detach()
@@ -207,7 +208,7 @@ func TestACallThatIsSettledAsCompletedSendsItsMessages(t *testing.T) {
 					t.Fatalf("the outbox is %+v", rec.Outbox)
 				}
 				m := rec.Outbox[0]
-				if m.Name != "m" || m.State != semel.MessagePending || m.CreatedAt != rec.EndedAt || rec.NextAt != m.NextAt || string(m.Payload) != "paid" {
+				if m.Name != "m" || m.State != store.MessagePending || m.CreatedAt != rec.EndedAt || rec.NextAt != m.NextAt || string(m.Payload) != "paid" {
 					t.Errorf("sent %+v", m)
 				}
 				ids[name] = m.ID

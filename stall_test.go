@@ -12,6 +12,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -19,8 +20,8 @@ import (
 // store it goes on when the caller has given up.
 type stalling struct {
 	semel.Store
-	semel.DueStore
-	semel.PurgeStore
+	store.DueIndex
+	store.Purger
 	mem *memstore.Store
 	// apply makes a write; nil: at once.
 	apply atomic.Pointer[applyFunc]
@@ -29,14 +30,16 @@ type stalling struct {
 	writes, reads atomic.Int64
 }
 
-type applyFunc func(ctx context.Context, w semel.Write) (semel.Record, bool, error)
+func (s *stalling) Extras() store.Extras { return store.Extras{Due: s, Purge: s} }
+
+type applyFunc func(ctx context.Context, w store.Write) (semel.Record, bool, error)
 
 func newStalling() *stalling {
 	m := memstore.New()
-	return &stalling{Store: m, DueStore: m, PurgeStore: m, mem: m}
+	return &stalling{Store: m, DueIndex: m, Purger: m, mem: m}
 }
 
-func (s *stalling) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+func (s *stalling) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 	s.writes.Add(1)
 	if err := over(ctx); err != nil {
 		return semel.Record{}, false, err
@@ -80,7 +83,7 @@ func (s *stalling) writeBy(f applyFunc) {
 
 // mute makes writes that arrive, and are never answered.
 func (s *stalling) mute() {
-	s.writeBy(func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+	s.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 		if _, _, err := s.mem.Apply(context.Background(), w); err != nil {
 			return semel.Record{}, false, err
 		}
@@ -92,7 +95,7 @@ func (s *stalling) mute() {
 // arriveAfter makes each write arrive after so long, whoever still waits for it, and
 // answers at the same moment.
 func (s *stalling) arriveAfter(d time.Duration) {
-	s.writeBy(func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+	s.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 		type answer struct {
 			cur     semel.Record
 			applied bool
@@ -162,7 +165,7 @@ func TestARightThatIsGivenAgainIsNotReleased(t *testing.T) {
 		if reads.Load() != 1 {
 			t.Fatalf("the release has read %d times", reads.Load())
 		}
-		a, err := e.Reclaim(t.Context(), heldBy("h", "k"))
+		a, err := e.Door().Reclaim(t.Context(), heldBy("h", "k"))
 		if must(t, err); a == nil {
 			t.Fatal("the holder is not given its claim again")
 		}
@@ -186,7 +189,7 @@ func TestAReleasedClaimIsNotGivenAgain(t *testing.T) {
 		wantCode(t, err, semel.CodeStoreUnavailable)
 		st.writeBy(nil)
 		pass(time.Second)
-		if a, err := e.Reclaim(t.Context(), heldBy("h", "k")); a != nil || err != nil {
+		if a, err := e.Door().Reclaim(t.Context(), heldBy("h", "k")); a != nil || err != nil {
 			t.Fatalf("got %v, %v", a, err)
 		}
 		if a := begin(t, e, heldBy("h", "k")); a.Number() != 2 {
@@ -206,12 +209,12 @@ func TestOnlyTheHolderIsGivenItsClaimAgain(t *testing.T) {
 			"another payload":   {Tenant: "t", Principal: "p", Operation: "op", Key: "k", Fingerprint: payload("y"), Holder: "h"},
 			"another call":      heldBy("h", "l"),
 		} {
-			if got, err := e.Reclaim(t.Context(), c); got != nil || err != nil {
+			if got, err := e.Door().Reclaim(t.Context(), c); got != nil || err != nil {
 				t.Errorf("%s: got %v, %v", name, got, err)
 			}
 		}
 		before := *a.Record()
-		again, err := e.Reclaim(t.Context(), heldBy("h", "k"))
+		again, err := e.Door().Reclaim(t.Context(), heldBy("h", "k"))
 		must(t, err)
 		if rec := again.Record(); again.Fence() != a.Fence() || rec.Revision == before.Revision {
 			t.Errorf("fence %d, want %d; the record was changed: %v", again.Fence(), a.Fence(), rec.Revision != before.Revision)
@@ -225,7 +228,7 @@ func TestOnlyTheHolderIsGivenItsClaimAgain(t *testing.T) {
 		late := begin(t, e, heldBy("h", "late"))
 		late.Detach()
 		pass(4 * time.Second)
-		if got, err := e.Reclaim(t.Context(), heldBy("h", "late")); got != nil || err != nil {
+		if got, err := e.Door().Reclaim(t.Context(), heldBy("h", "late")); got != nil || err != nil {
 			t.Errorf("after its lease: got %v, %v", got, err)
 		}
 	})
@@ -265,7 +268,7 @@ func TestAClaimThatTookLongIsRenewedBeforeItIsGiven(t *testing.T) {
 	for _, took := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond, 2900 * time.Millisecond} {
 		t.Run(took.String(), func(t *testing.T) {
 			stalls(t, op, func(t *testing.T, e *semel.Engine, st *stalling) {
-				st.writeBy(func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+				st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 					st.writeBy(nil) // the claim only
 					cur, applied, err := st.mem.Apply(ctx, w)
 					<-time.After(took)
@@ -284,7 +287,7 @@ func TestAClaimThatTookLongIsRenewedBeforeItIsGiven(t *testing.T) {
 	t.Run("one that another has taken over by then is not given", func(t *testing.T) {
 		stalls(t, op, func(t *testing.T, e *semel.Engine, st *stalling) {
 			other := engineOn(t, st.mem, op)
-			st.writeBy(func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 				st.writeBy(nil)
 				cur, applied, err := st.mem.Apply(ctx, w)
 				<-time.After(3100 * time.Millisecond)
@@ -297,7 +300,7 @@ func TestAClaimThatTookLongIsRenewedBeforeItIsGiven(t *testing.T) {
 	})
 	t.Run("where the store always takes that long nothing is executed", func(t *testing.T) {
 		stalls(t, op, func(t *testing.T, e *semel.Engine, st *stalling) {
-			st.writeBy(func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 				cur, applied, err := st.mem.Apply(ctx, w)
 				<-time.After(1500 * time.Millisecond)
 				return cur, applied, err
@@ -331,7 +334,7 @@ func TestAnEffectHasAWholeLeaseBeforeIt(t *testing.T) {
 	})
 	stalls(t, op, func(t *testing.T, e *semel.Engine, st *stalling) {
 		a := begin(t, e, call("k"))
-		st.writeBy(func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+		st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 			st.writeBy(nil)
 			cur, applied, err := st.mem.Apply(ctx, w)
 			<-time.After(2800 * time.Millisecond)
@@ -340,7 +343,7 @@ func TestAnEffectHasAWholeLeaseBeforeIt(t *testing.T) {
 		_, err := a.StartEffect(t.Context(), "charge")
 		wantCode(t, err, semel.CodeLeaseLost)
 		rec, err := e.Lookup(t.Context(), id("k"))
-		if must(t, err); rec.Effects[0].State != semel.EffectRefuted {
+		if must(t, err); rec.Effects[0].State != store.EffectRefuted {
 			t.Errorf("the effect, which was not called, is %s", rec.Effects[0].State)
 		}
 	})
@@ -352,9 +355,9 @@ func TestRefusedClaimsAreBounded(t *testing.T) {
 	var dropped atomic.Int64
 	synctest.Test(t, func(t *testing.T) {
 		st := newStalling()
-		e := program(t, st, semel.Options{Events: &semel.Events{ReleaseDropped: func(semel.ID) { dropped.Add(1) }}}, semel.Operation{Name: "op"})
+		e := program(t, st, semel.Options{Events: &semel.Events{ReleaseDropped: func(semel.Event) { dropped.Add(1) }}}, semel.Operation{Name: "op"})
 		before := runtime.NumGoroutine()
-		st.writeBy(func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+		st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 			<-ctx.Done()
 			return semel.Record{}, false, ctx.Err()
 		})
@@ -393,8 +396,8 @@ func TestRefusedClaimsAreBounded(t *testing.T) {
 // A definite refusal leaves nothing to release.
 func TestARefusalLeavesNothingToRelease(t *testing.T) {
 	stalls(t, semel.Operation{}, func(t *testing.T, e *semel.Engine, st *stalling) {
-		st.writeBy(func(context.Context, semel.Write) (semel.Record, bool, error) {
-			return semel.Record{}, false, errors.Join(errors.New("READONLY"), semel.ErrNotApplied)
+		st.writeBy(func(context.Context, store.Write) (semel.Record, bool, error) {
+			return semel.Record{}, false, errors.Join(errors.New("READONLY"), store.ErrNotApplied)
 		})
 		_, err := e.Begin(t.Context(), call("k"))
 		wantCode(t, err, semel.CodeStoreUnavailable)
@@ -409,16 +412,16 @@ func TestARefusalLeavesNothingToRelease(t *testing.T) {
 func TestARefusalOfALaterTryIsNotDefinite(t *testing.T) {
 	stalls(t, semel.Operation{}, func(t *testing.T, e *semel.Engine, st *stalling) {
 		tries := 0
-		st.writeBy(func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+		st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 			if tries++; tries > 1 {
-				return semel.Record{}, false, semel.ErrNotApplied
+				return semel.Record{}, false, store.ErrNotApplied
 			}
 			time.AfterFunc(7*time.Second, func() { _, _, _ = st.mem.Apply(context.Background(), w) })
 			return semel.Record{}, false, errors.New("the connection was lost")
 		})
 		_, err := e.Begin(t.Context(), call("k"))
 		wantCode(t, err, semel.CodeStoreUnavailable)
-		if errors.Is(err, semel.ErrNotApplied) {
+		if errors.Is(err, store.ErrNotApplied) {
 			t.Error("the claim is said not to have been applied")
 		}
 		st.writeBy(nil)
@@ -438,7 +441,7 @@ func TestADeliveryThatWaitedClaimsWithAWholeLimit(t *testing.T) {
 		confirmed := call("k")
 		confirmed.Confirm = ans.Challenge.Token
 		first := begin(t, e, confirmed)
-		time.AfterFunc(6*time.Second, func() { must(t, first.Abort(context.Background(), semel.Failure{})) })
+		time.AfterFunc(6*time.Second, func() { must(t, first.Abort(context.Background(), store.Failure{})) })
 		again := call("k")
 		again.Wait = 30 * time.Second
 		if a := begin(t, e, again); a.Number() < 2 {

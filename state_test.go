@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 )
 
 var (
@@ -41,7 +42,7 @@ func TestMachineAllowsExactlyItsTransitions(t *testing.T) {
 	for _, from := range allStates {
 		for _, ev := range allEvents {
 			r := Record{State: from}
-			err := r.step(ev)
+			err := step(&r, ev)
 			to, allowed := want[pair{from, ev}]
 			switch {
 			case allowed && (err != nil || r.State != to):
@@ -95,7 +96,7 @@ func TestTextOfStatesAndDispositions(t *testing.T) {
 		namesOf(t, (*State).UnmarshalText, map[State]string{0: "", Processing: "processing", Completed: "completed", Failed: "failed"})
 	})
 	t.Run("dispositions", func(t *testing.T) {
-		namesOf(t, (*Disposition).UnmarshalText, map[Disposition]string{
+		namesOf(t, (*store.Disposition).UnmarshalText, map[store.Disposition]string{
 			0: "", DispositionCompleted: "completed", DispositionRejected: "rejected", DispositionFailed: "failed",
 			DispositionAborted: "aborted", DispositionAbandoned: "abandoned",
 		})
@@ -107,8 +108,8 @@ func TestNumbersOfStatesAndDispositionsNeverChange(t *testing.T) {
 	if got := []State{absent, Processing, Completed, Failed}; !slices.Equal(got, []State{0, 1, 2, 3}) {
 		t.Errorf("states are %d", got)
 	}
-	ends := []Disposition{unended, DispositionCompleted, DispositionRejected, DispositionFailed, DispositionAborted, DispositionAbandoned}
-	if !slices.Equal(ends, []Disposition{0, 1, 2, 3, 4, 5}) {
+	ends := []store.Disposition{unended, DispositionCompleted, DispositionRejected, DispositionFailed, DispositionAborted, DispositionAbandoned}
+	if !slices.Equal(ends, []store.Disposition{0, 1, 2, 3, 4, 5}) {
 		t.Errorf("dispositions are %d", ends)
 	}
 }
@@ -124,12 +125,12 @@ func TestNoEventLeavesATerminalState(t *testing.T) {
 
 func TestDecide(t *testing.T) {
 	clause.Proves(t, "CORE-INV.1", "CORE-INV.2", "MAP-FLOW.2", "MAP-FLOW.3", "MAP-FLOW.4", "IDS-IX.3")
-	now := InstantOf(time.Unix(1000, 0))
+	now := store.InstantOf(time.Unix(1000, 0))
 	fp, other := FingerprintOf(SchemeRaw, []byte("a")), FingerprintOf(SchemeRaw, []byte("b"))
 	call := Call{Fingerprint: fp, BoundTo: "me"}
 	live, over := now.Add(time.Second), now
-	started := []EffectRecord{{Name: "charge", State: EffectStarted}}
-	confirmed := []EffectRecord{{Name: "charge", State: EffectConfirmed}}
+	started := []store.EffectRecord{{Name: "charge", State: store.EffectStarted}}
+	confirmed := []store.EffectRecord{{Name: "charge", State: store.EffectConfirmed}}
 	retryFailed := Operation{OnFailure: RetryFailure}
 	retryLost := Operation{OnAbandoned: RetryAbandoned}
 	declared := Operation{Effects: []string{"charge"}}
@@ -181,7 +182,7 @@ func TestDecide(t *testing.T) {
 			if c.rec.Fingerprint.IsZero() {
 				c.rec.Fingerprint = fp
 			}
-			c.rec.Policy = op.promise()
+			c.rec.Policy = op.promise(&Call{})
 			got := decide(&op, &call, &c.rec, now, false)
 			if got.decision != c.want.decision || (got.hold != "") != (c.want.hold != "") {
 				t.Errorf("got %+v, want %+v", got, c.want)
@@ -204,16 +205,17 @@ func TestDecide(t *testing.T) {
 }
 
 func TestHistoryIsBounded(t *testing.T) {
-	op := Operation{Name: "op"}.withDefaults()
-	id, call, now := ID{Operation: "op", Key: "k"}, Call{}, InstantOf(time.Unix(1000, 0))
+	op := &operation{Operation: Operation{Name: "op"}.withDefaults()}
+	now := store.InstantOf(time.Unix(1000, 0))
 	cur := &Record{}
-	for n := 1; n <= 3*MaxEarlier; n++ {
+	for n := 1; n <= 3*store.MaxEarlier; n++ {
 		next := new(Record)
-		err := open(&op, &id, &call, cur, now, "node", next)
+		d := delivery{engine: &Engine{node: "node"}, op: op, id: ID{Operation: "op", Key: "k"}, cur: cur, at: reading{now: now}}
+		err := d.open(next)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if next.Attempt != n || next.Fence <= cur.Fence || len(next.Earlier) != min(n-1, MaxEarlier) {
+		if next.Attempt != n || next.Fence <= cur.Fence || len(next.Earlier) != min(n-1, store.MaxEarlier) {
 			t.Fatalf("attempt %d has number %d, fence %d after %d and %d earlier ones", n, next.Attempt, next.Fence, cur.Fence, len(next.Earlier))
 		}
 		if n > 1 && (next.Origin != cur.Origin || next.Earlier[len(next.Earlier)-1].Number != n-1) {

@@ -9,10 +9,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/semelhq/semel/store"
 )
 
 // sweepPage is how many due records are read at a time, and sweepReach how many one
-// sweep looks at; the next goes on behind them.
+// sweep looks at; the next sweep continues after them.
 const (
 	sweepPage  = 256
 	sweepReach = 8 * sweepPage
@@ -20,41 +22,40 @@ const (
 
 // Swept counts what one sweep did.
 type Swept struct {
-	// Due is how many records were looked at.
+	// Due is how many due records the sweep looked at.
 	Due int
 	// Abandoned attempts may now run again; Held ones may not.
 	Abandoned, Held int
-	// Reconciled is how many held records the reconcilers were asked about. They
-	// answer beside the sweeps.
+	// Reconciled is how many held records reconcilers were called for. They answer in
+	// the background.
 	Reconciled int
 	// Purged is how many expired records were deleted.
 	Purged int
-	// Left is how many records were left to others, because this engine can't judge
-	// them: it does not know their operation, or has not the reconciler that was
-	// promised. Where no engine knows it they stay as they are, until somebody
-	// settles or purges them by force.
+	// Left is how many records were left to other engines, because their operation, or
+	// its reconciler, isn't registered with this one. If no engine has it, the records
+	// stay as they are until somebody settles or purges them by force.
 	Left int
-	// Unreadable is how many records can't be read; see [DuePage].
+	// Unreadable is how many records can't be read; see [store.DuePage].
 	Unreadable int
 }
 
 // Sweep attends to due records: attempts whose lease has ended are abandoned or
-// held by the policy in their records, reconcilers are asked about held records,
+// held by the policy in their records, reconcilers are called for held records,
 // messages go to the dispatcher, expired records are purged. Any number of engines
-// may sweep one store. Problems with single records do not stop it; they are
+// may sweep one store. Problems with single records don't stop it; they are
 // returned together.
 //
-// An engine leaves alone what it can't judge: records of operations that are not
-// registered with it, and messages where it has no dispatcher. They stay due for
-// others. So that they hide nothing, a sweep that has not seen all that is due is
-// followed by one that goes on where it stopped.
+// An engine leaves records alone whose operation isn't registered with it, and messages
+// if it has no dispatcher. They stay due for other engines. So that they don't hide
+// other records, a sweep that hasn't seen all due records is followed by one that
+// continues where it stopped.
 //
-// A store without [DueStore] has nothing to sweep.
+// In a store without [store.DueIndex] there is nothing to sweep.
 func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 	var n Swept
 	e.sweeps.ever.Store(true)
-	ds, ok := e.store.(DueStore)
-	if !ok {
+	ds := e.extras.Due
+	if ds == nil {
 		return n, nil
 	}
 	now, err := e.now(ctx)
@@ -64,10 +65,10 @@ func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 	after := e.sweeps.begin()
 	var errs []error
 	for seen := 0; seen < sweepReach && ctx.Err() == nil; seen += sweepPage {
-		page, err := e.due(ctx, ds, DueQuery{Until: now, After: after, Limit: sweepPage})
+		page, err := e.due(ctx, ds, store.DueQuery{Until: now, After: after, Limit: sweepPage})
 		if err != nil {
 			errs = append(errs, e.storeError("due", ID{}, err))
-			after = "" // it may be what was wrong
+			after = "" // it may be the cause
 			break
 		}
 		errs = append(errs, page.Unreadable...)
@@ -81,7 +82,7 @@ func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 	return n, errors.Join(errs...)
 }
 
-func (e *Engine) due(ctx context.Context, ds DueStore, q DueQuery) (DuePage, error) {
+func (e *Engine) due(ctx context.Context, ds store.DueIndex, q store.DueQuery) (store.DuePage, error) {
 	ctx, cancel := e.limited(ctx)
 	defer cancel()
 	return ds.Due(ctx, q)
@@ -92,20 +93,21 @@ type sweeps struct {
 	mu    sync.Mutex
 	after string
 
-	// ever: there was one, or somebody was told that there is none.
+	// ever: there was a sweep, or Events.Unswept was called.
 	ever atomic.Bool
 }
 
-// unsweptFor is how long calls are taken without a sweep before somebody is told.
+// unsweptFor is how long the engine takes calls without a sweep before it calls
+// Events.Unswept.
 const unsweptFor = time.Minute
 
-// missSweeps tells once that nobody sweeps.
-func (e *Engine) missSweeps() {
+// reportUnswept calls Events.Unswept, once, if there was no sweep for unsweptFor.
+func (e *Engine) reportUnswept() {
 	if e.events.Unswept == nil || e.sweeps.ever.Load() {
 		return
 	}
 	if d := e.elapsed(); d >= unsweptFor && !e.sweeps.ever.Swap(true) {
-		e.events.Unswept(d)
+		e.events.Unswept(Event{Took: d})
 	}
 }
 
@@ -121,15 +123,15 @@ func (s *sweeps) end(after string) {
 	s.after = after
 }
 
-// sweep attends to some due records. Each write reads the clock, for what comes
-// before it may have taken long.
+// sweep attends to some due records. It reads the clock for each, because the one before
+// may have taken long.
 func (e *Engine) sweep(ctx context.Context, recs []Record, n *Swept) error {
 	n.Due += len(recs)
 	var expired []*Record
 	var errs []error
 	for i := range recs {
 		rec := &recs[i]
-		op, known := e.judge(rec.ID.Operation)
+		op, known := e.handles(rec.ID.Operation)
 		if !known {
 			n.Left++
 			continue
@@ -139,7 +141,7 @@ func (e *Engine) sweep(ctx context.Context, recs []Record, n *Swept) error {
 			return errors.Join(append(errs, err)...)
 		}
 		switch {
-		case rec.State.Terminal() && rec.busy():
+		case rec.State.Terminal() && rec.Unfinished():
 			errs = append(errs, e.attend(ctx, op, rec, now))
 		case rec.Expired(now):
 			expired = append(expired, rec)
@@ -151,13 +153,16 @@ func (e *Engine) sweep(ctx context.Context, recs []Record, n *Swept) error {
 			errs = append(errs, err)
 		case rec.Held != "":
 			n.Left++
-		case !rec.leaseOver(now):
+		case !leaseOver(rec, now):
 		case mayRunAgain(rec) && !e.restored(rec, now):
 			n.Abandoned++
 			errs = append(errs, e.abandon(ctx, op, rec, now))
 		default:
 			n.Held++
-			_, _, err := e.hold(ctx, op, rec, e.reasonToHold(rec, now), now)
+			next, err := hold(rec, e.reasonToHold(rec, now), now)
+			if err == nil {
+				_, _, err = e.hold(ctx, op, rec, next)
+			}
 			errs = append(errs, err)
 		}
 	}
@@ -166,10 +171,10 @@ func (e *Engine) sweep(ctx context.Context, recs []Record, n *Swept) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// judge is the operation by which this engine judges a record. It reports false
-// where that is for others. What belongs to this module itself, such as the records
-// of package dispatch, every engine knows, by what their policy says.
-func (e *Engine) judge(name string) (*operation, bool) {
+// handles returns the operation by which this engine handles a record. It reports false if
+// the record is for other engines. Every engine handles the records of this module's own
+// operations, such as those of package dispatch, by the policy in the record.
+func (e *Engine) handles(name string) (*operation, bool) {
 	op, ok := (*e.ops.Load())[name]
 	if !ok && strings.HasPrefix(name, reservedPrefix) {
 		return e.internal, true
@@ -177,29 +182,29 @@ func (e *Engine) judge(name string) (*operation, bool) {
 	return op, ok
 }
 
-// attend gives the work that a terminal record has left to who does it.
-func (e *Engine) attend(ctx context.Context, op *operation, rec *Record, now Instant) error {
-	if c := rec.Compensation; c != nil && c.State == CompensationStarted && c.NextAt <= now && !e.restored(rec, now) {
+// attend resumes the compensation of a terminal record or dispatches its messages.
+func (e *Engine) attend(ctx context.Context, op *operation, rec *Record, now store.Instant) error {
+	if c := rec.Compensation; c != nil && c.State == store.CompensationStarted && c.NextAt <= now && !e.restored(rec, now) {
 		return e.resumeCompensation(ctx, op, rec, now)
 	}
 	e.dispatch(rec)
 	return nil
 }
 
-func (e *Engine) reasonToHold(rec *Record, now Instant) string {
+func (e *Engine) reasonToHold(rec *Record, now store.Instant) string {
 	if e.restored(rec, now) {
 		return heldRestored
 	}
 	return heldReason(rec)
 }
 
-// abandon ends an attempt whose holder went away and that may run again.
-func (e *Engine) abandon(ctx context.Context, op *operation, rec *Record, now Instant) error {
+// abandon ends an attempt whose holder is gone and that may run again.
+func (e *Engine) abandon(ctx context.Context, op *operation, rec *Record, now store.Instant) error {
 	next, err := end(rec, evAbandon, now, Result{}, nil)
 	if err != nil {
 		return err
 	}
-	v := e.stamp(&op.Operation, rec, next, ChangeEnded)
+	v := e.newVersion(&op.Operation, rec, next, store.ChangeEnded)
 	// A crash before this write leaves the attempt to be found again. A crash
 	// after it leaves nothing to do: the next delivery runs again.
 	_, applied, err := e.apply(ctx, v)
@@ -209,12 +214,12 @@ func (e *Engine) abandon(ctx context.Context, op *operation, rec *Record, now In
 	return err
 }
 
-// epochPause is how often Run asks for the store's epoch.
+// epochPause is how often Run loads the store's epoch.
 const epochPause = time.Minute
 
-// Run sweeps until ctx is done, every interval, and again while there is more to
-// see, no faster than Options.PurgeRate. Interval zero means 1 second. It returns
-// the cause of ctx's end. Problems are told to Events and do not stop it.
+// Run sweeps until ctx is done, every interval, and at once while more records are due,
+// but no faster than Options.PurgeRate. Interval zero means 1 second. It returns
+// the cause of ctx's end. It reports problems to Events and continues.
 func (e *Engine) Run(ctx context.Context, interval time.Duration) error {
 	interval = cmp.Or(interval, time.Second)
 	pause := time.NewTimer(0)
@@ -228,11 +233,11 @@ func (e *Engine) Run(ctx context.Context, interval time.Duration) error {
 		}
 		if now := e.elapsed(); now-asked >= epochPause {
 			asked = now
-			_, _ = e.LoadEpoch(ctx) // an epoch that can't be read now is read later
+			_, _ = e.Door().LoadEpoch(ctx) // after an error it is loaded again later
 		}
 		n, err := e.Sweep(ctx)
 		if ctx.Err() == nil && e.events.Swept != nil {
-			e.events.Swept(SweptEvent{Swept: n, Err: err})
+			e.events.Swept(Event{Swept: n, Err: err})
 		}
 		next := interval
 		if err == nil && n.Due >= sweepPage && n.Purged+n.Abandoned+n.Held > 0 {
@@ -241,8 +246,8 @@ func (e *Engine) Run(ctx context.Context, interval time.Duration) error {
 		if e.opts.PurgeRate > 0 {
 			next = max(next, time.Duration(n.Purged)*time.Second/time.Duration(e.opts.PurgeRate))
 		}
-		// Engines that sweep one store drift apart, so that they don't all look
-		// at the same records at the same time.
+		// A random delay (jitter) keeps engines on one store from sweeping the same
+		// records at the same time.
 		pause.Reset(next + rand.N(next/8+1))
 	}
 }

@@ -21,7 +21,7 @@ func TestNobodySweeps(t *testing.T) {
 				var told []time.Duration
 				e, err := semel.New(memstore.New(), &semel.Options{
 					Operations: []semel.Operation{{Name: "o"}},
-					Events:     &semel.Events{Unswept: func(d time.Duration) { told = append(told, d) }},
+					Events:     &semel.Events{Unswept: func(ev semel.Event) { told = append(told, ev.Took) }},
 				})
 				if err != nil {
 					t.Fatal(err)

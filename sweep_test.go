@@ -7,9 +7,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -23,7 +25,7 @@ func TestASweepThatTakesLongEndsNothingInThePast(t *testing.T) {
 		}
 		pass(10 * time.Second)
 		const took = 2 * time.Minute
-		st.writeBy(func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+		st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 			cur, applied, err := st.mem.Apply(ctx, w)
 			<-time.After(took)
 			if now, _ := st.Now(ctx); now.Sub(w.Record.EndedAt) != took {
@@ -41,7 +43,7 @@ func TestASweepThatTakesLongEndsNothingInThePast(t *testing.T) {
 func TestAReconcilerThatHangsStopsNothing(t *testing.T) {
 	programs(t, func(t *testing.T, st *memstore.Store) {
 		var asked atomic.Int64
-		failed := make(chan semel.ReconciledEvent, 64)
+		failed := make(chan semel.Event, 64)
 		hang := make(chan struct{})
 		hangs := semel.Operation{Name: "op", Lease: 3 * time.Second, Reconcile: func(context.Context, semel.Record) (semel.Settlement, error) {
 			asked.Add(1)
@@ -54,7 +56,7 @@ func TestAReconcilerThatHangsStopsNothing(t *testing.T) {
 			}
 			return semel.Settlement{Outcome: semel.DispositionCompleted, Result: data("found")}, nil
 		}}
-		events := &semel.Events{Reconciled: func(ev semel.ReconciledEvent) {
+		events := &semel.Events{Reconciled: func(ev semel.Event) {
 			if ev.Err != nil {
 				failed <- ev
 			}
@@ -81,7 +83,7 @@ func TestAReconcilerThatHangsStopsNothing(t *testing.T) {
 		pass(time.Minute)
 		_, _ = swept() // holds the one and abandons the other
 		_, _ = swept() // asks about the one
-		for op, want := range map[string]semel.Disposition{"well": semel.DispositionCompleted, "free": semel.DispositionAbandoned} {
+		for op, want := range map[string]store.Disposition{"well": semel.DispositionCompleted, "free": semel.DispositionAbandoned} {
 			rec, err := e.Lookup(t.Context(), semel.ID{Tenant: "t", Principal: "p", Operation: op, Key: "k"})
 			if must(t, err); rec.Disposition != want {
 				t.Errorf("%s is %s, held: %q", op, rec.State, rec.Held)
@@ -153,7 +155,7 @@ func TestUnreadableRecordsHideNothing(t *testing.T) {
 	stalls(t, op, func(t *testing.T, e *semel.Engine, st *stalling) {
 		begin(t, e, call("k")).Detach()
 		pass(time.Minute)
-		st.DueStore = unreadable{st.mem, bad}
+		st.DueIndex = unreadable{st.mem, bad}
 		n, err := e.Sweep(t.Context())
 		if n.Unreadable != 1 || n.Abandoned != 1 || !errors.Is(err, bad) {
 			t.Errorf("swept %+v, %v", n, err)
@@ -162,12 +164,12 @@ func TestUnreadableRecordsHideNothing(t *testing.T) {
 }
 
 type unreadable struct {
-	semel.DueStore
+	store.DueIndex
 	err error
 }
 
-func (u unreadable) Due(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
-	page, err := u.DueStore.Due(ctx, q)
+func (u unreadable) Due(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
+	page, err := u.DueIndex.Due(ctx, q)
 	page.Unreadable = append(page.Unreadable, u.err)
 	return page, err
 }
@@ -195,6 +197,22 @@ func TestWhatIsLeftToOthersHidesNothing(t *testing.T) {
 		rec, err := e.Lookup(t.Context(), id("k"))
 		if must(t, err); rec.Disposition != semel.DispositionAbandoned {
 			t.Errorf("it is %s", rec.State)
+		}
+	})
+}
+
+// Run tells of each of its sweeps.
+func TestRunTellsOfItsSweeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sweeps := 0
+		e := program(t, memstore.New(), semel.Options{Events: &semel.Events{Swept: func(semel.Event) { sweeps++ }}}, semel.Operation{Name: "op"})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := e.Run(ctx, time.Second); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if sweeps < 8 || sweeps > 11 {
+			t.Errorf("told of %d sweeps in 10 s", sweeps)
 		}
 	})
 }

@@ -6,12 +6,14 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/semelhq/semel/store"
 )
 
-// throttle holds token buckets in bounded memory: a table of sets of four
-// slots. A bucket is one instant, the time at which it will be full again. When
-// a set is full of buckets in use, the one nearest to full makes room, which
-// forgets the least.
+// throttle is token buckets in bounded memory: a set-associative table with sets of four
+// slots. A bucket is one instant, the time at which it will be full again. If
+// all slots of a set are in use, the bucket that is nearest to full is replaced, which
+// loses the least.
 type throttle struct {
 	once   sync.Once
 	seed   maphash.Seed
@@ -31,64 +33,102 @@ type throttleShard struct {
 
 type bucket struct {
 	tag    uint64
-	fullAt Instant
+	fullAt store.Instant
 }
 
 // throttled takes one token of the record and one of the principal, and returns
 // how long the caller has to wait if either has none.
-func (e *Engine) throttled(op *operation, call *Call, id *ID, now Instant) time.Duration {
+func (d *delivery) throttled(id *ID) time.Duration {
+	e, op, call, now := d.engine, d.op, &d.call, d.at.now
 	var delay time.Duration
 	if op.PerRecord.Burst > 0 {
-		delay = e.throttle.take(op.PerRecord, bucketName{kind: 'r', id: *id}, now)
+		delay = e.throttle.take(op.PerRecord, bucketName{kind: "record", id: *id}, now)
 	}
 	if op.PerPrincipal.Burst > 0 {
 		who := cmp.Or(call.Principal, call.BoundTo)
-		name := bucketName{kind: 'p', id: ID{Tenant: call.Tenant, Principal: who, Operation: call.Operation}}
+		name := bucketName{kind: "principal", id: ID{Tenant: call.Tenant, Principal: who, Operation: call.Operation}}
 		delay = max(delay, e.throttle.take(op.PerPrincipal, name, now))
 	}
 	return delay
 }
 
 type bucketName struct {
-	kind byte
+	kind string
 	id   ID
 }
 
 // take takes a token from the named bucket, or returns the time until there is
 // one. The rate is one that Operation.Validate accepts.
-func (t *throttle) take(r Rate, name bucketName, now Instant) time.Duration {
-	t.once.Do(func() { t.seed = maphash.MakeSeed() })
-	h := maphash.Comparable(t.seed, name)
-	s := &t.shards[h%throttleShards]
+func (t *throttle) take(r Rate, name bucketName, now store.Instant) time.Duration {
 	perToken := time.Duration(math.Round(float64(time.Second) / r.PerSecond))
 	refill := time.Duration(r.Burst) * perToken
-
-	s.mu.Lock()
+	s, b, h := t.lock(name)
 	defer s.mu.Unlock()
+	if b.tag != h {
+		*b = bucket{tag: h}
+	}
+	// If the rate was raised, fullAt may be later than for an empty bucket: then it is
+	// empty.
+	b.fullAt = min(b.fullAt, now.Add(refill))
+	if over := b.wait(perToken, refill, now); over > 0 {
+		return over
+	}
+	b.spend(perToken, now)
+	return 0
+}
+
+// wait is the time until the named bucket, which takes refill to fill, has cost left.
+func (t *throttle) wait(name bucketName, cost, refill time.Duration, now store.Instant) time.Duration {
+	s, b, h := t.lock(name)
+	defer s.mu.Unlock()
+	if b.tag != h {
+		return 0
+	}
+	return b.wait(cost, refill, now)
+}
+
+// spend takes cost from the named bucket, even if it has less. The debt is bounded, so
+// that no sum of instants overflows.
+func (t *throttle) spend(name bucketName, cost time.Duration, now store.Instant) {
+	s, b, h := t.lock(name)
+	defer s.mu.Unlock()
+	if b.tag != h {
+		*b = bucket{tag: h}
+	}
+	b.spend(cost, now)
+	b.fullAt = min(b.fullAt, now.Add(maxRefill))
+}
+
+// lock locks the shard of the named bucket, whose tag is h, and returns the bucket, or
+// the one to replace, which has another tag.
+func (t *throttle) lock(name bucketName) (s *throttleShard, b *bucket, h uint64) {
+	t.once.Do(func() { t.seed = maphash.MakeSeed() })
+	h = maphash.Comparable(t.seed, name)
+	s = &t.shards[h%throttleShards]
+	s.mu.Lock()
 	if s.sets == nil {
 		s.sets = new([throttleSets][throttleWays]bucket)
 	}
 	set := &s.sets[h/throttleShards%throttleSets]
-	b := &set[0]
+	b = &set[0]
 	for i := range set {
 		if set[i].tag == h {
-			b = &set[i]
-			break
+			return s, &set[i], h
 		}
 		if set[i].fullAt < b.fullAt {
 			b = &set[i]
 		}
 	}
-	if b.tag != h {
-		*b = bucket{tag: h}
-	}
-	// Each token taken moves the instant of fullness by the time it takes to
-	// refill one; the bucket is empty when that is Burst tokens away. It may be
-	// further away if the rate was declared anew: then the bucket is just empty.
-	full := min(max(b.fullAt, now), now.Add(refill)).Add(perToken)
-	if over := full.Sub(now) - refill; over > 0 {
-		return over
-	}
-	b.fullAt = full
-	return 0
+	return s, b, h
+}
+
+// spend moves the instant of fullness by the time it takes to refill cost. The bucket
+// is empty when that is as far away as it takes to refill it.
+func (b *bucket) spend(cost time.Duration, now store.Instant) {
+	b.fullAt = max(b.fullAt, now).Add(cost)
+}
+
+// wait is the time until the bucket, which takes refill to fill, has cost left.
+func (b *bucket) wait(cost, refill time.Duration, now store.Instant) time.Duration {
+	return max(0, max(b.fullAt, now).Add(cost).Sub(now)-refill)
 }

@@ -2,9 +2,11 @@ package semel
 
 import (
 	"math"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/semelhq/semel/store"
 	"pgregory.net/rapid"
 )
 
@@ -20,10 +22,12 @@ func drawRate() *rapid.Generator[Rate] {
 
 func rateOperation(r Rate) Operation { return Operation{Name: "op", PerRecord: r} }
 
-var bucketOfTest = bucketName{kind: 'r', id: ID{Operation: "op", Key: "k"}}
+var bucketOfTest = bucketName{kind: "record", id: ID{Operation: "op", Key: "k"}}
 
 // theYear is some time by which a store's clock may count.
-func theYear(year int) Instant { return InstantOf(time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)) }
+func theYear(year int) store.Instant {
+	return store.InstantOf(time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC))
+}
 
 func TestEveryAcceptedRateThrottles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -96,7 +100,53 @@ func TestANewRateDoesNotInheritALongWait(t *testing.T) {
 	if d := th.take(slow, bucketOfTest, now); d != 0 {
 		t.Fatal(d)
 	}
-	if d := th.take(fast, bucketOfTest, now); d != 100*time.Millisecond {
+	d := th.take(fast, bucketOfTest, now)
+	if d != 100*time.Millisecond {
 		t.Errorf("told to wait for %v, as the old rate would have it", d)
+	}
+	if d := th.take(fast, bucketOfTest, now.Add(d)); d != 0 {
+		t.Errorf("told to wait for another %v", d)
+	}
+}
+
+// The table has a fixed size: of too many callers those are forgotten who owe least.
+func TestOfTooManyBucketsTheLeastUsedAreForgotten(t *testing.T) {
+	var th throttle
+	now := theYear(2026)
+	name := func(i int) bucketName {
+		return bucketName{kind: "quota", id: ID{Principal: strconv.Itoa(i)}}
+	}
+	const heavy, light = 100, 2 * throttleShards * throttleSets * throttleWays
+	for i := range heavy {
+		th.spend(name(i), time.Hour, now)
+	}
+	for i := range light {
+		th.spend(name(heavy+i), time.Minute, now)
+	}
+	for i := range heavy {
+		if d := th.wait(name(i), time.Minute, time.Hour, now); d != time.Minute {
+			t.Fatalf("caller %d is told to wait for %v", i, d)
+		}
+	}
+	forgotten := 0
+	for i := range light {
+		if th.wait(name(heavy+i), 0, 0, now) == 0 {
+			forgotten++
+		}
+	}
+	if forgotten < light/2 || forgotten == light {
+		t.Errorf("%d of %d are forgotten", forgotten, light)
+	}
+}
+
+// A debt ends some day, however large it is.
+func TestDebtsAreBounded(t *testing.T) {
+	var th throttle
+	now := theYear(2200)
+	for range 100 {
+		th.spend(bucketOfTest, maxRefill, now)
+	}
+	if d := th.wait(bucketOfTest, 0, 0, now); d != maxRefill {
+		t.Errorf("told to wait for %v", d)
 	}
 }

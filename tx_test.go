@@ -3,12 +3,15 @@ package semel_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
 // base is a database with transactions over a store: rows of the application, and
@@ -18,6 +21,7 @@ type base struct {
 
 	mu     sync.Mutex
 	locks  map[semel.ID]*baseTx
+	bound  map[boundID]*baseTx
 	rows   []string
 	begun  int
 	lost   error // what the next commit says after it has committed
@@ -25,9 +29,17 @@ type base struct {
 	told   []semel.ID
 }
 
-func newBase(st semel.Store) *base { return &base{store: st, locks: map[semel.ID]*baseTx{}} }
+func newBase(st semel.Store) *base {
+	return &base{store: st, locks: map[semel.ID]*baseTx{}, bound: map[boundID]*baseTx{}}
+}
 
-func (b *base) begin(context.Context) (semel.OwnTx, error) {
+// boundID is the lock of those whose calls are bound to the same.
+type boundID struct {
+	id semel.ID
+	to string
+}
+
+func (b *base) begin(context.Context) (store.OwnTx, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.begun++
@@ -39,25 +51,33 @@ var errMet = errors.New("rolled back because of others")
 type baseTx struct {
 	base   *base
 	rows   []string
-	writes []semel.Write
+	writes []store.Write
 	saved  int
 	over   bool
 }
 
-func (x *baseTx) Lock(_ context.Context, id semel.ID) (bool, error) {
+func (x *baseTx) Lock(_ context.Context, id semel.ID, boundTo string) (store.TxLock, error) {
 	x.base.mu.Lock()
 	defer x.base.mu.Unlock()
-	switch x.base.locks[id] {
-	case nil:
-		x.base.locks[id] = x
-		return true, nil
-	case x:
-		return false, &semel.Error{Code: semel.CodeInvalidCall}
+	to := boundID{id, boundTo}
+	if x.base.locks[id] == x {
+		return store.TxBusy, &semel.Error{Code: semel.CodeInvalidCall}
 	}
-	return false, nil
+	if x.base.bound[to] != nil && x.base.bound[to] != x {
+		return store.TxBusy, nil
+	}
+	x.base.bound[to] = x
+	if x.base.locks[id] != nil {
+		return store.TxOther, nil
+	}
+	x.base.locks[id] = x
+	return store.TxLocked, nil
 }
 
-func (x *baseTx) Apply(_ context.Context, w semel.Write) (bool, error) {
+func (x *baseTx) Apply(ctx context.Context, w store.Write) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
 	x.writes = append(x.writes, w)
 	return true, nil // the commit finds out
 }
@@ -82,6 +102,7 @@ func (x *baseTx) end() {
 			delete(x.base.locks, id)
 		}
 	}
+	maps.DeleteFunc(x.base.bound, func(_ boundID, holder *baseTx) bool { return holder == x })
 }
 
 func (x *baseTx) Commit(ctx context.Context) error {
@@ -107,8 +128,8 @@ func (x *baseTx) Commit(ctx context.Context) error {
 }
 
 // row is a handler that writes one row and returns what it is told.
-func row(name string, err error) func(context.Context, semel.OwnTx) (semel.Result, error) {
-	return func(_ context.Context, tx semel.OwnTx) (semel.Result, error) {
+func row(name string, err error) func(context.Context, store.OwnTx) (semel.Result, error) {
+	return func(_ context.Context, tx store.OwnTx) (semel.Result, error) {
 		x := tx.(*baseTx)
 		x.rows = append(x.rows, name)
 		return data(name), err
@@ -170,7 +191,7 @@ func TestDoTx(t *testing.T) {
 			b := newBase(r.store)
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				_, err := r.DoTx(t.Context(), call("k"), b.begin, func(ctx context.Context, tx semel.OwnTx) (semel.Result, error) {
+				_, err := r.DoTx(t.Context(), call("k"), b.begin, func(ctx context.Context, tx store.OwnTx) (semel.Result, error) {
 					pass(10 * time.Minute)
 					return row("k", nil)(ctx, tx)
 				})
@@ -217,11 +238,55 @@ func TestDoTx(t *testing.T) {
 		inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
 			b := newBase(r.store)
 			b.lost = &semel.Error{Code: semel.CodeUnknown}
-			_, err := r.DoTx(t.Context(), call("k"), b.begin, row("k", nil))
-			wantCode(t, err, semel.CodeUnknown)
+			ans, err := r.DoTx(t.Context(), call("k"), b.begin, row("k", nil))
+			if wantCode(t, err, semel.CodeUnknown); ans.Record.State.Terminal() {
+				t.Errorf("its answer has an outcome, which may not be there: %+v", ans.Record)
+			}
 			if ans, err := r.DoTx(t.Context(), call("k"), b.begin, row("again", nil)); err != nil || ans.Decision != semel.Replay {
 				t.Errorf("%+v, %v", ans, err)
 			}
+		})
+	})
+	t.Run("a caller that hangs up before the outcome is written has everything rolled back", func(t *testing.T) {
+		inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
+			b := newBase(r.store)
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err := r.DoTx(ctx, call("k"), b.begin, func(ctx context.Context, tx store.OwnTx) (semel.Result, error) {
+				cancel()
+				return row("k", nil)(ctx, tx)
+			})
+			wantCode(t, err, semel.CodeStoreUnavailable)
+			b.wantRows(t)
+			_, err = r.Lookup(t.Context(), id("k"))
+			wantCode(t, err, semel.CodeNotFound)
+		})
+	})
+	t.Run("a store that can't say whose a call is gives no answer", func(t *testing.T) {
+		inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
+			b := newBase(r.store)
+			_, err := r.DoTx(t.Context(), boundCall("first", "x"), b.begin, func(ctx context.Context, tx store.OwnTx) (semel.Result, error) {
+				r.faults.Next(faultstore.Get, faultstore.NotApplied, 1)
+				ans, err := r.DoTx(t.Context(), boundCall("second", "x"), b.begin, row("second", nil))
+				if wantCode(t, err, semel.CodeStoreUnavailable); ans.Decision != "" {
+					t.Errorf("it is told %s", ans.Decision)
+				}
+				return row("k", nil)(ctx, tx)
+			})
+			must(t, err)
+			b.wantRows(t, "k")
+		})
+	})
+	t.Run("a store without a clock leaves nothing unknown", func(t *testing.T) {
+		inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
+			b := newBase(r.store)
+			_, err := r.DoTx(t.Context(), call("k"), b.begin, func(ctx context.Context, tx store.OwnTx) (semel.Result, error) {
+				r.faults.Next(faultstore.Now, faultstore.NotApplied, 1)
+				return row("k", nil)(ctx, tx)
+			})
+			if wantCode(t, err, semel.CodeStoreUnavailable); errors.Is(err, semel.ErrUnknown) {
+				t.Error(err)
+			}
+			b.wantRows(t)
 		})
 	})
 	t.Run("a panic is kept as a failure and goes on", func(t *testing.T) {
@@ -233,7 +298,7 @@ func TestDoTx(t *testing.T) {
 						t.Errorf("recovered %v", got)
 					}
 				}()
-				_, _ = r.DoTx(t.Context(), call("k"), b.begin, func(context.Context, semel.OwnTx) (semel.Result, error) { panic("boom") })
+				_, _ = r.DoTx(t.Context(), call("k"), b.begin, func(context.Context, store.OwnTx) (semel.Result, error) { panic("boom") })
 			}()
 			if rec, err := r.Lookup(t.Context(), id("k")); err != nil || rec.Disposition != semel.DispositionFailed || len(b.locks) != 0 {
 				t.Errorf("%+v, %v, %d locks", rec, err, len(b.locks))
@@ -304,10 +369,10 @@ func TestDoTx(t *testing.T) {
 func TestDoTxEvents(t *testing.T) {
 	t.Run("each delivery is told of once, and what was rolled back has no end", func(t *testing.T) {
 		var decided []semel.Decision
-		var ended []semel.Disposition
+		var ended []store.Disposition
 		opts := semel.Options{Events: &semel.Events{
-			Decided: func(ev semel.DecidedEvent) { decided = append(decided, ev.Decision) },
-			Ended:   func(ev semel.EndedEvent) { ended = append(ended, ev.Disposition) },
+			Decided: func(ev semel.Event) { decided = append(decided, ev.Decision) },
+			Ended:   func(ev semel.Event) { ended = append(ended, ev.Disposition) },
 		}}
 		inBubbleWith(t, opts, semel.Operation{}, func(t *testing.T, r *rig) {
 			b := newBase(r.store)
@@ -319,8 +384,29 @@ func TestDoTxEvents(t *testing.T) {
 			_, err = r.DoTx(t.Context(), call("other"), b.begin, row("other", semel.Aborted(errors.New("no"))))
 			wantCode(t, err, semel.CodeAborted)
 		})
-		if !slices.Equal(decided, []semel.Decision{semel.Execute, semel.Replay, semel.Execute}) || !slices.Equal(ended, []semel.Disposition{semel.DispositionCompleted}) {
+		if !slices.Equal(decided, []semel.Decision{semel.Execute, semel.Replay, semel.Execute}) || !slices.Equal(ended, []store.Disposition{semel.DispositionCompleted}) {
 			t.Errorf("decided %v, ended %v", decided, ended)
+		}
+	})
+}
+
+// A handler whose error says that its transaction was rolled back because of others runs
+// again, in another one.
+func TestAHandlerThatWasRolledBackRunsAgain(t *testing.T) {
+	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
+		b := newBase(r.store)
+		first := true
+		_, err := r.DoTx(t.Context(), call("k"), b.begin, func(ctx context.Context, tx store.OwnTx) (semel.Result, error) {
+			if first {
+				first = false
+				return semel.Result{}, errMet
+			}
+			return row("k", nil)(ctx, tx)
+		})
+		must(t, err)
+		b.wantRows(t, "k")
+		if b.begun != 2 {
+			t.Errorf("%d transactions were begun", b.begun)
 		}
 	})
 }

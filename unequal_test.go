@@ -15,6 +15,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -94,7 +95,7 @@ func (v *view) reach(ctx context.Context) error {
 	return nil
 }
 
-func (v *view) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+func (v *view) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 	if cur, err := v.p.st.Get(ctx, w.Record.ID); err == nil && renews(&cur, &w.Record) {
 		// The holder's own writes wait for it at a mutex, which virtual time takes for work.
 		if v.dead.Err() != nil || v.p.chance(3) {
@@ -135,25 +136,27 @@ func (v *view) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
 	return rec, err
 }
 
-func (v *view) Now(ctx context.Context) (semel.Instant, error) {
+func (v *view) Now(ctx context.Context) (store.Instant, error) {
 	now, err := v.p.st.Now(ctx)
 	return now.Add(-v.lag), err
 }
 
-func (v *view) Due(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+func (v *view) Due(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
 	page, err := v.p.st.Due(ctx, q)
 	if err := v.reach(ctx); err != nil {
-		return semel.DuePage{}, err
+		return store.DuePage{}, err
 	}
 	return page, err
 }
 
-func (v *view) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
+func (v *view) Purge(ctx context.Context, refs []store.Ref) (int, error) {
 	if err := v.reach(ctx); err != nil {
 		return 0, err
 	}
 	return v.p.st.Purge(ctx, refs)
 }
+
+func (v *view) Extras() store.Extras { return store.Extras{Due: v, Purge: v} }
 
 func (v *view) Close() error { return nil }
 
@@ -191,12 +194,12 @@ func (p *party) ask(_ context.Context, held semel.Record) (s semel.Settlement, e
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, ef := range held.Effects {
-		if ef.State != semel.EffectStarted {
+		if ef.State != store.EffectStarted {
 			continue
 		}
-		f := semel.EffectFinding{Name: ef.Name, State: semel.EffectRefuted}
+		f := store.EffectFinding{Name: ef.Name, State: store.EffectRefuted}
 		if p.effects[ef.Key] > 0 {
-			f.State, f.Result = semel.EffectConfirmed, semel.Result{Data: []byte(`"ch_` + ef.Key[:6] + `"`)}
+			f.State, f.Result = store.EffectConfirmed, semel.Result{Data: []byte(`"ch_` + ef.Key[:6] + `"`)}
 		}
 		s.Effects = append(s.Effects, f)
 	}
@@ -375,7 +378,7 @@ func unequal(t *testing.T, seed uint64) (held int) {
 			p.violated("%s is still processing", id.Key)
 		case rec.State == semel.Completed:
 			for _, m := range rec.Outbox {
-				if m.State != semel.MessageDelivered && m.State != semel.MessageParked || m.State == semel.MessageDelivered && p.messages[m.ID] == 0 {
+				if m.State != store.MessageDelivered && m.State != store.MessageParked || m.State == store.MessageDelivered && p.messages[m.ID] == 0 {
 					p.violated("the message of %s is %s and was delivered %d times", id.Key, m.State, p.messages[m.ID])
 				}
 			}

@@ -1,29 +1,57 @@
 package semel
 
-// Ending is how an attempt is to be ended after its handler has returned.
+import "github.com/semelhq/semel/store"
+
+// Ending says how to end an attempt after its handler has returned.
 type Ending struct {
-	// Disposition is what the attempt ends as: completed, rejected, aborted or
-	// failed. Zero: its outcome is not known, and it is held.
-	Disposition Disposition
-	// Failure is why, where the attempt is not completed. Of a held attempt the
-	// Message is the reason.
-	Failure Failure
+	// Disposition is how the attempt ends. Abandoned gives it up without an outcome;
+	// zero means that the outcome is unknown, and the attempt is held.
+	Disposition store.Disposition
+	// Result is the answer, for completed, rejected and failed.
+	Result Result
+	// Failure is why the attempt isn't completed. If it is held or abandoned, only
+	// Message is used, as the reason for people.
+	Failure store.Failure
 }
 
-// EndingOf is the rule of [Engine.Do] about what a handler returns, for whoever
-// runs handlers under attempts of an engine elsewhere. effectOpen says that the
-// ledger has an effect which was started and has no result.
+// event is what the ending does to an attempt. Abandoned counts as held here: whether
+// the attempt may run again depends on its record.
+func (end *Ending) event() event {
+	switch end.Disposition {
+	case DispositionCompleted:
+		return evComplete
+	case DispositionRejected:
+		return evReject
+	case DispositionFailed:
+		return evFail
+	case DispositionAborted:
+		return evAbort
+	}
+	return evHold
+}
+
+// failure is the failure to record; nil if the attempt is completed.
+func (end *Ending) failure() *store.Failure {
+	if end.Disposition == DispositionCompleted {
+		return nil
+	}
+	return &end.Failure
+}
+
+// EndingOf is the rule by which [Engine.Do] ends an attempt after its handler, for
+// programs that run handlers under attempts of an engine elsewhere. effectOpen says that
+// the ledger has an effect that was started and has no result.
 //
-// A handler that was told to stop because its lease was lost says nothing by
-// failing: where the rule gives failed, its holder records nothing.
+// If the lease was lost and the handler was told to stop, its failure means nothing:
+// don't record an ending that is failed.
 func EndingOf(err error, effectOpen bool) Ending {
 	if err == nil {
 		if effectOpen {
-			return Ending{Failure: Failure{Message: "the handler returned a result and left an effect without one"}}
+			return Ending{Failure: store.Failure{Message: "the handler returned a result and left an effect without one"}}
 		}
 		return Ending{Disposition: DispositionCompleted}
 	}
-	end := Ending{Failure: Failure{Message: err.Error()}}
+	end := Ending{Failure: store.Failure{Message: err.Error()}}
 	v, marked := verdictOf(err)
 	switch {
 	case marked && v.disposition == DispositionRejected:

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 func TestEndingOfWhatAHandlerReturns(t *testing.T) {
 	err := errors.New("why")
 	for name, c := range map[string]struct {
 		err          error
-		closed, open semel.Disposition
+		closed, open store.Disposition
 		code         string
 	}{
 		"a result":           {nil, semel.DispositionCompleted, 0, ""},
@@ -61,4 +62,10 @@ func TestACallNamesItsHolder(t *testing.T) {
 			wantCode(t, err, semel.CodeInvalidCall)
 		}
 	})
+}
+
+func TestAnAnswerWithoutARecordHasNoError(t *testing.T) {
+	if err := new(semel.Answer).Err(); err != nil {
+		t.Fatal(err)
+	}
 }

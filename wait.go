@@ -5,9 +5,11 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/semelhq/semel/store"
 )
 
-// Bounds of what a duplicate is told about when to come back.
+// Bounds of RetryAfter for duplicates, and of the pauses between polls.
 const (
 	minRetryAfter = 50 * time.Millisecond
 	minHeldRetry  = time.Second
@@ -16,12 +18,13 @@ const (
 )
 
 // Await returns the record of an identity once its newest attempt has ended or is
-// held, or as it is when the wait, which Operation.MaxWait bounds, is over. An
-// attempt whose lease has ended is waited for too: policy settles it. It returns
-// [ErrNotFound] if there is no record, or it is purged meanwhile, and the error of
-// ctx if that ends first. When too many wait already it does not wait; see
+// held, or its current state when the wait, bounded by Operation.MaxWait, is over. It
+// also waits for an attempt whose lease has ended, because that will be settled by
+// policy. It returns [ErrNotFound] if there is no record, or it is purged meanwhile, and
+// the error of ctx if that ends first. If too many wait already it doesn't wait; see
 // Options.MaxWaiters.
-func (e *Engine) Await(ctx context.Context, id ID, wait time.Duration) (Record, error) {
+func (door Door) Await(ctx context.Context, id ID, wait time.Duration) (Record, error) {
+	e := door.engine
 	rec, err := e.Lookup(ctx, id)
 	if err != nil || rec.State != Processing || rec.Held != "" {
 		return rec, err
@@ -34,7 +37,7 @@ func (e *Engine) Await(ctx context.Context, id ID, wait time.Duration) (Record, 
 	switch {
 	case err != nil:
 		return Record{}, err
-	case last == nil: // as it is: a renewal or an effect may have changed it
+	case last == nil: // still running, but a renewal or an effect may have changed it
 		return e.Lookup(ctx, id)
 	case last.State == absent:
 		return Record{}, ErrNotFound
@@ -43,10 +46,10 @@ func (e *Engine) Await(ctx context.Context, id ID, wait time.Duration) (Record, 
 }
 
 // await blocks until the attempt in cur is no longer running or the wait is over.
-// It returns what is stored then, which is the zero Record if it is gone, or nil
+// It returns the stored record then, which is the zero Record if it is gone, or nil
 // if nothing changed in time. An attempt whose lease has ended is no longer running,
-// unless it is the outcome of the call that is waited for. What is returned is shared
-// by all that wait, and may not be changed.
+// unless outcome says to wait for the outcome of the call. All waiters share the result
+// (singleflight); don't change it.
 func (e *Engine) await(ctx context.Context, cur *Record, wait time.Duration, outcome bool) (*Record, error) {
 	key := watchKey{cur.ID, outcome}
 	if !e.waiters.admit(key.id.Tenant) {
@@ -78,34 +81,34 @@ func (e *Engine) await(ctx context.Context, cur *Record, wait time.Duration, out
 		case w.looks > before:
 			return w.rec, w.err
 		}
-		// It was read before this waiter came, who may know better: again.
+		// The record was read before this waiter joined, and may be older than cur.
 	}
 }
 
-// watch looks at a record for all deliveries of this engine that wait for the same,
-// until it is there or none of them is left: a large result is read once, however
-// many get it. Outcomes of this engine wake it at once; those of others by the
-// store's notice, where it gives one, or by polling.
+// watch reads a record for all deliveries of this engine that wait for the same thing,
+// until it happens or none of them is left: a large result is read once for all of them.
+// Outcomes of this engine wake it at once; those of others by the store's notice, if it
+// has notices, or by polling.
 func (e *Engine) watch(ctx context.Context, key watchKey, w *watch) {
 	var notice <-chan struct{}
 	poll := minPoll
-	if ws, ok := e.store.(WatchStore); ok {
+	if ws := e.extras.Watch; ws != nil {
 		ch, stop := ws.Watch(ctx, key.id)
 		defer stop()
 		// The notice is a hint that may be lost on the way, so polling goes
 		// on, rarely.
 		notice, poll = ch, maxPoll
 	}
-	woken, deaf := e.waiters.listen(key.id)
-	defer func() { deaf() }()
+	woken, unlisten := e.waiters.listen(key.id)
+	defer func() { unlisten() }()
 	for {
-		// Look first: the change may have come before anybody listened.
+		// Look first: the change may have come before listen.
 		e.waiters.begin(w)
 		rec, now, err := e.look(ctx, key.id)
 		if ctx.Err() != nil {
 			return
 		}
-		reached := err == nil && (rec.State != Processing || rec.Held != "" || !key.outcome && rec.leaseOver(now))
+		reached := err == nil && (rec.State != Processing || rec.Held != "" || !key.outcome && leaseOver(rec, now))
 		if err != nil || reached {
 			e.waiters.finish(key, w, rec, err)
 			return
@@ -117,8 +120,8 @@ func (e *Engine) watch(ctx context.Context, key watchKey, w *watch) {
 		pause := time.NewTimer(next)
 		select {
 		case <-woken:
-			deaf()
-			woken, deaf = e.waiters.listen(key.id) // the old channel is closed for good
+			unlisten()
+			woken, unlisten = e.waiters.listen(key.id) // the old channel is closed for good
 		case <-notice:
 		case <-pause.C:
 			poll = min(poll*2, maxPoll)
@@ -130,9 +133,9 @@ func (e *Engine) watch(ctx context.Context, key watchKey, w *watch) {
 	}
 }
 
-// look reads a record, which is the zero Record if there is none, and then the clock.
-// It gives up with ctx.
-func (e *Engine) look(ctx context.Context, id ID) (*Record, Instant, error) {
+// look reads a record, which is the zero Record if there is none, and then the clock. It
+// stops when ctx ends.
+func (e *Engine) look(ctx context.Context, id ID) (*Record, store.Instant, error) {
 	call, stop := context.WithTimeout(ctx, e.opts.StoreTimeout)
 	defer stop()
 	rec, err := e.store.Get(call, id)
@@ -164,10 +167,9 @@ func (l *latency) observe(d time.Duration) {
 	l.nanos.CompareAndSwap(old, old+(int64(d)-old)/8)
 }
 
-// retryAfter tells a duplicate when the outcome is likely: what is left of a
-// usual execution that has run for age. Where nothing is known yet, or the
-// execution takes longer than usual, the pause grows with its age. It never
-// exceeds the lease that is left.
+// retryAfter is when a duplicate may expect the outcome: the rest of a usual execution
+// that has run for age. If no execution was observed yet, or this one takes longer than
+// usual, the pause grows with its age. It never exceeds the rest of the lease.
 func (l *latency) retryAfter(age, lease time.Duration) time.Duration {
 	usual := time.Duration(l.nanos.Load())
 	left := usual - age

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -25,6 +26,8 @@ type readStore struct {
 	// reads and until it answers.
 	before, after atomic.Int64
 }
+
+func (s *readStore) Extras() store.Extras { return store.Extras{} }
 
 func (s *readStore) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
 	s.gets.Add(1)
@@ -52,9 +55,11 @@ type watchStore struct {
 	watches atomic.Int64
 }
 
+func (s *watchStore) Extras() store.Extras { return store.Extras{Watch: s} }
+
 func (s *watchStore) Watch(ctx context.Context, id semel.ID) (<-chan struct{}, func()) {
 	s.watches.Add(1)
-	changed, stop := s.Store.(semel.WatchStore).Watch(ctx, id)
+	changed, stop := s.Store.Extras().Watch.Watch(ctx, id)
 	return changed, func() { s.watches.Add(-1); stop() }
 }
 
@@ -103,7 +108,7 @@ func TestThoseWhoWaitShareWhatIsRead(t *testing.T) {
 		var awaited sync.WaitGroup
 		for range many {
 			awaited.Go(func() {
-				if rec, err := e.Await(t.Context(), id("k"), time.Minute); err != nil || string(rec.Result.Data) != "done" {
+				if rec, err := e.Door().Await(t.Context(), id("k"), time.Minute); err != nil || string(rec.Result.Data) != "done" {
 					t.Errorf("%s, %v", rec.State, err)
 				}
 			})
@@ -194,7 +199,7 @@ func TestEachAttemptIsWaitedForAnew(t *testing.T) {
 			got := make(chan semel.Record)
 			for range 3 {
 				go func() {
-					rec, err := e.Await(t.Context(), id("k"), time.Minute)
+					rec, err := e.Door().Await(t.Context(), id("k"), time.Minute)
 					if err != nil {
 						t.Error(err)
 					}
@@ -202,7 +207,7 @@ func TestEachAttemptIsWaitedForAnew(t *testing.T) {
 				}()
 			}
 			pass(100 * time.Millisecond)
-			must(t, a.Fail(t.Context(), semel.Failure{Message: fmt.Sprint(n)}, semel.Result{}))
+			must(t, a.Fail(t.Context(), store.Failure{Message: fmt.Sprint(n)}, semel.Result{}))
 			for range 3 {
 				if rec := <-got; rec.Attempt != n || rec.Failure == nil || rec.Failure.Message != fmt.Sprint(n) {
 					t.Errorf("attempt %d: got %+v", n, rec)
@@ -217,7 +222,7 @@ func TestWhoWaitsIsNotToldWhatWasReadBefore(t *testing.T) {
 		got := make(chan int, 2)
 		await := func() {
 			go func() {
-				rec, err := e.Await(t.Context(), id("k"), time.Minute)
+				rec, err := e.Door().Await(t.Context(), id("k"), time.Minute)
 				if err != nil {
 					t.Error(err)
 				}
@@ -228,12 +233,12 @@ func TestWhoWaitsIsNotToldWhatWasReadBefore(t *testing.T) {
 		await()
 		pass(time.Second)
 		st.after.Store(int64(10 * time.Millisecond))
-		must(t, a.Fail(t.Context(), semel.Failure{}, semel.Result{}))
+		must(t, a.Fail(t.Context(), store.Failure{}, semel.Result{}))
 		pass(2 * time.Millisecond)
 		b := begin(t, e, call("k")) // while the end of the first is on its way
 		await()
 		pass(time.Second)
-		must(t, b.Fail(t.Context(), semel.Failure{}, semel.Result{}))
+		must(t, b.Fail(t.Context(), store.Failure{}, semel.Result{}))
 		if first, second := <-got, <-got; first != 1 || second != 2 {
 			t.Errorf("got the outcomes of attempts %d and %d", first, second)
 		}
@@ -249,14 +254,14 @@ func TestAnOutcomeAfterAMissedEndWakesAtOnce(t *testing.T) {
 		done := make(chan time.Duration)
 		a := begin(t, e, call("k"))
 		go func() {
-			if rec, err := e.Await(t.Context(), id("k"), time.Minute); err != nil || rec.Attempt != 2 || rec.State != semel.Completed {
+			if rec, err := e.Door().Await(t.Context(), id("k"), time.Minute); err != nil || rec.Attempt != 2 || rec.State != semel.Completed {
 				t.Errorf("attempt %d is %s, %v", rec.Attempt, rec.State, err)
 			}
 			done <- time.Since(start)
 		}()
 		pass(time.Second)
 		st.before.Store(int64(10 * time.Millisecond))
-		must(t, a.Abort(t.Context(), semel.Failure{}))
+		must(t, a.Abort(t.Context(), store.Failure{}))
 		b := begin(t, e, call("k"))
 		pass(odd - time.Second)
 		must(t, b.Complete(t.Context(), semel.Result{}))
@@ -268,7 +273,7 @@ func TestAnOutcomeAfterAMissedEndWakesAtOnce(t *testing.T) {
 
 func TestAFailedLookIsToldToAllWhoWait(t *testing.T) {
 	var told atomic.Int64
-	opts := semel.Options{Events: &semel.Events{StoreFailed: func(semel.StoreFailedEvent) { told.Add(1) }}}
+	opts := semel.Options{Events: &semel.Events{StoreFailed: func(semel.Event) { told.Add(1) }}}
 	waiting(t, opts, semel.Operation{}, func(t *testing.T, e *semel.Engine, st *readStore) {
 		a := begin(t, e, call("k"))
 		var o, later outcomes
@@ -376,7 +381,7 @@ func TestOutcomesOfThisEngineWakeAtOnce(t *testing.T) {
 					if !local {
 						st = &readStore{Store: st}
 					}
-					e, err := semel.New(hideWatch(st), &semel.Options{Operations: []semel.Operation{{Name: "op", InFlight: semel.WaitInFlight}}})
+					e, err := semel.New(noWatch{st}, &semel.Options{Operations: []semel.Operation{{Name: "op", InFlight: semel.WaitInFlight}}})
 					must(t, err)
 					a := begin(t, e, call("k"))
 					var o outcomes
@@ -391,7 +396,7 @@ func TestOutcomesOfThisEngineWakeAtOnce(t *testing.T) {
 						must(t, a.Hold(t.Context(), ""))
 						want = semel.Held
 					case "taken over":
-						must(t, a.Abort(t.Context(), semel.Failure{}))
+						must(t, a.Abort(t.Context(), store.Failure{}))
 						want = semel.Execute
 					}
 					if o.wg.Wait(); o.errs[0] != nil || o.answers[0].Decision != want || o.after[0] != odd {
@@ -426,13 +431,11 @@ func TestWhoWaitsTakesOverWhenTheLeaseEnds(t *testing.T) {
 	})
 }
 
-// hideWatch hides that a local store tells of changes.
-func hideWatch(st semel.Store) semel.Store {
-	if local, ok := st.(semel.LocalStore); ok {
-		return struct {
-			semel.Store
-			semel.LocalStore
-		}{st, local}
-	}
-	return st
+// noWatch hides that a store tells of changes.
+type noWatch struct{ semel.Store }
+
+func (s noWatch) Extras() store.Extras {
+	x := s.Store.Extras()
+	x.Watch = nil
+	return x
 }

@@ -9,7 +9,7 @@ import (
 // waiters are the deliveries of this engine that wait for an outcome.
 type waiters struct {
 	max   int
-	count atomic.Int64 // where nobody waits there is nobody to wake
+	count atomic.Int64 // all of them; wake returns at once if it is zero
 
 	mu      sync.Mutex
 	tenants map[string]int // how many of each wait
@@ -19,14 +19,14 @@ type waiters struct {
 	shards [32]wakeShard
 }
 
-// watchKey says what is waited for: that a call has an outcome or is held, or else
-// that its attempt is no longer running for whatever reason.
+// watchKey says what to wait for: with outcome, until a call has an outcome or is held;
+// otherwise until its attempt is no longer running for any reason.
 type watchKey struct {
 	id      ID
 	outcome bool
 }
 
-// watch is shared by all that wait for the same.
+// watch is shared by all deliveries that wait for the same watchKey.
 type watch struct {
 	members int
 	stop    func()
@@ -43,7 +43,7 @@ type wakeShard struct {
 	m  map[ID]*wakeGroup
 }
 
-// wakeGroup is shared by all that listen for one record.
+// wakeGroup is shared by all listeners for one record.
 type wakeGroup struct {
 	members int
 	woken   chan struct{}
@@ -56,8 +56,8 @@ func (w *waiters) init(limit int) {
 	w.seed = maphash.MakeSeed()
 }
 
-// admit counts a waiter in. A tenant may have as many as there are places left free,
-// so that however many one has, others can wait too; see Options.MaxWaiters.
+// admit counts a waiter in. A tenant may have only as many waiters as there are free
+// places, so that other tenants can always wait too; see Options.MaxWaiters.
 func (w *waiters) admit(tenant string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,9 +79,9 @@ func (w *waiters) dismiss(tenant string) {
 	}
 }
 
-// share adds a waiter to those who share a watch. The first starts it, and the last
-// who leaves calls the function that start returned. Of its looks, so many have begun
-// before.
+// share adds a waiter to a watch. The first waiter starts the watch, and the last that
+// leaves stops it by the function that start returned. before is how many looks of the
+// watch have begun before.
 func (w *waiters) share(key watchKey, start func(*watch) (stop func())) (shared *watch, before int, leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,8 +109,7 @@ func (w *waiters) begin(shared *watch) {
 	shared.looks++
 }
 
-// finish gives what a watch has found to all that share it. Whoever comes later
-// shares another.
+// finish gives the result of a watch to all that share it. Later waiters share another.
 func (w *waiters) finish(key watchKey, shared *watch, rec *Record, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -125,15 +124,15 @@ func (w *waiters) forget(key watchKey, shared *watch) {
 	}
 }
 
-// join adds a waiter that looks for itself. It reports false when there are too many.
-// The channel is closed at the next wake; leave must be called in any case.
+// join adds a waiter that reads the record itself. It reports false if there are too
+// many. The channel is closed at the next wake; leave must always be called.
 func (w *waiters) join(id ID) (woken <-chan struct{}, leave func(), ok bool) {
 	if !w.admit(id.Tenant) {
 		return nil, nil, false
 	}
-	woken, deaf := w.listen(id)
+	woken, unlisten := w.listen(id)
 	return woken, func() {
-		deaf()
+		unlisten()
 		w.dismiss(id.Tenant)
 	}, true
 }
@@ -142,9 +141,9 @@ func (w *waiters) shard(id ID) *wakeShard {
 	return &w.shards[maphash.Comparable(w.seed, id)%uint64(len(w.shards))]
 }
 
-// listen returns a channel that is closed at the next wake; deaf must be called when
-// nobody listens any more.
-func (w *waiters) listen(id ID) (woken <-chan struct{}, deaf func()) {
+// listen returns a channel that is closed at the next wake. Call unlisten when you no
+// longer listen.
+func (w *waiters) listen(id ID) (woken <-chan struct{}, unlisten func()) {
 	s := w.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +165,7 @@ func (w *waiters) listen(id ID) (woken <-chan struct{}, deaf func()) {
 	}
 }
 
-// wake tells all that listen for the record to look again.
+// wake closes the channels of all listeners for the record.
 func (w *waiters) wake(id ID) {
 	if w.count.Load() == 0 {
 		return

@@ -1,0 +1,178 @@
+package semel
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/semelhq/semel/store"
+)
+
+// refuseLate answers too_late to a call that is older than what the store could remember.
+func (d *delivery) refuseLate(ctx context.Context) (late bool, err error) {
+	if !d.op.RefuseLate && d.engine.epoch.Load() == 0 {
+		return false, nil
+	}
+	if late, err = d.tooLate(ctx); late {
+		d.ans.Decision, d.ans.Record = TooLate, &Record{ID: d.id}
+	}
+	return late, err
+}
+
+// tooLate reports whether the call is older than what the store could still remember, and
+// nothing is stored about it: it may have been executed and forgotten. The call or its
+// key says when it was first sent; without that it is never too late.
+func (d *delivery) tooLate(ctx context.Context) (bool, error) {
+	e, op, call := d.engine, d.op, &d.call
+	first := call.FirstSent
+	if first.IsZero() {
+		var ok bool
+		if first, ok = KeyTime(call.Key); !ok {
+			return false, nil
+		}
+	}
+	now, err := e.now(ctx)
+	if err != nil {
+		return false, err
+	}
+	// A client clock that is ahead makes the call look younger than it is.
+	window := cmp.Or(call.Window, op.Window)
+	late := op.RefuseLate && now.Sub(store.InstantOf(first)) >= window-min(e.opts.ClockSkew, window/4)
+	if !late && !e.beforeEpoch(window, store.InstantOf(first), now) {
+		return false, nil
+	}
+	if err := d.look(ctx); err != nil {
+		return false, err
+	}
+	return d.cur.State == absent || d.cur.Expired(now), nil
+}
+
+// beginUnrecorded gives a read-only call an attempt of which nothing is stored
+// (IDS-VI.3). There is no claim to write the evidence with, so the evidence is kept
+// first.
+func (d *delivery) beginUnrecorded(ctx context.Context) (err error) {
+	if d.at.now, err = d.engine.now(ctx); err != nil {
+		return err
+	}
+	a := &Attempt{op: d.op, parent: ctx, tx: d.tx, unrecorded: true}
+	a.rec = &a.claim
+	if err := d.open(&a.claim); err != nil {
+		return err
+	}
+	d.ans.Decision, d.ans.Record, d.ans.Attempt = Execute, &a.claim, a
+	return d.witness(ctx)
+}
+
+// answer reports the decision, after which the delivery may have it. A delivery that
+// doesn't execute gets it unless it is throttled as a duplicate or may not see it.
+func (d *delivery) answer(ctx context.Context) error {
+	cur, ans := d.ans.Record, &d.ans
+	switch ans.Decision {
+	case Execute, Throttled: // throttled in an earlier step
+		d.decided()
+		return nil
+	case TooLate:
+		return d.tell(ctx)
+	}
+	limited := cur.ID
+	if ans.Decision == OtherCaller || ans.Decision == OtherDoor {
+		// Nothing of the record leaves the engine. The limit is a separate one, or a
+		// stranger could use up the caller's.
+		ans.Record = &Record{ID: cur.ID}
+		limited.Principal = "\x00" + d.call.Door + "\x00" + d.call.BoundTo
+	}
+	if delay := d.throttled(&limited); delay > 0 && !isOwn(ctx) {
+		ans.throttle(delay, LimitDuplicates)
+		d.decided()
+		return nil
+	}
+	switch ans.Decision {
+	case Replay:
+		if err := d.authorize(ctx, cur); err != nil {
+			*ans = Answer{}
+			return err
+		}
+	case InFlight:
+		age, lease := d.at.now.Sub(cur.StartedAt), cur.LeaseUntil.Sub(d.at.now)
+		if cur.Revision.IsZero() { // it is in another's transaction, where nobody can see it
+			age, lease = 0, d.op.Lease
+		}
+		ans.RetryAfter = d.op.latency.retryAfter(age, lease)
+	case Held:
+		ans.RetryAfter = d.op.ReconcileEvery
+		if cur.NextAt != 0 {
+			ans.RetryAfter = min(max(cur.NextAt.Sub(d.at.now), minHeldRetry), d.op.ReconcileEvery)
+		}
+	}
+	return d.tell(ctx)
+}
+
+// authorize asks whether the caller may have the outcome in rec, or begin the call.
+func (d *delivery) authorize(ctx context.Context, rec *Record) error {
+	if d.op.Authorize == nil || isOwn(ctx) {
+		return nil
+	}
+	if err := d.op.Authorize(ctx, d.call, *rec); err != nil {
+		return &Error{Code: CodeForbidden, Err: err}
+	}
+	return nil
+}
+
+// tell reports a decision that changed nothing, and keeps evidence of it.
+func (d *delivery) tell(ctx context.Context) error {
+	err := d.witness(ctx)
+	if err == nil {
+		d.decided()
+	}
+	return err
+}
+
+// witness keeps evidence of a decision that changed nothing. If that fails, there is no
+// answer.
+func (d *delivery) witness(ctx context.Context) error {
+	err := d.engine.witness(ctx, &d.op.Operation, &d.call, &d.ans)
+	if err != nil {
+		d.ans = Answer{}
+	}
+	return err
+}
+
+// decided tells of the decision.
+func (d *delivery) decided() {
+	tell := d.engine.events.Decided
+	if tell == nil {
+		return
+	}
+	ans, rec := &d.ans, d.ans.Record
+	tell(Event{
+		ID: rec.ID, Decision: ans.Decision, State: rec.State, Attempt: rec.Attempt, Fence: rec.Fence,
+		RetryAfter: ans.RetryAfter, Limit: ans.Limit, Waited: d.waited, At: d.at.now.Time(),
+	})
+}
+
+// hold writes next in place of cur, and returns what is stored afterwards. next is held:
+// the abandoned attempt, or one that a delivery would have made.
+func (e *Engine) hold(ctx context.Context, op *operation, cur, next *Record) (*Record, bool, error) {
+	v := e.newVersion(&op.Operation, cur, next, store.ChangeHeld)
+	// A crash before this write leaves the stored record for the next delivery or sweep
+	// to find. A crash after it leaves a held record, which the reaper offers to the
+	// reconciler, or an operator settles.
+	stored, applied, err := e.apply(ctx, v)
+	if err == nil && applied {
+		e.ended(next, "reaper", "")
+	}
+	return stored, applied, err
+}
+
+// held makes the record that a delivery has to write instead of executing: the stored
+// attempt, held. If that has ended, it is the attempt that the delivery would have made,
+// held from its beginning.
+func (d *delivery) held(reason string) (*Record, error) {
+	attempt := d.cur
+	if d.cur.State.Terminal() {
+		attempt = new(Record)
+		if err := d.open(attempt); err != nil {
+			return nil, err
+		}
+	}
+	return hold(attempt, reason, d.at.now)
+}

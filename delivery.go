@@ -1,0 +1,353 @@
+package semel
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/semelhq/semel/store"
+)
+
+// maxClaims bounds how often one delivery tries to claim a record that changes
+// under it.
+const maxClaims = 16
+
+// Begin decides what a delivery gets. For Execute the answer carries an [Attempt], whose
+// claim is durable: do the work with Attempt.Context, then end the attempt. For any other
+// decision execute nothing.
+//
+// An error means that the call is invalid, that the caller may not see the answer, or
+// that the store is unavailable. Execute nothing then either.
+// answer, or that the store is unavailable; nothing may be executed then either.
+func (e *Engine) Begin(ctx context.Context, call Call) (Answer, error) {
+	d, err := e.admit(ctx, call)
+	if err != nil {
+		return Answer{}, err
+	}
+	if err = d.begin(ctx); err == nil {
+		err = d.answer(ctx)
+	}
+	return d.ans, err
+}
+
+// delivery is one delivery of a call on its way to its answer.
+type delivery struct {
+	engine *Engine
+	op     *operation
+	call   Call
+	id     ID
+	tx     *txStore // where it writes; nil: to the store itself
+
+	cur    *Record       // what is stored, as last seen; none if there is nothing, or before look
+	looked bool          // whether cur was read
+	at     reading       // when cur was judged
+	waited time.Duration // for another's outcome
+	proof  confirming
+	ans    Answer
+}
+
+// progress says what follows a step of a delivery.
+type progress uint8
+
+const (
+	proceed   progress = iota // with the next step
+	startOver                 // with the first step: the record has changed
+	answered                  // the delivery has its answer
+)
+
+// admit checks a call and finds its operation and identity.
+func (e *Engine) admit(ctx context.Context, call Call) (*delivery, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if e.done.Err() != nil {
+		return nil, &Error{Code: CodeClosed}
+	}
+	op, ok := (*e.ops.Load())[call.Operation]
+	if !ok {
+		return nil, &Error{Code: CodeUnknownOperation, Message: "operation " + call.Operation + " is not registered"}
+	}
+	d := &delivery{engine: e, op: op, call: call, id: call.ID(op.Share), cur: &none}
+	if err := d.id.Validate(); err != nil {
+		return nil, err
+	}
+	if err := call.validateNames(); err != nil {
+		return nil, err
+	}
+	if call.Window != 0 {
+		if why := op.refuseWindow(call.Window); why != "" {
+			return nil, &Error{Code: CodeInvalidCall, Message: "the call's window of " + why}
+		}
+	}
+	if call.Attributes != nil {
+		if err := call.Attributes.Validate(); err != nil {
+			return nil, err
+		}
+		d.call.Attributes = maps.Clone(call.Attributes) // the record keeps them
+	}
+	e.reportUnswept()
+	return d, nil
+}
+
+// begin decides what the delivery gets, and writes the claim if it executes. It starts
+// over while the record changes under it. answer then reports the decision.
+func (d *delivery) begin(ctx context.Context) error {
+	if d.op.Class == ReadOnly {
+		return d.beginUnrecorded(ctx)
+	}
+	if late, err := d.refuseLate(ctx); late || err != nil {
+		return err
+	}
+	if d.tx != nil {
+		if next, err := d.lock(ctx); next == answered || err != nil {
+			return err
+		}
+	}
+	calls, cancel := d.tx.storeCall(ctx, d.engine) // reading the clock and writing the claim, usually all there is, share a time limit
+	defer cancel()
+	if d.op.Confirmation != nil {
+		// A token is compared with the record, so the record is read first.
+		if err := d.look(calls); err != nil {
+			return err
+		}
+	}
+	for range maxClaims {
+		next, err := d.try(ctx, calls)
+		if next == answered || err != nil {
+			return err
+		}
+		calls = ctx
+	}
+	// The record changed under every try, so somebody is at work on it.
+	d.ans = Answer{Decision: cmp.Or(mismatch(&d.call, d.cur), InFlight), Record: d.cur}
+	return nil
+}
+
+// try takes the steps once: it decides about the record, and writes the claim if nothing
+// is against it. calls is the context of the first calls to the store.
+func (d *delivery) try(ctx, calls context.Context) (next progress, err error) {
+	if d.at, err = d.engine.read(calls); err != nil {
+		return startOver, err
+	}
+	if d.cur.State != absent {
+		if next, err := d.decide(ctx); next != proceed || err != nil {
+			return next, err
+		}
+		calls = ctx // the delivery may have waited longer than one call may take
+	}
+	a := &Attempt{tx: d.tx, detached: d.tx != nil}
+	if err := d.open(&a.claim); err != nil {
+		return startOver, err
+	}
+	if err := d.authorize(ctx, &a.claim); err != nil {
+		if d.looked {
+			return startOver, err
+		}
+		// A caller who may not begin the call may still get its outcome.
+		if lerr := d.look(calls); lerr != nil || d.cur.State != absent {
+			return startOver, lerr
+		}
+		return startOver, err
+	}
+	if next, err := d.checkQuota(ctx, calls, &a.claim); next != proceed || err != nil {
+		return next, err
+	}
+	if next, err := d.confirm(ctx, &a.claim); next != proceed || err != nil {
+		return next, err
+	}
+	return d.claim(ctx, calls, a)
+}
+
+// look reads what is stored.
+func (d *delivery) look(ctx context.Context) error {
+	rec, err := d.engine.get(ctx, d.id)
+	switch {
+	case err == nil:
+		d.cur = &rec
+	case errors.Is(err, ErrNotFound):
+		d.cur = &none
+	default:
+		return d.engine.storeError("get", d.id, err)
+	}
+	d.looked = true
+	return nil
+}
+
+// decide deals with the record that stands in the way of a claim. If the delivery may
+// proceed, d.cur is what it replaces, judged at d.at.
+func (d *delivery) decide(ctx context.Context) (next progress, err error) {
+	for range maxClaims {
+		if d.cur.State == absent {
+			return proceed, nil // it is gone by now
+		}
+		r := decide(&d.op.Operation, &d.call, d.cur, d.at.now, d.engine.restored(d.cur, d.at.now))
+		switch {
+		case r.decision == Execute:
+			return proceed, nil
+		case r.hold != "":
+			next, err := d.held(r.hold)
+			if err != nil {
+				return startOver, err
+			}
+			// This is written outside the delivery's transaction, if there is one: a
+			// rollback must not undo that the attempt is held.
+			stored, applied, err := d.engine.hold(ctx, d.op, d.cur, next)
+			if err != nil {
+				return startOver, err
+			}
+			d.cur = stored
+			if !applied { // somebody else was faster: look again
+				if d.at, err = d.engine.read(ctx); err != nil {
+					return startOver, err
+				}
+				continue
+			}
+		case r.decision == InFlight && d.waitTime() > d.waited:
+			changed, err := d.wait(ctx)
+			if err != nil {
+				return startOver, err
+			}
+			if changed {
+				continue
+			}
+		}
+		d.ans.Decision, d.ans.Record = r.decision, d.cur
+		return answered, nil
+	}
+	return startOver, nil // the record has changed again, and isn't judged yet
+}
+
+// wait waits for another's outcome. It reports whether what is stored has changed.
+func (d *delivery) wait(ctx context.Context) (bool, error) {
+	start := d.engine.elapsed()
+	changed, err := d.engine.await(ctx, d.cur, d.waitTime()-d.waited, false)
+	d.waited += d.engine.elapsed() - start
+	if err != nil || changed == nil {
+		return false, err
+	}
+	if d.at, err = d.engine.read(ctx); err != nil {
+		return false, err
+	}
+	d.cur = changed
+	return true, nil
+}
+
+// waitTime is how long the delivery waits for an outcome.
+func (d *delivery) waitTime() time.Duration {
+	switch {
+	case d.tx != nil: // don't keep a transaction open to wait
+		return 0
+	case d.call.Wait > 0:
+		return min(d.call.Wait, d.op.MaxWait)
+	case d.op.InFlight == WaitInFlight:
+		return d.op.MaxWait
+	}
+	return 0
+}
+
+// checkQuota refuses a new call of a caller who is over a quota.
+func (d *delivery) checkQuota(ctx, calls context.Context, claim *Record) (progress, error) {
+	delay, by := d.engine.overQuota(ctx, d.cur, claim)
+	switch {
+	case delay == 0:
+		return proceed, nil
+	case !d.looked: // a duplicate is answered whatever its caller has used
+		return startOver, d.look(calls)
+	}
+	d.ans.throttle(delay, by)
+	d.ans.Record = &Record{ID: d.id}
+	return answered, nil
+}
+
+// claim writes the claim of an attempt, and hands out the right to execute.
+func (d *delivery) claim(ctx, calls context.Context, a *Attempt) (progress, error) {
+	v := d.engine.newVersion(&d.op.Operation, d.cur, &a.claim, store.ChangeClaimed)
+	v.deadline = d.at.now.Add(min(d.op.Lease, 2*d.engine.opts.StoreTimeout)) // nobody waits longer
+	stored, applied, err := d.applyClaim(ctx, calls, &v)
+	if err != nil {
+		return startOver, err
+	}
+	if !applied {
+		d.cur, d.looked = stored, true
+		return startOver, nil
+	}
+	a.start(ctx, d.op, stored, d.at.elapsed)
+	d.ans.Decision, d.ans.Record, d.ans.Attempt = Execute, stored, a
+	return answered, nil
+}
+
+// applyClaim writes a claim, to the store or in the delivery's transaction.
+func (d *delivery) applyClaim(ctx, calls context.Context, v *version) (stored *Record, applied bool, err error) {
+	if d.tx != nil {
+		return d.tx.apply(ctx, *v)
+	}
+	// A crash before this write leaves nothing. A crash after it leaves a
+	// claim without a holder: when its lease ends, the next delivery or
+	// the reaper settles it as an abandoned attempt.
+	stored, applied, err = d.engine.applyClaim(calls, v)
+	switch {
+	case err != nil && !errors.Is(err, store.ErrNotApplied):
+		d.engine.releaseClaim(d.op, v)
+	case err == nil && applied:
+		return d.freshen(ctx, v)
+	}
+	return stored, applied, err
+}
+
+// freshen renews the lease of a stored claim that took long to arrive, so that no handler
+// starts under a lease that is over or nearly so. d.at is when the claim was made, and
+// then when its lease last began. After an error it releases the claim.
+func (d *delivery) freshen(ctx context.Context, claim *version) (*Record, bool, error) {
+	e, op := d.engine, d.op
+	rec := claim.rec
+	renewals := []store.Revision{}
+	giveUp := func(err error) (*Record, bool, error) {
+		e.releaseClaim(op, claim, renewals...)
+		return nil, false, err
+	}
+	for range maxClaims {
+		if e.elapsed()-d.at.elapsed < op.Lease/3 { // later it would be renewed anyway
+			return rec, true, nil
+		}
+		var err error
+		if d.at, err = e.read(ctx); err != nil {
+			return giveUp(err)
+		}
+		next, err := extend(rec, evRenew, d.at.now)
+		if err != nil {
+			return giveUp(err)
+		}
+		v := e.newVersion(&op.Operation, rec, next, store.ChangePostponed)
+		v.deadline = next.LeaseUntil
+		renewals = append(renewals, next.Revision)
+		// A crash before or after this write leaves a claim without a holder, as in
+		// applyClaim.
+		stored, applied, err := e.applyClaim(ctx, &v)
+		if err != nil {
+			return giveUp(err)
+		}
+		if !applied {
+			return stored, false, nil // replaced by the reaper or another delivery
+		}
+		rec = next
+	}
+	return giveUp(&Error{Code: CodeStoreUnavailable, Message: "the store takes longer than a third of the lease for each write"})
+}
+
+// reading is one moment on two clocks. The engine's is read first, so that a holder never
+// takes its lease for longer than it is.
+type reading struct {
+	elapsed time.Duration // by which a holder judges its own lease
+	now     store.Instant // by which the store's records are judged
+}
+
+func (e *Engine) read(ctx context.Context) (at reading, err error) {
+	at.elapsed = e.elapsed()
+	at.now, err = e.now(ctx)
+	return at, err
+}
+
+// none stands for a record that doesn't exist. It is never changed.
+var none Record

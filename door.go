@@ -1,0 +1,39 @@
+package semel
+
+import (
+	"maps"
+	"slices"
+)
+
+// Door is the part of an engine for packages that stand between it and those who run
+// calls: doors that translate a protocol, dispatchers of messages, the service and its
+// commands. A program that only runs calls needs none of it.
+//
+// It may be copied and used concurrently, as its engine may.
+type Door struct{ engine *Engine }
+
+// Door returns what doors, dispatchers and services need beyond running calls.
+func (e *Engine) Door() Door { return Door{e} }
+
+// Store is the store that the engine was made on.
+func (door Door) Store() Store { return door.engine.store }
+
+// Operation returns a registered operation with its defaults filled in.
+func (door Door) Operation(name string) (Operation, bool) {
+	op, ok := (*door.engine.ops.Load())[name]
+	if !ok {
+		return Operation{}, false
+	}
+	return op.Operation, true
+}
+
+// Operations returns the registered operations by name, with their defaults
+// filled in.
+func (door Door) Operations() []Operation {
+	ops := *door.engine.ops.Load()
+	list := make([]Operation, 0, len(ops))
+	for _, name := range slices.Sorted(maps.Keys(ops)) {
+		list = append(list, ops[name].Operation)
+	}
+	return list
+}

@@ -1,0 +1,207 @@
+package semel
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/bits"
+	"time"
+
+	"github.com/semelhq/semel/store"
+)
+
+// Quotas bound how much callers may store. They refuse only deliveries that would begin
+// a new call, with [Throttled]: duplicates are still answered, a call that may run again
+// does, and an outcome is always recorded.
+//
+// A quota is a token bucket: a caller may use all of it at once, and within Window it
+// refills evenly. Anything recorded beyond it is a debt, which is refilled first. Each
+// engine keeps its quotas in bounded memory: n engines on one store allow n times
+// as much, a restart forgets what was used, and with some ten thousand callers at
+// once those who have used least may be forgotten.
+type Quotas struct {
+	// Window is how long a used-up quota takes to refill. Defaults to 24 hours; up to
+	// ten years.
+	Window time.Duration
+	// PrincipalRecords and PrincipalBytes are the quotas of each principal of a tenant, or
+	// for unverified callers of Call.BoundTo. TenantRecords and TenantBytes are the quotas
+	// of each tenant. Zero doesn't limit.
+	//
+	// Records limit new calls. Bytes limit what callers and handlers put into records:
+	// keys, attributes, results, messages, and the records of effects and failures. Bytes
+	// are counted when they are written, so concurrent calls may exceed the quota
+	// together.
+	PrincipalRecords, PrincipalBytes, TenantRecords, TenantBytes int64
+	// Account returns the tenant and principal that a record counts for, if they aren't
+	// its own. It must not change or keep the record, and is called by many goroutines
+	// at once. Optional.
+	Account func(rec *Record) (tenant, principal string)
+}
+
+// Defaults of [Quotas].
+const DefaultQuotaWindow = 24 * time.Hour
+
+// Limit is a limit that throttles deliveries.
+type Limit string
+
+// The limits.
+const (
+	LimitDuplicates       Limit = "duplicates"        // Operation.PerRecord or PerPrincipal
+	LimitPrincipalRecords Limit = "principal_records" // Quotas.PrincipalRecords
+	LimitPrincipalBytes   Limit = "principal_bytes"   // Quotas.PrincipalBytes
+	LimitTenantRecords    Limit = "tenant_records"    // Quotas.TenantRecords
+	LimitTenantBytes      Limit = "tenant_bytes"      // Quotas.TenantBytes
+)
+
+// message says, for people, why a delivery was throttled.
+func (l Limit) message() string {
+	switch l {
+	case LimitPrincipalRecords:
+		return "the caller has begun as many new calls as its quota allows"
+	case LimitPrincipalBytes:
+		return "the caller has had as many bytes stored as its quota allows"
+	case LimitTenantRecords:
+		return "the tenant has begun as many new calls as its quota allows"
+	case LimitTenantBytes:
+		return "the tenant has had as many bytes stored as its quota allows"
+	}
+	return "too many duplicates"
+}
+
+// quotas are [Quotas] with their counts.
+type quotas struct {
+	Quotas
+	set   []quota // the quotas that are set
+	table throttle
+}
+
+type quota struct {
+	limit  Limit
+	most   int64
+	tenant bool // counts all principals of a tenant together
+	bytes  bool // counts bytes instead of records
+}
+
+func (q *quotas) init(opts Quotas) error {
+	q.Quotas = opts
+	q.Window = cmp.Or(q.Window, DefaultQuotaWindow)
+	if q.Window < 0 || q.Window > maxRefill {
+		return errors.New("semel: Quotas.Window may not be negative, or longer than ten years")
+	}
+	for _, one := range []quota{
+		{limit: LimitPrincipalRecords, most: opts.PrincipalRecords},
+		{limit: LimitPrincipalBytes, most: opts.PrincipalBytes, bytes: true},
+		{limit: LimitTenantRecords, most: opts.TenantRecords, tenant: true},
+		{limit: LimitTenantBytes, most: opts.TenantBytes, tenant: true, bytes: true},
+	} {
+		if one.most < 0 {
+			return errors.New("semel: quotas may not be negative")
+		}
+		if one.most > 0 {
+			q.set = append(q.set, one)
+		}
+	}
+	return nil
+}
+
+// bucket names the bucket that counts a quota for a record.
+func (q *quotas) bucket(one *quota, rec *Record) bucketName {
+	tenant, principal := rec.ID.Tenant, cmp.Or(rec.Principal, rec.BoundTo)
+	if q.Account != nil {
+		tenant, principal = q.Account(rec)
+	}
+	if one.tenant {
+		principal = ""
+	}
+	return bucketName{kind: string(one.limit), id: ID{Tenant: tenant, Principal: principal}}
+}
+
+// price is the time in which a quota refills by n.
+func (q *quotas) price(one *quota, n int64) time.Duration {
+	hi, lo := bits.Mul64(uint64(n), uint64(q.Window))
+	if hi >= uint64(one.most) {
+		return maxRefill
+	}
+	d, _ := bits.Div64(hi, lo, uint64(one.most))
+	return time.Duration(min(d, uint64(maxRefill)))
+}
+
+// usage is how much of the quotas a write uses.
+type usage struct {
+	records, bytes int64
+}
+
+func (u usage) plus(v usage) usage { return usage{u.records + v.records, u.bytes + v.bytes} }
+
+// usageOf is how much of the quotas it uses to replace prev by next.
+func (q *quotas) usageOf(prev, next *Record) usage {
+	switch {
+	case len(q.set) == 0:
+		return usage{}
+	case prev.State == absent || prev.Expired(next.UpdatedAt):
+		return usage{records: 1, bytes: payload(next)}
+	}
+	return usage{bytes: max(0, payload(next)-payload(prev))}
+}
+
+// charge counts what a write used that was made.
+func (q *quotas) charge(rec *Record, u usage) {
+	for i := range q.set {
+		one, n := &q.set[i], u.records
+		if q.set[i].bytes {
+			n = u.bytes
+		}
+		if n > 0 {
+			q.table.spend(q.bucket(one, rec), q.price(one, n), rec.UpdatedAt)
+		}
+	}
+}
+
+// wait is how long the caller of claim must wait before it may begin a new call, and for
+// which limit. It is zero if claim follows a record that is already counted.
+func (q *quotas) wait(prev, claim *Record) (delay time.Duration, by Limit) {
+	if len(q.set) == 0 || q.usageOf(prev, claim).records == 0 {
+		return 0, ""
+	}
+	for i := range q.set {
+		one := &q.set[i]
+		if d := q.table.wait(q.bucket(one, claim), q.price(one, 1), q.Window, claim.UpdatedAt); d > delay {
+			delay, by = d, one.limit
+		}
+	}
+	return delay, by
+}
+
+// overQuota is [quotas.wait]; it is zero for the engine's own calls.
+func (e *Engine) overQuota(ctx context.Context, prev, claim *Record) (time.Duration, Limit) {
+	if isOwn(ctx) {
+		return 0, ""
+	}
+	return e.quotas.wait(prev, claim)
+}
+
+// payload is how many bytes of the record came from callers and handlers.
+func payload(r *Record) int64 {
+	n := len(r.ID.Key) + len(r.Held) + len(r.Result.Data) + size(r.Failure)
+	for i := range r.Effects {
+		ef := &r.Effects[i]
+		n += len(ef.Name) + len(ef.Result.Data) + size(ef.Failure)
+	}
+	for i := range r.Earlier {
+		n += size(r.Earlier[i].Failure)
+	}
+	for name, value := range r.Attributes {
+		n += len(name) + len(value)
+	}
+	for i := range r.Outbox {
+		n += len(r.Outbox[i].Payload)
+	}
+	return int64(n)
+}
+
+func size(f *store.Failure) int {
+	if f == nil {
+		return 0
+	}
+	return len(f.Code) + len(f.Message)
+}
