@@ -14,11 +14,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/semelhq/semel/internal/chaos/history"
+	"github.com/semelhq/semel/internal/history"
 )
 
-// client follows the API by what its documents say, and notes what it sends and what
-// it gets. It knows no code of the product.
+// client uses the API as its documents describe it, and logs what it sends and gets. It
+// uses no code of the product.
 type client struct {
 	name  string   // begins the ids of its requests
 	nodes []string // addresses
@@ -27,7 +27,7 @@ type client struct {
 	ids   *atomic.Int64
 }
 
-// answer is what a request got, as far as a client is to act on it.
+// answer is the answer to a request, as far as a client acts on it.
 type answer struct {
 	word      string
 	status    int
@@ -36,11 +36,11 @@ type answer struct {
 	lease     time.Duration
 	after     time.Duration // when to ask again
 	outcome   string
-	link      string // where more is told about the call
+	link      string // address of the call's status
 	effect    effect
 }
 
-// effect is what the ledger has of one.
+// effect is an effect in the ledger.
 type effect struct {
 	State  string          `json:"state"`
 	Result json.RawMessage `json:"result"`
@@ -88,10 +88,10 @@ type apiReply struct {
 	Detail    string `json:"detail"`
 }
 
-// slack is what a client waits beyond what it asks the server to wait.
+// slack is how much longer a client waits than it asks the server to wait.
 const slack = 6 * time.Second
 
-// send sends one request and notes both ends of it. hangup is when the client gives
+// send sends one request and logs request and answer. hangup is when the client gives
 // up, if that is before slack.
 func (c *client) send(e history.Event, r *http.Request, body any, hangup time.Duration) (*reply, history.Event) {
 	var data []byte
@@ -124,7 +124,7 @@ func (c *client) send(e history.Event, r *http.Request, body any, hangup time.Du
 // id is a new one for a request.
 func (c *client) id() string { return fmt.Sprintf("%s-%d", c.name, c.ids.Add(1)) }
 
-// short is an error without what differs from machine to machine.
+// short is the text of an error without parts that differ between machines.
 func short(err error) string {
 	text := err.Error()
 	if i := strings.LastIndex(text, ": "); i >= 0 {
@@ -133,7 +133,7 @@ func short(err error) string {
 	return text
 }
 
-// ask sends a request to the execution API and understands the answer.
+// ask sends a request to the execution API and parses the answer.
 func (c *client) ask(e history.Event, path string, header http.Header, body any) answer {
 	r, err := http.NewRequest(http.MethodPost, "http://localhost"+path, nil)
 	if err != nil {
@@ -150,7 +150,7 @@ func (c *client) ask(e history.Event, path string, header http.Header, body any)
 	return got
 }
 
-// understand reads an answer of the execution API.
+// understand parses an answer of the execution API.
 func understand(verb string, rep *reply, a *history.Event) answer {
 	var body apiReply
 	var rec view
@@ -200,7 +200,7 @@ func retryAfter(h http.Header) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// delivery is one delivery of a call, as its requests say it.
+// delivery is one delivery of a call.
 type delivery struct {
 	op, key string
 	payload int
@@ -211,7 +211,7 @@ type delivery struct {
 
 func (d *delivery) name() string { return d.op + "/" + d.key }
 
-// event begins what is noted of a request.
+// event makes the log entry of a request.
 func (d *delivery) event(verb string, node int) history.Event {
 	return history.Event{Key: d.name(), Verb: verb, Node: node, Payload: d.payload, Holder: d.holder, Final: d.final}
 }
@@ -221,7 +221,7 @@ func (d *delivery) content() map[string]any {
 	return map[string]any{"order": d.key, "who": "alice", "amount": d.payload}
 }
 
-// begin asks for the right to execute, or for the outcome.
+// begin begins the call, or gets its outcome.
 func (c *client) begin(d *delivery, node int) answer {
 	e := d.event(history.Begin, node)
 	e.Wait = d.wait
@@ -235,7 +235,7 @@ func (c *client) begin(d *delivery, node int) answer {
 	return c.ask(e, "/v1/operations/"+url.PathEscape(d.op)+"/executions", h, map[string]any{"payload": d.content()})
 }
 
-// on sends a request about an execution. outcome is what its end gives everybody.
+// on sends a request about an execution. outcome is what duplicates get after its end.
 func (c *client) on(d *delivery, node int, verb string, right answer, outcome string, body any) answer {
 	e := d.event(verb, node)
 	e.Fence, e.Outcome = right.fence, outcome
@@ -253,7 +253,7 @@ func (c *client) heldReason(node int, link string) string {
 		return ""
 	}
 	var rep *reply
-	for range 5 { // a connection that was not used for a while may be closed
+	for range 5 { // an idle connection may have been closed
 		if rep, err = c.wire.send(c.nodes[node-1], r, nil, slack); err == nil && rep.status == http.StatusOK {
 			break
 		}

@@ -16,9 +16,9 @@ import (
 // then of the monotonic one, as nanoseconds in 64 bits.
 const clockEnv = "SEMEL_CHAOS_CLOCK"
 
-// The clocks of a Go program can't be moved from outside: it reads them without the C
-// library. So the nodes of a run are built from a copy of three files of the standard
-// library that add an offset. The product itself has no hook for it.
+// The clocks of a Go program can't be moved from outside, because it reads them without
+// the C library. So the nodes of a run are built with a copy of three files of the
+// standard library that adds an offset. The product itself has no hook for it.
 const (
 	runtimeClock = `package runtime
 
@@ -75,21 +75,21 @@ func init() {
 `
 )
 
-// patch is what is replaced in a file of the standard library. Each text is there once.
+// patch is a replacement in a file of the standard library. The old text occurs once.
 type patch struct{ file, old, new string }
 
 var patches = []patch{
 	{"runtime/time_nofake.go", "\treturn nanotime1()\n", "\tif p := chaosMonotonic; p != nil {\n\t\treturn nanotime1() + *p\n\t}\n\treturn nanotime1()\n"},
 	{"runtime/time.go", "\treturn time_now()\n", "\treturn chaosNow()\n"},
-	// Programs ask the kernel too.
+	// Programs also read clocks by system calls.
 	{"syscall/syscall_linux.go", "\truntime_exitsyscall()\n\treturn\n}\n\n//go:uintptrkeepalive\n//go:nosplit\n//go:linkname Syscall6\n",
 		"\truntime_exitsyscall()\n\tif trap == SYS_CLOCK_GETTIME && err == 0 && ChaosAdjust != nil {\n" +
 			"\t\tChaosAdjust(a1, (*Timespec)(unsafe.Pointer(a2)))\n\t}\n\treturn\n}\n\n" +
 			"var ChaosAdjust func(clock uintptr, ts *Timespec)\n\n//go:uintptrkeepalive\n//go:nosplit\n//go:linkname Syscall6\n"},
 }
 
-// Build makes the program that the nodes run, in a directory: with clocks that can be
-// moved, or as it is.
+// Build builds the program for the nodes in a directory: with clocks that can be moved,
+// or unchanged.
 func Build(dir string, clocks bool) (binary string, err error) {
 	binary = filepath.Join(dir, "semel")
 	args := []string{"build", "-o", binary}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel/internal/chaos/history"
+	"github.com/semelhq/semel/internal/history"
 	"github.com/semelhq/semel/internal/pgtest"
 )
 

@@ -16,14 +16,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/semelhq/semel/internal/chaos/history"
+	"github.com/semelhq/semel/internal/history"
 )
 
 // roleEnv names what a process of the rig is, other than the rig itself.
 const roleEnv = "SEMEL_CHAOS_ROLE"
 
 // Child runs this process as a part of the rig, if it is one, and reports whether it
-// was. A program that starts runs calls it first thing: the rig starts it again to be
+// was. Call it first in a program that starts runs: the rig starts the program again as
 // a worker or the upstream.
 func Child() bool {
 	role := os.Getenv(roleEnv)
@@ -46,16 +46,16 @@ func Child() bool {
 	return true
 }
 
-// line is what a child tells the rig. The rig remembers it even if the child is killed
-// in the next moment.
+// line is a line from a child to the rig. It isn't lost if the child is killed right
+// afterwards.
 type line struct {
 	Event *history.Event `json:"event,omitempty"`
 	Ended int            `json:"ended,omitempty"` // the delivery that has ended
 	Addr  string         `json:"addr,omitempty"`  // where the child listens
 }
 
-// speaker writes lines, each in one write, so that a line is there whole or not at
-// all: a pipe takes that many bytes at once.
+// speaker writes lines, each in one write, so that a line is written whole or not at
+// all: a pipe takes that many bytes atomically.
 type speaker struct {
 	mu sync.Mutex
 	w  io.Writer

@@ -4,12 +4,11 @@ package chaos
 
 import "strings"
 
-// crashMarks begin what a Go program says when it breaks down.
+// crashMarks begin the output of a Go program that crashes.
 var crashMarks = []string{"panic: ", "fatal error: ", "WARNING: DATA RACE"}
 
-// crashes are the last words of a program that broke down, one or several times. Where
-// disks fail, a library may end the program by a panic with the error of the system:
-// that is an end as any other.
+// crashes is the output of the crashes of a program. If disks fail, a library may end the
+// program by a panic with the error of the system; that doesn't count as a crash.
 func crashes(log string, disksFail bool) (found []string) {
 	var words []string
 	add := func() {

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// crew is a process of workers, which can be killed in the midst of its deliveries.
+// crew is a process of workers, which can be killed in the middle of its deliveries.
 type crew struct {
 	*process
 	run   *run
@@ -22,7 +22,7 @@ type crew struct {
 	box *box
 }
 
-// box holds the deliveries that one process has been given.
+// box holds the deliveries that were given to one process.
 type box struct {
 	mu     sync.Mutex
 	more   *sync.Cond
@@ -74,7 +74,7 @@ func child(role string) (cmd *exec.Cmd, in *os.File, err error) {
 	return cmd, in, nil
 }
 
-// feed writes what the process has to read, until the process is gone.
+// feed writes to the process's input, until the process is gone.
 func (b *box) feed(in *os.File, config workerConfig) {
 	defer in.Close()
 	enc := json.NewEncoder(in)
@@ -111,8 +111,8 @@ func (c *crew) give(j job) bool {
 	return true
 }
 
-// read reads what the process tells. What it has not ended when it dies is delivered
-// again, as a queue does.
+// read reads the process's output. Deliveries that it hasn't ended when it dies are
+// repeated, as a queue does.
 func (c *crew) read(out *os.File, ready func()) {
 	c.mu.Lock()
 	b := c.box

@@ -12,13 +12,12 @@ import (
 	"sync"
 )
 
-// disk is a file system of its own, in a file, that can fail: it takes the
-// administrator to make one.
+// disk is a separate file system, in a file, that can fail. Only root can make one.
 type disk struct {
 	image, dir string
 	guard      io.Closer // unmounts it once the rig is gone
 
-	mu sync.Mutex // held by the fault that hits it
+	mu sync.Mutex // held by the fault that affects it
 }
 
 // diskSize leaves room for the records of a run.
@@ -47,7 +46,7 @@ func newDisk(dir string) (*disk, error) {
 	return d, nil
 }
 
-// guarded waits for what guards a disk.
+// guarded runs the process that unmounts a disk when the rig is gone.
 type guarded struct {
 	in  io.Closer
 	cmd *exec.Cmd
@@ -67,26 +66,26 @@ func command(name string, args ...string) error {
 
 func (d *disk) mount() error { return command("mount", "-o", "loop", d.image, d.dir) }
 
-// close unmounts the disk. Nobody uses it any more.
+// close unmounts the disk, which must be unused.
 func (d *disk) close() error {
 	_ = command("fsfreeze", "-u", d.dir) // it is frozen only if a fault was cut off
 	err := command("umount", d.dir)
 	if d.guard != nil {
-		_ = d.guard.Close() // it finds nothing to do
+		_ = d.guard.Close() // the disk is unmounted already
 	}
 	return err
 }
 
 // stall keeps the disk from writing anything for a time. The thaw is part of the same
 // command, so that it comes even if the rig ends.
-func (d *disk) stall(s *shot) (int, error) {
+func (d *disk) stall(s *injection) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return once(command("sh", "-c", fmt.Sprintf(`fsfreeze -f "$0"; sleep %.3f; fsfreeze -u "$0"`, s.lasts.Seconds()), d.dir))
 }
 
 // fill leaves no room on the disk for a time.
-func (d *disk) fill(s *shot) (int, error) {
+func (d *disk) fill(s *injection) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	ballast := filepath.Join(d.dir, "ballast")
@@ -107,14 +106,14 @@ func (d *disk) fill(s *shot) (int, error) {
 	return once(f.Close(), os.Remove(ballast), command("sync", "-f", d.dir))
 }
 
-// refuse has the disk refuse to write, as a file system does that has found an error,
-// for a time. What was not synced is lost with it, as in a crash of the machine. user
-// is ended before the disk is mounted again, and started afterwards.
-func (d *disk) refuse(s *shot, user *process) (int, error) {
+// refuse makes the disk read-only for a time, as a file system becomes after an error.
+// Everything unsynced is lost, as in a crash of the machine. user is stopped before the
+// disk is mounted again, and started afterwards.
+func (d *disk) refuse(s *injection, user *process) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// While a file system is being aborted, ext4 acknowledges a sync that is under way
-	// although it is lost. No real disk is meant by that, so nobody syncs meanwhile.
+	// While ext4 aborts a file system, it acknowledges a running sync that is lost. Real
+	// disks don't do that, so nothing may sync meanwhile.
 	standstill, err := user.standStill()
 	if err == nil {
 		err = command("mount", "-o", "remount,abort", d.dir)
@@ -127,14 +126,13 @@ func (d *disk) refuse(s *shot, user *process) (int, error) {
 	resume := user.hold()
 	if err = command("umount", d.dir); err == nil {
 		// The journal is replayed, and the mark of the error removed.
-		_ = command("e2fsck", "-fy", d.image) // its status says that it has mended something
+		_ = command("e2fsck", "-fy", d.image) // it exits with 1 after a repair
 		err = d.mount()
 	}
 	return once(err, resume())
 }
 
-// stagePebble is the embedded store of one node, on a disk of its own where there can
-// be one.
+// stagePebble is the embedded store of one node, on a separate disk if one can be made.
 func stagePebble(t *tb, _ Options) *stage {
 	s := &stage{nodes: 1, heal: func() error { return nil }, skipped: map[string]string{}, attach: func(map[string]*node) {}}
 	names := []string{"disk.full", "disk.readonly", "disk.stall"}
@@ -155,16 +153,16 @@ func stagePebble(t *tb, _ Options) *stage {
 	s.disks = names
 	s.attach = func(nodes map[string]*node) {
 		user := nodes[nodeName(1)].process
-		on := func(name string, do func(s *shot) (int, error)) fault { return fault{name, []string{"disk"}, do} }
+		on := func(name string, do func(s *injection) (int, error)) fault { return fault{name, []string{"disk"}, do} }
 		s.faults = []fault{
-			on(names[0], func(sh *shot) (int, error) {
+			on(names[0], func(sh *injection) (int, error) {
 				hits, err := d.fill(sh)
-				return hits, errors.Join(err, user.await(patience))
+				return hits, errors.Join(err, user.await(recoveryTimeout))
 			}),
-			// The node is stopped meanwhile, which no other fault may undo.
-			{names[1], []string{nodeName(1)}, func(sh *shot) (int, error) {
+			// The node is stopped meanwhile, and no other fault may start it.
+			{names[1], []string{nodeName(1)}, func(sh *injection) (int, error) {
 				hits, err := d.refuse(sh, user)
-				return hits, errors.Join(err, user.await(patience))
+				return hits, errors.Join(err, user.await(recoveryTimeout))
 			}},
 			on(names[2], d.stall),
 		}

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/semelhq/semel/internal/chaos/history"
+	"github.com/semelhq/semel/internal/history"
 )
 
 // fakeLease is short, so that calls whose holder never learned of it are held soon.
@@ -170,7 +170,7 @@ func (f *fakeNode) act(w http.ResponseWriter, execution, verb string, body []byt
 	case verb == "effects" && c.steps[string(in["name"])] == nil:
 		c.steps[string(in["name"])] = true
 		tell(w, 201, map[string]any{"state": "started"})
-	case verb == "effects" && string(in["uncalled"]) == "true":
+	case verb == "effects" && string(in["not_called"]) == "true":
 		tell(w, 201, map[string]any{"state": "started"})
 	case verb == "effects":
 		problem(w, 409, "effect_unknown")

@@ -16,14 +16,14 @@ import (
 // fault is one way in which something fails.
 type fault struct {
 	name string
-	// targets are what it may hit. No two faults hit one of them at the same time.
+	// targets are what it may affect. No two faults affect one target at the same time.
 	targets []string
-	// do does it and undoes it again, and reports how often something came of it.
-	do func(s *shot) (hits int, err error)
+	// do injects and undoes it, and reports how often it affected something.
+	do func(s *injection) (hits int, err error)
 }
 
-// shot is a fault that is being done.
-type shot struct {
+// injection is a fault that is being injected.
+type injection struct {
 	ctx    context.Context // ends early when the run does
 	rng    *rand.Rand
 	target string
@@ -31,10 +31,10 @@ type shot struct {
 }
 
 // wait lasts as long as the fault.
-func (s *shot) wait() { pause(s.ctx, s.lasts) }
+func (s *injection) wait() { pause(s.ctx, s.lasts) }
 
-// during does something again and again as long as the fault lasts.
-func (s *shot) during(every time.Duration, f func() int) (hits int) {
+// during repeats something as long as the fault lasts.
+func (s *injection) during(every time.Duration, f func() int) (hits int) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.lasts)
 	defer cancel()
 	for ctx.Err() == nil {
@@ -44,8 +44,8 @@ func (s *shot) during(every time.Duration, f func() int) (hits int) {
 	return hits
 }
 
-// storm is faults, one after the other and at the same time.
-type storm struct {
+// injector injects faults, one after the other and at the same time.
+type injector struct {
 	faults []fault
 	brief  bool // none lasts longer than a moment
 	rng    *rand.Rand
@@ -57,9 +57,9 @@ type storm struct {
 	fired map[string]int
 }
 
-// run does faults until its context ends: in one lane they follow each other closely,
-// in the other with longer pauses, so that now and then two come together.
-func (s *storm) run(ctx context.Context) {
+// run injects faults until its context ends, in two sequences: one with short pauses and
+// one with longer pauses, so that two faults sometimes overlap.
+func (s *injector) run(ctx context.Context) {
 	if len(s.faults) == 0 {
 		return
 	}
@@ -69,7 +69,7 @@ func (s *storm) run(ctx context.Context) {
 			for ctx.Err() == nil {
 				f, sh, wait := s.next(ctx, gap)
 				if sh.target != "" {
-					s.shoot(f, sh)
+					s.inject(f, sh)
 					s.release(sh.target)
 				}
 				pause(ctx, wait)
@@ -79,9 +79,9 @@ func (s *storm) run(ctx context.Context) {
 	lanes.Wait()
 }
 
-// next draws a fault. All are drawn before one is drawn again. It has no target if all
-// that it could hit is being hit.
-func (s *storm) next(ctx context.Context, gap time.Duration) (fault, *shot, time.Duration) {
+// next draws a fault. All are drawn before one is drawn again. It has no target if all of
+// its targets are being affected by other faults.
+func (s *injector) next(ctx context.Context, gap time.Duration) (fault, *injection, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.deck) == 0 {
@@ -90,7 +90,7 @@ func (s *storm) next(ctx context.Context, gap time.Duration) (fault, *shot, time
 	}
 	f := s.deck[0]
 	s.deck = s.deck[1:]
-	// Some last a moment, others longer than a lease, or than anybody waits.
+	// Some last a moment, others longer than a lease, or than any client waits.
 	type between struct{ from, to time.Duration }
 	b := pick(s.rng, choice[between]{55, between{lease / 10, lease / 2}}, choice[between]{30, between{lease, 2 * lease}},
 		choice[between]{15, between{slack, slack + lease}})
@@ -98,7 +98,7 @@ func (s *storm) next(ctx context.Context, gap time.Duration) (fault, *shot, time
 		b = between{lease / 10, lease / 3}
 	}
 	lasts := span(s.rng, b.from, b.to)
-	sh := &shot{ctx: ctx, rng: rand.New(rand.NewPCG(s.rng.Uint64(), 4)), lasts: lasts}
+	sh := &injection{ctx: ctx, rng: rand.New(rand.NewPCG(s.rng.Uint64(), 4)), lasts: lasts}
 	wait := span(s.rng, 0, gap)
 	free := slices.DeleteFunc(slices.Clone(f.targets), func(t string) bool { return s.busy[t] })
 	if len(free) > 0 {
@@ -110,14 +110,14 @@ func (s *storm) next(ctx context.Context, gap time.Duration) (fault, *shot, time
 	return f, sh, min(wait, lease/10)
 }
 
-func (s *storm) release(target string) {
+func (s *injector) release(target string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.busy, target)
 }
 
-// shoot does one fault. It counts only if something came of it.
-func (s *storm) shoot(f fault, sh *shot) {
+// inject injects one fault. It counts only if it affected something.
+func (s *injector) inject(f fault, sh *injection) {
 	if sh.ctx.Err() != nil {
 		return
 	}
@@ -135,8 +135,8 @@ func (s *storm) shoot(f fault, sh *shot) {
 	}
 }
 
-// counts says how often each fault has hit something, 0 included.
-func (s *storm) counts() map[string]int {
+// counts says how often each fault has affected something, 0 included.
+func (s *injector) counts() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := maps.Clone(s.fired)

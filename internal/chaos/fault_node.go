@@ -19,7 +19,7 @@ var links = map[string]faultnet.Fault{
 func linkFaults(name string, nets map[string]*faultnet.Net) []fault {
 	var all []fault
 	for _, how := range sorted(links) {
-		all = append(all, fault{name: "link." + name + "." + how, targets: sorted(nets), do: func(s *shot) (int, error) {
+		all = append(all, fault{name: "link." + name + "." + how, targets: sorted(nets), do: func(s *injection) (int, error) {
 			n := nets[s.target]
 			before := n.Fired()
 			n.Set(links[how])
@@ -34,29 +34,29 @@ func linkFaults(name string, nets map[string]*faultnet.Net) []fault {
 // nodeFaults are those of the nodes themselves.
 func nodeFaults(nodes map[string]*node, clocks bool) []fault {
 	names := sorted(nodes)
-	on := func(name string, do func(s *shot, n *node) (int, error)) fault {
-		return fault{name, names, func(s *shot) (int, error) { return do(s, nodes[s.target]) }}
+	on := func(name string, do func(s *injection, n *node) (int, error)) fault {
+		return fault{name, names, func(s *injection) (int, error) { return do(s, nodes[s.target]) }}
 	}
 	all := []fault{
-		on("node.kill", func(_ *shot, n *node) (int, error) {
-			return once(n.kill(), n.await(patience))
+		on("node.kill", func(_ *injection, n *node) (int, error) {
+			return once(n.kill(), n.await(recoveryTimeout))
 		}),
-		on("node.pause", func(s *shot, n *node) (int, error) {
+		on("node.pause", func(s *injection, n *node) (int, error) {
 			return s.stopped(n.process, func(time.Duration) error { return nil })
 		}),
-		on("node.rolling", func(_ *shot, n *node) (int, error) {
+		on("node.rolling", func(_ *injection, n *node) (int, error) {
 			_, ended, _ := n.state()
 			if err := n.signal(syscall.SIGTERM); err != nil {
 				return 0, err
 			}
 			select {
 			case <-ended:
-			case <-time.After(patience):
+			case <-time.After(recoveryTimeout):
 				return 0, errors.Join(errors.New("it does not stop"), n.kill())
 			}
-			return once(n.await(patience))
+			return once(n.await(recoveryTimeout))
 		}),
-		on("node.reload", func(_ *shot, n *node) (int, error) {
+		on("node.reload", func(_ *injection, n *node) (int, error) {
 			n.config.number++
 			return once(n.configure(), n.signal(syscall.SIGHUP))
 		}),
@@ -65,15 +65,15 @@ func nodeFaults(nodes map[string]*node, clocks bool) []fault {
 		return all
 	}
 	return append(all,
-		// A machine that sleeps: its monotonic clock stands still, its wall clock is
-		// right when it wakes.
-		on("node.suspend", func(s *shot, n *node) (int, error) {
+		// A suspended machine: its monotonic clock stops, its wall clock is right when
+		// it wakes.
+		on("node.suspend", func(s *injection, n *node) (int, error) {
 			return s.stopped(n.process, func(slept time.Duration) error {
 				n.slept += slept
 				return n.setClock(n.wall, -n.slept)
 			})
 		}),
-		on("node.clock", func(s *shot, n *node) (int, error) {
+		on("node.clock", func(s *injection, n *node) (int, error) {
 			n.wall = span(s.rng, 0, 4*time.Hour) - 2*time.Hour
 			errs := []error{n.setClock(n.wall, -n.slept)}
 			s.wait()
@@ -83,12 +83,12 @@ func nodeFaults(nodes map[string]*node, clocks bool) []fault {
 	)
 }
 
-// patience is how long a part of the system may take to come back.
-const patience = 30 * time.Second
+// recoveryTimeout is how long a part of the system may take to come back.
+const recoveryTimeout = 30 * time.Second
 
 // stopped stops a process as long as the fault lasts, which may be longer than a
-// lease. wakes is told how long, just before it goes on.
-func (s *shot) stopped(p *process, wakes func(time.Duration) error) (int, error) {
+// lease. It calls wakes with that time just before it resumes the process.
+func (s *injection) stopped(p *process, wakes func(time.Duration) error) (int, error) {
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return 0, err
 	}
@@ -100,8 +100,10 @@ func (s *shot) stopped(p *process, wakes func(time.Duration) error) (int, error)
 // processFaults are those of workers and of the upstream.
 func processFaults(name string, all map[string]*process) []fault {
 	return []fault{
-		{name + ".kill", sorted(all), func(s *shot) (int, error) { return once(all[s.target].kill(), all[s.target].await(patience)) }},
-		{name + ".pause", sorted(all), func(s *shot) (int, error) {
+		{name + ".kill", sorted(all), func(s *injection) (int, error) {
+			return once(all[s.target].kill(), all[s.target].await(recoveryTimeout))
+		}},
+		{name + ".pause", sorted(all), func(s *injection) (int, error) {
 			return s.stopped(all[s.target], func(time.Duration) error { return nil })
 		}},
 	}

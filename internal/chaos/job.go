@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/semelhq/semel/internal/chaos/history"
+	"github.com/semelhq/semel/internal/history"
 )
 
 // The operations of a run.
@@ -19,36 +19,36 @@ const (
 	opStep  = "pay.steps"  // with the upstream's effect in the ledger
 )
 
-// rules are what the operations promise.
+// rules are the promises of the operations.
 var rules = map[string]history.Rules{
 	opOnce: {}, opSteps: {Reopens: true}, opAgain: {Repeats: true},
 	opPay: {Routed: true}, opAsked: {Routed: true, Asked: true}, opStep: {Routed: true, Reopens: true},
 }
 
-// job is one delivery of a call and what its worker is to do with it. How it goes on
-// is up to the answers that it gets.
+// job is one delivery of a call and its worker's instructions. The answers that it gets
+// decide how it continues.
 type job struct {
 	ID      int    `json:"id"`
 	Op      string `json:"op"`
 	Key     string `json:"key"`
 	Payload int    `json:"payload"`
-	// Named deliveries have a word for their holder.
+	// Named deliveries name their holder.
 	Named bool `json:"named,omitempty"`
 	Wait  int  `json:"wait,omitempty"`
 	// Hangup is when the client of a call through the proxy gives up.
 	Hangup time.Duration `json:"hangup,omitempty"`
-	// Before and After the effect the work takes so long.
+	// Before and After are how long the work takes before and after its effect.
 	Before time.Duration `json:"before,omitempty"`
 	After  time.Duration `json:"after,omitempty"`
 	// Renews says that the lease is renewed meanwhile, End how the work ends.
 	Renews bool   `json:"renews,omitempty"`
 	End    string `json:"end"`
-	// Twice says that the end is sent again although it was answered.
+	// Twice says that the end is sent again after its answer.
 	Twice bool   `json:"twice,omitempty"`
 	Seed  uint64 `json:"seed"` // of the choices on the way
 }
 
-// vanish is the end of work whose holder is not heard of again.
+// vanish is the end of work whose holder disappears.
 const vanish = "vanish"
 
 // choice is a value with its weight.
@@ -72,7 +72,7 @@ func pick[T any](rng *rand.Rand, choices ...choice[T]) T {
 	panic("unreachable")
 }
 
-// span is a time between two.
+// span is a random time between two.
 func span(rng *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(rng.Int64N(int64(to-from)))
 }
@@ -89,7 +89,7 @@ func work(rng *rand.Rand) time.Duration {
 	return span(rng, b.from, b.to)
 }
 
-// chance is true so many times of a hundred.
+// chance is true with a probability in percent.
 func chance(rng *rand.Rand, percent int) bool { return rng.IntN(100) < percent }
 
 // newJob is a delivery of a call.

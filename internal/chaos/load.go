@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// crowded is how many deliveries may be under way before no further call is made.
-const crowded = 1000
+// maxUnderWay is how many deliveries may be under way; no further call is made above it.
+const maxUnderWay = 1000
 
 // load makes calls until its context ends, each with its deliveries.
 func (r *run) load(ctx context.Context) {
@@ -26,7 +26,7 @@ func (r *run) load(ctx context.Context) {
 			time.AfterFunc(d, func() { r.deliver(j) })
 		}
 		pause(ctx, time.Duration(rng.ExpFloat64()*float64(time.Second)/r.opts.Rate))
-		for r.pending.Load() > crowded && ctx.Err() == nil {
+		for r.pending.Load() > maxUnderWay && ctx.Err() == nil {
 			pause(ctx, 50*time.Millisecond)
 		}
 	}
@@ -46,7 +46,7 @@ func (r *run) deliver(j job) {
 	}()
 }
 
-// again delivers what a worker has left undone, as another delivery.
+// again repeats a delivery that a worker didn't end, as another delivery.
 func (r *run) again(j job) {
 	j.Seed = rand.New(rand.NewPCG(j.Seed, 7)).Uint64()
 	time.AfterFunc(time.Duration(j.Seed%uint64(2*lease)), func() { r.deliver(j) })

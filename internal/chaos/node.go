@@ -31,7 +31,7 @@ type node struct {
 	*process
 	net    *faultnet.Net // clients reach the node over it
 	file   string        // its configuration
-	log    string        // what it says
+	log    string        // its log
 	clock  string        // the file that moves its clocks
 	config nodeConfig
 
@@ -42,16 +42,16 @@ type node struct {
 	peak usage
 }
 
-// nodeConfig is what nodes differ by.
+// nodeConfig has the settings in which nodes differ.
 type nodeConfig struct {
 	store    string // URL
 	upstream string
-	asked    string // where to ask what became of a call
+	asked    string // the reconcile_url
 	lossy    bool   // the store may lose records at a failover, and that is accepted
 	number   int    // changes with each reload
 }
 
-// configure writes the configuration. JSON is YAML, and quotes what has to be quoted.
+// configure writes the configuration, as JSON, which is YAML with all quotes.
 func (n *node) configure() error {
 	c := &n.config
 	op := func(name string, more map[string]any) map[string]any {
@@ -117,7 +117,7 @@ func newNode(dir, binary string, number int, c nodeConfig, tell func(string)) (*
 	return n, err
 }
 
-// read reads the addresses, in its first line, and what else it says.
+// read reads the node's output; its first line has the addresses.
 func (n *node) read(out *os.File, ready func()) {
 	r := bufio.NewReader(out)
 	text, err := r.ReadBytes('\n')
@@ -156,7 +156,7 @@ func (n *node) setClock(wall, monotonic time.Duration) error {
 	return writeClock(n.clock, wall, monotonic)
 }
 
-// writeClock writes a file of clocks. Whoever has it in memory sees it at once.
+// writeClock writes a file of clocks. Processes that have mapped it see it at once.
 func writeClock(file string, offsets ...time.Duration) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -178,7 +178,7 @@ type usage struct {
 	Files   int64 `json:"files"`
 }
 
-// sample notes what the node takes now, if that is more than ever.
+// sample records the memory of the node, if it is more than before.
 func (n *node) sample() {
 	pid := n.pid()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -35,7 +35,7 @@ func (r *run) start() (err error) {
 		return err
 	}
 	r.t.Cleanup(r.up.Close)
-	if err := errors.Join(r.upstream.start(), r.upstream.await(patience)); err != nil {
+	if err := errors.Join(r.upstream.start(), r.upstream.await(recoveryTimeout)); err != nil {
 		return err
 	}
 	config := nodeConfig{upstream: "http://" + r.up.Addr(), asked: r.asked.URL, lossy: r.stage.lossy}
@@ -46,7 +46,7 @@ func (r *run) start() (err error) {
 			return err
 		}
 		r.t.Cleanup(n.net.Close)
-		if err := errors.Join(n.start(), n.await(patience)); err != nil {
+		if err := errors.Join(n.start(), n.await(recoveryTimeout)); err != nil {
 			return fmt.Errorf("%w\n%s", err, readFile(n.log))
 		}
 		r.nodes = append(r.nodes, n)
@@ -62,7 +62,7 @@ func (r *run) start() (err error) {
 	return nil
 }
 
-// newUpstream is this program as the upstream. Each start has other plans.
+// newUpstream is this program as the upstream. Each start has another seed.
 func (r *run) newUpstream() *process {
 	p := &process{name: "upstream", tell: r.tell}
 	var in *os.File
@@ -105,7 +105,7 @@ func (r *run) stop() {
 	}
 }
 
-// faults are all that can happen to this run.
+// faults are all faults of this run.
 func (r *run) faults() []fault {
 	nodes, clients := map[string]*node{}, map[string]*faultnet.Net{}
 	for _, n := range r.nodes {
@@ -125,8 +125,8 @@ func (r *run) faults() []fault {
 	return append(all, r.stage.faults...)
 }
 
-// answerNodes is whoever knows what became of a held call: it tells what the upstream
-// has done, and of what it has not done that nobody knows whether it will.
+// answerNodes is the reconciler: it says what the upstream has done with a held call. If
+// the upstream hasn't done anything, it still may, so the answer is unknown.
 func (r *run) answerNodes(w http.ResponseWriter, req *http.Request) {
 	q := req.URL.Query()
 	found := map[string]any{"outcome": "unknown"}
@@ -142,5 +142,5 @@ func (r *run) answerNodes(w http.ResponseWriter, req *http.Request) {
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(found) // a node that is gone asks again
+	_ = json.NewEncoder(w).Encode(found) // the node asks again if it was lost
 }

@@ -21,7 +21,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/semelhq/semel/internal/chaos/history"
+	"github.com/semelhq/semel/internal/history"
 )
 
 // A client of net/http would send this request a second time.
@@ -72,13 +72,13 @@ func TestARequestIsSentOnce(t *testing.T) {
 	}
 }
 
-func TestTheStormHitsEverything(t *testing.T) {
+func TestEveryFaultIsInjected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		hit, busy, most := map[string]int{}, map[string]bool{}, 0
-		s := &storm{rng: rand.New(rand.NewPCG(1, 1)), tell: func(string, string) {}, busy: map[string]bool{}, fired: map[string]int{}}
+		s := &injector{rng: rand.New(rand.NewPCG(1, 1)), tell: func(string, string) {}, busy: map[string]bool{}, fired: map[string]int{}}
 		for n := range 10 {
-			s.faults = append(s.faults, fault{fmt.Sprint("fault", n), []string{"a", "b"}[n%2:], func(sh *shot) (int, error) {
+			s.faults = append(s.faults, fault{fmt.Sprint("fault", n), []string{"a", "b"}[n%2:], func(sh *injection) (int, error) {
 				mu.Lock()
 				if busy[sh.target] {
 					t.Errorf("two faults hit %s at once", sh.target)
@@ -248,14 +248,14 @@ func TestADiskFails(t *testing.T) {
 	if err := write(); err != nil {
 		t.Fatal(err)
 	}
-	for name, during := range map[string]func(s *shot) (int, error){
+	for name, during := range map[string]func(s *injection) (int, error){
 		"full":     d.fill,
-		"readonly": func(s *shot) (int, error) { return d.refuse(s, idle(t)) },
+		"readonly": func(s *injection) (int, error) { return d.refuse(s, idle(t)) },
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			_, err := during(&shot{ctx: ctx, lasts: time.Hour})
+			_, err := during(&injection{ctx: ctx, lasts: time.Hour})
 			ended <- err
 		}()
 		await(t, func() bool { return write() != nil })
@@ -271,7 +271,7 @@ func TestADiskFails(t *testing.T) {
 	for n := 0; n < 10 && longest < stalled/2; n++ { // a busy machine may miss one
 		ended := make(chan error, 1)
 		go func() {
-			_, err := d.stall(&shot{ctx: t.Context(), lasts: stalled})
+			_, err := d.stall(&injection{ctx: t.Context(), lasts: stalled})
 			ended <- err
 		}()
 		for over := false; !over; {

@@ -23,7 +23,7 @@ type process struct {
 	command func() (*exec.Cmd, error)
 	// read reads its standard output to the end, and calls ready when it serves.
 	read func(out *os.File, ready func())
-	// tell is told what happens to it.
+	// tell is called with what happens to it.
 	tell func(text string)
 
 	mu      sync.Mutex
@@ -31,12 +31,12 @@ type process struct {
 	ended   chan struct{} // closed when cmd has ended and is read
 	serving chan struct{} // closed when it serves
 	wanted  bool
-	quiet   bool // its end is meant
+	quiet   bool // its end is intended
 	over    sync.WaitGroup
 	starts  int
 }
 
-// again is how long a process that has ended is left alone.
+// again is the pause before an ended process is started again.
 const again = 200 * time.Millisecond
 
 // start runs the process until stop, and starts it again whenever it ends.
@@ -106,7 +106,7 @@ func (p *process) launch() error {
 		}
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // how it ended does not matter
+			_ = cmd.Wait() // its status doesn't matter
 		}
 		close(exited)
 	}()
@@ -182,14 +182,14 @@ func (p *process) kill() error {
 }
 
 // standStill stops the program, and returns once none of its threads is in the kernel
-// any more. It goes on when resume is called.
+// any more. Call resume to continue it.
 func (p *process) standStill() (resume func(), err error) {
 	pid := p.pid()
 	resume = func() { _ = syscall.Kill(pid, syscall.SIGCONT) } // it may have ended
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return resume, err
 	}
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(recoveryTimeout)
 	for !stoppedThreads(pid) {
 		if time.Now().After(deadline) {
 			return resume, fmt.Errorf("%s does not stop", p.name)
@@ -242,7 +242,7 @@ func (p *process) stop(grace time.Duration) {
 	p.over.Wait()
 }
 
-// hold ends the program and keeps it from being started until it is let go.
+// hold ends the program and doesn't start it again until it is released.
 func (p *process) hold() (resume func() error) {
 	p.stop(0)
 	return p.start

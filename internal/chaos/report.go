@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/semelhq/semel/internal/chaos/history"
+	"github.com/semelhq/semel/internal/history"
 )
 
-// Report is what a run has done and found.
+// Report has what a run did and found.
 type Report struct {
 	Store    string  `json:"store"`
 	Seed     uint64  `json:"seed"`
@@ -23,8 +23,8 @@ type Report struct {
 	Effects  int     `json:"effects"`
 	// Words counts the answers that clients got.
 	Words map[string]int `json:"answers"`
-	// Faults counts those that have hit something, Skipped says why others can't be
-	// done on this machine.
+	// Faults counts those that affected something, Skipped says why others can't be
+	// injected on this machine.
 	Faults  map[string]int    `json:"faults"`
 	Skipped map[string]string `json:"skipped,omitempty"`
 	// Held counts the calls that were held at the end, HeldWithout those of them
@@ -34,26 +34,26 @@ type Report struct {
 	Reasons     map[string]int `json:"held_reasons"`
 	// Early counts those that were held before a lease had passed.
 	Early int `json:"held_early"`
-	// Peak is what each node took at most.
+	// Peak is the most memory that each node used.
 	Peak       map[string]usage    `json:"peak"`
 	Violations []history.Violation `json:"violations"`
 	// Histories of the calls that break a rule.
 	Histories []string `json:"histories,omitempty"`
-	// Dir has what the nodes have said, if it was kept.
+	// Dir has the nodes' logs, if it was kept.
 	Dir string `json:"dir,omitempty"`
 }
 
 // OK reports whether no rule was broken.
 func (r *Report) OK() bool { return len(r.Violations) == 0 }
 
-// Repeat is the command that does the run again: the same calls and the same faults in
+// Repeat is the command that repeats the run: the same calls and the same faults in
 // the same order, as far as the machine allows.
 func (r *Report) Repeat() string {
 	return fmt.Sprintf("go run ./internal/chaos/cmd/chaos -store %s -seed %d -duration %v",
 		r.Store, r.Seed, time.Duration(r.Seconds*float64(time.Second)).Round(time.Second))
 }
 
-// Share is that of the calls that were held although nothing had happened, in percent.
+// Share is the share of calls that were held although nothing had happened, in percent.
 func (r *Report) Share() float64 {
 	if r.Keys == 0 {
 		return 0
@@ -114,18 +114,18 @@ func sum(m map[string]int) (n int) {
 	return n
 }
 
-// maxMemory is what a node may take: several times of what it does take, and far from
-// what it takes when work piles up in it without a bound.
+// maxMemory is how much memory a node may use: several times what it usually does, and
+// far less than it does if work piles up in it without a bound.
 const maxMemory = 512 << 20
 
-// Rules that are no call's own.
+// Rules that aren't about a single call.
 const (
 	ruleMemory = "memory piles up"
 	ruleCrash  = "a node broke down"
 )
 
 // report is the judgement.
-func (r *run) report(seconds float64, s *storm) *Report {
+func (r *run) report(seconds float64, s *injector) *Report {
 	sum := r.log.Summary()
 	rep := &Report{
 		Store: r.opts.Store, Seed: r.opts.Seed, Seconds: seconds, Nodes: len(r.nodes), Dir: r.dir,

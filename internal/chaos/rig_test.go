@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel/internal/chaos/history"
 	"github.com/semelhq/semel/internal/faultnet"
+	"github.com/semelhq/semel/internal/history"
 )
 
 // briefly is how long the settler of a fake node goes on asking.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/semelhq/semel/internal/chaos/history"
+	"github.com/semelhq/semel/internal/history"
 )
 
 // idHeader carries the id of a request through the proxy to the upstream.
@@ -52,7 +52,7 @@ func routed(rep *reply, a *history.Event) answer {
 	switch {
 	case got.word != "":
 	case rep.header.Get("Content-Type") != "application/json":
-		// The server itself has refused half a request: nobody has looked at it.
+		// The server itself has refused an incomplete request; no handler has run.
 		got.word = strconv.Itoa(rep.status)
 	case rep.status >= 500:
 		got.word = history.Failed

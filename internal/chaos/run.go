@@ -16,8 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/semelhq/semel/internal/chaos/history"
 	"github.com/semelhq/semel/internal/faultnet"
+	"github.com/semelhq/semel/internal/history"
 )
 
 // Options of a run.
@@ -25,7 +25,7 @@ type Options struct {
 	Store    string // one of Stores
 	Seed     uint64
 	Duration time.Duration // of load and faults
-	Nodes    int           // where the store allows several
+	Nodes    int           // if the store allows several
 	Rate     float64       // calls a second, each with several deliveries
 	// Binary is the program that the nodes run, as Build makes it. Clocks says that it
 	// was built so that its clocks can be moved.
@@ -33,11 +33,11 @@ type Options struct {
 	Clocks bool
 	// Faults selects faults by their names; nil is all.
 	Faults *regexp.Regexp
-	// Brief runs have work and faults that last a moment, and are soon at rest.
+	// Brief runs have work and faults that last a moment, and end soon.
 	Brief bool
 	// Keep keeps the directory of the run, even if it has found nothing.
 	Keep bool
-	// Tell, if it is not nil, is told what is going on.
+	// Tell, if it isn't nil, is called with the progress.
 	Tell func(text string)
 	// Log, if it is not nil, gets the histories of all calls.
 	Log io.Writer
@@ -87,10 +87,10 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	return rep, err
 }
 
-// tell notes something that happens to the system.
+// tell logs something that happens to the system.
 func (r *run) tell(text string) { r.told("", text) }
 
-// told is tell for what a fault does.
+// told is tell for the steps of a fault.
 func (r *run) told(fault, text string) {
 	r.log.Add(history.Event{At: now(), Kind: history.Fault, Verb: fault, Text: text})
 	if r.opts.Tell != nil {
@@ -116,19 +116,19 @@ func (r *run) play(ctx context.Context) (rep *Report, err error) {
 	if err := r.start(); err != nil {
 		return nil, err
 	}
-	s := &storm{brief: r.opts.Brief, rng: rand.New(rand.NewPCG(r.opts.Seed, 9)), tell: r.told, busy: map[string]bool{}, fired: map[string]int{}}
+	s := &injector{brief: r.opts.Brief, rng: rand.New(rand.NewPCG(r.opts.Seed, 9)), tell: r.told, busy: map[string]bool{}, fired: map[string]int{}}
 	for _, f := range r.faults() {
 		if r.opts.Faults == nil || r.opts.Faults.MatchString(f.name) {
 			s.faults = append(s.faults, f)
 		}
 	}
 	r.begun = now()
-	r.storm(ctx, s)
+	r.loadAndBreak(ctx, s)
 	seconds := time.Duration(now() - r.begun).Seconds()
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	if err := r.calm(ctx); err != nil {
+	if err := r.heal(ctx); err != nil {
 		return nil, err
 	}
 	r.settle(ctx, settling)
@@ -136,8 +136,8 @@ func (r *run) play(ctx context.Context) (rep *Report, err error) {
 	return rep, nil
 }
 
-// storm makes calls and faults at the same time, as long as the run lasts.
-func (r *run) storm(ctx context.Context, s *storm) {
+// loadAndBreak makes calls and injects faults at the same time, as long as the run lasts.
+func (r *run) loadAndBreak(ctx context.Context, s *injector) {
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Duration)
 	defer cancel()
 	var work sync.WaitGroup
@@ -154,8 +154,8 @@ func (r *run) storm(ctx context.Context, s *storm) {
 	work.Wait()
 }
 
-// calm ends what is left of the faults, and waits until nothing is under way.
-func (r *run) calm(ctx context.Context) error {
+// heal ends the remaining faults, and waits until nothing is under way.
+func (r *run) heal(ctx context.Context) error {
 	r.up.Set(faultnet.Healthy)
 	for _, n := range r.nodes {
 		n.net.Set(faultnet.Healthy)
@@ -183,5 +183,5 @@ func (r *run) calm(ctx context.Context) error {
 	return nil
 }
 
-// settled is how long to wait at most until a part of the run has come to rest.
+// settled is how long to wait at most until a part of the run has ended.
 const settled = 90 * time.Second

@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/semelhq/semel/internal/chaos/history"
+	"github.com/semelhq/semel/internal/history"
 )
 
-// settle asks every node after every call until the answer is one that lasts. Where a
-// call may still run it is run: whoever asks is a client like all others.
+// settle asks every node about every call until the answer is final. If a call may still
+// run it is run, because the asker is a client like all others.
 func (r *run) settle(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -35,7 +35,7 @@ func (r *run) settle(ctx context.Context, limit time.Duration) {
 	askers.Wait()
 }
 
-// settleKey asks one node after one call.
+// settleKey asks one node about one call.
 func (r *run) settleKey(ctx context.Context, name string, node int) {
 	op, key, _ := strings.Cut(name, "/")
 	a := &attempt{worker: r.here, made: map[int64]string{}, rng: rand.New(rand.NewPCG(r.opts.Seed, 8)), job: job{End: history.Complete}}
@@ -58,7 +58,7 @@ func (r *run) settleKey(ctx context.Context, name string, node int) {
 			return
 		case history.Held:
 			if rules[op].Asked && len(r.log.Effects(name)) > 0 && ctx.Err() == nil {
-				break // whoever is asked will settle it
+				break // the reconciler will settle it
 			}
 			r.log.Add(history.Event{
 				At: now(), Kind: history.Reason, Key: name, Node: node, Final: true, Text: r.here.heldReason(node, got.link),

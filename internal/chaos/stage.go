@@ -15,17 +15,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/semelhq/semel/internal/chaos/history"
 	"github.com/semelhq/semel/internal/faultnet"
+	"github.com/semelhq/semel/internal/history"
 )
 
-// stage is the store of a run with all that can happen to it.
+// stage is the store of a run with its faults.
 type stage struct {
 	nodes int
 	// url is the store as a node reaches it, from 1.
 	url   func(node int) string
 	lossy bool
-	// faults are those of the store, skipped why others can't be done here.
+	// faults are those of the store, skipped why others can't be injected here.
 	faults  []fault
 	skipped map[string]string
 	// disks are the faults of disks that the nodes write to.
@@ -78,8 +78,8 @@ func healed(nets map[string]*faultnet.Net) {
 //go:embed serverclock/clock.c
 var serverClock []byte
 
-// serverClocks makes what moves the clocks of servers, and returns the environment
-// that they start with and the file of the clock. Where that can't be done it says why.
+// serverClocks builds the library that moves the clocks of servers, and returns their
+// environment and the file of the clock, or why it can't be built.
 func serverClocks(t *tb) (env []string, file, why string) {
 	source, library := filepath.Join(t.dir, "serverclock.c"), filepath.Join(t.dir, "serverclock.so")
 	file = filepath.Join(t.dir, "server.clock")
@@ -99,8 +99,8 @@ func serverClocks(t *tb) (env []string, file, why string) {
 	return []string{"LD_PRELOAD=" + library, clockEnv + "=" + file}, file, ""
 }
 
-// moveClocks gives the servers of a stage clocks that can be moved, where they are to
-// have them, and hands their environment to use before they start.
+// moveClocks gives the servers of a stage clocks that can be moved, if the run needs
+// them, and passes their environment to use before they start.
 func (s *stage) moveClocks(t *tb, o Options, use func(env []string)) {
 	if !o.Clocks {
 		return
@@ -116,7 +116,7 @@ func (s *stage) moveClocks(t *tb, o Options, use func(env []string)) {
 
 // serverClockFault is a clock of the servers that is wrong for a while, ahead or behind.
 func serverClockFault(file string) fault {
-	return fault{history.ClockFault, []string{"the clock of the servers"}, func(s *shot) (int, error) {
+	return fault{history.ClockFault, []string{"the clock of the servers"}, func(s *injection) (int, error) {
 		jump := span(s.rng, lease, 5*lease)
 		if chance(s.rng, 50) {
 			jump = -jump
@@ -130,6 +130,6 @@ func serverClockFault(file string) fault {
 // sorted are the keys of a map, in order.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// settling is how long the store may need beyond everything else until calls that a
-// wrong clock has kept are free.
+// settling is how much longer the store may need until it is free of the effects of a
+// wrong clock.
 const settling = 5*lease + 15*time.Second

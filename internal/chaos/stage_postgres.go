@@ -24,14 +24,13 @@ type postgres struct {
 
 const database = "chaos"
 
-// stagePostgres is a store in PostgreSQL, which each node reaches over a network of
-// its own.
+// stagePostgres is a store in PostgreSQL, which each node reaches over a separate network.
 func stagePostgres(t *tb, o Options) *stage {
 	s := &stage{nodes: o.Nodes, skipped: map[string]string{}}
 	options := &pgtest.Options{Settings: map[string]string{"superuser_reserved_connections": "5"}}
 	s.moveClocks(t, o, func(env []string) { options.Env = env })
 	p := &postgres{pgtest.Start(t, options), t}
-	// Limits of connections don't bind a superuser, so the nodes are none.
+	// Limits of connections don't bind a superuser, so the nodes connect as another user.
 	p.Exec(t, "postgres", "CREATE ROLE semel LOGIN")
 	p.Exec(t, "postgres", "CREATE DATABASE "+database+" OWNER semel")
 	u, err := url.Parse(p.URL(database))
@@ -54,20 +53,22 @@ func stagePostgres(t *tb, o Options) *stage {
 }
 
 func (p *postgres) faults() []fault {
-	on := func(name string, do func(s *shot) (int, error)) fault { return fault{name, []string{"server"}, do} }
+	on := func(name string, do func(s *injection) (int, error)) fault {
+		return fault{name, []string{"server"}, do}
+	}
 	return []fault{
-		on("server.kill", func(s *shot) (int, error) {
+		on("server.kill", func(s *injection) (int, error) {
 			return once(try(func() { p.Kill(p.t); s.moment(); p.Restart(p.t) }))
 		}),
-		on("server.restart", func(s *shot) (int, error) {
+		on("server.restart", func(s *injection) (int, error) {
 			return once(try(func() { p.Stop(p.t); s.moment(); p.Restart(p.t) }))
 		}),
-		on("server.pause", func(s *shot) (int, error) {
+		on("server.pause", func(s *injection) (int, error) {
 			return once(try(func() { p.Pause(p.t); s.wait(); p.Resume(p.t) }))
 		}),
 		on("server.terminate", p.terminate),
 		on("server.lock", p.lock),
-		on("server.connections", func(s *shot) (int, error) {
+		on("server.connections", func(s *injection) (int, error) {
 			if err := p.limit(s.rng.IntN(3)); err != nil {
 				return 0, err
 			}
@@ -78,8 +79,8 @@ func (p *postgres) faults() []fault {
 	}
 }
 
-// moment is how long a server stays away: sometimes no longer than it takes.
-func (s *shot) moment() {
+// moment is how long a server stays down: sometimes no longer than a restart takes.
+func (s *injection) moment() {
 	if chance(s.rng, 50) {
 		s.wait()
 	}
@@ -87,7 +88,7 @@ func (s *shot) moment() {
 
 // one runs a statement as the administrator.
 func (p *postgres) one(ctx context.Context, sql string, to any) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, recoveryTimeout)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, p.URL(database))
 	if err != nil {
@@ -105,7 +106,7 @@ func (p *postgres) terminateAll() (n int, err error) {
 }
 
 // terminate ends sessions again and again.
-func (p *postgres) terminate(s *shot) (int, error) {
+func (p *postgres) terminate(s *injection) (int, error) {
 	var errs []error
 	hits := s.during(300*time.Millisecond, func() int {
 		n, err := p.terminateAll()
@@ -122,8 +123,8 @@ func (p *postgres) limit(n int) error {
 }
 
 // lock keeps everybody else from all tables of the store.
-func (p *postgres) lock(s *shot) (hits int, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), patience)
+func (p *postgres) lock(s *injection) (hits int, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), recoveryTimeout)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, p.URL(database))
 	if err != nil {

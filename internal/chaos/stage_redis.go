@@ -42,8 +42,7 @@ func stageRedis(t *tb, o Options) *stage {
 }
 
 // stageCluster is a store in a Cluster of three masters with a replica each. No
-// replica takes over by itself: that loses what was acknowledged, which the store
-// says of itself.
+// replica takes over by itself: that would lose acknowledged records, as the store warns.
 func stageCluster(t *tb, o Options) *stage {
 	s := &stage{nodes: o.Nodes, skipped: map[string]string{}}
 	s.moveClocks(t, o, func(env []string) { t.env = env })
@@ -56,7 +55,7 @@ func stageCluster(t *tb, o Options) *stage {
 		r.names = append(r.names, name)
 	}
 	for _, how := range sorted(links) {
-		s.faults = append(s.faults, fault{"link.store." + how, r.names, func(s *shot) (int, error) {
+		s.faults = append(s.faults, fault{"link.store." + how, r.names, func(s *injection) (int, error) {
 			before := c.Fired(at[s.target])
 			c.Fail(at[s.target], links[how])
 			s.wait()
@@ -79,16 +78,16 @@ func stageCluster(t *tb, o Options) *stage {
 	return s
 }
 
-func (r *redisServers) on(name string, do func(s *shot, server *redistest.Server) (int, error)) fault {
-	return fault{name, r.names, func(s *shot) (int, error) { return do(s, r.all[s.target]) }}
+func (r *redisServers) on(name string, do func(s *injection, server *redistest.Server) (int, error)) fault {
+	return fault{name, r.names, func(s *injection) (int, error) { return do(s, r.all[s.target]) }}
 }
 
 func (r *redisServers) faults() []fault {
 	return []fault{
-		r.on("server.kill", func(s *shot, server *redistest.Server) (int, error) {
+		r.on("server.kill", func(s *injection, server *redistest.Server) (int, error) {
 			return once(try(func() { server.Kill(); s.moment(); server.Restart() }))
 		}),
-		r.on("server.pause", func(s *shot, server *redistest.Server) (int, error) {
+		r.on("server.pause", func(s *injection, server *redistest.Server) (int, error) {
 			return once(try(func() { server.Pause(); s.wait(); server.Resume() }))
 		}),
 		r.setting("server.memory", []string{"CONFIG", "SET", "maxmemory", "1mb"}, []string{"CONFIG", "SET", "maxmemory", "0"}),
@@ -109,7 +108,7 @@ func (r *redisServers) do(server string, command ...string) error {
 
 // setting is a fault that lasts from one command to another.
 func (r *redisServers) setting(name string, begin, end []string) fault {
-	return fault{name, r.names, func(s *shot) (int, error) {
+	return fault{name, r.names, func(s *injection) (int, error) {
 		if err := r.do(s.target, begin...); err != nil {
 			return 0, err
 		}
@@ -120,7 +119,7 @@ func (r *redisServers) setting(name string, begin, end []string) fault {
 
 // again is a command that is given again and again.
 func (r *redisServers) again(name string, command ...string) fault {
-	return fault{name, r.names, func(s *shot) (hits int, err error) {
+	return fault{name, r.names, func(s *injection) (hits int, err error) {
 		var errs []error
 		hits = s.during(200*time.Millisecond, func() int {
 			if err := r.do(s.target, command...); err != nil {
@@ -135,7 +134,7 @@ func (r *redisServers) again(name string, command ...string) fault {
 
 // connections are fewer than the nodes have, which lose those that they have.
 func (r *redisServers) connections() fault {
-	return r.on("server.connections", func(s *shot, server *redistest.Server) (int, error) {
+	return r.on("server.connections", func(s *injection, server *redistest.Server) (int, error) {
 		err := errors.Join(r.do(s.target, "CONFIG", "SET", "maxclients", strconv.Itoa(2+s.rng.IntN(3))),
 			r.do(s.target, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"))
 		s.wait()

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// tb lets the servers that are made for tests run outside of one: what fails there
-// panics, and try makes an error of it.
+// tb lets the servers for tests run outside of a test: a failure panics, and try turns it
+// into an error.
 type tb struct {
 	testing.TB // for what servers don't call
 	ctx        context.Context
@@ -26,7 +26,7 @@ type tb struct {
 // failure is the panic of a tb.
 type failure struct{ error }
 
-// ErrMissing is why there is no run: a program that it needs is not installed.
+// ErrMissing means that there was no run, because a program that it needs isn't installed.
 var ErrMissing = errors.New("something that the run needs is not installed")
 
 func (t *tb) Helper()                  {}
@@ -57,7 +57,7 @@ func (t *tb) Cleanup(f func()) {
 	t.cleanups = append(t.cleanups, f)
 }
 
-// try runs what may fail by a tb.
+// try runs a function whose tb may fail, and returns the failure as an error.
 func try(f func()) (err error) {
 	defer func() {
 		switch v := recover().(type) {

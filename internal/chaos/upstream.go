@@ -12,11 +12,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/semelhq/semel/internal/chaos/history"
+	"github.com/semelhq/semel/internal/history"
 )
 
-// upstream is a service that knows nothing of keys: it does what it is asked to, each
-// time, and notes that.
+// upstream is a service that ignores keys: it executes every request, and logs that.
 type upstream struct {
 	note func(history.Event)
 	work func(*rand.Rand) time.Duration // how long a request takes
@@ -29,7 +28,7 @@ func newUpstream(seed uint64, note func(history.Event)) *upstream {
 	return &upstream{note: note, work: work, rng: rand.New(rand.NewPCG(seed, 3))}
 }
 
-// plan is what becomes of a request.
+// plan says how the upstream handles a request.
 type plan struct {
 	status  int
 	takes   time.Duration
@@ -54,7 +53,7 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	data, err := io.ReadAll(r.Body)
 	if err != nil || json.Unmarshal(data, &order) != nil {
-		return // half of a request, of which nothing is done
+		return // an incomplete request isn't executed
 	}
 	p := u.plan()
 	e := history.Event{

@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// wire sends requests, each exactly once. The client of net/http sends a POST that
-// has an idempotency key a second time, unasked, when the connection breaks; what
-// this rig reports as one request is one.
+// wire sends each request exactly once. The client of net/http would resend a POST with an
+// idempotency key if a reused connection breaks, and the rig couldn't log that.
 type wire struct {
 	mu   sync.Mutex
 	idle map[string][]*conn // by address
@@ -37,7 +36,7 @@ type reply struct {
 const dialTime = 2 * time.Second
 
 // post sends a request and returns the whole answer, or an error if not all of it
-// arrived in time. Then the connection is closed, as a client does that hangs up.
+// arrived in time. Then it closes the connection, like a client that hangs up.
 func (w *wire) send(addr string, r *http.Request, body []byte, limit time.Duration) (*reply, error) {
 	c, err := w.take(addr)
 	if err != nil {

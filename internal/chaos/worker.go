@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/semelhq/semel/internal/chaos/history"
+	"github.com/semelhq/semel/internal/history"
 )
 
-// worker delivers calls and executes those that it is given, by the text of the API.
+// worker delivers calls and executes those that it may, as the API's documents say.
 type worker struct {
 	*client
 	// effect makes an effect, which is there once it returns.
@@ -22,8 +22,8 @@ type worker struct {
 	unit time.Duration
 }
 
-// stubborn is how long a delivery goes on asking.
-const stubborn = 25 * time.Second
+// deliveryTimeout is how long a delivery is retried.
+const deliveryTimeout = 25 * time.Second
 
 // attempt is one delivery at work.
 type attempt struct {
@@ -31,19 +31,19 @@ type attempt struct {
 	job job
 	d   delivery
 	rng *rand.Rand
-	// made are the receipts of the effects that this delivery has made, by the fence: who
-	// is given the same right again does not make its effect again.
+	// made are the receipts of this delivery's effects, by the fence: a holder that gets
+	// the same claim again doesn't repeat its effect.
 	made map[int64]string
 }
 
-// deliver makes one delivery: it asks until it has an answer that lasts, or gives up.
+// deliver makes one delivery: it retries until it has a final answer, or gives up.
 func (w *worker) deliver(ctx context.Context, j job) {
 	a := &attempt{worker: w, job: j, made: map[int64]string{}, rng: rand.New(rand.NewPCG(j.Seed, 1))}
 	a.d = delivery{op: j.Op, key: j.Key, payload: j.Payload, wait: j.Wait}
 	if j.Named {
 		a.d.holder = w.id()
 	}
-	ctx, cancel := context.WithTimeout(ctx, stubborn)
+	ctx, cancel := context.WithTimeout(ctx, deliveryTimeout)
 	defer cancel()
 	for tries := 0; ctx.Err() == nil; tries++ {
 		if a.once(ctx, tries) {
@@ -78,8 +78,8 @@ func (a *attempt) once(ctx context.Context, tries int) (ended bool) {
 	return false
 }
 
-// pause waits before something is sent again: as long as the answer has said, or longer
-// each time without one.
+// pause waits before something is sent again: as long as Retry-After says, or longer each
+// time without it.
 func (a *attempt) pause(ctx context.Context, got answer, tries int) {
 	pause(ctx, max(got.after, span(a.rng, a.unit/10, a.unit<<min(tries, 4))))
 }
@@ -94,8 +94,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// execute does the work under a right, and reports whether the delivery has ended.
-// Otherwise it asks again, to learn what became of the call.
+// execute does the work of an attempt, and reports whether the delivery has ended.
+// Otherwise the delivery is sent again, to get the outcome of the call.
 func (a *attempt) execute(ctx context.Context, right answer) (ended bool) {
 	working, done := context.WithCancel(ctx)
 	defer done()
@@ -149,8 +149,8 @@ func (a *attempt) execute(ctx context.Context, right answer) (ended bool) {
 	return a.end(ctx, right, history.Complete, "completed "+string(text), map[string]any{"result": json.RawMessage(text)})
 }
 
-// makeEffect makes the effect, whose receipt is like no other. Who is given the same
-// right again does not make it again.
+// makeEffect makes the effect, with a unique receipt. If the holder gets the same claim
+// again, it doesn't repeat the effect.
 func (a *attempt) makeEffect(right answer) (receipt string) {
 	receipt = fmt.Sprintf("%s-%016x", a.name, rand.Uint64())
 	e := a.d.event("", 0)
@@ -167,8 +167,8 @@ func (a *attempt) refuse(ctx context.Context, right answer) bool {
 	return a.end(ctx, right, a.job.End, fmt.Sprintf("%s %s: %s", disposition, why.Code, why.Message), map[string]any{"error": why})
 }
 
-// renew extends the lease at a third of it until the work ends. A holder that is told
-// that the lease is lost stops at once.
+// renew extends the lease at a third of it until the work ends. If the lease is lost, the
+// holder stops at once.
 func (a *attempt) renew(ctx context.Context, right answer, lost func()) {
 	rng := rand.New(rand.NewPCG(a.job.Seed, 2))
 	for {
@@ -185,7 +185,7 @@ func (a *attempt) renew(ctx context.Context, right answer, lost func()) {
 	}
 }
 
-// unclear is what start says of an effect that may have been made before.
+// unclear is the error of start for an effect that may have been made before.
 const unclear = "unclear"
 
 // start makes the intent of the effect durable. The receipt is that of an earlier
@@ -202,8 +202,8 @@ func (a *attempt) start(ctx context.Context, right answer) (receipt, word string
 		case got.word == history.OK || got.word == "effect_unknown":
 			return "", unclear
 		case got.word == history.None || got.status >= 500:
-			// It asked, got no answer and has made no call.
-			intent["uncalled"] = true
+			// An earlier request got no answer, and the effect wasn't made.
+			intent["not_called"] = true
 			a.pause(ctx, got, tries)
 		default:
 			return "", got.word
@@ -212,7 +212,7 @@ func (a *attempt) start(ctx context.Context, right answer) (receipt, word string
 	return "", history.Lost
 }
 
-// settle tells what became of the effect, and reports whether that was taken.
+// settle records the result of the effect, and reports whether that was accepted.
 func (a *attempt) settle(ctx context.Context, right answer, receipt string) bool {
 	finding := map[string]any{"name": "charge", "state": "confirmed", "result": receipt}
 	for tries := 0; ctx.Err() == nil; tries++ {
@@ -225,10 +225,10 @@ func (a *attempt) settle(ctx context.Context, right answer, receipt string) bool
 	return false
 }
 
-// end ends the execution, again and again until that is answered. It reports whether
-// the delivery has ended with it.
+// end ends the execution, and retries until it gets an answer. It reports whether the
+// delivery has ended with it.
 func (a *attempt) end(ctx context.Context, right answer, verb, outcome string, body any) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stubborn)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliveryTimeout)
 	defer cancel()
 	for tries := 0; ctx.Err() == nil; tries++ {
 		got := a.on(&a.d, a.node(), verb, right, outcome, body)

@@ -1,11 +1,13 @@
-// Package faultnet is a network that fails: a proxy on loopback between clients and
-// a server, which fails as networks do, and counts how often it did.
+// Package faultnet is a TCP proxy on loopback that fails on demand as networks do, and counts
+// how often it did.
 package faultnet
 
 import (
+	"crypto/tls"
 	"errors"
 	"math/rand/v2"
 	"net"
+	"os"
 	"sync"
 )
 
@@ -13,28 +15,27 @@ import (
 type Fault string
 
 const (
-	// Healthy is no fault.
+	// Healthy: no fault.
 	Healthy Fault = ""
-	// Reset ends connections, the new ones too, with RST.
+	// Reset ends all connections with RST, new ones too.
 	Reset Fault = "reset"
-	// Blackhole lets nothing through and says nothing. Once it is healed, all that
-	// was held arrives, as TCP sends it again.
+	// Blackhole drops everything in silence. Once it is healed, everything arrives, as TCP
+	// retransmits it.
 	Blackhole Fault = "blackhole"
-	// Deaf lets requests through, and no answer. Once it is healed, connections
-	// are reset, so what was answered stays unknown.
+	// Deaf lets requests through, but no answers. Once it is healed, the connections are
+	// reset, so clients never get those answers.
 	Deaf Fault = "deaf"
-	// HalfOpen is a blackhole after which the old connections never come back,
-	// and their clients are not told.
+	// HalfOpen is a blackhole after which the old connections stay dead, and their clients
+	// don't learn so.
 	HalfOpen Fault = "half-open"
-	// Torn ends every connection with RST in the midst of what it carries: after a
-	// few hundred bytes, wherever that is.
+	// Torn ends every connection with RST after a random number of bytes, at most 2,000.
 	Torn Fault = "torn"
 )
 
-// tornAfter is how many bytes a connection carries at most before it is torn.
+// tornAfter is how many bytes a connection carries at most under Torn.
 const tornAfter = 2000
 
-// Net is a network to one server. It is healthy at first.
+// Net is a network to one server, healthy at first. Its methods may be called concurrently.
 type Net struct {
 	listener net.Listener
 	dial     func() (net.Conn, error)
@@ -43,28 +44,37 @@ type Net struct {
 	mu     sync.Mutex
 	change *sync.Cond
 	fault  Fault
-	hits   func(from string) bool // whose connections fail
+	hits   func(from string) bool // reports whether connections of an address fail
 	closed bool
 	pairs  map[*pair]bool
-	fired  int // connections reset, or portions of bytes kept from their receiver
+	fired  int // see Fired
+	draw   func() Cut
+	cuts   map[Cut]int // what was cut
 }
 
 // pair is one connection through the network.
 type pair struct {
 	client, server net.Conn
 	from           string // the address of the client, without its port
-	gone           bool   // forgotten: its bytes vanish
-	left           int    // bytes until it is torn
+	gone           bool   // its bytes are dropped for good
+	left           int    // bytes that it carries until it is torn
+	exchange       exchange
 }
 
-// Listen makes a network to the server that dial connects to. It goes on until it is
-// closed.
-func Listen(dial func() (net.Conn, error)) (*Net, error) {
-	n := &Net{dial: dial, pairs: map[*pair]bool{}, hits: everybody}
+// Listen starts a network to the server that dial connects to. Close it in the end.
+func Listen(dial func() (net.Conn, error)) (*Net, error) { return ListenTLS(dial, nil) }
+
+// ListenTLS starts a network whose clients speak TLS while its server doesn't, like a load
+// balancer. With a nil configuration it is [Listen].
+func ListenTLS(dial func() (net.Conn, error), config *tls.Config) (*Net, error) {
+	n := &Net{dial: dial, pairs: map[*pair]bool{}, hits: everybody, cuts: map[Cut]int{}}
 	n.change = sync.NewCond(&n.mu)
 	var err error
 	if n.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return nil, err
+	}
+	if config != nil {
+		n.listener = tls.NewListener(n.listener, config)
 	}
 	n.pumps.Go(n.accept)
 	return n, nil
@@ -72,13 +82,13 @@ func Listen(dial func() (net.Conn, error)) (*Net, error) {
 
 func everybody(string) bool { return true }
 
-// Addr is where clients connect to, as host:port.
+// Addr is the address that clients connect to, as host:port.
 func (n *Net) Addr() string { return n.listener.Addr().String() }
 
-// Port is that of Addr.
+// Port is the port of Addr.
 func (n *Net) Port() int { return n.listener.Addr().(*net.TCPAddr).Port }
 
-// Close ends the network, and all connections.
+// Close ends the network and all connections.
 func (n *Net) Close() {
 	n.mu.Lock()
 	n.closed = true
@@ -88,10 +98,10 @@ func (n *Net) Close() {
 	n.pumps.Wait()
 }
 
-// Set has the network fail from now on, or no longer.
+// Set makes the network fail from now on; [Healthy] heals it.
 func (n *Net) Set(f Fault) { n.SetFor(f, everybody) }
 
-// SetFor has it fail for clients at some addresses only.
+// SetFor is Set for the clients at some addresses only.
 func (n *Net) SetFor(f Fault, hits func(from string) bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -109,8 +119,8 @@ func (n *Net) SetFor(f Fault, hits func(from string) bool) {
 	n.change.Broadcast()
 }
 
-// Fired is how often the network has failed: connections that were reset, and
-// portions of bytes that were kept from their receiver.
+// Fired counts how often the network has failed: the connections that were reset, and the
+// reads whose bytes were held back.
 func (n *Net) Fired() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -119,10 +129,14 @@ func (n *Net) Fired() int {
 
 // reset ends a connection with RST. The caller holds n.mu.
 func (n *Net) reset(p *pair) {
-	if tcp, ok := p.client.(*net.TCPConn); ok {
+	client := p.client
+	if secure, ok := client.(*tls.Conn); ok {
+		client = secure.NetConn() // without the alert that ends TLS
+	}
+	if tcp, ok := client.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
 	}
-	_ = p.client.Close()
+	_ = client.Close()
 	_ = p.server.Close()
 	p.gone = true
 	delete(n.pairs, p)
@@ -139,7 +153,7 @@ func (n *Net) accept() {
 	}
 }
 
-// connect leads a client to the server.
+// connect connects a client to the server.
 func (n *Net) connect(client net.Conn) {
 	server, err := n.dial()
 	if err != nil {
@@ -157,33 +171,39 @@ func (n *Net) connect(client net.Conn) {
 	n.pumps.Go(func() { n.pump(p, client, server, true) })
 }
 
-// pump carries requests, or answers, of one connection.
+// pump copies the requests of a connection, or its answers.
 func (n *Net) pump(p *pair, to, from net.Conn, answers bool) {
 	buf := make([]byte, 32<<10)
 	for {
+		_ = from.SetReadDeadline(n.patience(p, answers))
 		size, err := from.Read(buf)
+		if errors.Is(err, os.ErrDeadlineExceeded) && n.quiet(p) {
+			err = nil
+		}
 		if size > 0 {
 			pass, torn := n.admit(p, size, answers)
 			if pass < 0 {
 				return
+			}
+			if !torn {
+				pass, torn = n.part(p, pass, answers)
 			}
 			if _, werr := to.Write(buf[:pass]); werr != nil {
 				err = errors.Join(err, werr)
 			}
 			if torn {
 				n.tear(p)
-				return
 			}
 		}
 		if err != nil {
-			n.end(p)
+			n.end(p, answers)
 			return
 		}
 	}
 }
 
-// admit waits while the fault holds bytes back, and says how many may pass: -1 if
-// the connection is gone. After those it is torn, or not.
+// admit waits while a fault holds bytes back. It returns how many may pass, or -1 if the
+// connection is gone, and whether the connection is torn after them.
 func (n *Net) admit(p *pair, size int, answers bool) (pass int, torn bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -202,19 +222,17 @@ func (n *Net) admit(p *pair, size int, answers bool) (pass int, torn bool) {
 		}
 		return size, false
 	}
-	for n.pairs[p] && !n.closed { // forgotten: the connection stays open
+	for n.pairs[p] && !n.closed { // the connection stays open, and dead
 		n.change.Wait()
 	}
 	return -1, false
 }
 
-// tear ends a connection that has carried as much as it may.
+// tear ends a connection that has carried all the bytes that it may.
 func (n *Net) tear(p *pair) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.pairs[p] {
-		n.reset(p)
-	}
+	n.cut(p)
 }
 
 // holds reports whether bytes in a direction are held back. The caller holds n.mu.
@@ -222,10 +240,14 @@ func (n *Net) holds(p *pair, answers bool) bool {
 	return n.hits(p.from) && (n.fault == Blackhole || n.fault == HalfOpen || n.fault == Deaf && answers)
 }
 
-// end closes a connection that one side has closed, unless the other may not know.
-func (n *Net) end(p *pair) {
+// end closes a connection that one side has closed, unless the fault hides that from the
+// other side.
+func (n *Net) end(p *pair, byServer bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if byServer && p.exchange.mute && n.pairs[p] {
+		return // the client must find out by a timeout
+	}
 	for n.pairs[p] && !p.gone && n.holds(p, true) {
 		n.change.Wait()
 	}

@@ -47,7 +47,7 @@ func (g *golang) change(n ast.Node, with, show string) {
 	g.replace(g.fn, g.offset(n.Pos()), g.offset(n.End()), with, show)
 }
 
-// texts looks for Lua and SQL in variables and constants of the package.
+// texts mutates Lua and SQL in variables and constants of the package.
 func (g *golang) texts(d *ast.GenDecl) {
 	for _, spec := range d.Specs {
 		v, ok := spec.(*ast.ValueSpec)
@@ -64,7 +64,7 @@ func (g *golang) texts(d *ast.GenDecl) {
 	}
 }
 
-// literal looks into a text.
+// literal mutates a string literal that is Lua or SQL.
 func (g *golang) literal(lit *ast.BasicLit) {
 	g.list.text(g.fn, g.offset(lit.Pos())+1, g.offset(lit.End())-1)
 }
@@ -121,7 +121,7 @@ func receiver(e ast.Expr) string {
 	}
 }
 
-// negate turns a condition round, unless another mutation does just that.
+// negate inverts a condition, unless another mutation does just that.
 func (g *golang) negate(cond ast.Expr) {
 	switch c := cond.(type) {
 	case *ast.UnaryExpr:
@@ -136,7 +136,7 @@ func (g *golang) negate(cond ast.Expr) {
 	g.change(cond, "!("+g.text(cond)+")", "negate "+replaced)
 }
 
-// clause drops a case, and turns its condition round where it has one.
+// clause drops a case, and inverts its condition if it has one.
 func (g *golang) clause(c *ast.CaseClause, stack []ast.Node) {
 	g.drop(c, "drop "+replaced)
 	sw, ok := stack[len(stack)-2].(*ast.SwitchStmt)
@@ -145,7 +145,7 @@ func (g *golang) clause(c *ast.CaseClause, stack []ast.Node) {
 	}
 }
 
-// swaps are operators and what is written in their place.
+// swaps are operators with their replacements.
 var swaps = map[token.Token]token.Token{
 	token.EQL: token.NEQ, token.NEQ: token.EQL,
 	token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
@@ -185,7 +185,7 @@ func (g *golang) constant(lit *ast.BasicLit) {
 	}
 }
 
-// words are names and what is written in their place.
+// words are names with their replacements.
 var words = map[string]string{"true": "false", "false": "true", "min": "max", "max": "min"}
 
 func (g *golang) name(id *ast.Ident, stack []ast.Node) {
@@ -199,7 +199,7 @@ func (g *golang) name(id *ast.Ident, stack []ast.Node) {
 	g.change(id, to, replaced+" becomes "+to)
 }
 
-// fields leaves one out of those that a struct is made with.
+// fields leaves out one field of a composite literal.
 func (g *golang) fields(lit *ast.CompositeLit) {
 	for i, e := range lit.Elts {
 		kv, ok := e.(*ast.KeyValueExpr)
@@ -223,7 +223,7 @@ func (g *golang) fields(lit *ast.CompositeLit) {
 	}
 }
 
-// result says that all is well where a function returns an error.
+// result returns nil in place of an error.
 func (g *golang) result(r *ast.ReturnStmt, stack []ast.Node) {
 	if len(r.Results) == 0 || !returnsError(stack) {
 		return
@@ -259,7 +259,7 @@ func returnsError(stack []ast.Node) bool {
 	return false
 }
 
-// inList reports whether a statement stands in a list of them.
+// inList reports whether a statement is an element of a block.
 func inList(s ast.Stmt, stack []ast.Node) bool {
 	switch parent := stack[len(stack)-1].(type) {
 	case *ast.BlockStmt, *ast.CaseClause:
@@ -270,7 +270,7 @@ func inList(s ast.Stmt, stack []ast.Node) bool {
 	return false
 }
 
-// statement drops what can be missed by the compiler.
+// statement drops a statement that the compiler doesn't need.
 func (g *golang) statement(s ast.Stmt, stack []ast.Node) {
 	switch s := s.(type) {
 	case *ast.ExprStmt:
@@ -314,8 +314,8 @@ func early(s *ast.ReturnStmt, stack []ast.Node) bool {
 	return inIf
 }
 
-// locks reports whether a call is one of a mutex. Dropped, it is found by the
-// scheduler or the race detector, or stops everything for the whole time limit.
+// locks reports whether a call locks or unlocks a mutex. Without it, only chance or the race
+// detector makes a test fail, or the test hangs for its whole time limit.
 func locks(e ast.Expr) bool {
 	call, ok := e.(*ast.CallExpr)
 	if !ok {

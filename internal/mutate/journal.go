@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// journal is the list of what was judged, in a file, so that a run which was ended can
-// go on. A line holds for the source as it was: it begins with the digest of the
-// mutated file.
+// journal is a file of verdicts, so that a run can be resumed. Each line begins with the digest
+// of the mutated file, because the verdict only holds for that source.
 type journal struct {
-	file   *os.File // nil: nothing is kept
+	file   *os.File // nil: no file
 	judged map[string]verdict
 }
 
-// openJournal reads the list in a file, and appends to it; with no name there is none.
+// openJournal reads the verdicts in a file and opens it for more. Without a name, nothing is
+// kept.
 func openJournal(name string) (*journal, error) {
 	j := &journal{judged: map[string]verdict{}}
 	if name == "" {
@@ -28,7 +28,7 @@ func openJournal(name string) (*journal, error) {
 		return nil, err
 	}
 	for line := range strings.Lines(string(text)) {
-		// The last line of a run that was ended may be cut off.
+		// The last line of a run that was killed may be cut off.
 		if f := strings.Split(line, "\t"); len(f) > 2 && strings.HasSuffix(line, "\n") {
 			j.judged[f[0]] = verdict(f[1])
 		}
@@ -52,7 +52,7 @@ func (j *journal) add(m *mutant, v verdict, by string) error {
 
 func (j *journal) close() {
 	if j.file != nil {
-		_ = j.file.Close() // each line was written whole, or is judged again
+		_ = j.file.Close() // a line that wasn't written whole is judged again
 	}
 }
 

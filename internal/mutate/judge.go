@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// verdict is what became of a mutant.
+// verdict is the result of testing a mutant.
 type verdict string
 
 const (
 	killed   verdict = "killed"
 	survived verdict = "survived"
 	broken   verdict = "did not compile"
-	tooLong  verdict = "timed out" // as good as killed
+	tooLong  verdict = "timed out" // counts as killed
 )
 
 // judge runs tests on mutants.
@@ -30,23 +30,23 @@ type judge struct {
 	root string
 	// work is a directory for overlays.
 	work string
-	// took is how long each run of tests takes on the source as it is.
+	// took is how long each run of tests takes on the unchanged source.
 	took map[run]time.Duration
 	// patience is how long tests may take at least.
 	patience time.Duration
-	// said is the end of what the last tests that failed have printed.
+	// said is the end of the output of the last tests that failed.
 	said string
 }
 
 // run is one run of the tests of a package.
 type run struct {
 	pkg string
-	// whole: without -short.
+	// whole means without -short.
 	whole bool
 }
 
-// runs are those that judge the mutants of a target: the short tests of all its guards,
-// the cheapest first, and then all of its own.
+// runs are the runs that judge the mutants of a target: the short tests of all its guards,
+// fastest first, and then all of its own tests.
 func (j *judge) runs(t *target) []run {
 	var all []run
 	for _, pkg := range t.guards {
@@ -56,11 +56,11 @@ func (j *judge) runs(t *target) []run {
 	return append(all, run{t.guards[0], true})
 }
 
-// slower is how many times longer than otherwise tests may take on a mutant: the
-// machine may be busy.
+// slower is how many times longer tests may take on a mutant than on the unchanged source,
+// because the machine may be busy.
 const slower = 5
 
-// measure runs the tests that judge a target on the source as it is. They must pass.
+// measure runs the tests that judge a target on the unchanged source. They must pass.
 func (j *judge) measure(ctx context.Context, t *target) error {
 	for _, r := range j.runs(t) {
 		if _, done := j.took[r]; done {
@@ -77,7 +77,7 @@ func (j *judge) measure(ctx context.Context, t *target) error {
 	return nil
 }
 
-// of judges one mutant: does it compile, and which test notices it?
+// of judges one mutant: does it compile, and which test fails?
 func (j *judge) of(ctx context.Context, m *mutant) (v verdict, by string, err error) {
 	overlay, err := j.overlay(m)
 	if err != nil {
@@ -98,8 +98,7 @@ func (j *judge) of(ctx context.Context, m *mutant) (v verdict, by string, err er
 	return survived, "", nil
 }
 
-// overlay writes the mutated file, and tells the go command to read it in place of
-// the other.
+// overlay writes the mutated file, and an overlay that puts it in place of the original.
 func (j *judge) overlay(m *mutant) (string, error) {
 	root, err := filepath.Abs(j.root)
 	if err != nil {
@@ -126,8 +125,7 @@ func (j *judge) test(ctx context.Context, r run, overlay string, limit time.Dura
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
-	// The tests end themselves at their limit; this is for a process that does not
-	// even do that.
+	// Tests end at their own time limit; this is for a process that doesn't.
 	bounded, cancel := context.WithTimeout(ctx, limit+2*time.Minute)
 	defer cancel()
 	cmd := j.command(bounded, append(args, r.pkg)...)
@@ -177,7 +175,7 @@ func firstFailed(events []byte) (test string, late bool) {
 	return "", false
 }
 
-// command is a go command that ends, with all that it has started, when ctx does.
+// command is a go command that is killed with all its children when ctx ends.
 func (j *judge) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = j.root
@@ -186,7 +184,7 @@ func (j *judge) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// lastWords are the last lines that tests have printed.
+// lastWords are the last lines that the tests printed.
 func lastWords(events []byte) string {
 	const limit = 4000
 	var words strings.Builder

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A module with a mutant of each kind: Abs is tested well, Twice badly, Join is of
-// texts, which can't be subtracted, and Wait does not end without its !.
+// A module with a mutant of each kind: Abs is tested well and Twice badly, Join concatenates
+// strings, which can't be subtracted, and Wait never ends without its "!".
 var world = map[string]string{
 	"go.mod": "module example.org/world\n\ngo 1.26\n",
 	"world.go": `package world

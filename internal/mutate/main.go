@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// known is where the known survivors are.
+// known is the file of the known survivors.
 const known = "scripts/mutate.survivors"
 
-// options are what the flags say.
+// options are the flags.
 type options struct {
 	n        int
 	seed     uint64
@@ -89,12 +89,12 @@ func mutate(ctx context.Context, root string, all []target, o options, w io.Writ
 	return report(w, results, survivors.compare(results, existing, looked))
 }
 
-// describe is a mutant in the fields of the list.
+// describe is a mutant as the fields of a line.
 func describe(m *mutant) []string {
 	return []string{fmt.Sprintf("%s:%d", m.file, m.line(m.src)), m.fn, m.what}
 }
 
-// judgeAll judges the mutants one after the other, and tells of each.
+// judgeAll judges the mutants one after the other, and prints each verdict.
 func judgeAll(ctx context.Context, root string, picked []mutant, o options, w io.Writer) (map[string]verdict, error) {
 	work, err := os.MkdirTemp("", "semel-mutate-")
 	if err != nil {

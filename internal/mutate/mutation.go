@@ -8,18 +8,16 @@ import (
 // A mutation is one small change of a source file.
 type mutation struct {
 	file string // slash-separated, relative to the root of the module
-	// fn is the function, with its receiver's type, or the variable that the change
-	// is in.
+	// fn is the function that the change is in, with its receiver's type, or the variable.
 	fn string
-	// what names the change and shows what is changed, in one line. Within a function
-	// no two are equal.
+	// what names the change and shows it, in one line that is unique within the function.
 	what string
 
-	start, end int // of what is replaced, in bytes
+	start, end int // the bytes that are replaced
 	with       string
 }
 
-// key names a mutation in the same way however the lines around it move.
+// key names a mutation in a way that doesn't depend on its line number.
 func (m *mutation) key() string { return m.file + "\t" + m.fn + "\t" + m.what }
 
 // apply returns the changed source.
@@ -43,7 +41,7 @@ type list struct {
 	seen map[string]int // how many have the same function and text
 }
 
-// replaced stands for the replaced text in what is shown of a mutation.
+// replaced stands for the replaced text in the description of a mutation.
 const replaced = "$OLD"
 
 // replace adds a mutation.

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// pick chooses up to n mutants, as many of each file as there are. The choice from a
-// file depends on the seed and the file only.
+// pick chooses up to n mutants, the same number from each file if it has that many. Which ones
+// it takes from a file depends only on the seed and the file.
 func pick(files [][]mutant, n int, seed uint64) []mutant {
 	shuffled := make([][]mutant, 0, len(files))
 	for _, all := range files {

@@ -5,12 +5,11 @@ import (
 	"strings"
 )
 
-// survivors are the mutations that are known to be noticed by no test, with the reason
-// why that is accepted, by their keys.
+// survivors are the known survivors by their keys, with the reasons why they are accepted.
 type survivors map[string]string
 
 // parseSurvivors reads lines of file, function, mutation and reason, between tabs.
-// Empty lines and those that begin with # say nothing.
+// Empty lines and lines that begin with # are ignored.
 func parseSurvivors(text string) (survivors, error) {
 	known := survivors{}
 	n := 0
@@ -33,15 +32,15 @@ func parseSurvivors(text string) (survivors, error) {
 	return known, nil
 }
 
-// comparison is what a run says about the known survivors.
+// comparison is the result of a run against the known survivors.
 type comparison struct {
-	fresh []string // that survived and are not known
-	dead  []string // that are known and were killed
-	gone  []string // that are known, of files that were looked at, and are no mutations any more
+	fresh []string // survived, and aren't known
+	dead  []string // known, and were killed
+	gone  []string // known, but no longer mutations of the files that were judged
 }
 
-// compare holds the results of a run against the known survivors. existing are the keys
-// of all mutations of the files that were looked at.
+// compare compares the results of a run with the known survivors. existing has the keys of all
+// mutations of the files that were judged.
 func (known survivors) compare(results map[string]verdict, existing map[string]bool, files map[string]bool) comparison {
 	var c comparison
 	for key, v := range results {

@@ -11,31 +11,33 @@ import (
 
 // A target is a package whose source is mutated.
 type target struct {
-	pkg   string // as the go command is given it
+	pkg   string // the argument of the go command
 	files []string
 	// guards are the packages whose tests ought to notice, its own first.
 	guards []string
 }
 
-// targets are what decides and what writes.
+// targets are the packages that decide and those that write.
 var targets = []target{
 	{
 		".",
 		[]string{
-			"apply.go", "attach.go", "attempt.go", "begin.go", "compensate.go", "confirm.go", "decide.go", "do.go", "dotx.go",
-			"effect.go", "epoch.go", "outbox.go", "purge.go", "reconcile.go", "release.go", "renew.go", "settle.go", "state.go",
+			"answer.go", "apply.go", "attach.go", "attempt.go", "compensate.go", "confirm.go", "decide.go", "delivery.go", "do.go", "dotx.go",
+			"effect.go", "epoch.go", "outbox.go", "purge.go", "quota.go", "reconcile.go", "release.go", "renew.go", "settle.go", "state.go",
 			"sweep.go", "throttle.go", "tx.go", "wait.go", "waiters.go",
 		},
 		[]string{".", "./store/memstore", "./dispatch"},
 	},
 	{"./store/memstore", []string{"memstore.go", "due.go"}, []string{"./store/memstore", "."}},
-	{"./store/pebblestore", []string{"apply.go", "commit.go", "due.go", "purge.go"}, []string{"./store/pebblestore", "."}},
-	{"./store/pgstore", []string{"commit.go", "send.go", "statements.go", "op.go", "tx.go"}, []string{"./store/pgstore"}},
-	{"./store/redisstore", []string{"batch.go", "write.go", "scripts.go", "stage.go"}, []string{"./store/redisstore"}},
+	{"./store/pebblestore", []string{"absent.go", "apply.go", "commit.go", "due.go", "purge.go"}, []string{"./store/pebblestore", "."}},
+	{"./store/pgstore", []string{"write.go", "op.go", "statements.go", "outcome.go", "tx.go"}, []string{"./store/pgstore"}},
+	{"./store/redisstore", []string{"write.go", "scripts.go", "index.go", "list.go"}, []string{"./store/redisstore"}},
+	{"./internal/gather", []string{"queue.go"}, []string{"./internal/gather", "./store/redisstore"}},
+	{"./internal/offsetclock", []string{"clock.go", "offsetclock.go"}, []string{"./internal/offsetclock", "./store/redisstore"}},
 }
 
-// selected are the targets that the patterns name: packages, or with /... at the end
-// also those below.
+// selected are the targets that match the patterns: packages, or with /... at the end also
+// the packages below.
 func selected(all []target, patterns string) ([]target, error) {
 	if patterns == "" {
 		return all, nil
@@ -59,14 +61,14 @@ func selected(all []target, patterns string) ([]target, error) {
 	return slices.CompactFunc(chosen, func(a, b target) bool { return a.pkg == b.pkg }), nil
 }
 
-// mutant is a mutation with what has to be known to judge it.
+// mutant is a mutation with everything needed to judge it.
 type mutant struct {
 	mutation
 	target *target
-	src    []byte // the file as it is
+	src    []byte // the unchanged file
 }
 
-// mutants finds all of a target, file by file.
+// mutants finds all mutants of a target, file by file.
 func mutants(root string, t *target) ([][]mutant, error) {
 	var files [][]mutant
 	for _, name := range t.files {

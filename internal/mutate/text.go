@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A rule writes something else for what matches a pattern in Lua or SQL.
+// A rule replaces a match of a pattern in Lua or SQL.
 type rule struct {
 	pattern *regexp.Regexp
 	with    string
@@ -39,7 +39,7 @@ var (
 		`'GT', `, ``,
 		`\bpcall\(`, `call(`,
 	)
-	// luaStatement is a line that the others can do without.
+	// luaStatement is a line that can be dropped without a syntax error.
 	luaStatement = regexp.MustCompile(`^(p?call\(|redis\.p?call\(|if .* end$|[\w.]+(\[[^=]*\])?(, \w+)* = )`)
 	luaNumber    = regexp.MustCompile(`\b\d+\b`)
 
@@ -91,7 +91,7 @@ func (l *list) rewrite(fn string, start int, s string, rules []rule) {
 	}
 }
 
-// lines drops lines of Lua, and makes its numbers off by one.
+// lines drops lines of Lua, and changes its numbers by one.
 func (l *list) lines(fn string, start int, s string) {
 	at := 0
 	for line := range strings.Lines(s) {
@@ -112,7 +112,7 @@ func (l *list) lines(fn string, start int, s string) {
 	}
 }
 
-// lineAround is the line that has the byte i.
+// lineAround is the line with the byte at i.
 func lineAround(s string, i int) string {
 	from := strings.LastIndexByte(s[:i], '\n') + 1
 	line, _, _ := strings.Cut(s[from:], "\n")

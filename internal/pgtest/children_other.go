@@ -2,5 +2,5 @@
 
 package pgtest
 
-// children knows of none: a killed server's processes notice it and end.
+// children finds none: the processes of a killed server notice and end.
 func children(int) []int { return nil }

@@ -1,6 +1,6 @@
-// Package pgtest runs private PostgreSQL servers for tests: in a directory of
-// their own, reached by a socket in that directory, durable as in production, and
-// gone when the test has ended, also when the test process dies first.
+// Package pgtest runs private PostgreSQL servers for tests. Each has a directory of its own,
+// with a socket to connect to, is as durable as in production, and ends with the test, even if
+// the test process is killed.
 package pgtest
 
 import (
@@ -22,11 +22,11 @@ import (
 	"github.com/semelhq/semel/internal/pgserver"
 )
 
-// RequireEnv names the environment variable that, set to 1, turns a missing
-// server into a failure.
+// RequireEnv names an environment variable. If it is 1, a test fails instead of being skipped
+// when PostgreSQL isn't installed.
 const RequireEnv = "SEMEL_REQUIRE_SERVICES"
 
-// Options of a server. The zero value is a single server with its defaults.
+// Options of a server. The zero value is a single server with PostgreSQL's defaults.
 type Options struct {
 	// Settings are added to postgresql.conf.
 	Settings map[string]string
@@ -34,19 +34,18 @@ type Options struct {
 	Env []string
 }
 
-// Server is a private PostgreSQL server. Its methods are for one goroutine at a
-// time, except URL.
+// Server is a private PostgreSQL server. Only URL may be called concurrently.
 type Server struct {
 	dir, data string
 	env       []string
 	cmd       *exec.Cmd
-	ended     <-chan struct{} // closed when the postmaster has ended
+	ended     <-chan struct{} // closed once the postmaster has ended
 }
 
 // patience bounds how long a server may take to start or to stop.
 const patience = 30 * time.Second
 
-// Start starts a server and stops it when the test has ended.
+// Start starts a server, and stops it at the end of the test.
 func Start(tb testing.TB, o *Options) *Server {
 	tb.Helper()
 	need(tb)
@@ -62,13 +61,13 @@ func Start(tb testing.TB, o *Options) *Server {
 	return s
 }
 
-// need ends the test where there is no PostgreSQL.
+// need skips the test if PostgreSQL isn't installed.
 func need(tb testing.TB) {
 	tb.Helper()
 	needProgram(tb, "initdb", "PostgreSQL server", "postgresql")
 }
 
-// needProgram ends the test where a program of a service is not installed.
+// needProgram skips the test if a program of a service isn't installed.
 func needProgram(tb testing.TB, program, service, pkg string) {
 	tb.Helper()
 	if _, err := pgserver.Find(program); err != nil {
@@ -79,8 +78,8 @@ func needProgram(tb testing.TB, program, service, pkg string) {
 	}
 }
 
-// template is a data directory that is made once in a process and copied for each
-// server, for making one takes a second.
+// template is a data directory that a process makes once and copies for each server, because
+// initdb takes a second.
 var template = sync.OnceValues(func() (string, error) {
 	dir, err := newDir()
 	if err != nil {
@@ -92,8 +91,8 @@ var template = sync.OnceValues(func() (string, error) {
 
 var leftovers atomic.Pointer[string]
 
-// Main runs the tests of a package and removes what their servers shared. A
-// package that starts servers calls it from TestMain and exits with its result.
+// Main runs the tests of a package and removes what their servers share. If your package starts
+// servers, call it from TestMain and exit with its result.
 func Main(m *testing.M) int {
 	code := m.Run()
 	if s, _ := shared.get(); s != nil {
@@ -109,8 +108,8 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// RemoveTemplate removes what the servers of a process are copied from. A program that
-// does not call [Main] calls it at its end.
+// RemoveTemplate removes the directory that the servers of a process are copied from. Call it
+// at the end of a program that doesn't call [Main].
 func RemoveTemplate() error {
 	if dir := leftovers.Load(); dir != nil {
 		return os.RemoveAll(*dir)
@@ -118,7 +117,7 @@ func RemoveTemplate() error {
 	return nil
 }
 
-// start makes a server from the template.
+// start starts a server over a copy of the template.
 func start(o *Options) (*Server, error) {
 	from, err := template()
 	if err != nil {
@@ -164,8 +163,8 @@ func (s *Server) configure(settings map[string]string) error {
 	return errors.Join(err, f.Close())
 }
 
-// start starts the postmaster and waits until it accepts connections. After a kill
-// the last processes may still be on their way out, and keep it from starting.
+// start starts the postmaster and waits until it accepts connections. After a kill, it can't
+// start until the last old processes have ended.
 func (s *Server) start() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -213,7 +212,7 @@ func (s *Server) ready() error {
 	return nil
 }
 
-// answers waits until a server answers, which closes ended if it has ended.
+// answers waits until a server answers, or until ended is closed.
 func answers(url string, ended <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -234,7 +233,7 @@ func answers(url string, ended <-chan struct{}) error {
 	}
 }
 
-// Log is the end of what the server has logged.
+// Log is the end of the server's log.
 func (s *Server) Log() string {
 	b, err := os.ReadFile(filepath.Join(s.dir, "log"))
 	if err != nil {
@@ -246,12 +245,12 @@ func (s *Server) Log() string {
 // URL is the address of a database of the server.
 func (s *Server) URL(database string) string { return address(s.dir, database) }
 
-// address is that of a database by the socket in a directory.
+// address is the URL of a database over the socket in a directory.
 func address(dir, database string) string {
 	return fmt.Sprintf("postgres://postgres@/%s?host=%s&sslmode=disable", database, dir)
 }
 
-// Conn connects to a database until the test has ended.
+// Conn connects to a database until the end of the test.
 func (s *Server) Conn(tb testing.TB, database string) *pgx.Conn {
 	tb.Helper()
 	conn, err := pgx.Connect(tb.Context(), s.URL(database))
@@ -281,12 +280,60 @@ func (s *Server) exec(ctx context.Context, database, sql string) error {
 
 var databases atomic.Int64
 
-// Database makes a new database and returns its name. It goes with the server.
+// Database returns the name of an empty database, which the test has until its end. If the
+// server is [Shared], the database is then emptied for another test: it has some 300 files, and
+// may take half a second to make and remove.
 func (s *Server) Database(tb testing.TB) string {
+	tb.Helper()
+	if sh, _ := shared.get(); s != sh {
+		return s.newDatabase(tb)
+	}
+	var name string
+	shared.mu.Lock()
+	if n := len(shared.free); n > 0 {
+		name, shared.free = shared.free[n-1], shared.free[:n-1]
+	}
+	shared.mu.Unlock()
+	if name == "" {
+		name = s.newDatabase(tb)
+	}
+	tb.Cleanup(func() {
+		// A database that can't be emptied isn't used again.
+		if s.empty(context.WithoutCancel(tb.Context()), name) == nil {
+			shared.mu.Lock()
+			defer shared.mu.Unlock()
+			shared.free = append(shared.free, name)
+		}
+	})
+	return name
+}
+
+func (s *Server) newDatabase(tb testing.TB) string {
 	tb.Helper()
 	name := fmt.Sprintf("test_%d", databases.Add(1))
 	s.Exec(tb, "postgres", "CREATE DATABASE "+name)
 	return name
+}
+
+// empty drops everything that a test has created in a database.
+func (s *Server) empty(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, sql := range []string{
+		"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+		`DO $$ DECLARE name text; BEGIN
+			FOR name IN SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' LOOP
+				EXECUTE format('DROP SCHEMA %I CASCADE', name);
+			END LOOP;
+		END $$`,
+		"CREATE SCHEMA public",
+		"ALTER DATABASE " + name + " RESET ALL",
+	} {
+		if err := s.exec(ctx, name, sql); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // shared is the server that the tests of a package share.
@@ -297,6 +344,7 @@ type onceServer struct {
 	done bool
 	s    *Server
 	err  error
+	free []string // databases that are empty
 }
 
 func (o *onceServer) get() (*Server, error) {
@@ -305,8 +353,8 @@ func (o *onceServer) get() (*Server, error) {
 	return o.s, o.err
 }
 
-// Shared is a server that the tests of a package share; [Main] stops it. They take
-// a database each and don't stop it.
+// Shared returns the server that the tests of a package share; [Main] stops it. Take a
+// [Server.Database] of your own, and don't stop the server.
 func Shared(tb testing.TB) *Server {
 	tb.Helper()
 	need(tb)
@@ -322,8 +370,8 @@ func Shared(tb testing.TB) *Server {
 	return shared.s
 }
 
-// newDir makes a directory that the server's user owns. Its path is short, for a
-// socket's may not be long.
+// newDir makes a directory that the server's user owns. Its path is short, because the path of
+// a socket must be.
 func newDir() (string, error) {
 	dir, err := os.MkdirTemp("", "pg")
 	if err != nil {

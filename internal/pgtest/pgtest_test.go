@@ -73,3 +73,26 @@ func TestServer(t *testing.T) {
 		}
 	})
 }
+
+func TestADatabaseOfTheSharedServerIsUsedAgain(t *testing.T) {
+	var names []string
+	for range 2 {
+		t.Run("empty", func(t *testing.T) {
+			s := Shared(t)
+			db := s.Database(t)
+			names = append(names, db)
+			var empty bool
+			query := "SELECT to_regclass('public.kept') IS NULL AND to_regclass('other.kept') IS NULL AND current_setting('lock_timeout') = '0'"
+			if err := s.Conn(t, db).QueryRow(t.Context(), query).Scan(&empty); err != nil || !empty {
+				t.Errorf("it is empty: %v, %v", empty, err)
+			}
+			s.Exec(t, db, "CREATE TABLE public.kept (n int)")
+			s.Exec(t, db, "CREATE SCHEMA other")
+			s.Exec(t, db, "CREATE TABLE other.kept (n int)")
+			s.Exec(t, db, "ALTER DATABASE "+db+" SET lock_timeout = '1s'")
+		})
+	}
+	if names[0] != names[1] {
+		t.Errorf("it is not used again: %v", names)
+	}
+}

@@ -10,13 +10,13 @@ import (
 	"github.com/semelhq/semel/internal/pgserver"
 )
 
-// Pooler is a PgBouncer in front of a server, which lends its sessions for one
-// transaction at a time, each time another one. URL may be called concurrently.
+// Pooler is a PgBouncer in front of a server: a connection pool that assigns a session for one
+// transaction at a time, a different one each time. URL may be called concurrently.
 type Pooler struct{ dir string }
 
-// poolerConfig takes its own directory, that of the server, and the number of sessions
-// for each database. A session of the server
-// is used by whoever comes next, and keeps what others have left in it.
+// poolerConfig is a format for the pooler's directory, the server's directory, and the number of
+// sessions for each database. The next client gets a session with whatever the last one left
+// in it.
 const poolerConfig = `[databases]
 * = host=%[2]s user=postgres
 [pgbouncer]
@@ -32,8 +32,8 @@ max_client_conn = 1000
 logfile = %[1]s/log
 `
 
-// Pooler starts a pooler in front of the server, with so many sessions for each database,
-// and stops it when the test has ended.
+// Pooler starts a pooler in front of the server, with this many sessions for each database,
+// and stops it at the end of the test.
 func (s *Server) Pooler(tb testing.TB, sessions int) *Pooler {
 	tb.Helper()
 	needProgram(tb, "pgbouncer", "PgBouncer", "pgbouncer")
@@ -69,7 +69,7 @@ func (p *Pooler) start(s *Server, sessions int) (stop func(), err error) {
 		return nil, err
 	}
 	stop = func() {
-		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Process.Kill() // it may have ended already
 		<-ended
 	}
 	if err := answers(p.URL("postgres"), ended); err != nil {

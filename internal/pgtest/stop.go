@@ -13,8 +13,8 @@ import (
 	"github.com/semelhq/semel/internal/pgserver"
 )
 
-// Stop ends the server as an operator does: sessions are ended, what is in memory
-// is written.
+// Stop shuts the server down as an operator does: it ends the sessions and writes everything
+// in memory to disk.
 func (s *Server) Stop(tb testing.TB) {
 	tb.Helper()
 	if err := s.stop(); err != nil {
@@ -22,11 +22,14 @@ func (s *Server) Stop(tb testing.TB) {
 	}
 }
 
-func (s *Server) stop() error {
+func (s *Server) stop() error { return s.end(syscall.SIGINT) }
+
+// end shuts the server down by a signal.
+func (s *Server) end(by syscall.Signal) error {
 	if s.cmd == nil {
 		return nil
 	}
-	if err := s.cmd.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := s.cmd.Process.Signal(by); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	if err := s.wait(); err != nil {
@@ -36,7 +39,7 @@ func (s *Server) stop() error {
 	return nil
 }
 
-// Kill ends the server and all of its processes at once, without a last word.
+// Kill kills the server and all of its processes at once.
 func (s *Server) Kill(tb testing.TB) {
 	tb.Helper()
 	if err := s.kill(); err != nil {
@@ -48,7 +51,7 @@ func (s *Server) kill() error {
 	if s.cmd == nil {
 		return nil
 	}
-	// Stopped first, it starts no further process while its list is read.
+	// Stop it first, so that it starts no more processes while the list is read.
 	pid := s.cmd.Process.Pid
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return err
@@ -64,11 +67,11 @@ func (s *Server) kill() error {
 	return errors.Join(errs...)
 }
 
-// Pause stops all processes of the server as if its machine hung: connections stay
-// open and nothing is answered, until Resume.
+// Pause stops all processes of the server as if its machine hung: until Resume, connections
+// stay open and get no answers.
 func (s *Server) Pause(tb testing.TB) {
 	tb.Helper()
-	// Stopped first, it starts no further process while its list is read.
+	// Stop it first, so that it starts no more processes while the list is read.
 	pid := s.cmd.Process.Pid
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		tb.Fatal(err)
@@ -78,7 +81,7 @@ func (s *Server) Pause(tb testing.TB) {
 	}
 }
 
-// Resume is the end of Pause.
+// Resume continues a paused server.
 func (s *Server) Resume(tb testing.TB) {
 	tb.Helper()
 	pid := s.cmd.Process.Pid
@@ -109,13 +112,14 @@ func (s *Server) Restart(tb testing.TB) {
 	}
 }
 
-// remove stops the server and removes its directory.
+// remove ends the server and removes its directory, without writing what is in memory: that
+// takes half a minute with many databases.
 func (s *Server) remove() error {
-	return errors.Join(s.stop(), os.RemoveAll(s.dir))
+	return errors.Join(s.end(syscall.SIGQUIT), os.RemoveAll(s.dir))
 }
 
-// Standby starts a standby that follows the server and is known to it by a name.
-// It is stopped when the test has ended.
+// Standby starts a standby that replicates the server under a name, and stops it at the end of
+// the test.
 func (s *Server) Standby(tb testing.TB, name string) *Server {
 	tb.Helper()
 	dir, err := newDir()
@@ -154,7 +158,7 @@ func (s *Server) Promote(tb testing.TB) {
 	s.Exec(tb, "postgres", "SELECT pg_promote(true, 30)")
 }
 
-// Await waits until a query gives true.
+// Await waits until a query returns true.
 func (s *Server) Await(tb testing.TB, query string) {
 	tb.Helper()
 	conn := s.Conn(tb, "postgres")

@@ -12,14 +12,13 @@ import (
 // Slots is how many hash slots a Cluster has.
 const Slots = 16384
 
-// NodeTimeout is cluster-node-timeout in milliseconds: after that long a master
-// that does not answer is given up, and one that hears of no majority stops.
+// NodeTimeout is cluster-node-timeout in milliseconds: after that time, a master that doesn't
+// answer is replaced, and one that can't reach a majority stops.
 const NodeTimeout = 1500
 
 // Cluster is three masters with a replica each.
 type Cluster struct {
-	// Nodes are the masters, then the replicas: Nodes[i+3] follows Nodes[i] as
-	// long as nobody has failed over.
+	// Nodes has the masters, then the replicas: Nodes[i+3] follows Nodes[i] until a failover.
 	Nodes []*Server
 
 	tb testing.TB
@@ -28,9 +27,8 @@ type Cluster struct {
 // masters is how many a Cluster has, and how many replicas.
 const masters = 3
 
-// StartCluster runs a Cluster whose nodes sync their append-only files as
-// appendfsync says; see [Start]. It returns when all slots are served and every
-// replica has its master's data.
+// StartCluster starts a Cluster whose nodes sync their append-only files as appendfsync says;
+// see [Start]. It returns once all slots are served and every replica has its master's data.
 func StartCluster(tb testing.TB, appendfsync string, settings ...string) *Cluster {
 	tb.Helper()
 	c := newCluster(tb, appendfsync, settings...)
@@ -38,7 +36,7 @@ func StartCluster(tb testing.TB, appendfsync string, settings ...string) *Cluste
 	return c
 }
 
-// newCluster prepares nodes that don't run yet.
+// newCluster prepares nodes without starting them.
 func newCluster(tb testing.TB, appendfsync string, settings ...string) *Cluster {
 	tb.Helper()
 	c := &Cluster{tb: tb}
@@ -51,7 +49,7 @@ func newCluster(tb testing.TB, appendfsync string, settings ...string) *Cluster 
 	return c
 }
 
-// form runs the nodes and makes them one Cluster.
+// form starts the nodes and joins them into a Cluster.
 func (c *Cluster) form() {
 	tb := c.tb
 	tb.Helper()
@@ -66,7 +64,7 @@ func (c *Cluster) form() {
 			n.Do("CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(Slots*i/masters), strconv.Itoa(Slots*(i+1)/masters-1))
 		}
 		for _, other := range c.Nodes[:i] {
-			// The bus port is not the client port plus 10000, so it is told.
+			// The bus port isn't the client port plus 10000, so name it.
 			n.Do("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.announced()), cmp.Or(other.setting("cluster-announce-bus-port"), other.setting("cluster-port")))
 		}
 	}
@@ -79,10 +77,10 @@ func (c *Cluster) form() {
 	c.AwaitHealthy()
 }
 
-// URL is the address for redisstore.Open; it names every node.
+// URL is the address for redisstore.Open, with every node.
 func (c *Cluster) URL() string { return c.URLOf(c.Nodes...) }
 
-// URLOf is URL with only some nodes, which are asked for the others.
+// URLOf is URL with only some nodes; clients ask them for the others.
 func (c *Cluster) URLOf(nodes ...*Server) string {
 	addrs := make([]string, len(nodes))
 	for i, n := range nodes {
@@ -91,8 +89,8 @@ func (c *Cluster) URLOf(nodes ...*Server) string {
 	return "redis-cluster://" + strings.Join(addrs, ",")
 }
 
-// AwaitHealthy waits until every node that runs says that all slots are served,
-// and every replica is in step with its master.
+// AwaitHealthy waits until every running node says that all slots are served and every
+// replica is in step with its master.
 func (c *Cluster) AwaitHealthy() {
 	c.tb.Helper()
 	for _, n := range c.Nodes {
@@ -113,7 +111,7 @@ func (c *Cluster) AwaitHealthy() {
 	}
 }
 
-// Master returns the running node that says it serves a slot, not being a replica.
+// Master returns the running node that says that it is the master of a slot.
 func (c *Cluster) Master(slot int) *Server {
 	c.tb.Helper()
 	for _, n := range c.Nodes {
@@ -125,7 +123,7 @@ func (c *Cluster) Master(slot int) *Server {
 	return nil
 }
 
-// Running reports whether the process runs; a paused one does.
+// Running reports whether the process runs, even if it is paused.
 func (s *Server) Running() bool {
 	select {
 	case <-s.process.ended:

@@ -10,17 +10,16 @@ import (
 	"github.com/semelhq/semel/internal/faultnet"
 )
 
-// PartitionedCluster is a [Cluster] whose nodes can be cut off from each other while
-// clients reach them all.
+// PartitionedCluster is a [Cluster] whose nodes you can cut off from each other while clients
+// still reach all of them.
 type PartitionedCluster struct {
 	*Cluster
 	gates [][]*faultnet.Net // of each node: before its port for clients and that of the bus
 }
 
-// StartPartitionedCluster is [StartCluster] for one that can be partitioned. Its
-// nodes announce ports of this process, which passes connections on, and they
-// connect to each other from addresses of their own, so that they are told apart
-// from clients.
+// StartPartitionedCluster is [StartCluster] for a Cluster that you can partition. Its nodes
+// announce ports of this process, which forwards connections. They connect to each other from
+// addresses of their own, which distinguishes them from clients.
 func StartPartitionedCluster(tb testing.TB, appendfsync string, settings ...string) *PartitionedCluster {
 	tb.Helper()
 	c := &PartitionedCluster{Cluster: newCluster(tb, appendfsync, settings...)}
@@ -38,7 +37,7 @@ func StartPartitionedCluster(tb testing.TB, appendfsync string, settings ...stri
 	return c
 }
 
-// newGate leads to a port until the test ends.
+// newGate forwards to a port until the test ends.
 func newGate(tb testing.TB, port int) *faultnet.Net {
 	tb.Helper()
 	target := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
@@ -50,15 +49,14 @@ func newGate(tb testing.TB, port int) *faultnet.Net {
 	return g
 }
 
-// sources begins the addresses that nodes connect from.
+// sources is the prefix of the addresses that nodes connect from.
 const sources = "127.0.77."
 
-// source is where a node's own connections come from. All of 127.0.0.0/8 is this
-// machine, on Linux without further ado.
+// source is the address that a node connects from. On Linux all of 127.0.0.0/8 is this machine.
 func source(node int) string { return sources + strconv.Itoa(node+1) }
 
-// Isolate cuts a node off from all others: the bus and replication, in both
-// directions. Clients reach it as before. It lasts until heal is called.
+// Isolate cuts a node off from all others, both the bus and replication, in both directions,
+// until you call heal. Clients still reach it.
 func (c *PartitionedCluster) Isolate(n *Server) (heal func()) {
 	c.tb.Helper()
 	at := slices.Index(c.Nodes, n)
@@ -85,14 +83,14 @@ func (c *PartitionedCluster) Isolate(n *Server) (heal func()) {
 	}
 }
 
-// Fail has the network between a node and its clients fail, or no longer. Nodes reach
-// each other as before.
+// Fail makes the network between a node and its clients fail, or heals it. Nodes still reach
+// each other.
 func (c *PartitionedCluster) Fail(node int, f faultnet.Fault) {
 	c.gates[node][0].SetFor(f, func(from string) bool { return !strings.HasPrefix(from, sources) })
 }
 
-// Fired is how often the network between a node and the others has failed, be they
-// clients or nodes.
+// Fired counts how often the network between a node and everybody else, clients or nodes, has
+// failed.
 func (c *PartitionedCluster) Fired(node int) int { return c.gates[node][0].Fired() }
 
 // announced is the port that the others are told.

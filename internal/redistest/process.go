@@ -11,28 +11,27 @@ type process struct {
 	ended chan struct{}
 }
 
-// start runs a command that ends when this process does, even by a signal. Without an
-// environment it gets that of this process.
+// start starts a command that ends with this process, even if a signal kills that. A nil
+// environment means that of this process.
 func start(path string, args, env []string) (*process, error) {
 	p := &process{cmd: exec.Command(path, args...), ended: make(chan struct{})}
 	p.cmd.Env, p.cmd.SysProcAttr = env, endsWithParent()
 	started := make(chan error, 1)
 	go func() {
-		// "Parent" is the thread that started the child, so that stays.
+		// The "parent" is the thread that starts the child, so keep the thread alive.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = p.cmd.Wait() // killed, as a rule
+			_ = p.cmd.Wait() // its status doesn't matter: it was probably killed
 		}
 		close(p.ended)
 	}()
 	return p, <-started
 }
 
-// kill ends the process and waits until it is gone. It reports whether the process
-// was running.
+// kill kills the process, waits until it is gone, and reports whether it was running.
 func (p *process) kill() bool {
 	select {
 	case <-p.ended:

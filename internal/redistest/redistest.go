@@ -1,13 +1,12 @@
-// Package redistest starts private Redis servers for tests: a single one, or a
-// Cluster of six. They listen on free ports of the loopback interface, keep their
-// data in a temporary directory, and end with the test, also when the test's
-// process is killed.
+// Package redistest starts private Redis servers for tests: a single one, or a Cluster of
+// six. They listen on free ports of the loopback interface, keep their data in a temporary
+// directory, and end with the test, even if its process is killed.
 //
-// A test that needs a server which is not installed is skipped, with one line
-// that says what to install; with SEMEL_REQUIRE_SERVICES=1 it fails instead.
+// If no server is installed, the test is skipped with a line that says what to install; with
+// SEMEL_REQUIRE_SERVICES=1 it fails instead.
 //
-// Servers get the environment of the process, and what a method Environ of the
-// [testing.TB] adds to it.
+// Servers get the environment of the process, and what a method Environ of the [testing.TB]
+// adds to it.
 package redistest
 
 import (
@@ -26,8 +25,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// binary is looked up in PATH. SEMEL_REDIS_SERVER names another one, such as
-// valkey-server.
+// binary is the program to run, looked up in PATH. Set SEMEL_REDIS_SERVER to run another one,
+// such as valkey-server.
 func binary(tb testing.TB) string {
 	tb.Helper()
 	name := os.Getenv("SEMEL_REDIS_SERVER")
@@ -47,11 +46,10 @@ func binary(tb testing.TB) string {
 // patience bounds every wait for a server.
 const patience = 30 * time.Second
 
-// Server is one redis-server process, which can be killed, stopped and started
-// again over the same data. Its methods fail the test when they can't do what
-// they are for; they are not for concurrent use.
+// Server is a redis-server process that you can kill, pause and restart over the same data.
+// Its methods fail the test if they can't do their work. Don't call them concurrently.
 type Server struct {
-	// Addr is host and port. It stays the same over restarts.
+	// Addr is host and port. A restart doesn't change it.
 	Addr string
 	// Dir holds its data and its log.
 	Dir string
@@ -64,9 +62,9 @@ type Server struct {
 	client  rueidis.Client
 }
 
-// Start runs a single server that syncs its append-only file as appendfsync says:
-// "always", "everysec" or "no"; "" keeps nothing on the disk. Further settings are
-// name and value in turn.
+// Start starts a single server. It syncs its append-only file as appendfsync says: "always",
+// "everysec" or "no"; with "" it keeps nothing on disk. Further settings are pairs of name and
+// value.
 func Start(tb testing.TB, appendfsync string, settings ...string) *Server {
 	tb.Helper()
 	s := newServer(tb, append(persistence(appendfsync), settings...)...)
@@ -81,7 +79,7 @@ func persistence(appendfsync string) []string {
 	return []string{"appendonly", "yes", "appendfsync", appendfsync}
 }
 
-// newServer prepares a server that does not run yet.
+// newServer prepares a server without starting it.
 func newServer(tb testing.TB, settings ...string) *Server {
 	tb.Helper()
 	s := &Server{tb: tb, path: binary(tb), Dir: tb.TempDir(), port: freePort(tb)}
@@ -107,8 +105,8 @@ func newServer(tb testing.TB, settings ...string) *Server {
 // URL is the address for redisstore.Open.
 func (s *Server) URL() string { return "redis://" + s.Addr }
 
-// Restart runs the server, which must not be running, over the data it has, and
-// returns when it answers.
+// Restart starts the server over its data, and returns once it answers. It must not be
+// running.
 func (s *Server) Restart() {
 	s.tb.Helper()
 	p, err := start(s.path, s.args, s.environ())
@@ -145,7 +143,7 @@ func (s *Server) environ() []string {
 	return nil
 }
 
-// Kill ends the process by SIGKILL and returns when it is gone.
+// Kill kills the process by SIGKILL and returns once it is gone.
 func (s *Server) Kill() {
 	s.tb.Helper()
 	if !s.process.kill() {
@@ -153,11 +151,11 @@ func (s *Server) Kill() {
 	}
 }
 
-// Pause stops the process as if its machine hung: connections stay open and
-// nothing is answered, until Resume.
+// Pause stops the process as if its machine hung: until Resume, connections stay open and
+// get no answers.
 func (s *Server) Pause() { s.signal(pauseSignal) }
 
-// Resume is the end of Pause.
+// Resume continues a paused process.
 func (s *Server) Resume() { s.signal(resumeSignal) }
 
 func (s *Server) signal(sig os.Signal) {
@@ -167,7 +165,7 @@ func (s *Server) signal(sig os.Signal) {
 	}
 }
 
-// Do runs a command on this server and returns what it answers as text.
+// Do runs a command on this server and returns the reply as text.
 func (s *Server) Do(args ...string) string {
 	s.tb.Helper()
 	answer, err := s.try(args...)
@@ -177,7 +175,7 @@ func (s *Server) Do(args ...string) string {
 	return answer
 }
 
-// try is Do for what may fail.
+// try runs a command that may fail.
 func (s *Server) try(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -200,7 +198,7 @@ func (s *Server) try(args ...string) (string, error) {
 // Try is Do for a command that may fail.
 func (s *Server) Try(args ...string) (string, error) { return s.try(args...) }
 
-// Eventually calls f until it returns nil, and fails the test when it does not.
+// Eventually calls f until it returns nil, and fails the test if it never does.
 func Eventually(tb testing.TB, what string, f func() error) {
 	tb.Helper()
 	end := time.NewTimer(patience)
@@ -220,8 +218,7 @@ func Eventually(tb testing.TB, what string, f func() error) {
 	}
 }
 
-// taken are the ports that freePort has given out: a server may not listen yet
-// when the next one asks.
+// taken has the ports that freePort has returned: their servers may not listen yet.
 var taken struct {
 	sync.Mutex
 	ports map[int]bool
@@ -246,7 +243,7 @@ func freePort(tb testing.TB) int {
 		}
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err != nil {
-			failed = err // somebody else has it
+			failed = err // in use
 			continue
 		}
 		if err := l.Close(); err != nil {

@@ -17,9 +17,8 @@ import (
 //   - replay: duplicates of one completed key;
 //   - contention: 50 deliveries of each key, of which one executes.
 //
-// Each with one caller and with 64 per processor, which shows what a store gains
-// by writing for many callers at once. Open makes a new, empty store and sees to
-// its closing by b.Cleanup.
+// Each runs with one caller and with 64 per processor, which shows what the store gains by
+// group commit. Open makes a new, empty store and closes it by b.Cleanup.
 func Bench(b *testing.B, open func(b *testing.B) semel.Store) {
 	loads := []struct {
 		name string

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -15,7 +16,7 @@ var evidenceBugs = []plantedBug{
 	{
 		"appends evidence whether the record is written or not",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 				if err := m.AppendEvidence(ctx, w.Evidence); err != nil {
 					return semel.Record{}, false, err
 				}
@@ -29,7 +30,7 @@ var evidenceBugs = []plantedBug{
 		"loses the evidence of a write at times",
 		func(p *planted, m *memstore.Store) {
 			var n atomic.Int64
-			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 				if n.Add(1)%20 == 0 {
 					w.Evidence = nil
 				}
@@ -41,7 +42,7 @@ var evidenceBugs = []plantedBug{
 	{
 		"appends evidence again when a write is sent again",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 				cur, applied, err := m.Apply(ctx, w)
 				if !applied && err == nil && cur.Revision == w.Record.Revision {
 					err = m.AppendEvidence(ctx, w.Evidence)
@@ -54,7 +55,7 @@ var evidenceBugs = []plantedBug{
 	{
 		"numbers entries in another order for every reader",
 		func(p *planted, m *memstore.Store) {
-			p.read = func(ctx context.Context, from uint64, limit int) ([]semel.Entry, error) {
+			p.read = func(ctx context.Context, from uint64, limit int) ([]store.Entry, error) {
 				list, err := m.ReadEvidence(ctx, from, limit)
 				slices.Reverse(list)
 				return list, err
@@ -65,7 +66,7 @@ var evidenceBugs = []plantedBug{
 	{
 		"shows an entry a while after it was acknowledged",
 		func(p *planted, m *memstore.Store) {
-			p.read = func(ctx context.Context, from uint64, limit int) ([]semel.Entry, error) {
+			p.read = func(ctx context.Context, from uint64, limit int) ([]store.Entry, error) {
 				list, err := m.ReadEvidence(ctx, from, limit+1)
 				return list[:max(len(list)-1, 0)], err
 			}
@@ -80,7 +81,7 @@ var evidenceBugs = []plantedBug{
 			}
 			all, _ := m.ReadEvidence(context.Background(), 0, 1<<30)
 			lost := uint64(len(all)) - 1
-			p.read = func(ctx context.Context, from uint64, limit int) ([]semel.Entry, error) {
+			p.read = func(ctx context.Context, from uint64, limit int) ([]store.Entry, error) {
 				list, err := m.ReadEvidence(ctx, from, limit)
 				if from <= lost && lost < from+uint64(len(list)) {
 					list = slices.Delete(slices.Clone(list), int(lost-from), int(lost-from)+1)
@@ -93,10 +94,10 @@ var evidenceBugs = []plantedBug{
 	{
 		"leaves a gap in the numbers where a write was refused",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 				cur, applied, err := m.Apply(ctx, w)
 				if !applied && len(w.Evidence) > 0 {
-					err = m.AppendEvidence(ctx, []semel.Entry{{}})
+					err = m.AppendEvidence(ctx, []store.Entry{{}})
 				}
 				return cur, applied, err
 			}
@@ -106,7 +107,7 @@ var evidenceBugs = []plantedBug{
 	{
 		"finds entries of one subject only from a page on",
 		func(p *planted, m *memstore.Store) {
-			p.locate = func(ctx context.Context, subject semel.Subject, from uint64, limit int) ([]uint64, error) {
+			p.locate = func(ctx context.Context, subject store.Subject, from uint64, limit int) ([]uint64, error) {
 				return m.FindEvidence(ctx, subject, from-from%64, limit)
 			}
 		},
@@ -125,7 +126,7 @@ var evidenceBugs = []plantedBug{
 				}
 				return nil
 			}
-			p.read = func(ctx context.Context, from uint64, limit int) ([]semel.Entry, error) {
+			p.read = func(ctx context.Context, from uint64, limit int) ([]store.Entry, error) {
 				list, err := m.ReadEvidence(ctx, from, limit)
 				mu.Lock()
 				defer mu.Unlock()
@@ -149,7 +150,7 @@ var evidenceBugs = []plantedBug{
 	{
 		"forgets what was appended without a record",
 		func(p *planted, m *memstore.Store) {
-			p.log = func(ctx context.Context, entries []semel.Entry) error {
+			p.log = func(ctx context.Context, entries []store.Entry) error {
 				if len(entries) > 1 {
 					entries = entries[:len(entries)-1]
 				}
@@ -176,7 +177,7 @@ var evidenceBugs = []plantedBug{
 	{
 		"drops the attributes, the outbox and how a call was confirmed and compensated",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 				w.Record.Attributes, w.Record.Outbox, w.Record.Confirmation, w.Record.Compensation = nil, nil, nil, nil
 				return m.Apply(ctx, w)
 			}

@@ -7,25 +7,26 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
-// otherBugs are bugs of the clock, the optional interfaces, and the life of a
+// otherBugs are bugs of the clock, the extras, and the life of a
 // store.
 var otherBugs = []plantedBug{
 	{
 		"goes back in time at every purge, so that fences start anew",
 		func(p *planted, m *memstore.Store) {
-			var start semel.Instant
+			var start store.Instant
 			var back atomic.Int64
-			p.now = func(ctx context.Context) (semel.Instant, error) {
+			p.now = func(ctx context.Context) (store.Instant, error) {
 				at, err := m.Now(ctx)
 				if start.IsZero() {
 					start = at
 				}
 				return at.Add(-time.Duration(back.Load())), err
 			}
-			p.purge = func(ctx context.Context, refs []semel.Ref) (int, error) {
+			p.purge = func(ctx context.Context, refs []store.Ref) (int, error) {
 				at, _ := m.Now(ctx)
 				back.Store(int64(at.Sub(start)))
 				return m.Purge(ctx, refs)
@@ -37,7 +38,7 @@ var otherBugs = []plantedBug{
 		"has a clock that steps back",
 		func(p *planted, m *memstore.Store) {
 			var n atomic.Int64
-			p.now = func(ctx context.Context) (semel.Instant, error) {
+			p.now = func(ctx context.Context) (store.Instant, error) {
 				at, err := m.Now(ctx)
 				return at.Add(-time.Duration(n.Add(1) % 100 * int64(time.Millisecond))), err
 			}
@@ -48,14 +49,14 @@ var otherBugs = []plantedBug{
 		"has a clock that stands still",
 		func(p *planted, m *memstore.Store) {
 			at, _ := m.Now(context.Background())
-			p.now = func(context.Context) (semel.Instant, error) { return at, nil }
+			p.now = func(context.Context) (store.Instant, error) { return at, nil }
 		},
 		[]string{"the clock advances", "a dead holder's call", "an outcome is replayed within its window"},
 	},
 	{
 		"leaves out what is due at the very instant",
 		func(p *planted, m *memstore.Store) {
-			p.due = func(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+			p.due = func(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
 				q.Until = q.Until.Add(-1)
 				return m.Due(ctx, q)
 			}
@@ -65,7 +66,7 @@ var otherBugs = []plantedBug{
 	{
 		"always lists the same when more are due than it may list",
 		func(p *planted, m *memstore.Store) {
-			p.due = func(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+			p.due = func(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
 				limit := q.Limit
 				q.Limit = 1 << 20
 				page, err := m.Due(ctx, q)
@@ -77,12 +78,12 @@ var otherBugs = []plantedBug{
 				return page, err
 			}
 		},
-		[]string{"Due respects its limit"},
+		[]string{"Due gives all that is due in pages"},
 	},
 	{
 		"begins every page of what is due anew",
 		func(p *planted, m *memstore.Store) {
-			p.due = func(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+			p.due = func(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
 				q.After = ""
 				return m.Due(ctx, q)
 			}
@@ -92,7 +93,7 @@ var otherBugs = []plantedBug{
 	{
 		"says that a full page of what is due is the last",
 		func(p *planted, m *memstore.Store) {
-			p.due = func(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+			p.due = func(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
 				page, err := m.Due(ctx, q)
 				page.Next = ""
 				return page, err
@@ -103,7 +104,7 @@ var otherBugs = []plantedBug{
 	{
 		"makes a write whatever its deadline",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 				w.Deadline = 0
 				return m.Apply(ctx, w)
 			}
@@ -113,9 +114,9 @@ var otherBugs = []plantedBug{
 	{
 		"looks at the deadline before it looks at what is stored",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 				if now, err := m.Now(ctx); err == nil && w.Deadline != 0 && now >= w.Deadline {
-					return semel.Record{}, false, semel.ErrTooLate
+					return semel.Record{}, false, store.ErrTooLate
 				}
 				return m.Apply(ctx, w)
 			}
@@ -127,7 +128,7 @@ var otherBugs = []plantedBug{
 		func(p *planted, m *memstore.Store) {
 			var mu sync.Mutex
 			first := map[semel.ID]semel.Record{}
-			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 				cur, applied, err := m.Apply(ctx, w)
 				mu.Lock()
 				defer mu.Unlock()
@@ -136,7 +137,7 @@ var otherBugs = []plantedBug{
 				}
 				return cur, applied, err
 			}
-			p.due = func(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+			p.due = func(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
 				page, err := m.Due(ctx, q)
 				mu.Lock()
 				defer mu.Unlock()
@@ -151,7 +152,7 @@ var otherBugs = []plantedBug{
 	{
 		"purges whatever version is stored",
 		func(p *planted, m *memstore.Store) {
-			p.purge = func(ctx context.Context, refs []semel.Ref) (int, error) {
+			p.purge = func(ctx context.Context, refs []store.Ref) (int, error) {
 				n := 0
 				for _, ref := range refs {
 					rec, err := m.Get(ctx, ref.ID)
@@ -159,7 +160,7 @@ var otherBugs = []plantedBug{
 						continue
 					}
 					ref.Revision = rec.Revision
-					k, _ := m.Purge(ctx, []semel.Ref{ref})
+					k, _ := m.Purge(ctx, []store.Ref{ref})
 					n += k
 				}
 				return n, nil
@@ -170,7 +171,7 @@ var otherBugs = []plantedBug{
 	{
 		"counts what it was asked to purge, not what it did",
 		func(p *planted, m *memstore.Store) {
-			p.purge = func(ctx context.Context, refs []semel.Ref) (int, error) {
+			p.purge = func(ctx context.Context, refs []store.Ref) (int, error) {
 				_, err := m.Purge(ctx, refs)
 				return len(refs), err
 			}
@@ -224,7 +225,7 @@ var otherBugs = []plantedBug{
 		"loses the last write when it is opened again",
 		func(p *planted, m *memstore.Store) {
 			if rec := p.last.Load(); rec != nil {
-				_, _ = m.Purge(context.Background(), []semel.Ref{ref(*rec)})
+				_, _ = m.Purge(context.Background(), []store.Ref{ref(*rec)})
 			}
 		},
 		[]string{"what was acknowledged is there", "random histories"},
@@ -233,12 +234,12 @@ var otherBugs = []plantedBug{
 		"brings back what was purged when it is opened again",
 		func(p *planted, m *memstore.Store) {
 			if rec := p.last.Load(); rec != nil {
-				_, _, _ = m.Apply(context.Background(), semel.Write{Record: *rec})
+				_, _, _ = m.Apply(context.Background(), store.Write{Record: *rec})
 			}
-			p.purge = func(ctx context.Context, refs []semel.Ref) (n int, err error) {
+			p.purge = func(ctx context.Context, refs []store.Ref) (n int, err error) {
 				for _, ref := range refs {
 					rec, _ := m.Get(ctx, ref.ID)
-					if k, _ := m.Purge(ctx, []semel.Ref{ref}); k > 0 {
+					if k, _ := m.Purge(ctx, []store.Ref{ref}); k > 0 {
 						n++
 						p.last.Store(&rec)
 					}
@@ -252,7 +253,7 @@ var otherBugs = []plantedBug{
 		"forgets what is due when it is opened again",
 		func(p *planted, m *memstore.Store) {
 			if p.opened > 0 {
-				p.due = func(context.Context, semel.DueQuery) (semel.DuePage, error) { return semel.DuePage{}, nil }
+				p.due = func(context.Context, store.DueQuery) (store.DuePage, error) { return store.DuePage{}, nil }
 			}
 		},
 		[]string{"what was acknowledged is there", "random histories"},
@@ -265,7 +266,7 @@ var otherBugs = []plantedBug{
 			if p.opened > 0 {
 				back = 30 * time.Second
 			}
-			p.now = func(ctx context.Context) (semel.Instant, error) {
+			p.now = func(ctx context.Context) (store.Instant, error) {
 				at, err := m.Now(ctx)
 				if at.Sub(start) < back {
 					return start.Add(-back), err
@@ -284,7 +285,7 @@ var otherBugs = []plantedBug{
 				}
 				return m.Get(ctx, id)
 			}
-			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 				if ctx.Err() != nil {
 					return semel.Record{}, false, nil
 				}

@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
 // everything lists all records that a query selects, the newest first.
-func everything(ctx context.Context, m *memstore.Store, q semel.Query) ([]semel.Record, error) {
-	q.Cursor, q.Limit = "", semel.MaxSearchLimit
+func everything(ctx context.Context, m *memstore.Store, q store.Query) ([]semel.Record, error) {
+	q.Cursor, q.Limit = "", store.MaxSearchLimit
 	var all []semel.Record
 	for {
 		page, err := m.Search(ctx, q)
@@ -26,20 +27,20 @@ func everything(ctx context.Context, m *memstore.Store, q semel.Query) ([]semel.
 }
 
 // byOffset pages through a list by counting, and calls order on it first.
-func byOffset(m *memstore.Store, order func([]semel.Record)) func(ctx context.Context, q semel.Query) (semel.Page, error) {
-	return func(ctx context.Context, q semel.Query) (semel.Page, error) {
+func byOffset(m *memstore.Store, order func([]semel.Record)) func(ctx context.Context, q store.Query) (store.Page, error) {
+	return func(ctx context.Context, q store.Query) (store.Page, error) {
 		at := 0
 		if q.Cursor != "" {
 			n, err := strconv.Atoi(q.Cursor)
 			if err != nil || n <= 0 {
-				return semel.Page{}, &semel.Error{Code: semel.CodeInvalidCall}
+				return store.Page{}, &semel.Error{Code: semel.CodeInvalidCall}
 			}
 			at = n
 		}
 		all, err := everything(ctx, m, q)
 		order(all)
 		all = all[min(at, len(all)):]
-		page := semel.Page{Records: all[:min(len(all), q.Limit)]}
+		page := store.Page{Records: all[:min(len(all), q.Limit)]}
 		if len(all) > q.Limit {
 			page.Next = strconv.Itoa(at + q.Limit)
 		}
@@ -48,9 +49,9 @@ func byOffset(m *memstore.Store, order func([]semel.Record)) func(ctx context.Co
 }
 
 // changedQuery plants a change of what is asked.
-func changedQuery(change func(q *semel.Query)) func(p *planted, m *memstore.Store) {
+func changedQuery(change func(q *store.Query)) func(p *planted, m *memstore.Store) {
 	return func(p *planted, m *memstore.Store) {
-		p.find = func(ctx context.Context, q semel.Query) (semel.Page, error) {
+		p.find = func(ctx context.Context, q store.Query) (store.Page, error) {
 			change(&q)
 			return m.Search(ctx, q)
 		}
@@ -58,9 +59,9 @@ func changedQuery(change func(q *semel.Query)) func(p *planted, m *memstore.Stor
 }
 
 // changedPage plants a change of what is answered.
-func changedPage(change func(q semel.Query, page *semel.Page)) func(p *planted, m *memstore.Store) {
+func changedPage(change func(q store.Query, page *store.Page)) func(p *planted, m *memstore.Store) {
 	return func(p *planted, m *memstore.Store) {
-		p.find = func(ctx context.Context, q semel.Query) (semel.Page, error) {
+		p.find = func(ctx context.Context, q store.Query) (store.Page, error) {
 			page, err := m.Search(ctx, q)
 			change(q, &page)
 			return page, err
@@ -91,31 +92,31 @@ var searchBugs = []plantedBug{
 	},
 	{
 		"takes the empty tenant for every tenant",
-		changedQuery(func(q *semel.Query) {
+		changedQuery(func(q *store.Query) {
 			if q.Tenant != nil && *q.Tenant == "" {
 				q.Tenant = nil
 			}
 		}),
-		[]string{"the empty tenant is a tenant"},
+		[]string{"every member of a query"},
 	},
 	{
 		"takes no tenant for the empty one",
-		changedQuery(func(q *semel.Query) { q.Tenant = cmp.Or(q.Tenant, new("")) }),
-		[]string{"the empty tenant is a tenant", "every member of a query"},
+		changedQuery(func(q *store.Query) { q.Tenant = cmp.Or(q.Tenant, new("")) }),
+		[]string{"every member of a query"},
 	},
 	{
 		"lists records that are not held",
-		changedQuery(func(q *semel.Query) { q.Held = false }),
+		changedQuery(func(q *store.Query) { q.Held = false }),
 		[]string{"every member of a query"},
 	},
 	{
 		"forgets the principal",
-		changedQuery(func(q *semel.Query) { q.Principal = "" }),
+		changedQuery(func(q *store.Query) { q.Principal = "" }),
 		[]string{"every member of a query"},
 	},
 	{
 		"lists what was created at the very end",
-		changedQuery(func(q *semel.Query) {
+		changedQuery(func(q *store.Query) {
 			if q.Before != 0 {
 				q.Before++
 			}
@@ -124,7 +125,7 @@ var searchBugs = []plantedBug{
 	},
 	{
 		"leaves out what was created at the very beginning",
-		changedQuery(func(q *semel.Query) {
+		changedQuery(func(q *store.Query) {
 			if q.After != 0 {
 				q.After++
 			}
@@ -133,12 +134,12 @@ var searchBugs = []plantedBug{
 	},
 	{
 		"lists one record more than it may",
-		changedQuery(func(q *semel.Query) { q.Limit++ }),
+		changedQuery(func(q *store.Query) { q.Limit++ }),
 		[]string{"every member of a query", "pages of any size"},
 	},
 	{
 		"loses a record between pages",
-		changedPage(func(_ semel.Query, page *semel.Page) {
+		changedPage(func(_ store.Query, page *store.Page) {
 			if page.Next != "" {
 				page.Records = page.Records[:len(page.Records)-1]
 			}
@@ -147,12 +148,12 @@ var searchBugs = []plantedBug{
 	},
 	{
 		"says at the first page that there is no more",
-		changedPage(func(_ semel.Query, page *semel.Page) { page.Next = "" }),
+		changedPage(func(_ store.Query, page *store.Page) { page.Next = "" }),
 		[]string{"pages of any size", "a search lists what exists throughout"},
 	},
 	{
 		"lists without their results",
-		changedPage(func(_ semel.Query, page *semel.Page) {
+		changedPage(func(_ store.Query, page *store.Page) {
 			for i := range page.Records {
 				page.Records[i].Result = semel.Result{}
 			}
@@ -162,7 +163,7 @@ var searchBugs = []plantedBug{
 	{
 		"hides what has expired",
 		func(p *planted, m *memstore.Store) {
-			p.find = func(ctx context.Context, q semel.Query) (semel.Page, error) {
+			p.find = func(ctx context.Context, q store.Query) (store.Page, error) {
 				page, err := m.Search(ctx, q)
 				now, _ := m.Now(ctx)
 				page.Records = slices.DeleteFunc(page.Records, func(r semel.Record) bool { return r.Expired(now) })
@@ -174,7 +175,7 @@ var searchBugs = []plantedBug{
 	{
 		"begins anew at a cursor that it does not know",
 		func(p *planted, m *memstore.Store) {
-			p.find = func(ctx context.Context, q semel.Query) (semel.Page, error) {
+			p.find = func(ctx context.Context, q store.Query) (store.Page, error) {
 				page, err := m.Search(ctx, q)
 				if errors.Is(err, &semel.Error{Code: semel.CodeInvalidCall}) {
 					q.Cursor = ""
@@ -196,8 +197,8 @@ func TestShortPagesPass(t *testing.T) {
 				m := memstore.New()
 				t.Cleanup(func() { _ = m.Close() })
 				p := sound(m)
-				p.find = func(ctx context.Context, q semel.Query) (semel.Page, error) {
-					page, err := m.Search(ctx, semel.Query{Cursor: q.Cursor, Limit: min(2, q.Limit)})
+				p.find = func(ctx context.Context, q store.Query) (store.Page, error) {
+					page, err := m.Search(ctx, store.Query{Cursor: q.Cursor, Limit: min(2, q.Limit)})
 					page.Records = slices.DeleteFunc(page.Records, func(r semel.Record) bool { return !q.Matches(&r) })
 					return page, err
 				}

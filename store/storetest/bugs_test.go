@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -22,12 +23,16 @@ type plantedBug struct {
 
 var plantedBugs = slices.Concat(writeBugs, otherBugs, searchBugs, evidenceBugs)
 
+// completions counts them for the bug that drops some, also while the store is opened
+// again.
+var completions atomic.Int64
+
 // writeBugs are bugs of Apply and Get.
 var writeBugs = []plantedBug{
 	{
 		"ignores Expect",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) { return blind(ctx, m, w) }
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) { return blind(ctx, m, w) }
 		},
 		[]string{"a record is created only", "compare-and-set", "of concurrent creators", "no update is lost", "the same write sent again",
 			"of 200 simultaneous", "random histories", "concurrent histories", "engines that share"},
@@ -35,7 +40,7 @@ var writeBugs = []plantedBug{
 	{
 		"lets a stale holder overwrite: ignores Expect at terminal writes",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 				if w.Record.State.Terminal() {
 					return blind(ctx, m, w)
 				}
@@ -48,7 +53,7 @@ var writeBugs = []plantedBug{
 		"acknowledges one write in a hundred without writing it",
 		func(p *planted, m *memstore.Store) {
 			var n atomic.Int64
-			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 				if n.Add(1)%100 == 50 {
 					return w.Record, true, nil
 				}
@@ -60,9 +65,8 @@ var writeBugs = []plantedBug{
 	{
 		"drops one completion in a hundred",
 		func(p *planted, m *memstore.Store) {
-			var n atomic.Int64
-			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
-				if w.Record.State == semel.Completed && n.Add(1)%100 == 50 {
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+				if w.Record.State == semel.Completed && completions.Add(1)%100 == 50 {
 					return w.Record, true, nil
 				}
 				return m.Apply(ctx, w)
@@ -74,7 +78,7 @@ var writeBugs = []plantedBug{
 		"reports as failed what it applied, and as applied what failed",
 		func(p *planted, m *memstore.Store) {
 			var n atomic.Int64
-			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 				cur, applied, err := m.Apply(ctx, w)
 				if n.Add(1)%50 == 0 {
 					applied = !applied
@@ -87,7 +91,7 @@ var writeBugs = []plantedBug{
 	{
 		"shows a refused writer its own record",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 				_, applied, err := m.Apply(ctx, w)
 				return w.Record, applied, err
 			}
@@ -100,7 +104,7 @@ var writeBugs = []plantedBug{
 			var mu sync.Mutex
 			var n int
 			old := map[semel.ID]semel.Record{}
-			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				before, err := m.Get(ctx, w.Record.ID)
@@ -126,8 +130,8 @@ var writeBugs = []plantedBug{
 	{
 		"keeps times to the microsecond",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
-				w.Record.UpdatedAt -= w.Record.UpdatedAt % semel.Instant(time.Microsecond)
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+				w.Record.UpdatedAt -= w.Record.UpdatedAt % store.Instant(time.Microsecond)
 				return m.Apply(ctx, w)
 			}
 		},
@@ -136,7 +140,7 @@ var writeBugs = []plantedBug{
 	{
 		"takes an empty result for none",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 				if len(w.Record.Result.Data) == 0 {
 					w.Record.Result.Data = nil
 				}
@@ -151,7 +155,7 @@ var writeBugs = []plantedBug{
 			join := func(id semel.ID) semel.ID {
 				return semel.ID{Operation: "o", Key: strings.Join([]string{id.Tenant, id.Principal, id.Operation, id.Key}, ":")}
 			}
-			p.apply = func(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 				id := w.Record.ID
 				w.Record.ID = join(id)
 				cur, applied, err := m.Apply(ctx, w)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 const (
@@ -17,7 +18,7 @@ const (
 )
 
 // duePage reads one page.
-func duePage(t *testing.T, s semel.DueStore, q semel.DueQuery) semel.DuePage {
+func duePage(t *testing.T, s store.DueIndex, q store.DueQuery) store.DuePage {
 	t.Helper()
 	page, err := s.Due(t.Context(), q)
 	if err != nil {
@@ -33,11 +34,11 @@ func duePage(t *testing.T, s semel.DueStore, q semel.DueQuery) semel.DuePage {
 }
 
 // due reads the first limit records that are due, in as many pages as it takes.
-func due(t *testing.T, s semel.DueStore, until semel.Instant, limit int) (recs []semel.Record) {
+func due(t *testing.T, s store.DueIndex, until store.Instant, limit int) (recs []semel.Record) {
 	t.Helper()
 	after := ""
 	for len(recs) < limit {
-		page := duePage(t, s, semel.DueQuery{Until: until, After: after, Limit: limit - len(recs)})
+		page := duePage(t, s, store.DueQuery{Until: until, After: after, Limit: limit - len(recs)})
 		recs = append(recs, page.Records...)
 		if after = page.Next; after == "" {
 			break
@@ -46,7 +47,7 @@ func due(t *testing.T, s semel.DueStore, until semel.Instant, limit int) (recs [
 	return recs
 }
 
-// sameSet compares records whatever their order.
+// sameSet compares records without regard to their order.
 func sameSet(t *testing.T, got, want []semel.Record) {
 	t.Helper()
 	byID := map[semel.ID]semel.Record{}
@@ -70,21 +71,21 @@ func sameSet(t *testing.T, got, want []semel.Record) {
 }
 
 // at is a record that is due at a time.
-func at(id semel.ID, nextAt semel.Instant) semel.Record {
+func at(id semel.ID, nextAt store.Instant) semel.Record {
 	return next(claimed(id, 1), func(r *semel.Record) { r.NextAt = nextAt })
 }
 
 var dueCases = []testCase{
 	{
-		name:  "Due returns exactly the records whose time has come",
-		why:   ruleDue,
+		name:  "Due returns exactly the records whose time has come, and returns them whole",
+		why:   ruleDue + " " + ruleExact,
 		needs: canDue,
 		run: func(t *testing.T, env Env) {
-			s := env.Store.(semel.DueStore)
+			s := env.Store.Extras().Due
 			sameSet(t, due(t, s, epoch, 10), nil)
 			var want []semel.Record
 			for i, c := range []struct {
-				at   semel.Instant
+				at   store.Instant
 				want bool
 			}{
 				{0, false},
@@ -96,7 +97,8 @@ var dueCases = []testCase{
 				{epoch.Add(time.Second), false},
 				{epoch.Add(1000 * time.Hour), false},
 			} {
-				rec := put(t, env.Store, at(key(fmt.Sprint(i)), c.at), semel.Revision{})
+				id := semel.ID{Tenant: "é", Operation: "o", Key: fmt.Sprint("k\n", i)}
+				rec := put(t, env.Store, next(at(id, c.at), rich), store.Revision{})
 				if c.want {
 					want = append(want, rec)
 				}
@@ -107,28 +109,13 @@ var dueCases = []testCase{
 		},
 	},
 	{
-		name:  "Due returns whole records",
-		why:   ruleDue + " " + ruleExact,
-		needs: canDue,
-		run: func(t *testing.T, env Env) {
-			rec := put(t, env.Store, next(at(semel.ID{Tenant: "é", Operation: "o", Key: "k\n"}, epoch), func(r *semel.Record) {
-				r.Held, r.Failure = "held", &semel.Failure{Code: "c"}
-				r.Result.Data = []byte{}
-				r.Effects = []semel.EffectRecord{{Name: "e", State: semel.EffectStarted, StartedAt: epoch}}
-				r.Earlier = []semel.AttemptRecord{{Number: 1, Disposition: semel.DispositionAborted, EndedAt: epoch}}
-				r.Fingerprint = semel.FingerprintOf(semel.SchemeRaw, []byte("payload"))
-			}), semel.Revision{})
-			sameSet(t, due(t, env.Store.(semel.DueStore), epoch, 10), []semel.Record{rec})
-		},
-	},
-	{
 		name:  "Due follows every change of a record",
 		why:   ruleDue,
 		needs: canDue,
 		run: func(t *testing.T, env Env) {
-			s := env.Store.(semel.DueStore)
-			rec := put(t, env.Store, at(key("k"), epoch.Add(time.Hour)), semel.Revision{})
-			move := func(to semel.Instant) {
+			s := env.Store.Extras().Due
+			rec := put(t, env.Store, at(key("k"), epoch.Add(time.Hour)), store.Revision{})
+			move := func(to store.Instant) {
 				t.Helper()
 				rec = put(t, env.Store, next(rec, func(r *semel.Record) { r.NextAt = to }), rec.Revision)
 			}
@@ -151,41 +138,8 @@ var dueCases = []testCase{
 			is()
 			move(epoch)
 			is(rec)
-			refused(t, env.Store, semel.Write{Record: at(key("k"), epoch.Add(time.Hour))}, rec)
+			refused(t, env.Store, store.Write{Record: at(key("k"), epoch.Add(time.Hour))}, rec)
 			is(rec)
-		},
-	},
-	{
-		name:  "Due respects its limit and leaves nobody out for good",
-		why:   ruleDue,
-		needs: canDue,
-		run: func(t *testing.T, env Env) {
-			s := env.Store.(semel.DueStore)
-			const records, limit = 100, 7
-			r := rand.New(rand.NewPCG(1, 2))
-			for i := range records {
-				put(t, env.Store, at(key(fmt.Sprint(i)), epoch.Add(-time.Duration(r.IntN(1000))*time.Millisecond)), semel.Revision{})
-			}
-			seen := map[semel.ID]bool{}
-			for round := 0; ; round++ {
-				recs := due(t, s, epoch, limit)
-				if len(recs) == 0 {
-					break
-				}
-				if left := records - len(seen); len(recs) != min(limit, left) {
-					t.Fatalf("Due returned %d records with a limit of %d while %d are due", len(recs), limit, left)
-				}
-				for _, rec := range recs {
-					if seen[rec.ID] {
-						t.Fatalf("the record of %q is listed again after it moved on", rec.ID.Key)
-					}
-					seen[rec.ID] = true
-					put(t, env.Store, next(rec, func(r *semel.Record) { r.NextAt = epoch.Add(time.Hour) }), rec.Revision)
-				}
-			}
-			if len(seen) != records {
-				t.Fatalf("%d of %d records came up", len(seen), records)
-			}
 		},
 	},
 	{
@@ -193,13 +147,13 @@ var dueCases = []testCase{
 		why:   ruleDue,
 		needs: canDue,
 		run: func(t *testing.T, env Env) {
-			s := env.Store.(semel.DueStore)
+			s := env.Store.Extras().Due
 			const records = 60
 			r := rand.New(rand.NewPCG(3, 4))
 			var want []semel.Record
 			for i := range records {
-				// Many of one instant, so that pages end among them.
-				want = append(want, put(t, env.Store, at(key(fmt.Sprint(i)), epoch.Add(-time.Duration(r.IntN(4))*time.Second)), semel.Revision{}))
+				// Many have the same instant, so that pages end between them.
+				want = append(want, put(t, env.Store, at(key(fmt.Sprint(i)), epoch.Add(-time.Duration(r.IntN(4))*time.Second)), store.Revision{}))
 			}
 			for _, limit := range []int{1, 7, records - 1, records, records + 1} {
 				var got []semel.Record
@@ -208,7 +162,7 @@ var dueCases = []testCase{
 					if pages > 4*records {
 						t.Fatalf("%d pages of %d have not come to an end", pages, limit)
 					}
-					page := duePage(t, s, semel.DueQuery{Until: epoch, After: after, Limit: limit})
+					page := duePage(t, s, store.DueQuery{Until: epoch, After: after, Limit: limit})
 					got = append(got, page.Records...)
 					if after = page.Next; after == "" {
 						break
@@ -228,17 +182,17 @@ var dueCases = []testCase{
 		why:   ruleDue,
 		needs: canDue,
 		run: func(t *testing.T, env Env) {
-			s := env.Store.(semel.DueStore)
+			s := env.Store.Extras().Due
 			var want []semel.Record
 			for i := range 20 {
-				rec := put(t, env.Store, at(key(fmt.Sprint(i)), epoch.Add(time.Duration(i-20)*time.Second)), semel.Revision{})
+				rec := put(t, env.Store, at(key(fmt.Sprint(i)), epoch.Add(time.Duration(i-20)*time.Second)), store.Revision{})
 				if i >= 10 {
 					want = append(want, rec)
 				}
 			}
-			first := duePage(t, s, semel.DueQuery{Until: epoch, Limit: 10})
+			first := duePage(t, s, store.DueQuery{Until: epoch, Limit: 10})
 			for len(first.Records) < 10 && first.Next != "" {
-				more := duePage(t, s, semel.DueQuery{Until: epoch, After: first.Next, Limit: 10 - len(first.Records)})
+				more := duePage(t, s, store.DueQuery{Until: epoch, After: first.Next, Limit: 10 - len(first.Records)})
 				first.Records, first.Next = append(first.Records, more.Records...), more.Next
 			}
 			for i, rec := range first.Records {
@@ -250,7 +204,7 @@ var dueCases = []testCase{
 			}
 			var got []semel.Record
 			for after := first.Next; after != ""; {
-				page := duePage(t, s, semel.DueQuery{Until: epoch, After: after, Limit: 3})
+				page := duePage(t, s, store.DueQuery{Until: epoch, After: after, Limit: 3})
 				got, after = append(got, page.Records...), page.Next
 			}
 			sameSet(t, got, want)
@@ -261,7 +215,7 @@ var dueCases = []testCase{
 		why:   ruleDue + " An After that the store did not make is CodeInvalidCall.",
 		needs: canDue,
 		run: func(t *testing.T, env Env) {
-			_, err := env.Store.(semel.DueStore).Due(t.Context(), semel.DueQuery{Until: epoch, After: "somewhere", Limit: 10})
+			_, err := env.Store.Extras().Due.Due(t.Context(), store.DueQuery{Until: epoch, After: "somewhere", Limit: 10})
 			if !errors.Is(err, &semel.Error{Code: semel.CodeInvalidCall}) {
 				t.Fatalf("the error is %v, want %s", err, semel.CodeInvalidCall)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
@@ -31,37 +32,7 @@ var engineCases = []testCase{
 	{
 		name: "a dead holder's call is held, or runs again under a higher fence, by policy",
 		why:  ruleAbandon + " " + ruleFence,
-		run: func(t *testing.T, env Env) {
-			clause.Proves(t, "CORE-INV.1", "IDS-IX.3")
-			dying, control := faulty(t, env.Store)
-			alive := newEngine(t, env.Store)
-			first := begin(t, dying, call(opRetry, "k"), semel.Execute)
-			held := begin(t, dying, call(opHold, "k"), semel.Execute)
-			begin(t, alive, call(opRetry, "k"), semel.InFlight)
-			begin(t, alive, call(opHold, "k"), semel.InFlight)
-			control.Cut(faultstore.NotApplied) // from here on as if it had died
-			if _, err := dying.Lookup(t.Context(), first.Record.ID); err == nil {
-				t.Fatal("an engine that was cut off can read")
-			}
-			env.Advance(semel.DefaultLease + time.Second)
-			second := begin(t, alive, call(opRetry, "k"), semel.Execute)
-			if second.Record.Fence <= first.Record.Fence || second.Record.Attempt != 2 || len(second.Record.Earlier) != 1 {
-				t.Fatalf("attempt %d has fence %d after %d, and %d earlier ones", second.Record.Attempt, second.Record.Fence, first.Record.Fence, len(second.Record.Earlier))
-			}
-			begin(t, alive, call(opHold, "k"), semel.Held)
-			begin(t, alive, call(opHold, "k"), semel.Held)
-			control.Heal()
-			// The first holder comes back from the dead.
-			if err := first.Attempt.Complete(t.Context(), semel.Result{Data: []byte("late")}); !errors.Is(err, semel.ErrLeaseLost) {
-				t.Fatalf("the first holder completes after it was replaced: %v", err)
-			}
-			complete(t, second.Attempt, "second")
-			replays(t, alive, call(opRetry, "k"), "second")
-			// Of the held call there was no second holder, so the first knows best.
-			complete(t, held.Attempt, "held, then done")
-			replays(t, alive, call(opHold, "k"), "held, then done")
-			fired(t, control)
-		},
+		run:  deadHolder,
 	},
 	{
 		name: "a holder that was cut off may complete after its lease while nobody took over",
@@ -91,22 +62,7 @@ var engineCases = []testCase{
 	{
 		name: "an outcome is replayed within its window, and after it the call is a new one",
 		why:  ruleWindow,
-		run: func(t *testing.T, env Env) {
-			clause.Proves(t, "IDS-VIII.4", "MAP-EXP.1")
-			e := newEngine(t, env.Store)
-			first := begin(t, e, call(opHold, "k"), semel.Execute)
-			env.Advance(time.Second)
-			complete(t, first.Attempt, "first")
-			env.Advance(semel.DefaultWindow - time.Minute)
-			replays(t, e, call(opHold, "k"), "first")
-			env.Advance(time.Minute)
-			second := begin(t, e, call(opHold, "k"), semel.Execute)
-			if second.Record.Fence <= first.Record.Fence || second.Record.Attempt != 1 {
-				t.Fatalf("the new call is attempt %d under fence %d after %d", second.Record.Attempt, second.Record.Fence, first.Record.Fence)
-			}
-			complete(t, second.Attempt, "second")
-			replays(t, e, call(opHold, "k"), "second")
-		},
+		run:  windowEnds,
 	},
 	{
 		name: "the ledger outlives its attempt: a recorded effect is not called again, a started one holds the call",
@@ -148,7 +104,7 @@ var engineCases = []testCase{
 		name: "a delivery that waited for a dead holder gets a whole lease",
 		why:  "A lease is counted from the claim, by the store's clock.",
 		run: func(t *testing.T, env Env) {
-			op := semel.Operation{Name: "op", Lease: 300 * time.Millisecond, OnAbandoned: semel.RetryAbandoned}
+			op := semel.Operation{Name: "op", Lease: 900 * time.Millisecond, OnAbandoned: semel.RetryAbandoned}
 			wrapped, control := faultstore.New(env.Store, nil)
 			dying := configured(t, wrapped, &semel.Options{Operations: []semel.Operation{op}})
 			alive := configured(t, env.Store, &semel.Options{Operations: []semel.Operation{op}})
@@ -161,7 +117,8 @@ var engineCases = []testCase{
 			if age := second.Record.StartedAt.Sub(first.StartedAt); age < op.Lease {
 				t.Fatalf("the second lease is counted from %v after the first claim, when the first lease of %v was not over", age, op.Lease)
 			}
-			if lease := second.Record.LeaseUntil.Sub(second.Record.StartedAt); lease != op.Lease {
+			// If the claim takes a third of the lease, the engine begins the lease anew.
+			if lease := second.Record.LeaseUntil.Sub(second.Record.StartedAt); lease < op.Lease {
 				t.Fatalf("the second lease takes %v, want %v", lease, op.Lease)
 			}
 		},
@@ -171,6 +128,57 @@ var engineCases = []testCase{
 		why:  ruleOnce + " " + ruleWatch,
 		run:  func(t *testing.T, env Env) { waitForOther(t, env.Store) },
 	},
+}
+
+// deadHolder has an engine die that holds a call of each policy.
+func deadHolder(t *testing.T, env Env) {
+	clause.Proves(t, "CORE-INV.1", "IDS-IX.3")
+	dying, control := faulty(t, env.Store)
+	alive := newEngine(t, env.Store)
+	first := begin(t, dying, call(opRetry, "k"), semel.Execute)
+	held := begin(t, dying, call(opHold, "k"), semel.Execute)
+	begin(t, alive, call(opRetry, "k"), semel.InFlight)
+	begin(t, alive, call(opHold, "k"), semel.InFlight)
+	control.Cut(faultstore.NotApplied) // from here on as if it had died
+	if _, err := dying.Lookup(t.Context(), first.Record.ID); err == nil {
+		t.Fatal("an engine that was cut off can read")
+	}
+	env.Advance(semel.DefaultLease + time.Second)
+	second := begin(t, alive, call(opRetry, "k"), semel.Execute)
+	if second.Record.Fence <= first.Record.Fence || second.Record.Attempt != 2 || len(second.Record.Earlier) != 1 {
+		t.Fatalf("attempt %d has fence %d after %d, and %d earlier ones", second.Record.Attempt, second.Record.Fence, first.Record.Fence, len(second.Record.Earlier))
+	}
+	begin(t, alive, call(opHold, "k"), semel.Held)
+	begin(t, alive, call(opHold, "k"), semel.Held)
+	control.Heal()
+	// The first holder wakes up.
+	if err := first.Attempt.Complete(t.Context(), semel.Result{Data: []byte("late")}); !errors.Is(err, semel.ErrLeaseLost) {
+		t.Fatalf("the first holder completes after it was replaced: %v", err)
+	}
+	complete(t, second.Attempt, "second")
+	replays(t, alive, call(opRetry, "k"), "second")
+	// The held call had no second holder, so the first one may end it.
+	complete(t, held.Attempt, "held, then done")
+	replays(t, alive, call(opHold, "k"), "held, then done")
+	fired(t, control)
+}
+
+// windowEnds makes a call, a duplicate within the window, and the same call after it.
+func windowEnds(t *testing.T, env Env) {
+	clause.Proves(t, "IDS-VIII.4", "MAP-EXP.1")
+	e := newEngine(t, env.Store)
+	first := begin(t, e, call(opHold, "k"), semel.Execute)
+	env.Advance(time.Second)
+	complete(t, first.Attempt, "first")
+	env.Advance(semel.DefaultWindow - time.Minute)
+	replays(t, e, call(opHold, "k"), "first")
+	env.Advance(time.Minute)
+	second := begin(t, e, call(opHold, "k"), semel.Execute)
+	if second.Record.Fence <= first.Record.Fence || second.Record.Attempt != 1 {
+		t.Fatalf("the new call is attempt %d under fence %d after %d", second.Record.Attempt, second.Record.Fence, first.Record.Fence)
+	}
+	complete(t, second.Attempt, "second")
+	replays(t, e, call(opHold, "k"), "second")
 }
 
 // duplicates sends one call 200 times at once.
@@ -215,8 +223,8 @@ func duplicates(t *testing.T, env Env) {
 	replays(t, engines[0], call(opHold, "k"), "execution 1")
 }
 
-// risingFences runs one key through its window many times, purging in between,
-// and reports a fence that does not rise.
+// risingFences runs one key through its window many times, purges it in between, and reports a
+// fence that doesn't rise.
 func risingFences(ctx context.Context, env Env) error {
 	var engines [2]*semel.Engine
 	for i := range engines {
@@ -252,7 +260,7 @@ func risingFences(ctx context.Context, env Env) error {
 		if round%3 == 2 {
 			continue // this time the expired record is followed, not purged
 		}
-		if n, err := env.Store.(semel.PurgeStore).Purge(ctx, []semel.Ref{ref(rec)}); n != 1 || err != nil {
+		if n, err := env.Store.Extras().Purge.Purge(ctx, []store.Ref{ref(rec)}); n != 1 || err != nil {
 			return fmt.Errorf("purge gives %d, %w", n, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 const (
@@ -24,30 +25,28 @@ var evidenceCases = []testCase{
 		why:   ruleEvidence,
 		needs: canEvidence,
 		run: func(t *testing.T, env Env) {
-			for _, s := range waysTo(env.Store) {
-				from := uint64(len(read(t, env.Store, 0)))
-				id := key(fmt.Sprint("k", from))
-				a, b, c, d := entry(id, "first claim"), entry(id, "second claim"), entry(id, "completion"), entry(id, "nothing")
-				v1 := putWith(t, s, claimed(id, 1), semel.Revision{}, a, b)
-				sameEntries(t, read(t, s, from), a, b)
-				v2 := putWith(t, s, next(v1, func(r *semel.Record) { r.Attempt = 2 }), v1.Revision, c)
-				sameEntries(t, read(t, s, from), a, b, c)
-				for what, w := range map[string]semel.Write{
-					"over an older revision":   {Record: next(v2, func(*semel.Record) {}), Expect: v1.Revision, Evidence: []semel.Entry{d}},
-					"over a foreign revision":  {Record: next(v2, func(*semel.Record) {}), Expect: fresh(), Evidence: []semel.Entry{d}},
-					"of a record that exists":  {Record: claimed(id, 2), Evidence: []semel.Entry{d}},
-					"that was applied before":  {Record: v2, Expect: v1.Revision, Evidence: []semel.Entry{c}},
-					"that was overtaken since": {Record: v1, Evidence: []semel.Entry{a, b}},
-				} {
-					refused(t, s, w, v2)
-					if err := differEntries(read(t, s, from), []semel.Entry{a, b, c}); err != nil {
-						t.Fatalf("after a write %s: %v", what, err)
-					}
+			s := env.Store
+			id := key("k")
+			a, b, c, d := entry(id, "first claim"), entry(id, "second claim"), entry(id, "completion"), entry(id, "nothing")
+			v1 := putWith(t, s, claimed(id, 1), store.Revision{}, a, b)
+			sameEntries(t, read(t, s, 0), a, b)
+			v2 := putWith(t, s, next(v1, func(r *semel.Record) { r.Attempt = 2 }), v1.Revision, c)
+			sameEntries(t, read(t, s, 0), a, b, c)
+			for what, w := range map[string]store.Write{
+				"over an older revision":   {Record: next(v2, func(*semel.Record) {}), Expect: v1.Revision, Evidence: []store.Entry{d}},
+				"over a foreign revision":  {Record: next(v2, func(*semel.Record) {}), Expect: fresh(), Evidence: []store.Entry{d}},
+				"of a record that exists":  {Record: claimed(id, 2), Evidence: []store.Entry{d}},
+				"that was applied before":  {Record: v2, Expect: v1.Revision, Evidence: []store.Entry{c}},
+				"that was overtaken since": {Record: v1, Evidence: []store.Entry{a, b}},
+			} {
+				refused(t, s, w, v2)
+				if err := differEntries(read(t, s, 0), []store.Entry{a, b, c}); err != nil {
+					t.Fatalf("after a write %s: %v", what, err)
 				}
-				refused(t, s, semel.Write{Record: claimed(key("absent"), 1), Expect: fresh(), Evidence: []semel.Entry{d}}, semel.Record{})
-				putWith(t, s, next(v2, func(*semel.Record) {}), v2.Revision)
-				sameEntries(t, read(t, s, from), a, b, c)
 			}
+			refused(t, s, store.Write{Record: claimed(key("absent"), 1), Expect: fresh(), Evidence: []store.Entry{d}}, semel.Record{})
+			putWith(t, s, next(v2, func(*semel.Record) {}), v2.Revision)
+			sameEntries(t, read(t, s, 0), a, b, c)
 		},
 	},
 	{
@@ -55,36 +54,19 @@ var evidenceCases = []testCase{
 		why:   ruleEvidence,
 		needs: canEvidence,
 		run: func(t *testing.T, env Env) {
-			const writers, rounds = 8, 50
 			id := key("contended")
-			cur := putWith(t, env.Store, claimed(id, 1), semel.Revision{}, entry(id, "0"))
-			want := []semel.Entry{entry(id, "0")}
-			for round := range rounds {
-				records := make([]semel.Record, writers)
-				winner := -1
-				var mu sync.Mutex
-				var wg sync.WaitGroup
-				for i := range writers {
-					records[i] = next(cur, func(r *semel.Record) { r.Attempt++ })
-					wg.Go(func() {
-						en := entry(id, fmt.Sprint(round, " of ", i))
-						_, applied, err := env.Store.Apply(t.Context(), semel.Write{Record: records[i], Expect: cur.Revision, Evidence: []semel.Entry{en}})
-						if err != nil {
-							t.Errorf("Apply: %v", err)
-						}
-						if applied {
-							mu.Lock()
-							defer mu.Unlock()
-							winner = i
-							want = append(want, en)
-						}
-					})
+			want := []store.Entry{entry(id, "0")}
+			cur := putWith(t, env.Store, claimed(id, 1), store.Revision{}, want...)
+			for round := range 50 {
+				writes := make([]store.Write, 8)
+				for i := range writes {
+					writes[i] = store.Write{
+						Record: next(cur, func(r *semel.Record) { r.Attempt++ }), Expect: cur.Revision,
+						Evidence: []store.Entry{entry(id, fmt.Sprint(round, " of ", i))},
+					}
 				}
-				wg.Wait()
-				if winner < 0 {
-					t.Fatal("no write was applied")
-				}
-				cur = records[winner]
+				won := race(t, env.Store, writes)
+				cur, want = won.Record, append(want, won.Evidence...)
 			}
 			sameEntries(t, read(t, env.Store, 0), want...)
 		},
@@ -102,7 +84,7 @@ var evidenceCases = []testCase{
 					prev := semel.Record{ID: id}
 					for v := range versions {
 						rec := claimed(id, int64(v))
-						_, applied, err := env.Store.Apply(t.Context(), semel.Write{Record: rec, Expect: prev.Revision, Evidence: []semel.Entry{entry(id, strconv.Itoa(v))}})
+						_, applied, err := env.Store.Apply(t.Context(), store.Write{Record: rec, Expect: prev.Revision, Evidence: []store.Entry{entry(id, strconv.Itoa(v))}})
 						if err != nil || !applied {
 							t.Errorf("Apply: applied %v, error %v", applied, err)
 							return
@@ -112,22 +94,22 @@ var evidenceCases = []testCase{
 				})
 				wg.Go(func() {
 					for v := range versions {
-						en := semel.Entry{Leaf: []byte("a replay"), Opening: []byte(strconv.Itoa(v))}
-						if err := evidenceOf(env.Store).AppendEvidence(t.Context(), []semel.Entry{en, en}); err != nil {
+						en := store.Entry{Leaf: []byte("a replay"), Opening: []byte(strconv.Itoa(v))}
+						if err := evidenceOf(env.Store).AppendEvidence(t.Context(), []store.Entry{en, en}); err != nil {
 							t.Errorf("AppendEvidence: %v", err)
 						}
 					}
 				})
 			}
 			wg.Wait()
-			seen := map[semel.Subject]int{}
+			seen := map[store.Subject]int{}
 			for _, en := range read(t, env.Store, 0) {
-				if want := "leaf of " + strconv.Itoa(seen[en.Subject]); en.Subject != (semel.Subject{}) && string(en.Leaf) != want {
+				if want := "leaf of " + strconv.Itoa(seen[en.Subject]); en.Subject != (store.Subject{}) && string(en.Leaf) != want {
 					t.Fatalf("an identity has %q in the place of %q", en.Leaf, want)
 				}
 				seen[en.Subject]++
 			}
-			if n := seen[semel.Subject{}]; n != 2*identities*versions {
+			if n := seen[store.Subject{}]; n != 2*identities*versions {
 				t.Errorf("%d of %d entries without a record are there", n, 2*identities*versions)
 			}
 			for i := range identities {
@@ -152,15 +134,15 @@ var evidenceCases = []testCase{
 						mine := entry(key(text), text)
 						var err error
 						if i%2 == 0 {
-							_, _, err = env.Store.Apply(t.Context(), semel.Write{Record: claimed(key(text), 1), Evidence: []semel.Entry{mine}})
+							_, _, err = env.Store.Apply(t.Context(), store.Write{Record: claimed(key(text), 1), Evidence: []store.Entry{mine}})
 						} else {
-							err = evidenceOf(env.Store).AppendEvidence(t.Context(), []semel.Entry{mine})
+							err = evidenceOf(env.Store).AppendEvidence(t.Context(), []store.Entry{mine})
 						}
 						if err != nil {
 							t.Errorf("a write with evidence: %v", err)
 							return
 						}
-						// Nobody who reads from a number on misses it later.
+						// A reader that goes on from a number must not miss it.
 						list, err := readAll(t.Context(), env.Store, from)
 						if err != nil {
 							t.Error(err)
@@ -211,10 +193,8 @@ var evidenceCases = []testCase{
 				}
 			}
 			check()
-			if env.Reopen != nil {
-				env.Store = env.Reopen()
-				check()
-			}
+			env.reopen()
+			check()
 			later := entry(prev.ID, "later")
 			putWith(t, env.Store, next(prev, func(*semel.Record) {}), prev.Revision, later)
 			before = append(before, later)
@@ -226,27 +206,25 @@ var evidenceCases = []testCase{
 		why:   ruleExact,
 		needs: canEvidence,
 		run: func(t *testing.T, env Env) {
-			var want []semel.Entry
+			var want []store.Entry
 			for _, size := range []int{0, 1, 127, 128, 300, 16 << 10, 200 << 10} {
 				leaf := bytes.Repeat([]byte{0xff, 0, '\n', byte(size)}, size/4+1)
 				want = append(want,
-					semel.Entry{Leaf: leaf, Opening: leaf, Subject: semel.Subject{byte(len(want)), 0xff}},
-					semel.Entry{Leaf: leaf[:1], Opening: leaf, Subject: semel.Subject{1}},
-					semel.Entry{Leaf: leaf},
+					store.Entry{Leaf: leaf, Opening: leaf, Subject: store.Subject{byte(len(want)), 0xff}},
+					store.Entry{Leaf: leaf[:1], Opening: leaf, Subject: store.Subject{1}},
+					store.Entry{Leaf: leaf},
 				)
 			}
 			if err := evidenceOf(env.Store).AppendEvidence(t.Context(), want); err != nil {
 				t.Fatalf("AppendEvidence: %v", err)
 			}
-			putWith(t, env.Store, claimed(key("k"), 1), semel.Revision{}, want...)
+			putWith(t, env.Store, claimed(key("k"), 1), store.Revision{}, want...)
 			want = append(want, want...)
 			sameEntries(t, read(t, env.Store, 0), want...)
 			if err := evidenceOf(env.Store).AppendEvidence(t.Context(), nil); err != nil {
 				t.Fatalf("AppendEvidence of nothing: %v", err)
 			}
-			if env.Reopen != nil {
-				env.Store = env.Reopen()
-			}
+			env.reopen()
 			sameEntries(t, read(t, env.Store, 0), want...)
 		},
 	},
@@ -258,12 +236,12 @@ var evidenceCases = []testCase{
 			logged(t, env.Store, 200)
 			check := func() {
 				t.Helper()
-				want := map[semel.Subject][]uint64{}
+				want := map[store.Subject][]uint64{}
 				for i, en := range read(t, env.Store, 0) {
 					want[en.Subject] = append(want[en.Subject], uint64(i))
 				}
 				for s, numbers := range want {
-					if s == (semel.Subject{}) {
+					if s == (store.Subject{}) {
 						continue
 					}
 					finds(t, env.Store, s, 0, 1000, numbers)
@@ -272,14 +250,12 @@ var evidenceCases = []testCase{
 					mid := len(numbers) / 2
 					finds(t, env.Store, s, numbers[mid], 2, numbers[mid:min(mid+2, len(numbers))])
 				}
-				finds(t, env.Store, semel.Subject{}, 0, 10, nil)
-				finds(t, env.Store, semel.Subject{0xff, 0xff}, 0, 10, nil)
+				finds(t, env.Store, store.Subject{}, 0, 10, nil)
+				finds(t, env.Store, store.Subject{0xff, 0xff}, 0, 10, nil)
 			}
 			check()
-			if env.Reopen != nil {
-				env.Store = env.Reopen()
-				check()
-			}
+			env.reopen()
+			check()
 		},
 	},
 	{
@@ -303,15 +279,13 @@ var evidenceCases = []testCase{
 					t.Fatalf("after entries %d to %d were erased: %v", r[0], r[1], err)
 				}
 			}
-			// What is written later was not meant.
+			// Entries written later keep their openings.
 			later := entry(prev.ID, "later")
 			putWith(t, env.Store, next(prev, func(*semel.Record) {}), prev.Revision, later)
 			want = append(want, later)
 			sameEntries(t, read(t, env.Store, 0), want...)
-			if env.Reopen != nil {
-				env.Store = env.Reopen()
-				sameEntries(t, read(t, env.Store, 0), want...)
-			}
+			env.reopen()
+			sameEntries(t, read(t, env.Store, 0), want...)
 			finds(t, env.Store, bulk(1)[0].Subject, 0, 1, []uint64{120})
 		},
 	},
@@ -357,10 +331,8 @@ var evidenceCases = []testCase{
 				}
 			}
 			logged(t, env.Store, 10)
-			if env.Reopen != nil {
-				env.Store = env.Reopen()
-				ev = evidenceOf(env.Store)
-			}
+			env.reopen()
+			ev = evidenceOf(env.Store)
 			for name, want := range tiles {
 				if got, err := ev.EvidenceTile(t.Context(), name); err != nil || !bytes.Equal(got, want) {
 					t.Fatalf("the tile %s has %d bytes in the place of %d, error %v", name, len(got), len(want), err)

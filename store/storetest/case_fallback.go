@@ -6,69 +6,59 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
-// bare hides the optional interfaces of a store.
-type bare struct{ semel.Store }
+// noExtras hides the extras of a store.
+type noExtras struct{ semel.Store }
 
-// fallbackCases prove what the engine does without an optional interface, on
-// every store: the four verbs must be enough to be right.
+func (noExtras) Extras() store.Extras { return store.Extras{} }
+
+// fallbackCases prove on every store what the engine does without an extra: it must be correct
+// with the four verbs alone.
 var fallbackCases = []testCase{
 	{
 		name: canDue.fallback,
-		why:  "DueStore: without it nothing is reaped or purged, and deliveries settle abandoned attempts as they meet them.",
+		why:  "DueIndex: without it nothing is reaped or purged, and deliveries settle abandoned attempts as they meet them.",
 		run: func(t *testing.T, env Env) {
-			dying, control := faulty(t, bare{env.Store})
-			alive := newEngine(t, bare{env.Store})
-			first := begin(t, dying, call(opRetry, "k"), semel.Execute)
-			begin(t, dying, call(opHold, "k"), semel.Execute)
-			control.Cut(faultstore.NotApplied)
+			env.Store = noExtras{env.Store}
+			deadHolder(t, env)
+			e := newEngine(t, env.Store)
+			begin(t, e, call(opRetry, "due"), semel.Execute).Attempt.Detach()
 			env.Advance(semel.DefaultLease + time.Second)
-			if n, err := alive.Sweep(t.Context()); n != (semel.Swept{}) || err != nil {
+			if n, err := e.Sweep(t.Context()); n != (semel.Swept{}) || err != nil {
 				t.Fatalf("Sweep without an index gives %+v, %v", n, err)
 			}
-			second := begin(t, alive, call(opRetry, "k"), semel.Execute)
-			if second.Record.Fence <= first.Record.Fence {
-				t.Fatalf("fence %d follows %d", second.Record.Fence, first.Record.Fence)
-			}
-			begin(t, alive, call(opHold, "k"), semel.Held)
-			complete(t, second.Attempt, "done")
-			replays(t, alive, call(opRetry, "k"), "done")
 		},
 	},
 	{
 		name: canPurge.fallback,
-		why:  "PurgeStore: without it expired records stay, and deliveries treat them as absent.",
+		why:  "Purger: without it expired records stay, and deliveries treat them as absent.",
 		run: func(t *testing.T, env Env) {
-			e := newEngine(t, bare{env.Store})
-			first := begin(t, e, call(opHold, "k"), semel.Execute)
-			complete(t, first.Attempt, "first")
+			env.Store = noExtras{env.Store}
+			windowEnds(t, env)
+			e := newEngine(t, env.Store)
+			last := begin(t, e, call(opHold, "k"), semel.Replay).Record
 			env.Advance(semel.DefaultWindow)
 			if n, err := e.Sweep(t.Context()); n.Purged != 0 || err != nil {
 				t.Fatalf("Sweep without Purge gives %+v, %v", n, err)
 			}
-			if rec, err := env.Store.Get(t.Context(), first.Record.ID); err != nil || rec.Fence != first.Record.Fence {
-				t.Fatalf("the expired record is not there any more: fence %d, %v", rec.Fence, err)
-			}
-			second := begin(t, e, call(opHold, "k"), semel.Execute)
-			if second.Record.Fence <= first.Record.Fence || second.Record.Attempt != 1 {
-				t.Fatalf("attempt %d has fence %d after %d", second.Record.Attempt, second.Record.Fence, first.Record.Fence)
-			}
+			stored(t, env.Store, last.ID, *last)
 		},
 	},
 	{
 		name: canWatch.fallback,
-		why:  "WatchStore: without it the engine polls while it waits for an outcome.",
-		run:  func(t *testing.T, env Env) { waitForOther(t, bare{env.Store}) },
+		why:  "Watcher: without it the engine polls while it waits for an outcome.",
+		run:  func(t *testing.T, env Env) { waitForOther(t, noExtras{env.Store}) },
 	},
 	{
 		name: canSearch.fallback,
 		why:  "Search lists records, for people. CodeUnsupported means that the store can't.",
 		run: func(t *testing.T, env Env) {
-			e := newEngine(t, bare{env.Store})
+			e := newEngine(t, noExtras{env.Store})
 			complete(t, begin(t, e, call(opHold, "k"), semel.Execute).Attempt, "done")
-			if page, err := e.Search(t.Context(), semel.Query{}); !errors.Is(err, &semel.Error{Code: semel.CodeUnsupported}) {
+			if page, err := e.Search(t.Context(), store.Query{}); !errors.Is(err, &semel.Error{Code: semel.CodeUnsupported}) {
 				t.Fatalf("Search without an index gives %d records, %v", len(page.Records), err)
 			}
 			replays(t, e, call(opHold, "k"), "done")
@@ -76,7 +66,7 @@ var fallbackCases = []testCase{
 	},
 }
 
-// sweepCases prove what the optional interfaces are there for.
+// sweepCases prove that the engine uses the extras.
 var sweepCases = []testCase{
 	{
 		name:  "a sweep settles abandoned attempts and purges expired records",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 )
 
 const (
@@ -25,18 +26,18 @@ var fidelityCases = []testCase{
 	{
 		name: "every field comes back exactly as it was written",
 		why:  ruleExact,
-		// A failing record is made smaller for a bounded time, which must pass.
+		// Rapid shrinks a failing record for a limited time, which must be real.
 		realTime: true,
 		run: func(t *testing.T, env Env) {
 			clause.Proves(t, "CORE-FIELD.1")
 			rapid.Check(t, func(rt *rapid.T) {
-				rec := drawRecord().Draw(rt, "record")
-				// Identities may repeat between rounds: follow what is there.
+				rec := next(drawRecord.Draw(rt, "record"), func(*semel.Record) {})
+				// Identities may repeat between rounds.
 				old, err := env.Store.Get(t.Context(), rec.ID)
 				if err != nil && !errors.Is(err, semel.ErrNotFound) {
 					rt.Fatalf("Get: %v", err)
 				}
-				cur, applied, err := env.Store.Apply(t.Context(), semel.Write{Record: rec, Expect: old.Revision})
+				cur, applied, err := env.Store.Apply(t.Context(), store.Write{Record: rec, Expect: old.Revision})
 				if err != nil || !applied {
 					rt.Fatalf("Apply: applied %v, error %v", applied, err)
 				}
@@ -50,8 +51,8 @@ var fidelityCases = []testCase{
 				if d := difference(got, rec); d != "" {
 					rt.Fatalf("Get returned a record that differs from what was written:\n%s", d)
 				}
-				// A refused write returns what is stored, read in its own way.
-				cur, applied, err = env.Store.Apply(t.Context(), semel.Write{Record: next(rec, func(*semel.Record) {}), Expect: fresh()})
+				// A refused write returns the stored record, too.
+				cur, applied, err = env.Store.Apply(t.Context(), store.Write{Record: next(rec, func(*semel.Record) {}), Expect: fresh()})
 				if err != nil || applied {
 					rt.Fatalf("Apply over a foreign revision: applied %v, error %v", applied, err)
 				}
@@ -68,8 +69,8 @@ var fidelityCases = []testCase{
 			for i, res := range []semel.Result{{}, {Data: []byte{}}, {Tombstone: true}, {Data: []byte{}, Tombstone: true}, {Data: []byte{0}}} {
 				rec := put(t, env.Store, next(claimed(key(fmt.Sprint(i)), 1), func(r *semel.Record) {
 					r.Result = res
-					r.Effects = []semel.EffectRecord{{Name: "e", State: semel.EffectConfirmed, Result: res}}
-				}), semel.Revision{})
+					r.Effects = []store.EffectRecord{{Name: "e", State: store.EffectConfirmed, Result: res}}
+				}), store.Revision{})
 				stored(t, env.Store, rec.ID, rec)
 			}
 		},
@@ -80,7 +81,7 @@ var fidelityCases = []testCase{
 		run: func(t *testing.T, env Env) {
 			clause.Proves(t, "IDS-IX.1")
 			big := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // 1 MiB
-			rec := put(t, env.Store, next(claimed(key("k"), 1), func(r *semel.Record) { r.Result.Data = big }), semel.Revision{})
+			rec := put(t, env.Store, next(claimed(key("k"), 1), func(r *semel.Record) { r.Result.Data = big }), store.Revision{})
 			stored(t, env.Store, rec.ID, rec)
 		},
 	},
@@ -90,19 +91,19 @@ var fidelityCases = []testCase{
 		run: func(t *testing.T, env Env) {
 			rec := next(claimed(key("k"), 1), func(r *semel.Record) {
 				for i := range 1000 {
-					r.Effects = append(r.Effects, semel.EffectRecord{
-						Name: fmt.Sprintf("effect/%d", i), Key: "key", State: semel.EffectConfirmed, Fence: int64(i),
+					r.Effects = append(r.Effects, store.EffectRecord{
+						Name: fmt.Sprintf("effect/%d", i), Key: "key", State: store.EffectConfirmed, Fence: int64(i),
 						Result: semel.Result{Data: bytes.Repeat([]byte("x"), 100)}, StartedAt: epoch, SettledAt: epoch.Add(1),
 					})
 				}
-				for i := range semel.MaxEarlier {
-					r.Earlier = append(r.Earlier, semel.AttemptRecord{
+				for i := range store.MaxEarlier {
+					r.Earlier = append(r.Earlier, store.AttemptRecord{
 						Number: i + 1, Fence: int64(i), Holder: "h", Disposition: semel.DispositionFailed,
-						Failure: &semel.Failure{Code: "c", Message: "m"}, StartedAt: epoch, EndedAt: epoch.Add(time.Nanosecond),
+						Failure: &store.Failure{Code: "c", Message: "m"}, StartedAt: epoch, EndedAt: epoch.Add(time.Nanosecond),
 					})
 				}
 			})
-			put(t, env.Store, rec, semel.Revision{})
+			put(t, env.Store, rec, store.Revision{})
 			stored(t, env.Store, rec.ID, rec)
 		},
 	},
@@ -123,7 +124,7 @@ var fidelityCases = []testCase{
 				{Tenant: "", Principal: "", Operation: "o", Key: "k"},
 				{Tenant: "", Principal: "t", Operation: "o", Key: "k"},
 				{Tenant: "p", Principal: "t", Operation: "o", Key: "k"},
-				// The same text in all, cut in other places.
+				// The same text in total, split in other places.
 				{Tenant: "tp", Principal: "", Operation: "o", Key: "k"},
 				{Tenant: "", Principal: "tp", Operation: "o", Key: "k"},
 				{Tenant: "t", Principal: "po", Operation: "k", Key: "x"},
@@ -137,7 +138,7 @@ var fidelityCases = []testCase{
 				{Tenant: "t", Principal: "p", Operation: "o", Key: "/k"},
 				{Tenant: "t", Principal: "p", Operation: "o", Key: "\x01k"},
 				{Tenant: "t\x01", Principal: "p", Operation: "o", Key: "k"},
-				// What only looks the same.
+				// Texts that only look the same.
 				{Tenant: "t", Principal: "p", Operation: "o", Key: "k "},
 				{Tenant: "t", Principal: "p", Operation: "o", Key: " k"},
 				{Tenant: "t", Principal: "p", Operation: "o", Key: "\u00e9"},
@@ -150,7 +151,7 @@ var fidelityCases = []testCase{
 			recs := make([]semel.Record, len(ids))
 			for i, id := range ids {
 				stored(t, env.Store, id, semel.Record{})
-				recs[i] = put(t, env.Store, claimed(id, int64(i+1)), semel.Revision{})
+				recs[i] = put(t, env.Store, claimed(id, int64(i+1)), store.Revision{})
 			}
 			for i, id := range ids {
 				stored(t, env.Store, id, recs[i])
@@ -172,25 +173,25 @@ var fidelityCases = []testCase{
 			}
 			rec := next(claimed(key("k"), 1), func(r *semel.Record) {
 				r.Result.Data = data
-				r.Effects = append(make([]semel.EffectRecord, 0, 4), semel.EffectRecord{Name: "e", Result: semel.Result{Data: data[:3]}})
-				r.Earlier = append(make([]semel.AttemptRecord, 0, 4), semel.AttemptRecord{Number: 1, Failure: &semel.Failure{Message: "m"}})
+				r.Effects = append(make([]store.EffectRecord, 0, 4), store.EffectRecord{Name: "e", Result: semel.Result{Data: data[:3]}})
+				r.Earlier = append(make([]store.AttemptRecord, 0, 4), store.AttemptRecord{Number: 1, Failure: &store.Failure{Message: "m"}})
 			})
 			keep := rec
 			keep.Result.Data = bytes.Clone(data)
-			keep.Effects = []semel.EffectRecord{{Name: "e", Result: semel.Result{Data: []byte("the")}}}
-			keep.Earlier = []semel.AttemptRecord{{Number: 1, Failure: &semel.Failure{Message: "m"}}}
+			keep.Effects = []store.EffectRecord{{Name: "e", Result: semel.Result{Data: []byte("the")}}}
+			keep.Earlier = []store.AttemptRecord{{Number: 1, Failure: &store.Failure{Message: "m"}}}
 
-			applied := put(t, env.Store, rec, semel.Revision{})
+			applied := put(t, env.Store, rec, store.Revision{})
 			got, err := env.Store.Get(t.Context(), rec.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
-			shown, _, err := env.Store.Apply(t.Context(), semel.Write{Record: claimed(rec.ID, 2)})
+			shown, _, err := env.Store.Apply(t.Context(), store.Write{Record: claimed(rec.ID, 2)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Many later writes, to this record and to others, so that buffers
-			// which the store uses again do get used again.
+			// Write to this record and to others many times, so that a store that reuses
+			// buffers does so.
 			last := rec
 			for i := range 200 {
 				last = put(t, env.Store, next(last, func(r *semel.Record) {
@@ -198,7 +199,7 @@ var fidelityCases = []testCase{
 				}), last.Revision)
 				put(t, env.Store, next(claimed(key(fmt.Sprint("other", i)), 1), func(r *semel.Record) {
 					r.Result.Data = bytes.Repeat([]byte{byte(i)}, len(data))
-				}), semel.Revision{})
+				}), store.Revision{})
 				stored(t, env.Store, last.ID, last)
 			}
 			same(t, "the record that was given to Apply, afterwards,", rec, keep)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 )
 
 const (
@@ -19,25 +20,24 @@ const (
 	ruleDurable = "What Apply acknowledged is durable to the level the store documents, before it returns."
 )
 
-// patience is how long a call may take before it counts as hung.
+// patience is how long a call may take until it counts as hung.
 const patience = 30 * time.Second
 
-// verbs calls every method of a store that takes a context, and says how it
-// ended.
+// verbs calls every method of a store that takes a context, and returns their errors.
 func verbs(ctx context.Context, s semel.Store, rec semel.Record) map[string]error {
 	errs := map[string]error{}
-	_, _, errs["Apply, creating"] = s.Apply(ctx, semel.Write{Record: claimed(key("new"), 1)})
-	_, _, errs["Apply"] = s.Apply(ctx, semel.Write{Record: next(rec, func(*semel.Record) {}), Expect: rec.Revision})
+	_, _, errs["Apply, creating"] = s.Apply(ctx, store.Write{Record: claimed(key("new"), 1)})
+	_, _, errs["Apply"] = s.Apply(ctx, store.Write{Record: next(rec, func(*semel.Record) {}), Expect: rec.Revision})
 	_, errs["Get"] = s.Get(ctx, rec.ID)
 	_, errs["Now"] = s.Now(ctx)
-	if d, ok := s.(semel.DueStore); ok {
-		_, errs["Due"] = d.Due(ctx, semel.DueQuery{Until: epoch.Add(time.Hour), Limit: 10})
+	if d := s.Extras().Due; d != nil {
+		_, errs["Due"] = d.Due(ctx, store.DueQuery{Until: epoch.Add(time.Hour), Limit: 10})
 	}
-	if p, ok := s.(semel.PurgeStore); ok {
-		_, errs["Purge"] = p.Purge(ctx, []semel.Ref{{ID: rec.ID, Revision: rec.Revision}})
+	if p := s.Extras().Purge; p != nil {
+		_, errs["Purge"] = p.Purge(ctx, []store.Ref{{ID: rec.ID, Revision: rec.Revision}})
 	}
-	if f, ok := s.(semel.SearchStore); ok {
-		_, errs["Search"] = f.Search(ctx, semel.Query{Limit: 10})
+	if f := s.Extras().Search; f != nil {
+		_, errs["Search"] = f.Search(ctx, store.Query{Limit: 10})
 	}
 	return errs
 }
@@ -47,7 +47,7 @@ var lifeCases = []testCase{
 		name: "every call fails after Close, and none hangs",
 		why:  ruleClose,
 		run: func(t *testing.T, env Env) {
-			rec := put(t, env.Store, claimed(key("k"), 1), semel.Revision{})
+			rec := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
 			within(t, patience, "Close", func() {
 				if err := env.Store.Close(); err != nil {
 					t.Errorf("Close: %v", err)
@@ -63,7 +63,7 @@ var lifeCases = []testCase{
 					t.Errorf("%s after Close says that there is no record: %v", call, err)
 				}
 			}
-			if w, ok := env.Store.(semel.WatchStore); ok {
+			if w := env.Store.Extras().Watch; w != nil {
 				within(t, patience, "Watch after Close", func() {
 					_, stop := w.Watch(t.Context(), rec.ID)
 					stop()
@@ -85,7 +85,7 @@ var lifeCases = []testCase{
 			cancel()
 			for i := range 20 {
 				id := key(fmt.Sprint("k", i))
-				definite(t, env.Store, ctx, semel.Write{Record: claimed(id, 1)}, semel.Record{})
+				definite(t, env.Store, ctx, store.Write{Record: claimed(id, 1)}, semel.Record{})
 				rec, err := env.Store.Get(t.Context(), id)
 				if err != nil {
 					t.Fatal(err)
@@ -95,7 +95,7 @@ var lifeCases = []testCase{
 				} else if errors.Is(err, semel.ErrNotFound) {
 					t.Fatalf("under a cancelled context Get says that a stored record is not there")
 				}
-				definite(t, env.Store, ctx, semel.Write{Record: next(rec, func(r *semel.Record) { r.Attempt = 2 }), Expect: rec.Revision}, rec)
+				definite(t, env.Store, ctx, store.Write{Record: next(rec, func(r *semel.Record) { r.Attempt = 2 }), Expect: rec.Revision}, rec)
 				if at, err := env.Store.Now(ctx); err == nil && at.IsZero() {
 					t.Fatal("under a cancelled context Now gives no time and no error")
 				}
@@ -107,9 +107,8 @@ var lifeCases = []testCase{
 		why:  ruleDurable,
 		run: func(t *testing.T, env Env) {
 			if env.Reopen == nil {
-				// The level of such a store is the life of the process: what
-				// was acknowledged is there as long as it is open.
-				rec := put(t, env.Store, claimed(key("k"), 1), semel.Revision{})
+				// Such a store keeps what it acknowledged as long as it is open.
+				rec := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
 				env.Advance(time.Hour)
 				stored(t, env.Store, rec.ID, rec)
 				return
@@ -120,10 +119,9 @@ var lifeCases = []testCase{
 	},
 }
 
-// definite applies w under a context and, if that gives an error, resolves it
-// as the engine does. In the end w must be what is stored. Before is what was
-// stored before.
-func definite(t *testing.T, s semel.Store, ctx context.Context, w semel.Write, before semel.Record) {
+// definite applies w under a context and, after an error, resolves the result as the engine does.
+// In the end w must be stored. Before is the record that was stored before.
+func definite(t *testing.T, s semel.Store, ctx context.Context, w store.Write, before semel.Record) {
 	t.Helper()
 	cur, applied, err := s.Apply(ctx, w)
 	switch {
@@ -143,10 +141,10 @@ func definite(t *testing.T, s semel.Store, ctx context.Context, w semel.Write, b
 	stored(t, s, w.Record.ID, w.Record)
 }
 
-// closeWhileRunning hammers the store while it closes. A record that is there
-// may not be said to be gone, nor be created once more.
+// closeWhileRunning calls the store while it closes. It must neither say that a stored record is
+// gone nor create it once more.
 func closeWhileRunning(t *testing.T, env Env) {
-	rec := put(t, env.Store, claimed(key("k"), 1), semel.Revision{})
+	rec := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
 	ctx := context.WithoutCancel(t.Context())
 	var wg sync.WaitGroup
 	var under atomic.Int64
@@ -162,12 +160,12 @@ func closeWhileRunning(t *testing.T, env Env) {
 				if errors.Is(err, semel.ErrNotFound) || err == nil && got.Revision != rec.Revision {
 					t.Errorf("Get during Close gives revision %v, error %v for a record that is stored", got.Revision, err)
 				}
-				got, applied, err2 := env.Store.Apply(ctx, semel.Write{Record: claimed(rec.ID, 2)})
+				got, applied, err2 := env.Store.Apply(ctx, store.Write{Record: claimed(rec.ID, 2)})
 				if applied || err2 == nil && got.Revision != rec.Revision {
 					t.Errorf("during Close a stored record was created once more (applied %v, shown %v)", applied, got.Revision)
 				}
 				mine := claimed(key(fmt.Sprintf("w%d-%d", i, n)), 1)
-				_, applied, err3 := env.Store.Apply(ctx, semel.Write{Record: mine})
+				_, applied, err3 := env.Store.Apply(ctx, store.Write{Record: mine})
 				if applied && err3 == nil {
 					acknowledged.Store(mine.ID, mine)
 				}
@@ -198,14 +196,14 @@ func closeWhileRunning(t *testing.T, env Env) {
 	within(t, patience, "calls that ran during Close", wg.Wait)
 }
 
-// survives writes, opens again, and looks, several times over.
+// survives writes, reopens the store and checks every record, several times over.
 func survives(t *testing.T, env Env) {
 	s := env.Store
 	want := map[semel.ID]semel.Record{}
 	for round := range 4 {
 		for i := range 20 {
 			id := key(fmt.Sprint("k", round, "-", i))
-			want[id] = put(t, s, claimed(id, int64(i+1)), semel.Revision{})
+			want[id] = put(t, s, claimed(id, int64(i+1)), store.Revision{})
 		}
 		changed := 0
 		for id, rec := range want {
@@ -216,8 +214,8 @@ func survives(t *testing.T, env Env) {
 					r.NextAt = 0
 				}), rec.Revision)
 			}
-			if p, ok := s.(semel.PurgeStore); ok && changed%7 == 0 {
-				if n, err := p.Purge(t.Context(), []semel.Ref{{ID: id, Revision: want[id].Revision}}); n != 1 || err != nil {
+			if p := s.Extras().Purge; p != nil && changed%7 == 0 {
+				if n, err := p.Purge(t.Context(), []store.Ref{{ID: id, Revision: want[id].Revision}}); n != 1 || err != nil {
 					t.Fatalf("Purge gives %d, %v", n, err)
 				}
 				want[id] = semel.Record{}
@@ -230,7 +228,7 @@ func survives(t *testing.T, env Env) {
 				delete(want, id)
 			}
 		}
-		if d, ok := s.(semel.DueStore); ok {
+		if d := s.Extras().Due; d != nil {
 			var live []semel.Record
 			for _, rec := range want {
 				if !rec.NextAt.IsZero() {

@@ -8,11 +8,12 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 )
 
-func purge(t *testing.T, s semel.Store, want int, refs ...semel.Ref) {
+func purge(t *testing.T, s semel.Store, want int, refs ...store.Ref) {
 	t.Helper()
-	n, err := s.(semel.PurgeStore).Purge(t.Context(), refs)
+	n, err := s.Extras().Purge.Purge(t.Context(), refs)
 	if err != nil {
 		t.Fatalf("Purge: %v", err)
 	}
@@ -21,7 +22,7 @@ func purge(t *testing.T, s semel.Store, want int, refs ...semel.Ref) {
 	}
 }
 
-func ref(rec semel.Record) semel.Ref { return semel.Ref{ID: rec.ID, Revision: rec.Revision} }
+func ref(rec semel.Record) store.Ref { return store.Ref{ID: rec.ID, Revision: rec.Revision} }
 
 var purgeCases = []testCase{
 	{
@@ -30,18 +31,18 @@ var purgeCases = []testCase{
 		needs: canPurge,
 		run: func(t *testing.T, env Env) {
 			clause.Proves(t, "MAP-EXP.2")
-			rec := put(t, env.Store, at(key("k"), epoch), semel.Revision{})
-			other := put(t, env.Store, at(key("other"), epoch), semel.Revision{})
+			rec := put(t, env.Store, at(key("k"), epoch), store.Revision{})
+			other := put(t, env.Store, at(key("other"), epoch), store.Revision{})
 			purge(t, env.Store, 1, ref(rec))
 			stored(t, env.Store, rec.ID, semel.Record{})
 			stored(t, env.Store, other.ID, other)
-			if d, ok := env.Store.(semel.DueStore); ok {
+			if d := env.Store.Extras().Due; d != nil {
 				sameSet(t, due(t, d, epoch, 10), []semel.Record{other})
 			}
 			purge(t, env.Store, 0, ref(rec)) // once more
-			again := put(t, env.Store, at(key("k"), epoch), semel.Revision{})
+			again := put(t, env.Store, at(key("k"), epoch), store.Revision{})
 			stored(t, env.Store, rec.ID, again)
-			if d, ok := env.Store.(semel.DueStore); ok {
+			if d := env.Store.Extras().Due; d != nil {
 				sameSet(t, due(t, d, epoch, 10), []semel.Record{other, again})
 			}
 			purge(t, env.Store, 0, ref(rec)) // the old version is not there
@@ -53,9 +54,9 @@ var purgeCases = []testCase{
 		why:   rulePurge,
 		needs: canPurge,
 		run: func(t *testing.T, env Env) {
-			v1 := put(t, env.Store, claimed(key("k"), 1), semel.Revision{})
+			v1 := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
 			v2 := put(t, env.Store, next(v1, func(r *semel.Record) { r.Attempt = 2 }), v1.Revision)
-			purge(t, env.Store, 0, ref(v1), semel.Ref{ID: v1.ID}, semel.Ref{ID: v1.ID, Revision: fresh()}, semel.Ref{ID: key("absent")})
+			purge(t, env.Store, 0, ref(v1), store.Ref{ID: v1.ID}, store.Ref{ID: v1.ID, Revision: fresh()}, store.Ref{ID: key("absent")})
 			stored(t, env.Store, v1.ID, v2)
 		},
 	},
@@ -64,9 +65,9 @@ var purgeCases = []testCase{
 		why:   ruleApply,
 		needs: canPurge,
 		run: func(t *testing.T, env Env) {
-			v1 := put(t, env.Store, claimed(key("k"), 1), semel.Revision{})
+			v1 := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
 			purge(t, env.Store, 1, ref(v1))
-			refused(t, env.Store, semel.Write{Record: next(v1, func(*semel.Record) {}), Expect: v1.Revision}, semel.Record{})
+			refused(t, env.Store, store.Write{Record: next(v1, func(*semel.Record) {}), Expect: v1.Revision}, semel.Record{})
 		},
 	},
 	{
@@ -76,9 +77,9 @@ var purgeCases = []testCase{
 		run: func(t *testing.T, env Env) {
 			purge(t, env.Store, 0)
 			const records = 600
-			var refs []semel.Ref
+			var refs []store.Ref
 			for i := range records {
-				rec := put(t, env.Store, claimed(key(fmt.Sprint(i)), 1), semel.Revision{})
+				rec := put(t, env.Store, claimed(key(fmt.Sprint(i)), 1), store.Revision{})
 				if i%3 == 0 {
 					put(t, env.Store, next(rec, func(*semel.Record) {}), rec.Revision)
 				}
@@ -99,15 +100,15 @@ var purgeCases = []testCase{
 		why:   ruleLinear,
 		needs: canPurge,
 		run: func(t *testing.T, env Env) {
-			p := env.Store.(semel.PurgeStore)
+			p := env.Store.Extras().Purge
 			for round := range 200 {
-				v1 := put(t, env.Store, claimed(key(fmt.Sprint(round)), 1), semel.Revision{})
+				v1 := put(t, env.Store, claimed(key(fmt.Sprint(round)), 1), store.Revision{})
 				v2 := next(v1, func(r *semel.Record) { r.Attempt = 2 })
 				var deleted, wrote atomic.Int64
 				var wg sync.WaitGroup
 				for range 2 {
 					wg.Go(func() {
-						n, err := p.Purge(t.Context(), []semel.Ref{ref(v1)})
+						n, err := p.Purge(t.Context(), []store.Ref{ref(v1)})
 						deleted.Add(int64(n))
 						if err != nil {
 							t.Errorf("Purge: %v", err)
@@ -115,7 +116,7 @@ var purgeCases = []testCase{
 					})
 				}
 				wg.Go(func() {
-					_, applied, err := env.Store.Apply(t.Context(), semel.Write{Record: v2, Expect: v1.Revision})
+					_, applied, err := env.Store.Apply(t.Context(), store.Write{Record: v2, Expect: v1.Revision})
 					if err != nil {
 						t.Errorf("Apply: %v", err)
 					}

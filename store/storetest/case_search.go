@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 const (
@@ -18,15 +19,15 @@ const (
 	ruleCursor     = "Cursor continues after an earlier page: its Next, with the same Query. A cursor that the store did not make is CodeInvalidCall."
 )
 
-// maxPages bounds a search through few records, however short its pages are.
+// maxPages bounds the pages of a search through few records, however short they are.
 const maxPages = 10_000
 
-// search goes through all pages. Between calls f between, which may be nil.
-func search(t *testing.T, s semel.Store, q semel.Query, between func()) []semel.Record {
+// search reads all pages. Between two pages it calls between, unless that is nil.
+func search(t *testing.T, s semel.Store, q store.Query, between func()) []semel.Record {
 	t.Helper()
 	var all []semel.Record
 	for range maxPages {
-		page, err := s.(semel.SearchStore).Search(t.Context(), q)
+		page, err := s.Extras().Search.Search(t.Context(), q)
 		if err != nil {
 			t.Fatalf("Search: %v", err)
 		}
@@ -49,19 +50,19 @@ func search(t *testing.T, s semel.Store, q semel.Query, between func()) []semel.
 	return nil
 }
 
-// fill stores n records, each a second younger than the one before.
+// fill stores n records, each created a second after the one before.
 func fill(t *testing.T, s semel.Store, prefix string, n int) []semel.Record {
 	t.Helper()
 	recs := make([]semel.Record, n)
 	for i := range recs {
 		recs[i] = put(t, s, next(claimed(key(fmt.Sprint(prefix, i)), 1), func(r *semel.Record) {
 			r.CreatedAt = epoch.Add(time.Duration(i) * time.Second)
-		}), semel.Revision{})
+		}), store.Revision{})
 	}
 	return recs
 }
 
-// sameList compares records with their order.
+// sameList compares records and their order.
 func sameList(t *testing.T, got, want []semel.Record) {
 	t.Helper()
 	for i := range min(len(got), len(want)) {
@@ -81,43 +82,19 @@ var searchCases = []testCase{
 		why:   ruleSearch + " " + ruleExact,
 		needs: canSearch,
 		run: func(t *testing.T, env Env) {
-			sameList(t, search(t, env.Store, semel.Query{Limit: 10}, nil), nil)
+			sameList(t, search(t, env.Store, store.Query{Limit: 10}, nil), nil)
 			recs := fill(t, env.Store, "k", 20)
-			recs[7] = put(t, env.Store, next(recs[7], func(r *semel.Record) {
-				r.Held, r.Failure, r.Result.Data = "held", &semel.Failure{Code: "c"}, []byte{}
-				r.Effects = []semel.EffectRecord{{Name: "e", State: semel.EffectStarted, StartedAt: epoch}}
-				r.Earlier = []semel.AttemptRecord{{Number: 1, Disposition: semel.DispositionAborted, EndedAt: epoch}}
-				r.Fingerprint = semel.FingerprintOf(semel.SchemeRaw, []byte("payload"))
-			}), recs[7].Revision)
+			recs[7] = put(t, env.Store, next(recs[7], rich), recs[7].Revision)
 			slices.Reverse(recs)
-			sameList(t, search(t, env.Store, semel.Query{Limit: 100}, nil), recs)
-			sameList(t, search(t, env.Store, semel.Query{Limit: 100}, nil), recs) // asking changes nothing
+			sameList(t, search(t, env.Store, store.Query{Limit: 100}, nil), recs)
+			sameList(t, search(t, env.Store, store.Query{Limit: 100}, nil), recs) // asking changes nothing
 		},
 	},
 	{
 		name:  "every member of a query selects, and all must apply",
-		why:   ruleSearch,
+		why:   ruleSearch + " Tenant selects one tenant, which may be the empty one; nil all.",
 		needs: canSearch,
 		run:   searchFilters,
-	},
-	{
-		name:  "the empty tenant is a tenant, and none at all means every tenant",
-		why:   "Tenant selects one tenant, which may be the empty one; nil all.",
-		needs: canSearch,
-		run: func(t *testing.T, env Env) {
-			in := func(tenant string) semel.Record {
-				return put(t, env.Store, claimed(semel.ID{Tenant: tenant, Operation: "o", Key: "k"}, 1), semel.Revision{})
-			}
-			none, acme, other := in(""), in("acme"), in("acme2")
-			listed := func(tenant *string, want ...semel.Record) {
-				t.Helper()
-				sameSet(t, search(t, env.Store, semel.Query{Tenant: tenant, Limit: 10}, nil), want)
-			}
-			listed(nil, none, acme, other)
-			listed(new(""), none)
-			listed(new("acme"), acme)
-			listed(new("ACME"))
-		},
 	},
 	{
 		name:  "pages of any size list every record once, in one order",
@@ -126,12 +103,12 @@ var searchCases = []testCase{
 		run: func(t *testing.T, env Env) {
 			recs := fill(t, env.Store, "k", 120)
 			slices.Reverse(recs)
-			for _, limit := range []int{1, 7, 60, 119, 120, 121, semel.MaxSearchLimit} {
-				sameList(t, search(t, env.Store, semel.Query{Limit: limit}, nil), recs)
+			for _, limit := range []int{1, 7, 60, 119, 120, 121, store.MaxSearchLimit} {
+				sameList(t, search(t, env.Store, store.Query{Limit: limit}, nil), recs)
 			}
 			odd := slices.DeleteFunc(slices.Clone(recs), func(r semel.Record) bool { return !strings.HasSuffix(r.ID.Key, "7") })
-			put(t, env.Store, claimed(semel.ID{Operation: "other", Key: "k"}, 1), semel.Revision{})
-			q := semel.Query{Operation: "operation", After: odd[len(odd)-1].CreatedAt, Limit: 5}
+			put(t, env.Store, claimed(semel.ID{Operation: "other", Key: "k"}, 1), store.Revision{})
+			q := store.Query{Operation: "operation", After: odd[len(odd)-1].CreatedAt, Limit: 5}
 			sameList(t, search(t, env.Store, q, nil), recs[:len(recs)-7])
 		},
 	},
@@ -146,31 +123,28 @@ var searchCases = []testCase{
 		why:   "Expired records that were not purged yet are listed too. " + ruleSearch,
 		needs: canSearch,
 		run: func(t *testing.T, env Env) {
-			is := func(q semel.Query, want ...semel.Record) {
+			is := func(q store.Query, want ...semel.Record) {
 				t.Helper()
 				q.Limit = 10
 				sameList(t, search(t, env.Store, q, nil), want)
 			}
-			old := put(t, env.Store, claimed(key("old"), 1), semel.Revision{})
-			rec := put(t, env.Store, next(claimed(key("k"), 1), func(r *semel.Record) { r.CreatedAt = epoch.Add(time.Microsecond) }), semel.Revision{})
-			is(semel.Query{State: semel.Processing}, rec, old)
-			now, err := env.Store.Now(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			old := put(t, env.Store, claimed(key("old"), 1), store.Revision{})
+			rec := put(t, env.Store, next(claimed(key("k"), 1), func(r *semel.Record) { r.CreatedAt = epoch.Add(time.Microsecond) }), store.Revision{})
+			is(store.Query{State: semel.Processing}, rec, old)
+			now := now(t, env.Store)
 			rec = put(t, env.Store, next(rec, func(r *semel.Record) {
 				r.State, r.Disposition, r.EndedAt = semel.Completed, semel.DispositionCompleted, now
 				r.ExpiresAt, r.NextAt = now.Add(time.Second), now.Add(time.Second)
 			}), rec.Revision)
-			is(semel.Query{State: semel.Processing}, old)
-			is(semel.Query{State: semel.Completed}, rec)
+			is(store.Query{State: semel.Processing}, old)
+			is(store.Query{State: semel.Completed}, rec)
 			env.Advance(time.Minute)
-			is(semel.Query{}, rec, old)
+			is(store.Query{}, rec, old)
 			if canPurge.has(env.Store) {
 				purge(t, env.Store, 1, ref(rec))
-				is(semel.Query{}, old)
-				rec = put(t, env.Store, next(rec, func(*semel.Record) {}), semel.Revision{})
-				is(semel.Query{}, rec, old)
+				is(store.Query{}, old)
+				rec = put(t, env.Store, next(rec, func(*semel.Record) {}), store.Revision{})
+				is(store.Query{}, rec, old)
 			}
 		},
 	},
@@ -181,15 +155,13 @@ var searchCases = []testCase{
 		run: func(t *testing.T, env Env) {
 			recs := fill(t, env.Store, "k", 30)
 			recs[3] = put(t, env.Store, next(recs[3], func(r *semel.Record) { r.CreatedAt = epoch.Add(time.Hour) }), recs[3].Revision)
-			before := search(t, env.Store, semel.Query{Limit: 7}, nil)
+			before := search(t, env.Store, store.Query{Limit: 7}, nil)
 			sameSet(t, before, recs)
-			if env.Reopen == nil {
-				return // nothing is kept
-			}
-			s := env.Reopen()
-			sameList(t, search(t, s, semel.Query{Limit: 7}, nil), before)
-			young := put(t, s, next(claimed(key("young"), 1), func(r *semel.Record) { r.CreatedAt = epoch.Add(2 * time.Hour) }), semel.Revision{})
-			sameList(t, search(t, s, semel.Query{Limit: 7}, nil), append([]semel.Record{young}, before...))
+			env.reopen()
+			s := env.Store
+			sameList(t, search(t, s, store.Query{Limit: 7}, nil), before)
+			young := put(t, s, next(claimed(key("young"), 1), func(r *semel.Record) { r.CreatedAt = epoch.Add(2 * time.Hour) }), store.Revision{})
+			sameList(t, search(t, s, store.Query{Limit: 7}, nil), append([]semel.Record{young}, before...))
 		},
 	},
 	{
@@ -198,9 +170,9 @@ var searchCases = []testCase{
 		needs: canSearch,
 		run: func(t *testing.T, env Env) {
 			fill(t, env.Store, "k", 3)
-			s := env.Store.(semel.SearchStore)
+			s := env.Store.Extras().Search
 			for _, cursor := range []string{" ", "\x00", "?", "-1", "x", "é", "0x10", "1e3", "%", "' OR 1=1 --", strings.Repeat("9", 100), strings.Repeat("A", 5000)} {
-				page, err := s.Search(t.Context(), semel.Query{Cursor: cursor, Limit: 1})
+				page, err := s.Search(t.Context(), store.Query{Cursor: cursor, Limit: 1})
 				if !errors.Is(err, &semel.Error{Code: semel.CodeInvalidCall}) {
 					t.Errorf("the cursor %.20q gives %d records and %v, want code %s", cursor, len(page.Records), err, semel.CodeInvalidCall)
 				}
@@ -209,17 +181,20 @@ var searchCases = []testCase{
 	},
 }
 
-// searchFilters holds each member of a query, and pairs of them, against what
-// [semel.Query.Matches] says about a set of records in which every one differs.
+// searchFilters compares each member of a query, and each pair of them, with
+// [store.Query.Matches] on a set of records that all differ.
 func searchFilters(t *testing.T, env Env) {
 	type entry struct {
 		keyName string
 		change  func(*semel.Record)
 	}
+	otherPayload := semel.FingerprintOf(semel.SchemeRaw, []byte("other"))
 	var all []semel.Record
 	for i, en := range []entry{
 		{"plain", func(*semel.Record) {}},
 		{"tenant", func(r *semel.Record) { r.ID.Tenant = "acme" }},
+		{"tenant in capitals", func(r *semel.Record) { r.ID.Tenant = "ACME" }},
+		{"empty tenant", func(r *semel.Record) { r.ID.Tenant = "" }},
 		{"principal", func(r *semel.Record) { r.ID.Principal = "other"; r.Principal = "principal" }},
 		{"operation", func(r *semel.Record) { r.ID.Operation = "operation@2" }},
 		{"Plain", func(r *semel.Record) { r.ID.Operation = "operation@2" }},
@@ -227,29 +202,40 @@ func searchFilters(t *testing.T, env Env) {
 		{"failed", func(r *semel.Record) { r.State, r.Disposition = semel.Failed, semel.DispositionRejected }},
 		{"held", func(r *semel.Record) { r.Held = "the holder went away" }},
 		{"held too", func(r *semel.Record) { r.Held = "other words"; r.ID.Tenant = "acme" }},
+		{"another payload", func(r *semel.Record) {
+			r.Fingerprint, r.Attributes = otherPayload, store.Attributes{"order": "1", "cart": "2"}
+		}},
+		{"another order", func(r *semel.Record) { r.Attributes = store.Attributes{"order": "2"} }},
 		{"young", func(r *semel.Record) { r.CreatedAt = epoch.Add(time.Hour) }},
 		{"a moment older", func(r *semel.Record) { r.CreatedAt = epoch.Add(time.Hour - 1) }},
 		{"a moment younger", func(r *semel.Record) { r.CreatedAt = epoch.Add(time.Hour + 1) }},
 	} {
 		rec := next(claimed(key(en.keyName), int64(i+1)), en.change)
-		all = append(all, put(t, env.Store, rec, semel.Revision{}))
+		all = append(all, put(t, env.Store, rec, store.Revision{}))
 	}
 	hour := epoch.Add(time.Hour)
-	members := map[string]func(*semel.Query){
-		"tenant":     func(q *semel.Query) { q.Tenant = new("acme") },
-		"principal":  func(q *semel.Query) { q.Principal = "principal" },
-		"operation":  func(q *semel.Query) { q.Operation = "operation" },
-		"key":        func(q *semel.Query) { q.Key = "plain" },
-		"processing": func(q *semel.Query) { q.State = semel.Processing },
-		"completed":  func(q *semel.Query) { q.State = semel.Completed },
-		"failed":     func(q *semel.Query) { q.State = semel.Failed },
-		"held":       func(q *semel.Query) { q.Held = true },
-		"after":      func(q *semel.Query) { q.After = hour },
-		"before":     func(q *semel.Query) { q.Before = hour },
+	members := map[string]func(*store.Query){
+		"tenant":    func(q *store.Query) { q.Tenant = new("acme") },
+		"no tenant": func(q *store.Query) { q.Tenant = new("") },
+		"principal": func(q *store.Query) { q.Principal = "principal" },
+		"operation": func(q *store.Query) { q.Operation = "operation" },
+		"key":       func(q *store.Query) { q.Key = "plain" },
+		"digest": func(q *store.Query) {
+			digest := store.Digest(all[0].ID.Digest())
+			q.Digest = digest.String()[:12]
+		},
+		"fingerprint": func(q *store.Query) { q.Fingerprint = otherPayload },
+		"attribute":   func(q *store.Query) { q.Attributes = store.Attributes{"order": "1"} },
+		"processing":  func(q *store.Query) { q.State = semel.Processing },
+		"completed":   func(q *store.Query) { q.State = semel.Completed },
+		"failed":      func(q *store.Query) { q.State = semel.Failed },
+		"held":        func(q *store.Query) { q.Held = true },
+		"after":       func(q *store.Query) { q.After = hour },
+		"before":      func(q *store.Query) { q.Before = hour },
 	}
 	for one, set := range members {
 		for other, and := range members {
-			q := semel.Query{Limit: 5}
+			q := store.Query{Limit: 5}
 			set(&q)
 			and(&q)
 			var want []semel.Record
@@ -268,10 +254,9 @@ func searchFilters(t *testing.T, env Env) {
 	}
 }
 
-// searchWhileChanging goes through pages while other records come and go, and
-// while those that stay change: also as when a call that has expired is claimed
-// anew, which makes it younger than all others. What happens between two pages
-// is the same in every run; what goroutines do meanwhile is not.
+// searchWhileChanging reads pages while other records come and go and those that stay change,
+// some of them like an expired call that is claimed anew, which makes it the newest. The changes
+// between two pages are the same in every run; those of the goroutines aren't.
 func searchWhileChanging(t *testing.T, env Env) {
 	const stays, limit = 90, 4
 	kept := fill(t, env.Store, "stays", stays)
@@ -288,7 +273,7 @@ func searchWhileChanging(t *testing.T, env Env) {
 		}), rec.Revision)
 		put(t, env.Store, next(claimed(key(fmt.Sprint("comes", n)), 1), func(r *semel.Record) {
 			r.CreatedAt = young.Add(time.Duration(n) * time.Second)
-		}), semel.Revision{})
+		}), store.Revision{})
 		if canPurge.has(env.Store) && n < len(gone) {
 			purge(t, env.Store, 1, ref(gone[(n*53)%len(gone)]))
 		}
@@ -300,14 +285,14 @@ func searchWhileChanging(t *testing.T, env Env) {
 		for w := range 3 {
 			wg.Go(func() {
 				rec := claimed(key(fmt.Sprint("busy", round, w)), 1)
-				var expect semel.Revision
+				var expect store.Revision
 				for {
 					select {
 					case <-stop:
 						return
 					default:
 					}
-					_, applied, err := env.Store.Apply(t.Context(), semel.Write{Record: rec, Expect: expect})
+					_, applied, err := env.Store.Apply(t.Context(), store.Write{Record: rec, Expect: expect})
 					if !applied || err != nil {
 						t.Errorf("Apply: applied %v, %v", applied, err)
 						return
@@ -317,7 +302,7 @@ func searchWhileChanging(t *testing.T, env Env) {
 				}
 			})
 		}
-		got := search(t, env.Store, semel.Query{Limit: limit}, change)
+		got := search(t, env.Store, store.Query{Limit: limit}, change)
 		close(stop)
 		wg.Wait()
 		listed := map[semel.ID]int{}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // noticed waits for a notice.
@@ -25,7 +26,7 @@ var watchCases = []testCase{
 		why:   ruleWatch,
 		needs: canWatch,
 		run: func(t *testing.T, env Env) {
-			w := env.Store.(semel.WatchStore)
+			w := env.Store.Extras().Watch
 			id := key("k")
 			watch := func() <-chan struct{} {
 				changed, stop := w.Watch(t.Context(), id)
@@ -33,14 +34,14 @@ var watchCases = []testCase{
 				return changed
 			}
 			early, created := watch(), watch()
-			v1 := put(t, env.Store, claimed(id, 1), semel.Revision{})
+			v1 := put(t, env.Store, claimed(id, 1), store.Revision{})
 			noticed(t, created, "when the record was created")
 			noticed(t, early, "at the second watcher")
 			changed := watch()
 			v2 := put(t, env.Store, next(v1, func(r *semel.Record) { r.State = semel.Completed }), v1.Revision)
 			noticed(t, changed, "when the record was changed")
 			noticed(t, early, "at a watcher that had a notice before")
-			if _, ok := env.Store.(semel.PurgeStore); ok {
+			if env.Store.Extras().Purge != nil {
 				purged := watch()
 				purge(t, env.Store, 1, ref(v2))
 				noticed(t, purged, "when the record was purged")
@@ -52,12 +53,12 @@ var watchCases = []testCase{
 		why:   ruleWatch,
 		needs: canWatch,
 		run: func(t *testing.T, env Env) {
-			w := env.Store.(semel.WatchStore)
-			rec := put(t, env.Store, claimed(key("k"), 1), semel.Revision{})
+			w := env.Store.Extras().Watch
+			rec := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
 			changed, stop := w.Watch(t.Context(), rec.ID)
 			within(t, patience, "a hundred changes beside a watcher that does not look", func() {
 				for range 100 {
-					w := semel.Write{Record: next(rec, func(r *semel.Record) { r.Attempt++ }), Expect: rec.Revision}
+					w := store.Write{Record: next(rec, func(r *semel.Record) { r.Attempt++ }), Expect: rec.Revision}
 					if _, applied, err := env.Store.Apply(t.Context(), w); err != nil || !applied {
 						t.Errorf("Apply: applied %v, error %v", applied, err)
 						return

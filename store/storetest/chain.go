@@ -5,32 +5,35 @@ import (
 	"sync"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-// chains collects the writes that were applied. Each names the write that it
-// followed, so whatever the order in which they were seen they form one chain
-// per identity: its true history, which needs no clock.
+// chains collects the writes that were applied. Each names the write before it, so they form one
+// chain per identity, in whatever order they were seen: its true history, without any clock.
+//
+// What clients were told is checked by package history; chains checks what was stored, which
+// clients can't see: that each version may follow the one before it.
 type chains struct {
 	mu      sync.Mutex
-	next    map[semel.Ref]semel.Record // by what they followed
+	next    map[store.Ref]semel.Record // by what they followed
 	first   map[semel.ID]semel.Record
 	err     error
 	count   int
-	unknown map[semel.Ref][]semel.Record
+	unknown map[store.Ref][]semel.Record
 }
 
 func newChains() *chains {
-	return &chains{next: map[semel.Ref]semel.Record{}, unknown: map[semel.Ref][]semel.Record{}, first: map[semel.ID]semel.Record{}}
+	return &chains{next: map[store.Ref]semel.Record{}, unknown: map[store.Ref][]semel.Record{}, first: map[semel.ID]semel.Record{}}
 }
 
-// reached is for [faultstore.Options].Reached.
-func (c *chains) reached(w semel.Write, _ semel.Record, applied bool, err error) {
+// reached is a [faultstore.Options].Reached.
+func (c *chains) reached(w store.Write, _ semel.Record, applied bool, err error) {
 	if err == nil && !applied {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := semel.Ref{ID: w.Record.ID, Revision: w.Expect}
+	at := store.Ref{ID: w.Record.ID, Revision: w.Expect}
 	if err != nil {
 		c.unknown[at] = append(c.unknown[at], w.Record)
 		return
@@ -45,9 +48,8 @@ func (c *chains) reached(w semel.Write, _ semel.Record, applied bool, err error)
 	}
 }
 
-// check walks each chain and reports the first step that the rules forbid. It
-// is written against the rules and not against the engine's code. No record may
-// have been purged or expired.
+// check walks each chain and reports the first step that the rules forbid. It follows the rules,
+// not the engine's code. It can't be used if records were purged or have expired.
 func (c *chains) check(policy func(name string) semel.Operation) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +63,7 @@ func (c *chains) check(policy func(name string) semel.Operation) error {
 				continue
 			}
 			for _, rec := range recs {
-				if _, ok := c.next[semel.Ref{ID: rec.ID, Revision: rec.Revision}]; ok {
+				if _, ok := c.next[store.Ref{ID: rec.ID, Revision: rec.Revision}]; ok {
 					c.next[at] = rec
 					c.count++
 					if at.Revision.IsZero() {
@@ -81,7 +83,7 @@ func (c *chains) check(policy func(name string) semel.Operation) error {
 		}
 		for {
 			walked++
-			next, ok := c.next[semel.Ref{ID: id, Revision: rec.Revision}]
+			next, ok := c.next[store.Ref{ID: id, Revision: rec.Revision}]
 			if !ok {
 				break
 			}
@@ -97,7 +99,7 @@ func (c *chains) check(policy func(name string) semel.Operation) error {
 	return nil
 }
 
-// forbidden says why b may not follow a, or nothing.
+// forbidden says why b must not follow a; it is empty if b may.
 func forbidden(op semel.Operation, a, b semel.Record) string {
 	switch {
 	case b.ID != a.ID || b.Fingerprint != a.Fingerprint || b.Origin != a.Origin || b.CreatedAt != a.CreatedAt:

@@ -10,15 +10,15 @@ import (
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
-// The operations that the suite runs on a store, named after what they are for.
+// The operations that the suite runs on a store.
 var (
 	// opHold has the default policies.
 	opHold = semel.Operation{Name: "hold"}
 	// opRetry runs again after failure and abandonment.
 	opRetry = semel.Operation{Name: "retry", OnFailure: semel.RetryFailure, OnAbandoned: semel.RetryAbandoned}
-	// opBrief keeps outcomes for as short a time as can be.
+	// opBrief has a short window.
 	opBrief = semel.Operation{Name: "brief", Window: time.Second}
-	// opLedger declares its effects, so its ledger proves what happened.
+	// opLedger declares its effects, so its ledger proves which of them began.
 	opLedger = semel.Operation{Name: "ledger", Effects: []string{"charge"}}
 )
 
@@ -42,7 +42,7 @@ func configured(t *testing.T, s semel.Store, opts *semel.Options) *semel.Engine 
 	return e
 }
 
-// faulty makes an engine whose store fails as the control has it.
+// faulty makes an engine whose store fails as the control says.
 func faulty(t *testing.T, s semel.Store) (*semel.Engine, *faultstore.Control) {
 	t.Helper()
 	wrapped, control := faultstore.New(s, nil)
@@ -60,7 +60,7 @@ func call(op semel.Operation, key string) semel.Call {
 	return semel.Call{Tenant: "tenant", Principal: "principal", Operation: op.Name, Key: key, Fingerprint: payload("payload")}
 }
 
-// begin begins a call that must get a decision.
+// begin begins a call that must get the decision want.
 func begin(t *testing.T, e *semel.Engine, c semel.Call, want semel.Decision) semel.Answer {
 	t.Helper()
 	ans, err := e.Begin(t.Context(), c)
@@ -82,7 +82,7 @@ func complete(t *testing.T, a *semel.Attempt, result string) {
 	}
 }
 
-// replays checks that a duplicate gets the result.
+// replays checks that a duplicate gets a result.
 func replays(t *testing.T, e *semel.Engine, c semel.Call, result string) {
 	t.Helper()
 	if ans := begin(t, e, c, semel.Replay); string(ans.Record.Result.Data) != result {
@@ -90,8 +90,7 @@ func replays(t *testing.T, e *semel.Engine, c semel.Call, result string) {
 	}
 }
 
-// pass lets time pass for those who wait on timers; for a store whose clock is
-// shifted by Env.Advance this is little.
+// pass waits for d, or until ctx ends. Use Env.Advance to let time pass for the store.
 func pass(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -115,7 +114,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// fired fails unless faults happened, and tells which.
+// fired fails the test unless faults were injected, and logs which.
 func fired(t *testing.T, controls ...*faultstore.Control) int {
 	t.Helper()
 	sum := map[string]int{}

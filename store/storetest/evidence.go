@@ -9,28 +9,26 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-// entry is an entry about an identity, recognized by its text.
-func entry(id semel.ID, text string) semel.Entry {
-	return semel.Entry{Leaf: []byte("leaf of " + text), Opening: []byte("opening of " + text), Subject: subject(id)}
+// entry is an entry about an identity, which you recognize by its text.
+func entry(id semel.ID, text string) store.Entry {
+	return store.Entry{Leaf: []byte("leaf of " + text), Opening: []byte("opening of " + text), Subject: subject(id)}
 }
 
-func subject(id semel.ID) semel.Subject {
+func subject(id semel.ID) store.Subject {
 	d := id.Digest()
-	return semel.Subject(d[:])
+	return store.Subject(d[:])
 }
 
 // evidenceOf is the store's evidence log.
-func evidenceOf(s semel.Store) semel.EvidenceStore {
-	if l, ok := s.(local); ok {
-		s = l.Store
-	}
-	return s.(semel.EvidenceStore)
+func evidenceOf(s semel.Store) store.EvidenceLog {
+	return s.Extras().Evidence
 }
 
-// read reads the whole log from a number on.
-func read(t *testing.T, s semel.Store, from uint64) []semel.Entry {
+// read reads the log from a number to its end.
+func read(t *testing.T, s semel.Store, from uint64) []store.Entry {
 	t.Helper()
 	list, err := readAll(t.Context(), s, from)
 	if err != nil {
@@ -39,8 +37,8 @@ func read(t *testing.T, s semel.Store, from uint64) []semel.Entry {
 	return list
 }
 
-// readAll reads in pages of different sizes.
-func readAll(ctx context.Context, s semel.Store, from uint64) (all []semel.Entry, err error) {
+// readAll is read in pages of different sizes.
+func readAll(ctx context.Context, s semel.Store, from uint64) (all []store.Entry, err error) {
 	for size := 1; ; size = size*3%1009 + 1 {
 		list, err := evidenceOf(s).ReadEvidence(ctx, from, size)
 		if err != nil {
@@ -57,15 +55,15 @@ func readAll(ctx context.Context, s semel.Store, from uint64) (all []semel.Entry
 	}
 }
 
-// sameEntries compares entries. No opening and an empty one are different.
-func sameEntries(t *testing.T, got []semel.Entry, want ...semel.Entry) {
+// sameEntries compares entries. A nil opening differs from an empty one.
+func sameEntries(t *testing.T, got []store.Entry, want ...store.Entry) {
 	t.Helper()
 	if err := differEntries(got, want); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func differEntries(got, want []semel.Entry) error {
+func differEntries(got, want []store.Entry) error {
 	for i := range max(len(got), len(want)) {
 		switch {
 		case i >= len(want):
@@ -79,34 +77,25 @@ func differEntries(got, want []semel.Entry) error {
 	return nil
 }
 
-func equalEntries(a, b semel.Entry) bool {
+func equalEntries(a, b store.Entry) bool {
 	return bytes.Equal(a.Leaf, b.Leaf) && bytes.Equal(a.Opening, b.Opening) && (a.Opening == nil) == (b.Opening == nil) && a.Subject == b.Subject
 }
 
-func briefEntry(en semel.Entry) string {
+func briefEntry(en store.Entry) string {
 	return fmt.Sprintf("{%.60q, %.60q, subject %x}", en.Leaf, en.Opening, en.Subject[:4])
 }
 
-// putWith applies a write with evidence that must succeed.
-func putWith(t *testing.T, s semel.Store, rec semel.Record, expect semel.Revision, evidence ...semel.Entry) semel.Record {
+// putWith applies a write with evidence, which must succeed.
+func putWith(t *testing.T, s semel.Store, rec semel.Record, expect store.Revision, evidence ...store.Entry) semel.Record {
 	t.Helper()
-	_, applied, err := s.Apply(t.Context(), semel.Write{Record: rec, Expect: expect, Evidence: evidence})
+	_, applied, err := s.Apply(t.Context(), store.Write{Record: rec, Expect: expect, Evidence: evidence})
 	if err != nil || !applied {
 		t.Fatalf("Apply with evidence: applied %v, error %v", applied, err)
 	}
 	return rec
 }
 
-// waysTo are the store, and the store as a [semel.LocalStore] if it is one.
-func waysTo(s semel.Store) []semel.Store {
-	if l, ok := s.(semel.LocalStore); ok {
-		return []semel.Store{s, local{s, l}}
-	}
-	return []semel.Store{s}
-}
-
-// logged writes records with n entries, in every way there is, and returns the last
-// record.
+// logged writes n entries, with records and without, and returns the last record.
 func logged(t *testing.T, s semel.Store, n int) (last semel.Record) {
 	t.Helper()
 	for i := 0; i < n; i += 5 {
@@ -116,23 +105,23 @@ func logged(t *testing.T, s semel.Store, n int) (last semel.Record) {
 			t.Fatalf("Get: %v", err)
 		}
 		last = putWith(t, s, claimed(id, int64(i)+1), old.Revision, entry(id, fmt.Sprint(i)), entry(id, fmt.Sprint(i+1)), entry(id, strings.Repeat("long ", i)))
-		if err := evidenceOf(s).AppendEvidence(t.Context(), []semel.Entry{entry(id, "a replay"), {Leaf: []byte{byte(i)}}}); err != nil {
+		if err := evidenceOf(s).AppendEvidence(t.Context(), []store.Entry{entry(id, "a replay"), {Leaf: []byte{byte(i)}}}); err != nil {
 			t.Fatalf("AppendEvidence: %v", err)
 		}
 	}
 	return last
 }
 
-// bulk is many entries, of a subject of their own.
-func bulk(n int) []semel.Entry {
-	list := make([]semel.Entry, n)
+// bulk is n entries about a subject of their own.
+func bulk(n int) []store.Entry {
+	list := make([]store.Entry, n)
 	for i := range list {
 		list[i] = entry(key("bulk"), fmt.Sprint("bulk ", i))
 	}
 	return list
 }
 
-func finds(t *testing.T, s semel.Store, subject semel.Subject, from uint64, limit int, want []uint64) {
+func finds(t *testing.T, s semel.Store, subject store.Subject, from uint64, limit int, want []uint64) {
 	t.Helper()
 	got, err := evidenceOf(s).FindEvidence(t.Context(), subject, from, limit)
 	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"reflect"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -9,19 +10,19 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // Bounds of identities, as the engine enforces them.
 const (
 	maxKey  = semel.MaxKeyLen
 	maxName = 256
-	// A principal may be followed by the scope of its call.
+	// The scope of a call may follow its principal.
 	maxScoped = maxName + 131
 )
 
-// drawName is a text as the engine lets it into an identity: UTF-8 without NUL,
-// of at most limit bytes, with a liking for what stores and file systems trip
-// over.
+// drawName is a text that the engine accepts in an identity: UTF-8 without NUL, at most limit
+// bytes. Many are texts that stores and file systems are known to mishandle.
 func drawName(limit int) *rapid.Generator[string] {
 	odd := rapid.SampledFrom([]string{
 		"", "a", "A", "é", "e\u0301", "ß", "SS", "İ", "ı", " a", "a ", "\t", "\n", "\r\n", "\x01", "\x7f", "\ufeff", "\u202e",
@@ -46,7 +47,7 @@ func drawName(limit int) *rapid.Generator[string] {
 	})
 }
 
-// drawText is a text that nobody has checked: the words of a handler's error.
+// drawText is a text that the engine doesn't check, such as a handler's error message.
 func drawText() *rapid.Generator[string] {
 	return rapid.OneOf(
 		rapid.String(),
@@ -55,14 +56,14 @@ func drawText() *rapid.Generator[string] {
 }
 
 // drawTime is an instant to the nanosecond, or none.
-func drawTime() *rapid.Generator[semel.Instant] {
+func drawTime() *rapid.Generator[store.Instant] {
 	lo, hi := time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC).Unix(), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
-	return rapid.Custom(func(t *rapid.T) semel.Instant {
+	return rapid.Custom(func(t *rapid.T) store.Instant {
 		if rapid.IntRange(0, 3).Draw(t, "zero") == 0 {
 			return 0
 		}
 		nsec := rapid.OneOf(rapid.Int64Range(0, 999_999_999), rapid.SampledFrom([]int64{0, 1, 999, 1000, 999_999_999})).Draw(t, "nsec")
-		return semel.InstantOf(time.Unix(rapid.Int64Range(lo, hi).Draw(t, "sec"), nsec))
+		return store.InstantOf(time.Unix(rapid.Int64Range(lo, hi).Draw(t, "sec"), nsec))
 	})
 }
 
@@ -82,81 +83,78 @@ func drawID() *rapid.Generator[semel.ID] {
 	})
 }
 
-func drawFailure() *rapid.Generator[*semel.Failure] {
-	return rapid.Ptr(rapid.Custom(func(t *rapid.T) semel.Failure {
-		return semel.Failure{Code: drawText().Draw(t, "code"), Message: drawText().Draw(t, "message")}
-	}), true)
-}
-
-func drawResult() *rapid.Generator[semel.Result] {
-	return rapid.Custom(func(t *rapid.T) semel.Result {
-		r := semel.Result{Tombstone: rapid.Bool().Draw(t, "tombstone")}
+// drawData is nil, which means no result, or bytes, few or many.
+func drawData() *rapid.Generator[[]byte] {
+	return rapid.Custom(func(t *rapid.T) []byte {
 		switch rapid.IntRange(0, 3).Draw(t, "data") {
-		case 0: // nil: no result
+		case 0:
+			return nil
 		case 1:
-			r.Data = []byte{}
+			return []byte{}
 		case 2:
-			r.Data = rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")
-		case 3:
-			r.Data = bytes.Repeat([]byte{rapid.Byte().Draw(t, "byte"), 0}, rapid.IntRange(1, 40_000).Draw(t, "length"))
+			return rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")
 		}
-		return r
+		return bytes.Repeat([]byte{rapid.Byte().Draw(t, "byte"), 0}, rapid.IntRange(1, 40_000).Draw(t, "length"))
 	})
 }
-
-var (
-	drawState = rapid.SampledFrom([]semel.State{semel.Processing, semel.Completed, semel.Failed})
-	drawEnd   = rapid.SampledFrom([]semel.Disposition{
-		0, semel.DispositionCompleted, semel.DispositionRejected, semel.DispositionFailed, semel.DispositionAborted, semel.DispositionAbandoned,
-	})
-	drawEffectState = rapid.SampledFrom([]semel.EffectState{semel.EffectStarted, semel.EffectConfirmed, semel.EffectRefuted})
-)
 
 func drawFingerprint() *rapid.Generator[semel.Fingerprint] {
 	return rapid.Custom(func(t *rapid.T) semel.Fingerprint {
 		if rapid.Bool().Draw(t, "unset") {
 			return semel.Fingerprint{}
 		}
-		return semel.FingerprintOf(semel.Scheme(rapid.Uint8().Draw(t, "scheme")), rapid.SliceOf(rapid.Byte()).Draw(t, "payload"))
+		return semel.FingerprintOf(store.Scheme(rapid.Uint8().Draw(t, "scheme")), rapid.SliceOf(rapid.Byte()).Draw(t, "payload"))
 	})
 }
 
-func drawEffect() *rapid.Generator[semel.EffectRecord] {
-	return rapid.Custom(func(t *rapid.T) semel.EffectRecord {
-		return semel.EffectRecord{
-			Name: drawName(maxName).Draw(t, "name"), Key: drawName(43).Draw(t, "effect key"), State: drawEffectState.Draw(t, "effect state"),
-			Fence: rapid.Int64().Draw(t, "fence"), Result: drawResult().Draw(t, "effect result"), Failure: drawFailure().Draw(t, "failure"),
-			StartedAt: drawTime().Draw(t, "started"), SettledAt: drawTime().Draw(t, "settled"),
-		}
-	})
+// fields says how the fields of a record are drawn, by their types. So a new field is drawn
+// without being named here.
+var fields = rapid.MakeConfig{
+	Kinds: map[reflect.Kind]*rapid.Generator[any]{
+		reflect.String: drawName(maxName).AsAny(),
+		reflect.Int:    rapid.IntRange(0, 1<<40).AsAny(),
+	},
+	Types: map[reflect.Type]*rapid.Generator[any]{
+		reflect.TypeFor[semel.ID]():          drawID().AsAny(),
+		reflect.TypeFor[store.Instant]():     drawTime().AsAny(),
+		reflect.TypeFor[[]byte]():            drawData().AsAny(),
+		reflect.TypeFor[semel.Fingerprint](): drawFingerprint().AsAny(),
+		reflect.TypeFor[store.Attributes]():  rapid.MapOfN(drawName(64), drawName(1<<10), 0, semel.MaxAttributes).AsAny(),
+		reflect.TypeFor[semel.State]():       rapid.SampledFrom([]semel.State{semel.Processing, semel.Completed, semel.Failed}).AsAny(),
+		reflect.TypeFor[store.Disposition](): rapid.SampledFrom([]store.Disposition{
+			0, semel.DispositionCompleted, semel.DispositionRejected, semel.DispositionFailed, semel.DispositionAborted, semel.DispositionAbandoned,
+		}).AsAny(),
+		reflect.TypeFor[store.EffectState](): rapid.SampledFrom([]store.EffectState{
+			store.EffectStarted, store.EffectConfirmed, store.EffectRefuted,
+		}).AsAny(),
+		reflect.TypeFor[store.MessageState](): rapid.SampledFrom([]store.MessageState{
+			store.MessagePending, store.MessageDelivered, store.MessageParked, store.MessageDiscarded,
+		}).AsAny(),
+		reflect.TypeFor[store.CompensationState](): rapid.SampledFrom([]store.CompensationState{
+			store.CompensationStarted, store.CompensationDone, store.CompensationFailed,
+		}).AsAny(),
+	},
+	Fields: map[reflect.Type]map[string]*rapid.Generator[any]{
+		reflect.TypeFor[store.Failure]():       {"Code": drawText().AsAny(), "Message": drawText().AsAny()},
+		reflect.TypeFor[store.AttemptRecord](): {"Holder": drawText().AsAny()},
+		reflect.TypeFor[store.Compensation]():  {"Reason": drawText().AsAny(), "Key": drawName(maxKey).AsAny()},
+		reflect.TypeFor[store.Policy]():        {"MaxResult": rapid.Int().AsAny()},
+	},
 }
 
-func drawEarlier() *rapid.Generator[semel.AttemptRecord] {
-	return rapid.Custom(func(t *rapid.T) semel.AttemptRecord {
-		return semel.AttemptRecord{
-			Number: rapid.IntRange(1, 1<<40).Draw(t, "number"), Fence: rapid.Int64().Draw(t, "fence"), Holder: drawText().Draw(t, "holder"),
-			Principal: drawName(maxName).Draw(t, "principal"), Disposition: drawEnd.Draw(t, "disposition"), Failure: drawFailure().Draw(t, "failure"),
-			StartedAt: drawTime().Draw(t, "started"), EndedAt: drawTime().Draw(t, "ended"),
-		}
-	})
+// listOf draws up to limit elements, or nil.
+func listOf[T any](limit int) *rapid.Generator[any] {
+	some := rapid.SliceOfN(rapid.MakeCustom[T](fields), 1, limit)
+	return rapid.OneOf(rapid.Just[[]T](nil), some).AsAny()
 }
 
 // drawRecord is a record in which every field may hold anything that the engine
-// could write, in any combination, under a fresh revision.
-func drawRecord() *rapid.Generator[semel.Record] {
-	return rapid.Custom(func(t *rapid.T) semel.Record {
-		return semel.Record{
-			ID: drawID().Draw(t, "id"), Revision: fresh(), State: drawState.Draw(t, "state"), Disposition: drawEnd.Draw(t, "disposition"),
-			Fingerprint: drawFingerprint().Draw(t, "fingerprint"), Principal: drawName(maxName).Draw(t, "principal"), BoundTo: drawName(maxName).Draw(t, "bound to"), Door: drawName(32).Draw(t, "door"),
-			Fence: rapid.Int64().Draw(t, "fence"), Origin: rapid.Int64().Draw(t, "origin"), Attempt: rapid.IntRange(1, 1<<40).Draw(t, "attempt"),
-			Holder: drawText().Draw(t, "holder"), Held: drawText().Draw(t, "held"),
-			CreatedAt: drawTime().Draw(t, "created"), UpdatedAt: drawTime().Draw(t, "updated"), StartedAt: drawTime().Draw(t, "started"),
-			EndedAt: drawTime().Draw(t, "ended"), LeaseUntil: drawTime().Draw(t, "lease"), ExpiresAt: drawTime().Draw(t, "expires"),
-			NextAt: drawTime().Draw(t, "next"), Result: drawResult().Draw(t, "result"), Failure: drawFailure().Draw(t, "failure"),
-			Effects: rapid.SliceOfN(drawEffect(), 0, 4).Draw(t, "effects"), Earlier: rapid.SliceOfN(drawEarlier(), 0, semel.MaxEarlier).Draw(t, "earlier"),
-			Attributes: drawAttributes().Draw(t, "attributes"), Confirmation: drawConfirmation().Draw(t, "confirmation"),
-			Outbox: rapid.SliceOfN(drawMessage(), 0, 3).Draw(t, "outbox"), Compensation: drawCompensation().Draw(t, "compensation"),
-			Policy: drawPolicy().Draw(t, "policy"),
-		}
-	})
-}
+// could write, in any combination.
+var drawRecord = func() *rapid.Generator[semel.Record] {
+	fields.Fields[reflect.TypeFor[store.Confirmation]()] = map[string]*rapid.Generator[any]{"Tokens": listOf[store.ConfirmationToken](4)}
+	fields.Fields[reflect.TypeFor[semel.Record]()] = map[string]*rapid.Generator[any]{
+		"Holder": drawText().AsAny(), "Held": drawText().AsAny(),
+		"Effects": listOf[store.EffectRecord](4), "Earlier": listOf[store.AttemptRecord](store.MaxEarlier), "Outbox": listOf[semel.Message](3),
+	}
+	return rapid.MakeCustom[semel.Record](fields)
+}()

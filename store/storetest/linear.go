@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,16 +17,17 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
-// undecided is how many rounds may be without a verdict. A store that answers slowly
-// leaves a round with so many unknown results that no search ends in time; such a
-// round proves nothing, and another one is played instead.
+// undecided is how many rounds may end without a verdict. If a store answers slowly, a round may
+// have so many unknown results that the search takes too long. Such a round proves nothing, and
+// another one is played instead.
 const undecided = 3
 
-// checkPatience is how long the search for a linearization may take. Histories
-// are short enough for milliseconds.
+// checkPatience is how long the search for a linearization may take. It usually takes
+// milliseconds.
 const checkPatience = 20 * time.Second
 
 var linearCases = []testCase{
@@ -54,41 +57,47 @@ type report struct {
 	faults       map[faultstore.Fault]int
 }
 
-// The operations on the register that a store keeps per identity: its value is
-// the revision.
+// The operations on the register that a store has for each identity. Its value is the revision.
+// Package history checks calls, which engines make of these operations; here the store is checked
+// without any engine.
 type (
 	regInput struct {
 		id     semel.ID
 		kind   faultstore.Verb // Apply, Get or Purge
-		expect semel.Revision
-		write  semel.Revision
+		expect store.Revision
+		write  store.Revision
 	}
 	regOutput struct {
 		unknown bool
 		applied bool // or purged
-		current semel.Revision
+		current store.Revision
 	}
 )
 
 // register is the sequential meaning of Apply, Get and Purge.
 var register = porcupine.Model{
 	Partition: func(ops []porcupine.Operation) [][]porcupine.Operation {
-		return partition(ops, func(op porcupine.Operation) semel.ID { return op.Input.(regInput).id })
+		parts := map[semel.ID][]porcupine.Operation{}
+		for _, op := range ops {
+			id := op.Input.(regInput).id
+			parts[id] = append(parts[id], op)
+		}
+		return slices.Collect(maps.Values(parts))
 	},
-	Init: func() any { return semel.Revision{} },
+	Init: func() any { return store.Revision{} },
 	Step: func(state, input, output any) (bool, any) {
-		cur, in, out := state.(semel.Revision), input.(regInput), output.(regOutput)
+		cur, in, out := state.(store.Revision), input.(regInput), output.(regOutput)
 		hit := cur == in.expect
 		after := cur
 		switch {
 		case in.kind == faultstore.Apply && hit:
 			after = in.write
 		case in.kind == faultstore.Purge && hit:
-			after = semel.Revision{}
+			after = store.Revision{}
 		}
 		switch {
 		case out.unknown:
-			// It has until the end of time to happen, which includes never.
+			// It may happen at any later time, or never.
 			return true, after
 		case in.kind == faultstore.Get:
 			return out.current == cur, cur
@@ -98,24 +107,9 @@ var register = porcupine.Model{
 			return out.applied == hit && out.current == after, after
 		}
 	},
-	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%v -> %v", input, output) },
 }
 
-// partition splits a history by what names its independent parts.
-func partition[K comparable](ops []porcupine.Operation, name func(porcupine.Operation) K) [][]porcupine.Operation {
-	parts := map[K][]porcupine.Operation{}
-	for _, op := range ops {
-		parts[name(op)] = append(parts[name(op)], op)
-	}
-	var all [][]porcupine.Operation
-	for _, part := range parts {
-		all = append(all, part)
-	}
-	return all
-}
-
-// recorder collects a concurrent history. Its time is a count of calls and
-// returns, which orders them as they happened.
+// recorder collects a concurrent history. Its clock counts calls and returns.
 type recorder struct {
 	clock atomic.Int64
 	mu    sync.Mutex
@@ -124,11 +118,10 @@ type recorder struct {
 
 func (r *recorder) call() int64 { return r.clock.Add(1) }
 
-// done records an operation that was called at a time. One whose result is
-// unknown has not returned.
-func (r *recorder) done(client int, called int64, input, output any, unknown bool) {
+// done records an operation. If its result is unknown, it never returns.
+func (r *recorder) done(client int, called int64, input regInput, output regOutput) {
 	returned := r.clock.Add(1)
-	if unknown {
+	if output.unknown {
 		returned = math.MaxInt64
 	}
 	r.mu.Lock()
@@ -149,8 +142,8 @@ func everyForm(rate float64) map[faultstore.Fault]float64 {
 	return rates
 }
 
-// linearize runs rounds of concurrent operations on few identities and checks
-// that each could have happened in one order.
+// linearize runs rounds of concurrent operations on a few identities, and checks that some order
+// of them explains the results of each round.
 func linearize(ctx context.Context, inner semel.Store, seed uint64, rounds int) (report, error) {
 	s, control := faultstore.New(inner, &faultstore.Options{Seed: seed, Rates: everyForm(0.04), Delay: 3 * time.Millisecond})
 	defer control.Settle()
@@ -160,7 +153,7 @@ func linearize(ctx context.Context, inner semel.Store, seed uint64, rounds int) 
 		var wg sync.WaitGroup
 		for client := range 6 {
 			random := rand.New(rand.NewPCG(seed, uint64(round*100+client)))
-			wg.Go(func() { hammer(ctx, inner, s, &rec, random, client, fmt.Sprintf("%d-%d", seed, round)) })
+			wg.Go(func() { runClient(ctx, inner, s, &rec, random, client, fmt.Sprintf("%d-%d", seed, round)) })
 		}
 		wg.Wait()
 		rep.ops += len(rec.ops)
@@ -169,7 +162,7 @@ func linearize(ctx context.Context, inner semel.Store, seed uint64, rounds int) 
 				rep.unknown++
 			}
 		}
-		switch result := porcupine.CheckOperationsTimeout(register, rec.ops, checkPatience); result {
+		switch porcupine.CheckOperationsTimeout(register, rec.ops, checkPatience) {
 		case porcupine.Illegal:
 			rep.faults = control.Fired()
 			return rep, fmt.Errorf("-storetest.seed=%d: the history of round %d is not linearizable", seed, round)
@@ -183,24 +176,18 @@ func linearize(ctx context.Context, inner semel.Store, seed uint64, rounds int) 
 	return rep, nil
 }
 
-// hammer is one client: it writes over what it has seen, sends writes of
-// unknown result again as the engine does, reads, and purges, on s or where that
-// cannot fail on the inner store.
-func hammer(ctx context.Context, inner, s semel.Store, rec *recorder, random *rand.Rand, client int, name string) {
-	seen := map[semel.ID]semel.Revision{}
-	var unresolved []semel.Write
-	purger, canPurge := s.(semel.PurgeStore)
-	_, isLocal := inner.(semel.LocalStore)
-	send := func(w semel.Write) {
+// runClient is one client: it reads, purges, writes over the versions that it has seen, and, like
+// the engine, resends writes with unknown results.
+func runClient(ctx context.Context, inner, s semel.Store, rec *recorder, random *rand.Rand, client int, name string) {
+	seen := map[semel.ID]store.Revision{}
+	var unresolved []store.Write
+	purger := s.Extras().Purge
+	send := func(w store.Write) {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 		defer cancel()
-		s := s
-		if isLocal && random.IntN(3) == 0 {
-			s = local{inner, inner.(semel.LocalStore)} // which can't fail
-		}
 		at := rec.call()
 		cur, applied, err := s.Apply(ctx, w)
-		rec.done(client, at, regInput{w.Record.ID, faultstore.Apply, w.Expect, w.Record.Revision}, regOutput{err != nil, applied, cur.Revision}, err != nil)
+		rec.done(client, at, regInput{w.Record.ID, faultstore.Apply, w.Expect, w.Record.Revision}, regOutput{err != nil, applied, cur.Revision})
 		if err != nil {
 			unresolved = append(unresolved, w)
 			return
@@ -211,16 +198,16 @@ func hammer(ctx context.Context, inner, s semel.Store, rec *recorder, random *ra
 		id := key(fmt.Sprintf("%s-%d", name, random.IntN(2)))
 		switch p := random.IntN(10); {
 		case p < 5:
-			w := semel.Write{Record: claimed(id, 1), Expect: seen[id]}
+			w := store.Write{Record: claimed(id, 1), Expect: seen[id]}
 			if random.IntN(8) == 0 {
-				w.Expect = semel.Revision{}
+				w.Expect = store.Revision{}
 			}
 			send(w)
 		case p < 6 && len(unresolved) > 0:
 			w := unresolved[0]
 			unresolved = unresolved[1:]
 			send(w)
-		case p < 9 || !canPurge:
+		case p < 9 || purger == nil:
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 			at := rec.call()
 			cur, err := s.Get(ctx, id)
@@ -228,17 +215,17 @@ func hammer(ctx context.Context, inner, s semel.Store, rec *recorder, random *ra
 			if err != nil && !errors.Is(err, semel.ErrNotFound) {
 				continue // a read that failed says nothing and changes nothing
 			}
-			rec.done(client, at, regInput{id: id, kind: faultstore.Get}, regOutput{current: cur.Revision}, false)
+			rec.done(client, at, regInput{id: id, kind: faultstore.Get}, regOutput{current: cur.Revision})
 			seen[id] = cur.Revision
 		default:
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 			at := rec.call()
-			n, err := purger.Purge(ctx, []semel.Ref{{ID: id, Revision: seen[id]}})
+			n, err := purger.Purge(ctx, []store.Ref{{ID: id, Revision: seen[id]}})
 			cancel()
 			if seen[id].IsZero() {
 				continue // names no version
 			}
-			rec.done(client, at, regInput{id: id, kind: faultstore.Purge, expect: seen[id]}, regOutput{unknown: err != nil, applied: n == 1}, err != nil)
+			rec.done(client, at, regInput{id: id, kind: faultstore.Purge, expect: seen[id]}, regOutput{unknown: err != nil, applied: n == 1})
 			delete(seen, id)
 		}
 	}

@@ -12,23 +12,25 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/history"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
 // planted is a handle on a memory store that outlives it, as a disk would, with
 // a bug: the functions that are set take the place of the sound ones.
 type planted struct {
-	apply  func(ctx context.Context, w semel.Write) (semel.Record, bool, error)
+	apply  func(ctx context.Context, w store.Write) (semel.Record, bool, error)
 	get    func(ctx context.Context, id semel.ID) (semel.Record, error)
-	now    func(ctx context.Context) (semel.Instant, error)
-	due    func(ctx context.Context, q semel.DueQuery) (semel.DuePage, error)
-	purge  func(ctx context.Context, refs []semel.Ref) (int, error)
+	now    func(ctx context.Context) (store.Instant, error)
+	due    func(ctx context.Context, q store.DueQuery) (store.DuePage, error)
+	purge  func(ctx context.Context, refs []store.Ref) (int, error)
 	watch  func(ctx context.Context, id semel.ID) (<-chan struct{}, func())
-	find   func(ctx context.Context, q semel.Query) (semel.Page, error)
+	find   func(ctx context.Context, q store.Query) (store.Page, error)
 	close  func() error
-	log    func(ctx context.Context, entries []semel.Entry) error
-	read   func(ctx context.Context, from uint64, limit int) ([]semel.Entry, error)
-	locate func(ctx context.Context, subject semel.Subject, from uint64, limit int) ([]uint64, error)
+	log    func(ctx context.Context, entries []store.Entry) error
+	read   func(ctx context.Context, from uint64, limit int) ([]store.Entry, error)
+	locate func(ctx context.Context, subject store.Subject, from uint64, limit int) ([]uint64, error)
 	erase  func(ctx context.Context, from, to uint64) error
 	put    func(ctx context.Context, tiles map[string][]byte) error
 	tile   func(ctx context.Context, name string) ([]byte, error)
@@ -64,7 +66,7 @@ func running[T any](p *planted, f func() (T, error)) (T, error) {
 	return f()
 }
 
-func (p *planted) Apply(ctx context.Context, w semel.Write) (cur semel.Record, applied bool, err error) {
+func (p *planted) Apply(ctx context.Context, w store.Write) (cur semel.Record, applied bool, err error) {
 	applied, err = running(p, func() (bool, error) {
 		cur, applied, err = p.apply(ctx, w)
 		if applied {
@@ -79,15 +81,15 @@ func (p *planted) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
 	return running(p, func() (semel.Record, error) { return p.get(ctx, id) })
 }
 
-func (p *planted) Now(ctx context.Context) (semel.Instant, error) {
-	return running(p, func() (semel.Instant, error) { return p.now(ctx) })
+func (p *planted) Now(ctx context.Context) (store.Instant, error) {
+	return running(p, func() (store.Instant, error) { return p.now(ctx) })
 }
 
-func (p *planted) Due(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
-	return running(p, func() (semel.DuePage, error) { return p.due(ctx, q) })
+func (p *planted) Due(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
+	return running(p, func() (store.DuePage, error) { return p.due(ctx, q) })
 }
 
-func (p *planted) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
+func (p *planted) Purge(ctx context.Context, refs []store.Ref) (int, error) {
 	return running(p, func() (int, error) { return p.purge(ctx, refs) })
 }
 
@@ -95,20 +97,20 @@ func (p *planted) Watch(ctx context.Context, id semel.ID) (<-chan struct{}, func
 	return p.watch(ctx, id)
 }
 
-func (p *planted) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
-	return running(p, func() (semel.Page, error) { return p.find(ctx, q) })
+func (p *planted) Search(ctx context.Context, q store.Query) (store.Page, error) {
+	return running(p, func() (store.Page, error) { return p.find(ctx, q) })
 }
 
-func (p *planted) AppendEvidence(ctx context.Context, entries []semel.Entry) error {
+func (p *planted) AppendEvidence(ctx context.Context, entries []store.Entry) error {
 	_, err := running(p, func() (any, error) { return nil, p.log(ctx, entries) })
 	return err
 }
 
-func (p *planted) ReadEvidence(ctx context.Context, from uint64, limit int) ([]semel.Entry, error) {
-	return running(p, func() ([]semel.Entry, error) { return p.read(ctx, from, limit) })
+func (p *planted) ReadEvidence(ctx context.Context, from uint64, limit int) ([]store.Entry, error) {
+	return running(p, func() ([]store.Entry, error) { return p.read(ctx, from, limit) })
 }
 
-func (p *planted) FindEvidence(ctx context.Context, subject semel.Subject, from uint64, limit int) ([]uint64, error) {
+func (p *planted) FindEvidence(ctx context.Context, subject store.Subject, from uint64, limit int) ([]uint64, error) {
 	return running(p, func() ([]uint64, error) { return p.locate(ctx, subject, from, limit) })
 }
 
@@ -126,16 +128,20 @@ func (p *planted) EvidenceTile(ctx context.Context, name string) ([]byte, error)
 	return running(p, func() ([]byte, error) { return p.tile(ctx, name) })
 }
 
+func (p *planted) Extras() store.Extras {
+	return store.Extras{Due: p, Purge: p, Watch: p, Search: p, Evidence: p}
+}
+
 func (p *planted) Close() error { return p.close() }
 
 // blind applies a write whatever is stored.
-func blind(ctx context.Context, m *memstore.Store, w semel.Write) (semel.Record, bool, error) {
+func blind(ctx context.Context, m *memstore.Store, w store.Write) (semel.Record, bool, error) {
 	for {
 		cur, err := m.Get(ctx, w.Record.ID)
 		if err == nil {
 			w.Expect = cur.Revision
 		} else {
-			w.Expect = semel.Revision{}
+			w.Expect = store.Revision{}
 		}
 		if cur, applied, err := m.Apply(ctx, w); applied || err != nil {
 			return cur, applied, err
@@ -197,7 +203,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 					t.Fatalf("%d cases have names that begin with %q", matches, prefix)
 				}
 			}
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStore$/^("+strings.Join(patterns, "|")+")$", "-test.timeout=60s", "-rapid.nofailfile")
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStore$/^("+strings.Join(patterns, "|")+")$", "-test.timeout=5m", "-rapid.nofailfile")
 			cmd.Env = append(os.Environ(), bugEnv+"="+bug.name)
 			out, err := cmd.CombinedOutput()
 			for _, name := range names {
@@ -220,14 +226,14 @@ func TestPlantedEngineBugsAreCaught(t *testing.T) {
 		ahead := func(engine int, s semel.Store) semel.Store {
 			p := sound(s.(*memstore.Store))
 			if engine == 0 {
-				p.now = func(ctx context.Context) (semel.Instant, error) {
+				p.now = func(ctx context.Context) (store.Instant, error) {
 					at, err := s.Now(ctx)
 					return at.Add(opShortRetry.Lease), err
 				}
 			}
 			return p
 		}
-		caught(t, ahead, "no order of these operations")
+		caught(t, ahead, history.RuleOrder)
 	})
 	t.Run("one engine hears of no record, so it executes beside the others", func(t *testing.T) {
 		t.Parallel()
@@ -239,7 +245,7 @@ func TestPlantedEngineBugsAreCaught(t *testing.T) {
 			}
 			return p
 		}
-		caught(t, deaf, "no order of these operations")
+		caught(t, deaf, history.RuleOrder)
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 var (
@@ -24,20 +25,20 @@ var (
 	revisionCount atomic.Uint64
 )
 
-// fresh is a revision that no other write carries.
-func fresh() (r semel.Revision) {
+// fresh is a new, unique revision.
+func fresh() (r store.Revision) {
 	copy(r[:8], revisionPrefix[:])
 	binary.BigEndian.PutUint64(r[8:], revisionCount.Add(1))
 	return r
 }
 
-// key is an identity that differs from others in its key only.
+// key is an identity with this key; all else is the same for all of them.
 func key(name string) semel.ID {
 	return semel.ID{Tenant: "tenant", Principal: "principal", Operation: "operation", Key: name}
 }
 
-// epoch is a time to count from where a record only has to have one.
-var epoch = semel.InstantOf(time.Date(2031, 2, 3, 4, 5, 6, 123456789, time.UTC))
+// epoch is a fixed time for records.
+var epoch = store.InstantOf(time.Date(2031, 2, 3, 4, 5, 6, 123456789, time.UTC))
 
 // claimed is a record as a claim writes it, under a fresh revision.
 func claimed(id semel.ID, fence int64) semel.Record {
@@ -49,17 +50,25 @@ func claimed(id semel.ID, fence int64) semel.Record {
 	}
 }
 
-// next is rec under a fresh revision, changed.
+// next is the next version of a record, under a fresh revision.
 func next(rec semel.Record, change func(*semel.Record)) semel.Record {
 	rec.Revision = fresh()
 	change(&rec)
 	return rec
 }
 
-// put applies a write that must succeed and returns its record.
-func put(t *testing.T, s semel.Store, rec semel.Record, expect semel.Revision) semel.Record {
+// rich sets the fields that a list might leave out.
+func rich(r *semel.Record) {
+	r.Held, r.Failure, r.Result.Data = "held", &store.Failure{Code: "c"}, []byte{}
+	r.Effects = []store.EffectRecord{{Name: "e", State: store.EffectStarted, StartedAt: epoch}}
+	r.Earlier = []store.AttemptRecord{{Number: 1, Disposition: semel.DispositionAborted, EndedAt: epoch}}
+	r.Fingerprint = payload("payload")
+}
+
+// put applies a write, which must succeed, and returns its record.
+func put(t *testing.T, s semel.Store, rec semel.Record, expect store.Revision) semel.Record {
 	t.Helper()
-	cur, applied, err := s.Apply(t.Context(), semel.Write{Record: rec, Expect: expect})
+	cur, applied, err := s.Apply(t.Context(), store.Write{Record: rec, Expect: expect})
 	if err != nil {
 		t.Fatalf("Apply: %v", err)
 	}
@@ -70,8 +79,8 @@ func put(t *testing.T, s semel.Store, rec semel.Record, expect semel.Revision) s
 	return rec
 }
 
-// refused applies a write that must change nothing and return want.
-func refused(t *testing.T, s semel.Store, w semel.Write, want semel.Record) {
+// refused applies a write, which must change nothing and return want.
+func refused(t *testing.T, s semel.Store, w store.Write, want semel.Record) {
 	t.Helper()
 	cur, applied, err := s.Apply(t.Context(), w)
 	if err != nil {
@@ -84,7 +93,7 @@ func refused(t *testing.T, s semel.Store, w semel.Write, want semel.Record) {
 	stored(t, s, w.Record.ID, want)
 }
 
-// stored checks what Get returns; the zero Record stands for none.
+// stored checks what Get returns. The zero Record means that there must be none.
 func stored(t *testing.T, s semel.Store, id semel.ID, want semel.Record) {
 	t.Helper()
 	got, err := s.Get(t.Context(), id)
@@ -107,10 +116,9 @@ func same(t *testing.T, what string, got, want semel.Record) {
 	}
 }
 
-// difference describes how two records differ; empty if they do not. Nil and
-// empty Effects, Earlier, Attributes or Outbox mean the same; nil and empty Data do
-// not, for nil says that there is no result. What the engine notes in a record for itself is no part
-// of it.
+// difference describes how two records differ; it is empty if they don't. Nil and empty Effects,
+// Earlier, Attributes or Outbox are equal. Nil and empty Data aren't, because nil means that there
+// is no result. Unexported fields are the engine's own and don't count.
 func difference(got, want semel.Record) string {
 	g, w := reflect.ValueOf(plain(got)), reflect.ValueOf(plain(want))
 	var b strings.Builder
@@ -125,7 +133,7 @@ func difference(got, want semel.Record) string {
 	return b.String()
 }
 
-// plain is rec without what does not count.
+// plain is rec with nil in place of empty lists.
 func plain(rec semel.Record) semel.Record {
 	if len(rec.Effects) == 0 {
 		rec.Effects = nil
@@ -143,7 +151,7 @@ func plain(rec semel.Record) semel.Record {
 }
 
 func brief(v any) string {
-	if f, ok := v.(*semel.Failure); ok && f != nil {
+	if f, ok := v.(*store.Failure); ok && f != nil {
 		return fmt.Sprintf("&%q", *f)
 	}
 	s := fmt.Sprintf("%#v", v)
@@ -153,8 +161,8 @@ func brief(v any) string {
 	return s
 }
 
-// within runs f and fails if it does not return; a call that hangs would
-// otherwise hang the suite.
+// within runs f, and fails the test if it takes longer than d, so that a call that hangs doesn't
+// hang the suite.
 func within(t *testing.T, d time.Duration, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})

@@ -1,9 +1,9 @@
-// Package storetest is the contract of [semel.Store] in code. Every store passes
-// the same suite: cases that each prove one rule, random histories compared
-// with the memory store, concurrent histories checked for linearizability, and
-// the engine on top of the store while the store fails.
+// Package storetest is the contract of [semel.Store] in code. Every store passes the same
+// suite: cases that each prove one rule, random histories compared with the memory store,
+// concurrent histories checked for linearizability, and engines on the store while their calls
+// to it fail.
 //
-// A store is hooked up by one test:
+// Run it on your store by one test:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, storetest.Virtual("mystore", func(t *testing.T) storetest.Env {
@@ -13,8 +13,8 @@
 //		}))
 //	}
 //
-// What is random comes from one seed, which is printed; the flag
-// -storetest.seed repeats it.
+// Everything random comes from one seed, which the suite prints. To repeat a run, pass the seed
+// by the flag -storetest.seed.
 package storetest
 
 import (
@@ -32,40 +32,43 @@ import (
 
 // Harness makes stores for the suite.
 type Harness struct {
-	// Name names the store in what the suite prints.
+	// Name names the store in the output of the suite.
 	Name string
-	// Run calls body once, with a new and empty store. The harness runs the
-	// body and not the other way round, so that it can do so inside a
+	// Run calls body once, with a new, empty store. It may do so inside a
 	// testing/synctest bubble, where hours pass at once.
 	Run func(t *testing.T, body func(t *testing.T, env Env))
-	// RealTime is Run outside of a bubble. The histories that run several
-	// engines against failing stores need it: an attempt that waits for a
-	// failing store keeps its lock, which is no durable wait. Nil if Run does
-	// not use a bubble.
+	// RealTime is Run outside a bubble; nil if Run doesn't use one. Histories of several
+	// engines on failing stores need it: while an attempt waits for a failing store, others
+	// wait for its mutex, and synctest doesn't count that as durably blocked.
 	RealTime func(t *testing.T, body func(t *testing.T, env Env))
 }
 
-// Env is what a body works with. The harness closes the store when the body has
-// ended; a body may have closed it before.
+// Env is what a body works with. The harness closes the store when the body has ended; the body
+// may have closed it already.
 type Env struct {
 	// Store is the store under test.
 	Store semel.Store
-	// Advance lets at least d pass by the store's clock. Engines may be
-	// running meanwhile.
+	// Advance lets at least d pass by the store's clock. Engines may be running meanwhile.
 	Advance func(d time.Duration)
-	// Reopen closes the store and opens it again over the same data. Nil if
-	// the store does not keep anything.
+	// Reopen closes the store, opens it again over the same data and returns the new one. Nil
+	// if the store keeps nothing.
 	Reopen func() semel.Store
 }
 
-// Virtual is the harness of a store that works within this process and reads
-// the time from package time. Most bodies run in a bubble, where Advance takes
-// no time. Open makes a new, empty store and sees to its closing by t.Cleanup;
-// it leaves Env.Advance nil.
+// reopen opens the store again if it keeps anything.
+func (e *Env) reopen() {
+	if e.Reopen != nil {
+		e.Store = e.Reopen()
+	}
+}
+
+// Virtual is the harness for a store that works within this process and takes the time from
+// package time. Most bodies run in a bubble, where Advance takes no time. Open makes a new, empty
+// store and closes it by t.Cleanup; it leaves Env.Advance nil.
 func Virtual(name string, open func(t *testing.T) Env) Harness {
 	run := func(t *testing.T, body func(*testing.T, Env)) {
 		env := open(t)
-		env.Advance = time.Sleep
+		env.Advance = func(d time.Duration) { <-time.After(d) }
 		body(t, env)
 	}
 	return Harness{
@@ -77,7 +80,7 @@ func Virtual(name string, open func(t *testing.T) Env) Harness {
 	}
 }
 
-// seedFlag repeats what is random.
+// seedFlag repeats a random run.
 var seedFlag = flag.Uint64("storetest.seed", 0, "seed of what is random in the store suite; 0 chooses one")
 
 // seed is that of this run.
@@ -94,50 +97,46 @@ type testCase struct {
 	name string
 	// why quotes the rule.
 	why string
-	// needs is the optional interface without which the case makes no sense;
-	// nil if the four verbs suffice.
+	// needs is the extra that the case is about; nil if the four verbs suffice.
 	needs *capability
-	// realTime: run outside of a bubble.
+	// realTime means outside a bubble.
 	realTime bool
 	run      func(t *testing.T, env Env)
 }
 
-// capability is an optional interface of a store.
+// capability is one of the extras of a store.
 type capability struct {
 	name string
 	has  func(semel.Store) bool
-	// fallback names what proves that the engine works without it: a case that
-	// runs for every store, with the capability hidden.
+	// fallback names the case that proves that the engine works without it. That case runs
+	// for every store, with the capability hidden.
 	fallback string
 }
 
 var (
-	canDue = &capability{"Due", func(s semel.Store) bool { _, ok := s.(semel.DueStore); return ok },
+	canDue = &capability{"Due", func(s semel.Store) bool { return s.Extras().Due != nil },
 		"without Due, deliveries settle abandoned attempts as they meet them"}
-	canPurge = &capability{"Purge", func(s semel.Store) bool { _, ok := s.(semel.PurgeStore); return ok },
+	canPurge = &capability{"Purge", func(s semel.Store) bool { return s.Extras().Purge != nil },
 		"without Purge, expired records stay and count as absent"}
-	canWatch = &capability{"Watch", func(s semel.Store) bool { _, ok := s.(semel.WatchStore); return ok },
+	canWatch = &capability{"Watch", func(s semel.Store) bool { return s.Extras().Watch != nil },
 		"without Watch, a waiting delivery polls for the outcome"}
-	canLocal = &capability{"LocalStore", func(s semel.Store) bool { _, ok := s.(semel.LocalStore); return ok },
-		"every case, which goes through the four verbs"}
-	canSearch = &capability{"Search", func(s semel.Store) bool { _, ok := s.(semel.SearchStore); return ok },
+	canSearch = &capability{"Search", func(s semel.Store) bool { return s.Extras().Search != nil },
 		"without Search, the engine says that it can't list records"}
-	canEvidence = &capability{"Evidence", func(s semel.Store) bool { _, ok := s.(semel.EvidenceStore); return ok },
+	canEvidence = &capability{"Evidence", func(s semel.Store) bool { return s.Extras().Evidence != nil },
 		"without an evidence log, an operation that demands evidence is refused"}
-	capabilities = []*capability{canDue, canPurge, canWatch, canLocal, canSearch, canEvidence}
+	capabilities = []*capability{canDue, canPurge, canWatch, canSearch, canEvidence}
 )
 
 func allCases() []testCase {
 	return slices.Concat(
-		applyCases, fidelityCases, clockCases, lifeCases, dueCases, purgeCases, watchCases, localCases, searchCases,
+		applyCases, fidelityCases, clockCases, lifeCases, dueCases, purgeCases, watchCases, searchCases,
 		engineCases, faultCases, sweepCases, fallbackCases, modelCases, linearCases, claimCases,
-		evidenceCases, chronicleCases, []testCase{evidenceFallback},
+		evidenceCases, evidenceFaultCases, []testCase{evidenceFallback},
 	)
 }
 
-// Run runs the whole suite. A store that lacks an optional interface is tested
-// for the documented fallback instead, and the summary, which go test -v shows,
-// says so.
+// Run runs the whole suite. If your store lacks an extra, its cases are left out, and the
+// summary, which go test -v shows, says so. The documented fallbacks are always tested.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	if h.RealTime == nil {

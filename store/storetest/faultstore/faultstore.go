@@ -1,8 +1,8 @@
-// Package faultstore wraps a [semel.Store] and makes it fail, on purpose and
-// countably: a test that injects faults also asserts that they fired.
+// Package faultstore wraps a [semel.Store], makes its calls fail, and counts the failures, so
+// that your test can check that they happened.
 //
-// A failed write has more than one form, and a program that is right about one
-// may be wrong about another. See [Form].
+// A write can fail in several ways, and a program that handles one of them correctly may get
+// another wrong. See [Form].
 package faultstore
 
 import (
@@ -15,10 +15,11 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-// Verb is a method of a store that can be made to fail. Watch and Close can't:
-// neither can report an error that a caller has to resolve.
+// Verb is a method of a store that can fail. Watch and Close can't: they return no error that a
+// caller has to resolve.
 type Verb string
 
 // The verbs.
@@ -37,24 +38,23 @@ type Form string
 
 // The forms.
 const (
-	// NotApplied: the call fails and never reached the store.
+	// NotApplied: the call fails and never reaches the store.
 	NotApplied Form = "not applied"
-	// Applied: the call reached the store, but its caller is told that it
-	// failed, as when a connection breaks before the answer.
+	// Applied: the call reaches the store, and then fails, as if the connection broke before
+	// the answer.
 	Applied Form = "applied but reported failed"
-	// Late: the caller is told at once that the call failed; it reaches the
-	// store after Options.Delay, as when it was still in a buffer. A read that
-	// is late is only NotApplied.
+	// Late: the call fails at once, and reaches the store after Options.Delay, as if it was
+	// still in a buffer. A read never reaches it.
 	Late Form = "applied after it was reported failed"
-	// Hang: the call never reaches the store and returns when its context is
-	// done, at Control.Heal, or when the wrapper is closed.
+	// Hang: the call never reaches the store, and fails when its context ends, at Control.Heal,
+	// or when the wrapper is closed.
 	Hang Form = "hangs until its context is done"
-	// Slow: the call waits for up to Options.Delay, reaches the store, waits
-	// again, and succeeds. Nothing is reported to have failed.
+	// Slow: the call waits for up to Options.Delay before it reaches the store and again
+	// afterwards. It doesn't fail.
 	Slow Form = "slow"
 )
 
-// ErrInjected is in every error that the wrapper makes up.
+// ErrInjected is in every error that the wrapper injects.
 var ErrInjected = errors.New("faultstore: injected failure")
 
 // Fault is one verb failing in one form.
@@ -63,25 +63,22 @@ type Fault struct {
 	Form Form
 }
 
-// Options says what fails at random. The zero value and nil inject nothing but
-// what is asked for by [Control.Next] and [Control.Cut].
+// Options says what fails at random. With the zero value or nil, only [Control.Next] and
+// [Control.Cut] make calls fail.
 type Options struct {
-	// Seed makes the choice of faults repeatable, as far as the order of the
-	// calls is.
+	// Seed makes the choice of faults repeatable, if the order of the calls is.
 	Seed uint64
-	// Rates gives the share of calls, from 0 to 1, that fail in a form.
+	// Rates has the share of calls, from 0 to 1, that fail in each form.
 	Rates map[Fault]float64
-	// Delay is that of Late and the longest of Slow. Defaults to 5
-	// milliseconds.
+	// Delay is the delay of Late and the longest delay of Slow. Defaults to 5 milliseconds.
 	Delay time.Duration
-	// Reached is called after each Apply that reached the store, with what the
-	// store answered, whatever the caller was told. It may be called by several
-	// goroutines at once.
-	Reached func(w semel.Write, cur semel.Record, applied bool, err error)
+	// Reached is called after each Apply that reaches the store, with the store's answer, even
+	// if the caller gets an injected error. It may be called concurrently.
+	Reached func(w store.Write, cur semel.Record, applied bool, err error)
 }
 
-// Control steers the faults of one wrapper. Its methods may be called
-// concurrently, also while the store is used.
+// Control controls the faults of one wrapper. Its methods may be called concurrently, even while
+// the store is in use.
 type Control struct {
 	opts Options
 
@@ -94,11 +91,8 @@ type Control struct {
 	late   sync.WaitGroup
 }
 
-// New wraps a store. The wrapper has exactly those of the optional interfaces
-// [semel.DueStore], [semel.PurgeStore], [semel.WatchStore] and
-// [semel.SearchStore] that inner has, and [semel.EvidenceStore] if it has all of
-// them.
-// Closing it closes inner, after writes that were late have arrived.
+// New wraps a store. The wrapper has the extras of inner. Closing it waits for late writes and
+// closes inner.
 func New(inner semel.Store, opts *Options) (semel.Store, *Control) {
 	c := &Control{script: map[Verb][]Form{}, fired: map[Fault]int{}, healed: make(chan struct{})}
 	if opts != nil {
@@ -108,11 +102,13 @@ func New(inner semel.Store, opts *Options) (semel.Store, *Control) {
 		c.opts.Delay = 5 * time.Millisecond
 	}
 	c.random = rand.New(rand.NewPCG(c.opts.Seed, 0))
-	return wrap(inner, c), c
+	v := &verbs{inner: inner, control: c}
+	v.closed, v.close = context.WithCancel(context.Background())
+	return v, c
 }
 
-// Next makes the next n calls of a verb fail in a form, after those that were
-// asked for before.
+// Next makes the next n calls of a verb fail in a form, after those that earlier calls of Next
+// asked for.
 func (c *Control) Next(v Verb, f Form, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,16 +117,16 @@ func (c *Control) Next(v Verb, f Form, n int) {
 	}
 }
 
-// Cut makes every call fail in a form until Heal: with NotApplied or Hang the
-// store is out of reach, or the process that uses it has died.
+// Cut makes every call fail in a form until Heal. NotApplied or Hang mean that the store can't be
+// reached, or that the process that uses it has died.
 func (c *Control) Cut(f Form) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cut = f
 }
 
-// Heal ends Cut, forgets what Next has asked for, and lets calls that hang
-// return with an error. Random faults go on.
+// Heal ends Cut, cancels what Next asked for, and makes hanging calls return with an error.
+// Random faults go on.
 func (c *Control) Heal() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,15 +136,14 @@ func (c *Control) Heal() {
 	c.healed = make(chan struct{})
 }
 
-// Fired counts the faults that happened, by verb and form.
+// Fired counts the injected faults by verb and form.
 func (c *Control) Fired() map[Fault]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.fired)
 }
 
-// Total is how many faults of the given form happened, or of all forms if none
-// is given.
+// Total counts the injected faults of the given forms, or of all forms if you give none.
 func (c *Control) Total(forms ...Form) int {
 	n := 0
 	for fault, count := range c.Fired() {
@@ -164,14 +159,13 @@ func (c *Control) Total(forms ...Form) int {
 	return n
 }
 
-// Settle waits until every call that is late has reached the store. Nobody may
-// use the store meanwhile.
+// Settle waits until every late call has reached the store. Don't use the store meanwhile.
 func (c *Control) Settle() { c.late.Wait() }
 
-// forms in the order in which a random number is held against their rates.
+// forms is the order in which a random number is compared with their rates.
 var forms = []Form{NotApplied, Applied, Late, Hang, Slow}
 
-// fate is what happens to one call.
+// fate says what happens to one call.
 type fate struct {
 	form          Form // empty: nothing
 	before, after time.Duration

@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
 var id = semel.ID{Tenant: "t", Operation: "o", Key: "k"}
 
-func write(rev byte) semel.Write {
-	return semel.Write{Record: semel.Record{ID: id, Revision: semel.Revision{rev}, State: semel.Processing}}
+func write(rev byte) store.Write {
+	return store.Write{Record: semel.Record{ID: id, Revision: store.Revision{rev}, State: semel.Processing}}
 }
 
 // has reports whether a record is stored.
@@ -88,11 +89,11 @@ func TestEveryVerbFails(t *testing.T) {
 		faultstore.Get:   func() error { _, err := s.Get(t.Context(), id); return err },
 		faultstore.Now:   func() error { _, err := s.Now(t.Context()); return err },
 		faultstore.Due: func() error {
-			_, err := s.(semel.DueStore).Due(t.Context(), semel.DueQuery{Until: semel.InstantOf(time.Now()), Limit: 1})
+			_, err := s.Extras().Due.Due(t.Context(), store.DueQuery{Until: store.InstantOf(time.Now()), Limit: 1})
 			return err
 		},
-		faultstore.Purge:  func() error { _, err := s.(semel.PurgeStore).Purge(t.Context(), nil); return err },
-		faultstore.Search: func() error { _, err := s.(semel.SearchStore).Search(t.Context(), semel.Query{Limit: 1}); return err },
+		faultstore.Purge:  func() error { _, err := s.Extras().Purge.Purge(t.Context(), nil); return err },
+		faultstore.Search: func() error { _, err := s.Extras().Search.Search(t.Context(), store.Query{Limit: 1}); return err },
 	}
 	for verb, call := range calls {
 		t.Run(string(verb)+" fails as often as it was asked to", func(t *testing.T) {
@@ -192,7 +193,7 @@ func TestRandomFaults(t *testing.T) {
 
 func TestReached(t *testing.T) {
 	var seen []bool
-	s, control := faultstore.New(memstore.New(), &faultstore.Options{Reached: func(_ semel.Write, _ semel.Record, applied bool, err error) {
+	s, control := faultstore.New(memstore.New(), &faultstore.Options{Reached: func(_ store.Write, _ semel.Record, applied bool, err error) {
 		if err != nil {
 			t.Error(err)
 		}
@@ -212,8 +213,8 @@ func TestForwardedCallsReachTheStore(t *testing.T) {
 	inner := memstore.New()
 	s, _ := faultstore.New(inner, nil)
 	w := write(1)
-	w.Record.NextAt = semel.InstantOf(time.Unix(1, 0))
-	changed, stop := s.(semel.WatchStore).Watch(t.Context(), id)
+	w.Record.NextAt = store.InstantOf(time.Unix(1, 0))
+	changed, stop := s.Extras().Watch.Watch(t.Context(), id)
 	defer stop()
 	if _, applied, err := s.Apply(t.Context(), w); err != nil || !applied {
 		t.Fatal(applied, err)
@@ -223,13 +224,13 @@ func TestForwardedCallsReachTheStore(t *testing.T) {
 	default:
 		t.Error("Watch was not forwarded")
 	}
-	if page, err := s.(semel.DueStore).Due(t.Context(), semel.DueQuery{Until: semel.InstantOf(time.Unix(2, 0)), Limit: 10}); err != nil || len(page.Records) != 1 {
+	if page, err := s.Extras().Due.Due(t.Context(), store.DueQuery{Until: store.InstantOf(time.Unix(2, 0)), Limit: 10}); err != nil || len(page.Records) != 1 {
 		t.Errorf("Due gives %d records, %v", len(page.Records), err)
 	}
-	if page, err := s.(semel.SearchStore).Search(t.Context(), semel.Query{Limit: 1}); err != nil || len(page.Records) != 1 {
+	if page, err := s.Extras().Search.Search(t.Context(), store.Query{Limit: 1}); err != nil || len(page.Records) != 1 {
 		t.Errorf("Search gives %d records, %v", len(page.Records), err)
 	}
-	if n, err := s.(semel.PurgeStore).Purge(t.Context(), []semel.Ref{{ID: id, Revision: w.Record.Revision}}); err != nil || n != 1 {
+	if n, err := s.Extras().Purge.Purge(t.Context(), []store.Ref{{ID: id, Revision: w.Record.Revision}}); err != nil || n != 1 {
 		t.Errorf("Purge gives %d, %v", n, err)
 	}
 	if err := s.Close(); err != nil {

@@ -3,9 +3,9 @@ package faultstore
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // verbs are the four verbs, failing.
@@ -16,165 +16,141 @@ type verbs struct {
 	close   context.CancelFunc
 }
 
-// call runs f, which calls the inner store, as the control has it. f returns
-// the inner store's error.
-func (s *verbs) call(ctx context.Context, v Verb, f func(context.Context) error) error {
+// call runs f, which calls the inner store, or fails, as the control says. After an error it
+// returns the zero value.
+func call[T any](ctx context.Context, s *verbs, v Verb, f func(context.Context) (T, error)) (none T, err error) {
 	fate := s.control.choose(v)
 	form := fate.form
 	switch form {
-	case NotApplied:
-		return failed(v, form)
 	case Applied:
-		// Whatever the store said, "not found" too, the caller is not told.
-		_ = f(ctx)
-		return failed(v, form)
+		// The caller never gets the store's answer, not even "not found".
+		_, _ = f(ctx)
+		return none, failed(v, form)
 	case Late:
 		if v == Apply || v == Purge || v == Append {
 			ctx := context.WithoutCancel(ctx)
 			s.control.late.Go(func() {
 				if pause(s.closed, s.control.opts.Delay) == nil {
-					// Nobody is left to be told of an error.
-					_ = f(ctx)
+					_, _ = f(ctx) // nobody is left to hear of an error
 				}
 			})
 		}
-		return failed(v, form)
+		return none, failed(v, form)
 	case Hang:
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", failed(v, form), context.Cause(ctx))
+			return none, fmt.Errorf("%w: %w", failed(v, form), context.Cause(ctx))
 		case <-fate.healed:
 		case <-s.closed.Done():
 		}
-		return failed(v, form)
-	case Slow:
+		return none, failed(v, form)
+	case NotApplied:
+		return none, failed(v, form)
+	}
+	if form == Slow {
 		if err := pause(ctx, fate.before); err != nil {
-			return fmt.Errorf("%w: %w", failed(v, form), err)
+			return none, fmt.Errorf("%w: %w", failed(v, form), err)
 		}
-		if err := f(ctx); err != nil {
-			return err
-		}
-		if err := pause(ctx, fate.after); err != nil {
-			return fmt.Errorf("%w: %w", failed(v, form), err)
-		}
-		return nil
 	}
-	return f(ctx)
-}
-
-// answer carries what a call returned past an error that was made up. A late
-// call answers when nobody looks any more, so it has one of its own.
-type answer[T any] struct {
-	mu  sync.Mutex
-	val T
-}
-
-func (a *answer[T]) set(v T) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.val = v
-}
-
-// or gives the answer if err is nil.
-func (a *answer[T]) or(err error) (T, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	val, err := f(ctx)
 	if err != nil {
-		var zero T
-		return zero, err
+		return none, err
 	}
-	return a.val, nil
-}
-
-type applied struct {
-	cur     semel.Record
-	applied bool
-}
-
-// Apply is [semel.Store.Apply].
-func (s *verbs) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
-	var a answer[applied]
-	err := s.call(ctx, Apply, func(ctx context.Context) error {
-		cur, ok, err := s.inner.Apply(ctx, w)
-		a.set(applied{cur, ok})
-		if reached := s.control.opts.Reached; reached != nil {
-			reached(w, cur, ok, err)
+	if form == Slow {
+		if err := pause(ctx, fate.after); err != nil {
+			return none, fmt.Errorf("%w: %w", failed(v, form), err)
 		}
-		return err
+	}
+	return val, nil
+}
+
+// Apply is [store.Store.Apply].
+func (s *verbs) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+	type answer struct {
+		cur     semel.Record
+		applied bool
+	}
+	a, err := call(ctx, s, Apply, func(ctx context.Context) (answer, error) {
+		cur, applied, err := s.inner.Apply(ctx, w)
+		if reached := s.control.opts.Reached; reached != nil {
+			reached(w, cur, applied, err)
+		}
+		return answer{cur, applied}, err
 	})
-	got, err := a.or(err)
-	return got.cur, got.applied, err
+	return a.cur, a.applied, err
 }
 
-// Get is [semel.Store.Get].
+// Get is [store.Store.Get].
 func (s *verbs) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
-	var a answer[semel.Record]
-	return a.or(s.call(ctx, Get, func(ctx context.Context) error {
-		rec, err := s.inner.Get(ctx, id)
-		a.set(rec)
-		return err
-	}))
+	return call(ctx, s, Get, func(ctx context.Context) (semel.Record, error) { return s.inner.Get(ctx, id) })
 }
 
-// Now is [semel.Store.Now].
-func (s *verbs) Now(ctx context.Context) (semel.Instant, error) {
-	var a answer[semel.Instant]
-	return a.or(s.call(ctx, Now, func(ctx context.Context) error {
-		at, err := s.inner.Now(ctx)
-		a.set(at)
-		return err
-	}))
+// Now is [store.Store.Now].
+func (s *verbs) Now(ctx context.Context) (store.Instant, error) {
+	return call(ctx, s, Now, s.inner.Now)
 }
 
-// Close is [semel.Store.Close].
+// Close is [store.Store.Close].
 func (s *verbs) Close() error {
 	s.close()
 	s.control.Settle()
 	return s.inner.Close()
 }
 
-// dueVerb adds [semel.DueStore].
-type dueVerb struct{ *verbs }
-
-func (s dueVerb) Due(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
-	var a answer[semel.DuePage]
-	return a.or(s.call(ctx, Due, func(ctx context.Context) error {
-		page, err := s.inner.(semel.DueStore).Due(ctx, q)
-		a.set(page)
-		return err
-	}))
+// Extras are those of the inner store, failing.
+func (s *verbs) Extras() store.Extras {
+	x := s.inner.Extras()
+	if x.Due != nil {
+		x.Due = dueVerb{s, x.Due}
+	}
+	if x.Purge != nil {
+		x.Purge = purgeVerb{s, x.Purge}
+	}
+	if x.Search != nil {
+		x.Search = searchVerb{s, x.Search}
+	}
+	if x.Evidence != nil {
+		x.Evidence = evidenceVerb{s, x.Evidence}
+	}
+	return x
 }
 
-// purgeVerb adds [semel.PurgeStore].
-type purgeVerb struct{ *verbs }
-
-func (s purgeVerb) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
-	var a answer[int]
-	return a.or(s.call(ctx, Purge, func(ctx context.Context) error {
-		n, err := s.inner.(semel.PurgeStore).Purge(ctx, refs)
-		a.set(n)
-		return err
-	}))
+type dueVerb struct {
+	verbs *verbs
+	inner store.DueIndex
 }
 
-// searchVerb adds [semel.SearchStore].
-type searchVerb struct{ *verbs }
-
-func (s searchVerb) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
-	var a answer[semel.Page]
-	return a.or(s.call(ctx, Search, func(ctx context.Context) error {
-		page, err := s.inner.(semel.SearchStore).Search(ctx, q)
-		a.set(page)
-		return err
-	}))
+func (s dueVerb) Due(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
+	return call(ctx, s.verbs, Due, func(ctx context.Context) (store.DuePage, error) { return s.inner.Due(ctx, q) })
 }
 
-// evidenceVerb adds [semel.EvidenceStore]. Appending can be made to fail.
+type purgeVerb struct {
+	verbs *verbs
+	inner store.Purger
+}
+
+func (s purgeVerb) Purge(ctx context.Context, refs []store.Ref) (int, error) {
+	return call(ctx, s.verbs, Purge, func(ctx context.Context) (int, error) { return s.inner.Purge(ctx, refs) })
+}
+
+type searchVerb struct {
+	verbs *verbs
+	inner store.Searcher
+}
+
+func (s searchVerb) Search(ctx context.Context, q store.Query) (store.Page, error) {
+	return call(ctx, s.verbs, Search, func(ctx context.Context) (store.Page, error) { return s.inner.Search(ctx, q) })
+}
+
+// evidenceVerb is an evidence log whose appending can be made to fail.
 type evidenceVerb struct {
-	*verbs
-	semel.EvidenceStore
+	verbs *verbs
+	store.EvidenceLog
 }
 
-func (s evidenceVerb) AppendEvidence(ctx context.Context, entries []semel.Entry) error {
-	return s.call(ctx, Append, func(ctx context.Context) error { return s.EvidenceStore.AppendEvidence(ctx, entries) })
+func (s evidenceVerb) AppendEvidence(ctx context.Context, entries []store.Entry) error {
+	_, err := call(ctx, s.verbs, Append, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.EvidenceLog.AppendEvidence(ctx, entries)
+	})
+	return err
 }

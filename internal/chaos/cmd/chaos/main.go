@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command chaos runs nodes of the service on one store, makes calls and faults at the
-// same time, and holds what everybody has seen against the rules; see docs/chaos.md.
+// Command chaos runs nodes of the service on one store, makes calls and injects faults at the
+// same time, and checks what everybody observed; see docs/chaos.md.
 package main
 
 import (

@@ -14,9 +14,9 @@ type Summary struct {
 	// effect, and Reasons why they are.
 	Held, HeldWithout int
 	Reasons           map[string]int
-	// Early counts the calls that somebody was told to be held before a lease had
-	// passed since anybody had asked for them, while the clock of the store was right.
-	// Nothing is executed twice by that, but a lease was shorter than it should be.
+	// Early counts the calls that a client was told were held before a lease had passed
+	// since the last claim, while the clock of the store was right. Nothing is executed
+	// twice by that, but a lease was shorter than it should be.
 	Early int
 }
 

@@ -9,53 +9,51 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
-// chronicler is a witness whose entries tell which version of a record follows
-// which, so that the log shows what is missing in it.
-type chronicler struct{}
+// versions is a witness whose entries say which version of a record follows which, so that you
+// can see what is missing in the log.
+type versions struct{}
 
-func (chronicler) Changed(_ *semel.Operation, prev, next *semel.Record, _ semel.Change) []semel.Entry {
-	var before semel.Revision
+func (versions) Changed(_ *semel.Operation, prev, next *semel.Record, _ store.Change) []store.Entry {
+	var before store.Revision
 	if prev != nil {
 		before = prev.Revision
 	}
-	return []semel.Entry{{Leaf: fmt.Appendf(nil, "%s %s", before, next.Revision), Opening: []byte(next.ID.Key), Subject: subject(next.ID)}}
+	return []store.Entry{{Leaf: fmt.Appendf(nil, "%s %s", before, next.Revision), Opening: []byte(next.ID.Key), Subject: subject(next.ID)}}
 }
 
-func (chronicler) Decided(context.Context, *semel.Operation, *semel.Call, *semel.Answer) error {
+func (versions) Decided(context.Context, *semel.Operation, *semel.Call, *semel.Answer) error {
 	return nil
 }
 
-// opWitnessed is recorded by the chronicler. Its leases outlast a test: renewals are
-// no entries.
+// opWitnessed has evidence. Its lease outlasts a test, because renewals have no entries.
 var opWitnessed = semel.Operation{Name: "witnessed", Evidence: semel.EvidenceChanges, OnFailure: semel.RetryFailure, Lease: time.Hour}
 
-// witnessed makes an engine whose store fails as the control has it, with a
-// chronicler.
-func witnessed(t *testing.T, s semel.Store) (*semel.Engine, *faultstore.Control) {
+// witnessed makes an engine with evidence, whose store fails as the control says.
+func witnessed(t *testing.T, s semel.Store, patience time.Duration) (*semel.Engine, *faultstore.Control) {
 	t.Helper()
 	wrapped, control := faultstore.New(s, nil)
 	t.Cleanup(control.Settle)
-	return configured(t, wrapped, &semel.Options{Operations: []semel.Operation{opWitnessed}, Witness: chronicler{}}), control
+	return configured(t, wrapped, &semel.Options{Operations: []semel.Operation{opWitnessed}, Witness: versions{}, StoreTimeout: patience}), control
 }
 
-// chronicle holds the log against the records: every version of a record has its
-// entry, once and in its place, and no entry is about a version that never was. It
-// returns how many entries there are.
-func chronicle(t *testing.T, s semel.Store) int {
+// checkVersions compares the log with the records: every version of a record has one entry, in
+// its place, and every entry is about a version that was stored. It returns the number of entries.
+func checkVersions(t *testing.T, s semel.Store) int {
 	t.Helper()
 	type line struct {
 		key, last string
 	}
-	lines := map[semel.Subject]line{}
+	lines := map[store.Subject]line{}
 	list := read(t, s, 0)
 	for i, en := range list {
 		before, after, ok := strings.Cut(string(en.Leaf), " ")
 		l, known := lines[en.Subject]
 		if !known {
-			l.last = semel.Revision{}.String()
+			l.last = store.Revision{}.String()
 		}
 		if !ok || before != l.last {
 			t.Fatalf("entry %d tells of the version after %s, and the last one of %s was %s", i, before, en.Opening, l.last)
@@ -72,15 +70,15 @@ func chronicle(t *testing.T, s semel.Store) int {
 	return len(list)
 }
 
-// chronicleCases prove that faults leave no record without entries, and no entries
-// without a record.
-var chronicleCases = []testCase{
+// evidenceFaultCases prove that faults leave no record without entries and no entries without a
+// record.
+var evidenceFaultCases = []testCase{
 	{
 		name:  "whatever fails, each version of a record has its entries, once, and no entries have none",
 		why:   ruleEvidence + " " + ruleRetry,
 		needs: canEvidence,
 		run: func(t *testing.T, env Env) {
-			e, control := witnessed(t, env.Store)
+			e, control := witnessed(t, env.Store, 0)
 			keys := 0
 			for _, form := range failing {
 				for n := 1; n <= 4; n++ {
@@ -89,7 +87,7 @@ var chronicleCases = []testCase{
 					control.Next(faultstore.Apply, form, n)
 					ans := begin(t, e, c, semel.Execute)
 					control.Next(faultstore.Apply, form, n)
-					if err := ans.Attempt.Fail(t.Context(), semel.Failure{Code: "once"}, semel.Result{}); err != nil {
+					if err := ans.Attempt.Fail(t.Context(), store.Failure{Code: "once"}, semel.Result{}); err != nil {
 						t.Fatalf("Fail: %v", err)
 					}
 					control.Next(faultstore.Apply, form, n)
@@ -98,7 +96,7 @@ var chronicleCases = []testCase{
 					complete(t, ans.Attempt, "done")
 					replays(t, e, c, "done")
 					control.Settle()
-					if n := chronicle(t, env.Store); n != 4*keys {
+					if n := checkVersions(t, env.Store); n != 4*keys {
 						t.Fatalf("form %q: there are %d entries of %d calls with four changes each", form, n, keys)
 					}
 				}
@@ -111,7 +109,9 @@ var chronicleCases = []testCase{
 		why:   ruleEvidence,
 		needs: canEvidence,
 		run: func(t *testing.T, env Env) {
-			e, control := witnessed(t, env.Store)
+			// Long enough for a write on a busy machine: a claim that came too late would prove
+			// nothing.
+			e, control := witnessed(t, env.Store, 2*time.Second)
 			there := 0
 			for _, form := range failing {
 				c := call(opWitnessed, string(form))
@@ -127,8 +127,8 @@ var chronicleCases = []testCase{
 				if err != nil && !errors.Is(err, semel.ErrNotFound) {
 					t.Fatalf("Get: %v", err)
 				}
-				// The engine may have ended the attempt that it could not begin.
-				chronicle(t, env.Store)
+				// The engine may have ended the attempt that it couldn't begin.
+				checkVersions(t, env.Store)
 				numbers, err2 := evidenceOf(env.Store).FindEvidence(t.Context(), subject(id), 0, 1)
 				if err2 != nil || (err == nil) != (len(numbers) > 0) {
 					t.Fatalf("form %q: Get gives %v, and the entries of the record are %v, %v", form, err, numbers, err2)
@@ -146,13 +146,12 @@ var chronicleCases = []testCase{
 	},
 }
 
-// evidenceFallback proves that an operation which demands evidence never runs
-// without it.
+// evidenceFallback proves that an operation that demands evidence never runs without it.
 var evidenceFallback = testCase{
 	name: canEvidence.fallback,
-	why:  "EvidenceStore: without it an operation that demands evidence is refused.",
+	why:  "EvidenceLog: without it an operation that demands evidence is refused.",
 	run: func(t *testing.T, env Env) {
-		_, err := semel.New(bare{env.Store}, &semel.Options{Operations: []semel.Operation{opWitnessed}, Witness: chronicler{}})
+		_, err := semel.New(noExtras{env.Store}, &semel.Options{Operations: []semel.Operation{opWitnessed}, Witness: versions{}})
 		if !errors.Is(err, &semel.Error{Code: semel.CodeInvalidOperation}) {
 			t.Fatalf("New on a store without an evidence log gives %v", err)
 		}

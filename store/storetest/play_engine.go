@@ -1,4 +1,4 @@
-package metamorphic
+package storetest
 
 import (
 	"context"
@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-// lease is longer than any test runs: engines renew by the process's clock, and
-// nothing may happen here that is not a step.
+// lease is longer than any test. Engines renew leases by the process's clock, and in a history
+// nothing may happen that isn't a step.
 const lease = 10 * time.Hour
 
-// operations have each of the policies that look at a stored record.
+// operations cover the policies that depend on a stored record.
 var operations = []semel.Operation{
 	{Name: "shared", Lease: lease, Share: semel.ShareTenant, Authorize: authorize, OnAbandoned: semel.RetryAbandoned},
 	{Name: "hold", Lease: lease},
@@ -24,8 +25,8 @@ var operations = []semel.Operation{
 	{Name: "small", Lease: lease, MaxResult: 8, OnFailure: semel.RetryFailure},
 }
 
-// identities is how many a list has: one for each operation, and another one of the
-// first.
+// identities is how many identities a history has: one for each operation, and a second one for
+// the first operation.
 const identities = 8
 
 func (p *player) identity(i int) semel.ID {
@@ -37,11 +38,7 @@ func (p *player) identity(i int) semel.ID {
 	return id
 }
 
-func payload(n int) semel.Fingerprint {
-	return semel.FingerprintOf(semel.SchemeRaw, fmt.Appendf(nil, "payload %d", n))
-}
-
-// reconcile knows in some way what became of each attempt.
+// reconcile gives each attempt an outcome, depending on its number.
 func reconcile(_ context.Context, held semel.Record) (semel.Settlement, error) {
 	switch held.Attempt % 3 {
 	case 1:
@@ -82,7 +79,7 @@ func (p *player) engineStep(s step) answer {
 	if len(p.attempts) == 0 {
 		return answer{string(s.verb) + " nothing", ""}
 	}
-	// The newest as a rule; an old one is late.
+	// Usually the newest attempt; an old one is late.
 	a := pick(p.attempts, max(s.a-6, 0))
 	switch s.verb {
 	case vEnd:
@@ -100,9 +97,9 @@ func (p *player) engineStep(s step) answer {
 // begin is a delivery.
 func (p *player) begin(s step) answer {
 	id := p.ids[s.id]
-	call := semel.Call{Tenant: id.Tenant, Principal: "p", Operation: id.Operation, Key: id.Key, Fingerprint: payload(0)}
+	call := semel.Call{Tenant: id.Tenant, Principal: "p", Operation: id.Operation, Key: id.Key, Fingerprint: payload("0")}
 	if s.a > 9 {
-		call.Fingerprint = payload(1)
+		call.Fingerprint = payload("1")
 	}
 	if s.b > 6 {
 		call.Principal = "q" // another record, or the same one where keys are shared
@@ -126,10 +123,10 @@ func (p *player) begin(s step) answer {
 	return answer{kind, text}
 }
 
-// end ends an attempt, which may have ended, or may be another's by now.
+// end ends an attempt, which may have ended or been taken over already.
 func (p *player) end(s step, a *semel.Attempt) answer {
 	result := semel.Result{Data: fmt.Appendf(nil, "%0*d", 2+s.c, s.c)}
-	failure := semel.Failure{Code: "code", Message: "it failed"}
+	failure := store.Failure{Code: "code", Message: "it failed"}
 	var err error
 	kind := "complete"
 	switch s.b {
@@ -158,10 +155,10 @@ func (p *player) effect(s step, a *semel.Attempt) answer {
 		name = "undeclared"
 	}
 	if s.c >= 6 && s.b < 9 {
-		// Most have nothing to tell of.
+		// Look for an attempt with an open effect, because most have none.
 		for _, newer := range p.attempts {
 			for _, ef := range newer.Effects() {
-				if ef.State == semel.EffectStarted {
+				if ef.State == store.EffectStarted {
 					a, name = newer, ef.Name
 				}
 			}
@@ -172,22 +169,22 @@ func (p *player) effect(s step, a *semel.Attempt) answer {
 		_, err := a.StartEffect(p.ctx, name)
 		return p.about("start effect", a, err)
 	case s.c < 9:
-		err := a.SettleEffect(p.ctx, semel.EffectFinding{Name: name, State: semel.EffectConfirmed, Result: semel.Result{Data: []byte("1234567")[:s.b%8]}})
+		err := a.SettleEffect(p.ctx, store.EffectFinding{Name: name, State: store.EffectConfirmed, Result: semel.Result{Data: []byte("1234567")[:s.b%8]}})
 		return p.about("confirm effect", a, err)
 	}
-	err := a.SettleEffect(p.ctx, semel.EffectFinding{Name: name, State: semel.EffectRefuted})
+	err := a.SettleEffect(p.ctx, store.EffectFinding{Name: name, State: store.EffectRefuted})
 	return p.about("refute effect", a, err)
 }
 
-// about is what came of a step of an attempt, with the record as it knows it.
+// about is the result of a step of an attempt, with the attempt's view of the record.
 func (p *player) about(kind string, a *semel.Attempt, err error) answer {
 	return answer{kind + " " + done(err), p.outcome(err) + fmt.Sprintf("attempt %d: ", a.Number()) + p.text(*a.Record())}
 }
 
-// settle is an operator's word.
+// settle settles a call as an operator does.
 func (p *player) settle(s step) answer {
 	settlement := semel.Settlement{
-		Outcome: []semel.Disposition{
+		Outcome: []store.Disposition{
 			semel.DispositionCompleted, semel.DispositionAborted, semel.DispositionAbandoned, semel.DispositionRejected, semel.DispositionFailed, 0,
 		}[s.a%6],
 	}
@@ -195,10 +192,10 @@ func (p *player) settle(s step) answer {
 	case semel.DispositionCompleted:
 		settlement.Result.Data = []byte("settled")
 	case semel.DispositionRejected, semel.DispositionFailed:
-		settlement.Failure = &semel.Failure{Code: "settled"}
+		settlement.Failure = &store.Failure{Code: "settled"}
 	}
 	if s.b > 5 {
-		settlement.Effects = []semel.EffectFinding{{Name: "charge", State: []semel.EffectState{semel.EffectConfirmed, semel.EffectRefuted}[s.c%2]}}
+		settlement.Effects = []store.EffectFinding{{Name: "charge", State: []store.EffectState{store.EffectConfirmed, store.EffectRefuted}[s.c%2]}}
 	}
 	rec, err := p.engine.Settle(p.ctx, p.ids[s.id], settlement, "test")
 	return answer{"settle " + done(err), p.outcome(err) + p.text(rec)}

@@ -10,12 +10,12 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// phase is how a call stands, as its clients can know it.
+// phase is the state of a call as its clients can observe it.
 type phase string
 
 const (
 	free    phase = "free"    // no record
-	running phase = "running" // somebody has the right to execute
+	running phase = "running" // an attempt is running
 	held    phase = "held"
 	open    phase = "open"  // ended so that the next delivery runs
 	final   phase = "final" // ended, and every delivery gets the outcome
@@ -24,20 +24,21 @@ const (
 // state is that of one call.
 type state struct {
 	phase phase
-	// untold: nobody knows that they have the right to execute, so what has it may give
-	// it back at any time.
+	// untold: the holder never got the answer to its claim, so the node may release the claim
+	// at any time.
 	untold  bool
-	attempt string // of the newest right that somebody was told of
+	attempt string // the newest one whose holder got the answer
 	fence   int64
 	holder  string
 	print   int
 	outcome string
+	since   int64 // its lease began then or later; zero where leases are not timed
 }
 
-// alone is what may happen without any client: what was abandoned is held, or open
-// again where the operation allows that, a claim that nobody was told of is given
-// back, and one that was thought lost is there after all.
-func (st state) alone(rules Rules, ghosts [maxPayload + 1]bool) []state {
+// alone is what may happen without any client before a step: an abandoned attempt is held,
+// or the call is open again if the operation allows that; an unanswered claim is released;
+// and a claim that seemed lost was written after all.
+func (st state) alone(rules Rules, s *step) []state {
 	all := []state{st}
 	add := func(p phase, untold bool, print int) {
 		next := st
@@ -46,41 +47,52 @@ func (st state) alone(rules Rules, ghosts [maxPayload + 1]bool) []state {
 			all = append(all, next)
 		}
 	}
-	again := rules.Repeats || rules.Reopens
-	if st.phase == running {
+	abandoned := st.phase == running && st.since <= s.leaseOver
+	again := abandoned && (rules.Repeats || rules.Reopens)
+	holds := !rules.Timed || !rules.Repeats
+	if abandoned && holds {
 		add(held, st.untold, st.print)
 	}
-	if st.untold || st.phase == running && again {
+	if st.untold || again {
 		add(open, false, st.print)
 	}
-	for print, may := range ghosts {
-		if may && (st.phase == free || print == st.print && (st.phase == open || st.untold || st.phase == running && again)) {
+	for print, may := range s.ghosts {
+		if may && (st.phase == free || print == st.print && (st.phase == open || st.untold || again)) {
 			add(running, true, print)
-			add(held, true, print)
+			if holds {
+				add(held, true, print)
+			}
 			add(open, false, print)
 		}
 	}
 	return all
 }
 
-// after is how a call stands after a step. It is not ok if the step could not happen.
+// after is the state after a step. It isn't ok if the step is impossible.
 func (st state) after(s *step) (next state, ok bool) {
 	same := st.phase != free && st.print == s.print
 	mine := !st.untold && st.attempt == s.attempt && (st.phase == running || st.phase == held)
 	next = st
 	switch s.kind {
 	case stepGrant:
-		again := mine && st.phase == running && st.holder == s.holder && s.holder != ""
-		// The claim of a beginning whose answer was lost is granted to who asks again.
-		fresh := (st.phase == free || same && (st.phase == open || st.phase == running && st.untold)) && (s.fence == 0 || s.fence > st.fence)
-		return state{phase: running, attempt: s.attempt, fence: s.fence, holder: s.holder, print: s.print}, again || fresh
+		if mine && st.phase == running && st.holder == s.holder && s.holder != "" {
+			return st, true
+		}
+		// A claim whose answer was lost is given to its holder again.
+		ok = (st.phase == free || same && (st.phase == open || st.phase == running && st.untold)) && (s.fence == 0 || s.fence > st.fence)
+		next = state{phase: running, attempt: s.attempt, fence: s.fence, holder: s.holder, print: s.print, since: s.began}
 	case stepUse:
+		next.since = s.began
 		ok = mine && st.phase == running
 	case stepTell:
 		ok = mine
 	case stepEnd:
 		next.phase, next.outcome = s.to, s.outcome
 		ok = mine || st.attempt == s.attempt && st == next
+	case stepLost:
+		ok = !mine
+	case stepEnded:
+		ok = st.attempt == s.attempt && (st.phase == open || st.phase == final)
 	case stepReplay:
 		ok = same && st.phase == final && st.outcome == s.outcome
 	case stepInFlight:
@@ -100,7 +112,7 @@ func modelOf(rules Rules) porcupine.Model {
 		Step: func(st, input, _ any) []any {
 			s := input.(step)
 			var next []any
-			for _, before := range st.(state).alone(rules, s.ghosts) {
+			for _, before := range st.(state).alone(rules, &s) {
 				if after, ok := before.after(&s); ok && !slices.Contains(next, any(after)) {
 					next = append(next, after)
 				}
@@ -113,23 +125,23 @@ func modelOf(rules Rules) porcupine.Model {
 	}).ToModel()
 }
 
-// patience is how long the search for an order of one call may take.
-const patience = 20 * time.Second
+// searchTimeout is how long the search for an order of one call may take.
+const searchTimeout = 20 * time.Second
 
-// orders: there is an order of all steps, each between its request and its answer,
-// that explains every answer.
+// orders: some order of all steps, each between its request and its answer, explains every
+// answer (linearizability).
 func (h *call) orders() {
 	ops := h.steps()
-	switch porcupine.CheckOperationsTimeout(modelOf(h.rules), ops, patience) {
+	switch porcupine.CheckOperationsTimeout(modelOf(h.rules), ops, searchTimeout) {
 	case porcupine.Illegal:
 		h.report(RuleOrder, "%s", explain(modelOf(h.rules), ops))
 	case porcupine.Unknown:
-		h.report(RuleUnchecked, "%d steps, in %v", len(ops), patience)
+		h.report(RuleUnchecked, "%d steps, in %v", len(ops), searchTimeout)
 	}
 }
 
-// explain finds the first step that no order explains with those before it, by
-// leaving out what had not been asked by then.
+// explain finds the first step that no order explains together with those before it. It leaves
+// out the requests that weren't sent by then.
 func explain(model porcupine.Model, ops []porcupine.Operation) string {
 	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return int(max(-1, min(1, a.Return-b.Return))) })
 	for i := range ops {
@@ -139,14 +151,14 @@ func explain(model porcupine.Model, ops []porcupine.Operation) string {
 				part = append(part, unanswered(op))
 			}
 		}
-		if porcupine.CheckOperationsTimeout(model, part, patience/10) == porcupine.Illegal {
+		if porcupine.CheckOperationsTimeout(model, part, searchTimeout/10) == porcupine.Illegal {
 			return ops[i].Input.(step).String()
 		}
 	}
 	return "all of it together"
 }
 
-// unanswered is a step as it stands before its answer has come.
+// unanswered is a step before its answer has arrived.
 func unanswered(op porcupine.Operation) porcupine.Operation {
 	s := op.Input.(step)
 	s.pending = true

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Violation is a rule that was broken.
@@ -36,8 +37,7 @@ const (
 	RuleUnchecked = "not checked"
 )
 
-// Check holds the whole log against the rules. The histories are complete: whoever
-// took part has ended.
+// Check checks the whole log by the rules. Call it when everything has ended.
 func (l *Log) Check() []Violation {
 	var found []Violation
 	for _, key := range l.Keys() {
@@ -46,9 +46,9 @@ func (l *Log) Check() []Violation {
 	return found
 }
 
-// checkKey holds one call against the rules.
+// checkKey checks one call by the rules.
 func (l *Log) checkKey(key string) []Violation {
-	h := &call{key: key, rules: l.RulesOf(key), events: l.Of(key)}
+	h := &call{key: key, rules: l.RulesOf(key), lease: l.lease, events: l.Of(key)}
 	h.once()
 	h.oneAnswer()
 	h.fences()
@@ -63,6 +63,7 @@ func (l *Log) checkKey(key string) []Violation {
 type call struct {
 	key    string
 	rules  Rules
+	lease  time.Duration
 	events []Event
 	found  []Violation
 }
@@ -71,12 +72,12 @@ func (h *call) report(rule, format string, args ...any) {
 	h.found = append(h.found, Violation{rule, h.key, fmt.Sprintf(format, args...)})
 }
 
-// of are the events of a kind.
+// of returns the events of a kind.
 func (h *call) of(kind Kind) []Event {
 	return slices.DeleteFunc(slices.Clone(h.events), func(e Event) bool { return e.Kind != kind })
 }
 
-// requests are the requests by their ids.
+// requests returns the requests by their ids.
 func (h *call) requests() map[string]Event {
 	all := map[string]Event{}
 	for _, e := range h.of(Request) {
@@ -98,8 +99,7 @@ func (h *call) once() {
 	h.report(RuleTwice, "%d effects, by %s", len(effects), strings.Join(who, ", "))
 }
 
-// oneAnswer: whoever is told an outcome is told the same, and one that a holder or
-// the upstream has given.
+// oneAnswer: all outcomes that anybody gets are equal, and come from a holder or the upstream.
 func (h *call) oneAnswer() {
 	given := map[string]bool{}
 	for _, e := range h.events {
@@ -126,15 +126,15 @@ func (h *call) oneAnswer() {
 	}
 }
 
-// grant is a right to execute that somebody was given.
+// grant is an attempt whose holder got the answer.
 type grant struct {
 	asked, told int64
 	fence       int64
 	holder, id  string
 }
 
-// fences: a right that is given after another has a higher fence. The same holder may
-// be given the same right twice.
+// fences: every later attempt has a higher fence (fencing token). A holder may get the same
+// attempt twice.
 func (h *call) fences() {
 	requests := h.requests()
 	var grants []grant
@@ -159,11 +159,11 @@ func (h *call) fences() {
 	}
 }
 
-// ends: an end that counts is not denied to who made it, no attempt is ended but by its
-// holder, and nobody is told that what they were given was never there.
+// ends: a holder whose end was recorded isn't told otherwise, only its holder ends an attempt,
+// and no holder is told that its attempt didn't exist.
 func (h *call) ends() {
 	outcome, denied := "", false
-	said := map[int64]map[string]bool{} // what holders have said of their attempts
+	said := map[int64]map[string]bool{} // the outcomes that holders gave their attempts
 	for _, e := range h.events {
 		if e.Kind == Answer && e.Outcome != "" {
 			outcome = e.Outcome
@@ -202,8 +202,8 @@ func isEnd(verb string) bool {
 	return slices.Contains([]string{Complete, Reject, Fail, Abort, Hold}, verb)
 }
 
-// upstream: a call is sent on once, and not at all where the client is told that it
-// was not sent.
+// upstream: a call is forwarded once, and not at all if the client was told that it
+// wasn't sent.
 func (h *call) upstream() {
 	arrived := map[string]int{}
 	for _, e := range h.of(Arrival) {
@@ -218,8 +218,8 @@ func (h *call) upstream() {
 	}
 }
 
-// final: when the faults have ended, every node gives the same last answer, and an
-// outcome that anyone was told is there.
+// final: when the faults have ended, every node gives the same last answer, and every
+// outcome that a client got is still there.
 func (h *call) final() {
 	promised := ""
 	for _, e := range h.of(Answer) {

@@ -2,23 +2,28 @@ package history
 
 import (
 	"math"
+	"time"
 
 	"github.com/anishathalye/porcupine"
 )
 
-// A step is what happened to a call at one moment between two: the model in model.go
-// says what it means.
+// A step is something that happened to a call at one moment between its request and its answer.
+// model.go says what it means.
 type step struct {
 	kind    stepKind
 	id      string // of the request, for people
 	print   int    // the payload
-	attempt string // names the right to execute that is given or used
+	attempt string // the attempt that the step begins or uses
 	fence   int64
 	holder  string
-	outcome string // of an end that lasts
+	outcome string // of a final end
 	to      phase  // where an end leads
 	ghosts  [maxPayload + 1]bool
-	// pending steps may have happened, or not: their answers have not come.
+	// began is the earliest time at which the lease that the step begins or extends may have
+	// begun. Leases that began by leaseOver may be over at the step; if leases aren't timed,
+	// all of them may.
+	began, leaseOver int64
+	// pending steps may have happened or not, because there was no answer.
 	pending bool
 }
 
@@ -32,20 +37,26 @@ const (
 	stepUse      stepKind = "renews, or is told to make its effect,"
 	stepTell     stepKind = "tells what became of its effect"
 	stepEnd      stepKind = "ends"
+	stepLost     stepKind = "is told that somebody else has the right"
+	stepEnded    stepKind = "is told that its attempt has ended"
 	stepReplay   stepKind = "gets the outcome"
 	stepInFlight stepKind = "is told to wait"
 	stepHeld     stepKind = "is told that it is held"
 	stepConflict stepKind = "is told that the payload is another"
 )
 
-// never is the time of an answer that did not come.
+// clockSlack is how far the clock that judges a lease may drift from the clock of the log during
+// the lease.
+const clockSlack = int64(time.Millisecond)
+
+// never is the time of an answer that didn't come.
 const never = math.MaxInt64
 
-// steps makes the history of a call into what porcupine understands. Beginnings of
-// which nobody knows what became are no steps: each may have been kept at any time
-// since it was sent, which the steps after it are told by their ghosts.
+// steps converts the history of a call for porcupine. Claims with an unknown result
+// aren't steps: each may have been written at any time since it was sent, which the ghosts
+// of later steps say.
 func (h *call) steps() []porcupine.Operation {
-	b := builder{requests: h.requests(), ends: map[string]*porcupine.Operation{}, arrivals: map[string]Event{}, outcomes: map[string]Event{}}
+	b := builder{rules: h.rules, lease: int64(h.lease), requests: h.requests(), ends: map[string]*porcupine.Operation{}, arrivals: map[string]Event{}, outcomes: map[string]Event{}}
 	for p := range b.ghosts {
 		b.ghosts[p] = never
 	}
@@ -84,6 +95,8 @@ func (h *call) steps() []porcupine.Operation {
 
 // builder collects the steps of one call.
 type builder struct {
+	rules    Rules
+	lease    int64 // in nanoseconds; zero: not known
 	requests map[string]Event
 	arrivals map[string]Event // by the id of the call
 	outcomes map[string]Event // what the upstream has done or said for a call
@@ -98,8 +111,16 @@ func (b *builder) add(from, to int64, s *step) *porcupine.Operation {
 	return op
 }
 
-// maybe notes that a claim may have been kept.
+// maybe notes that a claim may have been written.
 func (b *builder) maybe(r Event) { b.ghosts[r.Payload] = min(b.ghosts[r.Payload], r.At) }
+
+// outlived notes that a claim may have been written although its request got another answer: the
+// node may have learned that only when the lease was over and others had gone on.
+func (b *builder) outlived(r, a Event) {
+	if b.lease > 0 && a.At-r.At >= b.lease {
+		b.maybe(r)
+	}
+}
 
 func (b *builder) begin(r, a Event) {
 	s := &step{id: r.ID, print: r.Payload}
@@ -113,9 +134,12 @@ func (b *builder) begin(r, a Event) {
 			b.maybe(r)
 			return
 		}
-		if s.kind == stepHeld {
+		if s.kind == stepHeld && !b.rules.Timed {
 			b.maybe(r) // its own claim may be what is held; Summary counts those
 		}
+	}
+	if s.kind != stepGrant {
+		b.outlived(r, a)
 	}
 	b.add(r.At, a.At, s)
 }
@@ -134,10 +158,12 @@ func (b *builder) call(r, a Event) {
 		if s.kind = kind; kind == stepHeld {
 			b.maybe(r)
 		}
+		b.outlived(r, a)
 		b.add(r.At, a.At, s)
 		return
 	}
 	if a.Word == Replay && !arrived {
+		b.outlived(r, a)
 		s.kind, s.outcome = stepReplay, a.Outcome
 		b.add(r.At, a.At, s)
 		return
@@ -170,11 +196,20 @@ var leadsTo = map[string]phase{Complete: final, Reject: final, Fail: final, Abor
 // end is an end of an attempt. One that is sent again is the same step, which has
 // happened once any of them is answered.
 func (b *builder) end(r, a Event) {
+	kind := map[string]stepKind{Lost: stepLost, Ended: stepEnded}[a.Word]
+	if b.rules.Timed && kind != "" {
+		b.add(r.At, a.At, &step{kind: kind, id: r.ID, attempt: attemptOf(r.Fence)})
+		return
+	}
 	name := r.Verb + attemptOf(r.Fence)
 	op, again := b.ends[name]
 	if !again {
+		to := leadsTo[r.Verb]
+		if r.Verb == Fail && b.rules.Retries {
+			to = open
+		}
 		op = b.add(r.At, never, &step{
-			kind: stepEnd, id: r.ID, attempt: attemptOf(r.Fence), fence: r.Fence, outcome: r.Outcome, to: leadsTo[r.Verb], pending: true,
+			kind: stepEnd, id: r.ID, attempt: attemptOf(r.Fence), fence: r.Fence, outcome: r.Outcome, to: to, pending: true,
 		})
 		b.ends[name] = op
 	}
@@ -184,8 +219,8 @@ func (b *builder) end(r, a Event) {
 	}
 }
 
-// finish tells every step which claims may have been kept before it has ended, and
-// leaves out what says nothing new.
+// finish adds to every step the claims that may have been written before it ended, and
+// leaves out redundant steps.
 func (b *builder) finish() []porcupine.Operation {
 	var ops []porcupine.Operation
 	for i, op := range b.ops {
@@ -196,6 +231,10 @@ func (b *builder) finish() []porcupine.Operation {
 		for p, since := range b.ghosts {
 			s.ghosts[p] = since < op.Return
 		}
+		s.leaseOver = never
+		if b.rules.Timed {
+			s.began, s.leaseOver = op.Call, op.Return-b.lease+clockSlack
+		}
 		full := *op
 		full.Input = s
 		ops = append(ops, full)
@@ -203,10 +242,10 @@ func (b *builder) finish() []porcupine.Operation {
 	return ops
 }
 
-// idle reports whether a step says nothing that another does not say: somebody was
-// told the same, and asked later and was answered sooner. Whatever explains that
-// answer explains this one. Without those the search is short, also where dozens ask
-// at the same time.
+// idle reports whether a step is redundant: another request was sent later, was answered
+// sooner, and got the same answer, so every order that explains that one explains this
+// one. Without redundant steps the search is short, even for dozens of concurrent
+// requests.
 func (b *builder) idle(i int) bool {
 	op, s := b.ops[i], b.ops[i].Input.(*step)
 	if !s.looks() {
@@ -223,7 +262,7 @@ func (b *builder) idle(i int) bool {
 	return false
 }
 
-// looks reports whether a step only sees how the call stands.
+// looks reports whether a step only reads the state of the call.
 func (s *step) looks() bool {
 	switch s.kind {
 	case stepReplay, stepInFlight, stepHeld, stepConflict:

@@ -21,10 +21,18 @@ const (
 	again  = "again/k"
 	routed = "routed/k"
 	asked  = "asked/k"
+	timed  = "timed/k" // its lease lasts tapeLease
+	retry  = "retry/k" // so does its, and it may be repeated
 )
 
+// tapeLease is the lease of the timed operations.
+const tapeLease = 20 * time.Millisecond
+
 func newTape() *tape {
-	return &tape{log: NewLog(map[string]Rules{"once": {}, "steps": {Reopens: true}, "again": {Repeats: true}, "routed": {Routed: true}, "asked": {Routed: true, Asked: true}}, 0)}
+	return &tape{log: NewLog(map[string]Rules{
+		"once": {}, "steps": {Reopens: true}, "again": {Repeats: true}, "routed": {Routed: true}, "asked": {Routed: true, Asked: true},
+		"timed": {Timed: true}, "retry": {Timed: true, Repeats: true, Retries: true},
+	}, tapeLease)}
 }
 
 func (p *tape) add(e Event) {
@@ -144,6 +152,15 @@ func TestSoundHistories(t *testing.T) {
 			p.begin(once, "", Held, 0, "")
 			p.last(once, Held, "", "abandoned")
 		},
+		"a claim outlives its lease before its node hears of it": func(p *tape) {
+			late := p.send(Event{Key: again, Verb: Begin, Holder: "h"})
+			p.begin(again, "g", InFlight, 0, "")
+			id := p.begin(again, "g", Execute, 7, "")
+			p.effect(again, id)
+			p.end(again, Complete, 7, "completed r", OK)
+			p.now += int64(tapeLease)
+			p.answer(late, Event{Key: again, Word: Replay, Outcome: "completed r"})
+		},
 		"a claim is taken back, and another is given": func(p *tape) {
 			p.begin(once, "h", "store_unavailable", 0, "")
 			p.begin(once, "g", Execute, 9, "")
@@ -220,6 +237,27 @@ func TestSoundHistories(t *testing.T) {
 			p.call(Held, false, "")
 			p.answer(first, Event{Key: routed, Word: Unsent})
 			p.call(Answered, true, "201 r")
+		},
+		"a timed lease is over, and another holder follows": func(p *tape) {
+			p.begin(retry, "h", Execute, 7, "")
+			p.now += int64(tapeLease)
+			p.begin(retry, "g", Execute, 8, "")
+			p.end(retry, Complete, 7, "completed r", Lost)
+			p.end(retry, Complete, 8, "completed s", OK)
+		},
+		"a timed lease is extended, and its holder ends it": func(p *tape) {
+			p.begin(timed, "h", Execute, 7, "")
+			p.now += int64(tapeLease)
+			p.ask(Event{Key: timed, Verb: Renew, Fence: 7}, Event{Word: OK})
+			p.begin(timed, "g", InFlight, 0, "")
+			p.end(timed, Complete, 7, "completed r", None)
+			p.end(timed, Complete, 7, "completed r", OK)
+		},
+		"a failed attempt may be repeated": func(p *tape) {
+			p.begin(retry, "h", Execute, 7, "")
+			p.end(retry, Fail, 7, "", OK)
+			p.end(retry, Abort, 7, "", Ended)
+			p.run(retry, 8)
 		},
 		"an upstream that failed is asked again": func(p *tape) {
 			p.call(Failed, true, "")
@@ -346,6 +384,40 @@ func TestPlantedViolations(t *testing.T) {
 			p.begin(once, "h", Execute, 7, "")
 			p.begin(once, "g", Held, 0, "")
 			p.ask(Event{Key: once, Verb: Renew, Fence: 7}, Event{Word: OK})
+		}, []string{RuleOrder}},
+		"a timed lease is taken over too early": {func(p *tape) {
+			p.begin(retry, "h", Execute, 7, "")
+			p.begin(retry, "g", Execute, 8, "")
+		}, []string{RuleOrder}},
+		"a timed lease is held too early": {func(p *tape) {
+			p.begin(timed, "h", Execute, 7, "")
+			p.begin(timed, "g", Held, 0, "")
+		}, []string{RuleOrder}},
+		"a timed lease is taken over too early after it was extended": {func(p *tape) {
+			p.begin(retry, "h", Execute, 7, "")
+			p.now += int64(tapeLease)
+			p.ask(Event{Key: retry, Verb: Renew, Fence: 7}, Event{Word: OK})
+			p.begin(retry, "g", Execute, 8, "")
+		}, []string{RuleOrder}},
+		"a call is held that may be repeated": {func(p *tape) {
+			p.begin(retry, "h", Execute, 7, "")
+			p.now += int64(tapeLease)
+			p.begin(retry, "g", Held, 0, "")
+		}, []string{RuleOrder}},
+		"the only holder is told that another one has the right": {func(p *tape) {
+			p.begin(timed, "h", Execute, 7, "")
+			p.end(timed, Complete, 7, "completed r", Lost)
+		}, []string{RuleOrder}},
+		"a holder is told that its attempt has ended, and another has begun": {func(p *tape) {
+			p.begin(retry, "h", Execute, 7, "")
+			p.now += int64(tapeLease)
+			p.begin(retry, "g", Execute, 8, "")
+			p.end(retry, Abort, 7, "", Ended)
+		}, []string{RuleOrder}},
+		"a call that has failed for good is repeated": {func(p *tape) {
+			p.begin(timed, "h", Execute, 7, "")
+			p.end(timed, Fail, 7, "failed r", OK)
+			p.begin(timed, "g", Execute, 8, "")
 		}, []string{RuleOrder}},
 		"a call through the proxy runs beside another": {func(p *tape) {
 			first := p.send(Event{Key: routed, Verb: Call})

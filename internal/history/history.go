@@ -1,5 +1,10 @@
-// Package history keeps what a run of the chaos rig has seen, call by call, and
-// holds it against the rules that no fault excuses.
+// Package history logs what clients, holders and upstreams have observed, call by call,
+// and checks it by the rules that hold under every fault: one effect of each call, one
+// final answer, rising fencing tokens, and an order of all steps that explains every answer
+// (linearizability, by porcupine).
+//
+// The chaos rig checks the nodes of a service by it, and the suite of stores checks engines
+// that share a store.
 package history
 
 import (
@@ -15,16 +20,16 @@ type Kind string
 const (
 	// Request is sent by a client.
 	Request Kind = "->"
-	// Answer is what a client got, also if that is none.
+	// Answer is what a client got, even if it got none.
 	Answer Kind = "<-"
-	// Arrival is a request that has reached the upstream. Its outcome is the answer
-	// of an upstream that refuses for good, its word that of one that fails.
+	// Arrival is a request that has reached the upstream. If the upstream refuses for good, its
+	// answer is the outcome; if it fails, the word says so.
 	Arrival Kind = "* "
-	// Effect is what must happen once.
+	// Effect is the work of a call, which must happen once.
 	Effect Kind = "**"
 	// Reason is why a call is held.
 	Reason Kind = "= "
-	// Fault is what was done to the system, which may end with another event.
+	// Fault is an injected fault. Another event may mark its end.
 	Fault Kind = "!!"
 )
 
@@ -33,7 +38,7 @@ const (
 	Begin    = "begin"
 	Renew    = "renew"
 	Start    = "start"  // the intent of an effect
-	Settle   = "settle" // what became of it
+	Settle   = "settle" // its result
 	Complete = "complete"
 	Reject   = "reject"
 	Fail     = "fail"
@@ -42,11 +47,11 @@ const (
 	Call     = "call" // through the proxy
 )
 
-// Words for answers. Where a service gives a code of its own, that is the word.
+// Words for answers. If the answer has a code of its own, that is the word.
 const (
 	Execute  = "execute"
 	Replay   = "replay"
-	OK       = "ok"       // a renewal or an end was taken
+	OK       = "ok"       // a renewal or an end was accepted
 	Answered = "answered" // by the upstream, for the first time
 	Failed   = "failed"   // the upstream said so; the next delivery runs
 	None     = "none"     // no answer arrived, or half of one
@@ -57,7 +62,7 @@ const (
 	Ended    = "already_ended"
 	NotFound = "not_found"
 	Gone     = "result_not_kept"
-	Unsent   = "upstream_unreachable" // it is proved that nothing was sent
+	Unsent   = "upstream_unreachable" // nothing was sent
 	Internal = "internal"
 )
 
@@ -66,20 +71,20 @@ type Event struct {
 	At   int64  `json:"at"` // nanoseconds of the machine's monotonic clock
 	Kind Kind   `json:"kind"`
 	Key  string `json:"key,omitempty"` // operation, a slash and the key; empty for faults
-	// ID names a request, and is that of its answer, arrival and effect.
+	// ID names a request with its answer, arrival and effect.
 	ID      string `json:"id,omitempty"`
 	Verb    string `json:"verb,omitempty"`
 	Node    int    `json:"node,omitempty"` // from 1
 	Payload int    `json:"payload,omitempty"`
 	Fence   int64  `json:"fence,omitempty"`
 	Holder  string `json:"holder,omitempty"`
-	Wait    int    `json:"wait,omitempty"` // seconds that a duplicate is ready to wait
+	Wait    int    `json:"wait,omitempty"` // seconds that a duplicate asks to wait
 	Status  int    `json:"status,omitempty"`
 	Word    string `json:"word,omitempty"`
-	// Outcome is what every duplicate must get from now on: how the call ended, with
-	// the bytes of its result.
+	// Outcome is what every duplicate must get from now on: how the call ended, and the bytes
+	// of its result.
 	Outcome string `json:"outcome,omitempty"`
-	// Final marks what is asked when all faults have ended.
+	// Final marks requests made after all faults, with their answers.
 	Final bool   `json:"final,omitempty"`
 	Text  string `json:"text,omitempty"`
 }
@@ -90,7 +95,13 @@ type Rules struct {
 	Repeats bool
 	// Reopens: an attempt that has not begun its effect may be repeated.
 	Reopens bool
-	// Asked: somebody who knows what became of a held call is asked for it.
+	// Retries: an attempt that has failed may be repeated.
+	Retries bool
+	// Timed: the lease of an attempt lasts as long as it should by the clock of the log. So
+	// nobody may take over or hold the call earlier, and a holder that is told that its
+	// attempt is lost or ended isn't the holder any more. Not for runs that move clocks.
+	Timed bool
+	// Asked: a reconciler is asked about held calls.
 	Asked bool
 	// Routed: calls go through the proxy, so clients see no fences.
 	Routed bool
@@ -114,7 +125,7 @@ func NewLog(rules map[string]Rules, lease time.Duration) *Log {
 	return &Log{rules: rules, lease: lease, keys: map[string][]Event{}, effects: map[string][]Event{}}
 }
 
-// Add adds an event.
+// Add adds an event, from any goroutine and in any order.
 func (l *Log) Add(e Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,7 +149,7 @@ func (l *Log) Effects(key string) []Event {
 	return slices.Clone(l.effects[key])
 }
 
-// Requests counts them.
+// Requests counts the requests so far.
 func (l *Log) Requests() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,8 +168,7 @@ func (l *Log) Keys() []string {
 	return keys
 }
 
-// Of is the history of one key, in the order of time. Events come over several
-// pipes, so they are not added in that order.
+// Of is the history of one key in the order of time, in which events aren't necessarily added.
 func (l *Log) Of(key string) []Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,7 +177,7 @@ func (l *Log) Of(key string) []Event {
 	return events
 }
 
-// RulesOf are those of a key's operation.
+// RulesOf are the rules of a key's operation.
 func (l *Log) RulesOf(key string) Rules { return l.rules[operation(key)] }
 
 func operation(key string) string {
@@ -185,10 +195,10 @@ func (l *Log) jumped(at int64) bool {
 	return slices.ContainsFunc(l.faults, func(f Event) bool { return f.Verb == ClockFault && f.At <= at })
 }
 
-// near is how close to an event of a key a fault is shown with it.
+// near is how long before or after the events of a key a fault is still shown with them.
 const near = 2 * time.Second
 
-// with adds the faults that were there at the time of the events.
+// with adds the faults during the events.
 func (l *Log) with(events []Event) []Event {
 	if len(events) == 0 {
 		return nil
