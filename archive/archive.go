@@ -4,14 +4,15 @@
 // # Files
 //
 // Each batch is one segment, segment-00000001.ndjson.zst and so on: one JSON
-// record per line, as package semel writes it, compressed with Zstandard. The file
+// record per line, with the members that it has in the API and those that only a store
+// needs, compressed with Zstandard. The file
 // manifest.ndjson has one line for each segment, an [Entry], with its digests and
-// that of the line before. So whoever changes, exchanges or removes a segment has
-// to change every line after it, and whoever keeps the last line elsewhere
-// notices. [Verify] looks; any tool that knows Zstandard and JSON can read.
+// that of the line before. So somebody who changes, exchanges or removes a segment must
+// change every line after it, and you notice if you keep the last line elsewhere.
+// [Verify] checks the archive; any tool for Zstandard and JSON can read it.
 //
-// Text that is not valid UTF-8, which no record of an engine has, does not survive
-// JSON; all else is read back as it was written.
+// Text that isn't valid UTF-8, which no record of an engine has, doesn't survive
+// JSON; everything else is read back as it was written.
 package archive
 
 import (
@@ -19,7 +20,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -30,6 +30,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/wire"
 )
 
 // Archive is a directory that records are written to. One process at a time has it
@@ -42,11 +43,11 @@ type Archive struct {
 	mu     sync.Mutex
 	zstd   *zstd.Encoder
 	last   position
-	doubt  bool // a Write failed, so what is on the disk has to be looked at
+	unsure bool // a Write failed, so what is on the disk has to be looked at
 	closed bool
 }
 
-// position is where the manifest ends.
+// position is the end of the manifest.
 type position struct {
 	number int    // of the last segment; 0 if there is none
 	digest string // of the last line; empty if there is none
@@ -55,9 +56,8 @@ type position struct {
 var errClosed = errors.New("the archive is closed")
 
 // Open opens the archive in a directory, and makes it if there is none. After a
-// crash it takes up a segment that was finished and not listed yet, and removes
-// what was not finished; neither had been acknowledged. It does not look into the
-// segments: see [Verify].
+// crash it lists a segment that was finished but not listed, and removes unfinished
+// files; neither had been acknowledged. It doesn't check the segments: see [Verify].
 func Open(dir string) (*Archive, error) { return open(osFiles{}, dir) }
 
 func open(fs files, dir string) (*Archive, error) {
@@ -83,7 +83,7 @@ func (a *Archive) open() (err error) {
 
 func (a *Archive) path(name string) string { return filepath.Join(a.dir, name) }
 
-// Close lets others open the archive. Everything is durable already.
+// Close unlocks the archive for other processes. Everything is durable already.
 func (a *Archive) Close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -95,8 +95,8 @@ func (a *Archive) Close() error {
 }
 
 // Write adds a batch of records as one segment. When it returns nil they are
-// durable. After an error they may be in the archive or not; writing them again is
-// harmless, for readers tell versions of a record apart by ID and Revision.
+// durable. After an error they may or may not be in the archive; writing them again is
+// harmless, because readers tell versions of a record apart by ID and Revision.
 func (a *Archive) Write(ctx context.Context, recs []semel.Record) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -108,12 +108,12 @@ func (a *Archive) Write(ctx context.Context, recs []semel.Record) error {
 	case len(recs) == 0:
 		return nil
 	}
-	if a.doubt {
+	if a.unsure {
 		if err := a.recover(); err != nil {
 			return fmt.Errorf("archive: after an earlier failure: %w", err)
 		}
 	}
-	a.doubt = true
+	a.unsure = true
 	entry, err := a.writeSegment(recs)
 	if err == nil {
 		err = a.list(entry)
@@ -121,7 +121,7 @@ func (a *Archive) Write(ctx context.Context, recs []semel.Record) error {
 	if err != nil {
 		return fmt.Errorf("archive: %w", err)
 	}
-	a.doubt = false
+	a.unsure = false
 	return nil
 }
 
@@ -142,10 +142,9 @@ func (a *Archive) writeSegment(recs []semel.Record) (Entry, error) {
 			return err
 		}
 		lines := &digester{w: zw, hash: sha256.New()}
-		enc := json.NewEncoder(lines)
-		enc.SetEscapeHTML(false)
+		enc := wire.NewEncoder(lines)
 		for i := range recs {
-			if err := enc.Encode(&recs[i]); err != nil {
+			if err := enc.Encode(wire.KeptOf(&recs[i])); err != nil {
 				return errors.Join(err, zw.Close())
 			}
 		}
@@ -158,7 +157,7 @@ func (a *Archive) writeSegment(recs []semel.Record) (Entry, error) {
 	return entry, err
 }
 
-// compressor is the encoder, which is made once: it is large.
+// compressor returns the encoder, which is large and so made only once.
 func (a *Archive) compressor(w io.Writer) (zw *zstd.Encoder, err error) {
 	if a.zstd != nil {
 		a.zstd.Reset(w)
@@ -168,8 +167,8 @@ func (a *Archive) compressor(w io.Writer) (zw *zstd.Encoder, err error) {
 	return a.zstd, err
 }
 
-// replace makes a file that is there whole or not at all, whatever happens, or
-// puts it in the place of an older one.
+// replace makes or replaces a file atomically: after a crash it has its old or its new
+// content.
 func (a *Archive) replace(name string, write func(io.Writer) error) error {
 	temp := a.path(name + tempSuffix)
 	if err := a.files.Remove(temp); err != nil { // left by a failure
@@ -244,7 +243,7 @@ func (a *Archive) recover() error {
 	if len(orphans) > 1 || len(orphans) == 1 && orphans[0] != segmentName(a.last.number+1) {
 		return &FileError{orphans[0], errors.New("no crash leaves so many segments that are not in the manifest: part of it is missing. Put a copy of it in its place")}
 	}
-	if torn || a.doubt || len(orphans) > 0 {
+	if torn || a.unsure || len(orphans) > 0 {
 		if whole, err = a.manifestLines(); err != nil {
 			return err
 		}
@@ -260,8 +259,8 @@ func (a *Archive) recover() error {
 			whole = append(append(whole, line...), '\n')
 			a.last = position{a.last.number + 1, digestOf(line)}
 		}
-		// The old manifest may have an end that was not synced and that a sync
-		// would not write any more, so it is replaced and not mended.
+		// The end of the old manifest may be unsynced, and a further sync might not
+		// write it, so the manifest is replaced instead of truncated.
 		err := a.replace(manifestFile, func(w io.Writer) error {
 			_, err := w.Write(whole)
 			return err
@@ -277,11 +276,11 @@ func (a *Archive) recover() error {
 			}
 		}
 	}
-	a.doubt = false
+	a.unsure = false
 	return a.files.SyncDir(a.dir)
 }
 
-// digester passes on what is written, and digests and counts it.
+// digester passes writes on, and digests and counts their bytes.
 type digester struct {
 	w    io.Writer
 	hash hash.Hash

@@ -2,8 +2,10 @@ package archive
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 )
 
 func TestWrite(t *testing.T) {
@@ -63,14 +66,13 @@ func TestWrite(t *testing.T) {
 		text, err := zr.DecodeAll(packed, nil)
 		must(t, err)
 		lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
-		want, err := json.Marshal(batch(7, 2)[1])
-		must(t, err)
-		// JSON may be written in more than one way; only <, > and & differ here.
-		var got, again any
-		must(t, json.Unmarshal([]byte(lines[1]), &got))
-		must(t, json.Unmarshal(want, &again))
-		if len(lines) != 2 || !reflect.DeepEqual(got, again) {
-			t.Errorf("the segment has %d lines; the second is %s", len(lines), lines[1])
+		rec := batch(7, 2)[1]
+		want := fmt.Sprintf(`{"id":%q,"tenant":"t","principal":"","idempotency_key":"7/1","operation":"op","status":"completed","disposition":"completed",`+
+			`"result_base64":%q,"fence":7,"attempt":1,"created_at":%[3]q,"updated_at":%[3]q,"started_at":%[3]q,"ended_at":%[3]q,"expires_at":%[4]q,`+
+			`"attempts":[{"number":1,"fence":7,"disposition":"completed","started_at":%[3]q,"ended_at":%[3]q}],"effects":[],"revision":%[5]q,"origin":7}`,
+			rec.ID.Encode(), base64.StdEncoding.EncodeToString(rec.Result.Data), rec.EndedAt, rec.ExpiresAt, rec.Revision)
+		if len(lines) != 2 || lines[1] != want {
+			t.Errorf("the segment has %d lines; the second is\n%s\nwant\n%s", len(lines), lines[1], want)
 		}
 	})
 	t.Run("a second archive in one directory is refused until the first is closed", func(t *testing.T) {
@@ -186,33 +188,39 @@ func TestAnyRecordIsReadBack(t *testing.T) {
 // fill sets every exported field below v to something that an engine may write.
 func fill(t *rapid.T, v reflect.Value, path string) {
 	switch v.Interface().(type) {
-	case semel.Instant:
+	case semel.ID, store.Compensation: // both name a record, which has an operation and a key
+		defer func() {
+			for _, name := range []string{"Operation", "Key"} {
+				v.FieldByName(name).SetString("x" + v.FieldByName(name).String())
+			}
+		}()
+	case store.Instant:
 		if rapid.Bool().Draw(t, path+" set") {
 			v.SetInt(rapid.Int64().Draw(t, path))
 		}
 		return
 	case semel.Fingerprint:
 		if rapid.Bool().Draw(t, path+" set") {
-			scheme := rapid.SampledFrom([]semel.Scheme{semel.SchemeRaw, semel.SchemeRaw + 1}).Draw(t, path+" scheme")
+			scheme := rapid.SampledFrom([]store.Scheme{semel.SchemeRaw, semel.SchemeRaw + 1}).Draw(t, path+" scheme")
 			v.Set(reflect.ValueOf(semel.FingerprintOf(scheme, rapid.SliceOf(rapid.Byte()).Draw(t, path))))
 		}
 		return
 	case semel.State:
 		v.SetUint(uint64(rapid.SampledFrom([]semel.State{semel.Processing, semel.Completed, semel.Failed}).Draw(t, path)))
 		return
-	case semel.Attributes:
+	case store.Attributes:
 		texts := rapid.Map(rapid.String(), func(s string) string { return strings.ToValidUTF8(s, "?") })
 		if attributes := rapid.MapOfN(texts, texts, 0, 3).Draw(t, path); len(attributes) > 0 { // none and an empty map are the same
-			v.Set(reflect.ValueOf(semel.Attributes(attributes)))
+			v.Set(reflect.ValueOf(store.Attributes(attributes)))
 		}
 		return
-	case semel.Disposition:
+	case store.Disposition:
 		v.SetUint(rapid.Uint64Range(0, uint64(semel.DispositionAbandoned)).Draw(t, path))
 		return
 	}
 	switch v.Kind() {
 	case reflect.String:
-		v.SetString(strings.ToValidUTF8(rapid.String().Draw(t, path), "?"))
+		v.SetString(strings.NewReplacer("\x00", "").Replace(strings.ToValidUTF8(rapid.StringN(-1, -1, 200).Draw(t, path), "?")))
 	case reflect.Bool:
 		v.SetBool(rapid.Bool().Draw(t, path))
 	case reflect.Int, reflect.Int64:

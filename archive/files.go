@@ -8,22 +8,21 @@ import (
 	"runtime"
 )
 
-// files is what an archive needs of a file system. Tests put one in its place that
-// loses power.
+// files is the file system of an archive. Tests replace it by one that loses power.
 type files interface {
 	// MkdirAll makes a directory with its parents, durably.
 	MkdirAll(dir string) error
 	// Lock keeps other processes out of the directory of a file until it is closed.
 	Lock(name string) (io.Closer, error)
-	// List is the names in a directory, in no promised order.
+	// List returns the names in a directory, in any order.
 	List(dir string) ([]string, error)
 	Open(name string) (io.ReadCloser, error)
-	// Create makes a file that is not there.
+	// Create makes a file, which must not exist.
 	Create(name string) (file, error)
-	// Append opens a file to write at its end, and makes it if it is not there.
+	// Append opens a file to write at its end, and makes it if it doesn't exist.
 	Append(name string) (file, error)
 	Rename(from, to string) error
-	// Remove removes a file if it is there.
+	// Remove removes a file if it exists.
 	Remove(name string) error
 	// SyncDir makes the names in a directory durable.
 	SyncDir(dir string) error
@@ -32,7 +31,7 @@ type files interface {
 // file is a file that is written to.
 type file interface {
 	io.WriteCloser
-	// Sync makes what was written durable.
+	// Sync makes the writes durable.
 	Sync() error
 }
 

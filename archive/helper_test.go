@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-var epoch = semel.InstantOf(time.Date(2031, 2, 3, 4, 5, 6, 7, time.UTC))
+var epoch = store.InstantOf(time.Date(2031, 2, 3, 4, 5, 6, 7, time.UTC))
 
 // batch is n records that follow from a number.
 func batch(number, n int) []semel.Record {
@@ -18,7 +19,7 @@ func batch(number, n int) []semel.Record {
 		at := epoch.Add(time.Duration(number*1000+i) * time.Second)
 		recs[i] = semel.Record{
 			ID:       semel.ID{Tenant: "t", Operation: "op", Key: fmt.Sprintf("%d/%d", number, i)},
-			Revision: semel.Revision{1, byte(number >> 8), byte(number), byte(i)},
+			Revision: store.Revision{1, byte(number >> 8), byte(number), byte(i)},
 			State:    semel.Completed, Disposition: semel.DispositionCompleted, Fence: int64(number), Origin: int64(number), Attempt: 1,
 			CreatedAt: at, UpdatedAt: at, StartedAt: at, EndedAt: at, ExpiresAt: at.Add(time.Hour),
 			Result: semel.Result{Data: fmt.Appendf(nil, "<result> %d of %d", i, number)},

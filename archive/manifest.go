@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // The names in the directory.
@@ -24,7 +25,7 @@ const (
 	segmentSuffix = ".ndjson.zst"
 )
 
-// version is that of the format. A higher one is refused.
+// version is the version of the format. Higher ones are refused.
 const version = 1
 
 // Entry is a line of the manifest.
@@ -33,14 +34,14 @@ type Entry struct {
 	Version int `json:"version"`
 	// File is the name of the segment.
 	File string `json:"file"`
-	// Records is how many there are in it.
+	// Records is the number of records in it.
 	Records int `json:"records"`
 	// Bytes is its compressed size.
 	Bytes int64 `json:"bytes"`
 	// FirstEnded and LastEnded are the earliest and latest time at which an
 	// attempt in it ended; zero if none did.
-	FirstEnded semel.Instant `json:"first_ended,omitzero"`
-	LastEnded  semel.Instant `json:"last_ended,omitzero"`
+	FirstEnded store.Instant `json:"first_ended,omitzero"`
+	LastEnded  store.Instant `json:"last_ended,omitzero"`
 	// SHA256 is the digest of the file, in hexadecimal.
 	SHA256 string `json:"sha256"`
 	// LinesSHA256 is that of its content before it was compressed.
@@ -58,13 +59,13 @@ type FileError struct {
 	Err error
 }
 
-// Error is the name and what is wrong.
+// Error returns the name and what is wrong.
 func (e *FileError) Error() string { return e.File + ": " + e.Err.Error() }
 
-// Unwrap gives what is wrong.
+// Unwrap returns Err.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// count takes note of a record in the segment.
+// count adds a record to the entry's figures.
 func (e *Entry) count(rec *semel.Record) {
 	e.Records++
 	at := rec.EndedAt
@@ -99,17 +100,17 @@ func segmentNumber(name string) (number int, ok bool) {
 	return number, number > 0 && segmentName(number) == name
 }
 
-// isTemp reports whether a file is one that was being written.
+// isTemp reports whether a file is an unfinished one.
 func isTemp(name string) bool {
 	base, ok := strings.CutSuffix(name, tempSuffix)
 	_, segment := segmentNumber(base)
 	return ok && (segment || base == manifestFile)
 }
 
-// readManifest calls f with each entry and its line, after it has checked that it
-// follows the one before. Torn says that the manifest ends in part of a line, as
-// an interrupted write leaves it: without an end, or with zeros where a block did
-// not reach the disk. No manifest is an empty one.
+// readManifest calls f with each entry and its line, after it has checked that the entry
+// follows the one before. torn says that the manifest ends in part of a line, as
+// an interrupted write leaves it: without a line end, or with zeros where a block didn't
+// reach the disk. A missing manifest counts as empty.
 func (a *Archive) readManifest(f func(entry Entry, line []byte) error) (torn bool, err error) {
 	file, err := a.files.Open(a.path(manifestFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -165,7 +166,7 @@ func parseEntry(line []byte, last position) (Entry, error) {
 	case e.File != segmentName(last.number+1):
 		return e, fmt.Errorf("it is about %q and not %s", e.File, segmentName(last.number+1))
 	}
-	// Every byte counts, also where JSON would not mind.
+	// Every byte counts, even if JSON would ignore the difference.
 	if again, err := e.line(); err != nil || !bytes.Equal(again, line) {
 		return e, errors.New("it was not written by an archive")
 	}

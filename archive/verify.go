@@ -11,13 +11,14 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/wire"
 )
 
 // Verify reads a whole archive and compares it with its manifest. The error is a
 // [*FileError] for the first file that is damaged, missing, or not listed. It
-// cannot notice that the last segments are missing together with their lines.
+// can't notice if the last segments are missing together with their lines.
 //
-// It may run while the archive is not being written to. After a crash [Open] first.
+// Don't run it while the archive is written to. After a crash [Open] it first.
 func Verify(dir string) error { return verify(osFiles{}, dir) }
 
 func verify(fs files, dir string) error {
@@ -26,7 +27,7 @@ func verify(fs files, dir string) error {
 	if err != nil {
 		return fmt.Errorf("verify the archive in %s: %w", dir, err)
 	}
-	// The manifest proves itself first, so that a changed line is not taken for a
+	// Check the manifest by itself first, so that a changed line isn't taken for a
 	// changed segment, except for the last one.
 	number := 0
 	torn, err := a.readManifest(func(Entry, []byte) error { number++; return nil })
@@ -66,7 +67,7 @@ func (a *Archive) verifySegments() error {
 
 var errTorn = &FileError{manifestFile, errors.New("its last line is not whole: a write was interrupted, or its end is missing")}
 
-// difference says in what two entries differ.
+// difference says how two entries differ.
 func difference(is, want Entry) string {
 	switch {
 	case is.Bytes != want.Bytes:
@@ -82,8 +83,8 @@ func difference(is, want Entry) string {
 }
 
 // Read calls f with every record of an archive, the first written first, and stops
-// at its error. A segment is compared with its digest before any of its records is
-// handed over. A record may come twice: ID and Revision tell.
+// at its error. It compares a segment with its digest before it passes on any of its
+// records. A version of a record may come twice, with the same ID and Revision.
 func Read(dir string, f func(semel.Record) error) error { return read(osFiles{}, dir, f) }
 
 func read(fs files, dir string, f func(semel.Record) error) error {
@@ -114,7 +115,7 @@ func read(fs files, dir string, f func(semel.Record) error) error {
 	return nil
 }
 
-// compare compares a segment with its digest, without a look inside.
+// compare compares a segment with its digest, without decompressing it.
 func (a *Archive) compare(entry Entry) error {
 	file, err := a.files.Open(a.path(entry.File))
 	if err != nil {
@@ -131,8 +132,8 @@ func (a *Archive) compare(entry Entry) error {
 	return nil
 }
 
-// describe makes the entry of a segment from its content. Previous is that of the
-// next one.
+// describe makes the entry of a segment from its content. Its Previous makes it the next
+// entry of the manifest.
 func (a *Archive) describe(name string) (Entry, error) {
 	entry := Entry{Version: version, File: name, Previous: a.last.digest}
 	sums, err := a.segment(name, func(rec *semel.Record) error {
@@ -160,7 +161,7 @@ func (a *Archive) segment(name string, f func(*semel.Record) error) (sums, error
 	lines := &digester{w: io.Discard, hash: sha256.New()}
 	err = eachRecord(content, lines, f)
 	if err == nil {
-		_, err = io.Copy(io.Discard, content) // what follows the frame counts too
+		_, err = io.Copy(io.Discard, content) // the digest includes bytes after the frame
 	}
 	if err := errors.Join(err, file.Close()); err != nil {
 		return sums{}, &FileError{name, err}
@@ -168,7 +169,7 @@ func (a *Archive) segment(name string, f func(*semel.Record) error) (sums, error
 	return sums{compressed.n, compressed.sum(), lines.sum()}, nil
 }
 
-// maxWindow bounds the memory that a segment may ask for.
+// maxWindow bounds the memory for decompressing a segment.
 const maxWindow = 64 << 20
 
 func eachRecord(content io.Reader, lines *digester, f func(*semel.Record) error) error {
@@ -180,14 +181,18 @@ func eachRecord(content io.Reader, lines *digester, f func(*semel.Record) error)
 	dec := json.NewDecoder(io.TeeReader(zr, lines))
 	dec.DisallowUnknownFields()
 	for {
-		var rec semel.Record
-		switch err := dec.Decode(&rec); {
+		var kept wire.Kept
+		switch err := dec.Decode(&kept); {
 		case err == io.EOF:
 			return nil
 		case err != nil:
 			return err
 		}
-		if err := f(&rec); err != nil {
+		rec, err := kept.Value()
+		if err == nil {
+			err = f(rec)
+		}
+		if err != nil {
 			return err
 		}
 	}

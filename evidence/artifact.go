@@ -3,12 +3,15 @@ package evidence
 import (
 	"crypto/sha256"
 	_ "embed"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/store"
 )
 
 // Schema is the JSON Schema 2020-12 of leaves and openings.
@@ -50,7 +53,7 @@ const (
 	TypePurged Type = "record.purged"
 
 	// TypeAnswered is what a delivery got otherwise: execute for a call that is not
-	// recorded, in_flight, held, or expired.
+	// recorded, in_flight, held, or too_late.
 	TypeAnswered Type = "delivery.answered"
 )
 
@@ -92,13 +95,13 @@ type Artifact struct {
 type Payload struct {
 	Attempt int `json:"attempt,omitempty"`
 	// Change is the change of the record that the artifact is evidence of.
-	Change semel.Change `json:"change,omitempty"`
+	Change store.Change `json:"change,omitempty"`
 	// Decision is what a delivery got.
 	Decision string `json:"decision,omitempty"`
 	// Disposition is how the newest attempt had ended by then.
 	Disposition string `json:"disposition,omitempty"`
 	// Durability is what the store promised by its settings.
-	Durability semel.Level `json:"durability,omitempty"`
+	Durability store.Level `json:"durability,omitempty"`
 	// Executed says whether this delivery was given the execution, where the
 	// artifact is about a delivery.
 	Executed *bool `json:"executed,omitempty"`
@@ -185,10 +188,17 @@ func OutcomeDigest(rec *semel.Record) (sum [sha256.Size]byte) {
 	if !hasOutcome(rec) {
 		return sum
 	}
+	kept := byte(1)
+	if rec.Result.Tombstone {
+		kept = 0
+	}
+	head := append([]byte("semel-outcome-1\n"), byte(rec.Disposition), kept)
 	h := sha256.New()
-	h.Write(outcomeFrame(nil, rec))
+	h.Write(binary.AppendUvarint(head, uint64(len(rec.Result.Data))))
 	h.Write(rec.Result.Data)
-	h.Write(outcomeTail(nil, rec))
+	if rec.Failure != nil {
+		h.Write(canon.Frame(canon.Frame(nil, rec.Failure.Code), rec.Failure.Message))
+	}
 	h.Sum(sum[:0])
 	return sum
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -38,8 +39,8 @@ func TestALogWithoutItsHeadIsNotSigned(t *testing.T) {
 		return l
 	}
 	_ = open() // a process that dies before it has signed anything
-	entry := semel.Entry{Leaf: []byte(`{"artifact_id":"ev_1"}`)}
-	if err := st.AppendEvidence(t.Context(), []semel.Entry{entry}); err != nil {
+	entry := store.Entry{Leaf: []byte(`{"artifact_id":"ev_1"}`)}
+	if err := st.AppendEvidence(t.Context(), []store.Entry{entry}); err != nil {
 		t.Fatal(err)
 	}
 	l := open()

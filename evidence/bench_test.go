@@ -6,12 +6,13 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/store"
 )
 
-// nowhere is a store that keeps no evidence.
-type nowhere struct{ evidence.Store }
+// discarding is a store that keeps no evidence.
+type discarding struct{ semel.Store }
 
-func (nowhere) AppendEvidence(context.Context, []semel.Entry) error { return nil }
+func (discarding) AppendEvidence(context.Context, []store.Entry) error { return nil }
 
 // BenchmarkEntry makes the entries of a claim and of its end.
 func BenchmarkEntry(b *testing.B) {
@@ -25,16 +26,16 @@ func BenchmarkEntry(b *testing.B) {
 	b.Run("claimed", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			r.log.Changed(op, &semel.Record{}, &claim, semel.ChangeClaimed)
+			r.log.Changed(op, &semel.Record{}, &claim, store.ChangeClaimed)
 		}
 	})
 	b.Run("ended", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			r.log.Changed(op, &claim, done, semel.ChangeEnded)
+			r.log.Changed(op, &claim, done, store.ChangeEnded)
 		}
 	})
-	l, err := evidence.New(nowhere{r.store}, r.keys, nil)
+	l, err := evidence.New(discarding{r.store}, r.keys, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,11 +11,11 @@
 //
 // [Log.Run] integrates what the store has numbered into the tree and signs a
 // checkpoint each second: origin, size and root, in the form of C2SP's
-// tlog-checkpoint. The current one is a [semel.Cell], changed by compare-and-set, so
+// tlog-checkpoint. The current one is a [store.Cell], changed by compare-and-set, so
 // any number of nodes make one log. A crash at any point leaves leaves that are not
 // integrated yet, or tiles of the tree that are written again with the same content.
 //
-// [Log.Export] writes a log, or what one tenant may see of it, to a file that
+// [Reader.Export] writes a log, or what one tenant may see of it, to a file that
 // [Verify] checks with nothing but the public key.
 //
 // # What it can't do

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // eraseExpired erases the openings that were kept for long enough.
@@ -23,6 +23,10 @@ func (l *Log) eraseExpired(ctx context.Context) error {
 // for older than it says, and goes with the others, where most of those behind it are old
 // enough: its clock was ahead. A stretch of such entries that is longer than what is behind
 // it waits.
+//
+// A log that is not signed any more is erased all the same: that its openings go after
+// a time was promised to those they are about, and whoever put the log back could
+// delete them anyway.
 func (l *Log) Erase(ctx context.Context, before time.Time) (uint64, error) {
 	for n := uint64(0); ; {
 		step, err := l.eraseStep(ctx, before)
@@ -66,7 +70,7 @@ func (r *Reader) oldEntries(ctx context.Context, from uint64, before time.Time) 
 	var old []bool // whether the entries from there on are
 	for ; n < maxStep; n++ {
 		for at := from + uint64(len(old)); n+eraseWindow >= uint64(len(old)) && at < r.head.at.Size; at = from + uint64(len(old)) {
-			err := r.entries(ctx, at, min(at+readBatch, r.head.at.Size), func(_ uint64, en *semel.Entry) error {
+			err := r.entries(ctx, at, min(at+readBatch, r.head.at.Size), func(_ uint64, en *store.Entry) error {
 				a, err := ParseArtifact(en.Leaf)
 				old = append(old, err == nil && a.EmittedAt.Before(before)) // what tells no time is as old as the others
 				return nil

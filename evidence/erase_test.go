@@ -10,6 +10,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -19,7 +20,7 @@ type skewed struct {
 	by time.Duration
 }
 
-func (s *skewed) Now(ctx context.Context) (semel.Instant, error) {
+func (s *skewed) Now(ctx context.Context) (store.Instant, error) {
 	now, err := s.Store.Now(ctx)
 	return now.Add(s.by), err
 }
@@ -82,7 +83,7 @@ func TestEraseGoesOnPastEntriesOfAWrongClock(t *testing.T) {
 		}, nil, 40, 0},
 		{"some that are a bit ahead", func(t *testing.T, r *rig) { wrongly(t, r, 90*time.Minute, 10) }, nil, 40, 0},
 		{"one that tells no time", func(t *testing.T, r *rig) {
-			if err := r.store.AppendEvidence(t.Context(), []semel.Entry{{Leaf: []byte(`{"leaf":1}`), Opening: []byte(`{}`)}}); err != nil {
+			if err := r.store.AppendEvidence(t.Context(), []store.Entry{{Leaf: []byte(`{"leaf":1}`), Opening: []byte(`{}`)}}); err != nil {
 				t.Fatal(err)
 			}
 		}, nil, 40, 0},
@@ -121,8 +122,54 @@ func TestEraseGoesOnPastEntriesOfAWrongClock(t *testing.T) {
 	}
 }
 
+// What is kept of people goes when it was promised to, whether the node signs or not.
+func TestALogThatIsNotSignedAnyMoreIsErased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keep = time.Hour
+		st := &changeable{memstore.New()}
+		l, err := evidence.New(st, newKeys(t), &evidence.Options{KeepOpenings: keep})
+		if err != nil {
+			t.Fatal(err)
+		}
+		write := func() snapshot {
+			t.Helper()
+			if err := decide(t.Context(), l, semel.EvidenceDurable, "k"); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Integrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return st.snapshot(t)
+		}
+		older := write()
+		write()
+		st.restore(t, older)
+		if err := l.Integrate(t.Context()); !errors.Is(err, evidence.ErrTampered) {
+			t.Fatal("it is signed:", err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- l.Run(ctx) }()
+		<-time.After(2 * keep)
+		entries, err := st.ReadEvidence(t.Context(), 0, 10)
+		if err != nil || len(entries) == 0 {
+			t.Fatal(entries, err)
+		}
+		for i, en := range entries {
+			if en.Opening != nil {
+				t.Errorf("entry %d has its opening", i)
+			}
+		}
+		stop()
+		<-ended
+		if err := l.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // raw are the entries as they are stored.
-func (r *rig) raw(t *testing.T) []semel.Entry {
+func (r *rig) raw(t *testing.T) []store.Entry {
 	t.Helper()
 	entries, err := r.store.ReadEvidence(t.Context(), 0, 1<<20)
 	if err != nil {
@@ -138,7 +185,13 @@ type counted struct {
 	steps []uint64
 }
 
-func (c *counted) ReadEvidence(ctx context.Context, from uint64, limit int) ([]semel.Entry, error) {
+func (x *counted) Extras() store.Extras {
+	all := x.Store.Extras()
+	all.Evidence = x
+	return all
+}
+
+func (c *counted) ReadEvidence(ctx context.Context, from uint64, limit int) ([]store.Entry, error) {
 	list, err := c.Store.ReadEvidence(ctx, from, limit)
 	c.read += len(list)
 	return list, err

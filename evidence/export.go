@@ -11,7 +11,9 @@ import (
 	"io"
 	"strconv"
 
-	"github.com/semelhq/semel"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/semelhq/semel/store"
 )
 
 // ExportOptions says what [Reader.Export] writes. Nil: everything.
@@ -124,7 +126,7 @@ func (e *exporter) log(ctx context.Context) error {
 	if err := mark(0); err != nil {
 		return err
 	}
-	err = e.entries(ctx, 0, e.head.at.Size, func(n uint64, en *semel.Entry) error {
+	err = e.entries(ctx, 0, e.head.at.Size, func(n uint64, en *store.Entry) error {
 		e.entry(n, en)
 		e.line = append(e.line, "}\n"...)
 		if _, err := e.out.Write(e.line); err != nil {
@@ -163,12 +165,12 @@ func (e *exporter) some(ctx context.Context) error {
 		return err
 	}
 	mine := []byte(`"tenant_id":"` + e.opts.Tenant + `"`)
-	hashes := e.hashes(ctx, e.head.at.Size, e.head.at.Root)
-	proved := func(n uint64, en *semel.Entry) error {
+	hashes := e.hashes(ctx)
+	proved := func(n uint64, en *store.Entry) error {
 		if e.opts.Tenant != "" && !bytes.Contains(en.Leaf, mine) {
 			return nil
 		}
-		proof, err := proveRecord(e.head.at.Size, n, hashes)
+		proof, err := tlog.ProveRecord(int64(e.head.at.Size), int64(n), hashes)
 		if err != nil {
 			return err
 		}
@@ -199,7 +201,7 @@ func (e *exporter) some(ctx context.Context) error {
 }
 
 // entry makes the line of an entry but for its end.
-func (e *exporter) entry(n uint64, en *semel.Entry) {
+func (e *exporter) entry(n uint64, en *store.Entry) {
 	b := strconv.AppendUint(append(e.line[:0], `{"n":`...), n, 10)
 	hash := leafHash(en.Leaf)
 	b = append(hex.AppendEncode(append(b, `,"hash":"`...), hash[:]), '"')

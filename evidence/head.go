@@ -10,6 +10,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // head is what the cell of the log holds: all that its nodes must agree on.
@@ -21,7 +22,7 @@ type head struct {
 	Keep bool   `json:"keep,omitempty"`
 	Kept uint64 `json:"kept,omitempty"`
 	// KeptAt is when the newest one that is, or is to be, kept was signed.
-	KeptAt semel.Instant `json:"kept_at,omitzero"`
+	KeptAt store.Instant `json:"kept_at,omitzero"`
 	// Cosigned is the newest checkpoint with the signatures of witnesses.
 	Cosigned string `json:"cosigned,omitempty"`
 	// Node integrates the log, as long as it does.
@@ -32,17 +33,29 @@ type head struct {
 	Erased uint64 `json:"erased,omitempty"`
 
 	at    Checkpoint // what Checkpoint says
-	value semel.CellValue
+	value store.CellValue
 }
 
 // begin writes the head of a new log, before there can be entries. Whoever finds
 // entries and no head finds a log whose head was removed, and signing what is there
-// would make it a history like any other: this node signs nothing then. A crash before
-// the write leaves a store without a log, and one after it a log without entries.
+// would make it a history like any other: this node signs nothing then, nor where the
+// log does not contain what was signed last. A crash before the write leaves a store
+// without a log, and one after it a log without entries.
 func (l *Log) begin(ctx context.Context) error {
 	h, err := l.load(ctx)
-	if err != nil || h.value.Data != nil {
+	if err != nil {
 		return err
+	}
+	if _, err := l.signers(h); err == nil { // or else the first step says so
+		if err := l.recognize(ctx, h); errors.Is(err, ErrTampered) {
+			l.report(err)
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	if h.value.Data != nil {
+		return nil
 	}
 	entries, err := l.store.ReadEvidence(ctx, 0, 1)
 	if err != nil {
@@ -56,14 +69,14 @@ func (l *Log) begin(ctx context.Context) error {
 	if h, err = l.load(ctx); err != nil || h.value.Data != nil {
 		return err
 	}
-	l.report(l.stick(fmt.Errorf("%w: there are entries, and the head that says what was signed is gone", ErrTampered)))
+	l.report(l.halt(fmt.Errorf("%w: there are entries, and the head that says what was signed is gone", ErrTampered)))
 	return nil
 }
 
 // Fault is why this node signs nothing, or what a keeper has against the log; nil where
 // all is well.
 func (l *Log) Fault() error {
-	for _, found := range []*error{l.stuck.Load(), l.forked.Load()} {
+	for _, found := range []*error{l.halted.Load(), l.forked.Load()} {
 		if found != nil {
 			return *found
 		}
@@ -76,15 +89,11 @@ func (l *Log) load(ctx context.Context) (*head, error) {
 	return loadHead(ctx, l.cell)
 }
 
-func loadHead(ctx context.Context, cell *semel.Cell) (*head, error) {
+func loadHead(ctx context.Context, cell *store.Cell) (*head, error) {
 	v, err := cell.Load(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return parseHead(v)
-}
-
-func parseHead(v semel.CellValue) (*head, error) {
 	h := &head{value: v}
 	if v.Data == nil {
 		return h, nil
@@ -95,7 +104,6 @@ func parseHead(v semel.CellValue) (*head, error) {
 	if h.Checkpoint == "" {
 		return h, nil // the log has begun, and nothing is signed yet
 	}
-	var err error
 	if h.at, err = unsigned(h.Checkpoint); err != nil {
 		return nil, fmt.Errorf("evidence: the head of the log can't be read: %w", err)
 	}
@@ -108,7 +116,7 @@ func (l *Log) swap(ctx context.Context, h, next *head) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	v, ok, err := l.cell.Swap(ctx, h.value, data)
+	v, ok, err := l.cell.Swap(ctx, h.value, store.CellValue{Data: data})
 	next.value = v
 	return ok, err
 }
@@ -120,7 +128,7 @@ func keptName(n uint64) string { return fmt.Sprintf("checkpoint/%d", n) }
 
 // A Reader reads a log that others write.
 type Reader struct {
-	store Store
+	store logStore
 	head  *head
 }
 
@@ -128,19 +136,19 @@ type Reader struct {
 var ErrEmpty = errors.New("evidence: the log has no checkpoint yet")
 
 // NewReader reads the log as its newest checkpoint has it.
-func NewReader(ctx context.Context, store Store) (*Reader, error) {
-	cell, err := semel.NewCell(store, cellName)
+func NewReader(ctx context.Context, st semel.Store) (*Reader, error) {
+	kept, err := logOf(st)
 	if err != nil {
 		return nil, err
 	}
-	h, err := loadHead(ctx, cell)
+	h, err := loadHead(ctx, store.NewCell(st, headID))
 	if err != nil {
 		return nil, err
 	}
 	if h.Checkpoint == "" {
 		return nil, ErrEmpty
 	}
-	return &Reader{store: store, head: h}, nil
+	return &Reader{store: kept, head: h}, nil
 }
 
 // Reader reads the log as its newest checkpoint has it.
@@ -161,9 +169,8 @@ func (r *Reader) kept(ctx context.Context, n uint64) (string, error) {
 	return string(signed), nil
 }
 
-// entries yields entries from a number on, unpacked, until before another.
-func (r *Reader) entries(ctx context.Context, from, to uint64, each func(n uint64, en *semel.Entry) error) error {
-	var d dates
+// entries yields entries from a number on until before another.
+func (r *Reader) entries(ctx context.Context, from, to uint64, each func(n uint64, en *store.Entry) error) error {
 	for from < to {
 		batch, err := r.store.ReadEvidence(ctx, from, int(min(to-from, readBatch)))
 		if err != nil {
@@ -173,7 +180,6 @@ func (r *Reader) entries(ctx context.Context, from, to uint64, each func(n uint6
 			return fmt.Errorf("evidence: the store has no entry %d, which the checkpoint of size %d has", from, r.head.at.Size)
 		}
 		for i := range batch {
-			unpack(&batch[i], &d)
 			if err := each(from, &batch[i]); err != nil {
 				return err
 			}
@@ -183,14 +189,14 @@ func (r *Reader) entries(ctx context.Context, from, to uint64, each func(n uint6
 	return nil
 }
 
-// Entry is one entry by its number, unpacked.
-func (r *Reader) Entry(ctx context.Context, n uint64) (en semel.Entry, err error) {
-	err = r.entries(ctx, n, n+1, func(_ uint64, found *semel.Entry) error { en = *found; return nil })
+// Entry is one entry by its number.
+func (r *Reader) Entry(ctx context.Context, n uint64) (en store.Entry, err error) {
+	err = r.entries(ctx, n, n+1, func(_ uint64, found *store.Entry) error { en = *found; return nil })
 	return en, err
 }
 
 // Find returns the numbers of the entries of a subject, rising.
-func (r *Reader) Find(ctx context.Context, s semel.Subject) (all []uint64, err error) {
+func (r *Reader) Find(ctx context.Context, s store.Subject) (all []uint64, err error) {
 	for from := uint64(0); ; {
 		found, err := r.store.FindEvidence(ctx, s, from, readBatch)
 		if err != nil || len(found) == 0 {
@@ -206,8 +212,9 @@ const readBatch = 4096
 
 // hashes reads the hashes of the tree as tlog wants them. What it returns is
 // verified against the root of the checkpoint.
-func (r *Reader) hashes(ctx context.Context, size uint64, root tlog.Hash) tlog.HashReader {
-	return tlog.TileHashReader(tlog.Tree{N: int64(size), Hash: root}, &tileReader{ctx: ctx, store: r.store, cached: map[tlog.Tile][]byte{}})
+func (r *Reader) hashes(ctx context.Context) tlog.HashReader {
+	at := &r.head.at
+	return tlog.TileHashReader(tlog.Tree{N: int64(at.Size), Hash: at.Root}, &tileReader{ctx: ctx, store: r.store, size: at.Size, cached: map[tlog.Tile][]byte{}})
 }
 
 // Prove proves that an entry is in the log.
@@ -215,7 +222,7 @@ func (r *Reader) Prove(ctx context.Context, n uint64) (tlog.RecordProof, error) 
 	if n >= r.head.at.Size {
 		return nil, fmt.Errorf("evidence: the checkpoint has %d entries", r.head.at.Size)
 	}
-	return proveRecord(r.head.at.Size, n, r.hashes(ctx, r.head.at.Size, r.head.at.Root))
+	return tlog.ProveRecord(int64(r.head.at.Size), int64(n), r.hashes(ctx))
 }
 
 // ProveTree proves that the log contains what it had at a smaller size.
@@ -226,9 +233,5 @@ func (r *Reader) ProveTree(ctx context.Context, old uint64) (tlog.TreeProof, err
 	case old == 0 || old == r.head.at.Size:
 		return nil, nil
 	}
-	return tlog.ProveTree(int64(r.head.at.Size), int64(old), r.hashes(ctx, r.head.at.Size, r.head.at.Root))
-}
-
-func proveRecord(size, n uint64, hashes tlog.HashReader) (tlog.RecordProof, error) {
-	return tlog.ProveRecord(int64(size), int64(n), hashes)
+	return tlog.ProveTree(int64(r.head.at.Size), int64(old), r.hashes(ctx))
 }

@@ -1,15 +1,15 @@
 package evidence
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/semelhq/semel/store"
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
-
-	"github.com/semelhq/semel"
 )
 
 // ErrTampered is what the log wraps when what is stored is not what it signed. It
@@ -88,8 +88,8 @@ func (l *Log) integrate(ctx context.Context, force bool, tell func(*head)) error
 
 // step integrates up to maxStep entries, and returns the new head if there is one.
 func (l *Log) step(ctx context.Context, force bool) (signed *head, more bool, err error) {
-	if stuck := l.stuck.Load(); stuck != nil {
-		return nil, false, *stuck
+	if halted := l.halted.Load(); halted != nil {
+		return nil, false, *halted
 	}
 	h, err := l.load(ctx)
 	if err != nil {
@@ -99,11 +99,15 @@ func (l *Log) step(ctx context.Context, force bool) (signed *head, more bool, er
 	if err != nil {
 		return nil, false, err
 	}
-	if !force && h.Node != "" && h.Node != l.opts.Node && now.Sub(h.value.At) < 5*l.opts.Every {
-		return nil, false, nil
-	}
+	others := !force && h.Node != "" && h.Node != l.opts.Node && now.Sub(h.value.At) < 5*l.opts.Every
 	signers, err := l.signers(h)
-	if err != nil {
+	switch {
+	case err != nil && others:
+		return nil, false, nil // the keys were rotated: that node has the new ones
+	case err != nil:
+		return nil, false, err
+	}
+	if err := l.recognize(ctx, h); err != nil || others {
 		return nil, false, err
 	}
 	if err := l.align(ctx, h); err != nil {
@@ -145,11 +149,14 @@ func (l *Log) step(ctx context.Context, force bool) (signed *head, more bool, er
 	if err != nil || !ok {
 		return nil, true, err
 	}
+	// A crash before this leaves the checkpoint before it, which the log contains too.
+	// Where it fails, the next step tries again before it signs anything.
+	l.report(l.last.remember(next.Checkpoint))
 	return next, added == maxStep, nil
 }
 
 // successor is the head after h, without a checkpoint yet.
-func (h *head) successor(node string, now semel.Instant, keepEvery time.Duration) *head {
+func (h *head) successor(node string, now store.Instant, keepEvery time.Duration) *head {
 	next := *h
 	next.Node = node
 	if h.Keep {
@@ -176,7 +183,8 @@ func (l *Log) signers(h *head) ([]note.Signer, error) {
 	return nil, fmt.Errorf("evidence: the log was signed last by %s, which is not among the keys of this node", h.Key)
 }
 
-// align makes the edge that of the head, and checks that it is what was signed.
+// align makes the edge that of the head, and checks that it has the root that was
+// signed.
 func (l *Log) align(ctx context.Context, h *head) (err error) {
 	if l.edge == nil || l.edge.size != h.at.Size {
 		if l.edge, err = readEdge(ctx, l.store, h.at.Size); err != nil {
@@ -186,17 +194,15 @@ func (l *Log) align(ctx context.Context, h *head) (err error) {
 	if h.Checkpoint == "" {
 		return nil
 	}
-	if _, err := l.trust.Open([]byte(h.Checkpoint)); err != nil {
-		return l.stick(fmt.Errorf("%w: %w", ErrTampered, err))
-	}
 	if root := l.edge.root(); root != h.at.Root {
-		return l.stick(fmt.Errorf("%w: the root of %d entries is %v, and %v was signed", ErrTampered, h.at.Size, root, h.at.Root))
+		return l.halt(fmt.Errorf("%w: the root of %d entries is %v, and %v was signed", ErrTampered, h.at.Size, root, h.at.Root))
 	}
 	return nil
 }
 
-func (l *Log) stick(err error) error {
-	l.stuck.Store(&err)
+// halt keeps this node from signing anything more.
+func (l *Log) halt(err error) error {
+	l.halted.Store(&err)
 	return err
 }
 
@@ -213,8 +219,8 @@ func (l *Log) extend(ctx context.Context) (added int, err error) {
 		}
 		tiles := map[string][]byte{}
 		for _, hash := range hashes {
-			l.edge.add(hash, func(level int, index uint64, hashes []tlog.Hash) {
-				tiles[tileName(level, index)] = appendHashes(hashes)
+			l.edge.add(hash, func(tile tlog.Tile, data []byte) {
+				tiles[tile.Path()] = bytes.Clone(data)
 			})
 		}
 		// A crash after this write leaves tiles beyond the checkpoint, which are
@@ -229,25 +235,17 @@ func (l *Log) extend(ctx context.Context) (added int, err error) {
 	return added, nil
 }
 
-// hashReader is a store that remembers the hashes of new entries.
-type hashReader interface {
-	// ReadEvidenceHashes returns the hashes of up to limit entries from a number
-	// on, as far as it knows them.
-	ReadEvidenceHashes(ctx context.Context, from uint64, limit int) ([][32]byte, error)
-}
-
 // hashes returns those of the leaves of up to limit entries from a number on.
 func (l *Log) hashes(ctx context.Context, from uint64, limit int) ([][32]byte, error) {
-	if hr, ok := l.store.(hashReader); ok {
+	if hr := l.store.Extras().Hashes; hr != nil {
 		if known, err := hr.ReadEvidenceHashes(ctx, from, limit); err != nil || len(known) > 0 {
 			return known, err
 		}
 	}
 	entries, err := l.store.ReadEvidence(ctx, from, limit)
 	hashes := make([][32]byte, len(entries))
-	var d dates
 	for i := range entries {
-		hashes[i] = leafHash(unpackLeaf(entries[i].Leaf, &d))
+		hashes[i] = leafHash(entries[i].Leaf)
 	}
 	return hashes, err
 }

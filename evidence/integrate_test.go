@@ -14,6 +14,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -104,6 +105,12 @@ type faulty struct {
 	plan  func(n int) (fails, done bool)
 }
 
+func (x *faulty) Extras() store.Extras {
+	all := x.Store.Extras()
+	all.Evidence = x
+	return all
+}
+
 var errFault = errors.New("a fault")
 
 func (f *faulty) fault(do func() error) error {
@@ -121,7 +128,7 @@ func (f *faulty) fault(do func() error) error {
 	return err
 }
 
-func (f *faulty) Apply(ctx context.Context, w semel.Write) (cur semel.Record, applied bool, err error) {
+func (f *faulty) Apply(ctx context.Context, w store.Write) (cur semel.Record, applied bool, err error) {
 	err = f.fault(func() (err error) { cur, applied, err = f.Store.Apply(ctx, w); return err })
 	return cur, applied, err
 }
@@ -137,7 +144,7 @@ func (f *faulty) PutEvidenceTiles(ctx context.Context, tiles map[string][]byte) 
 	})
 }
 
-func (f *faulty) AppendEvidence(ctx context.Context, entries []semel.Entry) error {
+func (f *faulty) AppendEvidence(ctx context.Context, entries []store.Entry) error {
 	return f.fault(func() error { return f.Store.AppendEvidence(ctx, entries) })
 }
 
@@ -164,7 +171,7 @@ func TestIntegrationResumes(t *testing.T) {
 						t.Fatal(err)
 					}
 					for i := range 6 {
-						entries := make([]semel.Entry, 100)
+						entries := make([]store.Entry, 100)
 						for j := range entries {
 							entries[j].Leaf = fmt.Appendf(nil, `{"leaf":%d}`, 100*i+j)
 						}

@@ -39,16 +39,16 @@ type keepers struct {
 
 type keeping struct {
 	Keeper
-	news chan *head // the newest one
+	newest chan *head // holds only the last one
 }
 
 func (l *Log) startKeepers() *keepers {
 	ks := &keepers{log: l}
 	for _, k := range l.opts.Keepers {
-		one := &keeping{Keeper: k, news: make(chan *head, 1)}
+		one := &keeping{Keeper: k, newest: make(chan *head, 1)}
 		ks.each = append(ks.each, one)
 		ks.work.Go(func() {
-			for h := range one.news {
+			for h := range one.newest {
 				ks.keep(one, h)
 			}
 		})
@@ -60,10 +60,10 @@ func (l *Log) startKeepers() *keepers {
 func (ks *keepers) tell(h *head) {
 	for _, k := range ks.each {
 		select {
-		case <-k.news: // nobody has taken it yet
+		case <-k.newest: // nobody has taken it yet
 		default:
 		}
-		k.news <- h
+		k.newest <- h
 	}
 }
 
@@ -84,7 +84,7 @@ func (ks *keepers) keep(k *keeping, h *head) {
 // stop waits until what was told is kept.
 func (ks *keepers) stop(ctx context.Context) {
 	for _, k := range ks.each {
-		close(k.news)
+		close(k.newest)
 	}
 	kept := make(chan struct{})
 	go func() {

@@ -85,8 +85,8 @@ func eachLine(r io.Reader, f func(*line) bool) error {
 // readBlocks yields blocks of whole lines. A line without an end is one too.
 func readBlocks(r io.Reader, yield func([]byte) bool) error {
 	var rest []byte
-	for size := blockSize; ; {
-		buf := make([]byte, max(size, len(rest)+blockSize))
+	for {
+		buf := make([]byte, len(rest)+blockSize)
 		n := copy(buf, rest)
 		m, err := io.ReadFull(r, buf[n:])
 		buf = buf[:n+m]

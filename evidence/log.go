@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // Options configures a [Log]. Nil, and zero values, mean the documented defaults.
@@ -38,6 +39,11 @@ type Options struct {
 	KeepOpenings time.Duration
 	// Keepers get every checkpoint that this node signs.
 	Keepers []Keeper
+	// SignedFile is where this node remembers the checkpoint that was signed last, so
+	// that a log which was cut off or put back meanwhile is not signed when the process
+	// starts again. It should be out of reach of who can write to the store, and outlive
+	// restarts. Without one the log is held against what this process has seen.
+	SignedFile string
 	// OnError is told what goes wrong in the background. Optional.
 	OnError func(err error)
 }
@@ -54,43 +60,41 @@ const (
 // Log is the evidence log of a store. It is the [semel.Witness] of any number of
 // engines on that store. Its methods may be called concurrently.
 type Log struct {
-	store Store
-	cell  *semel.Cell
+	store logStore
+	cell  *store.Cell
 	keys  *Keys
 	trust *Trust
 	opts  Options
 
 	domains [domainCount][16]byte // keys of keyed digests
 
-	node   [8]byte       // begins the ids of artifacts
-	ids    atomic.Uint64 // that makers have taken
-	makers sync.Pool
-	level  atomic.Pointer[semel.Level]
-
-	outcomes [256]atomic.Pointer[remembered]
+	node  [8]byte       // begins the ids of artifacts
+	ids   atomic.Uint64 // that were given out
+	level atomic.Pointer[store.Level]
 
 	queue queue
 
 	turn sync.Mutex // held by who integrates
 	edge *tree      // nil: to be read from the store
+	last *lastSigned
 
-	stuck  atomic.Pointer[error] // why this node signs no more
+	halted atomic.Pointer[error] // why this node signs no more
 	forked atomic.Pointer[error] // what a keeper has against the log
 
-	cosigned atomic.Pointer[string] // news from a witness, for the next head
+	cosigned atomic.Pointer[string] // what a witness has signed, for the next head
 }
 
-// New makes a log on a store. Several nodes with the same keys on one store make one
+// New makes a log on a store, which must be able to keep one. Several nodes with the same keys on one store make one
 // log.
-func New(store Store, keys *Keys, opts *Options) (*Log, error) {
-	if store == nil || keys == nil {
+func New(st semel.Store, keys *Keys, opts *Options) (*Log, error) {
+	if st == nil || keys == nil {
 		return nil, errors.New("evidence: New needs a store and keys")
 	}
-	l := &Log{store: store, keys: keys, trust: keys.Trust(), domains: keys.domainKeys()}
-	var err error
-	if l.cell, err = semel.NewCell(store, cellName); err != nil {
+	kept, err := logOf(st)
+	if err != nil {
 		return nil, err
 	}
+	l := &Log{store: kept, cell: store.NewCell(st, headID), keys: keys, trust: keys.Trust(), domains: keys.domainKeys()}
 	if opts != nil {
 		l.opts = *opts
 	}
@@ -110,8 +114,10 @@ func New(store Store, keys *Keys, opts *Options) (*Log, error) {
 	if o.OnError == nil {
 		o.OnError = func(error) {}
 	}
-	l.makers.New = func() any { return newMaker(l) }
-	l.queue.init(store, o)
+	if l.last, err = openLastSigned(o.SignedFile, keys.origin); err != nil {
+		return nil, err
+	}
+	l.queue.init(kept, o)
 	l.readLevel(context.Background())
 	ctx, cancel := context.WithTimeout(context.Background(), o.MaxWait)
 	defer cancel()
@@ -123,8 +129,8 @@ func New(store Store, keys *Keys, opts *Options) (*Log, error) {
 
 // readLevel takes note of what the store promises.
 func (l *Log) readLevel(ctx context.Context) {
-	ds, ok := l.store.(semel.DurabilityStore)
-	if !ok {
+	ds := l.store.Extras().Durability
+	if ds == nil {
 		return
 	}
 	if d, err := ds.Durability(ctx); err == nil {
@@ -133,7 +139,7 @@ func (l *Log) readLevel(ctx context.Context) {
 }
 
 // durability is what the store promised when it was asked last.
-func (l *Log) durability() semel.Level {
+func (l *Log) durability() store.Level {
 	if level := l.level.Load(); level != nil {
 		return *level
 	}
@@ -145,24 +151,16 @@ func (l *Log) durability() semel.Level {
 // refused.
 func (l *Log) Close(ctx context.Context) error { return l.queue.close(ctx) }
 
-// Subject is what the entries of a call are found by in the store: its command id
-// where it has one, or else its identity.
-func (l *Log) Subject(id semel.ID, commandID string) semel.Subject {
-	m := l.makers.Get().(*maker)
-	defer l.makers.Put(m)
-	return m.subjectOf(&id, commandID)
-}
-
-// Tenant is the blinded name under which leaves know a tenant.
-func (l *Log) Tenant(name string) string {
-	m := l.makers.Get().(*maker)
-	defer l.makers.Put(m)
-	blind := m.blind(name)
-	return tenantPrefix + hex.EncodeToString(blind[:])
-}
-
-// Store is a store that can keep the log beside its records.
-type Store interface {
+// logStore is a store that keeps the log beside its records.
+type logStore struct {
 	semel.Store
-	semel.EvidenceStore
+	store.EvidenceLog
+}
+
+func logOf(st semel.Store) (logStore, error) {
+	x := st.Extras()
+	if x.Evidence == nil {
+		return logStore{}, fmt.Errorf("evidence: %w", cmp.Or(x.NoEvidence, errors.New("this store can't keep it")))
+	}
+	return logStore{st, x.Evidence}, nil
 }

@@ -5,8 +5,12 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
+	"strconv"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/store"
 )
 
 // Names of the attributes that openings have.
@@ -15,76 +19,127 @@ const attributeCorrelationID = "correlation_id"
 // facts is what one entry says.
 type facts struct {
 	kind     Type
-	change   semel.Change
+	change   store.Change
 	decision string
-	executed verdict
+	executed *bool
 	reason   string
 	state    string
 
 	rec         *semel.Record
 	attempt     int // those of another attempt than the newest
 	fence       int64
-	disposition semel.Disposition
+	disposition store.Disposition
 
 	call  *semel.Call // the delivery, where it changed nothing
 	item  string      // for the opening
 	why   string
-	at    semel.Instant
-	level semel.Level
+	at    store.Instant
+	level store.Level
 }
 
-// maker makes entries. It is used by one goroutine at a time, and is big only to
-// make none of what it needs again.
-type maker struct {
-	log     *Log
-	facts   facts
-	leaf    leaf
-	opening opening
-	text    []byte // that is hashed
-	dates   dates
-	hashed  [512]byte
-	salts   [512]byte
-	used    int // of the salts
-	named   string
-	tenant  keyedDigest // of the tenant that was named last
-	count   uint64      // of the id of the next entry
-	entries []semel.Entry
-	// slab is what entries are packed in, one after the other. Entries go soon, as
-	// they came.
-	slab  []byte
-	space int // that an entry takes, about
+// Whether a delivery was given the execution.
+var notExecuted, executed = new(false), new(true)
+
+// usualSize has room for most leaves and openings, which then take one piece of memory.
+const usualSize = 512
+
+// nextID is one that no other entry has.
+func (l *Log) nextID() string {
+	return "ev_" + hex.EncodeToString(binary.BigEndian.AppendUint64(l.node[:len(l.node):len(l.node)], l.ids.Add(1)))
 }
 
-const (
-	slabBytes   = 8 << 10
-	slabEntries = 32
-	// ids is how many a maker takes at a time.
-	ids = 1 << 10
-)
-
-func newMaker(l *Log) *maker {
-	m := &maker{log: l, space: 320}
-	m.used = len(m.salts)
-	m.tenant = keyed(m.in(domainTenant))
-	return m
+// entry makes an entry.
+func (l *Log) entry(f *facts) store.Entry {
+	rec := f.rec
+	a := Artifact{
+		ID:        l.nextID(),
+		Type:      f.kind,
+		EmittedAt: f.at.Time(),
+		Payload: Payload{
+			Attempt: rec.Attempt, Change: f.change, Decision: f.decision, Disposition: rec.Disposition.String(),
+			Durability: f.level, Executed: f.executed, Reason: f.reason, State: f.state,
+		},
+		Tenant:  l.Tenant(rec.ID.Tenant),
+		Version: 1,
+	}
+	o := Opening{
+		CommandID: rec.Attributes[semel.AttributeCommandID], CorrelationID: rec.Attributes[attributeCorrelationID],
+		IdempotencyKey: rec.ID.Key, Item: f.item, Operation: rec.ID.Operation,
+		Principal: cmp.Or(rec.Principal, rec.ID.Principal), Reason: f.why, Salt: salt(), Tenant: rec.ID.Tenant,
+	}
+	p, fence := &a.Payload, rec.Fence
+	if f.attempt != 0 {
+		p.Attempt, p.Disposition, fence = f.attempt, f.disposition.String(), f.fence
+	} else {
+		l.outcome(rec, p, &o)
+	}
+	if fence != 0 {
+		p.Fence = strconv.FormatInt(fence, 10)
+	}
+	if f.delivered() {
+		p.Fingerprint, o.Fingerprint = l.fingerprint(&rec.Fingerprint)
+	}
+	if f.call != nil {
+		l.presented(f.call, rec, p, &o)
+	}
+	opening := o.appendJSON(make([]byte, 0, usualSize))
+	sum := Commit(opening)
+	a.Commitment = hex.EncodeToString(sum[:])
+	leaf := a.appendJSON(make([]byte, 0, usualSize))
+	return store.Entry{Leaf: leaf, Opening: opening, Hash: leafHash(leaf), Subject: l.Subject(rec.ID, o.CommandID)}
 }
 
-// release gives m back. It remembers no record.
-func (m *maker) release() {
-	m.facts, m.leaf, m.opening = facts{}, leaf{}, opening{}
-	m.log.makers.Put(m)
+// outcome notes what a record's newest attempt has come to.
+func (l *Log) outcome(rec *semel.Record, p *Payload, o *Opening) {
+	if rec.Failure != nil {
+		o.FailureCode = rec.Failure.Code
+	}
+	if hasOutcome(rec) {
+		sum := OutcomeDigest(rec)
+		o.OutcomeSHA256 = hex.EncodeToString(sum[:])
+		p.OutcomeRef = "out_" + l.keyed(domainOutcome, sum[:]).String()
+	}
 }
 
-// keyed is a keyed digest of data that begins with the key of its domain: the first half
-// of its SHA-256. Half of it is withheld, so nobody can continue it to that of longer data,
-// which is what HMAC would be for, at three times the price.
-func keyed(data []byte) keyedDigest {
-	sum := sha256.Sum256(data)
+// fingerprint is a fingerprint for a leaf and for its opening, if there is one.
+func (l *Log) fingerprint(fp *semel.Fingerprint) (blinded, clear string) {
+	if fp.IsZero() {
+		return "", ""
+	}
+	b, _ := fp.AppendBinary(nil) // which has a fixed form: its scheme and its digest
+	return l.keyed(domainFingerprint, b).String(), strconv.Itoa(int(b[0])) + ":" + hex.EncodeToString(b[1:])
+}
+
+// presented notes what a delivery came with that is not the record's.
+func (l *Log) presented(call *semel.Call, rec *semel.Record, p *Payload, o *Opening) {
+	if call.Principal != rec.Principal {
+		o.PresentedBy = call.Principal
+	}
+	if id := call.Attributes[semel.AttributeCommandID]; id != o.CommandID {
+		o.PresentedCommandID = id
+	}
+	if call.Fingerprint != rec.Fingerprint {
+		p.Presented, o.PresentedFingerprint = l.fingerprint(&call.Fingerprint)
+	}
+}
+
+func salt() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // which never fails, it ends the program
+	return hex.EncodeToString(b[:])
+}
+
+// keyedDigest is half a SHA-256 with a key. Half of it is withheld, so nobody can continue
+// it to that of longer data, which is what HMAC would be for, at three times the price.
+type keyedDigest [16]byte
+
+// String is the digest in hexadecimal.
+func (d keyedDigest) String() string { return hex.EncodeToString(d[:]) }
+
+func (l *Log) keyed(d domain, data []byte) keyedDigest {
+	sum := sha256.Sum256(append(l.domains[d][:len(l.domains[d]):len(l.domains[d])], data...))
 	return keyedDigest(sum[:])
 }
-
-// in begins what is hashed with the key of a domain.
-func (m *maker) in(d domain) []byte { return append(m.hashed[:0], m.log.domains[d][:]...) }
 
 // domain is what a keyed digest is of.
 type domain uint8
@@ -108,147 +163,30 @@ func (k *Keys) domainKeys() (keys [domainCount][16]byte) {
 	return keys
 }
 
-// subjectOf is what the entries of a command are found by, or those of an identity
-// where there is none.
-func (m *maker) subjectOf(id *semel.ID, command string) semel.Subject {
-	if command != "" {
-		b := appendFrame(m.in(domainCommand), id.Tenant)
-		return semel.Subject(keyed(appendFrame(b, command)))
-	}
-	b := appendFrame(m.in(domainIdentity), id.Tenant)
-	b = appendFrame(b, id.Principal)
-	b = appendFrame(b, id.Operation)
-	return semel.Subject(keyed(appendFrame(b, id.Key)))
+// tenantPrefix begins the blinded names of tenants.
+const tenantPrefix = "tn_"
+
+// Tenant is the blinded name under which leaves know a tenant.
+func (l *Log) Tenant(name string) string {
+	return tenantPrefix + l.keyed(domainTenant, []byte(name)).String()
 }
 
-// blind is the blinded name of a tenant.
-func (m *maker) blind(tenant string) keyedDigest {
-	if m.named != tenant {
-		m.tenant = keyed(append(m.in(domainTenant), tenant...))
-		m.named = tenant
+// Subject is what the entries of a call are found by in the store: its command id
+// where it has one, or else its identity.
+func (l *Log) Subject(id semel.ID, commandID string) store.Subject {
+	b := canon.Frame(nil, id.Tenant)
+	if commandID != "" {
+		return store.Subject(l.keyed(domainCommand, canon.Frame(b, commandID)))
 	}
-	return m.tenant
-}
-
-// id numbers the next entry, as no other entry of this node.
-func (m *maker) id() uint64 {
-	if m.count%ids == 0 {
-		m.count = m.log.ids.Add(ids)
-	}
-	m.count++
-	return m.count - 1
-}
-
-// none is an empty list for the entries of one change, most of which have one.
-func (m *maker) none() []semel.Entry {
-	if len(m.entries) == cap(m.entries) {
-		m.entries = make([]semel.Entry, 0, slabEntries)
-	}
-	n := len(m.entries)
-	m.entries = m.entries[:n+1]
-	return m.entries[n : n : n+1]
-}
-
-// salt fills a salt with random bytes.
-func (m *maker) salt(to *[16]byte) {
-	if m.used+len(to) > len(m.salts) {
-		_, _ = rand.Read(m.salts[:]) // which never fails, it ends the program
-		m.used = 0
-	}
-	m.used += copy(to[:], m.salts[m.used:])
-}
-
-// fingerprint is the keyed digest of a fingerprint.
-func (m *maker) fingerprint(fp *semel.Fingerprint) keyedDigest {
-	b, _ := fp.AppendBinary(m.in(domainFingerprint)) // which has a fixed form
-	return keyed(b)
-}
-
-// entry makes an entry.
-func (m *maker) entry(f *facts) semel.Entry {
-	rec := f.rec
-	l, o := &m.leaf, &m.opening
-	*l = leaf{
-		node: m.log.node, tenant: m.blind(rec.ID.Tenant), count: m.id(), at: f.at,
-		kind: string(f.kind), change: string(f.change), decision: f.decision, durability: string(f.level), reason: f.reason, state: f.state, executed: f.executed,
-	}
-	disposition := rec.Disposition
-	if l.attempt, l.fence = int64(rec.Attempt), rec.Fence; f.attempt != 0 {
-		l.attempt, l.fence, disposition = int64(f.attempt), f.fence, f.disposition
-	}
-	l.disposition = disposition.String()
-	*o = opening{
-		operation: rec.ID.Operation, tenant: rec.ID.Tenant, principal: cmp.Or(rec.Principal, rec.ID.Principal), key: rec.ID.Key,
-		commandID: rec.Attributes[semel.AttributeCommandID], correlationID: rec.Attributes[attributeCorrelationID],
-		item: f.item, reason: f.why,
-	}
-	if rec.Failure != nil && f.attempt == 0 {
-		o.failureCode = rec.Failure.Code
-	}
-	if f.delivered() && !rec.Fingerprint.IsZero() {
-		l.has |= hasFingerprint
-		l.fingerprint = m.fingerprint(&rec.Fingerprint)
-		o.set(&o.fingerprint, opensFingerprint, &rec.Fingerprint)
-	}
-	if hasOutcome(rec) && f.attempt == 0 {
-		l.has |= hasOutcomeRef
-		o.has |= opensOutcome
-		m.outcome(rec, &o.outcome)
-		l.outcome = keyed(append(m.in(domainOutcome), o.outcome[:]...))
-	}
-	if f.call != nil {
-		m.presented(f.call, rec)
-	}
-	m.salt(&o.salt)
-	m.text = o.appendJSON(append(m.text[:0], commitPrefix...))
-	l.commitment = sha256.Sum256(m.text)
-	m.text = l.appendJSON(append(m.text[:0], leafMark), &m.dates)
-	en := semel.Entry{Hash: sha256.Sum256(m.text), Subject: m.subjectOf(&rec.ID, o.commandID)}
-	b := l.pack(m.room())
-	end := len(b)
-	b = o.pack(b)
-	m.use(b)
-	en.Leaf, en.Opening = b[:end:end], b[end:len(b):len(b)]
-	return en
-}
-
-// presented notes what a delivery came with that is not the record's.
-func (m *maker) presented(call *semel.Call, rec *semel.Record) {
-	l, o := &m.leaf, &m.opening
-	if call.Principal != rec.Principal {
-		o.presentedBy = call.Principal
-	}
-	if id := call.Attributes[semel.AttributeCommandID]; id != o.commandID {
-		o.presentedCommandID = id
-	}
-	if call.Fingerprint != rec.Fingerprint && !call.Fingerprint.IsZero() {
-		l.has |= hasPresented
-		l.presented = m.fingerprint(&call.Fingerprint)
-		o.set(&o.presented, opensPresented, &call.Fingerprint)
-	}
-}
-
-// room is where the next entry is packed: most likely there is enough of it.
-func (m *maker) room() []byte {
-	if cap(m.slab)-len(m.slab) < m.space {
-		m.slab = make([]byte, 0, slabBytes)
-	}
-	return m.slab[len(m.slab):]
-}
-
-// use takes note of what was packed in the room.
-func (m *maker) use(b []byte) {
-	if cap(b) == cap(m.slab)-len(m.slab) { // or else it has found room elsewhere
-		m.slab = m.slab[:len(m.slab)+len(b)]
-	}
-	m.space = min(max(len(b)+8, m.space-8), slabBytes) // a longer one is soon forgotten
+	b = canon.Frame(canon.Frame(b, id.Principal), id.Operation)
+	return store.Subject(l.keyed(domainIdentity, canon.Frame(b, id.Key)))
 }
 
 // delivered reports whether the entry is about a delivery. Only those say what was
 // delivered: it is the same for all that becomes of it, which has the same fence.
 func (f *facts) delivered() bool {
 	switch f.change {
-	case semel.ChangeEnded, semel.ChangeHeld, semel.ChangeEffect, semel.ChangeMessage, semel.ChangeCompensation, semel.ChangePurged:
+	case store.ChangeEnded, store.ChangeHeld, store.ChangeEffect, store.ChangeMessage, store.ChangeCompensation, store.ChangePurged:
 		return f.decision != ""
 	}
 	return true
@@ -261,48 +199,4 @@ func hasOutcome(rec *semel.Record) bool {
 		return rec.State.Terminal()
 	}
 	return false
-}
-
-// outcomeFrame appends what an outcome reference is a digest of, before and after the
-// result.
-func outcomeFrame(before []byte, rec *semel.Record) []byte {
-	kept := byte(1)
-	if rec.Result.Tombstone {
-		kept = 0
-	}
-	before = append(append(before, "semel-outcome-1\n"...), byte(rec.Disposition), kept)
-	return binary.AppendUvarint(before, uint64(len(rec.Result.Data)))
-}
-
-func outcomeTail(after []byte, rec *semel.Record) []byte {
-	if rec.Failure == nil {
-		return after
-	}
-	return appendFrame(appendFrame(after, rec.Failure.Code), rec.Failure.Message)
-}
-
-// remembered is the digest of one version of a record.
-type remembered struct {
-	revision semel.Revision
-	sum      [sha256.Size]byte
-}
-
-// largeResult is from how many bytes on a result is hashed where it is, and its
-// digest remembered for a while, since it may be replayed again and again.
-const largeResult = 4 << 10
-
-// outcome sets sum to OutcomeDigest.
-func (m *maker) outcome(rec *semel.Record, sum *[sha256.Size]byte) {
-	if len(rec.Result.Data) < largeResult {
-		m.text = append(outcomeFrame(m.text[:0], rec), rec.Result.Data...)
-		*sum = sha256.Sum256(outcomeTail(m.text, rec))
-		return
-	}
-	slot := &m.log.outcomes[rec.Revision[15]]
-	known := slot.Load()
-	if known == nil || known.revision != rec.Revision {
-		known = &remembered{rec.Revision, OutcomeDigest(rec)}
-		slot.Store(known)
-	}
-	*sum = known.sum
 }

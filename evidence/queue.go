@@ -7,22 +7,22 @@ import (
 	"sync"
 	"time"
 
-	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // maxBatch is how many entries are written together.
 const maxBatch = 1024
 
 var (
-	errBusy   = errors.New("evidence: too many entries wait to be written")
-	errUnsure = errors.New("evidence: it is not known whether the entry is durable")
-	errClosed = errors.New("evidence: the log is closed")
+	errBusy    = errors.New("evidence: too many entries wait to be written")
+	errUnknown = errors.New("evidence: it is not known whether the entry is durable")
+	errClosed  = errors.New("evidence: the log is closed")
 )
 
 // queue writes entries that belong to no record, many in one step. The goroutine
 // that writes lives only while there is something to write.
 type queue struct {
-	store Store
+	store logStore
 	opts  *Options
 
 	mu      sync.Mutex
@@ -39,12 +39,12 @@ type queue struct {
 
 // batch is entries that are written together.
 type batch struct {
-	entries []semel.Entry
+	entries []store.Entry
 	urgent  bool          // somebody waits
 	written chan struct{} // closed when it is durable
 }
 
-func (q *queue) init(store Store, opts *Options) {
+func (q *queue) init(store logStore, opts *Options) {
 	q.store, q.opts = store, opts
 	q.room, q.urgent = make(chan struct{}), make(chan struct{}, 1)
 	q.done, q.stop = context.WithCancel(context.Background())
@@ -55,7 +55,7 @@ func (q *queue) init(store Store, opts *Options) {
 // add queues an entry, and where the delivery is to wait for it returns when it is
 // durable. An error says that the answer may not be given; the entry may be there
 // nonetheless.
-func (q *queue) add(ctx context.Context, entry semel.Entry, durable bool) error {
+func (q *queue) add(ctx context.Context, entry store.Entry, durable bool) error {
 	b, err := q.join(ctx, entry, durable)
 	if err != nil || !durable {
 		return err
@@ -64,17 +64,17 @@ func (q *queue) add(ctx context.Context, entry semel.Entry, durable bool) error 
 	case <-b.written:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", errUnsure, ctx.Err())
+		return fmt.Errorf("%w: %w", errUnknown, ctx.Err())
 	case <-q.done.Done():
-		return errUnsure
+		return errUnknown
 	case <-time.After(q.opts.MaxWait):
-		return errUnsure
+		return errUnknown
 	}
 }
 
 // join puts an entry into a batch, when there is room.
-func (q *queue) join(ctx context.Context, entry semel.Entry, durable bool) (*batch, error) {
-	var patience <-chan time.Time
+func (q *queue) join(ctx context.Context, entry store.Entry, durable bool) (*batch, error) {
+	var timeout <-chan time.Time
 	for {
 		q.mu.Lock()
 		if q.closed {
@@ -88,20 +88,20 @@ func (q *queue) join(ctx context.Context, entry semel.Entry, durable bool) (*bat
 		}
 		room := q.room
 		q.mu.Unlock()
-		if patience == nil {
-			patience = time.After(q.opts.MaxWait)
+		if timeout == nil {
+			timeout = time.After(q.opts.MaxWait)
 		}
 		select {
 		case <-room:
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-patience:
+		case <-timeout:
 			return nil, errBusy
 		}
 	}
 }
 
-func (q *queue) put(entry semel.Entry, durable bool) *batch {
+func (q *queue) put(entry store.Entry, durable bool) *batch {
 	var b *batch
 	if n := len(q.batches); n > 0 && len(q.batches[n-1].entries) < maxBatch {
 		b = q.batches[n-1]
@@ -111,7 +111,7 @@ func (q *queue) put(entry semel.Entry, durable bool) *batch {
 	}
 	b.entries = append(b.entries, entry)
 	q.waiting++
-	if hurry := durable || len(b.entries) == maxBatch; hurry && !b.urgent {
+	if flush := durable || len(b.entries) == maxBatch; flush && !b.urgent {
 		b.urgent = true
 		select {
 		case q.urgent <- struct{}{}:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -25,7 +26,13 @@ type gated struct {
 	writes atomic.Int64
 }
 
-func (g *gated) AppendEvidence(ctx context.Context, entries []semel.Entry) error {
+func (x *gated) Extras() store.Extras {
+	all := x.Store.Extras()
+	all.Evidence = x
+	return all
+}
+
+func (g *gated) AppendEvidence(ctx context.Context, entries []store.Entry) error {
 	g.writes.Add(1)
 	if g.shut {
 		select {
@@ -107,7 +114,7 @@ func TestDurableDecisionsAreWaitedFor(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				for _, en := range unpacked(entries) {
+				for _, en := range entries {
 					if strings.Contains(string(en.Opening), `"idempotency_key":"`+key+`"`) {
 						return
 					}

@@ -11,14 +11,14 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/semelhq/semel/internal/strictclient"
+	"github.com/semelhq/semel/transport/safehttp"
 )
 
 // RemoteWitness is a witness that is asked over HTTP, as C2SP's tlog-witness has it.
 type RemoteWitness struct {
 	url    string
 	key    *CosignerKey
-	client strictclient.Client
+	client safehttp.Client
 	size   uint64 // that the witness has signed last, as far as is known
 }
 
@@ -31,7 +31,7 @@ func NewRemoteWitness(at string, key *CosignerKey, base http.RoundTripper) (*Rem
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
 		return nil, fmt.Errorf("evidence: %q is not the URL of a witness", at)
 	}
-	client := strictclient.Client{Base: base, MaxAnswer: maxAnswer}
+	client := safehttp.Client{Base: base, MaxAnswer: maxAnswer}
 	return &RemoteWitness{url: strings.TrimSuffix(at, "/") + "/add-checkpoint", key: key, client: client}, nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -63,7 +64,7 @@ func (r *rig) node(t testing.TB, opts *evidence.Options) *evidence.Log {
 func call(tenant, key, payload string) semel.Call {
 	return semel.Call{
 		Tenant: tenant, Principal: "alice", Operation: "op", Key: key, Fingerprint: semel.FingerprintOf(semel.SchemeRaw, []byte(payload)),
-		Attributes: semel.Attributes{semel.AttributeCommandID: "cmd-" + key, "correlation_id": "corr-" + key},
+		Attributes: store.Attributes{semel.AttributeCommandID: "cmd-" + key, "correlation_id": "corr-" + key},
 	}
 }
 
@@ -126,14 +127,6 @@ type told struct {
 	opening evidence.Opening
 }
 
-// unpacked are entries of a store with their JSON.
-func unpacked(entries []semel.Entry) []semel.Entry {
-	for i := range entries {
-		entries[i] = evidence.Unpack(entries[i])
-	}
-	return entries
-}
-
 // entries are all that the store has numbered.
 func (r *rig) entries(t testing.TB) []told {
 	t.Helper()
@@ -142,7 +135,7 @@ func (r *rig) entries(t testing.TB) []told {
 		t.Fatal(err)
 	}
 	var all []told
-	for _, en := range unpacked(entries) {
+	for _, en := range entries {
 		a, err := evidence.ParseArtifact(en.Leaf)
 		if err != nil {
 			t.Fatalf("%v in %s", err, en.Leaf)

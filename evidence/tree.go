@@ -1,7 +1,7 @@
 package evidence
 
 import (
-	"crypto/sha256"
+	"fmt"
 
 	"golang.org/x/mod/sumdb/tlog"
 )
@@ -12,114 +12,73 @@ import (
 const (
 	tileHeight = 8
 	tileWidth  = 1 << tileHeight
+	tileBytes  = tileWidth * tlog.HashSize
 )
 
-// tileName names a full tile in the store.
-func tileName(level int, index uint64) string {
-	return tlog.Tile{H: tileHeight, L: level, N: int64(index), W: tileWidth}.Path()
+// fullTile is the place of a full tile.
+func fullTile(level int, index uint64) tlog.Tile {
+	return tlog.Tile{H: tileHeight, L: level, N: int64(index), W: tileWidth}
 }
 
-// tree is the right edge of a Merkle tree: for each level of tiles, the hashes of
-// the one that is not full.
+// tree is the right edge of a Merkle tree: for each level of tiles, the one that is not
+// full.
 type tree struct {
 	size   uint64
-	levels [][]tlog.Hash
+	levels [][]byte
 }
 
-// add appends a leaf. full is called with each tile that it completes.
-func (t *tree) add(h tlog.Hash, full func(level int, index uint64, hashes []tlog.Hash)) {
+// add appends a leaf. full is called with each tile that it completes, in memory that is
+// used again.
+func (t *tree) add(h tlog.Hash, full func(tile tlog.Tile, data []byte)) {
 	t.size++
 	for level := 0; ; level++ {
 		if level == len(t.levels) {
-			t.levels = append(t.levels, make([]tlog.Hash, 0, tileWidth))
+			t.levels = append(t.levels, make([]byte, 0, tileBytes))
 		}
-		t.levels[level] = append(t.levels[level], h)
-		if len(t.levels[level]) < tileWidth {
+		data := append(t.levels[level], h[:]...)
+		t.levels[level] = data
+		if len(data) < tileBytes {
 			return
 		}
-		full(level, t.size>>(tileHeight*(level+1))-1, t.levels[level])
-		h = perfect(t.levels[level])
-		t.levels[level] = t.levels[level][:0]
+		tile := fullTile(level, t.size>>(tileHeight*(level+1))-1)
+		if full != nil {
+			full(tile, data)
+		}
+		h = tileRoot(tile, data)
+		t.levels[level] = data[:0]
 	}
+}
+
+// tileRoot is the root over the hashes of a full tile.
+func tileRoot(tile tlog.Tile, data []byte) tlog.Hash {
+	var half [2]tlog.Hash
+	for i := range half {
+		half[i] = hashIn(tile, data, tlog.StoredHashIndex(tile.L*tileHeight+tileHeight-1, 2*tile.N+int64(i)))
+	}
+	return tlog.NodeHash(half[0], half[1])
+}
+
+// hashIn is a hash that a tile has, or that follows from what it has.
+func hashIn(tile tlog.Tile, data []byte, index int64) tlog.Hash {
+	h, err := tlog.HashFromTile(tile, data, index)
+	if err != nil {
+		panic(fmt.Sprintf("evidence: %s has no hash %d: %v", tile.Path(), index, err)) // nothing may be signed
+	}
+	return h
 }
 
 // root is the hash of the whole tree.
 func (t *tree) root() tlog.Hash {
-	var r rightFold
-	for _, hashes := range t.levels {
-		for bit, end := 0, len(hashes); end > 0; bit++ {
-			if end&(1<<bit) != 0 {
-				r.left(perfect(hashes[end-1<<bit : end]))
-				end -= 1 << bit
-			}
+	h, _ := tlog.TreeHash(int64(t.size), tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
+		hashes := make([]tlog.Hash, len(indexes))
+		for i, index := range indexes {
+			tile := tlog.TileForIndex(tileHeight, index)
+			hashes[i] = hashIn(tile, t.levels[tile.L], index)
 		}
-	}
-	return r.root()
+		return hashes, nil
+	}))
+	return h
 }
 
-// rightFold joins perfect trees from right to left.
-type rightFold struct {
-	hash tlog.Hash
-	some bool
-}
-
-func (r *rightFold) left(h tlog.Hash) {
-	if r.some {
-		h = tlog.NodeHash(h, r.hash)
-	}
-	r.hash, r.some = h, true
-}
-
-func (r *rightFold) root() tlog.Hash {
-	if !r.some {
-		return emptyRoot
-	}
-	return r.hash
-}
-
-// emptyRoot is the root of a log without entries, by RFC 6962.
-var emptyRoot, _ = tlog.TreeHash(0, nil)
-
-// perfect is the root over 2^n hashes.
-func perfect(hashes []tlog.Hash) tlog.Hash {
-	if len(hashes) == 1 {
-		return hashes[0]
-	}
-	half := len(hashes) / 2
-	return tlog.NodeHash(perfect(hashes[:half]), perfect(hashes[half:]))
-}
-
-// stack is the same edge for one who only wants roots, often: the roots of the
-// perfect trees that the leaves make, the largest first.
-type stack struct {
-	size   uint64
-	hashes []tlog.Hash
-}
-
-func (s *stack) add(h tlog.Hash) {
-	for n := s.size; n&1 == 1; n >>= 1 {
-		last := len(s.hashes) - 1
-		h = tlog.NodeHash(s.hashes[last], h)
-		s.hashes = s.hashes[:last]
-	}
-	s.hashes = append(s.hashes, h)
-	s.size++
-}
-
-func (s *stack) root() tlog.Hash {
-	var r rightFold
-	for i := len(s.hashes) - 1; i >= 0; i-- {
-		r.left(s.hashes[i])
-	}
-	return r.root()
-}
-
-// leafHash is the hash of a leaf in the tree. It is tlog.RecordHash without its
-// allocations.
-func leafHash(leaf []byte) tlog.Hash {
-	var stack [1 << 10]byte
-	return sha256.Sum256(append(append(stack[:0], leafMark), leaf...))
-}
-
-// leafMark comes before a leaf that is hashed (RFC 6962).
-const leafMark = 0
+// leafHash is the hash of a leaf in the tree.
+func leafHash(leaf []byte) tlog.Hash { return tlog.RecordHash(leaf) }

@@ -54,6 +54,9 @@ type Report struct {
 	// given.
 	Checkpoints int `json:"checkpoints"`
 	Kept        int `json:"kept_checkpoints"`
+	// NotCompared are those given that have another size than a view of some entries,
+	// which has no way to show that the log contains them.
+	NotCompared int `json:"kept_not_compared,omitempty"`
 	// Size and Root are those of the last checkpoint.
 	Size uint64 `json:"size"`
 	Root string `json:"root"`
@@ -69,8 +72,9 @@ type VerifyOptions struct {
 }
 
 // Verify checks an export. The error is that of reading, or of a kept checkpoint that
-// is not signed by a trusted key; what is wrong with the log is in the report. Memory
-// is bounded, and all processors are used.
+// is not signed by a trusted key, or that kept checkpoints were given and the view has
+// none of their sizes; what is wrong with the log is in the report. Memory is bounded,
+// and all processors are used.
 func Verify(r io.Reader, trust *Trust, opts *VerifyOptions) (Report, error) {
 	v := &verifier{trust: trust}
 	if opts != nil {
@@ -91,6 +95,9 @@ func Verify(r io.Reader, trust *Trust, opts *VerifyOptions) (Report, error) {
 	if !v.found() {
 		v.end()
 	}
+	if r := &v.report; !v.found() && r.NotCompared > 0 && r.Kept == 0 {
+		return v.report, fmt.Errorf("evidence: the kept checkpoints were not compared: this view has one of %d entries, and none of them has that size. Give the kept one of %[1]d entries, or an export of the whole log, which can be held against any", r.Size)
+	}
 	return v.report, nil
 }
 
@@ -99,7 +106,7 @@ type verifier struct {
 	report Report
 	kept   []Checkpoint
 	header headerLine
-	tree   stack
+	tree   tree
 	at     Checkpoint // the newest of the export
 	agreed uint64     // size of the last checkpoint of the export that agreed
 	same   uint64     // size of the last kept one that agreed
@@ -176,7 +183,7 @@ func (v *verifier) logEntry(e *entryLine) {
 		if v.compareKept(); v.found() {
 			return
 		}
-		v.tree.add(e.hash)
+		v.tree.add(e.hash, nil)
 		v.count(e)
 	}
 }
@@ -269,6 +276,8 @@ func (v *verifier) onlyCheckpoint() {
 		}
 		if kept.Size == v.at.Size {
 			v.report.Kept++
+		} else {
+			v.report.NotCompared++
 		}
 	}
 	v.kept = nil

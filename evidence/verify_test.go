@@ -12,9 +12,10 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/store"
 )
 
 // forger changes exports. A careful one leaves nothing to be seen in the lines
@@ -85,8 +86,9 @@ func longLog(t testing.TB, batches int, seed uint64) (*rig, []string) {
 }
 
 // TestTampering changes a log in each way at random places, carelessly and
-// carefully, and wants each change found and the right entry named (F41).
+// carefully, and wants each change found and the right entry named.
 func TestTampering(t *testing.T) {
+	thorough.Alone(t)
 	clause.Proves(t, "IDS-XV.2", "IDS-XII.1")
 	const tries = 100
 	r, kept := longLog(t, 10, 41)
@@ -308,6 +310,24 @@ func TestTenantView(t *testing.T) {
 			}
 		}
 	})
+	t.Run("kept checkpoints of other sizes are not passed over", func(t *testing.T) {
+		other := func(size uint64) string {
+			signed, err := evidence.SignForTest(r.keys, evidence.Checkpoint{Origin: c.Origin, Size: size, Root: tlog.Hash{1}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return signed
+		}
+		for _, kept := range [][]string{{other(c.Size - 1)}, {other(c.Size + 1)}, {other(1), other(c.Size + 1)}} {
+			report, err := evidence.Verify(bytes.NewReader(view), trust, &evidence.VerifyOptions{Kept: kept})
+			if err == nil || report.Finding != nil || !strings.Contains(err.Error(), fmt.Sprintf("one of %d entries", c.Size)) {
+				t.Errorf("with %d of them: %v, %v", len(kept), report.Finding, err)
+			}
+		}
+		if report := verify(t, view, trust, other(1), signed); report.Finding != nil || report.Kept != 1 || report.NotCompared != 1 {
+			t.Errorf("with one of its size among them: %+v", report)
+		}
+	})
 	t.Run("a fork is found by a kept checkpoint of its size", func(t *testing.T) {
 		forged, err := evidence.SignForTest(r.keys, evidence.Checkpoint{Origin: c.Origin, Size: c.Size, Root: tlog.Hash{1}})
 		if err != nil {
@@ -327,9 +347,9 @@ func number(line string) (n int) {
 // TestStrangeLeaves exports what no log of ours has, byte for byte.
 func TestStrangeLeaves(t *testing.T) {
 	r := newRig(t, nil)
-	var entries []semel.Entry
+	var entries []store.Entry
 	for _, leaf := range []string{"", "text", "{\n}", `{"a":1} `, `{"a":"é"}`, "\xff", `{"opening":{"x":"}"}}`, `{x}`} {
-		entries = append(entries, semel.Entry{Leaf: []byte(leaf)})
+		entries = append(entries, store.Entry{Leaf: []byte(leaf)})
 	}
 	if err := r.store.AppendEvidence(t.Context(), entries); err != nil {
 		t.Fatal(err)

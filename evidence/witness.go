@@ -5,12 +5,13 @@ import (
 	"fmt"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 var _ semel.Witness = (*Log)(nil)
 
 // endTypes are the types of artifacts about ended attempts.
-var endTypes = map[semel.Disposition]Type{
+var endTypes = map[store.Disposition]Type{
 	semel.DispositionCompleted: TypeExecuted,
 	semel.DispositionRejected:  TypeRejected,
 	semel.DispositionFailed:    TypeFailed,
@@ -19,10 +20,8 @@ var endTypes = map[semel.Disposition]Type{
 }
 
 // Changed is [semel.Witness.Changed].
-func (l *Log) Changed(_ *semel.Operation, prev, next *semel.Record, change semel.Change) []semel.Entry {
-	m := l.makers.Get().(*maker)
-	defer m.release()
-	c := changed{maker: m, prev: prev, next: next, entries: m.none(), base: facts{change: change, rec: next, at: next.UpdatedAt, level: l.durability()}}
+func (l *Log) Changed(_ *semel.Operation, prev, next *semel.Record, change store.Change) []store.Entry {
+	c := changed{log: l, prev: prev, next: next, base: facts{change: change, rec: next, at: next.UpdatedAt, level: l.durability()}}
 	if prev == nil {
 		c.prev = &semel.Record{}
 	}
@@ -32,20 +31,19 @@ func (l *Log) Changed(_ *semel.Operation, prev, next *semel.Record, change semel
 
 // changed makes the entries of one change.
 type changed struct {
-	*maker
+	log        *Log
 	prev, next *semel.Record
 	base       facts
-	entries    []semel.Entry
+	entries    []store.Entry
 }
 
 func (c *changed) add(kind Type, set func(f *facts)) {
-	f := &c.facts
-	*f = c.base
+	f := c.base
 	f.kind = kind
 	if set != nil {
-		set(f)
+		set(&f)
 	}
-	c.entries = append(c.entries, c.entry(f))
+	c.entries = append(c.entries, c.log.entry(&f))
 }
 
 // fresh reports whether the change is the first thing known of the call.
@@ -54,9 +52,9 @@ func (c *changed) fresh() bool { return c.prev.State == 0 || c.prev.Origin != c.
 func (c *changed) tell() {
 	next := c.next
 	switch c.base.change {
-	case semel.ChangeClaimed:
+	case store.ChangeClaimed:
 		c.claimed()
-	case semel.ChangeEnded:
+	case store.ChangeEnded:
 		if c.fresh() {
 			c.claimed() // the claim was never written by itself
 		}
@@ -65,26 +63,26 @@ func (c *changed) tell() {
 				f.reason = ReasonRejected
 			}
 		})
-	case semel.ChangeHeld:
+	case store.ChangeHeld:
 		c.add(TypeHeld, nil)
-	case semel.ChangeEffect:
+	case store.ChangeEffect:
 		c.effects()
-	case semel.ChangeMessage:
+	case store.ChangeMessage:
 		c.messages()
-	case semel.ChangeCompensation:
+	case store.ChangeCompensation:
 		if to := next.Compensation; to != nil {
 			c.add(TypeCompensation, func(f *facts) {
 				f.state, f.item, f.why = string(to.State), to.Operation, to.Reason
 			})
 		}
-	case semel.ChangeChallenged:
+	case store.ChangeChallenged:
 		if c.fresh() {
 			c.add(TypeObservation, func(f *facts) { f.decision, f.executed = DecisionFirstSeen, notExecuted })
 		}
 		c.add(TypeConfirmationRequested, nil)
-	case semel.ChangeUnconfirmed:
+	case store.ChangeUnconfirmed:
 		c.add(TypeConfirmationRefused, nil)
-	case semel.ChangePurged:
+	case store.ChangePurged:
 		c.add(TypePurged, nil)
 	}
 }
@@ -137,8 +135,8 @@ func (c *changed) messages() {
 
 // Decided is [semel.Witness.Decided]. The evidence of the level decisions is written
 // with that of other deliveries within Options.FlushEvery: a crash before then loses
-// it, but for that of conflicts, which are answered when it is durable. When the store does not keep up the delivery waits, and is refused in the end:
-// an answer without evidence is given at no level.
+// it, but for that of conflicts, which are answered when it is durable. When the store
+// does not keep up the delivery waits, and is refused in the end: an answer without evidence is given at no level.
 func (l *Log) Decided(ctx context.Context, op *semel.Operation, call *semel.Call, ans *semel.Answer) error {
 	rec := ans.Record
 	if rec == nil {
@@ -155,9 +153,7 @@ func (l *Log) Decided(ctx context.Context, op *semel.Operation, call *semel.Call
 	if err != nil {
 		return fmt.Errorf("evidence: the time of a decision: %w", err)
 	}
-	m := l.makers.Get().(*maker)
-	f := &m.facts
-	*f = facts{kind: TypeAnswered, decision: string(ans.Decision), executed: notExecuted, rec: rec, call: call, at: now, level: l.durability()}
+	f := facts{kind: TypeAnswered, decision: string(ans.Decision), executed: notExecuted, rec: rec, call: call, at: now, level: l.durability()}
 	switch ans.Decision {
 	case semel.Replay:
 		f.kind, f.decision = TypeObservation, DecisionReplayed
@@ -166,8 +162,6 @@ func (l *Log) Decided(ctx context.Context, op *semel.Operation, call *semel.Call
 	case semel.Execute:
 		f.executed = executed
 	}
-	entry := m.entry(f)
-	m.release()
 	// A collision is refused with evidence or not at all (IDS-VIII.6).
-	return l.queue.add(ctx, entry, op.Evidence == semel.EvidenceDurable || ans.Decision == semel.Conflict)
+	return l.queue.add(ctx, l.entry(&f), op.Evidence == semel.EvidenceDurable || ans.Decision == semel.Conflict)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 )
 
 func types(all []told) (names []string) {
@@ -45,7 +46,7 @@ func TestExecutionAndReplayAreToldApart(t *testing.T) {
 	first := call("acme", "order-1", "payload")
 	r.do(t, first, "the result")
 	again := call("acme", "order-1", "payload")
-	again.Attributes = semel.Attributes{semel.AttributeCommandID: "cmd-second"}
+	again.Attributes = store.Attributes{semel.AttributeCommandID: "cmd-second"}
 	r.do(t, again, "another")
 	all := r.entries(t)
 	wantTypes(t, all, "observation.emitted first_seen", "execution.executed", "observation.emitted duplicate_replayed")
@@ -104,7 +105,7 @@ func TestLeavesNameNoOne(t *testing.T) {
 	if err != nil || len(entries) != 3 {
 		t.Fatal(len(entries), err)
 	}
-	for _, en := range unpacked(entries) {
+	for _, en := range entries {
 		for _, secret := range []string{"acme", "secret", "alice", "cmd-", "corr-"} {
 			if bytes.Contains(en.Leaf, []byte(secret)) {
 				t.Errorf("the leaf has %q: %s", secret, en.Leaf)
@@ -160,7 +161,7 @@ func TestEveryChange(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.SettleMessage(ctx, id, rec.Outbox[0].ID, semel.MessageFinding{State: semel.MessageDelivered}); err != nil {
+		if _, err := r.Door().SettleMessage(ctx, id, rec.Outbox[0].ID, store.MessageFinding{State: store.MessageDelivered}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := r.Compensate(ctx, id, "operator", "customer asked"); err != nil {
@@ -198,7 +199,7 @@ func TestEveryChange(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, en := range unpacked(entries) {
+		for _, en := range entries {
 			if bytes.Contains(append(en.Leaf, en.Opening...), []byte(asked.Challenge.Token)) {
 				t.Error("the token is in the log")
 			}
@@ -236,7 +237,7 @@ func TestEveryChange(t *testing.T) {
 		}
 		all := news()
 		wantTypes(t, all, "observation.emitted first_seen", "execution.executed", "record.purged")
-		if p := all[2].Payload; p.Change != semel.ChangePurged || p.OutcomeRef == "" || p.OutcomeRef != all[1].Payload.OutcomeRef || all[2].opening.IdempotencyKey != "purged" {
+		if p := all[2].Payload; p.Change != store.ChangePurged || p.OutcomeRef == "" || p.OutcomeRef != all[1].Payload.OutcomeRef || all[2].opening.IdempotencyKey != "purged" {
 			t.Errorf("%+v", all[2])
 		}
 	})
@@ -276,7 +277,7 @@ func checkForm(t *testing.T, r *rig) {
 	if err != nil || len(entries) == 0 {
 		t.Fatal(len(entries), err)
 	}
-	for _, en := range unpacked(entries) {
+	for _, en := range entries {
 		for _, part := range []struct {
 			schema *jsonschema.Schema
 			text   []byte
@@ -304,6 +305,22 @@ func checkForm(t *testing.T, r *rig) {
 	}
 }
 
+func TestADeliveryThroughAnotherDoorIsEvident(t *testing.T) {
+	r := newRig(t, nil)
+	first := call("acme", "order-1", "payload")
+	first.Door = "http"
+	r.do(t, first, "the result")
+	other := first
+	other.Door = "api"
+	if ans := r.do(t, other, "never"); ans.Decision != semel.OtherDoor {
+		t.Fatal(ans.Decision)
+	}
+	if all := r.entries(t); len(all) != 3 || all[2].Payload.Decision != string(semel.OtherDoor) {
+		t.Fatalf("%+v", all)
+	}
+	checkForm(t, r)
+}
+
 func TestStrangeNamesAreCanonical(t *testing.T) {
 	r := newRig(t, nil)
 	c := call("tenant \"quoted\"\\", "key\n\t\x01\u2028é😀\x7f", "p")
@@ -326,7 +343,7 @@ func TestFind(t *testing.T) {
 	reader := r.reader(t)
 	for _, test := range []struct {
 		name    string
-		subject semel.Subject
+		subject store.Subject
 		want    []uint64
 	}{
 		{"a command is found by its id", r.log.Subject(semel.ID{Tenant: "tenant-1"}, "cmd-key-1"), []uint64{2, 3}},

@@ -1,0 +1,113 @@
+package evidence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// lastSigned is the newest checkpoint that this node has signed, or has found signed by
+// another node. A log that does not contain it was cut off or put back by somebody who
+// can write to the store, whatever its head says. Whoever holds Log.turn uses it.
+type lastSigned struct {
+	name   string // of the file; "": it is known until the process ends
+	signed string // "": none yet
+	stored string // what the file has
+}
+
+// openLastSigned reads the file, and writes it again: a node that can't remember what
+// it signs is told so before it signs.
+func openLastSigned(name, origin string) (*lastSigned, error) {
+	last := &lastSigned{name: name}
+	if name == "" {
+		return last, nil
+	}
+	text, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("evidence: signed_file: %w", err)
+	}
+	if len(text) > 0 {
+		c, err := unsigned(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("evidence: %s should have the checkpoint that was signed last: %w", name, err)
+		}
+		if c.Origin != origin {
+			return nil, fmt.Errorf("evidence: %s is of the log %s, not of %s: each log needs a file of its own", name, c.Origin, origin)
+		}
+	}
+	last.signed = string(text)
+	return last, last.write()
+}
+
+var errSignedFile = errors.New("evidence: signed_file, where the checkpoint that was signed last is remembered, needs a directory that can be written and outlives restarts")
+
+// remember takes note of a newer checkpoint.
+func (last *lastSigned) remember(signed string) error {
+	last.signed = signed
+	if last.name == "" || last.stored == signed {
+		return nil
+	}
+	return last.write()
+}
+
+// write puts the file in the place of the old one. A crash before the rename leaves the
+// old one, whose checkpoint the log contains too, and a file with a random number behind
+// its name, which nobody reads and anybody may remove. The checkpoint is public.
+func (last *lastSigned) write() error {
+	f, err := os.CreateTemp(filepath.Dir(last.name), filepath.Base(last.name)+".*")
+	if err != nil {
+		return fmt.Errorf("%w: %w", errSignedFile, err)
+	}
+	_, err = f.WriteString(last.signed)
+	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), last.name)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errSignedFile, errors.Join(err, os.Remove(f.Name())))
+	}
+	last.stored = last.signed
+	return nil
+}
+
+// recognize holds a head against the newest checkpoint that this node knows, and
+// remembers that of the head from then on. On an error nothing may be signed.
+func (l *Log) recognize(ctx context.Context, h *head) error {
+	if h.Checkpoint == l.last.signed {
+		return l.last.remember(h.Checkpoint) // which has failed before, if the file has another
+	}
+	if h.Checkpoint != "" {
+		if _, err := l.trust.Open([]byte(h.Checkpoint)); err != nil {
+			return l.halt(fmt.Errorf("%w: %w", ErrTampered, err))
+		}
+	}
+	if l.last.signed != "" {
+		at := h.at
+		at.Origin = l.keys.origin // a head without a checkpoint names none
+		r := &Reader{store: l.store, head: h}
+		err := contains(at, l.last.signed, func(old uint64) (tlog.TreeProof, error) { return r.ProveTree(ctx, old) })
+		switch {
+		case errors.Is(err, ErrFork):
+			return l.halt(l.last.rolledBack(err))
+		case err != nil:
+			return err
+		}
+	}
+	if h.Checkpoint == "" {
+		return nil
+	}
+	return l.last.remember(h.Checkpoint)
+}
+
+// rolledBack says what to do where the log does not contain what was signed last.
+func (last *lastSigned) rolledBack(fork error) error {
+	if last.name == "" {
+		return fmt.Errorf("%w: it doesn't contain what this process signed or found signed last: %w", ErrTampered, fork)
+	}
+	return fmt.Errorf("%w: it doesn't contain the checkpoint in %s, which was signed last: %w. If you restored the store yourself, stop the service, move that file away, and start it again",
+		ErrTampered, last.name, fork)
+}
