@@ -14,6 +14,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/store"
 )
 
 // open opens a store in a database of its own and returns that, too.
@@ -30,14 +31,14 @@ func open(t *testing.T, o Options) (*Store, string) {
 // numbered is a record with a revision of its own.
 func numbered(key string, n byte) semel.Record {
 	rec := testRecord(key)
-	rec.Revision = semel.Revision{n, 7}
+	rec.Revision = store.Revision{n, 7}
 	return rec
 }
 
 // put makes a write that must be applied.
-func put(t *testing.T, s *Store, rec semel.Record, expect semel.Revision) semel.Record {
+func put(t *testing.T, s *Store, rec semel.Record, expect store.Revision) semel.Record {
 	t.Helper()
-	if _, applied, err := s.Apply(t.Context(), semel.Write{Record: rec, Expect: expect}); err != nil || !applied {
+	if _, applied, err := s.Apply(t.Context(), store.Write{Record: rec, Expect: expect}); err != nil || !applied {
 		t.Fatalf("Apply: applied %v, %v", applied, err)
 	}
 	return rec
@@ -65,51 +66,53 @@ func hold(t *testing.T, database string, id semel.ID) (release func()) {
 
 func TestBatches(t *testing.T) {
 	t.Run("many callers share few statements and each gets its own answer", func(t *testing.T) {
-		s, _ := open(t, Options{AcquireTimeout: 10 * time.Second})
+		s, database := open(t, Options{AcquireTimeout: 10 * time.Second})
 		const callers = 200
 		var wg sync.WaitGroup
 		for i := range callers {
 			wg.Go(func() {
 				rec := numbered(fmt.Sprint("k", i), byte(i))
-				cur, applied, err := s.Apply(t.Context(), semel.Write{Record: rec})
+				cur, applied, err := s.Apply(t.Context(), store.Write{Record: rec})
 				if err != nil || !applied || cur.ID != rec.ID {
 					t.Errorf("caller %d: applied %v, key %q, %v", i, applied, cur.ID.Key, err)
 				}
 			})
 		}
 		wg.Wait()
-		if n := s.commits.batches; n == 0 || n > callers/4 {
-			t.Errorf("%d writes took %d batches", callers, n)
+		if n, records := commitsOf(t, database, "k%"); n > callers/4 || records != callers {
+			t.Errorf("%d writes took %d commits", records, n)
 		}
 	})
 	t.Run("two writes of one identity are never in one batch", func(t *testing.T) {
 		s, database := open(t, Options{LockTimeout: 10 * time.Second, AcquireTimeout: 10 * time.Second})
-		first := put(t, s, numbered("k", 1), semel.Revision{})
+		first := put(t, s, numbered("k", 1), store.Revision{})
 		release := hold(t, database, first.ID)
 		second, third := numbered("k", 2), numbered("k", 3)
 		var wg sync.WaitGroup
 		wg.Go(func() { put(t, s, second, first.Revision) })
-		await(t, "the second write is on its way", func() bool { return s.commits.sent() == 2 })
+		await(t, "the second write is on its way", func() bool { return busy(s, 1) })
 		wg.Go(func() { put(t, s, third, second.Revision) })
-		await(t, "the third write waits", func() bool { return s.commits.chained(third.ID) == 2 })
-		if n := s.commits.sent(); n != 2 {
-			t.Errorf("%d writes were sent while the second is on its way", n)
-		}
+		await(t, "the third write waits, beside an idle connection", func() bool {
+			waiting, running := s.writers.Len()
+			return waiting == 1 && running == 1
+		})
 		release()
 		wg.Wait()
 	})
 	t.Run("duplicates that wait behind a write are answered by it", func(t *testing.T) {
 		s, database := open(t, Options{MaxConns: 1, LockTimeout: 10 * time.Second, AcquireTimeout: 10 * time.Second})
-		blocker := put(t, s, numbered("blocker", 1), semel.Revision{})
+		var applied, sent atomic.Int64
+		send := s.writers.Send
+		s.writers.Send = func(batch []*op) { sent.Add(int64(len(batch))); send(batch) }
+		blocker := put(t, s, numbered("blocker", 1), store.Revision{})
 		release := hold(t, database, blocker.ID)
 		var wg sync.WaitGroup
 		wg.Go(func() { put(t, s, numbered("blocker", 2), blocker.Revision) })
-		await(t, "the only worker is busy", func() bool { return s.commits.sent() == 2 })
-		var applied atomic.Int64
+		await(t, "the only worker is busy", func() bool { return busy(s, 1) })
 		const duplicates = 50
 		for i := range duplicates {
 			wg.Go(func() {
-				cur, ok, err := s.Apply(t.Context(), semel.Write{Record: numbered("k", byte(i))})
+				cur, ok, err := s.Apply(t.Context(), store.Write{Record: numbered("k", byte(i))})
 				if ok {
 					applied.Add(1)
 				}
@@ -118,44 +121,44 @@ func TestBatches(t *testing.T) {
 				}
 			})
 		}
-		await(t, "all wait", func() bool { return s.commits.chained(numbered("k", 0).ID) == duplicates })
+		await(t, "all wait", func() bool { return queued(s) == duplicates })
 		release()
 		wg.Wait()
-		if applied.Load() != 1 || s.commits.sent() != 3 {
-			t.Errorf("%d duplicates were applied, and %d writes sent", applied.Load(), s.commits.sent())
+		if applied.Load() != 1 || sent.Load() != 3 { // the two of the blocker, and one for all
+			t.Errorf("%d duplicates were applied, and %d writes sent", applied.Load(), sent.Load())
 		}
 	})
 	t.Run("a poisoned write fails by itself", func(t *testing.T) {
 		s, database := open(t, Options{MaxConns: 1, LockTimeout: 10 * time.Second, AcquireTimeout: 10 * time.Second})
-		blocker := put(t, s, numbered("blocker", 1), semel.Revision{})
+		blocker := put(t, s, numbered("blocker", 1), store.Revision{})
 		release := hold(t, database, blocker.ID)
 		var wg sync.WaitGroup
 		wg.Go(func() { put(t, s, numbered("blocker", 2), blocker.Revision) })
-		await(t, "the only worker is busy", func() bool { return s.commits.sent() == 2 })
+		await(t, "the only worker is busy", func() bool { return busy(s, 1) })
 		for i := range 20 {
-			wg.Go(func() { put(t, s, numbered(fmt.Sprint("good", i), 1), semel.Revision{}) })
+			wg.Go(func() { put(t, s, numbered(fmt.Sprint("good", i), 1), store.Revision{}) })
 		}
 		wg.Go(func() {
-			if _, applied, err := s.Apply(t.Context(), semel.Write{Record: numbered("bad\x00", 1)}); err == nil || applied {
+			if _, applied, err := s.Apply(t.Context(), store.Write{Record: numbered("bad\x00", 1)}); err == nil || applied {
 				t.Errorf("a key with a NUL: applied %v, %v", applied, err)
 			}
 		})
-		await(t, "all wait", func() bool { return s.commits.queued() == 21 })
+		await(t, "all wait", func() bool { return queued(s) == 21 })
 		release()
 		wg.Wait()
-		if n := s.commits.batchCount(); n != 3 {
-			t.Errorf("%d batches were taken: the poisoned write was not among the others", n)
+		if n, records := commitsOf(t, database, "good%"); n > 6 || records != 20 {
+			t.Errorf("%d others took %d commits: the poisoned write was not among them", records, n)
 		}
 	})
 	t.Run("a caller that hangs up is told at once, and its write goes on", func(t *testing.T) {
 		s, database := open(t, Options{LockTimeout: 10 * time.Second})
-		first := put(t, s, numbered("k", 1), semel.Revision{})
+		first := put(t, s, numbered("k", 1), store.Revision{})
 		release := hold(t, database, first.ID)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		second := numbered("k", 2)
 		go func() {
-			_, _, err := s.Apply(ctx, semel.Write{Record: second, Expect: first.Revision})
+			_, _, err := s.Apply(ctx, store.Write{Record: second, Expect: first.Revision})
 			done <- err
 		}()
 		server := pgtest.Shared(t).Conn(t, database)
@@ -170,14 +173,7 @@ func TestBatches(t *testing.T) {
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("the caller was told %v", err)
 		}
-		// Its connection was let go of. One is enough until the server answers.
-		if !s.commits.isWary() {
-			t.Error("the next caller that is alone would let go of a connection, too")
-		}
-		put(t, s, numbered("another", 1), semel.Revision{})
-		if s.commits.isWary() {
-			t.Error("the server has answered, and callers still do not send by themselves")
-		}
+		put(t, s, numbered("another", 1), store.Revision{})
 		release()
 		await(t, "the write is stored", func() bool {
 			rec, err := s.Get(t.Context(), second.ID)
@@ -186,38 +182,38 @@ func TestBatches(t *testing.T) {
 	})
 	t.Run("a caller that hangs up before its turn leaves nothing behind", func(t *testing.T) {
 		s, database := open(t, Options{MaxConns: 1, LockTimeout: 10 * time.Second, AcquireTimeout: 10 * time.Second})
-		blocker := put(t, s, numbered("blocker", 1), semel.Revision{})
+		blocker := put(t, s, numbered("blocker", 1), store.Revision{})
 		release := hold(t, database, blocker.ID)
 		var wg sync.WaitGroup
 		wg.Go(func() { put(t, s, numbered("blocker", 2), blocker.Revision) })
-		await(t, "the only worker is busy", func() bool { return s.commits.sent() == 2 })
+		await(t, "the only worker is busy", func() bool { return busy(s, 1) })
 		ctx, cancel := context.WithCancel(t.Context())
 		wg.Go(func() {
-			if _, applied, err := s.Apply(ctx, semel.Write{Record: numbered("k", 1)}); err == nil || applied {
+			if _, applied, err := s.Apply(ctx, store.Write{Record: numbered("k", 1)}); err == nil || applied {
 				t.Errorf("applied %v, %v", applied, err)
 			}
 		})
-		await(t, "it waits", func() bool { return s.commits.queued() == 1 })
+		await(t, "it waits", func() bool { return queued(s) == 1 })
 		cancel()
-		await(t, "it has left", func() bool { n, bytes := s.commits.held(); return n == 0 && bytes == 0 })
+		await(t, "it has left", func() bool { return queued(s) == 0 })
 		release()
 		wg.Wait()
-		put(t, s, numbered("k", 2), semel.Revision{})
+		put(t, s, numbered("k", 2), store.Revision{})
 	})
 	t.Run("when all connections are stuck a call is told soon", func(t *testing.T) {
 		const limit = 100 * time.Millisecond
 		s, database := open(t, Options{MaxConns: 1, LockTimeout: 10 * time.Second, AcquireTimeout: limit})
-		blocker := put(t, s, numbered("blocker", 1), semel.Revision{})
+		blocker := put(t, s, numbered("blocker", 1), store.Revision{})
 		release := hold(t, database, blocker.ID)
 		var wg sync.WaitGroup
 		wg.Go(func() { put(t, s, numbered("blocker", 2), blocker.Revision) })
-		await(t, "the only worker is busy", func() bool { return s.commits.sent() == 2 })
+		await(t, "the only worker is busy", func() bool { return busy(s, 1) })
 		start := time.Now()
 		var busy atomic.Int64
 		var callers sync.WaitGroup
 		for i := range 100 {
 			callers.Go(func() {
-				if _, _, err := s.Apply(t.Context(), semel.Write{Record: numbered(fmt.Sprint(i), 1)}); errors.Is(err, ErrBusy) {
+				if _, _, err := s.Apply(t.Context(), store.Write{Record: numbered(fmt.Sprint(i), 1)}); errors.Is(err, ErrBusy) {
 					busy.Add(1)
 				}
 			})
@@ -230,7 +226,7 @@ func TestBatches(t *testing.T) {
 		if _, err := s.Get(t.Context(), blocker.ID); err != nil {
 			t.Errorf("Get: %v", err)
 		}
-		if err := s.readClock(t.Context()); err != nil {
+		if err := s.clock.Read(t.Context()); err != nil {
 			t.Error(err)
 		}
 		release()
@@ -238,17 +234,17 @@ func TestBatches(t *testing.T) {
 	})
 	t.Run("a record that somebody else has locked does not stop the others for long", func(t *testing.T) {
 		s, database := open(t, Options{MaxConns: 1, LockTimeout: 50 * time.Millisecond, AcquireTimeout: 10 * time.Second})
-		locked := put(t, s, numbered("locked", 1), semel.Revision{})
+		locked := put(t, s, numbered("locked", 1), store.Revision{})
 		defer hold(t, database, locked.ID)()
 		start := time.Now()
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if _, applied, err := s.Apply(t.Context(), semel.Write{Record: numbered("locked", 2), Expect: locked.Revision}); err == nil || applied {
+			if _, applied, err := s.Apply(t.Context(), store.Write{Record: numbered("locked", 2), Expect: locked.Revision}); err == nil || applied {
 				t.Errorf("a locked record: applied %v, %v", applied, err)
 			}
 		})
 		for i := range 20 {
-			wg.Go(func() { put(t, s, numbered(fmt.Sprint(i), 1), semel.Revision{}) })
+			wg.Go(func() { put(t, s, numbered(fmt.Sprint(i), 1), store.Revision{}) })
 		}
 		wg.Wait()
 		if took := time.Since(start); took > 3*time.Second {
@@ -260,9 +256,9 @@ func TestBatches(t *testing.T) {
 		b := mustOpen(t, pgtest.Shared(t).URL(database), nil)
 		t.Cleanup(func() { mustClose(t, b) })
 		const keys, rounds = 40, 10
-		var revisions [keys]semel.Revision
+		var revisions [keys]store.Revision
 		for i := range keys {
-			revisions[i] = put(t, a, numbered(fmt.Sprint(i), 1), semel.Revision{}).Revision
+			revisions[i] = put(t, a, numbered(fmt.Sprint(i), 1), store.Revision{}).Revision
 		}
 		for round := range rounds {
 			var applied [keys]atomic.Int64
@@ -270,9 +266,9 @@ func TestBatches(t *testing.T) {
 			for n, s := range []*Store{a, b} {
 				for i := range keys {
 					rec := numbered(fmt.Sprint(i), 1)
-					rec.Revision = semel.Revision{byte(n + 1), byte(round + 1), byte(i)}
+					rec.Revision = store.Revision{byte(n + 1), byte(round + 1), byte(i)}
 					wg.Go(func() {
-						cur, ok, err := s.Apply(t.Context(), semel.Write{Record: rec, Expect: revisions[i]})
+						cur, ok, err := s.Apply(t.Context(), store.Write{Record: rec, Expect: revisions[i]})
 						if err != nil || cur.Revision == revisions[i] {
 							t.Errorf("Apply gives revision %v, %v", cur.Revision, err)
 						}
@@ -297,9 +293,9 @@ func TestBatches(t *testing.T) {
 // TestShares gives one transaction writes that are applied and writes that are not.
 func TestShares(t *testing.T) {
 	s, database := open(t, Options{})
-	conn := pgtest.Shared(t).Conn(t, database).PgConn()
-	write := func(key string, revision byte, expect semel.Revision) *op {
-		o, err := newOp(semel.Write{Record: numbered(key, revision), Expect: expect})
+	conn := pgtest.Shared(t).Conn(t, database)
+	write := func(key string, revision byte, expect store.Revision) *op {
+		o, err := s.newOp(store.Write{Record: numbered(key, revision), Expect: expect})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -309,48 +305,48 @@ func TestShares(t *testing.T) {
 	send := func(t *testing.T, ops ...*op) {
 		t.Helper()
 		slices.SortFunc(ops, func(a, b *op) int { return slices.Compare(a.id[:], b.id[:]) })
-		if err := s.sql.send(t.Context(), conn, ops); err != nil {
+		if err := s.writeRounds(t.Context(), conn, ops, time.Second); err != nil {
 			t.Fatal(err)
 		}
 	}
-	check := func(t *testing.T, o *op, applied bool, revision semel.Revision) {
+	check := func(t *testing.T, o *op, applied bool, revision store.Revision) {
 		t.Helper()
 		if !o.settled || o.err != nil || o.applied != applied || o.current.Revision != revision {
 			t.Errorf("the write of %q: settled %v, applied %v, revision %v, %v", o.write.Record.ID.Key, o.settled, o.applied, o.current.Revision, o.err)
 		}
 	}
 	t.Run("all new", func(t *testing.T) {
-		a, b := write("a", 1, semel.Revision{}), write("b", 1, semel.Revision{})
+		a, b := write("a", 1, store.Revision{}), write("b", 1, store.Revision{})
 		send(t, a, b)
 		check(t, a, true, one)
 		check(t, b, true, one)
 	})
 	t.Run("some new and some there", func(t *testing.T) {
-		a, b, c := write("a", 2, semel.Revision{}), write("b", 2, semel.Revision{}), write("c", 2, semel.Revision{})
+		a, b, c := write("a", 2, store.Revision{}), write("b", 2, store.Revision{}), write("c", 2, store.Revision{})
 		send(t, a, b, c)
 		check(t, a, false, one)
 		check(t, b, false, one)
 		check(t, c, true, two)
 	})
 	t.Run("none new", func(t *testing.T) {
-		a, b := write("a", 2, semel.Revision{}), write("b", 2, semel.Revision{})
+		a, b := write("a", 2, store.Revision{}), write("b", 2, store.Revision{})
 		send(t, a, b)
 		check(t, a, false, one)
 		check(t, b, false, one)
 	})
 	t.Run("changes of which one meets another revision and one no record, beside new ones", func(t *testing.T) {
 		a, b, gone := write("a", 2, one), write("b", 2, two), write("gone", 2, one)
-		d, e := write("d", 1, semel.Revision{}), write("e", 1, semel.Revision{})
+		d, e := write("d", 1, store.Revision{}), write("e", 1, store.Revision{})
 		send(t, a, b, gone, d, e)
 		check(t, a, true, two)
 		check(t, b, false, one)
-		check(t, gone, false, semel.Revision{})
+		check(t, gone, false, store.Revision{})
 		check(t, d, true, one)
 		check(t, e, true, one)
 	})
 	t.Run("changes that are all made, beside a new one and one that is there", func(t *testing.T) {
 		a, b := write("a", 3, two), write("b", 3, one)
-		d, f := write("d", 2, semel.Revision{}), write("f", 2, semel.Revision{})
+		d, f := write("d", 2, store.Revision{}), write("f", 2, store.Revision{})
 		send(t, a, b, d, f)
 		check(t, a, true, numbered("", 3).Revision)
 		check(t, b, true, numbered("", 3).Revision)
@@ -379,65 +375,26 @@ func await(t *testing.T, what string, f func() bool) {
 	}
 }
 
-func (c *committer) look(f func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f()
+// queued is how many writes wait for their turn. busy reports whether as many workers are
+// at work, with nothing left to take, and idle whether nothing is on its way either.
+func queued(s *Store) int {
+	waiting, _ := s.writers.Len()
+	return waiting
 }
 
-func (c *committer) sent() (n uint64)       { c.look(func() { n = c.writes }); return n }
-func (c *committer) batchCount() (n uint64) { c.look(func() { n = c.batches }); return n }
-func (c *committer) queued() (n int)        { c.look(func() { n = c.queue.Len() }); return n }
-
-func (c *committer) onItsWay() (n int) { c.look(func() { n = c.inFlight }); return n }
-
-func (c *committer) isWary() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.wary
+func busy(s *Store, workers int) bool {
+	waiting, running := s.writers.Len()
+	return waiting == 0 && running == workers
 }
 
-// held is how many writes wait, and what they take.
-func (c *committer) held() (n, bytes int) {
-	c.look(func() { n, bytes = c.waiting, c.bytes })
-	return n, bytes
-}
-
-// chained is how many writes of an identity there are.
-func (c *committer) chained(id semel.ID) (n int) {
-	c.look(func() {
-		if o := c.busy[id.Digest()]; o != nil {
-			if n = 1; o.behind != nil {
-				n += o.behind.Len()
-			}
-		}
-	})
-	return n
-}
+func idle(s *Store) bool { return busy(s, 0) }
 
 // A batch that is sent again one by one may have writes that were made before it broke.
 func TestWritesThatAreSettledAreNotSentAgain(t *testing.T) {
-	sql := newStatements("semel", time.Second, false)
+	s := new(Store)
 	for _, ops := range [][]*op{{{settled: true}}, {{settled: true}, {settled: true}}} {
-		if err := sql.send(t.Context(), nil, ops); err != nil { // there is no connection to send them on
+		if err := s.writeRounds(t.Context(), nil, ops, time.Second); err != nil { // there is no connection to send them on
 			t.Errorf("%d writes: %v", len(ops), err)
 		}
-	}
-}
-
-func TestACrowdFades(t *testing.T) {
-	var c crowd
-	for _, n := range []int{0, 1} {
-		if c.note(n); c.several() {
-			t.Errorf("a batch of %d is several", n)
-		}
-	}
-	c.note(30)
-	small := 0
-	for ; c.several(); small++ {
-		c.note(1)
-	}
-	if small < 5 || small > 30 {
-		t.Errorf("after a batch of 30 it takes %d of one", small)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/storetest"
 )
 
@@ -33,14 +34,10 @@ func BenchmarkCoalescing(b *testing.B) {
 	server := pgtest.Shared(b)
 	for _, callers := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("%d callers", callers), func(b *testing.B) {
-			var used *Store
 			open := func(o Options) func(n int64) {
 				o.Migrate, o.AcquireTimeout = true, 10*time.Second
 				s := mustOpen(b, server.URL(server.Database(b)), &o)
 				b.Cleanup(func() { mustClose(b, s) })
-				if o.MaxBatch == 0 {
-					used = s
-				}
 				return func(n int64) {
 					if err := cycle(b.Context(), s, uint64(n)); err != nil {
 						b.Error(err)
@@ -58,7 +55,6 @@ func BenchmarkCoalescing(b *testing.B) {
 			}
 			b.ReportMetric(p.perSecond(), "plain/s")
 			b.ReportMetric(a.perSecond()/p.perSecond(), "ratio-to-plain")
-			b.ReportMetric(float64(used.commits.writes)/float64(used.commits.batches), "writes/batch")
 			b.ReportMetric(a.perSecond(), "shared/s")
 			b.ReportMetric(z.perSecond(), "single/s")
 			b.ReportMetric(a.perSecond()/z.perSecond(), "ratio")
@@ -98,7 +94,7 @@ func openPlain(b *testing.B, url string, conns int) func(n int64) {
 		if err != nil || tag.RowsAffected() != 1 {
 			b.Error("claim: ", err)
 		}
-		after := semel.Revision{2}
+		after := store.Revision{2}
 		tag, err = pool.Exec(b.Context(), update, id[:], rec.Revision[:], after[:], record, int64(rec.NextAt)+1, benchResult, "completed", at, at)
 		if err != nil || tag.RowsAffected() != 1 {
 			b.Error("completion: ", err)
@@ -111,7 +107,7 @@ func cycle(ctx context.Context, s *Store, n uint64) error {
 	rec := testRecord(fmt.Sprint("key-", n))
 	binary.BigEndian.PutUint64(rec.Revision[:], n)
 	rec.Revision[15] = 1
-	if _, applied, err := s.Apply(ctx, semel.Write{Record: rec}); err != nil || !applied {
+	if _, applied, err := s.Apply(ctx, store.Write{Record: rec}); err != nil || !applied {
 		return fmt.Errorf("claim: applied %v, %w", applied, err)
 	}
 	expect := rec.Revision
@@ -119,7 +115,7 @@ func cycle(ctx context.Context, s *Store, n uint64) error {
 	rec.State, rec.Disposition, rec.Result.Data = semel.Completed, semel.DispositionCompleted, benchResult
 	rec.ExpiresAt = rec.CreatedAt.Add(24 * time.Hour)
 	rec.NextAt = rec.ExpiresAt
-	if _, applied, err := s.Apply(ctx, semel.Write{Record: rec, Expect: expect}); err != nil || !applied {
+	if _, applied, err := s.Apply(ctx, store.Write{Record: rec, Expect: expect}); err != nil || !applied {
 		return fmt.Errorf("completion: applied %v, %w", applied, err)
 	}
 	return nil
@@ -129,10 +125,10 @@ var benchResult = bytes.Repeat([]byte("r"), 1024)
 
 // testRecord is a record as a claim writes it.
 func testRecord(key string) semel.Record {
-	at := semel.InstantOf(time.Date(2031, 2, 3, 4, 5, 6, 7, time.UTC))
+	at := store.InstantOf(time.Date(2031, 2, 3, 4, 5, 6, 7, time.UTC))
 	return semel.Record{
 		ID:       semel.ID{Tenant: "tenant", Principal: "principal", Operation: "operation", Key: key},
-		Revision: semel.Revision{1}, State: semel.Processing, Principal: "principal", Fence: 1, Origin: 1, Attempt: 1, Holder: "holder",
+		Revision: store.Revision{1}, State: semel.Processing, Principal: "principal", Fence: 1, Origin: 1, Attempt: 1, Holder: "holder",
 		Fingerprint: semel.FingerprintOf(semel.SchemeRaw, []byte(key)),
 		CreatedAt:   at, UpdatedAt: at, StartedAt: at, LeaseUntil: at.Add(time.Minute), NextAt: at.Add(time.Minute),
 	}

@@ -1,6 +1,8 @@
 package pgstore
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -16,7 +18,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, storetest.Harness{Name: "pgstore", Run: contractEnv(pgtest.Shared(t), nil, nil)})
+	storetest.Run(t, storetest.Harness{Name: "pgstore", Run: contractEnv(t, pgtest.Shared(t), nil)})
 }
 
 // TestContractThroughPooler has a PgBouncer between, so each transaction goes to another
@@ -26,43 +28,50 @@ func TestContractThroughPooler(t *testing.T) {
 	t.Parallel()
 	// Its sessions are there for a second or two after each case.
 	server := pgtest.Start(t, &pgtest.Options{Settings: map[string]string{"max_connections": "600"}})
-	storetest.Run(t, storetest.Harness{Name: "pgstore through a pooler", Run: contractEnv(server, server.Pooler(t, 8).URL, nil)})
+	storetest.Run(t, storetest.Harness{Name: "pgstore through a pooler", Run: contractEnv(t, server, server.Pooler(t, 8).URL)})
 }
 
-// contractEnv runs bodies of the suite on databases of a server, at the addresses of a
-// pooler if there is one.
-func contractEnv(server *pgtest.Server, pooled func(database string) string, opts *Options) func(t *testing.T, body func(*testing.T, storetest.Env)) {
+// contractEnv runs bodies of the suite in schemas of a database of a server, at the address
+// of a pooler if there is one. To make a database takes longer than most of the bodies.
+func contractEnv(t *testing.T, server *pgtest.Server, pooled func(database string) string) func(t *testing.T, body func(*testing.T, storetest.Env)) {
+	database := server.Database(t)
+	var schemas atomic.Int64
 	return func(t *testing.T, body func(*testing.T, storetest.Env)) {
-		database := server.Database(t)
 		url := server.URL(database)
-		o := Options{}
-		if opts != nil {
-			o = *opts
-		}
+		var o Options
 		if pooled != nil {
 			o.ListenURL = url
 			url = pooled(database)
 		}
-		o.Migrate, o.shift = true, new(atomic.Int64)
+		o.Migrate, o.Schema = true, fmt.Sprint("body_", schemas.Add(1))
 		// A machine that runs many suites at once may take a while to connect, and to commit.
 		o.AcquireTimeout, o.LockTimeout = 5*time.Second, 5*time.Second
 		s := mustOpen(t, url, &o)
 		t.Cleanup(func() { mustClose(t, s) })
 		body(t, storetest.Env{
 			Store:   s,
-			Advance: func(d time.Duration) { o.shift.Add(int64(d)) },
+			Advance: func(d time.Duration) { s.clock.Advance(d) },
 			Reopen: func() semel.Store {
 				mustClose(t, s)
+				passed := s.clock.Advanced()
 				s = mustOpen(t, url, &o)
+				s.clock.Advance(passed)
 				return s
 			},
 		})
 	}
 }
 
+// mustOpen opens a store that waits longer for a connection than a real one, unless opts
+// say how long: on a busy machine the first connections take their time.
 func mustOpen(t testing.TB, url string, opts *Options) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), url, opts)
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	o.AcquireTimeout = cmp.Or(o.AcquireTimeout, 10*time.Second)
+	s, err := Open(t.Context(), url, &o)
 	if err != nil {
 		t.Fatal(err)
 	}

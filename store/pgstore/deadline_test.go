@@ -3,37 +3,33 @@ package pgstore
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/store"
 )
 
 // TestDeadlines has writes that are late, in every form in which writes are sent.
 func TestDeadlines(t *testing.T) {
-	for _, layout := range []Options{{}, {Partition: day, apart: 1}} {
-		for _, pooled := range []bool{false, true} {
-			server := pgtest.Shared(t)
-			w := newWire(t, server)
-			o := layout
-			o.Migrate, o.NoNotices, o.MaxConns, o.AcquireTimeout, o.shift = true, true, 1, 20*time.Second, new(atomic.Int64)
-			o.Pooler = pooled
-			s := mustOpen(t, w.url(server.Database(t)), &o)
-			t.Cleanup(func() { mustClose(t, s) })
-			for _, evidence := range [][]semel.Entry{nil, leaves("e")} {
-				for _, n := range []int{1, 5, 20} {
-					t.Run(fmt.Sprintf("partitions of %v, pooler %v, %d entries, batches of %d", layout.Partition, pooled, len(evidence), n), func(t *testing.T) {
-						testDeadlines(t, w, s, evidence, n)
-					})
-				}
+	t.Parallel()
+	for _, pooled := range []bool{false, true} {
+		server := pgtest.Shared(t)
+		w := newWire(t, server)
+		o := Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: 20 * time.Second, Pooler: pooled}
+		s := mustOpen(t, w.url(server.Database(t)), &o)
+		t.Cleanup(func() { mustClose(t, s) })
+		for _, evidence := range [][]store.Entry{nil, leaves("e")} {
+			for _, n := range []int{1, 5, 20} {
+				t.Run(fmt.Sprintf("pooler %v, %d entries, batches of %d", pooled, len(evidence), n), func(t *testing.T) {
+					testDeadlines(t, w, s, evidence, n)
+				})
 			}
 		}
 	}
 }
 
-func testDeadlines(t *testing.T, w *wire, s *Store, evidence []semel.Entry, n int) {
+func testDeadlines(t *testing.T, w *wire, s *Store, evidence []store.Entry, n int) {
 	before := len(readLog(t, s))
 	now, err := s.Now(t.Context())
 	noError(t, err)
@@ -44,15 +40,15 @@ func testDeadlines(t *testing.T, w *wire, s *Store, evidence []semel.Entry, n in
 		refused = "refused"
 		late    = "late"
 	)
-	var writes []semel.Write
+	var writes []store.Write
 	want := map[string]string{}
-	add := func(kind string, i int, outcome string, deadline semel.Instant, there, expect byte) {
+	add := func(kind string, i int, outcome string, deadline store.Instant, there, expect byte) {
 		key := fmt.Sprint(kind, i, "of", n, len(evidence))
 		rec := numbered(key, 2)
 		rec.Result.Data = []byte("result")
-		wr := semel.Write{Record: rec, Evidence: evidence, Deadline: deadline}
+		wr := store.Write{Record: rec, Evidence: evidence, Deadline: deadline}
 		if there != 0 {
-			put(t, s, numbered(key, there), semel.Revision{})
+			put(t, s, numbered(key, there), store.Revision{})
 		}
 		if expect != 0 {
 			wr.Expect = numbered(key, expect).Revision
@@ -72,7 +68,7 @@ func testDeadlines(t *testing.T, w *wire, s *Store, evidence []semel.Entry, n in
 		add("change of another, late", i, refused, soon, 1, 3)
 		add("change of nothing, late", i, refused, soon, 0, 1)
 	}
-	s.opts.shift.Add(int64(time.Minute)) // now soon is over, to the nanosecond or a little longer
+	s.clock.Advance(time.Minute) // now soon is over, to the nanosecond or a little longer
 	results := []told{}
 	if n == 1 {
 		for _, wr := range writes {
@@ -87,7 +83,7 @@ func testDeadlines(t *testing.T, w *wire, s *Store, evidence []semel.Entry, n in
 		key := r.write.Record.ID.Key
 		got := refused
 		switch {
-		case errors.Is(r.err, semel.ErrTooLate) && errors.Is(r.err, semel.ErrNotApplied):
+		case errors.Is(r.err, store.ErrTooLate) && errors.Is(r.err, store.ErrNotApplied):
 			got = late
 		case r.err != nil:
 			t.Errorf("%s: %v", key, r.err)
@@ -110,16 +106,16 @@ func testDeadlines(t *testing.T, w *wire, s *Store, evidence []semel.Entry, n in
 // TestDeadlinesInATransaction has them in a transaction of the application.
 func TestDeadlinesInATransaction(t *testing.T) {
 	owned(t, func(t *testing.T, e *joinEnv, begin func() ownedTx) {
-		for _, evidence := range [][]semel.Entry{nil, leaves("e")} {
+		for _, evidence := range [][]store.Entry{nil, leaves("e")} {
 			t.Run(fmt.Sprintf("with %d entries", len(evidence)), func(t *testing.T) {
 				e.t = t
 				now, err := e.store.Now(t.Context())
 				noError(t, err)
 				key := func(kind string) string { return fmt.Sprint(kind, len(evidence)) }
-				put(t, e.store, numbered(key("there"), 1), semel.Revision{})
+				put(t, e.store, numbered(key("there"), 1), store.Revision{})
 				for kind, c := range map[string]struct {
 					expect   byte
-					deadline semel.Instant
+					deadline store.Instant
 					applied  bool
 					late     bool
 				}{
@@ -137,17 +133,17 @@ func TestDeadlinesInATransaction(t *testing.T) {
 					if kind[:min(5, len(kind))] == "there" {
 						id = key("there")
 					}
-					w := semel.Write{Record: numbered(id, 2), Evidence: evidence, Deadline: c.deadline}
+					w := store.Write{Record: numbered(id, 2), Evidence: evidence, Deadline: c.deadline}
 					if c.expect != 0 {
 						w.Expect = numbered("", c.expect).Revision
 					}
 					tx := begin()
 					j := &joined{store: e.store, link: tx.link}
-					if locked, err := j.Lock(t.Context(), w.Record.ID); err != nil || !locked {
-						t.Fatal(locked, err)
+					if lock, err := j.Lock(t.Context(), w.Record.ID, ""); err != nil || lock != store.TxLocked {
+						t.Fatal(lock, err)
 					}
 					applied, err := j.Apply(t.Context(), w)
-					if applied != c.applied || errors.Is(err, semel.ErrTooLate) != c.late || err != nil && !c.late {
+					if applied != c.applied || errors.Is(err, store.ErrTooLate) != c.late || err != nil && !c.late {
 						t.Errorf("%s: applied %v, %v", kind, applied, err)
 					}
 					noError(t, tx.rollback())

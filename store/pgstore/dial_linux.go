@@ -1,15 +1,15 @@
 package pgstore
 
 import (
+	"cmp"
 	"syscall"
 	"time"
 )
 
-// tcpUserTimeout is TCP_USER_TIMEOUT of linux/tcp.h.
-const tcpUserTimeout = 18
+const tcpUserTimeout = 18 // TCP_USER_TIMEOUT of linux/tcp.h
 
 // limitUnanswered ends a connection whose peer has not acknowledged what was sent
-// for so long: nothing else bounds a commit.
+// for so long. One that acknowledges and does not answer goes on.
 func limitUnanswered(d time.Duration) func(network, address string, c syscall.RawConn) error {
 	return func(network, _ string, c syscall.RawConn) error {
 		if network != "tcp4" && network != "tcp6" {
@@ -19,9 +19,6 @@ func limitUnanswered(d time.Duration) func(network, address string, c syscall.Ra
 		err := c.Control(func(fd uintptr) {
 			failed = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(d.Milliseconds()))
 		})
-		if err != nil {
-			return err
-		}
-		return failed
+		return cmp.Or(err, failed)
 	}
 }

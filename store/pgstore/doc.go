@@ -2,54 +2,46 @@
 // database, and share every record.
 //
 // What Apply and Purge acknowledged is as durable as the server's settings make a
-// commit; [Store.Durability] reads them and says what that means. Writes of
-// concurrent callers travel together, in one statement that is one transaction, so
-// that they share its costs.
+// commit; [Store.Durability] reads them and tells you what that means. Writes of
+// concurrent callers share a statement and its commit (group commit). ADR 18 says how,
+// and lists the invariants that this rests on.
 //
 // # Cancelled commits
 //
-// No write is called back. When a caller hangs up, or its time is over, it is told
-// so at once, and its batch goes on; the engine finds out later what came of it.
-// Where commits wait for a standby, a row may be visible although no standby has
-// it: somebody has ended the wait, or the server was restarted. Acting on such a
-// row would be wrong, for it is gone after a failover. So every answer that rests
-// on a row that was read, a refused write or a Get, comes from a transaction that
-// commits something of its own, and waits in its turn.
+// The store never asks the server to cancel a write. If a caller hangs up, or its time is
+// over, it is told so at once, and its batch goes on; the engine finds out later what
+// became of it. Where commits wait for a standby, the server may show a row that no standby
+// has: somebody has ended the wait, or the server was restarted. Acting on such a row would
+// be wrong, because a failover loses it. So every answer that rests on a row that was read,
+// a refused write or a Get, comes from a transaction that commits something of its own, and
+// waits in its turn.
 //
 // # What is certain
 //
-// An error of [Store.Apply] wraps [semel.ErrNotApplied] where nothing of the write was
-// sent, and where the server has refused a statement before the commit of its
-// transaction: it can't be reached, starts up, has too many connections, only reads,
-// has no room, a row is locked or damaged, a time limit is over. It does not where the
-// commit fails or a connection breaks over which the write was sent. A write with a
-// deadline is refused by the server's clock at the moment when the statement comes to
-// its row; what it waits for then, a lock for Options.LockTimeout or the commit, is not
-// counted.
+// An error of [Store.Apply] wraps [store.ErrNotApplied] if nothing of the write was sent,
+// or if the server refused a statement before the commit: it can't be reached, is starting
+// up, has too many connections, only reads, is out of space, a row is locked or damaged, a
+// time limit is over. It doesn't if the commit fails, or if the connection breaks after the
+// write was sent. A write with a deadline is refused by the server's clock at the moment
+// when the statement comes to its row; what it waits for then, a lock for
+// Options.LockTimeout or the commit, isn't counted.
 //
 // # Clock
 //
-// The store's clock is that of the server. Each process reads it every few seconds
-// and carries it on by its own monotonic clock. It takes the server to have looked
-// at its clock at the last possible moment, when the answer arrived, so its clock
-// is behind the server's, by the time of a round trip at most, and never ahead. So
-// a process that starts later never sees an earlier time than another has seen
-// before, and nothing has to be stored.
-//
-// The server's own clock must not go back: a standby that takes over must have the
-// right time. Where it does, by more than a tenth of a second, [Store.Now] fails in
-// processes that have seen it ahead until it has caught up. A leap of more than a
-// second is believed when it was seen twice.
+// The store's clock is that of the server. Each process reads it every few seconds and
+// carries it on by its own monotonic clock, behind the server's by a round trip at most.
+// The server's clock must not go back: a standby that takes over must have the right time.
+// ADR 14 says what happens otherwise.
 //
 // # Sessions
 //
-// A transaction pooler may stand between: no lock and no setting that matters
+// You may put a transaction pooler in between: no lock and no setting that matters
 // outlives a transaction, and statements are prepared only on connections that lead
 // straight to a server. Notices need such a connection; see Options.ListenURL.
 //
 // # Evidence
 //
-// The entries of a write are appended by the statement that makes the write, so
-// they cost no round trip, and writes without evidence nothing. Whoever reads the
-// log numbers them, as [Store.ReadEvidence] says.
+// The statement that makes a write appends its entries, so they cost no round trip, and
+// writes without evidence cost nothing more. Whoever reads the log numbers them; see
+// [Store.ReadEvidence].
 package pgstore

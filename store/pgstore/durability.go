@@ -6,66 +6,67 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/semelhq/semel"
+	"github.com/jackc/pgx/v5"
+	"github.com/semelhq/semel/store"
 )
 
-// settingNames are what the level is judged by, in the order in which they are
-// shown.
+// settingNames are what the level is judged by, in the order in which they are shown.
 var settingNames = []string{
 	"fsync", "full_page_writes", "synchronous_commit", "synchronous_standby_names", "transaction_read_only", "pg_is_in_recovery",
 }
 
-// Durability is [semel.DurabilityStore.Durability]. The settings are those of the
-// sessions of the store, for some can be set for a user or a database.
-func (s *Store) Durability(ctx context.Context) (semel.Durability, error) {
-	if err := s.usable(ctx); err != nil {
-		return semel.Durability{}, err
-	}
-	var list []string
-	for _, name := range settingNames {
-		value := "current_setting('" + name + "', true)"
-		if name == "pg_is_in_recovery" {
-			value = "CASE WHEN pg_is_in_recovery() THEN 'on' ELSE 'off' END"
-		}
-		list = append(list, "coalesce("+value+", '')")
+// Durability is [store.DurabilityReporter.Durability]. The settings are those of the
+// store's sessions, because some can be set for a user or a database.
+func (s *Store) Durability(ctx context.Context) (store.Durability, error) {
+	rows, err := query(ctx, s, pgx.RowToStructByPos[store.Setting], "SELECT name, coalesce(current_setting(name, true), '') FROM unnest($1::text[]) AS name"+
+		" UNION ALL SELECT 'pg_is_in_recovery', CASE WHEN pg_is_in_recovery() THEN 'on' ELSE 'off' END", settingNames)
+	if err != nil {
+		return store.Durability{}, fmt.Errorf("pgstore: read the settings: %w", err)
 	}
 	settings := map[string]string{}
-	err := s.query(ctx, newRareStatement("SELECT "+strings.Join(list, ", ")), func(row [][]byte) error {
-		for i, name := range settingNames {
-			settings[name] = string(row[i])
-		}
-		return nil
-	})
-	if err != nil {
-		return semel.Durability{}, fmt.Errorf("pgstore: read the settings: %w", err)
+	for _, r := range rows {
+		settings[r.Name] = r.Value
 	}
 	d := judge(settings)
-	if s.kin != "" {
-		d.Level = semel.LevelUnknown
-		d.Unsafe = append(d.Unsafe, "the database is "+s.kin+": what a commit survives there can't be told from its settings, which only look like PostgreSQL's")
+	if s.database.engine != "" {
+		d.Level = store.LevelUnknown
+		d.Unsafe = append(d.Unsafe, "the database is "+s.database.engine+": what a commit survives there can't be told from its settings, which only look like PostgreSQL's")
 	}
 	return d, nil
 }
 
-// judge says what settings promise.
-func judge(settings map[string]string) semel.Durability {
-	d := semel.Durability{Level: semel.LevelDisk}
+// CheckWrites is [store.WriteChecker.CheckWrites]. It uses a connection for reads, so it
+// doesn't fail just because writes wait for a standby.
+func (s *Store) CheckWrites(ctx context.Context) error {
+	readOnly, err := one(query(ctx, s, pgx.RowTo[string], "SELECT current_setting('transaction_read_only')"))
+	switch {
+	case err != nil:
+		return fmt.Errorf("pgstore: ask whether writes are taken: %w", err)
+	case readOnly == "on":
+		return errors.New("pgstore: the server is read-only: it is a standby, or transaction_read_only is set")
+	}
+	return nil
+}
+
+// judge says what the settings promise.
+func judge(settings map[string]string) store.Durability {
+	d := store.Durability{Level: store.LevelDisk}
 	for _, name := range settingNames {
-		d.Settings = append(d.Settings, semel.Setting{Name: name, Value: settings[name]})
+		d.Settings = append(d.Settings, store.Setting{Name: name, Value: settings[name]})
 	}
 	unsafe := func(name, consequence string) {
 		d.Unsafe = append(d.Unsafe, fmt.Sprintf("%s is %q: %s", name, settings[name], consequence))
 	}
 	standbys := strings.TrimSpace(settings["synchronous_standby_names"]) != ""
 	if commit := settings["synchronous_commit"]; standbys && (commit == "on" || commit == "remote_apply") {
-		d.Level = semel.LevelReplicated
+		d.Level = store.LevelReplicated
 	}
 	if settings["synchronous_commit"] == "off" {
-		d.Level = semel.LevelRelaxed
+		d.Level = store.LevelRelaxed
 		unsafe("synchronous_commit", "a crash of the server loses what was acknowledged in the last moments, and the right to execute is given twice")
 	}
 	if settings["fsync"] == "off" {
-		d.Level = semel.LevelRelaxed
+		d.Level = store.LevelRelaxed
 		unsafe("fsync", "a crash of the machine loses acknowledged records or destroys the database")
 	}
 	if settings["full_page_writes"] == "off" {
@@ -79,14 +80,25 @@ func judge(settings map[string]string) semel.Durability {
 	return d
 }
 
-// refuseUnsafe fails where the strict profile does not allow the settings.
-func (s *Store) refuseUnsafe(ctx context.Context) error {
-	d, err := s.Durability(ctx)
-	if err != nil {
-		return err
+// kinOf names an engine that speaks PostgreSQL's protocol, by what it says of its version;
+// empty for PostgreSQL itself. Such engines carry out the statements for claims and
+// outcomes. They lack what transactions of the application, evidence and the level of
+// durability rest on, or mean something else by the same names, so the store refuses those.
+func kinOf(version string) string {
+	switch {
+	case strings.Contains(version, "CockroachDB"):
+		return "CockroachDB"
+	case strings.Contains(version, "-YB-"), strings.Contains(version, "Yugabyte"):
+		return "YugabyteDB"
 	}
-	if len(d.Unsafe) == 0 {
-		return nil
+	return ""
+}
+
+// Extras is [store.Store.Extras].
+func (s *Store) Extras() store.Extras {
+	x := store.Extras{Due: s, Purge: s, Watch: s, Search: s, Durability: s, Writes: s, Archive: s, Evidence: s}
+	if s.database.engine != "" {
+		x.Evidence, x.NoEvidence = nil, errors.New("the database is "+s.database.engine+", where the numbers of the evidence log can't be given in the order of commits")
 	}
-	return errors.New("the strict profile refuses the server: " + strings.Join(d.Unsafe, "; "))
+	return x
 }

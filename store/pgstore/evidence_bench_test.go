@@ -11,10 +11,11 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/store"
 )
 
 // benchEntry is about as large as what package evidence writes.
-var benchEntry = semel.Entry{Leaf: bytes.Repeat([]byte("l"), 470), Opening: bytes.Repeat([]byte("o"), 270), Subject: semel.Subject{1}}
+var benchEntry = store.Entry{Leaf: bytes.Repeat([]byte("l"), 470), Opening: bytes.Repeat([]byte("o"), 270), Subject: store.Subject{1}}
 
 // BenchmarkEvidence compares a claim and its completion, with a result of 1 KiB, by
 // 64 callers, without evidence and with an entry each, and with that while somebody
@@ -79,7 +80,7 @@ func notedCycle(ctx context.Context, s *Store, n uint64, evidence bool) error {
 	rec := testRecord(fmt.Sprint("key-", n))
 	binary.BigEndian.PutUint64(rec.Revision[:], n)
 	rec.Revision[15] = 1
-	claim := semel.Write{Record: rec}
+	claim := store.Write{Record: rec}
 	done := claim
 	done.Expect = rec.Revision
 	r := &done.Record
@@ -90,9 +91,9 @@ func notedCycle(ctx context.Context, s *Store, n uint64, evidence bool) error {
 	if evidence {
 		en := benchEntry
 		binary.BigEndian.PutUint64(en.Subject[:], n)
-		claim.Evidence, done.Evidence = []semel.Entry{en}, []semel.Entry{en}
+		claim.Evidence, done.Evidence = []store.Entry{en}, []store.Entry{en}
 	}
-	for _, w := range []semel.Write{claim, done} {
+	for _, w := range []store.Write{claim, done} {
 		if _, applied, err := s.Apply(ctx, w); err != nil || !applied {
 			return fmt.Errorf("write: applied %v, %w", applied, err)
 		}
@@ -107,7 +108,7 @@ func BenchmarkReadEvidence(b *testing.B) {
 	s := mustOpen(b, server.URL(database), &Options{Migrate: true})
 	b.Cleanup(func() { mustClose(b, s) })
 	const size = 50_000
-	server.Exec(b, database, fmt.Sprintf("INSERT INTO semel.semel_evidence (subject, leaf, opening) SELECT substr(sha256(n::text::bytea), 1, 16), repeat('l', 470)::bytea, repeat('o', 270)::bytea FROM generate_series(1, %d) n", size))
+	server.Exec(b, database, fmt.Sprintf("INSERT INTO semel.semel_evidence_new (subject, leaf, opening) SELECT substr(sha256(n::text::bytea), 1, 16), repeat('l', 470)::bytea, repeat('o', 270)::bytea FROM generate_series(1, %d) n", size))
 	start := time.Now()
 	if _, err := s.ReadEvidence(b.Context(), size-1, 1); err != nil {
 		b.Fatal(err)

@@ -8,17 +8,17 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/store"
 )
 
 // chain writes versions of a record, each with an entry of its own, and sends each
 // until it knows what came of it. It returns how many calls failed.
 func chain(t *testing.T, s *Store, key string, versions int, progress func()) (failed int) {
-	expect := semel.Revision{}
+	expect := store.Revision{}
 	for v := range versions {
 		rec := numbered(key, byte(v+1))
-		w := semel.Write{Record: rec, Expect: expect, Evidence: leaves(fmt.Sprint(key, " ", v, " a"), fmt.Sprint(key, " ", v, " b"))}
+		w := store.Write{Record: rec, Expect: expect, Evidence: leaves(fmt.Sprint(key, " ", v, " a"), fmt.Sprint(key, " ", v, " b"))}
 		for t.Context().Err() == nil {
 			cur, applied, err := s.Apply(t.Context(), w)
 			if err == nil && !applied && cur.Revision != rec.Revision {
@@ -58,6 +58,7 @@ func checkChains(t *testing.T, log []string, keys, versions int) {
 // TestFaultsEvidence has two processes write and number one log, while sessions are
 // terminated. One of them is behind a pooler.
 func TestFaultsEvidence(t *testing.T) {
+	t.Parallel()
 	const keys, versions, rounds = 16, 40, 12
 	a, database := open(t, Options{})
 	server := pgtest.Shared(t)

@@ -11,14 +11,16 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/faultnet"
 	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/store"
 )
 
 // TestFaultsFailover loses the primary under load and has a standby take over, at
 // the same address. What is lost is what the level that was reported before says.
 func TestFaultsFailover(t *testing.T) {
+	t.Parallel()
 	t.Run("with a synchronous standby the level is replicated, and nothing is lost", func(t *testing.T) {
 		f := newFailover(t, true)
-		if f.level != semel.LevelReplicated {
+		if f.level != store.LevelReplicated {
 			t.Fatalf("the level is %s", f.level)
 		}
 		const clients, keys = 16, 100
@@ -42,7 +44,7 @@ func TestFaultsFailover(t *testing.T) {
 	})
 	t.Run("with an asynchronous standby the level is disk, and what it had not received is lost", func(t *testing.T) {
 		f := newFailover(t, false)
-		if f.level != semel.LevelDisk {
+		if f.level != store.LevelDisk {
 			t.Fatalf("the level is %s", f.level)
 		}
 		const received, unreceived = 40, 30
@@ -91,7 +93,7 @@ type failover struct {
 	primary, standby *pgtest.Server
 	network          *network
 	store            *Store
-	level            semel.Level
+	level            store.Level
 	traffic          *traffic
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/store"
 )
 
 // traffic delivers calls, each several times, through engines on stores of one
@@ -36,7 +36,7 @@ func newTraffic(t *testing.T, stores ...*Store) *traffic {
 	for _, s := range stores {
 		e, err := semel.New(s, &semel.Options{
 			Operations: []semel.Operation{{Name: "charge"}},
-			Events:     &semel.Events{StoreFailed: func(semel.StoreFailedEvent) { tr.failed.Add(1) }},
+			Events:     &semel.Events{StoreFailed: func(semel.Event) { tr.failed.Add(1) }},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -149,6 +149,7 @@ const (
 )
 
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	t.Run("sessions that are terminated under load lose nothing and execute nothing twice", func(t *testing.T) {
 		a, database := open(t, Options{})
 		server := pgtest.Shared(t)
@@ -210,18 +211,18 @@ func cancelledCommit(t *testing.T) {
 	primary.Exec(t, database, "ALTER SYSTEM SET synchronous_standby_names = 'one'")
 	primary.Exec(t, database, "SELECT pg_reload_conf()")
 	primary.Await(t, "SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'")
-	s := mustOpen(t, primary.URL(database), &Options{Migrate: true, Strict: true, MaxConns: 4})
+	s := mustOpen(t, primary.URL(database), &Options{Migrate: true, MaxConns: 4})
 	t.Cleanup(func() { mustClose(t, s) })
-	if d, err := s.Durability(t.Context()); err != nil || d.Level != semel.LevelReplicated {
+	if d, err := s.Durability(t.Context()); err != nil || d.Level != store.LevelReplicated {
 		t.Fatalf("the level is %s, %v", d.Level, err)
 	}
-	kept := put(t, s, numbered("kept", 1), semel.Revision{})
+	kept := put(t, s, numbered("kept", 1), store.Revision{})
 	standby.Stop(t)
 
 	lost := numbered("lost", 1)
 	told := make(chan error)
 	go func() {
-		_, applied, err := s.Apply(t.Context(), semel.Write{Record: lost, Evidence: leaves("lost")})
+		_, applied, err := s.Apply(t.Context(), store.Write{Record: lost, Evidence: leaves("lost")})
 		if applied {
 			t.Error("a write that no standby has was acknowledged")
 		}
@@ -246,14 +247,14 @@ func cancelledCommit(t *testing.T) {
 	}
 	// Its entry has a number, by one whose commit was cancelled too.
 	_, err := conn.PgConn().Exec(t.Context(), `SET synchronous_commit = local;
-		INSERT INTO semel.semel_evidence_number SELECT 0, seq, subject FROM semel.semel_evidence;
-		UPDATE semel.semel_evidence_state SET numbered = 1, seen = (SELECT max(seq) FROM semel.semel_evidence)`).ReadAll()
+		WITH fresh AS (DELETE FROM semel.semel_evidence_new RETURNING subject, leaf, opening)
+		INSERT INTO semel.semel_evidence SELECT 0, subject, leaf, opening FROM fresh`).ReadAll()
 	noError(t, err)
 	// All that would act on the row wait for a standby.
 	for what, call := range map[string]func(ctx context.Context) error{
-		"the same write": func(ctx context.Context) error { _, _, err := s.Apply(ctx, semel.Write{Record: lost}); return err },
+		"the same write": func(ctx context.Context) error { _, _, err := s.Apply(ctx, store.Write{Record: lost}); return err },
 		"another's claim": func(ctx context.Context) error {
-			_, _, err := s.Apply(ctx, semel.Write{Record: numbered("lost", 2)})
+			_, _, err := s.Apply(ctx, store.Write{Record: numbered("lost", 2)})
 			return err
 		},
 		"Get": func(ctx context.Context) error { _, err := s.Get(ctx, lost.ID); return err },
@@ -262,7 +263,7 @@ func cancelledCommit(t *testing.T) {
 			return err
 		},
 		"FindEvidence": func(ctx context.Context) error {
-			_, err := s.FindEvidence(ctx, semel.Subject{1}, 0, 1)
+			_, err := s.FindEvidence(ctx, store.Subject{1}, 0, 1)
 			return err
 		},
 	} {
@@ -285,7 +286,7 @@ func cancelledCommit(t *testing.T) {
 		t.Errorf("the row is on the standby (%v): nothing is proved", err)
 	}
 	wantLog(t, after)
-	put(t, after, numbered("lost", 2), semel.Revision{})
+	put(t, after, numbered("lost", 2), store.Revision{})
 	t.Logf("fired: %d commits cancelled, 1 primary killed, 1 standby promoted", cancelled)
 	if cancelled != 1 {
 		t.Error("no fault fired, so nothing is proved")
@@ -298,57 +299,28 @@ func TestNodes(t *testing.T) {
 		b := mustOpen(t, pgtest.Shared(t).URL(database), nil)
 		t.Cleanup(func() { mustClose(t, b) })
 		await(t, "both listen", func() bool { return listeners(t, database) == 2 })
-		rec := put(t, a, numbered("k", 1), semel.Revision{})
+		rec := put(t, a, numbered("k", 1), store.Revision{})
 		wantNotice(t, a, b, rec)
 	})
-	t.Run("a store that is alone tells nobody, until another listens", func(t *testing.T) {
+	t.Run("more changes than a notice can name wake everybody", func(t *testing.T) {
 		a, database := open(t, Options{})
-		await(t, "it knows that it is alone", a.notify.alone)
-		rec := put(t, a, numbered("k", 1), semel.Revision{})
-		a.notify.mu.Lock()
-		pending := len(a.notify.pending)
-		a.notify.mu.Unlock()
-		if pending != 0 {
-			t.Errorf("%d changes are to be told to nobody", pending)
-		}
 		b := mustOpen(t, pgtest.Shared(t).URL(database), nil)
 		t.Cleanup(func() { mustClose(t, b) })
-		await(t, "it hears of the other", func() bool { return !a.notify.alone() })
-		wantNotice(t, a, b, rec)
-	})
-	t.Run("who waits looks again when another begins to tell", func(t *testing.T) {
-		n := notifier{}
-		n.start()
-		n.listens()
-		n.heeded.Store(-1)
-		if n.greeted("?other"); n.alone() {
-			t.Error("who was alone does not hear of another")
-		}
-		n.greeted("?other")
-		n.greeted("!other")
-		n.greeted("?" + n.name)
-		want := []string{"?" + n.name, "+" + n.name, "!" + n.name}
-		if said := n.take(); !slices.Equal(said, want) {
-			t.Errorf("it says %q, not %q", said, want)
-		}
-		for _, notice := range []string{"AAAAAAAAAAA", "-_AAAAAAAAA", "", everything} {
-			if greeting, _ := n.greeted(notice); greeting {
-				t.Errorf("the notice %q is taken for a greeting", notice)
-			}
-		}
-		s := &Store{}
-		s.notify.start()
-		rec := testRecord("k")
-		changed, stop := s.Watch(t.Context(), rec.ID)
+		await(t, "both listen", func() bool { return listeners(t, database) == 2 })
+		changed, stop := b.Watch(t.Context(), numbered("unchanged", 1).ID)
 		defer stop()
-		for _, greeting := range []string{"?other", "!other", "+" + s.notify.name} {
-			if s.heard(greeting); len(changed) != 0 {
-				t.Errorf("%s wakes who waits", greeting)
+		drain(changed)
+		await(t, "everybody is told", func() bool {
+			for n := range 10 * maxNamed {
+				a.changed(&digest{byte(n), byte(n >> 8), 1})
 			}
-		}
-		if s.heard("+other"); len(changed) != 1 {
-			t.Error("who waits is not told that there may have been changes")
-		}
+			select {
+			case <-changed:
+				return true
+			default:
+				return false
+			}
+		})
 	})
 	t.Run("a listener that lost its connection comes back and tells everybody", func(t *testing.T) {
 		a, database := open(t, Options{})

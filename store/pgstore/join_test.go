@@ -14,6 +14,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -40,7 +41,7 @@ func owned(t *testing.T, body func(t *testing.T, e *joinEnv, begin func() ownedT
 				func(call semel.Call) (semel.Answer, *semel.TxAttempt, error) {
 					return WithTx(t.Context(), e.engine, tx, call)
 				},
-				func() error { return tx.Commit(t.Context()) }, func() error { return tx.Rollback(t.Context()) }, pgxLink{tx},
+				func() error { return tx.Commit(t.Context()) }, func() error { return tx.Rollback(t.Context()) }, pgxLink(tx),
 			}
 		})
 	})
@@ -56,7 +57,7 @@ func owned(t *testing.T, body func(t *testing.T, e *joinEnv, begin func() ownedT
 				func(call semel.Call) (semel.Answer, *semel.TxAttempt, error) {
 					return WithSQLTx(t.Context(), e.engine, tx, call)
 				},
-				tx.Commit, tx.Rollback, sqlLink{tx: tx},
+				tx.Commit, tx.Rollback, sqlLink(tx, nil),
 			}
 		})
 	})
@@ -87,7 +88,17 @@ func TestWithTx(t *testing.T) {
 			if ans, a, err := other.begin(orderCall("owned")); err != nil || a != nil || ans.Decision != semel.InFlight || ans.RetryAfter <= 0 {
 				t.Errorf("before the commit: %+v, %v", ans, err)
 			}
-			noError(t, other.rollback(), tx.commit())
+			noError(t, other.rollback())
+			for _, boundTo := range []string{"a stranger", "another"} {
+				stranger := orderCall("owned")
+				stranger.BoundTo = boundTo
+				other := begin()
+				if ans, a, err := other.begin(stranger); err != nil || a != nil || ans.Decision != semel.OtherCaller {
+					t.Errorf("a stranger: %+v, %v", ans, err)
+				}
+				noError(t, other.rollback())
+			}
+			noError(t, tx.commit())
 			a.Committed()
 			third := begin()
 			if ans, a, err := third.begin(orderCall("owned")); err != nil || a != nil || ans.Decision != semel.Replay || string(ans.Record.Result.Data) != "r" {
@@ -109,7 +120,7 @@ func TestWithTx(t *testing.T) {
 		t.Run("a refusal is kept", func(t *testing.T) {
 			tx := begin()
 			_, a, err := tx.begin(orderCall("refused"))
-			noError(t, err, a.Reject(t.Context(), semel.Failure{Code: "no"}, semel.Result{}), tx.commit())
+			noError(t, err, a.Reject(t.Context(), store.Failure{Code: "no"}, semel.Result{}), tx.commit())
 			if rec := e.stored(orderCall("refused")); rec.Disposition != semel.DispositionRejected || rec.Failure.Code != "no" {
 				t.Errorf("it left %+v", rec)
 			}
@@ -223,6 +234,7 @@ func (l lossyTx) Commit(ctx context.Context) error {
 }
 
 func TestLostCommit(t *testing.T) {
+	t.Parallel()
 	e := newJoinEnv(t)
 	var lost atomic.Int64
 	// losing runs a call whose first commits are done by commit, and not answered.
@@ -307,6 +319,7 @@ func TestLostCommit(t *testing.T) {
 // TestKilledCommit has the server lose the connection of a transaction while its
 // commit waits for a standby: it is committed there, and its client can't know.
 func TestKilledCommit(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t, nil)
 	e := joinEnvOn(t, server)
 	conn := server.Conn(t, "postgres")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/store"
 )
 
 // witnessOfNothing is a [semel.Witness] that is never asked.
@@ -37,11 +38,8 @@ func TestKin(t *testing.T) {
 			s := mustOpen(t, at, &Options{Migrate: true})
 			defer mustClose(t, s)
 			d, err := s.Durability(t.Context())
-			if err != nil || d.Level != semel.LevelUnknown || len(d.Unsafe) != 1 || !strings.Contains(d.Unsafe[0], name) {
+			if err != nil || d.Level != store.LevelUnknown || len(d.Unsafe) != 1 || !strings.Contains(d.Unsafe[0], name) {
 				t.Errorf("the level is %s, %q, %v", d.Level, d.Unsafe, err)
-			}
-			if _, err := Open(t.Context(), at, &Options{Strict: true}); err == nil || !strings.Contains(err.Error(), name) {
-				t.Errorf("the strict profile says %v", err)
 			}
 			e, err := semel.New(s, &semel.Options{Operations: []semel.Operation{{Name: "order"}}, Witness: witnessOfNothing{}})
 			if err != nil {

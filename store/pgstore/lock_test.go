@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/store"
 )
 
 // commitsOf is how many transactions have written records.
@@ -30,27 +30,27 @@ func TestDuplicatesOfAJoinedCall(t *testing.T) {
 	tx, err := server.Conn(t, database).Begin(t.Context())
 	noError(t, err)
 	call := numbered("joined", 1)
-	j := &joined{store: s, link: pgxLink{tx}}
-	if locked, err := j.Lock(t.Context(), call.ID); err != nil || !locked {
-		t.Fatal(locked, err)
+	j := &joined{store: s, link: pgxLink(tx)}
+	if lock, err := j.Lock(t.Context(), call.ID, ""); err != nil || lock != store.TxLocked {
+		t.Fatal(lock, err)
 	}
-	if applied, err := j.Apply(t.Context(), semel.Write{Record: call}); err != nil || !applied {
+	if applied, err := j.Apply(t.Context(), store.Write{Record: call}); err != nil || !applied {
 		t.Fatal(applied, err)
 	}
 	turn := func(name string) {
 		t.Helper()
-		writes := []semel.Write{}
+		writes := []store.Write{}
 		for i := range others {
-			writes = append(writes, semel.Write{Record: numbered(fmt.Sprint(name, i), 1)})
+			writes = append(writes, store.Write{Record: numbered(fmt.Sprint(name, i), 1)})
 		}
 		for i := range 5 {
-			writes = append(writes, semel.Write{Record: numbered("joined", byte(10+i))})
+			writes = append(writes, store.Write{Record: numbered("joined", byte(10+i))})
 		}
 		for i, r := range together(t, w, s, nil, writes...) {
 			switch {
 			case i < others && (r.err != nil || !r.applied):
 				t.Errorf("%s: a call of another got %v, %v", name, r.applied, r.err)
-			case i >= others && (!errors.Is(r.err, semel.ErrNotApplied) || sqlState(r.err) != "55P03"):
+			case i >= others && (!errors.Is(r.err, store.ErrNotApplied) || sqlState(r.err) != "55P03"):
 				t.Errorf("%s: a duplicate got %v, %v", name, r.applied, r.err)
 			}
 		}
@@ -68,9 +68,9 @@ func TestDuplicatesOfAJoinedCall(t *testing.T) {
 		}
 	}
 	noError(t, tx.Rollback(t.Context()))
-	put(t, s, numbered("joined", 100), semel.Revision{})
-	if len(s.commits.locked) != 0 {
-		t.Errorf("%d identities are still kept apart", len(s.commits.locked))
+	put(t, s, numbered("joined", 100), store.Revision{})
+	if len(s.locked.ids) != 0 {
+		t.Errorf("%d identities are still kept apart", len(s.locked.ids))
 	}
 }
 
@@ -85,9 +85,9 @@ func TestADamagedRowFailsByItself(t *testing.T) {
 			s := mustOpen(t, w.url(database), &Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: 20 * time.Second})
 			t.Cleanup(func() { mustClose(t, s) })
 			raising(t, database, "at once", "bad", code)
-			writes := []semel.Write{{Record: numbered("bad", 1)}}
+			writes := []store.Write{{Record: numbered("bad", 1)}}
 			for i := range others {
-				writes = append(writes, semel.Write{Record: numbered(fmt.Sprint("good", i), 1)})
+				writes = append(writes, store.Write{Record: numbered(fmt.Sprint("good", i), 1)})
 			}
 			for i, r := range together(t, w, s, nil, writes...) {
 				if bad := i == 0; bad != (sqlState(r.err) == code) || bad == r.applied {

@@ -7,7 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
+	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,12 +22,13 @@ var migrationFiles embed.FS
 // migrationTable has a row for each migration that was made in a schema.
 const migrationTable = "semel_migrations"
 
-// ErrNotMigrated is what Open returns, wrapped, where migrations are missing.
-var ErrNotMigrated = errors.New("the schema lacks migrations: run semel migrate up, or set Options.Migrate")
-
-// ErrNewer is what Open and the functions for migrations return, wrapped, for a
-// schema that a later program has migrated further than this one knows.
-var ErrNewer = errors.New("the schema was migrated by a later program: use that one or a later one")
+var (
+	// ErrNotMigrated is what Open returns, wrapped, if migrations are missing.
+	ErrNotMigrated = errors.New("the schema lacks migrations: run semel migrate up, or set Options.Migrate")
+	// ErrNewer is what Open and the functions for migrations return, wrapped, for a schema
+	// that a later program has migrated further than this one knows.
+	ErrNewer = errors.New("the schema was migrated by a later program: use that one or a later one")
+)
 
 // Migration is one step of a schema.
 type Migration struct {
@@ -36,109 +38,80 @@ type Migration struct {
 	Name string
 	// AppliedAt is when it was made, by the database's clock; zero if it was not.
 	AppliedAt time.Time
-
-	sql string
+	sql       string
 }
 
-// migrations are all that this program knows, in their order.
+// migrations are all that this program knows, in order: the first file is number 1.
 func migrations() ([]Migration, error) {
-	files, err := migrationFiles.ReadDir("migrations")
-	if err != nil {
-		return nil, err
-	}
+	files, err := fs.Glob(migrationFiles, "migrations/*.sql") // sorted
 	list := make([]Migration, len(files))
-	for i, f := range files {
-		sql, err := migrationFiles.ReadFile("migrations/" + f.Name())
+	for i, file := range files {
+		sql, err := migrationFiles.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		number, name, _ := strings.Cut(strings.TrimSuffix(f.Name(), ".sql"), "_")
-		n, err := strconv.Atoi(number)
-		if err != nil || n != i+1 {
-			return nil, fmt.Errorf("pgstore: migration %s has not number %d", f.Name(), i+1)
-		}
-		list[i] = Migration{Number: n, Name: name, sql: string(sql)}
+		_, name, _ := strings.Cut(strings.TrimSuffix(file, ".sql"), "_")
+		list[i] = Migration{Number: i + 1, Name: name, sql: string(sql)}
 	}
-	return list, nil
+	return list, err
 }
 
-// Migrate brings a schema up to what this program needs, and makes it if there is
-// none. An empty name stands for [DefaultSchema]. It returns the migrations that it
-// made. Programs that call it at the same time wait for each other. The schema is
-// migrated as a whole or stays as it was.
-func Migrate(ctx context.Context, pool *pgxpool.Pool, schema string) ([]Migration, error) {
-	made, err := migrate(ctx, pool, cmp.Or(schema, DefaultSchema))
-	if err != nil {
-		return nil, fmt.Errorf("pgstore: migrate schema %q: %w", cmp.Or(schema, DefaultSchema), err)
+// script makes migrations in a schema that exists, and notes them there.
+func script(schema string, list []Migration) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "SET LOCAL search_path = %s;\nCREATE TABLE IF NOT EXISTS %s", quote(schema), migrationTable)
+	b.WriteString(" (number int PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now());\n")
+	for _, m := range list {
+		fmt.Fprintf(&b, "\n%sINSERT INTO %s (number, name) VALUES (%d, '%s');\n", m.sql, migrationTable, m.Number, m.Name)
 	}
-	return made, nil
+	return b.String()
 }
 
-func migrate(ctx context.Context, pool *pgxpool.Pool, schema string) (made []Migration, err error) {
+// Migrate brings a schema up to what this program needs, creates it if there is none, and
+// returns the migrations that it made: all or none. An empty name stands for
+// [DefaultSchema]. Callers that migrate at the same time wait for each other.
+func Migrate(ctx context.Context, pool *pgxpool.Pool, schema string) (made []Migration, err error) {
+	schema = cmp.Or(schema, DefaultSchema)
 	// A crash before the commit leaves the schema as it was.
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if err := lockSchema(ctx, tx, schema); err != nil {
-			return err
-		}
-		if err := prepareSchema(ctx, tx, schema); err != nil {
+		// One at a time. Those who come later find everything made.
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", "semel migrate "+schema); err != nil {
 			return err
 		}
 		list, err := status(ctx, tx, schema)
 		if err != nil {
 			return err
 		}
-		for _, m := range list {
-			if !m.AppliedAt.IsZero() {
-				continue
-			}
-			if _, err := tx.Conn().PgConn().Exec(ctx, m.sql).ReadAll(); err != nil {
-				return fmt.Errorf("migration %d: %w", m.Number, err)
-			}
-			insert := "INSERT INTO " + migrationTable + " (number, name) VALUES ($1, $2) RETURNING applied_at"
-			if err := tx.QueryRow(ctx, insert, m.Number, m.Name).Scan(&m.AppliedAt); err != nil {
-				return err
-			}
-			made = append(made, m)
+		missing := slices.DeleteFunc(list, func(m Migration) bool { return !m.AppliedAt.IsZero() })
+		// Creating a schema takes a right that using one doesn't.
+		var exists bool
+		err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", schema).Scan(&exists)
+		if err == nil && !exists {
+			_, err = tx.Exec(ctx, "CREATE SCHEMA "+quote(schema))
 		}
-		return nil
+		if err == nil {
+			_, err = tx.Conn().PgConn().Exec(ctx, script(schema, missing)).ReadAll()
+		}
+		if err == nil {
+			list, err = status(ctx, tx, schema)
+		}
+		if err == nil {
+			made = list[len(list)-len(missing):]
+		}
+		return err
 	})
-	return made, err
-}
-
-// lockSchema waits until nobody else changes the schema, and keeps others from it
-// until the transaction has ended.
-func lockSchema(ctx context.Context, tx pgx.Tx, schema string) error {
-	_, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", "semel migrate "+schema)
-	return err
-}
-
-// prepareSchema makes the schema and its table of migrations, and has the rest of
-// the transaction work in it.
-func prepareSchema(ctx context.Context, tx pgx.Tx, schema string) error {
-	var exists bool
-	if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", schema).Scan(&exists); err != nil {
-		return err
-	}
-	// Asked first, for making a schema takes a right that using one does not.
-	if !exists {
-		if _, err := tx.Exec(ctx, "CREATE SCHEMA "+quote(schema)); err != nil {
-			return err
-		}
-	}
-	if _, err := tx.Exec(ctx, "SELECT set_config('search_path', $1, true)", quote(schema)); err != nil {
-		return err
-	}
-	_, err := tx.Exec(ctx, "CREATE TABLE IF NOT EXISTS "+migrationTable+
-		" (number int PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())")
-	return err
-}
-
-// Status lists the migrations that this program knows, and which of them were made
-// in a schema.
-func Status(ctx context.Context, pool *pgxpool.Pool, schema string) ([]Migration, error) {
-	list, err := status(ctx, pool, cmp.Or(schema, DefaultSchema))
 	if err != nil {
-		return nil, fmt.Errorf("pgstore: status of schema %q: %w", cmp.Or(schema, DefaultSchema), err)
+		return nil, fmt.Errorf("pgstore: migrate schema %q: %w", schema, err)
+	}
+	return made, nil
+}
+
+// Status lists the migrations that this program knows, and which were made in a schema.
+func Status(ctx context.Context, pool *pgxpool.Pool, schema string) ([]Migration, error) {
+	schema = cmp.Or(schema, DefaultSchema)
+	list, err := status(ctx, pool, schema)
+	if err != nil {
+		return nil, fmt.Errorf("pgstore: status of schema %q: %w", schema, err)
 	}
 	return list, nil
 }
@@ -159,12 +132,9 @@ func status(ctx context.Context, q querier, schema string) ([]Migration, error) 
 	if err := q.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", table).Scan(&exists); err != nil || !exists {
 		return list, err
 	}
-	rows, err := q.Query(ctx, "SELECT number, applied_at FROM "+table+" ORDER BY number")
-	if err != nil {
-		return nil, err
-	}
 	var n int
 	var at time.Time
+	rows, _ := q.Query(ctx, "SELECT number, applied_at FROM "+table+" ORDER BY number") // its error is that of the rows, too
 	_, err = pgx.ForEachRow(rows, []any{&n, &at}, func() error {
 		if n < 1 || n > len(list) {
 			return fmt.Errorf("%w (migration %d, known up to %d)", ErrNewer, n, len(list))
@@ -181,15 +151,8 @@ func Print(w io.Writer, schema string) error {
 	if err != nil {
 		return err
 	}
-	schema = quote(cmp.Or(schema, DefaultSchema))
-	var b strings.Builder
-	fmt.Fprintf(&b, "BEGIN;\nCREATE SCHEMA IF NOT EXISTS %s;\nSET LOCAL search_path = %s;\n", schema, schema)
-	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s (number int PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now());\n", migrationTable)
-	for _, m := range list {
-		fmt.Fprintf(&b, "\n%sINSERT INTO %s (number, name) VALUES (%d, '%s');\n", m.sql, migrationTable, m.Number, m.Name)
-	}
-	b.WriteString("COMMIT;\n")
-	_, err = io.WriteString(w, b.String())
+	schema = cmp.Or(schema, DefaultSchema)
+	_, err = fmt.Fprintf(w, "BEGIN;\nCREATE SCHEMA IF NOT EXISTS %s;\n%sCOMMIT;\n", quote(schema), script(schema, list))
 	return err
 }
 

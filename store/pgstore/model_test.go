@@ -19,6 +19,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/store"
 )
 
 // lie is a way in which an answer to writes fails, or is not what the server has said.
@@ -153,7 +154,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 
 // told is what a caller was told of a write.
 type told struct {
-	write   semel.Write
+	write   store.Write
 	current semel.Record
 	applied bool
 	err     error
@@ -162,24 +163,16 @@ type told struct {
 // TestAnswers has callers write records through a wire that lies about it, and holds
 // what they were told against what the server has committed.
 func TestAnswers(t *testing.T) {
-	for _, layout := range []Options{{}, {Partition: day, apart: 1}} {
-		t.Run(fmt.Sprintf("partitions of %v", layout.Partition), func(t *testing.T) {
-			t.Parallel()
-			testAnswers(t, layout)
-		})
-	}
-}
-
-func testAnswers(t *testing.T, o Options) {
 	const callers, keys = 24, 8
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	server := pgtest.Shared(t)
 	database := server.Database(t)
 	w := newWire(t, server)
-	o.Migrate, o.NoNotices, o.MaxConns, o.AcquireTimeout = true, true, 3, 20*time.Second
-	o.silence = 50 * time.Millisecond // what hangs is given up soon
-	s := mustOpen(t, w.url(database), &o)
+	s := mustOpen(t, w.url(database), &Options{
+		Migrate: true, NoNotices: true, MaxConns: 3, AcquireTimeout: 20 * time.Second,
+		answer: 100 * time.Millisecond, // what hangs is given up soon
+	})
 	t.Cleanup(func() { mustClose(t, s) })
 	server.Exec(t, database, `CREATE TABLE committed (id bytea, revision bytea, follows bytea);
 		CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -205,21 +198,21 @@ func testAnswers(t *testing.T, o Options) {
 			*x = exchange{conn: x.conn, sql: x.sql, request: x.request}
 		}
 	})
-	past := semel.InstantOf(time.Now()).Add(-time.Hour)
+	past := store.InstantOf(time.Now()).Add(-time.Hour)
 	var history []told
 	var numbers atomic.Uint64
 	var all sync.WaitGroup
 	for c := range callers {
 		all.Go(func() {
 			r := rand.New(rand.NewPCG(seed, uint64(c+1)))
-			known := map[string]semel.Revision{}
+			known := map[string]store.Revision{}
 			for n := 0; n < 100 || n < 10_000 && !enough(); n++ {
 				rec := numbered(fmt.Sprint("k", r.IntN(keys)), 0)
 				binary.BigEndian.PutUint64(rec.Revision[:], numbers.Add(1))
 				rec.Result.Data = fmt.Append(nil, "result ", rec.Revision)
-				wr := semel.Write{Record: rec, Expect: known[rec.ID.Key]}
+				wr := store.Write{Record: rec, Expect: known[rec.ID.Key]}
 				if r.IntN(4) == 0 {
-					wr.Expect = semel.Revision{} // a duplicate
+					wr.Expect = store.Revision{} // a duplicate
 				}
 				if r.IntN(4) == 0 {
 					wr.Evidence = leaves(rec.Revision.String())
@@ -245,21 +238,21 @@ func testAnswers(t *testing.T, o Options) {
 	all.Wait()
 	w.set(nil)
 	w.cutAll(nil) // so that whatever hangs ends
-	await(t, "all writes have ended", func() bool { return s.commits.idle() })
-	follows := map[semel.Revision]semel.Revision{}
+	await(t, "all writes have ended", func() bool { return idle(s) })
+	follows := map[store.Revision]store.Revision{}
 	rows, err := server.Conn(t, database).Query(t.Context(), "SELECT revision, follows FROM committed")
 	noError(t, err)
 	for rows.Next() {
 		var revision, before []byte
 		noError(t, rows.Scan(&revision, &before))
-		if _, twice := follows[semel.Revision(revision)]; twice {
+		if _, twice := follows[store.Revision(revision)]; twice {
 			t.Errorf("%x was written twice", revision)
 		}
-		follows[semel.Revision(revision)] = semel.Revision(append(before, make([]byte, 16)...))
+		follows[store.Revision(revision)] = store.Revision(append(before, make([]byte, 16)...))
 	}
 	noError(t, rows.Err())
 	noted := map[string]int{}
-	rows, err = server.Conn(t, database).Query(t.Context(), "SELECT convert_from(leaf, 'UTF8') FROM semel.semel_evidence")
+	rows, err = server.Conn(t, database).Query(t.Context(), "SELECT convert_from(leaf, 'UTF8') FROM semel.semel_evidence_new")
 	noError(t, err)
 	for rows.Next() {
 		var leaf string
@@ -280,7 +273,7 @@ func testAnswers(t *testing.T, o Options) {
 			t.Errorf("%v follows %v and expects %v", own, before, h.write.Expect)
 		case committed && h.write.Deadline == past:
 			t.Errorf("a write was committed after its deadline")
-		case errors.Is(h.err, semel.ErrTooLate):
+		case errors.Is(h.err, store.ErrTooLate):
 			counts["late"]++
 			if committed || h.write.Deadline != past {
 				t.Errorf("a write is told to be late: %v", h.err)
@@ -302,7 +295,7 @@ func testAnswers(t *testing.T, o Options) {
 			} else if h.current.ID != h.write.Record.ID || string(h.current.Result.Data) != fmt.Sprint("result ", h.current.Revision) {
 				t.Errorf("a write of %s was refused by the record of %s with the %q", h.write.Record.ID.Key, h.current.ID.Key, h.current.Result.Data)
 			}
-		case errors.Is(h.err, semel.ErrNotApplied):
+		case errors.Is(h.err, store.ErrNotApplied):
 			counts["not applied"]++
 			if committed {
 				t.Errorf("a write was committed and is told not to be applied: %v", h.err)
@@ -314,7 +307,7 @@ func testAnswers(t *testing.T, o Options) {
 			}
 		}
 	}
-	t.Logf("fired: %v; told: %v; batches: %d", fired, counts, s.commits.batchCount())
+	t.Logf("fired: %v; told: %v", fired, counts)
 	for _, l := range lies {
 		if fired[l.name] == 0 {
 			t.Errorf("it never happened that %s", l.name)
@@ -326,13 +319,7 @@ func testAnswers(t *testing.T, o Options) {
 		}
 	}
 	await(t, "whoever comes now is served, once the connections that were cut are gone", func() bool {
-		cur, _, err := s.Apply(t.Context(), semel.Write{Record: numbered("afterwards", 1)})
+		cur, _, err := s.Apply(t.Context(), store.Write{Record: numbered("afterwards", 1)})
 		return err == nil && cur.Revision == numbered("", 1).Revision
 	})
-}
-
-// idle reports whether no write waits or is on its way.
-func (c *committer) idle() (is bool) {
-	c.look(func() { is = c.waiting == 0 && c.bytes == 0 && len(c.busy) == 0 && c.inFlight == 0 && c.running == 0 })
-	return is
 }

@@ -1,184 +1,113 @@
 package pgstore
 
 import (
-	"container/list"
+	"slices"
+	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // op is one write on its way.
 type op struct {
 	id       digest
-	write    semel.Write
+	write    store.Write
 	record   []byte        // for its column
-	deadline semel.Instant // that of the write, by the server's clock
+	deadline store.Instant // that of the write, by the server's clock; zero: none
+	// committed: a transaction with the write was committed, and its answer didn't name it.
+	// Something stood in the way, or the answer wasn't whole; a later refusal doesn't tell.
+	committed bool
 
 	// What came of it, once it is settled.
 	settled bool
 	current *semel.Record // nil after an error
 	applied bool
 	err     error
-	done    chan struct{} // closed then; nil where nobody waits
-
-	// The rest is the committer's, under its lock.
-	in      *list.List    // where it waits; nil: it does not
-	place   *list.Element // there
-	behind  *list.List    // of *op: later writes of its identity
-	arrived uint64        // how many batches had been taken by then
-	taken   uint64        // the number of its batch
-	apart   bool          // it is sent by itself, and waits for no lock
 }
 
-func newOp(w semel.Write) (*op, error) {
+func (s *Store) newOp(w store.Write) (*op, error) {
 	record, err := encodeRecord(&w.Record)
 	if err != nil {
 		return nil, notApplied(err)
 	}
-	return &op{id: w.Record.ID.Digest(), write: w, record: record, deadline: w.Deadline}, nil
+	o := &op{id: w.Record.ID.Digest(), write: w, record: record}
+	if w.Deadline != 0 {
+		o.deadline = w.Deadline.Add(-s.clock.Advanced())
+	}
+	return o, nil
 }
 
 func (o *op) creates() bool { return o.write.Expect.IsZero() }
 
-// size is about what the write takes in a statement.
-func (o *op) size() int {
-	return len(o.record) + len(o.write.Record.Result.Data) + entriesSize(o.write.Evidence) + 512
+// Size is about what the write takes in a statement, for [gather.Queue].
+func (o *op) Size() int {
+	n := len(o.record) + len(o.write.Record.Result.Data) + 512
+	for i := range o.write.Evidence {
+		n += len(o.write.Evidence[i].Leaf) + len(o.write.Evidence[i].Opening) + 96
+	}
+	return n
 }
 
-// columns are the parameters of a statement that writes ops.
-type columns struct {
-	*arena
-	id, revision, record, nextAt, held, request, response, status, created, updated, expires column
+// wrote settles a write that was applied.
+func (o *op) wrote() { o.settle(&o.write.Record, true, nil) }
+
+// refused settles a write by the record that stood in its way, which may be none, or by
+// the error of one that can't be read.
+func (o *op) refused(by *semel.Record, err error) { o.settle(by, false, err) }
+
+// fail settles a write without a result.
+func (o *op) fail(err error) { o.settle(nil, false, err) }
+
+// settle gives a write its result, once: a write that has one, above all if it was
+// committed, never gets an error afterwards.
+func (o *op) settle(current *semel.Record, applied bool, err error) {
+	if o.settled {
+		panic("pgstore: a write has two results")
+	}
+	if err != nil {
+		current = nil
+	}
+	o.current, o.applied, o.settled, o.err = current, applied, true, err
 }
 
-// What the parameters take beside records and results, those of identities included.
-const (
-	columnsPerRow  = 32 + 16 + 8 + 1 + 2*requestSize + statusSize + 4*8 + 8 + identitySize + 3*24 + 17*4 + 2
-	columnsAtLeast = 17 * arrayHeader
-	columnsBare    = 8 + 1 + 2*requestSize + statusSize + 4*8 + 8 + identitySize + 3*24
+// unsettled are those of ops that are not settled.
+func unsettled(ops []*op) []*op {
+	return slices.DeleteFunc(slices.Clone(ops), func(o *op) bool { return o.settled })
+}
 
-	requestSize, statusSize, identitySize = 72, 10, 40
-)
+// answersWrite settles a write that waits behind another of its identity, if what the other
+// has found stands in its way, too, or the same lock does.
+func answersWrite(sent, waiting *op) bool {
+	switch {
+	case sent.err == nil && waiting.write.Expect != sent.current.Revision:
+		waiting.refused(sent.current, nil)
+	case metLock(sent.err):
+		waiting.fail(sent.err)
+	default:
+		return false
+	}
+	return true
+}
 
-// fillVersions fills the columns, and leaves room for those of identities. Bare has
-// them be of a statement for one row, if ops is one.
-func fillVersions(ops []*op, bare bool) columns {
-	n, bytes, results := len(ops), 0, 0
-	for _, o := range ops {
-		bytes += len(o.record)
-		results += len(o.write.Record.Result.Data)
-	}
-	bare = bare && n == 1
-	size := columnsBare
-	if !bare {
-		size = bytes + results + n*columnsPerRow + columnsAtLeast
-	}
-	a := newArena(n, bare, size)
-	c := columns{
-		arena: a,
-		id:    a.bytea(32), revision: a.bytea(16), record: a.bytea(bytes/n + 1), nextAt: a.int8(), held: a.bool(),
-		request: a.text(requestSize), response: a.bytea(results/n + 1), status: a.text(statusSize),
-		created: a.time(), updated: a.time(), expires: a.time(),
-	}
-	for _, o := range ops {
-		rec := &o.write.Record
-		c.id.bytes(o.id[:])
-		c.revision.bytes(rec.Revision[:])
-		c.record.bytes(o.record)
-		if rec.NextAt == 0 {
-			c.nextAt.null()
-		} else {
-			c.nextAt.int8(int64(rec.NextAt))
+// writing returns the statements that make writes: one for those that create records, and
+// one for those that change them. Locks are taken in the order of the parameters. Only
+// those who create a record wait for another who does.
+func (s *Store) writing(ops []*op, lockTimeout time.Duration) (list []statement) {
+	for _, kind := range []struct {
+		creates bool
+		sql     string
+		members []member
+	}{{true, s.sql.create, createMembers}, {false, s.sql.update, updateMembers}} {
+		some := slices.DeleteFunc(slices.Clone(ops), func(o *op) bool { return o.creates() != kind.creates })
+		if len(some) == 0 {
+			continue
 		}
-		c.held.bool(rec.Held != "")
-		c.fingerprint(rec)
-		c.response.bytesOrNull(rec.Result.Data)
-		c.status.text(rec.State.String())
-		c.created.time(rec.CreatedAt)
-		c.updated.time(rec.UpdatedAt)
-		c.expires.time(rec.ExpiresAt)
-	}
-	return c
-}
-
-func (c *columns) fingerprint(rec *semel.Record) {
-	if rec.Fingerprint.IsZero() {
-		c.request.null()
-		return
-	}
-	text, _ := rec.Fingerprint.AppendText(c.take(requestSize)[:0]) // which can't fail
-	c.request.bytes(text)
-}
-
-// identities are the parameters that say whose records they are.
-func (a *arena) identities(rec func(i int) *semel.Record) (key, operation, user, tenant column) {
-	key, operation, user, tenant = a.text(identitySize), a.text(24), a.text(24), a.text(24)
-	for i := range a.rows {
-		id := &rec(i).ID
-		key.text(id.Key)
-		operation.text(id.Operation)
-		user.text(id.Principal)
-		tenant.text(id.Tenant)
-	}
-	return key, operation, user, tenant
-}
-
-func (s *statements) creating(ops []*op) *statement {
-	c := fillVersions(ops, true)
-	since := c.int8()
-	for _, o := range ops {
-		since.int8(int64(o.write.Record.CreatedAt))
-	}
-	key, operation, user, tenant := c.identities(func(i int) *semel.Record { return &ops[i].write.Record })
-	many, one := s.create, s.create1
-	evidence := evidenceColumns(ops)
-	if evidence != nil {
-		many, one = s.noted.create, s.noted.create1
-	}
-	return newStatement(c.choose(many, one), c.id, c.revision, c.record, c.nextAt, c.held, c.request, c.response, c.status,
-		c.created, c.updated, c.expires, since, key, operation, user, tenant, c.deadlines(ops)).with(evidence).of(ops, c.arena)
-}
-
-func (s *statements) updating(ops []*op) *statement {
-	c := fillVersions(ops, true)
-	expect := c.bytea(16)
-	for _, o := range ops {
-		expect.bytes(o.write.Expect[:])
-	}
-	many, one := s.update, s.update1
-	evidence := evidenceColumns(ops)
-	if evidence != nil {
-		many, one = s.noted.update, s.noted.update1
-	}
-	return newStatement(c.choose(many, one), c.id, c.revision, c.record, c.nextAt, c.held, c.request, c.response, c.status,
-		c.created, c.updated, c.expires, expect, c.deadlines(ops)).with(evidence).of(ops, c.arena)
-}
-
-// deadlines are null for writes without one.
-func (a *arena) deadlines(ops []*op) column {
-	c := a.time()
-	for _, o := range ops {
-		if o.write.Deadline == 0 {
-			c.null()
-		} else {
-			c.int8(microseconds(o.deadline))
+		var noted entryColumns
+		for _, o := range some {
+			noted.add(o.id[:], o.write.Evidence)
 		}
+		args := append(arrays(kind.members, some), milliseconds(lockTimeout), noted.subject, noted.leaf, noted.opening, noted.id)
+		list = append(list, statement{kind.sql, args})
 	}
-	return c
-}
-
-// choose is the statement that takes such columns, of one for many rows and one for a
-// single row, which is quicker to run.
-func (a *arena) choose(many, one text) text {
-	if a.bare {
-		return one
-	}
-	return many
-}
-
-func (s *statements) getting(ids []digest) *statement {
-	c := byteaColumn(len(ids), 32)
-	for i := range ids {
-		c.bytes(ids[i][:])
-	}
-	return newStatement(s.get, c).prepare()
+	return list
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/pgtest"
-	"github.com/semelhq/semel/internal/recordcodec"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/codec"
 )
 
 func newTestPool(t *testing.T, url string) *pgxpool.Pool {
@@ -59,7 +60,7 @@ func TestMigrations(t *testing.T) {
 		}
 		s := mustOpen(t, pool.Config().ConnString(), &Options{Schema: `odd "schema" %s`})
 		defer mustClose(t, s)
-		rec := put(t, s, numbered("k", 1), semel.Revision{})
+		rec := put(t, s, numbered("k", 1), store.Revision{})
 		put(t, s, numbered("k", 2), rec.Revision)
 	})
 	t.Run("a schema that lacks migrations is refused and left alone", func(t *testing.T) {
@@ -123,19 +124,19 @@ func TestDurability(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change map[string]string
-		level  semel.Level
+		level  store.Level
 		unsafe string
 	}{
-		{"a single server", nil, semel.LevelDisk, ""},
-		{"a synchronous standby", map[string]string{"synchronous_standby_names": "one"}, semel.LevelReplicated, ""},
-		{"a synchronous standby that applies", map[string]string{"synchronous_standby_names": "one", "synchronous_commit": "remote_apply"}, semel.LevelReplicated, ""},
-		{"a standby that is not waited for", map[string]string{"synchronous_standby_names": "one", "synchronous_commit": "local"}, semel.LevelDisk, ""},
-		{"a standby that only receives", map[string]string{"synchronous_standby_names": "one", "synchronous_commit": "remote_write"}, semel.LevelDisk, ""},
-		{"commits that wait for nothing", map[string]string{"synchronous_commit": "off"}, semel.LevelRelaxed, "synchronous_commit"},
-		{"no fsync", map[string]string{"fsync": "off", "synchronous_standby_names": "one"}, semel.LevelRelaxed, "fsync"},
-		{"torn pages", map[string]string{"full_page_writes": "off"}, semel.LevelDisk, "full_page_writes"},
-		{"a standby", map[string]string{"pg_is_in_recovery": "on", "transaction_read_only": "on"}, semel.LevelDisk, "pg_is_in_recovery"},
-		{"a read-only primary", map[string]string{"transaction_read_only": "on"}, semel.LevelDisk, "transaction_read_only"},
+		{"a single server", nil, store.LevelDisk, ""},
+		{"a synchronous standby", map[string]string{"synchronous_standby_names": "one"}, store.LevelReplicated, ""},
+		{"a synchronous standby that applies", map[string]string{"synchronous_standby_names": "one", "synchronous_commit": "remote_apply"}, store.LevelReplicated, ""},
+		{"a standby that is not waited for", map[string]string{"synchronous_standby_names": "one", "synchronous_commit": "local"}, store.LevelDisk, ""},
+		{"a standby that only receives", map[string]string{"synchronous_standby_names": "one", "synchronous_commit": "remote_write"}, store.LevelDisk, ""},
+		{"commits that wait for nothing", map[string]string{"synchronous_commit": "off"}, store.LevelRelaxed, "synchronous_commit"},
+		{"no fsync", map[string]string{"fsync": "off", "synchronous_standby_names": "one"}, store.LevelRelaxed, "fsync"},
+		{"torn pages", map[string]string{"full_page_writes": "off"}, store.LevelDisk, "full_page_writes"},
+		{"a standby", map[string]string{"pg_is_in_recovery": "on", "transaction_read_only": "on"}, store.LevelDisk, "pg_is_in_recovery"},
+		{"a read-only primary", map[string]string{"transaction_read_only": "on"}, store.LevelDisk, "transaction_read_only"},
 	} {
 		t.Run(c.name+" has its level", func(t *testing.T) {
 			settings := map[string]string{}
@@ -150,13 +151,15 @@ func TestDurability(t *testing.T) {
 			}
 		})
 	}
-	t.Run("the strict profile refuses what the server really has", func(t *testing.T) {
-		_, database := open(t, Options{Strict: true})
+	t.Run("what the server really has is looked at", func(t *testing.T) {
+		_, database := open(t, Options{})
 		server := pgtest.Shared(t)
 		server.Exec(t, database, "ALTER DATABASE "+database+" SET synchronous_commit = off")
-		_, err := Open(t.Context(), server.URL(database), &Options{Strict: true})
-		if err == nil || !strings.Contains(err.Error(), `synchronous_commit is "off"`) {
-			t.Errorf("Open gives %v", err)
+		s := mustOpen(t, server.URL(database), nil)
+		t.Cleanup(func() { mustClose(t, s) })
+		d, err := s.Durability(t.Context())
+		if err != nil || d.Level != store.LevelRelaxed || len(d.Unsafe) != 1 || !strings.Contains(d.Unsafe[0], `synchronous_commit is "off"`) {
+			t.Errorf("the level is %s, %q, %v", d.Level, d.Unsafe, err)
 		}
 	})
 }
@@ -174,22 +177,22 @@ func TestDamage(t *testing.T) {
 			s, database := open(t, Options{})
 			rec := numbered("k", 1)
 			rec.Result.Data = []byte("result")
-			rec = put(t, s, rec, semel.Revision{})
+			rec = put(t, s, rec, store.Revision{})
 			pgtest.Shared(t).Exec(t, database, damage)
-			page, err := s.Due(t.Context(), semel.DueQuery{Until: rec.NextAt, Limit: 10})
-			if err != nil || len(page.Records) > 0 || len(page.Unreadable) != 1 || !errors.Is(page.Unreadable[0], recordcodec.ErrCorrupt) {
+			page, err := s.Due(t.Context(), store.DueQuery{Until: rec.NextAt, Limit: 10})
+			if err != nil || len(page.Records) > 0 || len(page.Unreadable) != 1 || !errors.Is(page.Unreadable[0], codec.ErrCorrupt) {
 				t.Errorf("Due gives %d records and %v, %v", len(page.Records), page.Unreadable, err)
 			}
 			if strings.Contains(damage, "id =") {
 				return
 			}
-			if _, err := s.Get(t.Context(), rec.ID); !errors.Is(err, recordcodec.ErrCorrupt) {
+			if _, err := s.Get(t.Context(), rec.ID); !errors.Is(err, codec.ErrCorrupt) {
 				t.Errorf("Get gives %v", err)
 			}
-			if _, applied, err := s.Apply(t.Context(), semel.Write{Record: numbered("k", 2)}); !errors.Is(err, recordcodec.ErrCorrupt) || applied {
+			if _, applied, err := s.Apply(t.Context(), store.Write{Record: numbered("k", 2)}); !errors.Is(err, codec.ErrCorrupt) || applied {
 				t.Errorf("Apply gives applied %v, %v", applied, err)
 			}
-			put(t, s, numbered("other", 1), semel.Revision{})
+			put(t, s, numbered("other", 1), store.Revision{})
 		})
 	}
 }
@@ -205,14 +208,14 @@ func TestArchive(t *testing.T) {
 		}
 	}
 	var n int
-	var id, revision, record, response []byte
+	var r row
 	conn := pgtest.Shared(t).Conn(t, database)
 	err := conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM semel.idempotency_archive), id, revision, record, response_payload
-		FROM semel.idempotency_archive WHERE idempotency_key = 'k' AND status = 'completed'`).Scan(&n, &id, &revision, &record, &response)
+		FROM semel.idempotency_archive WHERE idempotency_key = 'k' AND status = 'completed'`).Scan(&n, &r.id, &r.revision, &r.record, &r.response)
 	if err != nil || n != 2 {
 		t.Fatalf("%d rows, %v", n, err)
 	}
-	if got, err := decodeRecord(id, revision, record, response); err != nil || string(got.Result.Data) != "result" || got.ID != rec.ID {
+	if got, err := r.decode(); err != nil || string(got.Result.Data) != "result" || got.ID != rec.ID {
 		t.Errorf("the archived record is %v, %v", got, err)
 	}
 }

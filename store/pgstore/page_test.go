@@ -12,7 +12,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/pgtest"
-	"github.com/semelhq/semel/internal/recordcodec"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/codec"
 )
 
 // TestUnreadableRows has rows among those that are due, and listed, that can't be read.
@@ -22,12 +23,12 @@ func TestUnreadableRows(t *testing.T) {
 	start := testRecord("").NextAt
 	digests := map[string]error{}
 	want := map[semel.ID]bool{}
-	var last semel.Instant
+	var last store.Instant
 	for i := range rows {
 		rec := numbered(fmt.Sprint("k", i), byte(i))
 		rec.NextAt = start.Add(time.Duration(i/4) * time.Second) // several of one instant
 		rec.CreatedAt = start.Add(time.Duration(i/4) * time.Second)
-		rec = put(t, s, rec, semel.Revision{})
+		rec = put(t, s, rec, store.Revision{})
 		last = rec.NextAt
 		id := rec.ID.Digest()
 		name := hex.EncodeToString(id[:])
@@ -37,10 +38,10 @@ func TestUnreadableRows(t *testing.T) {
 		switch {
 		case i < 2 || i == rows-1: // the first and the last are among them
 			exec("record = set_bit(record, 99, 1 - get_bit(record, 99))")
-			digests[name] = recordcodec.ErrCorrupt
+			digests[name] = codec.ErrCorrupt
 		case i%3 == 0:
 			exec(fmt.Sprintf("record = '\\x%x'", newerRow(t, &rec)))
-			digests[name] = recordcodec.ErrNewer
+			digests[name] = codec.ErrNewer
 		default:
 			want[rec.ID] = true
 		}
@@ -81,11 +82,11 @@ func TestUnreadableRows(t *testing.T) {
 	for _, limit := range []int{1, 3, rows, 2 * rows} {
 		t.Run(fmt.Sprintf("keep no other from being found, by pages of %d", limit), func(t *testing.T) {
 			check(t, func(after string) ([]semel.Record, string, []error) {
-				page, err := s.Due(t.Context(), semel.DueQuery{Until: last, After: after, Limit: limit})
+				page, err := s.Due(t.Context(), store.DueQuery{Until: last, After: after, Limit: limit})
 				noError(t, err)
 				return page.Records, page.Next, page.Unreadable
 			})
-			for _, q := range []semel.Query{{}, {Operation: testRecord("").ID.Operation}} {
+			for _, q := range []store.Query{{}, {Operation: testRecord("").ID.Operation}} {
 				check(t, func(after string) ([]semel.Record, string, []error) {
 					q.Limit, q.Cursor = limit, after
 					page, err := s.Search(t.Context(), q)
@@ -104,30 +105,30 @@ func newerRow(t *testing.T, rec *semel.Record) []byte {
 	noError(t, err)
 	end := len(b) - 2*crc32.Size // its own checksum and that of the result
 	body := b[:end:end]
-	body[0] = recordcodec.Version + 1
+	body[0] = codec.Version + 1
 	return append(binary.LittleEndian.AppendUint32(body, crc32.Checksum(body, castagnoli)), b[end+crc32.Size:]...)
 }
 
 func TestPlacesOfOtherLists(t *testing.T) {
 	s, _ := open(t, Options{})
 	for i := range 2 {
-		put(t, s, numbered(fmt.Sprint(i), 1), semel.Revision{})
+		put(t, s, numbered(fmt.Sprint(i), 1), store.Revision{})
 	}
-	due, err := s.Due(t.Context(), semel.DueQuery{Until: testRecord("").NextAt, Limit: 1})
+	due, err := s.Due(t.Context(), store.DueQuery{Until: testRecord("").NextAt, Limit: 1})
 	noError(t, err)
-	listed, err := s.Search(t.Context(), semel.Query{Limit: 1})
+	listed, err := s.Search(t.Context(), store.Query{Limit: 1})
 	noError(t, err)
 	if due.Next == "" || listed.Next == "" {
 		t.Fatal("there is no second page, so nothing is proved")
 	}
 	invalid := &semel.Error{Code: semel.CodeInvalidCall}
 	for _, after := range []string{listed.Next, "x", due.Next[:8], "%"} {
-		if _, err := s.Due(t.Context(), semel.DueQuery{Until: testRecord("").NextAt, After: after, Limit: 1}); !errors.Is(err, invalid) {
+		if _, err := s.Due(t.Context(), store.DueQuery{Until: testRecord("").NextAt, After: after, Limit: 1}); !errors.Is(err, invalid) {
 			t.Errorf("Due goes on after %q: %v", after, err)
 		}
 	}
 	for _, cursor := range []string{due.Next, "x", listed.Next[:8], "%"} {
-		if _, err := s.Search(t.Context(), semel.Query{Cursor: cursor, Limit: 1}); !errors.Is(err, invalid) {
+		if _, err := s.Search(t.Context(), store.Query{Cursor: cursor, Limit: 1}); !errors.Is(err, invalid) {
 			t.Errorf("Search goes on after %q: %v", cursor, err)
 		}
 	}

@@ -1,99 +1,63 @@
 package pgstore
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
 
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-// purgeBatch bounds the rows of one deletion, so that its locks are short and what
-// it writes to the log comes in small portions.
+// purgeBatch bounds the rows of one deletion, which keeps its locks short.
 const purgeBatch = 256
 
-// Purge is [semel.PurgeStore.Purge]. It deletes up to 256 records in a statement.
-// A crash between two leaves the rest to be found again.
-func (s *Store) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
-	if err := s.usable(ctx); err != nil {
-		return 0, err
-	}
-	type version struct {
-		id       digest
-		revision semel.Revision
-	}
+// Purge is [store.Purger.Purge]. It deletes up to 256 records in a statement, in
+// the order of identities. A crash between two leaves the rest to be found again.
+func (s *Store) Purge(ctx context.Context, refs []store.Ref) (int, error) {
 	versions := make([]version, len(refs))
 	for i := range refs {
 		versions[i] = version{refs[i].ID.Digest(), refs[i].Revision}
 	}
-	slices.SortFunc(versions, func(a, b version) int { return slices.Compare(a.id[:], b.id[:]) })
+	slices.SortFunc(versions, func(a, b version) int { return bytes.Compare(a.id[:], b.id[:]) })
 	n := 0
 	for part := range slices.Chunk(versions, purgeBatch) {
-		ids, revisions := byteaColumn(len(part), 32), byteaColumn(len(part), 16)
+		var ids, revisions pgtype.FlatArray[[]byte]
 		for i := range part {
-			ids.bytes(part[i].id[:])
-			revisions.bytes(part[i].revision[:])
+			ids, revisions = append(ids, part[i].id[:]), append(revisions, part[i].revision[:])
 		}
-		deleted, err := s.delete(ctx, newStatement(s.sql.purge, ids, revisions).prepare())
+		deleted, err := change(ctx, s, scanVersion, s.sql.purge, ids, revisions, milliseconds(s.opts.LockTimeout))
 		if err != nil {
 			return n, fmt.Errorf("pgstore: purge: %w", err)
 		}
 		n += len(deleted)
 		for i := range deleted {
-			s.changed(&deleted[i])
+			s.changed(&deleted[i].id)
 		}
 	}
 	return n, nil
 }
 
-// delete runs a deletion. Like a write it is not called back.
-func (s *Store) delete(ctx context.Context, st *statement) (deleted []digest, err error) {
-	ctx = context.WithoutCancel(ctx)
-	err = s.onRead(ctx, func(conn *pgconn.PgConn) error {
-		return repeat(ctx, func() error {
-			deleted = deleted[:0]
-			return execute(ctx, conn, st, func(row [][]byte) error {
-				deleted = append(deleted, digestOf(row[0]))
-				return nil
-			})
-		})
-	})
-	return deleted, err
-}
-
-// Archive keeps records in the table idempotency_archive, for [semel.Options].
-// When it returns nil they are committed. Records that are there already, in the
-// same version, are left alone.
+// Archive keeps records in the table idempotency_archive, for [semel.Options]. When it
+// returns nil they are committed. It leaves alone what is there in the same version.
 func (s *Store) Archive(ctx context.Context, recs []semel.Record) error {
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
 	for part := range slices.Chunk(recs, purgeBatch) {
-		st, err := s.sql.archiving(part)
-		if err == nil {
-			// A crash before the commit leaves nothing, and the records unpurged. A
-			// crash after it has them archived once more, which changes nothing.
-			_, err = s.delete(ctx, st)
+		ops := make([]*op, len(part))
+		for i := range part {
+			o, err := s.newOp(store.Write{Record: part[i]})
+			if err != nil {
+				return fmt.Errorf("pgstore: archive: %w", err)
+			}
+			ops[i] = o
 		}
-		if err != nil {
+		// A crash before the commit leaves nothing, and the records unpurged. After a
+		// crash behind it they are archived once more, which changes nothing.
+		if _, err := change(ctx, s, ignore, s.sql.archive, arrays(recordMembers, ops)...); err != nil {
 			return fmt.Errorf("pgstore: archive: %w", err)
 		}
 	}
 	return nil
-}
-
-func (s *statements) archiving(recs []semel.Record) (*statement, error) {
-	ops := make([]*op, len(recs))
-	for i := range recs {
-		var err error
-		if ops[i], err = newOp(semel.Write{Record: recs[i]}); err != nil {
-			return nil, err
-		}
-	}
-	c := fillVersions(ops, false)
-	key, operation, user, tenant := c.identities(func(i int) *semel.Record { return &recs[i] })
-	return newStatement(s.archive, c.id, c.revision, c.record, c.request, c.response, c.status, c.created, c.updated, c.expires,
-		key, operation, user, tenant), nil
 }

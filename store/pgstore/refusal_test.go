@@ -10,6 +10,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/store"
 )
 
 // refusesAll checks that a store that can't be written says so of each write: that it
@@ -19,32 +20,33 @@ func refusesAll(t *testing.T, s *Store) {
 	n := 0
 	apply := func() error {
 		n++
-		_, applied, err := s.Apply(t.Context(), semel.Write{Record: numbered(fmt.Sprint("refused-", n), 1)})
+		_, applied, err := s.Apply(t.Context(), store.Write{Record: numbered(fmt.Sprint("refused-", n), 1)})
 		if err == nil || applied {
 			t.Fatalf("a write was applied: %v, %v", applied, err)
 		}
 		return err
 	}
-	await(t, "a write is refused", func() bool { return errors.Is(apply(), semel.ErrNotApplied) })
+	await(t, "a write is refused", func() bool { return errors.Is(apply(), store.ErrNotApplied) })
 	for range 20 {
-		if err := apply(); !errors.Is(err, semel.ErrNotApplied) {
+		if err := apply(); !errors.Is(err, store.ErrNotApplied) {
 			t.Fatalf("a write that was never sent may have been applied: %v", err)
 		}
 	}
 }
 
 func TestServersThatRefuseConnections(t *testing.T) {
+	t.Parallel()
 	t.Run("one that is down", func(t *testing.T) {
 		server := pgtest.Start(t, nil)
 		database := server.Database(t)
 		s := mustOpen(t, server.URL(database), &Options{Migrate: true, MaxConns: 1})
 		t.Cleanup(func() { mustClose(t, s) })
-		first := put(t, s, numbered("k", 1), semel.Revision{})
+		first := put(t, s, numbered("k", 1), store.Revision{})
 		server.Stop(t)
 		refusesAll(t, s)
 		server.Restart(t)
 		await(t, "it serves again", func() bool {
-			cur, _, err := s.Apply(t.Context(), semel.Write{Record: numbered("k", 2), Expect: first.Revision})
+			cur, _, err := s.Apply(t.Context(), store.Write{Record: numbered("k", 2), Expect: first.Revision})
 			return err == nil && cur.Revision == numbered("", 2).Revision
 		})
 	})
@@ -55,12 +57,12 @@ func TestServersThatRefuseConnections(t *testing.T) {
 			w := newWire(t, server)
 			s := mustOpen(t, w.url(database), &Options{Migrate: true, NoNotices: true, MaxConns: 1})
 			t.Cleanup(func() { mustClose(t, s) })
-			put(t, s, numbered("k", 1), semel.Revision{})
+			put(t, s, numbered("k", 1), store.Revision{})
 			w.cutAll(ending(code))
 			refusesAll(t, s)
 			w.cutAll(nil)
 			await(t, "it serves again", func() bool {
-				cur, _, err := s.Apply(t.Context(), semel.Write{Record: numbered("other", 1)})
+				cur, _, err := s.Apply(t.Context(), store.Write{Record: numbered("other", 1)})
 				return err == nil && cur.Revision == numbered("", 1).Revision
 			})
 		})
@@ -79,11 +81,11 @@ func raising(t *testing.T, database, when, key, code string) {
 }
 
 func TestRefusedStatements(t *testing.T) {
+	t.Parallel()
 	exec := func(t *testing.T, database, sql string) {
 		pgtest.Shared(t).Exec(t, database, strings.ReplaceAll(sql, "DATABASE", "DATABASE "+database))
 	}
 	newSessions := func(t *testing.T, s *Store) {
-		s.commits.conns.expire()
 		s.writes.Reset()
 	}
 	for _, c := range []struct {
@@ -128,13 +130,25 @@ func TestRefusedStatements(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, database := open(t, Options{MaxConns: 1, LockTimeout: 2 * time.Second, AcquireTimeout: 10 * time.Second})
-			rec := put(t, s, numbered("k", 1), semel.Revision{})
+			rec := put(t, s, numbered("k", 1), store.Revision{})
 			c.make(t, s, database, rec)
-			_, applied, err := s.Apply(t.Context(), semel.Write{Record: numbered("k", 2), Expect: rec.Revision})
-			if sqlState(err) != c.code || applied || errors.Is(err, semel.ErrNotApplied) == c.not {
+			_, applied, err := s.Apply(t.Context(), store.Write{Record: numbered("k", 2), Expect: rec.Revision})
+			if sqlState(err) != c.code || applied || errors.Is(err, store.ErrNotApplied) == c.not {
 				t.Errorf("a write got %v, %v", applied, err)
 			}
 		})
+	}
+}
+
+func TestAServerThatOnlyReadsSaysSo(t *testing.T) {
+	s, database := open(t, Options{})
+	if err := s.CheckWrites(t.Context()); err != nil {
+		t.Error(err)
+	}
+	pgtest.Shared(t).Exec(t, database, "ALTER DATABASE "+database+" SET default_transaction_read_only = on")
+	s.reads.Reset()
+	if err := s.CheckWrites(t.Context()); err == nil || !strings.Contains(err.Error(), "read-only") {
+		t.Errorf("it says %v", err)
 	}
 }
 
@@ -147,26 +161,26 @@ func TestCallersThatLeaveBeforeTheirTurnKnow(t *testing.T) {
 	w.set(func(x *exchange) { x.gate = gate })
 	first := make(chan error)
 	go func() {
-		_, _, err := s.Apply(t.Context(), semel.Write{Record: numbered("first", 1)})
+		_, _, err := s.Apply(t.Context(), store.Write{Record: numbered("first", 1)})
 		first <- err
 	}()
-	await(t, "the connection is in use", func() bool { return s.commits.onItsWay() == 1 })
+	await(t, "the connection is in use", func() bool { return busy(s, 1) })
 	for _, key := range []string{"another", "first"} {
 		ctx, cancel := context.WithCancel(t.Context())
 		told := make(chan error)
 		go func() {
-			_, _, err := s.Apply(ctx, semel.Write{Record: numbered(key, 2)})
+			_, _, err := s.Apply(ctx, store.Write{Record: numbered(key, 2)})
 			told <- err
 		}()
-		await(t, "it waits", func() bool { n, _ := s.commits.held(); return n == 1 })
+		await(t, "it waits", func() bool { return queued(s) == 1 })
 		cancel()
-		if err := <-told; !errors.Is(err, context.Canceled) || !errors.Is(err, semel.ErrNotApplied) {
+		if err := <-told; !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrNotApplied) {
 			t.Errorf("a write that was never sent may have been applied: %v", err)
 		}
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := s.Apply(ended, semel.Write{Record: numbered("late", 1)}); !errors.Is(err, context.Canceled) || !errors.Is(err, semel.ErrNotApplied) {
+	if _, _, err := s.Apply(ended, store.Write{Record: numbered("late", 1)}); !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrNotApplied) {
 		t.Errorf("a write that had ended before it began: %v", err)
 	}
 	close(gate)
@@ -191,13 +205,13 @@ func TestALaterRoundTakesNothingBack(t *testing.T) {
 			s := mustOpen(t, w.url(database), &Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second})
 			t.Cleanup(func() { mustClose(t, s) })
 			for i := range 3 {
-				put(t, s, numbered(fmt.Sprint("there-", i), 1), semel.Revision{})
+				put(t, s, numbered(fmt.Sprint("there-", i), 1), store.Revision{})
 			}
-			var writes []semel.Write
+			var writes []store.Write
 			for i := range 3 {
-				writes = append(writes, semel.Write{Record: numbered(fmt.Sprint("new-", i), 1)})
+				writes = append(writes, store.Write{Record: numbered(fmt.Sprint("new-", i), 1)})
 				// These need a look at what is stored in their place.
-				writes = append(writes, semel.Write{Record: numbered(fmt.Sprint("there-", i), 3), Expect: semel.Revision{9}})
+				writes = append(writes, store.Write{Record: numbered(fmt.Sprint("there-", i), 3), Expect: store.Revision{9}})
 			}
 			failed := 0
 			results := together(t, w, s, func(n int, x *exchange) {
@@ -230,14 +244,14 @@ func TestARolledBackRunIsForgotten(t *testing.T) {
 			w := newWire(t, server)
 			s := mustOpen(t, w.url(database), &Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second})
 			t.Cleanup(func() { mustClose(t, s) })
-			there := put(t, s, numbered("there", 1), semel.Revision{})
-			bad := put(t, s, numbered("bad", 1), semel.Revision{})
+			there := put(t, s, numbered("there", 1), store.Revision{})
+			bad := put(t, s, numbered("bad", 1), store.Revision{})
 			raising(t, database, "at once", "bad", code)
 			// New records are made by a statement of their own, before the one that fails.
 			results := together(t, w, s, nil,
-				semel.Write{Record: numbered("new-1", 1)}, semel.Write{Record: numbered("new-2", 1)},
-				semel.Write{Record: numbered("there", 2)},
-				semel.Write{Record: numbered("bad", 2), Expect: bad.Revision})
+				store.Write{Record: numbered("new-1", 1)}, store.Write{Record: numbered("new-2", 1)},
+				store.Write{Record: numbered("there", 2)},
+				store.Write{Record: numbered("bad", 2), Expect: bad.Revision})
 			for _, r := range results {
 				id := r.write.Record.ID
 				rec, err := s.Get(t.Context(), id)
@@ -261,7 +275,7 @@ func TestARolledBackRunIsForgotten(t *testing.T) {
 }
 
 func TestAWriteHasOneResult(t *testing.T) {
-	o, err := newOp(semel.Write{Record: numbered("k", 1)})
+	o, err := new(Store).newOp(store.Write{Record: numbered("k", 1)})
 	noError(t, err)
 	o.wrote()
 	for what, again := range map[string]func(){

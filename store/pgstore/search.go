@@ -3,119 +3,116 @@ package pgstore
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // searchBatch bounds the records that one search looks at.
 const searchBatch = 10_000
 
-// Search is [semel.SearchStore.Search]. Searches for a key use its index; others
-// look at up to ten thousand records in one call. Records are listed by when their
-// identity was first stored, which stays as long as they are there.
-func (s *Store) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
-	if err := s.usable(ctx); err != nil {
-		return semel.Page{}, err
-	}
-	var from *place
-	if q.Cursor != "" {
-		p, err := decodePlace(q.Cursor, inSearch)
-		if err != nil {
-			return semel.Page{}, err
-		}
-		from = &p
-	}
-	q.Limit = min(cmp.Or(max(q.Limit, 0), semel.DefaultSearchLimit), semel.MaxSearchLimit)
-	page, err := s.search(ctx, s.searching(&q, from), &q)
+// Search is [store.Searcher.Search]. A search for a key uses its index; any other looks at
+// up to ten thousand records in one call. Records are listed by when their identity was
+// first stored, which stays the same as long as they are there.
+func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err error) {
+	from, err := decodePlace(q.Cursor, inSearch)
 	if err != nil {
-		return semel.Page{}, fmt.Errorf("pgstore: search: %w", err)
+		return page, err
 	}
-	return page, nil
-}
-
-// search reads a page. Its statement gives the records, and last, with nothing but
-// its place, the record at which it stopped looking, if it did.
-func (s *Store) search(ctx context.Context, st *statement, q *semel.Query) (page semel.Page, err error) {
+	q.Limit = min(cmp.Or(max(q.Limit, 0), store.DefaultSearchLimit), store.MaxSearchLimit)
+	sql, args := searching(s.opts.Schema, &q, from)
+	rows, err := query(ctx, s, scanRow, sql, args...)
+	if err != nil {
+		return page, fmt.Errorf("pgstore: search: %w", err)
+	}
 	n := 0
-	var last place
-	err = s.query(ctx, st, func(row [][]byte) error {
-		at := placeOf(inSearch, row[4], row[0])
-		if row[2] == nil {
-			if n < q.Limit {
-				page.Next = at.encode()
-			}
-			return nil
+	for _, r := range rows {
+		if r.record == nil { // the last, where the search stopped looking
+			page.Next = cmp.Or(page.Next, r.place(inSearch))
+			continue
 		}
-		n, last = n+1, at
-		rec, err := decodeRecord(row[0], row[1], row[2], row[3])
+		if n++; n == q.Limit {
+			page.Next = r.place(inSearch)
+		}
+		rec, err := r.decode()
 		switch {
 		case err != nil:
 			page.Unreadable = append(page.Unreadable, err)
 		case q.Matches(&rec): // the columns are exact to the microsecond, the record is exact
 			page.Records = append(page.Records, rec)
 		}
-		return nil
-	})
-	if err != nil {
-		return semel.Page{}, err
-	}
-	if n == q.Limit {
-		page.Next = last.encode()
 	}
 	return page, nil
 }
 
-// searching is the statement of a search.
-func (s *Store) searching(q *semel.Query, from *place) *statement {
-	var args []column
-	arg := func(c column) string {
-		args = append(args, c)
-		return fmt.Sprintf("$%d", len(args))
-	}
+// searching is the statement of a search, with its parameters. It returns the records,
+// and then, with nothing but its place, the one at which it stopped looking, if it did.
+func searching(schema string, q *store.Query, from *place) (sql string, args []any) {
 	after := "TRUE"
 	if from != nil {
-		after = fmt.Sprintf("(since, id) < (%s::bigint, %s::bytea)", arg(int8Value(from.at)), arg(byteaValue(from.id)))
+		after, args = "(since, id) < ($1::bigint, $2::bytea)", []any{from.at, from.id}
 	}
 	var conds []string
-	text := func(column, value string) {
-		conds = append(conds, column+" = "+arg(textValue(value))+"::text")
+	where := func(asked bool, cond string, value any) {
+		if asked {
+			args = append(args, value)
+			conds = append(conds, fmt.Sprintf(cond, len(args)))
+		}
 	}
-	if q.Tenant != nil {
-		text("session_id", *q.Tenant)
-	}
-	if q.Principal != "" {
-		text("user_id", q.Principal)
-	}
-	if q.Operation != "" {
-		text("operation_type", q.Operation)
-	}
-	if q.Key != "" {
-		text("idempotency_key", q.Key)
-	}
-	if q.State != 0 {
-		text("status", q.State.String())
-	}
-	if q.Held {
-		conds = append(conds, "held")
-	}
-	if q.After != 0 {
-		conds = append(conds, "created_at >= "+arg(timeValue(q.After))+"::timestamptz")
-	}
-	if q.Before != 0 {
-		conds = append(conds, "created_at <= "+arg(timeValue(q.Before))+"::timestamptz")
-	}
-	table := name(s.opts.Schema, "idempotency_log")
-	row := "l.id, l.revision, l.record, " + s.result() + ", l.since"
+	where(q.Tenant != nil, "session_id = $%d::text", q.Tenant)
+	where(q.Principal != "", "user_id = $%d::text", q.Principal)
+	where(q.Operation != "", "operation_type = $%d::text", q.Operation)
+	where(q.Key != "", "idempotency_key = $%d::text", q.Key)
+	where(q.State != 0, "status = $%d::text", q.State.String())
+	where(q.Held, "held = $%d::boolean", true)
+	where(q.After != 0, "created_at >= $%d::timestamptz", q.After.Time())
+	where(q.Before != 0, "created_at <= $%d::timestamptz", q.Before.Time())
+	table := name(schema, "idempotency_log")
+	const row = "l.since, l.id, l.revision, l.response_payload, l.record"
 	const order = " ORDER BY since DESC, id DESC"
 	limit := fmt.Sprintf(" LIMIT %d", q.Limit)
-	where := strings.Join(append(conds, "TRUE"), " AND ")
+	matches := strings.Join(append(conds, "TRUE"), " AND ")
 	if len(conds) == 0 || q.Key != "" {
-		return newRareStatement("SELECT "+row+" FROM "+table+" l WHERE "+after+" AND "+where+order+limit, args...)
+		return "SELECT " + row + " FROM " + table + " l WHERE " + after + " AND " + matches + order + limit, args
 	}
-	return newRareStatement(fmt.Sprintf("(SELECT %s FROM (SELECT * FROM %s WHERE %s%s LIMIT %d) AS l WHERE %s%s%s)"+
-		" UNION ALL (SELECT id, NULL, NULL, NULL, since FROM %s WHERE %s%s OFFSET %d LIMIT 1)",
-		row, table, after, order, searchBatch, where, order, limit,
-		table, after, order, searchBatch-1), args...)
+	return fmt.Sprintf("(SELECT %s FROM (SELECT * FROM %s WHERE %s%s LIMIT %d) AS l WHERE %s%s%s)"+
+		" UNION ALL (SELECT since, id, NULL, NULL, NULL FROM %s WHERE %s%s OFFSET %d LIMIT 1)",
+		row, table, after, order, searchBatch, matches, order, limit,
+		table, after, order, searchBatch-1), args
+}
+
+// place is where a list has arrived: its next page begins behind the row with this value in
+// the column that the list is ordered by, and this id. The id may have any length, because
+// the row may be damaged.
+type place struct {
+	at int64
+	id []byte
+}
+
+// Kinds of lists.
+const (
+	inDue    = 'd'
+	inSearch = 's'
+)
+
+// place is that of a row in a list of a kind, for callers to hand back.
+func (r *row) place(kind byte) string {
+	b := binary.BigEndian.AppendUint64([]byte{kind}, uint64(r.at))
+	return base64.RawURLEncoding.EncodeToString(append(b, r.id...))
+}
+
+// decodePlace reads a place in a list of a kind, or nothing for its beginning.
+func decodePlace(s string, kind byte) (*place, error) {
+	if s == "" {
+		return nil, nil
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || len(b) < 1+8 || b[0] != kind {
+		return nil, &semel.Error{Code: semel.CodeInvalidCall, Message: "the place to continue after is not one of this store"}
+	}
+	return &place{int64(binary.BigEndian.Uint64(b[1:9])), b[9:]}, nil
 }

@@ -6,221 +6,171 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-// statements are the texts of what the store sends every day. They keep nothing in
-// the session, so that each may go to another, as a transaction pooler has it.
+// statements are the texts of what the store sends every day. They keep nothing in the
+// session, so each may go to another one, as with a transaction pooler. joinCreate and
+// joinUpdate are for transactions of the application.
 type statements struct {
-	create, update   text // of many rows
-	create1, update1 text // of one
-	// noted are the same for writes with evidence.
-	noted          struct{ create, update, create1, update1 text }
-	get, due       text
-	purge, archive text
-	notify         text
+	create, update, joinCreate, joinUpdate, get, due, purge, archive, notify string
 }
 
-// text is the SQL of a statement.
-type text struct {
-	// any works on any connection. It sets its lock timeout for itself, which ends
-	// with its transaction.
-	any string
-	// direct works on connections that prepareSession has prepared.
-	direct string
-	// mark is that of the row that says how many it has written; empty: it names each.
-	mark string
+// member is a column that a write sets, or something that it is judged by, with the type
+// of its parameter, which is an array of those of all writes.
+type member struct {
+	name, kind string
+	all        func(ops []*op) any
 }
 
-// member is a column that a write sets, with the type of its parameter.
-type member struct{ name, kind string }
+// of is a member with what it is of a write. pgx encodes a FlatArray without reflection.
+func of[T any](name, kind string, value func(o *op, rec *semel.Record) T) member {
+	return member{name, kind, func(ops []*op) any {
+		list := make(pgtype.FlatArray[T], len(ops))
+		for i, o := range ops {
+			list[i] = value(o, &o.write.Record)
+		}
+		return list
+	}}
+}
 
-// versionMembers change with every version of a record; identityMembers are set
-// when the identity is first stored.
+// timeOf is a member that is an instant, or null, as PostgreSQL has it: to the microsecond.
+func timeOf(name string, value func(o *op, rec *semel.Record) store.Instant) member {
+	return of(name, "timestamptz", func(o *op, rec *semel.Record) *time.Time {
+		return orNil(value(o, rec).Time().Truncate(time.Microsecond), value(o, rec) == 0)
+	})
+}
+
+func orNil[T any](value T, null bool) *T {
+	if null {
+		return nil
+	}
+	return &value
+}
+
+// versionMembers change with every version of a record; identityMembers never change.
 var (
 	versionMembers = []member{
-		{"id", "bytea"}, {"revision", "bytea"}, {"record", "bytea"}, {"next_at", "bigint"}, {"held", "boolean"},
-		{"request_payload", "text"}, {"response_payload", "bytea"}, {"status", "text"},
-		{"created_at", "timestamptz"}, {"updated_at", "timestamptz"}, {"expires_at", "timestamptz"},
+		of("id", "bytea", func(o *op, _ *semel.Record) []byte { return o.id[:] }),
+		of("revision", "bytea", func(_ *op, rec *semel.Record) []byte { return rec.Revision[:] }),
+		of("record", "bytea", func(o *op, _ *semel.Record) []byte { return o.record }),
+		of("next_at", "int8", func(_ *op, rec *semel.Record) *int64 { return orNil(int64(rec.NextAt), rec.NextAt == 0) }),
+		of("held", "bool", func(_ *op, rec *semel.Record) bool { return rec.Held != "" }),
+		of("request_payload", "text", func(_ *op, rec *semel.Record) *string {
+			return orNil(rec.Fingerprint.String(), rec.Fingerprint.IsZero())
+		}),
+		of("response_payload", "bytea", func(_ *op, rec *semel.Record) []byte { return rec.Result.Data }),
+		of("status", "text", func(_ *op, rec *semel.Record) string { return rec.State.String() }),
+		timeOf("created_at", func(_ *op, rec *semel.Record) store.Instant { return rec.CreatedAt }),
+		timeOf("updated_at", func(_ *op, rec *semel.Record) store.Instant { return rec.UpdatedAt }),
+		timeOf("expires_at", func(_ *op, rec *semel.Record) store.Instant { return rec.ExpiresAt }),
 	}
 	identityMembers = []member{
-		{"since", "bigint"}, {"idempotency_key", "text"}, {"operation_type", "text"}, {"user_id", "text"}, {"session_id", "text"},
+		of("since", "int8", func(_ *op, rec *semel.Record) int64 { return int64(rec.CreatedAt) }),
+		of("idempotency_key", "text", func(_ *op, rec *semel.Record) string { return rec.ID.Key }),
+		of("operation_type", "text", func(_ *op, rec *semel.Record) string { return rec.ID.Operation }),
+		of("user_id", "text", func(_ *op, rec *semel.Record) string { return rec.ID.Principal }),
+		of("session_id", "text", func(_ *op, rec *semel.Record) string { return rec.ID.Tenant }),
 	}
-	// A write names the revision that it follows, and until when it may be made.
-	expectMember, deadlineMember = []member{{"expect", "bytea"}}, []member{{"deadline", "timestamptz"}}
+	recordMembers = slices.Concat(versionMembers, identityMembers)
+	deadline      = timeOf("deadline", func(o *op, _ *semel.Record) store.Instant { return o.deadline })
+	// A write may be made until its deadline, and one that changes a record names the
+	// revision that it follows.
+	createMembers = slices.Concat(recordMembers, []member{deadline})
+	updateMembers = slices.Concat(versionMembers, []member{
+		of("expect", "bytea", func(o *op, _ *semel.Record) []byte { return o.write.Expect[:] }), deadline,
+	})
 
-	archiveMembers = []member{
-		{"id", "bytea"}, {"revision", "bytea"}, {"record", "bytea"},
-		{"request_payload", "text"}, {"response_payload", "bytea"}, {"status", "text"},
-		{"created_at", "timestamptz"}, {"updated_at", "timestamptz"}, {"expires_at", "timestamptz"},
-		{"idempotency_key", "text"}, {"operation_type", "text"}, {"user_id", "text"}, {"session_id", "text"},
-	}
+	archiveMembers = slices.DeleteFunc(slices.Clone(recordMembers), func(m member) bool {
+		return slices.Contains([]string{"next_at", "held", "since"}, m.name)
+	})
 )
 
-// inTime is what a write needs beside the revision that it expects: it may be made
-// before its deadline only, by the server's clock when it comes to the row. It may
-// then wait for a lock, for the lock timeout at most, and for the commit.
-var inTime = beforeDeadline("w.deadline")
+// arrays are the parameters of [unnest] for many writes.
+func arrays(members []member, ops []*op) []any {
+	args := make([]any, len(members))
+	for i, m := range members {
+		args[i] = m.all(ops)
+	}
+	return args
+}
 
-func beforeDeadline(deadline string) string {
-	return "(" + deadline + " IS NULL OR clock_timestamp() < " + deadline + ")"
+// list joins what text gives for each member, which it numbers from 1.
+func list(members []member, text func(i int, m member) string) string {
+	parts := make([]string, len(members))
+	for i, m := range members {
+		parts[i] = text(i+1, m)
+	}
+	return strings.Join(parts, ", ")
 }
 
 func names(members []member, prefix string) string {
-	list := make([]string, len(members))
-	for i, m := range members {
-		list[i] = prefix + m.name
-	}
-	return strings.Join(list, ", ")
+	return list(members, func(_ int, m member) string { return prefix + m.name })
 }
 
-// unnest is a table w of parameters that are arrays, all of one length. The arrays
-// are unfolded side by side as the rows are read; unnest in FROM would write each of
-// them to a table of its own first.
+// unnest makes rows of parameters that are arrays of one length. In the select list the
+// arrays are unfolded side by side as the rows are read; in FROM each would first be
+// written to a table of its own.
 func unnest(members []member) string {
-	list := make([]string, len(members))
-	for i, m := range members {
-		list[i] = fmt.Sprintf("unnest($%d::%s[]) AS %s", i+1, m.kind, m.name)
-	}
-	return "(SELECT " + strings.Join(list, ", ") + ") AS w"
+	return "SELECT " + list(members, func(i int, m member) string { return fmt.Sprintf("unnest($%d::%s[]) AS %s", i, m.kind, m.name) })
 }
 
-// params are the parameters of one row.
-func params(members []member) string {
-	list := make([]string, len(members))
-	for i, m := range members {
-		list[i] = fmt.Sprintf("$%d::%s AS %s", i+1, m.kind, m.name)
-	}
-	return "(SELECT " + strings.Join(list, ", ") + ") AS w"
+// lockTimeout sets how long a statement waits for a lock, in milliseconds. That happens
+// when the first row comes, before anything is locked, and ends with the transaction.
+func lockTimeout(value string) string { return "set_config('lock_timeout', " + value + ", true)" }
+
+// making is a statement that makes the writes of rows of parameters, and appends the
+// evidence of those that it has made, but for its end, which may select from made. Behind
+// the members come the parameters for the lock timeout and for the entries. A write is made
+// only before its deadline, by the server's clock when the statement comes to its row; it
+// may then still wait for a lock, for the lock timeout at most, and for the commit.
+func making(schema, verb string, members []member, rest string) string {
+	n := len(members) + 1
+	return "WITH made AS (" + verb + " FROM (" + unnest(members) + ") AS w, " + lockTimeout(fmt.Sprintf("$%d::text", n)) +
+		" WHERE (w.deadline IS NULL OR clock_timestamp() < w.deadline)" + rest + "), " + noted(schema, n+1)
 }
 
-// Marks of the rows that say how many a statement has written.
-const (
-	markCreated = "c"
-	markUpdated = "u"
-)
-
-// counting is the part of a statement of many rows that says how many it has written,
-// in a row without an identity that is marked, and names the batch by the revision of
-// its first write. It says which only where that is not all of them: a row for each
-// costs both sides more than it tells. Those that were written are in the table made.
-func counting(mark, made string) string {
-	return "SELECT NULL::bytea, count(*)::text::bytea, '" + mark + "'::bytea, ($2::bytea[])[1] FROM " + made +
-		" UNION ALL " + naming(made) + unlessAll(made)
+// barrier is one more row, of so many nulls and one value, where commits wait for a
+// standby. This server may show a row that no standby has, because the wait for it was
+// cancelled or the server was restarted. Whoever reads that row acts on it. So the
+// transaction that reads it also writes a message of a few bytes to the log, and its commit
+// waits until a standby has everything up to here.
+func (d *database) barrier(nulls int) string {
+	if !d.barriers {
+		return ""
+	}
+	return " UNION ALL SELECT " + strings.Repeat("NULL, ", nulls) + "pg_logical_emit_message(true, 'semel', '')::text::bytea" +
+		" WHERE current_setting('synchronous_standby_names', true) <> ''"
 }
 
-// naming is the part of a statement that says which writes it has made.
-func naming(made string) string {
-	return "SELECT id, revision, NULL::bytea, NULL::bytea FROM " + made
-}
-
-func unlessAll(made string) string {
-	return " WHERE (SELECT count(*) FROM " + made + ") < cardinality($1)"
-}
-
-// barrier is a row of no record, where commits wait for a standby. A row that this
-// server shows may be one that no standby has: whoever waited for it was
-// cancelled, or the server was restarted. Whoever is told of it acts on it, so the
-// transaction that reads it writes a message of a few bytes to the log, and its
-// own commit then waits until a standby has everything up to here.
-const barrier = `SELECT pg_logical_emit_message(true, 'semel', '')::text::bytea, NULL::bytea, NULL::bytea, NULL::bytea` +
-	` WHERE current_setting('synchronous_standby_names', true) <> ''`
-
-func newStatements(schema string, lockTimeout time.Duration, barriers bool) statements {
-	table := name(schema, "idempotency_log")
-	limited := func(sql func(limit string) string) text {
-		return text{any: sql(", set_config('lock_timeout', '" + milliseconds(lockTimeout) + "', true)"), direct: sql("")}
-	}
-	same := func(sql string) text { return text{any: sql, direct: sql} }
-	after := ""
-	if barriers {
-		after = " UNION ALL " + barrier
-	}
-	all := slices.Concat(versionMembers, identityMembers)
-	claim, change := slices.Concat(all, deadlineMember), slices.Concat(versionMembers, expectMember, deadlineMember)
-	const row = "l.id, l.revision, l.record, l.response_payload"
-	// The last part sees the rows that were there before the statement, so it
-	// returns what stood in the way, if anything did. A row that came meanwhile is
-	// in no part, and is looked for once more.
-	insert := func(from, noted string) string {
-		return "WITH made AS (INSERT INTO " + table + " (" + names(all, "") + ") SELECT " + names(all, "w.") + " FROM " + from +
-			" WHERE " + inTime + " ON CONFLICT (id) DO NOTHING RETURNING id, revision)" + noted + " "
-	}
-	set := func(from string) string {
-		return "UPDATE " + table + " l SET " + assignments() + " FROM " + from + " WHERE l.id = w.id AND l.revision = w.expect AND " + inTime +
-			" RETURNING l.id, l.revision"
-	}
-	create := func(noted string) text {
-		t := limited(func(limit string) string {
-			return insert(unnest(claim)+limit, noted) + counting(markCreated, "made") + " UNION ALL SELECT " + row +
-				" FROM " + unnest(all[:1]) + " JOIN " + table + " l ON l.id = w.id" + unlessAll("made") + after
-		})
-		t.mark = markCreated
-		return t
-	}
-	create1 := func(noted string) text {
-		return limited(func(limit string) string {
-			return insert(params(claim)+limit, noted) + naming("made") + " UNION ALL SELECT " + row + " FROM " + table + " l WHERE l.id = $1 AND NOT EXISTS (SELECT FROM made)" + after
-		})
-	}
-	update := func(noted string) text {
-		t := limited(func(limit string) string {
-			return "WITH made AS (" + set(unnest(change)+limit) + ")" + noted + " " + counting(markUpdated, "made")
-		})
-		t.mark = markUpdated
-		return t
-	}
-	s := statements{
-		create: create(""), create1: create1(""), update: update(""),
-		update1: text{any: limited(func(limit string) string { return set(params(change) + limit) }).any, direct: set1(table, change)},
-		get:     same("SELECT " + row + " FROM " + table + " l WHERE l.id = ANY($1::bytea[])" + after),
-		due: same("SELECT " + row + ", l.next_at FROM " + table + " l WHERE l.next_at <= $1::bigint" +
-			" AND (l.next_at, l.id) > ($2::bigint, $3::bytea) ORDER BY l.next_at, l.id LIMIT $4::bigint"),
-		purge: limited(func(limit string) string {
-			return "DELETE FROM " + table + " l USING unnest($1::bytea[], $2::bytea[]) AS w(id, revision)" + limit +
-				" WHERE l.id = w.id AND l.revision = w.revision RETURNING l.id"
-		}),
-		archive: same("INSERT INTO " + name(schema, "idempotency_archive") + " (" + names(archiveMembers, "") + ")" +
-			" SELECT " + names(archiveMembers, "w.") + " FROM " + unnest(archiveMembers) + " ON CONFLICT (id, revision) DO NOTHING"),
-		notify: same("SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, w.names) FROM unnest($2::text[]) AS w(names)"),
-	}
-	created, updated := noting(schema, "made", len(claim)+1), noting(schema, "made", len(change)+1)
-	s.noted.create, s.noted.create1, s.noted.update = create(created), create1(created), update(updated)
-	s.noted.update1 = limited(func(limit string) string {
-		return "WITH made AS (" + set(params(change)+limit) + ")" + updated + "SELECT id, revision FROM made"
-	})
-	return s
-}
-
-// anywhere has the writes use no setting of a session, so that they wait for locks as
-// long as they say themselves.
-func (s statements) anywhere() statements {
-	for _, t := range []*text{
-		&s.create, &s.create1, &s.update, &s.update1, &s.noted.create, &s.noted.create1, &s.noted.update, &s.noted.update1,
-	} {
-		t.direct = t.any
-	}
-	return s
-}
-
-// set1 is an update of one row without a table of parameters, which the server
-// would join with.
-func set1(table string, change []member) string {
-	set := make([]string, 0, len(change))
-	for i, m := range versionMembers[1:] {
-		set = append(set, fmt.Sprintf("%s = $%d::%s", m.name, i+2, m.kind))
-	}
-	return fmt.Sprintf("UPDATE %s SET %s WHERE id = $1::bytea AND revision = $%d::bytea AND %s RETURNING id, revision",
-		table, strings.Join(set, ", "), len(change)-1, beforeDeadline(fmt.Sprintf("$%d::timestamptz", len(change))))
-}
-
-// assignments are what an update sets.
-func assignments() string {
-	list := make([]string, 0, len(versionMembers))
-	for _, m := range versionMembers[1:] {
-		list = append(list, m.name+" = w."+m.name)
-	}
-	return strings.Join(list, ", ")
-}
-
-// milliseconds is a time as a setting has it.
+// milliseconds is a duration as settings have it.
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+func newStatements(schema string, d *database) statements {
+	log := name(schema, "idempotency_log")
+	creating := making(schema, "INSERT INTO "+log+" ("+names(recordMembers, "")+") SELECT "+names(recordMembers, "w."), createMembers,
+		" ON CONFLICT (id) DO NOTHING RETURNING id, revision")
+	changing := making(schema, "UPDATE "+log+" l SET "+list(versionMembers[1:], func(_ int, m member) string { return m.name + " = w." + m.name }), updateMembers,
+		" AND l.id = w.id AND l.revision = w.expect RETURNING l.id, l.revision")
+	// Writes that are made are named, each by its identity and its revision.
+	const named = " SELECT id, revision FROM made"
+	return statements{
+		create: creating + named, joinCreate: creating + joinEnd(log, createMembers, "NULL"),
+		update: changing + named, joinUpdate: changing + joinEnd(log, updateMembers, fmt.Sprintf("($%d::bytea[])[1]", len(updateMembers)-1)),
+		// Each identity has a row, with the time when it was looked for.
+		get: "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, w.id, l.revision, l.response_payload, l.record FROM unnest($1::bytea[]) AS w(id) LEFT JOIN " + log +
+			" l ON l.id = w.id" + d.barrier(4),
+		due: "SELECT l.next_at, l.id, l.revision, l.response_payload, l.record FROM " + log + " l WHERE l.next_at <= $1::bigint" +
+			" AND (l.next_at, l.id) > ($2::bigint, $3::bytea) ORDER BY l.next_at, l.id LIMIT $4::bigint",
+		purge: "WITH gone AS (DELETE FROM " + log + " l USING (SELECT unnest($1::bytea[]) AS id, unnest($2::bytea[]) AS revision) AS w, " + lockTimeout("$3::text") +
+			" WHERE l.id = w.id AND l.revision = w.revision RETURNING l.id, l.revision) SELECT id, revision FROM gone",
+		archive: "WITH w AS (" + unnest(recordMembers) + ") INSERT INTO " + name(schema, "idempotency_archive") + " (" + names(archiveMembers, "") + ")" +
+			" SELECT " + names(archiveMembers, "w.") + " FROM w ON CONFLICT (id, revision) DO NOTHING",
+		// It waits for no disk; see notices.go.
+		notify: "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, $2::text)",
+	}
+}

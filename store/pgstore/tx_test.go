@@ -178,11 +178,13 @@ func ways(t *testing.T, body func(t *testing.T, e *joinEnv)) {
 	}{{pgx.ReadCommitted, sql.LevelReadCommitted}, {pgx.RepeatableRead, sql.LevelRepeatableRead}, {pgx.Serializable, sql.LevelSerializable}} {
 		name := strings.ReplaceAll(string(level.pgx), " ", "_")
 		t.Run("by_pgx_"+name, func(t *testing.T) {
+			t.Parallel()
 			e := newJoinEnv(t)
 			e.viaPgx(pgx.TxOptions{IsoLevel: level.pgx})
 			body(t, e)
 		})
 		t.Run("by_database_sql_"+name, func(t *testing.T) {
+			t.Parallel()
 			e := newJoinEnv(t)
 			e.viaSQL(&sql.TxOptions{Isolation: level.sql})
 			body(t, e)
@@ -195,8 +197,12 @@ func ways(t *testing.T, body func(t *testing.T, e *joinEnv)) {
 			return pooler.URL(database) + "&default_query_exec_mode=exec" // the application prepares nothing
 		})
 	}
-	t.Run("by_pgx_through_a_pooler", func(t *testing.T) { body(t, pooled(t)) })
+	t.Run("by_pgx_through_a_pooler", func(t *testing.T) {
+		t.Parallel()
+		body(t, pooled(t))
+	})
 	t.Run("by_database_sql_through_a_pooler", func(t *testing.T) {
+		t.Parallel()
 		e := pooled(t)
 		e.viaSQL(nil)
 		body(t, e)
@@ -280,11 +286,7 @@ func TestDo(t *testing.T) {
 					t.Errorf("who waited got %+v, %v", ans, err)
 				}
 			})
-			await(t, "a delivery that waits", func() bool {
-				e.store.watch.mu.Lock()
-				defer e.store.watch.mu.Unlock()
-				return len(e.store.watch.keys) == 1
-			})
+			await(t, "a delivery that waits", func() bool { return e.store.watch.Len() == 1 })
 			end()
 			wg.Wait()
 			e.wantRows("slow", 1)

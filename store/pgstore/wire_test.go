@@ -12,8 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgproto3"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/store"
 )
 
 // wire is a way between a store and its server that knows their protocol, and may say
@@ -249,18 +249,18 @@ func (x *exchange) writes() bool {
 }
 
 func (x *exchange) looks() bool {
-	return !x.writes() && slices.ContainsFunc(x.sql, func(sql string) bool { return strings.Contains(sql, "ANY($1::bytea[])") })
+	return !x.writes() && slices.ContainsFunc(x.sql, func(sql string) bool { return strings.Contains(sql, "unnest($1::bytea[]) AS w(id) LEFT JOIN") })
 }
 
 // together makes writes that are in one batch, by a store that has one connection for
 // them and comes by the wire, and returns what each caller was told. Their exchanges
 // go to meddle, if there is one, which is told how many of them there were before.
-func together(t *testing.T, w *wire, s *Store, meddle func(n int, x *exchange), writes ...semel.Write) []told {
+func together(t *testing.T, w *wire, s *Store, meddle func(n int, x *exchange), writes ...store.Write) []told {
 	t.Helper()
 	if s.opts.MaxConns != 1 {
 		t.Fatal("they may go by several connections")
 	}
-	await(t, "nothing else is written", s.commits.idle)
+	await(t, "nothing else is written", func() bool { return idle(s) })
 	gate := make(chan struct{})
 	n := -1
 	w.set(func(x *exchange) {
@@ -277,9 +277,9 @@ func together(t *testing.T, w *wire, s *Store, meddle func(n int, x *exchange), 
 		blocker := numbered("blocker", 1)
 		_, _ = rand.Read(blocker.Revision[:])
 		blocker.ID.Key = blocker.Revision.String()
-		put(t, s, blocker, semel.Revision{})
+		put(t, s, blocker, store.Revision{})
 	})
-	await(t, "the connection is in use", func() bool { return s.commits.onItsWay() == 1 })
+	await(t, "the connection is in use", func() bool { return busy(s, 1) })
 	results := make([]told, len(writes))
 	for i, wr := range writes {
 		all.Go(func() {
@@ -287,7 +287,7 @@ func together(t *testing.T, w *wire, s *Store, meddle func(n int, x *exchange), 
 			results[i] = told{wr, cur, applied, err}
 		})
 	}
-	await(t, "all wait", func() bool { n, _ := s.commits.held(); return n == len(writes) })
+	await(t, "all wait", func() bool { return queued(s) == len(writes) })
 	close(gate)
 	all.Wait()
 	w.set(nil)

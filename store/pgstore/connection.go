@@ -1,0 +1,250 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// connectLimit is how long connecting may take.
+	connectLimit = 5 * time.Second
+	// answerLimit is how long an answer is waited for before the connection is dropped.
+	answerLimit = 10 * time.Second
+	// maxDropped bounds how many are dropped in a row, without an answer in between.
+	maxDropped = 4
+	// unacknowledged is how long a server's machine may leave unacknowledged what was sent.
+	// Keep-alive doesn't count while something is unacknowledged, and Linux alone would
+	// wait for a quarter of an hour.
+	unacknowledged = 20 * time.Second
+)
+
+// database is what a URL leads to.
+type database struct {
+	engine   string // which one, if it isn't PostgreSQL itself
+	barriers bool   // it can write a message to its log, which a barrier is made of
+	pooler   bool   // a transaction pooler stands between
+}
+
+// probe looks at the database, and refuses one that can't keep every text.
+func probe(ctx context.Context, connect func(context.Context) (*pgx.Conn, error)) (d database, err error) {
+	conn, err := connect(ctx)
+	if err != nil {
+		return d, err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	var encoding, version string
+	var pid uint32
+	err = conn.QueryRow(ctx, "SELECT current_setting('server_encoding'), to_regprocedure('pg_logical_emit_message(boolean,text,text)') IS NOT NULL,"+
+		" version(), pg_backend_pid()::bigint").Scan(&encoding, &d.barriers, &version, &pid)
+	if err == nil && encoding != "UTF8" {
+		err = fmt.Errorf("the database has the encoding %s, which does not have all characters: make one with UTF8", encoding)
+	}
+	// A pooler tells its clients process numbers that it has made up.
+	d.engine, d.pooler = kinOf(version), pid != conn.PgConn().PID()
+	return d, err
+}
+
+// plans make the server plan a prepared statement once and for all, with indexes. Otherwise
+// it would plan for the table of the first day, when reading all of it is quicker, and keep
+// that plan while the table grows. These are hints: no result depends on them. The order of
+// locks does; where it isn't that of the parameters, the server ends a deadlock, and the
+// batch runs again.
+var plans = map[string]string{
+	"plan_cache_mode": "force_generic_plan", "jit": "off",
+	"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
+}
+
+// configure sets a connection up so that it keeps nothing in its session, and notices
+// soon when its server is gone.
+func (s *Store) configure(config *pgx.ConnConfig) {
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	config.OnNotice = s.warnings.hear
+	config.ConnectTimeout = min(config.ConnectTimeout, s.opts.connect)
+	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}, Control: limitUnanswered(unacknowledged)}
+	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return noCancelConn{conn}, nil
+	}
+}
+
+// newPool makes a pool, which connects when it is used. Behind a transaction pooler each
+// transaction may reach another session, so nothing is prepared there, and nothing set.
+func (s *Store) newPool(ctx context.Context, config *pgxpool.Config, conns int) (*pgxpool.Pool, error) {
+	config.MaxConns, config.MinConns = int32(conns), 0
+	config.PingTimeout = min(s.opts.AcquireTimeout, s.opts.answer)
+	config.BeforeClose = s.warnings.forget
+	if !s.database.pooler {
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+		if s.database.engine == "" {
+			maps.Copy(config.ConnConfig.RuntimeParams, plans)
+		}
+	}
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// connecting makes connections beside the pools, and like them calls before each time.
+func connecting(config *pgx.ConnConfig, before func(context.Context, *pgx.ConnConfig) error) func(context.Context) (*pgx.Conn, error) {
+	return func(ctx context.Context) (*pgx.Conn, error) {
+		c := config.Copy()
+		if before != nil {
+			if err := before(ctx, c); err != nil {
+				return nil, err
+			}
+		}
+		return pgx.ConnectConfig(ctx, c)
+	}
+}
+
+// noCancelConn is a network connection that pgx can't send a cancel request for.
+//
+// When a connection breaks, or a context ends, pgx asks the server over another one to
+// cancel what it does. If a commit is cancelled while it waits for a standby, this server
+// shows it and no standby has it. pgx asks only at the address that RemoteAddr gives;
+// TestNothingIsCalledBack notices if that changes.
+type noCancelConn struct{ net.Conn }
+
+func (noCancelConn) RemoteAddr() net.Addr { return noAddr{} }
+
+// noAddr is an address on a network that doesn't exist.
+type noAddr struct{}
+
+func (noAddr) Network() string { return "none" }
+func (noAddr) String() string  { return "none" }
+
+// acquire takes a connection out of a pool, within a time.
+func acquire(ctx context.Context, pool *pgxpool.Pool, wait time.Duration) (*pgxpool.Conn, error) {
+	limited, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	conn, err := pool.Acquire(limited)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return conn, err
+}
+
+// read runs f on a connection for reads.
+func (s *Store) read(ctx context.Context, f func(conn *pgx.Conn) error) error {
+	conn, err := acquire(ctx, s.reads, s.opts.AcquireTimeout)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return f(conn.Conn())
+}
+
+// query runs a statement that only reads, or may be repeated, on a connection for reads,
+// and returns its rows.
+func query[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], sql string, args ...any) (list []T, err error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	err = s.read(ctx, func(conn *pgx.Conn) error {
+		return repeat(ctx, func() error {
+			list, err = transact(ctx, s, conn, scan, statement{sql, args})
+			return err
+		})
+	})
+	return list, err
+}
+
+// one is the only row of a statement.
+func one[T any](list []T, err error) (row T, _ error) {
+	if err == nil && len(list) != 1 {
+		err = errGarbled
+	}
+	if err == nil {
+		row = list[0]
+	}
+	return row, err
+}
+
+// change runs a statement that changes something, on a connection for reads, and returns
+// its rows. Like a write it is never cancelled, also not by ctx once it was begun.
+func change[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], sql string, args ...any) (list []T, err error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	err = s.commit(s.reads, func(ctx context.Context, conn *pgx.Conn) error {
+		list, err = transact(ctx, s, conn, scan, statement{sql, args})
+		return err
+	})
+	return list, err
+}
+
+// commit runs f, which commits something, on a connection of a pool, and runs it again
+// when the server rolls it back because of others. No caller can cancel it: its context
+// ends when no answer has come in time, and some time after Close. The connection is
+// closed then, the result is unknown, and the server goes on.
+func (s *Store) commit(pool *pgxpool.Pool, f func(ctx context.Context, conn *pgx.Conn) error) error {
+	conn, err := acquire(s.base, pool, s.opts.AcquireTimeout)
+	if err != nil {
+		return notApplied(err)
+	}
+	defer conn.Release()
+	ctx, drop := context.WithCancel(s.base)
+	defer drop()
+	go s.dropLate(ctx, drop)
+	// pgx would say goodbye first, and keep the place in the pool until that was sent.
+	network := conn.Conn().PgConn().Conn()
+	inTime := context.AfterFunc(ctx, func() { _ = network.Close() })
+	err = repeat(ctx, func() error { return f(ctx, conn.Conn()) })
+	if !inTime() { // the answer may have come at the same time
+		_ = conn.Conn().Close(s.base)
+	} else if !conn.Conn().IsClosed() {
+		s.drops.Store(0)
+	}
+	return err
+}
+
+// dropLate calls drop when no answer has come in time. It ends with ctx.
+//
+// A session that waits for a standby stays on the server without its connection, and a
+// server has few sessions. So after a few were dropped in a row, without an answer in
+// between, the rest wait. Later the server may have answered some.
+func (s *Store) dropLate(ctx context.Context, drop func()) {
+	late := time.NewTicker(s.opts.answer)
+	defer late.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-late.C:
+			if s.drops.Add(1) <= maxDropped {
+				drop()
+				return
+			}
+			s.drops.Add(-1)
+		}
+	}
+}
+
+// warnings are the server's latest, by connection. "Canceling wait for synchronous
+// replication" is a warning, and the commit that it is about reports success.
+type warnings struct{ byConn sync.Map }
+
+func (w *warnings) hear(conn *pgconn.PgConn, n *pgconn.Notice) {
+	if strings.EqualFold(n.SeverityUnlocalized, "WARNING") || n.SeverityUnlocalized == "" && n.Severity == "WARNING" {
+		w.byConn.Store(conn, n.Message)
+	}
+}
+
+// take returns a warning that has come since it was last called, or nothing.
+func (w *warnings) take(conn *pgx.Conn) string {
+	message, _ := w.byConn.LoadAndDelete(conn.PgConn())
+	text, _ := message.(string)
+	return text
+}
+
+func (w *warnings) forget(conn *pgx.Conn) { w.byConn.Delete(conn.PgConn()) }

@@ -1,0 +1,123 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/store"
+)
+
+// TestNothingIsCalledBack looks whether the driver asks the server to cancel what it
+// does, which it does over a connection of its own.
+func TestNothingIsCalledBack(t *testing.T) {
+	server := pgtest.Shared(t)
+	for _, c := range []struct {
+		name   string
+		config func(s *Store) *pgx.ConnConfig
+		called bool
+	}{
+		{"by a connection of the store", func(s *Store) *pgx.ConnConfig { return s.writes.Config().ConnConfig }, false},
+		{"by one that the driver makes its own way", func(s *Store) *pgx.ConnConfig {
+			config := s.writes.Config().ConnConfig
+			config.DialFunc = new(net.Dialer).DialContext
+			return config
+		}, true},
+	} {
+		for _, give := range []string{"a context that ends", "a connection that breaks"} {
+			t.Run(c.name+", for "+give, func(t *testing.T) {
+				t.Parallel() // the driver waits for the server to hang up, which it does not
+				w := newWire(t, server)
+				s := mustOpen(t, w.url(server.Database(t)), &Options{Migrate: true, NoNotices: true})
+				t.Cleanup(func() { mustClose(t, s) })
+				conn, err := pgx.ConnectConfig(t.Context(), c.config(s))
+				noError(t, err)
+				told := make(chan struct{})
+				w.set(func(x *exchange) {
+					if len(x.sql) > 0 && x.sql[0] == "SELECT $1::text" {
+						x.hang = true
+						close(told)
+					}
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				ended := make(chan error)
+				go func() {
+					_, err := conn.Exec(ctx, "SELECT $1::text", "stuck")
+					ended <- err
+				}()
+				<-told
+				if give == "a context that ends" {
+					cancel()
+				} else {
+					w.cutAll(nil)
+				}
+				if err := <-ended; err == nil {
+					t.Error("it was answered")
+				}
+				<-conn.PgConn().CleanupDone() // then it has asked, if it does
+				if called := w.cancelled() > 0; called != c.called {
+					t.Errorf("the server was asked: %v", called)
+				}
+			})
+		}
+	}
+}
+
+// cancelled is how often the server was asked.
+func (w *wire) cancelled() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cancels
+}
+
+// TestCallsWithoutAnAnswer has answers to writes swallowed, one after the other.
+func TestCallsWithoutAnAnswer(t *testing.T) {
+	const limit = 300 * time.Millisecond
+	server := pgtest.Shared(t)
+	w := newWire(t, server)
+	s := mustOpen(t, w.url(server.Database(t)), &Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second, answer: limit})
+	t.Cleanup(func() { mustClose(t, s) })
+	answered := func(key string) { // also where the machine is slower than the limit
+		t.Helper()
+		await(t, "a write is answered", func() bool {
+			_, _, err := s.Apply(t.Context(), store.Write{Record: numbered(key, 1)})
+			return err == nil
+		})
+	}
+	answered("first")
+	w.set(func(x *exchange) { x.hang = x.writes() })
+	apply := func(i int) error {
+		_, applied, err := s.Apply(t.Context(), store.Write{Record: numbered(fmt.Sprint(i), 1)})
+		if err == nil || applied || errors.Is(err, store.ErrNotApplied) {
+			t.Errorf("a write that was not answered is told to be applied: %v, %v", applied, err)
+		}
+		return err
+	}
+	for i := range maxDropped {
+		_ = apply(i) // its connection is dropped
+	}
+	told := make(chan error)
+	go func() { told <- apply(maxDropped) }()
+	select {
+	case err := <-told:
+		t.Errorf("one more connection was dropped: %v", err)
+	case <-time.After(3 * limit):
+	}
+	w.set(nil)
+	w.cutAll(nil)
+	<-told
+	answered("another")
+	if n := s.drops.Load(); n != 0 {
+		t.Errorf("the server has answered, and %d dropped connections still count", n)
+	}
+	if n := w.cancelled(); n > 0 {
+		t.Errorf("the server was asked %d times to cancel", n)
+	}
+}

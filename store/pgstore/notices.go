@@ -1,0 +1,143 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/base64"
+	"hash/fnv"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/semelhq/semel"
+)
+
+// watchKeyLen is how much of a digest names a record in a notice. Two records of one name
+// only wake somebody for nothing.
+const watchKeyLen = 8
+
+type watchKey [watchKeyLen]byte
+
+// Watch is [store.Watcher.Watch]. It tells of a change once that is committed: at once if
+// this store made it, and otherwise when the notice arrives. When notices may have been
+// lost, it wakes everybody.
+func (s *Store) Watch(_ context.Context, id semel.ID) (changed <-chan struct{}, stop func()) {
+	d := id.Digest()
+	return s.watch.Watch(watchKey(d[:watchKeyLen]))
+}
+
+// Notices don't travel in the transactions that they are about. PostgreSQL commits such
+// transactions one after the other, under a lock that all databases of the server share
+// and that a commit holds while it waits for a standby. Instead they follow in a
+// transaction of their own, many in one, that waits for no disk. If a crash loses one,
+// those who wait find out anyway, because they also look from time to time.
+const (
+	// noticePause is the time from one transaction with notices to the next.
+	noticePause = 10 * time.Millisecond
+	// maxNamed is how many records wait to be named in a notice, which may have 8,000 bytes.
+	maxNamed = 600
+	nameLen  = 11 // of watchKeyLen bytes in base64
+	// everything is a notice that stands for every record.
+	everything = "*"
+)
+
+// changed tells those who watch a record, here and elsewhere.
+func (s *Store) changed(id *digest) {
+	key := watchKey(id[:watchKeyLen])
+	s.watch.Wake(key)
+	select {
+	case s.changes <- key:
+		return
+	default: // too many to name
+	}
+	s.unnamed.Store(true)
+	select { // tellOthers may have looked before, and then there is room
+	case s.changes <- key:
+	default:
+	}
+}
+
+// channel is the name under which stores of one schema tell each other.
+func channel(schema string) string {
+	h := fnv.New64a()
+	h.Write([]byte(schema))
+	return "semel_" + strconv.FormatUint(h.Sum64(), 16)
+}
+
+// tellOthers sends notices until ctx is done.
+func (s *Store) tellOthers(ctx context.Context) {
+	for ok := true; ok; ok = pause(ctx, noticePause) {
+		var names []byte
+		select {
+		case <-ctx.Done():
+			return
+		case key := <-s.changes:
+			names = base64.RawURLEncoding.AppendEncode(names, key[:])
+		}
+		for range len(s.changes) {
+			key := <-s.changes
+			names = base64.RawURLEncoding.AppendEncode(names, key[:])
+		}
+		payload := string(names)
+		if s.unnamed.Swap(false) {
+			payload = everything
+		}
+		_, err := query(ctx, s, ignore, s.sql.notify, channel(s.opts.Schema), payload)
+		if err != nil && ctx.Err() == nil {
+			s.opts.Logger.Warn("other processes could not be told of changes", "error", err)
+		}
+	}
+}
+
+// listen hears what others tell until ctx is done, on a connection of its own.
+func (s *Store) listen(ctx context.Context, connect func(context.Context) (*pgx.Conn, error)) {
+	for failures := 0; ; failures++ {
+		heard, err := s.hear(ctx, connect)
+		if ctx.Err() != nil {
+			return
+		}
+		if heard {
+			failures = 0
+		}
+		s.opts.Logger.Warn("notices of changes by other processes are not heard", "error", err)
+		s.watch.WakeAll()
+		if !pause(ctx, min(50*time.Millisecond<<min(failures, 10), 5*time.Second)) {
+			return
+		}
+	}
+}
+
+// hear connects and listens until the connection breaks. It reports whether it got
+// that far.
+func (s *Store) hear(ctx context.Context, connect func(context.Context) (*pgx.Conn, error)) (heard bool, err error) {
+	conn, err := connect(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if _, err := conn.Exec(ctx, "LISTEN "+channel(s.opts.Schema)); err != nil {
+		return false, err
+	}
+	// What changed before it listened was not heard.
+	s.watch.WakeAll()
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return true, err
+		}
+		s.heard(n.Payload)
+	}
+}
+
+// heard wakes those who watch what a notice names.
+func (s *Store) heard(payload string) {
+	if payload == everything {
+		s.watch.WakeAll()
+		return
+	}
+	for ; len(payload) >= nameLen; payload = payload[nameLen:] {
+		if key, err := base64.RawURLEncoding.DecodeString(payload[:nameLen]); err == nil {
+			s.watch.Wake(watchKey(key))
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/semelhq/semel/store"
+)
+
+// errGarbled is about an answer that contradicts itself, or names what the server wasn't
+// asked for. Nothing in it is believed, so the result is unknown.
+var errGarbled = errors.New("the server's answer contradicts itself")
+
+// garbled closes a connection that gave such an answer.
+func (s *Store) garbled(conn *pgx.Conn) error {
+	_ = conn.Close(s.base)
+	return errGarbled
+}
+
+// statement is one with its parameters.
+type statement struct {
+	sql  string
+	args []any
+}
+
+// transact runs statements as one transaction, in one round trip, and returns all their
+// rows. Without an error it is committed, as durably as the server's settings say, unless
+// the connection was in a transaction before. An error that wraps [store.ErrNotApplied]
+// means that it was rolled back or never sent.
+//
+// It is one implicit transaction because pgx sends a single Sync behind the statements, and
+// prepares them before. So none of them may begin or end a transaction.
+func transact[T any](ctx context.Context, s *Store, conn *pgx.Conn, scan pgx.RowToFunc[T], list ...statement) (all []T, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, notApplied(err)
+	}
+	if conn.IsClosed() {
+		return nil, notApplied(errors.New("the connection is closed"))
+	}
+	s.warnings.take(conn)
+	var batch pgx.Batch
+	for _, st := range list {
+		batch.Queue(st.sql, st.args...)
+	}
+	results := conn.SendBatch(ctx, &batch)
+	var tag pgconn.CommandTag // of the last statement; empty: the server didn't carry it out
+	for range list {
+		rows, _ := results.Query() // its error is that of the rows, too
+		before := len(all)
+		all, err = pgx.AppendRows(all, rows, scan)
+		if tag = rows.CommandTag(); err == nil && tag.Select() && int64(len(all)-before) != tag.RowsAffected() {
+			err = errGarbled
+		}
+		if err != nil {
+			break
+		}
+	}
+	err = cmp.Or(err, results.Close()) // which reads on to the end of the transaction
+	pe, answered := errors.AsType[*pgconn.PgError](err)
+	if err != nil && (!answered || stale(pe)) {
+		_ = conn.Close(s.base) // the pool replaces it
+	}
+	warning := s.warnings.take(conn)
+	switch {
+	case answered && rolledBack(pe, tag.String() != ""):
+		return nil, notApplied(err)
+	case err != nil:
+		return nil, err
+	case warning != "":
+		return nil, unknownFate(warning)
+	}
+	return all, nil
+}
+
+// unknownFate is the error of a transaction that the server has committed with a warning.
+func unknownFate(warning string) error {
+	return fmt.Errorf("the server warns of a transaction whose fate is unknown now: %s", warning)
+}
+
+// ignore is for rows that say nothing.
+func ignore(pgx.CollectableRow) (none struct{}, err error) { return none, nil }
+
+// stale reports that a prepared statement is gone or no longer fits the table, so the
+// connection is of no further use.
+func stale(pe *pgconn.PgError) bool { return pe.Code == "26000" || pe.Code == "0A000" }
+
+// notApplied marks an error with which nothing was changed, nor will be.
+func notApplied(err error) error { return definite{err} }
+
+// definite is a [store.ErrNotApplied]. Its text doesn't say so, because the statement may
+// only have read.
+type definite struct{ error }
+
+func (e definite) Unwrap() error        { return e.error }
+func (e definite) Is(target error) bool { return target == store.ErrNotApplied }
+
+// refusals are the classes of errors with which a server refuses a statement. By then it
+// has rolled back what the transaction did.
+var refusals = []string{
+	"0A", "22", "23", "25", "26", "28", "3D", "3F", "42", "44", "54", "55", "P0",
+	"53", // resources: the disk is full, memory, connections
+	"XX", // damaged pages
+}
+
+// rolledBack reports whether the server's error proves that nothing of a transaction is
+// committed, or will be. Done means that its last statement was carried out: then the error
+// is about the commit, which may have succeeded unless the error says that it was rolled
+// back. An error that ends the session may come at the commit, too. Errors of the driver or
+// the network prove nothing, even if they claim that nothing was sent.
+func rolledBack(pe *pgconn.PgError, done bool) bool {
+	switch {
+	case rolledBackByOthers(pe):
+		return true
+	case done || pe.SeverityUnlocalized != "ERROR" || len(pe.Code) != 5:
+		return false
+	}
+	const cancelled = "57014" // by a time limit, or an operator
+	return pe.Code == cancelled || slices.Contains(refusals, pe.Code[:2])
+}
+
+// retries is how often repeat runs a transaction again.
+const retries = 8
+
+// repeat runs a transaction again while the server rolls it back because of others. It
+// does so for no other error: others may come after the commit, or would come again.
+func repeat(ctx context.Context, run func() error) error {
+	for n := 1; ; n++ {
+		err := run()
+		if err == nil || n > retries || !rolledBackByOthers(err) || !pause(ctx, rand.N(time.Duration(n)*time.Millisecond)+1) {
+			return err
+		}
+	}
+}
+
+// pause waits for d, and reports false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// rolledBackByOthers reports a serialization failure or a deadlock.
+func rolledBackByOthers(err error) bool {
+	state := sqlState(err)
+	return state == "40001" || state == "40P01"
+}
+
+// metLock reports that a row was locked for too long.
+func metLock(err error) bool { return sqlState(err) == "55P03" }
+
+// rolledBackByRow reports that a transaction was rolled back because of what it was given,
+// or of a row that it touched, so another with other rows may succeed.
+func rolledBackByRow(err error) bool {
+	of := []string{"22", "23", "54", "55", "XX"} // data, constraint, program limit, lock not available, damage
+	state := sqlState(err)
+	return errors.Is(err, store.ErrNotApplied) && len(state) == 5 && slices.Contains(of, state[:2])
+}
+
+// sqlState is the code of a server's error, by whatever driver; empty if it is none.
+func sqlState(err error) string {
+	if e, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err); ok {
+		return e.SQLState()
+	}
+	return ""
+}

@@ -1,0 +1,220 @@
+package pgstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
+)
+
+// Apply is [store.Store.Apply].
+func (s *Store) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+	if err := s.usable(ctx); err != nil {
+		return semel.Record{}, false, notApplied(err)
+	}
+	o, err := s.newOp(w)
+	if err != nil {
+		return semel.Record{}, false, err
+	}
+	if err := s.writers.Do(ctx, o); err != nil {
+		return semel.Record{}, false, unanswered(err)
+	}
+	if o.err != nil {
+		return semel.Record{}, false, o.err
+	}
+	return *o.current, o.applied, nil
+}
+
+// writeBatch makes the writes of a batch and gives each its result.
+func (s *Store) writeBatch(ops []*op) {
+	// Locks are taken in the order of identities, so that stores in other processes
+	// do not wait for each other in a circle.
+	slices.SortFunc(ops, func(a, b *op) int { return bytes.Compare(a.id[:], b.id[:]) })
+	timeout := s.opts.LockTimeout
+	if len(ops) == 1 && s.locked.has(ops[0].id) {
+		timeout = noLockTimeout
+	}
+	s.writeParts(ops, timeout)
+	for _, o := range ops {
+		s.locked.note(o.id, metLock(o.err))
+		if o.applied {
+			s.changed(&o.id)
+		}
+	}
+}
+
+const (
+	// noLockTimeout is the shortest that a server has.
+	noLockTimeout = time.Millisecond
+	// rounds is how often a write looks again if its record keeps coming and going.
+	rounds = 10
+	// maxLocked bounds the memory for lockedIDs. To forget one costs a batch sent in parts.
+	maxLocked = 1000
+)
+
+// writeParts makes writes, together if that is possible. When the server refuses them
+// because of a row, which rolls back all of them, it sends halves, and halves of those, so
+// that one poisoned write costs the others time and nothing else. Writes that met a lock
+// have waited for it by then.
+func (s *Store) writeParts(ops []*op, lockTimeout time.Duration) {
+	err := s.commit(s.writes, func(ctx context.Context, conn *pgx.Conn) error { return s.writeRounds(ctx, conn, ops, lockTimeout) })
+	// What a round has committed is settled, and keeps its result.
+	ops = unsettled(ops)
+	switch {
+	case err == nil && len(ops) > 0:
+		panic("pgstore: a write has no result")
+	case len(ops) > 1 && rolledBackByRow(err):
+		if metLock(err) {
+			lockTimeout = noLockTimeout
+		}
+		half := len(ops) / 2
+		s.writeParts(ops[:half], lockTimeout)
+		s.writeParts(ops[half:], lockTimeout)
+	default:
+		for _, o := range ops {
+			if o.committed { // an error of a later round is not about the first
+				o.fail(fmt.Errorf("pgstore: apply: the result is unknown: %v", err))
+				continue
+			}
+			o.fail(fmt.Errorf("pgstore: apply: %w", err))
+		}
+	}
+}
+
+// writeRounds makes writes, of which no two are of one identity, and settles all of
+// them, or returns an error. What a round has settled is committed, and the error of a
+// later one isn't about it; none of the rounds so far has made the others.
+func (s *Store) writeRounds(ctx context.Context, conn *pgx.Conn, ops []*op, lockTimeout time.Duration) error {
+	for range rounds {
+		if ops = unsettled(ops); len(ops) == 0 {
+			return nil
+		}
+		if err := s.writeOnce(ctx, conn, ops, lockTimeout); err != nil {
+			return err
+		}
+	}
+	if len(unsettled(ops)) > 0 {
+		return notApplied(errors.New("the record comes and goes too often"))
+	}
+	return nil
+}
+
+// version is a record's revision, by its identity.
+type version struct {
+	id       digest
+	revision store.Revision
+}
+
+func scanVersion(r pgx.CollectableRow) (v version, err error) {
+	var id, revision []byte
+	if err = r.Scan(&id, &revision); err == nil && (len(id) != len(v.id) || len(revision) != len(v.revision)) {
+		err = errGarbled
+	}
+	copy(v.id[:], id)
+	copy(v.revision[:], revision)
+	return v, err
+}
+
+// writeOnce sends writes once, in one transaction. It settles those that were made, and
+// those that something stands in the way of. The server names each write that it has made,
+// by identity and revision. A write counts as applied only if it was named and the commit
+// was reported, never because nothing was said of it.
+//
+// A crash before the commit leaves none of the writes. A crash after it leaves all that
+// were made, and perhaps nobody was told: the engine sends them again and finds them.
+func (s *Store) writeOnce(ctx context.Context, conn *pgx.Conn, ops []*op, lockTimeout time.Duration) error {
+	rest := make(map[digest]*op, len(ops))
+	for _, o := range ops {
+		rest[o.id] = o
+	}
+	made, err := transact(ctx, s, conn, scanVersion, s.writing(ops, lockTimeout)...)
+	if err != nil {
+		return err
+	}
+	for _, v := range made {
+		if o := rest[v.id]; o == nil || o.write.Record.Revision != v.revision {
+			return s.garbled(conn)
+		}
+		delete(rest, v.id)
+	}
+	for _, o := range ops {
+		if rest[o.id] == nil {
+			o.wrote()
+		} else {
+			o.committed = true
+		}
+	}
+	if len(rest) == 0 {
+		return nil
+	}
+	return s.lookAtWhatIsThere(ctx, conn, unsettled(ops))
+}
+
+// lookAtWhatIsThere reads what is stored in place of writes that weren't made. It settles
+// them as refused by that, or as too late if they could be made and their deadline is over.
+// Another round may make the rest.
+func (s *Store) lookAtWhatIsThere(ctx context.Context, conn *pgx.Conn, ops []*op) error {
+	ids := make(pgtype.FlatArray[[]byte], len(ops))
+	for i, o := range ops {
+		ids[i] = o.id[:]
+	}
+	found, err := s.look(ctx, conn, ids)
+	if err != nil {
+		return err
+	}
+	for _, o := range ops {
+		r := found[o.id]
+		rec, err, there := semel.Record{}, error(nil), r.revision != nil
+		if there {
+			rec, err = r.decode()
+		}
+		if err != nil && !bytes.Equal(r.revision, o.write.Record.Revision[:]) {
+			err = notApplied(err) // whatever it is, it is not what was to be written
+		}
+		switch {
+		case !there && !o.creates():
+			o.refused(new(semel.Record), nil)
+		case there && (err != nil || o.creates() || rec.Revision != o.write.Expect):
+			o.refused(&rec, err)
+		case o.deadline != 0 && r.at >= int64(o.deadline)/1000: // in microseconds
+			o.fail(fmt.Errorf("pgstore: apply: %w", store.ErrTooLate))
+		}
+	}
+	return nil
+}
+
+// lockedIDs are identities whose last write met a lock for too long. The next write of one
+// is sent by itself, and waits for no lock: it would have a whole batch rolled back and
+// sent again in parts. They may be used concurrently.
+type lockedIDs struct {
+	mu  sync.Mutex
+	ids map[digest]bool
+}
+
+func (l *lockedIDs) has(id digest) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ids[id]
+}
+
+func (l *lockedIDs) note(id digest, locked bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case !locked:
+		delete(l.ids, id)
+	case len(l.ids) >= maxLocked || l.ids == nil:
+		l.ids = map[digest]bool{id: true}
+	default:
+		l.ids[id] = true
+	}
+}
