@@ -11,169 +11,137 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// absence knows of most keys that are not stored, without a look at the
-// database. Nearly every claim is for a new key, and to find nothing costs Pebble
-// more than the rest of the claim: it has to ask every level.
+// absence recognizes most keys that aren't stored without asking the database. Nearly
+// every claim is for a new key, and finding nothing costs Pebble more than the rest of the
+// claim, because it has to ask every level. ADR 21 says what the filter is worth.
 //
-// It is a Bloom filter of all records that were ever stored since it was built:
-// 12 bits of memory each, and about one absent key in a hundred that it takes for
-// stored. It is built in the background from the index by digest; until it is
-// there the database is asked. Purged records stay in it, so it is built anew
-// when most of what it holds is gone.
+// It is a Bloom filter of every record that has been stored since the directory was
+// opened. It takes 12 bits of memory for each, and takes about one absent key in a hundred
+// for stored. It can't take a stored key for absent:
+//   - What was stored before is in a snapshot that Open takes before the first call, and no
+//     key is called absent until all of that has been added and counted.
+//   - What is stored later is added before it is queued, under the lock of its stripe.
+//   - Nothing is ever removed. Purged records stay in the filter until the directory is
+//     opened again, and once it is full it calls no key absent any more.
 type absence struct {
-	filter atomic.Pointer[keyFilter] // answers; nil until built
-	next   atomic.Pointer[keyFilter] // is being built
-	builds sync.WaitGroup
-	stop   chan struct{}
+	layers   atomic.Pointer[[]*filterLayer]
+	complete atomic.Bool // all that was stored at Open is in it
+	full     atomic.Bool // some of what was stored since is not
+	stop     chan struct{}
+	building sync.WaitGroup
 }
 
-// stored takes note of a record that is going to be stored. It is called under
-// the lock of the record's stripe, which is held until the change has joined its
-// group: see build.
-func (a *absence) stored(s *Store, key *digest) {
-	if f := a.next.Load(); f != nil {
-		f.add(key)
-	}
-	if f := a.filter.Load(); f != nil && f.add(key) && f.size() > 2*s.commits.records.Load()+2*firstLayer {
-		a.rebuild(s)
-	}
+// filterLayer keeps the bits of a key in one block, the size of a cache line. Each layer is
+// four times as large as the one before.
+type filterLayer struct {
+	blocks [][8]atomic.Uint64
+	keys   atomic.Int64
 }
 
-// absent reports that key is certainly not stored.
-func (a *absence) absent(key *digest) bool {
-	f := a.filter.Load()
-	return f != nil && !f.mayHave(key)
-}
+const (
+	firstLayer = 1 << 17 // keys
+	maxLayers  = 5       // for 44 million keys, in 64 MiB
+	bitsPerKey = 12
+	probes     = 7
+)
 
-// rebuild starts building, unless that is under way.
-func (a *absence) rebuild(s *Store) {
-	f := newKeyFilter()
-	if !a.next.CompareAndSwap(nil, f) {
-		return
-	}
-	a.builds.Go(func() {
-		defer a.next.Store(nil)
-		if err := a.build(s, f); err != nil {
-			s.log.trouble("the store looks every new key up, because its index could not be read", "error", err)
-			return
+// start begins to add what is stored. It must come before the first call.
+func (a *absence) start(s *Store, records uint64) {
+	a.stop = make(chan struct{})
+	a.layers.Store(&[]*filterLayer{newFilterLayer(firstLayer)})
+	snap := s.db.NewSnapshot()
+	a.building.Go(func() {
+		err := a.build(snap, records)
+		if err := errors.Join(err, snap.Close()); err != nil && !errors.Is(err, errStopped) {
+			s.logger.trouble("the store looks every new key up, because its index could not be read", "error", err)
 		}
-		a.filter.Store(f)
 	})
 }
 
 var errStopped = errors.New("stopped")
 
-// build fills f with all records. Each change either finds f in a.next, or has
-// joined a group before the stripes were locked; then the snapshot has it,
-// because all groups up to that point are in the log when it is taken.
-func (a *absence) build(s *Store, f *keyFilter) error {
-	for i := range s.stripes {
-		s.stripes[i].mu.Lock()
-		//lint:ignore SA2001 to wait for whoever holds it is the purpose
-		s.stripes[i].mu.Unlock()
-	}
-	if g := s.commits.newestGroup(); g != nil {
-		<-g.logged
-	}
-	snap := s.db.NewSnapshot()
-	defer snap.Close()
-	m, err := readMeta(snap)
-	if err != nil {
-		return err
-	}
+// build adds the records of a snapshot. The filter answers only after that, and only if
+// there were as many as the store has counted.
+func (a *absence) build(snap *pebble.Snapshot, records uint64) (err error) {
 	it, err := snap.NewIter(&pebble.IterOptions{LowerBound: []byte{indexPrefix}, UpperBound: []byte{indexPrefix + 1}})
 	if err != nil {
 		return err
 	}
-	defer it.Close()
-	var n uint64
+	defer func() { err = errors.Join(err, it.Close()) }()
+	n := uint64(0)
 	for ok := it.First(); ok; ok = it.Next() {
-		var key digest
-		if copy(key[:], it.Key()[1:]) != len(key) {
+		if len(it.Key()) != indexKeyLen {
 			return fmt.Errorf("it has a key of %d bytes", len(it.Key()))
 		}
-		f.add(&key)
-		if n++; n%1024 == 0 {
-			select {
-			case <-a.stop:
-				return errStopped
-			default:
-			}
+		key := digest(it.Key()[1:])
+		a.add(&key)
+		n++
+		select {
+		case <-a.stop:
+			return errStopped
+		default:
 		}
 	}
 	if err := it.Error(); err != nil {
 		return err
 	}
-	if n != m.records {
-		return fmt.Errorf("it has %d records instead of %d", n, m.records)
+	if n != records {
+		return fmt.Errorf("it has %d records instead of %d", n, records)
 	}
+	a.complete.Store(true)
 	return nil
 }
 
-// close stops a build.
+// close stops the building.
 func (a *absence) close() {
 	close(a.stop)
-	a.builds.Wait()
+	a.building.Wait()
 }
 
-// keyFilter is a Bloom filter that grows by layers, each four times as large as the
-// one before.
-type keyFilter struct {
-	mu     sync.Mutex // held to grow
-	layers atomic.Pointer[[]*filterLayer]
+// absent reports whether key is certainly not stored.
+func (a *absence) absent(key *digest) bool {
+	if !a.complete.Load() || a.full.Load() {
+		return false
+	}
+	for _, l := range *a.layers.Load() {
+		if l.mayHave(key) {
+			return false
+		}
+	}
+	return true
 }
 
-// filterLayer keeps the bits of one key together in one block, which is one line
-// of the processor's cache.
-type filterLayer struct {
-	blocks   [][8]atomic.Uint64
-	capacity int64
-	keys     atomic.Int64
-}
-
-const (
-	firstLayer = 1 << 17 // keys
-	bitsPerKey = 12
-	probes     = 7
-)
-
-func newKeyFilter() *keyFilter {
-	f := &keyFilter{}
-	f.layers.Store(&[]*filterLayer{newFilterLayer(firstLayer)})
-	return f
+// add adds a record that is about to be stored.
+func (a *absence) add(key *digest) {
+	if a.full.Load() {
+		return
+	}
+	layers := *a.layers.Load()
+	last := layers[len(layers)-1]
+	last.add(key)
+	if last.keys.Add(1) != last.capacity() {
+		return // one caller fills the layer, and goes on
+	}
+	if len(layers) == maxLayers {
+		a.full.Store(true)
+		return
+	}
+	layers = append(layers[:len(layers):len(layers)], newFilterLayer(4*last.capacity()))
+	a.layers.Store(&layers)
 }
 
 func newFilterLayer(capacity int64) *filterLayer {
-	return &filterLayer{blocks: make([][8]atomic.Uint64, capacity*bitsPerKey/512), capacity: capacity}
+	return &filterLayer{blocks: make([][8]atomic.Uint64, capacity*bitsPerKey/512)}
 }
 
-// add adds a key, and reports whether the filter had to grow.
-func (f *keyFilter) add(key *digest) (grown bool) {
-	layers := *f.layers.Load()
-	l := layers[len(layers)-1]
+func (l *filterLayer) capacity() int64 { return int64(len(l.blocks)) * 512 / bitsPerKey }
+
+func (l *filterLayer) add(key *digest) {
 	block, pattern := l.place(key)
 	for range probes {
 		block[pattern>>6&7].Or(1 << (pattern & 63))
 		pattern >>= 9
 	}
-	if l.keys.Add(1) != l.capacity {
-		return false
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	layers = *f.layers.Load()
-	grow := append(layers[:len(layers):len(layers)], newFilterLayer(4*l.capacity))
-	f.layers.Store(&grow)
-	return true
-}
-
-func (f *keyFilter) mayHave(key *digest) bool {
-	for _, l := range *f.layers.Load() {
-		if l.mayHave(key) {
-			return true
-		}
-	}
-	return false
 }
 
 func (l *filterLayer) mayHave(key *digest) bool {
@@ -192,13 +160,4 @@ func (l *filterLayer) mayHave(key *digest) bool {
 func (l *filterLayer) place(key *digest) (*[8]atomic.Uint64, uint64) {
 	at, _ := bits.Mul64(binary.LittleEndian.Uint64(key[8:]), uint64(len(l.blocks)))
 	return &l.blocks[at], binary.LittleEndian.Uint64(key[16:])
-}
-
-// size is how many keys were added.
-func (f *keyFilter) size() uint64 {
-	var n int64
-	for _, l := range *f.layers.Load() {
-		n += l.keys.Load()
-	}
-	return uint64(n)
 }

@@ -2,17 +2,23 @@ package pebblestore
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
+
+// A wrong "absent" is a second execution. So the tests of this file look for one, and so
+// does inspect, with which every test that ends a process or cuts its power ends.
 
 // randomDigests are n digests; the same seed gives the same.
 func randomDigests(seed byte, n int) []digest {
@@ -24,103 +30,161 @@ func randomDigests(seed byte, n int) []digest {
 	return ds
 }
 
-func TestKeyFilter(t *testing.T) {
-	const n = 20 * firstLayer // beyond the third layer's beginning
-	f := newKeyFilter()
-	added := randomDigests(1, n)
-	for i := range added {
-		f.add(&added[i])
-	}
-	t.Run("it has every key that was added", func(t *testing.T) {
-		for i := range added {
-			if !f.mayHave(&added[i]) {
-				t.Fatalf("key %d of %d is missing", i, n)
-			}
-		}
-		if f.size() != n {
-			t.Errorf("its size is %d, not %d", f.size(), n)
-		}
-	})
-	t.Run("it takes fewer than 2 in 100 others for added", func(t *testing.T) {
-		wrong := 0
-		others := randomDigests(2, 100_000)
-		for i := range others {
-			if f.mayHave(&others[i]) {
-				wrong++
-			}
-		}
-		t.Logf("%d of %d", wrong, len(others))
-		if wrong > len(others)/50 {
-			t.Errorf("%d of %d", wrong, len(others))
-		}
-	})
-	t.Run("keys that are added at the same time are all there", func(t *testing.T) {
-		f := newKeyFilter()
-		keys := randomDigests(3, 2*firstLayer)
-		var wg sync.WaitGroup
-		for part := range 4 {
-			wg.Go(func() {
-				for i := part; i < len(keys); i += 4 {
-					f.add(&keys[i])
-				}
-			})
-		}
-		wg.Wait()
-		for i := range keys {
-			if !f.mayHave(&keys[i]) {
-				t.Fatalf("key %d is missing", i)
-			}
-		}
-	})
+func newAbsence(complete bool) *absence {
+	a := &absence{}
+	a.layers.Store(&[]*filterLayer{newFilterLayer(firstLayer)})
+	a.complete.Store(complete)
+	return a
 }
 
-// TestRebuildingMissesNoRecord: records are created and purged while the filter
-// is being built again and again. A record that a finished build had missed would
-// be claimed a second time.
-func TestRebuildingMissesNoRecord(t *testing.T) {
-	s := mustOpen(t, "store", &Options{FS: vfs.NewMem(), MemTableBytes: smallTables})
-	defer s.Close()
-	const callers, each = 8, 400
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	var builder sync.WaitGroup
-	builds := 0
-	builder.Go(func() {
-		for ctx.Err() == nil {
-			s.absent.rebuild(s)
-			s.absent.builds.Wait()
-			builds++
+// Whatever others add at the same time, and however often the filter grows meanwhile, a
+// key is not absent from the moment at which it was added.
+func TestAnAddedKeyIsNeverAbsent(t *testing.T) {
+	a := newAbsence(true)
+	keys := randomDigests(1, 6*firstLayer) // beyond the beginning of the third layer
+	const callers = 4
+	var work sync.WaitGroup
+	var wrong atomic.Int64
+	for part := range callers {
+		work.Go(func() {
+			for i := part; i < len(keys); i += callers {
+				a.add(&keys[i])
+				if a.absent(&keys[i]) {
+					wrong.Add(1)
+				}
+			}
+		})
+	}
+	work.Wait()
+	for i := range keys {
+		if a.absent(&keys[i]) {
+			wrong.Add(1)
 		}
-	})
-	var wg sync.WaitGroup
+	}
+	if wrong.Load() != 0 {
+		t.Errorf("%d of %d keys are absent", wrong.Load(), len(keys))
+	}
+	if n := len(*a.layers.Load()); n != 3 {
+		t.Errorf("it has %d layers, so it was not tested while it grew", n)
+	}
+	known := 0
+	others := randomDigests(2, 100_000)
+	for i := range others {
+		if !a.absent(&others[i]) {
+			known++
+		}
+	}
+	if known > len(others)/33 { // about one in a hundred for each full layer
+		t.Errorf("it takes %d of %d others for stored", known, len(others))
+	}
+}
+
+func TestAFullFilterKnowsNothing(t *testing.T) {
+	a := newAbsence(true)
+	layers := make([]*filterLayer, maxLayers)
+	for i := range layers {
+		layers[i] = newFilterLayer(firstLayer)
+	}
+	layers[maxLayers-1].keys.Store(firstLayer - 1)
+	a.layers.Store(&layers)
+	keys := randomDigests(3, 3)
+	if !a.absent(&keys[0]) {
+		t.Fatal("an empty filter does not answer")
+	}
+	a.add(&keys[1])
+	a.add(&keys[2])
+	for i := range keys {
+		if a.absent(&keys[i]) {
+			t.Errorf("when it is full, key %d is absent", i)
+		}
+	}
+}
+
+// What was stored before is not absent while it is being added, nor where its index can't be
+// read to the end: with a part of it the store goes on without the filter.
+func TestNothingIsAbsentBeforeTheIndexWasRead(t *testing.T) {
+	stored := testIDs("k", 3)
+	for _, c := range []struct {
+		name   string
+		damage func(s *Store) error
+	}{
+		{"the store is being closed", func(*Store) error { return nil }},
+		{"a record has no entry", func(s *Store) error {
+			d := stored[0].Digest()
+			return s.db.Delete(append([]byte{indexPrefix}, d[:]...), pebble.Sync)
+		}},
+		{"an entry has no record", func(s *Store) error {
+			return s.db.Set(append([]byte{indexPrefix}, make([]byte, 32)...), nil, pebble.Sync)
+		}},
+		{"a key is too long", func(s *Store) error {
+			return s.db.Set(append([]byte{indexPrefix}, make([]byte, 33)...), nil, pebble.Sync)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := mustOpen(t, "store", &Options{FS: vfs.NewMem()})
+			defer s.Close()
+			for _, id := range stored {
+				apply(t, s, testRecord(id, 1, semel.Completed), store.Revision{})
+			}
+			if err := c.damage(s); err != nil {
+				t.Fatal(err)
+			}
+			a := newAbsence(false)
+			if c.name == "the store is being closed" {
+				a.stop = make(chan struct{})
+				close(a.stop)
+			}
+			snap := s.db.NewSnapshot()
+			if err := errors.Join(a.build(snap, uint64(len(stored))), snap.Close()); err == nil {
+				t.Error("the index passes for whole")
+			}
+			if nobody := testID("nobody").Digest(); a.absent(&nobody) {
+				t.Error("a filter that is not complete answers")
+			}
+		})
+	}
+}
+
+// Records are created and purged while the filter is being built, of a directory that has
+// some already.
+func TestRecordsThatAreCreatedDuringTheBuildAreNotAbsent(t *testing.T) {
+	disk := vfs.NewMem()
+	s := mustOpen(t, "store", &Options{FS: disk, MemTableBytes: smallTables})
+	const before, callers, each = 3000, 4, 100
+	for i := range before {
+		apply(t, s, testRecord(testID("before/"+strconv.Itoa(i)), 1, semel.Processing), store.Revision{})
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, "store", &Options{FS: disk, MemTableBytes: smallTables})
+	defer s.Close()
+	var work sync.WaitGroup
 	for c := range callers {
-		wg.Go(func() {
+		work.Go(func() {
 			for i := range each {
-				id := testID(strconv.Itoa(c) + "/" + strconv.Itoa(i))
-				if err := claimOnce(ctx, s, id, i%3 == 0); err != nil {
+				if err := claimOnce(t.Context(), s, testID(strconv.Itoa(c)+"/"+strconv.Itoa(i)), i%3 == 0); err != nil {
 					t.Error(err)
 					return
 				}
 			}
 		})
 	}
-	wg.Wait()
-	stop()
-	builder.Wait()
-	if builds < 3 {
-		t.Errorf("the filter was built %d times only", builds)
+	work.Wait()
+	s.absent.building.Wait()
+	if nobody := testID("nobody").Digest(); !s.absent.absent(&nobody) {
+		t.Error("the filter is not complete")
 	}
-	if s.absent.filter.Load() == nil {
-		t.Error("no build has succeeded")
-	}
-	for c := range callers {
-		for i := range each {
-			id := testID(strconv.Itoa(c) + "/" + strconv.Itoa(i))
-			d := id.Digest()
-			if i%3 != 0 && s.absent.absent(&d) {
-				t.Fatalf("%s is stored and taken for absent", id.Key)
-			}
+	stored := 0
+	err := scan(s.db, indexPrefix, func(key, _ []byte) error {
+		stored++
+		if d := digest(key[1:]); s.absent.absent(&d) {
+			return fmt.Errorf("%x is stored and absent", d)
 		}
+		return nil
+	})
+	if err != nil || stored != before+callers*(each-(each+2)/3) {
+		t.Errorf("%d records are stored, error %v", stored, err)
 	}
 }
 
@@ -128,56 +192,17 @@ func TestRebuildingMissesNoRecord(t *testing.T) {
 // purges the record if it is told to.
 func claimOnce(ctx context.Context, s *Store, id semel.ID, purge bool) error {
 	rec := testRecord(id, 1, semel.Processing)
-	if _, applied, err := s.Apply(ctx, semel.Write{Record: rec}); err != nil || !applied {
+	if _, applied, err := s.Apply(ctx, store.Write{Record: rec}); err != nil || !applied {
 		return errors.Join(errors.New(id.Key+" could not be created"), err)
 	}
 	again := testRecord(id, 2, semel.Processing)
-	if _, applied, err := s.Apply(ctx, semel.Write{Record: again}); err != nil || applied {
+	if _, applied, err := s.Apply(ctx, store.Write{Record: again}); err != nil || applied {
 		return errors.Join(errors.New(id.Key+" was created twice"), err)
 	}
 	if purge {
-		if n, err := s.Purge(ctx, []semel.Ref{{ID: id, Revision: rec.Revision}}); err != nil || n != 1 {
+		if n, err := s.Purge(ctx, []store.Ref{{ID: id, Revision: rec.Revision}}); err != nil || n != 1 {
 			return errors.Join(errors.New(id.Key+" could not be purged"), err)
 		}
 	}
 	return nil
-}
-
-// TestTheFilterIsRebuiltWhenMostOfItIsPurged: the memory it takes follows the
-// records that are stored, not those that ever were.
-func TestTheFilterIsRebuiltWhenMostOfItIsPurged(t *testing.T) {
-	s := mustOpen(t, "store", &Options{FS: vfs.NewMem()})
-	defer s.Close()
-	s.absent.builds.Wait()
-	before := s.absent.filter.Load()
-	if before == nil {
-		t.Fatal("the filter was not built")
-	}
-	// As if so many records had been created and purged since.
-	var d digest
-	for i := range uint64(4 * firstLayer) {
-		binary.LittleEndian.PutUint64(d[8:], i*0x9e3779b97f4a7c15)
-		binary.LittleEndian.PutUint64(d[16:], i*0xbf58476d1ce4e5b9)
-		s.absent.stored(s, &d)
-	}
-	rec := testRecord(testID("kept"), 1, semel.Processing)
-	if _, applied, err := s.Apply(t.Context(), semel.Write{Record: rec}); err != nil || !applied {
-		t.Fatal(applied, err)
-	}
-	for i := range uint64(64 * firstLayer) {
-		if s.absent.next.Load() != nil || s.absent.filter.Load() != before {
-			break // a build has begun
-		}
-		binary.LittleEndian.PutUint64(d[8:], i*0x94d049bb133111eb)
-		binary.LittleEndian.PutUint64(d[16:], i*0x2545f4914f6cdd1d)
-		s.absent.stored(s, &d)
-	}
-	s.absent.builds.Wait()
-	after := s.absent.filter.Load()
-	if after == before {
-		t.Fatal("the filter was not built anew")
-	}
-	if kept := rec.ID.Digest(); after.size() > firstLayer || !after.mayHave(&kept) {
-		t.Errorf("the new filter has %d keys", after.size())
-	}
 }

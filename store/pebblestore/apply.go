@@ -5,149 +5,88 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/recordcodec"
+	"github.com/semelhq/semel/internal/hub"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/codec"
 )
 
 // stripeCount is so high that two running calls rarely meet in a stripe.
 const stripeCount = 4096
 
-// stripe orders the changes of the records whose digests fall on it. Its lock is
-// held for work in memory only.
+// stripe lets one change of a record at a time be on its way to the disk, for the
+// records whose digests fall on it. Its lock is held for work in memory only.
 type stripe struct {
 	mu sync.Mutex
-	// pending lists the newest change of each record that is not durable yet.
-	pending *op
-	// version counts the changes that joined a group. A read from the database
-	// holds for as long as it stays the same.
-	version uint64
-	// withdrawn counts those that left their group again. What was read of a change
-	// that is not durable holds for as long as it stays the same.
-	withdrawn uint64
-	watchers  map[digest]map[chan struct{}]struct{}
-	// heads remembers the durable records that are likely to change next: those
-	// that are being processed. It saves their holders the read.
-	heads [headCount]head
-	tags  [headCount]uint64 // of the digests in heads, to find them faster
-	hand  uint8             // the place in heads to be taken next
-}
-
-// headCount bounds what a stripe remembers. All stripes together remember up to
-// 32,768 records in 2 MiB.
-const headCount = 8
-
-// head is what a change of a record has to know about it.
-type head struct {
-	digest   digest // zero: free
-	at       address
-	revision semel.Revision
-	due      dueTime
-}
-
-func tag(d *digest) uint64 { return binary.LittleEndian.Uint64(d[24:]) }
-
-// remember takes note of a durable record.
-func (st *stripe) remember(o *op) {
-	i := st.hand % headCount
-	st.heads[i], st.tags[i] = head{o.digest, o.at, o.revision, o.due}, tag(&o.digest)
-	st.hand++
-}
-
-// recall finds what is remembered of a record.
-func (st *stripe) recall(d *digest) *head {
-	want := tag(d)
-	for i, have := range st.tags {
-		if have == want && st.heads[i].digest == *d {
-			return &st.heads[i]
-		}
-	}
-	return nil
+	// pending are the records that are being changed. Nobody hears of the change, or
+	// makes another, before it is durable or was taken back.
+	pending []digest
+	// version counts the changes that were begun. What was read from the database still
+	// holds while it stays the same.
+	version  uint64
+	watchers hub.Hub[digest]
 }
 
 func (s *Store) stripe(d *digest) *stripe {
 	return &s.stripes[binary.LittleEndian.Uint16(d[:])%stripeCount]
 }
 
-// find returns the change of a record that is not durable yet, if there is one.
-func (st *stripe) find(d *digest) *op {
-	for o := st.pending; o != nil; o = o.next {
-		if o.digest == *d {
-			return o
-		}
-	}
-	return nil
-}
-
-// replace puts o in the list, in the place of old if that is not nil.
-func (st *stripe) replace(old, o *op) {
-	st.version++
-	if old != nil {
-		st.remove(old)
-	} else if h := st.recall(&o.digest); h != nil {
-		*h = head{}
-	}
-	o.prev, o.next, st.pending = old, st.pending, o
-}
-
-// withdraw is the reverse of replace, for the newest change of a record.
-func (st *stripe) withdraw(o *op) {
-	st.version++
-	st.withdrawn++
-	st.remove(o)
-	if prev := o.prev; prev != nil {
-		o.prev = nil
-		prev.next, st.pending = st.pending, prev
-	}
-}
-
-// forget ends the mention of o, which is durable, by the change after it.
-func (st *stripe) forget(o *op) {
-	for newer := st.find(&o.digest); newer != nil; newer = newer.prev {
-		if newer.prev == o {
-			newer.prev = nil
-		}
-	}
-}
-
-// remove takes o off the list. It reports false if a newer change has replaced it.
-func (st *stripe) remove(o *op) bool {
-	for at := &st.pending; *at != nil; at = &(*at).next {
-		if *at == o {
-			*at, o.next = o.next, nil
-			return true
-		}
-	}
-	return false
-}
-
-// settle takes the changes of a group that has become durable off their stripes,
-// and tells of them.
-func (s *Store) settle(g *group) {
-	for _, o := range g.ops {
-		if o.bare {
-			continue
-		}
-		st := s.stripe(&o.digest)
+// lock locks the stripe as soon as a record isn't being changed. It fails, and locks
+// nothing, when ctx ends before that.
+func (st *stripe) lock(ctx context.Context, d *digest) error {
+	for {
 		st.mu.Lock()
-		switch last := st.remove(o); {
-		case !last:
-			st.forget(o)
-		case o.open:
-			st.remember(o)
+		if !slices.Contains(st.pending, *d) {
+			return nil
 		}
-		st.notify(&o.digest)
+		changed, stop := st.watchers.Watch(*d)
 		st.mu.Unlock()
+		select {
+		case <-changed:
+			stop()
+		case <-ctx.Done():
+			stop()
+			return ctx.Err()
+		}
 	}
 }
 
-// Apply is [semel.Store.Apply]. When ctx ends while the write is being synced,
+// begin marks a record as being changed. The caller holds the lock.
+func (st *stripe) begin(d *digest) {
+	st.version++
+	st.pending = append(st.pending, *d)
+}
+
+// end takes the mark away, and tells those who wait.
+func (st *stripe) end(d *digest) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	i := slices.Index(st.pending, *d)
+	st.pending = slices.Delete(st.pending, i, i+1)
+	st.watchers.Wake(*d)
+}
+
+// isPending reports whether a record is being changed.
+func (s *Store) isPending(id *semel.ID) bool {
+	d := id.Digest()
+	st := s.stripe(&d)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return slices.Contains(st.pending, d)
+}
+
+// usualRecord has room for most records beside the result.
+const usualRecord = 512
+
+// Apply is [store.Store.Apply]. When ctx ends while the write is being synced,
 // Apply returns at once and the write goes on. A write that was not sent to the disk by
-// then is taken back, and the error is a [semel.ErrNotApplied].
-func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+// then is taken back, and the error is a [store.ErrNotApplied].
+func (s *Store) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 	if err := s.enterToWrite(ctx); err != nil {
 		return semel.Record{}, false, err
 	}
@@ -155,195 +94,114 @@ func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, e
 	if w.Record.Revision.IsZero() {
 		return semel.Record{}, false, errors.New("pebblestore: a write needs a revision")
 	}
-	o := s.newOp()
-	o.digest = w.Record.ID.Digest()
-	o.revision = w.Record.Revision
-	o.due = makeDueTime(w.Record.NextAt)
-	o.open = w.Record.State == semel.Processing
-	var err error
-	if o.value, err = recordcodec.Append(o.value[:0], &w.Record); err != nil {
+	value, err := codec.Append(make([]byte, 0, len(w.Record.Result.Data)+usualRecord), &w.Record)
+	if err != nil {
 		return semel.Record{}, false, err
 	}
-	o.evidence, o.deadline = w.Evidence, w.Deadline
-	for {
-		cur, err := s.change(&w.Record.ID, w.Expect, o)
-		if err != nil {
-			s.ops.Put(o)
-			return semel.Record{}, false, err
-		}
-		if !cur.refused {
-			break
-		}
-		if holds, err := cur.wait(ctx); err != nil || holds {
-			s.ops.Put(o)
-			return cur.rec, false, err
-		}
+	o := &op{digest: w.Record.ID.Digest(), due: makeDueTime(w.Record.NextAt), value: value, evidence: w.Evidence, deadline: w.Deadline}
+	cur, applied, err := s.change(ctx, &w.Record.ID, w.Expect, o)
+	if applied {
+		cur = w.Record
 	}
-	if err := s.await(ctx, o); err != nil {
-		return semel.Record{}, false, err // o may still be in use
-	}
-	s.ops.Put(o)
-	return w.Record, true, nil
+	return cur, applied, err
 }
 
-func (s *Store) newOp() *op {
-	if o, ok := s.ops.Get().(*op); ok {
-		*o = op{value: o.value[:0]}
-		return o
-	}
-	return &op{value: make([]byte, 0, 2048)}
-}
-
-// current is what is stored, where it stands in the way of a change or was asked for.
-type current struct {
-	refused bool
-	rec     semel.Record // zero: none is stored
-	// group must be durable before anybody hears of rec, and no change of the stripe
-	// may have been withdrawn since. Nil: it is durable.
-	group     *group
-	stripe    *stripe
-	withdrawn uint64
-}
-
-// wait waits until what is stored is durable. It reports false where that may have been
-// withdrawn instead.
-func (c *current) wait(ctx context.Context) (holds bool, err error) {
-	if c.group == nil {
-		return true, nil
-	}
-	if err := wait(ctx, c.group); err != nil {
-		c.rec = semel.Record{}
-		return false, err
-	}
-	c.stripe.mu.Lock()
-	defer c.stripe.mu.Unlock()
-	return c.stripe.withdrawn == c.withdrawn, nil
-}
-
-// change lets o join a group if the stored revision is expect and it is not too late.
-// Where another revision is stored it says what is.
-func (s *Store) change(id *semel.ID, expect semel.Revision, o *op) (current, error) {
+// change writes o if the stored revision is expect. Where it is another, it returns what
+// is stored.
+func (s *Store) change(ctx context.Context, id *semel.ID, expect store.Revision, o *op) (cur semel.Record, applied bool, err error) {
 	st := s.stripe(&o.digest)
-	var read stored
-	for known := false; ; known = true {
-		st.mu.Lock()
-		p := st.find(&o.digest)
-		switch {
-		case p != nil:
-			if p.revision != expect {
-				cur, err := st.refusedBy(p)
-				st.mu.Unlock()
-				return cur, err
-			}
-			o.at, o.was, o.creates = p.at, p.due, p.deletes()
-		case expect.IsZero() && s.absent.absent(&o.digest):
-			o.was, o.creates = never, true
-		case known && read.version == st.version:
-			if read.err != nil || read.other {
-				st.mu.Unlock()
-				return current{refused: true, rec: read.rec}, read.err
-			}
-			o.at, o.was, o.creates = read.at, read.due, read.at == nowhere
-		default:
-			if h := st.recall(&o.digest); h != nil && h.revision == expect {
-				o.at, o.was, o.creates = h.at, h.due, false
-				break
-			}
-			version := st.version
-			st.mu.Unlock()
-			read = s.read(&o.digest, id, expect)
-			read.version = version
-			if s.looked != nil {
-				s.looked()
-			}
-			continue
+	is, err := s.look(ctx, st, &o.digest, id, expect)
+	if err != nil {
+		return semel.Record{}, false, err
+	}
+	o.at, o.was, o.creates = is.at, is.due, is.at == noAddress
+	switch {
+	case is.other:
+		st.mu.Unlock()
+		return is.rec, false, nil
+	case o.deadline != 0 && s.clock.now() >= o.deadline:
+		err = store.ErrTooLate
+	case o.creates && s.space.full():
+		err = ErrFull
+	case o.creates:
+		s.absent.add(&o.digest) // before it can be stored
+	}
+	if err != nil {
+		st.mu.Unlock()
+		return semel.Record{}, false, err
+	}
+	st.begin(&o.digest)
+	st.mu.Unlock()
+	err = s.commit(ctx, o)
+	return semel.Record{}, err == nil, err
+}
+
+// stored is what the database holds for a record.
+type stored struct {
+	at    address // noAddress: nothing is stored
+	due   dueTime
+	other bool // its revision is not the expected one, and this is it, if there is any:
+	rec   semel.Record
+}
+
+// look finds what is stored for a record, and is durable. It returns with the stripe
+// locked, so nothing changes until the caller has unlocked it; after an error it isn't.
+func (s *Store) look(ctx context.Context, st *stripe, d *digest, id *semel.ID, expect store.Revision) (stored, error) {
+	if err := st.lock(ctx, d); err != nil {
+		return stored{}, err
+	}
+	for {
+		if expect.IsZero() && s.absent.absent(d) {
+			return stored{at: noAddress, due: never}, nil
 		}
-		if o.deadline != 0 && s.clock.now() >= o.deadline {
-			st.mu.Unlock()
-			return current{}, semel.ErrTooLate
+		version := st.version
+		st.mu.Unlock()
+		is, err := s.read(d, id, expect)
+		if s.looked != nil {
+			s.looked()
 		}
-		err := ErrFull
-		if !o.creates || !s.space.full() {
-			err = s.commits.join(o, p)
+		if err := st.lock(ctx, d); err != nil {
+			return stored{}, err
+		}
+		if st.version != version {
+			continue // some of it may be older than the rest, or not durable yet
 		}
 		if err != nil {
 			st.mu.Unlock()
-			return current{}, err
+			return stored{}, damaged(d, err)
 		}
-		if o.creates {
-			s.absent.stored(s, &o.digest)
-		}
-		st.replace(p, o)
-		st.mu.Unlock()
-		return current{}, nil
+		return is, nil
 	}
-}
-
-// refusedBy is what the change p leaves to those who expected something else.
-// The caller holds the lock of the stripe.
-func (st *stripe) refusedBy(p *op) (current, error) {
-	cur := current{refused: true, group: p.group, stripe: st, withdrawn: st.withdrawn}
-	if p.deletes() {
-		return cur, nil
-	}
-	var err error
-	cur.rec, err = recordcodec.Decode(p.value)
-	return cur, err
-}
-
-// stored is what the database holds for a record. It may not be durable yet, and
-// parts of it may be of different times, unless the stripe's version has not
-// changed meanwhile and no change is pending.
-type stored struct {
-	version uint64 // of the stripe, before the read
-	at      address
-	due     dueTime
-	other   bool // its revision is not the expected one, and this is it:
-	rec     semel.Record
-	err     error
 }
 
 // read looks a record up in the database. It decodes the record if its revision
 // is not the expected one.
-func (s *Store) read(d *digest, id *semel.ID, expect semel.Revision) (r stored) {
-	none := stored{due: never, at: nowhere, other: !expect.IsZero()}
-	if s.absent.absent(d) {
-		return none
-	}
-	var key [indexKeyLen]byte
-	putIndexKey(key[:], d)
-	value, closer, err := s.db.Get(key[:])
+func (s *Store) read(d *digest, id *semel.ID, expect store.Revision) (stored, error) {
+	value, closer, err := s.db.Get(indexKey(d))
 	if errors.Is(err, pebble.ErrNotFound) {
-		return none
+		return stored{due: never, at: noAddress, other: !expect.IsZero()}, nil
 	}
 	if err != nil {
-		return stored{err: damaged(d, err)}
+		return stored{}, err
 	}
 	at, ok := parseAddress(value)
 	closer.Close()
 	if !ok {
-		return stored{err: damaged(d, errors.New("its index entry has no address"))}
+		return stored{}, errors.New("its index entry has no address")
 	}
-	putRecordKey(key[:recordKeyLen], at)
-	if value, closer, err = s.db.Get(key[:recordKeyLen]); err != nil {
+	if value, closer, err = s.db.Get(recordKey(at)); err != nil {
 		if errors.Is(err, pebble.ErrNotFound) {
 			err = errors.New("it is in the index and not stored")
 		}
-		return stored{err: damaged(d, err)}
+		return stored{}, err
 	}
 	defer closer.Close()
-	head, err := recordcodec.ReadHead(value, id)
-	if err != nil {
-		return stored{err: damaged(d, err)}
+	head, err := codec.ReadHead(value, id)
+	is := stored{at: at, due: makeDueTime(head.NextAt), other: head.Revision != expect}
+	if err == nil && is.other {
+		is.rec, err = codec.Decode(value)
 	}
-	r = stored{at: at, due: makeDueTime(head.NextAt)}
-	if head.Revision != expect {
-		r.other = true
-		if r.rec, err = recordcodec.Decode(value); err != nil {
-			return stored{err: damaged(d, err)}
-		}
-	}
-	return r
+	return is, err
 }
 
 // damaged names a record without giving its key away.
@@ -351,59 +209,47 @@ func damaged(d *digest, err error) error {
 	return fmt.Errorf("record %x: %w", *d, err)
 }
 
-// Get is [semel.Store.Get].
+// Get is [store.Store.Get].
 func (s *Store) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
 	if err := s.enter(ctx); err != nil {
 		return semel.Record{}, err
 	}
 	defer s.leave()
-	return s.get(ctx, id)
+	return s.get(ctx, &id)
 }
 
 // get is Get within a call.
-func (s *Store) get(ctx context.Context, id semel.ID) (semel.Record, error) {
-	for {
-		cur, err := s.look(&id)
-		if err != nil {
-			return semel.Record{}, err
-		}
-		switch holds, err := cur.wait(ctx); {
-		case err != nil:
-			return semel.Record{}, err
-		case holds && cur.rec.Revision.IsZero():
-			return semel.Record{}, semel.ErrNotFound
-		case holds:
-			return cur.rec, nil
-		}
-	}
-}
-
-// pending reports whether a record is being changed.
-func (s *Store) pending(id *semel.ID) bool {
+func (s *Store) get(ctx context.Context, id *semel.ID) (semel.Record, error) {
 	d := id.Digest()
 	st := s.stripe(&d)
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.find(&d) != nil
+	is, err := s.look(ctx, st, &d, id, store.Revision{})
+	if err != nil {
+		return semel.Record{}, err
+	}
+	st.mu.Unlock()
+	if is.at == noAddress {
+		return semel.Record{}, semel.ErrNotFound
+	}
+	return is.rec, nil
 }
 
-// look finds out what is stored.
-func (s *Store) look(id *semel.ID) (current, error) {
-	d := id.Digest()
-	st := s.stripe(&d)
-	var read stored
-	for known := false; ; known = true {
-		st.mu.Lock()
-		if p := st.find(&d); p != nil {
-			defer st.mu.Unlock()
-			return st.refusedBy(p)
-		}
-		version := st.version
-		st.mu.Unlock()
-		if known && read.version == version {
-			return current{rec: read.rec}, read.err
-		}
-		read = s.read(&d, id, semel.Revision{})
-		read.version = version
+// decode reads a record that a scan has come to, or says which one can't be read.
+func decode(at address, value []byte, err error) (rec semel.Record, _ error) {
+	if err == nil {
+		rec, err = codec.Decode(value)
 	}
+	if err != nil {
+		return semel.Record{}, fmt.Errorf("record number %d: %w", at, err)
+	}
+	return rec, nil
+}
+
+// settled returns a record as a scan has found it, or as it is after the change that is
+// being made. What the scan shows was pending when the scan began or is durable; and what
+// isn't pending any more is durable too.
+func (s *Store) settled(ctx context.Context, found semel.Record) (semel.Record, error) {
+	if s.isPending(&found.ID) {
+		return s.get(ctx, &found.ID)
+	}
+	return found, nil
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // A write is compared with what is stored when it joins a batch. What was read before
@@ -17,15 +18,15 @@ func TestAWriteIsNotComparedWithWhatWasReadBeforeAnother(t *testing.T) {
 		name    string
 		stored  bool
 		between func(t *testing.T, s *Store)
-		want    semel.Revision
+		want    store.Revision
 	}{
 		{"an update after an update", true, func(t *testing.T, s *Store) { apply(t, s, second, first.Revision) }, second.Revision},
 		{"an update after a purge", true, func(t *testing.T, s *Store) {
-			if n, err := s.Purge(t.Context(), []semel.Ref{{ID: id, Revision: first.Revision}}); n != 1 || err != nil {
+			if n, err := s.Purge(t.Context(), []store.Ref{{ID: id, Revision: first.Revision}}); n != 1 || err != nil {
 				t.Errorf("Purge gives %d, %v", n, err)
 			}
-		}, semel.Revision{}},
-		{"a claim after a claim", false, func(t *testing.T, s *Store) { apply(t, s, second, semel.Revision{}) }, second.Revision},
+		}, store.Revision{}},
+		{"a claim after a claim", false, func(t *testing.T, s *Store) { apply(t, s, second, store.Revision{}) }, second.Revision},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var s *Store
@@ -36,13 +37,13 @@ func TestAWriteIsNotComparedWithWhatWasReadBeforeAnother(t *testing.T) {
 				}
 			}})
 			defer s.Close()
-			s.absent.builds.Wait()
-			w := semel.Write{Record: third}
+			s.absent.building.Wait()
+			w := store.Write{Record: third}
 			if looks = 1; c.stored {
-				apply(t, s, first, semel.Revision{})
+				apply(t, s, first, store.Revision{})
 				w.Expect = first.Revision
 			} else {
-				s.absent.filter.Store(nil) // so that a claim looks, too
+				s.absent.complete.Store(false) // so that a claim looks, too
 			}
 			looks = 0
 			cur, ok, err := s.Apply(t.Context(), w)
@@ -56,5 +57,17 @@ func TestAWriteIsNotComparedWithWhatWasReadBeforeAnother(t *testing.T) {
 				t.Errorf("then fence %d is stored, %v", now.Fence, err)
 			}
 		})
+	}
+}
+
+func TestAWriteWithoutARevisionIsRefused(t *testing.T) {
+	s := mustOpen(t, "store", &Options{FS: vfs.NewMem()})
+	defer s.Close()
+	id := testID("k")
+	if _, applied, err := s.Apply(t.Context(), store.Write{Record: semel.Record{ID: id}}); applied || err == nil {
+		t.Errorf("Apply gives %v, %v", applied, err)
+	}
+	if rec, err := s.Get(t.Context(), id); err == nil {
+		t.Errorf("%+v is stored", rec)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/recordcodec"
+	"github.com/semelhq/semel/store/codec"
 )
 
 const (
@@ -82,7 +82,7 @@ func BenchmarkGroupCommit(b *testing.B) {
 	data := newAnswers()
 	ctx := b.Context()
 	b.ReportAllocs()
-	before := s.commits.batches
+	before := s.counts().batches
 	concurrently(b, benchCallers, func(i int) error {
 		ans, err := e.Begin(ctx, benchCall(i))
 		if err != nil {
@@ -90,7 +90,7 @@ func BenchmarkGroupCommit(b *testing.B) {
 		}
 		return ans.Attempt.Complete(ctx, semel.Result{Data: data.of(i)})
 	})
-	b.ReportMetric(float64(2*b.N)/float64(s.commits.batches-before), "writes/batch")
+	b.ReportMetric(float64(2*b.N)/float64(s.counts().batches-before), "writes/batch")
 }
 
 // BenchmarkBareLoop is what Pebble alone does with the same two synced writes:
@@ -135,7 +135,7 @@ func encodedPairs(b *testing.B, n int) []encodedPair {
 		if err != nil {
 			b.Fatal(err)
 		}
-		v, err := recordcodec.Append(nil, &rec)
+		v, err := codec.Append(nil, &rec)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // caller works on a store and enters into the history what it was told. It has
@@ -116,8 +117,8 @@ func (c *caller) write(ctx context.Context, id semel.ID, prev semel.Record, stat
 	if err := c.history.enter(verbTry, id, state, written(rec.Fence)); err != nil {
 		return semel.Record{}, err
 	}
-	cur, applied, err := c.store.Apply(ctx, semel.Write{
-		Record: rec, Expect: prev.Revision, Evidence: []semel.Entry{testEntry(id, prev.Fence, rec.Fence)},
+	cur, applied, err := c.store.Apply(ctx, store.Write{
+		Record: rec, Expect: prev.Revision, Evidence: []store.Entry{testEntry(id, prev.Fence, rec.Fence)},
 	})
 	if err != nil {
 		return semel.Record{}, err
@@ -138,12 +139,12 @@ func (c *caller) write(ctx context.Context, id semel.ID, prev semel.Record, stat
 
 // purge removes records of the caller's own, in one call.
 func (c *caller) purge(ctx context.Context, recs ...semel.Record) error {
-	var refs []semel.Ref
+	var refs []store.Ref
 	for _, rec := range recs {
 		if err := c.history.enter(verbTry, rec.ID, 0, purged(rec.Fence)); err != nil {
 			return err
 		}
-		refs = append(refs, semel.Ref{ID: rec.ID, Revision: rec.Revision})
+		refs = append(refs, store.Ref{ID: rec.ID, Revision: rec.Revision})
 	}
 	n, err := c.store.Purge(ctx, refs)
 	if err != nil {

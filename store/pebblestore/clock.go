@@ -4,52 +4,51 @@ import (
 	"sync"
 	"time"
 
-	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // clock never goes back, not even when the directory is opened again: see [Store.Now].
 //
 // Between two readings it moves by the monotonic clock, so small steps of the wall clock
-// don't show. The monotonic clock stands still while the machine is suspended, though,
-// and while a virtual machine is paused. Only the wall clock tells of that time, so the
-// clock follows it where it is far ahead.
+// don't show. But the monotonic clock stands still while the machine is suspended, or while
+// a virtual machine is paused. Only the wall clock counts that time, so when it is far ahead,
+// the clock follows it.
 //
-// Nothing tells a pause from a wall clock that was set wrong for a moment. The clock
-// follows that too: leases and windows end early, as after a pause of that length. What
-// heals is the other direction. A clock that is far ahead of the wall clock runs at half
-// speed until both agree again: it still never goes back, and leases last longer than
-// they should, which is the safe side.
+// A pause can't be told from a wall clock that was set wrong for a moment. The clock follows
+// that too: leases and windows end early, as after a pause of that length. Afterwards it is
+// far ahead of the wall clock, and runs at half speed until both agree again. It still never
+// goes back, and leases last longer than they should, which is the safe side.
 type clock struct {
 	source  timeSource
-	stepped func(by time.Duration) // told of each step ahead
+	stepped func(by time.Duration) // called after each step ahead
 
 	mu   sync.Mutex
-	at   semel.Instant // the last reading
+	at   store.Instant // the last reading
 	mono time.Duration // of the monotonic clock, then
 }
 
 // timeSource reads the wall clock and, at the same moment, the monotonic clock.
-type timeSource func() (wall semel.Instant, mono time.Duration)
+type timeSource func() (wall store.Instant, mono time.Duration)
 
-// maxApart is how far the wall clock may be from the store's clock unnoticed. A leap
-// second, or what a time server sets right without a step, is less.
+// maxApart is how far the wall clock may be from the store's clock before anything is done
+// about it. Leap seconds, and what a time server corrects without a step, are less.
 const maxApart = 2 * time.Second
 
 func systemTime() timeSource {
 	start := time.Now()
-	return func() (semel.Instant, time.Duration) {
+	return func() (store.Instant, time.Duration) {
 		t := time.Now()
-		return semel.InstantOf(t), t.Sub(start)
+		return store.InstantOf(t), t.Sub(start)
 	}
 }
 
 // start begins at the wall clock or at latest, whichever is later.
-func (c *clock) start(latest semel.Instant) {
+func (c *clock) start(latest store.Instant) {
 	wall, mono := c.source()
 	c.at, c.mono = max(wall, latest), mono
 }
 
-func (c *clock) now() semel.Instant {
+func (c *clock) now() store.Instant {
 	at, stepped := c.read()
 	if stepped > 0 {
 		c.stepped(stepped)
@@ -57,7 +56,7 @@ func (c *clock) now() semel.Instant {
 	return at
 }
 
-func (c *clock) read() (at semel.Instant, stepped time.Duration) {
+func (c *clock) read() (at store.Instant, stepped time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wall, mono := c.source()

@@ -9,16 +9,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // testClocks are a machine's two clocks, set by hand.
 type testClocks struct {
 	mu   sync.Mutex
-	wall semel.Instant
+	wall store.Instant
 	mono time.Duration
 }
 
-func (c *testClocks) source() (semel.Instant, time.Duration) {
+func (c *testClocks) source() (store.Instant, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.wall, c.mono
@@ -27,7 +28,7 @@ func (c *testClocks) source() (semel.Instant, time.Duration) {
 // ahead is the time of a machine whose wall clock is ahead.
 func ahead(by time.Duration) timeSource {
 	source := systemTime()
-	return func() (semel.Instant, time.Duration) {
+	return func() (store.Instant, time.Duration) {
 		wall, mono := source()
 		return wall.Add(by), mono
 	}
@@ -55,7 +56,7 @@ func TestTheClockOfAMachineThatSleepsOrIsSetWrong(t *testing.T) {
 		}
 		return before.Sub(clocks.wall)
 	}
-	begin := func(latest semel.Instant) (*clock, *testClocks, *[]time.Duration) {
+	begin := func(latest store.Instant) (*clock, *testClocks, *[]time.Duration) {
 		clocks := &testClocks{wall: testEpoch}
 		var steps []time.Duration
 		c := &clock{source: clocks.source, stepped: func(by time.Duration) { steps = append(steps, by) }}
@@ -140,9 +141,9 @@ func TestAClaimThatSleptIsTooLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := semel.Write{Record: testRecord(testID("k"), 1, semel.Processing), Deadline: now.Add(30 * time.Second)}
+	w := store.Write{Record: testRecord(testID("k"), 1, semel.Processing), Deadline: now.Add(30 * time.Second)}
 	clocks.run(time.Hour, 0)
-	if _, ok, err := s.Apply(t.Context(), w); ok || !errors.Is(err, semel.ErrTooLate) {
+	if _, ok, err := s.Apply(t.Context(), w); ok || !errors.Is(err, store.ErrTooLate) {
 		t.Fatalf("Apply gives %v, %v", ok, err)
 	}
 	if _, err := s.Get(t.Context(), w.Record.ID); !errors.Is(err, semel.ErrNotFound) {

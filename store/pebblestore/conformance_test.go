@@ -6,6 +6,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/thorough"
 	"github.com/semelhq/semel/store/storetest"
 )
 
@@ -16,6 +17,7 @@ func TestContractInMemory(t *testing.T) {
 }
 
 func TestContractInADirectory(t *testing.T) {
+	thorough.Only(t, "the contract in memory, on the disk of the machine")
 	storetest.Run(t, storetest.Virtual("pebblestore in a directory", func(t *testing.T) storetest.Env {
 		return openEnv(t, t.TempDir(), &Options{MemTableBytes: smallTables})
 	}))

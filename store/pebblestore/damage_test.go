@@ -13,6 +13,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/store"
 )
 
 // files is what is in a directory.
@@ -100,18 +101,18 @@ func makeStretch(t *testing.T, writes int, closed bool) *stretch {
 		prev := next[id]
 		switch {
 		case prev.state == semel.Completed && i%3 == 0:
-			ref := semel.Ref{ID: id, Revision: testRecord(id, prev.version, prev.state).Revision}
-			if n, err := s.Purge(t.Context(), []semel.Ref{ref}); n != 1 || err != nil {
+			ref := store.Ref{ID: id, Revision: testRecord(id, prev.version, prev.state).Revision}
+			if n, err := s.Purge(t.Context(), []store.Ref{ref}); n != 1 || err != nil {
 				t.Fatalf("Purge gives %d, %v", n, err)
 			}
 			next[id] = foundRecord{}
 		default:
 			is := foundRecord{int64(i + 1), semel.Processing}
-			var expect semel.Revision
+			var expect store.Revision
 			if prev.version != 0 {
 				is.state, expect = semel.Completed, testRecord(id, prev.version, prev.state).Revision
 			}
-			if _, ok, err := s.Apply(t.Context(), semel.Write{Record: testRecord(id, is.version, is.state), Expect: expect}); !ok || err != nil {
+			if _, ok, err := s.Apply(t.Context(), store.Write{Record: testRecord(id, is.version, is.state), Expect: expect}); !ok || err != nil {
 				t.Fatalf("Apply gives %v, %v", ok, err)
 			}
 			next[id] = is
@@ -281,7 +282,6 @@ func TestDamageToTheManifestOfADirectoryThatWasOnlyOpened(t *testing.T) {
 		put(t, fs, "store", name, content)
 	}
 	s := mustOpen(t, "store", &Options{FS: fs, MemTableBytes: smallTables})
-	<-s.commits.newestGroup().durable
 	after := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rng})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

@@ -12,20 +12,20 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/recordcodec"
+	"github.com/semelhq/semel/store"
 )
 
-// dueMark remembers below which time the due index is known to be empty, so that
-// a sweep does not walk again over the places that earlier sweeps have cleared
-// and that compaction has not dropped yet.
+// dueMark remembers the time before which the due index is known to be empty. Without it
+// each sweep would walk again over the entries that earlier sweeps have removed, until
+// compaction drops them.
 type dueMark struct {
 	mu       sync.Mutex
-	low      dueTime // no place is below
+	low      dueTime // there is no entry before it
 	scanning bool
-	sinceMin dueTime // the lowest place that was logged since the scan began
+	sinceMin dueTime // the earliest entry that was logged since the scan began
 }
 
-// logged takes note of the lowest place in a batch that can now be read.
+// logged notes the earliest entry of a batch that can now be read.
 func (m *dueMark) logged(t dueTime) {
 	m.mu.Lock()
 	m.low = min(m.low, t)
@@ -33,8 +33,8 @@ func (m *dueMark) logged(t dueTime) {
 	m.mu.Unlock()
 }
 
-// begin returns from where to scan, and whether this scan may move the mark: one
-// at a time does.
+// begin returns where to scan from, and whether this scan may move the mark: one at a time
+// may.
 func (m *dueMark) begin() (from dueTime, moves bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,7 +45,7 @@ func (m *dueMark) begin() (from dueTime, moves bool) {
 	return m.low, true
 }
 
-// end moves the mark to the first place that was found by a scan of everything
+// end moves the mark to the first entry that a scan has found. The scan has read everything
 // that was logged when it began.
 func (m *dueMark) end(first dueTime) {
 	m.mu.Lock()
@@ -54,32 +54,32 @@ func (m *dueMark) end(first dueTime) {
 	m.mu.Unlock()
 }
 
-// duePlace is a position in the due index, between pages.
+// duePlace is a position in the due index.
 type duePlace struct {
 	due dueTime
 	at  address
 }
 
-// String is the place as the cursor of a page.
+// String formats the place as the cursor of a page.
 func (p duePlace) String() string {
 	return strconv.FormatUint(uint64(p.due), 10) + "." + strconv.FormatUint(uint64(p.at), 10)
 }
 
-// parseDuePlace is the reverse of String, and takes nothing else.
+// parseDuePlace parses what String returns, and nothing else.
 func parseDuePlace(s string) (p duePlace, err error) {
 	due, at, _ := strings.Cut(s, ".")
-	d, bad1 := strconv.ParseUint(due, 10, 64)
-	a, bad2 := strconv.ParseUint(at, 10, 64)
-	if p = (duePlace{dueTime(d), address(a)}); bad1 != nil || bad2 != nil || p.at == nowhere || p.String() != s {
+	d, _ := strconv.ParseUint(due, 10, 64)
+	a, _ := strconv.ParseUint(at, 10, 64)
+	if p = (duePlace{dueTime(d), address(a)}); p.at == noAddress || p.String() != s {
 		return duePlace{}, errCursor
 	}
 	return p, nil
 }
 
-// Due is [semel.DueStore.Due], ordered by the nanosecond. Each page is of one state of
-// the database. A record that is being changed is waited for, and is in the page if it
-// is due at the same time afterwards.
-func (s *Store) Due(ctx context.Context, q semel.DueQuery) (page semel.DuePage, err error) {
+// Due is [store.DueIndex.Due], ordered to the nanosecond. Each page shows the database at
+// one moment. Due waits for a record that is being changed, and returns it if it is then due
+// at the same time as before.
+func (s *Store) Due(ctx context.Context, q store.DueQuery) (page store.DuePage, err error) {
 	if err := s.enter(ctx); err != nil {
 		return page, err
 	}
@@ -103,19 +103,16 @@ func (s *Store) Due(ctx context.Context, q semel.DueQuery) (page semel.DuePage, 
 	return page, err
 }
 
-// scanDue reads a page from a place of the index on. It returns the first time that it
-// found there, or where the next scan would have to begin.
-func (s *Store) scanDue(ctx context.Context, from duePlace, q *semel.DueQuery) (page semel.DuePage, first dueTime, err error) {
+// scanDue reads a page of the index from a place on. It also returns the first time that it
+// has found, or where the next scan would have to begin.
+func (s *Store) scanDue(ctx context.Context, from duePlace, q *store.DueQuery) (page store.DuePage, first dueTime, err error) {
 	until := sortable(q.Until)
 	if from.due > until {
 		return page, from.due, nil
 	}
 	snap := s.db.NewSnapshot()
 	defer func() { err = errors.Join(err, snap.Close()) }()
-	var lower, upper [dueKeyLen]byte
-	putDueKey(lower[:], from.due, from.at)
-	putDueKey(upper[:], until+1, 0)
-	it, err := snap.NewIter(&pebble.IterOptions{LowerBound: lower[:], UpperBound: upper[:]})
+	it, err := snap.NewIter(&pebble.IterOptions{LowerBound: dueKey(from.due, from.at), UpperBound: dueKey(until+1, 0)})
 	if err != nil {
 		return page, from.due, err
 	}
@@ -124,11 +121,11 @@ func (s *Store) scanDue(ctx context.Context, from duePlace, q *semel.DueQuery) (
 	var last duePlace
 	for ok := it.First(); ok; ok = it.Next() {
 		if err := ctx.Err(); err != nil {
-			return semel.DuePage{}, from.due, err
+			return store.DuePage{}, from.due, err
 		}
 		t, at, ok := parseDueKey(it.Key())
 		if !ok {
-			return semel.DuePage{}, from.due, fmt.Errorf("the due index has a key of %d bytes", len(it.Key()))
+			return store.DuePage{}, from.due, fmt.Errorf("the due index has a key of %d bytes", len(it.Key()))
 		}
 		switch len(page.Records) + len(page.Unreadable) {
 		case 0:
@@ -141,10 +138,10 @@ func (s *Store) scanDue(ctx context.Context, from duePlace, q *semel.DueQuery) (
 		rec, found, err := s.readDue(ctx, snap, last)
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return semel.DuePage{}, from.due, ctx.Err()
+			return store.DuePage{}, from.due, ctx.Err()
 		case err != nil:
 			page.Unreadable = append(page.Unreadable, err)
-			s.log.trouble("a due record cannot be read", "error", err)
+			s.logger.trouble("a due record cannot be read", "error", err)
 		case found:
 			page.Records = append(page.Records, rec)
 		}
@@ -158,32 +155,24 @@ func (s *Store) scanDue(ctx context.Context, from duePlace, q *semel.DueQuery) (
 	return page, first, nil
 }
 
-// readDue reads the record that an entry of the index stands for. What it returns is
-// durable; nothing where the record is due at another time by now.
+// readDue reads the record of an entry of the index. What it returns is durable. It finds
+// none if the record is due at another time by now.
 func (s *Store) readDue(ctx context.Context, snap *pebble.Snapshot, p duePlace) (rec semel.Record, found bool, err error) {
-	var key [recordKeyLen]byte
-	putRecordKey(key[:], p.at)
-	value, closer, err := snap.Get(key[:])
-	if err != nil {
-		if errors.Is(err, pebble.ErrNotFound) {
-			err = errors.New("it is in the due index and not stored")
-		}
-		return rec, false, fmt.Errorf("record number %d: %w", p.at, err)
+	value, closer, err := snap.Get(recordKey(p.at))
+	if errors.Is(err, pebble.ErrNotFound) {
+		err = errors.New("it is in the due index and not stored")
 	}
-	rec, err = recordcodec.Decode(value)
-	if err := errors.Join(err, closer.Close()); err != nil {
-		return rec, false, fmt.Errorf("record number %d: %w", p.at, err)
+	if err == nil {
+		defer closer.Close()
+	}
+	if rec, err = decode(p.at, value, err); err != nil {
+		return rec, false, err
 	}
 	if makeDueTime(rec.NextAt) != p.due {
 		d := rec.ID.Digest()
 		return rec, false, damaged(&d, errors.New("the due index has it at another time"))
 	}
-	// What the snapshot shows was pending when the snapshot was taken or is durable;
-	// and what is not pending any more is durable too.
-	if !s.pending(&rec.ID) {
-		return rec, true, nil
-	}
-	rec, err = s.get(ctx, rec.ID)
+	rec, err = s.settled(ctx, rec)
 	if errors.Is(err, semel.ErrNotFound) {
 		return rec, false, nil
 	}

@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,18 +17,19 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/store"
 )
 
 // dueAt is a version of a record that is due at a time.
-func dueAt(key string, version int64, at semel.Instant) semel.Record {
+func dueAt(key string, version int64, at store.Instant) semel.Record {
 	rec := testRecord(testID(key), version, semel.Processing)
 	rec.NextAt = at
 	return rec
 }
 
-func apply(t *testing.T, s *Store, rec semel.Record, expect semel.Revision) {
+func apply(t *testing.T, s *Store, rec semel.Record, expect store.Revision) {
 	t.Helper()
-	if _, ok, err := s.Apply(t.Context(), semel.Write{Record: rec, Expect: expect}); !ok || err != nil {
+	if _, ok, err := s.Apply(t.Context(), store.Write{Record: rec, Expect: expect}); !ok || err != nil {
 		t.Fatalf("Apply gives %v, %v", ok, err)
 	}
 }
@@ -35,7 +37,7 @@ func apply(t *testing.T, s *Store, rec semel.Record, expect semel.Revision) {
 // dueKeys are the keys of all that is due, in pages of a limit.
 func dueKeys(t *testing.T, s *Store, limit int) (keys []string, unreadable []error) {
 	t.Helper()
-	q := semel.DueQuery{Until: farFuture, Limit: limit}
+	q := store.DueQuery{Until: farFuture, Limit: limit}
 	for {
 		page, err := s.Due(t.Context(), q)
 		if err != nil {
@@ -54,13 +56,71 @@ func dueKeys(t *testing.T, s *Store, limit int) (keys []string, unreadable []err
 	}
 }
 
+// One scan at a time moves the mark, to the first place that it found or that was logged
+// since it began.
+func TestTheMarkOfTheDueIndex(t *testing.T) {
+	m := &dueMark{low: 3}
+	from, moves := m.begin()
+	if from != 3 || !moves {
+		t.Errorf("a scan begins at %d and may move the mark: %v", from, moves)
+	}
+	if from, moves := m.begin(); from != 3 || moves {
+		t.Errorf("a second one begins at %d and may move the mark: %v", from, moves)
+	}
+	m.logged(7)
+	m.end(9)
+	if from, moves := m.begin(); from != 7 || !moves {
+		t.Errorf("the next begins at %d and may move the mark: %v", from, moves)
+	}
+	m.end(9)
+	if from, _ := m.begin(); from != 9 {
+		t.Errorf("the one after that begins at %d", from)
+	}
+}
+
+// leaving is a context that ends after it was looked at once.
+type leaving struct {
+	context.Context
+	looks int
+}
+
+func (l *leaving) Err() error {
+	if l.looks++; l.looks > 1 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A page that was broken off is no page without records.
+func TestDueSaysThatItsCallerHasGone(t *testing.T) {
+	onStalledDisk(t, func(t *testing.T, s *Store, _ *stall, _ func()) {
+		writer := begin(t, func(ctx context.Context, c *caught) {
+			c.rec, c.ok, c.err = s.Apply(ctx, store.Write{Record: dueAt("k", 1, testEpoch)})
+		})
+		defer func() { <-writer.done }()
+		reader := begin(t, func(ctx context.Context, c *caught) {
+			page, err := s.Due(ctx, store.DueQuery{Until: farFuture, Limit: 10})
+			if c.err = err; len(page.Records) > 0 {
+				c.rec = page.Records[0]
+			}
+		})
+		if err := reader.giveUp(); !errors.Is(err, context.Canceled) || !reader.rec.Revision.IsZero() {
+			t.Errorf("while a record is being written Due gives version %d, %v", reader.rec.Fence, err)
+		}
+		if page, err := s.Due(&leaving{Context: t.Context()}, store.DueQuery{Until: farFuture, Limit: 10}); !errors.Is(err, context.Canceled) {
+			t.Errorf("when its caller goes while it reads, Due gives %d records, %v", len(page.Records), err)
+		}
+		_ = writer.giveUp()
+	})
+}
+
 func TestDueNamesRecordsThatCannotBeReadAndGoesOn(t *testing.T) {
 	var log bytes.Buffer
 	s := mustOpen(t, "store", &Options{FS: vfs.NewMem(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	defer s.Close()
 	const records = 20
 	for i := range records {
-		apply(t, s, dueAt(fmt.Sprint(i), 1, testEpoch.Add(time.Duration(i)*time.Second)), semel.Revision{})
+		apply(t, s, dueAt(fmt.Sprint(i), 1, testEpoch.Add(time.Duration(i)*time.Second)), store.Revision{})
 	}
 	for _, spoiled := range []struct {
 		at   address
@@ -71,9 +131,7 @@ func TestDueNamesRecordsThatCannotBeReadAndGoesOn(t *testing.T) {
 		{10, func(key []byte) error { return s.db.Set(key, nil, pebble.Sync) }},
 		{records - 1, func(key []byte) error { return s.db.Set(key, []byte{1}, pebble.Sync) }},
 	} {
-		var key [recordKeyLen]byte
-		putRecordKey(key[:], spoiled.at)
-		if err := spoiled.what(key[:]); err != nil {
+		if err := spoiled.what(recordKey(spoiled.at)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -95,12 +153,12 @@ func TestDueNamesRecordsThatCannotBeReadAndGoesOn(t *testing.T) {
 func TestDueTakesOnlyItsOwnCursors(t *testing.T) {
 	s := mustOpen(t, "store", &Options{FS: vfs.NewMem()})
 	defer s.Close()
-	apply(t, s, dueAt("a", 1, testEpoch), semel.Revision{})
+	apply(t, s, dueAt("a", 1, testEpoch), store.Revision{})
 	for _, cursor := range []string{
 		"x", ".", "1", "1.", ".1", "1.2.3", "01.2", "1.02", "+1.2", "-1.2", "1.2 ", "1.18446744073709551615", "18446744073709551616.1", "1,2",
 	} {
 		for _, limit := range []int{0, 10} {
-			page, err := s.Due(t.Context(), semel.DueQuery{Until: farFuture, After: cursor, Limit: limit})
+			page, err := s.Due(t.Context(), store.DueQuery{Until: farFuture, After: cursor, Limit: limit})
 			if !errors.Is(err, &semel.Error{Code: semel.CodeInvalidCall}) {
 				t.Errorf("the cursor %q gives %v, %v", cursor, page, err)
 			}
@@ -118,26 +176,26 @@ func TestARecordThatIsBeingChangedIsDue(t *testing.T) {
 		recs := map[string]semel.Record{}
 		for i, key := range []string{"before", "stays", "moves", "ends", "purged", "after"} {
 			recs[key] = dueAt(key, 1, testEpoch.Add(time.Duration(i)*time.Second))
-			apply(t, s, recs[key], semel.Revision{})
+			apply(t, s, recs[key], store.Revision{})
 		}
 		disk.shut()
 		var work sync.WaitGroup
-		change := func(key string, at semel.Instant) {
+		change := func(key string, at store.Instant) {
 			work.Go(func() { apply(t, s, dueAt(key, 2, at), recs[key].Revision) })
 		}
 		change("stays", recs["stays"].NextAt)
 		change("moves", recs["after"].NextAt.Add(time.Hour))
 		change("ends", 0)
 		work.Go(func() {
-			if n, err := s.Purge(t.Context(), []semel.Ref{{ID: recs["purged"].ID, Revision: recs["purged"].Revision}}); n != 1 || err != nil {
+			if n, err := s.Purge(t.Context(), []store.Ref{{ID: recs["purged"].ID, Revision: recs["purged"].Revision}}); n != 1 || err != nil {
 				t.Errorf("Purge gives %d, %v", n, err)
 			}
 		})
 		synctest.Wait()
-		var page semel.DuePage
+		var page store.DuePage
 		work.Go(func() {
 			var err error
-			if page, err = s.Due(t.Context(), semel.DueQuery{Until: recs["after"].NextAt, Limit: 10}); err != nil {
+			if page, err = s.Due(t.Context(), store.DueQuery{Until: recs["after"].NextAt, Limit: 10}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -165,7 +223,7 @@ func TestRecordsThatStayDueAreInOnePageEach(t *testing.T) {
 		var mine []semel.Record
 		for i := w; i < records; i += writers {
 			rec := dueAt(fmt.Sprint(i), 1, testEpoch.Add(time.Duration(i%5)*time.Second))
-			apply(t, s, rec, semel.Revision{})
+			apply(t, s, rec, store.Revision{})
 			mine = append(mine, rec)
 		}
 		work.Go(func() {
@@ -177,7 +235,7 @@ func TestRecordsThatStayDueAreInOnePageEach(t *testing.T) {
 				}
 				old := &mine[i%len(mine)]
 				next := dueAt(old.ID.Key, old.Fence+1, old.NextAt)
-				if _, ok, err := s.Apply(t.Context(), semel.Write{Record: next, Expect: old.Revision}); !ok || err != nil {
+				if _, ok, err := s.Apply(t.Context(), store.Write{Record: next, Expect: old.Revision}); !ok || err != nil {
 					t.Errorf("Apply gives %v, %v", ok, err)
 					return
 				}
@@ -206,11 +264,11 @@ func TestRecordsThatStayDueAreInOnePageEach(t *testing.T) {
 func TestTheDueMarkKnowsWhatWasLoggedDuringAScan(t *testing.T) {
 	s := mustOpen(t, "store", &Options{FS: vfs.NewMem()})
 	defer s.Close()
-	apply(t, s, dueAt("late", 1, testEpoch.Add(time.Hour)), semel.Revision{})
+	apply(t, s, dueAt("late", 1, testEpoch.Add(time.Hour)), store.Revision{})
 	if _, moves := s.due.begin(); !moves {
 		t.Fatal("another scan is under way")
 	}
-	apply(t, s, dueAt("early", 1, testEpoch), semel.Revision{})
+	apply(t, s, dueAt("early", 1, testEpoch), store.Revision{})
 	s.due.end(sortable(testEpoch.Add(time.Hour)))
 	if keys, _ := dueKeys(t, s, 10); fmt.Sprint(keys) != "[early late]" {
 		t.Errorf("due are %v", keys)

@@ -5,32 +5,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-// evidence is the evidence log.
+// putEntry adds an entry of the evidence log to a batch: a key for its leaf, one for its
+// opening and one to be found by.
 //
-// Its entries are in the batch of the record that they are about, so a crash
-// leaves both or neither. The goroutine that writes batches numbers them as it
-// does so, and the count is in the same batch: numbers have no gaps, and the next
-// Open goes on from there.
-type evidence struct {
-	// durable is how many entries can't be lost. Nobody is shown more: whoever
-	// signed what a crash then takes back would be caught telling two stories.
-	durable atomic.Uint64
-	erasing sync.Mutex // held from reading openings until they are replaced
+// They are in the batch of the record that the entry is about, so a crash leaves all of
+// it or nothing. Entries are numbered as they are put in the log, and the count is in the
+// same batch: numbers have no gaps, and the next Open goes on from there.
+func putEntry(b *pebble.Batch, en *store.Entry, number uint64) {
+	must(b.Set(entryKey(leafPrefix, number), slices.Concat(en.Subject[:], en.Leaf), nil))
+	if en.Opening != nil {
+		must(b.Set(entryKey(openingPrefix, number), en.Opening, nil))
+	}
+	if en.Subject != (store.Subject{}) {
+		must(b.Set(subjectKey(&en.Subject, number), nil, nil))
+	}
 }
 
-// AppendEvidence is [semel.EvidenceStore.AppendEvidence]. The entries are in one
-// batch, which others share: a crash before it is durable leaves none of them, and
-// nobody was answered; a crash after it leaves all. When ctx ends meanwhile,
-// AppendEvidence returns at once and the write goes on.
-func (s *Store) AppendEvidence(ctx context.Context, list []semel.Entry) error {
+// AppendEvidence is [store.EvidenceLog.AppendEvidence]. The entries are in one batch, which
+// others share: a crash before it is durable leaves none of them, and nobody was answered; a
+// crash after it leaves all. When ctx ends during the sync, AppendEvidence returns at once
+// and the write goes on.
+func (s *Store) AppendEvidence(ctx context.Context, list []store.Entry) error {
 	if err := s.enterToWrite(ctx); err != nil {
 		return err
 	}
@@ -41,153 +44,104 @@ func (s *Store) AppendEvidence(ctx context.Context, list []semel.Entry) error {
 	return s.writeBare(ctx, &op{evidence: list})
 }
 
-// ReadEvidence is [semel.EvidenceStore.ReadEvidence]. It reads a state of the
-// database while others write on, and holds none of them up. What it returns is
-// durable.
-func (s *Store) ReadEvidence(ctx context.Context, from uint64, limit int) (list []semel.Entry, err error) {
-	snap, end, leave, err := s.view(ctx, from, limit)
-	if snap == nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, leave()) }()
-	openings, err := chunks(snap, openingPrefix, end)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, openings.Close()) }()
-	list = make([]semel.Entry, 0, end-from)
-	var opened [][]byte
-	return list, s.leaves(ctx, snap, from, end, func(c *chunk, first, last uint64) (err error) {
-		if opened, err = c.openings(openings, opened); err != nil {
-			return err
-		}
-		for i := first; i < last; i++ {
-			en := semel.Entry{Subject: c.subjects[i], Leaf: c.leaves[i]}
-			if opened != nil {
-				en.Opening = opened[i]
-			}
-			list = append(list, en)
-		}
-		return nil
-	})
-}
-
-// view is a state of the database to read durable entries from, and the number
-// before which they end. It is nil where there are none from a number on.
-func (s *Store) view(ctx context.Context, from uint64, limit int) (snap *pebble.Snapshot, end uint64, leave func() error, err error) {
+// ReadEvidence is [store.EvidenceLog.ReadEvidence]. It reads a snapshot, and doesn't hold up
+// those who write. What it returns is durable.
+func (s *Store) ReadEvidence(ctx context.Context, from uint64, limit int) (list []store.Entry, err error) {
 	if err := s.enter(ctx); err != nil {
-		return nil, 0, nil, err
+		return nil, err
 	}
-	end = s.evidence.durable.Load()
+	defer s.leave()
+	end := s.commits.entries.Load()
 	if from >= end || limit <= 0 {
-		s.leave()
-		return nil, 0, nil, nil
-	}
-	if end-from > uint64(limit) {
-		end = from + uint64(limit)
-	}
-	snap = s.db.NewSnapshot()
-	return snap, end, func() error {
-		defer s.leave()
-		return snap.Close()
-	}, nil
-}
-
-// leaves calls f with the chunks that have entries from a number to before another,
-// and which of theirs these are.
-func (s *Store) leaves(ctx context.Context, snap *pebble.Snapshot, from, end uint64, f func(c *chunk, first, last uint64) error) (err error) {
-	it, err := chunks(snap, leafPrefix, end)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err = errors.Join(err, it.Close()); err != nil {
-			err = fmt.Errorf("evidence from number %d on: %w", from, err)
-		}
-	}()
-	var c chunk
-	next := from // the number that is wanted
-	for ok := it.SeekLT(chunkKey(leafPrefix, from+1)); ok && next < end; ok = it.Next() {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := c.read(it, true); err != nil {
-			return err
-		}
-		if !c.has(next) {
-			break
-		}
-		last := min(uint64(len(c.leaves)), end-c.first)
-		if err := f(&c, next-c.first, last); err != nil {
-			return err
-		}
-		next = c.first + last
-	}
-	if err := it.Error(); err != nil {
-		return err
-	}
-	if next < end {
-		return fmt.Errorf("number %d is missing", next)
-	}
-	return nil
-}
-
-// chunks goes through chunks that begin before a number.
-func chunks(r pebble.Reader, prefix byte, end uint64) (*pebble.Iterator, error) {
-	return r.NewIter(&pebble.IterOptions{LowerBound: []byte{prefix}, UpperBound: chunkKey(prefix, end)})
-}
-
-// read reads the chunk of leaves that an iterator has come to. It stays until the
-// next one is read, or is kept in memory of its own.
-func (c *chunk) read(it *pebble.Iterator, keep bool) error {
-	value, err := it.ValueAndErr()
-	if err != nil {
-		return err
-	}
-	var ok bool
-	if c.first, ok = parseChunkKey(it.Key()); !ok {
-		return errChunk
-	}
-	if keep {
-		c.plain = nil
-	}
-	if c.plain, err = unpack(c.plain, value); err != nil {
-		return err
-	}
-	return c.parseLeaves(c.plain)
-}
-
-// openings reads the openings of the chunk, in memory of their own, or returns nil
-// if it has none. The iterator stands before them. The result uses to's memory.
-func (c *chunk) openings(it *pebble.Iterator, to [][]byte) ([][]byte, error) {
-	if !it.SeekGE(chunkKey(openingPrefix, c.first)) {
-		return nil, it.Error()
-	}
-	first, ok := parseChunkKey(it.Key())
-	if !ok {
-		return nil, errChunk
-	}
-	if first != c.first {
 		return nil, nil
 	}
-	value, err := it.ValueAndErr()
+	end = from + min(end-from, uint64(limit))
+	snap := s.db.NewSnapshot()
+	defer func() { err = errors.Join(err, snap.Close()) }()
+	list = make([]store.Entry, 0, end-from)
+	err = entries(ctx, snap, leafPrefix, from, end, func(number uint64, leaf []byte) error {
+		if number != from+uint64(len(list)) {
+			return errMissing
+		}
+		if len(leaf) < len(store.Subject{}) {
+			return errors.New("it is damaged")
+		}
+		list = append(list, store.Entry{Subject: store.Subject(leaf), Leaf: bytes.Clone(leaf[len(store.Subject{}):])})
+		return nil
+	})
+	if err == nil && uint64(len(list)) < end-from {
+		err = errMissing
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("evidence: entry number %d: %w", from+uint64(len(list)), err)
 	}
-	plain, err := unpack(nil, value)
+	err = entries(ctx, snap, openingPrefix, from, end, func(number uint64, opening []byte) error {
+		list[number-from].Opening = append([]byte{}, opening...) // which may be empty, and is not nil
+		return nil
+	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("evidence: an opening: %w", err)
 	}
-	opened, err := parseOpenings(to[:0], plain)
-	if err == nil && len(opened) != len(c.leaves) {
-		err = errChunk
-	}
-	return opened, err
+	return list, nil
 }
 
-// EraseEvidence is [semel.EvidenceStore.EraseEvidence]. From then on nobody can
-// read the openings through the store. Their bytes leave the disk when Pebble next
-// merges the tables that hold them.
+var errMissing = errors.New("it is missing")
+
+// entries calls f with leaves or openings, and their numbers, from one number to before
+// another.
+func entries(ctx context.Context, r pebble.Reader, prefix byte, from, end uint64, f func(number uint64, value []byte) error) (err error) {
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: entryKey(prefix, from), UpperBound: entryKey(prefix, end)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for ok := it.First(); ok; ok = it.Next() {
+		number, ok := parseAddress(it.Key()[1:])
+		if !ok {
+			return fmt.Errorf("there is a key of %d bytes", len(it.Key()))
+		}
+		value, err := it.ValueAndErr()
+		if err := errors.Join(ctx.Err(), err); err != nil {
+			return err
+		}
+		if err := f(uint64(number), value); err != nil {
+			return err
+		}
+	}
+	return it.Error()
+}
+
+// FindEvidence is [store.EvidenceLog.FindEvidence].
+func (s *Store) FindEvidence(ctx context.Context, subject store.Subject, from uint64, limit int) (numbers []uint64, err error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	end := s.commits.entries.Load()
+	if from >= end || limit <= 0 || subject == (store.Subject{}) {
+		return nil, nil
+	}
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: subjectKey(&subject, from), UpperBound: subjectKey(&subject, end)})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for ok := it.First(); ok && len(numbers) < limit; ok = it.Next() {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		number, ok := parseSubjectKey(it.Key())
+		if !ok {
+			return nil, fmt.Errorf("evidence: the index has a key of %d bytes", len(it.Key()))
+		}
+		numbers = append(numbers, number)
+	}
+	return numbers, it.Error()
+}
+
+// EraseEvidence is [store.EvidenceLog.EraseEvidence]. From then on nobody can read the
+// openings through the store. Their bytes leave the disk when Pebble next merges the tables
+// that they are in.
 //
 // It is one batch: a crash before it is durable leaves all of the openings, and
 // erasing again is harmless; a crash after it leaves nothing to do.
@@ -196,71 +150,15 @@ func (s *Store) EraseEvidence(ctx context.Context, from, to uint64) error {
 		return err
 	}
 	defer s.leave()
-	s.evidence.erasing.Lock()
-	defer s.evidence.erasing.Unlock()
-	if to = min(to, s.evidence.durable.Load()); from >= to {
+	if to = min(to, s.commits.entries.Load()); from >= to {
 		return nil
 	}
-	replaced, upper, err := s.edges(from, to)
-	if err != nil {
-		return fmt.Errorf("erase evidence: %w", err)
-	}
 	b := s.db.NewBatch()
-	if from < upper {
-		must(b.DeleteRange(chunkKey(openingPrefix, from), chunkKey(openingPrefix, upper), nil))
-	}
-	for first, value := range replaced {
-		must(b.Set(chunkKey(openingPrefix, first), value, nil))
-	}
-	o := &op{batch: b}
-	err = s.writeBare(ctx, o)
-	if err != nil && !errors.Is(err, semel.ErrNotApplied) {
-		// Not before the batch can be read may the next one read what it replaces.
-		<-o.group.logged
-	}
-	return err
+	must(b.DeleteRange(entryKey(openingPrefix, from), entryKey(openingPrefix, to), nil))
+	return s.writeBare(ctx, &op{batch: b})
 }
 
-// edges reads the chunks of openings that are erased in part: at most the first and
-// the last one. It returns what is left of them, and the number before which whole
-// chunks go.
-func (s *Store) edges(from, to uint64) (replaced map[uint64][]byte, upper uint64, err error) {
-	it, err := chunks(s.db, openingPrefix, to)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	replaced, upper = map[uint64][]byte{}, to
-	for _, before := range []uint64{from + 1, to} {
-		if !it.SeekLT(chunkKey(openingPrefix, before)) {
-			continue
-		}
-		first, ok := parseChunkKey(it.Key())
-		value, err := it.ValueAndErr()
-		if err != nil || !ok {
-			return nil, 0, errors.Join(errChunk, err)
-		}
-		plain, err := unpack(nil, value)
-		if err != nil {
-			return nil, 0, err
-		}
-		opened, err := parseOpenings(nil, plain)
-		if err != nil {
-			return nil, 0, err
-		}
-		end := first + uint64(len(opened))
-		if end <= from || first >= from && end <= to {
-			continue // nothing of it goes, or all
-		}
-		if first >= from {
-			upper = first
-		}
-		replaced[first] = blank(opened, int(max(from, first)-first), int(min(to, end)-first))
-	}
-	return replaced, upper, it.Error()
-}
-
-// PutEvidenceTiles is [semel.EvidenceStore.PutEvidenceTiles]. The tiles are in one
+// PutEvidenceTiles is [store.EvidenceLog.PutEvidenceTiles]. The tiles are in one
 // batch: a crash before it is durable leaves none of them, and whoever integrates
 // the log makes them again, from the same leaves; a crash after it leaves all.
 func (s *Store) PutEvidenceTiles(ctx context.Context, tiles map[string][]byte) error {
@@ -278,9 +176,9 @@ func (s *Store) PutEvidenceTiles(ctx context.Context, tiles map[string][]byte) e
 	return s.writeBare(ctx, &op{batch: b})
 }
 
-// EvidenceTile is [semel.EvidenceStore.EvidenceTile]. A tile may not be durable yet
-// when it is first returned. Whatever its reader writes by it is later in the log,
-// so it is lost with the tile or not at all.
+// EvidenceTile is [store.EvidenceLog.EvidenceTile]. A tile may not be durable yet when it is
+// returned. What its reader then writes is later in the log, so if a crash loses the tile, it
+// loses that too.
 func (s *Store) EvidenceTile(ctx context.Context, name string) ([]byte, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
@@ -293,9 +191,5 @@ func (s *Store) EvidenceTile(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tile %s: %w", name, err)
 	}
-	tile := bytes.Clone(value)
-	if tile == nil {
-		tile = []byte{}
-	}
-	return tile, closer.Close()
+	return append([]byte{}, value...), closer.Close()
 }

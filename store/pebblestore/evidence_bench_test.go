@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // About the sizes of what package evidence writes.
@@ -29,11 +30,11 @@ func benchWrites(b *testing.B, evidence, export bool) {
 	defer s.Close()
 	data := newAnswers()
 	ctx := b.Context()
-	write := func(i int, rec *semel.Record, expect semel.Revision) error {
-		w := semel.Write{Record: *rec, Expect: expect}
+	write := func(i int, rec *semel.Record, expect store.Revision) error {
+		w := store.Write{Record: *rec, Expect: expect}
 		if evidence {
 			at := i * 7919 % (len(data) - benchLeaf - benchOpening)
-			w.Evidence = []semel.Entry{{
+			w.Evidence = []store.Entry{{
 				Leaf: data[at : at+benchLeaf], Opening: data[at+benchLeaf : at+benchLeaf+benchOpening], Subject: testSubject(rec.ID),
 			}}
 		}
@@ -61,8 +62,8 @@ func benchWrites(b *testing.B, evidence, export bool) {
 	b.ReportAllocs()
 	concurrently(b, benchCallers, func(i int) error {
 		id := testID("key " + strconv.Itoa(i))
-		claim := semel.Record{ID: id, State: semel.Processing, Attempt: 1, Fence: int64(i), Revision: semel.Revision(testSubject(id)), NextAt: testEpoch}
-		if err := write(i, &claim, semel.Revision{}); err != nil {
+		claim := semel.Record{ID: id, State: semel.Processing, Attempt: 1, Fence: int64(i), Revision: store.Revision(testSubject(id)), NextAt: testEpoch}
+		if err := write(i, &claim, store.Revision{}); err != nil {
 			return err
 		}
 		done := claim

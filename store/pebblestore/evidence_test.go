@@ -2,10 +2,7 @@ package pebblestore
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,54 +11,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
-
-// A directory of format 1 was written by a program that knew no evidence log. It is
-// in testdata as that program left it.
-func TestADirectoryOfFormat1IsOpenedAndBecomesOneOfThisFormat(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("testdata/format-1")); err != nil {
-		t.Fatal(err)
-	}
-	check := func(entries int) {
-		t.Helper()
-		s := mustOpen(t, dir, nil)
-		defer s.Close()
-		for i, id := range testIDs("old", 5) {
-			state := []semel.State{semel.Completed, semel.Processing}[i%2]
-			rec, err := s.Get(t.Context(), id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := genuine(id, rec); err != nil || rec.State != state || rec.Fence != int64(i+1) {
-				t.Fatalf("record %d is %v with fence %d: %v", i, rec.State, rec.Fence, err)
-			}
-		}
-		list, err := s.ReadEvidence(t.Context(), 0, 10)
-		if err != nil || len(list) != entries {
-			t.Fatalf("ReadEvidence gives %d entries, error %v, want %d", len(list), err, entries)
-		}
-		id := testID(fmt.Sprint("new ", entries))
-		w := semel.Write{Record: testRecord(id, 1, semel.Completed), Evidence: []semel.Entry{testEntry(id, 0, 1)}}
-		if _, ok, err := s.Apply(t.Context(), w); !ok || err != nil {
-			t.Fatalf("Apply gives %v, %v", ok, err)
-		}
-	}
-	for entries := range 3 {
-		check(entries)
-		text, err := os.ReadFile(filepath.Join(dir, formatFile))
-		if want := fmt.Sprintf("%s %d\n", formatName, formatNumber); err != nil || string(text) != want {
-			t.Fatalf("the file %s says %q, error %v, want %q", formatFile, text, err, want)
-		}
-	}
-}
 
 // Tables that records and the log shared would be merged again and again.
 func TestTablesOfTheLogHaveNothingElse(t *testing.T) {
 	s := mustOpen(t, t.TempDir(), nil)
 	defer s.Close()
 	for i, id := range testIDs("k", 50) {
-		w := semel.Write{Record: testRecord(id, 1, semel.Completed), Evidence: []semel.Entry{testEntry(id, 0, 1)}}
+		w := store.Write{Record: testRecord(id, 1, semel.Completed), Evidence: []store.Entry{testEntry(id, 0, 1)}}
 		if _, ok, err := s.Apply(t.Context(), w); !ok || err != nil {
 			t.Fatalf("Apply gives %v, %v", ok, err)
 		}
@@ -86,7 +44,7 @@ func TestTablesOfTheLogHaveNothingElse(t *testing.T) {
 			found[last]++
 		}
 	}
-	if len(found) != 4 { // records and indexes, tiles, leaves, openings
+	if len(found) != 5 { // records and indexes, tiles, leaves, subjects, openings
 		t.Errorf("the tables are %v", found)
 	}
 }
@@ -103,7 +61,7 @@ func TestNobodySeesEntriesThatMayBeLost(t *testing.T) {
 	var readers, writers sync.WaitGroup
 	readers.Go(func() {
 		for ctx.Err() == nil {
-			durable := s.evidence.durable.Load()
+			durable := s.commits.entries.Load()
 			after := disk.CrashClone(vfs.CrashCloneCfg{})
 			again, err := Open("store", &Options{FS: after})
 			if err != nil {
@@ -111,7 +69,7 @@ func TestNobodySeesEntriesThatMayBeLost(t *testing.T) {
 				wrong.Store(&text)
 				return
 			}
-			if n := again.evidence.durable.Load(); n < durable {
+			if n := again.commits.entries.Load(); n < durable {
 				text := fmt.Sprintf("%d entries were shown, and %d are there after a loss of power", durable, n)
 				wrong.Store(&text)
 			}
@@ -125,7 +83,7 @@ func TestNobodySeesEntriesThatMayBeLost(t *testing.T) {
 		writers.Go(func() {
 			for i := range each {
 				id := testID(fmt.Sprint(c, " ", i))
-				w := semel.Write{Record: testRecord(id, 1, semel.Processing), Evidence: []semel.Entry{testEntry(id, 0, 1)}}
+				w := store.Write{Record: testRecord(id, 1, semel.Processing), Evidence: []store.Entry{testEntry(id, 0, 1)}}
 				if _, ok, err := s.Apply(t.Context(), w); !ok || err != nil {
 					t.Errorf("Apply gives %v, %v", ok, err)
 				}
@@ -138,7 +96,7 @@ func TestNobodySeesEntriesThatMayBeLost(t *testing.T) {
 	if text := wrong.Load(); text != nil {
 		t.Fatal(*text)
 	}
-	if n := s.evidence.durable.Load(); n != callers*each {
+	if n := s.commits.entries.Load(); n != callers*each {
 		t.Fatalf("%d entries are durable, not %d", n, callers*each)
 	}
 }
@@ -149,27 +107,27 @@ func TestALogWithAGapIsReported(t *testing.T) {
 	defer s.Close()
 	for i := range 5 {
 		id := testID(fmt.Sprint(i))
-		w := semel.Write{Record: testRecord(id, 1, semel.Processing), Evidence: []semel.Entry{testEntry(id, 0, 1)}}
+		w := store.Write{Record: testRecord(id, 1, semel.Processing), Evidence: []store.Entry{testEntry(id, 0, 1)}}
 		if _, ok, err := s.Apply(t.Context(), w); !ok || err != nil {
 			t.Fatalf("Apply gives %v, %v", ok, err)
 		}
 	}
-	if err := s.db.Delete(chunkKey(leafPrefix, 2), nil); err != nil {
+	if err := s.db.Delete(entryKey(leafPrefix, 2), nil); err != nil {
 		t.Fatal(err)
 	}
 	if list, err := s.ReadEvidence(t.Context(), 0, 2); err != nil || len(list) != 2 {
 		t.Errorf("before the gap ReadEvidence gives %d entries, error %v", len(list), err)
 	}
 	for _, from := range []uint64{0, 2} {
-		if list, err := s.ReadEvidence(t.Context(), from, 10); err == nil || !strings.Contains(err.Error(), "number 2 is missing") {
+		if list, err := s.ReadEvidence(t.Context(), from, 10); err == nil || !strings.Contains(err.Error(), "number 2: it is missing") {
 			t.Errorf("from number %d on ReadEvidence gives %d entries, error %v", from, len(list), err)
 		}
 	}
-	if err := s.db.Set(chunkKey(leafPrefix, 2), []byte{200}, nil); err != nil {
+	if err := s.db.Set(entryKey(leafPrefix, 2), []byte{200}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.ReadEvidence(t.Context(), 0, 10); !errors.Is(err, errChunk) {
-		t.Errorf("of a damaged chunk ReadEvidence gives %v", err)
+	if _, err := s.ReadEvidence(t.Context(), 0, 10); err == nil || !strings.Contains(err.Error(), "number 2: it is damaged") {
+		t.Errorf("of a damaged entry ReadEvidence gives %v", err)
 	}
 }
 
@@ -180,7 +138,7 @@ func TestNoCrashComesBetweenARecordAndItsEvidence(t *testing.T) {
 		for i := range n {
 			id := testID(fmt.Sprint(c, " ", i%3))
 			before := int64(i / 3)
-			w := semel.Write{Record: testRecord(id, before+1, semel.Processing), Evidence: []semel.Entry{testEntry(id, before, before+1)}}
+			w := store.Write{Record: testRecord(id, before+1, semel.Processing), Evidence: []store.Entry{testEntry(id, before, before+1)}}
 			if before > 0 {
 				w.Expect = testRecord(id, before, semel.Processing).Revision
 			}

@@ -25,18 +25,16 @@ const (
 	lockFile   = "LOCK"   // Pebble's
 )
 
-// formatNumber is the arrangement of keys and files that this program writes.
-// Format 2 added the evidence log, which a program that knows format 1 only would
-// go on without.
+// formatNumber is the version of the layout of keys and files that this program writes.
 const (
 	formatName   = "semel pebblestore"
-	formatNumber = 2
+	formatNumber = 1
 )
 
-// resolve makes one name of all names of a directory: a process that opened it
-// under two would hold the lock twice.
+// resolve returns the one name of a directory: a process that opened it under two names
+// would hold the lock twice.
 func resolve(fs vfs.FS, dir string) (string, error) {
-	if fs != vfs.Default {
+	if fs != machine {
 		return dir, nil
 	}
 	dir, err := filepath.Abs(dir)
@@ -49,12 +47,12 @@ func resolve(fs vfs.FS, dir string) (string, error) {
 	return dir, nil // it does not exist yet
 }
 
-// prepareDirectory makes the directory, and refuses one that holds something
-// else before anything is put there.
+// prepareDirectory creates the directory. If it holds something else, it fails and leaves it
+// alone.
 func prepareDirectory(fs vfs.FS, dir string) error {
 	names, err := fs.List(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		// A crash leaves an empty directory, or none: Open begins anew.
+		// A crash leaves an empty directory, or none: the next Open starts over.
 		if err := fs.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
@@ -90,13 +88,12 @@ func lockDirectory(fs vfs.FS, dir string) (*pebble.Lock, error) {
 	return nil, fmt.Errorf("lock the directory: %w", err)
 }
 
-// establishFormat checks the directory's format, or gives it one. Older formats
-// become the present one, after which older programs refuse the directory.
-func establishFormat(fs vfs.FS, dir string, readOnly bool) error {
+// establishFormat checks the directory's format, or gives it one.
+func establishFormat(fs vfs.FS, dir string) error {
 	text, err := readFile(fs, fs.PathJoin(dir, formatFile))
 	if errors.Is(err, os.ErrNotExist) {
 		// A crash before the end of this leaves no FORMAT file, and nothing of
-		// Pebble's: the next Open begins anew.
+		// Pebble's: the next Open starts over.
 		return writeFile(fs, dir, formatFile, fmt.Sprintf("%s %d\n", formatName, formatNumber))
 	}
 	if err != nil {
@@ -110,23 +107,16 @@ func establishFormat(fs vfs.FS, dir string, readOnly bool) error {
 	if n > formatNumber {
 		return fmt.Errorf("the directory has format %d and this program knows formats up to %d: use the program that wrote it, or a later one", n, formatNumber)
 	}
-	if n == formatNumber || readOnly {
-		return nil
-	}
-	// Everything of an older format is of this one too. A crash before this is
-	// durable leaves the directory in the older format, with nothing of this one
-	// in it; a crash after it leaves one in this format, in which nothing was
-	// written yet. Either is opened.
-	return writeFile(fs, dir, formatFile, fmt.Sprintf("%s %d\n", formatName, formatNumber))
+	return nil
 }
 
-// A seal says how many batches had been written when the store was closed, and
-// what the files that name its tables held. A directory that does not end there
-// has lost something, which Pebble alone can't tell from a crash: damage to the
-// end of a log or manifest looks like a write that was never finished.
+// A seal says how many batches had been written when the store was closed, and what the
+// manifests, and the files that point to the current one, held: as a digest. A directory that
+// doesn't end there has lost something, which Pebble alone can't tell from a crash: damage to
+// the end of a log or manifest looks like a write that was never finished.
 type seal struct {
 	batches uint64
-	digest  string // of the manifests and of what points to the current one
+	digest  string
 }
 
 // sealedFiles lists what the digest of a seal covers.
@@ -138,27 +128,26 @@ func sealedFiles(fs vfs.FS, dir string) ([]string, error) {
 	}), err
 }
 
-// look makes the seal of a directory that no Pebble has open for writing.
-func (l *seal) look(fs vfs.FS, dir string) error {
+// sealDigest is the digest for a seal, of a directory that no Pebble has open for writing.
+func sealDigest(fs vfs.FS, dir string) (string, error) {
 	names, err := sealedFiles(fs, dir)
 	if err != nil {
-		return err
+		return "", err
 	}
 	h := sha256.New()
 	for _, name := range names {
 		f, err := fs.Open(fs.PathJoin(dir, name))
 		if err != nil {
-			return err
+			return "", err
 		}
 		fmt.Fprintf(h, "%d %s\n", len(name), name)
 		n, err := io.Copy(h, f)
 		fmt.Fprintf(h, "\n%d\n", n)
 		if err := errors.Join(err, f.Close()); err != nil {
-			return err
+			return "", err
 		}
 	}
-	l.digest = hex.EncodeToString(h.Sum(nil))
-	return nil
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 func readSeal(fs vfs.FS, dir string) (l seal, sealed bool, err error) {
@@ -206,14 +195,14 @@ func writeSeal(fs vfs.FS, dir string, batches uint64) error {
 	if err := syncDirectory(fs, dir); err != nil {
 		return err
 	}
-	l := seal{batches: batches}
-	if err := l.look(fs, dir); err != nil {
+	digest, err := sealDigest(fs, dir)
+	if err != nil {
 		return err
 	}
-	return writeFile(fs, dir, sealFile, fmt.Sprintf("%d %s\n", l.batches, l.digest))
+	return writeFile(fs, dir, sealFile, fmt.Sprintf("%d %s\n", batches, digest))
 }
 
-// readMeta reads what the last batch left. A new directory has none.
+// readMeta reads what the last batch says about the store: zero in a new one.
 func readMeta(db pebble.Reader) (meta, error) {
 	b, closer, err := db.Get(metaKey)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -240,7 +229,7 @@ func readFile(fs vfs.FS, name string) (string, error) {
 	return string(b), err
 }
 
-// writeFile makes a file that is there whole or not at all, whatever happens.
+// writeFile writes a file so that after a crash it is there whole or not at all.
 func writeFile(fs vfs.FS, dir, name, text string) error {
 	temp := fs.PathJoin(dir, name+tempSuffix)
 	f, err := fs.Create(temp, vfs.WriteCategoryUnspecified)

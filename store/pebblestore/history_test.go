@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // The tests that crash a store share what is in this file: callers that work on
@@ -56,7 +57,7 @@ type history struct {
 	mu       sync.Mutex
 	base     int64 // versions are above it
 	accounts map[semel.ID]*account
-	clock    semel.Instant // read before a write that was acknowledged
+	clock    store.Instant // read before a write that was acknowledged
 	acks     int
 	notes    map[string]int64 // the last entry without a record that was acknowledged, by its key
 	// tell, if set, also gets each entry, before tries and after answers.
@@ -136,7 +137,7 @@ func (h *history) enter(verb string, id semel.ID, state semel.State, m mark) err
 // must agree with it.
 type snapshot struct {
 	accounts map[semel.ID]account
-	clock    semel.Instant
+	clock    store.Instant
 	notes    map[string]int64
 }
 
@@ -237,7 +238,7 @@ func testID(key string) semel.ID {
 	return semel.ID{Tenant: "tenant", Principal: "principal", Operation: "operation", Key: key}
 }
 
-var testEpoch = semel.InstantOf(time.Date(2031, 2, 3, 4, 5, 6, 7, time.UTC))
+var testEpoch = store.InstantOf(time.Date(2031, 2, 3, 4, 5, 6, 7, time.UTC))
 
 // testRecord is the one record of an identity that has this version and state.
 // All of it follows from these, so that a record can be recognized as whole.
@@ -277,7 +278,7 @@ func genuine(id semel.ID, rec semel.Record) error {
 
 // passed takes note of a time that the store gave out before a write that was
 // acknowledged.
-func (h *history) passed(now semel.Instant) {
+func (h *history) passed(now store.Instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if now > h.clock {

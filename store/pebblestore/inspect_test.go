@@ -10,7 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/recordcodec"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/codec"
 )
 
 // farFuture is after every NextAt of the tests.
@@ -34,13 +35,16 @@ func inspectFrom(ctx context.Context, s *Store, log *chronicle) (found, error) {
 			return fmt.Errorf("the index has %x with address %x", key, value)
 		}
 		index[at] = digest(key[1:])
+		if d := index[at]; s.absent.absent(&d) {
+			return fmt.Errorf("%x is stored and taken for absent", d)
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	err = scan(s.db, recordPrefix, func(key, value []byte) error {
-		rec, err := recordcodec.Decode(value)
+		rec, err := codec.Decode(value)
 		if err != nil {
 			return err
 		}
@@ -90,7 +94,7 @@ func inspectFrom(ctx context.Context, s *Store, log *chronicle) (found, error) {
 	if m.records != uint64(len(recs)) {
 		return nil, fmt.Errorf("the store counts %d records and has %d", m.records, len(recs))
 	}
-	page, err := s.Due(ctx, semel.DueQuery{Until: farFuture, Limit: len(recs) + 1})
+	page, err := s.Due(ctx, store.DueQuery{Until: farFuture, Limit: len(recs) + 1})
 	listed := page.Records
 	if err := errors.Join(append(page.Unreadable, err)...); err != nil {
 		return nil, err
@@ -114,6 +118,9 @@ func inspectFrom(ctx context.Context, s *Store, log *chronicle) (found, error) {
 	}
 	return recs, nil
 }
+
+// counts is what the store has counted so far, while nothing is written.
+func (s *Store) counts() meta { return s.commits.last }
 
 // scan calls f with all keys that begin with a letter.
 func scan(db *pebble.DB, letter byte, f func(key, value []byte) error) (err error) {

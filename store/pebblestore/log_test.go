@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // The callers of the crash tests write an entry with each version of a record. It
@@ -16,14 +17,14 @@ import (
 // the last entry of an identity must be about the version that is stored.
 
 // testEntry is the entry of one version of a record.
-func testEntry(id semel.ID, before, version int64) semel.Entry {
+func testEntry(id semel.ID, before, version int64) store.Entry {
 	leaf := fmt.Sprintf("%d %d %s", before, version, id.Key)
-	return semel.Entry{Leaf: []byte(leaf), Opening: []byte(leaf + " " + strings.Repeat("opened ", int(version%50))), Subject: testSubject(id)}
+	return store.Entry{Leaf: []byte(leaf), Opening: []byte(leaf + " " + strings.Repeat("opened ", int(version%50))), Subject: testSubject(id)}
 }
 
-func testSubject(id semel.ID) semel.Subject {
+func testSubject(id semel.ID) store.Subject {
 	d := id.Digest()
-	return semel.Subject(d[:])
+	return store.Subject(d[:])
 }
 
 // noteKey begins the keys of entries that belong to no record. Each names the one
@@ -34,7 +35,7 @@ const noteKey = "note "
 type chronicle struct {
 	size   uint64
 	last   map[string]int64 // the version that the last entry of a key is about
-	recent []semel.Entry    // the last ones that were read
+	recent []store.Entry    // the last ones that were read
 	// numbers are those of the entries of the identities that callers of every run
 	// work on, which are also looked for by their subjects.
 	numbers map[semel.ID][]uint64
@@ -97,7 +98,7 @@ func (c *chronicle) read(ctx context.Context, s *Store, recs found) error {
 
 // add adds one entry. The first version of a record follows none, be it after a
 // purge; every other one must follow the last.
-func (c *chronicle) add(en *semel.Entry) error {
+func (c *chronicle) add(en *store.Entry) error {
 	var before, version int64
 	head, key, ok := bytes.Cut(en.Leaf, []byte(" "))
 	head2, key, ok2 := bytes.Cut(key, []byte(" "))
@@ -149,7 +150,7 @@ func (c *chronicle) compare(h *history, recs found) error {
 // note adds an entry that belongs to no record. Nobody else adds under this key.
 func (c *caller) note(ctx context.Context) error {
 	key := fmt.Sprint(noteKey, c.run, " ", c.own[0].Key)
-	if err := c.store.AppendEvidence(ctx, []semel.Entry{testEntry(testID(key), c.noted, c.noted+1)}); err != nil {
+	if err := c.store.AppendEvidence(ctx, []store.Entry{testEntry(testID(key), c.noted, c.noted+1)}); err != nil {
 		return err
 	}
 	c.noted++

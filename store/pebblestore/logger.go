@@ -14,15 +14,15 @@ type logger struct {
 	end  func(message string)
 }
 
-// Infof and Errorf are what Pebble says about its daily work; what matters comes
-// as an event.
+// Infof and Errorf get what Pebble says about its daily work, which is dropped. What matters
+// comes as an event.
 func (l *logger) Infof(string, ...any)  {}
 func (l *logger) Errorf(string, ...any) {}
 
-// Fatalf is what Pebble calls when a write or sync of its log or manifest has
-// failed. It ends the process: after a failed sync nobody knows what the disk
-// holds, and a second sync may say "done" about data that were dropped. What
-// was acknowledged is on disk; the next Open finds it.
+// Fatalf ends the process. Pebble calls it when a write or sync of its log or manifest has
+// failed: after a failed sync nobody knows what the disk holds, and a second sync may report
+// success for data that were dropped. What was acknowledged is on disk, and the next Open
+// finds it.
 func (l *logger) Fatalf(format string, args ...any) {
 	l.end(fmt.Sprintf(format, args...))
 }
@@ -45,30 +45,15 @@ func exit(message string) {
 //
 // A crash before the sync is done leaves the whole batch or nothing of it, and
 // nobody was answered. A crash after it leaves the batch.
-func (l *logger) write(db *pebble.DB, b *pebble.Batch, m meta) {
+func (l *logger) write(db *pebble.DB, b *pebble.Batch, m *meta) {
 	// Pebble panics on some failures of its log.
 	defer func() {
 		if p := recover(); p != nil {
 			l.Fatalf("write to the log: %v", p)
 		}
 	}()
-	add := b.SetDeferred(len(metaKey), metaLen)
-	copy(add.Key, metaKey)
-	m.put(add.Value)
-	finish(add)
+	must(b.Set(metaKey, m.encode(), nil))
 	if err := db.ApplyNoSyncWait(b, pebble.Sync); err != nil {
-		l.Fatalf("write to the log: %v", err)
-	}
-}
-
-// apply puts a batch in the log that nobody waits for. For a failure see write.
-func (l *logger) apply(db *pebble.DB, b *pebble.Batch) {
-	defer func() {
-		if p := recover(); p != nil {
-			l.Fatalf("write to the log: %v", p)
-		}
-	}()
-	if err := db.Apply(b, pebble.NoSync); err != nil {
 		l.Fatalf("write to the log: %v", err)
 	}
 }

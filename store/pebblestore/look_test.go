@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // A directory can be looked at on a full disk, whether it was closed or not, and is left
@@ -18,7 +19,7 @@ func TestADirectoryIsLookedAtOnAFullDisk(t *testing.T) {
 	crashedFS, _ := crashed(t, 60)
 	closed := vfs.NewMem()
 	s := mustOpen(t, "store", &Options{FS: closed})
-	apply(t, s, testRecord(testID("a"), 1, semel.Completed), semel.Revision{})
+	apply(t, s, testRecord(testID("a"), 1, semel.Completed), store.Revision{})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -33,11 +34,11 @@ func TestADirectoryIsLookedAtOnAFullDisk(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			page, err := s.Search(t.Context(), semel.Query{})
+			page, err := s.Search(t.Context(), store.Query{})
 			if err != nil || len(page.Records) == 0 {
 				t.Error(page, err)
 			}
-			if _, _, err := s.Apply(t.Context(), semel.Write{Record: testRecord(testID("z"), 1, semel.Processing)}); !errors.Is(err, ErrReadOnly) || !errors.Is(err, semel.ErrNotApplied) {
+			if _, _, err := s.Apply(t.Context(), store.Write{Record: testRecord(testID("z"), 1, semel.Processing)}); !errors.Is(err, ErrReadOnly) || !errors.Is(err, store.ErrNotApplied) {
 				t.Errorf("Apply gives %v", err)
 			}
 			if _, err := s.Purge(t.Context(), nil); !errors.Is(err, ErrReadOnly) {
@@ -54,7 +55,7 @@ func TestADirectoryIsLookedAtOnAFullDisk(t *testing.T) {
 			}
 			fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1 << 39, TotalBytes: 1 << 40})
 			again := mustOpen(t, "store", &Options{FS: fs})
-			found, err := again.Search(t.Context(), semel.Query{})
+			found, err := again.Search(t.Context(), store.Query{})
 			if err := errors.Join(err, again.Close()); err != nil || len(found.Records) != len(page.Records) {
 				t.Errorf("then there are %d records, not %d; %v", len(found.Records), len(page.Records), err)
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/store"
 )
 
 // refuses expects that a directory is not opened, and that the error says why.
@@ -57,7 +58,7 @@ func TestADirectoryIsOpenOnce(t *testing.T) {
 	t.Run("and works on, and again when it was closed", func(t *testing.T) {
 		id := testID("k")
 		rec := testRecord(id, 1, semel.Completed)
-		if _, ok, err := s.Apply(t.Context(), semel.Write{Record: rec}); !ok || err != nil {
+		if _, ok, err := s.Apply(t.Context(), store.Write{Record: rec}); !ok || err != nil {
 			t.Fatalf("Apply gives %v, %v", ok, err)
 		}
 		if err := s.Close(); err != nil {
@@ -178,7 +179,7 @@ func TestTheClockDoesNotGoBackWithTheWallClock(t *testing.T) {
 					t.Fatal(err)
 				}
 			} else {
-				if _, ok, err := s.Apply(t.Context(), semel.Write{Record: testRecord(testID("k"), 1, semel.Completed)}); !ok || err != nil {
+				if _, ok, err := s.Apply(t.Context(), store.Write{Record: testRecord(testID("k"), 1, semel.Completed)}); !ok || err != nil {
 					t.Fatalf("Apply gives %v, %v", ok, err)
 				}
 				opts.FS = disk.CrashClone(vfs.CrashCloneCfg{})
@@ -246,7 +247,7 @@ func fill(t *testing.T, s *Store, prefix string, n int) {
 			var err error
 			for i := c; i < n && err == nil; i += callers {
 				var ok bool
-				if _, ok, err = s.Apply(t.Context(), semel.Write{Record: testRecord(ids[i], 1, semel.Completed)}); err == nil && !ok {
+				if _, ok, err = s.Apply(t.Context(), store.Write{Record: testRecord(ids[i], 1, semel.Completed)}); err == nil && !ok {
 					err = errors.New("a new record was refused")
 				}
 			}
@@ -263,9 +264,9 @@ func fill(t *testing.T, s *Store, prefix string, n int) {
 // empty purges what fill stored, as sweeps do.
 func empty(t *testing.T, s *Store, prefix string, n int) {
 	t.Helper()
-	var refs []semel.Ref
+	var refs []store.Ref
 	for _, id := range testIDs(prefix, n) {
-		refs = append(refs, semel.Ref{ID: id, Revision: testRecord(id, 1, semel.Completed).Revision})
+		refs = append(refs, store.Ref{ID: id, Revision: testRecord(id, 1, semel.Completed).Revision})
 	}
 	for part := range slices.Chunk(refs, 250) {
 		if n, err := s.Purge(t.Context(), part); n != len(part) || err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// maxFailures is how often background work may fail until nobody waits for it any more.
+// maxFailures is how often background work may fail before Open and Close give up on it.
 const maxFailures = 3
 
 func (s *Store) openPebble(o *Options, readOnly bool) (*pebble.DB, error) {
-	po := o.pebble(&s.log)
+	po := o.pebble(&s.logger)
 	po.Experimental.SpanPolicyFunc = kinds
 	po.Lock, po.ReadOnly = s.lock, readOnly
 	report := po.EventListener.BackgroundError
@@ -21,14 +21,13 @@ func (s *Store) openPebble(o *Options, readOnly bool) (*pebble.DB, error) {
 		report(err)
 		select {
 		case s.failures <- err:
-		default: // nobody waits for so many
+		default: // enough are waiting
 		}
 	}
 	return s.openOrGiveUp(o.ctx, func() (*pebble.DB, error) { return pebble.Open(s.dir, po) })
 }
 
-// flush writes the memory tables out, if that can be done. Where not, all that they hold
-// is in the log.
+// flush writes the memory tables out. If that fails, all that they hold is in the log.
 func (s *Store) flush() error {
 	for len(s.failures) > 0 {
 		<-s.failures
@@ -42,20 +41,21 @@ func (s *Store) flush() error {
 		case <-flushed:
 			return nil
 		case err := <-s.failures:
-			if hopeless(n, err) {
-				s.log.trouble("the memory tables stay in the log when the store is closed", "error", err)
+			if permanent(n, err) {
+				s.logger.trouble("the memory tables stay in the log when the store is closed", "error", err)
 				return nil
 			}
 		}
 	}
 }
 
-// hopeless reports whether background work that has failed so often is worth waiting for.
-func hopeless(n int, err error) bool { return n == maxFailures || errors.Is(err, syscall.ENOSPC) }
+// permanent reports whether background work that has failed n times won't succeed.
+func permanent(n int, err error) bool { return n == maxFailures || errors.Is(err, syscall.ENOSPC) }
 
-// openOrGiveUp waits until a database is open, or its background work has failed again and
-// again, or ctx is done: Pebble writes what the log has to tables, and tries that for ever where it can't.
-// It can't be stopped, so it keeps the directory until it succeeds or the process ends.
+// openOrGiveUp waits until a database is open, its background work has failed again and
+// again, or ctx is done. Pebble writes what the log holds to tables, and if it can't, tries
+// forever. It can't be stopped, so it keeps the directory until it succeeds or the process
+// ends.
 func (s *Store) openOrGiveUp(ctx context.Context, open func() (*pebble.DB, error)) (*pebble.DB, error) {
 	type result struct {
 		db  *pebble.DB
@@ -80,7 +80,7 @@ func (s *Store) openOrGiveUp(ctx context.Context, open func() (*pebble.DB, error
 			close(gaveUp)
 			return nil, context.Cause(ctx)
 		case failure := <-s.failures:
-			if hopeless(n, failure) {
+			if permanent(n, failure) {
 				close(gaveUp)
 				return nil, fmt.Errorf("what the log has can't be written to tables: %w", failure)
 			}

@@ -1,38 +1,37 @@
-// Package pebblestore keeps records in a directory of this machine, in Pebble,
-// CockroachDB's log-structured store. It is the durable store that needs nothing
-// installed.
+// Package pebblestore keeps records in a local directory, in Pebble, CockroachDB's
+// log-structured store. It is the durable store for which you need to install nothing.
 //
-// What Apply and Purge acknowledged, and what Get and Due returned, survives the
-// end of the process, a crash of the operating system and a loss of power, if
-// the device keeps what it says it has flushed. It does not survive the loss of
-// the disk, nor an older copy being put in its place.
+// What Apply and Purge acknowledged, and what Get and Due returned, survives the end of the
+// process, a crash of the operating system and a power failure, if the device keeps what it
+// says it has flushed. It doesn't survive the loss of the disk, and it is lost if you put an
+// older copy in its place.
 //
-// Damage to the files is noticed when it is read, and on Open where it would hide what
-// was acknowledged. Two cases can't be noticed in a store that was not closed: a log that
-// has lost its end or is gone, and, without [Options.Strict], more than one changed bit in
-// the writes that were acknowledged last.
+// The store notices damaged files when it reads them, and on Open if the damage would hide
+// what was acknowledged. In a store that wasn't closed it can't notice two kinds of damage: a
+// log that has lost its end or is gone, and, without [Options].Strict, more than one changed
+// bit in the last acknowledged writes.
 //
-// One process uses a directory at a time, and a lock in the directory sees to
-// that. Any number of engines within the process may share the Store.
+// Only one process at a time can open a directory, which has a lock. Any number of engines
+// within the process may share the Store.
 //
 // # Keys
 //
 //	'i' digest        -> address; finds a record by the digest of its identity
-//	'r' address       -> record, as package recordcodec writes it
+//	'r' address       -> record, as package codec writes it
 //	'd' time address  -> nothing; the due index, by Record.NextAt
-//	'm' name          -> what the store knows about itself
+//	'm' name          -> the store's counts and clock
 //	't' name          -> a tile over the evidence log
-//	'u' number        -> leaves of the evidence log, from that number on
-//	'v' number place  -> part of a run of subjects, which finds entries
-//	'w' number        -> openings of the leaves
+//	'u' number        -> subject and leaf of an entry of the evidence log
+//	'v' subject number -> nothing; finds entries by their subjects
+//	'w' number        -> the opening of a leaf
 //
-// Addresses are numbers, given out in the order in which records are created, so
-// records lie on the disk in the order of time. Under their digests, which are
-// spread over all of the key space, each table written out of memory would
-// overlap all others, and merging tables would rewrite every record again and
-// again: that took a third of the processor's time under load. Now merging
-// rewrites the short entries of the index, and records that are purged lie
-// together. The price is a second look-up for a record that is not in memory.
+// Addresses number the records in the order in which they are created, so on the disk
+// records are in the order of time. Digests are spread over all of the key space: with
+// records under them, each table written out of memory would overlap all others, and merging
+// tables would rewrite every record again and again, which took a third of the processor's
+// time under load. As it is, merging rewrites the short entries of the index, and records
+// that are purged together are stored together. The price is a second look-up for a record
+// that isn't in memory.
 //
 // A record, its entries in both indexes and its evidence change in one batch.
 package pebblestore
@@ -41,7 +40,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,19 +47,19 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-// Store is a [semel.Store] in a directory. It implements every optional
-// interface of package semel. Its methods may be called concurrently.
+// Store is a [semel.Store] in a directory. It has all of [store.Extras]. Its methods may be
+// called concurrently.
 type Store struct {
 	db     *pebble.DB
 	lock   *pebble.Lock
 	fs     vfs.FS
 	dir    string
-	log    logger
+	logger logger
 	looked func() // see Options
-	// failures receives errors of Pebble's background work, as long as somebody waits
-	// for that.
+	// failures receives errors of Pebble's background work, for those who wait for that.
 	failures chan error
 	clock    clock
 	stripes  []stripe
@@ -70,11 +68,8 @@ type Store struct {
 	absent   absence
 	space    space
 	readOnly bool
-	ops      sync.Pool // of *op
 
-	evidence     evidence
-	subjectIndex subjectIndex
-	hashes       leafHashes
+	hashes leafHashes
 
 	calls  atomic.Int64 // running calls
 	closed atomic.Bool
@@ -83,26 +78,18 @@ type Store struct {
 	result error         // of Close
 }
 
-var (
-	_ semel.Store       = (*Store)(nil)
-	_ semel.DueStore    = (*Store)(nil)
-	_ semel.PurgeStore  = (*Store)(nil)
-	_ semel.WatchStore  = (*Store)(nil)
-	_ semel.SearchStore = (*Store)(nil)
+var _ semel.Store = (*Store)(nil)
 
-	_ semel.EvidenceStore = (*Store)(nil)
-)
-
-// ErrReadOnly is what a write fails with on a store that was opened to look at it.
+// ErrReadOnly is the error of a write to a store that was opened with [Options.ReadOnly].
 // Nothing was written.
-var ErrReadOnly = fmt.Errorf("pebblestore: opened to look at, not to write: %w", semel.ErrNotApplied)
+var ErrReadOnly = fmt.Errorf("pebblestore: opened to look at, not to write: %w", store.ErrNotApplied)
 
 var errClosed = errors.New("pebblestore: closed")
 
-// Open opens the store in dir, and makes it if the directory is empty or does
-// not exist. Options may be nil. It refuses a directory that another Store has
-// open, that holds something else, that was written in a newer format, or that
-// has lost records. The error says how to open what is left, if there is no copy.
+// Open opens the store in dir, and creates it if the directory is empty or doesn't exist.
+// Options may be nil. Open fails if another Store has the directory open, or if the directory
+// holds something else, has a newer format, or has lost records. The error then says how to
+// open what is left, in case you have no copy.
 //
 // Opening after a crash replays the write-ahead log: at most a few times
 // Options.MemTableBytes.
@@ -110,14 +97,14 @@ func Open(dir string, opts *Options) (*Store, error) {
 	return OpenContext(context.Background(), dir, opts)
 }
 
-// OpenContext is [Open] until ctx is done. What Pebble is doing then ends with the
-// process, and keeps the directory until it does.
+// OpenContext is [Open], but gives up when ctx is done. Pebble then goes on in the background,
+// and keeps the directory until it succeeds or the process ends.
 func OpenContext(ctx context.Context, dir string, opts *Options) (*Store, error) {
 	o := opts.withDefaults()
 	o.ctx = ctx
 	s := &Store{
 		fs: o.FS, dir: dir, readOnly: o.ReadOnly,
-		log:    logger{slog: o.Logger, end: o.fatal},
+		logger: logger{slog: o.Logger, end: o.fatal},
 		looked: o.looked,
 
 		failures: make(chan error, maxFailures),
@@ -150,7 +137,10 @@ func (s *Store) open(o *Options) (err error) {
 			err = errors.Join(err, s.release())
 		}
 	}()
-	if err := establishFormat(s.fs, s.dir, s.readOnly); err != nil {
+	if !s.readOnly {
+		s.hideDirectory()
+	}
+	if err := establishFormat(s.fs, s.dir); err != nil {
 		return err
 	}
 	sealed, err := s.breakSeal(o)
@@ -176,17 +166,12 @@ func (s *Store) open(o *Options) (err error) {
 		return err
 	}
 	s.clock = clock{source: o.time, stepped: func(by time.Duration) {
-		s.log.trouble("the wall clock was ahead of the store's clock, which now follows it", "by", by)
+		s.logger.trouble("the wall clock was ahead of the store's clock, which now follows it", "by", by)
 	}}
 	s.clock.start(meta.clock)
-	s.evidence.durable.Store(meta.entries)
-	if err := s.subjectIndex.start(s, meta.entries); err != nil {
-		return err
-	}
 	s.space.watch(s, o)
-	s.commits.run(s, o.groupBytes(), meta)
-	s.absent.stop = make(chan struct{})
-	s.absent.rebuild(s)
+	s.absent.start(s, meta.records)
+	s.start(o.batchBytes(), meta)
 	return nil
 }
 
@@ -207,27 +192,27 @@ func (s *Store) create(o *Options) error {
 	return db.Close()
 }
 
-// kinds ends tables of Pebble where the kinds of keys of the evidence log begin. The log
-// only grows, so tables that have nothing else are moved to a lower level as they are,
-// and tables of openings are deleted whole when these are erased. All other kinds share
-// tables: merging the index then also takes records that were purged off the disk.
+// kinds makes Pebble begin a new table for each kind of key of the evidence log. The log only
+// grows, so its tables move to lower levels as they are, and tables of openings are deleted
+// whole when these are erased. All other kinds share tables: merging the index then also
+// removes purged records from the disk.
 func kinds(start []byte) (policy pebble.SpanPolicy, end []byte, err error) {
 	return policy, []byte{max(tilePrefix, start[0]+1)}, nil
 }
 
-// breakSeal compares the directory with its seal, and removes the seal. It reports
-// whether there was one. It looks before anything is written: Pebble tidies up when it opens
-// for writing, and could remove what a repair needs.
+// breakSeal compares the directory with its seal, removes the seal, and reports whether there
+// was one. It looks before anything is written, because when Pebble opens a directory for
+// writing it tidies up, and could remove what a repair needs.
 func (s *Store) breakSeal(o *Options) (sealed bool, err error) {
 	was, sealed, err := readSeal(s.fs, s.dir)
 	if err != nil || !sealed {
 		return false, err
 	}
-	var is seal
-	if err := is.look(s.fs, s.dir); err != nil {
+	digest, err := sealDigest(s.fs, s.dir)
+	if err != nil {
 		return true, err
 	}
-	if is.digest != was.digest {
+	if digest != was.digest {
 		return true, fmt.Errorf("the directory is damaged: the files that name its tables have changed since it was closed. Put a copy of it in its place; if there is none, removing the file %s accepts the loss", sealFile)
 	}
 	db, err := s.openPebble(o, true)
@@ -249,7 +234,7 @@ func (s *Store) breakSeal(o *Options) (sealed bool, err error) {
 	return true, removeSeal(s.fs, s.dir)
 }
 
-// release closes what Open opened.
+// release closes what Open has opened.
 func (s *Store) release() error {
 	var err error
 	if s.db != nil {
@@ -288,22 +273,22 @@ func (s *Store) leave() {
 	}
 }
 
-// Now is [semel.Store.Now]. At Open it is the wall clock, or the latest time that the
+// Now is [store.Store.Now]. At Open it is the wall clock, or the latest time that the
 // directory knows of if the wall clock is behind that. From then on it moves by the
 // monotonic clock, and follows the wall clock where that is more than two seconds
 // ahead, as after the machine was suspended. While it is more than two seconds ahead
 // of the wall clock itself, it runs at half speed.
-func (s *Store) Now(ctx context.Context) (semel.Instant, error) {
+func (s *Store) Now(ctx context.Context) (store.Instant, error) {
 	if s.closed.Load() {
 		return 0, errClosed
 	}
 	return s.clock.now(), nil
 }
 
-// Close waits for running calls and closes the directory. Everything that was
-// acknowledged is durable before; Close writes the rest of the memory tables out, where
-// the disk has room for that, and seals the directory, so that the next Open is quick and would notice if
-// records had got lost in between. Closing again returns the same result.
+// Close waits for running calls and closes the directory. What was acknowledged is durable
+// already. Close writes the memory tables out, if the disk has room for that, and seals the
+// directory, so that the next Open is quick, and notices if records have got lost in between.
+// Closing again returns the same result.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		<-s.ended
@@ -321,41 +306,16 @@ func (s *Store) shut() error {
 	// A crash during these steps leaves a directory without a seal, like any
 	// other crash: the next Open replays the log.
 	s.absent.close()
-	s.subjectIndex.close()
 	if s.readOnly {
 		return errors.Join(s.db.Close(), s.lock.Close())
 	}
-	batches := s.commits.stop()
+	batches := s.stop()
 	err := errors.Join(s.flush(), s.db.Close())
 	if err == nil {
 		err = writeSeal(s.fs, s.dir, batches)
 	}
 	if err := errors.Join(err, s.lock.Close()); err != nil {
 		return fmt.Errorf("close the store in %s: %w", s.dir, err)
-	}
-	return nil
-}
-
-// Settle waits until Pebble has nothing to merge, or ctx is done. Many writes
-// leave merging behind that goes on for a while in the background and slows
-// other calls; a measurement may want to wait for its end.
-func (s *Store) Settle(ctx context.Context) error {
-	if err := s.enter(ctx); err != nil {
-		return err
-	}
-	defer s.leave()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for quiet := 0; quiet < 5; {
-		m := s.db.Metrics()
-		if quiet++; m.Compact.NumInProgress > 0 || m.Flush.NumInProgress > 0 {
-			quiet = 0
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
 	}
 	return nil
 }

@@ -1,13 +1,16 @@
 package pebblestore
 
 import (
+	"cmp"
 	"context"
+	"sync"
+	"sync/atomic"
 
-	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-// Purge is [semel.PurgeStore.Purge]. It is one synced batch, or a few when the
-// records are many or other calls come in between.
+// Purge is [store.Purger.Purge]. The records are changed at the same time, so they share a
+// synced batch, or a few.
 //
 // A crash before it is durable leaves the records, which are found due again,
 // each with its place in the due index. A crash after it leaves nothing to do.
@@ -15,31 +18,26 @@ import (
 // Their space comes back by compaction, which Pebble begins by itself where the
 // deleted outweigh what is left, once the deletions have left the memory table:
 // when that is full, or at the next Open.
-func (s *Store) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
+func (s *Store) Purge(ctx context.Context, refs []store.Ref) (int, error) {
 	if err := s.enterToWrite(ctx); err != nil {
 		return 0, err
 	}
 	defer s.leave()
-	var ops []*op
-	var failed error
+	var purged atomic.Int64
+	errs := make([]error, len(refs))
+	var work sync.WaitGroup
 	for i := range refs {
 		if refs[i].Revision.IsZero() {
 			continue
 		}
-		o := &op{digest: refs[i].ID.Digest(), due: never}
-		cur, err := s.change(&refs[i].ID, refs[i].Revision, o)
-		if err != nil {
-			failed = err
-			break
-		}
-		if !cur.refused {
-			ops = append(ops, o)
-		}
+		work.Go(func() {
+			o := &op{digest: refs[i].ID.Digest(), due: never}
+			_, applied, err := s.change(ctx, &refs[i].ID, refs[i].Revision, o)
+			if errs[i] = err; applied {
+				purged.Add(1)
+			}
+		})
 	}
-	if len(ops) > 0 {
-		if err := s.await(ctx, ops...); err != nil {
-			return 0, err
-		}
-	}
-	return len(ops), failed
+	work.Wait()
+	return int(purged.Load()), cmp.Or(errs...)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/store"
 )
 
 // putMany stores a version of n records, by several callers at once.
@@ -24,7 +25,7 @@ func putMany(t *testing.T, s *Store, n int) {
 	for c := range callers {
 		wg.Go(func() {
 			for i := c; i < n; i += callers {
-				if _, ok, err := s.Apply(t.Context(), semel.Write{Record: testRecord(testID(fmt.Sprint(i)), 1, semel.Processing)}); !ok || err != nil {
+				if _, ok, err := s.Apply(t.Context(), store.Write{Record: testRecord(testID(fmt.Sprint(i)), 1, semel.Processing)}); !ok || err != nil {
 					t.Errorf("Apply gives %v, %v", ok, err)
 					return
 				}
@@ -39,7 +40,7 @@ func TestSearchLooksAtABoundedNumberOfRecords(t *testing.T) {
 	defer s.Close()
 	const records = searchBatch + 5
 	putMany(t, s, records)
-	q := semel.Query{Operation: "no such operation", Limit: 10}
+	q := store.Query{Operation: "no such operation", Limit: 10}
 	calls := 1
 	for ; ; calls++ {
 		page, err := s.Search(t.Context(), q)
@@ -79,7 +80,7 @@ func TestSearchSkipsDamagedRecords(t *testing.T) {
 		}
 	}
 	all := func() (found, bad int) {
-		q := semel.Query{Limit: 3}
+		q := store.Query{Limit: 3}
 		for {
 			page, err := s.Search(t.Context(), q)
 			if err != nil {
@@ -125,7 +126,7 @@ func TestSearchedRecordsSurviveAPowerCut(t *testing.T) {
 	var wg sync.WaitGroup
 	for w := range 8 {
 		wg.Go(func() {
-			var expect semel.Revision
+			var expect store.Revision
 			for v := int64(1); ; v++ {
 				select {
 				case <-stop:
@@ -133,7 +134,7 @@ func TestSearchedRecordsSurviveAPowerCut(t *testing.T) {
 				default:
 				}
 				rec := testRecord(testID(fmt.Sprint(w)), v, semel.Processing)
-				if _, ok, err := s.Apply(t.Context(), semel.Write{Record: rec, Expect: expect}); !ok || err != nil {
+				if _, ok, err := s.Apply(t.Context(), store.Write{Record: rec, Expect: expect}); !ok || err != nil {
 					t.Errorf("Apply gives %v, %v", ok, err)
 					return
 				}
@@ -144,7 +145,7 @@ func TestSearchedRecordsSurviveAPowerCut(t *testing.T) {
 	listed := 0
 	rounds := max(thorough.Scaled(100), 8)
 	for round := range rounds {
-		page, err := s.Search(t.Context(), semel.Query{Limit: 100})
+		page, err := s.Search(t.Context(), store.Query{Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,35 +8,34 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-// space watches how much room the disk has. When there is hardly more than it takes to make
-// tables of the logs, no record is added any more: what is left is for the outcomes of those
-// that are there, and for purging them. Should it not be enough for that, a write to the log
-// fails and the process ends.
+// space watches how much room the disk has. When that is hardly more than it takes to turn
+// the logs into tables, the store adds no more records: what is left is for the outcomes of
+// the records it has, and for purging them. If it isn't enough for these either, a write to
+// the log fails and the process ends.
 type space struct {
 	fs     vfs.FS
 	dir    string
 	db     *pebble.DB
 	log    *logger
 	margin uint64
-	plenty uint64 // with so much no closer look is taken
+	plenty uint64 // with this much, look doesn't ask Pebble
 	low    atomic.Bool
 }
 
-// ErrFull is what a write fails with that would add a record to a disk that is nearly full.
-// Nothing was written.
-var ErrFull = fmt.Errorf("pebblestore: the disk is nearly full: %w", semel.ErrNotApplied)
+// ErrFull is the error of a write that would have added a record while the disk is nearly
+// full. Nothing was written.
+var ErrFull = fmt.Errorf("pebblestore: the disk is nearly full: %w", store.ErrNotApplied)
 
 func (p *space) watch(s *Store, o *Options) {
-	p.fs, p.dir, p.db, p.log = s.fs, s.dir, s.db, &s.log
+	p.fs, p.dir, p.db, p.log = s.fs, s.dir, s.db, &s.logger
 	p.margin, p.plenty = o.MemTableBytes, 8*o.MemTableBytes
 	p.look()
 }
 
-// look reports whether there is hardly any room, as far as that can be known.
+// look reports whether there is hardly any room, as far as the file system tells.
 func (p *space) look() bool {
 	usage, err := p.fs.GetDiskUsage(p.dir)
 	low := false
@@ -56,18 +55,17 @@ func (p *space) look() bool {
 // full reports whether no record may be added.
 func (p *space) full() bool { return p.low.Load() && p.look() }
 
-// openRoom is what the files take that every opening makes anew.
+// openRoom is what the files take that every opening creates.
 const openRoom = 256 << 10
 
-// enough refuses to open a directory whose logs could not be made tables of. Pebble would
-// try for ever.
+// enough fails if there isn't room to turn the logs into tables: Pebble would try forever.
 func (s *Store) enough(need uint64) error {
 	usage, err := s.fs.GetDiskUsage(s.dir)
 	if errors.Is(err, os.ErrNotExist) {
 		usage, err = s.fs.GetDiskUsage(s.fs.PathDir(s.dir))
 	}
 	if err != nil {
-		return nil // it can't be known
+		return nil // this file system doesn't tell
 	}
 	if usage.AvailBytes < need {
 		return fmt.Errorf("the disk is full: %d bytes are free, and opening may take %d. Make room", usage.AvailBytes, need)
@@ -78,11 +76,11 @@ func (s *Store) enough(need uint64) error {
 // Room is how full the disk is.
 type Room struct {
 	Free, Total uint64 // bytes
-	// Full says that no record is added before there is more room.
+	// Full: the store adds no records before there is more room.
 	Full bool
 }
 
-// Room tells how full the disk is that the store is on.
+// Room returns how full the store's disk is.
 func (s *Store) Room() (Room, error) {
 	usage, err := s.fs.GetDiskUsage(s.dir)
 	return Room{usage.AvailBytes, usage.TotalBytes, s.space.look()}, err

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // On a disk that is nearly full, what a caller is told of a new record is definite. What
@@ -22,27 +23,27 @@ func TestADiskThatIsNearlyFullTakesNoNewRecords(t *testing.T) {
 	s := mustOpen(t, "store", &Options{FS: fs})
 	defer s.Close()
 	first, second := testRecord(testID("a"), 1, semel.Processing), testRecord(testID("a"), 2, semel.Completed)
-	apply(t, s, first, semel.Revision{})
+	apply(t, s, first, store.Revision{})
 	usage(DefaultMemTableBytes - 1)
 	claim := func(key string) error {
-		_, ok, err := s.Apply(t.Context(), semel.Write{Record: testRecord(testID(key), 1, semel.Processing)})
+		_, ok, err := s.Apply(t.Context(), store.Write{Record: testRecord(testID(key), 1, semel.Processing)})
 		if ok != (err == nil) {
 			t.Errorf("Apply gives %v, %v", ok, err)
 		}
 		return err
 	}
 	_ = claim("b") // after which it is known
-	if err := claim("c"); !errors.Is(err, ErrFull) || !errors.Is(err, semel.ErrNotApplied) {
+	if err := claim("c"); !errors.Is(err, ErrFull) || !errors.Is(err, store.ErrNotApplied) {
 		t.Errorf("a claim gives %v", err)
 	}
 	if _, err := s.Get(t.Context(), testID("c")); !errors.Is(err, semel.ErrNotFound) {
 		t.Errorf("then Get gives %v", err)
 	}
 	apply(t, s, second, first.Revision)
-	if cur, ok, err := s.Apply(t.Context(), semel.Write{Record: testRecord(testID("a"), 9, semel.Processing)}); ok || err != nil || cur.Revision != second.Revision {
+	if cur, ok, err := s.Apply(t.Context(), store.Write{Record: testRecord(testID("a"), 9, semel.Processing)}); ok || err != nil || cur.Revision != second.Revision {
 		t.Errorf("a duplicate is told of fence %d, %v, %v", cur.Fence, ok, err)
 	}
-	if n, err := s.Purge(t.Context(), []semel.Ref{{ID: second.ID, Revision: second.Revision}}); n != 1 || err != nil {
+	if n, err := s.Purge(t.Context(), []store.Ref{{ID: second.ID, Revision: second.Revision}}); n != 1 || err != nil {
 		t.Errorf("Purge gives %d, %v", n, err)
 	}
 	usage(2 * DefaultMemTableBytes)
@@ -89,7 +90,7 @@ func TestADirectoryOnAFullDiskIsNotWaitedFor(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if page, err := s.Search(t.Context(), semel.Query{}); err != nil || len(page.Records) == 0 {
+			if page, err := s.Search(t.Context(), store.Query{}); err != nil || len(page.Records) == 0 {
 				t.Error(err)
 			}
 			if err := s.Close(); err != nil {
@@ -111,7 +112,7 @@ func TestAStoreOnAFullDiskIsClosed(t *testing.T) {
 	}))
 	s := mustOpen(t, "store", &Options{FS: fs})
 	rec := testRecord(testID("a"), 1, semel.Completed)
-	apply(t, s, rec, semel.Revision{})
+	apply(t, s, rec, store.Revision{})
 	fails.Store(true)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/store"
 )
 
 // walRig judges one log of a directory whose process was killed, again and again with
@@ -34,6 +35,7 @@ func newWALRig(t *testing.T, write func(s *Store)) *walRig {
 	fs := vfs.NewCrashableMem()
 	s := mustOpen(t, "store", &Options{FS: fs})
 	write(s)
+	batches := s.counts().batches
 	killed := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -61,8 +63,8 @@ func newWALRig(t *testing.T, write func(s *Store)) *walRig {
 	}
 	r.end = uint64(end)
 	log := r.scan(t, r.content)
-	if r.end != s.commits.batches-1 || log.last != r.end || log.end != int64(len(r.content)) {
-		t.Fatalf("the log of %d bytes ends at byte %d with batch %d of %d", len(r.content), log.end, log.last, s.commits.batches-1)
+	if r.end != batches || log.last != r.end || log.end != int64(len(r.content)) {
+		t.Fatalf("the log of %d bytes ends at byte %d with batch %d of %d", len(r.content), log.end, log.last, batches)
 	}
 	r.promise = r.promised()
 	return r
@@ -76,7 +78,7 @@ func (r *walRig) number() uint64 {
 func (r *walRig) scan(t *testing.T, content []byte) *walScan {
 	t.Helper()
 	put(t, r.store.fs, "store", r.name, content)
-	log, err := scanWAL(r.store.fs, "store", r.name, r.flushed)
+	log, err := scanWAL(r.store.fs, "store", r.name, r.flushed, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +133,7 @@ func oneAfterTheOther(t *testing.T, n int) func(s *Store) {
 		for i := range n {
 			rec := testRecord(testID(fmt.Sprint(i)), 1, semel.Processing)
 			rec.Result.Data = make([]byte, i%40)
-			w := semel.Write{Record: rec, Evidence: []semel.Entry{testEntry(rec.ID, 0, 1)}}
+			w := store.Write{Record: rec, Evidence: []store.Entry{testEntry(rec.ID, 0, 1)}}
 			if _, ok, err := s.Apply(t.Context(), w); !ok || err != nil {
 				t.Errorf("Apply gives %v, %v", ok, err)
 			}
@@ -146,7 +148,7 @@ func atOnce(t *testing.T, n int) func(s *Store) {
 		for c := range 16 {
 			work.Go(func() {
 				for i := range n {
-					apply(t, s, testRecord(testID(fmt.Sprint(c, " ", i)), 1, semel.Completed), semel.Revision{})
+					apply(t, s, testRecord(testID(fmt.Sprint(c, " ", i)), 1, semel.Completed), store.Revision{})
 				}
 			})
 		}

@@ -17,8 +17,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/recordcodec"
 	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/codec"
 )
 
 func TestWhatTheLogsSayTogether(t *testing.T) {
@@ -32,9 +33,8 @@ func TestWhatTheLogsSayTogether(t *testing.T) {
 	behind := func(next, durable uint64) func(*walScan) {
 		return func(s *walScan) { s.behind, s.next, s.durable = true, next, durable }
 	}
-	doubtful := func(s *walScan) { s.doubtful = true }
+	ambiguous := func(s *walScan) { s.ambiguous = true }
 	damaged := func(s *walScan) { s.damaged = true }
-	unmarked := func(s *walScan) { s.unmarked = true }
 	gap := func(s *walScan) { s.gap = true }
 	const always, strict, never = "", "strict", "never"
 	for _, c := range []struct {
@@ -62,10 +62,8 @@ func TestWhatTheLogsSayTogether(t *testing.T) {
 		{"what is behind does not", 5, []*walScan{log(6, 9, behind(11, 9))}, strict, 9},
 		{"nothing is readable, and what is behind knows that it was durable", 5, []*walScan{log(0, 0, behind(7, 6))}, never, 0},
 		{"nothing is readable, and what is behind does not", 5, []*walScan{log(0, 0, behind(7, 5))}, strict, 5},
-		{"there may be a part of it at the end", 5, []*walScan{log(6, 9, doubtful)}, strict, 9},
-		{"so it is of a log that is not the last", 5, []*walScan{log(6, 9, doubtful), log(10, 12)}, always, 12},
-		{"an earlier program wrote it", 5, []*walScan{log(0, 0, unmarked)}, always, 0},
-		{"an earlier program wrote it, and it is damaged", 5, []*walScan{log(0, 0, unmarked, damaged)}, never, 0},
+		{"there may be a part of it at the end", 5, []*walScan{log(6, 9, ambiguous)}, strict, 9},
+		{"so it is of a log that is not the last", 5, []*walScan{log(6, 9, ambiguous), log(10, 12)}, always, 12},
 	} {
 		for _, profile := range []bool{false, true} {
 			s := &Store{fs: vfs.NewMem(), dir: "store"}
@@ -122,7 +120,7 @@ func TestTheLossOfADamagedLogCanBeAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if page, err := s.Search(t.Context(), semel.Query{}); err != nil || len(page.Records) == 0 {
+	if page, err := s.Search(t.Context(), store.Query{}); err != nil || len(page.Records) == 0 {
 		t.Errorf("then there are %d records, %v", len(page.Records), err)
 	}
 }
@@ -159,14 +157,14 @@ func TestContentThatLooksLikeALogIsNotTakenForOne(t *testing.T) {
 			progress{math.MaxUint32, math.MaxUint32}.log(b)
 			must(b.Set([]byte("x"), []byte("y"), nil))
 			chunk := append(make([]byte, walHeader), b.Repr()...)
-			chunk[walKind] = walKinds
+			chunk[walKind] = walFull
 			binary.LittleEndian.PutUint16(chunk[walLength:], uint16(len(chunk)-walHeader))
 			sealChunk(chunk, n)
 			rec.Result.Data = append(rec.Result.Data, chunk...)
 			b.Close()
 		}
 		rec.Result.Data = append(rec.Result.Data, make([]byte, 5000)...)
-		apply(t, s, rec, semel.Revision{})
+		apply(t, s, rec, store.Revision{})
 	}
 	r := newWALRig(t, forge)
 	number = r.number()
@@ -234,7 +232,7 @@ func TestDamageAfterKillIsNoticed(t *testing.T) {
 			}
 			stored, err := inspect(t.Context(), s)
 			switch {
-			case err != nil && !pebble.IsCorruptionError(err) && !errors.Is(err, recordcodec.ErrCorrupt):
+			case err != nil && !pebble.IsCorruptionError(err) && !errors.Is(err, codec.ErrCorrupt):
 				t.Errorf("%s: %v", what, err)
 			case err != nil:
 				counts["unreadable"]++

@@ -1,0 +1,25 @@
+package pebblestore
+
+import (
+	"context"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
+)
+
+// Extras is [store.Store.Extras].
+func (s *Store) Extras() store.Extras {
+	return store.Extras{Due: s, Purge: s, Watch: s, Search: s, Durability: s, Evidence: s, Hashes: s}
+}
+
+// Watch is [store.Watcher.Watch]. It tells of a change when that is durable.
+func (s *Store) Watch(_ context.Context, id semel.ID) (changed <-chan struct{}, stop func()) {
+	key := id.Digest()
+	return s.stripe(&key).watchers.Watch(key)
+}
+
+// Durability is [store.DurabilityReporter.Durability]. There is no setting that makes
+// the store less durable: every answer waits for the disk.
+func (s *Store) Durability(context.Context) (store.Durability, error) {
+	return store.Durability{Level: store.LevelDisk, Settings: []store.Setting{{Name: "sync", Value: "every write"}}}, nil
+}
