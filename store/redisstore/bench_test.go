@@ -12,8 +12,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/recordcodec"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/store/codec"
 )
 
 // BenchmarkAgainstBare measures what the engine on this store costs beside bare
@@ -102,7 +102,7 @@ func sizes(b *testing.B, e *semel.Engine, result semel.Result) (claim, outcome s
 	}
 	size := func() string {
 		rec := ans.Attempt.Record()
-		v, err := recordcodec.Append(nil, rec)
+		v, err := codec.Append(nil, rec)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,10 +10,10 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-	"pgregory.net/rapid"
 
-	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/offsetclock"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/store"
 )
 
 // testTime is the clocks of machines and servers as a test sets them. They stand still
@@ -51,12 +50,11 @@ func (tt *testTime) on(t *testing.T, url, prefix string) *Store {
 func (tt *testTime) try(t *testing.T, url, prefix string) (*Store, error) {
 	t.Helper()
 	s := mustOpen(t, url, &Options{Prefix: fresh()}) // by the true clocks
-	s.keys = newKeyspace(prefix, s.link.cluster)
-	c := &s.clock
-	c.source = func() moment {
-		return moment{wall: time.Duration(tt.wall.Load()), mono: time.Duration(tt.mono.Load())}
+	s.keys = newKeyspace(prefix)
+	s.clock.Machine = func() offsetclock.Moment {
+		return offsetclock.Moment{Wall: time.Duration(tt.wall.Load()), Mono: time.Duration(tt.mono.Load())}
 	}
-	c.readTime = func(context.Context, rueidis.Client) (semel.Instant, error) {
+	s.readTime = func(context.Context, rueidis.Client) (store.Instant, error) {
 		tt.readings.Add(1)
 		if err := tt.fails.Load(); err != nil {
 			return 0, *err
@@ -64,31 +62,30 @@ func (tt *testTime) try(t *testing.T, url, prefix string) (*Store, error) {
 		return tt.truth(), nil
 	}
 	// Begin anew, by these.
-	c.state.Store(nil)
-	c.given.Store(0)
-	return s, s.readClock(t.Context())
+	s.clock.Forget()
+	return s, s.clock.Read(t.Context())
 }
 
 // reread has the servers' clock read, and returns what became of it.
 func reread(s *Store) error {
-	var going *attempt
+	var going *offsetclock.Attempt
 	for range 2 { // the first may be under way already
 		var err error
-		if going, err = s.readSoon(); err != nil {
+		if going, err = s.clock.Soon(); err != nil {
 			return err
 		}
-		<-going.over
+		<-going.Over
 	}
-	return going.err
+	return going.Err
 }
 
 // truth is what the servers' clock shows.
-func (tt *testTime) truth() semel.Instant {
-	return semel.Instant(1e18).Add(time.Duration(tt.server.Load()))
+func (tt *testTime) truth() store.Instant {
+	return store.Instant(1e18).Add(time.Duration(tt.server.Load()))
 }
 
 // wantNow checks that the clock of a Store is right, and returns it.
-func (tt *testTime) wantNow(t *testing.T, s *Store) semel.Instant {
+func (tt *testTime) wantNow(t *testing.T, s *Store) store.Instant {
 	t.Helper()
 	now, err := s.Now(t.Context())
 	if err != nil {
@@ -116,17 +113,17 @@ func TestAClockThatIsAheadForAMoment(t *testing.T) {
 	var tt testTime
 	s := tt.on(t, srv.URL(), "p")
 	before := tt.wantNow(t, s)
-	tt.pass(syncEvery)
+	tt.pass(offsetclock.Period)
 	tt.server.Add(int64(time.Hour))
 	if err := reread(s); err == nil || !strings.Contains(err.Error(), "went ahead by 1h0m") {
 		t.Fatalf("the reading ends with %v", err)
 	}
-	wantStopped[*aheadError](t, s)
-	tt.pass(confirmAfter - 1) // not long enough
+	wantStopped[*offsetclock.AheadError](t, s)
+	tt.pass(offsetclock.ConfirmAfter - 1) // not long enough
 	_ = reread(s)
-	wantStopped[*aheadError](t, s)
+	wantStopped[*offsetclock.AheadError](t, s)
 	tt.server.Add(-int64(time.Hour))
-	tt.pass(askAgain)
+	tt.pass(offsetclock.AskAgain)
 	after := tt.wantNow(t, s) // it asks again by itself
 	if after < before {
 		t.Errorf("the clock went back by %v", before.Sub(after))
@@ -138,7 +135,7 @@ func TestAClockThatIsAheadForAMoment(t *testing.T) {
 	tt.wantNow(t, s)
 	tt.server.Add(int64(time.Hour))
 	_ = reread(s)
-	wantStopped[*aheadError](t, s)
+	wantStopped[*offsetclock.AheadError](t, s)
 }
 
 // A clock that was ahead for long enough to be believed has ended leases, and given fences.
@@ -151,15 +148,15 @@ func TestAClockThatWasAheadAndIsPutRight(t *testing.T) {
 	tt.wantNow(t, other)
 	tt.server.Add(int64(time.Hour))
 	_ = reread(s)
-	tt.pass(confirmAfter)
+	tt.pass(offsetclock.ConfirmAfter)
 	ahead := tt.wantNow(t, s) // it has confirmed it
 	tt.server.Add(-int64(time.Hour))
-	tt.pass(syncEvery)
+	tt.pass(offsetclock.Period)
 	for name, st := range map[string]*Store{"it has believed it": s, "it has not seen it": other} {
 		if err := reread(st); err == nil || !strings.Contains(err.Error(), "59m") || !strings.Contains(err.Error(), "put it right, or wait until") {
 			t.Errorf("where %s, the reading ends with %v", name, err)
 		}
-		wantStopped[*behindError](t, st)
+		wantStopped[*offsetclock.BehindError](t, st)
 	}
 	if _, err := tt.try(t, srv.URL(), "p"); err == nil {
 		t.Error("one begins all the same")
@@ -167,9 +164,9 @@ func TestAClockThatWasAheadAndIsPutRight(t *testing.T) {
 
 	srv.Do("COPY", "p:clock", "p:kept")
 	srv.Do("DEL", "p:clock")
-	tt.pass(askAgain)
+	tt.pass(offsetclock.AskAgain)
 	tt.wantNow(t, other)
-	wantStopped[*behindError](t, s) // until it ends
+	wantStopped[*offsetclock.BehindError](t, s) // until it ends
 	tt.on(t, srv.URL(), "p")
 	srv.Do("COPY", "p:kept", "p:clock", "REPLACE")
 
@@ -193,16 +190,15 @@ func TestAClockThatIsALittleAheadSlowsDown(t *testing.T) {
 		}
 		last := tt.wantNow(t, s)
 		for range 20 {
-			tt.pass(syncEvery / 20)
+			tt.pass(offsetclock.Period / 20)
 			now := tt.wantNow(t, s)
-			if now < last.Add(syncEvery/20*8/10) {
-				t.Fatalf("in %v the clock moves by %v", syncEvery/20, now.Sub(last))
+			if now < last.Add(offsetclock.Period/20*8/10) {
+				t.Fatalf("in %v the clock moves by %v", offsetclock.Period/20, now.Sub(last))
 			}
 			last = now
 		}
 	}
-	k := s.clock.state.Load()
-	if lead := k.now(s.clock.source()).Sub(tt.truth()); lead > clockBound/4 {
+	if lead := tt.wantNow(t, s).Sub(tt.truth()); lead > clockBound/4 {
 		t.Errorf("the clock is ahead by %v still", lead)
 	}
 }
@@ -223,9 +219,7 @@ func TestAMachineThatWasSuspendedAsksFirst(t *testing.T) {
 		t.Fatalf("where nobody answers, the clock gives %v, %v", now, err)
 	}
 	tt.fails.Store(nil)
-	wantStopped[*aheadError](t, s) // which this is, as far as a machine can tell
-	tt.pass(confirmAfter)
-	tt.wantNow(t, s)
+	tt.wantNow(t, s) // the wall clock of the machine says the same
 
 	// A wall clock that was set is no suspended machine.
 	tt.wall.Add(int64(time.Hour))
@@ -237,18 +231,17 @@ func TestAMachineThatWasSuspendedAsksFirst(t *testing.T) {
 	}
 
 	// An answer that comes after the machine was suspended is as old as that.
-	c := &s.clock
-	read := c.readTime
-	c.readTime = func(ctx context.Context, r rueidis.Client) (semel.Instant, error) {
+	read := s.readTime
+	s.readTime = func(ctx context.Context, r rueidis.Client) (store.Instant, error) {
 		at, err := read(ctx, r)
 		tt.suspend(time.Minute)
 		return at, err
 	}
-	if err := reread(s); !errors.Is(err, errSuspended) {
+	if err := reread(s); !errors.Is(err, offsetclock.ErrSuspended) {
 		t.Errorf("the reading ends with %v", err)
 	}
-	c.readTime = read
-	wantStopped[*aheadError](t, s)
+	s.readTime = read
+	tt.wantNow(t, s)
 }
 
 // The servers' clock is carried on for as long as it is not off by then.
@@ -258,7 +251,7 @@ func TestAClockThatWasNotReadForLong(t *testing.T) {
 	s := tt.on(t, srv.URL(), "p")
 	down := errors.New("nobody answers")
 	tt.fails.Store(&down)
-	tt.pass(maxAge - time.Second)
+	tt.pass(offsetclock.MaxAge - time.Second)
 	tt.wantNow(t, s)
 	tt.pass(2 * time.Second)
 	if now, err := s.Now(t.Context()); !errors.Is(err, down) {
@@ -274,14 +267,13 @@ func TestCallersOfAClockThatHangs(t *testing.T) {
 	var tt testTime
 	s := tt.on(t, srv.URL(), "p")
 	hangs, asked := make(chan struct{}), make(chan struct{}, 100)
-	c := &s.clock
-	read := c.readTime
-	c.readTime = func(ctx context.Context, r rueidis.Client) (semel.Instant, error) {
+	read := s.readTime
+	s.readTime = func(ctx context.Context, r rueidis.Client) (store.Instant, error) {
 		asked <- struct{}{}
 		<-hangs
 		return read(ctx, r)
 	}
-	tt.pass(2 * maxAge)
+	tt.pass(2 * offsetclock.MaxAge)
 	ctx, cancel := context.WithCancel(t.Context())
 	var callers sync.WaitGroup
 	for range 100 {
@@ -303,14 +295,15 @@ func TestCallersOfAClockThatHangs(t *testing.T) {
 
 // One server that is wrong says nothing about the others, whoever begins.
 func TestOneClockOfAClusterThatIsWrong(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, "")
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		var tt testTime
 		s := tt.on(t, c.URL(), fresh())
 		var n atomic.Int64
 		for _, st := range []*Store{s, tt.on(t, c.URL(), s.opts.Prefix)} {
-			read := st.clock.readTime
-			st.clock.readTime = func(ctx context.Context, r rueidis.Client) (semel.Instant, error) {
+			read := st.readTime
+			st.readTime = func(ctx context.Context, r rueidis.Client) (store.Instant, error) {
 				at, err := read(ctx, r)
 				if n.Add(1)%int64(len(c.Nodes)) == 0 {
 					at = at.Add(off)
@@ -318,7 +311,7 @@ func TestOneClockOfAClusterThatIsWrong(t *testing.T) {
 				return at, err
 			}
 			if st != s {
-				st.clock.state.Store(nil)
+				st.clock.Forget()
 			}
 			for range 3 {
 				if err := reread(st); err != nil {
@@ -339,7 +332,7 @@ func TestHowFarTheClockHasComeIsNoted(t *testing.T) {
 	if n := srv.Do("EXISTS", "p:clock"); n != "0" {
 		t.Error("it is noted after one reading")
 	}
-	noted := func() semel.Instant {
+	noted := func() store.Instant {
 		at, err := s.noted(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -357,113 +350,5 @@ func TestHowFarTheClockHasComeIsNoted(t *testing.T) {
 	srv.Do("SET", "p:clock", "no time")
 	if err := reread(s); err == nil || !strings.Contains(err.Error(), "p:clock") {
 		t.Errorf("with a note that is none the reading ends with %v", err)
-	}
-}
-
-// world is a machine that runs, is suspended and starts anew, and a server whose clock is
-// set, as a test of the rule itself sees them.
-type world struct {
-	server semel.Instant
-	here   moment
-	given  semel.Instant // the latest, of this process
-	noted  semel.Instant
-	k      *reckoning
-}
-
-func (w *world) pass(d time.Duration) {
-	w.server = w.server.Add(d)
-	w.here.mono += d
-	w.here.wall += d
-}
-
-// read reads the server's clock, which takes time.
-func (w *world) read(there, back time.Duration) {
-	r := reading{asked: w.here}
-	high := max(w.given, w.noted)
-	w.pass(there)
-	r.at = w.server
-	w.pass(back)
-	r.came = w.here
-	if w.k = w.k.next(r, high); w.k.agreed && w.k.stopped == nil {
-		w.noted = max(w.noted, w.k.at)
-	}
-}
-
-// Whatever clocks do, and however long readings take: what is given out never goes back,
-// nor behind what was noted; right after a reading it is the server's time; a step ahead is
-// not believed by one reading; and the clock goes on in the end.
-func TestTheRuleOfTheClock(t *testing.T) {
-	some := func(t *rapid.T, most time.Duration, name string) time.Duration {
-		return time.Duration(rapid.Int64Range(0, int64(most)).Draw(t, name))
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		w := &world{server: 1e18, here: moment{wall: 1e18, mono: 1e9}}
-		give := func() {
-			if w.k == nil || !w.k.holds(w.here) {
-				return
-			}
-			now := w.k.now(w.here)
-			if now < w.given || now < w.noted.Add(-clockBound) {
-				t.Fatalf("the clock is %v, and was %v, noted is %v", now, w.given, w.noted)
-			}
-			w.given = now
-		}
-		read := func() {
-			there, back := some(t, 100*time.Millisecond, "there"), some(t, 100*time.Millisecond, "back")
-			if rapid.IntRange(0, 9).Draw(t, "slow") == 0 {
-				there *= 50
-			}
-			before, k := w.server, w.k
-			w.read(there, back)
-			if w.k.stopped != nil {
-				return
-			}
-			now, trip := w.k.now(w.here), there+back
-			if off := now.Sub(w.server); off > clockBound+trip || off < -trip {
-				t.Fatalf("the clock is off by %v after a reading of %v", off, trip)
-			}
-			if k != nil && k.stopped == nil {
-				passed := w.here.mono - k.since.mono
-				if ahead := before.Sub(k.ceiling) - (passed - trip); ahead > clockBound+passed/1000+trip {
-					t.Fatalf("a step ahead of %v is believed at once", ahead)
-				}
-			}
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"pass":    func(t *rapid.T) { w.pass(some(t, 20*time.Second, "for")); give() },
-			"a bit":   func(t *rapid.T) { w.pass(some(t, time.Second, "for")); give() },
-			"read":    func(*rapid.T) { read(); give() },
-			"ahead":   func(t *rapid.T) { w.server = w.server.Add(some(t, 2*time.Hour, "by")) },
-			"back":    func(t *rapid.T) { w.server = w.server.Add(-some(t, 2*time.Hour, "by")) },
-			"slew":    func(t *rapid.T) { w.server = w.server.Add(some(t, 2*clockBound, "by") - clockBound) },
-			"set":     func(t *rapid.T) { w.here.wall += some(t, 2*time.Hour, "by") - time.Hour },
-			"suspend": func(t *rapid.T) { d := some(t, time.Hour, "for"); w.server = w.server.Add(d); w.here.wall += d; give() },
-			"restart": func(*rapid.T) { w.k, w.given = nil, 0 },
-			"":        func(*rapid.T) {},
-		})
-		// Now the server's clock is left alone.
-		if behind := max(w.given, w.noted).Sub(w.server); behind > 0 {
-			w.pass(behind)
-		}
-		for range 3 {
-			w.pass(confirmAfter + time.Second)
-			read()
-		}
-		if w.k.stopped != nil {
-			t.Fatalf("the clock does not go on: %v", w.k.stopped)
-		}
-		give()
-	})
-}
-
-func TestWhatAClockSaysThatHasStopped(t *testing.T) {
-	until := semel.InstantOf(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
-	for err, want := range map[error]string{
-		&behindError{90 * time.Minute, until}: "the servers' clock is 1h30m0s behind the time that this store has been used with: put it right, or wait until 2030-01-02T03:04:05Z",
-		&aheadError{time.Minute}:              "the servers' clock went ahead by 1m0s at once: it is believed when it does so for 5s more, unless it is put right",
-	} {
-		if got := fmt.Sprint(err); got != want {
-			t.Errorf("it says %q", got)
-		}
 	}
 }

@@ -1,17 +1,28 @@
 package redisstore
 
 import (
+	"flag"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/storetest"
 )
 
-// The suites run at the same time: much of theirs is waiting.
+// TestMain lets six tests run at a time, unless the command line says how many. Those that
+// need a Cluster are parallel: mostly they wait, for it to form and for replicas to take over.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
 func TestContractOnOneServer(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, harness("redisstore on one server", redistest.Start(t, "always").URL()))
@@ -72,4 +83,14 @@ func mustOpen(tb testing.TB, url string, opts *Options) *Store {
 		}
 	})
 	return s
+}
+
+// mustNow is the store's time.
+func mustNow(tb testing.TB, s *Store) store.Instant {
+	tb.Helper()
+	now, err := s.Now(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return now
 }

@@ -17,6 +17,7 @@ import (
 // whose record was not replicated may be executed again, which is what the level
 // says; no other call is, and every caller gets the answer of an execution.
 func TestEnginesGoOnOverAFailover(t *testing.T) {
+	t.Parallel()
 	clause.Proves(t, "CORE-CONC.2")
 	c := redistest.StartCluster(t, "always")
 	var engines []*semel.Engine
@@ -88,8 +89,8 @@ func TestEnginesGoOnOverAFailover(t *testing.T) {
 	more(1000)
 	c.Nodes[2].Kill()
 	redistest.Eventually(t, "the replica takes over", func() error {
-		for _, sh := range newKeyspace("semel", true).shards {
-			if c.Nodes[5].Serves(int(slot(sh.tag))) {
+		for i := range shardCount {
+			if c.Nodes[5].Serves(slotOf(i)) {
 				return nil
 			}
 		}

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/store"
 )
 
 func TestNothingIsLostWhenAServerThatAlwaysSyncsIsKilled(t *testing.T) {
@@ -38,7 +38,7 @@ func TestAServerThatSyncsEverySecondSaysSo(t *testing.T) {
 	srv := redistest.Start(t, "everysec")
 	s := mustOpen(t, srv.URL(), nil)
 	d := durability(t, s)
-	if d.Level != semel.LevelRelaxed || len(d.Unsafe) != 1 || !strings.HasPrefix(d.Unsafe[0], "appendfsync is everysec: ") || !strings.Contains(d.Unsafe[0], "of the server") {
+	if d.Level != store.LevelRelaxed || len(d.Unsafe) != 1 || !strings.HasPrefix(d.Unsafe[0], "appendfsync is everysec: ") || !strings.Contains(d.Unsafe[0], "of the server") {
 		t.Fatalf("the level is %s, unsafe are %q", d.Level, d.Unsafe)
 	}
 	// While a sync takes longer than a second the server answers and does not write, so
@@ -79,24 +79,28 @@ func TestScriptsAreLoadedAgainWhereTheyAreGone(t *testing.T) {
 // servedBy selects identities whose shard is in a slot that n serves.
 func servedBy(t *testing.T, s *Store, n *redistest.Server) func(semel.ID) bool {
 	t.Helper()
-	var serves [clusterShards]bool
-	for i, sh := range s.keys.shards {
-		serves[i] = n.Serves(int(slot(sh.tag)))
+	var serves [shardCount]bool
+	for i := range serves {
+		serves[i] = n.Serves(slotOf(i))
 	}
-	return func(id semel.ID) bool { return serves[id.Digest()[0]%clusterShards] }
+	return func(id semel.ID) bool {
+		sh, _ := s.keys.find(id)
+		return serves[sh.index]
+	}
 }
 
 // A master whose replication is cut goes on acknowledging; when it is lost, so is
 // what it acknowledged. That is what the level cache-grade says.
 func TestAFailoverLosesWhatTheLevelSays(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, "always")
 	s := mustOpen(t, c.URL(), &Options{Timeout: time.Second})
 	d := durability(t, s)
-	if d.Level != semel.LevelCache || len(d.Unsafe) != 1 || !strings.HasPrefix(d.Unsafe[0], "cluster_enabled is 1: ") {
+	if d.Level != store.LevelCache || len(d.Unsafe) != 1 || !strings.HasPrefix(d.Unsafe[0], "cluster_enabled is 1: ") {
 		t.Fatalf("the level is %s, unsafe are %q", d.Level, d.Unsafe)
 	}
 	accepting := mustOpen(t, c.URL(), &Options{AcceptLoss: true})
-	if d := durability(t, accepting); d.Level != semel.LevelCache || len(d.Unsafe) != 0 {
+	if d := durability(t, accepting); d.Level != store.LevelCache || len(d.Unsafe) != 0 {
 		t.Fatalf("where the operator accepts it, the level is %s, unsafe are %q", d.Level, d.Unsafe)
 	}
 
@@ -120,7 +124,7 @@ func TestAFailoverLosesWhatTheLevelSays(t *testing.T) {
 	cut.end()
 	master.Kill()
 	redistest.Eventually(t, "the replica takes over", func() error {
-		if !replica.Serves(int(slot(s.keys.shards[0].tag))) {
+		if !replica.Serves(slotOf(0)) {
 			return errNotYet
 		}
 		return nil
@@ -143,15 +147,16 @@ func TestAFailoverLosesWhatTheLevelSays(t *testing.T) {
 
 // A master hangs until its replica has taken over, and comes back.
 func TestAMasterThatHangsIsReplacedAndComesBack(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, "always")
 	s := mustOpen(t, c.URL(), &Options{Timeout: time.Second})
 	master, replica := c.Nodes[1], c.Nodes[4]
-	tag := slices.IndexFunc(s.keys.shards, func(sh shard) bool { return master.Serves(int(slot(sh.tag))) })
+	sh := firstShardOf(master)
 	l := startLoad(t, s, 16, nil)
 	l.more(t, 1000)
 	master.Pause()
 	redistest.Eventually(t, "the replica takes over", func() error {
-		if !replica.Serves(int(slot(s.keys.shards[tag].tag))) {
+		if !replica.Serves(slotOf(sh)) {
 			return errNotYet
 		}
 		return nil
@@ -176,14 +181,18 @@ func TestAMasterThatHangsIsReplacedAndComesBack(t *testing.T) {
 }
 
 func TestASlotIsMovedUnderLoad(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, "")
 	s := mustOpen(t, c.URL(), nil)
 	source, target := c.Nodes[0], c.Nodes[1]
-	sh := slices.IndexFunc(s.keys.shards, func(sh shard) bool { return source.Serves(int(slot(sh.tag))) })
-	moving := strconv.Itoa(int(slot(s.keys.shards[sh].tag)))
-	l := startLoad(t, s, 8, func(id semel.ID) bool { return id.Digest()[0]%clusterShards == byte(sh) })
+	moved := firstShardOf(source)
+	moving := strconv.Itoa(slotOf(moved))
+	l := startLoad(t, s, 8, func(id semel.ID) bool {
+		sh, _ := s.keys.find(id)
+		return sh.index == moved
+	})
 	l.more(t, 500)
-	moved := 0
+	keysMoved := 0
 	for range 2 { // there and back
 		target.Do("CLUSTER", "SETSLOT", moving, "IMPORTING", source.ID())
 		source.Do("CLUSTER", "SETSLOT", moving, "MIGRATING", target.ID())
@@ -198,7 +207,7 @@ func TestASlotIsMovedUnderLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 			source.Do("MIGRATE", host, port, name, "0", "5000")
-			moved++
+			keysMoved++
 		}
 		for _, n := range []*redistest.Server{target, source} {
 			n.Do("CLUSTER", "SETSLOT", moving, "NODE", target.ID())
@@ -211,7 +220,7 @@ func TestASlotIsMovedUnderLoad(t *testing.T) {
 		errors.WriteString(n.Do("INFO", "errorstats"))
 	}
 	acks, lost := l.acks.Load(), l.lost(t)
-	t.Logf("%d keys moved; %d writes acknowledged, %d results unknown for a while, %d identities lost; %s", moved, acks, l.unknown.Load(), lost, strings.Join(strings.Fields(errors.String()), " "))
+	t.Logf("%d keys moved; %d writes acknowledged, %d results unknown for a while, %d identities lost; %s", keysMoved, acks, l.unknown.Load(), lost, strings.Join(strings.Fields(errors.String()), " "))
 	if lost > 0 {
 		t.Errorf("%d identities are lost", lost)
 	}

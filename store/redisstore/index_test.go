@@ -6,27 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/store"
 )
 
-// dueEntries counts the entries of all due indexes.
-func dueEntries(t testing.TB, srv *redistest.Server, s *Store) (n int) {
-	t.Helper()
-	for i := range s.keys.shards {
-		n += number(srv.Do("ZCARD", s.keys.shards[i].due))
-	}
-	return n
-}
-
 // wantDue checks how many records are due by a time.
-func wantDue(t *testing.T, s *Store, until semel.Instant, want int) []semel.Record {
+func wantDue(t *testing.T, s *Store, until store.Instant, want int) []semel.Record {
 	t.Helper()
 	recs, err := allDue(t.Context(), s, until, 1000)
 	if err != nil || len(recs) != want {
@@ -36,8 +27,8 @@ func wantDue(t *testing.T, s *Store, until semel.Instant, want int) []semel.Reco
 }
 
 // allDue reads all that is due by a time in pages. What can't be read is an error.
-func allDue(ctx context.Context, s *Store, until semel.Instant, limit int) (recs []semel.Record, err error) {
-	for q := (semel.DueQuery{Until: until, Limit: limit}); ; {
+func allDue(ctx context.Context, s *Store, until store.Instant, limit int) (recs []semel.Record, err error) {
+	for q := (store.DueQuery{Until: until, Limit: limit}); ; {
 		page, err := s.Due(ctx, q)
 		if err = errors.Join(append(page.Unreadable, err)...); err != nil {
 			return recs, err
@@ -52,7 +43,7 @@ func allDue(ctx context.Context, s *Store, until semel.Instant, limit int) (recs
 const testLease, testWindow = time.Minute, time.Hour
 
 // leased stores n claims with a lease, created at an instant.
-func leased(t *testing.T, s *Store, created semel.Instant, name string, n int) []semel.Record {
+func leased(t *testing.T, s *Store, created store.Instant, name string, n int) []semel.Record {
 	t.Helper()
 	recs := make([]semel.Record, n)
 	for i := range recs {
@@ -60,7 +51,7 @@ func leased(t *testing.T, s *Store, created semel.Instant, name string, n int) [
 			ID: semel.ID{Operation: "o", Key: fmt.Sprint(name, i)}, Revision: newRevision(), State: semel.Processing,
 			CreatedAt: created.Add(time.Duration(i) * time.Microsecond), NextAt: created.Add(testLease),
 		}
-		mustApply(t, s, recs[i], semel.Revision{})
+		mustApply(t, s, recs[i], store.Revision{})
 	}
 	return recs
 }
@@ -74,35 +65,41 @@ func complete(t *testing.T, s *Store, rec semel.Record) semel.Record {
 	return done
 }
 
-func mustApply(t *testing.T, s *Store, rec semel.Record, expect semel.Revision) {
+func mustApply(t *testing.T, s *Store, rec semel.Record, expect store.Revision) {
 	t.Helper()
-	if _, applied, err := s.Apply(t.Context(), semel.Write{Record: rec, Expect: expect}); err != nil || !applied {
+	if _, applied, err := s.Apply(t.Context(), store.Write{Record: rec, Expect: expect}); err != nil || !applied {
 		t.Fatal(applied, err)
 	}
 }
 
-func TestACallThatEndsSoonIsIndexedOnce(t *testing.T) {
+// A write that makes a record due later leaves its entry alone, and Due moves it.
+func TestAnEntryThatIsTooEarlyIsCorrected(t *testing.T) {
 	srv := redistest.Start(t, "")
 	s := mustOpen(t, srv.URL(), nil)
-	start := s.clock.now()
+	start := mustNow(t, s)
 	const n = 300
 	recs := leased(t, s, start, "k", n)
 	for i := range n - 1 { // the last one's holder is gone
 		recs[i] = complete(t, s, recs[i])
 	}
-	if got := dueEntries(t, srv, s); got != 0 {
-		t.Fatalf("the writes made %d due entries", got)
+	early := func() (n int) {
+		for i := range s.keys.shards {
+			n += number(srv.Do("ZCOUNT", s.keys.shards[i].due, "-inf", fmt.Sprint(micros(start.Add(testLease)))))
+		}
+		return n
 	}
-	wantDue(t, s, start.Add(indexDelay-time.Millisecond), 0)
-	if got := dueEntries(t, srv, s); got != 0 {
-		t.Fatalf("%d entries were made before their time", got)
+	if got := early(); got != n {
+		t.Fatalf("%d entries are where the leases end, want %d", got, n)
 	}
-	wantDue(t, s, s.clock.now().Add(indexDelay+time.Second), 0) // its clock may be behind the server's
-	if got := dueEntries(t, srv, s); got != n {
-		t.Fatalf("%d entries were made, want %d", got, n)
+	wantDue(t, s, start.Add(testLease-time.Millisecond), 0)
+	if got := early(); got != n {
+		t.Fatalf("%d entries are left before their time, want %d", got, n)
 	}
 	if rec := wantDue(t, s, start.Add(testLease), 1)[0]; rec.ID != recs[n-1].ID {
 		t.Fatalf("due is %q", rec.ID.Key)
+	}
+	if got := early(); got != 1 {
+		t.Fatalf("%d entries are left where leases end, want that of the one who is gone", got)
 	}
 	complete(t, s, recs[n-1])
 	wantDue(t, s, start.Add(testLease), 0)
@@ -113,29 +110,27 @@ func TestACallThatEndsSoonIsIndexedOnce(t *testing.T) {
 func TestManyThatAreTooEarlyHideNobody(t *testing.T) {
 	srv := redistest.Start(t, "")
 	s := mustOpen(t, srv.URL(), nil)
-	start := s.clock.now()
-	recs := leased(t, s, start, "k", 3*indexRounds)
+	start := mustNow(t, s)
+	recs := leased(t, s, start, "k", 3*maxCorrections)
 	slices.SortFunc(recs, func(a, b semel.Record) int { // as those are that are due at the same time
 		one, other := a.ID.Digest(), b.ID.Digest()
 		return bytes.Compare(one[:], other[:])
 	})
-	wantDue(t, s, s.clock.now().Add(indexDelay+time.Second), 0)
 	for _, rec := range recs[:len(recs)-1] {
 		complete(t, s, rec)
 	}
-	due, err := s.Due(t.Context(), semel.DueQuery{Until: start.Add(testLease + time.Second), Limit: 1})
+	due, err := s.Due(t.Context(), store.DueQuery{Until: start.Add(testLease + time.Second), Limit: 1})
 	if err != nil || len(due.Records) != 1 || due.Records[0].ID != recs[len(recs)-1].ID {
 		t.Fatalf("due are %v, %v", due, err)
 	}
 }
 
-// A record that is due earlier than it was is found at once, whether it has an entry
-// or is still to be taken in.
+// A record that is due earlier than it was is found at once.
 func TestARecordThatIsDueEarlierIsFound(t *testing.T) {
 	srv := redistest.Start(t, "")
 	s := mustOpen(t, srv.URL(), nil)
-	start := semel.InstantOf(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
-	for _, until := range []time.Duration{0, indexDelay, testLease - time.Second} {
+	start := store.InstantOf(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	for _, until := range []time.Duration{0, testLease - time.Second} {
 		t.Run(until.String(), func(t *testing.T) {
 			rec := leased(t, s, start, t.Name(), 1)[0]
 			wantDue(t, s, start.Add(until), 0)
@@ -151,26 +146,26 @@ func TestARecordThatIsDueEarlierIsFound(t *testing.T) {
 	}
 }
 
-// What one process has taken in another finds, and what comes later both do.
-func TestAnyProcessTakesIn(t *testing.T) {
+// Any number of processes read and correct the index at once.
+func TestProcessesCorrectTheIndexTogether(t *testing.T) {
 	srv := redistest.Start(t, "")
 	s, other := mustOpen(t, srv.URL(), nil), mustOpen(t, srv.URL(), nil)
-	start := s.clock.now()
+	start := mustNow(t, s)
 	const n = 100
-	leased(t, s, start, "k", n)
-	wantDue(t, s, start.Add(testLease-time.Second), 0)
-	wantDue(t, other, start.Add(testLease), n)
-	leased(t, other, start.Add(time.Second), "later", n)
+	for _, rec := range leased(t, s, start, "ended", n) {
+		complete(t, s, rec)
+	}
+	leased(t, other, start.Add(time.Second), "left", n)
 	var both sync.WaitGroup
 	for _, st := range []*Store{s, other} {
 		both.Go(func() {
-			if recs, err := allDue(t.Context(), st, start.Add(2*testLease), 1000); err != nil || len(recs) != 2*n {
+			if recs, err := allDue(t.Context(), st, start.Add(2*testLease), 7); err != nil || len(recs) != n {
 				t.Errorf("%d are due, %v", len(recs), err)
 			}
 		})
 	}
 	both.Wait()
-	if left := entriesLeft(srv, &s.keys.shards[0]); left != "200 200 0" {
+	if left := entriesLeft(srv, s); left != "200 200" {
 		t.Errorf("the entries are %s", left)
 	}
 }
@@ -178,7 +173,7 @@ func TestAnyProcessTakesIn(t *testing.T) {
 // listed are the keys of all records in the order of the list, read by pages.
 func listed(t *testing.T, s *Store, limit int) (keys []string) {
 	t.Helper()
-	for q := (semel.Query{Limit: limit}); ; {
+	for q := (store.Query{Limit: limit}); ; {
 		page, err := s.Search(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
@@ -192,73 +187,13 @@ func listed(t *testing.T, s *Store, limit int) (keys []string) {
 	}
 }
 
-// What was purged and stored anew, before it was taken in for the first time, has the
-// place of what is there now.
-func TestARecordThatIsStoredAnewHasANewPlace(t *testing.T) {
+// What was created at the same microsecond is listed once, whatever the size of the pages.
+func TestManyOfOneInstantAreListed(t *testing.T) {
 	srv := redistest.Start(t, "")
 	s := mustOpen(t, srv.URL(), nil)
-	start := s.clock.now()
-	again := leased(t, s, start, "again", 1)[0]
-	leased(t, s, start.Add(time.Second), "other", 1)
-	if n, err := s.Purge(t.Context(), []semel.Ref{{ID: again.ID, Revision: again.Revision}}); n != 1 || err != nil {
-		t.Fatal(n, err)
-	}
-	leased(t, s, start.Add(2*time.Second), "again", 1)
-	for range 2 {
-		if keys := listed(t, s, 1); fmt.Sprint(keys) != "[again0 other0]" {
-			t.Errorf("listed are %v", keys)
-		}
-		wantDue(t, s, s.clock.now().Add(2*indexDelay), 0)
-	}
-	if left := entriesLeft(srv, &s.keys.shards[0]); left != "2 2 0" {
-		t.Errorf("the entries are %s", left)
-	}
-}
-
-// A claim that comes late can't wait for as long as one that comes at once.
-func TestAClaimThatIsDueSoonIsIndexedAtOnce(t *testing.T) {
-	srv := redistest.Start(t, "")
-	s := mustOpen(t, srv.URL(), nil)
-	late := s.clock.now().Add(indexDelay - testLease)
-	leased(t, s, late, "late", 10)
-	if got := dueEntries(t, srv, s); got != 10 {
-		t.Errorf("%d have entries", got)
-	}
-	wantDue(t, s, late.Add(testLease), 10)
-}
-
-// When the clock of a server is set back, the names of entries stand still.
-func TestEntriesOfTheFutureAreTakenIn(t *testing.T) {
-	srv := redistest.Start(t, "")
-	s := mustOpen(t, srv.URL(), nil)
-	start := s.clock.now()
-	sh := &s.keys.shards[0]
-	ahead := strconv.FormatInt(millis(start.Add(time.Hour)), 10)
-	srv.Do("XADD", sh.new, ahead+"-5000", "", strings.Repeat("-", digestLen)+strings.Repeat("1", placeLen)) // of nothing
-	leased(t, s, start, "k", 20)
-	c := s.link.client()
-	if came, err := c.Do(t.Context(), c.B().Xrange().Key(sh.new).Start(ahead+"-5001").End("+").Build()).AsXRange(); len(came) != 20 {
-		t.Fatalf("the entries are %v, %v", came, err)
-	}
-	wantDue(t, s, start.Add(testLease+time.Second), 20)
-	if left := entriesLeft(srv, sh); left != "20 20 0" {
-		t.Errorf("the entries are %s", left)
-	}
-}
-
-// What has the same place is listed once, whatever the size of the pages.
-func TestManyOfOnePlaceAreListed(t *testing.T) {
-	srv := redistest.Start(t, "")
-	s := mustOpen(t, srv.URL(), nil)
-	const n = 3 * readBatch // more of them in the index than one step reads
+	const n = 3 * minRead // more of them than one step reads
 	for i := range n {
-		mustApply(t, s, semel.Record{ID: semel.ID{Operation: "o", Key: fmt.Sprint(i)}, Revision: newRevision(), State: semel.Processing, CreatedAt: 1e18}, semel.Revision{})
-		if i == n/2 {
-			wantDue(t, s, s.clock.now().Add(time.Hour), 0)
-		}
-	}
-	if left := entriesLeft(srv, &s.keys.shards[0]); left != "0 751 749" {
-		t.Fatalf("the entries are %s", left)
+		mustApply(t, s, semel.Record{ID: semel.ID{Operation: "o", Key: fmt.Sprint(i)}, Revision: newRevision(), State: semel.Processing, CreatedAt: 1e18}, store.Revision{})
 	}
 	seen := map[string]bool{}
 	for _, key := range listed(t, s, 3) {
@@ -272,86 +207,60 @@ func TestManyOfOnePlaceAreListed(t *testing.T) {
 	}
 }
 
-// A search does not read a stream that nobody has taken in for long.
-func TestASearchTakesInALongStream(t *testing.T) {
-	srv := redistest.Start(t, "")
-	s := mustOpen(t, srv.URL(), nil)
-	for i := range searchBatch {
-		rec := semel.Record{ID: semel.ID{Operation: "o", Key: fmt.Sprint(i)}, Revision: newRevision(), State: semel.Processing, CreatedAt: semel.Instant(1e18 - 1e6*i)}
-		mustApply(t, s, rec, semel.Revision{})
-	}
-	page, err := s.Search(t.Context(), semel.Query{Limit: 3})
-	if err != nil || len(page.Records) != 3 || page.Records[2].ID.Key != "2" {
-		t.Errorf("the newest are %v, %v", page.Records, err)
-	}
-	if left := entriesLeft(srv, &s.keys.shards[0]); left != "0 5000 0" {
-		t.Errorf("the entries are %s", left)
-	}
-}
-
-// A server that is full refuses what makes it fuller. What makes room must go on.
+// A server that is full refuses what makes it fuller. What makes room must go on, also
+// where entries are too early.
 func TestAFullServerCanBePurged(t *testing.T) {
 	srv := redistest.Start(t, "", "maxmemory-policy", "noeviction")
 	s := mustOpen(t, srv.URL(), nil)
-	start := s.clock.now()
+	start := mustNow(t, s)
 	old := complete(t, s, leased(t, s, start, "old", 1)[0])
-	wantDue(t, s, start.Add(testLease), 0)
 	leased(t, s, start.Add(testLease), "new", 1)
 	srv.Do("CONFIG", "SET", "maxmemory", "1")
-	if _, err := allDue(t.Context(), s, start.Add(testLease+indexDelay), 10); err == nil {
-		t.Fatal("the full server indexes more, so nothing is proved")
+	_, applied, err := s.Apply(t.Context(), store.Write{Record: small("full")})
+	if applied || !errors.Is(err, store.ErrNotApplied) {
+		t.Fatalf("the server is not full: %v, so nothing is proved", err)
 	}
-	if got := wantDue(t, s, start.Add(testWindow), 1)[0].ID; got != old.ID {
+	wantDue(t, s, start.Add(testLease), 0)
+	if got := wantDue(t, s, start.Add(testWindow), 2)[1].ID; got != old.ID {
 		t.Fatalf("due is %q", got.Key)
 	}
-	if n, err := s.Purge(t.Context(), []semel.Ref{{ID: old.ID, Revision: old.Revision}}); n != 1 || err != nil {
+	if n, err := s.Purge(t.Context(), []store.Ref{{ID: old.ID, Revision: old.Revision}}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	srv.Do("CONFIG", "SET", "maxmemory", "0")
 	wantDue(t, s, start.Add(2*testLease), 1)
 }
 
-// BenchmarkIndex is what Due costs for each record that it takes in: what the
-// claim and its outcome have not paid.
-func BenchmarkIndex(b *testing.B) {
+// BenchmarkCorrect is what Due costs for each record whose entry it moves: what the
+// outcome has not paid.
+func BenchmarkCorrect(b *testing.B) {
 	srv := redistest.Start(b, "always")
 	s := mustOpen(b, srv.URL(), nil)
-	start := semel.InstantOf(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
-	work := make(chan int)
-	done := make(chan error, 64)
+	start := store.InstantOf(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	var callers sync.WaitGroup
+	var next atomic.Int64
 	for range 64 {
-		go func() {
-			var failed error
-			for i := range work {
+		callers.Go(func() {
+			for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
 				rec := semel.Record{
-					ID: semel.ID{Operation: "o", Key: fmt.Sprint(i)}, Revision: newRevision(), State: semel.Completed,
-					CreatedAt: start.Add(time.Duration(i) * 20 * time.Microsecond), NextAt: start.Add(testWindow + time.Duration(i)*20*time.Microsecond), Result: semel.Result{Data: make([]byte, 1024)},
+					ID: semel.ID{Operation: "o", Key: fmt.Sprint(i)}, Revision: newRevision(), State: semel.Processing,
+					CreatedAt: start, NextAt: start.Add(testLease),
 				}
-				if _, _, err := s.Apply(b.Context(), semel.Write{Record: rec}); err != nil {
-					failed = err
+				done := rec
+				done.Revision, done.State, done.NextAt, done.Result.Data = newRevision(), semel.Completed, start.Add(testWindow), make([]byte, 1024)
+				for _, w := range []store.Write{{Record: rec}, {Record: done, Expect: rec.Revision}} {
+					if _, applied, err := s.Apply(b.Context(), w); err != nil || !applied {
+						b.Error(applied, err)
+					}
 				}
 			}
-			done <- failed
-		}()
+		})
 	}
-	for i := range b.N {
-		work <- i
-	}
-	close(work)
-	for range 64 {
-		if err := <-done; err != nil {
-			b.Fatal(err)
-		}
-	}
-	if at := dueEntries(b, srv, s); at > b.N/10 {
-		b.Fatalf("%d of %d records were indexed at once", at, b.N)
-	}
+	callers.Wait()
 	used := serverTime(b, srv)
 	b.ResetTimer()
-	for dueEntries(b, srv, s) < b.N {
-		if _, err := s.Due(b.Context(), semel.DueQuery{Until: start.Add(testWindow / 2), Limit: 1}); err != nil {
-			b.Fatal(err)
-		}
+	if recs, err := allDue(b.Context(), s, start.Add(testLease), 256); err != nil || len(recs) > 0 {
+		b.Fatal(len(recs), err)
 	}
 	b.ReportMetric(float64((serverTime(b, srv)-used).Nanoseconds())/float64(b.N), "server-ns/op")
 }

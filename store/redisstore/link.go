@@ -2,8 +2,8 @@ package redisstore
 
 import (
 	"context"
-	"crypto/tls"
-	"net"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,8 +11,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// link is the connections to the servers. They are replaced as a whole when they
-// can't be trusted any more.
+// link has the connections to the servers. If they can't be trusted any more, it replaces all
+// of them.
 type link struct {
 	cluster bool
 	option  rueidis.ClientOption
@@ -21,50 +21,48 @@ type link struct {
 	mu       sync.Mutex
 	replaced time.Time
 	closed   bool
-	old      sync.WaitGroup
+	old      sync.WaitGroup // closes of replaced clients
 }
 
-// batchConnIdle is how long a connection of a batch may be idle, about.
-const batchConnIdle = 10 * time.Second
-
-// maxRedirections bounds how often a command is redirected: nodes that do not agree on
-// who serves a slot may send it back and forth.
-const maxRedirections = 16
-
-// minReplace is the least time between two replacements of all connections.
+// minReplace bounds how often the connections are replaced.
 const minReplace = time.Second
 
 func (l *link) client() rueidis.Client { return *l.current.Load() }
 
-// dial makes a client, which connects as it is needed.
-func (l *link) dial(option rueidis.ClientOption) (rueidis.Client, error) {
+// dial returns a new client, which connects when it needs to.
+func (l *link) dial() (rueidis.Client, error) {
+	option := l.option
 	option.ForceSingleClient = !l.cluster
-	// One connection to each server is the fastest: more callers share each
-	// write to it and each read from it.
+	// One connection to each server is the fastest: more callers share each write to the
+	// socket and each read from it.
 	option.PipelineMultiplex = -1
-	// Those of batches are closed now and then, when they are not in use: one that the
-	// server has closed meanwhile would be found out by the next batch only.
-	option.BlockingPoolCleanup = batchConnIdle
+	// By default a lone caller reads its answer itself, and when a second one comes, the
+	// connection switches to goroutines that write and read for all. If an answer arrives late
+	// during that switch, a reader that doesn't know the question panics ("protocol bug,
+	// message handled out of order").
+	option.AlwaysPipelining = true
 	return rueidis.NewClient(option)
 }
 
-// replace closes all connections of a client that is in use, and opens others. It
-// does nothing if another caller has done so, or within a second after that.
-func (l *link) replace(bad rueidis.Client) {
+// replaceAfter closes all connections of a client and opens new ones, if err says that they
+// gave the answer of another call, or that the server has become a replica: its address may
+// resolve to the new master. It does nothing if another caller has already done so, nor
+// within a second of the last time.
+func (l *link) replaceAfter(err error, bad rueidis.Client) {
+	if !errors.Is(err, errCrossedReply) && (l.cluster || !isReadOnly(err)) {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || l.client() != bad || time.Since(l.replaced) < minReplace {
 		return
 	}
 	l.replaced = time.Now()
-	c, err := l.dial(l.option)
-	if err != nil {
-		// Nobody answers. The bad one is closed all the same: its calls fail
-		// then, and each tries to replace it.
-		l.old.Go(bad.Close)
-		return
+	// If the new client can't connect, the bad one is closed all the same. Its calls then
+	// fail, and each tries again to replace it.
+	if c, err := l.dial(); err == nil {
+		l.current.Store(&c)
 	}
-	l.current.Store(&c)
 	l.old.Go(bad.Close)
 }
 
@@ -77,7 +75,7 @@ func (l *link) close() {
 	l.old.Wait()
 }
 
-// nodes are the servers by address. In a Cluster these are masters and replicas.
+// nodes returns the servers by address; in a Cluster, masters and replicas.
 func (l *link) nodes() map[string]rueidis.Client {
 	c := l.client()
 	if l.cluster {
@@ -86,29 +84,57 @@ func (l *link) nodes() map[string]rueidis.Client {
 	return map[string]rueidis.Client{l.option.InitAddress[0]: c}
 }
 
-// onEach runs f on every server at once and waits for all.
-func (l *link) onEach(ctx context.Context, f func(ctx context.Context, addr string, c rueidis.Client)) {
-	var wg sync.WaitGroup
+// askEach asks all servers at once and returns what those say that answer. If none does, it
+// returns the error of one of them, which begins with its address.
+func askEach[T any](l *link, ask func(c rueidis.Client) (T, error)) ([]T, error) {
+	var mu sync.Mutex
+	var answers []T
+	failed := errors.New("the servers: none is known")
+	var all sync.WaitGroup
 	for addr, c := range l.nodes() {
-		wg.Go(func() { f(ctx, addr, c) })
+		all.Go(func() {
+			answer, err := ask(c)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = fmt.Errorf("%s: %w", addr, err)
+				return
+			}
+			answers = append(answers, answer)
+		})
 	}
-	wg.Wait()
+	all.Wait()
+	if len(answers) == 0 {
+		return nil, failed
+	}
+	return answers, nil
 }
 
-// dialError is why there is no connection. What was to be sent by it was not sent: only
-// whoever has to connect first gets such an error.
-type dialError struct{ error }
+// maxAsks bounds how many calls of ask a Store has in flight. Until a question is answered, or
+// its connection is given up, the client keeps it, and a goroutine for it, even if its caller
+// has gone.
+const maxAsks = 256
 
-func (e *dialError) Unwrap() error { return e.error }
-
-func dialServer(ctx context.Context, address string, d *net.Dialer, t *tls.Config) (conn net.Conn, err error) {
-	if t != nil {
-		conn, err = (&tls.Dialer{NetDialer: d, Config: t}).DialContext(ctx, "tcp", address)
-	} else {
-		conn, err = d.DialContext(ctx, "tcp", address)
+// ask sends commands that are safe to send twice, and returns their answers. It returns as
+// soon as ctx ends; the commands stay in flight then.
+func (s *Store) ask(ctx context.Context, c rueidis.Client, cmds ...rueidis.Completed) ([]rueidis.RedisResult, error) {
+	select {
+	case s.asks <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	if err != nil {
-		return nil, &dialError{err}
+	answers := make(chan []rueidis.RedisResult, 1)
+	s.work.Go(func() {
+		defer func() { <-s.asks }()
+		// By then the client has given up a silent connection.
+		ctx, cancel := context.WithTimeout(context.Background(), 2*s.opts.Timeout+2*time.Second)
+		defer cancel()
+		answers <- c.DoMulti(ctx, cmds...)
+	})
+	select {
+	case a := <-answers:
+		return a, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	return conn, nil
 }

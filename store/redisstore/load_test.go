@@ -12,6 +12,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/store"
 )
 
 // load is callers that claim and complete new calls until they are stopped, and
@@ -25,7 +26,7 @@ type load struct {
 	unknown atomic.Int64
 
 	mu   sync.Mutex
-	told map[semel.ID][]semel.Revision // acknowledged, in order
+	told map[semel.ID][]store.Revision // acknowledged, in order
 }
 
 // keys counts the keys of all loads.
@@ -34,7 +35,7 @@ var keys atomic.Int64
 // startLoad begins with so many callers. Accept, if any, chooses identities.
 func startLoad(t *testing.T, s *Store, callers int, accept func(semel.ID) bool) *load {
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &load{s: s, stop: cancel, told: map[semel.ID][]semel.Revision{}}
+	l := &load{s: s, stop: cancel, told: map[semel.ID][]store.Revision{}}
 	for range callers {
 		l.callers.Go(func() {
 			for ctx.Err() == nil {
@@ -47,12 +48,12 @@ func startLoad(t *testing.T, s *Store, callers int, accept func(semel.ID) bool) 
 					return
 				}
 				rec := semel.Record{ID: id, Revision: newRevision(), State: semel.Processing, CreatedAt: now, NextAt: now.Add(time.Minute), Fence: 1}
-				if !l.write(ctx, semel.Write{Record: rec}) {
+				if !l.write(ctx, store.Write{Record: rec}) {
 					continue
 				}
 				done := rec
 				done.Revision, done.State, done.NextAt, done.Result.Data = newRevision(), semel.Completed, now.Add(time.Hour), []byte("done")
-				l.write(ctx, semel.Write{Record: done, Expect: rec.Revision})
+				l.write(ctx, store.Write{Record: done, Expect: rec.Revision})
 			}
 		})
 	}
@@ -66,7 +67,7 @@ func (l *load) end() {
 }
 
 // write reports whether a caller was told that the write is stored.
-func (l *load) write(ctx context.Context, w semel.Write) bool {
+func (l *load) write(ctx context.Context, w store.Write) bool {
 	for ctx.Err() == nil {
 		call, cancel := context.WithTimeout(ctx, 10*time.Second)
 		cur, applied, err := l.s.Apply(call, w)
@@ -126,7 +127,7 @@ func (l *load) lost(t *testing.T) int {
 	return n
 }
 
-func newRevision() (r semel.Revision) {
+func newRevision() (r store.Revision) {
 	rand.Read(r[:])
 	return r
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -16,32 +17,28 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Options are what an address does not say.
+// Options are what you can't say in an address.
 type Options struct {
-	// Prefix begins the names of all keys, so that several sets of records, or
-	// other programs, can use the same servers. It has up to 64 letters, digits
-	// and any of "-_.:". Defaults to "semel".
+	// Prefix begins the names of all keys, so that several stores, or other
+	// programs, can use the same servers. It has up to 64 letters, digits and any
+	// of "-_.:". Defaults to "semel".
 	Prefix string
-	// Timeout bounds how long a server may be silent before its connection is
-	// given up, and how long connecting may take. Calls are bounded by their
-	// context too. Defaults to 5 seconds; at least 100 milliseconds.
+	// Timeout is how long a server may stay silent before the store gives up the
+	// connection, and how long connecting may take. The context of a call bounds
+	// it too. Defaults to 5 seconds; must be at least 100 milliseconds.
 	Timeout time.Duration
-	// TLS is used with rediss addresses. Nil: the system's certificate
-	// authorities and the host's name.
+	// TLS is used with rediss addresses. If nil, the store trusts the system's
+	// certificate authorities and checks the host's name.
 	TLS *tls.Config
-	// AcceptLoss is the operator's word that a failover may lose acknowledged
-	// records, and that calls may then be executed twice. With it
-	// [Store.Durability] does not call replicas and Cluster unsafe; their level
-	// stays what it is.
+	// AcceptLoss says that you accept that a failover can lose acknowledged
+	// records, and that calls are then executed twice. [Store.Durability] no longer
+	// lists replicas and Clusters as unsafe then; their level stays the same.
 	AcceptLoss bool
 }
 
-// String shows the options in one line.
-func (o *Options) String() string {
-	return fmt.Sprintf("prefix %q, timeout %v, accept loss %v, own TLS settings %v", o.Prefix, o.Timeout, o.AcceptLoss, o.TLS != nil)
-}
+var validPrefix = regexp.MustCompile(`^[-_.:a-zA-Z0-9]{1,64}$`)
 
-// checked returns the options with their defaults, or every problem at once.
+// checked fills in the defaults, and reports all problems at once.
 func (o *Options) checked() (Options, error) {
 	var out Options
 	if o != nil {
@@ -50,10 +47,7 @@ func (o *Options) checked() (Options, error) {
 	out.Prefix = cmp.Or(out.Prefix, "semel")
 	out.Timeout = cmp.Or(out.Timeout, 5*time.Second)
 	var errs []error
-	odd := strings.ContainsFunc(out.Prefix, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.:", r))
-	})
-	if odd || len(out.Prefix) > 64 {
+	if !validPrefix.MatchString(out.Prefix) {
 		errs = append(errs, errors.New(`option Prefix: up to 64 letters, digits and any of "-_.:"`))
 	}
 	if out.Timeout < 100*time.Millisecond {
@@ -62,79 +56,75 @@ func (o *Options) checked() (Options, error) {
 	return out, errors.Join(errs...)
 }
 
-// Open connects to the servers at an address and checks that they can be used:
+// Open connects to the servers at an address and checks that you can use them:
 //
 //	redis://[user:password@]host[:port][/database]
 //	redis-cluster://[user:password@]host[:port][,host[:port]...]
 //
-// With rediss or rediss-cluster the connections are encrypted. "?cluster=true"
-// makes the former the latter. The port defaults to 6379. The hosts of a Cluster
-// are those that are asked for the others.
+// With rediss or rediss-cluster the connections are encrypted. The port defaults to
+// 6379. Of a Cluster you name one host or several; they tell the store about the others.
 //
-// It refuses a replica, a server that is too old, and data of a newer format. An
-// empty server gets the format's mark, which is all that Open writes; a crash
-// around it leaves nothing to clean up.
+// Open refuses a replica, a server that is too old, and data in a newer format. All it
+// writes is the number of the format, on an empty server; a crash before or after that
+// leaves nothing to clean up.
 func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
-	o, err := opts.checked()
-	if err != nil {
-		return nil, fmt.Errorf("redisstore: %w", err)
-	}
-	s := &Store{opts: o}
-	if s.link.option, s.link.cluster, err = parse(address, &o); err != nil {
-		return nil, fmt.Errorf("redisstore: %w", err)
-	}
-	s.keys = newKeyspace(o.Prefix, s.link.cluster)
-	s.writes = make([]batcher, len(s.keys.shards))
-	s.life, s.end = context.WithCancel(context.Background())
-	s.clock.init()
-	s.watch.init(s)
-	s.asks = make(chan struct{}, maxAsks)
-	s.name = rand.Text()[:8] + "-"
-	s.stages.base = s.keys.staged + s.name
-	for i := range s.writes {
-		s.writes[i].run, s.writes[i].work, s.writes[i].room = s.send, &s.work, &s.room
-	}
 	// The client connects without a context, within its own timeouts.
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	c, err := s.link.dial(s.link.option)
+	o, l, err := connect(address, opts)
 	if err != nil {
-		s.end()
-		return nil, fmt.Errorf("redisstore: connect to %s: %w", strings.Join(s.link.option.InitAddress, ","), err)
-	}
-	s.link.current.Store(&c)
-	if err := errors.Join(s.check(ctx), s.readClock(ctx)); err != nil {
-		_ = s.Close()
 		return nil, err
+	}
+	s := &Store{opts: o, keys: newKeyspace(o.Prefix), link: l, asks: make(chan struct{}, maxAsks), name: rand.Text()[:8] + "-"}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.makeClock()
+	s.makeQueues()
+	if err := errors.Join(s.check(ctx), s.clock.Read(ctx)); err != nil {
+		_ = s.Close()
+		return nil, fmt.Errorf("redisstore: %w", err)
 	}
 	return s, nil
 }
 
-// parse reads an address. Its errors don't show what may be a password.
+// Connect returns a client with the settings that Open would use, for programs that
+// compare the store with Redis itself. You close it.
+func Connect(address string, opts *Options) (rueidis.Client, error) {
+	_, l, err := connect(address, opts)
+	if err != nil {
+		return nil, err
+	}
+	return l.client(), nil
+}
+
+func connect(address string, opts *Options) (o Options, l *link, err error) {
+	l = new(link)
+	if o, err = opts.checked(); err == nil {
+		l.option, l.cluster, err = parse(address, &o)
+	}
+	if err != nil {
+		return o, nil, fmt.Errorf("redisstore: %w", err)
+	}
+	c, err := l.dial()
+	if err != nil {
+		return o, nil, fmt.Errorf("redisstore: connect to %s: %w", strings.Join(l.option.InitAddress, ","), err)
+	}
+	l.current.Store(&c)
+	return o, l, nil
+}
+
+// parse reads an address. Its errors never show anything that may be a password.
 func parse(address string, o *Options) (opt rueidis.ClientOption, cluster bool, err error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return opt, false, errors.New("the address is no URL")
+		return opt, false, errors.New("the address is not a URL")
 	}
-	var encrypted bool
-	switch u.Scheme {
-	case "redis", "redis-cluster":
-	case "rediss", "rediss-cluster":
-		encrypted = true
-	default:
+	scheme, cluster := strings.CutSuffix(u.Scheme, "-cluster")
+	if scheme != "redis" && scheme != "rediss" {
 		return opt, false, fmt.Errorf("the address begins with %q; known are redis, rediss, redis-cluster and rediss-cluster", u.Scheme)
 	}
-	cluster = strings.HasSuffix(u.Scheme, "-cluster")
-	for name, values := range u.Query() {
-		if name != "cluster" {
-			return opt, false, fmt.Errorf("the address has the parameter %q; known is cluster", name)
-		}
-		yes, err := strconv.ParseBool(values[0])
-		if err != nil || len(values) > 1 {
-			return opt, false, errors.New("the address has the parameter cluster, which is true or false, once")
-		}
-		cluster = cluster || yes
+	if u.RawQuery != "" {
+		return opt, false, errors.New("the address has parameters (?...), and none exist")
 	}
 	for host := range strings.SplitSeq(u.Host, ",") {
 		if host == "" {
@@ -154,13 +144,13 @@ func parse(address string, o *Options) (opt rueidis.ClientOption, cluster bool, 
 			return opt, false, errors.New("the path of the address is the number of a database")
 		}
 		if n > 0 && cluster {
-			return opt, false, errors.New("a Cluster has no databases beside 0")
+			return opt, false, errors.New("a Cluster has no database but 0")
 		}
 		opt.SelectDB = int(n)
 	}
 	opt.Username = u.User.Username()
 	opt.Password, _ = u.User.Password()
-	if encrypted {
+	if scheme == "rediss" {
 		opt.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 		if o.TLS != nil {
 			opt.TLSConfig = o.TLS.Clone()
@@ -169,10 +159,10 @@ func parse(address string, o *Options) (opt rueidis.ClientOption, cluster bool, 
 			opt.TLSConfig.ServerName, _, _ = net.SplitHostPort(opt.InitAddress[0])
 		}
 	}
-	opt.DialCtxFn = dialServer
-	opt.ClusterOption.MaxMovedRedirections = maxRedirections
+	// While nodes disagree about who serves a slot, they may redirect a command in a circle.
+	opt.ClusterOption.MaxMovedRedirections = 16
 	opt.Dialer = net.Dialer{Timeout: o.Timeout, KeepAlive: min(time.Second, o.Timeout)}
 	opt.ConnWriteTimeout = o.Timeout
-	opt.DisableCache = true // see watch.go for the one use of it
+	opt.DisableCache = true
 	return opt, cluster, nil
 }

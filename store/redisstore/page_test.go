@@ -14,15 +14,16 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/recordcodec"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/codec"
 )
 
 // dueInPages reads all that is due in pages of a size, and what can't be read.
-func dueInPages(t *testing.T, s *Store, until semel.Instant, limit int) (recs []semel.Record, bad []error) {
+func dueInPages(t *testing.T, s *Store, until store.Instant, limit int) (recs []semel.Record, bad []error) {
 	t.Helper()
 	seen := map[string]bool{}
-	for q := (semel.DueQuery{Until: until, Limit: limit}); ; {
+	for q := (store.DueQuery{Until: until, Limit: limit}); ; {
 		page, err := s.Due(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
@@ -41,7 +42,7 @@ func dueInPages(t *testing.T, s *Store, until semel.Instant, limit int) (recs []
 // inOrder checks that records are those that were wanted, each once, as they are due.
 func inOrder(t *testing.T, got, want []semel.Record) {
 	t.Helper()
-	count := map[semel.Revision]int{}
+	count := map[store.Revision]int{}
 	for i, rec := range got {
 		count[rec.Revision]++
 		if i > 0 && micros(rec.NextAt) < micros(got[i-1].NextAt) {
@@ -67,12 +68,13 @@ var servers = map[string]func(t *testing.T) (url string){
 // An entry that is too early is where its record is not, and moves to where it is before
 // a page goes past it, also where the record is due all the same.
 func TestPagesHaveRecordsWhereTheyAreDue(t *testing.T) {
+	t.Parallel()
 	for name, start := range servers {
 		t.Run(name, func(t *testing.T) {
 			s := mustOpen(t, start(t), nil)
 			r := rand.New(rand.NewPCG(1, 2))
 			const n = 200
-			at := s.clock.now().Add(-time.Hour)
+			at := mustNow(t, s).Add(-time.Hour)
 			for _, limit := range []int{1, 7, n - 1, n, n + 1} {
 				var want []semel.Record
 				for i := range n {
@@ -94,7 +96,7 @@ func TestPagesHaveRecordsWhereTheyAreDue(t *testing.T) {
 				}
 				inOrder(t, got, want)
 				for _, rec := range want {
-					if n, err := s.Purge(t.Context(), []semel.Ref{{ID: rec.ID, Revision: rec.Revision}}); n != 1 || err != nil {
+					if n, err := s.Purge(t.Context(), []store.Ref{{ID: rec.ID, Revision: rec.Revision}}); n != 1 || err != nil {
 						t.Fatal(n, err)
 					}
 				}
@@ -105,11 +107,12 @@ func TestPagesHaveRecordsWhereTheyAreDue(t *testing.T) {
 
 // However many are due at the same microsecond, pages go through them.
 func TestPagesOfManyThatAreDueAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, start := range servers {
 		t.Run(name, func(t *testing.T) {
 			s := mustOpen(t, start(t), nil)
-			at := s.clock.now().Add(-time.Hour)
-			const callers, each = 32, indexRound * 3 / 2 / 32 // more than are read at a time
+			at := mustNow(t, s).Add(-time.Hour)
+			const callers, each = 32, 2048 / 32
 			var mu sync.Mutex
 			var want []semel.Record
 			var wg sync.WaitGroup
@@ -117,7 +120,7 @@ func TestPagesOfManyThatAreDueAtOnce(t *testing.T) {
 				wg.Go(func() {
 					for i := range each {
 						rec := semel.Record{ID: semel.ID{Operation: "o", Key: fmt.Sprint(c, ".", i)}, Revision: newRevision(), State: semel.Processing, CreatedAt: at, NextAt: at}
-						if _, applied, err := s.Apply(t.Context(), semel.Write{Record: rec}); err != nil || !applied {
+						if _, applied, err := s.Apply(t.Context(), store.Write{Record: rec}); err != nil || !applied {
 							t.Error(applied, err)
 						}
 						mu.Lock()
@@ -127,10 +130,7 @@ func TestPagesOfManyThatAreDueAtOnce(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			few := 1000
-			if s.link.cluster {
-				few = 50 // and more than are read at a time in each shard
-			}
+			const few = 50 // of which fewer are read at a time than a shard has
 			for _, limit := range []int{few, callers*each - 1} {
 				got, bad := dueInPages(t, s, at, limit)
 				if len(bad) > 0 {
@@ -142,26 +142,6 @@ func TestPagesOfManyThatAreDueAtOnce(t *testing.T) {
 	}
 }
 
-// A stream that is longer than one call takes in is gone through by those that continue.
-func TestPagesGoThroughALongStream(t *testing.T) {
-	srv := redistest.Start(t, "")
-	s := mustOpen(t, srv.URL(), nil)
-	sh := &s.keys.shards[0]
-	// Entries of nothing, named as if they were made long ago.
-	const n = indexRound*indexRounds + 1000
-	srv.Do("EVAL", `local entry = string.rep('-', 32) .. string.rep('1', 16)
-for i = 1, tonumber(ARGV[1]) do redis.call('XADD', KEYS[1], '1-' .. i, '', entry) end`, "1", sh.new, fmt.Sprint(n))
-	start := s.clock.now()
-	rec := leased(t, s, start, "k", 1)[0]
-	got, bad := dueInPages(t, s, start.Add(testLease), 10)
-	if len(got) != 1 || got[0].ID != rec.ID || len(bad) > 0 {
-		t.Errorf("due are %v, %v", got, bad)
-	}
-	if left := entriesLeft(srv, sh); left != "1 1 0" {
-		t.Errorf("the entries are %s", left)
-	}
-}
-
 // damaged are ways in which what is stored can be no record that this program can read,
 // and what is said about it.
 var damaged = map[string]struct {
@@ -169,18 +149,18 @@ var damaged = map[string]struct {
 	is     error
 	says   string
 }{
-	"a byte is wrong": {func(srv *redistest.Server, key string) { srv.Do("SETRANGE", key, "60", "\xff\xfe") }, recordcodec.ErrCorrupt, ""},
+	"a byte is wrong": {func(srv *redistest.Server, key string) { srv.Do("SETRANGE", key, "60", "\xff\xfe") }, codec.ErrCorrupt, ""},
 	"a newer program": {func(srv *redistest.Server, key string) {
 		value := []byte(srv.Do("GET", key))
 		body := value[headLen : len(value)-crc32.Size]
 		body[0]++ // the format
 		binary.LittleEndian.PutUint32(value[len(value)-crc32.Size:], crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
 		srv.Do("SET", key, string(value))
-	}, recordcodec.ErrNewer, ""},
+	}, codec.ErrNewer, ""},
 	"a list":               {func(srv *redistest.Server, key string) { srv.Do("DEL", key); srv.Do("LPUSH", key, "x") }, nil, "WRONGTYPE"},
-	"a head of no digits":  {func(srv *redistest.Server, key string) { srv.Do("SETRANGE", key, "3", "x") }, recordcodec.ErrCorrupt, "head"},
-	"another's head":       {func(srv *redistest.Server, key string) { srv.Do("SETRANGE", key, "0", "0000000000000007") }, recordcodec.ErrCorrupt, "head"},
-	"a text that is short": {func(srv *redistest.Server, key string) { srv.Do("SET", key, "5") }, recordcodec.ErrCorrupt, ""},
+	"a head of no digits":  {func(srv *redistest.Server, key string) { srv.Do("SETRANGE", key, "3", "x") }, codec.ErrCorrupt, "head"},
+	"another's head":       {func(srv *redistest.Server, key string) { srv.Do("SETRANGE", key, "0", "0000000000000007") }, codec.ErrCorrupt, "head"},
+	"a text that is short": {func(srv *redistest.Server, key string) { srv.Do("SET", key, "5") }, codec.ErrCorrupt, ""},
 }
 
 // A record that can't be read is told of, by its digest and with the reason, and keeps no
@@ -188,13 +168,13 @@ var damaged = map[string]struct {
 func TestRecordsThatCannotBeReadKeepNoOtherFromBeingFound(t *testing.T) {
 	srv := redistest.Start(t, "")
 	for name, d := range damaged {
-		for _, when := range []string{"before its claim is taken in", "after"} {
-			t.Run(name+" "+when, func(t *testing.T) {
+		for _, corrected := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " corrected before ", corrected), func(t *testing.T) {
 				s := mustOpen(t, srv.URL(), &Options{Prefix: fresh()})
-				start := s.clock.now()
+				start := mustNow(t, s)
 				recs := leased(t, s, start, "k", 40)
 				until := start.Add(2 * testLease)
-				if when == "after" {
+				if corrected {
 					wantDue(t, s, until, len(recs))
 				}
 				bad := map[string]bool{}
@@ -240,7 +220,7 @@ func TestRecordsThatCannotBeReadKeepNoOtherFromBeingFound(t *testing.T) {
 				for _, limit := range []int{1, 3, 1000} {
 					var listed []semel.Record
 					var errs []error
-					for q := (semel.Query{Limit: limit}); ; {
+					for q := (store.Query{Limit: limit}); ; {
 						page, err := s.Search(t.Context(), q)
 						if err != nil {
 							t.Fatal(err)
@@ -255,9 +235,9 @@ func TestRecordsThatCannotBeReadKeepNoOtherFromBeingFound(t *testing.T) {
 					}
 					told(errs)
 				}
-				var refs []semel.Ref
+				var refs []store.Ref
 				for _, rec := range append(slices.Clone(sound), recs[0]) {
-					refs = append(refs, semel.Ref{ID: rec.ID, Revision: rec.Revision})
+					refs = append(refs, store.Ref{ID: rec.ID, Revision: rec.Revision})
 				}
 				n, err := s.Purge(t.Context(), refs)
 				if err != nil || n < len(sound) || n > len(refs) {
@@ -275,7 +255,7 @@ func TestRecordsThatCannotBeReadKeepNoOtherFromBeingFound(t *testing.T) {
 func TestForeignEntriesKeepNothingFromBeingFound(t *testing.T) {
 	srv := redistest.Start(t, "")
 	s := mustOpen(t, srv.URL(), nil)
-	at := s.clock.now().Add(-time.Hour)
+	at := mustNow(t, s).Add(-time.Hour)
 	recs := leased(t, s, at, "k", 10)
 	for _, member := range []string{"", "x", strings.Repeat("\xff", digestLen+1)} {
 		for _, score := range []int64{0, micros(recs[4].NextAt)} {
@@ -285,42 +265,35 @@ func TestForeignEntriesKeepNothingFromBeingFound(t *testing.T) {
 	for _, limit := range []int{1, 3, 100} {
 		got, bad := dueInPages(t, s, at.Add(testLease), limit)
 		inOrder(t, got, recs)
-		if len(bad) < 6 || !strings.Contains(bad[0].Error(), "not one of this program") {
+		if len(bad) < 6 || !strings.Contains(bad[0].Error(), "this program did not add") {
 			t.Errorf("told are %v", bad)
 		}
 	}
 }
 
-// What is purged leaves no place behind, and what is stored anew has its own.
-func TestAPurgedRecordLeavesNoPlace(t *testing.T) {
+// What is purged leaves no entry behind, and what is stored anew has its own.
+func TestAPurgedRecordLeavesNoEntry(t *testing.T) {
 	srv := redistest.Start(t, "")
 	s := mustOpen(t, srv.URL(), nil)
-	start := s.clock.now()
-	sh := &s.keys.shards[0]
+	start := mustNow(t, s)
 	again := leased(t, s, start.Add(time.Second), "again", 1)[0]
 	other := leased(t, s, start.Add(2*time.Second), "other", 1)[0]
 	wantDue(t, s, start.Add(time.Hour), 2)
-	digest := again.ID.Digest()
 	for _, created := range []time.Duration{3 * time.Second, 0} { // later than the other, and earlier
-		if n, err := s.Purge(t.Context(), []semel.Ref{{ID: again.ID, Revision: again.Revision}}); n != 1 || err != nil {
+		if n, err := s.Purge(t.Context(), []store.Ref{{ID: again.ID, Revision: again.Revision}}); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
-		if left := entriesLeft(srv, sh); left != "1 1 0" {
+		if left := entriesLeft(srv, s); left != "1 1" {
 			t.Fatalf("after the purge the entries are %s", left)
 		}
 		again = leased(t, s, start.Add(created), "again", 1)[0]
-		for range 2 {
-			want := []string{again.ID.Key, other.ID.Key}
-			if created == 0 {
-				slices.Reverse(want)
-			}
-			if keys := listed(t, s, 1); !slices.Equal(keys, want) {
-				t.Errorf("listed are %v, want %v", keys, want)
-			}
-			wantDue(t, s, start.Add(time.Hour), 2) // and taken in
+		want := []string{again.ID.Key, other.ID.Key}
+		if created == 0 {
+			slices.Reverse(want)
 		}
-		if score := srv.Do("ZSCORE", sh.born, string(digest[:])); score != fmt.Sprint(micros(again.CreatedAt)) {
-			t.Errorf("its place is %s", score)
+		if keys := listed(t, s, 1); !slices.Equal(keys, want) {
+			t.Errorf("listed are %v, want %v", keys, want)
 		}
+		wantDue(t, s, start.Add(time.Hour), 2)
 	}
 }

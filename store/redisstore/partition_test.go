@@ -10,6 +10,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/store"
 )
 
 // A master that is cut off from its peers goes on for a while, and clients reach it
@@ -17,11 +18,12 @@ import (
 // over: those calls run again, all of them, and no others do. That is what the level
 // cache-grade says, and why the strict profile refuses a Cluster.
 func TestAnIsolatedMasterLosesWhatTheLevelSays(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartPartitionedCluster(t, "always")
 	master, replica := c.Nodes[0], c.Nodes[3]
 	near := mustOpen(t, c.URL(), &Options{Timeout: time.Second})
 	d := durability(t, near)
-	if d.Level != semel.LevelCache || len(d.Unsafe) != 1 || !strings.HasPrefix(d.Unsafe[0], "cluster_enabled is 1: ") {
+	if d.Level != store.LevelCache || len(d.Unsafe) != 1 || !strings.HasPrefix(d.Unsafe[0], "cluster_enabled is 1: ") {
 		t.Fatalf("the level is %s; the strict profile refuses %q", d.Level, d.Unsafe)
 	}
 	owned := servedBy(t, near, master)
@@ -77,7 +79,7 @@ func TestAnIsolatedMasterLosesWhatTheLevelSays(t *testing.T) {
 		t.Fatalf("%d calls were answered before and %d after the master was isolated, so nothing is proved", len(before), len(lost))
 	}
 	redistest.Eventually(t, "the replica takes over", func() error {
-		if !replica.Serves(int(slot(near.keys.shards[0].tag))) {
+		if !replica.Serves(slotOf(0)) {
 			return errNotYet
 		}
 		for _, n := range c.Nodes[1:] {

@@ -1,15 +1,15 @@
-// Package redisstore keeps records in Redis or Valkey, one server or a Cluster, so
-// that any number of processes share them. Every change of a record is one round
-// trip: a script that compares and sets, and keeps the indexes.
+// Package redisstore keeps records in Redis or Valkey, on one server or in a Cluster, so
+// that any number of processes can share them. Every change of a record is one round
+// trip: a script that does a compare-and-set and updates the indexes.
 //
-// What it promises is what the servers' settings give, which
-// [Store.Durability] reads. A single server that syncs its append-only file
-// always keeps what it acknowledged. With replicas, and in a Cluster, a failover
-// may lose acknowledged records and with them the knowledge that a call was
-// executed: replication is asynchronous, and no setting of this package changes
-// that. Where that is not acceptable, another store is the choice.
+// How durable your records are depends on the servers' settings, which
+// [Store.Durability] reads. A single server with "appendfsync always" keeps everything
+// that it acknowledged. With replicas, and in a Cluster, a failover can lose
+// acknowledged records, and with them the knowledge that a call was executed:
+// replication is asynchronous, and no setting of this package changes that. If you
+// can't accept that, choose another store.
 //
-// It needs Redis 7.0 or Valkey 7.2, or later ones.
+// You need Redis 7.0 or Valkey 7.2, or a later version.
 package redisstore
 
 import (
@@ -22,7 +22,9 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/recordcodec"
+	"github.com/semelhq/semel/internal/gather"
+	"github.com/semelhq/semel/internal/offsetclock"
+	"github.com/semelhq/semel/store"
 )
 
 // Store is a [semel.Store] in Redis. Any number of Stores, in any number of
@@ -30,33 +32,29 @@ import (
 type Store struct {
 	opts  Options
 	keys  keyspace
-	link  link
-	clock clock
-	watch watchers
-	// writes are of one shard each.
-	writes []batcher
-	room   room
-	stages stages
-	asks   chan struct{} // has one for each question that is on its way, see ask
-	name   string        // of this Store among all that use the servers
+	link  *link
+	clock offsetclock.Clock
+	// readTime reads the clock of a server, and is replaced by tests.
+	readTime func(ctx context.Context, c rueidis.Client) (store.Instant, error)
+	// queues has one queue for a single server. In a Cluster each shard has its own, because
+	// all keys of a script must be in one slot.
+	queues []*gather.Queue[*write]
+	room   *gather.Room
+	asks   chan struct{} // a semaphore that holds one element for each running ask
+	name   string        // tells this Store from all others on the same servers
 	sends  atomic.Uint64 // see token
 
 	// calls is held for reading by every call, so that Close can wait for them.
 	calls  sync.RWMutex
 	closed atomic.Bool
-	// life ends background work. It is cancelled by Close.
+	// life is the context of background work. Close cancels it.
 	life context.Context
 	end  context.CancelFunc
 	work sync.WaitGroup
 }
 
 var (
-	_ semel.Store           = (*Store)(nil)
-	_ semel.DueStore        = (*Store)(nil)
-	_ semel.PurgeStore      = (*Store)(nil)
-	_ semel.WatchStore      = (*Store)(nil)
-	_ semel.SearchStore     = (*Store)(nil)
-	_ semel.DurabilityStore = (*Store)(nil)
+	_ semel.Store = (*Store)(nil)
 
 	errClosed = errors.New("redisstore: closed")
 )
@@ -73,94 +71,79 @@ func (s *Store) enter() error {
 
 func (s *Store) leave() { s.calls.RUnlock() }
 
-// Apply is [semel.Store.Apply]: one run of a script, which writes of concurrent callers
-// of a shard share, and a lone one waits for nobody. On a single server larger values
-// travel beside it, in the same transaction, see [stage.eval].
+// Apply is [store.Store.Apply]: one run of a script, which concurrent callers share
+// (group commit).
 //
-// All of that is atomic, in the append-only file and on replicas too. A crash
-// before it leaves nothing; a crash after it leaves the record, in the stream of
-// its shard, and where it can't wait, in the due index, as far as the server's
-// durability goes. The engine finds it by its revision; [Store.Due] completes the
-// indexes.
-func (s *Store) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+// The run is atomic, also in the append-only file and on replicas. A crash before it leaves
+// nothing. A crash after it leaves the record and its index entries, as far as the server
+// is durable: the engine recognizes the record by its revision, or [Store.Due] returns it
+// when its lease is over.
+func (s *Store) Apply(ctx context.Context, from store.Write) (semel.Record, bool, error) {
 	if err := s.enter(); err != nil {
 		return semel.Record{}, false, notApplied(err)
 	}
 	defer s.leave()
-	rec := &w.Record
-	digest := rec.ID.Digest()
-	call := writes.Get().(*write)
-	if err := call.fill(s, &w, &digest); err != nil {
+	w, err := s.newWrite(&from)
+	if err != nil {
 		return semel.Record{}, false, err
 	}
-	if err := s.writes[call.shard.index].do(ctx, call); err != nil {
-		return semel.Record{}, false, fmt.Errorf("redisstore: apply: %w", err) // the client may still send it
+	err = s.queues[w.shard.index%len(s.queues)].Do(ctx, w)
+	if errors.Is(err, gather.ErrNotSent) {
+		err = notApplied(err)
+	} else if err == nil { // otherwise the worker still uses w
+		err = w.err
 	}
-	defer call.free()
 	switch {
-	case call.made:
-		return *rec, true, nil
-	case call.there == "": // what it was to follow is gone
+	case err != nil:
+		return semel.Record{}, false, fmt.Errorf("redisstore: apply: %w", err)
+	case w.made:
+		return from.Record, true, nil
+	case w.there == "": // the record that w was to update is gone
 		return semel.Record{}, false, nil
 	}
-	cur, err := s.decode(call.client, rec.ID, []byte(call.there))
+	cur, err := s.decode(w.client, digestOf(w.key), w.there)
 	return cur, false, err
 }
 
-// Get is [semel.Store.Get]. It reads from the master.
+// Get is [store.Store.Get]. It always reads from a master.
 func (s *Store) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
 	if err := s.enter(); err != nil {
 		return semel.Record{}, err
 	}
 	defer s.leave()
-	digest := id.Digest()
-	_, key := s.keys.find(&digest)
+	_, key := s.keys.find(id)
 	c := s.link.client()
-	res, err := s.ask(ctx, func(ctx context.Context) []rueidis.RedisResult {
-		return []rueidis.RedisResult{c.Do(ctx, c.B().Get().Key(key).Build())}
-	})
+	answers, err := s.ask(ctx, c, c.B().Get().Key(key).Build())
 	if err != nil {
 		return semel.Record{}, fmt.Errorf("redisstore: get: %w", err)
 	}
-	value, err := res[0].AsBytes()
+	value, err := answers[0].ToString()
 	if rueidis.IsRedisNil(err) {
 		return semel.Record{}, semel.ErrNotFound
 	}
 	if err != nil {
 		return semel.Record{}, s.failed("get", err)
 	}
-	return s.decode(c, id, value)
+	return s.decode(c, digestOf(key), value)
 }
 
-// decode reads the value of an identity. Every record that is read comes through
-// here or through [Store.decodeAt].
-func (s *Store) decode(c rueidis.Client, id semel.ID, value []byte) (semel.Record, error) {
-	rec, err := recordcodec.Decode(value[min(headLen, len(value)):])
-	if err != nil {
-		return semel.Record{}, fmt.Errorf("redisstore: the record of %s: %w", id, err)
-	}
-	if rec.ID != id {
-		s.link.replace(c)
-		return semel.Record{}, fmt.Errorf("redisstore: the record of %s: %w", id, errMixedUp)
-	}
-	return rec, nil
+// Extras is [store.Store.Extras].
+func (s *Store) Extras() store.Extras {
+	return store.Extras{Due: s, Purge: s, Watch: s, Search: s, Durability: s, Writes: s}
 }
 
-// failed is how a call that got no answer to rely on ends.
+// failed is the error of a call whose questions were not answered.
 func (s *Store) failed(call string, err error) error {
-	if isReadOnly(err) && !s.link.cluster {
-		s.link.replace(s.link.client()) // as in send
-	}
+	s.link.replaceAfter(err, s.link.client())
 	return fmt.Errorf("redisstore: %s: %w", call, err)
 }
 
-// Close is [semel.Store.Close]. The records stay where they are.
+// Close is [store.Store.Close]. The records stay where they are.
 func (s *Store) Close() error {
 	s.closed.Store(true)
 	s.end()
-	s.calls.Lock() // until running calls have returned
+	s.calls.Lock() // wait until running calls have returned
 	defer s.calls.Unlock()
-	s.watch.close()
 	s.link.close()
 	s.work.Wait()
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/store"
 )
 
 // wantRefused checks that a server refuses writes for good and says so: small ones and
@@ -22,10 +24,10 @@ func wantRefused(t *testing.T, s *Store, there semel.Record, word string) (refus
 	t.Helper()
 	next := small("next")
 	next.ID, next.Revision = there.ID, newRevision()
-	try := func(writes ...semel.Write) {
+	try := func(writes ...store.Write) {
 		t.Helper()
 		for i, w := range sendAll(t, s, writes...) {
-			if w.made || w.there != "" || !errors.Is(w.err, semel.ErrNotApplied) || !strings.Contains(w.err.Error(), word) {
+			if w.made || w.there != "" || !errors.Is(w.err, store.ErrNotApplied) || !strings.Contains(w.err.Error(), word) {
 				t.Errorf("%s: write %d of %d: made %v, there %d bytes, %v", word, i, len(writes), w.made, len(w.there), w.err)
 			}
 		}
@@ -35,12 +37,15 @@ func wantRefused(t *testing.T, s *Store, there semel.Record, word string) (refus
 			}
 		}
 	}
-	try(semel.Write{Record: small(word)})
-	try(semel.Write{Record: large(word+" large", 1e18)})
-	try(semel.Write{Record: small(word + " 1")}, semel.Write{Record: next, Expect: there.Revision}, semel.Write{Record: small(word + " 2")})
-	try(semel.Write{Record: large(word+" 3", 1e18)}, semel.Write{Record: small(word + " 4")})
-	if _, applied, err := s.Apply(t.Context(), semel.Write{Record: small(word + " 5")}); applied || !errors.Is(err, semel.ErrNotApplied) {
+	try(store.Write{Record: small(word)})
+	try(store.Write{Record: large(word+" large", 1e18)})
+	try(store.Write{Record: small(word + " 1")}, store.Write{Record: next, Expect: there.Revision}, store.Write{Record: small(word + " 2")})
+	try(store.Write{Record: large(word+" 3", 1e18)}, store.Write{Record: small(word + " 4")})
+	if _, applied, err := s.Apply(t.Context(), store.Write{Record: small(word + " 5")}); applied || !errors.Is(err, store.ErrNotApplied) {
 		t.Errorf("%s: Apply: %v, %v", word, applied, err)
+	}
+	if err := s.CheckWrites(t.Context()); err == nil {
+		t.Errorf("%s: it says that it takes writes", word)
 	}
 	return append(refused, small(word+" 5").ID)
 }
@@ -56,7 +61,10 @@ func wantNoneOf(t *testing.T, s *Store, there semel.Record, refused []semel.ID) 
 	if rec, err := s.Get(t.Context(), there.ID); err != nil || rec.Revision != there.Revision {
 		t.Errorf("what was there is %v, %v", rec.Revision, err)
 	}
-	mustApply(t, s, small(fmt.Sprint("afterwards", newRevision())), semel.Revision{})
+	mustApply(t, s, small(fmt.Sprint("afterwards", newRevision())), store.Revision{})
+	if err := s.CheckWrites(t.Context()); err != nil {
+		t.Errorf("it takes writes, and says %v", err)
+	}
 }
 
 // What a server refuses, as a whole or one write of a run, was not made and never will be.
@@ -70,7 +78,7 @@ func TestWhatAServerRefusesIsDefinite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := mustOpen(t, srv.URL(), &Options{Prefix: fresh()})
 			there := small("there")
-			mustApply(t, s, there, semel.Revision{})
+			mustApply(t, s, there, store.Revision{})
 			srv.Do(c.refuse...)
 			refused := wantRefused(t, s, there, name)
 			srv.Do(c.accept...)
@@ -81,9 +89,9 @@ func TestWhatAServerRefusesIsDefinite(t *testing.T) {
 		s := mustOpen(t, srv.URL(), &Options{Prefix: fresh()})
 		srv.Do("CONFIG", "SET", "replica-serve-stale-data", "no")
 		srv.Do("REPLICAOF", "127.0.0.1", "1")
-		batch := sendAll(t, s, semel.Write{Record: small("x")})
+		batch := sendAll(t, s, store.Write{Record: small("x")})
 		srv.Do("REPLICAOF", "NO", "ONE")
-		if err := batch[0].err; !errors.Is(err, semel.ErrNotApplied) {
+		if err := batch[0].err; !errors.Is(err, store.ErrNotApplied) {
 			t.Errorf("it ends with %v", err)
 		}
 	})
@@ -91,14 +99,14 @@ func TestWhatAServerRefusesIsDefinite(t *testing.T) {
 		srv.Do("ACL", "SETUSER", "reader", "on", ">pass", "~*", "&*", "+@all", "-evalsha")
 		s := mustOpen(t, "redis://reader:pass@"+srv.Addr, &Options{Prefix: fresh()})
 		for _, rec := range []semel.Record{small("x"), large("large", 1e18)} {
-			if _, _, err := s.Apply(t.Context(), semel.Write{Record: rec}); !errors.Is(err, semel.ErrNotApplied) {
+			if _, _, err := s.Apply(t.Context(), store.Write{Record: rec}); !errors.Is(err, store.ErrNotApplied) {
 				t.Errorf("%s: it ends with %v", rec.ID.Key, err)
 			}
 		}
 	})
 	t.Run("BUSY", func(t *testing.T) {
 		s := mustOpen(t, srv.URL(), &Options{Prefix: fresh()})
-		mustApply(t, s, small("before"), semel.Revision{})
+		mustApply(t, s, small("before"), store.Revision{})
 		wait := beside(t, srv, "EVAL", "while true do end", "0")
 		refused := refusedOnce(t, s, "BUSY ")
 		srv.Do("SCRIPT", "KILL")
@@ -107,13 +115,40 @@ func TestWhatAServerRefusesIsDefinite(t *testing.T) {
 	})
 }
 
+// A server that refuses a part of what a question needs fails all of it: half an answer
+// would say that nothing else is due, or stored.
+func TestQuestionsThatAServerRefusesFail(t *testing.T) {
+	srv := redistest.Start(t, "")
+	for forbidden, calls := range map[string][]string{
+		"get": {"Get", "Due", "Search"}, "zrange": {"Due", "Search"}, "evalsha": {"Due", "Purge"},
+	} {
+		t.Run(forbidden, func(t *testing.T) {
+			prefix := fresh()
+			rec := claim(t, mustOpen(t, srv.URL(), &Options{Prefix: prefix}), "k")
+			srv.Do("ACL", "SETUSER", forbidden, "on", ">pass", "~*", "&*", "+@all")
+			s := mustOpen(t, "redis://"+forbidden+":pass@"+srv.Addr, &Options{Prefix: prefix})
+			srv.Do("ACL", "SETUSER", forbidden, "-"+forbidden)
+			errs := map[string]error{}
+			_, errs["Get"] = s.Get(t.Context(), rec.ID)
+			_, errs["Due"] = s.Due(t.Context(), store.DueQuery{Until: rec.NextAt, Limit: 10})
+			_, errs["Search"] = s.Search(t.Context(), store.Query{})
+			_, errs["Purge"] = s.Purge(t.Context(), []store.Ref{{ID: rec.ID, Revision: newRevision()}})
+			for call, err := range errs {
+				if want := slices.Contains(calls, call); want != (err != nil) || want && answerWord(err) != "NOPERM" {
+					t.Errorf("%s ends with %v, want an error %v", call, err, want)
+				}
+			}
+		})
+	}
+}
+
 // refusedOnce waits until a write is refused by an error, and returns which.
 func refusedOnce(t *testing.T, s *Store, word string) (refused []semel.ID) {
 	t.Helper()
 	redistest.Eventually(t, "the server refuses", func() error {
 		rec := small(fmt.Sprint(newRevision()))
-		_, _, err := s.Apply(t.Context(), semel.Write{Record: rec})
-		if !errors.Is(err, semel.ErrNotApplied) || !strings.Contains(err.Error(), word) {
+		_, _, err := s.Apply(t.Context(), store.Write{Record: rec})
+		if !errors.Is(err, store.ErrNotApplied) || !strings.Contains(err.Error(), word) {
 			return fmt.Errorf("it ends with %w", err)
 		}
 		refused = []semel.ID{rec.ID}
@@ -144,7 +179,7 @@ func TestAServerThatLoadsItsDataRefusesForGood(t *testing.T) {
 	srv := redistest.Start(t, "", "loading-process-events-interval-bytes", "1024")
 	s := mustOpen(t, srv.URL(), nil)
 	for i := range 50 {
-		mustApply(t, s, large(fmt.Sprint(i), 1e18), semel.Revision{})
+		mustApply(t, s, large(fmt.Sprint(i), 1e18), store.Revision{})
 	}
 	srv.Do("CONFIG", "SET", "key-load-delay", "100000")
 	wait := beside(t, srv, "DEBUG", "RELOAD")
@@ -157,6 +192,7 @@ func TestAServerThatLoadsItsDataRefusesForGood(t *testing.T) {
 // Where nobody listens nothing was sent. What was on its way when the server ended is
 // unknown.
 func TestAServerThatIsDownGotNothing(t *testing.T) {
+	t.Parallel()
 	for name, start := range map[string]func(t *testing.T) (*Store, *redistest.Server){
 		"one server": func(t *testing.T) (*Store, *redistest.Server) {
 			srv := redistest.Start(t, "always")
@@ -176,29 +212,29 @@ func TestAServerThatIsDownGotNothing(t *testing.T) {
 				owned = servedBy(t, s, srv)
 			}
 			there := record(func(rec semel.Record) bool { return owned(rec.ID) })
-			mustApply(t, s, there, semel.Revision{})
+			mustApply(t, s, there, store.Revision{})
 			srv.Kill()
 			refused := map[semel.ID]bool{}
 			redistest.Eventually(t, "nothing is sent", func() error {
 				ids := map[semel.ID]bool{}
-				var writes []semel.Write
+				var writes []store.Write
 				for n := 0; len(writes) < 3; n++ {
 					rec := large(fmt.Sprint(newRevision()), 1e18)
 					if n%2 == 0 {
 						rec.Result.Data = nil
 					}
 					if owned(rec.ID) {
-						writes, ids[rec.ID] = append(writes, semel.Write{Record: rec}), true
+						writes, ids[rec.ID] = append(writes, store.Write{Record: rec}), true
 					}
 				}
 				for i := range writes { // alone, each in its shard
-					if w := sendAll(t, s, writes[i])[0]; !errors.Is(w.err, semel.ErrNotApplied) {
+					if w := sendAll(t, s, writes[i])[0]; !errors.Is(w.err, store.ErrNotApplied) {
 						return fmt.Errorf("a write alone ends with %w", w.err)
 					}
 				}
 				if !s.link.cluster {
 					for _, w := range sendAll(t, s, writes...) {
-						if !errors.Is(w.err, semel.ErrNotApplied) {
+						if !errors.Is(w.err, store.ErrNotApplied) {
 							return fmt.Errorf("a write of a run ends with %w", w.err)
 						}
 					}
@@ -229,8 +265,7 @@ func record(accept func(semel.Record) bool) semel.Record {
 	}
 }
 
-// An error from within a script proves nothing, whatever it says, and neither does what a
-// transaction was told that never was one.
+// An error from within a script proves nothing, whatever it says.
 func TestErrorsThatProveNothing(t *testing.T) {
 	srv := redistest.Start(t, "", "maxmemory-policy", "noeviction")
 	s := mustOpen(t, srv.URL(), &Options{Prefix: fresh()})
@@ -246,22 +281,11 @@ func TestErrorsThatProveNothing(t *testing.T) {
 			t.Errorf("%v proves something", err)
 		}
 	}
-
-	srv.Do("ACL", "SETUSER", "plain", "on", ">pass", "~*", "&*", "+@all", "-multi")
-	mustApply(t, s, large("the server knows the script", 1e18), semel.Revision{})
-	plain := mustOpen(t, "redis://plain:pass@"+srv.Addr, &Options{Prefix: s.opts.Prefix})
-	rec := large("x", 1e18)
-	_, applied, err := plain.Apply(t.Context(), semel.Write{Record: rec})
-	if err == nil || errors.Is(err, semel.ErrNotApplied) {
-		t.Errorf("without MULTI: applied %v, %v", applied, err)
-	}
-	if cur, err := s.Get(t.Context(), rec.ID); err != nil || cur.Revision != rec.Revision {
-		t.Errorf("the record is %v, %v, so nothing is proved", cur.Revision, err)
-	}
 }
 
 // A Cluster that does not serve all slots refuses what it gets.
 func TestAClusterThatIsDownRefusesForGood(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, "")
 	s := mustOpen(t, c.URL(), nil)
 	owned := servedBy(t, s, c.Nodes[0])
@@ -270,11 +294,11 @@ func TestAClusterThatIsDownRefusesForGood(t *testing.T) {
 	}
 	redistest.Eventually(t, "the Cluster is down", func() error {
 		rec := record(func(rec semel.Record) bool { return owned(rec.ID) })
-		_, applied, err := s.Apply(t.Context(), semel.Write{Record: rec})
+		_, applied, err := s.Apply(t.Context(), store.Write{Record: rec})
 		if err == nil || !strings.Contains(err.Error(), "CLUSTERDOWN ") {
 			return fmt.Errorf("applied %v, %w", applied, err)
 		}
-		if !errors.Is(err, semel.ErrNotApplied) {
+		if !errors.Is(err, store.ErrNotApplied) {
 			t.Fatalf("it ends with %v", err)
 		}
 		return nil

@@ -1,272 +1,184 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
-	"errors"
-	"strings"
 
 	"github.com/redis/rueidis"
 )
 
-// script is one that servers keep by the digest of its text.
-type script struct{ text, sha string }
-
-func newScript(text string) *script {
-	sum := sha1.Sum([]byte(text)) // the name that the protocol asks for
-	return &script{text, hex.EncodeToString(sum[:])}
-}
-
-// byDigest is the command that runs it on a server that knows it.
-func (sc *script) byDigest(b rueidis.Builder, keys, args []string) rueidis.Completed {
-	return b.Evalsha().Sha1(sc.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
-}
-
-// byText is the one that runs it on any, which then knows it.
-func (sc *script) byText(b rueidis.Builder, keys, args []string) rueidis.Completed {
-	return b.Eval().Script(sc.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
-}
-
-// A value begins with its head, when it is due in 16 digits, and the record follows; in
-// its encoding the revision follows the format's one byte. A digest is the end of a
-// record's key.
-//
-// A script that writes nothing has nothing to undo, and one that writes does so
-// after the last condition of the write. What writes first is refused whole where
-// memory is full; once a script has written, the server lets it go on.
+// A script changes something for a write only after it has checked all its conditions. If
+// memory is full, the server refuses the first change that a script makes; after a first
+// change it refuses none. A whole run is one step in the append-only file and on replicas.
 var (
-	// scriptWrite makes writes, one after the other. It answers the token that it is
-	// given, how many writes it has made, and of each other one its number and why: the
-	// value that is there, nil where there is none, or the error that kept it from being
-	// made, which keeps no other from it. So nothing has to be inferred: made and named
-	// ones are all that were sent.
+	// scriptWrite makes writes, one after the other. It answers its token, the number of
+	// writes that it made, and for each write that it did not make, the write's number and
+	// the reason: the value that stood in the way, nil if there is no record, or an error,
+	// which doesn't affect the other writes. So the client infers nothing: every write is
+	// either counted or named.
 	//
-	// To claim is to store a record where there is none. All claims that were made get
-	// one entry of the stream, of their digests and places; where it can't be added, they
-	// are taken back, or nobody would find those records. So no run has an update of a
-	// record that it claims itself, see [batcher.take]: it would be taken back too. To
-	// update is to replace the record that has the expected revision. Only a record that
-	// is due earlier than before needs another due entry. Where the due index is something
-	// else and can't be written, [Store.Due] can't read it either, and says so; nothing
-	// else keeps ZADD from it, for a server refuses the first change of a script or none.
+	// A claim stores a record where there is none, and adds it to both indexes. If it can't
+	// add an entry, it deletes the record again, or nobody would ever find it. An update
+	// replaces the record that has the expected revision. It adds a due entry only if the
+	// record becomes due earlier, and does so before it writes the record: so an entry may be
+	// too early, but never too late. scriptCorrect corrects those that are too early.
 	//
-	// A write that nothing else keeps from being made is too late at its deadline, by the
-	// server's clock, which is read once, and only where there are deadlines.
+	// A write whose other conditions hold is too late at its deadline by the server's clock.
+	// The script reads the clock at most once, and only if a write has a deadline.
 	//
-	// Whatever a command refuses is an answer to its write: an error raised in the middle
-	// would end the script, and leave claims without their entry. What is left of "call"
-	// can't be refused: it reads a text that is there, or deletes.
+	// It uses pcall, so that an error is the result of one write: an error that is raised would
+	// end the script without a word about the writes before. Where it uses call, nothing can be
+	// refused: that reads an existing string, or deletes. Arguments of commands are strings,
+	// because Lua would print numbers as floats.
 	//
-	// Lua copies each text that it is given and hashes all of it, which takes as long for
-	// a value of 1 KiB as to store it. So there is another way to give it values, see
-	// [stage.eval]. Numbers as arguments of commands would be printed as floats.
-	//
-	// KEYS, all of one shard and so of one slot: due, new; then of each write its record
-	// and, if it is staged, the value's.
-	// ARGV: a token; then of each write the expected revision and when it is due, or of a
-	// claim "", and its place and when it is due, unless that can wait; the value, "" if it
-	// is staged; and the deadline in microseconds, "" for none.
+	// KEYS, for each write: the record, the due index, the index by creation.
+	// ARGV: a token; then for each write the expected revision ("" for a claim), the score by
+	// creation (of a claim), the value, and the deadline in microseconds ("" for none).
 	scriptWrite = newScript(`local call, pcall, sub = redis.call, redis.pcall, string.sub
-local due, new = KEYS[1], KEYS[2]
-local others, made, numbers, arrived = {}, {}, {}, {}
+local too_late = {err = '` + tooLate + `'}
 local now
 local function late(deadline)
-	if deadline == '' then return end
+	if deadline == '' then return false end
 	if not now then
 		local t = call('TIME')
 		now = t[1] * 1000000 + t[2]
 	end
 	return now >= tonumber(deadline)
 end
-local too_late = {err = '` + tooLate + `'}
-local function claim(key, at, value, staged, deadline)
+local function refused(reply) return type(reply) == 'table' and reply.err and reply end
+local function claim(k, created, value, deadline)
+	local key = KEYS[k]
 	if late(deadline) then return pcall('GET', key) or too_late end
-	if staged then
-		local named = pcall('RENAMENX', staged, key)
-		if named == 0 then return pcall('GET', key) end
-		if named ~= 1 then return named end
-	else
-		local old = pcall('SET', key, value, 'NX', 'GET')
-		if old then return old end
+	local old = pcall('SET', key, value, 'NX', 'GET')
+	if old then return old end
+	local at, digest, failed = sub(value, 1, 16), sub(key, -32), nil
+	if at ~= '` + neverDue + `' then failed = refused(pcall('ZADD', KEYS[k + 1], at, digest)) end
+	failed = failed or refused(pcall('ZADD', KEYS[k + 2], created, digest))
+	if failed then
+		call('DEL', key)
+		return failed
 	end
-	local digest = sub(key, -32)
-	if #at > 16 then
-		pcall('ZADD', due, sub(at, 17), digest)
-		at = sub(at, 1, 16)
-	end
-	made[#made + 1] = key
-	arrived[#made] = digest .. at
 end
-local function update(key, expect, at, value, staged, deadline)
+local function update(k, expect, value, deadline)
+	local key = KEYS[k]
 	local head = pcall('GETRANGE', key, '0', '32')
-	if type(head) == 'table' then return head end
+	if refused(head) then return head end
 	if sub(head, 18) ~= expect then return call('GET', key) end
 	if late(deadline) then return too_late end
-	local set
-	if staged then set = pcall('RENAME', staged, key) else set = pcall('SET', key, value) end
-	if set.err then return set end
-	if at < sub(head, 1, 16) then pcall('ZADD', due, at, sub(key, -32)) end
+	local at = sub(value, 1, 16)
+	local failed = at < sub(head, 1, 16) and refused(pcall('ZADD', KEYS[k + 1], at, sub(key, -32)))
+	return failed or refused(pcall('SET', key, value)) or nil
 end
-local function not_made(n, instead)
-	others[#others + 1] = n
-	others[#others + 1] = instead
-end
-local k, n = 2, 0
+local others, n = {}, 0
 for a = 2, #ARGV, 4 do
-	local expect, at, value, deadline = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3]
-	local key, staged, instead
-	k, n = k + 1, n + 1
-	key = KEYS[k]
-	if value == '' then
-		k = k + 1
-		staged = KEYS[k]
-	end
+	local expect, instead = ARGV[a], nil
 	if expect == '' then
-		instead = claim(key, at, value, staged, deadline)
-		if instead == nil then numbers[#made] = n end
+		instead = claim(n * 3 + 1, ARGV[a + 1], ARGV[a + 2], ARGV[a + 3])
 	else
-		instead = update(key, expect, at, value, staged, deadline)
+		instead = update(n * 3 + 1, expect, ARGV[a + 2], ARGV[a + 3])
 	end
-	if instead ~= nil then not_made(n, instead) end
-end
-if #made > 0 then
-	local added = pcall('XADD', new, '*', '', table.concat(arrived))
-	if added.err then
-		for i, key in ipairs(made) do
-			call('DEL', key)
-			not_made(numbers[i], added)
-		end
+	n = n + 1
+	if instead ~= nil then
+		others[#others + 1] = n
+		others[#others + 1] = instead
 	end
 end
 return {ARGV[1], n - #others / 2, unpack(others)}`)
 
-	// scriptIndex gives records the due entries that they ought to have, and those that
-	// come from the stream their places: the latest, for a record may have been purged and
-	// stored anew since. What has no head that can be read is left where it is, or due at
-	// once if it comes from the stream, so that whoever reads it next tells of it.
+	// scriptCorrect moves the due entry of a record that is due later to where it belongs. It
+	// removes the due entry of a record that is never due, and both entries of one that is
+	// gone, because somebody else deleted it or the server evicted it. It answers how many
+	// entries it changed. It reads the record itself, so it never writes anything outdated. If
+	// the record has no readable head, it leaves the entries alone, so that Due and Search
+	// report the record.
 	//
-	// KEYS: due, born, new, records. ARGV, if they come from the stream: of how many
-	// entries; the names of those; and the places of the records.
-	scriptIndex = newScript(`local due, born, new, entries = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[1] or 0)
-local add, drop, places = {}, {}, {}
-for i = 4, #KEYS do
-	local at = redis.pcall('GETRANGE', KEYS[i], '0', '15')
-	local d = string.sub(KEYS[i], -32)
-	if type(at) == 'table' or at ~= '' and not string.match(at, '^` + strings.Repeat("%d", headLen) + `$') then
-		at = entries > 0 and '0' or nil
-	end
-	if at == '' or at == '` + neverDue + `' then
-		drop[#drop + 1] = d
-	elseif at then
-		add[#add + 1] = at
-		add[#add + 1] = d
-	end
-	if at and at ~= '' and entries > 0 then
-		places[#places + 1] = ARGV[entries + i - 2]
-		places[#places + 1] = d
-	end
+	// It needs no additional memory, so it may run on a server that is full, where it makes
+	// purges possible.
+	//
+	// KEYS: as above.
+	scriptCorrect = newScript(`#!lua flags=allow-oom
+local digest, at = string.sub(KEYS[1], -32), redis.pcall('GETRANGE', KEYS[1], '0', '15')
+if at == '' then
+	return redis.call('ZREM', KEYS[2], digest) + redis.call('ZREM', KEYS[3], digest)
+elseif at == '` + neverDue + `' then
+	return redis.call('ZREM', KEYS[2], digest)
+elseif type(at) == 'string' and #at == 16 and string.match(at, '^%d+$') then
+	return redis.call('ZADD', KEYS[2], 'XX', 'GT', 'CH', at, digest)
 end
-if #add > 0 then redis.call('ZADD', due, unpack(add)) end
-if #drop > 0 then redis.call('ZREM', due, unpack(drop)) end
-if #places > 0 then redis.call('ZADD', born, 'GT', unpack(places)) end
-if entries > 0 then redis.call('XDEL', new, unpack(ARGV, 2, entries + 1)) end`)
+return 0`)
 
-	// scriptPurge deletes the records that have the given revisions, with their entries,
-	// and returns how many. What is no record has none.
-	// KEYS: due, born, records. ARGV: their revisions.
-	scriptPurge = newScript(`local n = 0
-for i = 3, #KEYS do
-	if redis.pcall('GETRANGE', KEYS[i], '17', '32') == ARGV[i - 2] then
-		redis.call('UNLINK', KEYS[i])
-		redis.call('ZREM', KEYS[1], string.sub(KEYS[i], -32))
-		redis.call('ZREM', KEYS[2], string.sub(KEYS[i], -32))
-		n = n + 1
-	end
-end
-return n`)
+	// scriptPurge deletes a record that has the given revision, and its entries. It answers how
+	// many records it deleted.
+	//
+	// KEYS: as above. ARGV: the revision.
+	scriptPurge = newScript(`if redis.pcall('GETRANGE', KEYS[1], '17', '32') ~= ARGV[1] then return 0 end
+local digest = string.sub(KEYS[1], -32)
+redis.call('ZREM', KEYS[2], digest)
+redis.call('ZREM', KEYS[3], digest)
+return redis.call('UNLINK', KEYS[1])`)
 
-	// scriptForget removes the entries of a record that is gone without them: somebody
-	// else has deleted it, or the server has evicted it.
-	// KEYS: due, born, record.
-	scriptForget = newScript(`if redis.call('EXISTS', KEYS[3]) == 1 then return end
-redis.call('ZREM', KEYS[1], string.sub(KEYS[3], -32))
-redis.call('ZREM', KEYS[2], string.sub(KEYS[3], -32))`)
-
-	// scriptCome notes how far the clock has come, see clock.go.
+	// scriptNote notes the latest time, in clock.go; the note never goes back.
+	//
 	// KEYS: the note. ARGV: microseconds.
-	scriptCome = newScript(`if tonumber(ARGV[1]) > tonumber(redis.call('GET', KEYS[1]) or '0') then
+	scriptNote = newScript(`if tonumber(ARGV[1]) > tonumber(redis.call('GET', KEYS[1]) or '0') then
 	redis.call('SET', KEYS[1], ARGV[1])
 end`)
 )
 
-// tooLate is the error of a write that met its deadline.
-const tooLate = "TOOLATE"
+// tooLate is the error of a write that came after its deadline. The error of a server that
+// doesn't know a script begins with noScript.
+const tooLate, noScript = "TOOLATE", "NOSCRIPT"
 
-// eval runs a script on keys of one slot. A server that does not know the script
-// has not run it, so it is sent again with its text, by which the server keeps it.
-// Redirections are followed by the client: they too say that nothing was run. No
-// other error is a reason to send it again.
-func eval(ctx context.Context, c rueidis.CoreClient, sc *script, keys, args []string) rueidis.RedisResult {
-	res := c.Do(ctx, sc.byDigest(c.B(), keys, args))
-	if isUnknownScript(res.Error()) {
-		res = c.Do(ctx, sc.byText(c.B(), keys, args))
-	}
-	return res
+// script is a script, which servers cache by the digest of its text.
+type script struct{ text, sha string }
+
+func newScript(text string) *script {
+	sum := sha1.Sum([]byte(text)) // the protocol demands SHA-1
+	return &script{text, hex.EncodeToString(sum[:])}
 }
 
-// run is one run of a script among several.
+// command returns the command that runs the script: by its text, after which the server
+// knows it, or by its digest, if the server knows it already.
+func (sc *script) command(b rueidis.Builder, r *run, text bool) rueidis.Completed {
+	if text {
+		return b.Eval().Script(sc.text).Numkeys(int64(len(r.keys))).Key(r.keys...).Arg(r.args...).Build()
+	}
+	return b.Evalsha().Sha1(sc.sha).Numkeys(int64(len(r.keys))).Key(r.keys...).Arg(r.args...).Build()
+}
+
+// run is one run of a script.
 type run struct{ keys, args []string }
 
-// spread collects runs for records of several shards, up to so many in each.
-type spread struct {
-	most int
-	open map[*shard]*run
-	full []run
-}
-
-// of is the run that takes another record of a shard: keys names what it begins with.
-func (s *spread) of(sh *shard, keys ...string) *run {
-	r := s.open[sh]
-	if r != nil && len(r.keys) == len(keys)+s.most {
-		s.full = append(s.full, *r)
-		r = nil
-	}
-	if r == nil {
-		if s.open == nil {
-			s.open = map[*shard]*run{}
+// evalAll runs a script several times, in one round trip to each server, and adds up the
+// numbers that it answers. If one run fails, others may have succeeded.
+//
+// A server that doesn't know the script hasn't run it, so evalAll sends it again as text. The
+// client follows redirections, which also mean that nothing ran. After any other error it
+// sends nothing again.
+func (s *Store) evalAll(ctx context.Context, sc *script, runs []run) (sum int, err error) {
+	c := s.link.client()
+	for text := false; len(runs) > 0; text = true {
+		cmds := make([]rueidis.Completed, len(runs))
+		for i := range runs {
+			cmds[i] = sc.command(c.B(), &runs[i], text)
 		}
-		r = &run{keys: keys}
-		s.open[sh] = r
-	}
-	return r
-}
-
-// runs are all of them.
-func (s *spread) runs() []run {
-	for _, r := range s.open {
-		s.full = append(s.full, *r)
-	}
-	return s.full
-}
-
-// evalAll is eval for many runs of a script, which share a round trip to each
-// server.
-func evalAll(ctx context.Context, c rueidis.Client, sc *script, runs []run) []rueidis.RedisResult {
-	cmds := make([]rueidis.Completed, len(runs))
-	for i, r := range runs {
-		cmds[i] = sc.byDigest(c.B(), r.keys, r.args)
-	}
-	results := c.DoMulti(ctx, cmds...)
-	for i, r := range runs {
-		if isUnknownScript(results[i].Error()) {
-			results[i] = eval(ctx, c, sc, r.keys, r.args)
+		answers, failed := s.ask(ctx, c, cmds...)
+		if failed != nil {
+			return sum, failed
 		}
+		var unknown []run
+		for i, answer := range answers {
+			n, failed := answer.AsInt64()
+			if answerWord(failed) == noScript && !text {
+				unknown = append(unknown, runs[i])
+				continue
+			}
+			err = cmp.Or(failed, err)
+			sum += int(n)
+		}
+		runs = unknown
 	}
-	return results
-}
-
-func isUnknownScript(err error) bool {
-	e, ok := errors.AsType[*rueidis.RedisError](err)
-	return ok && e.IsNoScript()
+	return sum, err
 }

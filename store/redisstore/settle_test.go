@@ -5,17 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strconv"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
 
-	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/gather"
+	"github.com/semelhq/semel/store"
 )
+
+// emptyWrite is a claim of nothing.
+func emptyWrite() *write { return new(write) }
 
 // fakeServer carries out runs as scriptWrite does, behind a network that loses, holds
 // back, cuts off, doubles and mixes up answers. It remembers what it did.
@@ -23,20 +27,20 @@ type fakeServer struct {
 	mu      sync.Mutex
 	rng     *rand.Rand
 	sends   int
-	stored  map[string]string // record to value
+	stored  map[string]string // key to value
 	did     map[*write]any    // made: true; what was there; or why it was refused
 	answers [][]any           // all that it has given
 }
 
-// run sends a batch and settles it with what arrives.
-func (f *fakeServer) run(batch []*write) {
+// send sends a batch and settles it with what arrives.
+func (f *fakeServer) send(batch []*write) {
 	f.mu.Lock()
 	f.sends++
 	token := strconv.Itoa(f.sends)
 	reaches, delay := f.rng.IntN(10) > 0, time.Duration(f.rng.IntN(30))*time.Millisecond
 	f.mu.Unlock()
 	if !reaches {
-		settle(batch, token, nil, &dialError{errors.New("connection refused")})
+		settle(batch, token, nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")})
 		return
 	}
 	<-time.After(delay / 2)
@@ -58,7 +62,7 @@ func (f *fakeServer) carryOut(token string, batch []*write) []any {
 		if f.did[w] != nil {
 			panic("a write was sent again")
 		}
-		there, exists := f.stored[w.record]
+		there, exists := f.stored[w.key]
 		var instead any
 		switch luck := f.rng.IntN(20); {
 		case luck == 0:
@@ -69,7 +73,7 @@ func (f *fakeServer) carryOut(token string, batch []*write) []any {
 		case luck == 1:
 			instead = errors.New(tooLate)
 		default:
-			f.stored[w.record], f.did[w] = w.value, true
+			f.stored[w.key], f.did[w] = w.value, true
 			made++
 			continue
 		}
@@ -129,7 +133,10 @@ func TestNoAnswerIsBelievedThatIsNotItsOwn(t *testing.T) {
 		rapid.SyncTest(rt, func(rt *rapid.T) {
 			f := &fakeServer{rng: rand.New(rand.NewPCG(seed, 0)), stored: map[string]string{}, did: map[*write]any{}}
 			var work sync.WaitGroup
-			b := &batcher{run: f.run, work: &work, room: new(room)}
+			q := &gather.Queue[*write]{
+				Send: f.send, Work: &work, Room: gather.NewRoom(),
+				Workers: workers, MaxBatch: maxBatch, MaxBytes: maxBatchBytes,
+			}
 			type told struct {
 				w   *write
 				err error
@@ -142,10 +149,15 @@ func TestNoAnswerIsBelievedThatIsNotItsOwn(t *testing.T) {
 				wg.Go(func() {
 					expect := ""
 					for i := range 10 {
-						w := newWrite()
-						w.record, w.expect, w.value = fmt.Sprint(rng.IntN(callers)), expect, fmt.Sprint(c, ".", i)
+						w := emptyWrite()
+						w.key, w.expect, w.value = fmt.Sprint(rng.IntN(callers)), expect, fmt.Sprint(c, ".", i)
 						ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(60))*time.Millisecond)
-						err := b.do(ctx, w)
+						err := q.Do(ctx, w)
+						if errors.Is(err, gather.ErrNotSent) {
+							err = notApplied(err)
+						} else if err == nil {
+							err = w.err
+						}
 						cancel()
 						if expect = ""; err == nil && !w.made {
 							expect = w.there // and to follow that
@@ -162,11 +174,11 @@ func TestNoAnswerIsBelievedThatIsNotItsOwn(t *testing.T) {
 			for _, to := range all {
 				did := f.did[to.w]
 				switch {
-				case errors.Is(to.err, semel.ErrTooLate):
+				case errors.Is(to.err, store.ErrTooLate):
 					if why, ok := did.(error); !ok || why.Error() != tooLate {
 						rt.Fatalf("%q was refused as late, and the server says %v", to.w.value, did)
 					}
-				case errors.Is(to.err, semel.ErrNotApplied):
+				case errors.Is(to.err, store.ErrNotApplied):
 					if did == true {
 						rt.Fatalf("%q was made, and is said not to be: %v", to.w.value, to.err)
 					}
@@ -181,8 +193,8 @@ func TestNoAnswerIsBelievedThatIsNotItsOwn(t *testing.T) {
 			if callers > 20 && (unknown == 0 || unknown == len(all)) {
 				rt.Fatalf("%d of %d results are unknown, so nothing is proved", unknown, len(all))
 			}
-			if len(b.queue) > 0 || b.running != 0 || b.out != 0 || b.room.writes.Load() != 0 || b.room.bytes.Load() != 0 {
-				rt.Fatalf("afterwards %d wait, %d run, and there are %d with %d bytes", len(b.queue), b.running, b.room.writes.Load(), b.room.bytes.Load())
+			if waiting, running := q.Len(); waiting+running > 0 {
+				rt.Fatalf("afterwards %d wait, and %d run", waiting, running)
 			}
 		})
 	})
@@ -207,107 +219,18 @@ func TestAnAnswerAccountsForEveryWrite(t *testing.T) {
 		"a reason of another kind":  {"t", int64(2), int64(1), int64(7)},
 		"numbers as texts":          {"t", "3"},
 	} {
-		batch := []*write{newWrite(), newWrite(), newWrite()}
+		batch := []*write{emptyWrite(), emptyWrite(), emptyWrite()}
 		settle(batch, "t", answer, nil)
 		for i, w := range batch {
-			if w.made || !errors.Is(w.err, errMixedUp) || errors.Is(w.err, semel.ErrNotApplied) {
+			if w.made || !errors.Is(w.err, errCrossedReply) || errors.Is(w.err, store.ErrNotApplied) {
 				t.Errorf("after an answer with %s, write %d is made %v, %v", name, i+1, w.made, w.err)
 			}
 		}
 	}
-	batch := []*write{newWrite(), newWrite(), newWrite()}
+	batch := []*write{emptyWrite(), emptyWrite(), emptyWrite()}
 	batch[2].expect = "r"
 	settle(batch, "t", []any{"t", int64(1), int64(3), nil, int64(1), "there"}, nil)
 	if batch[0].there != "there" || !batch[1].made || batch[2].made || batch[2].there != "" || batch[2].err != nil {
 		t.Errorf("an answer that accounts for all is not believed: %+v", batch)
-	}
-}
-
-// To take a claim back would delete what has followed it.
-func TestNoUpdateFollowsItsClaimInARun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeld()
-		sent := 0
-		hold := h.run
-		h.run = func(batch []*write) {
-			hold(batch)
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			sent += len(batch)
-			for i, w := range batch {
-				if claimedIn(batch[:i], w) {
-					t.Errorf("%s is in the run of its claim", w.value)
-				}
-			}
-		}
-		var callers sync.WaitGroup
-		send := func(record, expect, value string) {
-			w := newWrite()
-			w.record, w.expect, w.value = record, expect, value
-			callers.Go(func() { _ = h.do(t.Context(), w) })
-			synctest.Wait()
-		}
-		for i := range flights {
-			send(fmt.Sprint(i), "", "alone")
-		}
-		send("a", "", "claim of a")
-		send("a", "x", "update of a")
-		send("b", "x", "update of b")
-		send("a", "", "another claim of a")
-		close(h.gate)
-		callers.Wait()
-		h.work.Wait()
-		if sent != flights+4 {
-			t.Errorf("%d are sent", sent)
-		}
-	})
-}
-
-func TestWhoWaitsTooManyIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeld()
-		var callers sync.WaitGroup
-		ctx, cancel := context.WithCancel(t.Context())
-		for range 3 {
-			callers.Go(func() {
-				w := newWrite()
-				w.value = string(make([]byte, maxWaitingBytes/2))
-				_ = h.do(ctx, w)
-			})
-			synctest.Wait()
-		}
-		if err := h.do(t.Context(), newWrite()); !errors.Is(err, semel.ErrNotApplied) || !errors.Is(err, errFull) {
-			t.Errorf("beside so many bytes it ends with %v", err)
-		}
-		cancel()
-		callers.Wait()
-		ctx, cancel = context.WithCancel(t.Context())
-		for range maxWaiting {
-			callers.Go(func() { _ = h.do(ctx, newWrite()) })
-		}
-		synctest.Wait()
-		if err := h.do(t.Context(), newWrite()); !errors.Is(err, semel.ErrNotApplied) || !errors.Is(err, errFull) {
-			t.Errorf("beside so many others it ends with %v", err)
-		}
-		cancel()
-		callers.Wait()
-		if n := len(h.queue); n > 0 || h.room.writes.Load() != 0 || h.room.bytes.Load() != 0 {
-			t.Errorf("%d wait, and there are %d with %d bytes", n, h.room.writes.Load(), h.room.bytes.Load())
-		}
-		close(h.gate)
-		h.work.Wait()
-	})
-}
-
-func TestARunIsOfOneShard(t *testing.T) {
-	keys := newKeyspace("p", true)
-	one, other := newWrite(), newWrite()
-	one.shard, other.shard = &keys.shards[0], &keys.shards[1]
-	st := new(stages).take()
-	if err := st.fill([]*write{one, other}, false); !errors.Is(err, semel.ErrNotApplied) {
-		t.Errorf("a run of two shards ends with %v", err)
-	}
-	if err := st.fill([]*write{one, one}, false); err != nil {
-		t.Errorf("a run of one shard ends with %v", err)
 	}
 }

@@ -1,98 +1,232 @@
 package redisstore
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
 	"strconv"
-	"sync"
-	"time"
+	"strings"
 
 	"github.com/redis/rueidis"
 
-	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/recordcodec"
+	"github.com/semelhq/semel/internal/gather"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/codec"
 )
 
-// write is one write on its way.
-type write struct {
-	shard                       *shard
-	record                      string // key
-	value, expect, at, deadline string // see scriptWrite
+const (
+	// workers is how many runs of a queue are in flight at most. Decision 17 has the figures
+	// for it and for maxBatch.
+	workers = 4
+	// A run has at most maxBatch writes, and about maxBatchBytes: while the server runs it, it
+	// does nothing else.
+	maxBatch      = 32
+	maxBatchBytes = 256 << 10
+)
 
-	// What became of it. With an error that is unknown, unless the error says that it
-	// was not applied. Otherwise it was made, or this is what is there instead, which is
-	// nothing where it is empty.
-	client rueidis.Client // that has sent it
+func (s *Store) makeQueues() {
+	s.room = gather.NewRoom()
+	n := 1
+	if s.link.cluster {
+		n = shardCount
+	}
+	for range n {
+		s.queues = append(s.queues, &gather.Queue[*write]{
+			Send: s.send, Work: &s.work, Room: s.room, Workers: workers, MaxBatch: maxBatch, MaxBytes: maxBatchBytes,
+		})
+	}
+}
+
+// write is a write in flight.
+type write struct {
+	shard                            *shard
+	key                              string
+	expect, created, value, deadline string // see scriptWrite
+
+	// The result. After an error it is unknown whether the write was made, unless the error
+	// is an ErrNotApplied or ErrTooLate. Without one, either made is set, or there is the value
+	// that stood in the way, which is empty if there is no record.
+	client rueidis.Client // that sent it
 	err    error
 	made   bool
 	there  string
-
-	done chan struct{} // receives once, when it was answered
-	room []byte        // has the texts
 }
 
-func newWrite() *write { return &write{done: make(chan struct{}, 1)} }
-
-// writes are free. Only those that were answered are used again: while the client may
-// still send one, its texts must not change.
-var writes = sync.Pool{New: func() any { return newWrite() }}
-
-// maxRoom is how many bytes of texts a write that is free keeps room for.
-const maxRoom = 64 << 10
-
-// free gives back a write that was answered.
-func (w *write) free() {
-	*w = write{done: w.done, room: w.room}
-	if cap(w.room) > maxRoom {
-		w.room = nil
-	}
-	writes.Put(w)
-}
-
-// fill makes the write one of a record.
-func (w *write) fill(s *Store, from *semel.Write, digest *[digestLen]byte) error {
+// newWrite prepares a write of a record.
+func (s *Store) newWrite(from *store.Write) (*write, error) {
 	rec := &from.Record
-	w.shard = s.keys.shard(digest)
-	claim := from.Expect.IsZero()
-	b := w.room[:0]
-	if claim {
-		b = appendPlace(b, rec.CreatedAt)
-	}
-	start := len(b)
-	b, err := recordcodec.Append(appendDue(b, rec.NextAt), rec)
+	value, err := codec.Append([]byte(head(rec.NextAt)), rec)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	valueEnd := len(b)
-	b = append(append(b, w.shard.records...), digest[:]...)
-	keyEnd := len(b)
-	if !claim {
-		b = append(b, from.Expect[:]...)
+	w := &write{value: rueidis.BinaryString(value)} // nobody changes the bytes
+	w.shard, w.key = s.keys.find(rec.ID)
+	if from.Expect.IsZero() {
+		w.created = strconv.FormatInt(-micros(rec.CreatedAt), 10)
+	} else {
+		w.expect = string(from.Expect[:])
 	}
-	expectEnd := len(b)
 	if from.Deadline != 0 {
 		// The server knows nothing of Advance.
-		b = appendDeadline(b, from.Deadline.Add(-time.Duration(s.clock.shift.Load())))
+		w.deadline = deadlineText(from.Deadline.Add(-s.clock.Advanced()))
 	}
-	w.room = b
-	text := rueidis.BinaryString(b)
-	w.value, w.record, w.expect, w.deadline = text[start:valueEnd], text[valueEnd:keyEnd], text[keyEnd:expectEnd], text[expectEnd:]
-	w.at = text[:start+headLen] // beside the place, if it has one
-	if claim && indexLater(rec.NextAt, s.clock.now()) {
-		w.at = text[:placeLen]
-	}
-	return nil
+	return w, nil
 }
 
-// claims reports whether the write is for a record that is not there yet.
+// claims reports whether the write is for a record that must not exist yet.
 func (w *write) claims() bool { return w.expect == "" }
 
-func (w *write) size() int { return len(w.value) + 256 }
+// Size is what [gather.Queue] counts as its bytes.
+func (w *write) Size() int { return len(w.value) + 256 }
 
-// appendDeadline appends an instant in microseconds, rounded up: TIME has whole ones, and
-// the first that is not before the instant is the first that is too late.
-func appendDeadline(b []byte, at semel.Instant) []byte {
+// deadlineText returns an instant in microseconds, rounded up: TIME has whole microseconds,
+// and the first one that is not before the deadline is too late.
+func deadlineText(at store.Instant) string {
 	us := int64(at) / 1000
 	if int64(at)%1000 > 0 {
 		us++
 	}
-	return strconv.AppendInt(b, us, 10)
+	return strconv.FormatInt(us, 10)
 }
+
+// send sends writes as one run of scriptWrite, which is atomic, and gives each its result. It
+// returns when the server has answered or the connection was given up, even if all callers
+// have gone.
+func (s *Store) send(batch []*write) {
+	c := s.link.client()
+	r := newRun(batch)
+	ctx := context.Background() // callers wait with their own; a write that was sent is never cancelled
+	r.args[0] = s.token()
+	res := c.Do(ctx, scriptWrite.command(c.B(), r, false))
+	if answerWord(res.Error()) == noScript {
+		// It was not run. After this, the server knows the script.
+		r.args[0] = s.token()
+		res = c.Do(ctx, scriptWrite.command(c.B(), r, true))
+	}
+	answer, err := res.ToAny()
+	answers, _ := answer.([]any)
+	settle(batch, r.args[0], answers, err)
+	for _, w := range batch {
+		w.client = c
+		s.link.replaceAfter(w.err, c)
+	}
+}
+
+// newRun prepares the run of scriptWrite that makes writes, without its token.
+func newRun(batch []*write) *run {
+	r := &run{keys: make([]string, 0, 3*len(batch)), args: make([]string, 1, 1+4*len(batch))}
+	for _, w := range batch {
+		r.keys = append(r.keys, w.key, w.shard.due, w.shard.created)
+		r.args = append(r.args, w.expect, w.created, w.value, w.deadline)
+	}
+	return r
+}
+
+// token returns a name for a send. No two sends ever have the same one, even of the same
+// writes, so an answer that belongs to another send has another token.
+func (s *Store) token() string {
+	return s.name + strconv.FormatUint(s.sends.Add(1), 36)
+}
+
+// settle gives each write of a run its result. It believes an answer only if that accounts for
+// every write; otherwise the answer belongs to another run, or is incomplete, and says nothing
+// about any of them. If the run was refused or not answered, all its writes get that error.
+func settle(batch []*write, token string, answers []any, err error) {
+	if err == nil {
+		err = settleEach(batch, token, answers)
+	}
+	if err == nil {
+		return
+	}
+	if neverRan(err) && !errors.Is(err, store.ErrNotApplied) {
+		err = notApplied(err)
+	}
+	for _, w := range batch {
+		w.made, w.there, w.err = false, "", err
+	}
+}
+
+// settleEach reads the answer of scriptWrite. If that doesn't fit, it returns an error.
+func settleEach(batch []*write, token string, answers []any) error {
+	if len(answers) < 2 || len(answers)%2 != 0 || answers[0] != token {
+		return errCrossedReply
+	}
+	made, others := answers[1], answers[2:]
+	if made != int64(len(batch)-len(others)/2) {
+		return errCrossedReply
+	}
+	instead := make([]any, len(batch)+1)
+	for i := 0; i < len(others); i += 2 {
+		n, ok := others[i].(int64)
+		if !ok || n < 1 || n > int64(len(batch)) || instead[n] != nil {
+			return errCrossedReply
+		}
+		switch why := others[i+1].(type) {
+		case string, error:
+			instead[n] = why
+		case nil: // the record to update is gone
+			if batch[n-1].claims() {
+				return errCrossedReply
+			}
+			instead[n] = ""
+		default:
+			return errCrossedReply
+		}
+	}
+	for i, w := range batch {
+		switch why := instead[i+1].(type) {
+		case nil:
+			w.made = true
+		case string:
+			w.there = why
+		case error:
+			w.err = notApplied(why)
+			if why.Error() == tooLate {
+				w.err = store.ErrTooLate
+			}
+		}
+	}
+	return nil
+}
+
+// errCrossedReply means that an answer belongs to another call. Its connection gives answers
+// to the wrong calls, so the results of everything in flight on it are unknown.
+var errCrossedReply = errors.New("the answer belongs to another call; the connections were closed")
+
+func notApplied(err error) error { return fmt.Errorf("%w: %w", store.ErrNotApplied, err) }
+
+// refusals has the first words of errors by which a server refuses to run a command at all.
+var refusals = map[string]bool{
+	"ASK": true, "BUSY": true, "CLUSTERDOWN": true, "CROSSSLOT": true, "LOADING": true, "MASTERDOWN": true,
+	"MISCONF": true, "MOVED": true, "NOAUTH": true, "NOPERM": true, "NOREPLICAS": true, "NOSCRIPT": true, "OOM": true,
+	"READONLY": true, "TRYAGAIN": true, "WRONGPASS": true,
+}
+
+// neverRan reports whether an error proves that a run of a script has changed nothing and
+// never will: there was no connection to send it over, or the server refused it as a whole.
+// A command within a script can fail with the same words, after others have changed
+// something; such an error ends with its place in the script.
+//
+// A refusal has no token, so it can't be checked. If it is the answer of another call, a claim
+// that was made is taken for one that was not: its key is blocked until its lease ends, but
+// nothing runs twice.
+func neverRan(err error) bool {
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return true // the run needed a new connection, and there was none
+	}
+	return refusals[answerWord(err)] && !strings.Contains(err.Error(), " script: ")
+}
+
+// answerWord returns the first word of an error that a server answered, or "" for any other
+// error.
+func answerWord(err error) string {
+	e, ok := errors.AsType[*rueidis.RedisError](err)
+	if !ok {
+		return ""
+	}
+	word, _, _ := strings.Cut(e.Error(), " ")
+	return word
+}
+
+func isReadOnly(err error) bool { return answerWord(err) == "READONLY" }
