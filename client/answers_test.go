@@ -89,7 +89,7 @@ func TestRefusalsKeepTheirCodes(t *testing.T) {
 		code         semel.Code
 	}{
 		{401, 1, client.CodeUnauthorized}, {403, 1, semel.CodeForbidden}, {413, 1, client.CodeTooLarge}, {400, 1, semel.CodeInvalidCall},
-		{429, 4, client.CodeRateLimited}, {503, 4, semel.CodeStoreUnavailable}, {503, 4, semel.CodeClosed}, {429, 1, semel.CodeThrottled},
+		{429, 4, client.CodeOverloaded}, {503, 4, client.CodeOverloaded}, {408, 4, client.CodeBodyTooSlow}, {503, 4, semel.CodeStoreUnavailable}, {503, 4, semel.CodeClosed}, {429, 1, semel.CodeThrottled},
 	} {
 		t.Run(string(c.code), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -105,6 +105,14 @@ func TestRefusalsKeepTheirCodes(t *testing.T) {
 			})
 		})
 	}
+	t.Run("what a call was throttled by is told", func(t *testing.T) {
+		sent := 0
+		cl := newClient(t, answer(429, "application/problem+json", `{"code":"throttled","limit":"tenant_bytes","detail":"Why.","retry_after":60}`, &sent))
+		ans, err := cl.Do(t.Context(), call("k"), answers(data("x"), nil))
+		if e := wantCode(t, err, semel.CodeThrottled); ans.Limit != semel.LimitTenantBytes || ans.RetryAfter != time.Minute || !strings.Contains(e.Message, "bytes") {
+			t.Errorf("got %+v, %v", ans, err)
+		}
+	})
 	t.Run("a server that asks for more than is allowed is not waited for", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			sent := 0

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/wire"
 )
 
 // MaxBatch is how many items a batch may have.
-const MaxBatch = 500
+const MaxBatch = wire.MaxBatch
 
-// BatchItem is one beginning or one completion; exactly one member is set.
+// BatchItem is one beginning or one completion; set exactly one member.
 type BatchItem struct {
 	Begin    *semel.Call
 	Complete *Completion
@@ -25,36 +26,22 @@ type Completion struct {
 	Result    semel.Result
 }
 
-// BatchResult is what became of one item.
+// BatchResult is the result of one item.
 type BatchResult struct {
 	// Begun is the answer to a beginning; see [Client.Begin].
 	Begun Begun
-	// Record is the record of what was completed.
+	// Record is the record of the completed call.
 	Record *semel.Record
 	// Err is why the item has neither.
 	Err error
 }
 
-type batchItem struct {
-	Begin    *beginning `json:"begin,omitempty"`
-	Complete *outcome   `json:"complete,omitempty"`
-}
-
-type batch[T any] struct {
-	Items []T `json:"items"`
-}
-
-type batchAnswer struct {
-	Status int             `json:"status"`
-	Body   json.RawMessage `json:"body"`
-}
-
-// Batch begins and completes up to [MaxBatch] executions in one request. The
-// service runs the items at the same time; results come in their order. Calls do
-// not wait for outcomes, and no two may have the same operation and key.
+// Batch begins and completes up to [MaxBatch] executions in one request. The service runs
+// the items at the same time; the results come in the items' order. Calls don't wait for
+// outcomes, and no two may have the same operation and key.
 //
-// The error is for the batch as a whole: where its answer was lost, every item may
-// have been done or not, and items that are repeated tell.
+// The error is for the batch as a whole: if its answer was lost, every item may have been
+// done or not. Repeat the items to find out.
 func (c *Client) Batch(ctx context.Context, items []BatchItem) ([]BatchResult, error) {
 	if len(items) == 0 {
 		return nil, nil
@@ -64,7 +51,7 @@ func (c *Client) Batch(ctx context.Context, items []BatchItem) ([]BatchResult, e
 		return nil, err
 	}
 	since := time.Now()
-	v, r, err := call[batch[batchAnswer]](ctx, c, &request{
+	v, r, err := call[wire.BatchReply](ctx, c, &request{
 		method: http.MethodPost, url: c.base + "/v1/batch", body: body, repeatable: true,
 		header: http.Header{holderHeader: {newHolder(&semel.Call{})}},
 	}, semel.CodeUnknown)
@@ -81,7 +68,7 @@ func (c *Client) Batch(ctx context.Context, items []BatchItem) ([]BatchResult, e
 	return results, nil
 }
 
-func batchOf(items []BatchItem) (*batch[batchItem], error) {
+func batchOf(items []BatchItem) (*wire.Batch, error) {
 	invalid := func(i int, what string) error {
 		return &semel.Error{Code: semel.CodeInvalidCall, Message: fmt.Sprintf("item %d of the batch %s", i, what)}
 	}
@@ -89,35 +76,35 @@ func batchOf(items []BatchItem) (*batch[batchItem], error) {
 		return nil, invalid(MaxBatch, fmt.Sprintf("is one more than the %d there may be", MaxBatch))
 	}
 	seen := map[[2]string]bool{}
-	b := &batch[batchItem]{}
+	b := &wire.Batch{}
 	for i, item := range items {
 		switch {
 		case (item.Begin == nil) == (item.Complete == nil):
 			return nil, invalid(i, "has Begin and Complete, or neither")
 		case item.Begin != nil:
-			// All beginnings of one request have one holder, who would be given
-			// the same right twice.
+			// All beginnings of one request have one holder, who would get the same right
+			// twice.
 			name := [2]string{item.Begin.Operation, item.Begin.Key}
 			if seen[name] {
 				return nil, invalid(i, "is the same call as another")
 			}
 			seen[name] = true
 			begin := beginningOf(item.Begin)
-			begin.Operation = item.Begin.Operation
-			b.Items = append(b.Items, batchItem{Begin: begin})
+			begin.Key = "" // it is a member of the item
+			b.Items = append(b.Items, wire.BatchItem{Begin: &wire.BatchBeginning{Operation: item.Begin.Operation, Key: item.Begin.Key, Beginning: *begin}})
 		case item.Complete.Result.Tombstone:
 			return nil, errTombstone()
 		default:
-			b.Items = append(b.Items, batchItem{Complete: &outcome{Execution: item.Complete.Execution, Bytes: sentResult(item.Complete.Result)}})
+			b.Items = append(b.Items, wire.BatchItem{Complete: &wire.BatchEnd{Execution: item.Complete.Execution, Result: sentResult(item.Complete.Result)}})
 		}
 	}
 	return b, nil
 }
 
-func (c *Client) batchResult(ctx context.Context, item *BatchItem, answer *batchAnswer, since time.Time) (res BatchResult) {
+func (c *Client) batchResult(ctx context.Context, item *BatchItem, answer *wire.BatchAnswer, since time.Time) (res BatchResult) {
 	r := &reply{status: answer.Status, body: answer.Body}
 	if r.status >= 300 {
-		r.problem = new(problem)
+		r.problem = new(wire.Problem)
 		if err := json.Unmarshal(r.body, r.problem); err != nil || r.problem.Code == "" {
 			res.Err = invalidAnswer(r, "its problem document is not valid", semel.CodeUnknown)
 			return res
@@ -126,7 +113,7 @@ func (c *Client) batchResult(ctx context.Context, item *BatchItem, answer *batch
 	}
 	if item.Begin == nil {
 		if r.problem != nil {
-			res.Err = r.problem.err(r.retry)
+			res.Err = r.refusal()
 			return res
 		}
 		res.Record, res.Err = recordIn(r, semel.CodeUnknown)

@@ -13,40 +13,42 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/wire"
+	"github.com/semelhq/semel/store"
 )
 
 // Begun is what a delivery got from [Client.Begin].
 type Begun struct {
 	Decision semel.Decision
-	// Record is what is stored about the call. It is whole for Execute and
-	// Replay; otherwise it has what the service tells: the identity, and why it
-	// is held.
+	// Record is what is stored about the call. For Execute and Replay it is complete;
+	// otherwise it has only the identity, and why the call is held.
 	Record *semel.Record
-	// RetryAfter is when asking again makes sense, for InFlight, Held and
-	// Throttled.
+	// RetryAfter is when it makes sense to ask again, for InFlight, Held and Throttled.
 	RetryAfter time.Duration
-	// Challenge is what confirms the call, where the error is
+	// Limit is the limit that throttled the call, for Throttled.
+	Limit semel.Limit
+	// Challenge says how to confirm the call, if the error is
 	// [semel.CodeConfirmationRequired].
 	Challenge *semel.Challenge
 	// Execution names the right to execute, for Execute only.
 	Execution string
-	// Lease is how long the holder may be silent.
+	// Lease is how long the holder may go without renewing.
 	Lease time.Duration
 	// Since is a moment before the lease began, by the clock of this process.
 	Since time.Time
 }
 
-// holderName is what people see of this process.
+// holderName is the name by which people recognize this process.
 var holderName = sync.OnceValue(func() string {
 	host, _ := os.Hostname()
 	return fmt.Sprintf("%.100s-%d", host, os.Getpid())
 })
 
-// maxHolder bounds what a holder's name says beside being another each time.
+// maxHolder bounds the readable part of a holder's name, in bytes.
 const maxHolder = 200
 
-// newHolder names the holder of one delivery. It is never used again: the service
-// gives the same right again to whoever names its holder.
+// newHolder names the holder of one delivery. Never use a name again: the service gives
+// the same right again to whoever has the holder's name.
 func newHolder(call *semel.Call) string {
 	name := call.Holder
 	if name == "" {
@@ -56,12 +58,12 @@ func newHolder(call *semel.Call) string {
 	return name[:min(len(name), maxHolder)] + "/" + rand.Text()
 }
 
-// Begin decides what a delivery gets, as [semel.Engine.Begin]. For Execute the
-// caller renews the lease, does the work and ends the execution, all by the name
-// that it gets; [Client.Do] does all that by itself.
+// Begin decides what a delivery gets, like [semel.Engine.Begin]. For Execute you renew
+// the lease, do the work and end the execution, all by the name that you get. [Client.Do]
+// does all that for you.
 //
-// An error means that nothing may be executed. Where the answer was lost, the call
-// may have been begun, and then it is settled by policy when its lease ends.
+// After an error, execute nothing. If the answer was lost, the call may have begun; it is
+// then settled by policy when its lease ends.
 func (c *Client) Begin(ctx context.Context, call semel.Call) (Begun, error) {
 	q := &request{
 		method: http.MethodPost, url: c.base + "/v1/operations/" + url.PathEscape(call.Operation) + "/executions",
@@ -86,14 +88,14 @@ func (c *Client) Begin(ctx context.Context, call semel.Call) (Begun, error) {
 	return b, c.accept(ctx, &call, &b)
 }
 
-func beginningOf(call *semel.Call) *beginning {
-	return &beginning{Key: call.Key, PayloadHash: call.Fingerprint, FirstSent: call.FirstSent, Attributes: call.Attributes, Confirm: call.Confirm, StepUp: call.StepUp}
+func beginningOf(call *semel.Call) *wire.Beginning {
+	return &wire.Beginning{Key: call.Key, PayloadHash: call.Fingerprint.String(), FirstSent: call.FirstSent, Attributes: call.Attributes, Confirm: call.Confirm, StepUp: call.StepUp}
 }
 
-// decisions are the refusals that an engine gives as decisions.
+// decisions has the refusals that an engine gives as decisions.
 var decisions = map[semel.Code]semel.Decision{
 	semel.CodeConflict: semel.Conflict, semel.CodeInFlight: semel.InFlight, semel.CodeHeld: semel.Held,
-	semel.CodeExpired: semel.Expired, semel.CodeOtherDoor: semel.OtherDoor, semel.CodeOtherCaller: semel.OtherCaller, semel.CodeThrottled: semel.Throttled,
+	semel.CodeTooLate: semel.TooLate, semel.CodeOtherDoor: semel.OtherDoor, semel.CodeOtherCaller: semel.OtherCaller, semel.CodeThrottled: semel.Throttled,
 }
 
 // begun reads the answer to a beginning.
@@ -101,9 +103,9 @@ func (c *Client) begun(call *semel.Call, r *reply, since time.Time) (Begun, erro
 	if p := r.problem; p != nil {
 		d, ok := decisions[p.Code]
 		if !ok {
-			return Begun{Challenge: p.Challenge}, p.err(r.retry)
+			return Begun{Challenge: (*semel.Challenge)(p.Challenge)}, r.refusal()
 		}
-		id, err := semel.DecodeID(p.Record)
+		id, err := store.DecodeID(p.Record)
 		if err != nil {
 			id = semel.ID{Tenant: call.Tenant, Principal: call.Principal, Operation: call.Operation, Key: call.Key}
 		}
@@ -114,14 +116,14 @@ func (c *Client) begun(call *semel.Call, r *reply, since time.Time) (Begun, erro
 		case semel.InFlight:
 			rec.State = semel.Processing
 		}
-		return Begun{Decision: d, Record: rec, RetryAfter: r.retry}, nil
+		return Begun{Decision: d, Record: rec, RetryAfter: r.retry, Limit: p.Limit}, nil
 	}
-	v, err := decode[begun](r)
+	v, err := decode[wire.Begun](r)
 	if err != nil {
 		return Begun{}, lostAnswer(err, semel.CodeStoreUnavailable)
 	}
 	b := Begun{Decision: v.Decision, Execution: v.Execution, Lease: time.Duration(v.LeaseMS) * time.Millisecond, Since: since}
-	if b.Record, err = v.Record.value(); err != nil {
+	if b.Record, err = v.Record.Value(); err != nil {
 		return Begun{}, invalidAnswer(r, err.Error(), semel.CodeStoreUnavailable)
 	}
 	id := b.Record.ID
@@ -131,7 +133,7 @@ func (c *Client) begun(call *semel.Call, r *reply, since time.Time) (Begun, erro
 	case b.Decision == semel.Execute && (b.Execution == "" || b.Lease <= 0):
 		return Begun{}, invalidAnswer(r, "it has no execution or no lease", semel.CodeStoreUnavailable)
 	case b.Decision != semel.Execute && b.Decision != semel.Replay:
-		return Begun{}, invalidAnswer(r, "there is no such decision", semel.CodeStoreUnavailable)
+		return Begun{}, invalidAnswer(r, "its decision is not known", semel.CodeStoreUnavailable)
 	case b.Decision == semel.Replay && !sameCaller(call, b.Record):
 		return Begun{}, errOtherCaller()
 	}
@@ -142,20 +144,20 @@ func invalidAnswer(r *reply, reason string, code semel.Code) error {
 	return lostAnswer(&AnswerError{r.status, reason}, code)
 }
 
-// accept makes sure of a right that was given.
+// accept makes sure that the client may use a right it got.
 func (c *Client) accept(ctx context.Context, call *semel.Call, b *Begun) error {
 	if !sameCaller(call, b.Record) {
-		// Nothing was executed: that is proof. If it is not recorded, the lease
-		// ends and policy settles it.
-		_, _ = c.Abort(context.WithoutCancel(ctx), b.Execution, semel.Failure{Message: "the caller's identity is not the one that the call names"})
+		// Nothing was executed, which proves that nothing happened. If this can't be
+		// recorded, the lease ends and policy settles the call.
+		_, _ = c.Abort(context.WithoutCancel(ctx), b.Execution, store.Failure{Message: "the caller's identity is not the one that the call names"})
 		b.Execution = ""
 		return errOtherCaller()
 	}
 	if time.Since(b.Since) <= b.Lease/3 {
 		return nil
 	}
-	// Since when the lease runs is not known well: the delivery has waited, or
-	// this answers a repeated request.
+	// It is uncertain when the lease began: the delivery has waited, or this is the
+	// answer to a repeated request.
 	since := time.Now()
 	d, err := c.Renew(ctx, b.Execution)
 	if err != nil {
@@ -165,8 +167,8 @@ func (c *Client) accept(ctx context.Context, call *semel.Call, b *Begun) error {
 	return nil
 }
 
-// sameCaller reports whether the service knows the caller as whom the call names.
-// Otherwise calls that the program keeps apart would share their keys.
+// sameCaller reports whether the service identifies the caller as the one that the call
+// names. Otherwise calls that the program keeps apart would share their keys.
 func sameCaller(call *semel.Call, rec *semel.Record) bool {
 	if call.Tenant != "" && call.Tenant != rec.ID.Tenant {
 		return false

@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -12,7 +13,8 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/transport/semelhttp"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/transport/safehttp"
 )
 
 // Options configures a [Client]. The zero value, and nil, mean the documented
@@ -20,42 +22,39 @@ import (
 type Options struct {
 	// Token is sent as a bearer token with every request. Optional.
 	Token string
-	// TokenFile has the token instead; space around it does not count. It is read
-	// for every request, so a new token needs no restart.
+	// TokenFile has the token instead; white space around it is ignored. It is read for
+	// every request, so a new token needs no restart.
 	TokenFile string
-	// AdminURL is where the admin listener is, which serves searches, settlements
+	// AdminURL is the address of the admin listener, which serves searches, settlements
 	// and the stream of decisions. Defaults to the client's own address.
 	AdminURL string
-	// Transport makes the requests. It is wrapped in a
-	// [semelhttp.SafeTransport], so that it does not send again by itself.
-	// Defaults to a transport like [http.DefaultTransport] with connections for
-	// many concurrent calls.
+	// Transport makes the requests. It is wrapped in a [safehttp.Transport], so that it
+	// doesn't resend by itself. Defaults to a transport like [http.DefaultTransport] with
+	// connections for many concurrent calls.
 	Transport http.RoundTripper
-	// TLS is for the default transport: roots, client certificate.
+	// TLS is for the default transport: roots and the client certificate.
 	TLS *tls.Config
-	// Timeout bounds one try of one request, waiting for an outcome not counted.
+	// Timeout bounds one try of one request, not counting the wait for an outcome.
 	// Defaults to 10 seconds.
 	Timeout time.Duration
-	// MaxWait is the longest that a declared operation lets a delivery wait for
-	// an outcome; a try to begin gets that much longer. Defaults to 30 seconds.
+	// MaxWait is the longest that any operation lets a delivery wait for an outcome; a
+	// try to begin may take that much longer. Defaults to 30 seconds.
 	MaxWait time.Duration
-	// Tries bounds how often a request is sent that got no usable answer. The
-	// end of an execution is sent until it is known to be recorded or its lease
-	// is over, however many tries that takes. Defaults to 4.
+	// Tries bounds how often a request without a usable answer is sent. The end of an
+	// execution is sent until it is known to be recorded or its lease is over, however
+	// many tries that takes. Defaults to 4.
 	Tries int
-	// MinPause is the bound of the first pause between tries, which doubles with
-	// every try up to MaxPause. The pause is random from zero up to its bound;
-	// a Retry-After is waited for in addition. Defaults to 100 milliseconds.
+	// MinPause is the bound of the first pause between tries; the bound doubles with
+	// every try up to MaxPause. The pause is random from zero up to its bound, and comes
+	// on top of a Retry-After. Defaults to 100 milliseconds.
 	MinPause time.Duration
 	// MaxPause defaults to 2 seconds.
 	MaxPause time.Duration
-	// MaxRetryAfter is the longest pause that a server may ask for; an answer
-	// that asks for more is given to the caller. Defaults to 30 seconds.
+	// MaxRetryAfter is the longest pause that a server may ask for; if it asks for more,
+	// you get its answer. Defaults to 30 seconds.
 	MaxRetryAfter time.Duration
 	// MaxAnswer bounds an answer, in bytes. Defaults to 32 MiB.
 	MaxAnswer int64
-	// KeyFile is a journal of keys that outlive this process; see [Client.Keys].
-	KeyFile string
 }
 
 // Defaults of [Options].
@@ -69,26 +68,40 @@ const (
 	DefaultMaxAnswer     = 32 << 20
 )
 
+// Records is what people do with records, either those of a service by its [Client], or
+// those of a [semel.Engine] in this process. Commands and pages that take a Records serve
+// both.
+type Records interface {
+	// Lookup is [semel.Engine.Lookup].
+	Lookup(ctx context.Context, id semel.ID) (semel.Record, error)
+	// Search is [semel.Engine.Search].
+	Search(ctx context.Context, q store.Query) (store.Page, error)
+	// Settle is [semel.Engine.Settle].
+	Settle(ctx context.Context, id semel.ID, s semel.Settlement, reason string) (semel.Record, error)
+	// Purge is [semel.Engine.Purge].
+	Purge(ctx context.Context, id semel.ID, r semel.Removal) error
+}
+
 // Client calls a service. It may be used concurrently.
 type Client struct {
 	base, admin string // without a slash at the end
 	opts        Options
 	http        *http.Client
-	// traced: the transport tells when it has a connection, so its errors can prove
+	// traced: the transport reports when it has a connection, so its errors can prove
 	// that nothing was sent.
 	traced bool
-	keys   *Keys
 }
 
 var (
 	_ semel.Runner    = (*Client)(nil)
-	_ semel.Records   = (*Client)(nil)
+	_ Records         = (*Client)(nil)
+	_ Records         = (*semel.Engine)(nil)
 	_ semel.Execution = (*Execution)(nil)
 )
 
-// New makes a client of the service at an address such as
-// https://semel.internal:8480. Options may be nil. Nothing is sent yet. Every
-// problem with the options is reported at once.
+// New makes a client of the service at an address such as https://semel.internal:8480.
+// Options may be nil. It sends nothing yet. The error names every problem with the
+// options.
 func New(baseURL string, opts *Options) (*Client, error) {
 	c := &Client{}
 	if opts != nil {
@@ -107,7 +120,7 @@ func New(baseURL string, opts *Options) (*Client, error) {
 		errs = append(errs, errors.New("client: Timeout, MaxWait, Tries, MinPause, MaxPause, MaxRetryAfter and MaxAnswer may not be negative"))
 	}
 	if o.Token != "" && o.TokenFile != "" {
-		errs = append(errs, errors.New("client: there is a Token and a TokenFile: give one"))
+		errs = append(errs, errors.New("client: Token and TokenFile exclude each other: give one"))
 	}
 	if o.Transport != nil && o.TLS != nil {
 		errs = append(errs, errors.New("client: TLS is for the default transport: configure the Transport instead"))
@@ -125,17 +138,12 @@ func New(baseURL string, opts *Options) (*Client, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	if o.KeyFile != "" {
-		if c.keys, err = OpenKeys(o.KeyFile); err != nil {
-			return nil, err
-		}
-	}
 	base := transport(o)
 	_, c.traced = base.(*http.Transport)
 	c.http = &http.Client{
-		Transport: &semelhttp.SafeTransport{Base: base},
-		// Another address would get the token, and a request that was redirected
-		// is not the one that was sent.
+		Transport: &safehttp.Transport{Base: base},
+		// Another address would get the token, and a redirected request isn't the one
+		// that was sent.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c, nil
@@ -156,8 +164,8 @@ func transport(o *Options) http.RoundTripper {
 	return t
 }
 
-// address checks the address of a listener. Its text is not repeated: it may
-// have a password in it.
+// address checks the address of a listener. Its errors don't repeat the text, which may
+// contain a password.
 func address(what, text string) (string, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -171,16 +179,16 @@ func address(what, text string) (string, error) {
 	return strings.TrimRight(u.String(), "/"), nil
 }
 
-// token is what is sent; empty for none. No error has it in its text.
+// token is the bearer token to send; empty for none. No error has it in its text.
 func (c *Client) token() (string, error) {
 	token := c.opts.Token
 	if c.opts.TokenFile != "" {
 		text, err := os.ReadFile(c.opts.TokenFile)
 		if err != nil {
-			return "", fmt.Errorf("client: the token's file: %w", err)
+			return "", fmt.Errorf("client: token file: %w", err)
 		}
 		if token = strings.TrimSpace(string(text)); token == "" {
-			return "", errors.New("client: the token's file is empty")
+			return "", errors.New("client: the token file is empty")
 		}
 	}
 	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -189,15 +197,8 @@ func (c *Client) token() (string, error) {
 	return token, nil
 }
 
-// Keys is the journal at Options.KeyFile; nil where there is none.
-func (c *Client) Keys() *Keys { return c.keys }
-
-// Close closes idle connections and the journal of keys. Executions should have
-// ended; what they send later fails only where it needs the journal.
+// Close closes idle connections. End all executions first.
 func (c *Client) Close() error {
 	c.http.CloseIdleConnections()
-	if c.keys == nil {
-		return nil
-	}
-	return c.keys.Close()
+	return nil
 }

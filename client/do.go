@@ -10,12 +10,12 @@ import (
 
 // Do is [semel.Engine.Do] with the record at the service. fn runs in this process.
 //
-// The end of the execution is sent until the service has recorded it or its lease
-// is over. If ctx ends meanwhile, Do waits no longer than Options.Timeout and
-// returns [semel.CodeUnknown]; sending goes on.
+// The end of the execution is sent until the service has recorded it or the lease is
+// over. If ctx ends meanwhile, Do waits no longer than Options.Timeout and returns
+// [semel.CodeUnknown], while sending goes on.
 func (c *Client) Do(ctx context.Context, call semel.Call, fn func(ctx context.Context, x semel.Execution) (semel.Result, error)) (semel.Answer, error) {
 	b, err := c.Begin(ctx, call)
-	ans := semel.Answer{Decision: b.Decision, Record: b.Record, RetryAfter: b.RetryAfter, Challenge: b.Challenge}
+	ans := semel.Answer{Decision: b.Decision, Record: b.Record, RetryAfter: b.RetryAfter, Limit: b.Limit, Challenge: b.Challenge}
 	if err != nil {
 		return semel.Answer{Challenge: b.Challenge}, err
 	}
@@ -36,12 +36,12 @@ func (c *Client) Do(ctx context.Context, call semel.Call, fn func(ctx context.Co
 		return ans, &semel.Error{Code: semel.CodeUnknown, Message: rec.Held, Err: err}
 	}
 	if err == nil && rec.Result.Tombstone {
-		rec.Result = res // duplicates can't have it, but the one who ran it can
+		rec.Result = res // duplicates don't get it, but whoever ran it does
 	}
 	return ans, withCause(ans.Err(), err)
 }
 
-// withCause is the error of an outcome with the handler's own in it.
+// withCause adds the handler's own error to the error of an outcome.
 func withCause(outcome, cause error) error {
 	e, ok := errors.AsType[*semel.Error](outcome)
 	if !ok || cause == nil {
@@ -50,14 +50,14 @@ func withCause(outcome, cause error) error {
 	return &semel.Error{Code: e.Code, Err: cause}
 }
 
-// run calls fn. If fn does not return, the execution is ended as failed or unknown
-// while the panic passes.
+// run calls fn. If fn panics or exits the goroutine, run ends the execution as failed or
+// unknown before that goes on.
 func (x *Execution) run(ctx context.Context, fn func(ctx context.Context, x semel.Execution) (semel.Result, error), stop func()) (semel.Result, error) {
 	returned := false
 	defer func() {
 		if !returned {
-			// Whoever recovers the panic can't be told of an error here. If the
-			// end could not be recorded, the lease ends and policy settles it.
+			// Whoever recovers the panic doesn't get this error. If the end could not be
+			// recorded, the lease ends and policy settles the call.
 			_, _ = x.endBy(ctx, semel.Result{}, errors.New("the handler panicked"), stop)
 		}
 	}()
@@ -66,12 +66,12 @@ func (x *Execution) run(ctx context.Context, fn func(ctx context.Context, x seme
 	return res, err
 }
 
-// endBy ends the execution as err says, and then stops its renewal.
+// endBy ends the execution according to err, and then stops renewing it.
 func (x *Execution) endBy(ctx context.Context, res semel.Result, err error, stop func()) (*semel.Record, error) {
 	end := semel.EndingOf(err, x.effectOpen())
 	if lost := x.lost(); lost != nil && end.Disposition == semel.DispositionFailed {
-		// The handler was told to stop, so its error says nothing about the
-		// work. What the ledger and the policy say decides when the lease ends.
+		// The handler was told to stop, so its error says nothing about the work. When
+		// the lease ends, the ledger and the policy decide.
 		stop()
 		return nil, lost
 	}
@@ -80,13 +80,13 @@ func (x *Execution) endBy(ctx context.Context, res semel.Result, err error, stop
 		err error
 	}
 	done := make(chan ended, 1)
-	// A caller that hangs up stops neither the work nor its recording. A crash
-	// before the service has recorded the end leaves a lease that ends, and policy
-	// settles the attempt; a crash after it leaves nothing to do.
+	// A caller who hangs up stops neither the work nor its recording. A crash before the
+	// service has recorded the end leaves a lease that ends, and policy settles the
+	// attempt; a crash after it leaves nothing to do.
 	go func() {
 		defer stop()
 		free := context.WithoutCancel(ctx)
-		x.refuteDoubts(free)
+		x.refuteUnconfirmed(free)
 		rec, err := x.c.end(free, x.c.ending(x.name, end.Disposition, end.Failure, res, x.messages()), x.alive)
 		done <- ended{rec, err}
 	}()

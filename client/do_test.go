@@ -12,10 +12,11 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/store"
 )
 
-// TestDoMeansWhatTheEnginesDoMeans runs the same handlers by a client and by an
-// engine, and compares what both callers and their duplicates get.
+// TestDoMeansWhatTheEnginesDoMeans runs the same handlers through a client and an engine,
+// and compares what the callers and their duplicates get.
 func TestDoMeansWhatTheEnginesDoMeans(t *testing.T) {
 	cause := errors.New("the cause")
 	cases := map[string]func(ctx context.Context, x semel.Execution) (semel.Result, error){
@@ -98,7 +99,7 @@ func same(t *testing.T, got, want semel.Answer) {
 		if g.Held == "" || g.ID != id("remote") {
 			t.Errorf("held without a reason, or about another call: %+v", g)
 		}
-		return // the service tells no more of such a record
+		return // the service shows no more of such a record
 	}
 	if g.Disposition != w.Disposition || g.Attempt != w.Attempt || g.Held != w.Held || g.Principal != w.Principal || len(g.Effects) != len(w.Effects) {
 		t.Errorf("got %+v, want %+v", g, w)
@@ -216,9 +217,9 @@ func TestAHandlerIsToldAtOnceThatItsRecordWasSettled(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *service) {
 		c := newClient(t, direct{s.handler})
 		_, err := c.Do(t.Context(), call("k"), func(ctx context.Context, x semel.Execution) (semel.Result, error) {
-			a, err := s.engine.Attach(ctx, x.ID(), x.Fence())
+			a, err := s.engine.Door().Attach(ctx, x.ID(), x.Fence())
 			must(t, err)
-			must(t, a.Abort(ctx, semel.Failure{Message: "by another"}))
+			must(t, a.Abort(ctx, store.Failure{Message: "by another"}))
 			start := time.Now()
 			<-ctx.Done()
 			if d := time.Since(start); d > 11*time.Second {
@@ -327,7 +328,7 @@ func TestARightWhoseAnswerWasLateIsRenewedFirst(t *testing.T) {
 		}
 		_, err = c.Complete(t.Context(), b.Execution, data("x"))
 		must(t, err)
-		_, err = c.Fail(t.Context(), b.Execution, semel.Failure{Message: "no"}, semel.Result{})
+		_, err = c.Fail(t.Context(), b.Execution, store.Failure{Message: "no"}, semel.Result{})
 		wantCode(t, err, semel.CodeAlreadyEnded)
 		synctest.Wait()
 	})

@@ -57,7 +57,7 @@ func ExampleClient_Do() {
 	// replay ch_1
 }
 
-func ExampleKeys() {
+func ExampleKeyFile() {
 	dir, err := os.MkdirTemp("", "keys")
 	if err != nil {
 		log.Fatal(err)
@@ -65,7 +65,7 @@ func ExampleKeys() {
 	defer func() { _ = os.RemoveAll(dir) }()
 	var keys [2]string
 	for life := range keys { // of a program that crashes once
-		journal, err := client.OpenKeys(filepath.Join(dir, "keys"))
+		journal, err := client.OpenKeyFile(filepath.Join(dir, "keys"))
 		if err != nil {
 			log.Fatal(err)
 		}

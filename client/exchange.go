@@ -18,31 +18,34 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/wire"
+	"github.com/semelhq/semel/transport/safehttp"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// Codes of refusals that HTTP needs and an engine does not know.
+// Codes of refusals that only HTTP has.
 const (
 	CodeUnauthorized semel.Code = "unauthorized"
-	CodeRateLimited  semel.Code = "rate_limited"
+	CodeOverloaded   semel.Code = "overloaded"
+	CodeBodyTooSlow  semel.Code = "body_too_slow"
 	CodeTooLarge     semel.Code = "too_large"
 )
 
-// AnswerError is an HTTP answer that is none of the API's, for instance from a
-// proxy on the way, or from an address where no Semel service is.
+// AnswerError is an HTTP answer that doesn't come from the API, but for instance from a
+// proxy on the way, or from an address without a Semel service.
 type AnswerError struct {
 	// Status is the HTTP status.
 	Status int
-	// Reason says what is wrong with the answer. It has nothing of its body.
+	// Reason says what is wrong with the answer. It quotes nothing of the body.
 	Reason string
 }
 
-// Error is the status and the reason.
+// Error gives the status and the reason.
 func (e *AnswerError) Error() string {
-	return fmt.Sprintf("the answer, with status %d, is not one of the API: %s", e.Status, e.Reason)
+	return fmt.Sprintf("the answer (status %d) doesn't come from the API: %s", e.Status, e.Reason)
 }
 
-// holderHeader names the holder of what a beginning starts.
+// holderHeader names the holder in a request that begins an execution.
 const holderHeader = "Semel-Holder"
 
 // request is one request, which may be sent several times.
@@ -50,47 +53,37 @@ type request struct {
 	method, url string
 	header      http.Header // may be nil
 	body        any         // nil: none
-	// again is the body of every try but the first, where it differs.
-	again any
 	// wait is how much longer than Options.Timeout one try may take.
 	wait time.Duration
-	// repeatable: sending again after a lost answer can do no harm.
+	// repeatable: sending it again after a lost answer does no harm.
 	repeatable bool
 }
 
-// reply is a whole answer of the API: a success, or a refusal with problem set.
+// reply is a complete answer of the API: a success, or a refusal with problem set.
 type reply struct {
 	status  int
 	body    []byte
-	problem *problem
+	problem *wire.Problem
 	retry   time.Duration // Retry-After; zero if there is none
-	tries   int
 }
 
 // failed is a request without a usable answer.
 type failed struct {
-	nothing bool // it is proved that nothing of the request was sent, by any try
-	final   bool // trying again will not help
+	nothing bool // certainly nothing of the request was sent, in any try
+	final   bool // trying again won't help
 	err     error
 }
 
 func (f *failed) Error() string { return f.err.Error() }
 func (f *failed) Unwrap() error { return f.err }
 
-// send sends the request until it has an answer, or gives up: after
-// Options.Tries, or earlier where ctx would end before the next try. While more,
-// if given, says so, it goes on after that. The error is a [failed].
+// send sends the request until it has an answer, or gives up: after Options.Tries, or if
+// ctx would end before the next try. If more is given, tries go on after Options.Tries
+// while it reports true. The error is a [failed].
 func (c *Client) send(ctx context.Context, q *request, more func() bool) (*reply, error) {
 	nothing := true
 	for n := 1; ; n++ {
-		body := q.body
-		if n > 1 && q.again != nil {
-			body = q.again
-		}
-		r, err := c.try(ctx, q, body)
-		if r != nil {
-			r.tries = n
-		}
+		r, err := c.try(ctx, q, q.body)
 		var f *failed
 		retry, pause := false, time.Duration(0)
 		if err != nil {
@@ -112,7 +105,7 @@ func (c *Client) send(ctx context.Context, q *request, more func() bool) (*reply
 	}
 }
 
-// asFailed is err as what it is always.
+// asFailed returns err, which is a failed or becomes one.
 func asFailed(err error) *failed {
 	f, ok := errors.AsType[*failed](err)
 	if !ok {
@@ -121,14 +114,14 @@ func asFailed(err error) *failed {
 	return f
 }
 
-// retryable reports whether an answer asks for another try: the service, or what
-// stands before it, was not able to answer. What the engine decided is final.
+// retryable reports whether an answer asks for another try, because the service, or a
+// proxy before it, wasn't able to answer. The engine's decisions are final.
 func retryable(r *reply, repeatable bool) bool {
 	if r.problem == nil {
 		return false
 	}
 	switch r.problem.Code {
-	case CodeRateLimited:
+	case CodeOverloaded, CodeBodyTooSlow: // the request wasn't processed
 		return true
 	case semel.CodeStoreUnavailable, semel.CodeUnknown, semel.CodeClosed, "internal", "body_unreadable":
 		return repeatable
@@ -136,8 +129,8 @@ func retryable(r *reply, repeatable bool) bool {
 	return false
 }
 
-// pause waits before try n+1. It reports false, and does not wait, where ctx would
-// end meanwhile.
+// pause waits before try n+1. It reports false, without waiting, if ctx would end
+// meanwhile.
 func (c *Client) pause(ctx context.Context, asked time.Duration, n int) bool {
 	d := asked + rand.N(min(c.opts.MinPause<<min(n-1, 20), c.opts.MaxPause)+1)
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
@@ -172,7 +165,7 @@ func (c *Client) try(ctx context.Context, q *request, body any) (*reply, error) 
 	return c.read(resp, text)
 }
 
-// roundTrip sends the request and gets the head of the answer.
+// roundTrip sends the request, and returns once the head of the answer is there.
 func (c *Client) roundTrip(ctx context.Context, q *request, body any) (*http.Response, error) {
 	var content io.Reader
 	if body != nil {
@@ -202,12 +195,12 @@ func (c *Client) roundTrip(ctx context.Context, q *request, body any) (*http.Res
 	}
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return nil, &failed{nothing: c.traced && semelhttp.NothingSent(err), final: hopeless(err), err: plain(err)}
+		return nil, &failed{nothing: c.traced && safehttp.NothingSent(err), final: wrongServer(err), err: plain(err)}
 	}
 	return resp, nil
 }
 
-// plain takes the address off an error of net/http: it names records.
+// plain removes the URL from an error of net/http, because it names records.
 func plain(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
@@ -215,8 +208,8 @@ func plain(err error) error {
 	return err
 }
 
-// hopeless reports whether the other side is not the one that was meant.
-func hopeless(err error) bool {
+// wrongServer reports whether the other side isn't the intended server.
+func wrongServer(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return true
 	}
@@ -230,11 +223,11 @@ func hopeless(err error) bool {
 	return ok
 }
 
-// read makes a reply of an answer, if it is one of the API.
+// read makes a reply of an answer, if it comes from the API.
 func (c *Client) read(resp *http.Response, text []byte) (*reply, error) {
 	r := &reply{status: resp.StatusCode, body: text}
 	bad := func(reason string) (*reply, error) {
-		// What stands before the service may be able to reach it again.
+		// A proxy before the service may be able to reach it again.
 		return nil, &failed{final: r.status < 500 && r.status != http.StatusTooManyRequests, err: &AnswerError{r.status, reason}}
 	}
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
@@ -253,7 +246,7 @@ func (c *Client) read(resp *http.Response, text []byte) (*reply, error) {
 	case media != semelhttp.ProblemType:
 		return bad("it is not a problem document")
 	}
-	r.problem = new(problem)
+	r.problem = new(wire.Problem)
 	if err := json.Unmarshal(text, r.problem); err != nil || r.problem.Code == "" {
 		return bad("its problem document is not valid")
 	}
@@ -273,17 +266,17 @@ func decode[T any](r *reply) (*T, error) {
 	return v, nil
 }
 
-// err is a refusal as an error of the engine.
-func (p *problem) err(retry time.Duration) *semel.Error {
-	return &semel.Error{Code: p.Code, Message: p.Detail, RetryAfter: retry}
+// refusal turns the problem into an error of the engine.
+func (r *reply) refusal() *semel.Error {
+	return &semel.Error{Code: r.problem.Code, Message: r.problem.Detail, RetryAfter: r.retry}
 }
 
-// call sends a request and reads the answer. Without a usable one the error has
-// the given code, or says that nothing was sent.
+// call sends a request and reads the answer. Without a usable answer the error has the
+// code lost, or says that nothing was sent.
 func call[T any](ctx context.Context, c *Client, q *request, lost semel.Code) (*T, *reply, error) {
 	r, err := c.send(ctx, q, nil)
 	if err == nil && r.problem != nil {
-		return nil, r, r.problem.err(r.retry)
+		return nil, r, r.refusal()
 	}
 	var v *T
 	if err == nil {
@@ -295,7 +288,7 @@ func call[T any](ctx context.Context, c *Client, q *request, lost semel.Code) (*
 	return v, r, nil
 }
 
-// lostAnswer is what is known without an answer.
+// lostAnswer is the error if there is no usable answer.
 func lostAnswer(err error, code semel.Code) *semel.Error {
 	f := asFailed(err)
 	if code == semel.CodeUnknown && f.nothing {

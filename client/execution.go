@@ -8,28 +8,30 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/wire"
+	"github.com/semelhq/semel/store"
 )
 
-// Execution is the right to execute one call, which [Client.Do] gives a handler.
-// Its lease is renewed at a third of its time. Its methods may be called
+// Execution is the right to execute one call, which [Client.Do] gives a handler. The
+// client renews its lease every third of its duration. Its methods may be called
 // concurrently.
 type Execution struct {
 	c    *Client
 	name string
 	rec  *semel.Record // the claim
 
-	// ctx is what the handler runs under; cancel tells it to stop.
+	// ctx is the handler's context; cancel tells the handler to stop.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	// mu is held while the ledger is written to.
+	// mu is held during writes to the ledger.
 	mu     sync.Mutex
-	ledger map[string]semel.EffectState
-	// doubt has the effects whose start was asked for and not answered. They were
-	// not called.
-	doubt map[string]bool
-	ended bool
-	// outbox is what the call sends if it completes.
+	ledger map[string]store.EffectState
+	// unconfirmed has the effects whose start was requested without an answer. They
+	// weren't called.
+	unconfirmed map[string]bool
+	ended       bool
+	// outbox has the messages that the call sends if it completes.
 	outbox []semel.Message
 
 	lease struct {
@@ -40,10 +42,9 @@ type Execution struct {
 	}
 }
 
-// execute makes the execution of a call that was begun, and keeps its lease alive
-// until stop is called.
+// execute makes the execution of a begun call, and renews its lease until stop is called.
 func (c *Client) execute(ctx context.Context, b *Begun) (x *Execution, stop func()) {
-	x = &Execution{c: c, name: b.Execution, rec: b.Record, ledger: map[string]semel.EffectState{}, doubt: map[string]bool{}}
+	x = &Execution{c: c, name: b.Execution, rec: b.Record, ledger: map[string]store.EffectState{}, unconfirmed: map[string]bool{}}
 	for _, ef := range b.Record.Effects {
 		x.ledger[ef.Name] = ef.State
 	}
@@ -67,11 +68,11 @@ func (x *Execution) Fence() int64 { return x.rec.Fence }
 // Number is [semel.Attempt.Number].
 func (x *Execution) Number() int { return x.rec.Attempt }
 
-// Name names the execution on the wire.
+// Name is the execution's name in the API.
 func (x *Execution) Name() string { return x.name }
 
-// Send is [semel.Attempt.Send]. The service says when the execution is completed
-// whether it accepts the messages.
+// Send is [semel.Attempt.Send]. Whether the service accepts the messages you learn when
+// the execution completes.
 func (x *Execution) Send(m semel.Message) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -100,8 +101,7 @@ func (x *Execution) Renew(ctx context.Context) error {
 	return nil
 }
 
-// judge tells the handler to stop if a refused renewal means that its right is
-// gone.
+// judge tells the handler to stop if a refused renewal means that its right is gone.
 func (x *Execution) judge(err error) {
 	e, ok := errors.AsType[*semel.Error](err)
 	if !ok {
@@ -129,7 +129,7 @@ func (x *Execution) current() (since time.Time, d time.Duration) {
 	return x.lease.since, x.lease.d
 }
 
-// alive reports whether the lease can't be over yet.
+// alive reports whether the lease certainly isn't over yet.
 func (x *Execution) alive() bool {
 	since, d := x.current()
 	return time.Since(since) < d
@@ -169,24 +169,24 @@ func (x *Execution) beat(ctx context.Context) {
 	}
 }
 
-// keep renews the lease. While the service does not answer it tries again, and
-// shortly before the lease may be over it tells the handler to stop: from then on
-// somebody else may be given the right. It reports whether the lease goes on.
+// keep renews the lease. It tries again while the service doesn't answer, and shortly
+// before the lease may be over it tells the handler to stop: from then on somebody else
+// may get the right. It reports whether the lease goes on.
 func (x *Execution) keep(ctx context.Context, since time.Time, d time.Duration) bool {
-	// A tenth is left for the handler to notice.
+	// A tenth is left for the handler to react.
 	left, cancel := context.WithDeadline(ctx, since.Add(d-d/10))
 	defer cancel()
 	for {
 		start := time.Now()
 		r, err := x.c.try(left, x.c.onExecution(x.name, "/renew", nil), struct{}{})
 		if err == nil && r.problem == nil {
-			if v, err := decode[lease](r); err == nil && v.LeaseMS > 0 {
+			if v, err := decode[wire.Renewed](r); err == nil && v.LeaseMS > 0 {
 				x.renewed(start, time.Duration(v.LeaseMS)*time.Millisecond)
 				return true
 			}
 		}
 		if err == nil && r.problem != nil {
-			x.judge(r.problem.err(0))
+			x.judge(r.refusal())
 		}
 		timer := time.NewTimer(max(d/30, time.Millisecond))
 		select {
@@ -205,30 +205,30 @@ func (x *Execution) keep(ctx context.Context, since time.Time, d time.Duration) 
 }
 
 // StartEffect is [semel.Attempt.StartEffect].
-func (x *Execution) StartEffect(ctx context.Context, name string) (semel.EffectRecord, error) {
+func (x *Execution) StartEffect(ctx context.Context, name string) (store.EffectRecord, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.ended {
-		return semel.EffectRecord{}, &semel.Error{Code: semel.CodeAlreadyEnded, Message: "the attempt has ended"}
+		return store.EffectRecord{}, &semel.Error{Code: semel.CodeAlreadyEnded, Message: "the attempt has ended"}
 	}
 	if err := x.lost(); err != nil {
-		return semel.EffectRecord{}, err
+		return store.EffectRecord{}, err
 	}
-	if x.ledger[name] == semel.EffectStarted {
-		return semel.EffectRecord{Name: name, State: semel.EffectStarted},
+	if x.ledger[name] == store.EffectStarted {
+		return store.EffectRecord{Name: name, State: store.EffectStarted},
 			semel.Unknown(&semel.Error{Code: semel.CodeEffectUnknown, Message: "effect " + name + " was started and its result is not known"})
 	}
-	// Nobody else asks for this attempt while x.mu is held, so an effect that it
-	// finds started although the ledger here says otherwise was never called.
-	var ef semel.EffectRecord
+	// While x.mu is held, nobody else starts effects of this attempt. So if the service
+	// has an effect as started and this ledger doesn't, it was never called.
+	var ef store.EffectRecord
 	var err error
-	if !x.doubt[name] {
+	if !x.unconfirmed[name] {
 		ef, err = x.c.StartEffect(ctx, x.name, name)
-		x.doubt[name] = uncertain(err)
+		x.unconfirmed[name] = uncertain(err)
 	}
-	if x.doubt[name] {
+	if x.unconfirmed[name] {
 		ef, err = x.c.RestartEffect(ctx, x.name, name)
-		x.doubt[name] = uncertain(err)
+		x.unconfirmed[name] = uncertain(err)
 	}
 	if ef.State != "" {
 		x.ledger[name] = ef.State
@@ -237,8 +237,8 @@ func (x *Execution) StartEffect(ctx context.Context, name string) (semel.EffectR
 	return ef, err
 }
 
-// uncertain reports whether an error leaves open if the service did what it was
-// asked for.
+// uncertain reports whether an error leaves open whether the service did what it was
+// asked to do.
 func uncertain(err error) bool {
 	e, ok := errors.AsType[*semel.Error](err)
 	if !ok {
@@ -251,9 +251,9 @@ func uncertain(err error) bool {
 	return false
 }
 
-// SettleEffect is [semel.Attempt.SettleEffect]. It tries until it is known to be
+// SettleEffect is [semel.Attempt.SettleEffect]. It tries until the result is known to be
 // recorded, ctx ends, or the lease is over.
-func (x *Execution) SettleEffect(ctx context.Context, f semel.EffectFinding) error {
+func (x *Execution) SettleEffect(ctx context.Context, f store.EffectFinding) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.ended {
@@ -267,7 +267,7 @@ func (x *Execution) SettleEffect(ctx context.Context, f semel.EffectFinding) err
 		return lostAnswer(err, semel.CodeUnknown)
 	}
 	if r.problem != nil {
-		return r.problem.err(r.retry)
+		return r.refusal()
 	}
 	x.ledger[f.Name] = f.State
 	return nil
@@ -278,28 +278,28 @@ func (x *Execution) effectOpen() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, state := range x.ledger {
-		if state == semel.EffectStarted {
+		if state == store.EffectStarted {
 			return true
 		}
 	}
 	return false
 }
 
-// refuteDoubts takes the effects out of the ledger whose start was asked for and
-// that were never called. If that can't be recorded they stay started: a further
-// attempt is then held, which is safe.
-func (x *Execution) refuteDoubts(ctx context.Context) {
+// refuteUnconfirmed refutes the effects whose start was requested and that were never
+// called. If that can't be recorded they stay started, and the next attempt is held,
+// which is safe.
+func (x *Execution) refuteUnconfirmed(ctx context.Context) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.ended = true
-	for name, doubt := range x.doubt {
-		if doubt && x.ledger[name] != semel.EffectStarted {
-			_ = x.c.SettleEffect(ctx, x.name, semel.EffectFinding{Name: name, State: semel.EffectRefuted})
+	for name, asked := range x.unconfirmed {
+		if asked && x.ledger[name] != store.EffectStarted {
+			_ = x.c.SettleEffect(ctx, x.name, store.EffectFinding{Name: name, State: store.EffectRefuted})
 		}
 	}
 }
 
-// messages are those to be sent if the call completes.
+// messages are the ones that the call sends if it completes.
 func (x *Execution) messages() []semel.Message {
 	x.mu.Lock()
 	defer x.mu.Unlock()

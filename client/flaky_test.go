@@ -16,10 +16,11 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 )
 
-// flaky is a network that loses requests and answers, delays them, delivers them
-// again later, and has a bad proxy in it.
+// flaky is a network that loses requests and answers, delays them, delivers them again
+// later, and has a bad proxy in it.
 type flaky struct {
 	next  http.RoundTripper
 	share float64 // of requests that something happens to
@@ -114,9 +115,9 @@ func (p *provider) charge(key string) string {
 	return "charged " + key
 }
 
-// TestEffectsHappenOnceOverANetworkThatFails lets several clients deliver the same
-// calls over a bad network. Whatever is lost, no effect happens twice, and all who
-// get a result get the same.
+// TestEffectsHappenOnceOverANetworkThatFails makes several clients deliver the same calls
+// over a bad network. Whatever is lost, no effect happens twice, and everybody who gets a
+// result gets the same.
 func TestEffectsHappenOnceOverANetworkThatFails(t *testing.T) {
 	clause.Proves(t, "CORE-INV.1", "CORE-INV.2")
 	const clients, calls = 3, 12
@@ -168,8 +169,7 @@ func TestEffectsHappenOnceOverANetworkThatFails(t *testing.T) {
 				}
 			}
 			all.Wait()
-			// Ends that were given up by their callers go on being sent until the lease
-			// is over.
+			// Ends that their callers gave up are still sent until the lease is over.
 			<-time.After(2 * time.Minute)
 			net.late.Wait()
 			synctest.Wait()
@@ -195,7 +195,7 @@ func TestEffectsHappenOnceOverANetworkThatFails(t *testing.T) {
 				}
 				if rec.State == semel.Completed {
 					completed++
-					if len(rec.Effects) != 2 || rec.Effects[0].State != semel.EffectConfirmed || rec.Effects[1].State != semel.EffectConfirmed {
+					if len(rec.Effects) != 2 || rec.Effects[0].State != store.EffectConfirmed || rec.Effects[1].State != store.EffectConfirmed {
 						t.Errorf("seed %d: %s was completed with %+v", seed, key, rec.Effects)
 					}
 				} else {
@@ -234,7 +234,7 @@ func TestABeginningIsRepeatedUntilItIsAnsweredAndOwnsTheSameRight(t *testing.T) 
 				if must(t, err); ans.Decision != semel.Execute || ans.Record.Attempt != 1 {
 					t.Errorf("got %s, attempt %d", ans.Decision, ans.Record.Attempt)
 				}
-				delete(holders, "") // of requests that begin nothing
+				delete(holders, "") // from requests that don't begin a call
 				if len(holders) != 1 {
 					t.Errorf("one delivery had %d holders", len(holders))
 				}
@@ -276,12 +276,12 @@ func TestAnEffectWhoseStartWasNotAnsweredIsCalledOnce(t *testing.T) {
 						}
 						return
 					}
-					// Nothing was called, and the ledger says so.
+					// Nothing was called, as the ledger shows.
 					if wantCode(t, err, semel.CodeFailed); calls != 0 {
 						t.Errorf("%d calls", calls)
 					}
 					for _, ef := range ans.Record.Effects {
-						if ef.State != semel.EffectRefuted {
+						if ef.State != store.EffectRefuted {
 							t.Errorf("the effect is %s", ef.State)
 						}
 					}

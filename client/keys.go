@@ -15,51 +15,63 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"github.com/semelhq/semel/transport/semelhttp"
+	"github.com/semelhq/semel/transport/safehttp"
 )
 
-// Keys is a journal of the keys of calls that are under way, in a file. A program
-// that dies after it has sent a call, and sends it again when it is back, finds
-// the key that it used under the name that it gave the call, such as the number of
-// its own order.
+// Keys finds the key of a call under way by the name that you give it, such as the number
+// of your order. If your program dies after it has sent a call, and sends it again when
+// it is back, it uses the same key. [KeyFile] keeps them in a file; you can keep them in
+// a table of your own database instead. Both methods may be called concurrently.
+type Keys interface {
+	// For returns the key of the call that you know by name. The first time it makes the
+	// key, by [safehttp.NewKey], and the key is durable before For returns. From then on
+	// it stays the same, in this process and the next, until Done.
+	For(name string) (string, error)
+	// Done forgets the key of a call, once you have recorded its outcome yourself. The
+	// next For with that name is another call.
+	Done(name string) error
+}
+
+// KeyFile is a journal of keys in a file.
 //
-// The file is text: a line for each key that was made or done with, with a
-// checksum. One process has it open at a time. Its methods may be called
-// concurrently.
-type Keys struct {
+// The file is text: a line with a checksum for each key that was made or is done with.
+// Only one process can have it open. Its methods may be called concurrently.
+type KeyFile struct {
 	path string
 	lock io.Closer
 
 	mu    sync.Mutex
 	file  *os.File
 	live  map[string]string
-	lines int   // in the file, below the first
+	lines int   // in the file, without the first
 	err   error // why nothing more can be written; see broken
 }
 
 const (
 	keysHead    = "semel-keys 1\n"
-	keysNew     = ".new" // what is being written instead of the journal
+	keysNew     = ".new" // ends the name of the next journal while it is written
 	maxCallName = 4096
-	// slackLines is how many lines that say nothing any more are let be.
+	// slackLines is how many obsolete lines may stay in the file.
 	slackLines = 1024
 )
 
-// ErrKeysLocked says that another process has the journal open, or this one has
-// it open twice.
+// ErrKeysLocked says that another process has the journal open, or that this one opens it
+// twice.
 var ErrKeysLocked = errors.New("client: the journal of keys is in use")
+
+var _ Keys = (*KeyFile)(nil)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// OpenKeys opens the journal at path, and makes it if it is not there. A last line
-// that a crash has cut off is dropped: its key was not given to anyone. Damage
-// anywhere else is an error, as keys may be lost.
-func OpenKeys(path string) (*Keys, error) {
+// OpenKeyFile opens the journal at path, and makes it if it doesn't exist. It drops a
+// last line that a crash has cut off: nobody got that key. Damage anywhere else is an
+// error, because keys may be lost.
+func OpenKeyFile(path string) (*KeyFile, error) {
 	lock, err := lockFile(path + ".lock")
 	if err != nil {
 		return nil, err
 	}
-	k := &Keys{path: path, lock: lock, live: map[string]string{}}
+	k := &KeyFile{path: path, lock: lock, live: map[string]string{}}
 	if err := k.open(); err != nil {
 		_ = lock.Close()
 		return nil, fmt.Errorf("client: the journal of keys: %w", err)
@@ -67,8 +79,9 @@ func OpenKeys(path string) (*Keys, error) {
 	return k, nil
 }
 
-func (k *Keys) open() error {
-	// What a crash left of rewriting the journal says nothing that it doesn't.
+func (k *KeyFile) open() error {
+	// A crash while the journal was rewritten leaves this file; the journal still has
+	// everything.
 	if err := os.Remove(k.path + keysNew); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -90,8 +103,8 @@ func (k *Keys) open() error {
 	return err
 }
 
-// read takes in the lines, and returns how much of text is whole.
-func (k *Keys) read(text []byte) (whole int, err error) {
+// read parses the lines, and returns how many bytes of text are whole lines.
+func (k *KeyFile) read(text []byte) (whole int, err error) {
 	rest, ok := bytes.CutPrefix(text, []byte(keysHead))
 	if !ok {
 		return 0, errors.New("the file is not a journal of keys, or one of a newer version")
@@ -119,7 +132,8 @@ func (k *Keys) read(text []byte) (whole int, err error) {
 	return whole, nil
 }
 
-// appendLine writes that name has a key, or with an empty one that it is done.
+// appendLine appends the line that gives name a key, or, with an empty key, says that it
+// is done with.
 func appendLine(b []byte, name, key string) []byte {
 	start := len(b)
 	b = strconv.AppendQuoteToASCII(append(b, strconv.Quote(key)+" "...), name)
@@ -137,8 +151,8 @@ func readLine(line []byte) (name, key string, ok bool) {
 	return name, key, kerr == nil && nerr == nil
 }
 
-// endsWhole reports whether what looks like one damaged line ends with a whole one:
-// then it is two lines, and no crash has made them one.
+// endsWhole reports whether a damaged last line ends with a whole one. Then it was two
+// lines, and no crash can have joined them.
 func endsWhole(line []byte) bool {
 	for at := 1; at < len(line); at++ {
 		if line[at] == '"' {
@@ -150,10 +164,8 @@ func endsWhole(line []byte) bool {
 	return false
 }
 
-// For is the key of the call that the caller knows by name. The first time it is
-// made, and is durable before For returns; from then on it is the same, in this
-// process and the next, until Done.
-func (k *Keys) For(name string) (string, error) {
+// For is [Keys.For]. A name has 1 to 4096 bytes of UTF-8.
+func (k *KeyFile) For(name string) (string, error) {
 	if name == "" || len(name) > maxCallName || !utf8.ValidString(name) {
 		return "", fmt.Errorf("client: the name of a call has 1 to %d bytes of UTF-8", maxCallName)
 	}
@@ -162,9 +174,9 @@ func (k *Keys) For(name string) (string, error) {
 	if key, ok := k.live[name]; ok {
 		return key, nil
 	}
-	key := semelhttp.NewKey()
-	// A crash before this write, or in it, leaves no key, and none was used. A
-	// crash after it leaves a key that the next process uses.
+	key := safehttp.NewKey()
+	// A crash before or during this write leaves no key, and nobody used one. A crash
+	// after it leaves a key that the next process uses.
 	if err := k.append(name, key); err != nil {
 		return "", err
 	}
@@ -172,16 +184,15 @@ func (k *Keys) For(name string) (string, error) {
 	return key, nil
 }
 
-// Done forgets the key of a call whose outcome the caller has recorded for itself.
-// The next For of that name is another call.
-func (k *Keys) Done(name string) error {
+// Done is [Keys.Done].
+func (k *KeyFile) Done(name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, ok := k.live[name]; !ok {
 		return k.err
 	}
-	// A crash before this write leaves the key; the caller, who knows the outcome,
-	// says Done again.
+	// A crash before this write leaves the key. The caller has the outcome and calls Done
+	// again.
 	if err := k.append(name, ""); err != nil {
 		return err
 	}
@@ -194,9 +205,9 @@ func (k *Keys) Done(name string) error {
 	return nil
 }
 
-// Names lists the calls that have a key, in no order: those that a program has to
-// look after when it is back.
-func (k *Keys) Names() []string {
+// Names lists the calls that have a key, in no order: those that your program has to
+// finish when it is back.
+func (k *KeyFile) Names() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	names := make([]string, 0, len(k.live))
@@ -207,7 +218,7 @@ func (k *Keys) Names() []string {
 }
 
 // append makes one line durable.
-func (k *Keys) append(name, key string) error {
+func (k *KeyFile) append(name, key string) error {
 	if k.err != nil {
 		return k.err
 	}
@@ -221,23 +232,23 @@ func (k *Keys) append(name, key string) error {
 	return nil
 }
 
-// broken stops writing: what the file has is not known any more, and a line after
-// one that is cut off would be damage. Keys that exist go on being given.
-func (k *Keys) broken(err error) error {
-	k.err = fmt.Errorf("client: the journal of keys can't be written and has to be opened again: %w", err)
+// broken stops all writing: nobody knows what the file has, and a line after a cut-off
+// one would be damage. Existing keys are still returned.
+func (k *KeyFile) broken(err error) error {
+	k.err = fmt.Errorf("client: the journal of keys can't be written; open it again: %w", err)
 	return k.err
 }
 
-// rewrite writes a journal with what is live only, and puts it in the place of the
-// old one. A crash before the rename leaves the old journal, and a file that the
-// next opening removes. A crash after it leaves the new one.
-func (k *Keys) rewrite() error {
+// rewrite replaces the journal by one with only the live keys. A crash before the rename
+// leaves the old journal, and a file that the next opening removes. A crash after it
+// leaves the new one.
+func (k *KeyFile) rewrite() error {
 	temp, err := os.OpenFile(k.path+keysNew, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
 	w := bufio.NewWriter(temp)
-	_, _ = w.WriteString(keysHead) // Flush tells
+	_, _ = w.WriteString(keysHead) // Flush returns the error
 	for name, key := range k.live {
 		_, _ = w.Write(appendLine(nil, name, key))
 	}
@@ -245,7 +256,7 @@ func (k *Keys) rewrite() error {
 		return err
 	}
 	if k.file != nil {
-		if err := k.file.Close(); err != nil { // some systems do not replace an open file
+		if err := k.file.Close(); err != nil { // some systems don't replace an open file
 			return err
 		}
 	}
@@ -260,7 +271,7 @@ func (k *Keys) rewrite() error {
 	return err
 }
 
-// syncDir makes a rename durable where a directory can be synced.
+// syncDir makes a rename durable, on systems that can sync a directory.
 func syncDir(path string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -273,7 +284,7 @@ func syncDir(path string) error {
 }
 
 // Close lets another process open the journal.
-func (k *Keys) Close() error {
+func (k *KeyFile) Close() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.file == nil {

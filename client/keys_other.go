@@ -7,7 +7,8 @@ import (
 	"io"
 )
 
-// lockFile can't keep a second process away here, so there is no journal.
+// lockFile always fails: this system can't keep a second process away, so there is no
+// journal.
 func lockFile(string) (io.Closer, error) {
 	return nil, errors.New("client: journals of keys are not supported on this system")
 }

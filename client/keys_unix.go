@@ -10,8 +10,7 @@ import (
 	"syscall"
 )
 
-// lockFile takes the lock that the file at path stands for. It goes with the
-// process, however that ends.
+// lockFile locks the file at path. The lock ends with the process, however that ends.
 func lockFile(path string) (io.Closer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

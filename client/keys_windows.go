@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// errSharing is what Windows says of a file that another has open.
+// errSharing is ERROR_SHARING_VIOLATION: somebody else has the file open.
 const errSharing syscall.Errno = 32
 
-// lockFile takes the lock that the file at path stands for: while it is open,
-// nobody else can open it. It goes with the process, however that ends.
+// lockFile locks by opening the file at path: while it is open, nobody else can open it.
+// The lock ends with the process, however that ends.
 func lockFile(path string) (io.Closer, error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {

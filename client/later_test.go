@@ -10,9 +10,10 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/store"
 )
 
-// A client is what the functions of package dispatch for people work on.
+// A client works with those functions of package dispatch that are for people.
 var (
 	_ dispatch.Settler  = (*client.Client)(nil)
 	_ dispatch.Searcher = (*client.Client)(nil)
@@ -31,31 +32,31 @@ func TestMessagesAreReplayedAndDiscarded(t *testing.T) {
 		_, err = dispatch.Discard(t.Context(), c, id("k"), a, "too early")
 		wantCode(t, err, semel.CodeIllegalTransition) // it is not parked
 		for _, m := range []string{a, b} {
-			_, err := s.engine.SettleMessage(t.Context(), id("k"), m, semel.MessageFinding{State: semel.MessageParked, Failure: &semel.Failure{Code: "status_410"}})
+			_, err := s.engine.Door().SettleMessage(t.Context(), id("k"), m, store.MessageFinding{State: store.MessageParked, Failure: &store.Failure{Code: "status_410"}})
 			must(t, err)
 		}
-		why := func(text string) *semel.Failure { return &semel.Failure{Message: text} }
-		for _, f := range []semel.MessageFinding{
-			{State: semel.MessageDelivered}, {State: semel.MessageParked}, {State: semel.MessagePending}, {State: semel.MessageDiscarded, Replay: true},
-			{State: semel.MessagePending, Replay: true, RetryAfter: time.Second}, {State: semel.MessageDiscarded, Untried: true}, {},
+		why := func(text string) *store.Failure { return &store.Failure{Message: text} }
+		for _, f := range []store.MessageFinding{
+			{State: store.MessageDelivered}, {State: store.MessageParked}, {State: store.MessagePending}, {State: store.MessageDiscarded, Replay: true},
+			{State: store.MessagePending, Replay: true, RetryAfter: time.Second}, {State: store.MessageDiscarded, Untried: true}, {},
 		} {
 			_, err := c.SettleMessage(t.Context(), id("k"), a, f)
 			wantCode(t, err, semel.CodeUnsupported)
 		}
-		rec, err := c.SettleMessage(t.Context(), id("k"), a, semel.MessageFinding{State: semel.MessagePending, Replay: true, Failure: why("it is back")})
+		rec, err := c.SettleMessage(t.Context(), id("k"), a, store.MessageFinding{State: store.MessagePending, Replay: true, Failure: why("it is back")})
 		must(t, err)
-		if m := rec.Outbox[0]; m.State != semel.MessagePending || m.Tries != 0 || *m.Failure != (semel.Failure{Code: "replayed", Message: "it is back"}) {
+		if m := rec.Outbox[0]; m.State != store.MessagePending || m.Tries != 0 || *m.Failure != (store.Failure{Code: "replayed", Message: "it is back"}) {
 			t.Errorf("got %+v", m)
 		}
 		rec, err = dispatch.Discard(t.Context(), c, id("k"), b, "not wanted")
 		must(t, err)
-		if m := rec.Outbox[1]; m.State != semel.MessageDiscarded || *m.Failure != (semel.Failure{Code: "discarded", Message: "not wanted"}) {
+		if m := rec.Outbox[1]; m.State != store.MessageDiscarded || *m.Failure != (store.Failure{Code: "discarded", Message: "not wanted"}) {
 			t.Errorf("got %+v", m)
 		}
-		_, err = c.SettleMessage(t.Context(), id("k"), "no/such message", semel.MessageFinding{State: semel.MessageDiscarded})
+		_, err = c.SettleMessage(t.Context(), id("k"), "no/such message", store.MessageFinding{State: store.MessageDiscarded})
 		wantCode(t, err, semel.CodeNotFound)
 		var found []string
-		for f, err := range dispatch.Find(t.Context(), c, dispatch.Query{States: []semel.MessageState{semel.MessagePending, semel.MessageDiscarded}}) {
+		for f, err := range dispatch.Find(t.Context(), c, dispatch.Query{States: []store.MessageState{store.MessagePending, store.MessageDiscarded}}) {
 			must(t, err)
 			found = append(found, f.Message.ID)
 		}
@@ -81,7 +82,7 @@ func TestCallsAreCompensated(t *testing.T) {
 			rec, err := c.Compensate(t.Context(), id("k"), "the wrong address")
 			must(t, err)
 			by := rec.Compensation
-			if by == nil || by.State != semel.CompensationDone || by.Reason != "the wrong address" || by.Principal != "shop" || undone != 1 {
+			if by == nil || by.State != store.CompensationDone || by.Reason != "the wrong address" || by.Principal != "shop" || undone != 1 {
 				t.Fatalf("got %+v after %d", by, undone)
 			}
 			twin, err := c.Lookup(t.Context(), by.ID("acme"))

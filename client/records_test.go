@@ -11,6 +11,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/store"
 )
 
 func TestRecordsAreLookedAfterByPeople(t *testing.T) {
@@ -25,7 +26,7 @@ func TestRecordsAreLookedAfterByPeople(t *testing.T) {
 			})
 			wantCode(t, err, semel.CodeUnknown)
 			acme := "acme"
-			page, err := c.Search(t.Context(), semel.Query{Key: key, Tenant: &acme, Operation: "op", Principal: "shop", State: semel.Processing, Held: true, After: 1})
+			page, err := c.Search(t.Context(), store.Query{Key: key, Tenant: &acme, Operation: "op", Principal: "shop", State: semel.Processing, Held: true, After: 1})
 			if must(t, err); len(page.Records) != 1 || page.Records[0].ID != id(key) || page.Records[0].Held == "" {
 				t.Fatalf("searching for %q found %+v", key, page.Records)
 			}
@@ -33,8 +34,9 @@ func TestRecordsAreLookedAfterByPeople(t *testing.T) {
 			must(t, err)
 			want, err := s.engine.Lookup(t.Context(), id(key))
 			must(t, err)
-			// What a client can't know is empty; all else is the same.
-			want.Revision, want.Origin, want.NextAt, want.Policy = semel.Revision{}, 0, 0, semel.Policy{}
+			// A client leaves empty what only the service knows; everything else is the
+			// same.
+			want.Revision, want.Origin, want.NextAt, want.Policy = store.Revision{}, 0, 0, store.Policy{}
 			g, err := json.Marshal(got)
 			must(t, err)
 			w, err := json.Marshal(want)
@@ -43,7 +45,7 @@ func TestRecordsAreLookedAfterByPeople(t *testing.T) {
 			}
 		}
 		var found []string
-		for q := (semel.Query{Limit: 1}); ; {
+		for q := (store.Query{Limit: 1}); ; {
 			page, err := c.Search(t.Context(), q)
 			must(t, err)
 			for _, rec := range page.Records {
@@ -57,21 +59,21 @@ func TestRecordsAreLookedAfterByPeople(t *testing.T) {
 			t.Errorf("the pages had %q", found)
 		}
 
-		rec, err := c.Settle(t.Context(), id("k"), semel.Settlement{Outcome: semel.DispositionCompleted, Result: data("\xff"), Effects: []semel.EffectFinding{
-			{Name: "charge", State: semel.EffectConfirmed, Result: data(`"x"`)},
+		rec, err := c.Settle(t.Context(), id("k"), semel.Settlement{Outcome: semel.DispositionCompleted, Result: data("\xff"), Effects: []store.EffectFinding{
+			{Name: "charge", State: store.EffectConfirmed, Result: data(`"x"`)},
 		}}, "the provider says so")
-		if must(t, err); rec.State != semel.Completed || string(rec.Result.Data) != "\xff" || rec.Effects[0].State != semel.EffectConfirmed {
+		if must(t, err); rec.State != semel.Completed || string(rec.Result.Data) != "\xff" || rec.Effects[0].State != store.EffectConfirmed {
 			t.Errorf("got %+v", rec)
 		}
 		_, err = c.Settle(t.Context(), id("k"), semel.Settlement{Outcome: semel.DispositionAborted}, "again")
 		wantCode(t, err, semel.CodeIllegalTransition)
 		_, err = c.Settle(t.Context(), id("other"), semel.Settlement{Outcome: semel.DispositionAbandoned}, "an effect is open")
 		wantCode(t, err, semel.CodeIllegalTransition)
-		rec, err = c.Settle(t.Context(), id("kéy"), semel.Settlement{Outcome: semel.DispositionRejected, Failure: &semel.Failure{Code: "c", Message: "m"}}, "no")
-		if must(t, err); rec.Disposition != semel.DispositionRejected || *rec.Failure != (semel.Failure{Code: "c", Message: "m"}) {
+		rec, err = c.Settle(t.Context(), id("kéy"), semel.Settlement{Outcome: semel.DispositionRejected, Failure: &store.Failure{Code: "c", Message: "m"}}, "no")
+		if must(t, err); rec.Disposition != semel.DispositionRejected || *rec.Failure != (store.Failure{Code: "c", Message: "m"}) {
 			t.Errorf("got %+v", rec)
 		}
-		pass(time.Second) // what is purged is older than now
+		pass(time.Second) // a purged record is older than now
 		must(t, c.Purge(t.Context(), id("k"), semel.Removal{Reason: "a test"}))
 		_, err = c.Lookup(t.Context(), id("k"))
 		wantCode(t, err, semel.CodeNotFound)
@@ -92,12 +94,21 @@ func TestRecordsAreLookedAfterByPeople(t *testing.T) {
 	})
 }
 
+func TestDecisionsOfNoRecordAreNotFound(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *service) {
+		c := newClient(t, direct{s.handler})
+		_, _, err := c.Decisions(t.Context(), semel.ID{Tenant: "acme", Principal: "shop", Operation: "op", Key: "none"})
+		wantCode(t, err, semel.CodeNotFound)
+	})
+}
+
 func TestABatchBeginsAndCompletes(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *service) {
 		c := newClient(t, direct{s.handler})
 		var items []client.BatchItem
 		for i := range 50 {
 			call := call(fmt.Sprint("k", i))
+			call.Attributes = store.Attributes{"line": fmt.Sprint(i)}
 			items = append(items, client.BatchItem{Begin: &call})
 		}
 		unknown := semel.Call{Operation: "none", Key: "k"}
@@ -108,7 +119,7 @@ func TestABatchBeginsAndCompletes(t *testing.T) {
 		wantCode(t, results[51].Err, semel.CodeNotFound)
 		var ends []client.BatchItem
 		for i, res := range results[:50] {
-			if must(t, res.Err); res.Begun.Decision != semel.Execute || res.Begun.Record.ID.Key != fmt.Sprint("k", i) {
+			if must(t, res.Err); res.Begun.Decision != semel.Execute || res.Begun.Record.ID.Key != fmt.Sprint("k", i) || res.Begun.Record.Attributes["line"] != fmt.Sprint(i) {
 				t.Fatalf("item %d got %+v", i, res)
 			}
 			ends = append(ends, client.BatchItem{Complete: &client.Completion{Execution: res.Begun.Execution, Result: data(fmt.Sprint("r", i))}})
@@ -149,7 +160,7 @@ func TestDecisionsAreWatchedAcrossBrokenConnections(t *testing.T) {
 	defer cancel()
 	var got []string
 	n, last := 0, ""
-	// A number before all others: first there is a gap.
+	// A number before all others: there is a gap first.
 	for ev, err := range c.Watch(ctx, "0", client.WatchFilter{Operation: "op"}) {
 		if err != nil {
 			t.Fatal(err)

@@ -18,13 +18,13 @@ import (
 
 // Event is one event of the stream of decisions.
 type Event struct {
-	// ID continues the stream after this event. An event without one of its own
-	// has that of the event before.
+	// ID continues the stream after this event. An event without an ID has that of the
+	// event before.
 	ID string
-	// Type is decided, ended, purged, lease_lost or gap. A gap tells that events
-	// were lost.
+	// Type is decided, ended, purged, lease_lost or gap. A gap means that events were
+	// lost.
 	Type string
-	// Data is JSON, as the API describes it for the type.
+	// Data is JSON, as the API describes it for each type.
 	Data []byte
 }
 
@@ -36,14 +36,14 @@ type WatchFilter struct {
 // maxEvent bounds one line of the stream, in bytes.
 const maxEvent = 1 << 20
 
-// errStreamEnded says that the stream ended, as it may at any time.
+// errStreamEnded says that the stream ended, which may happen at any time.
 var errStreamEnded = errors.New("the stream has ended")
 
-// Watch follows what the node that answers decides, after the event lastID, or
-// from now on if that is empty. When the connection breaks it goes on after the
-// last event. It ends with an error, which is that of ctx where ctx has ended,
-// or a refusal; a service that is out of reach for Options.Tries in a row is
-// [semel.CodeStoreUnavailable]. It needs the role viewer and the admin listener.
+// Watch follows what the answering node decides, from the event after lastID, or from now
+// on if that is empty. If the connection breaks, it goes on after the last event. It ends
+// with an error: that of ctx if ctx has ended, a refusal, or [semel.CodeStoreUnavailable]
+// if the service can't be reached for Options.Tries in a row. It needs the role viewer
+// and the admin listener.
 func (c *Client) Watch(ctx context.Context, lastID string, filter WatchFilter) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		last, stopped := lastID, false
@@ -70,13 +70,13 @@ func (c *Client) Watch(ctx context.Context, lastID string, filter WatchFilter) i
 				return
 			}
 			if !c.pause(ctx, 0, n) {
-				<-ctx.Done() // it ends before the next try would
+				<-ctx.Done() // ctx ends before the next try would begin
 			}
 		}
 	}
 }
 
-// watch reads one connection's events. It returns why they ended.
+// watch reads the events of one connection, and returns why they ended.
 func (c *Client) watch(ctx context.Context, lastID string, filter WatchFilter, got func(Event) bool) error {
 	params := url.Values{}
 	if filter.Operation != "" {
@@ -94,9 +94,9 @@ func (c *Client) watch(ctx context.Context, lastID string, filter WatchFilter, g
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// The service says something every few seconds.
-	silence := time.AfterFunc(c.opts.Timeout+c.opts.MaxWait, cancel)
-	defer silence.Stop()
+	// The service sends a heartbeat every few seconds.
+	heartbeat := time.AfterFunc(c.opts.Timeout+c.opts.MaxWait, cancel)
+	defer heartbeat.Stop()
 	resp, err := c.roundTrip(ctx, q, nil)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (c *Client) watch(ctx context.Context, lastID string, filter WatchFilter, g
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, maxEvent)
 	for lines.Scan() {
-		silence.Reset(c.opts.Timeout + c.opts.MaxWait)
+		heartbeat.Reset(c.opts.Timeout + c.opts.MaxWait)
 		line := lines.Text()
 		field, value, _ := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")
@@ -136,7 +136,7 @@ func (c *Client) watch(ctx context.Context, lastID string, filter WatchFilter, g
 	return &failed{err: errStreamEnded}
 }
 
-// refusedStream is why there is no stream.
+// refusedStream says why there is no stream.
 func (c *Client) refusedStream(resp *http.Response) error {
 	var text bytes.Buffer
 	if _, err := text.ReadFrom(http.MaxBytesReader(nil, resp.Body, maxEvent)); err != nil {
@@ -149,5 +149,5 @@ func (c *Client) refusedStream(resp *http.Response) error {
 	case r.problem == nil:
 		return &failed{final: true, err: &AnswerError{r.status, "it is not a stream of events"}}
 	}
-	return r.problem.err(r.retry)
+	return r.refusal()
 }

@@ -53,9 +53,9 @@ func newService(t *testing.T, ops ...semel.Operation) *service {
 	return &service{engine: e, handler: &sameHolder{inner: a.Admin(), given: map[string]http.Header{}, bodies: map[string][]byte{}}}
 }
 
-// sameHolder gives a holder that repeats its beginning the answer that it was
-// given before, as long as the call is in flight, and lets no hang-up of a holder
-// that may have asked again abort anything.
+// sameHolder gives a holder who repeats a beginning the same answer again, as long as the
+// call is in flight. It keeps the hang-up of a holder who may have asked again from
+// aborting anything.
 type sameHolder struct {
 	inner http.Handler
 
@@ -123,8 +123,8 @@ func newClient(t *testing.T, transport http.RoundTripper) *client.Client {
 	return c
 }
 
-// inBubble runs a test in virtual time with a service that knows the operations,
-// or "op" with its defaults.
+// inBubble runs a test in virtual time, with a service that has the operations, or "op"
+// with its defaults.
 func inBubble(t *testing.T, body func(t *testing.T, s *service), ops ...semel.Operation) {
 	t.Helper()
 	if len(ops) == 0 {
@@ -165,7 +165,7 @@ func wantCode(t *testing.T, err error, code semel.Code) *semel.Error {
 	return e
 }
 
-// answers gives a handler for fn of Do.
+// answers makes a handler for fn of Do.
 func answers(res semel.Result, err error) func(context.Context, semel.Execution) (semel.Result, error) {
 	return func(context.Context, semel.Execution) (semel.Result, error) { return res, err }
 }

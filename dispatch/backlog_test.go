@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -58,7 +59,7 @@ func TestMessagesForOthersHideNothing(t *testing.T) {
 		st, r, rest := memstore.New(), &receiver{}, &receiver{}
 		e, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "op"}}})
 		must(t, err)
-		before := map[semel.ID]semel.Revision{}
+		before := map[semel.ID]store.Revision{}
 		for i := range others {
 			m := message(fmt.Sprint(i), []string{"", "lane"}[i%2])
 			m.Destination = "other"

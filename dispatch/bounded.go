@@ -5,17 +5,19 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-// bounded is a store that is not waited for without end: a delivery goes on although
-// the dispatcher was told to stop, so no caller's context ends its calls.
+// bounded is a store whose calls have a time limit. Deliveries need one because they
+// continue after the dispatcher was told to stop, so no caller's context ends their
+// calls.
 type bounded struct {
 	semel.Store
-	due   semel.DueStore
+	due   store.DueIndex
 	limit time.Duration
 }
 
-func (b bounded) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+func (b bounded) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.limit)
 	defer cancel()
 	return b.Store.Apply(ctx, w)
@@ -27,22 +29,22 @@ func (b bounded) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
 	return b.Store.Get(ctx, id)
 }
 
-func (b bounded) Now(ctx context.Context) (semel.Instant, error) {
+func (b bounded) Now(ctx context.Context) (store.Instant, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.limit)
 	defer cancel()
 	return b.Store.Now(ctx)
 }
 
-func (b bounded) Due(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+func (b bounded) Due(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.limit)
 	defer cancel()
 	return b.due.Due(ctx, q)
 }
 
-// Purge deletes what the store can delete.
-func (b bounded) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
-	p, ok := b.Store.(semel.PurgeStore)
-	if !ok {
+// Purge deletes the records, if the store can.
+func (b bounded) Purge(ctx context.Context, refs []store.Ref) (int, error) {
+	p := b.Store.Extras().Purge
+	if p == nil {
 		return 0, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.limit)

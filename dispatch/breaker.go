@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// breaker stops tries at a receiver that is down, so that the messages wait instead
-// of using up their tries.
+// breaker is a circuit breaker: it stops tries at a receiver that is down, so that the
+// messages wait instead of using up their tries.
 type breaker struct {
-	after int           // tries in vain that open it; below zero never
+	after int           // consecutive failed tries that open it; below zero never
 	pause time.Duration // that it stays open
 
-	mu      sync.Mutex
-	vain    int       // tries in vain, one after the other
-	until   time.Time // open until then; zero when it is closed
-	probing bool      // one try was let through to see
+	mu       sync.Mutex
+	failures int       // consecutive failed tries
+	until    time.Time // open until then; zero when it is closed
+	probing  bool      // one try was allowed as a probe
 }
 
-// allow reports whether a try may be made now, and otherwise when to ask again. Who
-// is allowed tells done, or skip.
+// allow reports whether a try may be made now, and otherwise when to ask again. After
+// an allowed try, call done, or skip if it wasn't made.
 func (b *breaker) allow() (wait time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -35,27 +35,27 @@ func (b *breaker) allow() (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// skip says that the try which was allowed was not made.
+// skip says that an allowed try wasn't made.
 func (b *breaker) skip() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.probing = false
 }
 
-// done tells how a try ended, and reports whether that opened or closed the breaker.
-func (b *breaker) done(vain bool) (changed, open bool) {
+// done records how a try ended, and reports whether that opened or closed the breaker.
+func (b *breaker) done(failed bool) (changed, open bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	was := !b.until.IsZero()
 	probed := b.probing
 	b.probing = false
 	switch {
-	case !vain:
-		b.vain, b.until = 0, time.Time{}
+	case !failed:
+		b.failures, b.until = 0, time.Time{}
 	case b.after > 0:
-		b.vain++
+		b.failures++
 		// A try that began before the breaker opened does not prolong it.
-		if b.vain >= b.after && (!was || probed) {
+		if b.failures >= b.after && (!was || probed) {
 			b.until = time.Now().Add(b.pause)
 		}
 	}

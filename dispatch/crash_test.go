@@ -16,6 +16,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/pebblestore"
 	"github.com/semelhq/semel/store/storetest/faultstore"
@@ -219,7 +220,7 @@ func (h *history) quiet(t *testing.T) {
 			rec, err := h.store.Get(t.Context(), id)
 			must(t, err)
 			for _, m := range rec.Outbox {
-				if m.State == semel.MessagePending {
+				if m.State == store.MessagePending {
 					pending++
 				}
 			}
@@ -232,7 +233,7 @@ func (h *history) quiet(t *testing.T) {
 	for _, id := range h.records {
 		rec, _ := h.store.Get(t.Context(), id)
 		for _, m := range rec.Outbox {
-			if m.State == semel.MessagePending {
+			if m.State == store.MessagePending {
 				t.Errorf("after 5 minutes %s is pending: %d tries, next at %v", m.Name, m.Tries, m.NextAt)
 			}
 		}
@@ -253,9 +254,9 @@ func (h *history) check(t *testing.T, total *counts) {
 		rec, err := h.store.Get(t.Context(), id)
 		must(t, err)
 		for _, m := range rec.Outbox {
-			want := semel.MessageDelivered
+			want := store.MessageDelivered
 			if h.poison[m.Name] {
-				want = semel.MessageParked
+				want = store.MessageParked
 				parked++
 			} else if !slices.Contains(taken, m.Name) {
 				t.Errorf("%s was never taken", m.Name)

@@ -7,73 +7,73 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-// fate is what became of a message when it was looked at.
-type fate struct {
-	// settled: it is delivered, parked, discarded or gone. Nobody waits for it.
+// deliverResult is what deliver did with a message.
+type deliverResult struct {
+	// settled: it is delivered, parked, discarded or gone; the next one may follow.
 	settled bool
-	// at is when it is looked at again, if the message or its receiver says so.
-	at semel.Instant
+	// at is when to try again, if the message or its receiver says so.
+	at store.Instant
 }
 
-// workMessage delivers a message that waits for no other. If another dispatcher is at
-// work on it, or there is trouble, it stays due and is found by the next scan.
+// workMessage delivers a message without an order key. If another dispatcher is
+// delivering it, or something fails, it stays due and the next scan finds it.
 func (d *Dispatcher) workMessage(ctx context.Context, l *line, j job) {
 	_, err := d.deliver(ctx, l, j.call, j.id, false)
-	d.trouble(err)
+	d.report(err)
 }
 
-// deliver makes one try to deliver a message, if it is time, and records what came
-// of it.
-func (d *Dispatcher) deliver(ctx context.Context, l *line, call semel.ID, id string, ordered bool) (fate, error) {
-	// What has begun is brought to its end when the dispatcher is told to stop.
+// deliver makes one try to deliver a message, if it is time, and records the result.
+func (d *Dispatcher) deliver(ctx context.Context, l *line, call semel.ID, id string, ordered bool) (deliverResult, error) {
+	// A delivery that has begun is finished even if the dispatcher is told to stop.
 	keep := context.WithoutCancel(ctx)
 	rec, m, err := d.find(keep, call, id)
-	if err != nil || m == nil || m.State != semel.MessagePending {
-		return fate{settled: err == nil}, err
+	if err != nil || m == nil || m.State != store.MessagePending {
+		return deliverResult{settled: err == nil}, err
 	}
 	now, err := d.store.Now(keep)
 	if err != nil {
-		return fate{}, err
+		return deliverResult{}, err
 	}
-	// A message that waits behind another was put off without a failure, and is
+	// A message that waits behind another was postponed without a failure, and is
 	// tried when its turn comes.
 	if m.NextAt > now && (!ordered || m.Tries > 0) {
-		return fate{at: m.NextAt}, nil
+		return deliverResult{at: m.NextAt}, nil
 	}
 	if wait, ok := l.breaker.allow(); !ok {
 		if ordered {
-			return fate{at: now.Add(wait)}, nil
+			return deliverResult{at: now.Add(wait)}, nil
 		}
 		return d.postpone(keep, call, id, now, wait+jitter(l.BreakFor/4))
 	}
-	if err := l.bucket.wait(ctx); err != nil {
+	if err := l.pace.Wait(ctx); err != nil {
+		<-ctx.Done() // which is before there is a token
 		l.breaker.skip()
-		return fate{at: now}, nil // told to stop; it stays due
+		return deliverResult{at: now}, nil // told to stop; it stays due
 	}
 	// A crash before the claim leaves the message due. A crash after it leaves a
-	// lease: when it ends, whoever finds the message due tries again.
+	// lease: when it ends, a dispatcher that finds the message due tries again.
 	ans, err := d.engine.Begin(keep, semel.Call{Tenant: call.Tenant, Principal: deliverer, Operation: operation(l.name), Key: id})
 	switch {
 	case err != nil:
 		l.breaker.skip()
-		return fate{}, err
+		return deliverResult{}, err
 	case ans.Decision == semel.Replay:
-		// Somebody crashed between the end of the delivery and the note of it.
+		// A dispatcher crashed between the end of the delivery and its settlement.
 		l.breaker.skip()
-		return d.settle(keep, call, id, semel.MessageFinding{State: semel.MessageDelivered}, func() {
-			d.tell(d.events.Delivered, l, call, m, DeliveryEvent{})
+		return d.settle(keep, call, id, store.MessageFinding{State: store.MessageDelivered}, func() {
+			d.emit(d.events.Delivered, l, call, m, DeliveryEvent{})
 		})
 	case ans.Decision != semel.Execute:
 		l.breaker.skip()
-		return fate{}, nil
+		return deliverResult{}, nil
 	}
 	return d.try(keep, l, ans.Attempt, &rec, m)
 }
 
-// find reads the record of a call and one of its messages, which is nil where it
-// is gone.
+// find reads the record of a call and one of its messages, which is nil if it is gone.
 func (d *Dispatcher) find(ctx context.Context, call semel.ID, id string) (semel.Record, *semel.Message, error) {
 	rec, err := d.store.Get(ctx, call)
 	if errors.Is(err, semel.ErrNotFound) {
@@ -90,10 +90,10 @@ func (d *Dispatcher) find(ctx context.Context, call semel.ID, id string) (semel.
 	return rec, nil, nil
 }
 
-// try sends a message under the right to do so.
-func (d *Dispatcher) try(ctx context.Context, l *line, a *semel.Attempt, rec *semel.Record, m *semel.Message) (fate, error) {
+// try sends a message under the lease of its delivery.
+func (d *Dispatcher) try(ctx context.Context, l *line, a *semel.Attempt, rec *semel.Record, m *semel.Message) (deliverResult, error) {
 	if err := d.crash("claimed"); err != nil {
-		return fate{}, err
+		return deliverResult{}, err
 	}
 	start := time.Now()
 	serr := send(a.Context(), l, Delivery{Message: m, Call: rec.ID, Try: m.Tries + 1})
@@ -103,7 +103,7 @@ func (d *Dispatcher) try(ctx context.Context, l *line, a *semel.Attempt, rec *se
 		d.events.Breaker(l.name, open)
 	}
 	if err := d.crash("sent"); err != nil {
-		return fate{}, err
+		return deliverResult{}, err
 	}
 	ev := DeliveryEvent{Try: m.Tries + 1, Took: time.Since(start), Err: serr}
 	if serr == nil {
@@ -111,36 +111,36 @@ func (d *Dispatcher) try(ctx context.Context, l *line, a *semel.Attempt, rec *se
 		// it leaves an outcome that is replayed.
 		cerr := a.Complete(ctx, semel.Result{})
 		if err := d.crash("completed"); err != nil {
-			return fate{}, err
+			return deliverResult{}, err
 		}
-		// The note on the record says the same, so it is made even where the end of
-		// the call is not known.
-		f, err := d.settle(ctx, rec.ID, m.ID, semel.MessageFinding{State: semel.MessageDelivered}, func() {
-			d.tell(d.events.Delivered, l, rec.ID, m, ev)
+		// The settlement says the same, so it is written even if the end of the call
+		// is unknown.
+		f, err := d.settle(ctx, rec.ID, m.ID, store.MessageFinding{State: store.MessageDelivered}, func() {
+			d.emit(d.events.Delivered, l, rec.ID, m, ev)
 		})
 		return f, errors.Join(cerr, err)
 	}
 	// A crash before this write leaves a lease that ends, a crash after it a message
 	// that is due and a try that is not counted.
-	ferr := a.Fail(ctx, semel.Failure{Code: "not_delivered", Message: kept(serr)}, semel.Result{})
+	ferr := a.Fail(ctx, store.Failure{Code: "not_delivered", Message: kept(serr)}, semel.Result{})
 	if err := d.crash("failed"); err != nil {
-		return fate{}, err
+		return deliverResult{}, err
 	}
 	f, err := d.tried(ctx, l, rec, m, v, ev)
 	return f, errors.Join(ferr, err)
 }
 
-// kept is what the record of a message says of a failure. Its sender may read that, and
-// is not to learn from it what the network of this service looks like; observers get
-// the error as it is.
+// kept is the text of a failure for the record of a message. The sender may read it, and
+// must not learn anything about this service's network from it; Events get the whole
+// error.
 func kept(err error) string {
-	if e, ok := errors.AsType[*unreached](err); ok {
+	if e, ok := errors.AsType[*noAnswerError](err); ok {
 		return e.kept()
 	}
 	return err.Error()
 }
 
-// send calls the sender. What panics has not said that it delivered.
+// send calls the sender. A panic counts as a failed try.
 func send(ctx context.Context, l *line, x Delivery) (err error) {
 	if l.Allow != nil && !l.Allow(x.Call) {
 		return Park("not_allowed", errors.New("calls like this one may not send to the destination"))
@@ -155,14 +155,14 @@ func send(ctx context.Context, l *line, x Delivery) (err error) {
 	return l.Sender.Deliver(ctx, x)
 }
 
-// tried records a try in vain.
-func (d *Dispatcher) tried(ctx context.Context, l *line, rec *semel.Record, m *semel.Message, v *verdict, ev DeliveryEvent) (fate, error) {
+// tried records a failed try.
+func (d *Dispatcher) tried(ctx context.Context, l *line, rec *semel.Record, m *semel.Message, v *verdict, ev DeliveryEvent) (deliverResult, error) {
 	now, err := d.store.Now(ctx)
 	if err != nil {
-		return fate{}, err
+		return deliverResult{}, err
 	}
 	tries := m.Tries + 1
-	finding := semel.MessageFinding{State: semel.MessageParked, Failure: &semel.Failure{Code: "not_delivered", Message: kept(ev.Err)}}
+	finding := store.MessageFinding{State: store.MessageParked, Failure: &store.Failure{Code: "not_delivered", Message: kept(ev.Err)}}
 	switch {
 	case v != nil && v.code != "":
 		finding.Failure.Code = v.code
@@ -175,28 +175,29 @@ func (d *Dispatcher) tried(ctx context.Context, l *line, rec *semel.Record, m *s
 		if v != nil {
 			pause = max(pause, v.after)
 		}
-		finding.State, finding.RetryAfter = semel.MessagePending, pause
+		finding.State, finding.RetryAfter = store.MessagePending, pause
 		ev.Next = now.Add(pause)
-		f, err := d.settle(ctx, rec.ID, m.ID, finding, func() { d.tell(d.events.Failed, l, rec.ID, m, ev) })
+		f, err := d.settle(ctx, rec.ID, m.ID, finding, func() { d.emit(d.events.Failed, l, rec.ID, m, ev) })
 		if !f.settled {
 			f.at = ev.Next
 		}
 		return f, err
 	}
-	return d.settle(ctx, rec.ID, m.ID, finding, func() { d.tell(d.events.Parked, l, rec.ID, m, ev) })
+	return d.settle(ctx, rec.ID, m.ID, finding, func() { d.emit(d.events.Parked, l, rec.ID, m, ev) })
 }
 
-// settle records what became of a message. What another has recorded stands.
-func (d *Dispatcher) settle(ctx context.Context, call semel.ID, id string, f semel.MessageFinding, told func()) (fate, error) {
-	done := fate{settled: f.State != semel.MessagePending}
-	// A crash before this write leaves the message due: the next try finds what the
-	// call of its delivery says. A crash after it leaves nothing to do.
-	_, err := d.engine.SettleMessage(ctx, call, id, f)
+// settle records what happened to a message. It doesn't change what another dispatcher or
+// an operator has recorded.
+func (d *Dispatcher) settle(ctx context.Context, call semel.ID, id string, f store.MessageFinding, told func()) (deliverResult, error) {
+	done := deliverResult{settled: f.State != store.MessagePending}
+	// A crash before this write leaves the message due: the next try finds the outcome
+	// of its delivery. A crash after it leaves nothing to do.
+	_, err := d.engine.Door().SettleMessage(ctx, call, id, f)
 	switch {
 	case errors.Is(err, &semel.Error{Code: semel.CodeIllegalTransition}), errors.Is(err, semel.ErrNotFound):
-		return fate{settled: true}, nil
+		return deliverResult{settled: true}, nil
 	case err != nil:
-		return fate{}, err
+		return deliverResult{}, err
 	}
 	if told != nil {
 		told()
@@ -204,17 +205,17 @@ func (d *Dispatcher) settle(ctx context.Context, call semel.ID, id string, f sem
 	return done, d.crash("settled")
 }
 
-// postpone puts a message off that was not tried.
-func (d *Dispatcher) postpone(ctx context.Context, call semel.ID, id string, now semel.Instant, pause time.Duration) (fate, error) {
+// postpone postpones a message that wasn't tried.
+func (d *Dispatcher) postpone(ctx context.Context, call semel.ID, id string, now store.Instant, pause time.Duration) (deliverResult, error) {
 	// A crash before or after this write leaves the message to be found due, sooner
 	// or later.
-	f, err := d.settle(ctx, call, id, semel.MessageFinding{State: semel.MessagePending, RetryAfter: pause}, nil)
+	f, err := d.settle(ctx, call, id, store.MessageFinding{State: store.MessagePending, RetryAfter: pause}, nil)
 	f.at = now.Add(pause)
 	return f, err
 }
 
-// tell fills in an event and calls its observer.
-func (d *Dispatcher) tell(f func(DeliveryEvent), l *line, call semel.ID, m *semel.Message, ev DeliveryEvent) {
+// emit fills in an event and calls its observer.
+func (d *Dispatcher) emit(f func(DeliveryEvent), l *line, call semel.ID, m *semel.Message, ev DeliveryEvent) {
 	if f == nil {
 		return
 	}

@@ -7,26 +7,32 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/semelhq/semel"
 )
 
 // Delivery is one try to deliver one message.
 type Delivery struct {
-	// Message is what is delivered. It may not be changed.
+	// Message is the message to deliver. Don't change it.
 	Message *semel.Message
 	// Call is the identity of the call that sent it.
 	Call semel.ID
 	// Try counts the tries since the message was made or last replayed, from 1.
 	// Tries that a crash interrupted are not counted.
 	Try int
+	// Header is sent with a message by [HTTP], which sets its own headers afterwards. A
+	// dispatcher leaves it empty: it is for a Sender in front of one by HTTP.
+	Header http.Header
 }
 
-// A Sender delivers messages to one receiver. Nil means that the receiver has taken
-// the message; an error marked by [Park] that it never will; any other error that it
-// may not have, so that it is sent again, under the same id. Deliver is called
-// concurrently, and gives up when ctx is done.
+// A Sender delivers messages to one receiver. Deliver returns nil if the receiver has
+// accepted the message, and an error marked by [Park] if it never will. After any other
+// error the message is sent again, under the same id. Deliver is called concurrently,
+// and must return when ctx is done.
 type Sender interface {
 	// Deliver makes one try.
 	Deliver(ctx context.Context, d Delivery) error
@@ -38,41 +44,42 @@ type SenderFunc func(ctx context.Context, d Delivery) error
 // Deliver calls f.
 func (f SenderFunc) Deliver(ctx context.Context, d Delivery) error { return f(ctx, d) }
 
-// Destination is a receiver and how it is treated. The zero value of every field
-// but Sender is the documented default.
+// Destination is a receiver and the policy for its deliveries. The zero value of every
+// field but Sender is the documented default.
 type Destination struct {
 	// Sender delivers to it. Required; see [HTTP] for webhooks.
 	Sender Sender
-	// Allow says whether a call may send to it. Messages of others are parked as
-	// not_allowed. Nil allows all: a program knows what its own handlers send.
+	// Allow says whether a call may send to it. Messages of other calls are parked as
+	// not_allowed. Nil allows all, which is fine if only your own handlers send.
 	Allow func(call semel.ID) bool
 	// Timeout bounds one try. Defaults to 15 seconds.
 	Timeout time.Duration
 	// Concurrency is how many tries this dispatcher makes at one time. Defaults
 	// to 8.
 	Concurrency int
-	// Rate bounds the tries of this dispatcher. The zero Rate does not.
+	// Rate bounds the tries of this dispatcher. The zero Rate doesn't.
 	Rate semel.Rate
-	// MinBackoff and MaxBackoff bound the pause before another try: a random time
-	// up to MinBackoff, doubled with every try, and at most MaxBackoff. The
-	// receiver can ask for more by [RetryAfter]. Default to 5 seconds and 1 hour.
+	// MinBackoff and MaxBackoff bound the pause before another try (backoff with
+	// jitter): a random time up to MinBackoff, doubled with every try, and at most
+	// MaxBackoff. The receiver can ask for more by [RetryAfter]. They default to 5
+	// seconds and 1 hour.
 	MinBackoff, MaxBackoff time.Duration
 	// MaxTries is after how many tries a message is parked. Defaults to 80, which
 	// take some 75 hours.
 	MaxTries int
-	// MaxAge is after how long a message that was tried in vain is parked.
+	// MaxAge is after how long a message that could not be delivered is parked.
 	// Defaults to 72 hours.
 	MaxAge time.Duration
-	// BreakAfter tries in vain one after the other stop the tries of this
-	// dispatcher for BreakFor; then one is made to see. They default to 10, and 30
+	// BreakAfter consecutive failed tries open the circuit breaker: this dispatcher
+	// stops for BreakFor, and then makes one try as a probe. They default to 10, and 30
 	// seconds. Below zero the breaker is off.
 	BreakAfter int
 	BreakFor   time.Duration
-	// Lease is that of the calls by which messages are delivered: how long a
-	// message waits whose dispatcher has died. Defaults to 30 seconds.
+	// Lease is the lease of the calls that deliver messages: if a dispatcher dies, its
+	// message waits that long. Defaults to 30 seconds.
 	Lease time.Duration
-	// Window is how long it is remembered that a message was delivered, should the
-	// note on its record fail. Defaults to 24 hours.
+	// Window is how long a delivery's outcome is kept, in case its settlement on the
+	// message's record fails. Defaults to 24 hours.
 	Window time.Duration
 }
 
@@ -88,8 +95,8 @@ const (
 	DefaultBreakFor    = 30 * time.Second
 )
 
-// maxAsked bounds what a receiver can ask for by Retry-After.
-const maxAsked = 24 * time.Hour
+// maxRetryAfter bounds what a receiver can ask for by Retry-After.
+const maxRetryAfter = 24 * time.Hour
 
 func (t Destination) withDefaults() Destination {
 	t.Timeout = cmp.Or(t.Timeout, DefaultTimeout)
@@ -121,8 +128,8 @@ func (t *Destination) validate(name string) error {
 	return errors.Join(errs...)
 }
 
-// backoff is the pause after a number of tries in vain: full jitter, so that many
-// messages that failed together do not come back together.
+// backoff is the pause after a number of failed tries: exponential with full jitter, so
+// that messages that failed together aren't all retried together.
 func (t *Destination) backoff(tries int) time.Duration {
 	limit := t.MaxBackoff
 	if shift := tries - 1; shift < 32 && t.MinBackoff<<shift>>shift == t.MinBackoff {
@@ -131,7 +138,7 @@ func (t *Destination) backoff(tries int) time.Duration {
 	return rand.N(limit + 1)
 }
 
-// verdict is what a sender's error says beside that it failed.
+// verdict is a sender's error marked by Park or RetryAfter.
 type verdict struct {
 	code  string        // of a message that is parked
 	after time.Duration // that the receiver asked for
@@ -145,8 +152,16 @@ func (v *verdict) Unwrap() error { return v.err }
 // replays or discards it. The code and the text are kept with the message.
 func Park(code string, err error) error { return &verdict{code: cmp.Or(code, "refused"), err: err} }
 
-// RetryAfter marks err as a failure after which the receiver does not want to be
-// asked again before d has passed. More than 24 hours are taken as that.
+// RetryAfter marks err as a failure after which the receiver asks for a pause of d, at
+// most 24 hours.
 func RetryAfter(d time.Duration, err error) error {
-	return &verdict{after: min(max(d, 0), maxAsked), err: err}
+	return &verdict{after: min(max(d, 0), maxRetryAfter), err: err}
+}
+
+// limiter spaces the tries.
+func (t *Destination) limiter() *rate.Limiter {
+	if t.Rate.Burst == 0 {
+		return rate.NewLimiter(rate.Inf, 0)
+	}
+	return rate.NewLimiter(rate.Limit(t.Rate.PerSecond), t.Rate.Burst)
 }

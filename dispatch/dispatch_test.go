@@ -14,6 +14,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -27,7 +28,7 @@ func TestDelivery(t *testing.T) {
 			if tries, _ := r.seen(); !slices.Equal(tries, []string{"a"}) {
 				t.Fatal(tries)
 			}
-			if m := state(t, st, id); m.State != semel.MessageDelivered || m.NextAt != 0 {
+			if m := state(t, st, id); m.State != store.MessageDelivered || m.NextAt != 0 {
 				t.Fatal(m)
 			}
 			pass(time.Hour)
@@ -129,7 +130,7 @@ func TestDelivery(t *testing.T) {
 			if tries, _ := r.seen(); len(tries) != 1 {
 				t.Fatal(tries)
 			}
-			if m := state(t, st, id); m.State != semel.MessageDelivered {
+			if m := state(t, st, id); m.State != store.MessageDelivered {
 				t.Fatal(m)
 			}
 			n.halt()
@@ -142,7 +143,7 @@ func TestDelivery(t *testing.T) {
 			id := complete(t, n.engine, "k", message("a", ""))
 			synctest.Wait()
 			n.halt()
-			if m := state(t, st, id); m.State != semel.MessageDelivered {
+			if m := state(t, st, id); m.State != store.MessageDelivered {
 				t.Fatal(m.State)
 			}
 		})
@@ -181,7 +182,7 @@ func TestRetries(t *testing.T) {
 		one(t, Destination{Sender: r}, func(t *testing.T, st semel.Store, n *node) {
 			id := complete(t, n.engine, "k", message("a", ""))
 			pass(10 * time.Minute)
-			if m := state(t, st, id); m.State != semel.MessageDelivered || m.Tries != 4 || len(r.tries) != 5 || len(r.ids) != 1 {
+			if m := state(t, st, id); m.State != store.MessageDelivered || m.Tries != 4 || len(r.tries) != 5 || len(r.ids) != 1 {
 				t.Fatal(m, r.tries)
 			}
 		})
@@ -198,14 +199,14 @@ func TestRetries(t *testing.T) {
 			id := complete(t, n.engine, "k", message("a", ""))
 			pass(10 * time.Minute)
 			m := state(t, st, id)
-			if m.State != semel.MessageParked || m.Failure.Code != "too_many_tries" || len(r.tries) != 3 {
+			if m.State != store.MessageParked || m.Failure.Code != "too_many_tries" || len(r.tries) != 3 {
 				t.Fatal(m, r.tries)
 			}
 			up.Store(true)
-			_, err := Replay(t.Context(), n.engine, id, m.ID, "the receiver is back")
+			_, err := Replay(t.Context(), n.engine.Door(), id, m.ID, "the receiver is back")
 			must(t, err)
 			pass(5 * time.Second)
-			if m := state(t, st, id); m.State != semel.MessageDelivered || len(r.tries) != 4 {
+			if m := state(t, st, id); m.State != store.MessageDelivered || len(r.tries) != 4 {
 				t.Fatal(m, r.tries)
 			}
 		})
@@ -215,7 +216,7 @@ func TestRetries(t *testing.T) {
 		one(t, Destination{Sender: r, MaxAge: time.Hour, BreakAfter: -1}, func(t *testing.T, st semel.Store, n *node) {
 			id := complete(t, n.engine, "k", message("a", ""))
 			pass(3 * time.Hour)
-			if m := state(t, st, id); m.State != semel.MessageParked || m.Failure.Code != "too_old" {
+			if m := state(t, st, id); m.State != store.MessageParked || m.Failure.Code != "too_old" {
 				t.Fatal(m)
 			}
 		})
@@ -226,7 +227,7 @@ func TestRetries(t *testing.T) {
 			id := complete(t, n.engine, "k", message("a", ""))
 			pass(time.Minute)
 			m := state(t, st, id)
-			if m.State != semel.MessageParked || m.Failure.Code != "gone" || len(r.tries) != 1 {
+			if m.State != store.MessageParked || m.Failure.Code != "gone" || len(r.tries) != 1 {
 				t.Fatal(m)
 			}
 			found := 0
@@ -239,9 +240,9 @@ func TestRetries(t *testing.T) {
 			if found != 1 {
 				t.Fatal(found)
 			}
-			_, err := Discard(t.Context(), n.engine, id, m.ID, "not wanted")
+			_, err := Discard(t.Context(), n.engine.Door(), id, m.ID, "not wanted")
 			must(t, err)
-			if m := state(t, st, id); m.State != semel.MessageDiscarded || m.Failure.Message != "not wanted" {
+			if m := state(t, st, id); m.State != store.MessageDiscarded || m.Failure.Message != "not wanted" {
 				t.Fatal(m)
 			}
 		})
@@ -256,7 +257,7 @@ func TestRetries(t *testing.T) {
 		one(t, Destination{Sender: r}, func(t *testing.T, st semel.Store, n *node) {
 			id := complete(t, n.engine, "k", message("a", ""))
 			pass(time.Minute)
-			if m := state(t, st, id); m.State != semel.MessageDelivered || m.Tries != 1 {
+			if m := state(t, st, id); m.State != store.MessageDelivered || m.Tries != 1 {
 				t.Fatal(m)
 			}
 		})
@@ -284,7 +285,7 @@ func TestRetries(t *testing.T) {
 		one(t, Destination{Sender: stuck, MaxTries: 1}, func(t *testing.T, st semel.Store, n *node) {
 			id := complete(t, n.engine, "k", message("a", ""))
 			pass(16 * time.Second)
-			if m := state(t, st, id); m.State != semel.MessageParked || !strings.Contains(m.Failure.Message, "deadline") {
+			if m := state(t, st, id); m.State != store.MessageParked || !strings.Contains(m.Failure.Message, "deadline") {
 				t.Fatal(m)
 			}
 		})
@@ -398,13 +399,13 @@ func TestRatesBeyondDurations(t *testing.T) {
 	for _, rate := range []semel.Rate{{PerSecond: 1e-12, Burst: 2}, {PerSecond: 1, Burst: math.MaxInt}} {
 		t.Run(fmt.Sprintf("%g a second with a burst of %d is kept", rate.PerSecond, rate.Burst), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := bucket{rate: rate}
+				b := (&Destination{Rate: rate}).limiter()
 				for range 2 {
-					must(t, b.wait(t.Context()))
+					must(t, b.Wait(t.Context()))
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
-				if err := b.wait(ctx); (err != nil) != (rate.Burst == 2) {
+				if err := b.Wait(ctx); (err != nil) != (rate.Burst == 2) {
 					t.Errorf("the third token: %v", err)
 				}
 			})

@@ -11,19 +11,21 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // Options configures a [Dispatcher].
 type Options struct {
-	// Destinations are the receivers by name. At least one is required. A message
-	// to any other is left alone, for dispatchers that know it.
+	// Destinations are the receivers by name. At least one is required. Messages to
+	// other destinations are left to dispatchers that have them.
 	Destinations map[string]Destination
-	// Interval is the pause between two looks for messages that are due. Defaults
-	// to 1 second.
+	// Interval is the pause between two scans for due messages. Defaults to 1 second.
 	Interval time.Duration
-	// Queue is how many messages of one destination wait in memory. Those beyond
-	// are put off in the store. Defaults to 1024.
+	// Queue is how many messages of one destination wait in memory. Further ones are
+	// postponed in the store. Defaults to 1024.
 	Queue int
 	// Events observes the dispatcher. Optional.
 	Events *Events
@@ -44,29 +46,28 @@ type Dispatcher struct {
 	every  time.Duration
 	events Events
 	lines  map[string]*line
-	slots  slots
 	lanes  lanes
 	limit  int          // of a page, and of the messages of lanes in one look; scanLimit
-	seen   atomic.Int64 // an Instant: what was due then has been looked at
+	seen   atomic.Int64 // an Instant: everything due then has been scanned
 
 	kick chan struct{} // asks for a scan
-	late chan job      // to be put off in the store
+	late chan job      // to be postponed in the store
 
 	mu   sync.Mutex
-	busy map[string]bool // what is in a queue or being worked on; true: a lane to be worked on again
+	busy map[string]bool // jobs that are queued or running; true: a lane to be worked on again
 
 	// crash is called at the named points of a delivery by tests. An error ends
 	// the work there, as if the process had died.
 	crash func(point string) error
 }
 
-// line is a destination and what waits for it.
+// line is a destination with its queue.
 type line struct {
 	Destination
 	name    string
 	queue   chan job
 	breaker breaker
-	bucket  bucket
+	pace    *rate.Limiter
 }
 
 // job is one thing to do for a destination: to deliver a message, or to work on a
@@ -92,29 +93,26 @@ func operation(destination string) string { return "semel.dispatch/" + destinati
 // laneOperation is the name of the calls that hold a lane; see lane.go.
 func laneOperation(destination string) string { return "semel.dispatch.lane/" + destination }
 
-// deliverer is the principal of both. A caller of a service who has none, or another,
-// can't begin or end them, and so make a message count as delivered.
+// deliverer is the principal of both. A service's caller has another principal or none,
+// so it can't begin or end these calls and make a message count as delivered.
 const deliverer = "semel.dispatch"
 
 // New makes a dispatcher on an engine, registers the operations by which it
-// delivers, and becomes the engine's dispatcher. Nothing is delivered before Run.
-// Every problem with the options is reported at once. The store must be a
-// [semel.DueStore].
+// delivers, and makes it the engine's dispatcher. Nothing is delivered before Run.
+// The error reports all problems with the options. The store must have a
+// [store.DueIndex].
 func New(engine *semel.Engine, opts Options) (*Dispatcher, error) {
-	due, ok := engine.Store().(semel.DueStore)
-	if !ok {
+	due := engine.Door().Store().Extras().Due
+	if due == nil {
 		return nil, &semel.Error{Code: semel.CodeUnsupported, Message: "the store can't tell which messages are due"}
 	}
 	d := &Dispatcher{
-		engine: engine, store: bounded{engine.Store(), due, semel.DefaultStoreTimeout}, every: cmp.Or(opts.Interval, DefaultInterval),
+		engine: engine, store: bounded{engine.Door().Store(), due, semel.DefaultStoreTimeout}, every: cmp.Or(opts.Interval, DefaultInterval),
 		lines: map[string]*line{}, kick: make(chan struct{}, 1), late: make(chan job, 4*DefaultQueue), busy: map[string]bool{},
 		limit: scanLimit, crash: func(string) error { return nil },
 	}
 	if opts.Events != nil {
 		d.events = *opts.Events
-	}
-	if err := d.slots.init(d.store); err != nil {
-		return nil, err
 	}
 	var errs []error
 	var ops []semel.Operation
@@ -134,12 +132,12 @@ func New(engine *semel.Engine, opts Options) (*Dispatcher, error) {
 		t = t.withDefaults()
 		d.lines[name] = &line{
 			Destination: t, name: name, queue: make(chan job, cmp.Or(opts.Queue, DefaultQueue)),
-			breaker: breaker{after: t.BreakAfter, pause: t.BreakFor}, bucket: bucket{rate: t.Rate},
+			breaker: breaker{after: t.BreakAfter, pause: t.BreakFor}, pace: t.limiter(),
 		}
 		ops = append(ops,
 			semel.Operation{
 				Name: operation(name), Lease: t.Lease, Window: t.Window,
-				// To send again is what at least once means.
+				// At least once: an attempt whose result is unknown is sent again.
 				OnFailure: semel.RetryFailure, OnAbandoned: semel.RetryAbandoned,
 			},
 			semel.Operation{
@@ -153,11 +151,11 @@ func New(engine *semel.Engine, opts Options) (*Dispatcher, error) {
 	if err := engine.Register(ops...); err != nil {
 		return nil, fmt.Errorf("dispatch: %w", err)
 	}
-	engine.SetDispatcher(d)
+	engine.Door().SetDispatcher(d.Dispatch)
 	return d, nil
 }
 
-// Run delivers until ctx is done, and then ends the tries that have begun. It
+// Run delivers until ctx is done, and then finishes the tries that have begun. It
 // returns the cause of ctx's end.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	var work sync.WaitGroup
@@ -169,16 +167,16 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	for range 4 {
 		work.Go(func() { d.putOff(ctx) })
 	}
-	d.look(ctx)
+	d.scanLoop(ctx)
 	work.Wait()
 	return context.Cause(ctx)
 }
 
-// Dispatch is [semel.Dispatcher]: it takes the messages of a record that may be
-// due into the queues.
+// Dispatch queues the messages of a record that may be due; see
+// [semel.Door.SetDispatcher].
 func (d *Dispatcher) Dispatch(rec *semel.Record) {
 	for i := range rec.Outbox {
-		if id, ok := d.fresh(rec, i, max(rec.UpdatedAt, semel.Instant(d.seen.Load()))); ok {
+		if id, ok := d.fresh(rec, i, max(rec.UpdatedAt, store.Instant(d.seen.Load()))); ok {
 			d.lanes.note(id, entryOf(rec, i))
 			d.wake()
 		}
@@ -186,7 +184,7 @@ func (d *Dispatcher) Dispatch(rec *semel.Record) {
 	d.takeUnordered(rec)
 }
 
-// enqueue takes a job unless it is taken already. It reports false when there is no
+// enqueue queues a job unless it is queued or running. It reports false if there is no
 // room.
 func (d *Dispatcher) enqueue(j job) bool {
 	name := j.name()
@@ -205,7 +203,7 @@ func (d *Dispatcher) enqueue(j job) bool {
 	}
 }
 
-// free ends a job. It reports whether somebody asked for it in the meantime.
+// free ends a job. It reports whether the job was requested again meanwhile.
 func (d *Dispatcher) free(j job) (again bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -245,8 +243,8 @@ func (d *Dispatcher) work(ctx context.Context, l *line) {
 	}
 }
 
-// trouble tells of a failure that is no receiver's.
-func (d *Dispatcher) trouble(err error) {
+// report passes a failure that isn't a receiver's to Events.Trouble.
+func (d *Dispatcher) report(err error) {
 	if err != nil && d.events.Trouble != nil && !errors.Is(err, errCrash) {
 		d.events.Trouble(err)
 	}

@@ -3,41 +3,41 @@ package dispatch
 import (
 	"time"
 
-	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-// Events is where a dispatcher is observed: logs and metrics hang here. Nil
-// functions are skipped. They are called in line, by many goroutines at once, and
-// should return quickly.
+// Events lets you observe a dispatcher, for logs and metrics. Nil functions are skipped.
+// The dispatcher calls the functions synchronously, from many goroutines at once, so
+// they should return quickly.
 type Events struct {
-	// Delivered: a receiver has taken a message, and that is durable.
+	// Delivered: a receiver has accepted a message, and that is durable.
 	Delivered func(DeliveryEvent)
-	// Failed: a try was in vain. The message is tried again at Next.
+	// Failed: a try failed. The message is tried again at Next.
 	Failed func(DeliveryEvent)
-	// Parked: a message was given up until somebody replays or discards it.
+	// Parked: a message isn't tried again until somebody replays or discards it.
 	Parked func(DeliveryEvent)
-	// Breaker: the tries at a destination were stopped, or go on.
+	// Breaker: the circuit breaker of a destination opened or closed.
 	Breaker func(destination string, open bool)
-	// Trouble: something other than a receiver failed, such as the store. It is
-	// tried again.
+	// Trouble: something other than a receiver failed, such as the store. The
+	// dispatcher tries again.
 	Trouble func(error)
 }
 
-// DeliveryEvent tells of one try, or of a message that was parked without one.
+// DeliveryEvent describes one try, or a message that was parked without one.
 type DeliveryEvent struct {
 	Destination string
 	MessageID   string
 	// Tenant is that of the call that sent the message.
 	Tenant string
-	// Try counts the tries, from 1. It is zero where it was found out afterwards
-	// that an earlier try had succeeded.
+	// Try counts the tries, from 1. It is zero if an earlier try turned out to have
+	// succeeded.
 	Try int
 	// Took is how long the receiver needed.
 	Took time.Duration
 	// Waited is the time from the completion of the call to now.
 	Waited time.Duration
 	// Next is when the message is tried again.
-	Next semel.Instant
-	// Err is why the try was in vain.
+	Next store.Instant
+	// Err is why the try failed.
 	Err error
 }

@@ -6,24 +6,24 @@ import (
 	"slices"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-// Searcher is what lists records: an engine, or the client of a service.
+// Searcher lists records: an engine, or the client of a service.
 type Searcher interface {
 	// Search is [semel.Engine.Search].
-	Search(ctx context.Context, q semel.Query) (semel.Page, error)
+	Search(ctx context.Context, q store.Query) (store.Page, error)
 }
 
-// Query selects messages for people who look for them. Zero members select all.
+// Query selects messages for people. Zero fields select all.
 type Query struct {
-	// Records selects the calls that sent them. Its State, Cursor and Limit are not
+	// Records selects the calls that sent them. Its State, Cursor and Limit aren't
 	// used.
-	Records semel.Query
-	// Destination and ID are matched whole.
+	Records store.Query
+	// Destination and ID equal those of the message.
 	Destination, ID string
-	// States are those in which a message is; none selects those that are pending
-	// or parked.
-	States []semel.MessageState
+	// States are the states to select; none selects pending and parked messages.
+	States []store.MessageState
 }
 
 // Found is one message and the call that sent it.
@@ -32,16 +32,16 @@ type Found struct {
 	Message semel.Message
 }
 
-// Find lists messages, those of the newest calls first. It looks at all records of
-// completed calls that q.Records selects; the store has no index of messages. After
-// an error it ends.
+// Find lists messages, those of the newest calls first. It reads all records of
+// completed calls that q.Records selects, because stores have no index of messages. It
+// ends after an error.
 func Find(ctx context.Context, s Searcher, q Query) iter.Seq2[Found, error] {
 	states := q.States
 	if len(states) == 0 {
-		states = []semel.MessageState{semel.MessagePending, semel.MessageParked}
+		states = []store.MessageState{store.MessagePending, store.MessageParked}
 	}
 	at := q.Records
-	at.State, at.Cursor, at.Limit = semel.Completed, "", semel.MaxSearchLimit
+	at.State, at.Cursor, at.Limit = semel.Completed, "", store.MaxSearchLimit
 	return func(yield func(Found, error) bool) {
 		for {
 			page, err := s.Search(ctx, at)
@@ -69,24 +69,24 @@ func Find(ctx context.Context, s Searcher, q Query) iter.Seq2[Found, error] {
 	}
 }
 
-// Settler is what settles messages: a [semel.Engine].
+// Settler is what settles messages: the [semel.Door] of an engine, or a client of a service.
 type Settler interface {
-	// SettleMessage is [semel.Engine.SettleMessage].
-	SettleMessage(ctx context.Context, id semel.ID, messageID string, f semel.MessageFinding) (semel.Record, error)
+	// SettleMessage is [semel.Door.SettleMessage].
+	SettleMessage(ctx context.Context, id semel.ID, messageID string, f store.MessageFinding) (semel.Record, error)
 }
 
-// Replay has a parked message delivered again, as if it had not been tried. One with
-// an order goes to the end of its line. One that is older than Destination.MaxAge is
-// tried once. The reason is kept with it until then.
+// Replay lets a parked message be delivered again, as if it hadn't been tried. A message
+// with an order key goes to the end of its queue. One older than Destination.MaxAge is
+// tried once. The reason is kept with it until it is settled.
 func Replay(ctx context.Context, s Settler, call semel.ID, id, reason string) (semel.Record, error) {
-	return s.SettleMessage(ctx, call, id, semel.MessageFinding{
-		State: semel.MessagePending, Replay: true, Failure: &semel.Failure{Code: "replayed", Message: reason},
+	return s.SettleMessage(ctx, call, id, store.MessageFinding{
+		State: store.MessagePending, Replay: true, Failure: &store.Failure{Code: "replayed", Message: reason},
 	})
 }
 
 // Discard gives a parked message up for good. The reason is kept with it.
 func Discard(ctx context.Context, s Settler, call semel.ID, id, reason string) (semel.Record, error) {
-	return s.SettleMessage(ctx, call, id, semel.MessageFinding{
-		State: semel.MessageDiscarded, Failure: &semel.Failure{Code: "discarded", Message: reason},
+	return s.SettleMessage(ctx, call, id, store.MessageFinding{
+		State: store.MessageDiscarded, Failure: &store.Failure{Code: "discarded", Message: reason},
 	})
 }

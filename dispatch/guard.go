@@ -9,31 +9,31 @@ import (
 	"syscall"
 )
 
-// errPrivate is in every error of a connection that the guard has refused.
+// errPrivate is wrapped by the error of every connection that the guard refuses.
 var errPrivate = errors.New("the address is not a public one")
 
-// guard refuses connections to addresses that are not public, so that whoever names
-// a receiver can't reach into the network of the sender. It looks at the address
-// that is connected to, after names were resolved: a name that changes does not get
-// past it.
+// guard refuses connections to addresses that aren't public, so that somebody who names
+// a receiver can't reach into the sender's network (server-side request forgery). It
+// checks the address of the connection, after names were resolved, so a name that
+// changes (DNS rebinding) doesn't get past it.
 type guard struct {
 	private bool
 	allow   []netip.Prefix
 }
 
-// reserved are the ranges that are no places on the public internet, beside those
-// that package netip knows.
+// reserved are the ranges that aren't on the public internet, besides those that package
+// netip recognises.
 var reserved = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("100.64.0.0/10"), // shared by carriers
 	netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("192.0.2.0/24"),   // documentation
-	netip.MustParsePrefix("192.88.99.0/24"), // relays of 6to4, given up
+	netip.MustParsePrefix("192.88.99.0/24"), // 6to4 relays, deprecated
 	netip.MustParsePrefix("198.18.0.0/15"),
 	netip.MustParsePrefix("198.51.100.0/24"),
 	netip.MustParsePrefix("203.0.113.0/24"),
 	netip.MustParsePrefix("240.0.0.0/4"),
-	netip.MustParsePrefix("::/96"), // with IPv4 inside
+	netip.MustParsePrefix("::/96"), // IPv4-compatible
 	netip.MustParsePrefix("64:ff9b:1::/48"),
 	netip.MustParsePrefix("100::/64"),
 	netip.MustParsePrefix("2001::/23"), // Teredo and others
@@ -42,7 +42,7 @@ var reserved = []netip.Prefix{
 	netip.MustParsePrefix("fec0::/10"),
 }
 
-// nat64 and sixToFour have an IPv4 address inside, after so many bytes.
+// nat64 and sixToFour addresses contain an IPv4 address, after so many bytes.
 var (
 	nat64     = netip.MustParsePrefix("64:ff9b::/96")
 	sixToFour = netip.MustParsePrefix("2002::/16")

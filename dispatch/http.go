@@ -16,52 +16,49 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/semelhq/semel/transport/semelhttp"
+	"github.com/semelhq/semel/transport/safehttp"
 )
 
 // HTTPOptions configures a webhook. The zero value of every field but URL is the
 // documented default.
 type HTTPOptions struct {
-	// URL is where messages are posted to. Required; http or https, without
-	// credentials in it.
+	// URL is where to post messages. Required; http or https, without credentials.
 	URL string
-	// Secrets sign what is posted, by Standard Webhooks: each is "whsec_" and 24 to
-	// 64 bytes in base64. With several there is one signature for each, so that a
-	// receiver can be moved from one to the next. Without any nothing is signed.
+	// Secrets sign the messages, by Standard Webhooks: each is "whsec_" and 24 to
+	// 64 bytes in base64. Each adds a signature, so that you can rotate a receiver's
+	// secret. Without any, nothing is signed.
 	Secrets []string
 	// Header is sent with every message, such as an Authorization.
 	Header http.Header
-	// Check looks at the answer to a message that has a status of success, and at
-	// up to MaxAnswer bytes of its body. An error means that the message was not
-	// delivered; [Park] and [RetryAfter] apply. Without it the status decides, and
-	// the body is not looked at.
+	// Check checks an answer with a status of success, and up to MaxAnswer bytes of its
+	// body. An error means that the message wasn't delivered; [Park] and [RetryAfter]
+	// apply. Without it the status decides, and the body is ignored.
 	Check func(resp *http.Response, body []byte) error
-	// MaxAnswer bounds what is read of an answer, in bytes. Defaults to 64 KiB.
+	// MaxAnswer is how much of an answer's body is read, in bytes. Defaults to 64 KiB.
 	MaxAnswer int64
-	// AllowPrivate allows addresses that are not public: of this machine, of
-	// private networks and of cloud metadata. Allow allows some of them. By default
-	// all are refused when the connection is made, whatever name led there.
+	// AllowPrivate allows addresses that aren't public: this machine, private networks
+	// and cloud metadata. Allow allows some of them. By default all are refused when the
+	// connection is made, whatever name resolved to them.
 	AllowPrivate bool
 	Allow        []netip.Prefix
-	// Transport replaces the one that is made for this receiver, and with it the
-	// guard against private addresses. For tests, mostly.
+	// Transport replaces the receiver's transport, and with it the guard against
+	// private addresses. Mostly for tests.
 	Transport http.RoundTripper
 }
 
-// DefaultMaxAnswer is that of [HTTPOptions].MaxAnswer.
+// DefaultMaxAnswer is the default of [HTTPOptions].MaxAnswer.
 const DefaultMaxAnswer = 64 << 10
 
 // HTTP makes a [Sender] that posts messages to a URL, by Standard Webhooks: the
 // header webhook-id is the message's id, the same for all tries; webhook-timestamp
 // is the time of the try; webhook-signature signs both and the body. The headers
 // semel-tenant and semel-operation say whose call sent it; semel-signature signs them
-// and all of that, see docs/dispatch.md.
+// and all of the above, see docs/dispatch.md.
 //
-// A status of 2xx means that the message was delivered. Refused for good, and
-// parked, are 4xx except 408, 409, 421, 423, 425 and 429. All else is tried again, a
-// redirect too: it is not followed, for it would make the request one to somewhere
-// else. Retry-After is honoured. Each try is one request: nothing in between sends
-// it again by itself.
+// A status of 2xx means that the message was delivered. After a 4xx except 408, 409,
+// 421, 423, 425 and 429 it is parked. After anything else it is tried again, redirects
+// included: they aren't followed, because they would send the message somewhere else.
+// Retry-After is honoured. Each try is one request: the transport never resends it.
 func HTTP(opts HTTPOptions) (Sender, error) {
 	u, err := url.Parse(opts.URL)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil {
@@ -73,22 +70,13 @@ func HTTP(opts HTTPOptions) (Sender, error) {
 	}
 	base := opts.Transport
 	if base == nil {
-		base = newTransport(&guard{private: opts.AllowPrivate, allow: opts.Allow})
+		g := &guard{private: opts.AllowPrivate, allow: opts.Allow}
+		base = safehttp.Direct(g.control) // no proxy: it would make the connections
 	}
 	return &webhook{
 		url: u.String(), signer: s, header: opts.Header.Clone(), check: opts.Check,
-		limit: cmp.Or(opts.MaxAnswer, DefaultMaxAnswer), transport: &semelhttp.SafeTransport{Base: base},
+		limit: cmp.Or(opts.MaxAnswer, DefaultMaxAnswer), transport: &safehttp.Transport{Base: base},
 	}, nil
-}
-
-// newTransport connects to where the guard allows, and uses no proxy: it would make
-// the connections.
-func newTransport(g *guard) *http.Transport {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, ControlContext: g.control}
-	return &http.Transport{
-		DialContext: dialer.DialContext, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
-		MaxIdleConnsPerHost: 8, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 64 << 10,
-	}
 }
 
 // webhook posts messages.
@@ -108,6 +96,7 @@ func (w *webhook) Deliver(ctx context.Context, d Delivery) error {
 		return Park("bad_request", err)
 	}
 	maps.Copy(r.Header, w.header)
+	maps.Copy(r.Header, d.Header)
 	if t := d.Message.ContentType; t != "" {
 		r.Header.Set("Content-Type", t)
 	}
@@ -118,13 +107,13 @@ func (w *webhook) Deliver(ctx context.Context, d Delivery) error {
 	resp, err := w.transport.RoundTrip(r)
 	if err != nil {
 		if errors.Is(err, errPrivate) {
-			return Park("address_refused", &unreached{err})
+			return Park("address_refused", &noAnswerError{err})
 		}
-		return &unreached{err}
+		return &noAnswerError{err}
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode/100 != 2 {
-		_, _ = io.CopyN(io.Discard, resp.Body, w.limit) // so that the connection can be used again
+		_, _ = io.CopyN(io.Discard, resp.Body, w.limit) // so that the connection can be reused
 		return refusal(resp)
 	}
 	if w.check == nil {
@@ -141,15 +130,15 @@ func (w *webhook) Deliver(ctx context.Context, d Delivery) error {
 	return w.check(resp, body)
 }
 
-// unreached is the error of a request that got no answer. Its text has addresses and
-// names of this side's network.
-type unreached struct{ err error }
+// noAnswerError is the error of a request that got no answer. Its text has addresses and
+// names of this service's network.
+type noAnswerError struct{ err error }
 
-func (e *unreached) Error() string { return "no answer: " + e.err.Error() }
-func (e *unreached) Unwrap() error { return e.err }
+func (e *noAnswerError) Error() string { return "no answer: " + e.err.Error() }
+func (e *noAnswerError) Unwrap() error { return e.err }
 
-// kept says the same without them.
-func (e *unreached) kept() string {
+// kept is the text without them.
+func (e *noAnswerError) kept() string {
 	_, name := errors.AsType[*net.DNSError](e.err)
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](e.err)
 	op, network := errors.AsType[*net.OpError](e.err)
@@ -168,7 +157,21 @@ func (e *unreached) kept() string {
 	return "no answer: the connection broke off"
 }
 
-// refusal is what an answer says that is not 2xx.
+// Unanswered reports whether the error of a try by [HTTP] means that a receiver may have
+// got the message and didn't answer. An answer that refuses it isn't such an error, nor is
+// a connection that could not be made.
+func Unanswered(err error) bool {
+	e, ok := errors.AsType[*noAnswerError](err)
+	if !ok || errors.Is(e.err, errPrivate) {
+		return false
+	}
+	_, name := errors.AsType[*net.DNSError](e.err)
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](e.err)
+	op, network := errors.AsType[*net.OpError](e.err)
+	return !name && !certificate && !(network && op.Op == "dial")
+}
+
+// refusal is the error for an answer that isn't 2xx.
 func refusal(resp *http.Response) error {
 	err := fmt.Errorf("status %d", resp.StatusCode)
 	if resp.StatusCode/100 == 4 {
@@ -179,19 +182,8 @@ func refusal(resp *http.Response) error {
 			return Park("status_"+strconv.Itoa(resp.StatusCode), err)
 		}
 	}
-	if d, ok := retryAfter(resp.Header.Get("Retry-After"), time.Now()); ok {
+	if d, ok := safehttp.RetryAfter(resp.Header.Get("Retry-After"), time.Now()); ok {
 		return RetryAfter(d, err)
 	}
 	return err
-}
-
-// retryAfter reads the header, which has seconds or a date.
-func retryAfter(s string, now time.Time) (time.Duration, bool) {
-	if n, err := strconv.ParseUint(s, 10, 31); err == nil {
-		return time.Duration(n) * time.Second, true
-	}
-	if t, err := http.ParseTime(s); err == nil {
-		return max(t.Sub(now), 0), true
-	}
-	return 0, false
 }

@@ -18,7 +18,9 @@ import (
 
 	"crypto/hmac"
 	"crypto/sha256"
+
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -113,7 +115,7 @@ func TestProviders(t *testing.T) {
 		{name: "503 that says when", serve: status(503, "Retry-After", "120"), want: again, after: 2 * time.Minute},
 		{name: "429 that says when", serve: status(429, "Retry-After", "7"), want: again, after: 7 * time.Second},
 		{name: "429 that says nothing", serve: status(429), want: again},
-		{name: "429 that asks for a year", serve: status(429, "Retry-After", "31536000"), want: again, after: maxAsked},
+		{name: "429 that asks for a year", serve: status(429, "Retry-After", "31536000"), want: again, after: maxRetryAfter},
 		{name: "429 that says nonsense", serve: status(429, "Retry-After", "-5 soon"), want: again},
 		{name: "408", serve: status(408), want: again},
 		{name: "409 while the first delivery runs", serve: status(409), want: again},
@@ -178,7 +180,7 @@ func TestProviders(t *testing.T) {
 			Destinations: map[string]Destination{"hook": {Sender: s, MinBackoff: time.Millisecond}},
 		})
 		id := complete(t, n.engine, "k", message("a", ""))
-		eventually(t, 10*time.Second, "the message is delivered", func() bool { return state(t, st, id).State == semel.MessageDelivered })
+		eventually(t, 10*time.Second, "the message is delivered", func() bool { return state(t, st, id).State == store.MessageDelivered })
 		first, second := <-ids, <-ids
 		if m := state(t, st, id); first != m.ID || second != m.ID || p.effects.Load() != 2 {
 			t.Fatal(first, second, m.ID, p.effects.Load())
@@ -199,6 +201,40 @@ func TestProviders(t *testing.T) {
 }
 
 // TestSignature has the vector of Standard Webhooks.
+// TestHTTPAsPartOfASender is what a sender needs that brings headers of its own, and has to
+// know what a failed try may have done.
+func TestHTTPAsPartOfASender(t *testing.T) {
+	var got http.Header
+	p := newProvider(t, func(p *provider, w http.ResponseWriter, r *http.Request) {
+		if got = r.Header; p.requests.Load() > 1 {
+			reset(w, "")
+		}
+	})
+	deliver := func(ctx context.Context, url string, private bool) error {
+		s, err := HTTP(HTTPOptions{URL: url, AllowPrivate: private})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Deliver(ctx, Delivery{Message: &semel.Message{ID: "m"}, Header: http.Header{"X-Kind": {"a"}, "Webhook-Id": {"another"}}})
+	}
+	if err := deliver(t.Context(), p.URL, true); err != nil || got.Get("X-Kind") != "a" || got.Get("Webhook-Id") != "m" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if err := deliver(t.Context(), p.URL, true); !Unanswered(err) {
+		t.Errorf("a connection that broke off: %v", err)
+	}
+	if err := deliver(t.Context(), p.URL, false); err == nil || Unanswered(err) {
+		t.Errorf("an address that is refused: %v", err)
+	}
+	p.Close()
+	if err := deliver(t.Context(), p.URL, true); err == nil || Unanswered(err) {
+		t.Errorf("nobody listens: %v", err)
+	}
+	if Unanswered(errors.New("status 500")) {
+		t.Error("an answer is one")
+	}
+}
+
 func TestSignature(t *testing.T) {
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	body := []byte(`{"test": 2432232314}`)

@@ -34,7 +34,7 @@ func TestFailuresTellNothingOfTheNetwork(t *testing.T) {
 			}
 			continue
 		}
-		for _, err := range []error{&unreached{err}, Park("code", &unreached{err})} {
+		for _, err := range []error{&noAnswerError{err}, Park("code", &noAnswerError{err})} {
 			got := kept(err)
 			if !strings.Contains(got, want) || strings.Contains(got, "10.0.0") || strings.Contains(got, "internal") {
 				t.Errorf("%v became %q", err, got)

@@ -13,28 +13,29 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // The order of messages is found like this.
 //
-// A lane is the messages of one tenant, destination and order key. Its order is kept
-// in the store, as a queue: a record that says which pages there are, and pages of
-// entries that name messages. A message that is in no lane yet is due since its call
-// completed. So who has seen every record that was due at a moment has seen every
-// message that is older than it and in no lane. The dispatcher reads the end of the
-// lane, then looks at everything that is due, sorts what it finds by the time of
-// completion, and appends it if the end of the lane is still as it was: then nobody
-// has appended anything younger in the meantime. Messages that are in a lane are put
-// off, so that they are not looked at again and again.
+// A lane is the queue of messages with one tenant, destination and order key. It is kept
+// in the store: a record that says which pages there are, and pages of entries that name
+// messages. A message that isn't in a lane yet is due from the time when its call
+// completed. So a scan of all records that were due at a moment has seen every message
+// that is older than that moment and not in a lane. The dispatcher reads the end of the
+// lane, scans everything that is due, sorts what it finds by the time of completion, and
+// appends it if the end of the lane is unchanged: then no other dispatcher has appended a
+// younger message meanwhile. Messages in a lane are postponed, so that they aren't
+// scanned again and again.
 //
 // One dispatcher at a time works on a lane, under the lease of a call: it delivers
-// the first message that is pending, and only then the next. The record of a lane
-// that is to be worked on is due itself, at the time of its first message, so that
-// the work is taken up by whoever is left.
+// the first pending message, and only then the next. A lane with work has a record that
+// is due at the time of its first message, so that another dispatcher continues the work
+// if this one dies.
 //
-// A message can be in a lane twice, after a crash between appending it and putting
-// it off, or when it was put off for so long that it became due. That does no harm:
-// the second entry comes after the first, and what is settled is passed over.
+// A message can be in a lane twice, after a crash between appending and postponing it, or
+// if it was postponed for so long that it became due. That is harmless: the second entry
+// comes after the first, and settled messages are skipped.
 
 // laneID names a lane.
 type laneID struct{ Tenant, Destination, Order string }
@@ -85,9 +86,9 @@ type entry struct {
 	Operation string        `json:"operation"`
 	Key       string        `json:"key"`
 	Message   string        `json:"message"`
-	At        semel.Instant `json:"at"` // when the call completed
+	At        store.Instant `json:"at"` // when the call completed
 	index     int           // of the message in its call
-	again     bool          // it was due before: replayed, or put off for too long
+	again     bool          // it was due before: replayed, or postponed for too long
 }
 
 func entryOf(rec *semel.Record, index int) entry {
@@ -99,21 +100,21 @@ func (en entry) call(tenant string) semel.ID {
 	return semel.ID{Tenant: tenant, Principal: en.Principal, Operation: en.Operation, Key: en.Key}
 }
 
-// before orders entries. Calls that completed at one instant have no order; to sort
-// them somehow makes it the same one everywhere.
+// before orders entries. Calls that completed at the same instant have no order; sorting
+// them by name makes it the same on every node.
 func (en entry) before(o entry) int {
 	return cmp.Or(cmp.Compare(en.At, o.At), cmp.Compare(en.Operation, o.Operation), cmp.Compare(en.Key, o.Key),
 		cmp.Compare(en.Principal, o.Principal), cmp.Compare(en.index, o.index))
 }
 
-// putOffFor is for how long a message is put off that is in a lane, and at most twice
-// that: long enough not to be looked at again while it waits, as a rule.
+// putOffFor is how long a message in a lane is postponed, at random up to twice that:
+// usually long enough not to be scanned again while it waits.
 const putOffFor = 12 * time.Hour
 
-// maxNoted bounds the messages that lanes remember. Those beyond are found by scans.
+// maxNoted bounds the messages in lanes. Scans find further ones.
 const maxNoted = 1 << 14
 
-// lanes are messages that are to be put into their lanes.
+// lanes holds, in memory, messages that must be put into their lanes.
 type lanes struct {
 	mu    sync.Mutex
 	count int
@@ -158,12 +159,12 @@ type tail struct {
 // loadTail reads the end of a lane.
 func (d *Dispatcher) loadTail(ctx context.Context, id laneID) (t tail, err error) {
 	var p pages
-	if _, err = d.slots.load(ctx, id.record(), &p); err != nil {
+	if _, err = d.load(ctx, id.record(), &p); err != nil {
 		return t, err
 	}
 	for t.number = p.Last; ; t.number++ {
 		t.page = page{}
-		if t.slot, err = d.slots.load(ctx, id.page(t.number), &t.page); err != nil || !t.page.full() {
+		if t.slot, err = d.load(ctx, id.page(t.number), &t.page); err != nil || !t.page.full() {
 			return t, err
 		}
 	}
@@ -182,9 +183,9 @@ func (d *Dispatcher) extend(ctx context.Context, id laneID, t tail, entries []en
 		n := min(len(fresh), pageSize-len(t.page.Entries))
 		t.page.Entries = append(slices.Clip(t.page.Entries), fresh[:n]...)
 		// A crash before this write leaves the messages due, to be found again. A
-		// crash after it leaves them due too: they are found in the page, and what
-		// was left undone is done.
-		s, err := d.slots.swap(ctx, t.slot, &t.page, nil, false)
+		// crash after it leaves them due too: they are then found in the page, and the
+		// remaining steps are done.
+		s, err := d.swap(ctx, t.slot, &t.page, nil, false)
 		if err != nil {
 			return err
 		}
@@ -199,24 +200,24 @@ func (d *Dispatcher) extend(ctx context.Context, id laneID, t tail, entries []en
 	if err := d.crash("woken"); err != nil {
 		return err
 	}
-	// A crash before all are put off leaves some due, which may then be in the lane
+	// A crash before all are postponed leaves some due, which may then get into the lane
 	// twice.
 	return each(entries, func(en entry) error {
-		_, err := d.settle(ctx, en.call(id.Tenant), en.Message, semel.MessageFinding{
-			State: semel.MessagePending, RetryAfter: putOffFor + jitter(putOffFor), Untried: true,
+		_, err := d.settle(ctx, en.call(id.Tenant), en.Message, store.MessageFinding{
+			State: store.MessagePending, RetryAfter: putOffFor + jitter(putOffFor), Untried: true,
 		}, nil)
 		return err
 	})
 }
 
-// wakeLane makes a lane due that has got messages.
+// wakeLane makes a lane due after messages were appended.
 func (d *Dispatcher) wakeLane(ctx context.Context, id laneID, last int) error {
-	return d.changeLane(ctx, id, func(old *slot, p *pages, now semel.Instant) semel.Instant {
+	return d.changeLane(ctx, id, func(old *slot, p *pages, now store.Instant) store.Instant {
 		p.Last = max(p.Last, last)
-		if len(old.rec.Outbox) == 1 && old.rec.Outbox[0].State == semel.MessagePending {
-			// Somebody works on it, or it waits for its first message. The write
-			// tells him that there is more.
-			return old.rec.Outbox[0].NextAt
+		if old.was.Wake != nil {
+			// A dispatcher works on it, or it waits for its first message. That
+			// dispatcher notices the write, and that there is more.
+			return old.was.Wake.NextAt
 		}
 		return now
 	})
@@ -225,12 +226,12 @@ func (d *Dispatcher) wakeLane(ctx context.Context, id laneID, last int) error {
 // changeLane changes the record of a lane. The time that change returns is when the
 // lane is due; zero makes it idle.
 //
-// A crash before the write leaves the lane as it was: it, or a message that was not
-// put off, is due and found again. A crash after it leaves nothing to do.
-func (d *Dispatcher) changeLane(ctx context.Context, id laneID, change func(old *slot, p *pages, now semel.Instant) semel.Instant) error {
+// A crash before the write leaves the lane as it was: it, or a message that wasn't
+// postponed, is due and found again. A crash after it leaves nothing to do.
+func (d *Dispatcher) changeLane(ctx context.Context, id laneID, change func(old *slot, p *pages, now store.Instant) store.Instant) error {
 	for range 16 {
 		var p pages
-		old, err := d.slots.load(ctx, id.record(), &p)
+		old, err := d.load(ctx, id.record(), &p)
 		if err != nil {
 			return err
 		}
@@ -245,11 +246,11 @@ func (d *Dispatcher) changeLane(ctx context.Context, id laneID, change func(old 
 	return errChanged
 }
 
-func (d *Dispatcher) swapLane(ctx context.Context, id laneID, old slot, p pages, due semel.Instant) error {
+func (d *Dispatcher) swapLane(ctx context.Context, id laneID, old slot, p pages, due store.Instant) error {
 	var wake *semel.Message
 	if due != 0 {
-		wake = &semel.Message{Destination: id.Destination, Order: id.Order, NextAt: due}
+		wake = &semel.Message{ID: wakeID, Name: wakeID, Destination: id.Destination, Order: id.Order, NextAt: due}
 	}
-	_, err := d.slots.swap(ctx, old, p, wake, due == 0)
+	_, err := d.swap(ctx, old, p, wake, due == 0)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -65,7 +66,7 @@ func TestOrder(t *testing.T) {
 			}
 			pass(time.Minute)
 			up.Store(true)
-			_, err := Replay(t.Context(), n.engine, ids[1], state(t, st, ids[1]).ID, "the receiver is back")
+			_, err := Replay(t.Context(), n.engine.Door(), ids[1], state(t, st, ids[1]).ID, "the receiver is back")
 			must(t, err)
 			pass(time.Minute)
 			if _, taken := r.seen(); !slices.Equal(taken, []string{"0", "2", "3", "1"}) {
@@ -100,7 +101,7 @@ func TestOrder(t *testing.T) {
 				t.Fatal(len(taken), taken)
 			}
 			left := func() int {
-				page, err := st.Search(t.Context(), semel.Query{Operation: slotOperation, Limit: 1000})
+				page, err := st.Search(t.Context(), store.Query{Operation: slotOperation, Limit: 1000})
 				must(t, err)
 				return len(page.Records)
 			}

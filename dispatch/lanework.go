@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // laneTurn is how many messages of a lane are delivered before others have their
@@ -19,7 +20,7 @@ func (d *Dispatcher) workLane(ctx context.Context, l *line, id laneID) (again bo
 	// due.
 	ans, err := d.engine.Begin(keep, semel.Call{Tenant: id.Tenant, Principal: deliverer, Operation: laneOperation(l.name), Key: id.digest()})
 	if err != nil {
-		d.trouble(err)
+		d.report(err)
 		return false
 	}
 	if ans.Decision != semel.Execute {
@@ -38,12 +39,12 @@ func (d *Dispatcher) workLane(ctx context.Context, l *line, id laneID) (again bo
 		if errors.Is(err, errChanged) {
 			continue
 		}
-		d.trouble(err)
+		d.report(err)
 		if !more || err != nil {
 			break
 		}
 	}
-	d.trouble(held.Abort(keep, semel.Failure{Code: "released"}))
+	d.report(held.Abort(keep, store.Failure{Code: "released"}))
 	return again
 }
 
@@ -52,16 +53,16 @@ func (d *Dispatcher) workLane(ctx context.Context, l *line, id laneID) (again bo
 func (d *Dispatcher) advance(ctx context.Context, l *line, id laneID, held *semel.Attempt, turn *int) (more bool, err error) {
 	keep := context.WithoutCancel(ctx)
 	var p pages
-	lane, err := d.slots.load(keep, id.record(), &p)
+	lane, err := d.load(keep, id.record(), &p)
 	if err != nil {
 		return false, err
 	}
 	var pg page
-	s, err := d.slots.load(keep, id.page(p.First), &pg)
+	s, err := d.load(keep, id.page(p.First), &pg)
 	if err != nil {
 		return false, err
 	}
-	var f fate
+	var f deliverResult
 	i := pg.Done
 	for ; i < len(pg.Entries); i++ {
 		if ctx.Err() != nil || held.Context().Err() != nil {
@@ -96,7 +97,7 @@ func (d *Dispatcher) advance(ctx context.Context, l *line, id laneID, held *seme
 		}
 		return false, d.swapLane(keep, id, lane, p, f.at)
 	case i < len(pg.Entries):
-		return true, nil // whoever asked to stop is asked by the caller
+		return true, nil // the caller checks ctx
 	case p.First < p.Last || pg.full():
 		p.First++
 		p.Last = max(p.Last, p.First)
@@ -109,18 +110,18 @@ func (d *Dispatcher) advance(ctx context.Context, l *line, id laneID, held *seme
 		}
 		// A crash before this write leaves a page without entries to deliver,
 		// which expires.
-		return true, d.slots.drop(keep, s)
+		return true, d.drop(keep, s)
 	}
 	return false, d.swapLane(keep, id, lane, p, 0)
 }
 
 // done records how many entries of a page are settled. An earlier error stays.
 //
-// A crash before this write lets the next one pass over them again.
+// After a crash before this write, the settled entries are skipped again.
 func (d *Dispatcher) done(ctx context.Context, id laneID, number, count int, earlier error) (slot, error) {
 	for range 16 {
 		var pg page
-		s, err := d.slots.load(ctx, id.page(number), &pg)
+		s, err := d.load(ctx, id.page(number), &pg)
 		if err != nil {
 			return s, errors.Join(earlier, err)
 		}
@@ -128,7 +129,7 @@ func (d *Dispatcher) done(ctx context.Context, id laneID, number, count int, ear
 			return s, earlier
 		}
 		pg.Done = count
-		s, err = d.slots.swap(ctx, s, &pg, nil, pg.idle())
+		s, err = d.swap(ctx, s, &pg, nil, pg.idle())
 		if err == nil || !errors.Is(err, errChanged) {
 			return s, errors.Join(earlier, err)
 		}

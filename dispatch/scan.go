@@ -10,18 +10,18 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-// scanLimit is how many due records are read at a time, and how many messages one look
+// scanLimit is how many due records are read at a time, and how many messages one scan
 // puts into lanes, or a few more.
 const scanLimit = 4096
 
-// lost is after how much time a message of a lane that is due is taken for one that
-// its lane does not know.
-const lost = 10 * time.Minute
+// missingAfter is how long a message must be overdue to count as missing from its lane.
+const missingAfter = 10 * time.Minute
 
-// look scans until ctx is done: every interval, and when somebody asks.
-func (d *Dispatcher) look(ctx context.Context) {
+// scanLoop scans until ctx is done: every interval, and after wake.
+func (d *Dispatcher) scanLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -35,18 +35,18 @@ func (d *Dispatcher) look(ctx context.Context) {
 		began := time.Now()
 		full, err := d.scan(ctx)
 		if err != nil && ctx.Err() == nil {
-			d.trouble(err)
+			d.report(err)
 		} else if full {
 			next /= 8
 		}
-		next = max(next, time.Since(began)) // a look at very much is not all that is done
-		// Dispatchers of one store drift apart.
+		next = max(next, time.Since(began)) // long scans take at most half of the time
+		// Jitter keeps dispatchers on one store from scanning together.
 		timer.Reset(next + jitter(next/8))
 	}
 }
 
-// scan takes what is due into the queues, and messages into their lanes. It reports
-// whether there is more to put into lanes than it did.
+// scan queues what is due, and puts messages into their lanes. It reports whether it left
+// messages for another scan.
 func (d *Dispatcher) scan(ctx context.Context) (full bool, err error) {
 	found := d.lanes.take()
 	tails := d.loadTails(ctx, found)
@@ -57,7 +57,7 @@ func (d *Dispatcher) scan(ctx context.Context) (full bool, err error) {
 		}
 		return false, err
 	}
-	for id, of := range found { // what is younger than the view has to wait for the next
+	for id, of := range found { // messages younger than the view wait for the next scan
 		for name, en := range of {
 			if en.At > until {
 				delete(of, name)
@@ -71,7 +71,7 @@ func (d *Dispatcher) scan(ctx context.Context) (full bool, err error) {
 			found[m.lane][m.entry.Message] = m.entry
 			continue
 		}
-		d.lanes.note(m.lane, m.entry) // the end of its lane has to be read first
+		d.lanes.note(m.lane, m.entry) // the end of its lane must be read first
 		d.wake()
 	}
 	return full, each(slices.Collect(maps.Keys(tails)), func(id laneID) error {
@@ -100,7 +100,7 @@ func (d *Dispatcher) scan(ctx context.Context) (full bool, err error) {
 func (d *Dispatcher) loadTails(ctx context.Context, found map[laneID]map[string]entry) map[laneID]tail {
 	var mu sync.Mutex
 	tails := map[laneID]tail{}
-	d.trouble(each(slices.Collect(maps.Keys(found)), func(id laneID) error {
+	d.report(each(slices.Collect(maps.Keys(found)), func(id laneID) error {
 		t, err := d.loadTail(ctx, id)
 		if err != nil {
 			return err // its messages stay due
@@ -113,23 +113,23 @@ func (d *Dispatcher) loadTails(ctx context.Context, found map[laneID]map[string]
 	return tails
 }
 
-// sighting is a message that is in no lane yet.
-type sighting struct {
+// dueMessage is a message that is in no lane yet.
+type dueMessage struct {
 	lane  laneID
 	entry entry
-	due   semel.Instant
+	due   store.Instant
 }
 
-// view looks at everything that is due, whosever it is: it queues what waits for
-// nothing else, and returns the messages that are in no lane yet, all that were due at
-// until. Where there are many, that is earlier than now, and full is true.
-func (d *Dispatcher) view(ctx context.Context) (seen []sighting, until semel.Instant, full bool, err error) {
+// view reads all due records: it queues messages without an order key and lanes, and
+// returns all messages that aren't in a lane yet and were due at until. If there are too
+// many, until is earlier than now, and full is true.
+func (d *Dispatcher) view(ctx context.Context) (seen []dueMessage, until store.Instant, full bool, err error) {
 	until, err = d.store.Now(ctx)
 	if err != nil {
 		return nil, 0, false, err
 	}
 	d.seen.Store(int64(until))
-	for q := (semel.DueQuery{Until: until, Limit: d.limit}); ; {
+	for q := (store.DueQuery{Until: until, Limit: d.limit}); ; {
 		page, err := d.store.Due(ctx, q)
 		if err != nil {
 			return nil, 0, false, err
@@ -137,15 +137,15 @@ func (d *Dispatcher) view(ctx context.Context) (seen []sighting, until semel.Ins
 		for i := range page.Records {
 			rec := &page.Records[i]
 			if len(seen) >= d.limit && second(rec.NextAt) > second(seen[0].due) {
-				// Everything that is due before this second was seen, for what is due
-				// comes in the order of seconds.
-				until = semel.Instant(second(rec.NextAt)*int64(time.Second)) - 1
-				return slices.DeleteFunc(seen, func(m sighting) bool { return m.due > until }), until, true, nil
+				// Due records come in the order of seconds, so everything that is due
+				// before this second was seen.
+				until = store.Instant(second(rec.NextAt)*int64(time.Second)) - 1
+				return slices.DeleteFunc(seen, func(m dueMessage) bool { return m.due > until }), until, true, nil
 			}
 			d.takeUnordered(rec)
 			for j := range rec.Outbox {
 				if id, ok := d.fresh(rec, j, until); ok {
-					seen = append(seen, sighting{id, entryOf(rec, j), rec.NextAt})
+					seen = append(seen, dueMessage{id, entryOf(rec, j), rec.NextAt})
 				}
 			}
 		}
@@ -155,16 +155,16 @@ func (d *Dispatcher) view(ctx context.Context) (seen []sighting, until semel.Ins
 	}
 }
 
-func second(at semel.Instant) int64 { return int64(at) / int64(time.Second) }
+func second(at store.Instant) int64 { return int64(at) / int64(time.Second) }
 
-// fresh reports whether a message is in no lane yet, as far as the due index can
-// tell, and its lane.
-func (d *Dispatcher) fresh(rec *semel.Record, index int, until semel.Instant) (laneID, bool) {
+// fresh reports whether a message isn't in a lane yet, as far as the due index shows, and
+// its lane.
+func (d *Dispatcher) fresh(rec *semel.Record, index int, until store.Instant) (laneID, bool) {
 	m := &rec.Outbox[index]
-	if m.Order == "" || m.State != semel.MessagePending || m.NextAt > until || d.lines[m.Destination] == nil {
+	if m.Order == "" || m.State != store.MessagePending || m.NextAt > until || d.lines[m.Destination] == nil {
 		return laneID{}, false
 	}
-	if rec.ID.Operation == slotOperation || m.Tries > 0 && until.Sub(m.NextAt) < lost {
+	if rec.ID.Operation == slotOperation || m.Tries > 0 && until.Sub(m.NextAt) < missingAfter {
 		return laneID{}, false
 	}
 	return laneID{rec.ID.Tenant, m.Destination, m.Order}, true
@@ -176,7 +176,7 @@ func (d *Dispatcher) noteAll(id laneID, of map[string]entry) {
 	}
 }
 
-// takeUnordered queues what a record has that waits for nothing else.
+// takeUnordered queues a record's due messages without an order key.
 func (d *Dispatcher) takeUnordered(rec *semel.Record) {
 	if id, ok := wakes(rec); ok {
 		if l := d.lines[id.Destination]; l != nil {
@@ -184,11 +184,11 @@ func (d *Dispatcher) takeUnordered(rec *semel.Record) {
 		}
 		return
 	}
-	now := max(rec.UpdatedAt, semel.Instant(d.seen.Load()))
+	now := max(rec.UpdatedAt, store.Instant(d.seen.Load()))
 	for i := range rec.Outbox {
 		m := &rec.Outbox[i]
 		l := d.lines[m.Destination]
-		if l == nil || m.Order != "" || m.State != semel.MessagePending || m.NextAt > now {
+		if l == nil || m.Order != "" || m.State != store.MessagePending || m.NextAt > now {
 			continue
 		}
 		j := job{line: l, call: rec.ID, id: m.ID}
@@ -202,8 +202,8 @@ func (d *Dispatcher) takeUnordered(rec *semel.Record) {
 	}
 }
 
-// putOff puts off in the store what there is no room for, so that it is not found
-// again and again.
+// putOff postpones, in the store, messages for which there is no room, so that they
+// aren't scanned again and again.
 func (d *Dispatcher) putOff(ctx context.Context) {
 	for {
 		select {
@@ -212,7 +212,7 @@ func (d *Dispatcher) putOff(ctx context.Context) {
 		case j := <-d.late:
 			_, err := d.postpone(ctx, j.call, j.id, 0, 5*time.Second+jitter(10*time.Second))
 			if ctx.Err() == nil {
-				d.trouble(err)
+				d.report(err)
 			}
 		}
 	}

@@ -39,8 +39,8 @@ func (s signer) sign(h http.Header, d *Delivery, at time.Time) {
 	h.Set("Webhook-Timestamp", stamp)
 	h.Set("Semel-Tenant", tenant)
 	h.Set("Semel-Operation", operation)
-	// The body is the caller's. So what is signed by Standard Webhooks, which begins
-	// with the id of the message, must never be what is signed here.
+	// The caller chooses the body. So the signed text of Standard Webhooks, which begins
+	// with the id of the message, must never equal the text that is signed here.
 	standard, own := id+"."+stamp+".", strings.Join([]string{"semel-1", id, stamp, tenant, operation, ""}, ".")
 	var signatures, owns []string
 	for _, key := range s {
@@ -60,8 +60,8 @@ func signed(key []byte, head string, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// word is a name as a header can carry it and without a full stop, so that no two lists
-// of names look the same: all bytes but letters, digits, hyphens and underscores are
+// word encodes a name for a header, without full stops, so that different lists of names
+// never look the same: all bytes but letters, digits, hyphens and underscores are
 // percent-encoded.
 func word(s string) string {
 	return strings.NewReplacer(".", "%2E", "~", "%7E", "+", "%20").Replace(url.QueryEscape(s))

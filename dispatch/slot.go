@@ -2,113 +2,75 @@ package dispatch
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-// slotOperation is that of the records in which lanes are kept. No call can reach
-// it, because no operation can have its name.
+// slotOperation is that of the cells in which lanes are kept.
 const slotOperation = "semel.dispatch"
 
 // wakeID is the message of a lane's record by which the due index finds the lane.
 const wakeID = "wake"
 
-// idleFor is how long a slot that nobody needs is kept.
+// idleFor is how long an unused slot is kept.
 const idleFor = time.Hour
 
-// slots writes and reads the records of lanes, by the store's own compare-and-set.
-type slots struct {
-	store  bounded
-	prefix [8]byte
-	count  atomic.Uint64
-}
-
-// slot is one value as it was read. The zero revision means that there is none.
+// slot is a cell with a value of a lane as it was read.
 type slot struct {
 	id  semel.ID
-	rec semel.Record
+	was store.CellValue
 }
 
-func (s *slots) init(store bounded) error {
-	s.store = store
-	if _, err := rand.Read(s.prefix[:]); err != nil {
-		return fmt.Errorf("dispatch: random prefix of revisions: %w", err)
+// load reads a slot and its value. If there is none, it leaves value unchanged.
+func (d *Dispatcher) load(ctx context.Context, id semel.ID, value any) (slot, error) {
+	v, err := store.NewCell(d.store, id).Load(ctx)
+	if err == nil && v.Data != nil {
+		err = json.Unmarshal(v.Data, value)
 	}
-	return nil
+	return slot{id, v}, err
 }
 
-// load reads a slot and its value, which stays as it is where there is none.
-func (s *slots) load(ctx context.Context, id semel.ID, value any) (slot, error) {
-	rec, err := s.store.Get(ctx, id)
-	if errors.Is(err, semel.ErrNotFound) {
-		return slot{id: id}, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(rec.Result.Data, value)
-	}
-	return slot{id, rec}, err
-}
-
-// errChanged says that another has written the slot in the meantime.
+// errChanged says that another dispatcher has written the slot meanwhile.
 var errChanged = errors.New("dispatch: a lane was changed by another")
 
-// swap writes a value if the slot is as it was read. With wake, a lane that is to be
-// worked on, the due index finds it at that time. Idle slots are purged after a
-// while. Every other error means unknown.
-func (s *slots) swap(ctx context.Context, old slot, value any, wake *semel.Message, idle bool) (slot, error) {
+// swap writes a value if the slot is unchanged since it was read, and otherwise returns
+// errChanged. With wake, the slot is a lane with work, and the due index finds it at that
+// time. Idle slots are purged after a while. Every other error means unknown. The callers
+// say what a crash before or after the write leaves.
+func (d *Dispatcher) swap(ctx context.Context, old slot, value any, wake *semel.Message, idle bool) (slot, error) {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return old, err
 	}
-	now, err := s.store.Now(ctx)
-	if err != nil {
-		return old, err
+	next := store.CellValue{Data: data, Wake: wake}
+	if wake != nil || idle {
+		next.KeepFor = idleFor
 	}
-	next := semel.Record{
-		ID: old.id, State: semel.Completed, Disposition: semel.DispositionCompleted, Attempt: 1,
-		CreatedAt: now, UpdatedAt: now, StartedAt: now, EndedAt: now,
-		Fence: max(old.rec.Fence+1, int64(now)/int64(time.Microsecond)), Result: semel.Result{Data: data},
-	}
-	next.Origin = next.Fence
-	if wake != nil {
-		m := *wake
-		m.ID, m.Name, m.State, m.CreatedAt = wakeID, wakeID, semel.MessagePending, now
-		next.Outbox, next.NextAt, next.ExpiresAt = []semel.Message{m}, m.NextAt, now.Add(idleFor)
-	} else if idle {
-		next.ExpiresAt = now.Add(idleFor)
-		next.NextAt = next.ExpiresAt
-	}
-	copy(next.Revision[:8], s.prefix[:])
-	binary.BigEndian.PutUint64(next.Revision[8:], s.count.Add(1))
-	// What a crash before or after this write leaves is said where it is called.
-	cur, applied, err := s.store.Apply(ctx, semel.Write{Record: next, Expect: old.rec.Revision})
+	v, ok, err := store.NewCell(d.store, old.id).Swap(ctx, old.was, next)
 	switch {
 	case err != nil:
 		return old, err
-	case !applied && cur.Revision != next.Revision:
+	case !ok:
 		return old, errChanged
 	}
-	return slot{old.id, next}, nil
+	return slot{old.id, v}, nil
 }
 
-// drop deletes a slot that is as it was read, if the store can.
-func (s *slots) drop(ctx context.Context, old slot) error {
-	if old.rec.Revision.IsZero() {
+// drop deletes a slot that is unchanged since it was read, if the store can.
+func (d *Dispatcher) drop(ctx context.Context, old slot) error {
+	if old.was.Revision.IsZero() {
 		return nil
 	}
-	_, err := s.store.Purge(ctx, []semel.Ref{{ID: old.id, Revision: old.rec.Revision}})
+	_, err := d.store.Purge(ctx, []store.Ref{{ID: old.id, Revision: old.was.Revision}})
 	return err
 }
 
-// wakes reports whether a record is that of a lane to be worked on, and of which.
+// wakes reports whether a record belongs to a lane with work, and to which.
 func wakes(rec *semel.Record) (laneID, bool) {
 	if rec.ID.Operation != slotOperation || !strings.HasPrefix(rec.ID.Key, "lane/") || len(rec.Outbox) != 1 {
 		return laneID{}, false

@@ -10,6 +10,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/pgtest"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/pgstore"
 	"github.com/semelhq/semel/store/redisstore"
 )
@@ -69,7 +70,7 @@ func twoNodes(t *testing.T, open func() semel.Store) {
 			rec, err := stores[1].Get(t.Context(), id)
 			must(t, err)
 			for _, m := range rec.Outbox {
-				if m.State != semel.MessageDelivered {
+				if m.State != store.MessageDelivered {
 					return false
 				}
 			}
@@ -93,7 +94,7 @@ func twoNodes(t *testing.T, open func() semel.Store) {
 	// estimate of the store's clock. What one node completed is in order; of two
 	// nodes, what was completed within the error of that may change places.
 	const clockError = 20 * time.Millisecond
-	at := make([]semel.Instant, many)
+	at := make([]store.Instant, many)
 	for i, id := range ids {
 		rec, err := stores[1].Get(t.Context(), id)
 		must(t, err)

@@ -71,9 +71,9 @@ type node struct {
 // start starts a node. It is stopped when the test ends, if not before.
 func start(t *testing.T, st semel.Store, name string, opts Options, tune ...func(*Dispatcher)) *node {
 	t.Helper()
-	wrapped, faults := faultstore.New(keepOpen{st, st.(semel.DueStore), st.(semel.PurgeStore), st.(semel.SearchStore)}, nil)
+	wrapped, faults := faultstore.New(keepOpen{st}, nil)
 	e, err := semel.New(wrapped, &semel.Options{
-		Node: name, StoreTimeout: time.Second,
+		Node: name, StoreTimeout: 10 * time.Second,
 		Operations: []semel.Operation{{Name: "op", OnAbandoned: semel.RetryAbandoned}},
 	})
 	must(t, err)
@@ -111,12 +111,7 @@ func (n *node) die() {
 
 // keepOpen is a store that several nodes share: closing the wrapper of one leaves it
 // open.
-type keepOpen struct {
-	semel.Store
-	semel.DueStore
-	semel.PurgeStore
-	semel.SearchStore
-}
+type keepOpen struct{ semel.Store }
 
 func (keepOpen) Close() error { return nil }
 

@@ -13,18 +13,17 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/strictclient"
+	"github.com/semelhq/semel/transport/safehttp"
 )
 
-// Client makes HTTP requests that are effects of calls: in the ledger before the
-// first byte leaves (IDS-XI.S3), with a derived key where the provider takes one
-// (IDS-XI.S1), sent at most once, with an answer that further attempts get instead of
-// sending again.
+// Client makes HTTP requests that are effects of calls: each is in the ledger before its
+// first byte leaves (IDS-XI.S3), has a derived key if the provider takes one
+// (IDS-XI.S1), and is sent at most once; further attempts get its recorded answer.
 //
-// The zero value is ready for use. It may be used concurrently and may not be changed
+// The zero value is ready for use. You may use a Client concurrently; don't change it
 // after its first use.
 type Client struct {
-	// Provider says how the key goes with the request and what answers prove.
+	// Provider says how the request carries the key and what answers prove.
 	Provider Provider
 	// Base makes the connections. Defaults to [http.DefaultTransport].
 	Base http.RoundTripper
@@ -57,16 +56,15 @@ func Do(ctx context.Context, x semel.Execution, name string, req *http.Request) 
 }
 
 // Do makes a request as the named effect of the call. A further attempt gets the
-// answer that is recorded, and its request is not sent. Redirects are not followed.
+// recorded answer, and its request isn't sent. Redirects aren't followed.
 //
-// The error of an answer that is no success is a [*StatusError], marked as
-// [semel.Rejected] where the provider refused, and as [semel.Aborted] where it did
-// not try. An error that proves that nothing was sent is marked as aborted too.
-// After any other error nobody knows what happened: the handler returns it, and the
-// call is held until a reconciler or an operator finds out.
+// If the answer isn't a success, the error is a [*StatusError], marked as
+// [semel.Rejected] if the provider refused, and as [semel.Aborted] if it didn't try. An
+// error that proves that nothing was sent is marked as aborted too. After any other
+// error the result is unknown: return it from your handler, and the call is held until a
+// reconciler or an operator settles it.
 //
-// The request's own context is not used; ctx is, which ends with the right to
-// execute.
+// Do uses ctx, which ends with the lease, and not the request's own context.
 func (c *Client) Do(ctx context.Context, x semel.Execution, name string, req *http.Request) (*Response, error) {
 	c.once.Do(func() { c.keys = ProviderKey(c.Provider, c.Base) })
 	if err := c.Provider.Validate(); err != nil {
@@ -86,13 +84,13 @@ func (c *Client) Do(ctx context.Context, x semel.Execution, name string, req *ht
 	return resp, nil
 }
 
-// send sends the request. Its intent is durable.
+// send sends the request, after the intent is durable.
 func (c *Client) send(ctx context.Context, effectKey string, req *http.Request) (*Response, error) {
 	ctx, cancel := context.WithTimeout(withKey(ctx, effectKey), cmp.Or(c.Timeout, DefaultTimeout))
 	defer cancel()
 	if err := ctx.Err(); err != nil {
 		closeBody(req)
-		return nil, semel.Aborted(err) // the right to execute has ended before it began
+		return nil, semel.Aborted(err) // the lease ended before the request began
 	}
 	var transport http.RoundTripper = c.keys
 	if c.Provider.Header == "" && c.Provider.Field == "" {
@@ -109,7 +107,7 @@ func (c *Client) send(ctx context.Context, effectKey string, req *http.Request) 
 	defer resp.Body.Close()
 	kept, err := c.read(resp)
 	if err != nil {
-		// The head came, the body broke off. What it would have said is not known.
+		// The head arrived, but the body broke off, so the answer is unknown.
 		return nil, semel.Unknown(fmt.Errorf("the provider's answer broke off: %w", hide(err)))
 	}
 	if c.Provider.Header != "" || c.Provider.Field != "" {
@@ -131,7 +129,7 @@ func (c *Client) send(ctx context.Context, effectKey string, req *http.Request) 
 	return nil, semel.Unknown(failed)
 }
 
-// read reads what is kept of an answer.
+// read reads the part of an answer that is kept.
 func (c *Client) read(resp *http.Response) (*Response, error) {
 	limit := cmp.Or(c.MaxBody, DefaultMaxBody)
 	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
@@ -156,9 +154,9 @@ func keep(header http.Header, names ...string) http.Header {
 	return kept
 }
 
-// hide takes addresses, which say where in a network a provider is, and the URL, which
-// may have secrets, out of the text of an error: the text becomes that of a failure,
-// which callers are shown. What it wraps stays.
+// hide removes addresses, which reveal the network, and the URL, which may have secrets,
+// from the text of an error, because callers see it as the text of a failure. The error
+// still wraps the same errors.
 func hide(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
@@ -169,7 +167,7 @@ func hide(err error) error {
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Err != nil {
 		return &discreet{e.Op + ": " + e.Err.Error(), err}
 	}
-	return strictclient.Quiet(err)
+	return safehttp.Quiet(err)
 }
 
 // discreet is an error with another text.

@@ -14,6 +14,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/shield"
+	"github.com/semelhq/semel/store"
 )
 
 // What a provider does, and what follows from it.
@@ -33,25 +34,25 @@ func TestAnswersAreJudged(t *testing.T) {
 		name   string
 		answer func(http.ResponseWriter, *http.Request)
 		code   semel.Code
-		effect semel.EffectState
+		effect store.EffectState
 		again  int // how often the provider is called when the call is delivered again
 	}{
-		{"201", status(201), "", semel.EffectConfirmed, 1},
-		{"204", status(204), "", semel.EffectConfirmed, 1},
-		{"400 is a refusal", status(400), semel.CodeRejected, semel.EffectRefuted, 1},
-		{"402 is a refusal", status(402), semel.CodeRejected, semel.EffectRefuted, 1},
-		{"422 is a refusal", status(422), semel.CodeRejected, semel.EffectRefuted, 1},
-		{"401 was not tried", status(401), semel.CodeAborted, semel.EffectRefuted, 2},
-		{"429 was not tried", status(429), semel.CodeAborted, semel.EffectRefuted, 2},
-		{"409 proves nothing", status(409), semel.CodeUnknown, semel.EffectStarted, 1},
-		{"408 proves nothing", status(408), semel.CodeUnknown, semel.EffectStarted, 1},
-		{"500 after the effect", status(500), semel.CodeUnknown, semel.EffectStarted, 1},
-		{"503 proves nothing", status(503), semel.CodeUnknown, semel.EffectStarted, 1},
-		{"a redirect is not followed", status(307), semel.CodeUnknown, semel.EffectStarted, 1},
-		{"it does not answer in time", hang, semel.CodeUnknown, semel.EffectStarted, 1},
-		{"the connection breaks", cut(""), semel.CodeUnknown, semel.EffectStarted, 1},
-		{"the answer breaks off", cut("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"), semel.CodeUnknown, semel.EffectStarted, 1},
-		{"the answer is none", cut("SSH-2.0\r\n\r\n"), semel.CodeUnknown, semel.EffectStarted, 1},
+		{"201", status(201), "", store.EffectConfirmed, 1},
+		{"204", status(204), "", store.EffectConfirmed, 1},
+		{"400 is a refusal", status(400), semel.CodeRejected, store.EffectRefuted, 1},
+		{"402 is a refusal", status(402), semel.CodeRejected, store.EffectRefuted, 1},
+		{"422 is a refusal", status(422), semel.CodeRejected, store.EffectRefuted, 1},
+		{"401 was not tried", status(401), semel.CodeAborted, store.EffectRefuted, 2},
+		{"429 was not tried", status(429), semel.CodeAborted, store.EffectRefuted, 2},
+		{"409 proves nothing", status(409), semel.CodeUnknown, store.EffectStarted, 1},
+		{"408 proves nothing", status(408), semel.CodeUnknown, store.EffectStarted, 1},
+		{"500 after the effect", status(500), semel.CodeUnknown, store.EffectStarted, 1},
+		{"503 proves nothing", status(503), semel.CodeUnknown, store.EffectStarted, 1},
+		{"a redirect is not followed", status(307), semel.CodeUnknown, store.EffectStarted, 1},
+		{"it does not answer in time", hang, semel.CodeUnknown, store.EffectStarted, 1},
+		{"the connection breaks", cut(""), semel.CodeUnknown, store.EffectStarted, 1},
+		{"the answer breaks off", cut("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"), semel.CodeUnknown, store.EffectStarted, 1},
+		{"the answer is none", cut("SSH-2.0\r\n\r\n"), semel.CodeUnknown, store.EffectStarted, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newProvider(t, c.answer)
@@ -106,7 +107,7 @@ func TestTheIntentIsDurableBeforeTheFirstByte(t *testing.T) {
 	var e *semel.Engine
 	p := newProvider(t, func(w http.ResponseWriter, _ *http.Request) {
 		rec, err := e.Lookup(t.Context(), paymentID())
-		if err != nil || len(rec.Effects) != 1 || rec.Effects[0].State != semel.EffectStarted {
+		if err != nil || len(rec.Effects) != 1 || rec.Effects[0].State != store.EffectStarted {
 			t.Errorf("when the provider is called the ledger says %+v, %v", rec.Effects, err)
 		}
 		status(201)(w, nil)

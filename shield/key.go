@@ -13,23 +13,22 @@ import (
 	"strconv"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/transport/semelhttp"
+	"github.com/semelhq/semel/transport/safehttp"
 )
 
-// WithKey lets requests made with the context carry the key of the named effect of
-// the call, by [KeyTransport] (IDS-XI.S1). The key is the same in all attempts of the
-// call. The ledger is not written: whether a request that was not answered is sent
-// again is for the provider to bear, so its window must be longer than that of the
-// operation.
+// WithKey returns a context whose requests carry the key of the named effect of the
+// call, by [KeyTransport] (IDS-XI.S1). The key is the same in all attempts of the
+// call. The ledger isn't written: an unanswered request may be sent again, and only the
+// provider can recognise it, so its window must be longer than that of the operation.
 //
-// [semel.CodeUnsupported] means that the holder is not in this process; there the key
-// comes with the effect.
+// [semel.CodeUnsupported] means that the holder isn't in this process; there you get the
+// key with the effect.
 func WithKey(ctx context.Context, x semel.Execution, name string) (context.Context, error) {
 	r, ok := x.(interface{ Record() *semel.Record })
 	if !ok {
 		return nil, &semel.Error{Code: semel.CodeUnsupported, Message: "this execution can't tell the keys of its effects"}
 	}
-	return withKey(ctx, r.Record().EffectKey(name)), nil
+	return withKey(ctx, semel.EffectKey(r.Record(), name)), nil
 }
 
 type keyKey struct{}
@@ -38,30 +37,29 @@ func withKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, keyKey{}, key)
 }
 
-// KeyTransport is an [http.RoundTripper] that gives each request that changes
-// something the key of its context, as the provider takes it. One without a key, or
-// that has another already, is refused before anything is sent. A request is sent at
-// most once.
+// KeyTransport is an [http.RoundTripper] that adds the key of its context to each request
+// that changes something, in the provider's form. A request without a key, or with
+// another one, is refused before anything is sent. A request is sent at most once.
 //
-// It may be used concurrently and may not be changed after its first use.
+// You may use a KeyTransport concurrently; don't change it after its first use.
 type KeyTransport struct {
 	Provider Provider
-	// Base makes the connections, see [semelhttp.SafeTransport]. Required, because
+	// Base makes the connections, see [safehttp.Transport]. Required, because
 	// it keeps connections: make one for each Base, and keep it.
-	Base *semelhttp.SafeTransport
+	Base *safehttp.Transport
 }
 
 // ProviderKey makes a [KeyTransport]. base may be nil, for [http.DefaultTransport].
 func ProviderKey(p Provider, base http.RoundTripper) *KeyTransport {
-	safe, ok := base.(*semelhttp.SafeTransport)
+	safe, ok := base.(*safehttp.Transport)
 	if !ok {
-		safe = &semelhttp.SafeTransport{Base: base}
+		safe = &safehttp.Transport{Base: base}
 	}
 	return &KeyTransport{Provider: p, Base: safe}
 }
 
-// RoundTrip sends the request with its key. An error of which [NothingSent] is true
-// proves that there was no effect.
+// RoundTrip sends the request with its key. If [NothingSent] is true for its error, there
+// was no effect.
 func (t *KeyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch r.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
@@ -80,7 +78,7 @@ func (t *KeyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.Base.RoundTrip(out)
 }
 
-// unsent is an error that came before anything was sent.
+// unsent is an error from before anything was sent.
 type unsent struct{ err error }
 
 func (e *unsent) Error() string { return e.err.Error() }
@@ -90,7 +88,7 @@ func (e *unsent) Unwrap() error { return e.err }
 // every other error it is false, which proves nothing.
 func NothingSent(err error) bool {
 	_, ok := errors.AsType[*unsent](err)
-	return ok || semelhttp.NothingSent(err)
+	return ok || safehttp.NothingSent(err)
 }
 
 func closeBody(r *http.Request) {
@@ -99,7 +97,7 @@ func closeBody(r *http.Request) {
 	}
 }
 
-// sign is a copy of r with the key for an effect. Nothing was sent yet.
+// sign returns a copy of r with the key for an effect. It sends nothing.
 func (p *Provider) sign(r *http.Request, effectKey string) (*http.Request, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -125,10 +123,10 @@ func (p *Provider) sign(r *http.Request, effectKey string) (*http.Request, error
 	return out, setField(out, p.Field, key)
 }
 
-// maxSigned bounds a body into which a key is put.
+// maxSigned bounds a body that gets a key, in bytes.
 const maxSigned = 1 << 20
 
-// setField puts the key into the body, whose other bytes stay as they are.
+// setField puts the key into the body, and leaves its other bytes unchanged.
 func setField(r *http.Request, field, key string) error {
 	if r.Body == nil {
 		return errors.New("shield: the request has no body to put the key into")
@@ -183,7 +181,7 @@ func setJSON(body []byte, field, key string) ([]byte, error) {
 		return nil, err
 	}
 	open := bytes.IndexByte(body, '{')
-	member := fmt.Appendf(nil, "%s:%q", name, key) // a key has no character to escape
+	member := fmt.Appendf(nil, "%s:%q", name, key) // a key needs no escaping
 	if len(members) > 0 {
 		member = append(member, ',')
 	}

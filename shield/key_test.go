@@ -73,7 +73,7 @@ func TestTheKeyIsPutWhereItBelongs(t *testing.T) {
 			e, _ := engine(t, nil)
 			ans, err := e.Begin(t.Context(), payment)
 			must(t, err)
-			key := ans.Record.EffectKey("charge")
+			key := semel.EffectKey(ans.Record, "charge")
 			ctx, err := shield.WithKey(t.Context(), ans.Attempt, "charge")
 			must(t, err)
 			client := &http.Client{Transport: shield.ProviderKey(c.p, nil)}
@@ -141,8 +141,8 @@ func TestTheKeyIsThatOfTheCall(t *testing.T) {
 	for range 3 {
 		_, err := e.Do(t.Context(), payment, func(_ context.Context, x semel.Execution) (semel.Result, error) {
 			rec := x.(*semel.Attempt).Record()
-			keys[rec.EffectKey("charge")] = true
-			if rec.EffectKey("charge") == rec.EffectKey("mail") {
+			keys[semel.EffectKey(rec, "charge")] = true
+			if semel.EffectKey(rec, "charge") == semel.EffectKey(rec, "mail") {
 				t.Error("two effects have one key")
 			}
 			return semel.Result{}, errors.New("again")

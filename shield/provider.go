@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Provider says how a provider takes the key by which it knows a request again, and
-// what its answers prove. The zero value takes none.
+// Provider says how a provider takes its idempotency key, and what its answers prove.
+// The zero value takes no key.
 type Provider struct {
 	// Name is for people.
 	Name string
@@ -18,27 +18,27 @@ type Provider struct {
 	// Field is the member of the body that takes the key: of a JSON object, or of
 	// a form. Empty for none.
 	Field string
-	// MaxKey is the longest key that the provider takes, in bytes. At least 22,
-	// which leaves no chance of two keys being one. Zero: 255.
+	// MaxKey is the longest key that the provider takes, in bytes. At least 22, which
+	// makes collisions practically impossible. Zero: 255.
 	MaxKey int
 	// UUID says that the key must be a UUID.
 	UUID bool
 	// Quoted sends the key in the header as a structured field: in quotes.
 	Quoted bool
-	// Window is how long the provider knows a key. The window of the operation,
+	// Window is how long the provider remembers a key. The window of the operation,
 	// and every pause before the same request is sent again, should be shorter.
-	// Zero: not known.
+	// Zero: unknown.
 	Window time.Duration
 	// Judge says what an answer proves. Defaults to [Judge].
 	Judge func(r *Response) Verdict
 }
 
-// Stripe takes keys of up to 255 bytes and knows them for a day at least.
+// Stripe takes keys of up to 255 bytes and remembers them for a day at least.
 func Stripe() Provider {
 	return Provider{Name: "Stripe", Header: "Idempotency-Key", MaxKey: 255, Window: 24 * time.Hour}
 }
 
-// Adyen takes keys of up to 64 bytes and knows them for 31 days.
+// Adyen takes keys of up to 64 bytes and remembers them for 31 days.
 func Adyen() Provider {
 	return Provider{Name: "Adyen", Header: "Idempotency-Key", MaxKey: 64, Window: 31 * 24 * time.Hour}
 }
@@ -73,10 +73,10 @@ func (p *Provider) Validate() error {
 	return nil
 }
 
-// Key is what the provider gets for an effect whose key in the ledger is effectKey:
-// that key, or where the provider would not take it another one, derived from it. It
-// is a function of the two alone, so whoever sees the ledger can find the request at
-// the provider, also where its answer was lost.
+// Key is the provider's key for an effect whose key in the ledger is effectKey: the same
+// key, or if the provider wouldn't take that, another one derived from it. It depends
+// only on the two, so with the ledger you can find the request at the provider, even if
+// its answer was lost.
 func (p *Provider) Key(effectKey string) string {
 	limit := p.MaxKey
 	if limit == 0 {
@@ -91,7 +91,7 @@ func (p *Provider) Key(effectKey string) string {
 		return text[:min(limit, len(text))]
 	}
 	b := sum[:16]
-	b[6], b[8] = b[6]&0x0f|0x80, b[8]&0x3f|0x80 // version 8: made as its maker likes
+	b[6], b[8] = b[6]&0x0f|0x80, b[8]&0x3f|0x80 // UUID version 8: custom content
 	h := hex.EncodeToString(b)
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }

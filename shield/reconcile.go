@@ -10,50 +10,50 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/strictclient"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/transport/safehttp"
 )
 
-// Question is how a provider is asked about one effect.
+// Question says how to ask a provider about one effect.
 type Question struct {
 	// Provider is the one that the effect's request went to.
 	Provider Provider
-	// Ask makes the question: a GET or HEAD that finds what the provider knows
-	// under the key that it got with the request. Required.
-	Ask func(ctx context.Context, held semel.Record, ef semel.EffectRecord, key string) (*http.Request, error)
+	// Ask makes the question: a GET or HEAD that looks up the key that the provider
+	// got with the request. Required.
+	Ask func(ctx context.Context, held semel.Record, ef store.EffectRecord, key string) (*http.Request, error)
 	// Read says what the answer proves: [Happened], with the answer that the
 	// request would have got, which further attempts get; [Refused]; [NotTried],
-	// if the request did not arrive; or [Unclear], to be asked again. Required.
+	// if the request didn't arrive; or [Unclear], to ask again. Required.
 	Read func(r *Response) (Verdict, *Response, error)
-	// Grace is for how long after the start of the effect the answer that it did
-	// not happen is not believed, because the request may be on its way. It must
-	// be longer than the request's own timeout. Defaults to 5 minutes.
+	// Grace is how long after the start of the effect [NotTried] is ignored, because
+	// the request may still be on its way. It must be longer than the request's own
+	// timeout. Defaults to 5 minutes.
 	Grace time.Duration
 }
 
-// DefaultGrace is that of a [Question].
+// DefaultGrace is the default of [Question].Grace.
 const DefaultGrace = 5 * time.Minute
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer is how much of an answer is read, in bytes.
 const maxAnswer = 1 << 20
 
-// ReconcileHTTP settles held calls by asking providers what became of the effects
-// that were started and have no result (IDS-XI.S4). The questions are by the names of
-// effects. An effect without one stays unknown, as does one whose provider does not
-// answer.
+// ReconcileHTTP settles held calls by asking providers about effects that were started
+// and have no result (IDS-XI.S4). questions has the questions by the names of effects. An
+// effect without one stays unknown, and so does one whose provider doesn't answer.
 //
-// When no effect is open any more the next delivery runs the call again: what
-// happened is replayed from the ledger, what did not happen is done.
+// Once no effect is open, the next delivery runs the call again: effects that happened
+// are replayed from the ledger, the others are done.
 //
-// Redirects are not followed. base makes the connections; nil makes them to the
-// questions' URLs, whatever proxy the environment names. Where a whole call is forwarded to an
-// upstream, semelproxy.ReconcileHTTP asks that upstream instead.
+// Redirects aren't followed. base makes the connections; nil connects to the questions'
+// URLs directly and ignores proxies of the environment. If a whole call is forwarded to
+// an upstream, use semelproxy.ReconcileHTTP, which asks that upstream.
 func ReconcileHTTP(questions map[string]Question, base http.RoundTripper) semel.Reconciler {
-	client := &strictclient.Client{Base: base, Timeout: DefaultTimeout, MaxAnswer: maxAnswer}
+	client := &safehttp.Client{Base: base, Timeout: DefaultTimeout, MaxAnswer: maxAnswer}
 	return func(ctx context.Context, held semel.Record) (s semel.Settlement, err error) {
 		var errs []error
 		for _, ef := range held.Effects {
 			q, ok := questions[ef.Name]
-			if ef.State != semel.EffectStarted || !ok {
+			if ef.State != store.EffectStarted || !ok {
 				continue
 			}
 			f, again, err := q.ask(ctx, client, &held, &ef)
@@ -69,12 +69,12 @@ func ReconcileHTTP(questions map[string]Question, base http.RoundTripper) semel.
 		if len(s.Effects) == 0 && len(errs) > 0 {
 			return semel.Settlement{}, errors.Join(errs...)
 		}
-		return s, nil // with what is known of some; the others are asked about again
+		return s, nil // with the effects that are known; the others are asked about again
 	}
 }
 
-// ask asks about one effect. Nil means that nothing is known yet.
-func (q *Question) ask(ctx context.Context, client *strictclient.Client, held *semel.Record, ef *semel.EffectRecord) (*semel.EffectFinding, time.Duration, error) {
+// ask asks about one effect. Nil means that its result is still unknown.
+func (q *Question) ask(ctx context.Context, client *safehttp.Client, held *semel.Record, ef *store.EffectRecord) (*store.EffectFinding, time.Duration, error) {
 	r, err := q.Ask(ctx, *held, *ef, q.Provider.Key(ef.Key))
 	if err != nil {
 		return nil, 0, err
@@ -91,7 +91,7 @@ func (q *Question) ask(ctx context.Context, client *strictclient.Client, held *s
 	if err != nil {
 		return nil, 0, err
 	}
-	f := &semel.EffectFinding{Name: ef.Name, State: semel.EffectRefuted}
+	f := &store.EffectFinding{Name: ef.Name, State: store.EffectRefuted}
 	// The record was written when it was found due, by the store's clock.
 	if left := cmp.Or(q.Grace, DefaultGrace) - held.UpdatedAt.Sub(ef.StartedAt); v == NotTried && left > 0 {
 		return nil, left, nil
@@ -102,9 +102,9 @@ func (q *Question) ask(ctx context.Context, client *strictclient.Client, held *s
 		if err != nil {
 			return nil, 0, err
 		}
-		f.State, f.Result = semel.EffectConfirmed, semel.Result{Data: data}
+		f.State, f.Result = store.EffectConfirmed, semel.Result{Data: data}
 	case Refused:
-		f.Failure = &semel.Failure{Code: fmt.Sprintf("status_%d", cmp.Or(result, answer).Status), Message: "the provider refused it, as it said when it was asked"}
+		f.Failure = &store.Failure{Code: fmt.Sprintf("status_%d", cmp.Or(result, answer).Status), Message: "the provider refused it, as it said when it was asked"}
 	case NotTried:
 	default:
 		return nil, 0, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/shield"
+	"github.com/semelhq/semel/store"
 )
 
 func TestReconcile(t *testing.T) {
@@ -62,7 +63,7 @@ func TestReconcile(t *testing.T) {
 			}
 			question := shield.Question{
 				Provider: shield.UCP(), Read: read,
-				Ask: func(_ context.Context, held semel.Record, ef semel.EffectRecord, key string) (*http.Request, error) {
+				Ask: func(_ context.Context, held semel.Record, ef store.EffectRecord, key string) (*http.Request, error) {
 					if held.ID != paymentID() || ef.Name != "charge" {
 						t.Errorf("asked about %s of %s", ef.Name, held.ID)
 					}
@@ -96,7 +97,7 @@ func TestReconcile(t *testing.T) {
 func TestEffectsWithoutAQuestionStayUnknown(t *testing.T) {
 	clause.Proves(t, "IDS-XI.S4")
 	reconcile := shield.ReconcileHTTP(nil, nil)
-	s, err := reconcile(t.Context(), semel.Record{Effects: []semel.EffectRecord{{Name: "charge", State: semel.EffectStarted}}})
+	s, err := reconcile(t.Context(), semel.Record{Effects: []store.EffectRecord{{Name: "charge", State: store.EffectStarted}}})
 	if err != nil || len(s.Effects) != 0 || s.Outcome != 0 {
 		t.Errorf("got %+v, %v", s, err)
 	}

@@ -11,7 +11,7 @@ type Verdict int
 // The verdicts. The zero value proves nothing.
 const (
 	// Unclear: it may have happened. The effect stays started, and the call is held
-	// until somebody finds out.
+	// until it is settled.
 	Unclear Verdict = iota
 	// Happened: the answer is the result of the effect.
 	Happened
@@ -21,14 +21,14 @@ const (
 	NotTried
 )
 
-// Judge is the reading of HTTP that holds for most providers:
+// Judge interprets HTTP statuses in the way that fits most providers:
 //
 //   - 2xx: it happened.
-//   - 401, 403, 407, 425 and 429: it was not tried.
-//   - 408 and 409, which say that the request is or was under way: nothing is proved.
+//   - 401, 403, 407, 425 and 429: it wasn't tried.
+//   - 408 and 409, which say that the request is or was under way: unclear.
 //   - other 4xx: it was refused.
-//   - everything else, 3xx and 5xx: nothing is proved. An error that comes after the
-//     effect looks like one that comes before it.
+//   - everything else, 3xx and 5xx: unclear. An error after the effect looks like one
+//     before it.
 func Judge(r *Response) Verdict {
 	switch {
 	case r.Status >= 200 && r.Status < 300:
@@ -44,25 +44,25 @@ func Judge(r *Response) Verdict {
 	return Unclear
 }
 
-// Response is a provider's answer, as it is kept in the ledger and given to every
-// further attempt.
+// Response is a provider's answer, as the ledger keeps it and every further attempt gets
+// it.
 type Response struct {
 	Status int `json:"status"`
-	// Header has the headers that [Client.Keep] names.
+	// Header has the headers that [Client].Keep names.
 	Header http.Header `json:"header,omitempty"`
 	Body   []byte      `json:"body,omitempty"`
-	// Truncated says that the body was longer than [Client.MaxBody].
+	// Truncated says that the body was longer than [Client].MaxBody.
 	Truncated bool `json:"truncated,omitempty"`
-	// Key is the key that the provider got, for who looks for the request there.
+	// Key is the key that the provider got, to find the request there.
 	Key string `json:"key,omitempty"`
 }
 
-// StatusError is an answer that is no success. Its text does not have the body.
+// StatusError is an answer that isn't a success. Its text doesn't include the body.
 type StatusError struct {
 	Response *Response
 }
 
-// Error gives the status.
+// Error returns the status.
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("the provider answered with status %d", e.Response.Status)
 }

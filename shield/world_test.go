@@ -13,6 +13,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/shield"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -120,13 +121,13 @@ func must(t *testing.T, err error) {
 func settleNow(t *testing.T, e *semel.Engine, st *memstore.Store, after time.Duration) semel.Record {
 	t.Helper()
 	st.Advance(after)
-	op, _ := e.Operation("pay")
-	changed := make(chan semel.Revision, 1) // by the answer; zero if it says nothing
+	op, _ := e.Door().Operation("pay")
+	changed := make(chan store.Revision, 1) // by the answer; zero if it says nothing
 	ask := op.Reconcile
 	op.Reconcile = func(ctx context.Context, held semel.Record) (semel.Settlement, error) {
 		s, err := ask(ctx, held)
 		if err != nil || s.Outcome == 0 && len(s.Effects) == 0 {
-			held.Revision = semel.Revision{}
+			held.Revision = store.Revision{}
 		}
 		changed <- held.Revision
 		return s, err
@@ -134,7 +135,7 @@ func settleNow(t *testing.T, e *semel.Engine, st *memstore.Store, after time.Dur
 	must(t, e.Register(op))
 	n, err := e.Sweep(t.Context())
 	must(t, err)
-	var from semel.Revision
+	var from store.Revision
 	if n.Reconciled > 0 {
 		from = <-changed
 	}

@@ -17,9 +17,9 @@ type command struct {
 	want []string
 }
 
-// commandsOf reads a sh block: lines that begin with "$ " are commands, the
-// lines below each are its output. Where nothing is shown below a command,
-// its output does not matter.
+// commandsOf reads a sh block: lines that begin with "$ " are commands, and the lines
+// below each are its output. If nothing is shown below a command, its output doesn't
+// matter.
 func commandsOf(b block) ([]command, error) {
 	var commands []command
 	for _, line := range b.lines {
@@ -38,8 +38,8 @@ func commandsOf(b block) ([]command, error) {
 	return commands, nil
 }
 
-// matches reports whether the lines got are those wanted, where a line "..."
-// stands for any number of lines.
+// matches reports whether the lines are the wanted ones. A wanted line "..." stands for
+// any number of lines.
 func matches(want, got []string) bool {
 	if len(want) == 0 {
 		return len(got) == 0
@@ -50,12 +50,12 @@ func matches(want, got []string) bool {
 	return len(got) > 0 && want[0] == got[0] && matches(want[1:], got[1:])
 }
 
-// inDocument marks the commands of documents, so that one which runs these
-// tests is refused instead of running itself for ever.
+// inDocument is set for the commands of documents, so that a command which runs these
+// tests is refused instead of recursing for ever.
 const inDocument = "SEMEL_ARCHTEST_IN_DOCUMENT"
 
-// runCommand runs a command in dir by sh, and compares what it prints on
-// standard output. A command that fails is a fault.
+// runCommand runs a command in dir by sh, and compares its standard output. A command
+// that fails is a fault.
 func runCommand(ctx context.Context, dir string, c command) error {
 	cmd := exec.CommandContext(ctx, "sh", "-c", c.line)
 	cmd.Dir = dir
@@ -75,8 +75,8 @@ func runCommand(ctx context.Context, dir string, c command) error {
 	return nil
 }
 
-// shellNoteFault checks that a sh block says whether it is run or why not. The
-// walks are run against a service by a test of the command line.
+// shellNoteFault checks that a sh block says whether it is run or why not. A test of the
+// command line runs the walks against a service.
 func shellNoteFault(b block) error {
 	reason, norun := strings.CutPrefix(b.note, "norun:")
 	if b.note == "run" || b.note == "walk" || norun && strings.TrimSpace(reason) != "" {

@@ -22,9 +22,9 @@ func packageCommentFaults(pkgs []pkg) []string {
 	return faults
 }
 
-// exportedFaults finds exported declarations and interface methods of one file
-// that have no comment. A comment on a group of constants or variables speaks
-// for all of them, and one on a struct for the fields that need no more.
+// exportedFaults finds exported declarations and interface methods of one file without a
+// comment. A comment on a group of constants or variables covers all of them, and one on
+// a struct covers its fields.
 func exportedFaults(name string, src []byte) ([]string, error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, name, src, parser.ParseComments|parser.SkipObjectResolution)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// goMod is the part of go mod edit -json that the rules look at.
+// goMod is the part of go mod edit -json that the rules use.
 type goMod struct {
 	Require []struct {
 		Path     string
@@ -20,8 +20,8 @@ type goMod struct {
 	}
 }
 
-// replaceFaults finds replace directives: they do not hold for those who
-// import the module, so what they test is not what others get.
+// replaceFaults finds replace directives: they don't apply to those who import the
+// module, who would get something that wasn't tested.
 func replaceFaults(mod goMod) []string {
 	var faults []string
 	for _, r := range mod.Replace {

@@ -109,9 +109,8 @@ func dedent(lines []string) string {
 	return b.String()
 }
 
-// snippetFault compares a block of Go with the region that its note names.
-// Files are found in goFiles, which are those that go build or go test
-// compiles, so that a snippet always compiles.
+// snippetFault compares a block of Go with the region that its note names. goFiles are
+// the files that go build or go test compiles, so that a snippet always compiles.
 func snippetFault(b block, goFiles map[string]string) error {
 	target, ok := strings.CutPrefix(b.note, "file: ")
 	file, name, named := strings.Cut(target, "#")

@@ -17,7 +17,7 @@ const (
 	root       = "../.." // from this package's directory, where its tests run
 )
 
-// pkg is what the rules need to know of a package of this module.
+// pkg is what the rules need from a package of this module.
 type pkg struct {
 	ImportPath   string
 	Name         string
@@ -33,8 +33,8 @@ type pkg struct {
 // rel is the package's path within the module, "." for the one in its root.
 func (p pkg) rel() string { return relPath(p.ImportPath) }
 
-// relPath is the path of a package within the module, or its whole import
-// path if it belongs to another one.
+// relPath is the path of a package within the module, or its whole import path if it is
+// from another module.
 func relPath(importPath string) string {
 	if importPath == modulePath {
 		return "."
@@ -46,8 +46,8 @@ func ours(importPath string) bool {
 	return importPath == modulePath || strings.HasPrefix(importPath, modulePath+"/")
 }
 
-// standard reports whether a package is of the standard library: only there
-// the first element of a path has no dot.
+// standard reports whether a package is in the standard library: only there the first
+// element of a path has no dot.
 func standard(importPath string) bool {
 	first, _, _ := strings.Cut(importPath, "/")
 	return !strings.Contains(first, ".")
@@ -91,8 +91,8 @@ func output(name string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// treeFiles returns all files that are or would be committed, with their
-// contents, by slash-separated name.
+// treeFiles returns all files that are or would be committed, with their contents, by
+// slash-separated name.
 func treeFiles(t *testing.T) map[string]string {
 	t.Helper()
 	out, err := output("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -103,7 +103,7 @@ func treeFiles(t *testing.T) map[string]string {
 	for name := range strings.SplitSeq(strings.TrimSuffix(out, "\x00"), "\x00") {
 		data, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
 		if errors.Is(err, os.ErrNotExist) {
-			continue // deleted, and the deletion not committed yet
+			continue // deleted, but not committed yet
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -121,8 +121,7 @@ func report(t *testing.T, faults []string) {
 	}
 }
 
-// wantFaults checks that a rule finds exactly the faults that contain these
-// texts, in this order.
+// wantFaults checks that a rule finds exactly the faults with these texts, in this order.
 func wantFaults(t *testing.T, faults []string, want ...string) {
 	t.Helper()
 	if len(faults) != len(want) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestServices runs scripts/services on lists of its own. The program "sh" is
-// there, since it runs the script.
+// TestServices runs scripts/services on its own lists. The program "sh" exists, because
+// it runs the script.
 func TestServices(t *testing.T) {
 	const missing = "no-such-program some-package the store of this test\n"
 	for _, test := range []struct {

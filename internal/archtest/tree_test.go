@@ -3,6 +3,7 @@ package archtest
 import (
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ var (
 	// The words below are spelled so that this file does not break its own rules.
 	sleeping   = regexp.MustCompile(`\btime\.` + `Sleep\(`)
 	unfinished = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b`)
+	origins    = regexp.MustCompile(`"resolved":`)
 	foreign    = regexp.MustCompile(`/(wo` + `rk|ro` + `ot)/`)
 )
 
@@ -28,7 +30,7 @@ func lengthFaults(name, text string) []string {
 	return []string{fmt.Sprintf("%s has %d lines, more than %d: look for the second concept in it", name, n, maxGoLines)}
 }
 
-// sleepFaults finds tests that wait for time instead of for what they test.
+// sleepFaults finds tests that wait for time instead of a condition.
 func sleepFaults(name, text string) []string {
 	if !strings.HasSuffix(name, "_test.go") {
 		return nil
@@ -36,15 +38,23 @@ func sleepFaults(name, text string) []string {
 	return lineFaults(name, text, sleeping, "a test must not sleep")
 }
 
-// wordFaults finds marks of unfinished work and paths of somebody's machine.
-// Checksums and binary files are no text.
+// wordFaults finds marks of unfinished work and paths of somebody's machine. It skips
+// checksums and binary files.
 func wordFaults(name, text string) []string {
-	if name == "go.sum" || strings.ContainsRune(text, 0) {
+	if path.Base(name) == "go.sum" || strings.ContainsRune(text, 0) {
 		return nil
 	}
 	return append(
 		lineFaults(name, text, unfinished, "a mark of unfinished work"),
 		lineFaults(name, text, foreign, "an absolute path")...)
+}
+
+// originFaults finds packages that are pinned to the registry of whoever pinned them.
+func originFaults(name, text string) []string {
+	if !strings.HasSuffix(name, "package-lock.json") {
+		return nil
+	}
+	return lineFaults(name, text, origins, "an address of a registry; .npmrc beside it keeps them out")
 }
 
 // lineFaults finds the lines that match a pattern.
@@ -69,6 +79,7 @@ func TestTree(t *testing.T) {
 		{"no Go file is too long", lengthFaults},
 		{"no test sleeps", sleepFaults},
 		{"no mark of unfinished work and no absolute path", wordFaults},
+		{"no package comes from a registry of somebody's own", originFaults},
 	} {
 		t.Run(rule.name, func(t *testing.T) {
 			for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -90,6 +101,11 @@ func TestTreeRulesFind(t *testing.T) {
 		sleep := "package p\n\ttime." + "Sleep(1)\n"
 		wantFaults(t, sleepFaults("a_test.go", sleep), "a_test.go:2")
 		wantFaults(t, sleepFaults("a.go", sleep))
+	})
+	t.Run("registries", func(t *testing.T) {
+		lock := "{\n\t\"resolved\": \"x\"\n}\n"
+		wantFaults(t, originFaults("a/package-lock.json", lock), "a/package-lock.json:2")
+		wantFaults(t, originFaults("a.json", lock))
 	})
 	t.Run("words and paths", func(t *testing.T) {
 		text := "fine\n// TO" + "DO: later\n\"/ro" + "ot/dir\"\nmktemp -d dir.XX" + "XXXX\n"

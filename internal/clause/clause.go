@@ -1,8 +1,8 @@
-// Package clause ties tests to the numbered clauses of the specifications
-// that Semel implements. A test names the clauses it proves with [Proves];
-// a run of the tests with SEMEL_CLAUSE_DIR set leaves records of what passed
-// there, and the program in internal/clause/requirements turns these into
-// docs/requirements.md and refuses claims that no passing test stands behind.
+// Package clause ties tests to the numbered clauses of the specifications that Semel
+// implements. A test names the clauses it proves with [Proves]. If SEMEL_CLAUSE_DIR is
+// set, a test run leaves records there of what passed. The program in
+// internal/clause/requirements turns these into docs/requirements.md, and refuses claims
+// without a passing test.
 //
 // This is a test-support package: only tests, and packages that hold tests
 // for others to run (store/storetest), may import it.

@@ -8,18 +8,17 @@ import (
 	"testing"
 )
 
-// Proves states that the running test proves the clauses with these ids.
-// An unknown id, or none at all, fails the test at once.
+// Proves states that the running test proves the clauses with these ids. An unknown id,
+// or none at all, fails the test at once.
 //
-// When SEMEL_CLAUSE_DIR names a directory, and the test with all its subtests
-// has passed and was not skipped, one record per clause is added to a file of
-// this process in that directory; see [ReadRecords]. Without that variable
-// Proves only checks the ids.
+// When SEMEL_CLAUSE_DIR names a directory, and the test with all its subtests has passed
+// and wasn't skipped, Proves adds one record per clause to this process's file in that
+// directory; see [ReadRecords]. Without that variable Proves only checks the ids.
 //
-// Make it the first line of the test: cleanups run in reverse, so only then
-// do failures in the test's other cleanups count. The ids must be string
-// literals, because the requirements program also finds them by reading the
-// source. Proves may be called from parallel tests.
+// Make it the first line of the test: cleanups run in reverse, so only then do failures
+// in the test's other cleanups count. The ids must be string literals, because the
+// requirements program also finds them by reading the source. Parallel tests may call
+// Proves.
 func Proves(t testing.TB, ids ...string) {
 	t.Helper()
 	if len(ids) == 0 {
@@ -34,7 +33,7 @@ func Proves(t testing.TB, ids ...string) {
 	if dir == "" {
 		return
 	}
-	// The caller is the call site: Proves takes no detours through helpers.
+	// The caller is the call site, because no helper may call Proves.
 	_, file, line, _ := runtime.Caller(1)
 	site := Site{File: relative(file), Line: line}
 	t.Cleanup(func() {

@@ -9,9 +9,8 @@ import (
 	"sync"
 )
 
-// DirEnv is the environment variable that names the directory for records.
-// It must be an absolute path, since every test binary runs in a directory
-// of its own.
+// DirEnv is the environment variable that names the directory for records. The path must
+// be absolute, because every test binary runs in its own directory.
 const DirEnv = "SEMEL_CLAUSE_DIR"
 
 // A Record says that one test that claims one clause has passed.
@@ -31,16 +30,16 @@ type Site struct {
 // String returns "file:line".
 func (s Site) String() string { return fmt.Sprintf("%s:%d", s.File, s.Line) }
 
-// recordFiles holds the file of this process for each directory. Processes
-// share a directory but never a file, so no record is torn by another's.
+// recordFiles holds the file of this process for each directory. Processes share a
+// directory but never a file, so they can't tear each other's records.
 var recordFiles = struct {
 	sync.Mutex
 	open map[string]*os.File
 }{open: make(map[string]*os.File)}
 
-// appendRecord adds a record to this process's file in dir, which it creates when
-// first needed. The file stays open until the process ends. Records are the
-// means of one run, so nothing is synced: after a crash the run is repeated.
+// appendRecord adds a record to this process's file in dir, which it creates when first
+// needed. The file stays open until the process ends. Nothing is synced, because after a
+// crash you repeat the run.
 func appendRecord(dir string, r Record) error {
 	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("%s is %q, want an absolute path", DirEnv, dir)
@@ -62,9 +61,8 @@ func appendRecord(dir string, r Record) error {
 	return err
 }
 
-// ReadRecords returns all records that the processes of a run left in dir.
-// Files that are not of this package's making are left alone; a broken
-// record in one that is, is an error.
+// ReadRecords returns all records that the processes of a run left in dir. It ignores
+// files that this package hasn't made; a broken record in one of its own is an error.
 func ReadRecords(dir string) ([]Record, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -1,18 +1,17 @@
-// Package gather lets concurrent callers become many before a batch of their work is
-// taken.
+// Package gather batches the work of concurrent callers (group commit).
 package gather
 
 import "runtime"
 
-// most is how often others may run, or who has joined would wait for too long.
-const most = 8
+// maxYields is how often Until yields at most, so that callers who have joined don't wait
+// too long.
+const maxYields = 8
 
-// Until lets callers that can run now join, until none of them does: joined counts who
-// has. After a batch many are woken at once, and a batch for each of the first few would
-// cost more than it gains. Once is not enough: some of them are still in the queue of
-// the other processors.
+// Until yields the processor while runnable goroutines keep joining, at most eight times, so
+// that callers woken together end up in one batch. Joined counts those that have joined. One
+// yield isn't enough: some callers are still in the run queues of other processors.
 func Until(joined func() uint64) {
-	for range most {
+	for range maxYields {
 		before := joined()
 		runtime.Gosched()
 		if joined() == before {

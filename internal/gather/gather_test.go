@@ -3,7 +3,7 @@ package gather
 import "testing"
 
 func TestItEndsWhenNobodyJoins(t *testing.T) {
-	for _, c := range []struct{ joining, want uint64 }{{0, 0}, {3, 3}, {100, most}} {
+	for _, c := range []struct{ joining, want uint64 }{{0, 0}, {3, 3}, {100, maxYields}} {
 		var joined, looks uint64
 		Until(func() uint64 {
 			if looks++; looks%2 == 0 && joined < c.joining {

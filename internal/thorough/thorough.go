@@ -35,6 +35,15 @@ func Only(t testing.TB, why string) {
 	}
 }
 
+// Alone skips a test under the race detector, which makes it ten times as long. The test
+// has one goroutine, and so no races.
+func Alone(t testing.TB) {
+	t.Helper()
+	if race() {
+		t.Skip("left to make test: one goroutine has no races")
+	}
+}
+
 func race() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})

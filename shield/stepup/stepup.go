@@ -1,6 +1,6 @@
 // Package stepup verifies one-time passwords (RFC 6238) as the further proof of a
-// confirmation, and takes each of them once (RFC 6238, 5.2), on any number of nodes:
-// that a code was used is itself a call, on the same store.
+// confirmation, and accepts each of them once (RFC 6238, 5.2), on any number of nodes:
+// it records a used code as a call on the same store.
 package stepup
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// OperationName is the operation whose calls are the codes that were used.
+// OperationName is the operation whose calls are the used codes.
 const OperationName = "stepup.totp"
 
 const (
@@ -26,23 +26,23 @@ const (
 	skew = 1
 )
 
-// Operation is to be registered with the engine that [TOTP] runs its calls on. What it
-// remembers outlives every code.
+// Operation returns the operation to register with the engine that [TOTP] runs its calls
+// on. Its window is longer than any code is valid.
 func Operation() semel.Operation {
 	return semel.Operation{Name: OperationName, Class: semel.Windowed, Window: 10 * time.Minute, Lease: time.Second}
 }
 
 // TOTP verifies codes of six digits and 30 seconds by SHA-1, which all authenticator
-// apps make. Its Verify is a [semel.ConfirmationPolicy].StepUp. It may be used
+// apps make. Use its Verify as [semel.ConfirmationPolicy].StepUp. You may use it
 // concurrently.
 type TOTP struct {
-	// Secret is the shared secret of who acts in the call, in base32. An error
-	// refuses. Required.
+	// Secret returns the shared secret of the call's principal, in base32. An error
+	// refuses the call. Required.
 	Secret func(ctx context.Context, call semel.Call) (string, error)
-	// Runner remembers the codes that were used; [Operation] is registered with it.
-	// It may be set after the engine was made, before the first call. Required.
+	// Runner records used codes; register [Operation] with it. You may set it after
+	// you made the engine, before the first call. Required.
 	Runner semel.Runner
-	// Now is the clock that codes are judged by. Defaults to [time.Now].
+	// Now is the clock for codes. Defaults to [time.Now].
 	Now func() time.Time
 }
 
@@ -51,9 +51,9 @@ var (
 	errUsed  = errors.New("stepup: the code was used already")
 )
 
-// Verify takes Call.StepUp as a code. A code is taken once for each tenant and
-// principal: not for another call, and not for another delivery of the same one. Where
-// it can't be found out whether it was used, it is refused.
+// Verify verifies Call.StepUp as a code. It accepts a code once for each tenant and
+// principal: not for another call, and not for another delivery of the same one. If it
+// can't find out whether the code was used, it refuses it.
 func (v *TOTP) Verify(ctx context.Context, call semel.Call) error {
 	if v.Runner == nil || v.Secret == nil {
 		return errors.New("stepup: no Runner or no Secret")
@@ -78,7 +78,7 @@ func (v *TOTP) Verify(ctx context.Context, call semel.Call) error {
 	}
 	used := semel.Call{
 		Tenant: call.Tenant, Principal: call.Principal, Operation: OperationName,
-		// The period, not the code: the same digits may come again some day.
+		// The period, not the code, because the same digits may come again later.
 		Key: strconv.FormatInt(at, 10),
 	}
 	ans, err := v.Runner.Do(ctx, used, func(context.Context, semel.Execution) (semel.Result, error) {
@@ -96,7 +96,7 @@ func (v *TOTP) Verify(ctx context.Context, call semel.Call) error {
 	return nil
 }
 
-// match finds the period that the code is of. It takes the same time for all codes.
+// match finds the period of the code, in constant time.
 func match(code, secret string, now time.Time) (at int64, ok bool, err error) {
 	for d := -skew; d <= skew; d++ {
 		t := now.Add(time.Duration(d) * period)

@@ -28,8 +28,8 @@ func (c claim) covers(s clause.Site) bool {
 	return s.File == c.file && c.line <= s.Line && s.Line <= c.end
 }
 
-// findClaims reads every Go file of the module in root. Directories that the
-// go command ignores, and modules nested in this one, are left out.
+// findClaims reads every Go file of the module in root. It skips directories that the go
+// command ignores, and nested modules.
 func findClaims(root, module string) ([]claim, error) {
 	var claims []claim
 	var faults []error
@@ -61,7 +61,7 @@ func findClaims(root, module string) ([]claim, error) {
 	return claims, errors.Join(err, errors.Join(faults...))
 }
 
-// ignored reports whether a directory is none of the module's packages.
+// ignored reports whether a directory isn't a package of the module.
 func ignored(dir string) bool {
 	name := filepath.Base(dir)
 	if name == "testdata" || name == "vendor" || name[0] == '.' || name[0] == '_' {
@@ -71,8 +71,8 @@ func ignored(dir string) bool {
 	return err == nil
 }
 
-// claimsIn returns the claims of one file. It is an error to use clause.Proves
-// in a way that hides from readers of the source which clauses are named.
+// claimsIn returns the claims of one file. If clause.Proves is used in a way that hides
+// from readers which clauses it names, that is an error.
 func claimsIn(file string, src []byte, clausePath string) ([]claim, error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, file, src, parser.SkipObjectResolution)
@@ -121,8 +121,8 @@ func claimsIn(file string, src []byte, clausePath string) ([]claim, error) {
 	return claims, errors.Join(faults...)
 }
 
-// importName is the name under which a file knows the clause package, or ""
-// if it does not import it.
+// importName is the name under which a file imports the clause package, or "" if it
+// doesn't.
 func importName(f *ast.File, clausePath string) (string, error) {
 	for _, spec := range f.Imports {
 		if path, err := strconv.Unquote(spec.Path.Value); err != nil || path != clausePath {

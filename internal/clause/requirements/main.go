@@ -1,8 +1,7 @@
-// Command requirements turns the records of a test run into
-// docs/requirements.md: one line per clause of the specifications, with the
-// tests that prove it. It fails when a call of clause.Proves stands in the
-// source but no passing test of the run went through it, so that a claim can
-// not outlive its proof.
+// Command requirements turns the records of a test run into docs/requirements.md: one
+// line per clause of the specifications, with the tests that prove it. It fails if the
+// source calls clause.Proves where no passing test of the run did, so that a claim can't
+// outlive its proof.
 //
 // Usage, in the module root, after go test ./... with SEMEL_CLAUSE_DIR set:
 //

@@ -13,9 +13,9 @@ import (
 // shownTests is how many tests a clause's line names before it only counts.
 const shownTests = 6
 
-// match fails with a list of the claims that no record stands behind, and of
-// the records that belong to no claim: those come from another state of the
-// source, so the run proves nothing about this one.
+// match fails with a list of the claims without a record, and of the records without a
+// claim. The latter come from another state of the source, so the run proves nothing
+// about this one.
 func match(claims []claim, records []clause.Record) error {
 	byClause := make(map[string][]clause.Site)
 	for _, r := range records {
@@ -41,9 +41,8 @@ func match(claims []claim, records []clause.Record) error {
 	return errors.New("claims and the run do not agree:\n  " + strings.Join(slices.Compact(faults), "\n  "))
 }
 
-// render writes the page. It depends on the table of clauses and on which
-// tests passed, on nothing else: line numbers and the order of the run leave
-// it unchanged.
+// render writes the page. It depends only on the table of clauses and on which tests
+// passed: line numbers and the order of the run don't change it.
 func render(module string, records []clause.Record) string {
 	tests := make(map[string][]string)
 	for _, r := range records {
@@ -71,8 +70,8 @@ A clause without such a test is "not yet proved".
 	return b.String()
 }
 
-// testName is the package, relative to the module, and the test's name. The
-// package in the module's root goes by its last element.
+// testName is the package, relative to the module, and the test's name. The package in
+// the module's root is named by its last element.
 func testName(module string, r clause.Record) string {
 	pkg := strings.TrimPrefix(r.Package, module+"/")
 	if r.Package == module {

@@ -1,8 +1,4 @@
-// Package strictclient is how this module asks others over HTTP: it goes to the
-// address that was configured and nowhere else, takes a bounded time, and reads a
-// bounded answer. What it says of a failure has nothing of the question and nothing
-// of the answer, for it is logged.
-package strictclient
+package safehttp
 
 import (
 	"cmp"
@@ -14,14 +10,19 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"syscall"
 	"time"
 )
 
-// Client asks. The zero value is ready for use, and may be used concurrently.
+// Client asks a question over HTTP: it goes to the configured address and nowhere else,
+// takes a bounded time, and reads a bounded answer. Its errors are fit for logs: they
+// quote neither the question nor the answer. For a request that has an effect, use a
+// [Transport]. The zero value is ready for use, and may be used concurrently.
 type Client struct {
-	// Base makes the connections. Defaults to [Transport], one for all.
+	// Base makes the connections. Defaults to a [Direct] transport that all Clients
+	// share.
 	Base http.RoundTripper
-	// Timeout bounds a question, to the end of its answer. Defaults to 10 seconds.
+	// Timeout bounds a question until the end of its answer. Defaults to 10 seconds.
 	Timeout time.Duration
 	// MaxAnswer is the longest body of an answer, in bytes. Defaults to 64 KiB.
 	MaxAnswer int64
@@ -40,20 +41,22 @@ type Answer struct {
 	Body   []byte
 }
 
-var standard = Transport()
+var standard = Direct(nil)
 
-// Transport connects to where a request says, and uses no proxy: whoever can set a
-// variable of the environment would read the questions and write the answers.
-func Transport() *http.Transport {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+// Direct returns a transport that connects to where a request says, and uses no proxy:
+// otherwise whoever can set an environment variable could read the questions and write
+// the answers. Control, unless it is nil, sees each address before the transport connects
+// to it; see [net.Dialer].
+func Direct(control func(ctx context.Context, network, address string, c syscall.RawConn) error) *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, ControlContext: control}
 	return &http.Transport{
 		DialContext: dialer.DialContext, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConnsPerHost: 8, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 64 << 10,
 	}
 }
 
-// Do asks once. A redirect is an answer like any other: following it would take the
-// question, and in a Referer what is secret in its URL, to somewhere else. An answer
+// Do asks once. It returns a redirect like any other answer: following it would take the
+// question, and any secret in its URL by way of the Referer, to somewhere else. An answer
 // longer than MaxAnswer is an error.
 func (c *Client) Do(r *http.Request) (*Answer, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(c.Timeout, DefaultTimeout))
@@ -62,7 +65,7 @@ func (c *Client) Do(r *http.Request) (*Answer, error) {
 	if base == nil {
 		base = standard
 	}
-	resp, err := base.RoundTrip(r.WithContext(ctx)) // not by a client, which follows redirects
+	resp, err := base.RoundTrip(r.WithContext(ctx)) // an http.Client would follow redirects
 	if err != nil {
 		return nil, Quiet(err)
 	}
@@ -78,8 +81,9 @@ func (c *Client) Do(r *http.Request) (*Answer, error) {
 	return &Answer{resp.StatusCode, resp.Header, body}, nil
 }
 
-// Quiet takes what the other side sent, and the URL, out of the text of an error of a
-// transport: net/http quotes lines that it can't read. What the error wraps stays.
+// Quiet takes the URL, and whatever the other side sent, out of the text of a transport's
+// error: net/http quotes lines that it can't parse. The error still wraps the original
+// one.
 func Quiet(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
@@ -87,10 +91,10 @@ func Quiet(err error) error {
 	if err == nil || harmless(err) {
 		return err
 	}
-	return &quiet{err}
+	return &quietError{err}
 }
 
-// harmless reports whether the text of an error is known to have nothing of an answer.
+// harmless reports whether an error's text certainly quotes nothing of an answer.
 func harmless(err error) bool {
 	for _, known := range []error{context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
 		if errors.Is(err, known) {
@@ -103,7 +107,7 @@ func harmless(err error) bool {
 	return network || certificate || alert
 }
 
-type quiet struct{ err error }
+type quietError struct{ err error }
 
-func (*quiet) Error() string   { return "what came back is no answer of HTTP that can be read" }
-func (e *quiet) Unwrap() error { return e.err }
+func (*quietError) Error() string   { return "the answer isn't valid HTTP" }
+func (e *quietError) Unwrap() error { return e.err }

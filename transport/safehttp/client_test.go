@@ -1,4 +1,4 @@
-package strictclient_test
+package safehttp_test
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/semelhq/semel/internal/strictclient"
+	"github.com/semelhq/semel/transport/safehttp"
 )
 
-func ask(t *testing.T, c *strictclient.Client, at string) (*strictclient.Answer, error) {
+func ask(t *testing.T, c *safehttp.Client, at string) (*safehttp.Answer, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
 	if err != nil {
@@ -30,13 +30,13 @@ func TestNothingGoesElsewhere(t *testing.T) {
 	defer other.Close()
 	asked := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusFound))
 	defer asked.Close()
-	if a, err := ask(t, &strictclient.Client{}, asked.URL+"?token=secret"); err != nil || a.Status != http.StatusFound {
+	if a, err := ask(t, &safehttp.Client{}, asked.URL+"?token=secret"); err != nil || a.Status != http.StatusFound {
 		t.Error(a, err)
 	}
 	if elsewhere.Load() != 0 {
 		t.Error("a redirect was followed")
 	}
-	if strictclient.Transport().Proxy != nil {
+	if safehttp.Direct(nil).Proxy != nil {
 		t.Error("a proxy of the environment is used")
 	}
 }
@@ -44,15 +44,15 @@ func TestNothingGoesElsewhere(t *testing.T) {
 func TestAnswersAreBounded(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "eleven byte") }))
 	defer srv.Close()
-	if a, err := ask(t, &strictclient.Client{MaxAnswer: 11}, srv.URL); err != nil || string(a.Body) != "eleven byte" {
+	if a, err := ask(t, &safehttp.Client{MaxAnswer: 11}, srv.URL); err != nil || string(a.Body) != "eleven byte" {
 		t.Error(a, err)
 	}
-	if _, err := ask(t, &strictclient.Client{MaxAnswer: 10}, srv.URL); err == nil || err.Error() != "the answer is larger than 10 bytes" {
+	if _, err := ask(t, &safehttp.Client{MaxAnswer: 10}, srv.URL); err == nil || err.Error() != "the answer is larger than 10 bytes" {
 		t.Error(err)
 	}
 	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	defer hangs.Close()
-	if _, err := ask(t, &strictclient.Client{Timeout: 1}, hangs.URL); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := ask(t, &safehttp.Client{Timeout: 1}, hangs.URL); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 }
@@ -75,13 +75,13 @@ func TestErrorsSayNothingOfTheAnswer(t *testing.T) {
 			_, _ = io.WriteString(c, answer)
 			c.Close()
 		}()
-		_, err = ask(t, &strictclient.Client{}, "http://"+ln.Addr().String()+"/?token=secret")
+		_, err = ask(t, &safehttp.Client{}, "http://"+ln.Addr().String()+"/?token=secret")
 		if err == nil || strings.Contains(err.Error(), "poison") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", answer, err)
 		}
 		ln.Close()
 	}
-	if err := strictclient.Quiet(&url.Error{Op: "Get", URL: "http://x/?token=secret", Err: io.EOF}); err != io.EOF {
+	if err := safehttp.Quiet(&url.Error{Op: "Get", URL: "http://x/?token=secret", Err: io.EOF}); err != io.EOF {
 		t.Error(err)
 	}
 }

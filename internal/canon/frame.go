@@ -1,0 +1,10 @@
+package canon
+
+import "encoding/binary"
+
+// Frame appends s preceded by its length, so that no choice of members that are framed
+// one behind the other can imitate another choice.
+func Frame[T ~string | ~[]byte](b []byte, s T) []byte {
+	b = binary.AppendUvarint(b, uint64(len(s)))
+	return append(b, s...)
+}

@@ -1,0 +1,331 @@
+package offsetclock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/semelhq/semel/store"
+)
+
+// bound is that of the clocks that are tested.
+const bound = 100 * time.Millisecond
+
+// errUnsure is the error of Now if the server has to be asked first.
+var errUnsure = errors.New("the server has to be asked")
+
+// twoClocks are the clocks of a server and of a machine that follows it.
+type twoClocks struct {
+	t         rapid.TB
+	clock     Clock
+	monotonic time.Duration // of the machine
+	wall      time.Duration
+	server    store.Instant
+	given     store.Instant // last
+}
+
+func newTwoClocks(t rapid.TB) *twoClocks {
+	w := &twoClocks{t: t, server: store.InstantOf(time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC))}
+	w.clock.Bound = bound
+	w.clock.Machine = func() Moment { return Moment{Wall: w.wall, Mono: w.monotonic} }
+	w.clock.Beside = func(func(context.Context)) error { return errUnsure }
+	return w
+}
+
+// pass lets time pass on all clocks.
+func (w *twoClocks) pass(d time.Duration) {
+	w.monotonic += d
+	w.wall += d
+	w.server = w.server.Add(d)
+}
+
+// suspend lets time pass while the machine is suspended.
+func (w *twoClocks) suspend(d time.Duration) {
+	w.wall += d
+	w.server = w.server.Add(d)
+}
+
+// read reads the server's clock over a network that takes its time.
+func (w *twoClocks) read(there, back time.Duration) error {
+	return w.readWhile(func() { w.pass(there) }, func() { w.pass(back) })
+}
+
+// readWhile reads it while something happens before the server looks, and after that.
+func (w *twoClocks) readWhile(before, after func()) error {
+	w.clock.Ask = func(ctx context.Context) (r Reading, err error) {
+		r.Asked = w.clock.Machine()
+		before()
+		r.At = w.server
+		after()
+		r.Came = w.clock.Machine()
+		return r, nil
+	}
+	return w.clock.Read(context.Background())
+}
+
+// now is the time of the clock, which must never go back.
+func (w *twoClocks) now() (store.Instant, error) {
+	at, err := w.clock.Now(context.Background())
+	if err == nil {
+		if at < w.given {
+			w.t.Fatalf("the clock went back by %v", w.given.Sub(at))
+		}
+		w.given = at
+	}
+	return at, err
+}
+
+// want checks that the clock is behind the server's by at most lag, and never ahead.
+func (w *twoClocks) want(lag time.Duration) {
+	w.t.Helper()
+	at, err := w.now()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if behind := w.server.Sub(at); behind < 0 || behind > lag {
+		w.t.Fatalf("the clock is %v behind the server's", behind)
+	}
+}
+
+// wantUnsure checks that the clock asks the server before it returns a time.
+func (w *twoClocks) wantUnsure() {
+	w.t.Helper()
+	if at, err := w.now(); !errors.Is(err, errUnsure) {
+		w.t.Fatalf("the clock gives %v, %v", at, err)
+	}
+}
+
+// wantStopped checks that a reading, and the clock after it, say why it has stopped.
+func wantStopped[E error](w *twoClocks, reading error) {
+	w.t.Helper()
+	_, err := w.now()
+	for _, err := range []error{reading, err} {
+		if why, ok := errors.AsType[E](err); !ok {
+			w.t.Fatalf("it ends with %v, want %T", err, why)
+		}
+	}
+}
+
+func noError(t rapid.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheClockIsNeverAheadOfItsServer(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newTwoClocks(t)
+		delay := rapid.Custom(func(t *rapid.T) time.Duration {
+			return time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "delay"))
+		})
+		longest := time.Duration(0) // the round trip of the first reading bounds the lag
+		read := func(t *rapid.T) {
+			there, back := delay.Draw(t, "there"), delay.Draw(t, "back")
+			longest = max(longest, there+back)
+			if err := w.read(there, back); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read(t)
+		t.Repeat(map[string]func(*rapid.T){
+			"read": read,
+			"pass": func(t *rapid.T) {
+				w.pass(time.Duration(rapid.Int64Range(0, int64(10*time.Second)).Draw(t, "pass")))
+			},
+			"": func(t *rapid.T) {
+				if w.clock.state.Load().holds(w.clock.Machine(), bound) {
+					w.want(longest)
+				}
+			},
+		})
+	})
+}
+
+func TestASuspendedMachine(t *testing.T) {
+	const trip = 2 * time.Millisecond
+	for _, d := range []time.Duration{time.Second, time.Minute, 8 * time.Hour} {
+		t.Run(d.String()+": the server is asked before a time is given", func(t *testing.T) {
+			w := newTwoClocks(t)
+			noError(t, w.read(trip/2, trip/2))
+			w.pass(time.Second)
+			w.want(trip)
+			w.suspend(d)
+			w.wantUnsure()
+			noError(t, w.read(trip/2, trip/2))
+			w.want(trip)
+		})
+		t.Run(d.String()+" while the server is asked: the answer is of no use", func(t *testing.T) {
+			w := newTwoClocks(t)
+			noError(t, w.read(trip/2, trip/2))
+			if err := w.readWhile(func() {}, func() { w.suspend(d) }); !errors.Is(err, ErrSuspended) {
+				t.Fatalf("an answer from before is taken: %v", err)
+			}
+			w.wantUnsure()
+			noError(t, w.read(trip/2, trip/2))
+			w.want(trip)
+		})
+	}
+	t.Run("a wall clock that is set has the server asked, and changes nothing", func(t *testing.T) {
+		for _, by := range []time.Duration{time.Hour, -time.Hour} {
+			w := newTwoClocks(t)
+			noError(t, w.read(trip/2, trip/2))
+			w.wall += by
+			w.wantUnsure()
+			noError(t, w.read(trip/2, trip/2))
+			w.want(trip)
+		}
+	})
+	t.Run("drift of the two clocks is nothing", func(t *testing.T) {
+		w := newTwoClocks(t)
+		noError(t, w.read(trip/2, trip/2))
+		w.pass(Period)
+		w.wall += Period / 1000
+		w.want(trip)
+	})
+}
+
+func TestAServerClockThatLeaps(t *testing.T) {
+	const trip = 2 * time.Millisecond
+	begin := func(t *testing.T) *twoClocks {
+		w := newTwoClocks(t)
+		noError(t, w.read(trip/2, trip/2))
+		w.want(trip)
+		return w
+	}
+	leaps := func(t *testing.T, w *twoClocks) {
+		t.Helper()
+		wantStopped[*AheadError](w, w.read(trip/2, trip/2))
+	}
+	t.Run("is believed when another reading confirms it a while later", func(t *testing.T) {
+		w := begin(t)
+		w.server = w.server.Add(time.Hour)
+		leaps(t, w)
+		leaps(t, w)
+		w.pass(ConfirmAfter / 2)
+		leaps(t, w)
+		w.pass(ConfirmAfter / 2)
+		noError(t, w.read(trip/2, trip/2))
+		w.want(trip)
+	})
+	t.Run("is forgotten when it was for a moment", func(t *testing.T) {
+		w := begin(t)
+		w.server = w.server.Add(time.Hour)
+		leaps(t, w)
+		w.server = w.server.Add(-time.Hour)
+		w.pass(ConfirmAfter)
+		noError(t, w.read(trip/2, trip/2))
+		w.want(trip)
+		w.server = w.server.Add(time.Hour)
+		leaps(t, w) // anew
+	})
+	t.Run("is not confirmed by another leap", func(t *testing.T) {
+		w := begin(t)
+		for range 3 {
+			w.server = w.server.Add(time.Hour)
+			w.pass(ConfirmAfter)
+			leaps(t, w)
+		}
+	})
+	t.Run("of less than a second is a step", func(t *testing.T) {
+		w := begin(t)
+		w.server = w.server.Add(Leap - trip)
+		noError(t, w.read(trip/2, trip/2))
+		w.want(trip)
+	})
+	t.Run("beside a suspension is not explained by that", func(t *testing.T) {
+		w := begin(t)
+		w.suspend(time.Hour)
+		w.server = w.server.Add(time.Hour)
+		leaps(t, w)
+	})
+}
+
+func TestAServerClockThatGoesBack(t *testing.T) {
+	const trip = 2 * time.Millisecond
+	ahead := func(t *testing.T) *twoClocks {
+		w := newTwoClocks(t)
+		noError(t, w.read(trip/2, trip/2))
+		w.server = w.server.Add(time.Hour)
+		wantStopped[*AheadError](w, w.read(trip/2, trip/2))
+		w.pass(ConfirmAfter)
+		noError(t, w.read(trip/2, trip/2))
+		w.want(trip)
+		return w
+	}
+	t.Run("after an hour ahead nothing is given until it has caught up", func(t *testing.T) {
+		w := ahead(t)
+		w.server = w.server.Add(-time.Hour)
+		for range 60 {
+			err := w.read(trip/2, trip/2)
+			wantStopped[*BehindError](w, err)
+			w.pass(time.Minute)
+		}
+		noError(t, w.read(trip/2, trip/2))
+		w.want(trip)
+	})
+	t.Run("one that is set right again is believed at once", func(t *testing.T) {
+		w := ahead(t)
+		w.server = w.server.Add(-time.Hour)
+		wantStopped[*BehindError](w, w.read(trip/2, trip/2))
+		w.server = w.server.Add(time.Hour)
+		noError(t, w.read(trip/2, trip/2))
+		w.want(trip)
+	})
+	t.Run("by a little has the clock run slower", func(t *testing.T) {
+		w := ahead(t)
+		at, err := w.now()
+		noError(t, err)
+		w.server = w.server.Add(-bound / 2)
+		noError(t, w.read(trip/2, trip/2))
+		w.pass(time.Second)
+		again, err := w.now()
+		noError(t, err)
+		if went := again.Sub(at); went < time.Second*8/10 || went >= time.Second {
+			t.Errorf("in a second it goes on by %v", went)
+		}
+		w.pass(time.Second)
+		again, err = w.now()
+		noError(t, err)
+		if off := again.Sub(w.server); off.Abs() > trip {
+			t.Errorf("then it is off by %v", off)
+		}
+	})
+	t.Run("is no error where nobody was told of the time", func(t *testing.T) {
+		w := newTwoClocks(t)
+		w.server = w.server.Add(time.Hour)
+		noError(t, w.read(trip/2, trip/2))
+		w.server = w.server.Add(-time.Hour)
+		noError(t, w.read(trip/2, trip/2))
+		w.want(trip)
+	})
+	t.Run("is not what a reading says that took long", func(t *testing.T) {
+		w := ahead(t)
+		w.monotonic, w.wall = w.monotonic+time.Millisecond, w.wall+time.Millisecond // they drift
+		_, err := w.now()
+		noError(t, err)
+		noError(t, w.read(0, time.Second))
+		_, err = w.now()
+		noError(t, err)
+		w.pass(time.Second)
+		w.want(time.Second)
+	})
+}
+
+// A caller may be delayed while others get later times.
+func TestALateCallerIsNotAClockThatGoesBack(t *testing.T) {
+	w := newTwoClocks(t)
+	noError(t, w.read(0, 0))
+	look := w.clock.Machine
+	w.clock.Machine = func() Moment {
+		w.clock.Machine = look
+		m := look()
+		w.pass(10 * bound)
+		w.want(0) // another
+		return m
+	}
+	w.want(0)
+}

@@ -1,0 +1,83 @@
+package strictyaml
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Check reports what the tags of a struct at a path don't allow, wherever its values came
+// from. It skips a section that is empty and wasn't written.
+func (r *Report) Check(path string, v reflect.Value) {
+	c := &checker{r, r.Origins.sections()}
+	c.section(path, v)
+}
+
+// checker is a Report with the sections that were written.
+type checker struct {
+	*Report
+	given map[string]bool // sections in which anything was written
+}
+
+func (c *checker) section(path string, v reflect.Value) {
+	for _, f := range Fields(v.Type()) {
+		c.value(Join(path, f.Name), v.Field(f.Index), f)
+	}
+}
+
+func (c *checker) value(path string, v reflect.Value, f Field) {
+	if c.Faulty[path] {
+		return
+	}
+	written := f.Name == itemName || c.Origins.Written(path)
+	none := " is missing"
+	if written {
+		none = " is empty"
+	}
+	switch {
+	case v.Kind() == reflect.Pointer:
+		if !v.IsNil() {
+			c.value(path, v.Elem(), f)
+		}
+	case v.Kind() == reflect.Struct && (written || !v.IsZero() || c.given[path]):
+		c.section(path, v)
+	case v.Kind() == reflect.Slice && v.Len() > 0 && v.Type() != rawType:
+		for i := range v.Len() {
+			c.value(fmt.Sprintf("%s[%d]", path, i), v.Index(i), f.item())
+		}
+	case f.Required && v.IsZero() && (!written || v.Kind() == reflect.String), f.Required && v.Kind() == reflect.Slice && v.Len() == 0:
+		c.Add(path, f.Name+none, "")
+	case v.Kind() == reflect.String && v.Len() == 0 && (!written || f.Enum == nil):
+		if written && c.NoBlanks {
+			c.Add(path, f.Name+none, "")
+		}
+	case f.Enum != nil && v.Kind() == reflect.String && !slices.Contains(f.Enum, v.String()):
+		c.Add(path, fmt.Sprintf("%s is not one of %s", strconv.Quote(v.String()), strings.Join(f.Enum, ", ")), DidYouMean(v.String(), f.Enum))
+	case f.Range != "":
+		c.checkRange(path, v, f)
+	}
+}
+
+// checkRange compares a number with the bounds in its tag.
+func (c *checker) checkRange(path string, v reflect.Value, f Field) {
+	lowText, highText, _ := strings.Cut(f.Range, ",")
+	bound := func(text string) reflect.Value {
+		b := reflect.New(v.Type()).Elem()
+		if err := SetText(b, Field{}, text); err != nil {
+			panic(fmt.Sprintf("the range of %s: %v", path, err))
+		}
+		return b
+	}
+	low := bound(lowText)
+	if highText == "" {
+		if v.Int() < low.Int() {
+			c.Add(path, fmt.Sprintf("%v is below %v", v, low), "")
+		}
+		return
+	}
+	if high := bound(highText); v.Int() < low.Int() || v.Int() > high.Int() {
+		c.Add(path, fmt.Sprintf("%v is not between %v and %v", v, low, high), "")
+	}
+}

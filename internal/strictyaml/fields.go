@@ -1,0 +1,151 @@
+package strictyaml
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+)
+
+// Field is one member that a mapping may have, declared by a field of a struct and its
+// tags.
+type Field struct {
+	// Index is the field's place in its struct, Name its name in json, and Default the
+	// value if nothing is written, as text.
+	Index         int
+	Name, Default string
+	// Enum has the only texts that are allowed; if empty, all are.
+	Enum []string
+	// Range has the smallest and the largest value, with a comma between them.
+	Range string
+	// Flag is the command line flag that sets it.
+	Flag string
+	// Secret says that the value isn't shown, and what kind of secret it is.
+	Secret string
+	// Required says that it must be there, and not empty.
+	Required bool
+	// Single says that a list of one item may be written as that item.
+	Single bool
+	// Distinct says that an empty list differs from none.
+	Distinct bool
+}
+
+var fieldCache sync.Map // reflect.Type -> []Field
+
+// Fields lists the members of a struct in their order: its fields with a json tag.
+func Fields(t reflect.Type) []Field {
+	if known, ok := fieldCache.Load(t); ok {
+		return known.([]Field)
+	}
+	var fields []Field
+	for i := range t.NumField() {
+		tag := t.Field(i).Tag
+		name, _, _ := strings.Cut(tag.Get("json"), ",")
+		if name == "" {
+			continue
+		}
+		f := Field{
+			Index: i, Name: name, Default: tag.Get("default"), Range: tag.Get("range"), Flag: tag.Get("flag"), Secret: tag.Get("secret"),
+			Required: tag.Get("required") != "", Single: tag.Get("single") != "", Distinct: tag.Get("empty") == "distinct",
+		}
+		if enum := tag.Get("enum"); enum != "" {
+			f.Enum = strings.Split(enum, ",")
+		}
+		fields = append(fields, f)
+	}
+	fieldCache.Store(t, fields)
+	return fields
+}
+
+// itemName is what errors call an item of a list.
+const itemName = "item"
+
+// item is the field of an item of this list.
+func (f Field) item() Field {
+	return Field{Name: itemName, Enum: f.Enum, Secret: f.Secret, Required: true}
+}
+
+// fieldNames are the names that a section may have.
+func fieldNames(t reflect.Type) []string {
+	var names []string
+	for _, f := range Fields(t) {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// FillDefaults sets the zero members of a struct, and of the structs in it, that have a
+// default.
+func FillDefaults(v reflect.Value) {
+	for _, f := range Fields(v.Type()) {
+		member := v.Field(f.Index)
+		switch {
+		case member.Kind() == reflect.Struct:
+			FillDefaults(member)
+		case f.Default != "" && member.IsZero():
+			if err := SetText(member, f, f.Default); err != nil {
+				panic(fmt.Sprintf("the default of %s: %v", f.Name, err))
+			}
+		}
+	}
+}
+
+// Copy returns a value that shares nothing with the original.
+func Copy(from reflect.Value) reflect.Value {
+	to := reflect.New(from.Type()).Elem()
+	to.Set(from)
+	switch {
+	case from.Kind() == reflect.Struct:
+		for i := range from.NumField() {
+			if to.Field(i).CanSet() {
+				to.Field(i).Set(Copy(from.Field(i)))
+			}
+		}
+	case from.Kind() == reflect.Slice && from.Len() > 0:
+		to.Set(reflect.MakeSlice(from.Type(), from.Len(), from.Len()))
+		for i := range from.Len() {
+			to.Index(i).Set(Copy(from.Index(i)))
+		}
+	case from.Kind() == reflect.Pointer && !from.IsNil():
+		to.Set(reflect.New(from.Type().Elem()))
+		to.Elem().Set(Copy(from.Elem()))
+	}
+	return to
+}
+
+// Join appends a name to a path.
+func Join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// Parent is the path of the section or list that a member or item belongs to.
+func Parent(path string) string {
+	return path[:max(strings.LastIndexAny(path, ".["), 0)]
+}
+
+// EachLeaf calls fn for every scalar and list of scalars, in order.
+func EachLeaf(path string, v reflect.Value, fn func(path string, v reflect.Value, f Field)) {
+	for _, f := range Fields(v.Type()) {
+		member, at := v.Field(f.Index), Join(path, f.Name)
+		switch {
+		case member.Kind() == reflect.Struct:
+			EachLeaf(at, member, fn)
+		case member.Kind() == reflect.Slice && member.Type().Elem().Kind() == reflect.Struct:
+			for i := range member.Len() {
+				EachLeaf(fmt.Sprintf("%s[%d]", at, i), member.Index(i), fn)
+			}
+		default:
+			fn(at, member, f)
+		}
+	}
+}
+
+var (
+	durationType = reflect.TypeFor[Duration]()
+	sizeType     = reflect.TypeFor[Size]()
+	rawType      = reflect.TypeFor[json.RawMessage]()
+)

@@ -1,0 +1,72 @@
+package strictyaml
+
+import "fmt"
+
+// Kind says what sort of place a setting came from.
+type Kind string
+
+// The kinds, from the weakest to the strongest.
+const (
+	FromDefault Kind = "default"
+	FromFile    Kind = "file"
+	FromEnv     Kind = "env"
+	FromFlag    Kind = "flag"
+)
+
+// Origin is where a setting came from.
+type Origin struct {
+	Kind Kind `json:"kind"`
+	// File, Line and Column are set for settings from the file.
+	File   string `json:"file,omitempty"`
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
+	// Name is the variable or the flag, or what the default follows from.
+	Name string `json:"name,omitempty"`
+}
+
+// String is for instance "default", "semel.yaml:3:12", "env SEMEL_STORE_URL" or "flag
+// --store".
+func (o Origin) String() string {
+	switch o.Kind {
+	case FromFile:
+		return fmt.Sprintf("%s:%d:%d", o.File, o.Line, o.Column)
+	case FromEnv:
+		return "env " + o.Name
+	case FromFlag:
+		return "flag --" + o.Name
+	}
+	if o.Name != "" {
+		return "default (" + o.Name + ")"
+	}
+	return "default"
+}
+
+// Origins says for every setting where it came from.
+type Origins struct {
+	// At has the origins of written settings, by path.
+	At map[string]Origin
+}
+
+// Of returns the origin of a path. A setting that wasn't written is a default.
+func (o *Origins) Of(path string) Origin {
+	if origin, ok := o.At[path]; ok {
+		return origin
+	}
+	return Origin{Kind: FromDefault}
+}
+
+// Written reports whether anybody gave the setting.
+func (o *Origins) Written(path string) bool {
+	return o.Of(path).Kind != FromDefault
+}
+
+// sections are the paths of sections in which anything was given.
+func (o *Origins) sections() map[string]bool {
+	found := map[string]bool{}
+	for at := range o.At {
+		for at = Parent(at); at != "" && !found[at]; at = Parent(at) {
+			found[at] = true
+		}
+	}
+	return found
+}

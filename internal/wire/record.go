@@ -1,0 +1,126 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
+)
+
+// Record is a record: the fields of the core model, and everything else that the API
+// shows.
+type Record struct {
+	ID          string            `json:"id" doc:"Names the record in addresses. It isn't a secret: anybody can read tenant, principal, operation and key from it."`
+	Tenant      string            `json:"tenant"`
+	Principal   string            `json:"principal" doc:"The scope of the key; empty where the operation shares its keys within the tenant."`
+	Door        string            `json:"door,omitempty" doc:"The door that the call came through: api, http and others."`
+	Key         string            `json:"idempotency_key"`
+	Operation   string            `json:"operation"`
+	BoundTo     string            `json:"bound_to,omitempty" doc:"Digest of the credential that the call is bound to, where nobody verified its caller."`
+	PayloadHash semel.Fingerprint `json:"payload_hash,omitzero" doc:"The fingerprint of the payload; absent if none is compared."`
+	Status      semel.State       `json:"status" enum:"processing,completed,failed"`
+	Disposition store.Disposition `json:"disposition,omitzero" enum:"completed,rejected,failed,aborted,abandoned" doc:"How the newest attempt ended."`
+	Held        string            `json:"held,omitempty" doc:"Why nobody may run the call until it is settled."`
+	KeptResult
+	Error        *Failure               `json:"error,omitempty" doc:"Why the newest attempt failed."`
+	Fence        int64                  `json:"fence" doc:"Rises with every new holder."`
+	Attempt      int                    `json:"attempt" doc:"Counts the attempts, from 1."`
+	Holder       string                 `json:"holder,omitempty" doc:"The node that began the newest attempt."`
+	CreatedAt    store.Instant          `json:"created_at" format:"date-time"`
+	UpdatedAt    store.Instant          `json:"updated_at" format:"date-time"`
+	StartedAt    store.Instant          `json:"started_at" format:"date-time" doc:"When the newest attempt began."`
+	EndedAt      store.Instant          `json:"ended_at,omitzero" format:"date-time"`
+	LeaseUntil   store.Instant          `json:"lease_until,omitzero" format:"date-time" doc:"Until when the holder may be silent."`
+	ExpiresAt    store.Instant          `json:"expires_at,omitzero" format:"date-time" doc:"When the outcome is forgotten."`
+	Attempts     []Attempt              `json:"attempts" nullable:"false" doc:"The ended attempts that are kept, the oldest first, and the newest one."`
+	Effects      []Effect               `json:"effects" nullable:"false" doc:"The ledger of external calls."`
+	Attributes   store.Attributes       `json:"attributes,omitempty" nullable:"false" doc:"What the first delivery said about the call."`
+	Confirmation *Confirmation          `json:"confirmation,omitempty" doc:"How the call was confirmed, or is to be."`
+	Messages     []Outgoing             `json:"messages,omitempty" nullable:"false" doc:"What the completed call sends."`
+	Compensation *Compensation          `json:"compensation,omitempty" doc:"The call that undoes this one."`
+	Decisions    map[semel.Decision]int `json:"decisions,omitzero" required:"true" nullable:"false" doc:"What deliveries got, counted by the node that answers."`
+	Since        time.Time              `json:"decisions_since,omitzero" required:"true" doc:"Since when decisions are counted."`
+}
+
+// Failure is why an attempt failed, in words that callers may see.
+type Failure struct {
+	Code    string `json:"code" required:"false" maxLength:"1024" doc:"The holder's own short word."`
+	Message string `json:"message" required:"false" maxLength:"1024"`
+}
+
+// Attempt is one attempt of a record.
+type Attempt struct {
+	Number      int               `json:"number"`
+	Fence       int64             `json:"fence"`
+	Holder      string            `json:"holder,omitempty"`
+	Principal   string            `json:"principal,omitempty"`
+	Disposition store.Disposition `json:"disposition,omitzero" enum:"completed,rejected,failed,aborted,abandoned"`
+	Error       *Failure          `json:"error,omitempty"`
+	StartedAt   store.Instant     `json:"started_at" format:"date-time"`
+	EndedAt     store.Instant     `json:"ended_at,omitzero" format:"date-time"`
+}
+
+// Effect is one external call in the ledger.
+type Effect struct {
+	Name  string            `json:"name"`
+	Key   string            `json:"key" doc:"What the provider gets as its idempotency key, the same in all attempts."`
+	State store.EffectState `json:"state" enum:"started,confirmed,refuted"`
+	Fence int64             `json:"fence" doc:"That of the attempt that started it last."`
+	KeptResult
+	Error     *Failure      `json:"error,omitempty" doc:"The provider's refusal."`
+	StartedAt store.Instant `json:"started_at" format:"date-time"`
+	SettledAt store.Instant `json:"settled_at,omitzero" format:"date-time"`
+}
+
+// Outgoing is a message of a completed call. The API doesn't show its payload, which may
+// be large and is meant for the receiver.
+type Outgoing struct {
+	ID          string             `json:"id" doc:"What the receiver deduplicates by."`
+	Name        string             `json:"name"`
+	Destination string             `json:"destination"`
+	ContentType string             `json:"content_type,omitempty"`
+	Size        int                `json:"payload_bytes,omitempty" doc:"Absent where it has no payload."`
+	Order       string             `json:"order,omitempty"`
+	State       store.MessageState `json:"state" enum:"pending,delivered,parked,discarded"`
+	Tries       int                `json:"tries" doc:"Deliveries that did not succeed since the message was made or replayed."`
+	NextAt      store.Instant      `json:"next_at,omitzero" format:"date-time"`
+	CreatedAt   store.Instant      `json:"created_at" format:"date-time"`
+	SettledAt   store.Instant      `json:"settled_at,omitzero" format:"date-time"`
+	Error       *Failure           `json:"error,omitempty" doc:"Why the last delivery did not succeed, or with the code replayed or discarded, an operator's reason."`
+}
+
+// Confirmation says how a call was confirmed, or is to be.
+type Confirmation struct {
+	Principal   string        `json:"principal,omitempty" doc:"Who was asked."`
+	Tries       int           `json:"tries" doc:"Wrong tokens and proofs."`
+	ConfirmedAt store.Instant `json:"confirmed_at,omitzero" format:"date-time"`
+}
+
+// Compensation is the call that undoes a completed one.
+type Compensation struct {
+	Record    string                  `json:"record" doc:"The record of the compensating call."`
+	Operation string                  `json:"operation"`
+	State     store.CompensationState `json:"state" enum:"started,done,failed"`
+	Reason    string                  `json:"reason,omitempty"`
+	StartedAt store.Instant           `json:"started_at" format:"date-time"`
+	SettledAt store.Instant           `json:"settled_at,omitzero" format:"date-time"`
+	Error     *Failure                `json:"error,omitempty"`
+}
+
+// Kept is a record with everything that a store has of it, also what the API doesn't
+// show.
+type Kept struct {
+	Record
+	Revision store.Revision            `json:"revision"`
+	Origin   int64                     `json:"origin"`
+	Policy   store.Policy              `json:"policy,omitzero"`
+	NextAt   store.Instant             `json:"next_at,omitzero"`
+	Tokens   []store.ConfirmationToken `json:"confirmation_tokens,omitempty"`
+	// Payloads has the payloads of the messages, in their order.
+	Payloads [][]byte `json:"payloads_base64,omitempty"`
+	// CompensatedBy is who makes the compensating call, even if that isn't part of its
+	// identity.
+	CompensatedBy      string        `json:"compensated_by,omitempty"`
+	CompensationShared bool          `json:"compensation_shared,omitempty"`
+	CompensationNextAt store.Instant `json:"compensation_next_at,omitzero"`
+}

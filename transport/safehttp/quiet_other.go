@@ -1,0 +1,8 @@
+//go:build !unix
+
+package safehttp
+
+import "syscall"
+
+// quiet always reports false: here a connection can't be looked at without reading it.
+func quiet(syscall.RawConn) bool { return false }

@@ -1,0 +1,199 @@
+package safehttp
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
+)
+
+// Transport makes requests that have an effect, and sends each of them at most once. The
+// transport of net/http doesn't promise that: when a reused connection breaks, it sends a
+// request with an Idempotency-Key header again, because it assumes that the header makes
+// that harmless. That is true only if the other side honours the key.
+//
+// If a connection turns out to be closed when Transport looks at it before it begins a
+// request, see Look, the request goes to another one: nothing of it was sent. Requests
+// without a body do the same, because net/http would send them again without asking; if
+// Base speaks HTTP/1.1, Transport takes over. It leaves methods without effects (GET,
+// HEAD, OPTIONS, TRACE) to net/http.
+//
+// Over HTTP/2, a request may be sent again if the server says that it didn't process it;
+// that is one execution.
+//
+// The zero value is ready for use. You may use it concurrently, but don't change it after
+// its first use.
+type Transport struct {
+	// Base makes the connections. It should be an [*http.Transport]. Any other gets
+	// requests without a body as requests with an empty one, which HTTP/1.1 sends
+	// chunked, and its errors prove nothing. Defaults to [http.DefaultTransport].
+	Base http.RoundTripper
+	// Look is for a Base that is an [*http.Transport], and a server that speaks HTTP/1.1.
+	// A server that stops closes its idle connections, and if a request is just then
+	// written to one of them, its outcome is unknown. With Look, a reused connection gets
+	// a request only if it is still open. That leaves only requests that are on their way
+	// when the server closes the connection without looking itself.
+	//
+	// Look needs the sockets of Unix, a connection that is a [syscall.Conn], and a
+	// request without a body or with GetBody, because it may begin again on another
+	// connection. If Transport can't look, such a request gets a new connection. A
+	// request that can't begin again is sent on whatever connection there is. With https,
+	// looking starts once the server has chosen HTTP/1.1; with HTTP/2 the server says
+	// itself what it didn't process. Use Look for a transport with one server.
+	Look bool
+	// Fresh, instead of Look, gives every request with an effect a connection of its own.
+	// That costs more, but no idle connection can be closed under a request.
+	Fresh bool
+
+	once  sync.Once
+	base  http.RoundTripper
+	http1 *http.Transport // like Base, with carriers for connections; may be nil
+	old   atomic.Bool     // the server spoke HTTP/1.1 over TLS when it could choose
+}
+
+// RoundTrip sends the request once. [NothingSent] reports whether an error proves that
+// nothing was sent.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	t.once.Do(t.init)
+	harmless := r.Method == "" || SafeMethod(r.Method)
+	empty := r.Body == nil || r.Body == http.NoBody
+	switch looks := t.http1 != nil && (t.Look || t.Fresh) && t.speaksHTTP1(r); {
+	case harmless && looks && !t.Fresh:
+		return t.http1.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), free())))
+	case harmless:
+		resp, err := t.base.RoundTrip(r)
+		t.note(resp)
+		return resp, err
+	case looks, t.http1 != nil && empty:
+		return t.begin(r, empty)
+	}
+	var sent sending
+	once := *r.WithContext(httptrace.WithClientTrace(r.Context(), sent.trace(false)))
+	once.GetBody = nil
+	if empty {
+		once.Body, once.ContentLength = emptyBody{}, -1
+	}
+	resp, err := t.base.RoundTrip(&once)
+	if err != nil {
+		// Only http.Transport certainly reports its connections.
+		_, tells := t.base.(*http.Transport)
+		return nil, &sendError{nothing: tells && sent.nothing(), err: err}
+	}
+	t.note(resp)
+	resp.Request = r
+	return resp, nil
+}
+
+// begin sends a request over HTTP/1.1 on the first connection that takes anything of it.
+// Each reused connection that doesn't is closed, so the loop ends.
+func (t *Transport) begin(r *http.Request, empty bool) (*http.Response, error) {
+	again := empty || r.GetBody != nil
+	for body := r.Body; ; {
+		var sent sending
+		once := *r.WithContext(httptrace.WithClientTrace(r.Context(), sent.trace(again)))
+		once.Body, once.GetBody = body, nil
+		resp, err := t.http1.RoundTrip(&once)
+		if err == nil {
+			t.note(resp)
+			resp.Request = r
+			return resp, nil
+		}
+		nothing := sent.nothing()
+		if !nothing || !again || !sent.reused.Load() {
+			return nil, &sendError{nothing: nothing, err: err}
+		}
+		if !empty {
+			if body, err = r.GetBody(); err != nil {
+				return nil, &sendError{nothing: true, err: err}
+			}
+		}
+	}
+}
+
+// note remembers which protocol a server chose over TLS.
+func (t *Transport) note(resp *http.Response) {
+	if resp != nil && resp.TLS != nil {
+		t.old.Store(resp.ProtoMajor == 1)
+	}
+}
+
+// speaksHTTP1 reports whether the server of a request speaks HTTP/1.1.
+func (t *Transport) speaksHTTP1(r *http.Request) bool {
+	p := t.base.(*http.Transport).Protocols
+	if r.URL.Scheme == "http" {
+		return p == nil || !p.UnencryptedHTTP2()
+	}
+	return t.old.Load() || p != nil && !p.HTTP2()
+}
+
+func (t *Transport) init() {
+	t.base = t.Base
+	if t.base == nil {
+		t.base = http.DefaultTransport
+	}
+	ht, ok := t.base.(*http.Transport)
+	if !ok {
+		return
+	}
+	if p := ht.Protocols; p != nil && !p.HTTP1() || ht.DialTLSContext != nil {
+		return // a clone could not make connections as Base does
+	}
+	t.http1 = ht.Clone()
+	t.http1.DialContext = carriers(ht.DialContext, t.Fresh)
+	t.http1.DisableKeepAlives = ht.DisableKeepAlives || t.Fresh
+	t.http1.ForceAttemptHTTP2 = false
+	t.http1.TLSNextProto = nil
+	t.http1.Protocols = new(http.Protocols)
+	t.http1.Protocols.SetHTTP1(true)
+	if t.http1.TLSClientConfig != nil {
+		t.http1.TLSClientConfig.NextProtos = nil // Base may have filled them in for HTTP/2
+	}
+}
+
+// CloseIdleConnections closes the idle connections of Base and of its HTTP/1.1 clone.
+func (t *Transport) CloseIdleConnections() {
+	t.once.Do(t.init)
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+	if t.http1 != nil {
+		t.http1.CloseIdleConnections()
+	}
+}
+
+// emptyBody is an empty body that net/http can't recognize as empty.
+type emptyBody struct{}
+
+func (emptyBody) Read([]byte) (int, error) { return 0, io.EOF }
+func (emptyBody) Close() error             { return nil }
+
+// sendError is an error of a request that was sent at most once.
+type sendError struct {
+	nothing bool
+	err     error
+}
+
+func (e *sendError) Error() string { return e.err.Error() }
+func (e *sendError) Unwrap() error { return e.err }
+
+// NothingSent reports whether err, which comes from a request through [Transport] or
+// [Retrier], proves that not a byte of the request was sent: there was no connection, or
+// none took anything of it. So no effect can have happened, and inside semel.Effect you
+// may mark the error with semel.Aborted. If it returns false, nothing is proved.
+func NothingSent(err error) bool {
+	e, ok := errors.AsType[*sendError](err)
+	return ok && e.nothing
+}
+
+// SafeMethod reports whether a method promises to change nothing (RFC 9110 section
+// 9.2.1), so that it doesn't matter how often you send it. Methods are case-sensitive:
+// get isn't GET, and could do anything.
+func SafeMethod(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return false
+}
