@@ -10,18 +10,18 @@ import (
 )
 
 // Answer is what duplicates of a guarded request get: the HTTP answer that a record
-// keeps. It is for people and programs that settle held records, or look at them.
+// keeps. Use it to settle held records, or to show what a record has.
 type Answer struct {
 	// Status is that of the answer, from 200 to 599.
 	Status int
-	// Header has the headers that are replayed. Those that belong to one delivery or
-	// one connection only, such as Set-Cookie and Date, are not kept.
+	// Header has the headers that are replayed. Those that belong to one delivery or one
+	// connection only, such as Set-Cookie and Date, aren't kept.
 	Header http.Header
 	Body   []byte
 }
 
-// Result is the answer as records keep it. It refuses a status that no final answer
-// has, and headers that can't be sent or may not be replayed.
+// Result is the answer as records keep it. It refuses a status that no final answer has,
+// and headers that can't be sent or may not be replayed.
 func (a *Answer) Result() (semel.Result, error) {
 	if a.Status < 200 || a.Status > 599 {
 		return semel.Result{}, fmt.Errorf("the status is %d, not one from 200 to 599", a.Status)
@@ -44,9 +44,9 @@ func (a *Answer) Result() (semel.Result, error) {
 	return NewResult(a.Status, header, a.Body), nil
 }
 
-// ParseAnswer is the answer that a record keeps. It reports false where the result is
-// none: it came through another door, or was not kept. An answer of which only the
-// status was kept has neither headers nor a body.
+// ParseAnswer returns the answer that a record keeps. It reports false if the result
+// isn't an HTTP answer, or was not kept. If only the status was kept, there are neither
+// headers nor a body.
 func ParseAnswer(res semel.Result) (Answer, bool) {
 	stored, err := parseResult(res.Data)
 	if err != nil {
@@ -57,8 +57,8 @@ func ParseAnswer(res semel.Result) (Answer, bool) {
 	return a, true
 }
 
-// Marked reports whether the record came through a door of this module, so that its
-// result has to be an [Answer].
+// Marked reports whether the record came through this door, so that its result is an
+// [Answer].
 func Marked(rec *semel.Record) bool { return rec.Door == Door }
 
 // Serves reports whether a handler of the guard executes the calls of an operation.

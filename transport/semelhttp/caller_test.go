@@ -12,13 +12,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 const unguessable = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
-// bare takes away the credential that every call of these tests has.
+// bare removes the credential that every call of these tests has.
 func bare(change func(http.Header)) func(*http.Request) {
 	return func(r *http.Request) {
 		r.Header.Del("Authorization")
@@ -54,7 +55,7 @@ func TestCallersAreToldApartByWhateverAuthenticates(t *testing.T) {
 				if w := send("session=victim"); w.Code != http.StatusCreated || w.Header().Get(profile.Marker) != "true" {
 					t.Fatal(w.Code, w.Body)
 				}
-				// Empty is as good as not sent.
+				// An empty one counts as not sent.
 				if w := send(""); w.Code != http.StatusUnauthorized {
 					t.Fatal(w.Code, w.Body)
 				}
@@ -63,8 +64,8 @@ func TestCallersAreToldApartByWhateverAuthenticates(t *testing.T) {
 	}
 }
 
-// TestCredentialsCantImitateEachOther: what is sent in one header is nobody else's
-// credential in two.
+// TestCredentialsCantImitateEachOther: the value of one header never equals the values of
+// two.
 func TestCredentialsCantImitateEachOther(t *testing.T) {
 	g := newGuard(t, newEngine(t, nil), nil)
 	seen := map[string]int{}
@@ -84,7 +85,7 @@ func TestCredentialsCantImitateEachOther(t *testing.T) {
 	}
 }
 
-// TestScopesCantImitateEachOther: no values of headers make the scope of others.
+// TestScopesCantImitateEachOther: no header values make another caller's scope.
 func TestScopesCantImitateEachOther(t *testing.T) {
 	e := newEngine(t, nil)
 	i, err := newGuard(t, e, nil).Inspect(semelhttp.Route{
@@ -119,7 +120,7 @@ func TestScopesCantImitateEachOther(t *testing.T) {
 			t.Errorf("%v is taken for %s", header, other)
 		}
 		seen[id] = fmt.Sprint(header)
-		if _, err := semel.DecodeID(id.Encode()); err != nil {
+		if _, err := store.DecodeID(id.Encode()); err != nil {
 			t.Errorf("%v: %v", header, err)
 		}
 	}
@@ -177,4 +178,25 @@ func TestTwoCredentialsNeverMeet(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestCallersByTheRuleOfARoute(t *testing.T) {
+	g := newGuard(t, newEngine(t, nil), nil)
+	r := httptest.NewRequest("POST", "/", nil)
+	r.Header.Set("X-Shop", "one")
+	if _, err := g.Callers(semelhttp.Route{})(r); err == nil {
+		t.Error("a request without a credential, from anywhere, has a caller")
+	}
+	if who, err := g.Callers(semelhttp.Route{Anonymous: semelhttp.AnonymousShare})(r); err != nil || who != (semelhttp.Caller{}) {
+		t.Errorf("shared: %+v, %v", who, err)
+	}
+	byShop := g.Callers(semelhttp.Route{Credential: []string{"X-Shop"}})
+	one, err := byShop(r)
+	if err != nil || one.Credential == "" {
+		t.Fatalf("by its own header: %+v, %v", one, err)
+	}
+	r.Header.Set("X-Shop", "two")
+	if two, err := byShop(r); err != nil || two == one {
+		t.Errorf("another caller: %+v, %v", two, err)
+	}
 }

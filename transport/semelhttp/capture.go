@@ -20,8 +20,8 @@ type capture struct {
 	origin string   // of the page that sent the request; empty if none did
 	sc     *scratch // lends the memory for what follows
 
-	outer  headers // what was set around the guard, before the handler
-	frozen headers // what was set when the status was decided
+	outer  headers // headers set around the guard, before the handler ran
+	frozen headers // headers when the status was decided
 	status int     // zero until it is decided
 	bodyAt int     // where the body begins in out
 	out    []byte  // head and body as they are recorded
@@ -29,12 +29,12 @@ type capture struct {
 
 	whole     bool // nothing leaves before the end
 	through   bool // the answer is being passed through
-	announced bool // the ledger says that it is
+	announced bool // the ledger says that the answer may be passed through
 	closed    bool // the handler has returned
 }
 
-// start notes what is around the handler. It shares its headers with that, as it
-// would without a guard, so it can add to them or remove them.
+// start notes the headers that were set around the handler. The handler shares them, as
+// it would without a guard, so it can add to them or remove them.
 func (c *capture) start() {
 	c.out = c.sc.answer[:0]
 	c.outer = c.sc.outer[:0]
@@ -43,25 +43,25 @@ func (c *capture) start() {
 	}
 }
 
-// stop gives the borrowed memory back, as large as it has become.
+// stop gives the borrowed memory back, as large as it has grown.
 func (c *capture) stop() {
 	c.closed = true
 	c.sc.answer, c.sc.outer, c.sc.frozen = c.out, c.outer, c.frozen
 	c.out, c.outer, c.frozen = nil, nil, nil
 }
 
-// Header is the handler's. What is set before the status is decided goes into
-// the answer; after that only trailers do.
+// Header is the handler's header. What it sets before the status is decided goes into the
+// answer; after that only trailers do.
 func (c *capture) Header() http.Header { return c.w.Header() }
 
-// WriteHeader decides the status. Informational ones go to the first caller at
-// once and are not recorded.
+// WriteHeader decides the status. Informational statuses go to the first caller at once
+// and aren't recorded.
 func (c *capture) WriteHeader(status int) {
 	if c.status != 0 || c.closed {
 		return // as net/http does with a second call
 	}
 	if status < 100 || status > 999 {
-		// net/http panics too, but would not be asked before the answer is recorded.
+		// net/http panics too, but only sees the status once the answer is recorded.
 		panic("semelhttp: invalid WriteHeader code " + strconv.Itoa(status))
 	}
 	if status >= 100 && status < 200 && status != http.StatusSwitchingProtocols {
@@ -91,7 +91,7 @@ func (c *capture) Write(p []byte) (int, error) {
 	if err := c.pass(); err != nil {
 		return 0, err
 	}
-	defer c.hurry()()
+	defer c.startDeadline()()
 	return c.w.Write(p)
 }
 
@@ -107,7 +107,7 @@ func (c *capture) WriteString(s string) (int, error) {
 	if err := c.pass(); err != nil {
 		return 0, err
 	}
-	defer c.hurry()()
+	defer c.startDeadline()()
 	return io.WriteString(c.w, s)
 }
 
@@ -142,7 +142,7 @@ func (c *capture) ReadFrom(src io.Reader) (n int64, err error) {
 // writeOnly hides ReadFrom.
 type writeOnly struct{ io.Writer }
 
-// ready decides the status if that was not done, and says why nothing can be
+// ready decides the status unless that has happened, and returns why nothing can be
 // written.
 func (c *capture) ready() error {
 	if c.closed {
@@ -169,7 +169,7 @@ func bodyAllowed(status int) bool {
 // such as deadlines.
 func (c *capture) Unwrap() http.ResponseWriter { return c.w }
 
-// result is the answer as it is recorded, in memory of its own.
+// result is a copy of the answer as it is recorded.
 func (c *capture) result() semel.Result {
 	if c.through || c.failed != nil || c.h.route.KeepNothing {
 		return c.tombstone()
@@ -179,13 +179,13 @@ func (c *capture) result() semel.Result {
 	return semel.Result{Data: data}
 }
 
-// tombstone records the status and that the rest was not kept.
+// tombstone records the status, and that the rest wasn't kept.
 func (c *capture) tombstone() semel.Result {
 	return semel.Result{Data: appendHead(nil, c.status, nil, "", nil), Tombstone: true}
 }
 
-// send gives the first caller the answer, which is recorded by now, or may be
-// forgotten.
+// send sends the answer to the first caller, once it is recorded or turned out not worth
+// keeping.
 func (c *capture) send() {
 	header := c.w.Header()
 	var late http.Header
@@ -195,8 +195,8 @@ func (c *capture) send() {
 	}
 	body := c.out[c.bodyAt:]
 	if c.method != http.MethodHead && bodyAllowed(c.status) {
-		// The length is the one that the body has, whatever the handler has
-		// said. Short bodies are left to the server, which knows it as well.
+		// The length is that of the body, whatever the handler has set. The server finds
+		// out that of short bodies by itself.
 		delete(header, "Content-Length")
 		if len(body) > 2<<10 && len(header["Trailer"]) == 0 && len(header["Transfer-Encoding"]) == 0 {
 			setLength(header, len(body))
@@ -204,7 +204,7 @@ func (c *capture) send() {
 	}
 	handlers(c.w).WriteHeader(c.status)
 	if len(body) > 0 {
-		// A caller that is gone misses nothing: it will ask again.
+		// A caller who is gone misses nothing: they will ask again.
 		_, _ = c.w.Write(body)
 	}
 	setTrailers(header, late)

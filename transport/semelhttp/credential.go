@@ -8,18 +8,20 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/semelhq/semel/internal/canon"
 )
 
-// usualCredentials are the headers by which callers authenticate themselves, where a
-// route names no others. Those of a profile come on top.
+// usualCredentials are the headers by which callers authenticate themselves, if a route
+// names no others. Those of a profile come on top.
 var usualCredentials = []string{
 	"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Auth-Token", "Plaid-Client-Id", "Plaid-Secret",
 }
 
-// cookiePrefix begins the name of a credential that is one cookie.
+// cookiePrefix begins the name of a credential that is a single cookie.
 const cookiePrefix = "cookie:"
 
-// credentials are what a route takes as its callers' credentials.
+// credentials are the credentials by which a route tells callers apart.
 type credentials struct {
 	headers []string // in canonical form, sorted
 	cookies []string // sorted
@@ -41,9 +43,9 @@ func newCredentials(names []string) credentials {
 	return c
 }
 
-// digest names a caller by all the credentials that it sent, without keeping them: the
-// store sees the digest only. It is empty where there are none. One that is sent empty
-// counts as not sent.
+// digest names a caller by all the credentials that they sent, without keeping them: only
+// the digest reaches the store. It is empty if there are none. An empty credential counts
+// as not sent.
 func (c *credentials) digest(r *http.Request) string {
 	var stack [512]byte
 	const version = "semel-credential-2"
@@ -72,13 +74,13 @@ func (c *credentials) digest(r *http.Request) string {
 	return string(text[:])
 }
 
-// appendCredential frames everything by its length, so that no value can imitate
-// another credential beside it.
+// appendCredential frames everything by its length, so that no value can imitate a second
+// credential.
 func appendCredential(b []byte, name string, values []string) []byte {
-	b = frame(b, name)
+	b = canon.Frame(b, name)
 	b = binary.AppendUvarint(b, uint64(len(values)))
 	for _, v := range values {
-		b = frame(b, v)
+		b = canon.Frame(b, v)
 	}
 	return b
 }
@@ -104,16 +106,16 @@ func (c *credentials) String() string {
 
 const digestPrefix = "credential:"
 
-// What a key has that nobody guesses: so many characters, of which so many differ.
+// What makes a key hard to guess: its length, and how many of its characters differ.
 const (
 	unguessableLen      = 20
 	unguessableDistinct = 10
 )
 
-// guessable reports whether another caller may come to use the same key, by chance or
-// on purpose. One that can't be guessed is a UUID, a ULID, or long and varied. A key
-// that is taken for one by mistake, such as a long one that counts up, costs a second
-// caller a refusal; the other mistake would cost a second effect.
+// guessable reports whether another caller may come to use the same key, by chance or on
+// purpose. A UUID, a ULID or a long and varied key can't be guessed. If a key is wrongly
+// taken for one of these, such as a long counter, a second caller gets a refusal; the
+// opposite mistake would cost a second effect.
 func guessable(key string) bool {
 	if isUUID(key) || isULID(key) {
 		return false

@@ -1,7 +1,6 @@
-// Package semelhttp guards HTTP handlers, so that a request that arrives twice
-// is executed once and both callers get the same answer. It also has what a
-// client needs to retry without doing things twice: see [Transport] and
-// [SafeTransport].
+// Package semelhttp guards HTTP handlers: a request that arrives twice is executed once,
+// and both callers get the same answer. If you write a client, package safehttp has what
+// you need to send a request again without doing things twice.
 //
 // A [Guard] wraps any [http.Handler] under a [Route]:
 //
@@ -12,23 +11,23 @@
 //
 // # What a delivery gets
 //
-// The key comes in the Idempotency-Key header, as a quoted string (RFC 8941) or
-// bare, which is the same key (MAP-FLOW.1). The body is read whole, before
-// anything is claimed, and digested together with the method, the path and the
-// query. Then the engine decides:
+// The key comes in the Idempotency-Key header, as a quoted string (RFC 8941) or bare,
+// which is the same key (MAP-FLOW.1). The guard reads the whole body before it claims
+// anything, and digests it together with the method, the path and the query. Then the
+// engine decides:
 //
 //   - the first delivery runs the handler, detached from the client: hanging up
 //     stops neither the handler nor the recording. Its answer is sent once it is
 //     durable.
 //   - a later one gets the recorded status, headers and body, marked with
 //     Idempotency-Replayed: true (MAP-FLOW.2).
-//   - one that comes while the first is running gets 409 with Retry-After and,
-//     where the status resource is mounted, a link to it (MAP-FLOW.3, IDS-IX.2);
-//     or waits, if it says Prefer: wait=N.
+//   - one that comes while the first is running gets 409 with Retry-After and, if you
+//     mount the status resource, a link to it (MAP-FLOW.3, IDS-IX.2); or it waits, if
+//     it says Prefer: wait=N.
 //   - the same key with another payload gets 422.
-//   - a key that can't be guessed, with another credential than it first came with,
-//     gets 409 where nobody has verified the caller; see [Caller.Name].
-//   - if the store does not answer: 503, and nothing is executed.
+//   - a key that can't be guessed, but comes with another credential than the first
+//     time, gets 409 if nobody has verified the caller; see [Caller.Name].
+//   - if the store doesn't answer: 503, and nothing is executed.
 //
 // Every refusal is a problem document (RFC 9457) whose code is a [semel.Code] or
 // one of the codes of this package. A [Profile] changes statuses and shapes to
@@ -36,34 +35,32 @@
 //
 // # What is recorded
 //
-// The status decides. 2xx and 3xx complete the call. 4xx is a final refusal and
-// is replayed, except 401, 403, 408, 425 and 429, which say nothing about the
-// call and are never kept: the next delivery runs. 5xx fails the attempt, and
-// Operation.OnFailure decides; where it is not set, the next delivery runs. A
-// panic, or a 5xx after the handler's context was cancelled, is silence: the
-// attempt is given up as if the process had died, and runs again only if the
-// ledger or Operation.OnAbandoned allows it. An answer that leaves an effect of
-// the ledger without a result is held.
+// The status decides. 2xx and 3xx complete the call. 4xx is a final refusal and is
+// replayed, except 401, 403, 408, 425 and 429: they say nothing about the call, so they
+// are never kept, and the next delivery runs. 5xx fails the attempt, and
+// Operation.OnFailure decides; by default the next delivery runs. After a panic, or a 5xx
+// once the handler's context was cancelled, nobody knows what happened: the attempt is
+// given up as if the process had died, and runs again only if the ledger or
+// Operation.OnAbandoned allows it. An answer that leaves an effect in the ledger without
+// a result holds the call.
 //
-// Of the headers, Content-Type, Content-Encoding, Content-Language,
-// Content-Disposition, Location, ETag, Last-Modified and Link are kept, and those
-// that the route names. Cookies, credentials, dates, lengths, CORS, rate-limit
-// and request-id headers never are. Trailers and 1xx answers go to the first
-// caller only.
+// The guard keeps the headers Content-Type, Content-Encoding, Content-Language,
+// Content-Disposition, Location, ETag, Last-Modified and Link, and those that the route
+// names. It never keeps cookies, credentials, dates, lengths, CORS, rate-limit and
+// request-id headers. Trailers and 1xx answers go to the first caller only.
 //
-// An answer that is larger than Operation.MaxResult, is flushed while it is being
-// written, or takes over the connection is passed through to the first caller as
-// it comes, and leaves a tombstone: later callers get 410 with the code
-// result_not_kept, and nothing runs again. That an answer is about to pass
-// through is durable before its first byte leaves.
+// An answer passes through to the first caller as it comes if it is larger than
+// Operation.MaxResult, is flushed while it is being written, or takes over the
+// connection. It leaves a tombstone: later callers get 410 with the code result_not_kept,
+// and nothing runs again. The tombstone is durable before the answer's first byte leaves.
 //
-// A handler sees its attempt with [Attempt] and may use [semel.Effect] with it. One
-// whose effects are rows of a database can run inside a transaction that commits them
+// Your handler gets its attempt from [Attempt] and may use [semel.Effect] with it. If its
+// effects are rows of a database, it can run inside a transaction that commits them
 // together with its answer; see [Route].Tx.
 //
 // # Order of middleware
 //
-// Whatever must happen for every delivery belongs outside of the guard:
-// authentication, authorisation, rate limits, CORS, request ids, compression.
-// What is part of the one execution belongs inside.
+// What must happen for every delivery belongs outside of the guard: authentication,
+// authorisation, rate limits, CORS, request ids, compression. What is part of the one
+// execution belongs inside.
 package semelhttp

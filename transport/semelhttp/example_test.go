@@ -47,9 +47,9 @@ func Example() {
 	server := web.Config
 	// snippet: Close
 	shutdown := func(ctx context.Context) error {
-		err := server.Shutdown(ctx)              // nobody comes in any more
-		err = errors.Join(err, guard.Close(ctx)) // what has run is recorded
-		stop()                                   // nobody sweeps any more
+		err := server.Shutdown(ctx)              // no new requests
+		err = errors.Join(err, guard.Close(ctx)) // the outcomes are recorded
+		stop()                                   // the sweeps end
 		return errors.Join(err, engine.Close(ctx), store.Close())
 	}
 	// end snippet
@@ -81,8 +81,8 @@ func Example() {
 	// 422 application/problem+json
 }
 
-// A handler that calls a provider keeps that call in the ledger, so that a
-// further attempt does not repeat it.
+// A handler that calls a provider keeps that call in the ledger, so that the next attempt
+// doesn't repeat it.
 func ExampleAttempt() {
 	engine, err := semel.New(memstore.New(), nil)
 	if err != nil {
@@ -119,42 +119,4 @@ func ExampleAttempt() {
 	// 500 something else went wrong
 	// 200 mail 1 in attempt 2
 	// 200 mail 1 in attempt 2
-}
-
-// A client that retries with one key, whatever happens to the connection.
-func ExampleTransport() {
-	tries := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, isUUIDv7 := semel.KeyTime(r.Header.Get("Idempotency-Key"))
-		tries++
-		fmt.Println("try", tries, "has a key:", isUUIDv7)
-		if tries == 1 {
-			w.Header().Set("Retry-After", "0")
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	}))
-	defer server.Close()
-	client := &http.Client{Transport: &semelhttp.Transport{}}
-	resp, err := client.Post(server.URL, "text/plain", strings.NewReader("charge"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer resp.Body.Close()
-	fmt.Println(resp.Status)
-	// Output:
-	// try 1 has a key: true
-	// try 2 has a key: true
-	// 200 OK
-}
-
-// What a failed connection proves about an effect.
-func ExampleNothingSent() {
-	client := &http.Client{Transport: &semelhttp.SafeTransport{}}
-	r, _ := http.NewRequest(http.MethodPost, "http://127.0.0.1:1/charges", strings.NewReader("charge"))
-	_, err := client.Do(r)
-	if semelhttp.NothingSent(err) {
-		err = semel.Aborted(err) // may be tried again
-	}
-	fmt.Println(err != nil, semelhttp.NothingSent(err), semelhttp.NothingSent(errors.New("timeout")))
-	// Output: true true false
 }

@@ -15,13 +15,14 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/store"
 )
 
 // BodyMode says when two bodies are the same.
 type BodyMode string
 
-// The body modes. A body that is not what its mode expects, such as broken JSON
-// or an object with a member twice, is compared byte for byte; so is one with a
+// The body modes. A body that isn't what its mode expects, such as broken JSON or an
+// object with a member twice, is compared byte for byte; so is one with a
 // Content-Encoding. Bodies compared in different ways are never the same.
 const (
 	// BodyAuto chooses by Content-Type: JSON, forms and multipart by meaning,
@@ -29,8 +30,8 @@ const (
 	BodyAuto BodyMode = "auto"
 	// BodyRaw compares bytes.
 	BodyRaw BodyMode = "raw"
-	// BodyJSON compares JSON texts by meaning: order of members, white space and
-	// spelling of numbers and strings do not matter.
+	// BodyJSON compares JSON texts by meaning: order of members, white space and spelling
+	// of numbers and strings don't matter.
 	BodyJSON BodyMode = "json"
 	// BodyForm compares name-value pairs; only the order of values of one name
 	// matters.
@@ -42,8 +43,8 @@ const (
 
 var bodyModes = []BodyMode{BodyAuto, BodyRaw, BodyJSON, BodyForm, BodyMultipart}
 
-// fingerprintVersion begins everything that is digested. It changes with the
-// rules below, so that an old digest shows as a conflict and not as a match.
+// fingerprintVersion begins everything that is digested. It changes with the rules below,
+// so that an old digest shows as a conflict and not as a match.
 const fingerprintVersion = "semel-http-1"
 
 // bodyMode is the mode for one request.
@@ -75,25 +76,24 @@ func hasSuffixFold(s, suffix string) bool {
 	return len(s) >= len(suffix) && strings.EqualFold(s[len(s)-len(suffix):], suffix)
 }
 
-// overrides are headers by which some servers take a request for one with another
-// method.
+// overrides are headers by which some servers replace the method of a request.
 var overrides = [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
 
-// appendTarget appends what is digested besides the body: the method, the path,
-// the query and the declared headers. Every item is preceded by its length, so
-// that none can imitate another. The host, which may be spelled in many ways, is
-// part of it only where it is declared.
+// appendTarget appends what is digested besides the body: the method, the path, the query
+// and the declared headers. Every item is preceded by its length, so that none can
+// imitate another. The host, which may be spelled in many ways, is part of it only if you
+// declare it.
 func (h *handler) appendTarget(b []byte, r *http.Request) []byte {
 	b = append(b, fingerprintVersion...)
-	b = frame(b, r.Method)
-	b = frame(b, targetPath(r))
+	b = canon.Frame(b, r.Method)
+	b = canon.Frame(b, targetPath(r))
 	b = appendPairs(b, r.URL.RawQuery)
 	for _, name := range overrides {
 		b = appendValues(b, r.Header[name])
 	}
 	for _, name := range h.route.FingerprintHeaders {
 		if name == "Host" {
-			b = frame(b, plainHost(r.Host))
+			b = canon.Frame(b, plainHost(r.Host))
 			continue
 		}
 		b = appendValues(b, r.Header[name])
@@ -104,14 +104,14 @@ func (h *handler) appendTarget(b []byte, r *http.Request) []byte {
 func appendValues(b []byte, values []string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(values)))
 	for _, v := range values {
-		b = frame(b, v)
+		b = canon.Frame(b, v)
 	}
 	return b
 }
 
-// plainHost is the name in a Host, by which one server is several: without its
-// port, and nothing where there is only an address. A caller that goes to another
-// node of a service, or to the same one on another port, makes no other call.
+// plainHost is the name in a Host without its port, or nothing if it is only an address.
+// If a caller goes to another node of a service, or to another port, that is still the
+// same call.
 func plainHost(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -123,15 +123,9 @@ func plainHost(host string) string {
 	return host
 }
 
-// frame appends s preceded by its length.
-func frame[T ~string | ~[]byte](b []byte, s T) []byte {
-	b = binary.AppendUvarint(b, uint64(len(s)))
-	return append(b, s...)
-}
-
-// targetPath is the path as the client sent it, which determines the matched
-// route and the values in it. A path that was shortened on the way to the guard,
-// as by [http.StripPrefix], would leave out what the shortened part names.
+// targetPath is the path as the client sent it, which determines the matched route and
+// the values in it. If something shortens the path before the guard, as
+// [http.StripPrefix] does, the cut-off part still counts.
 func targetPath(r *http.Request) string {
 	if strings.HasPrefix(r.RequestURI, "/") {
 		path, _, _ := strings.Cut(r.RequestURI, "?")
@@ -140,9 +134,8 @@ func targetPath(r *http.Request) string {
 	return r.URL.EscapedPath()
 }
 
-// appendPairs appends the pairs of a query or form, sorted by name. Pairs of one
-// name keep their order, which may mean something. A text that is not well formed
-// counts as it is.
+// appendPairs appends the pairs of a query or form, sorted by name. Pairs of one name
+// keep their order, which may mean something. A malformed text is appended as it is.
 func appendPairs(b []byte, text string) []byte {
 	if text == "" {
 		return binary.AppendUvarint(b, 0)
@@ -151,12 +144,12 @@ func appendPairs(b []byte, text string) []byte {
 	if !ok {
 		// No list of pairs has this length.
 		b = binary.AppendUvarint(b, 1<<63)
-		return frame(b, text)
+		return canon.Frame(b, text)
 	}
 	b = binary.AppendUvarint(b, uint64(len(pairs)))
 	for _, p := range pairs {
-		b = frame(b, p.name)
-		b = frame(b, p.value)
+		b = canon.Frame(b, p.name)
+		b = canon.Frame(b, p.value)
 	}
 	return b
 }
@@ -182,15 +175,15 @@ func parsePairs(text string) ([]pair, bool) {
 	return pairs, true
 }
 
-// take reads the body whole and digests the request. Nothing was claimed yet, so
-// a body that ends early costs nothing.
+// take reads the whole body and digests the request. Nothing is claimed yet, so a body
+// that ends early costs nothing.
 func (h *handler) take(r *http.Request, sc *scratch) (semel.Fingerprint, error) {
 	var fp semel.Fingerprint
 	s := &sc.spool
 	mode := h.bodyMode(r.Header)
 	sc.digest = h.appendTarget(sc.digest[:0], r)
 	if r.Body == nil || r.Body == http.NoBody {
-		return semel.NewFingerprint(semel.SchemeRaw, sha256.Sum256(sc.digest)), nil
+		return store.NewFingerprint(semel.SchemeRaw, sha256.Sum256(sc.digest)), nil
 	}
 	if r.ContentLength > h.route.MaxBody {
 		return fp, errTooLarge
@@ -209,7 +202,7 @@ func (h *handler) take(r *http.Request, sc *scratch) (semel.Fingerprint, error) 
 		return fp, err
 	}
 	if sum != nil {
-		return semel.NewFingerprint(semel.SchemeRaw, [32]byte(sum.Sum(nil))), nil
+		return store.NewFingerprint(semel.SchemeRaw, [32]byte(sum.Sum(nil))), nil
 	}
 	if s.file != nil {
 		return h.digestLarge(r, mode, s, sc)
@@ -224,25 +217,25 @@ func (h *handler) digestSmall(r *http.Request, mode BodyMode, body []byte, sc *s
 	case BodyJSON:
 		if b, err := canon.Append(sc.digest, body, canon.Exact); err == nil {
 			sc.digest = b
-			return semel.NewFingerprint(semel.SchemeJSON, sha256.Sum256(b))
+			return store.NewFingerprint(semel.SchemeJSON, sha256.Sum256(b))
 		}
 	case BodyForm:
 		if pairs, ok := parsePairs(string(body)); ok {
 			for _, p := range pairs {
-				sc.digest = frame(frame(sc.digest, p.name), p.value)
+				sc.digest = canon.Frame(canon.Frame(sc.digest, p.name), p.value)
 			}
-			return semel.NewFingerprint(semel.SchemeForm, sha256.Sum256(sc.digest))
+			return store.NewFingerprint(semel.SchemeForm, sha256.Sum256(sc.digest))
 		}
 	case BodyMultipart:
 		if boundary, ok := boundaryOf(r.Header); ok {
 			if b, err := appendParts(sc.digest, bytes.NewReader(body), boundary); err == nil {
 				sc.digest = b
-				return semel.NewFingerprint(semel.SchemeParts, sha256.Sum256(b))
+				return store.NewFingerprint(semel.SchemeParts, sha256.Sum256(b))
 			}
 		}
 	}
 	sc.digest = append(sc.digest[:target], body...)
-	return semel.NewFingerprint(semel.SchemeRaw, sha256.Sum256(sc.digest))
+	return store.NewFingerprint(semel.SchemeRaw, sha256.Sum256(sc.digest))
 }
 
 // digestLarge digests a body that is partly in a file.
@@ -251,12 +244,12 @@ func (h *handler) digestLarge(r *http.Request, mode BodyMode, s *spool, sc *scra
 	case BodyMultipart:
 		if boundary, ok := boundaryOf(r.Header); ok {
 			if b, err := appendParts(sc.digest, s.reader(), boundary); err == nil {
-				return semel.NewFingerprint(semel.SchemeParts, sha256.Sum256(b)), nil
+				return store.NewFingerprint(semel.SchemeParts, sha256.Sum256(b)), nil
 			}
 		}
 	case BodyJSON, BodyForm:
-		// These are understood as a whole only. A slot bounds how many large
-		// ones are in memory at a time.
+		// These can only be parsed whole. A slot bounds how many large ones are in memory
+		// at a time.
 		select {
 		case h.guard.large <- struct{}{}:
 		case <-r.Context().Done():
@@ -276,5 +269,5 @@ func (h *handler) digestLarge(r *http.Request, mode BodyMode, s *spool, sc *scra
 	if _, err := io.Copy(sum, s.reader()); err != nil {
 		return semel.Fingerprint{}, errSpool
 	}
-	return semel.NewFingerprint(semel.SchemeRaw, [32]byte(sum.Sum(nil))), nil
+	return store.NewFingerprint(semel.SchemeRaw, [32]byte(sum.Sum(nil))), nil
 }

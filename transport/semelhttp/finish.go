@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // endKind is one of the ways to end an attempt.
@@ -24,12 +25,12 @@ const (
 	endAbandon
 )
 
-// ending is how an attempt ends. It can be carried out again when the store did
-// not say whether it was.
+// ending is how an attempt ends. You can apply it again if the store didn't say whether
+// it was written.
 type ending struct {
 	kind    endKind
 	result  semel.Result
-	failure semel.Failure
+	failure store.Failure
 }
 
 func (e *ending) apply(ctx context.Context, a *semel.Attempt) error {
@@ -49,16 +50,16 @@ func (e *ending) apply(ctx context.Context, a *semel.Attempt) error {
 	}
 }
 
-// neverStored are the statuses that say nothing about the call: who asks, how
-// fast, or when, or what has to happen first. The next delivery may get another
-// answer.
+// neverStored are the statuses that say nothing about the call itself, only about who
+// asks, how fast or when, or about what has to happen first. The next delivery may get
+// another answer.
 var neverStored = []int{
 	http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout,
 	http.StatusLocked, http.StatusFailedDependency, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusNetworkAuthenticationRequired,
 }
 
-// keeps reports whether an answer is what later callers get. The second argument
-// is what it says in Profile.RetryHeader.
+// keeps reports whether later callers get this answer. retry is what the answer says in
+// Profile.RetryHeader.
 func (h *handler) keeps(status int, retry []string) bool {
 	rt, profile := &h.route, &h.route.Profile
 	switch {
@@ -89,9 +90,9 @@ func (c *capture) keepsAnswer() bool {
 // ending decides how the attempt of an answered request ends.
 func (h *handler) ending(c *capture) ending {
 	if v := c.scope.concluded(); v != nil {
-		e := ending{kind: v.kind, failure: semel.Failure{Code: string(v.answer.code), Message: v.why}}
+		e := ending{kind: v.kind, failure: store.Failure{Code: string(v.answer.code), Message: v.why}}
 		if c.through && e.kind == endAbort {
-			e.kind = endAbandon // an answer that has begun to leave refutes the proof
+			e.kind = endAbandon // part of an answer has left, so something happened
 		}
 		return e
 	}
@@ -100,13 +101,13 @@ func (h *handler) ending(c *capture) ending {
 	if status < 400 && !open {
 		return ending{kind: endComplete, result: c.result()}
 	}
-	failure := semel.Failure{Code: strconv.Itoa(status)}
+	failure := store.Failure{Code: strconv.Itoa(status)}
 	switch {
 	case open:
 		failure.Message = "the handler answered " + failure.Code + " and left an effect without a result"
 		return ending{kind: endHold, failure: failure}
 	case status >= 500 && c.scope.stopped():
-		// Told to stop, it says that it failed. That is no word about what it
+		// The handler was told to stop and says that it failed. That doesn't say what it
 		// had done until then.
 		failure.Message = "the handler was told to stop and answered " + failure.Code
 		return ending{kind: endAbandon, failure: failure}
@@ -117,18 +118,18 @@ func (h *handler) ending(c *capture) ending {
 	case status >= 500 && h.onFailure != semel.ReplayFailure:
 		return ending{kind: endFail, failure: failure}
 	}
-	// One that failed would be replayed.
+	// A failed attempt would be replayed.
 	return ending{kind: endAbort, failure: failure}
 }
 
-// leftOpen reports whether an effect has no result. Those of the doors of this
-// module do not count: the answer is their result.
+// leftOpen reports whether an effect has no result. The effects of this module's doors
+// don't count: the answer is their result.
 func leftOpen(a *semel.Attempt) bool {
 	if !a.EffectOpen() {
 		return false
 	}
-	return slices.ContainsFunc(a.Effects(), func(ef semel.EffectRecord) bool {
-		return ef.State == semel.EffectStarted && !strings.HasPrefix(ef.Name, doorEffects)
+	return slices.ContainsFunc(a.Effects(), func(ef store.EffectRecord) bool {
+		return ef.State == store.EffectStarted && !strings.HasPrefix(ef.Name, doorEffects)
 	})
 }
 
@@ -140,9 +141,9 @@ func (h *handler) finish(c *capture, r *http.Request) {
 	v := c.scope.concluded()
 	if c.through {
 		if v != nil {
-			panic(http.ErrAbortHandler) // what has gone already is not the whole answer
+			panic(http.ErrAbortHandler) // the part that was sent isn't the whole answer
 		}
-		return // it has gone already
+		return // it was sent already
 	}
 	var p problem
 	switch {
@@ -153,7 +154,7 @@ func (h *handler) finish(c *capture, r *http.Request) {
 	case v != nil:
 		p = v.answer
 	case e.kind == endHold && c.status < 400:
-		// The handler's success is not what later callers get.
+		// Later callers won't get the handler's success.
 		p = held(e.failure.Message, time.Second)
 	case c.failed != nil:
 		p = notKept(c.status)
@@ -161,32 +162,42 @@ func (h *handler) finish(c *capture, r *http.Request) {
 		c.send()
 		return
 	}
-	// The handler's headers belong to an answer that is not given.
+	// The handler's headers belong to an answer that nobody gets.
 	c.outer.restore(c.w.Header())
 	p.reference = h.reference(a.ID())
 	h.refuse(c.w, p)
 }
 
-// end makes the end of an attempt durable. If the store does not say whether it
-// is, the caller gets the error, and the write goes on being tried in the
-// background until the store does say: a lease that nobody ends would be renewed
-// for ever. A crash meanwhile leaves a lease that runs out.
+// end makes the end of an attempt durable. If the store doesn't say whether it is, the
+// caller gets the error, and a goroutine tries again until the store does say: otherwise
+// the lease would be renewed for ever. A crash meanwhile leaves a lease that runs out.
 func (h *handler) end(ctx context.Context, a *semel.Attempt, e ending) error {
-	err := e.apply(ctx, a) // which the caller's hanging up does not stop
+	return h.guard.endBy(ctx, func(ctx context.Context) error { return e.apply(ctx, a) })
+}
+
+// End makes the end of an attempt durable, as the guard does for its own: for doors
+// beside it, which [Guard.Close] then waits for. If the store doesn't say whether the
+// end is kept, it goes on asking in the background.
+func (g *Guard) End(ctx context.Context, a *semel.Attempt, end semel.Ending) error {
+	return g.endBy(ctx, func(ctx context.Context) error { return a.End(ctx, end) })
+}
+
+func (g *Guard) endBy(ctx context.Context, apply func(context.Context) error) error {
+	err := apply(ctx) // which the caller's hanging up does not stop
 	if err != nil && undecided(err) {
-		h.guard.tell(ctx, err)
-		h.guard.endLater(context.WithoutCancel(ctx), a, e)
+		g.reportError(ctx, err)
+		g.endLater(context.WithoutCancel(ctx), apply)
 	}
 	return err
 }
 
-// Bounds of how often an end whose result is unknown is tried again.
+// How long to pause before an end whose result is unknown is tried again.
 const (
 	minEndPause = 100 * time.Millisecond
 	maxEndPause = 5 * time.Second
 )
 
-func (g *Guard) endLater(ctx context.Context, a *semel.Attempt, e ending) {
+func (g *Guard) endLater(ctx context.Context, apply func(context.Context) error) {
 	g.background.Go(func() {
 		for pause := minEndPause; ; pause = min(pause*2, maxEndPause) {
 			timer := time.NewTimer(pause)
@@ -196,14 +207,14 @@ func (g *Guard) endLater(ctx context.Context, a *semel.Attempt, e ending) {
 				timer.Stop()
 				return
 			}
-			if err := e.apply(ctx, a); err == nil || !undecided(err) {
+			if err := apply(ctx); err == nil || !undecided(err) {
 				return
 			}
 		}
 	})
 }
 
-// undecided reports whether trying again may tell more.
+// undecided reports whether trying again may show what happened.
 func undecided(err error) bool {
 	e, ok := errors.AsType[*semel.Error](err)
 	return ok && (e.Code == semel.CodeUnknown || e.Code == semel.CodeStoreUnavailable)

@@ -8,7 +8,7 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// Whoever wrote a result, a replay has the headers that the route keeps and no others.
+// Whoever wrote a result, a replay has only the headers that the route keeps.
 func TestAReplayHasTheHeadersOfTheRoute(t *testing.T) {
 	stored := headers{}.add(http.Header{
 		"Content-Type": {"text/plain"}, "Set-Cookie": {"session=mallory", "b=c"}, "Access-Control-Allow-Origin": {"*"},

@@ -74,8 +74,8 @@ type readCloser struct{ *bytes.Reader }
 
 func (readCloser) Close() error { return nil }
 
-// FuzzFingerprintRaw: two requests are the same exactly if target and body are,
-// however the body comes.
+// FuzzFingerprintRaw: two requests are the same exactly if target and body are, in
+// whatever pieces the body comes.
 func FuzzFingerprintRaw(f *testing.F) {
 	f.Add("/a", []byte("x"), "/a", []byte("x"))
 	f.Add("/a", []byte("bc"), "/ab", []byte("c"))
@@ -136,7 +136,7 @@ func FuzzFingerprintForm(f *testing.F) {
 	})
 }
 
-// FuzzFingerprintParts: the boundary does not matter, the content does.
+// FuzzFingerprintParts: the content matters, the boundary doesn't.
 func FuzzFingerprintParts(f *testing.F) {
 	f.Add("amount", []byte("1"), []byte("2"))
 	f.Add("a\"b", []byte("--x\r\n"), []byte(""))
@@ -183,8 +183,8 @@ func FuzzFingerprintParts(f *testing.F) {
 
 func second[A, B any](_ A, b B) B { return b }
 
-// FuzzResult: whatever is stored is read without a fault, and what is written is
-// read as it was.
+// FuzzResult: anything stored is parsed without a panic, and what was written is read
+// unchanged.
 func FuzzResult(f *testing.F) {
 	f.Add(NewResult(201, http.Header{"Location": {"/1"}, "X-A": {"1", "2"}}, []byte("body")).Data)
 	f.Add(appendHead(nil, 201, headers{}.add(http.Header{allowOrigin: {"https://a"}, exposeHeaders: {"X", "Y"}}), "https://a", nil))
@@ -204,7 +204,7 @@ func FuzzResult(f *testing.F) {
 	})
 }
 
-// keysOutside are the names in h that are not always kept.
+// keysOutside are the names in h that aren't always kept.
 func keysOutside(h http.Header) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for name := range h {

@@ -12,20 +12,21 @@ import (
 	"sync"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/safehttp"
 )
 
 // Options configures a [Guard]. The zero value, and nil, mean the documented
 // defaults.
 type Options struct {
-	// Identity tells who sent a request. Without it callers are known by what
-	// Route.Credential names, and one whose credential was renewed between two tries
+	// Identity says who sent a request. Without it callers are told apart by what
+	// Route.Credential names, and somebody whose credential was renewed between two tries
 	// of a call gets a refusal instead of the answer; see [Caller.Name].
 	Identity IdentityFunc
 	// Challenge is the WWW-Authenticate of a 401. Defaults to Bearer.
 	Challenge string
-	// StatusPath is where the status resource is mounted, such as
-	// "/semel/status/". Refusals then link to it. It may be an absolute URL. It
-	// ends with a slash. Defaults to empty: no links.
+	// StatusPath is where you mount the status resource, such as "/semel/status/", or an
+	// absolute URL. It ends with a slash. Refusals then link to it. Defaults to empty: no
+	// links.
 	StatusPath string
 	// TypeBase precedes the code in the type of a problem. Defaults to
 	// "urn:semel:problem:".
@@ -33,9 +34,9 @@ type Options struct {
 	// TempDir is where bodies of more than 64 KiB are kept while their request
 	// is handled. Defaults to [os.TempDir].
 	TempDir string
-	// OnError is told of what no caller can be told: an outcome that is not
-	// recorded yet, an identity that could not be determined. Optional. It is
-	// called by many goroutines at once.
+	// OnError is called with an error that no caller gets: an outcome that isn't recorded
+	// yet, an identity that could not be determined. Optional. Many goroutines may call
+	// it at once.
 	OnError func(ctx context.Context, err error)
 }
 
@@ -43,12 +44,12 @@ type Options struct {
 type Guard struct {
 	engine *semel.Engine
 	opts   Options
-	plain  handler       // of a route with the defaults, for who calls
-	large  chan struct{} // slots for understanding large bodies
+	plain  handler       // of a route with the defaults; identifies callers outside of any route
+	large  chan struct{} // slots for parsing large bodies
 	grants grants
 
 	mu       sync.Mutex
-	declared map[string]bool // operations that a route has declared whole
+	declared map[string]bool // operations that a route has declared, not only named
 	handlers []*handler
 
 	// background counts the ends of attempts that are still being recorded.
@@ -76,8 +77,8 @@ func New(engine *semel.Engine, opts *Options) (*Guard, error) {
 	return g, nil
 }
 
-// Close waits until every outcome is recorded that could not be recorded at once,
-// or ctx is done. Call it after the server was shut down.
+// Close waits until every outcome is recorded that could not be recorded at once, or ctx
+// is done. Call it after you have shut down the server.
 func (g *Guard) Close(ctx context.Context) error {
 	idle := make(chan struct{})
 	go func() {
@@ -94,8 +95,8 @@ func (g *Guard) Close(ctx context.Context) error {
 	}
 }
 
-// Handle wraps next under a route. Every problem with the route is reported at
-// once.
+// Handle wraps next under a route. The error names everything that is wrong with the
+// route.
 func (g *Guard) Handle(rt Route, next http.Handler) (http.Handler, error) {
 	if next == nil {
 		return nil, errors.New("semelhttp: Handle needs a handler")
@@ -119,14 +120,14 @@ func (g *Guard) Handle(rt Route, next http.Handler) (http.Handler, error) {
 		return nil, fmt.Errorf("semelhttp: %w", err)
 	}
 	g.declared[op.Name] = true
-	op, _ = g.engine.Operation(op.Name)
+	op, _ = g.engine.Door().Operation(op.Name)
 	h := newHandler(g, rt, op, next)
 	g.handlers = append(g.handlers, &h)
 	return &h, nil
 }
 
-// Handler is Handle for routes that are written in the program: it panics where
-// Handle returns an error.
+// Handler is Handle for routes written in your program: it panics instead of returning an
+// error.
 func (g *Guard) Handler(rt Route, next http.Handler) http.Handler {
 	h, err := g.Handle(rt, next)
 	if err != nil {
@@ -135,8 +136,8 @@ func (g *Guard) Handler(rt Route, next http.Handler) http.Handler {
 	return h
 }
 
-// tell passes a problem on to whoever looks after the program.
-func (g *Guard) tell(ctx context.Context, err error) {
+// reportError passes an error on to Options.OnError.
+func (g *Guard) reportError(ctx context.Context, err error) {
 	if g.opts.OnError != nil {
 		g.opts.OnError(ctx, err)
 	}
@@ -156,7 +157,7 @@ type handler struct {
 	credentials credentials
 }
 
-// newHandler puts together what a checked route and its operation say.
+// newHandler makes a handler from a checked route and its operation.
 func newHandler(g *Guard, rt Route, op semel.Operation, next http.Handler) handler {
 	return handler{
 		guard: g, route: rt, next: next, credentials: newCredentials(rt.Credential),
@@ -164,7 +165,7 @@ func newHandler(g *Guard, rt Route, op semel.Operation, next http.Handler) handl
 	}
 }
 
-// call is the delivery that a request is, as far as it is about its identity.
+// call is the call that a request delivers, with nothing but its identity.
 func (h *handler) call(r *http.Request, key string, who Caller) semel.Call {
 	call := semel.Call{Operation: h.operation, Key: key, Scope: h.scope(r), Door: Door}
 	who.Name(&call, h.share)
@@ -174,18 +175,7 @@ func (h *handler) call(r *http.Request, key string, who Caller) semel.Call {
 // guards reports whether requests of a method are guarded.
 func (h *handler) guards(method string) bool {
 	if h.route.Methods == nil {
-		return !SafeMethod(method)
+		return !safehttp.SafeMethod(method)
 	}
 	return slices.Contains(h.route.Methods, method)
-}
-
-// SafeMethod reports whether a method promises to change nothing (RFC 9110 section
-// 9.2.1), so that nobody needs a guard for it. Methods are spelled in capitals:
-// get is not GET, and nobody knows what it does.
-func SafeMethod(method string) bool {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		return true
-	}
-	return false
 }

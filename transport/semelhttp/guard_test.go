@@ -15,8 +15,13 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/store/memstore"
+	"github.com/semelhq/semel/transport/safehttp"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
+
+type roundTripFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // inMemory answers requests by calling the handler.
 func inMemory(h http.Handler) roundTripFunc {
@@ -145,7 +150,7 @@ func TestTheHandlerIsAskedOnlyAfterTheDecision(t *testing.T) {
 	clause.Proves(t, "VUL-02-003")
 	var order []string
 	e := newEngine(t, &semel.Options{Events: &semel.Events{
-		Decided: func(ev semel.DecidedEvent) { order = append(order, string(ev.Decision)) },
+		Decided: func(ev semel.Event) { order = append(order, string(ev.Decision)) },
 	}})
 	h := newGuard(t, e, nil).Handler(semelhttp.Route{Operation: semel.Operation{Name: "op"}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		order = append(order, "handler")
@@ -164,7 +169,7 @@ func TestDuplicatesAreThrottled(t *testing.T) {
 		h := newGuard(t, newEngine(t, nil), nil).Handler(semelhttp.Route{Operation: semel.Operation{
 			Name: "op", PerPrincipal: semel.Rate{PerSecond: 0.1, Burst: 2},
 		}}, charged(&runs))
-		for i, want := range []int{201, 201, 201, 429} { // the first is no duplicate
+		for i, want := range []int{201, 201, 201, 429} { // the first isn't a duplicate
 			if w := call(h, "k", "1", nil); w.Code != want {
 				t.Fatalf("delivery %d got %d", i, w.Code)
 			}
@@ -178,6 +183,41 @@ func TestDuplicatesAreThrottled(t *testing.T) {
 			t.Fatal("after the pause it is", w.Code)
 		}
 	})
+}
+
+// A caller over quota gets the answers they have, and for new requests a refusal in the
+// shape of the route's profile.
+func TestQuotasAreTold(t *testing.T) {
+	for _, name := range []string{"ietf", "stripe", "acp", "ucp", "adyen"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				profile, _ := semelhttp.ProfileByName(name)
+				var runs atomic.Int64
+				quotas := semel.Quotas{Window: time.Hour, PrincipalRecords: 1}
+				h := newGuard(t, newEngine(t, &semel.Options{Quotas: quotas}), nil).Handler(semelhttp.Route{Operation: semel.Operation{Name: "op"}, Profile: profile}, charged(&runs))
+				send := func(key string) *httptest.ResponseRecorder {
+					return call(h, key, "1", func(r *http.Request) { r.Header.Set("Request-Id", key) })
+				}
+				if w := send("first"); w.Code != 201 {
+					t.Fatal(w.Code, w.Body)
+				}
+				w := send("new")
+				if w.Code != 429 || w.Header().Get("Retry-After") != "3600" || !strings.Contains(w.Body.String(), "as many new calls as its quota allows") {
+					t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+				}
+				if text := w.Body.String(); strings.Contains(text, "repeated") || strings.Contains(text, "reference") || name == "ietf" && !strings.Contains(text, `"limit":"principal_records"`) {
+					t.Error(text)
+				}
+				if w := send("first"); w.Code != 201 || w.Body.String() != "charged" || runs.Load() != 1 {
+					t.Error(w.Code, w.Body, runs.Load())
+				}
+				<-time.After(time.Hour)
+				if w := send("new"); w.Code != 201 {
+					t.Error(w.Code, w.Body)
+				}
+			})
+		})
+	}
 }
 
 func TestIdentity(t *testing.T) {
@@ -285,8 +325,8 @@ func TestClose(t *testing.T) {
 		if status := <-answered; status != http.StatusServiceUnavailable || w.errs.Load() == 0 {
 			t.Fatal(status, w.errs.Load())
 		}
-		// While the store is away there is an outcome that is not recorded, and
-		// Close says so; when it is back, Close has nothing to wait for.
+		// While the store is down an outcome isn't recorded, and Close says so. Once it
+		// is back, Close has nothing to wait for.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := w.guard.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -325,8 +365,8 @@ func TestCallsThatAreNotDecided(t *testing.T) {
 }
 
 func TestStatusOfSharedCalls(t *testing.T) {
-	// Keys that a tenant shares can be asked about by those whom Authorize
-	// allows, and by nobody else.
+	// Keys that a tenant shares are visible to those whom Authorize allows, and to nobody
+	// else.
 	var url string
 	g := newGuard(t, newEngine(t, nil), &semelhttp.Options{
 		StatusPath: "/status/",
@@ -364,7 +404,7 @@ func TestStatusOfSharedCalls(t *testing.T) {
 	}
 }
 
-// as makes a request one of a caller that the Identity of these tests knows.
+// as makes a request from a caller that the Identity of these tests accepts.
 func as(tenant, principal string) func(*http.Request) {
 	return func(r *http.Request) {
 		r.Header.Set("Tenant", tenant)
@@ -437,7 +477,7 @@ func TestHandle(t *testing.T) {
 		if _, err := g.Handle(semelhttp.Route{Operation: semel.Operation{Name: "op", Window: 2 * time.Hour}}, next); err == nil {
 			t.Fatal("declared twice")
 		}
-		if got, _ := e.Operation("op"); got.Window != time.Hour || got.OnFailure != semel.RetryFailure {
+		if got, _ := e.Door().Operation("op"); got.Window != time.Hour || got.OnFailure != semel.RetryFailure {
 			t.Fatalf("%+v", got)
 		}
 	})
@@ -446,7 +486,7 @@ func TestHandle(t *testing.T) {
 		if _, err := newGuard(t, e, nil).Handle(semelhttp.Route{Operation: op("op")}, next); err != nil {
 			t.Fatal(err)
 		}
-		if got, _ := e.Operation("op"); got.OnFailure != semel.ReplayFailure || len(got.Effects) != 2 {
+		if got, _ := e.Door().Operation("op"); got.OnFailure != semel.ReplayFailure || len(got.Effects) != 2 {
 			t.Fatalf("%+v", got)
 		}
 	})
@@ -459,6 +499,32 @@ func TestHandle(t *testing.T) {
 		}
 		if _, err := semelhttp.New(newEngine(t, nil), &semelhttp.Options{StatusPath: "/status"}); err == nil {
 			t.Fatal("no slash")
+		}
+	})
+}
+
+// TestRetriesOverAGuard loses the answer to the first delivery.
+func TestRetriesOverAGuard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "127.0.0.1", semelhttp.Options{}, semelhttp.Route{Operation: semel.Operation{Name: "op"}}, handlers["charge"])
+		lost := false
+		base := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			resp, err := inMemory(w.server.Handler)(r)
+			if !lost {
+				lost = true
+				return nil, errors.New("connection reset")
+			}
+			return resp, err
+		})
+		client := &http.Client{Transport: &safehttp.Retrier{Base: base}}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://pay.example/charges", strings.NewReader("1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer alice")
+		resp, err := client.Do(r)
+		if err != nil || resp.StatusCode != 201 || resp.Header.Get("Idempotency-Replayed") != "true" || w.runs.Load() != 1 {
+			t.Fatal(resp, err, w.runs.Load())
 		}
 	})
 }

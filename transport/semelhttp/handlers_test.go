@@ -14,7 +14,7 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// handlers are what scripts guard.
+// handlers are the handlers that scripts guard.
 var handlers = map[string]func(*world) http.Handler{
 	// charge answers with everything that may and may not be replayed.
 	"charge": serve(func(w *world, rw http.ResponseWriter, r *http.Request) {
@@ -89,13 +89,13 @@ var handlers = map[string]func(*world) http.Handler{
 			panic(err)
 		}
 	}),
-	// length reads the body and tells how long it is.
+	// length reads the body and answers with its length.
 	"length": serve(func(w *world, rw http.ResponseWriter, r *http.Request) {
 		n := w.run()
 		size, err := io.Copy(io.Discard, r.Body)
 		fmt.Fprintf(rw, "run %d: %d bytes, %v", n, size, err)
 	}),
-	// panics does so in its first run.
+	// panics panics in its first run.
 	"panics": serve(func(w *world, rw http.ResponseWriter, r *http.Request) {
 		if n := w.run(); n > 1 {
 			fmt.Fprintf(rw, "run %d", n)
@@ -112,7 +112,7 @@ var handlers = map[string]func(*world) http.Handler{
 		}
 		panic(http.ErrAbortHandler)
 	}),
-	// effect makes one external call, whose fate the delivery decides.
+	// effect makes one external call, and the delivery decides what happens to it.
 	"effect": serve(func(w *world, rw http.ResponseWriter, r *http.Request) {
 		n := w.run()
 		a, ok := semelhttp.Attempt(r.Context())
@@ -217,7 +217,7 @@ var handlers = map[string]func(*world) http.Handler{
 		rw.WriteHeader(http.StatusCreated)
 		fmt.Fprintf(rw, "run %d", n)
 	}),
-	// trailers sends two, one declared before and one not.
+	// trailers sends two trailers, one declared before and one not.
 	"trailers": serve(func(w *world, rw http.ResponseWriter, r *http.Request) {
 		n := w.run()
 		rw.Header().Set("Trailer", "X-Digest")
@@ -241,13 +241,13 @@ var handlers = map[string]func(*world) http.Handler{
 	}),
 	// silent answers nothing at all.
 	"silent": serve(func(w *world, rw http.ResponseWriter, r *http.Request) { w.run() }),
-	// wronglength says another length than its body has.
+	// wronglength declares another length than its body has.
 	"wronglength": serve(func(w *world, rw http.ResponseWriter, r *http.Request) {
 		n := w.run()
 		rw.Header().Set("Content-Length", "3")
 		fmt.Fprintf(rw, "run %d", n)
 	}),
-	// vary changes what is around the guard has set.
+	// vary changes headers that were set around the guard.
 	"vary": serve(func(w *world, rw http.ResponseWriter, r *http.Request) {
 		n := w.run()
 		rw.Header().Del("X-Request-Id")

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// headers is the content of an [http.Header] at one moment, in memory that is
-// used again.
+// headers is the content of an [http.Header] at one moment, in reused memory.
 type headers []field
 
 type field struct {
@@ -15,7 +14,7 @@ type field struct {
 	values []string
 }
 
-// add appends what is in h.
+// add appends the headers of h.
 func (f headers) add(h http.Header) headers {
 	for name, values := range h {
 		f = append(f, field{name, values})
@@ -23,7 +22,7 @@ func (f headers) add(h http.Header) headers {
 	return f
 }
 
-// get is what one header was.
+// get returns the values of one header.
 func (f headers) get(name string) []string {
 	for i := range f {
 		if f[i].name == name {
@@ -33,7 +32,7 @@ func (f headers) get(name string) []string {
 	return nil
 }
 
-// restore makes h what it was.
+// restore gives h this content back.
 func (f headers) restore(h http.Header) {
 	clear(h)
 	for _, e := range f {
@@ -41,7 +40,7 @@ func (f headers) restore(h http.Header) {
 	}
 }
 
-// equal reports whether h is as it was.
+// equal reports whether h still has this content.
 func (f headers) equal(h http.Header) bool {
 	if len(f) != len(h) {
 		return false
@@ -54,15 +53,14 @@ func (f headers) equal(h http.Header) bool {
 	return true
 }
 
-// forget drops what the headers were, so that they are not kept alive.
+// forget drops the content, so that the values can be freed.
 func (f headers) forget() headers {
 	clear(f)
 	return f[:0]
 }
 
-// setTrailers sets, after the body, what a handler has set after the status was
-// decided: the trailers that it had declared, and those with the server's own
-// prefix.
+// setTrailers sets, after the body, the trailers that a handler has set after it wrote
+// the status: those that it declared, and those with [http.TrailerPrefix].
 func setTrailers(h, late http.Header) {
 	if late == nil {
 		return

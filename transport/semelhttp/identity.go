@@ -10,40 +10,40 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// IdentityFunc tells who sent a request, as verified by whatever authenticates
-// requests outside of the guard. It must not fall back to a constant: all callers
-// that share a principal share their keys, and get each other's answers.
+// IdentityFunc says who sent a request, as verified by whatever authenticates requests
+// outside of the guard. It must not fall back to a constant: all callers with one
+// principal share their keys, and get each other's answers.
 //
-// [ErrNoIdentity] says that nothing was sent that could be verified. The request is
-// then taken as without an IdentityFunc, by the digest of what Route.Credential
-// names and by the rule of Route.Anonymous, within the tenant that came with the
-// error; see [Caller.Name]. A function that verifies credentials must never return it for one that
-// turned out bad, nor give anybody a principal that [DerivedPrincipal] reports.
+// [ErrNoIdentity] means that the request had nothing to verify. The guard then treats it
+// as without an IdentityFunc, by the digest of what Route.Credential names and by the
+// rule of Route.Anonymous, within the tenant that came with the error; see [Caller.Name].
+// If you verify credentials, never return it for one that turned out bad, and never give
+// anybody a principal that [DerivedPrincipal] reports.
 //
 // Any other error refuses the request: with 403 if it is a [semel.Error] with
-// [semel.CodeForbidden], with 503 if it has [semel.CodeStoreUnavailable],
-// otherwise with 401. Its text is not shown.
+// [semel.CodeForbidden], with 503 if it has [semel.CodeStoreUnavailable], otherwise with
+// 401. The caller doesn't see its text.
 type IdentityFunc func(r *http.Request) (tenant, principal string, err error)
 
-// Anonymous says what becomes of a request without a credential.
+// Anonymous says what happens to a request without a credential.
 type Anonymous string
 
 // The rules for anonymous requests. Those that are accepted share one principal.
 const (
-	// AnonymousLoopback accepts them if they were received on a loopback
-	// address or a Unix socket, and refuses them otherwise. The default. What a
-	// proxy on the same machine passes on is received there too: a request with
-	// Forwarded, Via, X-Real-IP or any X-Forwarded header is refused. A proxy
-	// that sends none of these needs AnonymousRefuse.
+	// AnonymousLoopback, the default, accepts them if they were received on a loopback
+	// address or a Unix socket, and refuses them otherwise. Requests that a proxy on the
+	// same machine passes on are received there too, so it refuses any with Forwarded,
+	// Via, X-Real-IP or an X-Forwarded header. If your proxy sends none of these, you
+	// need AnonymousRefuse.
 	AnonymousLoopback Anonymous = "loopback"
-	// AnonymousShare accepts all of them: whoever knows a key and its payload gets
-	// the answer.
+	// AnonymousShare accepts all of them: whoever knows a key and its payload gets the
+	// answer.
 	AnonymousShare Anonymous = "share"
 	// AnonymousRefuse accepts none, wherever they come from.
 	AnonymousRefuse Anonymous = "refuse"
 )
 
-// ErrNoIdentity is how an [IdentityFunc] leaves a request to the default rule.
+// ErrNoIdentity is what an [IdentityFunc] returns to leave a request to the default rule.
 var ErrNoIdentity = errors.New("semelhttp: the caller has no verified identity")
 
 // Caller is who sent a request, as far as it is known.
@@ -51,18 +51,18 @@ type Caller struct {
 	// Tenant is that of the verified identity, or the one that came with
 	// [ErrNoIdentity].
 	Tenant string
-	// Principal is the verified identity; empty where there is none.
+	// Principal is the verified identity; empty if there is none.
 	Principal string
 	// Credential is the digest of what a caller without a verified identity sent to
-	// authenticate itself; empty where it sent nothing.
+	// authenticate themselves; empty if they sent nothing.
 	Credential string
 }
 
 // Name writes the caller into a call, whose Key is set and whose operation shares its
-// keys like that. It is where every door decides whose call one is:
+// keys like that. Every door uses it to decide whose call one is:
 //
-//   - a verified caller has keys of its own;
-//   - one that is known by its credential only has keys of its own too, where they can
+//   - a verified caller has keys of their own;
+//   - a caller who is known only by a credential has keys of their own too, if the key can
 //     be guessed: two honest callers may have chosen the same one;
 //   - a key that can't be guessed stays the same call when the credential is renewed,
 //     and is bound to the credential that it first came with. See [semel.Call].BoundTo.
@@ -77,11 +77,18 @@ func (c Caller) Name(call *semel.Call, share semel.Share) {
 	}
 }
 
-// Caller tells who sent a request, by the rule of a route with the defaults. It is for
-// doors beside the guard that share its callers. The error is that of [IdentityFunc],
-// or says that the request has no credential.
+// Caller says who sent a request, by the rule of a route with the defaults. It is for
+// doors beside the guard that share its callers. The error is that of [IdentityFunc], or
+// says that the request has no credential.
 func (g *Guard) Caller(r *http.Request) (Caller, error) {
 	return g.plain.identify(r)
+}
+
+// Callers is [Guard.Caller] by the rule of a route, of which only Credential, Profile
+// and Anonymous count.
+func (g *Guard) Callers(rt Route) func(r *http.Request) (Caller, error) {
+	h := newHandler(g, rt.withDefaults(), semel.Operation{}, nil)
+	return h.identify
 }
 
 var (
@@ -89,7 +96,7 @@ var (
 	errForwarded = errors.New("the request has no credential, and came through a proxy")
 )
 
-// identify tells who sent the request.
+// identify says who sent the request.
 func (h *handler) identify(r *http.Request) (who Caller, err error) {
 	if f := h.guard.opts.Identity; f != nil {
 		who.Tenant, who.Principal, err = f(r)
@@ -116,16 +123,15 @@ func (h *handler) identify(r *http.Request) (who Caller, err error) {
 	return Caller{}, errAnonymous
 }
 
-// DerivedPrincipal reports whether this is a principal that belongs to callers
-// without a verified identity: none, or one that is made of a credential's digest.
-// Whoever gives principals to verified callers refuses these, so that the two
-// never meet.
+// DerivedPrincipal reports whether this is a principal of callers without a verified
+// identity: none, or one made from a credential's digest. If you give principals to
+// verified callers, refuse these, so that nobody gets the keys of somebody unverified.
 func DerivedPrincipal(principal string) bool {
 	return principal == "" || strings.HasPrefix(principal, digestPrefix)
 }
 
-// receivedOnLoopback reports whether the request came from this machine: from the
-// program that made it, or from a proxy that passed it on.
+// receivedOnLoopback reports whether the request came from this machine, be it from the
+// program that made it or from a proxy that passed it on.
 func receivedOnLoopback(ctx context.Context) bool {
 	switch addr := ctx.Value(http.LocalAddrContextKey).(type) {
 	case *net.TCPAddr:
@@ -151,13 +157,13 @@ func Forwarded(header http.Header) bool {
 // refuseIdentity answers a request whose sender could not be identified.
 func (h *handler) refuseIdentity(w http.ResponseWriter, err error) {
 	p := problem{status: http.StatusUnauthorized, code: CodeUnidentified, title: "Caller not identified"}
-	p.detail = "The caller could not be identified, so its key can't be told apart from those of others."
+	p.detail = "The caller could not be identified, so their key can't be told apart from other people's."
 	switch {
 	case errors.Is(err, errAnonymous):
-		p.detail = "The request carries no credential, so its key can't be told apart from those of other callers. Send " + h.credentials.String() + "." +
+		p.detail = "The request carries no credential, so its key can't be told apart from other callers' keys. Send " + h.credentials.String() + "." +
 			" If you run this service, set Options.Identity or Route.Anonymous; tests of handlers have package semelhttptest."
 	case errors.Is(err, errForwarded):
-		p.detail = "The request carries no credential and came through a proxy, so its key can't be told apart from those of other callers. Send " + h.credentials.String() + "."
+		p.detail = "The request carries no credential and came through a proxy, so its key can't be told apart from other callers' keys. Send " + h.credentials.String() + "."
 	}
 	if e, ok := errors.AsType[*semel.Error](err); ok {
 		switch e.Code {

@@ -11,10 +11,10 @@ import (
 const (
 	// CodeKeyMissing: the route needs a key and the request has none.
 	CodeKeyMissing semel.Code = "key_missing"
-	// CodeKeyInvalid: the key is not one single, well-formed key.
+	// CodeKeyInvalid: the request doesn't have exactly one well-formed key.
 	CodeKeyInvalid semel.Code = "key_invalid"
-	// CodeUnidentified: the caller sent no credential, so its keys can't be
-	// told apart from those of others.
+	// CodeUnidentified: the caller sent no credential, so their keys can't be told apart
+	// from other people's.
 	CodeUnidentified semel.Code = "unidentified"
 	// CodeBodyUnreadable: the body did not arrive whole.
 	CodeBodyUnreadable semel.Code = "body_unreadable"
@@ -29,15 +29,14 @@ const (
 	maxAdyenKeyLen = 64
 )
 
-// RequestKey finds the one key of a request, in the header of that name, of at
-// most limit bytes. It reports present when there is a key field at all, valid or
-// not; fault is then a sentence for the caller, or empty. It is for doors that
-// have no [Guard].
+// RequestKey finds the one key of a request, in the header of that name, of at most limit
+// bytes. present says that there is such a header, valid or not; fault is then a sentence
+// for the caller, or empty. It is for doors without a [Guard].
 func RequestKey(h http.Header, name string, limit int) (key string, present bool, fault string) {
 	return requestKey(h, name, limit, false)
 }
 
-// requestKey is RequestKey, where a bare key may be any text if it is opaque.
+// requestKey is RequestKey, but if opaque is set a bare key may be any text.
 func requestKey(h http.Header, name string, limit int, opaque bool) (key string, present bool, fault string) {
 	fields := h[name]
 	switch len(fields) {
@@ -47,8 +46,8 @@ func requestKey(h http.Header, name string, limit int, opaque bool) (key string,
 	default:
 		return "", true, "The " + name + " header was sent more than once. Send exactly one."
 	}
-	// A proxy on the way drops every header that Connection names, so a key that
-	// is named there protects nothing behind it.
+	// A proxy on the way drops every header that Connection names, so such a key would
+	// protect nothing behind the proxy.
 	for _, v := range h["Connection"] {
 		if namesHeader(v, name) {
 			return "", true, "The Connection header names " + name + ", which would keep it from arriving."
@@ -64,12 +63,12 @@ func requestKey(h http.Header, name string, limit int, opaque bool) (key string,
 	return key, true, ""
 }
 
-// parseKey reads a key in either of its two forms: an RFC 8941 string, or the
-// bare text between the quotes. Parameters after the item are refused, not
-// ignored: nobody has defined one, and two keys that differ in a parameter were
-// probably meant to differ. A comma or a semicolon in a bare key is refused too,
-// because a list of two keys, joined on the way, looks like that, and so is a space.
-// Contracts whose keys are opaque and always bare have all three.
+// parseKey reads a key in either of its two forms: an RFC 8941 string, or the bare text
+// between the quotes. It refuses parameters after the item instead of ignoring them:
+// nobody has defined one, and two keys that differ in a parameter were probably meant to
+// differ. It also refuses a comma, a semicolon or a space in a bare key, because two keys
+// that were joined on the way look like that. Contracts with opaque keys, which are
+// always bare, allow all three.
 func parseKey(field string, opaque bool) (key, fault string) {
 	if field == "" {
 		return "", "is empty."
@@ -96,7 +95,7 @@ func parseKey(field string, opaque bool) (key, fault string) {
 		if c == '\\' {
 			end++
 			if end == len(field) || field[end] != '"' && field[end] != '\\' {
-				return "", `has a backslash before something else than a quote or a backslash.`
+				return "", `has a backslash before something other than a quote or a backslash.`
 			}
 			escapes++
 			continue

@@ -10,26 +10,28 @@ import (
 	"mime/multipart"
 	"net/http"
 	"slices"
+
+	"github.com/semelhq/semel/internal/canon"
 )
 
-// boundaryOf is the boundary that the Content-Type names.
+// boundaryOf is the boundary in the Content-Type.
 func boundaryOf(header http.Header) (string, bool) {
 	_, params, err := mime.ParseMediaType(header.Get("Content-Type"))
 	boundary := params["boundary"]
 	return boundary, err == nil && boundary != ""
 }
 
-// maxParts is how many parts a body may have to be compared by them. One with more is
-// compared byte by byte: servers refuse such bodies (net/http takes as many), and
-// what a part costs is more than its bytes.
+// maxParts is how many parts a body may have to be compared by its parts. A body with
+// more is compared byte for byte: servers refuse such bodies (net/http has the same
+// limit), and a part costs more than its bytes.
 const maxParts = 1000
 
 var errParts = errors.New("the body has too many parts")
 
-// appendParts appends each part of a multipart body: its headers, sorted by name,
-// and the digest of its content. Parts are read one after the other, so their
-// size does not matter. What comes before the first and after the last part means
-// nothing (RFC 2046 section 5.1.1).
+// appendParts appends each part of a multipart body: its headers, sorted by name, and the
+// digest of its content. It reads the parts one after the other, so their size doesn't
+// matter. It skips what comes before the first and after the last part (RFC 2046 section
+// 5.1.1).
 func appendParts(b []byte, body io.Reader, boundary string) ([]byte, error) {
 	mr := multipart.NewReader(body, boundary)
 	content := sha256.New()
@@ -47,10 +49,10 @@ func appendParts(b []byte, body io.Reader, boundary string) ([]byte, error) {
 		}
 		b = binary.AppendUvarint(b, uint64(len(part.Header)))
 		for _, name := range slices.Sorted(maps.Keys(part.Header)) {
-			b = frame(b, name)
+			b = canon.Frame(b, name)
 			b = binary.AppendUvarint(b, uint64(len(part.Header[name])))
 			for _, v := range part.Header[name] {
-				b = frame(b, v)
+				b = canon.Frame(b, v)
 			}
 		}
 		content.Reset()

@@ -9,7 +9,7 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// What a part costs is not what makes a body expensive.
+// The cost of a part doesn't make a body expensive.
 func TestManyPartsCostLittle(t *testing.T) {
 	digest := func(parts int, boundary string) (fp semel.Fingerprint, allocated uint64) {
 		t.Helper()

@@ -5,9 +5,11 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+
+	"github.com/semelhq/semel/internal/canon"
 )
 
-// Headers by which pages of one origin may read what comes from another.
+// The headers by which pages of one origin may read answers from another.
 const (
 	originHeader     = "Origin"
 	allowOrigin      = "Access-Control-Allow-Origin"
@@ -15,25 +17,25 @@ const (
 	exposeHeaders    = "Access-Control-Expose-Headers"
 )
 
-// grant is what a handler lets the pages of one origin read at one host and path.
+// grant is what a handler allows pages of one origin to read, at one host and path.
 type grant struct{ origin, credentials, expose string }
 
-// maxGrant bounds the text of a grant that is remembered.
+// maxGrant bounds the text of a remembered grant, in bytes.
 const maxGrant = 1 << 10
 
-// grantOf is what an answer grants. It reports false where that is nothing.
+// grantOf is what an answer grants. It reports false if that is nothing.
 func grantOf(h http.Header) (grant, bool) {
 	g := grant{h.Get(allowOrigin), h.Get(allowCredentials), strings.Join(h[exposeHeaders], ", ")}
 	return g, g.origin != "" && len(g.origin)+len(g.credentials)+len(g.expose) <= maxGrant
 }
 
 // grants remembers what the guarded handler granted last, by origin, host and path. The
-// guard answers duplicates in its place, and a page that can't read these never
-// learns that it has paid. Nothing is granted that the handler has not: a preflight,
-// which browsers send before every request with a key, is an answer of its own.
+// guard answers duplicates itself, and a page that can't read its answers never learns
+// that it has paid. It grants nothing that the handler hasn't: the preflight that
+// browsers send before each request with a key is the handler's answer too.
 type grants struct {
 	mu sync.Mutex
-	// Two generations, so that the one which nobody asked for lately is forgotten.
+	// Two generations, so that grants that nobody used lately are forgotten.
 	young, old map[[32]byte]grant
 }
 
@@ -41,7 +43,7 @@ type grants struct {
 const maxGrants = 4096
 
 func grantKey(origin, host, path string) [32]byte {
-	return sha256.Sum256(frame(frame(frame(nil, origin), host), path))
+	return sha256.Sum256(canon.Frame(canon.Frame(canon.Frame(nil, origin), host), path))
 }
 
 func (g *grants) put(key [32]byte, v grant, ok bool) {
@@ -68,19 +70,19 @@ func (g *grants) get(key [32]byte) (grant, bool) {
 	return v, ok
 }
 
-// originWriter is where the answer to a page of another origin goes. It learns from
-// the handler's answers what such pages may read, and applies it to the guard's.
+// originWriter is where the answer to a page of another origin goes. It learns from the
+// handler's answers what such pages may read, and grants the same in the guard's.
 type originWriter struct {
 	http.ResponseWriter
 	grants *grants
-	marker string // tells a replay
+	marker string // the header that marks a replay
 	key    [32]byte
-	own    bool // what is written is the handler's answer
+	own    bool // the handler writes, not the guard
 
 	begun bool // the status is written
 }
 
-// forOrigin wraps w where the request says that it comes from a page.
+// forOrigin wraps w if the request comes from a page.
 func (h *handler) forOrigin(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 	origins := r.Header[originHeader]
 	if len(origins) != 1 {
@@ -91,14 +93,14 @@ func (h *handler) forOrigin(w http.ResponseWriter, r *http.Request) http.Respons
 	}
 }
 
-// Learn wraps where the answer to a request goes that a handler answers outside of
-// the guard, such as a preflight, so that refusals and replays can be read by the
-// same pages as what it answers.
+// Learn wraps the writer of a request that a handler answers outside of the guard, such
+// as a preflight. So the pages that may read that answer may also read refusals and
+// replays.
 func (g *Guard) Learn(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 	return handlers(g.plain.forOrigin(w, r))
 }
 
-// handlers marks what follows as the handler's own answer.
+// handlers marks everything that is written from here on as the handler's own answer.
 func handlers(w http.ResponseWriter) http.ResponseWriter {
 	if o, ok := w.(*originWriter); ok {
 		o.own = true
@@ -106,7 +108,7 @@ func handlers(w http.ResponseWriter) http.ResponseWriter {
 	return w
 }
 
-// WriteHeader learns or applies.
+// WriteHeader learns from the handler's answer, or grants the same in the guard's.
 func (w *originWriter) WriteHeader(status int) {
 	header := w.Header()
 	switch {
@@ -121,7 +123,7 @@ func (w *originWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// apply grants what the recorded answer does, or else what is known of the handler.
+// apply grants what the recorded answer does, or else what the handler granted last.
 func (w *originWriter) apply(header http.Header) {
 	if len(header[allowOrigin]) == 0 {
 		g, ok := w.grants.get(w.key)
@@ -140,7 +142,7 @@ func (w *originWriter) apply(header http.Header) {
 	header.Add("Vary", originHeader)
 }
 
-// Write begins an answer whose status was left out.
+// Write sends the status first if nobody has.
 func (w *originWriter) Write(p []byte) (int, error) {
 	if !w.begun {
 		w.WriteHeader(http.StatusOK)

@@ -5,15 +5,17 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	refusal "github.com/semelhq/semel/internal/problem"
 )
 
-// maxPreferredWait keeps a preference from overflowing. The operation's MaxWait
-// is what bounds the wait.
+// maxPreferredWait keeps a preference from overflowing. The wait itself is bounded by the
+// operation's MaxWait.
 const maxPreferredWait = 24 * time.Hour
 
-// PreferredWait reads Prefer: wait=N (RFC 7240): how long the caller would rather
-// wait for the outcome than be told that there is none yet. The first one counts;
-// what can't be understood is ignored, as a preference may be.
+// PreferredWait reads Prefer: wait=N (RFC 7240): how long the caller would rather wait
+// for the outcome than hear that there is none yet. The first one counts. A malformed one
+// is ignored, as a preference may be.
 func PreferredWait(h http.Header) time.Duration {
 	for _, field := range h["Prefer"] {
 		for item := range strings.SplitSeq(field, ",") {
@@ -33,9 +35,5 @@ func PreferredWait(h http.Header) time.Duration {
 	return 0
 }
 
-// wholeSeconds is d in seconds, rounded up, and at least one.
-func wholeSeconds(d time.Duration) int64 {
-	return max(1, int64((d+time.Second-1)/time.Second))
-}
-
-func seconds(d time.Duration) string { return strconv.FormatInt(wholeSeconds(d), 10) }
+// seconds is d in seconds, rounded up, and at least one.
+func seconds(d time.Duration) string { return strconv.FormatInt(refusal.Seconds(d), 10) }

@@ -1,36 +1,36 @@
 package semelhttp
 
 import (
-	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
+	refusal "github.com/semelhq/semel/internal/problem"
 )
 
-// problem is a refusal, whatever its form on the wire. It is the only thing that
-// this package writes by itself, other than replays.
+// problem is a refusal, whatever its form on the wire. Apart from replays, this package
+// writes nothing else by itself.
 type problem struct {
 	status     int
 	code       semel.Code
 	title      string
 	detail     string
 	action     Action
-	retryAfter time.Duration // zero: asking again is of no use
+	limit      semel.Limit   // what the request was throttled by
+	retryAfter time.Duration // zero: sending it again is pointless
 	reference  string        // of the record; empty if there is none
 }
 
-// Action is what the program of a caller can do about a refusal.
+// Action is what a caller's program can do about a refusal.
 type Action string
 
 // ActionFirstCredential: send the request again, or ask for its status, with the
-// credential that it was first sent with. A new key would make another call.
+// credential that you first sent it with. With a new key it would be another call.
 const ActionFirstCredential Action = "use_first_credential"
 
-// Problem is a refusal as an RFC 9457 document, for clients and tests that want
-// to read one.
+// Problem is a refusal as an RFC 9457 document, for clients and tests that read one.
 type Problem struct {
 	// Type is stable: Options.TypeBase and the code.
 	Type string `json:"type"`
@@ -40,22 +40,24 @@ type Problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-	// Action is for programs, where there is something that they can do.
+	// Action is what a program can do about it, if anything.
 	Action Action `json:"action,omitempty"`
+	// Limit is what the request was throttled by, for [semel.CodeThrottled].
+	Limit semel.Limit `json:"limit,omitempty"`
 	// Instance names the call that the problem is about.
 	Instance string `json:"instance,omitempty"`
-	// Reference is what the status resource is asked with.
+	// Reference is what you ask the status resource with.
 	Reference string `json:"reference,omitempty"`
-	// StatusURL is where the state of the call can be asked for.
+	// StatusURL is where you can ask for the state of the call.
 	StatusURL string `json:"status_url,omitempty"`
-	// Retryable says that sending the same request again makes sense.
+	// Retryable says that it makes sense to send the same request again.
 	Retryable bool `json:"retryable"`
 	// RetryAfter is when that is, in seconds.
 	RetryAfter int64 `json:"retry_after,omitempty"`
 }
 
 // ProblemType is the media type of a [Problem].
-const ProblemType = "application/problem+json"
+const ProblemType = refusal.Type
 
 type stripeError struct {
 	Error struct {
@@ -111,38 +113,28 @@ func (h *handler) refuse(w http.ResponseWriter, p problem) {
 	writeRefusal(w, &p, media, doc)
 }
 
-// document is p as RFC 9457 has it.
+// document is p in the form of RFC 9457.
 func (g *Guard) document(p *problem, code string) Problem {
 	doc := Problem{
-		Type: g.opts.TypeBase + code, Code: semel.Code(code), Title: p.title, Status: p.status, Detail: p.detail, Action: p.action,
+		Type: g.opts.TypeBase + code, Code: semel.Code(code), Title: p.title, Status: p.status, Detail: p.detail, Action: p.action, Limit: p.limit,
 		Reference: p.reference, StatusURL: g.statusURL(p.reference),
 	}
 	if p.reference != "" {
-		doc.Instance = "urn:semel:call:" + p.reference
+		doc.Instance = callURN + p.reference
 	}
 	if p.retryAfter > 0 {
 		doc.Retryable = true
-		doc.RetryAfter = wholeSeconds(p.retryAfter)
+		doc.RetryAfter = refusal.Seconds(p.retryAfter)
 	}
 	return doc
 }
 
-// writeRefusal sends the document with what belongs to every refusal.
+// writeRefusal sends the document and says when asking again makes sense.
 func writeRefusal(w http.ResponseWriter, p *problem, media string, doc any) {
-	body, err := json.Marshal(doc)
-	if err != nil {
-		panic(err) // strings and numbers always have a JSON form
-	}
-	header := w.Header()
-	header.Set("Content-Type", media)
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Content-Type-Options", "nosniff")
 	if p.retryAfter > 0 {
-		header.Set("Retry-After", seconds(p.retryAfter))
+		refusal.RetryAfter(w.Header(), p.retryAfter)
 	}
-	setLength(header, len(body))
-	w.WriteHeader(p.status)
-	_, _ = w.Write(body) // a caller that is gone will ask again
+	refusal.WriteAs(w, p.status, media, doc)
 }
 
 func stripeType(p *problem) string {
@@ -181,8 +173,8 @@ func (h *handler) refuseRecord(w http.ResponseWriter, rec *semel.Record, p probl
 	h.refuse(w, p)
 }
 
-// decided is the refusal that a decision stands for. A conflict comes without a
-// reference to the other call: all that it shares with this one is the key.
+// decided is the refusal for a decision. A conflict has no reference to the other call:
+// all that the two share is the key.
 func (h *handler) decided(ans *semel.Answer) problem {
 	p := problem{retryAfter: ans.RetryAfter}
 	switch ans.Decision {
@@ -195,8 +187,8 @@ func (h *handler) decided(ans *semel.Answer) problem {
 		p.detail = "The first request with this key is still being executed. Nothing was executed for this one. Send it again later to get the answer."
 	case semel.Held:
 		p = held(ans.Record.Held, ans.RetryAfter)
-	case semel.Expired:
-		p.status, p.code, p.title = http.StatusPreconditionFailed, semel.CodeExpired, "Key too old"
+	case semel.TooLate:
+		p.status, p.code, p.title = http.StatusPreconditionFailed, semel.CodeTooLate, "Too late"
 		p.detail = "This request was first sent longer ago than answers are kept, so it may have been executed and forgotten. Nothing was executed. Find out what became of it before sending it with a new key."
 		return p
 	case semel.OtherDoor:
@@ -206,18 +198,32 @@ func (h *handler) decided(ans *semel.Answer) problem {
 	case semel.OtherCaller:
 		p = otherCaller()
 	case semel.Throttled:
-		p.status, p.code, p.title = http.StatusTooManyRequests, semel.CodeThrottled, "Too many duplicates"
-		p.detail = "This request was repeated too often. Nothing was executed. Send it again later to get the answer."
+		p = throttled(ans)
+		if ans.Limit != semel.LimitDuplicates { // there is no call to refer to
+			return p
+		}
 	}
 	p.reference = h.reference(ans.Record.ID)
 	return p
 }
 
-// otherCaller tells nothing about the call, not even whether the payload is the same.
+func throttled(ans *semel.Answer) problem {
+	p := problem{
+		status: http.StatusTooManyRequests, code: semel.CodeThrottled, limit: ans.Limit, retryAfter: ans.RetryAfter,
+		title: "Too many duplicates", detail: "This request was repeated too often. Nothing was executed. Send it again later to get the answer.",
+	}
+	if e, ok := errors.AsType[*semel.Error](ans.Err()); ok && ans.Limit != semel.LimitDuplicates {
+		p.title = "Quota used up"
+		p.detail = refusal.Sentence(e.Message) + " Nothing was executed. Calls that were begun before are still answered. Send this one again later."
+	}
+	return p
+}
+
+// otherCaller says nothing about the call, not even whether the payload is the same.
 func otherCaller() problem {
 	return problem{
 		status: http.StatusConflict, code: semel.CodeOtherCaller, title: "Key used with another credential", action: ActionFirstCredential,
-		detail: "This key was used before by a caller with another credential. Nothing was executed for this request, and what became of the first is shown to that credential only. If it was yours and was renewed since, ask for the status with the first one, or find out in another way; a new key would make another call.",
+		detail: "This key was used before by a caller with another credential. Nothing was executed for this request, and only that credential shows what happened to the first one. If it was yours and has been renewed, ask for the status with the old one, or find out in another way; a new key would make another call.",
 	}
 }
 
@@ -231,7 +237,7 @@ func keyMissing(header string) problem {
 func bodyTooLarge(limit int64) problem {
 	return problem{
 		status: http.StatusRequestEntityTooLarge, code: CodeBodyTooLarge, title: "Body too large",
-		detail: "The request's body is larger than " + strconv.FormatInt(limit, 10) + " bytes" + ". Nothing was executed.",
+		detail: "The request's body is larger than " + strconv.FormatInt(limit, 10) + " bytes. Nothing was executed.",
 	}
 }
 
@@ -288,19 +294,7 @@ func settledAsFailed(rec *semel.Record) problem {
 	}
 	p.detail = "This request was settled as " + string(p.code) + " and will not be executed again."
 	if m := rec.Failure.Message; m != "" {
-		p.detail += " " + sentence(m)
+		p.detail += " " + refusal.Sentence(m)
 	}
 	return p
-}
-
-// sentence makes the message of an error one.
-func sentence(s string) string {
-	if s == "" {
-		return "The call is not valid."
-	}
-	s = strings.ToUpper(s[:1]) + s[1:]
-	if !strings.HasSuffix(s, ".") {
-		s += "."
-	}
-	return s
 }

@@ -7,48 +7,45 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// Profile is how one contract speaks about idempotency: statuses, shapes and
-// defaults, never meaning. It is plain data; to deviate from one, take it, change
-// a field and put it in a [Route].
+// Profile is how one contract speaks about idempotency: statuses, shapes and defaults,
+// never meaning. It is plain data: to deviate from one, take it, change a field and put
+// it in a [Route].
 type Profile struct {
 	// Name identifies the profile, such as "ietf".
 	Name string
-	// KeyOptional lets requests without a key pass unguarded. A route may say
-	// otherwise.
+	// KeyOptional lets requests without a key pass unguarded. A route may override it.
 	KeyOptional bool
 	// MaxKey is the longest key, in bytes after unquoting.
 	MaxKey int
-	// OpaqueKeys takes any text for a bare key, also with spaces, commas and
-	// semicolons.
+	// OpaqueKeys allows any text in a bare key, also spaces, commas and semicolons.
 	OpaqueKeys bool
-	// EchoKey repeats the key header, as it was received, in every answer.
+	// EchoKey repeats the key header in every answer, as it was received.
 	EchoKey bool
-	// EchoHeaders are headers of requests that a replay or a refusal repeats, such
-	// as Request-Id, because no answer of a handler does.
+	// EchoHeaders are request headers that a replay or a refusal repeats, such as
+	// Request-Id. The handler, which would do that, doesn't run for these.
 	EchoHeaders []string
 	// KeepHeaders are headers of answers that are kept besides those of the route.
 	KeepHeaders []string
-	// TransientHeader is a header that says "true" in refusals after which the same
-	// request is of use, where clients take its absence for a no. Optional.
+	// TransientHeader is a header that says "true" in a refusal if it makes sense to send
+	// the same request again, for clients that take its absence for a no. Optional.
 	TransientHeader string
 	// Marker is the header that says "true" on a replay.
 	Marker string
 	// ConflictStatus answers the same key with another payload.
 	ConflictStatus int
-	// Body is how bodies are compared where the route does not say.
+	// Body says how bodies are compared if the route doesn't.
 	Body BodyMode
-	// OnFailure is what a 5xx means where the operation does not say.
+	// OnFailure is what a 5xx means if the operation doesn't say.
 	OnFailure semel.AfterFailure
 	// NeverKeep5xx refuses routes whose operation replays failures.
 	NeverKeep5xx bool
-	// NeverStore are further statuses whose answers are never kept, so that the
-	// next delivery runs, and Store are statuses that are kept although other
-	// profiles don't.
+	// NeverStore are further statuses whose answers are never kept, so that the next
+	// delivery runs. Store are statuses that are kept although other profiles don't keep
+	// them.
 	NeverStore, Store []int
-	// RetryHeader is a header by which an answer of 400 or more says whether to
-	// send the request again: true keeps it from being kept, and false makes it
-	// kept in spite of NeverStore. A replayed 5xx and a held call say false in it.
-	// Optional.
+	// RetryHeader is a header by which an answer of 400 or more says whether to send the
+	// request again: if it says true, the answer isn't kept; if it says false, it is kept
+	// in spite of NeverStore. A replayed 5xx and a held call say false in it. Optional.
 	RetryHeader string
 	// Window is used where the operation has none. Zero: the engine's default.
 	Window time.Duration
@@ -89,9 +86,9 @@ func IETF() Profile {
 	}
 }
 
-// Stripe is the profile of Stripe's API v1: keys are optional and echoed, a
-// mismatch is 400 with the type idempotency_error, and a 500 is replayed. What was
-// refused before it began to execute is not kept: 400, 409 and 503. An answer's
+// Stripe is the profile of Stripe's API v1: keys are optional and echoed, a mismatch is
+// 400 with the type idempotency_error, and a 500 is replayed. Requests that were refused
+// before they began to execute aren't kept: 400, 409 and 503. An answer's
 // Stripe-Should-Retry is obeyed. Connected accounts have keys of their own.
 func Stripe() Profile {
 	return Profile{

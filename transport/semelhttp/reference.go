@@ -2,29 +2,31 @@ package semelhttp
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/canon"
 )
 
-// A reference names a call to its own caller: the operation, the key, the scope, and
-// the beginning of the record's digest. Whoever has one learns these from it but
-// needs the caller's identity, or credential, for anything else.
+// referenceCheck is how many bytes of the record's digest end a reference. A reference
+// names a call to its own caller: it has the operation, the key and the scope in clear.
+// Whoever has one needs the caller's identity, or credential, to learn more.
 const referenceCheck = 8
 
 // reference names the record of id in problems and status URLs.
 func (h *handler) reference(id semel.ID) string {
 	digest := id.Digest()
 	b := make([]byte, 0, 3*10+len(id.Operation)+len(id.Key)+len(id.Principal)+referenceCheck)
-	b = frame(b, id.Operation)
-	b = frame(b, id.Key)
+	b = canon.Frame(b, id.Operation)
+	b = canon.Frame(b, id.Key)
 	_, scope := id.Scope()
-	b = frame(b, scope)
+	b = canon.Frame(b, scope)
 	b = append(b, digest[:referenceCheck]...)
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// parseReference takes a reference apart. The call has its operation, key and scope.
+// parseReference takes a reference apart. The call gets its operation, key and scope.
 func parseReference(text string) (call semel.Call, check [referenceCheck]byte, ok bool) {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
@@ -41,7 +43,24 @@ func parseReference(text string) (call semel.Call, check [referenceCheck]byte, o
 	return call, check, true
 }
 
-// statusURL is where the state of a call can be asked for; empty if nowhere.
+// A Reference is what you learn about a call from the reference of a problem document.
+type Reference struct {
+	Operation, Key string
+	// Digest is how [store.ID.Digest] of the call begins, in hexadecimal.
+	Digest string
+}
+
+// ParseReference takes apart the reference of a problem document, its instance, or the
+// status URL that ends with it. It is for operators: callers ask [Guard.Status].
+func ParseReference(text string) (Reference, bool) {
+	call, check, ok := parseReference(lastSegment(strings.TrimPrefix(text, callURN)))
+	return Reference{call.Operation, call.Key, hex.EncodeToString(check[:])}, ok
+}
+
+// callURN begins the instance of a problem document.
+const callURN = "urn:semel:call:"
+
+// statusURL is where you can ask for the state of a call; empty if nowhere.
 func (g *Guard) statusURL(reference string) string {
 	if g.opts.StatusPath == "" || reference == "" {
 		return ""

@@ -32,7 +32,7 @@ func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Reco
 	header["Cache-Control"] = room[1:2:2]
 	header["X-Content-Type-Options"] = room[2:3:3]
 	if name := h.route.Profile.RetryHeader; name != "" && stored.status >= 500 {
-		header[name] = []string{"false"} // it would only get this again
+		header[name] = []string{"false"} // trying again would only get this answer
 	}
 	if packed(header) && !acceptsGzip(r.Header) {
 		h.unpack(w, &stored)
@@ -44,19 +44,20 @@ func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Reco
 	}
 	w.WriteHeader(stored.status)
 	if len(stored.body) > 0 {
-		_, _ = w.Write(stored.body) // a caller that is gone will ask again
+		_, _ = w.Write(stored.body) // a caller who is gone will ask again
 	}
 }
 
-// packed reports whether the recorded body is compressed, for a first caller that
-// took it so.
+// packed reports whether the recorded body is compressed, because the first caller
+// accepted that.
 func packed(h http.Header) bool {
 	encodings := h["Content-Encoding"]
 	return len(encodings) == 1 && strings.EqualFold(encodings[0], "gzip")
 }
 
-// acceptsGzip reads Accept-Encoding (RFC 9110 section 12.5.3). Without one,
-// anything goes by the letter, but who asks for nothing may understand nothing.
+// acceptsGzip reads Accept-Encoding (RFC 9110 section 12.5.3). By the letter of it, a
+// request without the header accepts anything, but such a client may not support any
+// encoding.
 func acceptsGzip(h http.Header) bool {
 	for _, field := range h["Accept-Encoding"] {
 		for item := range strings.SplitSeq(field, ",") {
@@ -73,8 +74,8 @@ func acceptsGzip(h http.Header) bool {
 	return false
 }
 
-// unpack sends a recorded body as it was before it was compressed. What it is then
-// is another representation, so the tag of this one goes.
+// unpack sends a recorded body uncompressed. That is another representation, so it
+// doesn't send the ETag of this one.
 func (h *handler) unpack(w http.ResponseWriter, stored *recorded) {
 	header := w.Header()
 	delete(header, "Content-Encoding")
@@ -86,7 +87,7 @@ func (h *handler) unpack(w http.ResponseWriter, stored *recorded) {
 	}
 	w.WriteHeader(stored.status)
 	if _, err := io.Copy(w, body); err != nil {
-		panic(http.ErrAbortHandler) // so that the caller sees that it is not whole
+		panic(http.ErrAbortHandler) // so that the caller notices that the body isn't whole
 	}
 }
 

@@ -7,10 +7,11 @@ import (
 	"slices"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/canon"
 )
 
-// Door marks the records of this package: what is in their results is an answer as
-// described below. See [semel.Call].Door.
+// Door marks the records of this package, whose results are answers as described below.
+// See [semel.Call].Door.
 const Door = "http"
 
 // A recorded answer is the data of a [semel.Result]:
@@ -21,17 +22,16 @@ const Door = "http"
 //	end       1 byte, endOfHead
 //	body      the rest
 //
-// A name is one byte, its place in alwaysKept counted from 1, or a zero byte and
-// the framed name. What is framed is preceded by its length as a uvarint.
+// A name is one byte, its place in alwaysKept counted from 1, or a zero byte and the
+// framed name. A framed text is preceded by its length as a uvarint.
 const (
 	resultVersion = 1
 	endOfHead     = 0xff
 )
 
-// NewResult makes the result that duplicates are answered with, for code that
-// settles a held record and knows what the handler would have said. Headers that
-// may not be replayed are left out; of the others, duplicates get those that their
-// route keeps.
+// NewResult makes the result that duplicates get. Use it to settle a held record if you
+// know what the handler would have answered. It leaves out headers that may not be
+// replayed; of the others, duplicates get those that their route keeps.
 func NewResult(status int, header http.Header, body []byte) semel.Result {
 	rt := Route{}.withDefaults()
 	for name := range header {
@@ -43,9 +43,8 @@ func NewResult(status int, header http.Header, body []byte) semel.Result {
 	return semel.Result{Data: append(appendHead(nil, status, headers{}.add(header), "", rt.KeepHeaders), body...)}
 }
 
-// appendHead appends everything but the body. The order of the headers does not
-// depend on theirs. What pages of the origin may read is preceded by that origin,
-// because it is meant for no other.
+// appendHead appends everything but the body, with the headers in a fixed order. The
+// headers that only pages of origin may read come after that origin.
 func appendHead(b []byte, status int, set headers, origin string, extra []string) []byte {
 	b = append(b, resultVersion)
 	b = binary.AppendUvarint(b, uint64(status))
@@ -55,17 +54,17 @@ func appendHead(b []byte, status int, set headers, origin string, extra []string
 				break
 			}
 			if name == originHeader {
-				b = frame(append(b, byte(i+1)), origin)
+				b = canon.Frame(append(b, byte(i+1)), origin)
 				continue
 			}
 		}
 		for _, v := range set.get(name) {
-			b = frame(append(b, byte(i+1)), v)
+			b = canon.Frame(append(b, byte(i+1)), v)
 		}
 	}
 	for _, name := range extra {
 		for _, v := range set.get(name) {
-			b = frame(frame(append(b, 0), name), v)
+			b = canon.Frame(canon.Frame(append(b, 0), name), v)
 		}
 	}
 	return append(b, endOfHead)
@@ -73,15 +72,15 @@ func appendHead(b []byte, status int, set headers, origin string, extra []string
 
 var errResult = errors.New("the recorded result is not an HTTP answer of a known version")
 
-// recorded is an answer as it is stored.
+// recorded is a parsed answer.
 type recorded struct {
 	status int
 	head   []byte // the headers
-	values int    // how many those are
+	values int    // how many values they have
 	body   []byte
 }
 
-// parseResult takes a stored answer apart. Its slices are those of data.
+// parseResult takes a stored answer apart, without copying data.
 func parseResult(data []byte) (r recorded, err error) {
 	if len(data) == 0 || data[0] != resultVersion {
 		return r, errResult
@@ -103,7 +102,7 @@ func parseResult(data []byte) (r recorded, err error) {
 	return r, nil
 }
 
-// others are the names of the stored headers that are not always kept.
+// others returns the names of the stored headers that aren't always kept.
 func (r *recorded) others() (names []string) {
 	c := cursor{rest: r.head}
 	for range r.values {
@@ -116,14 +115,13 @@ func (r *recorded) others() (names []string) {
 	return names
 }
 
-// set puts the stored headers into h that are always kept or among extra, in the place
-// of what is there: what may be replayed is for the route to say, whoever wrote the
-// result. Those for pages of one origin are put there only if that is the one which asks
-// and h has none yet. Their values share one allocation, in which there is room for spare
-// more.
+// set puts those stored headers into h that are always kept or among extra, and replaces
+// what is there: the route says what may be replayed, whoever wrote the result. Headers
+// for pages of one origin are set only if that origin asks, and h has none yet. All
+// values share one allocation, with room for spare more.
 func (r *recorded) set(h http.Header, origin string, extra []string, spare int) (room []string) {
 	values := make([]string, r.values+spare)
-	text := string(r.head) // one copy, which all values are parts of
+	text := string(r.head) // one copy that all values share
 	c := cursor{rest: r.head}
 	last, first := "", 0
 	meant := false
@@ -155,8 +153,8 @@ func (r *recorded) set(h http.Header, origin string, extra []string, spare int) 
 	return values[r.values:]
 }
 
-// cursor reads framed items. After the first that does not fit it is bad and
-// returns nothing more.
+// cursor reads framed items. After the first item that doesn't fit it is bad and returns
+// nothing more.
 type cursor struct {
 	rest []byte
 	bad  bool

@@ -14,16 +14,16 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// Route declares how one handler is guarded. The zero value of every field but
-// Operation is the documented default.
+// Route declares how one handler is guarded. Zero values mean the documented defaults;
+// only Operation is required.
 type Route struct {
-	// Operation is the policy. It is registered with the engine. One that has
-	// nothing but a Name stands for the operation that the engine already knows
-	// by that name, if there is one.
+	// Operation is the policy, and is registered with the engine. If it has nothing but a
+	// Name, it stands for the operation that the engine already has under that name, if
+	// there is one.
 	//
-	// Three defaults differ from the engine's: OnFailure is "retry", so that a
-	// 5xx is not frozen, and both it and Window may come from the profile.
-	// MaxResult bounds status, kept headers and body together.
+	// Two defaults differ from the engine's: OnFailure is "retry", so that a 5xx isn't
+	// frozen, and the profile may set OnFailure and Window. MaxResult bounds status, kept
+	// headers and body together.
 	Operation semel.Operation
 	// Profile defaults to [IETF].
 	Profile Profile
@@ -32,66 +32,64 @@ type Route struct {
 	// KeyHeader is the name of the header with the key. Defaults to
 	// Idempotency-Key.
 	KeyHeader string
-	// Methods are the methods that are guarded. The others pass; where such a
-	// request has a key although its method is not safe, the answer says that it
-	// was not guarded in [UnguardedHeader]. Defaults to every method but the safe
+	// Methods are the methods that are guarded. Requests with others pass; if such a
+	// request has a key although its method isn't safe, the answer says in
+	// [UnguardedHeader] that it wasn't guarded. Defaults to every method but the safe
 	// ones, which are GET, HEAD, OPTIONS and TRACE.
 	Methods []string
 	// Body says how two bodies are compared. Defaults to what the profile says.
 	Body BodyMode
-	// FingerprintHeaders are request headers whose values must be the same in
-	// every delivery, such as X-Api-Version, or Host where one handler serves
-	// several.
+	// FingerprintHeaders are request headers whose values must be the same in every
+	// delivery, such as X-Api-Version, or Host if one handler serves several.
 	FingerprintHeaders []string
 	// MaxBody is the largest request body, in bytes; a larger one gets 413.
 	// Defaults to 10 MiB.
 	MaxBody int64
-	// Timeout is the handler's own deadline, which replaces that of the request:
-	// when it is over the handler's context is cancelled. Negative: none.
-	// Defaults to 1 minute.
+	// Timeout is the handler's own deadline, which replaces that of the request: the
+	// handler's context is cancelled then. Negative: none. Defaults to 1 minute.
 	Timeout time.Duration
 	// KeepHeaders are further headers of the answer that are kept and replayed.
 	// Headers that belong to one delivery only are refused.
 	KeepHeaders []string
-	// NeverStore are further statuses, from 400, whose answers are not kept: the
-	// next delivery runs. What says nothing about the call never is: 401, 402, 403,
-	// 407, 408, 423, 424, 425, 429 and 511, if the profile does not know better.
+	// NeverStore are further statuses, from 400, whose answers aren't kept: the next
+	// delivery runs. Those that say nothing about the call never are: 401, 402, 403, 407,
+	// 408, 423, 424, 425, 429 and 511, unless the profile says otherwise.
 	NeverStore []int
 	// KeepNothing records that the call ran and what its status was, but neither
 	// headers nor body, for answers with secrets. Duplicates get 410.
 	KeepNothing bool
 	// IgnoreFlush makes Flush do nothing until the answer is larger than
-	// Operation.MaxResult, so that a handler which flushes out of habit, such as
-	// a reverse proxy, has its answers kept.
+	// Operation.MaxResult. Set it if a handler flushes out of habit, as a reverse proxy
+	// does, and you want its answers kept.
 	IgnoreFlush bool
-	// Credential is what tells callers apart where [Options] has no Identity, or
-	// where that leaves them to the default rule: names of headers, and "cookie:"
-	// followed by the name of a cookie. A caller is all that it sends of them
-	// together. See [Caller.Name] for what that means.
+	// Credential says what tells callers apart if [Options] has no Identity, or if that
+	// leaves a caller to the default rule: names of headers, and "cookie:" followed by
+	// the name of a cookie. All of them together that a request sends are its caller. See
+	// [Caller.Name] for what that means.
 	//
-	// Defaults to what usually authenticates: Authorization, Proxy-Authorization,
-	// Cookie, X-Api-Key, Api-Key, X-Auth-Token, Plaid-Client-Id and Plaid-Secret,
-	// and what the profile adds. The header Cookie is all cookies, also those that
-	// change between two tries; then name the one that counts.
+	// Defaults to what usually authenticates: Authorization, Proxy-Authorization, Cookie,
+	// X-Api-Key, Api-Key, X-Auth-Token, Plaid-Client-Id and Plaid-Secret, and what the
+	// profile adds. The header Cookie is all cookies. If some of them change between two
+	// tries, name the one that counts.
 	Credential []string
-	// ScopeHeaders are request headers whose values are part of the identity of a
-	// call, such as the account that the caller acts for: the same key is another
-	// call where one of them differs, or is absent. [ScopePath] stands for the
-	// path, [ScopeHost] for the host. Those of the profile come on top.
+	// ScopeHeaders are request headers whose values are part of the identity of a call,
+	// such as the account that the caller acts for: the same key is another call if one
+	// of them differs, or is absent. [ScopePath] stands for the path, [ScopeHost] for the
+	// host. Those of the profile come on top.
 	ScopeHeaders []string
-	// Tx runs the handler inside a transaction of the application's database, which
-	// the handler finds in its context: pgstore.Transactions makes one that
-	// pgstore.TxFrom finds. The claim, the handler's rows and its answer commit
-	// together, and only then is the answer sent. A crash before that leaves
-	// nothing, and the next delivery runs. What the handler answers decides:
+	// Tx runs the handler inside a transaction of your database, which the handler finds
+	// in its context: pgstore.Transactions makes a Transactor, and pgstore.TxFrom finds
+	// the transaction. The claim, the handler's rows and its answer commit together, and
+	// only then is the answer sent. A crash before that leaves nothing, and the next
+	// delivery runs. What the handler answers decides:
 	//
 	//   - 2xx and 3xx: rows and answer are committed.
-	//   - 4xx: the rows are rolled back, and the answer is committed and replayed;
-	//     but nothing is kept of those that are never stored, such as 401 and 429.
+	//   - 4xx: the rows are rolled back, and the answer is committed and replayed.
+	//     Nothing is kept of answers that are never stored, such as 401 and 429.
 	//   - 5xx: the rows are rolled back; Operation.OnFailure says whether the answer
 	//     is replayed, or the next delivery runs, which is this door's default.
-	//   - a panic: the rows are rolled back and the attempt has failed, so the same
-	//     applies. It does not hold the call.
+	//   - a panic: the rows are rolled back and the attempt has failed, as with a 5xx.
+	//     The call isn't held.
 	//   - [Refuted], [Silent] and [Held]: everything is rolled back.
 	//   - an answer that is larger than Operation.MaxResult, or takes the connection
 	//     over: everything is rolled back, and the caller gets 500 with the code
@@ -99,17 +97,17 @@ type Route struct {
 	//   - one that comes after Timeout, or whose commit fails: everything is rolled
 	//     back, and the caller gets 503; its next delivery runs.
 	//
-	// A client that hangs up stops neither the handler nor the commit. Where the
-	// database rolls a transaction back because of others, the handler runs again
-	// in another, on the same body, so it has no effects outside of the database.
-	// [Attempt] reports false, for effects outside need an attempt of their own.
-	// Requests that pass unguarded have no transaction.
+	// A client that hangs up stops neither the handler nor the commit. If the database
+	// rolls a transaction back because of others, the handler runs again in another one,
+	// on the same body, so it must have no effects outside of the database. [Attempt]
+	// reports false, because effects outside need an attempt of their own. Requests that
+	// pass unguarded have no transaction.
 	Tx Transactor
 	// Anonymous defaults to [AnonymousLoopback].
 	Anonymous Anonymous
-	// FailOpen gives the guarantee up while the store does not answer: requests
-	// then run unguarded, as often as they come, and their answers say so in
-	// [UnguardedHeader]. Without it they are refused with 503.
+	// FailOpen gives the guarantee up while the store doesn't answer: requests then run
+	// unguarded, as often as they come, and [UnguardedHeader] says so. Without it they
+	// are refused with 503.
 	FailOpen bool
 }
 
@@ -154,9 +152,9 @@ func (rt Route) withDefaults() Route {
 	return rt
 }
 
-// RequestHeaders are the headers that the route looks at, apart from those that every
-// request has: whose call a request is, and what it has to have in common with the first
-// delivery. Who passes requests on to the guard may not lose them.
+// RequestHeaders are the headers that the route reads, apart from those that every
+// request has: they say whose call a request is, and what it must have in common with the
+// first delivery. If you pass requests on to the guard, keep them.
 func (rt Route) RequestHeaders() []string {
 	rt = rt.withDefaults()
 	names := append([]string{rt.KeyHeader, "Cookie"}, newCredentials(rt.Credential).headers...)
@@ -179,8 +177,8 @@ func canonicalNames(names []string) []string {
 	return slices.Compact(out)
 }
 
-// Validate reports everything that is wrong with a route, as [Guard.Handle] does, but
-// for its Operation.
+// Validate reports everything that is wrong with a route except its Operation, as
+// [Guard.Handle] does.
 func (rt Route) Validate() error {
 	rt = rt.withDefaults()
 	return rt.validate()
@@ -264,8 +262,8 @@ var alwaysKept = [...]string{
 	originHeader, allowOrigin, allowCredentials, exposeHeaders,
 }
 
-// firstOfOrigin is where those begin that are only kept for the page that asked.
-// The origin is the request's, and comes first.
+// firstOfOrigin is where the headers begin that are kept only for the page that asked.
+// The first of them is the request's Origin.
 const firstOfOrigin = 8
 
 // neverKept says why a header may not be replayed, or is empty.
@@ -295,12 +293,12 @@ func neverKept(name string, rt *Route) string {
 	return ""
 }
 
-// operation is the policy to register for a route: the declared one with this
-// door's defaults, or the one that the engine knows already.
+// operation is the policy to register for a route: the declared one with this door's
+// defaults, or the one that the engine has already.
 func (rt *Route) operation(engine *semel.Engine) (op semel.Operation, known bool) {
 	op = rt.Operation
 	if reflect.DeepEqual(op, semel.Operation{Name: op.Name}) {
-		if registered, ok := engine.Operation(op.Name); ok {
+		if registered, ok := engine.Door().Operation(op.Name); ok {
 			op, known = registered, true
 		}
 	}

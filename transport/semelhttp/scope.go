@@ -8,10 +8,9 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// Attempt returns the attempt that a guarded handler runs under, which
-// [semel.Effect] needs. It reports false where there is none: outside of a guard,
-// for a method that is not guarded, without a key where that is optional, and on a
-// route with Tx.
+// Attempt returns the attempt that a guarded handler runs under, which [semel.Effect]
+// needs. It reports false if there is none: outside of a guard, for a method that isn't
+// guarded, without a key where that is optional, and on a route with Tx.
 func Attempt(ctx context.Context) (*semel.Attempt, bool) {
 	a, ok := ctx.Value(attemptKey{}).(*semel.Attempt)
 	return a, ok
@@ -19,31 +18,30 @@ func Attempt(ctx context.Context) (*semel.Attempt, bool) {
 
 type attemptKey struct{}
 
-// scope is the context of a handler: that of its attempt, with the deadline of
-// the route. What it needs for cancelling is made when it is first asked for,
-// because many handlers end without anyone asking.
+// scope is the context of a handler: that of its attempt, with the deadline of the route.
+// It makes the context on first use, because many handlers end without using it.
 type scope struct {
-	attempt  *semel.Attempt  // nil where the call runs in a transaction, which
-	outer    context.Context // this one carries then
+	attempt  *semel.Attempt  // nil if the call runs in a transaction
+	outer    context.Context // carries that transaction; nil otherwise
 	deadline time.Time       // zero: none
 
 	mu      sync.Mutex
 	ctx     context.Context
 	cancel  context.CancelFunc
-	verdict *verdict // nil: the answer says it all
+	verdict *verdict // nil: the status decides
 }
 
-// Deadline is that of the route.
+// Deadline is the route's.
 func (s *scope) Deadline() (time.Time, bool) { return s.deadline, !s.deadline.IsZero() }
 
 // Done is closed when the lease is lost, the deadline is over, or the handler
 // has returned.
 func (s *scope) Done() <-chan struct{} { return s.get().Done() }
 
-// Err says which of them it was.
+// Err says which of these happened.
 func (s *scope) Err() error { return s.get().Err() }
 
-// Value has the attempt, and everything that the request's context has.
+// Value gives the attempt, and everything that the request's context has.
 func (s *scope) Value(key any) any {
 	switch key {
 	case attemptKey{}:
@@ -72,8 +70,8 @@ func (s *scope) get() context.Context {
 	return s.ctx
 }
 
-// stopped reports whether the handler was told to stop. One that never asked was
-// not.
+// stopped reports whether the handler was told to stop. A handler that never looked at
+// its context wasn't.
 func (s *scope) stopped() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

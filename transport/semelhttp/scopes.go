@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// ScopePath and ScopeHost stand in Route.ScopeHeaders for the path of a request, as it
+// ScopePath and ScopeHost in Route.ScopeHeaders stand for the path of a request, as it
 // was sent and without its query, and for the host that it was sent to.
 const (
 	ScopePath = ":path"
 	ScopeHost = "Host"
 )
 
-// maxScopeText is how long a scope may be to be kept as people can read it, in bytes;
-// a longer one is kept as its digest.
+// maxScopeText is how long a readable scope may be, in bytes; a longer one is kept as its
+// digest.
 const maxScopeText = 96
 
-// scope is what the request says beside its key about whose call it is; empty where it
-// says nothing. It is made of names and values as a query is, with everything escaped
-// that could be taken for a part of it, so no value can imitate another header. A
-// header that is absent differs from one that is empty.
+// scope is what a request says about whose call it is, apart from its key; empty if it
+// says nothing. It joins names and values as a query does, and escapes whatever could be
+// taken for a part of that, so no value can imitate another header. An absent header
+// differs from an empty one.
 func (h *handler) scope(r *http.Request) string {
 	if len(h.route.ScopeHeaders) == 0 {
 		return ""
@@ -48,11 +48,11 @@ func (h *handler) scope(r *http.Request) string {
 		return b.String()
 	}
 	sum := sha256.Sum256([]byte(b.String()))
-	return "sha256:" + base64.RawURLEncoding.EncodeToString(sum[:]) // which has no equals sign
+	return "sha256:" + base64.RawURLEncoding.EncodeToString(sum[:]) // no scope looks like this: every other one has an equals sign
 }
 
-// escapeScope writes what is plain as it is, and every other byte as a percent sign and
-// two digits.
+// escapeScope writes plain characters as they are, and every other byte as a percent sign
+// and two digits.
 func escapeScope(b *strings.Builder, s string) {
 	const digits = "0123456789ABCDEF"
 	for i := range len(s) {

@@ -95,7 +95,7 @@ type exchange struct {
 	answer
 }
 
-// answer is what came back.
+// answer is the answer that arrived.
 type answer struct {
 	resp          *http.Response
 	body          []byte
@@ -355,7 +355,7 @@ func (s *script) check(text string) {
 	}
 }
 
-// endOfAnswer compares the body, of which all lines are known now.
+// endOfAnswer compares the body once all its lines are known.
 func (s *script) endOfAnswer() {
 	s.t.Helper()
 	if s.atBody {

@@ -7,13 +7,16 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	refusal "github.com/semelhq/semel/internal/problem"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/transport/safehttp"
 )
 
 // ServeHTTP guards one request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w = h.forOrigin(w, r)
 	if !h.guards(r.Method) {
-		if len(r.Header[h.route.KeyHeader]) > 0 && !SafeMethod(r.Method) {
+		if len(r.Header[h.route.KeyHeader]) > 0 && !safehttp.SafeMethod(r.Method) {
 			w.Header().Set(UnguardedHeader, UnguardedMethod)
 		}
 		h.next.ServeHTTP(handlers(w), r)
@@ -31,7 +34,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	who, err := h.identify(r)
 	switch {
 	case err != nil:
-		h.guard.tell(r.Context(), err)
+		h.guard.reportError(r.Context(), err)
 		h.refuseIdentity(w, err)
 		return
 	case !present:
@@ -59,7 +62,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ans, err := h.guard.engine.Begin(r.Context(), call)
 	if err != nil {
 		if h.route.FailOpen && errors.Is(err, &semel.Error{Code: semel.CodeStoreUnavailable}) {
-			h.guard.tell(r.Context(), err)
+			h.guard.reportError(r.Context(), err)
 			h.unecho(w.Header(), r.Header)
 			h.passOpen(w, r, sc)
 			return
@@ -87,7 +90,7 @@ func (h *handler) answerDecision(w http.ResponseWriter, r *http.Request, ans *se
 	h.refuse(w, h.decided(ans))
 }
 
-// echo repeats what the profile says of the request's headers.
+// echo repeats request headers in the answer, as the profile asks.
 func (h *handler) echo(out, in http.Header) {
 	for _, name := range h.route.Profile.EchoHeaders {
 		if values, ok := in[name]; ok {
@@ -96,7 +99,7 @@ func (h *handler) echo(out, in http.Header) {
 	}
 }
 
-// unecho leaves that to the handler.
+// unecho takes them back, because the handler sets them itself.
 func (h *handler) unecho(out, in http.Header) {
 	for _, name := range h.route.Profile.EchoHeaders {
 		if _, ok := in[name]; ok {
@@ -105,12 +108,12 @@ func (h *handler) unecho(out, in http.Header) {
 	}
 }
 
-// UnguardedHeader is set on answers to requests that ran without a guard although
-// they have a key. Its value is the reason: [semel.CodeStoreUnavailable] where the
-// store did not answer, see [Route].FailOpen, or one of those below.
+// UnguardedHeader is set on answers to requests that ran without a guard although they
+// have a key. Its value is the reason: [semel.CodeStoreUnavailable] if the store didn't
+// answer, see [Route].FailOpen, or [UnguardedMethod].
 const UnguardedHeader = "Semel-Unguarded"
 
-// UnguardedMethod is the reason where the route does not guard the method.
+// UnguardedMethod is the reason if the route doesn't guard the method.
 const UnguardedMethod = "method"
 
 // passOpen runs the handler without a guard, on the body that was read already.
@@ -124,10 +127,10 @@ func (h *handler) passOpen(w http.ResponseWriter, r *http.Request, sc *scratch) 
 	h.next.ServeHTTP(handlers(w), inner)
 }
 
-// execute runs the handler, records what it answered, and gives the answer.
+// execute runs the handler, records its answer and sends it.
 func (h *handler) execute(w http.ResponseWriter, r *http.Request, a *semel.Attempt, sc *scratch) {
-	// The handler may hold on to what it gets for longer than it should, so
-	// that is not used again. The body goes with it.
+	// The handler may use its writer and its body for longer than it should, so neither
+	// is reused.
 	c := &capture{w: w, h: h, method: r.Method, origin: r.Header.Get(originHeader), sc: sc, spool: sc.spool}
 	sc.spool = spool{}
 	c.scope.attempt = a
@@ -143,12 +146,12 @@ func (h *handler) execute(w http.ResponseWriter, r *http.Request, a *semel.Attem
 		c.spool.discard()
 		c.stop()
 		if inner.MultipartForm != nil {
-			// The server does this for its own request only.
+			// The server does this only for its own request.
 			_ = inner.MultipartForm.RemoveAll()
 		}
 		if !returned {
-			// The panic goes on as it is; nobody can be told of an error here.
-			h.end(r.Context(), a, ending{kind: endAbandon, failure: semel.Failure{Message: "the handler panicked"}})
+			// The panic goes on as it is, and nobody is left to get an error.
+			h.end(r.Context(), a, ending{kind: endAbandon, failure: store.Failure{Message: "the handler panicked"}})
 		}
 	}()
 	h.next.ServeHTTP(c, inner)
@@ -165,11 +168,11 @@ func (h *handler) refuseBody(w http.ResponseWriter, r *http.Request, err error) 
 	_, cut := errors.AsType[*http.MaxBytesError](err) // by a limit around the guard
 	switch {
 	case errors.Is(err, errTooLarge), cut:
-		// What is left of the body is not worth reading.
+		// The rest of the body isn't worth reading.
 		w.Header().Set("Connection", "close")
 		h.refuse(w, bodyTooLarge(h.route.MaxBody))
 	case errors.Is(err, errSpool):
-		h.guard.tell(r.Context(), err)
+		h.guard.reportError(r.Context(), err)
 		p := unavailable()
 		p.detail = "The request's body could not be kept while it is handled. Nothing was executed; send the same request again later."
 		h.refuse(w, p)
@@ -187,7 +190,7 @@ func (h *handler) refuseError(w http.ResponseWriter, r *http.Request, err error)
 	if e, ok := errors.AsType[*semel.Error](err); ok {
 		switch e.Code {
 		case semel.CodeInvalidCall:
-			h.refuse(w, problem{status: http.StatusBadRequest, code: e.Code, title: "Invalid call", detail: sentence(e.Message)})
+			h.refuse(w, problem{status: http.StatusBadRequest, code: e.Code, title: "Invalid call", detail: refusal.Sentence(e.Message)})
 			return
 		case semel.CodeForbidden:
 			h.refuse(w, problem{
@@ -197,10 +200,10 @@ func (h *handler) refuseError(w http.ResponseWriter, r *http.Request, err error)
 			return
 		}
 	} else if errors.Is(err, context.Canceled) {
-		// The caller is gone; this is for whoever stands between.
+		// The caller is gone; this is for proxies in between.
 		h.refuse(w, unavailable())
 		return
 	}
-	h.guard.tell(r.Context(), err)
+	h.guard.reportError(r.Context(), err)
 	h.refuse(w, unavailable())
 }

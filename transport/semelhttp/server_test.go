@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
@@ -37,8 +38,7 @@ func serveLoopback(t *testing.T, opts *semelhttp.Options, rt semelhttp.Route, h 
 	return srv
 }
 
-// post sends one request over the client of srv and returns status, header and
-// body.
+// post sends one request by srv's client and returns status, header and body.
 func post(t *testing.T, srv *httptest.Server, key, contentType string, body io.Reader) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/charges", body)
@@ -59,8 +59,7 @@ func post(t *testing.T, srv *httptest.Server, key, contentType string, body io.R
 	return resp, string(text)
 }
 
-// raw sends bytes, says that there are no more, and returns the answer's first
-// line.
+// raw sends bytes, closes its side, and returns the answer's first line.
 func raw(t *testing.T, srv *httptest.Server, request string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
@@ -282,8 +281,8 @@ func TestResponseController(t *testing.T) {
 }
 
 func TestWriterThatCanDoLess(t *testing.T) {
-	// plainWriter can neither flush nor be hijacked, and a handler is told so
-	// without consequences for its answer.
+	// plainWriter can neither flush nor be hijacked. The handler gets the error, and its
+	// answer doesn't change.
 	h := newGuard(t, newEngine(t, nil), nil).Handler(semelhttp.Route{Operation: semel.Operation{Name: "op"}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
 		if err := rc.Flush(); !errors.Is(err, http.ErrNotSupported) {
@@ -331,8 +330,8 @@ func TestHandlerThatGoesOnAfterReturning(t *testing.T) {
 	}
 }
 
-// TestCrashWhilePassingThrough leaves an attempt as a process that dies does,
-// and takes over with another engine on the same store.
+// TestCrashWhilePassingThrough leaves an attempt as a dying process does, and takes over
+// with another engine on the same store.
 func TestCrashWhilePassingThrough(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -355,8 +354,7 @@ func TestCrashWhilePassingThrough(t *testing.T) {
 			var got int
 			dying := newGuard(t, e, nil).Handler(rt, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				c.answer(w)
-				// What follows happens in another process, once the lease of
-				// this one has ended.
+				// The rest happens in another process, once this one's lease has ended.
 				store.Advance(time.Hour)
 				e2, err := semel.New(store, nil)
 				if err != nil {
@@ -446,7 +444,7 @@ func TestSettledByAnother(t *testing.T) {
 			Outcome: semel.DispositionCompleted, Result: semel.Result{Data: []byte(`{"id":7}`)},
 		}, http.StatusGone, "result_not_kept"},
 		{"as rejected, they are told why", semel.Settlement{
-			Outcome: semel.DispositionRejected, Failure: &semel.Failure{Code: "declined", Message: "the card was declined"},
+			Outcome: semel.DispositionRejected, Failure: &store.Failure{Code: "declined", Message: "the card was declined"},
 		}, http.StatusUnprocessableEntity, "The card was declined."},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -31,7 +31,7 @@ func newSettings(t *testing.T) *settings {
 	}
 }
 
-// apply takes one line of settings. It reports false for a line that is none.
+// apply reads one line of settings. It reports false for any other line.
 func (s *settings) apply(line string) bool {
 	words := strings.Fields(line)
 	if len(words) == 0 || words[0] == "#" {

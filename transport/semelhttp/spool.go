@@ -9,11 +9,11 @@ import (
 	"sync"
 )
 
-// spoolLimit is how much of a body is kept in memory. What is larger goes to a
+// spoolLimit is how much of a body is kept in memory, in bytes. The rest goes to a
 // temporary file.
 const spoolLimit = 64 << 10
 
-// scratch is memory that is used again by later requests.
+// scratch is memory that later requests use again.
 type scratch struct {
 	spool  spool
 	body   []byte // the request's body
@@ -25,7 +25,7 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// release gives the memory back, without what unusually large requests need.
+// release gives the memory back, except what only unusually large requests need.
 func (s *scratch) release() {
 	s.body, s.digest, s.answer = kept(s.body), kept(s.digest), kept(s.answer)
 	s.outer, s.frozen = s.outer.forget(), s.frozen.forget()
@@ -40,26 +40,26 @@ func kept(b []byte) []byte {
 	return b[:0]
 }
 
-// errTooLarge and errSpool are why a body could not be taken.
+// errTooLarge and errSpool are why a body could not be read.
 var (
 	errTooLarge = errors.New("the body is too large")
 	errSpool    = errors.New("the body could not be kept")
 )
 
-// spool holds a request's body, which was read whole, and is the Body that the
-// handler reads.
+// spool holds a request's body, which was read whole, and is the Body that the handler
+// reads.
 type spool struct {
 	data   []byte   // the body, or its first part
 	file   *os.File // the rest; nil if there is none
 	size   int64
 	off    int64
 	closed bool
-	// mu keeps a reader that goes on after the handler, as a transport may, from
-	// what is given back then. Nil until the spool is filled.
+	// mu keeps a reader that goes on after the handler, as a transport may, from memory
+	// that discard gives back. Nil until the spool is filled.
 	mu *sync.Mutex
 }
 
-// lock is held while the body is read or given back.
+// lock locks the spool while its body is read or given back.
 func (s *spool) lock() (unlock func()) {
 	if s.mu == nil {
 		return func() {}
@@ -68,9 +68,9 @@ func (s *spool) lock() (unlock func()) {
 	return s.mu.Unlock
 }
 
-// fill reads src to its end. Up to spoolLimit bytes are appended to buf, which
-// becomes part of the spool and is returned; the rest goes to a file in dir. All
-// of it is written to sum, if there is one.
+// fill reads src to its end. It appends up to spoolLimit bytes to buf, which becomes part
+// of the spool and is returned, and writes the rest to a file in dir. All of it is
+// written to sum, if there is one.
 func (s *spool) fill(src io.Reader, buf []byte, limit int64, dir string, sum hash.Hash) ([]byte, error) {
 	s.mu = new(sync.Mutex)
 	start := len(buf)
@@ -104,9 +104,9 @@ func (s *spool) fill(src io.Reader, buf []byte, limit int64, dir string, sum has
 	return buf, nil
 }
 
-// overflow reads the rest of a large body to a file. The file has no name any
-// more once it is open, so that a crash leaves nothing behind; where the system
-// does not allow that, close removes it.
+// overflow reads the rest of a large body to a file, which it removes while it is open,
+// so that a crash leaves nothing behind. If the system doesn't allow that, discard
+// removes it.
 func (s *spool) overflow(src io.Reader, limit int64, dir string, sum hash.Hash) error {
 	file, err := os.CreateTemp(dir, "semel-body-*")
 	if err != nil {
@@ -145,12 +145,12 @@ func (s *spool) reader() io.Reader {
 	return &spool{data: s.data, file: s.file, size: s.size}
 }
 
-// again is the body for one more handler, from its beginning.
+// again is the body for another run of the handler, from its beginning.
 func (s *spool) again() spool {
 	return spool{data: s.data, file: s.file, size: s.size, mu: new(sync.Mutex)}
 }
 
-// Read is what the handler reads.
+// Read is [io.Reader], for the handler.
 func (s *spool) Read(p []byte) (int, error) {
 	defer s.lock()()
 	if s.closed {
@@ -175,20 +175,28 @@ func (s *spool) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends what the handler may read.
+// Close keeps the handler from reading on.
 func (s *spool) Close() error {
 	defer s.lock()()
 	s.closed = true
 	return nil
 }
 
-// discard frees what the body occupies.
+// Rewind lets the handler read the body from its beginning again, for instance to send it
+// to another connection if the first took nothing of it. It doesn't allow two readers at
+// the same time.
+func (s *spool) Rewind() {
+	defer s.lock()()
+	s.off = 0
+}
+
+// discard frees the body's memory and file.
 func (s *spool) discard() {
 	defer s.lock()()
 	s.closed = true
 	if s.file != nil {
 		_ = s.file.Close()
-		_ = os.Remove(s.file.Name()) // gone already, but on some systems
+		_ = os.Remove(s.file.Name()) // on most systems it is gone already
 		s.file = nil
 	}
 	s.data = nil

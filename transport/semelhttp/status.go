@@ -3,44 +3,44 @@ package semelhttp
 import (
 	"context"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
 
 	"github.com/semelhq/semel"
+	refusal "github.com/semelhq/semel/internal/problem"
+	"github.com/semelhq/semel/store"
 )
 
-// CallStatus is what the status resource tells about a call. It has nothing of
-// the request or the answer.
+// CallStatus is what the status resource says about a call. It has nothing of the request
+// or the answer.
 type CallStatus struct {
 	Reference   string            `json:"reference"`
 	Operation   string            `json:"operation"`
 	State       semel.State       `json:"state"`
-	Disposition semel.Disposition `json:"disposition,omitzero"`
+	Disposition store.Disposition `json:"disposition,omitzero"`
 	// Held is why nobody may run the call, if that is so.
 	Held string `json:"held,omitempty"`
 	// Attempt counts the attempts, from 1.
 	Attempt int `json:"attempt"`
-	// ResultKept says that sending the request again gets the answer.
+	// ResultKept says that you get the answer if you send the request again.
 	ResultKept bool          `json:"result_kept"`
-	CreatedAt  semel.Instant `json:"created_at"`
-	UpdatedAt  semel.Instant `json:"updated_at"`
-	StartedAt  semel.Instant `json:"started_at"`
-	EndedAt    semel.Instant `json:"ended_at,omitzero"`
-	ExpiresAt  semel.Instant `json:"expires_at,omitzero"`
+	CreatedAt  store.Instant `json:"created_at"`
+	UpdatedAt  store.Instant `json:"updated_at"`
+	StartedAt  store.Instant `json:"started_at"`
+	EndedAt    store.Instant `json:"ended_at,omitzero"`
+	ExpiresAt  store.Instant `json:"expires_at,omitzero"`
 }
 
-// Status is the resource that refusals link to: GET Options.StatusPath and a
-// reference tells how far the call has got (IDS-IX.2). With Prefer: wait=N it
-// answers once the call has ended or is held, or N seconds later.
+// Status is the resource that refusals link to: GET Options.StatusPath and a reference
+// says how far the call has got (IDS-IX.2). With Prefer: wait=N it answers once the call
+// has ended or is held, or after N seconds.
 //
-// It is mounted at Options.StatusPath. Only the caller of the call may ask; to
-// anyone else, as for a reference to nothing, the answer is the same 404. The
-// caller is identified by Options.Identity or by the credential that the
-// operation's first route names. Who has the key of a call that is bound to another
-// credential is told that, and nothing else: a 404 would read as if there had been no
-// call.
+// Mount it at Options.StatusPath. It identifies the caller by Options.Identity, or by the
+// credential that the operation's first route names. Only the caller of the call learns
+// its state; anybody else gets the same 404 as for a reference to nothing. But if you
+// have the key of a call that is bound to another credential, you are told so, and
+// nothing else: with a 404 you would think that there had been no call.
 func (g *Guard) Status() http.Handler {
 	return http.HandlerFunc(g.serveStatus)
 }
@@ -63,7 +63,7 @@ func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Preference-Applied", "wait="+seconds(PreferredWait(r.Header)))
 		}
 	}
-	if err == nil && rec.BoundTo != call.BoundTo { // maybe only since it has waited
+	if err == nil && rec.BoundTo != call.BoundTo { // perhaps only after the wait
 		p := otherCaller()
 		p.reference = reference
 		g.refuseStatus(w, p)
@@ -75,7 +75,7 @@ func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 			detail: "There is no such call, or it is not yours.",
 		}
 		if !errors.Is(err, semel.ErrNotFound) {
-			g.tell(r.Context(), err)
+			g.reportError(r.Context(), err)
 			p = unavailable()
 			p.detail = "The state of the call can't be read at the moment."
 		}
@@ -83,33 +83,23 @@ func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, perr := parseResult(rec.Result.Data)
-	body, err := json.Marshal(CallStatus{
+	if !rec.State.Terminal() {
+		w.Header().Set("Retry-After", "1")
+	}
+	refusal.WriteAs(w, http.StatusOK, "application/json", CallStatus{
 		Reference: reference, Operation: rec.ID.Operation, State: rec.State, Disposition: rec.Disposition, Held: rec.Held,
 		Attempt: rec.Attempt, ResultKept: perr == nil && !rec.Result.Tombstone,
 		CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, StartedAt: rec.StartedAt, EndedAt: rec.EndedAt, ExpiresAt: rec.ExpiresAt,
 	})
-	if err != nil {
-		panic(err) // nothing in it can fail
-	}
-	header := w.Header()
-	header.Set("Content-Type", "application/json")
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Content-Type-Options", "nosniff")
-	if !rec.State.Terminal() {
-		header.Set("Retry-After", "1")
-	}
-	setLength(header, len(body))
-	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write(body) // a caller that is gone may ask again
 }
 
-// refuseStatus writes a problem as it is, for the status resource has no profile.
+// refuseStatus writes a problem as it is, because the status resource has no profile.
 func (g *Guard) refuseStatus(w http.ResponseWriter, p problem) {
 	writeRefusal(w, &p, ProblemType, g.document(&p, string(p.code)))
 }
 
-// find is the record that a reference names, if it is the caller's. Whether it is bound
-// to the caller is still to be asked, by the call.
+// find returns the record that a reference names, if its identity is the caller's. The
+// caller of find compares what the record and the call are bound to.
 func (g *Guard) find(r *http.Request, reference string) (call semel.Call, rec semel.Record, err error) {
 	call, check, ok := parseReference(reference)
 	if !ok {
@@ -123,11 +113,11 @@ func (g *Guard) find(r *http.Request, reference string) (call semel.Call, rec se
 	if err != nil {
 		return call, rec, semel.ErrNotFound
 	}
-	op, _ := g.engine.Operation(call.Operation)
+	op, _ := g.engine.Door().Operation(call.Operation)
 	who.Name(&call, op.Share)
 	id := call.ID(op.Share)
-	// The digest tells that the reference was made for this identity, before the
-	// store is asked anything.
+	// The digest shows that the reference was made for this identity. For any other one
+	// the store isn't asked.
 	digest := id.Digest()
 	if subtle.ConstantTimeCompare(digest[:referenceCheck], check[:]) == 0 {
 		return call, rec, semel.ErrNotFound
@@ -153,12 +143,12 @@ func (g *Guard) handlerOf(operation string) *handler {
 	return nil
 }
 
-// await returns the record once it is terminal or held, or as it is after the
-// wait, which the operation's MaxWait bounds.
+// await returns the record once it is terminal or held, or when the wait is over, which
+// the operation's MaxWait bounds.
 func (g *Guard) await(ctx context.Context, rec semel.Record, wait time.Duration) (_ semel.Record, waited bool, err error) {
 	if wait <= 0 || rec.State.Terminal() || rec.Held != "" {
 		return rec, false, nil
 	}
-	rec, err = g.engine.Await(ctx, rec.ID, wait)
+	rec, err = g.engine.Door().Await(ctx, rec.ID, wait)
 	return rec, true, err
 }

@@ -11,24 +11,24 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// answerEffect is the ledger's name for an answer that is passed through. It is
-// an effect: once its first byte may have left, a further attempt would give the
-// caller a second answer to one call.
+// answerEffect is the ledger's name for an answer that is passed through. It is an
+// effect: once its first byte may have left, another attempt would give the caller a
+// second answer to one call.
 const answerEffect = "semelhttp.answer"
 
-// doorEffects begins the names of effects that a door of this module keeps in the
-// ledger for itself.
+// doorEffects begins the names of effects that this module's doors keep in the ledger for
+// themselves.
 const doorEffects = "semel"
 
-// errPassing leaves that effect started in the ledger. Any other end of it would
-// be one write more, and a crash between that write and the end of the attempt
-// would let the call run again.
+// errPassing leaves that effect started in the ledger. Ending it would take another
+// write, and a crash between that write and the end of the attempt would let the call run
+// again.
 var errPassing = errors.New("the answer is being passed through")
 
-// announce makes it durable that the answer is about to pass through. A crash
-// before that leaves an attempt whose caller got nothing, to be settled by
-// policy. A crash after it leaves a started effect, so the record is held, and an
-// operator or a reconciler settles it. The end of the attempt supersedes it.
+// announce makes it durable that the answer is about to pass through. A crash before that
+// leaves an attempt whose caller got nothing, to be settled by policy. A crash after it
+// leaves a started effect, so the record is held, and an operator or a reconciler settles
+// it. The end of the attempt supersedes it.
 func (c *capture) announce() error {
 	if c.announced {
 		return nil
@@ -41,7 +41,7 @@ func (c *capture) announce() error {
 		err = errPassing
 	}
 	if !errors.Is(err, errPassing) {
-		// Not a byte may leave, so there is no way to go on with this answer.
+		// Not a byte may leave, so this answer can't go on.
 		c.failed = errors.Join(errNotPassed, err)
 		return c.failed
 	}
@@ -49,19 +49,19 @@ func (c *capture) announce() error {
 	return nil
 }
 
-// endEarly ends the attempt before its answer has passed through: the record was
-// declared held meanwhile, which takes no effect any more, but its holder may still say
-// what it knows. Once that is durable no further attempt can give a second answer.
+// endEarly ends the attempt before its answer has passed through. Somebody has declared
+// the record held meanwhile: it takes no more effects, but its holder may still end it.
+// Once that is durable no further attempt can give a second answer.
 func (c *capture) endEarly() error {
 	through := c.through
-	c.through = true // so that the end is that of an answer which is not kept
+	c.through = true // the attempt ends like one whose answer isn't kept
 	e := c.h.ending(c)
 	c.through = through
 	return e.apply(c.scope.attempt.Context(), c.scope.attempt)
 }
 
-// pass turns to passing the answer through, and sends what was captured so far.
-// An answer that would not be kept anyway needs no record of that.
+// pass switches to passing the answer through, and sends what was captured so far. If the
+// answer would not be kept anyway, nothing needs to be recorded.
 func (c *capture) pass() error {
 	if c.through {
 		return nil
@@ -81,7 +81,7 @@ func (c *capture) pass() error {
 	if header := c.w.Header(); !c.frozen.equal(header) {
 		c.frozen.restore(header)
 	}
-	defer c.hurry()()
+	defer c.startDeadline()()
 	handlers(c.w).WriteHeader(c.status)
 	var err error
 	if body := c.out[c.bodyAt:]; len(body) > 0 {
@@ -91,12 +91,11 @@ func (c *capture) pass() error {
 	return err
 }
 
-// hurry ends what is written to the caller, unless it is done before, when half of
-// the route's time that is left has gone: a caller that does not read can't keep the
-// attempt running, and the other half is for learning how the work ends. A stream that
-// goes on beyond that time has a quarter of it for each write. Where a write was
-// ended, all later ones fail.
-func (c *capture) hurry() (done func()) {
+// startDeadline bounds a write to the caller by half of the route's time that is left. So
+// a caller who doesn't read can't keep the attempt running, and the other half is left
+// for finding out how the work ends. A stream that goes on beyond the route's time has a
+// quarter of that time for each write. After a write has timed out, all later ones fail.
+func (c *capture) startDeadline() (done func()) {
 	if c.scope.deadline.IsZero() {
 		return func() {}
 	}
@@ -109,11 +108,11 @@ func (c *capture) hurry() (done func()) {
 
 var errNotPassed = errors.New("semelhttp: the answer can't be passed through, because that can't be recorded")
 
-// Flush is FlushError for code that does not want to know.
+// Flush is FlushError without the error.
 func (c *capture) Flush() { _ = c.FlushError() }
 
-// FlushError sends what there is, which makes the answer one that is passed
-// through, unless the route ignores it. [http.ResponseController] calls it.
+// FlushError sends what there is, so the answer passes through from here on, unless the
+// route ignores flushes. [http.ResponseController] calls it.
 func (c *capture) FlushError() error {
 	if c.closed {
 		return http.ErrHandlerTimeout
@@ -130,7 +129,7 @@ func (c *capture) FlushError() error {
 	if err := c.pass(); err != nil {
 		return err
 	}
-	defer c.hurry()()
+	defer c.startDeadline()()
 	return http.NewResponseController(c.w).Flush()
 }
 

@@ -10,22 +10,21 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// Transactor runs the handlers of a route inside transactions of the application's
-// database, so that the claim of a call, what its handler writes and the answer
-// commit together; see [Route].Tx. A store offers one: pgstore.Transactions is for
-// PostgreSQL by pgx. Its methods are called concurrently.
+// Transactor runs the handlers of a route inside transactions of your database, so that
+// the claim of a call, what its handler writes and the answer commit together; see
+// [Route].Tx. A store offers one: pgstore.Transactions is for PostgreSQL by pgx. Its
+// methods are called concurrently.
 type Transactor interface {
 	// Check says why calls of the engine can't be a part of these transactions, or
-	// is nil. It is asked once for each route.
+	// returns nil. It is called once for each route.
 	Check(engine *semel.Engine) error
-	// DoTx is [semel.Engine.DoTx], with a context for fn that carries the
-	// transaction. It runs fn again in another transaction where one was rolled
-	// back because of others.
+	// DoTx is [semel.Engine.DoTx], with a context for fn that carries the transaction. If
+	// a transaction is rolled back because of others, it runs fn again in another one.
 	DoTx(ctx context.Context, engine *semel.Engine, call semel.Call, fn func(ctx context.Context) (semel.Result, error)) (semel.Answer, error)
 }
 
-// CodeAnswerTooLarge: what the handler answered can't be recorded with its rows, so
-// those were rolled back.
+// CodeAnswerTooLarge: the handler's answer can't be recorded with its rows, so those were
+// rolled back.
 const CodeAnswerTooLarge semel.Code = "answer_too_large"
 
 // errWhole is why nothing of an answer leaves before its transaction has committed.
@@ -35,9 +34,9 @@ var errWhole = errors.New("semelhttp: the answer is larger than Operation.MaxRes
 type txEnd uint8
 
 const (
-	txRecords  txEnd = iota // the answer is recorded, with the rows or without
-	txForgets               // everything is rolled back, and the answer is given
-	txConclude              // the same, and the caller gets the handler's verdict
+	txRecords  txEnd = iota // the answer is recorded, with or without the rows
+	txForgets               // everything is rolled back, and the caller gets the answer
+	txConclude              // everything is rolled back, and the caller gets the handler's verdict
 	txTooLarge
 	txLate
 )
@@ -48,22 +47,22 @@ type txRun struct {
 	w        http.ResponseWriter
 	r        *http.Request
 	sc       *scratch
-	began    func() bool // the caller's hanging up counts until it is called
+	began    func() bool // stops heeding the caller hanging up
 	expire   context.CancelFunc
-	deadline time.Time   // of all runs together; zero: none, or not begun
-	timer    *time.Timer // for it; nil likewise
+	deadline time.Time   // of all runs together; zero: none, or no run has begun
+	timer    *time.Timer // ends the runs at the deadline; nil if that is zero
 	c        *capture    // of the newest run
-	end      txEnd       // the same
+	end      txEnd       // how that run ended
 }
 
-// serveTx is what follows Begin, where everything happens in one transaction.
+// serveTx takes over from Begin if the whole call runs in one transaction.
 //
-// A crash at any moment before the commit leaves nothing, neither rows nor a record,
-// and the next delivery runs. After it the rows and the answer are there. Nothing of
-// the answer leaves before.
+// A crash before the commit leaves nothing, neither rows nor a record, and the next
+// delivery runs. After the commit the rows and the answer are there. Nothing of the
+// answer leaves before that.
 func (h *handler) serveTx(w http.ResponseWriter, r *http.Request, call semel.Call, sc *scratch) {
-	// A caller that hangs up while it waits for another's outcome is gone. Once its
-	// handler runs it is not asked any more.
+	// A caller may hang up while they wait for another's outcome. Once their handler runs
+	// that has no effect any more.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
 	t := &txRun{h: h, w: w, r: r, sc: sc, began: context.AfterFunc(r.Context(), cancel), expire: cancel}
@@ -82,7 +81,7 @@ func (h *handler) serveTx(w http.ResponseWriter, r *http.Request, call semel.Cal
 		return
 	}
 	if t.c != nil {
-		t.c.outer.restore(w.Header()) // another was quicker than the commit
+		t.c.outer.restore(w.Header()) // somebody else's commit came first
 	}
 	if ans.Decision == "" {
 		h.refuseError(w, r, err)
@@ -98,12 +97,12 @@ func (t *txRun) run(ctx context.Context) (semel.Result, error) {
 		return semel.Result{}, semel.Aborted(ctx.Err())
 	}
 	if d := t.h.route.Timeout; d > 0 && t.deadline.IsZero() {
-		// It ends the recording too: what is not ready to commit by then is late.
+		// It bounds the recording too: what isn't ready to commit by then is late.
 		t.deadline = time.Now().Add(d)
 		t.timer = time.AfterFunc(d, t.expire)
 	}
 	if t.c != nil {
-		// What the run before has set belongs to an answer that nobody gets.
+		// The headers of the run before belong to an answer that nobody gets.
 		t.c.outer.restore(t.w.Header())
 		t.c.stop()
 	}
@@ -130,7 +129,7 @@ func (t *txRun) run(ctx context.Context) (semel.Result, error) {
 	return res, err
 }
 
-// outcome is what the answer means for the transaction; see [Route].Tx.
+// outcome says what the answer means for the transaction; see [Route].Tx.
 func (t *txRun) outcome(ctx context.Context) (semel.Result, txEnd, error) {
 	c := t.c
 	said := errors.New("the handler answered " + strconv.Itoa(c.status))
@@ -158,7 +157,7 @@ func (t *txRun) outcome(ctx context.Context) (semel.Result, txEnd, error) {
 	return semel.Result{}, txForgets, semel.Aborted(said)
 }
 
-// answer gives the caller what its run came to.
+// answer sends the caller what the run came to.
 func (t *txRun) answer(ans *semel.Answer, err error) {
 	recorded := ans.Record != nil && ans.Record.State.Terminal()
 	var p problem
@@ -177,7 +176,7 @@ func (t *txRun) answer(ans *semel.Answer, err error) {
 		p = unavailable()
 		p.detail = "The request took too long. Everything was rolled back and nothing was done; send the same request again."
 	default:
-		t.h.guard.tell(t.r.Context(), err)
+		t.h.guard.reportError(t.r.Context(), err)
 		p = unavailable()
 		if errors.Is(err, semel.ErrUnknown) {
 			p = unrecorded()

@@ -98,7 +98,7 @@ func (w *txWorld) orders() (n int) {
 	return n
 }
 
-// want checks an answer, what has run so far, and the rows that are there.
+// want checks an answer, the number of runs so far, and the rows.
 func (w *txWorld) want(rec *httptest.ResponseRecorder, status, runs, orders int) {
 	w.t.Helper()
 	if rec.Code != status || int(w.runs.Load()) != runs || w.orders() != orders {
@@ -273,8 +273,9 @@ func TestTxRouteUnderWay(t *testing.T) {
 		w.want(again, 201, 1, 1)
 	})
 	t.Run("an answer after the deadline is late, and everything is rolled back", func(t *testing.T) {
+		t.Parallel()
 		slow := true
-		w := newTxWorld(t, semelhttp.Route{Timeout: 300 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request, tx pgx.Tx) {
+		w := newTxWorld(t, semelhttp.Route{Timeout: 3 * time.Second}, func(w http.ResponseWriter, r *http.Request, tx pgx.Tx) {
 			answering(201, "made")(w, r, tx)
 			if slow {
 				<-r.Context().Done()
@@ -334,20 +335,27 @@ func TestTxRouteUnderWay(t *testing.T) {
 		}
 	})
 	t.Run("a connection that dies before the commit leaves nothing, and the next delivery runs", func(t *testing.T) {
-		die := true
+		die, pid := true, uint32(0)
 		w := newTxWorld(t, semelhttp.Route{}, func(w http.ResponseWriter, r *http.Request, tx pgx.Tx) {
 			answering(201, "made")(w, r, tx)
 			if die {
+				pid = tx.Conn().PgConn().PID()
 				_ = tx.Conn().PgConn().Conn().Close() // as with the process
 			}
 		})
 		w.want(w.send("k"), 503, 1, 0)
+		// Until the server notices, the call is in flight.
+		for there := true; there; {
+			if err := w.pool.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", pid).Scan(&there); err != nil {
+				t.Fatal(err)
+			}
+		}
 		die = false
 		w.want(w.send("k"), 201, 2, 1)
 	})
 }
 
-// transactor is one of a test.
+// transactor is a Transactor made of a function.
 type transactor func(ctx context.Context, engine *semel.Engine, call semel.Call, fn func(context.Context) (semel.Result, error)) (semel.Answer, error)
 
 func (transactor) Check(*semel.Engine) error { return nil }

@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// world is a server with one guarded route, on a connection in memory, so that it
-// can live in virtual time.
+// world is a server with one guarded route, on an in-memory connection, so that it can
+// run in virtual time.
 type world struct {
 	t      testing.TB
 	store  *faultyStore
@@ -54,7 +55,7 @@ func newWorld(t testing.TB, local string, opts semelhttp.Options, rt semelhttp.R
 	mux.Handle("/charges/{id}", guarded)
 	mux.Handle("/tree/", http.StripPrefix("/tree", guarded))
 	mux.Handle("/semel/status/{reference}", w.guard.Status())
-	// What is around a guard sets headers of its own on every answer.
+	// Code around a guard sets its own headers on every answer.
 	outer := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("X-Request-Id", "outer")
 		rw.Header().Set("Access-Control-Allow-Origin", "https://shop.example")
@@ -99,8 +100,8 @@ func (w *world) release() {
 	w.gate = make(chan struct{})
 }
 
-// faultyStore can be switched off. It shows the engine the memory store as one
-// that may fail.
+// faultyStore can be switched off. It presents the memory store to the engine as one that
+// may fail.
 type faultyStore struct {
 	mem  *memstore.Store
 	down atomic.Bool
@@ -108,7 +109,7 @@ type faultyStore struct {
 
 var errDown = errors.New("the store is switched off")
 
-func (s *faultyStore) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+func (s *faultyStore) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 	if s.down.Load() {
 		return semel.Record{}, false, errDown
 	}
@@ -122,13 +123,15 @@ func (s *faultyStore) Get(ctx context.Context, id semel.ID) (semel.Record, error
 	return s.mem.Get(ctx, id)
 }
 
-func (s *faultyStore) Now(ctx context.Context) (semel.Instant, error) { return s.mem.Now(ctx) }
+func (s *faultyStore) Now(ctx context.Context) (store.Instant, error) { return s.mem.Now(ctx) }
 
 func (s *faultyStore) Close() error { return s.mem.Close() }
 
 func (s *faultyStore) Watch(ctx context.Context, id semel.ID) (<-chan struct{}, func()) {
 	return s.mem.Watch(ctx, id)
 }
+
+func (s *faultyStore) Extras() store.Extras { return store.Extras{Watch: s} }
 
 // pipeListener accepts connections in memory that look like TCP.
 type pipeListener struct {

@@ -10,18 +10,17 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// answer is where the upstream's answer to a guarded request goes. What becomes
-// of the client does not matter to it: the answer is read to its end in any case,
-// because it says what the upstream did.
+// answer receives the upstream's answer to a guarded request. It reads the answer to its
+// end even if the client goes away, because the answer says what the upstream did.
 type answer struct {
 	http.ResponseWriter
 	clock  clock
 	status int
-	stream bool // one of which every part is sent as it comes
+	stream bool // each part is sent as it comes
 	failed bool // there is no answer
 }
 
-// clock ends a call that takes too long.
+// clock cancels a call that takes too long.
 type clock struct {
 	*time.Timer
 	limit time.Duration
@@ -42,9 +41,9 @@ func (a *answer) WriteHeader(status int) {
 	}
 }
 
-// Write never fails. A client that is gone will ask again, and an answer that
-// could not be passed through is the guard's to explain. A stream may go on as
-// long as its parts come and somebody takes them.
+// Write never fails: a client that is gone will ask again, and the guard explains an
+// answer that couldn't be passed through. A stream may continue as long as its parts
+// arrive and the client reads them.
 func (a *answer) Write(p []byte) (int, error) {
 	_, err := a.ResponseWriter.Write(p)
 	if a.stream && err == nil {
@@ -62,11 +61,11 @@ func (a *answer) FlushError() error {
 	return http.NewResponseController(a.ResponseWriter).Flush()
 }
 
-// passing is where the answer to a request goes that is not guarded. It stops the
-// clock when there is one, and says why there is no guard.
+// passing receives the answer to an unguarded request. It stops the timer when the answer
+// begins, and adds the reason why the request isn't guarded.
 type passing struct {
 	http.ResponseWriter
-	timer  *time.Timer // nil: it takes as long as it takes
+	timer  *time.Timer // nil: no time limit
 	reason string
 }
 

@@ -1,5 +1,5 @@
-// Package semelproxy guards an HTTP service that knows nothing of idempotency
-// keys, from in front of it. A [Proxy] is one route to one upstream:
+// Package semelproxy protects an existing HTTP service without changing it, as a reverse
+// proxy in front of it. A [Proxy] is one route to one upstream:
 //
 //	p, err := semelproxy.New(guard, semelproxy.Options{
 //		Upstream: upstream,
@@ -9,46 +9,46 @@
 //	listener = semelproxy.Strict(server, listener)
 //	err = server.Serve(listener)
 //
-// What a delivery gets is as in package semelhttp; the upstream is the handler.
+// Deliveries get the same as in package semelhttp; the upstream is the handler.
 //
-// # What became of a request
+// # The outcome of a request
 //
-// The call to the upstream has its own deadline, Route.Timeout, and does not end
-// with the client's connection, nor with the lease of its attempt: what was sent can't
-// be called back, and its answer is recorded unless another was given the right to
-// execute by then. So:
+// The call to the upstream has its own deadline, Route.Timeout, and doesn't end
+// with the client's connection, nor with the lease of its attempt: a request that was
+// sent can't be called back, and its answer is recorded unless there is a newer attempt
+// by then. So:
 //
 //   - the upstream answered: its status decides, as package semelhttp says.
 //   - there was no connection, or it was closed before anything was written, so
 //     nothing was sent: the attempt is aborted, the caller gets 502 with the code
 //     upstream_unreachable, and the next delivery runs.
-//   - anything else, also an answer that broke off: what happened is not known.
+//   - anything else, an answer that broke off included: the outcome is unknown.
 //     The caller gets 502, or 504 after the deadline, with the code unknown and a
 //     link to the call's status. The record is held, unless
 //     Operation.OnAbandoned is retry, until [ReconcileHTTP] or an operator
 //     settles it.
 //
-// A request is never sent twice by the proxy itself.
+// The proxy itself never sends a request twice.
 //
 // With Options.EffectHeader, or if the operation declares Effects, the upstream
-// call is in the ledger, as the effect [UpstreamEffect]: that it is about to be
-// made is durable before its first byte leaves, which costs one write more. The
-// key of the effect goes to the upstream, and a proxy that died before it sent
-// anything leaves a call that may run again, if the operation declares Effects.
+// call is in the ledger, as the effect [UpstreamEffect]: the intent is durable before
+// the first byte leaves, which costs one more write. The key of the effect goes to the
+// upstream. If the operation declares Effects and the proxy died before it sent anything,
+// the call may run again.
 //
 // # What is refused
 //
-// Requests that could mean one thing to this proxy and another to the next hop
-// are refused before anything is claimed: those whose Connection header names a
-// header that matters, those with a space in their target or a method that is not in
-// capitals, and, behind [Strict], those whose framing is ambiguous.
+// Requests that this proxy and the next hop could understand differently are refused
+// before anything is claimed: those whose Connection header names a header that matters,
+// those with a space in their target or a method that isn't in capitals, and, behind
+// [Strict], those whose framing is ambiguous (request smuggling).
 //
 // # Requests with a key never pass in silence
 //
-// A request with a key is guarded, or refused and told why. What can't be replayed is
-// known by the answer, not by what the request asks for: an event stream, a gRPC
-// answer, or one larger than Operation.MaxResult is passed through as it comes;
-// duplicates then get 410, and no second effect. An upgrade to another protocol is
-// refused with 501, unless it is an offer of h2c, which is ignored. What
-// Options.Unguarded names passes, and its answer says so. Safe methods pass.
+// A request with a key is guarded, or refused with the reason. Whether an answer can be
+// replayed shows only when it arrives: an event stream, a gRPC answer, or one larger than
+// Operation.MaxResult is passed through as it comes; duplicates then get 410, and no
+// second effect. An upgrade to another protocol is refused with 501, except for an offer
+// of h2c, which is ignored. Kinds in Options.Unguarded pass, and the answer says so. Safe
+// methods pass.
 package semelproxy

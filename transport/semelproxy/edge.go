@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/safehttp"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
@@ -43,8 +44,8 @@ func protectedHeaders(o *Options) map[string]bool {
 	return names
 }
 
-// plain takes from a request what this proxy is free to ignore, and refuses, in
-// every mode, what could mean one thing to it and another to the next hop.
+// plain removes what this proxy may ignore from a request, and refuses, in every mode,
+// what this proxy and the next hop could understand differently.
 func (p *Proxy) plain(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
 	var f semelhttp.Refusal
 	switch upper := strings.ToUpper(r.Method); {
@@ -72,9 +73,9 @@ var methods = []string{
 	http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace,
 }
 
-// withoutH2C ignores an offer to go on in HTTP/2, as RFC 9110 section 7.8 allows:
-// it says how to send further requests and nothing about this one, and a tunnel to
-// the upstream would take all of them past the guard.
+// withoutH2C ignores an offer to continue in HTTP/2, as RFC 9110 section 7.8 allows:
+// it is about further requests, not this one, and a tunnel to the upstream would take
+// all of them past the guard.
 func withoutH2C(r *http.Request) *http.Request {
 	offers := tokens(r.Header["Upgrade"])
 	left := slices.DeleteFunc(slices.Clone(offers), func(offer string) bool { return strings.EqualFold(offer, "h2c") })
@@ -170,7 +171,7 @@ func (p *Proxy) hasKey(r *http.Request) bool { return len(r.Header[p.inspector.K
 // reason is why the request is not guarded, if anybody would want to know: it has
 // a key, and may change something.
 func (p *Proxy) reason(r *http.Request, why string) string {
-	if p.hasKey(r) && (!semelhttp.SafeMethod(r.Method) || isUpgrade(r)) {
+	if p.hasKey(r) && (!safehttp.SafeMethod(r.Method) || isUpgrade(r)) {
 		return why
 	}
 	return ""

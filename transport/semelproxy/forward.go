@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/strictclient"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/transport/safehttp"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
@@ -30,7 +31,7 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 		// the operation may let run again. A crash after it leaves a started
 		// effect: the record is held until it is settled.
 		ef, err := a.StartEffect(r.Context(), UpstreamEffect)
-		if err != nil || ef.State != semel.EffectStarted {
+		if err != nil || ef.State != store.EffectStarted {
 			p.notStarted(r.Context(), err)
 			return
 		}
@@ -64,12 +65,12 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 
 type effectKey struct{}
 
-// refute says in the ledger that the effect may be started again. If that can't
+// refute records in the ledger that the effect may be started again. If that can't
 // be recorded, the next attempt finds it started and is held.
 func (p *Proxy) refute(ctx context.Context, a *semel.Attempt) {
-	err := a.SettleEffect(context.WithoutCancel(ctx), semel.EffectFinding{Name: UpstreamEffect, State: semel.EffectRefuted})
+	err := a.SettleEffect(context.WithoutCancel(ctx), store.EffectFinding{Name: UpstreamEffect, State: store.EffectRefuted})
 	if err != nil {
-		p.tell(ctx, err)
+		p.reportError(ctx, err)
 	}
 }
 
@@ -82,7 +83,7 @@ func (p *Proxy) notStarted(ctx context.Context, err error) {
 		})
 		return
 	}
-	p.tell(ctx, err)
+	p.reportError(ctx, err)
 	semelhttp.Refuted(ctx, "the upstream call could not be recorded before it was made", semelhttp.Refusal{
 		Status: http.StatusServiceUnavailable, Code: semel.CodeStoreUnavailable, Title: "Temporarily unavailable", RetryAfter: time.Second,
 		Detail: "The execution of this request could not be recorded before it began. Nothing was executed. Send the same request again later.",
@@ -92,13 +93,13 @@ func (p *Proxy) notStarted(ctx context.Context, err error) {
 // errLate is why a request was given up.
 var errLate = errors.New("semelproxy: the upstream did not answer in time")
 
-// pass sends a request on without a guard, for a reason that its answer tells if
-// there is one. It ends when its client goes away.
+// pass forwards a request unguarded, and adds the reason, if there is one, to the answer.
+// It ends when the client goes away.
 func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, reason string) {
 	out := &passing{ResponseWriter: w, reason: reason}
-	out.mark() // for the answers that are no upstream's
+	out.mark() // for answers that aren't the upstream's
 	if isUpgrade(r) || KindSSE.is(r) || KindGRPC.is(r) {
-		p.reverse.ServeHTTP(out, r) // its answer may begin when there is something to tell
+		p.reverse.ServeHTTP(out, r) // its answer may begin at any time
 		return
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -116,10 +117,10 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	if p.opts.OwnCredential != nil && p.opts.OwnCredential(out.Context()) {
 		delete(out.Header, "Authorization")
 	}
-	delete(out.Header, "Expect") // a guarded body is here already
+	delete(out.Header, "Expect") // a guarded body has arrived already
 	if _, guarded := semelhttp.Attempt(out.Context()); guarded && out.Body != nil {
 		out.Trailer = nil // not part of what two deliveries are compared by
-		holdBody(out)
+		holdBody(out, pr.In)
 	}
 	// ReverseProxy leaves out what it can't parse. The upstream decides that.
 	out.URL.RawQuery = pr.In.URL.RawQuery
@@ -143,10 +144,15 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 // its head.
 const heldBody = 16 << 10
 
-// holdBody makes a small body, which the guard has read already, one that
-// net/http knows to be in memory and so sends in one packet with the head. It is
-// a copy, because the connection may still read it when this request is over.
-func holdBody(out *http.Request) {
+// holdBody replaces a small body, which the guard has read already, by one in memory, so
+// that net/http sends it in one packet with the head. It is a copy, because the
+// connection may still read it when this request is over. A larger body is read from the
+// guard's buffer. Either can be read again for another connection.
+func holdBody(out, in *http.Request) {
+	out.GetBody = func() (io.ReadCloser, error) {
+		in.Body.(interface{ Rewind() }).Rewind()
+		return io.NopCloser(in.Body), nil
+	}
 	if out.ContentLength > heldBody {
 		return
 	}
@@ -157,24 +163,14 @@ func holdBody(out *http.Request) {
 	body := make([]byte, size)
 	n, err := io.ReadFull(out.Body, body)
 	switch {
-	case err == nil && out.ContentLength >= 0:
-		out.Body = io.NopCloser(bytes.NewReader(body))
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		if n == 0 {
-			out.Body = nil // as if the client had said so
-		} else {
-			out.Body = io.NopCloser(bytes.NewReader(body[:n]))
-		}
+	case n == 0 && errors.Is(err, io.EOF):
+		out.Body, out.GetBody, out.ContentLength, out.TransferEncoding = nil, nil, 0, nil // as if the client had said so
+		return
+	case err == nil && out.ContentLength >= 0, errors.Is(err, io.ErrUnexpectedEOF):
 		out.ContentLength, out.TransferEncoding = int64(n), nil
-	default:
-		out.Body = &rejoined{Reader: io.MultiReader(bytes.NewReader(body[:n]), out.Body), Closer: out.Body}
+		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body[:n])), nil }
 	}
-}
-
-// rejoined is a body whose beginning was read.
-type rejoined struct {
-	io.Reader
-	io.Closer
+	out.Body, _ = out.GetBody() // neither fails
 }
 
 func setHeader(h http.Header, name, value string) {
@@ -183,15 +179,15 @@ func setHeader(h http.Header, name, value string) {
 	}
 }
 
-// failed is called where there is no answer from the upstream.
+// failed is called if there is no answer from the upstream.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	ctx := r.Context()
 	if !errors.Is(err, errLate) {
-		err = strictclient.Quiet(err) // whoever logs it logs nothing of an answer
+		err = safehttp.Quiet(err) // without text from the answer, for logs
 	}
-	p.tell(ctx, err)
+	p.reportError(ctx, err)
 	ans, guarded := w.(*answer)
-	nothing := semelhttp.NothingSent(err)
+	nothing := safehttp.NothingSent(err)
 	switch {
 	case guarded && nothing:
 		ans.failed = true
@@ -230,7 +226,7 @@ func unanswered(ctx context.Context, detail string) semelhttp.Refusal {
 	return f
 }
 
-func (p *Proxy) tell(ctx context.Context, err error) {
+func (p *Proxy) reportError(ctx context.Context, err error) {
 	if p.opts.OnError != nil {
 		p.opts.OnError(ctx, err)
 	}

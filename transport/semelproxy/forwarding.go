@@ -10,17 +10,16 @@ import (
 	"strings"
 )
 
-// forwarding are the headers by which proxies tell where a request came from.
-// What clients send under these names is removed, unless they are proxies that are
-// trusted.
+// forwarding are the headers by which proxies say where a request came from. They are
+// removed from requests of clients, except trusted proxies.
 var forwarding = []string{
 	"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Prefix",
 	"X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl", "X-Forwarded-User", "X-Real-Ip", "X-Client-Ip",
 	"X-Cluster-Client-Ip", "True-Client-Ip", "X-Original-Host", "X-Original-Url", "X-Rewrite-Url",
 }
 
-// strip removes what no client may tell the upstream. Many servers read a name with
-// underscores as the same with hyphens, so that one would arrive beside the real one.
+// strip removes headers that no client may send to the upstream, even if they are spelled
+// with underscores, because many servers read underscores as hyphens.
 func (p *Proxy) strip(h http.Header) {
 	for name := range h {
 		plain := http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
@@ -30,11 +29,11 @@ func (p *Proxy) strip(h http.Header) {
 	}
 }
 
-// framingHeaders are those that say where a request ends.
+// framingHeaders are the headers that determine where a request ends.
 var framingHeaders = []string{"Connection", "Content-Length", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-// forward tells the upstream where a request came from. What a trusted proxy says
-// of that is kept and extended.
+// forward adds the headers that say where a request came from. It keeps and extends those
+// of a trusted proxy.
 func (p *Proxy) forward(pr *httputil.ProxyRequest) {
 	out := pr.Out.Header
 	trusted := p.trusts(pr.In.RemoteAddr)
@@ -87,17 +86,16 @@ func forwardedNode(remote string) (string, bool) {
 	return textproto.TrimString(host), true
 }
 
-// HostRule says which Host the upstream gets.
+// HostRule determines which Host the upstream gets.
 type HostRule string
 
 // The rules.
 const (
-	// HostAuto is the client's, except for an https upstream, which is found by its
-	// own name. A key that was used at one host name is refused at another. The
-	// default.
+	// HostAuto is the client's, except for an https upstream, which gets its own name. A
+	// key that was used at one host name is refused at another. The default.
 	HostAuto HostRule = "auto"
-	// HostAlways is the client's, and hosts are different services: a key at one is
-	// another call than the same key at another.
+	// HostAlways is the client's, and host names are different services: the same key
+	// at two of them is two calls.
 	HostAlways HostRule = "always"
 	// HostNever is the upstream's own.
 	HostNever HostRule = "never"

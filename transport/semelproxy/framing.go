@@ -7,13 +7,12 @@ import (
 	"sync/atomic"
 )
 
-// framing follows the bytes that a client sends on one HTTP/1 connection, to find
-// requests that net/http accepts although somebody before or behind this program
-// may see them end elsewhere (RFC 9112 sections 5.2, 6.1 and 6.3). It is stricter
-// than net/http, never more lenient: what it can't follow counts as ambiguous.
+// framing parses the bytes that a client sends on one HTTP/1 connection, to find
+// requests that net/http accepts although another hop may see them end elsewhere
+// (request smuggling; RFC 9112 sections 5.2, 6.1 and 6.3). It is stricter than net/http,
+// never more lenient: what it can't parse counts as ambiguous.
 //
-// Bytes are fed by whoever reads the connection; fault may be asked at the same
-// time.
+// The reader of the connection calls feed; fault may be called concurrently.
 type framing struct {
 	state framingState
 	line  []byte // the beginning of a line that is not whole yet
@@ -43,13 +42,13 @@ const (
 	inChunk                        // in a chunk
 	afterChunk                     // in the line end after a chunk
 	inTrailers                     // in the lines after the last chunk
-	opaque                         // nothing is looked at any more
+	opaque                         // nothing is parsed any more
 )
 
-// maxFramingLine bounds what is kept of one line.
+// maxFramingLine bounds one line, in bytes.
 const maxFramingLine = 64 << 10
 
-// feed takes what was read.
+// feed parses the bytes that were read.
 func (f *framing) feed(p []byte) {
 	for len(p) > 0 {
 		switch f.state {
@@ -99,7 +98,7 @@ func (f *framing) fail(why string) {
 	f.state, f.line = opaque, nil
 }
 
-// take looks at one line, without its line feed.
+// take parses one line, without its line feed.
 func (f *framing) take(line []byte) {
 	text, ok := bytes.CutSuffix(line, []byte{'\r'})
 	if !ok || bytes.IndexByte(text, '\r') >= 0 {

@@ -83,14 +83,15 @@ func FuzzHTTP2Fields(f *testing.F) {
 	for _, target := range []string{"/p", "/p?a HTTP/1.1", "/p?a\r\nX: y", "//p", "/a/../b", "/p?%20", "/p?a;b", "*"} {
 		f.Add("POST", target, "h2c", "Upgrade, HTTP2-Settings")
 		f.Add("post", target, "", "close")
+		f.Add("", target, "", "")
 	}
 	f.Fuzz(func(t *testing.T, method, target, upgrade, connection string) {
 		u, err := url.ParseRequestURI(target)
 		if err != nil || target[0] != '/' && target != "*" {
 			return // net/http refuses it
 		}
-		if _, err := http.NewRequest(method, "http://a/", nil); err != nil {
-			return
+		if _, err := http.NewRequest(method, "http://a/", nil); err != nil || method == "" {
+			return // nor has it a request without a method, which it would send as GET
 		}
 		r := &http.Request{
 			Method: method, URL: u, RequestURI: target, Host: "a", Proto: "HTTP/2.0", ProtoMajor: 2,

@@ -24,8 +24,8 @@ const (
 	ModeOff     Mode = "off"     // pass everything
 )
 
-// Kind is a kind of request that a route may let pass without a guard, because
-// what it is answered with is often no single answer that could be kept.
+// Kind is a kind of request that a route may let pass unguarded, because it often has no
+// single answer that could be kept.
 type Kind string
 
 // The kinds.
@@ -33,7 +33,7 @@ const (
 	// KindSSE: the request accepts text/event-stream and nothing else.
 	KindSSE Kind = "sse"
 	// KindUpgrade: the request asks for another protocol, such as WebSocket. An
-	// offer of h2c is none: it is ignored.
+	// offer of h2c doesn't count; it is ignored.
 	KindUpgrade Kind = "upgrade"
 	// KindGRPC: the body is application/grpc, or one of its relatives.
 	KindGRPC Kind = "grpc"
@@ -48,7 +48,7 @@ const (
 
 var kinds = []Kind{KindSSE, KindUpgrade, KindGRPC}
 
-// Protocol is what is spoken with the upstream.
+// Protocol is the protocol to the upstream.
 type Protocol string
 
 // The protocols.
@@ -66,61 +66,58 @@ const (
 
 // Options configures a [Proxy].
 type Options struct {
-	// Upstream is where requests go: scheme and host, and a path that theirs is
-	// appended to.
+	// Upstream is where requests go: scheme and host, and a path to which theirs is
+	// appended.
 	Upstream *url.URL
-	// Route is how requests are guarded. Its IgnoreFlush is not used: answers
-	// that are event streams pass through, all others are captured. Its Timeout,
-	// which may not be negative, also bounds the wait for the head of the answer
-	// to requests that are not guarded.
+	// Route says how requests are guarded. Its IgnoreFlush isn't used: event streams
+	// pass through, all other answers are captured. Its Timeout, which must not be
+	// negative, also bounds the wait for the head of the answer to unguarded requests.
 	Route semelhttp.Route
 	// Mode defaults to [ModeEnforce].
 	Mode Mode
-	// Unguarded are the kinds of requests that pass without a guard although they
-	// have a key; the answer then says so in [semelhttp.UnguardedHeader]. The
-	// client says what kind a request is of, so name one only where the upstream
-	// can stand duplicates of it. Without the name, event streams and gRPC calls
-	// are guarded, and leave no answer to replay but the fact that they ran, and
-	// upgrades are refused. Defaults to none.
+	// Unguarded are the kinds of requests that pass unguarded although they have a key;
+	// the answer says so in [semelhttp.UnguardedHeader]. The client chooses the kind of
+	// its request, so list a kind only if duplicates of it don't harm the upstream.
+	// Kinds that you don't list: event streams and gRPC calls are guarded, and only the
+	// fact that they ran is kept for replays; upgrades are refused. Defaults to none.
 	Unguarded []Kind
-	// Transport is how connections to the upstream are made.
+	// Transport configures connections to the upstream.
 	Transport TransportOptions
 	// PreserveHost says whether the upstream gets the Host that the client sent,
-	// which is then part of what deliveries of one call have in common. Defaults to
-	// [HostAuto]. X-Forwarded-Host has the client's in any case.
+	// which must then be the same in all deliveries of a call. Defaults to
+	// [HostAuto]. X-Forwarded-Host always has the client's.
 	PreserveHost HostRule
-	// TrustedProxies are the networks of proxies in front of this one: what they
-	// say in Forwarded, X-Forwarded-For and the like is kept and extended. From all
-	// others it is removed, and made anew. Defaults to none.
+	// TrustedProxies are the networks of proxies in front of this one: their
+	// Forwarded, X-Forwarded-For and similar headers are kept and extended. Those of all
+	// others are replaced. Defaults to none.
 	TrustedProxies []netip.Prefix
-	// Identity tells the tenant and the principal for the two headers below. It
-	// should be the guard's. Without it the headers are only removed.
+	// Identity returns the tenant and the principal for the two headers below. Use the
+	// guard's. Without it the headers are only removed.
 	Identity semelhttp.IdentityFunc
-	// TenantHeader and PrincipalHeader are the names of the headers that the
-	// upstream gets the caller's identity in. What clients send under these
-	// names is removed. Default to none.
+	// TenantHeader and PrincipalHeader are the names of the headers in which the
+	// upstream gets the caller's identity. They are removed from clients' requests.
+	// Default to none.
 	TenantHeader    string
 	PrincipalHeader string
 	// StripHeaders are further request headers that are removed, because the
 	// upstream trusts them.
 	StripHeaders []string
 	// OwnCredential reports whether the Authorization header of a request is a
-	// credential for this proxy and for nobody else, which the upstream does not get.
-	// Its context is that of the request. Defaults to never.
+	// credential for this proxy only, which the upstream doesn't get. Its context is
+	// that of the request. Defaults to never.
 	OwnCredential func(ctx context.Context) bool
 	// EffectHeader is the header in which the upstream gets the key of the
-	// effect, which is the same in all attempts at one call. What clients send
-	// under this name is removed. Defaults to none. Setting it puts the upstream
-	// call into the ledger.
+	// effect, which is the same in all attempts of a call. It is removed from clients'
+	// requests. Defaults to none. Setting it puts the upstream call into the ledger.
 	EffectHeader string
-	// Shadow bounds what ModeShadow remembers, and is told what it found.
+	// Shadow configures ModeShadow.
 	Shadow ShadowOptions
-	// OnError is told of upstream calls that failed. Optional. It is called by
+	// OnError is called after upstream calls that failed. Optional. It is called by
 	// many goroutines at once.
 	OnError func(ctx context.Context, err error)
 }
 
-// TransportOptions is how a [Proxy] makes connections to its upstream.
+// TransportOptions configures a [Proxy]'s connections to its upstream.
 type TransportOptions struct {
 	// Protocol defaults to [ProtocolAuto].
 	Protocol Protocol
@@ -129,19 +126,18 @@ type TransportOptions struct {
 	// DialTimeout bounds making a connection. Defaults to 5 seconds.
 	DialTimeout time.Duration
 	// IdleTimeout is how long an unused connection is kept. It should be shorter
-	// than the upstream's, because a request that meets a connection in the
-	// moment of its closing has an unknown outcome; see Reuse. Defaults to 1
-	// second.
+	// than the upstream's, because a request on a connection that is being closed has an
+	// unknown outcome; see Fresh. Defaults to 1 second.
 	IdleTimeout time.Duration
-	// Reuse sends guarded requests over HTTP/1.1 on connections that were used
-	// before, which costs less. Without it each has a connection of its own: an
-	// upstream that restarts closes the connections that are idle, and a request
-	// that one of them has just been given is lost, and held because nobody can
-	// prove that. Defaults to false.
-	Reuse bool
+	// Fresh gives each guarded request over HTTP/1.1 its own connection, which costs
+	// more. Without it, a connection is checked before it is reused, and dropped if the
+	// upstream has closed it. The check can't see that the upstream closes it while the
+	// request is on its way, as it may when it stops: the call is then held, because it
+	// may have been read. Defaults to false.
+	Fresh bool
 	// MaxIdle is how many unused connections are kept. Defaults to 512.
 	MaxIdle int
-	// MaxConns bounds all connections over HTTP/1.1. Zero: no bound.
+	// MaxConns bounds the connections over HTTP/1.1. Zero: no bound.
 	MaxConns int
 }
 
@@ -152,8 +148,8 @@ const (
 	DefaultMaxIdle     = 512
 )
 
-// validate reports everything that is wrong. What is wrong with the route, the
-// guard reports.
+// validate reports everything that is wrong, except with the route, which the guard
+// validates.
 func (o *Options) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) {

@@ -114,8 +114,9 @@ func TestAnUpstreamThatSaysNothingLeavesAnUnknownOutcome(t *testing.T) {
 		}, 504},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			up := newBrokenUpstream(t, c.serve)
-			w := newWorld(t, up.url(), func(_ *world, o *semelproxy.Options) { o.Route.Timeout = 300 * time.Millisecond })
+			w := newWorld(t, up.url(), func(_ *world, o *semelproxy.Options) { o.Route.Timeout = 2 * time.Second })
 			body := strings.Repeat("x", 256<<10)
 			first := w.send("POST", "/charges", "k1", body)
 			first.want(t, c.status, `"code":"unknown"`)
@@ -195,17 +196,17 @@ func TestAKeptConnectionThatBreaksIsNotSentOnAgain(t *testing.T) {
 			}
 		}
 	})
-	w := newWorld(t, up.url(), func(_ *world, o *semelproxy.Options) { o.Transport.Reuse = true })
+	w := newWorld(t, up.url(), nil)
 	w.send("POST", "/charges", "k1", "one").want(t, 200, "done")
 	w.send("POST", "/charges", "k2", "two").want(t, 502, `"code":"unknown"`)
 	if requests.Load() != 2 || up.conns.Load() != 1 {
 		t.Errorf("%d requests on %d connections, want 2 on 1", requests.Load(), up.conns.Load())
 	}
-	// One without a body never meets a used connection.
+	// Nor is one without a body, which net/http can send again without being asked.
 	w.send("POST", "/charges", "k3", "").want(t, 200, "done")
-	w.send("POST", "/charges", "k4", "").want(t, 200, "done")
-	if requests.Load() != 4 || up.conns.Load() != 3 {
-		t.Errorf("%d requests on %d connections, want 4 on 3", requests.Load(), up.conns.Load())
+	w.send("POST", "/charges", "k4", "").want(t, 502, `"code":"unknown"`)
+	if requests.Load() != 4 {
+		t.Errorf("%d requests, want 4", requests.Load())
 	}
 }
 
@@ -270,6 +271,7 @@ func TestAClientThatHangsUpStopsNothing(t *testing.T) {
 func TestALostLeaseDoesNotLoseTheUpstreamsAnswer(t *testing.T) {
 	for name, size := range map[string]int{"one that is kept": 4, "one that is too large to be kept": 2000} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			arrived, release := make(chan struct{}), make(chan struct{})
 			up := newUpstream(t, nil, func(w http.ResponseWriter, r *http.Request, _ int) {
 				close(arrived)
@@ -282,7 +284,7 @@ func TestALostLeaseDoesNotLoseTheUpstreamsAnswer(t *testing.T) {
 				_, _ = io.WriteString(w, strings.Repeat("x", size))
 			})
 			w := newWorld(t, up.URL, func(_ *world, o *semelproxy.Options) {
-				o.Route.Operation.Lease, o.Route.Operation.MaxResult = 200*time.Millisecond, 1000
+				o.Route.Operation.Lease, o.Route.Operation.MaxResult = 2*time.Second, 1000
 			})
 			got := make(chan reply, 1)
 			go func() { got <- w.send("POST", "/charges", "k1", "one") }()
@@ -320,12 +322,13 @@ func TestAStoreThatIsDownSendsNothing(t *testing.T) {
 }
 
 func TestUnguardedRequestsFailPlainly(t *testing.T) {
+	t.Parallel()
 	up := newBrokenUpstream(t, func(_ net.Conn, in *bufio.Reader) {
 		readAll(in)
 		_, _ = in.ReadByte()
 	})
 	w := newWorld(t, up.url(), func(_ *world, o *semelproxy.Options) {
-		o.Route.Timeout, o.Route.Key = 100*time.Millisecond, semelhttp.KeyOptional
+		o.Route.Timeout, o.Route.Key = 2*time.Second, semelhttp.KeyOptional
 	})
 	w.send("GET", "/charges", "", "").want(t, 504, `"code":"unknown"`)
 	w.send("PUT", "/charges", "", "one").want(t, 504, `"code":"unknown"`)

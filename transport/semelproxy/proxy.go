@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/semelhq/semel/transport/safehttp"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
@@ -23,7 +24,7 @@ type Proxy struct {
 	owned     map[string]bool // request headers that are removed
 	protected map[string]bool // headers that Connection may not name
 
-	transport *semelhttp.SafeTransport
+	transport *safehttp.Transport
 	reverse   *httputil.ReverseProxy
 	inspector *semelhttp.Inspector
 	guarded   http.Handler // nil unless the mode is enforce
@@ -35,7 +36,7 @@ type Proxy struct {
 }
 
 // New makes a proxy. In the mode enforce it registers the route's operation with
-// the guard's engine. Every problem with the options is reported at once.
+// the guard's engine. The error reports all problems with the options.
 func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 	if guard == nil {
 		return nil, errors.New("semelproxy: New needs a guard")
@@ -48,11 +49,12 @@ func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 	opts.Unguarded = slices.Clone(opts.Unguarded)
 	opts.TrustedProxies = slices.Clone(opts.TrustedProxies)
 	switch {
-	case opts.PreserveHost == HostAlways: // it was said that hosts differ
+	case opts.PreserveHost == HostAlways: // hosts are different services
 		opts.Route.ScopeHeaders = append(slices.Clip(opts.Route.ScopeHeaders), semelhttp.ScopeHost)
 	case opts.preserves():
-		// A host may be another service, or the same one by another name. A key that
-		// comes by both is refused: it can neither run twice nor get a foreign answer.
+		// Another host may be another service, or the same one under another name. A
+		// key that comes by both is refused, so it can neither run twice nor get
+		// another service's answer.
 		opts.Route.FingerprintHeaders = append(slices.Clip(opts.Route.FingerprintHeaders), "Host")
 	}
 	p := &Proxy{
@@ -79,7 +81,7 @@ func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 		if p.guarded, err = guard.Handle(opts.Route, http.HandlerFunc(p.execute)); err != nil {
 			return nil, err
 		}
-		op, ok := guard.Engine().Operation(opts.Route.Operation.Name)
+		op, ok := guard.Engine().Door().Operation(opts.Route.Operation.Name)
 		if !ok {
 			return nil, fmt.Errorf("semelproxy: operation %q is not registered", opts.Route.Operation.Name)
 		}
@@ -88,7 +90,7 @@ func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 	return p, nil
 }
 
-// ServeHTTP deals with one request as the mode says.
+// ServeHTTP handles one request by the mode.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r, ok := p.plain(w, r)
 	if !ok {
@@ -117,8 +119,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Guards reports whether this proxy sees to it that the request is executed once:
-// its mode is enforce, and the request has a key and a method that is guarded.
+// Guards reports whether this proxy makes sure that the request is executed once: its
+// mode is enforce, and the request has a key and a guarded method.
 func (p *Proxy) Guards(r *http.Request) bool {
 	return p.opts.Mode == ModeEnforce && p.hasKey(r) && p.inspector.Guards(r) && p.named(r) == ""
 }
@@ -132,12 +134,10 @@ func (p *Proxy) ShadowCounts() ShadowCounts {
 	return p.shadow.counts()
 }
 
-// Interrupt cancels the guarded upstream calls that are running, and those that
-// follow. Their attempts end as for a connection that broke: proved harmless where
-// nothing was sent, otherwise with an unknown outcome. It is for a process that has
-// to end.
+// Interrupt cancels the guarded upstream calls that are running, and later ones. Their
+// attempts end as after a broken connection: aborted if nothing was sent, otherwise with
+// an unknown outcome. Call it when the process must end.
 func (p *Proxy) Interrupt() { p.stop() }
 
-// Close closes the connections to the upstream that are not in use. Requests that
-// are running go on.
+// Close closes unused connections to the upstream. Running requests continue.
 func (p *Proxy) Close() { p.transport.CloseIdleConnections() }

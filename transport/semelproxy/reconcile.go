@@ -13,11 +13,12 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/canon"
-	"github.com/semelhq/semel/internal/strictclient"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/transport/safehttp"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// Finding is the JSON by which an upstream says what became of a call.
+// Finding is the JSON by which an upstream says what happened to a call.
 type Finding struct {
 	// Outcome is completed, rejected or failed, with the answer that the caller
 	// would have got; aborted, if the call has not arrived and never will, so
@@ -44,9 +45,9 @@ const (
 //	GET url?operation=NAME&key=KEY&tenant=TENANT&attempt=N&started_at=TIME&effect_key=KEY
 //
 // The effect_key is there if the upstream call was in the ledger, and tenant if
-// there is one. The question must not change anything. It is answered with 200
-// and a [Finding]. Everything else, 404 too, says nothing: the record stays held
-// and is asked about again after Operation.ReconcileEvery.
+// there is one. The question must not change anything. Answer it with 200 and a
+// [Finding]. Any other status, 404 included, is ignored: the record stays held, and the
+// question is asked again after Operation.ReconcileEvery.
 //
 // An upstream that answers aborted promises that the request, should it still be
 // on its way, will not be executed.
@@ -54,7 +55,7 @@ const (
 // Redirects are not followed. Base makes the connections; nil makes them to the URL
 // itself, whatever proxy the environment names.
 func ReconcileHTTP(u *url.URL, base http.RoundTripper) semel.Reconciler {
-	client := &strictclient.Client{Base: base, Timeout: reconcileTimeout, MaxAnswer: maxFinding}
+	client := &safehttp.Client{Base: base, Timeout: reconcileTimeout, MaxAnswer: maxFinding}
 	return func(ctx context.Context, held semel.Record) (semel.Settlement, error) {
 		f, err := ask(ctx, client, u, &held)
 		if err != nil {
@@ -64,7 +65,7 @@ func ReconcileHTTP(u *url.URL, base http.RoundTripper) semel.Reconciler {
 	}
 }
 
-func ask(ctx context.Context, client *strictclient.Client, u *url.URL, held *semel.Record) (*Finding, error) {
+func ask(ctx context.Context, client *safehttp.Client, u *url.URL, held *semel.Record) (*Finding, error) {
 	target := *u
 	q := target.Query()
 	q.Set("operation", held.ID.Operation)
@@ -126,9 +127,9 @@ func readFinding(text []byte) (*Finding, error) {
 	return f, nil
 }
 
-// settlement is what a finding means for a held record.
+// settlement is the settlement of a held record by a finding.
 func (f *Finding) settlement(held *semel.Record) (s semel.Settlement, err error) {
-	state, status := semel.EffectConfirmed, 0
+	state, status := store.EffectConfirmed, 0
 	switch f.Outcome {
 	case "unknown":
 		return s, nil
@@ -137,9 +138,9 @@ func (f *Finding) settlement(held *semel.Record) (s semel.Settlement, err error)
 	case "rejected":
 		s.Outcome, status = semel.DispositionRejected, http.StatusUnprocessableEntity
 	case "failed":
-		s.Outcome, status, state = semel.DispositionFailed, http.StatusInternalServerError, semel.EffectRefuted
+		s.Outcome, status, state = semel.DispositionFailed, http.StatusInternalServerError, store.EffectRefuted
 	case "aborted":
-		s.Outcome, state = semel.DispositionAborted, semel.EffectRefuted
+		s.Outcome, state = semel.DispositionAborted, store.EffectRefuted
 	default:
 		return s, fmt.Errorf("semelproxy: reconcile: the outcome is %q, not completed, rejected, failed, aborted or unknown", f.Outcome)
 	}
@@ -151,14 +152,14 @@ func (f *Finding) settlement(held *semel.Record) (s semel.Settlement, err error)
 		s.Result = semelhttp.NewResult(status, f.Headers, f.Body)
 	}
 	if s.Outcome != semel.DispositionCompleted {
-		s.Failure = &semel.Failure{Message: cmp.Or(f.Message, "the upstream said so when it was asked")}
+		s.Failure = &store.Failure{Message: cmp.Or(f.Message, "the upstream said so when it was asked")}
 		if status != 0 {
 			s.Failure.Code = strconv.Itoa(status)
 		}
 	}
 	for _, ef := range held.Effects {
-		if ef.Name == UpstreamEffect && ef.State == semel.EffectStarted {
-			s.Effects = append(s.Effects, semel.EffectFinding{Name: ef.Name, State: state})
+		if ef.Name == UpstreamEffect && ef.State == store.EffectStarted {
+			s.Effects = append(s.Effects, store.EffectFinding{Name: ef.Name, State: state})
 		}
 	}
 	return s, nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/transport/semelhttp"
 	"github.com/semelhq/semel/transport/semelproxy"
 )
@@ -117,7 +118,7 @@ func TestAConfirmedEffectIsNotCalledAgain(t *testing.T) {
 	w := newWorld(t, up.url(), func(_ *world, o *semelproxy.Options) { o.EffectHeader = "X-Effect-Key" })
 	w.send("POST", "/charges", "k1", "one").want(t, 502, "unknown")
 	_, err := w.engine.Settle(t.Context(), semel.ID{Operation: "payments.charge", Key: "k1"}, semel.Settlement{
-		Effects: []semel.EffectFinding{{Name: semelproxy.UpstreamEffect, State: semel.EffectConfirmed}},
+		Effects: []store.EffectFinding{{Name: semelproxy.UpstreamEffect, State: store.EffectConfirmed}},
 	}, "it is in the books")
 	if err != nil && !errors.Is(err, semel.ErrHeld) {
 		t.Fatal(err)

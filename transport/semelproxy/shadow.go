@@ -15,15 +15,14 @@ import (
 
 // ShadowOptions configures [ModeShadow].
 type ShadowOptions struct {
-	// OnReport is told of every request that would have been guarded, after it
+	// OnReport is called for every request that would have been guarded, after it
 	// was answered. Optional. It is called by many goroutines at once.
 	OnReport func(ShadowReport)
 	// MaxCalls is how many calls are remembered; the oldest are forgotten first.
 	// Each takes some 300 bytes. Defaults to 65536.
 	MaxCalls int
-	// MaxBody is how much of a body is looked at, in bytes, and kept in memory
-	// while the request is handled. Larger ones are not compared. Defaults to
-	// 1 MiB.
+	// MaxBody is the largest body that is compared, in bytes; it is kept in memory while
+	// the request is handled. Defaults to 1 MiB.
 	MaxBody int
 }
 
@@ -48,16 +47,16 @@ const (
 	NotCompared Verdict = "unknown" // a duplicate with a body too large to be compared
 )
 
-// ShadowReport is what would have become of one request.
+// ShadowReport says what the mode enforce would have done with one request.
 type ShadowReport struct {
 	Verdict   Verdict `json:"verdict"`
 	Operation string  `json:"operation"`
-	// Call names the call without telling its key: the first 16 bytes of the
-	// digest of its identity, in hexadecimal. Empty where refused.
+	// Call names the call without revealing its key: the first 16 bytes of the
+	// digest of its identity, in hexadecimal. Empty if refused.
 	Call string `json:"call,omitempty"`
 	// Code is why it would have been refused.
 	Code semel.Code `json:"code,omitempty"`
-	// Status is what the upstream answered.
+	// Status is the status of the upstream's answer.
 	Status int `json:"status"`
 }
 
@@ -72,7 +71,7 @@ type ShadowCounts struct {
 	Unknown     int64 `json:"unknown"`
 }
 
-// shadow remembers calls in memory only. The store is never asked.
+// shadow remembers calls in memory only, and never uses the store.
 type shadow struct {
 	opts      ShadowOptions
 	inspector *semelhttp.Inspector
@@ -112,7 +111,7 @@ func (s *shadow) counts() ShadowCounts {
 	return s.found
 }
 
-// serve passes the request, whatever it is, and reports afterwards.
+// serve passes every request, and reports afterwards.
 func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.HandlerFunc) {
 	if !s.inspector.Guards(r) {
 		pass(w, r)
@@ -220,7 +219,7 @@ func (s *shadow) report(report *ShadowReport, w *statusWriter) {
 	}
 }
 
-// copying keeps what is read of a body.
+// copying keeps a copy of the part of a body that was read.
 type copying struct {
 	io.ReadCloser
 	data  []byte
@@ -240,7 +239,7 @@ func (c *copying) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// statusWriter notes the status.
+// statusWriter records the status.
 type statusWriter struct {
 	http.ResponseWriter
 	status int

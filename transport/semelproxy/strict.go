@@ -4,31 +4,31 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// Limits that [Strict] sets where the server has none.
+// Limits that [Strict] sets if the server has none.
 const (
 	DefaultMaxHeaderBytes    = 32 << 10
 	DefaultReadHeaderTimeout = 5 * time.Second
 )
 
-// Strict prepares a server, and its listener, for being the edge: requests whose
-// framing is ambiguous get 400, and their connection is closed. net/http accepts
-// some of them, such as those with both Content-Length and Transfer-Encoding, and
-// does not let handlers see it.
+// Strict protects a server against request smuggling: requests whose framing is
+// ambiguous get 400, and their connection is closed. net/http accepts some of them, such
+// as those with both Content-Length and Transfer-Encoding, and doesn't show it to
+// handlers.
 //
-// Call it before the server is used and give what it returns to [http.Server.Serve].
+// Call it before the server is used and pass the listener it returns to
+// [http.Server.Serve].
 // If the server has a TLSConfig, the listener speaks TLS. MaxHeaderBytes and
 // ReadHeaderTimeout get defaults; Handler and ConnContext are wrapped.
 func Strict(srv *http.Server, l net.Listener) net.Listener {
@@ -59,13 +59,13 @@ func Strict(srv *http.Server, l net.Listener) net.Listener {
 	if (srv.Protocols == nil || srv.Protocols.HTTP2()) && !slices.Contains(config.NextProtos, "h2") {
 		config.NextProtos = append([]string{"h2"}, config.NextProtos...)
 	}
-	srv.TLSConfig = config // from which the server learns that it may speak HTTP/2
+	srv.TLSConfig = config // it tells the server that it may use HTTP/2
 	return newTLSListener(l, config, srv.ReadHeaderTimeout)
 }
 
 type strictKey struct{}
 
-// strictHandler refuses what the connection found to be ambiguous.
+// strictHandler refuses requests that the connection found to be ambiguous.
 type strictHandler struct {
 	next    http.Handler
 	options bool // answer OPTIONS *
@@ -88,21 +88,12 @@ func (h strictHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // refuseFraming answers with a problem document, whatever the route is.
 func refuseFraming(w http.ResponseWriter, fault *framingFault) {
-	body, err := json.Marshal(semelhttp.Problem{
+	w.Header().Set("Connection", "close")
+	problem.Write(w, http.StatusBadRequest, semelhttp.Problem{
 		Type: "urn:semel:problem:" + string(CodeAmbiguousFraming), Code: CodeAmbiguousFraming,
 		Title: "Ambiguous framing", Status: http.StatusBadRequest,
 		Detail: "Where this request begins or ends can be read in two ways: " + fault.why + ". Nothing was executed.",
 	})
-	if err != nil {
-		panic(err) // strings and numbers always have a JSON form
-	}
-	header := w.Header()
-	header.Set("Content-Type", semelhttp.ProblemType)
-	header.Set("Cache-Control", "no-store")
-	header.Set("Connection", "close")
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(http.StatusBadRequest)
-	_, _ = w.Write(body) // nobody to tell
 }
 
 type strictListener struct{ net.Listener }
@@ -115,7 +106,7 @@ func (l strictListener) Accept() (net.Conn, error) {
 	return &strictConn{Conn: c}, nil
 }
 
-// strictConn shows what is read to framing.
+// strictConn feeds everything that is read to framing.
 type strictConn struct {
 	net.Conn
 	framing framing // fed by the one goroutine that reads
@@ -139,15 +130,15 @@ func (c *strictConn) CloseWrite() error {
 	return nil
 }
 
-// strictTLSConn is one that net/http finds the TLS state of.
+// strictTLSConn is a strictConn with a TLS state that net/http can read.
 type strictTLSConn struct{ strictConn }
 
 func (c *strictTLSConn) ConnectionState() tls.ConnectionState {
 	return c.Conn.(*tls.Conn).ConnectionState()
 }
 
-// tlsListener makes the handshakes itself, because what is spoken depends on
-// them: HTTP/2 needs the bare connection.
+// tlsListener makes the handshakes itself, because they determine the protocol, and
+// HTTP/2 needs the bare connection.
 type tlsListener struct {
 	net.Listener
 	config  *tls.Config
@@ -222,5 +213,5 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends Accept. Handshakes that have not ended by then fail or time out.
+// Close ends Accept. Unfinished handshakes fail or time out.
 func (l *tlsListener) Close() error { return l.close() }

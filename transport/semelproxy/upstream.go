@@ -6,12 +6,12 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/semelhq/semel/transport/semelhttp"
+	"github.com/semelhq/semel/transport/safehttp"
 )
 
-// newTransport makes the connections to one upstream. Nothing of the environment
-// changes where they go.
-func newTransport(o TransportOptions) *semelhttp.SafeTransport {
+// newTransport makes the connections to one upstream. It ignores proxies of the
+// environment.
+func newTransport(o TransportOptions) *safehttp.Transport {
 	dialer := net.Dialer{Timeout: cmp.Or(o.DialTimeout, DefaultDialTimeout)}
 	maxIdle := cmp.Or(o.MaxIdle, DefaultMaxIdle)
 	t := &http.Transport{
@@ -36,10 +36,10 @@ func newTransport(o TransportOptions) *semelhttp.SafeTransport {
 		t.Protocols.SetHTTP1(true)
 		t.Protocols.SetHTTP2(true)
 	}
-	return &semelhttp.SafeTransport{Base: t, Fresh: !o.Reuse}
+	return &safehttp.Transport{Base: t, Look: !o.Fresh, Fresh: o.Fresh}
 }
 
-// buffers are what answers are copied with.
+// buffers are for copying answers.
 type buffers struct{ pool sync.Pool }
 
 const bufferSize = 16 << 10

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/transport/semelhttp"
 	"github.com/semelhq/semel/transport/semelproxy"
@@ -75,7 +76,7 @@ type world struct {
 	addr   string
 	client *http.Client
 
-	lost chan semel.LeaseLostEvent // the first of them
+	lost chan semel.Event // the first of them
 
 	mu   sync.Mutex
 	errs []error
@@ -98,7 +99,7 @@ func (s *countingStore) switchTo(down bool) {
 	s.down = down
 }
 
-func (s *countingStore) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+func (s *countingStore) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 	s.mu.Lock()
 	s.calls++
 	down := s.down
@@ -113,13 +114,15 @@ func (s *countingStore) Get(ctx context.Context, id semel.ID) (semel.Record, err
 	return s.mem.Get(ctx, id)
 }
 
-func (s *countingStore) Now(ctx context.Context) (semel.Instant, error) { return s.mem.Now(ctx) }
+func (s *countingStore) Now(ctx context.Context) (store.Instant, error) { return s.mem.Now(ctx) }
 
 func (s *countingStore) Close() error { return s.mem.Close() }
 
 func (s *countingStore) Watch(ctx context.Context, id semel.ID) (<-chan struct{}, func()) {
 	return s.mem.Watch(ctx, id)
 }
+
+func (s *countingStore) Extras() store.Extras { return store.Extras{Watch: s} }
 
 func (s *countingStore) applied() int {
 	s.mu.Lock()
@@ -130,9 +133,9 @@ func (s *countingStore) applied() int {
 // newWorld serves a proxy to target. Options may be changed before it is made.
 func newWorld(t testing.TB, target string, change func(*world, *semelproxy.Options)) *world {
 	t.Helper()
-	w := &world{t: t, lost: make(chan semel.LeaseLostEvent, 1), store: &countingStore{mem: memstore.New()}}
+	w := &world{t: t, lost: make(chan semel.Event, 1), store: &countingStore{mem: memstore.New()}}
 	var err error
-	if w.engine, err = semel.New(w.store, &semel.Options{StoreTimeout: time.Second, Events: &semel.Events{LeaseLost: func(ev semel.LeaseLostEvent) {
+	if w.engine, err = semel.New(w.store, &semel.Options{StoreTimeout: time.Second, Events: &semel.Events{LeaseLost: func(ev semel.Event) {
 		select {
 		case w.lost <- ev:
 		default:

@@ -1,6 +1,6 @@
-// Package semelhttptest is for unit tests of guarded handlers: an engine in memory, a
-// clock that tests move, and a guard that takes everybody, also the requests that
-// httptest.NewRequest makes, which no server has received.
+// Package semelhttptest is for unit tests of guarded handlers. It gives you an engine in
+// memory, a clock that you can move, and a guard that accepts every caller, even in
+// requests from httptest.NewRequest, which no server has received.
 //
 //	s := semelhttptest.New(t, nil)
 //	h := s.Guard.Handler(semelhttp.Route{Operation: semel.Operation{Name: "charge"}}, charge)
@@ -22,10 +22,10 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// CallerHeader says in a test who sent a request. Without it everybody is "tester".
+// CallerHeader says in a test who sent a request. Without it the caller is "tester".
 const CallerHeader = "X-Test-Caller"
 
-// Service is what a test has. Its methods may be called concurrently.
+// Service is everything that a test needs. Its methods may be called concurrently.
 type Service struct {
 	Store  *memstore.Store
 	Engine *semel.Engine
@@ -35,9 +35,8 @@ type Service struct {
 	t testing.TB
 }
 
-// New makes a service, which ends with the test. Options of the engine may be nil.
-// What the guard tells nobody else, such as an outcome that can't be recorded, fails
-// the test.
+// New makes a service, which ends with the test. The engine's options may be nil. If the
+// guard reports an error, such as an outcome that can't be recorded, the test fails.
 func New(t testing.TB, opts *semel.Options) *Service {
 	t.Helper()
 	s := &Service{Store: memstore.New(), t: t}
@@ -62,7 +61,7 @@ func New(t testing.TB, opts *semel.Options) *Service {
 	return s
 }
 
-// identify takes everybody at their word.
+// identify believes what the request says.
 func identify(r *http.Request) (tenant, principal string, err error) {
 	if who := r.Header.Get(CallerHeader); who != "" {
 		return "", who, nil
@@ -71,7 +70,7 @@ func identify(r *http.Request) (tenant, principal string, err error) {
 }
 
 // Advance moves the clock by which leases and windows are judged, and lets the engine
-// attend to what is due by then.
+// sweep what is due by then.
 func (s *Service) Advance(d time.Duration) {
 	s.t.Helper()
 	s.Store.Advance(d)
@@ -90,7 +89,7 @@ func (s *Service) Post(h http.Handler, key, body string) *httptest.ResponseRecor
 	return w
 }
 
-// Replayed reports whether an answer is one that was recorded before.
+// Replayed reports whether an answer is a replay.
 func Replayed(w *httptest.ResponseRecorder) bool {
 	return w.Header().Get(semelhttp.IETF().Marker) == "true"
 }
