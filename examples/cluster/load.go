@@ -16,18 +16,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/semelhq/semel/transport/semelhttp"
+	"github.com/semelhq/semel/transport/safehttp"
 	"github.com/semelhq/semel/transport/semelproxy"
 )
 
-// ledger is the upstream. It knows nothing of keys: it does what it is asked to, and
-// can say what it has done for an order.
+// ledger is the upstream. It ignores keys: it executes every request, and can say what it
+// has done for an order.
 type ledger struct {
-	work time.Duration // takes so long
+	work time.Duration // how long an order takes
 
 	mu    sync.Mutex
 	done  map[string][]string // the answers to each order
-	asked int                 // what became of an order
+	asked int                 // about orders, by reconcile
 }
 
 func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -48,14 +48,14 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// reconcile tells what became of an order whose node died, which it can because the
-// key is the order's name.
+// reconcile says what happened to an order whose node died; it finds the order because
+// the key is the order's name.
 func (l *ledger) reconcile(w http.ResponseWriter, r *http.Request) {
 	l.mu.Lock()
 	l.asked++
 	answers := l.done[r.URL.Query().Get("key")]
 	l.mu.Unlock()
-	found := semelproxy.Finding{Outcome: "aborted"} // it was never here, and whoever might send it is dead
+	found := semelproxy.Finding{Outcome: "aborted"} // it never arrived, and its sender is dead
 	if len(answers) > 0 {
 		found = semelproxy.Finding{
 			Outcome: "completed", Status: http.StatusOK, Body: []byte(answers[0]),
@@ -78,7 +78,7 @@ func play(ctx context.Context, o *options) (_ *summary, err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	l := &load{
 		nodes: make([]*node, 0, o.nodes), got: map[string]map[string]bool{}, again: map[string]int{},
-		client: &http.Client{Timeout: 10 * time.Second, Transport: &semelhttp.SafeTransport{Base: &http.Transport{MaxIdleConnsPerHost: 32}}},
+		client: &http.Client{Timeout: 10 * time.Second, Transport: &safehttp.Transport{Base: &http.Transport{MaxIdleConnsPerHost: 32}}},
 	}
 	defer func() {
 		for _, n := range l.nodes {
@@ -86,7 +86,7 @@ func play(ctx context.Context, o *options) (_ *summary, err error) {
 		}
 	}()
 	for i := range o.nodes {
-		n, err := newNode(dir, i, o.store, upstream.URL)
+		n, err := newNode(dir, i, o, upstream.URL)
 		if err != nil {
 			return nil, err
 		}
@@ -117,7 +117,7 @@ func play(ctx context.Context, o *options) (_ *summary, err error) {
 	return s, nil
 }
 
-// load is the callers, and what they got.
+// load is the callers, and their answers.
 type load struct {
 	nodes               []*node
 	client              *http.Client
@@ -151,7 +151,7 @@ func (l *load) run(ctx context.Context, o *options, s *summary) error {
 			cancel(err)
 		}
 	}()
-	name := fmt.Sprintf("order-%d", time.Now().UnixNano()) // no order of an earlier run
+	name := fmt.Sprintf("order-%d", time.Now().UnixNano()) // unlike those of earlier runs
 	for ctx.Err() == nil && (s.Orders < o.orders || !ended(rolled)) {
 		// The nodes are killed at even distances, one after the other.
 		if s.Kills < o.kills && s.Orders >= (s.Kills+1)*o.orders/(o.kills+1) {
@@ -188,8 +188,8 @@ func ended(c <-chan struct{}) bool {
 	}
 }
 
-// deliver sends an order to any of the nodes, again and again until it has the
-// upstream's answer.
+// deliver sends an order to any of the nodes, and repeats it until it gets the upstream's
+// answer.
 func (l *load) deliver(ctx context.Context, order string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -1,6 +1,6 @@
 // Command cluster runs several nodes of the service on one store, sends every order
 // several times through all of them, and kills the nodes in turn. The upstream
-// counts what it was asked to do.
+// counts the orders that it gets.
 package main
 
 import (
@@ -60,25 +60,24 @@ type summary struct {
 	// and Meanwhile the answers that callers got during those.
 	Restarts  int   `json:"restarts"`
 	Meanwhile int64 `json:"meanwhile"`
-	// Effects counts what the upstream did, Repeated the orders for which it did
-	// that more than once.
+	// Effects counts the upstream's effects, Repeated the orders that had more than one.
 	Effects  int `json:"effects"`
 	Repeated int `json:"repeated"`
 	// Answered are the orders to which a caller got the upstream's answer, and
 	// Differing those of which two callers got different ones.
 	Answered  int `json:"answered"`
 	Differing int `json:"differing"`
-	// Held counts what the upstream was asked about orders that nobody else might
-	// run, because their node had gone in the midst of them.
+	// Held counts the questions about orders that were held because their node died in
+	// the middle of them.
 	Held int `json:"held"`
-	// Again says why deliveries were repeated: by status, or "connection" where
-	// there was no answer.
+	// Again says why deliveries were repeated: by status, or "connection" if there was
+	// no answer.
 	Again map[string]int `json:"again"`
 }
 
-// failures counts the deliveries whose answer did not ask for another one, nor was
-// the upstream's. 409 says that the order is being run, 503 that the node is going
-// or can't reach its store, and without an answer the same key is sent again.
+// failures counts the answers that were neither the upstream's nor a reason to retry.
+// 409 means that the order is being executed, 503 that the node is stopping or can't
+// reach its store, and without an answer the same key is sent again.
 func (s *summary) failures() (n int) {
 	for why, times := range s.Again {
 		if !slices.Contains([]string{"connection", "409", "503"}, why) {
@@ -90,7 +89,7 @@ func (s *summary) failures() (n int) {
 
 func (s *summary) ok() bool {
 	once := s.Repeated == 0 && s.Effects == s.Orders && s.Answered == s.Orders && s.Differing == 0
-	// A node that stops in order leaves nothing open.
+	// A node that stops properly leaves nothing open.
 	return once && (s.Kills > 0 || s.Held == 0 && s.failures() == 0)
 }
 
@@ -128,7 +127,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	return s.ok(), nil
 }
 
-// kind is the store's URL without what is private in it.
+// kind is the store's URL without its private parts.
 func kind(url string) string {
 	scheme, _, _ := strings.Cut(url, ":")
 	return scheme

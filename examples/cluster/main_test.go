@@ -76,6 +76,7 @@ func rolled(t *testing.T, store string) {
 }
 
 func TestThreeNodesOnPostgreSQL(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("nodes are not started with -short")
 	}
@@ -86,6 +87,7 @@ func TestThreeNodesOnPostgreSQL(t *testing.T) {
 
 // No master is lost here, only nodes: then Redis keeps what it acknowledged.
 func TestThreeNodesOnRedisCluster(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("a cluster is not started with -short")
 	}
@@ -94,7 +96,7 @@ func TestThreeNodesOnRedisCluster(t *testing.T) {
 	t.Run("one after the other is restarted", func(t *testing.T) { rolled(t, store) })
 	t.Run("the strict profile refuses it", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "node.yaml")
-		if err := configure(file, map[string]any{"url": store, "profile": "strict"}, "http://127.0.0.1:1"); err != nil {
+		if err := configure(file, map[string]any{"url": store, "profile": "strict"}, "http://127.0.0.1:1", "1s"); err != nil {
 			t.Fatal(err)
 		}
 		err := runNode(t.Context(), file, strings.NewReader(""), io.Discard)

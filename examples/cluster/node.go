@@ -57,24 +57,31 @@ type node struct {
 }
 
 // newNode writes the configuration and starts the process.
-func newNode(dir string, i int, store, upstream string) (*node, error) {
-	settings := map[string]any{"url": store, "migrate": true, "accept_loss": true}
+func newNode(dir string, i int, o *options, upstream string) (*node, error) {
+	settings := map[string]any{"url": o.store, "migrate": true, "accept_loss": true}
+	// What a killed node leaves is held when its lease is over. Without kills no lease
+	// may end, however slow the machine is.
+	lease := "1m"
+	if o.kills > 0 {
+		lease = "1s"
+	}
 	n := &node{file: filepath.Join(dir, fmt.Sprintf("node%d.yaml", i))}
-	if err := configure(n.file, settings, upstream); err != nil {
+	if err := configure(n.file, settings, upstream, lease); err != nil {
 		return nil, err
 	}
 	return n, n.start()
 }
 
-// configure writes the configuration of a node with the settings of its store.
-func configure(file string, store map[string]any, upstream string) error {
-	// JSON is YAML, and quotes what has to be quoted.
+// configure writes the configuration of a node with the settings of its store and how
+// long a lease lasts.
+func configure(file string, store map[string]any, upstream, lease string) error {
+	// JSON is YAML with all quotes.
 	text, err := json.Marshal(map[string]any{
 		"listen": map[string]any{"address": "127.0.0.1:0"},
 		"admin":  map[string]any{"address": "127.0.0.1:0"},
 		"store":  store,
 		"operations": []any{map[string]any{
-			"name": "orders.create", "lease": "1s", "reconcile_url": upstream + "/reconcile", "reconcile_every": "1s",
+			"name": "orders.create", "lease": lease, "reconcile_url": upstream + "/reconcile", "reconcile_every": "1s",
 		}},
 		"routes": []any{map[string]any{"match": "POST /orders", "upstream": upstream, "operation": "orders.create"}},
 		"purge":  map[string]any{"interval": "1s"},
@@ -131,8 +138,8 @@ func (n *node) kill() {
 }
 
 // restart ends the process as a service manager does, by SIGTERM, and starts it
-// again when it has finished what it had begun. Its address is a new one then. The
-// error is not nil if it ended without having recorded every outcome.
+// again when it has finished its requests. Its address is then a new one. It returns an
+// error if the process ended without having recorded every outcome.
 func (n *node) restart() error {
 	n.mu.Lock()
 	cmd := n.cmd

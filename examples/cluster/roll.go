@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// roll restarts the nodes in an orderly way, one after the other, as often as it is
-// told, while orders come in: each gets SIGTERM, finishes what it has begun, and is
-// started again. The next one follows when answers have come since.
+// roll restarts the nodes properly, one after the other, while orders come in: each gets
+// SIGTERM, finishes its requests, and is started again. The next one follows after some
+// more answers.
 func roll(ctx context.Context, nodes []*node, restarts int, answers *atomic.Int64) (meanwhile int64, err error) {
 	const between = 100 // answers
 	for i := range restarts {

@@ -45,7 +45,7 @@ func main() {
 	}
 }
 
-// serve runs the service until ctx is done. Around is put around all handlers.
+// serve runs the service until ctx is done. around wraps all handlers.
 func serve(ctx context.Context, database string, listener net.Listener, around func(http.Handler) http.Handler) (err error) {
 	pool, err := pgxpool.New(ctx, database)
 	if err != nil {
@@ -85,8 +85,8 @@ func serve(ctx context.Context, database string, listener net.Listener, around f
 	case err = <-served:
 	case <-ctx.Done():
 	}
-	// First nobody comes in any more, then what is under way is recorded, then nobody
-	// sweeps, and last the store is closed.
+	// First stop accepting requests, then record what is under way, then stop sweeping,
+	// and last close the store.
 	grace, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	err = errors.Join(err, server.Shutdown(grace), guard.Close(grace))

@@ -16,8 +16,7 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// The stock is what two orders compete for, and the check what refuses the one that
-// comes too late.
+// Orders compete for the stock, and the check refuses an order when it is sold out.
 const schema = `
 CREATE TABLE IF NOT EXISTS stock (item text PRIMARY KEY, left_over int NOT NULL CHECK (left_over >= 0));
 INSERT INTO stock VALUES ('lamp', 2) ON CONFLICT DO NOTHING;
@@ -28,8 +27,8 @@ type order struct {
 	Item string `json:"item"`
 }
 
-// routes are those of the service. Whatever concerns every delivery stands around the
-// guard; what belongs to the one execution is inside.
+// routes are the routes of the service. Put middleware for every delivery around the
+// guard, and middleware for the one execution inside.
 func routes(pool *pgxpool.Pool, guard *semelhttp.Guard) http.Handler {
 	r := chi.NewRouter()
 	r.Use(middleware.RequestID, middleware.Recoverer)
@@ -42,9 +41,9 @@ func routes(pool *pgxpool.Pool, guard *semelhttp.Guard) http.Handler {
 	return r
 }
 
-// create makes an order in the transaction of its call. It does not commit: the guard
-// does, together with the answer. Of an answer that is not a success the rows are
-// rolled back.
+// create makes an order in the transaction of its call. It doesn't commit: the guard
+// does, together with the answer. If the answer isn't a success, the guard rolls the rows
+// back.
 func create(w http.ResponseWriter, r *http.Request) {
 	tx, ok := pgstore.TxFrom(r.Context())
 	if !ok {
@@ -62,7 +61,7 @@ func create(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if tag.RowsAffected() == 0 {
-		http.Error(w, "sold out", http.StatusConflict) // kept: every retry is told so
+		http.Error(w, "sold out", http.StatusConflict) // kept: every retry gets the same
 		return
 	}
 	if err := tx.QueryRow(r.Context(), "INSERT INTO orders (item) VALUES ($1) RETURNING id", o.Item).Scan(&o.ID); err != nil {
@@ -75,7 +74,7 @@ func create(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(o)
 }
 
-// show is not guarded: to look twice does no harm.
+// show isn't guarded: reading twice is harmless.
 func show(pool *pgxpool.Pool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		id, err := strconv.ParseInt(chi.URLParam(r, "id"), 10, 64)

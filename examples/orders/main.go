@@ -48,8 +48,8 @@ func main() {
 // summary is what the example prints.
 type summary struct {
 	Orders int `json:"orders"`
-	// Rows are the orders in the table, Counted those that the statistics know of,
-	// which no constraint protects.
+	// Rows are the orders in the table, Counted those in the statistics, which no
+	// constraint protects.
 	Rows    int `json:"rows"`
 	Counted int `json:"counted"`
 	// Deliveries were handed to a worker; those whose worker died before it
@@ -62,14 +62,13 @@ type summary struct {
 	Executed   int `json:"executed"`
 	Duplicates int `json:"duplicates_answered"`
 	Differing  int `json:"differing"`
-	// Deadlocks is what the server has counted. Held are records without an
-	// outcome.
+	// Deadlocks is the server's count. Held are records without an outcome.
 	Deadlocks int     `json:"deadlocks"`
 	Held      int     `json:"held"`
 	Seconds   float64 `json:"seconds"`
 }
 
-// faults says what is off.
+// faults says which counts are wrong.
 func (s *summary) faults(o *options) (faults []string) {
 	off := func(bad bool, format string, args ...any) {
 		if bad {

@@ -181,10 +181,10 @@ func (q *queue) feed(w *worker) {
 			break
 		}
 		if enc.Encode(d) != nil {
-			return // it is dead; who reads its answers puts the delivery back
+			return // it is dead; the reader of its answers puts the delivery back
 		}
 	}
-	_ = w.in.Close() // by which it ends, if it has not yet
+	_ = w.in.Close() // this ends it, if it still runs
 }
 
 func (q *queue) next(w *worker) (d delivery, ok bool) {
@@ -246,8 +246,8 @@ func (q *queue) killOne() bool {
 	return false
 }
 
-// over takes a worker that has ended off the list, and puts back what it had not
-// answered. It reports whether it was killed.
+// over removes a worker that has ended from the list, and puts back the deliveries that
+// it hadn't answered. It reports whether it was killed.
 func (q *queue) over(w *worker) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

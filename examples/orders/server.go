@@ -15,17 +15,17 @@ import (
 	"github.com/semelhq/semel/internal/pgserver"
 )
 
-// server is a private PostgreSQL server, in a directory that goes with it.
+// server is a private PostgreSQL server in a temporary directory, which stop removes.
 type server struct {
 	dir   string
 	cmd   *exec.Cmd
 	ended <-chan struct{}
 }
 
-// patience bounds how long it may take to start or to stop.
-const patience = 30 * time.Second
+// serverTimeout bounds how long it may take to start or to stop.
+const serverTimeout = 30 * time.Second
 
-// startServer starts a server that is reached by a socket only.
+// startServer starts a server that listens only on a socket.
 func startServer(ctx context.Context) (*server, error) {
 	dir, err := os.MkdirTemp("", "orders")
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *server) start(ctx context.Context) error {
 
 // ready waits until the server accepts connections.
 func (s *server) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -103,7 +103,7 @@ func (s *server) stop() error {
 		if err := s.cmd.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return err
 		}
-		timer := time.NewTimer(patience)
+		timer := time.NewTimer(serverTimeout)
 		defer timer.Stop()
 		select {
 		case <-s.ended:

@@ -34,8 +34,8 @@ type shop struct {
 	schema string
 }
 
-// tables are the shop's. An order is unique by its cart's mandate in the database
-// too. Nothing keeps the statistics from counting an order twice but the transaction.
+// tables are the shop's. In the database an order is also unique by its cart's mandate.
+// Only the transaction keeps the statistics from counting an order twice.
 const tables = `
 CREATE TABLE orders (
 	id     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -86,7 +86,7 @@ func (s *shop) close(ctx context.Context) error {
 	return errors.Join(s.engine.Close(context.WithoutCancel(ctx)), s.store.Close())
 }
 
-// create makes an order. Whoever delivers the same one gets the same receipt.
+// create makes an order. All deliveries of it get the same receipt.
 func (s *shop) create(ctx context.Context, o order) (receipt, semel.Answer, error) {
 	var r receipt
 	payload, err := json.Marshal(o)
@@ -115,8 +115,8 @@ func (s *shop) create(ctx context.Context, o order) (receipt, semel.Answer, erro
 	return r, ans, json.Unmarshal(ans.Record.Result.Data, &r)
 }
 
-// count fills in what the database has to say. The workers are gone by then, and
-// their sessions too, for the server counts the deadlocks of a session when it ends.
+// count fills in the figures from the database. The workers and their sessions must have
+// ended, because the server counts the deadlocks of a session when it ends.
 func (s *shop) count(ctx context.Context, sum *summary) error {
 	return errors.Join(
 		s.pool.QueryRow(ctx, "SELECT count(*) FROM orders").Scan(&sum.Rows),

@@ -19,7 +19,7 @@ const workerCommand = "worker"
 // orderWait is how long a duplicate waits for the delivery that makes the order.
 const orderWait = 5 * time.Second
 
-// reply is what a worker says of a delivery, in a line of JSON.
+// reply is a worker's answer to a delivery, in a line of JSON.
 type reply struct {
 	Delivery int64          `json:"delivery"`
 	Decision semel.Decision `json:"decision"`
@@ -27,13 +27,13 @@ type reply struct {
 	Error    string         `json:"error,omitempty"`
 }
 
-// delivery is what a worker is told, in a line of JSON.
+// delivery is a delivery for a worker, in a line of JSON.
 type delivery struct {
 	Delivery int64 `json:"delivery"`
 	Order    order `json:"order"`
 }
 
-// work serves deliveries from in, all that it is given at once, until that ends.
+// work serves deliveries from in, concurrently, until it ends.
 func work(ctx context.Context, url, schema string, in io.Reader, out io.Writer) error {
 	s, err := openShop(ctx, url, schema, false)
 	if err != nil {
@@ -57,7 +57,7 @@ func work(ctx context.Context, url, schema string, in io.Reader, out io.Writer) 
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			_ = enc.Encode(r) // nobody to tell where the reader is gone
+			_ = enc.Encode(r) // the reader may be gone
 		})
 	}
 	running.Wait()

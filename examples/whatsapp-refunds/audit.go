@@ -15,8 +15,8 @@ import (
 	"github.com/semelhq/semel/store/pebblestore"
 )
 
-// audit is what the evidence says to somebody who has the export, the public key and
-// the checkpoints that were kept elsewhere, and nothing else.
+// audit is the result of verifying the evidence with only the export, the public key and
+// the checkpoints that were kept elsewhere.
 type audit struct {
 	Entries    uint64 `json:"entries"`
 	FirstSeen  int    `json:"first_seen"`
@@ -33,7 +33,7 @@ type audit struct {
 	Finding string `json:"finding"`
 }
 
-// export writes the log of a store that nobody has open.
+// export writes the log of a store, which must not be open.
 func export(ctx context.Context, s *settings, file string) (err error) {
 	store, err := pebblestore.Open(s.Store, nil)
 	if err != nil {
@@ -129,7 +129,7 @@ func entries(data []byte, each func(e *entry, line []byte) error) error {
 	return lines.Err()
 }
 
-// count reads what happened out of an export that was verified.
+// count counts what happened, in a verified export.
 func (a *audit) count(data []byte) error {
 	executed := map[string]int{}
 	err := entries(data, func(e *entry, _ []byte) error {

@@ -19,8 +19,8 @@ import (
 // phoneNumber is the id of the shop's number.
 const phoneNumber = "770001"
 
-// customers write to the shop, and are WhatsApp, too: it delivers each message several
-// times at once, and each delivery until it gets a 200.
+// customers write to the shop, and play WhatsApp, too, which delivers each message several
+// times at once, and repeats each delivery until it gets a 200.
 type customers struct {
 	node   *process
 	secret string
@@ -33,22 +33,22 @@ type customers struct {
 	deliveries int
 	again      int // that were not answered with 200
 	pressed    int
-	conflicts  int // messages that came with another content
-	forged     int // deliveries that nobody signed, or that were changed
-	admitted   int // of those, what was not refused
+	conflicts  int // messages that came with different content
+	forged     int // deliveries without a signature, or that were changed
+	admitted   int // forged deliveries that were accepted
 	settled    int // orders with an outcome
 	news       chan struct{}
 	presses    chan press
 	failed     error
 }
 
-// press is a button that somebody is shown.
+// press is a button that a customer sees.
 type press struct {
 	*order
 	button string
 }
 
-// order is one that somebody wants his money back for.
+// order is an order to be refunded.
 type order struct {
 	name, buyer, amount string
 	outcomes            map[string]int // what its buyer was told, and how often
@@ -59,7 +59,7 @@ func (c *customers) refund(ctx context.Context, o *order, i int) {
 	text := fmt.Sprintf("refund %s %s", o.name, o.amount)
 	first := c.text(o, text)
 	c.deliver(ctx, first)
-	if i%4 == 0 { // who is not answered at once writes again, and not quite the same
+	if i%4 == 0 { // without a quick answer, the customer writes again, not quite the same
 		c.deliver(ctx, c.text(o, "  "+strings.TrimSuffix(text, "0")))
 	}
 	if i%20 == 7 {
@@ -74,7 +74,7 @@ func (c *customers) refund(ctx context.Context, o *order, i int) {
 	}
 }
 
-// text is the webhook of a message that somebody writes.
+// text is the webhook of a text message.
 func (c *customers) text(o *order, text string) []byte {
 	return c.webhook(o, map[string]any{"type": "text", "text": map[string]string{"body": text}})
 }
@@ -112,7 +112,7 @@ func (c *customers) deliver(ctx context.Context, body []byte) {
 	all.Wait()
 }
 
-// until200 delivers a body until it is taken.
+// until200 delivers a body until it is accepted.
 func (c *customers) until200(ctx context.Context, body []byte) {
 	for pause := 20 * time.Millisecond; ; pause = min(pause*2, time.Second) {
 		status, err := c.post(ctx, body, whatsapp.Sign(c.secret, body))
@@ -137,7 +137,7 @@ func (c *customers) until200(ctx context.Context, body []byte) {
 	}
 }
 
-// forge delivers what the shop may not take.
+// forge delivers messages that the shop must refuse.
 func (c *customers) forge(ctx context.Context, body []byte) {
 	changed := bytes.Replace(body, []byte("refund"), []byte("REFUND"), 1)
 	for _, signature := range []string{"", whatsapp.Sign("another secret", changed), whatsapp.Sign(c.secret, body)} {
@@ -170,7 +170,7 @@ func (c *customers) post(ctx context.Context, body []byte, signature string) (st
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// ServeHTTP is the phone: it gets what the shop sends.
+// ServeHTTP is the phone: it receives the shop's messages.
 func (c *customers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var m message
 	if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
@@ -185,7 +185,7 @@ func (c *customers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "nobody wrote that", http.StatusNotFound)
 	case m.Button != "":
 		select {
-		case c.presses <- press{o, m.Button}: // customers press whatever they are shown
+		case c.presses <- press{o, m.Button}: // customers press every button that they see
 			c.pressed++
 		default:
 			http.Error(w, "too many messages", http.StatusServiceUnavailable)

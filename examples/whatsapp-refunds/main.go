@@ -53,21 +53,21 @@ type summary struct {
 	Deliveries int `json:"deliveries"`
 	Again      int `json:"delivered_again"`
 	Kills      int `json:"kills"`
-	// Paid is what the payment service did by its own count, Twice the orders for
-	// which it did that more than once, and Wrong those with another amount. Known
-	// are requests that it knew again by their key.
+	// Paid counts refunds by the payment service's own count, Twice the orders that it
+	// paid more than once, and Wrong those with another amount. Known are requests that
+	// it recognised by their key.
 	Paid     int `json:"paid"`
 	Twice    int `json:"paid_twice"`
 	Wrong    int `json:"wrong_amounts"`
 	Requests int `json:"requests"`
 	Known    int `json:"requests_known_by_key"`
-	// Answered are the orders whose buyers were told of the refund, Differing those
-	// of which they were told different things.
+	// Answered are the orders whose buyers got a reply about the refund, Differing those
+	// whose buyers got different replies.
 	Answered  int `json:"answered"`
 	Differing int `json:"differing_answers"`
-	// Conflicts are messages that came again with another content. Forged are
+	// Conflicts are messages that came again with different content. Forged are
 	// deliveries with a wrong signature or none, Admitted those of them that were
-	// taken.
+	// accepted.
 	Conflicts int     `json:"conflicts"`
 	Forged    int     `json:"forged"`
 	Admitted  int     `json:"forged_and_taken"`
@@ -75,7 +75,7 @@ type summary struct {
 	Seconds   float64 `json:"seconds"`
 }
 
-// faults says what is off.
+// faults says which counts are wrong.
 func (s *summary) faults(o *options) (faults []string) {
 	off := func(bad bool, format string, args ...any) {
 		if bad {

@@ -27,11 +27,11 @@ import (
 //go:embed registry.yaml
 var registry []byte
 
-// settings are what a node is told, as JSON in a file.
+// settings are the configuration of a node, as JSON in a file.
 type settings struct {
 	Store       string `json:"store"`
 	Keys        string `json:"keys"`        // file with the secrets of the evidence log
-	Checkpoints string `json:"checkpoints"` // directory that keeps what was signed
+	Checkpoints string `json:"checkpoints"` // directory that keeps signed checkpoints
 	Provider    string `json:"provider"`
 	Phone       string `json:"phone"` // where replies go
 	Secret      string `json:"secret"`
@@ -77,7 +77,7 @@ func openNode(file string) (n *node, err error) {
 }
 
 // openLog opens the evidence log of a store.
-func openLog(store evidence.Store, keyFile, checkpoints string) (*evidence.Log, error) {
+func openLog(store semel.Store, keyFile, checkpoints string) (*evidence.Log, error) {
 	text, err := os.ReadFile(keyFile)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func openLog(store evidence.Store, keyFile, checkpoints string) (*evidence.Log, 
 	return evidence.New(store, keys, &evidence.Options{Keepers: []evidence.Keeper{dir}})
 }
 
-// doors makes what lets commands in, and what works on them.
+// doors makes the webhook, and the gateway and dispatcher behind it.
 func (n *node) doors() error {
 	n.pay = &http.Client{Timeout: 5 * time.Second, Transport: shield.ProviderKey(shield.Stripe(), nil)}
 	bindings := &ids.Bindings{Handlers: map[string]ids.Handler{"refund": n.refund}}
@@ -125,11 +125,11 @@ func (n *node) doors() error {
 	return err
 }
 
-// work brings a message that was taken to the ingress.
+// work passes a taken message to the ingress.
 func (n *node) work(ctx context.Context, d dispatch.Delivery) error {
 	err := n.ingress.Work(ctx, d.Message.Payload)
 	if refusal, ok := errors.AsType[*whatsapp.Refusal](err); ok {
-		return dispatch.Park(refusal.Code, err)
+		return dispatch.Park(string(refusal.Code), err)
 	}
 	if later, ok := errors.AsType[*whatsapp.Later](err); ok {
 		return dispatch.RetryAfter(later.After, err)
@@ -137,8 +137,8 @@ func (n *node) work(ctx context.Context, d dispatch.Delivery) error {
 	return err
 }
 
-// read understands "refund ORDER AMOUNT", and the button that confirms it, whose
-// title is the same.
+// read parses "refund ORDER AMOUNT", and the button that confirms it, whose title is the
+// same.
 func read(_ context.Context, m *whatsapp.Message) (ids.Command, error) {
 	words := strings.Fields(strings.TrimPrefix(m.Text, "Yes, "))
 	if len(words) != 3 || words[0] != "refund" {
@@ -178,7 +178,7 @@ func (n *node) refund(ctx context.Context, x semel.Execution, d *ids.Derivation)
 	return ids.Done(fmt.Sprintf("Refunded %s of order %s, as %s.", made.Amount, order, made.ID), made)
 }
 
-// message is what is sent to a customer.
+// message is a message to a customer.
 type message struct {
 	InReplyTo string `json:"in_reply_to"`
 	Text      string `json:"text"`
@@ -244,8 +244,7 @@ func runNode(ctx context.Context, file string, stdin io.Reader, stdout io.Writer
 	if err == nil {
 		_, _ = io.Copy(io.Discard, stdin) // until the parent is done, or gone
 	}
-	// From the doors inwards: nothing comes in, what has begun ends, all of it is
-	// signed.
+	// From the doors inwards: stop accepting messages, finish the work, sign the log.
 	ctx = context.WithoutCancel(ctx)
 	err = errors.Join(err, srv.Shutdown(ctx))
 	stopWorking()

@@ -18,12 +18,12 @@ import (
 	"github.com/semelhq/semel/evidence"
 )
 
-// patience is how long the whole of it may take.
-const patience = 4 * time.Minute
+// runTimeout is how long the whole run may take.
+const runTimeout = 4 * time.Minute
 
 // play is the whole run.
 func play(ctx context.Context, o *options) (_ *summary, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "semel-refunds-*")
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *customers) run(ctx context.Context, o *options, s *summary) error {
 	if err == nil {
 		asking.Wait()
 	}
-	// What is pressed and not delivered yet is of refunds that were paid.
+	// Pressed buttons that aren't delivered yet are for refunds that were paid.
 	cancel(nil)
 	asking.Wait()
 	pressing.Wait()
@@ -134,7 +134,7 @@ func (c *customers) run(ctx context.Context, o *options, s *summary) error {
 	return errors.Join(err, c.failed)
 }
 
-// order is the one with this number, which somebody has paid for.
+// order is the order with this number.
 func (c *customers) order(i int) *order {
 	o := &order{
 		name: fmt.Sprintf("R-%04d", i), buyer: fmt.Sprintf("35191%07d", i),
@@ -146,7 +146,7 @@ func (c *customers) order(i int) *order {
 	return o
 }
 
-// killed kills the node, at even distances, and then at a moment that nobody chose.
+// killed kills the node at even distances, each time at a random moment.
 func (c *customers) killed(ctx context.Context, o *options, s *summary) error {
 	for ; s.Kills < o.kills; s.Kills++ {
 		if err := c.until(ctx, s.Kills*o.refunds/(o.kills+1)); err != nil {

@@ -11,23 +11,22 @@ import (
 	"time"
 )
 
-// payment is what the payment service says it has done.
+// payment is a payment by the payment service.
 type payment struct {
 	ID     string `json:"id"`
 	Order  string `json:"order"`
 	Amount string `json:"amount"`
 }
 
-// provider is the payment service. It does what it is asked to, once for each key,
-// and counts by itself.
+// provider is the payment service. It pays once for each key, and keeps its own count.
 type provider struct {
-	work time.Duration // a request takes up to so long
+	work time.Duration // a request takes up to this long
 
 	mu       sync.Mutex
 	byKey    map[string]payment
 	paid     map[string][]payment // by order
 	requests int
-	again    int // requests that it knew by their key
+	again    int // requests that it recognised by their key
 }
 
 func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -56,5 +55,5 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	p.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(made) // whoever is gone asks again
+	_ = json.NewEncoder(w).Encode(made) // a client that is gone asks again
 }

@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/protocol/ids"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -30,7 +30,7 @@ func bare(t *testing.T, entry string, b *ids.Bindings) *ids.Gateway {
 }
 
 // on is a gateway on a store, and its engine.
-func on(t *testing.T, store evidence.Store, registry *ids.Registry, b *ids.Bindings) (*ids.Gateway, *semel.Engine) {
+func on(t *testing.T, store semel.Store, registry *ids.Registry, b *ids.Bindings) (*ids.Gateway, *semel.Engine) {
 	t.Helper()
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil {
@@ -165,12 +165,12 @@ func TestMessagesOfTwoNumbersAreTwo(t *testing.T) {
 
 // forgetful loses the note that a compensation is done, as a crash would.
 type forgetful struct {
-	evidence.Store
+	semel.Store
 	lose bool
 }
 
-func (s *forgetful) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
-	if c := w.Record.Compensation; s.lose && c != nil && c.State == semel.CompensationDone {
+func (s *forgetful) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+	if c := w.Record.Compensation; s.lose && c != nil && c.State == store.CompensationDone {
 		return semel.Record{}, false, errors.New("it crashed")
 	}
 	return s.Store.Apply(ctx, w)
@@ -204,25 +204,25 @@ func resumedByNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := &forgetful{Store: memstore.New()}
-	g, engine := on(t, store, registry, b)
+	st := &forgetful{Store: memstore.New()}
+	g, engine := on(t, st, registry, b)
 	ctx, alice := t.Context(), ids.Caller{Tenant: "acme", Principal: "alice"}
 	paid, err := g.Execute(ctx, alice, ids.Command{TenantID: "acme", ActorID: "alice", Intent: ids.Intent{Entity: "card", Action: "pay"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	store.lose = true
+	st.lose = true
 	if _, err := g.Compensate(ctx, alice, paid.StatusID, ""); err == nil {
 		t.Fatal("the note was not lost")
 	}
-	store.lose = false
-	id, err := semel.DecodeID(paid.StatusID)
+	st.lose = false
+	id, err := store.DecodeID(paid.StatusID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// As a sweep does, which waits for 30 seconds.
 	rec, err := engine.Compensate(ctx, id, "operator", "")
-	if err != nil || rec.Compensation.State != semel.CompensationDone || undone != 1 {
+	if err != nil || rec.Compensation.State != store.CompensationDone || undone != 1 {
 		t.Errorf("%+v, %v, undone %d times", rec.Compensation, err, undone)
 	}
 }

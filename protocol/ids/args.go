@@ -18,8 +18,8 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// Bounds of numbers in arguments: the schema computes with exact fractions, which a
-// short text can make very long.
+// Bounds of numbers in arguments. The schema computes with exact fractions, which can be
+// very long for a short text.
 const (
 	maxNumber   = 1000 // bytes
 	maxExponent = 1000
@@ -58,8 +58,8 @@ func (d *Derivation) args() (json.RawMessage, error) {
 	return write(tree)
 }
 
-// checkText refuses what [ParseCommand] would have refused, and what would become
-// another text on its way to the canonical form.
+// checkText refuses text that [ParseCommand] would have refused, or that would change on
+// its way to the canonical form.
 func (d *Derivation) checkText() error {
 	c := &d.Command
 	for path, s := range map[string]string{
@@ -140,7 +140,7 @@ func write(tree any) (json.RawMessage, error) {
 	return text, nil
 }
 
-// strip removes what a path leads to from the arguments that enter the key.
+// strip removes the values at a path from the arguments that enter the key.
 func (d *Derivation) strip(tree map[string]any, p Path) {
 	steps, _ := p.steps() // Load has checked it
 	found := false
@@ -153,9 +153,9 @@ func (d *Derivation) strip(tree map[string]any, p Path) {
 	}
 }
 
-// ephemerals looks for arguments with the names of ephemeral values. Where there is
-// no declaration they are stripped; where there is one they should have been spoken
-// about, and a guess might make two commands of one, or one of two.
+// ephemerals looks for arguments with the names of ephemeral values. Without a
+// declaration they are stripped. A declaration must mention them: a guess might make two
+// commands of one, or one of two.
 func (d *Derivation) ephemerals(tree map[string]any) error {
 	reported := map[string]bool{}
 	return walk(tree, "", func(path, name string) (bool, error) {
@@ -180,7 +180,7 @@ func (e *Entry) keeps(path string) bool {
 }
 
 // validate checks normalised arguments against the schema. The error names members
-// and rules, and no values.
+// and rules, but no values.
 func (e *Entry) validate(tree map[string]any) error {
 	if e.schema == nil {
 		return nil
@@ -203,7 +203,7 @@ func (e *Entry) validate(tree map[string]any) error {
 	return errors.Join(errs...)
 }
 
-// maxComplaints bounds how much is said about one envelope.
+// maxComplaints is how many faults of one envelope are reported.
 const maxComplaints = 20
 
 func leaves(f *jsonschema.ValidationError, found []*jsonschema.ValidationError) []*jsonschema.ValidationError {

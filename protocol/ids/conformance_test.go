@@ -27,7 +27,7 @@ commands:
 `
 
 // witnessed is an engine on a store, and the evidence log that it writes there.
-func witnessed(t *testing.T, store evidence.Store) (*semel.Engine, *evidence.Log) {
+func witnessed(t *testing.T, store semel.Store) (*semel.Engine, *evidence.Log) {
 	t.Helper()
 	keys, err := evidence.GenerateKeys("example.com/commands")
 	if err != nil {
@@ -51,7 +51,7 @@ func witnessed(t *testing.T, store evidence.Store) (*semel.Engine, *evidence.Log
 }
 
 // serve starts a gateway with the commands of the kit on a store.
-func serve(t *testing.T, store evidence.Store) idstest.Target {
+func serve(t *testing.T, store semel.Store) idstest.Target {
 	t.Helper()
 	engine, log := witnessed(t, store)
 	p := idstest.NewProvider(t)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/strictyaml"
 )
 
 // read decodes a registry file and does not look at what it says. What only a file can
@@ -23,14 +24,15 @@ func read(t *testing.T, file string) (commands []Entry, unreadable map[string]bo
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep := newReport("registry")
-	d := &decoder{rep}
+	rep := newReport(LoadOptions{})
+	rep.NoBlanks = true
 	reg := &Registry{}
-	if body := d.parse(data); body != nil {
-		d.section("", reflect.ValueOf(reg).Elem(), body)
+	v := reflect.ValueOf(reg).Elem()
+	if rep.Decode(data, v, strictyaml.Options{Bytes: maxFile, Depth: maxDepth}) {
+		rep.Check("", v)
 	}
 	unreadable = map[string]bool{}
-	for _, p := range rep.list {
+	for _, p := range rep.List {
 		if !strings.HasSuffix(p.Message, " is missing") {
 			unreadable[commandAt(p.Path)] = true
 		}
@@ -133,6 +135,18 @@ func TestNewRegistry(t *testing.T) {
 	t.Run("none is no registry", func(t *testing.T) {
 		if _, err := NewRegistry(nil, LoadOptions{}); err == nil {
 			t.Error("it is taken")
+		}
+	})
+
+	t.Run("an entry of another registry brings nothing but what can be declared", func(t *testing.T) {
+		e := *lookup(t, "order", "cancel")
+		e.Args.Schema = nil
+		reg, err := NewRegistry([]Entry{e}, LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, _ := reg.Lookup("order", "cancel"); again.schema != nil {
+			t.Error("the schema that it had is still there")
 		}
 	})
 

@@ -1,6 +1,6 @@
-// Package ids is the protocol of commands: it gives each command one key, made of
-// what the command means and nothing else, so that every delivery of it is known as
-// the same call (RFC-WF-0010, Idempotency & Delivery Semantics).
+// Package ids is the protocol of commands: it derives one key from the meaning of each
+// command, so that all deliveries of it are recognised as the same call (RFC-WF-0010,
+// Idempotency & Delivery Semantics).
 //
 // A delivery brings an envelope, a [Command]. A [Registry] declares each kind of
 // command: how it is protected (class, window, shields), what its arguments look
@@ -35,9 +35,9 @@
 // # What never enters
 //
 // command_id, correlation_id, trace, received_at, idempotency_key, confirmation_token
-// and step_up are no part of the key. Arguments that differ between deliveries of one
-// command (times of "now", message ids, random tokens) are stripped where the registry
-// says so; an argument with the name of one that it says nothing about is refused
+// and step_up aren't part of the key. Arguments that differ between deliveries of one
+// command (the current time, message ids, random tokens) are stripped if the registry
+// says so; if it doesn't mention an argument with such a name, the envelope is refused
 // (IDS-VII.4). Without a registry entry such arguments are stripped.
 //
 // testdata/vectors.json has vectors for other implementations; EnvelopeSchema is the

@@ -19,21 +19,21 @@ const (
 	maxTraced  = 1024 // bytes of a value of a trace
 )
 
-// Command is a command envelope: what one delivery of a command says. Which of it
-// enters the key is in the package comment; everything else is about this delivery
-// and may differ in the next.
+// Command is a command envelope: the content of one delivery. The package comment says
+// which members enter the key; the others are about this delivery and may differ in the
+// next.
 type Command struct {
-	// CommandID names the command for people and other systems. A gateway gives one
-	// to a command that brings none. The record keeps that of the first delivery.
+	// CommandID names the command for people and other systems. If it is empty, the
+	// gateway makes one. The record keeps that of the first delivery.
 	CommandID string `json:"command_id,omitempty"`
 	// TenantID is who is isolated from whom. Required; part of the key (IDS-XV.1).
 	TenantID string `json:"tenant_id"`
 	// ActorID is who sends the command. Part of the key, unless EffectiveActorID is.
 	ActorID string `json:"actor_id,omitempty"`
-	// EffectiveActorID is for whom the command acts, where another sends it, such as
-	// a system that retries (IDS-VII.6). One of the two is required.
+	// EffectiveActorID is on whose behalf the command acts, if somebody else sends it,
+	// such as a system that retries (IDS-VII.6). One of the two is required.
 	EffectiveActorID string `json:"effective_actor_id,omitempty"`
-	// Intent is what is to be done, and to what. Part of the key.
+	// Intent is what to do, and to what. Part of the key.
 	Intent Intent `json:"intent"`
 	// Args is a JSON object, in its canonical form; nil is the same as {}. Part of
 	// the key once it was normalised.
@@ -44,15 +44,15 @@ type Command struct {
 	// CorrelationID ties the command to what it belongs to. It is given back in
 	// every answer.
 	CorrelationID string `json:"correlation_id,omitempty"`
-	// Trace says how this delivery came.
+	// Trace says how this delivery arrived.
 	Trace Trace `json:"trace,omitempty"`
 	// ReceivedAt is when this delivery came in.
 	ReceivedAt time.Time `json:"received_at,omitzero"`
-	// IdempotencyKey is a key that the caller brings. Unless the registry lets callers
-	// choose the key, it must be the one that the envelope has.
+	// IdempotencyKey is a key that the caller sends. Unless the registry lets callers
+	// choose the key, it must equal the key derived from the envelope.
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
 	// ConfirmationToken confirms the command (IDS-X.1), and StepUp is the further
-	// proof that its confirmation may ask for. Both are secrets.
+	// proof that its confirmation may require. Both are secrets.
 	ConfirmationToken string `json:"confirmation_token,omitempty"`
 	StepUp            string `json:"step_up,omitempty"`
 }
@@ -66,11 +66,11 @@ type Intent struct {
 	Target Target `json:"target,omitzero"`
 }
 
-// Trace says how a delivery came: ids of messages, of phones, of spans. No member of
-// it ever enters a key. Numbers and booleans in the envelope are kept as their text.
+// Trace says how a delivery arrived: ids of messages, of phones, of spans. It never
+// enters a key. Numbers and booleans in the envelope are kept as their text.
 type Trace map[string]string
 
-// Members of a [Trace] that are known by name.
+// Members of a [Trace] with a fixed meaning.
 const (
 	TraceMessageID     = "message_id"      // id of the message, such as a wamid
 	TracePhoneNumberID = "phone_number_id" // id of the phone number it came to
@@ -105,11 +105,11 @@ func TargetsOf(ids ...string) Target { return Target{form: targetMany, ids: ids}
 // IsZero reports whether the target is absent.
 func (t Target) IsZero() bool { return t.form == targetAbsent }
 
-// IDs are the identifiers. The caller may not change them.
+// IDs are the identifiers. Don't change them.
 func (t Target) IDs() []string { return t.ids }
 
-// MarshalJSON writes null, a string or an array of strings. An absent target is
-// written as null where it is not left out.
+// MarshalJSON writes null, a string or an array of strings. An absent target that isn't
+// omitted is written as null.
 func (t Target) MarshalJSON() ([]byte, error) {
 	switch t.form {
 	case targetOne:
@@ -141,11 +141,11 @@ func (c *Command) UnmarshalJSON(text []byte) (err error) {
 	return err
 }
 
-// Name is the entity and the action, such as "order.cancel". It is the name of the
-// operation too.
+// Name is the entity and the action, such as "order.cancel". It is also the name of the
+// operation.
 func (i Intent) Name() string { return i.Entity + "." + i.Action }
 
-// LogValue shows which command it is, and neither its arguments nor its secrets.
+// LogValue identifies the command, without its arguments and secrets.
 func (c Command) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String("command_id", c.CommandID),

@@ -16,7 +16,7 @@ import (
 // envelopeReader collects what is wrong with an envelope.
 type envelopeReader struct{ errs []error }
 
-// bad reports a fault. After so many the rest is not said: an answer should not be
+// bad reports a fault. It drops faults beyond a bound, because an answer should not be
 // larger than the envelope.
 func (r *envelopeReader) bad(path, format string, args ...any) {
 	if len(r.errs) >= maxComplaints {
@@ -38,8 +38,8 @@ func (r *envelopeReader) command(text []byte) (c Command) {
 		r.bad("", "the envelope has %d bytes, more than %d", len(text), MaxEnvelope)
 		return c
 	}
-	// What follows reads the canonical form, in which names are unique and all text
-	// is valid, so no reader can be made to see something else.
+	// The rest reads the canonical form, in which names are unique and all text is
+	// valid, so all readers see the same.
 	text, err := canon.Canonicalize(text, canon.Exact)
 	if err != nil {
 		r.errs = append(r.errs, &Error{Reason: ReasonEnvelope, Message: "no strict JSON", Err: err})
@@ -223,8 +223,7 @@ func kindOf(value []byte) string {
 // maxShown bounds a name of the caller's in an error, in bytes.
 const maxShown = 256
 
-// brief is a name of the caller's, or the beginning of one that is too long to be
-// shown.
+// brief is a name that the caller chose, or its beginning if it is too long to show.
 func brief(name string) string {
 	if len(name) <= maxShown {
 		return name

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// ephemerals are names of values that every delivery makes anew: each by its words in
-// lower case. A name matches if it ends in one of these, so that clientTimestamp and
-// client_timestamp do, and timestamp_zone does not.
+// ephemerals are names of values that differ in every delivery, each as its words in
+// lower case. A name matches if it ends in one of these: clientTimestamp and
+// client_timestamp match, timestamp_zone doesn't.
 var ephemerals = map[string][]string{
 	"a time of now":   {"timestamp", "now", "ts", "sent at", "received at", "requested at", "delivered at", "request time", "created at", "issued at", "generated at", "client time", "current time", "timestamp ms", "unix time", "epoch ms", "iat"},
 	"a message id":    {"message id", "messageid", "msg id", "msgid", "message uuid", "wamid", "request id", "requestid", "delivery id", "envelope id", "correlation id", "trace id", "span id", "traceparent"},
@@ -19,8 +19,8 @@ var ephemerals = map[string][]string{
 // ephemeralAlone match as the whole name only: order_uuid names an order, uuid nothing.
 var ephemeralAlone = []string{"uuid", "guid", "ulid", "uid", "ksuid", "time"}
 
-// ephemeral says what a name stands for, if that is another in every delivery of one
-// command (IDS-VII.4). It judges by the name alone.
+// ephemeral says what a name stands for, if that differs in every delivery of one
+// command (IDS-VII.4). It goes by the name alone.
 func ephemeral(name string) (what string, is bool) {
 	words := wordsOf(name)
 	if slices.Contains(ephemeralAlone, words) {

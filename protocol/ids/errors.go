@@ -8,8 +8,8 @@ type Reason string
 
 // The reasons.
 const (
-	// ReasonEnvelope: the envelope is no strict JSON, has a member that envelopes do
-	// not have, or one of another type.
+	// ReasonEnvelope: the envelope isn't strict JSON, has an unknown member, or one of
+	// the wrong type.
 	ReasonEnvelope Reason = "invalid_envelope"
 	// ReasonCommand: the registry has no such entity and action.
 	ReasonCommand Reason = "unknown_command"
@@ -18,8 +18,8 @@ const (
 	ReasonActor Reason = "actor_not_declared"
 	// ReasonArgs: the arguments do not fit their schema or can't be normalised.
 	ReasonArgs Reason = "invalid_args"
-	// ReasonEphemeral: an argument has the name of something that every delivery
-	// makes anew, and the registry does not say what to do with it (IDS-VII.4).
+	// ReasonEphemeral: an argument has the name of something that differs in every
+	// delivery, and the registry doesn't say what to do with it (IDS-VII.4).
 	ReasonEphemeral Reason = "ephemeral_argument"
 	// ReasonKind: the envelope says another command_kind than the registry.
 	ReasonKind Reason = "command_kind_mismatch"

@@ -8,14 +8,14 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/strictclient"
-	"github.com/semelhq/semel/transport/semelhttp"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/transport/safehttp"
 )
 
-// Caller is who delivers a command, as verified by whoever lets it in.
+// Caller is the verified sender of a command.
 type Caller struct {
-	// Tenant and Principal are who it is. A command of another tenant is refused,
-	// and so is one of another actor, unless the registry lets the caller act for him.
+	// Tenant and Principal identify the caller. A command of another tenant is refused,
+	// and so is one of another actor, unless the registry lets the caller act for them.
 	Tenant    string
 	Principal string
 	// Rights are what the caller may do; see [Rights] and [Binding].
@@ -51,7 +51,7 @@ type Gateway struct {
 	engine    *semel.Engine
 	opts      Options
 	b         Bindings
-	upstreams *semelhttp.SafeTransport // of all commands, for it has connections to keep
+	upstreams *safehttp.Transport // of all commands, for it has connections to keep
 }
 
 // New makes a gateway on an engine, and registers the operations of the registry's
@@ -62,9 +62,9 @@ func New(engine *semel.Engine, opts Options) (*Gateway, error) {
 		return nil, errors.New("ids: a gateway needs an engine and a registry")
 	}
 	if opts.Transport == nil {
-		opts.Transport = strictclient.Transport()
+		opts.Transport = safehttp.Direct(nil)
 	}
-	g := &Gateway{engine: engine, opts: opts, upstreams: &semelhttp.SafeTransport{Base: opts.Transport}}
+	g := &Gateway{engine: engine, opts: opts, upstreams: &safehttp.Transport{Base: opts.Transport}}
 	g.opts.StatusURL = strings.TrimSuffix(cmp.Or(opts.StatusURL, "/v1/commands"), "/")
 	if opts.Bindings != nil {
 		g.b = *opts.Bindings
@@ -96,9 +96,9 @@ func (g *Gateway) Declares(operation string) bool {
 // Execute delivers a command. A response is the answer to the caller, whether the
 // command was executed by this delivery, by another, or refused by its handler.
 //
-// An error is an [Error] for an envelope that is wrong, several of them joined, or a
-// [semel.Error]. It means that nothing was executed, but for [semel.CodeUnknown],
-// which means that nobody can say. The same envelope may be delivered again after any.
+// An error is an [Error] for an invalid envelope, several of them joined, or a
+// [semel.Error]. It means that nothing was executed, except for [semel.CodeUnknown],
+// which means that this is unknown. You may deliver the same envelope again after any.
 func (g *Gateway) Execute(ctx context.Context, caller Caller, c Command) (*Response, error) {
 	key := c.IdempotencyKey
 	d, err := g.opts.Registry.Derive(c)
@@ -115,7 +115,7 @@ func (g *Gateway) Execute(ctx context.Context, caller Caller, c Command) (*Respo
 	}
 	first := &d.Command
 	if first.CommandID == "" {
-		first.CommandID = "cmd_" + semelhttp.NewKey()
+		first.CommandID = "cmd_" + safehttp.NewKey()
 	}
 	first.CorrelationID = cmp.Or(first.CorrelationID, first.CommandID)
 	ctx = withCaller(ctx, caller)
@@ -131,8 +131,8 @@ func (g *Gateway) Execute(ctx context.Context, caller Caller, c Command) (*Respo
 	return r, err
 }
 
-// deliver is the second level of deduplication, by what the command means. The first
-// is that of the message which brought it.
+// deliver is the second level of deduplication, by the meaning of the command. The first
+// is by the message that it came in.
 func (g *Gateway) deliver(ctx context.Context, caller Caller, d *Derivation) (*Response, error) {
 	if d.Command.Trace[TraceMessageID] != "" && d.Entry.Class != semel.ReadOnly {
 		return g.deliverMessage(ctx, caller, d)
@@ -154,7 +154,7 @@ func (g *Gateway) execute(ctx context.Context, caller Caller, d *Derivation) (*R
 func (g *Gateway) collide(ctx context.Context, caller Caller, d *Derivation, key string, wrong *Error) (*Response, error) {
 	call := d.Call(caller.Principal)
 	call.Key = KeyVersion + strings.TrimPrefix(key, KeyVersion)
-	if _, err := g.engine.Peek(ctx, call); err != nil && !errors.Is(err, &semel.Error{Code: semel.CodeInvalidCall}) {
+	if _, err := g.engine.Door().Peek(ctx, call); err != nil && !errors.Is(err, &semel.Error{Code: semel.CodeInvalidCall}) {
 		return nil, err
 	}
 	return conflict(&d.Command, wrong.Message), nil
@@ -215,9 +215,9 @@ func callerOf(ctx context.Context) (Caller, bool) {
 	return c, ok
 }
 
-// Status is what is known of a command, by the id that its responses have as
-// StatusID. Who does not own it needs the right to read it; to anybody else, and for
-// what there is not, it says [semel.ErrNotFound].
+// Status returns the state of a command by the StatusID of its responses. A caller that
+// doesn't own it needs the right to read it. All others, and all callers if there is no
+// such command, get [semel.ErrNotFound].
 func (g *Gateway) Status(ctx context.Context, caller Caller, statusID string) (*Response, error) {
 	rec, e, err := g.visible(ctx, caller, statusID)
 	if err != nil {
@@ -236,11 +236,11 @@ func (g *Gateway) told(caller Caller, e *Entry, rec *semel.Record, decision seme
 	return r, err
 }
 
-// Compensate undoes a command that was executed, once (IDS-XI.S4), for a caller who
-// may execute the command that does it. The command is the caller's own, or one that
-// he may act for; for that of another the registry has to name a right that executes
-// the compensation, for to read a command is no right to undo it. The reason is kept,
-// up to 1 KiB.
+// Compensate undoes a command that was executed, once (IDS-XI.S4). The caller must be
+// allowed to execute the compensating command, and own the command to undo, or be allowed
+// to act for its owner. For anybody else's command the registry must name a right that
+// executes the compensation, because a right to read a command isn't a right to undo it.
+// The reason is kept, up to 1 KiB.
 //
 // [semel.CodeUnsupported] means that the command declares no compensation,
 // [semel.CodeForbidden] that the caller may not. After any other error it can be asked
@@ -269,7 +269,7 @@ func (g *Gateway) Compensate(ctx context.Context, caller Caller, statusID, reaso
 
 // visible finds a record that the caller may know of.
 func (g *Gateway) visible(ctx context.Context, caller Caller, statusID string) (*semel.Record, *Entry, error) {
-	id, err := semel.DecodeID(statusID)
+	id, err := store.DecodeID(statusID)
 	entity, action, _ := strings.Cut(id.Operation, ".")
 	e, ok := g.opts.Registry.Lookup(entity, action)
 	if err != nil || !ok || id.Tenant != caller.Tenant {

@@ -15,6 +15,7 @@ import (
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/protocol/ids"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -342,7 +343,7 @@ func TestGateway(t *testing.T) {
 		clause.Proves(t, "IDS-XI.S2")
 		s := newShop(t)
 		r := s.command("alice", "mail.send", `,"actor_id":"alice","confirmation_token":"secret"`)
-		id, err := semel.DecodeID(r.StatusID)
+		id, err := store.DecodeID(r.StatusID)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,24 +5,23 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // ServeHTTP serves commands over HTTP:
 //
 //	POST {StatusURL}                 delivers an envelope
-//	GET  {StatusURL}/{id}            says where a command stands
+//	GET  {StatusURL}/{id}            returns the state of a command
 //	POST {StatusURL}/{id}/compensate undoes one that was executed
 //
-// Answers about commands are a [Response]. To a delivery the status of HTTP repeats
-// what it says: 200 executed or compensated, 202 processing, 422 rejected, 428 to be
-// confirmed, 500 failed, 503 not executed and worth another delivery. To a question it
-// is 200. Whatever else is wrong is a problem document (RFC 9457).
+// Answers about commands are a [Response]. For a delivery the HTTP status repeats its
+// status: 200 executed or compensated, 202 processing, 422 rejected, 428 to be
+// confirmed, 500 failed, 503 not executed and worth another delivery. A GET returns 200.
+// All other errors are problem documents (RFC 9457).
 //
 // A body is JSON in UTF-8, of up to [MaxEnvelope] bytes and without a content coding.
 // Its Content-Type may be left out.
@@ -78,7 +77,7 @@ func (g *Gateway) identify(r *http.Request) (Caller, error) {
 	return g.opts.Identify(r)
 }
 
-// path is that of StatusURL, which may be a whole address.
+// path is the path of StatusURL, which may be a full URL.
 func (g *Gateway) path() string {
 	if _, after, ok := strings.Cut(g.opts.StatusURL, "://"); ok {
 		_, path, found := strings.Cut(after, "/")
@@ -135,8 +134,8 @@ func (r *Response) httpStatus() int {
 	return http.StatusOK
 }
 
-// write writes a response. Deliveries that were answered before get the same bytes,
-// but for the decision.
+// write writes a response. All deliveries of a command get the same bytes, except for
+// the decision.
 func (g *Gateway) write(w http.ResponseWriter, status int, r *Response) {
 	if r.Decision == DuplicateReplayed {
 		w.Header().Set("Idempotency-Replayed", "true")
@@ -145,12 +144,12 @@ func (g *Gateway) write(w http.ResponseWriter, status int, r *Response) {
 		w.Header().Set("Location", r.StatusURL)
 	}
 	if r.Status == StatusProcessing || status == http.StatusServiceUnavailable {
-		setRetryAfter(w, max(r.RetryAfter, time.Second))
+		problem.RetryAfter(w.Header(), r.RetryAfter)
 	}
 	writeJSON(w, status, "application/json", r)
 }
 
-// Codes of refusals that HTTP needs and the engine does not know.
+// Codes of refusals that only the HTTP door has.
 const (
 	codeUnauthorized semel.Code = "unauthorized"
 	codeMethod       semel.Code = "method_not_allowed"
@@ -170,8 +169,8 @@ var refusals = map[semel.Code]refusal{
 	semel.CodeForbidden:           {http.StatusForbidden, "Not allowed"},
 	semel.CodeNotFound:            {http.StatusNotFound, "Not found"},
 	semel.CodeOtherDoor:           {http.StatusConflict, "Key used elsewhere"},
-	semel.CodeExpired:             {http.StatusPreconditionFailed, "Too old"},
-	semel.CodeThrottled:           {http.StatusTooManyRequests, "Too many duplicates"},
+	semel.CodeTooLate:             {http.StatusPreconditionFailed, "Too late"},
+	semel.CodeThrottled:           {http.StatusTooManyRequests, "Too many calls"},
 	semel.CodeOtherCaller:         {http.StatusConflict, "Key used with another credential"},
 	semel.CodeConfirmationRefused: {http.StatusForbidden, "Confirmation refused"},
 	semel.CodeIllegalTransition:   {http.StatusConflict, "Not possible now"},
@@ -189,7 +188,7 @@ type commandProblem struct {
 	Errors []*Error `json:"errors,omitempty"`
 }
 
-// refuse writes an error as a problem. Nothing was executed, unless it says so.
+// refuse writes an error as a problem. Nothing was executed, unless the problem says so.
 func (g *Gateway) refuse(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, errTooLarge):
@@ -207,7 +206,7 @@ func (g *Gateway) refuse(w http.ResponseWriter, err error) {
 			p.Code, p.Title, p.Status = semel.CodeUnknownOperation, "Unknown command", http.StatusNotFound
 		}
 		p.Type = "/problems/" + string(p.Code)
-		writeJSON(w, p.Status, semelhttp.ProblemType, &p)
+		writeJSON(w, p.Status, problem.Type, &p)
 		return
 	}
 	e, ok := errors.AsType[*semel.Error](err)
@@ -221,9 +220,7 @@ func (g *Gateway) refuse(w http.ResponseWriter, err error) {
 		p.Detail = "There is no such command, or it is of another caller."
 	}
 	if shown.status == http.StatusServiceUnavailable || e.RetryAfter > 0 {
-		retry := max(e.RetryAfter, time.Second)
-		setRetryAfter(w, retry)
-		p.RetryAfter = wholeSeconds(retry)
+		p.RetryAfter = problem.RetryAfter(w.Header(), e.RetryAfter)
 	}
 	writeProblem(w, p)
 }
@@ -255,7 +252,7 @@ func writeProblem(w http.ResponseWriter, p *semelhttp.Problem) {
 	if p.Detail == "" {
 		p.Detail = p.Title + "."
 	}
-	writeJSON(w, p.Status, semelhttp.ProblemType, p)
+	writeJSON(w, p.Status, problem.Type, p)
 }
 
 func writeJSON(w http.ResponseWriter, status int, media string, doc any) {
@@ -264,14 +261,5 @@ func writeJSON(w http.ResponseWriter, status int, media string, doc any) {
 		http.Error(w, "the answer has no JSON form", http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", media)
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // a caller that is gone asks again
+	problem.WriteBody(w, status, media, body)
 }
-
-func setRetryAfter(w http.ResponseWriter, d time.Duration) {
-	w.Header().Set("Retry-After", strconv.FormatInt(wholeSeconds(d), 10))
-}
-
-func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

@@ -39,8 +39,8 @@ var (
 	errMedia    = errors.New("the body is to be JSON in UTF-8, with Content-Type application/json and no Content-Encoding")
 )
 
-// readBody reads the body of a request. The connection is closed behind one that is
-// too large, so that nobody reads the rest of it.
+// readBody reads the body of a request. If it is too large, the connection is closed
+// afterwards, so that the rest isn't read.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if !isJSON(r.Header) {
 		return nil, errMedia
@@ -55,8 +55,8 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// isJSON reports whether the header describes JSON as it is read here. A form of a
-// web page, which any site can make a browser send, does not.
+// isJSON reports whether the header says that the body is JSON in UTF-8. Forms of web
+// pages, which any site can make a browser send, can't have such a header.
 func isJSON(h http.Header) bool {
 	if coding := h.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return false

@@ -15,16 +15,16 @@ import (
 // inputs, and changes with them.
 const KeyVersion = "ids1:"
 
-// callerVersion begins the keys that callers choose, so that none of them can imitate
-// a derived one.
+// callerVersion begins the keys that callers choose, so that they can't equal a derived
+// key.
 const callerVersion = "caller:"
 
 // Derivation is what follows from an envelope and its declaration.
 type Derivation struct {
-	// Command is the envelope with its args normalised and nothing stripped: what a
-	// handler gets.
+	// Command is the envelope with its args normalised and nothing stripped, as the
+	// handler gets it.
 	Command Command
-	// Entry is the declaration; nil where the key was derived without a registry.
+	// Entry is the declaration; nil if the key was derived without a registry.
 	Entry *Entry
 	// Canonical are the key inputs in their canonical form.
 	Canonical []byte
@@ -52,7 +52,7 @@ type Stripped struct {
 }
 
 // Derive finds the declaration of a command, checks and normalises the envelope, and
-// derives the key. An error is an [Error]; nothing is known of the command then.
+// derives the key. The error is an [Error].
 func (r *Registry) Derive(c Command) (*Derivation, error) {
 	e, ok := r.Lookup(c.Intent.Entity, c.Intent.Action)
 	if !ok {
@@ -61,10 +61,10 @@ func (r *Registry) Derive(c Command) (*Derivation, error) {
 	return derive(c, e)
 }
 
-// Derive derives the key of a command that no registry declares: nothing is
-// normalised, arguments with the names of ephemeral values are stripped wherever they
-// are, and effective_actor_id is the principal where it is given. Commands that are
-// executed have a [Registry].
+// Derive derives the key of a command without a registry: nothing is normalised,
+// arguments with the names of ephemeral values are stripped at any depth, and the
+// principal is effective_actor_id, if it is given. To execute commands you need a
+// [Registry].
 func Derive(c Command) (*Derivation, error) { return derive(c, nil) }
 
 func derive(c Command, e *Entry) (*Derivation, error) {
@@ -88,9 +88,8 @@ func derive(c Command, e *Entry) (*Derivation, error) {
 	return d, d.supplied()
 }
 
-// bind finds the principal (IDS-VII.6). A declaration that binds to the actor does
-// not know an effective one: then a caller who names one expects what will not
-// happen, and is told so.
+// bind finds the principal (IDS-VII.6). If the declaration binds to the actor, it refuses
+// an effective actor, because it wouldn't have the effect that the caller expects.
 func (d *Derivation) bind() error {
 	c := &d.Command
 	refuse := func(path, message string) error {
@@ -144,24 +143,25 @@ func (d *Derivation) digest(args json.RawMessage) error {
 	return nil
 }
 
-// supplied looks at the key that the caller brought. One that may choose gets his own;
-// any other states what he expects, and a key that belongs to another envelope is a
-// collision (IDS-VIII.5).
+// supplied handles a key that the caller sent. If callers may choose the key, it is used.
+// Otherwise it is what the caller expects, and a key that doesn't belong to this envelope
+// is a collision (IDS-VIII.5).
 func (d *Derivation) supplied() error {
 	key := d.Command.IdempotencyKey
 	switch {
 	case key == "" || key == d.Key || KeyVersion+key == d.Key:
 		return nil
 	case d.Entry != nil && d.Entry.CallerKey:
-		// The principal is part of the identity of a record, except where keys are
-		// shared within the tenant, so it has to be here.
+		// The principal is part of a record's identity, except if keys are shared
+		// within the tenant, so it must be in the key.
 		d.RecordKey = fmt.Sprintf("%s%d:%s:%s", callerVersion, len(d.Principal), d.Principal, key)
 		return nil
 	}
 	return &Error{Reason: ReasonKey, Path: "idempotency_key", Message: "it is not the key of this envelope"}
 }
 
-// account says what of the envelope is in the key, and why the rest is not.
+// account lists the members of the envelope that are in the key, and why the others
+// aren't.
 func (d *Derivation) account() {
 	c := &d.Command
 	d.Entered = append(d.Entered, "tenant_id", d.PrincipalMember, "intent.entity", "intent.action")

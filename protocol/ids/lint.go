@@ -11,49 +11,51 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/strictyaml"
 )
 
 // linter finds what is wrong with a registry that could be read.
 type linter struct {
-	*report
+	*strictyaml.Report
 	known *Bindings // nil: names of functions are not checked
+	inGo  bool      // there are no lines
 }
 
-// word is the form of an entity or an action: it has no dot, so that the name of a
-// command has one reading.
+// word is the form of an entity or an action. It has no dot, so that a command's name is
+// unambiguous.
 var word = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
 
 // headerName is the form of a header's name (RFC 9110, 5.1).
 var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
-// minCriticalWindow is the shortest window that is safe without a word of why.
+// minCriticalWindow is the shortest window that needs no justification.
 const minCriticalWindow = 24 * time.Hour
 
 func (l *linter) registry(reg *Registry) {
-	if reg.Version != 1 && !l.faulty["version"] {
-		l.add("version", fmt.Sprintf("version %d is not known", reg.Version), "write version: 1")
+	if reg.Version != 1 && !l.Faulty["version"] {
+		l.Add("version", fmt.Sprintf("version %d is not known", reg.Version), "write version: 1")
 	}
 	if len(reg.Commands) == 0 {
-		l.add("commands", "there is no command", "")
+		l.Add("commands", "there is no command", "")
 	}
 	first := map[string]int{}
 	for i := range reg.Commands {
 		e := &reg.Commands[i]
-		before := len(l.list)
-		if e.at = fmt.Sprintf("commands[%d]", i); l.faulty[e.at] {
-			continue // it could not be read
+		before := len(l.List)
+		if e.at = fmt.Sprintf("commands[%d]", i); l.Faulty[e.at] {
+			continue // it couldn't be parsed
 		}
 		l.entry(e)
 		if at, twice := first[e.Name()]; twice && e.Entity != "" && e.Action != "" {
 			where := fmt.Sprintf("commands[%d]", at)
 			if !l.inGo {
-				where = fmt.Sprintf("in line %d", l.at[where].line)
+				where = fmt.Sprintf("in line %d", l.Origins.Of(where).Line)
 			}
-			l.add(e.at, e.Name()+" is declared twice", "the first is "+where)
+			l.Add(e.at, e.Name()+" is declared twice", "the first is "+where)
 		} else {
 			first[e.Name()] = i
 		}
-		for _, p := range l.list[before:] {
+		for _, p := range l.List[before:] {
 			p.Command = e.Name()
 		}
 	}
@@ -62,16 +64,16 @@ func (l *linter) registry(reg *Registry) {
 	}
 }
 
-// entry looks at one declaration, fills in its defaults and compiles its schema.
+// entry checks one declaration, fills in its defaults and compiles its schema.
 func (l *linter) entry(e *Entry) {
 	says := func(field string) string { return join(e.at, field) }
 	for _, field := range []struct{ name, value string }{{"entity", e.Entity}, {"action", e.Action}} {
 		if field.value != "" && !word.MatchString(field.value) {
-			l.add(says(field.name), "this is no word", "write up to 64 lower-case letters, digits, _ and -, beginning with a letter")
+			l.Add(says(field.name), "this is no word", "write up to 64 lower-case letters, digits, _ and -, beginning with a letter")
 		}
 	}
 	if e.Class == semel.Windowed && e.Window == 0 {
-		l.add(says("window"), "class I2 needs a window of its own", "write how long duplicates are to be expected, such as window: 1h")
+		l.Add(says("window"), "class I2 needs a window of its own", "write how long duplicates are to be expected, such as window: 1h")
 	}
 	e.fill()
 	l.class(e, says)
@@ -87,14 +89,14 @@ func (l *linter) class(e *Entry, says func(string) string) {
 	weak := e.Class == semel.ReadOnly || e.Class == semel.Windowed
 	switch {
 	case !e.mutates() && e.Class != semel.ReadOnly:
-		l.add(says("class"), fmt.Sprintf("class %s is for mutations, and this command changes nothing", e.Class), "leave class or mutates out")
+		l.Add(says("class"), fmt.Sprintf("class %s is for mutations, and this command changes nothing", e.Class), "leave class or mutates out")
 	case e.mutates() && weak && e.Justification == "":
-		l.add(says("class"), fmt.Sprintf("class %s is weaker than I1, and there is no justification", e.Class), "write justification: and why duplicates do no harm, or leave class out")
+		l.Add(says("class"), fmt.Sprintf("class %s is weaker than I1, and there is no justification", e.Class), "write justification: and why duplicates do no harm, or leave class out")
 	case e.Class == semel.ReadOnly && (e.Financial || e.Critical):
-		l.add(says("class"), "a financial or critical command of class I0 would run once for each delivery", "leave class out")
+		l.Add(says("class"), "a financial or critical command of class I0 would run once for each delivery", "leave class out")
 	}
 	if e.mutates() && e.Evidence != semel.EvidenceDecisions && e.Evidence != semel.EvidenceDurable {
-		l.add(says("evidence"), fmt.Sprintf("with evidence %s nobody can tell whether a mutation was executed or replayed", e.Evidence), "write decisions or durable")
+		l.Add(says("evidence"), fmt.Sprintf("with evidence %s nobody can tell whether a mutation was executed or replayed", e.Evidence), "write decisions or durable")
 	}
 }
 
@@ -103,43 +105,43 @@ func (l *linter) window(e *Entry, says func(string) string) {
 	switch {
 	case window == 0 || e.Class == semel.ReadOnly:
 	case (e.Financial || e.Critical) && window < minCriticalWindow:
-		l.add(says("window"), fmt.Sprintf("%s is too short for a financial or critical command", e.Window), "write 24h or more")
+		l.Add(says("window"), fmt.Sprintf("%s is too short for a financial or critical command", e.Window), "write 24h or more")
 	case e.Class != semel.Windowed && window < minCriticalWindow && e.Justification == "":
-		l.add(says("window"), fmt.Sprintf("%s is short for class %s: a later duplicate executes again", e.Window, e.Class), "write 24h or more, or justification: and why that does no harm")
+		l.Add(says("window"), fmt.Sprintf("%s is short for class %s: a later duplicate executes again", e.Window, e.Class), "write 24h or more, or justification: and why that does no harm")
 	case e.Confirmation != nil && e.Window < e.Confirmation.TTL:
-		l.add(says("window"), fmt.Sprintf("%s is shorter than the confirmation's ttl of %s", e.Window, e.Confirmation.TTL), "")
+		l.Add(says("window"), fmt.Sprintf("%s is shorter than the confirmation's ttl of %s", e.Window, e.Confirmation.TTL), "")
 	case e.Handler.URL != "" && e.Window < e.Handler.Timeout:
-		l.add(says("window"), fmt.Sprintf("%s is shorter than the handler's timeout of %s", e.Window, e.Handler.Timeout), "")
+		l.Add(says("window"), fmt.Sprintf("%s is shorter than the handler's timeout of %s", e.Window, e.Handler.Timeout), "")
 	}
 }
 
 func (l *linter) binding(e *Entry, says func(string) string) {
 	switch {
 	case e.Binding.Principal == BindEffectiveActor && len(e.Binding.Acting) == 0:
-		l.add(says("binding.acting"), "effective_actor without a declaration of who may act for another", "write acting: and the rights, such as ['orders:retry']")
+		l.Add(says("binding.acting"), "effective_actor without a declaration of who may act for another", "write acting: and the rights, such as ['orders:retry']")
 	case e.Binding.Principal == BindActor && len(e.Binding.Acting) > 0:
-		l.add(says("binding.acting"), "acting is for commands that are bound to effective_actor", "write principal: effective_actor")
+		l.Add(says("binding.acting"), "acting is for commands that are bound to effective_actor", "write principal: effective_actor")
 	}
 }
 
 func (l *linter) shields(e *Entry, says func(string) string) {
 	if e.Class == semel.Shielded && len(e.Shields) == 0 {
-		l.add(says("class"), "class I3 has no shield", "write shields: and at least one of S1, S2, S3 and S4")
+		l.Add(says("class"), "class I3 has no shield", "write shields: and at least one of S1, S2, S3 and S4")
 	}
 	if e.Class != semel.Shielded && len(e.Shields) > 0 {
-		l.add(says("shields"), fmt.Sprintf("shields are for class I3, not %s", e.Class), "write class: I3")
+		l.Add(says("shields"), fmt.Sprintf("shields are for class I3, not %s", e.Class), "write class: I3")
 	}
 	for i, s := range e.Shields {
 		at := fmt.Sprintf("%s[%d]", says("shields"), i)
 		if slices.ContainsFunc(e.Shields[:i], func(o ShieldEntry) bool { return o.Strategy == s.Strategy }) {
-			l.add(join(at, "strategy"), string(s.Strategy)+" is given twice", "keep one of them")
+			l.Add(join(at, "strategy"), string(s.Strategy)+" is given twice", "keep one of them")
 		}
 		needs := func(strategy semel.Shield, field, value, hint string) {
 			switch {
 			case s.Strategy == strategy && value == "":
-				l.add(join(at, field), fmt.Sprintf("%s needs a %s", strategy, field), hint)
+				l.Add(join(at, field), fmt.Sprintf("%s needs a %s", strategy, field), hint)
 			case s.Strategy != strategy && value != "":
-				l.add(join(at, field), fmt.Sprintf("%s is for %s, not %s", field, strategy, s.Strategy), "")
+				l.Add(join(at, field), fmt.Sprintf("%s is for %s, not %s", field, strategy, s.Strategy), "")
 			}
 		}
 		needs(semel.ShieldOutbox, "destination", s.Destination, "write the name of the receiver")
@@ -147,13 +149,13 @@ func (l *linter) shields(e *Entry, says func(string) string) {
 		needs(semel.ShieldReconcile, "compensation", s.Compensation, "write the command that undoes this one, such as order.reopen")
 		needs(semel.ShieldReconcile, "compensator", s.Compensator, "write the name of the function that undoes")
 		if s.Strategy != semel.ShieldProviderKey && s.Header != "" {
-			l.add(join(at, "header"), "header is for S1, not "+string(s.Strategy), "")
+			l.Add(join(at, "header"), "header is for S1, not "+string(s.Strategy), "")
 		}
 		if s.Header != "" && !headerName.MatchString(s.Header) {
-			l.add(join(at, "header"), "this is no name of a header", "write one as in Idempotency-Key")
+			l.Add(join(at, "header"), "this is no name of a header", "write one as in Idempotency-Key")
 		}
 		if s.Strategy == semel.ShieldLedger && len(s.Effects) == 0 {
-			l.add(join(at, "effects"), "S3 needs the names of the effects in the ledger", "write effects: [provider.capture]")
+			l.Add(join(at, "effects"), "S3 needs the names of the effects in the ledger", "write effects: [provider.capture]")
 		}
 		if l.known != nil {
 			l.named(join(at, "reconciler"), "reconciler", s.Reconciler, slices.Sorted(maps.Keys(l.known.Reconcilers)))
@@ -161,16 +163,16 @@ func (l *linter) shields(e *Entry, says func(string) string) {
 		}
 	}
 	if e.Class == semel.Shielded && e.OnAbandoned == semel.RetryAbandoned && e.shield(semel.ShieldProviderKey) == nil {
-		l.add(says("on_abandoned"), "retry would repeat an effect that may have happened", "write hold, or shield the effect with S1")
+		l.Add(says("on_abandoned"), "retry would repeat an effect that may have happened", "write hold, or shield the effect with S1")
 	}
 }
 
-// compensation looks for the command that undoes another.
+// compensation checks that the command that undoes another exists and fits.
 func (l *linter) compensation(reg *Registry, e *Entry) {
 	for i, s := range e.Shields {
 		undoes := func(o Entry) bool { return o.Name() == s.Compensation }
 		if s.Compensation != "" && !slices.ContainsFunc(reg.Commands, undoes) {
-			l.add(fmt.Sprintf("%s.shields[%d].compensation", e.at, i), "there is no command "+s.Compensation, "declare it")
+			l.Add(fmt.Sprintf("%s.shields[%d].compensation", e.at, i), "there is no command "+s.Compensation, "declare it")
 		}
 	}
 }
@@ -183,39 +185,39 @@ func (l *linter) named(path, what, name string, known []string) {
 	if len(known) > 0 {
 		suggestion = "there are " + strings.Join(known, ", ")
 	}
-	l.add(path, fmt.Sprintf("there is no %s %q", what, name), suggestion)
+	l.Add(path, fmt.Sprintf("there is no %s %q", what, name), suggestion)
 }
 
 func (l *linter) handler(e *Entry, says func(string) string) {
 	h := e.Handler
-	if l.faulty[says("handler")] || l.faulty[says("handler.url")] || l.faulty[says("handler.func")] {
+	if l.Faulty[says("handler")] || l.Faulty[says("handler.url")] || l.Faulty[says("handler.func")] {
 		return
 	}
 	switch {
 	case h.Func == "" && h.URL == "":
-		l.add(says("handler"), "neither func nor url is given", "")
+		l.Add(says("handler"), "neither func nor url is given", "")
 	case h.Func != "" && h.URL != "":
-		l.add(says("handler"), "both func and url are given", "keep one of them")
+		l.Add(says("handler"), "both func and url are given", "keep one of them")
 	case h.Func != "" && h.Timeout != 0:
-		l.add(says("handler.timeout"), "timeout is for handlers with a url", "")
+		l.Add(says("handler.timeout"), "timeout is for handlers with a url", "")
 	case h.Func != "" && l.known != nil:
 		l.named(says("handler.func"), "handler", h.Func, slices.Sorted(maps.Keys(l.known.Handlers)))
 	case h.URL != "":
 		u, err := url.Parse(h.URL)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
-			l.add(says("handler.url"), "this is no URL of an upstream", "write it as in https://orders.internal/cancel, without a user and a fragment")
+			l.Add(says("handler.url"), "this is no URL of an upstream", "write it as in https://orders.internal/cancel, without a user and a fragment")
 		}
 	}
 }
 
-// policy looks at confirmations and redactions, and leaves the rest to the operation.
+// policy checks confirmations and redactions; [semel.Operation.Validate] checks the rest.
 func (l *linter) policy(e *Entry, says func(string) string) {
 	if c := e.Confirmation; c != nil {
 		if c.TTL > Duration(semel.MaxConfirmationTTL) {
-			l.add(says("confirmation.ttl"), fmt.Sprintf("%s is not short-lived", c.TTL), fmt.Sprintf("write %s or less", Duration(semel.MaxConfirmationTTL)))
+			l.Add(says("confirmation.ttl"), fmt.Sprintf("%s is not short-lived", c.TTL), fmt.Sprintf("write %s or less", Duration(semel.MaxConfirmationTTL)))
 		}
 		if e.Class == semel.ReadOnly {
-			l.add(says("confirmation"), "class I0 changes nothing and needs no confirmation", "")
+			l.Add(says("confirmation"), "class I0 changes nothing and needs no confirmation", "")
 		}
 		if l.known != nil {
 			l.named(says("confirmation.step_up"), "step_up", c.StepUp, slices.Sorted(maps.Keys(l.known.StepUps)))
@@ -224,14 +226,14 @@ func (l *linter) policy(e *Entry, says func(string) string) {
 	for i, r := range e.Redact {
 		l.path(fmt.Sprintf("%s[%d].path", says("redact"), i), r.Path)
 	}
-	if slices.ContainsFunc(l.list, func(p *Problem) bool { return p.Path == e.at || strings.HasPrefix(p.Path, e.at+".") }) {
+	if slices.ContainsFunc(l.List, func(p *Problem) bool { return p.Path == e.at || strings.HasPrefix(p.Path, e.at+".") }) {
 		return // what the operation would say follows from that
 	}
 	op := e.operation(&Bindings{Authorize: func(context.Context, *Entry, semel.Call, semel.Record) error { return nil }}, true)
 	if err := op.Validate(); err != nil {
 		for _, one := range err.(interface{ Unwrap() []error }).Unwrap() {
-			l.add(e.at, strings.TrimPrefix(one.Error(), "semel: "+string(semel.CodeInvalidOperation)+": "), "")
-			l.faulty[e.at] = false
+			l.Add(e.at, strings.TrimPrefix(one.Error(), "semel: "+string(semel.CodeInvalidOperation)+": "), "")
+			l.Faulty[e.at] = false
 		}
 	}
 }
@@ -241,7 +243,7 @@ func (l *linter) path(at string, p Path) bool {
 		return false // reported when it was read
 	}
 	if _, ok := p.steps(); !ok {
-		l.add(at, "this is no path", "write names joined by dots, with [] behind an array: items[].sku")
+		l.Add(at, "this is no path", "write names joined by dots, with [] behind an array: items[].sku")
 		return false
 	}
 	return true

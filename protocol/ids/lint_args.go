@@ -11,16 +11,16 @@ import (
 // jsonSchema2020 is the only draft that is read.
 const jsonSchema2020 = "https://json-schema.org/draft/2020-12/schema"
 
-// args looks at the schema and at what is done to arguments.
+// args checks the schema and the rules for arguments.
 func (l *linter) args(e *Entry) {
 	at := join(e.at, "args")
 	for i, n := range e.Args.Normalise {
 		here := fmt.Sprintf("%s.normalise[%d]", at, i)
 		if l.path(join(here, "path"), n.Path) && len(n.Default) > 0 && strings.Contains(string(n.Path), "[]") {
-			l.add(join(here, "default"), "a path through an array has no default", "")
+			l.Add(join(here, "default"), "a path through an array has no default", "")
 		}
 		if len(n.Rules) == 0 && len(n.Default) == 0 {
-			l.add(here, "it has neither rules nor a default", "")
+			l.Add(here, "it has neither rules nor a default", "")
 		}
 	}
 	for i, p := range e.Args.Strip {
@@ -29,7 +29,7 @@ func (l *linter) args(e *Entry) {
 	for i, k := range e.Args.Keep {
 		here := fmt.Sprintf("%s.keep[%d].path", at, i)
 		if l.path(here, k.Path) && slices.Contains(e.Args.Strip, k.Path) {
-			l.add(here, string(k.Path)+" is stripped and kept", "keep one of them")
+			l.Add(here, string(k.Path)+" is stripped and kept", "keep one of them")
 		}
 	}
 	for i, n := range e.Args.Normalise {
@@ -43,26 +43,25 @@ func (l *linter) args(e *Entry) {
 func (l *linter) schema(e *Entry, at string) {
 	var doc any
 	if err := json.Unmarshal(e.Args.Schema, &doc); err != nil {
-		l.add(at, "this has no JSON form", "")
+		l.Add(at, "this has no JSON form", "")
 		return
 	}
 	if object, ok := doc.(map[string]any); ok {
 		if draft, given := object["$schema"]; given && draft != jsonSchema2020 {
-			l.add(join(at, "$schema"), "this is not draft 2020-12", "leave it out, or write "+jsonSchema2020)
+			l.Add(join(at, "$schema"), "this is not draft 2020-12", "leave it out, or write "+jsonSchema2020)
 			return
 		}
 	}
 	var err error
 	if e.schema, err = compileSchema(e.Args.Schema); err != nil {
-		l.add(at, "this is no JSON Schema: "+strings.Join(strings.Fields(err.Error()), " "), "")
+		l.Add(at, "this is no JSON Schema: "+strings.Join(strings.Fields(err.Error()), " "), "")
 		return
 	}
 	l.properties(e, doc, at, "", 0)
 }
 
-// properties looks for ephemeral names in the properties of a schema. path is that of
-// the arguments; it is "?" below definitions, of which nobody here knows where they
-// are used.
+// properties looks for ephemeral names in the properties of a schema. path is the path in
+// the arguments; it is "?" below definitions, because it isn't known where they are used.
 func (l *linter) properties(e *Entry, schema any, at, path string, depth int) {
 	object, ok := schema.(map[string]any)
 	if !ok || depth > maxDepth {
@@ -122,6 +121,6 @@ func (l *linter) ephemeral(e *Entry, at, path string) {
 		return
 	}
 	name = cmp.Or(strings.TrimPrefix(path, "?."), name)
-	l.add(at, fmt.Sprintf("%s is %s by its name, and it would be part of the key", name, what),
+	l.Add(at, fmt.Sprintf("%s is %s by its name, and it would be part of the key", name, what),
 		fmt.Sprintf("add it to strip, or to keep with because: and why all deliveries of one command have the same %s", name))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/strictyaml"
 )
 
 // defaultTimeout is how long an upstream may take.
@@ -19,34 +20,62 @@ const defaultTimeout = 10 * time.Second
 // defaultPerRecord limits duplicates of one record (IDS-XV.3).
 var defaultPerRecord = RateEntry{PerSecond: 1, Burst: 20}
 
+// Bounds of a registry file.
+const (
+	maxFile  = 4 << 20 // bytes
+	maxDepth = 64      // nested lists and mappings
+)
+
+type (
+	// Problem is one thing that is wrong with a registry: the File, Line and Column
+	// where it is, which count from 1 and of which a registry that was made in Go has
+	// none, see [NewRegistry]; the Path of the setting, such as "commands[2].window";
+	// the Command that it belongs to, where that is known; a Message, and a Suggestion
+	// what to write instead.
+	Problem = strictyaml.Error
+	// Problems is everything that is wrong with a registry, in the order of the file
+	// or of the commands.
+	Problems = strictyaml.Errors
+	// Duration is a time span that a registry writes as numbers with units, such as
+	// 90s, 1h30m or 7d; a day has 24 hours.
+	Duration = strictyaml.Duration
+)
+
 // LoadOptions say what a registry is checked against. The zero value is fine.
 type LoadOptions struct {
 	// File is the name of the file in problems. Defaults to "registry".
 	File string
-	// Bindings are the functions that the registry may name. Nil: names are not
-	// checked, as where a file is only looked at.
+	// Bindings are the functions that the registry may name. Nil: names aren't checked,
+	// for programs that don't run the commands.
 	Bindings *Bindings
 }
 
-// Load reads a registry in YAML, of which JSON is a part, checks it, and fills in the
-// defaults. What is wrong with it comes as [Problems], everything at once.
+// Load reads a registry in YAML (or JSON, which is a subset), checks it, and fills in the
+// defaults. The error is [Problems]: all that is wrong.
 func Load(data []byte, opts LoadOptions) (*Registry, error) {
-	rep := newReport(cmp.Or(opts.File, "registry"))
-	d := &decoder{rep}
+	rep := newReport(opts)
+	rep.NoBlanks = true
 	reg := &Registry{}
-	if body := d.parse(data); body != nil {
-		d.section("", reflect.ValueOf(reg).Elem(), body)
-		if !rep.faulty[""] {
-			l := &linter{report: rep, known: opts.Bindings}
+	switch v := reflect.ValueOf(reg).Elem(); {
+	case rep.Decode(data, v, strictyaml.Options{Bytes: maxFile, Depth: maxDepth}):
+		if !rep.Faulty[""] {
+			rep.Check("", v)
+			l := &linter{Report: rep, known: opts.Bindings}
 			l.registry(reg)
 		}
+	case len(rep.List) == 0:
+		rep.Add("", "the file is empty", "begin with version: 1")
 	}
-	return reg.checked(rep)
+	return reg.checked(rep.Sorted())
 }
 
-// checked is a registry of which nothing bad was reported.
-func (reg *Registry) checked(rep *report) (*Registry, error) {
-	if problems := rep.sorted(); len(problems) > 0 {
+func newReport(opts LoadOptions) *strictyaml.Report {
+	return strictyaml.NewReport(cmp.Or(opts.File, "registry"))
+}
+
+// checked returns the registry if no problem was reported.
+func (reg *Registry) checked(problems Problems) (*Registry, error) {
+	if len(problems) > 0 {
 		return nil, problems
 	}
 	reg.byName = map[string]*Entry{}
@@ -119,8 +148,8 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is outside of the schema", url)
 }
 
-// BindingsOf are bindings to functions of these names that do nothing, to check the
-// names in a registry without the program it is for. None: nil.
+// BindingsOf returns bindings with these names to functions that do nothing, to check the
+// names in a registry without its program. Without names it returns nil.
 func BindingsOf(names []string) *Bindings {
 	if len(names) == 0 {
 		return nil

@@ -9,17 +9,18 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-// MessageOperation is the operation of the first level of deduplication: one message
-// brings one command, whatever is made of it the second time.
+// MessageOperation is the operation of the first level of deduplication: a message has
+// one command, even if it is read as another one the second time.
 const MessageOperation = "ids.message"
 
-// messageWindow is longer than any sender of messages goes on to repeat one.
+// messageWindow is longer than any sender repeats a message.
 const messageWindow = 7 * 24 * time.Hour
 
-// messageOperation: a message may be worked on again when nobody knows what became of
-// it, because its command is deduplicated by what it means.
+// messageOperation: an abandoned message may be worked on again, because its command is
+// deduplicated by its meaning.
 func messageOperation() semel.Operation {
 	return semel.Operation{
 		Name: MessageOperation, Window: messageWindow, OnAbandoned: semel.RetryAbandoned, OnFailure: semel.RetryFailure,
@@ -38,15 +39,15 @@ func messageKey(t Trace) string {
 	return key
 }
 
-// deliverMessage delivers a command that a message brought. The record of the message
-// names that of the command. A message that is seen again with another command is a
-// conflict: whoever reads commands out of messages does not always read the same.
+// deliverMessage delivers a command from a message. The record of the message names that
+// of the command. If the message comes again with another command, because its mapper
+// doesn't always read the same, that is a conflict.
 func (g *Gateway) deliverMessage(ctx context.Context, caller Caller, d *Derivation) (*Response, error) {
 	c := &d.Command
 	call := semel.Call{
 		Tenant: c.TenantID, Principal: caller.Principal, Operation: MessageOperation, Fingerprint: d.Fingerprint, Door: Door,
 		Key:        messageKey(c.Trace),
-		Attributes: semel.Attributes{semel.AttributeCommandID: c.CommandID, "operation": c.Intent.Name()},
+		Attributes: store.Attributes{semel.AttributeCommandID: c.CommandID, "operation": c.Intent.Name()},
 	}
 	var r *Response
 	var failed error
@@ -70,7 +71,7 @@ func (g *Gateway) deliverMessage(ctx context.Context, caller Caller, d *Derivati
 	case err != nil && !errors.Is(err, &semel.Error{Code: semel.CodeInFlight}):
 		return nil, err
 	}
-	// The message was seen, so the command was: it is asked what became of it. One
-	// that has still to be confirmed, or may run again, goes its usual way.
+	// The message was seen, so the command was too: this finds its outcome. If the
+	// command waits for a confirmation, or may run again, it is handled as usual.
 	return g.execute(ctx, caller, d)
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// normalise applies the rules of the declaration, in its order. Sets are sorted after
+// normalise applies the rules in the order of the declaration. Sets are sorted after
 // all other rules; see sortSets.
 func (e *Entry) normalise(tree map[string]any) error {
 	for _, n := range e.Args.Normalise {
@@ -82,8 +82,8 @@ func asSet(v any) any {
 	return sorted
 }
 
-// apply applies one rule. A value of a type that the rule does not know stays as it
-// is; ok is false for one that the rule should know and does not.
+// apply applies one rule. It leaves a value of another type unchanged; ok is false for a
+// value of the right type that it can't normalise.
 func (r Rule) apply(v any) (value any, ok bool) {
 	text, isText := v.(string)
 	if r == RuleDecimal {
@@ -146,8 +146,8 @@ func decimal(text string) (any, bool) {
 	return plain, true
 }
 
-// phone is a number in the form of E.164. One without its country code is refused:
-// which country it is in, only the caller knows.
+// phone is a number in the form of E.164. A number without its country code is refused,
+// because only the caller knows the country.
 func phone(text string) (any, bool) {
 	text = phoneMarks.Replace(text)
 	if rest, ok := strings.CutPrefix(text, "00"); ok {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // Operation is the policy of the command for an engine. b has the functions that the
@@ -14,13 +15,13 @@ func (e *Entry) Operation(b *Bindings) (semel.Operation, error) {
 	if b == nil {
 		b = &Bindings{}
 	}
-	l := &linter{report: newReport("registry"), known: b}
+	l := &linter{Report: newReport(LoadOptions{}), known: b}
 	says := func(field string) string { return join(e.Name(), field) }
 	l.handler(e, says)
 	l.shields(e, says)
 	l.policy(e, says)
-	if len(l.list) > 0 {
-		return semel.Operation{}, l.sorted()
+	if len(l.List) > 0 {
+		return semel.Operation{}, l.Sorted()
 	}
 	op := e.operation(b, false)
 	return op, op.Validate()
@@ -37,8 +38,8 @@ func (r *Registry) Operations(b *Bindings) ([]semel.Operation, error) {
 	return ops, errors.Join(errs...)
 }
 
-// operation maps a declaration. With blank, functions that b lacks are stood in for,
-// so that the rest can be checked.
+// operation maps a declaration. With blank, functions that b lacks are replaced by ones
+// that do nothing, so that the rest can be checked.
 func (e *Entry) operation(b *Bindings, blank bool) semel.Operation {
 	op := semel.Operation{
 		Name: e.Name(), Class: e.Class, Financial: e.Financial, Window: time.Duration(e.Window),
@@ -52,8 +53,8 @@ func (e *Entry) operation(b *Bindings, blank bool) semel.Operation {
 		}
 	}
 	if e.Binding.Principal == BindEffectiveActor {
-		// Several callers act for one, and have to find the same record. Its key says
-		// for whom (IDS-VII.6), so nobody else's can be met.
+		// Several callers act for one principal, and must find the same record. The
+		// key includes that principal (IDS-VII.6), so they can't find anybody else's.
 		op.Share = semel.ShareTenant
 	}
 	if c := e.Confirmation; c != nil {
@@ -85,7 +86,7 @@ func (d *Derivation) Call(principal string) semel.Call {
 	c := &d.Command
 	call := semel.Call{
 		Tenant: c.TenantID, Operation: c.Intent.Name(), Key: d.RecordKey, Principal: principal, Fingerprint: d.Fingerprint, Door: Door,
-		Confirm: c.ConfirmationToken, StepUp: c.StepUp, Attributes: semel.Attributes{},
+		Confirm: c.ConfirmationToken, StepUp: c.StepUp, Attributes: store.Attributes{},
 	}
 	set := func(name, value string) {
 		if value != "" {

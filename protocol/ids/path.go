@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Path names a place in a JSON object: names joined by dots, with [] behind a name for
+// Path names places in a JSON object: names joined by dots, with [] after a name for
 // every item of an array, such as "customer.phone" or "items[].sku".
 type Path string
 
@@ -15,7 +15,7 @@ type step struct {
 	items bool
 }
 
-// steps takes a path apart. It reports false for one that is written wrong.
+// steps splits a path. It reports false if the path is malformed.
 func (p Path) steps() ([]step, bool) {
 	var steps []step
 	for part := range strings.SplitSeq(string(p), ".") {
@@ -32,9 +32,9 @@ func (p Path) steps() ([]step, bool) {
 	return steps, true
 }
 
-// change replaces what a path leads to, in place, by what f returns; keep false
-// removes it. f is asked for a member that is absent too, if all on the way to it is
-// there. It returns v, or what has taken its place.
+// change replaces the values at a path, in place, by what f returns; keep false
+// removes them. f is also called for an absent member, if its parents exist. change
+// returns v, or its replacement.
 func change(v any, steps []step, f func(old any, present bool) (value any, keep bool, err error)) (any, error) {
 	if len(steps) == 0 {
 		return v, nil
@@ -85,8 +85,8 @@ func change(v any, steps []step, f func(old any, present bool) (value any, keep 
 	return v, nil
 }
 
-// walk visits every member of every object in v, the outer ones first. What visit
-// says to drop is removed.
+// walk visits every member of every object in v, the outer ones first, and removes those
+// for which visit says drop.
 func walk(v any, path string, visit func(path, name string) (drop bool, err error)) error {
 	switch x := v.(type) {
 	case map[string]any:
@@ -114,7 +114,7 @@ func walk(v any, path string, visit func(path, name string) (drop bool, err erro
 	return nil
 }
 
-// pointer is the path of a place that a schema complains about, with numbers for items.
+// pointer is the path of a fault that a schema found, with numbers for items.
 func pointer(location []string) string {
 	path := "args"
 	for _, part := range location {

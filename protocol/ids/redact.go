@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Redacted stands for what a reader may not see.
+// Redacted replaces values that a reader may not see.
 const Redacted = "[redacted]"
 
-// RedactFor is the outcome, which is JSON, as a reader with these rights may see it
-// (IDS-XV.4): what the declaration hides from him is replaced by [Redacted], so that
-// the shape stays. An outcome that does not have the shape that a path supposes is
-// hidden from where it differs: it may have there, in another form, what is to be
-// hidden. Of anything but JSON nothing is shown, and ok is false.
+// RedactFor returns the outcome, which is JSON, as a reader with these rights may see it
+// (IDS-XV.4): values that the declaration hides from them are replaced by [Redacted], and
+// the shape stays. If the outcome's shape differs from a path, everything from that point
+// on is hidden, because it may have the hidden value in another form. If the outcome
+// isn't JSON, nothing is shown, and ok is false.
 func (e *Entry) RedactFor(outcome []byte, rights []string) (shown []byte, ok bool) {
 	shown, _, ok = e.redact(outcome, rights)
 	return shown, ok
@@ -29,8 +29,8 @@ func (e *Entry) redact(outcome []byte, rights []string) (shown []byte, hidden, o
 	if len(paths) == 0 || len(outcome) == 0 {
 		return outcome, false, true
 	}
-	// A reader that takes the last of two members and this one would see different
-	// things, so the text that is shown is written anew.
+	// The outcome may have duplicate members, of which readers take different ones, so
+	// the text is encoded anew.
 	tree, err := decode(outcome)
 	if err != nil {
 		return nil, true, false
@@ -48,8 +48,8 @@ func (e *Entry) redact(outcome []byte, rights []string) (shown []byte, hidden, o
 	return shown, hidden, err == nil
 }
 
-// hide replaces what a path leads to, and what stands in its way: an array that the
-// path does not go through is gone through all the same.
+// hide replaces the values at a path, and values whose shape doesn't fit the path. It
+// descends into arrays even if the path doesn't say so.
 func hide(v any, steps []step) (shown any, hidden bool) {
 	if len(steps) == 0 {
 		return Redacted, true
@@ -81,8 +81,8 @@ func hide(v any, steps []step) (shown any, hidden bool) {
 	return Redacted, true
 }
 
-// MayExecute reports whether a caller with these rights may run the command. Every
-// right that is declared is needed; where none is, everybody may.
+// MayExecute reports whether a caller with these rights may run the command. The caller
+// needs all declared rights; if none is declared, everybody may.
 func (e *Entry) MayExecute(rights []string) bool { return hasAll(rights, e.Rights.Execute) }
 
 // MayRead reports whether a caller with these rights may see the outcome; as for

@@ -8,22 +8,23 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/store"
 )
 
-// Status is where a command stands, in the words of the specification
-// (IDS-VIII.2) where it has one.
+// Status is the status of a command, in the words of the specification (IDS-VIII.2) if it
+// has one.
 type Status string
 
 // The statuses.
 const (
-	// StatusProcessing is in_progress as a caller is told of it (IDS-IX.2).
+	// StatusProcessing is in_progress, as callers see it (IDS-IX.2).
 	StatusProcessing  Status = "processing"
 	StatusExecuted    Status = "executed"
 	StatusFailed      Status = "failed"
 	StatusRejected    Status = "rejected"
 	StatusCompensated Status = "compensated"
-	// StatusUnconfirmed: it waits to be confirmed, and nothing was executed. The
-	// word is ours.
+	// StatusUnconfirmed: it waits for a confirmation, and nothing was executed. The
+	// specification has no word for it.
 	StatusUnconfirmed Status = "confirmation_required"
 )
 
@@ -37,25 +38,24 @@ const (
 // Reasons that responses give beside those of handlers.
 const (
 	// ReasonUnknownOutcome: the holder is gone, an effect is possible, and nothing is
-	// executed until somebody finds out.
+	// executed until the call is settled.
 	ReasonUnknownOutcome = "outcome_unknown"
 	// ReasonNotKept: it was executed, and its outcome was too large to be kept.
 	ReasonNotKept = "outcome_not_kept"
 )
 
 // Response is the answer to a delivery. It is the same for every delivery of a
-// command, but for the decision and, where a reader lacks rights, for what it hides
-// (IDS-IX.4).
+// command, except for the decision and for members that a reader may not see (IDS-IX.4).
 type Response struct {
 	// Type is the type of evidence that the answer corresponds to, such as
 	// "execution.executed".
 	Type   evidence.Type `json:"type"`
 	Status Status        `json:"status"`
-	// Decision says what became of this delivery; empty where none was needed.
+	// Decision says what this delivery got; empty if there was no delivery.
 	Decision string `json:"decision,omitempty"`
 	// Reason says in one word why it was rejected, failed, or is not settled.
 	Reason string `json:"reason,omitempty"`
-	// Detail says the same to people.
+	// Detail says the same for people.
 	Detail string `json:"detail,omitempty"`
 	// CommandID and CorrelationID are those of the first delivery.
 	CommandID     string `json:"command_id"`
@@ -84,9 +84,9 @@ type Response struct {
 	EnvelopeFingerprint string `json:"envelope_fingerprint,omitempty"`
 	// CreatedAt, UpdatedAt and TTLExpiresAt are those of the dedup record
 	// (IDS-VIII.2).
-	CreatedAt    semel.Instant `json:"created_at,omitzero"`
-	UpdatedAt    semel.Instant `json:"updated_at,omitzero"`
-	TTLExpiresAt semel.Instant `json:"ttl_expires_at,omitzero"`
+	CreatedAt    store.Instant `json:"created_at,omitzero"`
+	UpdatedAt    store.Instant `json:"updated_at,omitzero"`
+	TTLExpiresAt store.Instant `json:"ttl_expires_at,omitzero"`
 	// RetryAfter is when asking again makes sense.
 	RetryAfter time.Duration `json:"-"`
 }
@@ -223,7 +223,7 @@ func (r *Response) end(rec *semel.Record) {
 	if rec.Failure != nil && rec.Failure.Code == string(semel.CodeConfirmationRequired) {
 		r.Type, r.Status = evidence.TypeConfirmationRequested, StatusUnconfirmed
 	}
-	if comp := rec.Compensation; comp != nil && comp.State == semel.CompensationDone {
+	if comp := rec.Compensation; comp != nil && comp.State == store.CompensationDone {
 		r.Status, r.Compensation = StatusCompensated, comp.ID(rec.ID.Tenant).Encode()
 	}
 }

@@ -1,7 +1,7 @@
-// Package admin lets the operators of a program that embeds the engine do what those
-// of 'semel serve' do: list records, look at one, and settle, release or purge it. Its
-// handler is mounted beside the program's own, and speaks the same API, so that
-// 'semel records --url' and package client work with it:
+// Package admin gives the operators of a program that embeds the engine what operators of
+// 'semel serve' have: they can list records, look at one, and settle, release or purge
+// it. Mount its handler beside your own. It speaks the same API, so 'semel records --url'
+// and package client work with it:
 //
 //	h, err := admin.Handler(engine, admin.Options{
 //		Prefix: "/admin/semel",
@@ -27,29 +27,29 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// Caller is who asks, as Options.Authorize has found out. One with a tenant sees the
-// records of that tenant only; an [Admin] without one sees all.
+// Caller is who asks, as Options.Authorize found out. A caller with a tenant sees only
+// that tenant's records; an [Admin] without one sees all.
 type Caller = api.Caller
 
 // The roles of a [Caller].
 const (
-	Viewer   = api.Viewer   // looks
-	Operator = api.Operator // settles, releases and purges, too
-	Admin    = api.Admin    // the same, and without a tenant for all tenants
+	Viewer   = api.Viewer   // lists records and looks at them
+	Operator = api.Operator // also settles, releases and purges them
+	Admin    = api.Admin    // an Operator; without a tenant, for all tenants
 )
 
 // Options configures [Handler].
 type Options struct {
-	// Authorize tells who sent a request and what they may do. Its error is answered
-	// with 401 and is shown. Required: whoever gets through can say what became of a
-	// payment. A browser's cookie is not enough by itself: see that other sites can't
-	// make it send a request.
+	// Authorize says who sent a request and what they may do. Its error is sent with a
+	// 401, text included. Required: whoever gets through can decide whether a payment
+	// happened. A browser's cookie alone isn't enough: make sure that other sites can't
+	// make the browser send a request.
 	Authorize func(r *http.Request) (Caller, error)
-	// Prefix is the path that the handler is mounted under, without a slash at its end,
-	// such as "/admin/semel". Defaults to none.
+	// Prefix is the path where you mount the handler, without a slash at its end, such as
+	// "/admin/semel". Defaults to none.
 	Prefix string
-	// Guard is that of the program's routes, so that the calls of its operations are
-	// settled with HTTP answers. Optional.
+	// Guard is the guard of your routes, so that calls of its operations are settled with
+	// HTTP answers. Optional.
 	Guard *semelhttp.Guard
 }
 
@@ -77,7 +77,7 @@ func Handler(engine *semel.Engine, opts Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Only what operators need: the program runs its calls itself.
+	// Only what operators need: your program runs its calls itself.
 	mux := http.NewServeMux()
 	for _, path := range []string{"/v1/records", "/v1/records/", "/problems/"} {
 		mux.Handle(path, a.Admin())

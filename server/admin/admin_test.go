@@ -11,6 +11,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/server/admin"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/transport/semelhttp"
 	"github.com/semelhq/semel/transport/semelhttp/semelhttptest"
 )
@@ -53,7 +54,7 @@ func TestHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ops.Close()
-	page, err := ops.Search(t.Context(), semel.Query{Held: true})
+	page, err := ops.Search(t.Context(), store.Query{Held: true})
 	if err != nil || len(page.Records) != 1 || !strings.Contains(page.Records[0].Held, "panicked") {
 		t.Fatalf("%+v, %v", page, err)
 	}

@@ -1,33 +1,33 @@
 package api
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/wire"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // answered reports whether the body has the members of an HTTP answer.
-func (s *settling) answered() bool {
+func answered(s *wire.Settling) bool {
 	return s.Status != 0 || s.Headers != nil || s.Answer != nil || s.AnswerBytes != nil
 }
 
-// settledResult is the result that an operator gives: one of the execution API, or
-// the HTTP answer that duplicates of a guarded request get.
-func (a *API) settledResult(body *settling, outcome semel.Disposition) (semel.Result, error) {
-	given := given{body.Result, body.ResultBytes}
+// settledResult is the result that an operator gives: either a result of the execution
+// API, or the HTTP answer that duplicates of a guarded request get.
+func (a *API) settledResult(body *wire.Settling) (semel.Result, error) {
 	switch {
-	case !body.answered():
-		return a.result(given, "body")
-	case body.Result != nil || body.ResultBytes != nil:
-		return semel.Result{}, a.invalid("body.result", "the answer of a route is given by status, headers and body, without a result")
+	case !answered(body):
+		return a.result(body.Result, "body")
+	case body.JSON != nil || body.Bytes != nil:
+		return semel.Result{}, a.invalid("body.result", "give a route's answer as status, headers and body, without a result")
 	case body.Status == 0:
 		return semel.Result{}, a.invalid("body.status", "headers and body need the status of the answer")
-	case !FitsOutcome(body.Status, outcome):
-		return semel.Result{}, a.invalid("body.status", fmt.Sprintf("the status %d does not go with the outcome %q: completed has one below 400, rejected one below 500, failed one of at least 400", body.Status, outcome))
+	case !FitsOutcome(body.Status, body.Outcome):
+		return semel.Result{}, a.invalid("body.status", fmt.Sprintf("the status %d doesn't fit the outcome %q: completed has one below 400, rejected one from 400 to 499, failed one from 400", body.Status, body.Outcome))
 	case body.Answer != nil && body.AnswerBytes != nil:
 		return semel.Result{}, a.invalid("body.body_base64", "a body is text or bytes, not both")
 	}
@@ -35,11 +35,11 @@ func (a *API) settledResult(body *settling, outcome semel.Disposition) (semel.Re
 	if body.Answer != nil {
 		answer.Body = []byte(*body.Answer)
 	}
-	if body.AnswerBytes != nil {
-		data, err := base64.StdEncoding.DecodeString(*body.AnswerBytes)
-		if err != nil {
-			return semel.Result{}, a.invalid("body.body_base64", "the text is not base64 (RFC 4648, with padding)")
-		}
+	data, err := wire.FromBase64(body.AnswerBytes)
+	if err != nil {
+		return semel.Result{}, a.invalid("body.body_base64", err.Error())
+	}
+	if data != nil {
 		answer.Body = data
 	}
 	res, err := answer.Result()
@@ -49,9 +49,9 @@ func (a *API) settledResult(body *settling, outcome semel.Disposition) (semel.Re
 	return res, nil
 }
 
-// FitsOutcome reports whether a guarded request that was answered with this status
-// would have ended like this.
-func FitsOutcome(status int, outcome semel.Disposition) bool {
+// FitsOutcome reports whether a guarded request that was answered with this status would
+// have had this outcome.
+func FitsOutcome(status int, outcome store.Disposition) bool {
 	switch outcome {
 	case semel.DispositionCompleted:
 		return status < 400
@@ -63,8 +63,8 @@ func FitsOutcome(status int, outcome semel.Disposition) bool {
 	return false
 }
 
-// fits refuses a result that duplicates could not get: one that is no HTTP answer
-// for a record of a route, and one that is too large to be kept.
+// fits refuses a result that duplicates could not get: one that isn't an HTTP answer for
+// a record of a route, or one that is too large to be kept.
 func (x *exchange) fits(id semel.ID, s *semel.Settlement) error {
 	if s.Result.IsZero() {
 		return nil

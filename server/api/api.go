@@ -13,30 +13,29 @@ import (
 
 // Options configures an [API].
 type Options struct {
-	// Engine runs the calls. Required. Its Events should include those of
-	// [API.Events]; where that makes a circle, use [NewObserver] first.
+	// Engine runs the calls. Required. Give it the events of an [Observer], so that
+	// decisions are counted and streamed.
 	Engine *semel.Engine
-	// Observer is what the engine tells its decisions to. Without one, decisions
-	// are neither counted nor streamed.
+	// Observer gets the engine's events. Without one, decisions are neither counted nor
+	// streamed.
 	Observer *Observer
-	// Identify tells who calls. An error is answered with 401 and its text, which
-	// must be fit for the caller; a [semel.Error] is answered by its code. Required.
+	// Identify says who calls. Its error is sent with a 401, text included, so it must be
+	// fit for the caller; a [semel.Error] is answered according to its code. Required.
 	Identify func(*http.Request) (Caller, error)
 	// Challenge is the WWW-Authenticate for an error of Identify. Nil: one that asks
 	// for a bearer token.
 	Challenge func(error) string
-	// Reserved says which operations belong to other doors, which have rules of their
-	// own: here they are neither begun nor ended. Nil: none.
+	// Reserved reports whether an operation belongs to another door, with rules of its
+	// own: its calls can neither begin nor end here. Nil: none.
 	Reserved func(operation string) bool
-	// Answers reports whether duplicates of a record are answered over HTTP by a
-	// route, so that what it is settled with has to be an HTTP answer. Nil: those of
-	// records that say so.
+	// Answers reports whether duplicates of a record get their answer over HTTP by a
+	// route, so that it can only be settled with an HTTP answer. Nil: only records whose
+	// door says so.
 	Answers func(rec *semel.Record) bool
-	// MaySend says whether a call may send messages to a destination. Nil allows all.
+	// MaySend reports whether a call may send messages to a destination. Nil allows all.
 	MaySend func(call semel.ID, destination string) bool
-	// BaseURL comes before paths in problem types and Location headers, without a
-	// slash at its end. Defaults to nothing, which makes them relative to the
-	// server that answers.
+	// BaseURL comes before paths in problem types and Location headers, without a slash
+	// at its end. Defaults to nothing, so that they are relative to the answering server.
 	BaseURL string
 	// MaxBody bounds request bodies, in bytes. Defaults to 1 MiB.
 	MaxBody int64
@@ -50,7 +49,7 @@ type Options struct {
 	// Heartbeat is the longest silence in the stream of decisions. Defaults to 15
 	// seconds.
 	Heartbeat time.Duration
-	// Version is that of the program, for the description of the API.
+	// Version is the program's version, for the description of the API.
 	Version string
 }
 
@@ -63,13 +62,13 @@ const (
 	DefaultHeartbeat     = 15 * time.Second
 )
 
-// Role is what a caller may do beyond its own calls. Each includes those before.
+// Role is what callers may do beyond their own calls. Each role includes the ones before.
 type Role uint8
 
 // The roles.
 const (
-	NoRole   Role = iota // its own calls only
-	Viewer               // look at the records of its tenant
+	NoRole   Role = iota // their own calls only
+	Viewer               // look at the records of their tenant
 	Operator             // settle, release and purge them
 	Admin                // everything
 )
@@ -82,7 +81,7 @@ func (r Role) String() string {
 // Caller is who sent a request. Roles are for verified callers, who have a Principal.
 type Caller struct {
 	Tenant, Principal string
-	// Credential is that of [semelhttp.Caller], where nobody verified the caller.
+	// Credential is that of [semelhttp.Caller], if nobody verified the caller.
 	Credential string
 	Role       Role
 	// AllTenants lets an admin see and settle the records of all tenants.
@@ -137,17 +136,13 @@ func New(opts Options) (*API, error) {
 // operations. It also serves the pages that describe them.
 func (a *API) Data() http.Handler { return a.data }
 
-// Admin serves what Data serves and the endpoints for people and consoles, which
-// need a role.
+// Admin serves everything that Data serves, and the endpoints for people and consoles,
+// which need a role.
 func (a *API) Admin() http.Handler { return a.admin }
 
-// OpenAPI is the description of everything that Admin serves, as JSON. It may not
-// be changed.
+// OpenAPI is the description of everything that Admin serves, as JSON. Don't change it.
 func (a *API) OpenAPI() []byte { return a.spec }
 
-// Events is [Observer.Events] of the API's observer.
-func (a *API) Events() *semel.Events { return a.observer.Events() }
-
-// Close ends the streams of decisions, which would otherwise keep a server from
-// shutting down. Everything else goes on being served.
+// Close ends the streams of decisions, which would otherwise keep a server from shutting
+// down. Everything else stays in service.
 func (a *API) Close() { a.closeOnce.Do(func() { close(a.closing) }) }

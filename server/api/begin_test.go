@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/semelhq/semel/internal/wire"
 )
 
 const beginCharge = "/v1/operations/charge/executions"
@@ -173,7 +175,7 @@ func TestBegin(t *testing.T) {
 
 	t.Run("too old, too often, and not for this caller", func(t *testing.T) {
 		w := newWorld(t)
-		w.send("shop", "POST", "/v1/operations/late/executions", `{"key":"k","first_sent":"2020-01-01T00:00:00Z"}`).refused(412, "expired")
+		w.send("shop", "POST", "/v1/operations/late/executions", `{"key":"k","first_sent":"2020-01-01T00:00:00Z"}`).refused(412, "too_late")
 		x := w.begin("shop", "rare", "k")
 		w.on(x, "shop", "complete", "").want(200)
 		w.replay("shop", "rare", "k").want(200)
@@ -190,7 +192,7 @@ func TestBegin(t *testing.T) {
 	t.Run("a caller that is gone before it is told leaves nothing running", func(t *testing.T) {
 		w := newWorld(t)
 		x := &exchange{api: w.api, caller: callers["shop"], r: (&http.Request{Header: http.Header{}}).WithContext(&goneLater{Context: t.Context()})}
-		if _, _, err := x.begin("charge", "", &beginning{Key: "gone"}, "body", 0); err == nil {
+		if _, _, err := x.begin("charge", "", &wire.Beginning{Key: "gone"}, "body", 0); err == nil {
 			t.Fatal("an execution was given to nobody")
 		}
 		w.send("shop", "POST", beginCharge, `{}`, "Idempotency-Key", "gone").want(201).equal("attempt", "2")

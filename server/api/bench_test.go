@@ -9,6 +9,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store/memstore"
+
+	"github.com/semelhq/semel/internal/wire"
 )
 
 // BenchmarkBeginComplete is one pair of requests against the handler, without a
@@ -36,7 +38,7 @@ func BenchmarkBeginComplete(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		var x begun
+		var x wire.Begun
 		if err := json.Unmarshal(send(beginCharge, `{"key":"`+strconv.Itoa(i)+`","payload":{"amount":100,"currency":"EUR"}}`, 201), &x); err != nil {
 			b.Fatal(err)
 		}

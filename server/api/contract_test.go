@@ -12,11 +12,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/semelhq/semel"
 )
 
 var update = flag.Bool("update", false, "write openapi.json anew")
 
-// contract checks answers against the served description. It knows as much of JSON
+// contract checks answers against the served description. It supports as much of JSON
 // Schema as the description uses, and fails on anything else.
 type contract struct {
 	spec map[string]any
@@ -57,7 +59,7 @@ func (c *contract) operations() map[string]map[string]any {
 
 var param = regexp.MustCompile(`\{[^}]+\}`)
 
-// find is the operation that a request is for, or nil.
+// find is the operation for a request, or nil.
 func (c *contract) find(method, path string) map[string]any {
 	path, _, _ = strings.Cut(path, "?")
 	var best map[string]any
@@ -110,7 +112,7 @@ func (c *contract) answer(t *testing.T, method, path string, g *got) {
 	}
 }
 
-// faults is where v does not fit the schema.
+// faults lists where v doesn't match the schema.
 func (c *contract) faults(schema map[string]any, v any, at string) []string {
 	if ref, ok := schema["$ref"].(string); ok {
 		target := any(c.spec)
@@ -199,8 +201,27 @@ func TestDescriptionIsCurrent(t *testing.T) {
 	}
 }
 
-// TestEveryEndpointIsDescribed goes through all endpoints, whose answers send
-// compares with the description, and requires that none is left out.
+func TestEveryDecisionIsDescribed(t *testing.T) {
+	var spec struct {
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]struct{ Enum []semel.Decision }
+			}
+		}
+	}
+	if err := json.Unmarshal(newWorld(t).api.OpenAPI(), &spec); err != nil {
+		t.Fatal(err)
+	}
+	described := spec.Components.Schemas["DecidedEvent"].Properties["decision"].Enum
+	for _, d := range countedDecisions {
+		if !slices.Contains(described, d) {
+			t.Errorf("%q is not among %q", d, described)
+		}
+	}
+}
+
+// TestEveryEndpointIsDescribed calls all endpoints. send compares their answers with the
+// description, and no endpoint may be missing.
 func TestEveryEndpointIsDescribed(t *testing.T) {
 	w := newWorld(t)
 	x := w.begin("operator", "charge", "a")

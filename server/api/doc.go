@@ -1,13 +1,12 @@
-// Package api is the Execution API v1: the engine for programs that run the work
-// themselves, in any language, over HTTP and JSON. It is a door: it translates
-// requests into calls of [semel.Engine] and decisions into answers, and has no
-// rules of its own.
+// Package api is the Execution API v1: the engine over HTTP and JSON, for programs in any
+// language that run the work themselves. It is a door: it translates requests into calls
+// of [semel.Engine] and decisions into answers, and has no rules of its own.
 //
-// A caller begins an execution, does the work under the lease that it got, and
-// ends it. The execution's name is the record's and the fence, so every node that
-// shares the store can serve every request. The lease of a remote holder is the
-// operation's lease, and nobody but the holder renews it.
+// A caller begins an execution, does the work under the lease that they got, and ends the
+// execution. The execution's name consists of the record and the fence, so any node that
+// shares the store can serve any request. The lease of a remote holder is the
+// operation's, and only the holder renews it.
 //
-// Every refusal is an RFC 9457 problem whose type resolves on the same server; see
+// Every refusal is an RFC 9457 problem, whose type is a page on the same server; see
 // [Problems].
 package api

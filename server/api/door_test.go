@@ -7,8 +7,8 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// What another door has begun is not ended here, nor anything of an operation that
-// belongs to one.
+// The API doesn't end calls that another door began, nor calls of operations that belong
+// to one.
 func TestOnlyWhatWasBegunHereIsEndedHere(t *testing.T) {
 	ends := map[string]string{"complete": `{"result":"forged"}`, "fail": `{"error":{"code":"x"}}`, "reject": `{"error":{"code":"x"}}`, "abort": "", "hold": `{"reason":"x"}`, "renew": ""}
 	reserved := ""

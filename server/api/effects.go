@@ -1,79 +1,65 @@
 package api
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/wire"
+	"github.com/semelhq/semel/store"
 )
 
-// intent is the will to call a provider.
-type intent struct {
-	Name     string `json:"name" minLength:"1" maxLength:"256" doc:"Unique within the call." example:"charge"`
-	Uncalled bool   `json:"uncalled,omitempty" doc:"The caller asked before, got no answer, and made no call."`
-}
-
 type startInput struct {
-	Execution string `path:"execution" maxLength:"8192" doc:"The execution, as the beginning named it."`
-	Body      intent
+	Execution string `path:"execution" maxLength:"8192" doc:"The name of the execution, from the answer to begin."`
+	Body      wire.Intent
 }
 
 type settleEffectInput struct {
-	Execution string `path:"execution" maxLength:"8192" doc:"The execution, as the beginning named it."`
-	Body      finding
+	Execution string `path:"execution" maxLength:"8192" doc:"The name of the execution, from the answer to begin."`
+	Body      wire.Finding
 }
 
-// finding says what became of an effect.
-type finding struct {
-	Name        string          `json:"name" minLength:"1" maxLength:"256"`
-	State       string          `json:"state" enum:"confirmed,refuted" doc:"Refuted without error: it did not happen and may be started again. With error: the provider refused for good."`
-	Result      json.RawMessage `json:"result,omitempty"`
-	ResultBytes *string         `json:"result_base64,omitempty"`
-	Error       *failure        `json:"error,omitempty"`
-}
-
-// finding as the engine has it. path is where its members are.
-func (a *API) finding(f finding, path string) (ef semel.EffectFinding, err error) {
-	ef = semel.EffectFinding{Name: f.Name, State: semel.EffectState(f.State), Failure: f.Error.kept()}
+// finding converts a finding for the engine. path is where its members are.
+func (a *API) finding(f *wire.Finding, path string) (ef store.EffectFinding, err error) {
+	ef = store.EffectFinding{Name: f.Name, State: f.State, Failure: (*store.Failure)(f.Error)}
 	switch {
-	case ef.State == semel.EffectConfirmed && f.Error != nil:
-		return ef, a.invalid(path+".error", "what happened has no error")
-	case ef.State == semel.EffectRefuted && (f.Result != nil || f.ResultBytes != nil):
-		return ef, a.invalid(path+".result", "what did not happen has no result")
+	case ef.State == store.EffectConfirmed && f.Error != nil:
+		return ef, a.invalid(path+".error", "a confirmed effect has no error")
+	case ef.State == store.EffectRefuted && (f.JSON != nil || f.Bytes != nil):
+		return ef, a.invalid(path+".result", "a refuted effect has no result")
 	}
-	ef.Result, err = a.result(given{f.Result, f.ResultBytes}, path)
+	ef.Result, err = a.result(f.Result, path)
 	return ef, err
 }
 
 type effectOutput struct {
 	Status int
-	Body   effect
+	Body   wire.Effect
 }
 
 func (b *builder) effects() {
 	route(b, huma.Operation{
 		OperationID: "startEffect", Method: http.MethodPost, Path: "/v1/executions/{execution}/effects", DefaultStatus: http.StatusCreated, Tags: []string{"executions"},
 		Summary: "Make the intent to call a provider durable, or get what the call returned",
-		Description: "With 201 the caller calls the provider, with the effect's key, and settles the effect. " +
+		Description: "With 201 call the provider, with the effect's key, and settle the effect. " +
 			"With 200 it was called before: use its result, or its error.",
 		Responses: map[string]*huma.Response{
-			"201": answer[effect](b, "Started: make the call."),
-			"200": answer[effect](b, "Confirmed or refuted before."),
+			"201": answer[wire.Effect](b, "Started: make the call."),
+			"200": answer[wire.Effect](b, "Confirmed or refuted before."),
 		},
 	}, NoRole, append([]semel.Code{semel.CodeEffectUnknown, semel.CodeResultNotKept}, attached...), startEffect)
 	route(b, huma.Operation{
 		OperationID: "settleEffect", Method: http.MethodPost, Path: "/v1/executions/{execution}/effects/settle", DefaultStatus: http.StatusOK, Tags: []string{"executions"},
-		Summary:     "Tell what became of a started effect",
-		Description: "Telling the same again is harmless.",
+		Summary:     "Say what happened to a started effect",
+		Description: "Saying the same again is harmless.",
 	}, NoRole, attached, settleEffect)
 }
 
 func startEffect(x *exchange, in *startInput) (*effectOutput, error) {
-	var ef semel.EffectRecord
+	var ef store.EffectRecord
 	_, err := x.onAttempt(in.Execution, func(at *semel.Attempt) (err error) {
-		if in.Body.Uncalled {
+		if in.Body.NotCalled {
 			ef, err = at.RestartEffect(x.ctx(), in.Body.Name)
 		} else {
 			ef, err = at.StartEffect(x.ctx(), in.Body.Name)
@@ -81,19 +67,18 @@ func startEffect(x *exchange, in *startInput) (*effectOutput, error) {
 		return err
 	})
 	switch {
-	case ef.State == semel.EffectRefuted && ef.Failure != nil:
-		// The engine gives the provider's refusal as an error; here it is the
-		// answer.
+	case ef.State == store.EffectRefuted && ef.Failure != nil:
+		// The engine returns the provider's refusal as an error; here it is the answer.
 	case err != nil:
 		return nil, err
-	case ef.State == semel.EffectStarted:
-		return &effectOutput{http.StatusCreated, effectOf(&ef)}, nil
+	case ef.State == store.EffectStarted:
+		return &effectOutput{http.StatusCreated, wire.EffectOf(&ef)}, nil
 	}
-	return &effectOutput{http.StatusOK, effectOf(&ef)}, nil
+	return &effectOutput{http.StatusOK, wire.EffectOf(&ef)}, nil
 }
 
 func settleEffect(x *exchange, in *settleEffectInput) (*effectOutput, error) {
-	f, err := x.api.finding(in.Body, "body")
+	f, err := x.api.finding(&in.Body, "body")
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +88,7 @@ func settleEffect(x *exchange, in *settleEffectInput) (*effectOutput, error) {
 	}
 	for _, ef := range at.Effects() {
 		if ef.Name == f.Name {
-			return &effectOutput{http.StatusOK, effectOf(&ef)}, nil
+			return &effectOutput{http.StatusOK, wire.EffectOf(&ef)}, nil
 		}
 	}
 	return nil, x.api.newProblem(CodeInternal, "")

@@ -5,24 +5,25 @@ import (
 	"net/http"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// exchange is one request with who sent it.
+// exchange is one request and its sender.
 type exchange struct {
 	api    *API
 	w      http.ResponseWriter
 	r      *http.Request
 	caller Caller
-	admin  bool // through the admin handler
+	admin  bool // it came through the admin handler
 }
 
 type exchangeKey struct{}
 
-// ctx is the request's: it ends when the caller hangs up.
+// ctx is the request's context: it ends when the caller hangs up.
 func (x *exchange) ctx() context.Context { return x.r.Context() }
 
-// tenant is what bounds the caller; nil for one that sees all.
+// tenant is the only tenant that the caller may see; nil if they may see all.
 func (x *exchange) tenant() *string {
 	if x.caller.Role == Admin && x.caller.AllTenants {
 		return nil
@@ -32,14 +33,14 @@ func (x *exchange) tenant() *string {
 
 // name writes the caller into a call that has its operation and its key.
 func (x *exchange) name(call *semel.Call) semel.Share {
-	op, _ := x.api.engine.Operation(call.Operation)
+	op, _ := x.api.engine.Door().Operation(call.Operation)
 	who := semelhttp.Caller{Tenant: x.caller.Tenant, Principal: x.caller.Principal, Credential: x.caller.Credential}
 	who.Name(call, op.Share)
 	return op.Share
 }
 
-// own reports whether the identity is one that the caller can have made. What a call is
-// bound to is in its record only.
+// own reports whether the caller can have made the identity. What a call is bound to is
+// only in its record.
 func (x *exchange) own(id semel.ID) bool {
 	call := semel.Call{Operation: id.Operation, Key: id.Key}
 	share := x.name(&call)
@@ -52,10 +53,10 @@ func (x *exchange) oversees(tenant string) bool {
 	return x.admin && x.caller.Role >= Viewer && (bound == nil || *bound == tenant)
 }
 
-// named reads the name of a record that the caller may know of. To anyone else it
-// does not exist.
+// named reads the name of a record that the caller may know of. For anyone else it
+// doesn't exist.
 func (x *exchange) named(text string) (semel.ID, error) {
-	id, err := semel.DecodeID(text)
+	id, err := store.DecodeID(text)
 	if err != nil || !x.own(id) && !x.oversees(id.Tenant) {
 		return semel.ID{}, x.noRecord()
 	}
@@ -66,7 +67,7 @@ func (x *exchange) noRecord() error {
 	return x.api.newProblem(semel.CodeNotFound, "there is no such record, or it is not yours")
 }
 
-// shown is a record that was read, if the caller may see its answer.
+// shown returns an error if the caller may not see the record's answer.
 func (x *exchange) shown(rec *semel.Record) error {
 	if x.oversees(rec.ID.Tenant) {
 		return nil
@@ -75,7 +76,7 @@ func (x *exchange) shown(rec *semel.Record) error {
 	if x.name(&call); rec.BoundTo != call.BoundTo {
 		return x.api.newProblem(semel.CodeOtherCaller, "")
 	}
-	op, ok := x.api.engine.Operation(rec.ID.Operation)
+	op, ok := x.api.engine.Door().Operation(rec.ID.Operation)
 	if !ok || op.Authorize == nil {
 		return nil
 	}

@@ -9,24 +9,26 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/wire"
+	"github.com/semelhq/semel/store"
 )
 
-// attached are the codes of endpoints that name an execution.
+// attached has the codes of endpoints that name an execution.
 var attached = []semel.Code{semel.CodeNotFound, semel.CodeForbidden, semel.CodeLeaseLost, semel.CodeAlreadyEnded, semel.CodeUnknown}
 
 type executionInput struct {
-	Execution string `path:"execution" maxLength:"8192" doc:"The execution, as the beginning named it."`
+	Execution string `path:"execution" maxLength:"8192" doc:"The name of the execution, from the answer to begin."`
 }
 
-// attach is the attempt that an execution names. To anyone but who began it, it
-// does not exist.
+// attach returns the attempt that an execution names. For anyone but whoever began it, it
+// doesn't exist.
 func (x *exchange) attach(execution string) (*semel.Attempt, error) {
 	missing := x.api.newProblem(semel.CodeNotFound, "there is no such execution, or it is not yours")
 	dot := strings.LastIndexByte(execution, '.')
 	if dot < 0 {
 		return nil, missing
 	}
-	id, err := semel.DecodeID(execution[:dot])
+	id, err := store.DecodeID(execution[:dot])
 	if err != nil || !x.own(id) {
 		return nil, missing
 	}
@@ -37,34 +39,34 @@ func (x *exchange) attach(execution string) (*semel.Attempt, error) {
 	if err != nil || fence <= 0 || strconv.FormatInt(fence, 10) != execution[dot+1:] {
 		return nil, missing
 	}
-	at, err := x.api.engine.Attach(x.ctx(), id, fence)
+	at, err := x.api.engine.Door().Attach(x.ctx(), id, fence)
 	switch {
 	case errors.Is(err, semel.ErrNotFound):
 		return nil, missing
 	case err != nil:
 		return nil, err
 	}
-	// What another door has begun is for that door to end: only it knows how its
-	// answers are written.
-	if op, ok := x.api.engine.Operation(id.Operation); at.Record().Door != Door && (!ok || op.Class != semel.ReadOnly) {
+	// Only the door that began a call may end it, because only that door knows the form
+	// of its answers.
+	if op, ok := x.api.engine.Door().Operation(id.Operation); at.Record().Door != Door && (!ok || op.Class != semel.ReadOnly) {
 		return nil, missing
 	}
-	// Where keys are shared, or calls bound to a credential, the attempt still
-	// belongs to who began it. The attempt of a read-only call is not recorded and
-	// belongs to anyone.
+	// If keys are shared, or calls bound to a credential, the attempt still belongs to
+	// whoever began it. The attempt of a read-only call isn't recorded, and belongs to
+	// anyone.
 	call := semel.Call{Operation: id.Operation, Key: id.Key}
 	x.name(&call)
 	if rec := at.Record(); rec.Principal != call.Principal || rec.BoundTo != call.BoundTo {
-		if op, ok := x.api.engine.Operation(id.Operation); !ok || op.Class != semel.ReadOnly {
+		if op, ok := x.api.engine.Door().Operation(id.Operation); !ok || op.Class != semel.ReadOnly {
 			return nil, missing
 		}
 	}
 	return at, nil
 }
 
-// onAttempt runs f with the attempt. The holder may send two requests at once, or
-// one twice: the slower one then finds the record changed and looks again, which
-// tells whether it said the same.
+// onAttempt runs f with the attempt. The holder may send two requests at once, or one
+// twice. The slower one then finds the record changed, and looks again whether the other
+// one did the same.
 func (x *exchange) onAttempt(execution string, f func(at *semel.Attempt) error) (*semel.Attempt, error) {
 	for first := true; ; first = false {
 		at, err := x.attach(execution)
@@ -77,25 +79,19 @@ func (x *exchange) onAttempt(execution string, f func(at *semel.Attempt) error) 
 	}
 }
 
-// renewed is the answer to a renewal.
-type renewed struct {
-	Lease      int64         `json:"lease_ms"`
-	LeaseUntil semel.Instant `json:"lease_until" format:"date-time"`
-}
-
-type renewOutput struct{ Body renewed }
+type renewOutput struct{ Body wire.Renewed }
 
 func (b *builder) execution() {
 	route(b, huma.Operation{
 		OperationID: "renew", Method: http.MethodPost, Path: "/v1/executions/{execution}/renew", Tags: []string{"executions"},
 		Summary:     "Extend the lease to its full time from now",
-		Description: "A holder that gets lease_lost stops at once: another may be executing.",
+		Description: "If you get lease_lost, stop at once: another holder may be executing.",
 	}, NoRole, attached, func(x *exchange, in *executionInput) (*renewOutput, error) {
 		at, err := x.onAttempt(in.Execution, func(at *semel.Attempt) error { return at.Renew(x.ctx()) })
 		if err != nil {
 			return nil, err
 		}
 		rec := at.Record()
-		return &renewOutput{renewed{rec.LeaseUntil.Sub(rec.UpdatedAt).Milliseconds(), rec.LeaseUntil}}, nil
+		return &renewOutput{wire.Renewed{LeaseMS: rec.LeaseUntil.Sub(rec.UpdatedAt).Milliseconds(), LeaseUntil: rec.LeaseUntil}}, nil
 	})
 }

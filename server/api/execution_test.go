@@ -175,7 +175,7 @@ func TestEffects(t *testing.T) {
 		x := w.begin("shop", "mail", "k")
 		ef := w.on(x, "shop", "effects", `{"name":"send"}`).want(201).equal("state", `"started"`)
 		w.on(x, "shop", "effects", `{"name":"send"}`).refused(409, "effect_unknown")
-		w.on(x, "shop", "effects", `{"name":"send","uncalled":true}`).want(201).equal("key", strconv.Quote(ef.str("key")))
+		w.on(x, "shop", "effects", `{"name":"send","not_called":true}`).want(201).equal("key", strconv.Quote(ef.str("key")))
 		settled := w.on(x, "shop", "effects/settle", `{"name":"send","state":"confirmed","result":{"id":"m1"}}`).want(200).equal("state", `"confirmed"`)
 		w.on(x, "shop", "effects/settle", `{"name":"send","state":"confirmed","result":{"id":"m1"}}`).want(200).equal("settled_at", strconv.Quote(settled.str("settled_at")))
 		w.on(x, "shop", "effects/settle", `{"name":"send","state":"refuted"}`).refused(409, "already_ended")

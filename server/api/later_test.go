@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 func TestConfirmation(t *testing.T) {
@@ -84,12 +84,12 @@ func TestCompensation(t *testing.T) {
 	w.send("operator", "POST", "/v1/records/"+y.str("record.id")+"/compensate", why).refused(501, "unsupported")
 }
 
-// park gives a message up, as a dispatcher does.
+// park parks a message, as a dispatcher does.
 func (w *world) park(record, message string) {
 	w.t.Helper()
-	id, err := semel.DecodeID(record)
+	id, err := store.DecodeID(record)
 	if err == nil {
-		_, err = w.engine.SettleMessage(w.t.Context(), id, message, semel.MessageFinding{State: semel.MessageParked})
+		_, err = w.engine.Door().SettleMessage(w.t.Context(), id, message, store.MessageFinding{State: store.MessageParked})
 	}
 	if err != nil {
 		w.t.Fatal(err)

@@ -8,9 +8,9 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// Observer hears an engine's events, for the decisions that records show and for
-// the stream of decisions. Its memory is bounded. It never makes the engine wait
-// for a reader.
+// Observer records an engine's events, for the decisions that records show and for the
+// stream of decisions. Its memory is bounded, and it never makes the engine wait for a
+// reader.
 type Observer struct {
 	ring   ring
 	counts [countShards]countShard
@@ -29,17 +29,21 @@ func NewObserver() *Observer {
 	return o
 }
 
-// Events is what the engine is given, or what is called beside others.
+// Events are for the engine's options, alone or together with others.
 func (o *Observer) Events() *semel.Events {
 	return &semel.Events{
-		Decided: func(ev semel.DecidedEvent) {
+		Decided: func(ev semel.Event) {
 			o.count(ev.ID, ev.Decision)
-			o.ring.add(event{kind: "decided", id: ev.ID, payload: ev})
+			o.ring.add(event{kind: "decided", Event: ev})
 		},
-		Ended:  func(ev semel.EndedEvent) { o.ring.add(event{kind: "ended", id: ev.ID, payload: ev}) },
-		Purged: func(ev semel.PurgedEvent) { o.ring.add(event{kind: "purged", id: ev.ID, payload: ev, at: o.now()}) },
-		LeaseLost: func(ev semel.LeaseLostEvent) {
-			o.ring.add(event{kind: "lease_lost", id: ev.ID, payload: ev, at: o.now()})
+		Ended: func(ev semel.Event) { o.ring.add(event{kind: "ended", Event: ev}) },
+		Purged: func(ev semel.Event) {
+			ev.At = o.now()
+			o.ring.add(event{kind: "purged", Event: ev})
+		},
+		LeaseLost: func(ev semel.Event) {
+			ev.At = o.now()
+			o.ring.add(event{kind: "lease_lost", Event: ev})
 		},
 	}
 }
@@ -49,15 +53,15 @@ const (
 	countPerShard = 6250 // 100,000 records in all
 )
 
-// countShard counts the decisions about the records that were decided on last.
+// countShard counts the decisions about the most recently decided records.
 type countShard struct {
 	mu      sync.Mutex
 	of      map[uint64]int32
 	entries []countEntry
 	newest  int32
 	oldest  int32
-	// since is when the last entry was given up: of a record without an entry
-	// nothing was counted since then.
+	// since is when an entry was last evicted. Nothing was counted since then about a
+	// record without an entry.
 	since time.Time
 }
 
@@ -69,7 +73,7 @@ type countEntry struct {
 }
 
 var countedDecisions = [...]semel.Decision{
-	semel.Execute, semel.Replay, semel.InFlight, semel.Conflict, semel.Held, semel.Expired, semel.Throttled, semel.OtherDoor, semel.OtherCaller,
+	semel.Execute, semel.Replay, semel.InFlight, semel.Conflict, semel.Held, semel.TooLate, semel.Throttled, semel.OtherDoor, semel.OtherCaller,
 }
 
 const noEntry = -1
@@ -78,8 +82,8 @@ func (s *countShard) init(start time.Time) {
 	s.of, s.newest, s.oldest, s.since = map[uint64]int32{}, noEntry, noEntry, start
 }
 
-// hash stands for the identity. Its seed is random, so nobody can make two
-// identities meet; by chance it takes billions of records.
+// hash stands for the identity. Its seed is random, so nobody can make two identities
+// collide; by chance it takes billions of records.
 func (o *Observer) hash(id semel.ID) uint64 { return maphash.Comparable(o.seed, id) }
 
 func (o *Observer) count(id semel.ID, d semel.Decision) {
@@ -103,8 +107,8 @@ func (o *Observer) count(id semel.ID, d semel.Decision) {
 	}
 }
 
-// free is an entry to use, that of the record decided on longest ago if there is
-// no other.
+// free returns an unused entry, or evicts that of the record whose last decision is
+// oldest.
 func (s *countShard) free(now func() time.Time) int32 {
 	if len(s.entries) < countPerShard {
 		s.entries = append(s.entries, countEntry{})
@@ -144,21 +148,21 @@ func (s *countShard) unlink(at int32) {
 	}
 }
 
-// decisions is how many decisions of each kind were made about the record, and
-// since when they are counted.
-func (o *Observer) decisions(id semel.ID) (map[string]int, time.Time) {
+// decisions returns how many decisions of each kind were made about the record, and since
+// when they are counted.
+func (o *Observer) decisions(id semel.ID) (map[semel.Decision]int, time.Time) {
 	h := o.hash(id)
 	s := &o.counts[h%countShards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	counts := map[string]int{}
+	counts := map[semel.Decision]int{}
 	at, ok := s.of[h]
 	if !ok {
 		return counts, s.since.UTC()
 	}
 	for i, n := range s.entries[at].counts {
 		if n > 0 {
-			counts[string(countedDecisions[i])] = int(n)
+			counts[countedDecisions[i]] = int(n)
 		}
 	}
 	return counts, s.entries[at].since.UTC()

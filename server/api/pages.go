@@ -19,13 +19,13 @@ var docsScript []byte
 //go:embed docs/docs.css
 var docsStyle []byte
 
-// pagePolicy lets the pages load their own script and style and talk to this
-// server, and nothing else.
+// pagePolicy lets the pages load their own script and style and talk to this server, and
+// nothing else.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// pages serves what is for reading: it is the same for all, and tells nothing about
-// calls. On the data handler the description is for those who may use the API; what
-// explains problems, and its style, is for everybody who meets one.
+// pages serves the pages for people. They are the same for all callers, and say nothing
+// about calls. The data handler shows the description only to those who may use the API.
+// The pages about problems, and their style, are for everybody who gets a problem.
 func (b *builder) pages(spec []byte) {
 	serve := func(path, media string, body []byte) {
 		b.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
@@ -53,13 +53,13 @@ func writePage(w http.ResponseWriter, media string, body []byte) {
 	h.Set("Content-Security-Policy", pagePolicy)
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // a reader that is gone may ask again
+	_, _ = w.Write(body) // a reader who is gone may ask again
 }
 
 func (b *builder) problemPage(w http.ResponseWriter, r *http.Request) {
 	info, ok := ProblemFor(semel.Code(r.PathValue("code")))
 	if !ok {
-		b.api.newProblem(semel.CodeNotFound, "there is no problem of that name; /problems/ lists all").write(w)
+		b.api.newProblem(semel.CodeNotFound, "there is no problem with that code; /problems/ lists all").write(w)
 		return
 	}
 	showProblems(w, r, []ProblemInfo{info})
@@ -85,7 +85,7 @@ var problemTemplate = template.Must(template.New("problem").Parse(`<!doctype htm
 </html>
 `))
 
-// showProblems explains problems as HTML to browsers and as text to others.
+// showProblems explains problems, as HTML for browsers and as text for others.
 func showProblems(w http.ResponseWriter, r *http.Request, infos []ProblemInfo) {
 	w.Header().Set("Vary", "Accept")
 	var b strings.Builder

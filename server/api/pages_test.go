@@ -63,7 +63,7 @@ func TestPages(t *testing.T) {
 			}
 		}
 		for _, code := range []semel.Code{
-			semel.CodeInvalidCall, semel.CodeUnknownOperation, semel.CodeInvalidOperation, semel.CodeConflict, semel.CodeInFlight, semel.CodeHeld, semel.CodeExpired,
+			semel.CodeInvalidCall, semel.CodeUnknownOperation, semel.CodeInvalidOperation, semel.CodeConflict, semel.CodeInFlight, semel.CodeHeld, semel.CodeTooLate,
 			semel.CodeThrottled, semel.CodeForbidden, semel.CodeRejected, semel.CodeFailed, semel.CodeAborted, semel.CodeUnknown, semel.CodeResultNotKept,
 			semel.CodeLeaseLost, semel.CodeAlreadyEnded, semel.CodeIllegalTransition, semel.CodeEffectUnknown, semel.CodeStoreUnavailable, semel.CodeNotFound,
 			semel.CodeUnsupported, semel.CodeClosed,

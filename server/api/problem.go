@@ -7,51 +7,36 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel"
+	refusal "github.com/semelhq/semel/internal/problem"
+	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// problem is a refusal as it is sent (RFC 9457).
+// problem is a refusal with its headers.
 type problem struct {
-	Type   string `json:"type" format:"uri-reference" doc:"Where the code is explained, on this server." example:"/problems/in_flight"`
-	Title  string `json:"title" doc:"Names the problem, the same for every problem with this code."`
-	Status int    `json:"status" doc:"The HTTP status."`
-	Detail string `json:"detail" doc:"What happened to this request."`
-	Code   string `json:"code" doc:"The stable name of the problem." example:"in_flight"`
-	Action string `json:"action,omitempty" enum:"use_first_credential" doc:"What a program can do about it."`
-	// RetryAfter is rounded up to whole seconds.
-	RetryAfter int64       `json:"retry_after,omitempty" doc:"Seconds after which asking again makes sense."`
-	Record     string      `json:"record,omitempty" doc:"The record that the problem is about."`
-	Challenge  *challenge  `json:"challenge,omitempty" doc:"What confirms the call."`
-	Errors     []mistake   `json:"errors,omitempty" nullable:"false" doc:"What is wrong with the request, and where."`
-	header     http.Header `json:"-"`
-}
-
-// mistake is one thing that is wrong with a request.
-type mistake struct {
-	Location string `json:"location" doc:"Such as body.items[3].key, query.q or header.Idempotency-Key."`
-	Message  string `json:"message"`
+	wire.Problem
+	header http.Header
 }
 
 // Error makes a problem an error.
-func (p *problem) Error() string { return p.Code + ": " + p.Detail }
+func (p *problem) Error() string { return string(p.Code) + ": " + p.Detail }
 
-// GetStatus is for huma.
+// GetStatus implements [huma.StatusError].
 func (p *problem) GetStatus() int { return p.Status }
 
-// ContentType is for huma.
-func (p *problem) ContentType(string) string { return semelhttp.ProblemType }
+// ContentType implements [huma.ContentTypeFilter].
+func (p *problem) ContentType(string) string { return refusal.Type }
 
-// GetHeaders is for huma.
+// GetHeaders implements [huma.HeadersError].
 func (p *problem) GetHeaders() http.Header { return p.header }
 
-// newProblem makes a problem from the table. An empty detail is the table's.
+// newProblem makes a problem from the table. An empty detail means the table's.
 func (a *API) newProblem(code semel.Code, detail string) *problem {
 	info := infoFor(code)
 	if detail == "" {
@@ -61,22 +46,22 @@ func (a *API) newProblem(code semel.Code, detail string) *problem {
 	if code == semel.CodeOtherCaller {
 		action = semelhttp.ActionFirstCredential
 	}
-	return &problem{
-		Action: string(action), Type: a.opts.BaseURL + "/problems/" + string(info.Code), Title: info.Title, Status: info.Status, Detail: sentence(detail), Code: string(info.Code),
-	}
+	return &problem{Problem: wire.Problem{
+		Action: string(action), Type: a.opts.BaseURL + "/problems/" + string(info.Code), Title: info.Title, Status: info.Status, Detail: refusal.Sentence(detail), Code: info.Code,
+	}}
 }
 
-// invalid is the problem with one mistake.
+// invalid is a problem with one mistake.
 func (a *API) invalid(location, message string) *problem {
 	p := a.newProblem(semel.CodeInvalidCall, message)
-	p.Errors = []mistake{{location, message}}
+	p.Errors = []wire.Mistake{{Location: location, Message: message}}
 	return p
 }
 
 // after says when to ask again.
 func (p *problem) after(d time.Duration) *problem {
 	if d > 0 {
-		p.RetryAfter = max(1, int64((d+time.Second-1)/time.Second))
+		p.RetryAfter = refusal.Seconds(d)
 		p.set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
 	}
 	return p
@@ -89,11 +74,11 @@ func (p *problem) set(name, value string) {
 	p.header.Set(name, value)
 }
 
-// retryUnavailable is what a caller waits for a store that does not answer.
+// retryUnavailable is how long a caller should wait if the store doesn't answer.
 const retryUnavailable = time.Second
 
-// problemOf makes a problem of an error of the engine. What is not meant for
-// callers, such as a driver's words, stays out of it.
+// problemOf turns an error of the engine into a problem. It leaves out what isn't for
+// callers, such as a driver's error.
 func (a *API) problemOf(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
@@ -107,7 +92,7 @@ func (a *API) problemOf(err error) *problem {
 		return a.newProblem(CodeInternal, "")
 	}
 	if inner, ok := errors.AsType[*semel.Error](e.Err); ok && e.Code == semel.CodeStoreUnavailable && inner.Code == semel.CodeInvalidCall {
-		e = inner // the store refused to understand, as a cursor of another query
+		e = inner // the store refused the call, such as a cursor of another query
 	}
 	p := a.newProblem(e.Code, e.Message)
 	retry := e.RetryAfter
@@ -118,32 +103,21 @@ func (a *API) problemOf(err error) *problem {
 	return p.after(retry)
 }
 
-// sentence makes one of an error's message.
-func sentence(s string) string {
-	s = strings.ToUpper(s[:1]) + s[1:]
-	if !strings.HasSuffix(s, ".") {
-		s += "."
-	}
-	return s
-}
-
-// write sends the problem where huma does not.
+// write sends the problem where huma doesn't.
 func (p *problem) write(w http.ResponseWriter) {
 	body, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // strings and numbers always have a JSON form
 	}
 	maps.Copy(w.Header(), p.header)
-	w.Header().Set("Content-Type", semelhttp.ProblemType)
-	w.WriteHeader(p.Status)
-	_, _ = w.Write(append(body, '\n')) // a caller that is gone may ask again
+	refusal.WriteBody(w, p.Status, refusal.Type, append(body, '\n')) // huma ends its answers so
 }
 
-// apiKey finds the API among the metadata of an operation.
+// apiKey finds the API in the metadata of an operation.
 const apiKey = "semel.api"
 
-// hookHuma makes huma's own refusals problems like all others, and its validation
-// strict. Both are settings of the whole process.
+// hookHuma turns huma's own refusals into problems, and makes its validation strict. Both
+// settings are global.
 var hookHuma = sync.OnceFunc(func() {
 	huma.ValidateStrictCasing = true
 	huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
@@ -158,7 +132,7 @@ var hookHuma = sync.OnceFunc(func() {
 	}
 })
 
-// refusal is a problem that huma found.
+// refusal is the problem for an error that huma found.
 func (a *API) refusal(status int, msg string, errs []error) *problem {
 	code := CodeInternal
 	switch status {
@@ -182,12 +156,12 @@ func (a *API) refusal(status int, msg string, errs []error) *problem {
 	for _, err := range errs {
 		// The value is left out: it may be a secret.
 		if d, ok := err.(huma.ErrorDetailer); ok {
-			p.Errors = append(p.Errors, mistake{d.ErrorDetail().Location, d.ErrorDetail().Message})
+			p.Errors = append(p.Errors, wire.Mistake{Location: d.ErrorDetail().Location, Message: d.ErrorDetail().Message})
 		}
 	}
 	if len(p.Errors) > 0 {
 		first := p.Errors[0]
-		p.Detail = sentence("The request is not valid: " + first.Location + ": " + first.Message)
+		p.Detail = refusal.Sentence("The request is not valid: " + first.Location + ": " + first.Message)
 	}
 	return p
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -10,7 +9,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/server/query"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
@@ -21,7 +22,7 @@ type getInput struct {
 
 type getOutput struct {
 	Applied string `header:"Preference-Applied"`
-	Body    recordBody
+	Body    wire.RecordBody
 }
 
 func (b *builder) records() {
@@ -37,13 +38,13 @@ func getRecord(x *exchange, in *getInput) (*getOutput, error) {
 		return nil, err
 	}
 	wait := semelhttp.PreferredWait(x.r.Header)
-	// Who may not see the answer may not learn by waiting when there is one.
+	// A caller who may not see the answer must not learn by waiting when there is one.
 	rec, err := x.api.engine.Lookup(x.ctx(), id)
 	if err == nil {
 		err = x.shown(&rec)
 	}
 	if err == nil && wait > 0 {
-		rec, err = x.api.engine.Await(x.ctx(), id, wait)
+		rec, err = x.api.engine.Door().Await(x.ctx(), id, wait)
 	}
 	switch {
 	case errors.Is(err, semel.ErrNotFound):
@@ -54,7 +55,7 @@ func getRecord(x *exchange, in *getInput) (*getOutput, error) {
 	if err := x.shown(&rec); err != nil {
 		return nil, err
 	}
-	out := &getOutput{Body: recordBody{x.api.viewOf(&rec)}}
+	out := &getOutput{Body: wire.RecordBody{Record: x.api.viewOf(&rec)}}
 	if wait > 0 {
 		out.Applied = "wait=" + strconv.FormatInt(int64(wait/time.Second), 10)
 	}
@@ -67,51 +68,22 @@ type searchInput struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50"`
 }
 
-// page is one page of records, the newest first.
-type page struct {
-	Records []record `json:"records" nullable:"false"`
-	Next    string   `json:"next,omitempty" doc:"Continues the search. Absent at its end. A page may be short, or empty, before the end."`
-	// Unreadable is for callers who see all tenants: whose they are is not known.
-	Unreadable []string `json:"unreadable,omitempty" doc:"Of each record in this part of the store that can't be read, why. Only for callers who see all tenants."`
-}
-
-type searchOutput struct{ Body page }
+type searchOutput struct{ Body wire.Page }
 
 type settleInput struct {
 	ID   string `path:"id" maxLength:"8192" doc:"The record's id."`
-	Body settling
+	Body wire.Settling
 }
 
-// settling is an operator's word about a held record.
-type settling struct {
-	Outcome     string              `json:"outcome,omitempty" enum:"completed,rejected,failed,aborted" doc:"How the attempt ended. Absent: only effects are settled; if none is open then, the next delivery runs again."`
-	Result      json.RawMessage     `json:"result,omitempty"`
-	ResultBytes *string             `json:"result_base64,omitempty"`
-	Status      int                 `json:"status,omitempty" minimum:"200" maximum:"599" doc:"For a call that came as an HTTP request: the status that duplicates get."`
-	Headers     map[string][]string `json:"headers,omitempty" doc:"The headers that they get, each with a list of values."`
-	Answer      *string             `json:"body,omitempty" doc:"The body that they get, as text."`
-	AnswerBytes *string             `json:"body_base64,omitempty" doc:"The same as bytes, in base64."`
-	Error       *failure            `json:"error,omitempty"`
-	Effects     []finding           `json:"effects,omitempty" maxItems:"1000" nullable:"false" doc:"What became of effects that were started and have no result."`
-	Messages    []sending           `json:"messages,omitempty" maxItems:"100" nullable:"false" doc:"What the call sends, for the outcome completed."`
-	Reason      string              `json:"reason" minLength:"1" maxLength:"1024" doc:"For people."`
-	Force       bool                `json:"force,omitempty" doc:"Also where this service does not know the operation, or has a route for it and the result is no HTTP answer."`
-}
-
-// forcedInput is for changes of records that the service may not know the operation of.
+// forcedInput is for changes of records whose operation the service may not have.
 type forcedInput struct {
 	ID   string `path:"id" maxLength:"8192" doc:"The record's id."`
-	Body forced
-}
-
-type forced struct {
-	Reason string `json:"reason" minLength:"1" maxLength:"1024" doc:"For people."`
-	Force  bool   `json:"force,omitempty" doc:"Also where this service does not know the operation."`
+	Body wire.Forced
 }
 
 type reasonInput struct {
 	ID   string `path:"id" maxLength:"8192" doc:"The record's id."`
-	Body reasoned
+	Body wire.Reasoned
 }
 
 func (b *builder) operatorRoutes() {
@@ -122,7 +94,7 @@ func (b *builder) operatorRoutes() {
 	settled := []semel.Code{semel.CodeNotFound, semel.CodeIllegalTransition, semel.CodeUnknown, semel.CodeUnknownOperation}
 	route(b, huma.Operation{
 		OperationID: "settleRecord", Method: http.MethodPost, Path: "/v1/records/{id}/settle", Tags: []string{"records"},
-		Summary: "Say what became of a held record",
+		Summary: "Say what happened to a held record",
 	}, Operator, settled, settleRecord)
 	route(b, huma.Operation{
 		OperationID: "releaseRecord", Method: http.MethodPost, Path: "/v1/records/{id}/release", Tags: []string{"records"},
@@ -145,7 +117,7 @@ func searchRecords(x *exchange, in *searchInput) (*searchOutput, error) {
 	}
 	if bound := x.tenant(); bound != nil {
 		if q.Tenant != nil && *q.Tenant != *bound {
-			return nil, x.api.newProblem(semel.CodeForbidden, "the caller sees the records of its own tenant only")
+			return nil, x.api.newProblem(semel.CodeForbidden, "the caller may see only their own tenant's records")
 		}
 		q.Tenant = bound
 	}
@@ -154,7 +126,7 @@ func searchRecords(x *exchange, in *searchInput) (*searchOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &searchOutput{page{Records: make([]record, 0, len(found.Records)), Next: found.Next}}
+	out := &searchOutput{wire.Page{Records: make([]wire.Record, 0, len(found.Records)), Next: found.Next}}
 	for i := range found.Records {
 		out.Body.Records = append(out.Body.Records, x.api.viewOf(&found.Records[i]))
 	}
@@ -166,7 +138,7 @@ func searchRecords(x *exchange, in *searchInput) (*searchOutput, error) {
 	return out, nil
 }
 
-// overseen is the name of a record that an operator may change.
+// overseen reads the name of a record that an operator may change.
 func (x *exchange) overseen(text string) (semel.ID, error) {
 	id, err := x.named(text)
 	if err == nil && !x.oversees(id.Tenant) {
@@ -177,36 +149,31 @@ func (x *exchange) overseen(text string) (semel.ID, error) {
 
 func settleRecord(x *exchange, in *settleInput) (*recordOutput, error) {
 	body := &in.Body
-	s := semel.Settlement{Failure: body.Error.kept(), Force: body.Force}
-	if body.Outcome != "" {
-		if err := s.Outcome.UnmarshalText([]byte(body.Outcome)); err != nil {
-			return nil, err
-		}
-	}
-	hasResult := body.Result != nil || body.ResultBytes != nil || body.answered()
+	s := semel.Settlement{Outcome: body.Outcome, Failure: (*store.Failure)(body.Error), Force: body.Force}
+	hasResult := body.JSON != nil || body.Bytes != nil || answered(body)
 	switch {
 	case s.Outcome == semel.DispositionCompleted && s.Failure != nil:
-		return nil, x.api.invalid("body.error", "what was completed has no error")
-	case hasResult && (body.Outcome == "" || s.Outcome == semel.DispositionAborted):
-		return nil, x.api.invalid("body.result", "only what was completed, rejected or failed has a result")
-	case body.Outcome == "" && s.Failure != nil:
+		return nil, x.api.invalid("body.error", "a completed call has no error")
+	case hasResult && (body.Outcome == 0 || s.Outcome == semel.DispositionAborted):
+		return nil, x.api.invalid("body.result", "only a completed, rejected or failed call has a result")
+	case body.Outcome == 0 && s.Failure != nil:
 		return nil, x.api.invalid("body.error", "an error needs an outcome")
-	case body.Outcome == "" && len(body.Effects) == 0:
-		return nil, x.api.invalid("body.outcome", "say an outcome, or what became of effects")
+	case body.Outcome == 0 && len(body.Effects) == 0:
+		return nil, x.api.invalid("body.outcome", "give an outcome, or say what happened to the effects")
 	}
 	var err error
-	if s.Result, err = x.api.settledResult(body, s.Outcome); err != nil {
+	if s.Result, err = x.api.settledResult(body); err != nil {
 		return nil, err
 	}
-	for i, f := range body.Effects {
-		ef, err := x.api.finding(f, "body.effects["+strconv.Itoa(i)+"]")
+	for i := range body.Effects {
+		ef, err := x.api.finding(&body.Effects[i], "body.effects["+strconv.Itoa(i)+"]")
 		if err != nil {
 			return nil, err
 		}
 		s.Effects = append(s.Effects, ef)
 	}
-	for i, g := range body.Messages {
-		m, err := x.api.message(g, "body.messages["+strconv.Itoa(i)+"]")
+	for i := range body.Messages {
+		m, err := x.api.message(&body.Messages[i], "body.messages["+strconv.Itoa(i)+"]")
 		if err != nil {
 			return nil, err
 		}
@@ -235,7 +202,7 @@ func (x *exchange) settle(text string, s semel.Settlement, reason string) (*reco
 	case err != nil:
 		return nil, err
 	}
-	return &recordOutput{recordBody{x.api.viewOf(&rec)}}, nil
+	return &recordOutput{wire.RecordBody{Record: x.api.viewOf(&rec)}}, nil
 }
 
 func purgeRecord(x *exchange, in *forcedInput) (*struct{}, error) {

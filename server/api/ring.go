@@ -7,29 +7,27 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// ringSize is how many events are kept for readers that come back.
+// ringSize is how many events are kept for readers who come back.
 const ringSize = 4096
 
 // event is one of the engine's events.
 type event struct {
-	seq     int64
-	kind    string
-	id      semel.ID // empty for a purge of many records
-	payload any
-	at      time.Time // where the payload has none
+	seq  int64
+	kind string
+	semel.Event
 }
 
 // ring keeps the last events. Adding never waits for a reader.
 type ring struct {
 	mu      sync.Mutex
 	events  [ringSize]event
-	first   int64 // number of the first event there was
+	first   int64 // number of the first event ever
 	next    int64 // number of the next event
 	readers map[chan struct{}]struct{}
 }
 
-// init begins to count at the time, so that numbers rise across restarts and a
-// reader of an earlier process finds out that it missed something.
+// init starts counting at the time, so that numbers rise across restarts, and a reader of
+// an earlier process notices that they missed something.
 func (g *ring) init(start time.Time) {
 	g.first = start.UnixMicro()
 	g.next = g.first
@@ -45,13 +43,13 @@ func (g *ring) add(ev event) {
 	for wake := range g.readers {
 		select {
 		case wake <- struct{}{}:
-		default: // it has not looked since the last one
+		default: // it has a notice already
 		}
 	}
 }
 
-// join adds a reader, which is woken after every event. It returns the number of
-// the newest event.
+// join adds a reader, which wake notifies after every event. It returns the number of the
+// newest event.
 func (g *ring) join() (wake chan struct{}, newest int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,10 +64,10 @@ func (g *ring) leave(wake chan struct{}) {
 	delete(g.readers, wake)
 }
 
-// after appends to buf the events that follow number last, as many as buf has room
-// for. next is the number of the first of them, or of the next event if there are
-// none. It reports gap if there were others that are not kept, or if last is the
-// number of no event of this ring: then the first of buf is the oldest there is.
+// after appends to buf the events that follow number last, as many as buf has room for.
+// next is the number of the first of them, or of the next event if there are none. It
+// reports gap if there were others that aren't kept, or if this ring has no event with
+// the number last: then buf starts with the oldest event.
 func (g *ring) after(last int64, buf []event) (_ []event, next int64, gap bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -25,7 +25,7 @@ type builder struct {
 	admin bool
 	huma  huma.API
 	mux   *http.ServeMux
-	probe *http.ServeMux // knows the routes, but not what catches all others
+	probe *http.ServeMux // has the routes without the catch-all
 }
 
 // HandleFunc registers on both muxes, for huma's adapter.
@@ -80,12 +80,12 @@ func (a *API) handler(admin bool) (http.Handler, []byte, error) {
 	}
 	out.WriteByte('\n')
 	b.pages(out.Bytes())
-	b.mux.HandleFunc("/", b.nothing)
+	b.mux.HandleFunc("/", b.notFound)
 	return secured(a.typed(b.mux)), out.Bytes(), nil
 }
 
-// secured sets the headers of every answer. Nothing here may be kept by a cache or
-// read as something else than it is.
+// secured sets the headers of every answer: no cache may keep it, and no browser may
+// guess its type.
 func secured(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -94,8 +94,8 @@ func secured(h http.Handler) http.Handler {
 	})
 }
 
-// typed refuses a body that does not say what it is. A page of any origin may have a
-// browser send such a body without asking the server first.
+// typed refuses a body without a Content-Type. A page of any origin can make a browser
+// send such a body without asking the server first.
 func (a *API) typed(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && r.Header.Get("Content-Type") == "" {
@@ -107,8 +107,8 @@ func (a *API) typed(h http.Handler) http.Handler {
 	})
 }
 
-// nothing answers for addresses and methods that do not exist.
-func (b *builder) nothing(w http.ResponseWriter, r *http.Request) {
+// notFound answers requests for unknown addresses and methods.
+func (b *builder) notFound(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	probe := &http.Request{URL: r.URL, Host: r.Host}
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
@@ -126,14 +126,14 @@ func (b *builder) nothing(w http.ResponseWriter, r *http.Request) {
 	p.write(w)
 }
 
-// everyRoute are the codes that any endpoint may answer with.
-var everyRoute = []semel.Code{semel.CodeInvalidCall, CodeUnauthorized, CodeUnsupportedMedia, semel.CodeStoreUnavailable, semel.CodeClosed, CodeInternal}
+// everyRoute has the codes that any endpoint may answer with.
+var everyRoute = []semel.Code{semel.CodeInvalidCall, CodeUnauthorized, CodeUnsupportedMedia, semel.CodeStoreUnavailable, semel.CodeClosed, CodeOverloaded, CodeInternal}
 
-// withBody are the codes of endpoints that read a body.
-var withBody = []semel.Code{CodeTooLarge, CodeUnsupportedMedia, semelhttp.CodeBodyUnreadable}
+// withBody has the codes of endpoints that read a body.
+var withBody = []semel.Code{CodeTooLarge, CodeUnsupportedMedia, semelhttp.CodeBodyUnreadable, CodeOverBudget, CodeBodyTooSlow}
 
-// route registers an endpoint: who may use it, what it may answer beside op's own
-// answers, and what it does.
+// route registers an endpoint: who may use it, which codes it may answer with in addition
+// to op's responses, and what it does.
 func route[I, O any](b *builder, op huma.Operation, role Role, codes []semel.Code, f func(x *exchange, in *I) (*O, error)) {
 	a := b.api
 	op.Metadata = map[string]any{apiKey: a}
@@ -173,13 +173,13 @@ func route[I, O any](b *builder, op huma.Operation, role Role, codes []semel.Cod
 	})
 }
 
-// identify tells who calls, or answers that nobody knows.
+// identify returns the caller, or answers that they are unknown.
 func (a *API) identify(w http.ResponseWriter, r *http.Request) (Caller, bool) {
 	caller, err := a.opts.Identify(r)
 	if err == nil {
 		return caller, true
 	}
-	if e, ok := errors.AsType[*semel.Error](err); ok { // nobody can say now
+	if e, ok := errors.AsType[*semel.Error](err); ok { // the caller can't be identified at the moment
 		a.problemOf(e).after(retryUnavailable).write(w)
 		return Caller{}, false
 	}
@@ -193,18 +193,23 @@ func (a *API) identify(w http.ResponseWriter, r *http.Request) (Caller, bool) {
 	return Caller{}, false
 }
 
-// describe adds the refusals to an endpoint's answers: one entry for a status,
-// which names its codes.
+// describe adds the refusals to an endpoint's responses: one entry for each status, which
+// names its codes.
 func (b *builder) describe(op *huma.Operation, codes []semel.Code) {
 	if op.Responses == nil {
 		op.Responses = map[string]*huma.Response{}
 	}
 	schema := b.huma.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[problem](), true, "")
 	named := map[string][]string{}
+	name := func(code semel.Code, status int) {
+		if of := strconv.Itoa(status); !slices.Contains(named[of], string(code)) {
+			named[of] = append(named[of], string(code))
+		}
+	}
 	for _, code := range codes {
-		status := strconv.Itoa(infoFor(code).Status)
-		if !slices.Contains(named[status], string(code)) {
-			named[status] = append(named[status], string(code))
+		name(code, infoFor(code).Status)
+		if code == CodeOverloaded {
+			name(code, http.StatusTooManyRequests)
 		}
 	}
 	for status, names := range named {
@@ -216,7 +221,7 @@ func (b *builder) describe(op *huma.Operation, codes []semel.Code) {
 	}
 }
 
-// answer is one more success of an endpoint, with the type of its body.
+// answer describes another success of an endpoint, with the type of its body.
 func answer[T any](b *builder, description string) *huma.Response {
 	return &huma.Response{
 		Description: description,

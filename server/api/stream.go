@@ -13,17 +13,18 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// decidedEvent, endedEvent, purgedEvent and leaseLostEvent are the engine's events
-// as they are sent.
+// decidedEvent, endedEvent, purgedEvent and leaseLostEvent are the engine's events in the
+// form that readers get.
 type decidedEvent struct {
 	Record     string    `json:"record"`
 	Tenant     string    `json:"tenant"`
 	Operation  string    `json:"operation"`
 	Attempt    int       `json:"attempt"`
 	Fence      int64     `json:"fence"`
-	Decision   string    `json:"decision" enum:"execute,replay,in_flight,conflict,held,expired,throttled,other_caller"`
+	Decision   string    `json:"decision" enum:"execute,replay,in_flight,conflict,held,too_late,throttled,other_door,other_caller"`
 	Status     string    `json:"status,omitempty"`
 	RetryAfter int64     `json:"retry_after_ms,omitempty"`
+	Limit      string    `json:"limit,omitempty" enum:"duplicates,principal_records,principal_bytes,tenant_records,tenant_bytes" doc:"What the delivery was throttled by."`
 	Waited     int64     `json:"waited_ms,omitempty"`
 	At         time.Time `json:"at,omitzero"`
 }
@@ -44,7 +45,7 @@ type endedEvent struct {
 
 type purgedEvent struct {
 	Count     int       `json:"count"`
-	Record    string    `json:"record,omitempty" doc:"Where an operator purged one."`
+	Record    string    `json:"record,omitempty" doc:"Set if an operator purged one record."`
 	Tenant    string    `json:"tenant,omitempty"`
 	Operation string    `json:"operation,omitempty"`
 	By        string    `json:"by,omitempty"`
@@ -62,11 +63,11 @@ type leaseLostEvent struct {
 	At        time.Time `json:"at"`
 }
 
-// gapEvent tells of events that were lost: those after the first number and before
-// the second.
+// gapEvent says that events were lost: those after the first number and before the
+// second.
 type gapEvent struct {
 	After int64 `json:"after" doc:"The last event that the reader had."`
-	Next  int64 `json:"next" doc:"The next one there is."`
+	Next  int64 `json:"next" doc:"The next one that is available."`
 }
 
 type streamInput struct {
@@ -101,8 +102,8 @@ func (b *builder) decisionStream() {
 	}
 	route(b, huma.Operation{
 		OperationID: "streamDecisions", Method: http.MethodGet, Path: "/v1/decisions", Tags: []string{"decisions"},
-		Summary: "Follow what the node that answers decides",
-		Description: "Server-sent events. Last-Event-ID goes on after an event; the last " + strconv.Itoa(ringSize) + " are kept, and an event gap tells that some were lost. " +
+		Summary: "Follow what the answering node decides",
+		Description: "Server-sent events. Last-Event-ID goes on after an event; the last " + strconv.Itoa(ringSize) + " are kept, and the event gap says that some were lost. " +
 			"A reader that is too slow is cut off.",
 		Responses: map[string]*huma.Response{"200": {
 			Description: "The stream, which does not end by itself.",
@@ -115,7 +116,7 @@ func (b *builder) decisionStream() {
 
 func openStream(x *exchange, in *streamInput) (*streamOutput, error) {
 	if bound := x.tenant(); bound != nil && in.Tenant != "" && in.Tenant != *bound {
-		return nil, x.api.newProblem(semel.CodeForbidden, "the caller sees the events of its own tenant only")
+		return nil, x.api.newProblem(semel.CodeForbidden, "the caller may see only their own tenant's events")
 	}
 	s := &stream{x: x, operation: in.Operation, tenant: x.tenant()}
 	if in.Tenant != "" {
@@ -124,7 +125,7 @@ func openStream(x *exchange, in *streamInput) (*streamOutput, error) {
 	if in.LastEventID != "" {
 		last, err := strconv.ParseInt(in.LastEventID, 10, 64)
 		if err != nil {
-			return nil, x.api.invalid("header.Last-Event-ID", "the event has a number that none can have")
+			return nil, x.api.invalid("header.Last-Event-ID", "there can't be an event with this number")
 		}
 		s.last, s.resumes = last, true
 	}
@@ -136,11 +137,11 @@ type stream struct {
 	x         *exchange
 	tenant    *string // nil: all
 	operation string  // empty: all
-	last      int64   // the last event that it had
+	last      int64   // the last event that the reader had
 	resumes   bool
 }
 
-// run writes events until the reader goes away, is too slow, or the API closes.
+// run writes events until the reader goes away or is too slow, or the API closes.
 func (s *stream) run() {
 	ring := &s.x.api.observer.ring
 	wake, newest := ring.join()
@@ -152,8 +153,8 @@ func (s *stream) run() {
 	if !s.write([]byte(": the stream of decisions\n\n")) {
 		return
 	}
-	silence := time.NewTicker(s.x.api.opts.Heartbeat)
-	defer silence.Stop()
+	heartbeat := time.NewTicker(s.x.api.opts.Heartbeat)
+	defer heartbeat.Stop()
 	events := make([]event, 0, 256)
 	for {
 		var next int64
@@ -167,7 +168,7 @@ func (s *stream) run() {
 		}
 		select {
 		case <-wake:
-		case <-silence.C:
+		case <-heartbeat.C:
 			if !s.write([]byte(": still here\n\n")) {
 				return
 			}
@@ -179,7 +180,7 @@ func (s *stream) run() {
 	}
 }
 
-// text is the events that the reader wants, and moves it on.
+// text encodes the events that the reader wants, and advances the reader.
 func (s *stream) text(events []event, next int64, gap bool) []byte {
 	var b bytes.Buffer
 	if gap {
@@ -196,22 +197,22 @@ func (s *stream) text(events []event, next int64, gap bool) []byte {
 	return b.Bytes()
 }
 
-// wants reports whether the event is for this reader. A purge of many records is
-// told only to those who see all.
+// wants reports whether the event is for this reader. Only readers who see all tenants
+// get a purge of many records.
 func (s *stream) wants(ev *event) bool {
-	if s.operation != "" && ev.id.Operation != s.operation {
+	if s.operation != "" && ev.ID.Operation != s.operation {
 		return false
 	}
-	if ev.id == (semel.ID{}) {
+	if ev.ID == (semel.ID{}) {
 		return s.tenant == nil
 	}
-	return s.tenant == nil || *s.tenant == ev.id.Tenant
+	return s.tenant == nil || *s.tenant == ev.ID.Tenant
 }
 
-// write sends text in the time that a reader has.
+// write sends text within StreamTimeout.
 func (s *stream) write(text []byte) bool {
 	c := http.NewResponseController(s.x.w)
-	_ = c.SetWriteDeadline(time.Now().Add(s.x.api.opts.StreamTimeout)) // a writer without deadlines has no connection either
+	_ = c.SetWriteDeadline(time.Now().Add(s.x.api.opts.StreamTimeout)) // a writer without deadlines has no connection
 	_, err := s.x.w.Write(text)
 	return err == nil && c.Flush() == nil
 }
@@ -230,25 +231,25 @@ func put(b *bytes.Buffer, seq int64, kind string, data any) {
 	b.WriteString("\n\n")
 }
 
-// data is the event as it is sent.
+// data is the event in the form that readers get.
 func (ev *event) data() any {
-	record, tenant, operation := "", ev.id.Tenant, ev.id.Operation
-	if ev.id != (semel.ID{}) {
-		record = ev.id.Encode()
+	record, tenant, operation := "", ev.ID.Tenant, ev.ID.Operation
+	if ev.ID != (semel.ID{}) {
+		record = ev.ID.Encode()
 	}
-	switch p := ev.payload.(type) {
-	case semel.DecidedEvent:
-		return decidedEvent{record, tenant, operation, p.Attempt, p.Fence, string(p.Decision), p.State.String(), p.RetryAfter.Milliseconds(), p.Waited.Milliseconds(), p.At}
-	case semel.EndedEvent:
-		return endedEvent{record, tenant, operation, p.Attempt, p.Fence, p.Disposition.String(), p.Held, p.Took.Milliseconds(), p.By, p.Reason, p.At}
-	case semel.LeaseLostEvent:
+	switch ev.kind {
+	case "decided":
+		return decidedEvent{record, tenant, operation, ev.Attempt, ev.Fence, string(ev.Decision), ev.State.String(), ev.RetryAfter.Milliseconds(), string(ev.Limit), ev.Waited.Milliseconds(), ev.At}
+	case "ended":
+		return endedEvent{record, tenant, operation, ev.Attempt, ev.Fence, ev.Disposition.String(), ev.Held, ev.Took.Milliseconds(), ev.By, ev.Reason, ev.At}
+	case "lease_lost":
 		reason := "the lease was lost"
-		if e, ok := p.Err.(*semel.Error); ok && e.Message != "" {
+		if e, ok := ev.Err.(*semel.Error); ok && e.Message != "" {
 			reason = e.Message
 		}
-		return leaseLostEvent{record, tenant, operation, p.Attempt, p.Fence, reason, ev.at.UTC()}
-	case semel.PurgedEvent:
-		return purgedEvent{p.Count, record, tenant, operation, p.By, p.Reason, ev.at.UTC()}
+		return leaseLostEvent{record, tenant, operation, ev.Attempt, ev.Fence, reason, ev.At.UTC()}
+	case "purged":
+		return purgedEvent{ev.Count, record, tenant, operation, ev.By, ev.Reason, ev.At.UTC()}
 	}
 	panic("api: an event of an unknown kind")
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // reader follows the stream of decisions.
@@ -25,14 +26,14 @@ type reader struct {
 	stop  context.CancelFunc
 }
 
-// message is one event as it came.
+// message is one event as it arrived.
 type message struct {
 	ID    int64
 	Event string
 	Data  map[string]any
 }
 
-// follow opens the stream. When it returns, the reader is known to the server.
+// follow opens the stream. When it returns, the server has the reader.
 func (w *world) follow(as, query string, headers ...string) *reader {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(w.t.Context())
@@ -122,12 +123,12 @@ func TestDecisionStream(t *testing.T) {
 		w := newWorld(t)
 		r := w.follow("root", "")
 		id := semel.ID{Operation: "charge", Key: "k"}
-		ev := w.api.Events()
-		ev.Decided(semel.DecidedEvent{ID: id, Decision: semel.InFlight, RetryAfter: time.Second, Waited: time.Second, At: time.Now()})
-		ev.Ended(semel.EndedEvent{ID: id, Held: "h", By: "reaper", At: time.Now()})
-		ev.LeaseLost(semel.LeaseLostEvent{ID: id, Err: &semel.Error{Code: semel.CodeLeaseLost, Message: "too late"}})
-		ev.LeaseLost(semel.LeaseLostEvent{ID: id, Err: errors.New("a driver's words")})
-		ev.Purged(semel.PurgedEvent{Count: 7})
+		ev := w.api.observer.Events()
+		ev.Decided(semel.Event{ID: id, Decision: semel.InFlight, RetryAfter: time.Second, Waited: time.Second, At: time.Now()})
+		ev.Ended(semel.Event{ID: id, Held: "h", By: "reaper", At: time.Now()})
+		ev.LeaseLost(semel.Event{ID: id, Err: &semel.Error{Code: semel.CodeLeaseLost, Message: "too late"}})
+		ev.LeaseLost(semel.Event{ID: id, Err: errors.New("a driver's words")})
+		ev.Purged(semel.Event{Count: 7})
 		schemas := w.checks[w.admin.URL]
 		for _, want := range []string{"DecidedEvent", "EndedEvent", "LeaseLostEvent", "LeaseLostEvent", "PurgedEvent"} {
 			m, ok := r.next()
@@ -152,7 +153,7 @@ func TestDecisionStream(t *testing.T) {
 		w.begin("stranger", "charge", "1")
 		w.begin("shop", "charge", "2")
 		w.begin("shop", "retry", "3")
-		w.api.Events().Purged(semel.PurgedEvent{Count: 9})
+		w.api.observer.Events().Purged(semel.Event{Count: 9})
 		w.begin("stranger", "retry", "4")
 		w.begin("shop", "mail", "5")
 		for name, want := range map[string]string{"all": "1 2 3 purged 4 5", "acme": "2 3 5", "chosen": "1 4", "operation": "3 4", "evil": "1 4"} {
@@ -164,7 +165,7 @@ func TestDecisionStream(t *testing.T) {
 				}
 				text := m.Event
 				if text == "decided" {
-					id, err := semel.DecodeID(m.Data["record"].(string))
+					id, err := store.DecodeID(m.Data["record"].(string))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -204,9 +205,9 @@ func TestDecisionStream(t *testing.T) {
 		w.begin("shop", "charge", "1")
 		last := r.want("decided", "decision", "execute").ID
 		r.close()
-		ev := w.api.Events()
+		ev := w.api.observer.Events()
 		for range ringSize + 10 {
-			ev.Decided(semel.DecidedEvent{ID: semel.ID{Tenant: "acme", Operation: "charge", Key: "k"}, Decision: semel.Replay})
+			ev.Decided(semel.Event{ID: semel.ID{Tenant: "acme", Operation: "charge", Key: "k"}, Decision: semel.Replay})
 		}
 		r = w.follow("viewer", "", "Last-Event-ID", strconv.FormatInt(last, 10))
 		gap, _ := r.next()
@@ -250,16 +251,16 @@ func TestDecisionStream(t *testing.T) {
 		if _, err := bufio.NewReaderSize(conn, 16).ReadString('\n'); err != nil {
 			t.Fatal(err)
 		}
-		// The answer has begun, so the reader has joined. From here on nothing is
-		// read, until the server gives up.
+		// The answer has begun, so the reader has joined. From here on it reads nothing,
+		// until the server gives up.
 		id := semel.ID{Tenant: "acme", Operation: "charge", Key: strings.Repeat("k", 1000)}
-		decided, ring := w.api.Events().Decided, &w.api.observer.ring
+		decided, ring := w.api.observer.Events().Decided, &w.api.observer.ring
 		for joined := true; joined; {
 			if t.Context().Err() != nil {
 				t.Fatal("the reader was not cut off")
 			}
 			for range 1000 {
-				decided(semel.DecidedEvent{ID: id, Decision: semel.Replay})
+				decided(semel.Event{ID: id, Decision: semel.Replay})
 			}
 			ring.mu.Lock()
 			joined = len(ring.readers) > 0
@@ -267,7 +268,7 @@ func TestDecisionStream(t *testing.T) {
 		}
 	})
 
-	t.Run("silence is broken, and closing ends the stream", func(t *testing.T) {
+	t.Run("a heartbeat breaks the silence, and closing ends the stream", func(t *testing.T) {
 		w := newWorld(t, func(o *Options) { o.Heartbeat = time.Millisecond })
 		r := w.follow("viewer", "")
 		for heard := 0; heard < 2; {
@@ -332,7 +333,7 @@ func TestObserver(t *testing.T) {
 
 func BenchmarkObserver(b *testing.B) {
 	decided := NewObserver().Events().Decided
-	ev := semel.DecidedEvent{ID: semel.ID{Tenant: "acme", Principal: "shop", Operation: "charge", Key: "order-1"}, Decision: semel.Replay}
+	ev := semel.Event{ID: semel.ID{Tenant: "acme", Principal: "shop", Operation: "charge", Key: "order-1"}, Decision: semel.Replay}
 	b.ReportAllocs()
 	for b.Loop() {
 		decided(ev)

@@ -5,28 +5,24 @@ import (
 	"encoding/json"
 	"io"
 	"math"
-	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/wire"
 )
 
-// strictJSON reads what package canon accepts and nothing else, so that no two
-// readers can differ about what a body says: duplicate member names, invalid
-// UTF-8 and text after the value are refused, at any depth.
+// strictJSON reads only what package canon accepts, so that no two readers can disagree
+// about a body: it refuses duplicate member names, invalid UTF-8 and text after the
+// value, at any depth.
 var strictJSON = huma.Format{
-	Marshal: func(w io.Writer, v any) error {
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false) // a result is shown as it was recorded
-		return enc.Encode(v)
-	},
+	Marshal: func(w io.Writer, v any) error { return wire.NewEncoder(w).Encode(v) },
 	Unmarshal: func(data []byte, v any) error {
 		shape, ok := v.(*any)
 		if !ok {
 			return json.Unmarshal(data, v)
 		}
-		// huma asks for the shape first, to validate it.
+		// huma asks for the untyped value first, to validate it.
 		if _, err := canon.Canonicalize(data, canon.Exact); err != nil {
 			return err
 		}
@@ -40,9 +36,9 @@ var strictJSON = huma.Format{
 	},
 }
 
-// withFloats makes the numbers of a JSON value floats, which is what validation
-// compares. Those that are too large for one become the largest: only payloads and
-// results may have such numbers, and they are kept as text.
+// withFloats turns the numbers of a JSON value into floats, which validation compares.
+// Numbers that are too large become the largest float: only payloads and results may have
+// them, and they are kept as text.
 func withFloats(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -61,11 +57,4 @@ func withFloats(v any) any {
 		}
 	}
 	return v
-}
-
-// compact reports whether data is JSON that a JSON encoder passes on byte for
-// byte.
-func compact(data []byte) bool {
-	var b bytes.Buffer
-	return utf8.Valid(data) && json.Compact(&b, data) == nil && b.Len() == len(data)
 }

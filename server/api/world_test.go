@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -23,13 +24,13 @@ type failingStore struct {
 	fail error // of all calls
 	lost error // of writes
 	mute error // of writes that are made all the same
-	// toMeet is how many readers still have to come before those that have read
-	// go on; met is closed then.
+	// toMeet is how many readers still have to come before those that have read go on;
+	// then met is closed.
 	toMeet int
 	met    chan struct{}
 }
 
-// meet lets the next n readers of records go on only when all have read.
+// meet makes the next n readers of records wait until all of them have read.
 func (w *world) meet(n int) {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
@@ -53,8 +54,8 @@ func (s *failingStore) wait(ctx context.Context) {
 	}
 }
 
-// plainStore hides what a memstore can do beyond a store's duties, so that every
-// call of the engine goes through here.
+// plainStore hides the extras of a memstore, so that every call of the engine goes
+// through here.
 type plainStore struct{ s *failingStore }
 
 func (p plainStore) broken() error {
@@ -63,7 +64,7 @@ func (p plainStore) broken() error {
 	return p.s.fail
 }
 
-func (p plainStore) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+func (p plainStore) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 	if err := p.broken(); err != nil {
 		return semel.Record{}, false, err
 	}
@@ -89,15 +90,15 @@ func (p plainStore) Get(ctx context.Context, id semel.ID) (semel.Record, error) 
 	return rec, err
 }
 
-func (p plainStore) Now(ctx context.Context) (semel.Instant, error) { return p.s.Store.Now(ctx) }
+func (p plainStore) Now(ctx context.Context) (store.Instant, error) { return p.s.Store.Now(ctx) }
 
 func (p plainStore) Close() error { return p.s.Store.Close() }
 
-func (p plainStore) Due(ctx context.Context, q semel.DueQuery) (semel.DuePage, error) {
+func (p plainStore) Due(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
 	return p.s.Due(ctx, q)
 }
 
-func (p plainStore) Purge(ctx context.Context, refs []semel.Ref) (int, error) {
+func (p plainStore) Purge(ctx context.Context, refs []store.Ref) (int, error) {
 	return p.s.Store.Purge(ctx, refs)
 }
 
@@ -105,8 +106,12 @@ func (p plainStore) Watch(ctx context.Context, id semel.ID) (<-chan struct{}, fu
 	return p.s.Watch(ctx, id)
 }
 
-func (p plainStore) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
+func (p plainStore) Search(ctx context.Context, q store.Query) (store.Page, error) {
 	return p.s.Store.Search(ctx, q)
+}
+
+func (p plainStore) Extras() store.Extras {
+	return store.Extras{Due: p, Purge: p, Watch: p, Search: p}
 }
 
 // world is a running service with its callers.
@@ -120,12 +125,12 @@ type world struct {
 	checks map[string]*contract // by base URL
 }
 
-// callers are those that the test service knows, by their token.
+// callers are those that the test service accepts, by their tokens.
 var callers = map[string]Caller{
 	"shop":     {Tenant: "acme", Principal: "shop"},
 	"other":    {Tenant: "acme", Principal: "other"},
 	"stranger": {Tenant: "evil", Principal: "shop"},
-	// Two credentials that nobody has verified, and a caller without any.
+	// Two unverified credentials, and a caller without any.
 	"first":    {Tenant: "acme", Credential: "credential:first"},
 	"second":   {Tenant: "acme", Credential: "credential:second"},
 	"nothing":  {Tenant: "acme"},
@@ -202,14 +207,14 @@ func (w *world) breakWrites(err error) {
 	w.store.lost = err
 }
 
-// breakStore makes the store fail; nil mends it.
-// muteWrites lets writes be made, and their callers be told of an error.
+// muteWrites makes writes succeed, but return an error.
 func (w *world) muteWrites(err error) {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
 	w.store.mute = err
 }
 
+// breakStore makes the store fail; nil mends it.
 func (w *world) breakStore(err error) {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
@@ -225,8 +230,8 @@ type got struct {
 	Body   map[string]any
 }
 
-// send sends a request as a caller, checks that the answer is one that the
-// description allows, and returns it. body is JSON text, or nothing.
+// send sends a request as a caller, checks that the description allows the answer, and
+// returns it. body is JSON text, or empty.
 func (w *world) send(as, method, path, body string, headers ...string) got {
 	w.t.Helper()
 	base := w.data.URL
@@ -278,7 +283,7 @@ func (g got) want(status int) got {
 	return g
 }
 
-// refused fails unless the answer is a whole problem with the code.
+// refused fails unless the answer is a complete problem with the code.
 func (g got) refused(status int, code string) got {
 	g.t.Helper()
 	g.want(status)
@@ -332,7 +337,7 @@ func (g got) equal(path, want string) got {
 	return g
 }
 
-// begin begins an execution that has to be given.
+// begin begins an execution, and fails if it doesn't get it.
 func (w *world) begin(as, operation, key string) got {
 	w.t.Helper()
 	return w.send(as, "POST", "/v1/operations/"+operation+"/executions", `{"payload":{"amount":1}}`, "Idempotency-Key", key).want(201)

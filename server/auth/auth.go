@@ -9,58 +9,58 @@ import (
 	"unicode/utf8"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// Method is how a caller proved who it is.
+// Method is how a caller proved their identity.
 type Method string
 
 // The methods.
 const (
-	MethodNone   Method = "none"   // it did not
+	MethodNone   Method = "none"   // they didn't
 	MethodToken  Method = "token"  // static bearer token
 	MethodJWT    Method = "jwt"    // JSON Web Token
 	MethodMTLS   Method = "mtls"   // client certificate
 	MethodHeader Method = "header" // headers of a trusted proxy
 )
 
-// Identity is who calls.
+// Identity says who calls.
 type Identity struct {
 	// Tenant may be empty, which is a tenant like any other.
 	Tenant string
-	// Principal is unique within the tenant. It is never empty if Method is
-	// anything but [MethodNone].
+	// Principal is unique within the tenant. It is only empty if Method is [MethodNone].
 	Principal string
 	// Roles is what the caller may do. [NoRole] is enough for data routes.
 	Roles Roles
-	// Rights are further names of what the caller may do, which mean something to
-	// the doors that look at them, such as commands.
+	// Rights are further permissions of the caller. They mean something only to some
+	// doors, such as commands.
 	Rights []string
-	// Method is how the caller proved it.
+	// Method is how the caller proved their identity.
 	Method Method
 }
 
-// AllTenants reports whether the caller is an admin of all tenants: one that the
-// configuration itself names, with the role admin and without a tenant. What an
-// issuer or a proxy says of a caller never comes to that.
+// AllTenants reports whether the caller is an admin of all tenants: a caller from the
+// configuration itself, with the role admin and without a tenant. No issuer or proxy can
+// make anybody that.
 func (id *Identity) AllTenants() bool {
 	return id.Roles.Allows(Admin) && id.Tenant == "" && (id.Method == MethodToken || id.Method == MethodMTLS)
 }
 
-// Settings configures an [Authenticator]. The zero value knows no method.
+// Settings configures an [Authenticator]. The zero value has no methods.
 type Settings struct {
 	Tokens        []Token
 	JWT           []JWT
 	MTLS          []Certificate
 	TrustedHeader TrustedHeader
-	// DefaultTenant is the tenant of callers without a verified identity, on
-	// routes that accept those.
+	// DefaultTenant is the tenant of callers without a verified identity, on routes that
+	// accept them.
 	DefaultTenant string
 }
 
-// Authenticator tells who sent a request. It is immutable, so all methods may be
-// called concurrently; a change of settings or of key files takes a new one. Keys that
-// are fetched from URLs change by themselves.
+// Authenticator finds out who sent a request. It is immutable, so all methods may be
+// called concurrently. After a change of settings or key files, make a new one. Keys from
+// URLs are refreshed.
 type Authenticator struct {
 	tokens        []token
 	issuers       map[string]*issuer
@@ -69,8 +69,8 @@ type Authenticator struct {
 	defaultTenant string
 }
 
-// New checks the settings and reads the key files. The error names every fault
-// at once, each on a line of its own with the field that has it.
+// New checks the settings and reads the key files. The error lists all faults, each on
+// its own line with the name of its field.
 func New(s Settings) (*Authenticator, error) {
 	a := &Authenticator{defaultTenant: s.DefaultTenant, issuers: map[string]*issuer{}}
 	var f faults
@@ -87,19 +87,19 @@ func New(s Settings) (*Authenticator, error) {
 	return a, nil
 }
 
-// Configured reports whether there is any method at all. Without one,
-// Authenticate finds no credential in any request.
+// Configured reports whether there is any method. Without one, Authenticate finds no
+// credential in any request.
 func (a *Authenticator) Configured() bool {
 	return a.bearer() || len(a.certificates) > 0 || a.header != nil
 }
 
-// bearer reports whether a bearer token means anything here.
+// bearer reports whether bearer tokens are configured.
 func (a *Authenticator) bearer() bool { return len(a.tokens) > 0 || len(a.issuers) > 0 }
 
-// Authenticate tells who sent the request. The error is [ErrNoCredential] if the
-// request has nothing that a configured method looks at, [ErrBadCredential] if it has
-// but that is not good, and [ErrUnavailable] if that can't be told now; [Challenge] has
-// the WWW-Authenticate of the first two. The request stays as it is.
+// Authenticate finds out who sent the request. The error is [ErrNoCredential] if the
+// request has no credential of a configured method, [ErrBadCredential] if it has an
+// invalid one, and [ErrUnavailable] if it can't be checked now. [Challenge] returns the
+// WWW-Authenticate for the first two. Authenticate doesn't change the request.
 func (a *Authenticator) Authenticate(r *http.Request) (Identity, error) {
 	found := Identity{Method: MethodNone}
 	for _, method := range [...]func(*http.Request) (Identity, error){a.byBearer, a.byCertificate, a.byHeader} {
@@ -121,8 +121,8 @@ func (a *Authenticator) Authenticate(r *http.Request) (Identity, error) {
 	return found, nil
 }
 
-// Known is the identity that the request's context carries (see [NewContext]), or that
-// Authenticate finds: nobody is authenticated twice for one request.
+// Known is the identity in the request's context (see [NewContext]), or what Authenticate
+// returns, so that each request is authenticated once.
 func (a *Authenticator) Known(r *http.Request) (Identity, error) {
 	if id, ok := FromContext(r.Context()); ok {
 		return id, nil
@@ -130,11 +130,11 @@ func (a *Authenticator) Known(r *http.Request) (Identity, error) {
 	return a.Authenticate(r)
 }
 
-// HTTPIdentity tells a guard who sent a request, as Known does. A request without
-// a credential of a configured method is left to the default rule, in the default
-// tenant: its principal is the digest of what the route calls its credential. So
-// callers of an upstream that does its own authentication are kept apart too. A bad
-// credential is refused.
+// HTTPIdentity says who sent a request, as Known does, for a guard. It leaves a request
+// without a credential of a configured method to the default rule, in the default tenant:
+// the principal is then the digest of what the route calls its credential. So callers are
+// kept apart even if the upstream authenticates them itself. It refuses an invalid
+// credential.
 func (a *Authenticator) HTTPIdentity() semelhttp.IdentityFunc {
 	return func(r *http.Request) (tenant, principal string, err error) {
 		id, err := a.Known(r)
@@ -154,8 +154,8 @@ func (a *Authenticator) HTTPIdentity() semelhttp.IdentityFunc {
 
 type contextKey struct{}
 
-// NewContext carries an identity that Authenticate found, so that it need not be
-// found again for the same request.
+// NewContext adds the identity that Authenticate returned to a context, so that the
+// request isn't authenticated again.
 func NewContext(ctx context.Context, id Identity) context.Context {
 	return context.WithValue(ctx, contextKey{}, id)
 }
@@ -166,13 +166,10 @@ func FromContext(ctx context.Context) (Identity, bool) {
 	return id, ok
 }
 
-// maxNameLen is the longest tenant or principal that the engine takes, in bytes.
-const maxNameLen = 256
-
 func checkText(s string) error {
 	switch {
-	case len(s) > maxNameLen:
-		return fmt.Errorf("is longer than %d bytes", maxNameLen)
+	case len(s) > store.MaxNameLen:
+		return fmt.Errorf("is longer than %d bytes", store.MaxNameLen)
 	case !utf8.ValidString(s):
 		return errors.New("is not valid UTF-8")
 	}
@@ -194,12 +191,12 @@ func checkPrincipal(s string) error {
 	return checkText(s)
 }
 
-// faults are what is wrong with the settings.
+// faults are the errors in the settings.
 type faults []error
 
 func (f *faults) add(field string, err error) { *f = append(*f, fmt.Errorf("%s: %w", field, err)) }
 
-// member checks what the settings of every fixed member have in common.
+// member checks the fields that all configured callers have.
 func (f *faults) member(field, tenant, principal string, names, rights []string) Identity {
 	if err := checkText(tenant); err != nil {
 		f.add(field+".tenant", err)

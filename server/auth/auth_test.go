@@ -56,8 +56,8 @@ func wantIdentity(t *testing.T, a *auth.Authenticator, r *http.Request, want aut
 	}
 }
 
-// wantBad also holds that the refusal says nothing of what was sent, and that data
-// routes refuse it too.
+// wantBad also checks that the refusal quotes nothing of the request, and that data
+// routes refuse the request too.
 func wantBad(t *testing.T, a *auth.Authenticator, r *http.Request, reason string) {
 	t.Helper()
 	id, err := a.Authenticate(r)
@@ -98,7 +98,7 @@ func wantNone(t *testing.T, a *auth.Authenticator, r *http.Request) {
 	}
 }
 
-// shop is a token and who it stands for.
+// shop is a token and its caller.
 const shopToken = "shop-token-of-many-random-bits"
 
 var (
@@ -214,14 +214,14 @@ func TestNewReportsEveryFaultAtOnce(t *testing.T) {
 	want := []string{
 		"default_tenant: has a control character",
 		"tokens[0].principal: is empty", `tokens[0].roles: "root"`, "tokens[0].sha256: is not 64",
-		`tokens[1].name: "a" is taken`, "tokens[1].tenant: is longer than 256", "tokens[1].principal: begins like", "tokens[1].sha256: is the digest of an empty",
-		"tokens[2].principal: is not valid UTF-8", "tokens[3].sha256: is that of another",
+		`tokens[1].name: "a" is the name of another`, "tokens[1].tenant: is longer than 256", "tokens[1].principal: begins like", "tokens[1].sha256: is the digest of an empty",
+		"tokens[2].principal: is not valid UTF-8", "tokens[3].sha256: is the digest of another",
 		"jwt[0].issuer: is empty", "jwt[0].audience: is empty", `jwt[0].algorithms: "none" is not one of`, `jwt[0].algorithms: "HS256" is not one of`,
 		"jwt[0].leeway:", "jwt[0].tenant: has a control", "jwt[0].keys_file: open absent.json",
 		"jwt[1].issuer:", "jwt[1].audience:", "jwt[1].algorithms: is empty", "jwt[1].keys_file: is empty",
 		"mtls[0]: needs exactly one", "mtls[1].subject:", "mtls[2].dns: has a wildcard", "mtls[3].uri:", "mtls[4]: needs exactly one", "mtls[6]: names the same",
 		`trusted_header.from[0]: "everywhere"`, "trusted_header.from[1]:", "trusted_header.from[2]:", "trusted_header.from[3]:",
-		`trusted_header.tenant: "Authorization" has another use`, `trusted_header.principal: "X_User" is no name`, `trusted_header.roles: "authorization" has another use`,
+		`trusted_header.tenant: "Authorization" has another use`, `trusted_header.principal: "X_User" is not the name`, `trusted_header.roles: "authorization" has another use`,
 	}
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || !strings.HasPrefix(got[i], want[i]) {
@@ -295,7 +295,7 @@ func TestDataRoutes(t *testing.T) {
 		if w := send(bearer("one")); !replayed(w) {
 			t.Fatal(w.Code, w.Header())
 		}
-		// A second field makes another caller, never the first.
+		// A second field makes it another caller, never the first.
 		if w := send(with("Authorization", "Bearer one", "Bearer two")); w.Code != http.StatusCreated || replayed(w) {
 			t.Fatal(w.Code, w.Header())
 		}

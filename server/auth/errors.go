@@ -2,26 +2,25 @@ package auth
 
 import "errors"
 
-// What Authenticate says of requests that it can't tell the sender of. Compare
-// with errors.Is.
+// The errors of Authenticate. Compare with errors.Is.
 var (
-	// ErrNoCredential: there is nothing that a configured method looks at.
+	// ErrNoCredential: the request has no credential of a configured method.
 	ErrNoCredential = errors.New("no credential")
-	// ErrBadCredential: there is, but it is unknown, expired, forged, ambiguous
-	// or not for this server.
+	// ErrBadCredential: it has one that is unknown, expired, forged, ambiguous or not for
+	// this server.
 	ErrBadCredential = errors.New("bad credential")
-	// ErrUnavailable: there is, and it can't be judged, because the keys of its
-	// issuer can't be fetched. Asking again later makes sense.
+	// ErrUnavailable: it has one that can't be checked now, because the issuer's keys
+	// can't be fetched. It makes sense to ask again later.
 	ErrUnavailable = errors.New("credentials can't be checked")
 )
 
-// Error is why a caller was not identified. Its text never has any part of a
-// credential, so it may be logged. It unwraps to one of the sentinels.
+// Error says why a caller was not identified. Its text never quotes a credential, so you
+// may log it. It unwraps to one of the sentinels.
 type Error struct {
 	// Reason is for the operator. It may be empty.
 	Reason string
-	// Challenge is the WWW-Authenticate of the 401 (RFC 9110 section 11.6.1,
-	// RFC 6750 section 3). It does not tell the reason.
+	// Challenge is the WWW-Authenticate of the 401 (RFC 9110 section 11.6.1, RFC 6750
+	// section 3). It doesn't reveal the reason.
 	Challenge string
 
 	kind error
@@ -35,13 +34,12 @@ func (e *Error) Error() string {
 	return e.kind.Error() + ": " + e.Reason
 }
 
-// Unwrap gives [ErrNoCredential], [ErrBadCredential] or [ErrUnavailable].
+// Unwrap returns [ErrNoCredential], [ErrBadCredential] or [ErrUnavailable].
 func (e *Error) Unwrap() error { return e.kind }
 
 const baseChallenge = `Bearer realm="semel"`
 
-// Challenge is the WWW-Authenticate that belongs to an error of Authenticate. It
-// has one for every other error too.
+// Challenge is the WWW-Authenticate for an error of Authenticate, or for any other error.
 func Challenge(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Challenge
@@ -49,7 +47,7 @@ func Challenge(err error) string {
 	return baseChallenge
 }
 
-// The codes of RFC 6750 section 3.1 that occur.
+// The codes of RFC 6750 section 3.1 that are used.
 const (
 	invalidRequest = "invalid_request"
 	invalidToken   = "invalid_token"

@@ -8,9 +8,9 @@ import (
 )
 
 // ReadFile reads a file that says who may call, or proves who speaks: a token, a key, a
-// secret. One that everybody on the machine can write is refused, for then it says
-// nothing; so is one of more than so many bytes. Where files have no such modes, as on
-// Windows, everything is taken.
+// secret. It refuses a file that everybody on the machine can write, because that proves
+// nothing, and one of more than largest bytes. It doesn't check modes on systems without
+// them, such as Windows.
 func ReadFile(name string, largest int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -9,31 +9,30 @@ import (
 	"strings"
 )
 
-// TrustedHeader takes the word of a proxy that authenticates callers itself, given
-// in header fields. The proxy must remove these fields from what its own callers
-// send. The zero value trusts nobody.
+// TrustedHeader trusts a proxy that authenticates callers itself, and passes the result
+// on in header fields. The proxy must remove these fields from the requests of its own
+// callers. The zero value trusts nobody.
 type TrustedHeader struct {
-	// From lists the proxy's addresses, or ranges of them such as 10.0.0.0/8, as
-	// seen by this server. Forwarding headers are not looked at.
+	// From lists the proxy's addresses, or ranges of them such as 10.0.0.0/8, as this
+	// server sees them. Forwarding headers are ignored.
 	From []string
-	// Tenant names the header field with the tenant. If it is empty the tenant
-	// is too. Otherwise requests without the field are refused.
+	// Tenant names the header field with the tenant. If it is empty, so is the tenant.
+	// Otherwise requests without the field are refused.
 	Tenant string
 	// Principal names the header field with the principal. Required.
 	Principal string
-	// Roles names the header field with the roles, with commas or spaces
-	// between them. Names that are no roles are ignored. Defaults to empty: no
-	// roles.
+	// Roles names the header field with the roles, separated by commas or spaces. Names
+	// that aren't roles become rights. Defaults to empty: no roles.
 	Roles string
 }
 
-// trustedHeader is a TrustedHeader after its check.
+// trustedHeader is a checked TrustedHeader.
 type trustedHeader struct {
 	from                     []netip.Prefix
 	tenant, principal, roles string // canonical, may be empty
 }
 
-// otherUses are fields whose values mean something else.
+// otherUses are fields whose values have another meaning.
 var otherUses = []string{"Authorization", "Connection", "Content-Length", "Cookie", "Host", "Idempotency-Key", "Transfer-Encoding"}
 
 func (a *Authenticator) addTrustedHeader(s TrustedHeader, f *faults) {
@@ -61,7 +60,7 @@ func (a *Authenticator) addTrustedHeader(s TrustedHeader, f *faults) {
 		switch {
 		case text == "":
 		case strings.ContainsFunc(text, func(c rune) bool { return !nameRune(c) }):
-			f.add("trusted_header."+field, fmt.Errorf("%q is no name of a header; letters, digits and hyphens make one", text))
+			f.add("trusted_header."+field, fmt.Errorf("%q is not the name of a header, which has letters, digits and hyphens", text))
 		case slices.Contains(otherUses, canonical):
 			f.add("trusted_header."+field, fmt.Errorf("%q has another use", text))
 		case seen[canonical]:
@@ -78,7 +77,8 @@ func nameRune(c rune) bool {
 	return c == '-' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// parsePrefix takes an address or a range of them, but not all that there are.
+// parsePrefix parses an address or a range of addresses. It refuses the range of all
+// addresses.
 func parsePrefix(text string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
@@ -90,7 +90,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	}
 	switch {
 	case prefix.Bits() == 0:
-		return netip.Prefix{}, fmt.Errorf("%q is every address, so anybody could be anybody", text)
+		return netip.Prefix{}, fmt.Errorf("%q covers all addresses, so anybody could claim to be anyone", text)
 	case prefix.Addr().Is4In6():
 		return netip.Prefix{}, fmt.Errorf("%q is written as IPv6; write the IPv4 range", text)
 	}
@@ -107,8 +107,8 @@ func (h *trustedHeader) trusts(remote string) bool {
 	return slices.ContainsFunc(h.from, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// byHeader identifies by what a trusted proxy says. What others say in these
-// fields is ignored.
+// byHeader identifies the caller by the fields of a trusted proxy. It ignores these
+// fields if somebody else sends them.
 func (a *Authenticator) byHeader(r *http.Request) (Identity, error) {
 	h := a.header
 	if h == nil || !h.trusts(r.RemoteAddr) {
@@ -146,33 +146,16 @@ func (a *Authenticator) byHeader(r *http.Request) (Identity, error) {
 	return id, nil
 }
 
-// names are the fields that have a name.
+// names are the fields that are configured.
 func (h *trustedHeader) names() []string {
 	return slices.DeleteFunc([]string{h.tenant, h.principal, h.roles}, func(name string) bool { return name == "" })
 }
 
-// IdentityHeaders names the header fields that say who calls, in canonical form.
-// No caller but the trusted proxy may have a say in them, and none may name them in
-// Connection.
+// IdentityHeaders returns the header fields that say who calls, in canonical form. Only
+// the trusted proxy may set them, and no caller may name them in Connection.
 func (a *Authenticator) IdentityHeaders() []string {
 	if a.header == nil {
 		return nil
 	}
 	return a.header.names()
-}
-
-// StripUntrusted removes the fields that say who calls, whoever sent them, so that
-// nobody further on takes them for verified. Call it after Authenticate, on the
-// header that goes on. Fields that differ by underscores are removed too: programs
-// behind CGI-like interfaces can't tell them apart.
-func (a *Authenticator) StripUntrusted(header http.Header) {
-	names := a.IdentityHeaders()
-	if len(names) == 0 {
-		return
-	}
-	for field := range header {
-		if slices.Contains(names, http.CanonicalHeaderKey(strings.ReplaceAll(field, "_", "-"))) {
-			delete(header, field)
-		}
-	}
 }

@@ -12,47 +12,45 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// JWT names an issuer of JSON Web Tokens. Tokens must have an expiry, and the
-// issuer and audience that are named here.
+// JWT is an issuer of JSON Web Tokens. Its tokens must have an expiry, and this issuer
+// and audience.
 //
-// The issuer is trusted to name principals, and tenants if TenantClaim is set.
-// Where two issuers may give the same principal to different callers, give each a
-// tenant of its own.
+// You trust the issuer to name principals, and tenants if TenantClaim is set. If two
+// issuers may give the same principal to different callers, give each issuer its own
+// tenant.
 type JWT struct {
-	// Issuer is the iss of its tokens, exactly. Each may be named once.
+	// Issuer is the iss of its tokens, exactly. It must be unique.
 	Issuer string
-	// Audience is what the aud of a token must have among its values.
+	// Audience must be among the values of a token's aud.
 	Audience string
 	// Algorithms is the allow-list: any of RS256, RS384, RS512, PS256, PS384,
 	// PS512, ES256, ES384, ES512 and EdDSA. There is no default.
 	Algorithms []string
-	// KeysFile has the public keys: a JSON Web Key Set, or PEM blocks with
-	// public keys or certificates. It is read by New only.
+	// KeysFile has the public keys: a JSON Web Key Set, or PEM blocks with public keys or
+	// certificates. Only New reads it.
 	KeysFile string
-	// JWKSURL is where the issuer publishes its JSON Web Key Set, instead of
-	// KeysFile: an https URL, or http on a loopback address. Keys are fetched when
-	// they are needed first, again every 15 minutes, and when a token has a kid
-	// that is not among them, twice a minute at most. If that fails the last ones
-	// count for 24 hours. Redirects are not followed, and the environment's proxy is
-	// not used.
+	// JWKSURL is where the issuer publishes its JSON Web Key Set, instead of KeysFile: an
+	// https URL, or http on a loopback address. Keys are fetched on first use, again
+	// every 15 minutes, and when a token has an unknown kid, but at most twice a minute.
+	// If that fails, the last keys stay valid for 24 hours. Redirects aren't followed,
+	// and the environment's proxy isn't used.
 	JWKSURL string
-	// Tenant is the tenant of all callers with tokens of this issuer. A token that
-	// names another one in TenantClaim is refused.
+	// Tenant is the tenant of all callers with tokens of this issuer. A token that names
+	// another one in TenantClaim is refused.
 	Tenant string
-	// TenantClaim is the claim that has the tenant, if Tenant does not say it.
-	// Tokens without it, or with an empty one, are refused then.
+	// TenantClaim is the claim with the tenant, if Tenant doesn't set it. Tokens without
+	// the claim, or with an empty one, are then refused.
 	TenantClaim string
-	// PrincipalClaim is the claim that has the principal. Defaults to sub.
+	// PrincipalClaim is the claim with the principal. Defaults to sub.
 	PrincipalClaim string
-	// RolesClaim is the claim that has the roles: a list of strings, or one
-	// string with commas or spaces. Defaults to empty: no roles. No claim makes
-	// anybody an admin of all tenants, see [Identity].AllTenants.
+	// RolesClaim is the claim with the roles: a list of strings, or one string with
+	// commas or spaces. Defaults to empty: no roles. No claim makes anybody an admin of
+	// all tenants, see [Identity].AllTenants.
 	RolesClaim string
-	// Roles say which values of RolesClaim stand for which roles; all others are
-	// rights. Without any, the values viewer, operator and admin are the roles of
-	// these names.
+	// Roles map values of RolesClaim to roles; all other values are rights. Without
+	// Roles, the values viewer, operator and admin are the roles of these names.
 	Roles []RoleValue
-	// Leeway is how much the issuer's clock may differ. At most 5 minutes.
+	// Leeway is how far the issuer's clock may be off. At most 5 minutes.
 	Leeway time.Duration
 }
 
@@ -61,25 +59,25 @@ type RoleValue struct{ Value, Role string }
 
 const (
 	maxLeeway = 5 * time.Minute
-	// maxJWTLen keeps others from making the server decode what is no token.
+	// maxJWTLen bounds how much is decoded before anything is verified, in bytes.
 	maxJWTLen = 16 << 10
 )
 
-// algorithms are those that can be allowed. All of them take public keys, so
-// nobody can sign with what is known to everybody (RFC 8725 section 2.1).
+// algorithms are those that can be allowed. All of them use public keys, so nobody can
+// sign with a key that everybody has (RFC 8725 section 2.1).
 var algorithms = []string{
 	"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 }
 
-// tokenTypes are the typ of tokens that say who calls. The issuer may sign other
+// tokenTypes are the typ of tokens that identify callers. The issuer may sign other
 // things, such as logout messages, with the same key (RFC 8725 section 3.11).
 var tokenTypes = []string{"", "jwt", "at+jwt", "application/at+jwt"}
 
-// issuer is a JWT after its check.
+// issuer is a checked JWT.
 type issuer struct {
 	settings JWT
-	keys     []publicKey // of KeysFile
-	remote   *remoteKeys // of JWKSURL; nil without
+	keys     []publicKey // from KeysFile
+	remote   *remoteKeys // from JWKSURL; nil without it
 	parser   *jwt.Parser
 }
 
@@ -111,7 +109,7 @@ func (a *Authenticator) addIssuers(list []JWT, f *faults) {
 			f.add(field+".tenant", err)
 		}
 		if len(s.Roles) > 0 && s.RolesClaim == "" {
-			f.add(field+".roles", errors.New("need a roles_claim whose values they are"))
+			f.add(field+".roles", errors.New("need a roles_claim, whose values they map"))
 		}
 		for j, v := range s.Roles {
 			if _, err := ParseRoles([]string{v.Role}); err != nil || v.Value == "" {
@@ -131,13 +129,13 @@ func (a *Authenticator) addIssuers(list []JWT, f *faults) {
 	}
 }
 
-// addKeys reads the keys, or takes note of where they are fetched from.
+// addKeys reads the keys, or checks where to fetch them.
 func (is *issuer) addKeys(field string, f *faults) {
 	s := &is.settings
 	var err error
 	if s.JWKSURL != "" {
 		if s.KeysFile != "" {
-			f.add(field+".keys_file", errors.New("is given with jwks_url; keys come from one of them"))
+			f.add(field+".keys_file", errors.New("is given together with jwks_url: keep one of them"))
 		}
 		if is.remote, err = newRemoteKeys(s.JWKSURL); err != nil {
 			f.add(field+".jwks_url", err)
@@ -155,13 +153,12 @@ func (is *issuer) addKeys(field string, f *faults) {
 	}
 }
 
-// byJWT identifies by a token that one of the issuers signed.
+// byJWT identifies the caller by a token that one of the issuers signed.
 func (a *Authenticator) byJWT(sent string) (Identity, error) {
 	if len(sent) > maxJWTLen {
 		return Identity{}, bad(invalidToken, "the bearer token is too long")
 	}
-	// Which issuer the token claims to be from only selects the keys that
-	// prove it.
+	// The issuer that the token claims only selects the keys that must prove it.
 	claimed := jwt.MapClaims{}
 	if _, _, err := jwt.NewParser().ParseUnverified(sent, claimed); err != nil {
 		return Identity{}, bad(invalidToken, tokenFault(err))
@@ -181,8 +178,8 @@ func (a *Authenticator) byJWT(sent string) (Identity, error) {
 	return is.identity(claims)
 }
 
-// candidates are the keys that may have signed the token: those with its kid, or
-// that have none. The parser has checked the algorithm.
+// candidates are the keys that may have signed the token: those with its kid, or without
+// any. The parser has checked the algorithm.
 func (is *issuer) candidates(t *jwt.Token) (any, error) {
 	if _, ok := t.Header["crit"]; ok {
 		return nil, errCritical // RFC 7515 section 4.1.11
@@ -201,18 +198,18 @@ func (is *issuer) candidates(t *jwt.Token) (any, error) {
 	}
 	set := matching(is.remote.current(), t.Method.Alg(), id)
 	if len(set.Keys) == 0 {
-		// The issuer may sign with a key that is newer than what was fetched. The
-		// fetch is everybody's who waits for it, so it is not this request's to end.
+		// The issuer may have a newer key than the fetched ones. Everybody who needs it
+		// shares the fetch, so the end of this request must not stop it.
 		is.remote.fetch(context.Background(), retryEvery)
 		set = matching(is.remote.current(), t.Method.Alg(), id)
 	}
 	if len(is.remote.current()) == 0 {
-		return nil, errNoKeys // nothing can be said of the token
+		return nil, errNoKeys // the token can't be judged
 	}
 	return set, nil
 }
 
-// matching are the keys for an algorithm that have the kid, or none. An empty kid
+// matching are the keys for an algorithm that have this kid, or none. An empty kid
 // matches all.
 func matching(keys []publicKey, alg, kid string) (set jwt.VerificationKeySet) {
 	for _, k := range keys {
@@ -265,8 +262,8 @@ func (is *issuer) identity(claims jwt.MapClaims) (Identity, error) {
 	return id, nil
 }
 
-// tenant is the one that is configured, or that the token names: never both, if they
-// differ, and never none.
+// tenant sets the configured tenant, or the one that the token names. If both exist they
+// must agree, and one of them must exist.
 func (is *issuer) tenant(id *Identity, claims jwt.MapClaims) error {
 	claim := is.settings.TenantClaim
 	value, named := claims[claim]
@@ -278,7 +275,7 @@ func (is *issuer) tenant(id *Identity, claims jwt.MapClaims) error {
 	case !ok || name == "" || checkText(name) != nil:
 		return bad(invalidToken, "the token has no tenant, or one that can't be used")
 	case id.Tenant != "" && name != id.Tenant:
-		return bad(invalidToken, "the token names another tenant than its issuer may")
+		return bad(invalidToken, "the token names a tenant that its issuer may not name")
 	}
 	id.Tenant = name
 	return nil
@@ -286,11 +283,11 @@ func (is *issuer) tenant(id *Identity, claims jwt.MapClaims) error {
 
 var (
 	errCritical  = errors.New("the token has critical extensions")
-	errTokenType = errors.New("the token is of a type that says nothing about the caller")
+	errTokenType = errors.New("the token is of a type that doesn't identify callers")
 )
 
-// tokenFault says what is wrong with a token in words that have nothing of it. The
-// texts of the parser's errors can have parts.
+// tokenFault says what is wrong with a token without quoting it, which the parser's
+// errors may do.
 func tokenFault(err error) string {
 	for _, known := range []error{
 		errCritical, errTokenType, jwt.ErrTokenMalformed, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenExpired,

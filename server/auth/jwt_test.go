@@ -31,7 +31,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// keys are made once, since RSA takes its time.
+// keys are made once, because RSA keys take long.
 var keys = sync.OnceValue(func() (k struct {
 	rsa, otherRSA *rsa.PrivateKey
 	p256, p384    *ecdsa.PrivateKey
@@ -84,7 +84,7 @@ func publicPEM(public crypto.PublicKey) []byte {
 
 const issuerName = "https://issuer.example"
 
-// goodClaims are those of a token that is accepted for an hour.
+// goodClaims are the claims of a token that is accepted for an hour.
 func goodClaims() jwt.MapClaims {
 	return jwt.MapClaims{
 		"iss": issuerName, "aud": "semel", "sub": "shop", "tenant": "acme", "roles": []string{"billing", "operator", "viewer"},
@@ -177,12 +177,12 @@ func TestJWTKeys(t *testing.T) {
 		private := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(k.rsa))})
 		for what, path := range map[string]string{
 			"between 2048 and 8192":    writeJWKS(t, weak),
-			"has 9001 bits":            writeJWKS(t, huge),
+			"modulus too large":        writeJWKS(t, huge),
 			"exponent":                 writeJWKS(t, even),
 			"keys[0] is secret":        writeJWKS(t, secret),
 			"keys[1] is secret":        writeJWKS(t, jwk("a", &k.rsa.PublicKey), map[string]any{"kty": "oct", "k": "c2VjcmV0"}),
 			"keys[0]: ":                writeJWKS(t, offCurve),
-			"taken by another key":     writeJWKS(t, jwk("a", &k.rsa.PublicKey), jwk("a", &k.otherRSA.PublicKey)),
+			"another key has the kid":  writeJWKS(t, jwk("a", &k.rsa.PublicKey), jwk("a", &k.otherRSA.PublicKey)),
 			"no public key":            writeJWKS(t, enc, ops),
 			"neither a JSON":           writeFile(t, []byte("secret words")),
 			"neither a JSON Web":       writeFile(t, append(publicPEM(&k.rsa.PublicKey), "trailing"...)),
@@ -237,7 +237,7 @@ func TestJWTForgeries(t *testing.T) {
 		}
 	})
 	t.Run("a good token in another spelling, or of any length, is refused", func(t *testing.T) {
-		// The last character of a signature has four bits that mean nothing.
+		// Four bits of a signature's last character mean nothing.
 		const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 		last := len(good) - 1
 		i := strings.IndexByte(alphabet, good[last])

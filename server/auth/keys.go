@@ -8,25 +8,25 @@ import (
 	"crypto/elliptic"
 	"crypto/rsa"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"slices"
 	"strings"
+
+	jose "github.com/go-jose/go-jose/v4"
 )
 
-// publicKey is a key that tokens are verified with.
+// publicKey is a key for verifying tokens.
 type publicKey struct {
-	kid    string // empty: not known
+	kid    string // empty: unknown
 	alg    string // empty: any that fits
 	public crypto.PublicKey
 }
 
-// fits reports whether the key is one for the algorithm. A key that serves another
-// algorithm than it was made for is the start of many forgeries.
+// fits reports whether the key is meant for the algorithm. Many forgeries start with a
+// key that is used for another algorithm.
 func (k publicKey) fits(alg string) bool {
 	if k.alg != "" && k.alg != alg {
 		return false
@@ -49,13 +49,13 @@ func (k publicKey) fits(alg string) bool {
 	return false
 }
 
-// check refuses keys that are too weak, or so large that verifying is a burden.
+// check refuses keys that are too weak, or so large that verifying takes too long.
 func (k publicKey) check() error {
 	if public, ok := k.public.(*rsa.PublicKey); ok {
 		if n := public.N.BitLen(); n < 2048 || n > 8192 {
 			return fmt.Errorf("the RSA key has %d bits, not between 2048 and 8192", n)
 		}
-		if public.E < 3 || public.E%2 == 0 {
+		if public.E < 3 || public.E > 1<<31-1 || public.E%2 == 0 {
 			return fmt.Errorf("the RSA key has the exponent %d", public.E)
 		}
 	}
@@ -82,13 +82,13 @@ func readKeys(path string) ([]publicKey, error) {
 	return keys, nil
 }
 
-// checkKeys refuses a set with a key that can't be used, or without any.
+// checkKeys refuses a set without keys, or with one that can't be used.
 func checkKeys(keys []publicKey, err error) ([]publicKey, error) {
 	if err != nil {
 		return nil, err
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("has no public key that tokens can be signed for")
+		return nil, errors.New("has no public key that can verify tokens")
 	}
 	for _, k := range keys {
 		if err := k.check(); err != nil {
@@ -118,7 +118,7 @@ func parsePEM(data []byte) ([]publicKey, error) {
 				public = cert.PublicKey
 			}
 		default:
-			// A private key has no place where tokens are only verified.
+			// Only verifying needs no private key, so it doesn't belong here.
 			return nil, fmt.Errorf("has a block %q; only public keys and certificates belong here", block.Type)
 		}
 		if err != nil {
@@ -126,102 +126,59 @@ func parsePEM(data []byte) ([]publicKey, error) {
 		}
 		k := publicKey{public: public}
 		if !slices.ContainsFunc(algorithms, k.fits) {
-			return nil, fmt.Errorf("has a key of the kind %T, which no algorithm takes", public)
+			return nil, fmt.Errorf("has a key of the kind %T, which no algorithm uses", public)
 		}
 		keys = append(keys, k)
 	}
 	return keys, nil
 }
 
-// webKey is a JSON Web Key (RFC 7517, RFC 7518 section 6, RFC 8037 section 2).
-type webKey struct {
-	Kty    string   `json:"kty"`
-	Kid    string   `json:"kid"`
-	Alg    string   `json:"alg"`
-	Use    string   `json:"use"`
-	KeyOps []string `json:"key_ops"`
-	Crv    string   `json:"crv"`
-	N      string   `json:"n"`
-	E      string   `json:"e"`
-	X      string   `json:"x"`
-	Y      string   `json:"y"`
-	D      string   `json:"d"` // private, of all kinds
-	K      string   `json:"k"` // symmetric
-}
+// keyKinds are the supported kinds of JSON Web Keys, with their curves.
+var keyKinds = []string{"RSA", "EC P-256", "EC P-384", "EC P-521", "OKP Ed25519"}
 
+// parseJWKS reads a JSON Web Key Set (RFC 7517).
 func parseJWKS(data []byte) ([]publicKey, error) {
 	var set struct {
-		Keys []webKey `json:"keys"`
+		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(data, &set); err != nil {
 		return nil, err
 	}
 	var keys []publicKey
 	kids := map[string]bool{}
-	for i, w := range set.Keys {
-		if w.D != "" || w.K != "" {
-			return nil, fmt.Errorf("keys[%d] is secret; only public keys belong here", i)
+	for i, text := range set.Keys {
+		var about struct {
+			Kty    string   `json:"kty"`
+			Crv    string   `json:"crv"`
+			Use    string   `json:"use"`
+			KeyOps []string `json:"key_ops"`
+			D      string   `json:"d"` // private, of all kinds
+			K      string   `json:"k"` // symmetric
 		}
-		if w.Use != "" && w.Use != "sig" || w.KeyOps != nil && !slices.Contains(w.KeyOps, "verify") {
-			continue
-		}
-		public, err := w.public()
-		if err != nil {
+		if err := json.Unmarshal(text, &about); err != nil {
 			return nil, fmt.Errorf("keys[%d]: %w", i, err)
 		}
-		if public == nil {
-			continue // RFC 7517 section 5: kinds that are not known are ignored
+		kind := about.Kty
+		if kind != "RSA" {
+			kind += " " + about.Crv
 		}
-		if w.Kid != "" && kids[w.Kid] {
-			return nil, fmt.Errorf("keys[%d]: the kid %q is taken by another key", i, w.Kid)
+		switch {
+		case about.D != "" || about.K != "":
+			return nil, fmt.Errorf("keys[%d] is secret; only public keys belong here", i)
+		case about.Use != "" && about.Use != "sig" || about.KeyOps != nil && !slices.Contains(about.KeyOps, "verify"):
+			continue
+		case !slices.Contains(keyKinds, kind):
+			continue // RFC 7517 section 5: unknown kinds are ignored
 		}
-		kids[w.Kid] = true
-		keys = append(keys, publicKey{kid: w.Kid, alg: w.Alg, public: public})
+		var key jose.JSONWebKey
+		if err := key.UnmarshalJSON(text); err != nil {
+			return nil, fmt.Errorf("keys[%d]: %w", i, err)
+		}
+		if key.KeyID != "" && kids[key.KeyID] {
+			return nil, fmt.Errorf("keys[%d]: another key has the kid %q too", i, key.KeyID)
+		}
+		kids[key.KeyID] = true
+		keys = append(keys, publicKey{kid: key.KeyID, alg: key.Algorithm, public: key.Key})
 	}
 	return keys, nil
-}
-
-// public gives the key, or nil if it is of a kind that is not known.
-func (w *webKey) public() (crypto.PublicKey, error) {
-	switch w.Kty {
-	case "RSA":
-		n, err := base64.RawURLEncoding.DecodeString(w.N)
-		if err != nil {
-			return nil, fmt.Errorf("n: %w", err)
-		}
-		e, err := base64.RawURLEncoding.DecodeString(w.E)
-		if err != nil || len(e) == 0 || len(e) > 4 {
-			return nil, errors.New("e is not an exponent of at most 4 bytes")
-		}
-		exponent := new(big.Int).SetBytes(e).Int64()
-		if exponent > 1<<31-1 {
-			return nil, errors.New("e is too large")
-		}
-		return &rsa.PublicKey{N: new(big.Int).SetBytes(n), E: int(exponent)}, nil
-	case "EC":
-		curve := map[string]elliptic.Curve{"P-256": elliptic.P256(), "P-384": elliptic.P384(), "P-521": elliptic.P521()}[w.Crv]
-		if curve == nil {
-			return nil, nil
-		}
-		size := (curve.Params().BitSize + 7) / 8
-		point := []byte{4} // uncompressed
-		for _, text := range []string{w.X, w.Y} {
-			b, err := base64.RawURLEncoding.DecodeString(text)
-			if err != nil || len(b) != size {
-				return nil, fmt.Errorf("x and y are not coordinates of %d bytes", size)
-			}
-			point = append(point, b...)
-		}
-		return ecdsa.ParseUncompressedPublicKey(curve, point)
-	case "OKP":
-		if w.Crv != "Ed25519" {
-			return nil, nil
-		}
-		x, err := base64.RawURLEncoding.DecodeString(w.X)
-		if err != nil || len(x) != ed25519.PublicKeySize {
-			return nil, fmt.Errorf("x is not a key of %d bytes", ed25519.PublicKeySize)
-		}
-		return ed25519.PublicKey(x), nil
-	}
-	return nil, nil
 }

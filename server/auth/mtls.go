@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Certificate names a caller by the client certificate of its TLS connection,
-// which must have been verified against the listener's authorities. Exactly one of
-// Subject, URI and DNS is given.
+// Certificate identifies a caller by the client certificate of the TLS connection, which
+// must have been verified against the listener's authorities. Set exactly one of Subject,
+// URI and DNS.
 type Certificate struct {
 	// Subject is the whole distinguished name in the form of RFC 2253, as
 	// [crypto/x509/pkix.Name.String] writes it: the most specific part first, without spaces
@@ -28,7 +28,7 @@ type Certificate struct {
 	Roles, Rights     []string
 }
 
-// certificate is a Certificate after its check.
+// certificate is a checked Certificate.
 type certificate struct {
 	subject, uri, dns string
 	id                Identity
@@ -53,7 +53,7 @@ func (a *Authenticator) addCertificates(list []Certificate, f *faults) {
 			f.add(field+".subject", errors.New(`is not written as in RFC 2253, such as "CN=shop,O=Acme": spaces at a comma or an equals sign match nothing`))
 		}
 		if u, err := url.Parse(c.URI); err != nil || c.URI != "" && u.Scheme == "" {
-			f.add(field+".uri", errors.New("is no URI"))
+			f.add(field+".uri", errors.New("is not a URI"))
 		}
 		if strings.Contains(c.DNS, "*") {
 			f.add(field+".dns", errors.New("has a wildcard"))
@@ -67,8 +67,8 @@ func (a *Authenticator) addCertificates(list []Certificate, f *faults) {
 	}
 }
 
-// byCertificate identifies by the client certificate. The first entry that names
-// it counts.
+// byCertificate identifies the caller by the client certificate. The first entry that
+// matches wins.
 func (a *Authenticator) byCertificate(r *http.Request) (Identity, error) {
 	if len(a.certificates) == 0 || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return Identity{}, errNone
@@ -90,7 +90,7 @@ func (a *Authenticator) byCertificate(r *http.Request) (Identity, error) {
 			return c.id, nil
 		}
 	}
-	return Identity{}, bad(invalidRequest, "the client certificate is nobody's that is configured")
+	return Identity{}, bad(invalidRequest, "no configured caller has this client certificate")
 }
 
 var (
@@ -98,8 +98,8 @@ var (
 	oidSerialNumber = asn1.ObjectIdentifier{2, 5, 4, 5}
 )
 
-// subjectOf gives the subject as text, or nothing if the text would not have all
-// of it: of several common names or serial numbers the parsed name keeps one.
+// subjectOf returns the subject as text, or nothing if the text would be incomplete: of
+// several common names or serial numbers, the parsed name keeps only one.
 func subjectOf(cert *x509.Certificate) string {
 	for _, oid := range []asn1.ObjectIdentifier{oidCommonName, oidSerialNumber} {
 		n := 0

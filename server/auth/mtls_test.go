@@ -18,7 +18,7 @@ import (
 	"github.com/semelhq/semel/server/auth"
 )
 
-// certificate signs itself, for an hour if it does not say for how long.
+// certificate makes a self-signed certificate, valid for an hour by default.
 func certificate(t *testing.T, key crypto.Signer, c *x509.Certificate) *x509.Certificate {
 	t.Helper()
 	c.SerialNumber = big.NewInt(1)
@@ -66,13 +66,13 @@ func TestCertificates(t *testing.T) {
 			}},
 			{},
 		} {
-			wantBad(t, a, request(over(named(name))), "nobody's")
+			wantBad(t, a, request(over(named(name))), "no configured caller")
 		}
 		uri := must(url.Parse("spiffe://acme.example/till/x"))
-		wantBad(t, a, request(over(certificate(t, key, &x509.Certificate{URIs: []*url.URL{uri}, DNSNames: []string{"*.acme.example", "a.batch.acme.example"}}))), "nobody's")
+		wantBad(t, a, request(over(certificate(t, key, &x509.Certificate{URIs: []*url.URL{uri}, DNSNames: []string{"*.acme.example", "a.batch.acme.example"}}))), "no configured caller")
 	})
 	t.Run("only the leaf counts", func(t *testing.T) {
-		wantBad(t, a, request(over(named(pkix.Name{CommonName: "other"}), shopCert)), "nobody's")
+		wantBad(t, a, request(over(named(pkix.Name{CommonName: "other"}), shopCert)), "no configured caller")
 	})
 	t.Run("a certificate that was not verified is refused", func(t *testing.T) {
 		wantBad(t, a, request(func(r *http.Request) {

@@ -12,59 +12,58 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/semelhq/semel/internal/strictclient"
+	"github.com/semelhq/semel/transport/safehttp"
 )
 
 const (
-	// refreshEvery is the age at which keys are fetched again, so that those which
-	// the issuer has withdrawn stop counting.
+	// refreshEvery is the age at which keys are fetched again, so that withdrawn keys
+	// stop working.
 	refreshEvery = 15 * time.Minute
-	// retryEvery is the least time between two fetches from one address, whoever
-	// asks for them: callers with tokens of made-up keys must not make the service
-	// ask the issuer for each.
+	// retryEvery is the shortest time between two fetches from one address. Otherwise
+	// callers with tokens of made-up keys could make the service ask the issuer for each.
 	retryEvery = 30 * time.Second
-	// keepKeys is how long keys are used that can't be fetched again. An issuer may
-	// be away for a night; whoever cuts the service off from it must not keep
-	// withdrawn keys good for ever.
+	// keepKeys is how long keys stay valid if they can't be fetched again. An issuer may
+	// be down for a night, but cutting the service off from it must not keep withdrawn
+	// keys valid for ever.
 	keepKeys = 24 * time.Hour
-	// fetchTime bounds one fetch, and so how long a request with a token of a new
-	// key can take to be refused.
+	// fetchTime bounds one fetch, and so how long it takes to refuse a token with a new
+	// key.
 	fetchTime = 5 * time.Second
 	// maxKeySet bounds the answer, in bytes.
 	maxKeySet = 512 << 10
 )
 
-// keySet is what one fetch brought.
+// keySet is the result of one fetch.
 type keySet struct {
 	keys []publicKey
 	at   time.Time
 }
 
-// remoteKeys are the keys of an issuer that are fetched from where it publishes
-// them. They may be read concurrently, and while they are fetched.
+// remoteKeys are an issuer's keys, fetched from where the issuer publishes them. They may
+// be read concurrently, also during a fetch.
 type remoteKeys struct {
 	url    string
-	client strictclient.Client
-	have   atomic.Pointer[keySet] // nil: none were ever fetched
+	client safehttp.Client
+	have   atomic.Pointer[keySet] // nil: never fetched
 
-	fetching chan struct{} // has room for the one fetch at a time
+	fetching chan struct{} // a semaphore for one fetch at a time
 	mu       sync.Mutex
 	tried    time.Time // when the last fetch began
-	failed   error     // how it ended
+	failed   error     // its error
 }
 
-// newRemoteKeys checks the address. Nothing is fetched yet.
+// newRemoteKeys checks the address. It doesn't fetch yet.
 func newRemoteKeys(address string) (*remoteKeys, error) {
 	if err := CheckKeysURL(address); err != nil {
 		return nil, err
 	}
 	return &remoteKeys{
 		url: address, fetching: make(chan struct{}, 1),
-		client: strictclient.Client{Timeout: fetchTime, MaxAnswer: maxKeySet},
+		client: safehttp.Client{Timeout: fetchTime, MaxAnswer: maxKeySet},
 	}, nil
 }
 
-// CheckKeysURL says what is wrong with a URL as [JWT].JWKSURL, if anything.
+// CheckKeysURL returns what is wrong with a URL as [JWT].JWKSURL, or nil.
 func CheckKeysURL(address string) error {
 	u, err := url.Parse(address)
 	switch {
@@ -77,7 +76,7 @@ func CheckKeysURL(address string) error {
 	case u.Scheme == "https", u.Scheme == "http" && loopbackHost(u.Hostname()):
 		return nil
 	case u.Scheme == "http":
-		return errors.New("is not https, so anybody on the way could give keys of their own; http is for loopback addresses")
+		return errors.New("is not https, so anybody on the way could replace the keys; http is for loopback addresses")
 	}
 	return errors.New("is not https")
 }
@@ -87,7 +86,7 @@ func loopbackHost(host string) bool {
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
-// current are the keys that may be used now: nil where there are none.
+// current are the keys that may be used now; nil if there are none.
 func (k *remoteKeys) current() []publicKey {
 	set := k.have.Load()
 	if set == nil || time.Since(set.at) > keepKeys {
@@ -96,10 +95,10 @@ func (k *remoteKeys) current() []publicKey {
 	return set.keys
 }
 
-// fetch fetches the keys unless that was tried less than a time ago. After a failure
-// the keys stay as they were.
+// fetch fetches the keys, unless that was tried less than atMostEvery ago. After a
+// failure the keys stay as they were.
 func (k *remoteKeys) fetch(ctx context.Context, atMostEvery time.Duration) {
-	k.fetching <- struct{}{} // whoever waits here for another's fetch finds it done
+	k.fetching <- struct{}{} // after waiting for another fetch, the check below finds it done
 	defer func() { <-k.fetching }()
 	if tried, _ := k.state(); !tried.IsZero() && time.Since(tried) < atMostEvery {
 		return
@@ -120,7 +119,7 @@ func (k *remoteKeys) state() (tried time.Time, failed error) {
 	return k.tried, k.failed
 }
 
-// ask makes one request. Its errors have nothing that the other side wrote.
+// ask makes one request. Its errors quote nothing of the answer.
 func (k *remoteKeys) ask(ctx context.Context) ([]publicKey, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, k.url, nil)
 	if err != nil {
@@ -128,8 +127,8 @@ func (k *remoteKeys) ask(ctx context.Context) ([]publicKey, error) {
 	}
 	r.Header.Set("Accept", "application/jwk-set+json, application/json")
 	r.Header.Set("User-Agent", "semel")
-	// What the issuer's address says, it says itself: neither a redirect nor the
-	// environment's proxy may put another in its place.
+	// Only the issuer's own address may answer: redirects aren't followed, and the
+	// environment's proxy isn't used.
 	answer, err := k.client.Do(r)
 	if err != nil {
 		return nil, err
@@ -140,22 +139,22 @@ func (k *remoteKeys) ask(ctx context.Context) ([]publicKey, error) {
 	return checkKeys(parseJWKS(answer.Body))
 }
 
-// KeyState is how the keys of an issuer stand that are fetched from a URL.
+// KeyState is the state of an issuer's keys that are fetched from a URL.
 type KeyState struct {
-	// Issuer is the one of the tokens.
+	// Issuer is the iss of the tokens.
 	Issuer string
-	// Keys is how many there are that may be used now. With none, tokens of this
-	// issuer are refused as ErrUnavailable.
+	// Keys is the number of usable keys. If it is 0, tokens of this issuer are refused
+	// with ErrUnavailable.
 	Keys int
-	// Fetched is when they were, and zero if never.
+	// Fetched is when the keys were fetched; zero if never.
 	Fetched time.Time
-	// Err is how the last fetch failed, nil if it did not. Until is for how long
-	// the keys count if none succeeds.
+	// Err is the error of the last fetch, nil if it succeeded. Until is how long the keys
+	// stay valid if no other fetch succeeds.
 	Err   error
 	Until time.Time
 }
 
-// String says it in a few words, without anything secret.
+// String is a short text without secrets.
 func (s KeyState) String() string {
 	switch {
 	case s.Fetched.IsZero() && s.Err == nil:
@@ -163,13 +162,13 @@ func (s KeyState) String() string {
 	case s.Keys == 0:
 		return fmt.Sprintf("%s: no keys, its tokens are refused: %v", s.Issuer, s.Err)
 	case s.Err != nil:
-		return fmt.Sprintf("%s: %d keys of %s count until %s, since the last fetch failed: %v", s.Issuer, s.Keys,
+		return fmt.Sprintf("%s: %d keys of %s stay valid until %s, because the last fetch failed: %v", s.Issuer, s.Keys,
 			s.Fetched.UTC().Format(time.RFC3339), s.Until.UTC().Format(time.RFC3339), s.Err)
 	}
 	return fmt.Sprintf("%s: %d keys of %s", s.Issuer, s.Keys, s.Fetched.UTC().Format(time.RFC3339))
 }
 
-// KeyStates tells how the keys stand that are fetched from URLs, by issuer.
+// KeyStates returns the states of all keys that are fetched from URLs, by issuer.
 func (a *Authenticator) KeyStates() []KeyState {
 	var list []KeyState
 	for name, is := range a.issuers {
@@ -192,13 +191,13 @@ func (a *Authenticator) KeyStates() []KeyState {
 	return list
 }
 
-// RefreshEvery is how often [Authenticator.Refresh] wants to be called.
+// RefreshEvery is how often to call [Authenticator.Refresh].
 const RefreshEvery = retryEvery
 
-// Refresh fetches the keys that are due to be: those of URLs that were never asked,
-// failed last, or were asked 15 minutes ago. Call it when the service begins and then
-// every [RefreshEvery]; it takes a few seconds at most. What fails is told by
-// [Authenticator.KeyStates]. Without Refresh keys are fetched as tokens need them.
+// Refresh fetches the keys that are due: those that were never fetched, that failed last
+// time, or that are 15 minutes old. Call it when the service starts, and then every
+// [RefreshEvery]; it takes a few seconds at most. [Authenticator.KeyStates] shows
+// failures. Without Refresh, keys are fetched when tokens need them.
 func (a *Authenticator) Refresh(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, is := range a.issuers {
@@ -214,9 +213,8 @@ func (a *Authenticator) Refresh(ctx context.Context) {
 	all.Wait()
 }
 
-// Inherit takes over the keys that another authenticator has fetched from the same
-// URLs, so that a change of settings needs no issuer that answers. Call it before
-// the first use.
+// Inherit takes over the keys that another authenticator has fetched from the same URLs,
+// so that a reload works while the issuer is down. Call it before the first use.
 func (a *Authenticator) Inherit(from *Authenticator) {
 	for _, is := range a.issuers {
 		for _, old := range from.issuers {

@@ -65,7 +65,7 @@ func fetched(t *testing.T, p *publisher) *auth.Authenticator {
 	return a
 }
 
-// lasting is a token that is good for days, so that only keys decide.
+// lasting is a token that is valid for days, so that only the keys decide.
 func lasting(t *testing.T, alg, kid string, key crypto.PrivateKey) func(*http.Request) {
 	t.Helper()
 	claims := goodClaims()
@@ -155,7 +155,7 @@ func TestPublishedKeys(t *testing.T) {
 				wantIdentity(t, a, token, jwtShop)
 			}
 			state := a.KeyStates()[0]
-			if state.Keys != 1 || state.Err == nil || !strings.Contains(state.String(), "count until") || strings.Contains(state.String(), "/jwks") {
+			if state.Keys != 1 || state.Err == nil || !strings.Contains(state.String(), "stay valid until") || strings.Contains(state.String(), "/jwks") {
 				t.Errorf("the state is %q", state)
 			}
 			pass(time.Hour + time.Second)
@@ -189,7 +189,7 @@ func TestPublishedKeys(t *testing.T) {
 	})
 }
 
-// What is not a key set of the issuer's own address is taken for a failure.
+// Anything but a key set from the issuer's own address is a failure.
 func TestBadPublishers(t *testing.T) {
 	k := keys()
 	good := string(must(json.Marshal(map[string]any{"keys": []map[string]any{jwk("p256", &k.p256.PublicKey)}})))

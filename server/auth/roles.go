@@ -21,7 +21,7 @@ var roleNames = [...]string{"", "viewer", "operator", "admin"}
 // Allows reports whether these roles include that one.
 func (r Roles) Allows(role Roles) bool { return r >= role }
 
-// String gives the name of the highest role, or nothing.
+// String is the name of the highest role; empty for none.
 func (r Roles) String() string {
 	if int(r) < len(roleNames) {
 		return roleNames[r]
@@ -29,21 +29,21 @@ func (r Roles) String() string {
 	return fmt.Sprintf("Roles(%d)", uint8(r))
 }
 
-// ParseRoles gives the roles with these names. Unknown names are an error.
+// ParseRoles returns the highest of the named roles. Unknown names are an error.
 func ParseRoles(names []string) (Roles, error) {
 	roles := NoRole
 	for _, name := range names {
 		role, ok := roleByName(name)
 		if !ok {
-			return NoRole, fmt.Errorf("%q is no role; there are viewer, operator and admin", name)
+			return NoRole, fmt.Errorf("%q is not a role; there are viewer, operator and admin", name)
 		}
 		roles = max(roles, role)
 	}
 	return roles, nil
 }
 
-// knownRoles is ParseRoles for what others write. Their lists have names that mean
-// nothing here.
+// knownRoles is ParseRoles for lists from issuers and proxies, which have other names
+// too.
 func knownRoles(names []string) Roles {
 	roles := NoRole
 	for _, name := range names {
@@ -54,8 +54,7 @@ func knownRoles(names []string) Roles {
 	return roles
 }
 
-// otherNames are the names that are no roles: rights, of which this package knows
-// nothing.
+// otherNames are the names that aren't roles: rights, which mean nothing to this package.
 func otherNames(names []string) (rights []string) {
 	for _, name := range names {
 		if _, role := roleByName(name); !role {
@@ -74,8 +73,7 @@ func roleByName(name string) (Roles, bool) {
 	return NoRole, false
 }
 
-// splitRoles takes a list apart that is written as one string, with commas or
-// spaces.
+// splitRoles splits a list that is written as one string, with commas or spaces.
 func splitRoles(list string) []string {
 	return strings.FieldsFunc(list, func(c rune) bool { return c == ',' || c == ' ' })
 }

@@ -12,18 +12,18 @@ import (
 	"strings"
 )
 
-// Token is a static bearer token, kept as its digest. That is safe for tokens as
-// [NewToken] makes them; a password that a person thought up can be guessed from it.
+// Token is a static bearer token, kept as its digest. That is safe for tokens that
+// [NewToken] makes. A password that somebody thought up can be guessed from its digest.
 type Token struct {
-	// Name is for people, and unique.
+	// Name is for people, and must be unique.
 	Name string
-	// SHA256 is what [HashToken] gives.
+	// SHA256 is the result of [HashToken].
 	SHA256            string
 	Tenant, Principal string
 	Roles, Rights     []string
 }
 
-// token is a Token after its check.
+// token is a checked Token.
 type token struct {
 	sum [sha256.Size]byte
 	id  Identity
@@ -32,15 +32,15 @@ type token struct {
 // tokenPrefix makes leaked tokens easy to find.
 const tokenPrefix = "semel_"
 
-// NewToken makes a token of 256 random bits, and the digest to configure it with.
+// NewToken makes a token of 256 random bits, and the digest for the configuration.
 func NewToken() (token, sha256 string) {
 	var b [32]byte
-	_, _ = rand.Read(b[:]) // never fails, by its documentation
+	_, _ = rand.Read(b[:]) // never fails, as documented
 	token = tokenPrefix + base64.RawURLEncoding.EncodeToString(b[:])
 	return token, HashToken(token)
 }
 
-// HashToken gives the SHA-256 of a token, as 64 hexadecimal digits.
+// HashToken returns the SHA-256 of a token, as 64 hexadecimal digits.
 func HashToken(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])
@@ -51,7 +51,7 @@ func (a *Authenticator) addTokens(tokens []Token, f *faults) {
 	for i, t := range tokens {
 		field := fmt.Sprintf("tokens[%d]", i)
 		if names[t.Name] {
-			f.add(field+".name", fmt.Errorf("%q is taken by another token", t.Name))
+			f.add(field+".name", fmt.Errorf("%q is the name of another token", t.Name))
 		}
 		names[t.Name] = true
 		entry := token{id: f.member(field, t.Tenant, t.Principal, t.Roles, t.Rights)}
@@ -67,15 +67,15 @@ func (a *Authenticator) addTokens(tokens []Token, f *faults) {
 		case entry.sum == sha256.Sum256(nil):
 			f.add(field+".sha256", errors.New("is the digest of an empty token"))
 		case sums[entry.sum]:
-			f.add(field+".sha256", errors.New("is that of another token too"))
+			f.add(field+".sha256", errors.New("is the digest of another token too"))
 		}
 		sums[entry.sum] = true
 		a.tokens = append(a.tokens, entry)
 	}
 }
 
-// byBearer identifies by the Authorization field (RFC 6750 section 2.1). Tokens in
-// bodies and queries, where they end up in logs, are not looked for.
+// byBearer identifies the caller by the Authorization field (RFC 6750 section 2.1). It
+// ignores tokens in bodies and queries, where they end up in logs.
 func (a *Authenticator) byBearer(r *http.Request) (Identity, error) {
 	fields := r.Header["Authorization"]
 	if !a.bearer() || len(fields) == 0 {
@@ -101,7 +101,7 @@ func (a *Authenticator) byBearer(r *http.Request) (Identity, error) {
 	return a.byJWT(sent)
 }
 
-// byToken compares with every token, so that the time it takes tells nothing.
+// byToken compares with every token, so that the time it takes reveals nothing.
 func (a *Authenticator) byToken(sent string) (Identity, bool) {
 	sum := sha256.Sum256([]byte(sent))
 	found := -1

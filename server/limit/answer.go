@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// answer replaces an answer to a body that was not read for a limit.
+// answer replaces the answer if a limit has ended the reading of the body.
 type answer struct {
 	http.ResponseWriter
 	opts    *Options
 	r       *http.Request
 	body    *countedBody
-	before  http.Header // as it was before next prepared another answer
-	begun   bool        // next's own answer
+	before  http.Header // before next changed it
+	begun   bool        // by next itself
 	refused bool
 }
 
-// start decides whose answer it is.
+// start decides who answers. It reports whether next does.
 func (a *answer) start() (own bool) {
 	if a.begun || a.refused {
 		return a.begun
@@ -48,7 +48,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	return a.ResponseWriter.Write(p)
 }
 
-// FlushError begins the answer as Flush of the server's own writer does.
+// FlushError begins the answer, like Flush of the server's own writer.
 func (a *answer) FlushError() error {
 	if !a.start() {
 		return nil
@@ -56,12 +56,12 @@ func (a *answer) FlushError() error {
 	return http.NewResponseController(a.ResponseWriter).Flush()
 }
 
-// Flush is FlushError for those that look for [http.Flusher].
+// Flush is FlushError for code that looks for [http.Flusher].
 func (a *answer) Flush() { _ = a.FlushError() }
 
 // SetReadDeadline ends the body earlier than its pace would.
 func (a *answer) SetReadDeadline(end time.Time) error {
-	a.body.until(end)
+	a.body.setEnd(end)
 	return http.NewResponseController(a.ResponseWriter).SetReadDeadline(end)
 }
 

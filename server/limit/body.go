@@ -12,17 +12,19 @@ import (
 
 // Options configures [Budget.Handler] and [Requests]. Nil means the defaults.
 type Options struct {
-	// Caller tells whose budget a request uses. Defaults to one caller for all.
+	// Caller says whose budget a request uses. Defaults to one caller for all.
 	Caller func(*http.Request) Caller
-	// Pace is how fast a body has to come. Defaults to any pace.
+	// Pace is how fast a body must come. Defaults to any pace.
 	Pace Pace
-	// BodyTimeout is how long a whole body may take. Defaults to any time.
+	// BodyTimeout is the longest time for the next bytes of a body, even if Pace would
+	// allow more: a body that came fast for long must not stop for long. Defaults to a
+	// minute.
 	BodyTimeout time.Duration
 	// TypeBase precedes the code in the type of a problem. Defaults to
 	// "urn:semel:problem:".
 	TypeBase string
-	// RetryAfter is what a refused caller is told to wait, in whole seconds.
-	// Defaults to 1 s.
+	// RetryAfter is how long a refused caller is told to wait, in whole seconds. Defaults
+	// to 1 s.
 	RetryAfter time.Duration
 }
 
@@ -33,23 +35,24 @@ func (o *Options) withDefaults() Options {
 	}
 	opts.TypeBase = cmp.Or(opts.TypeBase, "urn:semel:problem:")
 	opts.RetryAfter = cmp.Or(opts.RetryAfter, time.Second)
+	opts.BodyTimeout = cmp.Or(opts.BodyTimeout, time.Minute)
 	return opts
 }
 
-// reserved is what a body takes before anything of it has come: whoever finds the
-// budget used up is told so before the body is sent. It is what a connection reads
-// ahead anyway. What a Content-Length announces takes nothing, since announcing
-// costs the caller nothing.
+// reserved is what a body takes before any of it has come, so that a caller hears before
+// sending it that the budget is used up. A connection reads that much ahead anyway. What
+// a Content-Length announces takes nothing, because announcing costs the caller nothing.
 const reserved = 4 << 10
 
-// Handler takes the bytes of a request's body as they are read, until next returns.
-// A request that does not fit is refused with a problem and a Retry-After: 503 where
-// the server's budget is used up, 429 where it is that of the tenant or the caller.
-// One that would never fit is refused with 413, and one whose body comes too slowly
-// with 408.
+// Handler takes the bytes of a request's body from the budget as they are read, until
+// next returns. It refuses a request that doesn't fit with a problem and a Retry-After:
+// 503 if the server's budget is used up, 429 if it is the tenant's or the caller's. It
+// refuses one that would never fit with 413, and one whose body comes too slowly with
+// 408. A body may take longer the more of it comes, so these read deadlines replace the
+// server's ReadTimeout for each body that next reads.
 //
-// A body that stops fitting while it is read gives next an [*ExhaustedError]. What
-// next answers is then replaced by the refusal, if it has not begun to answer before.
+// If a body stops fitting while it is read, next gets an [*ExhaustedError]. The refusal
+// then replaces next's answer, unless that has begun.
 func (b *Budget) Handler(next http.Handler, opts *Options) http.Handler {
 	return &middleware{budget: b, next: next, opts: opts.withDefaults()}
 }
@@ -78,16 +81,18 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil && r.ContentLength > 0 {
 		err = h.grow(ahead)
 	} else {
-		ahead = 0 // a body of unknown length may be a short one
+		ahead = 0 // a body of unknown length may be short
 	}
 	if err != nil {
 		m.opts.refuse(w, r, err)
 		return
 	}
-	body := &countedBody{ReadCloser: r.Body, hold: h, ahead: ahead, pace: m.opts.Pace, rc: http.NewResponseController(w)}
-	if m.opts.BodyTimeout > 0 {
-		body.end = time.Now().Add(m.opts.BodyTimeout)
+	body := &countedBody{
+		ReadCloser: r.Body, hold: h, ahead: ahead, pace: m.opts.Pace, timeout: m.opts.BodyTimeout,
+		rc: http.NewResponseController(w), stream: r.ProtoMajor == 2,
 	}
+	body.left = body.bound(body.pace.Grace)
+	body.clearDeadline()
 	counted := *r
 	counted.Body = body
 	aw := &answer{ResponseWriter: w, opts: &m.opts, r: r, body: body}
@@ -95,26 +100,27 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		aw.before = w.Header().Clone()
 	}
 	m.next.ServeHTTP(aw, &counted)
-	aw.start() // next may have returned without a word
+	aw.start() // next may have returned without an answer
 }
 
 // errTooSlow is why a body was not read to its end.
 var errTooSlow = errors.New("limit: the body comes too slowly")
 
-// countedBody takes what is read. It is read by one goroutine at a time, as any
-// body is, but perhaps by another than the one that answers.
+// countedBody takes the bytes that are read from the budget. One goroutine at a time
+// reads it, as any body, but perhaps not the one that answers.
 type countedBody struct {
 	io.ReadCloser
-	hold  *hold
-	ahead int64 // taken, and not read yet
-	rc    *http.ResponseController
+	hold   *hold
+	ahead  int64 // taken from the budget, and not read yet
+	rc     *http.ResponseController
+	stream bool // of HTTP/2
 
-	pace   Pace
-	read   int64
-	waited time.Duration // for what was read; a handler that reads late is not the caller's fault
+	pace    Pace
+	timeout time.Duration
+	left    time.Duration // for the next read; time between reads doesn't count
 
 	mu  sync.Mutex
-	end time.Time // when reading ends at any pace; zero: never
+	end time.Time // when reading ends at any pace, as a handler has set it; zero: never
 	err error     // why nothing more is read
 }
 
@@ -122,10 +128,10 @@ func (c *countedBody) Read(p []byte) (int, error) {
 	if err := c.failed(); err != nil {
 		return 0, err
 	}
-	begun := c.hurry()
+	begun := c.startDeadline()
 	n, err := c.ReadCloser.Read(p)
-	c.read += int64(n)
-	c.waited += time.Since(begun)
+	c.clearDeadline()
+	c.left = c.bound(c.left + c.pace.time(n) - time.Since(begun))
 	more := int64(n)
 	known := min(more, c.ahead)
 	c.ahead -= known
@@ -138,24 +144,41 @@ func (c *countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// hurry gives what is read next, from now on, the time that is left.
-func (c *countedBody) hurry() (now time.Time) {
-	now = time.Now()
+// bound limits the time for the next read to the timeout.
+func (c *countedBody) bound(left time.Duration) time.Duration {
 	if c.pace.none() {
-		return now
+		return c.timeout
 	}
-	at := now.Add(c.pace.time(c.read) - c.waited)
+	return min(left, c.timeout)
+}
+
+// startDeadline starts the time that is left for the next read.
+func (c *countedBody) startDeadline() (now time.Time) {
+	now = time.Now()
+	at := now.Add(c.left)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.end.IsZero() && c.end.Before(at) {
 		at = c.end
 	}
-	_ = c.rc.SetReadDeadline(at) // a request without deadlines has no connection either
+	_ = c.rc.SetReadDeadline(at) // a request without deadlines has no connection
 	return now
 }
 
-// until ends reading at a time, or as pace says where that is earlier.
-func (c *countedBody) until(end time.Time) {
+// clearDeadline removes the deadline between reads. In HTTP/2 it would end the stream
+// even then, at the cost of a caller who waits for a slow upstream. In HTTP/1 it only
+// affects the next read, such as the server's of an unread rest.
+func (c *countedBody) clearDeadline() {
+	if !c.stream {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_ = c.rc.SetReadDeadline(c.end)
+}
+
+// setEnd makes reading end at a time, or earlier if pace says so.
+func (c *countedBody) setEnd(end time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.end = end
@@ -168,7 +191,7 @@ func (c *countedBody) fail(err error) error {
 	return err
 }
 
-// failed is what Read failed with, if it was for a limit.
+// failed is the error of a Read that a limit has ended.
 func (c *countedBody) failed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

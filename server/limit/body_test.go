@@ -20,7 +20,7 @@ type unsized struct{ io.Reader }
 
 func byTenant(r *http.Request) limit.Caller { return limit.Caller{Tenant: r.Header.Get("Tenant")} }
 
-// send has the handler answer a request of a tenant.
+// send sends a tenant's request to the handler.
 func send(h http.Handler, tenant string, body io.Reader) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, "/", body)
 	r.Header.Set("Tenant", tenant)
@@ -46,7 +46,7 @@ func wantProblem(t *testing.T, w *httptest.ResponseRecorder, status int, code, r
 
 func TestHandler(t *testing.T) {
 	opts := &limit.Options{Caller: byTenant, TypeBase: "https://semel.example/problems/", RetryAfter: 1500 * time.Millisecond}
-	// nested answers an outer request with what an inner one got meanwhile.
+	// nested answers an outer request with the answer to an inner one.
 	nested := func(b *limit.Budget, tenant string, body func() io.Reader) (outer, inner *httptest.ResponseRecorder) {
 		var h http.Handler
 		depth := 0

@@ -1,7 +1,6 @@
 // Package limit bounds what callers can make a server hold at one time: the bytes of
-// their requests, the number of requests and connections, and for how long somebody
-// may send or read next to nothing. All of it refuses or waits at once; nothing
-// queues bytes.
+// their requests, the number of requests and connections, and how long somebody may send
+// or read next to nothing. It refuses or waits at once, and never queues bytes.
 package limit
 
 import (
@@ -16,9 +15,8 @@ type Bounds struct {
 	Principal int64 // of each principal of a tenant
 }
 
-// Caller is whose bytes they are. A caller that can choose what stands here uses up
-// the shares of others, so it has to be verified, or be the address that the caller
-// has.
+// Caller says whose bytes they are. A caller who can choose these values can use up other
+// callers' shares, so they must be verified, or be the caller's address.
 type Caller struct {
 	Tenant    string
 	Principal string
@@ -46,30 +44,12 @@ func NewBudget(bounds Bounds) (*Budget, error) {
 	return &Budget{bounds: bounds, tenants: map[string]int64{}, principals: map[Caller]int64{}}, nil
 }
 
-// Acquire takes n bytes for a caller, without waiting. If ok is false nothing was
-// taken and release is nil. Otherwise release gives the bytes back; calling it
-// again does nothing.
-func (b *Budget) Acquire(caller Caller, n int64) (release func(), ok bool) {
-	h := &hold{budget: b, caller: caller}
-	if h.grow(n) != nil {
-		return nil, false
-	}
-	return h.release, true
-}
-
-// InFlight tells how many bytes are taken, and by how many tenants.
-func (b *Budget) InFlight() (bytes int64, tenants int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.used, len(b.tenants)
-}
-
-// ExhaustedError is why bytes could not be taken.
+// ExhaustedError says why bytes could not be taken.
 type ExhaustedError struct {
 	// Whose budget is used up: "server", "tenant" or "caller".
 	Whose string
-	// Never is set if the bytes are more than the whole budget, so that asking
-	// again is of no use.
+	// Never is set if the bytes are more than the whole budget, so that asking again is
+	// pointless.
 	Never bool
 	// Limit is the budget, in bytes.
 	Limit int64
@@ -80,7 +60,7 @@ func (e *ExhaustedError) Error() string {
 	return fmt.Sprintf("the %s's budget of %d bytes in flight is used up", e.Whose, e.Limit)
 }
 
-// hold is what one request has taken.
+// hold has the bytes of one request.
 type hold struct {
 	budget *Budget
 	caller Caller
@@ -88,8 +68,8 @@ type hold struct {
 	closed bool  // guarded by budget.mu
 }
 
-// grow takes n bytes more, or none and returns an [*ExhaustedError]. After release
-// it takes nothing.
+// grow takes n more bytes, or none and returns an [*ExhaustedError]. After release it
+// takes nothing.
 func (h *hold) grow(n int64) error {
 	b := h.budget
 	b.mu.Lock()
@@ -120,7 +100,7 @@ func (h *hold) grow(n int64) error {
 	return nil
 }
 
-// fits is nil if n bytes are no more than any budget as a whole.
+// fits returns nil if n bytes are no more than any whole budget.
 func (b *Budget) fits(n int64) error {
 	for _, bound := range []int64{b.bounds.Total, b.bounds.Tenant, b.bounds.Principal} {
 		if bound > 0 && n > bound {
@@ -130,7 +110,7 @@ func (b *Budget) fits(n int64) error {
 	return nil
 }
 
-// release gives back all of it.
+// release gives all bytes back.
 func (h *hold) release() {
 	b := h.budget
 	b.mu.Lock()

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Listener accepts from l, but no more than so many connections at one time. At
-// the limit Accept waits until one is closed; the system keeps the next callers
-// waiting and refuses those beyond its own queue. Put it below TLS.
+// Listener accepts at most limit connections of l at one time. At the limit Accept waits
+// until one is closed; the system keeps the next callers waiting, and refuses those
+// beyond its own queue. Put it below TLS.
 //
-// A caller that takes what is written to it more slowly than pace allows loses its
-// connection: a write then fails with [os.ErrDeadlineExceeded].
+// A caller who reads more slowly than pace allows loses the connection: a write then
+// fails with [os.ErrDeadlineExceeded].
 func Listener(l net.Listener, limit int, pace Pace) (net.Listener, error) {
 	if limit <= 0 {
 		return nil, fmt.Errorf("limit: a listener for %d connections", limit)
@@ -46,7 +46,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return limited, nil
 }
 
-// Close stops listening and wakes who waits in Accept. Connections live on.
+// Close stops listening and wakes whoever waits in Accept. Connections stay open.
 func (l *listener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return l.Listener.Close()
@@ -59,8 +59,8 @@ type conn struct {
 	free     func()
 }
 
-// Write goes on as long as a step goes within each grace time. It is called by one
-// goroutine at a time.
+// Write goes on as long as one step is written within each grace time. One goroutine at a
+// time calls it.
 func (c *conn) Write(p []byte) (n int, err error) {
 	if c.pace.none() {
 		return c.Conn.Write(p)
@@ -77,10 +77,10 @@ func (c *conn) Write(p []byte) (n int, err error) {
 	}
 }
 
-// SetWriteDeadline ends what is written earlier than pace would.
+// SetWriteDeadline ends writing earlier than pace would.
 func (c *conn) SetWriteDeadline(end time.Time) error { return c.deadline.limit(end) }
 
-// SetDeadline is SetWriteDeadline, and the same for reading.
+// SetDeadline sets this deadline and the one for reading.
 func (c *conn) SetDeadline(end time.Time) error {
 	return errors.Join(c.Conn.SetReadDeadline(end), c.deadline.limit(end))
 }
@@ -90,8 +90,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite lets a server end its side first, so that an early refusal reaches a
-// caller that is still sending. net/http looks for it.
+// CloseWrite lets a server end its side first, so that an early refusal reaches a caller
+// who is still sending. net/http looks for it.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -7,38 +7,41 @@ import (
 	"time"
 )
 
-// Pace is how fast callers have to read and to send. The zero value asks nothing.
+// Pace is how fast callers must read and send. The zero value demands nothing.
 type Pace struct {
-	// Rate is in bytes a second.
+	// Rate is in bytes per second.
 	Rate int64
 	// Grace is how long a caller may be slower than that.
 	Grace time.Duration
 }
 
-// none reports whether nothing is asked.
+// none reports whether any pace is fine.
 func (p Pace) none() bool { return p.Rate <= 0 || p.Grace <= 0 }
 
-// step is how much has to go within each grace time.
+// step is how many bytes must go within each grace time.
 func (p Pace) step() int {
 	return int(min(max(float64(p.Rate)*p.Grace.Seconds(), 1), math.MaxInt32))
 }
 
-// time is what n bytes may take.
-func (p Pace) time(n int64) time.Duration {
-	return p.Grace + time.Duration(min(float64(n)/float64(p.Rate)*float64(time.Second), math.MaxInt64/2))
+// time is how long n bytes may take, in addition to Grace.
+func (p Pace) time(n int) time.Duration {
+	if p.none() {
+		return 0
+	}
+	return time.Duration(min(float64(n)/float64(p.Rate)*float64(time.Second), math.MaxInt64/2))
 }
 
-// deadline is when writing ends: after the time that a caller has, or when the
-// server or a handler says so, whichever is earlier.
+// deadline is when writing ends: when the caller's time is up, or when the server or a
+// handler says so, whichever is earlier.
 type deadline struct {
 	set func(time.Time) error // the connection's or the stream's
 
 	mu    sync.Mutex
-	end   time.Time // as somebody else has said; zero: never
-	until time.Time // zero where nothing is written
+	end   time.Time // set by the server or a handler; zero: never
+	until time.Time // zero while nothing is written
 }
 
-// limit is SetWriteDeadline for others. What is being written obeys it at once.
+// limit is SetWriteDeadline for others. It applies to a write under way too.
 func (d *deadline) limit(end time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -46,7 +49,7 @@ func (d *deadline) limit(end time.Time) error {
 	return d.apply()
 }
 
-// extend gives what is written next until then; zero: as long as others say.
+// extend gives the next write until then; zero: as long as limit allows.
 func (d *deadline) extend(until time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -62,10 +65,9 @@ func (d *deadline) apply() error {
 	return d.set(at)
 }
 
-// Streams gives each write of an answer over HTTP/2 the time that pace allows. A
-// caller that keeps the connection open for others but does not take what one
-// stream has for it loses that stream. Connections, and so HTTP/1, have the same
-// from [Listener].
+// Streams gives each write of an answer over HTTP/2 the time that pace allows. A caller
+// who keeps the connection open, but doesn't take what one stream has for them, loses
+// that stream. For whole connections, and so for HTTP/1, [Listener] does the same.
 func (p Pace) Streams(next http.Handler) http.Handler {
 	if p.none() {
 		return next
@@ -77,25 +79,25 @@ func (p Pace) Streams(next http.Handler) http.Handler {
 		}
 		s := &streamWriter{ResponseWriter: w, pace: p}
 		s.deadline.set = http.NewResponseController(w).SetWriteDeadline
-		// What is left in the buffer goes after the handler.
+		// The rest of the buffer leaves after the handler.
 		defer func() { _ = s.deadline.extend(time.Now().Add(p.Grace)) }()
 		next.ServeHTTP(s, r)
 	})
 }
 
-// streamWriter is the writer of one stream. A deadline of HTTP/2 ends the stream
-// even when nothing is written, so there is one only while something is.
+// streamWriter is the writer of one stream. In HTTP/2 a deadline ends the stream even if
+// nothing is being written, so it is set only during writes.
 type streamWriter struct {
 	http.ResponseWriter
 	pace     Pace
 	deadline deadline
 }
 
-// Write gives each step of p its time.
+// Write gives each step of p the time for it.
 func (s *streamWriter) Write(p []byte) (n int, err error) {
-	defer s.rest()
+	defer s.clearDeadline()
 	for step := s.pace.step(); ; {
-		_ = s.deadline.extend(time.Now().Add(s.pace.Grace)) // fails where the stream has ended, as Write does
+		_ = s.deadline.extend(time.Now().Add(s.pace.Grace)) // fails if the stream has ended, as Write does
 		m, err := s.ResponseWriter.Write(p[n:min(n+step, len(p))])
 		n += m
 		if err != nil || n == len(p) {
@@ -106,17 +108,17 @@ func (s *streamWriter) Write(p []byte) (n int, err error) {
 
 // FlushError sends what is in the buffer.
 func (s *streamWriter) FlushError() error {
-	defer s.rest()
+	defer s.clearDeadline()
 	_ = s.deadline.extend(time.Now().Add(s.pace.Grace))
 	return http.NewResponseController(s.ResponseWriter).Flush()
 }
 
-func (s *streamWriter) rest() { _ = s.deadline.extend(time.Time{}) }
+func (s *streamWriter) clearDeadline() { _ = s.deadline.extend(time.Time{}) }
 
-// Flush is FlushError for those that look for [http.Flusher].
+// Flush is FlushError for code that looks for [http.Flusher].
 func (s *streamWriter) Flush() { _ = s.FlushError() }
 
-// SetWriteDeadline ends what is written earlier than pace would.
+// SetWriteDeadline ends writing earlier than pace would.
 func (s *streamWriter) SetWriteDeadline(end time.Time) error { return s.deadline.limit(end) }
 
 // Unwrap lets [http.ResponseController] reach the rest.

@@ -39,7 +39,7 @@ func limited(t *testing.T, pace limit.Pace) (server, client net.Conn) {
 }
 
 func TestListenerEndsWritesThatNobodyReads(t *testing.T) {
-	// write writes n bytes while the other end reads so many of them every 900 ms.
+	// write writes n bytes while the other end reads part of them every 900 ms.
 	write := func(t *testing.T, pace limit.Pace, n, each int) (written int, took time.Duration, err error) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
@@ -106,12 +106,13 @@ func TestListenerEndsWritesThatNobodyReads(t *testing.T) {
 }
 
 func TestStreamsEndWhereNobodyReads(t *testing.T) {
+	t.Parallel()
 	type ended struct {
 		n   int
 		err error
 	}
 	stuck := make(chan ended, 1)
-	pace := limit.Pace{Rate: 100 << 10, Grace: 100 * time.Millisecond}
+	pace := limit.Pace{Rate: 100 << 10, Grace: 2 * time.Second}
 	handler := pace.Streams(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/large" {
 			_, _ = io.WriteString(w, "served")
@@ -147,7 +148,7 @@ func TestStreamsEndWhereNobodyReads(t *testing.T) {
 	if e := <-stuck; e.err == nil || e.n == 8<<20 {
 		t.Error("the whole of an answer that nobody reads was written:", e.n, e.err)
 	}
-	// The connection goes on, and a stream that is read is not ended.
+	// The connection goes on, and a stream that is read doesn't end.
 	resp := get("/small")
 	defer resp.Body.Close()
 	if text, err := io.ReadAll(resp.Body); string(text) != "served" || err != nil {
@@ -159,8 +160,9 @@ func TestStreamsEndWhereNobodyReads(t *testing.T) {
 }
 
 func TestBodiesHaveToCome(t *testing.T) {
-	// post sends a head and then so many bytes each second, and returns the answer.
-	post := func(t *testing.T, opts limit.Options, length string, each int) (status string, took time.Duration) {
+	// post sends a head and then so many bytes each second, repeating the last of these
+	// numbers, and returns the answer.
+	post := func(t *testing.T, opts limit.Options, length string, each ...int) (status string, took time.Duration) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			b := newBudget(t, 0, 0)
@@ -180,9 +182,9 @@ func TestBodiesHaveToCome(t *testing.T) {
 			go func() {
 				defer close(sent)
 				_, _ = io.WriteString(client, "POST / HTTP/1.1\r\nHost: x\r\n"+length+"\r\n\r\n")
-				for ctx.Err() == nil && each > 0 {
+				for i := 0; ctx.Err() == nil && each[i] > 0; i = min(i+1, len(each)-1) {
 					<-time.After(time.Second)
-					if _, err := client.Write([]byte(strings.Repeat("x", each))); err != nil {
+					if _, err := client.Write([]byte(strings.Repeat("x", each[i]))); err != nil {
 						return
 					}
 				}
@@ -215,15 +217,87 @@ func TestBodiesHaveToCome(t *testing.T) {
 			t.Error(status, took)
 		}
 	})
-	t.Run("and so does one that takes too long at any pace", func(t *testing.T) {
-		opts := limit.Options{Pace: pace, BodyTimeout: 7 * time.Second}
-		if status, took := post(t, opts, "Content-Length: 3000", 120); status != "408 Request Timeout" || took != 7*time.Second {
+	opts.BodyTimeout = 7 * time.Second
+	t.Run("one that takes long but keeps coming comes whole", func(t *testing.T) {
+		if status, took := post(t, opts, "Content-Length: 3000", 120); status != "200 OK" || took != 25*time.Second {
+			t.Error(status, took)
+		}
+	})
+	t.Run("one that came fast may not stand still", func(t *testing.T) {
+		// At its pace, what arrived would allow 1000 s.
+		if status, took := post(t, opts, "Content-Length: 200000", 100000, 0); status != "408 Request Timeout" || took != 8*time.Second {
+			t.Error(status, took)
+		}
+	})
+	t.Run("nor come in drops", func(t *testing.T) {
+		if status, took := post(t, opts, "Content-Length: 200000", 100000, 20); status != "408 Request Timeout" || took > 10*time.Second {
+			t.Error(status, took)
+		}
+	})
+	t.Run("where any pace will do it may not stand still either", func(t *testing.T) {
+		opts := limit.Options{BodyTimeout: 7 * time.Second}
+		if status, took := post(t, opts, "Content-Length: 20", 1); status != "200 OK" || took != 20*time.Second {
+			t.Error(status, took)
+		}
+		if status, took := post(t, opts, "Content-Length: 20", 1, 0); status != "408 Request Timeout" || took != 8*time.Second {
 			t.Error(status, took)
 		}
 	})
 }
 
-// What a body announces is nothing yet.
+// A caller with HTTP/2 doesn't lose the stream because the handler takes long between two
+// reads.
+func TestStreamsWaitForTheirHandlers(t *testing.T) {
+	h2 := new(http.Protocols)
+	h2.SetUnencryptedHTTP2(true)
+	send := func(t *testing.T, wait time.Duration, body io.Reader) (status int) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			handler := newBudget(t, 0, 0).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				for {
+					<-time.After(wait)
+					if _, err := r.Body.Read(make([]byte, 10)); err == io.EOF {
+						return
+					} else if err != nil {
+						http.Error(w, err.Error(), http.StatusBadRequest)
+						return
+					}
+				}
+			}), &limit.Options{Pace: pace, BodyTimeout: 7 * time.Second})
+			q := newQueue()
+			srv := &http.Server{Handler: handler, Protocols: h2, ReadTimeout: 7 * time.Second}
+			go func() { _ = srv.Serve(q) }()
+			defer srv.Close()
+			client, far := net.Pipe()
+			q.conns <- far
+			tr := &http.Transport{Protocols: h2, DialContext: func(context.Context, string, string) (net.Conn, error) { return client, nil }}
+			defer tr.CloseIdleConnections()
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/", body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := tr.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			status = resp.StatusCode
+		})
+		return status
+	}
+	if status := send(t, 20*time.Second, strings.NewReader("twenty bytes of body")); status != http.StatusOK {
+		t.Error("one that is there, and read late:", status)
+	}
+	still := readerFunc(func([]byte) (int, error) {
+		<-time.After(time.Hour)
+		return 0, io.EOF
+	})
+	if status := send(t, time.Second, still); status != http.StatusRequestTimeout {
+		t.Error("one that does not come:", status)
+	}
+}
+
+// What a body announces takes nothing yet.
 func TestAnnouncedBodiesTakeNothing(t *testing.T) {
 	const share, callers = 64 << 10, 12
 	b, err := limit.NewBudget(limit.Bounds{Total: 1 << 20, Tenant: share, Principal: share})

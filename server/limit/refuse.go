@@ -1,13 +1,12 @@
 package limit
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
@@ -17,15 +16,15 @@ const (
 	CodeOverloaded semel.Code = "overloaded"
 	// CodeOverBudget: the body alone is more than the whole budget.
 	CodeOverBudget semel.Code = "over_budget"
-	// CodeBodyTooSlow: the body came more slowly than it has to.
+	// CodeBodyTooSlow: the body came more slowly than Pace allows.
 	CodeBodyTooSlow semel.Code = "body_too_slow"
 )
 
-// errRequests is that there are as many requests as there may be.
+// errRequests says that the limit of requests is reached.
 var errRequests = errors.New("limit: too many requests")
 
-// refuse answers for a limit. Where a body is refused while it comes, a request that
-// is not guarded may have been sent on in part, so nothing is said about that.
+// refuse answers for a limit. An unguarded request may have been sent on in part while
+// its body came, so the text only speaks of guarded calls.
 func (o *Options) refuse(w http.ResponseWriter, r *http.Request, why error) {
 	doc := semelhttp.Problem{Status: http.StatusServiceUnavailable, Code: CodeOverloaded, Title: "Too much in flight"}
 	again := true
@@ -45,25 +44,14 @@ func (o *Options) refuse(w http.ResponseWriter, r *http.Request, why error) {
 	default:
 		doc.Detail = "The server handles as many requests as it may. Nothing was executed. Send the same request again later."
 	}
-	header := w.Header()
 	if again {
-		doc.RetryAfter = int64((o.RetryAfter + time.Second - 1) / time.Second)
-		header.Set("Retry-After", strconv.FormatInt(doc.RetryAfter, 10))
+		doc.RetryAfter = problem.RetryAfter(w.Header(), o.RetryAfter)
 	}
 	doc.Type = o.TypeBase + string(doc.Code)
-	text, err := json.Marshal(doc)
-	if err != nil {
-		panic(err) // strings and numbers always have a JSON form
-	}
-	header.Set("Content-Type", semelhttp.ProblemType)
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Length", strconv.Itoa(len(text)))
 	if r.ProtoMajor == 1 {
-		// What is left of the body is not worth reading. In HTTP/2 it can be
-		// cancelled, and this would end the other requests' connection.
-		header.Set("Connection", "close")
+		// The rest of the body isn't worth reading. In HTTP/2 it can be cancelled, and
+		// this would end the other requests' connection.
+		w.Header().Set("Connection", "close")
 	}
-	w.WriteHeader(doc.Status)
-	_, _ = w.Write(text) // a caller that is gone will ask again
+	problem.Write(w, doc.Status, doc)
 }

@@ -5,9 +5,9 @@ import (
 	"net/http"
 )
 
-// Requests handles no more than so many requests at one time. One more is refused
-// with 503 and a Retry-After, whatever it is: HTTP/2 has many requests on one
-// connection, so that a bound on connections is none on them.
+// Requests handles at most limit requests at one time. It refuses any more with 503 and a
+// Retry-After. A bound on connections isn't enough, because HTTP/2 has many requests on
+// one connection.
 func Requests(next http.Handler, limit int, opts *Options) (http.Handler, error) {
 	if limit <= 0 {
 		return nil, fmt.Errorf("limit: %d requests at once", limit)

@@ -1,30 +1,33 @@
-// Package query reads the words by which people select records:
+// Package query parses queries by which people select records:
 //
 //	operation:payments.charge state:failed after:2026-01-01 held
 //
-// Qualifiers are separated by white space and all of them must apply. A value
-// that has white space in it is put in double quotes, with the escapes of a Go
-// string: key:"order 1". A quoted value may be empty where empty means something:
-// tenant:"" selects the records of the empty tenant.
+// Qualifiers are separated by white space, and all of them must apply. Put a value with
+// white space in double quotes, with the escapes of a Go string: key:"order 1". A quoted
+// value may be empty if that means something: tenant:"" selects the records of the empty
+// tenant.
 package query
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/spelling"
+	"github.com/semelhq/semel/store"
 )
 
-// Qualifiers is what a query may consist of, for help texts.
+// Qualifiers lists what a query may contain, for help texts.
 const Qualifiers = `  tenant:NAME      of one tenant; tenant:"" is the empty one
   principal:NAME   whose keys they are
   operation:NAME   of one operation
   key:KEY          with this key
+  call:NAME        of one call, named as a record, in a problem or in a log
+  fingerprint:F    with this payload, as fingerprint or payload_hash show it
+  attribute:N=V    whose attribute N is V
   state:STATE      processing, completed or failed
   held             held records only
   after:TIME       created at that time or later
@@ -32,20 +35,20 @@ const Qualifiers = `  tenant:NAME      of one tenant; tenant:"" is the empty one
 TIME is a date, 2026-01-31, which begins at midnight UTC, or a moment as in
 2026-01-31T12:00:00Z.`
 
-// Error is all that is wrong with a query.
+// Error has everything that is wrong with a query.
 type Error struct {
 	Problems []Problem
 }
 
-// Problem is one thing that is wrong.
+// Problem is one error in a query.
 type Problem struct {
-	// Column is where, counted in characters from 1.
+	// Column is the place, counted in characters from 1.
 	Column int
-	// Message says what, and never repeats a value.
+	// Message says what is wrong. It never repeats a value.
 	Message string
 }
 
-// Error is all problems, each with its column.
+// Error lists all problems, each with its column.
 func (e *Error) Error() string {
 	var b strings.Builder
 	for i, p := range e.Problems {
@@ -57,75 +60,111 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Parse reads a query. The empty one selects all records. An error is an [*Error]
-// and has all problems at once. Cursor and Limit are not part of the words.
-func Parse(text string) (semel.Query, error) {
+// Parse parses a query. The empty one selects all records. An error is an [*Error] with
+// all problems. Cursor and Limit aren't part of the text.
+func Parse(text string) (store.Query, error) {
 	p := parser{text: text, seen: map[string]bool{}}
 	if !utf8.ValidString(text) {
-		return semel.Query{}, &Error{[]Problem{{1, "the query is not valid UTF-8"}}}
+		return store.Query{}, &Error{[]Problem{{1, "the query is not valid UTF-8"}}}
 	}
 	for p.skipSpace(); p.at < len(text); p.skipSpace() {
 		p.qualifier()
 	}
 	if q := &p.query; q.After != 0 && q.Before != 0 && q.After >= q.Before {
-		p.problem(p.last, "nothing is both after and before: the first is not earlier than the second")
+		p.problem(p.last, "no record is both after and before these times: the first isn't earlier than the second")
 	}
 	if len(p.problems) > 0 {
-		return semel.Query{}, &Error{p.problems}
+		return store.Query{}, &Error{p.problems}
 	}
 	return p.query, nil
 }
 
-// set puts a value into the query, and says what is wrong with it.
-var set = map[string]func(q *semel.Query, value string) (wrong string){
-	"tenant":    func(q *semel.Query, v string) string { q.Tenant = &v; return "" },
-	"principal": func(q *semel.Query, v string) string { q.Principal = v; return "" },
-	"operation": func(q *semel.Query, v string) string { q.Operation = v; return "" },
-	"key":       func(q *semel.Query, v string) string { q.Key = v; return "" },
-	"state": func(q *semel.Query, v string) string {
+// set has a function for each qualifier, which puts its value into the query or says what
+// is wrong with it.
+var set = map[string]func(q *store.Query, value string) (wrong string){
+	"tenant":    func(q *store.Query, v string) string { q.Tenant = &v; return "" },
+	"principal": func(q *store.Query, v string) string { q.Principal = v; return "" },
+	"operation": func(q *store.Query, v string) string { q.Operation = v; return "" },
+	"key":       func(q *store.Query, v string) string { q.Key = v; return "" },
+	"call": func(q *store.Query, v string) string {
+		named, ok := Name(v)
+		switch {
+		case !ok:
+			return "this isn't the name of a call: use the id of a record or an execution, a problem's reference, instance or status URL, or record from a log line"
+		case q.Tenant != nil || q.Principal != "" || q.Operation != "" || q.Key != "" || q.Digest != "":
+			return "call already selects tenant, principal, operation and key: leave those out"
+		}
+		q.Tenant, q.Principal, q.Operation, q.Key, q.Digest = named.Tenant, named.Principal, named.Operation, named.Key, named.Digest
+		return ""
+	},
+	"digest": func(q *store.Query, v string) string {
+		if !isDigest(v) {
+			return "a digest is up to 64 hexadecimal digits in small letters"
+		}
+		q.Digest = v
+		return ""
+	},
+	"fingerprint": func(q *store.Query, v string) string {
+		if q.Fingerprint.UnmarshalText([]byte(v)) != nil || q.Fingerprint.IsZero() {
+			return "a fingerprint is a number, a colon and 64 hexadecimal digits"
+		}
+		return ""
+	},
+	"attribute": func(q *store.Query, v string) string {
+		name, value, ok := strings.Cut(v, "=")
+		if _, twice := q.Attributes[name]; !ok || name == "" || twice {
+			return "an attribute is NAME=VALUE, each name once"
+		}
+		if q.Attributes == nil {
+			q.Attributes = store.Attributes{}
+		}
+		q.Attributes[name] = value
+		return ""
+	},
+	"state": func(q *store.Query, v string) string {
 		if q.State.UnmarshalText([]byte(v)) != nil {
 			return "the states are processing, completed and failed"
 		}
 		return ""
 	},
-	"held": func(q *semel.Query, v string) string {
+	"held": func(q *store.Query, v string) string {
 		if v != "true" {
-			return "held takes no value; what is not held can't be selected"
+			return "held takes no value; you can't select records that aren't held"
 		}
 		q.Held = true
 		return ""
 	},
-	"after":  func(q *semel.Query, v string) string { return setTime(&q.After, v) },
-	"before": func(q *semel.Query, v string) string { return setTime(&q.Before, v) },
+	"after":  func(q *store.Query, v string) string { return setTime(&q.After, v) },
+	"before": func(q *store.Query, v string) string { return setTime(&q.Before, v) },
 }
 
-// names are those of the qualifiers, in the order in which they are told.
-var names = []string{"operation", "state", "key", "principal", "tenant", "before", "after", "held"}
+// names are the qualifiers, in the order in which errors list them.
+var names = []string{"operation", "state", "key", "call", "principal", "tenant", "fingerprint", "attribute", "before", "after", "held"}
 
-func setTime(at *semel.Instant, value string) string {
+func setTime(at *store.Instant, value string) string {
 	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
 		t, err := time.Parse(layout, value)
 		if err != nil {
 			continue
 		}
 		if t.Equal(time.Unix(0, 0)) {
-			t = time.Unix(0, 1) // no record was created at the moment that stands for none
+			t = time.Unix(0, 1) // the zero Instant means none; no record was created then
 		}
-		*at = semel.InstantOf(t)
+		*at = store.InstantOf(t)
 		if !at.Time().Equal(t) {
 			return "the time is too far away: the years are 1678 to 2261"
 		}
 		return ""
 	}
-	return "a time is a date as 2026-01-31 or a moment as 2026-01-31T12:00:00Z"
+	return "a time is a date such as 2026-01-31 or a moment such as 2026-01-31T12:00:00Z"
 }
 
-// parser goes over the text once.
+// parser reads the text from left to right.
 type parser struct {
 	text     string
 	at       int // of the next byte
 	last     int // of the newest qualifier
-	query    semel.Query
+	query    store.Query
 	seen     map[string]bool
 	problems []Problem
 }
@@ -138,7 +177,7 @@ func (p *parser) skipSpace() {
 	p.at = len(p.text) - len(strings.TrimLeftFunc(p.text[p.at:], unicode.IsSpace))
 }
 
-// word takes what is left up to the next white space, or up to stop.
+// word reads up to the next white space, or up to stop.
 func (p *parser) word(stop rune) string {
 	rest := p.text[p.at:]
 	end := strings.IndexFunc(rest, func(r rune) bool { return unicode.IsSpace(r) || r == stop })
@@ -149,7 +188,7 @@ func (p *parser) word(stop rune) string {
 	return rest[:end]
 }
 
-// qualifier takes one qualifier.
+// qualifier reads one qualifier.
 func (p *parser) qualifier() {
 	start := p.at
 	p.last = start
@@ -166,12 +205,12 @@ func (p *parser) qualifier() {
 	put, known := set[name]
 	switch {
 	case name == "":
-		p.problem(start, "a value has no name before it: write key:VALUE or another of %s", strings.Join(names, ", "))
+		p.problem(start, "a value has no name before it: write key:VALUE or use another of %s", strings.Join(names, ", "))
 	case !known && !given:
-		p.problem(start, "a word stands alone: write key:VALUE to select a key, or another of %s", strings.Join(names, ", "))
+		p.problem(start, "a word has no value: write key:VALUE to select a key, or use another of %s", strings.Join(names, ", "))
 	case !known:
 		p.problem(start, "there is no such qualifier%s", suggestion(name))
-	case p.seen[name]:
+	case p.seen[name] && name != "attribute":
 		p.problem(start, "%s is given twice", name)
 	case name == "held" && !given:
 		p.query.Held = true
@@ -189,13 +228,12 @@ func (p *parser) qualifier() {
 	p.seen[name] = true
 }
 
-// quoted takes a quoted value. Where its end can't be found the rest of the text
-// is given up.
+// quoted reads a quoted value. If the end can't be found, it skips the rest of the text.
 func (p *parser) quoted() (value string, ok bool) {
 	start := p.at
 	literal, err := strconv.QuotedPrefix(p.text[p.at:])
 	if err != nil {
-		p.problem(start, "the quoted value does not end, or has an escape that Go strings do not have")
+		p.problem(start, "the quoted value doesn't end, or has an escape that Go strings don't have")
 		p.at = len(p.text)
 		return "", false
 	}
@@ -206,43 +244,21 @@ func (p *parser) quoted() (value string, ok bool) {
 	}
 	value, err = strconv.Unquote(literal)
 	if err != nil || !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
-		p.problem(start, "the quoted value is not UTF-8 without NUL")
+		p.problem(start, "the quoted value isn't valid UTF-8, or has a NUL byte")
 		return "", false
 	}
 	return value, true
 }
 
-// suggestion tells what may have been meant by an unknown name, or all there is.
+// suggestion guesses what an unknown name means, or lists all names.
 func suggestion(name string) string {
 	name = strings.ToLower(name)
-	other := map[string]string{"op": "operation", "status": "state", "tenant_id": "tenant", "since": "after", "from": "after", "until": "before", "to": "before", "user": "principal", "id": "key"}
+	other := map[string]string{"op": "operation", "status": "state", "tenant_id": "tenant", "since": "after", "from": "after", "until": "before", "to": "before", "user": "principal", "id": "call", "record": "call", "reference": "call", "payload_hash": "fingerprint"}
 	if meant, ok := other[name]; ok {
 		return ", did you mean " + meant + "?"
 	}
-	if i := slices.IndexFunc(names, func(n string) bool { return near(n, name) }); i >= 0 {
-		return ", did you mean " + names[i] + "?"
+	if meant := spelling.Nearest(name, names); meant != "" {
+		return ", did you mean " + meant + "?"
 	}
 	return ": there are " + strings.Join(names, ", ")
-}
-
-// near reports whether one change makes one word of the other: a letter more, a
-// letter less, another letter, or two that changed places.
-func near(a, b string) bool {
-	if len(a) < len(b) {
-		a, b = b, a
-	}
-	i := 0
-	for i < len(b) && a[i] == b[i] {
-		i++
-	}
-	if i == len(a) {
-		return true
-	}
-	switch ra, rb := a[i:], b[i:]; len(a) - len(b) {
-	case 0:
-		return ra[1:] == rb[1:] || len(ra) > 1 && ra[0] == rb[1] && ra[1] == rb[0] && ra[2:] == rb[2:]
-	case 1:
-		return ra[1:] == rb
-	}
-	return false
 }

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"bytes"
 	"errors"
 	"reflect"
 	"strconv"
@@ -12,35 +13,40 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-func at(text string) semel.Instant {
+func at(text string) store.Instant {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
 		panic(err)
 	}
-	return semel.InstantOf(t)
+	return store.InstantOf(t)
 }
 
 func TestParse(t *testing.T) {
 	empty, acme := "", "acme"
 	for _, test := range []struct {
 		name, text string
-		want       semel.Query
+		want       store.Query
 	}{
-		{"nothing selects all", "", semel.Query{}},
-		{"white space is nothing", " \t\n ", semel.Query{}},
-		{"all qualifiers", "operation:payments.charge state:failed key:k1 principal:shop tenant:acme before:2026-02-01 after:2026-01-01T12:30:00.5+02:00 held", semel.Query{
+		{"nothing selects all", "", store.Query{}},
+		{"white space is nothing", " \t\n ", store.Query{}},
+		{"all qualifiers", "operation:payments.charge state:failed key:k1 principal:shop tenant:acme before:2026-02-01 after:2026-01-01T12:30:00.5+02:00 held", store.Query{
 			Operation: "payments.charge", State: semel.Failed, Key: "k1", Principal: "shop", Tenant: &acme,
 			Before: at("2026-02-01T00:00:00Z"), After: at("2026-01-01T10:30:00.5Z"), Held: true,
 		}},
-		{"a value goes on after a colon", "key:a:b:c", semel.Query{Key: "a:b:c"}},
-		{"a quote inside a value is part of it", `key:a"b`, semel.Query{Key: `a"b`}},
-		{"a quoted value has spaces and escapes", `key:"a \"b\"\n:é" held`, semel.Query{Key: "a \"b\"\n:é", Held: true}},
-		{"held may be written in full", "held:true", semel.Query{Held: true}},
-		{"the empty tenant is not every tenant", `tenant:""`, semel.Query{Tenant: &empty}},
-		{"the moment that stands for none is a time too", "after:1970-01-01", semel.Query{After: 1}},
-		{"one moment between two is enough", "after:2026-01-01T00:00:00Z before:2026-01-01T00:00:00.000000001Z", semel.Query{After: at("2026-01-01T00:00:00Z"), Before: at("2026-01-01T00:00:00.000000001Z")}},
+		{"a value goes on after a colon", "key:a:b:c", store.Query{Key: "a:b:c"}},
+		{"a quote inside a value is part of it", `key:a"b`, store.Query{Key: `a"b`}},
+		{"a quoted value has spaces and escapes", `key:"a \"b\"\n:é" held`, store.Query{Key: "a \"b\"\n:é", Held: true}},
+		{"held may be written in full", "held:true", store.Query{Held: true}},
+		{"the empty tenant is not every tenant", `tenant:""`, store.Query{Tenant: &empty}},
+		{"the moment that stands for none is a time too", "after:1970-01-01", store.Query{After: 1}},
+		{"a payload and attributes", `fingerprint:1:` + strings.Repeat("0a", 32) + ` attribute:order=7 attribute:"a b=c=d"`, store.Query{
+			Fingerprint: store.NewFingerprint(1, [32]byte(bytes.Repeat([]byte{10}, 32))), Attributes: store.Attributes{"order": "7", "a b": "c=d"},
+		}},
+		{"a call as a log has it", "call:a/b/0123456789ab held", store.Query{Operation: "a/b", Digest: "0123456789ab", Held: true}},
+		{"one moment between two is enough", "after:2026-01-01T00:00:00Z before:2026-01-01T00:00:00.000000001Z", store.Query{After: at("2026-01-01T00:00:00Z"), Before: at("2026-01-01T00:00:00.000000001Z")}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := Parse(test.text)
@@ -52,37 +58,43 @@ func TestParse(t *testing.T) {
 }
 
 func TestProblems(t *testing.T) {
-	const all = "operation, state, key, principal, tenant, before, after, held"
+	const all = "operation, state, key, call, principal, tenant, fingerprint, attribute, before, after, held"
 	for _, test := range []struct{ name, text, want string }{
 		{"an unknown qualifier gets a near one", "sate:failed", "column 1: there is no such qualifier, did you mean state?"},
 		{"so do two letters that changed places", "oepration:x", "column 1: there is no such qualifier, did you mean operation?"},
 		{"so does a capital", "Key:x", "column 1: there is no such qualifier, did you mean key?"},
 		{"so does a word of other tools", "since:2026-01-01", "column 1: there is no such qualifier, did you mean after?"},
 		{"one that resembles nothing gets all", "colour:x", "column 1: there is no such qualifier: there are " + all},
-		{"a word alone", "order-1", "column 1: a word stands alone: write key:VALUE to select a key, or another of " + all},
-		{"a value alone", ":x", "column 1: a value has no name before it: write key:VALUE or another of " + all},
+		{"a word alone", "order-1", "column 1: a word has no value: write key:VALUE to select a key, or use another of " + all},
+		{"a value alone", ":x", "column 1: a value has no name before it: write key:VALUE or use another of " + all},
 		{"a name alone", "key", "column 1: key has no value: write key:VALUE"},
 		{"an empty value", "operation: held", "column 1: operation has an empty value"},
 		{"an empty value in quotes", `principal:""`, "column 1: principal has an empty value"},
 		{"an empty tenant without quotes", "tenant:", `column 1: tenant has no value; the empty tenant is tenant:""`},
 		{"a state that there is not", "state:done", "column 7: the states are processing, completed and failed"},
-		{"no held", "held:false", "column 6: held takes no value; what is not held can't be selected"},
-		{"a word as a time", "after:yesterday", "column 7: a time is a date as 2026-01-31 or a moment as 2026-01-31T12:00:00Z"},
-		{"a day that there is not", "after:2026-02-30", "column 7: a time is a date as 2026-01-31 or a moment as 2026-01-31T12:00:00Z"},
+		{"no held", "held:false", "column 6: held takes no value; you can't select records that aren't held"},
+		{"a word as a time", "after:yesterday", "column 7: a time is a date such as 2026-01-31 or a moment such as 2026-01-31T12:00:00Z"},
+		{"a day that there is not", "after:2026-02-30", "column 7: a time is a date such as 2026-01-31 or a moment such as 2026-01-31T12:00:00Z"},
 		{"a time that does not fit", "before:9999-01-01", "column 8: the time is too far away: the years are 1678 to 2261"},
-		{"nothing between two times", "after:2026-01-02 before:2026-01-02", "column 18: nothing is both after and before: the first is not earlier than the second"},
+		{"nothing between two times", "after:2026-01-02 before:2026-01-02", "column 18: no record is both after and before these times: the first isn't earlier than the second"},
 		{"a qualifier twice", "key:a key:b", "column 7: key is given twice"},
-		{"a quote that does not end", `key:"a b`, "column 5: the quoted value does not end, or has an escape that Go strings do not have"},
-		{"an escape that there is not", `key:"\q"`, "column 5: the quoted value does not end, or has an escape that Go strings do not have"},
+		{"a quote that does not end", `key:"a b`, "column 5: the quoted value doesn't end, or has an escape that Go strings don't have"},
+		{"an escape that there is not", `key:"\q"`, "column 5: the quoted value doesn't end, or has an escape that Go strings don't have"},
 		{"text after a quote", `key:"a"b held`, "column 8: there is no space after the quoted value"},
-		{"a NUL", `key:"\x00"`, "column 5: the quoted value is not UTF-8 without NUL"},
-		{"half a character", `key:"\xff"`, "column 5: the quoted value is not UTF-8 without NUL"},
+		{"what names no call", "call:order-1", "column 6: this isn't the name of a call: use the id of a record or an execution, a problem's reference, instance or status URL, or record from a log line"},
+		{"a name and a part of it", "key:k call:pay/0123456789ab", "column 12: call already selects tenant, principal, operation and key: leave those out"},
+		{"no fingerprint", "fingerprint:9f86", "column 13: a fingerprint is a number, a colon and 64 hexadecimal digits"},
+		{"no digest", "digest:XY", "column 8: a digest is up to 64 hexadecimal digits in small letters"},
+		{"half an attribute", "attribute:order", "column 11: an attribute is NAME=VALUE, each name once"},
+		{"an attribute twice", "attribute:a=1 attribute:a=2", "column 25: an attribute is NAME=VALUE, each name once"},
+		{"a NUL", `key:"\x00"`, "column 5: the quoted value isn't valid UTF-8, or has a NUL byte"},
+		{"half a character", `key:"\xff"`, "column 5: the quoted value isn't valid UTF-8, or has a NUL byte"},
 		{"text that is not UTF-8", "key:\xff", "column 1: the query is not valid UTF-8"},
 		{"all at once, with columns in characters", "key:é sate:x state:y", "column 7: there is no such qualifier, did you mean state?; column 20: the states are processing, completed and failed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			q, err := Parse(test.text)
-			if _, ok := errors.AsType[*Error](err); !ok || err.Error() != test.want || !reflect.DeepEqual(q, semel.Query{}) {
+			if _, ok := errors.AsType[*Error](err); !ok || err.Error() != test.want || !reflect.DeepEqual(q, store.Query{}) {
 				t.Errorf("%+v, %v; want %s", q, err, test.want)
 			}
 		})

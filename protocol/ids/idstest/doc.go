@@ -13,6 +13,6 @@
 // The provider counts what reaches it, so effects are counted where they happen and
 // not by who claims to have caused them.
 //
-// An implementation with another shape of answers brings a [Target.Read] that
-// translates them; one with another way to confirm brings a [Target.Confirm].
+// An implementation with another shape of answers brings a [Target].Read that
+// translates them; one with another way to confirm brings a [Target].Confirm.
 package idstest

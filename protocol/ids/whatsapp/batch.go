@@ -10,7 +10,7 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// part is a message, or a piece of news about one, out of a batch.
+// part is a message, or a status update of one, from a batch.
 type part struct {
 	operation string
 	phone     string // id of the phone number
@@ -18,10 +18,10 @@ type part struct {
 	key       string
 	print     semel.Fingerprint
 	raw       json.RawMessage
-	fault     string // why it can't be worked on; it is taken all the same
+	fault     string // why it can't be processed; it is accepted nevertheless
 }
 
-// Codes of parts that can't be worked on.
+// Codes of parts that can't be processed.
 const (
 	codeMalformed = "malformed"
 	codeTooLong   = "too_long"
@@ -35,8 +35,8 @@ const (
 
 var errBody = errors.New("the body is no webhook of a WhatsApp business account")
 
-// split takes a body apart. Fields of no interest, and members that are not known,
-// are left out: WhatsApp adds some from time to time.
+// split splits a body into parts. It ignores fields of no interest and unknown members,
+// because WhatsApp adds some from time to time.
 func split(body []byte, statuses bool) ([]part, error) {
 	var b struct {
 		Object string `json:"object"`
@@ -70,7 +70,7 @@ func splitChange(value json.RawMessage, statuses bool) []part {
 		Statuses []json.RawMessage `json:"statuses"`
 	}
 	if json.Unmarshal(value, &v) != nil {
-		// What it is about can't be told, so it is nobody's and is not taken.
+		// Its phone number is unreadable, so it has no tenant and isn't accepted.
 		return []part{faulty(MessageOperation, "", value, codeMalformed)}
 	}
 	var parts []part
@@ -85,8 +85,8 @@ func splitChange(value json.RawMessage, statuses bool) []part {
 	return parts
 }
 
-// newPart finds the identity of a part: the ids of phone number and message, and of
-// news the status too, because what is sent, delivered and read has one id.
+// newPart finds the identity of a part: the ids of phone number and message, and for a
+// status update the status too, because all updates of a message have its id.
 func newPart(operation, phone string, raw json.RawMessage) part {
 	if len(raw) > MaxMessage {
 		return faulty(operation, phone, raw, codeTooLong)
@@ -95,7 +95,7 @@ func newPart(operation, phone string, raw json.RawMessage) part {
 		ID     string `json:"id"`
 		Status string `json:"status"`
 	}
-	// The strict reader refuses what two readers might understand in two ways.
+	// The strict reader refuses ambiguous JSON.
 	print, err := semel.FingerprintJSON(raw)
 	if err != nil || json.Unmarshal(raw, &m) != nil || m.ID == "" || len(m.ID) > maxMessageID || strings.Contains(phone, "/") {
 		return faulty(operation, phone, raw, codeMalformed)
@@ -110,8 +110,8 @@ func newPart(operation, phone string, raw json.RawMessage) part {
 	return p
 }
 
-// faulty is a part without an identity of its own, which its content gives it: it is
-// taken once, and kept for somebody to look at.
+// faulty is a part without an identity; it is identified by its content instead. It is
+// accepted once, and parked for an operator.
 func faulty(operation, phone string, raw json.RawMessage, code string) part {
 	sum := sha256.Sum256(raw)
 	name := "sha256:" + hex.EncodeToString(sum[:])

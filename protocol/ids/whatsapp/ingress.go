@@ -4,19 +4,21 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/protocol/ids"
+	"github.com/semelhq/semel/protocol/webhook"
 )
 
-// The operations by which messages and news of their delivery are taken.
+// The operations that take messages and status updates.
 const (
 	MessageOperation = "whatsapp.message"
 	StatusOperation  = "whatsapp.status"
 )
 
-// Destination is the name under which a dispatcher brings what was taken to
+// Destination is the destination of taken messages; a dispatcher must pass them to
 // [Ingress.Work].
 const Destination = "whatsapp"
 
@@ -25,18 +27,18 @@ const (
 	// DefaultBudget is well below the 5 seconds after which WhatsApp is said to give
 	// up.
 	DefaultBudget = 4 * time.Second
-	// DefaultWindow is longer than WhatsApp goes on to deliver a message.
+	// DefaultWindow is longer than WhatsApp repeats a message.
 	DefaultWindow = 7 * 24 * time.Hour
 	// MaxBody is the longest body that is read, in bytes. WhatsApp sends no longer
 	// ones.
 	MaxBody = 3 << 20
-	// MaxMessage is the longest message that is worked on, in bytes. Media come as
-	// references, so a real one is far shorter.
+	// MaxMessage is the longest message that is processed, in bytes. Media are
+	// references, so real messages are far shorter.
 	MaxMessage = 256 << 10
 )
 
-// takeLease is short: taking a message is two writes, and nothing happens outside. A
-// node that dies between them keeps the next delivery waiting for so long.
+// takeLease is short, because taking a message is two writes without external effects. If
+// a node dies between them, the next delivery waits that long.
 const takeLease = 2 * time.Second
 
 // Options configure an [Ingress].
@@ -45,36 +47,36 @@ type Options struct {
 	Gateway *ids.Gateway
 	// AppSecrets sign the deliveries. At least one; two while one replaces the other.
 	AppSecrets []string
-	// VerifyToken is what the app's owner has told WhatsApp for the handshake.
+	// VerifyToken is the verify token in the app's settings, for the handshake.
 	// Required.
 	VerifyToken string
-	// Tenant says whose a phone number is, by its id. Required. A message to a number
-	// that is nobody's is not taken, so WhatsApp delivers it again.
+	// Tenant returns the tenant of a phone number, by its id. Required. A message to a
+	// number without a tenant isn't taken, so WhatsApp delivers it again.
 	Tenant func(phoneNumberID string) (tenant string, ok bool)
-	// Map reads a command out of a message. Required.
+	// Map reads a command from a message. Required.
 	Map Mapper
 	// Rights are what the sender of a message may do. Optional: nothing that needs a
 	// right.
 	Rights func(ctx context.Context, m *Message) ([]string, error)
-	// Reply answers the sender, by sending a message to him. It gets the response, or
+	// Reply answers the sender, by sending them a message. It gets the response, or
 	// why nothing was executed. After a crash, or an error, it is called again with
-	// the same, so its messages should have an id that follows from m.ID. Optional.
+	// the same arguments, so derive the id of your message from m.ID. Optional.
 	Reply func(ctx context.Context, m *Message, r *ids.Response, refused error) error
-	// Status gets news of messages that were sent. Nil: they are not taken.
+	// Status gets status updates of messages that were sent. Nil: they aren't taken.
 	Status func(ctx context.Context, s *Status) error
-	// Budget bounds how long a webhook waits until its messages are taken. What is
-	// not by then goes on, and is answered to another delivery. Defaults to
+	// Budget is how long a webhook waits until its messages are taken. Then it answers
+	// 503; the rest is still taken, and the next delivery finds it. Defaults to
 	// [DefaultBudget].
 	Budget time.Duration
-	// Window is how long a message is known as seen. Defaults to [DefaultWindow]; not
-	// below a day.
+	// Window is how long a message is recognised as seen. Defaults to [DefaultWindow];
+	// not below a day.
 	Window time.Duration
 	// Evidence is how much goes to the evidence log. Defaults to decisions, which has
-	// every delivery of a message, and every one with another content; a crash may
+	// every delivery of a message, and every one with different content; a crash may
 	// lose those of the last 10 milliseconds. With durable it loses none that was
 	// answered with 200.
 	Evidence semel.EvidenceLevel
-	// Seen is told of each part of a batch, after it was taken or not. Optional.
+	// Seen is called for each part of a batch, whether it was taken or not. Optional.
 	Seen func(Seen)
 }
 
@@ -95,12 +97,13 @@ type Seen struct {
 // them, on any number of nodes, may serve one store. Its methods may be called
 // concurrently.
 type Ingress struct {
-	engine *semel.Engine
-	opts   Options
+	engine   *semel.Engine
+	verifier *webhook.Verifier
+	opts     Options
 }
 
-// New makes an ingress and registers its operations. Every problem with the options
-// is reported at once. A dispatcher has to bring what is sent to [Destination] to
+// New makes an ingress and registers its operations. The error reports all problems with
+// the options. You need a dispatcher that passes messages to [Destination] to
 // [Ingress.Work].
 func New(engine *semel.Engine, opts Options) (*Ingress, error) {
 	var errs []error
@@ -111,9 +114,9 @@ func New(engine *semel.Engine, opts Options) (*Ingress, error) {
 	}
 	need(engine != nil, "an engine is missing")
 	need(opts.Gateway != nil, "Gateway is missing")
-	need(len(opts.AppSecrets) == 1 || len(opts.AppSecrets) == 2, "AppSecrets has one secret, or two during a rotation")
-	for _, secret := range opts.AppSecrets {
-		need(len(secret) >= minSecret, "a secret of AppSecrets is too short")
+	verifier, err := webhook.NewVerifier(webhook.VerifierOptions{Source: source(), Secrets: opts.AppSecrets})
+	if err != nil {
+		errs = append(errs, fmt.Errorf("whatsapp: AppSecrets: %w", err))
 	}
 	need(len(opts.VerifyToken) >= minSecret, "VerifyToken is missing or too short")
 	need(opts.Tenant != nil, "Tenant is missing")
@@ -126,12 +129,11 @@ func New(engine *semel.Engine, opts Options) (*Ingress, error) {
 	opts.Budget = cmp.Or(opts.Budget, DefaultBudget)
 	opts.Window = cmp.Or(opts.Window, DefaultWindow)
 	opts.Evidence = cmp.Or(opts.Evidence, semel.EvidenceDecisions)
-	in := &Ingress{engine: engine, opts: opts}
+	in := &Ingress{engine: engine, verifier: verifier, opts: opts}
 	return in, engine.Register(in.operation(MessageOperation), in.operation(StatusOperation))
 }
 
-// operation: taking has no effect outside, so it may be done again when nobody knows
-// how far it came.
+// operation: taking has no external effect, so an abandoned attempt may run again.
 func (in *Ingress) operation(name string) semel.Operation {
 	return semel.Operation{
 		Name: name, Window: in.opts.Window, Lease: takeLease, Evidence: in.opts.Evidence,

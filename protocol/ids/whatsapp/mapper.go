@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/strictclient"
 	"github.com/semelhq/semel/protocol/ids"
+	"github.com/semelhq/semel/transport/safehttp"
 )
 
 // A Mapper reads a command out of a message. It may be asked about one message more
@@ -54,7 +54,7 @@ type HTTPMapper struct {
 func (h *HTTPMapper) Map(ctx context.Context, m *Message) (ids.Command, error) {
 	body, err := json.Marshal(m)
 	if err != nil {
-		return ids.Command{}, &Refusal{codeMalformed, err}
+		return ids.Command{}, &Refusal{Code: codeMalformed, Err: err}
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL, bytes.NewReader(body))
 	if err != nil {
@@ -62,7 +62,7 @@ func (h *HTTPMapper) Map(ctx context.Context, m *Message) (ids.Command, error) {
 	}
 	maps.Copy(req.Header, h.Header)
 	req.Header.Set("Content-Type", "application/json")
-	client := strictclient.Client{Base: h.Transport, Timeout: cmp.Or(h.Timeout, DefaultMapTimeout), MaxAnswer: ids.MaxEnvelope}
+	client := safehttp.Client{Base: h.Transport, Timeout: cmp.Or(h.Timeout, DefaultMapTimeout), MaxAnswer: ids.MaxEnvelope}
 	answer, err := client.Do(req) // a redirect is no answer
 	if err != nil {
 		return ids.Command{}, err
@@ -73,7 +73,7 @@ func (h *HTTPMapper) Map(ctx context.Context, m *Message) (ids.Command, error) {
 	case http.StatusNoContent:
 		return ids.Command{}, ErrNoCommand
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
-		return ids.Command{}, &Refusal{"mapper", fmt.Errorf("the mapper answered %d", answer.Status)}
+		return ids.Command{}, &Refusal{Code: "mapper", Err: fmt.Errorf("the mapper answered %d", answer.Status)}
 	}
 	return ids.Command{}, fmt.Errorf("the mapper answered %d", answer.Status)
 }
@@ -86,7 +86,7 @@ func envelope(text []byte, m *Message) (ids.Command, error) {
 		err = json.Unmarshal(text, &members)
 	}
 	if err != nil || members == nil {
-		return ids.Command{}, &Refusal{"mapper", errors.New("the mapper answered with no envelope")}
+		return ids.Command{}, &Refusal{Code: "mapper", Err: errors.New("the mapper answered with no envelope")}
 	}
 	for name, value := range map[string]string{"tenant_id": m.TenantID, "actor_id": m.From} {
 		if _, given := members[name]; !given {
@@ -103,7 +103,7 @@ func envelope(text []byte, m *Message) (ids.Command, error) {
 	}
 	c, err := ids.ParseCommand(whole)
 	if err != nil {
-		return ids.Command{}, &Refusal{"mapper", err}
+		return ids.Command{}, &Refusal{Code: "mapper", Err: err}
 	}
 	return c, nil
 }

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Message is a message that somebody sent to one of the app's phone numbers.
+// Message is a message to one of the app's phone numbers.
 type Message struct {
-	// TenantID is whose the phone number is.
+	// TenantID is the tenant of the phone number.
 	TenantID string `json:"tenant_id"`
-	// PhoneNumberID is the id of the number that it came to.
+	// PhoneNumberID is the id of the number that it was sent to.
 	PhoneNumberID string `json:"phone_number_id"`
 	// ID is that of the message: the same in all its deliveries.
 	ID string `json:"message_id"`
@@ -20,10 +20,10 @@ type Message struct {
 	From string `json:"from"`
 	// Type is the kind of message, such as "text" or "interactive".
 	Type string `json:"type"`
-	// Text is what was written, or said on the button that was pressed.
+	// Text is the text, or the label of the button that was pressed.
 	Text string `json:"text,omitempty"`
-	// Button is the id of the button, or of the row of a list, that was pressed: what
-	// the app gave it when it sent it, such as a confirmation token.
+	// Button is the id of the button, or of the row of a list, that was pressed. The app
+	// chose it when it sent the button; it may contain a confirmation token.
 	Button string `json:"button,omitempty"`
 	// ReplyTo is the id of the message that it answers.
 	ReplyTo string `json:"reply_to,omitempty"`
@@ -34,20 +34,20 @@ type Message struct {
 	Raw json.RawMessage `json:"message"`
 }
 
-// Status is news of a message that the app sent.
+// Status is a status update of a message that the app sent.
 type Status struct {
 	TenantID      string `json:"tenant_id"`
 	PhoneNumberID string `json:"phone_number_id"`
-	// ID is that of the message; all news of it have the same.
+	// ID is that of the message; all its updates have the same.
 	ID string `json:"message_id"`
 	// Status is "sent", "delivered", "read", "failed" or another word. They come in
 	// any order.
 	Status string `json:"status"`
-	// To is the WhatsApp id of who it was sent to.
+	// To is the WhatsApp id of the recipient.
 	To         string    `json:"to,omitempty"`
 	At         time.Time `json:"at,omitzero"`
 	ReceivedAt time.Time `json:"received_at"`
-	// Raw is the news as it came.
+	// Raw is the update as it came.
 	Raw json.RawMessage `json:"raw"`
 }
 
@@ -109,7 +109,7 @@ func (t *taken) status() (*Status, error) {
 	}, nil
 }
 
-// unix reads seconds since 1970; what is none is the zero time.
+// unix reads seconds since 1970; for any other text it returns the zero time.
 func unix(text string) time.Time {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n <= 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/protocol/ids"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -56,13 +57,13 @@ type rig struct {
 
 // flaky is a store that can be away.
 type flaky struct {
-	evidence.Store
+	semel.Store
 	mu   sync.Mutex
 	away bool
 	gate chan struct{} // outcomes are kept when it is closed; nil: at once
 }
 
-func (s *flaky) Apply(ctx context.Context, w semel.Write) (semel.Record, bool, error) {
+func (s *flaky) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
 	s.mu.Lock()
 	away := s.away
 	s.mu.Unlock()
@@ -104,7 +105,7 @@ func newRig(t *testing.T, change ...func(*Options)) *rig {
 			t.Error(err)
 		}
 	})
-	r.engine.SetDispatcher(r)
+	r.engine.Door().SetDispatcher(r.Dispatch)
 	bindings := &ids.Bindings{Handlers: map[string]ids.Handler{"refund": r.refund}}
 	reg, err := ids.Load([]byte(registry), ids.LoadOptions{Bindings: bindings})
 	if err != nil {
@@ -248,8 +249,8 @@ func text(id, from, body string) string {
 	return fmt.Sprintf(`{"from":%q,"id":%q,"timestamp":"1767323045","type":"text","text":{"body":%q}}`, from, id, body)
 }
 
-// webhook is the body of a delivery with these messages.
-func webhook(number string, messages ...string) []byte {
+// deliveryOf is the body of a delivery with these messages.
+func deliveryOf(number string, messages ...string) []byte {
 	return fmt.Appendf(nil, `{"object":"whatsapp_business_account","entry":[{"id":"880","changes":[{"field":"messages","value":{"messaging_product":"whatsapp","metadata":{"phone_number_id":%q},"messages":[%s]}}]}]}`,
 		number, strings.Join(messages, ","))
 }

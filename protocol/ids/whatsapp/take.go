@@ -9,25 +9,21 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/protocol/webhook"
 )
 
-// takeAtOnce is how many parts of one batch are taken at a time. Stores commit what
-// comes together in one step.
-const takeAtOnce = 16
-
-// principal is who delivers messages, whoever wrote them: were that the sender, a
-// message that comes again as somebody else's would not be met.
+// principal is the principal of all messages. If it were the sender, a message that
+// comes again with another sender would have another identity.
 const principal = "whatsapp"
 
 // ServeHTTP is the webhook:
 //
 //	GET   the handshake: 200 with the challenge, or 403
 //	POST  200 when every message of the batch is taken; 401 without a signature, 403
-//	      with a wrong one, 413 over [MaxBody], 400 for what is no webhook, and 503
-//	      where a message was not taken, so that the batch comes again
+//	      with a wrong one, 413 over [MaxBody], 400 if the body isn't a webhook, and
+//	      503 if a message wasn't taken, so that the batch comes again
 //
-// Nothing is read out of a body, and nothing stored, before its signature was found
-// right.
+// The signature is verified before the body is parsed or anything is stored.
 func (in *Ingress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -43,11 +39,6 @@ func (in *Ingress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
-	sum, given := signature(r.Header)
-	if !given {
-		refuse(w, http.StatusUnauthorized, "the signature is missing")
-		return
-	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	if _, long := errors.AsType[*http.MaxBytesError](err); long {
 		refuse(w, http.StatusRequestEntityTooLarge, "the body is too long")
@@ -57,7 +48,12 @@ func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "the body broke off")
 		return
 	}
-	if !in.signed(sum, body) {
+	err = in.verifier.Check(&webhook.Delivery{Header: r.Header, Body: body})
+	if refused, ok := errors.AsType[*webhook.Refusal](err); ok && refused.Code == webhook.CodeSignatureMissing {
+		refuse(w, http.StatusUnauthorized, "the signature is missing")
+		return
+	}
+	if err != nil {
 		refuse(w, http.StatusForbidden, "the signature is wrong")
 		return
 	}
@@ -66,10 +62,10 @@ func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	// A sender that hangs up does not undo what it has delivered.
+	// If the sender hangs up, its messages are taken nevertheless.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), in.opts.Budget)
 	defer cancel()
-	if !in.takeAll(ctx, parts) {
+	if !webhook.TakeAll(ctx, parts, in.take) {
 		w.Header().Set("Retry-After", "5")
 		refuse(w, http.StatusServiceUnavailable, "not all of it is taken: deliver it again")
 		return
@@ -77,50 +73,14 @@ func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// takeAll takes the parts of a batch, each for itself. It reports whether all are
-// taken, and false when ctx is done first: what has begun goes on, within the time
-// that the engine gives its store, and another delivery finds it.
-func (in *Ingress) takeAll(ctx context.Context, parts []part) bool {
-	results := make(chan bool, len(parts))
-	next := make(chan *part)
-	for range min(takeAtOnce, len(parts)) {
-		go func() {
-			for p := range next {
-				results <- in.take(ctx, p)
-			}
-		}()
-	}
-	go func() {
-		defer close(next)
-		for i := range parts {
-			select {
-			case next <- &parts[i]:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	all := true
-	for range parts {
-		select {
-		case taken := <-results:
-			all = all && taken
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return all
-}
+// errNoTenant: the phone number has no tenant, so the part isn't taken.
+var errNoTenant = errors.New("the phone number is nobody's")
 
-// errNobody is why a part was not taken.
-var errNobody = errors.New("the phone number is nobody's")
-
-// take makes one part durable, once. A duplicate that comes at the same time waits
-// for that.
+// take makes one part durable, once. A concurrent duplicate waits for it.
 func (in *Ingress) take(ctx context.Context, p *part) bool {
 	tenant, ok := in.opts.Tenant(p.phone)
 	if !ok || tenant == "" {
-		in.seen(p, "", errNobody)
+		in.seen(p, "", errNoTenant)
 		return false
 	}
 	call := semel.Call{
@@ -135,13 +95,13 @@ func (in *Ingress) take(ctx context.Context, p *part) bool {
 			return semel.Result{}, semel.Aborted(err)
 		}
 		// A crash before the outcome is written leaves a lease that ends, and a
-		// delivery without its 200. A crash after it leaves a message in the outbox
-		// that is due, and WhatsApp delivers what is a duplicate then.
+		// delivery without its 200. A crash after it leaves a due message in the
+		// outbox, and WhatsApp's next delivery is a duplicate.
 		return semel.Result{}, nil
 	})
 	in.seen(p, ans.Decision, err)
-	// A message that has another content now was taken before. There is nothing more
-	// to take, and the conflict is in the evidence log.
+	// A conflict means that the message was taken before, with other content. There is
+	// nothing more to take, and the conflict is in the evidence log.
 	return err == nil || ans.Decision == semel.Conflict
 }
 
@@ -151,7 +111,7 @@ func (in *Ingress) seen(p *part, d semel.Decision, err error) {
 	}
 }
 
-// taken is what the outbox has of a part.
+// taken is the content of a part's message in the outbox.
 type taken struct {
 	Operation     string          `json:"operation"`
 	TenantID      string          `json:"tenant_id"`

@@ -1,66 +1,48 @@
 package whatsapp
 
 import (
-	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"net/http"
-	"strings"
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel/protocol/webhook"
 )
 
 // SignatureHeader has the signature of a delivery.
 const SignatureHeader = "X-Hub-Signature-256"
 
-const signaturePrefix = "sha256="
-
-// minSecret is the shortest secret that is accepted, in bytes.
+// minSecret is the shortest verify token that is accepted, in bytes.
 const minSecret = 8
 
-// maxChallenge bounds what is given back in the handshake, in bytes.
+// maxChallenge bounds the challenge in the handshake, in bytes.
 const maxChallenge = 256
 
 // Sign is the value of [SignatureHeader] for a body: the HMAC-SHA256 of its bytes as
-// they are sent. Senders of test deliveries use it.
+// they are sent. Senders of test deliveries use it. It is empty for a secret that is too
+// short to be an app's.
 func Sign(appSecret string, body []byte) string {
-	return signaturePrefix + hex.EncodeToString(mac(appSecret, body))
-}
-
-func mac(secret string, body []byte) []byte {
-	h := hmac.New(sha256.New, []byte(secret))
-	h.Write(body)
-	return h.Sum(nil)
-}
-
-// signature reads the header: one signature, or none.
-func signature(h http.Header) (sum []byte, given bool) {
-	values := h.Values(SignatureHeader)
-	if len(values) == 0 {
-		return nil, false
+	d := &webhook.Delivery{Header: http.Header{}, Body: body}
+	if source().Sign(d, appSecret, "", time.Time{}) != nil {
+		return ""
 	}
-	text, ok := strings.CutPrefix(values[0], signaturePrefix)
-	sum, err := hex.DecodeString(text)
-	if !ok || err != nil || len(values) > 1 || len(sum) != sha256.Size {
-		return nil, true
-	}
-	return sum, true
+	return d.Header.Get(SignatureHeader)
 }
 
-// signed reports whether one of the secrets signed the body. All are tried, so that
-// the time it takes does not tell which did.
-func (in *Ingress) signed(sum, body []byte) bool {
-	found := 0
-	for _, secret := range in.opts.AppSecrets {
-		found |= subtle.ConstantTimeCompare(sum, mac(secret, body))
+// source is how WhatsApp signs.
+var source = sync.OnceValue(func() *webhook.Source {
+	s, err := webhook.Builtin("whatsapp")
+	if err != nil {
+		panic(err) // it is built in
 	}
-	return found == 1
-}
+	return s
+})
 
-// handshake answers the question whether this is the webhook that the app's owner
-// meant.
+// handshake confirms to WhatsApp that this is the app's webhook.
 func (in *Ingress) handshake(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	// Digests have one length, so that of the token does not show.
+	// Digests have one length, so the token's length doesn't show.
 	want, got := sha256.Sum256([]byte(in.opts.VerifyToken)), sha256.Sum256([]byte(q.Get("hub.verify_token")))
 	challenge := q.Get("hub.challenge")
 	if subtle.ConstantTimeCompare(want[:], got[:]) != 1 || q.Get("hub.mode") != "subscribe" || len(challenge) > maxChallenge {
@@ -68,5 +50,5 @@ func (in *Ingress) handshake(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = w.Write([]byte(challenge)) // who is gone asks again
+	_, _ = w.Write([]byte(challenge)) // WhatsApp asks again if it was lost
 }

@@ -10,54 +10,37 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/protocol/ids"
+	"github.com/semelhq/semel/protocol/webhook"
 )
 
-// Refusal is an error of [Ingress.Work] that another try would not change. What was
-// taken is to be parked with the code.
-type Refusal struct {
-	Code string
-	Err  error
-}
+// Refusal is an error of [Ingress.Work] that another try wouldn't change. Park the
+// message.
+type Refusal = webhook.Refusal
 
-// Error is one line.
-func (r *Refusal) Error() string { return r.Code + ": " + r.Err.Error() }
-
-// Unwrap returns the cause.
-func (r *Refusal) Unwrap() error { return r.Err }
-
-// Later is an error of [Ingress.Work] that says when another try makes sense. After
-// any other error it is for the caller to choose.
-type Later struct {
-	After time.Duration
-	Err   error
-}
-
-// Error is that of the cause.
-func (l *Later) Error() string { return l.Err.Error() }
-
-// Unwrap returns the cause.
-func (l *Later) Unwrap() error { return l.Err }
+// Later is an error of [Ingress.Work] that says when to try again. After any other error
+// the caller chooses.
+type Later = webhook.Later
 
 // ErrNoCommand is what a mapper returns for a message that asks for nothing.
 var ErrNoCommand = errors.New("whatsapp: the message is no command")
 
-// Work works on what was taken: payload is that of a message to [Destination]. Nil
-// means that it is done, and does not have to be brought again. After any error but a
-// [Refusal] it is; then a command that was executed is found executed.
+// Work processes a taken message: payload is that of a message to [Destination]. It
+// returns nil when it is done. After any error but a [Refusal], call it again; it then
+// finds the outcome of a command that was executed.
 func (in *Ingress) Work(ctx context.Context, payload []byte) error {
 	var t taken
 	if err := json.Unmarshal(payload, &t); err != nil {
-		return &Refusal{codeMalformed, err}
+		return &Refusal{Code: codeMalformed, Err: err}
 	}
 	if t.Fault != "" {
-		return &Refusal{t.Fault, errors.New("it can't be read as WhatsApp writes it")}
+		return &Refusal{Code: webhook.Code(t.Fault), Err: errors.New("it can't be read as WhatsApp writes it")}
 	}
 	if t.Operation == StatusOperation {
 		return in.workStatus(ctx, &t)
 	}
 	m, err := t.message()
 	if err != nil {
-		return &Refusal{codeMalformed, err}
+		return &Refusal{Code: codeMalformed, Err: err}
 	}
 	c, err := in.opts.Map.Map(ctx, m)
 	if errors.Is(err, ErrNoCommand) {
@@ -67,7 +50,7 @@ func (in *Ingress) Work(ctx context.Context, payload []byte) error {
 		return fmt.Errorf("whatsapp: map a message: %w", err)
 	}
 	if err := bind(&c, m); err != nil {
-		return &Refusal{"mapper", err}
+		return &Refusal{Code: "mapper", Err: err}
 	}
 	caller := ids.Caller{Tenant: m.TenantID, Principal: m.From}
 	if in.opts.Rights != nil {
@@ -76,7 +59,7 @@ func (in *Ingress) Work(ctx context.Context, payload []byte) error {
 		}
 	}
 	// A crash in here leaves the message due. The next try finds the command where
-	// this one left it, and its outcome where it has one.
+	// this one left it, with its outcome if it has one.
 	r, err := in.opts.Gateway.Execute(ctx, caller, c)
 	return in.answer(ctx, m, r, err)
 }
@@ -84,7 +67,7 @@ func (in *Ingress) Work(ctx context.Context, payload []byte) error {
 func (in *Ingress) workStatus(ctx context.Context, t *taken) error {
 	s, err := t.status()
 	if err != nil {
-		return &Refusal{codeMalformed, err}
+		return &Refusal{Code: codeMalformed, Err: err}
 	}
 	if in.opts.Status == nil {
 		return nil // it was taken by a node with other options
@@ -106,17 +89,17 @@ func bind(c *ids.Command, m *Message) error {
 	return nil
 }
 
-// answer tells the sender what became of his command, once that is settled.
+// answer replies to the sender with the outcome of their command, once it is settled.
 func (in *Ingress) answer(ctx context.Context, m *Message, r *ids.Response, err error) error {
 	if err == nil {
 		if after, open := unsettled(r); open {
-			return &Later{max(after, time.Second), errors.New("whatsapp: the command is not settled: " + string(r.Status) + " " + r.Reason)}
+			return &Later{After: max(after, time.Second), Err: errors.New("whatsapp: the command is not settled: " + string(r.Status) + " " + r.Reason)}
 		}
 		return in.reply(ctx, m, r, nil)
 	}
 	if !final(err) {
 		if e, ok := errors.AsType[*semel.Error](err); ok && e.RetryAfter > 0 {
-			return &Later{e.RetryAfter, err}
+			return &Later{After: e.RetryAfter, Err: err}
 		}
 		return err
 	}
@@ -124,7 +107,7 @@ func (in *Ingress) answer(ctx context.Context, m *Message, r *ids.Response, err 
 		return err
 	}
 	if wrong, ok := errors.AsType[*ids.Error](err); ok {
-		return &Refusal{string(wrong.Reason), err} // the mapper's fault: somebody should see it
+		return &Refusal{Code: webhook.Code(wrong.Reason), Err: err} // the mapper's fault: somebody should see it
 	}
 	return nil
 }
@@ -163,7 +146,7 @@ func final(err error) bool {
 		return false
 	}
 	switch e.Code {
-	case semel.CodeForbidden, semel.CodeConfirmationRefused, semel.CodeExpired, semel.CodeInvalidCall:
+	case semel.CodeForbidden, semel.CodeConfirmationRefused, semel.CodeTooLate, semel.CodeInvalidCall:
 		return true
 	}
 	return false

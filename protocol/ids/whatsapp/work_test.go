@@ -54,7 +54,7 @@ func TestSameCommandInOtherMessages(t *testing.T) {
 	clause.Proves(t, "IDS-V.1", "IDS-IX.1", "IDS-IX.4", "IDS-XII.1", "IDS-XII.2", "IDS-XII.3")
 	r := newRig(t)
 	for i := range 4 {
-		if got := r.post(webhook(phone, text(fmt.Sprintf("wamid.%d", i), alice, "refund A-1 5"))); got != http.StatusOK {
+		if got := r.post(deliveryOf(phone, text(fmt.Sprintf("wamid.%d", i), alice, "refund A-1 5"))); got != http.StatusOK {
 			t.Fatalf("status %d", got)
 		}
 	}
@@ -78,7 +78,7 @@ func TestSameCommandInOtherMessages(t *testing.T) {
 func TestWorkIsRepeated(t *testing.T) {
 	clause.Proves(t, "IDS-V.1", "IDS-IX.1", "IDS-IX.4")
 	r := newRig(t)
-	r.post(webhook(phone, text("wamid.1", alice, "refund A-1 5")))
+	r.post(deliveryOf(phone, text("wamid.1", alice, "refund A-1 5")))
 	payload := r.due[0]
 	r.mapErr = errors.New("the mapper is away")
 	if err := r.in.Work(t.Context(), payload); !errors.Is(err, r.mapErr) {
@@ -108,8 +108,8 @@ func TestWorkWhileItRuns(t *testing.T) {
 	clause.Proves(t, "IDS-IX.2", "IDS-IX.3")
 	r := newRig(t)
 	r.hold, r.arrived = make(chan struct{}), make(chan struct{}, 2)
-	r.post(webhook(phone, text("wamid.1", alice, "refund A-1 5")))
-	r.post(webhook(phone, text("wamid.2", alice, "refund A-1 5")))
+	r.post(deliveryOf(phone, text("wamid.1", alice, "refund A-1 5")))
+	r.post(deliveryOf(phone, text("wamid.2", alice, "refund A-1 5")))
 	due := r.due
 	first := make(chan error)
 	go func() { first <- r.in.Work(context.Background(), due[0]) }()
@@ -135,7 +135,7 @@ func TestConfirmation(t *testing.T) {
 	}
 	deliver := func(message string) {
 		t.Helper()
-		if got := r.post(webhook(phone, message)); got != http.StatusOK {
+		if got := r.post(deliveryOf(phone, message)); got != http.StatusOK {
 			t.Fatalf("status %d", got)
 		}
 		if errs := r.work(); len(errs) > 0 {
