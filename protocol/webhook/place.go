@@ -1,0 +1,199 @@
+package webhook
+
+import (
+	"fmt"
+	"net/textproto"
+	"slices"
+	"strings"
+)
+
+// A place says where in a delivery a value is found.
+type place struct {
+	kind     string // header, body, json, signature, url or digest
+	name     string // of a header, or of an entry of the signature
+	path     []step
+	optional bool // without a value it is empty
+	text     string
+}
+
+// step leads from a JSON value to a part of it: by name, and then to an item of that
+// list if each is set.
+type step struct {
+	name string
+	each bool
+}
+
+// template is text with places in braces.
+type template []segment
+
+type segment struct {
+	literal string
+	place   *place
+}
+
+// parseTemplate reads such as "{signature:t}.{body}".
+func parseTemplate(text string) (template, error) {
+	var t template
+	for rest := text; rest != ""; {
+		literal, after, found := strings.Cut(rest, "{")
+		if literal != "" {
+			t = append(t, segment{literal: literal})
+		}
+		if !found {
+			break
+		}
+		inner, tail, closed := strings.Cut(after, "}")
+		if !closed {
+			return nil, fmt.Errorf("%q has a brace that is not closed", text)
+		}
+		p, err := parsePlace(inner)
+		if err != nil {
+			return nil, err
+		}
+		t, rest = append(t, segment{place: p}), tail
+	}
+	return t, nil
+}
+
+func parsePlace(text string) (*place, error) {
+	inner, optional := strings.CutSuffix(text, "?")
+	p := &place{optional: optional, text: text}
+	kind, name, named := strings.Cut(inner, ":")
+	p.kind, p.name = kind, name
+	switch {
+	case kind == "header" && name != "":
+		p.name = textproto.CanonicalMIMEHeaderKey(name)
+	case kind == "signature" && name != "":
+	case kind == "body" && name != "":
+		path, err := parsePath(name)
+		p.kind, p.path = "json", path
+		return p, err
+	case (kind == "body" || kind == "url" || kind == "digest") && !named:
+	default:
+		return nil, fmt.Errorf("{%s} is not a place: write {header:NAME}, {body}, {body:PATH}, {signature:LABEL}, {url} or {digest}", text)
+	}
+	return p, nil
+}
+
+// parsePath reads such as "entry[].changes[].value".
+func parsePath(text string) ([]step, error) {
+	var path []step
+	for name := range strings.SplitSeq(text, ".") {
+		name, each := strings.CutSuffix(name, "[]")
+		if name == "" || strings.ContainsAny(name, "[]{}") {
+			return nil, fmt.Errorf("%q is not a path: write names with full stops between them, and [] behind a list", text)
+		}
+		path = append(path, step{name, each})
+	}
+	return path, nil
+}
+
+// sharesLists reports whether every list on the path is one that each goes through, so
+// that [] means the item which is looked at.
+func sharesLists(path, each []step) bool {
+	last := -1
+	for i, s := range path {
+		if s.each {
+			last = i
+		}
+	}
+	return last < len(each) && slices.Equal(path[:last+1], each[:last+1])
+}
+
+// view is what places are looked up in: a delivery, and an event of it.
+type view struct {
+	delivery *Delivery
+	body     *node
+	labels   map[string]string // of the signature
+	url      string
+	items    []int // the item of each list on the way to the event
+	digest   string
+}
+
+// value is what stands at a place.
+func (v *view) value(p *place) (string, error) {
+	text := ""
+	switch p.kind {
+	case "header":
+		values := v.delivery.Header.Values(p.name)
+		if len(values) > 1 {
+			return "", fmt.Errorf("the header %s comes %d times", p.name, len(values))
+		}
+		text = strings.Join(values, "")
+	case "body":
+		return string(v.delivery.Body), nil
+	case "json":
+		text = v.at(p.path).text()
+	case "signature":
+		text = v.labels[p.name]
+	case "url":
+		text = v.url
+	case "digest":
+		text = v.digest
+	}
+	if text == "" && !p.optional {
+		return "", &missing{p}
+	}
+	return text, nil
+}
+
+// missing says that there is nothing at a place.
+type missing struct{ place *place }
+
+func (e *missing) Error() string {
+	switch p := e.place; p.kind {
+	case "header":
+		return "the header " + p.name + " is missing"
+	case "json":
+		return "the body has no " + strings.TrimSuffix(strings.TrimPrefix(p.text, "body:"), "?")
+	case "signature":
+		return "the signature has no " + p.name
+	default:
+		return "there is no " + p.kind
+	}
+}
+
+// at follows a path, through the lists to the items of this event.
+func (v *view) at(path []step) *node {
+	n, list := v.body, 0
+	for _, s := range path {
+		n = n.member(s.name)
+		if s.each {
+			items := n.list()
+			if list >= len(v.items) || v.items[list] >= len(items) {
+				return nil
+			}
+			n, list = items[v.items[list]], list+1
+		}
+	}
+	return n
+}
+
+// fill is the text of a template with the values of its places.
+func (v *view) fill(t template) (string, error) {
+	var b strings.Builder
+	for _, s := range t {
+		text := s.literal
+		if s.place != nil {
+			var err error
+			if text, err = v.value(s.place); err != nil {
+				return "", err
+			}
+		}
+		b.WriteString(text)
+	}
+	return b.String(), nil
+}
+
+// fillAll fills a list of templates.
+func (v *view) fillAll(list []template) ([]string, error) {
+	var values []string
+	for _, t := range list {
+		text, err := v.fill(t)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, text)
+	}
+	return values, nil
+}

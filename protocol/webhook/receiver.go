@@ -1,0 +1,186 @@
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// Mode says when a sender is answered.
+type Mode string
+
+// The modes.
+const (
+	Ack  Mode = "ack"  // when its events are durable
+	Sync Mode = "sync" // when they are handled
+)
+
+// Handler handles an event. After an error it gets the event again: with [Ack] from the
+// dispatcher, until the error is a [*Refusal]; with [Sync] when the sender delivers again,
+// whatever the error. With [Sync], [semel.Unknown] and the other marks of the engine apply.
+type Handler func(ctx context.Context, e *Event) error
+
+// Defaults and bounds of [Options].
+const (
+	// DefaultMaxBody is the longest body that is read, in bytes.
+	DefaultMaxBody = 4 << 20
+	// MaxEvent is the longest event that is taken with [Ack], in bytes: it is kept in the
+	// outbox of its record.
+	MaxEvent = semel.MaxOutbox - 64<<10
+)
+
+// takeLease is short, because taking an event is two writes without external effects. If
+// a node dies between them, the next delivery waits that long.
+const takeLease = 2 * time.Second
+
+// Principal is who takes events. Nobody else may have it where they are taken, because
+// its records say what is handled.
+const Principal = "webhook"
+
+// OperationPrefix begins the names of the operations that take events, and of the
+// destinations of taken ones; the name of the receiver follows.
+const OperationPrefix = "webhook."
+
+// Options configure a [Receiver].
+type Options struct {
+	VerifierOptions
+	// Name of the receiver. Events of two receivers are never the same. Defaults to the
+	// name of the source.
+	Name string
+	// Tenant is whose events they are.
+	Tenant string
+	// Mode defaults to [Ack].
+	Mode Mode
+	// Handle handles an event. Required.
+	Handle Handler
+	// Payments decides what events mean to their payments, see [Source].Payment: one that
+	// can't happen any more is refused, and one that comes too early waits. Optional.
+	Payments *Machine
+	// VerifyToken is the token of the handshake. Required if the source has one.
+	VerifyToken string
+	// OnAbandoned is what happens to an event whose handler was cut off by a crash, with
+	// [Sync]. Defaults to [semel.HoldAbandoned]; an event with [Ack] is always handled
+	// again.
+	OnAbandoned semel.AfterAbandon
+	// Window is how long an event is recognised. Defaults to [Source.Window]; not below
+	// the source's horizon.
+	Window time.Duration
+	// Budget is how long a sender waits. Then it is answered with 503; what has begun
+	// continues, and the next delivery finds its outcome. Defaults to four fifths of the
+	// source's patience.
+	Budget time.Duration
+	// MaxBody defaults to [DefaultMaxBody], in bytes.
+	MaxBody int64
+	// Evidence is how much goes to the evidence log. Defaults to [semel.EvidenceNone].
+	// With [semel.EvidenceDecisions] it has every delivery, and the digests of both
+	// contents in a conflict.
+	Evidence semel.EvidenceLevel
+	// Seen is called for each delivery that was refused, with an empty Event, and for
+	// each event of the others. Optional.
+	Seen func(Seen)
+}
+
+// Seen is what became of an event in one delivery.
+type Seen struct {
+	// Event is the event. Don't keep or change it.
+	Event *Event
+	// Decision is what this delivery of it got.
+	Decision semel.Decision
+	// Err is why it was not taken, or that it is a conflict; a [*Refusal] if the whole
+	// delivery was refused.
+	Err error
+}
+
+// Receiver takes the webhooks of one source. It has no state of its own: any number of
+// them, on any number of nodes, may serve one store. Its methods may be called
+// concurrently.
+type Receiver struct {
+	*Verifier
+	engine *semel.Engine
+	opts   Options
+}
+
+func (opts Options) withDefaults() Options {
+	s := opts.Source
+	if s == nil {
+		return opts
+	}
+	opts.Name = cmp.Or(opts.Name, s.Name)
+	opts.Mode = cmp.Or(opts.Mode, Ack)
+	opts.OnAbandoned = cmp.Or(opts.OnAbandoned, semel.HoldAbandoned)
+	opts.Window = cmp.Or(opts.Window, s.Window())
+	opts.Budget = cmp.Or(opts.Budget, time.Duration(s.Patience)*4/5)
+	opts.MaxBody = cmp.Or(opts.MaxBody, DefaultMaxBody)
+	opts.Evidence = cmp.Or(opts.Evidence, semel.EvidenceNone)
+	return opts
+}
+
+// Validate reports all problems with the options, without secrets.
+func (opts Options) Validate() error {
+	_, err := NewVerifier(opts.VerifierOptions)
+	s := opts.Source
+	if s == nil {
+		return err
+	}
+	opts = opts.withDefaults()
+	errs := []error{err}
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("webhook: "+format, args...))
+		}
+	}
+	need(sourceName.MatchString(opts.Name), "Name %q is not small letters, digits and -", opts.Name)
+	need(opts.Mode == Ack || opts.Mode == Sync, "Mode %q is neither ack nor sync", opts.Mode)
+	need(opts.Handle != nil, "Handle is missing")
+	need(s.Handshake.Token == "" || len(opts.VerifyToken) >= minSecret, "VerifyToken is missing or has fewer than %d bytes", minSecret)
+	need(opts.Window >= time.Duration(s.Horizon), "Window %v is shorter than %s repeats its deliveries: %v", opts.Window, s.Name, s.Horizon)
+	if opts.Payments != nil {
+		need(len(s.Payment.Events) > 0, "Payments needs a source that says which events are about payments, and %s doesn't", s.Name)
+		for _, e := range s.Payment.Events {
+			need(opts.Payments.knows(e.Is), "the machine %s has no transition %q, which %s names", opts.Payments.Name, e.Is, s.Name)
+		}
+	}
+	need(opts.Budget > 0, "Budget is negative")
+	need(opts.MaxBody > 0, "MaxBody is negative")
+	return errors.Join(errs...)
+}
+
+// New makes a receiver and registers its operation. The error reports all problems with
+// the options. With [Ack] you need a dispatcher that passes the messages of
+// [Receiver.Destination] to [Receiver.Work].
+func New(engine *semel.Engine, opts Options) (*Receiver, error) {
+	if engine == nil {
+		return nil, errors.New("webhook: an engine is missing")
+	}
+	opts = opts.withDefaults()
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	v, err := NewVerifier(opts.VerifierOptions)
+	if err != nil {
+		return nil, err
+	}
+	r := &Receiver{Verifier: v, engine: engine, opts: opts}
+	return r, engine.Register(r.operation())
+}
+
+// Destination is the name of the receiver's operation, and of the destination of its
+// events in the outbox.
+func (r *Receiver) Destination() string { return OperationPrefix + r.opts.Name }
+
+// operation: taking an event has no external effect, so an abandoned attempt may run
+// again. Handling one may have.
+func (r *Receiver) operation() semel.Operation {
+	op := semel.Operation{
+		Name: r.Destination(), Window: r.opts.Window, Lease: takeLease, Evidence: r.opts.Evidence,
+		OnAbandoned: semel.RetryAbandoned, OnFailure: semel.RetryFailure,
+	}
+	if r.opts.Mode == Sync {
+		op.Lease, op.OnAbandoned = semel.DefaultLease, r.opts.OnAbandoned
+	}
+	return op
+}

@@ -1,0 +1,221 @@
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+// Delivery is one request of a sender, as it came.
+type Delivery struct {
+	Header http.Header
+	Body   []byte
+}
+
+// Code is the stable name of a reason why a delivery is refused.
+type Code string
+
+// The codes.
+const (
+	CodeSignatureMissing   Code = "signature_missing"
+	CodeSignatureMalformed Code = "signature_malformed"
+	CodeSignatureWrong     Code = "signature_wrong"
+	CodeTimestampMalformed Code = "timestamp_malformed"
+	CodeTooOld             Code = "too_old"
+	CodeTooNew             Code = "too_new"
+	CodeUnreadable         Code = "unreadable"
+	CodeUnidentified       Code = "unidentified"
+)
+
+// Refusal is why a delivery isn't taken, or why an event can't be handled. Another
+// delivery of the same bytes would be refused again, unless a clock or a secret was wrong.
+type Refusal struct {
+	Code Code
+	Err  error
+}
+
+// Error is one line, without secrets and payloads.
+func (r *Refusal) Error() string { return string(r.Code) + ": " + r.Err.Error() }
+
+// Unwrap returns the cause.
+func (r *Refusal) Unwrap() error { return r.Err }
+
+func refusal(code Code, format string, args ...any) *Refusal {
+	return &Refusal{code, fmt.Errorf(format, args...)}
+}
+
+// Verifier verifies the deliveries of one source and finds their events. It keeps no
+// state; its methods may be called concurrently.
+type Verifier struct {
+	source    *Source
+	keys      [][]byte
+	url       string
+	tolerance time.Duration
+	now       func() time.Time
+}
+
+// VerifierOptions configure a [Verifier].
+type VerifierOptions struct {
+	// Source says how deliveries are signed. Required.
+	Source *Source
+	// Secrets, or public keys, as the sender writes them: one, or two while one replaces
+	// the other. Required.
+	Secrets []string
+	// URL is the address that the sender posts to. Required if the source signs it.
+	URL string
+	// Tolerance is how far the time of a delivery may be from now. Defaults to what the
+	// source says.
+	Tolerance time.Duration
+	// Now is the clock. Defaults to [time.Now].
+	Now func() time.Time
+}
+
+// minSecret is the shortest secret that is accepted, in bytes.
+const minSecret = 8
+
+// maxSecrets is how many secrets are in use at once: the new one and the one before.
+const maxSecrets = 2
+
+// maxSignatures bounds the signatures of one delivery that are tried. Senders send one
+// for each secret in rotation.
+const maxSignatures = 8
+
+// NewVerifier makes a verifier. The error reports all problems with the options, and has
+// no secret in it.
+func NewVerifier(opts VerifierOptions) (*Verifier, error) {
+	s := opts.Source
+	if s == nil {
+		return nil, errors.New("webhook: Source is missing")
+	}
+	v := &Verifier{source: s, url: opts.URL, tolerance: opts.Tolerance, now: opts.Now}
+	if v.tolerance == 0 {
+		v.tolerance = time.Duration(s.Timestamp.Tolerance)
+	}
+	if v.now == nil {
+		v.now = time.Now
+	}
+	var errs []error
+	if len(opts.Secrets) == 0 || len(opts.Secrets) > maxSecrets {
+		errs = append(errs, fmt.Errorf("webhook: %d secrets for %s, not one, or two during a rotation", len(opts.Secrets), s.Name))
+	}
+	if opts.Tolerance < 0 {
+		errs = append(errs, errors.New("webhook: Tolerance is negative"))
+	}
+	if uses([]template{s.signed}, "url") && opts.URL == "" {
+		errs = append(errs, fmt.Errorf("webhook: %s signs the URL that it posts to, and URL is missing", s.Name))
+	}
+	for i, text := range opts.Secrets {
+		key, err := s.Signature.key(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("webhook: secret %d of %s: %w", i+1, s.Name, err))
+		}
+		v.keys = append(v.keys, key)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// Verify checks a delivery and returns its events: first the signature, over the bytes
+// that came, and then the time that it signs. The error is a [*Refusal].
+func (v *Verifier) Verify(d *Delivery) ([]Event, error) {
+	s := v.source
+	if !s.perEvent() {
+		if err := v.Check(d); err != nil {
+			return nil, err
+		}
+		return v.events(d)
+	}
+	// The body as a whole is not signed. With a name that comes twice a handler could
+	// read another value than the one that is checked here.
+	if _, err := semel.FingerprintJSON(d.Body); err != nil {
+		return nil, refusal(CodeUnreadable, "the body is not JSON, or is ambiguous")
+	}
+	events, err := v.events(d)
+	if err == nil && len(events) == 0 {
+		err = refusal(CodeSignatureMissing, "the body has no event, so nothing is signed")
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range events {
+		if err := v.verify(events[i].view); err != nil {
+			return nil, err
+		}
+	}
+	return events, nil
+}
+
+// Check verifies a delivery, as Verify does, and leaves finding its events to the caller.
+// It is for sources whose signature is in a header.
+func (v *Verifier) Check(d *Delivery) error { return v.verify(v.view(d)) }
+
+func (v *Verifier) view(d *Delivery) *view {
+	return &view{delivery: d, body: &node{raw: d.Body}, url: v.url}
+}
+
+// verify checks one signature and the time.
+func (v *Verifier) verify(at *view) error {
+	given, err := v.signatures(at)
+	if err != nil {
+		return err
+	}
+	signed, err := at.fill(v.source.signed)
+	if err != nil {
+		return &Refusal{CodeSignatureMalformed, err}
+	}
+	if !v.signedBy(given, []byte(signed)) {
+		return refusal(CodeSignatureWrong, "none of the secrets made the signature of these bytes")
+	}
+	return v.timely(at)
+}
+
+// signedBy reports whether one of the keys made one of the signatures. It tries all
+// pairs, so that its duration doesn't reveal which.
+func (v *Verifier) signedBy(given [][]byte, signed []byte) bool {
+	found := false
+	for _, key := range v.keys {
+		for _, sum := range given {
+			if v.source.Signature.made(sum, key, signed) {
+				found = true
+			}
+		}
+	}
+	return found
+}
+
+// timely checks when a delivery was signed. Its signature was checked, so the time is the
+// sender's.
+func (v *Verifier) timely(at *view) error {
+	if v.source.stamp == nil {
+		return nil
+	}
+	text, err := at.fill(v.source.stamp)
+	if err != nil {
+		return &Refusal{CodeTimestampMalformed, err}
+	}
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || seconds < 0 || seconds > 1<<40 {
+		return refusal(CodeTimestampMalformed, "the time of the signature is not seconds since 1970")
+	}
+	switch age := v.now().Sub(time.Unix(seconds, 0)); {
+	case age > v.tolerance:
+		return refusal(CodeTooOld, "it was signed %v ago, and %v are allowed: an old delivery was sent again, or a clock is wrong", age.Round(time.Second), v.tolerance)
+	case age < -v.tolerance:
+		return refusal(CodeTooNew, "it was signed %v from now, and %v are allowed: a clock is wrong", (-age).Round(time.Second), v.tolerance)
+	}
+	return nil
+}
+
+// fingerprint digests what an event says: its JSON by meaning, other content by its bytes.
+func fingerprint(content []byte) semel.Fingerprint {
+	if p, err := semel.FingerprintJSON(content); err == nil {
+		return p
+	}
+	return semel.FingerprintOf(semel.SchemeRaw, content)
+}
