@@ -1,0 +1,144 @@
+package forrst
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/problem"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// decided answers a delivery that does not execute.
+func decided(r *Request, ans *semel.Answer) answer {
+	switch ans.Decision {
+	case semel.Replay:
+		return replay(r, ans.Record)
+	case semel.Conflict:
+		e := one(IdempotencyConflict, nil, "Idempotency key already used with different arguments")
+		e[0].Details = struct {
+			Key  string `json:"key"`
+			Hash string `json:"original_arguments_hash,omitempty"`
+		}{r.Key, ans.Record.Attributes[attributeArguments]}
+		a := refused(e)
+		a.data = r.data(statusConflict, ans.Record)
+		return a
+	case semel.InFlight, semel.Held:
+		return processing(r, ans.Record, ans.RetryAfter)
+	case semel.Throttled:
+		e := one(RateLimited, nil, "Too many requests. Nothing was executed")
+		e[0].RetryAfter = ans.RetryAfter
+		e[0].Details = struct {
+			RetryAfter Duration `json:"retry_after"`
+		}{seconds(ans.RetryAfter)}
+		return refused(e)
+	case semel.TooLate:
+		return refused(reason(Gone, string(ans.Decision), r.Key, "The request was first sent longer ago than results are kept, so it may have been executed and forgotten. Nothing was executed"))
+	case semel.OtherCaller:
+		return refused(reason(Conflict, string(ans.Decision), r.Key, "The key was used by a caller with another credential. Nothing was executed. If it was yours and was renewed since, find out what became of the call: a new key would make another call"))
+	}
+	return refused(reason(Conflict, string(ans.Decision), r.Key, "The key was used through another door of this service. Nothing was executed"))
+}
+
+// reason are errors whose details say in a word why, and for which key.
+func reason(code Code, why, key, message string) Errors {
+	e := one(code, nil, "%s", message)
+	e[0].Details = struct {
+		Key    string `json:"key,omitempty"`
+		Reason string `json:"reason"`
+	}{key, why}
+	return e
+}
+
+// processing is the answer while nobody knows the outcome yet (FOR-PROC.1).
+func processing(r *Request, rec *semel.Record, after time.Duration) answer {
+	details := struct {
+		Key        string   `json:"key,omitempty"`
+		RetryAfter Duration `json:"retry_after"`
+		Reason     string   `json:"reason,omitempty"`
+	}{Key: r.Key, RetryAfter: seconds(after)}
+	e := one(IdempotencyProcessing, nil, "Previous request with this key is still processing")
+	if rec.Held != "" {
+		details.Reason = "outcome_unknown"
+		e[0].Message = "Previous request with this key was executed at least in part, and its outcome is not known. It is not executed again until that is settled"
+	}
+	e[0].Details, e[0].RetryAfter = details, after
+	return refused(e)
+}
+
+// replay answers with what is recorded.
+func replay(r *Request, rec *semel.Record) answer {
+	notKept := refused(reason(Gone, string(semel.CodeResultNotKept), r.Key, "The call was executed, but its result was not kept. It is not executed again"))
+	var a answer
+	var recorded recordedErrors
+	switch {
+	case rec.Result.Tombstone:
+		return notKept
+	case rec.State == semel.Completed && json.Valid(rec.Result.Data):
+		a = answer{status: http.StatusOK, result: rec.Result.Data}
+	case rec.State == semel.Completed:
+		// Somebody settled it, as a reconciler that is asked over HTTP does.
+		said, ok := semelhttp.ParseAnswer(rec.Result)
+		if !ok || !json.Valid(said.Body) {
+			return notKept
+		}
+		a = answer{status: http.StatusOK, result: said.Body}
+	case json.Unmarshal(rec.Result.Data, &recorded) == nil && recorded.Status >= 400 && recorded.Status < 600 && len(recorded.Errors) > 2:
+		a = answer{status: recorded.Status, errors: recorded.Errors}
+	default:
+		a = settled(rec)
+	}
+	a.data = r.data(statusCached, rec)
+	return a
+}
+
+// settled is the answer about a call that somebody settled as failed without errors.
+func settled(rec *semel.Record) answer {
+	e := one(InternalError, nil, "The call was settled as failed")
+	if rec.Disposition == final {
+		e = one(Conflict, nil, "The call was settled as rejected")
+	}
+	if f := rec.Failure; f != nil && f.Message != "" {
+		e[0].Message += ". " + problem.Sentence(f.Message)
+	}
+	a := refused(e)
+	a.retry = nil // it would only get this again
+	return a
+}
+
+func unavailable() Errors {
+	e := one(Unavailable, nil, "It can't be determined at the moment whether this request was seen before. Nothing was executed for it. Send it again later")
+	e[0].RetryAfter = time.Second
+	return e
+}
+
+// unrecorded is the answer if the outcome is not durable.
+func unrecorded(r *Request, rec *semel.Record, err error) answer {
+	if errors.Is(err, semel.ErrLeaseLost) {
+		return processing(r, rec, time.Second) // it was taken over or settled by another
+	}
+	return refused(one(Unavailable, nil, "The function was executed, but its outcome could not be recorded yet. Send the same request again later to get it"))
+}
+
+// undecided answers a request about which the engine decided nothing.
+func (s *Service) undecided(ctx context.Context, r *Request, err error) answer {
+	e, _ := errors.AsType[*semel.Error](err)
+	switch {
+	case e != nil && e.Code == semel.CodeInvalidCall:
+		at := At("call")
+		if x := r.idempotency; x != nil && x.ttl != 0 {
+			at = At("extensions", strconv.Itoa(x.index), "options", "ttl")
+		}
+		return refused(one(InvalidArguments, at, "%s", problem.Sentence(e.Message)))
+	case e != nil && e.Code == semel.CodeForbidden:
+		return refused(one(Forbidden, nil, "The caller may not see the result of this call"))
+	}
+	if !errors.Is(err, context.Canceled) { // by a caller that is gone
+		s.reportError(ctx, err)
+	}
+	return refused(unavailable())
+}

@@ -1,0 +1,47 @@
+// Package forrst serves functions over Forrst 0.1.0 by HTTP, with its idempotency
+// extension: a request that arrives twice is executed once, and both callers get the
+// same result.
+//
+//	service, err := forrst.New(engine, forrst.Options{
+//		Service: "payments-api",
+//		Functions: []forrst.Function{{
+//			Name: "payments.charge", Versions: []forrst.Version{{Version: "1.0.0", Run: charge}},
+//		}},
+//	})
+//	mux.Handle("/forrst", service)
+//
+// # What a delivery gets
+//
+// A call is known by its key, its function, and its version as the request has it
+// (FOR-FIRST.1), within the verified caller. Two requests are the same if their
+// arguments mean the same: the order of members and the spelling of numbers don't
+// matter. Then the engine decides:
+//
+//   - the first delivery runs the function, and is answered once that is durable, with
+//     the status "processed".
+//   - a later one gets the recorded result or errors under its own id, with the status
+//     "cached" and the id of the first (FOR-DUP.1).
+//   - one that comes meanwhile gets IDEMPOTENCY_PROCESSING (FOR-PROC.1). So does one
+//     whose first delivery ended with an unknown outcome; its details then have the
+//     reason "outcome_unknown".
+//   - one with other arguments gets IDEMPOTENCY_CONFLICT, with a hash of the first
+//     arguments (FOR-CONF.1).
+//
+// Both spellings of the extension's URN are accepted, urn:forrst:ext:idempotency and
+// urn:cline:forrst:ext:idempotency; answers use that of the request.
+//
+// # What is recorded
+//
+// What a function returns is recorded and replayed, and so are errors about the call
+// itself, such as NOT_FOUND or one of the application's own codes. Errors that say
+// nothing about the call, such as RATE_LIMITED and FORBIDDEN, are never recorded: the
+// next delivery runs. INTERNAL_ERROR, DEPENDENCY_ERROR and other failures are judged by
+// Operation.OnFailure, which here defaults to "retry". An error marked with
+// [semel.Rejected], [semel.Aborted] or [semel.Unknown] is what its mark says.
+//
+// # Other extensions
+//
+// An extension that changes what a call does or returns, such as dry-run, simulation,
+// async and redact, is refused with EXTENSION_NOT_SUPPORTED unless Options.Extensions
+// has it: a dry run that ran dry would be a payment. Others are passed to the function.
+package forrst

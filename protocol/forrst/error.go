@@ -1,0 +1,95 @@
+package forrst
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Error is one error of an answer. Functions return one, or [Errors] for several.
+type Error struct {
+	// Code says what is wrong to programs.
+	Code Code `json:"code"`
+	// Message says it to people.
+	Message string `json:"message"`
+	// Source is where in the request it is wrong. Optional.
+	Source *Source `json:"source,omitempty"`
+	// Details has any JSON object. Optional.
+	Details any `json:"details,omitempty"`
+	// Status is the status of HTTP for a code that Forrst doesn't have, from 400 to
+	// 599. Defaults to 400. It also says whether the error is about the call itself,
+	// as 409 is, or not, as 429 and 503 are.
+	Status int `json:"-"`
+	// RetryAfter is when asking again makes sense, for a code that is worth it. Zero:
+	// as Forrst says for the code.
+	RetryAfter time.Duration `json:"-"`
+}
+
+// Source is where in a request an error is. It has one of its members.
+type Source struct {
+	// Pointer is a JSON Pointer (RFC 6901) from the root of the request.
+	Pointer string `json:"pointer,omitempty"`
+	// Position is the offset of a byte, from zero.
+	Position *int `json:"position,omitempty"`
+}
+
+// At is the source that a pointer of these member names and indexes gives.
+func At(path ...string) *Source {
+	var b strings.Builder
+	for _, name := range path {
+		b.WriteByte('/')
+		b.WriteString(pointerEscapes.Replace(name))
+	}
+	return &Source{Pointer: b.String()}
+}
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+// Error is one line, without the details.
+func (e *Error) Error() string {
+	text := string(e.Code) + ": " + e.Message
+	if e.Source != nil && e.Source.Pointer != "" {
+		text = string(e.Code) + " at " + e.Source.Pointer + ": " + e.Message
+	}
+	return text
+}
+
+// Errors are all errors of an answer.
+type Errors []*Error
+
+// Error is all of them, in one line.
+func (list Errors) Error() string {
+	texts := make([]string, len(list))
+	for i, e := range list {
+		texts[i] = e.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns them one by one.
+func (list Errors) Unwrap() []error {
+	errs := make([]error, len(list))
+	for i, e := range list {
+		errs[i] = e
+	}
+	return errs
+}
+
+func (list *Errors) add(code Code, at *Source, format string, args ...any) *Error {
+	e := &Error{Code: code, Message: fmt.Sprintf(format, args...), Source: at}
+	*list = append(*list, e)
+	return e
+}
+
+func one(code Code, at *Source, format string, args ...any) Errors {
+	var list Errors
+	list.add(code, at, format, args...)
+	return list
+}
+
+// recordedErrors is how errors are recorded.
+type recordedErrors struct {
+	Status int             `json:"status"`
+	Errors json.RawMessage `json:"errors"`
+}

@@ -1,0 +1,166 @@
+package forrst
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/store"
+)
+
+// IdempotencyURN is the idempotency extension. The spelling with the vendor,
+// urn:cline:forrst:ext:idempotency, is the same extension.
+const IdempotencyURN = "urn:forrst:ext:idempotency"
+
+// maxKey is the longest key, in bytes.
+const maxKey = 255
+
+// The statuses of the extension's data (FOR-DATA.1).
+const (
+	statusProcessed = "processed"
+	statusCached    = "cached"
+	statusConflict  = "conflict"
+)
+
+// Attributes that records of this door have.
+const (
+	attributeRequest   = "request_id"     // of the first delivery
+	attributeArguments = "arguments_hash" // as a conflict shows it
+)
+
+// idempotency is the extension as a request has it.
+type idempotency struct {
+	Extension
+	key string
+	ttl time.Duration // zero: as the operation says
+}
+
+// data is the extension as an answer has it.
+type data struct {
+	Key               string `json:"key"`
+	Status            string `json:"status"`
+	OriginalRequestID string `json:"original_request_id,omitempty"`
+	CachedAt          string `json:"cached_at,omitempty"`
+	ExpiresAt         string `json:"expires_at,omitempty"`
+}
+
+// parse reads the options, for results that are kept for longest at most (FOR-OPT.1).
+func (x *idempotency) parse(longest time.Duration) (errs Errors) {
+	at := []string{"extensions", strconv.Itoa(x.index), "options"}
+	m, _ := members(x.Options)
+	for name := range m {
+		if name != "key" && name != "ttl" {
+			errs.add(InvalidArguments, At(append(at, name)...), "The idempotency extension has only key and ttl")
+		}
+	}
+	key, ok := text(m["key"])
+	switch {
+	case m["key"] == nil:
+		errs.add(InvalidArguments, At(append(at, "key")...), "Idempotency key is required")
+	case !ok || !validKey(key):
+		errs.add(InvalidArguments, At(append(at, "key")...), "An idempotency key has 1 to %d letters, digits and - _ : .", maxKey)
+	}
+	x.key = key
+	if raw, given := m["ttl"]; given {
+		ttl, wrong := parseTTL(raw, longest, append(at, "ttl")...)
+		x.ttl, errs = ttl, append(errs, wrong...)
+	}
+	return errs
+}
+
+func validKey(key string) bool {
+	if key == "" || len(key) > maxKey {
+		return false
+	}
+	for _, c := range []byte(key) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == ':', c == '.':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// call is the delivery as the engine takes it. The scope has the function and the
+// version as it was asked for, so that the identity is hash(key + function + version)
+// (FOR-STORE.1). A version that was left out is not resolved first: a retry after the
+// deployment of a newer one would be another call.
+func (s *Service) call(r *Request, f *function) (semel.Call, error) {
+	args, err := canon.Canonicalize(r.Arguments, canon.Exact)
+	if err != nil {
+		return semel.Call{}, err
+	}
+	parts := [][]byte{args}
+	for _, x := range r.Extensions {
+		if !changing[shortName(x.URN)] {
+			continue // such as tracing, which differs in every delivery
+		}
+		options := []byte("{}")
+		if x.Options != nil {
+			if options, err = canon.Canonicalize(x.Options, canon.Exact); err != nil {
+				return semel.Call{}, err
+			}
+		}
+		parts = append(parts, []byte(shortName(x.URN)), options)
+	}
+	call := semel.Call{
+		Operation: f.operation, Scope: r.Function + "@" + r.asked, Door: Door, Fingerprint: store.FingerprintOf(store.SchemeJSON, parts...),
+	}
+	if x := r.idempotency; x != nil {
+		call.Key, call.Window = x.key, x.ttl
+	} else {
+		call.Key = s.newKey() // a call of its own
+	}
+	r.Caller.Name(&call, f.share)
+	call.Attributes = store.Attributes{attributeRequest: r.ID, attributeArguments: s.argumentsHash(call.Tenant, args)}
+	return call, nil
+}
+
+// argumentsHash is what a conflict shows of the first arguments. Arguments can be
+// guessed, amounts above all, so by default it has a key that callers don't know.
+func (s *Service) argumentsHash(tenant string, args []byte) string {
+	if s.opts.PlainHash {
+		sum := sha256.Sum256(args)
+		return "sha256:" + hex.EncodeToString(sum[:])
+	}
+	mac := hmac.New(sha256.New, s.opts.HashKey)
+	mac.Write(canon.Frame(nil, tenant))
+	mac.Write(args)
+	return "hmac-sha256:" + hex.EncodeToString(mac.Sum(nil))
+}
+
+// timestamp is an instant as answers have it.
+func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// data is what an answer says of a record; nil if the request has no key.
+func (r *Request) data(status string, rec *semel.Record) *data {
+	if r.idempotency == nil {
+		return nil
+	}
+	d := &data{Key: r.Key, Status: status, OriginalRequestID: rec.Attributes[attributeRequest]}
+	switch status {
+	case statusCached:
+		d.CachedAt, d.ExpiresAt = timestamp(rec.EndedAt.Time()), timestamp(rec.ExpiresAt.Time())
+	case statusProcessed:
+		if kept(rec) {
+			d.ExpiresAt = timestamp(rec.ExpiresAt.Time())
+		}
+	}
+	return d
+}
+
+// kept reports whether a duplicate would get the outcome.
+func kept(rec *semel.Record) bool {
+	switch rec.Disposition {
+	case semel.DispositionCompleted, semel.DispositionRejected:
+		return true
+	case semel.DispositionFailed:
+		return len(rec.Result.Data) > 0 // it is recorded only if it is replayed
+	}
+	return false
+}

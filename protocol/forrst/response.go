@@ -1,0 +1,135 @@
+package forrst
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel/internal/problem"
+)
+
+type protocol struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// response is an answer on the wire, in the order of the specification's examples.
+type response struct {
+	Protocol   protocol        `json:"protocol"`
+	ID         *string         `json:"id"`
+	Result     json.RawMessage `json:"result"`
+	Errors     json.RawMessage `json:"errors,omitempty"`
+	Extensions []extension     `json:"extensions,omitempty"`
+	Meta       *meta           `json:"meta,omitempty"`
+}
+
+// extension is an extension as an answer has it.
+type extension struct {
+	URN  string `json:"urn"`
+	Data any    `json:"data,omitempty"`
+}
+
+type meta struct {
+	Node string `json:"node"`
+}
+
+// answer is what a delivery gets. It has either a result or errors.
+type answer struct {
+	status int
+	result json.RawMessage
+	errors json.RawMessage
+	// data is that of the idempotency extension; nil: it isn't mentioned.
+	data *data
+	// others are extensions of an upstream's answer.
+	others []extension
+	// retry is when asking again makes sense; nil: never.
+	retry *Retry
+}
+
+// refused is an answer with errors.
+func refused(errs Errors) answer {
+	raw, err := marshal(errs)
+	if err != nil { // details that have no JSON form, which only functions can give
+		plain := make(Errors, len(errs))
+		for i, e := range errs {
+			plain[i] = &Error{Code: e.Code, Message: e.Message, Source: e.Source, Status: e.Status}
+		}
+		raw, _ = marshal(plain) // nothing but strings and numbers is left
+	}
+	return answer{status: statusOf(errs), errors: raw, retry: retryOf(errs)}
+}
+
+// write sends an answer to a request, which may be nil if it could not be read.
+func (s *Service) write(w http.ResponseWriter, id string, r *Request, a answer, began time.Time) {
+	doc := response{Protocol: protocol{"forrst", ProtocolVersion}, Result: a.result, Errors: a.errors}
+	if a.errors != nil {
+		doc.Result = json.RawMessage("null")
+	}
+	header := w.Header()
+	if id != "" {
+		doc.ID = &id
+		if printable(id) {
+			header.Set("X-Forrst-Request-Id", id)
+		}
+	}
+	urn := IdempotencyURN
+	if r != nil && r.idempotency != nil {
+		urn = r.idempotency.URN
+	}
+	if a.data != nil {
+		doc.Extensions = append(doc.Extensions, extension{urn, a.data})
+	}
+	doc.Extensions = append(doc.Extensions, a.others...)
+	if a.retry != nil {
+		if !mentions(a.others, "retry") {
+			doc.Extensions = append(doc.Extensions, extension{strings.TrimSuffix(urn, "idempotency") + "retry", a.retry})
+		}
+		if after := a.retry.After; after != nil {
+			header.Set("Retry-After", strconv.FormatInt(after.Value, 10))
+		}
+	}
+	if s.opts.Node != "" {
+		doc.Meta = &meta{s.opts.Node}
+		header.Set("X-Forrst-Node", s.opts.Node)
+	}
+	header.Set("X-Forrst-Duration-Ms", strconv.FormatInt(time.Since(began).Milliseconds(), 10))
+	body, err := marshal(doc)
+	if err != nil { // results and errors were checked before they were recorded
+		http.Error(w, "the answer has no JSON form", http.StatusInternalServerError)
+		return
+	}
+	problem.WriteBody(w, a.status, "application/json", body)
+}
+
+func mentions(list []extension, name string) bool {
+	for _, x := range list {
+		if shortName(x.URN) == name {
+			return true
+		}
+	}
+	return false
+}
+
+// marshal is json.Marshal without the escapes for HTML, so that a result keeps its text.
+func marshal(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// printable reports whether a header can have the text.
+func printable(text string) bool {
+	for _, c := range []byte(text) {
+		if c < 0x20 || c > 0x7e {
+			return false
+		}
+	}
+	return true
+}

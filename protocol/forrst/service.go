@@ -1,0 +1,264 @@
+package forrst
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/safehttp"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// Door is the mark of records that came through this door; see [semel.Call].Door.
+const Door = "forrst"
+
+// Defaults of [Options].
+const (
+	DefaultMaxBody = 1 << 20
+	DefaultTimeout = time.Minute
+	DefaultMaxTTL  = 30 * day
+)
+
+// Options configures a [Service]. The zero value of every field but Functions is the
+// documented default.
+type Options struct {
+	// Service is its name in capabilities. Defaults to "semel".
+	Service string
+	// Functions are those that can be called. Required.
+	Functions []Function
+	// Guard records outcomes, in the background too if the store doesn't answer at
+	// once: close it after the server was shut down. Defaults to one of the service's
+	// own, which [Service.Close] closes.
+	Guard *semelhttp.Guard
+	// Identify tells who sends a request. Defaults to [semelhttp.Guard.Caller] of the
+	// guard. That of a guard with the defaults knows callers by their credentials, and
+	// accepts those without one on a loopback address only.
+	Identify func(r *http.Request) (semelhttp.Caller, error)
+	// Challenge is the WWW-Authenticate of a 401. Defaults to Bearer.
+	Challenge string
+	// Extensions are URNs of further extensions that functions understand. Those that
+	// change what a call does or returns are refused otherwise.
+	Extensions []string
+	// MaxBody is the largest request, in bytes. Defaults to 1 MiB.
+	MaxBody int64
+	// Timeout is how long a function may run. Defaults to 1 minute.
+	Timeout time.Duration
+	// MaxTTL is the longest ttl that a request may ask for. Defaults to 30 days.
+	MaxTTL time.Duration
+	// HashKey is the secret of the hash that a conflict shows of the first arguments.
+	// Give all nodes the same, so that equal arguments have equal hashes. Defaults to
+	// a random one of this service.
+	HashKey []byte
+	// PlainHash shows the SHA-256 of the arguments' RFC 8785 form instead. Whoever sees
+	// it can find out arguments that are easy to guess.
+	PlainHash bool
+	// Components are further components of health, by name. A nil error is healthy;
+	// its text is not shown. The store is "database", and the process "self".
+	Components map[string]func(ctx context.Context) error
+	// Node names this node in answers. Defaults to empty: it isn't named.
+	Node string
+	// OnError is told of what no caller can be told. Optional. It is called by many
+	// goroutines at once.
+	OnError func(ctx context.Context, err error)
+}
+
+// Service serves functions. It has no state of its own; any number of services may serve
+// one store. It may be used concurrently.
+type Service struct {
+	engine    *semel.Engine
+	opts      Options
+	functions map[string]*function
+	supported map[string]bool // extensions, by short name or else by URN
+}
+
+// New makes a service on an engine and registers the operations of its functions there.
+// Every problem with them is reported at once.
+func New(engine *semel.Engine, opts Options) (*Service, error) {
+	if engine == nil || len(opts.Functions) == 0 {
+		return nil, errors.New("forrst: a service needs an engine and functions")
+	}
+	if opts.MaxBody < 0 || opts.Timeout < 0 || opts.MaxTTL < 0 {
+		return nil, errors.New("forrst: MaxBody, Timeout and MaxTTL may not be negative")
+	}
+	if opts.Guard == nil {
+		var err error
+		if opts.Guard, err = semelhttp.New(engine, nil); err != nil {
+			return nil, err
+		}
+	}
+	if opts.Identify == nil {
+		opts.Identify = opts.Guard.Caller
+	}
+	opts.Service, opts.Challenge = cmp.Or(opts.Service, "semel"), cmp.Or(opts.Challenge, "Bearer")
+	opts.MaxBody, opts.Timeout = cmp.Or(opts.MaxBody, DefaultMaxBody), cmp.Or(opts.Timeout, DefaultTimeout)
+	opts.MaxTTL = cmp.Or(opts.MaxTTL, DefaultMaxTTL)
+	if opts.HashKey == nil {
+		opts.HashKey = make([]byte, 32)
+		rand.Read(opts.HashKey) // never fails, as documented
+	}
+	s := &Service{engine: engine, opts: opts, functions: map[string]*function{}, supported: map[string]bool{}}
+	for _, urn := range opts.Extensions {
+		s.supported[cmp.Or(shortName(urn), urn)] = true
+	}
+	var errs []error
+	for _, f := range opts.Functions {
+		reg, err := register(engine, f)
+		if err == nil && s.functions[f.Name] != nil {
+			err = errors.New("forrst: function " + f.Name + " is there twice")
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		s.functions[f.Name] = reg
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close waits until every outcome is recorded that could not be recorded at once, or ctx
+// is done. Call it after the server was shut down, unless you gave the service a guard.
+func (s *Service) Close(ctx context.Context) error { return s.opts.Guard.Close(ctx) }
+
+func (s *Service) newKey() string { return safehttp.NewKey() }
+
+func (s *Service) reportError(ctx context.Context, err error) {
+	if s.opts.OnError != nil {
+		s.opts.OnError(ctx, err)
+	}
+}
+
+// ServeHTTP answers one request, whatever its path.
+func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		s.refuse(w, http.StatusMethodNotAllowed, one(InvalidRequest, nil, "Use POST"), began)
+		return
+	}
+	caller, err := s.opts.Identify(r)
+	if err != nil {
+		s.refuseCaller(w, r, err, began)
+		return
+	}
+	if !isJSON(r.Header) {
+		s.refuse(w, http.StatusUnsupportedMediaType, one(InvalidRequest, nil, "Content-Type must be application/json"), began)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
+	if err != nil {
+		w.Header().Set("Connection", "close") // what is left of the body is not worth reading
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			s.refuse(w, http.StatusRequestEntityTooLarge, one(InvalidRequest, nil, "The request has more than %d bytes", s.opts.MaxBody), began)
+			return
+		}
+		s.refuse(w, http.StatusBadRequest, one(InvalidRequest, nil, "The request did not arrive whole; send it again"), began)
+		return
+	}
+	req, id, errs := parse(body)
+	if len(errs) > 0 {
+		s.write(w, id, req, refused(errs), began)
+		return
+	}
+	req.Caller, req.Header = caller, r.Header
+	s.write(w, id, req, s.serve(r.Context(), req), began)
+}
+
+// isJSON reports whether the header says that the body is plain JSON in UTF-8. Forms of
+// web pages, which any site can make a browser send, can't have such a header.
+func isJSON(h http.Header) bool {
+	if coding := h.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return false
+	}
+	media, params, err := mime.ParseMediaType(h.Get("Content-Type"))
+	charset, named := params["charset"]
+	return err == nil && media == "application/json" && (!named || strings.EqualFold(charset, "utf-8"))
+}
+
+// refuse answers what is no request.
+func (s *Service) refuse(w http.ResponseWriter, status int, errs Errors, began time.Time) {
+	a := refused(errs)
+	a.status = status
+	s.write(w, "", nil, a, began)
+}
+
+// refuseCaller answers a request whose sender could not be identified.
+func (s *Service) refuseCaller(w http.ResponseWriter, r *http.Request, err error, began time.Time) {
+	s.reportError(r.Context(), err)
+	e, _ := errors.AsType[*semel.Error](err)
+	switch {
+	case e != nil && e.Code == semel.CodeForbidden:
+		s.refuse(w, http.StatusForbidden, one(Forbidden, nil, "The caller may not use this service"), began)
+	case e != nil && e.Code == semel.CodeStoreUnavailable:
+		s.refuse(w, http.StatusServiceUnavailable, unavailable(), began)
+	default:
+		// RFC 9110 section 11.6.1 wants a challenge with every 401.
+		w.Header().Set("WWW-Authenticate", s.opts.Challenge)
+		s.refuse(w, http.StatusUnauthorized, one(Unauthorized, nil, "The caller could not be identified, so its keys can't be told apart from those of others. Send a credential"), began)
+	}
+}
+
+// changing are the extensions that change what a call does or returns. To ignore one
+// that a client relies on would do what it asked not to be done.
+var changing = map[string]bool{
+	"async": true, "atomic-lock": true, "batch": true, "dry-run": true, "query": true, "redact": true, "replay": true, "simulation": true, "stream": true,
+}
+
+// negotiate refuses extensions that can't be honoured.
+func (s *Service) negotiate(r *Request, f *function) Errors {
+	var unsupported []string
+	for _, x := range r.Extensions {
+		if name := shortName(x.URN); changing[name] && !s.supported[name] {
+			unsupported = append(unsupported, x.URN)
+		}
+	}
+	if len(unsupported) > 0 {
+		e := one(ExtensionNotSupported, nil, "Extension not supported: %s", strings.Join(unsupported, ", "))
+		e[0].Details = struct {
+			Unsupported []string `json:"unsupported"`
+			Supported   []string `json:"supported"`
+		}{unsupported, s.extensions()}
+		return e
+	}
+	x := r.idempotency
+	switch {
+	case x != nil && (f == nil || f.readOnly):
+		e := one(ExtensionNotApplicable, At("extensions", strconv.Itoa(x.index)), "The idempotency extension is not applicable to a function that changes nothing")
+		e[0].Details = struct {
+			Extension string `json:"extension"`
+			Function  string `json:"function"`
+		}{x.URN, r.Function}
+		return e
+	case x != nil:
+		errs := x.parse(s.opts.MaxTTL)
+		r.Key = x.key
+		return errs
+	case f != nil && !f.readOnly && f.Key == semelhttp.KeyRequired:
+		return one(InvalidArguments, At("extensions"), "The function needs the extension %s with a key that is the same in all retries", IdempotencyURN)
+	}
+	return nil
+}
+
+// extensions are those that are supported, sorted after the service's own.
+func (s *Service) extensions() []string {
+	list := slices.Collect(maps.Keys(s.supported))
+	for i, name := range list {
+		if !strings.HasPrefix(name, "urn:") {
+			list[i] = "urn:forrst:ext:" + name
+		}
+	}
+	slices.Sort(list)
+	return append([]string{IdempotencyURN, retryURN}, list...)
+}
