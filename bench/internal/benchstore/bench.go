@@ -1,0 +1,265 @@
+// Package benchstore measures how fast the engine runs on a store: new calls, replays and
+// both, from concurrent callers in one process or several, compared with a bare loop that
+// makes the same two writes without an engine.
+package benchstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
+)
+
+const (
+	// SmallRecords is the size of the store that a large one is compared with.
+	SmallRecords = 10_000
+	// replayRecords is how many records there are for replays if Records is zero.
+	replayRecords = 10_000
+)
+
+// Report is the result; go run ./bench store --json prints it.
+type Report struct {
+	Store string `json:"store"` // "memory", "pebble", "postgres", "redis" or "redis-cluster"
+	Load  Load   `json:"load"`
+	// Callers is the number of callers in each of Nodes.
+	Callers     int    `json:"callers"`
+	Nodes       int    `json:"nodes"`
+	ResultBytes int    `json:"result_bytes"`
+	CPUs        int    `json:"cpus"`
+	Go          string `json:"go"`
+	// Durability is what the store promises by its settings.
+	Durability *store.Durability `json:"durability,omitempty"`
+	Comparison
+	// BareDurability is what the settings of the other server promise, if the bare loop
+	// runs on another server than the store.
+	BareDurability *store.Durability `json:"bare_durability,omitempty"`
+	// ClaimBytes and OutcomeBytes are the sizes of the two values that ours and
+	// the bare loop write.
+	ClaimBytes   int `json:"claim_bytes,omitempty"`
+	OutcomeBytes int `json:"outcome_bytes,omitempty"`
+	// Evidence is the size of the evidence log. Bare is then the engine on the same kind
+	// of store without evidence.
+	Evidence *EvidenceReport `json:"evidence,omitempty"`
+	// Filled is a store with Records records, and Small one with SmallRecords.
+	Filled *Filled `json:"filled,omitempty"`
+	Small  *Filled `json:"small,omitempty"`
+	// ScaleRatio is the median over the turns of the new calls per second at Records
+	// divided by those at SmallRecords; ReplayScaleRatio is the same for replays.
+	ScaleRatio       float64 `json:"scale_ratio,omitempty"`
+	ReplayScaleRatio float64 `json:"replay_scale_ratio,omitempty"`
+	// Memory is this process's at the end, or the sum over all nodes.
+	Memory
+}
+
+// Filled has the measurements of a store that was filled with records first.
+type Filled struct {
+	Records     int     `json:"records"`
+	FillSeconds float64 `json:"fill_seconds"`
+	Replay      Measure `json:"replay"`
+	Execute     Measure `json:"execute"`
+	// Memory is this process's after the loads on this store.
+	Memory
+}
+
+// bench is one run.
+type bench struct {
+	opts    Options
+	report  Report
+	place   place
+	against place // of the bare loop
+	nodes   *nodes
+	callers []*caller
+}
+
+// Run measures. The report has everything that was measured, even after an error or the
+// end of ctx. A failed operation is an error.
+func Run(ctx context.Context, opts Options) (report *Report, err error) {
+	opts.Nodes = max(opts.Nodes, 1)
+	b := &bench{opts: opts, callers: newCallers(opts.Callers)}
+	b.report = Report{
+		Store: opts.kindOf(), Load: opts.Load, Callers: opts.Callers, Nodes: opts.Nodes, ResultBytes: opts.ResultBytes,
+		CPUs: runtime.GOMAXPROCS(0), Go: runtime.Version(),
+	}
+	if b.place, err = newPlace(&opts, ""); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.place.close(opts.Keep)) }()
+	b.against = b.place
+	if opts.Against != "" {
+		b.against = newRedis(opts.Against, "")
+		defer func() { err = errors.Join(err, b.against.close(opts.Keep)) }()
+	}
+	b.tellKept()
+	if opts.Records > 0 {
+		if err := b.filled(ctx); err != nil {
+			return &b.report, err
+		}
+	}
+	switch {
+	case opts.Evidence:
+		err = b.withEvidence(ctx)
+	case opts.Compare:
+		err = b.compare(ctx)
+	case opts.Records == 0:
+		err = b.single(ctx)
+	}
+	if b.nodes == nil {
+		b.report.Memory = readMemory()
+	}
+	return &b.report, err
+}
+
+func (b *bench) progress(format string, args ...any) { b.opts.progress(format, args...) }
+
+// tellKept reports where the data stay.
+func (b *bench) tellKept() {
+	if !b.opts.Keep {
+		return
+	}
+	if p, ok := b.place.(*pebblePlace); ok {
+		b.progress("the data stay in %s", p.dir.path)
+	}
+	for _, p := range []place{b.place, b.against} {
+		if p.space() != "" {
+			b.progress("the data stay where names begin with %s", p.space())
+		}
+	}
+}
+
+// open makes a separate store with an engine on it.
+func (b *bench) open(ctx context.Context, name string) (*target, semel.Store, error) {
+	store, err := b.place.open(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if b.report.Durability, err = durability(ctx, store); err != nil {
+		return nil, nil, errors.Join(err, store.Close())
+	}
+	t, err := newTarget(store, b.opts.ResultBytes)
+	if err != nil {
+		return nil, nil, errors.Join(err, store.Close())
+	}
+	return t, store, nil
+}
+
+// durability is what a store promises, or nil if it can't tell.
+func durability(ctx context.Context, store semel.Store) (*store.Durability, error) {
+	ds := store.Extras().Durability
+	if ds == nil {
+		return nil, nil
+	}
+	d, err := ds.Durability(ctx)
+	return &d, err
+}
+
+func (b *bench) local(op operation) turner { return local(b.callers, op) }
+
+// startNodes starts the other processes, if there should be several, and returns a
+// function that ends them.
+func (b *bench) startNodes(ctx context.Context, records int) (end func() error, err error) {
+	if b.opts.Nodes == 1 {
+		return func() error { return nil }, nil
+	}
+	b.nodes, err = startNodes(ctx, b.opts.Nodes, b.opts.Command, assignment{
+		URL: b.opts.URL, Space: b.place.space(), Callers: b.opts.Callers, ResultBytes: b.opts.ResultBytes, Records: records, Compare: b.opts.Compare,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		b.report.Memory = b.nodes.memory()
+		return b.nodes.close()
+	}, nil
+}
+
+// turner is a load in this process or in the nodes.
+func (b *bench) turner(l Load, op operation) turner {
+	if b.nodes != nil {
+		return b.nodes.turner(l)
+	}
+	return b.local(op)
+}
+
+// single measures one load.
+func (b *bench) single(ctx context.Context) (err error) {
+	t, store, err := b.open(ctx, "ours")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if b.opts.Load == Replay {
+		if _, err := b.fill(ctx, t, store, replayRecords); err != nil {
+			return err
+		}
+	}
+	end, err := b.startNodes(ctx, t.records)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	b.progress("%s: %s for %v", b.opts.Load, b.crowd(), b.opts.Duration)
+	var all tally
+	b.turner(b.opts.Load, t.operation(b.opts.Load))(ctx, &all, b.opts.Duration)
+	m := all.measure()
+	b.report.Ours = &m
+	return errors.Join(ctx.Err(), m.fault(string(b.opts.Load)))
+}
+
+// crowd says who works, for people.
+func (b *bench) crowd() string {
+	if b.opts.Nodes == 1 {
+		return fmt.Sprintf("%d callers", b.opts.Callers)
+	}
+	return fmt.Sprintf("%d callers in each of %d processes", b.opts.Callers, b.opts.Nodes)
+}
+
+// compare makes the engine and the bare loop take turns.
+func (b *bench) compare(ctx context.Context) (err error) {
+	t, store, err := b.open(ctx, "ours")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	s, err := t.takeSample(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.readAgainst(ctx); err != nil {
+		return err
+	}
+	bare, err := b.against.bare(ctx, t, s)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bare.close()) }()
+	data, err := s.values()
+	if err != nil {
+		return err
+	}
+	b.report.ClaimBytes, b.report.OutcomeBytes = len(data.claim), len(data.outcome)
+	b.report.ComparedWith = b.against.title()
+	end, err := b.startNodes(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	ours, theirs, rounds := b.opts.alternate(ctx, "engine and "+b.report.ComparedWith, b.turner(Execute, t.execute), b.turner(bareLoad, bare.execute))
+	return b.report.reportRounds(ctx, &ours, &theirs, rounds)
+}
+
+// readAgainst reads what the other server's settings promise, because a comparison says
+// little without that.
+func (b *bench) readAgainst(ctx context.Context) error {
+	if b.against == b.place {
+		return nil
+	}
+	store, err := b.against.open(ctx, "settings")
+	if err != nil {
+		return err
+	}
+	b.report.BareDurability, err = durability(ctx, store)
+	return errors.Join(err, store.Close())
+}

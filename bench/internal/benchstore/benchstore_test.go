@@ -1,0 +1,344 @@
+package benchstore
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store/codec"
+	"github.com/semelhq/semel/store/memstore"
+	"github.com/semelhq/semel/store/pebblestore"
+)
+
+func TestHistogram(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	var one, two, h histogram
+	var all []time.Duration
+	for i := range 20_000 {
+		d := time.Duration(rng.Int64N(1 << rng.IntN(36)))
+		all = append(all, d)
+		if i%2 == 0 {
+			one.add(d)
+		} else {
+			two.add(d)
+		}
+	}
+	h.merge(&one)
+	h.merge(&two)
+	slices.Sort(all)
+	t.Run("a quantile is at most 1.6 % above the true value", func(t *testing.T) {
+		for _, q := range []float64{0.01, 0.25, 0.5, 0.9, 0.99, 0.999, 1} {
+			want := all[max(int(q*float64(len(all))+0.5), 1)-1]
+			if got := h.quantile(q); got < want || float64(got) > float64(want)*1.016+1 {
+				t.Errorf("quantile(%v) = %v, want %v", q, got, want)
+			}
+		}
+	})
+	t.Run("the maximum and the total are exact", func(t *testing.T) {
+		if h.max != all[len(all)-1] || h.total != uint64(len(all)) || h.quantile(1) != h.max {
+			t.Errorf("max = %v of %d, quantile(1) = %v, want %v of %d", h.max, h.total, h.quantile(1), all[len(all)-1], len(all))
+		}
+	})
+	t.Run("every duration falls into the bucket that ends after it", func(t *testing.T) {
+		for _, d := range []time.Duration{0, 1, 63, 64, 65, 127, 128, 1000, time.Second, 1<<40 - 1} {
+			i := bucketOf(d)
+			if upperEnd(i) < d || i > 0 && upperEnd(i-1) >= d {
+				t.Errorf("%d is in bucket %d, which ends at %d after %d", d, i, upperEnd(i), upperEnd(i-1))
+			}
+		}
+	})
+	t.Run("what is out of range is counted at the ends", func(t *testing.T) {
+		var h histogram
+		h.add(-1)
+		h.add(time.Hour)
+		if h.quantile(0.1) != 0 || h.max != time.Hour || bucketOf(time.Hour) != buckets-1 {
+			t.Errorf("quantile = %v, max = %v", h.quantile(0.1), h.max)
+		}
+	})
+	t.Run("an empty one has no quantiles", func(t *testing.T) {
+		if q := new(histogram).quantile(0.5); q != 0 {
+			t.Errorf("quantile = %v", q)
+		}
+	})
+}
+
+func TestParseStatus(t *testing.T) {
+	got := parseStatus("Name:\tsemel\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\nThreads:\t9\n")
+	if got != (Memory{Resident: 1 << 20, Peak: 2 << 20}) {
+		t.Errorf("memory = %+v", got)
+	}
+}
+
+// options are those of a run that is over soon.
+func options(dir string) Options {
+	return Options{Dir: dir, Callers: 8, ResultBytes: 300, Duration: 60 * time.Millisecond, Rounds: 2, Load: Execute}
+}
+
+func run(t *testing.T, o Options) *Report {
+	t.Helper()
+	if err := o.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func wantWork(t *testing.T, name string, m *Measure) {
+	t.Helper()
+	if m == nil || m.Operations == 0 || m.OpsPerSecond <= 0 || m.Errors != 0 || m.Seconds <= 0 {
+		t.Fatalf("%s = %+v", name, m)
+	}
+	if l := m.Latency; l.P50 <= 0 || l.P50 > l.P90 || l.P90 > l.P99 || l.P99 > l.Max {
+		t.Errorf("%s: latency = %+v", name, l)
+	}
+}
+
+func TestRun(t *testing.T) {
+	for _, load := range Loads {
+		t.Run("the memory store does "+string(load), func(t *testing.T) {
+			o := options("")
+			o.Load = load
+			r := run(t, o)
+			wantWork(t, "ours", r.Ours)
+			if r.Store != "memory" || r.Load != load || r.Bare != nil || r.Filled != nil {
+				t.Errorf("report = %+v", r)
+			}
+		})
+		t.Run("the Pebble store does "+string(load)+" and leaves nothing behind", func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "made", "by", "run")
+			o := options(dir)
+			o.Load = load
+			r := run(t, o)
+			wantWork(t, "ours", r.Ours)
+			if names := list(t, dir); r.Store != "pebble" || len(names) != 0 {
+				t.Errorf("store %s, files left: %q", r.Store, names)
+			}
+		})
+	}
+	t.Run("the ratio is the median of the rounds", func(t *testing.T) {
+		o := options(t.TempDir())
+		o.Compare, o.Rounds = true, 3
+		r := run(t, o)
+		wantWork(t, "ours", r.Ours)
+		wantWork(t, "bare", r.Bare)
+		if len(r.Rounds) != 3 {
+			t.Fatalf("rounds = %+v", r.Rounds)
+		}
+		ratios := []float64{r.Rounds[0].Ratio, r.Rounds[1].Ratio, r.Rounds[2].Ratio}
+		slices.Sort(ratios)
+		if r.Ratio != ratios[1] || r.RatioOfTotals != r.Ours.OpsPerSecond/r.Bare.OpsPerSecond {
+			t.Errorf("ratio = %v of %v, of totals %v", r.Ratio, ratios, r.RatioOfTotals)
+		}
+		if r.OutcomeBytes <= o.ResultBytes || r.ClaimBytes <= 0 || r.ClaimBytes >= r.OutcomeBytes {
+			t.Errorf("sizes = %d and %d", r.ClaimBytes, r.OutcomeBytes)
+		}
+	})
+	t.Run("evidence is kept of every call, and compared with the same store without", func(t *testing.T) {
+		for _, dir := range []string{"", t.TempDir()} {
+			o := options(dir)
+			o.Evidence = true
+			for _, o.Compare = range []bool{false, true} {
+				r := run(t, o)
+				wantWork(t, "ours", r.Ours)
+				// Whoever was in the turn that is not counted left entries too.
+				if ev := r.Evidence; ev == nil || ev.Entries < 2*r.Ours.Operations || ev.LeafBytes < 100 || ev.OpeningBytes < 90 {
+					t.Errorf("%d operations left %+v", r.Ours.Operations, ev)
+				}
+				if o.Compare {
+					wantWork(t, "without", r.Bare)
+				}
+				if (r.Ratio > 0) != o.Compare {
+					t.Errorf("ratio = %v", r.Ratio)
+				}
+			}
+		}
+	})
+	t.Run("a filled store replays its records, and is compared with a small one", func(t *testing.T) {
+		o := options(t.TempDir())
+		o.Records, o.Compare, o.Callers = 500, true, 64
+		r := run(t, o)
+		if r.Filled == nil || r.Small == nil || r.Filled.Records != 500 || r.Small.Records != SmallRecords || r.Filled.FillSeconds <= 0 {
+			t.Fatalf("filled = %+v, small = %+v", r.Filled, r.Small)
+		}
+		wantWork(t, "filled replay", &r.Filled.Replay)
+		wantWork(t, "filled execute", &r.Filled.Execute)
+		wantWork(t, "small replay", &r.Small.Replay)
+		wantWork(t, "small execute", &r.Small.Execute)
+		wantWork(t, "ours", r.Ours)
+		if r.ScaleRatio <= 0 || r.ReplayScaleRatio <= 0 || r.Ratio <= 0 {
+			t.Errorf("ratios = %v, %v, %v", r.ScaleRatio, r.ReplayScaleRatio, r.Ratio)
+		}
+	})
+	t.Run("the data can be kept", func(t *testing.T) {
+		dir := t.TempDir()
+		o := options(dir)
+		o.Keep = true
+		run(t, o)
+		names := list(t, dir)
+		if len(names) != 1 || !strings.HasPrefix(names[0], dataPrefix) {
+			t.Fatalf("files = %q", names)
+		}
+		store, err := pebblestore.Open(filepath.Join(dir, names[0], "ours"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.Close()
+		run(t, o) // beside what an earlier run left
+	})
+	t.Run("an interrupt ends it and leaves nothing behind", func(t *testing.T) {
+		dir := t.TempDir()
+		o := options(dir)
+		o.Duration = time.Hour
+		ctx, cancel := context.WithCancel(t.Context())
+		o.Progress = func(string, ...any) { cancel() }
+		if _, err := Run(ctx, o); !errors.Is(err, context.Canceled) {
+			t.Errorf("error = %v", err)
+		}
+		if names := list(t, dir); len(names) != 0 {
+			t.Errorf("files left: %q", names)
+		}
+	})
+}
+
+func TestRunRefuses(t *testing.T) {
+	t.Run("a directory with files of others, which it leaves alone", func(t *testing.T) {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "letter.txt")
+		if err := os.WriteFile(file, []byte("dear"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Run(t.Context(), options(dir)); err == nil || !strings.Contains(err.Error(), "letter.txt") {
+			t.Errorf("error = %v", err)
+		}
+		if names := list(t, dir); !slices.Equal(names, []string{"letter.txt"}) {
+			t.Errorf("files = %q", names)
+		}
+	})
+	t.Run("a directory that another run is using", func(t *testing.T) {
+		dir := t.TempDir()
+		w, err := openDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Run(t.Context(), options(dir)); err == nil || !strings.Contains(err.Error(), "in use") {
+			t.Errorf("error = %v", err)
+		}
+		if err := w.close(false); err != nil {
+			t.Fatal(err)
+		}
+		run(t, options(dir))
+	})
+	t.Run("options that make no sense, all at once", func(t *testing.T) {
+		o := Options{ResultBytes: -1, Records: -1, Load: "walk", Compare: true}
+		err := o.Validate()
+		for _, flag := range []string{"--callers", "--result-bytes", "--duration", "--rounds", "--records", "--load", "--compare needs another --store", "--compare needs --load"} {
+			if err == nil || !strings.Contains(err.Error(), flag) {
+				t.Errorf("%s is not in: %v", flag, err)
+			}
+		}
+	})
+}
+
+func TestEvidenceIsRefusedWhereItCantBeMeasured(t *testing.T) {
+	for _, change := range []func(*Options){
+		func(o *Options) { o.URL = "redis://localhost" },
+		func(o *Options) { o.Load = Replay },
+		func(o *Options) { o.Records = 10 },
+		func(o *Options) { o.URL, o.Nodes = "postgres://localhost", 2 },
+	} {
+		o := options("")
+		o.Evidence = true
+		if err := o.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		change(&o)
+		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "--evidence needs") {
+			t.Errorf("%+v gives %v", o, err)
+		}
+	}
+}
+
+// TestErrorsAreReported runs the load on a closed store.
+func TestErrorsAreReported(t *testing.T) {
+	store := memstore.New()
+	tg, err := newTarget(store, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.Close()
+	var all tally
+	m := all.measure()
+	for range 100 { // on a busy machine a turn may end before a caller has begun
+		if m.Errors > 0 {
+			break
+		}
+		all.turn(t.Context(), newCallers(2), 10*time.Millisecond, tg.execute)
+		m = all.measure()
+	}
+	if m.Errors == 0 || m.Operations != 0 || m.FirstError == "" || m.fault("ours") == nil {
+		t.Errorf("measure = %+v", m)
+	}
+}
+
+// TestSample compares the sizes that the bare loop writes with what the engine leaves in
+// a store.
+func TestSample(t *testing.T) {
+	store := memstore.New()
+	defer store.Close()
+	tg, err := newTarget(store, 777)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := tg.takeSample(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if store.Len() != 0 {
+		t.Error("the sample was taken in the store to be measured")
+	}
+	if s.claim.State != semel.Processing || s.outcome.State != semel.Completed || len(s.outcome.Result.Data) != 777 {
+		t.Fatalf("sample = %v and %v with %d bytes", s.claim.State, s.outcome.State, len(s.outcome.Result.Data))
+	}
+	c := newCallers(1)[0]
+	if err := tg.execute(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := store.Get(t.Context(), semel.ID{Tenant: tenant, Principal: principal, Operation: operationName, Key: string(c.buf)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := codec.Append(nil, &stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := codec.Append(nil, &s.outcome)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := len(got) - len(want); d < -8 || d > 8 {
+		t.Errorf("the sample has %d bytes, what was stored %d", len(got), len(want))
+	}
+}
+
+func list(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
