@@ -12,9 +12,9 @@ import (
 	"github.com/semelhq/semel/server/auth"
 )
 
-// adminHandler is the admin listener: health, reload, and the whole API. A page in
-// a browser on the same machine can reach loopback addresses, so requests from
-// other origins, and under other names than the listener's, are refused.
+// adminHandler serves the admin listener: health, reload, and the whole API. A page in a
+// browser on the same machine can reach loopback addresses, so requests from other
+// origins, or under names other than the listener's, are refused.
 func (s *Server) adminHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", s.live)
@@ -24,8 +24,8 @@ func (s *Server) adminHandler() http.Handler {
 	return http.NewCrossOriginProtection().Handler(s.onlyKnownHosts(mux, func() []string { return nil }))
 }
 
-// isLoopback reports whether a host, with or without a port, is this machine by a
-// name that nobody else can give it.
+// isLoopback reports whether a host, with or without a port, names this machine in a way
+// that no DNS server can fake.
 func isLoopback(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -38,8 +38,8 @@ func isLoopback(hostport string) bool {
 	return err == nil && addr.IsLoopback()
 }
 
-// operator is who sent a request to the admin listener. Where nobody is configured
-// the listener is on loopback, and everybody on this machine is an admin.
+// operator is who sent a request to the admin listener. If no callers are configured, the
+// listener is on loopback, and everybody on this machine is an admin.
 func (s *Server) operator(r *http.Request) (api.Caller, error) {
 	a := s.current().auth
 	id, err := a.Authenticate(r)
@@ -51,12 +51,12 @@ func (s *Server) operator(r *http.Request) (api.Caller, error) {
 
 var roles = map[auth.Roles]api.Role{auth.Viewer: api.Viewer, auth.Operator: api.Operator, auth.Admin: api.Admin}
 
-// serveReload takes over the configuration as it is now.
+// serveReload reads the configuration again and applies it.
 func (s *Server) serveReload(w http.ResponseWriter, r *http.Request) {
 	id, err := s.operator(r)
 	if err != nil {
 		w.Header().Set("WWW-Authenticate", auth.Challenge(err))
-		plain(w, http.StatusUnauthorized, "Say who you are.\n")
+		plain(w, http.StatusUnauthorized, "Send a credential.\n")
 		return
 	}
 	if id.Role < api.Admin {

@@ -22,13 +22,14 @@ import (
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 func TestArchiveInTheStore(t *testing.T) {
+	t.Parallel()
 	t.Run("a financial record is in the archive's table before it is purged", func(t *testing.T) {
 		clause.Proves(t, "MAP-EXP.3")
 		pg := pgtest.Shared(t)
 		url := pg.URL(pg.Database(t))
 		files := filepath.Join(t.TempDir(), "archive")
 		s := start(t, write(t, `
-store: {url: "`+url+`", migrate: true, partition: 24h}
+store: {url: "`+url+`", migrate: true}
 operations: [{name: charge, financial: true, archive: true}]
 archive: {in: store, dir: "`+files+`"}
 `))

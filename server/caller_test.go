@@ -14,7 +14,7 @@ import (
 
 const unguessable = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
-// counting is an upstream that says how often it was called.
+// counting is an upstream that counts its calls.
 func counting(t *testing.T) (url string, calls *atomic.Int64) {
 	t.Helper()
 	calls = new(atomic.Int64)
@@ -59,8 +59,8 @@ func TestCallersWithoutAVerifiedIdentity(t *testing.T) {
 	}
 }
 
-// TestAnonymousIsRefusedWhereCallersAreKnown: who configures callers does not expect
-// others, unless a route says so by name.
+// TestAnonymousIsRefusedWhereCallersAreKnown: if you configure callers, a route takes
+// others only if it says so.
 func TestAnonymousIsRefusedWhereCallersAreKnown(t *testing.T) {
 	up, calls := counting(t)
 	token, sum := auth.NewToken()
@@ -87,7 +87,8 @@ func TestAnonymousIsRefusedWhereCallersAreKnown(t *testing.T) {
 	}
 }
 
-// TestAVerifiedCallerGetsTheReplayWhateverItsToken: two tokens of one caller are one.
+// TestAVerifiedCallerGetsTheReplayWhateverItsToken: two tokens of one caller are the same
+// caller.
 func TestAVerifiedCallerGetsTheReplayWhateverItsToken(t *testing.T) {
 	up, calls := counting(t)
 	first, sum1 := auth.NewToken()

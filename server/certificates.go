@@ -7,20 +7,21 @@ import (
 	"time"
 )
 
-// certificates is a certificate in two files, which may be replaced.
+// certificates is a certificate in two files, which you may replace at any time.
 type certificates struct {
 	cert, key string
 
 	mu       sync.Mutex
 	loaded   *tls.Certificate
-	modified time.Time // of the certificate's file when it was loaded
+	modified time.Time // of the certificate file, when it was loaded
 	looked   time.Time
 }
 
-// certPause is how often the files are looked at.
+// certPause is how often the files are checked.
 const certPause = 10 * time.Second
 
-// get is for tls.Config. A new pair that can't be read leaves the old one in use.
+// get is GetCertificate of [tls.Config]. If a new pair can't be read, the old one stays
+// in use.
 func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

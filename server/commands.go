@@ -10,11 +10,11 @@ import (
 	"github.com/semelhq/semel/server/config"
 )
 
-// commandsPath is where commands are taken. No route can hide it.
+// commandsPath is where the service takes commands. No route can hide it.
 const commandsPath = "/v1/commands"
 
-// gateway makes what takes the commands of a registry, which is nil where there is
-// none. Its handlers are upstreams, for a service has no functions of its own.
+// gateway makes the gateway for a registry of commands, or nil if there is none. Its
+// handlers are upstreams, because a service has no functions of its own.
 func (s *Server) gateway(g *generation, registry string) (*ids.Gateway, error) {
 	if registry == "" {
 		return nil, nil
@@ -34,16 +34,17 @@ func (s *Server) gateway(g *generation, registry string) (*ids.Gateway, error) {
 			return ids.Caller{Tenant: id.Tenant, Principal: id.Principal, Rights: id.Rights}, err
 		},
 		Served: func(ctx context.Context, caller ids.Caller, c *ids.Command, r *ids.Response) {
-			// The only trace of a command that changes nothing, so it is no detail.
+			// For a command that changes nothing this is the only trace, so it is logged
+			// as info.
 			s.log.LogAttrs(ctx, slog.LevelInfo, "command", slog.Any("command", c), slog.String("status", string(r.Status)),
 				slog.String("decision", r.Decision), slog.String("reason", r.Reason))
 		},
 	})
 }
 
-// ofOtherDoor reports whether an operation is that of a command, of a message on its
-// way, or of a route that does not share it: the execution API would let a caller end
-// it without what their doors ask for, and write what they answer others with.
+// ofOtherDoor reports whether an operation belongs to a command, to a message on its way,
+// or to a route that doesn't share it. Through the execution API a caller could end such
+// a call without what its door demands, and write the answers that others get.
 func (s *Server) ofOtherDoor(operation string) bool {
 	g := s.enter()
 	defer g.inFlight.Done()

@@ -69,7 +69,7 @@ commands:
 	if status, body := send("cancel"); status != http.StatusUnauthorized {
 		t.Errorf("nobody: %d, %s", status, body)
 	}
-	// The execution API is no way round the gateway.
+	// The execution API is no way around the gateway.
 	for _, operation := range []string{"order.cancel", "ids.message", "semel.dispatch/billing"} {
 		if status, _, body := do(t, http.MethodPost, s.data("/v1/operations/"+url.PathEscape(operation)+"/executions"), `{"key":"k"}`, known...); status != http.StatusNotFound {
 			t.Errorf("an execution of %s is begun: %d, %s", operation, status, body)

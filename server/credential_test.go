@@ -18,8 +18,8 @@ import (
 	"github.com/semelhq/semel/server/auth"
 )
 
-// TestOwnTokensStayHere: an upstream gets no token that is good for this service,
-// unless its route says so; JWTs it gets.
+// TestOwnTokensStayHere: an upstream doesn't get a token that is valid for this service,
+// unless its route says so. It does get JWTs.
 func TestOwnTokensStayHere(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%q", r.Header.Get("Authorization"))

@@ -14,10 +14,10 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// ownAPI is what the service itself answers at /v1 of the data listener: the
-// execution API and commands. A page in a browser can reach both, on loopback
-// addresses and inside a network, so they are guarded as the admin listener is.
-// Routes are not: what browsers may do there is the upstream's to say.
+// ownAPI guards what the service itself answers at /v1 of the data listener: the
+// execution API and commands. A page in a browser can reach both, on loopback addresses
+// and inside a network, so the rules of the admin listener apply. They don't apply to
+// routes: the upstream decides what browsers may do there.
 func (s *Server) ownAPI(next http.Handler) http.Handler {
 	origins := http.NewCrossOriginProtection()
 	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -39,9 +39,9 @@ func (s *Server) refuse(w http.ResponseWriter, status int, code semel.Code, titl
 	s.current().guard.Refuse(w, semelhttp.IETF(), semelhttp.Refusal{Status: status, Code: code, Title: title, Detail: detail})
 }
 
-// caller is who sent a request to the execution API. Behind a route an upstream may
-// authenticate callers; behind the API nobody does, so a credential that nobody has
-// verified means nothing where anybody could be verified.
+// caller is who sent a request to the execution API. Behind a route, an upstream may
+// authenticate callers; behind the API nobody does. So an unverified credential counts
+// for nothing if callers could be verified.
 func (s *Server) caller(r *http.Request) (api.Caller, error) {
 	g := s.current()
 	if g.cfg.API != config.APIOpen {
@@ -58,8 +58,8 @@ func (s *Server) caller(r *http.Request) (api.Caller, error) {
 	return s.admit(api.Caller{Tenant: who.Tenant, Principal: who.Principal, Credential: who.Credential}, err)
 }
 
-// admit is a caller who was found, unless that is the service itself, or nobody can
-// say now who it is.
+// admit refuses a caller who can't be identified now, or who claims the service's own
+// principal.
 func (s *Server) admit(c api.Caller, err error) (api.Caller, error) {
 	switch {
 	case errors.Is(err, auth.ErrUnavailable):
@@ -74,9 +74,9 @@ func (s *Server) admit(c api.Caller, err error) (api.Caller, error) {
 
 var errForwarded = errors.New("the request came through a proxy, and the execution API is open to programs on this machine only: add callers to auth")
 
-// onlyKnownHosts refuses requests to a loopback listener by a name that is neither a
-// loopback name nor configured, which is how a page gets at it after its own name was
-// pointed to loopback.
+// onlyKnownHosts refuses requests to a loopback listener whose host is neither a loopback
+// name nor configured. Otherwise a page could reach the listener by pointing its own name
+// to loopback.
 func (s *Server) onlyKnownHosts(next http.Handler, configured func() []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
@@ -84,11 +84,11 @@ func (s *Server) onlyKnownHosts(next http.Handler, configured func() []string) h
 			next.ServeHTTP(w, r)
 			return
 		}
-		s.refuse(w, http.StatusMisdirectedRequest, api.CodeUnknownHost, "Unknown host", "This listener answers to loopback names only, and to what listen.hosts names for the execution API.")
+		s.refuse(w, http.StatusMisdirectedRequest, api.CodeUnknownHost, "Unknown host", "This listener answers only to loopback names, and for the execution API to the names in listen.hosts.")
 	})
 }
 
-// named reports whether a host, with or without a port, is one of these.
+// named reports whether a host, with or without a port, is one of names.
 func named(names []string, hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {

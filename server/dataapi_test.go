@@ -81,8 +81,8 @@ func TestTheAPICanBeOff(t *testing.T) {
 	}
 }
 
-// Where nobody is known, the API is refused to be open to more than this machine, or
-// beside what speaks in the service's name.
+// Without known callers, the API may not be open beyond this machine, or next to anything
+// that signs in the service's name.
 func TestAnOpenAPIIsRefused(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("whsec_"+strings.Repeat("c3Nz", 12)), 0o600); err != nil {
@@ -108,8 +108,8 @@ func TestAnOpenAPIIsRefused(t *testing.T) {
 	}
 }
 
-// A page in a browser reaches addresses of this machine, and a name of its own can be
-// pointed there. Neither gets at the API; routes are for browsers too.
+// A page in a browser can reach addresses of this machine, and its own name can be
+// pointed there. Neither reaches the API; routes are for browsers too.
 func TestPagesOfOthersDoNotReachTheAPI(t *testing.T) {
 	up := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer up.Close()
@@ -148,7 +148,7 @@ func TestPagesOfOthersDoNotReachTheAPI(t *testing.T) {
 	if status, _, text := do(t, "GET", s.admin("/v1/operations"), "", "Host", "api.example.com"); status != http.StatusMisdirectedRequest {
 		t.Error("the admin listener under a name of the data listener:", status, text)
 	}
-	// Without a type a browser asks nobody before it sends.
+	// Without a type, a browser sends the request without a preflight.
 	for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded"} {
 		if status, _, text := do(t, "POST", s.data("/v1/batch"), batch, "Content-Type", kind); status != http.StatusUnsupportedMediaType {
 			t.Errorf("a body of type %q: %d %s", kind, status, text)

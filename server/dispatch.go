@@ -11,16 +11,16 @@ import (
 	"github.com/semelhq/semel/server/config"
 )
 
-// outbox delivers the messages of completed calls. The nil one, of a service without
-// destinations, does nothing: messages wait for a node that has some.
+// outbox delivers the messages of completed calls. A service without destinations has a
+// nil outbox, which does nothing: messages wait for a node with destinations.
 type outbox struct {
 	dispatcher *dispatch.Dispatcher
-	// cutOff breaks off the tries that have begun.
+	// cutOff breaks off the tries that are under way.
 	cutOff context.CancelFunc
 }
 
-// newOutbox makes the dispatcher of an engine, for the destinations of the
-// configuration and the service's own. Nothing is delivered before run.
+// newOutbox makes the dispatcher of an engine, for the destinations of the configuration
+// and the service's own. It delivers nothing before run.
 func newOutbox(engine *semel.Engine, c *config.Dispatch, own map[string]dispatch.Destination, log *slog.Logger) (*outbox, error) {
 	if len(c.Destinations) == 0 && len(own) == 0 {
 		return nil, nil
@@ -57,8 +57,8 @@ func newOutbox(engine *semel.Engine, c *config.Dispatch, own map[string]dispatch
 	return o, nil
 }
 
-// breakable is a sender whose tries end when cut does. The receiver may have taken
-// the message: it is sent again, under the same id, by whoever finds it due.
+// breakable is a sender whose tries end when cut does. The receiver may have taken the
+// message by then; whoever finds it due sends it again, under the same id.
 func breakable(cut context.Context, s dispatch.Sender) dispatch.Sender {
 	return dispatch.SenderFunc(func(ctx context.Context, d dispatch.Delivery) error {
 		ctx, cancel := context.WithCancel(ctx)
@@ -68,9 +68,9 @@ func breakable(cut context.Context, s dispatch.Sender) dispatch.Sender {
 	})
 }
 
-// run delivers until the function that it returns is called. That one has nothing
-// more begun, and what has begun broken off when grace is done; the channel is closed
-// when all of it has ended and is recorded.
+// run delivers until you call stop. Then nothing new begins, and what is under way is
+// broken off when grace is done. The channel closes when everything has ended and is
+// recorded.
 func (o *outbox) run() (stop func(grace context.Context) (ended <-chan struct{})) {
 	ended := make(chan struct{})
 	if o == nil {
@@ -80,7 +80,7 @@ func (o *outbox) run() (stop func(grace context.Context) (ended <-chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer close(ended)
-		_ = o.dispatcher.Run(ctx) // which ends because it was stopped
+		_ = o.dispatcher.Run(ctx) // it ends only because it was stopped
 	}()
 	return func(grace context.Context) <-chan struct{} {
 		cancel()
@@ -89,7 +89,7 @@ func (o *outbox) run() (stop func(grace context.Context) (ended <-chan struct{})
 	}
 }
 
-// observeMessages logs what becomes of messages: of each try a line, without payloads.
+// observeMessages logs a line for each try, without payloads.
 func observeMessages(log *slog.Logger) *dispatch.Events {
 	ctx := context.Background()
 	tell := func(level slog.Level, text string) func(dispatch.DeliveryEvent) {

@@ -70,9 +70,10 @@ type shownMessage struct {
 	Error     struct{ Code, Message string }
 }
 
-// TestDispatch sends messages by calls over the API, on a directory, and follows
-// them to their receiver.
+// TestDispatch sends messages by calls over the API, on a directory, and follows them to
+// their receiver.
 func TestDispatch(t *testing.T) {
+	t.Parallel()
 	key := []byte(strings.Repeat("k", 32))
 	hook := newReceiver(t, key)
 	dir := t.TempDir()
@@ -116,8 +117,8 @@ dispatch:
 		}
 		return done.Record.ID, done.Record.Messages[0]
 	}
-	// until waits for the message of a record to be in a state. The API tells nobody
-	// of messages, so it is asked again; the receiver says when it is worth it.
+	// until waits until a record's message is in a state. The API doesn't announce
+	// messages, so it asks again when the receiver says that it makes sense.
 	until := func(record, state string) (m shownMessage) {
 		t.Helper()
 		tick := time.NewTicker(20 * time.Millisecond)
@@ -220,7 +221,7 @@ dispatch:
 	}
 }
 
-// TestDispatchStops stops a service that is delivering, and starts it again.
+// TestDispatchStops stops a service during a delivery, and starts it again.
 func TestDispatchStops(t *testing.T) {
 	begun := make(chan string, 10)
 	var tries atomic.Int64
@@ -263,7 +264,7 @@ dispatch: {destinations: [{name: billing, operations: [default], url: %q, min_ba
 	}
 }
 
-// A destination takes from the calls that its owner named, and from nobody else.
+// A destination takes messages only from the calls that its owner named.
 func TestDestinationsSayWhoMaySend(t *testing.T) {
 	hook := newReceiver(t, []byte(strings.Repeat("k", 32)))
 	s := start(t, write(t, fmt.Sprintf(`
@@ -282,7 +283,8 @@ dispatch: {destinations: [{name: billing, operations: ["pa*"], tenants: [acme], 
 		}
 		status, _, text = do(t, "POST", s.data("/v1/executions/"+begun.Execution+"/complete"), `{"messages":[{"name":"a","destination":"billing","payload":{"paid":true}}]}`, as...)
 		if status == http.StatusForbidden {
-			// Nothing of the call was recorded, so it can be completed without.
+			// Nothing was recorded about the call, so it can complete without the
+			// message.
 			if status, _, text := do(t, "POST", s.data("/v1/executions/"+begun.Execution+"/complete"), `{}`, as...); status != 200 || strings.Contains(text, `"messages"`) {
 				t.Error(status, text)
 			}

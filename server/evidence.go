@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,21 +14,16 @@ import (
 	"github.com/semelhq/semel/server/config"
 )
 
-// maxKeyFile bounds the file with the keys of the log, in bytes.
+// maxKeyFile bounds the file with the log's keys, in bytes.
 const maxKeyFile = 1 << 20
 
-// OpenEvidence makes the evidence log that a configuration names, on a store. It is
-// nil where there are no keys, and operations that demand evidence are then refused,
-// as they are on a store that can't keep it.
+// OpenEvidence makes the evidence log that a configuration names, on a store. It is nil
+// without keys; operations that demand evidence are then refused, as they are on a store
+// that can't keep it.
 func OpenEvidence(c *config.Evidence, st semel.Store, log *slog.Logger) (*evidence.Log, error) {
-	es, ok := st.(evidence.Store)
-	if c.KeyFile == "" || !ok {
+	x := st.Extras()
+	if c.KeyFile == "" || x.Evidence == nil && x.NoEvidence == nil {
 		return nil, nil
-	}
-	if r, ok := st.(interface{ RefusesEvidence() error }); ok {
-		if err := r.RefusesEvidence(); err != nil {
-			return nil, fmt.Errorf("evidence: %w", err)
-		}
 	}
 	text, err := auth.ReadFile(c.KeyFile, maxKeyFile)
 	if err != nil {
@@ -39,6 +35,7 @@ func OpenEvidence(c *config.Evidence, st semel.Store, log *slog.Logger) (*eviden
 	}
 	opts := &evidence.Options{
 		Every: time.Duration(c.Every), KeepOpenings: time.Duration(c.KeepOpenings),
+		SignedFile: cmp.Or(c.SignedFile, c.KeyFile+".signed"),
 		OnError: func(err error) {
 			level := slog.LevelWarn
 			if errors.Is(err, evidence.ErrTampered) || errors.Is(err, evidence.ErrFork) {
@@ -65,10 +62,10 @@ func OpenEvidence(c *config.Evidence, st semel.Store, log *slog.Logger) (*eviden
 		}
 		opts.Keepers = append(opts.Keepers, remote)
 	}
-	return evidence.New(es, keys, opts)
+	return evidence.New(st, keys, opts)
 }
 
-// witness is the log as the engine wants it: nothing where there is none.
+// witness returns the log, or a nil interface if there is none.
 func witness(l *evidence.Log) semel.Witness {
 	if l == nil {
 		return nil
@@ -76,8 +73,8 @@ func witness(l *evidence.Log) semel.Witness {
 	return l
 }
 
-// runEvidence signs the log until the function that it returns is called, after
-// everything else has ended, which signs what that left.
+// runEvidence signs the log until you call end. Call it after everything else has ended,
+// so that the last entries are signed too.
 func (s *Server) runEvidence() (end func(ctx context.Context) error) {
 	if s.evidence == nil {
 		return func(context.Context) error { return nil }
@@ -86,7 +83,7 @@ func (s *Server) runEvidence() (end func(ctx context.Context) error) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = s.evidence.Run(ctx) // which ends because it was stopped
+		_ = s.evidence.Run(ctx) // it ends only because it was stopped
 	}()
 	return func(end context.Context) error {
 		err := s.evidence.Close(end)

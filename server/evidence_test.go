@@ -15,8 +15,8 @@ import (
 	"github.com/semelhq/semel/server/config"
 )
 
-// TestEvidence runs a service whose operation keeps evidence, and verifies what it
-// leaves behind with the public key and the checkpoints that were kept.
+// TestEvidence runs a service whose operation keeps evidence, and verifies what it leaves
+// with the public key and the kept checkpoints.
 func TestEvidence(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "charged") }))
 	defer upstream.Close()
@@ -50,13 +50,16 @@ evidence: {key_file: %q, checkpoint_dir: %q}
 	if err != nil {
 		t.Fatal(err)
 	}
+	if last, err := os.ReadFile(filepath.Join(dir, "evidence.key.signed")); err != nil || !bytes.Equal(last, kept) {
+		t.Errorf("beside the keys the node remembers %q, %v", last, err)
+	}
 	st, err := server.OpenStore(t.Context(), config.Store{URL: store})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer st.Close()
 	var export bytes.Buffer
-	r, err := evidence.NewReader(t.Context(), st.(evidence.Store))
+	r, err := evidence.NewReader(t.Context(), st)
 	if err == nil {
 		err = r.Export(context.Background(), &export, nil)
 	}

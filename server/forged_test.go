@@ -16,8 +16,8 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// An answer to a key that callers share comes from where the call went, and from
-// nobody who was faster.
+// An answer under a key that callers share comes from the place where the call was sent,
+// not from somebody who was faster.
 func TestAnswersToSharedKeysCanNotBeForged(t *testing.T) {
 	var runs atomic.Int64
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

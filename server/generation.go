@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/protocol/forrst"
 	"github.com/semelhq/semel/protocol/ids"
 	"github.com/semelhq/semel/protocol/ids/whatsapp"
+	"github.com/semelhq/semel/protocol/webhook"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/server/limit"
@@ -29,25 +31,30 @@ const (
 	problemsPath = ownPrefix + "problems/"
 )
 
-// generation is what one configuration makes of the doors. A reload makes another;
-// requests finish under the one they began with.
+// generation has everything that depends on one configuration. A reload makes another
+// one; requests finish under the one they began with.
 type generation struct {
 	cfg     *config.Config
 	auth    *auth.Authenticator
 	guard   *semelhttp.Guard
 	proxies []*semelproxy.Proxy
 	routes  routing
-	// commands takes commands; nil where none are declared.
+	// commands takes commands; nil if none are declared.
 	commands    *ids.Gateway
 	commandsAPI http.Handler // the same, behind the guard of the service's own API
-	// whatsapp takes commands out of messages; nil where it is not configured.
+	// forrst are the services over Forrst, by their paths.
+	forrst map[string]*forrstService
+	// whatsapp turns messages into commands; nil if it isn't configured.
 	whatsapp *whatsapp.Ingress
+	// webhooks are the receivers by their paths, and events by the destinations of what
+	// they take.
+	webhooks, events map[string]*webhook.Receiver
 
 	inFlight sync.WaitGroup
 }
 
-// build checks everything before it changes anything: a configuration that can't
-// be taken over leaves the engine's operations as they were.
+// build checks everything before it changes anything: a bad configuration leaves the
+// engine's operations as they were.
 func (s *Server) build(cfg *config.Config) (*generation, error) {
 	ops, err := operations(cfg)
 	if err != nil {
@@ -72,6 +79,9 @@ func (s *Server) build(cfg *config.Config) (*generation, error) {
 	if g.whatsapp, err = s.ingress(g, &cfg.Commands.WhatsApp); err != nil {
 		return nil, fmt.Errorf("commands.whatsapp: %w", err)
 	}
+	if err = s.receivers(g, cfg); err != nil {
+		return nil, err
+	}
 	g.guard, err = semelhttp.New(s.engine, &semelhttp.Options{
 		Identity: g.auth.HTTPIdentity(), StatusPath: statusPath, TypeBase: problemsPath,
 		OnError: func(ctx context.Context, err error) {
@@ -80,6 +90,11 @@ func (s *Server) build(cfg *config.Config) (*generation, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	for i := range cfg.Forrst {
+		if err := s.addForrst(g, &cfg.Forrst[i]); err != nil {
+			return nil, fmt.Errorf("forrst[%d]: %w", i, err)
+		}
 	}
 	for i, route := range cfg.Routes {
 		if err := s.addRoute(g, &route); err != nil {
@@ -90,7 +105,7 @@ func (s *Server) build(cfg *config.Config) (*generation, error) {
 }
 
 func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
-	defer func() { // how net/http refuses a pattern
+	defer func() { // net/http panics if a pattern is invalid
 		if v := recover(); v != nil {
 			err = fmt.Errorf("%v", v)
 		}
@@ -104,7 +119,7 @@ func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
 		Identity: g.auth.HTTPIdentity(), StripHeaders: g.auth.IdentityHeaders(),
 		EffectHeader: route.EffectHeader, TenantHeader: route.TenantHeader, PrincipalHeader: route.PrincipalHeader,
 		PreserveHost: semelproxy.HostRule(route.PreserveHost), TrustedProxies: g.cfg.Listen.Trusted(),
-		Transport: semelproxy.TransportOptions{MaxConns: route.UpstreamConnections},
+		Transport: semelproxy.TransportOptions{MaxConns: route.UpstreamConnections, Fresh: route.FreshConnections},
 		Shadow: semelproxy.ShadowOptions{OnReport: func(r semelproxy.ShadowReport) {
 			s.log.Info("shadow", slog.String("call", r.Call), slog.String("operation", r.Operation),
 				slog.String("verdict", string(r.Verdict)), slog.String("code", string(r.Code)), slog.Int("status", r.Status))
@@ -113,14 +128,8 @@ func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "upstream failed", slog.String("route", route.Match), slog.Any("error", err))
 		},
 	}
-	opts.Transport.Reuse = route.ReuseConnections
 	if !route.ForwardCredential {
-		// With a token of this service its upstream could act as the caller here. A
-		// JWT was made for others too, who verify it again.
-		opts.OwnCredential = func(ctx context.Context) bool {
-			id, ok := auth.FromContext(ctx)
-			return ok && id.Method == auth.MethodToken
-		}
+		opts.OwnCredential = ownCredential
 	}
 	if upstream.Scheme == "h2c" {
 		http := *upstream
@@ -139,7 +148,15 @@ func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
 	return nil
 }
 
-// operations are the declared policies, with what they need of the server.
+// ownCredential reports whether the caller was identified by a token of this service, with
+// which an upstream could act as the caller here. A JWT is made for others too, who verify
+// it again.
+func ownCredential(ctx context.Context) bool {
+	id, ok := auth.FromContext(ctx)
+	return ok && id.Method == auth.MethodToken
+}
+
+// operations are the declared policies, with the functions that the server adds.
 func operations(cfg *config.Config) ([]semel.Operation, error) {
 	var ops []semel.Operation
 	var errs []error
@@ -166,8 +183,8 @@ func operations(cfg *config.Config) ([]semel.Operation, error) {
 	return ops, errors.Join(errs...)
 }
 
-// onlyVerified lets every verified caller of the tenant see an answer that the
-// tenant shares. A caller that is only told apart by its credential is nobody's.
+// onlyVerified lets every verified caller of the tenant see an answer that the tenant
+// shares. A caller who is known only by a credential belongs to no tenant.
 func onlyVerified(_ context.Context, call semel.Call, _ semel.Record) error {
 	if semelhttp.DerivedPrincipal(call.Principal) {
 		return errors.New("the caller has no verified identity")
@@ -175,7 +192,7 @@ func onlyVerified(_ context.Context, call semel.Call, _ semel.Record) error {
 	return nil
 }
 
-// callers is the section auth in the words of package auth.
+// callers translates the section auth for package auth.
 func callers(c *config.Auth) auth.Settings {
 	s := auth.Settings{DefaultTenant: c.DefaultTenant}
 	for _, t := range c.Tokens {
@@ -208,15 +225,15 @@ func callers(c *config.Auth) auth.Settings {
 	return s
 }
 
-// dataHandler is serveData for callers who are known once and for all, within the
-// budget of bytes in flight.
+// dataHandler limits serveData to the budget of bytes in flight. It authenticates the
+// caller once, for everything behind it.
 func (s *Server) dataHandler(cfg *config.Config) http.Handler {
 	limited := s.budget.Handler(http.HandlerFunc(s.serveData), &limit.Options{
 		TypeBase: problemsPath, Caller: callerOf, Pace: paceOf(&cfg.Limits), BodyTimeout: time.Duration(cfg.Limits.ReadTimeout),
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if a := s.current().auth; a.Configured() {
-			// A bad credential is refused by whoever wants to know the caller.
+			// A bad credential is refused by the handlers that need the caller.
 			if id, err := a.Authenticate(r); err == nil {
 				r = r.WithContext(auth.NewContext(r.Context(), id))
 			}
@@ -225,8 +242,8 @@ func (s *Server) dataHandler(cfg *config.Config) http.Handler {
 	})
 }
 
-// serveData is the data listener: first what is Semel's own, then the routes, then
-// the execution API, which a route may hide.
+// serveData routes requests of the data listener: first to the paths that are always
+// Semel's own, then to the routes, then to the execution API, which a route may hide.
 func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 	g := s.enter()
 	defer g.inFlight.Done()
@@ -239,7 +256,11 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 	case g.commands != nil && (r.URL.Path == commandsPath || strings.HasPrefix(r.URL.Path, commandsPath+"/")):
 		g.commandsAPI.ServeHTTP(w, r)
 	case g.whatsapp != nil && r.URL.Path == g.cfg.Commands.WhatsApp.Path:
-		g.whatsapp.ServeHTTP(w, r) // the signature says who calls
+		g.whatsapp.ServeHTTP(w, r) // the signature authenticates the caller
+	case g.webhooks[r.URL.Path] != nil:
+		g.webhooks[r.URL.Path].ServeHTTP(w, r)
+	case g.forrst[r.URL.Path] != nil:
+		g.forrst[r.URL.Path].ServeHTTP(w, r)
 	default:
 		if route := g.routes.find(r); route != nil {
 			g.serve(w, r, route)
@@ -249,23 +270,26 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answersHTTP reports whether duplicates of a record get its result as the answer of
-// a route.
+// answersHTTP reports whether duplicates get a record's result as an HTTP answer of a
+// route.
 func (s *Server) answersHTTP(rec *semel.Record) bool {
 	g := s.enter()
 	defer g.inFlight.Done()
-	return semelhttp.Marked(rec) || g.guard.Serves(rec.ID.Operation)
+	return semelhttp.Marked(rec) || rec.Door != forrst.Door && g.guard.Serves(rec.ID.Operation)
 }
 
-// interrupt tells what is still running to stop: upstream calls are cancelled, and
-// their attempts end as what is known of them says.
+// interrupt stops whatever still runs: upstream calls are cancelled, and their attempts
+// end according to what is known of them.
 func (g *generation) interrupt() {
 	for _, p := range g.proxies {
 		p.Interrupt()
 	}
+	for _, f := range g.forrst {
+		f.upstream.Interrupt()
+	}
 }
 
-// close waits until the outcomes of what ran are recorded.
+// close waits until the outcomes of everything that ran are recorded.
 func (g *generation) close(ctx context.Context) error {
 	idle := make(chan struct{})
 	go func() {
@@ -280,9 +304,11 @@ func (g *generation) close(ctx context.Context) error {
 	for _, p := range g.proxies {
 		p.Close()
 	}
+	for _, f := range g.forrst {
+		f.upstream.Close()
+	}
 	return err
 }
 
-// retire is close for a generation that another has replaced, however long its
-// requests take.
+// retire closes a generation that was replaced, however long its requests take.
 func (g *generation) retire() { _ = g.close(context.Background()) }

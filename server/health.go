@@ -13,20 +13,21 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/server/auth"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/pebblestore"
 )
 
 // probeTime bounds each check of readiness.
 const probeTime = 2 * time.Second
 
-// live answers as long as the process serves at all.
+// live answers as long as the process serves.
 func (s *Server) live(w http.ResponseWriter, _ *http.Request) {
 	plain(w, http.StatusOK, "ok\n")
 }
 
-// ready says whether the process should get traffic: it is not stopping, and the
-// store answers and has a clock to rely on. With ?verbose it lists the checks, and tells
-// whoever has a role what they found: names of stores and issuers, and errors.
+// ready says whether the process should get traffic: it isn't stopping, and the store
+// answers, has a reliable clock and takes new calls. With ?verbose it lists the checks,
+// and shows callers with a role the details: names of stores and issuers, and errors.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	status, text := http.StatusOK, ""
 	caller, err := s.operator(r)
@@ -56,9 +57,13 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	plain(w, status, text)
 }
 
+// check is one check of readiness.
 type check struct {
 	name, detail string
-	err          error
+	// err is why the node should get no traffic.
+	err error
+	// outside says that a restart would not mend err.
+	outside bool
 }
 
 func (s *Server) checks(ctx context.Context) []check {
@@ -68,15 +73,18 @@ func (s *Server) checks(ctx context.Context) []check {
 	if s.stopping.Load() {
 		checks[0].err = errStopping
 	}
-	// A record that can't exist: to say that it is absent the store has to look.
+	// A record that can't exist: the store has to look to say so.
 	if _, err := s.engine.Lookup(ctx, semel.ID{Operation: "semel.probe", Key: "probe"}); err != nil && !isNotFound(err) {
 		checks[1].err = err
-	} else if _, err := s.store.Now(ctx); err != nil { // without it nothing is begun
+	} else if _, err := s.store.Now(ctx); err != nil { // without a clock nothing begins
 		checks[1].err = err
 	}
-	checks = append(checks, s.promise(), s.sweeping())
+	checks = append(checks, s.durabilityCheck(), s.sweeping())
 	if states := s.current().auth.KeyStates(); len(states) > 0 {
 		checks = append(checks, issuers(states))
+	}
+	if w := s.store.Extras().Writes; w != nil {
+		checks = append(checks, check{name: "writes", err: w.CheckWrites(ctx), outside: true})
 	}
 	if embedded, ok := s.store.(*pebblestore.Store); ok {
 		checks = append(checks, roomOf(embedded))
@@ -84,16 +92,48 @@ func (s *Server) checks(ctx context.Context) []check {
 	if s.evidence != nil {
 		c := check{name: "evidence"}
 		if err := s.evidence.Fault(); err != nil {
-			c.detail = "FAULT: " + err.Error() // sending the traffic elsewhere would mend nothing
+			c.detail = "FAULT: " + err.Error() // entries are still written, so no call is refused
 		}
 		checks = append(checks, c)
 	}
 	return checks
 }
 
-// issuers is how the keys stand that are fetched from the issuers of tokens. One that
-// does not answer is no reason to send the traffic elsewhere: other callers are served,
-// and elsewhere it would be the same.
+// lookAtWrites is how often the log can notice that a store refuses all writes.
+const lookAtWrites = 2 * time.Second
+
+// watchWrites logs when the store begins to refuse all writes, and when it takes them
+// again.
+func (s *Server) watchWrites(ctx context.Context) {
+	w := s.store.Extras().Writes
+	if w == nil {
+		return
+	}
+	tick := time.NewTicker(lookAtWrites)
+	defer tick.Stop()
+	for refused := false; ; {
+		probe, cancel := context.WithTimeout(ctx, probeTime)
+		err := w.CheckWrites(probe)
+		cancel()
+		switch now := err != nil; {
+		case now == refused || ctx.Err() != nil:
+		case now:
+			s.log.Error("the store takes no writes, so this node is not ready", slog.Any("error", err))
+		default:
+			s.log.Info("the store takes writes again")
+		}
+		refused = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// issuers is the state of the keys fetched from token issuers. An issuer that doesn't
+// answer doesn't make the node unready: other callers are served, and another node could
+// not reach it either.
 func issuers(states []auth.KeyState) check {
 	var parts []string
 	for _, state := range states {
@@ -102,8 +142,8 @@ func issuers(states []auth.KeyState) check {
 	return check{name: "issuers", detail: strings.Join(parts, "; ")}
 }
 
-// watchKeys keeps the keys of issuers fresh, and tells when that begins to fail and
-// when it ends.
+// watchKeys keeps the keys of issuers fresh, and logs when that begins to fail and when
+// it succeeds again.
 func (s *Server) watchKeys(ctx context.Context) {
 	tick := time.NewTicker(auth.RefreshEvery)
 	defer tick.Stop()
@@ -127,8 +167,8 @@ func (s *Server) watchKeys(ctx context.Context) {
 	}
 }
 
-// sweeping is what the last sweep met. Trouble with some records is no reason to send
-// the traffic elsewhere, where it would be the same.
+// sweeping is the state of the last sweep. Trouble with some records doesn't make the
+// node unready: other nodes have the same trouble.
 func (s *Server) sweeping() check {
 	c := check{name: "sweeps"}
 	e := s.lastSweep.Load()
@@ -137,21 +177,21 @@ func (s *Server) sweeping() check {
 		return c
 	}
 	var parts []string
-	if text := trouble(e); text != "" {
+	if text := sweepProblem(e); text != "" {
 		parts = append(parts, text)
 	}
-	if e.Unreadable > 0 {
-		parts = append(parts, fmt.Sprintf("%d records can't be read", e.Unreadable))
+	if e.Swept.Unreadable > 0 {
+		parts = append(parts, fmt.Sprintf("%d records can't be read", e.Swept.Unreadable))
 	}
-	if e.Left > 0 {
-		parts = append(parts, fmt.Sprintf("%d due records are left to programs that know their operations", e.Left))
+	if e.Swept.Left > 0 {
+		parts = append(parts, fmt.Sprintf("%d due records are left to programs that have their operations", e.Swept.Left))
 	}
 	c.detail = strings.Join(parts, "; ")
 	return c
 }
 
-// promise is what the store promises by its settings, as last read.
-func (s *Server) promise() check {
+// durabilityCheck is what the store promised when its settings were last read.
+func (s *Server) durabilityCheck() check {
 	c := check{name: "durability"}
 	d, err := s.durability()
 	switch {
@@ -174,20 +214,20 @@ func (s *Server) promise() check {
 	return c
 }
 
-// promised is a store's durability, or why it can't be read.
-type promised struct {
-	semel.Durability
+// durabilityReading is a store's durability, or why it can't be read.
+type durabilityReading struct {
+	store.Durability
 	err error
 }
 
-// durability is what watchDurability read last.
-func (s *Server) durability() (semel.Durability, error) {
-	p := s.promised.Load()
+// durability is what readDurability read last.
+func (s *Server) durability() (store.Durability, error) {
+	p := s.reading.Load()
 	return p.Durability, p.err
 }
 
-// watchDurability reads the store's settings, and the room on its disk, every minute,
-// since they can change while it runs, and tells what changed.
+// watchDurability reads the store's settings, and the free space on its disk, every
+// minute, because both can change at any time. It logs changes.
 func (s *Server) watchDurability(ctx context.Context) {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
@@ -198,27 +238,28 @@ func (s *Server) watchDurability(ctx context.Context) {
 		case <-tick.C:
 		}
 		s.watchRoom()
-		before := s.promised.Load()
+		before := s.reading.Load()
 		now := s.readDurability(ctx)
 		if before.Level != now.Level || len(before.Unsafe) != len(now.Unsafe) || (before.err == nil) != (now.err == nil) {
-			s.log.Warn("the store promises something else now", slog.String("level", string(now.Level)), slog.Any("unsafe", now.Unsafe), slog.Any("error", now.err))
+			s.log.Warn("the store's durability has changed", slog.String("level", string(now.Level)), slog.Any("unsafe", now.Unsafe), slog.Any("error", now.err))
 		}
 	}
 }
 
-func (s *Server) readDurability(ctx context.Context) *promised {
+func (s *Server) readDurability(ctx context.Context) *durabilityReading {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	p := &promised{}
+	p := &durabilityReading{}
 	p.Durability, p.err = DurabilityOf(ctx, s.store)
-	s.promised.Store(p)
+	s.reading.Store(p)
 	return p
 }
 
-// Healthy reports whether the process can do its work.
+// Healthy reports whether the process can do its work, or a restart by its watchdog would
+// not help.
 func (s *Server) Healthy() bool {
 	for _, c := range s.checks(context.Background()) {
-		if c.err != nil {
+		if c.err != nil && !c.outside {
 			return false
 		}
 	}
@@ -231,5 +272,5 @@ func plain(w http.ResponseWriter, status int, text string) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text) // whoever asked may ask again
+	_, _ = io.WriteString(w, text) // the client may ask again
 }

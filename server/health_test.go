@@ -3,23 +3,30 @@ package server
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
+	"github.com/semelhq/semel/store/pebblestore"
 )
 
-// clockless is a store whose clock gives no time.
+// clockless is a store whose clock fails.
 type clockless struct{ semel.Store }
 
-func (clockless) Now(context.Context) (semel.Instant, error) {
+func (clockless) Now(context.Context) (store.Instant, error) {
 	return 0, errors.New("the clock has stopped")
 }
 
-// A process that can begin nothing gets no traffic, and says why.
+// A process that can't begin calls gets no traffic, and says why.
 func TestAStoreWithoutAClockIsNotReady(t *testing.T) {
 	for _, st := range []semel.Store{struct{ semel.Store }{memstore.New()}, clockless{memstore.New()}} {
 		e, err := semel.New(st, nil)
@@ -27,7 +34,7 @@ func TestAStoreWithoutAClockIsNotReady(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &Server{store: st, engine: e, gen: &generation{cfg: &config.Config{}, auth: &auth.Authenticator{}}}
-		s.promised.Store(&promised{})
+		s.reading.Store(&durabilityReading{})
 		var text strings.Builder
 		for _, c := range s.checks(t.Context()) {
 			if c.err != nil {
@@ -38,5 +45,63 @@ func TestAStoreWithoutAClockIsNotReady(t *testing.T) {
 			t.Errorf("%T is ready but for %q", st, text.String())
 		}
 		_ = e.Close(t.Context())
+	}
+}
+
+// disk is an in-memory file system of a given size.
+type disk struct {
+	vfs.FS
+	free atomic.Uint64
+}
+
+func (d *disk) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	free := d.free.Load()
+	return vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 40, UsedBytes: 1<<40 - free}, nil
+}
+
+// A node with a full disk takes no new calls, so it gets no traffic until there is space.
+// It isn't restarted, because that would not free any.
+func TestANodeWithoutRoomIsNotReady(t *testing.T) {
+	d := &disk{FS: vfs.NewMem()}
+	d.free.Store(1 << 39)
+	st, err := pebblestore.Open("store", &pebblestore.Options{FS: d})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "op"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{store: st, engine: e, gen: &generation{cfg: &config.Config{}, auth: &auth.Authenticator{}}}
+	s.reading.Store(&durabilityReading{})
+	ready := func(want int, says string) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", "/readyz?verbose", nil)
+		s.ready(w, r)
+		if w.Code != want || !strings.Contains(w.Body.String(), says) || !s.Healthy() {
+			t.Errorf("%d %s, want %d with %q; healthy: %v", w.Code, w.Body, want, says, s.Healthy())
+		}
+	}
+	begun := func(key string) bool {
+		ans, err := e.Begin(t.Context(), semel.Call{Operation: "op", Key: key})
+		if err == nil {
+			err = ans.Attempt.Complete(t.Context(), semel.Result{})
+		}
+		return err == nil
+	}
+	ready(http.StatusOK, "[+] disk ok: 549755813888 of")
+	d.free.Store(1)
+	ready(http.StatusServiceUnavailable, "[-] disk: FULL: no new call is taken until there is more space; 1 of")
+	if begun("full") {
+		t.Error("a node that is not ready takes a call")
+	}
+	d.free.Store(1 << 30)
+	ready(http.StatusOK, "[+] disk ok: filling up")
+	if !begun("room") {
+		t.Error("a node that is ready takes no call")
+	}
+	if err := errors.Join(e.Close(t.Context()), st.Close()); err != nil {
+		t.Error(err)
 	}
 }

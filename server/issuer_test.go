@@ -21,7 +21,7 @@ import (
 	"github.com/semelhq/semel/server/auth"
 )
 
-// issuer publishes the key that it signs tokens with.
+// issuer publishes the key with which it signs tokens.
 type issuer struct {
 	*httptest.Server
 	key  *ecdsa.PrivateKey
@@ -88,7 +88,7 @@ func TestKeysOfAnIssuer(t *testing.T) {
 		t.Error(status, text)
 	}
 
-	// A reload needs no issuer that answers.
+	// A reload works while the issuer is down.
 	is.away.Store(false)
 	s = start(t, path)
 	if status, _, text := do(t, "GET", s.data("/v1/operations"), "", bearer...); status != 200 {

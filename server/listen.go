@@ -31,8 +31,8 @@ func listen(address string, certs config.TLS, limits *config.Limits, handler htt
 	return l, err
 }
 
-// newListener is a server within the limits: of connections, of requests, of how
-// slowly callers may read.
+// newListener makes a server with limits on connections, on requests, and on how slowly
+// callers may read.
 func newListener(ln net.Listener, certs config.TLS, limits *config.Limits, handler http.Handler, log *slog.Logger) (*listener, error) {
 	pace := paceOf(limits)
 	ln, err := limit.Listener(ln, limits.Connections, pace)

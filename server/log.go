@@ -11,15 +11,16 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// observe logs what the engine tells: one line for each decision, at the level
-// debug where it is the usual one, and louder what somebody should see. Keys,
-// principals and payloads are not logged.
+// observe logs the engine's events: one line for each decision, at the level debug if it
+// is a usual one, and higher if somebody should see it. It doesn't log keys, principals
+// or payloads.
 func observe(log *slog.Logger) *semel.Events {
 	ctx := context.Background()
 	return &semel.Events{
-		Decided: func(e semel.DecidedEvent) {
+		Decided: func(e semel.Event) {
 			level := slog.LevelDebug
-			if e.Decision == semel.Conflict || e.Decision == semel.Held || e.Decision == semel.Expired || e.Decision == semel.OtherCaller {
+			if e.Decision == semel.Conflict || e.Decision == semel.Held || e.Decision == semel.TooLate || e.Decision == semel.OtherCaller ||
+				e.Decision == semel.Throttled && e.Limit != semel.LimitDuplicates {
 				level = slog.LevelInfo
 			}
 			if !log.Enabled(ctx, level) {
@@ -27,9 +28,9 @@ func observe(log *slog.Logger) *semel.Events {
 			}
 			log.LogAttrs(ctx, level, "decided", slog.String("record", e.ID.String()), slog.String("tenant", e.ID.Tenant),
 				slog.String("decision", string(e.Decision)), slog.String("state", e.State.String()),
-				slog.Int("attempt", e.Attempt), slog.Int64("fence", e.Fence), slog.Duration("waited", e.Waited))
+				slog.Int("attempt", e.Attempt), slog.Int64("fence", e.Fence), slog.Duration("waited", e.Waited), slog.String("limit", string(e.Limit)))
 		},
-		Ended: func(e semel.EndedEvent) {
+		Ended: func(e semel.Event) {
 			level, disposition := slog.LevelDebug, e.Disposition.String()
 			if e.Held != "" {
 				level, disposition = slog.LevelWarn, "held"
@@ -43,14 +44,14 @@ func observe(log *slog.Logger) *semel.Events {
 				slog.String("disposition", disposition), slog.Int("attempt", e.Attempt), slog.Int64("fence", e.Fence),
 				slog.Duration("took", e.Took), slog.String("by", e.By), slog.String("reason", e.Reason), slog.String("held", e.Held))
 		},
-		LeaseLost: func(e semel.LeaseLostEvent) {
+		LeaseLost: func(e semel.Event) {
 			log.LogAttrs(ctx, slog.LevelWarn, "lease lost", slog.String("record", e.ID.String()),
 				slog.Int("attempt", e.Attempt), slog.Int64("fence", e.Fence), slog.Any("error", e.Err))
 		},
-		StoreFailed: func(e semel.StoreFailedEvent) {
+		StoreFailed: func(e semel.Event) {
 			log.LogAttrs(ctx, slog.LevelError, "store failed", slog.String("call", e.Call), slog.Int("try", e.Try), slog.Any("error", e.Err))
 		},
-		Purged: func(e semel.PurgedEvent) {
+		Purged: func(e semel.Event) {
 			if e.By == "" {
 				log.LogAttrs(ctx, slog.LevelDebug, "purged", slog.Int("count", e.Count))
 				return
@@ -58,35 +59,35 @@ func observe(log *slog.Logger) *semel.Events {
 			log.LogAttrs(ctx, slog.LevelInfo, "purged", slog.String("record", e.ID.String()), slog.String("by", e.By), slog.String("reason", e.Reason))
 		},
 		Swept: swept(log),
-		Reconciled: func(e semel.ReconciledEvent) {
+		Reconciled: func(e semel.Event) {
 			if e.Err != nil {
 				log.LogAttrs(ctx, slog.LevelWarn, "the reconciler has no answer", slog.String("record", e.ID.String()), slog.Duration("took", e.Took), slog.Any("error", e.Err))
 			}
 		},
-		ReleaseDropped: func(id semel.ID) {
-			log.LogAttrs(ctx, slog.LevelWarn, "too many claims wait to be released: if this one arrived, its call is held or run again when its lease ends", slog.String("record", id.String()))
+		ReleaseDropped: func(e semel.Event) {
+			log.LogAttrs(ctx, slog.LevelWarn, "too many claims wait to be released: if this one was written, its call is held or runs again when the lease ends", slog.String("record", e.ID.String()))
 		},
 	}
 }
 
-// repeatAfter is after how long a trouble of the sweeps that lasts is logged again.
+// repeatAfter is how long swept waits before it logs a lasting problem again.
 const repeatAfter = 10 * time.Minute
 
-// swept logs what keeps sweeps from attending to records: once, again from time to
-// time, and when it is over.
-func swept(log *slog.Logger) func(semel.SweptEvent) {
+// swept logs why sweeps leave records undone: once, again from time to time, and when
+// that is over.
+func swept(log *slog.Logger) func(semel.Event) {
 	var mu sync.Mutex
 	var last string
 	var at time.Time
-	return func(e semel.SweptEvent) {
+	return func(e semel.Event) {
 		mu.Lock()
 		defer mu.Unlock()
-		text := trouble(&e)
+		text := sweepProblem(&e)
 		if text == last && (text == "" || time.Since(at) < repeatAfter) {
 			return
 		}
 		if text == "" {
-			log.Info("sweeps attend to everything again")
+			log.Info("sweeps succeed again")
 		} else {
 			log.Error("sweep failed", slog.String("error", text))
 		}
@@ -94,8 +95,8 @@ func swept(log *slog.Logger) func(semel.SweptEvent) {
 	}
 }
 
-// trouble is what a sweep could not do, for people; empty for nothing.
-func trouble(e *semel.SweptEvent) string {
+// sweepProblem says what a sweep could not do; empty if nothing.
+func sweepProblem(e *semel.Event) string {
 	if e.Err == nil {
 		return ""
 	}
@@ -123,14 +124,14 @@ func both(a, b *semel.Events) *semel.Events {
 	}
 }
 
-func after[E any](a, b func(E)) func(E) {
+func after(a, b func(semel.Event)) func(semel.Event) {
 	switch {
 	case a == nil:
 		return b
 	case b == nil:
 		return a
 	}
-	return func(e E) {
+	return func(e semel.Event) {
 		a(e)
 		b(e)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// What lasts is logged once, and again from time to time; that it is over, once.
+// A lasting problem is logged once, and again from time to time; its end is logged once.
 func TestTroubleOfSweepsIsNotRepeatedEachSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -24,7 +24,7 @@ func TestTroubleOfSweepsIsNotRepeatedEachSecond(t *testing.T) {
 				t.Errorf("%d lines, want %d, the last with %q:\n%s", len(got), want, last, &out)
 			}
 		}
-		bad := semel.SweptEvent{Err: errors.Join(errors.New("the record a is newer"), errors.New("the record b is newer"))}
+		bad := semel.Event{Err: errors.Join(errors.New("the record a is newer"), errors.New("the record b is newer"))}
 		for range 300 {
 			told(bad)
 			<-time.After(time.Second)
@@ -33,12 +33,12 @@ func TestTroubleOfSweepsIsNotRepeatedEachSecond(t *testing.T) {
 		<-time.After(10 * time.Minute)
 		told(bad)
 		lines(2, "the record a is newer; and 1 more")
-		told(semel.SweptEvent{Err: errors.New("the archive is down")})
+		told(semel.Event{Err: errors.New("the archive is down")})
 		lines(3, "the archive is down")
 		for range 10 {
-			told(semel.SweptEvent{})
+			told(semel.Event{})
 		}
-		lines(4, "sweeps attend to everything again")
+		lines(4, "sweeps succeed again")
 	})
 }
 
@@ -47,9 +47,9 @@ func TestReadinessNamesWhatSweepsLeave(t *testing.T) {
 	if c := s.sweeping(); c.err != nil || c.detail != "none yet" {
 		t.Errorf("got %+v", c)
 	}
-	s.lastSweep.Store(&semel.SweptEvent{Swept: semel.Swept{Due: 9, Left: 3, Unreadable: 2}, Err: errors.New("the record a is newer")})
+	s.lastSweep.Store(&semel.Event{Swept: semel.Swept{Due: 9, Left: 3, Unreadable: 2}, Err: errors.New("the record a is newer")})
 	c := s.sweeping()
-	for _, part := range []string{"the record a is newer", "2 records can't be read", "3 due records are left to programs that know their operations"} {
+	for _, part := range []string{"the record a is newer", "2 records can't be read", "3 due records are left to programs that have their operations"} {
 		if !strings.Contains(c.detail, part) {
 			t.Errorf("%q does not say %q", c.detail, part)
 		}

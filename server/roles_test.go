@@ -10,8 +10,8 @@ import (
 	"github.com/semelhq/semel/server/auth"
 )
 
-// What an issuer says of its callers makes nobody an admin of more than a tenant, and
-// of nothing unless the configuration says where roles are found.
+// An issuer can make its callers admins of one tenant at most, and of none unless the
+// configuration says which claim has the roles.
 func TestNoClaimRulesAllTenants(t *testing.T) {
 	is := newIssuer(t)
 	config := func(more string) string {

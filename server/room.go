@@ -1,36 +1,38 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 
 	"github.com/semelhq/semel/store/pebblestore"
 )
 
-// fillingUp reports whether less than a tenth of a disk is free, or so little that no
-// record is added.
+// fillingUp reports whether less than a tenth of a disk is free, or too little for
+// another record.
 func fillingUp(r pebblestore.Room) bool { return r.Full || r.Free < r.Total/10 }
 
-// roomOf is how full the disk of the embedded store is. A node without room stays ready:
-// it has the answers to what was executed, and nobody else has.
+// roomOf checks how full the embedded store's disk is. Without free space a node takes no
+// new calls, so it gets no traffic. A restart would not free any space.
 func roomOf(st *pebblestore.Store) check {
-	c := check{name: "disk"}
+	c := check{name: "disk", outside: true}
 	r, err := st.Room()
-	switch {
-	case err != nil:
+	if err != nil {
 		c.detail = "not known: " + err.Error()
+		return c
+	}
+	c.detail = fmt.Sprintf("%d of %d bytes are free", r.Free, r.Total)
+	switch {
 	case r.Full:
-		c.detail = fmt.Sprintf("FULL: no new call is taken until there is more room; %d of %d bytes are free", r.Free, r.Total)
+		c.err = errors.New("FULL: no new call is taken until there is more space; " + c.detail)
 	case fillingUp(r):
-		c.detail = fmt.Sprintf("filling up: %d of %d bytes are free", r.Free, r.Total)
-	default:
-		c.detail = fmt.Sprintf("%d of %d bytes are free", r.Free, r.Total)
+		c.detail = "filling up: " + c.detail
 	}
 	return c
 }
 
-// watchRoom warns when the disk of the embedded store fills up, and says when it has
-// room again.
+// watchRoom warns when the embedded store's disk fills up, and logs when it has space
+// again.
 func (s *Server) watchRoom() {
 	st, ok := s.store.(*pebblestore.Store)
 	if !ok {
@@ -38,7 +40,7 @@ func (s *Server) watchRoom() {
 	}
 	r, err := st.Room()
 	if err != nil {
-		return // readiness says so
+		return // readiness reports it
 	}
 	free, total := slog.Uint64("free", r.Free), slog.Uint64("total", r.Total)
 	switch tight := fillingUp(r); {
@@ -46,6 +48,6 @@ func (s *Server) watchRoom() {
 	case tight:
 		s.log.Warn("the disk of the store is filling up", free, total)
 	default:
-		s.log.Info("the disk of the store has room again", free, total)
+		s.log.Info("the disk of the store has space again", free, total)
 	}
 }

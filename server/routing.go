@@ -11,8 +11,8 @@ import (
 )
 
 // routing finds the route of a request. Patterns and their precedence are those of
-// [http.ServeMux], whose redirects are not: many clients follow none, and those that
-// do may send the request anew without its key.
+// [http.ServeMux], but without its redirects: many clients follow none, and those that do
+// may send the request again without its key.
 type routing struct {
 	mux     *http.ServeMux
 	proxies map[string]*semelproxy.Proxy // by pattern
@@ -22,23 +22,22 @@ func newRouting() routing {
 	return routing{mux: http.NewServeMux(), proxies: map[string]*semelproxy.Proxy{}}
 }
 
-// add declares a route. Like the mux, it panics if there is something wrong with
-// the pattern.
+// add declares a route. Like the mux, it panics if the pattern is invalid.
 func (t *routing) add(pattern string, p *semelproxy.Proxy) {
 	t.mux.Handle(pattern, p)
 	t.proxies[pattern] = p
 }
 
-// find is the route that takes a request, by its path without what makes no
-// difference, such as // or /../, or nil.
+// find is the route for a request, or nil. It cleans the path first, of // and /../ for
+// instance.
 func (t *routing) find(r *http.Request) *semelproxy.Proxy {
 	_, pattern := t.mux.Handler(r)
 	return t.proxies[pattern]
 }
 
-// evades reports whether the request would be guarded by another route if its path
-// were spelled as an upstream may well read it, and is not as it is: with /pay;x,
-// /pay%2f or /pay/ one key could run again at the upstream of /pay.
+// evades reports whether the request isn't guarded now, but would be by another route if
+// its path were spelled as an upstream may read it: with /pay;x, /pay%2f or /pay/ one key
+// could run again at the upstream of /pay.
 func (t *routing) evades(r *http.Request, route *semelproxy.Proxy) bool {
 	folded := fold(r.URL.Path)
 	if folded == r.URL.Path || route.Guards(r) {
@@ -50,7 +49,7 @@ func (t *routing) evades(r *http.Request, route *semelproxy.Proxy) bool {
 	return found != nil && found != route && found.Guards(r)
 }
 
-// fold is a path without parameters and without what [path.Clean] takes away.
+// fold is a path without parameters, cleaned by [path.Clean].
 func fold(p string) string {
 	parts := strings.Split(p, "/")
 	for i := range parts {
@@ -64,7 +63,7 @@ func (g *generation) serve(w http.ResponseWriter, r *http.Request, route *semelp
 	if g.routes.evades(r, route) {
 		g.guard.Refuse(w, semelhttp.Profile{}, semelhttp.Refusal{
 			Status: http.StatusBadRequest, Code: semelproxy.CodeAmbiguousTarget, Title: "Ambiguous target",
-			Detail: "Spelled otherwise the path of this request belongs to a route that guards it. Nothing was executed. Send it without a closing slash, parameters after a semicolon, or an escaped slash.",
+			Detail: "Spelled another way, the path of this request belongs to a route that guards it. Nothing was executed. Send it without a closing slash, parameters after a semicolon, or an escaped slash.",
 		})
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// One key runs once, however the path and the method are spelled that lead there.
+// One key runs once, however the path and the method are spelled.
 func TestAKeyCantRunAgainByAnotherSpelling(t *testing.T) {
 	var hits atomic.Int64
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,7 +34,7 @@ routes:
 	}{
 		{"POST", "/pay", "k1", 201, "POST /pay", ""},
 		{"POST", "/pay", "k1", 201, "POST /pay", ""},
-		// The same route, and not the same request.
+		// The same route, but another request.
 		{"POST", "//pay", "k1", 422, "conflict", ""},
 		{"POST", "/a/../pay", "k1", 422, "conflict", ""},
 		{"POST", "//pay", "k2", 201, "POST //pay", ""},
@@ -43,7 +43,7 @@ routes:
 		{"POST", "/pay;x", "k1", 400, "ambiguous_target", ""},
 		{"POST", "/x/%2e%2e/pay", "k1", 400, "ambiguous_target", ""},
 		{"post", "/pay", "k1", 501, "method_spelling", ""},
-		// What nobody guards passes, without a redirect.
+		// Unguarded requests pass, without a redirect.
 		{"POST", "/other//a/../b", "k1", 201, "POST /other//a/../b", "off"},
 		{"POST", "/tree", "k3", 201, "POST /tree", ""},
 		{"POST", "/pay/", "", 201, "POST /pay/", ""},

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/protocol/ids/whatsapp"
 	"github.com/semelhq/semel/server/api"
@@ -27,13 +26,13 @@ import (
 
 // Options configures a [Server].
 type Options struct {
-	// Config is what to start with. Required.
+	// Config is the configuration to start with. Required.
 	Config *config.Config
-	// Load reads the configuration again, for a reload. Nil: a reload is refused.
+	// Load reads the configuration again for a reload. Nil: reloads are refused.
 	Load func() (*config.Config, error)
-	// Log gets what happens. Defaults to [slog.Default].
+	// Log defaults to [slog.Default].
 	Log *slog.Logger
-	// Version is that of the program.
+	// Version is the program's version.
 	Version string
 }
 
@@ -47,17 +46,17 @@ type Server struct {
 	dataAPI    *api.API
 	adminAPI   *api.API
 	executions http.Handler  // the execution API of the data listener
-	archive    io.Closer     // nil where there is none to close
-	evidence   *evidence.Log // nil where there is none
-	outbox     *outbox       // nil where there are no destinations
+	archive    io.Closer     // nil if there is none to close
+	evidence   *evidence.Log // nil if there is none
+	outbox     *outbox       // nil without destinations
 	budget     *limit.Budget
 	notify     *notify.Notifier
 
 	data, admin *listener
 	stopping    atomic.Bool
-	promised    atomic.Pointer[promised]
+	reading     atomic.Pointer[durabilityReading]
 	tight       atomic.Bool // the disk of the store has little room
-	lastSweep   atomic.Pointer[semel.SweptEvent]
+	lastSweep   atomic.Pointer[semel.Event]
 
 	reloading sync.Mutex
 	mu        sync.RWMutex
@@ -66,11 +65,11 @@ type Server struct {
 
 var (
 	errStopping = errors.New("the service is stopping")
-	errNoReload = errors.New("the service was started without a file to read again")
+	errNoReload = errors.New("the service was started without a configuration file to read again")
 )
 
-// New opens the store and the listeners, and puts everything together. Nothing is
-// served before [Server.Run]. After an error everything is closed again.
+// New opens the store and the listeners, and puts everything together. It serves nothing
+// before [Server.Run]. After an error everything is closed again.
 func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	cfg := opts.Config
 	s := &Server{log: cmp.Or(opts.Log, slog.Default()), load: opts.Load, storeName: cfg.Store.Name()}
@@ -98,8 +97,9 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	}
 	observer := api.NewObserver()
 	engineOpts := &semel.Options{
-		Events:    both(both(observe(s.log), observer.Events()), &semel.Events{Swept: func(e semel.SweptEvent) { s.lastSweep.Store(&e) }}),
+		Events:    both(both(observe(s.log), observer.Events()), &semel.Events{Swept: func(e semel.Event) { s.lastSweep.Store(&e) }}),
 		PurgeRate: cfg.Purge.PerSecond,
+		Quotas:    quotasOf(&cfg.Quotas),
 	}
 	if cfg.Archives() {
 		if engineOpts.Archive, s.archive, err = OpenArchive(cfg.Archive, s.store); err != nil {
@@ -117,10 +117,10 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		return nil, err
 	}
 	undo = append(undo, func() { s.engine.Close(context.Background()) })
-	if _, err = s.engine.LoadEpoch(ctx); err != nil {
+	if _, err = s.engine.Door().LoadEpoch(ctx); err != nil {
 		return nil, err
 	}
-	own := map[string]dispatch.Destination{}
+	own := s.eventDestinations(cfg)
 	if cfg.Commands.WhatsApp.On() {
 		own[whatsapp.Destination] = s.inbox()
 	}
@@ -147,21 +147,20 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	return s, nil
 }
 
-// DataAddr is the address that takes the guarded traffic.
+// DataAddr is the address of the listener for guarded traffic.
 func (s *Server) DataAddr() net.Addr { return s.data.addr() }
 
-// AdminAddr is the address that takes the requests of operators.
+// AdminAddr is the address of the listener for operators.
 func (s *Server) AdminAddr() net.Addr { return s.admin.addr() }
 
 // Engine is the engine behind all doors.
 func (s *Server) Engine() *semel.Engine { return s.engine }
 
-// Run serves until ctx is done, then stops: readiness drops, listeners close,
-// requests in flight get limits.shutdown_grace to finish, and what is not finished
-// then is told to stop and settled by policy: released where it is proved that
-// nothing was sent, otherwise unknown. Messages that are being delivered get the
-// same grace; the others stay due. It closes the store. The error is nil after
-// a stop in which every outcome was recorded.
+// Run serves until ctx is done, then stops: readiness drops, listeners close, and
+// requests in flight get limits.shutdown_grace to finish. The rest is told to stop and is
+// settled by policy: released if nothing was certainly sent, otherwise unknown. Messages
+// that are being delivered get the same grace; the others stay due. It closes the store.
+// The error is nil if every outcome was recorded.
 func (s *Server) Run(ctx context.Context) error {
 	background, stopBackground := context.WithCancel(context.Background())
 	defer stopBackground()
@@ -170,6 +169,7 @@ func (s *Server) Run(ctx context.Context) error {
 	work.Go(func() { _ = s.engine.Run(background, time.Duration(s.current().cfg.Purge.Interval)) })
 	work.Go(func() { s.watchDurability(background) })
 	work.Go(func() { s.watchKeys(background) })
+	work.Go(func() { s.watchWrites(background) })
 	signed := s.runEvidence()
 	work.Go(func() { s.tell(s.notify.Watch(background, s.Healthy)) })
 
@@ -203,8 +203,8 @@ func (s *Server) stop(stopBackground func(), work *sync.WaitGroup,
 	if err != nil {
 		s.log.Warn("requests are still in flight: their outcome is settled by policy")
 	}
-	// What is left is told to stop, and its end is recorded. Its answers have some
-	// time to leave; callers that do not read them keep nothing from ending.
+	// What is left is told to stop, and its end is recorded. Its answers get some time to
+	// leave; callers who don't read them delay nothing.
 	gen.interrupt()
 	<-delivered
 	leave, cancelLeave := context.WithTimeout(context.Background(), leaveTime)
@@ -227,16 +227,16 @@ func (s *Server) stop(stopBackground func(), work *sync.WaitGroup,
 	return errors.Join(errs...)
 }
 
-// settleTime is how long the stop waits for ends of attempts to be recorded, after
-// the grace.
+// settleTime is how long a stop waits, after the grace, until the ends of attempts are
+// recorded.
 const settleTime = 5 * time.Second
 
-// leaveTime is how much of that answers have to leave.
+// leaveTime is the part of settleTime in which answers can leave.
 const leaveTime = 3 * time.Second
 
-// Reload reads the configuration again and takes it over, all or nothing. It
-// reports whether anything changed. What can't change while the service runs,
-// listeners and store, is refused by name.
+// Reload reads the configuration again and applies it, all or nothing. It reports whether
+// anything changed. A change of something fixed, such as the listeners and the store, is
+// an error that names it.
 func (s *Server) Reload() (changed bool, err error) {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
@@ -269,14 +269,15 @@ func (s *Server) Reload() (changed bool, err error) {
 	return true, nil
 }
 
-// current is the configuration in force, without holding on to it.
+// current is the configuration in force; it may be replaced meanwhile.
 func (s *Server) current() *generation {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.gen
 }
 
-// enter is the configuration in force, for one request; leave it by exit.
+// enter is the configuration in force, for one request. Call inFlight.Done when you are
+// done.
 func (s *Server) enter() *generation {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -286,6 +287,6 @@ func (s *Server) enter() *generation {
 
 func (s *Server) tell(err error) {
 	if err != nil {
-		s.log.Warn("the service manager can't be told", slog.Any("error", err))
+		s.log.Warn("the service manager could not be notified", slog.Any("error", err))
 	}
 }

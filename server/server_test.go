@@ -15,10 +15,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/store"
 )
 
 // service is a server on free loopback ports.
@@ -48,8 +48,7 @@ func (l *logText) String() string {
 	return l.b.String()
 }
 
-// start runs a server with the text of a configuration, to which listeners on free
-// ports are added.
+// start runs a server with the text of a configuration, and adds listeners on free ports.
 func start(t *testing.T, file string) *service {
 	t.Helper()
 	load := func() (*config.Config, error) {
@@ -120,8 +119,8 @@ func do(t *testing.T, method, url, body string, header ...string) (int, http.Hea
 	return resp.StatusCode, resp.Header, string(text)
 }
 
-// rootToken is that of an admin, where a test's configuration has one, and asRoot is
-// do with it.
+// rootToken is an admin's token, if a test's configuration has one, and asRoot is do with
+// it.
 const rootToken = "the admin's token"
 
 func asRoot(t *testing.T, method, url, body string, header ...string) (int, http.Header, string) {
@@ -371,7 +370,7 @@ func TestStopSettlesWhatDoesNotFinish(t *testing.T) {
 	if status != 409 || !strings.Contains(body, `"held"`) {
 		t.Errorf("after the restart: %d %s", status, body)
 	}
-	page, err := again.Engine().Search(t.Context(), semel.Query{Held: true})
+	page, err := again.Engine().Search(t.Context(), store.Query{Held: true})
 	if err != nil || len(page.Records) != 1 {
 		t.Errorf("%d held records, %v", len(page.Records), err)
 	}

@@ -6,33 +6,33 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/archive"
 	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/pebblestore"
 	"github.com/semelhq/semel/store/pgstore"
 	"github.com/semelhq/semel/store/redisstore"
 )
 
-// OpenStore opens the store that a configuration names: "pebble:" and a directory,
-// a postgres, redis or redis-cluster URL, or "memory:". With the profile strict it
-// refuses one whose live settings are unsafe, in a sentence for each of them. The
-// context bounds opening.
+// OpenStore opens the store that a configuration names: "pebble:" and a directory, a
+// postgres, redis or redis-cluster URL, or "memory:". With the profile strict it refuses
+// a store whose live settings are unsafe, with a sentence for each of them. The context
+// bounds opening.
 func OpenStore(ctx context.Context, c config.Store) (semel.Store, error) {
 	return openStoreWith(ctx, c, &pebblestore.Options{})
 }
 
-// LookAtStore is OpenStore for who only reads. A directory is left as it is, and is
-// read on a full disk too. The profile is not asked: to look is no service.
+// LookAtStore opens a store for reading only. It leaves a directory as it is, and reads
+// it even on a full disk. It ignores the profile, because reading needs no durability.
 func LookAtStore(ctx context.Context, c config.Store) (semel.Store, error) {
 	c.Profile, c.Migrate = "standard", false
 	return openStoreWith(ctx, c, &pebblestore.Options{ReadOnly: true})
 }
 
-// openStoreWith is OpenStore with what only directories have.
+// openStoreWith is OpenStore with options for directories.
 func openStoreWith(ctx context.Context, c config.Store, embedded *pebblestore.Options) (semel.Store, error) {
 	st, err := openStore(ctx, c, embedded)
 	if err != nil {
@@ -63,22 +63,20 @@ func openStore(ctx context.Context, c config.Store, embedded *pebblestore.Option
 	case "memory":
 		return memstore.New(), nil
 	case "postgres", "postgresql":
-		return pgstore.Open(ctx, c.URL, &pgstore.Options{Schema: c.Schema, Migrate: c.Migrate, Partition: time.Duration(c.Partition)})
+		return pgstore.Open(ctx, c.URL, &pgstore.Options{Schema: c.Schema, Migrate: c.Migrate})
 	case "redis", "rediss", "redis-cluster", "rediss-cluster":
 		return redisstore.Open(ctx, c.URL, &redisstore.Options{Prefix: c.Prefix, AcceptLoss: c.AcceptLoss})
 	}
-	return nil, errors.New("the URL names no kind of store; there are pebble, postgres, redis, redis-cluster and memory")
+	return nil, errors.New("the URL names no known kind of store; there are pebble, postgres, redis, redis-cluster and memory")
 }
 
-// OpenArchive opens the archive that a configuration names, for the records of a
-// store. It returns what is made for [semel.Options].Archive, and what closes the
-// archive, which is nil where it is closed with the store.
+// OpenArchive opens the archive that a configuration names, for the records of a store.
+// It returns a function for [semel.Options].Archive, and a closer, which is nil if the
+// archive closes with the store.
 func OpenArchive(c config.Archive, st semel.Store) (write func(context.Context, []semel.Record) error, close io.Closer, err error) {
 	if c.In == "store" {
-		a, ok := st.(interface {
-			Archive(ctx context.Context, recs []semel.Record) error
-		})
-		if !ok {
+		a := st.Extras().Archive
+		if a == nil {
 			return nil, nil, errors.New("archive: the store has no table for it: write files to archive.in, or use a postgres:// store")
 		}
 		return a.Archive, nil, nil
@@ -90,16 +88,16 @@ func OpenArchive(c config.Archive, st semel.Store) (write func(context.Context, 
 	return files.Write, files, nil
 }
 
-// DurabilityOf is what a store promises by its live settings. One that can't tell
+// DurabilityOf is what a store promises by its live settings. A store that can't tell
 // promises nothing beyond the process.
-func DurabilityOf(ctx context.Context, st semel.Store) (semel.Durability, error) {
-	ds, ok := st.(semel.DurabilityStore)
-	if !ok {
-		return semel.Durability{Level: semel.LevelProcess, Unsafe: []string{"the store can't tell what it promises: take it for one that forgets everything"}}, nil
+func DurabilityOf(ctx context.Context, st semel.Store) (store.Durability, error) {
+	ds := st.Extras().Durability
+	if ds == nil {
+		return store.Durability{Level: store.LevelProcess, Unsafe: []string{"the store can't tell what it promises: assume that it forgets everything"}}, nil
 	}
 	d, err := ds.Durability(ctx)
 	if err != nil {
-		return d, fmt.Errorf("store: what it promises can't be read: %w", err)
+		return d, fmt.Errorf("store: its durability can't be read: %w", err)
 	}
 	return d, nil
 }

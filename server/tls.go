@@ -9,8 +9,8 @@ import (
 	"github.com/semelhq/semel/server/config"
 )
 
-// tlsConfig reads the files of a listener. The certificate is read again for new
-// connections once its file has changed, so that it can be renewed in place.
+// tlsConfig reads the files of a listener. New connections get a changed certificate
+// file, so you can renew it in place.
 func tlsConfig(files config.TLS) (*tls.Config, error) {
 	certs := &certificates{cert: files.Cert, key: files.Key}
 	if _, err := certs.get(nil); err != nil {
@@ -26,8 +26,8 @@ func tlsConfig(files config.TLS) (*tls.Config, error) {
 		if !c.ClientCAs.AppendCertsFromPEM(pem) {
 			return nil, fmt.Errorf("%s has no certificate in PEM form", files.ClientCA)
 		}
-		// Callers may also be known by a token, so a certificate is verified
-		// where there is one and asked for of nobody.
+		// Callers may also authenticate by a token, so a certificate is verified if there
+		// is one, and required of nobody.
 		c.ClientAuth = tls.VerifyClientCertIfGiven
 	}
 	return c, nil

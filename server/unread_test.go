@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// deaf is a caller that sends and does not read, whose system keeps little for it.
+// deaf is a caller who sends and doesn't read, and whose system buffers little.
 func deaf(t *testing.T, s *service, text string) {
 	t.Helper()
 	c, err := net.Dial("tcp", s.DataAddr().String())
@@ -31,7 +31,7 @@ func request(key string) string {
 	return fmt.Sprintf("POST /report HTTP/1.1\r\nHost: 127.0.0.1\r\nIdempotency-Key: %s\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}", key)
 }
 
-// serveReports starts a service before an upstream that answers with so many bytes.
+// serveReports starts a service in front of an upstream that answers with so many bytes.
 func serveReports(t *testing.T, size int, more string) (<-chan struct{}, *service) {
 	t.Helper()
 	asked := make(chan struct{}, 8)
@@ -45,6 +45,7 @@ func serveReports(t *testing.T, size int, more string) (<-chan struct{}, *servic
 }
 
 func TestConnectionsOfThoseWhoDoNotReadAreFreed(t *testing.T) {
+	t.Parallel()
 	_, s := serveReports(t, 200<<10, "limits: {connections: 2, rate: 1KiB, rate_grace: 200ms}\n")
 	if status, _, _ := do(t, "POST", s.data("/report"), "{}", "Idempotency-Key", "a", "Connection", "close"); status != 200 {
 		t.Fatal(status)
@@ -52,18 +53,20 @@ func TestConnectionsOfThoseWhoDoNotReadAreFreed(t *testing.T) {
 	for range 2 {
 		deaf(t, s, strings.Repeat(request("a"), 60))
 	}
-	// There is no connection left for this one before another has ended.
+	// There is no connection left for this one until another has ended.
 	if status, header, text := do(t, "POST", s.data("/report"), "{}", "Idempotency-Key", "a"); status != 200 || header.Get("Idempotency-Replayed") != "true" || len(text) != 200<<10 {
 		t.Error(status, header, len(text))
 	}
 }
 
 func TestAnAnswerThatNobodyReadsIsRecorded(t *testing.T) {
+	t.Parallel()
 	for name, limits := range map[string]string{
 		"the caller is slower than it may be": "limits: {rate: 1KiB, rate_grace: 200ms}\n",
 		"the time of the call is over":        "limits: {rate: 0, read_timeout: 10m}\n",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			asked, s := serveReports(t, 16<<20, limits)
 			deaf(t, s, request("big"))
 			<-asked
@@ -77,6 +80,7 @@ func TestAnAnswerThatNobodyReadsIsRecorded(t *testing.T) {
 }
 
 func TestStopDoesNotWaitForThoseWhoDoNotRead(t *testing.T) {
+	t.Parallel()
 	begun := make(chan struct{})
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(begun)
@@ -94,8 +98,8 @@ func TestStopDoesNotWaitForThoseWhoDoNotRead(t *testing.T) {
 	s.done <- nil
 }
 
-// Of HTTP/2 a connection has no more requests than it may, and all connections
-// together no more than the service may.
+// A connection of HTTP/2 has no more requests than allowed, and all connections together
+// no more than the service allows.
 func TestRequestsOfManyStreamsAreBounded(t *testing.T) {
 	begun, end := make(chan struct{}, 16), make(chan struct{})
 	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -14,22 +14,23 @@ import (
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/protocol/ids"
 	"github.com/semelhq/semel/protocol/ids/whatsapp"
+	"github.com/semelhq/semel/protocol/webhook"
 	"github.com/semelhq/semel/server/config"
 )
 
-// How messages from WhatsApp are worked on. Mapper, handlers and replies have
-// timeouts of their own, so workTimeout only ends what none of them bounds.
+// How messages from WhatsApp are processed. Mapper, handlers and replies have timeouts of
+// their own, so workTimeout only ends what none of these bounds.
 const (
 	workTimeout    = 15 * time.Minute
 	workAtOnce     = 16
 	workLease      = 10 * time.Second
 	workMinBackoff = time.Second
 	workMaxBackoff = 5 * time.Minute
-	workMaxTries   = 1 << 20 // it is by age that a message is parked
+	workMaxTries   = 1 << 20 // messages are parked by age
 )
 
-// ingress makes the webhook of a configuration, in front of the generation's
-// gateway. It is nil where there is none.
+// ingress makes the configured webhook, in front of the generation's gateway. It is nil
+// if there is none.
 func (s *Server) ingress(g *generation, c *config.WhatsApp) (*whatsapp.Ingress, error) {
 	if !c.On() {
 		return nil, nil
@@ -56,8 +57,9 @@ func (s *Server) ingress(g *generation, c *config.WhatsApp) (*whatsapp.Ingress, 
 		Rights: func(_ context.Context, m *whatsapp.Message) ([]string, error) {
 			n, ok := numbers[m.PhoneNumberID]
 			if !ok || n.Tenant != m.TenantID {
-				// It was taken under another configuration, maybe by a node that has it.
-				return nil, errors.New("the phone number is not that of the tenant any more")
+				// The message was taken under another configuration, perhaps by a node
+				// that still has it.
+				return nil, errors.New("the phone number doesn't belong to the tenant any more")
 			}
 			return n.Rights, nil
 		},
@@ -66,8 +68,8 @@ func (s *Server) ingress(g *generation, c *config.WhatsApp) (*whatsapp.Ingress, 
 	})
 }
 
-// seen logs what became of one part of a delivery. Ids of messages have phone
-// numbers in them, so they are not logged.
+// seen logs what happened to one part of a delivery. It doesn't log message ids, which
+// contain phone numbers.
 func (s *Server) seen(p whatsapp.Seen) {
 	ctx, level := context.Background(), slog.LevelDebug
 	attrs := []slog.Attr{slog.String("operation", p.Operation), slog.String("number", p.PhoneNumberID), slog.String("decision", string(p.Decision))}
@@ -77,8 +79,8 @@ func (s *Server) seen(p whatsapp.Seen) {
 	s.log.LogAttrs(ctx, level, "whatsapp", attrs...)
 }
 
-// inbox is the destination of messages that were taken. That one of them can't be
-// worked on says nothing about the next, so nothing pauses it.
+// inbox is the destination of received messages. If one of them fails, that says nothing
+// about the next, so failures don't pause it.
 func (s *Server) inbox() dispatch.Destination {
 	return dispatch.Destination{
 		Sender: dispatch.SenderFunc(s.work), Timeout: workTimeout, Concurrency: workAtOnce, Lease: workLease,
@@ -86,34 +88,27 @@ func (s *Server) inbox() dispatch.Destination {
 	}
 }
 
-// work brings a message that was taken to the ingress that is in force.
+// work passes a received message to the current ingress.
 func (s *Server) work(ctx context.Context, d dispatch.Delivery) error {
 	in := s.current().whatsapp
 	if in == nil {
-		return errors.New("there is no webhook of WhatsApp")
+		return errors.New("the WhatsApp webhook is not configured")
 	}
 	if err := taken(&d); err != nil {
 		return dispatch.Park("not_taken", err)
 	}
-	err := untilStopped(ctx, func() error { return in.Work(ctx, d.Message.Payload) })
-	if refusal, ok := errors.AsType[*whatsapp.Refusal](err); ok {
-		return dispatch.Park(refusal.Code, err)
-	}
-	if later, ok := errors.AsType[*whatsapp.Later](err); ok {
-		return dispatch.RetryAfter(later.After, err)
-	}
-	return err
+	return dispatched(untilStopped(ctx, func() error { return in.Work(ctx, d.Message.Payload) }))
 }
 
-// taken checks that the webhook sent a message. Every caller of the execution API
-// can send one to this destination, whose content would then say in whose name to
-// execute what; only the webhook has its operations under its principal.
+// taken checks that the webhook sent a message. Any caller of the execution API can send
+// one to this destination, and its content says what to execute in whose name. Only the
+// webhook has its operations under its principal.
 func taken(d *dispatch.Delivery) error {
 	var in struct {
 		TenantID string `json:"tenant_id"`
 	}
 	if err := json.Unmarshal(d.Message.Payload, &in); err != nil {
-		return errors.New("the message is not one that the webhook sends")
+		return errors.New("the webhook doesn't send messages of this form")
 	}
 	by := d.Call.Operation == whatsapp.MessageOperation || d.Call.Operation == whatsapp.StatusOperation
 	if !by || d.Call.Principal != config.WhatsAppPrincipal || d.Call.Tenant != in.TenantID {
@@ -122,10 +117,10 @@ func taken(d *dispatch.Delivery) error {
 	return nil
 }
 
-// untilStopped calls work, and gives it up some time after ctx is done. By then
-// only a command can be running, which nobody who hangs up stops: the handler has a
-// timeout of its own. What is given up stays due, and the command is found where it
-// was left.
+// untilStopped calls work, and gives up some time after ctx is done. By then only a
+// command can be running, which goes on even if its caller hangs up; its handler has a
+// timeout of its own. A message that was given up stays due, and finds the command where
+// it was left.
 func untilStopped(ctx context.Context, work func() error) error {
 	ended := make(chan error, 1)
 	go func() {
@@ -151,27 +146,28 @@ func untilStopped(ctx context.Context, work func() error) error {
 	}
 }
 
-// errReserved is why a caller is refused who would be taken for the webhook.
-var errReserved = errors.New("the principal " + config.WhatsAppPrincipal + " is the service's own")
+// errReserved refuses a caller who would be mistaken for one of the service's own doors.
+var errReserved = errors.New("the principal is the service's own")
 
-// reserved reports whether a principal is the webhook's.
+// reserved reports whether a principal is that of a door.
 func (s *Server) reserved(principal string) bool {
-	return principal == config.WhatsAppPrincipal && s.current().cfg.Commands.WhatsApp.On()
+	cfg := s.current().cfg
+	return principal == config.WhatsAppPrincipal && cfg.Commands.WhatsApp.On() || principal == webhook.Principal && len(cfg.Webhooks) > 0
 }
 
-// A reply is what is posted to the reply_url: what to tell the sender of a message.
+// A reply is posted to the reply_url: what to tell the sender of a message.
 type reply struct {
 	TenantID      string `json:"tenant_id"`
 	PhoneNumberID string `json:"phone_number_id"`
-	// To is the WhatsApp id of the sender, and InReplyTo that of his message.
+	// To is the WhatsApp id of the sender, and InReplyTo the id of their message.
 	To        string `json:"to"`
 	InReplyTo string `json:"in_reply_to"`
-	// Response is that of the command; nil where nothing was executed because the
-	// message was refused.
+	// Response is the command's response; nil if the message was refused and nothing
+	// executed.
 	Response *ids.Response `json:"response,omitempty"`
 	Refused  *refused      `json:"refused,omitempty"`
-	// ConfirmButton is the id of the button that confirms the command; empty where
-	// there is nothing to confirm.
+	// ConfirmButton is the id of the button that confirms the command; empty if there is
+	// nothing to confirm.
 	ConfirmButton string `json:"confirm_button,omitempty"`
 }
 
@@ -181,8 +177,8 @@ type refused struct {
 	Message string `json:"message"`
 }
 
-// replies makes what posts replies, by Standard Webhooks. It is nil where nobody is
-// answered.
+// replies makes a function that posts replies, by Standard Webhooks. It is nil if no
+// reply_url is set.
 func replies(c *config.WhatsApp) (func(context.Context, *whatsapp.Message, *ids.Response, error) error, error) {
 	if c.ReplyURL == "" {
 		return nil, nil
@@ -191,7 +187,7 @@ func replies(c *config.WhatsApp) (func(context.Context, *whatsapp.Message, *ids.
 	if err != nil {
 		return nil, err
 	}
-	// The operator names the address, and nobody who sends messages has a say in it.
+	// The address is the operator's; nobody who sends messages can choose it.
 	sender, err := dispatch.HTTP(dispatch.HTTPOptions{URL: c.ReplyURL, Secrets: secrets, AllowPrivate: true})
 	if err != nil {
 		return nil, err
@@ -209,19 +205,19 @@ func replies(c *config.WhatsApp) (func(context.Context, *whatsapp.Message, *ids.
 		}
 		ctx, cancel := context.WithTimeout(ctx, dispatch.DefaultTimeout)
 		defer cancel()
-		// A crash after this and before the message counts as done posts the reply
-		// again: the receiver knows it by its id.
+		// After a crash between this and the end of the message's delivery, the reply is
+		// posted again; the receiver recognizes it by its id.
 		return sender.Deliver(ctx, dispatch.Delivery{Message: &semel.Message{ID: replyID(m), ContentType: "application/json", Payload: body}})
 	}, nil
 }
 
-// replyID follows from the message alone.
+// replyID depends only on the message.
 func replyID(m *whatsapp.Message) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", m.TenantID, m.PhoneNumberID, m.ID))
 	return "reply_" + hex.EncodeToString(sum[:16])
 }
 
-// refusedBy is an error of the gateway, without its causes.
+// refusedBy shows an error of the gateway, without its causes.
 func refusedBy(err error) *refused {
 	if e, ok := errors.AsType[*ids.Error](err); ok {
 		return &refused{string(e.Reason), e.Message}

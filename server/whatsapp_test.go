@@ -19,9 +19,10 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/protocol/ids/whatsapp"
+	"github.com/semelhq/semel/store"
 )
 
-// Whose number it is, the secrets of the app, and where its webhook is.
+// The tenant of the number, the secrets of the app, and the path of the webhook.
 const (
 	number    = "770001"
 	customer  = "351910000007"
@@ -40,7 +41,7 @@ type answered struct {
 	Refused  struct{ Code string }
 }
 
-// chat is what surrounds a service that takes commands from WhatsApp.
+// chat is everything around a service that takes commands from WhatsApp.
 type chat struct {
 	t       *testing.T
 	dir     string
@@ -53,7 +54,7 @@ type chat struct {
 }
 
 // newChat makes a mapper that understands "ACTION ORDER", a service that executes
-// commands, and what gets the replies.
+// commands, and a receiver of the replies.
 func newChat(t *testing.T, store string) *chat {
 	c := &chat{t: t, dir: t.TempDir(), began: make(chan struct{}, 100), refunds: make(chan string, 100)}
 	key := []byte(strings.Repeat("k", 32))
@@ -135,7 +136,7 @@ func (c *chat) file(name, text string) string {
 	return path
 }
 
-// reply is the next one that was posted.
+// reply is the next posted reply.
 func (c *chat) reply() (a answered) {
 	c.t.Helper()
 	p := <-c.phone.got
@@ -168,6 +169,7 @@ func (s *service) deliver(body string) int {
 
 // TestWhatsApp takes commands out of messages, without any Go code.
 func TestWhatsApp(t *testing.T) {
+	t.Parallel()
 	c := newChat(t, "pebble:DIR/data")
 	file := write(t, c.text)
 	s := start(t, file)
@@ -278,7 +280,7 @@ func TestWhatsApp(t *testing.T) {
 // records are those of the tenant, of one operation or all.
 func records(t *testing.T, s *service, operation string) (all []semel.Record) {
 	t.Helper()
-	q := semel.Query{Tenant: new("acme"), Operation: operation, Limit: semel.MaxSearchLimit}
+	q := store.Query{Tenant: new("acme"), Operation: operation, Limit: store.MaxSearchLimit}
 	for {
 		page, err := s.Engine().Search(t.Context(), q)
 		if err != nil {
@@ -291,7 +293,7 @@ func records(t *testing.T, s *service, operation string) (all []semel.Record) {
 	}
 }
 
-// TestWhatsAppForged sends what looks like a message that was taken.
+// TestWhatsAppForged sends messages that look like received ones.
 func TestWhatsAppForged(t *testing.T) {
 	c := newChat(t, "memory:")
 	s := start(t, write(t, c.text))
@@ -315,13 +317,13 @@ func TestWhatsAppForged(t *testing.T) {
 			t.Fatal(status, text)
 		}
 		for {
-			// The API tells nobody of messages, so it is asked again.
+			// The API doesn't announce messages, so the test asks again.
 			m := records(t, s, "default")[0].Outbox[0]
-			if m.State == semel.MessagePending && t.Context().Err() == nil {
+			if m.State == store.MessagePending && t.Context().Err() == nil {
 				runtime.Gosched()
 				continue
 			}
-			if m.State != semel.MessageParked || c.asked.Load() != 0 || len(c.refunds) != 0 {
+			if m.State != store.MessageParked || c.asked.Load() != 0 || len(c.refunds) != 0 {
 				t.Errorf("it is %v, after %d questions and %d executions", m.State, c.asked.Load(), len(c.refunds))
 			}
 			break
@@ -342,11 +344,12 @@ func TestWhatsAppForged(t *testing.T) {
 	})
 }
 
-// TestWhatsAppStops stops a service that works on a message, and starts it again.
+// TestWhatsAppStops stops a service while it works on a message, and starts it again.
 func TestWhatsAppStops(t *testing.T) {
+	t.Parallel()
 	c := newChat(t, "pebble:DIR/data")
 	c.hold = make(chan struct{})
-	// Nobody but WhatsApp is known here, so nobody else can deliver a command.
+	// Only WhatsApp is known here, so nobody else can deliver a command.
 	file := write(t, regexp.MustCompile(`, trusted_header: .*`).ReplaceAllString(c.text, "}")+"\napi: 'off'\n")
 	s := start(t, file)
 	if status, _, text := do(t, http.MethodPost, s.data("/v1/commands"), `{"tenant_id":"acme","actor_id":"`+customer+`","intent":{"entity":"order","action":"cancel","target":"o-1"}}`); status != http.StatusUnauthorized {

@@ -1,4 +1,4 @@
-// Command semel is the command line of Semel: keys, benchmarks and the demo.
+// Command semel is the command line of Semel: the service, the work of operators on it, and the demo.
 package main
 
 import (

@@ -2,20 +2,21 @@ package config
 
 import (
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/protocol/webhook"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// Config is everything that can be configured. The comments of the fields are
-// the descriptions in the schema. The json tag is the name in YAML and JSON,
-// and the other tags say: default, what stands where nothing is written; enum,
-// the values allowed; required, that there is no default; flag, the flag of the
-// command line that sets it; secret, that it is never printed; empty, that an
-// empty list is not the same as none.
+// Config has all settings. The comments of the fields are the descriptions in the schema.
+// The json tag is the name in YAML and JSON. The other tags are: default, the value if
+// nothing is written; enum, the allowed values; range, the smallest and the largest
+// value; required, for a setting without a default; flag, the command line flag that sets
+// it; secret, for a value that is never printed; empty, for a list that differs from none
+// when it is empty.
 //
-// Every setting that is not in a list can be set by a variable of the
-// environment, SEMEL_ and its path in capitals: SEMEL_STORE_URL sets store.url.
+// An environment variable can set every setting that isn't in a list. Its name is SEMEL_
+// and the path in capitals: SEMEL_STORE_URL sets store.url.
 //
-// A Config is not changed after it was loaded.
+// Don't change a Config after you have loaded it.
 type Config struct {
 	// Listener for the traffic that is guarded and for the execution API.
 	Listen Listener `json:"listen,omitzero"`
@@ -31,10 +32,16 @@ type Config struct {
 	Operations []Operation `json:"operations,omitempty"`
 	// What the proxy guards and where it leads.
 	Routes []Route `json:"routes,omitempty"`
-	// Bounds that keep the service alive.
+	// Services that are offered over Forrst, with its idempotency extension.
+	Forrst []Forrst `json:"forrst,omitempty"`
+	// Limits that keep the service from being overloaded.
 	Limits Limits `json:"limits,omitzero"`
+	// How much callers may have stored.
+	Quotas Quotas `json:"quotas,omitzero"`
 	// Commands that are taken at /v1/commands.
 	Commands Commands `json:"commands,omitzero"`
+	// Webhooks of other services that are taken.
+	Webhooks []Webhook `json:"webhooks,omitempty"`
 	// Where records go before they are purged.
 	Archive Archive `json:"archive,omitzero"`
 	// The tamper-evident log of what happened to calls.
@@ -51,11 +58,11 @@ type Config struct {
 type Listener struct {
 	// Host and port. Port 0 picks a free one; an empty host means all addresses.
 	Address string `json:"address" default:"127.0.0.1:8480" flag:"listen"`
-	// Names by which the execution API and commands may be asked on a loopback address, beside localhost: those that a proxy in front passes on. Routes answer to all names.
+	// Host names, beside localhost, under which the execution API and commands answer on a loopback address: those that a proxy in front passes on. Routes answer to all names.
 	Hosts []string `json:"hosts,omitempty"`
 	// Certificates. Without them the listener speaks plain HTTP.
 	TLS TLS `json:"tls,omitzero"`
-	// Addresses or networks of the proxies in front, such as 10.0.0.0/8. What others send in Forwarded, X-Forwarded-For and the like is removed.
+	// Addresses or networks of the proxies in front, such as 10.0.0.0/8. If anybody else sends Forwarded, X-Forwarded-For and the like, these are removed.
 	TrustedProxies []string `json:"trusted_proxies,omitempty"`
 }
 
@@ -79,21 +86,19 @@ type TLS struct {
 
 // Store says where records are kept.
 type Store struct {
-	// pebble: and a directory, a postgres, redis or redis-cluster URL, or memory: which forgets everything at the end.
+	// pebble: and a directory, a postgres, redis or redis-cluster URL, or memory: which forgets everything when the service stops.
 	URL string `json:"url" default:"pebble:./semel-data" flag:"store" secret:"url"`
-	// File that has the URL, for one with a password.
+	// File with the URL, for a URL with a password.
 	URLFile string `json:"url_file,omitzero"`
 	// strict refuses to start on a store whose settings may lose a written record.
 	Profile string `json:"profile" default:"standard" enum:"standard,strict"`
 	// Schema of the tables in PostgreSQL.
 	Schema string `json:"schema" default:"semel"`
-	// Bring the schema up to date at the start; otherwise semel migrate up does.
+	// Bring the schema up to date at the start. Otherwise run semel migrate up.
 	Migrate bool `json:"migrate,omitzero"`
-	// Keep larger results in PostgreSQL apart from their records, in partitions of this length by when they expire. A schema keeps the length that it has.
-	Partition Duration `json:"partition,omitzero"`
-	// What the names of all keys in Redis begin with.
+	// Prefix of all keys in Redis.
 	Prefix string `json:"prefix" default:"semel"`
-	// The operator's word that a failover of Redis may lose records, and calls may then be executed twice.
+	// Accept that a failover of Redis may lose records, and that calls may then be executed twice.
 	AcceptLoss bool `json:"accept_loss,omitzero"`
 }
 
@@ -104,8 +109,8 @@ const (
 	APIOpen     = "open"
 )
 
-// Auth says who may call. A caller that is found by none of these is told
-// apart from others by the digest of the credential that it sends.
+// Auth says who may call. A caller whom none of these identifies is told apart from
+// others by the digest of the credential that they send.
 type Auth struct {
 	// Bearer tokens.
 	Tokens []Token `json:"tokens,omitempty"`
@@ -119,7 +124,7 @@ type Auth struct {
 	DefaultTenant string `json:"default_tenant,omitzero"`
 }
 
-// Configured reports whether there is any method by which a caller can be verified.
+// Configured reports whether there is any method to verify a caller.
 func (a *Auth) Configured() bool {
 	return len(a.Tokens) > 0 || len(a.JWT) > 0 || len(a.MTLS) > 0 || len(a.TrustedHeader.From) > 0
 }
@@ -130,13 +135,13 @@ type Token struct {
 	Name string `json:"name" required:"true"`
 	// SHA-256 of the token, as 64 hexadecimal digits.
 	SHA256 string `json:"sha256,omitzero" secret:"digest"`
-	// File that has the token itself, instead of sha256. White space around it does not count.
+	// File that has the token itself, instead of sha256. White space around it is ignored.
 	TokenFile string `json:"token_file,omitzero"`
 	// Tenant of the caller. Defaults to auth.default_tenant.
 	Tenant string `json:"tenant,omitzero"`
 	// Who the caller acts as. Defaults to the name.
 	Principal string `json:"principal,omitzero"`
-	// What the caller may do beyond having its own calls guarded.
+	// What the caller may do beyond their own calls.
 	Roles []string `json:"roles,omitempty" enum:"viewer,operator,admin"`
 	// Rights of the caller, as the registry of commands names them.
 	Rights []string `json:"rights,omitempty"`
@@ -148,31 +153,31 @@ type JWT struct {
 	Issuer string `json:"issuer" required:"true"`
 	// What aud must contain.
 	Audience string `json:"audience" required:"true"`
-	// Algorithms of signatures that are accepted.
+	// Accepted signature algorithms.
 	Algorithms []string `json:"algorithms" required:"true" enum:"RS256,RS384,RS512,PS256,PS384,PS512,ES256,ES384,ES512,EdDSA"`
 	// File of the issuer's public keys, a JSON Web Key Set.
 	KeysFile string `json:"keys_file,omitzero"`
-	// Where the issuer publishes its JSON Web Key Set, instead of keys_file: an https URL, or http on this machine. Keys are fetched again every 15m, and for a key that is new.
+	// Where the issuer publishes its JSON Web Key Set, instead of keys_file: an https URL, or http on this machine. Keys are fetched again every 15m, and when a token has an unknown key.
 	JWKSURL string `json:"jwks_url,omitzero" secret:"url"`
 	// Tenant of all callers with its tokens. A token that names another one in tenant_claim is refused.
 	Tenant string `json:"tenant,omitzero"`
-	// Claim that names the tenant, without which a token is refused unless tenant says it. Empty: no claim does, and all are in tenant or default_tenant.
+	// Claim that names the tenant. A token without it is refused, unless tenant is set. Empty: no claim names it, and all callers are in tenant or default_tenant.
 	TenantClaim string `json:"tenant_claim" default:"tenant"`
 	// Claim that names the principal.
 	PrincipalClaim string `json:"principal_claim" default:"sub"`
-	// Claim that lists the roles, and the rights that commands ask for. Without it there are neither.
+	// Claim that lists the roles, and the rights that commands ask for. Without it callers have neither.
 	RolesClaim string `json:"roles_claim,omitzero"`
 	// Values of roles_claim that stand for roles; all others are rights. Without any, viewer, operator and admin stand for themselves.
 	Roles []RoleValue `json:"roles,omitempty"`
 	// How far the clocks may be apart, up to 5m.
-	Leeway Duration `json:"leeway" default:"30s"`
+	Leeway Duration `json:"leeway" default:"30s" range:"0s,5m"`
 }
 
 // RoleValue is a value of a claim and the role that it stands for.
 type RoleValue struct {
 	// Value of the claim.
 	Value string `json:"value" required:"true"`
-	// What a caller with it may do, in its tenant.
+	// What a caller with it may do, in their tenant.
 	Role string `json:"role" required:"true" enum:"viewer,operator,admin"`
 }
 
@@ -184,13 +189,13 @@ type ClientCert struct {
 	Tenant string `json:"tenant,omitzero"`
 	// Who the caller acts as. Defaults to the subject.
 	Principal string `json:"principal,omitzero"`
-	// What the caller may do beyond having its own calls guarded.
+	// What the caller may do beyond their own calls.
 	Roles []string `json:"roles,omitempty" enum:"viewer,operator,admin"`
 	// Rights of the caller, as the registry of commands names them.
 	Rights []string `json:"rights,omitempty"`
 }
 
-// TrustedHeader takes the word of a proxy for who calls.
+// TrustedHeader trusts a proxy to say who calls.
 type TrustedHeader struct {
 	// Networks whose requests are trusted. From anywhere else the headers are removed.
 	From []string `json:"from,omitempty"`
@@ -207,36 +212,36 @@ type TrustedHeader struct {
 type Operation struct {
 	// Name of the operation, with its version where it has one, such as payments.charge@2.
 	Name string `json:"name" required:"true"`
-	// I0 reads, I1 is strict, I2 is bounded by its window, I3 has effects that need shields.
+	// I0 only reads, I1 is strict, I2 is bounded by its window, I3 has effects that need shields.
 	Class semel.Class `json:"class" default:"I1" enum:"I0,I1,I2,I3"`
-	// Money moves: the window is at least 24h and defaults to 7d.
+	// The operation moves money: the window is at least 24h and defaults to 7d.
 	Financial bool `json:"financial,omitzero"`
 	// How long an outcome is kept. Defaults to what the profile of its routes says, else 24h, or 7d if financial.
 	Window Duration `json:"window,omitzero"`
 	// How long a silent holder keeps the right to run the call.
-	Lease Duration `json:"lease" default:"30s"`
+	Lease Duration `json:"lease" default:"30s" range:"10ms,24h"`
 	// What the delivery after a failed attempt gets. Defaults to what the profile of its routes says, else replay.
 	OnFailure semel.AfterFailure `json:"on_failure,omitzero" enum:"replay,retry"`
-	// What becomes of an attempt whose holder went away while an effect is possible.
+	// What happens to an attempt whose holder is gone when an effect is possible.
 	OnAbandoned semel.AfterAbandon `json:"on_abandoned" default:"hold" enum:"hold,retry"`
 	// What a duplicate gets while the first delivery runs.
 	InFlight semel.InFlightRule `json:"in_flight" default:"refuse" enum:"refuse,wait"`
 	// Longest wait for an outcome.
-	MaxWait Duration `json:"max_wait" default:"30s"`
+	MaxWait Duration `json:"max_wait" default:"30s" range:"1ms,1h"`
 	// Who shares keys.
 	Share semel.Share `json:"share" default:"principal" enum:"principal,tenant"`
-	// Largest result that is kept, up to 64MiB. On Redis, which has all of them in memory, it defaults to 256KiB.
-	MaxResult Size `json:"max_result" default:"1MiB"`
-	// Take calls over the execution API too, although a route uses the operation. Without it their keys belong to the route.
+	// Largest result that is kept, up to 64MiB. Defaults to 256KiB on Redis, which keeps all results in memory.
+	MaxResult Size `json:"max_result" default:"1MiB" range:"1,64MiB"`
+	// Take calls over the execution API too, although a route uses the operation. Otherwise the keys belong to the route.
 	API bool `json:"api,omitzero"`
-	// What keeps effects outside single: S1 provider key, S2 outbox, S3 ledger, S4 reconciliation.
+	// What keeps external effects from happening twice: S1 provider key, S2 outbox, S3 ledger, S4 reconciliation.
 	Shields []semel.Shield `json:"shields,omitempty" enum:"S1,S2,S3,S4"`
 	// Effects that attempts may begin. A name that ends in * stands for all with that prefix, and [] says that there are none.
 	Effects []string `json:"effects,omitzero" empty:"distinct"`
-	// Where to ask what became of a held call.
+	// Where to ask what happened to a held call.
 	ReconcileURL string `json:"reconcile_url,omitzero" secret:"url"`
-	// Pause between two questions about one held call.
-	ReconcileEvery Duration `json:"reconcile_every" default:"1m"`
+	// Pause between two questions about the same held call.
+	ReconcileEvery Duration `json:"reconcile_every" default:"1m" range:"1s,365d"`
 	// Refuse a call that was first sent before the window.
 	RefuseLate bool `json:"refuse_late,omitzero"`
 	// Limit of duplicates of one call.
@@ -263,9 +268,9 @@ type Route struct {
 	Match string `json:"match" required:"true"`
 	// Where requests go: an http, https or h2c URL.
 	Upstream string `json:"upstream" required:"true"`
-	// Name of the operation. Defaults to default where there is an operation of that name.
+	// Name of the operation. Defaults to the operation named default, if there is one.
 	Operation string `json:"operation,omitzero"`
-	// Contract whose statuses and shapes are spoken.
+	// Contract whose statuses and shapes the answers have.
 	Profile string `json:"profile" default:"ietf" enum:"ietf,stripe,acp,ucp,adyen"`
 	// enforce guards, shadow reports what would have been a duplicate, off passes everything.
 	Mode string `json:"mode" default:"enforce" enum:"enforce,shadow,off"`
@@ -275,9 +280,9 @@ type Route struct {
 	Methods []string `json:"methods,omitempty" enum:"POST,PUT,PATCH,DELETE"`
 	// Header with the key.
 	KeyHeader string `json:"key_header" default:"Idempotency-Key"`
-	// Callers without a credential: loopback accepts those on this machine that no proxy passed on, share accepts all, refuse none. Defaults to loopback, and to refuse where auth knows callers.
+	// Callers without a credential: loopback accepts those on this machine that no proxy passed on, share accepts all, refuse none. Defaults to loopback, and to refuse if auth has callers.
 	Anonymous semelhttp.Anonymous `json:"anonymous,omitzero" enum:"loopback,share,refuse"`
-	// What tells callers apart where auth finds none: names of headers, or cookie: and the name of a cookie; all together count. Defaults to what usually authenticates, such as Authorization, Cookie and X-Api-Key, and what the profile adds.
+	// What tells callers apart if auth doesn't identify them: names of headers, or cookie: and the name of a cookie; all of them together count. Defaults to what usually authenticates, such as Authorization, Cookie and X-Api-Key, and what the profile adds.
 	Credential []string `json:"credential,omitempty" single:"true"`
 	// Request headers that are part of the identity of a call: the same key with another value is another call. :path stands for the path. Those of the profile come on top, and Host with preserve_host: always.
 	ScopeHeaders []string `json:"scope_headers,omitempty" single:"true"`
@@ -290,11 +295,11 @@ type Route struct {
 	// Further statuses of answers that are not kept, so that the next delivery runs.
 	NeverStore []int `json:"never_store,omitempty"`
 	// Largest request body.
-	MaxBody Size `json:"max_body" default:"10MiB"`
+	MaxBody Size `json:"max_body" default:"10MiB" range:"1,1TiB"`
 	// How long the upstream may take.
-	Timeout Duration `json:"timeout" default:"1m"`
+	Timeout Duration `json:"timeout" default:"1m" range:"1ms,24h"`
 	// Connections to the upstream at once over HTTP/1.1. Further requests wait for one.
-	UpstreamConnections int `json:"upstream_connections" default:"1000"`
+	UpstreamConnections int `json:"upstream_connections" default:"1000" range:"1,1048576"`
 	// What may pass without being guarded.
 	Unguarded []string `json:"unguarded,omitempty" enum:"sse,upgrade,grpc"`
 	// Header in which the upstream gets a key that is the same in all attempts at one call.
@@ -303,62 +308,126 @@ type Route struct {
 	TenantHeader string `json:"tenant_header,omitzero"`
 	// Header in which the upstream gets who the caller is. What callers send in it is removed.
 	PrincipalHeader string `json:"principal_header,omitzero"`
+	// Send the caller's bearer token from auth.tokens on to the upstream. Otherwise only Semel gets it. JWTs are always sent on.
+	ForwardCredential bool `json:"forward_credential,omitzero"`
+	// Whether the upstream gets the caller's Host header: with auto it does unless the upstream is https.
+	PreserveHost string `json:"preserve_host" default:"auto" enum:"auto,always,never"`
+	// Give each guarded request to an upstream that speaks HTTP/1.1 a connection of its own. Slower, but a restart of the upstream can't close a connection under a request.
+	FreshConnections bool `json:"fresh_connections,omitzero"`
+	// What happens while the store doesn't answer. fail_open gives up the guarantee.
+	StoreDown string `json:"store_down" default:"fail_closed" enum:"fail_closed,fail_open"`
+}
+
+// Forrst is a service that is offered over Forrst; see [forrst.Service].
+type Forrst struct {
+	// Path of the service on the data listener, such as /forrst. No route can hide it.
+	Path string `json:"path" required:"true"`
+	// Where calls go, once each and without the idempotency extension: an http or https URL that speaks Forrst.
+	Upstream string `json:"upstream" required:"true"`
+	// Functions that can be called.
+	Functions []ForrstFunction `json:"functions" required:"true"`
+	// Name of the service in its capabilities.
+	Service string `json:"service" default:"semel"`
+	// URNs of extensions that the upstream understands. Those that change what a call does or returns, such as urn:forrst:ext:dry-run, are refused otherwise.
+	Extensions []string `json:"extensions,omitempty"`
+	// Longest time that a request may ask to have its result kept.
+	MaxTTL Duration `json:"max_ttl" default:"30d" range:"1s,3650d"`
+	// What a conflict shows of the first arguments. plain is a SHA-256, by which arguments that are easy to guess can be found out.
+	ArgumentsHash string `json:"arguments_hash" default:"keyed" enum:"keyed,plain"`
+	// File with the secret of keyed hashes, at least 16 bytes. With the same secret, all nodes show the same hash of equal arguments. By default each node makes one when it starts.
+	HashKeyFile string `json:"hash_key_file,omitzero"`
+	// Callers without a credential: loopback accepts those on this machine that no proxy passed on, share accepts all, refuse none. Defaults to loopback, and to refuse where auth knows callers.
+	Anonymous semelhttp.Anonymous `json:"anonymous,omitzero" enum:"loopback,share,refuse"`
+	// What tells callers apart where auth finds none: names of headers, or cookie: and the name of a cookie; all together count. Defaults to what usually authenticates, such as Authorization, Cookie and X-Api-Key.
+	Credential []string `json:"credential,omitempty" single:"true"`
+	// Largest request.
+	MaxBody Size `json:"max_body" default:"1MiB" range:"1,1GiB"`
+	// How long the upstream may take.
+	Timeout Duration `json:"timeout" default:"1m" range:"1ms,24h"`
+	// Connections to the upstream at once over HTTP/1.1. Further requests wait for one.
+	UpstreamConnections int `json:"upstream_connections" default:"1000" range:"1,1048576"`
+	// Header in which the upstream gets a key that is the same in all attempts at one call.
+	EffectHeader string `json:"effect_header,omitzero"`
+	// Header in which the upstream gets the tenant of the caller.
+	TenantHeader string `json:"tenant_header,omitzero"`
+	// Header in which the upstream gets who the caller is.
+	PrincipalHeader string `json:"principal_header,omitzero"`
 	// Send the upstream the bearer token by which auth.tokens knew the caller. Without it that is Semel's alone; JWTs are always sent on.
 	ForwardCredential bool `json:"forward_credential,omitzero"`
-	// Whether the upstream gets the Host that the caller asked for: auto does so unless the upstream is https.
-	PreserveHost string `json:"preserve_host" default:"auto" enum:"auto,always,never"`
-	// Send guarded requests on connections to the upstream that were used before. Faster, but one that meets a restart of the upstream may be held.
-	ReuseConnections bool `json:"reuse_connections,omitzero"`
-	// What happens while the store does not answer. fail_open gives up the guarantee.
-	StoreDown string `json:"store_down" default:"fail_closed" enum:"fail_closed,fail_open"`
+}
+
+// ForrstFunction is a function that can be called over Forrst.
+type ForrstFunction struct {
+	// Name of the function, such as payments.charge.
+	Name string `json:"name" required:"true"`
+	// Versions that can be called, such as 1.0.0.
+	Versions []string `json:"versions" required:"true"`
+	// Name of the operation. One of class I0 only reads and takes no key. Defaults to default where there is an operation of that name.
+	Operation string `json:"operation,omitzero"`
+	// Whether a request must have a key. Without one a request is a call of its own.
+	Key semelhttp.KeyRule `json:"key" default:"required" enum:"required,optional"`
 }
 
 // Limits are the bounds of the whole service.
 type Limits struct {
 	// Largest header of a request, 4KiB to 1MiB.
-	HeaderBytes Size `json:"header_bytes" default:"32KiB"`
+	HeaderBytes Size `json:"header_bytes" default:"32KiB" range:"4KiB,1MiB"`
 	// Longest time for the header of a request.
-	ReadHeaderTimeout Duration `json:"read_header_timeout" default:"5s"`
-	// Longest time for a whole request.
-	ReadTimeout Duration `json:"read_timeout" default:"1m"`
+	ReadHeaderTimeout Duration `json:"read_header_timeout" default:"5s" range:"100ms,1h"`
+	// Longest time without a byte of a request's body. As long as it comes as fast as rate demands, it may take any time.
+	ReadTimeout Duration `json:"read_timeout" default:"1m" range:"100ms,24h"`
 	// Longest time that a connection waits for its next request.
-	IdleTimeout Duration `json:"idle_timeout" default:"2m"`
+	IdleTimeout Duration `json:"idle_timeout" default:"2m" range:"100ms,24h"`
 	// Connections at once, per listener.
-	Connections int `json:"connections" default:"10000"`
-	// Requests at once, per listener. One more gets 503.
-	Requests int `json:"requests" default:"10000"`
+	Connections int `json:"connections" default:"10000" range:"1,1048576"`
+	// Requests at once, per listener. Any more get 503.
+	Requests int `json:"requests" default:"10000" range:"1,1048576"`
 	// Requests at once on one connection of HTTP/2.
-	Streams int `json:"streams" default:"100"`
-	// Bytes a second that a caller has to send of a body, and to read of an answer, up to 1MiB; 0 is any pace.
-	Rate Size `json:"rate" default:"1KiB"`
+	Streams int `json:"streams" default:"100" range:"1,1024"`
+	// Bytes per second that a caller must send of a body, and read of an answer, up to 1MiB; 0 means any pace.
+	Rate Size `json:"rate" default:"1KiB" range:"0,1MiB"`
 	// How long a caller may be slower than the rate.
-	RateGrace Duration `json:"rate_grace" default:"10s"`
+	RateGrace Duration `json:"rate_grace" default:"10s" range:"100ms,24h"`
 	// Bytes of requests in flight, of all tenants.
-	TotalBytes Size `json:"total_bytes" default:"1GiB"`
+	TotalBytes Size `json:"total_bytes" default:"1GiB" range:"1MiB,1TiB"`
 	// Bytes of requests in flight, of one tenant. Callers that nobody has verified count as one tenant of their own.
-	TenantBytes Size `json:"tenant_bytes" default:"256MiB"`
+	TenantBytes Size `json:"tenant_bytes" default:"256MiB" range:"1MiB,1TiB"`
 	// Bytes of requests in flight, of one principal, or of one address where nobody has verified the caller.
-	PrincipalBytes Size `json:"principal_bytes" default:"64MiB"`
+	PrincipalBytes Size `json:"principal_bytes" default:"64MiB" range:"1MiB,1TiB"`
 	// How long requests in flight may take when the service stops.
-	ShutdownGrace Duration `json:"shutdown_grace" default:"30s"`
+	ShutdownGrace Duration `json:"shutdown_grace" default:"30s" range:"0s,24h"`
 }
 
-// Commands says which commands are taken.
+// Quotas bound what callers have stored; see [semel.Quotas]. Each node counts by itself.
+type Quotas struct {
+	// Time after which a used-up quota is full again.
+	Window Duration `json:"window" default:"1d" range:"1m,365d"`
+	// New calls that one principal may begin; 0 means any number.
+	PrincipalRecords int `json:"principal_records,omitzero" range:"0,2147483647"`
+	// Bytes that may be recorded of the calls of one principal; 0 means any number.
+	PrincipalBytes Size `json:"principal_bytes,omitzero" range:"0,1TiB"`
+	// New calls that one tenant may begin; 0 means any number. Callers that nobody has verified count as one tenant of their own.
+	TenantRecords int `json:"tenant_records,omitzero" range:"0,2147483647"`
+	// Bytes that may be recorded of the calls of one tenant; 0 means any number.
+	TenantBytes Size `json:"tenant_bytes,omitzero" range:"0,1TiB"`
+}
+
+// Commands says which commands the service takes.
 type Commands struct {
-	// Registry of the commands, a YAML file; see semel ids lint. Without one there are none.
+	// Registry of the commands, a YAML file; see semel ids lint. Without it there are no commands.
 	Registry string `json:"registry,omitzero"`
 	// Commands that come as WhatsApp messages.
 	WhatsApp WhatsApp `json:"whatsapp,omitzero"`
 }
 
-// WhatsApp is the webhook of a WhatsApp app, for which the signature of a delivery
-// is its only credential; see [whatsapp.Ingress].
+// WhatsApp is the webhook of a WhatsApp app. A delivery's only credential is its
+// signature; see [whatsapp.Ingress].
 type WhatsApp struct {
 	// Path of the webhook on the data listener, such as /webhooks/whatsapp. No route can hide it.
 	Path string `json:"path,omitzero" required:"true"`
-	// File with the token by which WhatsApp asks whether this is the webhook that was meant.
+	// File with the token that WhatsApp sends to verify the webhook.
 	VerifyTokenFile string `json:"verify_token_file,omitzero" required:"true"`
-	// File with the app's secret, which signs deliveries; two while one replaces the other.
+	// Files with the app's secret, which signs deliveries: one, or two during a rotation.
 	AppSecretFiles []string `json:"app_secret_files,omitempty" required:"true"`
 	// Where to ask for the command that a message means: an http or https URL.
 	MapperURL string `json:"mapper_url,omitzero" required:"true" secret:"url"`
@@ -366,13 +435,13 @@ type WhatsApp struct {
 	MapperTimeout Duration `json:"mapper_timeout,omitzero"`
 	// Phone numbers of the app.
 	Numbers []WhatsAppNumber `json:"numbers,omitempty" required:"true"`
-	// Where answers to senders are posted to: an http or https URL. Without it nobody is answered.
+	// Where replies to senders are posted: an http or https URL. Without it nobody gets a reply.
 	ReplyURL string `json:"reply_url,omitzero" secret:"url"`
-	// Files with a secret each, whsec_ and base64, that sign what is posted to reply_url by Standard Webhooks.
+	// Files with a secret each, whsec_ and base64. They sign replies by Standard Webhooks.
 	ReplySecretFiles []string `json:"reply_secret_files,omitempty"`
 }
 
-// WhatsAppNumber is a phone number and whose it is.
+// WhatsAppNumber is a phone number and its tenant.
 type WhatsAppNumber struct {
 	// Id of the phone number, as WhatsApp gave it: digits, in quotes.
 	PhoneNumberID string `json:"phone_number_id" required:"true"`
@@ -382,9 +451,46 @@ type WhatsAppNumber struct {
 	Rights []string `json:"rights,omitempty"`
 }
 
-// Archive says where records are kept that were purged.
+// Webhook takes the webhooks of one sender, whose signature is its only credential; see
+// [webhook.Receiver].
+type Webhook struct {
+	// Path that the sender posts to, such as /webhooks/shopify. No route can hide it.
+	Path string `json:"path" required:"true"`
+	// How the sender signs and names its events: shopify, stripe, adyen, adyen-header, github, whatsapp, square, acp, standard-webhooks or standard-webhooks-ed25519, or a YAML file that says so.
+	Source string `json:"source" required:"true"`
+	// Name of the receiver, which tells its events from those of others. Defaults to the name of the source.
+	Name string `json:"name,omitzero"`
+	// File with the secret, or the public key, as the sender shows it; two while one replaces the other.
+	SecretFiles []string `json:"secret_files" required:"true"`
+	// File with the token by which the sender asks whether this is the right address, where it does.
+	VerifyTokenFile string `json:"verify_token_file,omitzero"`
+	// Address that the sender posts to, where it signs that.
+	URL string `json:"url,omitzero"`
+	// Whose events they are. Defaults to auth.default_tenant.
+	Tenant string `json:"tenant,omitzero"`
+	// ack answers when the events are durable, and posts them to the upstream afterwards. sync posts them while the sender waits, who delivers again after a failure.
+	Mode webhook.Mode `json:"mode" default:"ack" enum:"ack,sync"`
+	// Where each event is posted to, once: an http or https URL.
+	Upstream string `json:"upstream" required:"true"`
+	// Files with a secret each, whsec_ and base64, that sign what is posted to the upstream by Standard Webhooks.
+	UpstreamSecretFiles []string `json:"upstream_secret_files,omitempty"`
+	// How long the upstream may take for one event.
+	Timeout Duration `json:"timeout" default:"15s" range:"100ms,10m"`
+	// With sync, what becomes of an event whose upstream did not answer: held until it is settled, or posted again.
+	OnAbandoned semel.AfterAbandon `json:"on_abandoned,omitzero" enum:"hold,retry"`
+	// How long an event is recognised. Defaults to 7d, or as long as the sender repeats itself if that is longer.
+	Window Duration `json:"window,omitzero"`
+	// Largest body of a delivery.
+	MaxBody Size `json:"max_body" default:"4MiB" range:"1KiB,64MiB"`
+	// What events mean to payments: card for the usual life of a card payment, or a YAML file with another. Without it nothing is checked.
+	Payments string `json:"payments,omitzero"`
+	// What goes to the evidence log: changes of records; decisions on top, what every delivery got; durable, each before its answer. Defaults to decisions where evidence.key_file is given, else none.
+	Evidence semel.EvidenceLevel `json:"evidence,omitzero" enum:"none,changes,decisions,durable"`
+}
+
+// Archive says where purged records are kept.
 type Archive struct {
-	// files writes compressed files, store a table beside the records, which only PostgreSQL has.
+	// files writes compressed files; store writes to a table beside the records, on PostgreSQL only.
 	In string `json:"in" default:"files" enum:"files,store"`
 	// Directory of the archive's files.
 	Dir string `json:"dir" default:"./semel-archive"`
@@ -392,10 +498,12 @@ type Archive struct {
 
 // Evidence says how the evidence log is kept.
 type Evidence struct {
-	// File with the keys of the log, as semel evidence keygen makes it. Needed where an operation keeps evidence.
+	// File with the keys of the log, as semel evidence keygen makes it. Required if an operation keeps evidence.
 	KeyFile string `json:"key_file,omitzero"`
+	// File in which this node remembers the checkpoint that was signed last. A log that does not contain it, because somebody put the store back, is not signed. Needs a directory that can be written and outlives restarts. By default the name of key_file and .signed.
+	SignedFile string `json:"signed_file,omitzero"`
 	// Pause between two signed checkpoints, 100ms to 1h.
-	Every Duration `json:"every" default:"1s"`
+	Every Duration `json:"every" default:"1s" range:"100ms,1h"`
 	// Directory that gets every checkpoint. It should have another owner than the store and the key.
 	CheckpointDir string `json:"checkpoint_dir,omitzero"`
 	// Witnesses that sign every checkpoint too.
@@ -414,7 +522,7 @@ type EvidenceWitness struct {
 
 // Dispatch says where the messages of completed calls are delivered.
 type Dispatch struct {
-	// Receivers of messages. Messages to others wait for a node that knows them.
+	// Receivers of messages. Messages to others wait for a node that has them.
 	Destinations []Destination `json:"destinations,omitempty"`
 }
 
@@ -426,24 +534,24 @@ type Destination struct {
 	URL string `json:"url" required:"true" secret:"url"`
 	// Operations whose calls may send to it. A name that ends in * stands for all with that prefix.
 	Operations []string `json:"operations" required:"true"`
-	// Tenants whose calls may send to it. Without any, those of all tenants.
+	// Tenants whose calls may send to it. If empty, those of all tenants.
 	Tenants []string `json:"tenants,omitempty"`
-	// Files with a secret each, whsec_ and base64. Messages are signed with all of them by Standard Webhooks, and not at all without any.
+	// Files with a secret each, whsec_ and base64. Messages are signed with all of them by Standard Webhooks; without any they aren't signed.
 	SecretFiles []string `json:"secret_files,omitempty"`
 	// How long one try may take.
-	Timeout Duration `json:"timeout" default:"15s"`
+	Timeout Duration `json:"timeout" default:"15s" range:"100ms,1h"`
 	// Tries of this node at one time.
-	Concurrency int `json:"concurrency" default:"8"`
+	Concurrency int `json:"concurrency" default:"8" range:"1,1000"`
 	// Limit of the tries of this node.
 	Rate TryRate `json:"rate,omitzero"`
-	// Longest random pause after the first try in vain. It doubles with each further one.
-	MinBackoff Duration `json:"min_backoff" default:"5s"`
-	// What that pause does not grow beyond.
-	MaxBackoff Duration `json:"max_backoff" default:"1h"`
+	// Longest random pause after the first failed try. It doubles with each further one.
+	MinBackoff Duration `json:"min_backoff" default:"5s" range:"1ms,24h"`
+	// Upper bound of that pause.
+	MaxBackoff Duration `json:"max_backoff" default:"1h" range:"1ms,24h"`
 	// Tries after which a message is parked until an operator decides.
-	MaxTries int `json:"max_tries" default:"80"`
-	// Age at which a message that was tried in vain is parked.
-	MaxAge Duration `json:"max_age" default:"3d"`
+	MaxTries int `json:"max_tries" default:"80" range:"1,10000"`
+	// Age at which an undelivered message is parked after a failed try.
+	MaxAge Duration `json:"max_age" default:"3d" range:"1s,365d"`
 	// Allow addresses of this machine, of private networks and of cloud metadata.
 	AllowPrivate bool `json:"allow_private,omitzero"`
 }
@@ -459,14 +567,14 @@ type TryRate struct {
 // Purge says how expired records are removed.
 type Purge struct {
 	// Pause between two looks for expired records.
-	Interval Duration `json:"interval" default:"1m"`
+	Interval Duration `json:"interval" default:"1m" range:"1s,24h"`
 	// Records removed per second at most.
-	PerSecond int `json:"per_second" default:"1000"`
+	PerSecond int `json:"per_second" default:"1000" range:"1,1000000"`
 }
 
 // Log says what is logged.
 type Log struct {
-	// Least important lines that are written.
+	// Least important level that is logged.
 	Level string `json:"level" default:"info" enum:"debug,info,warn,error"`
 	// auto writes text to a terminal and JSON elsewhere.
 	Format string `json:"format" default:"auto" enum:"auto,text,json"`

@@ -116,7 +116,7 @@ func TestGoodFiles(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v\n%s", err, text)
 			}
-			if paths := Diff(c, again); len(paths) > 0 || !Equal(c, again) {
+			if paths := Diff(c, again); len(paths) > 0 {
 				t.Errorf("%q differ", paths)
 			}
 		})
@@ -158,7 +158,7 @@ func FuzzLoad(f *testing.F) {
 			_ = errs.Error()
 			return
 		}
-		if !Equal(c, c) {
+		if len(Diff(c, c)) > 0 {
 			t.Error("the configuration differs from itself")
 		}
 		if _, err := Settings(c, origins, ""); err != nil {

@@ -3,25 +3,24 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// Equal reports whether two configurations mean the same, so that changing from
-// one to the other is no change.
-func Equal(a, b *Config) bool { return len(Diff(a, b)) == 0 }
-
-// Diff lists the paths of the settings that differ, in the order of the file.
-// Items of lists are compared by their place; one that only one of the two has is
-// named as a whole.
+// Diff lists the paths of the settings that differ, in the order of the file. It compares
+// items of lists by their place, and lists an item that only one of the two has as a
+// whole.
 func Diff(a, b *Config) []string {
 	return diff("", reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem())
 }
 
 func diff(path string, a, b reflect.Value) []string {
 	var paths []string
-	for _, f := range fieldsOf(a.Type()) {
-		at, x, y := join(path, f.name), a.Field(f.index), b.Field(f.index)
+	for _, f := range strictyaml.Fields(a.Type()) {
+		at, x, y := strictyaml.Join(path, f.Name), a.Field(f.Index), b.Field(f.Index)
 		switch {
 		case x.Kind() == reflect.Struct:
 			paths = append(paths, diff(at, x, y)...)
@@ -35,7 +34,7 @@ func diff(path string, a, b reflect.Value) []string {
 				paths = append(paths, diff(item, x.Index(i), y.Index(i))...)
 			}
 		case x.Kind() == reflect.Slice:
-			if textOf(x) != textOf(y) || x.Len() != y.Len() || f.distinct && x.IsNil() != y.IsNil() {
+			if strictyaml.TextOf(x) != strictyaml.TextOf(y) || x.Len() != y.Len() || f.Distinct && x.IsNil() != y.IsNil() {
 				paths = append(paths, at)
 			}
 		case !x.Equal(y):
@@ -45,22 +44,26 @@ func diff(path string, a, b reflect.Value) []string {
 	return paths
 }
 
-// bound are the settings that sockets, the store and the engine get once, when
-// they are opened.
+// bound has the settings that sockets, the store and the engine read only when they are
+// opened.
 var bound = []string{
 	"listen.", "admin.", "store.", "archive.", "evidence.", "dispatch.", "purge.",
-	"commands.whatsapp.path", // messages have a destination if there is one
+	"commands.whatsapp.path", // it decides whether messages have a destination
 	"limits.header_bytes", "limits.read_header_timeout", "limits.read_timeout", "limits.idle_timeout",
 	"limits.connections", "limits.requests", "limits.streams", "limits.rate",
-	"limits.total_bytes", "limits.tenant_bytes", "limits.principal_bytes",
+	"quotas.", "limits.total_bytes", "limits.tenant_bytes", "limits.principal_bytes",
 }
 
-// NeedsRestart selects the paths of a [Diff] that take effect only when the
-// service starts. The others can be changed while it runs.
+// boundWebhook are the settings of webhooks whose events have a destination, which
+// dispatchers get once.
+var boundWebhook = regexp.MustCompile(`^webhooks\[\d+\](\.(name|source|mode|timeout|payments))?$`)
+
+// NeedsRestart selects the paths of a [Diff] that take effect only after a restart. You
+// can change the others while the service runs.
 func NeedsRestart(diff []string) []string {
 	var paths []string
 	for _, path := range diff {
-		if slices.ContainsFunc(bound, func(prefix string) bool { return strings.HasPrefix(path, prefix) }) {
+		if slices.ContainsFunc(bound, func(prefix string) bool { return strings.HasPrefix(path, prefix) }) || boundWebhook.MatchString(path) {
 			paths = append(paths, path)
 		}
 	}

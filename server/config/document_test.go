@@ -7,16 +7,21 @@ import (
 	"testing"
 )
 
-// TestDocumentedConfigurations loads what the documents show, beside the files that
-// have its secrets.
+// TestDocumentedConfigurations loads the examples in the documents, beside files with
+// their secrets.
 func TestDocumentedConfigurations(t *testing.T) {
-	text, err := os.ReadFile("../../docs/service.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	shown := regexp.MustCompile("(?s)<!-- config -->\n```yaml\n(.*?)```").FindAllSubmatch(text, -1)
-	if len(shown) == 0 {
-		t.Fatal("docs/service.md shows no configuration")
+	shown := map[string][][]byte{}
+	for _, page := range []string{"docs/service.md", "docs/webhooks.md"} {
+		text, err := os.ReadFile("../../" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("(?s)<!-- config -->\n```yaml\n(.*?)```").FindAllSubmatch(text, -1) {
+			shown[page] = append(shown[page], m[1])
+		}
+		if len(shown[page]) == 0 {
+			t.Errorf("%s shows no configuration", page)
+		}
 	}
 	t.Chdir(t.TempDir())
 	for name, secret := range map[string]string{
@@ -27,9 +32,11 @@ func TestDocumentedConfigurations(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, m := range shown {
-		if _, _, err := Load(Source{Path: "docs/service.md", Data: m[1], Env: func(string) (string, bool) { return "", false }}); err != nil {
-			t.Errorf("%v\n%s", err, m[1])
+	for page, texts := range shown {
+		for _, text := range texts {
+			if _, _, err := Load(Source{Path: page, Data: text, Env: func(string) (string, bool) { return "", false }}); err != nil {
+				t.Errorf("%v\n%s", err, text)
+			}
 		}
 	}
 }

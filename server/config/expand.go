@@ -3,11 +3,13 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// expand replaces ${NAME} and ${NAME:-text} by variables, and $$ by $. Any
-// other $ stands for itself. It reports whether there was a variable.
-func expand(text string, env func(string) (string, bool)) (out string, used bool, err *valueError) {
+// expand replaces ${NAME} and ${NAME:-text} by variables, and $$ by $. Any other $ stays.
+// It reports whether there was a variable.
+func expand(text string, env func(string) (string, bool)) (out string, used bool, err *strictyaml.ValueError) {
 	var b strings.Builder
 	for {
 		before, rest, ok := strings.Cut(text, "$")
@@ -27,12 +29,12 @@ func expand(text string, env func(string) (string, bool)) (out string, used bool
 		}
 		inner, after, ok := strings.Cut(rest[1:], "}")
 		if !ok {
-			return "", used, &valueError{"${ has no closing brace", "write ${NAME}, or $${ for the characters themselves"}
+			return "", used, &strictyaml.ValueError{Message: "${ has no closing brace", Hint: "write ${NAME}, or $${ for the characters themselves"}
 		}
 		text = after
 		name, def, hasDefault := strings.Cut(inner, ":-")
 		if !variableName(name) {
-			return "", used, &valueError{fmt.Sprintf("${%s} does not name a variable", inner), "write ${NAME} or ${NAME:-default}"}
+			return "", used, &strictyaml.ValueError{Message: fmt.Sprintf("${%s} does not name a variable", inner), Hint: "write ${NAME} or ${NAME:-default}"}
 		}
 		value, set := env(name)
 		switch {
@@ -41,7 +43,7 @@ func expand(text string, env func(string) (string, bool)) (out string, used bool
 		case hasDefault:
 			b.WriteString(def)
 		default:
-			return "", used, &valueError{fmt.Sprintf("the variable %s is not set", name), fmt.Sprintf("set it, or write ${%s:-default}", name)}
+			return "", used, &strictyaml.ValueError{Message: fmt.Sprintf("the variable %s is not set", name), Hint: fmt.Sprintf("set it, or write ${%s:-default}", name)}
 		}
 		used = true
 	}

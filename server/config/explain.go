@@ -9,26 +9,28 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// Setting is one value with where it came from and what it is for.
+// Setting is a setting's value, where that came from, and what it is for.
 type Setting struct {
 	// Path names the setting.
 	Path string `json:"path"`
-	// Value is as in the file; secrets are hidden.
+	// Value is written as in the file, with secrets hidden.
 	Value string `json:"value"`
 	// Origin is where the value came from.
 	Origin Origin `json:"origin"`
-	// Env is the variable that sets it, if there is one.
+	// Env is the environment variable that sets it, if there is one.
 	Env string `json:"env,omitempty"`
-	// Description says what it is for, and Allowed the values it may have.
+	// Description says what it is for, and Allowed which values it may have.
 	Description string   `json:"description"`
 	Allowed     []string `json:"allowed,omitempty"`
 }
 
-// Settings lists every setting, or those at and below a path, in the order of
-// the file. A path that does not exist is an error with a suggestion; one in a
-// list that is empty gives the settings that an item has.
+// Settings lists all settings, or those at and below a path, in the order of the file. If
+// the path doesn't exist, the error has a suggestion. A path in an empty list gives the
+// settings that an item has.
 func Settings(c *Config, origins *Origins, path string) ([]Setting, error) {
 	all := settings(redacted(c), origins)
 	if path == "" {
@@ -47,11 +49,11 @@ func Settings(c *Config, origins *Origins, path string) ([]Setting, error) {
 	}
 	hint, names := "", []string{}
 	for _, s := range slices.Concat(all, generic) {
-		for at := s.Path; at != ""; at = parent(at) {
+		for at := s.Path; at != ""; at = strictyaml.Parent(at) {
 			names = append(names, at)
 		}
 	}
-	if hint = didYouMean(path, names); hint != "" {
+	if hint = strictyaml.DidYouMean(path, names); hint != "" {
 		hint = "; " + hint
 	}
 	return nil, fmt.Errorf("there is no setting %q%s", path, hint)
@@ -62,16 +64,16 @@ var indexes = regexp.MustCompile(`\[\d*\]`)
 func settings(c *Config, origins *Origins) []Setting {
 	described := descriptions()
 	var list []Setting
-	eachLeaf("", reflect.ValueOf(c).Elem(), func(path string, v reflect.Value, f field) {
+	strictyaml.EachLeaf("", reflect.ValueOf(c).Elem(), func(path string, v reflect.Value, f strictyaml.Field) {
 		list = append(list, Setting{
-			Path: path, Value: textOf(v), Origin: origins.Of(path), Env: EnvName(path),
-			Description: described[indexes.ReplaceAllString(path, "[]")], Allowed: f.enum,
+			Path: path, Value: strictyaml.TextOf(v), Origin: origins.Of(path), Env: EnvName(path),
+			Description: described[indexes.ReplaceAllString(path, "[]")], Allowed: f.Enum,
 		})
 	})
 	return list
 }
 
-// below selects a setting, or those of a section or a list.
+// below selects a setting, or the settings of a section or list.
 func below(all []Setting, path string) []Setting {
 	var found []Setting
 	for _, s := range all {
@@ -83,20 +85,20 @@ func below(all []Setting, path string) []Setting {
 	return found
 }
 
-// oneOfEach is a configuration whose lists have one item with its defaults.
+// oneOfEach is a configuration with the defaults, whose lists have one item each.
 func oneOfEach() *Config {
 	c := &Config{}
 	v := reflect.ValueOf(c).Elem()
-	fillDefaults(v)
+	strictyaml.FillDefaults(v)
 	var fill func(v reflect.Value)
 	fill = func(v reflect.Value) {
-		for _, f := range fieldsOf(v.Type()) {
-			switch member := v.Field(f.index); {
+		for _, f := range strictyaml.Fields(v.Type()) {
+			switch member := v.Field(f.Index); {
 			case member.Kind() == reflect.Struct:
 				fill(member)
 			case member.Kind() == reflect.Slice && member.Type().Elem().Kind() == reflect.Struct:
 				member.Set(reflect.MakeSlice(member.Type(), 1, 1))
-				fillDefaults(member.Index(0))
+				strictyaml.FillDefaults(member.Index(0))
 			}
 		}
 	}
@@ -104,7 +106,7 @@ func oneOfEach() *Config {
 	return c
 }
 
-// descriptions are those of the schema, by path with [] for every item of a
+// descriptions are the descriptions in the schema, by path, with [] for the items of a
 // list.
 func descriptions() map[string]string {
 	type node struct {
@@ -114,14 +116,14 @@ func descriptions() map[string]string {
 	}
 	var top node
 	if err := json.Unmarshal(schema, &top); err != nil {
-		panic("config: the schema is no JSON: " + err.Error())
+		panic("config: the schema is not JSON: " + err.Error())
 	}
 	found := map[string]string{}
 	var walk func(path string, n node)
 	walk = func(path string, n node) {
 		found[path] = n.Description
 		for name, member := range n.Properties {
-			walk(join(path, name), member)
+			walk(strictyaml.Join(path, name), member)
 		}
 		if n.Items != nil && n.Items.Properties != nil {
 			for name, member := range n.Items.Properties {
@@ -133,7 +135,7 @@ func descriptions() map[string]string {
 	return found
 }
 
-// Explain writes a table of [Settings].
+// Explain writes [Settings] as a table.
 func Explain(w io.Writer, c *Config, origins *Origins, path string) error {
 	list, err := Settings(c, origins, path)
 	if err != nil {
@@ -146,7 +148,11 @@ func Explain(w io.Writer, c *Config, origins *Origins, path string) error {
 		if value == "" {
 			value = "-"
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", s.Path, strings.Map(printable, value), s.Origin, s.Description)
+		about := s.Description
+		if len(s.Allowed) > 0 {
+			about += " Allowed: " + strings.Join(s.Allowed, ", ") + "."
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", s.Path, strings.Map(printable, value), s.Origin, about)
 	}
 	return tw.Flush()
 }

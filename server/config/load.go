@@ -9,8 +9,34 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/strictyaml"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// Errors of a configuration, and where its settings came from.
+type (
+	// Error is one error in the configuration.
+	Error = strictyaml.Error
+	// Errors has all errors, in the order of the file.
+	Errors = strictyaml.Errors
+	// Origin is where a setting came from.
+	Origin = strictyaml.Origin
+	// Origins says where each setting came from.
+	Origins = strictyaml.Origins
+	// Duration is a time span such as 90s, 1h30m or 7d, and Size a number of bytes
+	// such as 512 or 1MiB.
+	Duration = strictyaml.Duration
+	Size     = strictyaml.Size
+)
+
+// ParseSize parses a size.
+func ParseSize(text string) (Size, error) { return strictyaml.ParseSize(text) }
+
+// Bounds of a file.
+const (
+	maxFile  = 1 << 20 // bytes
+	maxDepth = 32      // nested lists and mappings
 )
 
 // Source is where a configuration comes from.
@@ -21,8 +47,8 @@ type Source struct {
 	Data []byte
 	// Env looks up a variable of the environment. Nil: there are none.
 	Env func(name string) (value string, set bool)
-	// Flags has values by the name of the flag, without dashes, or by the path
-	// of the setting. A list is written with commas.
+	// Flags has values by the name of the flag, without dashes, or by the path of the
+	// setting. Lists are separated by commas.
 	Flags map[string]string
 }
 
@@ -35,131 +61,139 @@ func Default() *Config {
 	return c
 }
 
-// Load reads a configuration and checks it. What is wrong with it comes as
-// [Errors], everything at once; any other error says that the file could not be
-// read. Files that settings name with url_file, token_file and secret_files, and
-// those of WhatsApp's secrets, are read; those of certificates and keys are not.
+// Load reads a configuration and checks it. It returns all errors at once, as [Errors];
+// any other error says that the file could not be read. It also reads the files named by
+// url_file, token_file and secret_files, and those with the secrets of WhatsApp and of
+// webhooks, with sources and with machines, but not those of certificates and keys.
 func Load(src Source) (*Config, *Origins, error) {
 	env := src.Env
 	if env == nil {
 		env = func(string) (string, bool) { return "", false }
 	}
-	origins := &Origins{at: map[string]Origin{}}
-	p := &problems{origins: origins, faulty: map[string]bool{}}
+	p := strictyaml.NewReport("")
 	c := &Config{}
 	top := reflect.ValueOf(c).Elem()
-	fillDefaults(top)
+	strictyaml.FillDefaults(top)
 	if src.Data == nil && src.Path != "" {
 		data, err := auth.ReadFile(src.Path, maxFile)
 		if err != nil {
-			return nil, origins, err
+			return nil, p.Origins, err
 		}
 		src.Data = data
 	}
 	if src.Data != nil {
-		p.file = cmp.Or(src.Path, "config")
-		p.lines = strings.Split(string(src.Data), "\n")
-		d := &decoder{problems: p, env: env}
-		if !d.decode(src.Data, top) {
-			return nil, origins, p.sorted()
+		p.File = cmp.Or(src.Path, "config")
+		p.ShowLines(src.Data)
+		variables := func(text string) (string, bool, *strictyaml.ValueError) { return expand(text, env) }
+		if !p.Decode(src.Data, top, strictyaml.Options{Bytes: maxFile, Depth: maxDepth, Expand: variables}) && len(p.List) > 0 {
+			return nil, p.Origins, p.List
 		}
 	}
 	overlay(p, top, env, src.Flags)
 	readSecrets(p, c)
-	derive(c, origins, p)
-	validate(p, c)
-	if errs := p.sorted(); len(errs) > 0 {
-		return nil, origins, errs
+	if errs := check(p, c); len(errs) > 0 {
+		return nil, p.Origins, errs
 	}
-	return c, origins, nil
+	return c, p.Origins, nil
 }
 
-// overlay sets what the environment and the flags say.
-func overlay(p *problems, top reflect.Value, env func(string) (string, bool), flags map[string]string) {
-	set := func(path string, v reflect.Value, f field, text string, from Origin) {
-		delete(p.faulty, path) // a mistake in the file stays one, but says nothing about this value
-		p.origins.at[path] = from
-		if bad, is := errors.AsType[*valueError](setText(v, f, text)); is {
-			p.add(path, bad.message, bad.hint)
+// check fills in what follows from other settings, and returns all errors.
+func check(p *strictyaml.Report, c *Config) Errors {
+	p.Check("", reflect.ValueOf(c).Elem())
+	derive(c, p.Origins, p)
+	validate(p, c)
+	return p.Sorted()
+}
+
+// overlay sets what the environment and the flags set.
+func overlay(p *strictyaml.Report, top reflect.Value, env func(string) (string, bool), flags map[string]string) {
+	set := func(path string, v reflect.Value, f strictyaml.Field, text string, from Origin) {
+		delete(p.Faulty, path) // a mistake in the file is still reported, but this value may be fine
+		p.Origins.At[path] = from
+		if bad, is := errors.AsType[*strictyaml.ValueError](strictyaml.SetText(v, f, text)); is {
+			p.Add(path, bad.Message, bad.Hint)
 		}
 	}
 	known, used := []string{}, map[string]bool{}
-	eachLeaf("", top, func(path string, v reflect.Value, f field) {
+	strictyaml.EachLeaf("", top, func(path string, v reflect.Value, f strictyaml.Field) {
 		known = append(known, path)
-		if f.flag != "" {
-			known = append(known, f.flag)
+		if f.Flag != "" {
+			known = append(known, f.Flag)
 		}
 		if name := EnvName(path); name != "" {
 			if text, ok := env(name); ok {
-				set(path, v, f, text, Origin{Kind: FromEnv, Name: name})
+				set(path, v, f, text, Origin{Kind: strictyaml.FromEnv, Name: name})
 			}
 		}
-		for _, name := range []string{path, f.flag} {
+		for _, name := range []string{path, f.Flag} {
 			if text, ok := flags[name]; ok && name != "" {
 				used[name] = true
-				set(path, v, f, text, Origin{Kind: FromFlag, Name: name})
+				set(path, v, f, text, Origin{Kind: strictyaml.FromFlag, Name: name})
 			}
 		}
 	})
 	for name := range flags {
 		if !used[name] {
-			p.list = append(p.list, &Error{From: "flag --" + name, Message: "there is no setting " + name, Suggestion: didYouMean(name, known)})
+			p.List = append(p.List, &Error{From: "flag --" + name, Message: "there is no setting " + name, Suggestion: strictyaml.DidYouMean(name, known)})
 		}
 	}
 }
 
-// readSecrets replaces settings that are kept in files of their own.
-func readSecrets(p *problems, c *Config) {
+// readSecrets reads the settings that are kept in files of their own.
+func readSecrets(p *strictyaml.Report, c *Config) {
 	if c.Store.URLFile != "" {
-		if p.origins.written("store.url") {
-			p.add("store.url_file", "both url and url_file are given", "keep one of them")
+		if p.Origins.Written("store.url") {
+			p.Add("store.url_file", "both url and url_file are given", "keep one of them")
 		} else if text, ok := secretFile(p, "store.url_file", c.Store.URLFile); ok {
 			c.Store.URL = text
-			p.origins.at["store.url"] = p.origins.Of("store.url_file")
+			p.Origins.At["store.url"] = p.Origins.Of("store.url_file")
 		}
 	}
 	for i := range c.Auth.Tokens {
 		t, path := &c.Auth.Tokens[i], fmt.Sprintf("auth.tokens[%d]", i)
 		switch {
 		case t.TokenFile == "" && t.SHA256 == "":
-			if !p.faulty[path+".token_file"] {
-				p.add(path+".sha256", "neither sha256 nor token_file is given", "make the digest with: printf %s TOKEN | sha256sum")
+			if !p.Faulty[path+".token_file"] {
+				p.Add(path+".sha256", "neither sha256 nor token_file is given", "make the digest with: printf %s TOKEN | sha256sum")
 			}
 		case t.TokenFile != "" && t.SHA256 != "":
-			p.add(path+".token_file", "both sha256 and token_file are given", "keep one of them")
+			p.Add(path+".token_file", "both sha256 and token_file are given", "keep one of them")
 		case t.TokenFile != "":
 			if text, ok := secretFile(p, path+".token_file", t.TokenFile); ok {
-				t.SHA256 = digest(text)
-				p.origins.at[path+".sha256"] = p.origins.Of(path + ".token_file")
+				t.SHA256 = auth.HashToken(text)
+				p.Origins.At[path+".sha256"] = p.Origins.Of(path + ".token_file")
 			}
 		}
 	}
 }
 
-// maxSecret bounds a file that has nothing but a secret, in bytes.
+// maxSecret bounds a file that contains only a secret, in bytes.
 const maxSecret = 64 << 10
 
-// secretFile reads a file that has nothing but a secret.
-func secretFile(p *problems, path, name string) (string, bool) {
+// secretFile reads a file that contains only a secret.
+func secretFile(p *strictyaml.Report, path, name string) (string, bool) {
 	data, err := auth.ReadFile(name, maxSecret)
 	if err != nil {
-		p.add(path, "the file can't be read: "+err.Error(), "")
+		p.Add(path, "the file can't be read: "+err.Error(), "")
 		return "", false
 	}
 	text := strings.TrimSpace(string(data))
 	if text == "" {
-		p.add(path, "the file "+name+" is empty", "")
+		p.Add(path, "the file "+name+" is empty", "")
 		return "", false
 	}
 	return text, true
 }
 
-// DefaultOperation is the operation of routes that name none.
+// redisMaxResult is the default of max_result on Redis, which keeps everything in memory.
+const redisMaxResult = Size(256 << 10)
+
+// DefaultOperation is the operation of routes that don't name one.
 const DefaultOperation = "default"
 
 // derive fills in what follows from other settings.
-func derive(c *Config, origins *Origins, p *problems) {
-	follows := func(path, from string) { origins.at[path] = Origin{Kind: FromDefault, Name: from} }
+func derive(c *Config, origins *Origins, p *strictyaml.Report) {
+	follows := func(path, from string) { origins.At[path] = Origin{Kind: strictyaml.FromDefault, Name: from} }
 	for i := range c.Auth.Tokens {
 		t := &c.Auth.Tokens[i]
 		t.Principal = cmp.Or(t.Principal, t.Name)
@@ -171,6 +205,7 @@ func derive(c *Config, origins *Origins, p *problems) {
 		m.Tenant = cmp.Or(m.Tenant, c.Auth.DefaultTenant)
 	}
 	deriveWhatsApp(c, origins)
+	deriveWebhooks(c, origins)
 	if c.API == "" {
 		c.API = APIOpen
 		if c.Auth.Configured() {
@@ -180,7 +215,7 @@ func derive(c *Config, origins *Origins, p *problems) {
 	}
 	if len(c.Operations) == 0 {
 		c.Operations = []Operation{{Name: DefaultOperation}}
-		fillDefaults(reflect.ValueOf(&c.Operations[0]).Elem())
+		strictyaml.FillDefaults(reflect.ValueOf(&c.Operations[0]).Elem())
 	}
 	for i := range c.Routes {
 		r, path := &c.Routes[i], fmt.Sprintf("routes[%d]", i)
@@ -210,6 +245,7 @@ func derive(c *Config, origins *Origins, p *problems) {
 			follows(path+".body", "profile "+profile.Name)
 		}
 	}
+	deriveForrst(c, follows)
 	byRoutes := routeDefaults(c, p)
 	for i := range c.Operations {
 		op, path := &c.Operations[i], fmt.Sprintf("operations[%d]", i)
@@ -220,10 +256,10 @@ func derive(c *Config, origins *Origins, p *problems) {
 				follows(path+".on_failure", "profile "+def.profile)
 			}
 		}
-		if strings.HasPrefix(c.Store.URL, "redis") && !origins.written(path+".max_result") {
+		if strings.HasPrefix(c.Store.URL, "redis") && !origins.Written(path+".max_result") {
 			op.MaxResult = redisMaxResult
 		}
-		if op.Window == 0 && !origins.written(path+".window") && op.Class != semel.Windowed {
+		if op.Window == 0 && !origins.Written(path+".window") && op.Class != semel.Windowed {
 			switch {
 			case def.window != 0:
 				op.Window = def.window
@@ -238,7 +274,7 @@ func derive(c *Config, origins *Origins, p *problems) {
 	}
 }
 
-// operation finds an operation by its name.
+// operation finds an operation by its name; nil if there is none.
 func (c *Config) operation(name string) *Operation {
 	i := slices.IndexFunc(c.Operations, func(op Operation) bool { return op.Name == name })
 	if i < 0 {
@@ -247,41 +283,46 @@ func (c *Config) operation(name string) *Operation {
 	return &c.Operations[i]
 }
 
-// A routeDefault is what the profile of an operation's routes says where the
-// operation does not.
+// A routeDefault has the defaults that the profile of an operation's routes gives to the
+// operation.
 type routeDefault struct {
 	profile string
 	failure semel.AfterFailure
 	window  Duration
 }
 
-// routeDefaults finds those of all operations. Routes that disagree must be
-// settled by the operation.
-func routeDefaults(c *Config, p *problems) map[string]routeDefault {
+// routeDefaults finds the defaults for all operations. If routes disagree, the operation
+// must decide.
+func routeDefaults(c *Config, p *strictyaml.Report) map[string]routeDefault {
 	index := map[string]int{}
 	for i, op := range c.Operations {
 		index[op.Name] = i
 	}
 	found := map[string]routeDefault{}
-	for _, r := range c.Routes {
-		profile, ok := semelhttp.ProfileByName(r.Profile)
-		i, known := index[r.Operation]
-		if !ok || !known || r.Mode == "off" {
-			continue
-		}
-		have := routeDefault{profile.Name, cmp.Or(profile.OnFailure, semel.RetryFailure), Duration(profile.Window)}
-		first, others := found[r.Operation]
-		if !others {
-			found[r.Operation] = have
-			continue
+	add := func(operation string, have routeDefault) {
+		i, known := index[operation]
+		first, others := found[operation]
+		if !known || !others {
+			found[operation] = have
+			return
 		}
 		op, path := c.Operations[i], fmt.Sprintf("operations[%d]", i)
 		message := fmt.Sprintf("the profiles %s and %s of its routes have different defaults", first.profile, have.profile)
 		if first.failure != have.failure && op.OnFailure == "" {
-			p.add(path+".on_failure", message, "write replay or retry")
+			p.Add(path+".on_failure", message, "write replay or retry")
 		}
 		if first.window != have.window && op.Window == 0 {
-			p.add(path+".window", message, "write one, such as 7d")
+			p.Add(path+".window", message, "write one, such as 7d")
+		}
+	}
+	for _, r := range c.Routes {
+		if profile, ok := semelhttp.ProfileByName(r.Profile); ok && r.Mode != "off" {
+			add(r.Operation, routeDefault{profile.Name, cmp.Or(profile.OnFailure, semel.RetryFailure), Duration(profile.Window)})
+		}
+	}
+	for _, f := range c.Forrst {
+		for _, fn := range f.Functions {
+			add(fn.Operation, forrstDefault)
 		}
 	}
 	return found

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -10,9 +9,9 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// Policy is the operation for the engine. Two members are left to the server:
-// Reconcile, where there is a reconcile_url, and Authorize, which share: tenant
-// needs. The error is that of [semel.Operation.Validate].
+// Policy is the operation for the engine. The server sets two members: Reconcile, if
+// there is a reconcile_url, and Authorize, which share: tenant needs. The error is that
+// of [semel.Operation.Validate].
 func (o Operation) Policy() (semel.Operation, error) {
 	op := semel.Operation{
 		Name: o.Name, Class: o.Class, Financial: o.Financial,
@@ -32,8 +31,8 @@ func (o Operation) Policy() (semel.Operation, error) {
 	return op, checked.Validate()
 }
 
-// Guarded is the route for the middleware. Its operation has nothing but the
-// name, which stands for the one that the engine has.
+// Guarded is the route for the middleware. Its operation has only a name, which stands
+// for the operation that the engine has.
 func (r Route) Guarded() semelhttp.Route {
 	profile, _ := semelhttp.ProfileByName(r.Profile)
 	return semelhttp.Route{
@@ -44,22 +43,16 @@ func (r Route) Guarded() semelhttp.Route {
 	}
 }
 
-// OperationNamed finds an operation. An empty name means [DefaultOperation].
-func (c *Config) OperationNamed(name string) (Operation, bool) {
-	if op := c.operation(cmp.Or(name, DefaultOperation)); op != nil {
-		return *op, true
-	}
-	return Operation{}, false
-}
-
 // Archives reports whether any operation keeps records in the archive.
 func (c *Config) Archives() bool {
 	return slices.ContainsFunc(c.Operations, func(op Operation) bool { return op.Archive })
 }
 
-// KeepsEvidence reports whether any operation keeps evidence.
+// KeepsEvidence reports whether any operation, or the taking of webhooks, keeps evidence.
 func (c *Config) KeepsEvidence() bool {
-	return slices.ContainsFunc(c.Operations, func(op Operation) bool { return op.Evidence != "" && op.Evidence != semel.EvidenceNone })
+	keeps := func(level semel.EvidenceLevel) bool { return level != "" && level != semel.EvidenceNone }
+	return slices.ContainsFunc(c.Operations, func(op Operation) bool { return keeps(op.Evidence) }) ||
+		slices.ContainsFunc(c.Webhooks, func(w Webhook) bool { return keeps(w.Evidence) })
 }
 
 // Name is the URL without its secrets, for logs.

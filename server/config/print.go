@@ -10,13 +10,14 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// mapTexts is a copy whose texts went through fn.
-func mapTexts(c *Config, fn func(f field, text string) string) *Config {
-	out := &Config{}
-	copyInto(reflect.ValueOf(out).Elem(), reflect.ValueOf(c).Elem())
-	eachLeaf("", reflect.ValueOf(out).Elem(), func(_ string, v reflect.Value, f field) {
+// mapTexts returns a copy in which fn has replaced each text.
+func mapTexts(c *Config, fn func(f strictyaml.Field, text string) string) *Config {
+	out := strictyaml.Copy(reflect.ValueOf(c).Elem())
+	strictyaml.EachLeaf("", out, func(_ string, v reflect.Value, f strictyaml.Field) {
 		switch {
 		case v.Kind() == reflect.String:
 			v.SetString(fn(f, v.String()))
@@ -26,34 +27,17 @@ func mapTexts(c *Config, fn func(f field, text string) string) *Config {
 			}
 		}
 	})
-	return out
+	return out.Addr().Interface().(*Config)
 }
 
-// copyInto copies a value so that it shares no list with the original.
-func copyInto(to, from reflect.Value) {
-	switch {
-	case from.Kind() == reflect.Struct:
-		for i := range from.NumField() {
-			copyInto(to.Field(i), from.Field(i))
-		}
-	case from.Kind() == reflect.Slice && from.Len() > 0:
-		to.Set(reflect.MakeSlice(from.Type(), from.Len(), from.Len()))
-		for i := range from.Len() {
-			copyInto(to.Index(i), from.Index(i))
-		}
-	default:
-		to.Set(from)
-	}
-}
-
-// redacted is a copy without secrets: a digest keeps its first digits, a URL
+// redacted returns a copy without secrets: a digest keeps its first digits, a URL
 // everything but its password.
 func redacted(c *Config) *Config {
-	return mapTexts(c, func(f field, text string) string {
-		if f.secret == "" {
+	return mapTexts(c, func(f strictyaml.Field, text string) string {
+		if f.Secret == "" {
 			return text
 		}
-		return hide(f.secret, text)
+		return hide(f.Secret, text)
 	})
 }
 
@@ -71,7 +55,7 @@ func hide(kind, text string) string {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
-		// What is no URL may be a password from its first character on.
+		// A text that isn't a URL may be a password from its first character on.
 		if strings.HasPrefix(rest, "//") && slices.Contains(slices.Concat(remoteStores, []string{"http", "https", "h2c"}), scheme) {
 			return scheme + "://..."
 		}
@@ -83,10 +67,10 @@ func hide(kind, text string) string {
 	return u.Redacted()
 }
 
-// Print writes the whole configuration as YAML that [Load] reads, with what was
-// left out in the file, and without secrets.
+// Print writes the whole configuration as YAML that [Load] reads. It includes the
+// defaults, and hides secrets.
 func Print(w io.Writer, c *Config) error {
-	escaped := mapTexts(redacted(c), func(_ field, text string) string { return strings.ReplaceAll(text, "$", "$$") })
+	escaped := mapTexts(redacted(c), func(_ strictyaml.Field, text string) string { return strings.ReplaceAll(text, "$", "$$") })
 	text, err := yaml.MarshalWithOptions(escaped, yaml.IndentSequence(true))
 	if err != nil {
 		return fmt.Errorf("print configuration: %w", err)

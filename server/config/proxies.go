@@ -6,11 +6,12 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/semelhq/semel/internal/strictyaml"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// Trusted are the networks of the proxies in front. What can't be read is left
-// out, which [Load] does not let happen.
+// Trusted are the networks of the proxies in front. It skips invalid ones, which [Load]
+// has refused.
 func (l *Listener) Trusted() []netip.Prefix {
 	var networks []netip.Prefix
 	for _, text := range l.TrustedProxies {
@@ -21,7 +22,7 @@ func (l *Listener) Trusted() []netip.Prefix {
 	return networks
 }
 
-// parseNetwork reads an address, or a network in CIDR form.
+// parseNetwork parses an address, or a network in CIDR form.
 func parseNetwork(text string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(text); err == nil {
 		addr = addr.Unmap()
@@ -29,7 +30,7 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	}
 	n, err := netip.ParsePrefix(text)
 	if err == nil && n.Masked() != n {
-		err = errors.New("it has bits behind its prefix")
+		err = errors.New("it has bits set after its prefix")
 	}
 	return n, err
 }
@@ -37,20 +38,19 @@ func parseNetwork(text string) (netip.Prefix, error) {
 func (v *validator) trustedProxies() {
 	for i, text := range v.c.Listen.TrustedProxies {
 		at := fmt.Sprintf("listen.trusted_proxies[%d]", i)
-		if v.origins.Of("listen.trusted_proxies").Kind != FromFile {
+		if v.Origins.Of("listen.trusted_proxies").Kind != strictyaml.FromFile {
 			at = "listen.trusted_proxies"
 		}
 		switch n, err := parseNetwork(text); {
 		case err != nil:
 			v.bad(at, "write such as 10.0.0.5 or 10.0.0.0/8", "%q is neither an address nor a network in CIDR form", text)
 		case n.Bits() == 0:
-			v.bad(at, "name the addresses of the proxies", "%s is every address there is: anybody could say where a request came from", text)
+			v.bad(at, "name the addresses of the proxies", "%s covers all addresses, so anybody could fake where a request came from", text)
 		}
 	}
 }
 
-// routeHeaders checks what only the middleware knows of headers, methods and
-// statuses.
+// routeHeaders runs the middleware's own checks of headers, methods and statuses.
 func (v *validator) routeHeaders(path string, r Route) {
 	for name, list := range map[string][]string{"fingerprint_headers": r.FingerprintHeaders, "keep_headers": r.KeepHeaders} {
 		for i, header := range list {

@@ -5,13 +5,12 @@ import (
 	"slices"
 )
 
-// schema is made from [Config] and its comments by the test that keeps it
-// current.
+// schema is generated from [Config] and its comments; a test keeps it current.
 //
 //go:embed schema.json
 var schema []byte
 
-// Schema is the JSON Schema (2020-12) of the file, for editors and other tools.
-// It knows names, types, defaults and allowed values; what settings mean
-// together, only [Load] knows.
+// Schema is the JSON Schema (2020-12) of the file, for editors and other tools. It has
+// names, types, defaults and allowed values. Only [Load] checks settings against each
+// other.
 func Schema() []byte { return slices.Clone(schema) }

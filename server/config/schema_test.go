@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/semelhq/semel/internal/strictyaml"
 )
 
 var update = flag.Bool("update", false, "write the golden files and the schema anew")
@@ -68,15 +70,15 @@ func (ms members) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// variable is what a scalar that is no text may also be in the file.
+// variable is what a scalar that isn't text may also be in the file.
 var variable = members{{"type", "string"}, {"pattern", `\$\{[A-Za-z_]`}}
 
 // schemaOf describes a struct.
 func schemaOf(t reflect.Type, comments map[string]string) members {
 	var properties members
 	var required []string
-	for _, f := range fieldsOf(t) {
-		field := t.Field(f.index)
+	for _, f := range strictyaml.Fields(t) {
+		field := t.Field(f.Index)
 		doc := members{{"description", comments[t.Name()+"."+field.Name]}}
 		inner := field.Type
 		if inner.Kind() == reflect.Slice {
@@ -85,11 +87,11 @@ func schemaOf(t reflect.Type, comments map[string]string) members {
 				item = schemaOf(inner.Elem(), comments)
 			}
 			types := []string{"array", "null"}
-			if f.single {
+			if f.Single {
 				types = append(types, "string")
 			}
 			doc = append(doc, member{"type", types}, member{"items", item})
-			if f.required {
+			if f.Required {
 				doc[1].value = "array"
 				doc = append(doc, member{"minItems", 1})
 			}
@@ -99,16 +101,16 @@ func schemaOf(t reflect.Type, comments map[string]string) members {
 		} else {
 			doc = append(doc, scalarSchema(inner, f)...)
 		}
-		if f.def != "" {
-			var def any = f.def
+		if f.Default != "" {
+			var def any = f.Default
 			if inner.Kind() == reflect.Int {
-				def = json.RawMessage(f.def)
+				def = json.RawMessage(f.Default)
 			}
 			doc = append(doc, member{"default", def})
 		}
-		properties = append(properties, member{f.name, doc})
-		if f.required {
-			required = append(required, f.name)
+		properties = append(properties, member{f.Name, doc})
+		if f.Required {
+			required = append(required, f.Name)
 		}
 	}
 	out := members{{"type", "object"}, {"properties", properties}, {"additionalProperties", false}}
@@ -118,14 +120,14 @@ func schemaOf(t reflect.Type, comments map[string]string) members {
 	return out
 }
 
-func scalarSchema(t reflect.Type, f field) members {
+func scalarSchema(t reflect.Type, f strictyaml.Field) members {
 	orVariable := func(m members) members { return members{{"anyOf", []members{m, variable}}} }
 	switch {
-	case f.enum != nil:
-		return orVariable(members{{"enum", f.enum}})
-	case t == durationType:
+	case f.Enum != nil:
+		return orVariable(members{{"enum", f.Enum}})
+	case t == reflect.TypeFor[Duration]():
 		return orVariable(members{{"type", "string"}, {"pattern", `^([0-9]+d)?([0-9.]+(ns|us|µs|ms|s|m|h))*$|^0$`}})
-	case t == sizeType:
+	case t == reflect.TypeFor[Size]():
 		return members{{"anyOf", []members{{{"type", "integer"}}, {{"type", "string"}, {"pattern", `^[0-9]+([KMGT]iB|[kKMGT]?B)?$`}}, variable}}}
 	case t.Kind() == reflect.Int:
 		return orVariable(members{{"type", "integer"}})
@@ -183,7 +185,7 @@ func TestSchema(t *testing.T) {
 	})
 	t.Run("every variable of the environment sets one setting", func(t *testing.T) {
 		var names []string
-		eachLeaf("", reflect.ValueOf(oneOfEach()).Elem(), func(path string, _ reflect.Value, _ field) {
+		strictyaml.EachLeaf("", reflect.ValueOf(oneOfEach()).Elem(), func(path string, _ reflect.Value, _ strictyaml.Field) {
 			if name := EnvName(path); name != "" {
 				names = append(names, name)
 			}

@@ -4,15 +4,18 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/semelhq/semel/internal/spelling"
+	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// Strays says of variables of the environment, as os.Environ lists them, which ones
-// look like settings and are none: a slip in the name of one that there is, or in a
-// section that there is. Other names that begin with SEMEL_ are left to whoever sets
-// them, such as Kubernetes for a service that is called semel.
+// Strays finds environment variables, as listed by os.Environ, that look like settings
+// but aren't: misspelt settings, and unknown names in existing sections. It ignores other
+// names that begin with SEMEL_, such as those that Kubernetes sets for a service called
+// semel.
 func Strays(environ []string) []string {
 	var known, sections []string
-	eachLeaf("", reflect.ValueOf(new(Config)).Elem(), func(path string, _ reflect.Value, _ field) {
+	strictyaml.EachLeaf("", reflect.ValueOf(new(Config)).Elem(), func(path string, _ reflect.Value, _ strictyaml.Field) {
 		if name := EnvName(path); name != "" {
 			known = append(known, name)
 		}
@@ -26,16 +29,24 @@ func Strays(environ []string) []string {
 		if !strings.HasPrefix(name, "SEMEL_") || name == "SEMEL_TOKEN" || slices.Contains(known, name) {
 			continue
 		}
-		near := slices.ContainsFunc(known, func(k string) bool { return editDistance([]rune(name), []rune(k)) <= 2 })
+		near := slices.ContainsFunc(known, func(k string) bool { return spelling.Distance(name, k) <= 2 })
 		if !near && !slices.ContainsFunc(sections, func(s string) bool { return strings.HasPrefix(name, s) }) {
 			continue
 		}
 		stray := name + " sets nothing"
-		if hint := didYouMean(name, known); hint != "" {
+		if hint := strictyaml.DidYouMean(name, known); hint != "" {
 			stray += ", " + hint
 		}
 		strays = append(strays, stray)
 	}
 	slices.Sort(strays)
 	return strays
+}
+
+// EnvName is the environment variable that sets a path; empty for a path in a list.
+func EnvName(path string) string {
+	if strings.ContainsAny(path, "[]") {
+		return ""
+	}
+	return "SEMEL_" + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
 }

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net"
 	"net/netip"
@@ -11,37 +9,25 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/semelhq/semel/internal/spelling"
+	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// Bounds of settings.
-const (
-	minHeaderBytes = 4 << 10
-	maxHeaderBytes = 1 << 20
-	maxConnections = 1 << 20
-	maxStreams     = 1 << 10
-	maxRate        = Size(1 << 20)
-	maxLeeway      = Duration(5 * time.Minute)
-	maxTimeout     = Duration(24 * time.Hour)
-	maxResult      = 64 << 20
-	minBytes       = 1 << 20
-	maxBytes       = 1 << 40
-)
-
-// A validator checks settings that have the right types.
+// A validator checks settings against each other. Their types, and the values that each
+// may have, are checked already.
 type validator struct {
-	*problems
+	*strictyaml.Report
 	c *Config
 }
 
-// validate reports everything that is wrong with a configuration whose defaults
-// are filled in.
-func validate(p *problems, c *Config) {
+// validate reports all errors of a configuration whose defaults are filled in.
+func validate(p *strictyaml.Report, c *Config) {
 	v := validator{p, c}
 	v.address("listen.address", c.Listen.Address)
 	for i, host := range c.Listen.Hosts {
 		if !hostName.MatchString(host) {
-			v.bad(fmt.Sprintf("listen.hosts[%d]", i), "write a name without scheme and port", "%q is not the name of a host", host)
+			v.bad(fmt.Sprintf("listen.hosts[%d]", i), "write a name without scheme and port", "%q is not a host name", host)
 		}
 	}
 	v.address("admin.address", c.Admin.Address)
@@ -49,41 +35,29 @@ func validate(p *problems, c *Config) {
 	v.trustedProxies()
 	v.tls("admin.tls", c.Admin.TLS)
 	v.store()
-	v.partition()
 	v.auth()
 	v.exposure()
 	v.api()
 	v.operations()
 	v.routes()
+	v.forrst()
 	v.limits()
+	v.quotas()
 	v.archive()
 	v.evidence()
 	v.whatsapp()
+	v.webhooks()
 	v.dispatch()
-	v.duration("purge.interval", c.Purge.Interval, Duration(time.Second), maxTimeout)
-	v.number("purge.per_second", c.Purge.PerSecond, 1, 1_000_000)
 }
 
 // bad reports an error of a setting.
 func (v *validator) bad(path, hint, format string, args ...any) {
-	v.add(path, fmt.Sprintf(format, args...), hint)
+	v.Add(path, fmt.Sprintf(format, args...), hint)
 }
 
 func (v *validator) duration(path string, d, low, high Duration) {
 	if d < low || d > high {
 		v.bad(path, "", "%v is not between %v and %v", d, low, high)
-	}
-}
-
-func (v *validator) size(path string, s, low, high Size) {
-	if s < low || s > high {
-		v.bad(path, "", "%v is not between %v and %v", s, low, high)
-	}
-}
-
-func (v *validator) number(path string, n, low, high int) {
-	if n < low || n > high {
-		v.bad(path, "", "%d is not between %d and %d", n, low, high)
 	}
 }
 
@@ -103,7 +77,7 @@ func (v *validator) address(path, address string) {
 		return
 	}
 	if _, err := netip.ParseAddr(host); err != nil && !hostName.MatchString(host) && host != "" {
-		v.bad(path, "", "%q is neither an address nor a name of a host", host)
+		v.bad(path, "", "%q is neither an address nor a host name", host)
 	}
 }
 
@@ -132,33 +106,33 @@ func (v *validator) tls(path string, t TLS) {
 	}
 }
 
-// exposure refuses an admin listener that strangers could use, and two listeners
-// on one address.
+// exposure refuses an admin listener that strangers could use, and two listeners on one
+// address.
 func (v *validator) exposure() {
 	c := v.c
 	_, port, _ := net.SplitHostPort(c.Admin.Address)
 	if c.Listen.Address == c.Admin.Address && port != "0" {
 		v.bad("admin.address", "give each a port of its own", "the admin listener has the address of the data listener, %s", c.Admin.Address)
 	}
-	if loopback(c.Admin.Address) || v.faulty["admin.address"] {
+	if loopback(c.Admin.Address) || v.Faulty["admin.address"] {
 		return
 	}
 	a := c.Auth
 	verified := len(a.Tokens) > 0 || len(a.JWT) > 0 || len(a.TrustedHeader.From) > 0 || len(a.MTLS) > 0 && c.Admin.TLS.ClientCA != ""
 	if !verified {
-		v.bad("admin.address", "add callers to auth, or listen on 127.0.0.1", "%s can be reached from other machines, and nobody would have to say who they are", c.Admin.Address)
+		v.bad("admin.address", "add callers to auth, or listen on 127.0.0.1", "%s can be reached from other machines, and callers would need no credential", c.Admin.Address)
 	}
 }
 
-// remoteStores are the schemes of stores that other nodes may share.
+// remoteStores are the schemes of stores that several nodes can share.
 var remoteStores = []string{"postgres", "postgresql", "redis", "rediss", "redis-cluster", "rediss-cluster"}
 
-// store checks where records go.
+// store checks where records are kept.
 func (v *validator) store() {
 	const path, allowed = "store.url", "write pebble:DIR, postgres://…, redis://…, redis-cluster://… or memory:"
 	scheme, rest, _ := strings.Cut(v.c.Store.URL, ":")
 	switch {
-	case v.faulty["store.url_file"]:
+	case v.Faulty["store.url_file"]:
 	case scheme == "pebble":
 		if rest == "" {
 			v.bad(path, "write pebble:./semel-data", "pebble: needs a directory")
@@ -169,16 +143,16 @@ func (v *validator) store() {
 		}
 	case v.c.Store.URL == "memory:":
 		if v.c.Store.Profile == "strict" {
-			v.bad("store.profile", "use pebble:DIR, or the profile standard", "the strict profile needs a store that keeps what was written, and memory: does not")
+			v.bad("store.profile", "use pebble:DIR, or the profile standard", "the strict profile needs a durable store, which memory: isn't")
 		}
 	case !strings.Contains(v.c.Store.URL, ":"):
 		v.bad(path, allowed, "the value is not the URL of a store")
 	default:
 		hint := allowed
-		if best := nearest(scheme, append([]string{"pebble", "memory"}, remoteStores...)); best != "" {
+		if best := spelling.Nearest(scheme, append([]string{"pebble", "memory"}, remoteStores...)); best != "" {
 			hint = "did you mean " + best + ":?"
 		}
-		v.bad(path, hint, "the value names no kind of store") // it is not repeated: it may have a password
+		v.bad(path, hint, "the value names no known kind of store") // the text may have a password, so it isn't shown
 	}
 }
 
@@ -187,30 +161,9 @@ func (v *validator) postgres() bool {
 	return strings.HasPrefix(v.c.Store.URL, "postgres:") || strings.HasPrefix(v.c.Store.URL, "postgresql:")
 }
 
-// The shortest partition that the store takes, and the longest that is of use: its
-// results stay until all of them have expired.
-const (
-	minPartition = Duration(time.Minute)
-	maxPartition = Duration(31 * 24 * time.Hour)
-)
-
-func (v *validator) partition() {
-	p := v.c.Store.Partition
-	if p == 0 || v.faulty["store.partition"] {
-		return
-	}
-	v.duration("store.partition", p, minPartition, maxPartition)
-	switch {
-	case p%Duration(time.Second) != 0:
-		v.bad("store.partition", "", "%v is not in whole seconds", p)
-	case !v.postgres():
-		v.bad("store.partition", "remove it, or use a postgres:// store", "only PostgreSQL has partitions")
-	}
-}
-
 func (v *validator) archive() {
 	if v.c.Archive.Dir == "" {
-		v.add("archive.dir", "dir is empty", "name a directory, such as ./semel-archive")
+		v.Add("archive.dir", "dir is empty", "name a directory, such as ./semel-archive")
 	}
 	if v.c.Archive.In == "store" && !v.postgres() {
 		v.bad("archive.in", "write files, or use a postgres:// store", "only PostgreSQL has a table for the archive")
@@ -219,19 +172,6 @@ func (v *validator) archive() {
 
 func (v *validator) limits() {
 	l := v.c.Limits
-	v.size("limits.header_bytes", l.HeaderBytes, minHeaderBytes, maxHeaderBytes)
-	v.duration("limits.read_header_timeout", l.ReadHeaderTimeout, Duration(100*time.Millisecond), Duration(time.Hour))
-	v.duration("limits.read_timeout", l.ReadTimeout, Duration(100*time.Millisecond), maxTimeout)
-	v.duration("limits.idle_timeout", l.IdleTimeout, Duration(100*time.Millisecond), maxTimeout)
-	v.duration("limits.shutdown_grace", l.ShutdownGrace, 0, maxTimeout)
-	v.duration("limits.rate_grace", l.RateGrace, Duration(100*time.Millisecond), maxTimeout)
-	v.size("limits.rate", l.Rate, 0, maxRate)
-	v.number("limits.connections", l.Connections, 1, maxConnections)
-	v.number("limits.requests", l.Requests, 1, maxConnections)
-	v.number("limits.streams", l.Streams, 1, maxStreams)
-	v.size("limits.total_bytes", l.TotalBytes, minBytes, maxBytes)
-	v.size("limits.tenant_bytes", l.TenantBytes, minBytes, maxBytes)
-	v.size("limits.principal_bytes", l.PrincipalBytes, minBytes, maxBytes)
 	if l.ReadHeaderTimeout > l.ReadTimeout {
 		v.bad("limits.read_header_timeout", "", "%v is longer than the read_timeout of %v", l.ReadHeaderTimeout, l.ReadTimeout)
 	}
@@ -240,7 +180,7 @@ func (v *validator) limits() {
 	}
 }
 
-// httpURL checks a URL that requests are sent to.
+// httpURL checks a URL to which requests are sent.
 func (v *validator) httpURL(path, text string, schemes ...string) {
 	u, err := url.Parse(text)
 	hint := "write such as http://127.0.0.1:9000"
@@ -248,7 +188,7 @@ func (v *validator) httpURL(path, text string, schemes ...string) {
 		hint = "write http://" + text
 	}
 	if err != nil {
-		v.bad(path, hint, "the value is no URL")
+		v.bad(path, hint, "the value is not a URL")
 		return
 	}
 	allowed := strings.Join(schemes, ", ")
@@ -256,9 +196,9 @@ func (v *validator) httpURL(path, text string, schemes ...string) {
 	case u.User != nil:
 		v.bad(path, "let callers send their own credential", "a URL with a password would be written to logs")
 	case u.Scheme == "" || u.Opaque != "":
-		v.bad(path, hint, "the value has no scheme of %s", allowed)
+		v.bad(path, hint, "the value has no scheme (%s)", allowed)
 	case !slices.Contains(schemes, u.Scheme):
-		v.bad(path, didYouMean(u.Scheme, schemes), "the scheme %q is not one of %s", u.Scheme, allowed)
+		v.bad(path, strictyaml.DidYouMean(u.Scheme, schemes), "the scheme %q is not one of %s", u.Scheme, allowed)
 	case u.Hostname() == "":
 		v.bad(path, hint, "the value names no host")
 	case u.Fragment != "":
@@ -270,10 +210,4 @@ func (v *validator) httpURL(path, text string, schemes ...string) {
 			}
 		}
 	}
-}
-
-// digest is how a token is compared: by the hexadecimal SHA-256.
-func digest(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:])
 }

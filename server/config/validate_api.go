@@ -1,20 +1,20 @@
 package config
 
-// api refuses an execution API for strangers. What is begun there takes keys, fills
-// the store, is signed in the evidence log and sends messages, so nobody may do it
-// whom nobody knows; programs on this machine may, as long as only they are asked.
+// api refuses an execution API for strangers. Its callers use up keys, fill the store,
+// get their calls signed in the evidence log and send messages. So unknown callers may
+// use it only from this machine, and only as long as that stays harmless.
 func (v *validator) api() {
 	c := v.c
 	const path, hint = "api", "add callers to auth, or write api: off"
 	switch {
-	case v.faulty[path] || v.faulty["auth"]:
+	case v.Faulty[path] || v.Faulty["auth"]:
 	case c.API == APIVerified && !c.Auth.Configured():
 		v.bad(path, "add callers to auth", "auth has no method by which a caller could be verified")
-	case c.API != APIOpen || v.faulty["listen.address"]:
+	case c.API != APIOpen || v.Faulty["listen.address"]:
 	case c.Auth.Configured():
-		v.bad(path, "write verified, or leave it out", "auth has callers, and an open execution API would take made-up credentials beside them")
+		v.bad(path, "write verified, or leave it out", "auth has callers, and an open execution API would also accept made-up credentials")
 	case !loopback(c.Listen.Address):
-		v.bad(path, hint, "%s can be reached from other machines, and nobody would have to say who they are to use the execution API", c.Listen.Address)
+		v.bad(path, hint, "%s can be reached from other machines, and the execution API would need no credential", c.Listen.Address)
 	case len(c.Dispatch.Destinations) > 0:
 		v.bad(path, hint, "anybody on this machine could send messages to the destinations of dispatch, signed with their secrets")
 	case c.Evidence.KeyFile != "":
@@ -22,9 +22,9 @@ func (v *validator) api() {
 	}
 }
 
-// ByAPI reports whether calls of an operation may be begun and ended over the
-// execution API: those that a route uses may not, unless they say so. Otherwise a
-// caller could write the answers that the route replays to others.
+// ByAPI reports whether calls of an operation may begin and end over the execution API.
+// Operations of routes and of functions over Forrst may not, unless they say so; otherwise
+// a caller could write the answers that the route replays to others.
 func (c *Config) ByAPI(operation string) bool {
 	if op := c.operation(operation); op != nil && op.API {
 		return true
@@ -34,5 +34,5 @@ func (c *Config) ByAPI(operation string) bool {
 			return false
 		}
 	}
-	return true
+	return !c.byForrst(operation)
 }

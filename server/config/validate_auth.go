@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/semelhq/semel/internal/strictyaml"
 	"github.com/semelhq/semel/server/auth"
 )
 
@@ -14,15 +15,12 @@ func (v *validator) auth() {
 	v.tokens()
 	for i, j := range v.c.Auth.JWT {
 		path := fmt.Sprintf("auth.jwt[%d]", i)
-		v.duration(path+".leeway", j.Leeway, 0, maxLeeway)
 		v.keys(path, j)
 		if len(j.Roles) > 0 && j.RolesClaim == "" {
 			v.bad(path+".roles", "name the claim in roles_claim", "no claim has these values")
 		}
-		for name, claim := range map[string]string{"principal_claim": j.PrincipalClaim} {
-			if claim == "" {
-				v.bad(path+"."+name, "", "%s is empty", name)
-			}
+		if j.PrincipalClaim == "" {
+			v.bad(path+".principal_claim", "", "principal_claim is empty")
 		}
 		for k, a := range j.Algorithms {
 			for _, b := range j.Algorithms[:k] {
@@ -39,7 +37,7 @@ func (v *validator) auth() {
 // keys checks where an issuer's keys come from.
 func (v *validator) keys(path string, j JWT) {
 	switch {
-	case v.faulty[path+".keys_file"], v.faulty[path+".jwks_url"]:
+	case v.Faulty[path+".keys_file"], v.Faulty[path+".jwks_url"]:
 	case j.KeysFile != "" && j.JWKSURL != "":
 		v.bad(path+".jwks_url", "keep one of them", "both keys_file and jwks_url are given")
 	case j.JWKSURL != "":
@@ -102,7 +100,7 @@ func (v *validator) trustedHeader() {
 	h, path := v.c.Auth.TrustedHeader, "auth.trusted_header"
 	for i, from := range h.From {
 		at := fmt.Sprintf("%s.from[%d]", path, i)
-		if v.origins.Of(path+".from").Kind != FromFile {
+		if v.Origins.Of(path+".from").Kind != strictyaml.FromFile {
 			at = path + ".from"
 		}
 		network, err := netip.ParsePrefix(from)
@@ -114,14 +112,14 @@ func (v *validator) trustedHeader() {
 		case err != nil:
 			v.bad(at, "write such as 10.0.0.0/8", "%q is not a network in CIDR form", from)
 		case network.Bits() == 0:
-			v.bad(at, "name the addresses of the proxy", "%s is every address there is: anybody could say to be anyone", from)
+			v.bad(at, "name the addresses of the proxy", "%s covers all addresses, so anybody could claim to be anyone", from)
 		case network.Masked() != network:
-			v.bad(at, "write "+network.Masked().String(), "%s has bits behind its prefix", from)
+			v.bad(at, "write "+network.Masked().String(), "%s has bits set after its prefix", from)
 		}
 	}
 	for name, header := range map[string]string{"tenant": h.Tenant, "principal": h.Principal, "roles": h.Roles} {
 		v.headerName(path+"."+name, header)
-		if header != "" && len(h.From) == 0 && v.origins.written(path+"."+name) {
+		if header != "" && len(h.From) == 0 && v.Origins.Written(path+"."+name) {
 			v.bad(path+".from", "name the proxy's addresses, such as 10.0.0.0/8", "from is missing, so the headers would never be trusted")
 		}
 	}
@@ -130,7 +128,7 @@ func (v *validator) trustedHeader() {
 	}
 }
 
-// headerName checks the name of a header; empty is none.
+// headerName checks the name of a header; it may be empty.
 func (v *validator) headerName(path, name string) {
 	for i := range len(name) {
 		c := name[i]

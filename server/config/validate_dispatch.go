@@ -4,15 +4,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/internal/strictyaml"
 	"github.com/semelhq/semel/protocol/ids/whatsapp"
+	"github.com/semelhq/semel/protocol/webhook"
 	"github.com/semelhq/semel/server/auth"
 )
 
-// dispatch checks where messages go. Secrets are read, so that a bad one is found
-// before the service starts with it.
+// dispatch checks where messages go. It reads secrets, so that a bad one is found before
+// the service starts with it.
 func (v *validator) dispatch() {
 	names := map[string]string{}
 	for i := range v.c.Dispatch.Destinations {
@@ -26,26 +27,20 @@ func (v *validator) dispatch() {
 		}
 		v.senders(path+".operations", d.Operations)
 		v.secrets(path+".secret_files", d.SecretFiles)
-		v.duration(path+".timeout", d.Timeout, Duration(100*time.Millisecond), Duration(time.Hour))
-		v.number(path+".concurrency", d.Concurrency, 1, 1000)
 		v.rate(path+".rate", Rate(d.Rate))
-		v.duration(path+".min_backoff", d.MinBackoff, Duration(time.Millisecond), maxTimeout)
-		v.duration(path+".max_backoff", d.MaxBackoff, Duration(time.Millisecond), maxTimeout)
 		if d.MinBackoff > d.MaxBackoff {
 			v.bad(path+".min_backoff", "", "%v is longer than the max_backoff of %v", d.MinBackoff, d.MaxBackoff)
 		}
-		v.number(path+".max_tries", d.MaxTries, 1, 10_000)
-		v.duration(path+".max_age", d.MaxAge, Duration(time.Second), Duration(365*24*time.Hour))
 	}
 	for i := range v.c.Operations {
 		if name := v.c.Operations[i].Name; deliveryOperation(name) {
-			v.bad(fmt.Sprintf("operations[%d].name", i), "", "names like %q are those of deliveries of messages", name)
+			v.bad(fmt.Sprintf("operations[%d].name", i), "", "names like %q belong to deliveries of messages", name)
 		}
 	}
 }
 
-// senders checks that there are operations of these names: an empty list, or a name
-// that nobody has, would keep every message from being delivered.
+// senders checks that there are operations with these names: a list without any, or a
+// misspelt name, would keep messages from being delivered.
 func (v *validator) senders(path string, names []string) {
 	var known []string
 	for _, op := range v.c.Operations {
@@ -56,16 +51,16 @@ func (v *validator) senders(path string, names []string) {
 		if all && strings.IndexByte(prefix, '*') < 0 || slices.Contains(known, name) || v.c.Commands.Registry != "" {
 			continue // a command is an operation too
 		}
-		v.bad(fmt.Sprintf("%s[%d]", path, i), didYouMean(name, known), "there is no operation %q", name)
+		v.bad(fmt.Sprintf("%s[%d]", path, i), strictyaml.DidYouMean(name, known), "there is no operation %q", name)
 	}
 }
 
-// secrets checks the files that sign what goes to one destination.
+// secrets checks the files with the secrets that sign messages to one destination.
 func (v *validator) secrets(path string, files []string) {
 	first := map[string]string{}
 	for i, file := range files {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		text, ok := secretFile(v.problems, at, file)
+		text, ok := secretFile(v.Report, at, file)
 		if !ok {
 			continue
 		}
@@ -79,7 +74,7 @@ func (v *validator) secrets(path string, files []string) {
 	}
 }
 
-// Takes reports whether a call of an operation and tenant may send to the destination.
+// Takes reports whether calls of an operation and tenant may send to the destination.
 func (d *Destination) Takes(tenant, operation string) bool {
 	byName := slices.ContainsFunc(d.Operations, func(name string) bool {
 		prefix, all := strings.CutSuffix(name, "*")
@@ -88,8 +83,9 @@ func (d *Destination) Takes(tenant, operation string) bool {
 	return byName && (len(d.Tenants) == 0 || slices.Contains(d.Tenants, tenant))
 }
 
-// MaySend reports whether a call may send to a destination of this name. One that is
-// not known here takes from everybody: whoever knows it decides when it is delivered.
+// MaySend reports whether calls may send to a destination of this name. An unknown
+// destination takes messages from everybody: a node that has it decides when it is
+// delivered.
 func (d *Dispatch) MaySend(tenant, operation, destination string) bool {
 	i := slices.IndexFunc(d.Destinations, func(known Destination) bool { return known.Name == destination })
 	return i < 0 || d.Destinations[i].Takes(tenant, operation)
@@ -98,7 +94,7 @@ func (d *Dispatch) MaySend(tenant, operation, destination string) bool {
 // Secrets reads the files with the secrets of the destination.
 func (d *Destination) Secrets() ([]string, error) { return readSecretFiles(d.SecretFiles) }
 
-// readSecretFiles reads files that have nothing but a secret each.
+// readSecretFiles reads files that contain only a secret each.
 func readSecretFiles(files []string) ([]string, error) {
 	var list []string
 	for _, file := range files {
@@ -111,13 +107,13 @@ func readSecretFiles(files []string) ([]string, error) {
 	return list, nil
 }
 
-// deliveryOperation reports whether the operation is that of messages on their way.
+// deliveryOperation reports whether the operation belongs to messages on their way.
 func deliveryOperation(name string) bool {
 	return strings.HasPrefix(name, "semel.")
 }
 
 // ReservedOperation reports whether a name belongs to the service's own doors, so that
-// nobody may declare an operation of it or begin one.
+// nobody may declare such an operation or begin its calls.
 func ReservedOperation(name string) bool {
-	return deliveryOperation(name) || name == whatsapp.MessageOperation || name == whatsapp.StatusOperation
+	return deliveryOperation(name) || strings.HasPrefix(name, webhook.OperationPrefix) || name == whatsapp.MessageOperation || name == whatsapp.StatusOperation
 }

@@ -10,7 +10,6 @@ import (
 
 func (v *validator) evidence() {
 	e := &v.c.Evidence
-	v.duration("evidence.every", e.Every, Duration(100*time.Millisecond), Duration(time.Hour))
 	if e.KeepOpenings != 0 && e.KeepOpenings < Duration(time.Hour) {
 		v.bad("evidence.keep_openings", "", "%v is less than 1h", e.KeepOpenings)
 	}
@@ -23,20 +22,20 @@ func (v *validator) evidence() {
 	for i := range e.Witnesses {
 		w, at := &e.Witnesses[i], fmt.Sprintf("evidence.witnesses[%d]", i)
 		if u, err := url.Parse(w.URL); w.URL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
-			v.bad(at+".url", "", "%q is no http or https URL", w.URL)
+			v.bad(at+".url", "", "%q is not an http or https URL", w.URL)
 		}
 		if _, err := evidence.ParseCosignerKey(w.Key); w.Key != "" && err != nil {
-			v.bad(at+".key", "", "it is no key of a witness: name, hash and base64 with + between them")
+			v.bad(at+".key", "", "this is not the key of a witness: name, hash and base64 with + between them")
 		}
 	}
 }
 
-// commands: each is bound to who sends it, and keeps evidence. Who sends a WhatsApp
-// message is known without auth.
+// commands checks that commands come from known callers and keep evidence. Senders of
+// WhatsApp messages are known without auth.
 func (v *validator) commands() {
 	a := &v.c.Auth
 	if !v.c.Commands.WhatsApp.On() && len(a.Tokens) == 0 && len(a.JWT) == 0 && len(a.MTLS) == 0 && len(a.TrustedHeader.From) == 0 {
-		v.bad("commands.registry", "configure auth", "commands are taken from callers who are known, and there is no way to know one")
+		v.bad("commands.registry", "configure auth", "commands need known callers, and nothing says how to identify them")
 	}
 	if v.c.Evidence.KeyFile == "" {
 		v.bad("evidence.key_file", "make one with semel evidence keygen", "commands keep evidence, and there are no keys to sign it")

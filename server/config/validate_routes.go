@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/strictyaml"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// operations checks the kinds of calls. The engine's own check comes last, for
-// what this one does not know.
+// operations checks the declared operations. The engine's own check comes last, for
+// everything that this one doesn't check.
 func (v *validator) operations() {
 	names := map[string]string{}
 	for i, op := range v.c.Operations {
@@ -22,9 +24,9 @@ func (v *validator) operations() {
 			v.bad(path+".name", "a version makes it another: "+op.Name+"@2", "%s has the name %q too", first, op.Name)
 		}
 		names[op.Name] = path
-		before := len(v.list)
+		before := len(v.List)
 		v.operation(path, op)
-		if _, err := op.Policy(); err != nil && len(v.list) == before && !v.faultyBelow(path) {
+		if _, err := op.Policy(); err != nil && len(v.List) == before && !v.faultyBelow(path) {
 			v.bad(path, "", "%s", engineFault(err, op.Name))
 		}
 	}
@@ -41,27 +43,23 @@ func (v *validator) operation(path string, op Operation) {
 	switch {
 	case op.Financial && op.Window < day && op.Window != 0:
 		v.bad(path+".window", "write 24h or more, or leave it out for 7d", "%v is shorter than the 24h that a financial operation needs", op.Window)
-	case op.Window != 0 || v.origins.written(path+".window"):
+	case op.Window != 0 || v.Origins.Written(path+".window"):
 		v.duration(path+".window", op.Window, Duration(time.Second), 3650*day)
 	}
-	v.duration(path+".lease", op.Lease, Duration(10*time.Millisecond), day)
-	v.duration(path+".max_wait", op.MaxWait, Duration(time.Millisecond), Duration(time.Hour))
-	v.size(path+".max_result", op.MaxResult, 1, maxResult)
-	v.duration(path+".reconcile_every", op.ReconcileEvery, Duration(time.Second), 365*day)
 	if op.ReconcileURL != "" {
 		v.httpURL(path+".reconcile_url", op.ReconcileURL, "http", "https")
 	}
 	for i, s := range op.Shields {
 		if s == semel.ShieldReconcile && op.ReconcileURL == "" {
-			v.bad(fmt.Sprintf("%s.shields[%d]", path, i), "add reconcile_url", "shield S4 needs somebody to ask")
+			v.bad(fmt.Sprintf("%s.shields[%d]", path, i), "add reconcile_url", "shield S4 needs a reconciler")
 		}
 		if s == semel.ShieldLedger && op.Class == semel.Shielded && op.Effects == nil {
-			v.bad(fmt.Sprintf("%s.shields[%d]", path, i), "name them in effects, or write [] if there are none", "shield S3 needs the effects: the ledger proves what happened only where nothing happens outside it")
+			v.bad(fmt.Sprintf("%s.shields[%d]", path, i), "name them in effects, or write [] if there are none", "shield S3 needs the effects: the ledger proves what happened only if nothing happens outside of it")
 		}
 	}
 	for i, name := range op.Effects {
-		if name == "" || len(name) > 256 {
-			v.bad(fmt.Sprintf("%s.effects[%d]", path, i), "", "the name has %d bytes, not 1 to 256", len(name))
+		if name == "" || len(name) > store.MaxNameLen {
+			v.bad(fmt.Sprintf("%s.effects[%d]", path, i), "", "the name has %d bytes, not 1 to %d", len(name), store.MaxNameLen)
 		}
 	}
 	v.rate(path+".per_record", op.PerRecord)
@@ -83,7 +81,7 @@ func (v *validator) rate(path string, r Rate) {
 
 // faultyBelow reports whether a section has a setting with an error.
 func (v *validator) faultyBelow(path string) bool {
-	for at, faulty := range v.faulty {
+	for at, faulty := range v.Faulty {
 		if faulty && strings.HasPrefix(at, path) {
 			return true
 		}
@@ -91,7 +89,7 @@ func (v *validator) faultyBelow(path string) bool {
 	return false
 }
 
-// engineFault is an error of the engine without the words that the path says.
+// engineFault is the text of an engine's error without what the path says already.
 func engineFault(err error, name string) string {
 	text := err.Error()
 	if _, after, ok := strings.Cut(text, fmt.Sprintf("operation %q: ", name)); ok {
@@ -102,7 +100,7 @@ func engineFault(err error, name string) string {
 
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"}
 
-// routes checks the patterns one by one and against each other, and what the
+// routes checks the patterns, alone and against each other, and everything that the
 // routes refer to.
 func (v *validator) routes() {
 	var names []string
@@ -125,14 +123,7 @@ func (v *validator) routes() {
 		if r.KeyHeader == "" {
 			v.bad(path+".key_header", "write Idempotency-Key", "key_header is empty")
 		}
-		for k, credential := range r.Credential {
-			at := fmt.Sprintf("%s.credential[%d]", path, k)
-			if name, cookie := strings.CutPrefix(credential, "cookie:"); name == "" {
-				v.bad(at, "write Authorization, or cookie: and a name", "credential names neither a header nor a cookie")
-			} else if !cookie {
-				v.headerName(at, credential)
-			}
-		}
+		v.credentials(path+".credential", r.Credential)
 		for k, name := range r.ScopeHeaders {
 			if at := fmt.Sprintf("%s.scope_headers[%d]", path, k); name == "" {
 				v.bad(at, "", "scope_headers has an empty name")
@@ -145,20 +136,34 @@ func (v *validator) routes() {
 				v.headerName(path+"."+name, header)
 			}
 		}
-		v.size(path+".max_body", r.MaxBody, 1, maxBytes)
-		if r.MaxBody > v.c.Limits.TenantBytes && !v.faulty["limits.tenant_bytes"] {
-			v.bad(path+".max_body", "lower it, or raise limits.tenant_bytes", "%v is more than the %v that one tenant may have in flight", r.MaxBody, v.c.Limits.TenantBytes)
-		} else if r.MaxBody > v.c.Limits.PrincipalBytes && !v.faulty["limits.principal_bytes"] {
-			v.bad(path+".max_body", "lower it, or raise limits.principal_bytes", "%v is more than the %v that one principal may have in flight", r.MaxBody, v.c.Limits.PrincipalBytes)
-		}
+		v.body(path+".max_body", r.MaxBody)
 		v.routeHeaders(path, r)
-		v.duration(path+".timeout", r.Timeout, Duration(time.Millisecond), maxTimeout)
-		v.number(path+".upstream_connections", r.UpstreamConnections, 1, maxConnections)
+	}
+}
+
+// credentials checks what tells callers apart.
+func (v *validator) credentials(path string, list []string) {
+	for i, credential := range list {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if name, cookie := strings.CutPrefix(credential, "cookie:"); name == "" {
+			v.bad(at, "write Authorization, or cookie: and a name", "credential names neither a header nor a cookie")
+		} else if !cookie {
+			v.headerName(at, credential)
+		}
+	}
+}
+
+// body checks the largest body of a request against what may be in flight.
+func (v *validator) body(path string, largest Size) {
+	if largest > v.c.Limits.TenantBytes && !v.Faulty["limits.tenant_bytes"] {
+		v.bad(path, "lower it, or raise limits.tenant_bytes", "%v is more than the %v that one tenant may have in flight", largest, v.c.Limits.TenantBytes)
+	} else if largest > v.c.Limits.PrincipalBytes && !v.Faulty["limits.principal_bytes"] {
+		v.bad(path, "lower it, or raise limits.principal_bytes", "%v is more than the %v that one principal may have in flight", largest, v.c.Limits.PrincipalBytes)
 	}
 }
 
 func (v *validator) routeOperation(path string, r Route, names []string) {
-	if v.faulty["operations"] || r.Mode == "off" && r.Operation == "" {
+	if v.Faulty["operations"] || r.Mode == "off" && r.Operation == "" {
 		return
 	}
 	if r.Operation == "" {
@@ -167,12 +172,12 @@ func (v *validator) routeOperation(path string, r Route, names []string) {
 	}
 	op := v.c.operation(r.Operation)
 	if op == nil {
-		for at := range v.faulty { // an operation whose name is wrong may be the one
+		for at := range v.Faulty { // an operation whose name is wrong may be the one
 			if strings.HasPrefix(at, "operations[") && strings.HasSuffix(at, "].name") {
 				return
 			}
 		}
-		hint := didYouMean(r.Operation, names)
+		hint := strictyaml.DidYouMean(r.Operation, names)
 		if hint == "" {
 			hint = "the operations are " + strings.Join(names, ", ")
 		}
@@ -184,7 +189,7 @@ func (v *validator) routeOperation(path string, r Route, names []string) {
 	}
 }
 
-// pattern checks one pattern and reports whether it may be registered.
+// pattern checks one pattern, and reports whether it can be registered.
 func (v *validator) pattern(path, match string) bool {
 	if match == "" {
 		return false
@@ -199,7 +204,7 @@ func (v *validator) pattern(path, match string) bool {
 	}
 	method, _, found := strings.Cut(match, " ")
 	if found && !slices.Contains(methods, method) {
-		hint := didYouMean(strings.ToUpper(method), methods)
+		hint := strictyaml.DidYouMean(strings.ToUpper(method), methods)
 		if hint == "" {
 			hint = "the methods are " + strings.Join(methods, ", ")
 		}
@@ -207,16 +212,16 @@ func (v *validator) pattern(path, match string) bool {
 		return false
 	}
 	if i := strings.Index(match, "/"); strings.HasPrefix(match[i:], ownPrefix) {
-		v.bad(path, "", "paths below %s are the service's own", ownPrefix)
+		v.bad(path, "", "paths below %s belong to the service itself", ownPrefix)
 		return false
 	}
 	return true
 }
 
-// ownPrefix is where the service answers itself, whatever the routes say.
+// ownPrefix is where the service itself answers, whatever the routes say.
 const ownPrefix = "/semel/"
 
-// clash names the route before that has a pattern which takes the same requests.
+// clash names the earlier route whose pattern takes the same requests.
 func (v *validator) clash(path string, i int, fault string) {
 	for j, other := range v.c.Routes[:i] {
 		mux := http.NewServeMux()
@@ -238,8 +243,7 @@ var (
 	parsingWhat  = regexp.MustCompile(`^parsing ".*": `)
 )
 
-// register adds a pattern to a mux and returns why that can't be done. The mux
-// panics then.
+// register adds a pattern to a mux, and returns why it can't: the mux panics then.
 func register(mux *http.ServeMux, pattern string) (fault string) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -13,17 +13,17 @@ import (
 	"github.com/semelhq/semel/protocol/ids/whatsapp"
 )
 
-// WhatsAppPrincipal is who takes messages from WhatsApp. Nobody else may have this
-// principal where they are taken: its records say what the service is to execute.
+// WhatsAppPrincipal is the principal of the webhook, which no caller may have while the
+// webhook is on: its records say what the service should execute.
 const WhatsAppPrincipal = "whatsapp"
 
 // minWhatsAppSecret is the shortest secret that the webhook accepts, in bytes.
 const minWhatsAppSecret = 8
 
-// On reports whether messages are taken.
+// On reports whether the webhook is configured.
 func (w *WhatsApp) On() bool { return w.Path != "" }
 
-// Secrets reads the files with the secrets of the webhook.
+// Secrets reads the files with the webhook's secrets.
 func (w *WhatsApp) Secrets() (verifyToken string, app []string, err error) {
 	token, err := readSecretFiles([]string{w.VerifyTokenFile})
 	if err != nil {
@@ -42,7 +42,7 @@ func deriveWhatsApp(c *Config, origins *Origins) {
 	for i := range w.Numbers {
 		w.Numbers[i].Tenant = cmp.Or(w.Numbers[i].Tenant, c.Auth.DefaultTenant)
 	}
-	if w.On() && !origins.written("commands.whatsapp.mapper_timeout") {
+	if w.On() && !origins.Written("commands.whatsapp.mapper_timeout") {
 		w.MapperTimeout = cmp.Or(w.MapperTimeout, Duration(whatsapp.DefaultMapTimeout))
 	}
 }
@@ -52,12 +52,12 @@ var (
 	phoneNumberID = regexp.MustCompile(`^[0-9]{1,64}$`)
 )
 
-// whatsapp checks the webhook of WhatsApp. Secrets are read, so that a bad one is
-// found before the service starts with it.
+// whatsapp checks the WhatsApp webhook. It reads secrets, so that a bad one is found
+// before the service starts with it.
 func (v *validator) whatsapp() {
 	for i := range v.c.Operations {
 		if name := v.c.Operations[i].Name; name == whatsapp.MessageOperation || name == whatsapp.StatusOperation {
-			v.bad(fmt.Sprintf("operations[%d].name", i), "", "%q is the operation by which messages are taken from WhatsApp", name)
+			v.bad(fmt.Sprintf("operations[%d].name", i), "", "%q is the operation that receives messages from WhatsApp", name)
 		}
 	}
 	w := &v.c.Commands.WhatsApp
@@ -65,17 +65,8 @@ func (v *validator) whatsapp() {
 		return
 	}
 	const at = "commands.whatsapp"
-	// Of a section in the file this is known; the environment can leave things out too.
-	for name, missing := range map[string]bool{
-		"path": w.Path == "", "verify_token_file": w.VerifyTokenFile == "", "app_secret_files": len(w.AppSecretFiles) == 0,
-		"mapper_url": w.MapperURL == "", "numbers": len(w.Numbers) == 0,
-	} {
-		if missing {
-			v.bad(at+"."+name, "", "%s is missing", name)
-		}
-	}
 	if v.c.Commands.Registry == "" {
-		v.bad("commands.registry", "name the registry of the commands", "messages bring commands, and there are none")
+		v.bad("commands.registry", "name the registry of the commands", "messages bring commands, and no commands are declared")
 	}
 	v.webhookPath(at+".path", w.Path)
 	v.whatsappSecrets(at, w)
@@ -93,7 +84,7 @@ func (v *validator) whatsapp() {
 	v.ownNames()
 }
 
-// webhookPath checks a path that has to be the service's own.
+// webhookPath checks that a path can be the service's own.
 func (v *validator) webhookPath(at, p string) {
 	switch {
 	case p == "":
@@ -101,27 +92,27 @@ func (v *validator) webhookPath(at, p string) {
 	case !webhookPath.MatchString(p) || path.Clean(p) != p:
 		v.bad(at, "write such as /webhooks/whatsapp", "%q is not a path of plain words", p)
 	case strings.HasPrefix(p+"/", "/v1/") || strings.HasPrefix(p+"/", "/semel/"):
-		v.bad(at, "write such as /webhooks/whatsapp", "paths like %q are those of the API", p)
+		v.bad(at, "write such as /webhooks/whatsapp", "paths like %q belong to the API", p)
 	}
 	for i := range v.c.Routes {
 		if match := v.c.Routes[i].Match; match[strings.LastIndex(match, " ")+1:] == p {
-			v.bad(fmt.Sprintf("routes[%d].match", i), "give the webhook a path of its own", "%s is the webhook of commands.whatsapp, so the route would never be taken", p)
+			v.bad(fmt.Sprintf("routes[%d].match", i), "give the webhook a path of its own", "%s is the webhook of %s, so the route would get no requests", p, strings.TrimSuffix(at, ".path"))
 		}
 	}
 }
 
-// whatsappSecrets checks what WhatsApp and the webhook know of each other.
+// whatsappSecrets checks the secrets that WhatsApp and the webhook share.
 func (v *validator) whatsappSecrets(at string, w *WhatsApp) {
 	var secrets []string
 	read := func(path, file string) {
-		text, ok := secretFile(v.problems, path, file)
+		text, ok := secretFile(v.Report, path, file)
 		switch {
 		case !ok:
 			return
 		case len(text) < minWhatsAppSecret:
 			v.bad(path, "", "%s has fewer than %d bytes", file, minWhatsAppSecret)
 		case slices.Contains(secrets, text):
-			v.bad(path, "each has a use of its own", "%s has the secret of another file", file)
+			v.bad(path, "use another secret for each", "%s has the secret of another file", file)
 		}
 		secrets = append(secrets, text)
 	}
@@ -129,9 +120,9 @@ func (v *validator) whatsappSecrets(at string, w *WhatsApp) {
 		read(fmt.Sprintf("%s.app_secret_files[%d]", at, i), file)
 	}
 	if len(w.AppSecretFiles) > 2 {
-		v.bad(at+".app_secret_files", "keep the new one and the one before", "there are %d, more than 2", len(w.AppSecretFiles))
+		v.bad(at+".app_secret_files", "keep the new one and the previous one", "there are %d, more than 2", len(w.AppSecretFiles))
 	}
-	if w.VerifyTokenFile != "" { // it comes in URLs, so it may be none of the others
+	if w.VerifyTokenFile != "" { // it comes in URLs, so it must differ from the others
 		read(at+".verify_token_file", w.VerifyTokenFile)
 	}
 }
@@ -141,11 +132,11 @@ func (v *validator) numbers(at string, numbers []WhatsAppNumber) {
 	for i := range numbers {
 		n, path := &numbers[i], fmt.Sprintf("%s[%d]", at, i)
 		if other, twice := first[n.PhoneNumberID]; twice && n.PhoneNumberID != "" {
-			v.bad(path+".phone_number_id", "a number is one tenant's", "%s has the number %s too", other, n.PhoneNumberID)
+			v.bad(path+".phone_number_id", "a number belongs to one tenant", "%s has the number %s too", other, n.PhoneNumberID)
 		}
 		first[n.PhoneNumberID] = path
 		if n.PhoneNumberID != "" && !phoneNumberID.MatchString(n.PhoneNumberID) {
-			v.bad(path+".phone_number_id", "it is the id that WhatsApp shows beside the number", "%q has other characters than digits", n.PhoneNumberID)
+			v.bad(path+".phone_number_id", "it is the id that WhatsApp shows beside the number", "%q has characters that aren't digits", n.PhoneNumberID)
 		}
 		if n.Tenant == "" {
 			v.bad(path+".tenant", "write one, or auth.default_tenant", "tenant is missing")
@@ -153,16 +144,21 @@ func (v *validator) numbers(at string, numbers []WhatsAppNumber) {
 	}
 }
 
-// ownNames keeps the names of the webhook's records and messages from others.
+// ownNames keeps others from using the names of the webhook's records and messages.
 func (v *validator) ownNames() {
 	for i := range v.c.Dispatch.Destinations {
 		if v.c.Dispatch.Destinations[i].Name == whatsapp.Destination {
-			v.bad(fmt.Sprintf("dispatch.destinations[%d].name", i), "", "%q is where messages from WhatsApp are worked on", whatsapp.Destination)
+			v.bad(fmt.Sprintf("dispatch.destinations[%d].name", i), "", "%q is the destination that executes messages from WhatsApp", whatsapp.Destination)
 		}
 	}
+	v.reservePrincipal(WhatsAppPrincipal, "messages from WhatsApp")
+}
+
+// reservePrincipal refuses callers who would be taken for one of the service's own doors.
+func (v *validator) reservePrincipal(own, takes string) {
 	reserved := func(path, principal string) {
-		if principal == WhatsAppPrincipal {
-			v.bad(path, "write another principal", "the principal %q is who takes messages from WhatsApp", principal)
+		if principal == own {
+			v.bad(path, "write another principal", "the principal %q is the one that takes %s", principal, takes)
 		}
 	}
 	for i := range v.c.Auth.Tokens {

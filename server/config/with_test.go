@@ -16,8 +16,8 @@ func TestWith(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		op, ok := c.OperationNamed("proxy")
-		if !ok || op.Lease != Duration(time.Second) || op.Class != semel.Strict || op.OnFailure != semel.ReplayFailure || op.Window != Duration(24*time.Hour) {
+		op := c.operation("proxy")
+		if op == nil || op.Lease != Duration(time.Second) || op.Class != semel.Strict || op.OnFailure != semel.ReplayFailure || op.Window != Duration(24*time.Hour) {
 			t.Errorf("%+v", op)
 		}
 		if r := c.Routes[0]; r.Key != "optional" || r.Mode != "enforce" || r.KeyHeader != "Idempotency-Key" || r.MaxBody != 10<<20 {
@@ -36,12 +36,12 @@ func TestWith(t *testing.T) {
 	t.Run("what is wrong is said by path, everything at once", func(t *testing.T) {
 		_, err := base.With(Operation{Name: "proxy", OnAbandoned: "holt", Shields: []semel.Shield{"S7"}}, Route{Match: "x", Mode: "enfore", Unguarded: []string{"sse", "ssh"}, MaxBody: -1})
 		want := `operations[1].on_abandoned: "holt" is not one of hold, retry; did you mean hold?
-operations[1].shields: "S7" is not one of S1, S2, S3, S4
+operations[1].shields[0]: "S7" is not one of S1, S2, S3, S4
 routes[0].match: "x" is not a pattern: at offset 0: host/path missing /; write a method and a path, such as POST /charges/{id}
 routes[0].max_body: -1 is not between 1 and 1TiB
 routes[0].mode: "enfore" is not one of enforce, shadow, off; did you mean enforce?
-routes[0].unguarded: "ssh" is not one of sse, upgrade, grpc; did you mean sse?
-routes[0].upstream: the value is missing`
+routes[0].unguarded[1]: "ssh" is not one of sse, upgrade, grpc; did you mean sse?
+routes[0].upstream: upstream is missing`
 		if errs, ok := errors.AsType[Errors](err); !ok || errs.Error() != want {
 			t.Errorf("got\n%v\nwant\n%s", err, want)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// change is what the commands have in common that change something which somebody
-// may miss: they want a reason, and ask the person first.
+// change is the common part of commands that change something irrevocably: they need a
+// reason, and ask for confirmation first.
 type change struct {
 	from        *recordsFrom
 	reason      string
@@ -28,8 +28,8 @@ func (c *change) flags(cmd *cobra.Command, readers string) {
 	jsonFlag(cmd, &c.asJSON)
 }
 
-// check refuses a change of a thing that has no reason, or that nobody can be asked
-// about.
+// check refuses a change without a reason, or that can't be confirmed because nobody is
+// at the terminal.
 func (c *change) check(cmd *cobra.Command, thing string) error {
 	if strings.TrimSpace(c.reason) == "" || !utf8.ValidString(c.reason) {
 		return usage("--reason is needed: why should the %s be changed?", thing)
@@ -40,8 +40,8 @@ func (c *change) check(cmd *cobra.Command, thing string) error {
 	return nil
 }
 
-// ask shows the thing and what the action means for it, and reports whether to go on,
-// which a dry run does not. The error is not nil where the person said no.
+// ask shows the thing and what the action means for it, and reports whether to continue,
+// which a dry run doesn't. It returns an error if the person said no.
 func (c *change) ask(cmd *cobra.Command, action, means string, show func(w io.Writer) error) (goOn bool, err error) {
 	if !c.yes || c.dryRun {
 		talk := cmd.ErrOrStderr()

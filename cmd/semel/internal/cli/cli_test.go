@@ -66,8 +66,8 @@ func wantFields(t *testing.T, text string, want ...string) {
 
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{
-		{}, {"version"}, {"key"}, {"key", "derive"}, {"key", "lint"}, {"bench"}, {"bench", "store"}, {"bench", "proxy"}, {"demo"},
-		{"serve"}, {"proxy"}, {"healthcheck"}, {"explain"}, {"man"},
+		{}, {"version"}, {"key"}, {"key", "derive"}, {"key", "lint"}, {"demo"},
+		{"serve"}, {"proxy"}, {"healthcheck"}, {"explain"}, {"why"}, {"man"},
 		{"evidence"}, {"evidence", "keygen"}, {"evidence", "show"}, {"evidence", "export"}, {"evidence", "prove"}, {"evidence", "verify"},
 		{"store"}, {"store", "status"}, {"store", "new-epoch"}, {"migrate"}, {"migrate", "up"},
 	} {
@@ -98,16 +98,7 @@ func TestUsage(t *testing.T) {
 		{"one that resembles nothing is not", []string{"xyzzy"}, "semel: unknown command \"xyzzy\" for \"semel\"\nRun 'semel --help' for usage.\n"},
 		{"a wrong flag is answered with a near one", []string{"version", "--jsno"}, "semel: unknown flag: --jsno, did you mean --json?\nRun 'semel version --help' for usage.\n"},
 		{"an argument where none belongs is refused", []string{"version", "now"}, "semel: unexpected argument \"now\" for \"semel version\"\nRun 'semel version --help' for usage.\n"},
-		{"a value that is no number is refused", []string{"bench", "store", "--callers", "many"}, "semel: invalid argument \"many\" for \"--callers\" flag: strconv.ParseInt: parsing \"many\": invalid syntax\nRun 'semel bench store --help' for usage.\n"},
-		{"an unknown store is refused", []string{"bench", "store", "--store", "tape:"}, "semel: --store is \"tape:\", not pebble:DIR, a postgres, redis or redis-cluster URL, or memory:\nRun 'semel bench store --help' for usage.\n"},
-		{"the URL to compare with may follow its flag", []string{"bench", "store", "--store", "redis://127.0.0.1", "--compare", "redis://127.0.0.1"},
-			"semel: --compare with a URL needs --store pebble:DIR\nRun 'semel bench store --help' for usage.\n"},
-		{"or be joined to it", []string{"bench", "store", "--store", "pebble:dir", "--compare=postgres://127.0.0.1"},
-			"semel: --compare takes the URL of a Redis\nRun 'semel bench store --help' for usage.\n"},
-		{"another argument is refused", []string{"bench", "store", "--store", "memory:", "--compare", "fast"},
-			"semel: unexpected argument \"fast\" for \"semel bench store\"\nRun 'semel bench store --help' for usage.\n"},
-		{"all that is wrong with a benchmark is said at once", []string{"bench", "store", "--store", "memory:", "--compare", "--callers", "0"},
-			"semel: --callers is 0, not 1 to 100000\n--compare needs another --store than memory: there is nothing bare to compare that with\nRun 'semel bench store --help' for usage.\n"},
+		{"a value that is no number is refused", []string{"records", "list", "--limit", "many"}, "semel: invalid argument \"many\" for \"--limit\" flag: strconv.ParseInt: parsing \"many\": invalid syntax\nRun 'semel records list --help' for usage.\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, out, errs := semelWith(t, "", test.args...)
@@ -145,51 +136,6 @@ func TestVersion(t *testing.T) {
 		want := versionInfo{Version: "v1.2.3", Commit: "0123456789abcdef", Time: "2026-01-02T03:04:05Z", Modified: true, Go: "go1.26.8", OS: runtime.GOOS, Arch: runtime.GOARCH}
 		if got := buildVersion(info, true); got != want {
 			t.Errorf("version = %+v", got)
-		}
-	})
-}
-
-func TestBenchStore(t *testing.T) {
-	small := []string{"--callers", "4", "--duration", "40ms", "--result-bytes", "50"}
-	t.Run("the JSON of a comparison has the documented fields", func(t *testing.T) {
-		dir := t.TempDir()
-		args := append([]string{"bench", "store", "--store", "pebble:" + dir, "--compare", "--rounds", "2", "--records", "100", "--json"}, small...)
-		code, out, errs := semelWith(t, "", args...)
-		if code != ExitOK {
-			t.Fatalf("exit %d, %s", code, errs)
-		}
-		wantFields(t, out, "store", "load", "callers", "nodes", "result_bytes", "cpus", "go", "resident_bytes", "peak_resident_bytes", "durability",
-			"compared_with", "ours", "bare", "ratio", "ratio_of_totals", "rounds", "claim_bytes", "outcome_bytes", "filled", "small", "scale_ratio", "replay_scale_ratio")
-		var r struct {
-			Ours, Bare, Filled json.RawMessage
-			Rounds             []json.RawMessage
-		}
-		if err := json.Unmarshal([]byte(out), &r); err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range []json.RawMessage{r.Ours, r.Bare} {
-			wantFields(t, string(m), "operations", "seconds", "ops_per_second", "latency", "allocs_per_op", "bytes_per_op", "errors")
-		}
-		wantFields(t, string(r.Filled), "records", "fill_seconds", "replay", "execute", "resident_bytes", "peak_resident_bytes")
-		wantFields(t, string(r.Rounds[0]), "ours", "bare", "ratio")
-		if !strings.Contains(errs, "round 2 of 2") || !strings.Contains(errs, "filling a store with 100 records") {
-			t.Errorf("the progress on standard error is %q", errs)
-		}
-	})
-	t.Run("without JSON it is a table", func(t *testing.T) {
-		code, out, errs := semelWith(t, "", append([]string{"bench", "store", "--store", "memory:", "--load", "mixed"}, small...)...)
-		if code != ExitOK || !regexp.MustCompile(`(?m)^memory store, 4 callers, 50 byte results`).MatchString(out) || !regexp.MustCompile(`(?m)^mixed +\d+ .* 0$`).MatchString(out) {
-			t.Errorf("exit %d, %s%s", code, out, errs)
-		}
-	})
-	t.Run("a directory with foreign files is refused", func(t *testing.T) {
-		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		code, out, errs := semelWith(t, "", append([]string{"bench", "store", "--store", "pebble:" + dir, "--json"}, small...)...)
-		if code != ExitCheck || out != "" || !strings.Contains(errs, "holds mine") {
-			t.Errorf("exit %d, %s%s", code, out, errs)
 		}
 	})
 }

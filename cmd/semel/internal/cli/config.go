@@ -28,8 +28,7 @@ service runs with when it has none.`
 
 // loadConfig reads a configuration the way the service does.
 func loadConfig(cmd *cobra.Command, file string) (*config.Config, *config.Origins, error) {
-	warnStrays(cmd)
-	src := config.Source{Path: file, Env: os.LookupEnv}
+	src := config.Source{Path: file}
 	switch file {
 	case "":
 	case "-":
@@ -43,14 +42,17 @@ func loadConfig(cmd *cobra.Command, file string) (*config.Config, *config.Origin
 			return nil, nil, usage("there is no file %s", file)
 		}
 	}
-	return config.Load(src)
+	return loadSource(cmd, src)
 }
 
-// warnStrays names variables of the environment that were meant to be settings.
-func warnStrays(cmd *cobra.Command) {
+// loadSource is how every command reads its configuration. It also names environment
+// variables that look like settings but aren't.
+func loadSource(cmd *cobra.Command, src config.Source) (*config.Config, *config.Origins, error) {
 	for _, stray := range config.Strays(os.Environ()) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "semel: the variable", stray)
 	}
+	src.Env = os.LookupEnv
+	return config.Load(src)
 }
 
 // reportConfig prints what is wrong with a configuration to standard error.
@@ -160,7 +162,7 @@ The JSON has the names of the YAML; durations and sizes are text.`,
 
 func newConfigExplain() *cobra.Command {
 	var asJSON bool
-	var file string
+	var file, request string
 	cmd := &cobra.Command{
 		Use:   "explain [PATH]",
 		Short: "Say what settings are for and where their values come from",
@@ -169,17 +171,31 @@ environment, a line of the file or the default. PATH is a setting or a section,
 such as store.url, limits or routes[0]; routes[].mode explains the setting of any
 route. Secrets are not shown.
 
+With --request it says instead what takes a request that was captured: which
+route, webhook or service over Forrst, whether it is guarded, and what identifies
+its call or events. The file has the first line of the request, its header, an empty
+line and the body.
+
 ` + configSource + `
 
 The JSON is a list of objects with path, value, origin (kind, and file, line,
-column or name), env, description and allowed.`,
+column or name), env, description and allowed; with --request one object with
+door, and setting, operation, upstream, guarded, key, webhook and forrst where
+they apply.`,
 		Example: `  semel config explain store
-  semel config explain --file semel.yaml 'routes[0]'`,
+  semel config explain --file semel.yaml 'routes[0]'
+  semel config explain --file semel.yaml --request delivery.http`,
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, origins, err := loadConfig(cmd, file)
 			if err != nil {
 				return reportConfig(cmd, err)
+			}
+			if request != "" {
+				if len(args) > 0 || request == "-" && file == "-" {
+					return usage("--request needs no PATH, and standard input can't be both files")
+				}
+				return reportRequest(cmd, c, request, asJSON)
 			}
 			list, err := config.Settings(c, origins, first(args))
 			if err != nil {
@@ -192,6 +208,7 @@ column or name), env, description and allowed.`,
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "configuration `file`; - is standard input")
+	cmd.Flags().StringVar(&request, "request", "", "`file` of a captured request; - is standard input")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

@@ -12,7 +12,7 @@ const goodConfig = "store: {url: 'memory:'}\nroutes:\n  - {match: POST /x, upstr
 
 const badConfig = "store: {url: 'memry:'}\nlisten:\n  adress: 127.0.0.1:1\n"
 
-const badConfigErrors = `standard input:1:14: store.url: the value names no kind of store; did you mean memory:?
+const badConfigErrors = `standard input:1:14: store.url: the value names no known kind of store; did you mean memory:?
     1 | store: {url: '********
       |              ^
 standard input:3:3: listen.adress: there is no setting "adress"; did you mean address?
@@ -81,7 +81,7 @@ func TestConfigValidate(t *testing.T) {
 	t.Run("the environment is checked too", func(t *testing.T) {
 		t.Setenv("SEMEL_LIMITS_CONNECTIONS", "many")
 		code, _, errs := semelWith(t, goodConfig, "config", "validate", "-")
-		if code != ExitCheck || errs != "env SEMEL_LIMITS_CONNECTIONS: limits.connections: \"many\" is no whole number; write digits, such as 1000\n" {
+		if code != ExitCheck || errs != "env SEMEL_LIMITS_CONNECTIONS: limits.connections: \"many\" is not a whole number; write digits, such as 1000\n" {
 			t.Errorf("exit %d, %q", code, errs)
 		}
 	})
@@ -99,7 +99,7 @@ func TestConfigPrint(t *testing.T) {
 	})
 	t.Run("the JSON has the names of the YAML", func(t *testing.T) {
 		_, out, _ := semelWith(t, goodConfig, "config", "print", "--json", "-")
-		wantFields(t, out, "listen", "admin", "store", "api", "operations", "routes", "limits", "archive", "evidence", "purge", "log")
+		wantFields(t, out, "listen", "admin", "store", "api", "operations", "routes", "limits", "quotas", "archive", "evidence", "purge", "log")
 	})
 	t.Run("a mistake is reported instead", func(t *testing.T) {
 		if code, out, errs := semelWith(t, badConfig, "config", "print", "-"); code != ExitCheck || out != "" || errs != badConfigErrors {
@@ -146,8 +146,8 @@ func TestConfigSchema(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &schema); err != nil || code != ExitOK || errs != "" {
 			t.Fatalf("exit %d, %v, %q", code, err, errs)
 		}
-		if schema.Schema != "https://json-schema.org/draft/2020-12/schema" || len(schema.Properties) != 14 {
-			t.Errorf("%+v", schema)
+		if schema.Schema != "https://json-schema.org/draft/2020-12/schema" || len(schema.Properties) != 17 {
+			t.Errorf("the schema %q has %d sections", schema.Schema, len(schema.Properties))
 		}
 	})
 }

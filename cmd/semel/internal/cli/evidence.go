@@ -66,8 +66,8 @@ The JSON has origin, file and public_keys.`,
 				return err
 			}
 			_, err = f.Write(keys.Text())
-			// A crash before the file is synced may leave a part of it, of which no
-			// public key was printed. Whoever runs the command again removes it.
+			// A crash before the file is synced may leave a part of it, whose public
+			// key wasn't printed. Remove it before you run the command again.
 			if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 				_ = os.Remove(out)
 				return err
@@ -132,15 +132,15 @@ func (s *evidenceSource) add(cmd *cobra.Command) {
 	}
 }
 
-// open opens the log. With its keys it signs a checkpoint of all entries first, which
-// is what the last service did unless it crashed.
+// open opens the log. With its keys it signs a checkpoint of all entries first, as the
+// last service did unless it crashed.
 func (s *evidenceSource) open(cmd *cobra.Command) (*evidenceLog, error) {
-	cfg, err := s.load()
+	cfg, err := s.load(cmd)
 	if err != nil {
 		return nil, reportConfig(cmd, err)
 	}
 	at := cfg.Store
-	at.Profile, at.Migrate = "standard", false // to look is no service
+	at.Profile, at.Migrate = "standard", false // reading needs no strict profile
 	store, err := server.OpenStore(cmd.Context(), at)
 	if err != nil {
 		return nil, err
@@ -162,8 +162,7 @@ func (s *evidenceSource) open(cmd *cobra.Command) (*evidenceLog, error) {
 }
 
 func (l *evidenceLog) read(ctx context.Context, open func() error) error {
-	kept, ok := l.store.(evidence.Store)
-	if !ok {
+	if l.store.Extras().Evidence == nil {
 		return errors.New("this store keeps no evidence")
 	}
 	err := open()
@@ -171,7 +170,7 @@ func (l *evidenceLog) read(ctx context.Context, open func() error) error {
 		err = l.log.Integrate(ctx)
 	}
 	if err == nil {
-		l.Reader, err = evidence.NewReader(ctx, kept)
+		l.Reader, err = evidence.NewReader(ctx, l.store)
 	}
 	return err
 }

@@ -70,7 +70,7 @@ func (l *evidenceLog) writeTo(cmd *cobra.Command, out string, opts *evidence.Exp
 		// A crash leaves a part of the log, without the end that verify looks for.
 		defer func() {
 			if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-				_ = os.Remove(out) // a part of a log helps nobody, and stands in the way
+				_ = os.Remove(out) // a part of a log is useless, and blocks the next export
 			}
 		}()
 		w = f

@@ -11,6 +11,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/store"
 )
 
 // shownEntry is an entry as show --json prints it.
@@ -78,7 +79,7 @@ erased.`,
 }
 
 // about reads the entries of a subject.
-func (l *evidenceLog) about(cmd *cobra.Command, subject semel.Subject) ([]shownEntry, error) {
+func (l *evidenceLog) about(cmd *cobra.Command, subject store.Subject) ([]shownEntry, error) {
 	numbers, err := l.Find(cmd.Context(), subject)
 	if err != nil {
 		return nil, err

@@ -18,13 +18,14 @@ import (
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/store"
 )
 
 // evidenceDir is a directory with a store in which something happened.
-func evidenceDir(t *testing.T) (dir, store string) {
+func evidenceDir(t *testing.T) (dir, url string) {
 	t.Helper()
 	dir = t.TempDir()
-	store = "pebble:" + filepath.Join(dir, "store")
+	url = "pebble:" + filepath.Join(dir, "store")
 	code, public, errs := semelWith(t, "", "evidence", "keygen", "--origin", "example.com/log", "--out", filepath.Join(dir, "evidence.key"))
 	if code != ExitOK || !strings.HasPrefix(public, "example.com/log+") {
 		t.Fatalf("exit %d, %s%s", code, public, errs)
@@ -33,13 +34,9 @@ func evidenceDir(t *testing.T) (dir, store string) {
 		t.Fatal(err)
 	}
 	ctx := context.Background()
-	st, err := server.OpenStore(ctx, config.Store{URL: store})
+	st, err := server.OpenStore(ctx, config.Store{URL: url})
 	if err != nil {
 		t.Fatal(err)
-	}
-	kept, ok := st.(evidence.Store)
-	if !ok {
-		t.Fatal("the embedded store keeps no evidence")
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "evidence.key"))
 	if err != nil {
@@ -49,7 +46,7 @@ func evidenceDir(t *testing.T) (dir, store string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := evidence.New(kept, keys, nil)
+	log, err := evidence.New(st, keys, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +58,7 @@ func evidenceDir(t *testing.T) (dir, store string) {
 		for _, tenant := range []string{"acme", "other"} {
 			_, err := engine.Do(ctx, semel.Call{
 				Tenant: tenant, Principal: "alice", Operation: "pay", Key: "order-1", Fingerprint: semel.FingerprintOf(semel.SchemeRaw, []byte(payload)),
-				Attributes: semel.Attributes{semel.AttributeCommandID: "cmd-1"},
+				Attributes: store.Attributes{semel.AttributeCommandID: "cmd-1"},
 			}, func(context.Context, semel.Execution) (semel.Result, error) {
 				return semel.Result{Data: []byte("paid")}, nil
 			})
@@ -73,7 +70,7 @@ func evidenceDir(t *testing.T) (dir, store string) {
 	if err := errors.Join(log.Close(ctx), engine.Close(ctx), st.Close()); err != nil {
 		t.Fatal(err)
 	}
-	return dir, store
+	return dir, url
 }
 
 func TestEvidence(t *testing.T) {
@@ -110,11 +107,15 @@ func TestEvidence(t *testing.T) {
 	t.Run("an export is verified with the public key", func(t *testing.T) {
 		run(ExitOK, append(from, "export", "--out", in("log.jsonl"))...)
 		out := run(ExitOK, "verify", "--keys", in("evidence.pub"), in("log.jsonl"))
-		if !strings.Contains(out, "good  8 entries of example.com/log") {
+		if !strings.Contains(out, "good  8 entries of example.com/log") || !strings.Contains(out, "give --checkpoints") {
+			t.Error(out)
+		}
+		out = run(ExitOK, "verify", "--keys", in("evidence.pub"), "--checkpoints", in("evidence.key.signed"), in("log.jsonl"))
+		if !strings.Contains(out, "1 kept checkpoints agree") || strings.Contains(out, "note:") {
 			t.Error(out)
 		}
 		wantFields(t, run(ExitOK, "verify", "--keys", in("evidence.pub"), "--json", in("log.jsonl")),
-			"origin", "view", "entries", "without_opening", "checkpoints", "kept_checkpoints", "size", "root")
+			"valid", "origin", "view", "entries", "without_opening", "checkpoints", "kept_checkpoints", "size", "root")
 		run(ExitCheck, append(from, "export", "--out", in("log.jsonl"))...)
 	})
 	t.Run("a change is named", func(t *testing.T) {
@@ -128,6 +129,9 @@ func TestEvidence(t *testing.T) {
 		if code != ExitCheck || !strings.HasPrefix(out, fmt.Sprintf("BAD   entry %d: changed: ", n)) {
 			t.Errorf("exit %d, %s", code, out)
 		}
+		if code, out, _ := semelWith(t, bad, "evidence", "verify", "--json", "--keys", in("evidence.pub")); code != ExitCheck || !strings.Contains(out, `"valid": false`) {
+			t.Errorf("exit %d, %s", code, out)
+		}
 	})
 	t.Run("a tenant gets its own entries", func(t *testing.T) {
 		run(ExitOK, append(from, "export", "--tenant", "acme", "--out", in("acme.jsonl"))...)
@@ -135,7 +139,7 @@ func TestEvidence(t *testing.T) {
 		if err != nil || strings.Contains(string(text), "other") || strings.Count(string(text), `"n":`) != 4 {
 			t.Errorf("%s, %v", text, err)
 		}
-		if out := run(ExitOK, "verify", "--keys", in("evidence.pub"), in("acme.jsonl")); !strings.Contains(out, "good  4 entries") {
+		if out := run(ExitOK, "verify", "--keys", in("evidence.pub"), in("acme.jsonl")); !strings.Contains(out, "good  4 entries") || !strings.Contains(out, "no other entries") {
 			t.Error(out)
 		}
 	})
@@ -172,7 +176,7 @@ func TestAPartOfAnExportIsNotLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	r, err := evidence.NewReader(t.Context(), st.(evidence.Store))
+	r, err := evidence.NewReader(t.Context(), st)
 	if err != nil {
 		t.Fatal(err)
 	}

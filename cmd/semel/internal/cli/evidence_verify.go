@@ -24,12 +24,14 @@ The exit code is 1 if something is wrong.
 
 Without --checkpoints a log that was cut, or written anew by someone with the
 secret key, looks whole: give checkpoints that were kept where the owner of the log
-has no say.
+has no say. An export of the whole log is held against all of them. A view of one
+tenant, or of some entries, can only be held against one of its own size, and is
+refused if none of them has that.
 
-The JSON has origin, view, entries, without_opening, checkpoints,
-kept_checkpoints, size, root, and if something is wrong finding (kind, first, last,
-message). The kinds are changed, missing, order, opening, cut, fork, signature and
-format.`,
+The JSON has valid, origin, view, entries, without_opening, checkpoints,
+kept_checkpoints, kept_not_compared (of another size than a view), size, root, and
+if something is wrong finding (kind, first, last, message). The kinds are changed,
+missing, order, opening, cut, fork, signature and format.`,
 		Example: `  semel evidence verify --keys evidence.pub log.jsonl
   semel evidence verify --keys evidence.pub --checkpoints kept/latest log.jsonl
   zstd -d < log.jsonl.zst | semel evidence verify --keys evidence.pub`,
@@ -68,7 +70,10 @@ format.`,
 				return err
 			}
 			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), report)
+				err = printJSON(cmd.OutOrStdout(), struct {
+					Valid bool `json:"valid"`
+					evidence.Report
+				}{report.Finding == nil, report})
 			} else {
 				err = printReport(cmd.OutOrStdout(), &report, len(opts.Kept) > 0)
 			}
@@ -91,14 +96,18 @@ func printReport(w io.Writer, r *evidence.Report, kept bool) error {
 	}
 	fmt.Fprintf(w, "good  %d entries of %s, %d of them without an opening\n", r.Entries, r.Origin, r.Erased)
 	fmt.Fprintf(w, "      %d checkpoints, the last of %d entries with the root %s\n", r.Checkpoints, r.Size, r.Root)
+	if kept {
+		fmt.Fprintf(w, "      %d kept checkpoints agree\n", r.Kept)
+	}
+	if r.NotCompared > 0 {
+		fmt.Fprintf(w, "note: %d kept checkpoints have another size than this view, and were not compared\n", r.NotCompared)
+	}
+	if r.View != "log" {
+		fmt.Fprintln(w, "note: nothing proves that there are no other entries to show")
+	}
 	var err error
-	switch {
-	case r.View != "log":
-		_, err = fmt.Fprintln(w, "      that there are no others to show is not proved")
-	case kept:
-		_, err = fmt.Fprintf(w, "      %d kept checkpoints agree\n", r.Kept)
-	default:
-		_, err = fmt.Fprintln(w, "      without kept checkpoints a cut, or another history by the owner of the key, would not show")
+	if !kept {
+		_, err = fmt.Fprintln(w, "note: nothing proves that the end was not cut off, or the log written anew by the owner of the key: give --checkpoints")
 	}
 	return err
 }

@@ -9,11 +9,11 @@ import (
 // The exit codes of commands that work on records, beside those of all commands.
 const (
 	ExitNotFound    = 3 // there is no such record
-	ExitConflict    = 4 // the record is in a state that does not allow it, or was changed meanwhile
-	ExitUnavailable = 5 // the store or the service is in use, out of reach, or did not say what became of it
+	ExitConflict    = 4 // the record's state doesn't allow it, or it was changed meanwhile
+	ExitUnavailable = 5 // the store or the service is in use, out of reach, or didn't say what happened
 )
 
-// An exitError ends a command with a code of its own.
+// An exitError ends a command with a special exit code.
 type exitError struct {
 	code int
 	err  error

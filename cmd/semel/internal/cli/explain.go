@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/spelling"
 	"github.com/semelhq/semel/server/api"
 )
 
@@ -66,7 +67,7 @@ func nearCode(word string) string {
 	var near []string
 	for _, p := range api.Problems() {
 		code := string(p.Code)
-		if editDistance(word, code) <= max(2, len(word)/3) || strings.Contains(code, word) {
+		if spelling.Distance(word, code) <= max(2, len(word)/3) || strings.Contains(code, word) {
 			near = append(near, code)
 		}
 	}

@@ -50,8 +50,8 @@ func (f *envelopeFlags) add(cmd *cobra.Command) {
 	jsonFlag(cmd, &f.asJSON)
 }
 
-// derive reads the envelope and derives its key. What the envelope or the registry
-// has wrong is printed, and the error is errReported then.
+// derive reads the envelope and derives its key. It prints what is wrong with the
+// envelope or the registry, and then returns errReported.
 func (f *envelopeFlags) derive(cmd *cobra.Command) (*ids.Derivation, error) {
 	derive := ids.Derive
 	if f.registry != "" {
@@ -84,12 +84,12 @@ func (f *envelopeFlags) derive(cmd *cobra.Command) (*ids.Derivation, error) {
 	return d, nil
 }
 
-// refusedEnvelope is what is printed with --json where there is no key.
+// refusedEnvelope is what --json prints if there is no key.
 type refusedEnvelope struct {
 	Problems []*ids.Error `json:"problems"`
 }
 
-// refuse tells why an envelope has no key.
+// refuse says why an envelope has no key.
 func (f *envelopeFlags) refuse(cmd *cobra.Command, err error) error {
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

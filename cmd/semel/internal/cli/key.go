@@ -156,8 +156,8 @@ func (f *deriveFlags) deriveFromInputs(cmd *cobra.Command) (derivedKey, error) {
 	return derivedKey{Key: key, Version: f.version}, nil
 }
 
-// suspectMembers judges the names of the members of JSON inputs, at any depth.
-// Inputs are the caller's choice, so it is a warning and no refusal.
+// suspectMembers checks the names of the members of JSON inputs, at any depth. The user
+// chose the inputs, so it only warns.
 func suspectMembers(text []byte) []keytemplate.Problem {
 	var inputs any
 	if err := json.Unmarshal(text, &inputs); err != nil {

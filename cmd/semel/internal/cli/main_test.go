@@ -1,10 +1,49 @@
 package cli
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/semelhq/semel/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) {
+	code := pgtest.Main(m)
+	if err := os.RemoveAll(built.dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// built is the program, which is built once: to link it takes seconds.
+var built struct {
+	sync.Once
+	dir, exe string
+	err      error
+}
+
+// program is the program's file, for the tests that run it as users do.
+func program(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("the program is not built and run with -short")
+	}
+	built.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "semel-test-*"); built.err != nil {
+			return
+		}
+		built.exe = filepath.Join(built.dir, "semel.exe")
+		if out, err := exec.Command("go", "build", "-o", built.exe, "github.com/semelhq/semel/cmd/semel").CombinedOutput(); err != nil {
+			built.err = fmt.Errorf("%w\n%s", err, out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return built.exe
+}

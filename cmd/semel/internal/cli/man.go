@@ -25,7 +25,7 @@ not there.`,
 				return err
 			}
 			root := cmd.Root()
-			root.DisableAutoGenTag = true // it has the day, so no two builds would agree
+			root.DisableAutoGenTag = true // it has the date, so builds would differ
 			return doc.GenManTree(root, &doc.GenManHeader{Title: "SEMEL", Section: "1", Source: "Semel", Manual: "Semel"}, args[0])
 		},
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -11,8 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/server/query"
+	"github.com/semelhq/semel/store"
 )
 
 func messagesCommand() *cobra.Command {
@@ -33,34 +35,35 @@ that were parked: refused by their receiver, tried too often, or too old.
 		Example: `  semel messages list --url http://127.0.0.1:8481 --state parked
   semel messages replay --store pebble:./semel-data --reason 'the receiver is back' MESSAGE`,
 	}
-	flags := cmd.PersistentFlags()
-	flags.StringVar(&from.source.store, "store", "", "`store` that no process is using: pebble:DIR")
-	flags.StringVar(&from.source.url, "url", "", "`URL` of a service's admin listener")
-	flags.StringVar(&from.source.tokenFile, "token-file", "", "`file` with the token for the service")
-	flags.StringVar(&from.source.config, "config", "", "`file` of the service's configuration")
+	from.source.add(cmd.PersistentFlags())
 	cmd.AddCommand(newMessagesList(from), newMessagesShow(from), newMessagesReplay(from), newMessagesDiscard(from))
 	return cmd
 }
 
-// messageLine is what --json prints of a message.
+// messageLine is what --json prints of a message: whose it is, by members that the
+// record has, too, and what the record has of it.
 type messageLine struct {
-	// Record is the name of the record of the call that sent it.
-	Record string   `json:"record"`
-	Call   semel.ID `json:"call"`
-	semel.Message
+	Record    string `json:"record"`
+	Tenant    string `json:"tenant"`
+	Principal string `json:"principal"`
+	Operation string `json:"operation"`
+	Key       string `json:"idempotency_key"`
+	wire.Outgoing
+	Payload *string `json:"payload_base64,omitempty"`
 }
 
 func messageLineOf(f *dispatch.Found) messageLine {
-	return messageLine{f.Call.Encode(), f.Call, f.Message}
+	id := &f.Call
+	return messageLine{id.Encode(), id.Tenant, id.Principal, id.Operation, id.Key, wire.OutgoingOf(&f.Message), wire.Base64(f.Message.Payload)}
 }
 
-const messageFields = `record (the name of its record for other commands), call (tenant, principal,
-operation, key), id, name, destination, content_type, payload (in base64), order,
-state, tries, next_at, created_at, settled_at and failure (code, message); what does
+const messageFields = `record (the id of its record), tenant, principal, operation and idempotency_key of
+that; id, name, destination, content_type, payload_bytes, payload_base64, order,
+state, tries, next_at, created_at, settled_at and error (code, message). What does
 not apply is left out, and so is the payload of a message of a service`
 
 // messageStates are the words of --state.
-var messageStates = []semel.MessageState{semel.MessagePending, semel.MessageParked, semel.MessageDelivered, semel.MessageDiscarded}
+var messageStates = []store.MessageState{store.MessagePending, store.MessageParked, store.MessageDelivered, store.MessageDiscarded}
 
 func newMessagesList(from *recordsFrom) *cobra.Command {
 	var asJSON bool
@@ -91,7 +94,7 @@ The JSON is one object per line, with
 			if q.States, err = parseStates(states); err != nil {
 				return err
 			}
-			return from.look(cmd, func(ctx context.Context, recs semel.Records) error {
+			return from.look(cmd, func(ctx context.Context, recs client.Records) error {
 				return listMessages(ctx, cmd, recs, q, limit, asJSON)
 			})
 		},
@@ -99,12 +102,12 @@ The JSON is one object per line, with
 	flags := cmd.Flags()
 	flags.StringVar(&q.Destination, "destination", "", "only those to this `destination`")
 	flags.StringSliceVar(&states, "state", nil, "only those in this `state`: pending, parked, delivered or discarded")
-	flags.IntVar(&limit, "limit", semel.DefaultSearchLimit, "list at most so many")
+	flags.IntVar(&limit, "limit", store.DefaultSearchLimit, "list at most so many")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-func parseStates(words []string) (states []semel.MessageState, err error) {
+func parseStates(words []string) (states []store.MessageState, err error) {
 	for _, word := range words {
 		known := false
 		for _, s := range messageStates {
@@ -113,14 +116,13 @@ func parseStates(words []string) (states []semel.MessageState, err error) {
 		if !known {
 			return nil, usage("--state is %q, not pending, parked, delivered or discarded", word)
 		}
-		states = append(states, semel.MessageState(word))
+		states = append(states, store.MessageState(word))
 	}
 	return states, nil
 }
 
-func listMessages(ctx context.Context, cmd *cobra.Command, recs semel.Records, q dispatch.Query, limit int, asJSON bool) error {
-	enc := json.NewEncoder(cmd.OutOrStdout())
-	enc.SetEscapeHTML(false)
+func listMessages(ctx context.Context, cmd *cobra.Command, recs client.Records, q dispatch.Query, limit int, asJSON bool) error {
+	enc := wire.NewEncoder(cmd.OutOrStdout())
 	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
 	if !asJSON {
 		fmt.Fprintf(table, "CREATED\tSTATE\tTRIES\tDESTINATION\tNEXT\tFAILURE\tMESSAGE\n")
@@ -151,9 +153,9 @@ func listMessages(ctx context.Context, cmd *cobra.Command, recs semel.Records, q
 }
 
 // findMessage looks for a message by its id, in one record where that is named too.
-func findMessage(ctx context.Context, recs semel.Records, id, record string) (found dispatch.Found, err error) {
+func findMessage(ctx context.Context, recs client.Records, id, record string) (found dispatch.Found, err error) {
 	if record != "" {
-		call, err := semel.DecodeID(record)
+		call, err := store.DecodeID(record)
 		if err != nil {
 			return found, usage("--record is not the name of a record")
 		}
@@ -203,7 +205,7 @@ The JSON has
 			if err != nil {
 				return err
 			}
-			return from.look(cmd, func(ctx context.Context, recs semel.Records) error {
+			return from.look(cmd, func(ctx context.Context, recs client.Records) error {
 				f, err := findMessage(ctx, recs, id, record)
 				if err != nil {
 					return err
@@ -239,7 +241,7 @@ func printMessage(out io.Writer, f *dispatch.Found, payload bool) error {
 	line("tries", "%d", m.Tries)
 	for _, at := range []struct {
 		name string
-		at   semel.Instant
+		at   store.Instant
 	}{{"created", m.CreatedAt}, {"tried next", m.NextAt}, {"settled", m.SettledAt}} {
 		if at.at != 0 {
 			line(at.name, "%s", at.at)

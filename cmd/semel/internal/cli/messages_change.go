@@ -9,10 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/store"
 )
 
-// messageChanger is what the commands that change a message have in common.
+// messageChanger is the common part of the commands that change a message.
 type messageChanger struct {
 	change
 	record string
@@ -27,7 +29,7 @@ func (c *messageChanger) flags(cmd *cobra.Command) {
 type changedMessage struct {
 	// Action is "replay" or "discard".
 	Action string `json:"action"`
-	// Done is false where it was only said what would happen.
+	// Done is false for a dry run.
 	Done   bool   `json:"done"`
 	Reason string `json:"reason"`
 	// Message is as it was.
@@ -37,7 +39,7 @@ type changedMessage struct {
 const messageChangeJSON = `The JSON has action, done, reason and message, which is as it was, with the members
 that list has.`
 
-// apply looks at a parked message, asks the person, and does it.
+// apply shows a parked message, asks for confirmation, and changes it.
 func (c *messageChanger) apply(cmd *cobra.Command, args []string, action, means string,
 	do func(ctx context.Context, s dispatch.Settler, f *dispatch.Found) error,
 ) error {
@@ -48,16 +50,16 @@ func (c *messageChanger) apply(cmd *cobra.Command, args []string, action, means 
 	if err != nil {
 		return err
 	}
-	return c.from.with(cmd, func(ctx context.Context, recs semel.Records) error {
-		s, ok := recs.(dispatch.Settler)
-		if !ok {
-			return errors.New("these records can't be changed")
+	return c.from.with(cmd, func(ctx context.Context, recs client.Records) error {
+		s, err := settler(recs)
+		if err != nil {
+			return err
 		}
 		f, err := findMessage(ctx, recs, id, c.record)
 		if err != nil {
 			return err
 		}
-		if f.Message.State != semel.MessageParked {
+		if f.Message.State != store.MessageParked {
 			return illegal("the message is %s, not parked", f.Message.State)
 		}
 		goOn, err := c.ask(cmd, action, means, func(w io.Writer) error { return printMessage(w, &f, c.from.source.url == "") })
@@ -69,6 +71,17 @@ func (c *messageChanger) apply(cmd *cobra.Command, args []string, action, means 
 		}
 		return c.report(cmd, &changedMessage{action, goOn, c.reason, messageLineOf(&f)})
 	})
+}
+
+// settler is what settles the messages of records.
+func settler(recs client.Records) (dispatch.Settler, error) {
+	switch recs := recs.(type) {
+	case interface{ Door() semel.Door }: // an engine in this process
+		return recs.Door(), nil
+	case dispatch.Settler:
+		return recs, nil
+	}
+	return nil, errors.New("these records can't be changed")
 }
 
 func (c *messageChanger) report(cmd *cobra.Command, done *changedMessage) error {

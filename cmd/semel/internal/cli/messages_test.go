@@ -19,12 +19,13 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/server/auth"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/pebblestore"
 )
 
 // messagesDir is a directory with a call that has sent a message, "waits", which is
 // pending, and two that are parked.
-func messagesDir(t *testing.T) (store, call string, ids map[string]string) {
+func messagesDir(t *testing.T) (st, call string, ids map[string]string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := pebblestore.Open(dir, nil)
@@ -50,8 +51,8 @@ func messagesDir(t *testing.T) (store, call string, ids map[string]string) {
 	for _, m := range ans.Record.Outbox {
 		ids[m.Name[:3]] = m.ID
 		if m.Name != "waits" {
-			if _, err := e.SettleMessage(t.Context(), ans.Record.ID, m.ID, semel.MessageFinding{
-				State: semel.MessageParked, Failure: &semel.Failure{Code: "status_410", Message: "status 410"},
+			if _, err := e.Door().SettleMessage(t.Context(), ans.Record.ID, m.ID, store.MessageFinding{
+				State: store.MessageParked, Failure: &store.Failure{Code: "status_410", Message: "status 410"},
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -190,7 +191,7 @@ func TestMessagesOfAService(t *testing.T) {
 		}
 		return out
 	}
-	ans, err := c.Do(t.Context(), semel.Call{Operation: "default", Key: "o1", Attributes: semel.Attributes{"command_id": "c-\x1b1"}}, func(_ context.Context, x semel.Execution) (semel.Result, error) {
+	ans, err := c.Do(t.Context(), semel.Call{Operation: "default", Key: "o1", Attributes: store.Attributes{"command_id": "c-\x1b1"}}, func(_ context.Context, x semel.Execution) (semel.Result, error) {
 		return semel.Result{}, errors.Join(
 			semel.Send(x, semel.Message{Name: "a", Destination: "billing"}), semel.Send(x, semel.Message{Name: "b", Destination: "billing"}))
 	})

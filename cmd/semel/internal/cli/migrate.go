@@ -30,12 +30,9 @@ func newMigrateUp() *cobra.Command {
 		Use:   "up",
 		Short: "Make the migrations that are missing",
 		Long: `Make the migrations that are missing, all or none. Any number of nodes may do so
-at the same time: they wait for each other. With a partition, results are kept in
-partitions of that length from then on, and are dropped instead of deleted; nodes
-are stopped meanwhile.`,
-		Example: `  semel migrate up --store postgres://semel@db/semel
-  semel migrate up --store postgres://semel@db/semel --partition 24h`,
-		Args: noArgs,
+at the same time: they wait for each other.`,
+		Example: `  semel migrate up --store postgres://semel@db/semel`,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withSchema(cmd, &flags, func(ctx context.Context, pool *pgxpool.Pool, store config.Store) error {
 				made, err := pgstore.Migrate(ctx, pool, store.Schema)
@@ -45,15 +42,11 @@ are stopped meanwhile.`,
 				if err == nil && len(made) == 0 {
 					fmt.Fprintln(cmd.OutOrStdout(), "nothing to do")
 				}
-				if err == nil && store.Partition != 0 {
-					err = pgstore.Partition(ctx, pool, store.Schema, time.Duration(store.Partition))
-				}
 				return err
 			})
 		},
 	}
 	flags.add(cmd)
-	flags.addPartition(cmd)
 	return cmd
 }
 
@@ -84,27 +77,22 @@ func newMigrateStatus() *cobra.Command {
 
 func newMigratePrint() *cobra.Command {
 	var schema string
-	var partition time.Duration
 	cmd := &cobra.Command{
 		Use:     "print",
 		Short:   "Print the SQL of all migrations, for teams with a tool of their own",
 		Example: `  semel migrate print --schema semel > semel.sql`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := pgstore.Print(cmd.OutOrStdout(), schema); err != nil || partition == 0 {
-				return err
-			}
-			return pgstore.PrintPartition(cmd.OutOrStdout(), schema, partition)
+			return pgstore.Print(cmd.OutOrStdout(), schema)
 		},
 	}
 	cmd.Flags().StringVar(&schema, "schema", pgstore.DefaultSchema, "`name` of the schema")
-	cmd.Flags().DurationVar(&partition, "partition", 0, "`length` of the partitions of results, such as 24h; 0 for none")
 	return cmd
 }
 
 // withSchema connects to the database of the configured store.
 func withSchema(cmd *cobra.Command, flags *configFlags, do func(context.Context, *pgxpool.Pool, config.Store) error) error {
-	cfg, err := flags.load()
+	cfg, err := flags.load(cmd)
 	if err != nil {
 		return reportConfig(cmd, err)
 	}

@@ -1,10 +1,11 @@
 package cli
 
 import (
-	"encoding/json"
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel/internal/wire"
 )
 
 // jsonFlag adds --json to a command.
@@ -14,8 +15,7 @@ func jsonFlag(cmd *cobra.Command, asJSON *bool) {
 
 // printJSON writes one indented JSON document.
 func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	enc := wire.NewEncoder(w)
 	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }

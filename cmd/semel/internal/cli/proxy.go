@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
-	"os"
 	"runtime/debug"
 	"slices"
 
@@ -60,8 +59,7 @@ Port 0 picks a free port. For more than one upstream, or other policies, see
 			if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "h2c"}, u.Scheme) {
 				return usage("%q is not an http, https or h2c URL", args[0])
 			}
-			warnStrays(cmd)
-			cfg, _, err := config.Load(config.Source{Env: os.LookupEnv, Flags: map[string]string{"listen": listen, "admin": admin, "store": store, "api": config.APIOff}})
+			cfg, _, err := loadSource(cmd, config.Source{Flags: map[string]string{"listen": listen, "admin": admin, "store": store, "api": config.APIOff}})
 			if err != nil {
 				return reportConfig(cmd, err)
 			}

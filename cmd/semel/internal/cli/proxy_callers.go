@@ -10,7 +10,7 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// callerFlags say who the callers of a proxy are.
+// callerFlags say how the callers of a proxy are verified.
 type callerFlags struct {
 	issuer, jwks, audience string
 	header                 string
@@ -30,10 +30,10 @@ func (c *callerFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&c.scope, "scope-header", nil, "`headers`, or :path, that are part of a call's identity")
 }
 
-// algorithms are those of public keys: which of them an issuer uses, its keys say.
+// algorithms are those of public keys; the issuer's keys say which of them it uses.
 var algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
-// apply writes what the flags say into the configuration and the route.
+// apply writes the flags into the configuration and the route.
 func (c *callerFlags) apply(cfg *config.Config, rt *config.Route) error {
 	rt.Credential, rt.ScopeHeaders, rt.Anonymous = c.credential, c.scope, semelhttp.Anonymous(c.anonymous)
 	if c.header != "" {

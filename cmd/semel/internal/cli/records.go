@@ -11,17 +11,28 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/query"
+	"github.com/semelhq/semel/store"
 )
 
 // recordSource says where the records are.
 type recordSource struct {
 	store, url, tokenFile, config string
 	look                          bool // nothing is changed
+}
+
+// add adds the flags.
+func (src *recordSource) add(flags *pflag.FlagSet) {
+	flags.StringVar(&src.store, "store", "", "`store`: pebble:DIR that no process is using, postgres:, redis:")
+	flags.StringVar(&src.url, "url", "", "`URL` of a service's admin listener")
+	flags.StringVar(&src.tokenFile, "token-file", "", "`file` with the token for the service")
+	flags.StringVar(&src.config, "config", "", "`file` of the service's configuration")
 }
 
 // flags are those that name the source, for a command to copy.
@@ -37,11 +48,10 @@ func (src *recordSource) flags() string {
 	return b.String()
 }
 
-// An openRecords opens what a source names. What it returns is closed when the
-// command is done.
-type openRecords func(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer, error)
+// An openRecords opens a source. The result is closed when the command is done.
+type openRecords func(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer, error)
 
-// recordsFrom is what the commands on records have in common.
+// recordsFrom is the common part of the commands on records.
 type recordsFrom struct {
 	source recordSource
 	open   openRecords
@@ -53,10 +63,14 @@ type recordsFrom struct {
 }
 
 func recordsCommand() *cobra.Command {
-	return newRecords(&recordsFrom{open: openSource, terminal: func(stream any) bool {
+	return newRecords(newRecordsFrom())
+}
+
+func newRecordsFrom() *recordsFrom {
+	return &recordsFrom{open: openSource, terminal: func(stream any) bool {
 		w, ok := stream.(io.Writer)
 		return ok && isTerminal(w)
-	}})
+	}}
 }
 
 const recordsLong = `The records are those of a service, which --url names, or of a directory that no
@@ -81,22 +95,18 @@ func newRecords(from *recordsFrom) *cobra.Command {
   semel records get --store pebble:./semel-data --operation payments.charge --key order-1
   semel records settle RECORD --outcome completed --reason 'seen at the provider'`,
 	}
-	flags := cmd.PersistentFlags()
-	flags.StringVar(&from.source.store, "store", "", "`store` that no process is using: pebble:DIR")
-	flags.StringVar(&from.source.url, "url", "", "`URL` of a service's admin listener")
-	flags.StringVar(&from.source.tokenFile, "token-file", "", "`file` with the token for the service")
-	flags.StringVar(&from.source.config, "config", "", "`file` of the service's configuration")
+	from.source.add(cmd.PersistentFlags())
 	cmd.AddCommand(newRecordsList(from), newRecordsGet(from), newRecordsWatch(from),
 		newRecordsSettle(from), newRecordsRelease(from), newRecordsPurge(from))
 	return cmd
 }
 
 // routed reports whether duplicates of an operation's calls are answered over HTTP,
-// as far as the configuration tells. A service judges for itself.
+// as far as the configuration shows. A service decides this itself.
 func (from *recordsFrom) routed(operation string) bool { return from.routes[operation] }
 
 // with opens the records, lets f work on them, and closes them.
-func (from *recordsFrom) with(cmd *cobra.Command, f func(ctx context.Context, recs semel.Records) error) error {
+func (from *recordsFrom) with(cmd *cobra.Command, f func(ctx context.Context, recs client.Records) error) error {
 	recs, closer, err := from.open(cmd, &from.source)
 	if err != nil {
 		return exitWith(err)
@@ -107,15 +117,14 @@ func (from *recordsFrom) with(cmd *cobra.Command, f func(ctx context.Context, re
 	return exitWith(errors.Join(f(cmd.Context(), recs), closer.Close()))
 }
 
-// look is with for an f that changes nothing, which a directory on a full disk allows
-// too.
-func (from *recordsFrom) look(cmd *cobra.Command, f func(ctx context.Context, recs semel.Records) error) error {
+// look is with for an f that changes nothing. It works on a full disk too.
+func (from *recordsFrom) look(cmd *cobra.Command, f func(ctx context.Context, recs client.Records) error) error {
 	from.source.look = true
 	return from.with(cmd, f)
 }
 
 // openSource opens a service or a directory.
-func openSource(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer, error) {
+func openSource(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer, error) {
 	if src.url == "" {
 		if src.tokenFile != "" {
 			return nil, nil, usage("--token-file needs --url")
@@ -143,7 +152,7 @@ type localRecords struct {
 	closers []io.Closer
 }
 
-func openLocal(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer, error) {
+func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer, error) {
 	cfg, _, err := loadConfig(cmd, src.config)
 	if err != nil {
 		return nil, nil, reportConfig(cmd, err)
@@ -175,7 +184,7 @@ func openLocal(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer,
 		opts.Operations = append(opts.Operations, op)
 	}
 	at := cfg.Store
-	at.URL, at.Profile, at.Migrate = url, "standard", false // a command is no service
+	at.URL, at.Profile, at.Migrate = url, "standard", false // a command needs no strict profile
 	open := server.OpenStore
 	if src.look {
 		open = server.LookAtStore
@@ -199,7 +208,7 @@ func openLocal(cmd *cobra.Command, src *recordSource) (semel.Records, io.Closer,
 		opts.Archive = write
 	}
 	if !src.look {
-		// What a command changes is evident too, if it has the keys.
+		// Changes by a command are in the evidence log too, if it has the keys.
 		log, err := server.OpenEvidence(&cfg.Evidence, store, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
 		if err != nil {
 			return nil, nil, errors.Join(err, l.Close())
@@ -227,7 +236,7 @@ func (l *localRecords) Close() error {
 }
 
 // parseQuery reads the qualifiers of a command line.
-func parseQuery(args []string) (semel.Query, error) {
+func parseQuery(args []string) (store.Query, error) {
 	q, err := query.Parse(strings.Join(args, " "))
 	if err != nil {
 		return q, usage("%w", err)
@@ -235,23 +244,16 @@ func parseQuery(args []string) (semel.Query, error) {
 	return q, nil
 }
 
-// recordLine is what --json prints of a record: its name, for other commands, and
-// its members.
+// recordLine is what --json prints of a record: what the API shows of it, and its
+// HTTP answer in words.
 type recordLine struct {
-	Name   string      `json:"record"`
+	wire.Record
 	Answer *answerLine `json:"answer,omitempty"`
-	semel.Record
+
+	of *semel.Record
 }
 
-func lineOf(rec *semel.Record) recordLine { return recordLine{rec.ID.Encode(), answerOf(rec), *rec} }
-
-const recordFields = `record (its name for other commands), id, revision, state, disposition,
-fingerprint, principal, fence, origin, attempt, holder, created_at, updated_at,
-started_at, ended_at, lease_until, expires_at, next_at, held, result (data in
-base64, tombstone), answer (status, headers, and body or body_base64, where the
-result is an HTTP answer), failure (code, message), effects, earlier, attributes,
-confirmation, outbox (its messages) and compensation; what does not apply is left
-out`
+func lineOf(rec *semel.Record) recordLine { return recordLine{wire.RecordOf(rec), answerOf(rec), rec} }
 
 // stateOf is the state for people.
 func stateOf(rec *semel.Record) string {
@@ -265,7 +267,7 @@ func stateOf(rec *semel.Record) string {
 }
 
 // when is an instant for people.
-func when(at semel.Instant) string {
+func when(at store.Instant) string {
 	if at == 0 {
 		return "-"
 	}

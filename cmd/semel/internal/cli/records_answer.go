@@ -11,6 +11,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/server/api"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
@@ -18,12 +19,12 @@ import (
 type answerLine struct {
 	Status  int         `json:"status"`
 	Headers http.Header `json:"headers,omitempty"`
-	// Body is the body where it is text, and BodyBytes in base64 where it is not.
+	// Body is the body if it is text; otherwise BodyBytes has it in base64.
 	Body      string `json:"body,omitempty"`
 	BodyBytes string `json:"body_base64,omitempty"`
 }
 
-// answerOf is nil where the record keeps no HTTP answer.
+// answerOf is nil if the record keeps no HTTP answer.
 func answerOf(rec *semel.Record) *answerLine {
 	a, ok := semelhttp.ParseAnswer(rec.Result)
 	if !ok {
@@ -59,7 +60,7 @@ func printAnswer(line func(name, format string, args ...any), rec *semel.Record)
 }
 
 // answer is the HTTP answer that the flags describe.
-func (f *settleFlags) answer(outcome semel.Disposition, body []byte) (semel.Result, error) {
+func (f *settleFlags) answer(outcome store.Disposition, body []byte) (semel.Result, error) {
 	if !api.FitsOutcome(f.status, outcome) {
 		return semel.Result{}, usage("--status %d does not go with --outcome %q: completed has a status below 400, rejected one below 500, failed one of at least 400", f.status, f.outcome)
 	}
@@ -78,9 +79,9 @@ func (f *settleFlags) answer(outcome semel.Disposition, body []byte) (semel.Resu
 	return res, nil
 }
 
-// checkResult refuses a result that duplicates would not get.
+// checkResult refuses a result that duplicates wouldn't get.
 func (f *settleFlags) checkResult(rec *semel.Record, s *semel.Settlement, routed bool) error {
-	// A service does not show its policies. It looks itself.
+	// A service doesn't show its policies, and checks the result itself.
 	if most := rec.Policy.MaxResult; most > 0 && len(s.Result.Data) > most {
 		return usage("the result has %d bytes and its operation keeps %d, so duplicates would get nothing of it", len(s.Result.Data), most)
 	}

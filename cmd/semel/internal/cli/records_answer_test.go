@@ -72,8 +72,13 @@ func TestAHeldRequestIsSettledWithAnAnswer(t *testing.T) {
 	if resp, body := send(); resp.StatusCode != http.StatusBadGateway {
 		t.Fatalf("%d, %s", resp.StatusCode, body)
 	}
-	if resp, body := send(); resp.StatusCode != http.StatusConflict || !strings.Contains(body, `"held"`) {
+	resp, body := send()
+	if resp.StatusCode != http.StatusConflict || !strings.Contains(body, `"held"`) {
 		t.Fatalf("%d, %s", resp.StatusCode, body)
+	}
+	var problem struct{ Reference, Instance string }
+	if err := json.Unmarshal([]byte(body), &problem); err != nil {
+		t.Fatal(err)
 	}
 	ask := func(want int, args ...string) (out, errs string) {
 		t.Helper()
@@ -93,7 +98,7 @@ func TestAHeldRequestIsSettledWithAnAnswer(t *testing.T) {
 	ask(ExitUsage, append(settle, "--status", "402")...)
 	ask(ExitOK, append(settle, "--status", "201", "--header", "Content-Type: application/json", "--result", `{"refund":"re_1"}`)...)
 
-	resp, body := send()
+	resp, body = send()
 	if resp.StatusCode != http.StatusCreated || body != `{"refund":"re_1"}` || resp.Header.Get("Content-Type") != "application/json" || resp.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("the client gets %d, %v, %s", resp.StatusCode, resp.Header, body)
 	}
@@ -108,6 +113,22 @@ func TestAHeldRequestIsSettledWithAnAnswer(t *testing.T) {
 		}
 	}
 	var rec recordLine
+	shown := out
+	defer func() {
+		if t.Failed() {
+			return
+		}
+		for _, name := range []string{rec.ID, rec.ID + ".1", problem.Reference, problem.Instance, at.URL + "/semel/status/" + problem.Reference, logName(t, rec.ID)} {
+			if got, _ := ask(ExitOK, "get", name); got != shown {
+				t.Errorf("by %q there is\n%s", name, got)
+			}
+			if got, _ := ask(ExitOK, "list", "--json", "call:"+name); !strings.Contains(got, rec.ID) || strings.Count(got, "\n") != 1 {
+				t.Errorf("by call:%s there is\n%s", name, got)
+			}
+		}
+		ask(ExitNotFound, "get", "proxy/000000000000")
+		ask(ExitUsage, "get", "order-7")
+	}()
 	out, _ = ask(ExitOK, append(name, "--json")...)
 	if err := json.Unmarshal([]byte(out), &rec); err != nil || rec.Answer == nil || rec.Answer.Status != 201 || rec.Answer.Body != `{"refund":"re_1"}` {
 		t.Errorf("%v in %s", err, out)

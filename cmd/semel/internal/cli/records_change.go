@@ -8,9 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/store"
 )
 
-// recordChanger is what the commands that change a record have in common.
+// recordChanger is the common part of the commands that change a record.
 type recordChanger struct {
 	change
 	name  recordName
@@ -27,19 +29,19 @@ func (c *recordChanger) flags(cmd *cobra.Command) {
 type changedRecord struct {
 	// Action is "settle", "release" or "purge".
 	Action string `json:"action"`
-	// Done is false where it was only said what would happen.
+	// Done is false for a dry run.
 	Done   bool   `json:"done"`
 	Reason string `json:"reason"`
 	// Before is the record as it was.
 	Before recordLine `json:"before"`
-	// After is what is stored now; absent if that is nothing.
+	// After is the record that is stored now; absent if there is none.
 	After *recordLine `json:"after,omitempty"`
 }
 
-// apply looks at the record, asks the person, and does it. Check refuses what the
-// store would refuse; do returns what is stored afterwards, if anything.
+// apply shows the record, asks for confirmation, and changes it. check refuses what the
+// store would refuse; do returns the record that is stored afterwards, if there is one.
 func (c *recordChanger) apply(cmd *cobra.Command, args []string, action, means string, check func(*semel.Record) error,
-	do func(ctx context.Context, recs semel.Records, id semel.ID) (*semel.Record, error),
+	do func(ctx context.Context, recs client.Records, id semel.ID) (*semel.Record, error),
 ) error {
 	id, err := c.name.parse(cmd, args)
 	if err != nil {
@@ -48,7 +50,7 @@ func (c *recordChanger) apply(cmd *cobra.Command, args []string, action, means s
 	if err := c.check(cmd, "record"); err != nil {
 		return err
 	}
-	return c.from.with(cmd, func(ctx context.Context, recs semel.Records) error {
+	return c.from.with(cmd, func(ctx context.Context, recs client.Records) error {
 		before, err := c.name.find(ctx, cmd, recs, id)
 		if err != nil {
 			return err
@@ -89,7 +91,7 @@ func (c *recordChanger) report(cmd *cobra.Command, done *changedRecord) error {
 		_, err := fmt.Fprintln(w, "The record is purged.")
 		return err
 	}
-	_, err := fmt.Fprintf(w, "The record is %s.\n", stateOf(&done.After.Record))
+	_, err := fmt.Fprintf(w, "The record is %s.\n", stateOf(done.After.of))
 	return err
 }
 
@@ -110,7 +112,7 @@ func checkHeld(rec *semel.Record) error {
 // openEffect names an effect of the record that has no result.
 func openEffect(rec *semel.Record) (name string, open bool) {
 	for i := range rec.Effects {
-		if rec.Effects[i].State == semel.EffectStarted {
+		if rec.Effects[i].State == store.EffectStarted {
 			return rec.Effects[i].Name, true
 		}
 	}
@@ -139,7 +141,7 @@ result is not known has to be settled first.
 				return nil
 			}
 			return c.apply(cmd, args, "release", "the next delivery runs again, and what this attempt did may happen twice.", check,
-				func(ctx context.Context, recs semel.Records, id semel.ID) (*semel.Record, error) {
+				func(ctx context.Context, recs client.Records, id semel.ID) (*semel.Record, error) {
 					rec, err := recs.Settle(ctx, id, semel.Settlement{Outcome: semel.DispositionAbandoned, Force: c.force}, c.reason)
 					return &rec, err
 				})
@@ -168,7 +170,7 @@ archives is archived first.
 				return nil
 			}
 			return c.apply(cmd, args, "purge", "the record is deleted, and the next delivery of the call runs again.", check,
-				func(ctx context.Context, recs semel.Records, id semel.ID) (*semel.Record, error) {
+				func(ctx context.Context, recs client.Records, id semel.ID) (*semel.Record, error) {
 					return nil, recs.Purge(ctx, id, semel.Removal{Reason: c.reason, Force: c.force})
 				})
 		},

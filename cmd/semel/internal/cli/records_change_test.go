@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/archive"
+	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -27,11 +30,11 @@ func TestRecordsChange(t *testing.T) {
 		if code == ExitNotFound {
 			return "none"
 		}
-		var rec semel.Record
+		var rec recordLine
 		if err := json.Unmarshal([]byte(out), &rec); err != nil {
 			t.Fatal(err)
 		}
-		return stateOf(&rec)
+		return standingOf(&rec)
 	}
 	change := func(verb, key string, more ...string) (int, string, string) {
 		t.Helper()
@@ -104,8 +107,8 @@ func TestRecordsChange(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &done); err != nil {
 			t.Fatal(err)
 		}
-		after := done.After.Record
-		if code != ExitOK || !done.Done || stateOf(&after) != "completed" || string(after.Result.Data) != "by hand" || after.ExpiresAt.Sub(after.EndedAt) != semel.DefaultWindow {
+		after := done.After
+		if code != ExitOK || !done.Done || standingOf(after) != "completed" || *after.Bytes != base64.StdEncoding.EncodeToString([]byte("by hand")) || after.ExpiresAt.Sub(after.EndedAt) != semel.DefaultWindow {
 			t.Errorf("exit %d, %s%s", code, out, errs)
 		}
 	})
@@ -139,7 +142,7 @@ func TestRecordsUseTheConfiguration(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &done); err != nil {
 		t.Fatalf("exit %d, %s%s", code, out, errs)
 	}
-	if after := done.After.Record; after.ExpiresAt.Sub(after.EndedAt) != semel.DefaultWindow || errs != "" {
+	if after := done.After; after.ExpiresAt.Sub(after.EndedAt) != semel.DefaultWindow || errs != "" {
 		t.Errorf("it is kept for %v; %s", after.ExpiresAt.Sub(after.EndedAt), errs)
 	}
 	if code, out, errs = semelWith(t, "", append([]string{"records", "purge"}, args...)...); code != ExitOK {
@@ -154,10 +157,10 @@ func TestRecordsUseTheConfiguration(t *testing.T) {
 
 // inProcess runs a command on an engine in memory, as on a service, with a person
 // at the terminal.
-func inProcess(t *testing.T, ctx context.Context, e semel.Records, stdin io.Reader, out io.Writer, args ...string) (stderr string, err error) {
+func inProcess(t *testing.T, ctx context.Context, e client.Records, stdin io.Reader, out io.Writer, args ...string) (stderr string, err error) {
 	t.Helper()
 	from := &recordsFrom{
-		open: func(*cobra.Command, *recordSource) (semel.Records, io.Closer, error) {
+		open: func(*cobra.Command, *recordSource) (client.Records, io.Closer, error) {
 			return e, io.NopCloser(nil), nil
 		},
 		terminal: func(any) bool { return true },
@@ -227,8 +230,8 @@ func TestRecordsWatch(t *testing.T) {
 		if err := dec.Decode(&got); err != nil {
 			t.Fatal(err)
 		}
-		if got.Change != change || got.ID.Key != key || stateOf(&got.Record) != state {
-			t.Fatalf("%s %q is %s; want %s %q, %s", got.Change, got.ID.Key, stateOf(&got.Record), change, key, state)
+		if got.Change != change || got.Key != key || standingOf(&got.recordLine) != state {
+			t.Fatalf("%s %q is %s; want %s %q, %s", got.Change, got.Key, standingOf(&got.recordLine), change, key, state)
 		}
 	}
 	id := func(key string) semel.ID {
@@ -254,14 +257,38 @@ func TestRecordsWatch(t *testing.T) {
 	}
 }
 
-// seen tells when the first search is over.
+// standingOf is stateOf of a record in JSON.
+func standingOf(line *recordLine) string {
+	switch {
+	case line.Held != "":
+		return "held"
+	case line.Status == semel.Failed:
+		return line.Disposition.String()
+	}
+	return line.Status.String()
+}
+
+// logName is what logs call a record.
+func logName(t *testing.T, name string) string {
+	t.Helper()
+	id, err := store.DecodeID(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id.String()
+}
+
+// seen tells when the first search is over, and of records what a service does.
 type seen struct {
-	semel.Records
+	client.Records
 	first chan struct{}
 }
 
-func (s *seen) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
+func (s *seen) Search(ctx context.Context, q store.Query) (store.Page, error) {
 	page, err := s.Records.Search(ctx, q)
+	for i := range page.Records {
+		page.Records[i].Revision = store.Revision{} // which a service does not tell
+	}
 	if s.first != nil {
 		close(s.first)
 		s.first = nil

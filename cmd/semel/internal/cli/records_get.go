@@ -16,13 +16,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/server/query"
+	"github.com/semelhq/semel/store"
 )
 
-// recordName is how a command names one record: by the word that list --json and
-// get print, or by the members of its identity.
+// recordName is how a command names one record: by any of the names that a call has,
+// or by the members of its identity.
 type recordName struct {
 	id semel.ID
+	// named selects the record, if the given name isn't its identity.
+	named *store.Query
 }
+
+const recordNames = `by id, as lists have it; by the reference, instance or status_url of a problem
+document; by an execution; by record, as a log has it`
 
 func (n *recordName) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -44,27 +52,34 @@ func (n *recordName) parse(cmd *cobra.Command, args []string) (semel.ID, error) 
 	case len(args) == 1 && members:
 		return semel.ID{}, usage("a record's name and the members of its identity exclude each other")
 	case len(args) == 1:
-		id, err := semel.DecodeID(args[0])
-		if err != nil {
-			return id, usage("%q is not the name of a record: 'semel records list --json' has it as \"record\", or give --operation and --key", args[0])
+		q, ok := query.Name(args[0])
+		if !ok {
+			return semel.ID{}, usage("%q names no call: take the record of a list, the reference of a problem or the record of a log, or give --operation and --key", args[0])
 		}
-		return id, nil
+		if q.Tenant == nil {
+			n.named = &q
+			return semel.ID{}, nil
+		}
+		return semel.ID{Tenant: *q.Tenant, Principal: q.Principal, Operation: q.Operation, Key: q.Key}, nil
 	case n.id.Operation == "" || n.id.Key == "":
 		return semel.ID{}, usage("which record? Give its name, or --operation and --key")
 	}
 	return n.id, nil
 }
 
-// find looks a record up. One that is named by its operation and key alone is found
-// whoever's it is, if there is just one.
-func (n *recordName) find(ctx context.Context, cmd *cobra.Command, recs semel.Records, id semel.ID) (semel.Record, error) {
+// find looks a record up. If only its operation and key are given, it finds the record of
+// any tenant and principal, if there is just one.
+func (n *recordName) find(ctx context.Context, cmd *cobra.Command, recs client.Records, id semel.ID) (semel.Record, error) {
+	if n.named != nil {
+		return findNamed(ctx, recs, *n.named)
+	}
 	rec, err := recs.Lookup(ctx, id)
 	if !errors.Is(err, semel.ErrNotFound) || cmd.Flags().NArg() > 0 || cmd.Flags().Changed("tenant") || cmd.Flags().Changed("principal") {
 		return rec, err
 	}
-	page, serr := recs.Search(ctx, semel.Query{Operation: id.Operation, Key: id.Key, Limit: maxNamesakes + 1})
+	page, serr := recs.Search(ctx, store.Query{Operation: id.Operation, Key: id.Key, Limit: maxNamesakes + 1})
 	if serr != nil {
-		return rec, err // which is the better word: a caller without a role may not search
+		return rec, err // the better error: a caller without a role may not search
 	}
 	switch found := page.Records; len(found) {
 	case 0:
@@ -83,6 +98,15 @@ func (n *recordName) find(ctx context.Context, cmd *cobra.Command, recs semel.Re
 	}
 }
 
+// findNamed finds the record that a name selects.
+func findNamed(ctx context.Context, recs client.Records, q store.Query) (found semel.Record, err error) {
+	_, err = eachFound(ctx, recs, q, 1, func(error) {}, func(rec *semel.Record) error { found = *rec; return nil })
+	if err == nil && found.ID.Key == "" {
+		err = fmt.Errorf("there is no record of that name, for the operation %s: %w", printable(q.Operation), semel.ErrNotFound)
+	}
+	return found, err
+}
+
 // maxNamesakes bounds how many records with one key are listed.
 const maxNamesakes = 10
 
@@ -92,19 +116,26 @@ func newRecordsGet(from *recordsFrom) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get [RECORD]",
 		Short: "Show one record",
-		Long: `Show one record. It is named by the word that list --json has for it, or by the
-members of its identity. Its operation and key will do if only one caller has used
-them.
+		Long: `Show one record. It is named in any of these ways:
+` + recordNames + `; or
+by the members of its identity, of which operation and key will do if only one
+caller has used them.
 
-The JSON has
-` + recordFields + `.`,
+The JSON has the members that the record has in the API: id (its name for other
+commands), tenant, principal, door, idempotency_key, operation, bound_to,
+payload_hash, status, disposition, held, result or result_base64, result_kept, error
+(code, message), fence, attempt, holder, created_at, updated_at, started_at,
+ended_at, lease_until, expires_at, attempts, effects, attributes, confirmation,
+messages (payload_bytes not from a service) and compensation; and answer (status,
+headers, and body or body_base64) where the result is an HTTP answer. What does not
+apply is left out.`,
 		Example: `  semel records get --url http://127.0.0.1:8481 --operation payments.charge --key order-1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := name.parse(cmd, args)
 			if err != nil {
 				return err
 			}
-			return from.look(cmd, func(ctx context.Context, recs semel.Records) error {
+			return from.look(cmd, func(ctx context.Context, recs client.Records) error {
 				rec, err := name.find(ctx, cmd, recs, id)
 				if err != nil {
 					return err
@@ -137,7 +168,7 @@ func printRecord(out io.Writer, rec *semel.Record) error {
 	line("attempt", "%d, fence %d, by %s for %s", rec.Attempt, rec.Fence, printable(rec.Holder), printable(rec.Principal))
 	for _, at := range []struct {
 		name string
-		at   semel.Instant
+		at   store.Instant
 	}{
 		{"created", rec.CreatedAt}, {"started", rec.StartedAt}, {"updated", rec.UpdatedAt}, {"ended", rec.EndedAt},
 		{"leased until", rec.LeaseUntil}, {"kept until", rec.ExpiresAt},
@@ -162,7 +193,7 @@ func printRecord(out io.Writer, rec *semel.Record) error {
 	return w.Flush()
 }
 
-// printLater shows what most records don't have.
+// printLater shows optional parts of a record.
 func printLater(line func(name, format string, args ...any), rec *semel.Record) {
 	for _, name := range slices.Sorted(maps.Keys(rec.Attributes)) {
 		line("attribute", "%s: %s", printable(name), printable(rec.Attributes[name]))

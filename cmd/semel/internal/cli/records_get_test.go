@@ -5,21 +5,22 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // TestRecordsGetShowsLaterFacts prints a record that has everything that most don't.
 func TestRecordsGetShowsLaterFacts(t *testing.T) {
 	rec := &semel.Record{
 		ID: semel.ID{Tenant: "acme", Operation: "order", Key: "o1"}, State: semel.Completed, Attempt: 1, Fence: 1, Holder: "node", Principal: "shop",
-		Attributes:   semel.Attributes{"via": "whatsapp\x1b[31m", "command_id": "c-1"},
-		Confirmation: &semel.Confirmation{Principal: "shop", Tries: 2, ConfirmedAt: 1e15},
+		Attributes:   store.Attributes{"via": "whatsapp\x1b[31m", "command_id": "c-1"},
+		Confirmation: &store.Confirmation{Principal: "shop", Tries: 2, ConfirmedAt: 1e15},
 		Outbox: []semel.Message{
-			{ID: "msg_1", Name: "mail", Destination: "billing", State: semel.MessageParked, Tries: 3, Failure: &semel.Failure{Code: "too_many_tries", Message: "status 500"}},
-			{ID: "msg_2", Name: "event", Destination: "bus", State: semel.MessageDelivered},
+			{ID: "msg_1", Name: "mail", Destination: "billing", State: store.MessageParked, Tries: 3, Failure: &store.Failure{Code: "too_many_tries", Message: "status 500"}},
+			{ID: "msg_2", Name: "event", Destination: "bus", State: store.MessageDelivered},
 		},
-		Compensation: &semel.Compensation{
-			Operation: "undo", Principal: "op", Key: "k", State: semel.CompensationFailed, Reason: "the wrong address", StartedAt: 1e15, SettledAt: 2e15,
-			Failure: &semel.Failure{Code: "refused", Message: "sent already"},
+		Compensation: &store.Compensation{
+			Operation: "undo", Principal: "op", Key: "k", State: store.CompensationFailed, Reason: "the wrong address", StartedAt: 1e15, SettledAt: 2e15,
+			Failure: &store.Failure{Code: "refused", Message: "sent already"},
 		},
 	}
 	var out bytes.Buffer

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,7 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/server/query"
+	"github.com/semelhq/semel/store"
 )
 
 // lister prints records as they are found.
@@ -24,9 +28,7 @@ type lister struct {
 // newLister prints to w; what is in front of each row has a column of its own.
 func newLister(w io.Writer, asJSON bool, front string, wide bool) *lister {
 	if asJSON {
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		return &lister{json: enc}
+		return &lister{json: wire.NewEncoder(w)}
 	}
 	return &lister{table: newRecordTable(w, front, wide)}
 }
@@ -64,8 +66,7 @@ A value with spaces is put in double quotes, and in quotes of the shell:
 If there are more records than --limit, the cursor for the next ones is told on
 standard error.
 
-The JSON is one object per line, with
-` + recordFields + `.`,
+The JSON is one object per line, with the members that 'semel records get' prints.`,
 		Example: `  semel records list operation:payments.charge state:failed after:2026-01-01
   semel records list --url http://127.0.0.1:8481 --all --json held`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -82,7 +83,7 @@ The JSON is one object per line, with
 			if all {
 				limit = 0
 			}
-			return from.look(cmd, func(ctx context.Context, recs semel.Records) error {
+			return from.look(cmd, func(ctx context.Context, recs client.Records) error {
 				l := newLister(cmd.OutOrStdout(), asJSON, "", wide)
 				next, err := eachFound(ctx, recs, q, limit, warner(cmd), func(rec *semel.Record) error {
 					if asJSON {
@@ -105,7 +106,7 @@ The JSON is one object per line, with
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&limit, "limit", semel.DefaultSearchLimit, "list at most so many")
+	flags.IntVar(&limit, "limit", store.DefaultSearchLimit, "list at most so many")
 	flags.BoolVar(&all, "all", false, "list all that there are")
 	flags.BoolVar(&wide, "wide", false, "show all columns, and nothing cut off")
 	flags.StringVar(&cursor, "cursor", "", "go on at this `place`, with the same qualifiers")
@@ -115,9 +116,9 @@ The JSON is one object per line, with
 
 // eachFound calls f with what a search finds, up to limit; zero is no limit. Next
 // goes on after that. What can't be read is told to warn.
-func eachFound(ctx context.Context, recs semel.Records, q semel.Query, limit int, warn func(error), f func(*semel.Record) error) (next string, err error) {
+func eachFound(ctx context.Context, recs client.Records, q store.Query, limit int, warn func(error), f func(*semel.Record) error) (next string, err error) {
 	for left := limit; ; {
-		q.Limit = semel.MaxSearchLimit
+		q.Limit = store.MaxSearchLimit
 		if limit > 0 {
 			q.Limit = min(left, q.Limit)
 		}
@@ -163,7 +164,8 @@ new, changed, or gone, which means purged or no longer selected. The service is
 asked for all of them again and again, so use qualifiers that select few. Changes
 between two questions are seen as one. The qualifiers are those of list.
 
-The JSON is one object per line, with change and the members that list has.`,
+The JSON is one object per line, with change and the members that 'semel records get'
+prints.`,
 		Example: `  semel records watch --url http://127.0.0.1:8481 held`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := parseQuery(args)
@@ -175,7 +177,7 @@ The JSON is one object per line, with change and the members that list has.`,
 			case every < 100*time.Millisecond:
 				return usage("--interval is %v, and at least 100ms", every)
 			}
-			return from.look(cmd, func(ctx context.Context, recs semel.Records) error {
+			return from.look(cmd, func(ctx context.Context, recs client.Records) error {
 				err := watchRecords(ctx, recs, q, every, newLister(cmd.OutOrStdout(), asJSON, "CHANGE\t", wide))
 				if ctx.Err() != nil {
 					return nil // to be interrupted is how it ends
@@ -191,7 +193,7 @@ The JSON is one object per line, with change and the members that list has.`,
 }
 
 // watchRecords prints changes until ctx is done or a search fails.
-func watchRecords(ctx context.Context, recs semel.Records, q semel.Query, every time.Duration, l *lister) error {
+func watchRecords(ctx context.Context, recs client.Records, q store.Query, every time.Duration, l *lister) error {
 	show := func(change string, rec *semel.Record) error {
 		if l.json != nil {
 			return l.json.Encode(recordChange{change, lineOf(rec)})
@@ -202,16 +204,24 @@ func watchRecords(ctx context.Context, recs semel.Records, q semel.Query, every 
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	var known map[semel.ID]semel.Record
+	type state struct {
+		rec   semel.Record
+		shown [sha256.Size]byte
+	}
+	var known map[semel.ID]state
 	for {
-		now := map[semel.ID]semel.Record{}
+		now := map[semel.ID]state{}
 		_, err := eachFound(ctx, recs, q, 0, func(error) {}, func(rec *semel.Record) error {
 			old, seen := known[rec.ID]
-			kept := *rec
-			kept.Result, kept.Effects, kept.Earlier = semel.Result{}, nil, nil // it is many
+			text, err := json.Marshal(wire.RecordOf(rec)) // a service does not tell the revision
+			if err != nil {
+				return err
+			}
+			kept := state{*rec, sha256.Sum256(text)}
+			kept.rec.Result, kept.rec.Effects, kept.rec.Earlier = semel.Result{}, nil, nil // it is many
 			now[rec.ID] = kept
 			switch {
-			case known == nil || seen && old.Revision == rec.Revision:
+			case known == nil || seen && old.shown == kept.shown:
 				return nil
 			case seen:
 				return show("changed", rec)
@@ -221,9 +231,9 @@ func watchRecords(ctx context.Context, recs semel.Records, q semel.Query, every 
 		if err != nil {
 			return err
 		}
-		for id, rec := range known {
+		for id, last := range known {
 			if _, still := now[id]; !still {
-				if err := show("gone", &rec); err != nil {
+				if err := show("gone", &last.rec); err != nil {
 					return err
 				}
 			}

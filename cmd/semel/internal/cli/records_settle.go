@@ -8,10 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// settleFlags say what became of a held record.
+// settleFlags say what happened to a held record.
 type settleFlags struct {
 	outcome, result, resultFile string
 	status                      int
@@ -58,7 +60,7 @@ recorded. Nothing is asked at a provider: that is up to you.
 				}
 				return f.checkResult(rec, &s, c.from.routed(rec.ID.Operation))
 			}
-			return c.apply(cmd, args, "settle", settleMeans(&s), check, func(ctx context.Context, recs semel.Records, id semel.ID) (*semel.Record, error) {
+			return c.apply(cmd, args, "settle", settleMeans(&s), check, func(ctx context.Context, recs client.Records, id semel.ID) (*semel.Record, error) {
 				rec, err := recs.Settle(ctx, id, s, c.reason)
 				return &rec, err
 			})
@@ -77,10 +79,10 @@ recorded. Nothing is asked at a provider: that is up to you.
 	return cmd
 }
 
-// settlement is what the flags say.
+// settlement is the settlement by the flags.
 func (f *settleFlags) settlement(cmd *cobra.Command) (s semel.Settlement, err error) {
 	flags := cmd.Flags()
-	outcomes := map[string]semel.Disposition{
+	outcomes := map[string]store.Disposition{
 		"": 0, "completed": semel.DispositionCompleted, "rejected": semel.DispositionRejected,
 		"failed": semel.DispositionFailed, "aborted": semel.DispositionAborted,
 	}
@@ -107,7 +109,7 @@ func (f *settleFlags) settlement(cmd *cobra.Command) (s semel.Settlement, err er
 	}
 	s.Outcome = outcome
 	if hasFailure {
-		s.Failure = &semel.Failure{Code: f.code, Message: f.message}
+		s.Failure = &store.Failure{Code: f.code, Message: f.message}
 	}
 	if hasResult {
 		s.Result.Data = []byte(f.result)
@@ -136,23 +138,23 @@ func (f *settleFlags) settlement(cmd *cobra.Command) (s semel.Settlement, err er
 }
 
 // parseEffect reads NAME=confirmed:JSON or NAME=refuted. The name may have a "=".
-func parseEffect(text string) (semel.EffectFinding, error) {
-	for _, state := range []semel.EffectState{semel.EffectConfirmed, semel.EffectRefuted} {
+func parseEffect(text string) (store.EffectFinding, error) {
+	for _, state := range []store.EffectState{store.EffectConfirmed, store.EffectRefuted} {
 		name, rest, ok := strings.Cut(text, "="+string(state))
 		result, given := strings.CutPrefix(rest, ":")
 		switch {
 		case !ok || name == "" || rest != "" && !given:
 			continue
-		case given && state == semel.EffectRefuted:
-			return semel.EffectFinding{}, usage("--effect: what did not happen has no result")
+		case given && state == store.EffectRefuted:
+			return store.EffectFinding{}, usage("--effect: what did not happen has no result")
 		}
-		finding := semel.EffectFinding{Name: name, State: state}
+		finding := store.EffectFinding{Name: name, State: state}
 		if given {
 			finding.Result.Data = []byte(result)
 		}
 		return finding, nil
 	}
-	return semel.EffectFinding{}, usage("--effect is %q, not NAME=confirmed:JSON or NAME=refuted", text)
+	return store.EffectFinding{}, usage("--effect is %q, not NAME=confirmed:JSON or NAME=refuted", text)
 }
 
 // checkSettlement refuses what the engine would refuse.
@@ -163,7 +165,7 @@ func checkSettlement(rec *semel.Record, s *semel.Settlement) error {
 	for _, f := range s.Effects {
 		open := false
 		for i := range rec.Effects {
-			open = open || rec.Effects[i].Name == f.Name && rec.Effects[i].State == semel.EffectStarted
+			open = open || rec.Effects[i].Name == f.Name && rec.Effects[i].State == store.EffectStarted
 		}
 		if !open {
 			return illegal("effect %s is not open", printable(f.Name))
@@ -193,7 +195,7 @@ func settleMeans(s *semel.Settlement) string {
 	return strings.Join(parts, "; ") + "."
 }
 
-// given says what duplicates get.
+// given says what duplicates will get.
 func given(res semel.Result) string {
 	switch a, ok := semelhttp.ParseAnswer(res); {
 	case ok:

@@ -17,7 +17,7 @@ type recordTable struct {
 	wide bool
 	now  time.Time
 	rows int
-	// held is the first of them that waits for somebody's word.
+	// held is the first record that waits to be settled.
 	held *semel.ID
 }
 
@@ -65,7 +65,7 @@ func (t *recordTable) footer(w io.Writer, src *recordSource) {
 	fmt.Fprintf(w, "\nLook at one: semel records get%s\nSettle it:   semel records settle%[1]s --outcome completed|rejected|failed|aborted --reason '...'\n", name)
 }
 
-// whyOf says why a record is in its state, where somebody has said so.
+// whyOf says why a record is in its state, if a reason is recorded.
 func whyOf(rec *semel.Record) string {
 	switch {
 	case rec.Held != "":

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/pebblestore"
 )
 
@@ -57,7 +60,7 @@ func populate(t *testing.T, e *semel.Engine) {
 	}
 	ctx := t.Context()
 	check(begin("charge", "done").Complete(ctx, semel.Result{Data: []byte(`{"charge":"ch_1"}`)}))
-	check(begin("charge", "refused").Reject(ctx, semel.Failure{Code: "declined", Message: "no funds"}, semel.Result{}))
+	check(begin("charge", "refused").Reject(ctx, store.Failure{Code: "declined", Message: "no funds"}, semel.Result{}))
 	check(begin("charge", "held").Hold(ctx, "the provider did not answer"))
 	open := begin("charge", "open")
 	_, err := open.StartEffect(ctx, "ch=arge")
@@ -77,9 +80,9 @@ func records(t *testing.T, store string, args ...string) (code int, stdout, stde
 }
 
 // listedKeys runs list --json and returns the keys in their order.
-func listedKeys(t *testing.T, store string, args ...string) (keys []string, stderr string) {
+func listedKeys(t *testing.T, st string, args ...string) (keys []string, stderr string) {
 	t.Helper()
-	code, out, errs := records(t, store, append([]string{"list", "--json"}, args...)...)
+	code, out, errs := records(t, st, append([]string{"list", "--json"}, args...)...)
 	if code != ExitOK {
 		t.Fatalf("exit %d, %s", code, errs)
 	}
@@ -88,10 +91,10 @@ func listedKeys(t *testing.T, store string, args ...string) (keys []string, stde
 		if err := json.Unmarshal([]byte(line), &rec); err != nil {
 			t.Fatal(err)
 		}
-		if id, err := semel.DecodeID(rec.Name); err != nil || id != rec.ID {
-			t.Errorf("the name of %+v is %s", rec.ID, rec.Name)
+		if id, err := store.DecodeID(rec.ID); err != nil || id.Key != rec.Key || id.Operation != rec.Operation {
+			t.Errorf("the name of %+v is %s", rec, rec.ID)
 		}
-		keys = append(keys, rec.ID.Key)
+		keys = append(keys, rec.Key)
 	}
 	return keys, errs
 }
@@ -165,19 +168,35 @@ func TestRecordsOfAService(t *testing.T) {
 	if err := json.Unmarshal([]byte(ask(ExitOK, "list", "--json", `key:"order 1"`, "held")), &rec); err != nil {
 		t.Fatal(err)
 	}
-	if rec.Held != "the provider did not answer" || rec.ID.Key != "order 1" || ans.Record != nil && ans.Record.ID != rec.ID {
+	if rec.Held != "the provider did not answer" || rec.Key != "order 1" || ans.Record != nil && ans.Record.ID.Encode() != rec.ID {
 		t.Errorf("listed is %+v", rec)
 	}
-	why := []string{rec.Name, "--reason", "ticket 7", "--yes"}
+	var page struct{ Records []map[string]any }
+	var line map[string]any
+	resp, err := http.Get(at.AdminURL + "/v1/records?q=held")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	err = errors.Join(json.NewDecoder(resp.Body).Decode(&page), json.Unmarshal([]byte(ask(ExitOK, "list", "--json", "held")), &line))
+	if err != nil || len(page.Records) != 1 {
+		t.Fatal(err, page)
+	}
+	delete(page.Records[0], "decisions")
+	delete(page.Records[0], "decisions_since")
+	if !reflect.DeepEqual(line, page.Records[0]) {
+		t.Errorf("the command prints\n%v, and the service answers\n%v", line, page.Records[0])
+	}
+	why := []string{rec.ID, "--reason", "ticket 7", "--yes"}
 	ask(ExitConflict, "purge", why...)
 	ask(ExitOK, "settle", append(why, "--outcome", "completed", "--result", "by hand")...)
 	ask(ExitConflict, "settle", append(why, "--outcome", "completed")...)
-	if out := ask(ExitOK, "get", rec.Name); !strings.Contains(out, "7 bytes: by hand") {
+	if out := ask(ExitOK, "get", rec.ID); !strings.Contains(out, "7 bytes: by hand") {
 		t.Error(out)
 	}
 	ask(ExitUsage, "list", "--cursor", "garbage")
 	ask(ExitOK, "purge", why...)
-	ask(ExitNotFound, "get", rec.Name)
+	ask(ExitNotFound, "get", rec.ID)
 	if out := ask(ExitOK, "list", "--json"); out != "" {
 		t.Error(out)
 	}
@@ -313,13 +332,13 @@ func TestRecordsGet(t *testing.T) {
 		if code != ExitOK {
 			t.Fatalf("exit %d, %s", code, errs)
 		}
-		wantFields(t, out, "record", "id", "revision", "state", "disposition", "principal", "fence", "origin", "attempt", "holder", "policy",
-			"created_at", "updated_at", "started_at", "ended_at", "expires_at", "next_at", "failure")
+		wantFields(t, out, "id", "tenant", "principal", "idempotency_key", "operation", "status", "disposition", "fence", "attempt", "holder",
+			"created_at", "updated_at", "started_at", "ended_at", "expires_at", "attempts", "effects", "error")
 		var line recordLine
 		if err := json.Unmarshal([]byte(out), &line); err != nil {
 			t.Fatal(err)
 		}
-		code, again, errs := records(t, store, "get", "--json", line.Name)
+		code, again, errs := records(t, store, "get", "--json", line.ID)
 		if code != ExitOK || again != out {
 			t.Errorf("exit %d, %s%s", code, again, errs)
 		}

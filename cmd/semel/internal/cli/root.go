@@ -1,6 +1,6 @@
 // Package cli is the command line of Semel. Data goes to standard output and
-// talk to standard error. Every command that prints data takes --json, whose
-// fields are documented in the command's help and stay as they are.
+// diagnostics to standard error. Every command that prints data takes --json, whose
+// fields are documented in the command's help and don't change.
 package cli
 
 import (
@@ -12,12 +12,14 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/semelhq/semel/internal/spelling"
 )
 
 // The exit codes of every command. They never change their meaning.
 const (
 	ExitOK    = 0 // done
-	ExitCheck = 1 // a check failed, or the command could not do its work
+	ExitCheck = 1 // a check failed, or the command couldn't do its work
 	ExitUsage = 2 // the command line is wrong; nothing was done
 )
 
@@ -25,7 +27,7 @@ const (
 // code. When ctx is done the command cleans up and ends.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRoot()
-	root.SetArgs(append([]string{}, args...)) // never nil, which would mean those of the process
+	root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of the process
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -56,23 +58,22 @@ func newRoot() *cobra.Command {
 		Long: `Semel gives exactly-once effects over at-least-once delivery.
 
 Exit codes: 0 done, 1 a check failed or the work could not be done, 2 usage;
-of 'semel records' also 3 not found, 4 not in that state, 5 unavailable.`,
+of 'semel records' and 'semel why' also 3 not found, 4 not in that state, 5 unavailable.`,
 		Example: `  semel demo                                see what a retry does with and without a guard
-  semel key lint 'payment:{order_id}:{now}'
-  semel bench store --store memory:`,
+  semel key lint 'payment:{order_id}:{now}'`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w%s", err, flagHint(cmd, err))
 	})
-	root.AddCommand(newServe(), newProxy(), newDemo(), group(newKey()), group(newIDs()), group(newBench()), group(configCommand()), group(recordsCommand()), group(messagesCommand()), group(evidenceCommand()), group(storeCommand()), group(migrateCommand()), newHealthcheck(), newExplain(), newMan(), newVersion(), newDemoProvider())
+	root.AddCommand(newServe(), newProxy(), newDemo(), group(newKey()), group(newIDs()), group(newWebhook()), group(configCommand()), group(recordsCommand()), newWhy(newRecordsFrom()), group(messagesCommand()), group(evidenceCommand()), group(storeCommand()), group(migrateCommand()), newHealthcheck(), newExplain(), newMan(), newVersion(), newDemoProvider())
 	group(root)
 	return root
 }
 
-// group makes a command that only has subcommands answer a wrong one with a
-// suggestion, and none at all with its help.
+// group makes a command that only has subcommands suggest one for a wrong name, and
+// print its help without one.
 func group(cmd *cobra.Command) *cobra.Command {
 	cmd.SuggestionsMinimumDistance = 2
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -114,35 +115,15 @@ func flagHint(cmd *cobra.Command, err error) string {
 	if !ok {
 		return ""
 	}
-	best, distance := "", max(2, len(name)/3)+1
+	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if d := editDistance(name, f.Name); d < distance && !f.Hidden {
-			best, distance = f.Name, d
+		if !f.Hidden {
+			names = append(names, f.Name)
 		}
 	})
+	best := spelling.Nearest(name, names)
 	if best == "" {
 		return ""
 	}
 	return ", did you mean --" + best + "?"
-}
-
-// editDistance is the Levenshtein distance of two ASCII words.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -46,8 +46,7 @@ Port 0 picks a free port. What happens is logged to standard error.`,
   semel serve --listen 127.0.0.1:8480 --admin 127.0.0.1:8481 --store pebble:./data`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			warnStrays(cmd)
-			cfg, err := flags.load()
+			cfg, err := flags.load(cmd)
 			if err != nil {
 				return reportConfig(cmd, err)
 			}
@@ -65,7 +64,7 @@ Port 0 picks a free port. What happens is logged to standard error.`,
 					cancel() // the parent is done, or gone
 				}()
 			}
-			return serve(ctx, server.Options{Config: cfg, Load: flags.load, Log: log, Version: buildVersion(debug.ReadBuildInfo()).Version}, func(s *server.Server) error {
+			return serve(ctx, server.Options{Config: cfg, Load: flags.reload, Log: log, Version: buildVersion(debug.ReadBuildInfo()).Version}, func(s *server.Server) error {
 				if !asJSON {
 					return nil
 				}
@@ -126,21 +125,18 @@ func (f *configFlags) add(cmd *cobra.Command) {
 	}
 }
 
-// addPartition adds the setting that only migrations take as a flag.
-func (f *configFlags) addPartition(cmd *cobra.Command) {
-	length := cmd.Flags().String("partition", "", "`length` of the partitions of results, such as 24h")
-	set := f.set
-	f.set = func() map[string]string {
-		values := set()
-		if *length != "" {
-			values["store.partition"] = *length
-		}
-		return values
-	}
+func (f *configFlags) source() config.Source { return config.Source{Path: f.file, Flags: f.set()} }
+
+func (f *configFlags) load(cmd *cobra.Command) (*config.Config, error) {
+	cfg, _, err := loadSource(cmd, f.source())
+	return cfg, err
 }
 
-func (f *configFlags) load() (*config.Config, error) {
-	cfg, _, err := config.Load(config.Source{Path: f.file, Env: os.LookupEnv, Flags: f.set()})
+// reload is load without the warnings about the environment, which were given before.
+func (f *configFlags) reload() (*config.Config, error) {
+	src := f.source()
+	src.Env = os.LookupEnv
+	cfg, _, err := config.Load(src)
 	return cfg, err
 }
 
@@ -178,9 +174,8 @@ func serve(ctx context.Context, opts server.Options, started func(*server.Server
 	return s.Run(ctx)
 }
 
-// quietLibraries has what libraries write to the standard logger logged like
-// everything else, but for what they quote: net/http shows there what an upstream sent
-// that nobody had asked for.
+// quietLibraries logs what libraries write to the standard logger like everything else,
+// without quoted text: net/http quotes unsolicited data from an upstream there.
 func quietLibraries(to *slog.Logger) {
 	log.SetFlags(0)
 	log.SetOutput(libraryLog{to})

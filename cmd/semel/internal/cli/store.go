@@ -13,6 +13,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/pebblestore"
 )
 
@@ -35,8 +36,8 @@ func newStoreStatus() *cobra.Command {
 		Short: "Say what a store promises by its live settings",
 		Long: `Say what a store promises by its live settings: its level, what that was judged
 by, and what the strict profile would refuse. The levels, from the weakest, are
-unknown, process, cache-grade, cache-grade+, relaxed, disk and replicated. The exit
-code is 1 if something is unsafe.
+unknown, process, cache-grade, relaxed, disk and replicated. The exit code is 1 if
+something is unsafe.
 
 A directory is left as it is, and has to be there. It is read on a full disk too.
 
@@ -46,28 +47,28 @@ directory the bytes that are free on its disk, and those of the disk.`,
   semel store status --config semel.yaml --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			name, store, engine, err := openStore(cmd, &flags, server.LookAtStore)
+			name, st, engine, err := openStore(cmd, &flags, server.LookAtStore)
 			if err != nil {
 				return err
 			}
-			defer store.Close()
-			epoch, err := engine.LoadEpoch(cmd.Context())
+			defer st.Close()
+			epoch, err := engine.Door().LoadEpoch(cmd.Context())
 			if err != nil {
 				return err
 			}
-			d, err := server.DurabilityOf(cmd.Context(), store)
+			d, err := server.DurabilityOf(cmd.Context(), st)
 			if err != nil {
 				return err
 			}
 			var room pebblestore.Room
-			if embedded, ok := store.(*pebblestore.Store); ok {
-				room, _ = embedded.Room() // where the system can't tell there is none to show
+			if embedded, ok := st.(*pebblestore.Store); ok {
+				room, _ = embedded.Room() // zero if the system can't tell
 			}
 			out := cmd.OutOrStdout()
 			if asJSON {
 				err = printJSON(out, struct {
 					Store string `json:"store"`
-					semel.Durability
+					store.Durability
 					Epoch time.Time `json:"epoch,omitzero"`
 					Free  uint64    `json:"free,omitempty"`
 					Total uint64    `json:"total,omitempty"`
@@ -121,7 +122,7 @@ Run it after the restore and before the first node starts.`,
 			if err != nil {
 				return err
 			}
-			epoch, err := engine.NewEpoch(cmd.Context())
+			epoch, err := engine.Door().NewEpoch(cmd.Context())
 			if err = errors.Join(err, store.Close()); err != nil {
 				return err
 			}
@@ -134,7 +135,7 @@ Run it after the restore and before the first node starts.`,
 	return cmd
 }
 
-// mustExist refuses an embedded store that there is not, for opening would make it.
+// mustExist refuses an embedded store that doesn't exist, because opening would make it.
 func mustExist(url string) error {
 	dir, embedded := strings.CutPrefix(url, "pebble:")
 	if names, err := os.ReadDir(dir); embedded && (err != nil || len(names) == 0) {
@@ -143,11 +144,10 @@ func mustExist(url string) error {
 	return nil
 }
 
-// openStore opens the configured store, whatever it promises, and an engine on it
-// that runs nothing. The name is fit to be shown.
+// openStore opens the configured store, whatever its durability, and an engine on it
+// that runs nothing. The name has no secrets.
 func openStore(cmd *cobra.Command, flags *configFlags, open func(context.Context, config.Store) (semel.Store, error)) (name string, store semel.Store, engine *semel.Engine, err error) {
-	warnStrays(cmd)
-	cfg, err := flags.load()
+	cfg, err := flags.load(cmd)
 	if err != nil {
 		return "", nil, nil, reportConfig(cmd, err)
 	}
@@ -155,7 +155,7 @@ func openStore(cmd *cobra.Command, flags *configFlags, open func(context.Context
 	if err := mustExist(at.URL); err != nil {
 		return "", nil, nil, err
 	}
-	at.Profile, at.Migrate = "standard", false // to look is no service
+	at.Profile, at.Migrate = "standard", false // reading needs no strict profile
 	if store, err = open(cmd.Context(), at); err != nil {
 		return "", nil, nil, err
 	}

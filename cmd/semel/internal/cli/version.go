@@ -12,8 +12,8 @@ import (
 // versionInfo is what semel version --json prints.
 type versionInfo struct {
 	Version string `json:"version"`
-	// Commit and Time are of the commit that was built, Modified tells whether
-	// the tree had other changes. They are empty where the build knows none.
+	// Commit and Time are those of the commit that was built, Modified says whether
+	// the tree had other changes. They are empty if the build has no such information.
 	Commit   string `json:"commit"`
 	Time     string `json:"time"`
 	Modified bool   `json:"modified"`

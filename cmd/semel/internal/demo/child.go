@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// announcement is the first line that a child prints: where it listens, and
-// where operators find it, if anywhere.
+// announcement is the first line that a child prints: its address, and that of its admin
+// listener, if it has one.
 type announcement struct {
 	URL      string `json:"url"`
 	AdminURL string `json:"admin_url,omitempty"`
 }
 
-// child is a server in a process of its own.
+// child is a server in another process.
 type child struct {
 	announcement
 	cmd    *exec.Cmd
@@ -32,7 +32,7 @@ type child struct {
 const startTimeout = 15 * time.Second
 
 // startChild runs this program again as a server, in dir, and waits until it has
-// said where it listens. It ends when its standard input does, so it can't
+// printed its address. It ends when its standard input does, so it can't
 // outlive the process that started it.
 func startChild(ctx context.Context, dir, command string, args ...string) (*child, error) {
 	exe, err := os.Executable()
@@ -61,7 +61,7 @@ func startChild(ctx context.Context, dir, command string, args ...string) (*chil
 			err = json.Unmarshal(line, &c.announcement)
 		}
 		said <- err
-		_ = c.cmd.Wait() // how it ended is told by who ended it
+		_ = c.cmd.Wait() // kill or stop says how it ended
 		close(c.exited)
 	}()
 	timer := time.NewTimer(startTimeout)
@@ -80,8 +80,8 @@ func startChild(ctx context.Context, dir, command string, args ...string) (*chil
 	return c, nil
 }
 
-// environment is that of this process without what would configure the service:
-// the demo must not touch the store of another one.
+// environment is the environment of this process without the service's settings, so
+// that the demo can't touch another service's store.
 func environment() []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -110,7 +110,7 @@ func (c *child) stop() {
 	}
 }
 
-// tail keeps the end of what a child says on standard error.
+// tail keeps the end of a child's standard error.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

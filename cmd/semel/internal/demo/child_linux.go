@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// dieWithParent makes the kernel kill the child when its parent dies, should it
-// hang so that it does not see the end of its standard input. The child is in a
-// process group of its own: control-C is for the parent, which then ends it.
+// dieWithParent makes the kernel kill the child when its parent dies, in case the child
+// hangs and doesn't notice the end of its standard input. The child is in another process
+// group, so that control-C goes to the parent only, which then ends the child.
 func dieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }

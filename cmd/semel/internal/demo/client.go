@@ -19,13 +19,13 @@ type answer struct {
 	body       string
 	replayed   bool
 	retryAfter time.Duration
-	// code and detail are those of a problem document.
+	// code and detail are from a problem document.
 	code, detail string
 }
 
 func (a *answer) ok() bool { return a.status >= 200 && a.status < 300 }
 
-// retryable: the answer will be another one later.
+// retryable reports whether a retry may get another answer.
 func (a *answer) retryable() bool {
 	return a.status == http.StatusConflict || a.status == http.StatusServiceUnavailable || a.status == http.StatusTooManyRequests
 }
@@ -33,20 +33,20 @@ func (a *answer) retryable() bool {
 // replayedHeader marks an answer that is a stored one.
 const replayedHeader = "Idempotency-Replayed"
 
-// client sends orders. Every request goes out exactly as often as the demo
-// counts it: net/http would re-send one that carries an idempotency key when a
-// kept connection breaks, so requests can't be rewound.
+// client sends orders. Every request is sent exactly as often as the demo counts it:
+// net/http would re-send a request with an idempotency key if a reused connection
+// breaks, so the bodies can't be rewound.
 type client struct {
 	http http.Client
 }
 
-// patience is how long a copy goes on asking.
-const patience = 15 * time.Second
+// retryTimeout is how long a copy is retried.
+const retryTimeout = time.Minute
 
 func newClient() *client {
 	return &client{http: http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: copies * orders, DisableCompression: true},
-		Timeout:   20 * time.Second,
+		Timeout:   retryTimeout,
 	}}
 }
 
@@ -93,9 +93,8 @@ func (c *client) charge(ctx context.Context, base, key string, o order) (answer,
 	return a, nil
 }
 
-// chargeUntilDone sends an order and repeats it with the same key, at the pauses
-// it is told, until it gets an answer that is final or gives up. It tells of
-// every answer.
+// chargeUntilDone sends an order and repeats it with the same key, after the pauses of
+// Retry-After, until it gets a final answer or gives up. It reports every answer.
 func (c *client) chargeUntilDone(ctx context.Context, base, key string, o order, seen func(answer)) (answer, error) {
 	for start := time.Now(); ; {
 		a, err := c.charge(ctx, base, key, o)
@@ -103,7 +102,7 @@ func (c *client) chargeUntilDone(ctx context.Context, base, key string, o order,
 			return a, err
 		}
 		seen(a)
-		if !a.retryable() || time.Since(start) > patience {
+		if !a.retryable() || time.Since(start) > retryTimeout {
 			return a, nil
 		}
 		pause(ctx, max(a.retryAfter, 50*time.Millisecond))
@@ -135,7 +134,7 @@ func (c *client) ledger(ctx context.Context, provider string, query url.Values) 
 	return charges, c.get(ctx, provider+"/charges?"+query.Encode(), &charges)
 }
 
-// attempts asks Semel how often it has tried what has a key; never is 0.
+// attempts asks Semel how many attempts the call with a key has; 0 if there is none.
 func (c *client) attempts(ctx context.Context, admin, key string) (int, error) {
 	var page struct {
 		Records []struct{ Attempt int }
@@ -169,7 +168,7 @@ func (c *client) get(ctx context.Context, address string, v any) error {
 
 // awaitCharge returns when the payment service has charged an order.
 func (c *client) awaitCharge(ctx context.Context, provider, order string) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, retryTimeout)
 	defer cancel()
 	for {
 		charges, err := c.ledger(ctx, provider, url.Values{"order": {order}})

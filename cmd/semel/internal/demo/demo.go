@@ -1,7 +1,7 @@
-// Package demo shows what Semel does on real traffic: a toy payment service and
-// 'semel serve' in front of it, each in a process of its own, and a client that
-// delivers the same orders many times, loses answers, and kills Semel in the
-// middle of a charge. Charges are counted in the payment service's ledger.
+// Package demo shows Semel with real traffic: a toy payment service and 'semel serve' in
+// front of it, each in a separate process, and a client that delivers the same orders
+// many times, loses answers, and kills Semel in the middle of a charge. Charges are
+// counted in the payment service's ledger.
 package demo
 
 import (
@@ -27,8 +27,8 @@ type Options struct {
 	Seed uint64
 	// Unguarded switches the guard off, to see that the demo then fails.
 	Unguarded bool
-	// Stay leaves everything running when the story has ended well, until the
-	// context is done.
+	// Stay leaves everything running after the demo has succeeded, until the context
+	// is done.
 	Stay bool
 	// Screen shows the progress.
 	Screen *Screen
@@ -46,8 +46,8 @@ type story struct {
 	guard    *child
 }
 
-// Run runs the demo. The error tells that it could not be run whole; what it
-// found is in the report. Processes and files are gone when it returns.
+// Run runs the demo. An error means that the demo couldn't be completed; its results are
+// in the report. Processes and files are gone when it returns.
 func Run(ctx context.Context, opts Options) (report Report, err error) {
 	s := &story{opts: opts, rng: rand.New(rand.NewPCG(opts.Seed, 1)), client: newClient(), screen: opts.Screen}
 	start := time.Now()
@@ -85,7 +85,7 @@ func Run(ctx context.Context, opts Options) (report Report, err error) {
 	return s.report, err
 }
 
-// stay tells what there is to try and returns when ctx is done. A server that
+// stay shows what there is to try and returns when ctx is done. A server that
 // ends before that is an error.
 func (s *story) stay(ctx context.Context) error {
 	s.screen.staying(s)
@@ -99,7 +99,7 @@ func (s *story) stay(ctx context.Context) error {
 	}
 }
 
-// newOrder makes an order with an amount by chance.
+// newOrder makes an order with a random amount.
 func (s *story) newOrder(name string) order {
 	return order{Order: name, Amount: 100 + s.rng.IntN(100_000), Currency: "EUR"}
 }
@@ -172,11 +172,10 @@ func (s *story) lostResponse(ctx context.Context) error {
 	return nil
 }
 
-// crash kills Semel when the payment service has charged and before it has
+// crash kills Semel after the payment service has charged and before it has
 // answered, starts it again on the same store, and retries. The retries come
-// faster than they are told to, so as to see every step of the recovery. That
-// nobody charged again is counted in the ledger, and that nobody tried in Semel's
-// own record.
+// faster than Retry-After asks for, to see every step of the recovery. The ledger shows
+// that there was no second charge, and Semel's record that there was no second try.
 func (s *story) crash(ctx context.Context) error {
 	s.screen.chapter("kill -9 in the middle of a charge")
 	start := time.Now()
@@ -201,7 +200,7 @@ func (s *story) crash(ctx context.Context) error {
 		return err
 	}
 	s.screen.line("process %d took over its store; the caller asks again and again", s.guard.cmd.Process.Pid)
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(retryTimeout)
 	for !r.Replayed && time.Now().Before(deadline) && ctx.Err() == nil {
 		a, err := s.client.charge(ctx, s.guard.URL, keyOf(o), o)
 		if err != nil {

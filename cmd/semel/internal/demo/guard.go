@@ -5,15 +5,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // configName is the file that configures the guard, in the demo's directory.
 const configName = "semel.yaml"
 
-// configuration is what a user would write to guard the payment service. The
-// lease is short, so that a killed process is noticed soon; the pauses are the
-// shortest that there are, and leave a held charge visible for a moment before
-// the payment service is asked about it.
+// configuration is what you would write to guard the payment service. The lease is
+// short, so that a killed process is noticed soon; the pauses are the shortest allowed,
+// and leave a held charge visible for a moment before Semel asks the payment service
+// about it.
 const configuration = `listen: {address: 127.0.0.1:0}
 admin: {address: 127.0.0.1:0}
 store: {url: "pebble:./store"}
@@ -22,7 +23,7 @@ operations:
     class: I3
     shields: [S4]
     financial: true
-    lease: 1s
+    lease: 2s
     on_abandoned: hold
     reconcile_url: %[1]s/outcome
     reconcile_every: 1s
@@ -47,11 +48,22 @@ func writeConfiguration(dir, provider string, unguarded bool) error {
 }
 
 // startGuard starts 'semel serve' in the demo's directory, for the first time or
-// again.
+// again. The second time it gets the same addresses, which are on the screen, unless
+// another process uses them now.
 func (s *story) startGuard(ctx context.Context) error {
-	guard, err := startChild(ctx, s.dir, "serve", "--config", configName, "--json", "--until-eof")
+	serve := []string{"--config", configName, "--json", "--until-eof"}
+	if s.guard != nil {
+		same := append(serve, "--listen", hostOf(s.guard.URL), "--admin", hostOf(s.guard.AdminURL))
+		if guard, err := startChild(ctx, s.dir, "serve", same...); err == nil {
+			s.guard = guard
+			return nil
+		}
+	}
+	guard, err := startChild(ctx, s.dir, "serve", serve...)
 	if err == nil {
 		s.guard = guard
 	}
 	return err
 }
+
+func hostOf(address string) string { return strings.TrimPrefix(address, "http://") }

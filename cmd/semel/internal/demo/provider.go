@@ -23,15 +23,14 @@ import (
 // the payment service.
 const ProviderCommand = "demo-provider"
 
-// Charge is one charge in the payment service's ledger, and its answer to who
-// ordered it.
+// Charge is one charge in the payment service's ledger, and its answer to the client.
 type Charge struct {
 	ID       string `json:"id"`
 	Order    string `json:"order"`
 	Amount   int    `json:"amount"` // in the smallest unit of the currency
 	Currency string `json:"currency"`
-	// Reference is the idempotency key that came with the charge, if any. This
-	// service keeps it for enquiries and charges again all the same.
+	// Reference is the idempotency key of the charge, if any. This service keeps it for
+	// enquiries, and charges again nevertheless.
 	Reference string `json:"reference,omitempty"`
 }
 
@@ -45,7 +44,7 @@ type order struct {
 const (
 	keyHeader = "Idempotency-Key"
 	// crashPrefix marks orders whose first charge takes crashDelay to answer,
-	// long enough to kill whoever waits for it.
+	// long enough to kill the waiting process.
 	crashPrefix = "crash-"
 	crashDelay  = 10 * time.Second
 	minDelay    = 20 * time.Millisecond
@@ -56,7 +55,7 @@ const (
 //
 //	POST /charges                      charge; answers 201 after 20 to 50 ms
 //	GET  /charges?order=&reference=    the ledger, or the part that matches
-//	GET  /outcome?key=                 what became of a charge, for its guard
+//	GET  /outcome?key=                 whether a charge happened, for its guard
 type provider struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
@@ -78,12 +77,12 @@ func (p *provider) charge(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c, delay := p.book(o, r.Header.Get(keyHeader))
-	// The money has moved; now the answer takes its time.
+	// The charge is booked; the answer comes later.
 	pause(r.Context(), delay)
 	writeJSON(w, http.StatusCreated, c)
 }
 
-// book adds a charge to the ledger and tells how long its answer takes.
+// book adds a charge to the ledger and returns how long its answer takes.
 func (p *provider) book(o order, reference string) (Charge, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,8 +102,8 @@ func (p *provider) list(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, charges)
 }
 
-// outcome answers the question of a guard that never got the answer to a charge.
-// One that is not in the ledger may still be on its way here.
+// outcome answers a guard that never got the answer to a charge. A charge that isn't in
+// the ledger may still be on its way.
 func (p *provider) outcome(w http.ResponseWriter, r *http.Request) {
 	f := semelproxy.Finding{Outcome: "unknown"}
 	if key := r.FormValue("key"); key != "" {
@@ -144,18 +143,18 @@ const jsonType = "application/json"
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(status)
-	// The client may be gone; the status says what there is to say.
+	// The client may be gone.
 	_, _ = w.Write(document(v))
 }
 
-// document is a body. Nothing that is sent here has what JSON can't hold.
+// document is v as JSON. All values here have a JSON form.
 func document(v any) []byte {
 	var b bytes.Buffer
 	_ = json.NewEncoder(&b).Encode(v)
 	return b.Bytes()
 }
 
-// pause waits, or until ctx is done.
+// pause waits for d, or until ctx is done.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -166,8 +165,8 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // ServeProvider runs the payment service on a free port of the loopback
-// interface, says on stdout where, and serves until stdin ends or ctx is done. An
-// interrupt of the terminal is left to the parent, which ends its children.
+// interface, prints its address to stdout, and serves until stdin ends or ctx is done. The
+// parent handles an interrupt of the terminal, and ends its children.
 func ServeProvider(ctx context.Context, seed uint64, stdin io.Reader, stdout io.Writer) error {
 	signal.Ignore(os.Interrupt)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

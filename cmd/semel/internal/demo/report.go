@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Report is what the demo found out; semel demo --json prints it. Effects are
+// Report has the results of the demo; semel demo --json prints it. Effects are
 // always counted in the payment service's own ledger.
 type Report struct {
 	OK      bool    `json:"ok"`
@@ -23,7 +23,7 @@ type Report struct {
 	// Crash is a kill -9 of Semel in the middle of a charge, a restart and
 	// retries.
 	Crash Recovery `json:"crash"`
-	// Faults says in words what was not as it should be; empty when OK.
+	// Faults says in words what was wrong; empty when OK.
 	Faults []string `json:"faults"`
 }
 
@@ -31,7 +31,7 @@ type Report struct {
 type Burst struct {
 	Orders int `json:"orders"`
 	// Sent is how many copies of the orders were sent, Requests how many
-	// requests that took, with the retries of copies that were told to wait.
+	// requests that took, including retries of copies that had to wait.
 	Sent     int `json:"sent"`
 	Requests int `json:"requests"`
 	// Effects is how many charges the payment service made for them.
@@ -65,7 +65,7 @@ type Recovery struct {
 	Seen []Seen `json:"seen"`
 	// Replayed says that the last retry got a stored answer.
 	Replayed bool `json:"replayed"`
-	// Attempts is how often Semel tried the order that it was killed with.
+	// Attempts is how many attempts the order has during which Semel was killed.
 	Attempts int `json:"attempts,omitempty"`
 	// KilledPID is the process that was killed, if one was.
 	KilledPID int     `json:"killed_pid,omitempty"`
@@ -125,7 +125,7 @@ func (r *Recovery) path() string {
 	return strings.Join(steps, ", ")
 }
 
-// judge compares what was found with what Semel promises.
+// judge compares the results with Semel's promises.
 func (r *Report) judge() {
 	r.Faults = []string{}
 	want := func(what string, got, want int) {

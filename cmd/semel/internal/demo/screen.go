@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Screen is where the demo tells its story. On a terminal the last line moves
-// while something runs; elsewhere there are plain lines only.
+// Screen prints the demo's progress. On a terminal the last line is updated while
+// something runs; elsewhere there are plain lines only.
 type Screen struct {
 	w        io.Writer
 	terminal bool
@@ -54,7 +54,7 @@ func (s *Screen) print(text string) {
 		text = "\r\x1b[K" + text
 		s.moving = false
 	}
-	// Whoever closed the other end does not want to see it.
+	// The other end may be closed.
 	_, _ = io.WriteString(s.w, text)
 }
 
@@ -106,7 +106,7 @@ func (s *Screen) opening(st *story) {
 	s.line("charges are counted in the payment service's own ledger")
 }
 
-// staying is what there is to try while everything stays up.
+// staying shows what there is to try while everything stays up.
 func (s *Screen) staying(st *story) {
 	s.print("\n" + s.paint(bold, "Everything stays up until you press control-C") + "\n")
 	s.line("charge    curl -i %s/charges -H 'Content-Type: application/json' \\", st.guard.URL)
@@ -135,7 +135,7 @@ func (s *Screen) seen(who string, answers []Seen) {
 	}
 }
 
-// figure is a number that is good or bad, but is no check.
+// figure is a number that is good or bad, but isn't checked.
 func (s *Screen) figure(good bool, format string, args ...any) {
 	colour := red
 	if good {
@@ -153,7 +153,7 @@ func (s *Screen) verdict(ok bool, format string, args ...any) {
 	s.figure(ok, "%s", mark+fmt.Sprintf(format, args...))
 }
 
-// quote shows what somebody said, in lines that fit most terminals.
+// quote shows a text in lines that fit most terminals.
 func (s *Screen) quote(text string) {
 	const width = 74
 	line := "\""

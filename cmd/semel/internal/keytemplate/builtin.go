@@ -12,10 +12,10 @@ type Builtin struct {
 	Scope string `json:"scope"`
 }
 
-// builtins are the key formats of the idempotency map (MAP-KEY.1), made fit for
-// retries: a nonce is gone, since it would differ in every delivery; a timestamp
-// is there only as an attribute that was stored with the intent; a version or
-// sequence number makes a timestamp beside it superfluous.
+// builtins are the key formats of the idempotency map (MAP-KEY.1), adapted to
+// retries: nonces are removed, since they would differ in every delivery; a timestamp
+// is used only as an attribute that was stored with the intent; a version or
+// sequence number replaces the timestamp beside it.
 var builtins = []Builtin{
 	{"session", "session:{user_id}:{device_id}:{intent.created_at}", "user"},
 	{"session_update", "session_update:{session_id}:{operation_type}:{sequence_number}", "session"},

@@ -3,7 +3,6 @@ package keytemplate
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -18,9 +17,9 @@ import (
 // CartHash digests the items of a cart, given as JSON values one after another,
 // each an object with the members variant, quantity and price. Each item is one
 // length-framed tuple and the tuples are sorted as a whole, so the order of the
-// items does not matter, while {A:1, B:2} and {A:2, B:1} differ. Numbers are
-// compared exactly: 10, 10.0 and "10" are one price, and "10.00" as a string is
-// another, since a string is taken as it is.
+// items doesn't matter, while {A:1, B:2} and {A:2, B:1} differ. Numbers are
+// compared exactly: 10, 10.0 and "10" are one price. The string "10.00" is another one,
+// since strings aren't normalised.
 //
 // The hash is lower-case hexadecimal SHA-256.
 func CartHash(items io.Reader) (string, error) {
@@ -45,7 +44,7 @@ func CartHash(items io.Reader) (string, error) {
 	slices.SortFunc(tuples, bytes.Compare)
 	b := []byte("semel-cart-1")
 	for _, tuple := range tuples {
-		b = appendFramed(b, tuple)
+		b = canon.Frame(b, tuple)
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:]), nil
@@ -55,7 +54,7 @@ var cartMembers = []string{"variant", "quantity", "price"}
 
 // cartTuple is one item as length-framed variant, quantity and price.
 func cartTuple(text []byte) ([]byte, error) {
-	// Strict reading first: the decoder below would take the last of two
+	// Check for duplicate names first: the decoder below would take the last of two
 	// members with one name.
 	canonical, err := canon.Canonicalize(text, canon.Exact)
 	if err != nil {
@@ -77,7 +76,7 @@ func cartTuple(text []byte) ([]byte, error) {
 		if !ok || value == "" || value == "true" || value == "false" {
 			errs = append(errs, fmt.Errorf("%s is %s, not a string or a number", name, v))
 		}
-		tuple = appendFramed(tuple, []byte(value))
+		tuple = canon.Frame(tuple, []byte(value))
 	}
 	for _, name := range slices.Sorted(maps.Keys(item)) {
 		if !slices.Contains(cartMembers, name) {
@@ -85,10 +84,4 @@ func cartTuple(text []byte) ([]byte, error) {
 		}
 	}
 	return tuple, errors.Join(errs...)
-}
-
-// appendFramed appends v preceded by its length.
-func appendFramed(b, v []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(len(v)))
-	return append(b, v...)
 }

@@ -47,7 +47,7 @@ func (t *Template) Fill(values map[string]string) (string, error) {
 	return b.String(), nil
 }
 
-// encode writes a value so that it holds nothing that separates fields.
+// encode writes a value so that it can't contain a separator of fields.
 func encode(b *strings.Builder, value string) {
 	const hex = "0123456789ABCDEF"
 	for i := range len(value) {
@@ -61,10 +61,9 @@ func encode(b *strings.Builder, value string) {
 	}
 }
 
-// Values reads the values of a template from a JSON object. Strings stand for
-// themselves, numbers for their exact canonical text (2999, 2999.0 and 2.999e3
-// are one value), true and false for their names. Anything else is refused: it
-// has no one text.
+// Values reads the values of a template from a JSON object. Strings are used as they
+// are, numbers as their exact canonical text (2999, 2999.0 and 2.999e3 are one value),
+// true and false by name. Anything else is refused, because it has no unique text.
 func Values(text []byte) (map[string]string, error) {
 	canonical, err := canon.Canonicalize(text, canon.Exact)
 	if err != nil {

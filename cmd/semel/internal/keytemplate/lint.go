@@ -15,8 +15,8 @@ const (
 	RuleSyntax   Rule = "syntax"   // the template can't be read, or its fields can run into each other
 	RuleEmpty    Rule = "empty"    // there is no template
 	RuleConstant Rule = "constant" // there is no field: all calls would share one key
-	RuleScope    Rule = "scope"    // no field says whose or which thing the call is about
-	RuleTime     Rule = "time"     // a time, which is another one in every delivery
+	RuleScope    Rule = "scope"    // no field says which thing the call is about, or whose
+	RuleTime     Rule = "time"     // a time, which differs in every delivery
 	RuleRandom   Rule = "random"   // a random token
 	RuleMessage  Rule = "message"  // the id of a message, which a retry may not keep
 	RuleAttempt  Rule = "attempt"  // a counter of attempts
@@ -28,8 +28,7 @@ type Problem struct {
 	Rule Rule `json:"rule"`
 	// Column is the position in the template, in bytes from 1.
 	Column int `json:"column"`
-	// Field is the name of the field at fault; empty where the template as a
-	// whole is.
+	// Field is the name of the field at fault; empty if it is the whole template.
 	Field string `json:"field,omitempty"`
 	// Message says what is wrong, Suggestion what to do, for people.
 	Message    string `json:"message"`
@@ -37,9 +36,8 @@ type Problem struct {
 }
 
 // Lint finds everything in a template that would give each delivery of one call
-// a key of its own, or different calls the same key (IDS-VII.4). It judges by
-// names: a field is what it is called. The result is in order of position, and
-// empty when nothing is wrong.
+// a different key, or different calls the same key (IDS-VII.4). It goes by the names of
+// the fields. The result is in order of position, and empty if nothing is wrong.
 func Lint(text string) []Problem {
 	if strings.TrimSpace(text) == "" {
 		return []Problem{{Rule: RuleEmpty, Column: 1, Message: "the template is empty", Suggestion: "name the kind of call and what it is about, as in order:{order_id}"}}
@@ -68,7 +66,7 @@ func Lint(text string) []Problem {
 	return problems
 }
 
-// LintName judges one name alone, such as that of a member of key inputs.
+// LintName checks a single name, such as that of a member of key inputs.
 func LintName(name string) (Problem, bool) {
 	r, ok := ruleAgainst(name)
 	if !ok {
@@ -112,7 +110,7 @@ type nameRule struct {
 
 func (r *nameRule) suggest(name string) string { return strings.ReplaceAll(r.suggestion, "NAME", name) }
 
-// nameRules are tried in order; the first that matches speaks.
+// nameRules are tried in order; the first that matches applies.
 var nameRules = []nameRule{
 	{
 		rule:       RuleAttempt,
@@ -172,7 +170,7 @@ func ruleAgainst(name string) (*nameRule, bool) {
 }
 
 // identifies reports whether a field is likely to name one thing: it ends in a
-// word for an identifier, and does not just number parts of a thing.
+// word for an identifier, and doesn't just number parts of a thing.
 func identifies(name string) bool {
 	words := wordsOf(name)
 	if slices.ContainsFunc(words, func(w string) bool {

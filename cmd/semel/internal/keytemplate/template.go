@@ -1,10 +1,9 @@
 // Package keytemplate makes idempotency keys from templates such as
-// "payment:{order_id}:{amount}:{currency}", and finds what in a template would
-// give every delivery a key of its own, or two different calls the same one.
+// "payment:{order_id}:{amount}:{currency}", and finds mistakes in a template that would
+// give every delivery a different key, or two different calls the same one.
 //
-// Values are percent-encoded where they hold anything but letters, digits and
-// "-._~". What separates two fields therefore never occurs inside a value, so
-// two different sets of values never make the same key.
+// All characters of a value but letters, digits and "-._~" are percent-encoded. So a
+// separator never occurs inside a value, and different values never make the same key.
 package keytemplate
 
 import (
@@ -44,8 +43,8 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("column %d: %s", e.Col
 
 // Parse reads a template. Fields are named by letters, digits, "_", "-" and ".",
 // beginning with a letter. Literals are visible ASCII without braces and "%".
-// Two fields need a separator between them that no value can hold, such as ":".
-// The error joins a [*SyntaxError] for every problem there is.
+// Two fields need a separator between them that can't occur in a value, such as ":".
+// The error joins a [*SyntaxError] for every problem.
 func Parse(text string) (*Template, error) {
 	t := &Template{text: text}
 	var errs []error

@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel/protocol/webhook"
+	"github.com/semelhq/semel/server/config"
+)
+
+func newWebhook() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "webhook",
+		Short: "Check captured webhooks, and show how senders sign theirs",
+		Example: `  semel webhook verify --source github --secret-file github.secret delivery.http
+  semel webhook source shopify > own.yaml`,
+	}
+	cmd.AddCommand(newWebhookVerify(), newWebhookSource())
+	return cmd
+}
+
+func newWebhookSource() *cobra.Command {
+	return &cobra.Command{
+		Use:   "source [NAME]",
+		Short: "Print the declaration of a source that is built in, or list their names",
+		Long: `Print the YAML file of a source that is built in: where its signature stands, what
+it signs, and what identifies an event. Begin one of your own with it. Without a
+name the names are listed.`,
+		Example: `  semel webhook source
+  semel webhook source shopify > own.yaml`,
+		Args: oneFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), strings.Join(webhook.Sources(), "\n"))
+				return err
+			}
+			text, err := webhook.Text(args[0])
+			if err != nil {
+				return usage("%w", err)
+			}
+			_, err = cmd.OutOrStdout().Write(text)
+			return err
+		},
+	}
+}
+
+// verifiedWebhook is what semel webhook verify --json prints.
+type verifiedWebhook struct {
+	Valid   bool            `json:"valid"`
+	Source  string          `json:"source"`
+	Code    webhook.Code    `json:"code,omitempty"`
+	Problem string          `json:"problem,omitempty"`
+	Hints   []string        `json:"hints,omitempty"`
+	Events  []verifiedEvent `json:"events,omitempty"`
+	// Unsigned are the places of an event's identity that the signature doesn't cover.
+	Unsigned []string `json:"unsigned,omitempty"`
+}
+
+type verifiedEvent struct {
+	Key     string           `json:"key"`
+	Scope   string           `json:"scope,omitempty"`
+	Type    string           `json:"type,omitempty"`
+	Bytes   int              `json:"bytes"`
+	Payment *webhook.Payment `json:"payment,omitempty"`
+}
+
+func newWebhookVerify() *cobra.Command {
+	var asJSON bool
+	var file, at string
+	var w config.Webhook
+	cmd := &cobra.Command{
+		Use:   "verify [FILE]",
+		Short: "Check a captured delivery, and say why it is refused",
+		Long: `Check a captured delivery, and say why it is refused: the signature, its time,
+and what identifies its events. If the signature is wrong, what usually goes wrong
+is tried: a line end that was added, JSON that was written anew, a secret in
+another form. Secrets and right signatures are never printed.
+
+FILE has the request as it came: its first line, its header, an empty line, and
+the body without a byte changed; - is standard input, and the default. With --file
+the path of the request selects one of the webhooks of a configuration.
+
+The JSON has valid and source; events, each with key, bytes, and scope, type and
+payment where there are any; or code, problem and hints; and unsigned, what the
+signature doesn't cover of an identity. The exit code is 1 if it is refused.`,
+		Example: `  semel webhook verify --source github --secret-file github.secret delivery.http
+  semel webhook verify --file semel.yaml --at 2026-01-02T03:04:05Z delivery.http`,
+		Args: oneFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			now, err := atTime(at)
+			if err != nil {
+				return err
+			}
+			name := first(args)
+			if name == "" {
+				name = "-"
+			}
+			data, err := readAll(cmd, name)
+			if err != nil {
+				return err
+			}
+			captured, err := webhook.ParseCapture(data)
+			if err != nil {
+				return fmt.Errorf("%s: %w", inputName(name), err)
+			}
+			if file != "" {
+				if w.Source != "" || len(w.SecretFiles) > 0 || w.URL != "" {
+					return usage("--file says what --source, --secret-file and --url say: give one or the other")
+				}
+				if err := configured(cmd, file, captured.Target, &w); err != nil {
+					return err
+				}
+			}
+			if w.Source == "" || len(w.SecretFiles) == 0 {
+				return usage("give --source and --secret-file, or --file")
+			}
+			opts, err := w.Verifier()
+			if err != nil {
+				return err
+			}
+			opts.Now = func() time.Time { return now }
+			v, err := webhook.NewVerifier(opts)
+			if err != nil {
+				return err
+			}
+			return reportWebhook(cmd, asJSON, verified(opts.Source, v.Diagnose(&captured.Delivery, opts.Secrets)))
+		},
+	}
+	cmd.Flags().StringVar(&file, "file", "", "configuration `file` whose webhook takes the request")
+	cmd.Flags().StringVar(&w.Source, "source", "", "`name` of a source that is built in, or the file of another")
+	cmd.Flags().StringArrayVar(&w.SecretFiles, "secret-file", nil, "`file` with the secret; twice during a rotation")
+	cmd.Flags().StringVar(&w.URL, "url", "", "address that the sender posts to, if it signs that")
+	cmd.Flags().StringVar(&at, "at", "", "`time` at which the delivery came; now by default")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// atTime reads --at.
+func atTime(text string) (time.Time, error) {
+	if text == "" {
+		return time.Now(), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, usage("--at is not a time such as 2026-01-02T03:04:05Z")
+	}
+	return at, nil
+}
+
+// configured finds the webhook of a configuration that takes a request.
+func configured(cmd *cobra.Command, file, target string, w *config.Webhook) error {
+	c, _, err := loadConfig(cmd, file)
+	if err != nil {
+		return reportConfig(cmd, err)
+	}
+	path, _, _ := strings.Cut(target, "?")
+	var paths []string
+	for _, one := range c.Webhooks {
+		if one.Path == path {
+			*w = one
+			return nil
+		}
+		paths = append(paths, one.Path)
+	}
+	if len(paths) == 0 {
+		return usage("%s has no webhooks", file)
+	}
+	return usage("no webhook of %s has the path %s: they have %s", file, path, strings.Join(paths, ", "))
+}
+
+// verified is a diagnosis as it is printed.
+func verified(source *webhook.Source, d webhook.Diagnosis) verifiedWebhook {
+	out := verifiedWebhook{Valid: d.Refusal == nil, Source: source.Name, Hints: d.Hints, Unsigned: source.Unsigned()}
+	for _, e := range d.Events {
+		out.Events = append(out.Events, verifiedEvent{e.Key, e.Scope, e.Type, len(e.Body), e.Payment})
+	}
+	if d.Refusal != nil {
+		out.Code, out.Problem = d.Refusal.Code, d.Refusal.Err.Error()
+	}
+	return out
+}
+
+// reportWebhook prints a diagnosis.
+func reportWebhook(cmd *cobra.Command, asJSON bool, out verifiedWebhook) error {
+	if asJSON {
+		if err := printJSON(cmd.OutOrStdout(), out); err != nil {
+			return err
+		}
+	} else {
+		printWebhook(cmd, &out)
+	}
+	if !out.Valid {
+		return errReported
+	}
+	return nil
+}
+
+func printWebhook(cmd *cobra.Command, v *verifiedWebhook) {
+	w := cmd.OutOrStdout()
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "%-10s %s\n", name, printable(value))
+		}
+	}
+	if !v.Valid {
+		line("refused", string(v.Code)+": "+v.Problem)
+		for _, hint := range v.Hints {
+			line("hint", hint)
+		}
+		return
+	}
+	line("valid", v.Source)
+	for _, e := range v.Events {
+		line("key", e.Key)
+		line("scope", e.Scope)
+		line("type", e.Type)
+		if e.Payment != nil {
+			line("payment", e.Payment.ID+" "+e.Payment.On)
+		}
+	}
+	for _, place := range v.Unsigned {
+		line("unsigned", place+": whoever has this delivery can send it again with another value")
+	}
+}

@@ -1,0 +1,277 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/server/query"
+	"github.com/semelhq/semel/store"
+)
+
+// story is all that there is to say about one call.
+type story struct {
+	Record recordLine `json:"record"`
+	// SamePayload are other calls of the operation and tenant with the same payload.
+	SamePayload []recordLine `json:"same_payload"`
+	More        bool         `json:"same_payload_more"`
+}
+
+func newWhy(from *recordsFrom) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "why KEY|NAME",
+		Short: "Tell the story of a call: was it executed twice, and who got what?",
+		Long: `Tell the story of a call on one screen: what happened when, what its duplicates got,
+the answer that is kept, and which other calls of its operation had the same payload
+under another key. Those were executed too: a client that makes a new key for a retry
+is charged twice.
+
+The call is named by its key, and then all calls with it are told of; or
+` + recordNames + `.
+Duplicates are counted by a service, for --url, since it was started, and by the node
+that is asked.
+
+The JSON is a list with record, same_payload (a list of records, at most ` + fmt.Sprint(maxNamesakes) + `) and
+same_payload_more. A record has the members that 'semel records get' prints; the
+first has decisions and decisions_since, too, from a service.
+
+` + recordsLong,
+		Example: `  semel why --url http://127.0.0.1:8481 order-1
+  semel why --url http://127.0.0.1:8481 urn:semel:call:DW9yZGVyLTE`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("which call? Give its key, or the reference of a problem")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return from.look(cmd, func(ctx context.Context, recs client.Records) error {
+				stories, more, err := storiesOf(ctx, recs, args[0])
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), stories)
+				}
+				for i := range stories {
+					if i > 0 {
+						fmt.Fprintln(cmd.OutOrStdout())
+					}
+					if err := stories[i].print(cmd.OutOrStdout()); err != nil {
+						return err
+					}
+				}
+				if more {
+					fmt.Fprintln(cmd.ErrOrStderr(), "More calls have that key: semel records list"+from.source.flags(), "key:KEY")
+				}
+				return nil
+			})
+		},
+	}
+	from.source.add(cmd.Flags())
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// storiesOf are those of the call that a text names, or of all that have it for a key.
+func storiesOf(ctx context.Context, recs client.Records, text string) (stories []story, more bool, err error) {
+	found, more, err := namedOrKeyed(ctx, recs, text)
+	if err != nil {
+		return nil, false, err
+	}
+	for i := range found {
+		s, err := storyOf(ctx, recs, &found[i])
+		if err != nil {
+			return nil, false, err
+		}
+		stories = append(stories, s)
+	}
+	return stories, more, nil
+}
+
+func namedOrKeyed(ctx context.Context, recs client.Records, text string) (found []semel.Record, more bool, err error) {
+	if found, more, err = some(ctx, recs, store.Query{Key: text}); err != nil || len(found) > 0 {
+		return found, more, err
+	}
+	q, ok := query.Name(text)
+	if !ok {
+		return nil, false, fmt.Errorf("no call has the key %s, and it is no name of a call: %w", printable(text), semel.ErrNotFound)
+	}
+	rec, err := findNamed(ctx, recs, q)
+	return []semel.Record{rec}, false, err
+}
+
+// some finds the newest records that a query selects.
+func some(ctx context.Context, recs client.Records, q store.Query) (found []semel.Record, more bool, err error) {
+	next, err := eachFound(ctx, recs, q, maxNamesakes, func(error) {}, func(rec *semel.Record) error {
+		found = append(found, *rec)
+		return nil
+	})
+	return found, next != "", err
+}
+
+// decisionCounter is a service that counts what deliveries got.
+type decisionCounter interface {
+	Decisions(ctx context.Context, id semel.ID) (map[semel.Decision]int, time.Time, error)
+}
+
+func storyOf(ctx context.Context, recs client.Records, rec *semel.Record) (s story, err error) {
+	s = story{Record: lineOf(rec), SamePayload: []recordLine{}}
+	if counter, ok := recs.(decisionCounter); ok {
+		s.Record.Decisions, s.Record.Since, err = counter.Decisions(ctx, rec.ID)
+		if err != nil && !errors.Is(err, semel.ErrNotFound) { // it may have been purged meanwhile
+			return s, err
+		}
+	}
+	if rec.Fingerprint.IsZero() {
+		return s, nil
+	}
+	same, more, err := some(ctx, recs, store.Query{Tenant: &rec.ID.Tenant, Operation: rec.ID.Operation, Fingerprint: rec.Fingerprint})
+	s.More = more
+	for i := range same {
+		if same[i].ID != rec.ID {
+			s.SamePayload = append(s.SamePayload, lineOf(&same[i]))
+		}
+	}
+	return s, err
+}
+
+// print tells the story to people.
+func (s *story) print(out io.Writer) error {
+	rec := s.Record.of
+	id := &rec.ID
+	fmt.Fprintf(out, "%s, key %s, of %s in the tenant %s: %s\n\n", printable(id.Operation), printable(id.Key), short(rec.Principal, shortPrincipal), printable(id.Tenant), standing(rec))
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	for _, at := range timeline(rec) {
+		fmt.Fprintf(w, "  %s\t%s\n", when(at.at), at.what)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "  %s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("record", "%s", id.Encode())
+	line("in logs", "%s", printable(id.String()))
+	if s.Record.Decisions != nil {
+		line("deliveries", "%s", counted(s.Record.Decisions, s.Record.Since))
+	}
+	printAnswer(line, rec)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return s.printSame(out)
+}
+
+// printSame says which other calls had the same payload.
+func (s *story) printSame(out io.Writer) error {
+	rec := s.Record.of
+	switch {
+	case rec.Fingerprint.IsZero():
+		_, err := fmt.Fprintln(out, "\nPayloads of this operation are not compared, so others with the same one can't be found.")
+		return err
+	case len(s.SamePayload) == 0:
+		_, err := fmt.Fprintln(out, "\nNo other call of this operation had the same payload.")
+		return err
+	}
+	fmt.Fprintln(out, "\nThe same payload came under other keys, each a call of its own:")
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	for i := range s.SamePayload {
+		other := s.SamePayload[i].of
+		fmt.Fprintf(w, "  %s\tkey %s\t%s\tof %s\n", when(other.CreatedAt), printable(other.ID.Key), standing(other), short(other.Principal, shortPrincipal))
+	}
+	if s.More {
+		fmt.Fprintf(w, "  and more: list them with fingerprint:%s\n", rec.Fingerprint)
+	}
+	return w.Flush()
+}
+
+// standing is how a call stands, in words.
+func standing(rec *semel.Record) string {
+	times := "once"
+	if rec.Attempt > 1 {
+		times = fmt.Sprintf("in %d attempts", rec.Attempt)
+	}
+	switch {
+	case rec.Held != "":
+		return "held after it was begun " + times + ": nobody knows whether it was done"
+	case rec.State == semel.Processing:
+		return "being executed"
+	case rec.Disposition == semel.DispositionCompleted:
+		return "completed, executed " + times
+	}
+	return stateOf(rec) + " after it was executed " + times
+}
+
+// counted says what deliveries got.
+func counted(decisions map[semel.Decision]int, since time.Time) string {
+	var parts []string
+	for _, d := range slices.Sorted(maps.Keys(decisions)) {
+		parts = append(parts, fmt.Sprintf("%d %s", decisions[d], d))
+	}
+	return cmp.Or(strings.Join(parts, ", "), "none") + ", counted since " + since.UTC().Format(time.DateTime)
+}
+
+// moment is one line of a timeline.
+type moment struct {
+	at   store.Instant
+	what string
+}
+
+// timeline is what a record knows of when, the oldest first.
+func timeline(rec *semel.Record) []moment {
+	var all []moment
+	add := func(at store.Instant, format string, args ...any) {
+		if at != 0 {
+			all = append(all, moment{at, fmt.Sprintf(format, args...)})
+		}
+	}
+	for i := range rec.Earlier {
+		at := &rec.Earlier[i]
+		add(at.StartedAt, "attempt %d began, by %s", at.Number, printable(at.Holder))
+		add(at.EndedAt, "attempt %d ended: %s%s", at.Number, at.Disposition, because(at.Failure))
+	}
+	add(rec.StartedAt, "attempt %d began, by %s", rec.Attempt, printable(rec.Holder))
+	for i := range rec.Effects {
+		ef := &rec.Effects[i]
+		add(ef.StartedAt, "effect %s was begun", printable(ef.Name))
+		add(ef.SettledAt, "effect %s was %s%s", printable(ef.Name), ef.State, because(ef.Failure))
+	}
+	if rec.Held != "" {
+		add(rec.UpdatedAt, "held: %s", printable(rec.Held))
+	}
+	add(rec.EndedAt, "attempt %d ended: %s%s", rec.Attempt, rec.Disposition, because(rec.Failure))
+	for i := range rec.Outbox {
+		m := &rec.Outbox[i]
+		add(m.CreatedAt, "message %s to %s: %s after %d tries", printable(m.Name), printable(m.Destination), m.State, m.Tries)
+	}
+	if c := rec.Compensation; c != nil {
+		add(max(c.StartedAt, c.SettledAt), "compensation %s: %s", c.State, printable(c.Reason))
+	}
+	if rec.State == semel.Processing && rec.Held == "" {
+		add(rec.LeaseUntil, "until then its holder may be silent")
+	}
+	add(rec.ExpiresAt, "until then the outcome is kept")
+	slices.SortStableFunc(all, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
+	return all
+}
+
+func because(f *store.Failure) string {
+	if f == nil {
+		return ""
+	}
+	return ": " + printable(strings.Trim(f.Code+": "+f.Message, ": "))
+}

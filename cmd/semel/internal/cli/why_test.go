@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/pebblestore"
+)
+
+// TestWhy asks whether somebody was charged twice: once by a retry under the same key,
+// which was not, and once by a client that made another key, which was.
+func TestWhy(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	st, err := pebblestore.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pay := func(tenant, key, payload string) {
+		t.Helper()
+		_, err := engine.Do(t.Context(), semel.Call{
+			Tenant: tenant, Principal: "alice", Operation: "pay", Key: key,
+			Fingerprint: semel.FingerprintOf(semel.SchemeRaw, []byte(payload)), Attributes: store.Attributes{"order": key},
+		}, func(context.Context, semel.Execution) (semel.Result, error) {
+			return semel.Result{Data: []byte(`{"paid":true}`)}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pay("acme", "order-1", "12 EUR")
+	pay("acme", "order-1", "12 EUR")
+	pay("acme", "retry-of-order-1", "12 EUR")
+	pay("acme", "order-2", "13 EUR")
+	pay("other", "order-3", "12 EUR")
+	if err := errors.Join(engine.Close(t.Context()), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	run := func(want int, args ...string) string {
+		t.Helper()
+		code, out, errs := semelWith(t, "", append(args, "--store", "pebble:"+dir)...)
+		if code != want {
+			t.Fatalf("%q: exit %d, %s%s", args, code, out, errs)
+		}
+		return out + errs
+	}
+	out := run(ExitOK, "why", "order-1")
+	for _, want := range []string{
+		"pay, key order-1, of alice in the tenant acme: completed, executed once\n", "attempt 1 began", "attempt 1 ended: completed", "until then the outcome is kept",
+		`{"paid":true}`, "The same payload came under other keys", "key retry-of-order-1",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not say %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "order-2") || strings.Contains(out, "order-3") {
+		t.Errorf("it names calls that have nothing to do with it:\n%s", out)
+	}
+	if out := run(ExitOK, "why", "order-2"); !strings.Contains(out, "No other call of this operation had the same payload.") {
+		t.Error(out)
+	}
+	var stories []story
+	if err := json.Unmarshal([]byte(run(ExitOK, "why", "--json", "order-1")), &stories); err != nil || len(stories) != 1 || len(stories[0].SamePayload) != 1 || stories[0].Record.Key != "order-1" {
+		t.Fatalf("%+v, %v", stories, err)
+	}
+	if out := run(ExitOK, "why", logName(t, stories[0].Record.ID)); !strings.Contains(out, "key order-1") {
+		t.Error(out)
+	}
+	run(ExitNotFound, "why", "order-4")
+	run(ExitNotFound, "why", "pay/000000000000")
+	run(ExitUsage, "why")
+	list := func(words ...string) int {
+		return strings.Count(run(ExitOK, append([]string{"records", "list", "--json"}, words...)...), "\n")
+	}
+	if n := list("fingerprint:" + stories[0].Record.PayloadHash.String()); n != 3 {
+		t.Errorf("by their payload %d calls are listed", n)
+	}
+	if n := list("attribute:order=order-2"); n != 1 {
+		t.Errorf("by an attribute %d calls are listed", n)
+	}
+}

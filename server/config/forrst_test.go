@@ -1,0 +1,39 @@
+package config
+
+import (
+	"testing"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+func TestForrst(t *testing.T) {
+	c, origins, err := loadCorpus(t, "testdata/good/forrst.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("its operations take no calls over the execution API, and retry after failures", func(t *testing.T) {
+		for _, op := range c.Operations {
+			if c.ByAPI(op.Name) || op.OnFailure != semel.RetryFailure {
+				t.Errorf("%s: by API %t, on_failure %s", op.Name, c.ByAPI(op.Name), op.OnFailure)
+			}
+		}
+		if from := origins.Of("operations[0].on_failure").String(); from != "default (profile forrst)" {
+			t.Error(from)
+		}
+	})
+	t.Run("callers without a credential are taken as on routes", func(t *testing.T) {
+		if c.Forrst[0].Anonymous != semelhttp.AnonymousLoopback || c.Forrst[1].Anonymous != semelhttp.AnonymousRefuse {
+			t.Errorf("%s, %s", c.Forrst[0].Anonymous, c.Forrst[1].Anonymous)
+		}
+	})
+	t.Run("the secret of hashes is what is in its file", func(t *testing.T) {
+		key, err := c.Forrst[0].HashKey()
+		if err != nil || len(key) < minHashKey {
+			t.Errorf("%q, %v", key, err)
+		}
+		if key, err := c.Forrst[1].HashKey(); key != nil || err != nil {
+			t.Errorf("without a file: %q, %v", key, err)
+		}
+	})
+}

@@ -1,0 +1,202 @@
+package config
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/protocol/webhook"
+	"github.com/semelhq/semel/server/auth"
+)
+
+// deriveWebhooks fills in what follows from other settings. What can't be read is left to
+// the validator.
+func deriveWebhooks(c *Config, origins *Origins) {
+	for i := range c.Webhooks {
+		w, path := &c.Webhooks[i], fmt.Sprintf("webhooks[%d]", i)
+		w.Tenant = cmp.Or(w.Tenant, c.Auth.DefaultTenant)
+		if w.Evidence == "" {
+			w.Evidence = semel.EvidenceNone
+			if c.Evidence.KeyFile != "" {
+				w.Evidence = semel.EvidenceDecisions
+			}
+		}
+		source, err := w.ReadSource()
+		if err != nil {
+			continue
+		}
+		w.Name = cmp.Or(w.Name, source.Name)
+		if w.Window == 0 && !origins.Written(path+".window") {
+			w.Window = Duration(source.Window())
+		}
+		if w.Mode == webhook.Sync {
+			w.OnAbandoned = cmp.Or(w.OnAbandoned, semel.HoldAbandoned)
+		}
+	}
+}
+
+// isFile reports whether the value names a file, and not what is built in.
+func isFile(value string) bool {
+	return strings.ContainsAny(value, "/\\") || filepath.Ext(value) != ""
+}
+
+// ReadSource reads what the webhook's source names.
+func (w *Webhook) ReadSource() (*webhook.Source, error) {
+	if !isFile(w.Source) {
+		return webhook.Builtin(w.Source)
+	}
+	data, err := auth.ReadFile(w.Source, maxFile)
+	if err != nil {
+		return nil, err
+	}
+	return webhook.Load(w.Source, data)
+}
+
+// machine reads what the webhook's payments names; nil for none.
+func (w *Webhook) machine() (*webhook.Machine, error) {
+	switch {
+	case w.Payments == "":
+		return nil, nil
+	case w.Payments == "card":
+		return webhook.CardMachine(), nil
+	case !isFile(w.Payments):
+		return nil, fmt.Errorf("there is no machine %q: write card, or the name of a YAML file", w.Payments)
+	}
+	data, err := auth.ReadFile(w.Payments, maxFile)
+	if err != nil {
+		return nil, err
+	}
+	return webhook.LoadMachine(w.Payments, data)
+}
+
+// Verifier is how deliveries to the webhook are verified, with the secrets from its files.
+func (w *Webhook) Verifier() (webhook.VerifierOptions, error) {
+	source, err := w.ReadSource()
+	if err != nil {
+		return webhook.VerifierOptions{}, err
+	}
+	secrets, err := readSecretFiles(w.SecretFiles)
+	return webhook.VerifierOptions{Source: source, Secrets: secrets, URL: w.URL}, err
+}
+
+// Receiver is the webhook for its receiver. What is left to the server are Handle and
+// Seen.
+func (w *Webhook) Receiver() (webhook.Options, error) {
+	opts := webhook.Options{
+		Name: w.Name, Tenant: w.Tenant, Mode: w.Mode, OnAbandoned: w.OnAbandoned, Window: time.Duration(w.Window),
+		MaxBody: int64(w.MaxBody), Evidence: w.Evidence,
+	}
+	var err error
+	if opts.VerifierOptions, err = w.Verifier(); err != nil {
+		return opts, err
+	}
+	if opts.Payments, err = w.machine(); err != nil {
+		return opts, err
+	}
+	if w.VerifyTokenFile != "" {
+		token, err := readSecretFiles([]string{w.VerifyTokenFile})
+		if err != nil {
+			return opts, err
+		}
+		opts.VerifyToken = token[0]
+	}
+	return opts, nil
+}
+
+// UpstreamSecrets reads the files with the secrets that sign what the upstream gets.
+func (w *Webhook) UpstreamSecrets() ([]string, error) { return readSecretFiles(w.UpstreamSecretFiles) }
+
+// webhooks checks the webhooks. Secrets are read, so that a bad one is found before the
+// service starts with it.
+func (v *validator) webhooks() {
+	paths, names := map[string]string{}, map[string]string{}
+	for i := range v.c.Webhooks {
+		w, at := &v.c.Webhooks[i], fmt.Sprintf("webhooks[%d]", i)
+		v.webhookPath(at+".path", w.Path)
+		if first, twice := paths[w.Path]; twice && w.Path != "" || w.Path != "" && w.Path == v.c.Commands.WhatsApp.Path {
+			v.bad(at+".path", "give each a path of its own", "%s has the path %s too", cmp.Or(first, "commands.whatsapp"), w.Path)
+		}
+		if first, twice := names[w.Name]; twice && w.Name != "" {
+			v.bad(at+".name", "write a name, such as "+w.Name+"-2", "%s has the name %q too, so their events would be the same", first, w.Name)
+		}
+		paths[w.Path], names[w.Name] = at, at
+		if w.Upstream != "" {
+			v.httpURL(at+".upstream", w.Upstream, "http", "https")
+		}
+		v.secrets(at+".upstream_secret_files", w.UpstreamSecretFiles)
+		if w.Mode != webhook.Sync && w.OnAbandoned != "" {
+			v.bad(at+".on_abandoned", "leave it out, or write mode: sync", "an event that was acknowledged is always posted again")
+		}
+		v.receiver(at, w)
+	}
+	if len(v.c.Webhooks) == 0 {
+		return
+	}
+	v.webhookNames()
+}
+
+// receiver checks what the settings of a webhook mean together.
+func (v *validator) receiver(at string, w *Webhook) {
+	if v.faultyBelow(at) || w.Source == "" || len(w.SecretFiles) == 0 {
+		return
+	}
+	fault := func(name string, err error) bool {
+		if errs, ok := errors.AsType[Errors](err); ok { // of a file
+			more := ""
+			if len(errs) > 1 {
+				more = fmt.Sprintf(", and %d more mistakes", len(errs)-1)
+			}
+			v.bad(at+"."+name, "", "%s%s", errs[0].Error(), more)
+		} else if err != nil {
+			v.bad(at+"."+name, "", "%s", strings.TrimPrefix(err.Error(), "webhook: "))
+		}
+		return err != nil
+	}
+	if _, err := w.ReadSource(); fault("source", err) {
+		return
+	}
+	if _, err := w.machine(); fault("payments", err) {
+		return
+	}
+	for k, file := range append(slices.Clone(w.SecretFiles), w.VerifyTokenFile) {
+		if file == "" {
+			continue
+		}
+		name := fmt.Sprintf("secret_files[%d]", k)
+		if k == len(w.SecretFiles) {
+			name = "verify_token_file"
+		}
+		if _, ok := secretFile(v.Report, at+"."+name, file); !ok {
+			return
+		}
+	}
+	opts, err := w.Receiver()
+	if err == nil {
+		opts.Handle = func(context.Context, *webhook.Event) error { return nil }
+		err = opts.Validate()
+	}
+	if err != nil {
+		v.bad(at, "", "%s", strings.ReplaceAll(strings.ReplaceAll(err.Error(), "webhook: ", ""), "\n", "; "))
+	}
+}
+
+// webhookNames keeps the names of events' records and messages from others.
+func (v *validator) webhookNames() {
+	for i := range v.c.Dispatch.Destinations {
+		if name := v.c.Dispatch.Destinations[i].Name; strings.HasPrefix(name, webhook.OperationPrefix) {
+			v.bad(fmt.Sprintf("dispatch.destinations[%d].name", i), "", "names like %q are those of webhooks that were taken", name)
+		}
+	}
+	for i := range v.c.Operations {
+		if name := v.c.Operations[i].Name; strings.HasPrefix(name, webhook.OperationPrefix) {
+			v.bad(fmt.Sprintf("operations[%d].name", i), "", "names like %q are those by which webhooks are taken", name)
+		}
+	}
+	v.reservePrincipal(webhook.Principal, "webhooks")
+}

@@ -1,0 +1,119 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/protocol/forrst"
+	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/store/memstore"
+	"github.com/semelhq/semel/transport/safehttp"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// forrstService is a service over Forrst with the upstream that has its functions.
+type forrstService struct {
+	*forrst.Service
+	upstream *forrst.Upstream
+}
+
+// addForrst makes a service of a configuration. Its outcomes are recorded by the
+// generation's guard, which is closed with it.
+func (s *Server) addForrst(g *generation, c *config.Forrst) error {
+	transport := safehttp.Direct(nil)
+	transport.MaxConnsPerHost = c.UpstreamConnections
+	up, err := forrst.NewUpstream(forrst.UpstreamOptions{URL: c.Upstream, Transport: transport, EffectHeader: c.EffectHeader, Prepare: prepare(g, c)})
+	if err != nil {
+		return err
+	}
+	opts, err := forrstOptions(c, up.Run)
+	if err != nil {
+		return err
+	}
+	opts.Guard, opts.Identify = g.guard, g.guard.Callers(semelhttp.Route{Credential: c.Credential, Anonymous: c.Anonymous})
+	opts.OnError = func(ctx context.Context, err error) {
+		s.log.LogAttrs(ctx, slog.LevelWarn, "forrst", slog.String("path", c.Path), slog.Any("error", err))
+	}
+	service, err := forrst.New(s.engine, opts)
+	if err != nil {
+		return err
+	}
+	if g.forrst == nil {
+		g.forrst = map[string]*forrstService{}
+	}
+	g.forrst[c.Path] = &forrstService{service, up}
+	return nil
+}
+
+// forrstOptions are what the configuration says of a service whose functions all do run.
+func forrstOptions(c *config.Forrst, run forrst.Handler) (forrst.Options, error) {
+	key, err := c.HashKey()
+	if err != nil {
+		return forrst.Options{}, err
+	}
+	opts := forrst.Options{
+		Service: c.Service, Extensions: c.Extensions, MaxBody: int64(c.MaxBody), Timeout: time.Duration(c.Timeout), MaxTTL: time.Duration(c.MaxTTL),
+		HashKey: key, PlainHash: c.ArgumentsHash == "plain",
+	}
+	for _, fn := range c.Functions {
+		f := forrst.Function{Name: fn.Name, Key: fn.Key, Operation: semel.Operation{Name: fn.Operation}}
+		for _, version := range fn.Versions {
+			f.Versions = append(f.Versions, forrst.Version{Version: version, Run: run})
+		}
+		opts.Functions = append(opts.Functions, f)
+	}
+	return opts, nil
+}
+
+// ExplainForrst says what the service over Forrst at a path would make of the body of a
+// request. It reports false if there is none at the path.
+func ExplainForrst(cfg *config.Config, path string, body []byte) (forrst.Explanation, bool, error) {
+	i := slices.IndexFunc(cfg.Forrst, func(f config.Forrst) bool { return f.Path == path })
+	if i < 0 {
+		return forrst.Explanation{}, false, nil
+	}
+	ops, err := operations(cfg)
+	if err != nil {
+		return forrst.Explanation{}, true, err
+	}
+	for i := range ops {
+		ops[i].Evidence = semel.EvidenceNone // it would need the keys of a log, and nothing happens here
+	}
+	engine, err := semel.New(memstore.New(), &semel.Options{Operations: ops})
+	if err != nil {
+		return forrst.Explanation{}, true, err
+	}
+	opts, err := forrstOptions(&cfg.Forrst[i], func(context.Context, semel.Execution, *forrst.Request) (any, error) { return nil, nil })
+	if err != nil {
+		return forrst.Explanation{}, true, err
+	}
+	service, err := forrst.New(engine, opts)
+	if err != nil {
+		return forrst.Explanation{}, true, err
+	}
+	return service.Explain(body), true, nil
+}
+
+// prepare says who calls to the upstream, and keeps from it what is the service's own.
+func prepare(g *generation, c *config.Forrst) func(context.Context, *forrst.Request, http.Header) {
+	return func(ctx context.Context, r *forrst.Request, header http.Header) {
+		for _, name := range g.auth.IdentityHeaders() {
+			header.Del(name)
+		}
+		if !c.ForwardCredential && ownCredential(ctx) {
+			header.Del("Authorization")
+		}
+		for name, value := range map[string]string{c.TenantHeader: r.Caller.Tenant, c.PrincipalHeader: r.Caller.Principal} {
+			if name == "" {
+				continue
+			}
+			if header.Del(name); value != "" {
+				header.Set(name, value)
+			}
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package server_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/redistest"
+)
+
+// A server that answers reads and refuses writes should get no calls.
+func TestANodeWhoseStoreIsReadOnlyIsNotReady(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.Start(t, nil)
+	database := pg.Database(t)
+	setReadOnly := func(value string) func() {
+		return func() {
+			pg.Exec(t, "postgres", "ALTER SYSTEM SET default_transaction_read_only = "+value)
+			pg.Exec(t, "postgres", "SELECT pg_reload_conf()")
+		}
+	}
+	redis := redistest.Start(t, "")
+	for name, c := range map[string]struct {
+		store          string
+		refuse, accept func()
+	}{
+		"PostgreSQL": {`{url: "` + pg.URL(database) + `", migrate: true}`, setReadOnly("on"), setReadOnly("off")},
+		"Redis": {
+			`{url: "` + redis.URL() + `"}`,
+			func() { redis.Do("REPLICAOF", "127.0.0.1", "1") }, func() { redis.Do("REPLICAOF", "NO", "ONE") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, write(t, "store: "+c.store+"\n"))
+			isReady := func(want int) func() error {
+				return func() error {
+					if status, _, text := do(t, "GET", s.admin("/readyz?verbose"), ""); status != want {
+						return fmt.Errorf("readyz is %d: %s", status, text)
+					}
+					return nil
+				}
+			}
+			logged := func(text string) func() error {
+				return func() error {
+					if !strings.Contains(s.log.String(), text) {
+						return fmt.Errorf("the log has no %q", text)
+					}
+					return nil
+				}
+			}
+			redistest.Eventually(t, "the node is ready", isReady(200))
+			c.refuse()
+			t.Cleanup(c.accept)
+			redistest.Eventually(t, "the node is not ready", isReady(503))
+			redistest.Eventually(t, "the log says so", logged("the store takes no writes"))
+			c.accept()
+			redistest.Eventually(t, "the node is ready again", isReady(200))
+			redistest.Eventually(t, "the log says that, too", logged("the store takes writes again"))
+		})
+	}
+}
