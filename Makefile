@@ -12,14 +12,17 @@ CONCURRENT := . ./archive ./client ./dispatch ./evidence ./protocol/... ./server
 SERVED := ./store/pgstore ./store/redisstore
 
 # Tests of which make test leaves out most, or all; see internal/thorough.
-LONG := ^Test(Contract(Partitioned|ThroughPooler)|WhatWasAcknowledged.*)$$
+LONG := ^Test(ContractThroughPooler|WhatWasAcknowledged.*)$$
+
+# How long make bench-peers measures each side of a comparison.
+PEERS ?= 10s
 
 # How long make prove breaks things, in all, and what decides on how.
 CHAOS ?= 3m
 SEED ?= 1
 STORE ?= postgres,redis,cluster,pebble
 
-.PHONY: help test generate lint prove race fuzz bench-smoke demo ci
+.PHONY: help test generate lint prove race fuzz bench-smoke bench-peers demo ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,22 +39,31 @@ lint: ## gofmt, go vet, go fix, staticcheck, go mod tidy: all must find nothing 
 	go fix -diff ./...
 	go run $(STATICCHECK) ./...
 	go mod tidy -diff
+	cd bench/peers && GOWORK=off go vet ./... && GOWORK=off go run $(STATICCHECK) ./... && GOWORK=off go mod tidy -diff
 
 prove: ## run the long tests at their full length, then break everything around nodes (CHAOS=1h SEED=7 STORE=redis); see docs/chaos.md
 	@scripts/install-services
 	@scripts/services
+	@scripts/install-sdks
 	SEMEL_THOROUGH=1 go test -run '$(LONG)' -count=1 -timeout 20m ./store/pgstore ./store/pebblestore
+	SEMEL_THOROUGH=1 go test -run '^Test(SDKs|KilledProxies|GracefulRestartsOfTheUpstream)$$' -count=1 -v -parallel 4 -timeout 20m ./cmd/semel/internal/cli ./transport/semelproxy
 	go test -run '^TestChaos' -count=1 -v -timeout 5h ./internal/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)
 
 race: ## run the tests of the concurrent packages under the race detector
-	go test -race -short -count=1 -timeout 20m $(CONCURRENT)
-	go test -race -short -count=1 -timeout 20m -skip '^Test(Contract|Faults$$|FaultsFailover|FaultsOfTheNetwork|Killed|Cluster|AFailover|ASlot|AMaster|AnIsolated|EnginesGoOn|NothingIsLost)' $(SERVED)
+	go test -race -short -vet=off -count=1 -timeout 20m $(CONCURRENT)
+	go test -race -short -vet=off -count=1 -timeout 20m -skip '^Test(Contract|Faults$$|FaultsFailover|FaultsOfTheNetwork|Killed|Cluster|AFailover|ASlot|AMaster|AnIsolated|EnginesGoOn|NothingIsLost)' $(SERVED)
 
 fuzz: ## run every fuzz target on 10,000 inputs (INPUTS=100000)
 	@scripts/fuzz $(INPUTS)
 
 bench-smoke: ## run every benchmark once, to see that it works
-	go test -run '^$$' -bench . -benchtime 1x ./...
+	go test -run '^$$' -bench . -benchtime 1x -vet=off $$(grep -rl --include='*_test.go' --exclude-dir=peers '^func Benchmark' . | xargs -n 1 dirname | sort -u)
+	cd bench/peers && GOWORK=off go test -count=1 ./...
+
+bench-peers: ## measure beside other projects, see bench/peers/README.md (PEERS=1m JSON=file)
+	@scripts/install-services
+	@scripts/services
+	cd bench/peers && GOWORK=off go test -count=1 -v -timeout 1h . -peers.duration=$(PEERS) -peers.rounds=6 $(if $(JSON),-peers.json=$(abspath $(JSON)))
 
 demo: ## run the demo (ARGS="--exit --json")
 	go run ./cmd/semel demo $(ARGS)

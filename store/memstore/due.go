@@ -10,16 +10,17 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // dueIndex has the entries whose records have a NextAt, in the order of their places.
-// It is a tree through the entries themselves, balanced by chance (a treap), so that a
-// look costs what it finds, however many records there are.
+// It is a treap, a randomly balanced tree, through the entries themselves, so a query
+// costs time for what it finds, however many records there are.
 type dueIndex struct{ root *entry }
 
-// place is that of a record among those that are due. The zero place is before all.
+// place is a record's place in the order of due records. The zero place is before all.
 type place struct {
-	at semel.Instant
+	at store.Instant
 	id semel.ID
 }
 
@@ -35,7 +36,7 @@ func (p *place) compare(rec *semel.Record) int {
 	)
 }
 
-// move makes next the record of en, which may have none yet.
+// move makes next the record of en, which may have none yet, and updates the index.
 func (x *dueIndex) move(en *entry, next *semel.Record) {
 	if en.rec != nil && en.rec.NextAt == next.NextAt {
 		en.rec = next
@@ -77,7 +78,7 @@ func (t *entry) insert(en *entry, at *place) *entry {
 	return t
 }
 
-// split parts the tree below t into what is before a place and what is after it.
+// split splits the tree below t into the entries before a place and those after it.
 func (t *entry) split(at *place) (before, after *entry) {
 	switch {
 	case t == nil:
@@ -91,7 +92,7 @@ func (t *entry) split(at *place) (before, after *entry) {
 	}
 }
 
-// erase takes the entry at a place, which is there, out of the tree below t.
+// erase removes the entry at a place from the tree below t. It must exist.
 func (t *entry) erase(at *place) *entry {
 	switch c := at.compare(t.rec); {
 	case c == 0:
@@ -120,8 +121,8 @@ func merge(before, after *entry) *entry {
 	}
 }
 
-// follow appends up to most records behind a place, which are due until then.
-func (t *entry) follow(from *place, until semel.Instant, most int, recs []*semel.Record) []*semel.Record {
+// follow appends up to most records that come after a place and are due at until.
+func (t *entry) follow(from *place, until store.Instant, most int, recs []*semel.Record) []*semel.Record {
 	if t == nil {
 		return recs
 	}
@@ -152,17 +153,17 @@ func parsePlace(s string) (p place, err error) {
 	}
 	at, text, _ := strings.Cut(s, ".")
 	n, err := strconv.ParseInt(at, 10, 64)
-	id, bad := semel.DecodeID(text)
+	id, bad := store.DecodeID(text)
 	if err != nil || bad != nil {
 		return p, &semel.Error{Code: semel.CodeInvalidCall, Message: "the place to continue after is not one of this store"}
 	}
-	return place{semel.Instant(n), id}, nil
+	return place{store.Instant(n), id}, nil
 }
 
 // dueChunk is how many records are taken out of a shard at a time.
 const dueChunk = 16
 
-// dueShard is what one shard has of a page so far.
+// dueShard is one shard's part of a page so far.
 type dueShard struct {
 	sh   *shard
 	recs []*semel.Record // not empty
@@ -185,8 +186,8 @@ func (h *dueShards) Pop() any {
 	return last
 }
 
-// fill takes the next records behind a place. It reports whether there are any.
-func (d *dueShard) fill(from place, until semel.Instant) bool {
+// fill takes the next records after a place. It reports whether there are any.
+func (d *dueShard) fill(from place, until store.Instant) bool {
 	d.sh.mu.Lock()
 	d.recs = d.sh.due.root.follow(&from, until, dueChunk, d.recs[:0])
 	d.sh.mu.Unlock()
@@ -194,8 +195,8 @@ func (d *dueShard) fill(from place, until semel.Instant) bool {
 	return len(d.recs) > 0
 }
 
-// Due is [semel.DueStore.Due].
-func (s *Store) Due(_ context.Context, q semel.DueQuery) (page semel.DuePage, err error) {
+// Due is [store.DueIndex.Due].
+func (s *Store) Due(_ context.Context, q store.DueQuery) (page store.DuePage, err error) {
 	if s.closed.Load() {
 		return page, errClosed
 	}

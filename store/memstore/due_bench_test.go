@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // BenchmarkDue looks for a page of what is due among many records: spread over a day,
@@ -21,14 +22,14 @@ func BenchmarkDue(b *testing.B) {
 				s := New()
 				now, _ := s.Now(context.Background())
 				for i := range n {
-					rec := semel.Record{ID: semel.ID{Operation: "o", Key: strconv.Itoa(i)}, Revision: semel.Revision{1}, NextAt: now.Add(rand.N(spread))}
-					if _, ok, err := s.Apply(context.Background(), semel.Write{Record: rec}); !ok || err != nil {
+					rec := semel.Record{ID: semel.ID{Operation: "o", Key: strconv.Itoa(i)}, Revision: store.Revision{1}, NextAt: now.Add(rand.N(spread))}
+					if _, ok, err := s.Apply(context.Background(), store.Write{Record: rec}); !ok || err != nil {
 						b.Fatal(ok, err)
 					}
 				}
 				until := now.Add(spread)
 				for b.Loop() {
-					page, err := s.Due(context.Background(), semel.DueQuery{Until: until, Limit: limit})
+					page, err := s.Due(context.Background(), store.DueQuery{Until: until, Limit: limit})
 					if err != nil || len(page.Records) != limit {
 						b.Fatal(len(page.Records), err)
 					}

@@ -8,39 +8,40 @@ import (
 	"sync"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // evidence is the evidence log. Entries are numbered as they are written.
 type evidence struct {
 	mu       sync.RWMutex
-	entries  []semel.Entry
-	subjects map[semel.Subject][]uint64 // rising
+	entries  []store.Entry
+	subjects map[store.Subject][]uint64 // rising
 	tiles    map[string][]byte
 }
 
-func (ev *evidence) append(entries []semel.Entry) {
+func (ev *evidence) append(entries []store.Entry) {
 	ev.mu.Lock()
 	defer ev.mu.Unlock()
 	if ev.subjects == nil {
-		ev.subjects = map[semel.Subject][]uint64{}
+		ev.subjects = map[store.Subject][]uint64{}
 	}
 	for _, en := range entries {
-		if en.Subject != (semel.Subject{}) {
+		if en.Subject != (store.Subject{}) {
 			ev.subjects[en.Subject] = append(ev.subjects[en.Subject], uint64(len(ev.entries)))
 		}
 		ev.entries = append(ev.entries, en)
 	}
 }
 
-// drop forgets everything.
+// drop releases the whole log.
 func (ev *evidence) drop() {
 	ev.mu.Lock()
 	defer ev.mu.Unlock()
 	ev.entries, ev.subjects, ev.tiles = nil, nil, nil
 }
 
-// AppendEvidence is [semel.EvidenceStore.AppendEvidence].
-func (s *Store) AppendEvidence(_ context.Context, entries []semel.Entry) error {
+// AppendEvidence is [store.EvidenceLog.AppendEvidence].
+func (s *Store) AppendEvidence(_ context.Context, entries []store.Entry) error {
 	if s.closed.Load() {
 		return errClosed
 	}
@@ -48,8 +49,8 @@ func (s *Store) AppendEvidence(_ context.Context, entries []semel.Entry) error {
 	return nil
 }
 
-// ReadEvidence is [semel.EvidenceStore.ReadEvidence].
-func (s *Store) ReadEvidence(_ context.Context, from uint64, limit int) ([]semel.Entry, error) {
+// ReadEvidence is [store.EvidenceLog.ReadEvidence].
+func (s *Store) ReadEvidence(_ context.Context, from uint64, limit int) ([]store.Entry, error) {
 	if s.closed.Load() {
 		return nil, errClosed
 	}
@@ -63,8 +64,8 @@ func (s *Store) ReadEvidence(_ context.Context, from uint64, limit int) ([]semel
 	return slices.Clone(rest[:min(limit, len(rest))]), nil
 }
 
-// FindEvidence is [semel.EvidenceStore.FindEvidence].
-func (s *Store) FindEvidence(_ context.Context, subject semel.Subject, from uint64, limit int) ([]uint64, error) {
+// FindEvidence is [store.EvidenceLog.FindEvidence].
+func (s *Store) FindEvidence(_ context.Context, subject store.Subject, from uint64, limit int) ([]uint64, error) {
 	if s.closed.Load() {
 		return nil, errClosed
 	}
@@ -76,7 +77,7 @@ func (s *Store) FindEvidence(_ context.Context, subject semel.Subject, from uint
 	return slices.Clone(all[:min(max(limit, 0), len(all))]), nil
 }
 
-// EraseEvidence is [semel.EvidenceStore.EraseEvidence].
+// EraseEvidence is [store.EvidenceLog.EraseEvidence].
 func (s *Store) EraseEvidence(_ context.Context, from, to uint64) error {
 	if s.closed.Load() {
 		return errClosed
@@ -90,7 +91,7 @@ func (s *Store) EraseEvidence(_ context.Context, from, to uint64) error {
 	return nil
 }
 
-// PutEvidenceTiles is [semel.EvidenceStore.PutEvidenceTiles].
+// PutEvidenceTiles is [store.EvidenceLog.PutEvidenceTiles].
 func (s *Store) PutEvidenceTiles(_ context.Context, tiles map[string][]byte) error {
 	if s.closed.Load() {
 		return errClosed
@@ -105,7 +106,7 @@ func (s *Store) PutEvidenceTiles(_ context.Context, tiles map[string][]byte) err
 	return nil
 }
 
-// EvidenceTile is [semel.EvidenceStore.EvidenceTile].
+// EvidenceTile is [store.EvidenceLog.EvidenceTile].
 func (s *Store) EvidenceTile(_ context.Context, name string) ([]byte, error) {
 	if s.closed.Load() {
 		return nil, errClosed

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -24,7 +25,7 @@ func TestARecordCopiedToAnotherStoreCanBeEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, applied, err := two.Apply(t.Context(), semel.Write{Record: rec}); err != nil || !applied {
+	if _, applied, err := two.Apply(t.Context(), store.Write{Record: rec}); err != nil || !applied {
 		t.Fatal(applied, err)
 	}
 	other, err := semel.New(two, ops)

@@ -12,14 +12,16 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/hub"
+	"github.com/semelhq/semel/store"
 )
 
-// Store is a [semel.Store] in memory. It implements every optional interface of
-// package semel. Several engines may share one Store. Records take memory until
-// they are purged, which [semel.Engine.Sweep] does after their window.
+// Store is a [semel.Store] in memory. It has all of [store.Extras] but an archive. Several
+// engines may share one Store. Records take memory until they are purged, which
+// [semel.Engine.Sweep] does after their window.
 type Store struct {
 	start  time.Time     // with its monotonic reading
-	first  semel.Instant // the same
+	first  store.Instant // the same
 	offset atomic.Int64  // nanoseconds added by Advance
 	closed atomic.Bool
 	shards [shardCount]shard
@@ -39,7 +41,7 @@ type shard struct {
 	records  map[uint64]*entry // by hash; entries of equal hash are chained
 	count    int
 	due      dueIndex
-	watchers map[semel.ID]map[chan struct{}]struct{}
+	watchers hub.Hub[semel.ID]
 }
 
 // entry is the place of one identity. Records are shared with the engine and
@@ -48,8 +50,8 @@ type entry struct {
 	rec  *semel.Record
 	next *entry // of the same hash
 	// since is when the call that was first stored here was created. It orders
-	// searches, for unlike the record's own time it stays.
-	since semel.Instant
+	// searches because, unlike the record's CreatedAt, it never changes.
+	since store.Instant
 	// before and after are the trees below it in the due index, whose entries have a
 	// smaller weight.
 	before, after *entry
@@ -57,14 +59,7 @@ type entry struct {
 }
 
 var (
-	_ semel.Store       = (*Store)(nil)
-	_ semel.LocalStore  = (*Store)(nil)
-	_ semel.DueStore    = (*Store)(nil)
-	_ semel.PurgeStore  = (*Store)(nil)
-	_ semel.WatchStore  = (*Store)(nil)
-	_ semel.SearchStore = (*Store)(nil)
-
-	_ semel.EvidenceStore = (*Store)(nil)
+	_ semel.Store = (*Store)(nil)
 
 	errClosed = errors.New("memstore: closed")
 )
@@ -72,10 +67,10 @@ var (
 // New makes an empty store.
 func New() *Store {
 	now := time.Now()
-	return &Store{start: now, first: semel.InstantOf(now)}
+	return &Store{start: now, first: store.InstantOf(now)}
 }
 
-// hashOf is computed once for each call: it is among what an operation costs most.
+// hashOf is computed once for each call, because it is among the most expensive steps.
 func hashOf(id *semel.ID) uint64 {
 	// Four hashes of strings, mixed so that equal members don't cancel out, take
 	// half the time of one hash of the struct.
@@ -100,7 +95,7 @@ func (sh *shard) find(hash uint64, id *semel.ID) *entry {
 }
 
 // insert adds an empty entry. The shard is locked.
-func (sh *shard) insert(hash uint64, since semel.Instant) *entry {
+func (sh *shard) insert(hash uint64, since store.Instant) *entry {
 	if sh.records == nil {
 		sh.records = map[uint64]*entry{}
 	}
@@ -126,88 +121,60 @@ func (sh *shard) remove(hash uint64, en *entry) {
 	sh.count--
 }
 
-// Apply is [semel.Store.Apply].
-func (s *Store) Apply(_ context.Context, w semel.Write) (semel.Record, bool, error) {
-	cur, applied, err := s.swap(hashOf(&w.Record.ID), &w.Record, w.Expect, w.Evidence, w.Deadline)
-	if cur == nil {
-		return semel.Record{}, false, err
-	}
-	return *cur, applied, nil
-}
-
-// Get is [semel.Store.Get].
-func (s *Store) Get(_ context.Context, id semel.ID) (semel.Record, error) {
-	rec, err := s.load(hashOf(&id), &id)
-	if err != nil {
-		return semel.Record{}, err
-	}
-	return *rec, nil
-}
-
-// Hash is [semel.LocalStore.Hash].
-func (s *Store) Hash(id semel.ID) uint64 { return hashOf(&id) }
-
-// Load is [semel.LocalStore.Load].
-func (s *Store) Load(hash uint64, id semel.ID) *semel.Record {
-	rec, _ := s.load(hash, &id)
-	return rec
-}
-
-func (s *Store) load(hash uint64, id *semel.ID) (*semel.Record, error) {
+// Apply is [store.Store.Apply].
+func (s *Store) Apply(_ context.Context, w store.Write) (semel.Record, bool, error) {
+	next := &w.Record
+	hash := hashOf(&next.ID)
 	sh := s.shard(hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.closed {
-		return nil, errClosed
-	}
-	if en := sh.find(hash, id); en != nil {
-		return en.rec, nil
-	}
-	return nil, semel.ErrNotFound
-}
-
-// Swap is [semel.LocalStore.Swap]. On a closed store it does nothing.
-func (s *Store) Swap(hash uint64, next *semel.Record, expect semel.Revision, evidence []semel.Entry) (*semel.Record, bool) {
-	cur, applied, _ := s.swap(hash, next, expect, evidence, 0) // which nothing can make late
-	return cur, applied
-}
-
-func (s *Store) swap(hash uint64, next *semel.Record, expect semel.Revision, evidence []semel.Entry, deadline semel.Instant) (*semel.Record, bool, error) {
-	sh := s.shard(hash)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if sh.closed {
-		return nil, false, errClosed
+		return semel.Record{}, false, errClosed
 	}
 	en := sh.find(hash, &next.ID)
 	switch {
-	case en == nil && !expect.IsZero():
-		return nil, false, nil
-	case en != nil && en.rec.Revision != expect:
-		return en.rec, false, nil
-	case deadline != 0 && s.now() >= deadline:
-		return nil, false, semel.ErrTooLate
+	case en == nil && !w.Expect.IsZero():
+		return semel.Record{}, false, nil
+	case en != nil && en.rec.Revision != w.Expect:
+		return *en.rec, false, nil
+	case w.Deadline != 0 && s.now() >= w.Deadline:
+		return semel.Record{}, false, store.ErrTooLate
 	case en == nil:
 		en = sh.insert(hash, next.CreatedAt)
 	}
 	sh.due.move(en, next)
-	if len(evidence) != 0 {
-		s.evidence.append(evidence)
+	if len(w.Evidence) != 0 {
+		s.evidence.append(w.Evidence)
 	}
-	sh.notify(&next.ID)
-	return next, true, nil
+	sh.watchers.Wake(next.ID)
+	return *next, true, nil
 }
 
-// Now is [semel.Store.Now]: the wall clock at New, carried on by the monotonic
+// Get is [store.Store.Get].
+func (s *Store) Get(_ context.Context, id semel.ID) (semel.Record, error) {
+	hash := hashOf(&id)
+	sh := s.shard(hash)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.closed {
+		return semel.Record{}, errClosed
+	}
+	if en := sh.find(hash, &id); en != nil {
+		return *en.rec, nil
+	}
+	return semel.Record{}, semel.ErrNotFound
+}
+
+// Now is [store.Store.Now]: the wall clock at New, carried on by the monotonic
 // one, so that it never goes back.
-func (s *Store) Now(context.Context) (semel.Instant, error) {
+func (s *Store) Now(context.Context) (store.Instant, error) {
 	if s.closed.Load() {
 		return 0, errClosed
 	}
 	return s.now(), nil
 }
 
-func (s *Store) now() semel.Instant {
+func (s *Store) now() store.Instant {
 	return s.first.Add(time.Since(s.start) + time.Duration(s.offset.Load()))
 }
 
@@ -216,8 +183,8 @@ func (s *Store) Advance(d time.Duration) {
 	s.offset.Add(int64(d))
 }
 
-// Purge is [semel.PurgeStore.Purge].
-func (s *Store) Purge(_ context.Context, refs []semel.Ref) (int, error) {
+// Purge is [store.Purger.Purge].
+func (s *Store) Purge(_ context.Context, refs []store.Ref) (int, error) {
 	n := 0
 	for i := range refs {
 		ref := &refs[i]
@@ -230,7 +197,7 @@ func (s *Store) Purge(_ context.Context, refs []semel.Ref) (int, error) {
 		}
 		if en := sh.find(hash, &ref.ID); en != nil && en.rec.Revision == ref.Revision {
 			sh.remove(hash, en)
-			sh.notify(&ref.ID)
+			sh.watchers.Wake(ref.ID)
 			n++
 		}
 		sh.mu.Unlock()
@@ -238,46 +205,15 @@ func (s *Store) Purge(_ context.Context, refs []semel.Ref) (int, error) {
 	return n, nil
 }
 
-// Watch is [semel.WatchStore.Watch].
+// Watch is [store.Watcher.Watch].
 func (s *Store) Watch(_ context.Context, id semel.ID) (changed <-chan struct{}, stop func()) {
-	ch := make(chan struct{}, 1)
-	sh := s.shard(hashOf(&id))
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if sh.watchers == nil {
-		sh.watchers = map[semel.ID]map[chan struct{}]struct{}{}
-	}
-	if sh.watchers[id] == nil {
-		sh.watchers[id] = map[chan struct{}]struct{}{}
-	}
-	sh.watchers[id][ch] = struct{}{}
-	return ch, func() {
-		sh.mu.Lock()
-		defer sh.mu.Unlock()
-		delete(sh.watchers[id], ch)
-		if len(sh.watchers[id]) == 0 {
-			delete(sh.watchers, id)
-		}
-	}
+	return s.shard(hashOf(&id)).watchers.Watch(id)
 }
 
-// notify tells those who watch. The shard is locked.
-func (sh *shard) notify(id *semel.ID) {
-	if len(sh.watchers) == 0 {
-		return
-	}
-	for ch := range sh.watchers[*id] {
-		select {
-		case ch <- struct{}{}:
-		default: // a notice is waiting already
-		}
-	}
-}
-
-// Durability is [semel.DurabilityStore.Durability].
-func (s *Store) Durability(context.Context) (semel.Durability, error) {
-	return semel.Durability{
-		Level:  semel.LevelProcess,
+// Durability is [store.DurabilityReporter.Durability].
+func (s *Store) Durability(context.Context) (store.Durability, error) {
+	return store.Durability{
+		Level:  store.LevelProcess,
 		Unsafe: []string{"the store is in memory: every record is lost when the process ends, and calls are then executed again"},
 	}, nil
 }
@@ -300,7 +236,7 @@ func (s *Store) Close() error {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		sh.closed, sh.records, sh.count, sh.due, sh.watchers = true, nil, 0, dueIndex{}, nil
+		sh.closed, sh.records, sh.count, sh.due = true, nil, 0, dueIndex{}
 		sh.mu.Unlock()
 	}
 	s.evidence.drop()

@@ -9,12 +9,13 @@ import (
 	"slices"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // found is a record with its place in the order of a search: when its identity was
 // first stored, and the identity. Neither changes while the identity is stored.
 type found struct {
-	since semel.Instant
+	since store.Instant
 	rec   *semel.Record
 }
 
@@ -27,21 +28,21 @@ func (a found) compare(b found) int {
 	)
 }
 
-// Search is [semel.SearchStore.Search]. There is no index for it: a call looks at
+// Search is [store.Searcher.Search]. There is no index for it: a call looks at
 // every record, and copies those that it returns.
-func (s *Store) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
+func (s *Store) Search(ctx context.Context, q store.Query) (store.Page, error) {
 	if s.closed.Load() {
-		return semel.Page{}, errClosed
+		return store.Page{}, errClosed
 	}
 	last, more, err := parseCursor(q.Cursor)
 	if err != nil {
-		return semel.Page{}, err
+		return store.Page{}, err
 	}
-	limit := min(cmp.Or(max(q.Limit, 0), semel.DefaultSearchLimit), semel.MaxSearchLimit)
+	limit := min(cmp.Or(max(q.Limit, 0), store.DefaultSearchLimit), store.MaxSearchLimit)
 	var list []found // sorted up to limit+1 now and then, to see what can be left out
 	for i := range s.shards {
 		if err := ctx.Err(); err != nil {
-			return semel.Page{}, err
+			return store.Page{}, err
 		}
 		s.shards[i].each(func(f found) {
 			if (!more || last.compare(f) < 0) && q.Matches(f.rec) {
@@ -51,7 +52,7 @@ func (s *Store) Search(ctx context.Context, q semel.Query) (semel.Page, error) {
 		slices.SortFunc(list, found.compare)
 		list = list[:min(len(list), limit+1)]
 	}
-	var page semel.Page
+	var page store.Page
 	for i, f := range list {
 		if i == limit {
 			page.Next = list[i-1].cursor()
@@ -90,11 +91,11 @@ func parseCursor(cursor string) (last found, more bool, err error) {
 		return found{}, false, errCursor
 	}
 	since, err := base64.RawURLEncoding.Strict().DecodeString(cursor[:sinceLen])
-	id, iderr := semel.DecodeID(cursor[sinceLen:])
+	id, iderr := store.DecodeID(cursor[sinceLen:])
 	if errors.Join(err, iderr) != nil {
 		return found{}, false, errCursor
 	}
-	return found{semel.Instant(binary.BigEndian.Uint64(since)), &semel.Record{ID: id}}, true, nil
+	return found{store.Instant(binary.BigEndian.Uint64(since)), &semel.Record{ID: id}}, true, nil
 }
 
 var errCursor = &semel.Error{Code: semel.CodeInvalidCall, Message: "the cursor is not one of this store"}

@@ -1,0 +1,48 @@
+package store
+
+import "fmt"
+
+// Attributes are facts about a call that are kept with its record. They aren't part of
+// its identity and aren't compared. Put things here that don't belong in a key, such as
+// the current time, a message id or a correlation id.
+type Attributes map[string]string
+
+// AttributeCommandID is the name under which commands keep their id. A
+// confirmation token is bound to it (IDS-X.1).
+const AttributeCommandID = "command_id"
+
+// AttributeCompensates is the name under which a compensating call keeps
+// [ID.Encode] of the call that it undoes. Its value may be as long as the longest
+// identity.
+const AttributeCompensates = "compensates"
+
+// Bounds of [Attributes].
+const (
+	MaxAttributes     = 16
+	maxAttributeName  = 64
+	maxAttributeValue = 1 << 10
+	// maxEncodedID is the longest [ID.Encode]: a version, four members with lengths
+	// of two bytes, in base64.
+	maxEncodedID = (1 + 3*(MaxNameLen+2) + MaxKeyLen + 2 + 2) / 3 * 4
+)
+
+// Validate rejects attributes that are too many, too long, or not text that every store
+// can keep. The error has [CodeInvalidCall].
+func (a Attributes) Validate() error {
+	if len(a) > MaxAttributes {
+		return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the call has %d attributes, more than %d", len(a), MaxAttributes)}
+	}
+	for name, value := range a {
+		if name == "" || len(name) > maxAttributeName || !ValidText(name) {
+			return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the name of an attribute has 1 to %d bytes of UTF-8 without NUL", maxAttributeName)}
+		}
+		longest := maxAttributeValue
+		if name == AttributeCompensates {
+			longest = maxEncodedID
+		}
+		if len(value) > longest || !ValidText(value) {
+			return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("attribute %s is longer than %d bytes, not valid UTF-8 or has a NUL byte", name, longest)}
+		}
+	}
+	return nil
+}

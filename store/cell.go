@@ -1,0 +1,102 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Cell is one small value that all processes on a store share, kept in a record of
+// a reserved operation, which no call can reach. It changes by compare-and-set: of any
+// number of processes that change the same value, one succeeds. Its methods may be
+// called concurrently.
+type Cell struct {
+	store Store
+	id    ID
+}
+
+// CellValue is what a cell holds. Whoever swaps it sets the first three.
+type CellValue struct {
+	// Data is the value, of up to 1 MiB; nil if the cell was never written.
+	Data []byte
+	// Wake makes the record due at its NextAt, until the value is swapped. It is kept as
+	// a pending message, which the due index gives to whoever dispatches. Optional.
+	Wake *Message
+	// KeepFor is how long the record is kept after the write. Then it is purged, unless
+	// there is a Wake. Zero: for ever.
+	KeepFor time.Duration
+
+	// Revision names the write that made the value; zero if there was none.
+	Revision Revision
+	// At is when it was written, by the store's clock.
+	At Instant
+	// fence is that of the record, which must rise.
+	fence int64
+}
+
+// maxCell bounds a cell's value, in bytes, so that every store can keep it.
+const maxCell = 1 << 20
+
+// NewCell returns the cell of an identity on a store. The name of its operation begins
+// with "semel.". All cells of one identity share one value.
+func NewCell(store Store, id ID) *Cell { return &Cell{store, id} }
+
+// Load reads the cell.
+func (c *Cell) Load(ctx context.Context) (CellValue, error) {
+	rec, err := c.store.Get(ctx, c.id)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return CellValue{}, nil
+	case err != nil:
+		return CellValue{}, &Error{Code: CodeStoreUnavailable, Err: err}
+	}
+	return cellValue(&rec), nil
+}
+
+// Swap writes next if the cell still holds old, and returns what it holds afterwards.
+// [CodeInvalidCall] means that next is too large, and nothing was written. Any other
+// error means unknown: the value may be written, or may still be; load the cell before
+// you try again.
+func (c *Cell) Swap(ctx context.Context, old, next CellValue) (CellValue, bool, error) {
+	if len(next.Data) > maxCell {
+		return old, false, &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("a cell holds up to %d bytes", maxCell)}
+	}
+	now, err := c.store.Now(ctx)
+	if err != nil {
+		return old, false, &Error{Code: CodeStoreUnavailable, Err: err}
+	}
+	rec := fact(c.id, NextFence(old.fence, now), now, Result{Data: next.Data})
+	_, _ = rand.Read(rec.Revision[:]) // which never fails
+	if next.KeepFor > 0 {
+		rec.ExpiresAt = now.Add(next.KeepFor)
+		rec.NextAt = rec.ExpiresAt
+	}
+	if next.Wake != nil {
+		wake := *next.Wake
+		wake.State, wake.CreatedAt = MessagePending, now
+		rec.Outbox, rec.NextAt = []Message{wake}, wake.NextAt
+	}
+	// A crash before this write leaves the old value, a crash after it the new one.
+	// Nobody has to clean up.
+	cur, applied, err := c.store.Apply(ctx, Write{Record: rec, Expect: old.Revision})
+	if err != nil {
+		return old, false, &Error{Code: CodeStoreUnavailable, Message: "the result of a write is unknown", Err: err}
+	}
+	if cur.State == absent {
+		return CellValue{}, false, nil
+	}
+	return cellValue(&cur), applied || cur.Revision == rec.Revision, nil
+}
+
+func cellValue(rec *Record) CellValue {
+	v := CellValue{Data: rec.Result.Data, Revision: rec.Revision, At: rec.EndedAt, fence: rec.Fence}
+	if rec.ExpiresAt != 0 {
+		v.KeepFor = rec.ExpiresAt.Sub(rec.EndedAt)
+	}
+	if len(rec.Outbox) == 1 {
+		v.Wake = &rec.Outbox[0]
+	}
+	return v
+}

@@ -1,0 +1,18 @@
+package store
+
+// Change is what a write does to a record, in the words of the evidence log.
+type Change string
+
+// The changes.
+const (
+	ChangeClaimed      Change = "claimed"                // an attempt began
+	ChangeEnded        Change = "ended"                  // it became terminal; the disposition says how
+	ChangeHeld         Change = "held"                   // nobody may run it until it is settled
+	ChangeEffect       Change = "effect"                 // the ledger changed
+	ChangeMessage      Change = "message"                // a message of the outbox was delivered, parked, replayed or discarded
+	ChangeCompensation Change = "compensation"           // a compensation was started or ended
+	ChangeChallenged   Change = "confirmation_requested" // a confirmation token was given out
+	ChangeUnconfirmed  Change = "confirmation_refused"   // a wrong or late token was presented
+	ChangePostponed    Change = "postponed"              // only the lease or the time of the next look changed
+	ChangePurged       Change = "purged"                 // an operator is about to delete it
+)

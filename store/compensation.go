@@ -1,0 +1,43 @@
+package store
+
+// Compensation links a completed call to the one that undoes it.
+type Compensation struct {
+	// Operation and Key name the compensating call, in the same tenant. Principal
+	// is who makes it.
+	Operation string
+	Principal string
+	Key       string
+	// Shared says that the operation shares its keys within the tenant, so that
+	// Principal is no part of the identity.
+	Shared bool
+	// State is where it stands, as far as this record knows.
+	State CompensationState
+	// Reason is why it was asked for, for people.
+	Reason    string
+	StartedAt Instant
+	SettledAt Instant
+	// NextAt is when somebody looks after it if nobody has finished it.
+	NextAt Instant
+	// Failure is why it did not succeed.
+	Failure *Failure
+}
+
+// ID is the identity of the compensating call of a record. The way back is the
+// attribute [AttributeCompensates] of the compensating record.
+func (c *Compensation) ID(tenant string) ID {
+	id := ID{Tenant: tenant, Principal: c.Principal, Operation: c.Operation, Key: c.Key}
+	if c.Shared {
+		id.Principal = ""
+	}
+	return id
+}
+
+// CompensationState is where a compensation stands.
+type CompensationState string
+
+// The states of a compensation.
+const (
+	CompensationStarted CompensationState = "started" // it is to happen, or is happening
+	CompensationDone    CompensationState = "done"    // the original shows as compensated
+	CompensationFailed  CompensationState = "failed"  // it was refused, or failed for good
+)

@@ -1,0 +1,53 @@
+package store
+
+import "time"
+
+// Code is the stable name of an error. The same word appears in Go, in JSON, in
+// problem documents, in metrics and in logs.
+type Code string
+
+// Error is the one error type of the engine. Compare with errors.Is against the
+// sentinels, which match by code, or take it apart with errors.AsType.
+// Payloads, keys and principals never appear in its text.
+type Error struct {
+	// Code is the stable name.
+	Code Code
+	// Message is for people. It may be empty.
+	Message string
+	// RetryAfter is when to try again; zero if that is pointless or unknown.
+	RetryAfter time.Duration
+	// Err is the cause, if any.
+	Err error
+}
+
+// Error gives the code, the message and the cause.
+func (e *Error) Error() string {
+	s := "semel: " + string(e.Code)
+	if e.Message != "" {
+		s += ": " + e.Message
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether target is an [Error] with the same code.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code
+}
+
+// The codes that this package and stores use. The engine has more.
+const (
+	CodeInvalidCall      Code = "invalid_call"
+	CodeNotFound         Code = "not_found"
+	CodeUnsupported      Code = "unsupported"
+	CodeStoreUnavailable Code = "store_unavailable"
+)
+
+// ErrNotFound is what [Store.Get] returns for an identity without a record.
+var ErrNotFound error = &Error{Code: CodeNotFound}

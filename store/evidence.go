@@ -1,0 +1,19 @@
+package store
+
+// Entry is one entry of the evidence log, as a store keeps it. The store doesn't
+// interpret its fields, and they don't change after the store got the entry.
+type Entry struct {
+	// Leaf is what the log proves: it never changes and is never deleted.
+	Leaf []byte
+	// Opening explains the leaf to those who may know. It can be erased.
+	Opening []byte
+	// Subject is what to find the entry by; zero for nothing.
+	Subject Subject
+	// Hash is that of the leaf in the Merkle tree, or zero. It isn't stored: a store may
+	// remember it for a while, so that extending the tree needn't read the entry; see
+	// [EvidenceHashes].
+	Hash [32]byte
+}
+
+// Subject is a digest of what entries are about.
+type Subject [16]byte

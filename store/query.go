@@ -1,0 +1,71 @@
+package store
+
+import "strings"
+
+// Query selects records for people. Zero fields select all.
+type Query struct {
+	// Tenant selects one tenant, which may be the empty one; nil all.
+	Tenant *string
+	// Principal, Operation and Key equal those of the identity.
+	Principal, Operation, Key string
+	// Digest is the beginning of [ID.Digest] in hexadecimal. Logs and references have
+	// part of it instead of tenant, principal and key.
+	Digest string
+	// Fingerprint selects calls with that payload.
+	Fingerprint Fingerprint
+	// Attributes selects records that have all of these.
+	Attributes Attributes
+	// State selects records whose newest attempt is in it.
+	State State
+	// Held selects held records only.
+	Held bool
+	// After and Before bound CreatedAt: not before After, and before Before.
+	After, Before Instant
+	// Cursor continues after an earlier page: its Next, with the same Query.
+	Cursor string
+	// Limit bounds the page. Defaults to 50, at most 1000.
+	Limit int
+}
+
+// Bounds of [Query].Limit.
+const (
+	DefaultSearchLimit = 50
+	MaxSearchLimit     = 1000
+)
+
+// Matches reports whether the query selects the record.
+func (q *Query) Matches(rec *Record) bool {
+	return (q.Tenant == nil || *q.Tenant == rec.ID.Tenant) &&
+		(q.Principal == "" || q.Principal == rec.ID.Principal) &&
+		(q.Operation == "" || q.Operation == rec.ID.Operation) &&
+		(q.Key == "" || q.Key == rec.ID.Key) &&
+		(q.Fingerprint.IsZero() || q.Fingerprint == rec.Fingerprint) &&
+		q.Attributes.within(rec.Attributes) &&
+		(q.State == absent || q.State == rec.State) &&
+		(!q.Held || rec.Held != "") &&
+		(q.After == 0 || rec.CreatedAt >= q.After) &&
+		(q.Before == 0 || rec.CreatedAt < q.Before) &&
+		(q.Digest == "" || strings.HasPrefix(Digest(rec.ID.Digest()).String(), q.Digest))
+}
+
+// within reports whether b has all of a.
+func (a Attributes) within(b Attributes) bool {
+	for name, value := range a {
+		if got, ok := b[name]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+// Page is one page of records, the newest first: in the order of CreatedAt to the
+// microsecond, and in any order within one. It may have fewer records than
+// asked for, even none, although Next says that there may be more.
+type Page struct {
+	Records []Record
+	// Next continues the search; empty at its end.
+	Next string
+	// Unreadable has an error for each record in this part of the store that can't be
+	// read; see [DuePage]. The query may or may not select the record.
+	Unreadable []error
+}

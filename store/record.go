@@ -1,0 +1,162 @@
+package store
+
+import (
+	"slices"
+	"time"
+)
+
+// undelivered reports whether a message is pending or parked.
+func (r *Record) undelivered() bool {
+	return slices.ContainsFunc(r.Outbox, func(m Message) bool {
+		return m.State == MessagePending || m.State == MessageParked
+	})
+}
+
+// Record is everything known about one identity (CORE-FIELD.1). Its ID,
+// Fingerprint and CreatedAt never change during the life of a call; Result and
+// Failure never change once set.
+type Record struct {
+	ID ID
+	// Revision names the write that made this version of the record.
+	Revision Revision
+	// State is that of the newest attempt.
+	State State
+	// Disposition says how the newest attempt ended; empty while it is
+	// processing.
+	Disposition Disposition
+	// Fingerprint is the digest of the payload (payloadHash).
+	Fingerprint Fingerprint
+	// Principal is who acted in the newest attempt. It differs from
+	// ID.Principal where the operation shares its keys within the tenant.
+	Principal string
+	// BoundTo is what the call is bound to, see BoundTo of semel.Call; empty if its
+	// identity says whose it is. It never changes during the life of a call.
+	BoundTo string
+	// Door is the one that the call came through first, see Door of semel.Call. It never
+	// changes during the life of a call.
+	Door string
+
+	// Fence strictly rises with every new holder of this identity, also across
+	// a purge: it is the store's time in microseconds, or one more than the
+	// last fence, whichever is higher.
+	Fence int64
+	// Origin is the fence of the first attempt of this call. Effect keys are
+	// derived from it.
+	Origin int64
+	// Attempt counts the attempts of this call, from 1.
+	Attempt int
+	// Holder names the engine that runs, or ran, the newest attempt.
+	Holder string
+	// Policy is what the claim of the newest attempt promised.
+	Policy Policy
+
+	// CreatedAt is when the call was first claimed.
+	CreatedAt Instant
+	// UpdatedAt is when this version was written.
+	UpdatedAt Instant
+	// StartedAt is when the newest attempt was claimed.
+	StartedAt Instant
+	// EndedAt is when the newest attempt became terminal.
+	EndedAt Instant
+	// LeaseUntil is until when the holder of the newest attempt may be
+	// alive; zero when terminal or held.
+	LeaseUntil Instant
+	// ExpiresAt is the end of the window, counted from EndedAt. Zero while
+	// processing: what is not settled never expires.
+	ExpiresAt Instant
+	// NextAt is the next instant at which somebody must look at the record:
+	// lease end, next reconciliation, expiry. Zero: never.
+	NextAt Instant
+
+	// Held is why the record is held, for people; empty when it is not. A held
+	// record is processing, its holder is gone, an effect is possible.
+	Held string
+	// Result is the answer that duplicates get. It may be set for a failed
+	// attempt too, where the answer to a failure is more than its code.
+	Result Result
+	// Failure is why the attempt failed; nil when completed or processing.
+	Failure *Failure
+	// Effects is the ledger of this call, shared by its attempts.
+	Effects []EffectRecord
+	// Earlier holds the ended attempts before the newest one, oldest first. At
+	// most [MaxEarlier] are kept.
+	Earlier []AttemptRecord
+	// Attributes are what the first delivery of this call said about it.
+	Attributes Attributes
+	// Confirmation is how the call was confirmed, or is to be; nil where its
+	// operation asks for none.
+	Confirmation *Confirmation
+	// Outbox holds the messages that the completed call sends.
+	Outbox []Message
+	// Compensation is the call that undoes this one; nil if there is none.
+	Compensation *Compensation
+}
+
+// Policy is the policy under which an attempt was claimed. The attempt is judged by it,
+// because another program, or a later version of this one, may declare the operation in
+// another way, or not at all.
+type Policy struct {
+	// Lease is how long a silent holder keeps the right to execute.
+	Lease time.Duration `json:"lease_ns,omitempty"`
+	// Window is how long the outcome is kept.
+	Window time.Duration `json:"window_ns,omitempty"`
+	// MaxResult is the largest result that is kept, in bytes.
+	MaxResult int `json:"max_result,omitempty"`
+	// Retry says that the attempt may be followed by another if its holder goes
+	// away, although effects may repeat (RetryAbandoned of package semel).
+	Retry bool `json:"retry,omitempty"`
+	// Ledger says that all its effects are in the ledger (Operation.Effects).
+	Ledger bool `json:"ledger,omitempty"`
+	// Archive says that the record is archived before it is purged.
+	Archive bool `json:"archive,omitempty"`
+	// Reconcile says that a reconciler settles the attempt if it is held.
+	Reconcile bool `json:"reconcile,omitempty"`
+}
+
+// MaxEarlier is how many ended attempts a record keeps beside the newest one.
+// The oldest are dropped; Record.Attempt keeps counting.
+const MaxEarlier = 16
+
+// Result is an answer. The engine doesn't interpret it.
+type Result struct {
+	// Data is returned byte for byte to every duplicate.
+	Data []byte
+	// Tombstone says that the whole answer was not kept: it was too large,
+	// streamed, or not fit to be repeated. Data may still tell something about
+	// it. The call does not run again.
+	Tombstone bool
+}
+
+// IsZero reports whether there is no result.
+func (r Result) IsZero() bool { return r.Data == nil && !r.Tombstone }
+
+// Failure is why an attempt failed. Its text may be shown to the caller.
+type Failure struct {
+	Code    string `json:"code,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// AttemptRecord is an ended attempt in a record's history. It never changes.
+type AttemptRecord struct {
+	Number      int
+	Fence       int64
+	Holder      string
+	Principal   string
+	Disposition Disposition
+	Failure     *Failure
+	StartedAt   Instant
+	EndedAt     Instant
+}
+
+// Expired reports whether the record's window is over at now. An expired record
+// counts as absent, whether it was purged or not. A record with a pending or parked
+// message, or an unfinished compensation, doesn't expire.
+func (r *Record) Expired(now Instant) bool {
+	return r.State.Terminal() && r.ExpiresAt != 0 && now >= r.ExpiresAt && !r.Unfinished()
+}
+
+// Unfinished reports whether a terminal record has work left: a pending or parked message,
+// or a compensation. It isn't purged until that is done.
+func (r *Record) Unfinished() bool {
+	return (len(r.Outbox) != 0 && r.undelivered()) || (r.Compensation != nil && r.Compensation.State == CompensationStarted)
+}

@@ -1,0 +1,100 @@
+package store
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+)
+
+// Store keeps records. It decides nothing: it offers one atomic, durable
+// compare-and-set per identity (optimistic concurrency), and the engine does the rest,
+// so no two stores can disagree about meaning (CORE-BOUND.1).
+//
+// Operations on one identity are linearizable, across all processes that use the
+// store. There is no promise between identities. When Apply returns, an applied write
+// is durable to the level that the store documents. All methods may be called
+// concurrently.
+//
+// An error means that the result is unknown: the write may have happened, may still
+// happen, or may never happen. The engine resolves it by applying the same
+// write again.
+//
+// Package storetest is this contract in code; every store passes it.
+type Store interface {
+	// Apply writes w.Record if the stored revision equals w.Expect (zero: no
+	// record). It returns the record that is stored afterwards, which is
+	// w.Record when applied and the unchanged stored one otherwise; that one
+	// is the zero Record when w.Expect names a record that is gone. The
+	// caller must not change slices of w after the call, nor of the result.
+	Apply(ctx context.Context, w Write) (current Record, applied bool, err error)
+
+	// Get returns the record, expired or not, or [ErrNotFound].
+	Get(ctx context.Context, id ID) (Record, error)
+
+	// Now is the store's clock, by which leases and windows are judged. It
+	// never goes back, not even when the process restarts over the same data.
+	// It is called for every delivery, so a remote store should keep an offset.
+	Now(ctx context.Context) (Instant, error)
+
+	// Close waits for running calls and releases the store's resources.
+	Close() error
+
+	// Extras returns the store's optional abilities. They never change.
+	Extras() Extras
+}
+
+// ErrNotApplied is wrapped by a store's error if the write certainly didn't happen and
+// never will: it wasn't sent, or the server answered that it refused it. A claim is then
+// refused at once, and needs no release; other writes are tried again as usual. Don't use
+// it for a write that may still be on its way.
+var ErrNotApplied = errors.New("the write was not applied")
+
+// ErrTooLate is wrapped by a store's error if the write arrived after its deadline. It
+// is an [ErrNotApplied].
+var ErrTooLate = fmt.Errorf("%w: it arrived after its deadline", ErrNotApplied)
+
+// Write is one compare-and-set.
+type Write struct {
+	// Record is the new content. Its Revision is new: no other write has it.
+	Record Record
+	// Expect is the revision that must be stored. Zero: no record.
+	Expect Revision
+	// Evidence is appended to the evidence log if the record is written, in the
+	// same atomic step. Only a store with an [EvidenceLog] gets any.
+	Evidence []Entry
+	// Deadline is the instant before which the write must be made, by the clock of
+	// the process or server that makes it. At that instant or later, a write whose
+	// Expect is stored is refused with [ErrTooLate], however long it was on its way.
+	// Zero: no deadline. So a claim can't arrive after its lease is over, when nobody
+	// waits for it any more.
+	Deadline Instant
+}
+
+// Revision names one write. It is unique among all writes of all processes, so a
+// revision in the store shows which write arrived.
+type Revision [16]byte
+
+// IsZero reports whether r stands for "no record".
+func (r Revision) IsZero() bool { return r == Revision{} }
+
+// String is r in hexadecimal.
+func (r Revision) String() string { return hex.EncodeToString(r[:]) }
+
+// MarshalText is [Revision.String].
+func (r Revision) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (r *Revision) UnmarshalText(text []byte) error {
+	if hex.DecodedLen(len(text)) != len(r) {
+		return &Error{Code: CodeInvalidCall, Message: "a revision has 32 hexadecimal digits"}
+	}
+	_, err := hex.Decode(r[:], text)
+	return err
+}
+
+// Ref names one version of a record.
+type Ref struct {
+	ID       ID
+	Revision Revision
+}
