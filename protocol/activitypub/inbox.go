@@ -1,0 +1,253 @@
+package activitypub
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/protocol/activitypub/httpsig"
+	"github.com/semelhq/semel/store"
+)
+
+// Handler handles an activity, which has been taken. After an error it gets the activity
+// again, unless the error is a [*Refusal]. Look at the state of things before you change
+// them (VUL-04-002): after a crash the handler gets an activity that it has handled.
+type Handler func(ctx context.Context, a *Activity) error
+
+// Verifier tells who signed a request, whose body has been read. Its errors are those of
+// [httpsig.Verifier].
+type Verifier interface {
+	// Verify returns who signed it. The body is whole.
+	Verify(r *http.Request, body []byte) (httpsig.Signer, error)
+}
+
+// Defaults and bounds of [Options].
+const (
+	// DefaultMaxBody is the longest activity, in bytes.
+	DefaultMaxBody = 1_000_000
+	// MaxBody is the highest Options.MaxBody: an activity is kept in the outbox of its
+	// record until it is handled, with a line that says where it is from.
+	MaxBody = semel.MaxOutbox - 16<<10
+	// DefaultWindow is how long an activity is recognised. The longest schedule of
+	// retries that is known, Mastodon's, takes about two days.
+	DefaultWindow = 7 * 24 * time.Hour
+	// MinWindow is the shortest Options.Window.
+	MinWindow = 48 * time.Hour
+	// DefaultBudget is how long a sender waits for an activity to be taken, or to be
+	// recognised as a duplicate (VUL-03-002).
+	DefaultBudget = 100 * time.Millisecond
+)
+
+// takeLease is short, because taking an activity is two writes without external effects.
+// If a node dies between them, the next delivery waits that long.
+const takeLease = 2 * time.Second
+
+// Principal is who takes activities. Nobody else may have it where they are taken, because
+// its records say what is handled.
+const Principal = "activitypub"
+
+// OperationPrefix begins the names of the operations that take activities, and of the
+// destinations of taken ones; the name of the inbox follows.
+const OperationPrefix = "activitypub."
+
+// Options configure an [Inbox].
+type Options struct {
+	// Name of the inbox. Activities of two are never the same. Defaults to "inbox".
+	Name string
+	// Tenant is whose activities they are.
+	Tenant string
+	// Actors is the URL of an actor, with {actor} for its name, such as
+	// https://social.example/actors/{actor}. Its inbox is below it, at /inbox/.
+	// Required.
+	Actors string
+	// Shared is the path of the inbox that all actors share, such as /inbox. Empty for
+	// none.
+	Shared string
+	// Exists tells whether there is an actor. An error means that nobody knows.
+	// Required.
+	Exists func(ctx context.Context, actor string) (bool, error)
+	// Verifier tells who signed a request. Required, unless unsigned requests of all
+	// instances are taken.
+	Verifier Verifier
+	// Policies say what is taken from which instances; the first that fits counts.
+	// Without one that fits, an instance's signed activities are taken.
+	Policies Policies
+	// Types are the types of activities that are handled; others get 422. Empty for
+	// any.
+	Types []string
+	// Handle handles an activity. Required.
+	Handle Handler
+	// Window defaults to [DefaultWindow], and is at least [MinWindow].
+	Window time.Duration
+	// Budget is how long a sender waits after its signature is verified. Then it is
+	// answered with 503; what has begun continues, and the next delivery finds its
+	// outcome. Defaults to [DefaultBudget]. Give a slow store more: every 503 costs
+	// another delivery.
+	Budget time.Duration
+	// MaxBody defaults to [DefaultMaxBody], in bytes.
+	MaxBody int64
+	// Evidence is how much goes to the evidence log. Defaults to [semel.EvidenceNone].
+	// With [semel.EvidenceDecisions] it has every delivery, and the digests of both
+	// contents in a conflict.
+	Evidence semel.EvidenceLevel
+	// Log gets every request at INFO, duplicates and refused requests as warnings, and
+	// what could not be taken as errors. Defaults to [slog.Default].
+	Log *slog.Logger
+	// Now is the clock. Defaults to [time.Now].
+	Now func() time.Time
+}
+
+// Inbox serves the inboxes of a server's actors. It has no state of its own: any number of
+// them, on any number of nodes, may serve one store. Its methods may be called
+// concurrently.
+type Inbox struct {
+	engine *semel.Engine
+	opts   Options
+	actors *template
+	log    *slog.Logger
+}
+
+var inboxName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+func (opts Options) withDefaults() Options {
+	opts.Name = cmp.Or(opts.Name, "inbox")
+	opts.Window = cmp.Or(opts.Window, DefaultWindow)
+	opts.Budget = cmp.Or(opts.Budget, DefaultBudget)
+	opts.MaxBody = cmp.Or(opts.MaxBody, DefaultMaxBody)
+	opts.Evidence = cmp.Or(opts.Evidence, semel.EvidenceNone)
+	opts.Log = cmp.Or(opts.Log, slog.Default())
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	return opts
+}
+
+// Validate reports all problems with the options.
+func (opts Options) Validate() error {
+	opts = opts.withDefaults()
+	var errs []error
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("activitypub: "+format, args...))
+		}
+	}
+	actors, err := newTemplate(opts.Actors)
+	need(err == nil, "Actors %q: %v", opts.Actors, err)
+	need(inboxName.MatchString(opts.Name), "Name %q is not small letters, digits and -", opts.Name)
+	need(opts.Shared == "" || strings.HasPrefix(opts.Shared, "/") && opts.Shared == cleanPath(opts.Shared), "Shared %q is not the path of a URL", opts.Shared)
+	if actors != nil && opts.Shared != "" {
+		_, is := actors.inbox(opts.Shared)
+		need(!is, "Shared %q is the inbox of an actor", opts.Shared)
+	}
+	need(opts.Exists != nil, "Exists is missing")
+	need(opts.Handle != nil, "Handle is missing")
+	need(opts.Window >= MinWindow, "Window %v is shorter than senders repeat their deliveries: %v", opts.Window, MinWindow)
+	need(opts.Budget > 0, "Budget is negative")
+	need(opts.MaxBody > 0 && opts.MaxBody <= MaxBody, "MaxBody %d is not between 1 and %d", opts.MaxBody, MaxBody)
+	for i, p := range opts.Policies {
+		need(p.valid(), "Policies[%d]: %q is not a host, *.host or *, in small letters", i, p.Host)
+	}
+	need(opts.Verifier != nil || opts.Policies.of("").Unsigned, "Verifier is missing, and unsigned activities are not taken from everybody")
+	return errors.Join(errs...)
+}
+
+// New makes an inbox and registers its operation. The error reports all problems with the
+// options. You need a dispatcher that passes the messages of [Inbox.Destination] to
+// [Inbox.Work].
+func New(engine *semel.Engine, opts Options) (*Inbox, error) {
+	if engine == nil {
+		return nil, errors.New("activitypub: an engine is missing")
+	}
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	opts = opts.withDefaults()
+	actors, err := newTemplate(opts.Actors)
+	if err != nil {
+		return nil, err
+	}
+	in := &Inbox{engine: engine, opts: opts, actors: actors, log: opts.Log.With(slog.String("component", "activitypub"))}
+	return in, engine.Register(semel.Operation{
+		// Taking an activity has no external effect, so an abandoned attempt may run again.
+		Name: in.Destination(), Window: opts.Window, Lease: takeLease, Evidence: opts.Evidence,
+		OnAbandoned: semel.RetryAbandoned, OnFailure: semel.RetryFailure,
+	})
+}
+
+// Destination is the name of the inbox's operation, and of the destination of its
+// activities in the outbox.
+func (in *Inbox) Destination() string { return OperationPrefix + in.opts.Name }
+
+// Serves reports whether a path is that of an inbox, of whichever actor.
+func (in *Inbox) Serves(path string) bool {
+	_, is := in.actors.inbox(path)
+	return is || in.shared(path)
+}
+
+func (in *Inbox) shared(path string) bool {
+	return in.opts.Shared != "" && strings.TrimSuffix(path, "/") == strings.TrimSuffix(in.opts.Shared, "/")
+}
+
+// template is the URL of an actor, in which {actor} is its name.
+type template struct {
+	origin        string
+	before, after string // the name, in the path
+}
+
+const actorMark = "{actor}"
+
+// maxName is the longest name of an actor, in bytes. It is part of the scope of calls.
+const maxName = 100
+
+func newTemplate(s string) (*template, error) {
+	before, after, ok := strings.Cut(s, actorMark)
+	if !ok || strings.Contains(after, actorMark) {
+		return nil, errors.New("it needs {actor} once")
+	}
+	u, err := url.Parse(before + "a" + after)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("it isn't a URL like https://social.example/actors/{actor}")
+	}
+	origin := u.Scheme + "://" + u.Host
+	path, inPath := strings.CutPrefix(before, origin)
+	if !inPath || !strings.HasSuffix(path, "/") || after != "" && !strings.HasPrefix(after, "/") || u.Path != cleanPath(u.Path) {
+		return nil, errors.New("{actor} has to be a whole part of its path")
+	}
+	return &template{origin: strings.ToLower(origin), before: path, after: after}, nil
+}
+
+func cleanPath(p string) string {
+	u := (&url.URL{Path: "/"}).JoinPath(p)
+	return u.Path
+}
+
+// inbox is the name of the actor whose inbox is at the path.
+func (t *template) inbox(path string) (actor string, is bool) {
+	rest, under := strings.CutPrefix(path, t.before)
+	rest, is = strings.CutSuffix(strings.TrimSuffix(rest, "/"), t.after+"/inbox")
+	return rest, under && is && isName(rest)
+}
+
+// isName reports whether a part of a path can be the name of an actor.
+func isName(s string) bool {
+	return s != "" && len(s) <= maxName && !strings.Contains(s, "/") && store.ValidText(s)
+}
+
+// actor is the name of the actor with a URI.
+func (t *template) actor(uri string) (actor string, is bool) {
+	u, err := url.Parse(uri)
+	if err != nil || u.RawQuery != "" || u.Fragment != "" || strings.ToLower(u.Scheme+"://"+u.Host) != t.origin {
+		return "", false
+	}
+	rest, under := strings.CutPrefix(u.Path, t.before)
+	rest, is = strings.CutSuffix(strings.TrimSuffix(rest, "/"), t.after)
+	return rest, under && is && isName(rest)
+}

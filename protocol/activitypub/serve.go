@@ -1,0 +1,228 @@
+package activitypub
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel/internal/problem"
+	"github.com/semelhq/semel/protocol/activitypub/httpsig"
+)
+
+// retryAfter is what a sender is told that has to deliver again.
+const retryAfter = 5 * time.Second
+
+// receipt is the answer to an activity that was taken, whether now or before
+// (VUL-03-001).
+type receipt struct {
+	Status     int    `json:"status"`
+	ActivityID string `json:"activity_id"`
+	Message    string `json:"message"`
+}
+
+// refusal is the answer to a request of which nothing is taken.
+type refusal struct {
+	Status     int     `json:"status"`
+	Error      string  `json:"error"`
+	Message    string  `json:"message"`
+	ActivityID *string `json:"activity_id"`
+}
+
+// ServeHTTP takes activities that are posted to the inbox of an actor, or to the shared
+// one:
+//
+//	202  it is in the store, or was already
+//	400  it is malformed, has no id, or is for others
+//	401  its signature is missing or wrong, or isn't that of its actor
+//	403  nothing is taken from the actor's instance
+//	404  there is no such actor
+//	405, 413, 415  it isn't posted, is too long, or isn't of a type of ActivityPub
+//	422  it can't be understood, or has an id of another server
+//	429, 503  it wasn't taken now, with Retry-After
+//
+// The body has status and activity_id, and either message, or error and message. If the
+// sender hangs up, its activity is taken nevertheless.
+func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a, err := in.receive(w, r)
+	a.Correlation = correlation(r, a.ID)
+	if a.Correlation != "" {
+		w.Header().Set("X-Correlation-ID", a.Correlation)
+	}
+	var got outcome
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), in.opts.Budget)
+		defer cancel()
+		got, err = in.take(ctx, a)
+	}
+	if err != nil {
+		in.refuse(w, r, a, err)
+		return
+	}
+	in.note(r.Context(), a, got)
+	problem.WriteAs(w, http.StatusAccepted, "application/json", receipt{http.StatusAccepted, a.ID, got.message()})
+}
+
+// receive reads and checks a request up to the point where its activity can be taken. What
+// it found out about the activity is there with an error, too.
+func (in *Inbox) receive(w http.ResponseWriter, r *http.Request) (*Activity, error) {
+	a := new(Activity)
+	actor, is := in.actors.inbox(r.URL.Path)
+	if !is && !in.shared(r.URL.Path) {
+		return a, notFound()
+	}
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		return a, &fault{status: http.StatusMethodNotAllowed, name: "MethodNotAllowed", err: errors.New("activities are posted")}
+	}
+	if !isActivity(r.Header) {
+		return a, &fault{status: http.StatusUnsupportedMediaType, name: "UnsupportedMediaType", err: errors.New(`the content type isn't application/activity+json, nor application/ld+json with the profile "https://www.w3.org/ns/activitystreams", or the body is encoded`)}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, in.opts.MaxBody))
+	if _, long := errors.AsType[*http.MaxBytesError](err); long {
+		return a, &fault{status: http.StatusRequestEntityTooLarge, name: "PayloadTooLarge", err: fmt.Errorf("the body is longer than %d bytes", in.opts.MaxBody)}
+	}
+	if err != nil {
+		return a, malformed("the body broke off")
+	}
+	if a, err = parse(body); err != nil {
+		return a, err
+	}
+	a.Tenant, a.Inbox = in.opts.Tenant, actor
+	if err := in.sender(r, body, a); err != nil {
+		return a, err
+	}
+	if len(in.opts.Types) > 0 && !slices.Contains(in.opts.Types, a.Type) {
+		return a, unprocessable("activities of the type %s are not handled here", a.Type)
+	}
+	return a, nil
+}
+
+// isActivity reports whether a body is an activity by its headers.
+func isActivity(h http.Header) bool {
+	media, params, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if err != nil || h.Get("Content-Encoding") != "" {
+		return false
+	}
+	return media == "application/activity+json" ||
+		media == "application/ld+json" && slices.Contains(strings.Fields(params["profile"]), "https://www.w3.org/ns/activitystreams")
+}
+
+// sender finds out who sent an activity, and whether it is theirs.
+func (in *Inbox) sender(r *http.Request, body []byte, a *Activity) error {
+	policy := in.opts.Policies.of(hostOf(cmp.Or(a.Actor, a.ID)))
+	if policy.Refuse {
+		return &fault{status: http.StatusForbidden, name: "Forbidden", err: errors.New("nothing is taken from the instance of the actor")}
+	}
+	unsigned := errors.New("the request isn't signed")
+	err := error(&httpsig.Error{Code: httpsig.CodeMissing, Err: unsigned})
+	var signer httpsig.Signer
+	if in.opts.Verifier != nil {
+		signer, err = in.opts.Verifier.Verify(r, body)
+	}
+	why, known := errors.AsType[*httpsig.Error](err)
+	switch {
+	case err == nil && a.Actor != "" && a.Actor != signer.Actor:
+		return unauthorized(errors.New("the request is signed by another actor than that of the activity"))
+	case err == nil:
+		a.Actor, a.Signed = signer.Actor, true
+	case known && why.Code == httpsig.CodeKeyUnavailable:
+		return &fault{status: http.StatusServiceUnavailable, name: "KeyUnavailable", err: why.Err}
+	case known && why.Code == httpsig.CodeMissing && policy.Unsigned:
+	case known:
+		return unauthorized(why.Err)
+	default:
+		return err
+	}
+	origin := a.origin
+	if a.Actor != "" {
+		if origin, err = originOf(a.Actor); err != nil {
+			return malformed("the actor isn't a full URI: %v", err)
+		}
+	}
+	a.foreign = a.origin != "" && a.origin != origin
+	return a.fingerprint(origin)
+}
+
+func unauthorized(err error) error {
+	return &fault{status: http.StatusUnauthorized, name: "Unauthorized", err: err}
+}
+
+func notFound() error {
+	return &fault{status: http.StatusNotFound, name: "NotFound", err: errors.New("there is no such actor")}
+}
+
+// maxCorrelation is the longest id of a request that is taken over, in bytes.
+const maxCorrelation = 128
+
+// correlation is what the sender calls a request, or the id of its activity.
+func correlation(r *http.Request, id string) string {
+	for _, name := range []string{"X-Correlation-ID", "X-Request-ID"} {
+		if v := r.Header.Get(name); v != "" && len(v) <= maxCorrelation && visible(v) {
+			return v
+		}
+	}
+	if visible(id) {
+		return id
+	}
+	return ""
+}
+
+// visible reports whether a value can stand in a header of an answer as it is.
+func visible(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// refuse answers and logs a request of which nothing is taken, or of which it isn't known.
+func (in *Inbox) refuse(w http.ResponseWriter, r *http.Request, a *Activity, err error) {
+	doc := refusal{Status: http.StatusServiceUnavailable, Error: "Unavailable", Message: "The activity isn't taken, or it isn't known: deliver it again."}
+	level, wait := slog.LevelError, retryAfter
+	if f, ok := errors.AsType[*fault](err); ok {
+		doc.Status, doc.Error, doc.Message = f.status, f.name, problem.Sentence(f.err.Error())
+		if f.status < 500 {
+			level = slog.LevelWarn
+		}
+		wait = cmp.Or(f.after, retryAfter)
+	}
+	if doc.Status == http.StatusTooManyRequests || doc.Status == http.StatusServiceUnavailable {
+		problem.RetryAfter(w.Header(), wait)
+	}
+	if a.ID != "" {
+		doc.ActivityID = &a.ID
+	}
+	in.log.LogAttrs(r.Context(), level, "activity refused", append(a.attrs(), slog.Int("status", doc.Status), slog.Any("error", err))...)
+	problem.WriteAs(w, doc.Status, "application/json", doc)
+}
+
+// note logs an activity that has been taken, now or before (VUL-03-003).
+func (in *Inbox) note(ctx context.Context, a *Activity, got outcome) {
+	level, attrs := slog.LevelInfo, append(a.attrs(), slog.Int("status", http.StatusAccepted), slog.Int("inboxes", got.inboxes))
+	if got.fresh == 0 {
+		level = slog.LevelWarn
+	}
+	if got.first != "" {
+		level = slog.LevelWarn
+		attrs = append(attrs, slog.String("digest", a.print.String()), slog.String("first_digest", got.first))
+	}
+	in.log.LogAttrs(ctx, level, got.message(), attrs...)
+}
+
+// attrs are the fields of log lines about an activity.
+func (a *Activity) attrs() []slog.Attr {
+	return []slog.Attr{
+		slog.String("activity_id", a.ID), slog.String("actor_id", a.Actor), slog.String("type", a.Type),
+		slog.String("inbox", a.Inbox), slog.String("correlation_id", a.Correlation),
+	}
+}
