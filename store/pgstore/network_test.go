@@ -18,7 +18,7 @@ type network struct {
 }
 
 // newNetwork makes a healthy network to a server, which goes with the test.
-func newNetwork(t *testing.T, server *pgtest.Server) *network {
+func newNetwork(t testing.TB, server *pgtest.Server) *network {
 	t.Helper()
 	n := &network{}
 	n.leadTo(t, server)
@@ -31,7 +31,7 @@ func newNetwork(t *testing.T, server *pgtest.Server) *network {
 }
 
 // leadTo has new connections lead to a server.
-func (n *network) leadTo(t *testing.T, server *pgtest.Server) {
+func (n *network) leadTo(t testing.TB, server *pgtest.Server) {
 	t.Helper()
 	u, err := url.Parse(server.URL("postgres"))
 	if err != nil {
