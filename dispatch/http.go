@@ -70,8 +70,8 @@ func HTTP(opts HTTPOptions) (Sender, error) {
 	}
 	base := opts.Transport
 	if base == nil {
-		g := &guard{private: opts.AllowPrivate, allow: opts.Allow}
-		base = safehttp.Direct(g.control) // no proxy: it would make the connections
+		g := &safehttp.Guard{Private: opts.AllowPrivate, Allow: opts.Allow}
+		base = safehttp.Direct(g.Control) // no proxy: it would make the connections
 	}
 	return &webhook{
 		url: u.String(), signer: s, header: opts.Header.Clone(), check: opts.Check,
@@ -106,7 +106,7 @@ func (w *webhook) Deliver(ctx context.Context, d Delivery) error {
 	w.signer.sign(r.Header, &d, time.Now())
 	resp, err := w.transport.RoundTrip(r)
 	if err != nil {
-		if errors.Is(err, errPrivate) {
+		if errors.Is(err, safehttp.ErrPrivate) {
 			return Park("address_refused", &noAnswerError{err})
 		}
 		return &noAnswerError{err}
@@ -143,7 +143,7 @@ func (e *noAnswerError) kept() string {
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](e.err)
 	op, network := errors.AsType[*net.OpError](e.err)
 	switch {
-	case errors.Is(e.err, errPrivate):
+	case errors.Is(e.err, safehttp.ErrPrivate):
 		return "the address of the receiver is not public"
 	case errors.Is(e.err, context.DeadlineExceeded):
 		return "no answer in time"
@@ -162,7 +162,7 @@ func (e *noAnswerError) kept() string {
 // a connection that could not be made.
 func Unanswered(err error) bool {
 	e, ok := errors.AsType[*noAnswerError](err)
-	if !ok || errors.Is(e.err, errPrivate) {
+	if !ok || errors.Is(e.err, safehttp.ErrPrivate) {
 		return false
 	}
 	_, name := errors.AsType[*net.DNSError](e.err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/safehttp"
 )
 
 // The sender of a message reads why it was not delivered, and nothing of the network
@@ -24,7 +25,7 @@ func TestFailuresTellNothingOfTheNetwork(t *testing.T) {
 		"no connection":      dial(errors.New("connection refused")),
 		"in time":            fmt.Errorf("10.0.0.9: %w", context.DeadlineExceeded),
 		"certificate":        &tls.CertificateVerificationError{Err: x509.HostnameError{Host: "billing.internal", Certificate: &x509.Certificate{}}},
-		"is not public":      fmt.Errorf("%w: 10.0.0.9", errPrivate),
+		"is not public":      fmt.Errorf("%w: 10.0.0.9", safehttp.ErrPrivate),
 		"connection broke":   &net.OpError{Op: "read", Err: errors.New("10.0.0.9: reset")},
 		"the receiver's own": errors.New("the receiver's own"),
 	} {

@@ -41,6 +41,9 @@ type Answer struct {
 	Body   []byte
 }
 
+// ErrTooLarge is wrapped by the error of an answer whose body is longer than MaxAnswer.
+var ErrTooLarge = errors.New("the answer is larger")
+
 var standard = Direct(nil)
 
 // Direct returns a transport that connects to where a request says, and uses no proxy:
@@ -76,7 +79,7 @@ func (c *Client) Do(r *http.Request) (*Answer, error) {
 		return nil, Quiet(err)
 	}
 	if int64(len(body)) > limit {
-		return nil, fmt.Errorf("the answer is larger than %d bytes", limit)
+		return nil, fmt.Errorf("%w than %d bytes", ErrTooLarge, limit)
 	}
 	return &Answer{resp.StatusCode, resp.Header, body}, nil
 }

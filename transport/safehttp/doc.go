@@ -7,6 +7,7 @@
 //   - [Retrier] gives a request a key and sends it again with that key, for services
 //     that honour it.
 //   - [Client] asks one question of one address, within bounds.
+//   - [Guard] keeps requests to addresses that others name out of your own network.
 //
 // The doors and senders of this module use all of them. You can use them alone: the
 // package imports only the standard library.

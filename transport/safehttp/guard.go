@@ -1,4 +1,4 @@
-package dispatch
+package safehttp
 
 import (
 	"context"
@@ -9,16 +9,19 @@ import (
 	"syscall"
 )
 
-// errPrivate is wrapped by the error of every connection that the guard refuses.
-var errPrivate = errors.New("the address is not a public one")
+// ErrPrivate is wrapped by the error of every connection that a [Guard] refuses.
+var ErrPrivate = errors.New("the address is not a public one")
 
-// guard refuses connections to addresses that aren't public, so that somebody who names
-// a receiver can't reach into the sender's network (server-side request forgery). It
+// Guard refuses connections to addresses that aren't public, so that somebody who names
+// an address can't reach into the network of whoever connects to it (server-side request forgery). It
 // checks the address of the connection, after names were resolved, so a name that
-// changes (DNS rebinding) doesn't get past it.
-type guard struct {
-	private bool
-	allow   []netip.Prefix
+// changes (DNS rebinding) doesn't get past it. The zero value refuses all
+// private, loopback and reserved addresses. Concurrent use is fine.
+type Guard struct {
+	// Private allows every address.
+	Private bool
+	// Allow allows some that aren't public.
+	Allow []netip.Prefix
 }
 
 // reserved are the ranges that aren't on the public internet, besides those that package
@@ -48,21 +51,22 @@ var (
 	sixToFour = netip.MustParsePrefix("2002::/16")
 )
 
-// control is a [net.Dialer.ControlContext].
-func (g *guard) control(_ context.Context, _, address string, _ syscall.RawConn) error {
+// Control refuses a connection to an address that isn't allowed; it is for [Direct].
+func (g *Guard) Control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errPrivate, err)
+		return fmt.Errorf("%w: %w", ErrPrivate, err)
 	}
-	if !g.allowed(at.Addr()) {
-		return fmt.Errorf("%w: %s", errPrivate, at.Addr())
+	if !g.Allows(at.Addr()) {
+		return fmt.Errorf("%w: %s", ErrPrivate, at.Addr())
 	}
 	return nil
 }
 
-func (g *guard) allowed(a netip.Addr) bool {
+// Allows reports whether connections to the address are allowed.
+func (g *Guard) Allows(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
-	return g.private || public(a) || slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(a) })
+	return g.Private || public(a) || slices.ContainsFunc(g.Allow, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 func public(a netip.Addr) bool {
