@@ -1,29 +1,47 @@
-// Package httpsig verifies HTTP signatures.
 package httpsig
 
-// Signer is who signed a request.
-type Signer struct {
-	Actor, KeyID string
-	Form         string
-}
-
-// Code is the stable name of a reason.
-type Code string
-
-// The codes.
-const (
-	CodeMissing        Code = "signature_missing"
-	CodeKeyUnavailable Code = "key_unavailable"
+import (
+	"errors"
+	"fmt"
 )
 
-// Error is why.
+// Code is the stable name of a reason why a signature is refused.
+type Code string
+
+// The codes. KeyUnavailable is the only one that may pass by trying again: an inbox
+// answers it with 503, and all others with 401.
+const (
+	SignatureMissing   Code = "signature_missing"
+	SignatureMalformed Code = "signature_malformed" // it can't be read
+	SignatureWeak      Code = "signature_weak"      // it leaves out what it must cover
+	SignatureWrong     Code = "signature_wrong"
+	AlgorithmRefused   Code = "algorithm_refused" // unknown, weak, or of another kind of key
+	DigestWrong        Code = "digest_wrong"      // the body isn't the one that was signed
+	TooOld             Code = "too_old"
+	TooNew             Code = "too_new"
+	KeyGone            Code = "key_gone"    // its server says that there is no such key
+	KeyRefused         Code = "key_refused" // it isn't fetched, or its documents aren't right
+	KeyUnavailable     Code = "key_unavailable"
+)
+
+// Error is why a signature is refused.
 type Error struct {
 	Code Code
 	Err  error
 }
 
-// Error is one line.
+// Error is one line, without keys, signatures or bodies.
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+func refuse(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Err: fmt.Errorf(format, args...)}
+}
+
+// hasCode reports whether an error is an [*Error] with the code.
+func hasCode(err error, code Code) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Code == code
+}

@@ -1,0 +1,199 @@
+package httpsig
+
+import (
+	"cmp"
+	"context"
+	"crypto"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// Key is a public key, and whose it is.
+type Key struct {
+	ID    string
+	Owner string // the id of an actor with the origin of ID
+	// Public is an *rsa.PublicKey of 2048 to 8192 bits, an *ecdsa.PublicKey of P-256 or
+	// an ed25519.PublicKey.
+	Public crypto.PublicKey
+}
+
+// Defaults of [KeysOptions].
+const (
+	DefaultTTL     = time.Hour
+	DefaultMaxKeys = 10_000
+)
+
+const (
+	// gone is how long it is remembered that there is no such key, or that it was
+	// refused; busy is how long that it could not be had.
+	gone = time.Minute
+	busy = 15 * time.Second
+	// rest is how long a key is kept before a signature that it didn't make has it
+	// fetched again: a new key must be believed soon, and whoever sends wrong signatures
+	// must not make this server fetch for each.
+	rest = time.Minute
+)
+
+// KeysOptions configure [Keys].
+type KeysOptions struct {
+	// AllowPrivate allows to fetch from loopback and private addresses, and by http. By
+	// default only public addresses and https are allowed: strangers choose the ids of
+	// keys (server-side request forgery).
+	AllowPrivate bool
+	// Allow is asked before anything is fetched from a host, in lower case and without a
+	// port, and each time before a key of that host is used. Defaults to all.
+	Allow func(host string) bool
+	// TTL is how long a key is used before it is fetched again, so how long a withdrawn
+	// one may be good. Defaults to 1 hour.
+	TTL time.Duration
+	// MaxKeys is how many keys are kept, and how many failures. Those that weren't used
+	// for longest make room. Defaults to 10,000.
+	MaxKeys int
+	// Timeout bounds one fetch. Defaults to 10 seconds.
+	Timeout time.Duration
+	// Now is the clock. Defaults to [time.Now].
+	Now func() time.Time
+	// Sign signs the requests, for servers that answer only signed ones; see [Sign].
+	Sign func(*http.Request) error
+	// Transport replaces the transport, and with it the guard against private addresses.
+	// Mostly for tests.
+	Transport http.RoundTripper
+}
+
+// Keys fetches public keys and keeps them for a while. Concurrent use is fine: one fetch
+// is for all who want the same key.
+type Keys struct {
+	fetch   *fetcher
+	ttl     time.Duration
+	now     func() time.Time
+	flights singleflight.Group
+
+	mu     sync.Mutex
+	keys   *recent
+	failed *recent
+}
+
+// entry is what the last fetches of a key brought.
+type entry struct {
+	key *Key
+	err error // why there is no key
+	at  time.Time
+
+	// Only renew uses these, once at a time for each key.
+	tried time.Time // when the key could last not be fetched again
+	again error     // why
+}
+
+// NewKeys starts nothing.
+func NewKeys(opts KeysOptions) *Keys {
+	k := &Keys{fetch: newFetcher(&opts), ttl: cmp.Or(opts.TTL, DefaultTTL), now: opts.Now}
+	if k.now == nil {
+		k.now = time.Now
+	}
+	size := cmp.Or(opts.MaxKeys, DefaultMaxKeys)
+	k.keys, k.failed = newRecent(size), newRecent(size)
+	return k
+}
+
+// Get returns a key by its id, the URL of the key or of an actor with a fragment. It may
+// fetch it, which goes on for the next caller if ctx ends before. Its errors are of type
+// [*Error], with a code that begins with key_; they are remembered for a short while.
+func (k *Keys) Get(ctx context.Context, id string) (*Key, error) {
+	if _, err := k.fetch.address(id); err != nil {
+		return nil, err
+	}
+	if e := k.have(id); e != nil {
+		return e.key, e.err
+	}
+	return k.fly(ctx, id, id, func(ctx context.Context) (*Key, error) {
+		if e := k.have(id); e != nil { // another flight has just ended
+			return e.key, e.err
+		}
+		key, err := k.fetch.resolve(ctx, id)
+		k.keep(id, &entry{key: key, err: err})
+		return key, err
+	})
+}
+
+// renew fetches a key again that didn't make a signature, unless that was done lately: it
+// may have been replaced. It returns the key that counts now, which may be the same. If it
+// could not be had, the signature may be right.
+func (k *Keys) renew(ctx context.Context, old *Key) (*Key, error) {
+	return k.fly(ctx, "again "+old.ID, old.ID, func(ctx context.Context) (*Key, error) {
+		e, now := k.have(old.ID), k.now()
+		switch {
+		case e == nil: // it had to make room, or its time is over
+		case e.key != old: // it was replaced meanwhile
+			return e.key, e.err
+		case now.Sub(e.tried) < rest:
+			return e.key, e.again
+		case now.Sub(e.at) < rest:
+			return e.key, nil
+		}
+		key, err := k.fetch.resolve(ctx, old.ID)
+		if e != nil && hasCode(err, KeyUnavailable) {
+			k.mu.Lock()
+			e.tried, e.again = now, err
+			k.mu.Unlock()
+			return nil, err
+		}
+		k.keep(old.ID, &entry{key: key, err: err})
+		return key, err
+	})
+}
+
+// fly runs one fetch for all who want it. It doesn't end when the one who came first goes
+// away.
+func (k *Keys) fly(ctx context.Context, name, id string, fetch func(context.Context) (*Key, error)) (*Key, error) {
+	flight := k.flights.DoChan(name, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.fetch.client.Timeout)
+		defer cancel()
+		return fetch(ctx)
+	})
+	select {
+	case got := <-flight:
+		key, _ := got.Val.(*Key)
+		return key, got.Err
+	case <-ctx.Done():
+		return nil, &Error{Code: KeyUnavailable, Err: ctx.Err()}
+	}
+}
+
+// have is what is known of a key, if that is still good.
+func (k *Keys) have(id string) *entry {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.now()
+	if e := k.keys.get(id); e != nil && now.Sub(e.at) < k.ttl {
+		return e
+	}
+	e := k.failed.get(id)
+	if e == nil {
+		return nil
+	}
+	keep := gone
+	if hasCode(e.err, KeyUnavailable) {
+		keep = busy
+	}
+	if now.Sub(e.at) < keep {
+		return e
+	}
+	return nil
+}
+
+// keep remembers what a fetch brought.
+func (k *Keys) keep(id string, e *entry) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	e.at = k.now()
+	k.keys.remove(id)
+	k.failed.remove(id)
+	if e.err == nil {
+		k.keys.put(id, e)
+	} else {
+		k.failed.put(id, e)
+	}
+}
