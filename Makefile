@@ -46,6 +46,7 @@ prove: ## run the long tests at their full length, then break everything around 
 	@scripts/services
 	@scripts/install-sdks
 	SEMEL_THOROUGH=1 go test -run '$(LONG)' -count=1 -timeout 20m ./store/pgstore ./store/pebblestore
+	SEMEL_THOROUGH=1 go test -run '^TestStorm$$' -count=1 -v -timeout 30m ./protocol/webhook ./protocol/forrst
 	SEMEL_THOROUGH=1 go test -run '^Test(SDKs|KilledProxies|GracefulRestartsOfTheUpstream)$$' -count=1 -v -parallel 4 -timeout 20m ./cmd/semel/internal/cli ./transport/semelproxy
 	go test -run '^TestChaos' -count=1 -v -timeout 5h ./internal/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)
 
