@@ -27,6 +27,10 @@
 //   - one with other arguments gets IDEMPOTENCY_CONFLICT, with a hash of the first
 //     arguments (FOR-CONF.1).
 //
+// A call whose arguments don't fit the schema of its version (Version.Arguments) gets
+// SCHEMA_VALIDATION_FAILED with the place of each fault, and leaves nothing in the store.
+// Only a key that was used before gets what is recorded for it, as above.
+//
 // Both spellings of the extension's URN are accepted, urn:forrst:ext:idempotency and
 // urn:cline:forrst:ext:idempotency; answers use that of the request.
 //

@@ -54,6 +54,32 @@ func ExampleNew() {
 	// req_2 cached {"charge_id":"ch_1"}
 }
 
+func ExampleVersion() {
+	engine, err := semel.New(memstore.New(), nil)
+	if err != nil {
+		panic(err)
+	}
+	// snippet: Arguments
+	service, err := forrst.New(engine, forrst.Options{Functions: []forrst.Function{{
+		Name: "payments.charge",
+		Versions: []forrst.Version{{Version: "1.0.0", Run: chargeCard, Arguments: json.RawMessage(`{
+			"required": ["amount"],
+			"properties": {"amount": {"type": "integer", "minimum": 1}},
+			"additionalProperties": false
+		}`)}},
+	}}})
+	// end snippet
+	if err != nil {
+		panic(err)
+	}
+	x := service.Explain([]byte(`{"protocol":{"name":"forrst","version":"0.1.0"},"id":"req_1",
+		"call":{"function":"payments.charge","version":"1.0.0","arguments":{"amount":0}},
+		"extensions":[{"urn":"urn:forrst:ext:idempotency","options":{"key":"order-7"}}]}`))
+	fmt.Println(x.Status, x.Errors)
+	// Output:
+	// 422 SCHEMA_VALIDATION_FAILED at /call/arguments/amount: It does not fit minimum
+}
+
 // snippet: Handler
 func chargeCard(ctx context.Context, x semel.Execution, r *forrst.Request) (any, error) {
 	var args struct{ Amount int }

@@ -51,7 +51,10 @@ func (s *Service) explain(x *Explanation, r *Request) Errors {
 		return errs
 	}
 	x.Version, x.Operation = r.Version, f.operation
-	if errs := s.negotiate(r, f); len(errs) > 0 || f.readOnly {
+	if errs := s.negotiate(r, f); len(errs) > 0 {
+		return errs
+	}
+	if errs := f.misfits(r); len(errs) > 0 || f.readOnly {
 		return errs
 	}
 	call, err := s.call(r, f)

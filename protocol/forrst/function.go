@@ -13,6 +13,7 @@ import (
 	"golang.org/x/mod/semver"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/argschema"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
@@ -56,11 +57,14 @@ type Version struct {
 	Version string
 	// Run executes the function. Required.
 	Run Handler
-	// Description, Arguments and Returns, which are JSON Schemas, are what describe
-	// says of the version. Arguments aren't checked by them.
+	// Arguments is a JSON Schema, of draft 2020-12 unless it names another. A call with
+	// arguments that don't fit is refused with SCHEMA_VALIDATION_FAILED and never runs.
+	// If its key was used before, it gets what became of that. Optional: any object fits.
+	Arguments json.RawMessage
+	// Returns is a JSON Schema too. Results aren't checked by it.
+	Returns json.RawMessage
+	// Description is what describe says of the version, beside the schemas.
 	Description string
-	Arguments   json.RawMessage
-	Returns     json.RawMessage
 }
 
 // function is a registered function.
@@ -71,7 +75,8 @@ type function struct {
 	onFailure semel.AfterFailure
 	readOnly  bool
 	versions  map[string]*Version
-	latest    string // the latest stable one; empty if there is none
+	arguments map[string]*argschema.Schema // by version; nil: any object fits
+	latest    string                       // the latest stable one; empty if there is none
 }
 
 // maxName bounds the names of functions with their versions, which become the scope of
@@ -81,7 +86,8 @@ const maxName = 96
 // register checks a function and registers its operation.
 func register(engine *semel.Engine, f Function) (*function, error) {
 	f.Key = cmp.Or(f.Key, semelhttp.KeyRequired)
-	if err := f.validate(); err != nil {
+	arguments, err := f.validate()
+	if err != nil {
 		return nil, err
 	}
 	op := f.Operation
@@ -102,7 +108,7 @@ func register(engine *semel.Engine, f Function) (*function, error) {
 	}
 	reg := &function{
 		Function: f, operation: op.Name, share: op.Share, onFailure: op.OnFailure,
-		readOnly: op.Class == semel.ReadOnly, versions: map[string]*Version{},
+		readOnly: op.Class == semel.ReadOnly, versions: map[string]*Version{}, arguments: arguments,
 	}
 	for i := range f.Versions {
 		v := &f.Versions[i]
@@ -114,7 +120,9 @@ func register(engine *semel.Engine, f Function) (*function, error) {
 	return reg, nil
 }
 
-func (f *Function) validate() error {
+// validate reports everything that is wrong with the declaration, and reads the schemas of
+// arguments.
+func (f *Function) validate() (map[string]*argschema.Schema, error) {
 	var errs []error
 	bad := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("forrst: function %q: "+format, append([]any{f.Name}, args...)...))
@@ -134,7 +142,7 @@ func (f *Function) validate() error {
 	if len(f.Versions) == 0 {
 		bad("there are no Versions")
 	}
-	seen := map[string]bool{}
+	seen, arguments := map[string]bool{}, map[string]*argschema.Schema{}
 	for _, v := range f.Versions {
 		switch {
 		case !validVersion(v.Version):
@@ -148,10 +156,15 @@ func (f *Function) validate() error {
 		if v.Run == nil {
 			bad("version %s has no Run", v.Version)
 		}
-		for _, schema := range []json.RawMessage{v.Arguments, v.Returns} {
-			if schema != nil && !json.Valid(schema) {
-				bad("version %s has a schema that is not JSON", v.Version)
+		if v.Returns != nil && !json.Valid(v.Returns) {
+			bad("version %s has Returns that are not JSON", v.Version)
+		}
+		if v.Arguments != nil {
+			schema, err := argschema.Compile(v.Arguments)
+			if err != nil {
+				bad("the Arguments of version %s are no JSON Schema: %w", v.Version, err)
 			}
+			arguments[v.Version] = schema
 		}
 	}
 	for _, effect := range f.SideEffects {
@@ -159,7 +172,7 @@ func (f *Function) validate() error {
 			bad("SideEffects has %q, not create, update or delete", effect)
 		}
 	}
-	return errors.Join(errs...)
+	return arguments, errors.Join(errs...)
 }
 
 // resolve finds what a request calls, and puts the version that runs into it.

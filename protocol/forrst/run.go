@@ -29,6 +29,9 @@ func (s *Service) serve(ctx context.Context, r *Request) answer {
 	if err != nil {
 		return s.undecided(ctx, r, err)
 	}
+	if errs := f.misfits(r); len(errs) > 0 {
+		return s.refuseMisfit(ctx, r, call, errs)
+	}
 	ans, err := s.engine.Begin(ctx, call)
 	if err != nil {
 		return s.undecided(ctx, r, err)

@@ -114,20 +114,23 @@ func TestDeclarationsThatAreWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, fs := range map[string][]forrst.Function{
-		"no functions":     nil,
-		"no name":          {{Versions: v}},
-		"Forrst's own":     {{Name: "forrst.ping", Versions: v}},
-		"Forrst's own URN": {{Name: "urn:cline:forrst:fn:ping", Versions: v}},
-		"no versions":      {{Name: "a.b"}},
-		"a bad version":    {{Name: "a.b", Versions: []forrst.Version{{Version: "1.0", Run: run}}}},
-		"twice":            {{Name: "a.b", Versions: v}, {Name: "a.b", Versions: v}},
-		"a version twice":  {{Name: "a.b", Versions: append(v, v...)}},
-		"no handler":       {{Name: "a.b", Versions: []forrst.Version{{Version: "1.0.0"}}}},
-		"a long name":      {{Name: strings.Repeat("a", 100), Versions: v}},
-		"a bad key rule":   {{Name: "a.b", Key: "never", Versions: v}},
-		"a bad effect":     {{Name: "a.b", SideEffects: []string{"pay"}, Versions: v}},
-		"a bad schema":     {{Name: "a.b", Versions: []forrst.Version{{Version: "1.0.0", Run: run, Arguments: json.RawMessage("{")}}}},
-		"a bad operation":  {{Name: "a.b", Operation: semel.Operation{Window: -1}, Versions: v}},
+		"no functions":      nil,
+		"no name":           {{Versions: v}},
+		"Forrst's own":      {{Name: "forrst.ping", Versions: v}},
+		"Forrst's own URN":  {{Name: "urn:cline:forrst:fn:ping", Versions: v}},
+		"no versions":       {{Name: "a.b"}},
+		"a bad version":     {{Name: "a.b", Versions: []forrst.Version{{Version: "1.0", Run: run}}}},
+		"twice":             {{Name: "a.b", Versions: v}, {Name: "a.b", Versions: v}},
+		"a version twice":   {{Name: "a.b", Versions: append(v, v...)}},
+		"no handler":        {{Name: "a.b", Versions: []forrst.Version{{Version: "1.0.0"}}}},
+		"a long name":       {{Name: strings.Repeat("a", 100), Versions: v}},
+		"a bad key rule":    {{Name: "a.b", Key: "never", Versions: v}},
+		"a bad effect":      {{Name: "a.b", SideEffects: []string{"pay"}, Versions: v}},
+		"a bad schema":      {{Name: "a.b", Versions: []forrst.Version{{Version: "1.0.0", Run: run, Arguments: json.RawMessage("{")}}}},
+		"no schema":         {{Name: "a.b", Versions: []forrst.Version{{Version: "1.0.0", Run: run, Arguments: json.RawMessage(`{"type":"text"}`)}}}},
+		"a schema far away": {{Name: "a.b", Versions: []forrst.Version{{Version: "1.0.0", Run: run, Arguments: json.RawMessage(`{"$ref":"http://127.0.0.1/schema"}`)}}}},
+		"bad returns":       {{Name: "a.b", Versions: []forrst.Version{{Version: "1.0.0", Run: run, Returns: json.RawMessage("{")}}}},
+		"a bad operation":   {{Name: "a.b", Operation: semel.Operation{Window: -1}, Versions: v}},
 	} {
 		if _, err := forrst.New(engine, forrst.Options{Functions: fs}); err == nil {
 			t.Errorf("%s is accepted", name)

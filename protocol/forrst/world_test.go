@@ -55,6 +55,14 @@ const callerHeader = "X-Test-Caller"
 func newWorld(t *testing.T, opts forrst.Options) *world {
 	t.Helper()
 	w := &world{t: t, store: &faultyStore{Store: memstore.New()}}
+	w.deploy(opts)
+	return w
+}
+
+// deploy puts another service on the store.
+func (w *world) deploy(opts forrst.Options) {
+	t := w.t
+	t.Helper()
 	var err error
 	if w.engine, err = semel.New(w.store, &semel.Options{StoreTimeout: time.Second}); err != nil {
 		t.Fatal(err)
@@ -66,7 +74,6 @@ func newWorld(t *testing.T, opts forrst.Options) *world {
 	if w.service, err = forrst.New(w.engine, opts); err != nil {
 		t.Fatal(err)
 	}
-	return w
 }
 
 // identify takes everybody at their word.

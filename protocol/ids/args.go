@@ -1,28 +1,15 @@
 package ids
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
-
+	"github.com/semelhq/semel/internal/argschema"
 	"github.com/semelhq/semel/internal/canon"
-)
-
-// Bounds of numbers in arguments. The schema computes with exact fractions, which can be
-// very long for a short text.
-const (
-	maxNumber   = 1000 // bytes
-	maxExponent = 1000
 )
 
 // args normalises and checks the arguments, and returns those that enter the key.
@@ -86,7 +73,7 @@ func argsTree(text json.RawMessage) (map[string]any, error) {
 	if err != nil {
 		return nil, &Error{Reason: ReasonEnvelope, Path: "args", Message: "no strict JSON", Err: err}
 	}
-	tree, err := decode(text)
+	tree, err := argschema.Decode(text)
 	if err != nil {
 		return nil, &Error{Reason: ReasonEnvelope, Path: "args", Message: "no strict JSON", Err: err}
 	}
@@ -94,38 +81,10 @@ func argsTree(text json.RawMessage) (map[string]any, error) {
 	if !ok {
 		return nil, &Error{Reason: ReasonEnvelope, Path: "args", Message: "it is " + kindOf(text) + ", not an object"}
 	}
-	return object, boundNumbers(object)
-}
-
-func decode(text []byte) (v any, err error) {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	err = dec.Decode(&v)
-	return v, err
-}
-
-func boundNumbers(v any) error {
-	switch x := v.(type) {
-	case map[string]any:
-		for _, item := range x {
-			if err := boundNumbers(item); err != nil {
-				return err
-			}
-		}
-	case []any:
-		for _, item := range x {
-			if err := boundNumbers(item); err != nil {
-				return err
-			}
-		}
-	case json.Number:
-		_, exponent, _ := strings.Cut(string(x), "e")
-		n, err := strconv.Atoi(cmp.Or(exponent, "0"))
-		if err != nil || n > maxExponent || n < -maxExponent || len(x) > maxNumber {
-			return &Error{Reason: ReasonArgs, Path: "args", Message: "a number has too many digits or too large an exponent"}
-		}
+	if argschema.Bounded(object) != nil {
+		return nil, &Error{Reason: ReasonArgs, Path: "args", Message: "a number has too many digits or too large an exponent"}
 	}
-	return nil
+	return object, nil
 }
 
 // write is the canonical form of a tree.
@@ -185,17 +144,9 @@ func (e *Entry) validate(tree map[string]any) error {
 	if e.schema == nil {
 		return nil
 	}
-	err := e.schema.Validate(tree)
-	if err == nil {
-		return nil
-	}
-	failed, ok := errors.AsType[*jsonschema.ValidationError](err)
-	if !ok {
-		return &Error{Reason: ReasonArgs, Path: "args", Message: "they can't be checked against the schema"}
-	}
 	var errs []error
-	for _, f := range leaves(failed, nil) {
-		errs = append(errs, &Error{Reason: ReasonArgs, Path: brief(pointer(f.InstanceLocation)), Message: complaint(f.ErrorKind)})
+	for _, f := range e.schema.Check(tree) {
+		errs = append(errs, &Error{Reason: ReasonArgs, Path: brief(pointer(f.Path)), Message: "it " + complaint(f)})
 	}
 	if len(errs) == 1 {
 		return errs[0]
@@ -203,32 +154,12 @@ func (e *Entry) validate(tree map[string]any) error {
 	return errors.Join(errs...)
 }
 
-// maxComplaints is how many faults of one envelope are reported.
-const maxComplaints = 20
-
-func leaves(f *jsonschema.ValidationError, found []*jsonschema.ValidationError) []*jsonschema.ValidationError {
-	if len(f.Causes) == 0 && len(found) < maxComplaints {
-		return append(found, f)
+// complaint says what is wrong, for people.
+func complaint(f argschema.Fault) string {
+	if f.Keyword == "additionalProperties" && len(f.Names) > 0 { // which a client has named
+		return "has members that the schema does not know: " + brief(strings.Join(f.Names, ", "))
 	}
-	for _, c := range f.Causes {
-		found = leaves(c, found)
-	}
-	return found
-}
-
-func complaint(k jsonschema.ErrorKind) string {
-	switch x := k.(type) {
-	case *kind.Required:
-		return "it lacks " + strings.Join(x.Missing, ", ")
-	case *kind.AdditionalProperties:
-		return "it has members that the schema does not know: " + brief(strings.Join(x.Properties, ", "))
-	case *kind.Type:
-		return fmt.Sprintf("it is %s and should be %s", x.Got, strings.Join(x.Want, " or "))
-	}
-	if keywords := k.KeywordPath(); len(keywords) > 0 {
-		return "it does not fit " + strings.Join(keywords, "/")
-	}
-	return "it does not fit the schema"
+	return f.Message
 }
 
 func sortedNames(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

@@ -13,6 +13,9 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
+// maxComplaints is how many faults of one envelope are reported.
+const maxComplaints = 20
+
 // envelopeReader collects what is wrong with an envelope.
 type envelopeReader struct{ errs []error }
 

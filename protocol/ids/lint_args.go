@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/semelhq/semel/internal/argschema"
 )
 
 // jsonSchema2020 is the only draft that is read.
@@ -53,7 +55,7 @@ func (l *linter) schema(e *Entry, at string) {
 		}
 	}
 	var err error
-	if e.schema, err = compileSchema(e.Args.Schema); err != nil {
+	if e.schema, err = argschema.Compile(e.Args.Schema); err != nil {
 		l.Add(at, "this is no JSON Schema: "+strings.Join(strings.Fields(err.Error()), " "), "")
 		return
 	}

@@ -1,14 +1,10 @@
 package ids
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"reflect"
 	"time"
-
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/strictyaml"
@@ -120,32 +116,6 @@ func (e *Entry) fill() {
 			s.Header = cmp.Or(s.Header, "Idempotency-Key")
 		}
 	}
-}
-
-// schemaURL is the name of a schema while it is compiled. Nothing is fetched.
-const schemaURL = "args:schema"
-
-// compileSchema reads a JSON Schema.
-func compileSchema(text []byte) (*jsonschema.Schema, error) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		return nil, err
-	}
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	c.AssertFormat()
-	c.UseLoader(noLoader{})
-	if err := c.AddResource(schemaURL, doc); err != nil {
-		return nil, err
-	}
-	return c.Compile(schemaURL)
-}
-
-// noLoader keeps schemas from reading files and the network.
-type noLoader struct{}
-
-func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("%s is outside of the schema", url)
 }
 
 // BindingsOf returns bindings with these names to functions that do nothing, to check the

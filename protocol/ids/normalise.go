@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/semelhq/semel/internal/argschema"
 )
 
 // normalise applies the rules in the order of the declaration. Sets are sorted after
@@ -20,7 +22,7 @@ func (e *Entry) normalise(tree map[string]any) error {
 					return nil, false, nil
 				}
 				var err error
-				if v, err = decode(n.Default); err != nil {
+				if v, err = argschema.Decode(n.Default); err != nil {
 					return nil, false, err // Load has checked it
 				}
 			}
@@ -121,11 +123,11 @@ var (
 // no minus before zero.
 func decimal(text string) (any, bool) {
 	m := decimalForm.FindStringSubmatch(text)
-	if m == nil || len(text) > maxNumber {
+	if m == nil || len(text) > argschema.MaxNumber {
 		return nil, false
 	}
 	exponent, _ := strconv.Atoi(cmp.Or(m[4], "0")) // of the form above
-	if exponent > maxExponent || exponent < -maxExponent {
+	if exponent > argschema.MaxExponent || exponent < -argschema.MaxExponent {
 		return nil, false
 	}
 	digits, point := m[2]+m[3], len(m[2])+exponent

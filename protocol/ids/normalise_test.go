@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/semelhq/semel/internal/argschema"
 	"github.com/semelhq/semel/internal/clause"
 )
 
@@ -152,14 +153,14 @@ func TestPaths(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s taken out of %s", c.path, c.in), func(t *testing.T) {
 			steps, ok := Path(c.path).steps()
-			tree, err := decode([]byte(c.in))
+			tree, err := argschema.Decode([]byte(c.in))
 			if !ok || err != nil {
 				t.Fatal(ok, err)
 			}
 			if _, err := change(tree, steps, func(any, bool) (any, bool, error) { return nil, false, nil }); err != nil {
 				t.Fatal(err)
 			}
-			want, _ := decode([]byte(c.want))
+			want, _ := argschema.Decode([]byte(c.want))
 			if !reflect.DeepEqual(tree, want) {
 				t.Errorf("got %v, want %v", tree, want)
 			}

@@ -3,6 +3,8 @@ package ids
 import (
 	"encoding/json"
 	"slices"
+
+	"github.com/semelhq/semel/internal/argschema"
 )
 
 // Redacted replaces values that a reader may not see.
@@ -31,7 +33,7 @@ func (e *Entry) redact(outcome []byte, rights []string) (shown []byte, hidden, o
 	}
 	// The outcome may have duplicate members, of which readers take different ones, so
 	// the text is encoded anew.
-	tree, err := decode(outcome)
+	tree, err := argschema.Decode(outcome)
 	if err != nil {
 		return nil, true, false
 	}

@@ -5,9 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/argschema"
 )
 
 // Registry declares commands. Make one with [Load] or [NewRegistry], which check it, and
@@ -84,7 +83,7 @@ type Entry struct {
 	PerPrincipal RateEntry `json:"per_principal"`
 
 	at     string // path in the file
-	schema *jsonschema.Schema
+	schema *argschema.Schema
 }
 
 // Principal is which actor a command is bound to.

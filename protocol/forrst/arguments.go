@@ -1,0 +1,75 @@
+package forrst
+
+import (
+	"context"
+	"slices"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/argschema"
+)
+
+// misfits are the faults of the arguments by the schema of the version that is called.
+func (f *function) misfits(r *Request) (errs Errors) {
+	schema := f.arguments[r.Version]
+	if schema == nil {
+		return nil
+	}
+	tree, err := argschema.Decode(r.Arguments)
+	if err != nil { // the parser has read them before
+		return one(InternalError, At("call", "arguments"), "The arguments can't be read")
+	}
+	var faults []argschema.Fault
+	if long := argschema.Bounded(tree); long != nil {
+		faults = []argschema.Fault{*long}
+	} else {
+		faults = schema.Check(tree)
+	}
+	for _, fault := range faults {
+		at := slices.Concat([]string{"call", "arguments"}, fault.Path)
+		message := "It " + fault.Message
+		switch fault.Keyword {
+		case "required":
+			message = "The argument is missing"
+		case "additionalProperties":
+			message = "There is no such argument"
+		default:
+			fault.Names = nil
+		}
+		if len(fault.Names) == 0 {
+			errs.misfit(at, fault.Keyword, message)
+		}
+		for _, name := range fault.Names {
+			errs.misfit(append(slices.Clip(at), name), fault.Keyword, message)
+		}
+	}
+	return errs[:min(len(errs), maxMisfits)]
+}
+
+// maxMisfits is how many faults an answer has at most, because it should not be larger
+// than the request.
+const maxMisfits = 20
+
+func (list *Errors) misfit(at []string, keyword, message string) {
+	e := list.add(SchemaValidationFailed, At(at...), "%s", message)
+	if keyword != "" {
+		e.Details = struct {
+			Constraint string `json:"constraint"`
+		}{keyword}
+	}
+}
+
+// refuseMisfit answers a call whose arguments don't fit, without storing anything. A key
+// that was used before gets what it would get anyway: the schema may be newer than the call
+// (FOR-DUP.1), or the arguments may be others (FOR-CONF.1).
+func (s *Service) refuseMisfit(ctx context.Context, r *Request, call semel.Call, errs Errors) answer {
+	if r.idempotency != nil {
+		ans, err := s.engine.Door().Peek(ctx, call)
+		if err != nil {
+			return s.undecided(ctx, r, err)
+		}
+		if ans.Decision != semel.Execute {
+			return decided(r, &ans)
+		}
+	}
+	return refused(errs)
+}
