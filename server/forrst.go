@@ -62,7 +62,11 @@ func forrstOptions(c *config.Forrst, run forrst.Handler) (forrst.Options, error)
 	for _, fn := range c.Functions {
 		f := forrst.Function{Name: fn.Name, Key: fn.Key, Operation: semel.Operation{Name: fn.Operation}}
 		for _, version := range fn.Versions {
-			f.Versions = append(f.Versions, forrst.Version{Version: version, Run: run})
+			arguments, err := fn.ReadArguments(version)
+			if err != nil {
+				return forrst.Options{}, err
+			}
+			f.Versions = append(f.Versions, forrst.Version{Version: version, Run: run, Arguments: arguments})
 		}
 		opts.Functions = append(opts.Functions, f)
 	}

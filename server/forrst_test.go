@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -29,8 +31,12 @@ func TestForrst(t *testing.T) {
 		fmt.Fprintf(w, `{"protocol":{"name":"forrst","version":"0.1.0"},%s,"result":{"n":%d}}`, id.FindString(string(body)), len(bodies))
 	}))
 	defer upstream.Close()
+	schema := filepath.Join(t.TempDir(), "charge.json")
+	if err := os.WriteFile(schema, []byte(`{"properties":{"amount":{"minimum":1}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	// The tokens are alice-secret and bob-secret.
-	s := start(t, write(t, strings.ReplaceAll(`
+	s := start(t, write(t, strings.NewReplacer("UPSTREAM", upstream.URL, "SCHEMA", schema).Replace(`
 store: {url: 'memory:'}
 auth: {default_tenant: acme, tokens: [{name: alice, sha256: 0c848abb03307b06cf70cd4e29c157dc81af5e94ab3eb1d0c59a120269572376}, {name: bob, sha256: 9f03ef1533a68d2f506f81ef463c1183a82a6bd40e45613f36e6fe1889cf1b99}]}
 operations: [{name: payments, financial: true}, {name: reads, class: I0}]
@@ -40,10 +46,10 @@ forrst:
     arguments_hash: plain
     principal_header: X-Principal
     functions:
-      - {name: payments.charge, versions: [1.0.0], operation: payments}
+      - {name: payments.charge, versions: [1.0.0], operation: payments, arguments: [{file: 'SCHEMA'}]}
       - {name: payments.show, versions: [1.0.0], operation: reads}
 routes: [{match: /, upstream: "http://127.0.0.1:1", mode: "off"}]
-`, "UPSTREAM", upstream.URL)))
+`)))
 	call := func(id, function, amount, extensions string) string {
 		return fmt.Sprintf(`{"protocol":{"name":"forrst","version":"0.1.0"},"id":%q,"call":{"function":%q,"arguments":{"amount":%s}}%s}`, id, function, amount, extensions)
 	}
@@ -59,6 +65,8 @@ routes: [{match: /, upstream: "http://127.0.0.1:1", mode: "off"}]
 		{"alice-secret", call("req_1", "payments.charge", "1", keyed), 200, `"result":{"n":1},"extensions":[{"urn":"urn:forrst:ext:idempotency","data":{"key":"k","status":"processed"`, 1},
 		{"alice-secret", call("req_2", "payments.charge", "1", keyed), 200, `"result":{"n":1},"extensions":[{"urn":"urn:forrst:ext:idempotency","data":{"key":"k","status":"cached","original_request_id":"req_1"`, 1},
 		{"alice-secret", call("req_3", "payments.charge", "2", keyed), 409, `"original_arguments_hash":"sha256:`, 1},
+		{"alice-secret", call("req_3", "payments.charge", "0", strings.Replace(keyed, `"k"`, `"other"`, 1)), 422, `"SCHEMA_VALIDATION_FAILED","message":"It does not fit minimum","source":{"pointer":"/call/arguments/amount"}`, 1},
+		{"alice-secret", strings.Replace(call("req_3", "urn:cline:forrst:fn:describe", "1", ""), `"amount":1`, `"function":"payments.charge"`, 1), 200, `"schema":{"arguments":{"properties":{"amount":{"minimum":1}}}}`, 1},
 		{"bob-secret", call("req_4", "payments.charge", "1", keyed), 200, `"result":{"n":2}`, 2},
 		{"bob-secret", call("req_5", "payments.show", "1", ""), 200, `"result":{"n":3}`, 3},
 		{"bob-secret", call("req_6", "payments.refund", "1", keyed), 404, "FUNCTION_NOT_FOUND", 3},

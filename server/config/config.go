@@ -366,6 +366,16 @@ type ForrstFunction struct {
 	Operation string `json:"operation,omitzero"`
 	// Whether a request must have a key. Without one a request is a call of its own.
 	Key semelhttp.KeyRule `json:"key" default:"required" enum:"required,optional"`
+	// JSON Schemas of the arguments. Calls that do not fit are refused and not sent to the upstream.
+	Arguments []ForrstArguments `json:"arguments,omitempty"`
+}
+
+// ForrstArguments is the JSON Schema of a function's arguments.
+type ForrstArguments struct {
+	// File with the schema in JSON, of draft 2020-12 unless it names another.
+	File string `json:"file" required:"true"`
+	// Version of the function that it is for. Defaults to all that no other schema names.
+	Version string `json:"version,omitzero"`
 }
 
 // Limits are the bounds of the whole service.

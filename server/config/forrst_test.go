@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/semelhq/semel"
@@ -34,6 +35,17 @@ func TestForrst(t *testing.T) {
 		}
 		if key, err := c.Forrst[1].HashKey(); key != nil || err != nil {
 			t.Errorf("without a file: %q, %v", key, err)
+		}
+	})
+	t.Run("a schema without a version is for versions that have none of their own", func(t *testing.T) {
+		fn := &c.Forrst[0].Functions[0]
+		for version, want := range map[string]string{"1.0.0": `"minimum"`, "2.0.0-beta.1": `"currency"`} {
+			if text, err := fn.ReadArguments(version); err != nil || !strings.Contains(string(text), want) {
+				t.Errorf("%s: %s, %v", version, text, err)
+			}
+		}
+		if text, err := c.Forrst[0].Functions[1].ReadArguments("1.0.0"); text != nil || err != nil {
+			t.Errorf("a function without a schema: %s, %v", text, err)
 		}
 	})
 }

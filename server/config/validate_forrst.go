@@ -127,6 +127,7 @@ func (v *validator) forrstFunctions(at string, list []ForrstFunction) {
 				v.bad(at, "", "the name with this version has %d bytes, more than %d", len(fn.Name)+len(version), maxForrstName-1)
 			}
 		}
+		v.forrstArguments(at+".arguments", &list[i])
 		switch {
 		case v.Faulty["operations"]:
 		case fn.Operation == "":
