@@ -43,6 +43,7 @@ func TestRequestsThatAreNone(t *testing.T) {
 		"another case":         {swap(`"call"`, `"Call"`), 400, forrst.InvalidRequest, "/Call", false},
 		"another protocol":     {swap(`"name":"forrst"`, `"name":"jsonrpc"`), 400, forrst.InvalidRequest, "/protocol/name", false},
 		"a protocol in a text": {swap(`{"name":"forrst","version":"0.1.0"}`, `"forrst/0.1"`), 400, forrst.InvalidRequest, "/protocol", false},
+		"a version that is 1":  {swap(`"version":"0.1.0"`, `"version":1`), 400, forrst.InvalidRequest, "/protocol/version", false},
 		"another version":      {swap(`"version":"0.1.0"`, `"version":"0.2.0"`), 400, forrst.InvalidProtocolVersion, "/protocol/version", false},
 		"no call":              {`{"protocol":{"name":"forrst","version":"0.1.0"},"id":"req_1"}`, 400, forrst.InvalidRequest, "/call", false},
 		"no function":          {swap(`"function":"payments.charge",`, ""), 400, forrst.InvalidRequest, "/call/function", false},
@@ -140,6 +141,18 @@ func TestHTTP(t *testing.T) {
 	s.want(t, 200, "", "processed")
 	if s.header.Get("X-Forrst-Node") != "n1" || s.header.Get("X-Forrst-Duration-Ms") == "" || s.header.Get("Cache-Control") != "no-store" || !strings.HasSuffix(s.body, `,"meta":{"node":"n1"}}`) {
 		t.Errorf("%v %s", s.header, s.body)
+	}
+}
+
+// TestIDsThatNoHeaderCanHave: they are in the body alone.
+func TestIDsThatNoHeaderCanHave(t *testing.T) {
+	clause.Proves(t, "FOR-ID.1")
+	w := serving(t, semel.Operation{}, charge(new(atomic.Int64)))
+	for id, header := range map[string]string{"req 1": "req 1", "Anfrage für 1": "", `a\nb`: ""} {
+		s := w.post(strings.Replace(call("ID", "{}", `{"key":"k"}`), "ID", id, 1))
+		if s.status != 200 || *s.ID != strings.ReplaceAll(id, `\n`, "\n") || s.header.Get("X-Forrst-Request-Id") != header {
+			t.Errorf("%q: %v %s", id, s.header, s.body)
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -31,7 +33,7 @@ func failing(runs *atomic.Int64, err func() error) forrst.Handler {
 func TestEveryCode(t *testing.T) {
 	clause.Proves(t, "FOR-ERR.1")
 	const replayed, runsAgain = true, false
-	for code, c := range map[forrst.Code]struct {
+	table := map[forrst.Code]struct {
 		status int
 		kept   bool
 		retry  string
@@ -71,7 +73,17 @@ func TestEveryCode(t *testing.T) {
 		forrst.ReplayAlreadyComplete:  {409, replayed, ""},
 		forrst.ReplayCancelled:        {410, replayed, ""},
 		"SHOP_SOLD_OUT":               {400, replayed, ""},
-	} {
+	}
+	source, err := os.ReadFile("code.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`Code = "([A-Z_]+)"`).FindAllSubmatch(source, -1) {
+		if _, known := table[forrst.Code(m[1])]; !known {
+			t.Errorf("there is no line for %s", m[1])
+		}
+	}
+	for code, c := range table {
 		t.Run(string(code), func(t *testing.T) {
 			t.Parallel()
 			var runs atomic.Int64
@@ -123,6 +135,8 @@ func TestOtherErrors(t *testing.T) {
 		"several at once are one answer":     {semel.Operation{}, many, 400, forrst.InvalidArguments, 400, forrst.InvalidArguments, 1},
 		"a status of its own":                {semel.Operation{}, &forrst.Error{Code: "SHOP_CLOSED", Status: 409}, 409, "SHOP_CLOSED", 409, "SHOP_CLOSED", 1},
 		"a status that isn't about the call": {semel.Operation{}, &forrst.Error{Code: "SHOP_BUSY", Status: 429}, 429, "SHOP_BUSY", 429, "SHOP_BUSY", 2},
+		"a failure of its own":               {semel.Operation{}, &forrst.Error{Code: "SHOP_DOWN", Status: 503}, 503, "SHOP_DOWN", 503, "SHOP_DOWN", 2},
+		"a status that is none":              {semel.Operation{}, &forrst.Error{Code: "SHOP_ODD", Status: 200}, 400, "SHOP_ODD", 400, "SHOP_ODD", 1},
 		"a plain error":                      {semel.Operation{}, errors.New("a secret"), 500, forrst.InternalError, 500, forrst.InternalError, 2},
 		"a failure that is replayed":         {semel.Operation{OnFailure: semel.ReplayFailure}, errors.New("a secret"), 500, forrst.InternalError, 500, forrst.InternalError, 1},
 		"marked as rejected":                 {semel.Operation{}, semel.Rejected("no", &forrst.Error{Code: forrst.InternalError}), 500, forrst.InternalError, 500, forrst.InternalError, 1},

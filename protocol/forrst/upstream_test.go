@@ -141,6 +141,19 @@ func TestWhatUpstreamsSay(t *testing.T) {
 	}
 }
 
+// TestWhenUpstreamsWantARetry: their word counts, and not what Forrst says of the code.
+func TestWhenUpstreamsWantARetry(t *testing.T) {
+	u := newUpstream(t, func(w http.ResponseWriter, _ int) string {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return strings.Replace(refusal("UNAVAILABLE"), `"result"`, `"extensions":[{"urn":"urn:forrst:ext:retry","data":{"allowed":true,"strategy":"fixed"}}],"result"`, 1)
+	})
+	s := before(t, semel.Operation{}, forrst.UpstreamOptions{URL: u.URL}).post(call("req_1", "{}", `{"key":"k"}`))
+	s.want(t, 503, forrst.Unavailable, "processed")
+	if strings.Count(s.body, "ext:retry") != 1 || s.data("retry")["strategy"] != "fixed" {
+		t.Error(s.body)
+	}
+}
+
 // TestNoUpstream: where nothing was sent, the next delivery is.
 func TestNoUpstream(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
