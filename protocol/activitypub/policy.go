@@ -1,6 +1,7 @@
 package activitypub
 
 import (
+	"net"
 	"net/url"
 	"regexp"
 	"strings"
@@ -32,9 +33,22 @@ func (p *Policy) fits(host string) bool {
 // none fits, what is signed is taken.
 type Policies []Policy
 
-// Takes reports whether anything is taken from the instance with a host. It is for
-// [httpsig.KeysOptions], so that no key is fetched from one from which nothing is.
-func (list Policies) Takes(host string) bool { return !list.of(host).Refuse }
+// Takes reports whether anything is taken from a host, on whichever port. It is for
+// [httpsig.KeysOptions], so that no key is fetched from where nothing is taken from.
+func (list Policies) Takes(host string) bool {
+	for _, p := range list {
+		if _, _, err := net.SplitHostPort(p.Host); err == nil {
+			if p.Refuse {
+				continue // other ports of the host may be taken from
+			}
+			p.Host = p.Host[:strings.LastIndexByte(p.Host, ':')]
+		}
+		if p.fits(host) {
+			return !p.Refuse
+		}
+	}
+	return true
+}
 
 // of is the policy of an instance; that of an empty host is the one of all instances that
 // no other fits.

@@ -122,7 +122,7 @@ func (in *Inbox) sender(r *http.Request, body []byte, a *Activity) error {
 		return &fault{status: http.StatusForbidden, name: "Forbidden", err: errors.New("nothing is taken from the instance of the actor")}
 	}
 	unsigned := errors.New("the request isn't signed")
-	err := error(&httpsig.Error{Code: httpsig.CodeMissing, Err: unsigned})
+	err := error(&httpsig.Error{Code: httpsig.SignatureMissing, Err: unsigned})
 	var signer httpsig.Signer
 	if in.opts.Verifier != nil {
 		signer, err = in.opts.Verifier.Verify(r, body)
@@ -133,9 +133,9 @@ func (in *Inbox) sender(r *http.Request, body []byte, a *Activity) error {
 		return unauthorized(errors.New("the request is signed by another actor than that of the activity"))
 	case err == nil:
 		a.Actor, a.Signed = signer.Actor, true
-	case known && why.Code == httpsig.CodeKeyUnavailable:
+	case known && why.Code == httpsig.KeyUnavailable:
 		return &fault{status: http.StatusServiceUnavailable, name: "KeyUnavailable", err: why.Err}
-	case known && why.Code == httpsig.CodeMissing && policy.Unsigned:
+	case known && why.Code == httpsig.SignatureMissing && policy.Unsigned:
 	case known:
 		return unauthorized(why.Err)
 	default:

@@ -231,11 +231,11 @@ type signedBy struct{}
 func (signedBy) Verify(r *http.Request, _ []byte) (httpsig.Signer, error) {
 	switch actor := r.Header.Get("Signed-By"); actor {
 	case "":
-		return httpsig.Signer{}, &httpsig.Error{Code: httpsig.CodeMissing, Err: errors.New("the request isn't signed")}
+		return httpsig.Signer{}, &httpsig.Error{Code: httpsig.SignatureMissing, Err: errors.New("the request isn't signed")}
 	case "nobody knows":
-		return httpsig.Signer{}, &httpsig.Error{Code: httpsig.CodeKeyUnavailable, Err: errors.New("the key can't be fetched")}
+		return httpsig.Signer{}, &httpsig.Error{Code: httpsig.KeyUnavailable, Err: errors.New("the key can't be fetched")}
 	case "forger":
-		return httpsig.Signer{}, &httpsig.Error{Code: "signature_wrong", Err: errors.New("the signature is wrong")}
+		return httpsig.Signer{}, &httpsig.Error{Code: httpsig.SignatureWrong, Err: errors.New("the signature is wrong")}
 	default:
 		return httpsig.Signer{Actor: actor, KeyID: actor + "#main-key"}, nil
 	}
