@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/protocol/activitypub"
 	"github.com/semelhq/semel/protocol/forrst"
 	"github.com/semelhq/semel/protocol/ids"
 	"github.com/semelhq/semel/protocol/ids/whatsapp"
@@ -49,6 +50,8 @@ type generation struct {
 	// webhooks are the receivers by their paths, and events by the destinations of what
 	// they take.
 	webhooks, events map[string]*webhook.Receiver
+	// inboxes take activities.
+	inboxes []*activitypub.Inbox
 
 	inFlight sync.WaitGroup
 }
@@ -80,6 +83,9 @@ func (s *Server) build(cfg *config.Config) (*generation, error) {
 		return nil, fmt.Errorf("commands.whatsapp: %w", err)
 	}
 	if err = s.receivers(g, cfg); err != nil {
+		return nil, err
+	}
+	if err = s.addInboxes(g, cfg); err != nil {
 		return nil, err
 	}
 	g.guard, err = semelhttp.New(s.engine, &semelhttp.Options{
@@ -247,6 +253,7 @@ func (s *Server) dataHandler(cfg *config.Config) http.Handler {
 func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 	g := s.enter()
 	defer g.inFlight.Done()
+	inbox := g.inbox(r.URL.Path)
 	switch {
 	case strings.HasPrefix(r.URL.Path, statusPath):
 		g.guard.Status().ServeHTTP(w, r)
@@ -259,6 +266,8 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 		g.whatsapp.ServeHTTP(w, r) // the signature authenticates the caller
 	case g.webhooks[r.URL.Path] != nil:
 		g.webhooks[r.URL.Path].ServeHTTP(w, r)
+	case inbox != nil:
+		inbox.ServeHTTP(w, r)
 	case g.forrst[r.URL.Path] != nil:
 		g.forrst[r.URL.Path].ServeHTTP(w, r)
 	default:

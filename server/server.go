@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/protocol/ids/whatsapp"
 	"github.com/semelhq/semel/server/api"
@@ -120,7 +121,9 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if _, err = s.engine.Door().LoadEpoch(ctx); err != nil {
 		return nil, err
 	}
-	own := s.eventDestinations(cfg)
+	own := map[string]dispatch.Destination{}
+	s.eventDestinations(cfg, own)
+	s.activityDestinations(cfg, own)
 	if cfg.Commands.WhatsApp.On() {
 		own[whatsapp.Destination] = s.inbox()
 	}

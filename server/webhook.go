@@ -6,23 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strconv"
-	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/protocol/webhook"
 	"github.com/semelhq/semel/server/config"
-)
-
-// How taken events are posted. They wait for what has to happen to a payment before them,
-// so their number of tries says nothing: it is by age that one is parked.
-const (
-	eventMaxTries   = 1 << 20
-	eventMaxBackoff = 5 * time.Minute
-	// eventExtra is what a try may take beside its upstream: the state of a payment.
-	eventExtra = 15 * time.Second
 )
 
 // receivers makes the receivers of a configuration's webhooks.
@@ -47,26 +36,20 @@ func (s *Server) receivers(g *generation, cfg *config.Config) error {
 	return nil
 }
 
-// upstreamOf posts events to the upstream of a webhook, by Standard Webhooks. What it
-// names is the operator's, and nobody who sends webhooks has a say in it.
+// upstreamOf posts events to the upstream of a webhook.
 func upstreamOf(w *config.Webhook) (webhook.Handler, error) {
 	secrets, err := w.UpstreamSecrets()
 	if err != nil {
 		return nil, err
 	}
-	sender, err := dispatch.HTTP(dispatch.HTTPOptions{URL: w.Upstream, Secrets: secrets, AllowPrivate: true})
+	up, err := newUpstream(w.Upstream, secrets, w.Timeout)
 	if err != nil {
 		return nil, err
 	}
 	holds := w.Mode == webhook.Sync && w.OnAbandoned == semel.HoldAbandoned
 	return func(ctx context.Context, e *webhook.Event) error {
-		ctx, cancel := context.WithTimeout(ctx, time.Duration(w.Timeout))
-		defer cancel()
-		err := sender.Deliver(ctx, dispatch.Delivery{
-			Message: &semel.Message{ID: e.ID, ContentType: e.Header.Get("Content-Type"), Payload: e.Body},
-			Call:    semel.ID{Tenant: e.Tenant, Operation: webhook.OperationPrefix + w.Name},
-			Header:  eventHeader(e),
-		})
+		m := &semel.Message{ID: e.ID, ContentType: e.Header.Get("Content-Type"), Payload: e.Body}
+		err := up.post(ctx, semel.ID{Tenant: e.Tenant, Operation: webhook.OperationPrefix + w.Name}, m, eventHeader(e))
 		if holds && dispatch.Unanswered(err) {
 			return semel.Unknown(err)
 		}
@@ -74,22 +57,18 @@ func upstreamOf(w *config.Webhook) (webhook.Handler, error) {
 	}, nil
 }
 
-// eventHeader is what an upstream learns of an event beside its body. Values are encoded
-// as in a path of a URL.
+// eventHeader is what an upstream learns of an event beside its body.
 func eventHeader(e *webhook.Event) http.Header {
 	h := e.Header.Clone()
 	if h == nil {
 		h = http.Header{}
 	}
-	set := func(name, value string) { h.Set(name, url.PathEscape(value)) }
-	set("Semel-Event-Source", e.Source)
-	set("Semel-Event-Key", e.Key)
-	set("Semel-Event-Type", e.Type)
+	encoded(h, "Semel-Event-Source", e.Source, "Semel-Event-Key", e.Key, "Semel-Event-Type", e.Type)
 	if p := e.Payment; p != nil {
-		set("Semel-Payment", p.ID)
-		set("Semel-Payment-Step", string(p.Step))
-		set("Semel-Payment-State", p.State)
-		set("Semel-Payment-Sequence", strconv.Itoa(p.Sequence))
+		encoded(h,
+			"Semel-Payment", p.ID, "Semel-Payment-Step", string(p.Step),
+			"Semel-Payment-State", p.State, "Semel-Payment-Sequence", strconv.Itoa(p.Sequence),
+		)
 	}
 	return h
 }
@@ -113,29 +92,21 @@ func (s *Server) sawEvent(seen webhook.Seen) {
 
 // eventDestinations are the destinations of the events that are taken first and posted
 // later.
-func (s *Server) eventDestinations(cfg *config.Config) map[string]dispatch.Destination {
-	own := map[string]dispatch.Destination{}
+func (s *Server) eventDestinations(cfg *config.Config, own map[string]dispatch.Destination) {
 	for i := range cfg.Webhooks {
 		w := &cfg.Webhooks[i]
 		if w.Mode != webhook.Ack {
 			continue
 		}
 		name := webhook.OperationPrefix + w.Name
-		d := dispatch.Destination{
-			// Whoever could send such a message would choose what the upstream gets.
-			Allow: func(call semel.ID) bool {
-				principal, _ := call.Scope()
-				return call.Operation == name && principal == webhook.Principal
-			},
-			Sender:  dispatch.SenderFunc(func(ctx context.Context, d dispatch.Delivery) error { return s.postEvent(ctx, name, d) }),
-			Timeout: time.Duration(w.Timeout) + eventExtra, MaxBackoff: eventMaxBackoff, MaxTries: eventMaxTries,
-		}
+		d := takenDestination(name, webhook.Principal, w.Timeout, func(ctx context.Context, d dispatch.Delivery) error {
+			return s.postEvent(ctx, name, d)
+		})
 		if w.Payments != "" {
 			d.BreakAfter = -1 // an event that waits for another says nothing about the upstream
 		}
 		own[name] = d
 	}
-	return own
 }
 
 // postEvent brings an event that was taken to the receiver that is in force.
@@ -145,15 +116,4 @@ func (s *Server) postEvent(ctx context.Context, destination string, d dispatch.D
 		return errors.New("there is no such webhook")
 	}
 	return dispatched(r.Work(ctx, d.Message.Payload))
-}
-
-// dispatched says to a dispatcher what the error of a door's Work means.
-func dispatched(err error) error {
-	if refusal, ok := errors.AsType[*webhook.Refusal](err); ok {
-		return dispatch.Park(string(refusal.Code), err)
-	}
-	if later, ok := errors.AsType[*webhook.Later](err); ok {
-		return dispatch.RetryAfter(later.After, err)
-	}
-	return err
 }

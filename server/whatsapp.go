@@ -12,6 +12,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/protocol/activitypub"
 	"github.com/semelhq/semel/protocol/ids"
 	"github.com/semelhq/semel/protocol/ids/whatsapp"
 	"github.com/semelhq/semel/protocol/webhook"
@@ -152,7 +153,15 @@ var errReserved = errors.New("the principal is the service's own")
 // reserved reports whether a principal is that of a door.
 func (s *Server) reserved(principal string) bool {
 	cfg := s.current().cfg
-	return principal == config.WhatsAppPrincipal && cfg.Commands.WhatsApp.On() || principal == webhook.Principal && len(cfg.Webhooks) > 0
+	switch principal {
+	case config.WhatsAppPrincipal:
+		return cfg.Commands.WhatsApp.On()
+	case webhook.Principal:
+		return len(cfg.Webhooks) > 0
+	case activitypub.Principal:
+		return len(cfg.ActivityPub) > 0
+	}
+	return false
 }
 
 // A reply is posted to the reply_url: what to tell the sender of a message.

@@ -54,16 +54,16 @@ var bound = []string{
 	"quotas.", "limits.total_bytes", "limits.tenant_bytes", "limits.principal_bytes",
 }
 
-// boundWebhook are the settings of webhooks whose events have a destination, which
-// dispatchers get once.
-var boundWebhook = regexp.MustCompile(`^webhooks\[\d+\](\.(name|source|mode|timeout|payments))?$`)
+// boundDoor are the settings of webhooks and inboxes that decide whether what they take has
+// a destination, and which. Dispatchers get those once.
+var boundDoor = regexp.MustCompile(`^(webhooks\[\d+\](\.(name|source|mode|timeout|payments))?|activitypub\[\d+\](\.(name|timeout))?)$`)
 
 // NeedsRestart selects the paths of a [Diff] that take effect only after a restart. You
 // can change the others while the service runs.
 func NeedsRestart(diff []string) []string {
 	var paths []string
 	for _, path := range diff {
-		if slices.ContainsFunc(bound, func(prefix string) bool { return strings.HasPrefix(path, prefix) }) || boundWebhook.MatchString(path) {
+		if slices.ContainsFunc(bound, func(prefix string) bool { return strings.HasPrefix(path, prefix) }) || boundDoor.MatchString(path) {
 			paths = append(paths, path)
 		}
 	}

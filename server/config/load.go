@@ -63,9 +63,9 @@ func Default() *Config {
 
 // Load reads a configuration and checks it. It returns all errors at once, as [Errors];
 // any other error says that the file could not be read. It also reads the files named by
-// url_file, token_file and secret_files, and those with the secrets of WhatsApp and of
-// webhooks, with sources, with machines and with schemas of arguments, but not those of
-// certificates and keys.
+// url_file, token_file and secret_files, and those with the secrets of WhatsApp, of
+// webhooks and of upstreams, with sources, with machines and with schemas of arguments, but
+// not those of certificates and keys.
 func Load(src Source) (*Config, *Origins, error) {
 	env := src.Env
 	if env == nil {
@@ -207,6 +207,7 @@ func derive(c *Config, origins *Origins, p *strictyaml.Report) {
 	}
 	deriveWhatsApp(c, origins)
 	deriveWebhooks(c, origins)
+	deriveActivityPub(c)
 	if c.API == "" {
 		c.API = APIOpen
 		if c.Auth.Configured() {

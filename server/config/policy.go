@@ -48,11 +48,12 @@ func (c *Config) Archives() bool {
 	return slices.ContainsFunc(c.Operations, func(op Operation) bool { return op.Archive })
 }
 
-// KeepsEvidence reports whether any operation, or the taking of webhooks, keeps evidence.
+// KeepsEvidence reports whether any operation, or a door that takes events and activities, keeps evidence.
 func (c *Config) KeepsEvidence() bool {
 	keeps := func(level semel.EvidenceLevel) bool { return level != "" && level != semel.EvidenceNone }
 	return slices.ContainsFunc(c.Operations, func(op Operation) bool { return keeps(op.Evidence) }) ||
-		slices.ContainsFunc(c.Webhooks, func(w Webhook) bool { return keeps(w.Evidence) })
+		slices.ContainsFunc(c.Webhooks, func(w Webhook) bool { return keeps(w.Evidence) }) ||
+		slices.ContainsFunc(c.ActivityPub, func(a ActivityPub) bool { return keeps(a.Evidence) })
 }
 
 // Name is the URL without its secrets, for logs.

@@ -18,26 +18,28 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files and the schema anew")
 
-// comments are those of the fields in config.go, by struct and field.
+// comments are those of the fields of settings, by struct and field.
 func comments(t *testing.T) map[string]string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
 	found := map[string]string{}
-	ast.Inspect(file, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.TypeSpec); ok {
-			if s, ok := spec.Type.(*ast.StructType); ok {
-				for _, f := range s.Fields.List {
-					for _, name := range f.Names {
-						found[spec.Name.Name+"."+name.Name] = strings.Join(strings.Fields(f.Doc.Text()), " ")
+	for _, name := range []string{"config.go", "config_doors.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok {
+				if s, ok := spec.Type.(*ast.StructType); ok {
+					for _, f := range s.Fields.List {
+						for _, name := range f.Names {
+							found[spec.Name.Name+"."+name.Name] = strings.Join(strings.Fields(f.Doc.Text()), " ")
+						}
 					}
 				}
 			}
-		}
-		return true
-	})
+			return true
+		})
+	}
 	return found
 }
 

@@ -47,6 +47,7 @@ func validate(p *strictyaml.Report, c *Config) {
 	v.evidence()
 	v.whatsapp()
 	v.webhooks()
+	v.activitypub()
 	v.dispatch()
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/internal/strictyaml"
+	"github.com/semelhq/semel/protocol/activitypub"
 	"github.com/semelhq/semel/protocol/ids/whatsapp"
 	"github.com/semelhq/semel/protocol/webhook"
 	"github.com/semelhq/semel/server/auth"
@@ -115,5 +116,5 @@ func deliveryOperation(name string) bool {
 // ReservedOperation reports whether a name belongs to the service's own doors, so that
 // nobody may declare such an operation or begin its calls.
 func ReservedOperation(name string) bool {
-	return deliveryOperation(name) || strings.HasPrefix(name, webhook.OperationPrefix) || name == whatsapp.MessageOperation || name == whatsapp.StatusOperation
+	return deliveryOperation(name) || strings.HasPrefix(name, webhook.OperationPrefix) || strings.HasPrefix(name, activitypub.OperationPrefix) || name == whatsapp.MessageOperation || name == whatsapp.StatusOperation
 }

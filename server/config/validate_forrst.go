@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -84,14 +83,11 @@ func (v *validator) forrst() {
 
 // ownPath checks a path that no route may take.
 func (v *validator) ownPath(at, p string) {
-	switch {
-	case p == "":
+	if p == "" {
 		return
-	case !webhookPath.MatchString(p) || path.Clean(p) != p:
-		v.bad(at, "write such as /forrst", "%q is not a path of plain words", p)
-	case strings.HasPrefix(p+"/", "/v1/") || strings.HasPrefix(p+"/", ownPrefix):
-		v.bad(at, "write such as /forrst", "paths like %q are those of the API", p)
-	case p == v.c.Commands.WhatsApp.Path:
+	}
+	v.plainPath(at, p, "/forrst")
+	if p == v.c.Commands.WhatsApp.Path {
 		v.bad(at, "", "commands.whatsapp has the same path")
 	}
 	for i := range v.c.Routes {

@@ -135,10 +135,9 @@ func (v *validator) webhooks() {
 		}
 		v.receiver(at, w)
 	}
-	if len(v.c.Webhooks) == 0 {
-		return
+	if len(v.c.Webhooks) > 0 {
+		v.doorNames(webhook.OperationPrefix, webhook.Principal, "webhooks")
 	}
-	v.webhookNames()
 }
 
 // receiver checks what the settings of a webhook mean together.
@@ -186,17 +185,18 @@ func (v *validator) receiver(at string, w *Webhook) {
 	}
 }
 
-// webhookNames keeps the names of events' records and messages from others.
-func (v *validator) webhookNames() {
+// doorNames keeps the names of a door's records and messages, and its principal, from
+// others.
+func (v *validator) doorNames(prefix, principal, taken string) {
 	for i := range v.c.Dispatch.Destinations {
-		if name := v.c.Dispatch.Destinations[i].Name; strings.HasPrefix(name, webhook.OperationPrefix) {
-			v.bad(fmt.Sprintf("dispatch.destinations[%d].name", i), "", "names like %q are those of webhooks that were taken", name)
+		if name := v.c.Dispatch.Destinations[i].Name; strings.HasPrefix(name, prefix) {
+			v.bad(fmt.Sprintf("dispatch.destinations[%d].name", i), "", "names like %q are those of %s that were taken", name, taken)
 		}
 	}
 	for i := range v.c.Operations {
-		if name := v.c.Operations[i].Name; strings.HasPrefix(name, webhook.OperationPrefix) {
-			v.bad(fmt.Sprintf("operations[%d].name", i), "", "names like %q are those by which webhooks are taken", name)
+		if name := v.c.Operations[i].Name; strings.HasPrefix(name, prefix) {
+			v.bad(fmt.Sprintf("operations[%d].name", i), "", "names like %q are those by which %s are taken", name, taken)
 		}
 	}
-	v.reservePrincipal(webhook.Principal, "webhooks")
+	v.reservePrincipal(principal, taken)
 }

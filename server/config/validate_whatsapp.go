@@ -84,16 +84,23 @@ func (v *validator) whatsapp() {
 	v.ownNames()
 }
 
-// webhookPath checks that a path can be the service's own.
-func (v *validator) webhookPath(at, p string) {
+// plainPath checks that a path can be the service's own.
+func (v *validator) plainPath(at, p, example string) {
 	switch {
 	case p == "":
-		return
 	case !webhookPath.MatchString(p) || path.Clean(p) != p:
-		v.bad(at, "write such as /webhooks/whatsapp", "%q is not a path of plain words", p)
-	case strings.HasPrefix(p+"/", "/v1/") || strings.HasPrefix(p+"/", "/semel/"):
-		v.bad(at, "write such as /webhooks/whatsapp", "paths like %q belong to the API", p)
+		v.bad(at, "write such as "+example, "%q is not a path of plain words", p)
+	case strings.HasPrefix(p+"/", "/v1/") || strings.HasPrefix(p+"/", ownPrefix):
+		v.bad(at, "write such as "+example, "paths like %q belong to the API", p)
 	}
+}
+
+// webhookPath checks that a path can be that of a webhook.
+func (v *validator) webhookPath(at, p string) {
+	if p == "" {
+		return
+	}
+	v.plainPath(at, p, "/webhooks/whatsapp")
 	for i := range v.c.Routes {
 		if match := v.c.Routes[i].Match; match[strings.LastIndex(match, " ")+1:] == p {
 			v.bad(fmt.Sprintf("routes[%d].match", i), "give the webhook a path of its own", "%s is the webhook of %s, so the route would get no requests", p, strings.TrimSuffix(at, ".path"))

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/protocol/activitypub"
+	"github.com/semelhq/semel/protocol/activitypub/httpsig"
+	"github.com/semelhq/semel/server/config"
+)
+
+// addInboxes makes the inboxes of a configuration.
+func (s *Server) addInboxes(g *generation, cfg *config.Config) error {
+	for i := range cfg.ActivityPub {
+		a := &cfg.ActivityPub[i]
+		opts := a.Options()
+		var err error
+		if opts.Handle, err = activityUpstream(a); err != nil {
+			return fmt.Errorf("activitypub[%d]: %w", i, err)
+		}
+		if opts.Verifier, err = verifier(a); err != nil {
+			return fmt.Errorf("activitypub[%d].signatures: %w", i, err)
+		}
+		opts.Log = s.log
+		in, err := activitypub.New(s.engine, opts)
+		if err != nil {
+			return fmt.Errorf("activitypub[%d]: %w", i, err)
+		}
+		for _, one := range a.Instances {
+			if one.Unsigned == "allow" {
+				s.log.Warn("activities of an instance are taken unsigned", slog.String("inbox", a.Name), slog.String("instance", one.Host))
+			}
+		}
+		g.inboxes = append(g.inboxes, in)
+	}
+	return nil
+}
+
+// verifier verifies the signatures of activities.
+func verifier(*config.ActivityPub) (activitypub.Verifier, error) { return unsigned{}, nil }
+
+// unsigned takes every request for one without a signature.
+type unsigned struct{}
+
+func (unsigned) Verify(*http.Request, []byte) (httpsig.Signer, error) {
+	return httpsig.Signer{}, &httpsig.Error{Code: httpsig.CodeMissing, Err: errors.New("the request isn't signed")}
+}
+
+// inbox is the inbox that serves a path; nil if none does.
+func (g *generation) inbox(path string) *activitypub.Inbox {
+	for _, in := range g.inboxes {
+		if in.Serves(path) {
+			return in
+		}
+	}
+	return nil
+}
+
+// activityUpstream posts activities to the upstream of an inbox.
+func activityUpstream(a *config.ActivityPub) (activitypub.Handler, error) {
+	secrets, err := a.UpstreamSecrets()
+	if err != nil {
+		return nil, err
+	}
+	up, err := newUpstream(a.Upstream, secrets, a.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	operation := activitypub.OperationPrefix + a.Name
+	return func(ctx context.Context, a *activitypub.Activity) error {
+		m := &semel.Message{ID: a.Delivery, ContentType: "application/activity+json", Payload: a.Body}
+		return up.post(ctx, semel.ID{Tenant: a.Tenant, Operation: operation}, m, activityHeader(a))
+	}, nil
+}
+
+// activityHeader is what an upstream learns of an activity beside its body.
+func activityHeader(a *activitypub.Activity) http.Header {
+	h := http.Header{}
+	encoded(h,
+		"Semel-Activity-Id", a.ID, "Semel-Activity-Type", a.Type, "Semel-Activity-Actor", a.Actor,
+		"Semel-Activity-Signed", strconv.FormatBool(a.Signed), "Semel-Activity-Inbox", a.Inbox,
+		"Semel-Correlation-Id", a.Correlation,
+	)
+	return h
+}
+
+// activityDestinations are the destinations of the activities that were taken.
+func (s *Server) activityDestinations(cfg *config.Config, own map[string]dispatch.Destination) {
+	for i := range cfg.ActivityPub {
+		a := &cfg.ActivityPub[i]
+		name := activitypub.OperationPrefix + a.Name
+		own[name] = takenDestination(name, activitypub.Principal, a.Timeout, func(ctx context.Context, d dispatch.Delivery) error {
+			return s.postActivity(ctx, name, d)
+		})
+	}
+}
+
+// postActivity brings an activity that was taken to the inbox that is in force.
+func (s *Server) postActivity(ctx context.Context, destination string, d dispatch.Delivery) error {
+	for _, in := range s.current().inboxes {
+		if in.Destination() == destination {
+			return dispatched(in.Work(ctx, d.Message.Payload))
+		}
+	}
+	return errors.New("there is no such inbox")
+}

@@ -1,0 +1,216 @@
+package config
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/protocol/activitypub"
+	"github.com/semelhq/semel/protocol/activitypub/httpsig"
+)
+
+// deriveActivityPub fills in what follows from other settings.
+func deriveActivityPub(c *Config) {
+	for i := range c.ActivityPub {
+		a := &c.ActivityPub[i]
+		a.Tenant = cmp.Or(a.Tenant, c.Auth.DefaultTenant)
+		if a.Evidence == "" {
+			a.Evidence = semel.EvidenceNone
+			if c.Evidence.KeyFile != "" {
+				a.Evidence = semel.EvidenceDecisions
+			}
+		}
+	}
+}
+
+// Options is the inbox for package activitypub. What is left to the server are Verifier,
+// Handle and Log.
+func (a *ActivityPub) Options() activitypub.Options {
+	return activitypub.Options{
+		Name: a.Name, Tenant: a.Tenant, Actors: a.ActorsURL, Shared: a.SharedInbox,
+		Exists:   func(_ context.Context, actor string) (bool, error) { return slices.Contains(a.Actors, actor), nil },
+		Policies: a.Policies(), Types: a.Types, Window: time.Duration(a.Window), Budget: time.Duration(a.Budget),
+		MaxBody: int64(a.MaxBody), Evidence: a.Evidence,
+	}
+}
+
+// Policies say what is taken from which instances.
+func (a *ActivityPub) Policies() (list activitypub.Policies) {
+	for _, i := range a.Instances {
+		list = append(list, activitypub.Policy{Host: i.Host, Refuse: i.Refuse, Unsigned: i.Unsigned == "allow"})
+	}
+	return list
+}
+
+// Base is the scheme and the host of the actors, by which senders reach the inbox.
+func (a *ActivityPub) Base() (*url.URL, error) {
+	u, err := url.Parse(strings.ReplaceAll(a.ActorsURL, "{actor}", "a"))
+	if err != nil {
+		return nil, err
+	}
+	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
+}
+
+// UpstreamSecrets reads the files with the secrets that sign what the upstream gets.
+func (a *ActivityPub) UpstreamSecrets() ([]string, error) {
+	return readSecretFiles(a.UpstreamSecretFiles)
+}
+
+// Serves reports whether a path is that of an inbox, of whichever actor.
+func (a *ActivityPub) Serves(path string) bool {
+	_, serves := a.Options().Serves(path)
+	return serves
+}
+
+var (
+	actorName    = regexp.MustCompile(`^[A-Za-z0-9._~@-]{1,100}$`)
+	inboxName    = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	instanceHost = regexp.MustCompile(`^(\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*(:[0-9]+)?|\[[0-9a-f:]+\](:[0-9]+)?)$`)
+)
+
+// activitypub checks the inboxes. Secrets are read, so that a bad one is found before the
+// service starts with it.
+func (v *validator) activitypub() {
+	names := map[string]string{}
+	for i := range v.c.ActivityPub {
+		a, at := &v.c.ActivityPub[i], fmt.Sprintf("activitypub[%d]", i)
+		if first, twice := names[a.Name]; twice {
+			v.bad(at+".name", "write a name, such as "+a.Name+"-2", "%s has the name %q too, so their activities would be the same", first, a.Name)
+		}
+		names[a.Name] = at
+		if !inboxName.MatchString(a.Name) {
+			v.bad(at+".name", "write small letters, digits and -", "%q is not the name of an inbox", a.Name)
+		}
+		if a.ActorsURL != "" {
+			v.actorsURL(at+".actors_url", a.ActorsURL)
+		}
+		v.plainPath(at+".shared_inbox", a.SharedInbox, "/inbox")
+		v.actors(at+".actors", a.Actors)
+		v.instances(at+".instances", a.Instances)
+		if a.Upstream != "" {
+			v.httpURL(at+".upstream", a.Upstream, "http", "https")
+		}
+		v.secrets(at+".upstream_secret_files", a.UpstreamSecretFiles)
+		v.inbox(at, a)
+		v.inboxPaths(i)
+	}
+	if len(v.c.ActivityPub) > 0 {
+		v.doorNames(activitypub.OperationPrefix, activitypub.Principal, "activities")
+	}
+}
+
+// actorsURL checks where the actors are.
+func (v *validator) actorsURL(at, text string) {
+	const hint = "write such as https://social.example/actors/{actor}"
+	if err := activitypub.CheckActors(text); err != nil {
+		v.bad(at, hint, "%v", err)
+	} else if u, err := url.Parse(text); err == nil && (strings.HasPrefix(u.Path, "/v1/") || strings.HasPrefix(u.Path, ownPrefix)) {
+		v.bad(at, hint, "paths like %q belong to the API", u.Path)
+	}
+}
+
+func (v *validator) actors(at string, names []string) {
+	for i, name := range names {
+		item := fmt.Sprintf("%s[%d]", at, i)
+		if !actorName.MatchString(name) {
+			v.bad(item, "write the name alone, such as alice", "%q is not the name of an actor", name)
+		} else if first := slices.Index(names, name); first != i {
+			v.bad(item, "keep one of them", "%s[%d] is the same actor", at, first)
+		}
+	}
+}
+
+// instances refuses what would never be asked: who writes it believes that it is in force.
+func (v *validator) instances(at string, list []Instance) {
+	for i, one := range list {
+		item := fmt.Sprintf("%s[%d]", at, i)
+		switch {
+		case one.Host == "":
+		case !instanceHost.MatchString(one.Host):
+			v.bad(item+".host", "write such as social.example, *.example or *", "%q is not a host in small letters", one.Host)
+		default:
+			first := slices.IndexFunc(list[:i], func(before Instance) bool { return covers(before.Host, one.Host) })
+			if first >= 0 {
+				v.bad(item+".host", "put it before the other, or leave it out", "%s[%d] fits %s first", at, first, one.Host)
+			}
+		}
+		if one.Refuse && one.Unsigned == "allow" {
+			v.bad(item+".unsigned", "leave one of them out", "nothing is taken from the instance")
+		}
+	}
+}
+
+// covers reports whether a pattern of hosts has all that another has.
+func covers(pattern, other string) bool {
+	below, wild := strings.CutPrefix(pattern, "*.")
+	return pattern == "*" || pattern == other || wild && strings.HasSuffix(other, "."+below)
+}
+
+// inbox checks what the settings of an inbox mean together.
+func (v *validator) inbox(at string, a *ActivityPub) {
+	if v.faultyBelow(at) || a.ActorsURL == "" {
+		return
+	}
+	opts := a.Options()
+	opts.Handle, opts.Verifier = func(context.Context, *activitypub.Activity) error { return nil }, anyVerifier{}
+	if err := opts.Validate(); err != nil {
+		v.bad(at, "", "%s", strings.ReplaceAll(strings.ReplaceAll(err.Error(), "activitypub: ", ""), "\n", "; "))
+	}
+}
+
+// anyVerifier stands for the one that the server makes.
+type anyVerifier struct{}
+
+func (anyVerifier) Verify(*http.Request, []byte) (httpsig.Signer, error) {
+	return httpsig.Signer{}, nil
+}
+
+// inboxPaths refuses doors and routes at the paths of an inbox: one of the two would get
+// no requests.
+func (v *validator) inboxPaths(i int) {
+	a, at := &v.c.ActivityPub[i], fmt.Sprintf("activitypub[%d]", i)
+	taken := func(setting, path string) {
+		if path != "" && a.Serves(path) {
+			v.bad(setting, "give each a path of its own", "%s is an inbox of %s", path, at)
+		}
+	}
+	taken("commands.whatsapp.path", v.c.Commands.WhatsApp.Path)
+	for k := range v.c.Webhooks {
+		taken(fmt.Sprintf("webhooks[%d].path", k), v.c.Webhooks[k].Path)
+	}
+	for k := range v.c.Forrst {
+		taken(fmt.Sprintf("forrst[%d].path", k), v.c.Forrst[k].Path)
+	}
+	for k := range v.c.Routes {
+		match := v.c.Routes[k].Match
+		if path := strings.TrimSuffix(match[strings.LastIndex(match, " ")+1:], "{$}"); a.Serves(path) {
+			v.bad(fmt.Sprintf("routes[%d].match", k), "give it another path", "%s is an inbox of %s, so the route would get no requests", path, at)
+		}
+	}
+	for k := range i {
+		other := &v.c.ActivityPub[k]
+		if slices.ContainsFunc(a.inboxes(), other.Serves) || slices.ContainsFunc(other.inboxes(), a.Serves) {
+			v.bad(at, "give each its own paths", "it has inboxes at paths of activitypub[%d]", k)
+		}
+	}
+}
+
+// inboxes are the paths of its inboxes.
+func (a *ActivityPub) inboxes() (paths []string) {
+	for _, actor := range a.Actors {
+		if u, err := url.Parse(strings.ReplaceAll(a.ActorsURL, "{actor}", actor)); err == nil {
+			paths = append(paths, u.Path+"/inbox")
+		}
+	}
+	if a.SharedInbox != "" {
+		paths = append(paths, a.SharedInbox)
+	}
+	return paths
+}
