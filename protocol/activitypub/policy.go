@@ -1,7 +1,6 @@
 package activitypub
 
 import (
-	"net"
 	"net/url"
 	"regexp"
 	"strings"
@@ -33,22 +32,23 @@ func (p *Policy) fits(host string) bool {
 // none fits, what is signed is taken.
 type Policies []Policy
 
-// Takes reports whether anything is taken from a host, on whichever port. It is for
-// [httpsig.KeysOptions], so that no key is fetched from where nothing is taken from.
+// Takes reports whether anything is taken from the instances with a host, on whichever
+// port. It is for [httpsig.KeysOptions], so that no key is fetched where nothing is taken
+// from.
 func (list Policies) Takes(host string) bool {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]" // as hosts of URLs have IPv6
+	}
 	for _, p := range list {
-		if _, _, err := net.SplitHostPort(p.Host); err == nil {
-			if p.Refuse {
-				continue // other ports of the host may be taken from
-			}
-			p.Host = p.Host[:strings.LastIndexByte(p.Host, ':')]
-		}
-		if p.fits(host) {
+		name := port.ReplaceAllString(p.Host, "")
+		if (&Policy{Host: name}).fits(host) && (!p.Refuse || name == p.Host) {
 			return !p.Refuse
 		}
 	}
 	return true
 }
+
+var port = regexp.MustCompile(`:[0-9]+$`)
 
 // of is the policy of an instance; that of an empty host is the one of all instances that
 // no other fits.

@@ -119,7 +119,7 @@ func isActivity(h http.Header) bool {
 func (in *Inbox) sender(r *http.Request, body []byte, a *Activity) error {
 	policy := in.opts.Policies.of(hostOf(cmp.Or(a.Actor, a.ID)))
 	if policy.Refuse {
-		return &fault{status: http.StatusForbidden, name: "Forbidden", err: errors.New("nothing is taken from the instance of the actor")}
+		return forbidden()
 	}
 	unsigned := errors.New("the request isn't signed")
 	err := error(&httpsig.Error{Code: httpsig.SignatureMissing, Err: unsigned})
@@ -131,6 +131,8 @@ func (in *Inbox) sender(r *http.Request, body []byte, a *Activity) error {
 	switch {
 	case err == nil && a.Actor != "" && a.Actor != signer.Actor:
 		return unauthorized(errors.New("the request is signed by another actor than that of the activity"))
+	case err == nil && in.opts.Policies.of(hostOf(signer.Actor)).Refuse:
+		return forbidden() // the activity names nobody
 	case err == nil:
 		a.Actor, a.Signed = signer.Actor, true
 	case known && why.Code == httpsig.KeyUnavailable:
@@ -149,6 +151,10 @@ func (in *Inbox) sender(r *http.Request, body []byte, a *Activity) error {
 	}
 	a.foreign = a.origin != "" && a.origin != origin
 	return a.fingerprint(origin)
+}
+
+func forbidden() error {
+	return &fault{status: http.StatusForbidden, name: "Forbidden", err: errors.New("nothing is taken from the instance of the actor")}
 }
 
 func unauthorized(err error) error {

@@ -109,19 +109,3 @@ func TestSigned(t *testing.T) {
 	s.Close() // its key is kept
 	want(s.deliver(t, w, activity("4"), "", nil), 202, "queued")
 }
-
-func TestPolicies(t *testing.T) {
-	list := activitypub.Policies{
-		{Host: "bad.example", Refuse: true}, {Host: "odd.example:8443", Refuse: true}, {Host: "good.example:8443"}, {Host: "*.fine.example"}, {Host: "*", Refuse: true},
-	}
-	for host, want := range map[string]bool{
-		"bad.example": false, "good.example": true, "a.fine.example": true, "fine.example": false, "else.example": false, "odd.example": false,
-	} {
-		if list.Takes(host) != want {
-			t.Errorf("anything is taken from %s: %v", host, !want)
-		}
-	}
-	if !(activitypub.Policies{{Host: "odd.example:8443", Refuse: true}}).Takes("odd.example") {
-		t.Error("the other ports of a host are refused too")
-	}
-}

@@ -126,7 +126,7 @@ func (in *Inbox) takeInto(ctx context.Context, a *Activity, inbox string) (outco
 		// Whoever could use up an id of another server would keep its activity out. So
 		// this one gets what there is, and is never the first.
 		if ans, err = in.engine.Door().Peek(ctx, call); err == nil && ans.Decision == semel.Execute {
-			return outcome{}, unprocessable("the id of the activity is that of another server than its actor's")
+			return outcome{}, strange()
 		}
 		if err == nil {
 			err = ans.Err()
@@ -147,6 +147,10 @@ func (in *Inbox) takeInto(ctx context.Context, a *Activity, inbox string) (outco
 		return outcome{fresh: 1}, nil
 	}
 	return outcome{}, nil
+}
+
+func strange() error {
+	return unprocessable("the id of the activity is that of another server than its actor's")
 }
 
 // scopeOf is the part of an identity that says which inbox it is.
