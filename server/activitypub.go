@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
@@ -24,7 +25,7 @@ func (s *Server) addInboxes(g *generation, cfg *config.Config) error {
 		if opts.Handle, err = activityUpstream(a); err != nil {
 			return fmt.Errorf("activitypub[%d]: %w", i, err)
 		}
-		if opts.Verifier, err = verifier(a); err != nil {
+		if opts.Verifier, err = verifier(a, nil); err != nil {
 			return fmt.Errorf("activitypub[%d].signatures: %w", i, err)
 		}
 		opts.Log = s.log
@@ -42,14 +43,43 @@ func (s *Server) addInboxes(g *generation, cfg *config.Config) error {
 	return nil
 }
 
-// verifier verifies the signatures of activities.
-func verifier(*config.ActivityPub) (activitypub.Verifier, error) { return unsigned{}, nil }
+// verifier verifies the signatures of activities. A transport replaces the one that
+// fetches keys.
+func verifier(a *config.ActivityPub, transport http.RoundTripper) (*httpsig.Verifier, error) {
+	base, err := a.Base()
+	if err != nil {
+		return nil, err
+	}
+	key, err := a.Signatures.Key()
+	if err != nil {
+		return nil, err
+	}
+	keys := httpsig.KeysOptions{AllowPrivate: a.Signatures.AllowPrivate, Allow: a.Policies().Takes, Transport: transport}
+	if key != nil {
+		keys.Sign = func(r *http.Request) error {
+			return httpsig.Sign(r, nil, httpsig.SignOptions{KeyID: a.Signatures.KeyID, Key: key, Form: httpsig.FormCavage})
+		}
+	}
+	return httpsig.New(httpsig.Options{Keys: httpsig.NewKeys(keys), MaxAge: time.Duration(a.Signatures.MaxAge), Base: base})
+}
 
-// unsigned takes every request for one without a signature.
-type unsigned struct{}
+// ExplainActivity says what an inbox of a configuration makes of a request, without
+// fetching a key.
+func ExplainActivity(a *config.ActivityPub, r *http.Request, body []byte) (activitypub.Explanation, error) {
+	v, err := verifier(a, fetchesNothing{})
+	if err != nil {
+		return activitypub.Explanation{}, err
+	}
+	opts := a.Options()
+	opts.Verifier = v
+	return opts.Explain(r, body)
+}
 
-func (unsigned) Verify(*http.Request, []byte) (httpsig.Signer, error) {
-	return httpsig.Signer{}, &httpsig.Error{Code: httpsig.CodeMissing, Err: errors.New("the request isn't signed")}
+// fetchesNothing is a transport without a network.
+type fetchesNothing struct{}
+
+func (fetchesNothing) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, errors.New("nothing is fetched")
 }
 
 // inbox is the inbox that serves a path; nil if none does.

@@ -192,6 +192,10 @@ type Instance struct {
 type Signatures struct {
 	// How old a signature may be.
 	MaxAge Duration `json:"max_age" default:"12h" range:"1m,30d"`
-	// Fetch signers' keys from addresses of this machine, of private networks and of cloud metadata, too.
+	// Fetch signers' keys from addresses of this machine, of private networks and of cloud metadata too, and by http.
 	AllowPrivate bool `json:"allow_private,omitzero"`
+	// URL of the key that signs the requests for signers' keys, such as https://social.example/actors/alice#main-key. Some servers answer only signed requests.
+	KeyID string `json:"key_id,omitzero"`
+	// PEM file of that key: RSA, P-256 or Ed25519.
+	KeyFile string `json:"key_file,omitzero"`
 }

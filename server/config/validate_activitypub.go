@@ -3,6 +3,10 @@ package config
 import (
 	"cmp"
 	"context"
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -14,6 +18,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/protocol/activitypub"
 	"github.com/semelhq/semel/protocol/activitypub/httpsig"
+	"github.com/semelhq/semel/server/auth"
 )
 
 // deriveActivityPub fills in what follows from other settings.
@@ -63,6 +68,35 @@ func (a *ActivityPub) UpstreamSecrets() ([]string, error) {
 	return readSecretFiles(a.UpstreamSecretFiles)
 }
 
+// Key reads the key that signs requests for keys; nil if there is none.
+func (s *Signatures) Key() (crypto.Signer, error) {
+	if s.KeyFile == "" {
+		return nil, nil
+	}
+	data, err := auth.ReadFile(s.KeyFile, maxSecret)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil, errors.New("it isn't a PEM file")
+	}
+	var key any
+	switch block.Type {
+	case "RSA PRIVATE KEY":
+		key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+	case "EC PRIVATE KEY":
+		key, err = x509.ParseECPrivateKey(block.Bytes)
+	default:
+		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+	}
+	signer, ok := key.(crypto.Signer)
+	if err != nil || !ok {
+		return nil, errors.New("it has no private key that can be read")
+	}
+	return signer, nil
+}
+
 // Serves reports whether a path is that of an inbox, of whichever actor.
 func (a *ActivityPub) Serves(path string) bool {
 	_, serves := a.Options().Serves(path)
@@ -94,6 +128,7 @@ func (v *validator) activitypub() {
 		v.plainPath(at+".shared_inbox", a.SharedInbox, "/inbox")
 		v.actors(at+".actors", a.Actors)
 		v.instances(at+".instances", a.Instances)
+		v.signatures(at+".signatures", &a.Signatures)
 		if a.Upstream != "" {
 			v.httpURL(at+".upstream", a.Upstream, "http", "https")
 		}
@@ -144,6 +179,34 @@ func (v *validator) instances(at string, list []Instance) {
 		if one.Refuse && one.Unsigned == "allow" {
 			v.bad(item+".unsigned", "leave one of them out", "nothing is taken from the instance")
 		}
+	}
+}
+
+// signatures checks the key by a signature.
+func (v *validator) signatures(at string, s *Signatures) {
+	switch {
+	case s.KeyID != "" && s.KeyFile == "":
+		v.bad(at+".key_id", "add key_file, the file of the private key", "key_id has no key_file")
+		return
+	case s.KeyFile != "" && s.KeyID == "":
+		v.bad(at+".key_file", "add key_id, the URL of the public key", "key_file has no key_id")
+		return
+	case s.KeyFile == "":
+		return
+	}
+	page, _, _ := strings.Cut(s.KeyID, "#")
+	v.httpURL(at+".key_id", page, "https", "http")
+	key, err := s.Key()
+	if err != nil {
+		v.bad(at+".key_file", "", "%s: %v", s.KeyFile, err)
+		return
+	}
+	r, err := http.NewRequest(http.MethodGet, "https://social.example/", nil)
+	if err == nil {
+		err = httpsig.Sign(r, nil, httpsig.SignOptions{KeyID: s.KeyID, Key: key})
+	}
+	if err != nil {
+		v.bad(at+".key_file", "", "%s", strings.TrimPrefix(err.Error(), "httpsig: "))
 	}
 }
 
