@@ -48,6 +48,7 @@ prove: ## run the long tests at their full length, then break everything around 
 	SEMEL_THOROUGH=1 go test -run '$(LONG)' -count=1 -timeout 20m ./store/pgstore ./store/pebblestore
 	SEMEL_THOROUGH=1 go test -run '^TestStorm$$' -count=1 -v -timeout 30m ./protocol/webhook ./protocol/forrst
 	SEMEL_THOROUGH=1 go test -run '^Test(SDKs|KilledProxies|GracefulRestartsOfTheUpstream)$$' -count=1 -v -parallel 4 -timeout 20m ./cmd/semel/internal/cli ./transport/semelproxy
+	SEMEL_THOROUGH=1 go test -run '^TestFedify$$' -count=1 -v -timeout 10m ./protocol/activitypub/...
 	go test -run '^TestChaos' -count=1 -v -timeout 5h ./internal/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)
 
 race: ## run the tests of the concurrent packages under the race detector

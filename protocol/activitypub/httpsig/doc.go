@@ -13,7 +13,8 @@
 //     could be sent to another inbox or another server. In RFC 9421 that is @method with
 //     @target-uri; or @method with @authority or host, and @request-target, or @path and
 //     @query (@query may be absent where there is none). In the draft it is
-//     (request-target) and host.
+//     (request-target) and host. Some servers leave the query out of (request-target),
+//     so give your inboxes none.
 //   - the body, by its digest: Content-Digest with sha-256 or sha-512, or Digest with
 //     SHA-256 in the draft. Only a GET or HEAD without a body needs none.
 //   - the time: the parameter created, or the field date. Otherwise a signature could be

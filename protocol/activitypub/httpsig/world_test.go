@@ -108,7 +108,8 @@ func (h *home) count(path string) int {
 func (h *home) actor(t testing.TB, name string, key crypto.Signer) string {
 	id := h.URL + "/users/" + name
 	h.has("/users/"+name, object{
-		"id": id, "type": "Person", "publicKey": object{"id": id + "#main-key", "owner": id, "publicKeyPem": written(t, key)},
+		"@context": []string{"https://www.w3.org/ns/activitystreams", "https://w3id.org/security/v1"},
+		"id":       id, "type": "Person", "publicKey": object{"id": id + "#main-key", "owner": id, "publicKeyPem": written(t, key)},
 	})
 	return id + "#main-key"
 }
