@@ -172,16 +172,16 @@ such as store.url, limits or routes[0]; routes[].mode explains the setting of an
 route. Secrets are not shown.
 
 With --request it says instead what takes a request that was captured: which
-route, webhook or service over Forrst, whether it is guarded, and what identifies
-its call or events. The file has the first line of the request, its header, an empty
-line and the body.
+route, webhook, inbox or service over Forrst, whether it is guarded, and what
+identifies its call or events. The file has the first line of the request, its
+header, an empty line and the body. Nothing is fetched or recorded.
 
 ` + configSource + `
 
 The JSON is a list of objects with path, value, origin (kind, and file, line,
 column or name), env, description and allowed; with --request one object with
-door, and setting, operation, upstream, guarded, key, webhook and forrst where
-they apply.`,
+door, and setting, operation, upstream, guarded, key, webhook, activitypub and
+forrst where they apply.`,
 		Example: `  semel config explain store
   semel config explain --file semel.yaml 'routes[0]'
   semel config explain --file semel.yaml --request delivery.http`,

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/semelhq/semel/protocol/activitypub"
 	"github.com/semelhq/semel/protocol/forrst"
 	"github.com/semelhq/semel/protocol/webhook"
 	"github.com/semelhq/semel/server"
@@ -19,7 +21,8 @@ import (
 
 // explainedRequest is what semel config explain --request --json prints.
 type explainedRequest struct {
-	// Door takes the request: webhook, forrst, whatsapp, commands, route, api or service.
+	// Door takes the request: webhook, activitypub, forrst, whatsapp, commands, route, api
+	// or service.
 	Door string `json:"door"`
 	// Setting is where the configuration says so.
 	Setting string `json:"setting,omitempty"`
@@ -32,6 +35,8 @@ type explainedRequest struct {
 	Webhook *verifiedWebhook `json:"webhook,omitempty"`
 	// Forrst says what a service over Forrst makes of the request.
 	Forrst *forrst.Explanation `json:"forrst,omitempty"`
+	// ActivityPub says what an inbox makes of the request.
+	ActivityPub *activitypub.Explanation `json:"activitypub,omitempty"`
 }
 
 // explainRequest says which part of a configuration takes a captured request, in the
@@ -41,7 +46,7 @@ func explainRequest(c *config.Config, r *webhook.Captured, now time.Time) (*expl
 	if err != nil {
 		return nil, fmt.Errorf("the target %q of the request is not one", r.Target)
 	}
-	req := &http.Request{Method: r.Method, URL: u, Host: r.Header.Get("Host"), Header: r.Header}
+	req := &http.Request{Method: r.Method, URL: u, RequestURI: r.Target, Host: r.Header.Get("Host"), Header: r.Header}
 	switch path := u.Path; {
 	case strings.HasPrefix(path, "/semel/"):
 		return &explainedRequest{Door: "service"}, nil
@@ -52,6 +57,9 @@ func explainRequest(c *config.Config, r *webhook.Captured, now time.Time) (*expl
 	}
 	if i := slices.IndexFunc(c.Webhooks, func(w config.Webhook) bool { return w.Path == u.Path }); i >= 0 {
 		return explainWebhook(&c.Webhooks[i], fmt.Sprintf("webhooks[%d]", i), r, now)
+	}
+	if i := slices.IndexFunc(c.ActivityPub, func(a config.ActivityPub) bool { return a.Serves(u.Path) }); i >= 0 {
+		return explainActivity(&c.ActivityPub[i], fmt.Sprintf("activitypub[%d]", i), req, r.Body)
 	}
 	if i := slices.IndexFunc(c.Forrst, func(f config.Forrst) bool { return f.Path == u.Path }); i >= 0 {
 		return explainForrst(c, i, r)
@@ -86,6 +94,17 @@ func explainWebhook(w *config.Webhook, setting string, r *webhook.Captured, now 
 	found := verified(opts.Source, v.Diagnose(&r.Delivery, opts.Secrets))
 	out.Webhook = &found
 	return out, nil
+}
+
+func explainActivity(a *config.ActivityPub, setting string, req *http.Request, body []byte) (*explainedRequest, error) {
+	x, err := server.ExplainActivity(a, req, body)
+	if err != nil {
+		return nil, err
+	}
+	return &explainedRequest{
+		Door: "activitypub", Setting: setting, Operation: activitypub.OperationPrefix + a.Name, Upstream: a.Upstream,
+		Key: x.Key, ActivityPub: &x,
+	}, nil
 }
 
 func explainForrst(c *config.Config, i int, r *webhook.Captured) (*explainedRequest, error) {
@@ -153,8 +172,41 @@ func reportRequest(cmd *cobra.Command, c *config.Config, name string, asJSON boo
 		printWebhook(cmd, out.Webhook)
 	case out.Forrst != nil:
 		printForrst(w, out.Forrst)
+	case out.ActivityPub != nil:
+		printActivity(w, out.ActivityPub)
 	}
 	return nil
+}
+
+func printActivity(w io.Writer, x *activitypub.Explanation) {
+	line := func(label, text string) {
+		if text != "" {
+			fmt.Fprintf(w, "%-10s %s\n", label, printable(text))
+		}
+	}
+	line("activity", x.Activity)
+	line("type", x.Type)
+	line("actor", x.Actor)
+	for _, name := range x.Inboxes {
+		line("inbox", cmp.Or(name, "shared"))
+	}
+	line("digest", x.Digest)
+	switch {
+	case x.Signature != "" && x.Unproved:
+		line("signature", x.Signature+", right if the key is: keys are not fetched here")
+	case x.Signature != "":
+		line("signature", x.Signature)
+	case x.Needed:
+		line("signature", "none, and one is needed")
+	default:
+		line("signature", "none, and none is needed")
+	}
+	for _, id := range x.KeyIDs {
+		line("key id", id)
+	}
+	if x.Refused != "" {
+		line("refused", fmt.Sprintf("with status %d: %s", x.Status, x.Refused))
+	}
 }
 
 func printForrst(w io.Writer, x *forrst.Explanation) {
