@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/bench/internal/loopback"
 	semelclient "github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/server/api"
 )
@@ -25,12 +26,12 @@ func (r *rig) measureAPI(ctx context.Context, opts Options) (side APISide, err e
 		return side, err
 	}
 	defer service.Close()
-	server, err := newSite(service.Data(), true)
+	server, err := loopback.Serve(service.Data(), true)
 	if err != nil {
 		return side, err
 	}
-	defer func() { err = errors.Join(err, server.close()) }()
-	c, err := semelclient.New("http://"+server.addr(), &semelclient.Options{
+	defer func() { err = errors.Join(err, server.Close()) }()
+	c, err := semelclient.New("http://"+server.Addr(), &semelclient.Options{
 		Transport: &http.Transport{MaxIdleConns: opts.Connections, MaxIdleConnsPerHost: opts.Connections},
 	})
 	if err != nil {

@@ -124,14 +124,14 @@ func Run(ctx context.Context, opts Options) (report Report, err error) {
 		Connections: opts.Connections, BodyBytes: opts.BodyBytes, AnswerBytes: opts.AnswerBytes,
 		CPUs: runtime.GOMAXPROCS(0), Go: runtime.Version(),
 	}
-	semel, err := newLoad(rig.semel.addr(), opts)
+	semel, err := newLoad(rig.semel.Addr(), opts)
 	if err != nil {
 		return report, err
 	}
 	defer semel.close()
 	var bare *load
 	if opts.Compare {
-		if bare, err = newLoad(rig.bare.addr(), opts); err != nil {
+		if bare, err = newLoad(rig.bare.Addr(), opts); err != nil {
 			return report, err
 		}
 		defer bare.close()

@@ -2,6 +2,7 @@ package benchproxy
 
 import (
 	"encoding/json"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -76,7 +77,7 @@ func TestEveryRequestThroughSemelIsRecorded(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	l, err := newLoad(rig.semel.addr(), opts)
+	l, err := newLoad(rig.semel.Addr(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,11 +87,16 @@ func TestEveryRequestThroughSemelIsRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The same key again.
-	if _, err := c.conn.Write([]byte(strings.Replace(c.start, "-0-", "-0-1", 1) + c.end)); err != nil {
+	conn, err := net.Dial("tcp", rig.semel.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte(strings.Replace(c.start, "-0-", "-0-1", 1) + c.end)); err != nil {
 		t.Fatal(err)
 	}
 	head := make([]byte, 4096)
-	n, err := c.conn.Read(head)
+	n, err := conn.Read(head)
 	if err != nil || !strings.Contains(string(head[:n]), "Idempotency-Replayed: true") {
 		t.Errorf("the duplicate got %q, %v", head[:n], err)
 	}
@@ -107,7 +113,7 @@ func TestFailuresAreReported(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	l, err := newLoad(rig.semel.addr(), opts)
+	l, err := newLoad(rig.semel.Addr(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}

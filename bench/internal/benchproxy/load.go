@@ -1,43 +1,41 @@
 package benchproxy
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"net"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/semelhq/semel/bench/internal/loopback"
 )
 
 // load has the clients of one proxy, and their measurements.
 type load struct {
-	addr    string
 	clients []*client
 	seconds float64
 }
 
 // newLoad connects the clients.
 func newLoad(addr string, opts Options) (*load, error) {
-	l := &load{addr: addr}
+	l := new(load)
 	body := `"` + strings.Repeat("x", opts.BodyBytes-2) + `"`
 	run := rand.Text()
 	for i := range opts.Connections {
-		c := &client{
-			addr:  addr,
-			start: fmt.Sprintf("POST /charges HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nIdempotency-Key: %s-%d-", addr, len(body), run, i),
-			end:   "\r\n\r\n" + body,
-		}
-		l.clients = append(l.clients, c)
-		if err := c.connect(); err != nil {
+		conn, err := loopback.Dial(addr)
+		if err != nil {
 			l.close()
 			return nil, err
 		}
+		l.clients = append(l.clients, &client{
+			conn:  conn,
+			start: fmt.Sprintf("POST /charges HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nIdempotency-Key: %s-%d-", addr, len(body), run, i),
+			end:   "\r\n\r\n" + body,
+		})
 	}
 	return l, nil
 }
@@ -94,34 +92,20 @@ func (l *load) side() Side {
 
 func (l *load) close() {
 	for _, c := range l.clients {
-		if c.conn != nil {
-			_ = c.conn.Close()
-		}
+		c.conn.Close()
 	}
 }
 
-// client sends one request after the other on one connection. It does as little as it
-// can, because it shares the processors with the proxy.
+// client sends one request after the other on one connection.
 type client struct {
-	addr       string
 	start, end string // of a request, around the number in its key
-	conn       net.Conn
-	in         *bufio.Reader
+	conn       *loopback.Conn
 	out        []byte
 	sent       int
 
 	took   []time.Duration
 	errors int
 	first  error
-}
-
-func (c *client) connect() error {
-	conn, err := net.Dial("tcp", c.addr)
-	if err != nil {
-		return err
-	}
-	c.conn, c.in = conn, bufio.NewReader(conn)
-	return nil
 }
 
 // work sends until the time is over. After an error it reconnects.
@@ -138,19 +122,12 @@ func (c *client) work(ctx context.Context, until time.Time) {
 		if c.first == nil {
 			c.first = err
 		}
-		_ = c.conn.Close()
-		if err := c.connect(); err != nil {
+		if err := c.conn.Reconnect(); err != nil {
 			return
 		}
 		now = time.Now()
 	}
 }
-
-var (
-	created  = []byte("HTTP/1.1 201 ")
-	length   = []byte("Content-Length: ")
-	errShape = errors.New("the answer has no length")
-)
 
 // request sends one request with a new key, and reads the whole answer.
 func (c *client) request() error {
@@ -158,33 +135,9 @@ func (c *client) request() error {
 	c.out = append(c.out[:0], c.start...)
 	c.out = strconv.AppendInt(c.out, int64(c.sent), 10)
 	c.out = append(c.out, c.end...)
-	if _, err := c.conn.Write(c.out); err != nil {
-		return err
+	status, _, err := c.conn.Do(c.out)
+	if err == nil && status != http.StatusCreated {
+		err = fmt.Errorf("the answer is %d", status)
 	}
-	line, err := c.in.ReadSlice('\n')
-	if err != nil {
-		return err
-	}
-	if !bytes.HasPrefix(line, created) {
-		return fmt.Errorf("the answer is %q", bytes.TrimSpace(line))
-	}
-	size := -1
-	for {
-		if line, err = c.in.ReadSlice('\n'); err != nil {
-			return err
-		}
-		if len(line) <= 2 {
-			break
-		}
-		if value, ok := bytes.CutPrefix(line, length); ok {
-			if size, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
-				return err
-			}
-		}
-	}
-	if size < 0 {
-		return errShape
-	}
-	_, err = c.in.Discard(size)
 	return err
 }

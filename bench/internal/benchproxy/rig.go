@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -14,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/bench/internal/loopback"
 	"github.com/semelhq/semel/store/pebblestore"
 	"github.com/semelhq/semel/transport/semelhttp"
 	"github.com/semelhq/semel/transport/semelproxy"
@@ -21,7 +21,7 @@ import (
 
 // rig is the upstream and both proxies, each with a listener on loopback.
 type rig struct {
-	upstream, semel, bare *site
+	upstream, semel, bare *loopback.Site
 
 	store  *pebblestore.Store
 	engine *semel.Engine
@@ -46,10 +46,10 @@ func newRig(dir string, opts Options) (r *rig, err error) {
 	if r.guard, err = semelhttp.New(r.engine, nil); err != nil {
 		return r, err
 	}
-	if r.upstream, err = newSite(plainService(opts.AnswerBytes), false); err != nil {
+	if r.upstream, err = loopback.Serve(plainService(opts.AnswerBytes), false); err != nil {
 		return r, err
 	}
-	target := &url.URL{Scheme: "http", Host: r.upstream.addr()}
+	target := &url.URL{Scheme: "http", Host: r.upstream.Addr()}
 	r.proxy, err = semelproxy.New(r.guard, semelproxy.Options{
 		Upstream:  target,
 		Route:     semelhttp.Route{Operation: semel.Operation{Name: "bench.proxy"}},
@@ -58,14 +58,14 @@ func newRig(dir string, opts Options) (r *rig, err error) {
 	if err != nil {
 		return r, err
 	}
-	if r.semel, err = newSite(r.proxy, true); err != nil {
+	if r.semel, err = loopback.Serve(r.proxy, true); err != nil {
 		return r, err
 	}
 	r.direct = &http.Transport{
 		MaxIdleConns: opts.Connections, MaxIdleConnsPerHost: opts.Connections,
 		IdleConnTimeout: semelproxy.DefaultIdleTimeout, DisableCompression: true,
 	}
-	r.bare, err = newSite(bareProxy(target, r.direct), false)
+	r.bare, err = loopback.Serve(bareProxy(target, r.direct), false)
 	return r, err
 }
 
@@ -106,9 +106,9 @@ func plainService(size int) http.Handler {
 func (r *rig) close() error {
 	ctx := context.Background()
 	var errs []error
-	for _, s := range []*site{r.semel, r.bare, r.upstream} {
+	for _, s := range []*loopback.Site{r.semel, r.bare, r.upstream} {
 		if s != nil {
-			errs = append(errs, s.close())
+			errs = append(errs, s.Close())
 		}
 	}
 	if r.direct != nil {
@@ -127,40 +127,4 @@ func (r *rig) close() error {
 		errs = append(errs, r.store.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// site is a server on loopback.
-type site struct {
-	listener net.Listener
-	server   *http.Server
-	done     chan error
-}
-
-// newSite starts a server; if strict, one like that of semel serve.
-func newSite(h http.Handler, strict bool) (*site, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	s := &site{listener: l, done: make(chan error, 1), server: &http.Server{
-		Handler: h, ErrorLog: log.New(io.Discard, "", 0),
-		// Strict sets these, so all servers get them.
-		MaxHeaderBytes: semelproxy.DefaultMaxHeaderBytes, ReadHeaderTimeout: semelproxy.DefaultReadHeaderTimeout,
-	}}
-	if strict {
-		l = semelproxy.Strict(s.server, l)
-	}
-	go func() { s.done <- s.server.Serve(l) }()
-	return s, nil
-}
-
-func (s *site) addr() string { return s.listener.Addr().String() }
-
-// close waits until the server has ended.
-func (s *site) close() error {
-	err := s.server.Close()
-	if serr := <-s.done; !errors.Is(serr, http.ErrServerClosed) {
-		err = errors.Join(err, serr)
-	}
-	return err
 }

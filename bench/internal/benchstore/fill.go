@@ -19,7 +19,7 @@ import (
 // fillers is how many goroutines write at the same time; they share the syncs.
 const fillers = 1024
 
-// fill writes n completed records and returns how long that took.
+// fill writes n completed records of the sample's kind and returns how long that took.
 func (b *bench) fill(ctx context.Context, t *target, st semel.Store, n int) (time.Duration, error) {
 	s, err := t.takeSample(ctx)
 	if err != nil {
@@ -29,9 +29,15 @@ func (b *bench) fill(ctx context.Context, t *target, st semel.Store, n int) (tim
 	if err != nil {
 		return 0, err
 	}
+	t.records = n
+	return b.opts.fill(ctx, st, n, func(_ context.Context, i int) (semel.Record, error) { return s.record(i, now), nil })
+}
+
+// fill writes n records and returns how long that took.
+func (o *Options) fill(ctx context.Context, st semel.Store, n int, record func(ctx context.Context, i int) (semel.Record, error)) (time.Duration, error) {
 	start := time.Now()
 	var next, done atomic.Int64
-	stop := b.watch(&done, n)
+	stop := o.watch(&done, n)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -43,7 +49,11 @@ func (b *bench) fill(ctx context.Context, t *target, st semel.Store, n int) (tim
 				if i >= n {
 					return
 				}
-				_, applied, err := st.Apply(ctx, store.Write{Record: s.record(i, now)})
+				rec, err := record(ctx, i)
+				applied := false
+				if err == nil {
+					_, applied, err = st.Apply(ctx, store.Write{Record: rec})
+				}
 				if err == nil && !applied {
 					err = errors.New("it exists already")
 				}
@@ -56,12 +66,11 @@ func (b *bench) fill(ctx context.Context, t *target, st semel.Store, n int) (tim
 		})
 	}
 	wg.Wait()
-	t.records = n
 	return time.Since(start), context.Cause(ctx)
 }
 
 // watch reports the progress of a fill every five seconds.
-func (b *bench) watch(done *atomic.Int64, n int) (stop func()) {
+func (o *Options) watch(done *atomic.Int64, n int) (stop func()) {
 	ended := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -71,7 +80,7 @@ func (b *bench) watch(done *atomic.Int64, n int) (stop func()) {
 			select {
 			case <-tick.C:
 				d := done.Load()
-				b.progress("filling: %d of %d records, %d %%", d, n, d*100/int64(n))
+				o.progress("filling: %d of %d records, %d %%", d, n, d*100/int64(n))
 			case <-ended:
 				return
 			}
@@ -135,7 +144,7 @@ func (b *bench) openFilled(ctx context.Context, name string, n int) (*filledStor
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	if err := b.settle(ctx, name); err != nil {
+	if err := b.opts.settle(ctx, b.place, name); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	return &filledStore{Filled: Filled{Records: n, FillSeconds: took.Seconds()}, target: t, store: store}, nil
@@ -150,12 +159,12 @@ const (
 
 // settle waits until the store is done with what the fill has left behind, so that it is
 // not taken for a cost of the calls that are measured: the embedded store merges its files.
-func (b *bench) settle(ctx context.Context, name string) error {
-	p, ok := b.place.(*pebblePlace)
+func (o *Options) settle(ctx context.Context, at place, name string) error {
+	p, ok := at.(*pebblePlace)
 	if !ok {
 		return nil
 	}
-	b.progress("waiting until the store has put the records in order")
+	o.progress("waiting until the store has put the records in order")
 	before, quiet := "", time.Now()
 	for start := time.Now(); time.Since(quiet) < settleQuiet && time.Since(start) < maxSettle; {
 		files, err := filesOf(p.dir.sub(name))

@@ -8,16 +8,18 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/semelhq/semel/bench/internal/histogram"
 )
 
 // Measure has the measurements of one load.
 type Measure struct {
 	// Operations counts the operations: a begin and its complete are one, a replay is
 	// one.
-	Operations   uint64  `json:"operations"`
-	Seconds      float64 `json:"seconds"`
-	OpsPerSecond float64 `json:"ops_per_second"`
-	Latency      Latency `json:"latency"`
+	Operations   uint64            `json:"operations"`
+	Seconds      float64           `json:"seconds"`
+	OpsPerSecond float64           `json:"ops_per_second"`
+	Latency      histogram.Latency `json:"latency"`
 	// AllocsPerOp and BytesPerOp are the whole process's. They include one allocation per
 	// new key for the load itself.
 	AllocsPerOp float64 `json:"allocs_per_op"`
@@ -25,15 +27,6 @@ type Measure struct {
 	// Errors counts failed operations; FirstError is one of them.
 	Errors     uint64 `json:"errors"`
 	FirstError string `json:"first_error,omitempty"`
-}
-
-// Latency is the distribution of how long single operations took, in
-// microseconds, at most 1.6 % too high.
-type Latency struct {
-	P50 float64 `json:"p50_us"`
-	P90 float64 `json:"p90_us"`
-	P99 float64 `json:"p99_us"`
-	Max float64 `json:"max_us"`
 }
 
 // caller is one of the concurrent callers of a load.
@@ -50,7 +43,7 @@ type operation func(ctx context.Context, c *caller) error
 
 // tally adds up the turns of one load.
 type tally struct {
-	latency       histogram
+	latency       histogram.Histogram
 	elapsed       time.Duration
 	mallocs, size uint64
 	errors        uint64
@@ -67,7 +60,7 @@ func local(callers []*caller, op operation) turner {
 
 // add adds another tally of the same turns.
 func (t *tally) add(o *tally) {
-	t.latency.merge(&o.latency)
+	t.latency.Merge(&o.latency)
 	t.mallocs += o.mallocs
 	t.size += o.size
 	t.errors += o.errors
@@ -98,7 +91,7 @@ func (t *tally) turn(ctx context.Context, callers []*caller, d time.Duration, op
 				now := time.Now()
 				switch {
 				case err == nil:
-					own.latency.add(now.Sub(last))
+					own.latency.Add(now.Sub(last))
 				case ctx.Err() == nil:
 					own.errors++
 					own.first = err
@@ -107,7 +100,7 @@ func (t *tally) turn(ctx context.Context, callers []*caller, d time.Duration, op
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			count += own.latency.total
+			count += own.latency.Total
 			t.add(&own)
 		})
 	}
@@ -121,13 +114,9 @@ func (t *tally) turn(ctx context.Context, callers []*caller, d time.Duration, op
 }
 
 func (t *tally) measure() Measure {
-	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 	m := Measure{
-		Operations: t.latency.total, Seconds: t.elapsed.Seconds(), Errors: t.errors,
-		Latency: Latency{
-			P50: us(t.latency.quantile(0.50)), P90: us(t.latency.quantile(0.90)),
-			P99: us(t.latency.quantile(0.99)), Max: us(t.latency.max),
-		},
+		Operations: t.latency.Total, Seconds: t.elapsed.Seconds(), Errors: t.errors,
+		Latency: t.latency.Latency(),
 	}
 	if t.elapsed > 0 {
 		m.OpsPerSecond = float64(m.Operations) / t.elapsed.Seconds()

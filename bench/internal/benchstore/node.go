@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/semelhq/semel/bench/internal/histogram"
 )
 
 // assignment is the first message to a node: what it takes part in.
@@ -147,9 +149,9 @@ func (n *node) turn(ctx context.Context, o order) turnReport {
 	var t tally
 	t.turn(ctx, n.callers, o.Duration, op)
 	r := turnReport{
-		Counts: map[int]uint64{}, Max: t.latency.max, Elapsed: t.elapsed, Mallocs: t.mallocs, Size: t.size, Errors: t.errors, Memory: readMemory(),
+		Counts: map[int]uint64{}, Max: t.latency.Max, Elapsed: t.elapsed, Mallocs: t.mallocs, Size: t.size, Errors: t.errors, Memory: readMemory(),
 	}
-	for i, c := range t.latency.counts {
+	for i, c := range t.latency.Counts {
 		if c > 0 {
 			r.Counts[i] = c
 		}
@@ -164,13 +166,13 @@ func (n *node) turn(ctx context.Context, o order) turnReport {
 func (r *turnReport) tally() (*tally, error) {
 	t := &tally{elapsed: r.Elapsed, mallocs: r.Mallocs, size: r.Size, errors: r.Errors}
 	for i, c := range r.Counts {
-		if i < 0 || i >= buckets {
+		if i < 0 || i >= histogram.Buckets {
 			return nil, fmt.Errorf("a node reports a bucket %d", i)
 		}
-		t.latency.counts[i] = c
-		t.latency.total += c
+		t.latency.Counts[i] = c
+		t.latency.Total += c
 	}
-	t.latency.max = r.Max
+	t.latency.Max = r.Max
 	if r.Error != "" {
 		t.first = errors.New(r.Error)
 	}

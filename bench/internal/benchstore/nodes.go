@@ -89,7 +89,7 @@ func (ns *nodes) turner(l Load) turner {
 					own = &tally{errors: 1, first: fmt.Errorf("node %d: %w", i+1, err)}
 				}
 				elapsed = max(elapsed, own.elapsed)
-				done += own.latency.total
+				done += own.latency.Total
 				t.add(own)
 			})
 		}
