@@ -61,7 +61,8 @@ func newRoot() *cobra.Command {
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "go run ./bench"},
 		Short:       "Measure how fast Semel is on this machine",
 		Example: `  go run ./bench store --store memory:
-  go run ./bench proxy --compare`,
+  go run ./bench proxy --compare
+  go run ./bench inbox --store memory:`,
 		Args:              noArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors:     true,
@@ -69,7 +70,7 @@ func newRoot() *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.AddCommand(newStore(), newProxy())
+	root.AddCommand(newStore(), newProxy(), newInbox())
 	return root
 }
 

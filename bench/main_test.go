@@ -36,7 +36,7 @@ func wantFields(t *testing.T, text string, want ...string) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{{}, {"store"}, {"proxy"}} {
+	for _, args := range [][]string{{}, {"store"}, {"proxy"}, {"inbox"}} {
 		name := strings.Join(append([]string{"help"}, args...), "-")
 		t.Run("the "+name+" is as recorded", func(t *testing.T) {
 			code, out, errs := bench(t, append(args, "--help")...)
@@ -128,6 +128,38 @@ func TestStore(t *testing.T) {
 		}
 		code, out, errs := bench(t, append([]string{"store", "--store", "pebble:" + dir, "--json"}, small...)...)
 		if code != exitCheck || out != "" || !strings.Contains(errs, "holds mine") {
+			t.Errorf("exit %d, %s%s", code, out, errs)
+		}
+	})
+}
+
+func TestInbox(t *testing.T) {
+	// A budget that never matters.
+	small := []string{"inbox", "--store", "memory:", "--records", "100", "--senders", "4", "--duration", "20ms", "--budget", "1m"}
+	// A busy machine may answer too late.
+	late := func(code int, errs string) bool { return code == exitCheck && strings.Contains(errs, "above 100ms") }
+	t.Run("the JSON has the documented fields", func(t *testing.T) {
+		code, out, errs := bench(t, append(small, "--json")...)
+		if code != exitOK && !late(code, errs) {
+			t.Fatalf("exit %d, %s", code, errs)
+		}
+		wantFields(t, out, "store", "durability", "records", "senders", "body_bytes", "budget_ms", "cpus", "go", "fill_seconds", "duplicates", "first", "flood")
+		var r struct{ Duplicates, Flood json.RawMessage }
+		if err := json.Unmarshal([]byte(out), &r); err != nil {
+			t.Fatal(err)
+		}
+		wantFields(t, string(r.Duplicates), "deliveries", "seconds", "deliveries_per_second", "latency", "errors")
+		wantFields(t, string(r.Flood), "activities", "copies", "duplicates", "first")
+	})
+	t.Run("without JSON it is a table", func(t *testing.T) {
+		code, out, errs := bench(t, small...)
+		if code != exitOK && !late(code, errs) || !regexp.MustCompile(`(?m)^flood, duplicates +\d+ .* 0 none$`).MatchString(out) {
+			t.Errorf("exit %d, %s%s", code, out, errs)
+		}
+	})
+	t.Run("what isn't 202 makes it fail", func(t *testing.T) {
+		code, out, errs := bench(t, append(small, "--budget", "1ns")...)
+		if code != exitCheck || !strings.Contains(out, "503: ") || !strings.Contains(errs, "were not answered with 202") {
 			t.Errorf("exit %d, %s%s", code, out, errs)
 		}
 	})
