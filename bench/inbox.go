@@ -70,6 +70,7 @@ or if p99 of duplicates is above 100 ms, which is as long as detection may take.
 	flags.IntVar(&opts.Senders, "senders", 200, "how many deliver at the same time")
 	flags.IntVar(&opts.BodyBytes, "body-bytes", 1024, "about the size of each activity, in bytes")
 	flags.DurationVar(&opts.Duration, "duration", 10*time.Second, "how long to measure each load")
+	flags.DurationVar(&opts.Rest, "rest", 0, "how long to leave the store alone after it was filled, because\nservers go on working then")
 	flags.DurationVar(&opts.Budget, "budget", activitypub.DefaultBudget, "after how long the inbox answers with 503")
 	flags.BoolVar(&opts.Store.Keep, "keep", false, "leave the data")
 	jsonFlag(cmd, &asJSON)

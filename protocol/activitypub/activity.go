@@ -39,9 +39,10 @@ type Activity struct {
 	ReceivedAt time.Time
 
 	print   semel.Fingerprint
-	to      []string // who is named
-	origin  string   // of the id
-	foreign bool     // the id is of another server than the actor
+	members map[string]json.RawMessage // of Body, each once
+	to      []string                   // who is named
+	origin  string                     // of the id
+	foreign bool                       // the id is of another server than the actor
 }
 
 // maxID is the longest id of an activity or an actor, in bytes.
@@ -80,7 +81,7 @@ func parse(body []byte) (*Activity, error) {
 	if a.origin, err = originOf(id); err != nil {
 		return a, malformed("the id of the activity isn't a full URI: %v", err)
 	}
-	a.ID = id
+	a.ID, a.members = id, members
 	// Duplicate names would mean one thing here and another to the next reader.
 	if _, err := semel.FingerprintJSON(body); err != nil {
 		return a, malformed("the body isn't strict JSON: a name may come twice in one object, or text isn't UTF-8")
@@ -121,17 +122,29 @@ var required = map[string][]string{
 // content nor the same id from another server is the same activity (VUL-01-002). Proofs
 // change whenever they are made, so they are no part of the content.
 func (a *Activity) fingerprint(origin string) error {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(a.Body, &members); err != nil {
-		return err
-	}
-	delete(members, "proof")
-	delete(members, "signature")
-	content, err := json.Marshal(map[string]any{"activity": members, "origin": origin})
+	whose, err := json.Marshal(origin)
 	if err != nil {
 		return err
 	}
-	a.print, err = semel.FingerprintJSON(content)
+	// The members go in as they came: the fingerprint doesn't depend on their order.
+	content := append(append(make([]byte, 0, len(a.Body)+len(whose)+32), `{"origin":`...), whose...)
+	content = append(content, `,"activity":{`...)
+	comma := false
+	for name, raw := range a.members {
+		if name == "proof" || name == "signature" {
+			continue
+		}
+		quoted, err := json.Marshal(name)
+		if err != nil {
+			return err
+		}
+		if comma {
+			content = append(content, ',')
+		}
+		comma = true
+		content = append(append(append(content, quoted...), ':'), raw...)
+	}
+	a.print, err = semel.FingerprintJSON(append(content, "}}"...))
 	return err
 }
 

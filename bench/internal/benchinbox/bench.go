@@ -48,11 +48,23 @@ func fill(ctx context.Context, ground *benchstore.Ground, opts *Options) (second
 	drafts := newDrafts(func(b []byte, i int) []byte { return appendActivity(b, appendKnown(nil, i), opts.BodyBytes) })
 	defer func() { err = errors.Join(err, drafts.close()) }()
 	took, err := ground.Fill(ctx, opts.Records, drafts.record)
+	if err != nil || opts.Rest == 0 {
+		return took.Seconds(), err
+	}
+	opts.Store.Progress("leaving the store alone for %v", opts.Rest)
+	select {
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-time.After(opts.Rest):
+	}
 	return took.Seconds(), err
 }
 
 // measure runs the loads, one after the other.
 func (r *Report) measure(ctx context.Context, inbox *activitypub.Inbox, opts *Options) (err error) {
+	// No load must pay for the garbage of what was before. Here that may take longer than
+	// the server waits for a request on a new connection.
+	runtime.GC()
 	site, err := loopback.Serve(inbox, true)
 	if err != nil {
 		return err
@@ -69,10 +81,9 @@ func (r *Report) measure(ctx context.Context, inbox *activitypub.Inbox, opts *Op
 	}
 	begin := func(load string) {
 		opts.Store.Progress("%s: %d senders for %v", load, opts.Senders, opts.Duration)
-		// No load must pay for the garbage of what was before.
 		runtime.GC()
 	}
-	begin("duplicates")
+	opts.Store.Progress("duplicates: %d senders for %v", opts.Senders, opts.Duration)
 	again, took := repeat(ctx, senders, opts.Duration, duplicate, func(s *sender, b []byte) []byte {
 		return appendKnown(b, s.rng.IntN(opts.Records))
 	})

@@ -22,6 +22,9 @@ type Options struct {
 	BodyBytes int
 	// Duration is how long to measure each load.
 	Duration time.Duration
+	// Rest is how long the store is left alone after it was filled, because servers go on
+	// working then. Optional.
+	Rest time.Duration
 	// Budget is the inbox's: after it a sender gets 503.
 	Budget time.Duration
 }
@@ -41,6 +44,7 @@ func (o *Options) Validate() error {
 	need(o.Senders > 0 && o.Senders <= 10_000, "--senders must be 1 to 10000")
 	need(o.BodyBytes >= minBody && o.BodyBytes <= 1<<17, "--body-bytes must be 512 to 131072")
 	need(o.Duration > 0, "--duration must be above zero")
+	need(o.Rest >= 0, "--rest is negative")
 	need(o.Budget > 0, "--budget must be above zero")
 	return errors.Join(errs...)
 }
