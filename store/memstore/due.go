@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"math"
 	"math/rand/v2"
@@ -160,71 +159,25 @@ func parsePlace(s string) (p place, err error) {
 	return place{store.Instant(n), id}, nil
 }
 
-// dueChunk is how many records are taken out of a shard at a time.
-const dueChunk = 16
-
-// dueShard is one shard's part of a page so far.
-type dueShard struct {
-	sh   *shard
-	recs []*semel.Record // not empty
-	more bool            // there may be others behind them
-}
-
-// dueShards is a heap by the first record of each.
-type dueShards []dueShard
-
-func (h dueShards) Len() int { return len(h) }
-func (h dueShards) Less(i, j int) bool {
-	first := placeOf(h[i].recs[0])
-	return first.compare(h[j].recs[0]) < 0
-}
-func (h dueShards) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *dueShards) Push(x any)   { *h = append(*h, x.(dueShard)) }
-func (h *dueShards) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
-}
-
-// fill takes the next records after a place. It reports whether there are any.
-func (d *dueShard) fill(from place, until store.Instant) bool {
-	d.sh.mu.Lock()
-	d.recs = d.sh.due.root.follow(&from, until, dueChunk, d.recs[:0])
-	d.sh.mu.Unlock()
-	d.more = len(d.recs) == dueChunk
-	return len(d.recs) > 0
-}
-
 // Due is [store.DueIndex.Due].
 func (s *Store) Due(_ context.Context, q store.DueQuery) (page store.DuePage, err error) {
-	if s.closed.Load() {
-		return page, errClosed
-	}
 	from, err := parsePlace(q.After)
+	if err == nil && s.closed.Load() {
+		err = errClosed
+	}
 	if err != nil || q.Limit <= 0 {
 		return page, err
 	}
-	var heads dueShards
-	for i := range s.shards {
-		if d := (dueShard{sh: &s.shards[i]}); d.fill(from, q.Until) {
-			heads = append(heads, d)
-		}
+	s.mu.Lock()
+	recs := s.due.root.follow(&from, q.Until, min(q.Limit, math.MaxInt-1)+1, nil)
+	s.mu.Unlock()
+	if len(recs) > q.Limit {
+		recs = recs[:q.Limit]
+		last := placeOf(recs[q.Limit-1])
+		page.Next = last.String()
 	}
-	heap.Init(&heads)
-	for len(heads) > 0 {
-		first := &heads[0]
-		if len(page.Records) == q.Limit {
-			last := placeOf(&page.Records[q.Limit-1])
-			page.Next = last.String()
-			break
-		}
-		rec := first.recs[0]
+	for _, rec := range recs {
 		page.Records = append(page.Records, *rec)
-		if first.recs = first.recs[1:]; len(first.recs) > 0 || first.more && first.fill(placeOf(rec), q.Until) {
-			heap.Fix(&heads, 0)
-		} else {
-			heap.Pop(&heads)
-		}
 	}
 	return page, nil
 }

@@ -39,19 +39,11 @@ func (s *Store) Search(ctx context.Context, q store.Query) (store.Page, error) {
 		return store.Page{}, err
 	}
 	limit := min(cmp.Or(max(q.Limit, 0), store.DefaultSearchLimit), store.MaxSearchLimit)
-	var list []found // sorted up to limit+1 now and then, to see what can be left out
-	for i := range s.shards {
-		if err := ctx.Err(); err != nil {
-			return store.Page{}, err
-		}
-		s.shards[i].each(func(f found) {
-			if (!more || last.compare(f) < 0) && q.Matches(f.rec) {
-				list = append(list, f)
-			}
-		})
-		slices.SortFunc(list, found.compare)
-		list = list[:min(len(list), limit+1)]
+	list := s.matching(&q, last, more)
+	if err := ctx.Err(); err != nil {
+		return store.Page{}, err
 	}
+	slices.SortFunc(list, found.compare)
 	var page store.Page
 	for i, f := range list {
 		if i == limit {
@@ -63,15 +55,16 @@ func (s *Store) Search(ctx context.Context, q store.Query) (store.Page, error) {
 	return page, nil
 }
 
-// each calls f with every record, under the shard's lock.
-func (sh *shard) each(f func(found)) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	for _, en := range sh.records {
-		for ; en != nil; en = en.next {
-			f(found{en.since, en.rec})
+// matching returns all that a query matches, or all of that after last.
+func (s *Store) matching(q *store.Query, last found, after bool) (list []found) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, en := range s.records {
+		if f := (found{en.since, en.rec}); (!after || last.compare(f) < 0) && q.Matches(en.rec) {
+			list = append(list, f)
 		}
 	}
+	return list
 }
 
 // cursor names the last record of a page.
