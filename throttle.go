@@ -10,26 +10,22 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// throttle is token buckets in bounded memory: a set-associative table with sets of four
-// slots. A bucket is one instant, the time at which it will be full again. If
-// all slots of a set are in use, the bucket that is nearest to full is replaced, which
-// loses the least.
+// throttle is token buckets in bounded memory: a set-associative table. A bucket is one
+// instant, the time at which it will be full again. If all slots of a set are in use, the
+// bucket that is nearest to full is replaced, which loses the least.
 type throttle struct {
-	once   sync.Once
-	seed   maphash.Seed
-	shards [throttleShards]throttleShard
-}
-
-const (
-	throttleShards = 16
-	throttleSets   = 1024
-	throttleWays   = 4
-)
-
-type throttleShard struct {
-	mu   sync.Mutex
+	once sync.Once // makes seed and sets
+	seed maphash.Seed
 	sets *[throttleSets][throttleWays]bucket
+	mu   sync.Mutex // guards the buckets
 }
+
+// The table is bounded to 1 MiB. With one slot in a set, two callers that fall on it would
+// forget each other's use with every call and so have no limit. With four it takes five.
+const (
+	throttleSets = 1 << 14
+	throttleWays = 4
+)
 
 type bucket struct {
 	tag    uint64
@@ -62,8 +58,8 @@ type bucketName struct {
 func (t *throttle) take(r Rate, name bucketName, now store.Instant) time.Duration {
 	perToken := time.Duration(math.Round(float64(time.Second) / r.PerSecond))
 	refill := time.Duration(r.Burst) * perToken
-	s, b, h := t.lock(name)
-	defer s.mu.Unlock()
+	b, h := t.lock(name)
+	defer t.mu.Unlock()
 	if b.tag != h {
 		*b = bucket{tag: h}
 	}
@@ -79,8 +75,8 @@ func (t *throttle) take(r Rate, name bucketName, now store.Instant) time.Duratio
 
 // wait is the time until the named bucket, which takes refill to fill, has cost left.
 func (t *throttle) wait(name bucketName, cost, refill time.Duration, now store.Instant) time.Duration {
-	s, b, h := t.lock(name)
-	defer s.mu.Unlock()
+	b, h := t.lock(name)
+	defer t.mu.Unlock()
 	if b.tag != h {
 		return 0
 	}
@@ -90,8 +86,8 @@ func (t *throttle) wait(name bucketName, cost, refill time.Duration, now store.I
 // spend takes cost from the named bucket, even if it has less. The debt is bounded, so
 // that no sum of instants overflows.
 func (t *throttle) spend(name bucketName, cost time.Duration, now store.Instant) {
-	s, b, h := t.lock(name)
-	defer s.mu.Unlock()
+	b, h := t.lock(name)
+	defer t.mu.Unlock()
 	if b.tag != h {
 		*b = bucket{tag: h}
 	}
@@ -99,27 +95,23 @@ func (t *throttle) spend(name bucketName, cost time.Duration, now store.Instant)
 	b.fullAt = min(b.fullAt, now.Add(maxRefill))
 }
 
-// lock locks the shard of the named bucket, whose tag is h, and returns the bucket, or
-// the one to replace, which has another tag.
-func (t *throttle) lock(name bucketName) (s *throttleShard, b *bucket, h uint64) {
-	t.once.Do(func() { t.seed = maphash.MakeSeed() })
+// lock locks the table and returns the named bucket, whose tag is h, or the one to replace,
+// which has another tag.
+func (t *throttle) lock(name bucketName) (b *bucket, h uint64) {
+	t.once.Do(func() { t.seed, t.sets = maphash.MakeSeed(), new([throttleSets][throttleWays]bucket) })
 	h = maphash.Comparable(t.seed, name)
-	s = &t.shards[h%throttleShards]
-	s.mu.Lock()
-	if s.sets == nil {
-		s.sets = new([throttleSets][throttleWays]bucket)
-	}
-	set := &s.sets[h/throttleShards%throttleSets]
+	t.mu.Lock()
+	set := &t.sets[h%throttleSets]
 	b = &set[0]
 	for i := range set {
 		if set[i].tag == h {
-			return s, &set[i], h
+			return &set[i], h
 		}
 		if set[i].fullAt < b.fullAt {
 			b = &set[i]
 		}
 	}
-	return s, b, h
+	return b, h
 }
 
 // spend moves the instant of fullness by the time it takes to refill cost. The bucket

@@ -116,7 +116,7 @@ func TestOfTooManyBucketsTheLeastUsedAreForgotten(t *testing.T) {
 	name := func(i int) bucketName {
 		return bucketName{kind: "quota", id: ID{Principal: strconv.Itoa(i)}}
 	}
-	const heavy, light = 100, 2 * throttleShards * throttleSets * throttleWays
+	const heavy, light = 100, 2 * throttleSets * throttleWays
 	for i := range heavy {
 		th.spend(name(i), time.Hour, now)
 	}
