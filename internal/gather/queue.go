@@ -1,9 +1,11 @@
+// Package gather batches the work of concurrent callers (group commit).
 package gather
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -162,11 +164,8 @@ func (q *Queue[T]) Len() (waiting, running int) {
 // drain is a worker: it sends batches until no waiting item may be sent.
 func (q *Queue[T]) drain() {
 	for {
-		Until(func() uint64 {
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			return q.joined
-		})
+		// The end of a batch wakes many callers at once. They are runnable now, and join first.
+		runtime.Gosched()
 		callers := q.take()
 		if len(callers) == 0 {
 			return
