@@ -66,6 +66,9 @@ type Options struct {
 	// [Sync]. Defaults to [semel.HoldAbandoned]; an event with [Ack] is always handled
 	// again.
 	OnAbandoned semel.AfterAbandon
+	// Lease is how long an event waits for its handler after a crash, with [Sync]; then
+	// OnAbandoned decides. Defaults to [semel.DefaultLease].
+	Lease time.Duration
 	// Window is how long an event is recognised. Defaults to [Source.Window]; not below
 	// the source's horizon.
 	Window time.Duration
@@ -112,6 +115,7 @@ func (opts Options) withDefaults() Options {
 	opts.Name = cmp.Or(opts.Name, s.Name)
 	opts.Mode = cmp.Or(opts.Mode, Ack)
 	opts.OnAbandoned = cmp.Or(opts.OnAbandoned, semel.HoldAbandoned)
+	opts.Lease = cmp.Or(opts.Lease, semel.DefaultLease)
 	opts.Window = cmp.Or(opts.Window, s.Window())
 	opts.Budget = cmp.Or(opts.Budget, time.Duration(s.Patience)*4/5)
 	opts.MaxBody = cmp.Or(opts.MaxBody, DefaultMaxBody)
@@ -180,7 +184,7 @@ func (r *Receiver) operation() semel.Operation {
 		OnAbandoned: semel.RetryAbandoned, OnFailure: semel.RetryFailure,
 	}
 	if r.opts.Mode == Sync {
-		op.Lease, op.OnAbandoned = semel.DefaultLease, r.opts.OnAbandoned
+		op.Lease, op.OnAbandoned = r.opts.Lease, r.opts.OnAbandoned
 	}
 	return op
 }

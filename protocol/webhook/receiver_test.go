@@ -447,6 +447,14 @@ func TestSync(t *testing.T) {
 			t.Errorf("handled %v", r.handled)
 		}
 	})
+	t.Run("its handler has the lease that was asked for", func(t *testing.T) {
+		for lease, want := range map[time.Duration]time.Duration{0: semel.DefaultLease, 2 * time.Second: 2 * time.Second} {
+			r := newRig(t, "github", func(o *Options) { sync(o); o.Lease = lease })
+			if op, ok := r.engine.Door().Operation(r.receiver.Destination()); !ok || op.Lease != want {
+				t.Errorf("lease %v became %v", lease, op.Lease)
+			}
+		}
+	})
 	t.Run("a sender that hangs up keeps no handler from ending", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, "github", sync)

@@ -132,6 +132,8 @@ type Webhook struct {
 	Timeout Duration `json:"timeout" default:"15s" range:"100ms,10m"`
 	// With sync, what becomes of an event whose upstream did not answer: held until it is settled, or posted again.
 	OnAbandoned semel.AfterAbandon `json:"on_abandoned,omitzero" enum:"hold,retry"`
+	// With sync, how long an event waits for its upstream's answer after a crash; then on_abandoned decides.
+	Lease Duration `json:"lease" default:"30s" range:"10ms,24h"`
 	// How long an event is recognised. Defaults to 7d, or as long as the sender repeats itself if that is longer.
 	Window Duration `json:"window,omitzero"`
 	// Largest body of a delivery.

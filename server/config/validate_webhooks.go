@@ -89,7 +89,7 @@ func (w *Webhook) Verifier() (webhook.VerifierOptions, error) {
 // Seen.
 func (w *Webhook) Receiver() (webhook.Options, error) {
 	opts := webhook.Options{
-		Name: w.Name, Tenant: w.Tenant, Mode: w.Mode, OnAbandoned: w.OnAbandoned, Window: time.Duration(w.Window),
+		Name: w.Name, Tenant: w.Tenant, Mode: w.Mode, OnAbandoned: w.OnAbandoned, Lease: time.Duration(w.Lease), Window: time.Duration(w.Window),
 		MaxBody: int64(w.MaxBody), Evidence: w.Evidence,
 	}
 	var err error
