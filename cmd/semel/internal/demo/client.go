@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -50,26 +51,34 @@ func newClient() *client {
 	}}
 }
 
-func newCharge(ctx context.Context, base, key string, o order) (*http.Request, error) {
-	body, err := json.Marshal(o)
-	if err != nil {
-		return nil, err
+// keyed is the header with an idempotency key, if there is one.
+func keyed(key string) http.Header {
+	if key == "" {
+		return http.Header{}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/charges", bytes.NewReader(body))
+	return http.Header{keyHeader: {key}}
+}
+
+// newPost makes a request with a JSON document that nothing on the way sends again.
+func newPost(ctx context.Context, address string, header http.Header, body []byte) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	req.GetBody = nil
-	req.Header.Set("Content-Type", "application/json")
-	if key != "" {
-		req.Header.Set(keyHeader, key)
-	}
+	maps.Copy(req.Header, header)
+	req.Header.Set("Content-Type", jsonType)
 	return req, nil
 }
 
 // charge sends an order once.
 func (c *client) charge(ctx context.Context, base, key string, o order) (answer, error) {
-	req, err := newCharge(ctx, base, key, o)
+	return c.post(ctx, base+"/charges", keyed(key), document(o))
+}
+
+// post sends a JSON document once, and reads the answer.
+func (c *client) post(ctx context.Context, address string, header http.Header, body []byte) (answer, error) {
+	req, err := newPost(ctx, address, header, body)
 	if err != nil {
 		return answer{}, err
 	}
@@ -78,16 +87,16 @@ func (c *client) charge(ctx context.Context, base, key string, o order) (answer,
 		return answer{}, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return answer{}, err
 	}
-	a := answer{status: resp.StatusCode, body: string(body), replayed: resp.Header.Get(replayedHeader) == "true"}
+	a := answer{status: resp.StatusCode, body: string(text), replayed: resp.Header.Get(replayedHeader) == "true"}
 	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
 		a.retryAfter = time.Duration(s) * time.Second
 	}
 	var problem struct{ Code, Detail string }
-	if !a.ok() && json.Unmarshal(body, &problem) == nil {
+	if !a.ok() && json.Unmarshal(text, &problem) == nil {
 		a.code, a.detail = problem.Code, problem.Detail
 	}
 	return a, nil
@@ -112,7 +121,7 @@ func (c *client) chargeUntilDone(ctx context.Context, base, key string, o order,
 // chargeAndHangUp sends an order, waits until the payment service has charged,
 // and closes the connection without reading the answer.
 func (c *client) chargeAndHangUp(ctx context.Context, base, provider, key string, o order) error {
-	req, err := newCharge(ctx, base, key, o)
+	req, err := newPost(ctx, base+"/charges", keyed(key), document(o))
 	if err != nil {
 		return err
 	}

@@ -8,10 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
-	"os"
-	"strconv"
 	"time"
 )
 
@@ -36,37 +33,26 @@ type Options struct {
 
 // story is one run of the demo.
 type story struct {
-	opts     Options
-	rng      *rand.Rand
-	client   *client
-	screen   *Screen
-	report   Report
-	dir      string // the guard's configuration and store
-	provider *child
-	guard    *child
+	stage
+	report Report
 }
 
 // Run runs the demo. An error means that the demo couldn't be completed; its results are
 // in the report. Processes and files are gone when it returns.
 func Run(ctx context.Context, opts Options) (report Report, err error) {
-	s := &story{opts: opts, rng: rand.New(rand.NewPCG(opts.Seed, 1)), client: newClient(), screen: opts.Screen}
-	start := time.Now()
-	if s.dir, err = os.MkdirTemp("", "semel-demo-"); err != nil {
-		return report, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(s.dir)) }()
+	s := &story{stage: newStage(opts)}
 	s.report.Seed = opts.Seed
-	if s.provider, err = startChild(ctx, s.dir, ProviderCommand, "--seed", strconv.FormatUint(opts.Seed, 10)); err != nil {
+	start := time.Now()
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.startProvider(ctx); err != nil {
 		return report, err
 	}
-	defer s.provider.stop()
 	if err := writeConfiguration(s.dir, s.provider.URL, opts.Unguarded); err != nil {
 		return report, err
 	}
 	if err := s.startGuard(ctx); err != nil {
 		return report, err
 	}
-	defer func() { s.guard.stop() }()
 	s.screen.opening(s)
 	for _, chapter := range []func(context.Context) error{s.control, s.protected, s.conflict, s.lostResponse, s.crash} {
 		if err := chapter(ctx); err != nil {
@@ -97,11 +83,6 @@ func (s *story) stay(ctx context.Context) error {
 	case <-s.guard.exited:
 		return fmt.Errorf("semel serve has ended%s", s.guard.stderr.quote())
 	}
-}
-
-// newOrder makes an order with a random amount.
-func (s *story) newOrder(name string) order {
-	return order{Order: name, Amount: 100 + s.rng.IntN(100_000), Currency: "EUR"}
 }
 
 // keyOf is the idempotency key of an order.

@@ -1,24 +1,27 @@
 package demo
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // configName is the file that configures the guard, in the demo's directory.
 const configName = "semel.yaml"
 
+// commonConfiguration is what a demo's Semel has, whatever it guards.
+const commonConfiguration = `listen: {address: 127.0.0.1:0}
+admin: {address: 127.0.0.1:0}
+store: {url: "pebble:./store"}
+limits: {shutdown_grace: 1s}
+purge: {interval: 1s}
+`
+
 // configuration is what you would write to guard the payment service. The lease is
 // short, so that a killed process is noticed soon; the pauses are the shortest allowed,
 // and leave a held charge visible for a moment before Semel asks the payment service
 // about it.
-const configuration = `listen: {address: 127.0.0.1:0}
-admin: {address: 127.0.0.1:0}
-store: {url: "pebble:./store"}
-operations:
+const configuration = commonConfiguration + `operations:
   - name: payments.charge
     class: I3
     shields: [S4]
@@ -33,8 +36,6 @@ routes:
     operation: payments.charge
     key: required
     mode: %[2]s
-limits: {shutdown_grace: 1s}
-purge: {interval: 1s}
 `
 
 // writeConfiguration writes the file with which 'semel serve' guards a payment
@@ -46,24 +47,3 @@ func writeConfiguration(dir, provider string, unguarded bool) error {
 	}
 	return os.WriteFile(filepath.Join(dir, configName), fmt.Appendf(nil, configuration, provider, mode), 0o600)
 }
-
-// startGuard starts 'semel serve' in the demo's directory, for the first time or
-// again. The second time it gets the same addresses, which are on the screen, unless
-// another process uses them now.
-func (s *story) startGuard(ctx context.Context) error {
-	serve := []string{"--config", configName, "--json", "--until-eof"}
-	if s.guard != nil {
-		same := append(serve, "--listen", hostOf(s.guard.URL), "--admin", hostOf(s.guard.AdminURL))
-		if guard, err := startChild(ctx, s.dir, "serve", same...); err == nil {
-			s.guard = guard
-			return nil
-		}
-	}
-	guard, err := startChild(ctx, s.dir, "serve", serve...)
-	if err == nil {
-		s.guard = guard
-	}
-	return err
-}
-
-func hostOf(address string) string { return strings.TrimPrefix(address, "http://") }
