@@ -21,29 +21,29 @@ import (
 	"github.com/semelhq/semel/cmd/semel/internal/demo"
 )
 
-func TestDemo(t *testing.T) {
-	exe := program(t)
-	// run returns what one run of the demo prints, and checks that it leaves no
-	// file behind.
-	run := func(t *testing.T, args ...string) (code int, stdout, stderr string) {
-		t.Helper()
-		temp, foreign := t.TempDir(), filepath.Join(t.TempDir(), "store")
-		cmd := exec.CommandContext(t.Context(), exe, append([]string{"demo"}, args...)...)
-		cmd.Env = append(os.Environ(), "TMPDIR="+temp, "SEMEL_STORE_URL=pebble:"+foreign)
-		var out, errs bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &errs
-		err := cmd.Run()
-		if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
-			t.Fatal(err)
-		}
-		wantEmpty(t, temp)
-		if _, err := os.Stat(foreign); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("the store of another service was touched: %v", err)
-		}
-		return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+// runDemoProgram returns what one run of the demo prints, and checks that it leaves no file
+// behind.
+func runDemoProgram(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	temp, foreign := t.TempDir(), filepath.Join(t.TempDir(), "store")
+	cmd := exec.CommandContext(t.Context(), program(t), append([]string{"demo"}, args...)...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+temp, "SEMEL_STORE_URL=pebble:"+foreign)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
+		t.Fatal(err)
 	}
+	wantEmpty(t, temp)
+	if _, err := os.Stat(foreign); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the store of another service was touched: %v", err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+func TestDemo(t *testing.T) {
 	t.Run("every count is right and in the JSON", func(t *testing.T) {
-		code, out, errs := run(t, "--exit", "--json", "--seed", "7")
+		code, out, errs := runDemoProgram(t, "--exit", "--json", "--seed", "7")
 		if code != ExitOK {
 			t.Fatalf("exit %d\n%s%s", code, out, errs)
 		}
@@ -85,7 +85,7 @@ func TestDemo(t *testing.T) {
 		}
 	})
 	t.Run("without its guard the demo finds the charges, fails, and does not stay", func(t *testing.T) {
-		code, out, errs := run(t, "--unguarded")
+		code, out, errs := runDemoProgram(t, "--unguarded")
 		if code != ExitCheck {
 			t.Errorf("exit %d, %s", code, errs)
 		}
@@ -95,6 +95,50 @@ func TestDemo(t *testing.T) {
 		} {
 			if !strings.Contains(out, fault) {
 				t.Errorf("%q is not in:\n%s", fault, out)
+			}
+		}
+	})
+}
+
+func TestDemoTour(t *testing.T) {
+	t.Run("each door has its counts right and in the JSON", func(t *testing.T) {
+		code, out, errs := runDemoProgram(t, "--tour", "--json", "--seed", "7")
+		if code != ExitOK {
+			t.Fatalf("exit %d\n%s%s", code, out, errs)
+		}
+		wantFields(t, out, "ok", "seed", "seconds", "doors", "faults")
+		var r demo.TourReport
+		if err := json.Unmarshal([]byte(out), &r); err != nil {
+			t.Fatal(err)
+		}
+		if !r.OK || r.Seed != 7 || r.Seconds <= 0 || len(r.Faults) != 0 || len(r.Doors) == 0 {
+			t.Errorf("report = %+v", r)
+		}
+		killed := map[int]bool{}
+		for _, d := range r.Doors {
+			if !d.OK || d.Orders == 0 || d.Effects != d.Orders || d.Answers+d.HungUp != d.Sent || d.HungUp == 0 || d.Requests < d.Sent {
+				t.Errorf("%+v", d)
+			}
+			if killed[d.KilledPID] {
+				t.Errorf("%s: process %d was killed before", d.Door, d.KilledPID)
+			}
+			killed[d.KilledPID] = true
+			if !strings.Contains(errs, "   "+d.Door+" ") {
+				t.Errorf("%s is not in the table:\n%s", d.Door, errs)
+			}
+		}
+		if strings.Contains(errs, "\x1b") {
+			t.Errorf("the table on standard error is %q", errs)
+		}
+	})
+	t.Run("without its guard every door fails", func(t *testing.T) {
+		code, out, errs := runDemoProgram(t, "--tour", "--unguarded")
+		if code != ExitCheck {
+			t.Errorf("exit %d, %s", code, errs)
+		}
+		for _, door := range []string{"HTTP routes", "execution API", "commands", "Forrst", "webhooks"} {
+			if !strings.Contains(out, door+": orders charged exactly once: 0 instead of 16") {
+				t.Errorf("%s has no fault in:\n%s", door, out)
 			}
 		}
 	})

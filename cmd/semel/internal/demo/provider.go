@@ -41,6 +41,9 @@ type order struct {
 	Currency string `json:"currency"`
 }
 
+// lingers reports whether Semel is killed while it waits for the order's answer.
+func (o order) lingers() bool { return strings.HasPrefix(o.Order, crashPrefix) }
+
 const (
 	keyHeader = "Idempotency-Key"
 	// crashPrefix marks orders whose first charge takes crashDelay to answer,
@@ -56,6 +59,9 @@ const (
 //	POST /charges                      charge; answers 201 after 20 to 50 ms
 //	GET  /charges?order=&reference=    the ledger, or the part that matches
 //	GET  /outcome?key=                 whether a charge happened, for its guard
+//	POST /entrances                    a new address, and the end of the last one
+//
+// The doors of the tour add their own.
 type provider struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
@@ -68,18 +74,26 @@ func newProvider(seed uint64) http.Handler {
 	mux.HandleFunc("POST /charges", p.charge)
 	mux.HandleFunc("GET /charges", p.list)
 	mux.HandleFunc("GET /outcome", p.outcome)
+	for _, d := range doors() {
+		d.serve(p, mux)
+	}
+	mux.Handle("POST /entrances", &entrance{handler: mux})
 	return mux
 }
 
 func (p *provider) charge(w http.ResponseWriter, r *http.Request) {
-	o, ok := readOrder(w, r)
-	if !ok {
-		return
+	if o, ok := readOrder(w, r); ok {
+		p.chargeAs(w, r, o, r.Header.Get(keyHeader), func(c Charge) (int, any) { return http.StatusCreated, c })
 	}
-	c, delay := p.book(o, r.Header.Get(keyHeader))
+}
+
+// chargeAs charges, and answers in the form of a door.
+func (p *provider) chargeAs(w http.ResponseWriter, r *http.Request, o order, reference string, answer func(Charge) (int, any)) {
+	c, delay := p.book(o, reference)
 	// The charge is booked; the answer comes later.
 	pause(r.Context(), delay)
-	writeJSON(w, http.StatusCreated, c)
+	status, doc := answer(c)
+	writeJSON(w, status, doc)
 }
 
 // book adds a charge to the ledger and returns how long its answer takes.
@@ -87,7 +101,7 @@ func (p *provider) book(o order, reference string) (Charge, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delay := minDelay + time.Duration(p.rng.Int64N(int64(maxDelay-minDelay)))
-	if strings.HasPrefix(o.Order, crashPrefix) && len(match(p.ledger, o.Order, "")) == 0 {
+	if o.lingers() && len(match(p.ledger, o.Order, "")) == 0 {
 		delay = crashDelay
 	}
 	c := Charge{ID: fmt.Sprintf("ch_%04d", len(p.ledger)+1), Order: o.Order, Amount: o.Amount, Currency: o.Currency, Reference: reference}

@@ -191,10 +191,20 @@ func (s *Screen) closing(r *Report) {
 	if r.OK {
 		s.print(s.paint(bold, fmt.Sprintf("%d requests for %d orders: %d charges without a guard, %d behind Semel.", r.Control.Sent, orders, r.Control.Effects, r.Protected.Effects)) + "\n")
 	} else {
-		s.print(s.paint(red, "The demo found what should not be:") + "\n")
-		for _, f := range r.Faults {
-			s.line("%s", f)
-		}
+		s.faults("The demo", r.Faults)
 	}
-	s.print(s.paint(dim, fmt.Sprintf("%.1f s; --seed %d repeats it", r.Seconds, r.Seed)) + "\n")
+	s.ending(r.Seconds, r.Seed)
+}
+
+// faults lists what was wrong.
+func (s *Screen) faults(who string, faults []string) {
+	s.print(s.paint(red, who+" found what should not be:") + "\n")
+	for _, f := range faults {
+		s.line("%s", f)
+	}
+}
+
+// ending says how long it took, and how to repeat it.
+func (s *Screen) ending(seconds float64, seed uint64) {
+	s.print(s.paint(dim, fmt.Sprintf("%.1f s; --seed %d repeats it", seconds, seed)) + "\n")
 }

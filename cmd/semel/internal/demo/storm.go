@@ -1,0 +1,246 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// The size of a storm. There are more senders at once than copies of an order, so that the
+// copies of the order that waits for the kill don't keep the others out.
+const (
+	stormOrders  = 16
+	stormCopies  = 12
+	stormSenders = 40
+	// hangUpAfter is how long a sender that hangs up waits at most.
+	hangUpAfter = 60 * time.Millisecond
+	// resendAfter is the pause of a sender that was told to come again. It is shorter than
+	// Retry-After asks for, so that all are there when Semel is back.
+	resendAfter = 100 * time.Millisecond
+)
+
+// delivery is one sender of a storm.
+type delivery struct {
+	order order
+	copy  int
+	// hangUp is when the sender is gone; zero: it stays until it has an answer.
+	hangUp time.Duration
+}
+
+// storm is everything that is sent to one door.
+type storm struct {
+	*tour
+	door   door
+	orders []order
+	all    []delivery
+	killed chan struct{} // closed when Semel has been killed
+	ripe   chan struct{} // closed when a third of the senders are done
+
+	mu      sync.Mutex
+	report  DoorReport
+	done    int
+	news    string                     // what happens to Semel at the moment
+	answers map[string]map[string]bool // by order
+	start   time.Time
+}
+
+// newStorm chooses orders, copies, and who hangs up.
+func (t *tour) newStorm(d door) *storm {
+	s := &storm{tour: t, door: d, killed: make(chan struct{}), ripe: make(chan struct{}), answers: map[string]map[string]bool{}, start: time.Now()}
+	s.report = DoorReport{Door: d.name(), Orders: stormOrders, Sent: stormOrders * stormCopies}
+	for i := range stormOrders {
+		name := fmt.Sprintf("%s-%02d", d.slug(), i+1)
+		if i == 0 {
+			name = crashPrefix + name
+		}
+		o := t.newOrder(name)
+		s.orders = append(s.orders, o)
+		for copy := range stormCopies {
+			x := delivery{order: o, copy: copy}
+			if !o.lingers() && copy > 0 && t.rng.IntN(4) == 0 {
+				x.hangUp = time.Duration(1 + t.rng.Int64N(int64(hangUpAfter)))
+				s.report.HungUp++
+			}
+			s.all = append(s.all, x)
+		}
+	}
+	t.rng.Shuffle(len(s.all), func(i, j int) { s.all[i], s.all[j] = s.all[j], s.all[i] })
+	return s
+}
+
+// play sends everything. In between Semel is killed and started again, and an operator
+// settles the calls of which it doesn't know the outcome.
+func (s *storm) play(ctx context.Context) error {
+	ctx, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	over := make(chan struct{})
+	disturbed := make(chan error, 1)
+	go func() {
+		err := s.disturb(ctx, over)
+		if err != nil {
+			giveUp()
+		}
+		disturbed <- err
+	}()
+	work := make(chan delivery)
+	var senders sync.WaitGroup
+	for range stormSenders {
+		senders.Go(func() {
+			for x := range work {
+				s.send(ctx, x)
+			}
+		})
+	}
+	for _, x := range s.all {
+		work <- x
+	}
+	close(work)
+	senders.Wait()
+	close(over)
+	return <-disturbed
+}
+
+// disturb kills Semel while it waits for the answer to an order, and then settles what is
+// held until the storm is over.
+func (s *storm) disturb(ctx context.Context, over <-chan struct{}) error {
+	if err := s.client.awaitCharge(ctx, s.provider.URL, s.orders[0].Order); err != nil {
+		return err
+	}
+	select {
+	case <-s.ripe:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	s.show("kill -9", 0)
+	pid, err := s.kill(ctx)
+	if err != nil {
+		return err
+	}
+	close(s.killed)
+	s.show("started again", pid)
+	if s.opts.Unguarded {
+		return nil
+	}
+	return s.operate(ctx, over)
+}
+
+// send delivers until there is a final reply, or once if the sender hangs up.
+func (s *storm) send(ctx context.Context, x delivery) {
+	defer s.finished()
+	if x.hangUp > 0 {
+		s.leave(ctx, x)
+		return
+	}
+	var got reply
+	var err error
+	for begin := time.Now(); time.Since(begin) < retryTimeout && ctx.Err() == nil; {
+		s.tried()
+		if got, err = s.door.deliver(ctx, s.target(), x.order, x.copy); err == nil && got.final {
+			break
+		}
+		pause(ctx, resendAfter)
+	}
+	s.answered(x.order, got, err)
+}
+
+// leave delivers once, and doesn't wait for the answer.
+func (s *storm) leave(ctx context.Context, x delivery) {
+	s.tried()
+	if w, ok := s.door.(workplace); ok && !s.opts.Unguarded {
+		_ = w.leave(ctx, s.target(), x.order, x.copy) // nobody is there to see it
+		return
+	}
+	ctx, hangUp := context.WithTimeout(ctx, x.hangUp)
+	defer hangUp()
+	_, _ = s.door.deliver(ctx, s.target(), x.order, x.copy)
+}
+
+func (s *storm) target() *target {
+	at, _ := s.now()
+	return &target{client: s.client, guard: at.URL, provider: s.provider.URL, token: s.token, unguarded: s.opts.Unguarded, killed: s.killed}
+}
+
+func (s *storm) tried() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.report.Requests++
+}
+
+func (s *storm) finished() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done++; s.done == len(s.all)/3 {
+		close(s.ripe)
+	}
+}
+
+func (s *storm) answered(o order, got reply, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil || !got.final || !got.good {
+		s.report.Failed++
+		if s.report.Trouble == "" {
+			s.report.Trouble = trouble(got, err)
+		}
+		return
+	}
+	s.report.Answers++
+	if s.answers[o.Order] == nil {
+		s.answers[o.Order] = map[string]bool{}
+	}
+	s.answers[o.Order][got.same] = true
+}
+
+// trouble is what a sender got in the end that got no answer.
+func trouble(got reply, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return got.same
+}
+
+// show notes what happens to Semel, and which process was killed.
+func (s *storm) show(news string, killed int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.news, s.report.KilledPID = news, killed
+}
+
+// String is the line of the door while its storm goes on.
+func (s *storm) String() string {
+	r := s.snapshot()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return r.row() + "  " + s.news
+}
+
+// snapshot is the report so far.
+func (s *storm) snapshot() DoorReport {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.report
+	r.Seconds = time.Since(s.start).Seconds()
+	return r
+}
+
+// count takes the effects from the ledger.
+func (s *storm) count(ledger []Charge) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &s.report
+	for _, o := range s.orders {
+		n := len(match(ledger, o.Order, ""))
+		r.Effects += n
+		if n == 1 {
+			r.Once++
+		}
+	}
+	for _, same := range slices.Collect(maps.Values(s.answers)) {
+		if len(same) > 1 {
+			r.Differing++
+		}
+	}
+}

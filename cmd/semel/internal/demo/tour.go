@@ -1,0 +1,134 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel/server/auth"
+	"github.com/semelhq/semel/store"
+)
+
+// tour is one run of the tour: one storm for each door, against one Semel with all of
+// them.
+type tour struct {
+	stage
+	token, digest string
+	report        TourReport
+
+	mu sync.Mutex // guards what a restart of Semel changes
+	at announcement
+	// quiet is when it was certain that no killed process has any request under way.
+	quiet store.Instant
+}
+
+// RunTour runs the tour. An error means that it couldn't be completed; its results are in
+// the report. Processes and files are gone when it returns.
+func RunTour(ctx context.Context, opts Options) (report TourReport, err error) {
+	t := &tour{stage: newStage(opts)}
+	t.report.Seed = opts.Seed
+	t.token, t.digest = auth.NewToken()
+	start := time.Now()
+	defer func() { err = errors.Join(err, t.close()) }()
+	if err := t.startProvider(ctx); err != nil {
+		return report, err
+	}
+	if err := t.startSemel(ctx); err != nil {
+		return report, err
+	}
+	t.screen.tourOpening(t)
+	for _, d := range doors() {
+		r, err := t.visit(ctx, d)
+		if err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				err = cause
+			}
+			return report, fmt.Errorf("%s: %w", d.name(), err)
+		}
+		t.report.Doors = append(t.report.Doors, r)
+	}
+	t.report.Seconds = time.Since(start).Seconds()
+	t.report.judge()
+	t.screen.tourClosing(&t.report)
+	return t.report, nil
+}
+
+// startSemel starts Semel with all doors, for the first time or again. The toy service
+// gives it an entrance of its own.
+func (t *tour) startSemel(ctx context.Context) error {
+	var at announcement
+	a, err := t.client.post(ctx, t.provider.URL+"/entrances", nil, nil)
+	if err == nil && !a.ok() {
+		err = fmt.Errorf("the toy service has no entrance: %d %s", a.status, a.body)
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(a.body), &at)
+	}
+	if err != nil {
+		return err
+	}
+	quiet := store.InstantOf(time.Now())
+	if err := t.configure(at.URL); err != nil {
+		return err
+	}
+	if err := t.startGuard(ctx); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.at, t.quiet = t.guard.announcement, quiet
+	return nil
+}
+
+// configure writes the configuration, for a toy service at an address.
+func (t *tour) configure(upstream string) error {
+	c := newSetup(t.dir, upstream)
+	if t.opts.Unguarded {
+		c.unguarded()
+		return c.write()
+	}
+	c.guarded(t.digest)
+	for _, d := range doors() {
+		if err := d.configure(c); err != nil {
+			return err
+		}
+	}
+	return c.write()
+}
+
+// kill kills Semel, and starts it again on the same store.
+func (t *tour) kill(ctx context.Context) (pid int, err error) {
+	pid = t.guard.cmd.Process.Pid
+	t.guard.kill()
+	return pid, t.startSemel(ctx)
+}
+
+// now is where the servers are now.
+func (t *tour) now() (guard announcement, quiet store.Instant) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.at, t.quiet
+}
+
+// visit plays the storm of a door, and counts.
+func (t *tour) visit(ctx context.Context, d door) (DoorReport, error) {
+	s := t.newStorm(d)
+	stop := t.screen.live(s.String)
+	err := s.play(ctx)
+	stop()
+	if err != nil {
+		return DoorReport{}, err
+	}
+	charges, err := t.client.ledger(ctx, t.provider.URL, nil)
+	if err != nil {
+		return DoorReport{}, err
+	}
+	s.count(charges)
+	r := s.snapshot()
+	r.judge()
+	t.screen.tourRow(&r)
+	return r, nil
+}
