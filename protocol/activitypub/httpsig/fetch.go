@@ -1,14 +1,13 @@
 package httpsig
 
 import (
-	"cmp"
 	"context"
 	"crypto"
 	"errors"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
+	"unicode"
 
 	"github.com/semelhq/semel/transport/safehttp"
 )
@@ -17,9 +16,8 @@ import (
 const (
 	maxURL      = 2 << 10   // bytes of a key's id
 	maxDocument = 256 << 10 // bytes of an answer
-	fetchTime   = 10 * time.Second
-	maxFetches  = 256 // at once
-	maxPerHost  = 8   // at once from one host
+	maxFetches  = 256       // at once
+	maxPerHost  = 8         // at once from one host
 )
 
 // fetcher fetches keys. Concurrent use is fine.
@@ -97,14 +95,19 @@ func (f *fetcher) address(id string) (*url.URL, error) {
 		return nil, refuse(KeyRefused, "the id of the key is longer than %d bytes", maxURL)
 	}
 	u, err := url.Parse(id)
-	if err != nil || u.Opaque != "" || u.Hostname() == "" || u.User != nil || (u.Scheme != "https" && (u.Scheme != "http" || !f.private)) {
+	// A host has many spellings outside of ASCII, and Allow is to know it by one.
+	if err != nil || u.Opaque != "" || u.Hostname() == "" || !ascii(u.Host) || u.User != nil || (u.Scheme != "https" && (u.Scheme != "http" || !f.private)) {
 		return nil, refuse(KeyRefused, "the id of the key is not a URL with https and a host")
 	}
-	if f.allow != nil && !f.allow(strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")) {
+	if f.allow != nil && !f.allow(strings.TrimRight(strings.ToLower(u.Hostname()), ".")) {
 		return nil, refuse(KeyRefused, "the host of the key is not allowed")
 	}
 	u.Fragment, u.RawFragment = "", ""
 	return u, nil
+}
+
+func ascii(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII })
 }
 
 func origin(u *url.URL) string { return u.Scheme + "://" + authority(u.Scheme, u.Host) }
@@ -171,7 +174,7 @@ func newFetcher(opts *KeysOptions) *fetcher {
 		base = direct
 	}
 	return &fetcher{
-		client:  safehttp.Client{Base: base, Timeout: cmp.Or(opts.Timeout, fetchTime), MaxAnswer: maxDocument},
+		client:  safehttp.Client{Base: base, Timeout: opts.Timeout, MaxAnswer: maxDocument},
 		private: opts.AllowPrivate, allow: opts.Allow, sign: opts.Sign,
 		slots: slots{hosts: make(map[string]*slot)},
 	}

@@ -24,6 +24,7 @@ type Key struct {
 const (
 	DefaultTTL     = time.Hour
 	DefaultMaxKeys = 10_000
+	DefaultTimeout = 10 * time.Second
 )
 
 const (
@@ -47,7 +48,8 @@ type KeysOptions struct {
 	// port, and each time before a key of that host is used. Defaults to all.
 	Allow func(host string) bool
 	// TTL is how long a key is used before it is fetched again, so how long a withdrawn
-	// one may be good. Defaults to 1 hour.
+	// one may be good. Defaults to 1 hour, as the next two to theirs if they aren't
+	// positive.
 	TTL time.Duration
 	// MaxKeys is how many keys are kept, and how many failures. Those that weren't used
 	// for longest make room. Defaults to 10,000.
@@ -89,13 +91,13 @@ type entry struct {
 
 // NewKeys starts nothing.
 func NewKeys(opts KeysOptions) *Keys {
-	k := &Keys{fetch: newFetcher(&opts), ttl: cmp.Or(opts.TTL, DefaultTTL), now: opts.Now}
-	if k.now == nil {
-		k.now = time.Now
+	opts.TTL = cmp.Or(max(opts.TTL, 0), DefaultTTL)
+	opts.MaxKeys = cmp.Or(max(opts.MaxKeys, 0), DefaultMaxKeys)
+	opts.Timeout = cmp.Or(max(opts.Timeout, 0), DefaultTimeout)
+	if opts.Now == nil {
+		opts.Now = time.Now
 	}
-	size := cmp.Or(opts.MaxKeys, DefaultMaxKeys)
-	k.keys, k.failed = newRecent(size), newRecent(size)
-	return k
+	return &Keys{fetch: newFetcher(&opts), ttl: opts.TTL, now: opts.Now, keys: newRecent(opts.MaxKeys), failed: newRecent(opts.MaxKeys)}
 }
 
 // Get returns a key by its id, the URL of the key or of an actor with a fragment. It may
@@ -108,7 +110,7 @@ func (k *Keys) Get(ctx context.Context, id string) (*Key, error) {
 	if e := k.have(id); e != nil {
 		return e.key, e.err
 	}
-	return k.fly(ctx, id, id, func(ctx context.Context) (*Key, error) {
+	return k.fly(ctx, id, func(ctx context.Context) (*Key, error) {
 		if e := k.have(id); e != nil { // another flight has just ended
 			return e.key, e.err
 		}
@@ -122,7 +124,7 @@ func (k *Keys) Get(ctx context.Context, id string) (*Key, error) {
 // may have been replaced. It returns the key that counts now, which may be the same. If it
 // could not be had, the signature may be right.
 func (k *Keys) renew(ctx context.Context, old *Key) (*Key, error) {
-	return k.fly(ctx, "again "+old.ID, old.ID, func(ctx context.Context) (*Key, error) {
+	return k.fly(ctx, "again "+old.ID, func(ctx context.Context) (*Key, error) {
 		e, now := k.have(old.ID), k.now()
 		switch {
 		case e == nil: // it had to make room, or its time is over
@@ -135,9 +137,7 @@ func (k *Keys) renew(ctx context.Context, old *Key) (*Key, error) {
 		}
 		key, err := k.fetch.resolve(ctx, old.ID)
 		if e != nil && hasCode(err, KeyUnavailable) {
-			k.mu.Lock()
 			e.tried, e.again = now, err
-			k.mu.Unlock()
 			return nil, err
 		}
 		k.keep(old.ID, &entry{key: key, err: err})
@@ -147,7 +147,7 @@ func (k *Keys) renew(ctx context.Context, old *Key) (*Key, error) {
 
 // fly runs one fetch for all who want it. It doesn't end when the one who came first goes
 // away.
-func (k *Keys) fly(ctx context.Context, name, id string, fetch func(context.Context) (*Key, error)) (*Key, error) {
+func (k *Keys) fly(ctx context.Context, name string, fetch func(context.Context) (*Key, error)) (*Key, error) {
 	flight := k.flights.DoChan(name, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.fetch.client.Timeout)
 		defer cancel()

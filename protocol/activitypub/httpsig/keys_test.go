@@ -93,6 +93,10 @@ func TestKeyDocuments(t *testing.T) {
 		"the owner is another": {id: at("/keys/1"), want: httpsig.KeyRefused, docs: map[string]object{
 			"/keys/1": pemOf(at("/keys/1"), alice), "/alice": {"id": at("/bob"), "publicKey": at("/keys/1")},
 		}},
+		"a document of another id": {id: main, want: httpsig.KeyRefused, docs: map[string]object{"/alice": {"id": at("/bob"), "publicKey": pemOf(main, alice)}}},
+		"the owner lists it as another's": {id: at("/keys/1"), want: httpsig.KeyRefused, docs: map[string]object{
+			"/keys/1": pemOf(at("/keys/1"), alice), "/alice": {"id": alice, "publicKey": pemOf(at("/keys/1"), at("/bob"))},
+		}},
 		"the owner is gone": {id: at("/keys/1"), want: httpsig.KeyGone, docs: map[string]object{"/keys/1": pemOf(at("/keys/1"), alice)}},
 		"a document that claims to be another's": {id: at("/upload#main-key"), want: httpsig.KeyRefused, docs: map[string]object{
 			"/upload": {"id": alice, "publicKey": pemOf(at("/upload#main-key"), alice)}, "/alice": {"id": alice, "publicKey": pemOf(main, alice)},
@@ -168,7 +172,7 @@ func TestAnswersOfKeyServers(t *testing.T) {
 		"gone":                    {answer(410, json, ""), httpsig.KeyGone},
 		"not found":               {answer(404, json, ""), httpsig.KeyGone},
 		"signed requests only":    {answer(401, json, ""), httpsig.KeyRefused},
-		"a redirect":              {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", 302) }, httpsig.KeyRefused},
+		"a redirect":              {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) }, httpsig.KeyRefused},
 		"too many requests":       {answer(429, json, ""), httpsig.KeyUnavailable},
 		"an error":                {answer(500, json, ""), httpsig.KeyUnavailable},
 		"no JSON":                 {answer(200, json, "<html>"), httpsig.KeyRefused},
@@ -222,7 +226,8 @@ func TestWhatIsNotFetched(t *testing.T) {
 	t.Run("what is not https", func(t *testing.T) { refused(t, httpsig.KeysOptions{}, id, "http://a.example/b") })
 	t.Run("what is no URL of a document", func(t *testing.T) {
 		refused(t, httpsig.KeysOptions{AllowPrivate: true}, "", "main-key", "acct:a@b.example", "ftp://a.example/b", "file:///etc/passwd", "https:///a",
-			"https://u:p@a.example/b", "https://a.example/"+strings.Repeat("a", 2<<10), "https://a.example/%zz", "did:key:z6Mk", "//a.example/b")
+			"https://u:p@a.example/b", "https://a.example/"+strings.Repeat("a", 2<<10), "https://a.example/%zz", "did:key:z6Mk", "//a.example/b",
+			"https://bl\u00f6cked.example/a", "https://bl%C3%B6cked.example/a")
 	})
 	t.Run("hosts that are not allowed", func(t *testing.T) {
 		var asked []string
@@ -230,7 +235,7 @@ func TestWhatIsNotFetched(t *testing.T) {
 			asked = append(asked, host)
 			return host != "blocked.example"
 		}}
-		refused(t, opts, "https://Blocked.Example./a", "https://blocked.example:8443/a")
+		refused(t, opts, "https://Blocked.Example./a", "https://blocked.example../a", "https://blocked.example:8443/a")
 		if _, err := httpsig.NewKeys(opts).Get(t.Context(), id); err != nil || asked[len(asked)-1] != "127.0.0.1" {
 			t.Errorf("%v, asked for %q", err, asked)
 		}
