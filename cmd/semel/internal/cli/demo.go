@@ -35,7 +35,7 @@ last case. Nothing is left behind.
 
 With --tour the demo visits every door of Semel instead: HTTP routes, the
 execution API, commands, Forrst and webhooks, all in one configuration. Each gets
-a storm: 16 orders, each sent 12 times, at once and out of order. Some senders hang
+a storm: 32 orders, each sent 8 times, at once and out of order. Some senders hang
 up, and in the middle Semel is killed and started again. Calls that were cut off
 are looked up in the ledger and settled, as an operator would. Each order has to be
 charged once, and all who stayed to get the same answer. That takes about twelve

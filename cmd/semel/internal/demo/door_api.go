@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -69,20 +70,29 @@ func (d *apiDoor) deliver(ctx context.Context, t *target, o order, _ int) (reply
 	}
 	ans, err := c.Do(ctx, d.call(o), func(run context.Context, x semel.Execution) (semel.Result, error) {
 		defer d.begin(o)()
-		charge, err := semel.Effect(run, x, apiEffect, func(ctx context.Context, _ string) (json.RawMessage, error) {
-			charge, err := d.work(ctx, t, o)
+		asked := false
+		charge, err := semel.Effect(run, x, apiEffect, func(run context.Context, _ string) (json.RawMessage, error) {
+			asked = true
+			charge, err := d.work(run, t, o)
 			if o.lingers() {
-				<-t.killed // so that Semel is killed while it waits for this worker
+				select {
+				case <-t.killed: // while it waits for this worker
+				case <-ctx.Done(): // the storm is given up
+				}
 			}
 			return charge, err
 		})
+		if err != nil && !asked {
+			err = semel.Aborted(err) // Semel was gone before the work began
+		}
 		return semel.Result{Data: charge}, err
 	})
+	ended, _ := errors.AsType[*semel.Error](err)
 	switch {
 	case err == nil:
 		return reply{final: true, good: true, same: string(ans.Record.Result.Data)}, nil
-	case ans.Decision == semel.Conflict || ans.Decision == semel.OtherCaller:
-		return reply{final: true, same: string(ans.Decision)}, nil
+	case ans.Decision == semel.Conflict || ended != nil && (ended.Code == semel.CodeFailed || ended.Code == semel.CodeRejected):
+		return reply{final: true, same: err.Error()}, nil
 	}
 	return reply{same: err.Error()}, nil // it may still be under way, or be begun again
 }

@@ -15,7 +15,7 @@ import (
 // settle': it looks each held call up in the toy service's ledger, and says to Semel what
 // became of it. It returns when the storm is over.
 func (s *storm) operate(ctx context.Context, over <-chan struct{}) error {
-	at, quiet := s.now()
+	at, quiet := s.current()
 	records, err := semelclient.New(at.URL, &semelclient.Options{AdminURL: at.AdminURL, Token: s.token})
 	if err != nil {
 		return err
@@ -60,8 +60,8 @@ func (s *storm) settleAll(ctx context.Context, records *semelclient.Client, held
 			continue
 		}
 		_, err := records.Settle(ctx, held[i].ID, settlement, "looked up in the ledger of the toy service")
-		if e, ok := errors.AsType[*semel.Error](err); ok && e.Code == semel.CodeIllegalTransition {
-			continue // it has an outcome meanwhile
+		if e, ok := errors.AsType[*semel.Error](err); ok && (e.Code == semel.CodeIllegalTransition || e.Code == semel.CodeUnknown) {
+			continue // it has an outcome meanwhile, or is found again
 		}
 		if err != nil {
 			return err

@@ -3,18 +3,18 @@ package demo
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 )
 
 // The size of a storm. There are more senders at once than copies of an order, so that the
-// copies of the order that waits for the kill don't keep the others out.
+// copies of the order that waits for the kill don't keep the others out. Semel is killed
+// when a part of the senders are done, while some orders have not come yet.
 const (
-	stormOrders  = 16
-	stormCopies  = 12
+	stormOrders  = 32
+	stormCopies  = 8
 	stormSenders = 40
+	stormRipe    = stormOrders * stormCopies / 6
 	// hangUpAfter is how long a sender that hangs up waits at most.
 	hangUpAfter = 60 * time.Millisecond
 	// resendAfter is the pause of a sender that was told to come again. It is shorter than
@@ -37,7 +37,7 @@ type storm struct {
 	orders []order
 	all    []delivery
 	killed chan struct{} // closed when Semel has been killed
-	ripe   chan struct{} // closed when a third of the senders are done
+	ripe   chan struct{} // closed when stormRipe senders are done
 
 	mu      sync.Mutex
 	report  DoorReport
@@ -159,7 +159,7 @@ func (s *storm) leave(ctx context.Context, x delivery) {
 }
 
 func (s *storm) target() *target {
-	at, _ := s.now()
+	at, _ := s.current()
 	return &target{client: s.client, guard: at.URL, provider: s.provider.URL, token: s.token, unguarded: s.opts.Unguarded, killed: s.killed}
 }
 
@@ -172,7 +172,7 @@ func (s *storm) tried() {
 func (s *storm) finished() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.done++; s.done == len(s.all)/3 {
+	if s.done++; s.done == stormRipe {
 		close(s.ripe)
 	}
 }
@@ -238,7 +238,7 @@ func (s *storm) count(ledger []Charge) {
 			r.Once++
 		}
 	}
-	for _, same := range slices.Collect(maps.Values(s.answers)) {
+	for _, same := range s.answers {
 		if len(same) > 1 {
 			r.Differing++
 		}

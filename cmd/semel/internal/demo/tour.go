@@ -106,8 +106,8 @@ func (t *tour) kill(ctx context.Context) (pid int, err error) {
 	return pid, t.startSemel(ctx)
 }
 
-// now is where the servers are now.
-func (t *tour) now() (guard announcement, quiet store.Instant) {
+// current is what the last start of Semel has set.
+func (t *tour) current() (guard announcement, quiet store.Instant) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.at, t.quiet
