@@ -34,12 +34,13 @@ or --json is given or a count is not what it should be. The exit code is 1 in th
 last case. Nothing is left behind.
 
 With --tour the demo visits every door of Semel instead: HTTP routes, the
-execution API, commands, Forrst and webhooks, all in one configuration. Each gets
-a storm: 32 orders, each sent 8 times, at once and out of order. Some senders hang
-up, and in the middle Semel is killed and started again. Calls that were cut off
-are looked up in the ledger and settled, as an operator would. Each order has to be
-charged once, and all who stayed to get the same answer. That takes about twelve
-seconds, and then the tour ends; its exit codes are those of the demo.
+execution API, commands, Forrst, webhooks and inboxes of ActivityPub, all in one
+configuration. Each gets a storm: 32 orders, each sent 8 times, at once and out of
+order. Some senders hang up, and in the middle Semel is killed and started again.
+Calls that were cut off are looked up in the ledger and settled, as an operator
+would. Each order has to be charged once, and all who stayed to get the same
+answer. That takes about twelve seconds, and then the tour ends; its exit codes are
+those of the demo.
 
 The JSON has ok, seed, seconds, faults (what is wrong, in words), and
   control, protected      orders, sent, requests, effects, executed, replayed,

@@ -136,7 +136,7 @@ func TestDemoTour(t *testing.T) {
 		if code != ExitCheck {
 			t.Errorf("exit %d, %s", code, errs)
 		}
-		for _, door := range []string{"HTTP routes", "execution API", "commands", "Forrst", "webhooks"} {
+		for _, door := range []string{"HTTP routes", "execution API", "commands", "Forrst", "webhooks", "ActivityPub"} {
 			if !strings.Contains(out, door+": orders charged exactly once: 0 instead of 32") {
 				t.Errorf("%s has no fault in:\n%s", door, out)
 			}

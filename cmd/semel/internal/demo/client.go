@@ -66,8 +66,8 @@ func newPost(ctx context.Context, address string, header http.Header, body []byt
 		return nil, err
 	}
 	req.GetBody = nil
-	maps.Copy(req.Header, header)
 	req.Header.Set("Content-Type", jsonType)
+	maps.Copy(req.Header, header)
 	return req, nil
 }
 

@@ -38,7 +38,7 @@ type workplace interface {
 
 // doors are the doors of the tour, in its order.
 func doors() []door {
-	return []door{httpDoor{}, &apiDoor{}, commandDoor{}, forrstDoor{}, webhookDoor{}}
+	return []door{httpDoor{}, &apiDoor{}, commandDoor{}, forrstDoor{}, webhookDoor{}, inboxDoor{}}
 }
 
 // target is what a sender knows of the servers.

@@ -96,6 +96,13 @@ func (p *provider) chargeAs(w http.ResponseWriter, r *http.Request, o order, ref
 	writeJSON(w, status, doc)
 }
 
+// charged reports whether there is a charge with a reference.
+func (p *provider) charged(reference string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(match(p.ledger, "", reference)) > 0
+}
+
 // book adds a charge to the ledger and returns how long its answer takes.
 func (p *provider) book(o order, reference string) (Charge, time.Duration) {
 	p.mu.Lock()
