@@ -72,7 +72,7 @@ func newWorldOn(t *testing.T, st semel.Store, change func(*activitypub.Options))
 	})
 	w := &world{t: t, log: log, logs: new(logs)}
 	opts := activitypub.Options{
-		Tenant: "fedi", Actors: "https://here.example/actors/{actor}", Shared: "/inbox",
+		Tenant: "fedi", Actors: "https://here.example/actors/{actor}", Shared: "/inbox", Budget: budget,
 		Exists:   func(_ context.Context, actor string) (bool, error) { return actor == "alice" || actor == "carol", nil },
 		Policies: activitypub.Policies{{Host: "*", Unsigned: true}},
 		Handle:   w.handle,
