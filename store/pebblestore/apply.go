@@ -16,7 +16,8 @@ import (
 	"github.com/semelhq/semel/store/codec"
 )
 
-// stripeCount is so high that two running calls rarely meet in a stripe.
+// stripeCount is so high that those who read a record rarely have to look again because
+// another in its stripe changes; see BenchmarkStripes.
 const stripeCount = 4096
 
 // stripe lets one change of a record at a time be on its way to the disk, for the
@@ -33,7 +34,7 @@ type stripe struct {
 }
 
 func (s *Store) stripe(d *digest) *stripe {
-	return &s.stripes[binary.LittleEndian.Uint16(d[:])%stripeCount]
+	return &s.stripes[int(binary.LittleEndian.Uint16(d[:]))%len(s.stripes)]
 }
 
 // lock locks the stripe as soon as a record isn't being changed. It fails, and locks
@@ -80,9 +81,6 @@ func (s *Store) isPending(id *semel.ID) bool {
 	return slices.Contains(st.pending, d)
 }
 
-// usualRecord has room for most records beside the result.
-const usualRecord = 512
-
 // Apply is [store.Store.Apply]. When ctx ends while the write is being synced,
 // Apply returns at once and the write goes on. A write that was not sent to the disk by
 // then is taken back, and the error is a [store.ErrNotApplied].
@@ -94,7 +92,7 @@ func (s *Store) Apply(ctx context.Context, w store.Write) (semel.Record, bool, e
 	if w.Record.Revision.IsZero() {
 		return semel.Record{}, false, errors.New("pebblestore: a write needs a revision")
 	}
-	value, err := codec.Append(make([]byte, 0, len(w.Record.Result.Data)+usualRecord), &w.Record)
+	value, err := codec.Append(nil, &w.Record)
 	if err != nil {
 		return semel.Record{}, false, err
 	}

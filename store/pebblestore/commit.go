@@ -38,8 +38,8 @@ type committer struct {
 	entries atomic.Uint64
 }
 
-// inFlight is how many batches may be in the log and not durable: more than come during a
-// sync. Pebble also limits their size.
+// inFlight bounds the batches that are in the log and not durable, whose results are unknown
+// while the disk hangs. BenchmarkInFlight shows what it costs to wait for each.
 const inFlight = 64
 
 // ErrBusy is what a write fails with when too much waits for the disk already. Nothing
@@ -123,11 +123,7 @@ func (s *Store) send(batch []*op) (finish func()) {
 // one batch, so a crash leaves all of them as they were or all as they are now. No record is
 // changed twice in a batch, so the order is free.
 func (s *Store) log(batch []*op) *pebble.Batch {
-	m, size := &s.commits.last, opOverhead
-	for _, o := range batch {
-		size += o.Size()
-	}
-	b := s.db.NewBatchWithSize(size)
+	m, b := &s.commits.last, s.db.NewBatch()
 	m.batches++
 	progress{m.batches, s.commits.durable.Load()}.log(b)
 	first := never

@@ -22,7 +22,7 @@ type Options struct {
 	// Defaults to 128 MiB.
 	CacheBytes int64
 	// MemTableBytes is the size of a memory table. When one is full it is written out.
-	// Up to four are in memory, and replayed from the log after a crash. Defaults to
+	// Up to two are in memory, and replayed from the log after a crash. Defaults to
 	// 64 MiB.
 	MemTableBytes uint64
 	// Strict decides what to do with a directory that wasn't closed if its log ends in
@@ -96,22 +96,16 @@ func PebbleOptions(opts *Options) *pebble.Options {
 //   - ten bits of Bloom filter per key keep a look-up from reading tables that don't
 //     have the key. The last level needs none: keys that aren't stored at all are known to
 //     the store itself, see absence;
-//   - blocks of 16 KiB keep the indexes of all tables small, and in the cache;
 //   - the memory table is large, because a completion that meets its claim there
 //     spares the tables from ever seeing the claim. Pebble takes memory tables out
-//     of the cache's share, so that is added;
-//   - writes don't stall because tables wait to be merged, unless there are very many:
-//     few of them overlap.
+//     of the cache's share, so that is added.
 func (o *Options) pebble(log *logger) *pebble.Options {
 	po := &pebble.Options{
-		FS:                          o.FS,
-		FormatMajorVersion:          formatVersion,
-		CacheSize:                   o.CacheBytes + 3*int64(o.MemTableBytes),
-		MemTableSize:                o.MemTableBytes,
-		MemTableStopWritesThreshold: 4,
-		L0StopWritesThreshold:       100,
-		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
-		Logger:                      log,
+		FS:                 o.FS,
+		FormatMajorVersion: formatVersion,
+		CacheSize:          o.CacheBytes + int64(o.MemTableBytes),
+		MemTableSize:       o.MemTableBytes,
+		Logger:             log,
 		EventListener: &pebble.EventListener{
 			BackgroundError: func(err error) { log.trouble("background work of the store failed", "error", err) },
 			DiskSlow:        func(i pebble.DiskSlowInfo) { log.trouble("the disk is slow", "operation", i.String()) },
@@ -124,7 +118,6 @@ func (o *Options) pebble(log *logger) *pebble.Options {
 		po.WithFSDefaults() // watches for a slow disk
 	}
 	for i := range po.Levels {
-		po.Levels[i].BlockSize = 16 << 10
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
 	po.Levels[len(po.Levels)-1].FilterPolicy = pebble.NoFilterPolicy

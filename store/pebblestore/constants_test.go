@@ -1,0 +1,148 @@
+package pebblestore
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/worth"
+	"github.com/semelhq/semel/store"
+)
+
+// onDisk opens a store in memory, as on a disk that takes some time to sync a log.
+func onDisk(b *testing.B, syncs time.Duration) *Store {
+	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		switch op.Kind {
+		case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
+			if strings.HasSuffix(op.Path, ".log") {
+				<-time.After(syncs)
+			}
+		}
+		return nil
+	}))
+	s := mustOpen(b, "store", &Options{FS: fs})
+	b.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return s
+}
+
+// claims writes the n-th new record.
+func claims(b *testing.B, s *Store) func(n int64) {
+	return func(n int64) {
+		rec := testRecord(testID(strconv.FormatInt(n, 10)), 1, semel.Processing)
+		if _, applied, err := s.Apply(b.Context(), store.Write{Record: rec}); !applied || err != nil {
+			b.Error(applied, err)
+		}
+	}
+}
+
+// BenchmarkInFlight shows what it is worth to put further batches in the log while one is
+// being synced, to 64 callers on a disk that syncs in 0.3 ms.
+func BenchmarkInFlight(b *testing.B) {
+	many, one := onDisk(b, 300*time.Microsecond), onDisk(b, 300*time.Microsecond)
+	one.commits.syncing = make(chan struct{}, 1)
+	worth.Show(b, 64, claims(b, many), claims(b, one))
+}
+
+// BenchmarkStripes shows what so many stripes are worth, against a single one, to 64 callers
+// who write new records and read others, if a read takes a millisecond. A read is repeated
+// if a record of its stripe changes meanwhile.
+func BenchmarkStripes(b *testing.B) {
+	many, one := onDisk(b, time.Millisecond), onDisk(b, time.Millisecond)
+	one.stripes = make([]stripe, 1)
+	mixed := func(s *Store) func(n int64) {
+		claim := claims(b, s)
+		claim(0)
+		s.looked = func() { <-time.After(time.Millisecond) }
+		return func(n int64) {
+			if n%2 == 0 {
+				claim(n)
+			} else if _, err := s.Get(b.Context(), testID("0")); err != nil {
+				b.Error(err)
+			}
+		}
+	}
+	worth.Show(b, 64, mixed(many), mixed(one))
+}
+
+// BenchmarkKinds shows how many bytes Pebble writes to tables for each byte that it is given,
+// when each record and each change of it has an entry in the evidence log.
+func BenchmarkKinds(b *testing.B) {
+	measure := func(policy func([]byte) (pebble.SpanPolicy, []byte, error)) func(b *testing.B) {
+		return func(b *testing.B) {
+			data, amplified := newAnswers(), 0.0
+			for range b.N {
+				po := PebbleOptions(&Options{FS: vfs.NewMem(), MemTableBytes: 1 << 20})
+				po.Experimental.SpanPolicyFunc = policy
+				db, err := pebble.Open("store", po)
+				if err != nil {
+					b.Fatal(err)
+				}
+				var m meta
+				for i := range 20_000 {
+					id := testID(strconv.Itoa(i))
+					o := &op{digest: id.Digest(), creates: true, was: never, value: data.of(i)[:300]}
+					for _, o.due = range []dueTime{dueTime(i), dueTime(i + 1000)} {
+						o.evidence = []store.Entry{{Leaf: data.of(2 * i)[:benchLeaf], Opening: data.of(3 * i)[:benchOpening], Subject: testSubject(id)}}
+						batch := db.NewBatch()
+						o.put(batch, &m)
+						if err := batch.Commit(pebble.NoSync); err != nil {
+							b.Fatal(err)
+						}
+						o.creates, o.was, o.value = false, o.due, data.of(i)
+					}
+				}
+				for db.Metrics().Compact.NumInProgress > 0 {
+					<-time.After(time.Millisecond)
+				}
+				total := db.Metrics().Total()
+				amplified += total.WriteAmp()
+				if err := db.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(amplified/float64(b.N), "written/given")
+		}
+	}
+	b.Run("with", measure(kinds))
+	b.Run("without", measure(nil))
+}
+
+// BenchmarkDueMark shows what it is worth to a sweep that finds nothing, after ten thousand
+// records were purged.
+func BenchmarkDueMark(b *testing.B) {
+	s := onDisk(b, 0)
+	refs := make([]store.Ref, 10_000)
+	for i := range refs {
+		rec := testRecord(testID(fmt.Sprint(i)), 1, semel.Processing)
+		refs[i] = store.Ref{ID: rec.ID, Revision: rec.Revision}
+		if _, applied, err := s.Apply(b.Context(), store.Write{Record: rec}); !applied || err != nil {
+			b.Fatal(applied, err)
+		}
+	}
+	if n, err := s.Purge(b.Context(), refs); n != len(refs) || err != nil {
+		b.Fatal(n, err)
+	}
+	sweep := func(int64) {
+		if page, err := s.Due(b.Context(), store.DueQuery{Until: farFuture, Limit: 100}); len(page.Records) > 0 || err != nil {
+			b.Error(len(page.Records), err)
+		}
+	}
+	sweep(0)
+	worth.Show(b, 1, sweep, func(n int64) {
+		s.due.mu.Lock()
+		s.due.low = 0
+		s.due.mu.Unlock()
+		sweep(n)
+	})
+}
