@@ -125,7 +125,7 @@ func (s *Server) activityDestinations(cfg *config.Config, own map[string]dispatc
 	for i := range cfg.ActivityPub {
 		a := &cfg.ActivityPub[i]
 		name := activitypub.OperationPrefix + a.Name
-		own[name] = takenDestination(name, activitypub.Principal, a.Timeout, func(ctx context.Context, d dispatch.Delivery) error {
+		own[name] = takenDestination(name, activitypub.Principal, a.Timeout, a.Lease, func(ctx context.Context, d dispatch.Delivery) error {
 			return s.postActivity(ctx, name, d)
 		})
 	}

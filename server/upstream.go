@@ -51,15 +51,16 @@ func encoded(h http.Header, namesAndValues ...string) {
 }
 
 // takenDestination is the destination of what a door has taken by an operation of the same
-// name, under its own principal.
-func takenDestination(name, door string, timeout config.Duration, post dispatch.SenderFunc) dispatch.Destination {
+// name, under its own principal. After a crash in a post, another follows when the lease is
+// over.
+func takenDestination(name, door string, timeout, lease config.Duration, post dispatch.SenderFunc) dispatch.Destination {
 	return dispatch.Destination{
 		// Whoever could send such a message would choose what the upstream gets.
 		Allow: func(call semel.ID) bool {
 			principal, _ := call.Scope()
 			return call.Operation == name && principal == door
 		},
-		Sender: post, Timeout: time.Duration(timeout) + takenExtra, MaxBackoff: takenMaxBackoff, MaxTries: takenMaxTries,
+		Sender: post, Timeout: time.Duration(timeout) + takenExtra, Lease: time.Duration(lease), MaxBackoff: takenMaxBackoff, MaxTries: takenMaxTries,
 	}
 }
 

@@ -99,7 +99,7 @@ func (s *Server) eventDestinations(cfg *config.Config, own map[string]dispatch.D
 			continue
 		}
 		name := webhook.OperationPrefix + w.Name
-		d := takenDestination(name, webhook.Principal, w.Timeout, func(ctx context.Context, d dispatch.Delivery) error {
+		d := takenDestination(name, webhook.Principal, w.Timeout, w.Lease, func(ctx context.Context, d dispatch.Delivery) error {
 			return s.postEvent(ctx, name, d)
 		})
 		if w.Payments != "" {

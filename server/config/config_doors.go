@@ -132,7 +132,7 @@ type Webhook struct {
 	Timeout Duration `json:"timeout" default:"15s" range:"100ms,10m"`
 	// With sync, what becomes of an event whose upstream did not answer: held until it is settled, or posted again.
 	OnAbandoned semel.AfterAbandon `json:"on_abandoned,omitzero" enum:"hold,retry"`
-	// With sync, how long an event waits for its upstream's answer after a crash; then on_abandoned decides.
+	// How long an event whose post was cut off by a crash waits for the upstream's answer. Then it is posted again, or with sync on_abandoned decides.
 	Lease Duration `json:"lease" default:"30s" range:"10ms,24h"`
 	// How long an event is recognised. Defaults to 7d, or as long as the sender repeats itself if that is longer.
 	Window Duration `json:"window,omitzero"`
@@ -169,6 +169,8 @@ type ActivityPub struct {
 	UpstreamSecretFiles []string `json:"upstream_secret_files,omitempty"`
 	// How long the upstream may take for one activity.
 	Timeout Duration `json:"timeout" default:"15s" range:"100ms,10m"`
+	// How long an activity whose post was cut off by a crash waits for the upstream's answer. Then it is posted again.
+	Lease Duration `json:"lease" default:"30s" range:"10ms,24h"`
 	// How long an activity is recognised. Servers repeat a delivery for two days or more.
 	Window Duration `json:"window" default:"7d" range:"2d,3650d"`
 	// How long a sender waits, after its signature is verified, for an activity to be taken or recognised. Then it gets 503 and delivers again.

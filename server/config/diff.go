@@ -56,7 +56,7 @@ var bound = []string{
 
 // boundDoor are the settings of webhooks and inboxes that decide whether what they take has
 // a destination, and which. Dispatchers get those once.
-var boundDoor = regexp.MustCompile(`^(webhooks\[\d+\](\.(name|source|mode|timeout|payments))?|activitypub\[\d+\](\.(name|timeout))?)$`)
+var boundDoor = regexp.MustCompile(`^(webhooks\[\d+\](\.(name|source|mode|timeout|lease|payments))?|activitypub\[\d+\](\.(name|timeout|lease))?)$`)
 
 // NeedsRestart selects the paths of a [Diff] that take effect only after a restart. You
 // can change the others while the service runs.

@@ -34,7 +34,8 @@ func (inboxDoor) configure(c *setup) error {
 - actors_url: "http://shop.example/actors/{actor}"
   actors: [shop]
   upstream: %q
-  signatures: {allow_private: true}`, c.upstream+inboxPath)
+  lease: %s
+  signatures: {allow_private: true}`, c.upstream+inboxPath, tourLease)
 	return nil
 }
 
