@@ -204,7 +204,11 @@ func (x *Execution) keep(ctx context.Context, since time.Time, d time.Duration) 
 	}
 }
 
-// StartEffect is [semel.Attempt.StartEffect].
+// StartEffect is [semel.Attempt.StartEffect], except that this side doesn't know whether the
+// operation may run again. So if the service couldn't be reached and the handler returns the
+// error to [Client.Do] as it is, the attempt fails for good. Mark the error by
+// [semel.Aborted] if the handler has had no effects beside the ledger: then the next
+// delivery runs.
 func (x *Execution) StartEffect(ctx context.Context, name string) (store.EffectRecord, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
