@@ -12,7 +12,10 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/gather"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/worth"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/codec"
 )
 
@@ -113,4 +116,30 @@ func sizes(b *testing.B, e *semel.Engine, result semel.Result) (claim, outcome s
 		b.Fatal(err)
 	}
 	return claim, size()
+}
+
+// BenchmarkWorkers shows what further runs in flight are worth to 64 callers.
+func BenchmarkWorkers(b *testing.B) {
+	showQueue(b, func(q *gather.Queue[*write]) { q.Workers = 1 })
+}
+
+// BenchmarkMaxBatch shows what runs of up to 32 writes are worth to 64 callers, against eight.
+func BenchmarkMaxBatch(b *testing.B) {
+	showQueue(b, func(q *gather.Queue[*write]) { q.MaxBatch = 8 })
+}
+
+// showQueue shows what the settings of the queue are worth to 64 callers who write new
+// records.
+func showQueue(b *testing.B, change func(*gather.Queue[*write])) {
+	srv := redistest.Start(b, "always")
+	claims := func(change func(*gather.Queue[*write])) func(n int64) {
+		s := mustOpen(b, srv.URL(), &Options{Prefix: fresh()})
+		change(s.queues[0])
+		return func(n int64) {
+			if _, applied, err := s.Apply(b.Context(), store.Write{Record: small(strconv.FormatInt(n, 10))}); !applied || err != nil {
+				b.Error(applied, err)
+			}
+		}
+	}
+	worth.Show(b, 64, claims(func(*gather.Queue[*write]) {}), claims(change))
 }

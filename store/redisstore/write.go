@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// workers is how many runs of a queue are in flight at most. Decision 17 has the figures
-	// for it and for maxBatch.
+	// workers is how many runs of a queue are in flight at most; see BenchmarkWorkers.
 	workers = 4
-	// A run has at most maxBatch writes, and about maxBatchBytes: while the server runs it, it
-	// does nothing else.
+	// maxBatch and maxBatchBytes bound a run: while the server runs it, it does nothing else,
+	// and its writes are unknown if the answer is lost. BenchmarkMaxBatch shows what a smaller
+	// one would cost.
 	maxBatch      = 32
 	maxBatchBytes = 256 << 10
 )
