@@ -13,6 +13,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/worth"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/storetest"
 )
@@ -34,18 +35,8 @@ func BenchmarkCoalescing(b *testing.B) {
 	server := pgtest.Shared(b)
 	for _, callers := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("%d callers", callers), func(b *testing.B) {
-			open := func(o Options) func(n int64) {
-				o.Migrate, o.AcquireTimeout = true, 10*time.Second
-				s := mustOpen(b, server.URL(server.Database(b)), &o)
-				b.Cleanup(func() { mustClose(b, s) })
-				return func(n int64) {
-					if err := cycle(b.Context(), s, uint64(n)); err != nil {
-						b.Error(err)
-					}
-				}
-			}
-			shared := open(Options{})
-			single := open(Options{MaxBatch: 1, MaxConns: min(callers, 16)})
+			shared := cycles(b, server.URL(server.Database(b)), Options{})
+			single := cycles(b, server.URL(server.Database(b)), Options{batch: 1, MaxConns: min(callers, 16)})
 			plain := openPlain(b, server.URL(server.Database(b)), min(callers, 16))
 			var a, z, p rate
 			for b.Loop() {
@@ -58,6 +49,28 @@ func BenchmarkCoalescing(b *testing.B) {
 			b.ReportMetric(a.perSecond(), "shared/s")
 			b.ReportMetric(z.perSecond(), "single/s")
 			b.ReportMetric(a.perSecond()/z.perSecond(), "ratio")
+		})
+	}
+}
+
+// cycles opens a store and returns what begins and completes the n-th new key there.
+func cycles(b *testing.B, url string, o Options) func(n int64) {
+	o.Migrate, o.AcquireTimeout = true, 10*time.Second
+	s := mustOpen(b, url, &o)
+	b.Cleanup(func() { mustClose(b, s) })
+	return func(n int64) {
+		if err := cycle(b.Context(), s, uint64(n)); err != nil {
+			b.Error(err)
+		}
+	}
+}
+
+// BenchmarkNoticePause shows what the pause between notices is worth to writes.
+func BenchmarkNoticePause(b *testing.B) {
+	server := pgtest.Shared(b)
+	for _, callers := range []int{1, 8, 64} {
+		b.Run(fmt.Sprint("callers ", callers), func(b *testing.B) {
+			worth.Show(b, callers, cycles(b, server.URL(server.Database(b)), Options{}), cycles(b, server.URL(server.Database(b)), Options{pause: 1}))
 		})
 	}
 }

@@ -21,7 +21,7 @@ func TestCallersThatLeave(t *testing.T) {
 	const callers = 10_000
 	server := pgtest.Start(t, nil)
 	database := server.Database(t)
-	s := mustOpen(t, server.URL(database), &Options{Migrate: true, MaxBatch: 16, AcquireTimeout: time.Minute})
+	s := mustOpen(t, server.URL(database), &Options{Migrate: true, batch: 16, AcquireTimeout: time.Minute})
 	t.Cleanup(func() { mustClose(t, s) })
 	first := put(t, s, numbered("k", 1), store.Revision{})
 	standbys := func(names string) {

@@ -32,7 +32,7 @@ func (s *Store) Watch(_ context.Context, id semel.ID) (changed <-chan struct{}, 
 // transaction of their own, many in one, that waits for no disk. If a crash loses one,
 // those who wait find out anyway, because they also look from time to time.
 const (
-	// noticePause is the time from one transaction with notices to the next.
+	// noticePause is between transactions with notices: see BenchmarkNoticePause.
 	noticePause = 10 * time.Millisecond
 	// maxNamed is how many records wait to be named in a notice, which may have 8,000 bytes.
 	maxNamed = 600
@@ -66,7 +66,7 @@ func channel(schema string) string {
 
 // tellOthers sends notices until ctx is done.
 func (s *Store) tellOthers(ctx context.Context) {
-	for ok := true; ok; ok = pause(ctx, noticePause) {
+	for ok := true; ok; ok = pause(ctx, s.opts.pause) {
 		var names []byte
 		select {
 		case <-ctx.Done():

@@ -17,11 +17,10 @@ type Options struct {
 	// Open refuses a schema that lacks migrations.
 	Migrate bool
 	// MaxConns is how many connections writes take, each of which carries one batch at a
-	// time. Defaults to 2. Reads and the rest have up to [ReadConns] of their own, so that
-	// they go on when writes are stuck, and notices one more.
+	// time. Defaults to 2, so that a batch that waits for a lock doesn't hold up all others.
+	// Reads and the rest have up to [ReadConns] of their own, so that they go on when writes
+	// are stuck, and notices one more.
 	MaxConns int
-	// MaxBatch is how many writes share a statement. Defaults to 256.
-	MaxBatch int
 	// AcquireTimeout is how long a write waits for its turn, and any call for a connection,
 	// before it gives up with [ErrBusy]. Defaults to 250 ms. When 16,384 writes or 64 MiB
 	// of them wait, others get it at once.
@@ -44,16 +43,16 @@ type Options struct {
 	Logger *slog.Logger
 
 	// For tests: the clocks that the server's is carried on by, how long an answer is waited
-	// for, and how long connecting may take.
-	machine         func() offsetclock.Moment
-	answer, connect time.Duration
+	// for, how long connecting may take, the pause between notices, and maxBatch.
+	machine                func() offsetclock.Moment
+	answer, connect, pause time.Duration
+	batch                  int
 }
 
 // Defaults of [Options].
 const (
 	DefaultSchema         = "semel"
 	DefaultMaxConns       = 2
-	DefaultMaxBatch       = 256
 	DefaultAcquireTimeout = 250 * time.Millisecond
 	DefaultLockTimeout    = 100 * time.Millisecond
 )
@@ -65,18 +64,19 @@ func (o *Options) withDefaults() (Options, error) {
 	d := *cmp.Or(o, new(Options))
 	d.Schema = cmp.Or(d.Schema, DefaultSchema)
 	d.MaxConns = cmp.Or(d.MaxConns, DefaultMaxConns)
-	d.MaxBatch = cmp.Or(d.MaxBatch, DefaultMaxBatch)
+	d.batch = cmp.Or(d.batch, maxBatch)
 	d.AcquireTimeout = cmp.Or(d.AcquireTimeout, DefaultAcquireTimeout)
 	d.LockTimeout = cmp.Or(d.LockTimeout, DefaultLockTimeout)
 	d.answer = cmp.Or(d.answer, answerLimit)
 	d.connect = cmp.Or(d.connect, connectLimit)
+	d.pause = cmp.Or(d.pause, noticePause)
 	d.Logger = cmp.Or(d.Logger, slog.New(slog.DiscardHandler))
 	if d.machine == nil {
 		d.machine = offsetclock.Machine()
 	}
 	switch {
-	case d.MaxConns < 0 || d.MaxConns > 1000 || d.MaxBatch < 0 || d.MaxBatch > 10_000:
-		return d, errors.New("MaxConns is 1 to 1000 and MaxBatch 1 to 10,000")
+	case d.MaxConns < 0 || d.MaxConns > 1000:
+		return d, errors.New("MaxConns is 1 to 1000")
 	case d.AcquireTimeout < 0 || d.LockTimeout < time.Millisecond:
 		return d, errors.New("AcquireTimeout may not be negative, and LockTimeout not below a millisecond")
 	}

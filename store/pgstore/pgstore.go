@@ -54,6 +54,9 @@ type Store struct {
 var _ semel.Store = (*Store)(nil)
 
 const (
+	// maxBatch bounds the rows that a transaction locks until its commit, and the writes whose
+	// results are unknown if the answer is lost.
+	maxBatch = 256
 	// maxBytes bounds a batch, for the server holds it in memory more than once.
 	maxBytes = 4 << 20
 	// closeLimit is how long Close waits for the server.
@@ -169,12 +172,12 @@ func (s *Store) startNotices(connect func(context.Context) (*pgx.Conn, error)) e
 // Two of the connections for reads stay free of Gets.
 func (s *Store) makeQueues() {
 	s.writers = gather.Queue[*op]{
-		Send: s.writeBatch, Workers: s.opts.MaxConns, MaxBatch: s.opts.MaxBatch, MaxBytes: maxBytes,
+		Send: s.writeBatch, Workers: s.opts.MaxConns, MaxBatch: s.opts.batch, MaxBytes: maxBytes,
 		Work: &s.work, Room: gather.NewRoom(), Wait: s.opts.AcquireTimeout,
 		Key: func(o *op) [32]byte { return o.id }, Answers: answersWrite, Apart: func(o *op) bool { return s.locked.has(o.id) },
 	}
 	s.readers = gather.Queue[*get]{
-		Send: s.getBatch, Workers: ReadConns / 2, MaxBatch: s.opts.MaxBatch, MaxBytes: maxBytes,
+		Send: s.getBatch, Workers: ReadConns / 2, MaxBatch: s.opts.batch, MaxBytes: maxBytes,
 		Work: &s.work, Room: gather.NewRoom(), Wait: s.opts.AcquireTimeout,
 	}
 	s.logWrites = gather.Queue[*logWrite]{

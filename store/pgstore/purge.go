@@ -12,9 +12,6 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// purgeBatch bounds the rows of one deletion, which keeps its locks short.
-const purgeBatch = 256
-
 // Purge is [store.Purger.Purge]. It deletes up to 256 records in a statement, in
 // the order of identities. A crash between two leaves the rest to be found again.
 func (s *Store) Purge(ctx context.Context, refs []store.Ref) (int, error) {
@@ -24,7 +21,7 @@ func (s *Store) Purge(ctx context.Context, refs []store.Ref) (int, error) {
 	}
 	slices.SortFunc(versions, func(a, b version) int { return bytes.Compare(a.id[:], b.id[:]) })
 	n := 0
-	for part := range slices.Chunk(versions, purgeBatch) {
+	for part := range slices.Chunk(versions, maxBatch) {
 		var ids, revisions pgtype.FlatArray[[]byte]
 		for i := range part {
 			ids, revisions = append(ids, part[i].id[:]), append(revisions, part[i].revision[:])
@@ -44,7 +41,7 @@ func (s *Store) Purge(ctx context.Context, refs []store.Ref) (int, error) {
 // Archive keeps records in the table idempotency_archive, for [semel.Options]. When it
 // returns nil they are committed. It leaves alone what is there in the same version.
 func (s *Store) Archive(ctx context.Context, recs []semel.Record) error {
-	for part := range slices.Chunk(recs, purgeBatch) {
+	for part := range slices.Chunk(recs, maxBatch) {
 		ops := make([]*op, len(part))
 		for i := range part {
 			o, err := s.newOp(store.Write{Record: part[i]})
