@@ -10,7 +10,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// maxBatch is how many entries are written together.
+// maxBatch bounds the entries of one write, which a store holds in memory as a whole.
 const maxBatch = 1024
 
 var (
