@@ -81,6 +81,9 @@ func (s *Store) isPending(id *semel.ID) bool {
 	return slices.Contains(st.pending, d)
 }
 
+// usualRecord has room for most records beside the result; see BenchmarkUsualRecord.
+const usualRecord = 512
+
 // Apply is [store.Store.Apply]. When ctx ends while the write is being synced,
 // Apply returns at once and the write goes on. A write that was not sent to the disk by
 // then is taken back, and the error is a [store.ErrNotApplied].
@@ -92,7 +95,7 @@ func (s *Store) Apply(ctx context.Context, w store.Write) (semel.Record, bool, e
 	if w.Record.Revision.IsZero() {
 		return semel.Record{}, false, errors.New("pebblestore: a write needs a revision")
 	}
-	value, err := codec.Append(nil, &w.Record)
+	value, err := codec.Append(make([]byte, 0, len(w.Record.Result.Data)+usualRecord), &w.Record)
 	if err != nil {
 		return semel.Record{}, false, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/worth"
 	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/codec"
 )
 
 // onDisk opens a store in memory, as on a disk that takes some time to sync a log.
@@ -116,6 +117,23 @@ func BenchmarkKinds(b *testing.B) {
 	}
 	b.Run("with", measure(kinds))
 	b.Run("without", measure(nil))
+}
+
+// BenchmarkUsualRecord shows what it is worth to encode a record with a result of 1 KiB into
+// memory that is large enough.
+func BenchmarkUsualRecord(b *testing.B) {
+	rec := testRecord(testID("k"), 1, semel.Completed)
+	rec.Result.Data = newAnswers().of(1)
+	for name, room := range map[string]int{"with": len(rec.Result.Data) + usualRecord, "without": 0} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := codec.Append(make([]byte, 0, room), &rec); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
 
 // BenchmarkDueMark shows what it is worth to a sweep that finds nothing, after ten thousand
