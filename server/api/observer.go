@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"github.com/semelhq/semel"
 )
 
@@ -12,20 +14,26 @@ import (
 // stream of decisions. Its memory is bounded, and it never makes the engine wait for a
 // reader.
 type Observer struct {
-	ring   ring
-	counts [countShards]countShard
-	seed   maphash.Seed
-	now    func() time.Time
+	ring ring
+	seed maphash.Seed
+	now  func() time.Time
+
+	mu     sync.Mutex
+	counts *simplelru.LRU[uint64, *recordCounts] // of the records decided last
+	// since is when a record was last given up. Nothing was counted since then about one
+	// without counts.
+	since time.Time
 }
 
 // NewObserver makes an observer. It serves one engine.
 func NewObserver() *Observer {
-	o := &Observer{seed: maphash.MakeSeed(), now: time.Now}
-	start := o.now()
-	o.ring.init(start)
-	for i := range o.counts {
-		o.counts[i].init(start)
+	counts, err := simplelru.NewLRU[uint64, *recordCounts](maxCounts, nil)
+	if err != nil {
+		panic(err) // the size is not positive
 	}
+	o := &Observer{seed: maphash.MakeSeed(), now: time.Now, counts: counts}
+	o.since = o.now()
+	o.ring.init(o.since)
 	return o
 }
 
@@ -48,38 +56,17 @@ func (o *Observer) Events() *semel.Events {
 	}
 }
 
-const (
-	countShards   = 16
-	countPerShard = 6250 // 100,000 records in all
-)
+// maxCounts is of how many records decisions are counted: some 100 bytes each.
+const maxCounts = 100_000
 
-// countShard counts the decisions about the most recently decided records.
-type countShard struct {
-	mu      sync.Mutex
-	of      map[uint64]int32
-	entries []countEntry
-	newest  int32
-	oldest  int32
-	// since is when an entry was last evicted. Nothing was counted since then about a
-	// record without an entry.
+// recordCounts are the decisions about one record since an instant.
+type recordCounts struct {
 	since time.Time
-}
-
-type countEntry struct {
-	hash         uint64
-	newer, older int32
-	since        time.Time
-	counts       [len(countedDecisions)]uint32
+	of    [len(countedDecisions)]uint32
 }
 
 var countedDecisions = [...]semel.Decision{
 	semel.Execute, semel.Replay, semel.InFlight, semel.Conflict, semel.Held, semel.TooLate, semel.Throttled, semel.OtherDoor, semel.OtherCaller,
-}
-
-const noEntry = -1
-
-func (s *countShard) init(start time.Time) {
-	s.of, s.newest, s.oldest, s.since = map[uint64]int32{}, noEntry, noEntry, start
 }
 
 // hash stands for the identity. Its seed is random, so nobody can make two identities
@@ -88,63 +75,19 @@ func (o *Observer) hash(id semel.ID) uint64 { return maphash.Comparable(o.seed, 
 
 func (o *Observer) count(id semel.ID, d semel.Decision) {
 	h := o.hash(id)
-	s := &o.counts[h%countShards]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at, ok := s.of[h]
-	if ok {
-		s.unlink(at)
-	} else {
-		at = s.free(o.now)
-		s.entries[at] = countEntry{hash: h, since: s.since}
-		s.of[h] = at
-	}
-	s.link(at)
-	for i, known := range countedDecisions {
-		if known == d {
-			s.entries[at].counts[i]++
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c, ok := o.counts.Get(h)
+	if !ok {
+		c = &recordCounts{since: o.since}
+		if evicted := o.counts.Add(h, c); evicted {
+			o.since = o.now()
 		}
 	}
-}
-
-// free returns an unused entry, or evicts that of the record whose last decision is
-// oldest.
-func (s *countShard) free(now func() time.Time) int32 {
-	if len(s.entries) < countPerShard {
-		s.entries = append(s.entries, countEntry{})
-		return int32(len(s.entries) - 1)
-	}
-	at := s.oldest
-	s.unlink(at)
-	delete(s.of, s.entries[at].hash)
-	s.since = now()
-	return at
-}
-
-// link makes the entry the newest.
-func (s *countShard) link(at int32) {
-	e := &s.entries[at]
-	e.newer, e.older = noEntry, s.newest
-	if s.newest != noEntry {
-		s.entries[s.newest].newer = at
-	}
-	s.newest = at
-	if s.oldest == noEntry {
-		s.oldest = at
-	}
-}
-
-func (s *countShard) unlink(at int32) {
-	e := &s.entries[at]
-	if e.newer == noEntry {
-		s.newest = e.older
-	} else {
-		s.entries[e.newer].older = e.older
-	}
-	if e.older == noEntry {
-		s.oldest = e.newer
-	} else {
-		s.entries[e.older].newer = e.newer
+	for i, known := range countedDecisions {
+		if known == d {
+			c.of[i]++
+		}
 	}
 }
 
@@ -152,18 +95,17 @@ func (s *countShard) unlink(at int32) {
 // when they are counted.
 func (o *Observer) decisions(id semel.ID) (map[semel.Decision]int, time.Time) {
 	h := o.hash(id)
-	s := &o.counts[h%countShards]
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	counts := map[semel.Decision]int{}
-	at, ok := s.of[h]
+	c, ok := o.counts.Peek(h)
 	if !ok {
-		return counts, s.since.UTC()
+		return counts, o.since.UTC()
 	}
-	for i, n := range s.entries[at].counts {
+	for i, n := range c.of {
 		if n > 0 {
 			counts[countedDecisions[i]] = int(n)
 		}
 	}
-	return counts, s.entries[at].since.UTC()
+	return counts, c.since.UTC()
 }

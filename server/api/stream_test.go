@@ -292,9 +292,7 @@ func TestObserver(t *testing.T) {
 		now := time.Unix(1_000_000_000, 0).UTC()
 		o := NewObserver()
 		o.now = func() time.Time { return now }
-		for i := range o.counts {
-			o.counts[i].init(now)
-		}
+		o.since = now
 		id := func(i int) semel.ID { return semel.ID{Operation: "o", Key: strconv.Itoa(i)} }
 		start := now
 		for range 3 {
@@ -308,18 +306,11 @@ func TestObserver(t *testing.T) {
 			t.Errorf("%v since %v", counts, since)
 		}
 		now = now.Add(time.Hour)
-		const many = 2 * countShards * countPerShard
+		const many = 2 * maxCounts
 		for i := range many {
 			o.count(id(i+1), semel.Execute)
 		}
-		kept := 0
-		for i := range o.counts {
-			kept += len(o.counts[i].of)
-			if len(o.counts[i].entries) > countPerShard || len(o.counts[i].of) != len(o.counts[i].entries) {
-				t.Fatalf("%d entries", len(o.counts[i].entries))
-			}
-		}
-		if kept != countShards*countPerShard {
+		if kept := o.counts.Len(); kept != maxCounts {
 			t.Errorf("%d records are counted", kept)
 		}
 		if counts, since := o.decisions(id(0)); len(counts) != 0 || !since.Equal(now) {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/sync/singleflight"
 )
 
@@ -74,8 +75,8 @@ type Keys struct {
 	flights singleflight.Group
 
 	mu     sync.Mutex
-	keys   *recent
-	failed *recent
+	keys   *simplelru.LRU[string, *entry]
+	failed *simplelru.LRU[string, *entry]
 }
 
 // entry is what the last fetches of a key brought.
@@ -97,7 +98,15 @@ func NewKeys(opts KeysOptions) *Keys {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Keys{fetch: newFetcher(&opts), ttl: opts.TTL, now: opts.Now, keys: newRecent(opts.MaxKeys), failed: newRecent(opts.MaxKeys)}
+	return &Keys{fetch: newFetcher(&opts), ttl: opts.TTL, now: opts.Now, keys: newLRU(opts.MaxKeys), failed: newLRU(opts.MaxKeys)}
+}
+
+func newLRU(size int) *simplelru.LRU[string, *entry] {
+	l, err := simplelru.NewLRU[string, *entry](size, nil)
+	if err != nil {
+		panic(err) // the size is not positive
+	}
+	return l
 }
 
 // Get returns a key by its id, the URL of the key or of an actor with a fragment. It may
@@ -167,10 +176,10 @@ func (k *Keys) have(id string) *entry {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.now()
-	if e := k.keys.get(id); e != nil && now.Sub(e.at) < k.ttl {
+	if e, _ := k.keys.Get(id); e != nil && now.Sub(e.at) < k.ttl {
 		return e
 	}
-	e := k.failed.get(id)
+	e, _ := k.failed.Get(id)
 	if e == nil {
 		return nil
 	}
@@ -189,11 +198,11 @@ func (k *Keys) keep(id string, e *entry) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	e.at = k.now()
-	k.keys.remove(id)
-	k.failed.remove(id)
+	k.keys.Remove(id)
+	k.failed.Remove(id)
 	if e.err == nil {
-		k.keys.put(id, e)
+		k.keys.Add(id, e)
 	} else {
-		k.failed.put(id, e)
+		k.failed.Add(id, e)
 	}
 }
