@@ -12,7 +12,7 @@ CONCURRENT := . ./archive ./client ./dispatch ./evidence ./protocol/... ./server
 SERVED := ./store/pgstore ./store/redisstore
 
 # Tests of which make test leaves out most, or all; see internal/thorough.
-LONG := ^Test(ContractThroughPooler|WhatWasAcknowledged.*)$$
+LONG := ^Test(ContractThroughPooler|WhatWasAcknowledged.*|Storm)$$
 
 # How long make bench-peers measures each side of a comparison.
 PEERS ?= 10s
@@ -45,8 +45,7 @@ prove: ## run the long tests at their full length, then break everything around 
 	@scripts/install-services
 	@scripts/services
 	@scripts/install-sdks
-	SEMEL_THOROUGH=1 go test -run '$(LONG)' -count=1 -timeout 20m ./store/pgstore ./store/pebblestore
-	SEMEL_THOROUGH=1 go test -run '^TestStorm$$' -count=1 -v -timeout 30m ./protocol/webhook ./protocol/forrst
+	SEMEL_THOROUGH=1 go test -run '$(LONG)' -count=1 -timeout 20m ./store/pgstore ./store/pebblestore ./protocol/webhook
 	SEMEL_THOROUGH=1 go test -run '^Test(SDKs|KilledProxies|GracefulRestartsOfTheUpstream)$$' -count=1 -v -parallel 4 -timeout 20m ./cmd/semel/internal/cli ./transport/semelproxy
 	SEMEL_THOROUGH=1 go test -run '^TestFedify$$' -count=1 -v -timeout 10m ./protocol/activitypub/...
 	go test -run '^TestChaos' -count=1 -v -timeout 5h ./internal/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)
