@@ -18,7 +18,7 @@ LONG := ^Test(ContractThroughPooler|WhatWasAcknowledged.*|Storm)$$
 PEERS ?= 10s
 
 # How long make prove breaks things, in all, and what decides on how.
-CHAOS ?= 3m
+CHAOS ?= 90s
 SEED ?= 1
 STORE ?= postgres,redis,cluster,pebble
 

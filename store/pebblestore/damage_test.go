@@ -185,6 +185,7 @@ func (st *stretch) look(t *testing.T, d damage, strict bool) (got map[semel.ID]f
 // log for a write that was never finished; that nothing is missing there is what
 // the seal is for.
 func TestDamageToAClosedStoreIsNoticedOrHarmless(t *testing.T) {
+	thorough.Alone(t)
 	seed := newSeed(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	st := makeStretch(t, 400, true)
@@ -229,6 +230,7 @@ func TestDamageToAClosedStoreIsNoticedOrHarmless(t *testing.T) {
 // or reads give the right record or an error. A log that was cut off ends early: the
 // newest records are missing then, but never others, and what is there is right.
 func TestDamageAfterACrashIsNoticedOrHarmless(t *testing.T) {
+	thorough.Alone(t)
 	seed := newSeed(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	counts := map[string]int{}

@@ -220,6 +220,7 @@ func TestEveryByteOfALog(t *testing.T) {
 // A log that ends early, wherever that is, is opened with what is whole in it: so does one
 // that was being written when the process was killed, or the power failed.
 func TestEveryCutOfALog(t *testing.T) {
+	thorough.Alone(t)
 	seed := newSeed(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	rigs := []*walRig{newWALRig(t, oneAfterTheOther(t, 12)), newWALRig(t, atOnce(t, 10))}
