@@ -248,6 +248,24 @@ func TestSharedInbox(t *testing.T) {
 	}
 }
 
+// TestTooManyInboxes: one delivery can't fill the store by naming everybody.
+func TestTooManyInboxes(t *testing.T) {
+	w := newWorld(t, func(o *activitypub.Options) {
+		o.Exists = func(context.Context, string) (bool, error) { return true, nil }
+	})
+	to := func(n int) string {
+		var list []string
+		for i := range n {
+			list = append(list, fmt.Sprintf(`"https://here.example/actors/a%d"`, i))
+		}
+		return `,"to":[` + strings.Join(list, ",") + `]`
+	}
+	w.wantAt("/inbox", 422, "more than 100 actors", note("1", to(101)))
+	w.wantAt("/actors/a1/inbox", 202, "queued", note("1", to(101))) // one inbox
+	w.wantAt("/inbox", 202, "queued", note("2", to(100)))
+	w.wantWorked(101)
+}
+
 // TestLogs has the fields of the lines about duplicates.
 func TestLogs(t *testing.T) {
 	clause.Proves(t, "VUL-03-003")

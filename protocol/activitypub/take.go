@@ -68,6 +68,10 @@ func (in *Inbox) take(ctx context.Context, a *Activity) (outcome, error) {
 	return total, nil
 }
 
+// maxInboxes bounds into how many inboxes one activity goes: each is looked up, and each
+// keeps the body until it is handled.
+const maxInboxes = 100
+
 // inboxes are the names of the actors whose inbox an activity is for; an empty one is that
 // of nobody in particular.
 func (in *Inbox) inboxes(ctx context.Context, a *Activity) ([]string, error) {
@@ -85,6 +89,9 @@ func (in *Inbox) inboxes(ctx context.Context, a *Activity) ([]string, error) {
 			return nil, malformed("the activity is for others than the actor of this inbox")
 		}
 		return []string{a.Inbox}, in.exist(ctx, a.Inbox)
+	}
+	if len(named) > maxInboxes {
+		return nil, unprocessable("the activity names more than %d actors of this server", maxInboxes)
 	}
 	var inboxes []string
 	for actor := range named {
