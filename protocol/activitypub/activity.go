@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // Activity is an activity in the inbox of one actor.
@@ -38,11 +39,11 @@ type Activity struct {
 	// ReceivedAt is when it was taken.
 	ReceivedAt time.Time
 
-	print   semel.Fingerprint
-	members map[string]json.RawMessage // of Body, each once
-	to      []string                   // who is named
-	origin  string                     // of the id
-	foreign bool                       // the id is of another server than the actor
+	content semel.Fingerprint // of Body, without proofs
+	print   semel.Fingerprint // of the content, and who says so
+	to      []string          // who is named
+	origin  string            // of the id
+	foreign bool              // the id is of another server than the actor
 }
 
 // maxID is the longest id of an activity or an actor, in bytes.
@@ -81,9 +82,9 @@ func parse(body []byte) (*Activity, error) {
 	if a.origin, err = originOf(id); err != nil {
 		return a, malformed("the id of the activity isn't a full URI: %v", err)
 	}
-	a.ID, a.members = id, members
+	a.ID = id
 	// Duplicate names would mean one thing here and another to the next reader.
-	if _, err := semel.FingerprintJSON(body); err != nil {
+	if a.content, err = semel.FingerprintJSON(body); err != nil {
 		return a, malformed("the body isn't strict JSON: a name may come twice in one object, or text isn't UTF-8")
 	}
 	if a.Type, err = text(members["type"]); err != nil || a.Type == "" {
@@ -109,7 +110,12 @@ func parse(body []byte) (*Activity, error) {
 		}
 		a.to = append(a.to, to...)
 	}
-	return a, nil
+	_, proof := members["proof"]
+	_, signature := members["signature"]
+	if proof || signature {
+		a.content, err = withoutProofs(members)
+	}
+	return a, err
 }
 
 // required are the members without which an activity means nothing.
@@ -118,34 +124,22 @@ var required = map[string][]string{
 	"Add": {"object", "target"}, "Remove": {"object", "target"},
 }
 
-// fingerprint is the activity's content, and who says so: neither the same id with another
-// content nor the same id from another server is the same activity (VUL-01-002). Proofs
-// change whenever they are made, so they are no part of the content.
-func (a *Activity) fingerprint(origin string) error {
-	whose, err := json.Marshal(origin)
+// withoutProofs is the fingerprint of a body without what senders prove it by: that
+// changes whenever it is made.
+func withoutProofs(members map[string]json.RawMessage) (semel.Fingerprint, error) {
+	delete(members, "proof")
+	delete(members, "signature")
+	content, err := json.Marshal(members)
 	if err != nil {
-		return err
+		return semel.Fingerprint{}, err
 	}
-	// The members go in as they came: the fingerprint doesn't depend on their order.
-	content := append(append(make([]byte, 0, len(a.Body)+len(whose)+32), `{"origin":`...), whose...)
-	content = append(content, `,"activity":{`...)
-	comma := false
-	for name, raw := range a.members {
-		if name == "proof" || name == "signature" {
-			continue
-		}
-		quoted, err := json.Marshal(name)
-		if err != nil {
-			return err
-		}
-		if comma {
-			content = append(content, ',')
-		}
-		comma = true
-		content = append(append(append(content, quoted...), ':'), raw...)
-	}
-	a.print, err = semel.FingerprintJSON(append(content, "}}"...))
-	return err
+	return semel.FingerprintJSON(content)
+}
+
+// saidBy completes the fingerprint: neither the same id with another content nor the same
+// id from another server is the same activity (VUL-01-002).
+func (a *Activity) saidBy(origin string) {
+	a.print = semel.FingerprintOf(store.SchemeJSON, []byte(origin), []byte(a.content.String()))
 }
 
 // originOf is the scheme and the host of a full URI; empty for one without a host, such as

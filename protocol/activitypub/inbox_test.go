@@ -211,6 +211,7 @@ func TestProofsAreNotContent(t *testing.T) {
 	w.want(202, "queued", note("1", `,"proof":{"created":"2026-01-01T00:00:00Z","proofValue":"z1"}`))
 	w.want(202, "already processed", note("1", `,"proof":{"created":"2026-01-02T00:00:00Z","proofValue":"z2"}`))
 	w.want(202, "already processed", note("1", `,"signature":{"type":"RsaSignature2017"}`))
+	w.want(202, "already processed", note("1", `,"proof":null,"signature":null`))
 	w.want(202, "already processed", note("1"))
 	w.want(202, "another activity", note("1", `,"summary":"new"`))
 }

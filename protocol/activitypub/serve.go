@@ -150,7 +150,8 @@ func (in *Inbox) sender(r *http.Request, body []byte, a *Activity) error {
 		}
 	}
 	a.foreign = a.origin != "" && a.origin != origin
-	return a.fingerprint(origin)
+	a.saidBy(origin)
+	return nil
 }
 
 func forbidden() error {
