@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/protocol/activitypub/httpsig"
-	"github.com/semelhq/semel/store"
 )
 
 // Handler handles an activity, which has been taken. After an error it gets the activity
@@ -189,65 +187,5 @@ func (in *Inbox) Destination() string { return OperationPrefix + in.opts.Name }
 // Serves reports whether a path is that of an inbox, of whichever actor.
 func (in *Inbox) Serves(path string) bool {
 	_, is := in.actors.inbox(path)
-	return is || in.shared(path)
-}
-
-func (in *Inbox) shared(path string) bool {
-	return in.opts.Shared != "" && strings.TrimSuffix(path, "/") == strings.TrimSuffix(in.opts.Shared, "/")
-}
-
-// template is the URL of an actor, in which {actor} is its name.
-type template struct {
-	origin        string
-	before, after string // the name, in the path
-}
-
-const actorMark = "{actor}"
-
-// maxName is the longest name of an actor, in bytes. It is part of the scope of calls.
-const maxName = 100
-
-func newTemplate(s string) (*template, error) {
-	before, after, ok := strings.Cut(s, actorMark)
-	if !ok || strings.Contains(after, actorMark) {
-		return nil, errors.New("it needs {actor} once")
-	}
-	u, err := url.Parse(before + "a" + after)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("it isn't a URL like https://social.example/actors/{actor}")
-	}
-	origin := u.Scheme + "://" + u.Host
-	path, inPath := strings.CutPrefix(before, origin)
-	if !inPath || !strings.HasSuffix(path, "/") || after != "" && !strings.HasPrefix(after, "/") || u.Path != cleanPath(u.Path) {
-		return nil, errors.New("{actor} has to be a whole part of its path")
-	}
-	return &template{origin: strings.ToLower(origin), before: path, after: after}, nil
-}
-
-func cleanPath(p string) string {
-	u := (&url.URL{Path: "/"}).JoinPath(p)
-	return u.Path
-}
-
-// inbox is the name of the actor whose inbox is at the path.
-func (t *template) inbox(path string) (actor string, is bool) {
-	rest, under := strings.CutPrefix(path, t.before)
-	rest, is = strings.CutSuffix(strings.TrimSuffix(rest, "/"), t.after+"/inbox")
-	return rest, under && is && isName(rest)
-}
-
-// isName reports whether a part of a path can be the name of an actor.
-func isName(s string) bool {
-	return s != "" && len(s) <= maxName && !strings.Contains(s, "/") && store.ValidText(s)
-}
-
-// actor is the name of the actor with a URI.
-func (t *template) actor(uri string) (actor string, is bool) {
-	u, err := url.Parse(uri)
-	if err != nil || u.RawQuery != "" || u.Fragment != "" || strings.ToLower(u.Scheme+"://"+u.Host) != t.origin {
-		return "", false
-	}
-	rest, under := strings.CutPrefix(u.Path, t.before)
-	rest, is = strings.CutSuffix(strings.TrimSuffix(rest, "/"), t.after)
-	return rest, under && is && isName(rest)
+	return is || in.opts.shares(path)
 }

@@ -1,5 +1,13 @@
 package activitypub
 
+import (
+	"errors"
+	"net/url"
+	"strings"
+
+	"github.com/semelhq/semel/store"
+)
+
 // CheckActors reports what is wrong with [Options].Actors.
 func CheckActors(url string) error {
 	_, err := newTemplate(url)
@@ -15,5 +23,69 @@ func (opts Options) Serves(path string) (actor string, serves bool) {
 		return "", false
 	}
 	actor, serves = actors.inbox(path)
-	return actor, serves || (&Inbox{opts: opts}).shared(path)
+	return actor, serves || opts.shares(path)
+}
+
+// shares reports whether a path is that of the inbox that all actors share.
+func (opts *Options) shares(path string) bool {
+	return opts.Shared != "" && strings.TrimSuffix(path, "/") == strings.TrimSuffix(opts.Shared, "/")
+}
+
+// template is the URL of an actor, in which {actor} is its name.
+type template struct {
+	origin        string
+	before, after string // the name, in the path
+}
+
+const actorMark = "{actor}"
+
+// maxName is the longest name of an actor, in bytes. It is part of the scope of calls.
+const maxName = 100
+
+func newTemplate(s string) (*template, error) {
+	before, after, ok := strings.Cut(s, actorMark)
+	if !ok || strings.Contains(after, actorMark) {
+		return nil, errors.New("it needs {actor} once")
+	}
+	u, err := url.Parse(before + "a" + after)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("it isn't a URL like https://social.example/actors/{actor}")
+	}
+	origin := u.Scheme + "://" + u.Host
+	path, inPath := strings.CutPrefix(before, origin)
+	if !inPath || !strings.HasSuffix(path, "/") || after != "" && !strings.HasPrefix(after, "/") || u.Path != cleanPath(u.Path) {
+		return nil, errors.New("{actor} has to be a whole part of its path")
+	}
+	return &template{origin: strings.ToLower(origin), before: path, after: after}, nil
+}
+
+func cleanPath(p string) string {
+	u := (&url.URL{Path: "/"}).JoinPath(p)
+	return u.Path
+}
+
+// inbox is the name of the actor whose inbox is at the path.
+func (t *template) inbox(path string) (actor string, is bool) {
+	return t.name(path, t.after+"/inbox")
+}
+
+// name is what stands between the beginning of an actor's path and an end.
+func (t *template) name(path, end string) (actor string, is bool) {
+	rest, under := strings.CutPrefix(path, t.before)
+	rest, is = strings.CutSuffix(strings.TrimSuffix(rest, "/"), end)
+	return rest, under && is && isName(rest)
+}
+
+// isName reports whether a part of a path can be the name of an actor.
+func isName(s string) bool {
+	return s != "" && len(s) <= maxName && !strings.Contains(s, "/") && store.ValidText(s)
+}
+
+// actor is the name of the actor with a URI.
+func (t *template) actor(uri string) (actor string, is bool) {
+	u, err := url.Parse(uri)
+	if err != nil || u.RawQuery != "" || u.Fragment != "" || strings.ToLower(u.Scheme+"://"+u.Host) != t.origin {
+		return "", false
+	}
+	return t.name(u.Path, t.after)
 }

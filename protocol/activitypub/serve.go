@@ -75,7 +75,7 @@ func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (in *Inbox) receive(w http.ResponseWriter, r *http.Request) (*Activity, error) {
 	a := new(Activity)
 	actor, is := in.actors.inbox(r.URL.Path)
-	if !is && !in.shared(r.URL.Path) {
+	if !is && !in.opts.shares(r.URL.Path) {
 		return a, notFound()
 	}
 	if r.Method != http.MethodPost {
