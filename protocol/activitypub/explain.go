@@ -85,10 +85,6 @@ type claims struct {
 }
 
 func (c *claims) Verify(r *http.Request, body []byte) (httpsig.Signer, error) {
-	missing := error(&httpsig.Error{Code: httpsig.SignatureMissing, Err: errors.New("the request isn't signed")})
-	if c.Verifier == nil {
-		return httpsig.Signer{}, missing
-	}
 	signer, err := c.Verifier.Verify(r, body)
 	why, known := errors.AsType[*httpsig.Error](err)
 	if !known || why.Code != httpsig.KeyUnavailable {

@@ -122,14 +122,26 @@ func (opts Options) withDefaults() Options {
 	opts.MaxBody = cmp.Or(opts.MaxBody, DefaultMaxBody)
 	opts.Evidence = cmp.Or(opts.Evidence, semel.EvidenceNone)
 	opts.Log = cmp.Or(opts.Log, slog.Default())
+	if opts.Verifier == nil {
+		opts.Verifier = unsigned{}
+	}
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
 	return opts
 }
 
+// unsigned is a verifier for which nothing is signed.
+type unsigned struct{}
+
+// Verify finds no signature.
+func (unsigned) Verify(*http.Request, []byte) (httpsig.Signer, error) {
+	return httpsig.Signer{}, &httpsig.Error{Code: httpsig.SignatureMissing, Err: errors.New("the request isn't signed")}
+}
+
 // Validate reports all problems with the options.
 func (opts Options) Validate() error {
+	verified := opts.Verifier != nil
 	opts = opts.withDefaults()
 	var errs []error
 	need := func(ok bool, format string, args ...any) {
@@ -153,7 +165,7 @@ func (opts Options) Validate() error {
 	for i, p := range opts.Policies {
 		need(p.valid(), "Policies[%d]: %q is not a host, *.host or *, in small letters", i, p.Host)
 	}
-	need(opts.Verifier != nil || opts.Policies.of("").Unsigned, "Verifier is missing, and unsigned activities are not taken from everybody")
+	need(verified || opts.Policies.of("").Unsigned, "Verifier is missing, and unsigned activities are not taken from everybody")
 	return errors.Join(errs...)
 }
 

@@ -121,12 +121,7 @@ func (in *Inbox) sender(r *http.Request, body []byte, a *Activity) error {
 	if policy.Refuse {
 		return forbidden()
 	}
-	unsigned := errors.New("the request isn't signed")
-	err := error(&httpsig.Error{Code: httpsig.SignatureMissing, Err: unsigned})
-	var signer httpsig.Signer
-	if in.opts.Verifier != nil {
-		signer, err = in.opts.Verifier.Verify(r, body)
-	}
+	signer, err := in.opts.Verifier.Verify(r, body)
 	why, known := errors.AsType[*httpsig.Error](err)
 	switch {
 	case err == nil && a.Actor != "" && a.Actor != signer.Actor:
