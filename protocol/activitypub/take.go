@@ -2,6 +2,7 @@ package activitypub
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -40,30 +42,18 @@ func (in *Inbox) take(ctx context.Context, a *Activity) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
+	var mu sync.Mutex
 	total := outcome{inboxes: len(inboxes)}
-	type part struct {
-		got outcome
-		err error
-	}
-	parts := make(chan part, len(inboxes))
-	webhook.TakeAll(ctx, inboxes, func(ctx context.Context, inbox *string) bool {
+	err = webhook.TakeAll(ctx, inboxes, func(ctx context.Context, inbox *string) error {
 		got, err := in.takeInto(ctx, a, *inbox)
-		parts <- part{got, err}
-		return err == nil
+		mu.Lock()
+		defer mu.Unlock()
+		total.fresh += got.fresh
+		total.first = cmp.Or(total.first, got.first)
+		return err
 	})
-	for range inboxes {
-		select {
-		case p := <-parts:
-			if p.err != nil {
-				return total, p.err
-			}
-			total.fresh += p.got.fresh
-			if p.got.first != "" {
-				total.first = p.got.first
-			}
-		default: // the time is up
-			return total, context.DeadlineExceeded
-		}
+	if err != nil {
+		return outcome{}, err // some may still be under way
 	}
 	return total, nil
 }

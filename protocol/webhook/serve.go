@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -72,7 +73,7 @@ func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
 	// If the sender hangs up, its events are taken nevertheless.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), r.opts.Budget)
 	defer cancel()
-	if !TakeAll(ctx, events, r.take) {
+	if err := TakeAll(ctx, events, r.take); err != nil {
 		problem.RetryAfter(w.Header(), retryAfter)
 		r.write(w, http.StatusServiceUnavailable, refusal("not_taken", "not all of it is taken: deliver it again"))
 		return
@@ -95,11 +96,11 @@ func statusOf(code Code) int {
 	return http.StatusUnauthorized
 }
 
-// TakeAll calls take for each part of a delivery, a few at a time. It
-// reports whether all are taken, and false if ctx is done first: calls that have begun
-// continue, and another delivery finds their outcome.
-func TakeAll[T any](ctx context.Context, parts []T, take func(ctx context.Context, part *T) bool) bool {
-	results := make(chan bool, len(parts))
+// TakeAll calls take for each part of a delivery, a few at a time, and returns the first
+// error. If ctx is done before all have returned, calls that have begun continue, and
+// another delivery finds their outcome.
+func TakeAll[T any](ctx context.Context, parts []T, take func(ctx context.Context, part *T) error) error {
+	results := make(chan error, len(parts))
 	next := make(chan *T)
 	for range min(takeAtOnce, len(parts)) {
 		go func() {
@@ -118,16 +119,16 @@ func TakeAll[T any](ctx context.Context, parts []T, take func(ctx context.Contex
 			}
 		}
 	}()
-	all := true
+	var first error
 	for range parts {
 		select {
-		case taken := <-results:
-			all = all && taken
+		case err := <-results:
+			first = cmp.Or(first, err)
 		case <-ctx.Done():
-			return false
+			return cmp.Or(first, ctx.Err())
 		}
 	}
-	return all
+	return first
 }
 
 // handshake confirms to the sender that this is the address it was given.

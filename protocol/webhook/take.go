@@ -14,8 +14,8 @@ import (
 )
 
 // take makes one event durable, or has it handled, once. A concurrent duplicate waits for
-// it. It reports whether the sender has done its part.
-func (r *Receiver) take(ctx context.Context, e *Event) bool {
+// it. It returns nil if the sender has done its part.
+func (r *Receiver) take(ctx context.Context, e *Event) error {
 	e.Tenant, e.ReceivedAt = r.opts.Tenant, r.now().UTC()
 	call := semel.Call{
 		Tenant: r.opts.Tenant, Principal: Principal, Scope: e.Scope, Operation: r.Destination(), Key: e.Key,
@@ -34,7 +34,10 @@ func (r *Receiver) take(ctx context.Context, e *Event) bool {
 	// A conflict means that the event was taken before, with another content. There is
 	// nothing more to take, and the conflict is in the evidence log. An event that is
 	// refused for good would be refused again.
-	return err == nil || ans.Decision == semel.Conflict || settled(&ans)
+	if ans.Decision == semel.Conflict || settled(&ans) {
+		return nil
+	}
+	return err
 }
 
 // settled reports whether the event's attempt was rejected, which is final.

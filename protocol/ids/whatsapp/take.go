@@ -65,7 +65,7 @@ func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
 	// If the sender hangs up, its messages are taken nevertheless.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), in.opts.Budget)
 	defer cancel()
-	if !webhook.TakeAll(ctx, parts, in.take) {
+	if err := webhook.TakeAll(ctx, parts, in.take); err != nil {
 		w.Header().Set("Retry-After", "5")
 		refuse(w, http.StatusServiceUnavailable, "not all of it is taken: deliver it again")
 		return
@@ -76,12 +76,13 @@ func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
 // errNoTenant: the phone number has no tenant, so the part isn't taken.
 var errNoTenant = errors.New("the phone number is nobody's")
 
-// take makes one part durable, once. A concurrent duplicate waits for it.
-func (in *Ingress) take(ctx context.Context, p *part) bool {
+// take makes one part durable, once. A concurrent duplicate waits for it. It returns nil
+// if the sender has done its part.
+func (in *Ingress) take(ctx context.Context, p *part) error {
 	tenant, ok := in.opts.Tenant(p.phone)
 	if !ok || tenant == "" {
 		in.seen(p, "", errNoTenant)
-		return false
+		return errNoTenant
 	}
 	call := semel.Call{
 		Tenant: tenant, Principal: principal, Operation: p.operation, Key: p.key, Fingerprint: p.print, Wait: in.opts.Budget, Door: "whatsapp",
@@ -102,7 +103,10 @@ func (in *Ingress) take(ctx context.Context, p *part) bool {
 	in.seen(p, ans.Decision, err)
 	// A conflict means that the message was taken before, with other content. There is
 	// nothing more to take, and the conflict is in the evidence log.
-	return err == nil || ans.Decision == semel.Conflict
+	if ans.Decision == semel.Conflict {
+		return nil
+	}
+	return err
 }
 
 func (in *Ingress) seen(p *part, d semel.Decision, err error) {
