@@ -94,11 +94,7 @@ func (g *generation) inbox(path string) *activitypub.Inbox {
 
 // activityUpstream posts activities to the upstream of an inbox.
 func activityUpstream(a *config.ActivityPub) (activitypub.Handler, error) {
-	secrets, err := a.UpstreamSecrets()
-	if err != nil {
-		return nil, err
-	}
-	up, err := newUpstream(a.Upstream, secrets, a.Timeout)
+	up, err := newUpstream(a.Upstream, a.UpstreamSecrets, a.Timeout)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,11 @@ type upstream struct {
 	timeout time.Duration
 }
 
-func newUpstream(url string, secrets []string, timeout config.Duration) (*upstream, error) {
+func newUpstream(url string, read func() (secrets []string, err error), timeout config.Duration) (*upstream, error) {
+	secrets, err := read()
+	if err != nil {
+		return nil, err
+	}
 	sender, err := dispatch.HTTP(dispatch.HTTPOptions{URL: url, Secrets: secrets, AllowPrivate: true})
 	return &upstream{sender, time.Duration(timeout)}, err
 }

@@ -38,11 +38,7 @@ func (s *Server) receivers(g *generation, cfg *config.Config) error {
 
 // upstreamOf posts events to the upstream of a webhook.
 func upstreamOf(w *config.Webhook) (webhook.Handler, error) {
-	secrets, err := w.UpstreamSecrets()
-	if err != nil {
-		return nil, err
-	}
-	up, err := newUpstream(w.Upstream, secrets, w.Timeout)
+	up, err := newUpstream(w.Upstream, w.UpstreamSecrets, w.Timeout)
 	if err != nil {
 		return nil, err
 	}
