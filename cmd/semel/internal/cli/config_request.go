@@ -143,13 +143,9 @@ func explainRoute(r *config.Route, setting string, req *http.Request) *explained
 
 // reportRequest reads a captured request and prints what takes it.
 func reportRequest(cmd *cobra.Command, c *config.Config, name string, asJSON bool) error {
-	data, err := readAll(cmd, name)
+	captured, err := readCapture(cmd, name)
 	if err != nil {
 		return err
-	}
-	captured, err := webhook.ParseCapture(data)
-	if err != nil {
-		return fmt.Errorf("%s: %w", inputName(name), err)
 	}
 	out, err := explainRequest(c, captured, time.Now())
 	if err != nil {

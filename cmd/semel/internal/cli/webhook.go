@@ -98,13 +98,9 @@ signature doesn't cover of an identity. The exit code is 1 if it is refused.`,
 			if name == "" {
 				name = "-"
 			}
-			data, err := readAll(cmd, name)
+			captured, err := readCapture(cmd, name)
 			if err != nil {
 				return err
-			}
-			captured, err := webhook.ParseCapture(data)
-			if err != nil {
-				return fmt.Errorf("%s: %w", inputName(name), err)
 			}
 			if file != "" {
 				if w.Source != "" || len(w.SecretFiles) > 0 || w.URL != "" {
@@ -136,6 +132,19 @@ signature doesn't cover of an identity. The exit code is 1 if it is refused.`,
 	cmd.Flags().StringVar(&at, "at", "", "`time` at which the delivery came; now by default")
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// readCapture reads a captured request from a file, or from standard input for "-".
+func readCapture(cmd *cobra.Command, name string) (*webhook.Captured, error) {
+	data, err := readAll(cmd, name)
+	if err != nil {
+		return nil, err
+	}
+	captured, err := webhook.ParseCapture(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", inputName(name), err)
+	}
+	return captured, nil
 }
 
 // atTime reads --at.
