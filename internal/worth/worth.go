@@ -28,10 +28,16 @@ func Show(b *testing.B, callers int, with, without func(n int64)) {
 		}
 		ratios = append(ratios, steps[0]/steps[1])
 	}
-	slices.Sort(ratios)
 	b.ReportMetric(sides[0].perSecond(), "with/s")
 	b.ReportMetric(sides[1].perSecond(), "without/s")
-	b.ReportMetric((ratios[(len(ratios)-1)/2]+ratios[len(ratios)/2])/2, "worth")
+	b.ReportMetric(Median(ratios), "worth")
+}
+
+// Median returns the median of a list that isn't empty, and sorts it.
+func Median(list []float64) float64 {
+	slices.Sort(list)
+	n := len(list)
+	return (list[(n-1)/2] + list[n/2]) / 2
 }
 
 type side struct {

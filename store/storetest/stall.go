@@ -10,6 +10,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/internal/worth"
 )
 
 // Stall is something that stalls between a store and its data: a connection, or one of
@@ -107,15 +108,10 @@ func BenchStall(b *testing.B, st semel.Store, stall Stall) {
 		more = append(more, milliseconds(during[len(during)*999/1000])-was)
 		stuck, calls = stuck+needed, calls+len(during)
 	}
-	b.ReportMetric(median(before), "p99.9-ms")
-	b.ReportMetric(median(more), "p99.9-more-ms")
+	b.ReportMetric(worth.Median(before), "p99.9-ms")
+	b.ReportMetric(worth.Median(more), "p99.9-more-ms")
 	b.ReportMetric(float64(stuck)/float64(b.N), "stuck")
 	b.ReportMetric(float64(calls)/float64(b.N), "calls")
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-func median(list []float64) float64 {
-	slices.Sort(list)
-	return list[len(list)/2]
-}
