@@ -154,7 +154,7 @@ func (s *Store) open(o *Options) (err error) {
 		}
 	}
 	if !s.readOnly {
-		if err := s.create(o); err != nil {
+		if err := s.raise(o); err != nil {
 			return err
 		}
 	}
@@ -175,16 +175,18 @@ func (s *Store) open(o *Options) (err error) {
 	return nil
 }
 
-// create makes a new database, if there is none. Pebble raises its format only
-// after it has made the first log, which therefore does not say up to where it
-// was synced; logs that are made from the next opening on do.
-func (s *Store) create(o *Options) error {
-	names, err := sealedFiles(s.fs, s.dir)
-	if err != nil || len(names) > 0 {
+// raise makes a database that isn't there yet, or raises the format of one that was written
+// with an older one. Pebble does both when it opens a directory, but only after it has made
+// the log of that opening, whose chunks have the older form: walScan would take them for
+// damage. So nothing is written to that log.
+//
+// A crash in the middle leaves a database with all that it had, and perhaps an older format:
+// the next Open raises it again.
+func (s *Store) raise(o *Options) error {
+	desc, err := pebble.Peek(s.dir, s.fs)
+	if err != nil || desc.Exists && desc.FormatMajorVersion >= formatVersion {
 		return err
 	}
-	// A crash from here on leaves a database without records, which is opened
-	// like any other.
 	db, err := s.openPebble(o, false)
 	if err != nil {
 		return err

@@ -14,8 +14,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/store"
 )
 
 // The power is cut at a random write, sync, rename or removal of a file, be it
@@ -177,6 +179,59 @@ func (p *powerTest) cycle(ctx context.Context) error {
 	p.disk = c.after
 	p.history.rewind(c.before)
 	p.cycles++
+	return nil
+}
+
+// The power is cut at each write of a file while a new store is opened for the first time,
+// and again when the next opening has acknowledged a record: the third finds it, and no
+// damage.
+func TestPowerMayFailDuringTheFirstOpening(t *testing.T) {
+	clause.Proves(t, "CORE-CONC.1")
+	seed := newSeed(t)
+	writes := int64(0)
+	for round := range uint64(4) {
+		for n := int64(1); ; n++ {
+			c := &cut{history: newHistory(0), disk: vfs.NewCrashableMem(), rng: rand.New(rand.NewPCG(seed, round))}
+			c.left.Store(n)
+			s, err := Open("store", &Options{FS: powerFS{errorfs.Wrap(c.disk, errorfs.InjectorFunc(c.operation))}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			opened := c.left.Load() > 0
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if opened {
+				writes += n - 1
+				break
+			}
+			if err := lastsOn(t, c.after); err != nil {
+				t.Errorf("round %d, cut at write %d: %v", round, n, err)
+			}
+		}
+	}
+	if writes < 40*4 {
+		t.Errorf("the power was cut at %d writes only", writes)
+	}
+}
+
+// lastsOn opens the store on a disk, stores a record, cuts the power, and looks for it.
+func lastsOn(t *testing.T, disk *vfs.MemFS) error {
+	s, err := Open("store", &Options{FS: powerFS{errorfs.Wrap(disk, errorfs.InjectorFunc(func(errorfs.Op) error { return nil }))}, MemTableBytes: smallTables, Strict: true})
+	if err != nil {
+		return fmt.Errorf("second opening: %w", err)
+	}
+	defer s.Close()
+	apply(t, s, testRecord(testID("kept"), 1, semel.Completed), store.Revision{})
+	after := disk.CrashClone(vfs.CrashCloneCfg{})
+	again, err := Open("store", &Options{FS: after, Strict: true})
+	if err != nil {
+		return fmt.Errorf("third opening: %w", err)
+	}
+	defer again.Close()
+	if _, err := again.Get(t.Context(), testID("kept")); err != nil {
+		return fmt.Errorf("what was acknowledged: %w", err)
+	}
 	return nil
 }
 
