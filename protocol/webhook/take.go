@@ -76,9 +76,9 @@ func (r *Receiver) handle(ctx context.Context, _ semel.Execution, e *Event) erro
 	return r.opts.Handle(ctx, e)
 }
 
-// Work handles a taken event: payload is that of a message to [Receiver.Destination]. It returns nil when the event is handled. Park the message if
-// the error is a [*Refusal]; after any other, call Work again, after a [*Later] when it
-// says.
+// Work handles a taken event: payload is that of a message to [Receiver.Destination]. It
+// returns nil when the event is handled. Park the message if the error is a [*Refusal];
+// after any other, call Work again, after a [*Later] when it says.
 func (r *Receiver) Work(ctx context.Context, payload []byte) error {
 	e, err := decode(payload)
 	if err != nil {
