@@ -105,7 +105,7 @@ func mayRunAgain(cur *Record) bool {
 	if _, open := openEffect(cur); open {
 		return false
 	}
-	return cur.Policy.Retry || cur.Policy.Ledger
+	return cur.Policy.MayRunAgain()
 }
 
 // heldRestored is why a call that a backup left unfinished is held.

@@ -36,6 +36,9 @@ type Begun struct {
 	Lease time.Duration
 	// Since is a moment before the lease began, by the clock of this process.
 	Since time.Time
+	// OnAbandoned is what becomes of the call if its holder goes away or calls
+	// [Client.Abandon], for Execute only.
+	OnAbandoned semel.AfterAbandon
 }
 
 // holderName is the name by which people recognize this process.
@@ -122,7 +125,7 @@ func (c *Client) begun(call *semel.Call, r *reply, since time.Time) (Begun, erro
 	if err != nil {
 		return Begun{}, lostAnswer(err, semel.CodeStoreUnavailable)
 	}
-	b := Begun{Decision: v.Decision, Execution: v.Execution, Lease: time.Duration(v.LeaseMS) * time.Millisecond, Since: since}
+	b := Begun{Decision: v.Decision, Execution: v.Execution, Lease: time.Duration(v.LeaseMS) * time.Millisecond, Since: since, OnAbandoned: v.OnAbandoned}
 	if b.Record, err = v.Record.Value(); err != nil {
 		return Begun{}, invalidAnswer(r, err.Error(), semel.CodeStoreUnavailable)
 	}

@@ -75,6 +75,10 @@ func (x *Execution) endBy(ctx context.Context, res semel.Result, err error, stop
 		stop()
 		return nil, lost
 	}
+	if _, ok := errors.AsType[*notStarted](err); ok && end.Disposition == semel.DispositionFailed && x.mayRunAgain {
+		// It isn't the work that failed.
+		end.Disposition = semel.DispositionAbandoned
+	}
 	type ended struct {
 		rec *semel.Record
 		err error

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -128,6 +129,11 @@ func (c *Client) Hold(ctx context.Context, execution, reason string) (*semel.Rec
 	return c.end(ctx, c.ending(execution, 0, store.Failure{Message: reason}, semel.Result{}, nil), nil)
 }
 
+// Abandon is [semel.Attempt.Abandon].
+func (c *Client) Abandon(ctx context.Context, execution, reason string) (*semel.Record, error) {
+	return c.end(ctx, c.ending(execution, semel.DispositionAbandoned, store.Failure{Message: reason}, semel.Result{}, nil), nil)
+}
+
 // ending is the request that ends an execution; a zero disposition holds it.
 func (c *Client) ending(execution string, d store.Disposition, f store.Failure, res semel.Result, messages []semel.Message) *request {
 	switch d {
@@ -140,11 +146,11 @@ func (c *Client) ending(execution string, d store.Disposition, f store.Failure, 
 	case semel.DispositionAborted:
 		return c.onExecution(execution, "/abort", &wire.Aborting{Error: sentFailure(&f)})
 	}
-	reason := cut(f.Message)
-	if reason == "" {
-		reason = "the holder does not know the outcome"
+	path, reason := "/hold", "the holder does not know the outcome"
+	if d == semel.DispositionAbandoned {
+		path, reason = "/abandon", "the holder gave up"
 	}
-	return c.onExecution(execution, "/hold", &wire.Reasoned{Reason: reason})
+	return c.onExecution(execution, path, &wire.Reasoned{Reason: cmp.Or(cut(f.Message), reason)})
 }
 
 // end sends the end of an execution, and repeats it while more reports true.

@@ -19,6 +19,8 @@ type Execution struct {
 	c    *Client
 	name string
 	rec  *semel.Record // the claim
+	// mayRunAgain: if the attempt is abandoned, another one may follow.
+	mayRunAgain bool
 
 	// ctx is the handler's context; cancel tells the handler to stop.
 	ctx    context.Context
@@ -44,7 +46,7 @@ type Execution struct {
 
 // execute makes the execution of a begun call, and renews its lease until stop is called.
 func (c *Client) execute(ctx context.Context, b *Begun) (x *Execution, stop func()) {
-	x = &Execution{c: c, name: b.Execution, rec: b.Record, ledger: map[string]store.EffectState{}, unconfirmed: map[string]bool{}}
+	x = &Execution{c: c, name: b.Execution, rec: b.Record, mayRunAgain: b.OnAbandoned == semel.RetryAbandoned, ledger: map[string]store.EffectState{}, unconfirmed: map[string]bool{}}
 	for _, ef := range b.Record.Effects {
 		x.ledger[ef.Name] = ef.State
 	}
@@ -204,11 +206,8 @@ func (x *Execution) keep(ctx context.Context, since time.Time, d time.Duration) 
 	}
 }
 
-// StartEffect is [semel.Attempt.StartEffect], except that this side doesn't know whether the
-// operation may run again. So if the service couldn't be reached and the handler returns the
-// error to [Client.Do] as it is, the attempt fails for good. Mark the error by
-// [semel.Aborted] if the handler has had no effects beside the ledger: then the next
-// delivery runs.
+// StartEffect is [semel.Attempt.StartEffect]: what that says of a store that failed also
+// goes for a service that couldn't be reached.
 func (x *Execution) StartEffect(ctx context.Context, name string) (store.EffectRecord, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -238,8 +237,16 @@ func (x *Execution) StartEffect(ctx context.Context, name string) (store.EffectR
 		x.ledger[name] = ef.State
 	}
 	x.judge(err)
+	if uncertain(err) {
+		err = &notStarted{err}
+	}
 	return ef, err
 }
+
+// notStarted marks an error of the service that prevented an effect from being called.
+type notStarted struct{ error }
+
+func (e *notStarted) Unwrap() error { return e.error }
 
 // uncertain reports whether an error leaves open whether the service did what it was
 // asked to do.

@@ -276,7 +276,8 @@ func TestAnEffectWhoseStartWasNotAnsweredIsCalledOnce(t *testing.T) {
 						}
 						return
 					}
-					// Nothing was called, as the ledger shows.
+					// Nothing was called, as the ledger shows. There may have been effects
+					// beside it.
 					if wantCode(t, err, semel.CodeFailed); calls != 0 {
 						t.Errorf("%d calls", calls)
 					}
@@ -288,5 +289,48 @@ func TestAnEffectWhoseStartWasNotAnsweredIsCalledOnce(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// An effect that could not be started says nothing about the work. Where the ledger has all
+// effects of an operation, or its policy allows it, the next delivery runs, and at once.
+func TestACallWhoseEffectCouldNotBeStartedRunsAgain(t *testing.T) {
+	for name, op := range map[string]semel.Operation{
+		"by the ledger": {Name: "op", Effects: []string{"reserve", "charge"}},
+		"by the policy": {Name: "op", OnAbandoned: semel.RetryAbandoned},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *service) {
+				down := false
+				c := newClient(t, roundTrip(func(r *http.Request) (*http.Response, error) {
+					if down && strings.HasSuffix(r.URL.Path, "/effects") {
+						return nil, errBroken
+					}
+					return direct{s.handler}.RoundTrip(r)
+				}))
+				calls := map[string]int{}
+				work := func(ctx context.Context, x semel.Execution) (semel.Result, error) {
+					for _, effect := range []string{"reserve", "charge"} {
+						if _, err := semel.Effect(ctx, x, effect, func(context.Context, string) (int, error) {
+							calls[effect]++
+							down = x.Number() == 1
+							return 1, nil
+						}); err != nil {
+							return semel.Result{}, err
+						}
+					}
+					return data("done"), nil
+				}
+				ans, err := c.Do(t.Context(), call("k"), work)
+				if wantCode(t, err, semel.CodeAborted); ans.Record.Disposition != semel.DispositionAbandoned || !errors.Is(err, errBroken) {
+					t.Errorf("%s, error %v", ans.Record.Disposition, err)
+				}
+				down = false
+				ans, err = c.Do(t.Context(), call("k"), work)
+				if must(t, err); ans.Decision != semel.Execute || calls["reserve"] != 1 || calls["charge"] != 1 {
+					t.Errorf("%s, calls %v", ans.Decision, calls)
+				}
+			}, op)
+		})
 	}
 }

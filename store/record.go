@@ -113,6 +113,10 @@ type Policy struct {
 	Reconcile bool `json:"reconcile,omitempty"`
 }
 
+// MayRunAgain reports whether an attempt whose holder went away may be followed by another.
+// An effect that was started and has no result forbids it under any policy.
+func (p Policy) MayRunAgain() bool { return p.Retry || p.Ledger }
+
 // MaxEarlier is how many ended attempts a record keeps beside the newest one.
 // The oldest are dropped; Record.Attempt keeps counting.
 const MaxEarlier = 16

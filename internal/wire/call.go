@@ -27,7 +27,9 @@ type Begun struct {
 	Attempt    int            `json:"attempt,omitempty"`
 	LeaseMS    int64          `json:"lease_ms,omitempty" doc:"How long the holder may be silent. Renew at a third of it."`
 	LeaseUntil store.Instant  `json:"lease_until,omitzero" format:"date-time"`
-	Record     Record         `json:"record"`
+	// OnAbandoned is absent in a replay.
+	OnAbandoned semel.AfterAbandon `json:"on_abandoned,omitempty" enum:"hold,retry" doc:"What becomes of the call if its holder goes away or abandons it: retry if all its effects are in the ledger or the operation says so, unless one was started and has no result."`
+	Record      Record             `json:"record"`
 }
 
 // Renewed is the answer to a renewal.

@@ -160,6 +160,10 @@ func (x *exchange) granted(at *semel.Attempt, err error) (status int, reply *wir
 	reply = &wire.Begun{Decision: semel.Execute, Record: x.api.viewOf(rec), Fence: rec.Fence, Attempt: rec.Attempt, LeaseUntil: rec.LeaseUntil}
 	reply.Execution = reply.Record.ID + "." + strconv.FormatInt(rec.Fence, 10)
 	reply.LeaseMS = rec.Policy.Lease.Milliseconds()
+	reply.OnAbandoned = semel.HoldAbandoned
+	if rec.Policy.MayRunAgain() {
+		reply.OnAbandoned = semel.RetryAbandoned
+	}
 	return http.StatusCreated, reply, nil
 }
 

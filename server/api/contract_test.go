@@ -239,6 +239,7 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 	for _, end := range []string{"reject", "fail", "abort"} {
 		w.on(w.begin("operator", "charge", end), "operator", end, `{"error":{"code":"c","message":"m"}}`).want(200)
 	}
+	w.on(w.begin("operator", "charge", "abandoned"), "operator", "abandon", `{"reason":"r"}`).want(200)
 	for _, key := range []string{"settle", "release"} {
 		x := w.begin("operator", "charge", key)
 		w.on(x, "operator", "hold", `{"reason":"r"}`).want(200)
@@ -271,7 +272,7 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 			}
 		}
 	}
-	if n := len(c.operations()); n != 21 {
+	if n := len(c.operations()); n != 22 {
 		t.Errorf("%d endpoints", n)
 	}
 }

@@ -10,7 +10,7 @@ import (
 // The API doesn't end calls that another door began, nor calls of operations that belong
 // to one.
 func TestOnlyWhatWasBegunHereIsEndedHere(t *testing.T) {
-	ends := map[string]string{"complete": `{"result":"forged"}`, "fail": `{"error":{"code":"x"}}`, "reject": `{"error":{"code":"x"}}`, "abort": "", "hold": `{"reason":"x"}`, "renew": ""}
+	ends := map[string]string{"complete": `{"result":"forged"}`, "fail": `{"error":{"code":"x"}}`, "reject": `{"error":{"code":"x"}}`, "abort": "", "hold": `{"reason":"x"}`, "abandon": `{"reason":"x"}`, "renew": ""}
 	reserved := ""
 	w := newWorld(t, func(o *Options) { o.Reserved = func(operation string) bool { return operation == reserved } })
 	for _, door := range []string{"http", ""} {

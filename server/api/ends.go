@@ -26,7 +26,7 @@ type abortInput struct {
 	Body      *wire.Aborting `required:"false"`
 }
 
-type holdInput struct {
+type reasonedInput struct {
 	Execution string `path:"execution" maxLength:"8192" doc:"The name of the execution, from the answer to begin."`
 	Body      wire.Reasoned
 }
@@ -72,8 +72,12 @@ func (b *builder) ends() {
 			return x.end(in.Execution, func(at *semel.Attempt) error { return at.Abort(x.ctx(), f) })
 		})
 	end(b, "hold", "Give the execution up with an unknown outcome", "Nobody runs the call until it is settled.",
-		func(x *exchange, in *holdInput) (*wire.RecordBody, error) {
+		func(x *exchange, in *reasonedInput) (*wire.RecordBody, error) {
 			return x.end(in.Execution, func(at *semel.Attempt) error { return at.Hold(x.ctx(), in.Body.Reason) })
+		})
+	end(b, "abandon", "Give the execution up as if its holder had died", "The next delivery runs again, without waiting for the lease to end, where on_abandoned of the answer to begin is retry and no effect was started that has no result. Otherwise the call is held.",
+		func(x *exchange, in *reasonedInput) (*wire.RecordBody, error) {
+			return x.end(in.Execution, func(at *semel.Attempt) error { return at.Abandon(x.ctx(), in.Body.Reason) })
 		})
 }
 

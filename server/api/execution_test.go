@@ -106,6 +106,26 @@ func TestExecution(t *testing.T) {
 		w.replay("shop", "charge", "k").want(200)
 	})
 
+	t.Run("an abandoned execution runs again where that is allowed, and is held elsewhere", func(t *testing.T) {
+		w := newWorld(t)
+		x := w.begin("shop", "charge", "k").equal("on_abandoned", `"hold"`)
+		w.on(x, "shop", "abandon", `{}`).refused(400, "invalid_call")
+		w.on(x, "shop", "abandon", `{"reason":"no upstream"}`).want(200).equal("record.held", `"no upstream"`)
+		w.replay("shop", "charge", "k").refused(409, "held")
+
+		x = w.begin("shop", "retry", "k").equal("on_abandoned", `"retry"`)
+		w.on(x, "shop", "abandon", `{"reason":"no upstream"}`).want(200).equal("record.disposition", `"abandoned"`)
+		w.on(x, "shop", "abandon", `{"reason":"no upstream"}`).want(200)
+		w.on(x, "shop", "complete", "").refused(409, "already_ended")
+		w.on(w.begin("shop", "retry", "k"), "shop", "complete", `{"result":2}`).want(200)
+		w.on(x, "shop", "abandon", `{"reason":"no upstream"}`).refused(409, "lease_lost")
+
+		// The ledger proves what happened, unless an effect has no result.
+		x = w.begin("shop", "mail", "k").equal("on_abandoned", `"retry"`)
+		w.on(x, "shop", "effects", `{"name":"send"}`).want(201)
+		w.on(x, "shop", "abandon", `{"reason":"no upstream"}`).want(200).equal("record.held", `"no upstream"`)
+	})
+
 	t.Run("after a takeover the first holder has lost", func(t *testing.T) {
 		w := newWorld(t)
 		old := w.begin("shop", "retry", "k")
