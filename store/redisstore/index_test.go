@@ -191,7 +191,7 @@ func listed(t *testing.T, s *Store, limit int) (keys []string) {
 func TestManyOfOneInstantAreListed(t *testing.T) {
 	srv := redistest.Start(t, "")
 	s := mustOpen(t, srv.URL(), nil)
-	const n = 3 * minRead // more of them than one step reads
+	const n = 3 * store.DefaultSearchLimit // more of them than one step reads
 	for i := range n {
 		mustApply(t, s, semel.Record{ID: semel.ID{Operation: "o", Key: fmt.Sprint(i)}, Revision: newRevision(), State: semel.Processing, CreatedAt: 1e18}, store.Revision{})
 	}

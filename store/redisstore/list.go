@@ -10,10 +10,8 @@ import (
 const (
 	// maxCorrections is how often one call of Due corrects the index and reads it again.
 	maxCorrections = 64
-	// A search reads at least minRead records at a time, because few of them may match, and
-	// about maxSearch in all.
+	// maxSearch is about how many records one call of Search reads.
 	maxSearch = 5000
-	minRead   = 100
 )
 
 // Due is [store.DueIndex.Due]. Its order is that of the index: by microseconds, then by
@@ -82,11 +80,12 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 		return page, err
 	}
 	limit := min(cmp.Or(max(q.Limit, 0), store.DefaultSearchLimit), store.MaxSearchLimit)
+	atATime := max(limit, store.DefaultSearchLimit) // because few of them may match
 	for looked, more := 0, true; more && looked < maxSearch && len(page.Records) < limit; {
 		var looks []look
-		found, others, err := s.entries(ctx, byCreation, last, max(limit, minRead))
+		found, others, err := s.entries(ctx, byCreation, last, atATime)
 		if err == nil {
-			looks, more, err = s.read(ctx, found, others, max(limit, minRead))
+			looks, more, err = s.read(ctx, found, others, atATime)
 		}
 		if err != nil {
 			return store.Page{}, s.failed("search", err)
