@@ -73,7 +73,8 @@ type page struct {
 	Entries []entry `json:"entries"`
 }
 
-// pageSize is how many entries a page has before the next one is begun.
+// pageSize is how many entries a page has before the next one is begun. It bounds what is
+// written again when a message is settled.
 const pageSize = 64
 
 func (p *page) full() bool { return len(p.Entries) >= pageSize }

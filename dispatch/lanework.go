@@ -9,7 +9,7 @@ import (
 )
 
 // laneTurn is how many messages of a lane are delivered before others have their
-// turn.
+// turn. It bounds what a long lane takes from them.
 const laneTurn = 64
 
 // workLane delivers messages of a lane, one after the other. It reports whether

@@ -14,7 +14,7 @@ import (
 )
 
 // scanLimit is how many due records are read at a time, and how many messages one scan
-// puts into lanes, or a few more.
+// puts into lanes, or a few more. It bounds the memory that a backlog takes.
 const scanLimit = 4096
 
 // missingAfter is how long a message must be overdue to count as missing from its lane.

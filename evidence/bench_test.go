@@ -1,11 +1,13 @@
 package evidence_test
 
 import (
+	"bytes"
 	"context"
 	"testing"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/worth"
 	"github.com/semelhq/semel/store"
 )
 
@@ -47,4 +49,21 @@ func BenchmarkEntry(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkBlocks shows what the size of the blocks is worth against that in which io.Copy
+// reads. Half of the time of a verification goes into what is repeated here.
+func BenchmarkBlocks(b *testing.B) {
+	r := newRig(b, nil)
+	r.fill(b, 0, 20_000)
+	r.integrate(b)
+	export := r.export(b, nil)
+	count := func(size int) func(int64) {
+		return func(int64) {
+			if n, err := evidence.CountEntries(bytes.NewReader(export), size); err != nil || n < 20_000 {
+				b.Fatal(n, err)
+			}
+		}
+	}
+	worth.Show(b, 1, count(evidence.BlockSize), count(32<<10))
 }

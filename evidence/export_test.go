@@ -6,8 +6,23 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"time"
 )
+
+// BlockSize is the size of the blocks in which Verify reads an export.
+const BlockSize = blockSize
+
+// CountEntries reads an export in blocks of a size.
+func CountEntries(export io.Reader, size int) (n int, err error) {
+	err = eachLine(export, size, func(l *line) bool {
+		if l.isEntry {
+			n++
+		}
+		return true
+	})
+	return n, err
+}
 
 // SignForTest signs what a thief of the keys would.
 func SignForTest(k *Keys, c Checkpoint) (string, error) { return c.sign(k.newest()) }

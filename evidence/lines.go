@@ -22,14 +22,16 @@ type block struct {
 }
 
 const (
+	// blockSize is how many bytes of an export one processor takes apart at a time; see
+	// BenchmarkBlocks.
 	blockSize = 1 << 18
 	// maxLine bounds a line, and with it the memory of a verification.
 	maxLine = 16 << 20
 )
 
 // eachLine calls f with each line of an export in turn, until it returns false. The
-// hashing is done ahead, by all processors.
-func eachLine(r io.Reader, f func(*line) bool) error {
+// hashing is done ahead, by all processors, in blocks of about so many bytes.
+func eachLine(r io.Reader, size int, f func(*line) bool) error {
 	workers := runtime.GOMAXPROCS(0)
 	todo, inOrder := make(chan *block), make(chan *block, 2*workers)
 	stop := make(chan struct{})
@@ -46,7 +48,7 @@ func eachLine(r io.Reader, f func(*line) bool) error {
 	work.Go(func() {
 		defer close(inOrder)
 		defer close(todo)
-		readErr = readBlocks(r, func(data []byte) bool {
+		readErr = readBlocks(r, size, func(data []byte) bool {
 			b := &block{data: data, ready: make(chan struct{})}
 			select {
 			case inOrder <- b:
@@ -82,11 +84,12 @@ func eachLine(r io.Reader, f func(*line) bool) error {
 	return readErr
 }
 
-// readBlocks yields blocks of whole lines. A line without an end is one too.
-func readBlocks(r io.Reader, yield func([]byte) bool) error {
+// readBlocks yields blocks of whole lines of about so many bytes. A line without an end is
+// one too.
+func readBlocks(r io.Reader, size int, yield func([]byte) bool) error {
 	var rest []byte
 	for {
-		buf := make([]byte, len(rest)+blockSize)
+		buf := make([]byte, len(rest)+size)
 		n := copy(buf, rest)
 		m, err := io.ReadFull(r, buf[n:])
 		buf = buf[:n+m]

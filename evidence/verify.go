@@ -82,7 +82,7 @@ func Verify(r io.Reader, trust *Trust, opts *VerifyOptions) (Report, error) {
 			return v.report, err
 		}
 	}
-	err := eachLine(r, func(l *line) bool {
+	err := eachLine(r, blockSize, func(l *line) bool {
 		if v.found() {
 			return false
 		}

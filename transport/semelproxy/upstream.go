@@ -42,6 +42,7 @@ func newTransport(o TransportOptions) *safehttp.Transport {
 // buffers are for copying answers.
 type buffers struct{ pool sync.Pool }
 
+// bufferSize is that of a buffer; see BenchmarkBuffers.
 const bufferSize = 16 << 10
 
 func (b *buffers) Get() []byte {
