@@ -1,6 +1,7 @@
 package semelhttp
 
 import (
+	"bytes"
 	"errors"
 	"hash"
 	"io"
@@ -188,6 +189,16 @@ func (s *spool) Close() error {
 func (s *spool) Rewind() {
 	defer s.lock()()
 	s.off = 0
+}
+
+// Copy returns a copy of the body if all of it is in memory. Unlike the spool's own memory
+// you may keep it when the request is over, as a transport does that still writes it.
+func (s *spool) Copy() (body []byte, ok bool) {
+	defer s.lock()()
+	if s.file != nil || s.closed {
+		return nil, false
+	}
+	return bytes.Clone(s.data), true
 }
 
 // discard frees the body's memory and file.

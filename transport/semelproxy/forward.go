@@ -140,37 +140,29 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	}
 }
 
-// heldBody is the largest body that is copied in order to be sent together with
-// its head.
-const heldBody = 16 << 10
-
-// holdBody replaces a small body, which the guard has read already, by one in memory, so
-// that net/http sends it in one packet with the head. It is a copy, because the
-// connection may still read it when this request is over. A larger body is read from the
-// guard's buffer. Either can be read again for another connection.
+// holdBody replaces the body, which the guard has read already, by a copy in memory if the
+// guard has it there, so that net/http sends it in one packet with the head. A body that is
+// in a file is read from there. Either can be read again for another connection.
 func holdBody(out, in *http.Request) {
-	out.GetBody = func() (io.ReadCloser, error) {
-		in.Body.(interface{ Rewind() }).Rewind()
-		return io.NopCloser(in.Body), nil
-	}
-	if out.ContentLength > heldBody {
-		return
-	}
-	size := out.ContentLength
-	if size < 0 {
-		size = heldBody + 1
-	}
-	body := make([]byte, size)
-	n, err := io.ReadFull(out.Body, body)
+	kept := in.Body.(interface {
+		Copy() ([]byte, bool)
+		Rewind()
+	})
+	body, inMemory := kept.Copy()
 	switch {
-	case n == 0 && errors.Is(err, io.EOF):
-		out.Body, out.GetBody, out.ContentLength, out.TransferEncoding = nil, nil, 0, nil // as if the client had said so
+	case !inMemory:
+		out.GetBody = func() (io.ReadCloser, error) {
+			kept.Rewind()
+			return io.NopCloser(in.Body), nil
+		}
 		return
-	case err == nil && out.ContentLength >= 0, errors.Is(err, io.ErrUnexpectedEOF):
-		out.ContentLength, out.TransferEncoding = int64(n), nil
-		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body[:n])), nil }
+	case len(body) == 0:
+		out.Body, out.GetBody = nil, nil // as if the client had said so
+	default:
+		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		out.Body, _ = out.GetBody() // doesn't fail
 	}
-	out.Body, _ = out.GetBody() // neither fails
+	out.ContentLength, out.TransferEncoding = int64(len(body)), nil
 }
 
 func setHeader(h http.Header, name, value string) {
