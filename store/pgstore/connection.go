@@ -19,12 +19,9 @@ const (
 	connectLimit = 5 * time.Second
 	// answerLimit is how long an answer is waited for before the connection is dropped.
 	answerLimit = 10 * time.Second
-	// maxDropped bounds how many are dropped in a row, without an answer in between.
-	maxDropped = 4
-	// unacknowledged is how long a server's machine may leave unacknowledged what was sent.
-	// Keep-alive doesn't count while something is unacknowledged, and Linux alone would
-	// wait for a quarter of an hour.
-	unacknowledged = 20 * time.Second
+	// maxLate is how many sessions a server may be at work on for long before no more
+	// connections are dropped.
+	maxLate = 4
 )
 
 // database is what a URL leads to.
@@ -68,8 +65,11 @@ var plans = map[string]string{
 func (s *Store) configure(config *pgx.ConnConfig) {
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	config.OnNotice = s.warnings.hear
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "semel"
+	}
 	config.ConnectTimeout = min(config.ConnectTimeout, s.opts.connect)
-	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}, Control: limitUnanswered(unacknowledged)}
+	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}}
 	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dialer.DialContext(ctx, network, address)
 		if err != nil {
@@ -195,25 +195,20 @@ func (s *Store) commit(pool *pgxpool.Pool, f func(ctx context.Context, conn *pgx
 	defer conn.Release()
 	ctx, drop := context.WithCancel(s.base)
 	defer drop()
-	go s.dropLate(ctx, drop)
+	go s.dropLate(ctx, conn.Conn().PgConn().PID(), drop)
 	// pgx would say goodbye first, and keep the place in the pool until that was sent.
 	network := conn.Conn().PgConn().Conn()
 	inTime := context.AfterFunc(ctx, func() { _ = network.Close() })
 	err = repeat(ctx, func() error { return f(ctx, conn.Conn()) })
 	if !inTime() { // the answer may have come at the same time
 		_ = conn.Conn().Close(s.base)
-	} else if !conn.Conn().IsClosed() {
-		s.drops.Store(0)
 	}
 	return err
 }
 
-// dropLate calls drop when no answer has come in time. It ends with ctx.
-//
-// A session that waits for a standby stays on the server without its connection, and a
-// server has few sessions. So after a few were dropped in a row, without an answer in
-// between, the rest wait. Later the server may have answered some.
-func (s *Store) dropLate(ctx context.Context, drop func()) {
+// dropLate calls drop when no answer has come in time from the server's process pid. It ends
+// with ctx.
+func (s *Store) dropLate(ctx context.Context, pid uint32, drop func()) {
 	late := time.NewTicker(s.opts.answer)
 	defer late.Stop()
 	for {
@@ -221,13 +216,32 @@ func (s *Store) dropLate(ctx context.Context, drop func()) {
 		case <-ctx.Done():
 			return
 		case <-late.C:
-			if s.drops.Add(1) <= maxDropped {
+			if s.mayDrop(ctx, pid) {
 				drop()
 				return
 			}
-			s.drops.Add(-1)
 		}
 	}
+}
+
+// mayDrop asks the server, over a connection of its own, whether it is at work for long for
+// few others of the stores in this database. A session that is at work, or waits for a
+// standby, stays on the server without its connection, and a server has few. If it doesn't
+// answer, another connection would be of no use. Behind a pooler pid is made up, and the
+// session itself counts.
+func (s *Store) mayDrop(ctx context.Context, pid uint32) bool {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.answer)
+	defer cancel()
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	late := 0
+	err = conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND pid <> $1::bigint AND usename = current_user"+
+		" AND datname = current_database() AND application_name = current_setting('application_name')"+
+		" AND query_start < clock_timestamp() - $2::bigint * interval '1 microsecond'", pid, s.opts.answer.Microseconds()/2).Scan(&late)
+	return err == nil && late < maxLate
 }
 
 // warnings are the server's latest, by connection. "Canceling wait for synchronous

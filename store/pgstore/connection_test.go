@@ -77,47 +77,75 @@ func (w *wire) cancelled() int {
 	return w.cancels
 }
 
-// TestCallsWithoutAnAnswer has answers to writes swallowed, one after the other.
+// TestCallsWithoutAnAnswer has answers to writes swallowed, one after the other, by a
+// network that keeps the connections open. None of them will ever come, and the server is at
+// work on none, so each connection is dropped.
 func TestCallsWithoutAnAnswer(t *testing.T) {
-	const limit = 300 * time.Millisecond
-	server := pgtest.Shared(t)
-	w := newWire(t, server)
-	s := mustOpen(t, w.url(server.Database(t)), &Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second, answer: limit})
-	t.Cleanup(func() { mustClose(t, s) })
-	answered := func(key string) { // also where the machine is slower than the limit
-		t.Helper()
-		await(t, "a write is answered", func() bool {
-			_, _, err := s.Apply(t.Context(), store.Write{Record: numbered(key, 1)})
-			return err == nil
-		})
-	}
-	answered("first")
+	w, s := impatient(t)
 	w.set(func(x *exchange) { x.hang = x.writes() })
-	apply := func(i int) error {
-		_, applied, err := s.Apply(t.Context(), store.Write{Record: numbered(fmt.Sprint(i), 1)})
-		if err == nil || applied || errors.Is(err, store.ErrNotApplied) {
-			t.Errorf("a write that was not answered is told to be applied: %v, %v", applied, err)
-		}
-		return err
-	}
-	for i := range maxDropped {
-		_ = apply(i) // its connection is dropped
-	}
-	told := make(chan error)
-	go func() { told <- apply(maxDropped) }()
-	select {
-	case err := <-told:
-		t.Errorf("one more connection was dropped: %v", err)
-	case <-time.After(3 * limit):
+	for i := range 3 * maxLate {
+		isLost(t, s, fmt.Sprint(i))
 	}
 	w.set(nil)
-	w.cutAll(nil)
-	<-told
-	answered("another")
-	if n := s.drops.Load(); n != 0 {
-		t.Errorf("the server has answered, and %d dropped connections still count", n)
-	}
+	answered(t, s, "another")
 	if n := w.cancelled(); n > 0 {
 		t.Errorf("the server was asked %d times to cancel", n)
 	}
+}
+
+// Sessions that the server is at work on stay there without their connections, so only a few
+// connections are dropped. The rest wait, as long as that takes.
+func TestFewConnectionsAreDroppedWhileTheServerIsAtWork(t *testing.T) {
+	_, s := impatient(t)
+	other, err := s.connect(t.Context())
+	noError(t, err)
+	t.Cleanup(func() { _ = other.Close(context.Background()) })
+	tx, err := other.Begin(t.Context())
+	noError(t, err)
+	_, err = tx.Exec(t.Context(), "LOCK TABLE semel.idempotency_log")
+	noError(t, err)
+	for i := range maxLate {
+		isLost(t, s, fmt.Sprint(i))
+	}
+	told := make(chan error)
+	go func() {
+		_, _, err := s.Apply(t.Context(), store.Write{Record: numbered("the last", 1)})
+		told <- err
+	}()
+	select {
+	case err := <-told:
+		t.Errorf("one more connection was dropped: %v", err)
+	case <-time.After(3 * s.opts.answer):
+	}
+	noError(t, tx.Rollback(t.Context()))
+	<-told // by its answer, or dropped just before that came
+	answered(t, s, "another")
+}
+
+// impatient is a store that waits for answers only shortly, on one connection for writes.
+func impatient(t *testing.T) (*wire, *Store) {
+	server := pgtest.Shared(t)
+	w := newWire(t, server)
+	s := mustOpen(t, w.url(server.Database(t)), &Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second, answer: 300 * time.Millisecond})
+	t.Cleanup(func() { mustClose(t, s) })
+	answered(t, s, "first")
+	return w, s
+}
+
+// isLost makes a write that isn't answered.
+func isLost(t *testing.T, s *Store, key string) {
+	t.Helper()
+	_, applied, err := s.Apply(t.Context(), store.Write{Record: numbered(key, 1)})
+	if err == nil || applied || errors.Is(err, store.ErrNotApplied) {
+		t.Errorf("a write that was not answered is told to be applied: %v, %v", applied, err)
+	}
+}
+
+// answered makes a write until it is answered, for the machine may be slower than the limit.
+func answered(t *testing.T, s *Store, key string) {
+	t.Helper()
+	await(t, "a write is answered", func() bool {
+		_, _, err := s.Apply(t.Context(), store.Write{Record: numbered(key, 1)})
+		return err == nil
+	})
 }

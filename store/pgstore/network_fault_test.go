@@ -34,8 +34,6 @@ type linked struct {
 func newLinked(t *testing.T, database string) *linked {
 	t.Helper()
 	l := &linked{network: newNetwork(t, pgtest.Shared(t))}
-	// The fault is over before maxDropped connections were dropped, also on a busy machine:
-	// after that the store waits for whatever is left, which here never gives up.
 	s := mustOpen(t, l.url(database), &Options{answer: 1200 * time.Millisecond, connect: 500 * time.Millisecond})
 	t.Cleanup(func() { mustClose(t, s) })
 	l.engine = newLinkEngine(t, s)

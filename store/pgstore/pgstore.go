@@ -32,7 +32,7 @@ type Store struct {
 	readers   gather.Queue[*get]
 	logWrites gather.Queue[*logWrite]
 	locked    lockedIDs
-	drops     atomic.Int32 // connections dropped since the server's last answer
+	connect   func(context.Context) (*pgx.Conn, error) // beside the pools
 	warnings  warnings
 	clock     offsetclock.Clock
 	watch     hub.Hub[watchKey]
@@ -122,8 +122,8 @@ func openAt(ctx context.Context, config *pgxpool.Config, opts *Options) (*Store,
 
 func (s *Store) open(ctx context.Context, config *pgxpool.Config) (err error) {
 	s.configure(config.ConnConfig)
-	connect := connecting(config.ConnConfig, config.BeforeConnect)
-	if s.database, err = probe(ctx, connect); err != nil {
+	s.connect = connecting(config.ConnConfig, config.BeforeConnect)
+	if s.database, err = probe(ctx, s.connect); err != nil {
 		return err
 	}
 	s.database.pooler = s.database.pooler || s.opts.Pooler
@@ -145,12 +145,12 @@ func (s *Store) open(ctx context.Context, config *pgxpool.Config) (err error) {
 	if err := s.clock.Read(ctx); err != nil {
 		return fmt.Errorf("read the clock: %w", err)
 	}
-	return s.startNotices(connect)
+	return s.startNotices()
 }
 
-// startNotices starts what tells other processes of changes and hears of theirs. connect
-// makes the connection to listen on, unless the options name another address.
-func (s *Store) startNotices(connect func(context.Context) (*pgx.Conn, error)) error {
+// startNotices starts what tells other processes of changes and hears of theirs.
+func (s *Store) startNotices() error {
+	connect := s.connect
 	if s.opts.ListenURL != "" {
 		config, err := pgx.ParseConfig(s.opts.ListenURL)
 		if err != nil {
