@@ -4,15 +4,15 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/worth"
-	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/transport/semelhttp"
+	"github.com/semelhq/semel/transport/semelhttp/semelhttptest"
 )
 
 // BenchmarkBuffers shows what it is worth to use the buffers for answers again.
@@ -24,39 +24,25 @@ func BenchmarkBuffers(b *testing.B) {
 		_, _ = io.WriteString(w, `{"id":"ch_1"}`)
 	}))
 	b.Cleanup(upstream.Close)
-	worth.Show(b, 16, payments(b, upstream.URL, new(buffers)), payments(b, upstream.URL, nil))
+	target, err := url.Parse(upstream.URL)
+	if err != nil {
+		b.Fatal(err)
+	}
+	worth.Show(b, 16, payments(b, target, new(buffers)), payments(b, target, nil))
 }
 
-// payments sends payments with new keys through a proxy that has a pool of buffers.
-func payments(b *testing.B, upstream string, pool *buffers) func(n int64) {
+// payments sends payments with new keys through a proxy that takes its buffers from a pool.
+func payments(b *testing.B, upstream *url.URL, pool httputil.BufferPool) func(n int64) {
 	b.Helper()
-	target, err := url.Parse(upstream)
-	if err != nil {
-		b.Fatal(err)
-	}
-	engine, err := semel.New(memstore.New(), nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	guard, err := semelhttp.New(engine, &semelhttp.Options{TempDir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	p, err := New(guard, Options{Upstream: target, Route: semelhttp.Route{Operation: semel.Operation{Name: "pay"}}})
+	s := semelhttptest.New(b, nil)
+	p, err := New(s.Guard, Options{Upstream: upstream, Route: semelhttp.Route{Operation: semel.Operation{Name: "pay"}}})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(p.Close)
-	if pool == nil {
-		p.reverse.BufferPool = nil
-	}
+	p.reverse.BufferPool = pool
 	return func(n int64) {
-		r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/payments", strings.NewReader(`{"amount":1250}`))
-		r.Header.Set("Authorization", "Bearer alice")
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Idempotency-Key", "order-"+strconv.FormatInt(n, 10))
-		w := httptest.NewRecorder()
-		if p.ServeHTTP(w, r); w.Code != http.StatusCreated {
+		if w := s.Post(p, "order-"+strconv.FormatInt(n, 10), `{"amount":1250}`); w.Code != http.StatusCreated {
 			b.Error(w.Code, w.Body)
 		}
 	}
