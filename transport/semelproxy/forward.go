@@ -149,20 +149,20 @@ func holdBody(out, in *http.Request) {
 		Rewind()
 	})
 	body, inMemory := kept.Copy()
-	switch {
-	case !inMemory:
+	if !inMemory {
 		out.GetBody = func() (io.ReadCloser, error) {
 			kept.Rewind()
 			return io.NopCloser(in.Body), nil
 		}
 		return
-	case len(body) == 0:
-		out.Body, out.GetBody = nil, nil // as if the client had said so
-	default:
-		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-		out.Body, _ = out.GetBody() // doesn't fail
 	}
 	out.ContentLength, out.TransferEncoding = int64(len(body)), nil
+	if len(body) == 0 {
+		out.Body, out.GetBody = nil, nil // as if the client had said so
+		return
+	}
+	out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	out.Body, _ = out.GetBody() // doesn't fail
 }
 
 func setHeader(h http.Header, name, value string) {
