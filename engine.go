@@ -60,7 +60,8 @@ const (
 // processes, may use one store. All methods may be called concurrently.
 //
 // The engine starts nothing by itself. Run [Engine.Run] to settle abandoned records and
-// to remove expired ones without waiting for a delivery.
+// to remove expired ones without waiting for a delivery. Without it the engine warns once;
+// see [Events].Unswept.
 type Engine struct {
 	store  Store
 	extras store.Extras
@@ -130,6 +131,9 @@ func New(st Store, opts *Options) (*Engine, error) {
 	}
 	if e.opts.Events != nil {
 		e.events = *e.opts.Events
+	}
+	if e.events.Unswept == nil {
+		e.events.Unswept = e.warnUnswept
 	}
 	e.node = e.opts.Node
 	if e.node == "" {

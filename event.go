@@ -34,7 +34,8 @@ type Events struct {
 	// Unswept: this engine has taken calls for a minute (Took), and nothing has swept
 	// here. It is called once. Without [Engine.Run], here or in another process on the
 	// same store, expired records are never removed, and abandoned calls wait for their
-	// next delivery.
+	// next delivery. Nil: the engine warns by [slog.Default]. Where another process
+	// sweeps, give a function that does nothing.
 	Unswept func(Event)
 	// Reconciled: a reconciler was asked about a held record. ID, Took; and Err, if there
 	// is no answer or it could not be recorded: the record stays held, and the engine

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -93,7 +94,7 @@ type sweeps struct {
 	mu    sync.Mutex
 	after string
 
-	// ever: there was a sweep, or Events.Unswept was called.
+	// ever: there was a sweep, or somebody was told that there is none.
 	ever atomic.Bool
 }
 
@@ -103,12 +104,22 @@ const unsweptFor = time.Minute
 
 // reportUnswept calls Events.Unswept, once, if there was no sweep for unsweptFor.
 func (e *Engine) reportUnswept() {
-	if e.events.Unswept == nil || e.sweeps.ever.Load() {
+	if e.sweeps.ever.Load() {
 		return
 	}
 	if d := e.elapsed(); d >= unsweptFor && !e.sweeps.ever.Swap(true) {
 		e.events.Unswept(Event{Took: d})
 	}
+}
+
+// warnUnswept is Events.Unswept where the program has set none: whoever forgot
+// [Engine.Run] has not set events either. A store without [store.DueIndex] can't be swept.
+func (e *Engine) warnUnswept(ev Event) {
+	if e.extras.Due == nil {
+		return
+	}
+	slog.Warn("semel: nothing sweeps the store: run Engine.Run, or expired records stay for ever and abandoned calls wait for their next delivery; set Events.Unswept if another process sweeps",
+		slog.Duration("for", ev.Took))
 }
 
 func (s *sweeps) begin() string {

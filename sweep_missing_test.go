@@ -1,7 +1,10 @@
 package semel_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,6 +49,51 @@ func TestNobodySweeps(t *testing.T) {
 					t.Errorf("told %v", told)
 				}
 			})
+		})
+	}
+}
+
+// TestNobodySweepsAndNobodyListens: whoever forgets Run has no Events either, so the engine
+// warns by itself, once, by the default logger.
+func TestNobodySweepsAndNobodyListens(t *testing.T) {
+	swept := func(e *semel.Engine) { _, _ = e.Sweep(context.Background()) }
+	for name, test := range map[string]struct {
+		store  semel.Store
+		events *semel.Events
+		before func(*semel.Engine)
+		warns  int
+	}{
+		"without Events the engine warns once":                   {store: memstore.New(), warns: 1},
+		"with other Events too":                                  {store: memstore.New(), events: &semel.Events{Ended: func(semel.Event) {}}, warns: 1},
+		"a program that was told is not warned":                  {store: memstore.New(), events: &semel.Events{Unswept: func(semel.Event) {}}},
+		"one that is swept is not warned":                        {store: memstore.New(), before: swept},
+		"a store that has no due index can't be swept by anyone": {store: bare{memstore.New()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			before := slog.Default()
+			slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+			defer slog.SetDefault(before)
+			synctest.Test(t, func(t *testing.T) {
+				e, err := semel.New(test.store, &semel.Options{Operations: []semel.Operation{{Name: "o"}}, Events: test.events})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if test.before != nil {
+					test.before(e)
+				}
+				for _, key := range []string{"a", "b", "c", "d"} {
+					if _, err := e.Do(t.Context(), semel.Call{Operation: "o", Key: key}, func(context.Context, semel.Execution) (semel.Result, error) {
+						return semel.Result{}, nil
+					}); err != nil {
+						t.Error(err)
+					}
+					<-time.After(time.Minute) // of virtual time
+				}
+			})
+			if n := strings.Count(out.String(), "level=WARN"); n != test.warns || strings.Count(out.String(), "Engine.Run") != n || strings.Count(out.String(), "\n") != n {
+				t.Errorf("the log:\n%s", &out)
+			}
 		})
 	}
 }
