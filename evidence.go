@@ -42,8 +42,10 @@ type Witness interface {
 }
 
 // newVersion assigns next a revision as the successor of prev, and builds its evidence
-// entries. Every write of a record goes through it.
+// entries. Every write of a record goes through it. UpdatedAt never goes back, although the
+// engine that wrote before may have read the store's clock as a little later.
 func (e *Engine) newVersion(op *Operation, prev, next *Record, change store.Change) version {
+	next.UpdatedAt = max(next.UpdatedAt, prev.UpdatedAt)
 	next.Revision = e.newRevision()
 	v := version{rec: next, expect: prev.Revision, usage: e.quotas.usageOf(prev, next)}
 	if op.evident(EvidenceChanges) && change != store.ChangePostponed {

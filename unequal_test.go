@@ -39,6 +39,9 @@ type party struct {
 	fences   map[semel.ID]int64
 	answers  map[semel.ID]string
 	messages map[string]int // deliveries, by id
+
+	ran     map[string]int // handlers, by identity and attempt
+	written lives
 }
 
 func (p *party) note(format string, args ...any) {
@@ -101,16 +104,16 @@ func (v *view) Apply(ctx context.Context, w store.Write) (semel.Record, bool, er
 		if v.dead.Err() != nil || v.p.chance(3) {
 			return semel.Record{}, false, errParty
 		}
-		return v.p.st.Apply(ctx, w)
+		return v.p.write(ctx, w)
 	}
 	if v.dead.Err() == nil && v.p.chance(12) { // it arrives when nobody waits any more, or hardly
-		time.AfterFunc(v.p.upTo(3*unequalLease), func() { _, _, _ = v.p.st.Apply(context.Background(), w) })
+		time.AfterFunc(v.p.upTo(3*unequalLease), func() { _, _, _ = v.p.write(context.Background(), w) })
 		return semel.Record{}, false, errParty
 	}
 	if err := v.reach(ctx); err != nil {
 		return semel.Record{}, false, err
 	}
-	cur, applied, err := v.p.st.Apply(ctx, w)
+	cur, applied, err := v.p.write(ctx, w)
 	if err := v.reach(ctx); err != nil {
 		return semel.Record{}, false, err
 	}
@@ -266,6 +269,9 @@ func (m *member) deliver(c semel.Call) {
 		if other := p.running[id]; other != nil && other.Err() == nil && m.dead.Err() == nil {
 			p.violated("%s runs %s while another handler does", m.name, id.Key)
 		}
+		if p.ran[fmt.Sprint(id, x.Number())]++; p.ran[fmt.Sprint(id, x.Number())] > 1 {
+			p.violated("attempt %d of %s runs twice", x.Number(), id.Key)
+		}
 		if x.Fence() <= p.fences[id] {
 			p.violated("fence %d of %s comes after %d", x.Fence(), id.Key, p.fences[id])
 		}
@@ -286,23 +292,32 @@ func (m *member) deliver(c semel.Call) {
 			return semel.Result{}, err
 		}
 		got, err := semel.Effect(ctx, x, "charge", func(ctx context.Context, key string) (string, error) { return p.charge(ctx, m.view, key) })
-		return semel.Result{Data: []byte(got)}, err
+		said := fmt.Sprintf("%s of %v", got, p.upTo(time.Hour)) // no two runs say the same
+		if err == nil && strings.HasSuffix(id.Key, "5") {
+			return semel.Result{Data: []byte(said)}, semel.Rejected("sold_out", errors.New(said))
+		}
+		return semel.Result{Data: []byte(said)}, err
 	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.note("<- %s %s: %s %v", m.name, id.Key, ans.Decision, err)
-	if err != nil || m.dead.Err() != nil {
+	if ans.Record == nil || m.dead.Err() != nil || ans.Record.Disposition != store.DispositionCompleted && ans.Record.Disposition != store.DispositionRejected {
 		return
 	}
-	got := string(ans.Record.Result.Data)
+	got := said(ans.Record)
 	if was, known := p.answers[id]; known && was != got {
-		p.violated("%s was answered %q, and now %q", id.Key, was, got)
+		p.violated("%s was answered %s, and now %s", id.Key, was, got)
 	}
 	p.answers[id] = got
 }
 
+// said is all that an answer has of an outcome.
+func said(rec *semel.Record) string {
+	return fmt.Sprintf("%s %s %q %+v", rec.State, rec.Disposition, rec.Result.Data, rec.Failure)
+}
+
 func TestUnequalEnginesKeepOnePromise(t *testing.T) {
-	clause.Proves(t, "CORE-CONC.2", "IDS-XI.S3")
+	clause.Proves(t, "CORE-CONC.2", "CORE-FIELD.1", "CORE-FIELD.2", "CORE-SVC.1", "CORE-SVC.2", "IDS-XI.S3")
 	histories := 60
 	if testing.Short() {
 		histories = 15
@@ -321,7 +336,7 @@ func TestUnequalEnginesKeepOnePromise(t *testing.T) {
 func unequal(t *testing.T, seed uint64) (held int) {
 	p := &party{
 		t: t, st: memstore.New(), rng: rand.New(rand.NewPCG(seed, 1)), effects: map[string]int{}, running: map[semel.ID]context.Context{},
-		fences: map[semel.ID]int64{}, answers: map[semel.ID]string{}, messages: map[string]int{},
+		ran: map[string]int{}, fences: map[semel.ID]int64{}, answers: map[semel.ID]string{}, messages: map[string]int{},
 	}
 	var members []*member
 	for i, kind := range []string{"full", "full", "old", "stranger"} {
@@ -382,9 +397,9 @@ func unequal(t *testing.T, seed uint64) (held int) {
 					p.violated("the message of %s is %s and was delivered %d times", id.Key, m.State, p.messages[m.ID])
 				}
 			}
-			if was, known := p.answers[id]; known && was != string(rec.Result.Data) {
-				p.violated("%s was answered %q, and %q is kept", id.Key, was, rec.Result.Data)
-			}
+		}
+		if was, known := p.answers[id]; known && was != said(&rec) {
+			p.violated("%s was answered %s, and %s is kept", id.Key, was, said(&rec))
 		}
 	}
 	for _, m := range append(members, last) {
