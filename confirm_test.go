@@ -196,7 +196,18 @@ func TestATokenIsUsedOnce(t *testing.T) {
 
 func TestATokenIsShortLived(t *testing.T) {
 	clause.Proves(t, "IDS-X.2")
-	for _, ttl := range []time.Duration{semel.MaxConfirmationTTL + 1, -1} {
+	const most = 5 * time.Minute // whatever the constants of the package say
+	if semel.MaxConfirmationTTL != most {
+		t.Errorf("a token may live for %v", semel.MaxConfirmationTTL)
+	}
+	inBubble(t, confirming(semel.ConfirmationPolicy{}), func(t *testing.T, r *rig) {
+		early, old := ask(t, r.Engine, call("early")), ask(t, r.Engine, call("old"))
+		pass(most - time.Second)
+		must(t, begin(t, r.Engine, with(call("early"), early)).Complete(t.Context(), data("x")))
+		pass(time.Second)
+		refused(t, r.Engine, with(call("old"), old))
+	})
+	for _, ttl := range []time.Duration{most + 1, 24 * time.Hour, -1} {
 		op := confirming(semel.ConfirmationPolicy{TTL: ttl})
 		op.Name = "op"
 		wantCode(t, op.Validate(), semel.CodeInvalidOperation)

@@ -151,6 +151,57 @@ func TestSweepAttendsToWhatIsDue(t *testing.T) {
 	})
 }
 
+// TestTheLoopPurgesByItself: a program that calls Run and nothing else has neither records
+// whose window is over, a day after it, nor calls that are processing after their lease, and
+// hears when a sweep was and what it left.
+func TestTheLoopPurgesByItself(t *testing.T) {
+	clause.Proves(t, "MAP-EXP.2", "MAP-EXP.5")
+	for _, interval := range []time.Duration{0, 10 * time.Minute} {
+		var swept []semel.Event
+		opts := semel.Options{
+			Events: &semel.Events{Swept: func(ev semel.Event) { swept = append(swept, ev) }},
+		}
+		inBubbleWith(t, opts, semel.Operation{Lease: 3 * time.Second}, func(t *testing.T, r *rig) {
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_ = r.Run(ctx, interval)
+			}()
+			must(t, begin(t, r.Engine, call("done")).Complete(t.Context(), data("x")))
+			other, err := semel.New(r.store, &semel.Options{Operations: []semel.Operation{{Name: "of another program"}}})
+			must(t, err)
+			strange := call("strange")
+			strange.Operation = "of another program"
+			must(t, begin(t, other, strange).Complete(t.Context(), data("x")))
+			lost := begin(t, r.Engine, call("lost"))
+			r.faults.Cut(faultstore.NotApplied) // its holder doesn't get through any more
+			pass(4 * time.Second)
+			r.faults.Heal()
+			pass(23 * time.Hour)
+			if n := r.store.Len(); n != 3 {
+				t.Errorf("%d records are left before the window is over", n)
+			}
+			decides(t, r.Engine, call("lost"), semel.Held)
+			pass(2*time.Hour + interval) // past 24 hours: no delivery, no operator, no call of Sweep
+			if n := r.store.Len(); n != 2 { // the held one is somebody's to settle, the other one its program's to purge
+				t.Errorf("%d records are left a day later", n)
+			}
+			purged, left := 0, 0
+			for _, ev := range swept {
+				purged, left = purged+ev.Swept.Purged, ev.Swept.Left
+			}
+			if purged != 1 || left != 1 || len(swept) < 100 {
+				t.Errorf("%d sweeps told of %d purged and %d left", len(swept), purged, left)
+			}
+			stop()
+			<-ended
+			_ = lost
+		})
+		swept = nil
+	}
+}
+
 // What the holder gave to Send was in its memory. Who settles the call says it again.
 func TestACallThatIsSettledAsCompletedSendsItsMessages(t *testing.T) {
 	clause.Proves(t, "IDS-XI.S2", "IDS-XI.S4")
