@@ -353,6 +353,7 @@ func TestAClaimThatIsLostDoesNotUseTheTokenUp(t *testing.T) {
 }
 
 func TestStepUp(t *testing.T) {
+	clause.Proves(t, "IDS-X.4")
 	wrong := errors.New("wrong code")
 	policy := func(ask *atomic.Int32) semel.ConfirmationPolicy {
 		used := &sync.Map{}
@@ -400,6 +401,24 @@ func TestStepUp(t *testing.T) {
 			wg.Wait()
 			if n := asked.Load(); n != 3 {
 				t.Errorf("%d guesses were looked at, not 3", n)
+			}
+		})
+	})
+	t.Run("a replay and a duplicate in flight ask for none, whatever they bring", func(t *testing.T) {
+		var asked atomic.Int32
+		inBubble(t, confirming(policy(&asked)), func(t *testing.T, r *rig) {
+			token := ask(t, r.Engine, call("k"))
+			a := begin(t, r.Engine, prove(with(call("k"), token), "123456"))
+			again := []semel.Call{call("k"), with(call("k"), token), prove(with(call("k"), token), "123456"), prove(with(call("k"), "other"), "000000")}
+			for _, c := range again {
+				decides(t, r.Engine, c, semel.InFlight)
+			}
+			must(t, a.Complete(t.Context(), data("x")))
+			for _, c := range again {
+				decides(t, r.Engine, c, semel.Replay)
+			}
+			if c := a.Record().Confirmation; asked.Load() != 1 || c.Tries != 1 {
+				t.Errorf("%d tries counted, asked %d times", c.Tries, asked.Load())
 			}
 		})
 	})

@@ -183,7 +183,7 @@ func TestTheLoopPurgesByItself(t *testing.T) {
 				t.Errorf("%d records are left before the window is over", n)
 			}
 			decides(t, r.Engine, call("lost"), semel.Held)
-			pass(2*time.Hour + interval) // past 24 hours: no delivery, no operator, no call of Sweep
+			pass(2*time.Hour + interval)    // past 24 hours: no delivery, no operator, no call of Sweep
 			if n := r.store.Len(); n != 2 { // the held one is somebody's to settle, the other one its program's to purge
 				t.Errorf("%d records are left a day later", n)
 			}

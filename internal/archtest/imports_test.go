@@ -36,6 +36,13 @@ var testSupport = []string{
 
 var concreteStores = []string{"store/memstore", "store/pebblestore", "store/pgstore", "store/redisstore"}
 
+// protocols are what only doors and clients speak: packages of the standard library, and
+// libraries.
+var protocols = []string{
+	"net/http", "net/rpc", "net/smtp", "net/mail", "net/textproto", "html", "text/template", "mime", "encoding/xml",
+	"google.golang.org/grpc", "connectrpc.com/connect", "golang.org/x/net/http2", "golang.org/x/net/websocket",
+}
+
 var importRules = []importRule{
 	{
 		name: "the root package imports the standard library, store and internal/canon only",
@@ -73,6 +80,28 @@ var importRules = []importRule{
 		why:     "a store keeps records and knows no protocol",
 		from:    func(rel string) bool { return under(rel, "store") },
 		forbids: func(path string) bool { return under(relPath(path), "transport") },
+	},
+	{
+		name: "the engine, the record model and the store in memory link no protocol",
+		why:  "how calls come in, and what is said to people, is up to the doors",
+		from: func(rel string) bool {
+			return rel == "." || rel == "store" || under(rel, "store/codec", "store/memstore", "internal/canon", "internal/gather", "internal/hub", "internal/offsetclock")
+		},
+		forbids: func(path string) bool { return under(path, protocols...) || under(path, "net", "database/sql") },
+	},
+	{
+		name:    "stores import no protocol but their server's",
+		why:     "a store keeps records, and its driver speaks to the server",
+		from:    func(rel string) bool { return under(rel, concreteStores...) },
+		forbids: func(path string) bool { return under(path, protocols...) },
+		direct:  true,
+	},
+	{
+		name:    "only doors write refusals",
+		why:     "an error of the engine has a code, and its door turns that into a status",
+		from:    func(rel string) bool { return !under(rel, "transport", "protocol", "server", "internal/problem") },
+		forbids: func(path string) bool { return under(relPath(path), "internal/problem") },
+		direct:  true,
 	},
 	{
 		name: "production code imports no test support",
@@ -164,7 +193,7 @@ func layerFaults(pkgs []pkg) []string {
 // TestImports: only the edge knows protocols. The engine decides, without knowing any
 // store or protocol, and stores know neither.
 func TestImports(t *testing.T) {
-	clause.Proves(t, "CORE-BOUND.1")
+	clause.Proves(t, "CORE-BOUND.1", "CORE-BOUND.2")
 	pkgs := packages(t)
 	for _, rule := range importRules {
 		t.Run(rule.name, func(t *testing.T) { report(t, importFaults(rule, pkgs)) })
@@ -182,7 +211,10 @@ func TestImportRulesFind(t *testing.T) {
 		importRules[2].name: {ImportPath: m + "/transport/semelhttp", Deps: []string{m, m + "/store/pebblestore"}},
 		importRules[3].name: {ImportPath: m + "/store/pebblestore", Imports: []string{m, m + "/store/memstore"}},
 		importRules[4].name: {ImportPath: m + "/store/memstore", Deps: []string{m, m + "/transport/semelhttp"}},
-		importRules[5].name: {ImportPath: m + "/server", Imports: []string{m, "testing/fstest"}},
+		importRules[5].name: {ImportPath: m, Deps: []string{"context", "net/http/httptest"}},
+		importRules[6].name: {ImportPath: m + "/store/pebblestore", Imports: []string{m, "net", "html/template"}},
+		importRules[7].name: {ImportPath: m + "/store/redisstore", Imports: []string{m, m + "/internal/problem"}},
+		importRules[8].name: {ImportPath: m + "/server", Imports: []string{m, "testing/fstest"}},
 	}
 	sound := []pkg{
 		{ImportPath: m + "/store", Imports: []string{"context"}, Deps: []string{"context", m + "/internal/canon"}},
