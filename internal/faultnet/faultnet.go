@@ -28,6 +28,9 @@ const (
 	// HalfOpen is a blackhole after which the old connections stay dead, and their clients
 	// don't learn so.
 	HalfOpen Fault = "half-open"
+	// Hole resets all connections, and is [HalfOpen] for those that are made meanwhile: who
+	// connects is accepted, and never hears a word.
+	Hole Fault = "hole"
 	// Torn ends every connection with RST after a random number of bytes, at most 2,000.
 	Torn Fault = "torn"
 )
@@ -109,9 +112,9 @@ func (n *Net) SetFor(f Fault, hits func(from string) bool) {
 	n.fault, n.hits = f, hits
 	for p := range n.pairs {
 		switch {
-		case f == Reset && hits(p.from) || was == Deaf && f == Healthy && hit(p.from):
+		case (f == Reset || f == Hole) && hits(p.from) || was == Deaf && f == Healthy && hit(p.from):
 			n.reset(p)
-		case was == HalfOpen && f == Healthy && hit(p.from):
+		case (was == HalfOpen || was == Hole) && f == Healthy && hit(p.from):
 			p.gone = true
 			_ = p.server.Close() // the server has noticed
 		}
@@ -237,7 +240,7 @@ func (n *Net) tear(p *pair) {
 
 // holds reports whether bytes in a direction are held back. The caller holds n.mu.
 func (n *Net) holds(p *pair, answers bool) bool {
-	return n.hits(p.from) && (n.fault == Blackhole || n.fault == HalfOpen || n.fault == Deaf && answers)
+	return n.hits(p.from) && (n.fault == Blackhole || n.fault == HalfOpen || n.fault == Hole || n.fault == Deaf && answers)
 }
 
 // end closes a connection that one side has closed, unless the fault hides that from the

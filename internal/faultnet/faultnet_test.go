@@ -161,6 +161,26 @@ func TestAHalfOpenConnectionNeverComesBack(t *testing.T) {
 	hear(t, fresh, "c")
 }
 
+func TestAHoleResetsOldConnectionsAndSwallowsNewOnes(t *testing.T) {
+	n, _ := echo(t)
+	old := dial(t, n)
+	say(t, old, "a")
+	hear(t, old, "a")
+	n.Set(Hole)
+	hear(t, old, "")
+	swallowed := dial(t, n)
+	say(t, swallowed, "b")
+	silent(t, swallowed)
+	if n.Fired() == 0 {
+		t.Error("it has not fired")
+	}
+	n.Set(Healthy)
+	silent(t, swallowed)
+	fresh := dial(t, n)
+	say(t, fresh, "c")
+	hear(t, fresh, "c")
+}
+
 func TestATornConnectionEndsInTheMidst(t *testing.T) {
 	n, _ := echo(t)
 	n.Set(Torn)

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -15,10 +16,15 @@ import (
 )
 
 const (
-	// connectLimit is how long connecting may take.
-	connectLimit = 5 * time.Second
-	// answerLimit is how long an answer is waited for before the connection is dropped.
-	answerLimit = 10 * time.Second
+	// connectLimit is how long connecting may take, unless the URL says how long. A connection
+	// that the network has swallowed costs no more than that.
+	connectLimit = 3 * time.Second
+	// answerLimit is how long an answer is waited for before the connection is dropped, if its
+	// session isn't at work on it.
+	answerLimit = 3 * time.Second
+	// maxLooks is how often a session is found at work before its connection is dropped all
+	// the same.
+	maxLooks = 3
 	// maxLate is how many sessions a server may be at work on for long before no more
 	// connections are dropped.
 	maxLate = 4
@@ -68,7 +74,8 @@ func (s *Store) configure(config *pgx.ConnConfig) {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "semel"
 	}
-	config.ConnectTimeout = min(config.ConnectTimeout, s.opts.connect)
+	// Without a limit of its own, a pool would wait for two minutes, and a single connection for ever.
+	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, s.opts.connect)
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}}
 	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dialer.DialContext(ctx, network, address)
@@ -211,12 +218,12 @@ func (s *Store) commit(pool *pgxpool.Pool, f func(ctx context.Context, conn *pgx
 func (s *Store) dropLate(ctx context.Context, pid uint32, drop func()) {
 	late := time.NewTicker(s.opts.answer)
 	defer late.Stop()
-	for {
+	for looks := 1; ; looks++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-late.C:
-			if s.mayDrop(ctx, pid) {
+			if s.mayDrop(ctx, pid, looks) {
 				drop()
 				return
 			}
@@ -224,12 +231,14 @@ func (s *Store) dropLate(ctx context.Context, pid uint32, drop func()) {
 	}
 }
 
-// mayDrop asks the server, over a connection of its own, whether it is at work for long for
-// few others of the stores in this database. A session that is at work, or waits for a
-// standby, stays on the server without its connection, and a server has few. If it doesn't
-// answer, another connection would be of no use. Behind a pooler pid is made up, and the
-// session itself counts.
-func (s *Store) mayDrop(ctx context.Context, pid uint32) bool {
+// mayDrop asks the server, over a connection of its own, whether the session of process pid is
+// at work. If it isn't, its answer was lost, or never will be sent. If it is, it stays at work
+// without its connection, as when it waits for a standby, and a server has few sessions: then
+// the connection is dropped only when it has been looked at often enough, and if few others of
+// the stores in this database are at work for long. If the server doesn't answer, another
+// connection would be of no use. Behind a pooler pid is made up, so its session counts as at
+// work, and among the others.
+func (s *Store) mayDrop(ctx context.Context, pid uint32, looks int) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.answer)
 	defer cancel()
 	conn, err := s.connect(ctx)
@@ -237,11 +246,19 @@ func (s *Store) mayDrop(ctx context.Context, pid uint32) bool {
 		return false
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	late := 0
-	err = conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND pid <> $1::bigint AND usename = current_user"+
-		" AND datname = current_database() AND application_name = current_setting('application_name')"+
-		" AND query_start < clock_timestamp() - $2::bigint * interval '1 microsecond'", pid, s.opts.answer.Microseconds()/2).Scan(&late)
-	return err == nil && late < maxLate
+	working, late := false, 0
+	err = conn.QueryRow(ctx, "SELECT count(*) FILTER (WHERE pid = $1::bigint) > 0,"+
+		" count(*) FILTER (WHERE pid <> $1::bigint AND query_start < clock_timestamp() - $2::bigint * interval '1 microsecond')"+
+		" FROM pg_stat_activity WHERE state = 'active' AND usename = current_user"+
+		" AND datname = current_database() AND application_name = current_setting('application_name')",
+		pid, s.opts.answer.Microseconds()).Scan(&working, &late)
+	switch {
+	case err != nil:
+		return false
+	case !working && !s.database.pooler:
+		return true
+	}
+	return looks >= maxLooks && late < maxLate
 }
 
 // warnings are the server's latest, by connection. "Canceling wait for synchronous

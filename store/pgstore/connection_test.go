@@ -115,7 +115,7 @@ func TestFewConnectionsAreDroppedWhileTheServerIsAtWork(t *testing.T) {
 	select {
 	case err := <-told:
 		t.Errorf("one more connection was dropped: %v", err)
-	case <-time.After(3 * s.opts.answer):
+	case <-time.After((3) * s.opts.answer):
 	}
 	noError(t, tx.Rollback(t.Context()))
 	<-told // by its answer, or dropped just before that came

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/semelhq/semel"
 )
@@ -39,6 +40,14 @@ const (
 	nameLen  = 11 // of watchKeyLen bytes in base64
 	// everything is a notice that stands for every record.
 	everything = "*"
+
+	// Where nothing was heard for listenPause, the connection that hears notices is tried, and
+	// given up where no answer comes within listenLimit: its other end may be gone without a
+	// word. Who waits meanwhile finds out by looking.
+	listenPause = time.Second
+	listenLimit = 2 * time.Second
+	// maxRelisten is the longest pause before it is connected again.
+	maxRelisten = 2 * time.Second
 )
 
 // changed tells those who watch a record, here and elsewhere.
@@ -82,11 +91,18 @@ func (s *Store) tellOthers(ctx context.Context) {
 		if s.unnamed.Swap(false) {
 			payload = everything
 		}
-		_, err := query(ctx, s, ignore, s.sql.notify, channel(s.opts.Schema), payload)
-		if err != nil && ctx.Err() == nil {
+		if err := s.notify(ctx, payload); err != nil && ctx.Err() == nil {
 			s.opts.Logger.Warn("other processes could not be told of changes", "error", err)
 		}
 	}
+}
+
+// notify sends one notice.
+func (s *Store) notify(ctx context.Context, payload string) error {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.answer)
+	defer cancel()
+	_, err := query(ctx, s, ignore, s.sql.notify, channel(s.opts.Schema), payload)
+	return err
 }
 
 // listen hears what others tell until ctx is done, on a connection of its own.
@@ -101,32 +117,57 @@ func (s *Store) listen(ctx context.Context, connect func(context.Context) (*pgx.
 		}
 		s.opts.Logger.Warn("notices of changes by other processes are not heard", "error", err)
 		s.watch.WakeAll()
-		if !pause(ctx, min(50*time.Millisecond<<min(failures, 10), 5*time.Second)) {
+		if !pause(ctx, min(50*time.Millisecond<<min(failures, 10), maxRelisten)) {
 			return
 		}
 	}
 }
 
-// hear connects and listens until the connection breaks. It reports whether it got
-// that far.
+// hear connects and listens until the connection breaks, or its other end says nothing any
+// more. It reports whether it got as far as listening.
 func (s *Store) hear(ctx context.Context, connect func(context.Context) (*pgx.Conn, error)) (heard bool, err error) {
 	conn, err := connect(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if _, err := conn.Exec(ctx, "LISTEN "+channel(s.opts.Schema)); err != nil {
+	if err := s.tryListen(ctx, conn); err != nil {
 		return false, err
 	}
 	// What changed before it listened was not heard.
 	s.watch.WakeAll()
 	for {
-		n, err := conn.WaitForNotification(ctx)
+		n, err := nextNotice(ctx, conn)
+		if err == nil && n == nil {
+			err = s.tryListen(ctx, conn)
+		}
 		if err != nil {
 			return true, err
 		}
-		s.heard(n.Payload)
+		if n != nil {
+			s.heard(n.Payload)
+		}
 	}
+}
+
+// tryListen has the server send notices over a connection. To repeat it changes nothing, and
+// shows whether there is still somebody at the other end.
+func (s *Store) tryListen(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, listenLimit)
+	defer cancel()
+	_, err := conn.Exec(ctx, "LISTEN "+channel(s.opts.Schema))
+	return err
+}
+
+// nextNotice is the next notice, or nil if none has come for listenPause.
+func nextNotice(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+	limited, cancel := context.WithTimeout(ctx, listenPause)
+	defer cancel()
+	n, err := conn.WaitForNotification(limited)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil && !conn.IsClosed() {
+		return n, nil
+	}
+	return n, err
 }
 
 // heard wakes those who watch what a notice names.
