@@ -6,7 +6,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 )
 
 // named is an item about a key, with its result.
@@ -184,20 +183,6 @@ func TestItemsThatDoNotFitStartAnotherWorker(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestATurnThatDoesNotComeInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newKeyed(t, 1)
-		k.Wait = time.Second
-		k.come(1, "a", "its own") // which takes longer once it was sent
-		start := time.Now()
-		if err := k.Do(t.Context(), &named{key: 2}); !errors.Is(err, ErrNotSent) || !errors.Is(err, ErrLate) || time.Since(start) != time.Second {
-			t.Errorf("after %v it ends with %v", time.Since(start), err)
-		}
-		k.end(0)
-		k.done("a")
-	})
 }
 
 func TestClose(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"time"
 )
 
 // Queue lets concurrent callers share batches of work (group commit). A single caller never
@@ -32,8 +31,6 @@ type Queue[T interface{ Size() int }] struct {
 	Work *sync.WaitGroup
 	// Room bounds the items that wait or are in flight. Several queues may share one.
 	Room *Room
-	// Wait is how long an item waits to be sent at most. Zero: as long as its context allows.
-	Wait time.Duration
 
 	// Key says what an item is about. Only one item of a key is in flight at a time, so no
 	// batch waits for another of this process. Nil: items are independent of each other.
@@ -69,15 +66,15 @@ type caller[T any] struct {
 // ErrNotSent is in an error of Do if the item wasn't sent and never will be.
 var ErrNotSent = errors.New("it was not sent")
 
-// The reasons for an [ErrNotSent], besides the caller's context: the Room is full, the item
-// waited longer than Wait, or the queue is closed.
+// The reasons for an [ErrNotSent], besides the caller's context: the Room is full, or the queue
+// is closed.
 var (
 	ErrFull   = errors.New("too many wait")
-	ErrLate   = errors.New("its turn did not come in time")
 	ErrClosed = errors.New("the queue is closed")
 )
 
-// Do returns nil once Send has finished a batch with the item. If ctx ends before the item is
+// Do returns nil once Send has finished a batch with the item. The item waits for its turn as
+// long as ctx allows, while Room bounds how many do. If ctx ends before the item is
 // sent, it never is, and the error is an [ErrNotSent]; if ctx ends later, the result is
 // unknown.
 func (q *Queue[T]) Do(ctx context.Context, item T) error {
@@ -96,26 +93,14 @@ func (q *Queue[T]) Do(ctx context.Context, item T) error {
 	if !q.join(c) {
 		return notSent(ErrClosed)
 	}
-	var turn <-chan time.Time
-	if q.Wait > 0 {
-		timer := time.NewTimer(q.Wait)
-		defer timer.Stop()
-		turn = timer.C
-	}
-	for {
-		select {
-		case <-c.done:
-			return c.err
-		case <-ctx.Done():
-			if q.leave(c) {
-				return notSent(ctx.Err())
-			}
-			return ctx.Err()
-		case <-turn:
-			if q.leave(c) {
-				return notSent(ErrLate)
-			}
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		if q.leave(c) {
+			return notSent(ctx.Err())
 		}
+		return ctx.Err()
 	}
 }
 

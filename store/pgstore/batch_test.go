@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/faultnet"
 	"github.com/semelhq/semel/internal/pgtest"
 	"github.com/semelhq/semel/store"
 )
@@ -200,37 +201,61 @@ func TestBatches(t *testing.T) {
 		wg.Wait()
 		put(t, s, numbered("k", 2), store.Revision{})
 	})
-	t.Run("when all connections are stuck a call is told soon", func(t *testing.T) {
-		const limit = 100 * time.Millisecond
-		s, database := open(t, Options{MaxConns: 1, LockTimeout: 10 * time.Second, AcquireTimeout: limit})
+	t.Run("who waits for a turn behind a write at work waits as long as its context allows", func(t *testing.T) {
+		const limit = 100 * time.Millisecond // for a connection
+		s, database := open(t, Options{MaxConns: 1, LockTimeout: time.Minute, AcquireTimeout: limit})
 		blocker := put(t, s, numbered("blocker", 1), store.Revision{})
 		release := hold(t, database, blocker.ID)
 		var wg sync.WaitGroup
 		wg.Go(func() { put(t, s, numbered("blocker", 2), blocker.Revision) })
 		await(t, "the only worker is busy", func() bool { return busy(s, 1) })
-		start := time.Now()
-		var busy atomic.Int64
-		var callers sync.WaitGroup
-		for i := range 100 {
-			callers.Go(func() {
-				if _, _, err := s.Apply(t.Context(), store.Write{Record: numbered(fmt.Sprint(i), 1)}); errors.Is(err, ErrBusy) {
-					busy.Add(1)
+		// A duplicate of the write that is on its way, and others.
+		for _, key := range []string{"blocker", "another"} {
+			wg.Go(func() {
+				rec := numbered(key, 3)
+				if cur, applied, err := s.Apply(t.Context(), store.Write{Record: rec}); err != nil || !applied && cur.ID != rec.ID {
+					t.Errorf("%s: applied %v, %v", key, applied, err)
 				}
 			})
 		}
-		callers.Wait()
-		if took := time.Since(start); took > limit+200*time.Millisecond || busy.Load() != 100 {
-			t.Errorf("%d of 100 calls were told that the store is busy, after %v", busy.Load(), took)
+		await(t, "they wait", func() bool { return queued(s) == 2 })
+		var impatient sync.WaitGroup
+		for i := range 100 {
+			impatient.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 3*limit)
+				defer cancel()
+				_, applied, err := s.Apply(ctx, store.Write{Record: numbered(fmt.Sprint(i), 1)})
+				if applied || !errors.Is(err, store.ErrNotApplied) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("who has waited for longer: applied %v, %v", applied, err)
+				}
+			})
+		}
+		impatient.Wait()
+		if n := queued(s); n != 2 {
+			t.Errorf("%d wait, want the 2 whose callers do", n)
 		}
 		// Reads and the clock have connections of their own.
-		if _, err := s.Get(t.Context(), blocker.ID); err != nil {
-			t.Errorf("Get: %v", err)
-		}
-		if err := s.clock.Read(t.Context()); err != nil {
-			t.Error(err)
-		}
+		await(t, "reads and the clock go on", func() bool {
+			_, err := s.Get(t.Context(), blocker.ID)
+			return errors.Join(err, s.clock.Read(t.Context())) == nil
+		})
 		release()
 		wg.Wait()
+	})
+	t.Run("where no connection is to be had a call is told soon", func(t *testing.T) {
+		server := pgtest.Shared(t)
+		n := newNetwork(t, server)
+		s, err := Open(t.Context(), n.url(server.Database(t)), &Options{Migrate: true, connect: time.Minute})
+		noError(t, err)
+		t.Cleanup(func() { mustClose(t, s) })
+		t.Cleanup(func() { n.Set(faultnet.Reset) })
+		n.Set(faultnet.Hole)
+		_, _, _ = s.Apply(t.Context(), store.Write{Record: numbered("k", 1)}) // over what was reset
+		for i := range 10 {
+			if _, _, err := s.Apply(t.Context(), store.Write{Record: numbered(fmt.Sprint(i), 1)}); !errors.Is(err, ErrBusy) {
+				t.Errorf("it is told %v", err)
+			}
+		}
 	})
 	t.Run("a record that somebody else has locked does not stop the others for long", func(t *testing.T) {
 		s, database := open(t, Options{MaxConns: 1, LockTimeout: 50 * time.Millisecond, AcquireTimeout: 10 * time.Second})

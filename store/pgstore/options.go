@@ -21,9 +21,10 @@ type Options struct {
 	// Reads and the rest have up to [ReadConns] of their own, so that they go on when writes
 	// are stuck, and notices one more.
 	MaxConns int
-	// AcquireTimeout is how long a write waits for its turn, and any call for a connection,
-	// before it gives up with [ErrBusy]. Defaults to 250 ms. When 16,384 writes or 64 MiB
-	// of them wait, others get it at once.
+	// AcquireTimeout is how long a call waits for a connection before it gives up with
+	// [ErrBusy]. Defaults to 250 ms. A write or a Get that waits for its turn, behind others
+	// that the server is at work on, waits as long as its context allows. When 16,384 of them
+	// or 64 MiB wait, others get ErrBusy at once.
 	AcquireTimeout time.Duration
 	// LockTimeout is how long a write waits for somebody else's transaction that holds its
 	// record. Defaults to 100 ms. While a record stays locked, later writes of it don't wait.

@@ -65,8 +65,8 @@ const (
 
 var errClosed = fmt.Errorf("pgstore: closed: %w", store.ErrNotApplied)
 
-// ErrBusy is the error of a call that waited for its turn for longer than
-// Options.AcquireTimeout, or beside which too many wait already. It has changed nothing.
+// ErrBusy is the error of a call that got no connection within Options.AcquireTimeout, or
+// beside which too many wait already. It has changed nothing.
 var ErrBusy = fmt.Errorf("pgstore: no connection was free in time: %w", store.ErrNotApplied)
 
 // Open connects to a database, by a URL or a list of settings as libpq takes them.
@@ -173,12 +173,12 @@ func (s *Store) startNotices() error {
 func (s *Store) makeQueues() {
 	s.writers = gather.Queue[*op]{
 		Send: s.writeBatch, Workers: s.opts.MaxConns, MaxBatch: s.opts.batch, MaxBytes: maxBytes,
-		Work: &s.work, Room: gather.NewRoom(), Wait: s.opts.AcquireTimeout,
+		Work: &s.work, Room: gather.NewRoom(),
 		Key: func(o *op) [32]byte { return o.id }, Answers: answersWrite, Apart: func(o *op) bool { return s.locked.has(o.id) },
 	}
 	s.readers = gather.Queue[*get]{
 		Send: s.getBatch, Workers: ReadConns / 2, MaxBatch: s.opts.batch, MaxBytes: maxBytes,
-		Work: &s.work, Room: gather.NewRoom(), Wait: s.opts.AcquireTimeout,
+		Work: &s.work, Room: gather.NewRoom(),
 	}
 	s.logWrites = gather.Queue[*logWrite]{
 		Send: func(one []*logWrite) { one[0].err = s.commit(s.reads, one[0].run) }, Workers: 1, MaxBatch: 1, MaxBytes: maxBytes,
@@ -189,7 +189,7 @@ func (s *Store) makeQueues() {
 // unanswered is the error of a call that a queue gave up.
 func unanswered(err error) error {
 	switch {
-	case errors.Is(err, gather.ErrFull), errors.Is(err, gather.ErrLate):
+	case errors.Is(err, gather.ErrFull):
 		return ErrBusy
 	case errors.Is(err, gather.ErrNotSent):
 		return notApplied(err)
