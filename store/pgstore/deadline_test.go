@@ -3,6 +3,7 @@ package pgstore
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -149,6 +150,91 @@ func TestDeadlinesInATransaction(t *testing.T) {
 					noError(t, tx.rollback())
 				}
 			})
+		}
+	})
+}
+
+// TestTooLateIsSaidOnlyWhereItIsCertain sends a write again after its deadline, while the
+// transaction that has made it in time is still committing and nobody sees what it has made.
+func TestTooLateIsSaidOnlyWhereItIsCertain(t *testing.T) {
+	t.Parallel()
+	now := func(s *Store) store.Instant {
+		at, err := s.Now(t.Context())
+		noError(t, err)
+		return at
+	}
+	for _, kind := range []string{"a claim", "a change"} {
+		t.Run(kind+" whose transaction goes on for a while", func(t *testing.T) {
+			s, database := open(t, Options{})
+			key := kind
+			w := store.Write{Record: numbered(key, 2)}
+			if kind == "a change" {
+				w.Expect = put(t, s, numbered(key, 1), store.Revision{}).Revision
+			}
+			for _, commits := range []bool{false, true} {
+				tx, err := pgtest.Shared(t).Conn(t, database).Begin(t.Context())
+				noError(t, err)
+				if applied, err := (&joined{store: s, link: pgxLink(tx), waits: "0"}).Apply(t.Context(), w); err != nil || !applied {
+					t.Fatal(applied, err)
+				}
+				again := w
+				again.Deadline = now(s)
+				if _, applied, err := s.Apply(t.Context(), again); applied || err == nil || errors.Is(err, store.ErrNotApplied) {
+					t.Errorf("while its transaction goes on: applied %v, %v", applied, err)
+				}
+				if !commits {
+					noError(t, tx.Rollback(t.Context()))
+					if _, applied, err := s.Apply(t.Context(), again); applied || !errors.Is(err, store.ErrTooLate) {
+						t.Errorf("after that was rolled back: applied %v, %v", applied, err)
+					}
+					continue
+				}
+				noError(t, tx.Commit(t.Context()))
+				if cur, _, err := s.Apply(t.Context(), again); err != nil || cur.Revision != w.Record.Revision {
+					t.Errorf("after that was committed: %v is stored, %v", cur.Revision, err)
+				}
+			}
+		})
+	}
+	t.Run("a claim whose transaction waits for a standby, and with it whoever looks", func(t *testing.T) {
+		server := pgtest.Start(t, nil)
+		database := server.Database(t)
+		first := mustOpen(t, server.URL(database), &Options{Migrate: true})
+		t.Cleanup(func() { mustClose(t, first) })
+		second := mustOpen(t, server.URL(database), nil)
+		t.Cleanup(func() { mustClose(t, second) })
+		standbys := func(names string) {
+			server.Exec(t, database, "ALTER SYSTEM SET synchronous_standby_names = '"+names+"'")
+			server.Exec(t, database, "SELECT pg_reload_conf()")
+		}
+		standbys("nobody")
+		server.Await(t, "SELECT current_setting('synchronous_standby_names') = 'nobody'")
+		var callers sync.WaitGroup
+		defer callers.Wait()
+		defer standbys("") // so that nobody need wait
+		waiting := func(n int) {
+			server.Await(t, fmt.Sprintf("SELECT count(*) = %d FROM pg_stat_activity WHERE wait_event = 'SyncRep'", n))
+		}
+		w := store.Write{Record: numbered("k", 1)}
+		callers.Go(func() { _, _, _ = first.Apply(t.Context(), w) })
+		waiting(1)
+		again := w
+		again.Deadline = now(second)
+		told := make(chan error, 1)
+		callers.Go(func() {
+			cur, applied, err := second.Apply(t.Context(), again)
+			if err == nil && !applied && cur.Revision != w.Record.Revision {
+				err = fmt.Errorf("%v is stored", cur.Revision)
+			}
+			told <- err
+		})
+		waiting(2)
+		standbys("")
+		if err := <-told; errors.Is(err, store.ErrNotApplied) {
+			t.Errorf("it is told %v", err)
+		}
+		if rec, err := first.Get(t.Context(), w.Record.ID); err != nil || rec.Revision != w.Record.Revision {
+			t.Errorf("%v is stored, %v", rec.Revision, err)
 		}
 	})
 }

@@ -261,6 +261,19 @@ func TestLostCommit(t *testing.T) {
 		}
 		e.wantRows("done", 1)
 	})
+	t.Run("one that was carried out, and whose message was settled meanwhile, is found", func(t *testing.T) {
+		ans := e.must(losing("settled", 1, func(ctx context.Context, tx pgx.Tx) {
+			noError(t, tx.Commit(ctx))
+			later := e.stored(orderCall("settled"))
+			before := later.Revision
+			later.Revision[0]++ // what a dispatcher has written
+			put(t, e.store, later, before)
+		}))
+		if ans.Decision != semel.Execute || ans.Record.State != semel.Completed {
+			t.Errorf("%+v", ans)
+		}
+		e.wantRows("settled", 1)
+	})
 	t.Run("one that never arrived is found out, and the call runs again", func(t *testing.T) {
 		ans := e.must(losing("never", 2, func(ctx context.Context, tx pgx.Tx) { noError(t, tx.Rollback(ctx)) }))
 		if lost.Load() != 2 || ans.Decision != semel.Execute {

@@ -108,9 +108,12 @@ func (t *ownTx) resolve(ctx context.Context) (committed bool, err error) {
 	}
 }
 
-// leftIn reports whether a written record is the stored one, or an earlier version of it.
+// leftIn reports whether what a transaction wrote is stored, or was before something followed
+// it, such as a settled message or a further attempt.
 func leftIn(wrote, stored *semel.Record) bool {
-	return stored.Revision == wrote.Revision || slices.ContainsFunc(stored.Earlier, func(a store.AttemptRecord) bool {
-		return a.Fence == wrote.Fence && a.StartedAt == wrote.StartedAt
-	})
+	return stored.Revision == wrote.Revision ||
+		stored.Fence == wrote.Fence && stored.StartedAt == wrote.StartedAt && stored.Holder == wrote.Holder ||
+		slices.ContainsFunc(stored.Earlier, func(a store.AttemptRecord) bool {
+			return a.Fence == wrote.Fence && a.StartedAt == wrote.StartedAt
+		})
 }

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,20 +157,24 @@ func (s *Store) writeOnce(ctx context.Context, conn *pgx.Conn, ops []*op, lockTi
 	if len(rest) == 0 {
 		return nil
 	}
-	return s.lookAtWhatIsThere(ctx, conn, unsettled(ops))
+	late, err := s.lookAtWhatIsThere(ctx, conn, unsettled(ops))
+	if err != nil || len(late) == 0 {
+		return err
+	}
+	return s.refuseLate(ctx, conn, late, lockTimeout)
 }
 
 // lookAtWhatIsThere reads what is stored in place of writes that weren't made. It settles
-// them as refused by that, or as too late if they could be made and their deadline is over.
-// Another round may make the rest.
-func (s *Store) lookAtWhatIsThere(ctx context.Context, conn *pgx.Conn, ops []*op) error {
+// them as refused by that, and returns those that could be made as far as it sees, but whose
+// deadline is over. Another round may make the rest.
+func (s *Store) lookAtWhatIsThere(ctx context.Context, conn *pgx.Conn, ops []*op) (late []*op, err error) {
 	ids := make(pgtype.FlatArray[[]byte], len(ops))
 	for i, o := range ops {
 		ids[i] = o.id[:]
 	}
 	found, err := s.look(ctx, conn, ids)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, o := range ops {
 		r := found[o.id]
@@ -186,6 +191,40 @@ func (s *Store) lookAtWhatIsThere(ctx context.Context, conn *pgx.Conn, ops []*op
 		case there && (err != nil || o.creates() || rec.Revision != o.write.Expect):
 			o.refused(&rec, err)
 		case o.deadline != 0 && r.at >= int64(o.deadline)/1000: // in microseconds
+			late = append(late, o)
+		}
+	}
+	return late, nil
+}
+
+// refuseLate settles writes as too late if that is certain. An earlier try of one, over a
+// connection that was dropped, may have been made in time by a transaction that commits only
+// now, when a disk or a standby is slow, and until then nobody sees it. So refuseLate makes the
+// writes without their deadlines in a transaction that it rolls back. That waits, for the lock
+// timeout, for whoever is at work on these records: then the write is unknown. A write that
+// can be made hasn't been made before, and can't be any more. Another round looks at the rest.
+//
+// A crash at any point leaves nothing: the server rolls back.
+func (s *Store) refuseLate(ctx context.Context, conn *pgx.Conn, ops []*op, lockTimeout time.Duration) error {
+	tries := make([]*op, len(ops))
+	for i, o := range ops {
+		tries[i] = &op{id: o.id, record: o.record, write: store.Write{Record: o.write.Record, Expect: o.write.Expect}}
+	}
+	_, err := conn.Exec(ctx, "BEGIN")
+	var made []version
+	if err == nil {
+		made, err = transact(ctx, s, conn, scanVersion, s.writing(tries, lockTimeout)...)
+		_, end := conn.Exec(ctx, "ROLLBACK")
+		err = cmp.Or(err, end)
+	}
+	if err != nil {
+		if conn.PgConn().TxStatus() != 'I' {
+			_ = conn.Close(s.base)
+		}
+		return err
+	}
+	for _, o := range ops {
+		if slices.Contains(made, version{o.id, o.write.Record.Revision}) {
 			o.fail(fmt.Errorf("pgstore: apply: %w", store.ErrTooLate))
 		}
 	}
