@@ -17,6 +17,7 @@ type link struct {
 	cluster bool
 	option  rueidis.ClientOption
 	current atomic.Pointer[rueidis.Client]
+	lost    atomic.Bool // the current client was closed, and there is no other yet
 
 	mu       sync.Mutex
 	replaced time.Time
@@ -44,12 +45,20 @@ func (l *link) dial() (rueidis.Client, error) {
 	return rueidis.NewClient(option)
 }
 
-// replaceAfter closes all connections of a client and opens new ones, if err says that they
+// replaceAfter opens new connections and closes all those of a client, if err says that they
 // gave the answer of another call, or that the server has become a replica: its address may
 // resolve to the new master. It does nothing if another caller has already done so, nor
 // within a second of the last time.
+//
+// If nobody can be reached now, a later error has it try again. Until then the connections to
+// a replica stay: it may become the master again. Connections that mix up answers are closed
+// all the same, and calls fail.
 func (l *link) replaceAfter(err error, bad rueidis.Client) {
-	if !errors.Is(err, errCrossedReply) && (l.cluster || !isReadOnly(err)) {
+	if err == nil {
+		return
+	}
+	crossed := errors.Is(err, errCrossedReply)
+	if !crossed && !l.lost.Load() && (l.cluster || !isReadOnly(err)) {
 		return
 	}
 	l.mu.Lock()
@@ -58,12 +67,15 @@ func (l *link) replaceAfter(err error, bad rueidis.Client) {
 		return
 	}
 	l.replaced = time.Now()
-	// If the new client can't connect, the bad one is closed all the same. Its calls then
-	// fail, and each tries again to replace it.
-	if c, err := l.dial(); err == nil {
+	c, failed := l.dial()
+	if failed == nil {
 		l.current.Store(&c)
+	} else if !crossed {
+		return
 	}
-	l.old.Go(bad.Close)
+	if !l.lost.Swap(failed != nil) {
+		l.old.Go(bad.Close)
+	}
 }
 
 func (l *link) close() {

@@ -24,8 +24,8 @@ type Options struct {
 	// of "-_.:". Defaults to "semel".
 	Prefix string
 	// Timeout is how long a server may stay silent before the store gives up the
-	// connection, and how long connecting may take. The context of a call bounds
-	// it too. Defaults to 5 seconds; must be at least 100 milliseconds.
+	// connection, and how long connecting may take, which is at most 3 seconds. The context
+	// of a call bounds it too. Defaults to 4 seconds; must be at least 100 milliseconds.
 	Timeout time.Duration
 	// TLS is used with rediss addresses. If nil, the store trusts the system's
 	// certificate authorities and checks the host's name.
@@ -36,6 +36,10 @@ type Options struct {
 	AcceptLoss bool
 }
 
+// connectLimit is how long connecting may take: one that the network has swallowed costs no
+// more than that.
+const connectLimit = 3 * time.Second
+
 var validPrefix = regexp.MustCompile(`^[-_.:a-zA-Z0-9]{1,64}$`)
 
 // checked fills in the defaults, and reports all problems at once.
@@ -45,7 +49,7 @@ func (o *Options) checked() (Options, error) {
 		out = *o
 	}
 	out.Prefix = cmp.Or(out.Prefix, "semel")
-	out.Timeout = cmp.Or(out.Timeout, 5*time.Second)
+	out.Timeout = cmp.Or(out.Timeout, 4*time.Second)
 	var errs []error
 	if !validPrefix.MatchString(out.Prefix) {
 		errs = append(errs, errors.New(`option Prefix: up to 64 letters, digits and any of "-_.:"`))
@@ -161,7 +165,7 @@ func parse(address string, o *Options) (opt rueidis.ClientOption, cluster bool, 
 	}
 	// While nodes disagree about who serves a slot, they may redirect a command in a circle.
 	opt.ClusterOption.MaxMovedRedirections = 16
-	opt.Dialer = net.Dialer{Timeout: o.Timeout, KeepAlive: min(time.Second, o.Timeout)}
+	opt.Dialer = net.Dialer{Timeout: min(o.Timeout, connectLimit), KeepAlive: min(time.Second, o.Timeout)}
 	opt.ConnWriteTimeout = o.Timeout
 	opt.DisableCache = true
 	return opt, cluster, nil
