@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 }
 
 // lookFaults are few, and quickly over.
-var lookFaults = regexp.MustCompile(`^(node\.(kill|pause|rolling|reload)|worker\..*|upstream\.kill|link\.client\.(torn|mute|refused)|server\.(kill|terminate|scripts))$`)
+var lookFaults = regexp.MustCompile(`^(node\.(kill|pause|rolling|reload)|worker\..*|upstream\.kill|link\.client\.(torn|mute|refused)|link\.store\.hole|server\.(kill|terminate|scripts))$`)
 
 // binaries are built once, by whether their clocks can be moved.
 var binaries = map[bool]func() (string, error){

@@ -12,7 +12,8 @@ import (
 
 // links are the ways in which a network fails, by the names of the faults.
 var links = map[string]faultnet.Fault{
-	"torn": faultnet.Torn, "mute": faultnet.Deaf, "half-open": faultnet.HalfOpen, "stalled": faultnet.Blackhole, "refused": faultnet.Reset,
+	"torn": faultnet.Torn, "mute": faultnet.Deaf, "half-open": faultnet.HalfOpen, "hole": faultnet.Hole,
+	"stalled": faultnet.Blackhole, "refused": faultnet.Reset,
 }
 
 // linkFaults are the faults of networks, each the way to a target.

@@ -34,6 +34,9 @@ type Report struct {
 	Reasons     map[string]int `json:"held_reasons"`
 	// Early counts those that were held before a lease had passed.
 	Early int `json:"held_early"`
+	// Recovery is how long each node took to take a call again after the way to the store
+	// had swallowed everything for three seconds; empty if that wasn't tried.
+	Recovery []time.Duration `json:"recovery_ns,omitempty"`
 	// Peak is the most memory that each node used.
 	Peak       map[string]usage    `json:"peak"`
 	Violations []history.Violation `json:"violations"`
@@ -76,6 +79,9 @@ func (r *Report) Print(w io.Writer) {
 	fmt.Fprintf(w, "  held: %d, %d of them without an effect (%.2f %% of all calls); why: %s\n", r.Held, r.HeldWithout, r.Share(), counts(r.Reasons))
 	if r.Early > 0 {
 		fmt.Fprintf(w, "  held before a lease had passed: %d\n", r.Early)
+	}
+	for i, took := range r.Recovery {
+		fmt.Fprintf(w, "  %s took a call %v after three silent seconds of the store\n", nodeName(i+1), took.Round(time.Millisecond))
 	}
 	for _, name := range sorted(r.Peak) {
 		fmt.Fprintf(w, "  %s took %d MiB, %d threads, %d files at most\n", name, r.Peak[name].Memory>>20, r.Peak[name].Threads, r.Peak[name].Files)
@@ -122,7 +128,21 @@ const maxMemory = 512 << 20
 const (
 	ruleMemory = "memory piles up"
 	ruleCrash  = "a node broke down"
+	// ruleRecovery: see recoveryLimit.
+	ruleRecovery = "no recovery"
 )
+
+// recovered adds how long the nodes took to take calls again.
+func (r *Report) recovered(all []time.Duration) {
+	r.Recovery = all
+	for i, took := range all {
+		if took > recoveryLimit {
+			v := history.Violation{Rule: ruleRecovery, Text: fmt.Sprintf("%s took a call only %v after the network worked again", nodeName(i+1), took.Round(time.Millisecond))}
+			r.Violations = append(r.Violations, v)
+			r.Histories = append(r.Histories, v.Rule+": "+v.Text+"\n")
+		}
+	}
+}
 
 // report is the judgement.
 func (r *run) report(seconds float64, s *injector) *Report {

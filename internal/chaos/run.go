@@ -131,8 +131,10 @@ func (r *run) play(ctx context.Context) (rep *Report, err error) {
 	if err := r.heal(ctx); err != nil {
 		return nil, err
 	}
+	recovered := r.recover(ctx)
 	r.settle(ctx, settling)
 	rep = r.report(seconds, s)
+	rep.recovered(recovered)
 	return rep, nil
 }
 

@@ -32,6 +32,8 @@ type stage struct {
 	disks []string
 	// attach tells the stage its nodes, once they are there.
 	attach func(nodes map[string]*node)
+	// network makes the way from all nodes to the store fail; nil: there is none.
+	network func(faultnet.Fault)
 	// heal ends all faults that may still last.
 	heal func() error
 }
@@ -68,10 +70,12 @@ func netsTo(t *tb, nodes int, listen func() (*faultnet.Net, error)) map[string]*
 
 func nodeName(number int) string { return fmt.Sprintf("node%d", number) }
 
-// healed makes all networks healthy.
-func healed(nets map[string]*faultnet.Net) {
-	for _, n := range nets {
-		n.Set(faultnet.Healthy)
+// setAll makes all networks fail, or heals them.
+func setAll(nets map[string]*faultnet.Net) func(faultnet.Fault) {
+	return func(f faultnet.Fault) {
+		for _, n := range nets {
+			n.Set(f)
+		}
 	}
 }
 

@@ -45,8 +45,9 @@ func stagePostgres(t *tb, o Options) *stage {
 		return fmt.Sprintf("postgres://semel@%s/%s?sslmode=disable", nets[nodeName(node)].Addr(), database)
 	}
 	s.faults = append(append(s.faults, linkFaults("store", nets)...), p.faults()...)
+	s.network = setAll(nets)
 	s.heal = func() error {
-		healed(nets)
+		s.network(faultnet.Healthy)
 		return p.limit(-1)
 	}
 	return s

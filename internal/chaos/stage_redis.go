@@ -34,8 +34,9 @@ func stageRedis(t *tb, o Options) *stage {
 	s.faults = append(append(s.faults, linkFaults("store", nets)...), r.faults()...)
 	// As a replica it refuses writes, and its master is nowhere.
 	s.faults = append(s.faults, r.setting("server.readonly", []string{"REPLICAOF", "127.0.0.1", "1"}, []string{"REPLICAOF", "NO", "ONE"}))
+	s.network = setAll(nets)
 	s.heal = func() error {
-		healed(nets)
+		s.network(faultnet.Healthy)
 		return errors.Join(r.heal(), r.do("server", "REPLICAOF", "NO", "ONE"))
 	}
 	return s
@@ -67,10 +68,15 @@ func stageCluster(t *tb, o Options) *stage {
 	// A master that asks for more replicas than there are refuses writes.
 	s.faults = append(append(s.faults, r.faults()...),
 		r.setting("server.readonly", []string{"CONFIG", "SET", "min-replicas-to-write", "9"}, []string{"CONFIG", "SET", "min-replicas-to-write", "0"}))
+	s.network = func(f faultnet.Fault) {
+		for _, i := range at {
+			c.Fail(i, f)
+		}
+	}
 	s.heal = func() error {
+		s.network(faultnet.Healthy)
 		errs := []error{r.heal()}
 		for _, name := range r.names {
-			c.Fail(at[name], faultnet.Healthy)
 			errs = append(errs, r.do(name, "CONFIG", "SET", "min-replicas-to-write", "0"))
 		}
 		return errors.Join(append(errs, try(c.AwaitHealthy))...)
