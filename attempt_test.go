@@ -71,20 +71,32 @@ func TestHandlerErrorsEndTheAttemptAsTheySay(t *testing.T) {
 	cause := errors.New("boom")
 	for _, c := range []struct {
 		name   string
+		op     semel.Operation
+		effect error // what the provider says; errNone: it is not called
 		err    error
 		state  semel.State
 		how    store.Disposition
 		code   semel.Code
 		replay semel.Code
 	}{
-		{"a plain error is failed", cause, semel.Failed, semel.DispositionFailed, semel.CodeFailed, semel.CodeFailed},
-		{"rejected", semel.Rejected("no_funds", cause), semel.Failed, semel.DispositionRejected, semel.CodeRejected, semel.CodeRejected},
-		{"aborted", semel.Aborted(cause), semel.Failed, semel.DispositionAborted, semel.CodeAborted, ""},
-		{"unknown", semel.Unknown(cause), semel.Processing, 0, semel.CodeUnknown, semel.CodeHeld},
+		{"a plain error runs again", semel.Operation{}, errNone, cause, semel.Failed, semel.DispositionAborted, semel.CodeAborted, ""},
+		{"a plain error of a financial operation is kept", semel.Operation{Financial: true}, errNone, cause, semel.Failed, semel.DispositionFailed, semel.CodeFailed, semel.CodeFailed},
+		{"a plain error of one that says retry", semel.Operation{Financial: true, OnFailure: semel.RetryFailure}, errNone, cause, semel.Failed, semel.DispositionFailed, semel.CodeFailed, ""},
+		{"a plain error after an effect is kept", semel.Operation{}, nil, cause, semel.Failed, semel.DispositionFailed, semel.CodeFailed, semel.CodeFailed},
+		{"a plain error after an effect that did not happen", semel.Operation{}, semel.Aborted(cause), cause, semel.Failed, semel.DispositionAborted, semel.CodeAborted, ""},
+		{"a plain error after an effect that failed", semel.Operation{}, semel.Failure(cause), cause, semel.Failed, semel.DispositionAborted, semel.CodeAborted, ""},
+		{"a plain error after an effect without a result", semel.Operation{}, cause, cause, semel.Processing, 0, semel.CodeUnknown, semel.CodeHeld},
+		{"marked as a failure", semel.Operation{}, errNone, semel.Failure(cause), semel.Failed, semel.DispositionFailed, semel.CodeFailed, semel.CodeFailed},
+		{"rejected", semel.Operation{}, errNone, semel.Rejected("no_funds", cause), semel.Failed, semel.DispositionRejected, semel.CodeRejected, semel.CodeRejected},
+		{"aborted", semel.Operation{}, errNone, semel.Aborted(cause), semel.Failed, semel.DispositionAborted, semel.CodeAborted, ""},
+		{"unknown", semel.Operation{}, errNone, semel.Unknown(cause), semel.Processing, 0, semel.CodeUnknown, semel.CodeHeld},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
-				ans, err := r.Do(t.Context(), call("k"), func(context.Context, semel.Execution) (semel.Result, error) {
+			inBubble(t, c.op, func(t *testing.T, r *rig) {
+				ans, err := r.Do(t.Context(), call("k"), func(ctx context.Context, x semel.Execution) (semel.Result, error) {
+					if c.effect != errNone {
+						_, _ = semel.Effect(ctx, x, "charge", func(context.Context, string) (int, error) { return 1, c.effect })
+					}
 					return data("more"), c.err
 				})
 				if wantCode(t, err, c.code); !errors.Is(err, cause) {
@@ -108,21 +120,35 @@ func TestHandlerErrorsEndTheAttemptAsTheySay(t *testing.T) {
 	}
 }
 
+// errNone stands for no error at all.
+var errNone = errors.New("none")
+
+// A panic proves nothing: only a declared ledger does.
 func TestPanicsAreRecordedAndPass(t *testing.T) {
 	for name, body := range map[string]func(){
 		"panic":  func() { panic("boom") },
 		"goexit": runtime.Goexit,
 	} {
-		for _, open := range []bool{false, true} {
-			t.Run(name+map[bool]string{false: "", true: " with an open effect"}[open], func(t *testing.T) {
-				inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
+		for kind, c := range map[string]struct {
+			op         semel.Operation
+			open, held bool
+		}{
+			" is held":                                  {semel.Operation{}, false, true},
+			" is held with an open effect":              {semel.Operation{}, true, true},
+			" runs again where the ledger has it all":   {semel.Operation{Effects: []string{"charge"}}, false, false},
+			" is held where the ledger has it open":     {semel.Operation{Effects: []string{"charge"}}, true, true},
+			" runs again where the operation says so":   {semel.Operation{OnAbandoned: semel.RetryAbandoned}, false, false},
+			" of a financial operation is held as well": {semel.Operation{Financial: true}, false, true},
+		} {
+			t.Run(name+kind, func(t *testing.T) {
+				inBubble(t, c.op, func(t *testing.T, r *rig) {
 					var passed any
 					done := make(chan struct{})
 					go func() {
 						defer close(done)
 						defer func() { passed = recover() }()
 						_, _ = r.Do(t.Context(), call("k"), func(ctx context.Context, a semel.Execution) (semel.Result, error) {
-							if open {
+							if c.open {
 								_, _ = semel.Effect(ctx, a, "charge", func(context.Context, string) (int, error) {
 									body()
 									return 0, nil
@@ -138,8 +164,8 @@ func TestPanicsAreRecordedAndPass(t *testing.T) {
 					}
 					rec, err := r.Lookup(t.Context(), id("k"))
 					must(t, err)
-					if open != (rec.Held != "") || open != (rec.State == semel.Processing) {
-						t.Errorf("recorded as %s, held %q", rec.State, rec.Held)
+					if c.held != (rec.Held != "") || !c.held && rec.Disposition != semel.DispositionAbandoned {
+						t.Errorf("recorded as %s %s, held %q", rec.State, rec.Disposition, rec.Held)
 					}
 				})
 			})

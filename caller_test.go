@@ -298,7 +298,7 @@ func TestAnotherCallerOfAnOpenTransaction(t *testing.T) {
 	t.Run("that is a stranger's", func(t *testing.T) {
 		inBubble(t, semel.Operation{OnFailure: semel.RetryFailure}, func(t *testing.T, r *rig) {
 			b := newBase(r.store)
-			_, err := r.DoTx(t.Context(), boundCall("first", "x"), b.begin, row("first", errors.New("no")))
+			_, err := r.DoTx(t.Context(), boundCall("first", "x"), b.begin, row("first", semel.Failure(errors.New("no"))))
 			wantCode(t, err, semel.CodeFailed)
 			x, err := b.begin(t.Context())
 			must(t, err)

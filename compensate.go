@@ -129,7 +129,8 @@ func (e *Engine) compensate(ctx context.Context, op *operation, rec *Record) (Re
 	}
 	// This is the engine's own call: its answer isn't shown to a caller.
 	ans, cerr := e.Do(context.WithValue(ctx, ownCall{}, true), call, func(ctx context.Context, x Execution) (Result, error) {
-		return op.Compensate(ctx, x, *rec)
+		res, err := op.Compensate(ctx, x, *rec)
+		return res, Failure(err) // nobody asks for another try
 	})
 	done := *c
 	switch {

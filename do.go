@@ -16,12 +16,18 @@ import (
 //
 //   - nil: completed; but held if the ledger has an effect without a result,
 //     because fn's result can't be relied on then.
-//   - an error marked [Rejected], [Aborted] or [Unknown]: as marked.
-//   - any other error: failed, under Operation.OnFailure, if the ledger has no
-//     effect without a result; otherwise unknown, and the record is held. If the lease
+//   - an error marked [Rejected], [Aborted], [Failure] or [Unknown]: as marked. But if the
+//     ledger has an effect without a result, only a refusal counts; after anything else
+//     the record is held.
+//   - any other error, by the ledger. If no effect was completed, it is aborted: the next
+//     delivery runs. If some were, or the operation is Financial, it is failed, and
+//     Operation.OnFailure decides. If one has no result, the record is held. So do what
+//     must not be repeated inside [Effect], or mark the error yourself. If the lease
 //     was lost before, such an error records nothing, see [ErrLeaseLost]. If the store
 //     prevented an effect from being started, see [Attempt.StartEffect].
-//   - a panic, or runtime.Goexit: as any other error; then it continues.
+//   - a panic, or runtime.Goexit: it proves nothing, so the attempt is abandoned, as by
+//     [Attempt.Abandon], and held unless the ledger or the policy allows another one.
+//     Then it continues.
 //
 // A result that is returned with an error is kept with it.
 //
@@ -46,14 +52,14 @@ func (e *Engine) Do(ctx context.Context, call Call, fn func(ctx context.Context,
 
 // run calls a handler and then end, which ends the attempt by what the handler returned
 // and puts its outcome into the answer. If the handler does not return, the attempt is
-// ended as failed or unknown while the panic passes.
+// ended by errPanicked while the panic passes.
 func (ans *Answer) run(handler func() (Result, error), end func(Result, error) error) (Answer, error) {
 	returned := false
 	defer func() {
 		if !returned {
 			// Whoever recovers the panic can't be told of an error here. If the
 			// end could not be recorded, the lease ends and policy settles it.
-			_ = end(Result{}, errors.New("the handler panicked"))
+			_ = end(Result{}, errPanicked)
 		}
 	}()
 	res, err := handler()
@@ -73,17 +79,21 @@ func (ans *Answer) run(handler func() (Result, error), end func(Result, error) e
 	return *ans, outcomeError(ans.Record, err)
 }
 
+// errPanicked stands for the error of a handler that did not return.
+var errPanicked = errors.New("the handler panicked")
+
 // endBy ends the attempt as err says.
 func (a *Attempt) endBy(ctx context.Context, res Result, err error) error {
-	end := EndingOf(err, a.EffectOpen())
+	end := EndingOf(err, a.Record().Effects, a.op.Financial)
 	end.Result = res
-	if end.Disposition == DispositionFailed {
+	if end.Unmarked || end.Disposition == DispositionFailed {
 		if lost := a.handler.lost(); lost != nil {
 			// The handler was told to stop, so its error says nothing about the
 			// work. When the lease ends, the ledger and the policy decide.
 			return lost
 		}
-		if _, ok := errors.AsType[*notStarted](err); ok && a.mayRunAgain() {
+		_, ok := errors.AsType[*notStarted](err)
+		if ok && a.mayRunAgain() || err == errPanicked {
 			end.Disposition = DispositionAbandoned
 		}
 	}

@@ -28,8 +28,10 @@ const maxTx = 12
 //   - an error marked [Aborted] or [Unknown]: everything is rolled back and nothing
 //     is kept; the next delivery runs. Only this database can be meant by Unknown, and
 //     after a rollback nothing in it is unknown.
-//   - any other error: what fn wrote is taken back, and the attempt is kept as
-//     failed; Operation.OnFailure decides what the next delivery gets.
+//   - one marked [Failure], and any other error if the operation is Financial: what fn
+//     wrote is taken back, and the failure is kept; Operation.OnFailure decides what the
+//     next delivery gets.
+//   - any other error: as if marked [Aborted].
 //   - a panic, or runtime.Goexit: as any other error; then it goes on.
 //
 // fn gets your context. If you hang up while fn runs, everything is rolled back, and an
@@ -132,7 +134,7 @@ func (a *Attempt) endTx(ctx context.Context, tx store.OwnTx, res Result, err err
 	if err != nil && ctx.Err() != nil {
 		return &Error{Code: CodeStoreUnavailable, Message: "the caller hung up, and everything was rolled back", Err: err}
 	}
-	end := EndingOf(err, false)
+	end := EndingOf(err, nil, a.op.Financial)
 	end.Result = res
 	switch end.Disposition {
 	case DispositionAborted:

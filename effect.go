@@ -36,6 +36,8 @@ const (
 //     attempt or the next.
 //   - [Rejected]: the provider refused for good. The refusal is recorded and
 //     replayed, without its cause.
+//   - [Failure]: the provider itself says that the effect failed. A further attempt, if
+//     Operation.OnFailure allows one, may try it again.
 //   - anything else: unknown. The effect stays started, is never called again,
 //     and an attempt that ends with this error is held until it is settled.
 //
@@ -93,7 +95,7 @@ func Effect[T any](ctx context.Context, x Execution, name string, fn func(ctx co
 // the error to [Engine.Do] abandons its attempt, as by [Attempt.Abandon], if the ledger
 // or the policy allows another one, which continues where this one stopped. That needs
 // Operation.Effects or [RetryAbandoned]: without them the handler may have had effects
-// beside the ledger, and the attempt fails.
+// beside the ledger, and the error counts as any other.
 func (a *Attempt) StartEffect(ctx context.Context, name string) (store.EffectRecord, error) {
 	ef, err := a.startEffect(ctx, name, false)
 	if errors.Is(err, &Error{Code: CodeStoreUnavailable}) || errors.Is(err, ErrUnknown) {

@@ -275,7 +275,7 @@ func TestAnEffectThatTheStoreKeptFromStarting(t *testing.T) {
 		{"the intent is lost", []string{"*"}, "", faultstore.Apply, faultstore.NotApplied, nil, semel.DispositionAbandoned, semel.Execute},
 		{"the intent arrives", []string{"*"}, "", faultstore.Apply, faultstore.Applied, nil, semel.DispositionAbandoned, semel.Execute},
 		{"the policy allows another attempt", nil, semel.RetryAbandoned, faultstore.Apply, faultstore.Applied, nil, semel.DispositionAbandoned, semel.Execute},
-		{"the handler may have done other things", nil, "", faultstore.Apply, faultstore.Applied, nil, semel.DispositionFailed, semel.Replay},
+		{"the handler has done other things", nil, "", faultstore.Apply, faultstore.Applied, semel.Failure, semel.DispositionFailed, semel.Replay},
 		{"the handler knows better", []string{"*"}, "", faultstore.Apply, faultstore.Applied, func(err error) error { return semel.Rejected("no", err) }, semel.DispositionRejected, semel.Replay},
 	} {
 		for _, before := range []bool{false, true} {

@@ -112,5 +112,16 @@ func Unknown(err error) error {
 	return &verdict{err: err}
 }
 
+// Failure marks err as a failure of the work: it is kept, and Operation.OnFailure decides
+// what the next delivery gets. An error that has a mark keeps that one, so you can mark
+// whatever a function returns. Inside [Effect] it is the provider's own word that the
+// effect failed, and a further attempt may try it again.
+func Failure(err error) error {
+	if _, marked := verdictOf(err); marked || err == nil {
+		return err
+	}
+	return &verdict{disposition: DispositionFailed, err: err}
+}
+
 // verdictOf finds the mark that a handler put on its error.
 func verdictOf(err error) (*verdict, bool) { return errors.AsType[*verdict](err) }

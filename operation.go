@@ -97,8 +97,10 @@ type Operation struct {
 	Name string
 	// Class defaults to [Strict].
 	Class Class
-	// Financial raises the default window to 7 days and its floor to 24 hours
-	// (MAP-EXP.1, IDS-VIII.3).
+	// Financial says that the operation moves money. It raises the default window to 7
+	// days and its floor to 24 hours (MAP-EXP.1, IDS-VIII.3), keeps records for the
+	// archive (MAP-EXP.4), and keeps failures: OnFailure defaults to [ReplayFailure] at
+	// every door, and a plain error of a function is a failure, see [Engine.Do].
 	Financial bool
 	// Window is how long an outcome is kept, counted from the moment it became
 	// terminal. Defaults to 24 hours, or 7 days if Financial.
@@ -148,8 +150,11 @@ type Operation struct {
 	// UUIDv7.
 	RefuseLate bool
 	// Archive keeps expired records until Options.Archive has taken them
-	// (MAP-EXP.3). Without one they stay in the store.
+	// (MAP-EXP.3). Without one they stay in the store. Financial implies it.
 	Archive bool
+	// NoArchive lets the expired records of a Financial operation be deleted without an
+	// archive.
+	NoArchive bool
 	// Evidence is how much goes to the evidence log. Defaults to [EvidenceNone].
 	// More needs a store with [store.EvidenceLog] and Options.Witness.
 	Evidence EvidenceLevel
@@ -191,6 +196,7 @@ func (op Operation) withDefaults() Operation {
 		op.Window = DefaultFinancialWindow
 	}
 	op.Window = cmp.Or(op.Window, DefaultWindow)
+	op.Archive = op.Archive || op.Financial && !op.NoArchive
 	op.Lease = cmp.Or(op.Lease, DefaultLease)
 	op.OnFailure = cmp.Or(op.OnFailure, ReplayFailure)
 	op.OnAbandoned = cmp.Or(op.OnAbandoned, HoldAbandoned)
@@ -234,6 +240,9 @@ func (op Operation) Validate() error {
 		if op.Class == ReadOnly {
 			bad("class I0 changes nothing and needs no Confirmation")
 		}
+	}
+	if op.NoArchive && (op.Archive || !op.Financial) {
+		bad("NoArchive is for Financial operations without Archive")
 	}
 	if (op.Compensation == "") != (op.Compensate == nil) {
 		bad("Compensation and Compensate go together")

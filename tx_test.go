@@ -168,7 +168,8 @@ func TestDoTx(t *testing.T) {
 		next semel.Decision
 	}{
 		{"a refusal is kept without its rows", semel.Rejected("no", errors.New("no")), semel.CodeRejected, semel.Replay},
-		{"a failure is kept without its rows", errors.New("no"), semel.CodeFailed, semel.Replay},
+		{"a failure is kept without its rows", semel.Failure(errors.New("no")), semel.CodeFailed, semel.Replay},
+		{"a plain error leaves nothing", errors.New("no"), semel.CodeAborted, semel.Execute},
 		{"an aborted attempt leaves nothing", semel.Aborted(errors.New("no")), semel.CodeAborted, semel.Execute},
 		{"an unknown one leaves nothing", semel.Unknown(errors.New("no")), semel.CodeUnknown, semel.Execute},
 	} {
@@ -289,7 +290,16 @@ func TestDoTx(t *testing.T) {
 			b.wantRows(t)
 		})
 	})
-	t.Run("a panic is kept as a failure and goes on", func(t *testing.T) {
+	t.Run("a plain error of a financial operation is kept without its rows", func(t *testing.T) {
+		inBubble(t, semel.Operation{Financial: true}, func(t *testing.T, r *rig) {
+			b := newBase(r.store)
+			_, err := r.DoTx(t.Context(), call("k"), b.begin, row("k", errors.New("no")))
+			wantCode(t, err, semel.CodeFailed)
+			b.wantRows(t)
+			decides(t, r.Engine, call("k"), semel.Replay)
+		})
+	})
+	t.Run("a panic leaves nothing and goes on", func(t *testing.T) {
 		inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
 			b := newBase(r.store)
 			func() {
@@ -300,7 +310,7 @@ func TestDoTx(t *testing.T) {
 				}()
 				_, _ = r.DoTx(t.Context(), call("k"), b.begin, func(context.Context, store.OwnTx) (semel.Result, error) { panic("boom") })
 			}()
-			if rec, err := r.Lookup(t.Context(), id("k")); err != nil || rec.Disposition != semel.DispositionFailed || len(b.locks) != 0 {
+			if rec, err := r.Lookup(t.Context(), id("k")); !errors.Is(err, semel.ErrNotFound) || len(b.locks) != 0 {
 				t.Errorf("%+v, %v, %d locks", rec, err, len(b.locks))
 			}
 		})

@@ -12,6 +12,11 @@ type Ending struct {
 	// Failure is why the attempt isn't completed. If it is held or abandoned, only
 	// Message is used, as the reason for people.
 	Failure store.Failure
+	// Unmarked is set by [EndingOf] if the handler's error has no mark. If the handler was
+	// told to stop because its lease was lost, such an error says nothing about the work,
+	// nor does a failure: don't record it. The lease's end, the ledger and the policy
+	// decide.
+	Unmarked bool
 }
 
 // event is what the ending does to an attempt. Abandoned counts as held here: whether
@@ -39,27 +44,35 @@ func (end *Ending) failure() *store.Failure {
 }
 
 // EndingOf is the rule by which [Engine.Do] ends an attempt after its handler, for
-// programs that run handlers under attempts of an engine elsewhere. effectOpen says that
-// the ledger has an effect that was started and has no result.
+// programs that run handlers under attempts of an engine elsewhere. The effects are those
+// in the attempt's ledger. With keep, which a financial operation asks for, an error
+// without a mark is a failure even if the ledger shows that nothing was done.
 //
-// If the lease was lost and the handler was told to stop, its failure means nothing:
-// don't record an ending that is failed.
-func EndingOf(err error, effectOpen bool) Ending {
+// If the lease was lost and the handler was told to stop, see [Ending].Unmarked.
+func EndingOf(err error, effects []store.EffectRecord, keep bool) Ending {
+	var open, done bool
+	for i := range effects {
+		open = open || effects[i].State == store.EffectStarted
+		done = done || effects[i].State == store.EffectConfirmed
+	}
 	if err == nil {
-		if effectOpen {
+		if open {
 			return Ending{Failure: store.Failure{Message: "the handler returned a result and left an effect without one"}}
 		}
 		return Ending{Disposition: DispositionCompleted}
 	}
-	end := Ending{Failure: store.Failure{Message: err.Error()}}
 	v, marked := verdictOf(err)
+	end := Ending{Failure: store.Failure{Message: err.Error()}, Unmarked: !marked}
 	switch {
 	case marked && v.disposition == DispositionRejected:
 		end.Disposition, end.Failure.Code = DispositionRejected, v.code
-	case marked && v.disposition == DispositionAborted && !effectOpen:
-		end.Disposition = DispositionAborted
-	case !marked && !effectOpen:
+	case open:
+	case marked:
+		end.Disposition = v.disposition
+	case done || keep:
 		end.Disposition = DispositionFailed
+	default:
+		end.Disposition = DispositionAborted
 	}
 	return end
 }

@@ -12,33 +12,50 @@ import (
 
 func TestEndingOfWhatAHandlerReturns(t *testing.T) {
 	err := errors.New("why")
+	const (
+		done     = semel.DispositionCompleted
+		rejected = semel.DispositionRejected
+		failed   = semel.DispositionFailed
+		aborted  = semel.DispositionAborted
+		held     = store.Disposition(0)
+	)
+	// What the ledger has: nothing, an effect that did not happen, one that did, and one
+	// of which nobody knows; and nothing in a financial operation.
 	for name, c := range map[string]struct {
-		err          error
-		closed, open store.Disposition
-		code         string
+		err  error
+		want [5]store.Disposition
+		code string
 	}{
-		"a result":           {nil, semel.DispositionCompleted, 0, ""},
-		"a plain error":      {err, semel.DispositionFailed, 0, ""},
-		"a rejection":        {semel.Rejected("no", err), semel.DispositionRejected, semel.DispositionRejected, "no"},
-		"a wrapped mark":     {errors.Join(err, semel.Rejected("no", err)), semel.DispositionRejected, semel.DispositionRejected, "no"},
-		"an abort":           {semel.Aborted(err), semel.DispositionAborted, 0, ""},
-		"an unknown outcome": {semel.Unknown(err), 0, 0, ""},
+		"a result":           {nil, [5]store.Disposition{done, done, done, held, done}, ""},
+		"a plain error":      {err, [5]store.Disposition{aborted, aborted, failed, held, failed}, ""},
+		"a rejection":        {semel.Rejected("no", err), [5]store.Disposition{rejected, rejected, rejected, rejected, rejected}, "no"},
+		"a wrapped mark":     {errors.Join(err, semel.Rejected("no", err)), [5]store.Disposition{rejected, rejected, rejected, rejected, rejected}, "no"},
+		"an abort":           {semel.Aborted(err), [5]store.Disposition{aborted, aborted, aborted, held, aborted}, ""},
+		"a failure":          {semel.Failure(err), [5]store.Disposition{failed, failed, failed, held, failed}, ""},
+		"an unknown outcome": {semel.Unknown(err), [5]store.Disposition{held, held, held, held, held}, ""},
+		"a mark that stays":  {semel.Failure(semel.Aborted(err)), [5]store.Disposition{aborted, aborted, aborted, held, aborted}, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			for _, open := range []bool{false, true} {
-				want := c.closed
-				if open {
-					want = c.open
+		for i, ledger := range [5]store.EffectState{"", store.EffectRefuted, store.EffectConfirmed, store.EffectStarted, ""} {
+			t.Run(name+" with "+[5]string{"nothing begun", "nothing that happened", "an effect", "an open effect", "nothing begun, financial"}[i], func(t *testing.T) {
+				var effects []store.EffectRecord
+				if ledger != "" {
+					effects = []store.EffectRecord{{Name: "charge", State: ledger}}
 				}
-				end := semel.EndingOf(c.err, open)
-				if end.Disposition != want || end.Failure.Code != c.code {
-					t.Errorf("open %v: got %+v, want %s", open, end, want)
+				end := semel.EndingOf(c.err, effects, i == 4)
+				if end.Disposition != c.want[i] || end.Failure.Code != c.code {
+					t.Errorf("got %+v, want %s", end, c.want[i])
 				}
-				if said := end.Failure.Message != ""; said != (want != semel.DispositionCompleted) {
-					t.Errorf("open %v: the reason is %q", open, end.Failure.Message)
+				if said := end.Failure.Message != ""; said != (end.Disposition != done) {
+					t.Errorf("the reason is %q", end.Failure.Message)
 				}
-			}
-		})
+				if end.Unmarked != (c.err == err) {
+					t.Errorf("unmarked: %t", end.Unmarked)
+				}
+			})
+		}
+	}
+	if semel.Failure(nil) != nil {
+		t.Error("no error is marked as a failure")
 	}
 }
 

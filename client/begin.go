@@ -39,6 +39,9 @@ type Begun struct {
 	// OnAbandoned is what becomes of the call if its holder goes away or calls
 	// [Client.Abandon], for Execute only.
 	OnAbandoned semel.AfterAbandon
+	// Financial says that the operation moves money, so that a plain error is kept as a
+	// failure, for Execute only.
+	Financial bool
 }
 
 // holderName is the name by which people recognize this process.
@@ -125,7 +128,7 @@ func (c *Client) begun(call *semel.Call, r *reply, since time.Time) (Begun, erro
 	if err != nil {
 		return Begun{}, lostAnswer(err, semel.CodeStoreUnavailable)
 	}
-	b := Begun{Decision: v.Decision, Execution: v.Execution, Lease: time.Duration(v.LeaseMS) * time.Millisecond, Since: since, OnAbandoned: v.OnAbandoned}
+	b := Begun{Decision: v.Decision, Execution: v.Execution, Lease: time.Duration(v.LeaseMS) * time.Millisecond, Since: since, OnAbandoned: v.OnAbandoned, Financial: v.Financial}
 	if b.Record, err = v.Record.Value(); err != nil {
 		return Begun{}, invalidAnswer(r, err.Error(), semel.CodeStoreUnavailable)
 	}

@@ -50,15 +50,18 @@ func withCause(outcome, cause error) error {
 	return &semel.Error{Code: e.Code, Err: cause}
 }
 
-// run calls fn. If fn panics or exits the goroutine, run ends the execution as failed or
-// unknown before that goes on.
+// errPanicked stands for the error of a handler that did not return.
+var errPanicked = errors.New("the handler panicked")
+
+// run calls fn. If fn panics or exits the goroutine, run abandons the execution before
+// that goes on.
 func (x *Execution) run(ctx context.Context, fn func(ctx context.Context, x semel.Execution) (semel.Result, error), stop func()) (semel.Result, error) {
 	returned := false
 	defer func() {
 		if !returned {
 			// Whoever recovers the panic doesn't get this error. If the end could not be
 			// recorded, the lease ends and policy settles the call.
-			_, _ = x.endBy(ctx, semel.Result{}, errors.New("the handler panicked"), stop)
+			_, _ = x.endBy(ctx, semel.Result{}, errPanicked, stop)
 		}
 	}()
 	res, err := fn(x.ctx, x)
@@ -68,15 +71,15 @@ func (x *Execution) run(ctx context.Context, fn func(ctx context.Context, x seme
 
 // endBy ends the execution according to err, and then stops renewing it.
 func (x *Execution) endBy(ctx context.Context, res semel.Result, err error, stop func()) (*semel.Record, error) {
-	end := semel.EndingOf(err, x.effectOpen())
-	if lost := x.lost(); lost != nil && end.Disposition == semel.DispositionFailed {
+	end := semel.EndingOf(err, x.effects(), x.financial)
+	if lost := x.lost(); lost != nil && (end.Unmarked || end.Disposition == semel.DispositionFailed) {
 		// The handler was told to stop, so its error says nothing about the work. When
 		// the lease ends, the ledger and the policy decide.
 		stop()
 		return nil, lost
 	}
-	if _, ok := errors.AsType[*notStarted](err); ok && end.Disposition == semel.DispositionFailed && x.mayRunAgain {
-		// It isn't the work that failed.
+	if _, ok := errors.AsType[*notStarted](err); ok && x.mayRunAgain || err == errPanicked {
+		// It isn't the work that failed, or nobody knows whether it did.
 		end.Disposition = semel.DispositionAbandoned
 	}
 	type ended struct {

@@ -231,6 +231,7 @@ func TestAHandlerIsToldAtOnceThatItsRecordWasSettled(t *testing.T) {
 	})
 }
 
+// A panic proves nothing, so the call is held.
 func TestAPanicIsRecordedAndGoesOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *service) {
 		c := newClient(t, direct{s.handler})
@@ -243,7 +244,7 @@ func TestAPanicIsRecordedAndGoesOn(t *testing.T) {
 			_, _ = c.Do(t.Context(), call("k"), func(context.Context, semel.Execution) (semel.Result, error) { panic("oh") })
 		}()
 		_, err := c.Do(t.Context(), call("k"), answers(data("x"), nil))
-		wantCode(t, err, semel.CodeFailed)
+		wantCode(t, err, semel.CodeHeld)
 	})
 }
 

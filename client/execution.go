@@ -21,6 +21,8 @@ type Execution struct {
 	rec  *semel.Record // the claim
 	// mayRunAgain: if the attempt is abandoned, another one may follow.
 	mayRunAgain bool
+	// financial: an error without a mark is kept as a failure.
+	financial bool
 
 	// ctx is the handler's context; cancel tells the handler to stop.
 	ctx    context.Context
@@ -46,7 +48,7 @@ type Execution struct {
 
 // execute makes the execution of a begun call, and renews its lease until stop is called.
 func (c *Client) execute(ctx context.Context, b *Begun) (x *Execution, stop func()) {
-	x = &Execution{c: c, name: b.Execution, rec: b.Record, mayRunAgain: b.OnAbandoned == semel.RetryAbandoned, ledger: map[string]store.EffectState{}, unconfirmed: map[string]bool{}}
+	x = &Execution{c: c, name: b.Execution, rec: b.Record, mayRunAgain: b.OnAbandoned == semel.RetryAbandoned, financial: b.Financial, ledger: map[string]store.EffectState{}, unconfirmed: map[string]bool{}}
 	for _, ef := range b.Record.Effects {
 		x.ledger[ef.Name] = ef.State
 	}
@@ -284,16 +286,15 @@ func (x *Execution) SettleEffect(ctx context.Context, f store.EffectFinding) err
 	return nil
 }
 
-// effectOpen reports whether the ledger has an effect without a result.
-func (x *Execution) effectOpen() bool {
+// effects is the ledger.
+func (x *Execution) effects() []store.EffectRecord {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, state := range x.ledger {
-		if state == store.EffectStarted {
-			return true
-		}
+	list := make([]store.EffectRecord, 0, len(x.ledger))
+	for name, state := range x.ledger {
+		list = append(list, store.EffectRecord{Name: name, State: state})
 	}
-	return false
+	return list
 }
 
 // refuteUnconfirmed refutes the effects whose start was requested and that were never

@@ -276,9 +276,8 @@ func TestAnEffectWhoseStartWasNotAnsweredIsCalledOnce(t *testing.T) {
 						}
 						return
 					}
-					// Nothing was called, as the ledger shows. There may have been effects
-					// beside it.
-					if wantCode(t, err, semel.CodeFailed); calls != 0 {
+					// Nothing was called, as the ledger shows.
+					if wantCode(t, err, semel.CodeAborted); calls != 0 {
 						t.Errorf("%d calls", calls)
 					}
 					for _, ef := range ans.Record.Effects {

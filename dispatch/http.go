@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/semelhq/semel/transport/judge"
 	"github.com/semelhq/semel/transport/safehttp"
 )
 
@@ -55,10 +56,12 @@ const DefaultMaxAnswer = 64 << 10
 // semel-tenant and semel-operation say whose call sent it; semel-signature signs them
 // and all of the above, see docs/dispatch.md.
 //
-// A status of 2xx means that the message was delivered. After a 4xx except 408, 409,
-// 421, 423, 425 and 429 it is parked. After anything else it is tried again, redirects
-// included: they aren't followed, because they would send the message somewhere else.
-// Retry-After is honoured. Each try is one request: the transport never resends it.
+// A status of 2xx means that the message was delivered. After one that refuses it for good,
+// it is parked: those are the 4xx but for 401, 402, 403, 407, 408, 409, 421, 423, 424, 425
+// and 429. After anything else it is tried again under the same id, which is the
+// receiver's to recognise, redirects included: they aren't followed, because they would
+// send the message somewhere else. Retry-After is honoured. Each try is one request: the
+// transport never resends it.
 func HTTP(opts HTTPOptions) (Sender, error) {
 	u, err := url.Parse(opts.URL)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil {
@@ -112,9 +115,9 @@ func (w *webhook) Deliver(ctx context.Context, d Delivery) error {
 		return &noAnswerError{err}
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode/100 != 2 {
+	if found := receivers.Of(resp.StatusCode, resp.Header); found.Verdict != judge.Completed {
 		_, _ = io.CopyN(io.Discard, resp.Body, w.limit) // so that the connection can be reused
-		return refusal(resp)
+		return refusal(resp, found)
 	}
 	if w.check == nil {
 		_, _ = io.CopyN(io.Discard, resp.Body, w.limit)
@@ -123,7 +126,7 @@ func (w *webhook) Deliver(ctx context.Context, d Delivery) error {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, w.limit+1))
 	switch {
 	case err != nil:
-		return fmt.Errorf("status %d and a broken answer: %w", resp.StatusCode, err)
+		return &answerError{judge.Finding{}, fmt.Errorf("status %d and a broken answer: %w", resp.StatusCode, err)}
 	case int64(len(body)) > w.limit:
 		return fmt.Errorf("status %d and an answer of more than %d bytes", resp.StatusCode, w.limit)
 	}
@@ -157,30 +160,45 @@ func (e *noAnswerError) kept() string {
 	return "no answer: the connection broke off"
 }
 
-// Unanswered reports whether the error of a try by [HTTP] means that a receiver may have
-// got the message and didn't answer. An answer that refuses it isn't such an error, nor is
-// a connection that could not be made.
-func Unanswered(err error) bool {
+// FindingOf is what the error of a try by [HTTP] proves about the message. An error that
+// isn't from there proves nothing.
+func FindingOf(err error) judge.Finding {
+	if e, ok := errors.AsType[*answerError](err); ok {
+		return e.found
+	}
 	e, ok := errors.AsType[*noAnswerError](err)
-	if !ok || errors.Is(e.err, safehttp.ErrPrivate) {
-		return false
+	if !ok {
+		return judge.Finding{}
 	}
 	_, name := errors.AsType[*net.DNSError](e.err)
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](e.err)
 	op, network := errors.AsType[*net.OpError](e.err)
-	return !name && !certificate && !(network && op.Op == "dial")
+	if name || certificate || network && op.Op == "dial" || errors.Is(e.err, safehttp.ErrPrivate) {
+		return judge.Finding{Verdict: judge.Aborted}
+	}
+	return judge.NoAnswer(e.err)
 }
 
-// refusal is the error for an answer that isn't 2xx.
-func refusal(resp *http.Response) error {
-	err := fmt.Errorf("status %d", resp.StatusCode)
-	if resp.StatusCode/100 == 4 {
-		switch resp.StatusCode {
-		case http.StatusRequestTimeout, http.StatusConflict, http.StatusMisdirectedRequest, http.StatusLocked,
-			http.StatusTooEarly, http.StatusTooManyRequests:
-		default:
-			return Park("status_"+strconv.Itoa(resp.StatusCode), err)
-		}
+// answerError is the error of a request whose answer isn't a success.
+type answerError struct {
+	found judge.Finding
+	err   error
+}
+
+func (e *answerError) Error() string { return e.err.Error() }
+func (e *answerError) Unwrap() error { return e.err }
+
+// receivers are the rules for receivers of messages. By 409 and 421 they say that they have
+// the message already, or that another server takes it.
+var receivers = judge.Rules{
+	Unclear: []int{http.StatusConflict, http.StatusMisdirectedRequest}, RedirectsUnclear: true,
+}
+
+// refusal is the error for an answer that isn't a success.
+func refusal(resp *http.Response, found judge.Finding) error {
+	err := error(&answerError{found, fmt.Errorf("status %d", resp.StatusCode)})
+	if found.Verdict == judge.Rejected {
+		return Park("status_"+strconv.Itoa(resp.StatusCode), err)
 	}
 	if d, ok := safehttp.RetryAfter(resp.Header.Get("Retry-After"), time.Now()); ok {
 		return RetryAfter(d, err)

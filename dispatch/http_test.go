@@ -22,6 +22,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
+	"github.com/semelhq/semel/transport/judge"
 )
 
 // provider is a receiver of webhooks that misbehaves in one way.
@@ -120,7 +121,10 @@ func TestProviders(t *testing.T) {
 		{name: "408", serve: status(408), want: again},
 		{name: "409 while the first delivery runs", serve: status(409), want: again},
 		{name: "400", serve: status(400), want: "status_400"},
-		{name: "401", serve: status(401), want: "status_401"},
+		{name: "401", serve: status(401), want: again},
+		{name: "504", serve: status(504), want: again},
+		{name: "422 that says that nothing was done", serve: status(422, "Semel-Effect", "none"), want: again},
+		{name: "200 that says that something may have been done", serve: status(200, "Semel-Effect", "unknown"), want: again},
 		{name: "404", serve: status(404), want: "status_404"},
 		{name: "410", serve: status(410), want: "status_410"},
 		{name: "422", serve: status(422), want: "status_422"},
@@ -220,18 +224,18 @@ func TestHTTPAsPartOfASender(t *testing.T) {
 	if err := deliver(t.Context(), p.URL, true); err != nil || got.Get("X-Kind") != "a" || got.Get("Webhook-Id") != "m" {
 		t.Errorf("%v, %v", got, err)
 	}
-	if err := deliver(t.Context(), p.URL, true); !Unanswered(err) {
+	if err := deliver(t.Context(), p.URL, true); FindingOf(err).Verdict != judge.Unknown {
 		t.Errorf("a connection that broke off: %v", err)
 	}
-	if err := deliver(t.Context(), p.URL, false); err == nil || Unanswered(err) {
+	if err := deliver(t.Context(), p.URL, false); FindingOf(err).Verdict != judge.Aborted {
 		t.Errorf("an address that is refused: %v", err)
 	}
 	p.Close()
-	if err := deliver(t.Context(), p.URL, true); err == nil || Unanswered(err) {
+	if err := deliver(t.Context(), p.URL, true); FindingOf(err).Verdict != judge.Aborted {
 		t.Errorf("nobody listens: %v", err)
 	}
-	if Unanswered(errors.New("status 500")) {
-		t.Error("an answer is one")
+	if FindingOf(errors.New("status 400")).Verdict != judge.Unknown {
+		t.Error("an error of somebody else proves something")
 	}
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -26,6 +27,11 @@ func (s *Server) gateway(g *generation, registry string) (*ids.Gateway, error) {
 	reg, err := ids.Load(text, ids.LoadOptions{File: registry, Bindings: &ids.Bindings{}})
 	if err != nil {
 		return nil, err
+	}
+	for i := range reg.Commands {
+		if c := &reg.Commands[i]; *c.Archive && !s.archives {
+			return nil, fmt.Errorf("%s is archived before it is purged, and no archive is configured: write archive: {dir: ./semel-archive}, or archive: false in the command", c.Name())
+		}
 	}
 	return ids.New(s.engine, ids.Options{
 		Registry: reg, StatusURL: commandsPath,

@@ -39,7 +39,7 @@ func TestForrst(t *testing.T) {
 	s := start(t, write(t, strings.NewReplacer("UPSTREAM", upstream.URL, "SCHEMA", schema).Replace(`
 store: {url: 'memory:'}
 auth: {default_tenant: acme, tokens: [{name: alice, sha256: 0c848abb03307b06cf70cd4e29c157dc81af5e94ab3eb1d0c59a120269572376}, {name: bob, sha256: 9f03ef1533a68d2f506f81ef463c1183a82a6bd40e45613f36e6fe1889cf1b99}]}
-operations: [{name: payments, financial: true}, {name: reads, class: I0}]
+operations: [{name: payments, financial: true, archive: false}, {name: reads, class: I0}]
 forrst:
   - path: /forrst
     upstream: UPSTREAM

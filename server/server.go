@@ -48,6 +48,7 @@ type Server struct {
 	adminAPI   *api.API
 	executions http.Handler  // the execution API of the data listener
 	archive    io.Closer     // nil if there is none to close
+	archives   bool          // there is an archive
 	evidence   *evidence.Log // nil if there is none
 	outbox     *outbox       // nil without destinations
 	budget     *limit.Budget
@@ -106,6 +107,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		if engineOpts.Archive, s.archive, err = OpenArchive(cfg.Archive, s.store); err != nil {
 			return nil, err
 		}
+		s.archives = true
 		if s.archive != nil {
 			undo = append(undo, func() { s.archive.Close() })
 		}

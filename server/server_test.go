@@ -240,7 +240,7 @@ func TestRoutesAndReload(t *testing.T) {
 	}))
 	defer upstream.Close()
 	config := func(routes string) string {
-		return "store: {url: 'memory:'}\noperations:\n  - {name: charge, financial: true}\nroutes:\n" + strings.ReplaceAll(routes, "UPSTREAM", upstream.URL)
+		return "store: {url: 'memory:'}\noperations:\n  - {name: charge, financial: true, archive: false}\nroutes:\n" + strings.ReplaceAll(routes, "UPSTREAM", upstream.URL)
 	}
 	file := write(t, config("  - {match: 'POST /charges/{id}', upstream: UPSTREAM, operation: charge}\n"))
 	s := start(t, file)

@@ -12,6 +12,7 @@ import (
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/protocol/webhook"
 	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/transport/judge"
 )
 
 // receivers makes the receivers of a configuration's webhooks.
@@ -46,8 +47,16 @@ func upstreamOf(w *config.Webhook) (webhook.Handler, error) {
 	return func(ctx context.Context, e *webhook.Event) error {
 		m := &semel.Message{ID: e.ID, ContentType: e.Header.Get("Content-Type"), Payload: e.Body}
 		err := up.post(ctx, semel.ID{Tenant: e.Tenant, Operation: webhook.OperationPrefix + w.Name}, m, eventHeader(e))
-		if holds && dispatch.Unanswered(err) {
-			return semel.Unknown(err)
+		if err == nil {
+			return nil
+		}
+		// A refusal is no end for the sender, who delivers until the event is taken: by
+		// then the upstream may take it. By a refusal it has said that it did nothing.
+		switch found := dispatch.FindingOf(err); {
+		case found.Verdict == judge.Unknown && holds:
+			return semel.Unknown(errors.New(found.Why()))
+		case found.Verdict == judge.Failed:
+			return semel.Failure(err)
 		}
 		return err
 	}, nil
@@ -59,6 +68,7 @@ func eventHeader(e *webhook.Event) http.Header {
 	if h == nil {
 		h = http.Header{}
 	}
+	h.Del(judge.EffectHeader)
 	encoded(h, "Semel-Event-Source", e.Source, "Semel-Event-Key", e.Key, "Semel-Event-Type", e.Type)
 	if p := e.Payment; p != nil {
 		encoded(h,

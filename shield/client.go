@@ -9,10 +9,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/judge"
 	"github.com/semelhq/semel/transport/safehttp"
 )
 
@@ -59,8 +61,8 @@ func Do(ctx context.Context, x semel.Execution, name string, req *http.Request) 
 // recorded answer, and its request isn't sent. Redirects aren't followed.
 //
 // If the answer isn't a success, the error is a [*StatusError], marked as
-// [semel.Rejected] if the provider refused, and as [semel.Aborted] if it didn't try. An
-// error that proves that nothing was sent is marked as aborted too. After any other
+// [semel.Rejected] if the provider refused, as [semel.Aborted] if it didn't try, and as
+// [semel.Failure] if it says that it failed. An error that proves that nothing was sent is marked as aborted too. After any other
 // error the result is unknown: return it from your handler, and the call is held until a
 // reconciler or an operator settles it.
 //
@@ -113,20 +115,36 @@ func (c *Client) send(ctx context.Context, effectKey string, req *http.Request) 
 	if c.Provider.Header != "" || c.Provider.Field != "" {
 		kept.Key = c.Provider.Key(effectKey)
 	}
-	judge := c.Provider.Judge
-	if judge == nil {
-		judge = Judge
+	rule := c.Provider.Judge
+	if rule == nil {
+		rule = Judge
 	}
 	failed := &StatusError{Response: kept}
-	switch judge(kept) {
+	verdict := rule(kept)
+	c.forget(kept.Header)
+	switch verdict {
 	case Happened:
 		return kept, nil
 	case Refused:
 		return nil, semel.Rejected(fmt.Sprintf("status_%d", kept.Status), failed)
 	case NotTried:
 		return nil, semel.Aborted(failed)
+	case Failed:
+		return nil, semel.Failure(failed)
 	}
 	return nil, semel.Unknown(failed)
+}
+
+// judged are headers that say what an answer proves. They aren't kept.
+var judged = []string{judge.EffectHeader, "Retry-After"}
+
+// forget removes them from an answer that was judged, unless somebody asked for them.
+func (c *Client) forget(header http.Header) {
+	for _, name := range judged {
+		if !slices.ContainsFunc(c.Keep, func(k string) bool { return http.CanonicalHeaderKey(k) == name }) {
+			delete(header, name)
+		}
+	}
 }
 
 // read reads the part of an answer that is kept.
@@ -136,7 +154,7 @@ func (c *Client) read(resp *http.Response) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept := &Response{Status: resp.StatusCode, Header: keep(resp.Header, c.Keep...), Body: body}
+	kept := &Response{Status: resp.StatusCode, Header: keep(resp.Header, append(slices.Clip(c.Keep), judged...)...), Body: body}
 	if int64(len(body)) > limit {
 		kept.Body, kept.Truncated = body[:limit], true
 	}

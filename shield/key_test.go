@@ -147,7 +147,7 @@ func TestTheKeyIsThatOfTheCall(t *testing.T) {
 			}
 			return semel.Result{}, errors.New("again")
 		})
-		wantCode(t, err, semel.CodeFailed)
+		wantCode(t, err, semel.CodeAborted)
 	}
 	if len(keys) != 1 {
 		t.Errorf("the keys %v", keys)

@@ -105,7 +105,7 @@ func (q *Question) ask(ctx context.Context, client *safehttp.Client, held *semel
 		f.State, f.Result = store.EffectConfirmed, semel.Result{Data: data}
 	case Refused:
 		f.Failure = &store.Failure{Code: fmt.Sprintf("status_%d", cmp.Or(result, answer).Status), Message: "the provider refused it, as it said when it was asked"}
-	case NotTried:
+	case NotTried, Failed:
 	default:
 		return nil, 0, nil
 	}

@@ -3,6 +3,8 @@ package shield
 import (
 	"fmt"
 	"net/http"
+
+	"github.com/semelhq/semel/transport/judge"
 )
 
 // Verdict is what a provider's answer proves about an effect.
@@ -19,29 +21,41 @@ const (
 	Refused
 	// NotTried: it did not happen, and the same request may succeed later.
 	NotTried
+	// Failed: the provider says by itself that it failed. The call fails, and
+	// Operation.OnFailure says whether the effect may be tried again.
+	Failed
 )
 
-// Judge interprets HTTP statuses in the way that fits most providers:
+// Judge is the rule for most providers. It is the table of package judge, made stricter
+// where a provider's answer can mean less than that of your own program:
 //
 //   - 2xx: it happened.
-//   - 401, 403, 407, 425 and 429: it wasn't tried.
+//   - 401, 403, 407, 423, 424, 425, 429 and 511, and 503 with Retry-After: it wasn't tried.
 //   - 408 and 409, which say that the request is or was under way: unclear.
-//   - other 4xx: it was refused.
+//   - 402, which is how a payment is declined, and other 4xx: it was refused.
 //   - everything else, 3xx and 5xx: unclear. An error after the effect looks like one
 //     before it.
+//
+// A provider that knows Semel says more by the header Semel-Effect.
 func Judge(r *Response) Verdict {
-	switch {
-	case r.Status >= 200 && r.Status < 300:
-		return Happened
-	case r.Status == http.StatusUnauthorized, r.Status == http.StatusForbidden, r.Status == http.StatusProxyAuthRequired,
-		r.Status == http.StatusTooEarly, r.Status == http.StatusTooManyRequests:
-		return NotTried
-	case r.Status == http.StatusRequestTimeout, r.Status == http.StatusConflict:
-		return Unclear
-	case r.Status >= 400 && r.Status < 500:
-		return Refused
+	if v := providers.Of(r.Status, r.Header).Verdict; v != judge.Failed {
+		return verdicts[v]
 	}
 	return Unclear
+}
+
+var providers = judge.Rules{
+	Final: []int{http.StatusPaymentRequired}, Unclear: []int{http.StatusConflict}, RedirectsUnclear: true,
+}
+
+// JudgeProgram is the rule for a program that does the work of your calls, as a provider
+// does that of others: its word that it failed, such as by 500, counts.
+func JudgeProgram(r *Response) Verdict { return verdicts[programs.Of(r.Status, r.Header).Verdict] }
+
+var programs = judge.Rules{RedirectsUnclear: true}
+
+var verdicts = [...]Verdict{
+	judge.Unknown: Unclear, judge.Completed: Happened, judge.Rejected: Refused, judge.Aborted: NotTried, judge.Failed: Failed,
 }
 
 // Response is a provider's answer, as the ledger keeps it and every further attempt gets

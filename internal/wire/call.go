@@ -29,7 +29,9 @@ type Begun struct {
 	LeaseUntil store.Instant  `json:"lease_until,omitzero" format:"date-time"`
 	// OnAbandoned is absent in a replay.
 	OnAbandoned semel.AfterAbandon `json:"on_abandoned,omitempty" enum:"hold,retry" doc:"What becomes of the call if its holder goes away or abandons it: retry if all its effects are in the ledger or the operation says so, unless one was started and has no result."`
-	Record      Record             `json:"record"`
+	// Financial is absent in a replay.
+	Financial bool   `json:"financial,omitempty" doc:"The operation moves money: fail the execution if its work failed, and abort it only with proof that nothing was done."`
+	Record    Record `json:"record"`
 }
 
 // Renewed is the answer to a renewal.

@@ -67,7 +67,9 @@ func processing(r *Request, rec *semel.Record, after time.Duration) answer {
 		e[0].Message = "Previous request with this key was executed at least in part, and its outcome is not known. It is not executed again until that is settled"
 	}
 	e[0].Details, e[0].RetryAfter = details, after
-	return refused(e)
+	a := refused(e)
+	a.data = r.data(statusProcessing, rec)
+	return a
 }
 
 // replay answers with what is recorded.
@@ -99,7 +101,7 @@ func replay(r *Request, rec *semel.Record) answer {
 // settled is the answer about a call that somebody settled as failed without errors.
 func settled(rec *semel.Record) answer {
 	e := one(InternalError, nil, "The call was settled as failed")
-	if rec.Disposition == final {
+	if rec.Disposition == semel.DispositionRejected {
 		e = one(Conflict, nil, "The call was settled as rejected")
 	}
 	if f := rec.Failure; f != nil && f.Message != "" {
@@ -121,7 +123,11 @@ func unrecorded(r *Request, rec *semel.Record, err error) answer {
 	if errors.Is(err, semel.ErrLeaseLost) {
 		return processing(r, rec, time.Second) // it was taken over or settled by another
 	}
-	return refused(one(Unavailable, nil, "The function was executed, but its outcome could not be recorded yet. Send the same request again later to get it"))
+	a := refused(one(Unavailable, nil, "The function was executed, but its outcome could not be recorded yet. Send the same request again later to get it"))
+	if r.idempotency == nil {
+		a.retry = nil // it would be another call
+	}
+	return a
 }
 
 // undecided answers a request about which the engine decided nothing.

@@ -82,10 +82,10 @@ func TestAKeyThatWasUsedBeforeTheSchema(t *testing.T) {
 	w := serving(t, semel.Operation{}, charge(&runs))
 	w.post(call("req_1", `{"sum":1}`, `{"key":"done"}`)).want(t, 200, "", "processed")
 	unknown := charging(semel.Operation{}, failing(&runs, func() error { return semel.Unknown(errors.New("no answer")) }))
-	failed := charging(semel.Operation{}, failing(&runs, func() error { return errors.New("no luck") }))
-	for key, f := range map[string]forrst.Function{"unknown": unknown, "failed": failed} {
+	aborted := charging(semel.Operation{}, failing(&runs, func() error { return semel.Aborted(errors.New("no luck")) }))
+	for key, f := range map[string]forrst.Function{"unknown": unknown, "aborted": aborted} {
 		w.deploy(forrst.Options{Functions: []forrst.Function{f}})
-		w.post(call("req_1", `{"sum":1}`, `{"key":"`+key+`"}`)).want(t, 500, forrst.InternalError, map[string]string{"failed": "processed"}[key])
+		w.post(call("req_1", `{"sum":1}`, `{"key":"`+key+`"}`)).want(t, 500, forrst.InternalError, map[string]string{"aborted": "", "unknown": "processing"}[key])
 	}
 
 	w.deploy(declaring(chargeSchema, semel.Operation{}, &runs))
@@ -95,9 +95,9 @@ func TestAKeyThatWasUsedBeforeTheSchema(t *testing.T) {
 		t.Error(s.body)
 	}
 	w.post(call("req_2", `{"sum":2}`, `{"key":"done"}`)).want(t, 409, forrst.IdempotencyConflict, "conflict")
-	w.post(call("req_2", `{"sum":1}`, `{"key":"unknown"}`)).want(t, 409, forrst.IdempotencyProcessing, "")
+	w.post(call("req_2", `{"sum":1}`, `{"key":"unknown"}`)).want(t, 409, forrst.IdempotencyProcessing, "processing")
 	before := runs.Load()
-	w.post(call("req_2", `{"sum":1}`, `{"key":"failed"}`)).want(t, 400, forrst.SchemaValidationFailed, "")
+	w.post(call("req_2", `{"sum":1}`, `{"key":"aborted"}`)).want(t, 400, forrst.SchemaValidationFailed, "")
 	if runs.Load() != before {
 		t.Error("executed with arguments that don't fit")
 	}

@@ -4,8 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/transport/judge"
 )
 
 // Code is the code of an error, in capitals with underscores. Applications may have
@@ -50,72 +49,58 @@ const (
 	ReplayCancelled        Code = "REPLAY_CANCELLED"
 )
 
-// How an attempt ends whose function returned an error with a code.
-const (
-	final  = semel.DispositionRejected // about the call itself: recorded and replayed
-	failed = semel.DispositionFailed   // Operation.OnFailure decides
-	never  = semel.DispositionAborted  // says nothing about the call: the next delivery runs
-)
-
-// meaning is what is known of a code.
+// meaning is what Forrst says of a code. What a code proves about the call is for package
+// judge to say.
 type meaning struct {
 	status int
-	end    store.Disposition
 	retry  *Retry // nil: asking again is of no use
 }
 
 var meanings = map[Code]meaning{
-	ParseError:             {http.StatusBadRequest, never, nil},
-	InvalidRequest:         {http.StatusBadRequest, never, nil},
-	InvalidProtocolVersion: {http.StatusBadRequest, never, nil},
-	FunctionNotFound:       {http.StatusNotFound, never, nil}, // not yet, or no longer, deployed
-	VersionNotFound:        {http.StatusNotFound, never, nil},
-	FunctionDisabled:       {http.StatusServiceUnavailable, never, retry(fixed, 30*time.Second, 2)},
-	InvalidArguments:       {http.StatusBadRequest, final, nil},
-	SchemaValidationFailed: {http.StatusUnprocessableEntity, final, nil},
-	ExtensionNotSupported:  {http.StatusBadRequest, never, nil},
-	ExtensionNotApplicable: {http.StatusBadRequest, never, nil},
-	Unauthorized:           {http.StatusUnauthorized, never, nil},
-	Forbidden:              {http.StatusForbidden, never, nil},
-	NotFound:               {http.StatusNotFound, final, nil},
-	Conflict:               {http.StatusConflict, final, nil},
-	Gone:                   {http.StatusGone, final, nil},
-	DeadlineExceeded:       {http.StatusRequestTimeout, failed, retry(immediate, 0, 1)},
-	RateLimited:            {http.StatusTooManyRequests, never, retry(fixed, time.Minute, 3)},
-	InternalError:          {http.StatusInternalServerError, failed, retry(exponential, time.Second, 3)},
-	Unavailable:            {http.StatusServiceUnavailable, failed, retry(exponential, time.Second, 5)},
-	DependencyError:        {http.StatusBadGateway, failed, retry(exponential, 2*time.Second, 3)},
-	IdempotencyConflict:    {http.StatusConflict, never, nil},
-	IdempotencyProcessing:  {http.StatusConflict, never, retry(fixed, time.Second, 3)},
-	AsyncOperationNotFound: {http.StatusNotFound, final, nil},
-	AsyncOperationFailed:   {http.StatusInternalServerError, failed, nil},
-	AsyncCannotCancel:      {http.StatusBadRequest, final, nil},
-	BatchFailed:            {http.StatusBadRequest, final, nil},
-	BatchTooLarge:          {http.StatusBadRequest, final, nil},
-	BatchTimeout:           {http.StatusGatewayTimeout, failed, retry(exponential, time.Second, 3)},
-	ServerMaintenance:      {http.StatusServiceUnavailable, never, retry(fixed, time.Minute, 1)},
-	FunctionMaintenance:    {http.StatusServiceUnavailable, never, retry(fixed, time.Minute, 1)},
-	ReplayNotFound:         {http.StatusNotFound, final, nil},
-	ReplayExpired:          {http.StatusGone, final, nil},
-	ReplayAlreadyComplete:  {http.StatusConflict, final, nil},
-	ReplayCancelled:        {http.StatusGone, final, nil},
+	ParseError:             {http.StatusBadRequest, nil},
+	InvalidRequest:         {http.StatusBadRequest, nil},
+	InvalidProtocolVersion: {http.StatusBadRequest, nil},
+	FunctionNotFound:       {http.StatusNotFound, nil}, // not yet, or no longer, deployed
+	VersionNotFound:        {http.StatusNotFound, nil},
+	FunctionDisabled:       {http.StatusServiceUnavailable, retry(fixed, 30*time.Second, 2)},
+	InvalidArguments:       {http.StatusBadRequest, nil},
+	SchemaValidationFailed: {http.StatusUnprocessableEntity, nil},
+	ExtensionNotSupported:  {http.StatusBadRequest, nil},
+	ExtensionNotApplicable: {http.StatusBadRequest, nil},
+	Unauthorized:           {http.StatusUnauthorized, nil},
+	Forbidden:              {http.StatusForbidden, nil},
+	NotFound:               {http.StatusNotFound, nil},
+	Conflict:               {http.StatusConflict, nil},
+	Gone:                   {http.StatusGone, nil},
+	DeadlineExceeded:       {http.StatusRequestTimeout, retry(immediate, 0, 1)},
+	RateLimited:            {http.StatusTooManyRequests, retry(fixed, time.Minute, 3)},
+	InternalError:          {http.StatusInternalServerError, retry(exponential, time.Second, 3)},
+	Unavailable:            {http.StatusServiceUnavailable, retry(exponential, time.Second, 5)},
+	DependencyError:        {http.StatusBadGateway, retry(exponential, 2*time.Second, 3)},
+	IdempotencyConflict:    {http.StatusConflict, nil},
+	IdempotencyProcessing:  {http.StatusConflict, retry(fixed, time.Second, 3)},
+	AsyncOperationNotFound: {http.StatusNotFound, nil},
+	AsyncOperationFailed:   {http.StatusInternalServerError, nil},
+	AsyncCannotCancel:      {http.StatusBadRequest, nil},
+	BatchFailed:            {http.StatusBadRequest, nil},
+	BatchTooLarge:          {http.StatusBadRequest, nil},
+	BatchTimeout:           {http.StatusGatewayTimeout, retry(exponential, time.Second, 3)},
+	ServerMaintenance:      {http.StatusServiceUnavailable, retry(fixed, time.Minute, 1)},
+	FunctionMaintenance:    {http.StatusServiceUnavailable, retry(fixed, time.Minute, 1)},
+	ReplayNotFound:         {http.StatusNotFound, nil},
+	ReplayExpired:          {http.StatusGone, nil},
+	ReplayAlreadyComplete:  {http.StatusConflict, nil},
+	ReplayCancelled:        {http.StatusGone, nil},
 }
 
-// meaning is that of the error's code; for one that Forrst doesn't have, what its status
-// says.
+// meaning is that of the error's code; for one that Forrst doesn't have, it is its status.
 func (e *Error) meaning() meaning {
 	if m, ok := meanings[e.Code]; ok {
 		return m
 	}
-	m := meaning{status: e.Status, end: final}
+	m := meaning{status: e.Status}
 	if m.status < 400 || m.status > 599 {
 		m.status = http.StatusBadRequest
-	}
-	switch {
-	case m.status >= 500 || m.status == http.StatusRequestTimeout:
-		m.end = failed
-	case m.status == http.StatusUnauthorized, m.status == http.StatusForbidden, m.status == http.StatusTooEarly, m.status == http.StatusTooManyRequests:
-		m.end = never
 	}
 	return m
 }
@@ -128,19 +113,18 @@ func statusOf(errs Errors) int {
 	return errs[0].meaning().status
 }
 
-// endOf is how an attempt with these errors ends: a failure among them counts most, and
-// one that says nothing about the call more than those that do.
-func endOf(errs Errors) store.Disposition {
-	end := final
-	for _, e := range errs {
-		switch m := e.meaning(); {
-		case m.end == failed:
-			return failed
-		case m.end == never:
-			end = never
+// judged is what errors together prove about their call. The header is that of the answer
+// that they came in, if they did.
+func judged(rules *judge.Rules, errs Errors, header http.Header) judge.Finding {
+	found := judge.Finding{Verdict: judge.Rejected}
+	for i, e := range errs {
+		f := rules.Forrst(string(e.Code), e.meaning().status, header)
+		if i == 0 {
+			found = f
 		}
+		found = judge.Worst(found, f)
 	}
-	return end
+	return found
 }
 
 // Retry is the data of the retry extension: whether and when asking again makes sense.

@@ -18,8 +18,8 @@ type Error struct {
 	// Details has any JSON object. Optional.
 	Details any `json:"details,omitempty"`
 	// Status is the status of HTTP for a code that Forrst doesn't have, from 400 to
-	// 599. Defaults to 400. It also says whether the error is about the call itself,
-	// as 409 is, or not, as 429 and 503 are.
+	// 599. Defaults to 400. It also says what the error proves about the call; package
+	// judge has the table.
 	Status int `json:"-"`
 	// RetryAfter is when asking again makes sense, for a code that is worth it. Zero:
 	// as Forrst says for the code.

@@ -36,7 +36,7 @@ type Function struct {
 	// nothing but a name stands for the operation that the engine already knows by
 	// that name, if there is one. Functions may share one: their keys stay apart.
 	//
-	// OnFailure defaults to [semel.RetryFailure]. With the class [semel.ReadOnly]
+	// With the class [semel.ReadOnly]
 	// nothing is recorded, and the idempotency extension is refused as not applicable.
 	Operation semel.Operation
 	// Key says whether a request must have the idempotency extension. Defaults to
@@ -73,6 +73,7 @@ type function struct {
 	operation string
 	share     semel.Share
 	onFailure semel.AfterFailure
+	financial bool
 	readOnly  bool
 	versions  map[string]*Version
 	arguments map[string]*argschema.Schema // by version; nil: any object fits
@@ -100,14 +101,13 @@ func register(engine *semel.Engine, f Function) (*function, error) {
 		}
 	}
 	if !known {
-		op.OnFailure = cmp.Or(op.OnFailure, semel.RetryFailure)
 		if err := engine.Register(op); err != nil {
 			return nil, fmt.Errorf("forrst: function %q: %w", f.Name, err)
 		}
 		op, _ = engine.Door().Operation(op.Name)
 	}
 	reg := &function{
-		Function: f, operation: op.Name, share: op.Share, onFailure: op.OnFailure,
+		Function: f, operation: op.Name, share: op.Share, onFailure: op.OnFailure, financial: op.Financial,
 		readOnly: op.Class == semel.ReadOnly, versions: map[string]*Version{}, arguments: arguments,
 	}
 	for i := range f.Versions {

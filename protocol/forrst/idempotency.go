@@ -21,9 +21,10 @@ const maxKey = 255
 
 // The statuses of the extension's data (FOR-DATA.1).
 const (
-	statusProcessed = "processed"
-	statusCached    = "cached"
-	statusConflict  = "conflict"
+	statusProcessed  = "processed"
+	statusCached     = "cached"
+	statusProcessing = "processing" // also while it isn't known what came of it
+	statusConflict   = "conflict"
 )
 
 // Attributes that records of this door have.
@@ -160,7 +161,7 @@ func kept(rec *semel.Record) bool {
 	case semel.DispositionCompleted, semel.DispositionRejected:
 		return true
 	case semel.DispositionFailed:
-		return len(rec.Result.Data) > 0 // it is recorded only if it is replayed
+		return len(rec.Result.Data) > 0 || rec.Result.Tombstone // it is recorded only if it is replayed
 	}
 	return false
 }

@@ -28,15 +28,22 @@ func failing(runs *atomic.Int64, err func() error) forrst.Handler {
 	}
 }
 
-// TestEveryCode: its status, whether a duplicate gets it again, and whether it is worth
-// asking again.
+// What a duplicate gets after an error.
+const (
+	replayed  = "the same"
+	runsAgain = "another execution"
+	held      = "nothing before somebody finds out"
+)
+
+// TestEveryCode: its status, what a duplicate gets, and whether it is worth asking again,
+// for functions of this process and of an upstream, of operations that say nothing and of
+// financial ones.
 func TestEveryCode(t *testing.T) {
-	clause.Proves(t, "FOR-ERR.1")
-	const replayed, runsAgain = true, false
+	clause.Proves(t, "FOR-ERR.1", "FOR-FAIL.1", "FOR-DUP.1", "FOR-DATA.1", "IDS-V.2")
 	table := map[forrst.Code]struct {
 		status int
-		kept   bool
-		retry  string
+		then   string
+		retry  string // where a duplicate runs
 	}{
 		forrst.ParseError:             {400, runsAgain, ""},
 		forrst.InvalidRequest:         {400, runsAgain, ""},
@@ -53,19 +60,19 @@ func TestEveryCode(t *testing.T) {
 		forrst.NotFound:               {404, replayed, ""},
 		forrst.Conflict:               {409, replayed, ""},
 		forrst.Gone:                   {410, replayed, ""},
-		forrst.DeadlineExceeded:       {408, runsAgain, "immediate 0 1"},
+		forrst.DeadlineExceeded:       {408, held, "immediate 0 1"},
 		forrst.RateLimited:            {429, runsAgain, "fixed 60 3"},
-		forrst.InternalError:          {500, runsAgain, "exponential 1 3"},
+		forrst.InternalError:          {500, replayed, "exponential 1 3"},
 		forrst.Unavailable:            {503, runsAgain, "exponential 1 5"},
-		forrst.DependencyError:        {502, runsAgain, "exponential 2 3"},
+		forrst.DependencyError:        {502, held, "exponential 2 3"},
 		forrst.IdempotencyConflict:    {409, runsAgain, ""},
-		forrst.IdempotencyProcessing:  {409, runsAgain, "fixed 1 3"},
+		forrst.IdempotencyProcessing:  {409, held, "fixed 1 3"},
 		forrst.AsyncOperationNotFound: {404, replayed, ""},
-		forrst.AsyncOperationFailed:   {500, runsAgain, ""},
+		forrst.AsyncOperationFailed:   {500, replayed, ""},
 		forrst.AsyncCannotCancel:      {400, replayed, ""},
 		forrst.BatchFailed:            {400, replayed, ""},
 		forrst.BatchTooLarge:          {400, replayed, ""},
-		forrst.BatchTimeout:           {504, runsAgain, "exponential 1 3"},
+		forrst.BatchTimeout:           {504, held, "exponential 1 3"},
 		forrst.ServerMaintenance:      {503, runsAgain, "fixed 60 1"},
 		forrst.FunctionMaintenance:    {503, runsAgain, "fixed 60 1"},
 		forrst.ReplayNotFound:         {404, replayed, ""},
@@ -84,40 +91,80 @@ func TestEveryCode(t *testing.T) {
 		}
 	}
 	for code, c := range table {
-		t.Run(string(code), func(t *testing.T) {
-			t.Parallel()
-			var runs atomic.Int64
-			w := serving(t, semel.Operation{}, failing(&runs, func() error {
-				return &forrst.Error{Code: code, Message: "Told", Source: forrst.At("call", "arguments", "a/b"), Details: map[string]int{"n": 1}}
-			}))
-			first, second := w.post(call("req_1", "{}", `{"key":"k"}`)), w.post(call("req_2", "{}", `{"key":"k"}`))
-			first.want(t, c.status, code, "processed")
-			again := "processed"
-			if c.kept {
-				again = "cached"
-			}
-			second.want(t, c.status, code, again)
-			if runs.Load() == 1 != c.kept || *second.ID != "req_2" {
-				t.Errorf("executed %d times: %s", runs.Load(), second.body)
-			}
-			if (first.data("idempotency")["expires_at"] != nil) != c.kept || second.data("idempotency")["original_request_id"] != "req_1" {
-				t.Errorf("%s\n%s", first.body, second.body)
-			}
-			if e := second.Errors[0]; e.Message != "Told" || e.Source.Pointer != "/call/arguments/a~1b" || e.Details["n"] != 1.0 {
-				t.Errorf("%s", second.body)
-			}
-			retry := ""
-			if r := first.data("retry"); r != nil {
-				after := 0.0
-				if d, ok := r["after"].(map[string]any); ok {
-					after = d["value"].(float64)
+		for _, where := range []string{"here", "upstream"} {
+			for name, op := range map[string]semel.Operation{
+				"": {}, ", financial": {Financial: true, OnAbandoned: semel.RetryAbandoned}, ", with a ledger": {Effects: []string{}},
+				", retried by name": {OnFailure: semel.RetryFailure},
+			} {
+				then := c.then
+				switch {
+				case where == "upstream" && code == forrst.Unavailable:
+					then = held // somebody behind it may have been asked
+				case name == ", retried by name" && (code == forrst.InternalError || code == forrst.AsyncOperationFailed):
+					then = runsAgain
+				case then == held && where == "here" && name == ", with a ledger":
+					then = runsAgain // the ledger proves that nothing was done
 				}
-				retry = fmt.Sprint(r["strategy"], " ", after, " ", r["max_attempts"])
+				t.Run(string(code)+" "+where+name, func(t *testing.T) {
+					t.Parallel()
+					everyCode(t, code, where, op, c.status, then, c.retry)
+				})
 			}
-			if retry != c.retry || (first.header.Get("Retry-After") != "") != (c.retry != "" && !strings.Contains(c.retry, " 0 ")) {
-				t.Errorf("retry %q: %s", retry, first.body)
-			}
+		}
+	}
+}
+
+func everyCode(t *testing.T, code forrst.Code, where string, op semel.Operation, status int, then, advice string) {
+	var runs atomic.Int64
+	w := serving(t, op, failing(&runs, func() error {
+		return &forrst.Error{Code: code, Message: "Told", Source: forrst.At("call", "arguments", "a/b"), Details: map[string]int{"n": 1}}
+	}))
+	if where == "upstream" {
+		u := newUpstream(t, func(w http.ResponseWriter, _ int) string {
+			runs.Add(1)
+			w.WriteHeader(status)
+			return `{"protocol":{"name":"forrst","version":"0.1.0"},"id":"ID","result":null,"errors":[{"code":"` + string(code) + `","message":"Told","source":{"pointer":"/call/arguments/a~1b"},"details":{"n":1}}]}`
 		})
+		w = before(t, op, forrst.UpstreamOptions{URL: u.URL})
+	}
+	first, second := w.post(call("req_1", "{}", `{"key":"k"}`)), w.post(call("req_2", "{}", `{"key":"k"}`))
+	switch then {
+	case replayed:
+		first.want(t, status, code, "processed")
+		second.want(t, status, code, "cached")
+	case runsAgain: // and nothing is said to be processed
+		first.want(t, status, code, "")
+		second.want(t, status, code, "")
+	case held:
+		first.want(t, status, code, "processing")
+		second.want(t, 409, forrst.IdempotencyProcessing, "processing")
+		if second.Errors[0].Details["reason"] != "outcome_unknown" {
+			t.Errorf("%s", second.body)
+		}
+	}
+	if runs.Load() != map[string]int64{replayed: 1, runsAgain: 2, held: 1}[then] || *second.ID != "req_2" {
+		t.Errorf("executed %d times: %s", runs.Load(), second.body)
+	}
+	if (first.data("idempotency")["expires_at"] != nil) != (then == replayed) || then != runsAgain && second.data("idempotency")["original_request_id"] != "req_1" {
+		t.Errorf("%s\n%s", first.body, second.body)
+	}
+	if e := second.Errors[0]; then != held && (e.Message != "Told" || e.Source.Pointer != "/call/arguments/a~1b" || e.Details["n"] != 1.0) {
+		t.Errorf("%s", second.body)
+	}
+	// Another try is advised only if it would run, and by that not twice.
+	if then != runsAgain {
+		advice = ""
+	}
+	retry := ""
+	if r := first.data("retry"); r != nil {
+		after := 0.0
+		if d, ok := r["after"].(map[string]any); ok {
+			after = d["value"].(float64)
+		}
+		retry = fmt.Sprint(r["strategy"], " ", after, " ", r["max_attempts"])
+	}
+	if retry != advice || (first.header.Get("Retry-After") != "") != (advice != "" && !strings.Contains(advice, " 0 ")) {
+		t.Errorf("retry %q: %s", retry, first.body)
 	}
 }
 
@@ -137,9 +184,12 @@ func TestOtherErrors(t *testing.T) {
 		"a status that isn't about the call": {semel.Operation{}, &forrst.Error{Code: "SHOP_BUSY", Status: 429}, 429, "SHOP_BUSY", 429, "SHOP_BUSY", 2},
 		"a failure of its own":               {semel.Operation{}, &forrst.Error{Code: "SHOP_DOWN", Status: 503}, 503, "SHOP_DOWN", 503, "SHOP_DOWN", 2},
 		"a status that is none":              {semel.Operation{}, &forrst.Error{Code: "SHOP_ODD", Status: 200}, 400, "SHOP_ODD", 400, "SHOP_ODD", 1},
-		"a plain error":                      {semel.Operation{}, errors.New("a secret"), 500, forrst.InternalError, 500, forrst.InternalError, 2},
-		"a failure that is replayed":         {semel.Operation{OnFailure: semel.ReplayFailure}, errors.New("a secret"), 500, forrst.InternalError, 500, forrst.InternalError, 1},
+		"a failure that is retried by name":  {semel.Operation{OnFailure: semel.RetryFailure}, errors.New("a secret"), 500, forrst.InternalError, 500, forrst.InternalError, 2},
+		"a plain error":                      {semel.Operation{}, errors.New("a secret"), 500, forrst.InternalError, 500, forrst.InternalError, 1},
 		"marked as rejected":                 {semel.Operation{}, semel.Rejected("no", &forrst.Error{Code: forrst.InternalError}), 500, forrst.InternalError, 500, forrst.InternalError, 1},
+		"a timeout of its own":               {semel.Operation{}, &forrst.Error{Code: "SHOP_SLOW", Status: 504}, 504, "SHOP_SLOW", 409, forrst.IdempotencyProcessing, 1},
+		"a timeout among others":             {semel.Operation{}, append(forrst.Errors{{Code: forrst.BatchTimeout}}, many...), 400, forrst.BatchTimeout, 409, forrst.IdempotencyProcessing, 1},
+		"marked as a failure":                {semel.Operation{}, semel.Failure(&forrst.Error{Code: forrst.DependencyError}), 502, forrst.DependencyError, 502, forrst.DependencyError, 1},
 		"marked as aborted":                  {semel.Operation{}, semel.Aborted(&forrst.Error{Code: forrst.NotFound}), 404, forrst.NotFound, 404, forrst.NotFound, 2},
 		"marked as unknown":                  {semel.Operation{}, semel.Unknown(&forrst.Error{Code: forrst.DependencyError}), 502, forrst.DependencyError, 409, forrst.IdempotencyProcessing, 1},
 		"details without a JSON form":        {semel.Operation{}, &forrst.Error{Code: forrst.NotFound, Details: func() {}}, 404, forrst.NotFound, 404, forrst.NotFound, 1},
@@ -162,9 +212,10 @@ func TestOtherErrors(t *testing.T) {
 	}
 }
 
-// TestUnknownOutcomes: what may have been done is not done again.
+// TestUnknownOutcomes: what may have been done is not done again, and isn't processing for
+// ever: the answer says that the outcome is unknown, and ends when it is settled.
 func TestUnknownOutcomes(t *testing.T) {
-	clause.Proves(t, "FOR-PROC.1")
+	clause.Proves(t, "FOR-PROC.1", "FOR-LIFE.1")
 	for name, run := range map[string]forrst.Handler{
 		"an effect without a result": func(ctx context.Context, x semel.Execution, _ *forrst.Request) (any, error) {
 			_, err := semel.Effect(ctx, x, "charge", func(context.Context, string) (int, error) { return 0, errors.New("no answer") })
@@ -183,11 +234,11 @@ func TestUnknownOutcomes(t *testing.T) {
 					runs.Add(1)
 					return run(ctx, x, r)
 				})
-				if s := w.post(call("req_1", "{}", `{"key":"k"}`)); s.status < 400 || s.data("idempotency") != nil {
+				if s := w.post(call("req_1", "{}", `{"key":"k"}`)); s.status < 400 || s.data("idempotency")["status"] != "processing" || s.data("retry") != nil {
 					t.Errorf("%d %s", s.status, s.body)
 				}
 				s := w.post(call("req_2", "{}", `{"key":"k"}`))
-				s.want(t, 409, forrst.IdempotencyProcessing, "")
+				s.want(t, 409, forrst.IdempotencyProcessing, "processing")
 				if d := s.Errors[0].Details; d["reason"] != "outcome_unknown" || d["key"] != "k" || d["retry_after"] == nil || runs.Load() != 1 {
 					t.Errorf("executed %d times: %s", runs.Load(), s.body)
 				}
@@ -243,7 +294,7 @@ func TestAPanicIsNoAnswer(t *testing.T) {
 		w.post(call("req_1", "{}", `{"key":"k"}`))
 	}()
 	s := w.post(call("req_2", "{}", `{"key":"k"}`))
-	s.want(t, 409, forrst.IdempotencyProcessing, "")
+	s.want(t, 409, forrst.IdempotencyProcessing, "processing")
 	if s.Errors[0].Details["reason"] != "outcome_unknown" {
 		t.Errorf("nobody is told that it needs a decision: %s", s.body)
 	}

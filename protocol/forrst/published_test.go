@@ -32,9 +32,10 @@ func TestPublishedTranscripts(t *testing.T) {
 		go func() { first <- w.post(request) }()
 		synctest.Wait()
 
-		// What the specification's answer doesn't show, its retry extension adds.
+		// What the specification's answer doesn't show, its retry extension adds, and the
+		// status that its table of data has.
 		processing := w.post(attempt("req_004"))
-		const hint = `,"extensions":[{"urn":"urn:forrst:ext:retry","data":{"allowed":true,"strategy":"fixed","after":{"value":1,"unit":"second"},"max_attempts":3}}]`
+		const hint = `,"extensions":[{"urn":"urn:forrst:ext:idempotency","data":{"key":"charge_order456_v1","status":"processing","original_request_id":"req_001"}},{"urn":"urn:forrst:ext:retry","data":{"allowed":true,"strategy":"fixed","after":{"value":1,"unit":"second"},"max_attempts":3}}]`
 		if bare := strings.Replace(processing.body, hint, "", 1); bare != published(t, "processing") || bare == processing.body || processing.status != 409 {
 			t.Errorf("while it is processing: %d %s", processing.status, processing.body)
 		}

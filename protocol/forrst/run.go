@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/transport/judge"
 )
 
 // serve answers a request whose envelope is in order.
@@ -72,23 +74,39 @@ func (s *Service) execute(ctx context.Context, r *Request, f *function, v *Versi
 		s.reportError(ctx, err)
 		return unrecorded(r, a.Record(), err)
 	}
-	rec := a.Record()
-	if rec.State == semel.Processing && out.errors == nil {
+	return out.ended(r, f, a.Record())
+}
+
+// ended is the answer to the delivery that has executed, whose attempt has ended.
+func (out *outcome) ended(r *Request, f *function, rec *semel.Record) answer {
+	again := r.idempotency != nil || f.readOnly || rec.Disposition == semel.DispositionAborted
+	switch {
+	case rec.State == semel.Processing && out.errors == nil:
 		return processing(r, rec, time.Second) // its success is not what later callers get
+	case rec.State == semel.Processing:
+		out.data, again = r.data(statusProcessing, rec), f.readOnly
+	case f.readOnly:
+	case kept(rec):
+		out.data, again = r.data(statusProcessed, rec), false // it would only get this again
 	}
-	if rec.State.Terminal() {
-		out.data = r.data(statusProcessed, rec)
-	}
-	if kept(rec) {
-		out.retry = nil // it would only get this again
+	// What may run again is not kept, so nothing is said to be processed.
+	if !again {
+		out.retry, out.others = nil, slices.DeleteFunc(slices.Clone(out.others), isRetry)
 	}
 	return out.answer
 }
 
+// isRetry reports whether an extension is that of an upstream's advice.
+func isRetry(x extension) bool { return shortName(x.URN) == "retry" }
+
+// own are the rules for functions of this process.
+var own = judge.Rules{Own: true}
+
 // outcomeOf decides how an attempt ends whose function has returned.
 func outcomeOf(ctx context.Context, f *function, a *semel.Attempt, result any, err error) outcome {
-	out := outcome{end: semel.EndingOf(err, leftOpen(a))}
-	if said, ok := result.(*upstreamResult); ok {
+	out := outcome{end: semel.EndingOf(err, effectsOf(a), true)}
+	said, sent := result.(*upstreamResult)
+	if sent {
 		result, out.others = said.result, said.others
 	}
 	if err == nil {
@@ -96,11 +114,14 @@ func outcomeOf(ctx context.Context, f *function, a *semel.Attempt, result any, e
 		if fault != nil {
 			// What was done can't be undone by that.
 			fault = semel.Unknown(errors.New("the result of the function has no JSON form"))
-			out.end, out.answer = semel.EndingOf(fault, true), refused(one(InternalError, nil, "The function failed"))
+			out.end, out.answer = semel.EndingOf(fault, nil, true), refused(one(InternalError, nil, "The function failed"))
 			return out
 		}
 		out.end.Result = semel.Result{Data: raw}
 		out.answer = answer{status: http.StatusOK, result: raw, others: out.others}
+		if sent && said.found.Verdict != judge.Completed {
+			out.endBy(f, said.found)
+		}
 		return out
 	}
 	errs := errorsOf(err)
@@ -117,28 +138,49 @@ func outcomeOf(ctx context.Context, f *function, a *semel.Attempt, result any, e
 	if errs != nil {
 		out.end.Failure = store.Failure{Code: string(errs[0].Code), Message: errs[0].Message}
 	}
-	if out.end.Disposition != failed { // marked, or with an effect that has no result
-		if out.end.Disposition == final {
+	switch {
+	case sent && out.end.Unmarked:
+		out.endBy(f, said.found)
+	case out.end.Disposition != semel.DispositionFailed: // marked, or with an effect that has no result
+		if out.end.Disposition == semel.DispositionRejected {
 			out.end.Result = record(&out.answer)
 		}
-		return out
-	}
-	switch end := endOf(shown); {
-	case errors.Is(err, errSilent), end == failed && ctx.Err() != nil:
-		// Told to stop, it says that it failed. That is no word about what it had done
-		// until then.
-		out.end.Disposition = semel.DispositionAbandoned
-		if errs == nil {
-			out.end.Failure.Message = "the function was told to stop"
-		}
-	case end == failed && f.onFailure != semel.ReplayFailure:
+	case !out.end.Unmarked:
+		out.endBy(f, judge.Finding{Verdict: judge.Failed})
 	default:
-		out.end.Disposition = end
-		if end != never {
-			out.end.Result = record(&out.answer)
+		found := judged(&own, shown, nil)
+		if found.Verdict == judge.Failed && ctx.Err() != nil {
+			// Told to stop, it says that it failed. That is no word about what it had
+			// done until then.
+			found = judge.Finding{Status: shown[0].meaning().status, Code: string(shown[0].Code)}
 		}
+		out.endBy(f, found)
 	}
 	return out
+}
+
+// endBy ends the attempt by what the answer proves.
+func (out *outcome) endBy(f *function, found judge.Finding) {
+	end := &out.end
+	switch found.Verdict {
+	case judge.Rejected:
+		end.Disposition, end.Result = semel.DispositionRejected, record(&out.answer)
+	case judge.Failed:
+		end.Disposition = semel.DispositionFailed
+		if f.onFailure == semel.ReplayFailure {
+			end.Result = record(&out.answer)
+		}
+	case judge.Aborted:
+		end.Disposition, end.Result = semel.DispositionAborted, semel.Result{}
+	default:
+		// A financial function isn't called again, whatever else its operation says
+		// (FOR-FAIL.1).
+		end.Disposition, end.Result = semel.DispositionAbandoned, semel.Result{}
+		if f.financial {
+			end.Disposition = 0
+		}
+		end.Failure.Message = found.Why()
+	}
 }
 
 // record is an answer with errors as it is recorded.
@@ -147,18 +189,10 @@ func record(a *answer) semel.Result {
 	return semel.Result{Data: raw}
 }
 
-// leftOpen reports whether an effect has no result. The call of an upstream doesn't
-// count: what the upstream has said is its result.
-func leftOpen(a *semel.Attempt) bool {
-	if !a.EffectOpen() {
-		return false
-	}
-	for _, ef := range a.Effects() {
-		if ef.State == store.EffectStarted && ef.Name != UpstreamEffect {
-			return true
-		}
-	}
-	return false
+// effectsOf is the ledger without the call of an upstream: what that has said is its
+// result.
+func effectsOf(a *semel.Attempt) []store.EffectRecord {
+	return slices.DeleteFunc(a.Effects(), func(ef store.EffectRecord) bool { return ef.Name == UpstreamEffect })
 }
 
 // errorsOf finds what a function says in an error; nil if it is none of Forrst's.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/transport/judge"
 	"github.com/semelhq/semel/transport/safehttp"
 )
 
@@ -40,10 +41,12 @@ type UpstreamOptions struct {
 }
 
 // Upstream is a service that speaks Forrst and leaves the idempotency extension to this
-// one: it gets each call at most once, without the extension. What it answers is its
-// word, whatever the status of HTTP is. Silence is none: if something was sent and no
-// whole answer came back, the attempt is abandoned, and what happens next is up to
-// Operation.OnAbandoned and the ledger. It may be used concurrently.
+// one: it gets each call at most once, without the extension. What it answers in Forrst's
+// form is its word, whatever the status of HTTP is; package judge says what its codes
+// prove. If something was sent and no whole answer came back, or one that proves nothing,
+// such as DEADLINE_EXCEEDED, the attempt is abandoned, and what happens next is up to
+// Operation.OnAbandoned and the ledger. A financial call is then held in any case. An
+// Upstream may be used concurrently.
 type Upstream struct {
 	url       string
 	opts      UpstreamOptions
@@ -76,13 +79,11 @@ func (u *Upstream) Close() {
 	}
 }
 
-// errSilent marks that something was sent and nobody knows what came of it.
-var errSilent = errors.New("forrst: the upstream did not answer")
-
-// upstreamResult is the result of an upstream with what else its answer has.
+// upstreamResult is what came back from an upstream, and what that proves.
 type upstreamResult struct {
 	result json.RawMessage
 	others []extension
+	found  judge.Finding
 }
 
 // Run is the [Handler] of functions that the upstream has.
@@ -107,14 +108,12 @@ func (u *Upstream) Run(ctx context.Context, x semel.Execution, r *Request) (any,
 		}
 	}
 	said, err := u.send(ctx, r.ID, header, body)
-	if said == nil {
-		said = new(upstreamResult)
-	}
-	if ledger && err != nil && !errors.Is(err, errSilent) && endOf(errorsOf(err)) != final {
+	if v := said.found.Verdict; ledger && (v == judge.Aborted || v == judge.Failed) {
 		// The next attempt may call again. If this can't be recorded, it finds the
 		// effect started and is held.
 		if serr := a.SettleEffect(ctx, store.EffectFinding{Name: UpstreamEffect, State: store.EffectRefuted}); serr != nil {
-			return said, errors.Join(errSilent, err, serr)
+			said.found = judge.Finding{}
+			return said, errors.Join(err, serr)
 		}
 	}
 	return said, err
@@ -166,60 +165,80 @@ func (u *Upstream) send(ctx context.Context, id string, header http.Header, body
 	defer context.AfterFunc(u.running, cancel)()
 	req, err := http.NewRequestWithContext(call, http.MethodPost, u.url, bytes.NewReader(body))
 	if err != nil {
-		return nil, semel.Aborted(err)
+		return &upstreamResult{found: judge.Finding{Verdict: judge.Aborted}}, err
 	}
 	req.Header = header
 	resp, err := u.transport.RoundTrip(req)
-	if safehttp.NothingSent(err) {
-		return nil, semel.Aborted(fmt.Errorf("%w: %w", &Error{Code: DependencyError, Message: "There was no connection to the service behind this one. Nothing was sent to it"}, safehttp.Quiet(err)))
-	}
 	if err != nil {
-		return nil, silent(safehttp.Quiet(err))
+		return unanswered(judge.NoAnswer(err), safehttp.Quiet(err))
 	}
 	defer resp.Body.Close()
 	said, err := io.ReadAll(io.LimitReader(resp.Body, maxUpstreamAnswer+1))
 	switch {
 	case err != nil:
-		return nil, silent(safehttp.Quiet(err))
+		return unanswered(judge.NoAnswer(err), safehttp.Quiet(err))
 	case len(said) > maxUpstreamAnswer:
-		return nil, silent(errors.New("its answer is too large"))
+		return unanswered(judge.Finding{Status: resp.StatusCode}, errors.New("its answer is too large"))
 	}
-	return readUpstream(id, resp.StatusCode, said)
+	return readUpstream(id, resp, said)
 }
 
-func silent(err error) error {
-	return fmt.Errorf("%w: %w: %w", errSilent, &Error{
-		Code: DependencyError, Message: "The request was sent on, and no whole answer came back, so its outcome is not known",
-	}, err)
+// rules are those for the answers of upstreams.
+var rules judge.Rules
+
+// unanswered is for what is no answer of the function.
+func unanswered(found judge.Finding, err error) (*upstreamResult, error) {
+	e := &Error{Code: DependencyError, Message: "The request was sent on, and no answer of the function came back, so its outcome is not known"}
+	switch {
+	case found.Verdict == judge.Aborted && found.Status == 0:
+		e.Message = "There was no connection to the service behind this one. Nothing was sent to it"
+	case found.Verdict == judge.Aborted:
+		e.Message = fmt.Sprintf("The service behind this one refused the request with status %d", found.Status)
+	}
+	return &upstreamResult{found: found}, fmt.Errorf("%w: %w", e, err)
 }
 
 // readUpstream reads an answer.
-func readUpstream(id string, status int, body []byte) (*upstreamResult, error) {
+func readUpstream(id string, resp *http.Response, body []byte) (*upstreamResult, error) {
 	m, ok := members(body)
 	if string(m["errors"]) == "null" {
 		delete(m, "errors")
 	}
+	found := rules.Of(resp.StatusCode, resp.Header)
 	echoed, named := text(m["id"])
 	if _, errs := m["errors"]; !ok || m["protocol"] == nil || !errs && m["result"] == nil || named && echoed != id || !named && !errs {
-		if status == http.StatusServiceUnavailable || status >= 400 && status < 500 {
-			// Somebody in front of the function has refused it.
-			return nil, semel.Aborted(&Error{Code: DependencyError, Message: fmt.Sprintf("The service behind this one refused the request with status %d", status)})
+		switch found.Verdict {
+		case judge.Rejected:
+			// Somebody in front of the function has refused it, so the function hasn't seen
+			// it.
+			found.Verdict = judge.Aborted
+		case judge.Completed, judge.Failed:
+			found.Verdict = judge.Unknown // somebody else's word about the function
 		}
-		return nil, silent(fmt.Errorf("its answer with status %d is not one of Forrst to this request", status))
+		return unanswered(found, fmt.Errorf("its answer with status %d is not one of Forrst to this request", resp.StatusCode))
 	}
 	out := &upstreamResult{result: m["result"]}
 	var extensions []struct {
 		URN  string          `json:"urn"`
 		Data json.RawMessage `json:"data"`
 	}
+	retryAllowed := false
 	if json.Unmarshal(m["extensions"], &extensions) == nil {
 		for _, x := range extensions {
+			if shortName(x.URN) == "retry" {
+				advice, _ := members(x.Data)
+				retryAllowed = string(advice["allowed"]) == "true"
+			}
 			if shortName(x.URN) != "idempotency" {
 				out.others = append(out.others, extension{x.URN, x.Data})
 			}
 		}
 	}
 	if m["errors"] == nil {
+		if !found.Said {
+			found.Verdict = judge.Completed // whatever the status
+		}
+		out.found = found
 		return out, nil
 	}
 	var errs []struct {
@@ -229,14 +248,20 @@ func readUpstream(id string, status int, body []byte) (*upstreamResult, error) {
 		Details json.RawMessage `json:"details"`
 	}
 	if err := json.Unmarshal(m["errors"], &errs); err != nil || len(errs) == 0 {
-		return nil, silent(errors.New("its answer has errors that are none"))
+		return unanswered(judge.Finding{Status: resp.StatusCode}, errors.New("its answer has errors that are none"))
 	}
 	list := make(Errors, len(errs))
 	for i, e := range errs {
-		list[i] = &Error{Code: cmp.Or(e.Code, DependencyError), Message: e.Message, Source: e.Source, Status: status}
+		list[i] = &Error{Code: cmp.Or(e.Code, DependencyError), Message: e.Message, Source: e.Source, Status: resp.StatusCode}
 		if e.Details != nil {
 			list[i].Details = e.Details
 		}
 	}
+	header := resp.Header
+	if retryAllowed {
+		header = header.Clone()
+		header.Set("Retry-After", "0") // the same said in another way
+	}
+	out.found = judged(&rules, list, header)
 	return out, list
 }

@@ -92,6 +92,7 @@ func TestUpstream(t *testing.T) {
 }
 
 func TestWhatUpstreamsSay(t *testing.T) {
+	clause.Proves(t, "FOR-FAIL.1", "FOR-DUP.1", "IDS-V.2")
 	for name, c := range map[string]struct {
 		status int
 		answer string
@@ -101,11 +102,17 @@ func TestWhatUpstreamsSay(t *testing.T) {
 	}{
 		"a refusal":                     {422, refusal("SHOP_SOLD_OUT"), "422 SHOP_SOLD_OUT", "422 SHOP_SOLD_OUT", 1},
 		"a refusal with status 200":     {200, refusal("NOT_FOUND"), "404 NOT_FOUND", "404 NOT_FOUND", 1},
-		"a failure":                     {500, refusal("INTERNAL_ERROR"), "500 INTERNAL_ERROR", "500 INTERNAL_ERROR", 2},
+		"a failure":                     {500, refusal("INTERNAL_ERROR"), "500 INTERNAL_ERROR", "500 INTERNAL_ERROR", 1},
+		"a timeout":                     {408, refusal("DEADLINE_EXCEEDED"), "408 DEADLINE_EXCEEDED", "409 IDEMPOTENCY_PROCESSING", 1},
+		"that a dependency failed":      {502, refusal("DEPENDENCY_ERROR"), "502 DEPENDENCY_ERROR", "409 IDEMPOTENCY_PROCESSING", 1},
 		"that it is down for repair":    {503, refusal("SERVER_MAINTENANCE"), "503 SERVER_MAINTENANCE", "503 SERVER_MAINTENANCE", 2},
 		"that the token is bad":         {401, refusal("UNAUTHORIZED"), "401 UNAUTHORIZED", "401 UNAUTHORIZED", 2},
 		"errors of null":                {200, strings.Replace(charged, `"result"`, `"errors":null,"result"`, 1), "200 ", "200 ", 1},
-		"a page of a proxy in front":    {503, "<html>", "502 DEPENDENCY_ERROR", "502 DEPENDENCY_ERROR", 2},
+		"a page of a proxy in front":    {503, "<html>", "502 DEPENDENCY_ERROR", "409 IDEMPOTENCY_PROCESSING", 1},
+		"a failure of somebody else":    {500, "<html>", "502 DEPENDENCY_ERROR", "409 IDEMPOTENCY_PROCESSING", 1},
+		"a proxy that is told to wait":  {503, "later", "502 DEPENDENCY_ERROR", "502 DEPENDENCY_ERROR", 2},
+		"that nothing was done":         {504, "none", "502 DEPENDENCY_ERROR", "502 DEPENDENCY_ERROR", 2},
+		"a result that may be partial":  {200, "unknown", "409 IDEMPOTENCY_PROCESSING", "409 IDEMPOTENCY_PROCESSING", 1},
 		"that there is no such page":    {404, "<html>", "502 DEPENDENCY_ERROR", "502 DEPENDENCY_ERROR", 2},
 		"a gateway without an answer":   {504, "<html>", "502 DEPENDENCY_ERROR", "409 IDEMPOTENCY_PROCESSING", 1},
 		"something else with 200":       {200, "{}", "502 DEPENDENCY_ERROR", "409 IDEMPOTENCY_PROCESSING", 1},
@@ -116,11 +123,21 @@ func TestWhatUpstreamsSay(t *testing.T) {
 		for _, op := range []semel.Operation{{}, {Effects: []string{}}} {
 			t.Run(fmt.Sprintf("%s, ledger %t", name, op.Effects != nil), func(t *testing.T) {
 				u := newUpstream(t, func(w http.ResponseWriter, _ int) string {
-					if c.answer == "half" {
+					answer := c.answer
+					switch answer {
+					case "half":
 						w.Header().Set("Content-Length", "1000")
+					case "later":
+						w.Header().Set("Retry-After", "1")
+					case "none", "unknown":
+						w.Header().Set("Semel-Effect", answer)
+						answer = charged
+						if c.status == 504 {
+							answer = "<html>"
+						}
 					}
 					w.WriteHeader(c.status)
-					return c.answer
+					return answer
 				})
 				w := before(t, op, forrst.UpstreamOptions{URL: u.URL})
 				first, second := w.post(call("req_1", "{}", `{"key":"k"}`)), w.post(call("req_2", "{}", `{"key":"k"}`))
@@ -141,14 +158,15 @@ func TestWhatUpstreamsSay(t *testing.T) {
 	}
 }
 
-// TestWhenUpstreamsWantARetry: their word counts, and not what Forrst says of the code.
+// TestWhenUpstreamsWantARetry: their word counts, and not what Forrst says of the code. By
+// it they ask for the same request again, so that nothing was done.
 func TestWhenUpstreamsWantARetry(t *testing.T) {
 	u := newUpstream(t, func(w http.ResponseWriter, _ int) string {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return strings.Replace(refusal("UNAVAILABLE"), `"result"`, `"extensions":[{"urn":"urn:forrst:ext:retry","data":{"allowed":true,"strategy":"fixed"}}],"result"`, 1)
 	})
 	s := before(t, semel.Operation{}, forrst.UpstreamOptions{URL: u.URL}).post(call("req_1", "{}", `{"key":"k"}`))
-	s.want(t, 503, forrst.Unavailable, "processed")
+	s.want(t, 503, forrst.Unavailable, "")
 	if strings.Count(s.body, "ext:retry") != 1 || s.data("retry")["strategy"] != "fixed" {
 		t.Error(s.body)
 	}
@@ -166,7 +184,7 @@ func TestNoUpstream(t *testing.T) {
 		w := before(t, op, forrst.UpstreamOptions{URL: "http://" + address})
 		for range 2 {
 			s := w.post(call("req_1", "{}", `{"key":"k"}`))
-			s.want(t, 502, forrst.DependencyError, "processed")
+			s.want(t, 502, forrst.DependencyError, "")
 			if s.data("retry")["allowed"] != true || strings.Contains(s.body, address) {
 				t.Error(s.body)
 			}
@@ -194,8 +212,8 @@ func TestInterrupted(t *testing.T) {
 	}()
 	first := w.post(call("req_1", "{}", `{"key":"k"}`))
 	close(interrupted)
-	first.want(t, 502, forrst.DependencyError, "")
-	w.post(call("req_2", "{}", `{"key":"k"}`)).want(t, 409, forrst.IdempotencyProcessing, "")
+	first.want(t, 502, forrst.DependencyError, "processing")
+	w.post(call("req_2", "{}", `{"key":"k"}`)).want(t, 409, forrst.IdempotencyProcessing, "processing")
 	for _, url := range []string{"", "shop", "ftp://shop", "http://"} {
 		if _, err := forrst.NewUpstream(forrst.UpstreamOptions{URL: url}); err == nil {
 			t.Errorf("%q is accepted", url)

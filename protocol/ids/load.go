@@ -95,6 +95,9 @@ func (e *Entry) fill() {
 			e.Window = Duration(semel.DefaultFinancialWindow)
 		}
 	}
+	if e.Archive == nil {
+		e.Archive = new(e.Financial)
+	}
 	e.Evidence = cmp.Or(e.Evidence, semel.EvidenceDecisions)
 	e.Binding.Principal = cmp.Or(e.Binding.Principal, BindActor)
 	e.OnFailure = cmp.Or(e.OnFailure, semel.ReplayFailure)

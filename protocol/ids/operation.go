@@ -44,6 +44,7 @@ func (e *Entry) operation(b *Bindings, blank bool) semel.Operation {
 	op := semel.Operation{
 		Name: e.Name(), Class: e.Class, Financial: e.Financial, Window: time.Duration(e.Window),
 		Lease: time.Duration(e.Lease), MaxWait: time.Duration(e.MaxWait),
+		Archive: *e.Archive, NoArchive: e.Financial && !*e.Archive,
 		OnFailure: e.OnFailure, OnAbandoned: e.OnAbandoned, Evidence: e.Evidence,
 		PerRecord: semel.Rate(e.PerRecord), PerPrincipal: semel.Rate(e.PerPrincipal),
 	}

@@ -47,6 +47,9 @@ type Entry struct {
 	// Financial and Critical commands need windows of at least 24 hours (IDS-VIII.3).
 	Financial bool `json:"financial"`
 	Critical  bool `json:"critical"`
+	// Archive keeps expired outcomes until they are archived. Defaults to true for a
+	// financial command.
+	Archive *bool `json:"archive"`
 	// CommandKind is the class of mutation. If it is set it is part of the key, and an
 	// envelope with another one is refused.
 	CommandKind string `json:"command_kind"`

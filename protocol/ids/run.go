@@ -20,7 +20,9 @@ const upstreamEffect = "semel.upstream"
 func (g *Gateway) run(ctx context.Context, x semel.Execution, d *Derivation) (semel.Result, error) {
 	h := &d.Entry.Handler
 	if h.Func != "" {
-		return g.b.Handlers[h.Func](ctx, x, d)
+		// A failure is an outcome of the command (IDS-IX.5).
+		res, err := g.b.Handlers[h.Func](ctx, x, d)
+		return res, semel.Failure(err)
 	}
 	body, err := upstreamBody(d)
 	if err != nil {
@@ -60,10 +62,11 @@ func (g *Gateway) post(ctx context.Context, x semel.Execution, d *Derivation, bo
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
 	client := shield.Client{Base: g.upstreams, Timeout: time.Duration(h.Timeout)}
+	client.Provider.Judge = shield.JudgeProgram
 	effect := upstreamEffect
 	for _, s := range d.Entry.Shields {
 		if s.Strategy == semel.ShieldProviderKey {
-			client.Provider = shield.Provider{Name: d.Entry.Name(), Header: s.Header}
+			client.Provider.Name, client.Provider.Header = d.Entry.Name(), s.Header
 		}
 		if len(s.Effects) > 0 && effect == upstreamEffect {
 			effect = s.Effects[0]

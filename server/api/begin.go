@@ -164,6 +164,9 @@ func (x *exchange) granted(at *semel.Attempt, err error) (status int, reply *wir
 	if rec.Policy.MayRunAgain() {
 		reply.OnAbandoned = semel.RetryAbandoned
 	}
+	if op, ok := x.api.engine.Door().Operation(rec.ID.Operation); ok {
+		reply.Financial = op.Financial
+	}
 	return http.StatusCreated, reply, nil
 }
 

@@ -216,13 +216,13 @@ type Operation struct {
 	Name string `json:"name" required:"true"`
 	// I0 only reads, I1 is strict, I2 is bounded by its window, I3 has effects that need shields.
 	Class semel.Class `json:"class" default:"I1" enum:"I0,I1,I2,I3"`
-	// The operation moves money: the window is at least 24h and defaults to 7d.
+	// The operation moves money: the window is at least 24h and defaults to 7d, failures are replayed unless on_failure says otherwise, and records are archived unless archive says otherwise.
 	Financial bool `json:"financial,omitzero"`
 	// How long an outcome is kept. Defaults to what the profile of its routes says, else 24h, or 7d if financial.
 	Window Duration `json:"window,omitzero"`
 	// How long a silent holder keeps the right to run the call.
 	Lease Duration `json:"lease" default:"30s" range:"10ms,24h"`
-	// What the delivery after a failed attempt gets. Defaults to what the profile of its routes says, else replay.
+	// What the delivery after a failed attempt gets, such as one that the upstream answered with 500. Defaults to replay if financial, else to what the profile of its routes says, else to replay.
 	OnFailure semel.AfterFailure `json:"on_failure,omitzero" enum:"replay,retry"`
 	// What happens to an attempt whose holder is gone when an effect is possible.
 	OnAbandoned semel.AfterAbandon `json:"on_abandoned" default:"hold" enum:"hold,retry"`
@@ -250,7 +250,7 @@ type Operation struct {
 	PerRecord Rate `json:"per_record,omitzero"`
 	// Limit of duplicates by one principal.
 	PerPrincipal Rate `json:"per_principal,omitzero"`
-	// Keep records in the archive before they are purged.
+	// Keep records in the archive before they are purged. Defaults to true if financial.
 	Archive bool `json:"archive,omitzero"`
 	// What goes to the evidence log: changes of records; decisions on top, what every delivery got; durable, each before its answer.
 	Evidence semel.EvidenceLevel `json:"evidence" default:"none" enum:"none,changes,decisions,durable"`
@@ -294,8 +294,8 @@ type Route struct {
 	FingerprintHeaders []string `json:"fingerprint_headers,omitempty"`
 	// Further headers of answers that are kept and replayed.
 	KeepHeaders []string `json:"keep_headers,omitempty"`
-	// Further statuses of answers that are not kept, so that the next delivery runs.
-	NeverStore []int `json:"never_store,omitempty"`
+	// Statuses by which the upstream, or what is in front of it, proves that nothing was done, beside those that always do: the answer is not kept, and the next delivery runs. List such as 503 only if you know that whatever answers it has sent nothing on.
+	NotExecuted []int `json:"not_executed,omitempty"`
 	// Largest request body.
 	MaxBody Size `json:"max_body" default:"10MiB" range:"1,1TiB"`
 	// How long the upstream may take.
@@ -366,10 +366,12 @@ type Quotas struct {
 
 // Archive says where purged records are kept.
 type Archive struct {
-	// files writes compressed files; store writes to a table beside the records, on PostgreSQL only.
+	// files writes compressed files; store writes to a table beside the records, on PostgreSQL only, where it is the default unless dir is given.
 	In string `json:"in" default:"files" enum:"files,store"`
 	// Directory of the archive's files.
 	Dir string `json:"dir" default:"./semel-archive"`
+	// Whether somebody has configured it, or the store implies it. A default directory counts as none.
+	configured bool
 }
 
 // Evidence says how the evidence log is kept.

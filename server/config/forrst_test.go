@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -13,14 +14,16 @@ func TestForrst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("its operations take no calls over the execution API, and retry after failures", func(t *testing.T) {
+	t.Run("its operations take no calls over the execution API, and replay failures", func(t *testing.T) {
 		for _, op := range c.Operations {
-			if c.ByAPI(op.Name) || op.OnFailure != semel.RetryFailure {
+			if c.ByAPI(op.Name) || op.OnFailure != semel.ReplayFailure {
 				t.Errorf("%s: by API %t, on_failure %s", op.Name, c.ByAPI(op.Name), op.OnFailure)
 			}
 		}
-		if from := origins.Of("operations[0].on_failure").String(); from != "default (profile forrst)" {
-			t.Error(from)
+		for i, want := range []string{"default (financial)", "default (profile forrst)"} {
+			if from := origins.Of(fmt.Sprintf("operations[%d].on_failure", i)).String(); from != want {
+				t.Error(from)
+			}
 		}
 	})
 	t.Run("callers without a credential are taken as on routes", func(t *testing.T) {

@@ -248,10 +248,22 @@ func derive(c *Config, origins *Origins, p *strictyaml.Report) {
 		}
 	}
 	deriveForrst(c, follows)
+	deriveArchive(c, origins, follows)
 	byRoutes := routeDefaults(c, p)
 	for i := range c.Operations {
 		op, path := &c.Operations[i], fmt.Sprintf("operations[%d]", i)
 		def := byRoutes[op.Name]
+		if op.OnFailure == "" && op.Financial {
+			op.OnFailure = semel.ReplayFailure
+			follows(path+".on_failure", "financial")
+		}
+		if op.Financial && !op.Archive && !origins.Written(path+".archive") {
+			op.Archive = true
+			follows(path+".archive", "financial")
+			if !c.Archive.configured {
+				p.Add(path+".financial", "its records are archived before they are purged, and no archive is configured", "write archive: {dir: ./semel-archive}, or archive: false in the operation")
+			}
+		}
 		if op.OnFailure == "" {
 			op.OnFailure = cmp.Or(def.failure, semel.ReplayFailure)
 			if def.failure != "" {
@@ -273,6 +285,17 @@ func derive(c *Config, origins *Origins, p *strictyaml.Report) {
 				op.Window = Duration(semel.DefaultWindow)
 			}
 		}
+	}
+}
+
+// deriveArchive decides where the archive is. A default directory counts as none: it may
+// vanish with its container.
+func deriveArchive(c *Config, origins *Origins, follows func(path, from string)) {
+	a := &c.Archive
+	a.configured = a.configured || origins.Written("archive.in") || origins.Written("archive.dir")
+	if !a.configured && strings.HasPrefix(c.Store.URL, "postgres") {
+		a.configured, a.In = true, "store"
+		follows("archive.in", "store.url")
 	}
 }
 
@@ -310,7 +333,7 @@ func routeDefaults(c *Config, p *strictyaml.Report) map[string]routeDefault {
 		}
 		op, path := c.Operations[i], fmt.Sprintf("operations[%d]", i)
 		message := fmt.Sprintf("the profiles %s and %s of its routes have different defaults", first.profile, have.profile)
-		if first.failure != have.failure && op.OnFailure == "" {
+		if first.failure != have.failure && op.OnFailure == "" && !op.Financial {
 			p.Add(path+".on_failure", message, "write replay or retry")
 		}
 		if first.window != have.window && op.Window == 0 {

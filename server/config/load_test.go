@@ -197,7 +197,7 @@ func TestConversion(t *testing.T) {
 			Operation: semel.Operation{Name: "payments.charge"}, Profile: semelhttp.ACP(), Key: semelhttp.KeyRequired,
 			KeyHeader: "Idempotency-Key", Body: semelhttp.BodyJSON, MaxBody: 1 << 20, Timeout: time.Minute,
 			Credential: []string{"cookie:session"}, Anonymous: semelhttp.AnonymousRefuse,
-			Methods: []string{"POST", "PUT"}, FingerprintHeaders: []string{"X-Api-Version"}, KeepHeaders: []string{"Request-Signature"}, NeverStore: []int{418, 599},
+			Methods: []string{"POST", "PUT"}, FingerprintHeaders: []string{"X-Api-Version"}, KeepHeaders: []string{"Request-Signature"}, NotExecuted: []int{418, 599},
 		}
 		if !reflect.DeepEqual(rt, want) {
 			t.Errorf("got %+v\nwant %+v", rt, want)

@@ -19,7 +19,7 @@ func (o Operation) Policy() (semel.Operation, error) {
 		OnFailure: o.OnFailure, OnAbandoned: o.OnAbandoned, InFlight: o.InFlight,
 		MaxWait: time.Duration(o.MaxWait), Share: o.Share, MaxResult: int(o.MaxResult),
 		Shields: o.Shields, Effects: o.Effects, ReconcileEvery: time.Duration(o.ReconcileEvery),
-		RefuseLate: o.RefuseLate, Archive: o.Archive, Evidence: o.Evidence, PerRecord: semel.Rate(o.PerRecord), PerPrincipal: semel.Rate(o.PerPrincipal),
+		RefuseLate: o.RefuseLate, Archive: o.Archive, NoArchive: o.Financial && !o.Archive, Evidence: o.Evidence, PerRecord: semel.Rate(o.PerRecord), PerPrincipal: semel.Rate(o.PerPrincipal),
 	}
 	checked := op
 	if o.Share == semel.ShareTenant {
@@ -39,13 +39,14 @@ func (r Route) Guarded() semelhttp.Route {
 		Operation: semel.Operation{Name: r.Operation}, Profile: profile, Key: r.Key, KeyHeader: r.KeyHeader,
 		Body: r.Body, MaxBody: int64(r.MaxBody), Timeout: time.Duration(r.Timeout), Credential: r.Credential, ScopeHeaders: r.ScopeHeaders,
 		Anonymous: r.Anonymous, FailOpen: r.StoreDown == "fail_open",
-		Methods: r.Methods, FingerprintHeaders: r.FingerprintHeaders, KeepHeaders: r.KeepHeaders, NeverStore: r.NeverStore,
+		Methods: r.Methods, FingerprintHeaders: r.FingerprintHeaders, KeepHeaders: r.KeepHeaders, NotExecuted: r.NotExecuted,
 	}
 }
 
-// Archives reports whether any operation keeps records in the archive.
+// Archives reports whether there may be records for the archive: of an operation, or of a
+// command, which its registry declares.
 func (c *Config) Archives() bool {
-	return slices.ContainsFunc(c.Operations, func(op Operation) bool { return op.Archive })
+	return c.Commands.Registry != "" && c.Archive.configured || slices.ContainsFunc(c.Operations, func(op Operation) bool { return op.Archive })
 }
 
 // KeepsEvidence reports whether any operation, or a door that takes events and activities, keeps evidence.

@@ -62,7 +62,7 @@ func (v *validator) routeHeaders(path string, r Route) {
 		rt   semelhttp.Route
 	}{
 		{"methods", semelhttp.Route{Methods: r.Methods}},
-		{"never_store", semelhttp.Route{NeverStore: r.NeverStore}},
+		{"not_executed", semelhttp.Route{NotExecuted: r.NotExecuted}},
 		{"fingerprint_headers", semelhttp.Route{FingerprintHeaders: r.FingerprintHeaders, KeyHeader: r.KeyHeader}},
 		{"keep_headers", semelhttp.Route{KeepHeaders: r.KeepHeaders, KeyHeader: r.KeyHeader, Profile: r.Guarded().Profile}},
 	} {

@@ -147,4 +147,4 @@ func (c *Config) byForrst(operation string) bool {
 }
 
 // forrstDefault is what functions over Forrst say where their operation does not.
-var forrstDefault = routeDefault{profile: "forrst", failure: semel.RetryFailure}
+var forrstDefault = routeDefault{profile: "forrst", failure: semel.ReplayFailure}

@@ -28,7 +28,7 @@ func TestWith(t *testing.T) {
 		}
 	})
 	t.Run("an operation of the same name is replaced", func(t *testing.T) {
-		c, err := base.With(Operation{Name: DefaultOperation, Financial: true}, Route{Match: "/", Upstream: "http://h"})
+		c, err := base.With(Operation{Name: DefaultOperation, Financial: true, Archive: true}, Route{Match: "/", Upstream: "http://h"})
 		if err != nil || len(c.Operations) != 1 || c.Operations[0].Window != Duration(168*time.Hour) || c.Routes[0].Operation != DefaultOperation {
 			t.Errorf("%+v, %v", c, err)
 		}

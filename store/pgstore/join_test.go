@@ -201,7 +201,7 @@ func TestSharedKeys(t *testing.T) {
 		})
 		t.Run("an engine that claims while a transaction runs has the call, and the transaction leaves nothing", func(t *testing.T) {
 			failed := semel.Call{Operation: "again", Key: "failed before"}
-			if _, err := e.do(t.Context(), failed, failing("overtaken", errors.New("broken"))); err == nil {
+			if _, err := e.do(t.Context(), failed, failing("overtaken", semel.Failure(errors.New("broken")))); err == nil {
 				t.Fatal("it did not fail")
 			}
 			for _, call := range []semel.Call{orderCall("overtaken"), failed} { // without a record before, and with one

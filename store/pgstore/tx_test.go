@@ -306,7 +306,7 @@ func TestDo(t *testing.T) {
 		})
 		t.Run("a failure is kept, and the policy says what comes next", func(t *testing.T) {
 			e.t = t
-			if _, err := e.do(t.Context(), orderCall("fail"), failing("fail", errors.New("broken"))); !errors.Is(err, &semel.Error{Code: semel.CodeFailed}) {
+			if _, err := e.do(t.Context(), orderCall("fail"), failing("fail", semel.Failure(errors.New("broken")))); !errors.Is(err, &semel.Error{Code: semel.CodeFailed}) {
 				t.Fatal(err)
 			}
 			if ans, err := e.do(t.Context(), orderCall("fail"), order("fail")); ans.Decision != semel.Replay || err == nil {
@@ -317,7 +317,7 @@ func TestDo(t *testing.T) {
 			// A statement that the server refuses leaves a transaction that only
 			// the savepoint can save.
 			if _, err := e.do(t.Context(), call, func(_ context.Context, q queries) (semel.Result, error) {
-				return semel.Result{}, q.exec("SELECT 1/0")
+				return semel.Result{}, semel.Failure(q.exec("SELECT 1/0"))
 			}); !errors.Is(err, &semel.Error{Code: semel.CodeFailed}) {
 				t.Fatal(err)
 			}
@@ -327,9 +327,9 @@ func TestDo(t *testing.T) {
 			}
 			e.wantRows("fail2", 1)
 		})
-		t.Run("an aborted and an unknown attempt leave nothing", func(t *testing.T) {
+		t.Run("a plain error, an aborted and an unknown attempt leave nothing", func(t *testing.T) {
 			e.t = t
-			for key, err := range map[string]error{"abort": semel.Aborted(errors.New("not now")), "unknown": semel.Unknown(errors.New("what?"))} {
+			for key, err := range map[string]error{"plain": errors.New("broken"), "abort": semel.Aborted(errors.New("not now")), "unknown": semel.Unknown(errors.New("what?"))} {
 				if ans, got := e.do(t.Context(), orderCall(key), failing(key, err)); got == nil || ans.Decision != semel.Execute {
 					t.Fatalf("%s: %+v, %v", key, ans, got)
 				}
@@ -341,7 +341,7 @@ func TestDo(t *testing.T) {
 				e.wantRows(key, 1)
 			}
 		})
-		t.Run("a panic is kept as a failure and goes on", func(t *testing.T) {
+		t.Run("a panic leaves nothing and goes on", func(t *testing.T) {
 			e.t = t
 			func() {
 				defer func() {
@@ -354,7 +354,7 @@ func TestDo(t *testing.T) {
 					panic("boom")
 				})
 			}()
-			if rec := e.stored(orderCall("panic")); rec.Disposition != semel.DispositionFailed {
+			if rec := e.stored(orderCall("panic")); !rec.Revision.IsZero() {
 				t.Errorf("the panic left %+v", rec)
 			}
 			e.wantRows("panic", 0)

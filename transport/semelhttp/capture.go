@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/judge"
 )
 
 // capture is the ResponseWriter of a guarded handler. It keeps the answer until
@@ -20,12 +21,13 @@ type capture struct {
 	origin string   // of the page that sent the request; empty if none did
 	sc     *scratch // lends the memory for what follows
 
-	outer  headers // headers set around the guard, before the handler ran
-	frozen headers // headers when the status was decided
-	status int     // zero until it is decided
-	bodyAt int     // where the body begins in out
-	out    []byte  // head and body as they are recorded
-	failed error   // why nothing more is accepted
+	outer  headers       // headers set around the guard, before the handler ran
+	frozen headers       // headers when the status was decided
+	status int           // zero until it is decided
+	found  judge.Finding // by the status and the headers
+	bodyAt int           // where the body begins in out
+	out    []byte        // head and body as they are recorded
+	failed error         // why nothing more is accepted
 
 	whole     bool // nothing leaves before the end
 	through   bool // the answer is being passed through
@@ -71,6 +73,8 @@ func (c *capture) WriteHeader(status int) {
 		return
 	}
 	c.status = status
+	c.found = c.h.judge(status, c.w.Header())
+	delete(c.w.Header(), judge.EffectHeader)
 	c.frozen = c.sc.frozen[:0].add(c.w.Header())
 	c.out = appendHead(c.out, status, c.frozen, c.origin, c.h.route.KeepHeaders)
 	c.bodyAt = len(c.out)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/transport/judge"
 )
 
 // endKind is one of the ways to end an attempt.
@@ -50,41 +51,9 @@ func (e *ending) apply(ctx context.Context, a *semel.Attempt) error {
 	}
 }
 
-// neverStored are the statuses that say nothing about the call itself, only about who
-// asks, how fast or when, or about what has to happen first. The next delivery may get
-// another answer.
-var neverStored = []int{
-	http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout,
-	http.StatusLocked, http.StatusFailedDependency, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusNetworkAuthenticationRequired,
-}
-
-// keeps reports whether later callers get this answer. retry is what the answer says in
-// Profile.RetryHeader.
-func (h *handler) keeps(status int, retry []string) bool {
-	rt, profile := &h.route, &h.route.Profile
-	switch {
-	case status < 400:
-		return true
-	case slices.Contains(rt.NeverStore, status),
-		slices.Contains(neverStored, status) && !slices.Contains(profile.Store, status),
-		says(retry, "true"),
-		slices.Contains(profile.NeverStore, status) && !says(retry, "false"):
-		return false
-	}
-	return status < 500 || h.onFailure == semel.ReplayFailure
-}
-
-func says(fields []string, word string) bool {
-	return len(fields) == 1 && strings.EqualFold(strings.Trim(fields[0], " \t"), word)
-}
-
-// keepsAnswer is keeps for an answer whose status is decided.
-func (c *capture) keepsAnswer() bool {
-	var retry []string
-	if name := c.h.route.Profile.RetryHeader; name != "" {
-		retry = c.frozen.get(name)
-	}
-	return c.h.keeps(c.status, retry)
+// keeps reports whether later callers get an answer with this verdict.
+func (h *handler) keeps(v judge.Verdict) bool {
+	return v == judge.Completed || v == judge.Rejected || v == judge.Failed && h.onFailure == semel.ReplayFailure
 }
 
 // ending decides how the attempt of an answered request ends.
@@ -96,30 +65,39 @@ func (h *handler) ending(c *capture) ending {
 		}
 		return e
 	}
-	status := c.status
+	found := c.found
 	open := leftOpen(c.scope.attempt)
-	if status < 400 && !open {
+	if found.Verdict == judge.Completed && !open {
 		return ending{kind: endComplete, result: c.result()}
 	}
-	failure := store.Failure{Code: strconv.Itoa(status)}
+	failure := store.Failure{Code: strconv.Itoa(c.status)}
 	switch {
 	case open:
 		failure.Message = "the handler answered " + failure.Code + " and left an effect without a result"
 		return ending{kind: endHold, failure: failure}
-	case status >= 500 && c.scope.stopped():
+	case c.status >= 500 && !found.Said && c.scope.stopped():
 		// The handler was told to stop and says that it failed. That doesn't say what it
 		// had done until then.
 		failure.Message = "the handler was told to stop and answered " + failure.Code
 		return ending{kind: endAbandon, failure: failure}
-	case c.keepsAnswer() && status < 500:
-		return ending{kind: endReject, failure: failure, result: c.result()}
-	case c.keepsAnswer():
-		return ending{kind: endFail, failure: failure, result: c.result()}
-	case status >= 500 && h.onFailure != semel.ReplayFailure:
-		return ending{kind: endFail, failure: failure}
 	}
-	// A failed attempt would be replayed.
-	return ending{kind: endAbort, failure: failure}
+	switch found.Verdict {
+	case judge.Rejected:
+		return ending{kind: endReject, failure: failure, result: c.result()}
+	case judge.Failed:
+		e := ending{kind: endFail, failure: failure}
+		if h.keeps(found.Verdict) {
+			e.result = c.result()
+		}
+		return e
+	case judge.Aborted:
+		if found.Said {
+			failure.Message = found.Why()
+		}
+		return ending{kind: endAbort, failure: failure}
+	}
+	failure.Message = found.Why()
+	return ending{kind: endAbandon, failure: failure}
 }
 
 // leftOpen reports whether an effect has no result. The effects of this module's doors
@@ -153,7 +131,7 @@ func (h *handler) finish(c *capture, r *http.Request) {
 		p = leaseLost()
 	case v != nil:
 		p = v.answer
-	case e.kind == endHold && c.status < 400:
+	case c.status < 400 && (e.kind == endHold || e.kind == endAbandon):
 		// Later callers won't get the handler's success.
 		p = held(e.failure.Message, time.Second)
 	case c.failed != nil:

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/judge"
 	"github.com/semelhq/semel/transport/safehttp"
 )
 
@@ -155,6 +156,7 @@ type handler struct {
 	share     semel.Share
 
 	credentials credentials
+	rules       judge.Rules
 }
 
 // newHandler makes a handler from a checked route and its operation.
@@ -162,7 +164,16 @@ func newHandler(g *Guard, rt Route, op semel.Operation, next http.Handler) handl
 	return handler{
 		guard: g, route: rt, next: next, credentials: newCredentials(rt.Credential),
 		operation: op.Name, maxResult: op.MaxResult, onFailure: op.OnFailure, share: op.Share,
+		rules: judge.Rules{
+			Own: !rt.Forwards, NotExecuted: rt.NotExecuted,
+			Contract: rt.Profile.NotExecuted, Final: rt.Profile.Final, RetryHeader: rt.Profile.RetryHeader,
+		},
 	}
+}
+
+// judge says what an answer of the handler proves.
+func (h *handler) judge(status int, header http.Header) judge.Finding {
+	return h.rules.Of(status, header)
 }
 
 // call is the call that a request delivers, with nothing but its identity.

@@ -136,6 +136,8 @@ var handlers = map[string]func(*world) http.Handler{
 			panic("after the effect")
 		case err != nil && r.Header.Get("Then") == "pretend":
 			fmt.Fprint(rw, "all is well")
+		case fate == "refused":
+			http.Error(rw, err.Error(), http.StatusServiceUnavailable)
 		case err != nil:
 			http.Error(rw, err.Error(), http.StatusBadGateway)
 		default:

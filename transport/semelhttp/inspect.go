@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/judge"
 )
 
 // Inspector sees requests as a guarded handler of its route would, and does nothing about
@@ -64,10 +65,13 @@ func (i *Inspector) Fingerprint(r *http.Request, body []byte) semel.Fingerprint 
 	return i.h.digestSmall(r, mode, body, sc)
 }
 
-// Keeps reports whether later deliveries would get an answer with this status and header.
-// After any other answer they would run again.
-func (i *Inspector) Keeps(status int, header http.Header) bool {
-	return i.h.keeps(status, header[i.h.route.Profile.RetryHeader])
+// RunsAgain reports whether a later delivery would run after an answer with this status
+// and header: it proves that nothing was done, or it is a failure, and the operation runs
+// again after those. After any other answer later deliveries get that answer, or the call
+// is held.
+func (i *Inspector) RunsAgain(status int, header http.Header) bool {
+	v := i.h.judge(status, header).Verdict
+	return v == judge.Aborted || v == judge.Failed && !i.h.keeps(v)
 }
 
 // Operation is the policy that the route stands for: its declaration with this package's

@@ -35,17 +35,19 @@ type Profile struct {
 	ConflictStatus int
 	// Body says how bodies are compared if the route doesn't.
 	Body BodyMode
-	// OnFailure is what a 5xx means if the operation doesn't say.
+	// OnFailure is what a failure means, such as a 500, if the operation doesn't say and
+	// isn't financial.
 	OnFailure semel.AfterFailure
 	// NeverKeep5xx refuses routes whose operation replays failures.
 	NeverKeep5xx bool
-	// NeverStore are further statuses whose answers are never kept, so that the next
-	// delivery runs. Store are statuses that are kept although other profiles don't keep
-	// them.
-	NeverStore, Store []int
+	// NotExecuted are further statuses by which the contract says that nothing was done,
+	// so that the next delivery runs. Final are statuses that are kept although other
+	// profiles don't keep them.
+	NotExecuted, Final []int
 	// RetryHeader is a header by which an answer of 400 or more says whether to send the
-	// request again: if it says true, the answer isn't kept; if it says false, it is kept
-	// in spite of NeverStore. A replayed 5xx and a held call say false in it. Optional.
+	// request again: if it says true, nothing was done, except where the answer may be
+	// that of a gateway, such as 504; if it says false, the answer is kept in spite of
+	// NotExecuted. A replayed 5xx and a held call say false in it. Optional.
 	RetryHeader string
 	// Window is used where the operation has none. Zero: the engine's default.
 	Window time.Duration
@@ -88,15 +90,16 @@ func IETF() Profile {
 
 // Stripe is the profile of Stripe's API v1: keys are optional and echoed, a mismatch is
 // 400 with the type idempotency_error, and a 500 is replayed. Requests that were refused
-// before they began to execute aren't kept: 400, 409 and 503. An answer's
-// Stripe-Should-Retry is obeyed. Connected accounts have keys of their own.
+// before they began to execute aren't kept: 400 and 409. An answer's Stripe-Should-Retry
+// is obeyed, and without it a 503 is judged as everywhere. Connected accounts have keys of
+// their own.
 func Stripe() Profile {
 	return Profile{
 		Name: "stripe", KeyOptional: true, MaxKey: maxContractLen, OpaqueKeys: true, EchoKey: true, Marker: markerStripe,
 		ConflictStatus: http.StatusBadRequest, Body: BodyAuto, OnFailure: semel.ReplayFailure, Shape: ShapeStripe,
 		ScopeHeaders: []string{"Stripe-Account", "Stripe-Context"},
-		NeverStore:   []int{http.StatusBadRequest, http.StatusConflict, http.StatusServiceUnavailable},
-		Store:        []int{http.StatusPaymentRequired}, // a card was declined
+		NotExecuted:  []int{http.StatusBadRequest, http.StatusConflict},
+		Final:        []int{http.StatusPaymentRequired}, // a card was declined
 		RetryHeader:  "Stripe-Should-Retry",
 		Codes:        map[semel.Code]string{semel.CodeInFlight: "idempotency_key_in_use"},
 	}

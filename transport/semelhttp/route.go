@@ -21,9 +21,9 @@ type Route struct {
 	// Name, it stands for the operation that the engine already has under that name, if
 	// there is one.
 	//
-	// Two defaults differ from the engine's: OnFailure is "retry", so that a 5xx isn't
-	// frozen, and the profile may set OnFailure and Window. MaxResult bounds status, kept
-	// headers and body together.
+	// Two defaults differ from the engine's: OnFailure is "retry", so that a 500 isn't
+	// frozen, unless the operation is Financial, and the profile may set OnFailure and
+	// Window. MaxResult bounds status, kept headers and body together.
 	Operation semel.Operation
 	// Profile defaults to [IETF].
 	Profile Profile
@@ -51,10 +51,15 @@ type Route struct {
 	// KeepHeaders are further headers of the answer that are kept and replayed.
 	// Headers that belong to one delivery only are refused.
 	KeepHeaders []string
-	// NeverStore are further statuses, from 400, whose answers aren't kept: the next
-	// delivery runs. Those that say nothing about the call never are: 401, 402, 403, 407,
-	// 408, 423, 424, 425, 429 and 511, unless the profile says otherwise.
-	NeverStore []int
+	// NotExecuted are further statuses, from 400, by which an answer proves that nothing
+	// was done, so that it isn't kept and the next delivery runs. Without it that is so
+	// for 401, 402, 403, 407, 423, 424, 425, 429 and 511, unless the profile says
+	// otherwise, and for a handler's own 503.
+	NotExecuted []int
+	// Forwards says that the handler passes on the answers of another program, as a
+	// reverse proxy does. Then a 503 without Retry-After proves nothing, because somebody
+	// in between may have given it, and the call is held, as after 408, 502 and 504.
+	Forwards bool
 	// KeepNothing records that the call ran and what its status was, but neither
 	// headers nor body, for answers with secrets. Duplicates get 410.
 	KeepNothing bool
@@ -85,11 +90,13 @@ type Route struct {
 	//
 	//   - 2xx and 3xx: rows and answer are committed.
 	//   - 4xx: the rows are rolled back, and the answer is committed and replayed.
-	//     Nothing is kept of answers that are never stored, such as 401 and 429.
-	//   - 5xx: the rows are rolled back; Operation.OnFailure says whether the answer
-	//     is replayed, or the next delivery runs, which is this door's default.
-	//   - a panic: the rows are rolled back and the attempt has failed, as with a 5xx.
-	//     The call isn't held.
+	//   - 500 and other 5xx: the rows are rolled back; Operation.OnFailure says whether
+	//     the answer is replayed, or the next delivery runs, which is this door's default.
+	//   - a status that proves that nothing was done, such as 401, or nothing at all, such
+	//     as 504: everything is rolled back and nothing is kept, so that the next delivery
+	//     runs. The caller gets the answer.
+	//   - a panic: everything is rolled back, and the next delivery runs, but a financial
+	//     operation has failed. The call isn't held.
 	//   - [Refuted], [Silent] and [Held]: everything is rolled back.
 	//   - an answer that is larger than Operation.MaxResult, or takes the connection
 	//     over: everything is rolled back, and the caller gets 500 with the code
@@ -200,9 +207,9 @@ func (rt *Route) validate() error {
 	if !slices.Contains([]Anonymous{AnonymousLoopback, AnonymousShare, AnonymousRefuse}, rt.Anonymous) {
 		bad("Anonymous is %q, not loopback, share or refuse", rt.Anonymous)
 	}
-	for _, status := range rt.NeverStore {
+	for _, status := range rt.NotExecuted {
 		if status < 400 || status > 599 {
-			bad("NeverStore has %d, not a status from 400 to 599", status)
+			bad("NotExecuted has %d, not a status from 400 to 599", status)
 		}
 	}
 	if rt.MaxBody < 0 {
@@ -233,8 +240,12 @@ func (rt *Route) validate() error {
 	if rt.Tx != nil && rt.Operation.Confirmation != nil {
 		bad("an operation that is to be confirmed can't run in a transaction")
 	}
-	if rt.Profile.NeverKeep5xx && rt.Operation.OnFailure == semel.ReplayFailure {
+	switch op := &rt.Operation; {
+	case !rt.Profile.NeverKeep5xx:
+	case op.OnFailure == semel.ReplayFailure:
 		bad("profile %q forbids that a 5xx is kept, but OnFailure is replay", rt.Profile.Name)
+	case op.OnFailure == "" && op.Financial:
+		bad("profile %q forbids that a 5xx is kept, but a financial operation keeps it: set OnFailure to retry", rt.Profile.Name)
 	}
 	for _, n := range rt.KeepHeaders {
 		if why := neverKept(n, rt); why != "" {
@@ -301,6 +312,9 @@ func (rt *Route) operation(engine *semel.Engine) (op semel.Operation, known bool
 		if registered, ok := engine.Door().Operation(op.Name); ok {
 			op, known = registered, true
 		}
+	}
+	if op.OnFailure == "" && op.Financial {
+		op.OnFailure = semel.ReplayFailure
 	}
 	op.OnFailure = cmp.Or(op.OnFailure, rt.Profile.OnFailure, semel.RetryFailure)
 	op.Window = cmp.Or(op.Window, rt.Profile.Window)

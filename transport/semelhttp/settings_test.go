@@ -72,11 +72,11 @@ func (s *settings) set(name, value string) {
 		rt.Methods = strings.Split(value, ",")
 	case "keep":
 		rt.KeepHeaders = strings.Split(value, ",")
-	case "neverstore":
+	case "notexecuted":
 		for text := range strings.SplitSeq(value, ",") {
 			var status int
 			status, err = strconv.Atoi(text)
-			rt.NeverStore = append(rt.NeverStore, status)
+			rt.NotExecuted = append(rt.NotExecuted, status)
 		}
 	case "keepnothing":
 		rt.KeepNothing = true

@@ -72,7 +72,7 @@ func (c *capture) pass() error {
 	if c.failed != nil {
 		return c.failed
 	}
-	if c.keepsAnswer() {
+	if c.h.keeps(c.found.Verdict) {
 		if err := c.announce(); err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func (c *capture) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(c.w).Hijack()
 	if err == nil {
 		if c.status == 0 {
-			c.status = http.StatusSwitchingProtocols
+			c.status, c.found = http.StatusSwitchingProtocols, c.h.judge(http.StatusSwitchingProtocols, nil)
 		}
 		c.through = true
 		c.failed = http.ErrHijacked

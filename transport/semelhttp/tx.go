@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/judge"
 )
 
 // Transactor runs the handlers of a route inside transactions of your database, so that
@@ -145,15 +146,19 @@ func (t *txRun) outcome(ctx context.Context) (semel.Result, txEnd, error) {
 		return semel.Result{}, txForgets, semel.Aborted(said)
 	case late:
 		return semel.Result{}, txLate, semel.Aborted(context.DeadlineExceeded)
-	case c.status < 400:
-		return c.result(), txRecords, nil
-	case c.status >= 500 && c.keepsAnswer():
-		return c.result(), txRecords, said
-	case c.status >= 500:
-		return semel.Result{}, txRecords, said
-	case c.keepsAnswer():
-		return c.result(), txRecords, semel.Rejected(strconv.Itoa(c.status), said)
 	}
+	switch v := c.found.Verdict; v {
+	case judge.Completed:
+		return c.result(), txRecords, nil
+	case judge.Rejected:
+		return c.result(), txRecords, semel.Rejected(strconv.Itoa(c.status), said)
+	case judge.Failed:
+		if t.h.keeps(v) {
+			return c.result(), txRecords, semel.Failure(said)
+		}
+		return semel.Result{}, txRecords, semel.Failure(said)
+	}
+	// What is unknown elsewhere is rolled back here, so that nothing was done.
 	return semel.Result{}, txForgets, semel.Aborted(said)
 }
 

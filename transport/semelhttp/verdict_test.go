@@ -127,9 +127,9 @@ func TestInspectorSeesWhatAGuardWould(t *testing.T) {
 	if _, _, code := i.ID(request("POST", "a,b", "")); code != semelhttp.CodeKeyInvalid {
 		t.Errorf("code %q", code)
 	}
-	for status, want := range map[int]bool{200: true, 404: true, 401: false, 429: false, 500: false} {
-		if i.Keeps(status, nil) != want {
-			t.Errorf("Keeps(%d) is %t", status, !want)
+	for status, want := range map[int]bool{200: false, 404: false, 401: true, 429: true, 500: true, 503: true, 504: false} {
+		if i.RunsAgain(status, nil) != want {
+			t.Errorf("RunsAgain(%d) is %t", status, !want)
 		}
 	}
 	if _, err := g.Inspect(semelhttp.Route{Operation: semel.Operation{Name: "op"}, Key: "perhaps"}); err == nil {

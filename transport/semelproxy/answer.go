@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/semelhq/semel/transport/judge"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
@@ -18,6 +19,9 @@ type answer struct {
 	status int
 	stream bool // each part is sent as it comes
 	failed bool // there is no answer
+
+	inspector *semelhttp.Inspector
+	again     bool // the next delivery may call the upstream again
 }
 
 // clock cancels a call that takes too long.
@@ -31,7 +35,7 @@ type clock struct {
 // recorded without what it says.
 func (a *answer) WriteHeader(status int) {
 	if status >= 200 && a.status == 0 {
-		a.status = status
+		a.status, a.again = status, a.inspector.RunsAgain(status, a.Header())
 		media := lowerMedia(a.Header().Get("Content-Type"))
 		a.stream = media == eventStream || media == grpcMedia || strings.HasPrefix(media, grpcMedia+"+")
 	}
@@ -74,6 +78,7 @@ func (p *passing) WriteHeader(status int) {
 	if status >= 200 {
 		p.stop()
 		p.mark() // ReverseProxy clears the headers after an informational answer
+		delete(p.Header(), judge.EffectHeader)
 	}
 	p.ResponseWriter.WriteHeader(status)
 }

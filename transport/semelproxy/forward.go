@@ -11,6 +11,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/transport/judge"
 	"github.com/semelhq/semel/transport/safehttp"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
@@ -46,7 +47,7 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 	defer timer.Stop()
 	defer context.AfterFunc(p.running, func() { cancel(nil) })()
 	r = r.WithContext(ctx)
-	out := &answer{ResponseWriter: w, clock: clock{timer, p.timeout}}
+	out := &answer{ResponseWriter: w, clock: clock{timer, p.timeout}, inspector: p.inspector}
 	defer func() {
 		v := recover()
 		if v == nil {
@@ -58,7 +59,8 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 		p.unknown(r.Context(), "the upstream's answer broke off")
 	}()
 	p.reverse.ServeHTTP(out, r)
-	if p.ledger && !out.failed && !p.inspector.Keeps(out.status, out.Header()) && r.Context().Err() == nil {
+	dropTrailers(w.Header())
+	if p.ledger && !out.failed && out.again && r.Context().Err() == nil {
 		p.refute(r.Context(), a)
 	}
 }
@@ -98,6 +100,7 @@ var errLate = errors.New("semelproxy: the upstream did not answer in time")
 func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, reason string) {
 	out := &passing{ResponseWriter: w, reason: reason}
 	out.mark() // for answers that aren't the upstream's
+	defer func() { dropTrailers(w.Header()) }()
 	if isUpgrade(r) || KindSSE.is(r) || KindGRPC.is(r) {
 		p.reverse.ServeHTTP(out, r) // its answer may begin at any time
 		return
@@ -107,6 +110,13 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, reason string) {
 	out.timer = time.AfterFunc(p.timeout, func() { cancel(errLate) })
 	defer out.timer.Stop()
 	p.reverse.ServeHTTP(out, r.WithContext(ctx))
+}
+
+// dropTrailers removes what an upstream says to Semel from the trailers of its answer. It
+// isn't believed there: the answer may have left.
+func dropTrailers(h http.Header) {
+	delete(h, judge.EffectHeader)
+	delete(h, http.TrailerPrefix+judge.EffectHeader)
 }
 
 // rewrite makes the upstream's request from the client's. Headers that only
@@ -179,7 +189,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	p.reportError(ctx, err)
 	ans, guarded := w.(*answer)
-	nothing := safehttp.NothingSent(err)
+	nothing := judge.NoAnswer(err).Verdict == judge.Aborted
 	switch {
 	case guarded && nothing:
 		ans.failed = true

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/semelhq/semel/transport/judge"
 	"github.com/semelhq/semel/transport/safehttp"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
@@ -46,6 +47,7 @@ func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 	}
 	opts.Mode = cmp.Or(opts.Mode, ModeEnforce)
 	opts.Route.IgnoreFlush = false // the proxy knows which answers are streams
+	opts.Route.Forwards = true
 	opts.Unguarded = slices.Clone(opts.Unguarded)
 	opts.TrustedProxies = slices.Clone(opts.TrustedProxies)
 	switch {
@@ -62,7 +64,7 @@ func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 		owned: map[string]bool{}, protected: protectedHeaders(&opts),
 		transport: newTransport(opts.Transport),
 	}
-	for _, name := range opts.owned() {
+	for _, name := range append(opts.owned(), judge.EffectHeader) {
 		p.owned[name] = true
 	}
 	p.running, p.stop = context.WithCancel(context.Background())

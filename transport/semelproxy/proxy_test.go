@@ -279,8 +279,8 @@ func TestAnswers(t *testing.T) {
 			_, _ = io.WriteString(w, "data: 1\n\n")
 			_ = http.NewResponseController(w).Flush()
 			_, _ = io.WriteString(w, "data: 2\n\n")
-		case "/503":
-			w.WriteHeader(503)
+		case "/500":
+			w.WriteHeader(500)
 			fmt.Fprintf(w, "down %d", n)
 		default:
 			run(w, r, n)
@@ -340,11 +340,11 @@ func TestAnswers(t *testing.T) {
 		w.send("POST", "/events", "events", "one", "Accept: application/json, text/event-stream").want(t, 200, "data: 1\n\ndata: 2\n\n")
 		w.send("POST", "/events", "events", "one").want(t, 410, "result_not_kept")
 	})
-	t.Run("a 5xx is the upstream's answer, and the next delivery runs", func(t *testing.T) {
+	t.Run("a failure is the upstream's answer, and the next delivery runs", func(t *testing.T) {
 		before := up.count()
-		a := w.send("POST", "/503", "503", "one")
-		b := w.send("POST", "/503", "503", "one")
-		if a.StatusCode != 503 || b.StatusCode != 503 || a.body == b.body || up.count() != before+2 {
+		a := w.send("POST", "/500", "500", "one")
+		b := w.send("POST", "/500", "500", "one")
+		if a.StatusCode != 500 || b.StatusCode != 500 || a.body == b.body || up.count() != before+2 {
 			t.Errorf("got %d %q and %d %q", a.StatusCode, a.body, b.StatusCode, b.body)
 		}
 	})

@@ -118,7 +118,7 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 		return
 	}
 	report := ShadowReport{Operation: s.operation}
-	sw := &statusWriter{ResponseWriter: w}
+	sw := &statusWriter{ResponseWriter: w, inspector: s.inspector}
 	id, boundTo, code := s.inspector.ID(r)
 	if code != "" {
 		report.Verdict, report.Code = WouldRefuse, code
@@ -141,7 +141,7 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 		}
 		report.Verdict = WouldOther
 		if first || call.boundTo == boundTo {
-			report.Verdict = s.end(call, first, fp, body.over, s.inspector.Keeps(sw.status, sw.Header()))
+			report.Verdict = s.end(call, first, fp, body.over, !sw.again)
 		}
 		s.report(&report, sw)
 	}()
@@ -239,15 +239,17 @@ func (c *copying) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// statusWriter records the status.
+// statusWriter records the status, and whether the next delivery would run.
 type statusWriter struct {
 	http.ResponseWriter
-	status int
+	inspector *semelhttp.Inspector
+	status    int
+	again     bool
 }
 
 func (w *statusWriter) WriteHeader(status int) {
 	if status >= 200 && w.status == 0 {
-		w.status = status
+		w.status, w.again = status, w.inspector.RunsAgain(status, w.Header())
 	}
 	w.ResponseWriter.WriteHeader(status)
 }

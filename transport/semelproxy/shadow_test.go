@@ -20,8 +20,8 @@ func TestShadow(t *testing.T) {
 				arrived <- struct{}{}
 				<-release
 			}
-		case "/503":
-			w.WriteHeader(503)
+		case "/500":
+			w.WriteHeader(500)
 			return
 		}
 		run(w, r, n)
@@ -65,8 +65,8 @@ func TestShadow(t *testing.T) {
 	want(last("POST", "/charges", "k1", `{"a":2}`, "Content-Type: application/json"), semelproxy.WouldConflict, 201)
 	want(last("POST", "/other", "k1", `{"a":1,"b":2}`, "Content-Type: application/json"), semelproxy.WouldConflict, 201)
 	want(last("POST", "/charges", "k1", `{"a":1,"b":2}`, "Content-Type: application/json", "Authorization: Bearer other"), semelproxy.WouldExecute, 201)
-	want(last("POST", "/503", "k2", "one"), semelproxy.WouldExecute, 503)
-	want(last("POST", "/503", "k2", "one"), semelproxy.WouldExecute, 503)
+	want(last("POST", "/500", "k2", "one"), semelproxy.WouldExecute, 500)
+	want(last("POST", "/500", "k2", "one"), semelproxy.WouldExecute, 500)
 	if r := last("POST", "/charges", "", "one"); r.Verdict != semelproxy.WouldRefuse || r.Code != "key_missing" || r.Call != "" {
 		t.Errorf("reported %+v", r)
 	}

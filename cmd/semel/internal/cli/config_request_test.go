@@ -9,7 +9,7 @@ import (
 
 func TestConfigExplainsARequest(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "semel.yaml")
-	text := "api: 'off'\noperations: [{name: pay, financial: true, evidence: changes}]\nevidence: {key_file: evidence.key}\n" +
+	text := "api: 'off'\noperations: [{name: pay, financial: true, archive: false, evidence: changes}]\nevidence: {key_file: evidence.key}\n" +
 		"forrst: [{path: /forrst, upstream: 'http://127.0.0.1:9', functions: [{name: payments.charge, versions: [1.0.0], operation: pay}]}]\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ admin: {address: 127.0.0.1:0}
 store: {url: "pebble:./store"}
 limits: {shutdown_grace: 1s}
 purge: {interval: 1s}
+archive: {dir: ./archive}
 `
 
 // configuration is what you would write to guard the payment service. The lease is
