@@ -116,7 +116,10 @@ func (w *webhook) Deliver(ctx context.Context, d Delivery) error {
 	}
 	defer resp.Body.Close()
 	if found := receivers.Of(resp.StatusCode, resp.Header); found.Verdict != judge.Completed {
-		_, _ = io.CopyN(io.Discard, resp.Body, w.limit) // so that the connection can be reused
+		// Read, so that the connection can be reused. What broke off proves nothing.
+		if _, err := io.CopyN(io.Discard, resp.Body, w.limit); err != nil && err != io.EOF {
+			found = judge.Finding{}
+		}
 		return refusal(resp, found)
 	}
 	if w.check == nil {
@@ -188,10 +191,10 @@ type answerError struct {
 func (e *answerError) Error() string { return e.err.Error() }
 func (e *answerError) Unwrap() error { return e.err }
 
-// receivers are the rules for receivers of messages. By 409 and 421 they say that they have
-// the message already, or that another server takes it.
+// receivers are the rules for receivers of messages. By 409 they say that they are at work
+// on the message, and by 421 that another connection would find its server.
 var receivers = judge.Rules{
-	Unclear: []int{http.StatusConflict, http.StatusMisdirectedRequest}, RedirectsUnclear: true,
+	NotExecuted: []int{http.StatusMisdirectedRequest}, Unclear: []int{http.StatusConflict}, RedirectsUnclear: true,
 }
 
 // refusal is the error for an answer that isn't a success.

@@ -1,0 +1,232 @@
+package server_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/transport/judge"
+)
+
+// proved is what a status proves, as docs/what-a-5xx-means.md says it. It is written down
+// once more here, so that a change of the table is noticed.
+func proved(status int) judge.Verdict {
+	switch status {
+	case 401, 402, 403, 407, 423, 424, 425, 429, 511:
+		return judge.Aborted
+	case 408, 502, 503, 504:
+		return judge.Unknown
+	}
+	switch {
+	case status >= 200 && status < 400:
+		return judge.Completed
+	case status >= 400 && status < 500:
+		return judge.Rejected
+	case status >= 520 && status <= 530:
+		return judge.Unknown
+	}
+	return judge.Failed
+}
+
+// done reports whether a sender is told that the work was done. 202 is what commands answer
+// while that isn't known.
+func done(status int) bool { return status < 400 && status != http.StatusAccepted }
+
+// TestEveryAnswerAtEveryDoor: every status from 200 to 599, with what else can be said, and
+// every way to break off, at every door: what a duplicate gets, and how often the program
+// was asked. A status from 100 to 199 is no answer: it is one of the ways to break off.
+func TestEveryAnswerAtEveryDoor(t *testing.T) {
+	clause.Proves(t, "IDS-V.1", "IDS-V.2", "IDS-IX.1", "IDS-IX.5", "MAP-FLOW.4", "MAP-FLOW.6")
+	t.Parallel()
+	p := &program{}
+	up := httptest.NewServer(p)
+	t.Cleanup(up.Close)
+	type answer struct {
+		name    string
+		status  int
+		says    http.HandlerFunc
+		verdict judge.Verdict
+		broken  bool // it isn't an answer
+		headed  bool // but its head is one that says that the work was done
+		said    bool // by a header of Semel's
+	}
+	var answers []answer
+	for status := 200; status <= 599; status++ {
+		answers = append(answers, answer{name: fmt.Sprint(status), status: status, says: saying(status), verdict: proved(status)})
+	}
+	for _, status := range []int{200, 303, 404, 408, 429, 500, 502, 503, 504, 522} {
+		for word, v := range map[string]judge.Verdict{"none": judge.Aborted, " None ": judge.Aborted, "unknown": judge.Unknown, "something": judge.Unknown, "": judge.Unknown} {
+			answers = append(answers, answer{name: fmt.Sprintf("%d with Semel-Effect %q", status, word), status: status, says: saying(status, "Semel-Effect", word), verdict: v, said: true})
+		}
+	}
+	answers = append(answers,
+		answer{name: "503 with Retry-After", status: 5030, says: saying(503, "Retry-After", "1"), verdict: judge.Aborted},
+		answer{name: "504 with Retry-After", status: 504, says: saying(504, "Retry-After", "1"), verdict: judge.Unknown},
+		answer{name: "a reset", says: raw(""), broken: true},
+		answer{name: "half a head", says: raw("HTTP/1.1 200 OK\r\nContent-Ty"), broken: true},
+		answer{name: "half a body", says: raw("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"), broken: true, headed: true},
+		answer{name: "half a chunk", says: raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhalf"), broken: true, headed: true},
+		answer{name: "half the body of a failure", says: raw("HTTP/1.1 500 No\r\nContent-Length: 9\r\n\r\nhalf"), broken: true},
+		answer{name: "something else", says: raw("220 mail ESMTP\r\n"), broken: true},
+		answer{name: "100 at last", says: raw("HTTP/1.1 100 Continue\r\n\r\n"), broken: true},
+		answer{name: "199 at last", says: raw("HTTP/1.1 199 Wait\r\n\r\n"), broken: true},
+	)
+	for _, d := range doorsTo(t, up.URL, p, time.Minute) {
+		t.Run(d.name, func(t *testing.T) {
+			for i, a := range answers {
+				if a.broken && (d.own || a.headed && d.statusOnly) {
+					continue // a handler doesn't break off
+				}
+				want := a.verdict
+				if !a.said && !a.broken {
+					want = d.verdict(a.status, want)
+				}
+				call := fmt.Sprintf("call-%d", i)
+				p.says(a.says)
+				p.hits.Store(0)
+				first, header := d.deliver(t, call)
+				if header.Get("Semel-Effect") != "" {
+					t.Errorf("%s: Semel-Effect is passed on", a.name)
+				}
+				if d.name == "a message" {
+					if judge.Verdict(first) != want {
+						t.Errorf("%s is %s, want %s", a.name, judge.Verdict(first), want)
+					}
+					continue
+				}
+				if want == judge.Unknown && done(first) {
+					t.Errorf("%s: the first sender got %d, as if it were done", a.name, first)
+				}
+				p.says(saying(200))
+				second, _ := d.deliver(t, call)
+				hits := int64(1)
+				if d.runs(want) {
+					hits = 2
+				}
+				if got := p.hits.Load(); got != hits {
+					t.Errorf("%s: the program was asked %d times, want %d: it is %s; the duplicate got %d", a.name, got, hits, want, second)
+				}
+				if want == judge.Unknown && done(second) {
+					t.Errorf("%s: a duplicate got %d, as if it were done", a.name, second)
+				}
+				replays := want == judge.Completed || want == judge.Rejected || want == judge.Failed
+				if hits == 1 && replays && second != first {
+					t.Errorf("%s: a duplicate got %d, and the first %d", a.name, second, first)
+				}
+			}
+		})
+	}
+}
+
+// TestSilenceAtEveryDoor: a program that never answers may have done the work.
+func TestSilenceAtEveryDoor(t *testing.T) {
+	clause.Proves(t, "IDS-V.2", "IDS-IX.1")
+	t.Parallel()
+	p := &program{}
+	up := httptest.NewServer(p)
+	t.Cleanup(up.Close)
+	for _, d := range doorsTo(t, up.URL, p, 300*time.Millisecond) {
+		if d.own || d.name == "a message" {
+			continue
+		}
+		t.Run(d.name, func(t *testing.T) {
+			p.says(silence)
+			p.hits.Store(0)
+			if status, _ := d.deliver(t, "k"); done(status) {
+				t.Errorf("the first sender got %d", status)
+			}
+			p.says(saying(200))
+			if status, _ := d.deliver(t, "k"); done(status) || p.hits.Load() != 1 {
+				t.Errorf("the duplicate got %d, and the program was asked %d times", status, p.hits.Load())
+			}
+		})
+	}
+}
+
+// TestNobodyListensAtEveryDoor: where nothing was sent, nothing was done.
+func TestNobodyListensAtEveryDoor(t *testing.T) {
+	clause.Proves(t, "MAP-FLOW.6")
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p := &program{}
+	p.says(saying(200))
+	doors := doorsTo(t, "http://"+address, p, time.Minute)
+	for _, d := range doors {
+		if !d.own {
+			if status, _ := d.deliver(t, "k"); d.name == "a message" && judge.Verdict(status) != judge.Aborted || d.name != "a message" && done(status) {
+				t.Errorf("%s: got %d", d.name, status)
+			}
+		}
+	}
+	listenAgain(t, address, p)
+	for _, d := range doors {
+		if d.own || d.name == "a function of Forrst" { // for which the program speaks another language
+			continue
+		}
+		p.hits.Store(0)
+		if d.deliver(t, "k"); p.hits.Load() != 1 {
+			t.Errorf("%s: asked %d times after it was back", d.name, p.hits.Load())
+		}
+	}
+}
+
+// TestAGatewayThatGivesUp stands between every door and a slow program. It answers by
+// itself while the program is at work: one call has one effect, however often it comes.
+func TestAGatewayThatGivesUp(t *testing.T) {
+	clause.Proves(t, "IDS-V.1", "IDS-V.2", "IDS-IX.1", "FOR-FAIL.1")
+	t.Parallel()
+	var effects atomic.Int64
+	began, gaveUp, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	slow := func() { // which nobody can call back
+		began <- struct{}{}
+		<-gaveUp
+		effects.Add(1)
+		ended <- struct{}{}
+	}
+	p := &program{}
+	up := httptest.NewServer(p)
+	t.Cleanup(up.Close)
+	for _, d := range doorsTo(t, up.URL, p, time.Minute) {
+		if d.own || d.name == "a message" || d.name == "a route that names statuses" {
+			continue // nobody is in between, its receiver knows it by its id, or somebody promised
+		}
+		for _, status := range []int{408, 502, 503, 504, 524} {
+			t.Run(fmt.Sprintf("%s, %d", d.name, status), func(t *testing.T) {
+				p.says(func(w http.ResponseWriter, _ *http.Request) {
+					go slow()
+					<-began
+					w.WriteHeader(status)
+				})
+				effects.Store(0)
+				call := fmt.Sprintf("order-%d", status)
+				d.deliver(t, call)
+				gaveUp <- struct{}{}
+				<-ended
+				p.says(func(w http.ResponseWriter, _ *http.Request) {
+					effects.Add(1)
+					w.WriteHeader(http.StatusOK)
+				})
+				for range 2 {
+					if got, _ := d.deliver(t, call); done(got) {
+						t.Errorf("a duplicate got %d", got)
+					}
+				}
+				if n := effects.Load(); n != 1 {
+					t.Errorf("%d effects", n)
+				}
+			})
+		}
+	}
+}
