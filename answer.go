@@ -34,10 +34,12 @@ func (d *delivery) tooLate(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	// Callers go by the calendar.
+	sent := store.InstantOf(first).Add(e.clockState(now).Ahead)
 	// A client clock that is ahead makes the call look younger than it is.
 	window := cmp.Or(call.Window, op.Window)
-	late := op.RefuseLate && now.Sub(store.InstantOf(first)) >= window-min(e.opts.ClockSkew, window/4)
-	if !late && !e.beforeEpoch(window, store.InstantOf(first), now) {
+	late := op.RefuseLate && now.Sub(sent) >= window-min(e.opts.ClockSkew, window/4)
+	if !late && !e.beforeEpoch(window, sent, now) {
 		return false, nil
 	}
 	if err := d.look(ctx); err != nil {

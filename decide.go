@@ -48,9 +48,9 @@ type ruling struct {
 // pure function. It checks first whom the record is bound to, because another caller may
 // not even learn that its payload differs. It checks for a conflict before in flight, so
 // that a client with a wrong payload needn't wait to be told. restored says that cur is
-// from a backup, see [Door.NewEpoch].
-func decide(op *Operation, call *Call, cur *Record, now store.Instant, restored bool) ruling {
-	r := rule(op, call, cur, now)
+// from a backup, see [Door.NewEpoch]; lease is the time by which its lease is judged.
+func decide(op *Operation, call *Call, cur *Record, now, lease store.Instant, restored bool) ruling {
+	r := rule(op, call, cur, now, lease)
 	if restored && r.decision == Execute && !cur.Expired(now) {
 		return ruling{decision: Held, hold: heldRestored}
 	}
@@ -58,7 +58,7 @@ func decide(op *Operation, call *Call, cur *Record, now store.Instant, restored 
 }
 
 // rule is decide for a store that was never restored.
-func rule(op *Operation, call *Call, cur *Record, now store.Instant) ruling {
+func rule(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruling {
 	switch {
 	case cur.Expired(now):
 		return ruling{decision: Execute}
@@ -75,7 +75,7 @@ func rule(op *Operation, call *Call, cur *Record, now store.Instant) ruling {
 		return ruling{decision: Execute}
 	case cur.Held != "":
 		return ruling{decision: Held}
-	case !leaseOver(cur, now):
+	case !leaseOver(cur, lease):
 		return ruling{decision: InFlight}
 	case mayRunAgain(cur):
 		return ruling{decision: Execute}

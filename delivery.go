@@ -182,7 +182,7 @@ func (d *delivery) decide(ctx context.Context) (next progress, err error) {
 		if d.cur.State == absent {
 			return proceed, nil // it is gone by now
 		}
-		r := decide(&d.op.Operation, &d.call, d.cur, d.at.now, d.engine.restored(d.cur, d.at.now))
+		r := decide(&d.op.Operation, &d.call, d.cur, d.at.now, d.engine.leaseTime(d.cur, d.at.now), d.engine.restored(d.cur, d.at.now))
 		switch {
 		case r.decision == Execute:
 			return proceed, nil

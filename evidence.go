@@ -47,11 +47,24 @@ type Witness interface {
 func (e *Engine) newVersion(op *Operation, prev, next *Record, change store.Change) version {
 	next.UpdatedAt = max(next.UpdatedAt, prev.UpdatedAt)
 	next.Revision = e.newRevision()
+	if next.ExpiresAt > prev.ExpiresAt {
+		e.keepLonger(next)
+	}
 	v := version{rec: next, expect: prev.Revision, usage: e.quotas.usageOf(prev, next)}
 	if op.evident(EvidenceChanges) && change != store.ChangePostponed {
 		v.evidence = e.opts.Witness.Changed(op, prev, next, change)
 	}
 	return v
+}
+
+// keepLonger lets a window that has just begun end later by what the store's clock is held
+// back: that may follow before the window is over.
+func (e *Engine) keepLonger(next *Record) {
+	held := e.clockState(next.UpdatedAt).Held
+	if next.NextAt == next.ExpiresAt {
+		next.NextAt = next.NextAt.Add(held)
+	}
+	next.ExpiresAt = next.ExpiresAt.Add(held)
 }
 
 // witnessPurge writes the evidence of a purge before the purge.

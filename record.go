@@ -28,9 +28,27 @@ func earlier(a, b store.Instant) store.Instant {
 	return a
 }
 
-// leaseOver reports whether the holder of a processing record counts as gone at now.
-func leaseOver(r *Record, now store.Instant) bool {
-	return r.Held == "" && now >= r.LeaseUntil
+// leaseOver reports whether the holder of a processing record counts as gone. At is by which
+// its lease is judged: see leaseTime.
+func leaseOver(r *Record, at store.Instant) bool {
+	return r.Held == "" && at >= r.LeaseUntil
+}
+
+// leaseTime is the time by which a record's lease is judged: now, unless the store's clock has
+// leapt since the lease began.
+func (e *Engine) leaseTime(r *Record, now store.Instant) store.Instant {
+	if r.LeaseUntil == 0 {
+		return now
+	}
+	return e.clockState(now).Leap.For(r.LeaseUntil.Add(-r.Policy.Lease), now)
+}
+
+// clockState is what is known of the store's clock at now.
+func (e *Engine) clockState(now store.Instant) store.ClockState {
+	if e.extras.Clock == nil {
+		return store.ClockState{}
+	}
+	return e.extras.Clock.ClockState(now)
 }
 
 // openEffect returns the first effect that was started and has no result.

@@ -183,13 +183,13 @@ func TestDecide(t *testing.T) {
 				c.rec.Fingerprint = fp
 			}
 			c.rec.Policy = op.promise(&Call{})
-			got := decide(&op, &call, &c.rec, now, false)
+			got := decide(&op, &call, &c.rec, now, now, false)
 			if got.decision != c.want.decision || (got.hold != "") != (c.want.hold != "") {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 			// What was claimed under another declaration is judged by that.
 			successor := Operation{OnAbandoned: RetryAbandoned, Effects: []string{"charge"}, OnFailure: op.OnFailure}.withDefaults()
-			if again := decide(&successor, &call, &c.rec, now, false); again != got {
+			if again := decide(&successor, &call, &c.rec, now, now, false); again != got {
 				t.Errorf("the successor's policy gives %+v, the attempt's own %+v", again, got)
 			}
 			// Of what a backup has nothing is executed that it has unfinished.
@@ -197,7 +197,7 @@ func TestDecide(t *testing.T) {
 			if got.decision == Execute && !c.rec.Expired(now) {
 				want = ruling{decision: Held, hold: heldRestored}
 			}
-			if restored := decide(&op, &call, &c.rec, now, true); restored != want {
+			if restored := decide(&op, &call, &c.rec, now, now, true); restored != want {
 				t.Errorf("restored: got %+v, want %+v", restored, want)
 			}
 		})

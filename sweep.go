@@ -164,7 +164,7 @@ func (e *Engine) sweep(ctx context.Context, recs []Record, n *Swept) error {
 			errs = append(errs, err)
 		case rec.Held != "":
 			n.Left++
-		case !leaseOver(rec, now):
+		case !leaseOver(rec, e.leaseTime(rec, now)):
 		case mayRunAgain(rec) && !e.restored(rec, now):
 			n.Abandoned++
 			errs = append(errs, e.abandon(ctx, op, rec, now))

@@ -108,7 +108,7 @@ func (e *Engine) watch(ctx context.Context, key watchKey, w *watch) {
 		if ctx.Err() != nil {
 			return
 		}
-		reached := err == nil && (rec.State != Processing || rec.Held != "" || !key.outcome && leaseOver(rec, now))
+		reached := err == nil && (rec.State != Processing || rec.Held != "" || !key.outcome && leaseOver(rec, e.leaseTime(rec, now)))
 		if err != nil || reached {
 			e.waiters.finish(key, w, rec, err)
 			return

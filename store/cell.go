@@ -71,6 +71,9 @@ func (c *Cell) Swap(ctx context.Context, old, next CellValue) (CellValue, bool, 
 	_, _ = rand.Read(rec.Revision[:]) // which never fails
 	if next.KeepFor > 0 {
 		rec.ExpiresAt = now.Add(next.KeepFor)
+		if k := c.store.Extras().Clock; k != nil {
+			rec.ExpiresAt = rec.ExpiresAt.Add(k.ClockState(now).Held) // or the leap would end it
+		}
 		rec.NextAt = rec.ExpiresAt
 	}
 	if next.Wake != nil {

@@ -19,6 +19,8 @@ type Extras struct {
 	// NoEvidence says, for people, why Evidence is nil although other stores of this
 	// kind have it. It may be nil too.
 	NoEvidence error
+	// Clock tells of the leaps of the clock that Now follows.
+	Clock Timekeeper
 }
 
 // EvidenceHashes remembers [Entry].Hash of new entries for a while. Without it, entries

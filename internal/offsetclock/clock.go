@@ -2,6 +2,7 @@ package offsetclock
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,33 +10,29 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-const (
-	// Period is how often the servers' clock is read while somebody asks for the time.
-	Period = 3 * time.Second
-	// AskAgain is how often it is read while the clock has stopped.
-	AskAgain = time.Second
-)
+// Period is how often the servers' clock is read while somebody asks for the time.
+const Period = 3 * time.Second
 
-// Clock is the clock of one or several servers. With Noted and Note, a clock whose last two
-// readings agree stores its time in the servers, and a clock that finds the servers behind the
-// stored time stops. So no process goes on before the servers have passed a time that any
-// process believed, which fences may be made of, even if all processes were restarted.
+// Clock is the time of a store, which follows the clock of one or several servers, or of this
+// machine. All processes on the store have the same time, because they agree on a [Note].
 //
 // Set the exported fields before you use it. Any number of goroutines may use it.
 type Clock struct {
 	// Machine reads the clocks of this machine, see [Machine].
 	Machine func() Moment
+	// Boot reads its boot clock, see [ThisBoot]. Nil: it has none.
+	Boot func() Boot
 	// Bound is how far the clocks of servers may differ if they are kept in step.
 	Bound time.Duration
 	// Ask reads the servers' clock.
 	Ask func(ctx context.Context) (Reading, error)
-	// Noted reads the latest time that Note has stored, or zero. Both are nil if the servers
-	// don't store it.
-	Noted func(ctx context.Context) (store.Instant, error)
-	// Note stores the time in the servers. If a crash or an error prevents that, the next
-	// reading stores it; this process doesn't depend on it.
-	Note func(ctx context.Context, at store.Instant)
-	// Beside runs f in the background, or returns why it can't.
+	// Noted reads the note, or nothing if there is none. Note writes another one in its place
+	// if it still is what it was. A crash before it, an error, or a note of another process
+	// changes nothing: the next reading compares and notes again, and this process goes on
+	// as it would.
+	Noted func(ctx context.Context) (string, error)
+	Note  func(ctx context.Context, was, next string) error
+	// Beside runs f, perhaps in the background, or returns why it can't.
 	Beside func(f func(ctx context.Context)) error
 
 	shift atomic.Int64 // see Advance
@@ -43,6 +40,7 @@ type Clock struct {
 	given atomic.Int64 // the latest time that Now has returned, without the shift
 	asked atomic.Int64 // when the servers were last asked, by the monotonic clock
 
+	reads sync.Mutex // held by Read and Accept
 	mu    sync.Mutex
 	going *Attempt // the reading that is under way
 }
@@ -54,8 +52,8 @@ type Attempt struct {
 }
 
 // Now returns the time, which never goes back. It rarely takes a round trip, because the
-// servers' clock is read in the background. It returns an error if the time is in doubt and
-// the servers' clock can't be read, or can't be relied on.
+// servers' clock is read in the background. It returns an error if the servers' clock can't
+// be read and hasn't been for MaxAge, or since this machine was suspended or its clock set.
 func (c *Clock) Now(ctx context.Context) (store.Instant, error) {
 	var err error
 	for reading := 0; ; reading++ { // a reading under way may be too old, so wait for another
@@ -69,8 +67,6 @@ func (c *Clock) Now(ctx context.Context) (store.Instant, error) {
 			return c.give(k.now(m)), nil
 		case reading == 2:
 			return 0, err
-		case k != nil && k.stopped != nil && since < AskAgain:
-			return 0, k.stopped
 		}
 		going, failed := c.Soon()
 		if failed != nil {
@@ -85,53 +81,133 @@ func (c *Clock) Now(ctx context.Context) (store.Instant, error) {
 	}
 }
 
-// Soon begins to read the servers' clock in the background, or returns the reading that is
-// under way.
+// Soon begins to read the servers' clock, or returns the reading that is under way.
 func (c *Clock) Soon() (*Attempt, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.going != nil {
-		return c.going, nil
+	if a := c.going; a != nil {
+		c.mu.Unlock()
+		return a, nil
 	}
 	a := &Attempt{Over: make(chan struct{})}
-	err := c.Beside(func(ctx context.Context) {
-		a.Err = c.Read(ctx)
+	c.going = a
+	c.mu.Unlock()
+	end := func(err error) {
+		a.Err = err
 		c.mu.Lock()
 		c.going = nil
 		c.mu.Unlock()
 		close(a.Over)
-	})
-	if err == nil {
-		c.going = a
+	}
+	err := c.Beside(func(ctx context.Context) { end(c.Read(ctx)) })
+	if err != nil {
+		end(err)
 	}
 	return a, err
 }
 
-// Read reads the servers' clock. Never call it concurrently. Without an answer the clock goes
-// on as before, for up to MaxAge.
+// Read reads the servers' clock. Without an answer the clock goes on as before, for up to
+// MaxAge.
 func (c *Clock) Read(ctx context.Context) error {
+	c.reads.Lock()
+	defer c.reads.Unlock()
+	_, err := c.read(ctx)
+	return err
+}
+
+// read is Read for who has the lock. It returns what it has noted, or would have.
+func (c *Clock) read(ctx context.Context) (note string, err error) {
 	defer func() { c.asked.Store(int64(c.Machine().Mono)) }()
-	var noted store.Instant
-	if c.Noted != nil {
-		var err error
-		if noted, err = c.Noted(ctx); err != nil {
-			return err
+	k := c.state.Load()
+	text, unread := c.Noted(ctx)
+	was, err := ParseNote(text)
+	if unread = errors.Join(unread, err); unread != nil {
+		if k == nil {
+			return "", unread // nobody knows how late it is
 		}
+		was = k.note // the time goes on as before
 	}
-	high := max(noted, store.Instant(c.given.Load()))
+	given := store.Instant(c.given.Load())
 	r, err := c.Ask(ctx)
+	if c.Boot != nil {
+		r.Boot = c.Boot()
+	}
 	if err == nil && (r.Came.skew()-r.Asked.skew()).Abs() > c.Bound {
 		err = ErrSuspended
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
-	k := c.state.Load().next(r, high, c.Bound)
-	c.state.Store(k)
-	if c.Note != nil && k.stopped == nil && k.agreed && k.at > noted {
-		c.Note(ctx, k.at)
+	next := k.next(was, r, given, c.Bound)
+	to := next.toNote(was, r.Boot)
+	next.note = to
+	c.state.Store(next)
+	if to != was && unread == nil {
+		_ = c.Note(ctx, text, to.String())
 	}
-	return k.stopped
+	return to.String(), nil
+}
+
+// Accept makes the time follow a leap of the servers' clock soon, in all processes: after
+// AcceptAfter, by which they have read so, or at once if there are no others.
+func (c *Clock) Accept(ctx context.Context, alone bool) (store.ClockState, error) {
+	c.reads.Lock()
+	defer c.reads.Unlock()
+	for range 3 { // others may note something meanwhile
+		if _, err := c.read(ctx); err != nil {
+			return store.ClockState{}, err
+		}
+		text, err := c.Noted(ctx)
+		if err != nil {
+			return store.ClockState{}, err
+		}
+		n, err := ParseNote(text)
+		if err != nil {
+			return store.ClockState{}, err
+		}
+		k := c.state.Load()
+		now := k.now(c.Machine())
+		until := now
+		if !alone {
+			until = now.Add(AcceptAfter)
+		}
+		if n.Off >= 0 || n.Until <= until {
+			return c.State(now.Add(c.Advanced())), nil
+		}
+		n.Until = until
+		if err := c.Note(ctx, text, n.String()); err != nil {
+			return store.ClockState{}, err
+		}
+	}
+	return store.ClockState{}, errors.New("other processes note the store's time all the time: try again")
+}
+
+// State is what is known of the clock at a time that Now has returned.
+func (c *Clock) State(now store.Instant) store.ClockState {
+	k := c.state.Load()
+	if k == nil {
+		return store.ClockState{}
+	}
+	shift := c.Advanced()
+	st := k.note.state(now.Add(-shift))
+	if shift != 0 {
+		for _, at := range []*store.Instant{&st.Since, &st.Until, &st.Leap.At} {
+			if *at != 0 {
+				*at = at.Add(shift)
+			}
+		}
+	}
+	return st
+}
+
+// Servers is what the servers' clock shows at a time of the store.
+func (c *Clock) Servers(at store.Instant) store.Instant {
+	at = at.Add(-c.Advanced())
+	if k := c.state.Load(); k != nil {
+		if given := store.Instant(c.given.Load()); !k.note.follows(given) {
+			return at.Add(-k.note.Off)
+		}
+	}
+	return at
 }
 
 // give returns a time that is no earlier than any returned before: when one reckoning

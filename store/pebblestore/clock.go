@@ -1,73 +1,104 @@
 package pebblestore
 
 import (
-	"sync"
-	"time"
+	"context"
+	"sync/atomic"
 
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/semelhq/semel/internal/offsetclock"
 	"github.com/semelhq/semel/store"
 )
 
-// clock never goes back, not even when the directory is opened again: see [Store.Now].
-//
-// Between two readings it moves by the monotonic clock, so small steps of the wall clock
-// don't show. But the monotonic clock stands still while the machine is suspended, or while
-// a virtual machine is paused. Only the wall clock counts that time, so when it is far ahead,
-// the clock follows it.
-//
-// A pause can't be told from a wall clock that was set wrong for a moment. The clock follows
-// that too: leases and windows end early, as after a pause of that length. Afterwards it is
-// far ahead of the wall clock, and runs at half speed until both agree again. It still never
-// goes back, and leases last longer than they should, which is the safe side.
+// clock is the store's time: that of [offsetclock.Clock], whose servers' clock is the wall
+// clock of this machine. No other process works on the directory, so what the clock notes is in
+// memory, and goes with the next batch.
 type clock struct {
-	source  timeSource
-	stepped func(by time.Duration) // called after each step ahead
-
-	mu   sync.Mutex
-	at   store.Instant // the last reading
-	mono time.Duration // of the monotonic clock, then
+	offsetclock.Clock
+	noted   atomic.Pointer[offsetclock.Note]
+	batched offsetclock.Note // the last one that went with a batch, without a time
 }
 
-// timeSource reads the wall clock and, at the same moment, the monotonic clock.
-type timeSource func() (wall store.Instant, mono time.Duration)
-
-// maxApart is how far the wall clock may be from the store's clock before anything is done
-// about it. Leap seconds, and what a time server corrects without a step, are less.
-const maxApart = 2 * time.Second
-
-func systemTime() timeSource {
-	start := time.Now()
-	return func() (store.Instant, time.Duration) {
-		t := time.Now()
-		return store.InstantOf(t), t.Sub(start)
+// start begins with what the directory has. At is not before any time that the store has
+// returned.
+func (c *clock) start(at store.Instant, note offsetclock.Note, m machineClocks) error {
+	c.batched = note
+	note.At = max(note.At, at)
+	c.noted.Store(&note)
+	c.Machine, c.Boot, c.Bound = m.now, m.boot, offsetclock.Leap
+	c.Ask = func(context.Context) (offsetclock.Reading, error) {
+		now := c.Machine()
+		return offsetclock.Reading{At: store.Instant(now.Wall), Asked: now, Came: now}, nil
 	}
+	c.Noted = func(context.Context) (string, error) { return c.noted.Load().String(), nil }
+	c.Note = func(_ context.Context, _, next string) error { // there is one reading at a time
+		n, err := offsetclock.ParseNote(next)
+		if err == nil {
+			c.noted.Store(&n)
+		}
+		return err
+	}
+	c.Beside = func(f func(ctx context.Context)) error {
+		f(context.Background())
+		return nil
+	}
+	return c.Read(context.Background())
 }
 
-// start begins at the wall clock or at latest, whichever is later.
-func (c *clock) start(latest store.Instant) {
-	wall, mono := c.source()
-	c.at, c.mono = max(wall, latest), mono
-}
-
+// now is the time. The wall clock can always be read.
 func (c *clock) now() store.Instant {
-	at, stepped := c.read()
-	if stepped > 0 {
-		c.stepped(stepped)
+	for {
+		at, err := c.Now(context.Background())
+		if err == nil {
+			return at
+		} // the machine slept between two readings of its clocks, again and again
 	}
-	return at
 }
 
-func (c *clock) read() (at store.Instant, stepped time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	wall, mono := c.source()
-	passed := mono - c.mono
-	at = c.at.Add(passed)
-	switch ahead := at.Sub(wall); {
-	case ahead < -maxApart:
-		at, stepped = wall, -ahead
-	case ahead > maxApart:
-		at = c.at.Add((passed + 1) / 2)
+// put adds what the clock has noted to a batch, if that has changed in more than the latest
+// time, which every batch has.
+func (c *clock) put(b *pebble.Batch) {
+	n := *c.noted.Load()
+	n.At = c.batched.At
+	if n.BootOff-c.batched.BootOff < offsetclock.Leap && n.Boot == c.batched.Boot {
+		n.BootOff = c.batched.BootOff
 	}
-	c.at, c.mono = at, mono
-	return at, stepped
+	if n != c.batched {
+		c.batched = n
+		must(b.Set(noteKey, []byte(n.String()), nil))
+	}
+}
+
+// machineClocks are the clocks of the machine, which tests replace.
+type machineClocks struct {
+	now  func() offsetclock.Moment
+	boot func() offsetclock.Boot
+}
+
+func systemTime() machineClocks { return machineClocks{offsetclock.Machine(), offsetclock.ThisBoot} }
+
+// Now is [store.Store.Now]: the wall clock, but never its leaps at once, and never back. See
+// [store.Timekeeper].
+func (s *Store) Now(ctx context.Context) (store.Instant, error) {
+	if s.closed.Load() {
+		return 0, errClosed
+	}
+	return s.clock.now(), nil
+}
+
+// ClockState is [store.Timekeeper.ClockState].
+func (s *Store) ClockState(now store.Instant) store.ClockState { return s.clock.State(now) }
+
+// AcceptClock is [store.Timekeeper.AcceptClock], and durable when it returns. A crash before
+// it is leaves a leap that the store waits for as before.
+func (s *Store) AcceptClock(ctx context.Context) (store.ClockState, error) {
+	if err := s.enterToWrite(ctx); err != nil {
+		return store.ClockState{}, err
+	}
+	defer s.leave()
+	state, err := s.clock.Accept(ctx, true)
+	if err == nil {
+		err = s.writeBare(ctx, &op{})
+	}
+	return state, err
 }

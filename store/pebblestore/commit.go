@@ -135,6 +135,7 @@ func (s *Store) log(batch []*op) *pebble.Batch {
 	}
 	s.hashes.add(batch, m.entries)
 	m.clock = s.clock.now()
+	s.clock.put(b)
 	s.logger.write(s.db, b, m)
 	s.due.logged(first)
 	return b

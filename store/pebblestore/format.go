@@ -15,6 +15,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/semelhq/semel/internal/offsetclock"
 )
 
 // The files of the directory that are not Pebble's.
@@ -217,6 +219,23 @@ func readMeta(db pebble.Reader) (meta, error) {
 		return meta{}, fmt.Errorf("the key %s has %d bytes, not %d", metaKey, len(b), metaLen)
 	}
 	return m, nil
+}
+
+// readNote reads what the clock has noted.
+func readNote(db pebble.Reader) (offsetclock.Note, error) {
+	b, closer, err := db.Get(noteKey)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return offsetclock.Note{}, nil
+	}
+	if err != nil {
+		return offsetclock.Note{}, err
+	}
+	defer closer.Close()
+	n, err := offsetclock.ParseNote(string(b))
+	if err != nil {
+		return n, fmt.Errorf("the key %s: %w", noteKey, err)
+	}
+	return n, nil
 }
 
 func readFile(fs vfs.FS, name string) (string, error) {

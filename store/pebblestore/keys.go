@@ -53,7 +53,10 @@ const (
 	subjectKeyLen = 1 + len(store.Subject{}) + 8
 )
 
-var metaKey = []byte("mstore")
+var (
+	metaKey = []byte("mstore")
+	noteKey = []byte("mtime") // what the clock has noted, while that isn't nothing
+)
 
 func encodeAddress(at address) []byte { return binary.BigEndian.AppendUint64(nil, uint64(at)) }
 

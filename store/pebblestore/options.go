@@ -41,7 +41,7 @@ type Options struct {
 	// fatal ends the process, and is replaced in tests. It does not return.
 	fatal func(message string)
 	// time is replaced in tests.
-	time timeSource
+	time machineClocks
 	// looked is called in tests, between the look at the database and the comparison.
 	looked func()
 }
@@ -68,7 +68,7 @@ func (o *Options) withDefaults() Options {
 	if d.fatal == nil {
 		d.fatal = exit
 	}
-	if d.time == nil {
+	if d.time.now == nil {
 		d.time = systemTime()
 	}
 	return d

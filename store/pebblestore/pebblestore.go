@@ -19,7 +19,7 @@
 //	'i' digest        -> address; finds a record by the digest of its identity
 //	'r' address       -> record, as package codec writes it
 //	'd' time address  -> nothing; the due index, by Record.NextAt
-//	'm' name          -> the store's counts and clock
+//	'm' name          -> the store's counts and clock, and what the clock has noted
 //	't' name          -> a tile over the evidence log
 //	'u' number        -> subject and leaf of an entry of the evidence log
 //	'v' subject number -> nothing; finds entries by their subjects
@@ -41,7 +41,6 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -165,10 +164,13 @@ func (s *Store) open(o *Options) (err error) {
 	if err := errors.Join(err, end.check(meta)); err != nil {
 		return err
 	}
-	s.clock = clock{source: o.time, stepped: func(by time.Duration) {
-		s.logger.trouble("the wall clock was ahead of the store's clock, which now follows it", "by", by)
-	}}
-	s.clock.start(meta.clock)
+	note, err := readNote(s.db)
+	if err != nil {
+		return err
+	}
+	if err := s.clock.start(meta.clock, note, o.time); err != nil {
+		return err
+	}
 	s.space.watch(s, o)
 	s.absent.start(s, meta.records)
 	s.start(o.batchBytes(), meta)
@@ -273,18 +275,6 @@ func (s *Store) leave() {
 		default:
 		}
 	}
-}
-
-// Now is [store.Store.Now]. At Open it is the wall clock, or the latest time that the
-// directory knows of if the wall clock is behind that. From then on it moves by the
-// monotonic clock, and follows the wall clock where that is more than two seconds
-// ahead, as after the machine was suspended. While it is more than two seconds ahead
-// of the wall clock itself, it runs at half speed.
-func (s *Store) Now(ctx context.Context) (store.Instant, error) {
-	if s.closed.Load() {
-		return 0, errClosed
-	}
-	return s.clock.now(), nil
 }
 
 // Close waits for running calls and closes the directory. What was acknowledged is durable

@@ -17,11 +17,10 @@ import (
 // second isn't much longer or shorter for it.
 const clockBound = 100 * time.Millisecond
 
-// Now is [store.Store.Now]: the server's clock, carried on by that of the machine and read
-// again every three seconds, beside the calls. It waits for the server only if its clock
-// couldn't be read for a minute, if this machine was suspended or its clock set, and while a
-// leap of the server's clock isn't confirmed. If the server's clock has gone back, Now fails
-// until that has caught up.
+// Now is [store.Store.Now]: the server's clock, but not its leaps (see [store.Timekeeper]),
+// carried on by the clocks of this machine and read again every three seconds, beside the
+// calls. It waits for the server only if its clock couldn't be read for a minute, and if this
+// machine was suspended or its clock set.
 func (s *Store) Now(ctx context.Context) (store.Instant, error) {
 	if s.closed.Load() {
 		return 0, errClosed
@@ -35,6 +34,7 @@ func (s *Store) Now(ctx context.Context) (store.Instant, error) {
 
 func (s *Store) makeClock() {
 	s.clock.Machine, s.clock.Bound, s.clock.Ask = s.opts.machine, clockBound, s.askTime
+	s.clock.Boot, s.clock.Noted, s.clock.Note = offsetclock.ThisBoot, s.noted, s.note
 	s.clock.Beside = func(f func(ctx context.Context)) error {
 		s.mu.Lock() // so that Close waits for it
 		defer s.mu.Unlock()
@@ -63,4 +63,37 @@ func (s *Store) askTime(ctx context.Context) (r offsetclock.Reading, err error) 
 		s.opts.Logger.Warn("the clock of PostgreSQL can't be read", slog.Any("error", err))
 	}
 	return r, err
+}
+
+// noted reads what the stores of all processes have noted.
+func (s *Store) noted(ctx context.Context) (note string, err error) {
+	err = s.read(ctx, func(conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, "SELECT note FROM "+name(s.opts.Schema, clockTable)).Scan(&note)
+	})
+	return note, err
+}
+
+// note replaces a note if it is what it was. It doesn't wait for a disk or a standby: a note
+// that a crash of the server takes back is seconds older than it should be.
+func (s *Store) note(ctx context.Context, was, next string) error {
+	return s.read(ctx, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "UPDATE "+name(s.opts.Schema, clockTable)+" SET note = $2"+
+			" FROM (SELECT set_config('synchronous_commit', 'off', true)) AS commits WHERE note = $1", was, next)
+		return err
+	})
+}
+
+// clockTable has one row.
+const clockTable = "semel_clock"
+
+// ClockState is [store.Timekeeper.ClockState].
+func (s *Store) ClockState(now store.Instant) store.ClockState { return s.clock.State(now) }
+
+// AcceptClock is [store.Timekeeper.AcceptClock]. A crash before the note is written leaves all
+// as it was.
+func (s *Store) AcceptClock(ctx context.Context) (store.ClockState, error) {
+	if err := s.usable(ctx); err != nil {
+		return store.ClockState{}, err
+	}
+	return s.clock.Accept(ctx, false)
 }

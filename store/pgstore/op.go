@@ -32,7 +32,7 @@ func (s *Store) newOp(w store.Write) (*op, error) {
 	}
 	o := &op{id: w.Record.ID.Digest(), write: w, record: record}
 	if w.Deadline != 0 {
-		o.deadline = w.Deadline.Add(-s.clock.Advanced())
+		o.deadline = s.clock.Servers(w.Deadline)
 	}
 	return o, nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -17,12 +16,12 @@ import (
 // clockBound is more than the clocks of servers differ by if NTP keeps them in step.
 const clockBound = time.Second
 
-// Now is [store.Store.Now]: Redis TIME, extrapolated by the monotonic clock of this process
-// and read again every three seconds in the background.
+// Now is [store.Store.Now]: Redis TIME, but not its leaps (see [store.Timekeeper]), carried on
+// by the clocks of this machine and read again every three seconds in the background.
 //
-// It fails if the store hasn't been able to read the servers' clock for a minute, or can't
-// trust it; decision 13 says when. In a Cluster it is the median of the clocks of all
-// masters and replicas that answer, so neither a failover nor one wrong server moves it.
+// It fails if the store hasn't been able to read the servers' clock for a minute, or since the
+// machine was suspended. In a Cluster it is the median of the clocks of all masters and
+// replicas that answer, so neither a failover nor one wrong server moves it.
 func (s *Store) Now(ctx context.Context) (store.Instant, error) {
 	if s.closed.Load() {
 		return 0, errClosed
@@ -37,7 +36,7 @@ func (s *Store) Now(ctx context.Context) (store.Instant, error) {
 func (s *Store) makeClock() {
 	s.readTime = readTime
 	s.clock.Machine, s.clock.Bound, s.clock.Ask = offsetclock.Machine(), clockBound, s.askTime
-	s.clock.Noted, s.clock.Note = s.noted, s.note
+	s.clock.Boot, s.clock.Noted, s.clock.Note = offsetclock.ThisBoot, s.noted, s.note
 	s.clock.Beside = func(f func(ctx context.Context)) error {
 		if err := s.enter(); err != nil {
 			return err
@@ -52,22 +51,47 @@ func (s *Store) makeClock() {
 	}
 }
 
-// noted returns the latest time that any process has noted, or zero if none has.
-func (s *Store) noted(ctx context.Context) (store.Instant, error) {
+// noted returns what processes have noted. Before this key there was another one, with the
+// latest time alone.
+func (s *Store) noted(ctx context.Context) (string, error) {
 	c := s.link.client()
-	us, err := c.Do(ctx, c.B().Get().Key(s.keys.clock).Build()).AsInt64()
-	// In a Cluster the key's master may be down. The note guards against something so rare
-	// that the others go on without it.
-	if err != nil && !rueidis.IsRedisNil(err) && !s.link.cluster {
-		return 0, fmt.Errorf("the key %s: %w", s.keys.clock, err)
+	text, err := c.Do(ctx, c.B().Get().Key(s.keys.time).Build()).ToString()
+	if !rueidis.IsRedisNil(err) {
+		return text, s.keyError(s.keys.time, err)
 	}
-	return store.Instant(us) * 1000, nil
+	us, err := c.Do(ctx, c.B().Get().Key(s.keys.clock).Build()).AsInt64()
+	if rueidis.IsRedisNil(err) {
+		return "", nil
+	}
+	return offsetclock.Note{At: store.Instant(us) * 1000}.String(), s.keyError(s.keys.clock, err)
 }
 
-// note notes the latest time. A crash or an error before it leaves an older note, which is
-// replaced after the next reading.
-func (s *Store) note(ctx context.Context, at store.Instant) {
-	_, _ = s.evalAll(ctx, scriptNote, []run{{[]string{s.keys.clock}, []string{strconv.FormatInt(int64(at)/1000, 10)}}})
+func (s *Store) keyError(key string, err error) error {
+	if err != nil {
+		return fmt.Errorf("the key %s: %w", key, err)
+	}
+	return nil
+}
+
+func (s *Store) note(ctx context.Context, was, next string) error {
+	if _, err := offsetclock.ParseNote(was); err != nil {
+		return err
+	}
+	_, err := s.evalAll(ctx, scriptNote, []run{{[]string{s.keys.time}, []string{was, next}}})
+	return err
+}
+
+// ClockState is [store.Timekeeper.ClockState].
+func (s *Store) ClockState(now store.Instant) store.ClockState { return s.clock.State(now) }
+
+// AcceptClock is [store.Timekeeper.AcceptClock]. A crash before the note is written leaves all
+// as it was.
+func (s *Store) AcceptClock(ctx context.Context) (store.ClockState, error) {
+	if err := s.enter(); err != nil {
+		return store.ClockState{}, err
+	}
+	defer s.leave()
+	return s.clock.Accept(ctx, false)
 }
 
 // askTime reads the clocks of all servers and returns the median of those that answer.

@@ -15,7 +15,7 @@ import (
 //	semel:{TAG}:r:DIGEST   a head, then the record as package codec encodes it
 //	semel:{TAG}:due        sorted set: digests, scored by when the records are due
 //	semel:{TAG}:created    sorted set: digests, scored by when the records were created, negated
-//	semel:clock            the latest time that the clock has reached, see clock.go
+//	semel:time             what processes have noted of the clock, see clock.go
 //
 // The digest of an identity has 32 bytes; the first one selects the shard. Each shard has a
 // TAG (a hash tag), so that a record and its index entries are in one slot of a Cluster. A
@@ -48,12 +48,12 @@ type shard struct {
 
 // keyspace names the keys.
 type keyspace struct {
-	format, clock string
+	format, time, clock string
 	shards        [shardCount]shard
 }
 
 func newKeyspace(prefix string) keyspace {
-	k := keyspace{format: prefix + ":format", clock: prefix + ":clock"}
+	k := keyspace{format: prefix + ":format", time: prefix + ":time", clock: prefix + ":clock"}
 	for i, tag := range tags {
 		base := prefix + ":{" + tag + "}:"
 		k.shards[i] = shard{index: i, records: base + "r:", due: base + "due", created: base + "created"}

@@ -129,7 +129,7 @@ func (s *Store) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
 
 // Extras is [store.Store.Extras].
 func (s *Store) Extras() store.Extras {
-	return store.Extras{Due: s, Purge: s, Watch: s, Search: s, Durability: s, Writes: s}
+	return store.Extras{Due: s, Purge: s, Watch: s, Search: s, Durability: s, Writes: s, Clock: s}
 }
 
 // failed is the error of a call whose questions were not answered.

@@ -119,12 +119,12 @@ redis.call('ZREM', KEYS[2], digest)
 redis.call('ZREM', KEYS[3], digest)
 return redis.call('UNLINK', KEYS[1])`)
 
-	// scriptNote notes the latest time, in clock.go; the note never goes back.
+	// scriptNote replaces a note of the clock if it is what it was.
 	//
-	// KEYS: the note. ARGV: microseconds.
-	scriptNote = newScript(`if tonumber(ARGV[1]) > tonumber(redis.call('GET', KEYS[1]) or '0') then
-	redis.call('SET', KEYS[1], ARGV[1])
-end`)
+	// KEYS: the note. ARGV: what it was, "" for none; what it becomes.
+	scriptNote = newScript(`if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2])
+return 1`)
 )
 
 // tooLate is the error of a write that came after its deadline. The error of a server that

@@ -69,7 +69,7 @@ func (s *Store) newWrite(from *store.Write) (*write, error) {
 	}
 	if from.Deadline != 0 {
 		// The server knows nothing of Advance.
-		w.deadline = deadlineText(from.Deadline.Add(-s.clock.Advanced()))
+		w.deadline = deadlineText(s.clock.Servers(from.Deadline))
 	}
 	return w, nil
 }

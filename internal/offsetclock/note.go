@@ -1,0 +1,113 @@
+package offsetclock
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/semelhq/semel/store"
+)
+
+const (
+	// Near is how far the time may be past the latest one that was noted if nothing is wrong:
+	// a process notes it after every reading, unless it is busy or has just been started anew.
+	Near = 2 * Period
+	// MinWait and MaxWait bound how long a leap ahead must last before the time follows it. A
+	// process that looks every Period has seen it by the first of them.
+	MinWait = 10 * time.Second
+	MaxWait = time.Hour
+	// AcceptAfter is when the time follows a leap that an operator accepts, by which all
+	// processes have read that.
+	AcceptAfter = 2 * Period
+)
+
+// Note is what all processes on a store agree on about its time, and what is left of it when
+// they are started anew. It is kept beside the records and changed by compare-and-set.
+type Note struct {
+	// At is a time that somebody has been given; it is a few seconds old while the store is
+	// in use.
+	At store.Instant
+	// Off is how far the store's time is ahead of the servers' clock. It is negative while
+	// the time doesn't follow that.
+	Off time.Duration
+	// Since is when Off became what it is. At Until, a time that is behind follows the
+	// servers' clock, and one that is ahead is known to be ahead of the calendar. Both are
+	// zero where Off is.
+	Since, Until store.Instant
+	// Leap is the latest one of the time itself.
+	Leap store.Leap
+	// Boot names a boot of the machine that wrote the note, and BootOff is how far the time
+	// was ahead of the time since that boot. So a process that is started on this machine
+	// can tell how long nobody looked.
+	Boot    string
+	BootOff time.Duration
+}
+
+// noteFormat is that of a note as text. Later formats may have more behind it.
+const noteFormat = "1 %d %d %d %d %d %d %q %d"
+
+// String is the note as it is stored.
+func (n Note) String() string {
+	return fmt.Sprintf(noteFormat, n.At, n.Off, n.Since, n.Until, n.Leap.At, n.Leap.By, n.Boot, n.BootOff)
+}
+
+// ParseNote reads what String has written. An empty text is the zero Note: nothing was noted.
+func ParseNote(text string) (n Note, err error) {
+	if text == "" {
+		return n, nil
+	}
+	if _, err := fmt.Sscanf(text, noteFormat, &n.At, &n.Off, &n.Since, &n.Until, &n.Leap.At, &n.Leap.By, &n.Boot, &n.BootOff); err != nil {
+		return Note{}, errors.New("what is noted of the store's clock can't be read")
+	}
+	return n, nil
+}
+
+// follows reports whether the time at has come to where it follows a leap of the servers'
+// clock. At is a time before it does so.
+func (n *Note) follows(at store.Instant) bool { return n.Off < 0 && at >= n.Until }
+
+// followed is the note from the moment on where the time follows the servers' clock.
+func (n Note) followed() Note {
+	n.Leap = store.Leap{At: n.Until, By: -n.Off}
+	n.Off, n.Since, n.Until = 0, 0, 0
+	return n
+}
+
+// lookedAt reports whether the boot clock says that the time may have come so far since n was
+// noted, because the machine hasn't been started anew since.
+func (n *Note) lookedAt(b Boot, at store.Instant) bool {
+	return b.ID != "" && b.ID == n.Boot && at.Sub(store.Instant(n.BootOff).Add(b.Up)).Abs() <= Near
+}
+
+// moved is the note where the servers' clock turns out to be off behind the time now. So the
+// time goes on as it was. A change as small as what clocks are corrected by doesn't begin
+// the wait anew.
+func (n Note) moved(off time.Duration, now store.Instant) Note {
+	if off < 0 && -off <= Leap {
+		off = 0
+	}
+	if (off-n.Off).Abs() > Leap || (off < 0) != (n.Off < 0) {
+		n.Since, n.Until = now, now.Add(min(max(off.Abs(), MinWait), MaxWait))
+	}
+	if n.Off = off; off == 0 {
+		n.Since, n.Until = 0, 0
+	}
+	return n
+}
+
+// state is what the note says at a time.
+func (n *Note) state(now store.Instant) store.ClockState {
+	st := store.ClockState{Since: n.Since, Until: n.Until, Leap: n.Leap}
+	switch {
+	case n.Off == 0:
+	case n.Off > 0:
+		if now >= n.Until {
+			st.Ahead = n.Off
+		}
+	case now >= n.Until:
+		return store.ClockState{Leap: store.Leap{At: n.Until, By: -n.Off}}
+	default:
+		st.Held = -n.Off
+	}
+	return st
+}

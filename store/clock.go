@@ -1,0 +1,59 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Timekeeper tells how a store's clock came to be what it is. Without it, the clock is taken
+// for one that never leaps.
+//
+// Now of such a store runs by a clock that nobody can set, and doesn't follow at once where
+// the clock of the machine or server is set: running early what has expired makes an effect
+// twice, and keeping a record longer harms nobody. It follows a leap ahead, in one step, when
+// that has lasted as long as it is long, at most an hour; and it never goes back.
+type Timekeeper interface {
+	// ClockState is what is known of the clock at a time that Now has returned. It is called
+	// for most deliveries, and doesn't ask a server.
+	ClockState(now Instant) ClockState
+	// AcceptClock ends the wait: Now follows a leap ahead within seconds. It returns the
+	// state afterwards. Where Now waits for nothing, it changes nothing.
+	AcceptClock(ctx context.Context) (ClockState, error)
+}
+
+// ClockState is what is known of a store's clock at a time.
+type ClockState struct {
+	// Held is how far the calendar may be ahead of the store's clock: a leap of the clock that
+	// it is kept by, which the store doesn't follow yet. Records that are made meanwhile are
+	// kept as much longer, or they would expire when it does.
+	Held time.Duration
+	// Ahead is how far the store's clock is ahead of the calendar, because the clock that it
+	// is kept by was put back, and that has lasted. Zero if Held is set.
+	Ahead time.Duration
+	// Since is when the clock that the store's is kept by was last found to have been set, by
+	// the store's clock. Zero if both agree.
+	Since Instant
+	// Until is when the store follows, if Held is set and the leap lasts.
+	Until Instant
+	// Leap is the latest step of the store's clock.
+	Leap Leap
+}
+
+// Leap is a step of a store's clock, or, where By is negative, a time for which nobody looked
+// at it and which the clock doesn't count yet. Leases that began before it are judged by
+// another time than others, see [Leap.For].
+type Leap struct {
+	// At is the store's time before the step; zero if there was none.
+	At Instant
+	// By is how much longer the store's clock says that a lease has lasted which began before
+	// the step than it has.
+	By time.Duration
+}
+
+// For is the time by which to judge a lease that began at some time, if the clock says now.
+func (l Leap) For(began, now Instant) Instant {
+	if l.At != 0 && began < l.At {
+		return now.Add(-l.By)
+	}
+	return now
+}
