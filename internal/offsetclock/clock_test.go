@@ -11,9 +11,6 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// bound is that of the clocks that are tested.
-const bound = 100 * time.Millisecond
-
 // errUnsure is the error of Now if the server has to be asked first.
 var errUnsure = errors.New("the server has to be asked")
 
@@ -23,6 +20,8 @@ type twoClocks struct {
 	clock     Clock
 	monotonic time.Duration // of the machine
 	wall      time.Duration
+	slept     time.Duration
+	note      string
 	server    store.Instant
 	given     store.Instant // last
 }
@@ -31,6 +30,9 @@ func newTwoClocks(t rapid.TB) *twoClocks {
 	w := &twoClocks{t: t, server: store.InstantOf(time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC))}
 	w.clock.Bound = bound
 	w.clock.Machine = func() Moment { return Moment{Wall: w.wall, Mono: w.monotonic} }
+	w.clock.Boot = func() Boot { return Boot{ID: "boot", Up: w.monotonic + w.slept, Slept: w.slept} }
+	w.clock.Noted = func(context.Context) (string, error) { return w.note, nil }
+	w.clock.Note = func(_ context.Context, _, next string) error { w.note = next; return nil }
 	w.clock.Beside = func(func(context.Context)) error { return errUnsure }
 	return w
 }
@@ -44,6 +46,7 @@ func (w *twoClocks) pass(d time.Duration) {
 
 // suspend lets time pass while the machine is suspended.
 func (w *twoClocks) suspend(d time.Duration) {
+	w.slept += d
 	w.wall += d
 	w.server = w.server.Add(d)
 }
@@ -98,17 +101,6 @@ func (w *twoClocks) wantUnsure() {
 	}
 }
 
-// wantStopped checks that a reading, and the clock after it, say why it has stopped.
-func wantStopped[E error](w *twoClocks, reading error) {
-	w.t.Helper()
-	_, err := w.now()
-	for _, err := range []error{reading, err} {
-		if why, ok := errors.AsType[E](err); !ok {
-			w.t.Fatalf("it ends with %v, want %T", err, why)
-		}
-	}
-}
-
 func noError(t rapid.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -146,7 +138,6 @@ func TestTheClockIsNeverAheadOfItsServer(t *testing.T) {
 }
 
 func TestASuspendedMachine(t *testing.T) {
-	const trip = 2 * time.Millisecond
 	for _, d := range []time.Duration{time.Second, time.Minute, 8 * time.Hour} {
 		t.Run(d.String()+": the server is asked before a time is given", func(t *testing.T) {
 			w := newTwoClocks(t)
@@ -188,95 +179,21 @@ func TestASuspendedMachine(t *testing.T) {
 	})
 }
 
-func TestAServerClockThatLeaps(t *testing.T) {
-	const trip = 2 * time.Millisecond
+func TestSmallSteps(t *testing.T) {
 	begin := func(t *testing.T) *twoClocks {
 		w := newTwoClocks(t)
 		noError(t, w.read(trip/2, trip/2))
 		w.want(trip)
 		return w
 	}
-	leaps := func(t *testing.T, w *twoClocks) {
-		t.Helper()
-		wantStopped[*AheadError](w, w.read(trip/2, trip/2))
-	}
-	t.Run("is believed when another reading confirms it a while later", func(t *testing.T) {
-		w := begin(t)
-		w.server = w.server.Add(time.Hour)
-		leaps(t, w)
-		leaps(t, w)
-		w.pass(ConfirmAfter / 2)
-		leaps(t, w)
-		w.pass(ConfirmAfter / 2)
-		noError(t, w.read(trip/2, trip/2))
-		w.want(trip)
-	})
-	t.Run("is forgotten when it was for a moment", func(t *testing.T) {
-		w := begin(t)
-		w.server = w.server.Add(time.Hour)
-		leaps(t, w)
-		w.server = w.server.Add(-time.Hour)
-		w.pass(ConfirmAfter)
-		noError(t, w.read(trip/2, trip/2))
-		w.want(trip)
-		w.server = w.server.Add(time.Hour)
-		leaps(t, w) // anew
-	})
-	t.Run("is not confirmed by another leap", func(t *testing.T) {
-		w := begin(t)
-		for range 3 {
-			w.server = w.server.Add(time.Hour)
-			w.pass(ConfirmAfter)
-			leaps(t, w)
-		}
-	})
-	t.Run("of less than a second is a step", func(t *testing.T) {
+	t.Run("ahead of less than a second are believed", func(t *testing.T) {
 		w := begin(t)
 		w.server = w.server.Add(Leap - trip)
 		noError(t, w.read(trip/2, trip/2))
 		w.want(trip)
 	})
-	t.Run("beside a suspension is not explained by that", func(t *testing.T) {
+	t.Run("back by a little have the clock run slower", func(t *testing.T) {
 		w := begin(t)
-		w.suspend(time.Hour)
-		w.server = w.server.Add(time.Hour)
-		leaps(t, w)
-	})
-}
-
-func TestAServerClockThatGoesBack(t *testing.T) {
-	const trip = 2 * time.Millisecond
-	ahead := func(t *testing.T) *twoClocks {
-		w := newTwoClocks(t)
-		noError(t, w.read(trip/2, trip/2))
-		w.server = w.server.Add(time.Hour)
-		wantStopped[*AheadError](w, w.read(trip/2, trip/2))
-		w.pass(ConfirmAfter)
-		noError(t, w.read(trip/2, trip/2))
-		w.want(trip)
-		return w
-	}
-	t.Run("after an hour ahead nothing is given until it has caught up", func(t *testing.T) {
-		w := ahead(t)
-		w.server = w.server.Add(-time.Hour)
-		for range 60 {
-			err := w.read(trip/2, trip/2)
-			wantStopped[*BehindError](w, err)
-			w.pass(time.Minute)
-		}
-		noError(t, w.read(trip/2, trip/2))
-		w.want(trip)
-	})
-	t.Run("one that is set right again is believed at once", func(t *testing.T) {
-		w := ahead(t)
-		w.server = w.server.Add(-time.Hour)
-		wantStopped[*BehindError](w, w.read(trip/2, trip/2))
-		w.server = w.server.Add(time.Hour)
-		noError(t, w.read(trip/2, trip/2))
-		w.want(trip)
-	})
-	t.Run("by a little has the clock run slower", func(t *testing.T) {
-		w := ahead(t)
 		at, err := w.now()
 		noError(t, err)
 		w.server = w.server.Add(-bound / 2)
@@ -294,16 +211,8 @@ func TestAServerClockThatGoesBack(t *testing.T) {
 			t.Errorf("then it is off by %v", off)
 		}
 	})
-	t.Run("is no error where nobody was told of the time", func(t *testing.T) {
-		w := newTwoClocks(t)
-		w.server = w.server.Add(time.Hour)
-		noError(t, w.read(trip/2, trip/2))
-		w.server = w.server.Add(-time.Hour)
-		noError(t, w.read(trip/2, trip/2))
-		w.want(trip)
-	})
-	t.Run("is not what a reading says that took long", func(t *testing.T) {
-		w := ahead(t)
+	t.Run("are not what a reading says that took long", func(t *testing.T) {
+		w := begin(t)
 		w.monotonic, w.wall = w.monotonic+time.Millisecond, w.wall+time.Millisecond // they drift
 		_, err := w.now()
 		noError(t, err)

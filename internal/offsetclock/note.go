@@ -73,10 +73,10 @@ func (n Note) followed() Note {
 	return n
 }
 
-// lookedAt reports whether the boot clock says that the time may have come so far since n was
-// noted, because the machine hasn't been started anew since.
-func (n *Note) lookedAt(b Boot, at store.Instant) bool {
-	return b.ID != "" && b.ID == n.Boot && at.Sub(store.Instant(n.BootOff).Add(b.Up)).Abs() <= Near
+// counted is the time by the boot clock, if the machine hasn't been started anew since n was
+// noted.
+func (n *Note) counted(b Boot) (at store.Instant, ok bool) {
+	return store.Instant(n.BootOff).Add(b.Up), b.ID != "" && b.ID == n.Boot
 }
 
 // moved is the note where the servers' clock turns out to be off behind the time now. So the

@@ -159,7 +159,12 @@ func (k *reckoning) next(n Note, r Reading, given store.Instant, bound time.Dura
 	}
 	known := max(carried, n.At) // the time is at least this
 	least, between := r.At.Add(n.Off), r.At.Add(r.trip()/2)
-	leapt := least.Sub(known) > Near && !n.lookedAt(r.Boot, least)
+	leapt := least.Sub(known) > Near
+	if counted, ok := n.counted(r.Boot); ok && k == nil {
+		if leapt = least.Sub(counted) > Near; leapt || counted.Sub(least) > Near {
+			known = max(known, counted)
+		}
+	}
 	switch {
 	case k == nil && n.At == 0: // nobody has ever used the store
 		leapt = false

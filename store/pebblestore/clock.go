@@ -65,7 +65,7 @@ func (c *clock) put(b *pebble.Batch) {
 	}
 	if n != c.batched {
 		c.batched = n
-		must(b.Set(noteKey, []byte(n.String()), nil))
+		must(b.Set(clockKey, []byte(n.String()), nil))
 	}
 }
 

@@ -223,7 +223,7 @@ func readMeta(db pebble.Reader) (meta, error) {
 
 // readNote reads what the clock has noted.
 func readNote(db pebble.Reader) (offsetclock.Note, error) {
-	b, closer, err := db.Get(noteKey)
+	b, closer, err := db.Get(clockKey)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return offsetclock.Note{}, nil
 	}
@@ -233,7 +233,7 @@ func readNote(db pebble.Reader) (offsetclock.Note, error) {
 	defer closer.Close()
 	n, err := offsetclock.ParseNote(string(b))
 	if err != nil {
-		return n, fmt.Errorf("the key %s: %w", noteKey, err)
+		return n, fmt.Errorf("the key %s: %w", clockKey, err)
 	}
 	return n, nil
 }

@@ -55,7 +55,7 @@ const (
 
 var (
 	metaKey = []byte("mstore")
-	noteKey = []byte("mtime") // what the clock has noted, while that isn't nothing
+	clockKey = []byte("mtime") // what the clock has noted, while that isn't nothing
 )
 
 func encodeAddress(at address) []byte { return binary.BigEndian.AppendUint64(nil, uint64(at)) }

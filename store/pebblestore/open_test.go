@@ -169,7 +169,7 @@ func TestTheClockDoesNotGoBackWithTheWallClock(t *testing.T) {
 			disk := vfs.NewCrashableMem()
 			opts := &Options{FS: disk, time: ahead(early)}
 			s := mustOpen(t, "store", opts)
-			opts.time = nil
+			opts.time = machineClocks{}
 			last, err := s.Now(t.Context())
 			if err != nil {
 				t.Fatal(err)
