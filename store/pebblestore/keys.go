@@ -54,7 +54,7 @@ const (
 )
 
 var (
-	metaKey = []byte("mstore")
+	metaKey  = []byte("mstore")
 	clockKey = []byte("mtime") // what the clock has noted, while that isn't nothing
 )
 

@@ -3,7 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"strings"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,6 +20,7 @@ import (
 // otherwise, and readings take no time.
 type testTime struct {
 	mono, wall, server atomic.Int64
+	slept              atomic.Int64
 	fails              atomic.Pointer[error]
 	readings           atomic.Int64
 }
@@ -35,6 +36,7 @@ func (tt *testTime) pass(d time.Duration) {
 func (tt *testTime) suspend(d time.Duration) {
 	tt.wall.Add(int64(d))
 	tt.server.Add(int64(d))
+	tt.slept.Add(int64(d))
 }
 
 // on opens a Store that has these clocks.
@@ -53,6 +55,9 @@ func (tt *testTime) try(t *testing.T, url, prefix string) (*Store, error) {
 	s.keys = newKeyspace(prefix)
 	s.clock.Machine = func() offsetclock.Moment {
 		return offsetclock.Moment{Wall: time.Duration(tt.wall.Load()), Mono: time.Duration(tt.mono.Load())}
+	}
+	s.clock.Boot = func() offsetclock.Boot {
+		return offsetclock.Boot{ID: "boot", Up: time.Duration(tt.mono.Load() + tt.slept.Load()), Slept: time.Duration(tt.slept.Load())}
 	}
 	s.readTime = func(context.Context, rueidis.Client) (store.Instant, error) {
 		tt.readings.Add(1)
@@ -97,85 +102,83 @@ func (tt *testTime) wantNow(t *testing.T, s *Store) store.Instant {
 	return now
 }
 
-// wantStopped checks that the clock of a Store gives no time and says why.
-func wantStopped[E error](t *testing.T, s *Store) {
+// live lets time pass while Stores look at their clocks.
+func (tt *testTime) live(t *testing.T, d time.Duration, stores ...*Store) {
 	t.Helper()
-	now, err := s.Now(t.Context())
-	if why, ok := errors.AsType[E](err); !ok {
-		t.Fatalf("the clock gives %v, %v, want %T", now, err, why)
+	for step := time.Duration(0); d > 0; d -= step {
+		step = min(d, offsetclock.Period) // or far more, in the midst of a long time
+		if d > 2*offsetclock.MaxAge {
+			step = offsetclock.MaxAge
+		}
+		tt.pass(step)
+		for _, s := range stores {
+			if err := reread(s); err != nil {
+				t.Fatal(err)
+			}
+			mustNow(t, s)
+		}
 	}
 }
 
-// A server's clock that is ahead for a moment is believed by nobody: not by those who see
-// it, so that they agree with those who begin later.
-func TestAClockThatIsAheadForAMoment(t *testing.T) {
+// A server's clock that leaps is followed by nobody before it has lasted, nor by those who begin
+// meanwhile; one that is put back is never followed, and nobody is without a time.
+func TestAServerClockThatLeaps(t *testing.T) {
 	srv := redistest.Start(t, "")
-	var tt testTime
-	s := tt.on(t, srv.URL(), "p")
-	before := tt.wantNow(t, s)
-	tt.pass(offsetclock.Period)
-	tt.server.Add(int64(time.Hour))
-	if err := reread(s); err == nil || !strings.Contains(err.Error(), "went ahead by 1h0m") {
-		t.Fatalf("the reading ends with %v", err)
+	for _, leap := range []time.Duration{10 * time.Second, 2 * time.Hour, 25 * time.Hour, 400 * 24 * time.Hour} {
+		t.Run(leap.String(), func(t *testing.T) {
+			var tt testTime
+			prefix := fresh()
+			s, other := tt.on(t, srv.URL(), prefix), tt.on(t, srv.URL(), prefix)
+			tt.live(t, 3*offsetclock.Period, s, other)
+			// want checks that all have the time that has passed, and those who begin too.
+			start := mustNow(t, s)
+			want := func(at time.Duration) {
+				t.Helper()
+				for name, s := range map[string]*Store{"one": s, "another": other, "who begins": tt.on(t, srv.URL(), prefix)} {
+					if off := mustNow(t, s).Sub(start) - at; off.Abs() > offsetclock.Period+clockBound {
+						t.Errorf("%s is off by %v", name, off)
+					}
+				}
+			}
+			tt.server.Add(int64(leap)) // for a moment
+			want(0)
+			tt.live(t, 6*time.Second, s, other)
+			want(6 * time.Second)
+			if st := s.ClockState(mustNow(t, s)); (st.Held - leap).Abs() > clockBound {
+				t.Errorf("its state is %+v", st)
+			}
+			tt.server.Add(-int64(leap))
+			tt.live(t, 6*time.Second, s, other)
+			want(12 * time.Second)
+
+			tt.server.Add(int64(leap)) // for ever
+			wait := min(leap, time.Hour)
+			tt.live(t, wait-6*time.Second, s, other)
+			want(6*time.Second + wait)
+			tt.live(t, 9*time.Second, s, other)
+			want(15*time.Second + wait + leap)
+			tt.wantNow(t, s)
+
+			tt.server.Add(-int64(leap)) // and back
+			tt.live(t, 6*time.Second, s, other)
+			want(21*time.Second + wait + leap)
+		})
 	}
-	wantStopped[*offsetclock.AheadError](t, s)
-	tt.pass(offsetclock.ConfirmAfter - 1) // not long enough
-	_ = reread(s)
-	wantStopped[*offsetclock.AheadError](t, s)
-	tt.server.Add(-int64(time.Hour))
-	tt.pass(offsetclock.AskAgain)
-	after := tt.wantNow(t, s) // it asks again by itself
-	if after < before {
-		t.Errorf("the clock went back by %v", before.Sub(after))
-	}
-	other := tt.on(t, srv.URL(), "p")
-	tt.wantNow(t, other)
-	// An earlier sighting does not confirm a later one.
-	tt.pass(time.Hour)
-	tt.wantNow(t, s)
-	tt.server.Add(int64(time.Hour))
-	_ = reread(s)
-	wantStopped[*offsetclock.AheadError](t, s)
 }
 
-// A clock that was ahead for long enough to be believed has ended leases, and given fences.
-// When it is put right, nobody goes on, nor begins, before it has come as far again; an
-// operator who knows better can have it otherwise.
-func TestAClockThatWasAheadAndIsPutRight(t *testing.T) {
+func TestAcceptingAClock(t *testing.T) {
 	srv := redistest.Start(t, "")
 	var tt testTime
 	s, other := tt.on(t, srv.URL(), "p"), tt.on(t, srv.URL(), "p")
+	tt.live(t, offsetclock.Period, s, other)
+	tt.server.Add(int64(25 * time.Hour))
+	tt.live(t, offsetclock.Period, s, other)
+	if st, err := other.AcceptClock(t.Context()); err != nil || st.Held == 0 {
+		t.Errorf("it gives %+v, %v", st, err)
+	}
+	tt.live(t, 3*offsetclock.Period, s, other)
+	tt.wantNow(t, s)
 	tt.wantNow(t, other)
-	tt.server.Add(int64(time.Hour))
-	_ = reread(s)
-	tt.pass(offsetclock.ConfirmAfter)
-	ahead := tt.wantNow(t, s) // it has confirmed it
-	tt.server.Add(-int64(time.Hour))
-	tt.pass(offsetclock.Period)
-	for name, st := range map[string]*Store{"it has believed it": s, "it has not seen it": other} {
-		if err := reread(st); err == nil || !strings.Contains(err.Error(), "59m") || !strings.Contains(err.Error(), "put it right, or wait until") {
-			t.Errorf("where %s, the reading ends with %v", name, err)
-		}
-		wantStopped[*offsetclock.BehindError](t, st)
-	}
-	if _, err := tt.try(t, srv.URL(), "p"); err == nil {
-		t.Error("one begins all the same")
-	}
-
-	srv.Do("COPY", "p:clock", "p:kept")
-	srv.Do("DEL", "p:clock")
-	tt.pass(offsetclock.AskAgain)
-	tt.wantNow(t, other)
-	wantStopped[*offsetclock.BehindError](t, s) // until it ends
-	tt.on(t, srv.URL(), "p")
-	srv.Do("COPY", "p:kept", "p:clock", "REPLACE")
-
-	tt.pass(time.Hour)
-	for _, st := range []*Store{s, other, tt.on(t, srv.URL(), "p")} {
-		if now := tt.wantNow(t, st); now < ahead {
-			t.Errorf("the clock went back by %v", ahead.Sub(now))
-		}
-	}
 }
 
 // A step back that is small is made up for while the clock goes on.
@@ -299,9 +302,10 @@ func TestOneClockOfAClusterThatIsWrong(t *testing.T) {
 	c := redistest.StartCluster(t, "")
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		var tt testTime
-		s := tt.on(t, c.URL(), fresh())
+		prefix := fresh()
+		s := tt.on(t, c.URL(), prefix)
 		var n atomic.Int64
-		for _, st := range []*Store{s, tt.on(t, c.URL(), s.opts.Prefix)} {
+		for _, st := range []*Store{s, tt.on(t, c.URL(), prefix)} {
 			read := st.readTime
 			st.readTime = func(ctx context.Context, r rueidis.Client) (store.Instant, error) {
 				at, err := read(ctx, r)
@@ -323,32 +327,39 @@ func TestOneClockOfAClusterThatIsWrong(t *testing.T) {
 	}
 }
 
-// How far the clock has come is noted by those who have two readings that agree, and only
-// ever rises.
-func TestHowFarTheClockHasComeIsNoted(t *testing.T) {
+// What was noted goes on where another program has noted it, and can't be replaced by who
+// doesn't know it.
+func TestWhatIsNotedOfTheClock(t *testing.T) {
 	srv := redistest.Start(t, "")
 	var tt testTime
 	s := tt.on(t, srv.URL(), "p")
-	if n := srv.Do("EXISTS", "p:clock"); n != "0" {
-		t.Error("it is noted after one reading")
-	}
-	noted := func() store.Instant {
-		at, err := s.noted(t.Context())
-		if err != nil {
+	noted := func() offsetclock.Note {
+		t.Helper()
+		text, err := s.noted(t.Context())
+		n, bad := offsetclock.ParseNote(text)
+		if err := errors.Join(err, bad); err != nil {
 			t.Fatal(err)
 		}
-		return at
+		return n
 	}
-	if err := reread(s); err != nil || noted().Sub(tt.truth()).Abs() > clockBound {
-		t.Errorf("noted is %v, %v", noted(), err)
+	if off := noted().At.Sub(tt.truth()); off.Abs() > clockBound {
+		t.Errorf("noted is a time that is off by %v", off)
 	}
 	was := noted()
-	s.note(t.Context(), was.Add(-time.Minute))
-	if noted() != was {
-		t.Error("the note went back")
+	if err := s.note(t.Context(), "1 2 3 4 5 6 7 \"\" 8", "1 9 9 9 9 9 9 \"\" 9"); err != nil || noted() != was {
+		t.Errorf("it was replaced: %+v, %v", noted(), err)
 	}
-	srv.Do("SET", "p:clock", "no time")
-	if err := reread(s); err == nil || !strings.Contains(err.Error(), "p:clock") {
+	// Before, there was another note.
+	srv.Do("DEL", "p:time")
+	srv.Do("SET", "p:clock", strconv.FormatInt(tt.truth().Add(time.Hour).Micros(), 10))
+	if ahead := mustNow(t, tt.on(t, srv.URL(), "p")).Sub(tt.truth()); ahead != time.Hour {
+		t.Errorf("who begins is ahead by %v", ahead)
+	}
+	srv.Do("SET", "p:time", "no time")
+	if _, err := tt.try(t, srv.URL(), "p"); err == nil {
+		t.Error("with a note that is none one begins")
+	}
+	if err := reread(s); err != nil {
 		t.Errorf("with a note that is none the reading ends with %v", err)
 	}
 }

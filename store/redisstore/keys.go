@@ -49,7 +49,7 @@ type shard struct {
 // keyspace names the keys.
 type keyspace struct {
 	format, time, clock string
-	shards        [shardCount]shard
+	shards              [shardCount]shard
 }
 
 func newKeyspace(prefix string) keyspace {
