@@ -134,17 +134,22 @@ func (d *delivery) holds() bool {
 
 // Release gives back a claim whose answer was never sent: it aborts the attempt if its
 // record is as the claim left it. Otherwise the holder has reclaimed it, and Release
-// leaves it alone. It reports whether the claim was released.
+// leaves it alone. It reports whether the claim was released. After an error the engine
+// goes on trying by itself.
 func (a *Attempt) Release(ctx context.Context) (bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.unrecorded || a.ended != evNone || a.pending != nil {
 		return false, nil
 	}
-	released, err := a.op.engine.release(ctx, a.op, a.rec)
+	e := a.op.engine
+	_, released, err := e.release(ctx, a.op, a.rec)
 	if released {
 		a.ended = evAbort
 		a.handler.stop(nil)
+	}
+	if err != nil { // the claim itself is stored, so nothing of it can still arrive
+		e.releaseLater(release{op: a.op, id: a.rec.ID, claims: []store.Revision{a.rec.Revision}})
 	}
 	a.detach()
 	return released, err

@@ -195,7 +195,7 @@ func end(cur *Record, ev event, now store.Instant, res Result, failure *store.Fa
 		res = Result{Tombstone: true}
 	}
 	next.EndedAt = now
-	next.LeaseUntil, next.Held = 0, ""
+	next.LeaseUntil, next.Held, next.HeldFrom = 0, "", store.Revision{}
 	next.Result, next.Failure = res, kept(failure)
 	next.ExpiresAt = now.Add(cur.Policy.Window)
 	next.NextAt = next.ExpiresAt
@@ -210,7 +210,9 @@ func hold(cur *Record, reason string, now store.Instant) (*Record, error) {
 		return nil, err
 	}
 	next.LeaseUntil, next.NextAt = 0, 0
-	next.Held = keptText(reason)
+	if next.Held = keptText(reason); cur.Held == "" {
+		next.HeldFrom = cur.Revision
+	}
 	if cur.Policy.Reconcile {
 		next.NextAt = now
 	}

@@ -20,7 +20,6 @@ const maxClaims = 16
 //
 // An error means that the call is invalid, that the caller may not see the answer, or
 // that the store is unavailable. Execute nothing then either.
-// answer, or that the store is unavailable; nothing may be executed then either.
 func (e *Engine) Begin(ctx context.Context, call Call) (Answer, error) {
 	d, err := e.admit(ctx, call)
 	if err != nil {
@@ -292,8 +291,25 @@ func (d *delivery) applyClaim(ctx, calls context.Context, v *version) (stored *R
 		d.engine.releaseClaim(d.op, v)
 	case err == nil && applied:
 		return d.freshen(ctx, v)
+	case err == nil:
+		return d.takeBack(ctx, stored, v)
 	}
 	return stored, applied, err
+}
+
+// takeBack deals with a claim that isn't stored any more, and that nobody was given. If
+// its lease was over when others saw it first, they have declared it held. Then takeBack
+// aborts it, and the delivery claims anew. It returns what is stored.
+func (d *delivery) takeBack(ctx context.Context, stored *Record, claim *version, renewals ...store.Revision) (*Record, bool, error) {
+	claims := append([]store.Revision{claim.rec.Revision}, renewals...)
+	if !unused(stored, claims) {
+		return stored, false, nil // replaced by the reaper or another delivery
+	}
+	stored, _, err := d.engine.release(ctx, d.op, stored)
+	if err != nil {
+		d.engine.releaseClaim(d.op, claim, renewals...)
+	}
+	return stored, false, err
 }
 
 // freshen renews the lease of a stored claim that took long to arrive, so that no handler
@@ -329,7 +345,7 @@ func (d *delivery) freshen(ctx context.Context, claim *version) (*Record, bool, 
 			return giveUp(err)
 		}
 		if !applied {
-			return stored, false, nil // replaced by the reaper or another delivery
+			return d.takeBack(ctx, stored, claim, renewals...)
 		}
 		rec = next
 	}

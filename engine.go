@@ -269,13 +269,13 @@ func (e *Engine) get(ctx context.Context, id ID) (Record, error) {
 	return e.store.Get(ctx, id)
 }
 
-// storeError reports a failed read, and turns its error into one that says that the store
-// is unavailable.
+// storeError reports a failed read, unless its caller has hung up, and turns its error
+// into one that says that the store is unavailable.
 func (e *Engine) storeError(call string, id ID, err error) error {
 	if errors.Is(err, ErrNotFound) {
 		return err
 	}
-	if e.events.StoreFailed != nil {
+	if e.events.StoreFailed != nil && !errors.Is(err, context.Canceled) {
 		e.events.StoreFailed(Event{ID: id, Call: call, Err: err, Try: 1})
 	}
 	return &Error{Code: CodeStoreUnavailable, Err: err}

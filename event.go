@@ -23,7 +23,8 @@ type Events struct {
 	// ID, Attempt, Fence.
 	LeaseLost func(Event)
 	// StoreFailed: a call to the store returned Err, so its result was unknown for the
-	// moment. Call, Try, and ID where the call is about one record.
+	// moment. Call, Try, and ID where the call is about one record. A read whose caller
+	// hung up is no failure.
 	StoreFailed func(Event)
 	// Purged: a batch of expired records was deleted. Count; and ID, By and Reason where
 	// an operator purged one record.

@@ -18,6 +18,9 @@ const maxReleases = 4096
 // executed under it. Otherwise it would hold the key until its lease ends, and then
 // count as an abandoned attempt.
 //
+// Another engine may have declared it held by then; it is aborted all the same, because
+// the record says what it was declared held from.
+//
 // One goroutine checks all of them, one at a time, so that a recovering store isn't
 // flooded. The claims are only read, never sent again.
 type releases struct {
@@ -71,9 +74,13 @@ func (r *releases) putBack(left []release) {
 // renewals of it that weren't.
 func (e *Engine) releaseClaim(op *operation, claim *version, renewals ...store.Revision) {
 	claims := append([]store.Revision{claim.rec.Revision}, renewals...)
-	taken, first := e.releases.add(release{op, claim.rec.ID, claims, claim.expect, claim.deadline})
+	e.releaseLater(release{op, claim.rec.ID, claims, claim.expect, claim.deadline})
+}
+
+func (e *Engine) releaseLater(x release) {
+	taken, first := e.releases.add(x)
 	if !taken && e.events.ReleaseDropped != nil {
-		e.events.ReleaseDropped(Event{ID: claim.rec.ID})
+		e.events.ReleaseDropped(Event{ID: x.id})
 	}
 	if first {
 		e.goBackground(e.releaseClaims)
@@ -125,33 +132,41 @@ func (e *Engine) tryRelease(ctx context.Context, x *release) (done bool, err err
 	case err != nil:
 		return false, e.storeError("get", x.id, err)
 	}
-	if slices.Contains(x.claims, rec.Revision) {
-		_, err := e.release(call, x.op, &rec)
-		return err == nil, err
+	if unused(&rec, x.claims) {
+		// Where another write was faster, it may have declared the claim held: the next
+		// look tells.
+		_, released, err := e.release(call, x.op, &rec)
+		return released, err
 	}
 	// It can still arrive as long as the version that it follows is stored and its
 	// deadline hasn't passed.
 	return rec.Revision != x.after || now >= x.until, nil
 }
 
-// release aborts a claim under which nothing was executed, if the record is still as
-// the claim left it. If any holder was given the claim, the record has changed, and
-// release does nothing. It reports whether it aborted the claim.
-func (e *Engine) release(ctx context.Context, op *operation, claim *Record) (bool, error) {
+// unused reports whether a record is as one of the claims left it, or was declared held
+// as it was then. If a holder was given the claim, by whatever door, that was a write, and
+// the record is, or was declared held, as that write left it.
+func unused(rec *Record, claims []store.Revision) bool {
+	return slices.Contains(claims, rec.Revision) || rec.Held != "" && slices.Contains(claims, rec.HeldFrom)
+}
+
+// release aborts a claim that is unused, if the record is still as it was read. It
+// returns the record that is stored then, and reports whether it aborted the claim.
+func (e *Engine) release(ctx context.Context, op *operation, rec *Record) (*Record, bool, error) {
 	now, err := e.now(ctx)
 	if err != nil {
-		return false, err
+		return rec, false, err
 	}
-	next, err := end(claim, evAbort, now, Result{}, &store.Failure{Code: string(CodeStoreUnavailable)})
+	next, err := end(rec, evAbort, now, Result{}, &store.Failure{Code: string(CodeStoreUnavailable)})
 	if err != nil {
-		return false, err
+		return rec, false, err
 	}
-	v := e.newVersion(&op.Operation, claim, next, store.ChangeEnded)
+	v := e.newVersion(&op.Operation, rec, next, store.ChangeEnded)
 	// A crash before this write leaves a claim that doesn't run: it becomes an
 	// abandoned attempt and is settled as one. A crash after it leaves nothing to do.
-	_, applied, err := e.apply(ctx, v)
+	cur, applied, err := e.apply(ctx, v)
 	if err == nil && applied {
 		e.ended(next, "holder", "")
 	}
-	return applied, err
+	return cur, applied, err
 }

@@ -71,6 +71,9 @@ type Record struct {
 	// Held is why the record is held, for people; empty when it is not. A held
 	// record is processing, its holder is gone, an effect is possible.
 	Held string
+	// HeldFrom names the version that was declared held; zero where the record isn't
+	// held. Whoever made that version, and gave it to nobody, can take it back.
+	HeldFrom Revision
 	// Result is the answer that duplicates get. It may be set for a failed
 	// attempt too, where the answer to a failure is more than its code.
 	Result Result

@@ -52,6 +52,9 @@ const (
 	hasFailure
 	hasTombstone
 	knownFlags = 1<<iota - 1
+
+	// hasHeldFrom is a flag of records only.
+	hasHeldFrom = 1 << iota
 )
 
 // Append appends the encoded record to dst. The error is reserved for a record
@@ -66,7 +69,11 @@ func Append(dst []byte, r *store.Record) ([]byte, error) {
 	b = appendText(b, r.ID.Operation)
 	b = appendText(b, r.ID.Key)
 
-	b = append(b, flagsOf(!r.Fingerprint.IsZero(), r.Failure, r.Result))
+	flags := flagsOf(!r.Fingerprint.IsZero(), r.Failure, r.Result)
+	if !r.HeldFrom.IsZero() {
+		flags |= hasHeldFrom
+	}
+	b = append(b, flags)
 	b = append(b, byte(r.State)+1, byte(r.Disposition)+1)
 	if !r.Fingerprint.IsZero() {
 		var err error
@@ -86,6 +93,9 @@ func Append(dst []byte, r *store.Record) ([]byte, error) {
 	b = appendTime(b, r.LeaseUntil)
 	b = appendTime(b, r.ExpiresAt)
 	b = appendText(b, r.Held)
+	if flags&hasHeldFrom != 0 {
+		b = append(b, r.HeldFrom[:]...)
+	}
 	b = appendBytes(b, r.Result.Data)
 	b = appendFailure(b, r.Failure)
 

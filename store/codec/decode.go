@@ -100,7 +100,7 @@ func (r *reader) record(rec *store.Record) error {
 	rec.NextAt = r.time()
 	rec.ID = store.ID{Tenant: r.text(), Principal: r.text(), Operation: r.text(), Key: r.text()}
 
-	flags := r.flags()
+	flags := r.known(knownFlags | hasHeldFrom)
 	rec.State = number(r, lastState)
 	rec.Disposition = number(r, lastDisposition)
 	if flags&hasFingerprint != 0 {
@@ -120,6 +120,9 @@ func (r *reader) record(rec *store.Record) error {
 	rec.LeaseUntil = r.time()
 	rec.ExpiresAt = r.time()
 	rec.Held = r.text()
+	if flags&hasHeldFrom != 0 {
+		copy(rec.HeldFrom[:], r.take(len(rec.HeldFrom)))
+	}
 	rec.Result = store.Result{Data: r.bytes(), Tombstone: flags&hasTombstone != 0}
 	rec.Failure = r.failure(flags)
 

@@ -208,6 +208,9 @@ func (p *player) text(rec semel.Record) string {
 		p.fault = err
 	}
 	text := strings.Replace(string(b), revision, p.name("revision", revision), 1)
+	if from := rec.HeldFrom.String(); !rec.HeldFrom.IsZero() {
+		text = strings.Replace(text, from, p.name("revision", from), 1)
+	}
 	for _, ef := range rec.Effects {
 		text = strings.Replace(text, ef.Key, p.name("effect", ef.Key), 1)
 	}
