@@ -160,7 +160,7 @@ func (e *Engine) hold(ctx context.Context, op *operation, cur, next *Record) (*R
 	// reconciler, or an operator settles.
 	stored, applied, err := e.apply(ctx, v)
 	if err == nil && applied {
-		e.ended(next, "reaper", "")
+		e.ended(next, byReaper)
 	}
 	return stored, applied, err
 }

@@ -126,9 +126,15 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// Who ends an attempt, when nobody settled it.
+var (
+	byHolder = &store.Settled{By: "holder"}
+	byReaper = &store.Settled{By: "reaper"}
+)
+
 // ended dispatches the messages of an ended attempt, reports it to Events, and wakes
 // those who wait for it.
-func (e *Engine) ended(rec *Record, by, reason string) {
+func (e *Engine) ended(rec *Record, by *store.Settled) {
 	e.waiters.wake(rec.ID)
 	if len(rec.Outbox) != 0 {
 		e.dispatch(rec)
@@ -136,7 +142,7 @@ func (e *Engine) ended(rec *Record, by, reason string) {
 	if e.events.Ended != nil {
 		e.events.Ended(Event{
 			ID: rec.ID, Disposition: rec.Disposition, Held: rec.Held, Attempt: rec.Attempt, Fence: rec.Fence,
-			Took: rec.UpdatedAt.Sub(rec.StartedAt), By: by, Reason: reason, At: rec.UpdatedAt.Time(),
+			Took: rec.UpdatedAt.Sub(rec.StartedAt), By: by.By, Who: by.Who, Reason: by.Reason, At: rec.UpdatedAt.Time(),
 		})
 	}
 }

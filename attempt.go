@@ -253,7 +253,7 @@ func (a *Attempt) concluded() {
 	}
 	a.op.leases.remove(a)
 	a.handler.stop(nil)
-	a.op.engine.ended(a.rec, "holder", "")
+	a.op.engine.ended(a.rec, byHolder)
 }
 
 // write makes change(a.rec) durable as the successor of a.rec. The caller holds

@@ -16,7 +16,7 @@ type Events struct {
 	// RetryAfter, Limit and Waited where there are any.
 	Decided func(Event)
 	// Ended: an attempt ended, or was found abandoned or held. ID, Disposition or
-	// Held, Attempt, Fence, Took, By, Reason, At.
+	// Held, Attempt, Fence, Took, By, Who, Reason, At.
 	Ended func(Event)
 	// LeaseLost: a handler's context was cancelled, because somebody else changed the
 	// record or the store could not be reached before the lease ended: Err says which.
@@ -26,8 +26,8 @@ type Events struct {
 	// moment. Call, Try, and ID where the call is about one record. A read whose caller
 	// hung up is no failure.
 	StoreFailed func(Event)
-	// Purged: a batch of expired records was deleted. Count; and ID, By and Reason where
-	// an operator purged one record.
+	// Purged: a batch of expired records was deleted. Count; and ID, By, Who and Reason
+	// where an operator purged one record.
 	Purged func(Event)
 	// Swept: a sweep by [Engine.Run] has ended. Swept; and Err, if something kept it from
 	// some or all due records, which the next sweep tries again.
@@ -78,6 +78,8 @@ type Event struct {
 	Took time.Duration
 	// By is "holder", "reaper", "reconciler" or "operator".
 	By string
+	// Who is the operator's name, or whom the reconciler asked, if it is known.
+	Who string
 	// Reason is the one that the operator gave.
 	Reason string
 

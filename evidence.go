@@ -31,7 +31,7 @@ type Witness interface {
 	// prev is the record before, zero if there was none. It is called once for each
 	// version that is to be written, even if the write then finds another version
 	// stored, and may not keep references to the records for long. For
-	// [store.ChangePurged] no record is written: next is prev, updated at the purge, and
+	// [store.ChangePurged] no record is written: next is prev, updated at the purge, with whose word it is as Settled, and
 	// the entries are durable before the record is deleted.
 	Changed(op *Operation, prev, next *Record, change store.Change) []store.Entry
 	// Decided records what a delivery got that changed nothing: every decision except
@@ -68,13 +68,13 @@ func (e *Engine) keepLonger(next *Record) {
 }
 
 // witnessPurge writes the evidence of a purge before the purge.
-func (e *Engine) witnessPurge(ctx context.Context, op *Operation, rec *Record, now store.Instant) error {
+func (e *Engine) witnessPurge(ctx context.Context, op *Operation, rec *Record, by *store.Settled) error {
 	es := e.extras.Evidence
 	if es == nil || !op.evident(EvidenceChanges) {
 		return nil
 	}
 	next := *rec
-	next.UpdatedAt = now
+	next.UpdatedAt, next.Settled = by.At, by
 	entries := e.opts.Witness.Changed(op, rec, &next, store.ChangePurged)
 	if len(entries) == 0 {
 		return nil

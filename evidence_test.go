@@ -103,7 +103,7 @@ func TestEveryChangeHasItsEntry(t *testing.T) {
 		must(t, err)
 		c := begin(t, e, call("h"))
 		must(t, c.Fail(t.Context(), store.Failure{}, semel.Result{}))
-		want = []string{"claimed processing", "held processing", "ended failed aborted", "claimed processing", "ended failed failed"}
+		want = []string{"claimed processing", "held processing", "settled failed aborted", "claimed processing", "ended failed failed"}
 		if got := told(t, st, "h"); !slices.Equal(got, want) {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
@@ -248,7 +248,7 @@ func TestAnEngineThatDoesNotKnowTheOperationKeepsEvidence(t *testing.T) {
 		must(t, err)
 		_, err = stranger.Settle(t.Context(), id("k"), semel.Settlement{Outcome: semel.DispositionAborted, Force: true}, "looked")
 		must(t, err)
-		if got, want := told(t, st, "k"), []string{"claimed processing", "held processing", "ended failed aborted"}; !slices.Equal(got, want) {
+		if got, want := told(t, st, "k"), []string{"claimed processing", "held processing", "settled failed aborted"}; !slices.Equal(got, want) {
 			t.Errorf("got %q", got)
 		}
 	})

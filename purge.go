@@ -103,8 +103,9 @@ func (a *archiving) take(ctx context.Context, e *Engine, recs []Record) error {
 
 // Removal says why a record is purged before its window is over.
 type Removal struct {
-	// Reason goes to Events.
-	Reason string
+	// Reason and Who, the operator's name, go to Events and into the evidence. Both are for
+	// people.
+	Reason, Who string
 	// Force purges a record of an operation that isn't registered with this engine.
 	// The policy in the record then says whether it is archived.
 	Force bool
@@ -159,7 +160,7 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	// A crash before this write leaves nothing. A crash after it, or a concurrent change
 	// of the record, leaves an entry of a purge that didn't happen: the record, and the
 	// entries that follow, show that. A further purge adds another entry.
-	if err := e.witnessPurge(ctx, &op.Operation, &rec, now); err != nil {
+	if err := e.witnessPurge(ctx, &op.Operation, &rec, &store.Settled{By: store.ByOperator, Who: keptText(r.Who), Reason: keptText(r.Reason), At: now}); err != nil {
 		return err
 	}
 	// A crash before this write leaves the record as it was. A crash after it
@@ -174,7 +175,7 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 		return &Error{Code: CodeIllegalTransition, Message: "the record was changed by another"}
 	}
 	if e.events.Purged != nil {
-		e.events.Purged(Event{Count: n, ID: id, By: "operator", Reason: r.Reason})
+		e.events.Purged(Event{Count: n, ID: id, By: store.ByOperator, Who: r.Who, Reason: r.Reason})
 	}
 	return nil
 }

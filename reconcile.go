@@ -69,7 +69,7 @@ func (e *Engine) ask(ctx context.Context, op *operation, held *Record) error {
 		}
 		s = Settlement{RetryAfter: op.ReconcileEvery}
 	}
-	_, serr := e.settle(ctx, op, held, s, "reconciler", "")
+	_, serr := e.settle(ctx, op, held, s, store.Settled{By: store.ByReconciler, Who: s.Who})
 	if errors.Is(serr, &Error{Code: CodeIllegalTransition}) {
 		serr = nil // settled by another in the meantime
 	}

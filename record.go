@@ -65,6 +65,6 @@ func openEffect(r *Record) (store.EffectRecord, bool) {
 func asEarlier(r *Record) store.AttemptRecord {
 	return store.AttemptRecord{
 		Number: r.Attempt, Fence: r.Fence, Holder: r.Holder, Principal: r.Principal,
-		Disposition: r.Disposition, Failure: r.Failure, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
+		Disposition: r.Disposition, Failure: r.Failure, Settled: r.Settled, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 	}
 }

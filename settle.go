@@ -36,14 +36,17 @@ type Settlement struct {
 	// RetryAfter is when to ask again if the record stays held. Defaults to
 	// Operation.ReconcileEvery.
 	RetryAfter time.Duration
+	// Who is the operator who settles, or whom the reconciler asked. It is kept in the
+	// record, and is for people. Optional.
+	Who string
 	// Force settles a record of an operation that isn't registered with the engine. The
 	// policy in the record says how long the outcome is kept. Only for
 	// [Engine.Settle].
 	Force bool
 }
 
-// Settle ends or changes a held record, for an operator. The reason goes to
-// Events. A record that isn't held, or that was changed meanwhile, is
+// Settle ends or changes a held record, for an operator. The reason, and who gave it,
+// are kept in the record, see [store.Settled], and go to Events. A record that isn't held, or that was changed meanwhile, is
 // refused with [CodeIllegalTransition], and one of an operation that isn't
 // registered here with [CodeUnknownOperation], unless it is forced.
 func (e *Engine) Settle(ctx context.Context, id ID, s Settlement, reason string) (Record, error) {
@@ -61,7 +64,7 @@ func (e *Engine) Settle(ctx context.Context, id ID, s Settlement, reason string)
 	if rec.Held == "" {
 		return rec, &Error{Code: CodeIllegalTransition, Message: "the record is not held"}
 	}
-	next, err := e.settle(ctx, op, &rec, s, "operator", reason)
+	next, err := e.settle(ctx, op, &rec, s, store.Settled{By: store.ByOperator, Who: s.Who, Reason: reason})
 	return *next, err
 }
 
@@ -80,18 +83,19 @@ func (e *Engine) policyOf(name string) *operation {
 
 // settle applies a settlement to a held record. It returns the stored record, as far as
 // it is known.
-func (e *Engine) settle(ctx context.Context, op *operation, rec *Record, s Settlement, by, reason string) (*Record, error) {
+func (e *Engine) settle(ctx context.Context, op *operation, rec *Record, s Settlement, by store.Settled) (*Record, error) {
 	now, err := e.now(ctx)
 	if err != nil {
 		return rec, err
 	}
-	next, err := settled(rec, s, now, op.ReconcileEvery)
+	by = store.Settled{By: by.By, Who: keptText(by.Who), Reason: keptText(by.Reason), At: now}
+	next, err := settled(rec, s, &by, op.ReconcileEvery)
 	if err != nil {
 		return rec, err
 	}
 	change := store.ChangeHeld
 	if next.State.Terminal() {
-		change = store.ChangeEnded
+		change = store.ChangeSettled
 	} else if len(s.Effects) > 0 {
 		change = store.ChangeEffect
 	}
@@ -106,19 +110,28 @@ func (e *Engine) settle(ctx context.Context, op *operation, rec *Record, s Settl
 		return cur, &Error{Code: CodeIllegalTransition, Message: "the record was changed by another"}
 	}
 	if next.State.Terminal() {
-		e.ended(next, by, reason)
+		e.ended(next, &by)
 	}
 	return next, nil
 }
 
-// settled is the pure part of settle. If the record stays held, its reconciler is called
-// again after a pause.
-func settled(cur *Record, s Settlement, now store.Instant, pause time.Duration) (*Record, error) {
+// settled is the pure part of settle: what is stored once by has settled cur. If the record
+// stays held, its reconciler is called again after a pause.
+func settled(cur *Record, s Settlement, by *store.Settled, pause time.Duration) (*Record, error) {
+	next, err := settledRecord(cur, s, by, pause)
+	if err == nil && next.State.Terminal() {
+		next.Settled = by
+	}
+	return next, err
+}
+
+func settledRecord(cur *Record, s Settlement, by *store.Settled, pause time.Duration) (*Record, error) {
+	now := by.At
 	if len(s.Messages) > 0 && s.Outcome != DispositionCompleted {
 		return nil, &Error{Code: CodeInvalidCall, Message: "only a call that was completed sends messages"}
 	}
 	_, wasOpen := openEffect(cur)
-	cur, err := settledEffects(cur, s, now)
+	cur, err := settledEffects(cur, s, by)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +174,7 @@ func settled(cur *Record, s Settlement, now store.Instant, pause time.Duration) 
 
 // settledEffects applies the findings to the ledger. If the outcome is aborted, it refutes
 // all open effects.
-func settledEffects(cur *Record, s Settlement, now store.Instant) (*Record, error) {
+func settledEffects(cur *Record, s Settlement, by *store.Settled) (*Record, error) {
 	findings := s.Effects
 	for _, f := range findings {
 		i := effectIndex(cur, f.Name)
@@ -180,7 +193,11 @@ func settledEffects(cur *Record, s Settlement, now store.Instant) (*Record, erro
 		}
 	}
 	for _, f := range findings {
-		next, err := changeEffect(cur, f.Name, now, settling(&f, &cur.Policy, now))
+		settle := settling(&f, &cur.Policy, by.At)
+		next, err := changeEffect(cur, f.Name, by.At, func(ef *store.EffectRecord) {
+			settle(ef)
+			ef.Settled = by
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -220,7 +220,7 @@ func (e *Engine) abandon(ctx context.Context, op *operation, rec *Record, now st
 	// after it leaves nothing to do: the next delivery runs again.
 	_, applied, err := e.apply(ctx, v)
 	if err == nil && applied {
-		e.ended(next, "reaper", "")
+		e.ended(next, byReaper)
 	}
 	return err
 }

@@ -42,7 +42,7 @@ func observe(log *slog.Logger) *semel.Events {
 			}
 			log.LogAttrs(ctx, level, "ended", slog.String("record", e.ID.String()), slog.String("tenant", e.ID.Tenant),
 				slog.String("disposition", disposition), slog.Int("attempt", e.Attempt), slog.Int64("fence", e.Fence),
-				slog.Duration("took", e.Took), slog.String("by", e.By), slog.String("reason", e.Reason), slog.String("held", e.Held))
+				slog.Duration("took", e.Took), slog.String("by", e.By), slog.String("who", e.Who), slog.String("reason", e.Reason), slog.String("held", e.Held))
 		},
 		LeaseLost: func(e semel.Event) {
 			log.LogAttrs(ctx, slog.LevelWarn, "lease lost", slog.String("record", e.ID.String()),
@@ -56,7 +56,7 @@ func observe(log *slog.Logger) *semel.Events {
 				log.LogAttrs(ctx, slog.LevelDebug, "purged", slog.Int("count", e.Count))
 				return
 			}
-			log.LogAttrs(ctx, slog.LevelInfo, "purged", slog.String("record", e.ID.String()), slog.String("by", e.By), slog.String("reason", e.Reason))
+			log.LogAttrs(ctx, slog.LevelInfo, "purged", slog.String("record", e.ID.String()), slog.String("by", e.By), slog.String("who", e.Who), slog.String("reason", e.Reason))
 		},
 		Swept: swept(log),
 		Reconciled: func(e semel.Event) {

@@ -7,6 +7,8 @@ type Change string
 const (
 	ChangeClaimed      Change = "claimed"                // an attempt began
 	ChangeEnded        Change = "ended"                  // it became terminal; the disposition says how
+	ChangeSettled      Change = "settled"                // it was held and became terminal by another's word; Record.Settled says whose
+	ChangeReleased     Change = "released"               // nothing was executed under it, and its claim was given back
 	ChangeHeld         Change = "held"                   // nobody may run it until it is settled
 	ChangeEffect       Change = "effect"                 // the ledger changed
 	ChangeMessage      Change = "message"                // a message of the outbox was delivered, parked, replayed or discarded

@@ -79,6 +79,9 @@ type Record struct {
 	Result Result
 	// Failure is why the attempt failed; nil when completed or processing.
 	Failure *Failure
+	// Settled says who ended the newest attempt, if that wasn't its holder: it was held
+	// and then settled. Nil otherwise.
+	Settled *Settled
 	// Effects is the ledger of this call, shared by its attempts.
 	Effects []EffectRecord
 	// Earlier holds the ended attempts before the newest one, oldest first. At
@@ -151,8 +154,10 @@ type AttemptRecord struct {
 	Principal   string
 	Disposition Disposition
 	Failure     *Failure
-	StartedAt   Instant
-	EndedAt     Instant
+	// Settled is as in [Record].
+	Settled   *Settled
+	StartedAt Instant
+	EndedAt   Instant
 }
 
 // Expired reports whether the record's window is over at now. An expired record

@@ -12,16 +12,16 @@ func RecordOf(rec *semel.Record) Record {
 	v := Record{
 		ID: rec.ID.Encode(), Tenant: rec.ID.Tenant, Principal: rec.ID.Principal, Door: rec.Door, Key: rec.ID.Key, Operation: rec.ID.Operation,
 		BoundTo: rec.BoundTo, PayloadHash: rec.Fingerprint, Status: rec.State, Disposition: rec.Disposition, Held: rec.Held,
-		KeptResult: keptResult(rec.Result), Error: (*Failure)(rec.Failure), Fence: rec.Fence, Attempt: rec.Attempt, Holder: rec.Holder,
+		KeptResult: keptResult(rec.Result), Error: (*Failure)(rec.Failure), Settled: (*Settled)(rec.Settled), Fence: rec.Fence, Attempt: rec.Attempt, Holder: rec.Holder,
 		CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, StartedAt: rec.StartedAt, EndedAt: rec.EndedAt,
 		LeaseUntil: rec.LeaseUntil, ExpiresAt: rec.ExpiresAt, Attributes: rec.Attributes,
 		Attempts: make([]Attempt, 0, len(rec.Earlier)+1), Effects: make([]Effect, 0, len(rec.Effects)),
 	}
 	for i := range rec.Earlier {
 		at := &rec.Earlier[i]
-		v.Attempts = append(v.Attempts, Attempt{at.Number, at.Fence, at.Holder, at.Principal, at.Disposition, (*Failure)(at.Failure), at.StartedAt, at.EndedAt})
+		v.Attempts = append(v.Attempts, Attempt{at.Number, at.Fence, at.Holder, at.Principal, at.Disposition, (*Failure)(at.Failure), (*Settled)(at.Settled), at.StartedAt, at.EndedAt})
 	}
-	v.Attempts = append(v.Attempts, Attempt{rec.Attempt, rec.Fence, rec.Holder, rec.Principal, rec.Disposition, v.Error, rec.StartedAt, rec.EndedAt})
+	v.Attempts = append(v.Attempts, Attempt{rec.Attempt, rec.Fence, rec.Holder, rec.Principal, rec.Disposition, v.Error, v.Settled, rec.StartedAt, rec.EndedAt})
 	for i := range rec.Effects {
 		v.Effects = append(v.Effects, EffectOf(&rec.Effects[i]))
 	}
@@ -39,7 +39,7 @@ func RecordOf(rec *semel.Record) Record {
 
 // EffectOf shows an effect.
 func EffectOf(ef *store.EffectRecord) Effect {
-	return Effect{ef.Name, ef.Key, ef.State, ef.Fence, keptResult(ef.Result), (*Failure)(ef.Failure), ef.StartedAt, ef.SettledAt}
+	return Effect{ef.Name, ef.Key, ef.State, ef.Fence, keptResult(ef.Result), (*Failure)(ef.Failure), (*Settled)(ef.Settled), ef.StartedAt, ef.SettledAt}
 }
 
 // OutgoingOf shows a message.
@@ -62,7 +62,7 @@ func (v *Record) Value() (*semel.Record, error) {
 	}
 	rec := &semel.Record{
 		ID:    semel.ID{Tenant: v.Tenant, Principal: v.Principal, Operation: v.Operation, Key: v.Key},
-		State: v.Status, Disposition: v.Disposition, Fingerprint: v.PayloadHash, Held: v.Held, Failure: (*store.Failure)(v.Error),
+		State: v.Status, Disposition: v.Disposition, Fingerprint: v.PayloadHash, Held: v.Held, Failure: (*store.Failure)(v.Error), Settled: (*store.Settled)(v.Settled),
 		Fence: v.Fence, Attempt: v.Attempt, Holder: v.Holder, Principal: v.Principal, BoundTo: v.BoundTo, Door: v.Door,
 		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt, StartedAt: v.StartedAt, EndedAt: v.EndedAt,
 		LeaseUntil: v.LeaseUntil, ExpiresAt: v.ExpiresAt, Attributes: v.Attributes,
@@ -78,7 +78,7 @@ func (v *Record) Value() (*semel.Record, error) {
 		}
 		rec.Earlier = append(rec.Earlier, store.AttemptRecord{
 			Number: at.Number, Fence: at.Fence, Holder: at.Holder, Principal: at.Principal, Disposition: at.Disposition,
-			Failure: (*store.Failure)(at.Error), StartedAt: at.StartedAt, EndedAt: at.EndedAt,
+			Failure: (*store.Failure)(at.Error), Settled: (*store.Settled)(at.Settled), StartedAt: at.StartedAt, EndedAt: at.EndedAt,
 		})
 	}
 	for i := range v.Effects {
@@ -111,7 +111,7 @@ func (v *Record) Value() (*semel.Record, error) {
 func (v *Effect) Value() (store.EffectRecord, error) {
 	res, err := v.KeptResult.value()
 	return store.EffectRecord{
-		Name: v.Name, Key: v.Key, State: v.State, Fence: v.Fence, Result: res, Failure: (*store.Failure)(v.Error),
+		Name: v.Name, Key: v.Key, State: v.State, Fence: v.Fence, Result: res, Failure: (*store.Failure)(v.Error), Settled: (*store.Settled)(v.Settled),
 		StartedAt: v.StartedAt, SettledAt: v.SettledAt,
 	}, err
 }

@@ -23,6 +23,7 @@ type Record struct {
 	Held        string            `json:"held,omitempty" doc:"Why nobody may run the call until it is settled."`
 	KeptResult
 	Error        *Failure               `json:"error,omitempty" doc:"Why the newest attempt failed."`
+	Settled      *Settled               `json:"settled,omitempty" doc:"Who said how the newest attempt ended, if that wasn't its holder."`
 	Fence        int64                  `json:"fence" doc:"Rises with every new holder."`
 	Attempt      int                    `json:"attempt" doc:"Counts the attempts, from 1."`
 	Holder       string                 `json:"holder,omitempty" doc:"The node that began the newest attempt."`
@@ -48,6 +49,14 @@ type Failure struct {
 	Message string `json:"message" required:"false" maxLength:"1024"`
 }
 
+// Settled says who decided something about a call instead of its holder.
+type Settled struct {
+	By     string        `json:"by" enum:"operator,reconciler"`
+	Who    string        `json:"who,omitempty" doc:"The operator's name, or whom the reconciler asked."`
+	Reason string        `json:"reason,omitempty" doc:"For people."`
+	At     store.Instant `json:"at" format:"date-time"`
+}
+
 // Attempt is one attempt of a record.
 type Attempt struct {
 	Number      int               `json:"number"`
@@ -56,6 +65,7 @@ type Attempt struct {
 	Principal   string            `json:"principal,omitempty"`
 	Disposition store.Disposition `json:"disposition,omitzero" enum:"completed,rejected,failed,aborted,abandoned"`
 	Error       *Failure          `json:"error,omitempty"`
+	Settled     *Settled          `json:"settled,omitempty"`
 	StartedAt   store.Instant     `json:"started_at" format:"date-time"`
 	EndedAt     store.Instant     `json:"ended_at,omitzero" format:"date-time"`
 }
@@ -68,6 +78,7 @@ type Effect struct {
 	Fence int64             `json:"fence" doc:"That of the attempt that started it last."`
 	KeptResult
 	Error     *Failure      `json:"error,omitempty" doc:"The provider's refusal."`
+	Settled   *Settled      `json:"settled,omitempty" doc:"Who said what became of it, if that wasn't the holder of an attempt."`
 	StartedAt store.Instant `json:"started_at" format:"date-time"`
 	SettledAt store.Instant `json:"settled_at,omitzero" format:"date-time"`
 }

@@ -14,14 +14,15 @@ import (
 // record has a value for every member, shown or not.
 func record() *semel.Record {
 	failure := &store.Failure{Code: "c", Message: "m"}
+	settled := &store.Settled{By: store.ByOperator, Who: "olga", Reason: "seen", At: 4000}
 	return &semel.Record{
 		ID: semel.ID{Tenant: "t", Principal: "p", Operation: "op", Key: "k"}, Revision: store.Revision{1, 2, 3}, State: semel.Failed,
 		Disposition: semel.DispositionFailed, Fingerprint: semel.FingerprintOf(semel.SchemeRaw, []byte("x")), Principal: "who", BoundTo: "b", Door: "api",
 		Fence: 7, Origin: 5, Attempt: 2, Holder: "h", Policy: store.Policy{Lease: 1, Window: 2, MaxResult: 3, Retry: true},
 		CreatedAt: 1000, UpdatedAt: 2000, StartedAt: 3000, EndedAt: 4000, ExpiresAt: 5000, NextAt: 6000,
-		Result: semel.Result{Data: []byte(`{"a":"<b>"}`)}, Failure: failure,
-		Effects:      []store.EffectRecord{{Name: "e", Key: "ek", State: store.EffectConfirmed, Fence: 5, Result: semel.Result{Data: []byte{0xff}}, StartedAt: 1000, SettledAt: 2000}},
-		Earlier:      []store.AttemptRecord{{Number: 1, Fence: 5, Holder: "g", Principal: "p1", Disposition: semel.DispositionAborted, Failure: failure, StartedAt: 1000, EndedAt: 2000}},
+		Result: semel.Result{Data: []byte(`{"a":"<b>"}`)}, Failure: failure, Settled: settled,
+		Effects:      []store.EffectRecord{{Name: "e", Key: "ek", State: store.EffectConfirmed, Fence: 5, Result: semel.Result{Data: []byte{0xff}}, StartedAt: 1000, SettledAt: 2000, Settled: settled}},
+		Earlier:      []store.AttemptRecord{{Number: 1, Fence: 5, Holder: "g", Principal: "p1", Disposition: semel.DispositionAborted, Failure: failure, Settled: settled, StartedAt: 1000, EndedAt: 2000}},
 		Attributes:   store.Attributes{"n": "v"},
 		Confirmation: &store.Confirmation{Tokens: []store.ConfirmationToken{{Digest: store.Digest{9}, ExpiresAt: 1000}}, Tries: 1, Principal: "p"},
 		Outbox:       []semel.Message{{ID: "msg_1", Name: "n", Destination: "d", Payload: []byte("secret payload"), State: store.MessageParked, Tries: 3, CreatedAt: 1000, SettledAt: 2000, Failure: failure}},

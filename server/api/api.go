@@ -88,6 +88,10 @@ type Caller struct {
 	AllTenants bool
 }
 
+// who names the caller in what they decide about records. Where nobody verifies callers,
+// as on a listener on loopback, all have one name.
+func (c *Caller) who() string { return cmp.Or(c.Principal, "local") }
+
 // API makes the handlers. All methods may be called concurrently.
 type API struct {
 	opts     Options

@@ -195,6 +195,7 @@ func (x *exchange) settle(text string, s semel.Settlement, reason string) (*reco
 			return nil, err
 		}
 	}
+	s.Who = x.caller.who()
 	rec, err := x.api.engine.Settle(x.ctx(), id, s, reason)
 	switch {
 	case errors.Is(err, semel.ErrNotFound):
@@ -210,7 +211,7 @@ func purgeRecord(x *exchange, in *forcedInput) (*struct{}, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := x.api.engine.Purge(x.ctx(), id, semel.Removal{Reason: in.Body.Reason, Force: in.Body.Force}); errors.Is(err, semel.ErrNotFound) {
+	if err := x.api.engine.Purge(x.ctx(), id, semel.Removal{Reason: in.Body.Reason, Who: x.caller.who(), Force: in.Body.Force}); errors.Is(err, semel.ErrNotFound) {
 		return nil, x.noRecord()
 	} else if err != nil {
 		return nil, err

@@ -51,6 +51,7 @@ const (
 	hasFingerprint = 1 << iota
 	hasFailure
 	hasTombstone
+	hasSettled
 	knownFlags = 1<<iota - 1
 
 	// hasHeldFrom is a flag of records only.
@@ -69,7 +70,7 @@ func Append(dst []byte, r *store.Record) ([]byte, error) {
 	b = appendText(b, r.ID.Operation)
 	b = appendText(b, r.ID.Key)
 
-	flags := flagsOf(!r.Fingerprint.IsZero(), r.Failure, r.Result)
+	flags := flagsOf(!r.Fingerprint.IsZero(), r.Failure, r.Result, r.Settled)
 	if !r.HeldFrom.IsZero() {
 		flags |= hasHeldFrom
 	}
@@ -97,7 +98,7 @@ func Append(dst []byte, r *store.Record) ([]byte, error) {
 		b = append(b, r.HeldFrom[:]...)
 	}
 	b = appendBytes(b, r.Result.Data)
-	b = appendFailure(b, r.Failure)
+	b = appendSettled(appendFailure(b, r.Failure), r.Settled)
 
 	b = appendCount(b, len(r.Effects), r.Effects == nil)
 	for i := range r.Effects {
@@ -112,7 +113,7 @@ func Append(dst []byte, r *store.Record) ([]byte, error) {
 }
 
 func appendEffect(b []byte, ef *store.EffectRecord) []byte {
-	b = append(b, flagsOf(false, ef.Failure, ef.Result))
+	b = append(b, flagsOf(false, ef.Failure, ef.Result, ef.Settled))
 	b = appendText(b, ef.Name)
 	b = appendText(b, ef.Key)
 	b = appendWord(b, effectStates, ef.State)
@@ -120,11 +121,11 @@ func appendEffect(b []byte, ef *store.EffectRecord) []byte {
 	b = appendTime(b, ef.StartedAt)
 	b = appendTime(b, ef.SettledAt)
 	b = appendBytes(b, ef.Result.Data)
-	return appendFailure(b, ef.Failure)
+	return appendSettled(appendFailure(b, ef.Failure), ef.Settled)
 }
 
 func appendAttempt(b []byte, a *store.AttemptRecord) []byte {
-	b = append(b, flagsOf(false, a.Failure, store.Result{}))
+	b = append(b, flagsOf(false, a.Failure, store.Result{}, a.Settled))
 	b = binary.AppendVarint(b, int64(a.Number))
 	b = binary.AppendVarint(b, a.Fence)
 	b = appendText(b, a.Holder)
@@ -132,10 +133,10 @@ func appendAttempt(b []byte, a *store.AttemptRecord) []byte {
 	b = append(b, byte(a.Disposition)+1)
 	b = appendTime(b, a.StartedAt)
 	b = appendTime(b, a.EndedAt)
-	return appendFailure(b, a.Failure)
+	return appendSettled(appendFailure(b, a.Failure), a.Settled)
 }
 
-func flagsOf(fingerprint bool, f *store.Failure, res store.Result) byte {
+func flagsOf(fingerprint bool, f *store.Failure, res store.Result, s *store.Settled) byte {
 	var flags byte
 	if fingerprint {
 		flags |= hasFingerprint
@@ -146,6 +147,9 @@ func flagsOf(fingerprint bool, f *store.Failure, res store.Result) byte {
 	if res.Tombstone {
 		flags |= hasTombstone
 	}
+	if s != nil {
+		flags |= hasSettled
+	}
 	return flags
 }
 
@@ -155,6 +159,14 @@ func appendFailure(b []byte, f *store.Failure) []byte {
 		return b
 	}
 	return appendText(appendText(b, f.Code), f.Message)
+}
+
+// appendSettled writes nothing for nil: the flags say so.
+func appendSettled(b []byte, s *store.Settled) []byte {
+	if s == nil {
+		return b
+	}
+	return appendTime(appendText(appendText(appendText(b, s.By), s.Who), s.Reason), s.At)
 }
 
 func appendText(b []byte, s string) []byte {

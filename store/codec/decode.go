@@ -124,7 +124,7 @@ func (r *reader) record(rec *store.Record) error {
 		copy(rec.HeldFrom[:], r.take(len(rec.HeldFrom)))
 	}
 	rec.Result = store.Result{Data: r.bytes(), Tombstone: flags&hasTombstone != 0}
-	rec.Failure = r.failure(flags)
+	rec.Failure, rec.Settled = r.failure(flags), r.settled(flags)
 
 	if n, isNil := r.count(minEffect); !isNil {
 		rec.Effects = make([]store.EffectRecord, n)
@@ -161,7 +161,7 @@ func (r *reader) effect(ef *store.EffectRecord) {
 	ef.StartedAt = r.time()
 	ef.SettledAt = r.time()
 	ef.Result = store.Result{Data: r.bytes(), Tombstone: flags&hasTombstone != 0}
-	ef.Failure = r.failure(flags)
+	ef.Failure, ef.Settled = r.failure(flags), r.settled(flags)
 }
 
 func (r *reader) attempt(a *store.AttemptRecord) {
@@ -173,7 +173,7 @@ func (r *reader) attempt(a *store.AttemptRecord) {
 	a.Disposition = number(r, lastDisposition)
 	a.StartedAt = r.time()
 	a.EndedAt = r.time()
-	a.Failure = r.failure(flags)
+	a.Failure, a.Settled = r.failure(flags), r.settled(flags)
 }
 
 // take returns the next n bytes, or nil if there are fewer. The result can't be
@@ -291,6 +291,13 @@ func (r *reader) failure(flags byte) *store.Failure {
 		return nil
 	}
 	return &store.Failure{Code: r.text(), Message: r.text()}
+}
+
+func (r *reader) settled(flags byte) *store.Settled {
+	if flags&hasSettled == 0 || r.bad {
+		return nil
+	}
+	return &store.Settled{By: r.text(), Who: r.text(), Reason: r.text(), At: r.time()}
 }
 
 // number reads a word that is stored as its place in the vocabulary.

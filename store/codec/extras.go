@@ -95,7 +95,7 @@ func appendExtras(b []byte, r *store.Record) []byte {
 	}
 	if c := r.Compensation; c != nil {
 		// A compensation has no fingerprint; in its place the flag says Shared.
-		b = append(b, flagsOf(c.Shared, c.Failure, store.Result{}))
+		b = append(b, flagsOf(c.Shared, c.Failure, store.Result{}, nil))
 		b = appendText(b, c.Operation)
 		b = appendText(b, c.Principal)
 		b = appendText(b, c.Key)
@@ -140,7 +140,7 @@ func (r *reader) policy() (p store.Policy) {
 }
 
 func appendMessage(b []byte, m *store.Message) []byte {
-	b = append(b, flagsOf(false, m.Failure, store.Result{}))
+	b = append(b, flagsOf(false, m.Failure, store.Result{}, nil))
 	b = appendText(b, m.ID)
 	b = appendText(b, m.Name)
 	b = appendText(b, m.Destination)

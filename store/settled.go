@@ -1,0 +1,21 @@
+package store
+
+// Settled says who decided something about a call instead of its holder: how an attempt
+// ended that was held, what became of an effect, or that its record is to be deleted.
+type Settled struct {
+	// By is one of the words below.
+	By string `json:"by"`
+	// Who is the operator's name as the service knows it, or whom a reconciler asked;
+	// empty if nobody said.
+	Who string `json:"who,omitempty"`
+	// Reason is for people.
+	Reason string `json:"reason,omitempty"`
+	// At is when it was written.
+	At Instant `json:"at"`
+}
+
+// Who settles.
+const (
+	ByOperator   = "operator"
+	ByReconciler = "reconciler"
+)
