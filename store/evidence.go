@@ -9,6 +9,8 @@ type Entry struct {
 	Opening []byte
 	// Subject is what to find the entry by; zero for nothing.
 	Subject Subject
+	// Also is what to find it by, too, besides Subject. A store needn't return it.
+	Also []Subject
 	// Hash is that of the leaf in the Merkle tree, or zero. It isn't stored: a store may
 	// remember it for a while, so that extending the tree needn't read the entry; see
 	// [EvidenceHashes].

@@ -26,8 +26,10 @@ func (ev *evidence) append(entries []store.Entry) {
 		ev.subjects = map[store.Subject][]uint64{}
 	}
 	for _, en := range entries {
-		if en.Subject != (store.Subject{}) {
-			ev.subjects[en.Subject] = append(ev.subjects[en.Subject], uint64(len(ev.entries)))
+		for _, s := range append([]store.Subject{en.Subject}, en.Also...) {
+			if found := ev.subjects[s]; s != (store.Subject{}) && (len(found) == 0 || found[len(found)-1] != uint64(len(ev.entries))) {
+				ev.subjects[s] = append(found, uint64(len(ev.entries)))
+			}
 		}
 		ev.entries = append(ev.entries, en)
 	}

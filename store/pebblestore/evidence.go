@@ -14,7 +14,7 @@ import (
 )
 
 // putEntry adds an entry of the evidence log to a batch: a key for its leaf, one for its
-// opening and one to be found by.
+// opening and one for each of the subjects that it is found by.
 //
 // They are in the batch of the record that the entry is about, so a crash leaves all of
 // it or nothing. Entries are numbered as they are put in the log, and the count is in the
@@ -26,6 +26,9 @@ func putEntry(b *pebble.Batch, en *store.Entry, number uint64) {
 	}
 	if en.Subject != (store.Subject{}) {
 		must(b.Set(subjectKey(&en.Subject, number), nil, nil))
+	}
+	for i := range en.Also {
+		must(b.Set(subjectKey(&en.Also[i], number), nil, nil))
 	}
 }
 

@@ -21,7 +21,7 @@ const maxNumber = 1 << 62
 func (s *Store) AppendEvidence(ctx context.Context, entries []store.Entry) error {
 	var c entryColumns
 	c.add(nil, entries)
-	if err := s.changeEvidence(ctx, s.log.append, c.subject, c.leaf, c.opening, c.id); err != nil {
+	if err := s.changeEvidence(ctx, s.log.append, c.args()...); err != nil {
 		return fmt.Errorf("pgstore: append evidence: %w", err)
 	}
 	return nil

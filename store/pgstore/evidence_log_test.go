@@ -165,7 +165,7 @@ func (n node) shown(ctx context.Context, commandID string) (list []idstest.Evide
 	if err != nil {
 		return nil, err
 	}
-	numbers, err := r.Find(ctx, n.log.Subject(semel.ID{Tenant: "acme"}, commandID))
+	numbers, err := r.Find(ctx, n.log.Name("acme", commandID))
 	for _, number := range numbers {
 		en, err := r.Entry(ctx, number)
 		if err != nil {

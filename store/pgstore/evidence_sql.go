@@ -17,7 +17,9 @@ const evidenceQueue = "semel_evidence_new"
 
 // entryColumns are the parameters of entries of evidence, each with the identity of the
 // write that it is about, if there is one.
-type entryColumns struct{ subject, leaf, opening, id pgtype.FlatArray[[]byte] }
+type entryColumns struct {
+	subject, also, leaf, opening, id pgtype.FlatArray[[]byte]
+}
 
 func (c *entryColumns) add(id []byte, entries []store.Entry) {
 	for i := range entries {
@@ -26,20 +28,28 @@ func (c *entryColumns) add(id []byte, entries []store.Entry) {
 		if en.Subject != (store.Subject{}) {
 			subject = en.Subject[:]
 		}
-		c.subject, c.leaf, c.opening = append(c.subject, subject), append(c.leaf, append([]byte{}, en.Leaf...)), append(c.opening, en.Opening)
-		c.id = append(c.id, id)
+		var also []byte // one after the other
+		for _, s := range en.Also {
+			also = append(also, s[:]...)
+		}
+		c.subject, c.also = append(c.subject, subject), append(c.also, also)
+		c.leaf, c.opening, c.id = append(c.leaf, append([]byte{}, en.Leaf...)), append(c.opening, en.Opening), append(c.id, id)
 	}
 }
 
-// appending appends entries to the queue: rows of subject, leaf, opening, id and place.
+// args are the columns as parameters, in the order of entriesFrom.
+func (c *entryColumns) args() []any { return []any{c.subject, c.also, c.leaf, c.opening, c.id} }
+
+// appending appends entries to the queue: rows of subject, also, leaf, opening, id and
+// place.
 func appending(schema, entries, where string) string {
-	return "INSERT INTO " + name(schema, evidenceQueue) + " (subject, leaf, opening) SELECT subject, leaf, opening" +
-		" FROM " + entries + " AS e(subject, leaf, opening, id, place)" + where + " ORDER BY place"
+	return "INSERT INTO " + name(schema, evidenceQueue) + " (subject, also, leaf, opening) SELECT subject, also, leaf, opening" +
+		" FROM " + entries + " AS e(subject, also, leaf, opening, id, place)" + where + " ORDER BY place"
 }
 
 // entriesFrom are the entries of parameters that are arrays, from the number first on.
 func entriesFrom(first int) string {
-	return fmt.Sprintf("unnest($%d::bytea[], $%d::bytea[], $%d::bytea[], $%d::bytea[]) WITH ORDINALITY", first, first+1, first+2, first+3)
+	return fmt.Sprintf("unnest($%d::bytea[], $%d::bytea[], $%d::bytea[], $%d::bytea[], $%d::bytea[]) WITH ORDINALITY", first, first+1, first+2, first+3, first+4)
 }
 
 // noted is the part of a statement that appends the evidence of the writes in made. It is
@@ -60,25 +70,32 @@ const (
 	numberChunk = 5000
 	// numberLock is how long one who gives numbers waits for another.
 	numberLock = "10s"
+	// subjectLen is the length of a [store.Subject].
+	subjectLen = "16"
 )
 
 func newEvidenceStatements(schema string, d *database) evidenceStatements {
-	entries, tiles := name(schema, "semel_evidence"), name(schema, "semel_evidence_tile")
+	entries, also, tiles := name(schema, "semel_evidence"), name(schema, "semel_evidence_also"), name(schema, "semel_evidence_tile")
 	const numbered = "(SELECT coalesce(max(n) + 1, 0) FROM ENTRIES)"
 	return evidenceStatements{
 		append: appending(schema, entriesFrom(1), ""),
 		read:   "(SELECT n, subject, leaf, opening FROM " + entries + " WHERE n >= $1::bigint AND n < $2::bigint ORDER BY n)" + d.barrier(3),
-		find:   "(SELECT n, subject, NULL::bytea, NULL::bytea FROM " + entries + " WHERE subject = $1::bytea AND n >= $2::bigint ORDER BY n LIMIT $3::bigint)" + d.barrier(3),
-		erase:  "UPDATE " + entries + " SET opening = NULL WHERE opening IS NOT NULL AND n >= $1::bigint AND n < $2::bigint",
+		find: "(SELECT n, NULL::bytea, NULL::bytea, NULL::bytea FROM" +
+			" ((SELECT n FROM " + entries + " WHERE subject = $1::bytea AND n >= $2::bigint ORDER BY n LIMIT $3::bigint)" +
+			" UNION (SELECT n FROM " + also + " WHERE subject = $1::bytea AND n >= $2::bigint ORDER BY n LIMIT $3::bigint)) AS f" +
+			" ORDER BY n LIMIT $3::bigint)" + d.barrier(3),
+		erase: "UPDATE " + entries + " SET opening = NULL WHERE opening IS NOT NULL AND n >= $1::bigint AND n < $2::bigint",
 		put: "INSERT INTO " + tiles + " (name, tile) SELECT name, tile FROM unnest($1::text[], $2::bytea[]) AS w(name, tile)" +
 			" ON CONFLICT (name) DO NOTHING",
 		tile: "SELECT tile FROM " + tiles + " WHERE name = $1::text",
 		lock: "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0)) FROM set_config('lock_timeout', '" + numberLock + "', true)",
-		number: strings.NewReplacer("QUEUE", name(schema, evidenceQueue), "ENTRIES", entries, "CHUNK", fmt.Sprint(numberChunk)).Replace(
+		number: strings.NewReplacer("QUEUE", name(schema, evidenceQueue), "ENTRIES", entries, "ALSO", also, "CHUNK", fmt.Sprint(numberChunk)).Replace(
 			"WITH fresh AS (DELETE FROM QUEUE WHERE seq <= coalesce((SELECT seq FROM QUEUE ORDER BY seq OFFSET CHUNK - 1 LIMIT 1), 1::bigint << 62)" +
-				" RETURNING seq, subject, leaf, opening)," +
-				" moved AS (INSERT INTO ENTRIES (n, subject, leaf, opening)" +
-				" SELECT " + numbered + " + row_number() OVER (ORDER BY seq) - 1, subject, leaf, opening FROM fresh RETURNING n)" +
+				" RETURNING seq, subject, also, leaf, opening)," +
+				" given AS MATERIALIZED (SELECT " + numbered + " + row_number() OVER (ORDER BY seq) - 1 AS n, subject, also, leaf, opening FROM fresh)," +
+				" moved AS (INSERT INTO ENTRIES (n, subject, leaf, opening) SELECT n, subject, leaf, opening FROM given RETURNING n)," +
+				" indexed AS (INSERT INTO ALSO (subject, n) SELECT DISTINCT substr(also, i, " + subjectLen + "), n FROM given," +
+				" generate_series(1, length(also), " + subjectLen + ") AS i)" +
 				" SELECT " + numbered + " + count(*) AS numbered, count(*) = CHUNK AS more FROM moved"),
 	}
 }

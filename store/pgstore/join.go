@@ -80,10 +80,10 @@ const joinLock = "SELECT " + whichTable + ", current_setting('lock_timeout')," +
 // made, and whether it is late: its deadline is over, and what it expects is still there,
 // nothing or a revision. It gives back what the application's statements may wait for a lock.
 func joinEnd(log string, members []member, expect string) string {
-	n := len(members) // the last is the deadline
+	n := len(members) // the last is the deadline; behind it are a limit and the entries
 	return fmt.Sprintf(" SELECT made.id IS NOT NULL, coalesce(clock_timestamp() >= ($%d::timestamptz[])[1], false)"+
 		" AND (SELECT revision FROM %s WHERE id = ($1::bytea[])[1]) IS NOT DISTINCT FROM %s, %s"+
-		" FROM (VALUES (1)) AS always LEFT JOIN made ON true", n, log, expect, lockTimeout(fmt.Sprintf("$%d::text", n+6)))
+		" FROM (VALUES (1)) AS always LEFT JOIN made ON true", n, log, expect, lockTimeout(fmt.Sprintf("$%d::text", n+7)))
 }
 
 // lockKey is the advisory lock of an identity in a schema. Two identities that share

@@ -106,7 +106,7 @@ func (s *Store) writing(ops []*op, lockTimeout time.Duration) (list []statement)
 		for _, o := range some {
 			noted.add(o.id[:], o.write.Evidence)
 		}
-		args := append(arrays(kind.members, some), milliseconds(lockTimeout), noted.subject, noted.leaf, noted.opening, noted.id)
+		args := append(append(arrays(kind.members, some), milliseconds(lockTimeout)), noted.args()...)
 		list = append(list, statement{kind.sql, args})
 	}
 	return list

@@ -27,6 +27,19 @@ var evidenceBugs = []plantedBug{
 		[]string{"evidence is written with its record", "of concurrent writes over one version", "random histories", "whatever fails, each version"},
 	},
 	{
+		"finds entries by their first subject only",
+		func(p *planted, m *memstore.Store) {
+			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+				w.Evidence = slices.Clone(w.Evidence)
+				for i := range w.Evidence {
+					w.Evidence[i].Also = nil
+				}
+				return m.Apply(ctx, w)
+			}
+		},
+		[]string{"found by all of their subjects"},
+	},
+	{
 		"loses the evidence of a write at times",
 		func(p *planted, m *memstore.Store) {
 			var n atomic.Int64

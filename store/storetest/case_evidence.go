@@ -229,6 +229,31 @@ var evidenceCases = []testCase{
 		},
 	},
 	{
+		name:  "entries are found by all of their subjects",
+		why:   "An entry is found by what it has in Also as by its Subject, in one order, and once.",
+		needs: canEvidence,
+		run: func(t *testing.T, env Env) {
+			a, b, both := entry(key("a"), "a"), entry(key("b"), "b"), entry(key("c"), "c")
+			name := subject(key("a name"))
+			a.Also, both.Also = []store.Subject{name}, []store.Subject{name, subject(key("a")), subject(key("c"))}
+			rec := claimed(key("k"), 1)
+			putWith(t, env.Store, rec, store.Revision{}, a, b)
+			if err := evidenceOf(env.Store).AppendEvidence(t.Context(), []store.Entry{both, b}); err != nil {
+				t.Fatalf("AppendEvidence: %v", err)
+			}
+			for range 2 {
+				read(t, env.Store, 0)
+				finds(t, env.Store, name, 0, 10, []uint64{0, 2})
+				finds(t, env.Store, name, 1, 10, []uint64{2})
+				finds(t, env.Store, name, 0, 1, []uint64{0})
+				finds(t, env.Store, subject(key("a")), 0, 10, []uint64{0, 2})
+				finds(t, env.Store, subject(key("b")), 0, 10, []uint64{1, 3})
+				finds(t, env.Store, subject(key("c")), 0, 10, []uint64{2})
+				env.reopen()
+			}
+		},
+	},
+	{
 		name:  "entries are found by their subject",
 		why:   "FindEvidence returns the numbers of up to limit entries of a subject, from the number on, rising. It knows what an earlier ReadEvidence could see.",
 		needs: canEvidence,
