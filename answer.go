@@ -45,7 +45,7 @@ func (d *delivery) tooLate(ctx context.Context) (bool, error) {
 	if err := d.look(ctx); err != nil {
 		return false, err
 	}
-	return d.cur.State == absent || d.cur.Expired(now), nil
+	return isNew(&d.call, d.cur, now), nil
 }
 
 // beginUnrecorded gives a read-only call an attempt of which nothing is stored
@@ -76,9 +76,9 @@ func (d *delivery) answer(ctx context.Context) error {
 		return d.tell(ctx)
 	}
 	limited := cur.ID
-	if ans.Decision == OtherCaller || ans.Decision == OtherDoor {
-		// Nothing of the record leaves the engine. The limit is a separate one, or a
-		// stranger could use up the caller's.
+	if d.foreign {
+		// Nothing of the record leaves the engine but when to ask again. The limit is a
+		// separate one, or a stranger could use up the caller's.
 		ans.Record = &Record{ID: cur.ID}
 		limited.Principal = "\x00" + d.call.Door + "\x00" + d.call.BoundTo
 	}

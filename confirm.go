@@ -151,7 +151,7 @@ func (d *delivery) confirm(ctx context.Context, claim *Record) (progress, error)
 		next, err = d.challenge(claim, c)
 	case !validToken(c, claim, &d.call, now):
 		refusal = &Error{Code: CodeConfirmationRefused, Message: "the confirmation token is wrong, was used, or has ended"}
-		if !unconfirmed(d.cur, now) {
+		if !d.unconfirmed() {
 			return answered, refusal // nothing waits for a confirmation
 		}
 		if d.limitConfirming(claim) {
@@ -203,9 +203,11 @@ func (d *delivery) stepUp(ctx context.Context, c *store.Confirmation) error {
 	return err
 }
 
-// unconfirmed reports whether the record waits for the confirmation of its call.
-func unconfirmed(r *Record, now store.Instant) bool {
-	return r.State == Failed && !r.Expired(now) && r.Confirmation != nil && r.Confirmation.ConfirmedAt == 0
+// unconfirmed reports whether the stored record is the call's and waits for its
+// confirmation.
+func (d *delivery) unconfirmed() bool {
+	cur := d.cur
+	return cur.State == Failed && !isNew(&d.call, cur, d.at.now) && cur.Confirmation != nil && cur.Confirmation.ConfirmedAt == 0
 }
 
 // withTries makes the successor of an unconfirmed record with n more tries counted.
@@ -228,7 +230,7 @@ func (d *delivery) challenge(claim *Record, c *store.Confirmation) (next *Record
 	}
 	token := base64.RawURLEncoding.EncodeToString(secret[:])
 	until := now.Add(op.Confirmation.ttl())
-	if unconfirmed(cur, now) {
+	if d.unconfirmed() {
 		next, err = successor(cur, evConfirm, now)
 	} else {
 		// The attempt ends as it begins: nothing was executed, which is what

@@ -2,6 +2,7 @@ package semel
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,19 +52,26 @@ type ruling struct {
 // from a backup, see [Door.NewEpoch]; lease is the time by which its lease is judged.
 func decide(op *Operation, call *Call, cur *Record, now, lease store.Instant, restored bool) ruling {
 	r := rule(op, call, cur, now, lease)
-	if restored && r.decision == Execute && !cur.Expired(now) {
-		return ruling{decision: Held, hold: heldRestored}
+	if !restored || r.decision != Execute || cur.Expired(now) {
+		return r
 	}
-	return r
+	if cur.BoundTo != call.BoundTo { // only its own caller may have it held
+		return ruling{decision: OtherCaller}
+	}
+	return ruling{decision: Held, hold: heldRestored}
 }
 
 // rule is decide for a store that was never restored.
 func rule(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruling {
 	switch {
-	case cur.Expired(now):
+	case isNew(call, cur, now):
 		return ruling{decision: Execute}
-	case mismatch(call, cur) != "":
-		return ruling{decision: mismatch(call, cur)}
+	case cur.BoundTo != call.BoundTo && running(cur, lease):
+		return ruling{decision: InFlight}
+	case cur.BoundTo != call.BoundTo:
+		return ruling{decision: OtherCaller}
+	case cur.Door != call.Door:
+		return ruling{decision: OtherDoor}
 	case cur.Fingerprint != call.Fingerprint:
 		return ruling{decision: Conflict}
 	case cur.State == Completed:
@@ -73,10 +81,10 @@ func rule(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruli
 			return ruling{decision: Replay}
 		}
 		return ruling{decision: Execute}
+	case running(cur, lease):
+		return ruling{decision: InFlight}
 	case cur.Held != "":
 		return ruling{decision: Held}
-	case !leaseOver(cur, lease):
-		return ruling{decision: InFlight}
 	case mayRunAgain(cur):
 		return ruling{decision: Execute}
 	default:
@@ -84,16 +92,38 @@ func rule(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruli
 	}
 }
 
-// mismatch is the decision for a delivery that has only the key in common with the
-// record, because its caller or door is another; it is empty for all other deliveries.
-func mismatch(call *Call, cur *Record) Decision {
-	switch {
-	case cur.BoundTo != call.BoundTo:
-		return OtherCaller
-	case cur.Door != call.Door:
-		return OtherDoor
-	}
-	return ""
+// isNew reports whether an execution would begin a new call, of which the record has
+// nothing but the fence that its own must exceed. That is so if there is no record, if it
+// has expired, or if it is another caller's and shows that nothing has happened: not
+// executing needs no proof of who asks, and a credential that was refused and then renewed
+// must not keep the key from its owner.
+func isNew(call *Call, cur *Record, now store.Instant) bool {
+	return cur.State == absent || cur.Expired(now) || cur.BoundTo != call.BoundTo && nothingHappened(cur)
+}
+
+// nothingHappened reports whether every attempt of the call has ended with proof that it
+// had no effect.
+func nothingHappened(cur *Record) bool {
+	return cur.State == Failed && harmless(cur.Disposition) &&
+		!slices.ContainsFunc(cur.Earlier, func(at store.AttemptRecord) bool { return !harmless(at.Disposition) }) &&
+		!slices.ContainsFunc(cur.Effects, func(ef store.EffectRecord) bool { return ef.State != store.EffectRefuted })
+}
+
+// harmless reports whether an attempt that ended like this had no effect.
+func harmless(d store.Disposition) bool {
+	return d == DispositionAborted || d == DispositionRejected
+}
+
+// isForeign reports whether the record is of another caller's call, or of one that came
+// through another door, so that a delivery of call may learn nothing of it.
+func isForeign(call *Call, cur *Record) bool {
+	return cur.BoundTo != call.BoundTo || cur.Door != call.Door
+}
+
+// running reports whether the attempt's holder may be at work, at the time by which leases
+// are judged.
+func running(cur *Record, lease store.Instant) bool {
+	return cur.State == Processing && cur.Held == "" && !leaseOver(cur, lease)
 }
 
 // mayRunAgain reports whether an attempt whose holder is gone may be followed by
@@ -130,8 +160,8 @@ func fencePassed(r *Record, now store.Instant) bool {
 }
 
 // open makes next, which is empty, the record of the attempt that the delivery would
-// begin. If the stored record has expired, only its fence is used; any other is
-// continued. The holder is call.Holder, or else the engine.
+// begin. If that is a new call, only the fence of the stored record is used; any other
+// record is continued. The holder is call.Holder, or else the engine.
 func (d *delivery) open(next *Record) error {
 	op, call, prev, now := d.op, &d.call, d.cur, d.at.now
 	until := now.Add(op.Lease)
@@ -142,7 +172,7 @@ func (d *delivery) open(next *Record) error {
 		Fence: store.NextFence(prev.Fence, now), Attributes: call.Attributes, Policy: op.promise(call),
 	}
 	next.Origin = next.Fence
-	if prev.State != absent && !prev.Expired(now) {
+	if !isNew(call, prev, now) {
 		last := *prev
 		if last.State == Processing {
 			if err := step(&last, evAbandon); err != nil {
@@ -153,10 +183,20 @@ func (d *delivery) open(next *Record) error {
 		next.CreatedAt, next.Origin, next.Effects = last.CreatedAt, last.Origin, last.Effects
 		next.Attributes, next.Confirmation = last.Attributes, last.Confirmation
 		next.Attempt = last.Attempt + 1
-		earlier := last.Earlier[max(0, len(last.Earlier)+1-store.MaxEarlier):]
-		next.Earlier = append(earlier[:len(earlier):len(earlier)], asEarlier(&last))
+		next.Earlier = followedBy(last.Earlier, asEarlier(&last))
 	}
 	return step(next, evOpen)
+}
+
+// followedBy is a record's history with one attempt more. If it is too long, the oldest
+// attempt that had no effect is dropped, or else the oldest. So an attempt that may have
+// had one is never forgotten before those that had none.
+func followedBy(earlier []store.AttemptRecord, last store.AttemptRecord) []store.AttemptRecord {
+	if len(earlier) < store.MaxEarlier {
+		return append(earlier[:len(earlier):len(earlier)], last)
+	}
+	drop := max(0, slices.IndexFunc(earlier, func(at store.AttemptRecord) bool { return harmless(at.Disposition) }))
+	return append(slices.Delete(slices.Clone(earlier), drop, drop+1), last)
 }
 
 // successor is a copy of cur after an event; newVersion gives it a new revision.

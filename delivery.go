@@ -1,7 +1,6 @@
 package semel
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -39,12 +38,15 @@ type delivery struct {
 	id     ID
 	tx     *txStore // where it writes; nil: to the store itself
 
-	cur    *Record       // what is stored, as last seen; none if there is nothing, or before look
-	looked bool          // whether cur was read
-	at     reading       // when cur was judged
-	waited time.Duration // for another's outcome
-	proof  confirming
-	ans    Answer
+	cur    *Record // what is stored, as last seen; none if there is nothing, or before look
+	looked bool    // whether cur was read
+	// foreign: what stands in the way is another caller's, or another door's, and the
+	// answer tells nothing of it.
+	foreign bool
+	at      reading       // when cur was judged
+	waited  time.Duration // for another's outcome
+	proof   confirming
+	ans     Answer
 }
 
 // progress says what follows a step of a delivery.
@@ -120,7 +122,8 @@ func (d *delivery) begin(ctx context.Context) error {
 		calls = ctx
 	}
 	// The record changed under every try, so somebody is at work on it.
-	d.ans = Answer{Decision: cmp.Or(mismatch(&d.call, d.cur), InFlight), Record: d.cur}
+	d.foreign = isForeign(&d.call, d.cur)
+	d.ans = Answer{Decision: InFlight, Record: d.cur}
 	return nil
 }
 
@@ -212,6 +215,7 @@ func (d *delivery) decide(ctx context.Context) (next progress, err error) {
 				continue
 			}
 		}
+		d.foreign = isForeign(&d.call, d.cur)
 		d.ans.Decision, d.ans.Record = r.decision, d.cur
 		return answered, nil
 	}

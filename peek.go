@@ -32,6 +32,7 @@ func (door Door) Peek(ctx context.Context, call Call) (Answer, error) {
 		return would, nil
 	}
 	r := decide(&d.op.Operation, &d.call, d.cur, d.at.now, e.leaseTime(d.cur, d.at.now), e.restored(d.cur, d.at.now))
+	d.foreign = isForeign(&d.call, d.cur)
 	d.ans.Decision, d.ans.Record = r.decision, d.cur
 	if r.hold != "" { // the next delivery will write it
 		if d.ans.Record, err = d.held(r.hold); err != nil {

@@ -131,6 +131,13 @@ func TestDecide(t *testing.T) {
 	live, over := now.Add(time.Second), now
 	started := []store.EffectRecord{{Name: "charge", State: store.EffectStarted}}
 	confirmed := []store.EffectRecord{{Name: "charge", State: store.EffectConfirmed}}
+	refuted := []store.EffectRecord{{Name: "charge", State: store.EffectRefuted}}
+	earlier := func(ends ...store.Disposition) (at []store.AttemptRecord) {
+		for _, d := range ends {
+			at = append(at, store.AttemptRecord{Disposition: d})
+		}
+		return at
+	}
 	retryFailed := Operation{OnFailure: RetryFailure}
 	retryLost := Operation{OnAbandoned: RetryAbandoned}
 	declared := Operation{Effects: []string{"charge"}}
@@ -163,12 +170,22 @@ func TestDecide(t *testing.T) {
 		{"an expired outcome of another caller counts as absent", Operation{}, Record{State: Completed, BoundTo: "you", ExpiresAt: now}, ruling{decision: Execute}},
 		{"another caller gets no outcome", Operation{}, Record{State: Completed, BoundTo: "you"}, ruling{decision: OtherCaller}},
 		{"another caller is not told of a conflict", Operation{}, Record{State: Completed, BoundTo: "you", Fingerprint: other}, ruling{decision: OtherCaller}},
-		{"another caller is not told what is in flight", Operation{}, Record{State: Processing, BoundTo: "you", LeaseUntil: live}, ruling{decision: OtherCaller}},
+		{"another caller is told that something is in flight", Operation{}, Record{State: Processing, BoundTo: "you", LeaseUntil: live}, ruling{decision: InFlight}},
+		{"another caller is not told of a conflict in flight", Operation{}, Record{State: Processing, BoundTo: "you", LeaseUntil: live, Fingerprint: other}, ruling{decision: InFlight}},
 		{"another caller is not told what is held", Operation{}, Record{State: Processing, BoundTo: "you", Held: "x"}, ruling{decision: OtherCaller}},
 		{"another caller does not have an abandoned attempt held", Operation{}, Record{State: Processing, BoundTo: "you", LeaseUntil: over}, ruling{decision: OtherCaller}},
 		{"another caller does not follow an abandoned attempt", retryLost, Record{State: Processing, BoundTo: "you", LeaseUntil: over}, ruling{decision: OtherCaller}},
 		{"another caller does not run again what failed", retryFailed, Record{State: Failed, Disposition: DispositionFailed, BoundTo: "you"}, ruling{decision: OtherCaller}},
-		{"another caller does not run again what was aborted", Operation{}, Record{State: Failed, Disposition: DispositionAborted, BoundTo: "you"}, ruling{decision: OtherCaller}},
+		{"another caller does not run again what was abandoned", Operation{}, Record{State: Failed, Disposition: DispositionAbandoned, BoundTo: "you"}, ruling{decision: OtherCaller}},
+		{"another caller runs what was aborted", Operation{}, Record{State: Failed, Disposition: DispositionAborted, BoundTo: "you"}, ruling{decision: Execute}},
+		{"another caller runs what was rejected, with another payload too", Operation{}, Record{State: Failed, Disposition: DispositionRejected, BoundTo: "you", Fingerprint: other}, ruling{decision: Execute}},
+		{"another caller runs what was aborted through another door", Operation{}, Record{State: Failed, Disposition: DispositionAborted, BoundTo: "you", Door: "elsewhere"}, ruling{decision: Execute}},
+		{"another caller runs what was aborted twice", Operation{}, Record{State: Failed, Disposition: DispositionAborted, BoundTo: "you", Earlier: earlier(DispositionAborted)}, ruling{decision: Execute}},
+		{"another caller does not run what was aborted after it had failed", retryFailed, Record{State: Failed, Disposition: DispositionAborted, BoundTo: "you", Earlier: earlier(DispositionFailed)}, ruling{decision: OtherCaller}},
+		{"another caller does not run what was rejected after it was abandoned", Operation{}, Record{State: Failed, Disposition: DispositionRejected, BoundTo: "you", Earlier: earlier(DispositionAbandoned, DispositionAborted)}, ruling{decision: OtherCaller}},
+		{"another caller does not run what had an effect", Operation{}, Record{State: Failed, Disposition: DispositionAborted, BoundTo: "you", Effects: confirmed}, ruling{decision: OtherCaller}},
+		{"another caller does not run what may have had an effect", Operation{}, Record{State: Failed, Disposition: DispositionRejected, BoundTo: "you", Effects: started}, ruling{decision: OtherCaller}},
+		{"another caller runs what was refused an effect", Operation{}, Record{State: Failed, Disposition: DispositionRejected, BoundTo: "you", Effects: refuted}, ruling{decision: Execute}},
 		{"a record that is bound to nobody is another caller's too", Operation{}, Record{State: Completed, BoundTo: "nobody"}, ruling{decision: OtherCaller}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -196,11 +213,33 @@ func TestDecide(t *testing.T) {
 			want := got
 			if got.decision == Execute && !c.rec.Expired(now) {
 				want = ruling{decision: Held, hold: heldRestored}
+				if c.rec.BoundTo != "me" {
+					want = ruling{decision: OtherCaller}
+				}
 			}
 			if restored := decide(&op, &call, &c.rec, now, now, true); restored != want {
 				t.Errorf("restored: got %+v, want %+v", restored, want)
 			}
 		})
+	}
+}
+
+// TestHistoryForgetsHarmlessAttemptsFirst: whatever followed it, an attempt that may have
+// had an effect stays in the history, so the key never becomes free for others.
+func TestHistoryForgetsHarmlessAttemptsFirst(t *testing.T) {
+	var at []store.AttemptRecord
+	for n := 1; n <= 4*store.MaxEarlier; n++ {
+		d := DispositionAborted
+		if n == 3 || n > 2*store.MaxEarlier && n%2 == 0 {
+			d = DispositionFailed
+		}
+		at = followedBy(at, store.AttemptRecord{Number: n, Disposition: d})
+		if len(at) > store.MaxEarlier || at[len(at)-1].Number != n {
+			t.Fatalf("after attempt %d the history is %v", n, at)
+		}
+		if nothingHappened(&Record{State: Failed, Disposition: DispositionAborted, Earlier: at}) != (n < 3) {
+			t.Fatalf("after attempt %d the history forgets what may have happened", n)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package semel
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -66,11 +65,14 @@ func (d *delivery) lock(ctx context.Context) (next progress, err error) {
 	if lock == store.TxBusy {
 		return answered, nil
 	}
-	// If there is a record, it says whose call this is: the other transaction may be a
-	// stranger's, who is about to be refused.
+	// A record says whose call it is, and whether it is free for others. The other
+	// transaction may be a stranger's, who is about to be refused.
 	err = d.look(ctx)
-	if d.ans.Decision = OtherCaller; d.cur.State != absent && !d.cur.Expired(d.at.now) {
-		d.ans.Decision = cmp.Or(mismatch(&d.call, d.cur), InFlight)
+	d.foreign = d.cur.State == absent || isForeign(&d.call, d.cur)
+	if d.foreign && d.cur.State != absent {
+		if r := rule(&d.op.Operation, &d.call, d.cur, d.at.now, d.engine.leaseTime(d.cur, d.at.now)); r.decision != Execute {
+			d.ans.Decision = r.decision
+		}
 	}
 	return answered, err
 }

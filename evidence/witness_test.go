@@ -208,7 +208,9 @@ func TestEveryChange(t *testing.T) {
 	t.Run("failures", func(t *testing.T) {
 		c := call("acme", "three", "p")
 		c.Operation = "retried"
-		if _, err := r.Do(ctx, c, func(context.Context, semel.Execution) (semel.Result, error) { return semel.Result{}, semel.Failure(errors.New("no")) }); err == nil {
+		if _, err := r.Do(ctx, c, func(context.Context, semel.Execution) (semel.Result, error) {
+			return semel.Result{}, semel.Failure(errors.New("no"))
+		}); err == nil {
 			t.Fatal("it did not fail")
 		}
 		if _, err := r.Do(ctx, c, func(context.Context, semel.Execution) (semel.Result, error) {

@@ -55,7 +55,7 @@ const (
 	knownFlags = 1<<iota - 1
 
 	// hasHeldFrom is a flag of records only.
-	hasHeldFrom = 1 << iota
+	hasHeldFrom = knownFlags + 1
 )
 
 // Append appends the encoded record to dst. The error is reserved for a record
