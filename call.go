@@ -23,7 +23,12 @@ type Call struct {
 	// BoundTo binds the call to an unverified caller, by something that the caller has
 	// shown, such as a digest of its credential, up to 256 bytes. It is kept in the
 	// record and isn't part of the identity: a delivery with another value, or none,
-	// isn't executed, and gets [OtherCaller] and nothing else.
+	// isn't executed, and gets [OtherCaller] and nothing else, or [InFlight] while an
+	// attempt runs.
+	//
+	// The binding lasts as long as something may have happened. If every attempt was
+	// aborted or rejected and no effect is in the ledger, a delivery with another value
+	// executes: it begins a new call, of which only the fence continues.
 	//
 	// Use it for keys that can't be guessed. A retry with a renewed credential then
 	// doesn't execute again, and somebody who got hold of the key gets no answer.
@@ -64,9 +69,10 @@ type Call struct {
 type Answer struct {
 	Decision Decision
 	// Record is what is stored about the call. For Execute it is the claim, or
-	// in the answer of Do the outcome. For TooLate, OtherCaller, OtherDoor and a new
-	// call that is Throttled it has only the identity; without a decision it is nil. It
-	// may be shared with the store: don't change it.
+	// in the answer of Do the outcome. For TooLate, OtherCaller, OtherDoor, a new
+	// call that is Throttled and one of another caller that is InFlight it has only the
+	// identity; without a decision it is nil. It may be shared with the store: don't
+	// change it.
 	Record *Record
 	// Attempt is the right to execute. It is set by Begin for Execute only.
 	Attempt *Attempt

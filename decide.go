@@ -29,8 +29,8 @@ const (
 	TooLate Decision = "too_late"
 	// Throttled: too many duplicates, or a new call by a caller over its quota.
 	Throttled Decision = "throttled"
-	// OtherCaller: the call is bound to another caller, see [Call].BoundTo. Neither
-	// executed nor replayed; the caller learns nothing about it.
+	// OtherCaller: the call is bound to another caller, see [Call].BoundTo, and something
+	// may have happened. Neither executed nor replayed; the caller learns nothing about it.
 	OtherCaller Decision = "other_caller"
 	// OtherDoor: the call came in through another door first, see [Call].Door. Neither
 	// executed nor replayed; the caller learns nothing about it.

@@ -15,9 +15,9 @@ import (
 //
 // While another transaction executes the call, BeginTx answers in_flight at once,
 // whatever Call.Wait says, because you shouldn't keep a transaction open to wait. Until
-// that transaction commits, nobody can see anything of its call but what it is bound to.
-// So Answer.Record has only the identity, and a delivery with another payload, or through
-// another door, learns of the conflict when it comes again.
+// that transaction commits, nobody can see anything of its call. So Answer.Record has only
+// the identity, and a delivery of another caller, with another payload, or through another
+// door, learns of that when it comes again.
 //
 // After an error you can only roll the transaction back.
 func (e *Engine) BeginTx(ctx context.Context, tx store.Tx, call Call) (Answer, *TxAttempt, error) {

@@ -9,9 +9,10 @@ type Tx interface {
 	// Lock keeps every other transaction from locking the identity until this one
 	// ends. It does not wait. boundTo is what the call is bound to, see
 	// BoundTo of semel.Call: nothing that a transaction has written can be seen before it
-	// commits, so the lock tells a duplicate from a stranger's delivery. A second lock
-	// of one identity in one transaction is an [Error] with [CodeInvalidCall], for what
-	// the first has written can't be seen from outside yet.
+	// commits, so the lock tells a duplicate, which is in flight, from a delivery of
+	// another caller, for which a record may say more. A second lock of one identity in
+	// one transaction is an [Error] with [CodeInvalidCall], for what the first has written
+	// can't be seen from outside yet.
 	Lock(ctx context.Context, id ID, boundTo string) (TxLock, error)
 	// Apply is Apply of a [Store] as a part of the transaction: it holds once that has
 	// committed, and leaves nothing when it has not. Where the transaction was

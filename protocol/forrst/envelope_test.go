@@ -1,6 +1,7 @@
 package forrst_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -184,5 +185,42 @@ func TestCallers(t *testing.T) {
 	w.post(call("req_5", "{}", `{"key":"order-1"}`), by("b")).want(t, 200, "", "processed")
 	if runs.Load() != 3 {
 		t.Errorf("executed %d times", runs.Load())
+	}
+}
+
+// TestAStrangerKeepsNoCallFromHappening: what a function refused to a stranger, or to a
+// token that has expired, is executed for whomever it accepts.
+func TestAStrangerKeepsNoCallFromHappening(t *testing.T) {
+	const options = `{"key":"payment:1002:4999:EUR:2026-11-23T12:00:00Z"}`
+	for _, code := range []forrst.Code{forrst.Unauthorized, forrst.Forbidden, forrst.RateLimited, forrst.InvalidArguments, forrst.NotFound} {
+		t.Run(string(code), func(t *testing.T) {
+			refuse := true
+			var runs atomic.Int64
+			w := serving(t, semel.Operation{}, charge(&runs)) // for its engine
+			plain, err := forrst.New(w.engine, forrst.Options{Functions: []forrst.Function{charging(semel.Operation{}, func(ctx context.Context, x semel.Execution, r *forrst.Request) (any, error) {
+				if refuse {
+					return nil, forrst.Errors{{Code: code, Message: "no"}}
+				}
+				return charge(&runs)(ctx, x, r)
+			})}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = plain.Close(t.Context()) })
+			w.service = plain
+			by := func(credential string) func(*http.Request) {
+				return func(r *http.Request) { r.Header.Set("Authorization", credential) }
+			}
+			if s := w.post(call("req_1", `{"amount":1}`, options), by("made-up")); s.code() != code {
+				t.Fatal(s.status, s.body)
+			}
+			refuse = false
+			w.post(call("req_2", `{"amount":2}`, options), by("owner")).want(t, 200, "", "processed")
+			w.post(call("req_3", `{"amount":2}`, options), by("owner")).want(t, 200, "", "cached")
+			w.post(call("req_4", `{"amount":1}`, options), by("made-up")).want(t, 409, forrst.Conflict, "")
+			if runs.Load() != 1 {
+				t.Errorf("executed %d times", runs.Load())
+			}
+		})
 	}
 }

@@ -111,7 +111,7 @@ var problems = []ProblemInfo{
 		"The call was first sent longer ago than outcomes are kept, so it may have been executed and forgotten. Nothing was executed.",
 		"Find out what became of the call before sending it with a new key."},
 	{semel.CodeOtherCaller, http.StatusConflict, "Key used with another credential",
-		"The key can't be guessed and was used before by a caller with another credential, which nobody has verified. Nothing was executed, and nothing is shown of the first call.",
+		"The key can't be guessed and was used before by a caller with another credential, which nobody has verified, and something may have happened. Nothing was executed, and nothing is shown of the first call.",
 		"If you have renewed your credential, send the request or ask for its status with the first one, or find out in another way what happened; a new key makes another call. Callers who are verified by token, JWT, client certificate or trusted header are recognized after a renewal."},
 	{semel.CodeThrottled, http.StatusTooManyRequests, "Too many calls",
 		"The same call was repeated too often, or one principal repeats too much; or the call is new, and its caller or tenant has used up a quota of records or bytes. The member limit says which. Nothing was executed.",

@@ -93,7 +93,7 @@ func TestWithTx(t *testing.T) {
 				stranger := orderCall("owned")
 				stranger.BoundTo = boundTo
 				other := begin()
-				if ans, a, err := other.begin(stranger); err != nil || a != nil || ans.Decision != semel.OtherCaller {
+				if ans, a, err := other.begin(stranger); err != nil || a != nil || ans.Decision != semel.InFlight || ans.Record.BoundTo != "" {
 					t.Errorf("a stranger: %+v, %v", ans, err)
 				}
 				noError(t, other.rollback())

@@ -133,8 +133,8 @@ func TestScopesCantImitateEachOther(t *testing.T) {
 }
 
 // TestTwoCredentialsNeverMeet: whatever two callers send under one key that can't be
-// guessed, and whatever the handler answers, at most one of them has an effect, and
-// nobody sees what the other got.
+// guessed, and whatever the handler answers, at most one of them may have had an effect,
+// and nobody sees what the other got.
 func TestTwoCredentialsNeverMeet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e, err := semel.New(memstore.New(), nil)
@@ -149,7 +149,9 @@ func TestTwoCredentialsNeverMeet(t *testing.T) {
 		effects := map[string]int{}
 		status := 0
 		h := g.Handler(semelhttp.Route{Operation: semel.Operation{Name: "op"}, Anonymous: semelhttp.AnonymousShare}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			effects[r.Header.Get("Who")]++
+			if status != 422 && status != 429 {
+				effects[r.Header.Get("Who")]++
+			}
 			w.WriteHeader(status)
 			fmt.Fprint(w, "secret of "+r.Header.Get("Who"))
 		}))

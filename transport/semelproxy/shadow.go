@@ -94,6 +94,7 @@ type shadowCall struct {
 	large    bool // its body was too large to be compared
 	ended    time.Time
 	inFlight bool
+	refused  bool // with a status that shows that nothing happened
 }
 
 func newShadow(i *semelhttp.Inspector, o ShadowOptions) *shadow {
@@ -139,9 +140,13 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 		if !body.over {
 			fp = s.inspector.Fingerprint(r, body.data)
 		}
-		report.Verdict = WouldOther
 		if first || call.boundTo == boundTo {
 			report.Verdict = s.end(call, first, fp, body.over, !sw.again)
+		} else {
+			report.Verdict = s.other(call)
+		}
+		if first && sw.status >= 400 && sw.status < 500 {
+			s.refuse(call)
 		}
 		s.report(&report, sw)
 	}()
@@ -154,7 +159,8 @@ func (s *shadow) begin(digest [32]byte, boundTo string) (c *shadowCall, first bo
 	defer s.mu.Unlock()
 	if e, ok := s.calls[digest]; ok {
 		c = e.Value.(*shadowCall)
-		if c.inFlight || time.Since(c.ended) < s.window {
+		free := c.refused && c.boundTo != boundTo // nothing happened: another caller begins anew
+		if c.inFlight || time.Since(c.ended) < s.window && !free {
 			return c, false
 		}
 		s.forget(e)
@@ -192,6 +198,22 @@ func (s *shadow) end(c *shadowCall, first bool, fp semel.Fingerprint, large, kep
 		return WouldWait
 	}
 	return WouldReplay
+}
+
+// other judges a delivery with another credential than the call's.
+func (s *shadow) other(c *shadowCall) Verdict {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.inFlight {
+		return WouldWait
+	}
+	return WouldOther
+}
+
+func (s *shadow) refuse(c *shadowCall) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.refused = true
 }
 
 func (s *shadow) report(report *ShadowReport, w *statusWriter) {
