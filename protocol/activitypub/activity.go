@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/store"
 )
 
@@ -44,6 +46,7 @@ type Activity struct {
 	to      []string          // who is named
 	origin  string            // of the id
 	foreign bool              // the id is of another server than the actor
+	leaves  bool              // it deletes its own actor
 }
 
 // maxID is the longest id of an activity or an actor, in bytes.
@@ -70,29 +73,34 @@ func unprocessable(format string, args ...any) error {
 // parse reads an activity and checks its shape (VUL-01-001). With an error that isn't
 // about its id, the activity has its id.
 func parse(body []byte) (*Activity, error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(body, &members); err != nil || members == nil {
-		return &Activity{}, malformed("the body isn't a JSON object")
-	}
 	a := &Activity{Body: body}
-	id, err := text(members["id"])
-	if err != nil || id == "" {
+	if !json.Valid(body) || bytes.TrimLeft(body, " \t\r\n")[0] != '{' {
+		return a, malformed("the body isn't a JSON object")
+	}
+	// Duplicate names would mean one thing here and another to the next reader. In the
+	// canonical form there are none.
+	text, err := canon.Canonicalize(body, canon.Exact)
+	if err != nil {
+		return a, malformed("the body isn't strict JSON: a name may come twice in one object, or text isn't UTF-8")
+	}
+	members := pick(text, identifying...)
+	id, _ := canon.Text(members["id"])
+	if id == "" {
 		return a, malformed("the activity has no id, which has to be a URI")
 	}
 	if a.origin, err = originOf(id); err != nil {
 		return a, malformed("the id of the activity isn't a full URI: %v", err)
 	}
 	a.ID = id
-	// Duplicate names would mean one thing here and another to the next reader.
-	if a.content, err = semel.FingerprintJSON(body); err != nil {
-		return a, malformed("the body isn't strict JSON: a name may come twice in one object, or text isn't UTF-8")
+	if name, found := ambiguous(text, identifying...); found {
+		return a, malformed("the activity has the member %q, which others take for another one", name)
 	}
-	if a.Type, err = text(members["type"]); err != nil || a.Type == "" {
+	if a.Type, _ = canon.Text(members["type"]); a.Type == "" {
 		return a, malformed("the activity has no type")
 	}
 	if raw := members["actor"]; !missing(raw) {
-		if a.Actor = reference(raw); a.Actor == "" {
-			return a, malformed("the actor of the activity isn't a full URI, or an object with one as its id")
+		if a.Actor, err = reference(raw); err != nil {
+			return a, malformed("the actor of the activity %v", err)
 		}
 		if _, err := originOf(a.Actor); err != nil {
 			return a, malformed("the actor of the activity isn't a full URI: %v", err)
@@ -103,20 +111,55 @@ func parse(body []byte) (*Activity, error) {
 			return a, unprocessable("an activity of the type %s needs the member %s", a.Type, name)
 		}
 	}
-	for _, name := range []string{"to", "cc", "bto", "bcc", "audience"} {
+	for _, name := range addressing {
 		to, err := recipients(members[name])
 		if err != nil {
 			return a, malformed("the member %s %v", name, err)
 		}
 		a.to = append(a.to, to...)
 	}
-	_, proof := members["proof"]
-	_, signature := members["signature"]
-	if proof || signature {
-		a.content, err = withoutProofs(members)
+	if a.Type == "Delete" && a.Actor != "" {
+		object, err := reference(members["object"])
+		a.leaves = err == nil && object == a.Actor
 	}
-	return a, err
+	a.content = semel.FingerprintOf(store.SchemeJSON, withoutProofs(text))
+	return a, nil
 }
+
+// The members by which an activity is told apart, and those that say whom it is for.
+var (
+	addressing  = []string{"to", "cc", "bto", "bcc", "audience"}
+	identifying = append([]string{"id", "type", "actor", "object", "target"}, addressing...)
+)
+
+// pick are the members of an object with exactly these names. A struct would also take
+// others that differ by case, and a map would cost memory for whatever else there is.
+func pick(object []byte, names ...string) map[string][]byte {
+	found := make(map[string][]byte, len(names))
+	for name, value := range canon.Members(object) {
+		if slices.Contains(names, string(name)) {
+			found[string(name)] = value
+		}
+	}
+	return found
+}
+
+// ambiguous finds a member that some reader would take for one of those named, such as ID
+// or @id for id: who acts must not depend on who reads.
+func ambiguous(object []byte, names ...string) (name string, found bool) {
+	for name := range canon.Members(object) {
+		for _, one := range names {
+			keyword := (one == "id" || one == "type") && len(name) > 0 && name[0] == '@' && string(name[1:]) == one
+			if keyword || len(name) <= maxFolded*len(one) && string(name) != one && strings.EqualFold(string(name), one) {
+				return string(name), true
+			}
+		}
+	}
+	return "", false
+}
+
+// maxFolded is how many bytes of UTF-8 one letter of ASCII may be in another case.
+const maxFolded = 3
 
 // required are the members without which an activity means nothing.
 var required = map[string][]string{
@@ -124,16 +167,25 @@ var required = map[string][]string{
 	"Add": {"object", "target"}, "Remove": {"object", "target"},
 }
 
-// withoutProofs is the fingerprint of a body without what senders prove it by: that
-// changes whenever it is made.
-func withoutProofs(members map[string]json.RawMessage) (semel.Fingerprint, error) {
-	delete(members, "proof")
-	delete(members, "signature")
-	content, err := json.Marshal(members)
-	if err != nil {
-		return semel.Fingerprint{}, err
+// withoutProofs is a canonical object without what senders prove it by: that changes
+// whenever it is made. What is left is canonical.
+func withoutProofs(object []byte) []byte {
+	proofs := pick(object, "proof", "signature")
+	if len(proofs) == 0 {
+		return object
 	}
-	return semel.FingerprintJSON(content)
+	rest := []byte("{")
+	for name, value := range canon.Members(object) {
+		if string(name) == "proof" || string(name) == "signature" {
+			continue
+		}
+		if len(rest) > 1 {
+			rest = append(rest, ',')
+		}
+		rest, _ = canon.AppendString(rest, string(name)) // it was valid where it stood
+		rest = append(append(rest, ':'), value...)
+	}
+	return append(rest, '}')
 }
 
 // saidBy completes the fingerprint: neither the same id with another content nor the same
@@ -161,58 +213,52 @@ func originOf(uri string) (string, error) {
 	return strings.ToLower(u.Scheme + "://" + u.Host), nil
 }
 
-func missing(raw json.RawMessage) bool {
+func missing(raw []byte) bool {
 	return len(raw) == 0 || bytes.Equal(raw, []byte("null"))
 }
 
-func text(raw json.RawMessage) (string, error) {
-	var s string
-	if len(raw) == 0 {
-		return "", nil
-	}
-	err := json.Unmarshal(raw, &s)
-	return s, err
-}
-
 // reference is a URI, or the id of an object that is there instead.
-func reference(raw json.RawMessage) string {
-	if s, err := text(raw); err == nil {
-		return s
+func reference(raw []byte) (uri string, err error) {
+	uri, is := canon.Text(raw)
+	if !is {
+		if name, found := ambiguous(raw, "id"); found {
+			return "", fmt.Errorf("has the member %q, which others take for its id", name)
+		}
+		uri, _ = canon.Text(canon.Member(raw, "id"))
 	}
-	var object struct {
-		ID string `json:"id"`
+	if uri == "" {
+		return "", errors.New("isn't a full URI, or an object with one as its id")
 	}
-	if json.Unmarshal(raw, &object) != nil {
-		return ""
-	}
-	return object.ID
+	return uri, nil
 }
 
 // maxRecipients bounds who is named by one activity: each is looked at.
 const maxRecipients = 1000
 
 // recipients are the URIs of one that is named, or a list.
-func recipients(raw json.RawMessage) ([]string, error) {
+func recipients(raw []byte) (uris []string, err error) {
 	if missing(raw) {
 		return nil, nil
 	}
-	list := []json.RawMessage{raw}
-	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) {
-		list = nil
-		if err := json.Unmarshal(raw, &list); err != nil {
-			return nil, errors.New("isn't a list that can be read")
+	add := func(item []byte) error {
+		if len(uris) == maxRecipients {
+			return fmt.Errorf("names more than %d", maxRecipients)
 		}
-	}
-	if len(list) > maxRecipients {
-		return nil, fmt.Errorf("names more than %d", maxRecipients)
-	}
-	var uris []string
-	for _, item := range list {
-		uri := reference(item)
-		if uri == "" {
-			return nil, errors.New("names somebody without a URI")
+		uri, err := reference(item)
+		if err != nil {
+			return fmt.Errorf("names somebody who %w", err)
 		}
 		uris = append(uris, uri)
+		return nil
+	}
+	if raw[0] != '[' {
+		err = add(raw)
+		return uris, err
+	}
+	for item := range canon.Items(raw) {
+		if err := add(item); err != nil {
+			return nil, err
+		}
 	}
 	return uris, nil
 }

@@ -1,0 +1,165 @@
+package canon
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+)
+
+// Members yields the names and values of the object in text, in its order: names
+// unescaped, values as they stand there. Unlike a struct of encoding/json it tells names
+// apart by case, and unlike a map it costs nothing for the members that nobody asks for.
+// A yielded name is good until the next one. Text that isn't an object has none; one that
+// isn't valid JSON has those before its first fault.
+func Members(text []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(name, value []byte) bool) {
+		s := scanner{text: text}
+		if !s.skip('{') {
+			return
+		}
+		for s.next() == '"' {
+			name, ok := s.name()
+			if !ok || !s.skip(':') {
+				return
+			}
+			value, ok := s.value()
+			if !ok || !yield(name, value) || !s.skip(',') {
+				return
+			}
+		}
+	}
+}
+
+// Member is the value of the member with exactly this name; the last, if there are
+// several. It is nil if there is none.
+func Member(text []byte, name string) (value []byte) {
+	for n, v := range Members(text) {
+		if string(n) == name {
+			value = v
+		}
+	}
+	return value
+}
+
+// Items yields the items of the array in text, as they stand there. Text that isn't an
+// array has none; one that isn't valid JSON has those before its first fault.
+func Items(text []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		s := scanner{text: text}
+		if !s.skip('[') {
+			return
+		}
+		for s.next() != ']' {
+			item, ok := s.value()
+			if !ok || !yield(item) || !s.skip(',') {
+				return
+			}
+		}
+	}
+}
+
+// Text is the string that the JSON in text is, and whether it is one.
+func Text(text []byte) (s string, is bool) {
+	if len(text) == 0 || text[0] != '"' || json.Unmarshal(text, &s) != nil {
+		return "", false
+	}
+	return s, true
+}
+
+// scanner walks over JSON. What it walks over is not checked.
+type scanner struct {
+	text []byte
+	pos  int
+	buf  []byte // an unescaped name
+}
+
+// next is the next byte that isn't white space; 0 at the end.
+func (s *scanner) next() byte {
+	for s.pos < len(s.text) {
+		switch c := s.text[s.pos]; c {
+		case ' ', '\n', '\t', '\r':
+			s.pos++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// skip moves over a byte, if it is the next one.
+func (s *scanner) skip(c byte) bool {
+	if s.next() != c {
+		return false
+	}
+	s.pos++
+	return true
+}
+
+// name is a string, unescaped.
+func (s *scanner) name() ([]byte, bool) {
+	raw, ok := s.quoted()
+	if !ok {
+		return nil, false
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw[1 : len(raw)-1], true
+	}
+	unescaped, ok := Text(raw)
+	s.buf = append(s.buf[:0], unescaped...)
+	return s.buf, ok
+}
+
+// quoted is a string as it stands there.
+func (s *scanner) quoted() ([]byte, bool) {
+	for i := s.pos + 1; i < len(s.text); i++ {
+		switch s.text[i] {
+		case '\\':
+			i++
+		case '"':
+			raw := s.text[s.pos : i+1]
+			s.pos = i + 1
+			return raw, true
+		}
+	}
+	return nil, false
+}
+
+// value is a value as it stands there.
+func (s *scanner) value() ([]byte, bool) {
+	switch s.next() {
+	case 0, ',', ':', ']', '}':
+		return nil, false
+	case '"':
+		return s.quoted()
+	case '{', '[':
+		return s.container()
+	}
+	begin := s.pos
+	for s.pos < len(s.text) && bytes.IndexByte([]byte(" \n\t\r,:]}"), s.text[s.pos]) < 0 {
+		s.pos++
+	}
+	return s.text[begin:s.pos], true
+}
+
+// container is an object or an array as it stands there.
+func (s *scanner) container() ([]byte, bool) {
+	begin, depth := s.pos, 0
+	for s.pos < len(s.text) {
+		switch s.text[s.pos] {
+		case '"':
+			if _, ok := s.quoted(); !ok {
+				return nil, false
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				s.pos++
+				return s.text[begin:s.pos], true
+			}
+		}
+		s.pos++
+	}
+	return nil, false
+}

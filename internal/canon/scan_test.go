@@ -1,0 +1,97 @@
+package canon
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestMembers(t *testing.T) {
+	const text = ` { "a" : 1 , "A":[1,{"x":"}"}], "\u0062\n":"q\"," , "":{"b":[]}, "n":null,"last":-1.5e3 } `
+	var got []string
+	for name, value := range Members([]byte(text)) {
+		got = append(got, string(name)+"="+string(value))
+	}
+	want := []string{"a=1", `A=[1,{"x":"}"}]`, "b\n=" + `"q\","`, `={"b":[]}`, "n=null", "last=-1.5e3"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := Member([]byte(`{"a":1,"b":2,"a":3}`), "a"); string(got) != "3" {
+		t.Errorf("of two members the first counts: %s", got)
+	}
+	if Member([]byte(`{"ID":1}`), "id") != nil || Member([]byte(`["id"]`), "id") != nil || Member(nil, "id") != nil {
+		t.Error("a member that isn't there has a value")
+	}
+}
+
+func TestItems(t *testing.T) {
+	var got []string
+	for item := range Items([]byte(` [ 1 ,"a,b", [2,3] , {"x":[4]},true ] `)) {
+		got = append(got, string(item))
+	}
+	if want := []string{"1", `"a,b"`, "[2,3]", `{"x":[4]}`, "true"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, none := range []string{"", "[]", "[ ]", "{}", "1", "["} {
+		for item := range Items([]byte(none)) {
+			t.Errorf("%q has the item %q", none, item)
+		}
+	}
+}
+
+// TestScanningCostsNothing: a stranger chooses how many members there are.
+func TestScanningCostsNothing(t *testing.T) {
+	object := []byte(`{"a":0` + strings.Repeat(`,"b":[]`, 10_000) + `}`)
+	array := []byte(`[0` + strings.Repeat(",0", 10_000) + `]`)
+	if n := testing.AllocsPerRun(10, func() {
+		Member(object, "a")
+		for range Items(array) {
+		}
+	}); n > 10 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// FuzzScan holds Members and Items against encoding/json.
+func FuzzScan(f *testing.F) {
+	for _, seed := range []string{`{"a":1,"\u0041":{"b":[]}}`, `[1,"x",{"a":null}]`, `{`, `{"a"`, `{"a":`, `"`, `{"a":"\`, ` [ ] `, `{"a" 1}`, `{"0`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		members := map[string]string{}
+		for name, value := range Members(text) {
+			members[string(name)] = string(value)
+		}
+		var items []string
+		for item := range Items(text) {
+			items = append(items, string(item))
+		}
+		if !json.Valid(text) {
+			return
+		}
+		var object map[string]json.RawMessage
+		if json.Unmarshal(text, &object) == nil {
+			if len(object) != len(members) {
+				t.Fatalf("%q has %d members, not %d", text, len(object), len(members))
+			}
+			for name, value := range object {
+				if members[name] != string(bytes.TrimSpace(value)) && strings.ToValidUTF8(name, "") == name && !strings.Contains(name, "\uFFFD") {
+					t.Fatalf("%q: %q is %q, not %q", text, name, value, members[name])
+				}
+			}
+		}
+		var list []json.RawMessage
+		if json.Unmarshal(text, &list) == nil {
+			if len(list) != len(items) {
+				t.Fatalf("%q has %d items, not %d", text, len(list), len(items))
+			}
+			for i := range list {
+				if items[i] != string(bytes.TrimSpace(list[i])) {
+					t.Fatalf("%q: item %d is %q, not %q", text, i, list[i], items[i])
+				}
+			}
+		}
+	})
+}
