@@ -66,7 +66,7 @@ type Fault struct {
 	// Keyword of the schema, such as minimum; empty if there is none.
 	Keyword string
 	// Names are the members that the value lacks or that the schema doesn't know, if that
-	// is the fault: its keyword is required or additionalProperties.
+	// is the fault: its keyword is required or additionalProperties. There are 20 at most.
 	Names []string
 	// Message goes on from the name of the value, such as "is string and should be number".
 	Message string
@@ -105,14 +105,20 @@ func faultOf(f *jsonschema.ValidationError) Fault {
 	}
 	switch x := f.ErrorKind.(type) {
 	case *kind.Required:
-		fault.Names, fault.Message = x.Missing, "lacks "+strings.Join(x.Missing, ", ")
+		fault.Names = x.Missing[:min(len(x.Missing), maxFaults)]
+		fault.Message = "lacks " + strings.Join(fault.Names, ", ")
 	case *kind.AdditionalProperties:
-		fault.Names, fault.Message = x.Properties, "has members that the schema does not know: "+strings.Join(x.Properties, ", ")
+		fault.Names = x.Properties[:min(len(x.Properties), maxFaults)]
+		fault.Message = "has members that the schema does not know: " + strings.Join(fault.Names, ", ")
 	case *kind.Type:
 		fault.Message = fmt.Sprintf("is %s and should be %s", x.Got, strings.Join(x.Want, " or "))
 	}
 	return fault
 }
+
+// MaxValues bounds the values in what is checked, at any depth: a tree of them takes many
+// times the memory of their text.
+const MaxValues = 20_000
 
 // Bounds of numbers. A schema computes with exact fractions, which can be very long for a
 // short text.

@@ -58,6 +58,25 @@ func Items(text []byte) iter.Seq[[]byte] {
 	}
 }
 
+// Values is how many values are in text, at any depth, with one too many for each object
+// or array that is empty. It is for bounding what a tree of them would take.
+func Values(text []byte) (n int) {
+	s := scanner{text: text}
+	for n = 1; s.pos < len(s.text); {
+		switch s.text[s.pos] {
+		case '"':
+			if _, ok := s.quoted(); !ok {
+				return n
+			}
+			continue
+		case '{', '[', ',':
+			n++
+		}
+		s.pos++
+	}
+	return n
+}
+
 // Text is the string that the JSON in text is, and whether it is one.
 func Text(text []byte) (s string, is bool) {
 	if len(text) == 0 || text[0] != '"' || json.Unmarshal(text, &s) != nil {

@@ -41,6 +41,14 @@ func TestItems(t *testing.T) {
 	}
 }
 
+func TestValues(t *testing.T) {
+	for text, want := range map[string]int{`1`: 1, `"a,b[{"`: 1, `[1,2]`: 3, `{"a":[1,{"b":"c"}],"d":null}`: 6, `[]`: 2} {
+		if n := Values([]byte(text)); n != want {
+			t.Errorf("%s has %d values, want %d", text, n, want)
+		}
+	}
+}
+
 // TestScanningCostsNothing: a stranger chooses how many members there are.
 func TestScanningCostsNothing(t *testing.T) {
 	object := []byte(`{"a":0` + strings.Repeat(`,"b":[]`, 10_000) + `}`)

@@ -2,10 +2,12 @@ package forrst
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/argschema"
+	"github.com/semelhq/semel/internal/canon"
 )
 
 // misfits are the faults of the arguments by the schema of the version that is called.
@@ -13,6 +15,10 @@ func (f *function) misfits(r *Request) (errs Errors) {
 	schema := f.arguments[r.Version]
 	if schema == nil {
 		return nil
+	}
+	if canon.Values(r.canonical) > argschema.MaxValues {
+		errs.misfit([]string{"call", "arguments"}, "", fmt.Sprintf("The arguments have more than %d values", argschema.MaxValues))
+		return errs
 	}
 	tree, err := argschema.Decode(r.Arguments)
 	if err != nil { // the parser has read them before
@@ -38,16 +44,12 @@ func (f *function) misfits(r *Request) (errs Errors) {
 		if len(fault.Names) == 0 {
 			errs.misfit(at, fault.Keyword, message)
 		}
-		for _, name := range fault.Names {
+		for _, name := range fault.Names[:min(len(fault.Names), maxErrors)] {
 			errs.misfit(append(slices.Clip(at), name), fault.Keyword, message)
 		}
 	}
-	return errs[:min(len(errs), maxMisfits)]
+	return errs
 }
-
-// maxMisfits is how many faults an answer has at most, because it should not be larger
-// than the request.
-const maxMisfits = 20
 
 func (list *Errors) misfit(at []string, keyword, message string) {
 	e := list.add(SchemaValidationFailed, At(at...), "%s", message)

@@ -45,6 +45,7 @@ type Request struct {
 	Header http.Header
 
 	asked       string // the version as the request has it, which may be empty
+	canonical   []byte // the arguments as they are compared
 	idempotency *idempotency
 }
 
@@ -57,25 +58,44 @@ type Extension struct {
 	index int // in the request
 }
 
-// members takes a JSON object apart. Unlike a struct it tells names apart by case.
-func members(raw json.RawMessage) (map[string]json.RawMessage, bool) {
-	var m map[string]json.RawMessage
-	err := json.Unmarshal(raw, &m)
-	return m, err == nil && m != nil
+// Bounds of an envelope. What lies beyond them is refused at once, because a request is
+// read before anybody knows its sender.
+const (
+	maxMembers    = 64 // of an object of the envelope
+	maxExtensions = 32
+)
+
+// members takes a JSON object apart, up to one member more than maxMembers. Unlike a
+// struct it tells names apart by case.
+func members(raw []byte) (map[string]json.RawMessage, bool) {
+	if !isObject(raw) {
+		return nil, false
+	}
+	m := map[string]json.RawMessage{}
+	for name, value := range canon.Members(raw) {
+		if m[string(name)] = value; len(m) > maxMembers {
+			break
+		}
+	}
+	return m, true
+}
+
+// isObject reports whether valid JSON is an object.
+func isObject(raw []byte) bool {
+	raw = bytes.TrimLeft(raw, " \t\r\n")
+	return len(raw) > 0 && raw[0] == '{'
 }
 
 // text reads a JSON string.
 func text(raw json.RawMessage) (string, bool) {
-	var s string
-	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
-		return "", false
-	}
-	return s, store.ValidText(s)
+	s, is := canon.Text(raw)
+	return s, is && store.ValidText(s)
 }
 
 // parse reads a request. The id comes with errors too, as soon as there is one.
 func parse(body []byte) (*Request, string, Errors) {
-	if _, err := canon.Canonicalize(body, canon.Exact); err != nil {
+	canonical, err := canon.Canonicalize(body, canon.Exact)
+	if err != nil {
 		bad, _ := errors.AsType[*canon.SyntaxError](err) // its only error
 		return nil, "", one(ParseError, &Source{Position: &bad.Offset}, "Invalid JSON: %s", bad.Msg)
 	}
@@ -88,7 +108,9 @@ func parse(body []byte) (*Request, string, Errors) {
 	}
 	var errs Errors
 	r := &Request{}
-	onlyMembers(&errs, top, nil, "protocol", "id", "call", "context", "extensions")
+	if !onlyMembers(&errs, top, nil, "protocol", "id", "call", "context", "extensions") {
+		return nil, "", errs
+	}
 	parseProtocol(&errs, top["protocol"])
 	id, ok := text(top["id"])
 	switch {
@@ -100,8 +122,11 @@ func parse(body []byte) (*Request, string, Errors) {
 	}
 	r.ID = id
 	r.parseCall(&errs, top["call"])
+	if r.canonical = canon.Member(canon.Member(canonical, "call"), "arguments"); r.canonical == nil {
+		r.canonical = r.Arguments
+	}
 	if raw, given := top["context"]; given {
-		if _, ok := members(raw); !ok {
+		if !isObject(raw) {
 			errs.add(InvalidRequest, At("context"), "The context must be an object")
 		}
 		r.Context = raw
@@ -111,8 +136,12 @@ func parse(body []byte) (*Request, string, Errors) {
 }
 
 // onlyMembers refuses names that mean nothing. One that was misspelled would otherwise
-// change what is executed.
-func onlyMembers(errs *Errors, m map[string]json.RawMessage, path []string, names ...string) {
+// change what is executed. It returns false if there are too many to go on.
+func onlyMembers(errs *Errors, m map[string]json.RawMessage, path []string, names ...string) bool {
+	if len(m) > maxMembers {
+		errs.add(InvalidRequest, At(path...), "It has more than %d members; there are %s", maxMembers, strings.Join(names, ", "))
+		return false
+	}
 	var unknown []string
 	for name := range m {
 		if !slices.Contains(names, name) {
@@ -123,6 +152,7 @@ func onlyMembers(errs *Errors, m map[string]json.RawMessage, path []string, name
 	for _, name := range unknown {
 		errs.add(InvalidRequest, At(append(slices.Clip(path), name)...), "There is no such member; there are %s", strings.Join(names, ", "))
 	}
+	return true
 }
 
 func parseProtocol(errs *Errors, raw json.RawMessage) {
@@ -152,7 +182,9 @@ func (r *Request) parseCall(errs *Errors, raw json.RawMessage) {
 		errs.add(InvalidRequest, At("call"), "The call must be an object with function")
 		return
 	}
-	onlyMembers(errs, m, []string{"call"}, "function", "version", "arguments")
+	if !onlyMembers(errs, m, []string{"call"}, "function", "version", "arguments") {
+		return
+	}
 	if r.Function, ok = text(m["function"]); !ok || r.Function == "" {
 		errs.add(InvalidRequest, At("call", "function"), "The function must be a string that isn't empty")
 	}
@@ -163,7 +195,7 @@ func (r *Request) parseCall(errs *Errors, raw json.RawMessage) {
 	}
 	r.Arguments = json.RawMessage("{}")
 	if raw, given := m["arguments"]; given {
-		if _, ok := members(raw); !ok {
+		if !isObject(raw) {
 			errs.add(InvalidRequest, At("call", "arguments"), "The arguments must be an object")
 		}
 		r.Arguments = raw
@@ -178,10 +210,16 @@ func (r *Request) parseExtensions(errs *Errors, raw json.RawMessage) {
 	if raw == nil {
 		return
 	}
-	var list []json.RawMessage
-	if err := json.Unmarshal(raw, &list); err != nil || list == nil {
+	if raw[0] != '[' {
 		errs.add(InvalidRequest, At("extensions"), "The extensions must be an array of objects with urn and options")
 		return
+	}
+	var list []json.RawMessage
+	for item := range canon.Items(raw) {
+		if list = append(list, item); len(list) > maxExtensions {
+			errs.add(InvalidRequest, At("extensions"), "There are more than %d extensions", maxExtensions)
+			return
+		}
 	}
 	for i, raw := range list {
 		at := []string{"extensions", strconv.Itoa(i)}
@@ -190,13 +228,15 @@ func (r *Request) parseExtensions(errs *Errors, raw json.RawMessage) {
 			errs.add(InvalidRequest, At(at...), "An extension must be an object with urn")
 			continue
 		}
-		onlyMembers(errs, m, at, "urn", "options")
+		if !onlyMembers(errs, m, at, "urn", "options") {
+			continue
+		}
 		ext := Extension{Options: m["options"], index: i}
 		if ext.URN, ok = text(m["urn"]); !ok || !strings.HasPrefix(ext.URN, "urn:") {
 			errs.add(InvalidRequest, At(append(at, "urn")...), "The urn of an extension must be a string such as urn:forrst:ext:idempotency")
 			continue
 		}
-		if _, ok := members(ext.Options); ext.Options != nil && !ok {
+		if ext.Options != nil && !isObject(ext.Options) {
 			errs.add(InvalidRequest, At(append(at, "options")...), "The options of an extension must be an object")
 			continue
 		}

@@ -34,10 +34,20 @@ type Source struct {
 	Position *int `json:"position,omitempty"`
 }
 
+// maxErrors is how many errors an answer has at most, and maxPointer how long a name in a
+// pointer may be, in bytes: an answer should not be larger than its request.
+const (
+	maxErrors  = 20
+	maxPointer = 256
+)
+
 // At is the source that a pointer of these member names and indexes gives.
 func At(path ...string) *Source {
 	var b strings.Builder
 	for _, name := range path {
+		if len(name) > maxPointer {
+			break // the object that it is in must do
+		}
 		b.WriteByte('/')
 		b.WriteString(pointerEscapes.Replace(name))
 	}
@@ -76,9 +86,12 @@ func (list Errors) Unwrap() []error {
 	return errs
 }
 
+// add adds an error, unless there are maxErrors already.
 func (list *Errors) add(code Code, at *Source, format string, args ...any) *Error {
 	e := &Error{Code: code, Message: fmt.Sprintf(format, args...), Source: at}
-	*list = append(*list, e)
+	if len(*list) < maxErrors {
+		*list = append(*list, e)
+	}
 	return e
 }
 

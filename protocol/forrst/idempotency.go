@@ -53,6 +53,9 @@ type data struct {
 func (x *idempotency) parse(longest time.Duration) (errs Errors) {
 	at := []string{"extensions", strconv.Itoa(x.index), "options"}
 	m, _ := members(x.Options)
+	if len(m) > maxMembers {
+		return one(InvalidArguments, At(at...), "The idempotency extension has only key and ttl")
+	}
 	for name := range m {
 		if name != "key" && name != "ttl" {
 			errs.add(InvalidArguments, At(append(at, name)...), "The idempotency extension has only key and ttl")
@@ -92,17 +95,14 @@ func validKey(key string) bool {
 // (FOR-STORE.1). A version that was left out is not resolved first: a retry after the
 // deployment of a newer one would be another call.
 func (s *Service) call(r *Request, f *function) (semel.Call, error) {
-	args, err := canon.Canonicalize(r.Arguments, canon.Exact)
-	if err != nil {
-		return semel.Call{}, err
-	}
-	parts := [][]byte{args}
+	parts := [][]byte{r.canonical}
 	for _, x := range r.Extensions {
 		if !changing[shortName(x.URN)] {
 			continue // such as tracing, which differs in every delivery
 		}
 		options := []byte("{}")
 		if x.Options != nil {
+			var err error
 			if options, err = canon.Canonicalize(x.Options, canon.Exact); err != nil {
 				return semel.Call{}, err
 			}
@@ -118,7 +118,7 @@ func (s *Service) call(r *Request, f *function) (semel.Call, error) {
 		call.Key = s.newKey() // a call of its own
 	}
 	r.Caller.Name(&call, f.share)
-	call.Attributes = store.Attributes{attributeRequest: r.ID, attributeArguments: s.argumentsHash(call.Tenant, args)}
+	call.Attributes = store.Attributes{attributeRequest: r.ID, attributeArguments: s.argumentsHash(call.Tenant, r.canonical)}
 	return call, nil
 }
 

@@ -57,7 +57,11 @@ func (r *Request) arguments(into any, names ...string) (errs Errors) {
 			errs.add(InvalidArguments, At("call", "arguments", name), "There is no such argument")
 		}
 	}
-	if err := json.Unmarshal(r.Arguments, into); err != nil && len(errs) == 0 {
+	if len(errs) > 0 {
+		return errs
+	}
+	// A struct would also take names that differ by case, but those are refused by now.
+	if err := json.Unmarshal(r.Arguments, into); err != nil {
 		at := []string{"call", "arguments"}
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
 			at = append(at, wrong.Field)

@@ -4,12 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/semelhq/semel/internal/argschema"
 	"github.com/semelhq/semel/internal/canon"
 )
 
@@ -72,41 +71,45 @@ func (r *envelopeReader) command(text []byte) (c Command) {
 // members are the readers of an object's members, by name.
 type members map[string]func(path string, value []byte)
 
-// object reads an object that may have these members and must have those required.
+// object reads an object that may have these members and must have those required. It
+// stops when there are so many faults that no more are reported.
 func (r *envelopeReader) object(path string, text []byte, known members, required ...string) {
-	all, ok := r.open(path, text)
-	if !ok {
+	if !r.opens(path, text) {
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if read := known[name]; read != nil {
-			read(join(path, name), all[name])
+	given := make(map[string]bool, len(known))
+	for name, value := range canon.Members(text) {
+		if len(r.errs) >= maxComplaints {
+			return
+		}
+		if read := known[string(name)]; read != nil {
+			read(join(path, string(name)), value)
+			given[string(name)] = true
 		} else {
-			r.bad(join(path, name), "an envelope has no such member")
+			r.bad(join(path, brief(string(name))), "an envelope has no such member")
 		}
 	}
 	for _, name := range required {
-		if _, given := all[name]; !given {
+		if !given[name] {
 			r.bad(join(path, name), "it is missing")
 		}
 	}
 }
 
-// open reads an object member by member.
-func (r *envelopeReader) open(path string, text []byte) (map[string]json.RawMessage, bool) {
-	var all map[string]json.RawMessage
-	if !begins(text, '{') || json.Unmarshal(text, &all) != nil {
+// opens reports whether a value is an object.
+func (r *envelopeReader) opens(path string, text []byte) bool {
+	if !begins(text, '{') {
 		r.bad(path, "it is %s, not an object", kindOf(text))
-		return nil, false
+		return false
 	}
-	return all, true
+	return true
 }
 
 // text reads a string that is not empty.
 func (r *envelopeReader) text(path string, value []byte, most int) string {
-	var s string
+	s, is := canon.Text(value)
 	switch {
-	case !begins(value, '"') || json.Unmarshal(value, &s) != nil:
+	case !is:
 		r.bad(path, "it is %s, not a string", kindOf(value))
 	case s == "":
 		r.bad(path, "it is empty")
@@ -137,42 +140,46 @@ func (r *envelopeReader) target(path string, value []byte) Target {
 		r.bad(path, "it is %s, not a string, an array of strings or null", kindOf(value))
 		return Target{}
 	}
-	var items []json.RawMessage
-	if err := json.Unmarshal(value, &items); err != nil || len(items) > maxTargets {
-		r.bad(path, "it has %d items, more than %d", len(items), maxTargets)
-		return Target{}
-	}
-	ids := make([]string, 0, len(items))
-	for i, item := range items {
-		ids = append(ids, r.text(fmt.Sprintf("%s[%d]", path, i), item, maxID))
+	var ids []string
+	for item := range canon.Items(value) {
+		if len(ids) == maxTargets {
+			r.bad(path, "it has more than %d items", maxTargets)
+			return Target{}
+		}
+		ids = append(ids, r.text(fmt.Sprintf("%s[%d]", path, len(ids)), item, maxID))
 	}
 	return TargetsOf(ids...)
 }
 
 func (r *envelopeReader) args(path string, value []byte) json.RawMessage {
-	if _, ok := r.open(path, value); !ok {
+	if !r.opens(path, value) {
+		return nil
+	}
+	if canon.Values(value) > argschema.MaxValues {
+		r.bad(path, "they have more than %d values", argschema.MaxValues)
 		return nil
 	}
 	return json.RawMessage(value)
 }
 
 func (r *envelopeReader) trace(path string, value []byte) Trace {
-	all, ok := r.open(path, value)
-	if !ok {
-		return nil
-	}
-	if len(all) > maxTrace {
-		r.bad(path, "it has %d members, more than %d", len(all), maxTrace)
+	if !r.opens(path, value) {
 		return nil
 	}
 	trace := Trace{}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
+	seen := 0
+	for unescaped, text := range canon.Members(value) {
+		if seen++; seen > maxTrace {
+			r.bad(path, "it has more than %d members", maxTrace)
+			return nil
+		}
+		name := string(unescaped)
 		at := join(path, name)
 		if len(name) > maxID/4 || strings.IndexByte(name, 0) >= 0 {
 			r.bad(path, "a name in it is longer than %d bytes or has a NUL character", maxID/4)
 			continue
 		}
-		switch text := all[name]; kindOf(text) {
+		switch kindOf(text) {
 		case "a string":
 			trace[name] = r.text(at, text, maxTraced)
 		case "a number", "a boolean":
