@@ -27,7 +27,9 @@ const (
 // Send adds a message to those that the attempt sends if it completes (a transactional
 // outbox). Nothing is written yet: the messages become durable in the same write as the
 // result. If the attempt ends in another way they are dropped; if it is held and
-// settled as completed, see [Settlement].Messages. Sending the same name twice is
+// settled as completed, see [Settlement].Messages. A message with the state
+// [store.MessageParked] waits for an operator from the start, and its Failure says why;
+// every other is pending. Sending the same name twice is
 // [CodeInvalidCall]; an attempt of a read-only call, which leaves no record, can't
 // send.
 func (a *Attempt) Send(m Message) error {
@@ -85,7 +87,12 @@ func addMessage(outbox []Message, m Message, id ID, origin int64) ([]Message, er
 		return bad("the messages of the call have %d bytes together, more than %d", size, MaxOutbox)
 	}
 	m.ID = "msg_" + derivedKey("semel-message-1", id, origin, m.Name)
-	m.State, m.Tries, m.NextAt, m.SettledAt, m.Failure = store.MessagePending, 0, 0, 0, nil
+	if m.State == store.MessageParked {
+		m.Failure = kept(m.Failure)
+	} else {
+		m.State, m.Failure = store.MessagePending, nil
+	}
+	m.Tries, m.NextAt, m.SettledAt = 0, 0, 0
 	m.Payload = slices.Clone(m.Payload)
 	return append(outbox, m), nil
 }
@@ -97,7 +104,11 @@ func addOutbox(r *Record, outbox []Message, now store.Instant) {
 	}
 	r.Outbox = slices.Clone(outbox)
 	for i := range r.Outbox {
-		r.Outbox[i].CreatedAt, r.Outbox[i].NextAt = now, now
+		m := &r.Outbox[i]
+		m.CreatedAt, m.NextAt = now, now
+		if m.State == store.MessageParked {
+			m.NextAt, m.SettledAt = 0, now
+		}
 	}
 	r.NextAt = nextLook(r)
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,35 +38,71 @@ type Event struct {
 	Payment *Payment
 
 	print semel.Fingerprint
+	apart string // what tells it from another event with its id and another content
 	fault string // why it has no identity of its own
 	view  *view
 }
+
+// Bounds of a delivery: it is read before anybody knows its sender, or by a program that
+// has others to serve.
+const (
+	// maxSigned is how many events with signatures of their own a delivery may have.
+	// Senders that sign so send a handful.
+	maxSigned = 100
+	// maxEvents is how many events another delivery may have. WhatsApp sends the most,
+	// up to 1,000.
+	maxEvents = 1000
+	// maxVisited is how many items of lists are looked at on the way to them.
+	maxVisited = 4 * maxEvents
+)
 
 // events splits a delivery. An event in a batch whose id can't be found is identified by
 // its content: it is taken, so that it holds up no other, and handlers don't get it.
 func (v *Verifier) events(d *Delivery) ([]Event, error) {
 	s := v.source
 	header := s.passed(d.Header)
+	body := bodyNode(d.Body)
+	most := maxEvents
+	if s.perEvent() {
+		most = maxSigned
+	}
 	var list []Event
+	within := map[*node]bool{} // items that events were found in
 	for i := range s.rules {
 		r := &s.rules[i]
-		found := []found{{node: &node{raw: d.Body}}}
-		body := found[0].node
+		all := []found{{node: &node{raw: d.Body}}}
 		if r.each != nil {
-			if !json.Valid(d.Body) {
+			if body.raw == nil {
 				return nil, refusal(CodeUnreadable, "the body is not JSON")
 			}
-			found = collect(body, r.each, nil)
+			c := collector{most: most}
+			if all = c.collect(body, r.each, nil); c.visited > maxVisited || len(all) > most {
+				return nil, refusal(codeTooLong, "a delivery may have up to %d events", most)
+			}
 		}
-		for _, at := range found {
+		for _, at := range all {
+			if s.Events[i].Rest && within[at.node] {
+				continue
+			}
+			for _, item := range at.items {
+				within[item] = true
+			}
 			e := Event{Source: s.Name, Header: header, Body: at.node.raw}
-			e.view = v.view(d)
-			e.view.body, e.view.items = body, at.items
+			e.view = &view{delivery: d, body: body, url: v.url, items: at.items}
+			if s.perEvent() {
+				// An event that nobody signed costs no more than that, and neither
+				// do those behind it.
+				if err := v.verify(e.view); err != nil {
+					return nil, err
+				}
+			}
 			v.identify(&e, r)
 			if e.fault != "" && r.each == nil {
 				return nil, refusal(CodeUnidentified, "%s", e.fault)
 			}
-			list = append(list, e)
+			if list = append(list, e); len(list) > most {
+				return nil, refusal(codeTooLong, "a delivery may have up to %d events", most)
+			}
 		}
 	}
 	return list, nil
@@ -74,11 +111,17 @@ func (v *Verifier) events(d *Delivery) ([]Event, error) {
 // found is a value with the items of the lists on the way to it.
 type found struct {
 	node  *node
-	items []int
+	items []*node
+	index []int // of each item in its list
 }
 
-// collect follows a path into every item of its lists.
-func collect(n *node, path []step, items []int) []found {
+// collector follows a path into every item of its lists, until there are too many.
+type collector struct {
+	most, visited int
+	index         []int
+}
+
+func (c *collector) collect(n *node, path []step, items []*node) []found {
 	for i, s := range path {
 		if n = n.member(s.name); n == nil {
 			return nil
@@ -86,12 +129,17 @@ func collect(n *node, path []step, items []int) []found {
 		if s.each {
 			var all []found
 			for k, item := range n.list() {
-				all = append(all, collect(item, path[i+1:], append(items[:len(items):len(items)], k))...)
+				if c.visited++; c.visited > maxVisited || len(all) > c.most {
+					break
+				}
+				c.index = append(c.index, k)
+				all = append(all, c.collect(item, path[i+1:], append(items[:len(items):len(items)], item))...)
+				c.index = c.index[:len(c.index)-1]
 			}
 			return all
 		}
 	}
-	return []found{{n, items}}
+	return []found{{n, items, slices.Clone(c.index)}}
 }
 
 // identify finds the identity and the kind of an event.
@@ -99,19 +147,25 @@ func (v *Verifier) identify(e *Event, r *rule) {
 	e.print = fingerprint(without(e.Body, r.ignore))
 	e.view.digest = digestOf(e.print)
 	id, err := e.view.fillAll(r.id)
+	if _, none := errors.AsType[*missing](err); none && len(r.fallback) > 0 {
+		id, err = e.view.fillAll(r.fallback)
+	}
 	var scope []string
 	if err == nil {
 		scope, err = e.view.fillAll(r.scope)
 	}
-	if err == nil && v.source.perEvent() && strings.Contains(strings.Join(id, ""), ":") {
-		// Signed fields stand between colons, so one in a field could be moved.
-		err = errors.New("the id of the event has a colon")
-	}
 	e.Type, _ = e.view.fill(r.kind) // without one the handler finds out by itself
+	if r.looseKind {
+		// Whoever has a delivery could use up its id under another kind, and the
+		// sender's own would be a duplicate.
+		e.print = semel.FingerprintOf(semel.SchemeJSON, []byte(e.print.String()), []byte(e.Type))
+	}
 	e.Payment = v.source.paymentOf(e)
 	if err != nil {
 		e.fault = err.Error()
 		id, scope = []string{"unreadable", digestOf(semel.FingerprintOf(semel.SchemeRaw, e.Body))}, nil
+	} else if apart, err := e.view.fillAll(r.apart); err == nil && strings.Join(apart, "") != "" {
+		e.apart = join(apart, store.MaxKeyLen/8)
 	}
 	e.Key = "webhook:" + v.source.Name + ":" + join(id, store.MaxKeyLen/4)
 	e.Scope = join(scope, store.MaxScopeLen)

@@ -3,57 +3,57 @@ package webhook
 import (
 	"bytes"
 	"encoding/json"
+
+	"github.com/semelhq/semel/internal/canon"
 )
 
-// node is a JSON value whose parts are parsed when somebody asks for them, each once. It
+// node is a JSON value whose parts are found when somebody asks for them, each once. It
 // keeps the bytes as they came, which handlers get.
 type node struct {
-	raw     json.RawMessage
-	parsed  bool
-	members map[string]*node
+	raw     []byte
+	members map[string]*node // those that were asked for
 	items   []*node
+	listed  bool
 }
 
-func (n *node) parse() {
-	if n.parsed {
-		return
+// bodyNode is a body. One that isn't JSON has no parts.
+func bodyNode(body []byte) *node {
+	if !json.Valid(body) {
+		return &node{}
 	}
-	n.parsed = true
-	switch trimmed := bytes.TrimLeft(n.raw, " \t\r\n"); {
-	case len(trimmed) == 0:
-	case trimmed[0] == '{':
-		var members map[string]json.RawMessage
-		if json.Unmarshal(n.raw, &members) == nil {
-			n.members = make(map[string]*node, len(members))
-			for name, raw := range members {
-				n.members[name] = &node{raw: raw}
-			}
-		}
-	case trimmed[0] == '[':
-		var items []json.RawMessage
-		if json.Unmarshal(n.raw, &items) == nil {
-			for _, raw := range items {
-				n.items = append(n.items, &node{raw: raw})
-			}
-		}
-	}
+	return &node{raw: body}
 }
 
-// member is a member of an object, or nil.
+// member is a member of an object, by its exact name, or nil.
 func (n *node) member(name string) *node {
 	if n == nil {
 		return nil
 	}
-	n.parse()
-	return n.members[name]
+	m, known := n.members[name]
+	if known {
+		return m
+	}
+	if raw := canon.Member(n.raw, name); raw != nil {
+		m = &node{raw: raw}
+	}
+	if n.members == nil {
+		n.members = map[string]*node{}
+	}
+	n.members[name] = m
+	return m
 }
 
-// list is the items of an array.
+// list is the items of an array, but not more than one above maxEvents.
 func (n *node) list() []*node {
-	if n == nil {
-		return nil
+	if n.listed {
+		return n.items
 	}
-	n.parse()
+	n.listed = true
+	for raw := range canon.Items(n.raw) {
+		if n.items = append(n.items, &node{raw: raw}); len(n.items) > maxEvents {
+			break
+		}
+	}
 	return n.items
 }
 
@@ -66,8 +66,7 @@ func (n *node) text() string {
 	if len(raw) == 0 || raw[0] == '{' || raw[0] == '[' || raw[0] == 'n' {
 		return ""
 	}
-	var s string
-	if raw[0] == '"' && json.Unmarshal(raw, &s) == nil {
+	if s, is := canon.Text(raw); is {
 		return s
 	}
 	return string(raw)

@@ -106,7 +106,7 @@ type view struct {
 	body     *node
 	labels   map[string]string // of the signature
 	url      string
-	items    []int // the item of each list on the way to the event
+	items    []*node // the item of each list on the way to the event
 	digest   string
 }
 
@@ -155,16 +155,24 @@ func (e *missing) Error() string {
 
 // at follows a path, through the lists to the items of this event.
 func (v *view) at(path []step) *node {
-	n, list := v.body, 0
+	n, lists := v.body, 0
+	for i := len(path) - 1; i >= 0; i-- {
+		if !path[i].each {
+			continue
+		}
+		for _, s := range path[:i+1] {
+			if s.each {
+				lists++
+			}
+		}
+		if lists > len(v.items) {
+			return nil
+		}
+		n, path = v.items[lists-1], path[i+1:]
+		break
+	}
 	for _, s := range path {
 		n = n.member(s.name)
-		if s.each {
-			items := n.list()
-			if list >= len(v.items) || v.items[list] >= len(items) {
-				return nil
-			}
-			n, list = items[v.items[list]], list+1
-		}
 	}
 	return n
 }

@@ -19,6 +19,17 @@ const (
 	Sync Mode = "sync" // when they are handled
 )
 
+// AfterConflict says what becomes of an event whose id was used with another content.
+type AfterConflict string
+
+// What may become of it.
+const (
+	// ParkConflict keeps it in the outbox until an operator replays or discards it.
+	ParkConflict AfterConflict = "park"
+	// DropConflict keeps nothing of it but what Seen and the evidence log get.
+	DropConflict AfterConflict = "drop"
+)
+
 // Handler handles an event. After an error it gets the event again: with [Ack] from the
 // dispatcher, until the error is a [*Refusal]; with [Sync] when the sender delivers again,
 // whatever the error. With [Sync], [semel.Unknown] and the other marks of the engine apply.
@@ -66,6 +77,11 @@ type Options struct {
 	// [Sync]. Defaults to [semel.HoldAbandoned]; an event with [Ack] is always handled
 	// again.
 	OnAbandoned semel.AfterAbandon
+	// OnConflict is what becomes of an event whose id was used with another content.
+	// Defaults to [ParkConflict]: the event is a message to [Receiver.Destination] that
+	// is parked from the start, in a record of its own, so you need a dispatcher for
+	// what is replayed, with [Sync] too.
+	OnConflict AfterConflict
 	// Lease is how long an event waits for its handler after a crash, with [Sync]; then
 	// OnAbandoned decides. Defaults to [semel.DefaultLease].
 	Lease time.Duration
@@ -83,14 +99,24 @@ type Options struct {
 	// contents in a conflict.
 	Evidence semel.EvidenceLevel
 	// Seen is called for each delivery that was refused, with an empty Event, and for
-	// each event of the others. Optional.
+	// each event of the others; once with an empty Event and an error where a delivery
+	// has none. Optional.
 	Seen func(Seen)
 }
 
 // Seen is what became of an event in one delivery.
 type Seen struct {
+	// Receiver is the name of the receiver.
+	Receiver string
 	// Event is the event. Don't keep or change it.
 	Event *Event
+	// Record is what is stored about the event, or about the one that has its id; zero if
+	// nothing is known.
+	Record semel.ID
+	// First and Content are the digests of both contents in a conflict, and Parked is
+	// the record with the parked event; zero if it wasn't parked.
+	First, Content semel.Fingerprint
+	Parked         semel.ID
 	// Decision is what this delivery of it got.
 	Decision semel.Decision
 	// Err is why it was not taken, or that it is a conflict; a [*Refusal] if the whole
@@ -115,6 +141,7 @@ func (opts Options) withDefaults() Options {
 	opts.Name = cmp.Or(opts.Name, s.Name)
 	opts.Mode = cmp.Or(opts.Mode, Ack)
 	opts.OnAbandoned = cmp.Or(opts.OnAbandoned, semel.HoldAbandoned)
+	opts.OnConflict = cmp.Or(opts.OnConflict, ParkConflict)
 	opts.Lease = cmp.Or(opts.Lease, semel.DefaultLease)
 	opts.Window = cmp.Or(opts.Window, s.Window())
 	opts.Budget = cmp.Or(opts.Budget, time.Duration(s.Patience)*4/5)
@@ -139,6 +166,7 @@ func (opts Options) Validate() error {
 	}
 	need(sourceName.MatchString(opts.Name), "Name %q is not small letters, digits and -", opts.Name)
 	need(opts.Mode == Ack || opts.Mode == Sync, "Mode %q is neither ack nor sync", opts.Mode)
+	need(opts.OnConflict == ParkConflict || opts.OnConflict == DropConflict, "OnConflict %q is neither park nor drop", opts.OnConflict)
 	need(opts.Handle != nil, "Handle is missing")
 	need(s.Handshake.Token == "" || len(opts.VerifyToken) >= minSecret, "VerifyToken is missing or has fewer than %d bytes", minSecret)
 	need(opts.Window >= time.Duration(s.Horizon), "Window %v is shorter than %s repeats its deliveries: %v", opts.Window, s.Name, s.Horizon)

@@ -127,7 +127,9 @@ func (r *rig) dispatch(rec *semel.Record) {
 		if rec.Outbox[i].Destination != r.receiver.Destination() {
 			r.t.Errorf("a message to %s", rec.Outbox[i].Destination)
 		}
-		r.due = append(r.due, rec.Outbox[i].Payload)
+		if rec.Outbox[i].State == store.MessagePending {
+			r.due = append(r.due, rec.Outbox[i].Payload)
+		}
 	}
 }
 
@@ -256,6 +258,7 @@ func TestShopify(t *testing.T) {
 		r := newRig(t, "shopify")
 		_, d := vectorOf(t, "shopify")
 		d.Header.Del("X-Shopify-Event-Id")
+		d.Header.Del("X-Shopify-Webhook-Id")
 		r.want(d, http.StatusBadRequest)
 	})
 }
@@ -273,6 +276,10 @@ func TestTheSameIDWithAnotherBodyIsAConflict(t *testing.T) {
 	}
 	if got := r.decisions(); !slices.Equal(got, []semel.Decision{semel.Conflict, semel.Execute, semel.Replay}) {
 		t.Errorf("%v", got)
+	}
+	conflict := r.seen[slices.IndexFunc(r.seen, func(s Seen) bool { return s.Decision == semel.Conflict })]
+	if conflict.Receiver != "stripe" || conflict.Record.Key != "webhook:stripe:evt_1" || conflict.First == conflict.Content || conflict.First.IsZero() || conflict.Content.IsZero() {
+		t.Errorf("it is reported as %+v", conflict)
 	}
 	leaf := r.conflict((&semel.Call{Tenant: "acme", Principal: Principal, Operation: "webhook.stripe", Key: "webhook:stripe:evt_1"}).ID(semel.SharePrincipal))
 	if p := leaf.Payload; p.Reason != evidence.ReasonConflict || p.Fingerprint == "" || p.Presented == "" || p.Fingerprint == p.Presented {
@@ -365,20 +372,44 @@ func TestItemsOfAdyenAreSignedEachForItself(t *testing.T) {
 		d.Body = bytes.Replace(d.Body, []byte(`"success":"true"`), []byte(`"success":"false","success":"true"`), 1)
 		r.want(d, http.StatusBadRequest)
 	})
-	t.Run("one that moves a colon into its id has none", func(t *testing.T) {
+	t.Run("one with a colon moved into another field isn't the signed one", func(t *testing.T) {
 		r := newRig(t, "adyen")
-		d := sign(item("P1", "AUTHORISATION", `,"originalReference":"X","merchantReference":"a:b"`))
-		moved := bytes.Replace(d.Body, []byte(`"P1"`), []byte(`"P1:X"`), 1)
-		moved = bytes.Replace(moved, []byte(`"originalReference":"X"`), []byte(`"originalReference":"","merchantAccountCode":"a"`), 1)
-		d.Body = bytes.Replace(moved, []byte(`"a:b"`), []byte(`"b"`), 1)
+		d := sign(item("P1", "AUTHORISATION", `,"originalReference":"","merchantAccountCode":"ACME","merchantReference":"order:77"`))
 		r.want(d, http.StatusOK)
-		for _, err := range r.work() {
-			wantCode(t, err, CodeUnidentified)
+		// All of them have the signed text of the first: P1::ACME:order:77:10:EUR:…
+		for _, moved := range []string{
+			`"merchantAccountCode":"ACME:order","merchantReference":"77","originalReference":"","pspReference":"P1"`,
+			`"merchantAccountCode":"order","merchantReference":"77","originalReference":":ACME","pspReference":"P1"`,
+			`"merchantAccountCode":"order","merchantReference":"77","originalReference":"ACME","pspReference":"P1:"`,
+		} {
+			const genuine = `"merchantAccountCode":"ACME","merchantReference":"order:77","originalReference":"","pspReference":"P1"`
+			forged := &Delivery{Header: d.Header, Body: bytes.Replace(d.Body, []byte(genuine), []byte(moved), 1)}
+			if bytes.Equal(forged.Body, d.Body) {
+				t.Fatalf("%s is not in %s", genuine, d.Body)
+			}
+			if w := r.post(forged); w.Code != http.StatusUnauthorized {
+				t.Errorf("with %s: %d %s", moved, w.Code, w.Body)
+			}
+		}
+		if r.work(); len(r.handled) != 1 {
+			t.Errorf("handled %v", r.keys)
+		}
+	})
+	t.Run("there are 100 at most, and none is looked at behind a wrong one", func(t *testing.T) {
+		r := newRig(t, "adyen")
+		var items []string
+		for i := range maxSigned + 1 {
+			items = append(items, item(fmt.Sprintf("P%d", i), "CAPTURE", ""))
+		}
+		r.want(sign(items...), http.StatusRequestEntityTooLarge)
+		r.want(sign(items[:maxSigned]...), http.StatusOK)
+		if r.work(); len(r.handled) != maxSigned {
+			t.Errorf("%d are handled", len(r.handled))
 		}
 	})
 	t.Run("a body without items is not signed", func(t *testing.T) {
 		r := newRig(t, "adyen")
-		for body, status := range map[string]int{`{}`: 401, `{"notificationItems":[]}`: 401, `not JSON`: 400, `{"notificationItems":[],"notificationItems":[]}`: 400} {
+		for body, status := range map[string]int{`{}`: 401, `{"notificationItems":[]}`: 401, `not JSON`: 400, `{"notificationItems":[],"notificationItems":[]}`: 401} {
 			r.want(&Delivery{Header: http.Header{}, Body: []byte(body)}, status)
 		}
 	})

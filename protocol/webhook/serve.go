@@ -23,12 +23,13 @@ const maxChallenge = 256
 // ServeHTTP takes deliveries:
 //
 //	POST  200 when every event is taken, or handled with [Sync]; 401 if the signature or
-//	      its time is wrong, 413 if the body or an event is too long, 400 if it can't be
+//	      its time is wrong, 413 if the body or an event is too long or
+//	      there are too many, 400 if it can't be
 //	      read, and 503 if an event wasn't taken, so that the delivery comes again
 //	GET   the handshake, if the source has one: 200 with the challenge, or 403
 //
-// A duplicate gets 200, and so does an event that was taken with another content before:
-// the sender could do nothing about it. Refusals are problem documents (RFC 9457), whose
+// A duplicate gets 200, and so does an event that was taken with another content before,
+// because the sender could do nothing about it; see [Options].OnConflict. Refusals are problem documents (RFC 9457), whose
 // code says why.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch {
@@ -64,6 +65,9 @@ func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
 		r.refuse(w, statusOf(refused.Code), refused)
 		return
 	}
+	if len(events) == 0 {
+		r.report(Seen{Event: r.nothing(), Err: errNoEvent})
+	}
 	for i := range events {
 		if r.opts.Mode == Ack && len(events[i].Body) > MaxEvent {
 			r.refuse(w, http.StatusRequestEntityTooLarge, refusal(codeTooLong, "an event is longer than %d bytes", MaxEvent))
@@ -73,7 +77,12 @@ func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
 	// If the sender hangs up, its events are taken nevertheless.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), r.opts.Budget)
 	defer cancel()
-	if err := TakeAll(ctx, events, r.take); err != nil {
+	err = TakeAll(ctx, events, r.take)
+	if refused, ok := errors.AsType[*Refusal](err); ok && refused.Code == codeTooLong {
+		r.write(w, http.StatusRequestEntityTooLarge, refused)
+		return
+	}
+	if err != nil {
 		problem.RetryAfter(w.Header(), retryAfter)
 		r.write(w, http.StatusServiceUnavailable, refusal("not_taken", "not all of it is taken: deliver it again"))
 		return
@@ -87,9 +96,18 @@ const (
 	retryAfter = 5 * time.Second
 )
 
+// errNoEvent is reported of a delivery that the sender has signed and in which no rule of
+// the source finds an event. It gets 2xx: the sender can't do better.
+var errNoEvent = errors.New("the delivery has no event that the source has a rule for: nothing of it is kept")
+
+// nothing is an event of which nothing is known.
+func (r *Receiver) nothing() *Event { return &Event{Tenant: r.opts.Tenant, Source: r.source.Name} }
+
 // statusOf is the status of a refused delivery.
 func statusOf(code Code) int {
 	switch code {
+	case codeTooLong:
+		return http.StatusRequestEntityTooLarge
 	case CodeUnreadable, CodeUnidentified:
 		return http.StatusBadRequest
 	}
@@ -146,7 +164,7 @@ func (r *Receiver) handshake(w http.ResponseWriter, req *http.Request) {
 
 // refuse answers a delivery of which nothing is taken.
 func (r *Receiver) refuse(w http.ResponseWriter, status int, why *Refusal) {
-	r.seen(&Event{Tenant: r.opts.Tenant, Source: r.source.Name}, "", why)
+	r.report(Seen{Event: r.nothing(), Err: why})
 	r.write(w, status, why)
 }
 

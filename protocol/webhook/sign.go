@@ -26,7 +26,7 @@ func (s *Source) Sign(d *Delivery, secret, url string, at time.Time) error {
 		return errors.New("webhook: only the sender can sign with " + s.Signature.Algorithm)
 	}
 	seconds := strconv.FormatInt(at.Unix(), 10)
-	v := &view{delivery: d, body: &node{raw: d.Body}, url: url, labels: map[string]string{}}
+	v := &view{delivery: d, body: bodyNode(d.Body), url: url, labels: map[string]string{}}
 	if len(s.stamp) == 1 {
 		switch p := s.stamp[0].place; p.kind {
 		case "header":
@@ -80,13 +80,14 @@ func (s *Source) signEvents(v *view, key []byte) error {
 		return fmt.Errorf("webhook: sign: %w", err)
 	}
 	for i := range s.rules {
-		for _, at := range collect(v.body, s.rules[i].each, nil) {
+		c := collector{most: maxEvents}
+		for _, at := range c.collect(v.body, s.rules[i].each, nil) {
 			v.items = at.items
 			signature, err := s.sign(v, key)
 			if err != nil {
 				return err
 			}
-			if !put(body, s.key.path, at.items, signature) {
+			if !put(body, s.key.path, at.index, signature) {
 				return errors.New("webhook: sign: an event is not an object")
 			}
 		}

@@ -45,7 +45,8 @@ type Source struct {
 	Headers []string `json:"headers,omitempty"`
 
 	signed, stamp template
-	key           place // of the signature
+	key           place  // of the signature
+	free          string // a place of signed
 	rules         []rule
 }
 
@@ -63,6 +64,8 @@ type Signature struct {
 	Encoding string `json:"encoding" required:"true" enum:"hex,base64"`
 	// What is signed.
 	Signed string `json:"signed" default:"{body}"`
+	// The one place of signed whose value may have what stands between the others, where each event has a signature of its own.
+	Free string `json:"free,omitzero"`
 	// How the sender writes a secret, or its public key: as it is used, or encoded.
 	Secret string `json:"secret" default:"text" enum:"text,hex,base64"`
 	// What stands before an encoded secret, such as whsec_.
@@ -83,6 +86,12 @@ type EventRule struct {
 	Each string `json:"each,omitzero"`
 	// What identifies an event, together with scope.
 	ID []string `json:"id" required:"true" single:"true"`
+	// What identifies an event that has no id.
+	Fallback []string `json:"fallback,omitempty" single:"true"`
+	// What tells an event from another that has its id and differs in content. Without it, or where it is empty, that is a conflict.
+	Apart []string `json:"apart,omitempty" single:"true"`
+	// Take only what no rule before has found an event in.
+	Rest bool `json:"rest,omitzero"`
 	// Within what the id is unique, such as a shop. It is not part of the key.
 	Scope []string `json:"scope,omitempty" single:"true"`
 	// Kind of event, such as orders/create.
@@ -103,7 +112,10 @@ type Handshake struct {
 type rule struct {
 	each      []step
 	id, scope []template
+	fallback  []template
+	apart     []template
 	kind      template
+	looseKind bool // the kind is neither signed nor part of the identity
 	ignore    [][]step
 }
 
@@ -200,7 +212,11 @@ func (s *Source) compile(rep *strictyaml.Report) {
 	}
 	for i := range s.Events {
 		e, at := &s.Events[i], fmt.Sprintf("events[%d]", i)
-		r := rule{id: all(at+".id", e.ID), scope: all(at+".scope", e.Scope), kind: parse(at+".type", e.Type)}
+		r := rule{
+			id: all(at+".id", e.ID), scope: all(at+".scope", e.Scope), kind: parse(at+".type", e.Type),
+			fallback: all(at+".fallback", e.Fallback), apart: all(at+".apart", e.Apart),
+		}
+		r.looseKind = !s.covers(r.kind) && !slices.Contains(slices.Concat(e.ID, e.Scope), e.Type)
 		var err error
 		if e.Each != "" {
 			if r.each, err = parsePath(e.Each); err != nil {
@@ -214,18 +230,31 @@ func (s *Source) compile(rep *strictyaml.Report) {
 			}
 			r.ignore = append(r.ignore, ignored)
 		}
-		for k, list := range [][]template{r.id, r.scope, {r.kind}} {
+		for k, list := range [][]template{r.id, r.scope, {r.kind}, r.fallback, r.apart} {
 			if uses(list, "signature") {
-				rep.Add(at+"."+[]string{"id", "scope", "type"}[k], "a signature is another in each delivery", "name what is the same in all")
+				rep.Add(at+"."+[]string{"id", "scope", "type", "fallback", "apart"}[k], "a signature is another in each delivery", "name what is the same in all")
 			}
 		}
-		for k, list := range [][]template{r.id, r.scope, {r.kind}, s.itemTemplates()} {
+		for k, list := range [][]template{r.id, r.scope, {r.kind}, r.fallback, r.apart, s.itemTemplates()} {
 			if !fits(list, r.each) {
-				name := []string{"id", "scope", "type", "each"}[k]
+				name := []string{"id", "scope", "type", "fallback", "apart", "each"}[k]
 				rep.Add(at+"."+name, "a path has a list that each does not go through", "write the lists as in each")
 			}
 		}
+		if e.Rest && (e.Each == "" || i == 0) {
+			rep.Add(at+".rest", "there is nothing that could be left", "write each, behind another rule")
+		}
 		s.rules = append(s.rules, r)
+	}
+	if t := parse("signature.free", s.Signature.Free); t != nil {
+		within := func(seg segment) bool {
+			return len(t) == 1 && t[0].place != nil && seg.place != nil && seg.place.text == t[0].place.text
+		}
+		if i := slices.IndexFunc(s.signed, within); i < 0 || !s.perEvent() {
+			rep.Add("signature.free", "it is not a place of what is signed for each event", "write one of signature.signed")
+		} else {
+			s.free = t[0].place.text
+		}
 	}
 	p := &s.Payment
 	p.kind, p.id = parse("payment.kind", p.Kind), parse("payment.id", p.ID)
@@ -291,8 +320,8 @@ func (s *Source) covers(t template) bool {
 func (s *Source) Unsigned() []string {
 	var list []string
 	for i, r := range s.rules {
-		for k, t := range slices.Concat(r.id, r.scope) {
-			text := slices.Concat(s.Events[i].ID, s.Events[i].Scope)[k]
+		for k, t := range slices.Concat(r.id, r.scope, r.fallback, r.apart) {
+			text := slices.Concat(s.Events[i].ID, s.Events[i].Scope, s.Events[i].Fallback, s.Events[i].Apart)[k]
 			if !s.covers(t) && !slices.Contains(list, text) {
 				list = append(list, text)
 			}

@@ -9,8 +9,15 @@ import (
 
 func TestBuiltinSources(t *testing.T) {
 	unsigned := map[string][]string{ // what their senders leave out of the signature
-		"shopify": {"{header:X-Shopify-Event-Id}", "{header:X-Shopify-Shop-Domain}", "{header:X-Shopify-Topic}"},
-		"github":  {"{header:X-GitHub-Delivery}"},
+		"shopify": {
+			"{header:X-Shopify-Event-Id}", "{header:X-Shopify-Shop-Domain}", "{header:X-Shopify-Topic}",
+			"{header:X-Shopify-Webhook-Id}", "{header:X-Shopify-Name?}", "{header:X-Shopify-Webhook-Id?}",
+		},
+		"shopify-events": {
+			"{header:Shopify-Event-Id}", "{header:Shopify-Shop-Domain}", "{header:Shopify-Topic}", "{header:Shopify-Action?}",
+			"{header:Shopify-Webhook-Id}", "{header:Shopify-Handle?}", "{header:Shopify-Webhook-Id?}",
+		},
+		"github": {"{header:X-GitHub-Delivery}"},
 	}
 	for _, name := range Sources() {
 		s, err := Builtin(name)
@@ -68,6 +75,8 @@ func TestWrongSourcesAreRefusedWithTheirPlace(t *testing.T) {
 		"a tolerance that protects from nothing": {"horizon:", "timestamp: {in: \"{header:X-Time}\", tolerance: 2d}\nhorizon:", "is not between 0s and 1d"},
 		"labels without a label":                 {"encoding: hex", "encoding: hex, form: labels", "the label of signatures is missing"},
 		"a name that is not one":                 {"name: shop", "name: My Shop", "is not a name"},
+		"a rest of nothing":                      {"{id: \"{body:id}\"}", "{id: \"{body:id}\", rest: true}", "nothing that could be left"},
+		"a free field of nothing":                {"encoding: hex", "encoding: hex, free: \"{body:x}\"", "not a place of what is signed"},
 		"a list in what is ignored":              {"{id: \"{body:id}\"}", "{id: \"{body:id}\", ignore: \"a[].b\"}", "without lists"},
 	} {
 		t.Run(name, func(t *testing.T) {

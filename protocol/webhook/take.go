@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -17,27 +18,80 @@ import (
 // it. It returns nil if the sender has done its part.
 func (r *Receiver) take(ctx context.Context, e *Event) error {
 	e.Tenant, e.ReceivedAt = r.opts.Tenant, r.now().UTC()
-	call := semel.Call{
-		Tenant: r.opts.Tenant, Principal: Principal, Scope: e.Scope, Operation: r.Destination(), Key: e.Key,
-		Fingerprint: e.print, Wait: r.opts.Budget, Door: "webhook",
-	}
 	run := r.send
 	if r.opts.Mode == Sync {
 		run = r.handle
 	}
-	ans, err := r.engine.Do(ctx, call, func(ctx context.Context, x semel.Execution) (semel.Result, error) {
+	first := e.Key
+	ans, err := r.once(ctx, e, first, run)
+	if ans.Decision == semel.Conflict && e.apart != "" {
+		e.Key = first + ":apart:" + e.apart
+		ans, err = r.once(ctx, e, e.Key, run)
+	}
+	if ans.Decision == semel.Conflict {
+		return r.conflict(ctx, e, first, &ans)
+	}
+	r.report(Seen{Event: e, Decision: ans.Decision, Err: err, Record: recordOf(&ans)})
+	// An event that is refused for good would be refused again.
+	if settled(&ans) {
+		return nil
+	}
+	return err
+}
+
+// once runs something for an event under a key, once.
+func (r *Receiver) once(ctx context.Context, e *Event, key string, run func(context.Context, semel.Execution, *Event) error) (semel.Answer, error) {
+	call := semel.Call{
+		Tenant: e.Tenant, Principal: Principal, Scope: e.Scope, Operation: r.Destination(), Key: key,
+		Fingerprint: e.print, Wait: r.opts.Budget, Door: "webhook",
+	}
+	return r.engine.Do(ctx, call, func(ctx context.Context, x semel.Execution) (semel.Result, error) {
 		digest := x.ID().Digest()
 		e.ID = "evt_" + hex.EncodeToString(digest[:16])
 		return semel.Result{}, run(ctx, x, e)
 	})
-	r.seen(e, ans.Decision, err)
-	// A conflict means that the event was taken before, with another content. There is
-	// nothing more to take, and the conflict is in the evidence log. An event that is
-	// refused for good would be refused again.
-	if ans.Decision == semel.Conflict || settled(&ans) {
+}
+
+// conflict deals with an event whose key was used with another content (MAP-HOOK.4). The
+// sender could do nothing about it but deliver it again, so it gets 2xx, and the event
+// waits for an operator, in a record of its own.
+func (r *Receiver) conflict(ctx context.Context, e *Event, key string, ans *semel.Answer) error {
+	seen := Seen{Event: e, Decision: semel.Conflict, Err: ans.Err(), Record: recordOf(ans), Content: e.print, First: ans.Record.Fingerprint}
+	if r.opts.OnConflict == DropConflict {
+		r.report(seen)
 		return nil
 	}
+	if len(e.Body) > MaxEvent {
+		seen.Err = refusal(codeTooLong, "its id was used with another content, and it is longer than the %d bytes that can be kept for somebody to decide", MaxEvent)
+		r.report(seen)
+		return seen.Err
+	}
+	why := &store.Failure{
+		Code:    codeConflict,
+		Message: fmt.Sprintf("the id was used before with another content, %v; this is %v", seen.First, seen.Content),
+	}
+	// The key has the content, so each content is parked once, however often it comes.
+	parked, err := r.once(ctx, e, key+":conflict:"+digestOf(e.print), func(_ context.Context, x semel.Execution, e *Event) error {
+		return r.queue(x, e, semel.Message{State: store.MessageParked, Failure: why})
+	})
+	if err == nil {
+		seen.Parked = recordOf(&parked)
+	} else {
+		seen.Err = err
+	}
+	r.report(seen)
 	return err
+}
+
+// codeConflict is why a message is parked whose event has the id of another.
+const codeConflict = "conflict"
+
+// recordOf names the record that an answer is about; it is zero if there is none.
+func recordOf(ans *semel.Answer) semel.ID {
+	if ans.Record == nil {
+		return semel.ID{}
+	}
+	return ans.Record.ID
 }
 
 // settled reports whether the event's attempt was rejected, which is final.
@@ -47,16 +101,22 @@ func settled(ans *semel.Answer) bool {
 
 // send has the event delivered by the outbox of its record.
 func (r *Receiver) send(_ context.Context, x semel.Execution, e *Event) error {
-	payload, err := encode(e)
-	if err == nil {
-		err = semel.Send(x, semel.Message{Name: "event", Destination: r.Destination(), ContentType: "application/octet-stream", Payload: payload})
+	return r.queue(x, e, semel.Message{})
+}
+
+// queue puts the event into the outbox of its record, as a message in the state of m.
+func (r *Receiver) queue(x semel.Execution, e *Event, m semel.Message) error {
+	m.Name, m.Destination, m.ContentType = "event", r.Destination(), "application/octet-stream"
+	var err error
+	if m.Payload, err = encode(e); err == nil {
+		err = semel.Send(x, m)
 	}
 	if err != nil {
 		return semel.Aborted(err)
 	}
 	// A crash before the outcome is written leaves a lease that ends, and a delivery
-	// without its 2xx. A crash after it leaves a due message in the outbox, and the
-	// sender's next delivery is a duplicate.
+	// without its 2xx. A crash after it leaves a message in the outbox, due or parked,
+	// and the sender's next delivery is a duplicate.
 	return nil
 }
 
@@ -94,9 +154,10 @@ func (r *Receiver) Work(ctx context.Context, payload []byte) error {
 	return r.opts.Handle(ctx, e)
 }
 
-func (r *Receiver) seen(e *Event, d semel.Decision, err error) {
+func (r *Receiver) report(seen Seen) {
 	if r.opts.Seen != nil {
-		r.opts.Seen(Seen{Event: e, Decision: d, Err: err})
+		seen.Receiver = r.opts.Name
+		r.opts.Seen(seen)
 	}
 }
 

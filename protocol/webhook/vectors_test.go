@@ -37,6 +37,8 @@ var vectors = []vector{
 		[]string{"webhook:adyen-header:balancePlatform.balanceAccount.updated:BA1:DIGEST"}},
 	{"shopify", "shopify", "shpss_0123456789abcdef", "",
 		[]string{"webhook:shopify:98880550-7158-44d4-b7cd-2c97c8a091b5"}},
+	{"shopify-events", "shopify-events", "shpss_0123456789abcdef", "",
+		[]string{"webhook:shopify-events:1d3a0a27-0a6c-4a0f-9d36-7d63f3e2ad9c"}},
 	{"stripe", "stripe", "whsec_0123456789abcdef", "",
 		[]string{"webhook:stripe:evt_1NG8Du2eZvKYlo2CUI79vXWy"}},
 	{"acp", "acp", "acp_0123456789abcdef", "",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -131,11 +132,6 @@ func (v *Verifier) Verify(d *Delivery) ([]Event, error) {
 		}
 		return v.events(d)
 	}
-	// The body as a whole is not signed. With a name that comes twice a handler could
-	// read another value than the one that is checked here.
-	if _, err := semel.FingerprintJSON(d.Body); err != nil {
-		return nil, refusal(CodeUnreadable, "the body is not JSON, or is ambiguous")
-	}
 	events, err := v.events(d)
 	if err == nil && len(events) == 0 {
 		err = refusal(CodeSignatureMissing, "the body has no event, so nothing is signed")
@@ -143,10 +139,10 @@ func (v *Verifier) Verify(d *Delivery) ([]Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range events {
-		if err := v.verify(events[i].view); err != nil {
-			return nil, err
-		}
+	// The body as a whole is not signed. With a name that comes twice a handler could
+	// read another value than the one that was checked.
+	if _, err := semel.FingerprintJSON(d.Body); err != nil {
+		return nil, refusal(CodeUnreadable, "the body is not JSON, or is ambiguous")
 	}
 	return events, nil
 }
@@ -156,7 +152,7 @@ func (v *Verifier) Verify(d *Delivery) ([]Event, error) {
 func (v *Verifier) Check(d *Delivery) error { return v.verify(v.view(d)) }
 
 func (v *Verifier) view(d *Delivery) *view {
-	return &view{delivery: d, body: &node{raw: d.Body}, url: v.url}
+	return &view{delivery: d, body: bodyNode(d.Body), url: v.url}
 }
 
 // verify checks one signature and the time.
@@ -166,6 +162,9 @@ func (v *Verifier) verify(at *view) error {
 		return err
 	}
 	signed, err := at.fill(v.source.signed)
+	if err == nil {
+		err = v.source.separate(at)
+	}
 	if err != nil {
 		return &Refusal{CodeSignatureMalformed, err}
 	}
@@ -173,6 +172,30 @@ func (v *Verifier) verify(at *view) error {
 		return refusal(CodeSignatureWrong, "none of the secrets made the signature of these bytes")
 	}
 	return v.timely(at)
+}
+
+// separate returns an error if what is signed could be read in two ways: fields stand
+// between separators, so one in a field would let somebody move the rest of it into the
+// next. One field may have some, as Free says: with none in the others there is one way.
+func (s *Source) separate(at *view) error {
+	if !s.perEvent() {
+		return nil
+	}
+	for _, field := range s.signed {
+		if field.place == nil || field.place.kind != "json" || field.place.text == s.free {
+			continue
+		}
+		value, err := at.value(field.place)
+		if err != nil {
+			return err
+		}
+		for _, by := range s.signed {
+			if by.literal != "" && strings.Contains(value, by.literal) {
+				return fmt.Errorf("{%s} has a %q, which stands between what is signed", field.place.text, by.literal)
+			}
+		}
+	}
+	return nil
 }
 
 // signedBy reports whether one of the keys made one of the signatures. It tries all
