@@ -17,6 +17,9 @@ import (
 
 // receivers makes the receivers of a configuration's webhooks.
 func (s *Server) receivers(g *generation, cfg *config.Config) error {
+	for _, w := range cfg.Warnings() {
+		s.log.Warn(w)
+	}
 	g.webhooks, g.events = map[string]*webhook.Receiver{}, map[string]*webhook.Receiver{}
 	for i := range cfg.Webhooks {
 		w := &cfg.Webhooks[i]
@@ -84,26 +87,32 @@ func eventHeader(e *webhook.Event) http.Header {
 func (s *Server) sawEvent(seen webhook.Seen) {
 	ctx, level := context.Background(), slog.LevelDebug
 	attrs := []slog.Attr{
-		slog.String("source", seen.Event.Source), slog.String("tenant", seen.Event.Tenant),
+		slog.String("webhook", seen.Receiver), slog.String("source", seen.Event.Source), slog.String("tenant", seen.Event.Tenant),
 		slog.String("type", seen.Event.Type), slog.String("decision", string(seen.Decision)),
+	}
+	if seen.Record != (semel.ID{}) {
+		attrs = append(attrs, slog.String("record", seen.Record.Encode()))
+	}
+	if !seen.First.IsZero() {
+		attrs = append(attrs, slog.String("digest", seen.Content.String()), slog.String("first_digest", seen.First.String()))
+	}
+	if seen.Parked != (semel.ID{}) {
+		attrs = append(attrs, slog.String("parked", seen.Parked.Encode()))
 	}
 	if seen.Err != nil {
 		level, attrs = slog.LevelWarn, append(attrs, slog.Any("error", seen.Err))
 	}
-	if _, refused := errors.AsType[*webhook.Refusal](seen.Err); refused {
+	if _, refused := errors.AsType[*webhook.Refusal](seen.Err); refused && seen.Decision == "" {
 		level = slog.LevelInfo // anybody can send what nobody has signed
 	}
 	s.log.LogAttrs(ctx, level, "webhook", attrs...)
 }
 
 // eventDestinations are the destinations of the events that are taken first and posted
-// later.
+// later: those of webhooks with ack, and conflicts that somebody replays.
 func (s *Server) eventDestinations(cfg *config.Config, own map[string]dispatch.Destination) {
 	for i := range cfg.Webhooks {
 		w := &cfg.Webhooks[i]
-		if w.Mode != webhook.Ack {
-			continue
-		}
 		name := webhook.OperationPrefix + w.Name
 		d := takenDestination(name, webhook.Principal, w.Timeout, w.Lease, func(ctx context.Context, d dispatch.Delivery) error {
 			return s.postEvent(ctx, name, d)

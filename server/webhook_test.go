@@ -7,11 +7,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/protocol/webhook"
+	"github.com/semelhq/semel/store"
 )
 
 // signedAs is the header of a delivery that the sender of a source has signed now.
@@ -104,6 +107,35 @@ webhooks:
 		first, second := <-up.got, <-up.got
 		if first.id != second.id || len(up.got) != 0 {
 			t.Errorf("%+v, %+v, and %d more", first, second, len(up.got))
+		}
+	})
+	t.Run("another event with the id waits for an operator", func(t *testing.T) {
+		up.answer(http.StatusNoContent)
+		first, second := `{"zen":"y"}`, `{"zen":"z"}`
+		for _, body := range []string{first, second} {
+			if status := post("/webhooks/github", body, signedAs(t, "github", secret, body, "X-GitHub-Delivery", "d2", "X-GitHub-Event", "ping")); status != http.StatusOK {
+				t.Errorf("status %d", status)
+			}
+		}
+		if p := <-up.got; p.body != first || len(up.got) != 0 {
+			t.Fatalf("%+v, and %d more", p, len(up.got))
+		}
+		taken := records(t, s, "webhook.github")
+		i := slices.IndexFunc(taken, func(rec semel.Record) bool { return len(rec.Outbox) > 0 })
+		if i < 0 || taken[i].Outbox[0].State != store.MessageParked || taken[i].Outbox[0].Failure.Code != "conflict" {
+			t.Fatalf("%+v", taken)
+		}
+		original := slices.IndexFunc(taken, func(rec semel.Record) bool { return rec.ID.Key == "webhook:github:d2" })
+		line := fmt.Sprintf(`level=WARN msg=webhook webhook=github source=github tenant=acme type=ping decision=conflict record=%s digest=`, taken[original].ID.Encode())
+		if text := s.log.String(); !strings.Contains(text, line) || !strings.Contains(text, "parked="+taken[i].ID.Encode()) {
+			t.Errorf("no %s in %s", line, text)
+		}
+		id, m := taken[i].ID, taken[i].Outbox[0]
+		if _, err := s.Engine().Door().SettleMessage(t.Context(), id, m.ID, store.MessageFinding{State: store.MessagePending, Replay: true}); err != nil {
+			t.Fatal(err)
+		}
+		if p := <-up.got; p.body != second {
+			t.Errorf("%+v", p)
 		}
 	})
 	t.Run("a payment's event that can't happen is parked", func(t *testing.T) {

@@ -330,6 +330,31 @@ func (s *Source) Unsigned() []string {
 	return list
 }
 
+// Coarse lists the rules, such as events[0], whose identity seems to have no id of the
+// event: it has its kind or its payment, so two partial refunds of one payment may share
+// it. Such events differ in content, and the second one is a conflict.
+func (s *Source) Coarse() []string {
+	var list []string
+	for i, r := range s.rules {
+		if uses(r.id, "digest") {
+			continue
+		}
+		about := []template{r.kind, s.Payment.kind, s.Payment.id}
+		for _, e := range s.Payment.Events {
+			about = append(about, e.id)
+		}
+		shared := slices.ContainsFunc(slices.Concat(r.id...), func(seg segment) bool {
+			return seg.place != nil && slices.ContainsFunc(slices.Concat(about...), func(by segment) bool {
+				return by.place != nil && strings.TrimSuffix(by.place.text, "?") == strings.TrimSuffix(seg.place.text, "?")
+			})
+		})
+		if shared {
+			list = append(list, fmt.Sprintf("events[%d]", i))
+		}
+	}
+	return list
+}
+
 // DefaultWindow is how long an event is recognised, unless its sender repeats it for
 // longer.
 const DefaultWindow = 7 * 24 * time.Hour

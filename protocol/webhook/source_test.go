@@ -42,6 +42,25 @@ func TestBuiltinSources(t *testing.T) {
 	}
 }
 
+func TestCoarseIdentities(t *testing.T) {
+	for id, want := range map[string]int{
+		`"{body:id}"`:                                   0,
+		`["{body:payment}", "{body:type}"]`:             1,
+		`["{body:payment}", "{body:type}", "{digest}"]`: 0,
+		`"{body:payment?}"`:                             1,
+	} {
+		text := strings.Replace(ownSource, `{id: "{body:id}"}`, `{id: `+id+`, type: "{body:type}"}`, 1) +
+			"payment: {id: \"{body:payment}\", events: [{kind: a, is: captured}]}\n"
+		s, err := Load("shop.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Coarse(); len(got) != want {
+			t.Errorf("%s: %q", id, got)
+		}
+	}
+}
+
 const ownSource = `name: shop
 signature: {in: "{header:X-Sign}", encoding: hex}
 events: [{id: "{body:id}"}]

@@ -110,7 +110,7 @@ type WhatsAppNumber struct {
 type Webhook struct {
 	// Path that the sender posts to, such as /webhooks/shopify. No route can hide it.
 	Path string `json:"path" required:"true"`
-	// How the sender signs and names its events: shopify, stripe, adyen, adyen-header, github, whatsapp, square, acp, standard-webhooks or standard-webhooks-ed25519, or a YAML file that says so.
+	// How the sender signs and names its events: shopify, shopify-events, stripe, adyen, adyen-header, github, whatsapp, square, acp, standard-webhooks or standard-webhooks-ed25519, or a YAML file that says so.
 	Source string `json:"source" required:"true"`
 	// Name of the receiver, which tells its events from those of others. Defaults to the name of the source.
 	Name string `json:"name,omitzero"`
@@ -132,6 +132,8 @@ type Webhook struct {
 	Timeout Duration `json:"timeout" default:"15s" range:"100ms,10m"`
 	// With sync, what becomes of an event whose upstream did not answer: held until it is settled, or posted again.
 	OnAbandoned semel.AfterAbandon `json:"on_abandoned,omitzero" enum:"hold,retry"`
+	// What becomes of an event whose id was used with another content: parked, until you replay or discard it, or dropped.
+	OnConflict webhook.AfterConflict `json:"on_conflict" default:"park" enum:"park,drop"`
 	// How long an event whose post was cut off by a crash waits for the upstream's answer. Then it is posted again, or with sync on_abandoned decides.
 	Lease Duration `json:"lease" default:"30s" range:"10ms,24h"`
 	// How long an event is recognised. Defaults to 7d, or as long as the sender repeats itself if that is longer.

@@ -89,7 +89,7 @@ func (w *Webhook) Verifier() (webhook.VerifierOptions, error) {
 // Seen.
 func (w *Webhook) Receiver() (webhook.Options, error) {
 	opts := webhook.Options{
-		Name: w.Name, Tenant: w.Tenant, Mode: w.Mode, OnAbandoned: w.OnAbandoned, Lease: time.Duration(w.Lease), Window: time.Duration(w.Window),
+		Name: w.Name, Tenant: w.Tenant, Mode: w.Mode, OnAbandoned: w.OnAbandoned, OnConflict: w.OnConflict, Lease: time.Duration(w.Lease), Window: time.Duration(w.Window),
 		MaxBody: int64(w.MaxBody), Evidence: w.Evidence,
 	}
 	var err error
@@ -183,6 +183,23 @@ func (v *validator) receiver(at string, w *Webhook) {
 	if err != nil {
 		v.bad(at, "", "%s", strings.ReplaceAll(strings.ReplaceAll(err.Error(), "webhook: ", ""), "\n", "; "))
 	}
+}
+
+// Warnings are what is valid and may not be what you want, a sentence each.
+func (c *Config) Warnings() []string {
+	var list []string
+	for i := range c.Webhooks {
+		w := &c.Webhooks[i]
+		source, err := w.ReadSource()
+		if err != nil || !isFile(w.Source) { // those that are built in were thought about
+			continue
+		}
+		for _, rule := range source.Coarse() {
+			list = append(list, fmt.Sprintf("webhooks[%d].source: the identity of %s in %s has no id of the event, so two events of one kind about one thing, "+
+				"such as partial refunds of a payment, share it; the second is a conflict: add the sender's id of the event, or {digest}", i, rule, w.Source))
+		}
+	}
+	return list
 }
 
 // doorNames keeps the names of a door's records and messages, and its principal, from

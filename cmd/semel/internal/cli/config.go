@@ -83,6 +83,8 @@ func first(args []string) string {
 type checkedConfig struct {
 	Valid  bool          `json:"valid"`
 	Errors config.Errors `json:"errors"`
+	// Warnings are about a configuration that is valid.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 func newConfigValidate() *cobra.Command {
@@ -96,22 +98,29 @@ code is 1 if there are mistakes.
 
 ` + configSource + `
 
-The JSON has valid, and errors: a list of objects with message, and file, line,
-column, from, path, suggestion and source where they apply.`,
+What is valid and may not be what you want is told on standard error.
+
+The JSON has valid, warnings where there are any, and errors: a list of objects
+with message, and file, line, column, from, path, suggestion and source where
+they apply.`,
 		Example: `  semel config validate semel.yaml
   semel config validate --json - < semel.yaml`,
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, _, err := loadConfig(cmd, first(args))
+			c, _, err := loadConfig(cmd, first(args))
 			errs, wrong := errors.AsType[config.Errors](err)
 			if err != nil && !wrong {
 				return err
+			}
+			var warnings []string
+			if !wrong {
+				warnings = c.Warnings()
 			}
 			if asJSON {
 				if !wrong {
 					errs = config.Errors{}
 				}
-				if err := printJSON(cmd.OutOrStdout(), checkedConfig{!wrong, errs}); err != nil {
+				if err := printJSON(cmd.OutOrStdout(), checkedConfig{!wrong, errs, warnings}); err != nil {
 					return err
 				}
 				if wrong {
@@ -121,6 +130,9 @@ column, from, path, suggestion and source where they apply.`,
 			}
 			if wrong {
 				return reportConfig(cmd, errs)
+			}
+			for _, w := range warnings {
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", w)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), "valid")
 			return err

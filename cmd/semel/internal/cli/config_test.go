@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,6 +67,25 @@ func TestConfigValidate(t *testing.T) {
 		if code != ExitOK || out != "{\n  \"valid\": true,\n  \"errors\": []\n}\n" {
 			t.Errorf("exit %d, %q", code, out)
 		}
+	})
+	t.Run("an identity that events may share is a warning", func(t *testing.T) {
+		dir := t.TempDir()
+		for name, text := range map[string]string{
+			"secret": "a gateway's secret",
+			"gateway.yaml": `{name: gateway, horizon: 1d, signature: {in: "{header:X-Sign}", encoding: hex},
+  events: [{id: ["{body:transaction}", "{body:event}"], type: "{body:event}"}]}`,
+		} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		config := fmt.Sprintf("webhooks: [{path: /hook, source: %[1]s/gateway.yaml, secret_files: [%[1]s/secret], upstream: 'http://127.0.0.1:1', tenant: a}]\n", dir)
+		code, out, errs := semelWith(t, config, "config", "validate", "-")
+		if code != ExitOK || out != "valid\n" || !strings.HasPrefix(errs, "warning: webhooks[0].source: ") || !strings.Contains(errs, "partial refunds") {
+			t.Errorf("exit %d, %q, %q", code, out, errs)
+		}
+		_, out, _ = semelWith(t, config, "config", "validate", "--json", "-")
+		wantFields(t, out, "valid", "errors", "warnings")
 	})
 	t.Run("a file that is not there is a wrong command line", func(t *testing.T) {
 		code, _, errs := semelWith(t, "", "config", "validate", "no-such.yaml")
