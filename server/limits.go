@@ -34,15 +34,22 @@ func callerOf(r *http.Request) limit.Caller {
 	}
 	c := limit.Caller{Tenant: unverified, Principal: r.RemoteAddr}
 	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
-		addr, bits := at.Addr().Unmap().WithZone(""), 32
-		if addr.Is6() {
-			bits = 64
-		}
-		if network, err := addr.Prefix(bits); err == nil {
-			c.Principal = network.String()
-		}
+		c.Principal = networkOf(at.Addr())
 	}
 	return c
+}
+
+// networkOf is an address; for IPv6, the network of one subscriber.
+func networkOf(addr netip.Addr) string {
+	addr, bits := addr.Unmap().WithZone(""), 32
+	if addr.Is6() {
+		bits = 64
+	}
+	network, err := addr.Prefix(bits)
+	if err != nil {
+		return addr.String()
+	}
+	return network.String()
 }
 
 func quotasOf(q *config.Quotas) semel.Quotas {

@@ -9,7 +9,7 @@ import (
 type Code string
 
 // The codes. KeyUnavailable is the only one that may pass by trying again: an inbox
-// answers it with 503, and all others with 401.
+// answers it with 503, OtherSigner and KeyGone with 403, and all others with 401.
 const (
 	SignatureMissing   Code = "signature_missing"
 	SignatureMalformed Code = "signature_malformed" // it can't be read
@@ -22,6 +22,7 @@ const (
 	KeyGone            Code = "key_gone"    // its server says that there is no such key
 	KeyRefused         Code = "key_refused" // it isn't fetched, or its documents aren't right
 	KeyUnavailable     Code = "key_unavailable"
+	OtherSigner        Code = "other_signer" // none of the signatures can be the actor's
 )
 
 // Error is why a signature is refused.

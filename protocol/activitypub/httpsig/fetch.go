@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/semelhq/semel/transport/safehttp"
@@ -14,10 +15,13 @@ import (
 
 // Bounds of what strangers can make this server fetch.
 const (
-	maxURL      = 2 << 10   // bytes of a key's id
-	maxDocument = 256 << 10 // bytes of an answer
-	maxFetches  = 256       // at once
-	maxPerHost  = 8         // at once from one host
+	maxURL       = 2 << 10         // bytes of a key's id
+	maxDocument  = 256 << 10       // bytes of an answer
+	maxFetches   = 256             // that run or wait
+	maxStrangers = maxFetches / 2  // from hosts of which no delivery was signed before
+	maxPerHost   = 8               // that run, from one host
+	maxQueued    = 2 * maxPerHost  // that run or wait, from one host or for one sender
+	maxFirstByte = 5 * time.Second // until an answer begins
 )
 
 // fetcher fetches keys. Concurrent use is fine.
@@ -115,7 +119,7 @@ func origin(u *url.URL) string { return u.Scheme + "://" + authority(u.Scheme, u
 // document fetches one. The transport checks the address that it connects to; redirects
 // aren't followed, because a document counts only where its id says.
 func (f *fetcher) document(ctx context.Context, at *url.URL) (document, error) {
-	leave, err := f.slots.enter(ctx, origin(at))
+	leave, err := f.slots.enter(ctx, origin(at), senderOf(ctx))
 	if err != nil {
 		return nil, &Error{Code: KeyUnavailable, Err: err}
 	}
@@ -133,12 +137,12 @@ func (f *fetcher) document(ctx context.Context, at *url.URL) (document, error) {
 	}
 	answer, err := f.client.Do(r)
 	switch {
-	case errors.Is(err, safehttp.ErrPrivate):
-		return nil, &Error{Code: KeyRefused, Err: &cause{"the address of the key's server is not a public one", err}}
 	case errors.Is(err, safehttp.ErrTooLarge):
 		return nil, refuse(KeyRefused, "the document of the key is longer than %d bytes", maxDocument)
 	case err != nil:
-		return nil, &Error{Code: KeyUnavailable, Err: &cause{"the key's server does not answer", err}}
+		// One answer, also where the address isn't a public one: it would tell which
+		// names there are in this server's network.
+		return nil, &Error{Code: KeyUnavailable, Err: &cause{"the key's server can't be reached", err}}
 	}
 	switch status := answer.Status; {
 	case status == http.StatusOK:
@@ -174,8 +178,8 @@ func newFetcher(opts *KeysOptions) *fetcher {
 		base = direct
 	}
 	return &fetcher{
-		client:  safehttp.Client{Base: base, Timeout: opts.Timeout, MaxAnswer: maxDocument},
+		client:  safehttp.Client{Base: prompt{base}, Timeout: opts.Timeout, MaxAnswer: maxDocument},
 		private: opts.AllowPrivate, allow: opts.Allow, sign: opts.Sign,
-		slots: slots{hosts: make(map[string]*slot)},
+		slots: newSlots(opts.MaxKeys),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -55,7 +56,8 @@ type KeysOptions struct {
 	// MaxKeys is how many keys are kept, and how many failures. Those that weren't used
 	// for longest make room. Defaults to 10,000.
 	MaxKeys int
-	// Timeout bounds one fetch. Defaults to 10 seconds.
+	// Timeout bounds one fetch, and all that is fetched to verify one request. Defaults
+	// to 10 seconds.
 	Timeout time.Duration
 	// Now is the clock. Defaults to [time.Now].
 	Now func() time.Time
@@ -124,7 +126,9 @@ func (k *Keys) Get(ctx context.Context, id string) (*Key, error) {
 			return e.key, e.err
 		}
 		key, err := k.fetch.resolve(ctx, id)
-		k.keep(id, &entry{key: key, err: err})
+		if !errors.Is(err, errBusy) { // which says nothing about the key
+			k.keep(id, &entry{key: key, err: err})
+		}
 		return key, err
 	})
 }
@@ -145,6 +149,9 @@ func (k *Keys) renew(ctx context.Context, old *Key) (*Key, error) {
 			return e.key, nil
 		}
 		key, err := k.fetch.resolve(ctx, old.ID)
+		if errors.Is(err, errBusy) {
+			return nil, err
+		}
 		if e != nil && hasCode(err, KeyUnavailable) {
 			e.tried, e.again = now, err
 			return nil, err

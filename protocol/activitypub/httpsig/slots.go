@@ -3,15 +3,24 @@ package httpsig
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/netip"
 	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// slots bound how many fetches run at once: of one host so that nobody can direct this
-// server's load at another, and in all.
+// slots bound how many fetches run and wait: of one host so that nobody can direct this
+// server's load at another, for one sender, for hosts that nobody has heard of, and in
+// all. What is beyond a bound is refused at once, so that it holds up nobody else.
 type slots struct {
-	mu    sync.Mutex
-	hosts map[string]*slot
-	n     int // fetches that run or wait
+	mu        sync.Mutex
+	hosts     map[string]*slot
+	senders   map[string]int // fetches that run or wait
+	known     *simplelru.LRU[string, struct{}]
+	n         int // fetches that run or wait
+	strangers int // those of hosts that aren't known
 }
 
 type slot struct {
@@ -19,41 +28,122 @@ type slot struct {
 	n    int           // fetches that run or wait; the last one removes the slot
 }
 
+func newSlots(hosts int) slots {
+	known, err := simplelru.NewLRU[string, struct{}](hosts, nil)
+	if err != nil {
+		panic(err) // the size is not positive
+	}
+	return slots{hosts: map[string]*slot{}, senders: map[string]int{}, known: known}
+}
+
 var errBusy = errors.New("too many keys are being fetched")
 
-// enter waits for a place at the host, unless too many wait already.
-func (s *slots) enter(ctx context.Context, host string) (leave func(), err error) {
+// delivered notes that somebody of the host has signed a delivery.
+func (s *slots) delivered(host string) {
 	s.mu.Lock()
-	if s.n == maxFetches {
+	defer s.mu.Unlock()
+	s.known.Add(host, struct{}{})
+}
+
+// enter waits for a place at the host, unless too many wait already. The sender is empty
+// if it isn't known.
+func (s *slots) enter(ctx context.Context, host, sender string) (leave func(), err error) {
+	s.mu.Lock()
+	stranger := !s.known.Contains(host)
+	at := s.hosts[host]
+	switch {
+	case s.n >= maxFetches, stranger && s.strangers >= maxStrangers, sender != "" && s.senders[sender] >= maxQueued, at != nil && at.n >= maxQueued:
 		s.mu.Unlock()
 		return nil, errBusy
-	}
-	at := s.hosts[host]
-	if at == nil {
+	case at == nil:
 		at = &slot{free: make(chan struct{}, maxPerHost)}
 		s.hosts[host] = at
 	}
 	s.n++
 	at.n++
+	if sender != "" {
+		s.senders[sender]++
+	}
+	if stranger {
+		s.strangers++
+	}
 	s.mu.Unlock()
 
+	left := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.n--
+		if stranger {
+			s.strangers--
+		}
+		if sender != "" {
+			if s.senders[sender]--; s.senders[sender] == 0 {
+				delete(s.senders, sender)
+			}
+		}
+		if at.n--; at.n == 0 {
+			delete(s.hosts, host)
+		}
+	}
 	select {
 	case at.free <- struct{}{}:
 		return func() {
 			<-at.free
-			s.left(host, at)
+			left()
 		}, nil
 	case <-ctx.Done():
-		s.left(host, at)
+		left()
 		return nil, errBusy
 	}
 }
 
-func (s *slots) left(host string, at *slot) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.n--
-	if at.n--; at.n == 0 {
-		delete(s.hosts, host)
+// senderKey is that of the address of who sent a request, in the context of its fetches.
+type senderKey struct{}
+
+// withSender notes who sent a request, for what is fetched for it.
+func withSender(ctx context.Context, sender string) context.Context {
+	return context.WithValue(ctx, senderKey{}, sender)
+}
+
+func senderOf(ctx context.Context) string {
+	sender, _ := ctx.Value(senderKey{}).(string)
+	return sender
+}
+
+// remoteAddress is the address that a request came from, of IPv6 the network that is
+// somebody's. It is empty for this machine's own: that is a proxy, behind which are all
+// senders.
+func remoteAddress(r *http.Request) string {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil || at.Addr().Unmap().IsLoopback() {
+		return ""
 	}
+	return network(at.Addr())
+}
+
+// network is the address, or of IPv6 the network of 64 bits that it is in, which one sender
+// usually has for itself.
+func network(addr netip.Addr) string {
+	if addr = addr.Unmap().WithZone(""); addr.Is4() {
+		return addr.String()
+	}
+	net, err := addr.Prefix(64)
+	if err != nil {
+		return ""
+	}
+	return net.String()
+}
+
+// prompt is a transport whose servers have to begin their answers soon. A slow one keeps a
+// place from others.
+type prompt struct{ http.RoundTripper }
+
+var errSlow = errors.New("the answer did not begin in time")
+
+// RoundTrip asks once.
+func (p prompt) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	late := time.AfterFunc(maxFirstByte, func() { cancel(errSlow) })
+	defer late.Stop()
+	return p.RoundTripper.RoundTrip(r.WithContext(ctx)) // the body needs ctx, which ends with r's
 }

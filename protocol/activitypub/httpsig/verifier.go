@@ -33,6 +33,10 @@ type Options struct {
 	// request: behind a proxy that ends TLS no signature of @target-uri is right then,
 	// and whoever gets a request for another server can send it to this one, too.
 	Base *url.URL
+	// Sender is the address of who sent a request, for whom only so many keys are fetched
+	// at once; empty if it isn't known. Defaults to that of the connection, unless it is
+	// a loopback address.
+	Sender func(*http.Request) string
 }
 
 // Verifier tells who signed a request. Concurrent use is fine.
@@ -41,11 +45,12 @@ type Verifier struct {
 	age, skew time.Duration
 	now       func() time.Time
 	base      *url.URL
+	sender    func(*http.Request) string
 }
 
 // New checks the options.
 func New(opts Options) (*Verifier, error) {
-	v := &Verifier{keys: opts.Keys, age: cmp.Or(opts.MaxAge, DefaultMaxAge), now: opts.Now}
+	v := &Verifier{keys: opts.Keys, age: cmp.Or(opts.MaxAge, DefaultMaxAge), now: opts.Now, sender: opts.Sender}
 	v.skew = cmp.Or(opts.MaxSkew, min(v.age, DefaultMaxSkew))
 	switch {
 	case opts.Keys == nil:
@@ -63,6 +68,9 @@ func New(opts Options) (*Verifier, error) {
 	if v.now == nil {
 		v.now = time.Now
 	}
+	if v.sender == nil {
+		v.sender = remoteAddress
+	}
 	return v, nil
 }
 
@@ -76,10 +84,18 @@ type Signer struct {
 }
 
 // Verify tells who signed a request with this body, which it doesn't read from the
-// request. If the request has several signatures (RFC 9421), the first that is right
-// counts. It may fetch the key, until the request's context ends. Its errors are of type
-// [*Error].
+// request. If the request has several signatures (RFC 9421), the first counts for which
+// the key is asked for. It may fetch the key, until the request's context ends and for
+// [KeysOptions].Timeout at most. Its errors are of type [*Error].
 func (v *Verifier) Verify(r *http.Request, body []byte) (Signer, error) {
+	return v.VerifyActor(r, body, "")
+}
+
+// VerifyActor is Verify for a request that has to be signed by an actor; empty for
+// anybody. Signatures by keys of another origin than the actor's can't be the actor's, so
+// they count as missing: if there is no other, the error has the code [OtherSigner], and
+// nothing is fetched. The signer may still be another actor of that origin.
+func (v *Verifier) VerifyActor(r *http.Request, body []byte, actor string) (Signer, error) {
 	if len(r.Header["Signature"]) == 0 && len(r.Header["Signature-Input"]) == 0 {
 		return Signer{}, refuse(SignatureMissing, "the request has no signature")
 	}
@@ -90,12 +106,20 @@ func (v *Verifier) Verify(r *http.Request, body []byte) (Signer, error) {
 	if err != nil {
 		return Signer{}, &Error{Code: SignatureMalformed, Err: err}
 	}
+	ctx, cancel := context.WithTimeout(withSender(r.Context(), v.sender(r)), v.keys.fetch.client.Timeout)
+	defer cancel()
 	if len(r.Header["Signature-Input"]) == 0 {
 		s, err := readCavage(r.Header, q)
+		if err == nil {
+			err = s.mayBeOf(actor)
+		}
+		if err == nil {
+			err = v.check(q, body, s)
+		}
 		if err != nil {
 			return Signer{}, err
 		}
-		return v.verify(r.Context(), q, body, s)
+		return v.verify(ctx, s)
 	}
 	m, err := readMessage(r.Header)
 	if err != nil {
@@ -105,39 +129,56 @@ func (v *Verifier) Verify(r *http.Request, body []byte) (Signer, error) {
 	for _, label := range m.labels {
 		s, err := m.read(label, q.component)
 		if err == nil {
-			var who Signer
-			if who, err = v.verify(r.Context(), q, body, s); err == nil {
-				return who, nil
-			}
+			err = s.mayBeOf(actor)
 		}
-		// While the key of one can't be had, it is unknown whether the request is
-		// signed.
-		if first == nil || hasCode(err, KeyUnavailable) {
-			first = err
+		if err == nil {
+			err = v.check(q, body, s)
 		}
+		if err == nil {
+			return v.verify(ctx, s) // each could make this server fetch
+		}
+		first = cmp.Or(first, err)
 	}
 	return Signer{}, first
 }
 
-// verify verifies one signature. It asks for the key last, so that a request which is
-// refused anyway makes this server fetch nothing.
-func (v *Verifier) verify(ctx context.Context, q *request, body []byte, s *signature) (Signer, error) {
+// mayBeOf returns an error if the key of the signature can't be the actor's: an owner has
+// the origin of the key.
+func (s *signature) mayBeOf(actor string) error {
+	if actor == "" {
+		return nil
+	}
+	key, err := url.Parse(s.keyID)
+	if err != nil {
+		return refuse(KeyRefused, "the id of the key is not a URL with https and a host")
+	}
+	if home, err := url.Parse(actor); err != nil || origin(key) != origin(home) {
+		return refuse(OtherSigner, "the request is signed for another server than that of the actor")
+	}
+	return nil
+}
+
+// check checks what can be said about a signature without its key, so that a request which
+// is refused anyway makes this server fetch nothing.
+func (v *Verifier) check(q *request, body []byte, s *signature) error {
 	withBody := hasBody(q, body)
 	if err := s.sufficient(q, withBody); err != nil {
-		return Signer{}, err
+		return err
 	}
 	if err := s.timely(q.header, v.now(), v.age, v.skew); err != nil {
-		return Signer{}, err
+		return err
 	}
-	if withBody {
-		compare := checkContentDigest
-		if s.form == FormCavage {
-			compare = checkDigest
-		}
-		if err := compare(q.header, body); err != nil {
-			return Signer{}, err
-		}
+	if !withBody {
+		return nil
 	}
+	if s.form == FormCavage {
+		return checkDigest(q.header, body)
+	}
+	return checkContentDigest(q.header, body)
+}
+
+// verify asks for the key of a signature and verifies it.
+func (v *Verifier) verify(ctx context.Context, s *signature) (Signer, error) {
 	key, err := v.keys.Get(ctx, s.keyID)
 	if err != nil {
 		return Signer{}, err
@@ -153,6 +194,9 @@ func (v *Verifier) verify(ctx context.Context, q *request, body []byte, s *signa
 	}
 	if err != nil {
 		return Signer{}, err
+	}
+	if at, err := url.Parse(s.keyID); err == nil {
+		v.keys.fetch.slots.delivered(origin(at))
 	}
 	return Signer{Actor: key.Owner, KeyID: s.keyID, Form: s.form}, nil
 }
