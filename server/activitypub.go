@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -25,7 +28,7 @@ func (s *Server) addInboxes(g *generation, cfg *config.Config) error {
 		if opts.Handle, err = activityUpstream(a); err != nil {
 			return fmt.Errorf("activitypub[%d]: %w", i, err)
 		}
-		if opts.Verifier, err = verifier(a, nil); err != nil {
+		if opts.Verifier, err = verifier(a, cfg.Listen.Trusted(), nil); err != nil {
 			return fmt.Errorf("activitypub[%d].signatures: %w", i, err)
 		}
 		opts.Log = s.log
@@ -43,9 +46,9 @@ func (s *Server) addInboxes(g *generation, cfg *config.Config) error {
 	return nil
 }
 
-// verifier verifies the signatures of activities. A transport replaces the one that
-// fetches keys.
-func verifier(a *config.ActivityPub, transport http.RoundTripper) (*httpsig.Verifier, error) {
+// verifier verifies the signatures of activities, which may come by way of proxies. A
+// transport replaces the one that fetches keys.
+func verifier(a *config.ActivityPub, proxies []netip.Prefix, transport http.RoundTripper) (*httpsig.Verifier, error) {
 	base, err := a.Base()
 	if err != nil {
 		return nil, err
@@ -60,13 +63,46 @@ func verifier(a *config.ActivityPub, transport http.RoundTripper) (*httpsig.Veri
 			return httpsig.Sign(r, nil, httpsig.SignOptions{KeyID: a.Signatures.KeyID, Key: key, Form: httpsig.FormCavage})
 		}
 	}
-	return httpsig.New(httpsig.Options{Keys: httpsig.NewKeys(keys), MaxAge: time.Duration(a.Signatures.MaxAge), Base: base})
+	return httpsig.New(httpsig.Options{
+		Keys: httpsig.NewKeys(keys), MaxAge: time.Duration(a.Signatures.MaxAge), Base: base,
+		Sender: func(r *http.Request) string { return senderBehind(r, proxies) },
+	})
+}
+
+// senderBehind is the address of who sent a request: that of the connection, or the last
+// one in X-Forwarded-For that isn't a proxy's. It is empty if there is none.
+func senderBehind(r *http.Request, proxies []netip.Prefix) string {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return ""
+	}
+	addr := at.Addr().Unmap()
+	proxy := func(addr netip.Addr) bool {
+		return slices.ContainsFunc(proxies, func(n netip.Prefix) bool { return n.Contains(addr) })
+	}
+	if !proxy(addr) {
+		if addr.IsLoopback() {
+			return "" // a proxy that nobody named
+		}
+		return networkOf(addr)
+	}
+	hops := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
+	for _, hop := range slices.Backward(hops) {
+		addr, err := netip.ParseAddr(strings.TrimSpace(hop))
+		if err != nil {
+			return ""
+		}
+		if addr = addr.Unmap(); !proxy(addr) {
+			return networkOf(addr)
+		}
+	}
+	return ""
 }
 
 // ExplainActivity says what an inbox of a configuration makes of a request, without
 // fetching a key.
 func ExplainActivity(a *config.ActivityPub, r *http.Request, body []byte) (activitypub.Explanation, error) {
-	v, err := verifier(a, fetchesNothing{})
+	v, err := verifier(a, nil, fetchesNothing{})
 	if err != nil {
 		return activitypub.Explanation{}, err
 	}

@@ -194,7 +194,7 @@ func (a *Activity) saidBy(origin string) {
 	a.print = semel.FingerprintOf(store.SchemeJSON, []byte(origin), []byte(a.content.String()))
 }
 
-// originOf is the scheme and the host of a full URI; empty for one without a host, such as
+// originOf is the scheme and the host of a full URI, in one spelling; empty for one without a host, such as
 // urn:uuid:….
 func originOf(uri string) (string, error) {
 	u, err := url.Parse(uri)
@@ -210,7 +210,7 @@ func originOf(uri string) (string, error) {
 	case u.Host == "":
 		return "", nil
 	}
-	return strings.ToLower(u.Scheme + "://" + u.Host), nil
+	return strings.ToLower(u.Scheme) + "://" + hostOf(uri), nil
 }
 
 func missing(raw []byte) bool {

@@ -104,5 +104,5 @@ func Example() {
 	}
 	// Output:
 	// {"status":202,"activity_id":"https://proto.example/1","message":"queued for processing"}
-	// {"status":202,"activity_id":"https://proto.example/1","message":"already processed"}
+	// {"status":202,"activity_id":"https://proto.example/1","message":"already queued for processing"}
 }

@@ -84,15 +84,15 @@ type claims struct {
 	unproved bool
 }
 
-func (c *claims) Verify(r *http.Request, body []byte) (httpsig.Signer, error) {
-	signer, err := c.Verifier.Verify(r, body)
+func (c *claims) VerifyActor(r *http.Request, body []byte, actor string) (httpsig.Signer, error) {
+	signer, err := c.Verifier.VerifyActor(r, body, actor)
 	why, known := errors.AsType[*httpsig.Error](err)
 	if !known || why.Code != httpsig.KeyUnavailable {
 		return signer, err
 	}
 	_, ids := httpsig.Claimed(r.Header)
-	if a, err := parse(body); err == nil && a.Actor != "" {
-		signer.Actor = a.Actor
+	if actor != "" {
+		signer.Actor = actor
 	} else if len(ids) > 0 {
 		signer.Actor, _, _ = strings.Cut(ids[0], "#")
 	}

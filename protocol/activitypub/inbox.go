@@ -23,8 +23,9 @@ type Handler func(ctx context.Context, a *Activity) error
 // Verifier tells who signed a request, whose body has been read. Its errors are those of
 // [httpsig.Verifier].
 type Verifier interface {
-	// Verify returns who signed it. The body is whole.
-	Verify(r *http.Request, body []byte) (httpsig.Signer, error)
+	// VerifyActor returns who signed it, for an activity of an actor; empty if the
+	// activity names none. The body is whole.
+	VerifyActor(r *http.Request, body []byte, actor string) (httpsig.Signer, error)
 }
 
 // Defaults and bounds of [Options].
@@ -134,8 +135,8 @@ func (opts Options) withDefaults() Options {
 // unsigned is a verifier for which nothing is signed.
 type unsigned struct{}
 
-// Verify finds no signature.
-func (unsigned) Verify(*http.Request, []byte) (httpsig.Signer, error) {
+// VerifyActor finds no signature.
+func (unsigned) VerifyActor(*http.Request, []byte, string) (httpsig.Signer, error) {
 	return httpsig.Signer{}, &httpsig.Error{Code: httpsig.SignatureMissing, Err: errors.New("the request isn't signed")}
 }
 

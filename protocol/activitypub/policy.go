@@ -3,6 +3,7 @@ package activitypub
 import (
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -24,6 +25,7 @@ var policyHost = regexp.MustCompile(`^(\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*(:[0
 func (p *Policy) valid() bool { return policyHost.MatchString(p.Host) }
 
 func (p *Policy) fits(host string) bool {
+	p = &Policy{Host: canonicalHost(p.Host)}
 	below, wild := strings.CutPrefix(p.Host, "*.")
 	return p.Host == "*" || p.Host == host || wild && strings.HasSuffix(host, "."+below)
 }
@@ -48,7 +50,7 @@ func (list Policies) Takes(host string) bool {
 	return true
 }
 
-var port = regexp.MustCompile(`:[0-9]+$`)
+var port = regexp.MustCompile(`:[0-9]*$`)
 
 // of is the policy of an instance; that of an empty host is the one of all instances that
 // no other fits.
@@ -61,15 +63,32 @@ func (list Policies) of(host string) Policy {
 	return Policy{Host: host}
 }
 
-// hostOf is the host of a URI, with the port that its scheme doesn't imply.
+// hostOf is the host of a URI, with the port that its scheme doesn't imply, in one
+// spelling.
 func hostOf(uri string) string {
 	u, err := url.Parse(uri)
 	if err != nil {
 		return ""
 	}
-	host := strings.ToLower(u.Host)
-	if port := u.Port(); u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
-		host = strings.TrimSuffix(host, ":"+port)
+	host := canonicalHost(u.Host)
+	if u.Scheme == "https" {
+		host = strings.TrimSuffix(host, ":443")
+	} else if u.Scheme == "http" {
+		host = strings.TrimSuffix(host, ":80")
 	}
 	return host
+}
+
+// canonicalHost is a host in small letters, without the full stop at its end, and with its
+// port, if it has one, as the shortest number.
+func canonicalHost(host string) string {
+	host = strings.ToLower(host)
+	number := port.FindString(host)
+	host = strings.TrimRight(strings.TrimSuffix(host, number), ".")
+	if number == ":" {
+		number = ""
+	} else if n, err := strconv.ParseUint(strings.TrimPrefix(number, ":"), 10, 16); err == nil {
+		number = ":" + strconv.FormatUint(n, 10)
+	}
+	return host + number
 }

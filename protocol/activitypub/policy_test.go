@@ -41,3 +41,17 @@ func TestNobodyHidesBehindAnActivityWithoutAnActor(t *testing.T) {
 	w.want(403, "Forbidden", body, "Signed-By", "https://bad.example/users/mallory")
 	w.want(202, "queued", body, "Signed-By", bob)
 }
+
+// TestSpellingsOfAnInstance: a host and a port have many.
+func TestSpellingsOfAnInstance(t *testing.T) {
+	w := newWorld(t, func(o *activitypub.Options) {
+		o.Verifier, o.Policies = signedBy{}, activitypub.Policies{{Host: "127.0.0.1:21873", Refuse: true}, {Host: "bad.example", Refuse: true}}
+	})
+	for _, origin := range []string{
+		"http://127.0.0.1:21873", "http://127.0.0.1:021873", "http://127.0.0.1:00000021873", "https://bad.example.", "https://BAD.example:443",
+		"https://bad.example:0443", "http://bad.example:080", "https://bad.example:",
+	} {
+		actor := origin + "/u"
+		w.want(403, "Forbidden", `{"type":"Like","id":"`+origin+`/1","actor":"`+actor+`","object":"x"}`, "Signed-By", actor)
+	}
+}

@@ -39,10 +39,11 @@ type refusal struct {
 // ServeHTTP takes activities that are posted to the inbox of an actor, or to the shared
 // one:
 //
-//	202  it is in the store, or was already
+//	202  it is in the store, or was already; or it deletes an actor who is gone
 //	400  it is malformed, has no id, or is for others
-//	401  its signature is missing or wrong, or isn't that of its actor
-//	403  nothing is taken from the actor's instance
+//	401  its signature is missing or wrong
+//	403  nothing is taken from the actor's instance, the actor's key is gone, or somebody
+//	     else has signed it
 //	404  there is no such actor
 //	405, 413, 415  it isn't posted, is too long, or isn't of a type of ActivityPub
 //	422  it can't be understood, or has an id of another server
@@ -57,6 +58,11 @@ func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Correlation-ID", a.Correlation)
 	}
 	var got outcome
+	if errors.Is(err, errGone) {
+		in.log.LogAttrs(r.Context(), slog.LevelInfo, err.Error(), append(a.attrs(), slog.Int("status", http.StatusAccepted))...)
+		problem.WriteAs(w, http.StatusAccepted, "application/json", receipt{http.StatusAccepted, a.ID, err.Error()})
+		return
+	}
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), in.opts.Budget)
 		defer cancel()
@@ -121,17 +127,21 @@ func (in *Inbox) sender(r *http.Request, body []byte, a *Activity) error {
 	if policy.Refuse {
 		return forbidden()
 	}
-	signer, err := in.opts.Verifier.Verify(r, body)
+	signer, err := in.opts.Verifier.VerifyActor(r, body, a.Actor)
 	why, known := errors.AsType[*httpsig.Error](err)
 	switch {
 	case err == nil && a.Actor != "" && a.Actor != signer.Actor:
-		return unauthorized(errors.New("the request is signed by another actor than that of the activity"))
+		return final(errors.New("the request is signed by another actor than that of the activity"))
 	case err == nil && in.opts.Policies.of(hostOf(signer.Actor)).Refuse:
 		return forbidden() // the activity names nobody
 	case err == nil:
 		a.Actor, a.Signed = signer.Actor, true
 	case known && why.Code == httpsig.KeyUnavailable:
 		return &fault{status: http.StatusServiceUnavailable, name: "KeyUnavailable", err: why.Err}
+	case known && why.Code == httpsig.KeyGone && a.leaves:
+		return errGone
+	case known && (why.Code == httpsig.KeyGone || why.Code == httpsig.OtherSigner):
+		return final(why.Err)
 	case known && why.Code == httpsig.SignatureMissing && policy.Unsigned:
 	case known:
 		return unauthorized(why.Err)
@@ -149,9 +159,16 @@ func (in *Inbox) sender(r *http.Request, body []byte, a *Activity) error {
 	return nil
 }
 
-func forbidden() error {
-	return &fault{status: http.StatusForbidden, name: "Forbidden", err: errors.New("nothing is taken from the instance of the actor")}
+// errGone says that an activity deletes an actor whose key is gone with the actor: nobody
+// can prove it, and servers send it to everybody they know and repeat it for days.
+var errGone = errors.New("nothing to do: the actor is gone")
+
+// final refuses what another delivery can't make better. Senders repeat after 401.
+func final(err error) error {
+	return &fault{status: http.StatusForbidden, name: "Forbidden", err: err}
 }
+
+func forbidden() error { return final(errors.New("nothing is taken from the instance of the actor")) }
 
 func unauthorized(err error) error {
 	return &fault{status: http.StatusUnauthorized, name: "Unauthorized", err: err}
@@ -210,13 +227,13 @@ func (in *Inbox) refuse(w http.ResponseWriter, r *http.Request, a *Activity, err
 
 // note logs an activity that has been taken, now or before (VUL-03-003).
 func (in *Inbox) note(ctx context.Context, a *Activity, got outcome) {
-	level, attrs := slog.LevelInfo, append(a.attrs(), slog.Int("status", http.StatusAccepted), slog.Int("inboxes", got.inboxes))
-	if got.fresh == 0 {
+	level := slog.LevelInfo
+	attrs := append(a.attrs(), slog.Int("status", http.StatusAccepted), slog.Int("inboxes", got.inboxes), slog.Int("new", got.fresh))
+	if got.fresh == 0 || got.conflicts > 0 {
 		level = slog.LevelWarn
 	}
-	if got.first != "" {
-		level = slog.LevelWarn
-		attrs = append(attrs, slog.String("digest", a.print.String()), slog.String("first_digest", got.first))
+	if got.conflicts > 0 {
+		attrs = append(attrs, slog.Int("conflicts", got.conflicts), slog.String("digest", a.print.String()), slog.String("first_digest", got.first))
 	}
 	in.log.LogAttrs(ctx, level, got.message(), attrs...)
 }

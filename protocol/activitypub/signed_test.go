@@ -102,7 +102,7 @@ func TestSigned(t *testing.T) {
 		want(s.deliver(t, w, activity("2"), form, func(r *http.Request) { r.Header.Del("Signature") }), 401, "")
 	}
 	stranger := newServer(t)
-	want(stranger.deliver(t, w, activity("2"), "", nil), 401, "another actor")
+	want(stranger.deliver(t, w, activity("2"), "", nil), 403, "another server")
 	if w.work(); len(w.handled) != 1 || !w.handled[0].Signed || w.handled[0].Actor != s.actor() {
 		t.Errorf("%d activities were handled", len(w.handled))
 	}

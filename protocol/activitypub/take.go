@@ -8,8 +8,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,25 +20,48 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// outcome is what became of one activity in all inboxes that it is for.
+// outcome is what became of one activity in all inboxes that it is for. Each counts once.
 type outcome struct {
-	inboxes int    // that it is for
-	fresh   int    // in which it is new
-	first   string // the digest of another activity with its id, if there is one
+	inboxes   int    // that it is for
+	fresh     int    // in which it is new
+	queued    int    // in which it was taken before and isn't handled yet
+	parked    int    // in which it was taken before and waits for an operator
+	conflicts int    // in which another activity with its id was taken, or might be
+	first     string // the digest of that one
 }
 
-// message says it to the sender and the log.
+func (o *outcome) add(got outcome) {
+	o.fresh += got.fresh
+	o.queued += got.queued
+	o.parked += got.parked
+	o.conflicts += got.conflicts
+	o.first = cmp.Or(o.first, got.first)
+}
+
+// message says it to the sender and the log. It has to be true of every inbox
+// (VUL-03-004).
 func (o *outcome) message() string {
-	switch {
-	case o.first != "":
-		return "not processed: another activity has this id"
-	case o.fresh == 0:
-		return "already processed"
+	var parts []string
+	say := func(n int, what string) {
+		if n > 0 && n < o.inboxes {
+			what += fmt.Sprintf(" in %d of %d inboxes", n, o.inboxes)
+		}
+		if n > 0 {
+			parts = append(parts, what)
+		}
 	}
-	return "queued for processing"
+	say(o.fresh, "queued for processing")
+	say(o.queued, "already queued for processing")
+	say(o.parked, "already received, and waiting for an operator")
+	say(o.inboxes-o.fresh-o.queued-o.parked-o.conflicts, "already processed")
+	if say(o.conflicts, "not processed"); o.conflicts > 0 {
+		parts[len(parts)-1] += ": another activity has this id"
+	}
+	return strings.Join(parts, "; ")
 }
 
-// take makes an activity durable in every inbox that it is for.
+// take makes an activity durable in every inbox that it is for. It returns when ctx is
+// done; what has begun continues, and another delivery finds its outcome.
 func (in *Inbox) take(ctx context.Context, a *Activity) (outcome, error) {
 	inboxes, err := in.inboxes(ctx, a)
 	if err != nil {
@@ -44,18 +69,42 @@ func (in *Inbox) take(ctx context.Context, a *Activity) (outcome, error) {
 	}
 	var mu sync.Mutex
 	total := outcome{inboxes: len(inboxes)}
-	err = webhook.TakeAll(ctx, inboxes, func(ctx context.Context, inbox *string) error {
-		got, err := in.takeInto(ctx, a, *inbox)
-		mu.Lock()
-		defer mu.Unlock()
-		total.fresh += got.fresh
-		total.first = cmp.Or(total.first, got.first)
-		return err
+	err = webhook.TakeAll(ctx, []*Activity{a}, func(ctx context.Context, _ **Activity) error {
+		// The rest is worth finishing for the next delivery. The engine bounds each call
+		// of the store.
+		ctx = context.WithoutCancel(ctx)
+		got, err := in.compare(ctx, a)
+		if err != nil || got.conflicts > 0 {
+			mu.Lock()
+			defer mu.Unlock()
+			total.conflicts, total.first = total.inboxes, got.first
+			return err
+		}
+		return webhook.TakeAll(ctx, inboxes, func(ctx context.Context, inbox *string) error {
+			got, err := in.takeInto(ctx, a, *inbox)
+			mu.Lock()
+			defer mu.Unlock()
+			total.add(got)
+			return err
+		})
 	})
 	if err != nil {
 		return outcome{}, err // some may still be under way
 	}
 	return total, nil
+}
+
+// compare holds an activity against the one with its id that came first, to whichever
+// inbox of this server (VUL-01-003). The record of that is taken before those of the
+// inboxes. A crash in between leaves it without them, and the sender without its 202: the
+// next delivery has the same content, and goes on.
+func (in *Inbox) compare(ctx context.Context, a *Activity) (outcome, error) {
+	call := in.call(a, scopeAll)
+	ans, err := in.decide(ctx, a, call, func(semel.Execution) error { return nil })
+	if err != nil || ans.Decision != semel.Conflict {
+		return outcome{}, err
+	}
+	return outcome{conflicts: 1, first: ans.Record.Fingerprint.String()}, nil
 }
 
 // maxInboxes bounds into how many inboxes one activity goes: each is looked up, and each
@@ -113,42 +162,72 @@ func (in *Inbox) exist(ctx context.Context, actor string) error {
 // takeInto makes an activity durable in one inbox, once (VUL-02-001). An error means that
 // it isn't, or that it isn't known.
 func (in *Inbox) takeInto(ctx context.Context, a *Activity, inbox string) (outcome, error) {
-	call := semel.Call{
-		Tenant: in.opts.Tenant, Principal: Principal, Scope: scopeOf(inbox), Operation: in.Destination(), Key: keyOf(a.ID),
+	ans, err := in.decide(ctx, a, in.call(a, scopeOf(inbox)), func(x semel.Execution) error { return in.send(x, a, inbox) })
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case ans.Decision == semel.Conflict:
+		return outcome{conflicts: 1, first: ans.Record.Fingerprint.String()}, nil
+	case ans.Decision == semel.Execute:
+		return outcome{fresh: 1}, nil
+	}
+	for _, m := range ans.Record.Outbox {
+		switch m.State {
+		case store.MessagePending:
+			return outcome{queued: 1}, nil
+		case store.MessageParked:
+			return outcome{parked: 1}, nil
+		}
+	}
+	return outcome{}, nil
+}
+
+// call is an activity as the engine takes it.
+func (in *Inbox) call(a *Activity, scope string) semel.Call {
+	if a.origin == "" {
+		// An id without a host is nobody's, so it counts within its actor: whoever
+		// learns it could use it up otherwise.
+		scope += " " + digestOf(a.Actor)
+	}
+	return semel.Call{
+		Tenant: in.opts.Tenant, Principal: Principal, Scope: scope, Operation: in.Destination(), Key: keyOf(a.ID),
 		Fingerprint: a.print, Wait: in.opts.Budget, Door: "activitypub",
 	}
-	var ans semel.Answer
-	var err error
+}
+
+// decide runs something for an activity, once. Its answer is Execute, Replay or Conflict if
+// the error is nil.
+func (in *Inbox) decide(ctx context.Context, a *Activity, call semel.Call, run func(x semel.Execution) error) (ans semel.Answer, err error) {
 	if a.foreign {
 		// Whoever could use up an id of another server would keep its activity out. So
 		// this one gets what there is, and is never the first.
 		if ans, err = in.engine.Door().Peek(ctx, call); err == nil && ans.Decision == semel.Execute {
-			return outcome{}, strange()
+			return ans, strange()
 		}
 		if err == nil {
 			err = ans.Err()
 		}
 	} else {
 		ans, err = in.engine.Do(ctx, call, func(_ context.Context, x semel.Execution) (semel.Result, error) {
-			return semel.Result{}, in.send(x, a, inbox)
+			return semel.Result{}, run(x)
 		})
 	}
-	switch {
-	case ans.Decision == semel.Conflict:
-		return outcome{first: ans.Record.Fingerprint.String()}, nil
-	case ans.Decision == semel.Throttled:
-		return outcome{}, &fault{status: http.StatusTooManyRequests, name: "TooManyRequests", err: errors.New("too many activities at once"), after: ans.RetryAfter}
-	case err != nil:
-		return outcome{}, err
-	case ans.Decision == semel.Execute:
-		return outcome{fresh: 1}, nil
+	switch ans.Decision {
+	case semel.Conflict:
+		return ans, nil
+	case semel.Throttled:
+		return ans, &fault{status: http.StatusTooManyRequests, name: "TooManyRequests", err: errors.New("too many activities at once"), after: ans.RetryAfter}
 	}
-	return outcome{}, nil
+	return ans, err
 }
 
 func strange() error {
 	return unprocessable("the id of the activity is that of another server than its actor's")
 }
+
+// scopeAll is the scope of the record that holds what came first under an id. Names of
+// inboxes can't make it.
+const scopeAll = "activity"
 
 // scopeOf is the part of an identity that says which inbox it is.
 func scopeOf(inbox string) string {
@@ -163,7 +242,11 @@ func keyOf(id string) string {
 	if len(id) <= store.MaxKeyLen/2 && store.ValidText(id) {
 		return id
 	}
-	sum := sha256.Sum256([]byte(id))
+	return digestOf(id)
+}
+
+func digestOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/protocol/activitypub"
 	"github.com/semelhq/semel/protocol/activitypub/httpsig"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -34,6 +35,8 @@ const (
 type world struct {
 	t     *testing.T
 	inbox *activitypub.Inbox
+	store semel.Store
+	door  semel.Door
 	log   *evidence.Log
 	logs  *logs
 
@@ -70,7 +73,7 @@ func newWorldOn(t *testing.T, st semel.Store, change func(*activitypub.Options))
 			t.Error(err)
 		}
 	})
-	w := &world{t: t, log: log, logs: new(logs)}
+	w := &world{t: t, store: st, door: engine.Door(), log: log, logs: new(logs)}
 	opts := activitypub.Options{
 		Tenant: "fedi", Actors: "https://here.example/actors/{actor}", Shared: "/inbox", Budget: budget,
 		Exists:   func(_ context.Context, actor string) (bool, error) { return actor == "alice" || actor == "carol", nil },
@@ -153,6 +156,21 @@ func (w *world) work() (errs []error) {
 	return errs
 }
 
+// settle says what became of an activity in an inbox.
+func (w *world) settle(id, inbox string, state store.MessageState) {
+	w.t.Helper()
+	call := (&semel.Call{
+		Tenant: "fedi", Principal: activitypub.Principal, Scope: "actor:" + inbox, Operation: w.inbox.Destination(), Key: id,
+	}).ID(semel.SharePrincipal)
+	rec, err := w.store.Get(w.t.Context(), call)
+	if err == nil {
+		_, err = w.door.SettleMessage(w.t.Context(), call, rec.Outbox[0].ID, store.MessageFinding{State: state})
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // inboxes are the inboxes in which an activity was handled.
 func (w *world) inboxes(id string) []string {
 	w.mu.Lock()
@@ -228,12 +246,14 @@ func (l *logs) find(message string) []map[string]any {
 // signedBy is a verifier that believes the header Signed-By.
 type signedBy struct{}
 
-func (signedBy) Verify(r *http.Request, _ []byte) (httpsig.Signer, error) {
+func (signedBy) VerifyActor(r *http.Request, _ []byte, _ string) (httpsig.Signer, error) {
 	switch actor := r.Header.Get("Signed-By"); actor {
 	case "":
 		return httpsig.Signer{}, &httpsig.Error{Code: httpsig.SignatureMissing, Err: errors.New("the request isn't signed")}
 	case "nobody knows":
 		return httpsig.Signer{}, &httpsig.Error{Code: httpsig.KeyUnavailable, Err: errors.New("the key can't be fetched")}
+	case "gone":
+		return httpsig.Signer{}, &httpsig.Error{Code: httpsig.KeyGone, Err: errors.New("the key's server answers 410")}
 	case "forger":
 		return httpsig.Signer{}, &httpsig.Error{Code: httpsig.SignatureWrong, Err: errors.New("the signature is wrong")}
 	default:
