@@ -17,12 +17,18 @@ type recordChanger struct {
 	change
 	name  recordName
 	force bool
+	all   bool // everything held that qualifiers select, instead of one record
 }
 
 func (c *recordChanger) flags(cmd *cobra.Command) {
 	c.name.flags(cmd)
 	c.change.flags(cmd, "read the log later")
 	cmd.Flags().BoolVar(&c.force, "force", false, "also where the operation is not known")
+}
+
+// allFlag adds the flag that changes many records at once.
+func (c *recordChanger) allFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&c.all, "all", false, "everything held that qualifiers select")
 }
 
 // changedRecord is what --json prints of a change.
@@ -43,6 +49,9 @@ type changedRecord struct {
 func (c *recordChanger) apply(cmd *cobra.Command, args []string, action, means string, check func(*semel.Record) error,
 	do func(ctx context.Context, recs client.Records, id semel.ID) (*semel.Record, error),
 ) error {
+	if c.all {
+		return c.applyAll(cmd, args, action, means, check, do)
+	}
 	id, err := c.name.parse(cmd, args)
 	if err != nil {
 		return err
@@ -95,6 +104,12 @@ func (c *recordChanger) report(cmd *cobra.Command, done *changedRecord) error {
 	return err
 }
 
+const changeAll = `With --all, everything held that the qualifiers of 'semel records list' select is
+changed, after one question about all of it; --dry-run only shows it. What can't be
+changed is told, and the rest goes on. The JSON is then one object per line.
+
+`
+
 const changeJSON = `The JSON has action, done, reason, before and, if something is stored then, after,
 both with the members that list has.`
 
@@ -122,13 +137,13 @@ func openEffect(rec *semel.Record) (name string, open bool) {
 func newRecordsRelease(from *recordsFrom) *cobra.Command {
 	c := &recordChanger{change: change{from: from}}
 	cmd := &cobra.Command{
-		Use:   "release [RECORD]",
+		Use:   "release [RECORD | --all QUALIFIER...]",
 		Short: "Let a held record run again, although nobody knows what happened",
 		Long: `Let the next delivery of a held record run again, although nobody knows what the
 attempt before did: what it did may happen twice. A record with an effect whose
 result is not known has to be settled first.
 
-` + changeJSON,
+` + changeAll + changeJSON,
 		Example: `  semel records release RECORD --reason 'the mail may go out twice'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			check := func(rec *semel.Record) error {
@@ -148,6 +163,7 @@ result is not known has to be settled first.
 		},
 	}
 	c.flags(cmd)
+	c.allFlag(cmd)
 	return cmd
 }
 

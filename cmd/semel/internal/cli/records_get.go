@@ -40,12 +40,14 @@ func (n *recordName) flags(cmd *cobra.Command) {
 	flags.StringVar(&n.id.Principal, "principal", "", "its `principal`, where several have used the key")
 }
 
+// given reports whether a member of the identity was given.
+func (n *recordName) given(cmd *cobra.Command) bool {
+	return slices.ContainsFunc([]string{"operation", "key", "tenant", "principal"}, cmd.Flags().Changed)
+}
+
 // parse reads the name from the command line.
 func (n *recordName) parse(cmd *cobra.Command, args []string) (semel.ID, error) {
-	members := false
-	for _, name := range []string{"operation", "key", "tenant", "principal"} {
-		members = members || cmd.Flags().Changed(name)
-	}
+	members := n.given(cmd)
 	switch {
 	case len(args) > 1:
 		return semel.ID{}, usage("unexpected argument %q for %q", args[1], cmd.CommandPath())

@@ -26,7 +26,7 @@ func newRecordsSettle(from *recordsFrom) *cobra.Command {
 	c := &recordChanger{change: change{from: from}}
 	var f settleFlags
 	cmd := &cobra.Command{
-		Use:   "settle [RECORD]",
+		Use:   "settle [RECORD | --all QUALIFIER...]",
 		Short: "Say what became of a held record",
 		Long: `Say what became of a held record: its attempt died, broke off or ran out of time,
 and nobody knows whether the work was done. The outcomes are
@@ -43,10 +43,12 @@ confirmed and the JSON of its result, or with refuted. If no outcome is given an
 no effect is open any more, the next delivery runs again and replays what is
 recorded. Nothing is asked at a provider: that is up to you.
 
-` + changeJSON,
+` + changeAll + changeJSON,
 		Example: `  semel records settle RECORD --outcome completed --status 201 \
     --header 'Content-Type: application/json' --result '{"refund":"re_1"}' --reason 'ticket 7'
   semel records settle RECORD --outcome completed --result '{"charge":"ch_1"}' --reason 'ticket 7'
+  semel records settle --all operation:payments.charge after:2026-01-01 \
+    --outcome aborted --reason 'nothing had arrived' --dry-run
   semel records settle RECORD --effect 'charge=confirmed:"ch_1"' --reason 'ticket 7'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := f.settlement(cmd)
@@ -76,6 +78,7 @@ recorded. Nothing is asked at a provider: that is up to you.
 	flags.StringVar(&f.message, "failure-message", "", "`words` on why it failed")
 	flags.StringArrayVar(&f.effects, "effect", nil, "`NAME=confirmed:JSON` or NAME=refuted; may be repeated")
 	c.flags(cmd)
+	c.allFlag(cmd)
 	return cmd
 }
 
