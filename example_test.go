@@ -44,6 +44,52 @@ func Example() {
 	// created: 1
 }
 
+// Errors say what the next delivery gets.
+func ExampleDo_errors() {
+	engine, err := semel.New(memstore.New(), &semel.Options{Operations: []semel.Operation{{Name: "charge"}}})
+	if err != nil {
+		panic(err)
+	}
+	type Receipt struct{ Number int }
+	ctx, tries := context.Background(), 0
+	call := semel.Call{Operation: "charge", Key: "order-7"}
+	// snippet: Errors
+	charge := func(_ context.Context, _ semel.Execution) (Receipt, error) {
+		switch tries++; tries {
+		case 1: // it began nothing in its ledger, so the next delivery runs
+			return Receipt{}, errors.New("connection refused")
+		case 2: // proved by hand: the same
+			return Receipt{}, semel.Aborted(errors.New("the terminal is off"))
+		}
+		return Receipt{}, semel.Rejected("card_declined", errors.New("the card is declined")) // for good
+	}
+	for range 4 {
+		_, answer, err := semel.Do(ctx, engine, call, charge)
+		var e *semel.Error
+		errors.As(err, &e)
+		fmt.Println(answer.Decision, e.Code)
+	}
+	// end snippet
+
+	// A panic proves nothing: the call is held, and the panic goes on.
+	func() {
+		defer func() { fmt.Println("recovered:", recover()) }()
+		_, _, _ = semel.Do(ctx, engine, semel.Call{Operation: "charge", Key: "order-8"}, func(context.Context, semel.Execution) (Receipt, error) {
+			panic("out of paper")
+		})
+	}()
+	_, answer, _ := semel.Do(ctx, engine, semel.Call{Operation: "charge", Key: "order-8"}, charge)
+	fmt.Println(answer.Decision)
+
+	// Output:
+	// execute aborted
+	// execute aborted
+	// execute rejected
+	// replay rejected
+	// recovered: out of paper
+	// held
+}
+
 // Effect keeps a ledger of calls to the outside: what has a recorded result is
 // not called again by a further attempt.
 func ExampleEffect() {

@@ -37,11 +37,13 @@
 // # What is recorded
 //
 // What a function returns is recorded and replayed, and so are errors about the call
-// itself, such as NOT_FOUND or one of the application's own codes. Errors that say
-// nothing about the call, such as RATE_LIMITED and FORBIDDEN, are never recorded: the
-// next delivery runs. INTERNAL_ERROR, DEPENDENCY_ERROR and other failures are judged by
-// Operation.OnFailure, which here defaults to "retry". An error marked with
-// [semel.Rejected], [semel.Aborted] or [semel.Unknown] is what its mark says.
+// itself, such as NOT_FOUND or one of the application's own codes. Errors that prove that
+// nothing was done, such as RATE_LIMITED and FORBIDDEN, are never recorded: the next
+// delivery runs. INTERNAL_ERROR and other failures are replayed unless
+// Operation.OnFailure says "retry". DEADLINE_EXCEEDED, BATCH_TIMEOUT and DEPENDENCY_ERROR
+// prove nothing, so the call is held. Package judge has the table. An error marked with
+// [semel.Rejected], [semel.Aborted], [semel.Failure] or [semel.Unknown] is what its mark
+// says.
 //
 // # Other extensions
 //
