@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -161,6 +162,13 @@ func TestTxRoute(t *testing.T) {
 		w.want(w.send("k"), 429, 1, 0)
 		w.want(w.send("k"), 429, 2, 0)
 	})
+	for _, status := range []int{408, 502, 503, 504, 524} {
+		t.Run(strconv.Itoa(status)+" proves nothing, but what it took back wasn't done", func(t *testing.T) {
+			w := newTxWorld(t, semelhttp.Route{Operation: semel.Operation{OnFailure: semel.ReplayFailure}}, answering(status, "lost"))
+			w.want(w.send("k"), status, 1, 0)
+			w.want(w.send("k"), status, 2, 0)
+		})
+	}
 	t.Run("a failure takes its rows back, and the next delivery runs", func(t *testing.T) {
 		fail := true
 		w := newTxWorld(t, semelhttp.Route{}, func(w http.ResponseWriter, r *http.Request, tx pgx.Tx) {
