@@ -161,8 +161,8 @@ func (s *Server) AdminAddr() net.Addr { return s.admin.addr() }
 // Engine is the engine behind all doors.
 func (s *Server) Engine() *semel.Engine { return s.engine }
 
-// Run serves until ctx is done, then stops: readiness drops, listeners close, and
-// requests in flight get limits.shutdown_grace to finish. The rest is told to stop and is
+// Run serves until ctx is done, then stops: readiness drops, after limits.shutdown_delay
+// listeners and idle connections close, and requests in flight get limits.shutdown_grace to finish. The rest is told to stop and is
 // settled by policy: released if nothing was certainly sent, otherwise unknown. Messages
 // that are being delivered get the same grace; the others stay due. It closes the store.
 // The error is nil if every outcome was recorded.
@@ -187,9 +187,29 @@ func (s *Server) Run(ctx context.Context) error {
 	var err error
 	select {
 	case <-ctx.Done():
+		err = s.linger(failed)
 	case err = <-failed:
 	}
 	return errors.Join(err, s.stop(stopBackground, &work, deliveries, signed))
+}
+
+// linger goes on serving for limits.shutdown_delay, unready, so that nobody sends a request on a
+// connection that is closed at that moment. It ends early if a listener fails.
+func (s *Server) linger(failed <-chan error) error {
+	s.stopping.Store(true)
+	delay := time.Duration(s.current().cfg.Limits.ShutdownDelay)
+	if delay == 0 {
+		return nil
+	}
+	s.log.Info("not ready any more", slog.Duration("delay", delay))
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case err := <-failed:
+		return err
+	case <-timer.C:
+		return nil
+	}
 }
 
 func (s *Server) stop(stopBackground func(), work *sync.WaitGroup,

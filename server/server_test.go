@@ -306,6 +306,29 @@ func TestRoutesAndReload(t *testing.T) {
 	}
 }
 
+// A service that stops says so before it closes connections that wait for their next request.
+func TestStopSaysSoBeforeItCloses(t *testing.T) {
+	t.Parallel()
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "made") }))
+	defer upstream.Close()
+	s := start(t, write(t, "store: {url: 'memory:'}\nlimits: {shutdown_delay: 3s}\nroutes:\n  - {match: 'POST /', upstream: '"+upstream.URL+"'}\n"))
+	s.stop()
+	unready := func() bool {
+		status, _, _ := do(t, "GET", s.admin("/readyz"), "")
+		return status == http.StatusServiceUnavailable
+	}
+	for !unready() {
+		select {
+		case err := <-s.done:
+			t.Fatalf("it has ended before it said so: %v", err)
+		default:
+		}
+	}
+	if status, _, text := do(t, "POST", s.data("/"), "", "Idempotency-Key", "k"); status != http.StatusOK || text != "made" {
+		t.Errorf("while it still takes requests: %d %s", status, text)
+	}
+}
+
 func TestStopFinishesWhatIsInFlight(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -346,6 +346,8 @@ type Limits struct {
 	TenantBytes Size `json:"tenant_bytes" default:"256MiB" range:"1MiB,1TiB"`
 	// Bytes of requests in flight, of one principal, or of one address where nobody has verified the caller.
 	PrincipalBytes Size `json:"principal_bytes" default:"64MiB" range:"1MiB,1TiB"`
+	// How long the service still takes requests when it stops, while readiness says that it does. Set it to what your load balancer needs to notice.
+	ShutdownDelay Duration `json:"shutdown_delay" default:"0s" range:"0s,1h"`
 	// How long requests in flight may take when the service stops.
 	ShutdownGrace Duration `json:"shutdown_grace" default:"30s" range:"0s,24h"`
 }

@@ -72,6 +72,7 @@ Port 0 picks a free port. For more than one upstream, or other policies, see
 				return err
 			}
 			cfg.Listen.TrustedProxies, cfg.Limits.ReadTimeout = f.trusted, config.Duration(f.readTimeout)
+			cfg.Limits.ShutdownDelay = config.Duration(f.shutdownDelay)
 			if cfg, err = cfg.With(op, route); err != nil {
 				return reportConfig(cmd, err)
 			}
