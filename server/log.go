@@ -48,9 +48,7 @@ func observe(log *slog.Logger) *semel.Events {
 			log.LogAttrs(ctx, slog.LevelWarn, "lease lost", slog.String("record", e.ID.String()),
 				slog.Int("attempt", e.Attempt), slog.Int64("fence", e.Fence), slog.Any("error", e.Err))
 		},
-		StoreFailed: func(e semel.Event) {
-			log.LogAttrs(ctx, slog.LevelError, "store failed", slog.String("call", e.Call), slog.Int("try", e.Try), slog.Any("error", e.Err))
-		},
+		StoreFailed: storeFailed(log),
 		Purged: func(e semel.Event) {
 			if e.By == "" {
 				log.LogAttrs(ctx, slog.LevelDebug, "purged", slog.Int("count", e.Count))
@@ -67,6 +65,49 @@ func observe(log *slog.Logger) *semel.Events {
 		ReleaseDropped: func(e semel.Event) {
 			log.LogAttrs(ctx, slog.LevelWarn, "too many claims wait to be released: if this one was written, its call is held or runs again when the lease ends", slog.String("record", e.ID.String()))
 		},
+	}
+}
+
+// sampleEvery is how often failures of one kind of call to the store are logged: while a store is
+// away, each call that is refused fails, thousands in a minute.
+const sampleEvery = time.Second
+
+// storeFailed logs failures of the store: the first of a kind of call at once, and then one line
+// for each second, with the last failure and how many there were.
+func storeFailed(log *slog.Logger) func(semel.Event) {
+	var mu sync.Mutex
+	type sample struct {
+		last  semel.Event
+		count int
+	}
+	open := map[string]*sample{} // of calls that were logged less than sampleEvery ago
+	tell := func(e semel.Event, count int) {
+		log.LogAttrs(context.Background(), slog.LevelError, "store failed", slog.String("call", e.Call), slog.Int("try", e.Try),
+			slog.Int("count", count), slog.Any("error", e.Err))
+	}
+	var close func(call string)
+	close = func(call string) {
+		mu.Lock()
+		defer mu.Unlock()
+		s := open[call]
+		if s.count == 0 {
+			delete(open, call)
+			return
+		}
+		tell(s.last, s.count)
+		s.count = 0
+		time.AfterFunc(sampleEvery, func() { close(call) })
+	}
+	return func(e semel.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		if s := open[e.Call]; s != nil {
+			s.last, s.count = e, s.count+1
+			return
+		}
+		open[e.Call] = &sample{}
+		tell(e, 1)
+		time.AfterFunc(sampleEvery, func() { close(e.Call) })
 	}
 }
 

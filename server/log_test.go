@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"strings"
@@ -39,6 +40,44 @@ func TestTroubleOfSweepsIsNotRepeatedEachSecond(t *testing.T) {
 			told(semel.Event{})
 		}
 		lines(4, "sweeps succeed again")
+	})
+}
+
+// While a store is away, a line a second says so for each kind of call, and no failure is left
+// out of the counts.
+func TestFailuresOfTheStoreAreCountedInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		told := storeFailed(slog.New(slog.NewJSONHandler(&out, nil)))
+		const seconds, each = 5, 100
+		for range seconds {
+			for range each {
+				told(semel.Event{Call: "apply", Try: 1, Err: errors.New("the disk is full")})
+				told(semel.Event{Call: "get", Try: 1, Err: errors.New("no connection")})
+			}
+			<-time.After(sampleEvery)
+		}
+		<-time.After(2 * sampleEvery)
+		told(semel.Event{Call: "apply", Try: 1, Err: errors.New("later")})
+		counts, lines := map[string]int{}, map[string]int{}
+		for text := range strings.Lines(out.String()) {
+			var line struct {
+				Call, Error string
+				Count       int
+			}
+			if err := json.Unmarshal([]byte(text), &line); err != nil {
+				t.Fatal(err)
+			}
+			counts[line.Call+": "+line.Error] += line.Count
+			lines[line.Call]++
+		}
+		if counts["apply: the disk is full"] != seconds*each || counts["get: no connection"] != seconds*each || counts["apply: later"] != 1 {
+			t.Errorf("counted were %v", counts)
+		}
+		if lines["apply"] > seconds+3 || lines["get"] > seconds+2 {
+			t.Errorf("lines are %v:\n%s", lines, &out)
+		}
+		<-time.After(2 * sampleEvery)
 	})
 }
 

@@ -33,6 +33,13 @@ func (l *logger) trouble(msg string, args ...any) {
 	}
 }
 
+// relief is the end of trouble.
+func (l *logger) relief(msg string, args ...any) {
+	if l.slog != nil {
+		l.slog.Info(msg, args...)
+	}
+}
+
 // exit is how the process ends when the store can't go on.
 func exit(message string) {
 	fmt.Fprintf(os.Stderr, "pebblestore: the disk can no longer be trusted, so the process ends and nothing more is acknowledged: %s\n", message)

@@ -46,7 +46,7 @@ func (p *space) look() bool {
 		if low {
 			p.log.trouble("the disk is nearly full: no record is added", "free", usage.AvailBytes)
 		} else {
-			p.log.trouble("the disk has room again", "free", usage.AvailBytes)
+			p.log.relief("the disk has room again", "free", usage.AvailBytes)
 		}
 	}
 	return low
