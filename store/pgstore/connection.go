@@ -3,9 +3,11 @@ package pgstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -112,6 +114,39 @@ func connecting(config *pgx.ConnConfig, before func(context.Context, *pgx.ConnCo
 		}
 		return pgx.ConnectConfig(ctx, c)
 	}
+}
+
+// unreachable is an error of the driver, in fewer words.
+type unreachable struct {
+	error
+	text string
+}
+
+func (e unreachable) Error() string { return e.text }
+func (e unreachable) Unwrap() error { return e.error }
+
+// plainly says once why it could not be connected. The driver tries each address with TLS and
+// without, and tells what came of each try, also that a server has no TLS, which is no trouble
+// where it has answered the other try.
+func plainly(err error) error {
+	failed, ok := errors.AsType[*pgconn.ConnectError](err)
+	if !ok {
+		return err
+	}
+	var told, noTLS []string
+	for line := range strings.SplitSeq(failed.Unwrap().Error(), "\n") {
+		list := &told
+		if strings.HasSuffix(line, "server refused TLS connection") {
+			list = &noTLS
+		}
+		if !slices.Contains(*list, line) {
+			*list = append(*list, line)
+		}
+	}
+	if len(told) == 0 {
+		told = noTLS
+	}
+	return unreachable{err, fmt.Sprintf("connect as the user %q to the database %q: %s", failed.Config.User, failed.Config.Database, strings.Join(told, "; "))}
 }
 
 // noCancelConn is a network connection that pgx can't send a cancel request for.

@@ -24,7 +24,7 @@ const migrationTable = "semel_migrations"
 
 var (
 	// ErrNotMigrated is what Open returns, wrapped, if migrations are missing.
-	ErrNotMigrated = errors.New("the schema lacks migrations: run semel migrate up, or set Options.Migrate")
+	ErrNotMigrated = errors.New("the schema lacks migrations: run semel migrate up, or have them made when the store is opened (store.migrate: true, or Options.Migrate in Go)")
 	// ErrNewer is what Open and the functions for migrations return, wrapped, for a schema
 	// that a later program has migrated further than this one knows.
 	ErrNewer = errors.New("the schema was migrated by a later program: use that one or a later one")

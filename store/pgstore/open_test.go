@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -71,6 +72,23 @@ func TestMigrations(t *testing.T) {
 		list, err := Status(t.Context(), newTestPool(t, url), "")
 		if err != nil || slices.ContainsFunc(list, func(m Migration) bool { return !m.AppliedAt.IsZero() }) {
 			t.Errorf("the status is %v, %v", list, err)
+		}
+	})
+	t.Run("why it can't be connected is said once", func(t *testing.T) {
+		n := newNetwork(t, server)
+		free, err := net.Listen("tcp", "127.0.0.1:0")
+		noError(t, err)
+		nobody := free.Addr().String()
+		noError(t, free.Close())
+		// By default the driver tries with TLS first, which this server doesn't have.
+		for url, says := range map[string]string{
+			"postgres://postgres@" + n.Addr() + "/nodb": `database "nodb" does not exist`,
+			"postgres://postgres@" + nobody + "/nodb":   "connection refused",
+		} {
+			_, err := Open(t.Context(), url, nil)
+			if err == nil || strings.Count(err.Error(), says) != 1 || strings.Contains(err.Error(), "TLS") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: %v", url, err)
+			}
 		}
 	})
 	t.Run("a schema of a later program is refused", func(t *testing.T) {

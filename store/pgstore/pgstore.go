@@ -124,7 +124,7 @@ func (s *Store) open(ctx context.Context, config *pgxpool.Config) (err error) {
 	s.configure(config.ConnConfig)
 	s.connect = connecting(config.ConnConfig, config.BeforeConnect)
 	if s.database, err = probe(ctx, s.connect); err != nil {
-		return err
+		return plainly(err)
 	}
 	s.database.pooler = s.database.pooler || s.opts.Pooler
 	if s.writes, err = s.newPool(ctx, config.Copy(), s.opts.MaxConns); err != nil {
