@@ -43,8 +43,9 @@ func binary(tb testing.TB) string {
 	return path
 }
 
-// patience bounds every wait for a server.
-const patience = 30 * time.Second
+// patience bounds every wait for a server. It is long because machines are busy; where nothing
+// is wrong, nobody waits for so long.
+const patience = 2 * time.Minute
 
 // Server is a redis-server process that you can kill, pause and restart over the same data.
 // Its methods fail the test if they can't do their work. Don't call them concurrently.

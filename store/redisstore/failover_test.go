@@ -40,7 +40,7 @@ func TestEnginesGoOnOverAFailover(t *testing.T) {
 	ids := map[string]semel.ID{}
 	var answered, failed atomic.Int64
 	deliver := func(e *semel.Engine, key string) {
-		for {
+		for wait := 5 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 			ans, err := e.Do(context.WithoutCancel(ctx), semel.Call{Tenant: "t", Operation: "op", Key: key}, func(context.Context, semel.Execution) (semel.Result, error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -49,6 +49,7 @@ func TestEnginesGoOnOverAFailover(t *testing.T) {
 			})
 			if err != nil {
 				failed.Add(1)
+				<-time.After(wait)
 				continue // delivered again
 			}
 			mu.Lock()
