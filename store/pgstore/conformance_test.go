@@ -45,7 +45,7 @@ func contractEnv(t *testing.T, server *pgtest.Server, pooled func(database strin
 		}
 		o.Migrate, o.Schema = true, fmt.Sprint("body_", schemas.Add(1))
 		// A machine that runs many suites at once may take a while to connect, and to commit.
-		o.AcquireTimeout, o.LockTimeout = 5*time.Second, 5*time.Second
+		o.AcquireTimeout, o.LockTimeout = 30*time.Second, 5*time.Second
 		s := mustOpen(t, url, &o)
 		t.Cleanup(func() { mustClose(t, s) })
 		body(t, storetest.Env{
@@ -62,8 +62,8 @@ func contractEnv(t *testing.T, server *pgtest.Server, pooled func(database strin
 	}
 }
 
-// mustOpen opens a store that waits longer for a connection than a real one, unless opts
-// say how long: on a busy machine the first connections take their time.
+// mustOpen opens a store that waits longer for a connection and for answers than a real one,
+// unless opts say how long: on a busy machine they take their time.
 func mustOpen(t testing.TB, url string, opts *Options) *Store {
 	t.Helper()
 	var o Options
@@ -71,6 +71,7 @@ func mustOpen(t testing.TB, url string, opts *Options) *Store {
 		o = *opts
 	}
 	o.AcquireTimeout = cmp.Or(o.AcquireTimeout, 10*time.Second)
+	o.answer, o.connect = cmp.Or(o.answer, time.Minute), cmp.Or(o.connect, time.Minute)
 	s, err := Open(t.Context(), url, &o)
 	if err != nil {
 		t.Fatal(err)

@@ -273,10 +273,9 @@ func TestDo(t *testing.T) {
 				}
 			})
 			<-running
-			start := time.Now()
 			ans, err := e.do(t.Context(), orderCall("slow"), order("slow"))
-			if took := time.Since(start); !errors.Is(err, semel.ErrInFlight) || ans.RetryAfter <= 0 || took > time.Second {
-				t.Errorf("while it runs: %+v, %v after %v", ans, err, took)
+			if !errors.Is(err, semel.ErrInFlight) || ans.RetryAfter <= 0 {
+				t.Errorf("while it runs: %+v, %v", ans, err)
 			}
 			waiting := orderCall("slow")
 			waiting.Wait = 20 * time.Second

@@ -193,7 +193,7 @@ func (r *rig) client(ctx context.Context, n int) {
 		if random.IntN(3) == 0 {
 			d.wait = 20 * time.Millisecond
 		}
-		a := r.begin(ctx, e, d)
+		a, _ := r.begin(ctx, e, d)
 		switch {
 		case a != nil && dies:
 			r.log.Add(r.event(d, history.Effect))

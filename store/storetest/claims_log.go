@@ -49,15 +49,19 @@ func (r *rig) ask(e *holder, d delivery, verb string, fence int64, outcome strin
 	}
 }
 
-// begin makes one delivery, and returns the attempt if it may execute.
-func (r *rig) begin(ctx context.Context, e *holder, d delivery) *semel.Attempt {
-	ctx, cancel := context.WithTimeout(ctx, 60*time.Millisecond)
-	defer cancel()
+// begin makes one delivery, and returns the attempt if it may execute. During the faults its
+// caller gives up soon.
+func (r *rig) begin(ctx context.Context, e *holder, d delivery) (*semel.Attempt, error) {
+	if !d.final {
+		limited, cancel := context.WithTimeout(ctx, 60*time.Millisecond)
+		defer cancel()
+		ctx = limited
+	}
 	answered := r.ask(e, d, history.Begin, 0, "")
 	ans, err := e.Begin(ctx, d.call())
 	if err != nil {
 		answered(history.None, 0, "")
-		return nil
+		return nil, err
 	}
 	outcome := ""
 	if ans.Decision == semel.Replay {
@@ -73,7 +77,7 @@ func (r *rig) begin(ctx context.Context, e *holder, d delivery) *semel.Attempt {
 			r.takeovers.Add(1)
 		}
 	}
-	return ans.Attempt
+	return ans.Attempt, nil
 }
 
 // ended is an outcome as every duplicate must get it.
@@ -166,7 +170,8 @@ func (r *rig) settleKey(ctx context.Context, e *holder, d delivery) {
 		if err == nil && rec.Fingerprint == payload("2") {
 			d.payload = 2
 		}
-		if a := r.begin(ctx, e, d); a != nil {
+		a, unanswered := r.begin(ctx, e, d)
+		if a != nil {
 			r.end(e, d, history.Abort, a, "", func() error { return a.Abort(ctx, store.Failure{}) })
 			return
 		}
@@ -175,7 +180,8 @@ func (r *rig) settleKey(ctx context.Context, e *holder, d delivery) {
 			reason.Node, reason.Text = e.number, rec.Held
 			r.log.Add(reason)
 		}
-		if err == nil && (rec.State.Terminal() || rec.Held != "") || pass(ctx, 5*time.Millisecond) != nil {
+		over := err == nil && unanswered == nil && (rec.State.Terminal() || rec.Held != "")
+		if over || pass(ctx, 5*time.Millisecond) != nil {
 			return
 		}
 	}
