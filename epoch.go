@@ -52,10 +52,24 @@ func (door Door) NewEpoch(ctx context.Context) (time.Time, error) {
 		}
 		if swapped {
 			e.epoch.Store(int64(now.At))
-			return now.At.Time(), nil
+			return now.At.Time(), e.witnessEpoch(call, now.At)
 		}
 	}
 	return time.Time{}, &Error{Code: CodeUnknown, Message: "the epoch changes too fast"}
+}
+
+// witnessEpoch tells the evidence log that the store was restored, so that what runs again
+// doesn't contradict what the log has. A crash before this write leaves an epoch that the
+// log doesn't have: declare it again.
+func (e *Engine) witnessEpoch(ctx context.Context, at store.Instant) error {
+	if e.extras.Evidence == nil || e.opts.Witness == nil {
+		return nil
+	}
+	entries := e.opts.Witness.Changed(&e.internal.Operation, &none, &Record{ID: epochID, UpdatedAt: at}, store.ChangeRestored)
+	if err := e.extras.Evidence.AppendEvidence(ctx, entries); err != nil {
+		return e.storeError("append evidence", epochID, err)
+	}
+	return nil
 }
 
 // LoadEpoch reads the store's epoch, which is zero if the store was never restored. If

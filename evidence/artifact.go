@@ -38,6 +38,8 @@ const (
 	TypeFailed    Type = "execution.failed"    // it failed
 	TypeAborted   Type = "execution.aborted"   // it ended, and nothing had happened
 	TypeAbandoned Type = "execution.abandoned" // its holder went away, and another attempt may follow
+	TypeSettled   Type = "execution.settled"   // it was held, and somebody said how it ended; by says who
+	TypeReleased  Type = "execution.released"  // its claim was given back, and nothing was executed under it
 	TypeHeld      Type = "execution.held"      // its holder went away, and nobody may run it until it is settled
 
 	TypeEffect       Type = "effect.changed"       // an entry of the ledger; the state says how
@@ -51,6 +53,10 @@ const (
 	// TypePurged is an operator's word to delete the record before its window is
 	// over. If that did not happen then, the entries that follow show the record.
 	TypePurged Type = "record.purged"
+
+	// TypeRestored is the word that the store was restored from a backup: what it had
+	// recorded since may have been executed again.
+	TypeRestored Type = "store.restored"
 
 	// TypeAnswered is what a delivery got otherwise: execute for a call that is not
 	// recorded, in_flight, held, or too_late.
@@ -94,8 +100,14 @@ type Artifact struct {
 // with each other and with nothing else.
 type Payload struct {
 	Attempt int `json:"attempt,omitempty"`
+	// By is who decided instead of the holder: operator or reconciler. The opening has
+	// their name and reason.
+	By string `json:"by,omitempty"`
 	// Change is the change of the record that the artifact is evidence of.
 	Change store.Change `json:"change,omitempty"`
+	// Content is a keyed digest of the record after the change, by which an audit finds one
+	// that was changed behind the engine.
+	Content string `json:"content,omitempty"`
 	// Decision is what a delivery got.
 	Decision string `json:"decision,omitempty"`
 	// Disposition is how the newest attempt had ended by then.
@@ -110,9 +122,14 @@ type Payload struct {
 	// Fingerprint is that of the call, in entries about a delivery: what becomes of
 	// it has the same fence. Presented is that of a delivery with another payload.
 	Fingerprint string `json:"fingerprint,omitempty"`
-	OutcomeRef  string `json:"outcome_ref,omitempty"`
-	Presented   string `json:"presented_fingerprint,omitempty"`
-	Reason      string `json:"reason,omitempty"`
+	// KeptUntil is until when the record is kept; while its attempt isn't over, until when
+	// at least.
+	KeptUntil  time.Time `json:"kept_until,omitzero"`
+	OutcomeRef string    `json:"outcome_ref,omitempty"`
+	Presented  string    `json:"presented_fingerprint,omitempty"`
+	Reason     string    `json:"reason,omitempty"`
+	// Record is the blinded name of the record: the same in all entries about it.
+	Record string `json:"record_ref,omitempty"`
 	// State is that of the effect, message or compensation afterwards.
 	State string `json:"state,omitempty"`
 }
@@ -133,17 +150,22 @@ type Opening struct {
 	Operation string `json:"operation"`
 	// OutcomeSHA256 is [OutcomeDigest] of the outcome.
 	OutcomeSHA256 string `json:"outcome_sha256,omitempty"`
-	// PresentedBy, PresentedCommandID and PresentedFingerprint are those of the
+	// PresentedBy, PresentedCommandID, PresentedRequestID and PresentedFingerprint are those of the
 	// delivery, where they are other ones.
 	PresentedBy          string `json:"presented_by,omitempty"`
 	PresentedCommandID   string `json:"presented_command_id,omitempty"`
 	PresentedFingerprint string `json:"presented_fingerprint,omitempty"`
+	PresentedRequestID   string `json:"presented_request_id,omitempty"`
 	Principal            string `json:"principal"`
 	// Reason is what an operator gave as one.
 	Reason string `json:"reason,omitempty"`
+	// RequestID is that of the first delivery, where its protocol has one.
+	RequestID string `json:"request_id,omitempty"`
 	// Salt is random, so that nobody can find out by trying what an opening was.
-	Salt   string `json:"salt"`
-	Tenant string `json:"tenant_id"`
+	Salt string `json:"salt"`
+	// SettledBy is the name of who decided, where the leaf says by.
+	SettledBy string `json:"settled_by,omitempty"`
+	Tenant    string `json:"tenant_id"`
 }
 
 // Commit is the commitment to the bytes of an opening, which has a salt of its own:

@@ -30,7 +30,9 @@ func (p *Payload) appendJSON(b []byte) []byte {
 	if p.Attempt != 0 {
 		b = strconv.AppendInt(append(b, `,"attempt":`...), int64(p.Attempt), 10)
 	}
+	b = appendMember(b, "by", p.By)
 	b = appendMember(b, "change", string(p.Change))
+	b = appendMember(b, "content", p.Content)
 	b = appendMember(b, "decision", p.Decision)
 	b = appendMember(b, "disposition", p.Disposition)
 	b = appendMember(b, "durability", string(p.Durability))
@@ -39,9 +41,13 @@ func (p *Payload) appendJSON(b []byte) []byte {
 	}
 	b = appendMember(b, "fence", p.Fence)
 	b = appendMember(b, "fingerprint", p.Fingerprint)
+	if !p.KeptUntil.IsZero() {
+		b = append(p.KeptUntil.AppendFormat(append(b, `,"kept_until":"`...), time.RFC3339Nano), '"')
+	}
 	b = appendMember(b, "outcome_ref", p.OutcomeRef)
 	b = appendMember(b, "presented_fingerprint", p.Presented)
 	b = appendMember(b, "reason", p.Reason)
+	b = appendMember(b, "record_ref", p.Record)
 	b = appendMember(b, "state", p.State)
 	if len(b) == start {
 		return append(b, `{}`...)
@@ -64,9 +70,12 @@ func (o *Opening) appendJSON(b []byte) []byte {
 	b = appendMember(b, "presented_by", o.PresentedBy)
 	b = appendMember(b, "presented_command_id", o.PresentedCommandID)
 	b = appendMember(b, "presented_fingerprint", o.PresentedFingerprint)
+	b = appendMember(b, "presented_request_id", o.PresentedRequestID)
 	b = appendText(b, "principal", o.Principal)
 	b = appendMember(b, "reason", o.Reason)
+	b = appendMember(b, "request_id", o.RequestID)
 	b = appendText(b, "salt", o.Salt)
+	b = appendMember(b, "settled_by", o.SettledBy)
 	b = appendText(b, "tenant_id", o.Tenant)
 	b[start] = '{'
 	return append(b, '}')

@@ -20,6 +20,7 @@ type entryLine struct {
 	leaf    []byte
 	opening []byte // nil: erased, or left out
 	proof   []byte // its JSON, if there is one
+	told    told
 	fault   string // what is wrong with the line itself
 	kind    Kind
 }
@@ -101,6 +102,7 @@ func (e *entryLine) check() {
 		e.kind, e.fault = KindChanged, "the leaf is not the one that its hash is of"
 		return
 	}
+	e.told = tell(e.leaf)
 	if e.opening == nil {
 		return
 	}

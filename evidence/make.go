@@ -6,15 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"slices"
 	"strconv"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/store"
 )
-
-// Names of the attributes that openings have.
-const attributeCorrelationID = "correlation_id"
 
 // facts is what one entry says.
 type facts struct {
@@ -24,17 +22,20 @@ type facts struct {
 	executed *bool
 	reason   string
 	state    string
+	by       *store.Settled // who decided instead of the holder
 
 	rec         *semel.Record
 	attempt     int // those of another attempt than the newest
 	fence       int64
 	disposition store.Disposition
 
-	call  *semel.Call // the delivery, where it changed nothing
-	item  string      // for the opening
-	why   string
-	at    store.Instant
-	level store.Level
+	call    *semel.Call // the delivery, where it changed nothing
+	item    string      // for the opening
+	why     string
+	content string
+	sum     [sha256.Size]byte // the outcome's digest, if there is an outcome
+	at      store.Instant
+	level   store.Level
 }
 
 // Whether a delivery was given the execution.
@@ -57,21 +58,28 @@ func (l *Log) entry(f *facts) store.Entry {
 		EmittedAt: f.at.Time(),
 		Payload: Payload{
 			Attempt: rec.Attempt, Change: f.change, Decision: f.decision, Disposition: rec.Disposition.String(),
-			Durability: f.level, Executed: f.executed, Reason: f.reason, State: f.state,
+			Content: f.content, Durability: f.level, Executed: f.executed, Reason: f.reason, State: f.state,
 		},
 		Tenant:  l.Tenant(rec.ID.Tenant),
 		Version: 1,
 	}
 	o := Opening{
-		CommandID: rec.Attributes[semel.AttributeCommandID], CorrelationID: rec.Attributes[attributeCorrelationID],
+		CommandID: rec.Attributes[semel.AttributeCommandID], CorrelationID: rec.Attributes[store.AttributeCorrelationID],
 		IdempotencyKey: rec.ID.Key, Item: f.item, Operation: rec.ID.Operation,
-		Principal: cmp.Or(rec.Principal, rec.ID.Principal), Reason: f.why, Salt: salt(), Tenant: rec.ID.Tenant,
+		Principal: cmp.Or(rec.Principal, rec.ID.Principal), Reason: f.why, RequestID: rec.Attributes[store.AttributeRequestID], Salt: salt(), Tenant: rec.ID.Tenant,
 	}
-	p, fence := &a.Payload, rec.Fence
+	p, fence, subject := &a.Payload, rec.Fence, l.Subject(rec.ID)
+	p.Record = recordPrefix + keyedDigest(subject).String()
+	if until := keptUntil(rec); f.call == nil && until != 0 {
+		p.KeptUntil = until.Time()
+	}
+	if f.by != nil {
+		p.By, o.SettledBy, o.Reason = f.by.By, f.by.Who, f.by.Reason
+	}
 	if f.attempt != 0 {
 		p.Attempt, p.Disposition, fence = f.attempt, f.disposition.String(), f.fence
 	} else {
-		l.outcome(rec, p, &o)
+		l.outcome(f, p, &o)
 	}
 	if fence != 0 {
 		p.Fence = strconv.FormatInt(fence, 10)
@@ -86,18 +94,53 @@ func (l *Log) entry(f *facts) store.Entry {
 	sum := Commit(opening)
 	a.Commitment = hex.EncodeToString(sum[:])
 	leaf := a.appendJSON(make([]byte, 0, usualSize))
-	return store.Entry{Leaf: leaf, Opening: opening, Hash: leafHash(leaf), Subject: l.Subject(rec.ID, o.CommandID)}
+	return store.Entry{Leaf: leaf, Opening: opening, Hash: leafHash(leaf), Subject: subject, Also: l.names(f)}
+}
+
+// keptUntil is until when a record is kept, or at least kept if its attempt goes on: its
+// window begins when that ends.
+func keptUntil(rec *semel.Record) store.Instant {
+	switch {
+	case rec.ExpiresAt != 0:
+		return rec.ExpiresAt
+	case rec.StartedAt != 0:
+		return rec.StartedAt.Add(rec.Policy.Window)
+	}
+	return 0
+}
+
+// names is what an entry is found by besides its identity: the key, and the ids that the
+// first delivery and this one came with.
+func (l *Log) names(f *facts) []store.Subject {
+	tenant := f.rec.ID.Tenant
+	list := append(make([]store.Subject, 0, 2), l.Name(tenant, f.rec.ID.Key))
+	add := func(a store.Attributes) {
+		for _, name := range store.IDAttributes {
+			if id := a[name]; id != "" {
+				if s := l.Name(tenant, id); !slices.Contains(list, s) {
+					list = append(list, s)
+				}
+			}
+		}
+	}
+	if len(f.rec.Attributes) > 0 {
+		add(f.rec.Attributes)
+	}
+	if f.call != nil && len(f.call.Attributes) > 0 {
+		add(f.call.Attributes)
+	}
+	return list
 }
 
 // outcome notes what a record's newest attempt has come to.
-func (l *Log) outcome(rec *semel.Record, p *Payload, o *Opening) {
+func (l *Log) outcome(f *facts, p *Payload, o *Opening) {
+	rec := f.rec
 	if rec.Failure != nil {
 		o.FailureCode = rec.Failure.Code
 	}
 	if hasOutcome(rec) {
-		sum := OutcomeDigest(rec)
-		o.OutcomeSHA256 = hex.EncodeToString(sum[:])
-		p.OutcomeRef = "out_" + l.keyed(domainOutcome, sum[:]).String()
+		o.OutcomeSHA256 = hex.EncodeToString(f.sum[:])
+		p.OutcomeRef = "out_" + l.keyed(domainOutcome, f.sum[:]).String()
 	}
 }
 
@@ -117,6 +160,9 @@ func (l *Log) presented(call *semel.Call, rec *semel.Record, p *Payload, o *Open
 	}
 	if id := call.Attributes[semel.AttributeCommandID]; id != o.CommandID {
 		o.PresentedCommandID = id
+	}
+	if id := call.Attributes[store.AttributeRequestID]; id != o.RequestID {
+		o.PresentedRequestID = id
 	}
 	if call.Fingerprint != rec.Fingerprint {
 		p.Presented, o.PresentedFingerprint = l.fingerprint(&call.Fingerprint)
@@ -150,6 +196,7 @@ const (
 	domainOutcome
 	domainCommand
 	domainIdentity
+	domainContent
 	domainCount
 )
 
@@ -163,22 +210,28 @@ func (k *Keys) domainKeys() (keys [domainCount][16]byte) {
 	return keys
 }
 
-// tenantPrefix begins the blinded names of tenants.
-const tenantPrefix = "tn_"
+// What the blinded names of tenants and records begin with.
+const (
+	tenantPrefix = "tn_"
+	recordPrefix = "rec_"
+)
 
 // Tenant is the blinded name under which leaves know a tenant.
 func (l *Log) Tenant(name string) string {
 	return tenantPrefix + l.keyed(domainTenant, []byte(name)).String()
 }
 
-// Subject is what the entries of a call are found by in the store: its command id
-// where it has one, or else its identity.
-func (l *Log) Subject(id semel.ID, commandID string) store.Subject {
-	b := canon.Frame(nil, id.Tenant)
-	if commandID != "" {
-		return store.Subject(l.keyed(domainCommand, canon.Frame(b, commandID)))
-	}
-	b = canon.Frame(canon.Frame(b, id.Principal), id.Operation)
+// Name is what entries are found by in the store by one of the names that they have within
+// a tenant: the key, or an id that the first delivery or a later one came with, see
+// [store.IDAttributes]. Calls of several callers, or of several operations, may have the
+// same name.
+func (l *Log) Name(tenant, name string) store.Subject {
+	return store.Subject(l.keyed(domainCommand, canon.Frame(canon.Frame(nil, tenant), name)))
+}
+
+// Subject is what all entries about one identity are found by in the store.
+func (l *Log) Subject(id semel.ID) store.Subject {
+	b := canon.Frame(canon.Frame(canon.Frame(nil, id.Tenant), id.Principal), id.Operation)
 	return store.Subject(l.keyed(domainIdentity, canon.Frame(b, id.Key)))
 }
 
@@ -186,7 +239,7 @@ func (l *Log) Subject(id semel.ID, commandID string) store.Subject {
 // delivered: it is the same for all that becomes of it, which has the same fence.
 func (f *facts) delivered() bool {
 	switch f.change {
-	case store.ChangeEnded, store.ChangeHeld, store.ChangeEffect, store.ChangeMessage, store.ChangeCompensation, store.ChangePurged:
+	case store.ChangeEnded, store.ChangeSettled, store.ChangeReleased, store.ChangeRestored, store.ChangeHeld, store.ChangeEffect, store.ChangeMessage, store.ChangeCompensation, store.ChangePurged:
 		return f.decision != ""
 	}
 	return true

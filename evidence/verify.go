@@ -23,10 +23,12 @@ const (
 	KindFork      Kind = "fork"      // two checkpoints do not agree about one history
 	KindSignature Kind = "signature" // a checkpoint was not signed by a trusted key
 	KindFormat    Kind = "format"    // a line is none of an export
+	KindStory     Kind = "story"     // two entries are as they were signed and contradict each other
 )
 
 // Finding is the first fault that was found. The first bad entry is First, or where
-// only checkpoints tell that something is wrong one of those from First to Last.
+// only checkpoints tell that something is wrong one of those from First to Last. Of the kind
+// story, First and Last contradict each other.
 type Finding struct {
 	Kind    Kind   `json:"kind"`
 	First   uint64 `json:"first"`
@@ -36,6 +38,9 @@ type Finding struct {
 
 // String names the entry, or the entries, and says what is wrong.
 func (f *Finding) String() string {
+	if f.Kind == KindStory {
+		return fmt.Sprintf("entries %d and %d: %s: %s", f.First, f.Last, f.Kind, f.Message)
+	}
 	if f.First == f.Last {
 		return fmt.Sprintf("entry %d: %s: %s", f.First, f.Kind, f.Message)
 	}
@@ -62,6 +67,11 @@ type Report struct {
 	Root string `json:"root"`
 	// Finding is the first fault; nil: there is none.
 	Finding *Finding `json:"finding,omitempty"`
+	// Contradictions are the first faults of the kind story, at most 100 of them: what the
+	// log tells can't have happened unless records were deleted or changed behind the
+	// engine. ContradictionsFound counts all. If nothing else is wrong, Finding is the first.
+	Contradictions      []Finding `json:"contradictions,omitempty"`
+	ContradictionsFound int       `json:"contradictions_found,omitempty"`
 }
 
 // VerifyOptions are what a verification goes by, beside the public keys.
@@ -71,10 +81,11 @@ type VerifyOptions struct {
 	Kept []string
 }
 
-// Verify checks an export. The error is that of reading, or of a kept checkpoint that
+// Verify checks an export: that the entries are those that were signed, and that they don't
+// contradict each other. The error is that of reading, or of a kept checkpoint that
 // is not signed by a trusted key, or that kept checkpoints were given and the view has
-// none of their sizes; what is wrong with the log is in the report. Memory is bounded,
-// and all processors are used.
+// none of their sizes; what is wrong with the log is in the report. It takes some
+// 150 bytes of memory for each record whose window is open, and uses all processors.
 func Verify(r io.Reader, trust *Trust, opts *VerifyOptions) (Report, error) {
 	v := &verifier{trust: trust}
 	if opts != nil {
@@ -95,6 +106,11 @@ func Verify(r io.Reader, trust *Trust, opts *VerifyOptions) (Report, error) {
 	if !v.found() {
 		v.end()
 	}
+	v.report.Contradictions, v.report.ContradictionsFound = v.story.faults, v.story.found
+	if !v.found() && v.story.found > 0 {
+		first := v.story.faults[0]
+		v.report.Finding = &first
+	}
 	if r := &v.report; !v.found() && r.NotCompared > 0 && r.Kept == 0 {
 		return v.report, fmt.Errorf("evidence: the kept checkpoints were not compared: this view has one of %d entries, and none of them has that size. Give the kept one of %[1]d entries, or an export of the whole log, which can be held against any", r.Size)
 	}
@@ -107,6 +123,7 @@ type verifier struct {
 	kept   []Checkpoint
 	header headerLine
 	tree   tree
+	story  story
 	at     Checkpoint // the newest of the export
 	agreed uint64     // size of the last checkpoint of the export that agreed
 	same   uint64     // size of the last kept one that agreed
@@ -217,6 +234,9 @@ func (v *verifier) provedEntry(e *entryLine) {
 
 func (v *verifier) count(e *entryLine) {
 	v.report.Entries++
+	if v.header.View != viewEntries { // some entries tell no story
+		v.story.add(e.n, &e.told)
+	}
 	if e.opening == nil {
 		v.report.Erased++
 	}

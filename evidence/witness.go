@@ -21,9 +21,12 @@ var endTypes = map[store.Disposition]Type{
 
 // Changed is [semel.Witness.Changed].
 func (l *Log) Changed(_ *semel.Operation, prev, next *semel.Record, change store.Change) []store.Entry {
-	c := changed{log: l, prev: prev, next: next, base: facts{change: change, rec: next, at: next.UpdatedAt, level: l.durability()}}
+	c := changed{log: l, prev: prev, next: next, base: facts{change: change, rec: next, at: next.UpdatedAt, level: l.durability(), sum: OutcomeDigest(next)}}
 	if prev == nil {
 		c.prev = &semel.Record{}
+	}
+	if change != store.ChangePurged && change != store.ChangeRestored {
+		c.base.content = l.content(next, c.base.sum)
 	}
 	c.tell()
 	return c.entries
@@ -63,12 +66,21 @@ func (c *changed) tell() {
 				f.reason = ReasonRejected
 			}
 		})
+	case store.ChangeSettled:
+		c.effects()
+		c.add(TypeSettled, func(f *facts) { f.by = next.Settled })
+	case store.ChangeReleased:
+		c.add(TypeReleased, nil)
 	case store.ChangeHeld:
 		c.add(TypeHeld, nil)
 	case store.ChangeEffect:
-		c.effects()
+		if c.effects(); len(c.entries) == 0 { // an effect was taken out
+			c.add(TypeEffect, nil)
+		}
 	case store.ChangeMessage:
-		c.messages()
+		if c.messages(); len(c.entries) == 0 { // only why its last try failed
+			c.add(TypeMessage, nil)
+		}
 	case store.ChangeCompensation:
 		if to := next.Compensation; to != nil {
 			c.add(TypeCompensation, func(f *facts) {
@@ -83,7 +95,9 @@ func (c *changed) tell() {
 	case store.ChangeUnconfirmed:
 		c.add(TypeConfirmationRefused, nil)
 	case store.ChangePurged:
-		c.add(TypePurged, nil)
+		c.add(TypePurged, func(f *facts) { f.by = next.Settled })
+	case store.ChangeRestored:
+		c.add(TypeRestored, nil)
 	}
 }
 
@@ -113,10 +127,7 @@ func (c *changed) effects() {
 				continue
 			}
 		}
-		c.add(TypeEffect, func(f *facts) { f.state, f.item = string(to.State), to.Name })
-	}
-	if len(c.entries) == 0 { // an effect was taken out
-		c.add(TypeEffect, nil)
+		c.add(TypeEffect, func(f *facts) { f.state, f.item, f.by = string(to.State), to.Name, to.Settled })
 	}
 }
 
@@ -153,7 +164,7 @@ func (l *Log) Decided(ctx context.Context, op *semel.Operation, call *semel.Call
 	if err != nil {
 		return fmt.Errorf("evidence: the time of a decision: %w", err)
 	}
-	f := facts{kind: TypeAnswered, decision: string(ans.Decision), executed: notExecuted, rec: rec, call: call, at: now, level: l.durability()}
+	f := facts{kind: TypeAnswered, decision: string(ans.Decision), executed: notExecuted, rec: rec, call: call, at: now, level: l.durability(), sum: OutcomeDigest(rec)}
 	switch ans.Decision {
 	case semel.Replay:
 		f.kind, f.decision = TypeObservation, DecisionReplayed

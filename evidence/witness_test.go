@@ -348,9 +348,9 @@ func TestFind(t *testing.T) {
 		subject store.Subject
 		want    []uint64
 	}{
-		{"a command is found by its id", r.log.Subject(semel.ID{Tenant: "tenant-1"}, "cmd-key-1"), []uint64{2, 3}},
-		{"in its tenant only", r.log.Subject(semel.ID{Tenant: "tenant-2"}, "cmd-key-1"), nil},
-		{"a call without one by its identity", r.log.Subject(semel.ID{Tenant: "acme", Principal: "alice", Operation: "op", Key: "bare"}, ""), []uint64{6, 7}},
+		{"a command is found by its id", r.log.Name("tenant-1", "cmd-key-1"), []uint64{2, 3}},
+		{"in its tenant only", r.log.Name("tenant-2", "cmd-key-1"), nil},
+		{"a call without one by its identity", r.log.Subject(semel.ID{Tenant: "acme", Principal: "alice", Operation: "op", Key: "bare"}), []uint64{6, 7}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got, err := reader.Find(ctx, test.subject); err != nil || !slices.Equal(got, test.want) {

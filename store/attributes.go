@@ -11,6 +11,18 @@ type Attributes map[string]string
 // confirmation token is bound to it (IDS-X.1).
 const AttributeCommandID = "command_id"
 
+// Further attributes by which doors keep an id that their callers, or the senders of
+// events, know a call by. They are those of the first delivery.
+const (
+	AttributeCorrelationID = "correlation_id"
+	AttributeRequestID     = "request_id"
+	AttributeEventID       = "event_id"
+)
+
+// IDAttributes are the attributes that are ids. People find a record and its evidence by
+// their values.
+var IDAttributes = []string{AttributeCommandID, AttributeCorrelationID, AttributeRequestID, AttributeEventID}
+
 // AttributeCompensates is the name under which a compensating call keeps
 // [ID.Encode] of the call that it undoes. Its value may be as long as the longest
 // identity.

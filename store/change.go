@@ -17,4 +17,5 @@ const (
 	ChangeUnconfirmed  Change = "confirmation_refused"   // a wrong or late token was presented
 	ChangePostponed    Change = "postponed"              // only the lease or the time of the next look changed
 	ChangePurged       Change = "purged"                 // an operator is about to delete it
+	ChangeRestored     Change = "restored"               // the whole store was restored from a backup
 )

@@ -104,7 +104,7 @@ func shown(ctx context.Context, log *evidence.Log, commandID string) (list []ids
 	if err != nil {
 		return nil, err
 	}
-	numbers, err := r.Find(ctx, log.Subject(semel.ID{Tenant: "acme"}, commandID))
+	numbers, err := r.Find(ctx, log.Name("acme", commandID))
 	for _, n := range numbers {
 		en, err := r.Entry(ctx, n)
 		if err != nil {

@@ -301,7 +301,7 @@ func decisionOf(rec *semel.Record) semel.Decision {
 func commandOf(rec *semel.Record) Command {
 	entity, action, _ := strings.Cut(rec.ID.Operation, ".")
 	return Command{
-		CommandID: rec.Attributes[semel.AttributeCommandID], CorrelationID: rec.Attributes["correlation_id"],
+		CommandID: rec.Attributes[semel.AttributeCommandID], CorrelationID: rec.Attributes[store.AttributeCorrelationID],
 		TenantID: rec.ID.Tenant, Intent: Intent{Entity: entity, Action: action},
 	}
 }

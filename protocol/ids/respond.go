@@ -191,7 +191,7 @@ func (g *Gateway) unrecorded(caller Caller, e *Entry, r *Response, rec *semel.Re
 // identify shows the dedup record.
 func (r *Response) identify(rec *semel.Record) {
 	if id := rec.Attributes[semel.AttributeCommandID]; id != "" {
-		r.CommandID, r.CorrelationID = id, rec.Attributes["correlation_id"]
+		r.CommandID, r.CorrelationID = id, rec.Attributes[store.AttributeCorrelationID]
 	}
 	r.IdempotencyKey = rec.ID.Key
 	r.CreatedAt, r.UpdatedAt, r.TTLExpiresAt = rec.CreatedAt, rec.UpdatedAt, rec.ExpiresAt

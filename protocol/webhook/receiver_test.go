@@ -298,7 +298,7 @@ func (r *rig) conflict(id semel.ID) evidence.Artifact {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	numbers, err := reader.Find(ctx, r.log.Subject(id, ""))
+	numbers, err := reader.Find(ctx, r.log.Subject(id))
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ var evidenceBugs = []plantedBug{
 				return m.Apply(ctx, w)
 			}
 		},
-		[]string{"found by all of their subjects"},
+		[]string{"entries are found by all of their subjects"},
 	},
 	{
 		"loses the evidence of a write at times",

@@ -15,6 +15,7 @@ import (
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/protocol/ids"
+	"github.com/semelhq/semel/store"
 )
 
 // story is what the log has of a call, in the order in which it happened.
@@ -28,7 +29,7 @@ func (r *rig) story(id semel.ID, commandID string) (lines []string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	numbers, err := reader.Find(ctx, r.log.Subject(id, commandID))
+	numbers, err := reader.Find(ctx, subjectOf(r.log, id, commandID))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -223,4 +224,11 @@ func TestMapperMayNotNameAnother(t *testing.T) {
 	if err := bind(&c, m); err != nil || c.Trace[ids.TraceMessageID] != "wamid.1" || c.Trace["span"] != "7" || c.ActorID != alice {
 		t.Errorf("%+v, %v", c, err)
 	}
+}
+
+func subjectOf(log *evidence.Log, id semel.ID, commandID string) store.Subject {
+	if commandID != "" {
+		return log.Name(id.Tenant, commandID)
+	}
+	return log.Subject(id)
 }
