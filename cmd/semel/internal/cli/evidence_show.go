@@ -11,6 +11,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/server/query"
 	"github.com/semelhq/semel/store"
 )
 
@@ -26,26 +27,28 @@ func newEvidenceShow() *cobra.Command {
 	var id semel.ID
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "show [COMMAND_ID]",
-		Short: "Tell what happened to a command, by the log",
-		Long: `Tell what happened to a command, from the first delivery on, by the entries of the
-log. A call without a command id is named by the members of its identity. Entries
-are found by the secret keys of the log. Nothing is verified: that is what export
-and verify are for.
+		Use:   "show [NAME]",
+		Short: "Tell what happened to a call, by the log",
+		Long: `Tell what happened to a call, from the first delivery on, by the entries of the log.
+The name is any that the call or one of its deliveries has in its tenant: the key; a
+command id, request id, correlation id or event id, also that of a duplicate or of a
+rejected delivery; or the id of its record, as lists have it. Or give the members of
+its identity. Entries are found by the secret keys of the log. Nothing is verified:
+that is what export and verify are for.
 
 The JSON is a list of entries: n, leaf, and opening, which is null where it was
 erased.`,
 		Example: `  semel evidence show --config semel.yaml --tenant acme cmd-1
   semel evidence show --config semel.yaml --operation payments.charge --key order-1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			command := ""
+			name := ""
 			switch {
 			case len(args) > 1:
 				return usage("unexpected argument %q for %q", args[1], cmd.CommandPath())
 			case len(args) == 1:
-				command = args[0]
+				name = args[0]
 			case id.Operation == "" || id.Key == "":
-				return usage("which command? Give its id, or --operation and --key")
+				return usage("which call? Give one of its names, or --operation and --key")
 			}
 			l, err := from.open(cmd)
 			if err != nil {
@@ -55,7 +58,7 @@ erased.`,
 			if l.log == nil {
 				return usage("%w", errNeedsKeys)
 			}
-			entries, err := l.about(cmd, l.log.Subject(id, command))
+			entries, err := l.about(cmd, l.subject(id, name))
 			if err != nil {
 				return err
 			}
@@ -76,6 +79,17 @@ erased.`,
 	flags.StringVar(&id.Principal, "principal", "", "its `principal`; the empty one if not given")
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// subject is what the entries of a name are found by.
+func (l *evidenceLog) subject(id semel.ID, name string) store.Subject {
+	if q, ok := query.Name(name); ok && q.Tenant != nil {
+		return l.log.Subject(semel.ID{Tenant: *q.Tenant, Principal: q.Principal, Operation: q.Operation, Key: q.Key})
+	}
+	if name != "" {
+		return l.log.Name(id.Tenant, name)
+	}
+	return l.log.Subject(id)
 }
 
 // about reads the entries of a subject.
@@ -107,12 +121,15 @@ func (l *evidenceLog) about(cmd *cobra.Command, subject store.Subject) ([]shownE
 }
 
 func printEntries(out io.Writer, entries []shownEntry) error {
-	if o := entries[0].Opening; o != nil {
-		fmt.Fprintf(out, "command %s, operation %s, key %s, tenant %s\n", printable(o.CommandID), printable(o.Operation), printable(o.IdempotencyKey), printable(o.Tenant))
-	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	for i := range entries {
 		e := &entries[i]
+		if o := e.Opening; o != nil && (i == 0 || entries[i-1].Leaf.Payload.Record != e.Leaf.Payload.Record) {
+			if err := w.Flush(); err != nil {
+				return err
+			}
+			fmt.Fprintf(out, "command %s, operation %s, key %s, tenant %s\n", printable(o.CommandID), printable(o.Operation), printable(o.IdempotencyKey), printable(o.Tenant))
+		}
 		fmt.Fprintf(w, "%d\t%s\t%s\n", e.N, e.Leaf.EmittedAt.Format(time.DateTime+".000"), inWords(e))
 	}
 	return w.Flush()
@@ -125,6 +142,8 @@ var stories = map[evidence.Type]string{
 	evidence.TypeFailed:                "the attempt failed",
 	evidence.TypeAborted:               "the attempt ended, and nothing had happened",
 	evidence.TypeAbandoned:             "the attempt was given up, and another may follow",
+	evidence.TypeReleased:              "its claim was given back, and nothing was executed",
+	evidence.TypeRestored:              "the store was restored from a backup",
 	evidence.TypeHeld:                  "it is held: nobody knows what its attempt did",
 	evidence.TypeEffect:                "effect",
 	evidence.TypePurged:                "an operator purged the record",
@@ -155,6 +174,8 @@ func inWords(e *shownEntry) string {
 			b.Reset()
 			fmt.Fprintf(&b, "a delivery with another payload was rejected (fingerprint %.8s, not %.8s); nothing was executed", p.Presented, p.Fingerprint)
 		}
+	case evidence.TypeSettled:
+		fmt.Fprintf(&b, "it was settled as %s", p.Disposition)
 	case evidence.TypeAnswered:
 		fmt.Fprintf(&b, "a delivery was answered %s", p.Decision)
 	default:
@@ -165,6 +186,13 @@ func inWords(e *shownEntry) string {
 			b.WriteString(" " + printable(e.Opening.Item))
 		}
 		b.WriteString(" is " + p.State)
+	}
+	if p.By != "" {
+		s := &store.Settled{By: p.By}
+		if e.Opening != nil {
+			s.Who, s.Reason = e.Opening.SettledBy, e.Opening.Reason
+		}
+		b.WriteString(saidBy(s))
 	}
 	if p.Attempt > 0 {
 		fmt.Fprintf(&b, " (attempt %d)", p.Attempt)

@@ -22,6 +22,11 @@ was signed, in its place, and none is missing. The first bad entry is named, or
 where only checkpoints tell that something is wrong the entries among which it is.
 The exit code is 1 if something is wrong.
 
+What the entries tell is judged, too: two that are as they were signed may contradict
+each other, as when a call was executed again within its window and nothing tells of
+a purge or a settlement in between. Then a record was deleted or changed behind the
+engine; 'semel store audit' finds which.
+
 Without --checkpoints a log that was cut, or written anew by someone with the
 secret key, looks whole: give checkpoints that were kept where the owner of the log
 has no say. An export of the whole log is held against all of them. A view of one
@@ -30,8 +35,9 @@ refused if none of them has that.
 
 The JSON has valid, origin, view, entries, without_opening, checkpoints,
 kept_checkpoints, kept_not_compared (of another size than a view), size, root, and
-if something is wrong finding (kind, first, last, message). The kinds are changed,
-missing, order, opening, cut, fork, signature and format.`,
+if something is wrong finding (kind, first, last, message), contradictions (a list
+of such findings) and contradictions_found. The kinds are changed, missing, order,
+opening, cut, fork, signature, format and story.`,
 		Example: `  semel evidence verify --keys evidence.pub log.jsonl
   semel evidence verify --keys evidence.pub --checkpoints kept/latest log.jsonl
   zstd -d < log.jsonl.zst | semel evidence verify --keys evidence.pub`,
@@ -91,8 +97,16 @@ missing, order, opening, cut, fork, signature and format.`,
 
 func printReport(w io.Writer, r *evidence.Report, kept bool) error {
 	if r.Finding != nil {
-		_, err := fmt.Fprintf(w, "BAD   %s\n", r.Finding)
-		return err
+		fmt.Fprintf(w, "BAD   %s\n", r.Finding)
+		for i := range r.Contradictions {
+			if r.Contradictions[i] != *r.Finding {
+				fmt.Fprintf(w, "BAD   %s\n", &r.Contradictions[i])
+			}
+		}
+		if more := r.ContradictionsFound - len(r.Contradictions); more > 0 {
+			fmt.Fprintf(w, "      and %d contradictions more\n", more)
+		}
+		return nil
 	}
 	fmt.Fprintf(w, "good  %d entries of %s, %d of them without an opening\n", r.Entries, r.Origin, r.Erased)
 	fmt.Fprintf(w, "      %d checkpoints, the last of %d entries with the root %s\n", r.Checkpoints, r.Size, r.Root)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/user"
 	"strings"
 	"time"
 
@@ -181,6 +182,9 @@ func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer
 		if op.Share == semel.ShareTenant {
 			op.Authorize = func(context.Context, semel.Call, semel.Record) error { return errors.New("nothing is replayed here") }
 		}
+		if src.look {
+			op.Evidence = "" // nothing is done that it could be of
+		}
 		opts.Operations = append(opts.Operations, op)
 	}
 	at := cfg.Store
@@ -221,6 +225,26 @@ func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer
 		return nil, nil, errors.Join(err, l.Close())
 	}
 	return l, l, nil
+}
+
+// Settle is [semel.Engine.Settle], by the person who runs the command.
+func (l *localRecords) Settle(ctx context.Context, id semel.ID, s semel.Settlement, reason string) (semel.Record, error) {
+	s.Who = localName()
+	return l.Engine.Settle(ctx, id, s, reason)
+}
+
+// Purge is [semel.Engine.Purge], by the person who runs the command.
+func (l *localRecords) Purge(ctx context.Context, id semel.ID, r semel.Removal) error {
+	r.Who = localName()
+	return l.Engine.Purge(ctx, id, r)
+}
+
+// localName is who runs the command, as the system knows them.
+func localName() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "local"
 }
 
 // Close closes the engine and what it works on.

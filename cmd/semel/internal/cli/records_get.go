@@ -126,11 +126,11 @@ caller has used them.
 The JSON has the members that the record has in the API: id (its name for other
 commands), tenant, principal, door, idempotency_key, operation, bound_to,
 payload_hash, status, disposition, held, result or result_base64, result_kept, error
-(code, message), fence, attempt, holder, created_at, updated_at, started_at,
-ended_at, lease_until, expires_at, attempts, effects, attributes, confirmation,
-messages (payload_bytes not from a service) and compensation; and answer (status,
-headers, and body or body_base64) where the result is an HTTP answer. What does not
-apply is left out.`,
+(code, message), settled (by, who, reason, at), fence, attempt, holder, created_at,
+updated_at, started_at, ended_at, lease_until, expires_at, attempts, effects,
+attributes, confirmation, messages (payload_bytes not from a service) and
+compensation; and answer (status, headers, and body or body_base64) where the result
+is an HTTP answer. What does not apply is left out.`,
 		Example: `  semel records get --url http://127.0.0.1:8481 --operation payments.charge --key order-1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := name.parse(cmd, args)
@@ -182,14 +182,17 @@ func printRecord(out io.Writer, rec *semel.Record) error {
 	if rec.Failure != nil {
 		line("failure", "%s: %s", printable(rec.Failure.Code), printable(rec.Failure.Message))
 	}
+	if rec.Settled != nil {
+		line("settled", "as %s%s", rec.Disposition, saidBy(rec.Settled))
+	}
 	printAnswer(line, rec)
 	for i := range rec.Effects {
 		ef := &rec.Effects[i]
-		line("effect", "%s: %s since %s, key %s", printable(ef.Name), ef.State, when(max(ef.StartedAt, ef.SettledAt)), printable(ef.Key))
+		line("effect", "%s: %s%s since %s, key %s", printable(ef.Name), ef.State, saidBy(ef.Settled), when(max(ef.StartedAt, ef.SettledAt)), printable(ef.Key))
 	}
 	for i := range rec.Earlier {
 		at := &rec.Earlier[i]
-		line("earlier", "attempt %d, fence %d: %s at %s", at.Number, at.Fence, at.Disposition, when(at.EndedAt))
+		line("earlier", "attempt %d, fence %d: %s%s at %s", at.Number, at.Fence, at.Disposition, saidBy(at.Settled), when(at.EndedAt))
 	}
 	printLater(line, rec)
 	return w.Flush()

@@ -70,6 +70,8 @@ func whyOf(rec *semel.Record) string {
 	switch {
 	case rec.Held != "":
 		return rec.Held
+	case rec.Settled != nil:
+		return "settled" + saidBy(rec.Settled)
 	case rec.Failure == nil:
 		return ""
 	case rec.Failure.Message == "":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -118,12 +119,17 @@ Run it after the restore and before the first node starts.`,
 			if !yes {
 				return usage("this refuses calls that were first sent before now: say --yes")
 			}
-			_, store, engine, err := openStore(cmd, &flags, server.OpenStore)
+			_, store, _, err := openStore(cmd, &flags, server.OpenStore)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			engine, err := witnessed(cmd, &flags, store)
 			if err != nil {
 				return err
 			}
 			epoch, err := engine.Door().NewEpoch(cmd.Context())
-			if err = errors.Join(err, store.Close()); err != nil {
+			if err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the epoch began %s\n", epoch.Format(time.RFC3339Nano))
@@ -142,6 +148,28 @@ func mustExist(url string) error {
 		return errors.Join(fmt.Errorf("there is no store in %s: name it with --store pebble:DIR, or its service with --url", dir), err)
 	}
 	return nil
+}
+
+// witnessed is an engine that runs nothing, and has the keys of the evidence log if the
+// configuration names them: what a command declares is then in the log.
+func witnessed(cmd *cobra.Command, flags *configFlags, store semel.Store) (*semel.Engine, error) {
+	cfg, err := flags.load(cmd)
+	if err != nil {
+		return nil, err
+	}
+	opts := &semel.Options{}
+	if store.Extras().Evidence != nil {
+		settings := cfg.Evidence
+		settings.CheckpointDir, settings.Witnesses = "", nil // nothing is signed
+		log, err := server.OpenEvidence(&settings, store, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+		if err != nil {
+			return nil, err
+		}
+		if log != nil {
+			opts.Witness = log
+		}
+	}
+	return semel.New(store, opts)
 }
 
 // openStore opens the configured store, whatever its durability, and an engine on it

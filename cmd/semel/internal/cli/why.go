@@ -38,7 +38,8 @@ the answer that is kept, and which other calls of its operation had the same pay
 under another key. Those were executed too: a client that makes a new key for a retry
 is charged twice.
 
-The call is named by its key, and then all calls with it are told of; or
+The call is named by its key, and then all calls with it are told of; by the command
+id, request id, correlation id or event id of its first delivery; or
 ` + recordNames + `.
 Duplicates are counted by a service, for --url, since it was started, and by the node
 that is asked.
@@ -106,8 +107,14 @@ func namedOrKeyed(ctx context.Context, recs client.Records, text string) (found 
 		return found, more, err
 	}
 	q, ok := query.Name(text)
+	for i := 0; !ok && i < len(store.IDAttributes); i++ {
+		found, more, err = some(ctx, recs, store.Query{Attributes: store.Attributes{store.IDAttributes[i]: text}})
+		if err != nil || len(found) > 0 {
+			return found, more, err
+		}
+	}
 	if !ok {
-		return nil, false, fmt.Errorf("no call has the key %s, and it is no name of a call: %w", printable(text), semel.ErrNotFound)
+		return nil, false, fmt.Errorf("no call has the key or the id %s, and it is no name of a call; 'semel evidence show' finds what a duplicate came with: %w", printable(text), semel.ErrNotFound)
 	}
 	rec, err := findNamed(ctx, recs, q)
 	return []semel.Record{rec}, false, err
@@ -208,12 +215,47 @@ func standing(rec *semel.Record) string {
 	switch {
 	case rec.Held != "":
 		return "held after it was begun " + times + ": nobody knows whether it was done"
+	case rec.State == semel.Processing && silent(rec):
+		return "its holder is silent since " + when(rec.LeaseUntil.Add(-rec.Policy.Lease)) + ": the next sweep decides what becomes of it"
 	case rec.State == semel.Processing:
 		return "being executed"
+	case rec.Settled != nil:
+		return fmt.Sprintf("settled as %s%s", rec.Disposition, saidBy(rec.Settled))
 	case rec.Disposition == semel.DispositionCompleted:
 		return "completed, executed " + times
 	}
 	return stateOf(rec) + " after it was executed " + times
+}
+
+// silent reports whether the holder of a processing record has let its lease end.
+func silent(rec *semel.Record) bool {
+	return rec.Held == "" && rec.LeaseUntil != 0 && rec.LeaseUntil.Time().Before(time.Now())
+}
+
+// saidBy names who settled something, and why.
+func saidBy(s *store.Settled) string {
+	if s == nil {
+		return ""
+	}
+	text := " by " + printable(cmp.Or(s.Who, "an unnamed "+s.By))
+	if s.By == store.ByReconciler {
+		text = " by the reconciler"
+		if s.Who != "" {
+			text += ", which asked " + printable(s.Who)
+		}
+	}
+	if s.Reason != "" {
+		text += ": " + printable(s.Reason)
+	}
+	return text
+}
+
+// ended says how an attempt ended, and by whose word.
+func ended(d store.Disposition, s *store.Settled, f *store.Failure) string {
+	if s != nil {
+		return fmt.Sprintf("was settled as %s%s", d, saidBy(s))
+	}
+	return fmt.Sprintf("ended: %s%s", d, because(f))
 }
 
 // counted says what deliveries got.
@@ -242,18 +284,18 @@ func timeline(rec *semel.Record) []moment {
 	for i := range rec.Earlier {
 		at := &rec.Earlier[i]
 		add(at.StartedAt, "attempt %d began, by %s", at.Number, printable(at.Holder))
-		add(at.EndedAt, "attempt %d ended: %s%s", at.Number, at.Disposition, because(at.Failure))
+		add(at.EndedAt, "attempt %d %s", at.Number, ended(at.Disposition, at.Settled, at.Failure))
 	}
 	add(rec.StartedAt, "attempt %d began, by %s", rec.Attempt, printable(rec.Holder))
 	for i := range rec.Effects {
 		ef := &rec.Effects[i]
 		add(ef.StartedAt, "effect %s was begun", printable(ef.Name))
-		add(ef.SettledAt, "effect %s was %s%s", printable(ef.Name), ef.State, because(ef.Failure))
+		add(ef.SettledAt, "effect %s was %s%s%s", printable(ef.Name), ef.State, saidBy(ef.Settled), because(ef.Failure))
 	}
 	if rec.Held != "" {
 		add(rec.UpdatedAt, "held: %s", printable(rec.Held))
 	}
-	add(rec.EndedAt, "attempt %d ended: %s%s", rec.Attempt, rec.Disposition, because(rec.Failure))
+	add(rec.EndedAt, "attempt %d %s", rec.Attempt, ended(rec.Disposition, rec.Settled, rec.Failure))
 	for i := range rec.Outbox {
 		m := &rec.Outbox[i]
 		add(m.CreatedAt, "message %s to %s: %s after %d tries", printable(m.Name), printable(m.Destination), m.State, m.Tries)
@@ -262,7 +304,11 @@ func timeline(rec *semel.Record) []moment {
 		add(max(c.StartedAt, c.SettledAt), "compensation %s: %s", c.State, printable(c.Reason))
 	}
 	if rec.State == semel.Processing && rec.Held == "" {
-		add(rec.LeaseUntil, "until then its holder may be silent")
+		if silent(rec) {
+			add(rec.LeaseUntil, "its lease ended, and its holder had not been heard of")
+		} else {
+			add(rec.LeaseUntil, "until then its holder may be silent")
+		}
 	}
 	add(rec.ExpiresAt, "until then the outcome is kept")
 	slices.SortStableFunc(all, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
