@@ -36,7 +36,7 @@ const (
 	// minSweep is with how many records the first are forgotten.
 	minSweep = 1 << 16
 	// clockMargin is how much two nodes' readings of the store's clock may differ.
-	clockMargin = int64(time.Second)
+	clockMargin = time.Second
 )
 
 // add takes the next entry.
@@ -77,7 +77,7 @@ func (s *story) add(n uint64, t *told) {
 // expired reports whether the record may have been forgotten by now. Clocks may be apart,
 // and one that ran ahead may have been put back since.
 func (s *story) expired(c *chapter) bool {
-	return c.what.ended() && s.latest+clockMargin >= c.until
+	return c.what.ended() && s.latest+int64(clockMargin) >= c.until
 }
 
 // ended reports whether an attempt has ended.
@@ -105,7 +105,7 @@ func (s *story) compare(n uint64, t *told, was *chapter) {
 
 // begin judges the beginning of an attempt.
 func (s *story) begin(n uint64, t *told, was *chapter) {
-	inWindow := s.latest+clockMargin < was.until
+	inWindow := s.latest+int64(clockMargin) < was.until
 	kept := time.Unix(0, was.until).UTC().Format(time.RFC3339)
 	switch {
 	case !inWindow:

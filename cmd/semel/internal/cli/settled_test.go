@@ -171,3 +171,34 @@ func TestEvidenceIsFoundByEveryID(t *testing.T) {
 		t.Errorf("what was never delivered gives exit %d", code)
 	}
 }
+
+func TestStoreAudit(t *testing.T) {
+	file, _, engine, st, end := evidentStore(t)
+	run := func(context.Context, semel.Execution) (semel.Result, error) {
+		return semel.Result{Data: []byte("paid")}, nil
+	}
+	for _, key := range []string{"order-1", "order-2", "order-3"} {
+		if _, err := engine.Do(t.Context(), command(key, "cmd-"+key, "p"), run); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := command("order-2", "", "")
+	rec, err := engine.Lookup(t.Context(), c.ID(semel.SharePrincipal))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := st.Extras().Purge.Purge(t.Context(), []store.Ref{{ID: rec.ID, Revision: rec.Revision}}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	end()
+	code, out, errs := semelWith(t, "", "store", "audit", "--config", file, "--progress")
+	if code != ExitCheck || !regexp.MustCompile(`(?m)^BAD   missing +pay +key order-2 +tenant acme +entry 3 `).MatchString(out) || strings.Contains(out, "order-1") ||
+		!strings.Contains(errs, "read 6 entries") {
+		t.Errorf("exit %d, %s%s", code, out, errs)
+	}
+	var found evidence.Audit
+	code, out, _ = semelWith(t, "", "store", "audit", "--config", file, "--json")
+	if err := json.Unmarshal([]byte(out), &found); err != nil || code != ExitCheck || found.Found != 1 || found.Records != 2 || found.Compared != 2 {
+		t.Errorf("exit %d, %s, %v", code, out, err)
+	}
+}

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel/evidence"
+)
+
+// auditMeans says what a discrepancy means.
+var auditMeans = map[evidence.Discrepancy]string{
+	evidence.RecordMissing: "the log tells of it, and the store doesn't have it",
+	evidence.RecordChanged: "it isn't what its last entry says",
+	evidence.RecordOlder:   "it is what it was before its last entry, as if it were put back",
+	evidence.RecordUnknown: "the log has no entry about it",
+}
+
+func newStoreAudit() *cobra.Command {
+	var from evidenceSource
+	var asJSON, progress bool
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Compare every record with its last entry in the evidence log",
+		Long: `Compare every record with its last entry in the evidence log, and name those that
+were deleted, changed, put back or added behind the engine. It needs the secret keys
+of the log, and reads the log and all records once. The service may go on, but for
+that of a directory, which one process uses at a time. Redis keeps no evidence, so
+there is nothing to compare its records with. That the log itself is as it was signed
+is for 'semel evidence verify'. The exit code is 1 if something is wrong.
+
+If evidence of an operation was switched off for a while and on again, its records
+that changed meanwhile are named, too.
+
+The JSON has entries, records, compared, unlogged (made when their operation kept no
+evidence), faults (kind, record, tenant, operation, idempotency_key, record_ref,
+entry) and faults_found. The kinds are missing, changed, older and unknown.`,
+		Example: `  semel store audit --config semel.yaml
+  semel store audit --store postgres://semel@db/semel --keys evidence.key --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := from.open(cmd)
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			if l.log == nil {
+				return usage("%w", errNeedsKeys)
+			}
+			tell := func(*evidence.Audit) {}
+			if progress || isTerminal(cmd.ErrOrStderr()) {
+				tell = auditProgress(cmd.ErrOrStderr())
+			}
+			found, err := l.log.Audit(cmd.Context(), tell)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = printJSON(cmd.OutOrStdout(), found)
+			} else {
+				err = printAudit(cmd.OutOrStdout(), &found)
+			}
+			if err == nil && found.Found > 0 {
+				err = errReported
+			}
+			return err
+		},
+	}
+	from.add(cmd)
+	cmd.Flags().BoolVar(&progress, "progress", false, "say on standard error how far it is, although that is no terminal")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// auditProgress tells how far an audit is, once a second.
+func auditProgress(w io.Writer) func(*evidence.Audit) {
+	var last time.Time
+	return func(a *evidence.Audit) {
+		if now := time.Now(); now.Sub(last) >= time.Second {
+			last = now
+			fmt.Fprintf(w, "read %d entries and %d records, %d faults\n", a.Entries, a.Records, a.Found)
+		}
+	}
+}
+
+func printAudit(out io.Writer, a *evidence.Audit) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	for i := range a.Faults {
+		f := &a.Faults[i]
+		entry := "-"
+		if f.Entry != nil {
+			entry = fmt.Sprint("entry ", *f.Entry)
+		}
+		fmt.Fprintf(w, "BAD   %s\t%s\tkey %s\ttenant %s\t%s\t%s\n", f.Kind, printable(f.Operation), printable(f.Key), printable(f.Tenant), entry, auditMeans[f.Kind])
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if more := a.Found - len(a.Faults); more > 0 {
+		fmt.Fprintf(out, "      and %d more\n", more)
+	}
+	verdict := "good"
+	if a.Found > 0 {
+		verdict = "     "
+	}
+	_, err := fmt.Fprintf(out, "%s  %d of %d records were compared with %d entries; %d were made without evidence\n", verdict, a.Compared, a.Records, a.Entries, a.Unlogged)
+	return err
+}
