@@ -223,7 +223,11 @@ func (g *Gateway) Status(ctx context.Context, caller Caller, statusID string) (*
 	if err != nil {
 		return nil, err
 	}
-	return g.told(caller, e, rec, decisionOf(rec))
+	r, err := g.told(caller, e, rec, decisionOf(rec))
+	if err == nil && r.Status == StatusProcessing {
+		r.Status = StatusInProgress
+	}
+	return r, err
 }
 
 // told is a response about a record of which no delivery asks.

@@ -117,10 +117,15 @@ func (g *Gateway) serveCompensate(caller Caller, w http.ResponseWriter, r *http.
 	return g.Compensate(r.Context(), caller, id, reason)
 }
 
+// unended reports whether the command is in progress or held.
+func (r *Response) unended() bool {
+	return r.Status == StatusProcessing || r.Status == StatusInProgress
+}
+
 // httpStatus is the status of HTTP for a response.
 func (r *Response) httpStatus() int {
 	switch {
-	case r.Status == StatusProcessing:
+	case r.unended():
 		return http.StatusAccepted
 	case r.Status == StatusRejected:
 		return http.StatusUnprocessableEntity
@@ -140,10 +145,10 @@ func (g *Gateway) write(w http.ResponseWriter, status int, r *Response) {
 	if r.Decision == DuplicateReplayed {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
-	if r.StatusURL != "" && r.Status == StatusProcessing {
+	if r.StatusURL != "" && r.unended() {
 		w.Header().Set("Location", r.StatusURL)
 	}
-	if r.Status == StatusProcessing || status == http.StatusServiceUnavailable {
+	if r.unended() || status == http.StatusServiceUnavailable {
 		problem.RetryAfter(w.Header(), r.RetryAfter)
 	}
 	writeJSON(w, status, "application/json", r)

@@ -79,7 +79,7 @@ func TestHTTP(t *testing.T) {
 	t.Run("a question about a command is answered, whatever became of it", func(t *testing.T) {
 		s := newShop(t)
 		for kind, status := range map[string]ids.Status{
-			"order.refuse": ids.StatusRejected, "order.lose": ids.StatusProcessing, "order.retry": ids.StatusFailed,
+			"order.refuse": ids.StatusRejected, "order.lose": ids.StatusInProgress, "order.retry": ids.StatusFailed,
 		} {
 			first := s.command("alice", kind, `,"actor_id":"alice"`)
 			got := s.send("alice", "GET", first.StatusURL, "")

@@ -97,6 +97,8 @@ func (l *linter) class(e *Entry, says func(string) string) {
 	}
 	if e.mutates() && e.Evidence != semel.EvidenceDecisions && e.Evidence != semel.EvidenceDurable {
 		l.Add(says("evidence"), fmt.Sprintf("with evidence %s nobody can tell whether a mutation was executed or replayed", e.Evidence), "write decisions or durable")
+	} else if (e.Financial || e.Critical) && e.mutates() && e.Evidence != semel.EvidenceDurable {
+		l.Add(says("evidence"), "a crash could lose evidence of what duplicates of a financial or critical command got", "write durable, or leave evidence out")
 	}
 }
 

@@ -98,6 +98,9 @@ func (e *Entry) fill() {
 	if e.Archive == nil {
 		e.Archive = new(e.Financial)
 	}
+	if e.Evidence == "" && (e.Financial || e.Critical) {
+		e.Evidence = semel.EvidenceDurable // IDS-XII.6
+	}
 	e.Evidence = cmp.Or(e.Evidence, semel.EvidenceDecisions)
 	e.Binding.Principal = cmp.Or(e.Binding.Principal, BindActor)
 	e.OnFailure = cmp.Or(e.OnFailure, semel.ReplayFailure)

@@ -108,12 +108,32 @@ func golden(t *testing.T, file, text string) {
 	}
 }
 
+// wantEvidence is the level that an entry gets that says none.
+func wantEvidence(e *Entry) semel.EvidenceLevel {
+	if e.Financial || e.Critical {
+		return semel.EvidenceDurable
+	}
+	return semel.EvidenceDecisions
+}
+
 func TestDefaults(t *testing.T) {
 	clause.Proves(t, "IDS-VI.1", "IDS-VI.2", "IDS-VIII.3")
 	t.Run("a mutation of which nothing is said is I1, kept for a day and evident", func(t *testing.T) {
 		e := lookup(t, "order", "cancel")
-		if e.Class != semel.Strict || e.Window != Duration(24*time.Hour) || e.Evidence != semel.EvidenceDecisions {
+		if e.Class != semel.Strict || e.Window != Duration(24*time.Hour) || e.Evidence != wantEvidence(e) {
 			t.Errorf("%s, %s, %s", e.Class, e.Window, e.Evidence)
+		}
+	})
+	t.Run("evidence of a financial or critical command is durable before the answer", func(t *testing.T) {
+		clause.Proves(t, "IDS-XII.6")
+		e := &Entry{Entity: "x", Action: "y"}
+		if e.fill(); e.Evidence != "decisions" {
+			t.Errorf("of another command it is %s", e.Evidence)
+		}
+		for _, e := range []*Entry{{Financial: true}, {Critical: true}} {
+			if e.fill(); e.Evidence != "durable" {
+				t.Errorf("financial %v, critical %v: %s", e.Financial, e.Critical, e.Evidence)
+			}
 		}
 	})
 	t.Run("what changes nothing is I0", func(t *testing.T) {

@@ -17,8 +17,10 @@ type Status string
 
 // The statuses.
 const (
-	// StatusProcessing is in_progress, as callers see it (IDS-IX.2).
+	// StatusProcessing is what a delivery is told whose command is in progress (IDS-IX.2),
+	// and StatusInProgress how the record of it is shown (IDS-VIII.7).
 	StatusProcessing  Status = "processing"
+	StatusInProgress  Status = "in_progress"
 	StatusExecuted    Status = "executed"
 	StatusFailed      Status = "failed"
 	StatusRejected    Status = "rejected"
@@ -83,7 +85,8 @@ type Response struct {
 	// EnvelopeFingerprint is the digest of the envelope's key inputs.
 	EnvelopeFingerprint string `json:"envelope_fingerprint,omitempty"`
 	// CreatedAt, UpdatedAt and TTLExpiresAt are those of the dedup record
-	// (IDS-VIII.2).
+	// (IDS-VIII.2). Its window begins when the command has ended: until then TTLExpiresAt
+	// is when it would end at the earliest.
 	CreatedAt    store.Instant `json:"created_at,omitzero"`
 	UpdatedAt    store.Instant `json:"updated_at,omitzero"`
 	TTLExpiresAt store.Instant `json:"ttl_expires_at,omitzero"`
@@ -195,6 +198,9 @@ func (r *Response) identify(rec *semel.Record) {
 	}
 	r.IdempotencyKey = rec.ID.Key
 	r.CreatedAt, r.UpdatedAt, r.TTLExpiresAt = rec.CreatedAt, rec.UpdatedAt, rec.ExpiresAt
+	if r.TTLExpiresAt == 0 {
+		r.TTLExpiresAt = rec.UpdatedAt.Add(rec.Policy.Window)
+	}
 	if !rec.Fingerprint.IsZero() {
 		r.EnvelopeFingerprint = rec.Fingerprint.String()
 	}

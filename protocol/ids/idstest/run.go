@@ -191,7 +191,7 @@ func (tg *Target) inProgress(t *testing.T, target string) {
 			t.Errorf("the answers differ: %+v and %+v", seen[0], a)
 		}
 	}
-	if a := tg.status(t, seen[0].StatusURL); a.Status != "processing" {
+	if a := tg.status(t, seen[0].StatusURL); a.Status != "in_progress" {
 		t.Errorf("its state is said to be %q", a.Status)
 	}
 	tg.effects(t, target, 1)
