@@ -38,6 +38,11 @@ func (s *Server) addForrst(g *generation, c *config.Forrst) error {
 	opts.OnError = func(ctx context.Context, err error) {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "forrst", slog.String("path", c.Path), slog.Any("error", err))
 	}
+	opts.OnAnswer = func(ctx context.Context, a forrst.Answered) {
+		// The record stands for the key, which no log line has.
+		s.log.LogAttrs(ctx, slog.LevelInfo, "forrst", slog.String("request", a.ID), slog.String("original_request", a.OriginalID), slog.String("record", a.Call.String()),
+			slog.String("function", a.Function), slog.String("version", a.Version), slog.String("status", a.Status), slog.String("code", a.Code), slog.Duration("took", a.Took))
+	}
 	service, err := forrst.New(s.engine, opts)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/mod/semver"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/transport/semelhttp"
@@ -44,8 +45,9 @@ type Request struct {
 	// between deliveries.
 	Header http.Header
 
-	asked       string // the version as the request has it, which may be empty
-	canonical   []byte // the arguments as they are compared
+	asked       string   // the version as the request has it, which may be empty
+	canonical   []byte   // the arguments as they are compared
+	record      semel.ID // of the call; zero before it has one
 	idempotency *idempotency
 }
 

@@ -29,8 +29,8 @@ const (
 
 // Attributes that records of this door have.
 const (
-	attributeRequest   = "request_id"     // of the first delivery
-	attributeArguments = "arguments_hash" // as a conflict shows it
+	attributeRequest   = store.AttributeRequestID // of the first delivery
+	attributeArguments = "arguments_hash"         // as a conflict shows it
 )
 
 // idempotency is the extension as a request has it.
@@ -118,6 +118,7 @@ func (s *Service) call(r *Request, f *function) (semel.Call, error) {
 		call.Key = s.newKey() // a call of its own
 	}
 	r.Caller.Name(&call, f.share)
+	r.record = call.ID(f.share)
 	call.Attributes = store.Attributes{attributeRequest: r.ID, attributeArguments: s.argumentsHash(call.Tenant, r.canonical)}
 	return call, nil
 }

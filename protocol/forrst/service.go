@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -67,6 +68,10 @@ type Options struct {
 	Components map[string]func(ctx context.Context) error
 	// Node names this node in answers. Defaults to empty: it isn't named.
 	Node string
+	// OnAnswer is told of every request that was answered, for a log: each try of a
+	// call has an id of its own, by which its sender asks about it (FOR-ID.2). Optional.
+	// It is called by many goroutines at once.
+	OnAnswer func(ctx context.Context, a Answered)
 	// OnError is told of what no caller can be told. Optional. It is called by many
 	// goroutines at once.
 	OnError func(ctx context.Context, err error)
@@ -173,7 +178,42 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	req.Caller, req.Header = caller, r.Header
-	s.write(w, id, req, s.serve(r.Context(), req), began)
+	a := s.serve(r.Context(), req)
+	if s.opts.OnAnswer != nil {
+		s.opts.OnAnswer(r.Context(), answered(req, &a, began))
+	}
+	s.write(w, id, req, a, began)
+}
+
+// Answered is what became of one request.
+type Answered struct {
+	// ID is the request's own, and OriginalID that of the first with the key, where it is
+	// another one and there is a record.
+	ID, OriginalID string
+	// Call is the identity of the call; zero if it had none yet.
+	Call semel.ID
+	// Function and Version are what was to run.
+	Function, Version string
+	// Status is that of the idempotency extension; empty if the request had no key. Code
+	// is that of the first error; empty if there is none.
+	Status, Code string
+	// Took is how long the answer took.
+	Took time.Duration
+}
+
+func answered(r *Request, a *answer, began time.Time) Answered {
+	done := Answered{ID: r.ID, Call: r.record, Function: r.Function, Version: r.Version, Took: time.Since(began)}
+	if a.data != nil {
+		done.Status = a.data.Status
+		if a.data.OriginalRequestID != r.ID {
+			done.OriginalID = a.data.OriginalRequestID
+		}
+	}
+	var errs []struct{ Code string }
+	if json.Unmarshal(a.errors, &errs) == nil && len(errs) > 0 {
+		done.Code = errs[0].Code
+	}
+	return done
 }
 
 // isJSON reports whether the header says that the body is plain JSON in UTF-8. Forms of

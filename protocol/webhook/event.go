@@ -39,6 +39,7 @@ type Event struct {
 
 	print semel.Fingerprint
 	apart string // what tells it from another event with its id and another content
+	name  string // the sender's own id; empty if there is none that can be kept
 	fault string // why it has no identity of its own
 	view  *view
 }
@@ -167,9 +168,15 @@ func (v *Verifier) identify(e *Event, r *rule) {
 	} else if apart, err := e.view.fillAll(r.apart); err == nil && strings.Join(apart, "") != "" {
 		e.apart = join(apart, store.MaxKeyLen/8)
 	}
+	if name := strings.Join(id, ":"); err == nil && len(name) <= maxName && store.ValidText(name) {
+		e.name = name
+	}
 	e.Key = "webhook:" + v.source.Name + ":" + join(id, store.MaxKeyLen/4)
 	e.Scope = join(scope, store.MaxScopeLen)
 }
+
+// maxName bounds the sender's id, which records keep as an attribute.
+const maxName = 1 << 10
 
 // digestOf is the digest of a fingerprint in hexadecimal.
 func digestOf(p semel.Fingerprint) string {

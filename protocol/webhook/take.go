@@ -45,6 +45,9 @@ func (r *Receiver) once(ctx context.Context, e *Event, key string, run func(cont
 		Tenant: e.Tenant, Principal: Principal, Scope: e.Scope, Operation: r.Destination(), Key: key,
 		Fingerprint: e.print, Wait: r.opts.Budget, Door: "webhook",
 	}
+	if e.name != "" {
+		call.Attributes = store.Attributes{store.AttributeEventID: e.name} // people have it from the sender's pages
+	}
 	return r.engine.Do(ctx, call, func(ctx context.Context, x semel.Execution) (semel.Result, error) {
 		digest := x.ID().Digest()
 		e.ID = "evt_" + hex.EncodeToString(digest[:16])

@@ -231,7 +231,7 @@ func (v *validator) inbox(at string, a *ActivityPub) {
 // anyVerifier stands for the one that the server makes.
 type anyVerifier struct{}
 
-func (anyVerifier) Verify(*http.Request, []byte) (httpsig.Signer, error) {
+func (anyVerifier) VerifyActor(*http.Request, []byte, string) (httpsig.Signer, error) {
 	return httpsig.Signer{}, nil
 }
 
