@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
 )
 
@@ -35,6 +36,26 @@ func (l *Log) Erase(ctx context.Context, before time.Time) (uint64, error) {
 			return n, err
 		}
 	}
+}
+
+// EraseRecord deletes the openings of all entries about one identity, as when a person wants
+// to be forgotten, and returns how many entries there are. Leaves, and what they prove, stay.
+func (l *Log) EraseRecord(ctx context.Context, id semel.ID) (int, error) {
+	// This numbers what was written, so that it is found.
+	if _, err := l.store.ReadEvidence(ctx, 0, 1); err != nil {
+		return 0, err
+	}
+	numbers, err := (&Reader{store: l.store}).Find(ctx, l.Subject(id))
+	if err != nil {
+		return 0, err
+	}
+	for _, n := range numbers {
+		// A crash between two of these leaves some openings. Erasing again is harmless.
+		if err := l.store.EraseEvidence(ctx, n, n+1); err != nil {
+			return 0, err
+		}
+	}
+	return len(numbers), nil
 }
 
 // eraseStep goes through up to maxStep entries.

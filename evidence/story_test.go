@@ -246,3 +246,27 @@ func TestHonestEnginesAreNeverBlamed(t *testing.T) {
 
 // pass lets virtual time pass.
 func pass(d time.Duration) { <-time.After(d) }
+
+func TestOpeningsOfOneRecordAreErased(t *testing.T) {
+	ctx := context.Background()
+	r := newRig(t, nil)
+	r.do(t, call("acme", "a", "p"), "x")
+	r.do(t, call("acme", "b", "p"), "x")
+	r.do(t, call("acme", "a", "p"), "")
+	n, err := r.log.EraseRecord(ctx, idOf("a"))
+	if err != nil || n != 3 {
+		t.Fatal(n, err)
+	}
+	list, err := r.store.ReadEvidence(ctx, 0, 10)
+	if err != nil || len(list) != 5 {
+		t.Fatal(len(list), err)
+	}
+	for i, en := range list {
+		if erased := en.Opening == nil; erased != (i != 2 && i != 3) {
+			t.Errorf("entry %d: erased %v", i, erased)
+		}
+	}
+	if report := r.verified(t); report.Finding != nil || report.Erased != 3 {
+		t.Errorf("%+v", report)
+	}
+}

@@ -220,6 +220,9 @@ func (r *Response) end(rec *semel.Record) {
 	case semel.DispositionAbandoned:
 		r.Type, r.Status, r.Reason = evidence.TypeAbandoned, StatusFailed, "abandoned"
 	}
+	if rec.Settled != nil && rec.State.Terminal() {
+		r.Type = evidence.TypeSettled
+	}
 	if f := rec.Failure; f != nil && rec.State == semel.Failed {
 		if f.Code != "" {
 			r.Reason = f.Code
