@@ -113,7 +113,7 @@ func keptUntil(rec *semel.Record) store.Instant {
 // first delivery and this one came with.
 func (l *Log) names(f *facts) []store.Subject {
 	tenant := f.rec.ID.Tenant
-	list := append(make([]store.Subject, 0, 2), l.Name(tenant, f.rec.ID.Key))
+	list := append(make([]store.Subject, 0, 4), l.Name(tenant, f.rec.ID.Key))
 	add := func(a store.Attributes) {
 		for _, name := range store.IDAttributes {
 			if id := a[name]; id != "" {
@@ -183,7 +183,19 @@ type keyedDigest [16]byte
 func (d keyedDigest) String() string { return hex.EncodeToString(d[:]) }
 
 func (l *Log) keyed(d domain, data []byte) keyedDigest {
-	sum := sha256.Sum256(append(l.domains[d][:len(l.domains[d]):len(l.domains[d])], data...))
+	var stack [usualSize]byte
+	sum := sha256.Sum256(append(append(stack[:0], l.domains[d][:]...), data...))
+	return keyedDigest(sum[:])
+}
+
+// keyedNames is the keyed digest of length-framed names.
+func (l *Log) keyedNames(d domain, names ...string) keyedDigest {
+	var stack [usualSize]byte
+	b := append(stack[:0], l.domains[d][:]...)
+	for _, name := range names {
+		b = canon.Frame(b, name)
+	}
+	sum := sha256.Sum256(b)
 	return keyedDigest(sum[:])
 }
 
@@ -226,13 +238,12 @@ func (l *Log) Tenant(name string) string {
 // [store.IDAttributes]. Calls of several callers, or of several operations, may have the
 // same name.
 func (l *Log) Name(tenant, name string) store.Subject {
-	return store.Subject(l.keyed(domainCommand, canon.Frame(canon.Frame(nil, tenant), name)))
+	return store.Subject(l.keyedNames(domainCommand, tenant, name))
 }
 
 // Subject is what all entries about one identity are found by in the store.
 func (l *Log) Subject(id semel.ID) store.Subject {
-	b := canon.Frame(canon.Frame(canon.Frame(nil, id.Tenant), id.Principal), id.Operation)
-	return store.Subject(l.keyed(domainIdentity, canon.Frame(b, id.Key)))
+	return store.Subject(l.keyedNames(domainIdentity, id.Tenant, id.Principal, id.Operation, id.Key))
 }
 
 // delivered reports whether the entry is about a delivery. Only those say what was
