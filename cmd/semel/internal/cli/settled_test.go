@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
@@ -200,5 +201,44 @@ func TestStoreAudit(t *testing.T) {
 	code, out, _ = semelWith(t, "", "store", "audit", "--config", file, "--json")
 	if err := json.Unmarshal([]byte(out), &found); err != nil || code != ExitCheck || found.Found != 1 || found.Records != 2 || found.Compared != 2 {
 		t.Errorf("exit %d, %s, %v", code, out, err)
+	}
+}
+
+// A call whose lease is over isn't being executed, as far as anybody knows.
+func TestASilentHolderIsCalledSilent(t *testing.T) {
+	now := store.InstantOf(time.Now())
+	rec := &semel.Record{State: semel.Processing, Attempt: 1, StartedAt: now.Add(-time.Minute), UpdatedAt: now.Add(-40 * time.Second), LeaseUntil: now.Add(-10 * time.Second)}
+	if got := standing(rec); !strings.Contains(got, "its holder is silent since "+when(rec.UpdatedAt)) || !strings.Contains(got, "next sweep") {
+		t.Errorf("it is %s", got)
+	}
+	for _, m := range timeline(rec) {
+		if strings.Contains(m.what, "may be silent") {
+			t.Errorf("the timeline says that %s", m.what)
+		}
+	}
+	rec.LeaseUntil = now.Add(time.Hour)
+	if got := standing(rec); got != "being executed" {
+		t.Errorf("it is %s", got)
+	}
+}
+
+// why takes the id that the sender of the first delivery knows.
+func TestWhyTakesEveryID(t *testing.T) {
+	file, _, engine, _, end := evidentStore(t)
+	c := command("webhook:github:72d3162e", "cmd-7", "p")
+	c.Attributes[store.AttributeEventID], c.Attributes[store.AttributeRequestID] = "72d3162e", "req-7"
+	ans, err := engine.Do(t.Context(), c, func(context.Context, semel.Execution) (semel.Result, error) { return semel.Result{}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := ans.Record.ID
+	end()
+	for _, name := range []string{"72d3162e", "req-7", "cmd-7", "webhook:github:72d3162e", id.Encode(), id.String()} {
+		if code, out, errs := semelWith(t, "", "why", "--config", file, name); code != ExitOK || !strings.Contains(out, "key webhook:github:72d3162e") {
+			t.Errorf("%s: exit %d, %s%s", name, code, out, errs)
+		}
+	}
+	if code, _, errs := semelWith(t, "", "why", "--config", file, "req-none"); code != ExitNotFound || !strings.Contains(errs, "evidence show") {
+		t.Errorf("exit %d, %s", code, errs)
 	}
 }

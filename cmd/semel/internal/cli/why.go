@@ -216,7 +216,7 @@ func standing(rec *semel.Record) string {
 	case rec.Held != "":
 		return "held after it was begun " + times + ": nobody knows whether it was done"
 	case rec.State == semel.Processing && silent(rec):
-		return "its holder is silent since " + when(rec.LeaseUntil.Add(-rec.Policy.Lease)) + ": the next sweep decides what becomes of it"
+		return "its holder is silent since " + when(rec.UpdatedAt) + ": the next sweep decides what becomes of it"
 	case rec.State == semel.Processing:
 		return "being executed"
 	case rec.Settled != nil:
