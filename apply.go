@@ -83,7 +83,7 @@ func (e *Engine) applyOnce(ctx context.Context, v *version, try int) (*Record, b
 		}
 		return nil, false, &Error{Code: CodeStoreUnavailable, Message: "the result of a write is unknown", Err: err}
 	case applied || cur.Revision == v.rec.Revision:
-		e.quotas.charge(v.rec, v.usage)
+		e.quotas.charge(ctx, v.rec, v.usage)
 		return v.rec, true, nil
 	}
 	stored := new(Record) // not &cur, which would then always escape to the heap

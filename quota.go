@@ -27,15 +27,16 @@ type Quotas struct {
 	// for unverified callers of Call.BoundTo. TenantRecords and TenantBytes are the quotas
 	// of each tenant. Zero doesn't limit.
 	//
-	// Records limit new calls. Bytes limit what callers and handlers put into records:
+	// Records limit new calls. A call whose attempt is aborted is given back: it proved to
+	// be nothing. If it runs again, it counts again. Bytes limit what callers and handlers put into records:
 	// keys, attributes, results, messages, and the records of effects and failures. Bytes
 	// are counted when they are written, so concurrent calls may exceed the quota
-	// together.
+	// together, and those of an aborted call stay counted, because they stay stored.
 	PrincipalRecords, PrincipalBytes, TenantRecords, TenantBytes int64
 	// Account returns the tenant and principal that a record counts for, if they aren't
-	// its own. It must not change or keep the record, and is called by many goroutines
-	// at once. Optional.
-	Account func(rec *Record) (tenant, principal string)
+	// its own. ctx is that of the delivery or of whoever else writes the record. It must
+	// not change or keep the record, and is called by many goroutines at once. Optional.
+	Account func(ctx context.Context, rec *Record) (tenant, principal string)
 }
 
 // Defaults of [Quotas].
@@ -105,10 +106,10 @@ func (q *quotas) init(opts Quotas) error {
 }
 
 // bucket names the bucket that counts a quota for a record.
-func (q *quotas) bucket(one *quota, rec *Record) bucketName {
+func (q *quotas) bucket(ctx context.Context, one *quota, rec *Record) bucketName {
 	tenant, principal := rec.ID.Tenant, cmp.Or(rec.Principal, rec.BoundTo)
 	if q.Account != nil {
-		tenant, principal = q.Account(rec)
+		tenant, principal = q.Account(ctx, rec)
 	}
 	if one.tenant {
 		principal = ""
@@ -126,7 +127,7 @@ func (q *quotas) price(one *quota, n int64) time.Duration {
 	return time.Duration(min(d, uint64(maxRefill)))
 }
 
-// usage is how much of the quotas a write uses.
+// usage is how much of the quotas a write uses. Negative records are given back.
 type usage struct {
 	records, bytes int64
 }
@@ -138,34 +139,47 @@ func (q *quotas) usageOf(prev, next *Record) usage {
 	switch {
 	case len(q.set) == 0:
 		return usage{}
-	case prev.State == absent || prev.Expired(next.UpdatedAt):
-		return usage{records: 1, bytes: payload(next)}
+	case prev.Origin != next.Origin: // a new call
+		return usage{records: counted(next), bytes: payload(next)}
 	}
-	return usage{bytes: max(0, payload(next)-payload(prev))}
+	return usage{records: counted(next) - counted(prev), bytes: max(0, payload(next)-payload(prev))}
 }
 
-// charge counts what a write used that was made.
-func (q *quotas) charge(rec *Record, u usage) {
+// counted is how many calls the record counts for: none once its attempt has proved to be
+// nothing. One that waits for its confirmation is something.
+func counted(rec *Record) int64 {
+	if rec.Disposition == DispositionAborted && (rec.Confirmation == nil || rec.Confirmation.ConfirmedAt != 0) {
+		return 0
+	}
+	return 1
+}
+
+// charge counts what a write used that was made, and gives back what it shows to have been
+// nothing.
+func (q *quotas) charge(ctx context.Context, rec *Record, u usage) {
 	for i := range q.set {
 		one, n := &q.set[i], u.records
-		if q.set[i].bytes {
+		if one.bytes {
 			n = u.bytes
 		}
-		if n > 0 {
-			q.table.spend(q.bucket(one, rec), q.price(one, n), rec.UpdatedAt)
+		switch {
+		case n > 0:
+			q.table.spend(q.bucket(ctx, one, rec), q.price(one, n), rec.UpdatedAt)
+		case n < 0:
+			q.table.giveBack(q.bucket(ctx, one, rec), q.price(one, -n))
 		}
 	}
 }
 
 // wait is how long the caller of claim must wait before it may begin a new call, and for
-// which limit. It is zero if claim follows a record that is already counted.
-func (q *quotas) wait(prev, claim *Record) (delay time.Duration, by Limit) {
-	if len(q.set) == 0 || q.usageOf(prev, claim).records == 0 {
+// which limit. It is zero if claim is a further attempt of its call.
+func (q *quotas) wait(ctx context.Context, prev, claim *Record) (delay time.Duration, by Limit) {
+	if len(q.set) == 0 || prev.Origin == claim.Origin {
 		return 0, ""
 	}
 	for i := range q.set {
 		one := &q.set[i]
-		if d := q.table.wait(q.bucket(one, claim), q.price(one, 1), q.Window, claim.UpdatedAt); d > delay {
+		if d := q.table.wait(q.bucket(ctx, one, claim), q.price(one, 1), q.Window, claim.UpdatedAt); d > delay {
 			delay, by = d, one.limit
 		}
 	}
@@ -177,7 +191,7 @@ func (e *Engine) overQuota(ctx context.Context, prev, claim *Record) (time.Durat
 	if isOwn(ctx) {
 		return 0, ""
 	}
-	return e.quotas.wait(prev, claim)
+	return e.quotas.wait(ctx, prev, claim)
 }
 
 // payload is how many bytes of the record came from callers and handlers.

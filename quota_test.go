@@ -110,11 +110,12 @@ func TestQuotaOfRecords(t *testing.T) {
 
 // A call that may run again is not new, and one that runs over its quota is told of.
 func TestQuotaServesCallsThatAreNotNew(t *testing.T) {
-	q := semel.Quotas{Window: hour, PrincipalRecords: 3, PrincipalBytes: 100}
+	q := semel.Quotas{Window: hour, PrincipalRecords: 2, PrincipalBytes: 100}
 	inBubbleWith(t, semel.Options{Quotas: q}, semel.Operation{Window: 10 * hour}, func(t *testing.T, r *rig) {
-		running, held, again := begin(t, r.Engine, call("running")), begin(t, r.Engine, call("held")), begin(t, r.Engine, call("again"))
-		must(t, held.Hold(t.Context(), "who knows"))
+		again := begin(t, r.Engine, call("again"))
 		must(t, again.Abort(t.Context(), store.Failure{}))
+		running, held := begin(t, r.Engine, call("running")), begin(t, r.Engine, call("held"))
+		must(t, held.Hold(t.Context(), "who knows"))
 		decides(t, r.Engine, call("new"), semel.Throttled)
 		decides(t, r.Engine, call("running"), semel.InFlight)
 		decides(t, r.Engine, call("held"), semel.Held)
@@ -176,6 +177,54 @@ func TestQuotaOfBytes(t *testing.T) {
 	})
 }
 
+// A call that proved to be nothing is given back, and counts again if it runs again.
+func TestQuotaGivesBackWhatWasNothing(t *testing.T) {
+	q := semel.Quotas{Window: 100 * hour, PrincipalRecords: 3, TenantRecords: 3}
+	ends := map[string]func(a *semel.Attempt) error{
+		"aborted": func(a *semel.Attempt) error { return a.Abort(t.Context(), store.Failure{}) },
+		"abandoned to be settled as aborted": func(a *semel.Attempt) error {
+			return a.Hold(t.Context(), "who knows")
+		},
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			inBubbleWith(t, semel.Options{Quotas: q}, semel.Operation{}, func(t *testing.T, r *rig) {
+				for i := range 100 {
+					c := call(fmt.Sprint("nothing", i))
+					a := begin(t, r.Engine, c)
+					must(t, end(a))
+					if a.Record().State == semel.Processing {
+						_, err := r.Settle(t.Context(), a.ID(), semel.Settlement{Outcome: semel.DispositionAborted}, "nothing was sent")
+						must(t, err)
+					}
+				}
+				for i := range 3 { // each of them counts once, however often it runs
+					again := call(fmt.Sprint("nothing", i))
+					must(t, begin(t, r.Engine, again).Abort(t.Context(), store.Failure{}))
+					must(t, begin(t, r.Engine, again).Complete(t.Context(), data("x")))
+				}
+				decides(t, r.Engine, call("new"), semel.Throttled)
+			})
+		})
+	}
+	t.Run("but not what was refused for good, or awaits its confirmation", func(t *testing.T) {
+		inBubbleWith(t, semel.Options{Quotas: q, Operations: []semel.Operation{{Name: "asks", Confirmation: &semel.ConfirmationPolicy{}}}}, semel.Operation{}, func(t *testing.T, r *rig) {
+			for i := range 2 {
+				must(t, begin(t, r.Engine, call(fmt.Sprint(i))).Reject(t.Context(), store.Failure{}, data("x")))
+			}
+			asks := call("k")
+			asks.Operation = "asks"
+			ans, err := r.Begin(t.Context(), asks)
+			wantCode(t, err, semel.CodeConfirmationRequired)
+			decides(t, r.Engine, call("new"), semel.Throttled)
+			asks.Confirm = ans.Challenge.Token
+			must(t, begin(t, r.Engine, asks).Abort(t.Context(), store.Failure{}))
+			begin(t, r.Engine, call("new"))
+			decides(t, r.Engine, call("newer"), semel.Throttled)
+		})
+	})
+}
+
 // Nobody's quota is used by others, but for that of their tenant by all of them.
 func TestQuotasAreNotShared(t *testing.T) {
 	clause.Proves(t, "IDS-XV.3")
@@ -219,7 +268,7 @@ func TestQuotasAreNotShared(t *testing.T) {
 		})
 	})
 	t.Run("as the program accounts", func(t *testing.T) {
-		q := semel.Quotas{Window: hour, TenantRecords: 1, Account: func(rec *semel.Record) (string, string) {
+		q := semel.Quotas{Window: hour, TenantRecords: 1, Account: func(_ context.Context, rec *semel.Record) (string, string) {
 			return "strangers", rec.Principal
 		}}
 		withQuotas(t, q, semel.Operation{}, func(t *testing.T, r *rig, do doing) {

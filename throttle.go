@@ -95,6 +95,16 @@ func (t *throttle) spend(name bucketName, cost time.Duration, now store.Instant)
 	b.fullAt = min(b.fullAt, now.Add(maxRefill))
 }
 
+// giveBack undoes a spend. Of a bucket that was replaced meanwhile there is nothing left
+// to undo.
+func (t *throttle) giveBack(name bucketName, cost time.Duration) {
+	b, h := t.lock(name)
+	defer t.mu.Unlock()
+	if b.tag == h {
+		b.fullAt = b.fullAt.Add(-cost)
+	}
+}
+
 // lock locks the table and returns the named bucket, whose tag is h, or the one to replace,
 // which has another tag.
 func (t *throttle) lock(name bucketName) (b *bucket, h uint64) {

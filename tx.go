@@ -195,7 +195,7 @@ func (a *Attempt) committed() {
 	}
 	if !a.unrecorded {
 		a.tx.Committed(a.rec.ID)
-		a.op.engine.quotas.charge(a.rec, a.tx.used)
+		a.op.engine.quotas.charge(a.parent, a.rec, a.tx.used)
 	}
 	a.concluded()
 }

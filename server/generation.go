@@ -234,6 +234,7 @@ func callers(c *config.Auth) auth.Settings {
 // dataHandler limits serveData to the budget of bytes in flight. It authenticates the
 // caller once, for everything behind it.
 func (s *Server) dataHandler(cfg *config.Config) http.Handler {
+	quotas := cfg.Quotas != config.Quotas{Window: cfg.Quotas.Window}
 	limited := s.budget.Handler(http.HandlerFunc(s.serveData), &limit.Options{
 		TypeBase: problemsPath, Caller: callerOf, Pace: paceOf(&cfg.Limits), BodyTimeout: time.Duration(cfg.Limits.ReadTimeout),
 	})
@@ -243,6 +244,9 @@ func (s *Server) dataHandler(cfg *config.Config) http.Handler {
 			if id, err := a.Authenticate(r); err == nil {
 				r = r.WithContext(auth.NewContext(r.Context(), id))
 			}
+		}
+		if quotas {
+			r = withNetwork(r)
 		}
 		limited.ServeHTTP(w, r)
 	})

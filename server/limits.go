@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"net/netip"
 	"time"
@@ -61,13 +62,26 @@ func quotasOf(q *config.Quotas) semel.Quotas {
 	}
 }
 
+// networkKey is the key of a context's value that says from which network a request came.
+type networkKey struct{}
+
+// withNetwork notes where a request of somebody unverified came from, for their quotas.
+func withNetwork(r *http.Request) *http.Request {
+	if c := callerOf(r); c.Tenant == unverified {
+		return r.WithContext(context.WithValue(r.Context(), networkKey{}, c.Principal))
+	}
+	return r
+}
+
 // accountOf is whose quotas a record uses. Callers whom nobody has verified can use
-// another credential for every call, which makes each a new principal. So only the quota
-// of their common tenant bounds them.
-func accountOf(rec *semel.Record) (tenant, principal string) {
+// another credential for every call, which makes each a new principal. So they count by
+// the network that they call from, as their bytes in flight do, and the quota of their
+// common tenant bounds all of them.
+func accountOf(ctx context.Context, rec *semel.Record) (tenant, principal string) {
 	who := cmp.Or(rec.Principal, rec.BoundTo)
 	if semelhttp.DerivedPrincipal(who) {
-		return unverified, who
+		network, _ := ctx.Value(networkKey{}).(string)
+		return unverified, network
 	}
 	return rec.ID.Tenant, who
 }

@@ -2,6 +2,10 @@ package server_test
 
 import (
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -43,10 +47,10 @@ routes: [{match: "POST /orders", upstream: %q, operation: order}]
 			t.Errorf("a record is named that is not there: %v %s", header, text)
 		}
 	}
-	for i := range 3 { // with a credential each, and with keys that bind
+	for i := range 2 { // with a credential each, and with keys that bind
 		route(fmt.Sprint("stranger", i), fmt.Sprint(unguessable, i), 201)
 	}
-	route("another stranger", "k", 429, "tenant_records")
+	route("another stranger", "k", 429, "principal_records") // from the same address
 	route("stranger0", unguessable+"0", 201)
 
 	route("alice", "1", 201)
@@ -76,4 +80,66 @@ func wantRefusal(t *testing.T, who string, status, want int, retryAfter, text st
 			t.Errorf("%s: no word of %q: %s", who, part, text)
 		}
 	}
+}
+
+// TestStrangersUpToTheirQuota: what the upstream refuses uses up nobody's quota, and what
+// one address uses up is not another's.
+func TestStrangersUpToTheirQuota(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status := http.StatusCreated
+		if strings.Contains(r.Header.Get("Authorization"), "made-up") {
+			status = http.StatusUnauthorized
+		}
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(up.Close)
+	s := start(t, write(t, fmt.Sprintf(`
+store: {url: "memory:"}
+quotas: {principal_records: 20, tenant_records: 30, window: 1d}
+routes: [{match: "POST /orders", upstream: %q}]
+`, up.URL)))
+	at := map[string]*http.Client{}
+	for _, addr := range []string{"127.0.0.1", "127.0.0.2"} {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}
+		if addr == "127.0.0.2" {
+			if l, err := net.Listen("tcp", addr+":0"); err != nil {
+				t.Skip("this machine has one loopback address only: ", err)
+			} else {
+				_ = l.Close()
+			}
+		}
+		transport := &http.Transport{DialContext: dialer.DialContext}
+		t.Cleanup(transport.CloseIdleConnections)
+		at[addr] = &http.Client{Transport: transport}
+	}
+	sent := 0
+	send := func(addr, who string, want int, says string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.data("/orders"), strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent++
+		r.Header.Set("Idempotency-Key", fmt.Sprintf("invoice-2026-11-23-%06d", sent))
+		r.Header.Set("Authorization", "Bearer "+who)
+		resp, err := at[addr].Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if text, _ := io.ReadAll(resp.Body); resp.StatusCode != want || !strings.Contains(string(text), says) {
+			t.Fatalf("%s from %s got %d %s, want %d", who, addr, resp.StatusCode, text, want)
+		}
+	}
+	for i := range 110 {
+		send("127.0.0.1", fmt.Sprint("made-up", i), 401, "")
+	}
+	for i := range 20 {
+		send("127.0.0.1", fmt.Sprint("honest", i), 201, "")
+	}
+	send("127.0.0.1", "honest", 429, "principal_records")
+	for i := range 10 {
+		send("127.0.0.2", fmt.Sprint("honest", i), 201, "")
+	}
+	send("127.0.0.2", "honest", 429, "tenant_records")
 }
