@@ -16,7 +16,8 @@ import (
 type framing struct {
 	state framingState
 	line  []byte // the beginning of a line that is not whole yet
-	rest  int64  // how much of a body or chunk is still to come
+	rest  int64  // how much of a body or chunk, or how many lines of the preface, are still to come
+	lines bool   // there was a line before
 
 	heads  int64 // whole heads so far
 	length int64 // Content-Length of this head; negative: none
@@ -42,6 +43,7 @@ const (
 	inChunk                        // in a chunk
 	afterChunk                     // in the line end after a chunk
 	inTrailers                     // in the lines after the last chunk
+	inPreface                      // in the preface of HTTP/2, after its first line
 	opaque                         // nothing is parsed any more
 )
 
@@ -105,9 +107,13 @@ func (f *framing) take(line []byte) {
 		f.fail("a line does not end in carriage return and line feed")
 		return
 	}
+	first := !f.lines
+	f.lines = true
 	switch f.state {
 	case atStart:
-		f.requestLine(text)
+		f.requestLine(text, first)
+	case inPreface:
+		f.prefaceLine(text)
 	case inHead:
 		f.headLine(text)
 	case atSize:
@@ -124,15 +130,33 @@ func (f *framing) take(line []byte) {
 	}
 }
 
-func (f *framing) requestLine(text []byte) {
+func (f *framing) requestLine(text []byte, first bool) {
 	switch {
 	case len(text) == 0:
 		// net/http refuses it.
-	case string(text) == "PRI * HTTP/2.0":
-		f.state = opaque // HTTP/2 has framing of its own
+	case first && string(text) == preface[0]:
+		f.state, f.rest = inPreface, int64(len(preface)-1)
+	case bytes.HasPrefix(text, []byte("PRI ")):
+		f.fail("its method is that of the preface of HTTP/2")
 	default:
 		f.state, f.length, f.coding = inHead, -1, false
 		f.old = !bytes.HasSuffix(text, []byte(" HTTP/1.1"))
+	}
+}
+
+// preface are the lines with which a connection of HTTP/2 begins (RFC 9113 section 3.4).
+var preface = [...]string{"PRI * HTTP/2.0", "", "SM", ""}
+
+// prefaceLine takes a line after the first one of the preface. For net/http anything but
+// the rest of it is a request of HTTP/1 and its body, and others may follow on the same
+// connection.
+func (f *framing) prefaceLine(text []byte) {
+	if string(text) != preface[len(preface)-int(f.rest)] {
+		f.fail("it begins like HTTP/2 and goes on otherwise")
+		return
+	}
+	if f.rest--; f.rest == 0 {
+		f.state = opaque // HTTP/2 has framing of its own
 	}
 }
 
