@@ -9,6 +9,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/protocol/forrst"
+	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/transport/safehttp"
@@ -17,8 +18,8 @@ import (
 
 // forrstService is a service over Forrst with the upstream that has its functions.
 type forrstService struct {
-	*forrst.Service
 	upstream *forrst.Upstream
+	guarded  http.Handler // the service, by the rules of ownAPI
 }
 
 // addForrst makes a service of a configuration. Its outcomes are recorded by the
@@ -34,7 +35,7 @@ func (s *Server) addForrst(g *generation, c *config.Forrst) error {
 	if err != nil {
 		return err
 	}
-	opts.Guard, opts.Identify = g.guard, g.guard.Callers(semelhttp.Route{Credential: c.Credential, Anonymous: c.Anonymous})
+	opts.Guard, opts.Identify = g.guard, g.forrstCallers(c)
 	opts.OnError = func(ctx context.Context, err error) {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "forrst", slog.String("path", c.Path), slog.Any("error", err))
 	}
@@ -50,8 +51,26 @@ func (s *Server) addForrst(g *generation, c *config.Forrst) error {
 	if g.forrst == nil {
 		g.forrst = map[string]*forrstService{}
 	}
-	g.forrst[c.Path] = &forrstService{service, up}
+	g.forrst[c.Path] = &forrstService{up, s.ownAPI(service)}
 	return nil
+}
+
+// forrstCallers says who calls a service. Its functions are the service's own, so where
+// callers can be verified an unverified credential counts for nothing, as for the
+// execution API. The configuration can name credentials that the upstream verifies, or
+// have callers share.
+func (g *generation) forrstCallers(c *config.Forrst) func(r *http.Request) (semelhttp.Caller, error) {
+	callers := g.guard.Callers(semelhttp.Route{Credential: c.Credential, Anonymous: c.Anonymous})
+	if !g.auth.Configured() || len(c.Credential) > 0 || c.Anonymous == semelhttp.AnonymousShare {
+		return callers
+	}
+	return func(r *http.Request) (semelhttp.Caller, error) {
+		who, err := callers(r)
+		if err == nil && who.Principal == "" {
+			err = auth.ErrNoCredential
+		}
+		return who, err
+	}
 }
 
 // forrstOptions are what the configuration says of a service whose functions all do run.

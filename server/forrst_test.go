@@ -90,3 +90,51 @@ routes: [{match: /, upstream: "http://127.0.0.1:1", mode: "off"}]
 		t.Errorf("the upstream got %v", h)
 	}
 }
+
+// TestForrstIsNoDoorForPages: a page that has its own name point to this machine, or is
+// another site's, calls no function; nor does a credential that nobody verifies.
+func TestForrstIsNoDoorForPages(t *testing.T) {
+	calls := 0
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls++
+		_, _ = io.WriteString(w, `{"protocol":{"name":"forrst","version":"0.1.0"},"id":"req_1","result":{}}`)
+	}))
+	defer upstream.Close()
+	const body = `{"protocol":{"name":"forrst","version":"0.1.0"},"id":"req_1","call":{"function":"payments.show","version":"1.0.0","arguments":{}}}`
+	serve := func(more string) *service {
+		return start(t, write(t, strings.NewReplacer("UPSTREAM", upstream.URL, "MORE", more).Replace(`
+store: {url: 'memory:'}
+listen: {hosts: [rpc.example]}
+operations: [{name: reads, class: I0}]
+forrst: [{path: /forrst, upstream: UPSTREAM, functions: [{name: payments.show, versions: [1.0.0], operation: reads}]MORE}]
+`)))
+	}
+	const known = "}]\nauth: {tokens: [{name: alice, sha256: 0c848abb03307b06cf70cd4e29c157dc81af5e94ab3eb1d0c59a120269572376}]}\n#"
+	open, verified, named, shared := serve(""), serve(known), serve(", credential: X-Api-Key"+known), serve(", anonymous: share"+known)
+	for _, c := range []struct {
+		what   string
+		s      *service
+		status int
+		header []string
+	}{
+		{"a program on this machine", open, 200, nil},
+		{"by a name that is configured", open, 200, []string{"Host", "rpc.example"}},
+		{"a rebound page", open, 421, []string{"Host", "evil.example", "Origin", "http://evil.example"}},
+		{"a page of another site", open, 403, []string{"Origin", "http://evil.example"}},
+		{"a page of another site that a browser marks", open, 403, []string{"Sec-Fetch-Site", "cross-site"}},
+		{"a caller", verified, 200, []string{"Authorization", "Bearer alice-secret"}},
+		{"a made-up password", verified, 401, []string{"Authorization", "Basic eDp5"}},
+		{"a made-up key", verified, 401, []string{"X-Api-Key", "x"}},
+		{"no credential", verified, 401, nil},
+		{"a key that the upstream verifies", named, 200, []string{"X-Api-Key", "x"}},
+		{"another credential than that", named, 401, []string{"Authorization", "Basic eDp5"}},
+		{"anybody where callers share", shared, 200, nil},
+		{"any credential where callers share", shared, 200, []string{"Authorization", "Basic eDp5"}},
+	} {
+		before := calls
+		status, _, text := do(t, "POST", c.s.data("/forrst"), body, c.header...)
+		if status != c.status || (calls > before) != (status == 200) {
+			t.Errorf("%s: %d, %d calls: %s", c.what, status, calls-before, text)
+		}
+	}
+}

@@ -52,6 +52,8 @@ type generation struct {
 	webhooks, events map[string]*webhook.Receiver
 	// inboxes take activities.
 	inboxes []*activitypub.Inbox
+	// exact are the paths of doors in lower case.
+	exact map[string]bool
 
 	inFlight sync.WaitGroup
 }
@@ -107,6 +109,7 @@ func (s *Server) build(cfg *config.Config) (*generation, error) {
 			return nil, fmt.Errorf("routes[%d]: %w", i, err)
 		}
 	}
+	g.listDoors()
 	return g, nil
 }
 
@@ -257,23 +260,15 @@ func (s *Server) dataHandler(cfg *config.Config) http.Handler {
 func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 	g := s.enter()
 	defer g.inFlight.Done()
-	inbox := g.inbox(r.URL.Path)
+	door := g.door(r.URL.Path)
 	switch {
 	case strings.HasPrefix(r.URL.Path, statusPath):
 		g.guard.Status().ServeHTTP(w, r)
 	case strings.HasPrefix(r.URL.Path, problemsPath):
 		r.URL.Path = strings.TrimPrefix(r.URL.Path, strings.TrimSuffix(ownPrefix, "/"))
 		s.dataAPI.Data().ServeHTTP(w, r)
-	case g.commands != nil && (r.URL.Path == commandsPath || strings.HasPrefix(r.URL.Path, commandsPath+"/")):
-		g.commandsAPI.ServeHTTP(w, r)
-	case g.whatsapp != nil && r.URL.Path == g.cfg.Commands.WhatsApp.Path:
-		g.whatsapp.ServeHTTP(w, r) // the signature authenticates the caller
-	case g.webhooks[r.URL.Path] != nil:
-		g.webhooks[r.URL.Path].ServeHTTP(w, r)
-	case inbox != nil:
-		inbox.ServeHTTP(w, r)
-	case g.forrst[r.URL.Path] != nil:
-		g.forrst[r.URL.Path].ServeHTTP(w, r)
+	case door != nil:
+		door.ServeHTTP(w, r)
 	default:
 		if route := g.routes.find(r); route != nil {
 			g.serve(w, r, route)
@@ -281,6 +276,27 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 		}
 		s.executions.ServeHTTP(w, r)
 	}
+}
+
+// door is what takes requests at a path before any route does; nil if nothing does. The
+// callers of webhooks, messages and inboxes prove by a signature who they are, which no
+// page in a browser can. Those of commands and Forrst don't, so they have the rules of
+// ownAPI.
+func (g *generation) door(path string) http.Handler {
+	switch {
+	case g.commands != nil && (path == commandsPath || strings.HasPrefix(path, commandsPath+"/")):
+		return g.commandsAPI
+	case g.whatsapp != nil && path == g.cfg.Commands.WhatsApp.Path:
+		return g.whatsapp
+	case g.webhooks[path] != nil:
+		return g.webhooks[path]
+	case g.forrst[path] != nil:
+		return g.forrst[path].guarded
+	}
+	if in := g.inbox(path); in != nil {
+		return in
+	}
+	return nil
 }
 
 // answersHTTP reports whether duplicates get a record's result as an HTTP answer of a

@@ -49,9 +49,41 @@ func (t *routing) evades(r *http.Request, route *semelproxy.Proxy) bool {
 	return found != nil && found != route && found.Guards(r)
 }
 
-// fold is a path without parameters, cleaned by [path.Clean].
+// listDoors notes the paths of doors.
+func (g *generation) listDoors() {
+	g.exact = map[string]bool{}
+	for p := range g.webhooks {
+		g.exact[strings.ToLower(p)] = true
+	}
+	for p := range g.forrst {
+		g.exact[strings.ToLower(p)] = true
+	}
+	if g.whatsapp != nil {
+		g.exact[strings.ToLower(g.cfg.Commands.WhatsApp.Path)] = true
+	}
+}
+
+// passesDoor reports whether the path, which is no door's, would be one's if it were
+// spelled as an upstream may read it. If the upstream of a route takes what the door has
+// checked, it may well take at such a path what nobody has: an event without a signature.
+func (g *generation) passesDoor(p string) bool {
+	if len(g.exact) == 0 && len(g.inboxes) == 0 && g.commands == nil {
+		return false
+	}
+	folded := fold(p)
+	lower := strings.ToLower(folded)
+	for _, spelling := range [...]string{folded, folded + "/", lower, lower + "/"} {
+		if g.exact[spelling] || g.door(spelling) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// fold is a path without parameters, cleaned by [path.Clean]. A backslash counts as a
+// slash, as some servers read it.
 func fold(p string) string {
-	parts := strings.Split(p, "/")
+	parts := strings.Split(strings.ReplaceAll(p, `\`, "/"), "/")
 	for i := range parts {
 		parts[i], _, _ = strings.Cut(parts[i], ";")
 	}
@@ -60,10 +92,17 @@ func fold(p string) string {
 
 // serve sends a request on by its route.
 func (g *generation) serve(w http.ResponseWriter, r *http.Request, route *semelproxy.Proxy) {
+	if g.passesDoor(r.URL.Path) {
+		g.guard.Refuse(w, semelhttp.Profile{}, semelhttp.Refusal{
+			Status: http.StatusBadRequest, Code: semelproxy.CodeAmbiguousTarget, Title: "Ambiguous target",
+			Detail: "Spelled another way, the path of this request belongs to a door of this service, such as a webhook. Nothing was passed on. Send it to the path as it is configured.",
+		})
+		return
+	}
 	if g.routes.evades(r, route) {
 		g.guard.Refuse(w, semelhttp.Profile{}, semelhttp.Refusal{
 			Status: http.StatusBadRequest, Code: semelproxy.CodeAmbiguousTarget, Title: "Ambiguous target",
-			Detail: "Spelled another way, the path of this request belongs to a route that guards it. Nothing was executed. Send it without a closing slash, parameters after a semicolon, or an escaped slash.",
+			Detail: "Spelled another way, the path of this request belongs to a route that guards it. Nothing was executed. Send it without a closing slash, parameters after a semicolon, a backslash, or an escaped slash.",
 		})
 		return
 	}

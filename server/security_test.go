@@ -2,9 +2,11 @@ package server_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -19,19 +21,36 @@ func TestSecurityTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	up := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	id := regexp.MustCompile(`"id":"[^"]*"`)
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if body, _ := io.ReadAll(r.Body); id.Match(body) { // it speaks Forrst
+			fmt.Fprintf(w, `{"protocol":{"name":"forrst","version":"0.1.0"},%s,"result":{}}`, id.Find(body))
+		}
+	}))
 	defer up.Close()
-	const store, operations = "store: {url: 'memory:'}\n", "operations: [{name: default}, {name: charge}]\n"
+	const store, operations = "store: {url: 'memory:'}\n", "operations: [{name: default}, {name: charge}, {name: call}]\n"
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("whsec_YSBzZWNyZXQgb2YgdGhlIHNlbmRlciwgYXMgbG9uZyBhcyBuZWVkZWQ="), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	senders := fmt.Sprintf("webhooks: [{path: /webhook, source: github, secret_files: ['%[1]s'], mode: sync, upstream: '%[2]s'}]\n"+
+		"activitypub: [{actors_url: 'https://social.example/actors/{actor}', actors: [alice], shared_inbox: /inbox, upstream: '%[2]s', upstream_secret_files: ['%[1]s']}]\n", secret, up.URL)
+	rpc := fmt.Sprintf("forrst: [{path: /forrst, upstream: '%s', functions: [{name: payments.charge, versions: [1.0.0], operation: call}]}]\n", up.URL)
 	routes := fmt.Sprintf("routes: [{match: POST /guarded, upstream: '%s', operation: charge}, {match: POST /open, upstream: '%s', mode: 'off'}]\n", up.URL, up.URL)
 	callers := fmt.Sprintf("auth: {tokens: [{name: shop, tenant: acme, sha256: %s}, {name: ada, tenant: acme, roles: [admin], sha256: %s}, {name: root, roles: [admin], sha256: %s}]}\n",
 		auth.HashToken("shop"), auth.HashToken("ada"), auth.HashToken(rootToken))
 	services := map[string]*service{
-		"auth":  start(t, write(t, store+operations+routes+callers)),
-		"open":  start(t, write(t, store+operations+routes)),
+		"auth":  start(t, write(t, store+operations+routes+rpc+senders+callers)),
+		"open":  start(t, write(t, store+operations+routes+rpc)),
 		"proxy": start(t, write(t, store+"api: 'off'\nroutes: [{match: /, upstream: '"+up.URL+"', key: optional}]\n")),
 	}
 	columns := []string{"", "Basic bWFkZTp1cA==", "Bearer made-up", "Bearer shop", "Bearer ada", "Bearer " + rootToken}
-	bodies := map[string]string{"/v1/batch": `{"items":[{"complete":{"execution":"x.1"}}]}`}
+	bodies := map[string]string{
+		"/v1/batch": `{"items":[{"complete":{"execution":"x.1"}}]}`,
+		"/forrst": `{"protocol":{"name":"forrst","version":"0.1.0"},"id":"req_1","call":{"function":"payments.charge","version":"1.0.0","arguments":{}},` +
+			`"extensions":[{"urn":"urn:forrst:ext:idempotency","options":{"key":"k"}}]}`,
+		"/inbox": `{"id":"https://there.example/a/1","type":"Like","actor":"https://there.example/u/bob","to":"https://social.example/actors/alice","object":"https://social.example/notes/1"}`,
+	}
 
 	tables := regexp.MustCompile(`(?s)<!-- table: (\w+), (\w+) -->\n.*?\n\n`).FindAllStringSubmatch(string(text), -1)
 	if len(tables) != 5 {
@@ -59,6 +78,9 @@ func TestSecurityTables(t *testing.T) {
 				if credential != "" {
 					header = append(header, "Authorization", credential)
 				}
+				if r[2] == "/inbox" {
+					header = append(header, "Content-Type", "application/activity+json")
+				}
 				body := bodies[r[2]]
 				if body == "" && r[1] == http.MethodPost && r[2] != "/v1/reload" {
 					body = "{}"
@@ -67,7 +89,7 @@ func TestSecurityTables(t *testing.T) {
 				if strconv.Itoa(status) != want[i] {
 					t.Errorf("%s, %s: %s %s with %q: %d, and the page says %s: %s", table[1], table[2], r[1], r[2], credential, status, want[i], text)
 				}
-				if status == http.StatusUnauthorized && answer.Get("WWW-Authenticate") == "" {
+				if signed := r[2] == "/webhook" || r[2] == "/inbox"; status == http.StatusUnauthorized && !signed && answer.Get("WWW-Authenticate") == "" {
 					t.Errorf("%s, %s: %s %s: a 401 without a challenge", table[1], table[2], r[1], r[2])
 				}
 				if table[2] == "auth" && r[2] == "/readyz?verbose" && strings.Contains(text, "memory:") != (i >= 4) {

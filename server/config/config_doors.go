@@ -26,7 +26,7 @@ type Forrst struct {
 	HashKeyFile string `json:"hash_key_file,omitzero"`
 	// Callers without a credential: loopback accepts those on this machine that no proxy passed on, share accepts all, refuse none. Defaults to loopback, and to refuse where auth knows callers.
 	Anonymous semelhttp.Anonymous `json:"anonymous,omitzero" enum:"loopback,share,refuse"`
-	// What tells callers apart where auth finds none: names of headers, or cookie: and the name of a cookie; all together count. Defaults to what usually authenticates, such as Authorization, Cookie and X-Api-Key.
+	// What tells callers apart where auth finds none: names of headers, or cookie: and the name of a cookie; all together count. Defaults to what usually authenticates, such as Authorization, Cookie and X-Api-Key. Where auth knows callers, others are accepted only if this names what the upstream verifies.
 	Credential []string `json:"credential,omitempty" single:"true"`
 	// Largest request.
 	MaxBody Size `json:"max_body" default:"1MiB" range:"1,1GiB"`
