@@ -18,7 +18,8 @@ import (
 type Options struct {
 	// Bytes is the largest file, and Depth how deep lists and mappings may nest.
 	Bytes, Depth int
-	// Expand replaces references in a scalar, and reports whether there were any. Nil:
+	// Expand replaces references in a scalar, and reports whether there were any. Errors
+	// don't show what they stand for, because it may be a secret. Nil:
 	// nothing is replaced.
 	Expand func(text string) (out string, used bool, err *ValueError)
 }
@@ -212,12 +213,15 @@ func (d *decoder) scalar(path string, v reflect.Value, f Field, n ast.Node) {
 		return
 	}
 	d.mark(path, n)
-	used := false
+	used, written := false, text
 	if d.Expand != nil {
 		var fault *ValueError
 		if text, used, fault = d.Expand(text); fault != nil {
 			d.addNode(path, n, fault.Message, fault.Hint)
 			return
+		}
+		if used {
+			d.hide(text, written)
 		}
 	}
 	if !used && !d.fits(path, v, f, n, isText) {

@@ -22,6 +22,7 @@ type Report struct {
 	List Errors
 
 	lines  []string // of the file, shown with errors
+	hidden []hidden // what errors don't show
 	inFile bool     // an error without a place is in line 1
 }
 
@@ -47,6 +48,9 @@ func (r *Report) addAt(path string, line, column int, message, hint string) {
 }
 
 func (r *Report) put(e *Error) {
+	for _, h := range r.hidden {
+		e.Message, e.Suggestion = h.mask(e.Message), h.mask(e.Suggestion)
+	}
 	r.Faulty[e.Path] = true
 	r.List = append(r.List, e)
 }

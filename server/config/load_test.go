@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -305,4 +306,45 @@ func deepIndentation(depth int) string {
 		b.WriteString(strings.Repeat(" ", i) + "a:\n")
 	}
 	return b.String()
+}
+
+// TestErrorsDontShowVariables: an error shows the reference, never what it stands for,
+// nor a part of it.
+func TestErrorsDontShowVariables(t *testing.T) {
+	secrets := map[string]string{
+		"KEY": "s3cr3t-7c40", "COLON": "s3cr3t:7c40", "QUOTE": "s3cr3t\"7c40\\\n", "PORT": "http://s3cr3t.example:7c40s", "SHORT": "7c4", "USER": "https://7c40:s3cr3t@host",
+	}
+	env := func(name string) (string, bool) { v, ok := secrets[name]; return v, ok }
+	settings := map[string]string{
+		"listen.address": "listen: {address: '${%s}'}", "listen.hosts[0]": "listen: {hosts: ['${%s}']}", "api": "api: '${%s}'",
+		"store.url": "store: {url: '${%s}'}", "store.profile": "store: {profile: '${%s}'}", "limits.rate": "limits: {rate: '${%s}'}", "purge.interval": "purge: {interval: '${%s}'}",
+		"routes[0].upstream": "routes: [{match: /, upstream: '${%s}'}]", "routes[0].match": "routes: [{match: '${%s}', upstream: 'http://127.0.0.1:1'}]",
+		"routes[0].timeout": "routes: [{match: /, upstream: 'http://127.0.0.1:1', timeout: '${%s}'}]", "routes[0].operation": "routes: [{match: /, upstream: 'http://127.0.0.1:1', operation: '${%s}'}]",
+		"dispatch": "dispatch: {destinations: [{name: '${%[1]s}', url: '${%[1]s}'}]}", "auth": "auth: {tokens: [{name: a, sha256: '${%[1]s}', roles: ['${%[1]s}']}], trusted_header: {from: ['${%[1]s}']}}",
+		"jwt":        "auth: {jwt: [{issuer: '${%[1]s}', audience: a, algorithms: ['${%[1]s}'], jwks_url: '${%[1]s}'}]}",
+		"operations": "operations: [{name: '${%[1]s}', reconcile_url: '${%[1]s}', evidence: '${%[1]s}'}]", "webhooks": "webhooks: [{path: '${%[1]s}', source: '${%[1]s}', upstream: '${%[1]s}'}]",
+		"forrst":      "forrst: [{path: '${%[1]s}', upstream: '${%[1]s}', functions: [{name: '${%[1]s}', versions: ['${%[1]s}']}]}]",
+		"activitypub": "activitypub: [{actors_url: '${%[1]s}', actors: ['${%[1]s}'], upstream: '${%[1]s}', instances: [{host: '${%[1]s}'}]}]",
+		"trusted":     "listen: {trusted_proxies: ['${%s}']}",
+	}
+	shown := 0
+	for what, text := range settings {
+		for name := range secrets {
+			_, _, err := Load(Source{Path: "semel.yaml", Data: []byte(fmt.Sprintf(text, name)), Env: env})
+			if err == nil {
+				continue
+			}
+			said := err.Error()
+			if encoded, jerr := json.Marshal(err); jerr == nil {
+				said += string(encoded)
+			}
+			if strings.Contains(said, "s3cr3t") || strings.Contains(said, "7c4") {
+				t.Errorf("%s from %s: %s", what, name, said)
+			}
+			shown++
+		}
+	}
+	if shown < 3*len(settings) {
+		t.Errorf("only %d of the values are errors", shown)
+	}
 }
