@@ -10,6 +10,8 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/server/auth"
+	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // adminHandler serves the admin listener: health, reload, and the whole API. A page in a
@@ -38,15 +40,39 @@ func isLoopback(hostport string) bool {
 	return err == nil && addr.IsLoopback()
 }
 
-// operator is who sent a request to the admin listener. If no callers are configured, the
-// listener is on loopback, and everybody on this machine is an admin.
+// operator is who sent a request to the admin listener. The same rule holds for all ways
+// to start the service: who bears the admin token is an admin, others have the role that
+// auth gives them. If the configuration names no operator, every program on this machine
+// is an admin that sends no credential and wasn't passed on by a proxy; pages in a browser
+// are refused before, see adminHandler.
 func (s *Server) operator(r *http.Request) (api.Caller, error) {
-	a := s.current().auth
-	id, err := a.Authenticate(r)
-	if errors.Is(err, auth.ErrNoCredential) && !a.Configured() {
+	g := s.current()
+	id, err := g.adminToken.Authenticate(r)
+	if err != nil {
+		id, err = g.auth.Authenticate(r)
+	}
+	if errors.Is(err, auth.ErrNoCredential) && g.cfg.OpenAdmin() {
+		if semelhttp.Forwarded(r.Header) {
+			return api.Caller{}, errForwardedOperator
+		}
 		return api.Caller{Role: api.Admin, AllTenants: true}, nil
 	}
 	return s.admit(api.Caller{Tenant: id.Tenant, Principal: id.Principal, Role: roles[id.Roles], AllTenants: id.AllTenants()}, err)
+}
+
+var errForwardedOperator = errors.New("the request came through a proxy, and no operator is named: set admin.token_file, or give a caller in auth a role")
+
+// adminToken knows the bearer of the admin token; nobody if there is none.
+func adminToken(c *config.Admin) (*auth.Authenticator, error) {
+	var settings auth.Settings
+	if c.TokenFile != "" {
+		token, err := c.Token()
+		if err != nil {
+			return nil, err
+		}
+		settings.Tokens = []auth.Token{{Name: "admin", SHA256: auth.HashToken(token), Principal: "admin", Roles: []string{"admin"}}}
+	}
+	return auth.New(settings)
 }
 
 var roles = map[auth.Roles]api.Role{auth.Viewer: api.Viewer, auth.Operator: api.Operator, auth.Admin: api.Admin}

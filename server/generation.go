@@ -35,11 +35,13 @@ const (
 // generation has everything that depends on one configuration. A reload makes another
 // one; requests finish under the one they began with.
 type generation struct {
-	cfg     *config.Config
-	auth    *auth.Authenticator
-	guard   *semelhttp.Guard
-	proxies []*semelproxy.Proxy
-	routes  routing
+	cfg  *config.Config
+	auth *auth.Authenticator
+	// adminToken knows who bears the token of the admin listener.
+	adminToken *auth.Authenticator
+	guard      *semelhttp.Guard
+	proxies    []*semelproxy.Proxy
+	routes     routing
 	// commands takes commands; nil if none are declared.
 	commands    *ids.Gateway
 	commandsAPI http.Handler // the same, behind the guard of the service's own API
@@ -68,6 +70,9 @@ func (s *Server) build(cfg *config.Config) (*generation, error) {
 	g := &generation{cfg: cfg, routes: newRouting()}
 	if g.auth, err = auth.New(callers(&cfg.Auth)); err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
+	}
+	if g.adminToken, err = adminToken(&cfg.Admin); err != nil {
+		return nil, fmt.Errorf("admin.token_file: %w", err)
 	}
 	if s.gen != nil {
 		g.auth.Inherit(s.gen.auth)

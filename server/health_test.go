@@ -33,7 +33,7 @@ func TestAStoreWithoutAClockIsNotReady(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &Server{store: st, engine: e, gen: &generation{cfg: &config.Config{}, auth: &auth.Authenticator{}}}
+		s := &Server{store: st, engine: e, gen: &generation{cfg: &config.Config{Admin: config.Admin{Address: "127.0.0.1:0"}}, auth: &auth.Authenticator{}, adminToken: &auth.Authenticator{}}}
 		s.reading.Store(&durabilityReading{})
 		var text strings.Builder
 		for _, c := range s.checks(t.Context()) {
@@ -72,7 +72,7 @@ func TestANodeWithoutRoomIsNotReady(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{store: st, engine: e, gen: &generation{cfg: &config.Config{}, auth: &auth.Authenticator{}}}
+	s := &Server{store: st, engine: e, gen: &generation{cfg: &config.Config{Admin: config.Admin{Address: "127.0.0.1:0"}}, auth: &auth.Authenticator{}, adminToken: &auth.Authenticator{}}}
 	s.reading.Store(&durabilityReading{})
 	ready := func(want int, says string) {
 		t.Helper()

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/golang-jwt/jwt/v5"
+
 	"github.com/semelhq/semel/server/auth"
 )
 
@@ -39,10 +41,19 @@ func TestSecurityTables(t *testing.T) {
 	routes := fmt.Sprintf("routes: [{match: POST /guarded, upstream: '%s', operation: charge}, {match: POST /open, upstream: '%s', mode: 'off'}]\n", up.URL, up.URL)
 	callers := fmt.Sprintf("auth: {tokens: [{name: shop, tenant: acme, sha256: %s}, {name: ada, tenant: acme, roles: [admin], sha256: %s}, {name: root, roles: [admin], sha256: %s}]}\n",
 		auth.HashToken("shop"), auth.HashToken("ada"), auth.HashToken(rootToken))
+	// What 'semel proxy' makes of its flags.
+	proxy := "api: 'off'\nroutes: [{match: /, upstream: '" + up.URL + "', key: optional}]\n"
+	is, adminToken := newIssuer(t), filepath.Join(t.TempDir(), "admin.token")
+	if err := os.WriteFile(adminToken, []byte(rootToken), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	issued := fmt.Sprintf("auth: {jwt: [{issuer: '%s', audience: semel, algorithms: [ES256], jwks_url: '%[1]s', tenant_claim: ''}]}\n", is.URL)
 	services := map[string]*service{
 		"auth":  start(t, write(t, store+operations+routes+rpc+senders+callers)),
 		"open":  start(t, write(t, store+operations+routes+rpc)),
-		"proxy": start(t, write(t, store+"api: 'off'\nroutes: [{match: /, upstream: '"+up.URL+"', key: optional}]\n")),
+		"jwt":   start(t, write(t, store+proxy+issued)),
+		"token": start(t, write(t, store+proxy+issued+"admin: {token_file: '"+adminToken+"'}\n")),
+		"proxy": start(t, write(t, store+proxy)),
 	}
 	columns := []string{"", "Basic bWFkZTp1cA==", "Bearer made-up", "Bearer shop", "Bearer ada", "Bearer " + rootToken}
 	bodies := map[string]string{
@@ -53,7 +64,7 @@ func TestSecurityTables(t *testing.T) {
 	}
 
 	tables := regexp.MustCompile(`(?s)<!-- table: (\w+), (\w+) -->\n.*?\n\n`).FindAllStringSubmatch(string(text), -1)
-	if len(tables) != 5 {
+	if len(tables) != 8 {
 		t.Fatalf("the page has %d tables", len(tables))
 	}
 	row := regexp.MustCompile("(?m)^\\| `(\\w+) ([^`]+)` \\| (.*) \\|$")
@@ -74,6 +85,11 @@ func TestSecurityTables(t *testing.T) {
 			}
 			for i, credential := range columns {
 				key++
+				if byIssuer := table[2] == "jwt" || table[2] == "token"; byIssuer && i == 3 {
+					credential = "Bearer " + is.token(t, jwt.MapClaims{"sub": "shop"})
+				} else if byIssuer && i == 4 {
+					credential = "Bearer " + is.token(t, jwt.MapClaims{"sub": "ada", "roles": []string{"admin"}, "tenant": "acme"})
+				}
 				header := []string{"Idempotency-Key", "a-key-of-its-own-" + strconv.Itoa(key)}
 				if credential != "" {
 					header = append(header, "Authorization", credential)

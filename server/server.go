@@ -135,6 +135,9 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.gen, err = s.build(cfg); err != nil {
 		return nil, err
 	}
+	if cfg.Auth.Configured() && cfg.OpenAdmin() {
+		s.log.Warn("no operator is named, so every program on this machine is one at the admin listener: set admin.token_file or --admin-token-file, or give a caller in auth a role")
+	}
 	if s.dataAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.caller, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, MaySend: s.maySend, Version: opts.Version}); err != nil {
 		return nil, err
 	}

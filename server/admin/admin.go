@@ -10,7 +10,7 @@
 //			if err != nil || !user.OnCall {
 //				return admin.Caller{}, errors.New("operators only")
 //			}
-//			return admin.Caller{Principal: user.Name, Role: admin.Admin}, nil
+//			return admin.Caller{Principal: user.Name, Role: admin.Admin, AllTenants: true}, nil
 //		},
 //	})
 //	mux.Handle("/admin/semel/", h)
@@ -27,15 +27,16 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// Caller is who asks, as Options.Authorize found out. A caller with a tenant sees only
-// that tenant's records; an [Admin] without one sees all.
+// Caller is who asks, as Options.Authorize found out. A caller sees the records of their
+// tenant, which may be the empty one; an [Admin] with AllTenants sees all. An Admin with
+// neither is refused: your calls have tenants, and they would see none of them.
 type Caller = api.Caller
 
 // The roles of a [Caller].
 const (
 	Viewer   = api.Viewer   // lists records and looks at them
 	Operator = api.Operator // also settles, releases and purges them
-	Admin    = api.Admin    // an Operator; without a tenant, for all tenants
+	Admin    = api.Admin    // an Operator; with AllTenants, for all tenants
 )
 
 // Options configures [Handler].
@@ -65,8 +66,12 @@ func Handler(engine *semel.Engine, opts Options) (http.Handler, error) {
 		Engine: engine, BaseURL: opts.Prefix,
 		Identify: func(r *http.Request) (api.Caller, error) {
 			c, err := opts.Authorize(r)
-			if err == nil && c.Role < Viewer {
+			switch {
+			case err != nil:
+			case c.Role < Viewer:
 				err = errors.New("the caller has no role here")
+			case c.Role == Admin && c.Tenant == "" && !c.AllTenants:
+				err = errors.New("the caller is an admin without a tenant: set AllTenants, or they would see no record of any tenant")
 			}
 			return c, err
 		},

@@ -19,7 +19,9 @@ import (
 func authorize(r *http.Request) (admin.Caller, error) {
 	switch r.Header.Get("Authorization") {
 	case "Bearer otto":
-		return admin.Caller{Principal: "otto", Role: admin.Admin}, nil
+		return admin.Caller{Principal: "otto", Role: admin.Admin, AllTenants: true}, nil
+	case "Bearer blind":
+		return admin.Caller{Principal: "blind", Role: admin.Admin}, nil
 	case "Bearer nobody":
 		return admin.Caller{Principal: "nobody"}, nil
 	}
@@ -98,6 +100,7 @@ func TestHandlerRefuses(t *testing.T) {
 	}{
 		{"GET", "/a/v1/records", "", 401},
 		{"GET", "/a/v1/records", "nobody", 401},
+		{"GET", "/a/v1/records", "blind", 401},
 		{"GET", "/a/v1/records", "otto", 200},
 		{"GET", "/v1/records", "otto", 404},
 		{"POST", "/a/v1/operations/charge/executions", "otto", 404},

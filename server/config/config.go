@@ -1,6 +1,8 @@
 package config
 
 import (
+	"slices"
+
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
@@ -70,8 +72,10 @@ type Listener struct {
 
 // Admin is an address that takes the requests of operators.
 type Admin struct {
-	// Host and port. Port 0 picks a free one. An address that is not loopback needs callers in auth.
+	// Host and port. Port 0 picks a free one. An address that is not loopback needs token_file or callers in auth.
 	Address string `json:"address" default:"127.0.0.1:8481" flag:"admin"`
+	// File with a bearer token that makes its bearer an admin of all tenants, on this listener only. Without it, and without a caller in auth who can have a role, every program on this machine is one if address is loopback, and otherwise nobody is.
+	TokenFile string `json:"token_file,omitzero" flag:"admin-token-file"`
 	// Certificates. Without them the listener speaks plain HTTP.
 	TLS TLS `json:"tls,omitzero"`
 }
@@ -129,6 +133,21 @@ type Auth struct {
 // Configured reports whether there is any method to verify a caller.
 func (a *Auth) Configured() bool {
 	return len(a.Tokens) > 0 || len(a.JWT) > 0 || len(a.MTLS) > 0 || len(a.TrustedHeader.From) > 0
+}
+
+// Operators reports whether any caller can have a role.
+func (a *Auth) Operators() bool {
+	return slices.ContainsFunc(a.Tokens, func(t Token) bool { return len(t.Roles) > 0 }) ||
+		slices.ContainsFunc(a.JWT, func(j JWT) bool { return j.RolesClaim != "" }) ||
+		slices.ContainsFunc(a.MTLS, func(m ClientCert) bool { return len(m.Roles) > 0 }) ||
+		len(a.TrustedHeader.From) > 0 && a.TrustedHeader.Roles != ""
+}
+
+// OpenAdmin reports whether every program on this machine is an admin: the admin listener
+// is on loopback, and the configuration names no operator. Callers that it names don't
+// change that, because nobody could settle a held call otherwise.
+func (c *Config) OpenAdmin() bool {
+	return c.Admin.TokenFile == "" && !c.Auth.Operators() && loopback(c.Admin.Address)
 }
 
 // Token is a caller with a bearer token.

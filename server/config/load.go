@@ -150,6 +150,11 @@ func readSecrets(p *strictyaml.Report, c *Config) {
 			p.Origins.At["store.url"] = p.Origins.Of("store.url_file")
 		}
 	}
+	if c.Admin.TokenFile != "" {
+		if text, ok := secretFile(p, "admin.token_file", c.Admin.TokenFile); ok && len(text) < minAdminToken {
+			p.Add("admin.token_file", fmt.Sprintf("the token has fewer than %d bytes", minAdminToken), "make one with openssl rand -hex 32")
+		}
+	}
 	for i := range c.Auth.Tokens {
 		t, path := &c.Auth.Tokens[i], fmt.Sprintf("auth.tokens[%d]", i)
 		switch {
@@ -166,6 +171,18 @@ func readSecrets(p *strictyaml.Report, c *Config) {
 			}
 		}
 	}
+}
+
+// minAdminToken is the shortest token of the admin listener, in bytes.
+const minAdminToken = 16
+
+// Token reads the token of the admin listener.
+func (a *Admin) Token() (string, error) {
+	list, err := readSecretFiles([]string{a.TokenFile})
+	if err != nil {
+		return "", err
+	}
+	return list[0], nil
 }
 
 // maxSecret bounds a file that contains only a secret, in bytes.

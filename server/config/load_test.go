@@ -90,7 +90,7 @@ func TestPrecedence(t *testing.T) {
 	t.Run("mistakes in variables and flags are named", func(t *testing.T) {
 		_, _, err := Load(Source{Env: lookup(map[string]string{"SEMEL_LIMITS_CONNECTIONS": "many", "SEMEL_ADMIN_ADDRESS": ":80"}),
 			Flags: map[string]string{"lsten": "x", "store": "memry:"}})
-		want := `env SEMEL_ADMIN_ADDRESS: admin.address: :80 can be reached from other machines, and callers would need no credential; add callers to auth, or listen on 127.0.0.1
+		want := `env SEMEL_ADMIN_ADDRESS: admin.address: :80 can be reached from other machines, and callers would need no credential; set admin.token_file, add callers to auth, or listen on 127.0.0.1
 env SEMEL_LIMITS_CONNECTIONS: limits.connections: "many" is not a whole number; write digits, such as 1000
 flag --lsten: there is no setting lsten; did you mean listen?
 flag --store: store.url: the value names no known kind of store; did you mean memory:?`

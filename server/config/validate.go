@@ -119,9 +119,9 @@ func (v *validator) exposure() {
 		return
 	}
 	a := c.Auth
-	verified := len(a.Tokens) > 0 || len(a.JWT) > 0 || len(a.TrustedHeader.From) > 0 || len(a.MTLS) > 0 && c.Admin.TLS.ClientCA != ""
+	verified := c.Admin.TokenFile != "" || len(a.Tokens) > 0 || len(a.JWT) > 0 || len(a.TrustedHeader.From) > 0 || len(a.MTLS) > 0 && c.Admin.TLS.ClientCA != ""
 	if !verified {
-		v.bad("admin.address", "add callers to auth, or listen on 127.0.0.1", "%s can be reached from other machines, and callers would need no credential", c.Admin.Address)
+		v.bad("admin.address", "set admin.token_file, add callers to auth, or listen on 127.0.0.1", "%s can be reached from other machines, and callers would need no credential", c.Admin.Address)
 	}
 }
 

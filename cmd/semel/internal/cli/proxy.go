@@ -14,7 +14,7 @@ import (
 )
 
 func newProxy() *cobra.Command {
-	var listen, admin, store string
+	var listen, admin, adminToken, store string
 	var asJSON bool
 	var callers callerFlags
 	var f proxyFlags
@@ -39,6 +39,10 @@ Cookie or X-Api-Key: there a retry with a renewed one gets 409 other_caller, and
 never makes a second call. A caller without any is accepted from this machine only,
 which a request that came through a proxy did not come from.
 
+Operators settle held calls at the address of --admin. They show the token in
+--admin-token-file; without one, every program on this machine is an operator there.
+The callers that the other flags verify never are.
+
 The first line of the output names the address. With --json it is
 {"listen":"HOST:PORT","url":"http://HOST:PORT","admin":"HOST:PORT","admin_url":…}.
 Port 0 picks a free port. For more than one upstream, or other policies, see
@@ -59,7 +63,7 @@ Port 0 picks a free port. For more than one upstream, or other policies, see
 			if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "h2c"}, u.Scheme) {
 				return usage("%q is not an http, https or h2c URL", args[0])
 			}
-			cfg, _, err := loadSource(cmd, config.Source{Flags: map[string]string{"listen": listen, "admin": admin, "store": store, "api": config.APIOff}})
+			cfg, _, err := loadSource(cmd, config.Source{Flags: map[string]string{"listen": listen, "admin": admin, "store": store, "api": config.APIOff, "admin-token-file": adminToken}})
 			if err != nil {
 				return reportConfig(cmd, err)
 			}
@@ -93,6 +97,7 @@ Port 0 picks a free port. For more than one upstream, or other policies, see
 	flags := cmd.Flags()
 	flags.StringVar(&listen, "listen", "127.0.0.1:8480", "`address` that takes requests")
 	flags.StringVar(&admin, "admin", "127.0.0.1:0", "`address` for operators")
+	flags.StringVar(&adminToken, "admin-token-file", "", "`file` with the token of operators")
 	flags.StringVar(&store, "store", "pebble:./semel-data", "pebble, postgres, redis, memory")
 	f.register(flags)
 	callers.register(flags)

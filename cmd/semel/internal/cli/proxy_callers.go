@@ -47,7 +47,7 @@ func (c *callerFlags) apply(cfg *config.Config, rt *config.Route) error {
 	}
 	jwt := config.JWT{
 		Issuer: c.issuer, Audience: c.audience, Algorithms: algorithms,
-		PrincipalClaim: "sub", RolesClaim: "roles", Leeway: config.Duration(30 * time.Second),
+		PrincipalClaim: "sub", Leeway: config.Duration(30 * time.Second),
 	}
 	if strings.Contains(c.jwks, "://") {
 		jwt.JWKSURL = c.jwks

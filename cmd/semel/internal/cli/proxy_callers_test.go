@@ -43,11 +43,15 @@ func newIssuer(t *testing.T) *issuer {
 }
 
 // token is one of a subject; no two are the same.
-func (i *issuer) token(t *testing.T, subject string) string {
+func (i *issuer) token(t *testing.T, subject string, more ...any) string {
 	t.Helper()
-	token := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{
+	claims := jwt.MapClaims{
 		"iss": "https://id.example.com", "aud": "shop", "sub": subject, "exp": time.Now().Add(time.Hour).Unix(), "jti": rand.Text(),
-	})
+	}
+	for i := 0; i+1 < len(more); i += 2 {
+		claims[more[i].(string)] = more[i+1]
+	}
+	token := jwt.NewWithClaims(jwt.SigningMethodES256, claims)
 	token.Header["kid"] = "1"
 	text, err := token.SignedString(i.key)
 	if err != nil {
@@ -58,6 +62,52 @@ func (i *issuer) token(t *testing.T, subject string) string {
 
 // proxied is a proxy in this process, in front of an upstream that counts.
 func proxied(t *testing.T, args ...string) (send func(key string, header ...string) (int, string), calls *atomic.Int64) {
+	t.Helper()
+	at, calls := proxiedAt(t, args...)
+	return func(key string, header ...string) (int, string) {
+		t.Helper()
+		return post(t, at.URL+"/orders", append([]string{"Idempotency-Key", key}, header...)...)
+	}, calls
+}
+
+// addresses are those of a proxy.
+type addresses struct {
+	URL   string `json:"url"`
+	Admin string `json:"admin_url"`
+}
+
+// post makes a request with an empty object. A header Host names the host.
+func post(t *testing.T, url string, header ...string) (int, string) {
+	t.Helper()
+	return request(t, http.MethodPost, url, header...)
+}
+
+func request(t *testing.T, method, url string, header ...string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i+1 < len(header); i += 2 {
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+		}
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func proxiedAt(t *testing.T, args ...string) (at addresses, calls *atomic.Int64) {
 	t.Helper()
 	calls = new(atomic.Int64)
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -80,33 +130,10 @@ func proxied(t *testing.T, args ...string) (send func(key string, header ...stri
 			t.Errorf("the proxy ended with exit %d:\n%s", code, &log)
 		}
 	})
-	var at struct {
-		URL string `json:"url"`
-	}
 	if err := json.NewDecoder(r).Decode(&at); err != nil {
 		t.Fatal(err)
 	}
-	return func(key string, header ...string) (int, string) {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at.URL+"/orders", strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Idempotency-Key", key)
-		for i := 0; i+1 < len(header); i += 2 {
-			req.Header.Set(header[i], header[i+1])
-		}
-		resp, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(body)
-	}, calls
+	return at, calls
 }
 
 // delivery is one request to a proxy, and what comes back.
@@ -184,6 +211,75 @@ func TestCallersOfAProxy(t *testing.T) {
 		code, _, errs := semelWith(t, "", append([]string{"proxy", "http://127.0.0.1:1", "--store", "memory:"}, args...)...)
 		if code == ExitOK || errs == "" {
 			t.Errorf("%q: exit %d, %s", args, code, errs)
+		}
+	}
+}
+
+// TestOperatorsOfAProxy: whoever the flags verify is a caller and never an operator, and
+// operators aren't locked out by that.
+func TestOperatorsOfAProxy(t *testing.T) {
+	id := newIssuer(t)
+	dir := t.TempDir()
+	keys, file, short := filepath.Join(dir, "jwks.json"), filepath.Join(dir, "admin.token"), filepath.Join(dir, "short.token")
+	for name, text := range map[string]string{keys: string(id.jwks), file: "operators-know-this\n", short: "short"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bearer := func(token string) []string { return []string{"Authorization", "Bearer " + token} }
+	claims := id.token(t, "mallory", "roles", []string{"admin"})
+	issuer := []string{"--jwt-issuer", "https://id.example.com", "--jwt-audience", "shop", "--jwks", keys}
+	header := []string{"--trusted-header", "X-User"}
+	token := []string{"--admin-token-file", file}
+	both := func(a, b []string) []string { return append(append([]string(nil), a...), b...) }
+	for _, c := range []struct {
+		what   string
+		args   []string
+		header []string
+		status int
+	}{
+		{"nobody is named", nil, nil, 200},
+		{"a page of another site", nil, []string{"Origin", "http://evil.example", "Sec-Fetch-Site", "cross-site"}, 403},
+		{"a rebound page", nil, []string{"Host", "evil.example"}, 421},
+		{"somebody behind a proxy", nil, []string{"X-Forwarded-For", "203.0.113.1"}, 401},
+		{"callers have tokens", issuer, nil, 200},
+		{"a rebound page, where callers have tokens", issuer, []string{"Host", "evil.example"}, 421},
+		{"a caller", issuer, bearer(id.token(t, "alice")), 403},
+		{"a caller with a claim that nobody named", issuer, bearer(claims), 403},
+		{"a forged token", issuer, bearer("forged"), 401},
+		{"callers are named by a proxy", header, nil, 200},
+		{"a caller whom a proxy names", header, []string{"X-User", "alice"}, 403},
+		{"somebody whom a proxy passed on", header, []string{"X-Forwarded-For", "203.0.113.1"}, 401},
+		{"operators have a token, and no caller has", token, nil, 401},
+		{"an operator", token, bearer("operators-know-this"), 200},
+		{"another token", token, bearer("operators-know-tha"), 401},
+		{"operators have a token", both(issuer, token), nil, 401},
+		{"an operator beside callers", both(issuer, token), bearer("operators-know-this"), 200},
+		{"a caller beside operators", both(issuer, token), bearer(id.token(t, "alice")), 403},
+		{"a caller with a claim beside operators", both(issuer, token), bearer(claims), 403},
+		{"an operator beside a trusted header", both(header, token), bearer("operators-know-this"), 200},
+		{"nobody beside a trusted header", both(header, token), nil, 401},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			at, _ := proxiedAt(t, c.args...)
+			method := http.MethodGet
+			if c.status == 403 && len(c.header) > 0 && c.header[0] == "Origin" {
+				method = http.MethodPost // reading needs no protection from pages: they can't see the answer
+			}
+			if status, text := request(t, method, at.Admin+"/v1/records", c.header...); status != c.status {
+				t.Errorf("%d %s, want %d", status, text, c.status)
+			}
+		})
+	}
+	t.Run("the admin token is no caller's", func(t *testing.T) {
+		at, calls := proxiedAt(t, both(issuer, token)...)
+		if status, text := post(t, at.URL+"/orders", append(bearer("operators-know-this"), "Idempotency-Key", "k")...); status != 401 || calls.Load() != 0 {
+			t.Error(status, text)
+		}
+	})
+	for _, name := range []string{short, filepath.Join(dir, "none")} {
+		if code, _, errs := semelWith(t, "", "proxy", "http://127.0.0.1:1", "--store", "memory:", "--admin-token-file", name); code == ExitOK || !strings.Contains(errs, "admin.token_file") {
+			t.Errorf("%s: exit %d, %s", name, code, errs)
 		}
 	}
 }

@@ -73,6 +73,7 @@ Port 0 picks a free port. What happens is logged to standard error.`,
 		},
 	}
 	flags.add(cmd)
+	cmd.Flags().String("admin-token-file", "", "`file` with the token of operators")
 	cmd.Flags().BoolVar(&untilEOF, "until-eof", false, "stop when standard input ends, for a parent that may die")
 	if err := cmd.Flags().MarkHidden("until-eof"); err != nil {
 		panic(err) // the flag is defined above
@@ -110,7 +111,7 @@ type configFlags struct {
 func (f *configFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.file, "config", "", "`file` with the configuration")
-	names := []string{"listen", "admin", "store"}
+	names := []string{"listen", "admin", "admin-token-file", "store"} // the third is a flag of serve only
 	flags.String("listen", "", "`address` for the guarded traffic and the execution API")
 	flags.String("admin", "", "`address` for operators")
 	flags.String("store", "", "`URL` of the store: pebble:DIR, memory:, postgres:, redis:")
