@@ -14,7 +14,7 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// adminHandler serves the admin listener: health, reload, and the whole API. A page in a
+// adminHandler serves the admin listener: health, reload, the clock, and the whole API. A page in a
 // browser on the same machine can reach loopback addresses, so requests from other
 // origins, or under names other than the listener's, are refused.
 func (s *Server) adminHandler() http.Handler {
@@ -22,6 +22,7 @@ func (s *Server) adminHandler() http.Handler {
 	mux.HandleFunc("GET /livez", s.live)
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.HandleFunc("POST /v1/reload", s.serveReload)
+	mux.HandleFunc("POST /v1/accept-clock", s.serveAcceptClock)
 	mux.Handle("/", s.adminAPI.Admin())
 	return http.NewCrossOriginProtection().Handler(s.onlyKnownHosts(mux, func() []string { return nil }))
 }
@@ -79,14 +80,7 @@ var roles = map[auth.Roles]api.Role{auth.Viewer: api.Viewer, auth.Operator: api.
 
 // serveReload reads the configuration again and applies it.
 func (s *Server) serveReload(w http.ResponseWriter, r *http.Request) {
-	id, err := s.operator(r)
-	if err != nil {
-		w.Header().Set("WWW-Authenticate", auth.Challenge(err))
-		plain(w, http.StatusUnauthorized, "Send a credential.\n")
-		return
-	}
-	if id.Role < api.Admin {
-		plain(w, http.StatusForbidden, "Only an admin may reload.\n")
+	if !s.onlyAdmin(w, r, "reload") {
 		return
 	}
 	switch changed, err := s.Reload(); {

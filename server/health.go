@@ -83,6 +83,9 @@ func (s *Server) checks(ctx context.Context) []check {
 	if states := s.current().auth.KeyStates(); len(states) > 0 {
 		checks = append(checks, issuers(states))
 	}
+	if st, now, ok := s.clockState(ctx); ok {
+		checks = append(checks, clockCheck(st, now))
+	}
 	if w := s.store.Extras().Writes; w != nil {
 		checks = append(checks, check{name: "writes", err: w.CheckWrites(ctx), outside: true})
 	}

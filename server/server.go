@@ -178,6 +178,7 @@ func (s *Server) Run(ctx context.Context) error {
 	work.Go(func() { s.watchDurability(background) })
 	work.Go(func() { s.watchKeys(background) })
 	work.Go(func() { s.watchWrites(background) })
+	work.Go(func() { s.watchClock(background) })
 	signed := s.runEvidence()
 	work.Go(func() { s.tell(s.notify.Watch(background, s.Healthy)) })
 

@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"errors"
+	"math/rand/v2"
 	"syscall"
 	"time"
 
@@ -75,13 +76,33 @@ func nodeFaults(nodes map[string]*node, clocks bool) []fault {
 			})
 		}),
 		on("node.clock", func(s *injection, n *node) (int, error) {
-			n.wall = span(s.rng, 0, 4*time.Hour) - 2*time.Hour
-			errs := []error{n.setClock(n.wall, -n.slept)}
+			// It may be started by the wrong clock, or by the right one after it.
+			again := func() error {
+				if chance(s.rng, 70) {
+					return nil
+				}
+				return errors.Join(n.kill(), n.await(recoveryTimeout))
+			}
+			n.wall = leap(s.rng)
+			errs := []error{n.setClock(n.wall, -n.slept), again()}
 			s.wait()
 			n.wall = 0
-			return once(append(errs, n.setClock(0, -n.slept))...)
+			return once(append(errs, n.setClock(0, -n.slept), again())...)
 		}),
 	)
+}
+
+// leap is how far a clock is wrong: by seconds, hours, or more than any window.
+func leap(rng *rand.Rand) time.Duration {
+	const day = 24 * time.Hour
+	by := span(rng, lease, 5*lease)
+	if chance(rng, 60) {
+		by = pick(rng, choice[time.Duration]{1, 2 * time.Hour}, choice[time.Duration]{1, day + time.Hour}, choice[time.Duration]{1, 400 * day})
+	}
+	if chance(rng, 50) {
+		by = -by
+	}
+	return by
 }
 
 // recoveryTimeout is how long a part of the system may take to come back.

@@ -121,11 +121,7 @@ func (s *stage) moveClocks(t *tb, o Options, use func(env []string)) {
 // serverClockFault is a clock of the servers that is wrong for a while, ahead or behind.
 func serverClockFault(file string) fault {
 	return fault{history.ClockFault, []string{"the clock of the servers"}, func(s *injection) (int, error) {
-		jump := span(s.rng, lease, 5*lease)
-		if chance(s.rng, 50) {
-			jump = -jump
-		}
-		err := writeClock(file, jump)
+		err := writeClock(file, leap(s.rng))
 		s.wait()
 		return once(err, writeClock(file, 0))
 	}}

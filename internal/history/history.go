@@ -188,13 +188,6 @@ func operation(key string) string {
 // ClockFault is the name of the fault that moves the clock of the store.
 const ClockFault = "server.clock"
 
-// jumped reports whether the clock of the store was moved before a time.
-func (l *Log) jumped(at int64) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.faults, func(f Event) bool { return f.Verb == ClockFault && f.At <= at })
-}
-
 // near is how long before or after the events of a key a fault is still shown with them.
 const near = 2 * time.Second
 

@@ -153,7 +153,8 @@ func TestAServerClockThatLeaps(t *testing.T) {
 
 			tt.server.Add(int64(leap)) // for ever
 			wait := min(leap, time.Hour)
-			tt.live(t, wait-6*time.Second, s, other)
+			tt.live(t, offsetclock.Period, s, other) // they see it
+			tt.live(t, wait-6*time.Second-offsetclock.Period, s, other)
 			want(6*time.Second + wait)
 			tt.live(t, 9*time.Second, s, other)
 			want(15*time.Second + wait + leap)

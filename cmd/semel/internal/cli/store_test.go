@@ -2,12 +2,18 @@ package cli
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/semelhq/semel/internal/offsetclock"
 	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/store"
 )
 
 func TestStoreStatus(t *testing.T) {
@@ -38,6 +44,42 @@ func TestNewEpoch(t *testing.T) {
 	}
 	if _, out, _ := semelWith(t, "", "store", "status", "--store", dir); !strings.Contains(out, "\nepoch  20") {
 		t.Error(out)
+	}
+}
+
+func TestAcceptClock(t *testing.T) {
+	dir := recordsDir(t)
+	if code, _, errs := semelWith(t, "", "store", "accept-clock", "--store", dir); code != ExitUsage || !strings.Contains(errs, "--yes") {
+		t.Errorf("it is done without being asked for: exit %d, %s", code, errs)
+	}
+	if code, out, errs := semelWith(t, "", "store", "accept-clock", "--store", dir, "--yes"); code != ExitOK || out != "accepted: the store holds nothing back\n" {
+		t.Errorf("where nothing is held back: exit %d, %s%s", code, out, errs)
+	}
+	redis := redistest.Start(t, "")
+	friday := offsetclock.Note{At: store.InstantOf(time.Now().Add(-60 * time.Hour))}
+	redis.Do("SET", "semel:time", friday.String())
+	code, out, errs := semelWith(t, "", "store", "accept-clock", "--store", redis.URL(), "--yes")
+	if code != ExitOK || !strings.HasPrefix(out, "accepted: the store follows its clock, which is 60h0m") {
+		t.Errorf("exit %d, %s%s", code, out, errs)
+	}
+	var heard string
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		heard = r.Method + " " + r.URL.Path + " " + r.Header.Get("Authorization")
+		if r.Header.Get("Authorization") == "" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		_, _ = w.Write([]byte("said\n"))
+	}))
+	t.Cleanup(service.Close)
+	if code, _, errs := semelWith(t, "", "store", "accept-clock", "--url", service.URL, "--yes"); code == ExitOK || !strings.Contains(errs, "401") {
+		t.Errorf("of a service that refuses: exit %d, %s", code, errs)
+	}
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := semelWith(t, "", "store", "accept-clock", "--url", service.URL, "--token-file", token, "--yes"); code != ExitOK || out != "said\n" || heard != "POST /v1/accept-clock Bearer secret" {
+		t.Errorf("of a service: exit %d, %s%s, which heard %q", code, out, errs, heard)
 	}
 }
 
