@@ -1,11 +1,14 @@
 package pebblestore
 
 import (
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/offsetclock"
 	"github.com/semelhq/semel/internal/thorough"
 	"github.com/semelhq/semel/store/storetest"
 )
@@ -30,13 +33,21 @@ const smallTables = 256 << 10
 // openEnv opens a store that the suite can open again.
 func openEnv(t *testing.T, dir string, opts *Options) storetest.Env {
 	t.Helper()
+	var leapt atomic.Int64
+	opts.time = systemTime()
+	now := opts.time.now
+	opts.time.now = func() offsetclock.Moment {
+		m := now()
+		m.Wall += time.Duration(leapt.Load())
+		return m
+	}
 	s := mustOpen(t, dir, opts)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	return storetest.Env{Store: s, Reopen: func() semel.Store {
+	return storetest.Env{Store: s, Leap: func(by time.Duration) { leapt.Add(int64(by)) }, Reopen: func() semel.Store {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/offsetclock"
 	"github.com/semelhq/semel/internal/pgtest"
 	"github.com/semelhq/semel/internal/thorough"
 	"github.com/semelhq/semel/store/storetest"
@@ -46,15 +48,32 @@ func contractEnv(t *testing.T, server *pgtest.Server, pooled func(database strin
 		o.Migrate, o.Schema = true, fmt.Sprint("body_", schemas.Add(1))
 		// A machine that runs many suites at once may take a while to connect, and to commit.
 		o.AcquireTimeout, o.LockTimeout = 30*time.Second, 5*time.Second
-		s := mustOpen(t, url, &o)
+		var leapt atomic.Int64
+		look := func(s *Store) *Store {
+			ask := s.clock.Ask
+			s.clock.Ask = func(ctx context.Context) (offsetclock.Reading, error) {
+				r, err := ask(ctx)
+				r.At = r.At.Add(time.Duration(leapt.Load()))
+				return r, err
+			}
+			if leapt.Load() != 0 { // it has begun by the true clock
+				s.clock.Forget()
+			}
+			return s
+		}
+		s := look(mustOpen(t, url, &o))
 		t.Cleanup(func() { mustClose(t, s) })
 		body(t, storetest.Env{
 			Store:   s,
 			Advance: func(d time.Duration) { s.clock.Advance(d) },
+			Leap: func(by time.Duration) {
+				leapt.Add(int64(by))
+				noError(t, s.clock.Read(t.Context()))
+			},
 			Reopen: func() semel.Store {
 				mustClose(t, s)
 				passed := s.clock.Advanced()
-				s = mustOpen(t, url, &o)
+				s = look(mustOpen(t, url, &o))
 				s.clock.Advance(passed)
 				return s
 			},

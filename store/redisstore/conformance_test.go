@@ -1,12 +1,15 @@
 package redisstore
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/redistest"
@@ -50,19 +53,35 @@ func harness(name, url string) storetest.Harness {
 		opts := &Options{Prefix: fresh()}
 		// The body may go on with the old Store while it is opened again.
 		var current atomic.Pointer[Store]
-		var passed atomic.Int64
-		current.Store(mustOpen(t, url, opts))
+		var passed, leapt atomic.Int64
+		look := func(s *Store) *Store {
+			s.readTime = func(ctx context.Context, c rueidis.Client) (store.Instant, error) {
+				at, err := readTime(ctx, c)
+				return at.Add(time.Duration(leapt.Load())), err
+			}
+			if leapt.Load() != 0 { // it has begun by the true clock
+				s.clock.Forget()
+			}
+			return s
+		}
+		current.Store(look(mustOpen(t, url, opts)))
 		body(t, storetest.Env{
 			Store: current.Load(),
 			Advance: func(d time.Duration) {
 				passed.Add(int64(d))
 				current.Load().Advance(d)
 			},
+			Leap: func(by time.Duration) {
+				leapt.Add(int64(by))
+				if err := reread(current.Load()); err != nil {
+					t.Error(err)
+				}
+			},
 			Reopen: func() semel.Store {
 				if err := current.Load().Close(); err != nil {
 					t.Errorf("Close: %v", err)
 				}
-				s := mustOpen(t, url, opts)
+				s := look(mustOpen(t, url, opts))
 				s.Advance(time.Duration(passed.Load()))
 				current.Store(s)
 				return s

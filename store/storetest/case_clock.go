@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -21,7 +22,51 @@ func now(t *testing.T, s semel.Store) store.Instant {
 	return at
 }
 
+const ruleLeap = "Now of such a store runs by a clock that nobody can set, and doesn't follow at once where the clock of the machine or server is set: running early what has expired makes an effect twice, and keeping a record longer harms nobody."
+
 var clockCases = []testCase{
+	{
+		name:  "a clock that leaps by more than a window, and back, expires nothing and ends no lease",
+		why:   ruleLeap,
+		leaps: true,
+		run: func(t *testing.T, env Env) {
+			const year = 400 * 24 * time.Hour
+			e, began := newEngine(t, env.Store), now(t, env.Store)
+			done, held := call(opRetry, "done"), call(opRetry, "at work")
+			complete(t, begin(t, e, done, semel.Execute).Attempt, "result")
+			working := begin(t, e, held, semel.Execute).Attempt
+			check := func(what string) {
+				t.Helper()
+				at := now(t, env.Store)
+				if moved := at.Sub(began); moved < 0 || moved > time.Hour {
+					t.Fatalf("%s the clock moves by %v", what, moved)
+				}
+				if k := env.Store.Extras().Clock; k != nil {
+					t.Logf("%s: %+v", what, k.ClockState(at))
+				}
+				if _, err := e.Sweep(t.Context()); err != nil {
+					t.Fatalf("Sweep: %v", err)
+				}
+				replays(t, e, done, "result")
+				begin(t, e, held, semel.InFlight)
+			}
+			for _, by := range []time.Duration{year, -year, -year, year} {
+				env.Leap(by)
+				check(fmt.Sprint("after a leap by ", by))
+				if env.Reopen != nil {
+					env.reopen()
+					e = newEngine(t, env.Store)
+					check(fmt.Sprint("opened again after a leap by ", by))
+				}
+			}
+			if env.Reopen == nil {
+				complete(t, working, "late")
+				replays(t, e, held, "late")
+			}
+			complete(t, begin(t, e, call(opHold, "afterwards"), semel.Execute).Attempt, "new")
+			replays(t, e, call(opHold, "afterwards"), "new")
+		},
+	},
 	{
 		name: "the clock advances with time",
 		why:  ruleNow,

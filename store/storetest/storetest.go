@@ -53,6 +53,10 @@ type Env struct {
 	// Reopen closes the store, opens it again over the same data and returns the new one. Nil
 	// if the store keeps nothing.
 	Reopen func() semel.Store
+	// Leap sets the clock that the store's follows ahead by a time, or back, for as long as the
+	// body runs. The monotonic clocks go on as they were, and Env.Advance doesn't move it. Nil
+	// if nobody can set it, as where the store keeps nothing and follows none.
+	Leap func(by time.Duration)
 }
 
 // reopen opens the store again if it keeps anything.
@@ -101,7 +105,9 @@ type testCase struct {
 	needs *capability
 	// realTime means outside a bubble.
 	realTime bool
-	run      func(t *testing.T, env Env)
+	// leaps means that somebody must be able to set the clock.
+	leaps bool
+	run   func(t *testing.T, env Env)
 }
 
 // capability is one of the extras of a store.
@@ -142,10 +148,10 @@ func Run(t *testing.T, h Harness) {
 	if h.RealTime == nil {
 		h.RealTime = h.Run
 	}
-	keeps := false
+	keeps, leaps := false, false
 	has := map[*capability]bool{}
 	h.Run(t, func(t *testing.T, env Env) {
-		keeps = env.Reopen != nil
+		keeps, leaps = env.Reopen != nil, env.Leap != nil
 		for _, c := range capabilities {
 			has[c] = c.has(env.Store)
 		}
@@ -154,6 +160,9 @@ func Run(t *testing.T, h Harness) {
 	for _, c := range allCases() {
 		if c.needs != nil && !has[c.needs] {
 			left[c.needs.name]++
+			continue
+		}
+		if c.leaps && !leaps {
 			continue
 		}
 		ran++
@@ -175,6 +184,9 @@ func Run(t *testing.T, h Harness) {
 		} else {
 			lines = append(lines, fmt.Sprintf("no %s (%d cases left out; instead: %s)", c.name, left[c.name], c.fallback))
 		}
+	}
+	if !leaps {
+		lines = append(lines, "follows no clock that can be set")
 	}
 	if !keeps {
 		lines = append(lines, "keeps nothing when closed")
