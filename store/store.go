@@ -34,6 +34,7 @@ type Store interface {
 
 	// Now is the store's clock, by which leases and windows are judged. It
 	// never goes back, not even when the process restarts over the same data.
+	// If it steps ahead, Extras has a [Timekeeper] that says so.
 	// It is called for every delivery, so a remote store should keep an offset.
 	Now(ctx context.Context) (Instant, error)
 

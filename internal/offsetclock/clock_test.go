@@ -238,3 +238,17 @@ func TestALateCallerIsNotAClockThatGoesBack(t *testing.T) {
 	}
 	w.want(0)
 }
+
+func TestTheTimeCostsNoMemory(t *testing.T) {
+	w := newWorld(t, 1)
+	c := w.nodes[0].Clock
+	ctx := context.Background()
+	if n := testing.AllocsPerRun(100, func() {
+		at, err := c.Now(ctx)
+		if c.State(at).Held != 0 || err != nil {
+			t.Error("the clock leaps")
+		}
+	}); n != 0 {
+		t.Errorf("it takes %v allocations", n)
+	}
+}
