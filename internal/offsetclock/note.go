@@ -12,9 +12,10 @@ const (
 	// Near is how far the time may be past the latest one that was noted if nothing is wrong:
 	// a process notes it after every reading, unless it is busy or has just been started anew.
 	Near = 2 * Period
-	// MinWait and MaxWait bound how long a leap ahead must last before the time follows it. A
-	// process that looks every Period has seen it by the first of them.
+	// MinWait is how long a leap ahead must last at least before the time follows it. A process
+	// that looks every Period has seen it by then.
 	MinWait = 10 * time.Second
+	// MaxWait is how long the longest must last.
 	MaxWait = time.Hour
 	// AcceptAfter is when the time follows a leap that an operator accepts, by which all
 	// processes have read that.
