@@ -206,6 +206,9 @@ func (a *Attempt) tryEnd(ctx context.Context, ev event, res Result, f *store.Fai
 		kind = store.ChangeHeld
 	}
 	err := a.write(ctx, kind, func(cur *Record, at reading) (*Record, error) {
+		if a.fromBackup(cur, at) && a.runsAgainAfter(ev) {
+			return nil, errRestored // when the lease ends, the call is held
+		}
 		if ev == evHold {
 			return hold(cur, f.Message, at.now)
 		}
@@ -223,6 +226,12 @@ func (a *Attempt) tryEnd(ctx context.Context, ev event, res Result, f *store.Fai
 	}
 	a.finish(ev)
 	return nil
+}
+
+// runsAgainAfter reports whether another attempt follows one that ends so, although it may
+// have had effects.
+func (a *Attempt) runsAgainAfter(ev event) bool {
+	return ev == evAbandon || ev == evFail && a.op.OnFailure == RetryFailure
 }
 
 // endedAlready compares a repeated end with the first.

@@ -3,6 +3,7 @@ package semel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -136,12 +137,12 @@ func (e *Engine) compensate(ctx context.Context, op *operation, rec *Record) (Re
 	switch {
 	case cerr == nil || errors.Is(cerr, &Error{Code: CodeResultNotKept}):
 		done.State, done.Failure, cerr = store.CompensationDone, nil, nil
-	case ans.Record != nil && ans.Record.State == Failed && ans.Record.Disposition != DispositionAborted:
+	case ans.Record != nil && ans.Record.State == Failed && !mayFollow(ans.Record.Disposition):
 		done.State, done.Failure = store.CompensationFailed, ans.Record.Failure
 		if done.Failure == nil {
 			done.Failure = &store.Failure{Code: string(CodeFailed)}
 		}
-	default: // in flight, held or unknown: a sweep resumes it later
+	default: // it may run again, or is in flight, held or unknown: a sweep resumes it later
 		return *rec, cerr
 	}
 	for range maxClaims {
@@ -176,6 +177,12 @@ func (e *Engine) compensate(ctx context.Context, op *operation, rec *Record) (Re
 	return *rec, &Error{Code: CodeUnknown, Message: "the record changes too fast"}
 }
 
+// mayFollow reports whether another attempt follows one that failed so, whatever the
+// operation says.
+func mayFollow(d store.Disposition) bool {
+	return d == DispositionAborted || d == DispositionAbandoned
+}
+
 // ownCall marks calls that the engine makes for itself.
 type ownCall struct{}
 
@@ -198,10 +205,44 @@ func (e *Engine) link(ctx context.Context, op *operation, cur, next *Record) (bo
 	return applied, err
 }
 
-// resumeCompensation continues an unfinished compensation.
+// Bounds of what is done about unfinished compensations.
+const (
+	// maxCompensationPause is the longest pause before one is resumed. The pauses grow as
+	// the time since it began does.
+	maxCompensationPause = time.Hour
+	// maxCompensating is how many of one operation run at a time in one engine. Further
+	// ones stay due. Otherwise a provider that was down would get all of them at once.
+	maxCompensating = 16
+)
+
+// compensationDue reports whether the record has an unfinished compensation that must be
+// resumed.
+func (e *Engine) compensationDue(rec *Record, now store.Instant) bool {
+	c := rec.Compensation
+	return c != nil && c.State == store.CompensationStarted && c.NextAt <= now && !e.restored(rec, now)
+}
+
+// canCompensate reports whether this engine can run the compensation that rec has started.
+func (e *Engine) canCompensate(op *operation, rec *Record) bool {
+	_, known := (*e.ops.Load())[rec.Compensation.Operation]
+	return known && op.Compensate != nil
+}
+
+// resumeCompensation continues an unfinished compensation, in the background.
 func (e *Engine) resumeCompensation(ctx context.Context, op *operation, rec *Record, now store.Instant) error {
+	select {
+	case op.compensating <- struct{}{}:
+	default:
+		return fmt.Errorf("semel: %d compensations of operation %s are being made: others wait", maxCompensating, op.Name)
+	}
+	resumed := false
+	defer func() {
+		if !resumed {
+			<-op.compensating
+		}
+	}()
 	later := *rec.Compensation
-	later.NextAt = now.Add(compensationPause)
+	later.NextAt = now.Add(min(max(now.Sub(later.StartedAt), compensationPause), maxCompensationPause))
 	next, err := compensated(rec, later, now)
 	if err != nil {
 		return err
@@ -209,12 +250,20 @@ func (e *Engine) resumeCompensation(ctx context.Context, op *operation, rec *Rec
 	v := e.newVersion(&op.Operation, rec, next, store.ChangePostponed)
 	// A crash before this write leaves the compensation due. A crash after it leaves
 	// it to be resumed when the pause is over. Only the engine that writes continues.
-	if _, applied, err := e.apply(ctx, v); err != nil || !applied || op.Compensate == nil {
+	if _, applied, err := e.apply(ctx, v); err != nil || !applied {
 		return err
 	}
-	e.goBackground(func(ctx context.Context) {
+	resumed = e.goBackground(func(ctx context.Context) {
+		defer func() { <-op.compensating }()
+		began := time.Now()
 		// The records say how it ended. If it didn't end, a sweep resumes it again.
-		_, _ = e.compensate(ctx, op, next)
+		err := guarded("the compensator", func() error {
+			_, err := e.compensate(ctx, op, next)
+			return err
+		})
+		if e.events.Compensated != nil {
+			e.events.Compensated(Event{ID: next.ID, Took: time.Since(began), Err: err})
+		}
 	})
 	return nil
 }

@@ -161,8 +161,8 @@ func (a *Attempt) startEffect(ctx context.Context, name string, notCalled bool) 
 		switch {
 		case cur.Held != "":
 			return nil, &Error{Code: CodeLeaseLost, Message: "the record was declared held"}
-		case a.op.engine.restored(cur, at.now):
-			return nil, &Error{Code: CodeLeaseLost, Message: "the store was restored from a backup: what was done since is not known"}
+		case a.fromBackup(cur, at):
+			return nil, errRestored
 		}
 		// The record may be newer than the one checked above: a holder in another
 		// process may ask twice at once, and only one of the two may call.
@@ -247,6 +247,9 @@ func (a *Attempt) SettleEffect(ctx context.Context, f store.EffectFinding) error
 	// A crash before this write leaves the effect started, see startEffect. A
 	// crash after it leaves a result that a further attempt replays.
 	return a.write(ctx, store.ChangeEffect, func(cur *Record, at reading) (*Record, error) {
+		if a.fromBackup(cur, at) {
+			return nil, errRestored
+		}
 		// The record may be newer than the one checked above.
 		if i := effectIndex(cur, f.Name); i >= 0 && cur.Effects[i].State != store.EffectStarted {
 			if err := settledAlready(&cur.Effects[i], &f); err != nil {

@@ -105,6 +105,8 @@ type operation struct {
 	latency latency
 	leases  leases
 	asking  chan struct{} // bounds the open questions to the reconciler
+	// compensating bounds the compensations that are resumed.
+	compensating chan struct{}
 }
 
 // New makes an engine on a store. Options may be nil. The error names every problem with
@@ -189,6 +191,7 @@ func (e *Engine) newOperation(op Operation) *operation {
 	op = op.withDefaults()
 	return &operation{
 		Operation: op, engine: e, leases: leases{engine: e, period: op.Lease / 3}, asking: make(chan struct{}, maxReconciling),
+		compensating: make(chan struct{}, maxCompensating),
 	}
 }
 

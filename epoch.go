@@ -97,6 +97,16 @@ func (e *Engine) restored(rec *Record, now store.Instant) bool {
 	return epoch != 0 && rec.UpdatedAt < epoch && now.Sub(epoch) < rec.Policy.Window && !strings.HasPrefix(rec.ID.Operation, reservedPrefix)
 }
 
+// errRestored refuses a holder a write that would make a restored record count as new, or
+// let its call run again: the record lacks what the holder has done since the backup.
+// Every final outcome is accepted from the holder, who knows it.
+var errRestored = &Error{Code: CodeLeaseLost, Message: "the store was restored from a backup: what was done since is not known"}
+
+// fromBackup is restored for the record of an attempt.
+func (a *Attempt) fromBackup(cur *Record, at reading) bool {
+	return !a.unrecorded && a.op.engine.restored(cur, at.now)
+}
+
 // beforeEpoch reports whether a call first sent at first may have been executed and
 // lost when the store was restored, as far as the clocks can tell.
 func (e *Engine) beforeEpoch(window time.Duration, first, now store.Instant) bool {

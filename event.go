@@ -42,6 +42,10 @@ type Events struct {
 	// is no answer or it could not be recorded: the record stays held, and the engine
 	// asks again.
 	Reconciled func(Event)
+	// Compensated: a sweep has resumed an unfinished compensation. ID, Took; and Err, the
+	// error of the compensating call: if that call hasn't ended, the engine resumes it
+	// again.
+	Compensated func(Event)
 	// ReleaseDropped: a claim whose caller was told that the store is unavailable won't
 	// be released, because too many are waiting for that. If the claim was written, its
 	// call counts as abandoned when the lease ends. ID.
@@ -73,8 +77,8 @@ type Event struct {
 	// Held says why.
 	Disposition store.Disposition
 	Held        string
-	// Took is the time from claim to end by the store's clock, or from the question to a
-	// reconciler until its answer was dealt with.
+	// Took is the time from claim to end by the store's clock, from the question to a
+	// reconciler until its answer was dealt with, or how long a compensation ran.
 	Took time.Duration
 	// By is "holder", "reaper", "reconciler" or "operator".
 	By string

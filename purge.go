@@ -91,7 +91,7 @@ func (a *archiving) take(ctx context.Context, e *Engine, recs []Record) error {
 	answer := make(chan error, 1)
 	go func() {
 		defer a.asked.Store(false)
-		answer <- e.opts.Archive(ctx, recs)
+		answer <- guarded("it", func() error { return e.opts.Archive(ctx, recs) })
 	}()
 	select {
 	case err := <-answer:

@@ -46,7 +46,7 @@ func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record, now 
 	return e.goBackground(func(ctx context.Context) {
 		defer func() { <-op.asking }()
 		began := time.Now()
-		err := e.ask(ctx, op, mine)
+		err := guarded("the reconciler", func() error { return e.ask(ctx, op, mine) })
 		if e.events.Reconciled != nil {
 			e.events.Reconciled(Event{ID: mine.ID, Took: time.Since(began), Err: err})
 		}

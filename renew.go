@@ -45,6 +45,9 @@ func (a *Attempt) renew(ctx context.Context, by sending) error {
 		if cur.Held != "" {
 			return nil, &Error{Code: CodeLeaseLost, Message: "the record was declared held"}
 		}
+		if a.fromBackup(cur, at) {
+			return nil, errRestored
+		}
 		since = at.elapsed
 		return extend(cur, evRenew, at.now)
 	})

@@ -2,10 +2,12 @@ package semel_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
@@ -92,6 +94,53 @@ func TestNothingThatABackupLeftUnfinishedRunsByItself(t *testing.T) {
 			wantCode(t, err, semel.CodeLeaseLost)
 			must(t, a.Complete(t.Context(), data("x"))) // but it knows what it has done
 		})
+	})
+	t.Run("a holder that goes on makes nothing of it run again", func(t *testing.T) {
+		writes := map[string]func(ctx context.Context, a *semel.Attempt) error{
+			"it renews": func(ctx context.Context, a *semel.Attempt) error { return a.Renew(ctx) },
+			"it settles an effect": func(ctx context.Context, a *semel.Attempt) error {
+				return a.SettleEffect(ctx, store.EffectFinding{Name: "charge", State: store.EffectRefuted})
+			},
+			"it fails": func(ctx context.Context, a *semel.Attempt) error {
+				return a.Fail(ctx, store.Failure{Code: "c"}, semel.Result{})
+			},
+			"it abandons": func(ctx context.Context, a *semel.Attempt) error { return a.Abandon(ctx, "gives up") },
+		}
+		for name, write := range writes {
+			for _, elsewhere := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s; elsewhere %v", name, elsewhere), func(t *testing.T) {
+					clause.Proves(t, "CORE-INV.1")
+					programs(t, func(t *testing.T, st *memstore.Store) {
+						e := program(t, st, semel.Options{}, op)
+						a := begin(t, e, call("k"))
+						_, err := a.StartEffect(t.Context(), "charge")
+						must(t, err)
+						if name != "it settles an effect" {
+							must(t, a.SettleEffect(t.Context(), store.EffectFinding{Name: "charge", State: store.EffectConfirmed}))
+						}
+						if elsewhere {
+							a.Detach()
+						}
+						// The backup ends here. The effects that the holder has made since are lost.
+						pass(time.Millisecond)
+						_, err = e.Door().NewEpoch(t.Context())
+						must(t, err)
+						pass(100 * time.Millisecond)
+						if elsewhere {
+							a = attach(t, e, "k", a.Fence())
+						}
+						wantCode(t, write(t.Context(), a), semel.CodeLeaseLost)
+						for range 10 {
+							pass(10 * time.Second)
+							swept(t, e)
+							decides(t, e, call("k"), semel.Held)
+						}
+						must(t, a.Complete(t.Context(), data("x"))) // it knows what it has done
+						decides(t, e, call("k"), semel.Replay)
+					})
+				})
+			}
+		}
 	})
 	t.Run("a compensation is not resumed", func(t *testing.T) {
 		programs(t, func(t *testing.T, st *memstore.Store) {

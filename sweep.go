@@ -33,8 +33,8 @@ type Swept struct {
 	// Purged is how many expired records were deleted.
 	Purged int
 	// Left is how many records were left to other engines, because their operation, or
-	// its reconciler, isn't registered with this one. If no engine has it, the records
-	// stay as they are until somebody settles or purges them by force.
+	// its reconciler or compensation, isn't registered with this one. If no engine has it,
+	// the records stay as they are until somebody settles or purges them by force.
 	Left int
 	// Unreadable is how many records can't be read; see [store.DuePage].
 	Unreadable int
@@ -151,31 +151,12 @@ func (e *Engine) sweep(ctx context.Context, recs []Record, n *Swept) error {
 		if err != nil {
 			return errors.Join(append(errs, err)...)
 		}
-		switch {
-		case rec.State.Terminal() && rec.Unfinished():
-			errs = append(errs, e.attend(ctx, op, rec, now))
-		case rec.Expired(now):
+		if rec.Expired(now) {
 			expired = append(expired, rec)
-		case rec.Held != "" && op.Reconcile != nil:
-			asked, err := e.reconcile(ctx, op, rec, now)
-			if asked {
-				n.Reconciled++
-			}
-			errs = append(errs, err)
-		case rec.Held != "":
-			n.Left++
-		case !leaseOver(rec, e.leaseTime(rec, now)):
-		case mayRunAgain(rec) && !e.restored(rec, now):
-			n.Abandoned++
-			errs = append(errs, e.abandon(ctx, op, rec, now))
-		default:
-			n.Held++
-			next, err := hold(rec, e.reasonToHold(rec, now), now)
-			if err == nil {
-				_, _, err = e.hold(ctx, op, rec, next)
-			}
-			errs = append(errs, err)
+			continue
 		}
+		// The witness of a change is the program's, too.
+		errs = append(errs, guarded("what observes the engine", func() error { return e.attend(ctx, op, rec, now, n) }))
 	}
 	purged, err := e.purge(ctx, expired)
 	n.Purged += purged
@@ -193,12 +174,37 @@ func (e *Engine) handles(name string) (*operation, bool) {
 	return op, ok
 }
 
-// attend resumes the compensation of a terminal record or dispatches its messages.
-func (e *Engine) attend(ctx context.Context, op *operation, rec *Record, now store.Instant) error {
-	if c := rec.Compensation; c != nil && c.State == store.CompensationStarted && c.NextAt <= now && !e.restored(rec, now) {
-		return e.resumeCompensation(ctx, op, rec, now)
+// attend does what a due record that hasn't expired needs.
+func (e *Engine) attend(ctx context.Context, op *operation, rec *Record, now store.Instant, n *Swept) error {
+	switch {
+	case rec.State.Terminal() && rec.Unfinished():
+		if e.compensationDue(rec, now) {
+			if e.canCompensate(op, rec) {
+				return e.resumeCompensation(ctx, op, rec, now)
+			}
+			n.Left++
+		}
+		e.dispatch(rec)
+	case rec.Held != "" && op.Reconcile != nil:
+		asked, err := e.reconcile(ctx, op, rec, now)
+		if asked {
+			n.Reconciled++
+		}
+		return err
+	case rec.Held != "":
+		n.Left++
+	case !leaseOver(rec, e.leaseTime(rec, now)):
+	case mayRunAgain(rec) && !e.restored(rec, now):
+		n.Abandoned++
+		return e.abandon(ctx, op, rec, now)
+	default:
+		n.Held++
+		next, err := hold(rec, e.reasonToHold(rec, now), now)
+		if err == nil {
+			_, _, err = e.hold(ctx, op, rec, next)
+		}
+		return err
 	}
-	e.dispatch(rec)
 	return nil
 }
 

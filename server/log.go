@@ -62,6 +62,11 @@ func observe(log *slog.Logger) *semel.Events {
 				log.LogAttrs(ctx, slog.LevelWarn, "the reconciler has no answer", slog.String("record", e.ID.String()), slog.Duration("took", e.Took), slog.Any("error", e.Err))
 			}
 		},
+		Compensated: func(e semel.Event) {
+			if e.Err != nil {
+				log.LogAttrs(ctx, slog.LevelWarn, "a compensation that was resumed did not succeed", slog.String("record", e.ID.String()), slog.Duration("took", e.Took), slog.Any("error", e.Err))
+			}
+		},
 		ReleaseDropped: func(e semel.Event) {
 			log.LogAttrs(ctx, slog.LevelWarn, "too many claims wait to be released: if this one was written, its call is held or runs again when the lease ends", slog.String("record", e.ID.String()))
 		},
@@ -158,8 +163,9 @@ func both(a, b *semel.Events) *semel.Events {
 		Purged:      after(a.Purged, b.Purged),
 		Swept:       after(a.Swept, b.Swept),
 
-		Unswept:    after(a.Unswept, b.Unswept),
-		Reconciled: after(a.Reconciled, b.Reconciled),
+		Unswept:     after(a.Unswept, b.Unswept),
+		Reconciled:  after(a.Reconciled, b.Reconciled),
+		Compensated: after(a.Compensated, b.Compensated),
 
 		ReleaseDropped: after(a.ReleaseDropped, b.ReleaseDropped),
 	}
