@@ -35,8 +35,11 @@ type Options struct {
 	// ClockSkew is how far a client's clock may be off when it says when it
 	// first sent a call; see Operation.RefuseLate. Defaults to 1 minute.
 	ClockSkew time.Duration
-	// PurgeRate bounds how many expired records [Engine.Run] deletes per second.
-	// Zero: as fast as the store can.
+	// PurgeInterval is the shortest time between two looks for expired records to delete.
+	// Sweeps do everything else however long it is. Zero: every sweep looks for them.
+	PurgeInterval time.Duration
+	// PurgeRate bounds how many expired records sweeps delete per second. Zero: as fast as
+	// the store can.
 	PurgeRate int
 	// Archive keeps the records of operations with Archive elsewhere, before they are
 	// purged. When it returns nil, they must be durable. It may get a record twice, with
@@ -122,8 +125,8 @@ func New(st Store, opts *Options) (*Engine, error) {
 	e.opts.StoreTimeout = cmp.Or(e.opts.StoreTimeout, DefaultStoreTimeout)
 	e.opts.MaxWaiters = cmp.Or(e.opts.MaxWaiters, DefaultMaxWaiters)
 	e.opts.ClockSkew = cmp.Or(e.opts.ClockSkew, DefaultClockSkew)
-	if e.opts.StoreTimeout < 0 || e.opts.MaxWaiters < 0 || e.opts.ClockSkew < 0 || e.opts.PurgeRate < 0 {
-		return nil, errors.New("semel: StoreTimeout, MaxWaiters, ClockSkew and PurgeRate may not be negative")
+	if e.opts.StoreTimeout < 0 || e.opts.MaxWaiters < 0 || min(e.opts.ClockSkew, e.opts.PurgeInterval) < 0 || e.opts.PurgeRate < 0 {
+		return nil, errors.New("semel: StoreTimeout, MaxWaiters, ClockSkew, PurgeInterval and PurgeRate may not be negative")
 	}
 	if err := e.quotas.init(e.opts.Quotas); err != nil {
 		return nil, err
@@ -184,6 +187,7 @@ func (e *Engine) Register(ops ...Operation) error {
 		return err
 	}
 	e.ops.Store(&next)
+	e.sweeps.forget()
 	return nil
 }
 

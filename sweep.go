@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,6 +39,9 @@ type Swept struct {
 	Left int
 	// Unreadable is how many records can't be read; see [store.DuePage].
 	Unreadable int
+	// Partial: the sweep didn't look at records again that earlier ones could do nothing
+	// with, because the next purge is not due yet; see Options.PurgeInterval.
+	Partial bool
 }
 
 // Sweep attends to due records: attempts whose lease has ended are abandoned or
@@ -55,44 +59,94 @@ type Swept struct {
 func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 	var n Swept
 	e.sweeps.ever.Store(true)
-	ds := e.extras.Due
-	if ds == nil {
+	if e.extras.Due == nil {
 		return n, nil
 	}
 	now, err := e.now(ctx)
 	if err != nil {
 		return n, err
 	}
-	after := e.sweeps.begin()
+	p := e.sweeps.begin(e.elapsed(), &e.opts)
+	n.Partial = !p.pass
 	var errs []error
+	if !p.pass || p.after != "" {
+		// What has become due comes first, however much the pass still has before it.
+		p.low, err = e.lookAhead(ctx, now, p.low, &n)
+		errs = append(errs, err)
+	}
+	if p.pass {
+		p.after, err = e.lookAtAll(ctx, now, p, &n)
+		errs = append(errs, err)
+	}
+	e.sweeps.end(p, e.elapsed(), n.Purged, e.opts.PurgeRate)
+	return n, errors.Join(errs...)
+}
+
+// lookAtAll continues a pass, and returns where the next sweep continues it.
+func (e *Engine) lookAtAll(ctx context.Context, now store.Instant, p sweepPlan, n *Swept) (after string, err error) {
+	var errs []error
+	after = p.after
 	for seen := 0; seen < sweepReach && ctx.Err() == nil; seen += sweepPage {
-		page, err := e.due(ctx, ds, store.DueQuery{Until: now, After: after, Limit: sweepPage})
+		page, err := e.due(ctx, store.DueQuery{Until: now, After: after, Limit: sweepPage})
 		if err != nil {
-			errs = append(errs, e.storeError("due", ID{}, err))
-			after = "" // it may be the cause
-			break
+			return "", errors.Join(append(errs, err)...) // the place may be the cause
 		}
-		errs = append(errs, page.Unreadable...)
-		n.Unreadable += len(page.Unreadable)
-		errs = append(errs, e.sweep(ctx, page.Records, &n))
+		_, err = e.sweep(ctx, page, p.purge, n)
+		errs = append(errs, err)
 		if after = page.Next; after == "" || e.opts.PurgeRate > 0 && n.Purged > 0 {
 			break
 		}
 	}
-	e.sweeps.end(after)
-	return n, errors.Join(errs...)
+	return after, errors.Join(errs...)
 }
 
-func (e *Engine) due(ctx context.Context, ds store.DueIndex, q store.DueQuery) (store.DuePage, error) {
+// lookAhead attends to what is due behind the place low, but purges nothing. It returns
+// the place up to which nothing is left for this engine but to purge, from which the next
+// sweep looks ahead. So what can't be purged yet is read once, but for part of a page.
+func (e *Engine) lookAhead(ctx context.Context, now store.Instant, low string, n *Swept) (string, error) {
+	var errs []error
+	limit := sweepPage / 8 // of which the last page, which stays before low, has less
+	after, idle := low, true
+	for seen := 0; seen < sweepReach && ctx.Err() == nil; seen += limit {
+		page, err := e.due(ctx, store.DueQuery{Until: now, After: after, Limit: limit})
+		if err != nil {
+			return "", errors.Join(append(errs, err)...)
+		}
+		nothing, err := e.sweep(ctx, page, false, n)
+		errs = append(errs, err)
+		if after = page.Next; after == "" {
+			break
+		}
+		if idle = idle && nothing; idle {
+			low = after
+		}
+	}
+	return low, errors.Join(errs...)
+}
+
+func (e *Engine) due(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
 	ctx, cancel := e.limited(ctx)
 	defer cancel()
-	return ds.Due(ctx, q)
+	page, err := e.extras.Due.Due(ctx, q)
+	if err != nil {
+		return page, e.storeError("due", ID{}, err)
+	}
+	return page, nil
 }
 
-// sweeps is where the next sweep begins.
+// passPause is the longest pause between two passes, which find what sweeps that look
+// ahead don't: a record that was written late, behind the place where they begin.
+const passPause = time.Minute
+
+// sweeps is where the next sweep begins. A pass looks at everything that is due, in as
+// many sweeps as that takes, and purges what has expired. Where passes are paced, by
+// Options.PurgeInterval or PurgeRate, other sweeps look ahead: only at what has become due.
 type sweeps struct {
-	mu    sync.Mutex
-	after string
+	mu   sync.Mutex
+	plan sweepPlan
+	// Local times before which no pass starts, none that starts purges, and none that is
+	// under way goes on purging.
+	nextPass, nextPurge, rated time.Duration
 
 	// ever: there was a sweep, or somebody was told that there is none.
 	ever atomic.Bool
@@ -122,26 +176,71 @@ func (e *Engine) warnUnswept(ev Event) {
 		slog.Duration("for", ev.Took))
 }
 
-func (s *sweeps) begin() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.after
+// sweepPlan is what one sweep does.
+type sweepPlan struct {
+	pass, purge bool
+	after       string // where the pass goes on; empty at its beginning
+	low         string // where looking ahead begins
 }
 
-func (s *sweeps) end(after string) {
+func (s *sweeps) begin(now time.Duration, opts *Options) sweepPlan {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.after = after
+	p := &s.plan
+	if p.after == "" {
+		p.pass, p.purge = now >= s.nextPass, now >= s.nextPurge
+		if p.pass {
+			s.nextPass = now + min(opts.PurgeInterval, passPause)
+		}
+		if p.pass && p.purge {
+			s.nextPurge = now + opts.PurgeInterval
+		}
+	}
+	plan := *p
+	plan.pass = p.pass && (!p.purge || now >= s.rated)
+	return plan
 }
 
-// sweep attends to some due records. It reads the clock for each, because the one before
-// may have taken long.
-func (e *Engine) sweep(ctx context.Context, recs []Record, n *Swept) error {
-	n.Due += len(recs)
+func (s *sweeps) end(p sweepPlan, now time.Duration, purged, rate int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.plan.low = p.low
+	if p.pass {
+		s.plan.after = p.after
+	}
+	if rate > 0 && purged > 0 {
+		s.rated = now + time.Duration(purged)*time.Second/time.Duration(rate)
+	}
+}
+
+// forget has the next sweep look at everything again: another operation may have records
+// that were left alone before.
+func (s *sweeps) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.plan.low = ""
+}
+
+// wait is how long to wait at most before the next sweep.
+func (s *sweeps) wait(now, interval time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.plan.after == "" || s.rated <= now {
+		return interval
+	}
+	return min(interval, s.rated-now)
+}
+
+// sweep attends to a page of due records, and reports whether there was nothing to do but
+// to purge. It reads the clock for each, because the one before may have taken long.
+func (e *Engine) sweep(ctx context.Context, page store.DuePage, purge bool, n *Swept) (idle bool, err error) {
+	n.Due += len(page.Records)
+	n.Unreadable += len(page.Unreadable)
 	var expired []*Record
-	var errs []error
-	for i := range recs {
-		rec := &recs[i]
+	errs := slices.Clone(page.Unreadable)
+	idle = true
+	for i := range page.Records {
+		rec := &page.Records[i]
 		op, known := e.handles(rec.ID.Operation)
 		if !known {
 			n.Left++
@@ -149,18 +248,22 @@ func (e *Engine) sweep(ctx context.Context, recs []Record, n *Swept) error {
 		}
 		now, err := e.now(ctx)
 		if err != nil {
-			return errors.Join(append(errs, err)...)
+			return false, errors.Join(append(errs, err)...)
 		}
 		if rec.Expired(now) {
 			expired = append(expired, rec)
 			continue
 		}
+		idle = false
 		// The witness of a change is the program's, too.
 		errs = append(errs, guarded("what observes the engine", func() error { return e.attend(ctx, op, rec, now, n) }))
 	}
-	purged, err := e.purge(ctx, expired)
-	n.Purged += purged
-	return errors.Join(append(errs, err)...)
+	if purge {
+		purged, err := e.purge(ctx, expired)
+		n.Purged += purged
+		errs = append(errs, err)
+	}
+	return idle, errors.Join(errs...)
 }
 
 // handles returns the operation by which this engine handles a record. It reports false if
@@ -234,9 +337,10 @@ func (e *Engine) abandon(ctx context.Context, op *operation, rec *Record, now st
 // epochPause is how often Run loads the store's epoch.
 const epochPause = time.Minute
 
-// Run sweeps until ctx is done, every interval, and at once while more records are due,
-// but no faster than Options.PurgeRate. Interval zero means 1 second. It returns
-// the cause of ctx's end. It reports problems to Events and continues.
+// Run sweeps until ctx is done, every interval, and at once while more records are due.
+// Interval zero means 1 second. Options.PurgeInterval and PurgeRate don't slow down what
+// sweeps do beside purging. Run returns the cause of ctx's end. It reports problems to
+// Events and continues.
 func (e *Engine) Run(ctx context.Context, interval time.Duration) error {
 	interval = cmp.Or(interval, time.Second)
 	pause := time.NewTimer(0)
@@ -260,9 +364,7 @@ func (e *Engine) Run(ctx context.Context, interval time.Duration) error {
 		if err == nil && n.Due >= sweepPage && n.Purged+n.Abandoned+n.Held > 0 {
 			next = 0
 		}
-		if e.opts.PurgeRate > 0 {
-			next = max(next, time.Duration(n.Purged)*time.Second/time.Duration(e.opts.PurgeRate))
-		}
+		next = e.sweeps.wait(e.elapsed(), next)
 		// A random delay (jitter) keeps engines on one store from sweeping the same
 		// records at the same time.
 		pause.Reset(next + rand.N(next/8+1))

@@ -170,6 +170,15 @@ func (s *Server) watchKeys(ctx context.Context) {
 	}
 }
 
+// noteSweep keeps the last sweep. One that looked ahead and found no trouble says nothing
+// about the records that it didn't look at.
+func (s *Server) noteSweep(e semel.Event) {
+	if e.Swept.Partial && e.Err == nil && s.lastSweep.Load() != nil {
+		return
+	}
+	s.lastSweep.Store(&e)
+}
+
 // sweeping is the state of the last sweep. Trouble with some records doesn't make the
 // node unready: other nodes have the same trouble.
 func (s *Server) sweeping() check {

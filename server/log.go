@@ -129,7 +129,7 @@ func swept(log *slog.Logger) func(semel.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		text := sweepProblem(&e)
-		if text == last && (text == "" || time.Since(at) < repeatAfter) {
+		if text == "" && e.Swept.Partial || text == last && (text == "" || time.Since(at) < repeatAfter) {
 			return
 		}
 		if text == "" {

@@ -99,9 +99,9 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	}
 	observer := api.NewObserver()
 	engineOpts := &semel.Options{
-		Events:    both(both(observe(s.log), observer.Events()), &semel.Events{Swept: func(e semel.Event) { s.lastSweep.Store(&e) }}),
-		PurgeRate: cfg.Purge.PerSecond,
-		Quotas:    quotasOf(&cfg.Quotas),
+		Events:        both(both(observe(s.log), observer.Events()), &semel.Events{Swept: s.noteSweep}),
+		PurgeInterval: time.Duration(cfg.Purge.Interval), PurgeRate: cfg.Purge.PerSecond,
+		Quotas: quotasOf(&cfg.Quotas),
 	}
 	if cfg.Archives() {
 		if engineOpts.Archive, s.archive, err = OpenArchive(cfg.Archive, s.store); err != nil {
@@ -174,7 +174,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stopBackground()
 	var work sync.WaitGroup
 	deliveries := s.outbox.run()
-	work.Go(func() { _ = s.engine.Run(background, time.Duration(s.current().cfg.Purge.Interval)) })
+	work.Go(func() { _ = s.engine.Run(background, 0) })
 	work.Go(func() { s.watchDurability(background) })
 	work.Go(func() { s.watchKeys(background) })
 	work.Go(func() { s.watchWrites(background) })

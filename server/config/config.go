@@ -465,7 +465,7 @@ type TryRate struct {
 
 // Purge says how expired records are removed.
 type Purge struct {
-	// Pause between two looks for expired records.
+	// Pause between two looks for expired records. Everything else that is due is attended to every second.
 	Interval Duration `json:"interval" default:"1m" range:"1s,24h"`
 	// Records removed per second at most.
 	PerSecond int `json:"per_second" default:"1000" range:"1,1000000"`
