@@ -37,3 +37,30 @@ func (door Door) Operations() []Operation {
 	}
 	return list
 }
+
+// Redeclare replaces what an earlier call of Redeclare has registered, all or nothing.
+// declare registers the operations, itself or through others. If it fails, the engine's
+// operations are again what they were. Otherwise commit removes those that the earlier
+// call registered and this one didn't: the engine then treats their calls and records as
+// one that never had them would. Attempts that run go on. What was registered outside of
+// Redeclare stays. Call it once at a time, and register nothing else meanwhile.
+func (door Door) Redeclare(declare func() error) (commit func(), err error) {
+	e := door.engine
+	before := e.ops.Load()
+	e.register.Lock()
+	e.declaring++
+	e.register.Unlock()
+	if err := declare(); err != nil {
+		e.register.Lock()
+		defer e.register.Unlock()
+		e.ops.Store(before)
+		return nil, err
+	}
+	return func() {
+		e.register.Lock()
+		defer e.register.Unlock()
+		next := maps.Clone(*e.ops.Load())
+		maps.DeleteFunc(next, func(_ string, op *operation) bool { return op.declared != 0 && op.declared != e.declaring })
+		e.ops.Store(&next)
+	}, nil
+}

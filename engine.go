@@ -75,6 +75,8 @@ type Engine struct {
 
 	ops      atomic.Pointer[map[string]*operation]
 	register sync.Mutex
+	// declaring counts the calls of Door.Redeclare.
+	declaring int
 
 	dispatcher atomic.Pointer[func(*Record)]
 
@@ -104,10 +106,12 @@ type Engine struct {
 // operation is a registered [Operation] with what the engine learns about it.
 type operation struct {
 	Operation
-	engine  *Engine
-	latency latency
-	leases  leases
-	asking  chan struct{} // bounds the open questions to the reconciler
+	engine *Engine
+	// declared is the call of Door.Redeclare in which it was registered; 0 for none.
+	declared int
+	latency  latency
+	leases   leases
+	asking   chan struct{} // bounds the open questions to the reconciler
 	// compensating bounds the compensations that are resumed.
 	compensating chan struct{}
 }
@@ -182,11 +186,13 @@ func (e *Engine) Register(ops ...Operation) error {
 		}
 		seen[op.Name] = true
 		next[op.Name] = e.newOperation(op)
+		next[op.Name].declared = e.declaring
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	e.ops.Store(&next)
+	// Another operation may have records that were left alone before.
 	e.sweeps.forget()
 	return nil
 }

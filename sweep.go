@@ -213,8 +213,7 @@ func (s *sweeps) end(p sweepPlan, now time.Duration, purged, rate int) {
 	}
 }
 
-// forget has the next sweep look at everything again: another operation may have records
-// that were left alone before.
+// forget has the next sweep look at everything that is due again.
 func (s *sweeps) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -60,9 +60,18 @@ type generation struct {
 	inFlight sync.WaitGroup
 }
 
-// build checks everything before it changes anything: a bad configuration leaves the
-// engine's operations as they were.
-func (s *Server) build(cfg *config.Config) (*generation, error) {
+// build makes a generation, and registers its operations. A bad configuration leaves the
+// engine's operations as they were; commit removes those that the generation before had and
+// this one doesn't.
+func (s *Server) build(cfg *config.Config) (g *generation, commit func(), err error) {
+	commit, err = s.engine.Door().Redeclare(func() (err error) {
+		g, err = s.declare(cfg)
+		return err
+	})
+	return g, commit, err
+}
+
+func (s *Server) declare(cfg *config.Config) (*generation, error) {
 	ops, err := operations(cfg)
 	if err != nil {
 		return nil, err

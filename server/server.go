@@ -132,7 +132,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.outbox, err = newOutbox(s.engine, &cfg.Dispatch, own, s.log); err != nil {
 		return nil, err
 	}
-	if s.gen, err = s.build(cfg); err != nil {
+	if s.gen, _, err = s.build(cfg); err != nil {
 		return nil, err
 	}
 	if cfg.Auth.Configured() && cfg.OpenAdmin() {
@@ -286,13 +286,14 @@ func (s *Server) Reload() (changed bool, err error) {
 	if fixed := config.NeedsRestart(diff); len(fixed) > 0 {
 		return false, fmt.Errorf("changing %v needs a restart", fixed)
 	}
-	next, err := s.build(cfg)
+	next, commit, err := s.build(cfg)
 	if err != nil {
 		return false, err
 	}
 	s.mu.Lock()
 	s.gen = next
 	s.mu.Unlock()
+	commit()
 	go old.retire()
 	s.log.Info("reloaded", slog.Any("changed", diff))
 	return true, nil

@@ -329,6 +329,34 @@ func TestStopSaysSoBeforeItCloses(t *testing.T) {
 	}
 }
 
+// A reload takes away what the file no longer has, as a restart would.
+func TestAReloadRemovesOperations(t *testing.T) {
+	const text = "store: {url: 'memory:'}\noperations:\n  - {name: charge}\n"
+	file := write(t, text+"  - {name: refund}\n")
+	s := start(t, file)
+	begin := func(operation, key string) int {
+		status, _, _ := do(t, "POST", s.data("/v1/operations/"+operation+"/executions"), `{"payload":1}`, "Idempotency-Key", key)
+		return status
+	}
+	if status := begin("refund", "a"); status != 201 {
+		t.Fatal(status)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, text := do(t, "POST", s.admin("/v1/reload"), ""); status != 200 || text != "reloaded\n" {
+		t.Fatal(status, text)
+	}
+	for _, key := range []string{"a", "b"} {
+		if status := begin("refund", key); status != 404 {
+			t.Errorf("a call of an operation that was removed gets %d", status)
+		}
+	}
+	if status := begin("charge", "a"); status != 201 {
+		t.Error("the other operation is gone:", status)
+	}
+}
+
 func TestStopFinishesWhatIsInFlight(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
