@@ -104,9 +104,9 @@ The JSON has key, and version, template and cart_hash where they apply.`,
 // templateTable lists the built-in templates for the help.
 func templateTable() string {
 	var b strings.Builder
-	b.WriteString("Built-in templates, and what each is about:\n")
+	b.WriteString("Built-in templates, and within what each key is unique:\n")
 	for _, t := range keytemplate.Builtins() {
-		fmt.Fprintf(&b, "  %-16s %-8s %s\n", t.Name, t.Scope, t.Template)
+		fmt.Fprintf(&b, "  %-16s one %-8s %s\n", t.Name, t.Scope, t.Template)
 	}
 	return b.String()
 }

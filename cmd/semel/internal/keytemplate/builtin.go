@@ -8,8 +8,10 @@ type Builtin struct {
 	Name string `json:"name"`
 	// Template is its text.
 	Template string `json:"template"`
-	// Scope says within what the key is unique, for people.
-	Scope string `json:"scope"`
+	// Scope says within what the key is unique, and ScopeField which field of the template
+	// names that: with another value of it alone, the key is another.
+	Scope      string `json:"scope"`
+	ScopeField string `json:"scope_field"`
 }
 
 // builtins are the key formats of the idempotency map (MAP-KEY.1), adapted to
@@ -17,15 +19,15 @@ type Builtin struct {
 // is used only as an attribute that was stored with the intent; a version or
 // sequence number replaces the timestamp beside it.
 var builtins = []Builtin{
-	{"session", "session:{user_id}:{device_id}:{intent.created_at}", "user"},
-	{"session_update", "session_update:{session_id}:{operation_type}:{sequence_number}", "session"},
-	{"cart_mandate", "cart_mandate:{session_id}:{cart_hash}", "session"},
-	{"intent_mandate", "intent_mandate:{user_id}:{intent_hash}", "user"},
-	{"payment", "payment:{order_id}:{amount}:{currency}:{intent.created_at}", "order"},
-	{"order", "order:{cart_mandate_id}:{user_id}", "cart"},
-	{"webhook", "webhook:{source}:{event_id}", "event"},
-	{"payment_webhook", "webhook:{gateway}:{transaction_id}:{event_type}", "event"},
-	{"sync", "sync:{entity}:{entity_id}:{version}", "entity"},
+	{"session", "session:{user_id}:{device_id}:{intent.created_at}", "user", "user_id"},
+	{"session_update", "session_update:{session_id}:{operation_type}:{sequence_number}", "session", "session_id"},
+	{"cart_mandate", "cart_mandate:{session_id}:{cart_hash}", "session", "session_id"},
+	{"intent_mandate", "intent_mandate:{user_id}:{intent_hash}", "user", "user_id"},
+	{"payment", "payment:{order_id}:{amount}:{currency}:{intent.created_at}", "order", "order_id"},
+	{"order", "order:{cart_mandate_id}:{user_id}", "cart", "cart_mandate_id"},
+	{"webhook", "webhook:{source}:{event_id}", "event", "event_id"},
+	{"payment_webhook", "webhook:{gateway}:{transaction_id}:{event_type}", "event", "transaction_id"},
+	{"sync", "sync:{entity}:{entity_id}:{version}", "entity", "entity_id"},
 }
 
 // Builtins returns the built-in templates.

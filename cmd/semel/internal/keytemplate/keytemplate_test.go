@@ -115,7 +115,30 @@ func TestBuiltins(t *testing.T) {
 		"payment_webhook": "webhook:adyen:tx_1:refund.processed",
 		"sync":            "sync:product:prod_456:v3",
 	}
+	scopes := map[string][2]string{
+		"session": {"user", "user_id"}, "session_update": {"session", "session_id"}, "cart_mandate": {"session", "session_id"},
+		"intent_mandate": {"user", "user_id"}, "payment": {"order", "order_id"}, "order": {"cart", "cart_mandate_id"},
+		"webhook": {"event", "event_id"}, "payment_webhook": {"event", "transaction_id"}, "sync": {"entity", "entity_id"},
+	}
 	for _, b := range Builtins() {
+		t.Run(b.Name+" has the scope of the map", func(t *testing.T) {
+			if got := [2]string{b.Scope, b.ScopeField}; got != scopes[b.Name] {
+				t.Errorf("it has %q, want %q", got, scopes[b.Name])
+			}
+			tmpl, err := Parse(b.Template)
+			if err != nil {
+				t.Fatal(err)
+			}
+			own := map[string]string{}
+			for _, f := range tmpl.Fields() {
+				own[f] = values[f]
+			}
+			first, _ := tmpl.Fill(own)
+			own[b.ScopeField] = "another"
+			if other, err := tmpl.Fill(own); err != nil || other == first {
+				t.Errorf("another %s has the same key %s (%v)", b.Scope, other, err)
+			}
+		})
 		t.Run(b.Name+" makes the key of the map's example", func(t *testing.T) {
 			if problems := Lint(b.Template); len(problems) > 0 {
 				t.Errorf("the linter refuses %s: %v", b.Template, problems)
