@@ -26,15 +26,15 @@ func (s *Server) addInboxes(g *generation, cfg *config.Config) error {
 		opts := a.Options()
 		var err error
 		if opts.Handle, err = activityUpstream(a); err != nil {
-			return fmt.Errorf("activitypub[%d]: %w", i, err)
+			return at(fmt.Sprintf("activitypub[%d]", i), err)
 		}
 		if opts.Verifier, err = verifier(a, cfg.Listen.Trusted(), nil); err != nil {
-			return fmt.Errorf("activitypub[%d].signatures: %w", i, err)
+			return at(fmt.Sprintf("activitypub[%d].signatures", i), err)
 		}
 		opts.Log = s.log
 		in, err := activitypub.New(s.engine, opts)
 		if err != nil {
-			return fmt.Errorf("activitypub[%d]: %w", i, err)
+			return at(fmt.Sprintf("activitypub[%d]", i), err)
 		}
 		for _, one := range a.Instances {
 			if one.Unsigned == "allow" {

@@ -33,11 +33,11 @@ func newOutbox(engine *semel.Engine, c *config.Dispatch, own map[string]dispatch
 		d := &c.Destinations[i]
 		secrets, err := d.Secrets()
 		if err != nil {
-			return nil, fmt.Errorf("dispatch.destinations[%d].secret_files: %w", i, err)
+			return nil, at(fmt.Sprintf("dispatch.destinations[%d].secret_files", i), err)
 		}
 		sender, err := dispatch.HTTP(dispatch.HTTPOptions{URL: d.URL, Secrets: secrets, AllowPrivate: d.AllowPrivate})
 		if err != nil {
-			return nil, fmt.Errorf("dispatch.destinations[%d]: %w", i, err)
+			return nil, at(fmt.Sprintf("dispatch.destinations[%d]", i), err)
 		}
 		opts.Destinations[d.Name] = dispatch.Destination{
 			Allow:  func(call semel.ID) bool { return d.Takes(call.Tenant, call.Operation) },

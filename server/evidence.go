@@ -25,16 +25,12 @@ func OpenEvidence(c *config.Evidence, st semel.Store, log *slog.Logger) (*eviden
 	if c.KeyFile == "" || x.Evidence == nil && x.NoEvidence == nil {
 		return nil, nil
 	}
-	text, err := auth.ReadFile(c.KeyFile, maxKeyFile)
+	keys, keepers, err := evidenceKeys(c)
 	if err != nil {
-		return nil, fmt.Errorf("evidence: %w", err)
-	}
-	keys, err := evidence.ParseKeys(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.KeyFile, err)
+		return nil, err
 	}
 	opts := &evidence.Options{
-		Every: time.Duration(c.Every), KeepOpenings: time.Duration(c.KeepOpenings),
+		Every: time.Duration(c.Every), KeepOpenings: time.Duration(c.KeepOpenings), Keepers: keepers,
 		SignedFile: cmp.Or(c.SignedFile, c.KeyFile+".signed"),
 		OnError: func(err error) {
 			level := slog.LevelWarn
@@ -49,20 +45,34 @@ func OpenEvidence(c *config.Evidence, st semel.Store, log *slog.Logger) (*eviden
 		if err != nil {
 			return nil, err
 		}
-		opts.Keepers = append(opts.Keepers, dir)
+		opts.Keepers = append([]evidence.Keeper{dir}, opts.Keepers...)
 	}
-	for _, w := range c.Witnesses {
+	return evidence.New(st, keys, opts)
+}
+
+// evidenceKeys reads the keys of the log, and makes the witnesses that are elsewhere.
+func evidenceKeys(c *config.Evidence) (*evidence.Keys, []evidence.Keeper, error) {
+	text, err := auth.ReadFile(c.KeyFile, maxKeyFile)
+	if err != nil {
+		return nil, nil, at("evidence.key_file", err)
+	}
+	keys, err := evidence.ParseKeys(text)
+	if err != nil {
+		return nil, nil, at("evidence.key_file", fmt.Errorf("%s: %w", c.KeyFile, err))
+	}
+	var keepers []evidence.Keeper
+	for i, w := range c.Witnesses {
 		key, err := evidence.ParseCosignerKey(w.Key)
 		if err != nil {
-			return nil, err
+			return nil, nil, at(fmt.Sprintf("evidence.witnesses[%d].key", i), err)
 		}
 		remote, err := evidence.NewRemoteWitness(w.URL, key, nil)
 		if err != nil {
-			return nil, err
+			return nil, nil, at(fmt.Sprintf("evidence.witnesses[%d].url", i), err)
 		}
-		opts.Keepers = append(opts.Keepers, remote)
+		keepers = append(keepers, remote)
 	}
-	return evidence.New(st, keys, opts)
+	return keys, keepers, nil
 }
 
 // witness returns the log, or a nil interface if there is none.

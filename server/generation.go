@@ -78,10 +78,10 @@ func (s *Server) declare(cfg *config.Config) (*generation, error) {
 	}
 	g := &generation{cfg: cfg, routes: newRouting()}
 	if g.auth, err = auth.New(callers(&cfg.Auth)); err != nil {
-		return nil, fmt.Errorf("auth: %w", err)
+		return nil, at("auth", err)
 	}
 	if g.adminToken, err = adminToken(&cfg.Admin); err != nil {
-		return nil, fmt.Errorf("admin.token_file: %w", err)
+		return nil, at("admin.token_file", err)
 	}
 	if s.gen != nil {
 		g.auth.Inherit(s.gen.auth)
@@ -90,13 +90,13 @@ func (s *Server) declare(cfg *config.Config) (*generation, error) {
 		return nil, err
 	}
 	if g.commands, err = s.gateway(g, cfg.Commands.Registry); err != nil {
-		return nil, fmt.Errorf("commands.registry: %w", err)
+		return nil, at("commands.registry", err)
 	}
 	if g.commands != nil {
 		g.commandsAPI = s.ownAPI(g.commands)
 	}
 	if g.whatsapp, err = s.ingress(g, &cfg.Commands.WhatsApp); err != nil {
-		return nil, fmt.Errorf("commands.whatsapp: %w", err)
+		return nil, at("commands.whatsapp", err)
 	}
 	if err = s.receivers(g, cfg); err != nil {
 		return nil, err
@@ -115,12 +115,12 @@ func (s *Server) declare(cfg *config.Config) (*generation, error) {
 	}
 	for i := range cfg.Forrst {
 		if err := s.addForrst(g, &cfg.Forrst[i]); err != nil {
-			return nil, fmt.Errorf("forrst[%d]: %w", i, err)
+			return nil, at(fmt.Sprintf("forrst[%d]", i), err)
 		}
 	}
 	for i, route := range cfg.Routes {
 		if err := s.addRoute(g, &route); err != nil {
-			return nil, fmt.Errorf("routes[%d]: %w", i, err)
+			return nil, at(fmt.Sprintf("routes[%d]", i), err)
 		}
 	}
 	g.listDoors()

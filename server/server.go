@@ -70,10 +70,14 @@ var (
 	errNoReload = errors.New("the service was started without a configuration file to read again")
 )
 
-// New opens the store and the listeners, and puts everything together. It serves nothing
-// before [Server.Run]. After an error everything is closed again.
+// New checks the configuration ([Check]), opens the store and the listeners, and puts
+// everything together. It serves nothing before [Server.Run]. After an error everything is
+// closed again.
 func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	cfg := opts.Config
+	if err := Check(cfg); err != nil {
+		return nil, err
+	}
 	s := &Server{log: cmp.Or(opts.Log, slog.Default()), load: opts.Load, storeName: cfg.Store.Name()}
 	var undo []func()
 	defer func() {

@@ -25,15 +25,15 @@ func (s *Server) receivers(g *generation, cfg *config.Config) error {
 		w := &cfg.Webhooks[i]
 		opts, err := w.Receiver()
 		if err != nil {
-			return fmt.Errorf("webhooks[%d]: %w", i, err)
+			return at(fmt.Sprintf("webhooks[%d]", i), err)
 		}
 		if opts.Handle, err = upstreamOf(w); err != nil {
-			return fmt.Errorf("webhooks[%d]: %w", i, err)
+			return at(fmt.Sprintf("webhooks[%d]", i), err)
 		}
 		opts.Seen = s.sawEvent
 		r, err := webhook.New(s.engine, opts)
 		if err != nil {
-			return fmt.Errorf("webhooks[%d]: %w", i, err)
+			return at(fmt.Sprintf("webhooks[%d]", i), err)
 		}
 		g.webhooks[w.Path], g.events[r.Destination()] = r, r
 	}

@@ -45,6 +45,19 @@ func (o Origin) String() string {
 type Origins struct {
 	// At has the origins of written settings, by path.
 	At map[string]Origin
+
+	report *Report // that they were found with
+}
+
+// Blame makes the error of a setting that turned out wrong after the file had been read:
+// at the place that the setting came from, as [Report.Add] does.
+func (o *Origins) Blame(path, message, hint string) *Error {
+	r := &Report{Origins: o, Faulty: map[string]bool{}}
+	if o.report != nil {
+		r.File, r.lines, r.inFile = o.report.File, o.report.lines, o.report.inFile
+	}
+	r.Add(path, message, hint)
+	return r.List[0]
 }
 
 // Of returns the origin of a path. A setting that wasn't written is a default.

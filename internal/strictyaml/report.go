@@ -29,7 +29,9 @@ type Report struct {
 // NewReport returns an empty report about a file, or about values that came from
 // elsewhere.
 func NewReport(file string) *Report {
-	return &Report{File: file, Origins: &Origins{At: map[string]Origin{}}, Faulty: map[string]bool{}}
+	r := &Report{File: file, Origins: &Origins{At: map[string]Origin{}}, Faulty: map[string]bool{}}
+	r.Origins.report = r
+	return r
 }
 
 // ShowLines makes errors show their line of the file, with secrets masked.

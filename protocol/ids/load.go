@@ -51,6 +51,7 @@ type LoadOptions struct {
 func Load(data []byte, opts LoadOptions) (*Registry, error) {
 	rep := newReport(opts)
 	rep.NoBlanks = true
+	rep.ShowLines(data)
 	reg := &Registry{}
 	switch v := reflect.ValueOf(reg).Elem(); {
 	case rep.Decode(data, v, strictyaml.Options{Bytes: maxFile, Depth: maxDepth}):

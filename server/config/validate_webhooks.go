@@ -142,9 +142,6 @@ func (v *validator) webhooks() {
 
 // receiver checks what the settings of a webhook mean together.
 func (v *validator) receiver(at string, w *Webhook) {
-	if v.faultyBelow(at) || w.Source == "" || len(w.SecretFiles) == 0 {
-		return
-	}
 	fault := func(name string, err error) bool {
 		if errs, ok := errors.AsType[Errors](err); ok { // of a file
 			more := ""
@@ -157,10 +154,15 @@ func (v *validator) receiver(at string, w *Webhook) {
 		}
 		return err != nil
 	}
-	if _, err := w.ReadSource(); fault("source", err) {
-		return
+	if w.Source != "" && !v.Faulty[at+".source"] { // whatever else is wrong
+		_, err := w.ReadSource()
+		fault("source", err)
 	}
-	if _, err := w.machine(); fault("payments", err) {
+	if !v.Faulty[at+".payments"] {
+		_, err := w.machine()
+		fault("payments", err)
+	}
+	if v.faultyBelow(at) || w.Source == "" || len(w.SecretFiles) == 0 {
 		return
 	}
 	for k, file := range append(slices.Clone(w.SecretFiles), w.VerifyTokenFile) {

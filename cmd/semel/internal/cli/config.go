@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/config"
 )
 
@@ -43,6 +44,23 @@ func loadConfig(cmd *cobra.Command, file string) (*config.Config, *config.Origin
 		}
 	}
 	return loadSource(cmd, src)
+}
+
+// checkConfig reads a configuration, and makes what serve would make of it.
+func checkConfig(cmd *cobra.Command, file string) (*config.Config, error) {
+	cfg, origins, err := loadConfig(cmd, file)
+	if err != nil {
+		return nil, err
+	}
+	return cfg, blame(server.Check(cfg), origins)
+}
+
+// blame gives the errors of a service their places in the file.
+func blame(err error, origins *config.Origins) error {
+	if errs := server.Blame(err, origins); errs != nil {
+		return errs
+	}
+	return err
 }
 
 // loadSource is how every command reads its configuration. It also names environment
@@ -96,6 +114,12 @@ func newConfigValidate() *cobra.Command {
 its column and, where one is known, a suggestion. - is standard input. The exit
 code is 1 if there are mistakes.
 
+It reads what 'semel serve' reads: the registry of commands, sources, schemas, keys,
+certificates and secrets, by the names in the file, which count from the current
+directory. It opens no store and no port, and changes nothing. What is valid can be
+served, unless another process has the port or the directory, or the database
+doesn't answer.
+
 ` + configSource + `
 
 What is valid and may not be what you want is told on standard error.
@@ -107,7 +131,7 @@ they apply.`,
   semel config validate --json - < semel.yaml`,
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, _, err := loadConfig(cmd, first(args))
+			c, err := checkConfig(cmd, first(args))
 			errs, wrong := errors.AsType[config.Errors](err)
 			if err != nil && !wrong {
 				return err

@@ -135,7 +135,7 @@ func (s *evidenceSource) add(cmd *cobra.Command) {
 // open opens the log. With its keys it signs a checkpoint of all entries first, as the
 // last service did unless it crashed.
 func (s *evidenceSource) open(cmd *cobra.Command) (*evidenceLog, error) {
-	cfg, err := s.load(cmd)
+	cfg, _, err := s.load(cmd)
 	if err != nil {
 		return nil, reportConfig(cmd, err)
 	}

@@ -92,7 +92,7 @@ func newMigratePrint() *cobra.Command {
 
 // withSchema connects to the database of the configured store.
 func withSchema(cmd *cobra.Command, flags *configFlags, do func(context.Context, *pgxpool.Pool, config.Store) error) error {
-	cfg, err := flags.load(cmd)
+	cfg, _, err := flags.load(cmd)
 	if err != nil {
 		return reportConfig(cmd, err)
 	}

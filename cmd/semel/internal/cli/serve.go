@@ -46,7 +46,7 @@ Port 0 picks a free port. What happens is logged to standard error.`,
   semel serve --listen 127.0.0.1:8480 --admin 127.0.0.1:8481 --store pebble:./data`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := flags.load(cmd)
+			cfg, origins, err := flags.load(cmd)
 			if err != nil {
 				return reportConfig(cmd, err)
 			}
@@ -64,12 +64,13 @@ Port 0 picks a free port. What happens is logged to standard error.`,
 					cancel() // the parent is done, or gone
 				}()
 			}
-			return serve(ctx, server.Options{Config: cfg, Load: flags.reload, Log: log, Version: buildVersion(debug.ReadBuildInfo()).Version}, func(s *server.Server) error {
+			err = serve(ctx, server.Options{Config: cfg, Load: flags.reload, Log: log, Version: buildVersion(debug.ReadBuildInfo()).Version}, func(s *server.Server) error {
 				if !asJSON {
 					return nil
 				}
 				return printAddresses(cmd.OutOrStdout(), s, cfg)
 			})
+			return reportConfig(cmd, blame(err, origins))
 		},
 	}
 	flags.add(cmd)
@@ -128,9 +129,8 @@ func (f *configFlags) add(cmd *cobra.Command) {
 
 func (f *configFlags) source() config.Source { return config.Source{Path: f.file, Flags: f.set()} }
 
-func (f *configFlags) load(cmd *cobra.Command) (*config.Config, error) {
-	cfg, _, err := loadSource(cmd, f.source())
-	return cfg, err
+func (f *configFlags) load(cmd *cobra.Command) (*config.Config, *config.Origins, error) {
+	return loadSource(cmd, f.source())
 }
 
 // reload is load without the warnings about the environment, which were given before.

@@ -154,7 +154,7 @@ func mustExist(url string) error {
 // witnessed is an engine that runs nothing, and has the keys of the evidence log if the
 // configuration names them: what a command declares is then in the log.
 func witnessed(cmd *cobra.Command, flags *configFlags, store semel.Store) (*semel.Engine, error) {
-	cfg, err := flags.load(cmd)
+	cfg, _, err := flags.load(cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func witnessed(cmd *cobra.Command, flags *configFlags, store semel.Store) (*seme
 // openStore opens the configured store, whatever its durability, and an engine on it
 // that runs nothing. The name has no secrets.
 func openStore(cmd *cobra.Command, flags *configFlags, open func(context.Context, config.Store) (semel.Store, error)) (name string, store semel.Store, engine *semel.Engine, err error) {
-	cfg, err := flags.load(cmd)
+	cfg, _, err := flags.load(cmd)
 	if err != nil {
 		return "", nil, nil, reportConfig(cmd, err)
 	}
