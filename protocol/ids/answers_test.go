@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
@@ -262,4 +263,72 @@ func TestConfirmationSaysHow(t *testing.T) {
 	if r, err := g.Execute(t.Context(), caller, c); err != nil || r.Status != ids.StatusExecuted {
 		t.Errorf("%+v, %v", r, err)
 	}
+}
+
+// TestReconciliationAndCompensation: for a command shielded by S4, the gateway's engine asks
+// the declared function what became of a lost effect, and undoes a duplicate by the declared
+// command, once.
+func TestReconciliationAndCompensation(t *testing.T) {
+	clause.Proves(t, "IDS-XI.S4")
+	synctest.Test(t, func(t *testing.T) {
+		charged, ran, asked := 0, 0, 0
+		b := &ids.Bindings{
+			Handlers: map[string]ids.Handler{"pay": func(context.Context, semel.Execution, *ids.Derivation) (semel.Result, error) {
+				charged, ran = charged+1, ran+1
+				return semel.Result{}, semel.Unknown(errors.New("the answer was lost"))
+			}},
+			Reconcilers: map[string]semel.Reconciler{"ask": func(_ context.Context, held semel.Record) (semel.Settlement, error) {
+				if asked++; held.Held == "" || charged != 1 {
+					t.Errorf("asked about %q after %d charges", held.Held, charged)
+				}
+				done, err := ids.Done("Paid", map[string]any{"charge": "ch_1"})
+				return semel.Settlement{Outcome: semel.DispositionCompleted, Result: done}, err
+			}},
+			Compensators: map[string]semel.Compensator{"repay": func(_ context.Context, _ semel.Execution, undo semel.Record) (semel.Result, error) {
+				if charged--; undo.State != semel.Completed {
+					t.Errorf("a payment that is %s is paid back", undo.State)
+				}
+				return ids.Done("Paid back", nil)
+			}},
+		}
+		registry, err := ids.NewRegistry([]ids.Entry{
+			{Entity: "card", Action: "repay", Handler: ids.HandlerEntry{Func: "pay"}},
+			{
+				Entity: "card", Action: "pay", Class: semel.Shielded, Handler: ids.HandlerEntry{Func: "pay"},
+				Shields: []ids.ShieldEntry{{Strategy: semel.ShieldReconcile, Reconciler: "ask", Compensation: "card.repay", Compensator: "repay", Every: ids.Duration(time.Minute)}},
+			},
+		}, ids.LoadOptions{Bindings: b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, engine := on(t, memstore.New(), registry, b)
+		ctx, alice := t.Context(), ids.Caller{Tenant: "acme", Principal: "alice"}
+		pay := func(want ids.Status) *ids.Response {
+			t.Helper()
+			r, err := g.Execute(ctx, alice, ids.Command{TenantID: "acme", ActorID: "alice", Intent: ids.Intent{Entity: "card", Action: "pay"}})
+			if err != nil || r.Status != want || ran != 1 {
+				t.Fatalf("%+v, %v; it ran %d times", r, err, ran)
+			}
+			return r
+		}
+		first := pay(ids.StatusProcessing)
+		pay(ids.StatusProcessing) // a duplicate never runs, nor does it ask
+		if _, err := g.Compensate(ctx, alice, first.StatusID, ""); err == nil || asked != 0 {
+			t.Errorf("what nobody knows was undone: %v, asked %d times", err, asked)
+		}
+		if _, err := engine.Sweep(ctx); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if done := pay(ids.StatusExecuted); asked != 1 || done.StatusID != first.StatusID {
+			t.Errorf("asked %d times, %+v", asked, done)
+		}
+		charged++ // the provider's books say that it charged a second time
+		for range 2 {
+			if _, err := g.Compensate(ctx, alice, first.StatusID, "charged twice"); err != nil || charged != 1 {
+				t.Errorf("%v, charged %d times", err, charged)
+			}
+		}
+		pay(ids.StatusCompensated)
+	})
 }

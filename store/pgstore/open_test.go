@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"maps"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -112,18 +114,10 @@ func TestMigrations(t *testing.T) {
 		server.Exec(t, database, sql.String())
 		mustClose(t, mustOpen(t, server.URL(database), nil))
 	})
-	t.Run("the table has the columns and indexes of the map", func(t *testing.T) {
+	t.Run("the table has the columns and indexes of the map, and what it says of a call is true", func(t *testing.T) {
 		clause.Proves(t, "MAP-TABLE.1")
-		_, database := open(t, Options{})
+		st, database := open(t, Options{})
 		conn := server.Conn(t, database)
-		for _, name := range []string{"idempotency_key", "operation_type", "request_payload", "response_payload", "status",
-			"created_at", "updated_at", "expires_at", "user_id", "session_id"} {
-			var n int
-			err := conn.QueryRow(t.Context(), "SELECT count(*) FROM information_schema.columns WHERE table_schema = 'semel' AND table_name = 'idempotency_log' AND column_name = $1", name).Scan(&n)
-			if err != nil || n != 1 {
-				t.Errorf("column %s: %d, %v", name, n, err)
-			}
-		}
 		var defs string
 		if err := conn.QueryRow(t.Context(), "SELECT string_agg(indexdef, ';') FROM pg_indexes WHERE schemaname = 'semel' AND tablename = 'idempotency_log'").Scan(&defs); err != nil {
 			t.Fatal(err)
@@ -132,6 +126,45 @@ func TestMigrations(t *testing.T) {
 			if !strings.Contains(defs, columns) {
 				t.Errorf("no index on %s in %s", columns, defs)
 			}
+		}
+		engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay", Window: time.Hour}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		type row struct {
+			key, operation, status, user, session string
+			request                               *string
+			response                              []byte
+			created, updated                      time.Time
+			expires                               *time.Time
+		}
+		read := func() (r row) {
+			t.Helper()
+			err := conn.QueryRow(t.Context(), `SELECT idempotency_key, operation_type, status, user_id, session_id, request_payload, response_payload,
+				created_at, updated_at, expires_at FROM semel.idempotency_log`).
+				Scan(&r.key, &r.operation, &r.status, &r.user, &r.session, &r.request, &r.response, &r.created, &r.updated, &r.expires)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		call := semel.Call{Tenant: "shop", Principal: "ann", Operation: "pay", Key: "order-1", Fingerprint: store.NewFingerprint(1, sha256.Sum256([]byte("12 EUR")))}
+		ans, err := engine.Begin(t.Context(), call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := read()
+		if began.key != "order-1" || began.operation != "pay" || began.status != "processing" || began.user != "ann" || began.session != "shop" ||
+			began.request == nil || *began.request != call.Fingerprint.String() || began.response != nil || began.expires != nil {
+			t.Errorf("while it runs: %+v", began)
+		}
+		if err := ans.Attempt.Complete(t.Context(), semel.Result{Data: []byte(`{"paid":true}`)}); err != nil {
+			t.Fatal(err)
+		}
+		ended := read()
+		if ended.status != "completed" || string(ended.response) != `{"paid":true}` || *ended.request != *began.request || !ended.created.Equal(began.created) ||
+			ended.updated.Before(began.updated) || ended.expires == nil || !ended.expires.Equal(ended.updated.Add(time.Hour)) {
+			t.Errorf("when it is done: %+v, and before %+v", ended, began)
 		}
 	})
 }
