@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -88,6 +89,12 @@ func oneFile(cmd *cobra.Command, args []string) error {
 		return usage("unexpected argument %q for %q", args[1], cmd.CommandPath())
 	}
 	return nil
+}
+
+// isConfigFile reports whether an argument is the name of a file: no setting is called so.
+func isConfigFile(arg string) bool {
+	ext := filepath.Ext(arg)
+	return ext == ".yaml" || ext == ".yml"
 }
 
 func first(args []string) string {
@@ -200,12 +207,13 @@ func newConfigExplain() *cobra.Command {
 	var asJSON bool
 	var file, request string
 	cmd := &cobra.Command{
-		Use:   "explain [PATH]",
+		Use:   "explain [FILE] [PATH]",
 		Short: "Say what settings are for and where their values come from",
 		Long: `Say what settings are for and where their values come from: a variable of the
 environment, a line of the file or the default. PATH is a setting or a section,
 such as store.url, limits or routes[0]; routes[].mode explains the setting of any
-route. Secrets are not shown.
+route. FILE, which ends in .yaml or .yml, is the same as --file. Secrets are not
+shown.
 
 With --request it says instead what takes a request that was captured: which
 route, webhook, inbox or service over Forrst, whether it is guarded, and what
@@ -219,10 +227,21 @@ column or name), env, description and allowed; with --request one object with
 door, and setting, operation, upstream, guarded, key, webhook, activitypub and
 forrst where they apply.`,
 		Example: `  semel config explain store
-  semel config explain --file semel.yaml 'routes[0]'
+  semel config explain semel.yaml 'routes[0]'
   semel config explain --file semel.yaml --request delivery.http`,
-		Args: oneFile,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && isConfigFile(args[0]) {
+				if file != "" {
+					return usage("%s and --file %s are two files: name one", args[0], file)
+				}
+				args = args[1:]
+			}
+			return oneFile(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && isConfigFile(args[0]) {
+				file, args = args[0], args[1:]
+			}
 			c, origins, err := loadConfig(cmd, file)
 			if err != nil {
 				return reportConfig(cmd, err)

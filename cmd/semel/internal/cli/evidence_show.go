@@ -28,8 +28,8 @@ func newEvidenceShow() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show [NAME]",
-		Short: "Tell what happened to a call, by the log",
-		Long: `Tell what happened to a call, from the first delivery on, by the entries of the log.
+		Short: "Show what the log says about a call",
+		Long: `Show what happened to a call, from the first delivery on, by the entries of the log.
 The name is any that the call or one of its deliveries has in its tenant: the key; a
 command id, request id, correlation id or event id, also that of a duplicate or of a
 rejected delivery; or the id of its record, as lists have it. Or give the members of

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/client"
 )
 
 // The exit codes of commands that work on records, beside those of all commands.
@@ -24,6 +26,9 @@ func (e *exitError) Unwrap() error { return e.err }
 
 // exitWith gives an error its exit code, by what happened to the record.
 func exitWith(err error) error {
+	if a, ok := errors.AsType[*client.AnswerError](err); ok {
+		return &exitError{ExitUnavailable, fmt.Errorf("that is not the admin listener of a Semel service: %w. 'semel serve' logs its address as admin", a)}
+	}
 	e, ok := errors.AsType[*semel.Error](err)
 	if !ok {
 		return err

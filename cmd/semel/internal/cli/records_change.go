@@ -100,7 +100,7 @@ func (c *recordChanger) report(cmd *cobra.Command, done *changedRecord) error {
 		_, err := fmt.Fprintln(w, "The record is purged.")
 		return err
 	}
-	_, err := fmt.Fprintf(w, "The record is %s.\n", stateOf(done.After.of))
+	_, err := fmt.Fprintf(w, "The record is %s.%s\n", stateOf(done.After.of), nextOf(done.After.of))
 	return err
 }
 
@@ -109,6 +109,19 @@ changed, after one question about all of it; --dry-run only shows it. What can't
 changed is told, and the rest goes on. The JSON is then one object per line.
 
 `
+
+// nextOf says what the next delivery of a record that may run again does.
+func nextOf(rec *semel.Record) string {
+	if rec.Disposition != semel.DispositionAbandoned {
+		return ""
+	}
+	for i := range rec.Effects {
+		if rec.Effects[i].State == store.EffectConfirmed {
+			return " Its next delivery runs again, and gets the results of confirmed effects instead of repeating them."
+		}
+	}
+	return " Its next delivery runs again."
+}
 
 const changeJSON = `The JSON has action, done, reason, before and, if something is stored then, after,
 both with the members that list has.`

@@ -113,7 +113,7 @@ func TestRecordsChange(t *testing.T) {
 		}
 	})
 	t.Run("a settled effect lets it run again", func(t *testing.T) {
-		if code, out, errs := change("settle", "open", "--effect", `ch=arge=confirmed:"ch_1"`, "--yes", "--force"); code != ExitOK || out != "The record is abandoned.\n" {
+		if code, out, errs := change("settle", "open", "--effect", `ch=arge=confirmed:"ch_1"`, "--yes", "--force"); code != ExitOK || out != "The record is abandoned. Its next delivery runs again, and gets the results of confirmed effects instead of repeating them.\n" {
 			t.Errorf("exit %d, %s%s", code, out, errs)
 		}
 		if _, out, _ := records(t, store, append([]string{"get"}, named("open")...)...); !strings.Contains(out, "ch=arge: confirmed") {
@@ -205,7 +205,7 @@ func TestRecordsAsk(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if errs, err := inProcess(t, t.Context(), e, strings.NewReader("yes\n"), &out, args...); err != nil || out.String() != "The record is abandoned.\n" {
+	if errs, err := inProcess(t, t.Context(), e, strings.NewReader("yes\n"), &out, args...); err != nil || out.String() != "The record is abandoned. Its next delivery runs again.\n" {
 		t.Errorf("%v, %s%s", err, &out, errs)
 	}
 }

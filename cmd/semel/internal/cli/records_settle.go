@@ -27,9 +27,9 @@ func newRecordsSettle(from *recordsFrom) *cobra.Command {
 	var f settleFlags
 	cmd := &cobra.Command{
 		Use:   "settle [RECORD | --all QUALIFIER...]",
-		Short: "Say what became of a held record",
-		Long: `Say what became of a held record: its attempt died, broke off or ran out of time,
-and nobody knows whether the work was done. The outcomes are
+		Short: "Settle a held record: say whether its work was done",
+		Long: `Settle a held record: its attempt died, broke off or ran out of time, and nobody
+knows whether the work was done. You say so by an outcome:
   completed  the work was done: duplicates get --result from now on
   rejected   it was refused for good: duplicates get the refusal
   failed     it failed: the operation's on_failure says what comes next
@@ -71,7 +71,7 @@ recorded. Nothing is asked at a provider: that is up to you.
 	flags := cmd.Flags()
 	flags.StringVar(&f.outcome, "outcome", "", "completed, rejected, failed or aborted")
 	flags.IntVar(&f.status, "status", 0, "`status` that duplicates of an HTTP request get")
-	flags.StringArrayVar(&f.headers, "header", nil, "`'NAME: VALUE'` that they get; may be repeated")
+	flags.StringArrayVar(&f.headers, "header", nil, "`'NAME: VALUE'` of that answer's header; may be repeated")
 	flags.StringVar(&f.result, "result", "", "`text` that duplicates get")
 	flags.StringVar(&f.resultFile, "result-file", "", "`file` of what duplicates get; - is standard input")
 	flags.StringVar(&f.code, "failure-code", "", "short `word` for why it failed")
@@ -96,7 +96,7 @@ func (f *settleFlags) settlement(cmd *cobra.Command) (s semel.Settlement, err er
 	case !ok:
 		return s, usage("--outcome is %q, not completed, rejected, failed or aborted", f.outcome)
 	case f.outcome == "" && len(f.effects) == 0:
-		return s, usage("what became of it? Give --outcome or --effect")
+		return s, usage("say what happened: give --outcome or --effect")
 	case flags.Changed("result") && flags.Changed("result-file"):
 		return s, usage("--result and --result-file exclude each other")
 	case hasResult && (f.outcome == "" || f.outcome == "aborted"):

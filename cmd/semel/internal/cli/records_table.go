@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
@@ -18,7 +19,7 @@ type recordTable struct {
 	now  time.Time
 	rows int
 	// held is the first record that waits to be settled.
-	held *semel.ID
+	held *semel.Record
 }
 
 // newRecordTable prints to w; what is in front of each row has a column of its own.
@@ -41,7 +42,7 @@ const (
 func (t *recordTable) row(front string, rec *semel.Record) {
 	t.rows++
 	if rec.Held != "" && t.held == nil {
-		t.held = &rec.ID
+		t.held = rec
 	}
 	age, id := ageOf(t.now.Sub(rec.CreatedAt.Time())), &rec.ID
 	if t.wide {
@@ -61,8 +62,12 @@ func (t *recordTable) footer(w io.Writer, src *recordSource) {
 	if t.held == nil {
 		return
 	}
-	name := src.flags() + " " + t.held.Encode()
-	fmt.Fprintf(w, "\nLook at one: semel records get%s\nSettle it:   semel records settle%[1]s --outcome completed|rejected|failed|aborted --reason '...'\n", name)
+	name, how := src.flags()+" "+t.held.ID.Encode(), "--outcome completed|rejected|failed|aborted"
+	if effect, open := openEffect(t.held); open { // no outcome is taken before that is known
+		effect = strings.ReplaceAll(printable(effect), "'", `'\''`)
+		how = fmt.Sprintf("--effect '%s=confirmed:JSON' or '%[1]s=refuted'", effect)
+	}
+	fmt.Fprintf(w, "\nLook at one: semel records get%s\nSettle it:   semel records settle%[1]s %s --reason '...'\n", name, how)
 }
 
 // whyOf says why a record is in its state, if a reason is recorded.

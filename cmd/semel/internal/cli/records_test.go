@@ -249,8 +249,13 @@ func TestRecordsList(t *testing.T) {
 			!regexp.MustCompile(`(?m)^\d+[smh] +rejected +charge +refused +shop +declined: no funds$`).MatchString(out) {
 			t.Error(out)
 		}
-		if !regexp.MustCompile(`(?m)^Settle it: +semel records settle --store \S+ \S+ --outcome `).MatchString(errs) {
+		if !regexp.MustCompile(`(?m)^Settle it: +semel records settle --store \S+ \S+ --(outcome|effect) `).MatchString(errs) {
 			t.Errorf("nothing says how to settle one: %s", errs)
+		}
+	})
+	t.Run("a call with an open effect is settled by that effect", func(t *testing.T) {
+		if _, _, errs := records(t, store, "list", "key:open"); !regexp.MustCompile(`(?m)^Settle it: +semel records settle --store \S+ \S+ --effect 'ch=arge=confirmed:JSON' or 'ch=arge=refuted' --reason`).MatchString(errs) {
+			t.Error(errs)
 		}
 	})
 	t.Run("wide it has everything, and the name for other commands", func(t *testing.T) {

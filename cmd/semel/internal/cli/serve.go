@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -198,11 +199,28 @@ func newLogger(w io.Writer, c config.Log) (*slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
 		return nil, err
 	}
-	opts := &slog.HandlerOptions{Level: level}
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: readable}
 	if c.Format == "text" || c.Format == "auto" && isTerminal(w) {
 		return slog.New(slog.NewTextHandler(w, opts)), nil
 	}
 	return slog.New(slog.NewJSONHandler(w, opts)), nil
+}
+
+// readable writes durations as 46.822ms instead of a number of nanoseconds, and leaves out
+// what is empty.
+func readable(groups []string, a slog.Attr) slog.Attr {
+	switch {
+	case a.Value.Kind() == slog.KindDuration:
+		d, unit := a.Value.Duration(), time.Microsecond
+		if d >= time.Second {
+			unit = time.Millisecond
+		}
+		return slog.String(a.Key, d.Round(unit).String())
+	case len(groups) == 0 && a.Key == slog.MessageKey:
+	case a.Value.Kind() == slog.KindString && a.Value.String() == "":
+		return slog.Attr{}
+	}
+	return a
 }
 
 func isTerminal(w io.Writer) bool {

@@ -38,8 +38,8 @@ the answer that is kept, and which other calls of its operation had the same pay
 under another key. Those were executed too: a client that makes a new key for a retry
 is charged twice.
 
-The call is named by its key, and then all calls with it are told of; by the command
-id, request id, correlation id or event id of its first delivery; or
+Name the call by its key, which shows every call that has it; by the command id,
+request id, correlation id or event id of its first delivery; or
 ` + recordNames + `.
 Duplicates are counted by a service, for --url, since it was started, and by the node
 that is asked.
