@@ -51,11 +51,14 @@ func FingerprintOf(scheme Scheme, parts ...[]byte) Fingerprint {
 // that differ in value always do, even where binary64 can't tell them apart.
 // Duplicate member names and invalid text are refused.
 func FingerprintJSON(text []byte) (Fingerprint, error) {
-	c, err := canon.Canonicalize(text, canon.Exact)
-	if err != nil {
+	h := sha256.New()
+	h.Write([]byte{byte(SchemeJSON)})
+	if err := canon.WriteFramed(h, text, canon.Exact); err != nil { // as FingerprintOf frames a part
 		return Fingerprint{}, &Error{Code: CodeInvalidCall, Message: "the payload is not strict JSON", Err: err}
 	}
-	return FingerprintOf(SchemeJSON, c), nil
+	f := Fingerprint{scheme: SchemeJSON}
+	h.Sum(f.sum[:0])
+	return f, nil
 }
 
 // NewFingerprint makes a fingerprint from a digest that the caller computed,

@@ -1,7 +1,9 @@
 package canon
 
 import (
+	"encoding/binary"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 )
@@ -61,20 +63,65 @@ func Canonicalize(src []byte, mode Mode) ([]byte, error) {
 // error is a [*SyntaxError]; dst is then returned as it was. The two slices may
 // share memory.
 func Append(dst, src []byte, mode Mode) ([]byte, error) {
-	p := parsers.Get().(*parser)
+	p, err := read(src, mode)
+	if err != nil {
+		return dst, err
+	}
 	defer p.release()
+	if dst == nil && len(p.objects) == 0 && cap(p.text) > maxKeptBytes {
+		text := p.text
+		p.text = nil
+		return text, nil
+	}
+	dst = slices.Grow(dst, len(p.text))
+	return p.emit(dst, 0, uint32(len(p.text)), 0), nil
+}
+
+// Write writes the canonical form of the one JSON text in src. It needs no memory for the
+// form as a whole, and is meant for a hash, whose Write never fails. Its only error is a
+// [*SyntaxError]; nothing is written then.
+func Write(w io.Writer, src []byte, mode Mode) error { return write(w, src, mode, false) }
+
+// WriteFramed is Write with the length of the form in bytes before it, an unsigned varint.
+func WriteFramed(w io.Writer, src []byte, mode Mode) error { return write(w, src, mode, true) }
+
+func write(w io.Writer, src []byte, mode Mode, framed bool) error {
+	p, err := read(src, mode)
+	if err != nil {
+		return err
+	}
+	defer p.release()
+	if framed {
+		p.number = binary.AppendUvarint(p.number[:0], uint64(len(p.text)))
+		_, _ = w.Write(p.number)
+	}
+	p.pour(w, 0, uint32(len(p.text)), 0)
+	return nil
+}
+
+// read parses a text. The parser has to be released.
+func read(src []byte, mode Mode) (*parser, error) {
+	if len(src) > maxSource {
+		return nil, &SyntaxError{Offset: maxSource, Msg: "longer than can be read"}
+	}
+	p := parsers.Get().(*parser)
 	p.src, p.mode = src, mode
 	// The text is rarely longer than its source. The bound keeps a long input
 	// that is refused early from costing its length.
 	p.text = slices.Grow(p.text, min(len(src), maxFirstGrow))
 	if err := p.parse(); err != nil {
-		return dst, err
+		p.release()
+		return nil, err
 	}
-	dst = slices.Grow(dst, len(p.text))
-	return p.emit(dst, 0, len(p.text), 0), nil
+	p.members = kept(p.members, maxKeptRecords) // whatever comes next takes memory, too
+	return p, nil
 }
 
 const (
+	// maxSource bounds the text that is read, in bytes, so that offsets in what is
+	// written have 32 bits: a number may become longer, by 17 bytes for 5 at most.
+	maxSource = 512 << 20
+
 	maxFirstGrow = 1 << 20
 
 	// What a pooled parser may hold on to, for each of its buffers.

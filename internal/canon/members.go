@@ -3,27 +3,66 @@ package canon
 import (
 	"cmp"
 	"encoding/binary"
+	"io"
+	"math"
 	"slices"
 )
 
-// member is one name and value of an object.
+// member is one name and value of an open object. Somebody may send nothing but members,
+// so what is kept of each is small; maxSource is what makes offsets fit.
 type member struct {
-	prefix     uint64 // first eight bytes of the name as sortPrefix gives them
-	pos        int    // offset in src of the name's opening quote
-	name       int    // offset of the name in parser.names, or verbatim
-	nameLen    int    // unescaped
-	start, end int    // the member in parser.text, from its name to its value
-	first      int    // first of parser.objects that starts in the member or after it
+	prefix  uint64 // first eight bytes of the name as sortPrefix gives them
+	pos     uint32 // offset in src of the name's opening quote
+	name    uint32 // offset of the name in parser.names, or verbatim
+	nameLen uint32 // unescaped
+	placed
+}
+
+// placed is where a member stands.
+type placed struct {
+	start, end uint32 // in parser.text, from its name to its value
+	first      uint32 // first of parser.objects that starts in the member or after it
 }
 
 // verbatim as member.name says that the name stands unescaped in src.
-const verbatim = -1
+const verbatim = math.MaxUint32
 
 // object is where an object stands in parser.text and how to reorder it.
 type object struct {
-	start, end int // between the braces
-	lo, hi     int // its members in parser.sorted; none if it is in order as it is
-	next       int // first of parser.objects that starts after this object
+	start, end uint32 // between the braces
+	lo, hi     uint32 // its members in parser.sorted; none if it is in order as it is
+	next       uint32 // first of parser.objects that starts after this object
+}
+
+// room makes room for n more records. For many it is made once, for what is left of the
+// document: growing by and by takes several times the memory.
+func room[T any](records []T, n int, left func() int) []T {
+	switch {
+	case len(records)+n <= cap(records):
+		return records
+	case len(records)+n <= fewRecords:
+		return slices.Grow(records, max(16, n, len(records)))
+	}
+	return slices.Grow(records, n+left())
+}
+
+// fewRecords is how many records make no difference.
+const fewRecords = 1024
+
+// left counts a mark outside of strings in what is left of the document.
+func (p *parser) left(mark byte) (n int) {
+	quoted := false
+	for i := p.pos; i < len(p.src); i++ {
+		switch c := p.src[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case !quoted && c == mark:
+			n++
+		}
+	}
+	return n
 }
 
 // memberName reads a name and its colon and begins a member of the innermost
@@ -32,27 +71,23 @@ func (p *parser) memberName(f *frame) error {
 	if p.next() != '"' {
 		return p.unexpected("a member name")
 	}
-	m := member{pos: p.pos, start: len(p.text), first: len(p.objects), name: verbatim}
+	pos := p.pos
+	m := member{pos: uint32(pos), name: verbatim, placed: placed{start: uint32(len(p.text)), first: uint32(len(p.objects))}}
 	mark := len(p.names)
 	escaped, err := p.scanString()
 	if err != nil {
 		return err
 	}
 	if escaped {
-		m.name, m.nameLen = mark, len(p.names)-mark
+		m.name, m.nameLen = uint32(mark), uint32(len(p.names)-mark)
 	} else {
-		m.nameLen = p.pos - m.pos - len(`""`)
+		m.nameLen = uint32(p.pos - pos - len(`""`))
 	}
 	m.prefix = sortPrefix(p.name(&m))
 	if n := len(p.members); n > f.members && f.ordered {
 		f.ordered = p.compareNames(&p.members[n-1], &m) < 0
 	}
-	if len(p.members) == cap(p.members) {
-		// append alone grows large slices by a quarter only, which for a large
-		// object adds up to five times the memory needed.
-		p.members = slices.Grow(p.members, max(16, len(p.members)))
-	}
-	p.members = append(p.members, m)
+	p.members = append(room(p.members, 1, func() int { return p.left(':') }), m)
 	if p.next() != ':' {
 		return p.unexpected("':'")
 	}
@@ -62,7 +97,7 @@ func (p *parser) memberName(f *frame) error {
 
 // endMember notes that the last member's value is complete.
 func (p *parser) endMember() {
-	p.members[len(p.members)-1].end = len(p.text)
+	p.members[len(p.members)-1].end = uint32(len(p.text))
 }
 
 // closeObject ends the innermost object, f, at its closing brace: it refuses
@@ -70,7 +105,7 @@ func (p *parser) endMember() {
 // must be reordered.
 func (p *parser) closeObject(f *frame) error {
 	o := &p.objects[f.record]
-	o.end, o.next = len(p.text), len(p.objects)
+	o.end, o.next = uint32(len(p.text)), uint32(len(p.objects))
 	switch {
 	case !f.ordered:
 		members := p.members[f.members:]
@@ -78,10 +113,13 @@ func (p *parser) closeObject(f *frame) error {
 		if pos, found := p.duplicate(members); found {
 			return p.fail(pos, "duplicate member name")
 		}
-		o.lo = len(p.sorted)
-		p.sorted = append(p.sorted, members...)
-		o.hi = len(p.sorted)
-	case o.next == f.record+1: // nothing to reorder, neither here nor within
+		o.lo = uint32(len(p.sorted))
+		p.sorted = room(p.sorted, len(members), func() int { return f.members + p.left(':') })
+		for i := range members {
+			p.sorted = append(p.sorted, members[i].placed)
+		}
+		o.hi = uint32(len(p.sorted))
+	case int(o.next) == f.record+1: // nothing to reorder, neither here nor within
 		p.objects = p.objects[:f.record]
 	}
 	p.members = p.members[:f.members]
@@ -106,8 +144,8 @@ func (p *parser) sort(members []member) {
 func (p *parser) duplicate(sorted []member) (pos int, found bool) {
 	for i := 1; i < len(sorted); i++ {
 		m := &sorted[i]
-		if (!found || m.pos < pos) && p.compareNames(&sorted[i-1], m) == 0 {
-			pos, found = m.pos, true
+		if (!found || int(m.pos) < pos) && p.compareNames(&sorted[i-1], m) == 0 {
+			pos, found = int(m.pos), true
 		}
 	}
 	return pos, found
@@ -116,8 +154,8 @@ func (p *parser) duplicate(sorted []member) (pos int, found bool) {
 // emit appends text[from:to] to dst with the members of its objects in order.
 // No object before objects[next] starts in that range. Calls nest at most
 // MaxDepth deep, as the objects do.
-func (p *parser) emit(dst []byte, from, to, next int) []byte {
-	for next < len(p.objects) && p.objects[next].start < to {
+func (p *parser) emit(dst []byte, from, to, next uint32) []byte {
+	for int(next) < len(p.objects) && p.objects[next].start < to {
 		o := p.objects[next]
 		if o.lo == o.hi {
 			next++ // in order itself, but maybe not the objects within
@@ -135,10 +173,32 @@ func (p *parser) emit(dst []byte, from, to, next int) []byte {
 	return append(dst, p.text[from:to]...)
 }
 
+// pour is emit for a writer.
+func (p *parser) pour(w io.Writer, from, to, next uint32) {
+	for int(next) < len(p.objects) && p.objects[next].start < to {
+		o := p.objects[next]
+		if o.lo == o.hi {
+			next++
+			continue
+		}
+		_, _ = w.Write(p.text[from:o.start])
+		for i, m := range p.sorted[o.lo:o.hi] {
+			if i > 0 {
+				_, _ = w.Write(comma)
+			}
+			p.pour(w, m.start, m.end, m.first)
+		}
+		from, next = o.end, o.next
+	}
+	_, _ = w.Write(p.text[from:to])
+}
+
+var comma = []byte{','}
+
 // name is the unescaped name of m.
 func (p *parser) name(m *member) []byte {
 	if m.name == verbatim {
-		start := m.pos + len(`"`)
+		start := m.pos + uint32(len(`"`))
 		return p.src[start : start+m.nameLen]
 	}
 	return p.names[m.name : m.name+m.nameLen]

@@ -2,6 +2,7 @@ package canon
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 )
 
@@ -19,6 +20,8 @@ const (
 	// floatPoint is a position of the decimal point beyond which every number
 	// overflows binary64, and below whose negative every number underflows.
 	floatPoint = 400
+	// maxLonger is by how much a number becomes longer at most: 1e20 by 17 bytes.
+	maxLonger = 17
 	// maxCounted is where a literal's exponent stops being counted. No input has
 	// the digits that could make up for more.
 	maxCounted = 1 << 50
@@ -67,6 +70,10 @@ func (p *parser) numberValue() error {
 	if end < len(p.src) && p.src[end]|0x20 == 'e' {
 		if exponent, end, err = p.exponent(end + 1); err != nil {
 			return err
+		}
+		// No other text can become longer than it was.
+		if rest := len(p.src) - start; cap(p.text)-len(p.text) < rest+maxLonger && rest > maxFirstGrow/16 {
+			p.text = slices.Grow(p.text, rest+maxLonger*(1+p.left('e')+p.left('E')))
 		}
 	}
 	p.pos = end

@@ -17,7 +17,7 @@ type parser struct {
 
 	frames  []frame  // open arrays and objects, outermost first
 	members []member // members of all open objects, innermost last
-	sorted  []member // members of the closed objects that emit has to reorder
+	sorted  []placed // members of the closed objects that emit has to reorder
 	objects []object // by position
 }
 
@@ -172,7 +172,7 @@ func (p *parser) openObject() (opened bool, err error) {
 		return false, err
 	}
 	p.punctuate('{')
-	p.objects = append(p.objects, object{start: len(p.text)})
+	p.objects = append(room(p.objects, 1, func() int { return p.left('{') }), object{start: uint32(len(p.text))})
 	f := &p.frames[len(p.frames)-1]
 	if p.next() == '}' {
 		return false, p.closeObject(f)

@@ -2,9 +2,11 @@ package activitypub
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -77,13 +79,12 @@ func parse(body []byte) (*Activity, error) {
 	if !json.Valid(body) || bytes.TrimLeft(body, " \t\r\n")[0] != '{' {
 		return a, malformed("the body isn't a JSON object")
 	}
-	// Duplicate names would mean one thing here and another to the next reader. In the
-	// canonical form there are none.
-	text, err := canon.Canonicalize(body, canon.Exact)
-	if err != nil {
+	// Duplicate names would mean one thing here and another to the next reader.
+	var err error
+	if a.content, err = contentOf(body); err != nil {
 		return a, malformed("the body isn't strict JSON: a name may come twice in one object, or text isn't UTF-8")
 	}
-	members := pick(text, identifying...)
+	members := pick(body, identifying...)
 	id, _ := canon.Text(members["id"])
 	if id == "" {
 		return a, malformed("the activity has no id, which has to be a URI")
@@ -92,7 +93,7 @@ func parse(body []byte) (*Activity, error) {
 		return a, malformed("the id of the activity isn't a full URI: %v", err)
 	}
 	a.ID = id
-	if name, found := ambiguous(text, identifying...); found {
+	if name, found := ambiguous(body, identifying...); found {
 		return a, malformed("the activity has the member %q, which others take for another one", name)
 	}
 	if a.Type, _ = canon.Text(members["type"]); a.Type == "" {
@@ -122,7 +123,6 @@ func parse(body []byte) (*Activity, error) {
 		object, err := reference(members["object"])
 		a.leaves = err == nil && object == a.Actor
 	}
-	a.content = semel.FingerprintOf(store.SchemeJSON, withoutProofs(text))
 	return a, nil
 }
 
@@ -167,26 +167,44 @@ var required = map[string][]string{
 	"Add": {"object", "target"}, "Remove": {"object", "target"},
 }
 
-// withoutProofs is a canonical object without what senders prove it by: that changes
-// whenever it is made. What is left is canonical.
-func withoutProofs(object []byte) []byte {
-	proofs := pick(object, "proof", "signature")
-	if len(proofs) == 0 {
-		return object
+// contentOf is the fingerprint of an activity without what senders prove it by: that
+// changes whenever it is made. An error means that the body isn't strict JSON.
+func contentOf(body []byte) (print semel.Fingerprint, err error) {
+	proofs := 0
+	for name, value := range canon.Members(body) {
+		if isProof(name) {
+			proofs++
+			err = cmp.Or(err, canon.Write(io.Discard, value, canon.Exact))
+		}
 	}
-	rest := []byte("{")
-	for name, value := range canon.Members(object) {
-		if string(name) == "proof" || string(name) == "signature" {
+	switch {
+	case err != nil || proofs > 2: // one of them comes twice
+		return print, cmp.Or(err, errors.New("duplicate member name"))
+	case proofs == 0:
+		return semel.FingerprintJSON(body)
+	}
+	seen := ""
+	rest := append(make([]byte, 0, len(body)), '{')
+	for name, value := range canon.Members(body) {
+		if isProof(name) {
+			if seen == string(name) {
+				return print, errors.New("duplicate member name")
+			}
+			seen = string(name)
 			continue
 		}
 		if len(rest) > 1 {
 			rest = append(rest, ',')
 		}
-		rest, _ = canon.AppendString(rest, string(name)) // it was valid where it stood
+		if rest, err = canon.AppendString(rest, string(name)); err != nil {
+			return print, err
+		}
 		rest = append(append(rest, ':'), value...)
 	}
-	return append(rest, '}')
+	return semel.FingerprintJSON(append(rest, '}'))
 }
+
+func isProof(name []byte) bool { return string(name) == "proof" || string(name) == "signature" }
 
 // saidBy completes the fingerprint: neither the same id with another content nor the same
 // id from another server is the same activity (VUL-01-002).

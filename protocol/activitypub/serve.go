@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/protocol/activitypub/httpsig"
 )
@@ -91,18 +91,18 @@ func (in *Inbox) receive(w http.ResponseWriter, r *http.Request) (*Activity, err
 	if !isActivity(r.Header) {
 		return a, &fault{status: http.StatusUnsupportedMediaType, name: "UnsupportedMediaType", err: errors.New(`the content type isn't application/activity+json, nor application/ld+json with the profile "https://www.w3.org/ns/activitystreams", or the body is encoded`)}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, in.opts.MaxBody))
-	if _, long := errors.AsType[*http.MaxBytesError](err); long {
+	text, err := body.Read(w, r, in.opts.MaxBody)
+	if errors.Is(err, body.ErrTooLong) {
 		return a, &fault{status: http.StatusRequestEntityTooLarge, name: "PayloadTooLarge", err: fmt.Errorf("the body is longer than %d bytes", in.opts.MaxBody)}
 	}
 	if err != nil {
 		return a, malformed("the body broke off")
 	}
-	if a, err = parse(body); err != nil {
+	if a, err = parse(text); err != nil {
 		return a, err
 	}
 	a.Tenant, a.Inbox = in.opts.Tenant, actor
-	if err := in.sender(r, body, a); err != nil {
+	if err := in.sender(r, text, a); err != nil {
 		return a, err
 	}
 	if len(in.opts.Types) > 0 && !slices.Contains(in.opts.Types, a.Type) {

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"io"
 	"maps"
 	"mime"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/transport/safehttp"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
@@ -162,17 +162,17 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, http.StatusUnsupportedMediaType, one(InvalidRequest, nil, "Content-Type must be application/json"), began)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
+	text, err := body.Read(w, r, s.opts.MaxBody)
 	if err != nil {
 		w.Header().Set("Connection", "close") // what is left of the body is not worth reading
-		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		if errors.Is(err, body.ErrTooLong) {
 			s.refuse(w, http.StatusRequestEntityTooLarge, one(InvalidRequest, nil, "The request has more than %d bytes", s.opts.MaxBody), began)
 			return
 		}
 		s.refuse(w, http.StatusBadRequest, one(InvalidRequest, nil, "The request did not arrive whole; send it again"), began)
 		return
 	}
-	req, id, errs := parse(body)
+	req, id, errs := parse(text)
 	if len(errs) > 0 {
 		s.write(w, id, req, refused(errs), began)
 		return

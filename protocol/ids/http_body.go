@@ -3,12 +3,12 @@ package ids
 import (
 	"bytes"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"strconv"
 	"strings"
 
+	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/canon"
 )
 
@@ -45,14 +45,14 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if !isJSON(r.Header) {
 		return nil, errMedia
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxEnvelope))
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+	text, err := body.Read(w, r, MaxEnvelope)
+	if errors.Is(err, body.ErrTooLong) {
 		return nil, errTooLarge
 	}
 	if err != nil {
 		return nil, &Error{Reason: ReasonEnvelope, Message: "the body broke off; send all of it again"}
 	}
-	return body, nil
+	return text, nil
 }
 
 // isJSON reports whether the header says that the body is JSON in UTF-8. Forms of web

@@ -193,6 +193,33 @@ func (v *view) fill(t template) (string, error) {
 	return b.String(), nil
 }
 
+// bytes is fill for what is signed, which is often the whole body.
+func (v *view) bytes(t template) ([]byte, error) {
+	if len(t) == 1 && t[0].place != nil && t[0].place.kind == "body" {
+		return v.delivery.Body, nil
+	}
+	size := 0
+	if uses([]template{t}, "body") {
+		size = len(v.delivery.Body)
+	}
+	b := make([]byte, 0, size+256)
+	for _, s := range t {
+		switch {
+		case s.place == nil:
+			b = append(b, s.literal...)
+		case s.place.kind == "body":
+			b = append(b, v.delivery.Body...)
+		default:
+			text, err := v.value(s.place)
+			if err != nil {
+				return nil, err
+			}
+			b = append(b, text...)
+		}
+	}
+	return b, nil
+}
+
 // fillAll fills a list of templates.
 func (v *view) fillAll(list []template) ([]string, error) {
 	var values []string

@@ -6,10 +6,10 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
-	"io"
 	"net/http"
 	"time"
 
+	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/problem"
 )
 
@@ -51,8 +51,8 @@ func (r *Receiver) allowed() string {
 }
 
 func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, r.opts.MaxBody))
-	if _, long := errors.AsType[*http.MaxBytesError](err); long {
+	text, err := body.Read(w, req, r.opts.MaxBody)
+	if errors.Is(err, body.ErrTooLong) {
 		r.refuse(w, http.StatusRequestEntityTooLarge, refusal(codeTooLong, "the body is longer than %d bytes", r.opts.MaxBody))
 		return
 	}
@@ -60,7 +60,7 @@ func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
 		r.refuse(w, http.StatusBadRequest, refusal("broken_off", "the body broke off"))
 		return
 	}
-	events, err := r.Verify(&Delivery{Header: req.Header, Body: body})
+	events, err := r.Verify(&Delivery{Header: req.Header, Body: text})
 	if refused, ok := errors.AsType[*Refusal](err); ok {
 		r.refuse(w, statusOf(refused.Code), refused)
 		return

@@ -161,14 +161,14 @@ func (v *Verifier) verify(at *view) error {
 	if err != nil {
 		return err
 	}
-	signed, err := at.fill(v.source.signed)
+	signed, err := at.bytes(v.source.signed)
 	if err == nil {
 		err = v.source.separate(at)
 	}
 	if err != nil {
 		return &Refusal{CodeSignatureMalformed, err}
 	}
-	if !v.signedBy(given, []byte(signed)) {
+	if !v.signedBy(given, signed) {
 		return refusal(CodeSignatureWrong, "none of the secrets made the signature of these bytes")
 	}
 	return v.timely(at)

@@ -132,6 +132,10 @@ var hookHuma = sync.OnceFunc(func() {
 	}
 })
 
+// maxMistakes is how many mistakes an answer has at most, because it should not be larger
+// than its request.
+const maxMistakes = 20
+
 // refusal is the problem for an error that huma found.
 func (a *API) refusal(status int, msg string, errs []error) *problem {
 	code := CodeInternal
@@ -155,7 +159,7 @@ func (a *API) refusal(status int, msg string, errs []error) *problem {
 	p := a.newProblem(code, msg)
 	for _, err := range errs {
 		// The value is left out: it may be a secret.
-		if d, ok := err.(huma.ErrorDetailer); ok {
+		if d, ok := err.(huma.ErrorDetailer); ok && len(p.Errors) < maxMistakes {
 			p.Errors = append(p.Errors, wire.Mistake{Location: d.ErrorDetail().Location, Message: d.ErrorDetail().Message})
 		}
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"math"
 
@@ -20,12 +21,21 @@ var strictJSON = huma.Format{
 	Unmarshal: func(data []byte, v any) error {
 		shape, ok := v.(*any)
 		if !ok {
+			// huma asks for this also where the untyped value was refused.
+			if _, err := outlineOf(data); err != nil {
+				return err
+			}
 			return json.Unmarshal(data, v)
 		}
 		// huma asks for the untyped value first, to validate it.
-		if _, err := canon.Canonicalize(data, canon.Exact); err != nil {
+		outlined, err := outlineOf(data) // first, because it costs least
+		if err == nil {
+			err = canon.Write(io.Discard, data, canon.Exact)
+		}
+		if err != nil {
 			return err
 		}
+		data = outlined
 		dec := json.NewDecoder(bytes.NewReader(data))
 		dec.UseNumber()
 		if err := dec.Decode(shape); err != nil {
@@ -34,6 +44,72 @@ var strictJSON = huma.Format{
 		*shape = withFloats(*shape)
 		return nil
 	},
+}
+
+const (
+	// fewValues are read as they are.
+	fewValues = 1000
+	// maxValues bounds the values of a body without those that callers fill as they
+	// like: a tree of them, and a complaint about each, take many times their bytes. The
+	// largest batch has fewer.
+	maxValues = 10_000
+)
+
+var errTooMany = errors.New("the body has more members and items than any request")
+
+// outline is a body without what callers fill as they like, which is not validated.
+type outline struct{ values int }
+
+// outlineOf is the outline of a body; of a small one, the body.
+func outlineOf(data []byte) ([]byte, error) {
+	if canon.Values(data) <= fewValues {
+		return data, nil
+	}
+	o := outline{}
+	if data = o.add(nil, bytes.TrimSpace(data)); o.values > maxValues {
+		return nil, errTooMany
+	}
+	return data, nil
+}
+
+// add appends the outline of a value. It stops behind maxValues.
+func (o *outline) add(dst, value []byte) []byte {
+	if o.values++; o.values > maxValues {
+		return dst
+	}
+	switch begin := len(dst); value[0] {
+	case '{':
+		for name, v := range canon.Members(value) {
+			if dst = append(dst, ','); len(dst) == begin+1 {
+				dst[begin] = '{'
+			}
+			dst, _ = canon.AppendString(dst, string(name)) // it was valid where it stood
+			dst = append(dst, ':')
+			if string(name) == "payload" || string(name) == "result" {
+				dst = append(dst, '0')
+			} else if dst = o.add(dst, v); o.values > maxValues {
+				return dst
+			}
+		}
+		if len(dst) == begin {
+			dst = append(dst, '{')
+		}
+		return append(dst, '}')
+	case '[':
+		for v := range canon.Items(value) {
+			if dst = append(dst, ','); len(dst) == begin+1 {
+				dst[begin] = '['
+			}
+			if dst = o.add(dst, v); o.values > maxValues {
+				return dst
+			}
+		}
+		if len(dst) == begin {
+			dst = append(dst, '[')
+		}
+		return append(dst, ']')
+	}
+	return append(dst, value...)
 }
 
 // withFloats turns the numbers of a JSON value into floats, which validation compares.

@@ -210,12 +210,22 @@ func (h *handler) take(r *http.Request, sc *scratch) (semel.Fingerprint, error) 
 	return h.digestSmall(r, mode, s.data, sc), nil
 }
 
+// maxScratch is up to which length of a body its canonical form is made in reused memory.
+// A longer one could be many times the body, and goes to the hash as it is made.
+const maxScratch = 64 << 10
+
 // digestSmall digests a body that is in memory.
 func (h *handler) digestSmall(r *http.Request, mode BodyMode, body []byte, sc *scratch) semel.Fingerprint {
 	target := len(sc.digest)
 	switch mode {
 	case BodyJSON:
-		if b, err := canon.Append(sc.digest, body, canon.Exact); err == nil {
+		if len(body) > maxScratch {
+			sum := sha256.New()
+			sum.Write(sc.digest)
+			if canon.Write(sum, body, canon.Exact) == nil {
+				return store.NewFingerprint(semel.SchemeJSON, [32]byte(sum.Sum(nil)))
+			}
+		} else if b, err := canon.Append(sc.digest, body, canon.Exact); err == nil {
 			sc.digest = b
 			return store.NewFingerprint(semel.SchemeJSON, sha256.Sum256(b))
 		}

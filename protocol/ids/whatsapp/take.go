@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/protocol/webhook"
 )
 
@@ -39,8 +39,8 @@ func (in *Ingress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
-	if _, long := errors.AsType[*http.MaxBytesError](err); long {
+	text, err := body.Read(w, r, MaxBody)
+	if errors.Is(err, body.ErrTooLong) {
 		refuse(w, http.StatusRequestEntityTooLarge, "the body is too long")
 		return
 	}
@@ -48,7 +48,7 @@ func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "the body broke off")
 		return
 	}
-	err = in.verifier.Check(&webhook.Delivery{Header: r.Header, Body: body})
+	err = in.verifier.Check(&webhook.Delivery{Header: r.Header, Body: text})
 	if refused, ok := errors.AsType[*webhook.Refusal](err); ok && refused.Code == webhook.CodeSignatureMissing {
 		refuse(w, http.StatusUnauthorized, "the signature is missing")
 		return
@@ -57,7 +57,7 @@ func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, "the signature is wrong")
 		return
 	}
-	parts, err := split(body, in.opts.Status != nil)
+	parts, err := split(text, in.opts.Status != nil)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err.Error())
 		return

@@ -1,0 +1,39 @@
+// Package body reads the bodies of requests whose senders nobody knows.
+package body
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+)
+
+// firstRead is how much memory a body gets before any of it has come, in bytes: somebody
+// may announce more than they send.
+const firstRead = 64 << 10
+
+// ErrTooLong says that a body is longer than it may be. The connection is closed after the
+// answer, so that the rest isn't read.
+var ErrTooLong = errors.New("the body is too long")
+
+// Read reads a body of up to most bytes. It makes room for what the request announces once
+// some of that has come, and not by and by, which would take several times the memory. The
+// error is [ErrTooLong], or says why the body broke off.
+func Read(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+	limited := http.MaxBytesReader(w, r.Body, most)
+	announced := min(max(r.ContentLength, 0), most)
+	var b bytes.Buffer
+	b.Grow(int(min(announced, firstRead)) + bytes.MinRead)
+	_, err := io.CopyN(&b, limited, firstRead)
+	if err == nil {
+		b.Grow(int(max(announced-firstRead, 0)) + bytes.MinRead)
+		_, err = b.ReadFrom(limited)
+	}
+	if _, long := errors.AsType[*http.MaxBytesError](err); long {
+		return nil, ErrTooLong
+	}
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
