@@ -10,7 +10,8 @@
 // anything. It splits a batch into its events, and makes each a call of its own: sender,
 // id and scope are the identity. So each event is handled once, however often and in
 // whatever company it arrives. The same id with another content is a conflict: it is
-// never handled, and the evidence log has the digests of both.
+// parked for an operator, in a record of its own, and the evidence log has the digests of
+// both.
 //
 // # Acknowledge first, or ask first
 //
