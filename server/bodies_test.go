@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -127,10 +128,14 @@ routes: [{match: POST /pay, upstream: UP, operation: payments}]
 				header = signed(header[1], c.body)
 			}
 			do(t, http.MethodPost, s.data(c.path), c.body, header...) // pools and connections are made once
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			status, _, answer := do(t, http.MethodPost, s.data(c.path), c.body, header...)
-			runtime.ReadMemStats(&after)
+			status, answer, allocated := 0, "", uint64(math.MaxUint64)
+			for range 3 { // the service has other things to do, too
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				status, _, answer = do(t, http.MethodPost, s.data(c.path), c.body, header...)
+				runtime.ReadMemStats(&after)
+				allocated = min(allocated, after.TotalAlloc-before.TotalAlloc)
+			}
 			if status == http.StatusRequestEntityTooLarge && strings.Contains(answer, "too_large") || status == http.StatusNotFound {
 				t.Fatalf("nothing has read it: %d %.200s", status, answer)
 			}
@@ -138,7 +143,7 @@ routes: [{match: POST /pay, upstream: UP, operation: payments}]
 			if strings.HasPrefix(c.path, "/v1/") && c.path != "/v1/commands" {
 				most = 20 // a payload is read and copied several times, one after the other
 			}
-			took, told := float64(after.TotalAlloc-before.TotalAlloc)/float64(len(c.body)), float64(len(answer))/float64(len(c.body))
+			took, told := float64(allocated)/float64(len(c.body)), float64(len(answer))/float64(len(c.body))
 			t.Logf("%d, %.1f times its bytes in memory and %.2f times in the answer", status, took, told)
 			if took > most || told > 1 {
 				t.Errorf("%d: it took %.1f times its bytes, garbage included, and the answer has %.2f times as many: %.200s", status, took, told, answer)

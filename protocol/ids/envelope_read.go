@@ -40,6 +40,10 @@ func (r *envelopeReader) command(text []byte) (c Command) {
 		r.bad("", "the envelope has %d bytes, more than %d", len(text), MaxEnvelope)
 		return c
 	}
+	if canon.Values(text) > argschema.MaxValues {
+		r.bad("", "the envelope has more than %d values", argschema.MaxValues)
+		return c
+	}
 	// The rest reads the canonical form, in which names are unique and all text is
 	// valid, so all readers see the same.
 	text, err := canon.Canonicalize(text, canon.Exact)
@@ -153,10 +157,6 @@ func (r *envelopeReader) target(path string, value []byte) Target {
 
 func (r *envelopeReader) args(path string, value []byte) json.RawMessage {
 	if !r.opens(path, value) {
-		return nil
-	}
-	if canon.Values(value) > argschema.MaxValues {
-		r.bad(path, "they have more than %d values", argschema.MaxValues)
 		return nil
 	}
 	return json.RawMessage(value)
