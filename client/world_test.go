@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,40 +48,7 @@ func newService(t *testing.T, ops ...semel.Operation) *service {
 			t.Error(err)
 		}
 	})
-	return &service{engine: e, handler: &sameHolder{inner: a.Admin(), given: map[string]http.Header{}, bodies: map[string][]byte{}}}
-}
-
-// sameHolder gives a holder who repeats a beginning the same answer again, as long as the
-// call is in flight. It keeps the hang-up of a holder who may have asked again from
-// aborting anything.
-type sameHolder struct {
-	inner http.Handler
-
-	mu     sync.Mutex
-	given  map[string]http.Header
-	bodies map[string][]byte
-}
-
-func (s *sameHolder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	holder := r.Header.Get("Semel-Holder")
-	if holder == "" {
-		s.inner.ServeHTTP(w, r)
-		return
-	}
-	rec := httptest.NewRecorder()
-	s.inner.ServeHTTP(rec, r.WithContext(context.WithoutCancel(r.Context())))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	status, header, body := rec.Code, rec.Header(), rec.Body.Bytes()
-	switch {
-	case status == http.StatusCreated:
-		s.given[holder], s.bodies[holder] = header, body
-	case status == http.StatusConflict && s.bodies[holder] != nil && bytes.Contains(body, []byte(`"in_flight"`)):
-		status, header, body = http.StatusCreated, s.given[holder], s.bodies[holder]
-	}
-	maps.Copy(w.Header(), header)
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
+	return &service{engine: e, handler: a.Admin()}
 }
 
 // direct is a transport that calls a handler, without a network.
