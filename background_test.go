@@ -194,7 +194,7 @@ func TestPanicsOfTheProgramInTheBackground(t *testing.T) {
 			decides(t, e, call("k"), semel.Replay)
 		})
 	})
-	t.Run("a compensator leaves the compensation to be resumed", func(t *testing.T) {
+	t.Run("a compensator leaves the compensation started, and its call held", func(t *testing.T) {
 		programs(t, func(t *testing.T, st *memstore.Store) {
 			var down, bad atomic.Bool
 			var told []semel.Event
@@ -214,6 +214,13 @@ func TestPanicsOfTheProgramInTheBackground(t *testing.T) {
 			if rec, err := e.Lookup(t.Context(), id("k")); err != nil || rec.Compensation.State != store.CompensationStarted {
 				t.Errorf("the compensation is %+v", rec.Compensation)
 			}
+			// A panic proves nothing, so the refund is held until somebody says what it did.
+			page, err := e.Search(t.Context(), store.Query{Operation: "refund"})
+			if must(t, err); len(page.Records) != 1 || page.Records[0].Held == "" {
+				t.Fatalf("the refund is %+v", page.Records)
+			}
+			_, err = e.Settle(t.Context(), page.Records[0].ID, semel.Settlement{Outcome: semel.DispositionAborted}, "nothing was paid back")
+			must(t, err)
 			bad.Store(false)
 			pass(time.Hour)
 			swept(t, e)

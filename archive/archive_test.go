@@ -194,6 +194,10 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 				v.FieldByName(name).SetString("x" + v.FieldByName(name).String())
 			}
 		}()
+	case store.Revision:
+		if path == "Record.HeldFrom" {
+			return // of records that are processing, which aren't archived
+		}
 	case store.Instant:
 		if rapid.Bool().Draw(t, path+" set") {
 			v.SetInt(rapid.Int64().Draw(t, path))

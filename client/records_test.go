@@ -36,7 +36,7 @@ func TestRecordsAreLookedAfterByPeople(t *testing.T) {
 			must(t, err)
 			// A client leaves empty what only the service knows; everything else is the
 			// same.
-			want.Revision, want.Origin, want.NextAt, want.Policy = store.Revision{}, 0, 0, store.Policy{}
+			want.Revision, want.HeldFrom, want.Origin, want.NextAt, want.Policy = store.Revision{}, store.Revision{}, 0, 0, store.Policy{}
 			g, err := json.Marshal(got)
 			must(t, err)
 			w, err := json.Marshal(want)

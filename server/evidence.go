@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -32,13 +33,7 @@ func OpenEvidence(c *config.Evidence, st semel.Store, log *slog.Logger) (*eviden
 	opts := &evidence.Options{
 		Every: time.Duration(c.Every), KeepOpenings: time.Duration(c.KeepOpenings), Keepers: keepers,
 		SignedFile: cmp.Or(c.SignedFile, c.KeyFile+".signed"),
-		OnError: func(err error) {
-			level := slog.LevelWarn
-			if errors.Is(err, evidence.ErrTampered) || errors.Is(err, evidence.ErrFork) {
-				level = slog.LevelError
-			}
-			log.LogAttrs(context.Background(), level, "evidence", slog.Any("error", err))
-		},
+		OnError:    evidenceErrors(log),
 	}
 	if c.CheckpointDir != "" {
 		dir, err := evidence.NewDirectory(c.CheckpointDir)
@@ -73,6 +68,38 @@ func evidenceKeys(c *config.Evidence) (*evidence.Keys, []evidence.Keeper, error)
 		keepers = append(keepers, remote)
 	}
 	return keys, keepers, nil
+}
+
+// repeatWarning is after how long the log repeats an error that goes on.
+const repeatWarning = time.Minute
+
+// evidenceErrors logs the errors of the evidence log, which tries again every second, and
+// so finds the same error again. One that lasts until a restart is logged once, any other
+// every minute.
+func evidenceErrors(log *slog.Logger) func(error) {
+	var mu sync.Mutex
+	last := map[string]time.Time{} // by text; emptied before it grows
+	return func(err error) {
+		lasting := errors.Is(err, evidence.ErrTampered) || errors.Is(err, evidence.ErrFork)
+		level := slog.LevelWarn
+		if lasting {
+			level = slog.LevelError
+		}
+		text, now := err.Error(), time.Now()
+		mu.Lock()
+		at, before := last[text]
+		told := before && (lasting || now.Sub(at) < repeatWarning)
+		if !told {
+			if len(last) >= 64 {
+				clear(last)
+			}
+			last[text] = now
+		}
+		mu.Unlock()
+		if !told {
+			log.LogAttrs(context.Background(), level, "evidence", slog.Any("error", err))
+		}
+	}
 }
 
 // witness returns the log, or a nil interface if there is none.

@@ -37,7 +37,9 @@ func (s *Server) addForrst(g *generation, c *config.Forrst) error {
 	}
 	opts.Guard, opts.Identify = g.guard, g.forrstCallers(c)
 	opts.OnError = func(ctx context.Context, err error) {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "forrst", slog.String("path", c.Path), slog.Any("error", err))
+		if path := slog.String("path", c.Path); !s.logRefused(ctx, err, path) {
+			s.log.LogAttrs(ctx, slog.LevelWarn, "forrst", path, slog.Any("error", err))
+		}
 	}
 	opts.OnAnswer = func(ctx context.Context, a forrst.Answered) {
 		// The record stands for the key, which no log line has.
@@ -67,7 +69,7 @@ func (g *generation) forrstCallers(c *config.Forrst) func(r *http.Request) (seme
 	return func(r *http.Request) (semelhttp.Caller, error) {
 		who, err := callers(r)
 		if err == nil && who.Principal == "" {
-			err = auth.ErrNoCredential
+			err = &semelhttp.Refused{Challenge: auth.Challenge(auth.ErrNoCredential), Err: auth.ErrNoCredential}
 		}
 		return who, err
 	}

@@ -27,14 +27,19 @@ func (s *Server) live(w http.ResponseWriter, _ *http.Request) {
 
 // ready says whether the process should get traffic: it isn't stopping, and the store
 // answers, has a reliable clock and takes new calls. With ?verbose it lists the checks,
-// and shows callers with a role the details: names of stores and issuers, and errors.
+// marked + if all is well, - if the process should get no traffic, and ! if it can serve
+// and somebody should look at it. It shows callers with a role the details: names of stores and issuers, and errors.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	status, text := http.StatusOK, ""
 	caller, err := s.operator(r)
 	trusted := err == nil && caller.Role >= api.Viewer
 	for _, c := range s.checks(r.Context()) {
 		if c.err == nil {
-			text += fmt.Sprintf("[+] %s ok", c.name)
+			format := "[+] %s ok"
+			if c.amiss {
+				format = "[!] %s"
+			}
+			text += fmt.Sprintf(format, c.name)
 			if c.detail != "" && trusted {
 				text += ": " + c.detail
 			}
@@ -60,6 +65,8 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 // check is one check of readiness.
 type check struct {
 	name, detail string
+	// amiss says that somebody should look at detail, although the node can serve.
+	amiss bool
 	// err is why the node should get no traffic.
 	err error
 	// outside says that a restart would not mend err.
@@ -95,9 +102,16 @@ func (s *Server) checks(ctx context.Context) []check {
 	if s.evidence != nil {
 		c := check{name: "evidence"}
 		if err := s.evidence.Fault(); err != nil {
-			c.detail = "FAULT: " + err.Error() // entries are still written, so no call is refused
+			c.amiss, c.detail = true, "FAULT: "+err.Error() // entries are still written, so no call is refused
 		}
 		checks = append(checks, c)
+	}
+	if err := checks[1].err; err != nil { // what was read from the store before says nothing now
+		for i := range checks {
+			if c := &checks[i]; (c.name == "durability" || c.name == "evidence") && c.err == nil && !c.amiss {
+				c.amiss, c.detail = true, "not known: the store does not answer"
+			}
+		}
 	}
 	return checks
 }
@@ -138,11 +152,14 @@ func (s *Server) watchWrites(ctx context.Context) {
 // answer doesn't make the node unready: other callers are served, and another node could
 // not reach it either.
 func issuers(states []auth.KeyState) check {
+	c := check{name: "issuers"}
 	var parts []string
 	for _, state := range states {
 		parts = append(parts, state.String())
+		c.amiss = c.amiss || state.Err != nil
 	}
-	return check{name: "issuers", detail: strings.Join(parts, "; ")}
+	c.detail = strings.Join(parts, "; ")
+	return c
 }
 
 // watchKeys keeps the keys of issuers fresh, and logs when that begins to fail and when
@@ -210,7 +227,7 @@ func (s *Server) durabilityCheck() check {
 	case err != nil:
 		c.err = err
 		if s.current().cfg.Store.Profile != "strict" {
-			c.detail, c.err = "not known: "+err.Error(), nil
+			c.amiss, c.detail, c.err = true, "not known: "+err.Error(), nil
 		}
 		return c
 	case s.current().cfg.Store.Profile == "strict" && len(d.Unsafe) > 0:

@@ -81,10 +81,10 @@ func TestKeysOfAnIssuer(t *testing.T) {
 	if status, _, text := do(t, "GET", s.admin("/v1/operations"), "", bearer...); status != 503 {
 		t.Error("a token that nobody can judge, of an operator:", status, text)
 	}
-	if status, _, text := do(t, "GET", s.admin("/readyz?verbose"), ""); status != 200 || !strings.Contains(text, "[+] issuers ok\n") || !strings.Contains(text, "[+] store ok\n") {
+	if status, _, text := do(t, "GET", s.admin("/readyz?verbose"), ""); status != 200 || !strings.Contains(text, "[!] issuers\n") || !strings.Contains(text, "[+] store ok\n") {
 		t.Error("to a stranger:", status, text)
 	}
-	if status, _, text := asRoot(t, "GET", s.admin("/readyz?verbose"), ""); status != 200 || !strings.Contains(text, "[+] issuers ok: "+is.URL+": no keys, its tokens are refused: the status is 502") {
+	if status, _, text := asRoot(t, "GET", s.admin("/readyz?verbose"), ""); status != 200 || !strings.Contains(text, "[!] issuers: "+is.URL+": no keys, its tokens are refused: the status is 502") {
 		t.Error(status, text)
 	}
 

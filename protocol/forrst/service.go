@@ -244,9 +244,13 @@ func (s *Service) refuseCaller(w http.ResponseWriter, r *http.Request, err error
 	case e != nil && e.Code == semel.CodeStoreUnavailable:
 		s.refuse(w, http.StatusServiceUnavailable, unavailable(), began)
 	default:
+		challenge, detail := s.opts.Challenge, "The caller could not be identified, so its keys can't be told apart from those of others. Send a credential"
+		if why, ok := errors.AsType[*semelhttp.Refused](err); ok {
+			challenge, detail = cmp.Or(why.Challenge, challenge), cmp.Or(strings.TrimSuffix(why.Detail, "."), detail)
+		}
 		// RFC 9110 section 11.6.1 wants a challenge with every 401.
-		w.Header().Set("WWW-Authenticate", s.opts.Challenge)
-		s.refuse(w, http.StatusUnauthorized, one(Unauthorized, nil, "The caller could not be identified, so its keys can't be told apart from those of others. Send a credential"), began)
+		w.Header().Set("WWW-Authenticate", challenge)
+		s.refuse(w, http.StatusUnauthorized, one(Unauthorized, nil, "%s", detail), began)
 	}
 }
 

@@ -144,7 +144,11 @@ func (a *Authenticator) HTTPIdentity() semelhttp.IdentityFunc {
 		case errors.Is(err, ErrUnavailable):
 			return "", "", &semel.Error{Code: semel.CodeStoreUnavailable, Err: err}
 		case err != nil:
-			return "", "", err
+			why := &semelhttp.Refused{Challenge: Challenge(err), Err: err}
+			if e, ok := errors.AsType[*Error](err); ok {
+				why.Detail = e.Detail
+			}
+			return "", "", why
 		case id.Method == MethodNone:
 			return a.defaultTenant, "", semelhttp.ErrNoIdentity
 		}

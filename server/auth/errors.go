@@ -22,6 +22,9 @@ type Error struct {
 	// Challenge is the WWW-Authenticate of the 401 (RFC 9110 section 11.6.1, RFC 6750
 	// section 3). It doesn't reveal the reason.
 	Challenge string
+	// Detail is what the caller may be told, in whole sentences; empty if that is no more
+	// than the challenge says.
+	Detail string
 
 	kind error
 }
@@ -56,6 +59,14 @@ const (
 var errNone error = &Error{kind: ErrNoCredential, Challenge: baseChallenge}
 
 var errNoKeys error = &Error{kind: ErrUnavailable, Reason: "the keys of the token's issuer can't be fetched", Challenge: baseChallenge}
+
+// errExpired is for a token that was good once. To know that helps nobody but its bearer,
+// who renews it.
+var errExpired error = &Error{
+	kind: ErrBadCredential, Reason: "the token has expired",
+	Challenge: baseChallenge + `, error="` + invalidToken + `", error_description="The token has expired"`,
+	Detail:    "The token has expired. Renew it, and send the same request again.",
+}
 
 func bad(code, reason string) error {
 	return &Error{kind: ErrBadCredential, Reason: reason, Challenge: baseChallenge + `, error="` + code + `"`}

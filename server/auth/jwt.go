@@ -172,6 +172,8 @@ func (a *Authenticator) byJWT(sent string) (Identity, error) {
 	switch _, err := is.parser.ParseWithClaims(sent, claims, is.candidates); {
 	case errors.Is(err, ErrUnavailable):
 		return Identity{}, errNoKeys
+	case onlyExpired(err):
+		return Identity{}, errExpired
 	case err != nil:
 		return Identity{}, bad(invalidToken, tokenFault(err))
 	}
@@ -281,19 +283,33 @@ func (is *issuer) tenant(id *Identity, claims jwt.MapClaims) error {
 	return nil
 }
 
+// onlyExpired reports whether a token is wrong in nothing but its age. The signature is
+// checked before, so it is one of the issuer's.
+func onlyExpired(err error) bool {
+	for _, other := range tokenFaults {
+		if other != jwt.ErrTokenExpired && errors.Is(err, other) {
+			return false
+		}
+	}
+	return errors.Is(err, jwt.ErrTokenExpired)
+}
+
 var (
 	errCritical  = errors.New("the token has critical extensions")
 	errTokenType = errors.New("the token is of a type that doesn't identify callers")
 )
 
+// tokenFaults are what may be wrong with a token.
+var tokenFaults = []error{
+	errCritical, errTokenType, jwt.ErrTokenMalformed, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenExpired,
+	jwt.ErrTokenNotValidYet, jwt.ErrTokenInvalidAudience, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenRequiredClaimMissing,
+	jwt.ErrTokenUnverifiable,
+}
+
 // tokenFault says what is wrong with a token without quoting it, which the parser's
 // errors may do.
 func tokenFault(err error) string {
-	for _, known := range []error{
-		errCritical, errTokenType, jwt.ErrTokenMalformed, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenExpired,
-		jwt.ErrTokenNotValidYet, jwt.ErrTokenInvalidAudience, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenRequiredClaimMissing,
-		jwt.ErrTokenUnverifiable,
-	} {
+	for _, known := range tokenFaults {
 		if errors.Is(err, known) {
 			return known.Error()
 		}

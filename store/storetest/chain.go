@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/semelhq/semel"
@@ -75,15 +76,17 @@ func (c *chains) check(policy func(name string) semel.Operation) error {
 			}
 		}
 	}
-	walked := 0
+	orphans := maps.Clone(c.next)
 	for id, rec := range c.first {
 		op := policy(id.Operation)
 		if rec.State != semel.Processing || rec.Attempt != 1 {
 			return fmt.Errorf("the history of %s begins in state %q with attempt %d", id.Key, rec.State, rec.Attempt)
 		}
+		delete(orphans, store.Ref{ID: id})
 		for {
-			walked++
-			next, ok := c.next[store.Ref{ID: id, Revision: rec.Revision}]
+			at := store.Ref{ID: id, Revision: rec.Revision}
+			delete(orphans, at)
+			next, ok := c.next[at]
 			if !ok {
 				break
 			}
@@ -93,8 +96,8 @@ func (c *chains) check(policy func(name string) semel.Operation) error {
 			rec = next
 		}
 	}
-	if walked != c.count {
-		return fmt.Errorf("%d of %d applied writes follow nothing that was written", c.count-walked, c.count)
+	for at, rec := range orphans {
+		return fmt.Errorf("%d of %d applied writes follow nothing that was written, as revision %v of %s after %v: %+v", len(orphans), c.count, rec.Revision, at.ID.Key, at.Revision, rec)
 	}
 	return nil
 }

@@ -89,8 +89,12 @@ func blank(values []string) bool {
 	return !slices.ContainsFunc(values, func(v string) bool { return v != "" })
 }
 
-// String lists the credentials, for callers who sent none.
+// String lists the credentials, for callers who sent none. Of the usual ones it gives
+// examples.
 func (c *credentials) String() string {
+	if len(c.names) >= len(usualCredentials) && slices.Equal(c.names[:len(usualCredentials)], usualCredentials) {
+		return "one, such as " + strings.Join(append([]string{"Authorization", "X-Api-Key"}, c.names[len(usualCredentials):]...), " or ")
+	}
 	var names []string
 	for _, n := range c.names {
 		if cookie, ok := strings.CutPrefix(n, cookiePrefix); ok {

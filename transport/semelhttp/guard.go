@@ -25,6 +25,9 @@ type Options struct {
 	Identity IdentityFunc
 	// Challenge is the WWW-Authenticate of a 401. Defaults to Bearer.
 	Challenge string
+	// Advice is the last sentence of a 401 to a request without a credential, for those
+	// who run the service. Defaults to how a Go program lets such requests in.
+	Advice string
 	// StatusPath is where you mount the status resource, such as "/semel/status/", or an
 	// absolute URL. It ends with a slash. Refusals then link to it. Defaults to empty: no
 	// links.
@@ -36,8 +39,8 @@ type Options struct {
 	// is handled. Defaults to [os.TempDir].
 	TempDir string
 	// OnError is called with an error that no caller gets: an outcome that isn't recorded
-	// yet, an identity that could not be determined. Optional. Many goroutines may call
-	// it at once.
+	// yet, or an identity that could not be determined, which is a [Refused] if that is
+	// the caller's fault. Optional. Many goroutines may call it at once.
 	OnError func(ctx context.Context, err error)
 }
 
@@ -69,6 +72,7 @@ func New(engine *semel.Engine, opts *Options) (*Guard, error) {
 		g.opts = *opts
 	}
 	g.opts.Challenge = cmp.Or(g.opts.Challenge, "Bearer")
+	g.opts.Advice = cmp.Or(g.opts.Advice, "If you run this service, set Options.Identity or Route.Anonymous; tests of handlers have package semelhttptest.")
 	g.opts.TypeBase = cmp.Or(g.opts.TypeBase, "urn:semel:problem:")
 	if p := g.opts.StatusPath; p != "" && !strings.HasSuffix(p, "/") {
 		return nil, fmt.Errorf("semelhttp: StatusPath %q does not end with a slash", p)

@@ -1,6 +1,7 @@
 package semelhttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -22,7 +23,7 @@ import (
 //
 // Any other error refuses the request: with 403 if it is a [semel.Error] with
 // [semel.CodeForbidden], with 503 if it has [semel.CodeStoreUnavailable], otherwise with
-// 401. The caller doesn't see its text.
+// 401. The caller doesn't see its text, but for what a [Refused] tells them.
 type IdentityFunc func(r *http.Request) (tenant, principal string, err error)
 
 // Anonymous says what happens to a request without a credential.
@@ -45,6 +46,41 @@ const (
 
 // ErrNoIdentity is what an [IdentityFunc] returns to leave a request to the default rule.
 var ErrNoIdentity = errors.New("semelhttp: the caller has no verified identity")
+
+// Refused is why a request was refused whose sender could not be identified. Options.OnError
+// gets it: it is the caller's fault, not the service's. An [IdentityFunc] returns one to
+// tell the caller more than that.
+type Refused struct {
+	// Operation is that of the route; empty elsewhere. The guard sets it.
+	Operation string
+	// Challenge is the WWW-Authenticate of the 401. Defaults to Options.Challenge.
+	Challenge string
+	// Detail is what the caller is told, in whole sentences. Optional.
+	Detail string
+	// Err is the reason, for the operator. Required.
+	Err error
+}
+
+// Error is the text of Err.
+func (e *Refused) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *Refused) Unwrap() error { return e.Err }
+
+// refused makes an error of an identity function a [Refused], unless it says nothing
+// about the caller.
+func (h *handler) refused(err error) error {
+	e, ours := errors.AsType[*semel.Error](err)
+	if err == nil || ours && e.Code == semel.CodeStoreUnavailable {
+		return err
+	}
+	why := &Refused{Err: err}
+	if said, ok := errors.AsType[*Refused](err); ok {
+		*why = *said
+	}
+	why.Operation = h.operation
+	return why
+}
 
 // Caller is who sent a request, as far as it is known.
 type Caller struct {
@@ -101,7 +137,7 @@ func (h *handler) identify(r *http.Request) (who Caller, err error) {
 	if f := h.guard.opts.Identity; f != nil {
 		who.Tenant, who.Principal, err = f(r)
 		if !errors.Is(err, ErrNoIdentity) {
-			return who, err
+			return who, h.refused(err)
 		}
 		who.Principal = ""
 	}
@@ -115,12 +151,12 @@ func (h *handler) identify(r *http.Request) (who Caller, err error) {
 		switch {
 		case !receivedOnLoopback(r.Context()):
 		case Forwarded(r.Header):
-			return Caller{}, errForwarded
+			return Caller{}, h.refused(errForwarded)
 		default:
 			return who, nil
 		}
 	}
-	return Caller{}, errAnonymous
+	return Caller{}, h.refused(errAnonymous)
 }
 
 // DerivedPrincipal reports whether this is a principal of callers without a verified
@@ -160,8 +196,7 @@ func (h *handler) refuseIdentity(w http.ResponseWriter, err error) {
 	p.detail = "The caller could not be identified, so their key can't be told apart from other people's."
 	switch {
 	case errors.Is(err, errAnonymous):
-		p.detail = "The request carries no credential, so its key can't be told apart from other callers' keys. Send " + h.credentials.String() + "." +
-			" If you run this service, set Options.Identity or Route.Anonymous; tests of handlers have package semelhttptest."
+		p.detail = "The request carries no credential, so its key can't be told apart from other callers' keys. Send " + h.credentials.String() + ". " + h.guard.opts.Advice
 	case errors.Is(err, errForwarded):
 		p.detail = "The request carries no credential and came through a proxy, so its key can't be told apart from other callers' keys. Send " + h.credentials.String() + "."
 	}
@@ -174,8 +209,12 @@ func (h *handler) refuseIdentity(w http.ResponseWriter, err error) {
 		}
 	}
 	if p.status == http.StatusUnauthorized {
+		challenge := h.guard.opts.Challenge
+		if why, ok := errors.AsType[*Refused](err); ok {
+			challenge, p.detail = cmp.Or(why.Challenge, challenge), cmp.Or(why.Detail, p.detail)
+		}
 		// RFC 9110 section 11.6.1 wants a challenge with every 401.
-		w.Header().Set("Www-Authenticate", h.guard.opts.Challenge)
+		w.Header().Set("Www-Authenticate", challenge)
 	}
 	h.refuse(w, p)
 }
