@@ -72,7 +72,7 @@ func assemble(cfg *config.Config) error {
 	s := &Server{log: slog.New(slog.DiscardHandler), store: standIn(cfg.Store.URL)}
 	defer s.store.Close()
 	opts := &semel.Options{Quotas: quotasOf(&cfg.Quotas), PurgeRate: cfg.Purge.PerSecond}
-	if cfg.Archives() {
+	if s.archives = cfg.Archives(); s.archives {
 		opts.Archive = func(context.Context, []semel.Record) error { return nil }
 	}
 	if cfg.Evidence.KeyFile != "" {

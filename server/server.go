@@ -107,11 +107,10 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		PurgeInterval: time.Duration(cfg.Purge.Interval), PurgeRate: cfg.Purge.PerSecond,
 		Quotas: quotasOf(&cfg.Quotas),
 	}
-	if cfg.Archives() {
+	if s.archives = cfg.Archives(); s.archives {
 		if engineOpts.Archive, s.archive, err = OpenArchive(cfg.Archive, s.store); err != nil {
 			return nil, err
 		}
-		s.archives = true
 		if s.archive != nil {
 			undo = append(undo, func() { s.archive.Close() })
 		}
