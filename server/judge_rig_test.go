@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -97,10 +98,8 @@ func same(_ int, v judge.Verdict) judge.Verdict { return v }
 // unproved makes redirects, and what else a door doesn't take for a result, unknown.
 func unproved(also ...judge.Verdict) func(int, judge.Verdict) judge.Verdict {
 	return func(status int, v judge.Verdict) judge.Verdict {
-		for _, a := range also {
-			if v == a {
-				return judge.Unknown
-			}
+		if slices.Contains(also, v) {
+			return judge.Unknown
 		}
 		if status >= 300 && status < 400 || status == http.StatusConflict {
 			return judge.Unknown
@@ -111,12 +110,7 @@ func unproved(also ...judge.Verdict) func(int, judge.Verdict) judge.Verdict {
 
 func again(verdicts ...judge.Verdict) func(judge.Verdict) bool {
 	return func(v judge.Verdict) bool {
-		for _, a := range verdicts {
-			if a == v {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(verdicts, v)
 	}
 }
 

@@ -330,7 +330,7 @@ func TestErrorsDontShowVariables(t *testing.T) {
 	shown := 0
 	for what, text := range settings {
 		for name := range secrets {
-			_, _, err := Load(Source{Path: "semel.yaml", Data: []byte(fmt.Sprintf(text, name)), Env: env})
+			_, _, err := Load(Source{Path: "semel.yaml", Data: fmt.Appendf(nil, text, name), Env: env})
 			if err == nil {
 				continue
 			}
