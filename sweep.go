@@ -69,14 +69,21 @@ func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 	p := e.sweeps.begin(e.elapsed(), &e.opts)
 	n.Partial = !p.pass
 	var errs []error
-	if !p.pass || p.after != "" {
-		// What has become due comes first, however much the pass still has before it.
-		p.low, err = e.lookAhead(ctx, now, p.low, &n)
+	ahead := func() {
+		p.low, p.behind, err = e.lookAhead(ctx, now, p.low, &n)
 		errs = append(errs, err)
+	}
+	begins := p.pass && p.after == ""
+	if !begins {
+		// What has become due comes first, however much the pass still has before it.
+		ahead()
 	}
 	if p.pass {
 		p.after, err = e.lookAtAll(ctx, now, p, &n)
 		errs = append(errs, err)
+		if begins && p.after != "" {
+			ahead()
+		}
 	}
 	e.sweeps.end(p, e.elapsed(), n.Purged, e.opts.PurgeRate)
 	return n, errors.Join(errs...)
@@ -103,25 +110,25 @@ func (e *Engine) lookAtAll(ctx context.Context, now store.Instant, p sweepPlan, 
 // lookAhead attends to what is due behind the place low, but purges nothing. It returns
 // the place up to which nothing is left for this engine but to purge, from which the next
 // sweep looks ahead. So what can't be purged yet is read once, but for part of a page.
-func (e *Engine) lookAhead(ctx context.Context, now store.Instant, low string, n *Swept) (string, error) {
+func (e *Engine) lookAhead(ctx context.Context, now store.Instant, low string, n *Swept) (to string, more bool, err error) {
 	var errs []error
 	limit := sweepPage / 8 // of which the last page, which stays before low, has less
 	after, idle := low, true
 	for seen := 0; seen < sweepReach && ctx.Err() == nil; seen += limit {
 		page, err := e.due(ctx, store.DueQuery{Until: now, After: after, Limit: limit})
 		if err != nil {
-			return "", errors.Join(append(errs, err)...)
+			return "", false, errors.Join(append(errs, err)...)
 		}
 		nothing, err := e.sweep(ctx, page, false, n)
 		errs = append(errs, err)
 		if after = page.Next; after == "" {
-			break
+			return low, false, errors.Join(errs...)
 		}
 		if idle = idle && nothing; idle {
 			low = after
 		}
 	}
-	return low, errors.Join(errs...)
+	return low, idle, errors.Join(errs...)
 }
 
 func (e *Engine) due(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
@@ -181,6 +188,7 @@ type sweepPlan struct {
 	pass, purge bool
 	after       string // where the pass goes on; empty at its beginning
 	low         string // where looking ahead begins
+	behind      bool   // looking ahead came further, but not to the end
 }
 
 func (s *sweeps) begin(now time.Duration, opts *Options) sweepPlan {
@@ -204,7 +212,7 @@ func (s *sweeps) begin(now time.Duration, opts *Options) sweepPlan {
 func (s *sweeps) end(p sweepPlan, now time.Duration, purged, rate int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.plan.low = p.low
+	s.plan.low, s.plan.behind = p.low, p.behind
 	if p.pass {
 		s.plan.after = p.after
 	}
@@ -224,6 +232,9 @@ func (s *sweeps) forget() {
 func (s *sweeps) wait(now, interval time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.plan.behind {
+		return 0 // what became due last waits behind what can only be purged
+	}
 	if s.plan.after == "" || s.rated <= now {
 		return interval
 	}

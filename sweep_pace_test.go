@@ -37,7 +37,8 @@ func (r *reader) Due(ctx context.Context, q store.DueQuery) (store.DuePage, erro
 func running(t *testing.T, e *semel.Engine, body func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	ran := make(chan error)
+	ran := make(chan error, 1)
+	defer stop()
 	go func() { ran <- e.Run(ctx, 0) }()
 	body()
 	stop()

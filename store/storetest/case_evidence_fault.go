@@ -64,6 +64,9 @@ func checkVersions(t *testing.T, s semel.Store) int {
 		c := call(opWitnessed, l.key)
 		rec, err := s.Get(t.Context(), semel.ID{Tenant: c.Tenant, Principal: c.Principal, Operation: c.Operation, Key: c.Key})
 		if err != nil || rec.Revision.String() != l.last {
+			if len(read(t, s, 0)) > len(list) {
+				return checkVersions(t, s) // what the engine does in the background came between
+			}
 			t.Fatalf("the last entry of %s is about version %s, and %v is stored (error %v)", l.key, l.last, rec.Revision, err)
 		}
 	}
