@@ -43,7 +43,7 @@ func (s *Source) Sign(d *Delivery, secret, url string, at time.Time) error {
 		return err
 	}
 	for label, value := range v.labels {
-		signature = label + "=" + value + "," + signature
+		signature = label + "=" + value + s.Signature.Separator + signature
 	}
 	d.Header.Set(s.key.name, signature)
 	return nil

@@ -53,7 +53,7 @@ func (v *Verifier) signatures(at *view) ([][]byte, error) {
 	switch g.Form {
 	case "labels":
 		at.labels = map[string]string{}
-		for entry := range strings.SplitSeq(text, ",") {
+		for entry := range strings.SplitSeq(text, g.Separator) {
 			label, value, _ := strings.Cut(strings.TrimSpace(entry), "=")
 			if label == g.Prefix {
 				found = append(found, value)

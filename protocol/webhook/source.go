@@ -58,6 +58,8 @@ type Signature struct {
 	Form string `json:"form" default:"one" enum:"one,labels,list"`
 	// What stands before the signature, such as sha256=; for labels and list its label, such as v1.
 	Prefix string `json:"prefix,omitzero"`
+	// What stands between labels: a comma, which is the default, or a semicolon, as in ts=1;h1=2.
+	Separator string `json:"separator,omitzero"`
 	// How it is made.
 	Algorithm string `json:"algorithm" default:"hmac-sha256" enum:"hmac-sha256,ed25519"`
 	// How it is written.
@@ -200,6 +202,13 @@ func (s *Source) compile(rep *strictyaml.Report) {
 	}
 	if s.Signature.Form != "one" && s.Signature.Prefix == "" {
 		rep.Add("signature.prefix", "the label of signatures is missing", "write such as v1")
+	}
+	if g := &s.Signature; g.Form == "labels" {
+		if g.Separator = cmp.Or(g.Separator, ","); g.Separator != "," && g.Separator != ";" {
+			rep.Add("signature.separator", fmt.Sprintf("%q is neither , nor ;", g.Separator), "")
+		}
+	} else if g.Separator != "" {
+		rep.Add("signature.separator", "only labels have one", "leave it out")
 	}
 	if t := &s.Timestamp.Tolerance; s.stamp != nil {
 		*t = cmp.Or(*t, defaultTolerance)

@@ -41,6 +41,8 @@ var vectors = []vector{
 		[]string{"webhook:shopify-events:1d3a0a27-0a6c-4a0f-9d36-7d63f3e2ad9c"}},
 	{"stripe", "stripe", "whsec_0123456789abcdef", "",
 		[]string{"webhook:stripe:evt_1NG8Du2eZvKYlo2CUI79vXWy"}},
+	{"paddle", "paddle", "pdl_ntfset_0123456789abcdef", "", []string{"webhook:paddle:evt_01"}},
+	{"svix", "svix", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "", []string{"webhook:svix:msg_svix"}},
 	{"acp", "acp", "acp_0123456789abcdef", "",
 		[]string{"webhook:acp:ord_1:DIGEST"}},
 	{"square", "square", "asdf1234asdf1234", "https://hooks.example.com/hooks/square",
