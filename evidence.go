@@ -39,6 +39,9 @@ type Witness interface {
 	// get into the log. With [EvidenceDurable] it returns when the entry is durable.
 	// If it returns an error, the delivery isn't answered.
 	Decided(ctx context.Context, op *Operation, call *Call, ans *Answer) error
+	// EraseRecord erases what the entries about an identity say in plain text, and
+	// returns how many entries there are. What they prove stays.
+	EraseRecord(ctx context.Context, id ID) (int, error)
 }
 
 // newVersion assigns next a revision as the successor of prev, and builds its evidence

@@ -21,6 +21,7 @@ import (
 type scribe struct {
 	mu      sync.Mutex
 	decided []string
+	erased  []string
 	fail    error
 }
 
@@ -40,6 +41,14 @@ func (s *scribe) Decided(_ context.Context, _ *semel.Operation, call *semel.Call
 	defer s.mu.Unlock()
 	s.decided = append(s.decided, call.Key+" "+string(ans.Decision))
 	return s.fail
+}
+
+// EraseRecord keeps the key in memory.
+func (s *scribe) EraseRecord(_ context.Context, id semel.ID) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.erased = append(s.erased, id.Key)
+	return 0, s.fail
 }
 
 // told is what the log says of a key, without revisions.
@@ -313,6 +322,33 @@ func TestAPurgeByAnOperatorIsEvidentBeforeItHappens(t *testing.T) {
 		must(t, e.Purge(t.Context(), hidden, semel.Removal{Reason: "asked to"}))
 		if got := told(t, st, "unseen"); len(got) != 0 {
 			t.Errorf("told of an operation without evidence: %q", got)
+		}
+	})
+}
+
+func TestAPurgeErasesEvidenceWhereItIsAskedTo(t *testing.T) {
+	evident(t, semel.Operation{Evidence: semel.EvidenceChanges}, func(t *testing.T, e *semel.Engine, st *memstore.Store, s *scribe) {
+		for _, key := range []string{"kept", "erased"} {
+			must(t, begin(t, e, call(key)).Complete(t.Context(), data("x")))
+		}
+		pass(2 * time.Second)
+		blind, err := semel.New(st, nil)
+		must(t, err)
+		wantCode(t, blind.Purge(t.Context(), id("erased"), semel.Removal{Reason: "r", Force: true, EraseEvidence: true}), semel.CodeUnsupported)
+		must(t, e.Purge(t.Context(), id("kept"), semel.Removal{Reason: "r"}))
+		if len(s.erased) != 0 {
+			t.Errorf("nobody asked for it: %q", s.erased)
+		}
+
+		s.fail = errors.New("the log is full")
+		wantCode(t, e.Purge(t.Context(), id("erased"), semel.Removal{Reason: "r", EraseEvidence: true}), semel.CodeStoreUnavailable)
+		if _, err := e.Lookup(t.Context(), id("erased")); err != nil {
+			t.Errorf("without the record nobody can ask again: %v", err)
+		}
+		s.fail = nil
+		must(t, e.Purge(t.Context(), id("erased"), semel.Removal{Reason: "r", EraseEvidence: true}))
+		if _, err := e.Lookup(t.Context(), id("erased")); !errors.Is(err, semel.ErrNotFound) || !slices.Equal(s.erased, []string{"erased", "erased"}) {
+			t.Errorf("got %v, %q", err, s.erased)
 		}
 	})
 }

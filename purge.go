@@ -109,6 +109,11 @@ type Removal struct {
 	// Force purges a record of an operation that isn't registered with this engine.
 	// The policy in the record then says whether it is archived.
 	Force bool
+	// EraseEvidence also erases what the evidence log says in plain text about the
+	// identity, as when a person wants to be forgotten: key, principal, and who changed
+	// the record and why, of this purge too. That there were such changes stays proved.
+	// An engine that doesn't write the log refuses it with [CodeUnsupported].
+	EraseEvidence bool
 }
 
 // Purge deletes a terminal record before its window is over, for an operator: the next
@@ -121,6 +126,9 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	ps := e.extras.Purge
 	if ps == nil {
 		return &Error{Code: CodeUnsupported, Message: "the store can't delete records"}
+	}
+	if r.EraseEvidence && (e.extras.Evidence == nil || e.opts.Witness == nil) {
+		return &Error{Code: CodeUnsupported, Message: "evidence can't be erased here: this program doesn't write the evidence log"}
 	}
 	op, known := e.handles(id.Operation)
 	if !known && !r.Force {
@@ -163,8 +171,16 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	if err := e.witnessPurge(ctx, &op.Operation, &rec, &store.Settled{By: store.ByOperator, Who: keptText(r.Who), Reason: keptText(r.Reason), At: now}); err != nil {
 		return err
 	}
-	// A crash before this write leaves the record as it was. A crash after it
-	// leaves nothing to do.
+	// Before the record, by whose name an operator who was cut off asks again: a crash
+	// here leaves the record, and some openings. Not within the time of one call, because
+	// a record that was replayed often has many entries.
+	if r.EraseEvidence {
+		if _, err := e.opts.Witness.EraseRecord(ctx, id); err != nil {
+			return e.storeError("erase evidence", id, err)
+		}
+	}
+	// A crash before this write leaves the record, at most without openings. A crash
+	// after it leaves nothing to do.
 	call, cancel := e.limited(ctx)
 	defer cancel()
 	n, err := ps.Purge(call, []store.Ref{{ID: rec.ID, Revision: rec.Revision}})

@@ -152,7 +152,7 @@ func (c *Client) Release(ctx context.Context, id semel.ID, reason string) (semel
 
 // Purge is [semel.Engine.Purge]. Otherwise it is like Settle.
 func (c *Client) Purge(ctx context.Context, id semel.ID, why semel.Removal) error {
-	r, err := c.send(ctx, c.onRecord(id, "/purge", wire.Forced{Reason: cut(why.Reason), Force: why.Force}), nil)
+	r, err := c.send(ctx, c.onRecord(id, "/purge", wire.Purging{Reason: cut(why.Reason), Force: why.Force, EraseEvidence: why.EraseEvidence}), nil)
 	if err != nil {
 		return lostAnswer(err, semel.CodeUnknown)
 	}

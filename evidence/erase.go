@@ -40,6 +40,8 @@ func (l *Log) Erase(ctx context.Context, before time.Time) (uint64, error) {
 
 // EraseRecord deletes the openings of all entries about one identity, as when a person wants
 // to be forgotten, and returns how many entries there are. Leaves, and what they prove, stay.
+// It is [semel.Witness.EraseRecord], see [semel.Removal]. Entries of deliveries that are
+// still to be written are not among them.
 func (l *Log) EraseRecord(ctx context.Context, id semel.ID) (int, error) {
 	// This numbers what was written, so that it is found.
 	if _, err := l.store.ReadEvidence(ctx, 0, 1); err != nil {

@@ -26,6 +26,13 @@ type Settling struct {
 	Force       bool                `json:"force,omitempty" doc:"Also if this service doesn't have the operation, or has a route for it and the result isn't an HTTP answer."`
 }
 
+// Purging is the removal of a record.
+type Purging struct {
+	Reason        string `json:"reason" minLength:"1" maxLength:"1024" doc:"For people."`
+	Force         bool   `json:"force,omitempty" doc:"Also if this service doesn't have the operation."`
+	EraseEvidence bool   `json:"erase_evidence,omitempty" doc:"Also erase what the evidence log says in plain text about the record, of this removal too."`
+}
+
 // Forced is a change of a record whose operation this service may not have.
 type Forced struct {
 	Reason string `json:"reason" minLength:"1" maxLength:"1024" doc:"For people."`

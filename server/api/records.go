@@ -81,6 +81,11 @@ type forcedInput struct {
 	Body wire.Forced
 }
 
+type purgeInput struct {
+	ID   string `path:"id" maxLength:"8192" doc:"The record's id."`
+	Body wire.Purging
+}
+
 type reasonInput struct {
 	ID   string `path:"id" maxLength:"8192" doc:"The record's id."`
 	Body wire.Reasoned
@@ -206,12 +211,13 @@ func (x *exchange) settle(text string, s semel.Settlement, reason string) (*reco
 	return &recordOutput{wire.RecordBody{Record: x.api.viewOf(&rec)}}, nil
 }
 
-func purgeRecord(x *exchange, in *forcedInput) (*struct{}, error) {
+func purgeRecord(x *exchange, in *purgeInput) (*struct{}, error) {
 	id, err := x.overseen(in.ID)
 	if err != nil {
 		return nil, err
 	}
-	if err := x.api.engine.Purge(x.ctx(), id, semel.Removal{Reason: in.Body.Reason, Who: x.caller.who(), Force: in.Body.Force}); errors.Is(err, semel.ErrNotFound) {
+	why := semel.Removal{Reason: in.Body.Reason, Who: x.caller.who(), Force: in.Body.Force, EraseEvidence: in.Body.EraseEvidence}
+	if err := x.api.engine.Purge(x.ctx(), id, why); errors.Is(err, semel.ErrNotFound) {
 		return nil, x.noRecord()
 	} else if err != nil {
 		return nil, err

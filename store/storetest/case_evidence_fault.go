@@ -29,6 +29,8 @@ func (versions) Decided(context.Context, *semel.Operation, *semel.Call, *semel.A
 	return nil
 }
 
+func (versions) EraseRecord(context.Context, semel.ID) (int, error) { return 0, errors.ErrUnsupported }
+
 // opWitnessed has evidence. Its lease outlasts a test, because renewals have no entries.
 var opWitnessed = semel.Operation{Name: "witnessed", Evidence: semel.EvidenceChanges, OnFailure: semel.RetryFailure, Lease: time.Hour}
 

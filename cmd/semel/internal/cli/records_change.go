@@ -182,12 +182,16 @@ result is not known has to be settled first.
 
 func newRecordsPurge(from *recordsFrom) *cobra.Command {
 	c := &recordChanger{change: change{from: from}}
+	var erase bool
 	cmd := &cobra.Command{
 		Use:   "purge [RECORD]",
 		Short: "Delete a record before its window is over",
 		Long: `Delete a record whose attempt has ended, before its window is over. The next
 delivery of the call is a new one and runs again. A record that its operation
 archives is archived first.
+
+The evidence log keeps the record's key and principal. --erase-evidence erases them
+there, together with who changed the record and why; what happened stays proved.
 
 ` + changeJSON,
 		Example: `  semel records purge RECORD --reason 'asked for by the customer' --dry-run`,
@@ -200,10 +204,11 @@ archives is archived first.
 			}
 			return c.apply(cmd, args, "purge", "the record is deleted, and the next delivery of the call runs again.", check,
 				func(ctx context.Context, recs client.Records, id semel.ID) (*semel.Record, error) {
-					return nil, recs.Purge(ctx, id, semel.Removal{Reason: c.reason, Force: c.force})
+					return nil, recs.Purge(ctx, id, semel.Removal{Reason: c.reason, Force: c.force, EraseEvidence: erase})
 				})
 		},
 	}
+	cmd.Flags().BoolVar(&erase, "erase-evidence", false, "also what the evidence log says about it in plain text")
 	c.flags(cmd)
 	return cmd
 }
