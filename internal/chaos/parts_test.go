@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,6 +70,50 @@ func TestARequestIsSentOnce(t *testing.T) {
 	}
 	if n := arrived.Load(); n != 2 {
 		t.Errorf("%d requests have arrived", n)
+	}
+}
+
+// A server that went away leaves many idle connections that are dead.
+func TestOneDeadConnectionIsMetAtMost(t *testing.T) {
+	const many = 8
+	var together sync.WaitGroup
+	together.Add(many)
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/together" {
+			together.Done()
+			together.Wait()
+		}
+	}))
+	defer s.Close()
+	w := &wire{idle: map[string][]*conn{}}
+	defer w.close()
+	addr := s.Listener.Addr().String()
+	get := func(path string) error {
+		r, err := http.NewRequest(http.MethodGet, "http://semel"+path, nil)
+		if err != nil {
+			return err
+		}
+		_, err = w.send(addr, r, nil, 10*time.Second)
+		return err
+	}
+	var all sync.WaitGroup
+	for range many {
+		all.Go(func() {
+			if err := get("/together"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := len(w.idle[addr]); n != many {
+		t.Fatalf("%d connections are idle", n)
+	}
+	s.CloseClientConnections()
+	if get("/") == nil {
+		t.Error("no connection was dead")
+	}
+	if err := get("/"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -6,8 +6,10 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -46,6 +48,11 @@ func (w *wire) send(addr string, r *http.Request, body []byte, limit time.Durati
 		return nil, err
 	}
 	rep, reusable, err := c.exchange(r, body)
+	if err != nil {
+		// What broke this connection may have broken all that are idle, and whoever
+		// tries again would meet one of them after the other.
+		w.forget(addr)
+	}
 	if err != nil || !reusable {
 		_ = c.Close()
 		return rep, err
@@ -95,14 +102,22 @@ func (c *conn) exchange(r *http.Request, body []byte) (rep *reply, reusable bool
 	return &reply{resp.StatusCode, resp.Header, data}, !resp.Close, nil
 }
 
+// forget ends the connections to an address that are not in use.
+func (w *wire) forget(addr string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.idle[addr] {
+		_ = c.Close()
+	}
+	delete(w.idle, addr)
+}
+
 // close ends all connections that are not in use.
 func (w *wire) close() {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, list := range w.idle {
-		for _, c := range list {
-			_ = c.Close()
-		}
+	addrs := slices.Collect(maps.Keys(w.idle))
+	w.mu.Unlock()
+	for _, addr := range addrs {
+		w.forget(addr)
 	}
-	w.idle = map[string][]*conn{}
 }
