@@ -44,8 +44,8 @@ func (e *Engine) applyClaim(ctx context.Context, v *version) (*Record, bool, err
 // send sends a write until its result is known. With retryRefused it also tries again
 // after the store has refused a try.
 func (e *Engine) send(ctx context.Context, v *version, retryRefused bool) (*Record, bool, error) {
-	call, cancel := e.storeCall(ctx)
-	defer cancel()
+	call, own := e.storeCall(ctx)
+	defer own.end()
 	b := newBackoff()
 	unknown := false // whether one of the tries may have arrived
 	for try := 1; ; try++ {
@@ -93,8 +93,8 @@ func (e *Engine) applyOnce(ctx context.Context, v *version, try int) (*Record, b
 
 // retryingRead is read with retries, until Options.StoreTimeout.
 func (e *Engine) retryingRead(ctx context.Context) (reading, error) {
-	call, cancel := e.storeCall(ctx)
-	defer cancel()
+	call, own := e.storeCall(ctx)
+	defer own.end()
 	at, err := e.read(call)
 	for b := newBackoff(); err != nil && b.wait(call); {
 		at, err = e.read(call)

@@ -196,8 +196,8 @@ func (a *Attempt) tryEnd(ctx context.Context, ev event, res Result, f *store.Fai
 	if a.ended != evNone {
 		return a.endedAlready(ev, res, f)
 	}
-	ctx, cancel := a.tx.storeCall(ctx, a.op.engine) // the clock and the write share a limit
-	defer cancel()
+	ctx, own := a.tx.storeCall(ctx, a.op.engine) // the clock and the write share a limit
+	defer own.end()
 	// A crash before this write leaves a lease that ends and an attempt that is
 	// settled by policy. A crash after it leaves nothing to do: duplicates
 	// find the outcome.

@@ -106,8 +106,8 @@ func (d *delivery) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	calls, cancel := d.tx.storeCall(ctx, d.engine) // reading the clock and writing the claim, usually all there is, share a time limit
-	defer cancel()
+	calls, own := d.tx.storeCall(ctx, d.engine) // reading the clock and writing the claim, usually all there is, share a time limit
+	defer own.end()
 	if d.op.Confirmation != nil {
 		// A token is compared with the record, so the record is read first.
 		if err := d.look(calls); err != nil {

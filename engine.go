@@ -266,8 +266,8 @@ func (e *Engine) newRevision() (r store.Revision) {
 func (e *Engine) elapsed() time.Duration { return time.Since(e.start) }
 
 func (e *Engine) now(ctx context.Context) (store.Instant, error) {
-	ctx, cancel := e.storeCall(ctx)
-	defer cancel()
+	ctx, own := e.storeCall(ctx)
+	defer own.end()
 	now, err := e.store.Now(ctx)
 	if err != nil {
 		return 0, e.storeError("now", ID{}, err)

@@ -35,8 +35,8 @@ const (
 // calls.
 func (door Door) NewEpoch(ctx context.Context) (time.Time, error) {
 	e := door.engine
-	call, cancel := e.storeCall(ctx)
-	defer cancel()
+	call, own := e.storeCall(ctx)
+	defer own.end()
 	cell := store.NewCell(e.store, epochID)
 	for range maxClaims {
 		old, err := cell.Load(call)

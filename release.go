@@ -123,8 +123,8 @@ func (e *Engine) tryRelease(ctx context.Context, x *release) (done bool, err err
 	if err != nil {
 		return false, err
 	}
-	call, cancel := e.storeCall(ctx)
-	defer cancel()
+	call, own := e.storeCall(ctx)
+	defer own.end()
 	rec, err := e.get(call, x.id)
 	switch {
 	case errors.Is(err, ErrNotFound):

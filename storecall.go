@@ -1,27 +1,89 @@
 package semel
 
-import "context"
+import (
+	"context"
+	"sync"
+	"time"
+)
 
 // storeCall is the context of one call to a store, or of several that belong together:
 // it has the values of the caller's context, not its cancellation, and a separate time
 // limit. So a caller that hangs up doesn't make the result of a write unknown, and a
 // store that hangs doesn't block the caller for ever.
-type storeCall struct{ context.Context }
+//
+// Most calls end before anybody waits for its end, so it has a timer only from the first
+// Done on.
+type storeCall struct {
+	caller   context.Context
+	deadline time.Time
 
-// storeCall returns the context for a call to the store: ctx itself if it is one already,
-// for several calls, and otherwise a new one.
-func (e *Engine) storeCall(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.(storeCall); ok {
-		return ctx, func() {}
+	mu     sync.Mutex
+	ended  bool
+	timed  context.Context // nil before anybody asked for Done or Value
+	cancel context.CancelFunc
+}
+
+// storeCall returns the context for a call to the store, and what ends it: ctx itself and
+// nil if it is one already, for several calls, and otherwise a new one.
+func (e *Engine) storeCall(ctx context.Context) (context.Context, *storeCall) {
+	if _, ok := ctx.(*storeCall); ok {
+		return ctx, nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.opts.StoreTimeout)
-	return storeCall{ctx}, cancel
+	c := &storeCall{caller: ctx, deadline: time.Now().Add(e.opts.StoreTimeout)}
+	return c, c
+}
+
+// end releases what the context has. You may call it on nil.
+func (c *storeCall) end() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	if c.cancel != nil {
+		c.cancel()
+	}
+}
+
+// withTimer is the context that Done belongs to. [context.WithCancel] and
+// [context.Cause] find it by Value.
+func (c *storeCall) withTimer() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timed == nil {
+		c.timed, c.cancel = context.WithDeadline(context.WithoutCancel(c.caller), c.deadline)
+	}
+	if c.ended {
+		c.cancel()
+	}
+	return c.timed
+}
+
+func (c *storeCall) Deadline() (time.Time, bool) { return c.deadline, true }
+
+func (c *storeCall) Done() <-chan struct{} { return c.withTimer().Done() }
+
+func (c *storeCall) Value(key any) any { return c.withTimer().Value(key) }
+
+func (c *storeCall) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.timed != nil:
+		return c.timed.Err()
+	case c.ended:
+		return context.Canceled
+	case !time.Now().Before(c.deadline):
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 // limited returns ctx with the time limit of a call to the store, for calls that may be
 // cancelled with their caller.
 func (e *Engine) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.(storeCall); ok {
+	if _, ok := ctx.(*storeCall); ok {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, e.opts.StoreTimeout)

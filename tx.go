@@ -119,11 +119,11 @@ func (s *txStore) apply(ctx context.Context, v version) (*Record, bool, error) {
 
 // storeCall is [Engine.storeCall], except that in a transaction the caller's own context
 // ends the call: nothing is in doubt when they hang up.
-func (s *txStore) storeCall(ctx context.Context, e *Engine) (context.Context, context.CancelFunc) {
+func (s *txStore) storeCall(ctx context.Context, e *Engine) (context.Context, *storeCall) {
 	if s == nil {
 		return e.storeCall(ctx)
 	}
-	return ctx, func() {}
+	return ctx, nil
 }
 
 // failed reports a failed call in a transaction. An [Error] is returned as it is: it is
