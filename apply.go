@@ -1,6 +1,7 @@
 package semel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -19,7 +20,7 @@ type version struct {
 }
 
 func (v *version) write() store.Write {
-	return store.Write{Record: *v.rec, Expect: v.expect, Evidence: v.evidence, Deadline: v.deadline}
+	return store.Write{Record: v.rec, Expect: v.expect, Evidence: v.evidence, Deadline: v.deadline}
 }
 
 // apply writes v if the version that it follows is stored, and returns what is stored
@@ -82,13 +83,11 @@ func (e *Engine) applyOnce(ctx context.Context, v *version, try int) (*Record, b
 			return nil, false, &Error{Code: CodeStoreUnavailable, RetryAfter: minRetryAfter, Err: err}
 		}
 		return nil, false, &Error{Code: CodeStoreUnavailable, Message: "the result of a write is unknown", Err: err}
-	case applied || cur.Revision == v.rec.Revision:
+	case applied || cur != nil && cur.Revision == v.rec.Revision:
 		e.quotas.charge(ctx, v.rec, v.usage)
 		return v.rec, true, nil
 	}
-	stored := new(Record) // not &cur, which would then always escape to the heap
-	*stored = cur
-	return stored, false, nil
+	return cmp.Or(cur, &none), false, nil
 }
 
 // retryingRead is read with retries, until Options.StoreTimeout.

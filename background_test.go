@@ -23,8 +23,8 @@ func TestACompensationThatWasAbandonedIsMadeLater(t *testing.T) {
 		st, tries, refunded := newStalling(), 0, 0
 		ops := undoing(func(ctx context.Context, x semel.Execution, _ semel.Record) (semel.Result, error) {
 			if tries++; tries == 1 {
-				st.writeBy(func(context.Context, store.Write) (semel.Record, bool, error) {
-					return semel.Record{}, false, errors.New("the connection broke")
+				st.writeBy(func(context.Context, store.Write) (*semel.Record, bool, error) {
+					return nil, false, errors.New("the connection broke")
 				})
 				time.AfterFunc(6*time.Second, func() { st.writeBy(nil) })
 			}

@@ -23,9 +23,9 @@ type busyStore struct {
 
 func (b *busyStore) Extras() store.Extras { return store.Extras{} }
 
-func (b *busyStore) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+func (b *busyStore) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	if b.busy.Load() {
-		return semel.Record{}, false, fmt.Errorf("too many at once: %w", store.ErrNotApplied)
+		return nil, false, fmt.Errorf("too many at once: %w", store.ErrNotApplied)
 	}
 	return b.Store.Apply(ctx, w)
 }
@@ -68,14 +68,14 @@ type movingStore struct {
 	changes int
 }
 
-func (m *movingStore) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+func (m *movingStore) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	if w.Record.Held != "" && m.changes > 0 {
 		m.changes--
 		rec, err := m.Get(ctx, w.Record.ID)
 		if err != nil {
 			return rec, false, err
 		}
-		was := rec.Revision
+		rec, was := new(*rec), rec.Revision
 		rec.Revision[15]++
 		if m.changes == 0 {
 			rec.LeaseUntil = rec.LeaseUntil.Add(time.Hour)

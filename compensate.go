@@ -170,9 +170,9 @@ func (e *Engine) compensate(ctx context.Context, op *operation, rec *Record) (Re
 			return *rec, errors.Join(cerr, e.storeError("get", rec.ID, err))
 		}
 		if cur.Compensation == nil || cur.Compensation.Key != c.Key || cur.Compensation.State != store.CompensationStarted {
-			return cur, cerr // another has recorded it
+			return *cur, cerr // another has recorded it
 		}
-		rec = &cur
+		rec = cur
 	}
 	return *rec, &Error{Code: CodeUnknown, Message: "the record changes too fast"}
 }

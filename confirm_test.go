@@ -132,7 +132,7 @@ func TestADigestBindsATokenToItsPrincipal(t *testing.T) {
 			must(t, err)
 			c := *rec.Confirmation
 			c.Principal = to
-			w := store.Write{Record: rec, Expect: rec.Revision}
+			w := store.Write{Record: new(*rec), Expect: rec.Revision}
 			w.Record.Confirmation = &c
 			w.Record.Revision = store.Revision{byte(i + 1)}
 			if _, applied, err := r.store.Apply(t.Context(), w); err != nil || !applied {
@@ -460,7 +460,7 @@ type versions struct {
 	n atomic.Int32
 }
 
-func (v *versions) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+func (v *versions) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	v.n.Add(1)
 	return v.Store.Apply(ctx, w)
 }

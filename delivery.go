@@ -167,7 +167,7 @@ func (d *delivery) look(ctx context.Context) error {
 	rec, err := d.engine.get(ctx, d.id)
 	switch {
 	case err == nil:
-		d.cur = &rec
+		d.cur = rec
 	case errors.Is(err, ErrNotFound):
 		d.cur = &none
 	default:

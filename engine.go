@@ -218,7 +218,7 @@ func (e *Engine) Lookup(ctx context.Context, id ID) (Record, error) {
 	if rec.Expired(now) {
 		return Record{}, ErrNotFound
 	}
-	return rec, nil
+	return *rec, nil
 }
 
 // Close refuses further calls, and waits until the engine's work in the background has
@@ -276,7 +276,7 @@ func (e *Engine) now(ctx context.Context) (store.Instant, error) {
 }
 
 // get reads a record within the time limit of a call.
-func (e *Engine) get(ctx context.Context, id ID) (Record, error) {
+func (e *Engine) get(ctx context.Context, id ID) (*Record, error) {
 	ctx, cancel := e.limited(ctx)
 	defer cancel()
 	return e.store.Get(ctx, id)

@@ -35,14 +35,14 @@ func TestAnEndThatWasFollowedIsNoLostLease(t *testing.T) {
 				other := engineOn(t, st.mem, op)
 				a := begin(t, e, call("k"))
 				must(t, a.Send(message("m")))
-				st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+				st.writeBy(func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 					st.writeBy(nil)
 					if _, applied, err := st.mem.Apply(ctx, w); !applied || err != nil {
 						t.Errorf("applied %v, %v", applied, err)
 					}
 					<-time.After(time.Second)
-					c.follow(t, other, w.Record)
-					return semel.Record{}, false, errors.New("the answer was lost")
+					c.follow(t, other, *w.Record)
+					return nil, false, errors.New("the answer was lost")
 				})
 				must(t, c.end(a))
 				must(t, c.end(a)) // said again
@@ -56,13 +56,13 @@ func TestAnEndThatWasFollowedIsNoLostLease(t *testing.T) {
 		stalls(t, semel.Operation{}, func(t *testing.T, e *semel.Engine, st *stalling) {
 			other := engineOn(t, st.mem, semel.Operation{})
 			a := begin(t, e, call("k"))
-			st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			st.writeBy(func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				st.writeBy(nil)
 				must(t, attach(t, other, "k", a.Fence()).Hold(ctx, "who knows"))
 				<-time.After(time.Second)
 				_, err := other.Settle(ctx, id("k"), semel.Settlement{Outcome: semel.DispositionRejected, Failure: &store.Failure{Code: "no"}}, "by hand")
 				must(t, err)
-				return semel.Record{}, false, errors.New("the connection was lost")
+				return nil, false, errors.New("the connection was lost")
 			})
 			if err := a.Complete(t.Context(), data("x")); !errors.Is(err, semel.ErrLeaseLost) {
 				t.Errorf("got %v", err)

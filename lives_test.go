@@ -25,7 +25,7 @@ type lives struct {
 }
 
 // apply writes to a store, and says what the write changed that no write may.
-func (l *lives) apply(ctx context.Context, st *memstore.Store, w store.Write) (cur semel.Record, applied bool, faults []string, err error) {
+func (l *lives) apply(ctx context.Context, st *memstore.Store, w store.Write) (cur *semel.Record, applied bool, faults []string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	cur, applied, err = st.Apply(ctx, w)
@@ -39,9 +39,9 @@ func (l *lives) apply(ctx context.Context, st *memstore.Store, w store.Write) (c
 	if w.Expect != (store.Revision{}) && !strings.HasPrefix(w.Record.ID.Operation, "semel.") { // those are notes of package dispatch, not calls
 		prev := l.newest[w.Record.ID]
 		now, _ := st.Now(ctx)
-		faults = changed(&prev, &w.Record, prev.Expired(now))
+		faults = changed(&prev, w.Record, prev.Expired(now))
 	}
-	l.newest[w.Record.ID] = w.Record
+	l.newest[w.Record.ID] = *w.Record
 	return cur, applied, faults, nil
 }
 
@@ -72,7 +72,7 @@ func changed(prev, next *semel.Record, over bool) (faults []string) {
 }
 
 // write is the party's way to the store.
-func (p *party) write(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+func (p *party) write(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	cur, applied, faults, err := p.written.apply(ctx, p.st, w)
 	for _, fault := range faults {
 		p.mu.Lock()

@@ -127,17 +127,17 @@ func (door Door) SettleMessage(ctx context.Context, id ID, messageID string, f s
 		if err != nil {
 			return Record{}, err
 		}
-		next, err := settledMessage(&rec, messageID, f, now)
+		next, err := settledMessage(rec, messageID, f, now)
 		if err != nil || next == nil {
-			return rec, err
+			return *rec, err
 		}
-		v := e.newVersion(&e.policyOf(id.Operation).Operation, &rec, next, store.ChangeMessage)
+		v := e.newVersion(&e.policyOf(id.Operation).Operation, rec, next, store.ChangeMessage)
 		// A crash before this write leaves the message as it was: a sweep finds it
 		// due, and it is delivered, perhaps again, under the same id. A crash after
 		// it leaves nothing to do.
 		_, applied, err := e.apply(ctx, v)
 		if err != nil {
-			return rec, err
+			return *rec, err
 		}
 		if applied {
 			return *next, nil

@@ -89,16 +89,16 @@ var disks = map[string]func() (open func(t *testing.T) disk){
 
 type version struct{ prev, next semel.Record }
 
-func (h *history) apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+func (h *history) apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	prev, err := h.Get(ctx, w.Record.ID)
 	if err != nil {
-		prev = semel.Record{}
+		prev = &semel.Record{}
 	}
 	cur, applied, err := h.Apply(ctx, w)
 	if applied {
-		h.versions = append(h.versions, version{prev, w.Record})
+		h.versions = append(h.versions, version{*prev, *w.Record})
 	}
 	return cur, applied, err
 }
@@ -182,11 +182,11 @@ func (p *process) hit(ctx context.Context, name string, do func()) error {
 
 func (p *process) pause() time.Duration { return time.Duration(p.rng.Int64N(int64(4 * time.Second))) }
 
-func (p *process) Apply(ctx context.Context, w store.Write) (cur semel.Record, applied bool, err error) {
+func (p *process) Apply(ctx context.Context, w store.Write) (cur *semel.Record, applied bool, err error) {
 	var inner error
-	err = p.hit(ctx, "write: "+stage(&w.Record), func() { cur, applied, inner = p.disk.apply(context.Background(), w) })
+	err = p.hit(ctx, "write: "+stage(w.Record), func() { cur, applied, inner = p.disk.apply(context.Background(), w) })
 	if err != nil {
-		return semel.Record{}, false, err
+		return nil, false, err
 	}
 	return cur, applied, inner
 }
@@ -209,10 +209,10 @@ func stage(r *semel.Record) string {
 	return strings.Join(parts, ", ")
 }
 
-func (p *process) Get(ctx context.Context, id semel.ID) (rec semel.Record, err error) {
+func (p *process) Get(ctx context.Context, id semel.ID) (rec *semel.Record, err error) {
 	var inner error
 	if err := p.hit(ctx, "get", func() { rec, inner = p.disk.Get(ctx, id) }); err != nil {
-		return semel.Record{}, err
+		return nil, err
 	}
 	return rec, inner
 }

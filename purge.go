@@ -151,24 +151,24 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	if rec.Unfinished() {
 		return &Error{Code: CodeIllegalTransition, Message: "the record has messages to deliver, or is being compensated"}
 	}
-	if !fencePassed(&rec, now) { // the next fence might not be higher
+	if !fencePassed(rec, now) { // the next fence might not be higher
 		if !pause(ctx, fenceMargin+time.Duration(rec.Fence-now.Micros()+1)*time.Microsecond) {
 			return ctx.Err()
 		}
 		if now, err = e.now(ctx); err != nil {
 			return err
 		}
-		if !fencePassed(&rec, now) {
+		if !fencePassed(rec, now) {
 			return &Error{Code: CodeIllegalTransition, Message: "the record is too new to be purged, try again", RetryAfter: fenceMargin}
 		}
 	}
-	if free, err := e.archived(ctx, []*Record{&rec}); err != nil || len(free) == 0 {
+	if free, err := e.archived(ctx, []*Record{rec}); err != nil || len(free) == 0 {
 		return err
 	}
 	// A crash before this write leaves nothing. A crash after it, or a concurrent change
 	// of the record, leaves an entry of a purge that didn't happen: the record, and the
 	// entries that follow, show that. A further purge adds another entry.
-	if err := e.witnessPurge(ctx, &op.Operation, &rec, &store.Settled{By: store.ByOperator, Who: keptText(r.Who), Reason: keptText(r.Reason), At: now}); err != nil {
+	if err := e.witnessPurge(ctx, &op.Operation, rec, &store.Settled{By: store.ByOperator, Who: keptText(r.Who), Reason: keptText(r.Reason), At: now}); err != nil {
 		return err
 	}
 	// Before the record, by whose name an operator who was cut off asks again: a crash

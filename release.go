@@ -128,14 +128,14 @@ func (e *Engine) tryRelease(ctx context.Context, x *release) (done bool, err err
 	rec, err := e.get(call, x.id)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		rec = Record{}
+		rec = &none
 	case err != nil:
 		return false, e.storeError("get", x.id, err)
 	}
-	if unused(&rec, x.claims) {
+	if unused(rec, x.claims) {
 		// Where another write was faster, it may have declared the claim held: the next
 		// look tells.
-		_, released, err := e.release(call, x.op, &rec)
+		_, released, err := e.release(call, x.op, rec)
 		return released, err
 	}
 	// It can still arrive as long as the version that it follows is stored and its

@@ -62,9 +62,9 @@ func (e *Engine) Settle(ctx context.Context, id ID, s Settlement, reason string)
 		return Record{}, e.storeError("get", id, err)
 	}
 	if rec.Held == "" {
-		return rec, &Error{Code: CodeIllegalTransition, Message: "the record is not held"}
+		return *rec, &Error{Code: CodeIllegalTransition, Message: "the record is not held"}
 	}
-	next, err := e.settle(ctx, op, &rec, s, store.Settled{By: store.ByOperator, Who: s.Who, Reason: reason})
+	next, err := e.settle(ctx, op, rec, s, store.Settled{By: store.ByOperator, Who: s.Who, Reason: reason})
 	return *next, err
 }
 

@@ -32,17 +32,17 @@ type stalling struct {
 
 func (s *stalling) Extras() store.Extras { return store.Extras{Due: s, Purge: s} }
 
-type applyFunc func(ctx context.Context, w store.Write) (semel.Record, bool, error)
+type applyFunc func(ctx context.Context, w store.Write) (*semel.Record, bool, error)
 
 func newStalling() *stalling {
 	m := memstore.New()
 	return &stalling{Store: m, DueIndex: m, Purger: m, mem: m}
 }
 
-func (s *stalling) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+func (s *stalling) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	s.writes.Add(1)
 	if err := over(ctx); err != nil {
-		return semel.Record{}, false, err
+		return nil, false, err
 	}
 	if f := s.apply.Load(); f != nil {
 		return (*f)(ctx, w)
@@ -50,10 +50,10 @@ func (s *stalling) Apply(ctx context.Context, w store.Write) (semel.Record, bool
 	return s.Store.Apply(ctx, w)
 }
 
-func (s *stalling) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
+func (s *stalling) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 	s.reads.Add(1)
 	if err := over(ctx); err != nil {
-		return semel.Record{}, err
+		return nil, err
 	}
 	rec, err := s.Store.Get(ctx, id)
 	if f := s.reading.Load(); f != nil {
@@ -83,21 +83,21 @@ func (s *stalling) writeBy(f applyFunc) {
 
 // mute makes writes that arrive, and are never answered.
 func (s *stalling) mute() {
-	s.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+	s.writeBy(func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 		if _, _, err := s.mem.Apply(context.Background(), w); err != nil {
-			return semel.Record{}, false, err
+			return nil, false, err
 		}
 		<-ctx.Done()
-		return semel.Record{}, false, ctx.Err()
+		return nil, false, ctx.Err()
 	})
 }
 
 // arriveAfter makes each write arrive after so long, whoever still waits for it, and
 // answers at the same moment.
 func (s *stalling) arriveAfter(d time.Duration) {
-	s.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+	s.writeBy(func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 		type answer struct {
-			cur     semel.Record
+			cur     *semel.Record
 			applied bool
 			err     error
 		}
@@ -110,7 +110,7 @@ func (s *stalling) arriveAfter(d time.Duration) {
 		case a := <-done:
 			return a.cur, a.applied, a.err
 		case <-ctx.Done():
-			return semel.Record{}, false, ctx.Err()
+			return nil, false, ctx.Err()
 		}
 	})
 }
@@ -268,7 +268,7 @@ func TestAClaimThatTookLongIsRenewedBeforeItIsGiven(t *testing.T) {
 	for _, took := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond, 2900 * time.Millisecond} {
 		t.Run(took.String(), func(t *testing.T) {
 			stalls(t, op, func(t *testing.T, e *semel.Engine, st *stalling) {
-				st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+				st.writeBy(func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 					st.writeBy(nil) // the claim only
 					cur, applied, err := st.mem.Apply(ctx, w)
 					<-time.After(took)
@@ -287,7 +287,7 @@ func TestAClaimThatTookLongIsRenewedBeforeItIsGiven(t *testing.T) {
 	t.Run("one that another has taken over by then is not given", func(t *testing.T) {
 		stalls(t, op, func(t *testing.T, e *semel.Engine, st *stalling) {
 			other := engineOn(t, st.mem, op)
-			st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			st.writeBy(func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				st.writeBy(nil)
 				cur, applied, err := st.mem.Apply(ctx, w)
 				<-time.After(3100 * time.Millisecond)
@@ -300,7 +300,7 @@ func TestAClaimThatTookLongIsRenewedBeforeItIsGiven(t *testing.T) {
 	})
 	t.Run("where the store always takes that long nothing is executed", func(t *testing.T) {
 		stalls(t, op, func(t *testing.T, e *semel.Engine, st *stalling) {
-			st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			st.writeBy(func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				cur, applied, err := st.mem.Apply(ctx, w)
 				<-time.After(1500 * time.Millisecond)
 				return cur, applied, err
@@ -334,7 +334,7 @@ func TestAnEffectHasAWholeLeaseBeforeIt(t *testing.T) {
 	})
 	stalls(t, op, func(t *testing.T, e *semel.Engine, st *stalling) {
 		a := begin(t, e, call("k"))
-		st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+		st.writeBy(func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 			st.writeBy(nil)
 			cur, applied, err := st.mem.Apply(ctx, w)
 			<-time.After(2800 * time.Millisecond)
@@ -357,9 +357,9 @@ func TestRefusedClaimsAreBounded(t *testing.T) {
 		st := newStalling()
 		e := program(t, st, semel.Options{Events: &semel.Events{ReleaseDropped: func(semel.Event) { dropped.Add(1) }}}, semel.Operation{Name: "op"})
 		before := runtime.NumGoroutine()
-		st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+		st.writeBy(func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 			<-ctx.Done()
-			return semel.Record{}, false, ctx.Err()
+			return nil, false, ctx.Err()
 		})
 		refused := make(chan error)
 		for i := range callers {
@@ -396,8 +396,8 @@ func TestRefusedClaimsAreBounded(t *testing.T) {
 // A definite refusal leaves nothing to release.
 func TestARefusalLeavesNothingToRelease(t *testing.T) {
 	stalls(t, semel.Operation{}, func(t *testing.T, e *semel.Engine, st *stalling) {
-		st.writeBy(func(context.Context, store.Write) (semel.Record, bool, error) {
-			return semel.Record{}, false, errors.Join(errors.New("READONLY"), store.ErrNotApplied)
+		st.writeBy(func(context.Context, store.Write) (*semel.Record, bool, error) {
+			return nil, false, errors.Join(errors.New("READONLY"), store.ErrNotApplied)
 		})
 		_, err := e.Begin(t.Context(), call("k"))
 		wantCode(t, err, semel.CodeStoreUnavailable)
@@ -412,12 +412,12 @@ func TestARefusalLeavesNothingToRelease(t *testing.T) {
 func TestARefusalOfALaterTryIsNotDefinite(t *testing.T) {
 	stalls(t, semel.Operation{}, func(t *testing.T, e *semel.Engine, st *stalling) {
 		tries := 0
-		st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+		st.writeBy(func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 			if tries++; tries > 1 {
-				return semel.Record{}, false, store.ErrNotApplied
+				return nil, false, store.ErrNotApplied
 			}
 			time.AfterFunc(7*time.Second, func() { _, _, _ = st.mem.Apply(context.Background(), w) })
-			return semel.Record{}, false, errors.New("the connection was lost")
+			return nil, false, errors.New("the connection was lost")
 		})
 		_, err := e.Begin(t.Context(), call("k"))
 		wantCode(t, err, semel.CodeStoreUnavailable)

@@ -119,7 +119,7 @@ func TestLookingAheadMissesNothingForLong(t *testing.T) {
 			// Its claim arrives now.
 			late.Revision[0]++
 			late.ID.Key = "later"
-			_, _, err := st.Apply(t.Context(), store.Write{Record: late})
+			_, _, err := st.Apply(t.Context(), store.Write{Record: new(late)})
 			must(t, err)
 			pass(time.Minute + 2*time.Second)
 			if rec, err := e.Lookup(t.Context(), id("later")); err != nil || rec.Held == "" {

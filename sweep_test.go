@@ -25,7 +25,7 @@ func TestASweepThatTakesLongEndsNothingInThePast(t *testing.T) {
 		}
 		pass(10 * time.Second)
 		const took = 2 * time.Minute
-		st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+		st.writeBy(func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 			cur, applied, err := st.mem.Apply(ctx, w)
 			<-time.After(took)
 			if now, _ := st.Now(ctx); now.Sub(w.Record.EndedAt) != took {

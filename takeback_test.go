@@ -50,7 +50,7 @@ func TestAReclaimedRightIsNeverReleased(t *testing.T) {
 	reclaimed := func(t *testing.T, e *semel.Engine, st *stalling, then func()) *semel.Attempt {
 		t.Helper()
 		given := make(chan *semel.Attempt, 1)
-		st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+		st.writeBy(func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 			st.writeBy(nil)
 			time.AfterFunc(7*time.Second, func() {
 				_, _, _ = st.mem.Apply(context.Background(), w)
@@ -62,7 +62,7 @@ func TestAReclaimedRightIsNeverReleased(t *testing.T) {
 				given <- a
 			})
 			<-ctx.Done()
-			return semel.Record{}, false, ctx.Err()
+			return nil, false, ctx.Err()
 		})
 		_, err := e.Begin(t.Context(), heldBy("h", "k"))
 		wantCode(t, err, semel.CodeStoreUnavailable)
@@ -103,7 +103,7 @@ func TestAClaimThatIsStoredAfterItsLeaseIsTakenBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stalls(t, op, func(t *testing.T, e *semel.Engine, st *stalling) {
 				other := engineOn(t, st.mem, op)
-				st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+				st.writeBy(func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 					st.writeBy(nil) // the claim only
 					cur, applied, err := st.mem.Apply(ctx, w)
 					<-time.After(3100 * time.Millisecond)
@@ -122,13 +122,13 @@ func TestAClaimThatIsStoredAfterItsLeaseIsTakenBack(t *testing.T) {
 	t.Run("but not while the store can't say so", func(t *testing.T) {
 		stalls(t, op, func(t *testing.T, e *semel.Engine, st *stalling) {
 			other := engineOn(t, st.mem, op)
-			st.writeBy(func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			st.writeBy(func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				cur, applied, err := st.mem.Apply(ctx, w)
 				<-time.After(3100 * time.Millisecond)
 				decides(t, other, call("k"), semel.Held)
-				st.writeBy(func(ctx context.Context, _ store.Write) (semel.Record, bool, error) {
+				st.writeBy(func(ctx context.Context, _ store.Write) (*semel.Record, bool, error) {
 					<-ctx.Done()
-					return semel.Record{}, false, ctx.Err()
+					return nil, false, ctx.Err()
 				})
 				return cur, applied, err
 			})
@@ -146,8 +146,8 @@ func TestAReleaseThatFailsIsTriedAgain(t *testing.T) {
 	stalls(t, semel.Operation{}, func(t *testing.T, e *semel.Engine, st *stalling) {
 		a := begin(t, e, heldBy("h", "k"))
 		a.Detach()
-		st.writeBy(func(context.Context, store.Write) (semel.Record, bool, error) {
-			return semel.Record{}, false, errors.New("the connection broke")
+		st.writeBy(func(context.Context, store.Write) (*semel.Record, bool, error) {
+			return nil, false, errors.New("the connection broke")
 		})
 		if released, err := a.Release(t.Context()); released || err == nil {
 			t.Fatalf("released %v, %v", released, err)

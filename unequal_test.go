@@ -98,24 +98,24 @@ func (v *view) reach(ctx context.Context) error {
 	return nil
 }
 
-func (v *view) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
-	if cur, err := v.p.st.Get(ctx, w.Record.ID); err == nil && renews(&cur, &w.Record) {
+func (v *view) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
+	if cur, err := v.p.st.Get(ctx, w.Record.ID); err == nil && renews(cur, w.Record) {
 		// The holder's own writes wait for it at a mutex, which virtual time takes for work.
 		if v.dead.Err() != nil || v.p.chance(3) {
-			return semel.Record{}, false, errParty
+			return nil, false, errParty
 		}
 		return v.p.write(ctx, w)
 	}
 	if v.dead.Err() == nil && v.p.chance(12) { // it arrives when nobody waits any more, or hardly
 		time.AfterFunc(v.p.upTo(3*unequalLease), func() { _, _, _ = v.p.write(context.Background(), w) })
-		return semel.Record{}, false, errParty
+		return nil, false, errParty
 	}
 	if err := v.reach(ctx); err != nil {
-		return semel.Record{}, false, err
+		return nil, false, err
 	}
 	cur, applied, err := v.p.write(ctx, w)
 	if err := v.reach(ctx); err != nil {
-		return semel.Record{}, false, err
+		return nil, false, err
 	}
 	return cur, applied, err
 }
@@ -131,10 +131,10 @@ func names(rec *semel.Record) (list []string) {
 	return list
 }
 
-func (v *view) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
+func (v *view) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 	rec, err := v.p.st.Get(ctx, id)
 	if err := v.reach(ctx); err != nil {
-		return semel.Record{}, err
+		return nil, err
 	}
 	return rec, err
 }
@@ -398,8 +398,8 @@ func unequal(t *testing.T, seed uint64) (held int) {
 				}
 			}
 		}
-		if was, known := p.answers[id]; known && was != said(&rec) {
-			p.violated("%s was answered %s, and %s is kept", id.Key, was, said(&rec))
+		if was, known := p.answers[id]; known && was != said(rec) {
+			p.violated("%s was answered %s, and %s is kept", id.Key, was, said(rec))
 		}
 	}
 	for _, m := range append(members, last) {

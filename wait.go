@@ -148,7 +148,7 @@ func (e *Engine) look(ctx context.Context, id ID) (*Record, store.Instant, error
 		return nil, 0, e.storeError("get", id, err)
 	}
 	now, err := e.now(call)
-	return &rec, now, err
+	return rec, now, err
 }
 
 // latency is how long executions of one operation take, as a moving average.

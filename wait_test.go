@@ -29,14 +29,14 @@ type readStore struct {
 
 func (s *readStore) Extras() store.Extras { return store.Extras{} }
 
-func (s *readStore) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
+func (s *readStore) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 	s.gets.Add(1)
 	if s.hang.Load() {
 		<-ctx.Done()
-		return semel.Record{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 	if err := s.fail.Load(); err != nil {
-		return semel.Record{}, *err
+		return nil, *err
 	}
 	before, after := s.before.Swap(0), s.after.Swap(0)
 	if before > 0 {

@@ -17,13 +17,13 @@ type bounded struct {
 	limit time.Duration
 }
 
-func (b bounded) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+func (b bounded) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.limit)
 	defer cancel()
 	return b.Store.Apply(ctx, w)
 }
 
-func (b bounded) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
+func (b bounded) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.limit)
 	defer cancel()
 	return b.Store.Get(ctx, id)

@@ -70,24 +70,24 @@ func (d *Dispatcher) deliver(ctx context.Context, l *line, call semel.ID, id str
 		l.breaker.skip()
 		return deliverResult{}, nil
 	}
-	return d.try(keep, l, ans.Attempt, &rec, m)
+	return d.try(keep, l, ans.Attempt, rec, m)
 }
 
 // find reads the record of a call and one of its messages, which is nil if it is gone.
-func (d *Dispatcher) find(ctx context.Context, call semel.ID, id string) (semel.Record, *semel.Message, error) {
+func (d *Dispatcher) find(ctx context.Context, call semel.ID, id string) (*semel.Record, *semel.Message, error) {
 	rec, err := d.store.Get(ctx, call)
 	if errors.Is(err, semel.ErrNotFound) {
-		return rec, nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return rec, nil, err
+		return nil, nil, err
 	}
 	for i := range rec.Outbox {
 		if rec.Outbox[i].ID == id {
 			return rec, &rec.Outbox[i], nil
 		}
 	}
-	return rec, nil, nil
+	return nil, nil, nil
 }
 
 // try sends a message under the lease of its delivery.

@@ -228,7 +228,7 @@ func (a *auditor) again(ctx context.Context, s store.Subject, id semel.ID) error
 		rec, err := a.log.store.Get(ctx, id)
 		switch {
 		case errors.Is(err, semel.ErrNotFound):
-			rec = semel.Record{}
+			rec = &semel.Record{}
 		case err != nil:
 			return err
 		}
@@ -244,11 +244,11 @@ func (a *auditor) again(ctx context.Context, s store.Subject, id semel.ID) error
 			f.Entry = &last.n
 		}
 		switch {
-		case rec.State == 0 || numbers > 0 && a.says(&last, &rec):
+		case rec.State == 0 || numbers > 0 && a.says(&last, rec):
 			return nil // it was purged meanwhile, or has changed with its evidence
 		case last.content == "":
 			f.Kind = RecordUnknown
-		case slices.Contains(before, a.log.content(&rec, OutcomeDigest(&rec))):
+		case slices.Contains(before, a.log.content(rec, OutcomeDigest(rec))):
 			f.Kind = RecordOlder
 		default:
 			f.Kind = RecordChanged

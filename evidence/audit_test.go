@@ -64,6 +64,7 @@ func TestAuditOfTheStore(t *testing.T) {
 		}, []evidence.Discrepancy{evidence.RecordOlder}},
 		{"a row was added", func(t *testing.T, r *rig) {
 			rec, err := r.store.Get(ctx, idOf("done"))
+			rec = new(*rec)
 			rec.ID.Key, rec.Revision[0] = "forged", rec.Revision[0]+1
 			if _, _, aerr := r.store.Apply(ctx, store.Write{Record: rec}); aerr != nil || err != nil {
 				t.Fatal(err, aerr)

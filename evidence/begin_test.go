@@ -17,9 +17,9 @@ type headless struct {
 	hidden bool
 }
 
-func (s *headless) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
+func (s *headless) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 	if s.hidden && id.Operation == "semel.cell" {
-		return semel.Record{}, semel.ErrNotFound
+		return nil, semel.ErrNotFound
 	}
 	return s.Store.Get(ctx, id)
 }

@@ -128,7 +128,7 @@ func (f *faulty) fault(do func() error) error {
 	return err
 }
 
-func (f *faulty) Apply(ctx context.Context, w store.Write) (cur semel.Record, applied bool, err error) {
+func (f *faulty) Apply(ctx context.Context, w store.Write) (cur *semel.Record, applied bool, err error) {
 	err = f.fault(func() (err error) { cur, applied, err = f.Store.Apply(ctx, w); return err })
 	return cur, applied, err
 }

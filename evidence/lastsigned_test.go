@@ -37,7 +37,7 @@ func (c *changeable) snapshot(t *testing.T) (s snapshot) {
 	head, err := c.Get(t.Context(), headID)
 	switch {
 	case err == nil:
-		s.head = &head
+		s.head = head
 	case !errors.Is(err, semel.ErrNotFound):
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func (c *changeable) restore(t *testing.T, s snapshot) {
 		t.Fatal(err)
 	}
 	if s.head != nil {
-		if _, ok, err := st.Apply(t.Context(), store.Write{Record: *s.head}); err != nil || !ok {
+		if _, ok, err := st.Apply(t.Context(), store.Write{Record: s.head}); err != nil || !ok {
 			t.Fatal(ok, err)
 		}
 	}

@@ -65,9 +65,9 @@ func (r *rig) put(t testing.TB, key string, change func(rec *semel.Record)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	was := rec.Revision
+	rec, was := new(*rec), rec.Revision
 	rec.Revision[0]++
-	change(&rec)
+	change(rec)
 	if _, ok, err := r.store.Apply(context.Background(), store.Write{Record: rec, Expect: was}); !ok || err != nil {
 		t.Fatal(ok, err)
 	}

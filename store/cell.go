@@ -52,7 +52,7 @@ func (c *Cell) Load(ctx context.Context) (CellValue, error) {
 	case err != nil:
 		return CellValue{}, &Error{Code: CodeStoreUnavailable, Err: err}
 	}
-	return cellValue(&rec), nil
+	return cellValue(rec), nil
 }
 
 // Swap writes next if the cell still holds old, and returns what it holds afterwards.
@@ -83,14 +83,14 @@ func (c *Cell) Swap(ctx context.Context, old, next CellValue) (CellValue, bool, 
 	}
 	// A crash before this write leaves the old value, a crash after it the new one.
 	// Nobody has to clean up.
-	cur, applied, err := c.store.Apply(ctx, Write{Record: rec, Expect: old.Revision})
+	cur, applied, err := c.store.Apply(ctx, Write{Record: &rec, Expect: old.Revision})
 	if err != nil {
 		return old, false, &Error{Code: CodeStoreUnavailable, Message: "the result of a write is unknown", Err: err}
 	}
-	if cur.State == absent {
+	if cur == nil {
 		return CellValue{}, false, nil
 	}
-	return cellValue(&cur), applied || cur.Revision == rec.Revision, nil
+	return cellValue(cur), applied || cur.Revision == rec.Revision, nil
 }
 
 func cellValue(rec *Record) CellValue {

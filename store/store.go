@@ -16,6 +16,9 @@ import (
 // is durable to the level that the store documents. All methods may be called
 // concurrently.
 //
+// A record that was given to a store, or that it returned, never changes again, nor does
+// anything in it: both sides may keep it, and none copies it.
+//
 // An error means that the result is unknown: the write may have happened, may still
 // happen, or may never happen. The engine resolves it by applying the same
 // write again.
@@ -25,12 +28,11 @@ type Store interface {
 	// Apply writes w.Record if the stored revision equals w.Expect (zero: no
 	// record). It returns the record that is stored afterwards, which is
 	// w.Record when applied and the unchanged stored one otherwise; that one
-	// is the zero Record when w.Expect names a record that is gone. The
-	// caller must not change slices of w after the call, nor of the result.
-	Apply(ctx context.Context, w Write) (current Record, applied bool, err error)
+	// is nil when w.Expect names a record that is gone.
+	Apply(ctx context.Context, w Write) (current *Record, applied bool, err error)
 
 	// Get returns the record, expired or not, or [ErrNotFound].
-	Get(ctx context.Context, id ID) (Record, error)
+	Get(ctx context.Context, id ID) (*Record, error)
 
 	// Now is the store's clock, by which leases and windows are judged. It
 	// never goes back, not even when the process restarts over the same data.
@@ -58,7 +60,7 @@ var ErrTooLate = fmt.Errorf("%w: it arrived after its deadline", ErrNotApplied)
 // Write is one compare-and-set.
 type Write struct {
 	// Record is the new content. Its Revision is new: no other write has it.
-	Record Record
+	Record *Record
 	// Expect is the revision that must be stored. Zero: no record.
 	Expect Revision
 	// Evidence is appended to the evidence log if the record is written, in the

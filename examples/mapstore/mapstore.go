@@ -39,24 +39,26 @@ func New() *Store {
 // snippet: Apply
 
 // Apply is [store.Store.Apply].
-func (s *Store) Apply(_ context.Context, w store.Write) (store.Record, bool, error) {
-	encoded, err := codec.Append(nil, &w.Record)
+func (s *Store) Apply(_ context.Context, w store.Write) (*store.Record, bool, error) {
+	encoded, err := codec.Append(nil, w.Record)
 	if err != nil {
-		return store.Record{}, false, fmt.Errorf("%w: %w", store.ErrNotApplied, err)
+		return nil, false, fmt.Errorf("%w: %w", store.ErrNotApplied, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	current, err := s.load(w.Record.ID)
+	var stored store.Revision // zero: no record
 	switch {
-	case errors.Is(err, store.ErrNotFound): // current is the zero Record, of the zero Revision
-	case err != nil:
-		return store.Record{}, false, fmt.Errorf("%w: %w", store.ErrNotApplied, err)
+	case err == nil:
+		stored = current.Revision
+	case !errors.Is(err, store.ErrNotFound):
+		return nil, false, fmt.Errorf("%w: %w", store.ErrNotApplied, err)
 	}
-	if current.Revision != w.Expect {
+	if stored != w.Expect {
 		return current, false, nil
 	}
 	if w.Deadline != 0 && s.now() >= w.Deadline {
-		return store.Record{}, false, store.ErrTooLate
+		return nil, false, store.ErrTooLate
 	}
 	// A crash before this line or after it loses the whole map: nothing is half done.
 	s.records[w.Record.ID] = encoded
@@ -68,27 +70,27 @@ func (s *Store) Apply(_ context.Context, w store.Write) (store.Record, bool, err
 // snippet: Get
 
 // Get is [store.Store.Get].
-func (s *Store) Get(_ context.Context, id store.ID) (store.Record, error) {
+func (s *Store) Get(_ context.Context, id store.ID) (*store.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.load(id)
 }
 
 // load reads a record. The caller holds the lock.
-func (s *Store) load(id store.ID) (store.Record, error) {
+func (s *Store) load(id store.ID) (*store.Record, error) {
 	if s.records == nil {
-		return store.Record{}, errClosed
+		return nil, errClosed
 	}
 	encoded, ok := s.records[id]
 	if !ok {
-		return store.Record{}, store.ErrNotFound
+		return nil, store.ErrNotFound
 	}
 	rec, err := codec.Decode(encoded)
 	if err != nil {
-		return store.Record{}, err
+		return nil, err
 	}
 	if rec.ID != id {
-		return store.Record{}, codec.ErrOther
+		return nil, codec.ErrOther
 	}
 	return rec, nil
 }

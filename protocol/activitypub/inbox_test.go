@@ -271,9 +271,9 @@ type cut struct {
 	after atomic.Int32
 }
 
-func (s *cut) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+func (s *cut) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	if strings.HasPrefix(w.Record.ID.Operation, activitypub.OperationPrefix) && s.after.Add(-1) < 0 {
-		return semel.Record{}, false, fmt.Errorf("cut off: %w", store.ErrNotApplied)
+		return nil, false, fmt.Errorf("cut off: %w", store.ErrNotApplied)
 	}
 	return s.Store.Apply(ctx, w)
 }
@@ -446,7 +446,7 @@ func stall(st semel.Store, pass int32) *stalled {
 	return s
 }
 
-func (s *stalled) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+func (s *stalled) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	if strings.HasPrefix(w.Record.ID.Operation, activitypub.OperationPrefix) && s.pass.Add(-1) < 0 {
 		<-s.hold
 	}

@@ -35,9 +35,9 @@ type faultyStore struct {
 	down atomic.Bool
 }
 
-func (s *faultyStore) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+func (s *faultyStore) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	if s.down.Load() {
-		return semel.Record{}, false, &semel.Error{Code: semel.CodeStoreUnavailable}
+		return nil, false, &semel.Error{Code: semel.CodeStoreUnavailable}
 	}
 	return s.Store.Apply(ctx, w)
 }

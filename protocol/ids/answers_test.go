@@ -170,9 +170,9 @@ type forgetful struct {
 	lose bool
 }
 
-func (s *forgetful) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+func (s *forgetful) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	if c := w.Record.Compensation; s.lose && c != nil && c.State == store.CompensationDone {
-		return semel.Record{}, false, errors.New("it crashed")
+		return nil, false, errors.New("it crashed")
 	}
 	return s.Store.Apply(ctx, w)
 }

@@ -34,7 +34,7 @@ func (r *rig) parked() map[semel.ID]semel.Message {
 		}
 		rec, err := r.store.Get(context.Background(), s.Parked)
 		if err != nil || len(rec.Outbox) != 1 {
-			r.t.Fatalf("%v: %+v, %v", s.Parked, rec, err)
+			r.t.Fatalf("%v: %+v, %v", s.Parked, *rec, err)
 		}
 		if rec.Outbox[0].State == store.MessageParked {
 			found[s.Parked] = rec.Outbox[0]

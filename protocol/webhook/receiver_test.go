@@ -52,7 +52,7 @@ type flaky struct {
 	read atomic.Int64
 }
 
-func (s *flaky) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
+func (s *flaky) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 	rec, err := s.Store.Get(ctx, id)
 	if s.meet != nil && strings.HasPrefix(id.Operation, paymentOperation) && s.read.Add(1) <= 2 {
 		s.meet.Done()
@@ -61,12 +61,12 @@ func (s *flaky) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
 	return rec, err
 }
 
-func (s *flaky) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+func (s *flaky) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	s.mu.Lock()
 	away := s.away
 	s.mu.Unlock()
 	if away {
-		return semel.Record{}, false, errors.New("the store is away")
+		return nil, false, errors.New("the store is away")
 	}
 	return s.Store.Apply(ctx, w)
 }
@@ -240,7 +240,7 @@ func TestShopify(t *testing.T) {
 				Tenant: "acme", Principal: Principal, Scope: "acme.myshopify.com:orders/create", Operation: "webhook.shopify", Key: key,
 			}).ID(semel.SharePrincipal))
 			if err != nil || rec.State != semel.Completed || rec.ExpiresAt.Sub(rec.EndedAt) < 7*24*time.Hour {
-				t.Errorf("%+v, %v", rec, err)
+				t.Errorf("%+v, %v", *rec, err)
 			}
 		})
 	}

@@ -64,26 +64,26 @@ func (p plainStore) broken() error {
 	return p.s.fail
 }
 
-func (p plainStore) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+func (p plainStore) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	if err := p.broken(); err != nil {
-		return semel.Record{}, false, err
+		return nil, false, err
 	}
 	p.s.mu.Lock()
 	lost, mute := p.s.lost, p.s.mute
 	p.s.mu.Unlock()
 	if lost != nil {
-		return semel.Record{}, false, lost
+		return nil, false, lost
 	}
 	cur, applied, err := p.s.Store.Apply(ctx, w)
 	if mute != nil {
-		return semel.Record{}, false, mute
+		return nil, false, mute
 	}
 	return cur, applied, err
 }
 
-func (p plainStore) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
+func (p plainStore) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 	if err := p.broken(); err != nil {
-		return semel.Record{}, err
+		return nil, err
 	}
 	rec, err := p.s.Store.Get(ctx, id)
 	p.s.wait(ctx)

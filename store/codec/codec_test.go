@@ -136,7 +136,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		clear(b) // the record may not depend on the bytes it was read from
-		if !reflect.DeepEqual(got, want) {
+		if !reflect.DeepEqual(got, &want) {
 			t.Fatalf("got  %+v\nwant %+v", got, want)
 		}
 	})
@@ -231,7 +231,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		// What can be read can be written, and read again as the same.
-		again, err := Decode(encode(t, &rec))
+		again, err := Decode(encode(t, rec))
 		if err != nil || !reflect.DeepEqual(again, rec) {
 			t.Fatalf("read %+v, then %+v: %v", rec, again, err)
 		}
@@ -289,7 +289,7 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !reflect.DeepEqual(&got, goldenRecord()) {
+			if !reflect.DeepEqual(got, goldenRecord()) {
 				t.Errorf("got  %+v\nwant %+v", got, *goldenRecord())
 			}
 			if version == Version && string(encode(t, goldenRecord())) != string(b) {

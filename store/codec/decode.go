@@ -22,15 +22,15 @@ const (
 // record keep all of it in memory.
 //
 // The error wraps [ErrCorrupt] or [ErrNewer].
-func Decode(src []byte) (store.Record, error) {
-	var rec store.Record
+func Decode(src []byte) (*store.Record, error) {
 	body, err := checked(src)
 	if err != nil {
-		return rec, err
+		return nil, err
 	}
+	rec := new(store.Record)
 	r := reader{b: bytes.Clone(body)}
-	if err := r.record(&rec); err != nil {
-		return store.Record{}, err
+	if err := r.record(rec); err != nil {
+		return nil, err
 	}
 	return rec, nil
 }

@@ -129,7 +129,7 @@ func TestInstants(t *testing.T) {
 			if err != nil || headErr != nil || rec.NextAt != c.want || head.NextAt != c.want {
 				t.Errorf("got %d, %v and %d, %v; want %d", rec.NextAt, err, head.NextAt, headErr, c.want)
 			}
-			if again := encode(t, &rec); string(again) != string(b) {
+			if again := encode(t, rec); string(again) != string(b) {
 				t.Error("Append writes it in another way")
 			}
 		})

@@ -23,7 +23,7 @@ func BenchmarkDue(b *testing.B) {
 				now, _ := s.Now(context.Background())
 				for i := range n {
 					rec := semel.Record{ID: semel.ID{Operation: "o", Key: strconv.Itoa(i)}, Revision: store.Revision{1}, NextAt: now.Add(rand.N(spread))}
-					if _, ok, err := s.Apply(context.Background(), store.Write{Record: rec}); !ok || err != nil {
+					if _, ok, err := s.Apply(context.Background(), store.Write{Record: new(rec)}); !ok || err != nil {
 						b.Fatal(ok, err)
 					}
 				}

@@ -58,21 +58,21 @@ func New() *Store {
 }
 
 // Apply is [store.Store.Apply].
-func (s *Store) Apply(_ context.Context, w store.Write) (semel.Record, bool, error) {
-	next := &w.Record
+func (s *Store) Apply(_ context.Context, w store.Write) (*semel.Record, bool, error) {
+	next := w.Record
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed.Load() {
-		return semel.Record{}, false, errClosed
+		return nil, false, errClosed
 	}
 	en := s.records[next.ID]
 	switch {
 	case en == nil && !w.Expect.IsZero():
-		return semel.Record{}, false, nil
+		return nil, false, nil
 	case en != nil && en.rec.Revision != w.Expect:
-		return *en.rec, false, nil
+		return en.rec, false, nil
 	case w.Deadline != 0 && s.now() >= w.Deadline:
-		return semel.Record{}, false, store.ErrTooLate
+		return nil, false, store.ErrTooLate
 	case en == nil:
 		en = &entry{since: next.CreatedAt}
 		s.records[next.ID] = en
@@ -82,20 +82,20 @@ func (s *Store) Apply(_ context.Context, w store.Write) (semel.Record, bool, err
 		s.evidence.append(w.Evidence)
 	}
 	s.watchers.Wake(next.ID)
-	return *next, true, nil
+	return next, true, nil
 }
 
 // Get is [store.Store.Get].
-func (s *Store) Get(_ context.Context, id semel.ID) (semel.Record, error) {
+func (s *Store) Get(_ context.Context, id semel.ID) (*semel.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed.Load() {
-		return semel.Record{}, errClosed
+		return nil, errClosed
 	}
 	if en := s.records[id]; en != nil {
-		return *en.rec, nil
+		return en.rec, nil
 	}
-	return semel.Record{}, semel.ErrNotFound
+	return nil, semel.ErrNotFound
 }
 
 // Now is [store.Store.Now]: the wall clock at New, carried on by the monotonic

@@ -197,11 +197,11 @@ func TestRecordsThatAreCreatedDuringTheBuildAreNotAbsent(t *testing.T) {
 // purges the record if it is told to.
 func claimOnce(ctx context.Context, s *Store, id semel.ID, purge bool) error {
 	rec := testRecord(id, 1, semel.Processing)
-	if _, applied, err := s.Apply(ctx, store.Write{Record: rec}); err != nil || !applied {
+	if _, applied, err := s.Apply(ctx, store.Write{Record: new(rec)}); err != nil || !applied {
 		return errors.Join(errors.New(id.Key+" could not be created"), err)
 	}
 	again := testRecord(id, 2, semel.Processing)
-	if _, applied, err := s.Apply(ctx, store.Write{Record: again}); err != nil || applied {
+	if _, applied, err := s.Apply(ctx, store.Write{Record: new(again)}); err != nil || applied {
 		return errors.Join(errors.New(id.Key+" was created twice"), err)
 	}
 	if purge {

@@ -87,17 +87,17 @@ const usualRecord = 512
 // Apply is [store.Store.Apply]. When ctx ends while the write is being synced,
 // Apply returns at once and the write goes on. A write that was not sent to the disk by
 // then is taken back, and the error is a [store.ErrNotApplied].
-func (s *Store) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+func (s *Store) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	if err := s.enterToWrite(ctx); err != nil {
-		return semel.Record{}, false, err
+		return nil, false, err
 	}
 	defer s.leave()
 	if w.Record.Revision.IsZero() {
-		return semel.Record{}, false, errors.New("pebblestore: a write needs a revision")
+		return nil, false, errors.New("pebblestore: a write needs a revision")
 	}
-	value, err := codec.Append(make([]byte, 0, len(w.Record.Result.Data)+usualRecord), &w.Record)
+	value, err := codec.Append(make([]byte, 0, len(w.Record.Result.Data)+usualRecord), w.Record)
 	if err != nil {
-		return semel.Record{}, false, err
+		return nil, false, err
 	}
 	o := &op{digest: w.Record.ID.Digest(), due: makeDueTime(w.Record.NextAt), value: value, evidence: w.Evidence, deadline: w.Deadline}
 	cur, applied, err := s.change(ctx, &w.Record.ID, w.Expect, o)
@@ -109,11 +109,11 @@ func (s *Store) Apply(ctx context.Context, w store.Write) (semel.Record, bool, e
 
 // change writes o if the stored revision is expect. Where it is another, it returns what
 // is stored.
-func (s *Store) change(ctx context.Context, id *semel.ID, expect store.Revision, o *op) (cur semel.Record, applied bool, err error) {
+func (s *Store) change(ctx context.Context, id *semel.ID, expect store.Revision, o *op) (cur *semel.Record, applied bool, err error) {
 	st := s.stripe(&o.digest)
 	is, err := s.look(ctx, st, &o.digest, id, expect)
 	if err != nil {
-		return semel.Record{}, false, err
+		return nil, false, err
 	}
 	o.at, o.was, o.creates = is.at, is.due, is.at == noAddress
 	switch {
@@ -129,20 +129,20 @@ func (s *Store) change(ctx context.Context, id *semel.ID, expect store.Revision,
 	}
 	if err != nil {
 		st.mu.Unlock()
-		return semel.Record{}, false, err
+		return nil, false, err
 	}
 	st.begin(&o.digest)
 	st.mu.Unlock()
 	err = s.commit(ctx, o)
-	return semel.Record{}, err == nil, err
+	return nil, err == nil, err
 }
 
 // stored is what the database holds for a record.
 type stored struct {
 	at    address // noAddress: nothing is stored
 	due   dueTime
-	other bool // its revision is not the expected one, and this is it, if there is any:
-	rec   semel.Record
+	other bool          // its revision is not the expected one, and this is it, if there is any:
+	rec   *semel.Record // nil: nothing is stored
 }
 
 // look finds what is stored for a record, and is durable. It returns with the stripe
@@ -211,36 +211,36 @@ func damaged(d *digest, err error) error {
 }
 
 // Get is [store.Store.Get].
-func (s *Store) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
+func (s *Store) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 	if err := s.enter(ctx); err != nil {
-		return semel.Record{}, err
+		return nil, err
 	}
 	defer s.leave()
 	return s.get(ctx, &id)
 }
 
 // get is Get within a call.
-func (s *Store) get(ctx context.Context, id *semel.ID) (semel.Record, error) {
+func (s *Store) get(ctx context.Context, id *semel.ID) (*semel.Record, error) {
 	d := id.Digest()
 	st := s.stripe(&d)
 	is, err := s.look(ctx, st, &d, id, store.Revision{})
 	if err != nil {
-		return semel.Record{}, err
+		return nil, err
 	}
 	st.mu.Unlock()
 	if is.at == noAddress {
-		return semel.Record{}, semel.ErrNotFound
+		return nil, semel.ErrNotFound
 	}
 	return is.rec, nil
 }
 
 // decode reads a record that a scan has come to, or says which one can't be read.
-func decode(at address, value []byte, err error) (rec semel.Record, _ error) {
+func decode(at address, value []byte, err error) (rec *semel.Record, _ error) {
 	if err == nil {
 		rec, err = codec.Decode(value)
 	}
 	if err != nil {
-		return semel.Record{}, fmt.Errorf("record number %d: %w", at, err)
+		return nil, fmt.Errorf("record number %d: %w", at, err)
 	}
 	return rec, nil
 }
@@ -248,7 +248,7 @@ func decode(at address, value []byte, err error) (rec semel.Record, _ error) {
 // settled returns a record as a scan has found it, or as it is after the change that is
 // being made. What the scan shows was pending when the scan began or is durable; and what
 // isn't pending any more is durable too.
-func (s *Store) settled(ctx context.Context, found semel.Record) (semel.Record, error) {
+func (s *Store) settled(ctx context.Context, found *semel.Record) (*semel.Record, error) {
 	if s.isPending(&found.ID) {
 		return s.get(ctx, &found.ID)
 	}

@@ -38,7 +38,7 @@ func TestAWriteIsNotComparedWithWhatWasReadBeforeAnother(t *testing.T) {
 			}})
 			defer s.Close()
 			s.absent.building.Wait()
-			w := store.Write{Record: third}
+			w := store.Write{Record: new(third)}
 			if looks = 1; c.stored {
 				apply(t, s, first, store.Revision{})
 				w.Expect = first.Revision
@@ -46,14 +46,15 @@ func TestAWriteIsNotComparedWithWhatWasReadBeforeAnother(t *testing.T) {
 				s.absent.complete.Store(false) // so that a claim looks, too
 			}
 			looks = 0
-			cur, ok, err := s.Apply(t.Context(), w)
+			cur, ok, err := valued(s.Apply(t.Context(), w))
 			if ok || err != nil || cur.Revision != c.want {
 				t.Errorf("Apply gives fence %d, %v, %v", cur.Fence, ok, err)
 			}
 			if looks < 2 {
 				t.Errorf("it looked %d times, so nothing came in between", looks)
 			}
-			if now, err := s.Get(t.Context(), id); now.Revision != c.want || (err != nil) != c.want.IsZero() {
+			rec, err := s.Get(t.Context(), id)
+			if now, _, _ := valued(rec, true, err); now.Revision != c.want || (err != nil) != c.want.IsZero() {
 				t.Errorf("then fence %d is stored, %v", now.Fence, err)
 			}
 		})
@@ -64,10 +65,10 @@ func TestAWriteWithoutARevisionIsRefused(t *testing.T) {
 	s := mustOpen(t, "store", &Options{FS: vfs.NewMem()})
 	defer s.Close()
 	id := testID("k")
-	if _, applied, err := s.Apply(t.Context(), store.Write{Record: semel.Record{ID: id}}); applied || err == nil {
+	if _, applied, err := s.Apply(t.Context(), store.Write{Record: new(semel.Record{ID: id})}); applied || err == nil {
 		t.Errorf("Apply gives %v, %v", applied, err)
 	}
 	if rec, err := s.Get(t.Context(), id); err == nil {
-		t.Errorf("%+v is stored", rec)
+		t.Errorf("%+v is stored", *rec)
 	}
 }

@@ -135,7 +135,7 @@ func encodedPairs(b *testing.B, n int) []encodedPair {
 		if err != nil {
 			b.Fatal(err)
 		}
-		v, err := codec.Append(nil, &rec)
+		v, err := codec.Append(nil, rec)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -92,7 +92,7 @@ func (c *caller) get(ctx context.Context, id semel.ID) (semel.Record, error) {
 	if err != nil {
 		return semel.Record{}, err
 	}
-	return cur, c.told(id, cur)
+	return *cur, c.told(id, *cur)
 }
 
 // told enters what the store says is stored.
@@ -118,10 +118,13 @@ func (c *caller) write(ctx context.Context, id semel.ID, prev semel.Record, stat
 		return semel.Record{}, err
 	}
 	cur, applied, err := c.store.Apply(ctx, store.Write{
-		Record: rec, Expect: prev.Revision, Evidence: []store.Entry{testEntry(id, prev.Fence, rec.Fence)},
+		Record: new(rec), Expect: prev.Revision, Evidence: []store.Entry{testEntry(id, prev.Fence, rec.Fence)},
 	})
 	if err != nil {
 		return semel.Record{}, err
+	}
+	if cur == nil { // what it was to follow is gone
+		cur = &semel.Record{}
 	}
 	if !applied && (must || cur.State == 0 || cur.Revision == prev.Revision) {
 		return semel.Record{}, wrong(id, "a write over fence %d was refused because of fence %d", prev.Fence, cur.Fence)
@@ -134,7 +137,7 @@ func (c *caller) write(ctx context.Context, id semel.ID, prev semel.Record, stat
 	if applied {
 		c.history.passed(now)
 	}
-	return cur, c.told(id, cur)
+	return *cur, c.told(id, *cur)
 }
 
 // purge removes records of the caller's own, in one call.

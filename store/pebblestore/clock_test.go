@@ -281,7 +281,7 @@ func TestAClaimThatSleptIsTooLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := store.Write{Record: testRecord(testID("k"), 1, semel.Processing), Deadline: now.Add(30 * time.Second)}
+	w := store.Write{Record: new(testRecord(testID("k"), 1, semel.Processing)), Deadline: now.Add(30 * time.Second)}
 	clocks.run(time.Hour, 0, time.Hour)
 	if _, ok, err := s.Apply(t.Context(), w); ok || !errors.Is(err, store.ErrTooLate) {
 		t.Fatalf("Apply gives %v, %v", ok, err)

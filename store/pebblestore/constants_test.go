@@ -43,7 +43,7 @@ func onDisk(b *testing.B, syncs time.Duration) *Store {
 func claims(b *testing.B, s *Store) func(n int64) {
 	return func(n int64) {
 		rec := testRecord(testID(strconv.FormatInt(n, 10)), 1, semel.Processing)
-		if _, applied, err := s.Apply(b.Context(), store.Write{Record: rec}); !applied || err != nil {
+		if _, applied, err := s.Apply(b.Context(), store.Write{Record: new(rec)}); !applied || err != nil {
 			b.Error(applied, err)
 		}
 	}
@@ -201,7 +201,7 @@ func BenchmarkDueMark(b *testing.B) {
 	for i := range refs {
 		rec := testRecord(testID(fmt.Sprint(i)), 1, semel.Processing)
 		refs[i] = store.Ref{ID: rec.ID, Revision: rec.Revision}
-		if _, applied, err := s.Apply(b.Context(), store.Write{Record: rec}); !applied || err != nil {
+		if _, applied, err := s.Apply(b.Context(), store.Write{Record: new(rec)}); !applied || err != nil {
 			b.Fatal(applied, err)
 		}
 	}

@@ -112,7 +112,7 @@ func makeStretch(t *testing.T, writes int, closed bool) *stretch {
 			if prev.version != 0 {
 				is.state, expect = semel.Completed, testRecord(id, prev.version, prev.state).Revision
 			}
-			if _, ok, err := s.Apply(t.Context(), store.Write{Record: testRecord(id, is.version, is.state), Expect: expect}); !ok || err != nil {
+			if _, ok, err := s.Apply(t.Context(), store.Write{Record: new(testRecord(id, is.version, is.state)), Expect: expect}); !ok || err != nil {
 				t.Fatalf("Apply gives %v, %v", ok, err)
 			}
 			next[id] = is
@@ -170,7 +170,7 @@ func (st *stretch) look(t *testing.T, d damage, strict bool) (got map[semel.ID]f
 		case err != nil:
 			return got, true, false
 		default:
-			if err := genuine(id, rec); err != nil {
+			if err := genuine(id, *rec); err != nil {
 				t.Errorf("%s, %s: %v", d.name, d.what, err)
 			}
 			got[id] = foundRecord{rec.Fence, rec.State}

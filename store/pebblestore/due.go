@@ -143,7 +143,7 @@ func (s *Store) scanDue(ctx context.Context, from duePlace, q *store.DueQuery) (
 			page.Unreadable = append(page.Unreadable, err)
 			s.logger.trouble("a due record cannot be read", "error", err)
 		case found:
-			page.Records = append(page.Records, rec)
+			page.Records = append(page.Records, *rec)
 		}
 	}
 	if err := it.Error(); err != nil {
@@ -157,7 +157,7 @@ func (s *Store) scanDue(ctx context.Context, from duePlace, q *store.DueQuery) (
 
 // readDue reads the record of an entry of the index. What it returns is durable. It finds
 // none if the record is due at another time by now.
-func (s *Store) readDue(ctx context.Context, snap *pebble.Snapshot, p duePlace) (rec semel.Record, found bool, err error) {
+func (s *Store) readDue(ctx context.Context, snap *pebble.Snapshot, p duePlace) (rec *semel.Record, found bool, err error) {
 	value, closer, err := snap.Get(recordKey(p.at))
 	if errors.Is(err, pebble.ErrNotFound) {
 		err = errors.New("it is in the due index and not stored")

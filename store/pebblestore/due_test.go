@@ -29,7 +29,7 @@ func dueAt(key string, version int64, at store.Instant) semel.Record {
 
 func apply(t *testing.T, s *Store, rec semel.Record, expect store.Revision) {
 	t.Helper()
-	if _, ok, err := s.Apply(t.Context(), store.Write{Record: rec, Expect: expect}); !ok || err != nil {
+	if _, ok, err := s.Apply(t.Context(), store.Write{Record: new(rec), Expect: expect}); !ok || err != nil {
 		t.Fatalf("Apply gives %v, %v", ok, err)
 	}
 }
@@ -95,7 +95,7 @@ func (l *leaving) Err() error {
 func TestDueSaysThatItsCallerHasGone(t *testing.T) {
 	onStalledDisk(t, func(t *testing.T, s *Store, _ *stall, _ func()) {
 		writer := begin(t, func(ctx context.Context, c *caught) {
-			c.rec, c.ok, c.err = s.Apply(ctx, store.Write{Record: dueAt("k", 1, testEpoch)})
+			c.rec, c.ok, c.err = valued(s.Apply(ctx, store.Write{Record: new(dueAt("k", 1, testEpoch))}))
 		})
 		defer func() { <-writer.done }()
 		reader := begin(t, func(ctx context.Context, c *caught) {
@@ -235,7 +235,7 @@ func TestRecordsThatStayDueAreInOnePageEach(t *testing.T) {
 				}
 				old := &mine[i%len(mine)]
 				next := dueAt(old.ID.Key, old.Fence+1, old.NextAt)
-				if _, ok, err := s.Apply(t.Context(), store.Write{Record: next, Expect: old.Revision}); !ok || err != nil {
+				if _, ok, err := s.Apply(t.Context(), store.Write{Record: new(next), Expect: old.Revision}); !ok || err != nil {
 					t.Errorf("Apply gives %v, %v", ok, err)
 					return
 				}

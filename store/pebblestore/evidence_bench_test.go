@@ -31,7 +31,7 @@ func benchWrites(b *testing.B, evidence, export bool) {
 	data := newAnswers()
 	ctx := b.Context()
 	write := func(i int, rec *semel.Record, expect store.Revision) error {
-		w := store.Write{Record: *rec, Expect: expect}
+		w := store.Write{Record: rec, Expect: expect}
 		if evidence {
 			at := i * 7919 % (len(data) - benchLeaf - benchOpening)
 			w.Evidence = []store.Entry{{

@@ -19,7 +19,7 @@ func TestTablesOfTheLogHaveNothingElse(t *testing.T) {
 	s := mustOpen(t, t.TempDir(), nil)
 	defer s.Close()
 	for i, id := range testIDs("k", 50) {
-		w := store.Write{Record: testRecord(id, 1, semel.Completed), Evidence: []store.Entry{testEntry(id, 0, 1)}}
+		w := store.Write{Record: new(testRecord(id, 1, semel.Completed)), Evidence: []store.Entry{testEntry(id, 0, 1)}}
 		if _, ok, err := s.Apply(t.Context(), w); !ok || err != nil {
 			t.Fatalf("Apply gives %v, %v", ok, err)
 		}
@@ -83,7 +83,7 @@ func TestNobodySeesEntriesThatMayBeLost(t *testing.T) {
 		writers.Go(func() {
 			for i := range each {
 				id := testID(fmt.Sprint(c, " ", i))
-				w := store.Write{Record: testRecord(id, 1, semel.Processing), Evidence: []store.Entry{testEntry(id, 0, 1)}}
+				w := store.Write{Record: new(testRecord(id, 1, semel.Processing)), Evidence: []store.Entry{testEntry(id, 0, 1)}}
 				if _, ok, err := s.Apply(t.Context(), w); !ok || err != nil {
 					t.Errorf("Apply gives %v, %v", ok, err)
 				}
@@ -107,7 +107,7 @@ func TestALogWithAGapIsReported(t *testing.T) {
 	defer s.Close()
 	for i := range 5 {
 		id := testID(fmt.Sprint(i))
-		w := store.Write{Record: testRecord(id, 1, semel.Processing), Evidence: []store.Entry{testEntry(id, 0, 1)}}
+		w := store.Write{Record: new(testRecord(id, 1, semel.Processing)), Evidence: []store.Entry{testEntry(id, 0, 1)}}
 		if _, ok, err := s.Apply(t.Context(), w); !ok || err != nil {
 			t.Fatalf("Apply gives %v, %v", ok, err)
 		}
@@ -138,7 +138,7 @@ func TestNoCrashComesBetweenARecordAndItsEvidence(t *testing.T) {
 		for i := range n {
 			id := testID(fmt.Sprint(c, " ", i%3))
 			before := int64(i / 3)
-			w := store.Write{Record: testRecord(id, before+1, semel.Processing), Evidence: []store.Entry{testEntry(id, before, before+1)}}
+			w := store.Write{Record: new(testRecord(id, before+1, semel.Processing)), Evidence: []store.Entry{testEntry(id, before, before+1)}}
 			if before > 0 {
 				w.Expect = testRecord(id, before, semel.Processing).Revision
 			}

@@ -64,7 +64,7 @@ func inspectFrom(ctx context.Context, s *Store, log *chronicle) (found, error) {
 		if !reflect.DeepEqual(got, rec) {
 			return fmt.Errorf("%s is stored and Get gives something else", rec.ID.Key)
 		}
-		return genuine(rec.ID, rec)
+		return genuine(rec.ID, *rec)
 	})
 	if err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func TestADirectoryIsLookedAtOnAFullDisk(t *testing.T) {
 			if err != nil || len(page.Records) == 0 {
 				t.Error(page, err)
 			}
-			if _, _, err := s.Apply(t.Context(), store.Write{Record: testRecord(testID("z"), 1, semel.Processing)}); !errors.Is(err, ErrReadOnly) || !errors.Is(err, store.ErrNotApplied) {
+			if _, _, err := s.Apply(t.Context(), store.Write{Record: new(testRecord(testID("z"), 1, semel.Processing))}); !errors.Is(err, ErrReadOnly) || !errors.Is(err, store.ErrNotApplied) {
 				t.Errorf("Apply gives %v", err)
 			}
 			if _, err := s.Purge(t.Context(), nil); !errors.Is(err, ErrReadOnly) {

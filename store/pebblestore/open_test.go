@@ -58,7 +58,7 @@ func TestADirectoryIsOpenOnce(t *testing.T) {
 	t.Run("and works on, and again when it was closed", func(t *testing.T) {
 		id := testID("k")
 		rec := testRecord(id, 1, semel.Completed)
-		if _, ok, err := s.Apply(t.Context(), store.Write{Record: rec}); !ok || err != nil {
+		if _, ok, err := s.Apply(t.Context(), store.Write{Record: new(rec)}); !ok || err != nil {
 			t.Fatalf("Apply gives %v, %v", ok, err)
 		}
 		if err := s.Close(); err != nil {
@@ -179,7 +179,7 @@ func TestTheClockDoesNotGoBackWithTheWallClock(t *testing.T) {
 					t.Fatal(err)
 				}
 			} else {
-				if _, ok, err := s.Apply(t.Context(), store.Write{Record: testRecord(testID("k"), 1, semel.Completed)}); !ok || err != nil {
+				if _, ok, err := s.Apply(t.Context(), store.Write{Record: new(testRecord(testID("k"), 1, semel.Completed))}); !ok || err != nil {
 					t.Fatalf("Apply gives %v, %v", ok, err)
 				}
 				opts.FS = disk.CrashClone(vfs.CrashCloneCfg{})
@@ -247,7 +247,7 @@ func fill(t *testing.T, s *Store, prefix string, n int) {
 			var err error
 			for i := c; i < n && err == nil; i += callers {
 				var ok bool
-				if _, ok, err = s.Apply(t.Context(), store.Write{Record: testRecord(ids[i], 1, semel.Completed)}); err == nil && !ok {
+				if _, ok, err = s.Apply(t.Context(), store.Write{Record: new(testRecord(ids[i], 1, semel.Completed))}); err == nil && !ok {
 					err = errors.New("a new record was refused")
 				}
 			}

@@ -48,7 +48,7 @@ func TestOnlyTheOwnerReadsTheDirectory(t *testing.T) {
 	for n := range 50 { // enough for tables, and for logs that are used again
 		rec := testRecord(testID(string(rune('a'+n))), 1, semel.Completed)
 		rec.Result.Data = make([]byte, 32<<10)
-		if _, ok, err := s.Apply(t.Context(), store.Write{Record: rec}); !ok || err != nil {
+		if _, ok, err := s.Apply(t.Context(), store.Write{Record: new(rec)}); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 	}

@@ -73,8 +73,8 @@ func (s *Store) search(ctx context.Context, q *store.Query, end address) (page s
 		case err != nil:
 			page.Unreadable = append(page.Unreadable, err)
 			s.logger.trouble("a record cannot be read", "error", err)
-		case q.Matches(&rec):
-			page.Records = append(page.Records, rec)
+		case q.Matches(rec):
+			page.Records = append(page.Records, *rec)
 		}
 	}
 	if err := it.Error(); err != nil {

@@ -25,7 +25,7 @@ func putMany(t *testing.T, s *Store, n int) {
 	for c := range callers {
 		wg.Go(func() {
 			for i := c; i < n; i += callers {
-				if _, ok, err := s.Apply(t.Context(), store.Write{Record: testRecord(testID(fmt.Sprint(i)), 1, semel.Processing)}); !ok || err != nil {
+				if _, ok, err := s.Apply(t.Context(), store.Write{Record: new(testRecord(testID(fmt.Sprint(i)), 1, semel.Processing))}); !ok || err != nil {
 					t.Errorf("Apply gives %v, %v", ok, err)
 					return
 				}
@@ -134,7 +134,7 @@ func TestSearchedRecordsSurviveAPowerCut(t *testing.T) {
 				default:
 				}
 				rec := testRecord(testID(fmt.Sprint(w)), v, semel.Processing)
-				if _, ok, err := s.Apply(t.Context(), store.Write{Record: rec, Expect: expect}); !ok || err != nil {
+				if _, ok, err := s.Apply(t.Context(), store.Write{Record: new(rec), Expect: expect}); !ok || err != nil {
 					t.Errorf("Apply gives %v, %v", ok, err)
 					return
 				}

@@ -26,7 +26,7 @@ func TestADiskThatIsNearlyFullTakesNoNewRecords(t *testing.T) {
 	apply(t, s, first, store.Revision{})
 	usage(DefaultMemTableBytes - 1)
 	claim := func(key string) error {
-		_, ok, err := s.Apply(t.Context(), store.Write{Record: testRecord(testID(key), 1, semel.Processing)})
+		_, ok, err := s.Apply(t.Context(), store.Write{Record: new(testRecord(testID(key), 1, semel.Processing))})
 		if ok != (err == nil) {
 			t.Errorf("Apply gives %v, %v", ok, err)
 		}
@@ -40,7 +40,7 @@ func TestADiskThatIsNearlyFullTakesNoNewRecords(t *testing.T) {
 		t.Errorf("then Get gives %v", err)
 	}
 	apply(t, s, second, first.Revision)
-	if cur, ok, err := s.Apply(t.Context(), store.Write{Record: testRecord(testID("a"), 9, semel.Processing)}); ok || err != nil || cur.Revision != second.Revision {
+	if cur, ok, err := s.Apply(t.Context(), store.Write{Record: new(testRecord(testID("a"), 9, semel.Processing))}); ok || err != nil || cur.Revision != second.Revision {
 		t.Errorf("a duplicate is told of fence %d, %v, %v", cur.Fence, ok, err)
 	}
 	if n, err := s.Purge(t.Context(), []store.Ref{{ID: second.ID, Revision: second.Revision}}); n != 1 || err != nil {

@@ -80,7 +80,7 @@ func onStalledDisk(t *testing.T, body func(t *testing.T, s *Store, disk *stall, 
 			for i := range inFlight + 4 {
 				work.Go(func() {
 					rec := testRecord(testID(fmt.Sprint("fill ", i)), 1, semel.Processing)
-					w := store.Write{Record: rec, Evidence: []store.Entry{testEntry(rec.ID, 0, 1)}}
+					w := store.Write{Record: new(rec), Evidence: []store.Entry{testEntry(rec.ID, 0, 1)}}
 					if _, ok, err := s.Apply(t.Context(), w); !ok || err != nil {
 						t.Errorf("Apply gives %v, %v", ok, err)
 					}
@@ -107,7 +107,7 @@ func TestCallersThatGiveUpLeaveNothingInTheQueue(t *testing.T) {
 				defer cancel()
 				rec := testRecord(testID(fmt.Sprint(i)), 1, semel.Completed)
 				start := time.Now()
-				_, _, errs[i] = s.Apply(ctx, store.Write{Record: rec, Evidence: []store.Entry{testEntry(rec.ID, 0, 1)}})
+				_, _, errs[i] = s.Apply(ctx, store.Write{Record: new(rec), Evidence: []store.Entry{testEntry(rec.ID, 0, 1)}})
 				if took := time.Since(start); took > time.Second {
 					t.Errorf("a caller with a patience of 200 ms was kept for %v", took)
 				}
@@ -169,7 +169,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 					work.Go(func() {
 						rec := testRecord(testID(fmt.Sprint(i)), 1, semel.Completed)
 						rec.Result.Data = make([]byte, c.size)
-						_, ok, err := s.Apply(t.Context(), store.Write{Record: rec})
+						_, ok, err := s.Apply(t.Context(), store.Write{Record: new(rec)})
 						switch {
 						case errors.Is(err, ErrBusy):
 							busy.Add(1)
@@ -205,9 +205,17 @@ func nothingWaits(t *testing.T, s *Store) {
 type caught struct {
 	cancel context.CancelFunc
 	done   chan struct{}
-	rec    semel.Record
+	rec    semel.Record // none: the zero Record
 	ok     bool
 	err    error
+}
+
+// valued is what a store returned, with the zero Record for none.
+func valued(rec *semel.Record, ok bool, err error) (semel.Record, bool, error) {
+	if rec == nil {
+		rec = &semel.Record{}
+	}
+	return *rec, ok, err
 }
 
 func (c *caught) giveUp() error {
@@ -238,13 +246,16 @@ func TestWhatDependsOnAWithdrawnWrite(t *testing.T) {
 	id := testID("k")
 	write := func(s *Store, version int64, expect store.Revision) func(context.Context, *caught) {
 		return func(ctx context.Context, c *caught) {
-			w := store.Write{Record: testRecord(id, version, semel.Processing), Expect: expect, Evidence: []store.Entry{testEntry(id, version-1, version)}}
-			c.rec, c.ok, c.err = s.Apply(ctx, w)
+			w := store.Write{Record: new(testRecord(id, version, semel.Processing)), Expect: expect, Evidence: []store.Entry{testEntry(id, version-1, version)}}
+			c.rec, c.ok, c.err = valued(s.Apply(ctx, w))
 		}
 	}
 	revision := func(version int64) store.Revision { return testRecord(id, version, semel.Processing).Revision }
 	look := func(s *Store) func(context.Context, *caught) {
-		return func(ctx context.Context, c *caught) { c.rec, c.err = s.Get(ctx, id) }
+		return func(ctx context.Context, c *caught) {
+			rec, err := s.Get(ctx, id)
+			c.rec, _, c.err = valued(rec, true, err)
+		}
 	}
 	is := func(t *testing.T, s *Store, version int64) {
 		t.Helper()
@@ -400,12 +411,12 @@ func stallingHistory(t *testing.T, rng *rand.Rand, counts map[string]int) {
 				id := testID(fmt.Sprint(rng.IntN(identities)))
 				cur, err := s.Get(ctx, id)
 				if errors.Is(err, semel.ErrNotFound) || rng.IntN(10) == 0 {
-					cur, err = semel.Record{}, nil
+					cur, err = &semel.Record{}, nil
 				}
 				if err == nil {
 					rec := testRecord(id, versions.Add(1), semel.Processing)
 					entry := testEntry(id, cur.Fence, rec.Fence)
-					_, ok, err := s.Apply(ctx, store.Write{Record: rec, Expect: cur.Revision, Evidence: []store.Entry{entry}})
+					_, ok, err := s.Apply(ctx, store.Write{Record: new(rec), Expect: cur.Revision, Evidence: []store.Entry{entry}})
 					if err == nil && !ok {
 						err = store.ErrNotApplied
 					}

@@ -133,7 +133,7 @@ func oneAfterTheOther(t *testing.T, n int) func(s *Store) {
 		for i := range n {
 			rec := testRecord(testID(fmt.Sprint(i)), 1, semel.Processing)
 			rec.Result.Data = make([]byte, i%40)
-			w := store.Write{Record: rec, Evidence: []store.Entry{testEntry(rec.ID, 0, 1)}}
+			w := store.Write{Record: new(rec), Evidence: []store.Entry{testEntry(rec.ID, 0, 1)}}
 			if _, ok, err := s.Apply(t.Context(), w); !ok || err != nil {
 				t.Errorf("Apply gives %v, %v", ok, err)
 			}

@@ -81,7 +81,7 @@ func TestAnswersThatContradictThemselves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var writes []store.Write
 			for i := range 4 {
-				writes = append(writes, store.Write{Record: numbered(fmt.Sprint(name, i), 2)})
+				writes = append(writes, store.Write{Record: new(numbered(fmt.Sprint(name, i), 2))})
 			}
 			conn := -1
 			results := together(t, w, s, func(n int, x *exchange) {
@@ -140,7 +140,7 @@ func TestAnswersAreNotOlderThanTheWrite(t *testing.T) {
 	reached := found
 	ended := make(chan told, 2)
 	apply := func(revision byte) {
-		wr := store.Write{Record: numbered("k", revision)}
+		wr := store.Write{Record: new(numbered("k", revision))}
 		cur, applied, err := s.Apply(t.Context(), wr)
 		ended <- told{wr, cur, applied, err}
 	}
@@ -156,8 +156,8 @@ func TestAnswersAreNotOlderThanTheWrite(t *testing.T) {
 		if r.write.Record.Revision == numbered("", 4).Revision {
 			want = second.Revision
 		}
-		if r.err != nil || r.applied || r.current.Revision != want {
-			t.Errorf("the write %v was answered by %v, %v, %v; want %v", r.write.Record.Revision, r.current.Revision, r.applied, r.err, want)
+		if r.err != nil || r.applied || revisionOf(r.current) != want {
+			t.Errorf("the write %v was answered by %v, %v, %v; want %v", r.write.Record.Revision, revisionOf(r.current), r.applied, r.err, want)
 		}
 	}
 }
@@ -176,7 +176,7 @@ func TestAnswersToOtherWrites(t *testing.T) {
 				turn := func(revision byte, meddle func(n int, x *exchange)) (results []told) {
 					var writes []store.Write
 					for i := range n {
-						wr := store.Write{Record: numbered(fmt.Sprint(i), revision)}
+						wr := store.Write{Record: new(numbered(fmt.Sprint(i), revision))}
 						if !creates {
 							wr.Expect = numbered("", revision-1).Revision
 						}

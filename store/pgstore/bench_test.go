@@ -120,7 +120,7 @@ func cycle(ctx context.Context, s *Store, n uint64) error {
 	rec := testRecord(fmt.Sprint("key-", n))
 	binary.BigEndian.PutUint64(rec.Revision[:], n)
 	rec.Revision[15] = 1
-	if _, applied, err := s.Apply(ctx, store.Write{Record: rec}); err != nil || !applied {
+	if _, applied, err := s.Apply(ctx, store.Write{Record: new(rec)}); err != nil || !applied {
 		return fmt.Errorf("claim: applied %v, %w", applied, err)
 	}
 	expect := rec.Revision
@@ -128,7 +128,7 @@ func cycle(ctx context.Context, s *Store, n uint64) error {
 	rec.State, rec.Disposition, rec.Result.Data = semel.Completed, semel.DispositionCompleted, benchResult
 	rec.ExpiresAt = rec.CreatedAt.Add(24 * time.Hour)
 	rec.NextAt = rec.ExpiresAt
-	if _, applied, err := s.Apply(ctx, store.Write{Record: rec, Expect: expect}); err != nil || !applied {
+	if _, applied, err := s.Apply(ctx, store.Write{Record: new(rec), Expect: expect}); err != nil || !applied {
 		return fmt.Errorf("completion: applied %v, %w", applied, err)
 	}
 	return nil

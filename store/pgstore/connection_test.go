@@ -109,7 +109,7 @@ func TestFewConnectionsAreDroppedWhileTheServerIsAtWork(t *testing.T) {
 	}
 	told := make(chan error)
 	go func() {
-		_, _, err := s.Apply(t.Context(), store.Write{Record: numbered("the last", 1)})
+		_, _, err := s.Apply(t.Context(), store.Write{Record: new(numbered("the last", 1))})
 		told <- err
 	}()
 	select {
@@ -135,7 +135,7 @@ func impatient(t *testing.T) (*wire, *Store) {
 // isLost makes a write that isn't answered.
 func isLost(t *testing.T, s *Store, key string) {
 	t.Helper()
-	_, applied, err := s.Apply(t.Context(), store.Write{Record: numbered(key, 1)})
+	_, applied, err := s.Apply(t.Context(), store.Write{Record: new(numbered(key, 1))})
 	if err == nil || applied || errors.Is(err, store.ErrNotApplied) {
 		t.Errorf("a write that was not answered is told to be applied: %v, %v", applied, err)
 	}
@@ -145,7 +145,7 @@ func isLost(t *testing.T, s *Store, key string) {
 func answered(t *testing.T, s *Store, key string) {
 	t.Helper()
 	await(t, "a write is answered", func() bool {
-		_, _, err := s.Apply(t.Context(), store.Write{Record: numbered(key, 1)})
+		_, _, err := s.Apply(t.Context(), store.Write{Record: new(numbered(key, 1))})
 		return err == nil
 	})
 }

@@ -47,7 +47,7 @@ func testDeadlines(t *testing.T, w *wire, s *Store, evidence []store.Entry, n in
 		key := fmt.Sprint(kind, i, "of", n, len(evidence))
 		rec := numbered(key, 2)
 		rec.Result.Data = []byte("result")
-		wr := store.Write{Record: rec, Evidence: evidence, Deadline: deadline}
+		wr := store.Write{Record: new(rec), Evidence: evidence, Deadline: deadline}
 		if there != 0 {
 			put(t, s, numbered(key, there), store.Revision{})
 		}
@@ -95,7 +95,7 @@ func testDeadlines(t *testing.T, w *wire, s *Store, evidence []store.Entry, n in
 		if got != want[key] {
 			t.Errorf("%s: %s, want %s", key, got, want[key])
 		}
-		if rec, err := s.Get(t.Context(), r.write.Record.ID); (rec.Revision == r.write.Record.Revision) != (got == applied || r.err == nil && r.current.Revision == r.write.Record.Revision) {
+		if rec, err := s.Get(t.Context(), r.write.Record.ID); (revisionOf(rec) == r.write.Record.Revision) != (got == applied || r.err == nil && revisionOf(r.current) == r.write.Record.Revision) {
 			t.Errorf("%s: %s, and %v is stored, %v", key, got, rec.Revision, err)
 		}
 	}
@@ -134,7 +134,7 @@ func TestDeadlinesInATransaction(t *testing.T) {
 					if kind[:min(5, len(kind))] == "there" {
 						id = key("there")
 					}
-					w := store.Write{Record: numbered(id, 2), Evidence: evidence, Deadline: c.deadline}
+					w := store.Write{Record: new(numbered(id, 2)), Evidence: evidence, Deadline: c.deadline}
 					if c.expect != 0 {
 						w.Expect = numbered("", c.expect).Revision
 					}
@@ -167,7 +167,7 @@ func TestTooLateIsSaidOnlyWhereItIsCertain(t *testing.T) {
 		t.Run(kind+" whose transaction goes on for a while", func(t *testing.T) {
 			s, database := open(t, Options{})
 			key := kind
-			w := store.Write{Record: numbered(key, 2)}
+			w := store.Write{Record: new(numbered(key, 2))}
 			if kind == "a change" {
 				w.Expect = put(t, s, numbered(key, 1), store.Revision{}).Revision
 			}
@@ -215,7 +215,7 @@ func TestTooLateIsSaidOnlyWhereItIsCertain(t *testing.T) {
 		waiting := func(n int) {
 			server.Await(t, fmt.Sprintf("SELECT count(*) = %d FROM pg_stat_activity WHERE wait_event = 'SyncRep'", n))
 		}
-		w := store.Write{Record: numbered("k", 1)}
+		w := store.Write{Record: new(numbered("k", 1))}
 		callers.Go(func() { _, _, _ = first.Apply(t.Context(), w) })
 		waiting(1)
 		again := w

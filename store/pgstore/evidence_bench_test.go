@@ -80,10 +80,11 @@ func notedCycle(ctx context.Context, s *Store, n uint64, evidence bool) error {
 	rec := testRecord(fmt.Sprint("key-", n))
 	binary.BigEndian.PutUint64(rec.Revision[:], n)
 	rec.Revision[15] = 1
-	claim := store.Write{Record: rec}
+	claim := store.Write{Record: new(rec)}
 	done := claim
 	done.Expect = rec.Revision
-	r := &done.Record
+	done.Record = new(rec)
+	r := done.Record
 	r.Revision[15] = 2
 	r.State, r.Disposition, r.Result.Data = semel.Completed, semel.DispositionCompleted, benchResult
 	r.ExpiresAt = r.CreatedAt.Add(24 * time.Hour)

@@ -18,7 +18,7 @@ func chain(t *testing.T, s *Store, key string, versions int, progress func()) (f
 	expect := store.Revision{}
 	for v := range versions {
 		rec := numbered(key, byte(v+1))
-		w := store.Write{Record: rec, Expect: expect, Evidence: leaves(fmt.Sprint(key, " ", v, " a"), fmt.Sprint(key, " ", v, " b"))}
+		w := store.Write{Record: new(rec), Expect: expect, Evidence: leaves(fmt.Sprint(key, " ", v, " a"), fmt.Sprint(key, " ", v, " b"))}
 		for t.Context().Err() == nil {
 			cur, applied, err := s.Apply(t.Context(), w)
 			if err == nil && !applied && cur.Revision != rec.Revision {

@@ -66,7 +66,7 @@ func TestNoted(t *testing.T) {
 	s, database := open(t, Options{})
 	conn := pgtest.Shared(t).Conn(t, database)
 	write := func(key string, revision byte, expect store.Revision, evidence ...string) *op {
-		o, err := s.newOp(store.Write{Record: numbered(key, revision), Expect: expect, Evidence: leaves(evidence...)})
+		o, err := s.newOp(store.Write{Record: new(numbered(key, revision)), Expect: expect, Evidence: leaves(evidence...)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,8 +249,8 @@ func joinedEvidence(t *testing.T, e *joinEnv, begin func() link) {
 		return j
 	}
 	first, second := numbered("k", 1), numbered("k", 2)
-	claim := store.Write{Record: first, Evidence: []store.Entry{leaf("claimed"), {}}}
-	done := store.Write{Record: second, Expect: first.Revision, Evidence: leaves("done")}
+	claim := store.Write{Record: new(first), Evidence: []store.Entry{leaf("claimed"), {}}}
+	done := store.Write{Record: new(second), Expect: first.Revision, Evidence: leaves("done")}
 	j := start(first.ID)
 	apply(j, claim, true)
 	apply(j, done, true)
@@ -269,7 +269,7 @@ func joinedEvidence(t *testing.T, e *joinEnv, begin func() link) {
 	if err := j.link.queryRow(t.Context(), "SELECT current_setting('lock_timeout')").Scan(&waits); err != nil || waits != "0" {
 		t.Errorf("after writes that were not made the application waits %s for a lock, %v", waits, err)
 	}
-	apply(j, store.Write{Record: numbered("k", 3), Expect: second.Revision}, true)
+	apply(j, store.Write{Record: new(numbered("k", 3)), Expect: second.Revision}, true)
 	noError(t, j.link.commit(t.Context()))
 	wantLog(t, s, "claimed", "", "done")
 	list, err := s.ReadEvidence(t.Context(), 0, 10)

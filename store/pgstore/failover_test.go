@@ -141,7 +141,7 @@ func (f *failover) acknowledged() map[string]string {
 func (f *failover) lost(t *testing.T, told map[string]string) (keys []string) {
 	t.Helper()
 	for key, result := range told {
-		var rec semel.Record
+		var rec *semel.Record
 		var err error
 		await(t, "the standby answers", func() bool { // connections to the primary break first
 			rec, err = f.store.Get(t.Context(), semel.ID{Tenant: "t", Principal: "p", Operation: "charge", Key: key})

@@ -222,7 +222,7 @@ func cancelledCommit(t *testing.T) {
 	lost := numbered("lost", 1)
 	told := make(chan error)
 	go func() {
-		_, applied, err := s.Apply(t.Context(), store.Write{Record: lost, Evidence: leaves("lost")})
+		_, applied, err := s.Apply(t.Context(), store.Write{Record: new(lost), Evidence: leaves("lost")})
 		if applied {
 			t.Error("a write that no standby has was acknowledged")
 		}
@@ -252,9 +252,9 @@ func cancelledCommit(t *testing.T) {
 	noError(t, err)
 	// All that would act on the row wait for a standby.
 	for what, call := range map[string]func(ctx context.Context) error{
-		"the same write": func(ctx context.Context) error { _, _, err := s.Apply(ctx, store.Write{Record: lost}); return err },
+		"the same write": func(ctx context.Context) error { _, _, err := s.Apply(ctx, store.Write{Record: new(lost)}); return err },
 		"another's claim": func(ctx context.Context) error {
-			_, _, err := s.Apply(ctx, store.Write{Record: numbered("lost", 2)})
+			_, _, err := s.Apply(ctx, store.Write{Record: new(numbered("lost", 2))})
 			return err
 		},
 		"Get": func(ctx context.Context) error { _, err := s.Get(ctx, lost.ID); return err },

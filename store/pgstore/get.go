@@ -39,7 +39,7 @@ func (s *Store) look(ctx context.Context, conn *pgx.Conn, ids pgtype.FlatArray[[
 // get is one Get on its way.
 type get struct {
 	id  digest
-	rec semel.Record
+	rec *semel.Record
 	err error
 }
 
@@ -47,13 +47,13 @@ type get struct {
 func (*get) Size() int { return 0 }
 
 // Get is [store.Store.Get].
-func (s *Store) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
+func (s *Store) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 	if err := s.usable(ctx); err != nil {
-		return semel.Record{}, err
+		return nil, err
 	}
 	g := &get{id: id.Digest()}
 	if err := s.readers.Do(ctx, g); err != nil {
-		return semel.Record{}, unanswered(err)
+		return nil, unanswered(err)
 	}
 	return g.rec, g.err
 }
@@ -74,7 +74,7 @@ func (s *Store) getBatch(batch []*get) {
 		return err
 	})
 	for id, gets := range byID {
-		var rec semel.Record
+		var rec *semel.Record
 		result := err
 		if err != nil {
 			result = fmt.Errorf("pgstore: get: %w", err)
@@ -105,7 +105,7 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (page store.DuePage, 
 		if rec, err := r.decode(); err != nil {
 			page.Unreadable = append(page.Unreadable, err)
 		} else {
-			page.Records = append(page.Records, rec)
+			page.Records = append(page.Records, *rec)
 		}
 	}
 	if len(rows) == q.Limit {

@@ -55,7 +55,7 @@ var holeWrites atomic.Int64
 func silence(t *testing.T, s, other *Store, n *network, fault faultnet.Fault, database string) (problems []string) {
 	parts := map[string]func(ctx context.Context) error{
 		"a write": func(ctx context.Context) error {
-			_, _, err := s.Apply(ctx, store.Write{Record: numbered(fmt.Sprint("k", holeWrites.Add(1)), 1)})
+			_, _, err := s.Apply(ctx, store.Write{Record: new(numbered(fmt.Sprint("k", holeWrites.Add(1)), 1))})
 			return err
 		},
 		"a read": func(ctx context.Context) error {

@@ -167,7 +167,7 @@ func (j *joined) Apply(ctx context.Context, w store.Write) (bool, error) {
 	case err != nil:
 		return false, fmt.Errorf("pgstore: apply: %w", err)
 	case applied:
-		j.wrote = &w.Record
+		j.wrote = w.Record
 	}
 	return applied, nil
 }

@@ -38,7 +38,7 @@ func TestCallersThatLeave(t *testing.T) {
 	stay.Go(func() {
 		// Some of the server's processes may hear of the setting later.
 		for n := 0; !over.Load(); n++ {
-			_, _, _ = s.Apply(t.Context(), store.Write{Record: numbered(fmt.Sprint("stuck", n), 1)})
+			_, _, _ = s.Apply(t.Context(), store.Write{Record: new(numbered(fmt.Sprint("stuck", n), 1))})
 		}
 	})
 	server.Await(t, "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
@@ -59,7 +59,7 @@ func TestCallersThatLeave(t *testing.T) {
 			rec.Revision[8], rec.Revision[9] = byte(i), byte(i>>8)
 			rec.Result.Data = make([]byte, 1024)
 			runtime.AddCleanup(&rec.Result.Data[0], func(*atomic.Int64) { freed.Add(1) }, &freed)
-			_, applied, err := s.Apply(ctx, store.Write{Record: rec})
+			_, applied, err := s.Apply(ctx, store.Write{Record: new(rec)})
 			if applied || err == nil {
 				t.Errorf("a commit does not wait for the standby: applied %v, %v", applied, err)
 			}
@@ -84,7 +84,7 @@ func TestCallersThatLeave(t *testing.T) {
 	})
 	standbys("")
 	await(t, "the server commits again", func() bool {
-		_, _, err := s.Apply(t.Context(), store.Write{Record: numbered("afterwards", 1)})
+		_, _, err := s.Apply(t.Context(), store.Write{Record: new(numbered("afterwards", 1))})
 		return err == nil
 	})
 }
@@ -92,7 +92,7 @@ func TestCallersThatLeave(t *testing.T) {
 func TestTheQueueIsBounded(t *testing.T) {
 	s, _ := open(t, Options{})
 	s.writers.Room = &gather.Room{MaxItems: 0, MaxBytes: 1}
-	if _, applied, err := s.Apply(t.Context(), store.Write{Record: numbered("k", 1)}); applied || !errors.Is(err, ErrBusy) {
+	if _, applied, err := s.Apply(t.Context(), store.Write{Record: new(numbered("k", 1))}); applied || !errors.Is(err, ErrBusy) {
 		t.Errorf("where there is no room: applied %v, %v", applied, err)
 	}
 }

@@ -34,17 +34,17 @@ func TestDuplicatesOfAJoinedCall(t *testing.T) {
 	if lock, err := j.Lock(t.Context(), call.ID, ""); err != nil || lock != store.TxLocked {
 		t.Fatal(lock, err)
 	}
-	if applied, err := j.Apply(t.Context(), store.Write{Record: call}); err != nil || !applied {
+	if applied, err := j.Apply(t.Context(), store.Write{Record: new(call)}); err != nil || !applied {
 		t.Fatal(applied, err)
 	}
 	turn := func(name string) {
 		t.Helper()
 		writes := []store.Write{}
 		for i := range others {
-			writes = append(writes, store.Write{Record: numbered(fmt.Sprint(name, i), 1)})
+			writes = append(writes, store.Write{Record: new(numbered(fmt.Sprint(name, i), 1))})
 		}
 		for i := range 5 {
-			writes = append(writes, store.Write{Record: numbered("joined", byte(10+i))})
+			writes = append(writes, store.Write{Record: new(numbered("joined", byte(10+i)))})
 		}
 		for i, r := range together(t, w, s, nil, writes...) {
 			switch {
@@ -85,9 +85,9 @@ func TestADamagedRowFailsByItself(t *testing.T) {
 			s := mustOpen(t, w.url(database), &Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: 20 * time.Second})
 			t.Cleanup(func() { mustClose(t, s) })
 			raising(t, database, "at once", "bad", code)
-			writes := []store.Write{{Record: numbered("bad", 1)}}
+			writes := []store.Write{{Record: new(numbered("bad", 1))}}
 			for i := range others {
-				writes = append(writes, store.Write{Record: numbered(fmt.Sprint("good", i), 1)})
+				writes = append(writes, store.Write{Record: new(numbered(fmt.Sprint("good", i), 1))})
 			}
 			for i, r := range together(t, w, s, nil, writes...) {
 				if bad := i == 0; bad != (sqlState(r.err) == code) || bad == r.applied {

@@ -26,7 +26,7 @@ type op struct {
 }
 
 func (s *Store) newOp(w store.Write) (*op, error) {
-	record, err := encodeRecord(&w.Record)
+	record, err := encodeRecord(w.Record)
 	if err != nil {
 		return nil, notApplied(err)
 	}
@@ -49,7 +49,7 @@ func (o *op) Size() int {
 }
 
 // wrote settles a write that was applied.
-func (o *op) wrote() { o.settle(&o.write.Record, true, nil) }
+func (o *op) wrote() { o.settle(o.write.Record, true, nil) }
 
 // refused settles a write by the record that stood in its way, which may be none, or by
 // the error of one that can't be read.
@@ -79,7 +79,8 @@ func unsettled(ops []*op) []*op {
 // has found stands in its way, too, or the same lock does.
 func answersWrite(sent, waiting *op) bool {
 	switch {
-	case sent.err == nil && waiting.write.Expect != sent.current.Revision:
+	case sent.err == nil && sent.current == nil && !waiting.creates(),
+		sent.err == nil && sent.current != nil && waiting.write.Expect != sent.current.Revision:
 		waiting.refused(sent.current, nil)
 	case metLock(sent.err):
 		waiting.fail(sent.err)

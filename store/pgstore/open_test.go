@@ -240,7 +240,7 @@ func TestDamage(t *testing.T) {
 			if _, err := s.Get(t.Context(), rec.ID); !errors.Is(err, codec.ErrCorrupt) {
 				t.Errorf("Get gives %v", err)
 			}
-			if _, applied, err := s.Apply(t.Context(), store.Write{Record: numbered("k", 2)}); !errors.Is(err, codec.ErrCorrupt) || applied {
+			if _, applied, err := s.Apply(t.Context(), store.Write{Record: new(numbered("k", 2))}); !errors.Is(err, codec.ErrCorrupt) || applied {
 				t.Errorf("Apply gives applied %v, %v", applied, err)
 			}
 			put(t, s, numbered("other", 1), store.Revision{})

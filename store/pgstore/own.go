@@ -94,12 +94,12 @@ func (t *ownTx) resolve(ctx context.Context) (committed bool, err error) {
 	for n := 1; ; n++ {
 		var free bool
 		if free, err = one(query(ctx, t.store, pgx.RowTo[bool], "SELECT pg_try_advisory_xact_lock($1::bigint)", lock)); err == nil && free {
-			var rec semel.Record
+			var rec *semel.Record
 			if rec, err = t.store.Get(ctx, t.wrote.ID); errors.Is(err, semel.ErrNotFound) {
 				return false, nil
 			}
 			if err == nil {
-				return leftIn(t.wrote, &rec), nil
+				return leftIn(t.wrote, rec), nil
 			}
 		}
 		if !pause(ctx, min(time.Duration(n)*5*time.Millisecond, 200*time.Millisecond)) {

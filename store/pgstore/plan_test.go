@@ -78,7 +78,7 @@ func writing(t *testing.T, s *Store, n int, expect store.Revision, evidence []st
 	t.Helper()
 	var ops []*op
 	for i := range n {
-		o, err := s.newOp(store.Write{Record: numbered(fmt.Sprint("k", i), 1), Expect: expect, Evidence: evidence})
+		o, err := s.newOp(store.Write{Record: new(numbered(fmt.Sprint("k", i), 1)), Expect: expect, Evidence: evidence})
 		noError(t, err)
 		ops = append(ops, o)
 	}

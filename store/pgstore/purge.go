@@ -44,7 +44,7 @@ func (s *Store) Archive(ctx context.Context, recs []semel.Record) error {
 	for part := range slices.Chunk(recs, maxBatch) {
 		ops := make([]*op, len(part))
 		for i := range part {
-			o, err := s.newOp(store.Write{Record: part[i]})
+			o, err := s.newOp(store.Write{Record: new(part[i])})
 			if err != nil {
 				return fmt.Errorf("pgstore: archive: %w", err)
 			}

@@ -45,10 +45,13 @@ func scanRow(from pgx.CollectableRow) (r row, err error) {
 
 // decode reads a row and verifies that it is whole, and belongs to its identity and
 // revision. The record keeps the bytes of the result.
-func (r *row) decode() (rec semel.Record, err error) {
+func (r *row) decode() (*semel.Record, error) {
 	end := max(len(r.record)-crc32.Size, 0)
-	rec, err = codec.Decode(r.record[:end])
-	d := digest(rec.ID.Digest())
+	rec, err := codec.Decode(r.record[:end])
+	var d digest
+	if err == nil {
+		d = rec.ID.Digest()
+	}
 	switch {
 	case err != nil:
 	case !bytes.Equal(d[:], r.id):
@@ -59,7 +62,7 @@ func (r *row) decode() (rec semel.Record, err error) {
 		err = fmt.Errorf("%w: the checksum of its result is wrong", codec.ErrCorrupt)
 	}
 	if err != nil {
-		return semel.Record{}, fmt.Errorf("pgstore: the row of identity %x: %w", r.id, err)
+		return nil, fmt.Errorf("pgstore: the row of identity %x: %w", r.id, err)
 	}
 	rec.Result.Data = r.response
 	return rec, nil

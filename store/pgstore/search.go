@@ -42,8 +42,8 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 		switch {
 		case err != nil:
 			page.Unreadable = append(page.Unreadable, err)
-		case q.Matches(&rec): // the columns are exact to the microsecond, the record is exact
-			page.Records = append(page.Records, rec)
+		case q.Matches(rec): // the columns are exact to the microsecond, the record is exact
+			page.Records = append(page.Records, *rec)
 		}
 	}
 	return page, nil

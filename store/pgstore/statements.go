@@ -32,7 +32,7 @@ func of[T any](name, kind string, value func(o *op, rec *semel.Record) T) member
 	return member{name, kind, func(ops []*op) any {
 		list := make(pgtype.FlatArray[T], len(ops))
 		for i, o := range ops {
-			list[i] = value(o, &o.write.Record)
+			list[i] = value(o, o.write.Record)
 		}
 		return list
 	}}

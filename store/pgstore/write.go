@@ -18,21 +18,21 @@ import (
 )
 
 // Apply is [store.Store.Apply].
-func (s *Store) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+func (s *Store) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	if err := s.usable(ctx); err != nil {
-		return semel.Record{}, false, notApplied(err)
+		return nil, false, notApplied(err)
 	}
 	o, err := s.newOp(w)
 	if err != nil {
-		return semel.Record{}, false, err
+		return nil, false, err
 	}
 	if err := s.writers.Do(ctx, o); err != nil {
-		return semel.Record{}, false, unanswered(err)
+		return nil, false, unanswered(err)
 	}
 	if o.err != nil {
-		return semel.Record{}, false, o.err
+		return nil, false, o.err
 	}
-	return *o.current, o.applied, nil
+	return o.current, o.applied, nil
 }
 
 // writeBatch makes the writes of a batch and gives each its result.
@@ -178,7 +178,9 @@ func (s *Store) lookAtWhatIsThere(ctx context.Context, conn *pgx.Conn, ops []*op
 	}
 	for _, o := range ops {
 		r := found[o.id]
-		rec, err, there := semel.Record{}, error(nil), r.revision != nil
+		var rec *semel.Record
+		var err error
+		there := r.revision != nil
 		if there {
 			rec, err = r.decode()
 		}
@@ -187,9 +189,9 @@ func (s *Store) lookAtWhatIsThere(ctx context.Context, conn *pgx.Conn, ops []*op
 		}
 		switch {
 		case !there && !o.creates():
-			o.refused(new(semel.Record), nil)
+			o.refused(nil, nil)
 		case there && (err != nil || o.creates() || rec.Revision != o.write.Expect):
-			o.refused(&rec, err)
+			o.refused(rec, err)
 		case o.deadline != 0 && r.at >= int64(o.deadline)/1000: // in microseconds
 			late = append(late, o)
 		}

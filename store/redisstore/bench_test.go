@@ -136,7 +136,7 @@ func showQueue(b *testing.B, change func(*gather.Queue[*write])) {
 		s := mustOpen(b, srv.URL(), &Options{Prefix: fresh()})
 		change(s.queues[0])
 		return func(n int64) {
-			if _, applied, err := s.Apply(b.Context(), store.Write{Record: small(strconv.FormatInt(n, 10))}); !applied || err != nil {
+			if _, applied, err := s.Apply(b.Context(), store.Write{Record: new(small(strconv.FormatInt(n, 10)))}); !applied || err != nil {
 				b.Error(applied, err)
 			}
 		}

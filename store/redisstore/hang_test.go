@@ -53,7 +53,7 @@ func TestWhoGivesUpLeavesNothing(t *testing.T) {
 							rec.Result.Data = nil
 							fallthrough
 						case 1:
-							if _, applied, err := s.Apply(ctx, store.Write{Record: rec}); err == nil {
+							if _, applied, err := s.Apply(ctx, store.Write{Record: new(rec)}); err == nil {
 								t.Errorf("applied %v although the server hangs", applied)
 							}
 						case 2:

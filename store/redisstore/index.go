@@ -153,15 +153,14 @@ func (s *Store) read(ctx context.Context, entries []entry, more bool, limit int)
 		case err != nil:
 			return nil, false, err
 		default:
-			rec, err := s.decode(c, en.member, value)
-			looks[i].rec, looks[i].bad = &rec, err
+			looks[i].rec, looks[i].bad = s.decode(c, en.member, value)
 		}
 	}
 	return looks, more, nil
 }
 
 // decode decodes the value that client c has read for a digest.
-func (s *Store) decode(c rueidis.Client, digest, value string) (semel.Record, error) {
+func (s *Store) decode(c rueidis.Client, digest, value string) (*semel.Record, error) {
 	begins := min(headLen, len(value))
 	rec, err := codec.Decode([]byte(value[begins:]))
 	if err == nil && head(rec.NextAt) != value[:begins] {
@@ -174,7 +173,7 @@ func (s *Store) decode(c rueidis.Client, digest, value string) (semel.Record, er
 		}
 	}
 	if err != nil {
-		return semel.Record{}, fmt.Errorf("redisstore: the record %x: %w", digest, err)
+		return nil, fmt.Errorf("redisstore: the record %x: %w", digest, err)
 	}
 	return rec, nil
 }

@@ -67,7 +67,7 @@ func complete(t *testing.T, s *Store, rec semel.Record) semel.Record {
 
 func mustApply(t *testing.T, s *Store, rec semel.Record, expect store.Revision) {
 	t.Helper()
-	if _, applied, err := s.Apply(t.Context(), store.Write{Record: rec, Expect: expect}); err != nil || !applied {
+	if _, applied, err := s.Apply(t.Context(), store.Write{Record: new(rec), Expect: expect}); err != nil || !applied {
 		t.Fatal(applied, err)
 	}
 }
@@ -216,7 +216,7 @@ func TestAFullServerCanBePurged(t *testing.T) {
 	old := complete(t, s, leased(t, s, start, "old", 1)[0])
 	leased(t, s, start.Add(testLease), "new", 1)
 	srv.Do("CONFIG", "SET", "maxmemory", "1")
-	_, applied, err := s.Apply(t.Context(), store.Write{Record: small("full")})
+	_, applied, err := s.Apply(t.Context(), store.Write{Record: new(small("full"))})
 	if applied || !errors.Is(err, store.ErrNotApplied) {
 		t.Fatalf("the server is not full: %v, so nothing is proved", err)
 	}
@@ -248,7 +248,7 @@ func BenchmarkCorrect(b *testing.B) {
 				}
 				done := rec
 				done.Revision, done.State, done.NextAt, done.Result.Data = newRevision(), semel.Completed, start.Add(testWindow), make([]byte, 1024)
-				for _, w := range []store.Write{{Record: rec}, {Record: done, Expect: rec.Revision}} {
+				for _, w := range []store.Write{{Record: new(rec)}, {Record: new(done), Expect: rec.Revision}} {
 					if _, applied, err := s.Apply(b.Context(), w); err != nil || !applied {
 						b.Error(applied, err)
 					}

@@ -48,12 +48,12 @@ func startLoad(t *testing.T, s *Store, callers int, accept func(semel.ID) bool) 
 					return
 				}
 				rec := semel.Record{ID: id, Revision: newRevision(), State: semel.Processing, CreatedAt: now, NextAt: now.Add(time.Minute), Fence: 1}
-				if !l.write(ctx, store.Write{Record: rec}) {
+				if !l.write(ctx, store.Write{Record: new(rec)}) {
 					continue
 				}
 				done := rec
 				done.Revision, done.State, done.NextAt, done.Result.Data = newRevision(), semel.Completed, now.Add(time.Hour), []byte("done")
-				l.write(ctx, store.Write{Record: done, Expect: rec.Revision})
+				l.write(ctx, store.Write{Record: new(done), Expect: rec.Revision})
 			}
 		})
 	}
@@ -81,7 +81,7 @@ func (l *load) write(ctx context.Context, w store.Write) bool {
 			cancel()
 			continue
 		}
-		if !applied && cur.Revision != w.Record.Revision {
+		if !applied && (cur == nil || cur.Revision != w.Record.Revision) {
 			return false // what it followed was lost
 		}
 		l.mu.Lock()

@@ -120,7 +120,7 @@ func TestPagesOfManyThatAreDueAtOnce(t *testing.T) {
 				wg.Go(func() {
 					for i := range each {
 						rec := semel.Record{ID: semel.ID{Operation: "o", Key: fmt.Sprint(c, ".", i)}, Revision: newRevision(), State: semel.Processing, CreatedAt: at, NextAt: at}
-						if _, applied, err := s.Apply(t.Context(), store.Write{Record: rec}); err != nil || !applied {
+						if _, applied, err := s.Apply(t.Context(), store.Write{Record: new(rec)}); err != nil || !applied {
 							t.Error(applied, err)
 						}
 						mu.Lock()

@@ -58,7 +58,7 @@ func TestNoRecordIsStoredWithoutItsEntries(t *testing.T) {
 		mustApply(t, s, done, there.Revision)
 		sooner := done
 		sooner.Revision, sooner.NextAt = newRevision(), done.NextAt-store.Instant(time.Hour)
-		_, applied1, err := s.Apply(t.Context(), store.Write{Record: sooner, Expect: done.Revision})
+		_, applied1, err := s.Apply(t.Context(), store.Write{Record: new(sooner), Expect: done.Revision})
 		if needs := index(&shard{due: "due"}) == "due"; applied1 == needs || errors.Is(err, store.ErrNotApplied) != needs {
 			t.Errorf("an update that is due earlier: applied %v, %v", applied1, err)
 		}
@@ -78,7 +78,7 @@ func applyAll(t *testing.T, s *Store, recs []semel.Record) (applied []bool, errs
 	var callers sync.WaitGroup
 	errs, applied = make([]error, len(recs)), make([]bool, len(recs))
 	for i := range recs {
-		callers.Go(func() { _, applied[i], errs[i] = s.Apply(t.Context(), store.Write{Record: recs[i]}) })
+		callers.Go(func() { _, applied[i], errs[i] = s.Apply(t.Context(), store.Write{Record: new(recs[i])}) })
 	}
 	callers.Wait()
 	return applied, errs

@@ -78,14 +78,14 @@ func (s *Store) leave() { s.calls.RUnlock() }
 // nothing. A crash after it leaves the record and its index entries, as far as the server
 // is durable: the engine recognizes the record by its revision, or [Store.Due] returns it
 // when its lease is over.
-func (s *Store) Apply(ctx context.Context, from store.Write) (semel.Record, bool, error) {
+func (s *Store) Apply(ctx context.Context, from store.Write) (*semel.Record, bool, error) {
 	if err := s.enter(); err != nil {
-		return semel.Record{}, false, notApplied(err)
+		return nil, false, notApplied(err)
 	}
 	defer s.leave()
 	w, err := s.newWrite(&from)
 	if err != nil {
-		return semel.Record{}, false, err
+		return nil, false, err
 	}
 	err = s.queues[w.shard.index%len(s.queues)].Do(ctx, w)
 	if errors.Is(err, gather.ErrNotSent) {
@@ -95,34 +95,34 @@ func (s *Store) Apply(ctx context.Context, from store.Write) (semel.Record, bool
 	}
 	switch {
 	case err != nil:
-		return semel.Record{}, false, fmt.Errorf("redisstore: apply: %w", err)
+		return nil, false, fmt.Errorf("redisstore: apply: %w", err)
 	case w.made:
 		return from.Record, true, nil
 	case w.there == "": // the record that w was to update is gone
-		return semel.Record{}, false, nil
+		return nil, false, nil
 	}
 	cur, err := s.decode(w.client, digestOf(w.key), w.there)
 	return cur, false, err
 }
 
 // Get is [store.Store.Get]. It always reads from a master.
-func (s *Store) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
+func (s *Store) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 	if err := s.enter(); err != nil {
-		return semel.Record{}, err
+		return nil, err
 	}
 	defer s.leave()
 	_, key := s.keys.find(id)
 	c := s.link.client()
 	answers, err := s.ask(ctx, c, c.B().Get().Key(key).Build())
 	if err != nil {
-		return semel.Record{}, fmt.Errorf("redisstore: get: %w", err)
+		return nil, fmt.Errorf("redisstore: get: %w", err)
 	}
 	value, err := answers[0].ToString()
 	if rueidis.IsRedisNil(err) {
-		return semel.Record{}, semel.ErrNotFound
+		return nil, semel.ErrNotFound
 	}
 	if err != nil {
-		return semel.Record{}, s.failed("get", err)
+		return nil, s.failed("get", err)
 	}
 	return s.decode(c, digestOf(key), value)
 }

@@ -41,7 +41,7 @@ func claim(t *testing.T, s *Store, key string) semel.Record {
 		t.Fatal(err)
 	}
 	rec := semel.Record{ID: semel.ID{Tenant: "t", Operation: "o", Key: key}, Revision: newRevision(), State: semel.Processing, CreatedAt: now, NextAt: now}
-	if _, applied, err := s.Apply(t.Context(), store.Write{Record: rec}); err != nil || !applied {
+	if _, applied, err := s.Apply(t.Context(), store.Write{Record: new(rec)}); err != nil || !applied {
 		t.Fatal(applied, err)
 	}
 	return rec
@@ -249,7 +249,7 @@ func TestAnAnswerForAnotherIdentityIsRefused(t *testing.T) {
 	}
 	next := other
 	next.Revision = newRevision()
-	if _, applied, err := s.Apply(t.Context(), store.Write{Record: next, Expect: newRevision()}); err == nil || applied {
+	if _, applied, err := s.Apply(t.Context(), store.Write{Record: new(next), Expect: newRevision()}); err == nil || applied {
 		t.Errorf("Apply: applied %v, %v", applied, err)
 	}
 }

@@ -37,11 +37,11 @@ func wantRefused(t *testing.T, s *Store, there semel.Record, word string) (refus
 			}
 		}
 	}
-	try(store.Write{Record: small(word)})
-	try(store.Write{Record: large(word+" large", 1e18)})
-	try(store.Write{Record: small(word + " 1")}, store.Write{Record: next, Expect: there.Revision}, store.Write{Record: small(word + " 2")})
-	try(store.Write{Record: large(word+" 3", 1e18)}, store.Write{Record: small(word + " 4")})
-	if _, applied, err := s.Apply(t.Context(), store.Write{Record: small(word + " 5")}); applied || !errors.Is(err, store.ErrNotApplied) {
+	try(store.Write{Record: new(small(word))})
+	try(store.Write{Record: new(large(word+" large", 1e18))})
+	try(store.Write{Record: new(small(word + " 1"))}, store.Write{Record: new(next), Expect: there.Revision}, store.Write{Record: new(small(word + " 2"))})
+	try(store.Write{Record: new(large(word+" 3", 1e18))}, store.Write{Record: new(small(word + " 4"))})
+	if _, applied, err := s.Apply(t.Context(), store.Write{Record: new(small(word + " 5"))}); applied || !errors.Is(err, store.ErrNotApplied) {
 		t.Errorf("%s: Apply: %v, %v", word, applied, err)
 	}
 	if err := s.CheckWrites(t.Context()); err == nil {
@@ -89,7 +89,7 @@ func TestWhatAServerRefusesIsDefinite(t *testing.T) {
 		s := mustOpen(t, srv.URL(), &Options{Prefix: fresh()})
 		srv.Do("CONFIG", "SET", "replica-serve-stale-data", "no")
 		srv.Do("REPLICAOF", "127.0.0.1", "1")
-		batch := sendAll(t, s, store.Write{Record: small("x")})
+		batch := sendAll(t, s, store.Write{Record: new(small("x"))})
 		srv.Do("REPLICAOF", "NO", "ONE")
 		if err := batch[0].err; !errors.Is(err, store.ErrNotApplied) {
 			t.Errorf("it ends with %v", err)
@@ -99,7 +99,7 @@ func TestWhatAServerRefusesIsDefinite(t *testing.T) {
 		srv.Do("ACL", "SETUSER", "reader", "on", ">pass", "~*", "&*", "+@all", "-evalsha")
 		s := mustOpen(t, "redis://reader:pass@"+srv.Addr, &Options{Prefix: fresh()})
 		for _, rec := range []semel.Record{small("x"), large("large", 1e18)} {
-			if _, _, err := s.Apply(t.Context(), store.Write{Record: rec}); !errors.Is(err, store.ErrNotApplied) {
+			if _, _, err := s.Apply(t.Context(), store.Write{Record: new(rec)}); !errors.Is(err, store.ErrNotApplied) {
 				t.Errorf("%s: it ends with %v", rec.ID.Key, err)
 			}
 		}
@@ -147,7 +147,7 @@ func refusedOnce(t *testing.T, s *Store, word string) (refused []semel.ID) {
 	t.Helper()
 	redistest.Eventually(t, "the server refuses", func() error {
 		rec := small(fmt.Sprint(newRevision()))
-		_, _, err := s.Apply(t.Context(), store.Write{Record: rec})
+		_, _, err := s.Apply(t.Context(), store.Write{Record: new(rec)})
 		if !errors.Is(err, store.ErrNotApplied) || !strings.Contains(err.Error(), word) {
 			return fmt.Errorf("it ends with %w", err)
 		}
@@ -224,7 +224,7 @@ func TestAServerThatIsDownGotNothing(t *testing.T) {
 						rec.Result.Data = nil
 					}
 					if owned(rec.ID) {
-						writes, ids[rec.ID] = append(writes, store.Write{Record: rec}), true
+						writes, ids[rec.ID] = append(writes, store.Write{Record: new(rec)}), true
 					}
 				}
 				for i := range writes { // alone, each in its shard
@@ -294,7 +294,7 @@ func TestAClusterThatIsDownRefusesForGood(t *testing.T) {
 	}
 	redistest.Eventually(t, "the Cluster is down", func() error {
 		rec := record(func(rec semel.Record) bool { return owned(rec.ID) })
-		_, applied, err := s.Apply(t.Context(), store.Write{Record: rec})
+		_, applied, err := s.Apply(t.Context(), store.Write{Record: new(rec)})
 		if err == nil || !strings.Contains(err.Error(), "CLUSTERDOWN ") {
 			return fmt.Errorf("applied %v, %w", applied, err)
 		}

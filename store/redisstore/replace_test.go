@@ -34,7 +34,7 @@ func tryWrite(t *testing.T, s *Store, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	rec := small(fmt.Sprint("write ", keys.Add(1)))
-	_, _, err := s.Apply(ctx, store.Write{Record: rec})
+	_, _, err := s.Apply(ctx, store.Write{Record: new(rec)})
 	return err
 }
 
@@ -146,7 +146,7 @@ func silence(t *testing.T, s *Store, set func(faultnet.Fault), fired func() int,
 	for i := range 5 { // several shards
 		parts[fmt.Sprint("a write ", i)] = func(ctx context.Context) error {
 			rec := small(fmt.Sprint("write ", keys.Add(1)))
-			_, _, err := s.Apply(ctx, store.Write{Record: rec})
+			_, _, err := s.Apply(ctx, store.Write{Record: new(rec)})
 			return err
 		}
 	}

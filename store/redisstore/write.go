@@ -55,7 +55,7 @@ type write struct {
 
 // newWrite prepares a write of a record.
 func (s *Store) newWrite(from *store.Write) (*write, error) {
-	rec := &from.Record
+	rec := from.Record
 	value, err := codec.Append([]byte(head(rec.NextAt)), rec)
 	if err != nil {
 		return nil, err

@@ -69,16 +69,16 @@ func TestEachWriteOfARun(t *testing.T) {
 	small.Result.Data = nil
 	srv.Do("SCRIPT", "FLUSH")
 	batch := sendAll(t, s,
-		store.Write{Record: large("new", now)},
-		store.Write{Record: next(there)}, // a claim of what is there
-		store.Write{Record: updated, Expect: first.Revision},
-		store.Write{Record: next(other), Expect: newRevision()},        // was changed since
-		store.Write{Record: large("gone", now), Expect: newRevision()}, // isn't there
-		store.Write{Record: foreign},                                   // can't be made
-		store.Write{Record: early},
-		store.Write{Record: next(early), Expect: early.Revision}, // of the same batch
-		store.Write{Record: small},
-		store.Write{Record: large("last", now)},
+		store.Write{Record: new(large("new", now))},
+		store.Write{Record: new(next(there))}, // a claim of what is there
+		store.Write{Record: new(updated), Expect: first.Revision},
+		store.Write{Record: new(next(other)), Expect: newRevision()},        // was changed since
+		store.Write{Record: new(large("gone", now)), Expect: newRevision()}, // isn't there
+		store.Write{Record: new(foreign)},                                   // can't be made
+		store.Write{Record: new(early)},
+		store.Write{Record: new(next(early)), Expect: early.Revision}, // of the same batch
+		store.Write{Record: new(small)},
+		store.Write{Record: new(large("last", now))},
 	)
 	for i, want := range []string{"made", "there", "made", "other", "nil", "WRONGTYPE", "made", "made", "made", "made"} {
 		w := batch[i]
@@ -145,14 +145,14 @@ func TestLateWritesOfARun(t *testing.T) {
 	}
 	read = times()
 	batch := sendAll(t, s,
-		store.Write{Record: large("late large", now), Deadline: past},
-		store.Write{Record: brief(large("late", now)), Deadline: past},
-		store.Write{Record: next(first), Expect: first.Revision, Deadline: past},
-		store.Write{Record: next(second), Expect: second.Revision, Deadline: past},
-		store.Write{Record: large("large", now), Deadline: future},
-		store.Write{Record: next(second), Expect: second.Revision, Deadline: future},
-		store.Write{Record: brief(large("whenever", now))},
-		store.Write{Record: next(first), Deadline: past}, // what is there is told all the same
+		store.Write{Record: new(large("late large", now)), Deadline: past},
+		store.Write{Record: new(brief(large("late", now))), Deadline: past},
+		store.Write{Record: new(next(first)), Expect: first.Revision, Deadline: past},
+		store.Write{Record: new(next(second)), Expect: second.Revision, Deadline: past},
+		store.Write{Record: new(large("large", now)), Deadline: future},
+		store.Write{Record: new(next(second)), Expect: second.Revision, Deadline: future},
+		store.Write{Record: new(brief(large("whenever", now)))},
+		store.Write{Record: new(next(first)), Deadline: past}, // what is there is told all the same
 	)
 	if n := times() - read; n != 1 {
 		t.Errorf("the time was read %d times", n)

@@ -16,9 +16,9 @@ var evidenceBugs = []plantedBug{
 	{
 		"appends evidence whether the record is written or not",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				if err := m.AppendEvidence(ctx, w.Evidence); err != nil {
-					return semel.Record{}, false, err
+					return nil, false, err
 				}
 				w.Evidence = nil
 				return m.Apply(ctx, w)
@@ -29,7 +29,7 @@ var evidenceBugs = []plantedBug{
 	{
 		"finds entries by their first subject only",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				w.Evidence = slices.Clone(w.Evidence)
 				for i := range w.Evidence {
 					w.Evidence[i].Also = nil
@@ -43,7 +43,7 @@ var evidenceBugs = []plantedBug{
 		"loses the evidence of a write at times",
 		func(p *planted, m *memstore.Store) {
 			var n atomic.Int64
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				if n.Add(1)%20 == 0 {
 					w.Evidence = nil
 				}
@@ -55,9 +55,9 @@ var evidenceBugs = []plantedBug{
 	{
 		"appends evidence again when a write is sent again",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				cur, applied, err := m.Apply(ctx, w)
-				if !applied && err == nil && cur.Revision == w.Record.Revision {
+				if !applied && err == nil && revisionOf(cur) == w.Record.Revision {
 					err = m.AppendEvidence(ctx, w.Evidence)
 				}
 				return cur, applied, err
@@ -107,7 +107,7 @@ var evidenceBugs = []plantedBug{
 	{
 		"leaves a gap in the numbers where a write was refused",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				cur, applied, err := m.Apply(ctx, w)
 				if !applied && len(w.Evidence) > 0 {
 					err = m.AppendEvidence(ctx, []store.Entry{{}})
@@ -190,7 +190,8 @@ var evidenceBugs = []plantedBug{
 	{
 		"drops the attributes, the outbox and how a call was confirmed and compensated",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
+				w.Record = new(*w.Record)
 				w.Record.Attributes, w.Record.Outbox, w.Record.Confirmation, w.Record.Compensation = nil, nil, nil, nil
 				return m.Apply(ctx, w)
 			}

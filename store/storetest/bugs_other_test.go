@@ -104,7 +104,7 @@ var otherBugs = []plantedBug{
 	{
 		"makes a write whatever its deadline",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				w.Deadline = 0
 				return m.Apply(ctx, w)
 			}
@@ -114,9 +114,9 @@ var otherBugs = []plantedBug{
 	{
 		"looks at the deadline before it looks at what is stored",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				if now, err := m.Now(ctx); err == nil && w.Deadline != 0 && now >= w.Deadline {
-					return semel.Record{}, false, store.ErrTooLate
+					return nil, false, store.ErrTooLate
 				}
 				return m.Apply(ctx, w)
 			}
@@ -128,12 +128,12 @@ var otherBugs = []plantedBug{
 		func(p *planted, m *memstore.Store) {
 			var mu sync.Mutex
 			first := map[semel.ID]semel.Record{}
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				cur, applied, err := m.Apply(ctx, w)
 				mu.Lock()
 				defer mu.Unlock()
 				if _, ok := first[w.Record.ID]; applied && !ok {
-					first[w.Record.ID] = w.Record
+					first[w.Record.ID] = *w.Record
 				}
 				return cur, applied, err
 			}
@@ -212,9 +212,9 @@ var otherBugs = []plantedBug{
 				shut = true
 				return nil
 			}
-			p.get = func(ctx context.Context, id semel.ID) (semel.Record, error) {
+			p.get = func(ctx context.Context, id semel.ID) (*semel.Record, error) {
 				if shut {
-					return semel.Record{}, semel.ErrNotFound
+					return nil, semel.ErrNotFound
 				}
 				return m.Get(ctx, id)
 			}
@@ -234,14 +234,14 @@ var otherBugs = []plantedBug{
 		"brings back what was purged when it is opened again",
 		func(p *planted, m *memstore.Store) {
 			if rec := p.last.Load(); rec != nil {
-				_, _, _ = m.Apply(context.Background(), store.Write{Record: *rec})
+				_, _, _ = m.Apply(context.Background(), store.Write{Record: rec})
 			}
 			p.purge = func(ctx context.Context, refs []store.Ref) (n int, err error) {
 				for _, ref := range refs {
 					rec, _ := m.Get(ctx, ref.ID)
 					if k, _ := m.Purge(ctx, []store.Ref{ref}); k > 0 {
 						n++
-						p.last.Store(&rec)
+						p.last.Store(rec)
 					}
 				}
 				return n, nil
@@ -279,15 +279,15 @@ var otherBugs = []plantedBug{
 	{
 		"takes a cancelled context for an answer",
 		func(p *planted, m *memstore.Store) {
-			p.get = func(ctx context.Context, id semel.ID) (semel.Record, error) {
+			p.get = func(ctx context.Context, id semel.ID) (*semel.Record, error) {
 				if ctx.Err() != nil {
-					return semel.Record{}, semel.ErrNotFound
+					return nil, semel.ErrNotFound
 				}
 				return m.Get(ctx, id)
 			}
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				if ctx.Err() != nil {
-					return semel.Record{}, false, nil
+					return nil, false, nil
 				}
 				return m.Apply(ctx, w)
 			}

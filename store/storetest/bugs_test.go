@@ -32,7 +32,7 @@ var writeBugs = []plantedBug{
 	{
 		"ignores Expect",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) { return blind(ctx, m, w) }
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) { return blind(ctx, m, w) }
 		},
 		[]string{"a record is created only", "compare-and-set", "of concurrent creators", "no update is lost", "the same write sent again",
 			"of 200 simultaneous", "random histories", "concurrent histories", "engines that share"},
@@ -40,7 +40,7 @@ var writeBugs = []plantedBug{
 	{
 		"lets a stale holder overwrite: ignores Expect at terminal writes",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				if w.Record.State.Terminal() {
 					return blind(ctx, m, w)
 				}
@@ -53,7 +53,7 @@ var writeBugs = []plantedBug{
 		"acknowledges one write in a hundred without writing it",
 		func(p *planted, m *memstore.Store) {
 			var n atomic.Int64
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				if n.Add(1)%100 == 50 {
 					return w.Record, true, nil
 				}
@@ -65,7 +65,7 @@ var writeBugs = []plantedBug{
 	{
 		"drops one completion in a hundred",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				if w.Record.State == semel.Completed && completions.Add(1)%100 == 50 {
 					return w.Record, true, nil
 				}
@@ -78,7 +78,7 @@ var writeBugs = []plantedBug{
 		"reports as failed what it applied, and as applied what failed",
 		func(p *planted, m *memstore.Store) {
 			var n atomic.Int64
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				cur, applied, err := m.Apply(ctx, w)
 				if n.Add(1)%50 == 0 {
 					applied = !applied
@@ -91,7 +91,7 @@ var writeBugs = []plantedBug{
 	{
 		"shows a refused writer its own record",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				_, applied, err := m.Apply(ctx, w)
 				return w.Record, applied, err
 			}
@@ -104,22 +104,22 @@ var writeBugs = []plantedBug{
 			var mu sync.Mutex
 			var n int
 			old := map[semel.ID]semel.Record{}
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				before, err := m.Get(ctx, w.Record.ID)
 				cur, applied, aerr := m.Apply(ctx, w)
 				if applied && err == nil {
-					old[w.Record.ID] = before
+					old[w.Record.ID] = *before
 				}
 				return cur, applied, aerr
 			}
-			p.get = func(ctx context.Context, id semel.ID) (semel.Record, error) {
+			p.get = func(ctx context.Context, id semel.ID) (*semel.Record, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if rec, ok := old[id]; ok {
 					if n++; n%10 == 0 {
-						return rec, nil
+						return &rec, nil
 					}
 				}
 				return m.Get(ctx, id)
@@ -130,7 +130,7 @@ var writeBugs = []plantedBug{
 	{
 		"keeps times to the microsecond",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				w.Record.UpdatedAt -= w.Record.UpdatedAt % store.Instant(time.Microsecond)
 				return m.Apply(ctx, w)
 			}
@@ -140,8 +140,9 @@ var writeBugs = []plantedBug{
 	{
 		"takes an empty result for none",
 		func(p *planted, m *memstore.Store) {
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				if len(w.Record.Result.Data) == 0 {
+					w.Record = new(*w.Record)
 					w.Record.Result.Data = nil
 				}
 				return m.Apply(ctx, w)
@@ -155,16 +156,23 @@ var writeBugs = []plantedBug{
 			join := func(id semel.ID) semel.ID {
 				return semel.ID{Operation: "o", Key: strings.Join([]string{id.Tenant, id.Principal, id.Operation, id.Key}, ":")}
 			}
-			p.apply = func(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+			p.apply = func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 				id := w.Record.ID
+				w.Record = new(*w.Record)
 				w.Record.ID = join(id)
 				cur, applied, err := m.Apply(ctx, w)
-				cur.ID = id
+				if cur != nil {
+					cur = new(*cur)
+					cur.ID = id
+				}
 				return cur, applied, err
 			}
-			p.get = func(ctx context.Context, id semel.ID) (semel.Record, error) {
+			p.get = func(ctx context.Context, id semel.ID) (*semel.Record, error) {
 				rec, err := m.Get(ctx, join(id))
-				rec.ID = id
+				if rec != nil {
+					rec = new(*rec)
+					rec.ID = id
+				}
 				return rec, err
 			}
 		},
@@ -173,7 +181,7 @@ var writeBugs = []plantedBug{
 	{
 		"keeps keys without their case",
 		func(p *planted, m *memstore.Store) {
-			p.get = func(ctx context.Context, id semel.ID) (semel.Record, error) {
+			p.get = func(ctx context.Context, id semel.ID) (*semel.Record, error) {
 				id.Key = strings.ToLower(id.Key)
 				return m.Get(ctx, id)
 			}
@@ -185,13 +193,17 @@ var writeBugs = []plantedBug{
 		func(p *planted, m *memstore.Store) {
 			var mu sync.Mutex
 			buf := make([]byte, 0, 1<<20)
-			p.get = func(ctx context.Context, id semel.ID) (semel.Record, error) {
+			p.get = func(ctx context.Context, id semel.ID) (*semel.Record, error) {
 				rec, err := m.Get(ctx, id)
+				if err != nil {
+					return nil, err
+				}
 				mu.Lock()
 				defer mu.Unlock()
 				buf = append(buf[:0], rec.Result.Data...)
+				rec = new(*rec)
 				rec.Result.Data = buf
-				return rec, err
+				return rec, nil
 			}
 		},
 		[]string{"the store writes neither"},

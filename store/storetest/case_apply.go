@@ -24,7 +24,7 @@ const (
 // Every writer must get its record back.
 func race(t *testing.T, s semel.Store, writes []store.Write) (won store.Write) {
 	t.Helper()
-	shown := make([]semel.Record, len(writes))
+	shown := make([]*semel.Record, len(writes))
 	start := make(chan struct{})
 	var winners atomic.Int64
 	var wg sync.WaitGroup
@@ -46,9 +46,9 @@ func race(t *testing.T, s semel.Store, writes []store.Write) (won store.Write) {
 		t.Fatalf("of %d writes over one version %d were applied", len(writes), n)
 	}
 	for _, cur := range shown {
-		same(t, "what a writer was shown", cur, won.Record)
+		same(t, "what a writer was shown", cur, *won.Record)
 	}
-	stored(t, s, won.Record.ID, won.Record)
+	stored(t, s, won.Record.ID, *won.Record)
 	return won
 }
 
@@ -60,7 +60,7 @@ var applyCases = []testCase{
 			clause.Proves(t, "CORE-ID.1", "CORE-CONC.1")
 			first := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
 			stored(t, env.Store, first.ID, first)
-			refused(t, env.Store, store.Write{Record: claimed(key("k"), 2)}, first)
+			refused(t, env.Store, store.Write{Record: new(claimed(key("k"), 2))}, first)
 		},
 	},
 	{
@@ -76,7 +76,7 @@ var applyCases = []testCase{
 				"an older revision": v1.Revision, "a foreign revision": fresh(), "its own revision": v3.Revision, "no record": {},
 			} {
 				t.Logf("expecting %s", name)
-				refused(t, env.Store, store.Write{Record: v3, Expect: expect}, v2)
+				refused(t, env.Store, store.Write{Record: new(v3), Expect: expect}, v2)
 			}
 			put(t, env.Store, v3, v2.Revision)
 		},
@@ -85,7 +85,7 @@ var applyCases = []testCase{
 		name: "a write that expects a record where none is gets the zero record and writes nothing",
 		why:  ruleApply,
 		run: func(t *testing.T, env Env) {
-			refused(t, env.Store, store.Write{Record: claimed(key("k"), 1), Expect: fresh()}, semel.Record{})
+			refused(t, env.Store, store.Write{Record: new(claimed(key("k"), 1)), Expect: fresh()}, semel.Record{})
 			put(t, env.Store, claimed(key("k"), 2), store.Revision{})
 		},
 	},
@@ -94,11 +94,11 @@ var applyCases = []testCase{
 		why:  ruleRetry,
 		run: func(t *testing.T, env Env) {
 			v1 := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
-			refused(t, env.Store, store.Write{Record: v1}, v1)
+			refused(t, env.Store, store.Write{Record: new(v1)}, v1)
 			v2 := put(t, env.Store, next(v1, func(r *semel.Record) { r.State = semel.Completed }), v1.Revision)
-			refused(t, env.Store, store.Write{Record: v2, Expect: v1.Revision}, v2)
+			refused(t, env.Store, store.Write{Record: new(v2), Expect: v1.Revision}, v2)
 			// The creating write arrives once more, long after it was replaced.
-			refused(t, env.Store, store.Write{Record: v1}, v2)
+			refused(t, env.Store, store.Write{Record: new(v1)}, v2)
 		},
 	},
 	{
@@ -109,29 +109,29 @@ var applyCases = []testCase{
 				t.Helper()
 				cur, applied, err := env.Store.Apply(t.Context(), w)
 				if !errors.Is(err, store.ErrTooLate) || !errors.Is(err, store.ErrNotApplied) || applied {
-					t.Fatalf("a late write got %v, %v, %v", cur.Revision, applied, err)
+					t.Fatalf("a late write got %v, %v, %v", revisionOf(cur), applied, err)
 				}
 			}
 			deadline := now(t, env.Store).Add(time.Hour)
 			claim := claimed(key("k"), 1)
-			inTime := store.Write{Record: claim, Deadline: deadline}
+			inTime := store.Write{Record: new(claim), Deadline: deadline}
 			if _, applied, err := env.Store.Apply(t.Context(), inTime); err != nil || !applied {
 				t.Fatalf("a write in time: applied %v, %v", applied, err)
 			}
-			late := store.Write{Record: claimed(key("late"), 1), Deadline: deadline}
+			late := store.Write{Record: new(claimed(key("late"), 1)), Deadline: deadline}
 			change := next(claim, func(r *semel.Record) { r.Attempt = 2 })
 			env.Advance(time.Hour)
 			tooLate(late)
 			stored(t, env.Store, late.Record.ID, semel.Record{})
-			tooLate(store.Write{Record: change, Expect: claim.Revision, Deadline: deadline})
+			tooLate(store.Write{Record: new(change), Expect: claim.Revision, Deadline: deadline})
 			stored(t, env.Store, claim.ID, claim)
 			// Sent again: its own revision is there.
 			refused(t, env.Store, inTime, claim)
 			// A write that meets another record gets that record, late or not.
-			refused(t, env.Store, store.Write{Record: claimed(key("k"), 3), Deadline: deadline}, claim)
-			refused(t, env.Store, store.Write{Record: next(late.Record, func(*semel.Record) {}), Expect: fresh(), Deadline: deadline}, semel.Record{})
+			refused(t, env.Store, store.Write{Record: new(claimed(key("k"), 3)), Deadline: deadline}, claim)
+			refused(t, env.Store, store.Write{Record: new(next(*late.Record, func(*semel.Record) {})), Expect: fresh(), Deadline: deadline}, semel.Record{})
 			put(t, env.Store, change, claim.Revision)
-			put(t, env.Store, late.Record, store.Revision{})
+			put(t, env.Store, *late.Record, store.Revision{})
 		},
 	},
 	{
@@ -142,7 +142,7 @@ var applyCases = []testCase{
 			for round := range 10 {
 				writes := make([]store.Write, 64)
 				for i := range writes {
-					writes[i].Record = claimed(key(strconv.Itoa(round)), int64(i+1))
+					writes[i].Record = new(claimed(key(strconv.Itoa(round)), int64(i+1)))
 				}
 				race(t, env.Store, writes)
 			}
@@ -158,9 +158,9 @@ var applyCases = []testCase{
 			for range rounds {
 				writes := make([]store.Write, 8)
 				for i := range writes {
-					writes[i] = store.Write{Record: next(cur, func(r *semel.Record) { r.Attempt++ }), Expect: cur.Revision}
+					writes[i] = store.Write{Record: new(next(cur, func(r *semel.Record) { r.Attempt++ })), Expect: cur.Revision}
 				}
-				cur = race(t, env.Store, writes).Record
+				cur = *race(t, env.Store, writes).Record
 			}
 			if cur.Attempt != 1+rounds {
 				t.Fatalf("%d of %d acknowledged updates are there", cur.Attempt-1, rounds)

@@ -62,7 +62,7 @@ func sameSet(t *testing.T, got, want []semel.Record) {
 		if !ok {
 			t.Fatalf("the record of %q is missing; %d are listed, want %d", rec.ID.Key, len(got), len(want))
 		}
-		same(t, "a listed record", found, rec)
+		same(t, "a listed record", &found, rec)
 		delete(byID, rec.ID)
 	}
 	for id, rec := range byID {
@@ -138,7 +138,7 @@ var dueCases = []testCase{
 			is()
 			move(epoch)
 			is(rec)
-			refused(t, env.Store, store.Write{Record: at(key("k"), epoch.Add(time.Hour))}, rec)
+			refused(t, env.Store, store.Write{Record: new(at(key("k"), epoch.Add(time.Hour)))}, rec)
 			is(rec)
 		},
 	},

@@ -260,7 +260,7 @@ func risingFences(ctx context.Context, env Env) error {
 		if round%3 == 2 {
 			continue // this time the expired record is followed, not purged
 		}
-		if n, err := env.Store.Extras().Purge.Purge(ctx, []store.Ref{ref(rec)}); n != 1 || err != nil {
+		if n, err := env.Store.Extras().Purge.Purge(ctx, []store.Ref{ref(*rec)}); n != 1 || err != nil {
 			return fmt.Errorf("purge gives %d, %w", n, err)
 		}
 	}

@@ -33,18 +33,18 @@ var evidenceCases = []testCase{
 			v2 := putWith(t, s, next(v1, func(r *semel.Record) { r.Attempt = 2 }), v1.Revision, c)
 			sameEntries(t, read(t, s, 0), a, b, c)
 			for what, w := range map[string]store.Write{
-				"over an older revision":   {Record: next(v2, func(*semel.Record) {}), Expect: v1.Revision, Evidence: []store.Entry{d}},
-				"over a foreign revision":  {Record: next(v2, func(*semel.Record) {}), Expect: fresh(), Evidence: []store.Entry{d}},
-				"of a record that exists":  {Record: claimed(id, 2), Evidence: []store.Entry{d}},
-				"that was applied before":  {Record: v2, Expect: v1.Revision, Evidence: []store.Entry{c}},
-				"that was overtaken since": {Record: v1, Evidence: []store.Entry{a, b}},
+				"over an older revision":   {Record: new(next(v2, func(*semel.Record) {})), Expect: v1.Revision, Evidence: []store.Entry{d}},
+				"over a foreign revision":  {Record: new(next(v2, func(*semel.Record) {})), Expect: fresh(), Evidence: []store.Entry{d}},
+				"of a record that exists":  {Record: new(claimed(id, 2)), Evidence: []store.Entry{d}},
+				"that was applied before":  {Record: new(v2), Expect: v1.Revision, Evidence: []store.Entry{c}},
+				"that was overtaken since": {Record: new(v1), Evidence: []store.Entry{a, b}},
 			} {
 				refused(t, s, w, v2)
 				if err := differEntries(read(t, s, 0), []store.Entry{a, b, c}); err != nil {
 					t.Fatalf("after a write %s: %v", what, err)
 				}
 			}
-			refused(t, s, store.Write{Record: claimed(key("absent"), 1), Expect: fresh(), Evidence: []store.Entry{d}}, semel.Record{})
+			refused(t, s, store.Write{Record: new(claimed(key("absent"), 1)), Expect: fresh(), Evidence: []store.Entry{d}}, semel.Record{})
 			putWith(t, s, next(v2, func(*semel.Record) {}), v2.Revision)
 			sameEntries(t, read(t, s, 0), a, b, c)
 		},
@@ -61,12 +61,12 @@ var evidenceCases = []testCase{
 				writes := make([]store.Write, 8)
 				for i := range writes {
 					writes[i] = store.Write{
-						Record: next(cur, func(r *semel.Record) { r.Attempt++ }), Expect: cur.Revision,
+						Record: new(next(cur, func(r *semel.Record) { r.Attempt++ })), Expect: cur.Revision,
 						Evidence: []store.Entry{entry(id, fmt.Sprint(round, " of ", i))},
 					}
 				}
 				won := race(t, env.Store, writes)
-				cur, want = won.Record, append(want, won.Evidence...)
+				cur, want = *won.Record, append(want, won.Evidence...)
 			}
 			sameEntries(t, read(t, env.Store, 0), want...)
 		},
@@ -84,7 +84,7 @@ var evidenceCases = []testCase{
 					prev := semel.Record{ID: id}
 					for v := range versions {
 						rec := claimed(id, int64(v))
-						_, applied, err := env.Store.Apply(t.Context(), store.Write{Record: rec, Expect: prev.Revision, Evidence: []store.Entry{entry(id, strconv.Itoa(v))}})
+						_, applied, err := env.Store.Apply(t.Context(), store.Write{Record: new(rec), Expect: prev.Revision, Evidence: []store.Entry{entry(id, strconv.Itoa(v))}})
 						if err != nil || !applied {
 							t.Errorf("Apply: applied %v, error %v", applied, err)
 							return
@@ -134,7 +134,7 @@ var evidenceCases = []testCase{
 						mine := entry(key(text), text)
 						var err error
 						if i%2 == 0 {
-							_, _, err = env.Store.Apply(t.Context(), store.Write{Record: claimed(key(text), 1), Evidence: []store.Entry{mine}})
+							_, _, err = env.Store.Apply(t.Context(), store.Write{Record: new(claimed(key(text), 1)), Evidence: []store.Entry{mine}})
 						} else {
 							err = evidenceOf(env.Store).AppendEvidence(t.Context(), []store.Entry{mine})
 						}

@@ -37,7 +37,7 @@ var fidelityCases = []testCase{
 				if err != nil && !errors.Is(err, semel.ErrNotFound) {
 					rt.Fatalf("Get: %v", err)
 				}
-				cur, applied, err := env.Store.Apply(t.Context(), store.Write{Record: rec, Expect: old.Revision})
+				cur, applied, err := env.Store.Apply(t.Context(), store.Write{Record: new(rec), Expect: revisionOf(old)})
 				if err != nil || !applied {
 					rt.Fatalf("Apply: applied %v, error %v", applied, err)
 				}
@@ -52,7 +52,7 @@ var fidelityCases = []testCase{
 					rt.Fatalf("Get returned a record that differs from what was written:\n%s", d)
 				}
 				// A refused write returns the stored record, too.
-				cur, applied, err = env.Store.Apply(t.Context(), store.Write{Record: next(rec, func(*semel.Record) {}), Expect: fresh()})
+				cur, applied, err = env.Store.Apply(t.Context(), store.Write{Record: new(next(rec, func(*semel.Record) {})), Expect: fresh()})
 				if err != nil || applied {
 					rt.Fatalf("Apply over a foreign revision: applied %v, error %v", applied, err)
 				}
@@ -181,12 +181,15 @@ var fidelityCases = []testCase{
 			keep.Effects = []store.EffectRecord{{Name: "e", Result: semel.Result{Data: []byte("the")}}}
 			keep.Earlier = []store.AttemptRecord{{Number: 1, Failure: &store.Failure{Message: "m"}}}
 
-			applied := put(t, env.Store, rec, store.Revision{})
+			applied, _, err := env.Store.Apply(t.Context(), store.Write{Record: &rec})
+			if err != nil {
+				t.Fatal(err)
+			}
 			got, err := env.Store.Get(t.Context(), rec.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
-			shown, _, err := env.Store.Apply(t.Context(), store.Write{Record: claimed(rec.ID, 2)})
+			shown, _, err := env.Store.Apply(t.Context(), store.Write{Record: new(claimed(rec.ID, 2))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -202,7 +205,7 @@ var fidelityCases = []testCase{
 				}), store.Revision{})
 				stored(t, env.Store, last.ID, last)
 			}
-			same(t, "the record that was given to Apply, afterwards,", rec, keep)
+			same(t, "the record that was given to Apply, afterwards,", &rec, keep)
 			same(t, "the record that Apply returned, afterwards,", applied, keep)
 			same(t, "the record that Get returned, afterwards,", got, keep)
 			same(t, "the record that a refused Apply returned, afterwards,", shown, keep)

@@ -67,7 +67,7 @@ var purgeCases = []testCase{
 		run: func(t *testing.T, env Env) {
 			v1 := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
 			purge(t, env.Store, 1, ref(v1))
-			refused(t, env.Store, store.Write{Record: next(v1, func(*semel.Record) {}), Expect: v1.Revision}, semel.Record{})
+			refused(t, env.Store, store.Write{Record: new(next(v1, func(*semel.Record) {})), Expect: v1.Revision}, semel.Record{})
 		},
 	},
 	{
@@ -116,7 +116,7 @@ var purgeCases = []testCase{
 					})
 				}
 				wg.Go(func() {
-					_, applied, err := env.Store.Apply(t.Context(), store.Write{Record: v2, Expect: v1.Revision})
+					_, applied, err := env.Store.Apply(t.Context(), store.Write{Record: new(v2), Expect: v1.Revision})
 					if err != nil {
 						t.Errorf("Apply: %v", err)
 					}

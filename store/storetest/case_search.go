@@ -69,7 +69,7 @@ func sameList(t *testing.T, got, want []semel.Record) {
 		if got[i].ID != want[i].ID {
 			t.Fatalf("place %d of the list has the record of %q, want that of %q", i, got[i].ID.Key, want[i].ID.Key)
 		}
-		same(t, "a listed record", got[i], want[i])
+		same(t, "a listed record", &got[i], want[i])
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%d records are listed, want %d", len(got), len(want))
@@ -292,7 +292,7 @@ func searchWhileChanging(t *testing.T, env Env) {
 						return
 					default:
 					}
-					_, applied, err := env.Store.Apply(t.Context(), store.Write{Record: rec, Expect: expect})
+					_, applied, err := env.Store.Apply(t.Context(), store.Write{Record: new(rec), Expect: expect})
 					if !applied || err != nil {
 						t.Errorf("Apply: applied %v, %v", applied, err)
 						return

@@ -58,12 +58,12 @@ var watchCases = []testCase{
 			changed, stop := w.Watch(t.Context(), rec.ID)
 			within(t, patience, "a hundred changes beside a watcher that does not look", func() {
 				for range 100 {
-					w := store.Write{Record: next(rec, func(r *semel.Record) { r.Attempt++ }), Expect: rec.Revision}
+					w := store.Write{Record: new(next(rec, func(r *semel.Record) { r.Attempt++ })), Expect: rec.Revision}
 					if _, applied, err := env.Store.Apply(t.Context(), w); err != nil || !applied {
 						t.Errorf("Apply: applied %v, error %v", applied, err)
 						return
 					}
-					rec = w.Record
+					rec = *w.Record
 				}
 			})
 			noticed(t, changed, "after a hundred changes")

@@ -28,7 +28,7 @@ func newChains() *chains {
 }
 
 // reached is a [faultstore.Options].Reached.
-func (c *chains) reached(w store.Write, _ semel.Record, applied bool, err error) {
+func (c *chains) reached(w store.Write, _ *semel.Record, applied bool, err error) {
 	if err == nil && !applied {
 		return
 	}
@@ -36,16 +36,16 @@ func (c *chains) reached(w store.Write, _ semel.Record, applied bool, err error)
 	defer c.mu.Unlock()
 	at := store.Ref{ID: w.Record.ID, Revision: w.Expect}
 	if err != nil {
-		c.unknown[at] = append(c.unknown[at], w.Record)
+		c.unknown[at] = append(c.unknown[at], *w.Record)
 		return
 	}
 	c.count++
 	if other, taken := c.next[at]; taken && c.err == nil {
 		c.err = fmt.Errorf("writes %v and %v of %s were both applied over revision %v", other.Revision, w.Record.Revision, w.Record.ID.Key, w.Expect)
 	}
-	c.next[at] = w.Record
+	c.next[at] = *w.Record
 	if w.Expect.IsZero() {
-		c.first[w.Record.ID] = w.Record
+		c.first[w.Record.ID] = *w.Record
 	}
 }
 

@@ -88,7 +88,7 @@ func briefEntry(en store.Entry) string {
 // putWith applies a write with evidence, which must succeed.
 func putWith(t *testing.T, s semel.Store, rec semel.Record, expect store.Revision, evidence ...store.Entry) semel.Record {
 	t.Helper()
-	_, applied, err := s.Apply(t.Context(), store.Write{Record: rec, Expect: expect, Evidence: evidence})
+	_, applied, err := s.Apply(t.Context(), store.Write{Record: new(rec), Expect: expect, Evidence: evidence})
 	if err != nil || !applied {
 		t.Fatalf("Apply with evidence: applied %v, error %v", applied, err)
 	}
@@ -104,7 +104,7 @@ func logged(t *testing.T, s semel.Store, n int) (last semel.Record) {
 		if err != nil && !errors.Is(err, semel.ErrNotFound) {
 			t.Fatalf("Get: %v", err)
 		}
-		last = putWith(t, s, claimed(id, int64(i)+1), old.Revision, entry(id, fmt.Sprint(i)), entry(id, fmt.Sprint(i+1)), entry(id, strings.Repeat("long ", i)))
+		last = putWith(t, s, claimed(id, int64(i)+1), revisionOf(old), entry(id, fmt.Sprint(i)), entry(id, fmt.Sprint(i+1)), entry(id, strings.Repeat("long ", i)))
 		if err := evidenceOf(s).AppendEvidence(t.Context(), []store.Entry{entry(id, "a replay"), {Leaf: []byte{byte(i)}}}); err != nil {
 			t.Fatalf("AppendEvidence: %v", err)
 		}

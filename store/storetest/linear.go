@@ -187,18 +187,18 @@ func runClient(ctx context.Context, inner, s semel.Store, rec *recorder, random 
 		defer cancel()
 		at := rec.call()
 		cur, applied, err := s.Apply(ctx, w)
-		rec.done(client, at, regInput{w.Record.ID, faultstore.Apply, w.Expect, w.Record.Revision}, regOutput{err != nil, applied, cur.Revision})
+		rec.done(client, at, regInput{w.Record.ID, faultstore.Apply, w.Expect, w.Record.Revision}, regOutput{err != nil, applied, revisionOf(cur)})
 		if err != nil {
 			unresolved = append(unresolved, w)
 			return
 		}
-		seen[w.Record.ID] = cur.Revision
+		seen[w.Record.ID] = revisionOf(cur)
 	}
 	for range 12 {
 		id := key(fmt.Sprintf("%s-%d", name, random.IntN(2)))
 		switch p := random.IntN(10); {
 		case p < 5:
-			w := store.Write{Record: claimed(id, 1), Expect: seen[id]}
+			w := store.Write{Record: new(claimed(id, 1)), Expect: seen[id]}
 			if random.IntN(8) == 0 {
 				w.Expect = store.Revision{}
 			}
@@ -215,8 +215,8 @@ func runClient(ctx context.Context, inner, s semel.Store, rec *recorder, random 
 			if err != nil && !errors.Is(err, semel.ErrNotFound) {
 				continue // a read that failed says nothing and changes nothing
 			}
-			rec.done(client, at, regInput{id: id, kind: faultstore.Get}, regOutput{current: cur.Revision})
-			seen[id] = cur.Revision
+			rec.done(client, at, regInput{id: id, kind: faultstore.Get}, regOutput{current: revisionOf(cur)})
+			seen[id] = revisionOf(cur)
 		default:
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 			at := rec.call()

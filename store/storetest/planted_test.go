@@ -20,8 +20,8 @@ import (
 // planted is a handle on a memory store that outlives it, as a disk would, with
 // a bug: the functions that are set take the place of the sound ones.
 type planted struct {
-	apply  func(ctx context.Context, w store.Write) (semel.Record, bool, error)
-	get    func(ctx context.Context, id semel.ID) (semel.Record, error)
+	apply  func(ctx context.Context, w store.Write) (*semel.Record, bool, error)
+	get    func(ctx context.Context, id semel.ID) (*semel.Record, error)
 	now    func(ctx context.Context) (store.Instant, error)
 	due    func(ctx context.Context, q store.DueQuery) (store.DuePage, error)
 	purge  func(ctx context.Context, refs []store.Ref) (int, error)
@@ -66,19 +66,19 @@ func running[T any](p *planted, f func() (T, error)) (T, error) {
 	return f()
 }
 
-func (p *planted) Apply(ctx context.Context, w store.Write) (cur semel.Record, applied bool, err error) {
+func (p *planted) Apply(ctx context.Context, w store.Write) (cur *semel.Record, applied bool, err error) {
 	applied, err = running(p, func() (bool, error) {
 		cur, applied, err = p.apply(ctx, w)
 		if applied {
-			p.last.Store(&w.Record)
+			p.last.Store(w.Record)
 		}
 		return applied, err
 	})
 	return cur, applied, err
 }
 
-func (p *planted) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
-	return running(p, func() (semel.Record, error) { return p.get(ctx, id) })
+func (p *planted) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
+	return running(p, func() (*semel.Record, error) { return p.get(ctx, id) })
 }
 
 func (p *planted) Now(ctx context.Context) (store.Instant, error) {
@@ -135,7 +135,7 @@ func (p *planted) Extras() store.Extras {
 func (p *planted) Close() error { return p.close() }
 
 // blind applies a write whatever is stored.
-func blind(ctx context.Context, m *memstore.Store, w store.Write) (semel.Record, bool, error) {
+func blind(ctx context.Context, m *memstore.Store, w store.Write) (*semel.Record, bool, error) {
 	for {
 		cur, err := m.Get(ctx, w.Record.ID)
 		if err == nil {

@@ -195,8 +195,8 @@ func (p *player) outcome(err error) string {
 }
 
 // text is a record, with names in place of the values that differ from run to run.
-func (p *player) text(rec semel.Record) string {
-	if rec.Revision.IsZero() {
+func (p *player) text(rec *semel.Record) string {
+	if rec == nil || rec.Revision.IsZero() {
 		return "none"
 	}
 	if old := p.revisions[rec.ID]; !slices.Contains(old, rec.Revision) {
@@ -247,7 +247,7 @@ func (p *player) entries(id semel.ID) answer {
 func (p *player) texts(recs []semel.Record) string {
 	list := make([]string, len(recs))
 	for i := range recs {
-		list[i] = p.text(recs[i])
+		list[i] = p.text(&recs[i])
 	}
 	return fmt.Sprintf("%d records\n\t%s", len(recs), strings.Join(list, "\n\t"))
 }

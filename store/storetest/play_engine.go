@@ -64,7 +64,7 @@ func (p *player) engineStep(s step) answer {
 		return p.settle(s)
 	case vLookup:
 		rec, err := p.engine.Lookup(p.ctx, p.ids[s.id])
-		return answer{"lookup " + found(err), p.outcome(err) + p.text(rec)}
+		return answer{"lookup " + found(err), p.outcome(err) + p.text(&rec)}
 	case vForget:
 		p.clock.advance(2 * time.Second) // or it would wait, for a clock that stands still
 		err := p.engine.Purge(p.ctx, p.ids[s.id], semel.Removal{Reason: "test"})
@@ -118,7 +118,7 @@ func (p *player) begin(s step) answer {
 	}
 	text := p.outcome(err) + string(ans.Decision) + " " + ans.RetryAfter.String() + " "
 	if ans.Record != nil {
-		text += p.text(*ans.Record)
+		text += p.text(ans.Record)
 	}
 	return answer{kind, text}
 }
@@ -178,7 +178,7 @@ func (p *player) effect(s step, a *semel.Attempt) answer {
 
 // about is the result of a step of an attempt, with the attempt's view of the record.
 func (p *player) about(kind string, a *semel.Attempt, err error) answer {
-	return answer{kind + " " + done(err), p.outcome(err) + fmt.Sprintf("attempt %d: ", a.Number()) + p.text(*a.Record())}
+	return answer{kind + " " + done(err), p.outcome(err) + fmt.Sprintf("attempt %d: ", a.Number()) + p.text(a.Record())}
 }
 
 // settle settles a call as an operator does.
@@ -198,7 +198,7 @@ func (p *player) settle(s step) answer {
 		settlement.Effects = []store.EffectFinding{{Name: "charge", State: []store.EffectState{store.EffectConfirmed, store.EffectRefuted}[s.c%2]}}
 	}
 	rec, err := p.engine.Settle(p.ctx, p.ids[s.id], settlement, "test")
-	return answer{"settle " + done(err), p.outcome(err) + p.text(rec)}
+	return answer{"settle " + done(err), p.outcome(err) + p.text(&rec)}
 }
 
 func done(err error) string {

@@ -31,7 +31,7 @@ func (p *player) revision(id semel.ID, kind, n int) (what, read string, expect s
 	if err != nil && !errors.Is(err, semel.ErrNotFound) {
 		p.fault = err
 	}
-	return "right", "over " + p.text(rec) + " ", rec.Revision
+	return "right", "over " + p.text(rec) + " ", revisionOf(rec)
 }
 
 func (p *player) get(s step) answer {
@@ -68,7 +68,7 @@ func (p *player) apply(s step) answer {
 	case 5: // with a ledger
 		rec.Effects = []store.EffectRecord{{Name: "charge", Key: "an effect of the test", State: store.EffectStarted, Fence: rec.Fence, StartedAt: now}}
 	}
-	w := store.Write{Record: rec, Expect: expect}
+	w := store.Write{Record: new(rec), Expect: expect}
 	if p.store.both.Evidence != nil {
 		for i := range s.a % 3 {
 			w.Evidence = append(w.Evidence, entry(id, fmt.Sprint(rec.Revision, " ", i)))

@@ -109,16 +109,16 @@ type faultyStore struct {
 
 var errDown = errors.New("the store is switched off")
 
-func (s *faultyStore) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+func (s *faultyStore) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	if s.down.Load() {
-		return semel.Record{}, false, errDown
+		return nil, false, errDown
 	}
 	return s.mem.Apply(ctx, w)
 }
 
-func (s *faultyStore) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
+func (s *faultyStore) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 	if s.down.Load() {
-		return semel.Record{}, errDown
+		return nil, errDown
 	}
 	return s.mem.Get(ctx, id)
 }

@@ -99,18 +99,18 @@ func (s *countingStore) switchTo(down bool) {
 	s.down = down
 }
 
-func (s *countingStore) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+func (s *countingStore) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	s.mu.Lock()
 	s.calls++
 	down := s.down
 	s.mu.Unlock()
 	if down {
-		return semel.Record{}, false, errDown
+		return nil, false, errDown
 	}
 	return s.mem.Apply(ctx, w)
 }
 
-func (s *countingStore) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
+func (s *countingStore) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 	return s.mem.Get(ctx, id)
 }
 

@@ -264,7 +264,7 @@ func TestSample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := codec.Append(nil, &stored)
+	want, err := codec.Append(nil, stored)
 	if err != nil {
 		t.Fatal(err)
 	}

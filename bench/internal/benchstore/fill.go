@@ -52,7 +52,7 @@ func (o *Options) fill(ctx context.Context, st semel.Store, n int, record func(c
 				rec, err := record(ctx, i)
 				applied := false
 				if err == nil {
-					_, applied, err = st.Apply(ctx, store.Write{Record: rec})
+					_, applied, err = st.Apply(ctx, store.Write{Record: new(rec)})
 				}
 				if err == nil && !applied {
 					err = errors.New("it exists already")

@@ -150,7 +150,10 @@ func (t *target) takeSample(ctx context.Context) (sample, error) {
 		return sample{}, err
 	}
 	rec, err := store.Get(ctx, ans.Record.ID)
-	return sample{claim: *ans.Record, outcome: rec}, err
+	if err != nil {
+		return sample{}, err
+	}
+	return sample{claim: *ans.Record, outcome: *rec}, nil
 }
 
 // values are what a bare loop writes, as large as the engine's.

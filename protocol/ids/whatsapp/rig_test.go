@@ -63,18 +63,18 @@ type flaky struct {
 	gate chan struct{} // outcomes are kept when it is closed; nil: at once
 }
 
-func (s *flaky) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+func (s *flaky) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	s.mu.Lock()
 	away := s.away
 	s.mu.Unlock()
 	if away {
-		return semel.Record{}, false, errors.New("the store is away")
+		return nil, false, errors.New("the store is away")
 	}
 	if s.gate != nil && w.Record.State == semel.Completed {
 		select {
 		case <-s.gate:
 		case <-ctx.Done():
-			return semel.Record{}, false, ctx.Err()
+			return nil, false, ctx.Err()
 		}
 	}
 	return s.Store.Apply(ctx, w)

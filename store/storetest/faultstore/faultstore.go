@@ -74,7 +74,7 @@ type Options struct {
 	Delay time.Duration
 	// Reached is called after each Apply that reaches the store, with the store's answer, even
 	// if the caller gets an injected error. It may be called concurrently.
-	Reached func(w store.Write, cur semel.Record, applied bool, err error)
+	Reached func(w store.Write, cur *semel.Record, applied bool, err error)
 }
 
 // Control controls the faults of one wrapper. Its methods may be called concurrently, even while

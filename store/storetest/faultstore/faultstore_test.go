@@ -17,7 +17,7 @@ import (
 var id = semel.ID{Tenant: "t", Operation: "o", Key: "k"}
 
 func write(rev byte) store.Write {
-	return store.Write{Record: semel.Record{ID: id, Revision: store.Revision{rev}, State: semel.Processing}}
+	return store.Write{Record: new(semel.Record{ID: id, Revision: store.Revision{rev}, State: semel.Processing})}
 }
 
 // has reports whether a record is stored.
@@ -193,7 +193,7 @@ func TestRandomFaults(t *testing.T) {
 
 func TestReached(t *testing.T) {
 	var seen []bool
-	s, control := faultstore.New(memstore.New(), &faultstore.Options{Reached: func(_ store.Write, _ semel.Record, applied bool, err error) {
+	s, control := faultstore.New(memstore.New(), &faultstore.Options{Reached: func(_ store.Write, _ *semel.Record, applied bool, err error) {
 		if err != nil {
 			t.Error(err)
 		}

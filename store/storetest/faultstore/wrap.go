@@ -65,9 +65,9 @@ func call[T any](ctx context.Context, s *verbs, v Verb, f func(context.Context) 
 }
 
 // Apply is [store.Store.Apply].
-func (s *verbs) Apply(ctx context.Context, w store.Write) (semel.Record, bool, error) {
+func (s *verbs) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	type answer struct {
-		cur     semel.Record
+		cur     *semel.Record
 		applied bool
 	}
 	a, err := call(ctx, s, Apply, func(ctx context.Context) (answer, error) {
@@ -81,8 +81,8 @@ func (s *verbs) Apply(ctx context.Context, w store.Write) (semel.Record, bool, e
 }
 
 // Get is [store.Store.Get].
-func (s *verbs) Get(ctx context.Context, id semel.ID) (semel.Record, error) {
-	return call(ctx, s, Get, func(ctx context.Context) (semel.Record, error) { return s.inner.Get(ctx, id) })
+func (s *verbs) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
+	return call(ctx, s, Get, func(ctx context.Context) (*semel.Record, error) { return s.inner.Get(ctx, id) })
 }
 
 // Now is [store.Store.Now].
