@@ -47,6 +47,7 @@ type delivery struct {
 	waited  time.Duration // for another's outcome
 	proof   confirming
 	ans     Answer
+	calls   storeCall // of the first calls to the store
 }
 
 // progress says what follows a step of a delivery.
@@ -106,20 +107,27 @@ func (d *delivery) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	calls, own := d.tx.storeCall(ctx, d.engine) // reading the clock and writing the claim, usually all there is, share a time limit
-	defer own.end()
+	// Reading the clock, writing the claim, and the clock again if a record is there, are
+	// usually all there is, and share a time limit.
+	calls := ctx
+	if d.tx == nil {
+		calls, _ = d.engine.storeCallIn(&d.calls, ctx)
+		defer d.calls.end()
+	}
 	if d.op.Confirmation != nil {
 		// A token is compared with the record, so the record is read first.
 		if err := d.look(calls); err != nil {
 			return err
 		}
 	}
-	for range maxClaims {
+	for n := range maxClaims {
 		next, err := d.try(ctx, calls)
 		if next == answered || err != nil {
 			return err
 		}
-		calls = ctx
+		if n > 0 {
+			calls = ctx
+		}
 	}
 	// The record changed under every try, so somebody is at work on it.
 	d.foreign = isForeign(&d.call, d.cur)

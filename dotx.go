@@ -42,15 +42,15 @@ const maxTx = 12
 // committed. One with [CodeUnknown] means that the commit was sent and nobody could tell
 // whether it happened; deliver the call again to find out.
 func (e *Engine) DoTx(ctx context.Context, call Call, begin func(ctx context.Context) (store.OwnTx, error), fn func(ctx context.Context, tx store.OwnTx) (Result, error)) (Answer, error) {
-	first, err := e.admit(ctx, call)
-	if err != nil {
-		return Answer{}, err
-	}
 	var waited time.Duration
 	poll := minPoll
 	for tries := 1; ; {
-		d := *first
+		d, err := e.admit(ctx, call)
+		if err != nil {
+			return Answer{}, err
+		}
 		d.waited = waited
+		limit := d.waitTime()
 		ans, err := d.tryTx(ctx, begin, fn)
 		if rolled, ok := errors.AsType[rolledBack](err); ok {
 			if tries++; tries <= maxTx && pause(ctx, rand.N(min(time.Millisecond<<tries, 100*time.Millisecond))) {
@@ -61,7 +61,7 @@ func (e *Engine) DoTx(ctx context.Context, call Call, begin func(ctx context.Con
 		if err != nil || ans.Decision == Execute {
 			return ans, err
 		}
-		if left := first.waitTime() - waited; ans.Decision == InFlight && left > 0 {
+		if left := limit - waited; ans.Decision == InFlight && left > 0 {
 			start := e.elapsed()
 			again, err := e.turn(ctx, d.id, min(poll, left))
 			if err != nil {

@@ -29,7 +29,12 @@ func (e *Engine) storeCall(ctx context.Context) (context.Context, *storeCall) {
 	if _, ok := ctx.(*storeCall); ok {
 		return ctx, nil
 	}
-	c := &storeCall{caller: ctx, deadline: time.Now().Add(e.opts.StoreTimeout)}
+	return e.storeCallIn(new(storeCall), ctx)
+}
+
+// storeCallIn is storeCall in memory that the caller has, and uses once.
+func (e *Engine) storeCallIn(c *storeCall, ctx context.Context) (context.Context, *storeCall) {
+	c.caller, c.deadline = ctx, time.Now().Add(e.opts.StoreTimeout)
 	return c, c
 }
 
@@ -61,6 +66,10 @@ func (c *storeCall) withTimer() context.Context {
 }
 
 func (c *storeCall) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// NeverCancelled says that the context ends at its deadline and not before, so a store that
+// has one timer for many calls need not ask for Done.
+func (c *storeCall) NeverCancelled() {}
 
 func (c *storeCall) Done() <-chan struct{} { return c.withTimer().Done() }
 

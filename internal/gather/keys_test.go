@@ -10,6 +10,7 @@ import (
 
 // named is an item about a key, with its result.
 type named struct {
+	Item
 	key    byte
 	name   string
 	answer string

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Queue lets concurrent callers share batches of work (group commit). A single caller never
@@ -15,7 +16,7 @@ import (
 // an item that was sent is finished whether anybody waits for it or not.
 //
 // Set the exported fields before you use it. Any number of goroutines may use it.
-type Queue[T interface{ Size() int }] struct {
+type Queue[T member] struct {
 	// Send does the work of a batch, even if its callers have given up. At most Workers
 	// calls of it run at a time, however long they take.
 	Send func(batch []T)
@@ -44,23 +45,44 @@ type Queue[T interface{ Size() int }] struct {
 	Apart func(item T) bool
 
 	mu      sync.Mutex
-	waiting []*caller[T] // in order of arrival
-	joined  uint64       // how many have arrived
-	sent    map[[32]byte]*caller[T]
+	waiting []T // in order of arrival
+	flying  [][]T
+	joined  uint64 // how many have arrived
+	sent    map[[32]byte]T
 	running int // workers
 	closed  bool
+	watch   *time.Timer // gives up the items whose deadline has passed; nil before there was one
+	next    time.Time   // when it fires next; zero: it doesn't
 }
 
-// caller is a call of Do that waits for its item.
-type caller[T any] struct {
-	item T
-	key  [32]byte
-	err  error
-	done chan struct{} // closed when the item is finished, or err says why it never will be
+// Item is what a queue knows of a caller that waits for its item. Embed it in your items;
+// each may be given to Do once.
+type Item struct {
+	key      [32]byte
+	deadline time.Time // of a caller that nothing else ends; zero: a context watches over it
+	err      error     // why it was given up
+	done     sync.WaitGroup
 
-	number   uint64 // its place in the order of arrival
-	behind   uint64 // how many had arrived when it was taken
-	finished bool
+	number uint64 // its place in the order of arrival
+	behind uint64 // how many had arrived when it was taken
+	// finished: it has its result. settled: its caller was told, of that or of err.
+	finished, settled bool
+}
+
+func (i *Item) item() *Item { return i }
+
+// member is a type that embeds [Item].
+type member interface {
+	comparable
+	Size() int
+	item() *Item
+}
+
+// deadlined is a context that nobody cancels: it ends at its deadline. Waiting under one
+// costs nothing, because the queue has one timer for all of them.
+type deadlined interface {
+	Deadline() (time.Time, bool)
+	NeverCancelled()
 }
 
 // ErrNotSent is in an error of Do if the item wasn't sent and never will be.
@@ -86,36 +108,40 @@ func (q *Queue[T]) Do(ctx context.Context, item T) error {
 		return notSent(ErrFull)
 	}
 	defer q.Room.leave(size)
-	c := &caller[T]{item: item, done: make(chan struct{})}
+	i := item.item()
 	if q.Key != nil {
-		c.key = q.Key(item)
+		i.key = q.Key(item)
 	}
-	if !q.join(c) {
+	i.done.Add(1)
+	d, limited := ctx.(deadlined)
+	if limited {
+		i.deadline, _ = d.Deadline()
+	}
+	if !q.join(item) {
 		return notSent(ErrClosed)
 	}
-	select {
-	case <-c.done:
-		return c.err
-	case <-ctx.Done():
-		if q.leave(c) {
-			return notSent(ctx.Err())
-		}
-		return ctx.Err()
+	if !limited && ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, func() { q.leave(item, ctx.Err()) })
+		defer stop()
 	}
+	i.done.Wait()
+	return i.err
 }
 
 func notSent(why error) error { return fmt.Errorf("%w: %w", ErrNotSent, why) }
 
-// join queues a caller, and reports whether the queue is open.
-func (q *Queue[T]) join(c *caller[T]) bool {
+// join queues an item, and reports whether the queue is open.
+func (q *Queue[T]) join(item T) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return false
 	}
+	i := item.item()
 	q.joined++
-	c.number = q.joined
-	q.waiting = append(q.waiting, c)
+	i.number = q.joined
+	q.waiting = append(q.waiting, item)
+	q.watchUntil(i.deadline)
 	q.startWorker()
 	return true
 }
@@ -128,15 +154,65 @@ func (q *Queue[T]) startWorker() {
 	}
 }
 
-// leave takes an item out of the queue, and reports whether it was still there.
-func (q *Queue[T]) leave(c *caller[T]) bool {
+// settle tells a caller that its item has its result, or why it is given up, unless it was
+// told before. The caller holds q.mu.
+func (i *Item) settle(err error) {
+	if !i.settled {
+		i.settled, i.err = true, err
+		i.done.Done()
+	}
+}
+
+// leave gives an item up: one that still waits never is sent.
+func (q *Queue[T]) leave(item T, why error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	i := slices.Index(q.waiting, c)
-	if i >= 0 {
-		q.waiting = slices.Delete(q.waiting, i, i+1)
+	if n := slices.Index(q.waiting, item); n >= 0 {
+		q.waiting = slices.Delete(q.waiting, n, n+1)
+		why = notSent(why)
 	}
-	return i >= 0
+	item.item().settle(why)
+}
+
+// watchUntil has the items looked at when the first deadline has passed. Most items are done
+// by then, and theirs costs nothing. The caller holds q.mu.
+func (q *Queue[T]) watchUntil(deadline time.Time) {
+	switch {
+	case deadline.IsZero(), !q.next.IsZero() && !deadline.Before(q.next):
+		return
+	case q.watch == nil:
+		q.watch = time.AfterFunc(time.Until(deadline), q.expire)
+	default:
+		q.watch.Reset(time.Until(deadline))
+	}
+	q.next = deadline
+}
+
+// expire gives up the items whose deadline has passed.
+func (q *Queue[T]) expire() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.next = time.Time{}
+	now := time.Now()
+	over := func(i *Item) bool { return !i.deadline.IsZero() && !now.Before(i.deadline) }
+	q.waiting = slices.DeleteFunc(q.waiting, func(item T) bool {
+		i := item.item()
+		if over(i) {
+			i.settle(notSent(context.DeadlineExceeded))
+			return true
+		}
+		q.watchUntil(i.deadline)
+		return false
+	})
+	for _, batch := range q.flying {
+		for _, item := range batch {
+			if i := item.item(); over(i) {
+				i.settle(context.DeadlineExceeded)
+			} else {
+				q.watchUntil(i.deadline)
+			}
+		}
+	}
 }
 
 // Len returns how many items wait, and how many workers run.
@@ -149,102 +225,120 @@ func (q *Queue[T]) Len() (waiting, running int) {
 // drain is a worker: it sends batches until no waiting item may be sent.
 func (q *Queue[T]) drain() {
 	for {
-		// The end of a batch wakes many callers at once. They are runnable now, and join first.
-		runtime.Gosched()
-		callers := q.take()
-		if len(callers) == 0 {
+		q.gather()
+		batch := q.take()
+		if len(batch) == 0 {
 			return
 		}
-		batch := make([]T, len(callers))
-		for i, c := range callers {
-			batch[i] = c.item
-		}
+		own := slices.Clone(batch) // theirs, to put in order
 		if q.Start == nil {
-			q.Send(batch)
-			q.finish(callers)
+			q.Send(own)
+			q.finish(batch)
 			continue
 		}
-		second := q.Start(batch)
+		second := q.Start(own)
 		q.Work.Go(func() {
 			second()
-			q.finish(callers)
+			q.finish(batch)
 		})
+	}
+}
+
+// gather lets those join who can at once: the end of a batch wakes many callers, who come
+// again. BenchmarkGather shows what that is worth.
+func (q *Queue[T]) gather() {
+	for before := -1; ; {
+		waiting, _ := q.Len()
+		if waiting == before || waiting >= q.MaxBatch {
+			return
+		}
+		before = waiting
+		runtime.Gosched()
 	}
 }
 
 // take takes the next batch off the queue. A worker that gets none ends: the items left have
 // keys that are in flight, and the workers that finish those go on with them.
-func (q *Queue[T]) take() (batch []*caller[T]) {
+func (q *Queue[T]) take() (batch []T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	bytes, full := 0, false
 	another := false // items that are left may be sent now, in another batch
 	left := q.waiting[:0]
-	for i, c := range q.waiting {
+	for n, item := range q.waiting {
 		if full = full || len(batch) == q.MaxBatch || bytes >= q.MaxBytes; full {
-			left, another = append(left, q.waiting[i:]...), true
+			left, another = append(left, q.waiting[n:]...), true
 			break
 		}
-		apart := q.Apart != nil && q.Apart(c.item)
-		if q.sent[c.key] != nil {
-			left = append(left, c)
+		i := item.item()
+		apart := q.Apart != nil && q.Apart(item)
+		if _, sent := q.sent[i.key]; sent {
+			left = append(left, item)
 			continue
 		}
 		if apart && len(batch) > 0 {
-			left, another = append(left, c), true
+			left, another = append(left, item), true
 			continue
 		}
 		if q.Key != nil {
 			if q.sent == nil {
-				q.sent = map[[32]byte]*caller[T]{}
+				q.sent = map[[32]byte]T{}
 			}
-			q.sent[c.key] = c
+			q.sent[i.key] = item
 		}
-		c.behind = q.joined
-		batch = append(batch, c)
-		bytes += c.item.Size()
+		i.behind = q.joined
+		if batch == nil {
+			batch = make([]T, 0, min(len(q.waiting), q.MaxBatch))
+		}
+		batch = append(batch, item)
+		bytes += item.Size()
 		full = apart
 	}
 	clear(q.waiting[len(left):])
-	if q.waiting = left; len(left) == 0 {
-		q.waiting = nil
-	}
+	q.waiting = left
 	switch {
 	case len(batch) == 0:
 		q.running--
+		return nil
 	case another:
 		q.startWorker()
 	}
+	q.flying = append(q.flying, batch)
 	return batch
 }
 
 // finish wakes the callers of a batch, and those of waiting items that it answers too.
-func (q *Queue[T]) finish(batch []*caller[T]) {
+func (q *Queue[T]) finish(batch []T) {
 	q.mu.Lock()
-	for _, c := range batch {
-		c.finished = true
+	defer q.mu.Unlock()
+	q.flying = slices.DeleteFunc(q.flying, func(b []T) bool { return &b[0] == &batch[0] })
+	for _, item := range batch {
+		item.item().finished = true
 	}
 	if q.Answers != nil {
-		q.waiting = slices.DeleteFunc(q.waiting, func(c *caller[T]) bool {
-			first := q.sent[c.key]
-			answered := first != nil && first.finished && c.number <= first.behind && q.Answers(first.item, c.item)
+		q.waiting = slices.DeleteFunc(q.waiting, func(item T) bool {
+			i := item.item()
+			sent, ok := q.sent[i.key]
+			if !ok {
+				return false
+			}
+			first := sent.item()
+			answered := first.finished && i.number <= first.behind && q.Answers(sent, item)
 			if answered {
-				close(c.done)
+				i.settle(nil)
 			}
 			return answered
 		})
 	}
-	if q.Key != nil {
-		for _, c := range batch {
-			if q.sent[c.key] != c {
+	for _, item := range batch {
+		i := item.item()
+		if q.Key != nil {
+			if q.sent[i.key] != item {
 				panic("gather: two items of a key were in flight")
 			}
-			delete(q.sent, c.key)
+			delete(q.sent, i.key)
 		}
-	}
-	q.mu.Unlock()
-	for _, c := range batch {
-		close(c.done)
+		i.settle(nil)
 	}
 }
 
@@ -254,9 +348,8 @@ func (q *Queue[T]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	for _, c := range q.waiting {
-		c.err = notSent(ErrClosed)
-		close(c.done)
+	for _, item := range q.waiting {
+		item.item().settle(notSent(ErrClosed))
 	}
 	q.waiting = nil
 }

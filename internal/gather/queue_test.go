@@ -13,13 +13,18 @@ import (
 const workers, maxBatch, maxBytes = 4, 32, 4 << 10
 
 // item has a size.
-type item int
+type item struct {
+	Item
+	size int
+}
 
-func (i item) Size() int { return int(i) }
+func (i *item) Size() int { return i.size }
+
+func sized(n int) *item { return &item{size: n} }
 
 // held is a queue whose batches end when gate is closed.
 type held struct {
-	Queue[item]
+	Queue[*item]
 	gate  chan struct{}
 	work  sync.WaitGroup
 	mu    sync.Mutex
@@ -31,7 +36,7 @@ func newHeld() *held {
 	h.Work = &h.work
 	h.Room = &Room{MaxItems: 1000, MaxBytes: 1 << 20}
 	h.Workers, h.MaxBatch, h.MaxBytes = workers, maxBatch, maxBytes
-	h.Send = func(batch []item) {
+	h.Send = func(batch []*item) {
 		h.mu.Lock()
 		h.sizes = append(h.sizes, len(batch))
 		h.mu.Unlock()
@@ -47,7 +52,7 @@ func TestConcurrentCallersShareABatch(t *testing.T) {
 		const callersInAll = workers + 10 + 3*maxBatch
 		for range callersInAll {
 			callers.Go(func() {
-				if err := h.Do(t.Context(), item(0)); err != nil {
+				if err := h.Do(t.Context(), sized(0)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -69,7 +74,7 @@ func TestConcurrentCallersShareABatch(t *testing.T) {
 		if sum != callersInAll || len(h.sizes) > workers+4 {
 			t.Errorf("%d items in batches of %v", sum, h.sizes)
 		}
-		if h.running != 0 || h.waiting != nil {
+		if h.running != 0 || len(h.waiting) != 0 {
 			t.Errorf("afterwards %d run, and %d wait", h.running, len(h.waiting))
 		}
 	})
@@ -81,7 +86,7 @@ func TestABatchIsOfSoManyBytes(t *testing.T) {
 		var callers sync.WaitGroup
 		send := func(size int) {
 			callers.Go(func() {
-				if err := h.Do(t.Context(), item(size)); err != nil {
+				if err := h.Do(t.Context(), sized(size)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -107,12 +112,12 @@ func TestWhoGivesUpTakesBackWhatWasNotSent(t *testing.T) {
 		h := newHeld()
 		var callers sync.WaitGroup
 		for range workers {
-			callers.Go(func() { _ = h.Do(t.Context(), item(0)) })
+			callers.Go(func() { _ = h.Do(t.Context(), sized(0)) })
 			synctest.Wait()
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := h.Do(ctx, item(0)); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrNotSent) {
+		if err := h.Do(ctx, sized(0)); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrNotSent) {
 			t.Errorf("it ends with %v", err)
 		}
 		close(h.gate)
@@ -131,21 +136,21 @@ func TestWhoWaitsTooManyIsRefused(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 3 {
 			callers.Go(func() {
-				_ = h.Do(ctx, 512<<10)
+				_ = h.Do(ctx, sized(512<<10))
 			})
 			synctest.Wait()
 		}
-		if err := h.Do(t.Context(), item(0)); !errors.Is(err, ErrNotSent) || !errors.Is(err, ErrFull) {
+		if err := h.Do(t.Context(), sized(0)); !errors.Is(err, ErrNotSent) || !errors.Is(err, ErrFull) {
 			t.Errorf("beside so many bytes it ends with %v", err)
 		}
 		cancel()
 		callers.Wait()
 		ctx, cancel = context.WithCancel(t.Context())
 		for range 1000 {
-			callers.Go(func() { _ = h.Do(ctx, item(0)) })
+			callers.Go(func() { _ = h.Do(ctx, sized(0)) })
 		}
 		synctest.Wait()
-		if err := h.Do(t.Context(), item(0)); !errors.Is(err, ErrNotSent) || !errors.Is(err, ErrFull) {
+		if err := h.Do(t.Context(), sized(0)); !errors.Is(err, ErrNotSent) || !errors.Is(err, ErrFull) {
 			t.Errorf("beside so many others it ends with %v", err)
 		}
 		cancel()
@@ -180,5 +185,50 @@ func TestWorkInTwoParts(t *testing.T) {
 		}
 		close(second)
 		k.done()
+	})
+}
+
+// until is a context that only its deadline ends.
+type until struct {
+	context.Context
+	at time.Time
+}
+
+func (u until) Deadline() (time.Time, bool) { return u.at, true }
+func (u until) NeverCancelled()             {}
+func (u until) Done() <-chan struct{}       { panic("it costs a timer") }
+
+func TestADeadlineEndsWithoutATimerOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld()
+		start := time.Now()
+		var callers sync.WaitGroup
+		send := func(after time.Duration, sent bool) {
+			callers.Go(func() {
+				err := h.Do(until{t.Context(), start.Add(after)}, sized(0))
+				if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrNotSent) == sent || time.Since(start) != after {
+					t.Errorf("after %v it ends with %v", time.Since(start), err)
+				}
+			})
+			synctest.Wait()
+		}
+		for n := range workers {
+			send(10*time.Second+time.Duration(n), true)
+		}
+		send(20*time.Second, false)
+		send(5*time.Second, false) // it ends before those that came earlier
+		callers.Wait()
+		callers.Go(func() {
+			if err := h.Do(until{t.Context(), time.Now().Add(time.Hour)}, sized(0)); err != nil {
+				t.Errorf("one that is sent in time ends with %v", err)
+			}
+		})
+		synctest.Wait()
+		close(h.gate)
+		callers.Wait()
+		h.work.Wait()
+		if sizes := len(h.sizes); sizes != workers+1 || len(h.waiting) > 0 || len(h.flying) > 0 {
+			t.Errorf("%d batches were sent, %d items wait, %d batches are in flight", sizes, len(h.waiting), len(h.flying))
+		}
 	})
 }

@@ -126,8 +126,8 @@ func (a *absence) add(key *digest) {
 		a.full.Store(true)
 		return
 	}
-	layers = append(layers[:len(layers):len(layers)], newFilterLayer(4*last.capacity()))
-	a.layers.Store(&layers)
+	more := append(layers[:len(layers):len(layers)], newFilterLayer(4*last.capacity()))
+	a.layers.Store(&more)
 }
 
 func newFilterLayer(capacity int64) *filterLayer {

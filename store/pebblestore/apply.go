@@ -27,10 +27,22 @@ type stripe struct {
 	// pending are the records that are being changed. Nobody hears of the change, or
 	// makes another, before it is durable or was taken back.
 	pending []digest
+	// running is the newest record whose attempt hasn't ended, as it is stored: the end of
+	// the attempt usually comes next, and needn't look for what its claim has written. No
+	// digest: none is known.
+	running runningRecord
 	// version counts the changes that were begun. What was read from the database still
 	// holds while it stays the same.
 	version  uint64
 	watchers hub.Hub[digest]
+}
+
+// runningRecord is what a change needs to know of the version that it follows.
+type runningRecord struct {
+	digest   digest
+	revision store.Revision
+	at       address
+	due      dueTime
 }
 
 func (s *Store) stripe(d *digest) *stripe {
@@ -60,16 +72,22 @@ func (st *stripe) lock(ctx context.Context, d *digest) error {
 // begin marks a record as being changed. The caller holds the lock.
 func (st *stripe) begin(d *digest) {
 	st.version++
+	if st.running.digest == *d {
+		st.running = runningRecord{}
+	}
 	st.pending = append(st.pending, *d)
 }
 
-// end takes the mark away, and tells those who wait.
-func (st *stripe) end(d *digest) {
+// end takes the mark away, and tells those who wait. made says that the change is durable.
+func (st *stripe) end(o *op, made bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	i := slices.Index(st.pending, *d)
+	i := slices.Index(st.pending, o.digest)
 	st.pending = slices.Delete(st.pending, i, i+1)
-	st.watchers.Wake(*d)
+	if made && o.running {
+		st.running = runningRecord{o.digest, o.revision, o.at, o.due}
+	}
+	st.watchers.Wake(o.digest)
 }
 
 // isPending reports whether a record is being changed.
@@ -99,7 +117,8 @@ func (s *Store) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, 
 	if err != nil {
 		return nil, false, err
 	}
-	o := &op{digest: w.Record.ID.Digest(), due: makeDueTime(w.Record.NextAt), value: value, evidence: w.Evidence, deadline: w.Deadline}
+	o := &op{digest: w.Record.ID.Digest(), due: makeDueTime(w.Record.NextAt), value: value, evidence: w.Evidence, deadline: w.Deadline,
+		revision: w.Record.Revision, running: !w.Record.State.Terminal()}
 	cur, applied, err := s.change(ctx, &w.Record.ID, w.Expect, o)
 	if applied {
 		cur = w.Record
@@ -154,6 +173,9 @@ func (s *Store) look(ctx context.Context, st *stripe, d *digest, id *semel.ID, e
 	for {
 		if expect.IsZero() && s.absent.absent(d) {
 			return stored{at: noAddress, due: never}, nil
+		}
+		if is := &st.running; is.digest == *d && is.revision == expect {
+			return stored{at: is.at, due: is.due}, nil
 		}
 		version := st.version
 		st.mu.Unlock()

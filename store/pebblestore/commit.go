@@ -82,18 +82,18 @@ func (s *Store) commit(ctx context.Context, o *op) error {
 	if !errors.Is(err, gather.ErrNotSent) {
 		return err
 	}
-	s.settle(o)
+	s.settle(o, false)
 	if errors.Is(err, gather.ErrFull) {
 		return ErrBusy
 	}
 	return fmt.Errorf("%w: %w", store.ErrNotApplied, err)
 }
 
-// settle lets others see and change the record of a change that is durable, or was taken
-// back.
-func (s *Store) settle(o *op) {
+// settle lets others see and change the record of a change that is durable, if it was made,
+// or was taken back.
+func (s *Store) settle(o *op, made bool) {
 	if !o.bare {
-		s.stripe(&o.digest).end(&o.digest)
+		s.stripe(&o.digest).end(o, made)
 	}
 }
 
@@ -112,7 +112,7 @@ func (s *Store) send(batch []*op) (finish func()) {
 		c.entries.Store(now.entries) // this too
 		close(synced)
 		for _, o := range batch {
-			s.settle(o)
+			s.settle(o, true)
 		}
 		b.Close()
 		<-c.syncing

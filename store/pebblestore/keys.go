@@ -69,7 +69,9 @@ func numbered(prefix byte, numbers ...uint64) []byte {
 	return key
 }
 
-func indexKey(d *digest) []byte { return append([]byte{indexPrefix}, d[:]...) }
+func indexKey(d *digest) []byte {
+	return append(append(make([]byte, 0, indexKeyLen), indexPrefix), d[:]...)
+}
 
 func recordKey(at address) []byte { return numbered(recordPrefix, uint64(at)) }
 

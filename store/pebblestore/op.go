@@ -6,11 +6,14 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/semelhq/semel/internal/gather"
 	"github.com/semelhq/semel/store"
 )
 
 // op is one change of one record on its way to the disk.
 type op struct {
+	gather.Item
+
 	digest digest
 	at     address
 	// value is the encoded record; empty when it is being deleted.
@@ -18,6 +21,8 @@ type op struct {
 	// was and due are the record's times in the due index before and after.
 	was, due dueTime
 	creates  bool // nothing was stored before
+	revision store.Revision
+	running  bool // the attempt in the record hasn't ended, so it will change again
 	// evidence is written with the record.
 	evidence []store.Entry
 	deadline store.Instant // for being sent; zero: none

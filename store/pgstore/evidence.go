@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/gather"
 	"github.com/semelhq/semel/store"
 )
 
@@ -149,6 +150,8 @@ func (s *Store) changeEvidence(ctx context.Context, sql string, args ...any) err
 
 // logWrite is a transaction that changes the evidence log by itself.
 type logWrite struct {
+	gather.Item
+
 	run func(ctx context.Context, conn *pgx.Conn) error
 	err error
 }

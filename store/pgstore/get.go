@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/gather"
 	"github.com/semelhq/semel/store"
 )
 
@@ -38,6 +39,8 @@ func (s *Store) look(ctx context.Context, conn *pgx.Conn, ids pgtype.FlatArray[[
 
 // get is one Get on its way.
 type get struct {
+	gather.Item
+
 	id  digest
 	rec *semel.Record
 	err error

@@ -5,11 +5,14 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/gather"
 	"github.com/semelhq/semel/store"
 )
 
 // op is one write on its way.
 type op struct {
+	gather.Item
+
 	id       digest
 	write    store.Write
 	record   []byte        // for its column

@@ -40,6 +40,8 @@ func (s *Store) makeQueues() {
 
 // write is a write in flight.
 type write struct {
+	gather.Item
+
 	shard                            *shard
 	key                              string
 	expect, created, value, deadline string // see scriptWrite
