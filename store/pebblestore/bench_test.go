@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"context"
 	"encoding/hex"
 	"math/rand/v2"
 	"strconv"
@@ -80,17 +81,19 @@ func BenchmarkGroupCommit(b *testing.B) {
 		b.Fatal(err)
 	}
 	data := newAnswers()
-	ctx := b.Context()
 	b.ReportAllocs()
 	before := s.counts().batches
-	concurrently(b, benchCallers, func(i int) error {
-		ans, err := e.Begin(ctx, benchCall(i))
-		if err != nil {
-			return err
-		}
-		return ans.Attempt.Complete(ctx, semel.Result{Data: data.of(i)})
-	})
+	concurrently(b, benchCallers, func(i int) error { return benchPair(b.Context(), e, i, data.of(i)) })
 	b.ReportMetric(float64(2*b.N)/float64(s.counts().batches-before), "writes/batch")
+}
+
+// benchPair is begin and complete of a new key.
+func benchPair(ctx context.Context, e *semel.Engine, i int, answer []byte) error {
+	ans, err := e.Begin(ctx, benchCall(i))
+	if err != nil {
+		return err
+	}
+	return ans.Attempt.Complete(ctx, semel.Result{Data: answer})
 }
 
 // BenchmarkBareLoop is what Pebble alone does with the same two synced writes:
