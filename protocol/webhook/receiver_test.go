@@ -529,21 +529,6 @@ func TestConcurrentCopiesAreOneEvent(t *testing.T) {
 	}
 }
 
-func TestHandshake(t *testing.T) {
-	r := newRig(t, "whatsapp")
-	for query, want := range map[string]int{
-		"hub.mode=subscribe&hub.verify_token=the+owner%27s+token&hub.challenge=1158201444": 200,
-		"hub.mode=subscribe&hub.verify_token=another&hub.challenge=1158201444":             403,
-		"hub.verify_token=the+owner%27s+token":                                             403,
-	} {
-		w := httptest.NewRecorder()
-		r.receiver.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/hook?"+query, nil))
-		if w.Code != want || want == 200 && w.Body.String() != "1158201444" {
-			t.Errorf("%s: %d %s", query, w.Code, w.Body)
-		}
-	}
-}
-
 func TestRefusedRequests(t *testing.T) {
 	r := newRig(t, "github", func(o *Options) { o.MaxBody = 2 << 20 })
 	for _, method := range []string{http.MethodGet, http.MethodPut} {

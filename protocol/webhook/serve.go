@@ -25,7 +25,8 @@ const maxChallenge = 256
 //	POST  200 when every event is taken, or handled with [Sync]; 401 if the signature or
 //	      its time is wrong, 413 if the body or an event is too long or
 //	      there are too many, 400 if it can't be
-//	      read, and 503 if an event wasn't taken, so that the delivery comes again
+//	      read, and 503 if an event wasn't taken, so that the delivery comes again;
+//	      200 with the challenge, if it is the source's handshake
 //	GET   the handshake, if the source has one: 200 with the challenge, or 403
 //
 // A duplicate gets 200, and so does an event that was taken with another content before,
@@ -60,7 +61,12 @@ func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
 		r.refuse(w, http.StatusBadRequest, refusal("broken_off", "the body broke off"))
 		return
 	}
-	events, err := r.Verify(&Delivery{Header: req.Header, Body: text})
+	d := &Delivery{Header: req.Header, Body: text}
+	if r.asks(d) {
+		r.confirm(w, d)
+		return
+	}
+	events, err := r.Verify(d)
 	if refused, ok := errors.AsType[*Refusal](err); ok {
 		r.refuse(w, statusOf(refused.Code), refused)
 		return
@@ -160,6 +166,30 @@ func (r *Receiver) handshake(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	problem.WriteBody(w, http.StatusOK, "text/plain; charset=utf-8", []byte(challenge))
+}
+
+// asks reports whether a POST is the handshake.
+func (r *Receiver) asks(d *Delivery) bool {
+	h := &r.source.Handshake
+	if h.Posted == "" {
+		return false
+	}
+	value, err := r.view(d).bytes(h.mark)
+	return err == nil && string(value) == h.value
+}
+
+// confirm is the answer to the handshake by POST. Only who has the secret gets it.
+func (r *Receiver) confirm(w http.ResponseWriter, d *Delivery) {
+	if refused, ok := errors.AsType[*Refusal](r.Check(d)); ok {
+		r.refuse(w, statusOf(refused.Code), refused)
+		return
+	}
+	challenge, err := r.view(d).bytes(r.source.Handshake.challenge)
+	if err != nil || len(challenge) == 0 || len(challenge) > maxChallenge {
+		r.refuse(w, http.StatusBadRequest, refusal("handshake_refused", "the handshake has no challenge of up to %d bytes", maxChallenge))
+		return
+	}
+	problem.WriteBody(w, http.StatusOK, "text/plain; charset=utf-8", challenge)
 }
 
 // refuse answers a delivery of which nothing is taken.

@@ -15,10 +15,8 @@ import (
 func (g *Signature) key(text string) ([]byte, error) {
 	var key []byte
 	var err error
-	bare, prefixed := strings.CutPrefix(text, g.SecretPrefix)
+	bare := strings.TrimPrefix(text, g.SecretPrefix) // some consoles and libraries leave it out
 	switch {
-	case !prefixed:
-		return nil, errors.New("it does not begin with " + g.SecretPrefix)
 	case g.Secret == "hex":
 		if key, err = hex.DecodeString(bare); err != nil {
 			return nil, errors.New("it is not hexadecimal")

@@ -70,7 +70,7 @@ type Signature struct {
 	Free string `json:"free,omitzero"`
 	// How the sender writes a secret, or its public key: as it is used, or encoded.
 	Secret string `json:"secret" default:"text" enum:"text,hex,base64"`
-	// What stands before an encoded secret, such as whsec_.
+	// What may stand before an encoded secret, such as whsec_.
 	SecretPrefix string `json:"secret_prefix,omitzero"`
 }
 
@@ -102,12 +102,18 @@ type EventRule struct {
 	Ignore []string `json:"ignore,omitempty" single:"true"`
 }
 
-// Handshake is a GET by which the sender asks whether this is the right address.
+// Handshake is a request by which the sender asks whether this is the right address: a GET,
+// or a POST that is signed like a delivery.
 type Handshake struct {
-	// Parameter with the token that only the owner knows.
-	Token string `json:"token,omitzero" required:"true"`
-	// Parameter whose value is the answer.
+	// Parameter of the GET with the token that only the owner knows.
+	Token string `json:"token,omitzero"`
+	// What tells the POST from a delivery, such as {body:type}=url_verification.
+	Posted string `json:"posted,omitzero"`
+	// Where the value is that is the answer: a parameter of the GET, or a place of the POST, such as {body:challenge}.
 	Challenge string `json:"challenge,omitzero" required:"true"`
+
+	mark, challenge template // of the POST
+	value           string   // of mark
 }
 
 // rule is an EventRule with its templates parsed.
@@ -265,6 +271,21 @@ func (s *Source) compile(rep *strictyaml.Report) {
 			s.free = t[0].place.text
 		}
 	}
+	switch h := &s.Handshake; {
+	case h.Token+h.Posted+h.Challenge == "":
+	case (h.Token == "") == (h.Posted == ""):
+		rep.Add("handshake", "it is either a GET with a token or a POST", "write token or posted")
+	case h.Posted != "":
+		mark, value, ok := strings.Cut(h.Posted, "}=")
+		if !ok || value == "" || s.perEvent() {
+			rep.Add("handshake.posted", "it doesn't say what a signed request has", "write such as {body:type}=url_verification")
+			break
+		}
+		h.mark, h.value, h.challenge = parse("handshake.posted", mark+"}"), value, parse("handshake.challenge", h.Challenge)
+		if !hasPlace(h.mark) || !hasPlace(h.challenge) || !s.covers(h.mark) || !s.covers(h.challenge) {
+			rep.Add("handshake", "what makes it one, and its challenge, are not places that are signed", "write such as {body:type}=url_verification and {body:challenge}")
+		}
+	}
 	p := &s.Payment
 	p.kind, p.id = parse("payment.kind", p.Kind), parse("payment.id", p.ID)
 	for i := range p.Events {
@@ -301,6 +322,10 @@ func fits(list []template, each []step) bool {
 // uses reports whether one of the templates has a place of this kind.
 func uses(list []template, kind string) bool {
 	return slices.ContainsFunc(slices.Concat(list...), func(seg segment) bool { return seg.place != nil && seg.place.kind == kind })
+}
+
+func hasPlace(t template) bool {
+	return slices.ContainsFunc(t, func(seg segment) bool { return seg.place != nil })
 }
 
 // covers reports whether everything in a template is signed.

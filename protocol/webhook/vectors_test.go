@@ -42,6 +42,8 @@ var vectors = []vector{
 	{"stripe", "stripe", "whsec_0123456789abcdef", "",
 		[]string{"webhook:stripe:evt_1NG8Du2eZvKYlo2CUI79vXWy"}},
 	{"paddle", "paddle", "pdl_ntfset_0123456789abcdef", "", []string{"webhook:paddle:evt_01"}},
+	{"slack", "slack", "8f742231b10e8888abcd99yyyzzz85a5", "", []string{"webhook:slack:Ev01"}},
+	{"svix-bare", "svix", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "", []string{"webhook:svix:msg_svix"}}, // the same without whsec_
 	{"svix", "svix", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "", []string{"webhook:svix:msg_svix"}},
 	{"acp", "acp", "acp_0123456789abcdef", "",
 		[]string{"webhook:acp:ord_1:DIGEST"}},
@@ -205,7 +207,7 @@ func TestSignaturesThatCannotBeRead(t *testing.T) {
 
 func TestBadSecrets(t *testing.T) {
 	for source, secret := range map[string]string{
-		"standard-webhooks": "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "adyen": "hexadecimals", "github": "short",
+		"standard-webhooks": "whsec_not base64 at all", "adyen": "hexadecimals", "github": "short",
 		"standard-webhooks-ed25519": "whpk_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
 	} {
 		s, err := Builtin(source)

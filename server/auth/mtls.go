@@ -2,6 +2,7 @@ package auth
 
 import (
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/asn1"
 	"errors"
 	"fmt"
@@ -17,8 +18,8 @@ import (
 // URI and DNS.
 type Certificate struct {
 	// Subject is the whole distinguished name in the form of RFC 2253, as
-	// [crypto/x509/pkix.Name.String] writes it: the most specific part first, without spaces
-	// after commas, such as "CN=shop,O=Acme".
+	// "openssl x509 -noout -subject -nameopt RFC2253" writes it: the parts in the order of the
+	// certificate, from the last, without spaces after commas, such as "CN=shop,O=Acme".
 	Subject string
 	// URI is one of the certificate's alternative names, such as a SPIFFE id.
 	URI string
@@ -93,24 +94,12 @@ func (a *Authenticator) byCertificate(r *http.Request) (Identity, error) {
 	return Identity{}, bad(invalidRequest, "no configured caller has this client certificate")
 }
 
-var (
-	oidCommonName   = asn1.ObjectIdentifier{2, 5, 4, 3}
-	oidSerialNumber = asn1.ObjectIdentifier{2, 5, 4, 5}
-)
-
-// subjectOf returns the subject as text, or nothing if the text would be incomplete: of
-// several common names or serial numbers, the parsed name keeps only one.
+// subjectOf returns the subject as text, with each part where the certificate has it, or
+// nothing if it can't be read. A parsed name forgets the order, and what comes twice.
 func subjectOf(cert *x509.Certificate) string {
-	for _, oid := range []asn1.ObjectIdentifier{oidCommonName, oidSerialNumber} {
-		n := 0
-		for _, attribute := range cert.Subject.Names {
-			if attribute.Type.Equal(oid) {
-				n++
-			}
-		}
-		if n > 1 {
-			return ""
-		}
+	var parts pkix.RDNSequence
+	if rest, err := asn1.Unmarshal(cert.RawSubject, &parts); err != nil || len(rest) > 0 {
+		return ""
 	}
-	return cert.Subject.String()
+	return parts.String()
 }

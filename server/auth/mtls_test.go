@@ -64,6 +64,9 @@ func TestCertificates(t *testing.T) {
 				{Type: asn1.ObjectIdentifier{2, 5, 4, 10}, Value: "Acme"},
 				{Type: commonName, Value: "intruder"}, {Type: commonName, Value: "shop"},
 			}},
+			{ExtraNames: []pkix.AttributeTypeAndValue{ // the parts in another order
+				{Type: commonName, Value: "shop"}, {Type: asn1.ObjectIdentifier{2, 5, 4, 10}, Value: "Acme"},
+			}},
 			{},
 		} {
 			wantBad(t, a, request(over(named(name))), "no configured caller")

@@ -110,7 +110,7 @@ type WhatsAppNumber struct {
 type Webhook struct {
 	// Path that the sender posts to, such as /webhooks/shopify. No route can hide it.
 	Path string `json:"path" required:"true"`
-	// How the sender signs and names its events: shopify, shopify-events, stripe, adyen, adyen-header, github, whatsapp, square, acp, standard-webhooks, standard-webhooks-ed25519, svix or paddle, or a YAML file that says so.
+	// How the sender signs and names its events: shopify, shopify-events, stripe, adyen, adyen-header, github, whatsapp, square, acp, standard-webhooks, standard-webhooks-ed25519, svix, paddle or slack, or a YAML file that says so.
 	Source string `json:"source" required:"true"`
 	// Name of the receiver, which tells its events from those of others. Defaults to the name of the source.
 	Name string `json:"name,omitzero"`

@@ -36,7 +36,8 @@ const (
 	busy = 15 * time.Second
 	// rest is how long a key is kept before a signature that it didn't make has it
 	// fetched again: a new key must be believed soon, and whoever sends wrong signatures
-	// must not make this server fetch for each.
+	// must not make this server fetch for each. Until then such a signature is neither
+	// right nor wrong.
 	rest = time.Minute
 )
 
@@ -135,8 +136,9 @@ func (k *Keys) Get(ctx context.Context, id string) (*Key, error) {
 
 // renew fetches a key again that didn't make a signature, unless that was done lately: it
 // may have been replaced. It returns the key that counts now, which may be the same. If it
-// could not be had, the signature may be right.
-func (k *Keys) renew(ctx context.Context, old *Key) (*Key, error) {
+// could not be had, the signature may be right. began is when the request came: a key that
+// was fetched since then is the one that it must be signed with.
+func (k *Keys) renew(ctx context.Context, old *Key, began time.Time) (*Key, error) {
 	return k.fly(ctx, "again "+old.ID, func(ctx context.Context) (*Key, error) {
 		e, now := k.have(old.ID), k.now()
 		switch {
@@ -145,8 +147,12 @@ func (k *Keys) renew(ctx context.Context, old *Key) (*Key, error) {
 			return e.key, e.err
 		case now.Sub(e.tried) < rest:
 			return e.key, e.again
-		case now.Sub(e.at) < rest:
+		case !e.at.Before(began):
 			return e.key, nil
+		case now.Sub(e.at) < rest:
+			// It may have been replaced since. Whoever signed with the new one comes again,
+			// by when it is fetched; a sender who was told that it is wrong doesn't.
+			return nil, &Error{Code: KeyUnavailable, Err: errors.New("the key was fetched a moment ago, and may have been replaced since")}
 		}
 		key, err := k.fetch.resolve(ctx, old.ID)
 		if errors.Is(err, errBusy) {

@@ -179,12 +179,13 @@ func (v *Verifier) check(q *request, body []byte, s *signature) error {
 
 // verify asks for the key of a signature and verifies it.
 func (v *Verifier) verify(ctx context.Context, s *signature) (Signer, error) {
+	began := v.keys.now()
 	key, err := v.keys.Get(ctx, s.keyID)
 	if err != nil {
 		return Signer{}, err
 	}
 	if err = check(key.Public, s.algorithm, s.form, s.text, s.value); err != nil {
-		fresh, again := v.keys.renew(ctx, key)
+		fresh, again := v.keys.renew(ctx, key, began)
 		if again != nil {
 			return Signer{}, again
 		}
