@@ -3,11 +3,16 @@ package semel
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/semelhq/semel/store"
 )
 
-// Search lists records, for people. [CodeUnsupported] means that the store can't.
+// Search lists records, for people. Those that the engine and its doors keep for themselves,
+// whose operations begin with "semel.", are listed only if q names their operation, so a page
+// may have fewer than asked for although there is a next one. [CodeUnsupported] means that
+// the store can't.
 func (e *Engine) Search(ctx context.Context, q store.Query) (store.Page, error) {
 	ss := e.extras.Search
 	if ss == nil {
@@ -27,6 +32,9 @@ func (e *Engine) Search(ctx context.Context, q store.Query) (store.Page, error) 
 		return store.Page{}, err
 	case err != nil:
 		return store.Page{}, e.storeError("search", ID{}, err)
+	}
+	if !strings.HasPrefix(q.Operation, reservedPrefix) {
+		page.Records = slices.DeleteFunc(page.Records, func(rec Record) bool { return strings.HasPrefix(rec.ID.Operation, reservedPrefix) })
 	}
 	return page, nil
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/wire"
@@ -22,15 +21,15 @@ func (c *Client) Lookup(ctx context.Context, id semel.ID) (semel.Record, error) 
 	return c.one(ctx, id, &request{method: http.MethodGet, url: c.base + recordPath(id), repeatable: true}, semel.CodeStoreUnavailable)
 }
 
-// Decisions counts what deliveries of a call got, as seen by the answering node since
-// that time. What other nodes answered isn't included. Access is as for [Client.Lookup].
-func (c *Client) Decisions(ctx context.Context, id semel.ID) (counts map[semel.Decision]int, since time.Time, err error) {
+// Decisions counts what deliveries of a call got since its record was made, on all nodes,
+// some seconds late. Access is as for [Client.Lookup].
+func (c *Client) Decisions(ctx context.Context, id semel.ID) (map[semel.Decision]int, error) {
 	q := &request{method: http.MethodGet, url: c.base + recordPath(id), repeatable: true}
 	v, _, err := call[wire.RecordBody](ctx, c, q, semel.CodeStoreUnavailable)
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, err
 	}
-	return v.Record.Decisions, v.Record.Since, nil
+	return v.Record.Decisions, nil
 }
 
 func recordPath(id semel.ID) string { return "/v1/records/" + id.Encode() }

@@ -97,7 +97,7 @@ func TestRecordsAreLookedAfterByPeople(t *testing.T) {
 func TestDecisionsOfNoRecordAreNotFound(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *service) {
 		c := newClient(t, direct{s.handler})
-		_, _, err := c.Decisions(t.Context(), semel.ID{Tenant: "acme", Principal: "shop", Operation: "op", Key: "none"})
+		_, err := c.Decisions(t.Context(), semel.ID{Tenant: "acme", Principal: "shop", Operation: "op", Key: "none"})
 		wantCode(t, err, semel.CodeNotFound)
 	})
 }

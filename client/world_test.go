@@ -28,8 +28,8 @@ type service struct {
 
 func newService(t *testing.T, ops ...semel.Operation) *service {
 	t.Helper()
-	observer := api.NewObserver()
 	store := memstore.New()
+	observer := api.NewObserver(store)
 	e, err := semel.New(store, &semel.Options{Operations: ops, Events: observer.Events(), Node: "node"})
 	must(t, err)
 	a, err := api.New(api.Options{

@@ -111,7 +111,7 @@ func assemble(cfg *config.Config) error {
 	if _, err := newOutbox(s.engine, &cfg.Dispatch, own, s.log); err != nil {
 		return err
 	}
-	s.dataAPI, err = api.New(api.Options{Engine: s.engine, Observer: api.NewObserver(), Identify: s.caller})
+	s.dataAPI, err = api.New(api.Options{Engine: s.engine, Observer: api.NewObserver(s.store), Identify: s.caller})
 	if err != nil {
 		return err
 	}

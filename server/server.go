@@ -44,6 +44,7 @@ type Server struct {
 	store      semel.Store
 	storeName  string
 	engine     *semel.Engine
+	observer   *api.Observer
 	dataAPI    *api.API
 	adminAPI   *api.API
 	executions http.Handler  // the execution API of the data listener
@@ -101,9 +102,9 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.budget, err = newBudget(&cfg.Limits); err != nil {
 		return nil, err
 	}
-	observer := api.NewObserver()
+	s.observer = api.NewObserver(s.store)
 	engineOpts := &semel.Options{
-		Events:        both(both(observe(s.log), observer.Events()), &semel.Events{Swept: s.noteSweep}),
+		Events:        both(both(observe(s.log), s.observer.Events()), &semel.Events{Swept: s.noteSweep}),
 		PurgeInterval: time.Duration(cfg.Purge.Interval), PurgeRate: cfg.Purge.PerSecond,
 		Quotas: quotasOf(&cfg.Quotas),
 	}
@@ -141,10 +142,10 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if cfg.Auth.Configured() && cfg.OpenAdmin() {
 		s.log.Warn("no operator is named, so every program on this machine is one at the admin listener: set admin.token_file or --admin-token-file, or give a caller in auth a role")
 	}
-	if s.dataAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.caller, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, MaySend: s.maySend, Version: opts.Version}); err != nil {
+	if s.dataAPI, err = api.New(api.Options{Engine: s.engine, Observer: s.observer, Identify: s.caller, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, MaySend: s.maySend, Version: opts.Version}); err != nil {
 		return nil, err
 	}
-	if s.adminAPI, err = api.New(api.Options{Engine: s.engine, Observer: observer, Identify: s.operator, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, Answers: s.answersHTTP, MaySend: s.maySend, Version: opts.Version}); err != nil {
+	if s.adminAPI, err = api.New(api.Options{Engine: s.engine, Observer: s.observer, Identify: s.operator, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, Answers: s.answersHTTP, MaySend: s.maySend, Version: opts.Version}); err != nil {
 		return nil, err
 	}
 	s.executions = s.ownAPI(http.HandlerFunc(s.serveExecutions))
@@ -182,6 +183,7 @@ func (s *Server) Run(ctx context.Context) error {
 	work.Go(func() { s.watchKeys(background) })
 	work.Go(func() { s.watchWrites(background) })
 	work.Go(func() { s.watchClock(background) })
+	work.Go(func() { s.observer.Run(background) })
 	signed := s.runEvidence()
 	work.Go(func() { s.tell(s.notify.Watch(background, s.Healthy)) })
 

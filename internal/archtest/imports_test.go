@@ -144,7 +144,7 @@ var layers = [][]string{
 	{"=store"},
 	{"store/codec", "internal/offsetclock", "internal/pgserver"},
 	{"."},
-	{"internal/wire"},
+	{"internal/tally", "internal/wire"},
 	{"store", "evidence", "archive"},
 	{"transport"},
 	{"shield"},

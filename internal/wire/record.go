@@ -1,8 +1,6 @@
 package wire
 
 import (
-	"time"
-
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
 )
@@ -39,8 +37,7 @@ type Record struct {
 	Confirmation *Confirmation          `json:"confirmation,omitempty" doc:"How the call was confirmed, or is to be."`
 	Messages     []Outgoing             `json:"messages,omitempty" nullable:"false" doc:"What the completed call sends."`
 	Compensation *Compensation          `json:"compensation,omitempty" doc:"The call that undoes this one."`
-	Decisions    map[semel.Decision]int `json:"decisions,omitzero" required:"true" nullable:"false" doc:"What deliveries got, counted by the node that answers."`
-	Since        time.Time              `json:"decisions_since,omitzero" required:"true" doc:"Since when decisions are counted."`
+	Decisions    map[semel.Decision]int `json:"decisions,omitzero" required:"false" nullable:"false" doc:"What deliveries got since the record was made, on all nodes, some seconds late. Only where one record is asked for."`
 }
 
 // Failure is why an attempt failed, in words that callers may see.

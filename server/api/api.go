@@ -120,7 +120,7 @@ func New(opts Options) (*API, error) {
 		return nil, errors.New("api: MaxBody, MaxBatchBody, BodyTimeout, StreamTimeout and Heartbeat may not be negative")
 	}
 	if opts.Observer == nil {
-		opts.Observer = NewObserver()
+		opts.Observer = NewObserver(opts.Engine.Door().Store())
 	}
 	if opts.Answers == nil {
 		opts.Answers = semelhttp.Marked

@@ -135,7 +135,7 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 		return 0, nil, p
 	}
 	if ans.Decision == semel.Replay {
-		return http.StatusOK, &wire.Begun{Decision: semel.Replay, Record: a.viewOf(ans.Record)}, nil
+		return http.StatusOK, &wire.Begun{Decision: semel.Replay, Record: wire.RecordOf(ans.Record)}, nil
 	}
 	// From here on the holder is elsewhere, and only it renews. If the process crashes
 	// before the holder has the answer, the lease ends, and policy settles the attempt.
@@ -157,7 +157,7 @@ func (x *exchange) granted(at *semel.Attempt, err error) (status int, reply *wir
 		return 0, nil, err
 	}
 	rec := at.Record()
-	reply = &wire.Begun{Decision: semel.Execute, Record: x.api.viewOf(rec), Fence: rec.Fence, Attempt: rec.Attempt, LeaseUntil: rec.LeaseUntil}
+	reply = &wire.Begun{Decision: semel.Execute, Record: wire.RecordOf(rec), Fence: rec.Fence, Attempt: rec.Attempt, LeaseUntil: rec.LeaseUntil}
 	reply.Execution = reply.Record.ID + "." + strconv.FormatInt(rec.Fence, 10)
 	reply.LeaseMS = rec.Policy.Lease.Milliseconds()
 	reply.OnAbandoned = semel.HoldAbandoned

@@ -16,8 +16,9 @@ import (
 // BenchmarkBeginComplete is one pair of requests against the handler, without a
 // network.
 func BenchmarkBeginComplete(b *testing.B) {
-	obs := NewObserver()
-	engine, err := semel.New(memstore.New(), &semel.Options{Operations: []semel.Operation{{Name: "charge"}}, Events: obs.Events()})
+	st := memstore.New()
+	obs := NewObserver(st)
+	engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "charge"}}, Events: obs.Events()})
 	if err != nil {
 		b.Fatal(err)
 	}

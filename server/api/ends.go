@@ -104,5 +104,5 @@ func (x *exchange) end(execution string, f func(at *semel.Attempt) error) (*wire
 	if err != nil {
 		return nil, err
 	}
-	return &wire.RecordBody{Record: x.api.viewOf(at.Record())}, nil
+	return &wire.RecordBody{Record: wire.RecordOf(at.Record())}, nil
 }

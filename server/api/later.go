@@ -105,7 +105,7 @@ func compensateRecord(x *exchange, in *reasonInput) (*recordOutput, error) {
 	case err != nil:
 		return nil, err
 	}
-	return &recordOutput{wire.RecordBody{Record: x.api.viewOf(&rec)}}, nil
+	return &recordOutput{wire.RecordBody{Record: wire.RecordOf(&rec)}}, nil
 }
 
 // settleMessage lets an operator decide about a message, by [dispatch.Replay] or
@@ -124,5 +124,5 @@ func (x *exchange) settleMessage(in *messageInput,
 	case err != nil:
 		return nil, err
 	}
-	return &recordOutput{wire.RecordBody{Record: x.api.viewOf(&rec)}}, nil
+	return &recordOutput{wire.RecordBody{Record: wire.RecordOf(&rec)}}, nil
 }

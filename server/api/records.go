@@ -55,7 +55,11 @@ func getRecord(x *exchange, in *getInput) (*getOutput, error) {
 	if err := x.shown(&rec); err != nil {
 		return nil, err
 	}
-	out := &getOutput{Body: wire.RecordBody{Record: x.api.viewOf(&rec)}}
+	view, err := x.viewWithCounts(&rec)
+	if err != nil {
+		return nil, err
+	}
+	out := &getOutput{Body: wire.RecordBody{Record: view}}
 	if wait > 0 {
 		out.Applied = "wait=" + strconv.FormatInt(int64(wait/time.Second), 10)
 	}
@@ -133,7 +137,7 @@ func searchRecords(x *exchange, in *searchInput) (*searchOutput, error) {
 	}
 	out := &searchOutput{wire.Page{Records: make([]wire.Record, 0, len(found.Records)), Next: found.Next}}
 	for i := range found.Records {
-		out.Body.Records = append(out.Body.Records, x.api.viewOf(&found.Records[i]))
+		out.Body.Records = append(out.Body.Records, wire.RecordOf(&found.Records[i]))
 	}
 	if x.tenant() == nil {
 		for _, err := range found.Unreadable {
@@ -208,7 +212,7 @@ func (x *exchange) settle(text string, s semel.Settlement, reason string) (*reco
 	case err != nil:
 		return nil, err
 	}
-	return &recordOutput{wire.RecordBody{Record: x.api.viewOf(&rec)}}, nil
+	return &recordOutput{wire.RecordBody{Record: wire.RecordOf(&rec)}}, nil
 }
 
 func purgeRecord(x *exchange, in *purgeInput) (*struct{}, error) {

@@ -52,9 +52,6 @@ func TestRecords(t *testing.T) {
 		g := w.send("shop", "GET", "/v1/records/"+x.str("record.id"), "").want(200)
 		g.equal("record.attempts.0.disposition", `"aborted"`).equal("record.attempts.0.principal", `"shop"`).equal("record.attempts.1.number", "2")
 		g.equal("record.effects.0.name", `"e"`).equal("record.effects.0.state", `"started"`).equal("record.decisions", `{"execute":2,"in_flight":1}`)
-		if _, err := time.Parse(time.RFC3339Nano, g.str("record.decisions_since")); err != nil {
-			t.Error(err)
-		}
 		if !strings.HasPrefix(g.str("record.payload_hash"), "2:") || g.str("record.created_at") == "" || g.at("record.ended_at") != nil {
 			t.Errorf("%s", g.Raw)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/memstore"
 )
 
 // reader follows the stream of decisions.
@@ -287,43 +288,8 @@ func TestDecisionStream(t *testing.T) {
 	})
 }
 
-func TestObserver(t *testing.T) {
-	t.Run("decisions are counted for the records of late, and since when is said", func(t *testing.T) {
-		now := time.Unix(1_000_000_000, 0).UTC()
-		o := NewObserver()
-		o.now = func() time.Time { return now }
-		o.since = now
-		id := func(i int) semel.ID { return semel.ID{Operation: "o", Key: strconv.Itoa(i)} }
-		start := now
-		for range 3 {
-			o.count(id(0), semel.Replay)
-		}
-		o.count(id(0), semel.Execute)
-		if counts, since := o.decisions(id(0)); counts["replay"] != 3 || counts["execute"] != 1 || len(counts) != 2 || !since.Equal(start) {
-			t.Errorf("%v since %v", counts, since)
-		}
-		if counts, since := o.decisions(id(1)); len(counts) != 0 || !since.Equal(start) {
-			t.Errorf("%v since %v", counts, since)
-		}
-		now = now.Add(time.Hour)
-		const many = 2 * maxCounts
-		for i := range many {
-			o.count(id(i+1), semel.Execute)
-		}
-		if kept := o.counts.Len(); kept != maxCounts {
-			t.Errorf("%d records are counted", kept)
-		}
-		if counts, since := o.decisions(id(0)); len(counts) != 0 || !since.Equal(now) {
-			t.Errorf("of a record that was given up: %v since %v", counts, since)
-		}
-		if counts, _ := o.decisions(id(many)); counts["execute"] != 1 {
-			t.Errorf("of the newest: %v", counts)
-		}
-	})
-}
-
 func BenchmarkObserver(b *testing.B) {
-	decided := NewObserver().Events().Decided
+	decided := NewObserver(memstore.New()).Events().Decided
 	ev := semel.Event{ID: semel.ID{Tenant: "acme", Principal: "shop", Operation: "charge", Key: "order-1"}, Decision: semel.Replay}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -5,11 +5,12 @@ import (
 	"github.com/semelhq/semel/internal/wire"
 )
 
-// viewOf shows a record, and the decisions about its deliveries.
-func (a *API) viewOf(rec *semel.Record) wire.Record {
+// viewWithCounts shows a record, and the decisions about its deliveries.
+func (x *exchange) viewWithCounts(rec *semel.Record) (wire.Record, error) {
 	v := wire.RecordOf(rec)
-	v.Decisions, v.Since = a.observer.decisions(rec.ID)
-	return v
+	counts, err := x.api.observer.tally.Of(x.ctx(), rec)
+	v.Decisions = counts
+	return v, err
 }
 
 // operation is a declared policy in JSON.

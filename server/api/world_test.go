@@ -176,7 +176,7 @@ var testOperations = []semel.Operation{
 func newWorld(t *testing.T, change ...func(*Options)) *world {
 	t.Helper()
 	w := &world{t: t, store: &failingStore{Store: memstore.New()}}
-	obs := NewObserver()
+	obs := NewObserver(plainStore{w.store})
 	engine, err := semel.New(plainStore{w.store}, &semel.Options{Operations: testOperations, Events: obs.Events(), Node: "node-1", StoreTimeout: 50e6})
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/internal/tally"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/query"
@@ -151,6 +152,15 @@ type localRecords struct {
 	*semel.Engine
 	routes  map[string]bool // operations that routes guard
 	closers []io.Closer
+}
+
+// Decisions is what services have counted in the store.
+func (l *localRecords) Decisions(ctx context.Context, id semel.ID) (map[semel.Decision]int, error) {
+	rec, err := l.Lookup(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return tally.New(l.Door().Store()).Of(ctx, &rec)
 }
 
 func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer, error) {

@@ -41,12 +41,11 @@ is charged twice.
 Name the call by its key, which shows every call that has it; by the command id,
 request id, correlation id or event id of its first delivery; or
 ` + recordNames + `.
-Duplicates are counted by a service, for --url, since it was started, and by the node
-that is asked.
+Duplicates are counted by services, over all nodes, and are some seconds late.
 
 The JSON is a list with record, same_payload (a list of records, at most ` + fmt.Sprint(maxNamesakes) + `) and
 same_payload_more. A record has the members that 'semel records get' prints; the
-first has decisions and decisions_since, too, from a service.
+first has decisions, too.
 
 ` + recordsLong,
 		Example: `  semel why --url http://127.0.0.1:8481 order-1
@@ -131,13 +130,13 @@ func some(ctx context.Context, recs client.Records, q store.Query) (found []seme
 
 // decisionCounter is a service that counts what deliveries got.
 type decisionCounter interface {
-	Decisions(ctx context.Context, id semel.ID) (map[semel.Decision]int, time.Time, error)
+	Decisions(ctx context.Context, id semel.ID) (map[semel.Decision]int, error)
 }
 
 func storyOf(ctx context.Context, recs client.Records, rec *semel.Record) (s story, err error) {
 	s = story{Record: lineOf(rec), SamePayload: []recordLine{}}
 	if counter, ok := recs.(decisionCounter); ok {
-		s.Record.Decisions, s.Record.Since, err = counter.Decisions(ctx, rec.ID)
+		s.Record.Decisions, err = counter.Decisions(ctx, rec.ID)
 		if err != nil && !errors.Is(err, semel.ErrNotFound) { // it may have been purged meanwhile
 			return s, err
 		}
@@ -174,7 +173,7 @@ func (s *story) print(out io.Writer) error {
 	line("record", "%s", id.Encode())
 	line("in logs", "%s", printable(id.String()))
 	if s.Record.Decisions != nil {
-		line("deliveries", "%s", counted(s.Record.Decisions, s.Record.Since))
+		line("deliveries", "%s", counted(s.Record.Decisions))
 	}
 	printAnswer(line, rec)
 	if err := w.Flush(); err != nil {
@@ -259,12 +258,12 @@ func ended(d store.Disposition, s *store.Settled, f *store.Failure) string {
 }
 
 // counted says what deliveries got.
-func counted(decisions map[semel.Decision]int, since time.Time) string {
+func counted(decisions map[semel.Decision]int) string {
 	var parts []string
 	for _, d := range slices.Sorted(maps.Keys(decisions)) {
 		parts = append(parts, fmt.Sprintf("%d %s", decisions[d], d))
 	}
-	return cmp.Or(strings.Join(parts, ", "), "none") + ", counted since " + since.UTC().Format(time.DateTime)
+	return cmp.Or(strings.Join(parts, ", "), "none")
 }
 
 // moment is one line of a timeline.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/tally"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/pebblestore"
 )
@@ -86,5 +87,30 @@ func TestWhy(t *testing.T) {
 	}
 	if n := list("attribute:order=order-2"); n != 1 {
 		t.Errorf("by an attribute %d calls are listed", n)
+	}
+}
+
+// What duplicates got is known after a restart, and without a service.
+func TestWhyCountsWhatServicesCounted(t *testing.T) {
+	file, dir, engine, st, end := evidentStore(t)
+	counts := tally.New(st)
+	id := semel.ID{Tenant: "acme", Principal: "alice", Operation: "pay", Key: "order-1"}
+	ans, err := engine.Begin(t.Context(), command("order-1", "cmd-1", "p"))
+	if err := errors.Join(err, ans.Attempt.Complete(t.Context(), semel.Result{Data: []byte("x")})); err != nil {
+		t.Fatal(err)
+	}
+	counts.Count(id, semel.Replay)
+	counts.Count(id, semel.Replay)
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	counts.Run(stopped)
+	end()
+	code, out, errs := semelWith(t, "", "why", "order-1", "--config", file)
+	if code != ExitOK || !strings.Contains(out, "1 execute, 2 replay") {
+		t.Errorf("in %s: exit %d, %s%s", dir, code, out, errs)
+	}
+	code, out, errs = semelWith(t, "", "records", "list", "--config", file)
+	if code != ExitOK || strings.Contains(out, "semel.counts") {
+		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
 }
