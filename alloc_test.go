@@ -29,7 +29,7 @@ func TestAllocations(t *testing.T) {
 	}
 	execute := testing.AllocsPerRun(1000, func() {
 		n++
-		if err := begin(strconv.Itoa(1_000_000 + n)).Attempt.Complete(ctx, res); err != nil {
+		if err := begin(strconv.Itoa(1_000_000+n)).Attempt.Complete(ctx, res); err != nil {
 			t.Fatal(err)
 		}
 	})
