@@ -162,7 +162,8 @@ func (s *sender) forge(ctx context.Context) (refused int, err error) {
 		return 0, err
 	}
 	status, _, err := s.post(ctx, "/inbox", s.activity(1_000_000), key)
-	if status == http.StatusUnauthorized {
+	// 503: within a minute of fetching the key, the server can't know that it wasn't replaced.
+	if status == http.StatusUnauthorized || status == http.StatusServiceUnavailable {
 		refused++
 	}
 	return refused, err
