@@ -22,7 +22,7 @@ CHAOS ?= 90s
 SEED ?= 1
 STORE ?= postgres,redis,cluster,pebble
 
-.PHONY: help test generate lint prove race fuzz bench-smoke bench-peers demo ci
+.PHONY: help test generate lint prove race fuzz bench-smoke bench-peers bench-against demo ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,11 @@ bench-peers: ## measure beside other projects, see bench/peers/README.md (PEERS=
 	@scripts/install-services
 	@scripts/services
 	cd bench/peers && GOWORK=off go test -count=1 -v -timeout 1h . -peers.duration=$(PEERS) -peers.rounds=6 $(if $(JSON),-peers.json=$(abspath $(JSON)))
+
+bench-against: ## compare with another commit, see bench/peers/README.md (COMMIT=6d3edf5 STORES=redis DURATION=3s ROUNDS=6)
+	@scripts/install-services
+	@scripts/services
+	go test -count=1 -v -run TestAgainst -timeout 2h ./bench/against -against.commit=$(COMMIT) -against.duration=$(or $(DURATION),3s) -against.rounds=$(or $(ROUNDS),4) -against.stores=$(or $(STORES),memory,pebble,postgres,redis)
 
 demo: ## run the demo (ARGS="--exit --json")
 	go run ./cmd/semel demo $(ARGS)

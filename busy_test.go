@@ -76,7 +76,7 @@ func (m *movingStore) Apply(ctx context.Context, w store.Write) (*semel.Record, 
 			return rec, false, err
 		}
 		rec, was := new(*rec), rec.Revision
-		rec.Revision[15]++
+		rec.Revision[0]++ // none of the engine's
 		if m.changes == 0 {
 			rec.LeaseUntil = rec.LeaseUntil.Add(time.Hour)
 		}

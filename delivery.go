@@ -114,7 +114,7 @@ func (d *delivery) begin(ctx context.Context) error {
 		calls, _ = d.engine.storeCallIn(&d.calls, ctx)
 		defer d.calls.end()
 	}
-	if d.op.Confirmation != nil {
+	if d.op.Confirmation != nil || d.engine.extras.Local {
 		// A token is compared with the record, so the record is read first.
 		if err := d.look(calls); err != nil {
 			return err

@@ -11,16 +11,18 @@ import (
 // limit. So a caller that hangs up doesn't make the result of a write unknown, and a
 // store that hangs doesn't block the caller for ever.
 //
-// Most calls end before anybody waits for its end, so it has a timer only from the first
+// The limit counts from when a store first asks for it: one that never waits pays for none.
+// Most calls end before anybody waits for their end, so there is a timer only from the first
 // Done on.
 type storeCall struct {
-	caller   context.Context
-	deadline time.Time
+	caller context.Context
+	limit  time.Duration
 
-	mu     sync.Mutex
-	ended  bool
-	timed  context.Context // nil before anybody asked for Done or Value
-	cancel context.CancelFunc
+	mu       sync.Mutex
+	ended    bool
+	deadline time.Time       // zero before anybody asked for it
+	timed    context.Context // nil before anybody asked for Done or Value
+	cancel   context.CancelFunc
 }
 
 // storeCall returns the context for a call to the store, and what ends it: ctx itself and
@@ -34,7 +36,7 @@ func (e *Engine) storeCall(ctx context.Context) (context.Context, *storeCall) {
 
 // storeCallIn is storeCall in memory that the caller has, and uses once.
 func (e *Engine) storeCallIn(c *storeCall, ctx context.Context) (context.Context, *storeCall) {
-	c.caller, c.deadline = ctx, time.Now().Add(e.opts.StoreTimeout)
+	c.caller, c.limit = ctx, e.opts.StoreTimeout
 	return c, c
 }
 
@@ -57,7 +59,7 @@ func (c *storeCall) withTimer() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.timed == nil {
-		c.timed, c.cancel = context.WithDeadline(context.WithoutCancel(c.caller), c.deadline)
+		c.timed, c.cancel = context.WithDeadline(context.WithoutCancel(c.caller), c.until())
 	}
 	if c.ended {
 		c.cancel()
@@ -65,7 +67,19 @@ func (c *storeCall) withTimer() context.Context {
 	return c.timed
 }
 
-func (c *storeCall) Deadline() (time.Time, bool) { return c.deadline, true }
+// until is the deadline. The caller holds c.mu.
+func (c *storeCall) until() time.Time {
+	if c.deadline.IsZero() {
+		c.deadline = time.Now().Add(c.limit)
+	}
+	return c.deadline
+}
+
+func (c *storeCall) Deadline() (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.until(), true
+}
 
 // NeverCancelled says that the context ends at its deadline and not before, so a store that
 // has one timer for many calls need not ask for Done.
@@ -83,7 +97,7 @@ func (c *storeCall) Err() error {
 		return c.timed.Err()
 	case c.ended:
 		return context.Canceled
-	case !time.Now().Before(c.deadline):
+	case !c.deadline.IsZero() && !time.Now().Before(c.deadline):
 		return context.DeadlineExceeded
 	}
 	return nil

@@ -21,6 +21,10 @@ type Extras struct {
 	NoEvidence error
 	// Clock tells of the leaps of the clock that Now follows.
 	Clock Timekeeper
+	// Local says that Get asks no server. The engine then reads before it claims, so a
+	// duplicate costs no write. Without it the claim itself tells what is stored, in one
+	// round trip.
+	Local bool
 }
 
 // EvidenceHashes remembers [Entry].Hash of new entries for a while. Without it, entries

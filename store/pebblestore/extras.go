@@ -9,7 +9,7 @@ import (
 
 // Extras is [store.Store.Extras].
 func (s *Store) Extras() store.Extras {
-	return store.Extras{Due: s, Purge: s, Watch: s, Search: s, Durability: s, Evidence: s, Hashes: s, Clock: s}
+	return store.Extras{Due: s, Purge: s, Watch: s, Search: s, Durability: s, Evidence: s, Hashes: s, Clock: s, Local: true}
 }
 
 // Watch is [store.Watcher.Watch]. It tells of a change when that is durable.
