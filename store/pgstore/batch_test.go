@@ -202,7 +202,7 @@ func TestBatches(t *testing.T) {
 		put(t, s, numbered("k", 2), store.Revision{})
 	})
 	t.Run("who waits for a turn behind a write at work waits as long as its context allows", func(t *testing.T) {
-		const limit = 100 * time.Millisecond // for a connection
+		const limit = 500 * time.Millisecond // for a connection, which takes long on a busy machine
 		s, database := open(t, Options{MaxConns: 1, LockTimeout: time.Minute, AcquireTimeout: limit})
 		blocker := put(t, s, numbered("blocker", 1), store.Revision{})
 		release := hold(t, database, blocker.ID)

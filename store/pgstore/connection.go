@@ -188,13 +188,13 @@ func (s *Store) read(ctx context.Context, f func(conn *pgx.Conn) error) error {
 
 // query runs a statement that only reads, or may be repeated, on a connection for reads,
 // and returns its rows.
-func query[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], sql string, args ...any) (list []T, err error) {
+func query[T any](ctx context.Context, s *Store, scan func(values) (T, error), st statement) (list []T, err error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
 	err = s.read(ctx, func(conn *pgx.Conn) error {
 		return repeat(ctx, func() error {
-			list, err = transact(ctx, s, conn, scan, statement{sql, args})
+			list, err = transact(ctx, s, conn, scan, st)
 			return err
 		})
 	})
@@ -214,12 +214,12 @@ func one[T any](list []T, err error) (row T, _ error) {
 
 // change runs a statement that changes something, on a connection for reads, and returns
 // its rows. Like a write it is never cancelled, also not by ctx once it was begun.
-func change[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], sql string, args ...any) (list []T, err error) {
+func change[T any](ctx context.Context, s *Store, scan func(values) (T, error), st statement) (list []T, err error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
 	err = s.commit(s.reads, func(ctx context.Context, conn *pgx.Conn) error {
-		list, err = transact(ctx, s, conn, scan, statement{sql, args})
+		list, err = transact(ctx, s, conn, scan, st)
 		return err
 	})
 	return list, err
@@ -237,7 +237,8 @@ func (s *Store) commit(pool *pgxpool.Pool, f func(ctx context.Context, conn *pgx
 	defer conn.Release()
 	ctx, drop := context.WithCancel(s.base)
 	defer drop()
-	go s.dropLate(ctx, conn.Conn().PgConn().PID(), drop)
+	late := time.AfterFunc(s.opts.answer, func() { s.dropLate(ctx, conn.Conn().PgConn().PID(), drop) })
+	defer late.Stop()
 	// pgx would say goodbye first, and keep the place in the pool until that was sent.
 	network := conn.Conn().PgConn().Conn()
 	inTime := context.AfterFunc(ctx, func() { _ = network.Close() })
@@ -248,22 +249,17 @@ func (s *Store) commit(pool *pgxpool.Pool, f func(ctx context.Context, conn *pgx
 	return err
 }
 
-// dropLate calls drop when no answer has come in time from the server's process pid. It ends
-// with ctx.
+// dropLate is called when no answer has come in time from the server's process pid. It calls
+// drop as soon as the connection may be dropped, and ends with ctx.
 func (s *Store) dropLate(ctx context.Context, pid uint32, drop func()) {
-	late := time.NewTicker(s.opts.answer)
-	defer late.Stop()
-	for looks := 1; ; looks++ {
-		select {
-		case <-ctx.Done():
+	looks := 1
+	for ctx.Err() == nil && !s.mayDrop(ctx, pid, looks) {
+		if !pause(ctx, s.opts.answer) {
 			return
-		case <-late.C:
-			if s.mayDrop(ctx, pid, looks) {
-				drop()
-				return
-			}
 		}
+		looks++
 	}
+	drop()
 }
 
 // mayDrop asks the server, over a connection of its own, whether the session of process pid is

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/semelhq/semel/store"
 )
 
@@ -18,8 +17,10 @@ var settingNames = []string{
 // Durability is [store.DurabilityReporter.Durability]. The settings are those of the
 // store's sessions, because some can be set for a user or a database.
 func (s *Store) Durability(ctx context.Context) (store.Durability, error) {
-	rows, err := query(ctx, s, pgx.RowToStructByPos[store.Setting], "SELECT name, coalesce(current_setting(name, true), '') FROM unnest($1::text[]) AS name"+
-		" UNION ALL SELECT 'pg_is_in_recovery', CASE WHEN pg_is_in_recovery() THEN 'on' ELSE 'off' END", settingNames)
+	rows, err := query(ctx, s, func(v values) (store.Setting, error) {
+		return store.Setting{Name: string(v[0]), Value: string(v[1])}, nil
+	}, statement{sql: "SELECT name, coalesce(current_setting(name, true), '') FROM unnest($1::text[]) AS name" +
+		" UNION ALL SELECT 'pg_is_in_recovery', CASE WHEN pg_is_in_recovery() THEN 'on' ELSE 'off' END", args: [][]byte{array("text", settingNames)}})
 	if err != nil {
 		return store.Durability{}, fmt.Errorf("pgstore: read the settings: %w", err)
 	}
@@ -38,7 +39,7 @@ func (s *Store) Durability(ctx context.Context) (store.Durability, error) {
 // CheckWrites is [store.WriteChecker.CheckWrites]. It uses a connection for reads, so it
 // doesn't fail just because writes wait for a standby.
 func (s *Store) CheckWrites(ctx context.Context) error {
-	readOnly, err := one(query(ctx, s, pgx.RowTo[string], "SELECT current_setting('transaction_read_only')"))
+	readOnly, err := one(query(ctx, s, text, statement{sql: "SELECT current_setting('transaction_read_only')"}))
 	switch {
 	case err != nil:
 		return fmt.Errorf("pgstore: ask whether writes are taken: %w", err)

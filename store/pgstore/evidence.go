@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -50,31 +51,32 @@ func (s *Store) ReadEvidence(ctx context.Context, from uint64, limit int) ([]sto
 
 // logged is a row of the log; that of a barrier has no number.
 type logged struct {
-	number *int64
-	entry  store.Entry
+	number   int64
+	numbered bool
+	entry    store.Entry
 }
 
-func scanLogged(r pgx.CollectableRow) (l logged, err error) {
-	var subject []byte
-	err = r.Scan(&l.number, &subject, &l.entry.Leaf, &l.entry.Opening)
-	copy(l.entry.Subject[:], subject)
-	return l, err
+func scanLogged(v values) (l logged, err error) {
+	l.number, l.numbered = v.number(0)
+	copy(l.entry.Subject[:], v[1])
+	l.entry.Leaf, l.entry.Opening = bytes.Clone(v[2]), bytes.Clone(v[3])
+	return l, nil
 }
 
 // queryLog reads the log behind a barrier, because what it returns may be signed for: after
 // a failover another entry could have the same number.
-func (s *Store) queryLog(ctx context.Context, sql string, args ...any) ([]logged, error) {
-	rows, err := query(ctx, s, scanLogged, sql, args...)
-	return slices.DeleteFunc(rows, func(l logged) bool { return l.number == nil }), err
+func (s *Store) queryLog(ctx context.Context, sql string, args ...[]byte) ([]logged, error) {
+	rows, err := query(ctx, s, scanLogged, statement{sql: sql, args: args})
+	return slices.DeleteFunc(rows, func(l logged) bool { return !l.numbered }), err
 }
 
 func (s *Store) readEvidence(ctx context.Context, from uint64, limit int) (list []store.Entry, err error) {
 	if from > maxNumber {
 		return nil, nil
 	}
-	rows, err := s.queryLog(ctx, s.log.read, int64(from), int64(from)+int64(min(limit, maxNumber)))
+	rows, err := s.queryLog(ctx, s.log.read, bigint(int64(from)), bigint(int64(from)+int64(min(limit, maxNumber))))
 	for i, l := range rows {
-		if next := from + uint64(i); uint64(*l.number) != next {
+		if next := from + uint64(i); uint64(l.number) != next {
 			return nil, fmt.Errorf("number %d is missing", next)
 		}
 		list = append(list, l.entry)
@@ -87,12 +89,12 @@ func (s *Store) FindEvidence(ctx context.Context, subject store.Subject, from ui
 	if limit <= 0 || from > maxNumber || subject == (store.Subject{}) {
 		return nil, nil
 	}
-	rows, err := s.queryLog(ctx, s.log.find, subject[:], int64(from), int64(limit))
+	rows, err := s.queryLog(ctx, s.log.find, subject[:], bigint(int64(from)), bigint(int64(limit)))
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: find evidence: %w", err)
 	}
 	for _, l := range rows {
-		numbers = append(numbers, uint64(*l.number))
+		numbers = append(numbers, uint64(l.number))
 	}
 	return numbers, nil
 }
@@ -104,7 +106,7 @@ func (s *Store) FindEvidence(ctx context.Context, subject store.Subject, from ui
 func (s *Store) EraseEvidence(ctx context.Context, from, to uint64) error {
 	numbered, err := s.number(ctx)
 	for to = min(to, numbered); err == nil && from < to; from += numberChunk {
-		err = s.changeEvidence(ctx, s.log.erase, int64(from), int64(min(from+numberChunk, to)))
+		err = s.changeEvidence(ctx, s.log.erase, bigint(int64(from)), bigint(int64(min(from+numberChunk, to))))
 	}
 	if err != nil {
 		return fmt.Errorf("pgstore: erase evidence: %w", err)
@@ -121,7 +123,7 @@ func (s *Store) PutEvidenceTiles(ctx context.Context, tiles map[string][]byte) e
 	for i, n := range names {
 		data[i] = append([]byte{}, tiles[n]...)
 	}
-	if err := s.changeEvidence(ctx, s.log.put, names, data); err != nil {
+	if err := s.changeEvidence(ctx, s.log.put, array("text", names), array("bytea", data)); err != nil {
 		return fmt.Errorf("pgstore: put tiles: %w", err)
 	}
 	return nil
@@ -130,7 +132,7 @@ func (s *Store) PutEvidenceTiles(ctx context.Context, tiles map[string][]byte) e
 // EvidenceTile is [store.EvidenceLog.EvidenceTile]. It has no barrier: a tile follows from
 // leaves that were shown.
 func (s *Store) EvidenceTile(ctx context.Context, name string) ([]byte, error) {
-	tiles, err := query(ctx, s, pgx.RowTo[[]byte], s.log.tile, name)
+	tiles, err := query(ctx, s, func(v values) ([]byte, error) { return bytes.Clone(v[0]), nil }, statement{sql: s.log.tile, args: [][]byte{[]byte(name)}})
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: tile %q: %w", name, err)
 	}
@@ -141,9 +143,9 @@ func (s *Store) EvidenceTile(ctx context.Context, name string) ([]byte, error) {
 }
 
 // changeEvidence runs a statement that changes the evidence log.
-func (s *Store) changeEvidence(ctx context.Context, sql string, args ...any) error {
+func (s *Store) changeEvidence(ctx context.Context, sql string, args ...[]byte) error {
 	return s.writeEvidence(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := transact(ctx, s, conn, ignore, statement{sql, args})
+		_, err := transact(ctx, s, conn, ignore, statement{sql: sql, args: args})
 		return err
 	})
 }

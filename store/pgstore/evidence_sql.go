@@ -3,10 +3,10 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/semelhq/semel/store"
 )
@@ -18,7 +18,7 @@ const evidenceQueue = "semel_evidence_new"
 // entryColumns are the parameters of entries of evidence, each with the identity of the
 // write that it is about, if there is one.
 type entryColumns struct {
-	subject, also, leaf, opening, id pgtype.FlatArray[[]byte]
+	subject, also, leaf, opening, id [][]byte
 }
 
 func (c *entryColumns) add(id []byte, entries []store.Entry) {
@@ -38,7 +38,15 @@ func (c *entryColumns) add(id []byte, entries []store.Entry) {
 }
 
 // args are the columns as parameters, in the order of entriesFrom.
-func (c *entryColumns) args() []any { return []any{c.subject, c.also, c.leaf, c.opening, c.id} }
+func (c *entryColumns) args() [][]byte {
+	if len(c.leaf) == 0 {
+		return noEntries
+	}
+	return [][]byte{array("bytea", c.subject), array("bytea", c.also), array("bytea", c.leaf), array("bytea", c.opening), array("bytea", c.id)}
+}
+
+// noEntries are the parameters where there are none.
+var noEntries = slices.Repeat([][]byte{appendHeader(nil, "bytea", 0)}, 5)
 
 // appending appends entries to the queue: rows of subject, also, leaf, opening, id and
 // place.
@@ -102,8 +110,14 @@ func newEvidenceStatements(schema string, d *database) evidenceStatements {
 
 // counted is how many entries have numbers, and whether more may wait for theirs.
 type counted struct {
-	Numbered int64
-	More     bool
+	numbered int64
+	more     bool
+}
+
+func scanCounted(v values) (c counted, err error) {
+	c.numbered, _ = v.number(0)
+	c.more = v.bool(1)
+	return c, nil
 }
 
 // number numbers every entry that was committed before it was called, and returns how many
@@ -129,7 +143,7 @@ func (s *Store) number(ctx context.Context) (uint64, error) {
 		err := s.writeEvidence(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 			err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
 				if _, err = tx.Exec(ctx, s.log.lock, "semel evidence "+s.opts.Schema); err == nil {
-					c, err = one(transact(ctx, s, conn, pgx.RowToStructByPos[counted], statement{sql: s.log.number}))
+					c, err = one(transact(ctx, s, conn, scanCounted, statement{sql: s.log.number}))
 				}
 				return err
 			})
@@ -141,8 +155,8 @@ func (s *Store) number(ctx context.Context) (uint64, error) {
 		if err != nil {
 			return 0, err // it may still run
 		}
-		if !c.More {
-			return uint64(c.Numbered), nil
+		if !c.more {
+			return uint64(c.numbered), nil
 		}
 	}
 }

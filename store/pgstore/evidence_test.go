@@ -286,13 +286,13 @@ func TestPlansEvidence(t *testing.T) {
 	create, update := writing(t, s, 50, store.Revision{}, leaves("a")), writing(t, s, 50, store.Revision{1}, leaves("a"))
 	check := func(t *testing.T, settings map[string]string) {
 		for what, plan := range map[string]string{
-			"create": explain(t, database, settings, create.sql, create.args...),
-			"update": explain(t, database, settings, update.sql, update.args...),
-			"number": explain(t, database, settings, s.log.number),
-			"read":   explain(t, database, settings, s.log.read, 9000, 9100),
-			"find":   explain(t, database, settings, s.log.find, make([]byte, 16), 0, 10),
-			"erase":  explain(t, database, settings, s.log.erase, 9000, 9100),
-			"tile":   explain(t, database, settings, s.log.tile, "t"),
+			"create": explain(t, database, settings, create),
+			"update": explain(t, database, settings, update),
+			"number": explain(t, database, settings, of(s.log.number)),
+			"read":   explain(t, database, settings, of(s.log.read, bigint(9000), bigint(9100))),
+			"find":   explain(t, database, settings, of(s.log.find, make([]byte, 16), bigint(0), bigint(10))),
+			"erase":  explain(t, database, settings, of(s.log.erase, bigint(9000), bigint(9100))),
+			"tile":   explain(t, database, settings, of(s.log.tile, []byte("t"))),
 		} {
 			if strings.Contains(plan, "Seq Scan on semel_evidence ") {
 				t.Errorf("%s does not use an index:\n%s", what, plan)

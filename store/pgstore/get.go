@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/gather"
@@ -17,8 +16,8 @@ import (
 
 // look reads what is stored of identities, which all differ, behind a barrier. A row without
 // a revision says that nothing is stored; its at is the server's clock in microseconds.
-func (s *Store) look(ctx context.Context, conn *pgx.Conn, ids pgtype.FlatArray[[]byte]) (map[digest]row, error) {
-	rows, err := transact(ctx, s, conn, scanRow, statement{s.sql.get, []any{ids}})
+func (s *Store) look(ctx context.Context, conn *pgx.Conn, ids [][]byte) (map[digest]row, error) {
+	rows, err := transact(ctx, s, conn, scanRow, statement{sql: s.sql.get, args: [][]byte{array("bytea", ids)}})
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +63,7 @@ func (s *Store) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 // getBatch reads the rows of a batch, each identity once.
 func (s *Store) getBatch(batch []*get) {
 	byID := make(map[digest][]*get, len(batch))
-	ids := make(pgtype.FlatArray[[]byte], 0, len(batch))
+	ids := make([][]byte, 0, len(batch))
 	for _, g := range batch {
 		if byID[g.id] == nil {
 			ids = append(ids, g.id[:])
@@ -100,7 +99,7 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (page store.DuePage, 
 		return page, err
 	}
 	from = cmp.Or(from, &place{math.MinInt64, []byte{}})
-	rows, err := query(ctx, s, scanRow, s.sql.due, int64(q.Until), from.at, from.id, int64(q.Limit))
+	rows, err := query(ctx, s, scanRow, statement{sql: s.sql.due, args: [][]byte{bigint(int64(q.Until)), bigint(from.at), from.id, bigint(int64(q.Limit))}})
 	if err != nil {
 		return page, fmt.Errorf("pgstore: due: %w", err)
 	}

@@ -104,7 +104,7 @@ func (s *Store) table(ctx context.Context, seen string) (string, error) {
 	if known := s.where.Load(); known != nil && *known == seen {
 		return seen, nil
 	}
-	where, err := one(query(ctx, s, pgx.RowTo[string], "SELECT "+whichTable, name(s.opts.Schema, "idempotency_log")))
+	where, err := one(query(ctx, s, text, statement{sql: "SELECT " + whichTable, args: [][]byte{[]byte(name(s.opts.Schema, "idempotency_log"))}}))
 	if err == nil {
 		s.where.Store(&where)
 	}
@@ -145,17 +145,18 @@ func (j *joined) Apply(ctx context.Context, w store.Write) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	text, members := j.store.sql.joinUpdate, updateMembers
+	write, members := j.store.sql.joinUpdate, updateMembers
 	if o.creates() {
-		text, members = j.store.sql.joinCreate, createMembers
+		write, members = j.store.sql.joinCreate, createMembers
 	}
-	args := append(j.store.writing([]*op{o}, j.store.opts.LockTimeout)[0].args, j.waits)
-	if err := literals(members, args); err != nil {
+	args, err := literals(j.store.writing([]*op{o}, j.store.opts.LockTimeout)[0].args, len(members))
+	if err != nil {
 		return false, err
 	}
+	args = append(args, j.waits)
 	var applied, late bool
 	var restored string
-	err = j.link.queryRow(ctx, text, args...).Scan(&applied, &late, &restored)
+	err = j.link.queryRow(ctx, write, args...).Scan(&applied, &late, &restored)
 	if err == nil && !applied && late {
 		err = store.ErrTooLate
 	}
@@ -172,28 +173,28 @@ func (j *joined) Apply(ctx context.Context, w store.Write) (bool, error) {
 	return applied, nil
 }
 
-// literals makes text of the parameters of such a statement that are arrays, for not every
-// driver knows those: of its members, and behind them of the entries.
-func literals(members []member, args []any) error {
-	types := pgtype.NewMap()
-	for i, arg := range args {
-		if _, done := arg.(string); done {
+// literals makes text of the parameters of a statement, for not every driver knows arrays, or
+// the binary form. All are arrays, but for the one at the place of plain.
+func literals(params [][]byte, plain int) ([]any, error) {
+	types, args := pgtype.NewMap(), make([]any, len(params))
+	for i, param := range params {
+		if i == plain {
+			args[i] = string(param)
 			continue
 		}
-		kind := "bytea"
-		if i < len(members) {
-			kind = members[i].kind
-		}
-		array, _ := types.TypeForName("_" + kind)
-		text, err := types.Encode(array.OID, pgtype.TextFormatCode, arg, nil)
+		element, _ := types.TypeForOID(binary.BigEndian.Uint32(param[8:])) // see appendHeader
+		list, _ := types.TypeForName("_" + element.Name)
+		value, err := list.Codec.DecodeValue(types, list.OID, pgtype.BinaryFormatCode, param)
 		if err != nil {
-			return notApplied(err)
+			return nil, notApplied(err)
 		}
-		if args[i] = nil; text != nil {
-			args[i] = string(text)
+		text, err := types.Encode(list.OID, pgtype.TextFormatCode, value, nil)
+		if err != nil {
+			return nil, notApplied(err)
 		}
+		args[i] = string(text)
 	}
-	return nil
+	return args, nil
 }
 
 // Committed is [store.Tx.Committed].

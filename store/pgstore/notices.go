@@ -101,7 +101,7 @@ func (s *Store) tellOthers(ctx context.Context) {
 func (s *Store) notify(ctx context.Context, payload string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.answer)
 	defer cancel()
-	_, err := query(ctx, s, ignore, s.sql.notify, channel(s.opts.Schema), payload)
+	_, err := query(ctx, s, ignore, statement{sql: s.sql.notify, args: [][]byte{[]byte(channel(s.opts.Schema)), []byte(payload)}})
 	return err
 }
 

@@ -75,6 +75,9 @@ func (o *op) settle(current *semel.Record, applied bool, err error) {
 
 // unsettled are those of ops that are not settled.
 func unsettled(ops []*op) []*op {
+	if !slices.ContainsFunc(ops, func(o *op) bool { return o.settled }) {
+		return ops
+	}
 	return slices.DeleteFunc(slices.Clone(ops), func(o *op) bool { return o.settled })
 }
 
@@ -102,7 +105,11 @@ func (s *Store) writing(ops []*op, lockTimeout time.Duration) (list []statement)
 		sql     string
 		members []member
 	}{{true, s.sql.create, createMembers}, {false, s.sql.update, updateMembers}} {
-		some := slices.DeleteFunc(slices.Clone(ops), func(o *op) bool { return o.creates() != kind.creates })
+		other := func(o *op) bool { return o.creates() != kind.creates }
+		some := ops
+		if slices.ContainsFunc(ops, other) {
+			some = slices.DeleteFunc(slices.Clone(ops), other)
+		}
 		if len(some) == 0 {
 			continue
 		}
@@ -111,7 +118,7 @@ func (s *Store) writing(ops []*op, lockTimeout time.Duration) (list []statement)
 			noted.add(o.id[:], o.write.Evidence)
 		}
 		args := append(append(arrays(kind.members, some), milliseconds(lockTimeout)), noted.args()...)
-		list = append(list, statement{kind.sql, args})
+		list = append(list, statement{sql: kind.sql, args: args})
 	}
 	return list
 }

@@ -24,10 +24,27 @@ func (s *Store) garbled(conn *pgx.Conn) error {
 	return errGarbled
 }
 
-// statement is one with its parameters.
+// statement is one with its parameters, in binary form.
 type statement struct {
 	sql  string
-	args []any
+	args [][]byte
+	once bool // its text is not one of a few, so it isn't worth preparing
+}
+
+// isBinary says that all parameters, or results, are in binary form.
+var isBinary = []int16{pgx.BinaryFormatCode}
+
+// add adds the statement to a batch. It is prepared in the session, unless that isn't ours.
+func (st *statement) add(ctx context.Context, s *Store, conn *pgx.Conn, batch *pgconn.Batch) error {
+	if st.once || s.database.pooler {
+		batch.ExecParams(st.sql, st.args, nil, isBinary, isBinary)
+		return nil
+	}
+	prepared, err := conn.Prepare(ctx, st.sql, st.sql)
+	if err == nil {
+		batch.ExecStatement(prepared, st.args, isBinary, isBinary)
+	}
+	return err
 }
 
 // transact runs statements as one transaction, in one round trip, and returns all their
@@ -36,8 +53,8 @@ type statement struct {
 // means that it was rolled back or never sent.
 //
 // It is one implicit transaction because pgx sends a single Sync behind the statements, and
-// prepares them before. So none of them may begin or end a transaction.
-func transact[T any](ctx context.Context, s *Store, conn *pgx.Conn, scan pgx.RowToFunc[T], list ...statement) (all []T, err error) {
+// they are prepared before. So none of them may begin or end a transaction.
+func transact[T any](ctx context.Context, s *Store, conn *pgx.Conn, scan func(values) (T, error), list ...statement) (all []T, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notApplied(err)
 	}
@@ -45,31 +62,29 @@ func transact[T any](ctx context.Context, s *Store, conn *pgx.Conn, scan pgx.Row
 		return nil, notApplied(errors.New("the connection is closed"))
 	}
 	s.warnings.take(conn)
-	var batch pgx.Batch
-	for _, st := range list {
-		batch.Queue(st.sql, st.args...)
-	}
-	results := conn.SendBatch(ctx, &batch)
-	var tag pgconn.CommandTag // of the last statement; empty: the server didn't carry it out
-	for range list {
-		rows, _ := results.Query() // its error is that of the rows, too
-		before := len(all)
-		all, err = pgx.AppendRows(all, rows, scan)
-		if tag = rows.CommandTag(); err == nil && tag.Select() && int64(len(all)-before) != tag.RowsAffected() {
-			err = errGarbled
-		}
-		if err != nil {
-			break
+	var batch pgconn.Batch
+	for i := range list {
+		if err == nil {
+			err = list[i].add(ctx, s, conn, &batch)
 		}
 	}
-	err = cmp.Or(err, results.Close()) // which reads on to the end of the transaction
+	done := 0 // statements that the server carried out
+	if err == nil {
+		results := conn.PgConn().ExecBatch(ctx, &batch)
+		for err == nil && results.NextResult() {
+			if all, err = appendRows(all, results.ResultReader(), scan); err == nil {
+				done++
+			}
+		}
+		err = cmp.Or(err, results.Close()) // which reads on to the end of the transaction
+	}
 	pe, answered := errors.AsType[*pgconn.PgError](err)
 	if err != nil && (!answered || stale(pe)) {
 		_ = conn.Close(s.base) // the pool replaces it
 	}
 	warning := s.warnings.take(conn)
 	switch {
-	case answered && rolledBack(pe, tag.String() != ""):
+	case answered && rolledBack(pe, done == len(list)):
 		return nil, notApplied(err)
 	case err != nil:
 		return nil, err
@@ -79,13 +94,29 @@ func transact[T any](ctx context.Context, s *Store, conn *pgx.Conn, scan pgx.Row
 	return all, nil
 }
 
+// appendRows adds the rows of a statement to all.
+func appendRows[T any](all []T, r *pgconn.ResultReader, scan func(values) (T, error)) (_ []T, err error) {
+	before := len(all)
+	for r.NextRow() {
+		row, serr := scan(r.Values())
+		if err = cmp.Or(err, serr); err == nil {
+			all = append(all, row)
+		}
+	}
+	tag, rerr := r.Close()
+	if err = cmp.Or(err, rerr); err == nil && tag.Select() && int64(len(all)-before) != tag.RowsAffected() {
+		err = errGarbled
+	}
+	return all, err
+}
+
 // unknownFate is the error of a transaction that the server has committed with a warning.
 func unknownFate(warning string) error {
 	return fmt.Errorf("the server warns of a transaction whose fate is unknown now: %s", warning)
 }
 
 // ignore is for rows that say nothing.
-func ignore(pgx.CollectableRow) (none struct{}, err error) { return none, nil }
+func ignore(values) (none struct{}, err error) { return none, nil }
 
 // stale reports that a prepared statement is gone or no longer fits the table, so the
 // connection is of no further use.

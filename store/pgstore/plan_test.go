@@ -6,14 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/semelhq/semel/internal/pgtest"
 	"github.com/semelhq/semel/store"
 )
 
 // explain is how the server would run a statement.
-func explain(t *testing.T, database string, settings map[string]string, sql string, args ...any) string {
+func explain(t *testing.T, database string, settings map[string]string, st statement) string {
 	t.Helper()
 	conn := pgtest.Shared(t).Conn(t, database)
 	for name, value := range settings {
@@ -22,32 +20,28 @@ func explain(t *testing.T, database string, settings map[string]string, sql stri
 		}
 	}
 	var b strings.Builder
-	rows, err := conn.Query(t.Context(), "EXPLAIN "+sql, append([]any{pgx.QueryExecModeExec}, args...)...)
-	noError(t, err)
-	for rows.Next() {
-		var line string
-		noError(t, rows.Scan(&line))
-		b.WriteString(line + "\n")
+	result := conn.PgConn().ExecParams(t.Context(), "EXPLAIN "+st.sql, st.args, nil, isBinary, isBinary).Read()
+	noError(t, result.Err)
+	for _, row := range result.Rows {
+		b.WriteString(string(row[0]) + "\n")
 	}
-	noError(t, rows.Err())
 	return b.String()
 }
 
+// of is a statement with its parameters.
+func of(sql string, args ...[]byte) statement { return statement{sql: sql, args: args} }
+
 func TestPlans(t *testing.T) {
 	s, database := open(t, Options{})
-	of := func(sql string, args ...any) statement { return statement{sql, args} }
-	searched := func(q *store.Query, from *place) statement {
-		sql, args := searching("semel", q, from)
-		return statement{sql, args}
-	}
+	searched := func(q *store.Query, from *place) statement { return searching("semel", q, from) }
 	hot := map[string]func(n int) statement{
 		"create": func(n int) statement { return writing(t, s, n, store.Revision{}, nil) },
 		"update": func(n int) statement { return writing(t, s, n, store.Revision{1}, nil) },
-		"get":    func(n int) statement { return of(s.sql.get, make([][]byte, n)) },
+		"get":    func(n int) statement { return of(s.sql.get, array("bytea", make([][]byte, n))) },
 		"due": func(int) statement {
-			return of(s.sql.due, time.Now().UnixNano(), time.Now().UnixNano()-1, make([]byte, 32), 256)
+			return of(s.sql.due, bigint(time.Now().UnixNano()), bigint(time.Now().UnixNano()-1), make([]byte, 32), bigint(256))
 		},
-		"purge": func(n int) statement { return of(s.sql.purge, make([][]byte, n), make([][]byte, n), "100") },
+		"purge": func(n int) statement { return of(s.sql.purge, array("bytea", make([][]byte, n)), array("bytea", make([][]byte, n)), []byte("100")) },
 		"search": func(int) statement {
 			return searched(&store.Query{Limit: 50}, &place{at: time.Now().UnixNano(), id: []byte{}})
 		},
@@ -57,7 +51,7 @@ func TestPlans(t *testing.T) {
 		for what, statement := range hot {
 			for _, n := range []int{1, 50} {
 				st := statement(n)
-				if plan := explain(t, database, settings, st.sql, st.args...); !strings.Contains(plan, "Index") && !strings.Contains(plan, "Conflict Arbiter") ||
+				if plan := explain(t, database, settings, st); !strings.Contains(plan, "Index") && !strings.Contains(plan, "Conflict Arbiter") ||
 					strings.Contains(plan, "Seq Scan on idempotency_log") {
 					t.Errorf("%s of %d rows does not use an index:\n%s", what, n, plan)
 				} else if what == "due" && (strings.Contains(plan, "Sort") || !strings.Contains(plan, "Index Cond: ((next_at <= ") || !strings.Contains(plan, "ROW(next_at, id) > ROW(")) {

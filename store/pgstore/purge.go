@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
 )
@@ -22,11 +20,11 @@ func (s *Store) Purge(ctx context.Context, refs []store.Ref) (int, error) {
 	slices.SortFunc(versions, func(a, b version) int { return bytes.Compare(a.id[:], b.id[:]) })
 	n := 0
 	for part := range slices.Chunk(versions, maxBatch) {
-		var ids, revisions pgtype.FlatArray[[]byte]
+		var ids, revisions [][]byte
 		for i := range part {
 			ids, revisions = append(ids, part[i].id[:]), append(revisions, part[i].revision[:])
 		}
-		deleted, err := change(ctx, s, scanVersion, s.sql.purge, ids, revisions, milliseconds(s.opts.LockTimeout))
+		deleted, err := change(ctx, s, scanVersion, statement{sql: s.sql.purge, args: [][]byte{array("bytea", ids), array("bytea", revisions), milliseconds(s.opts.LockTimeout)}})
 		if err != nil {
 			return n, fmt.Errorf("pgstore: purge: %w", err)
 		}
@@ -52,7 +50,7 @@ func (s *Store) Archive(ctx context.Context, recs []semel.Record) error {
 		}
 		// A crash before the commit leaves nothing, and the records unpurged. After a
 		// crash behind it they are archived once more, which changes nothing.
-		if _, err := change(ctx, s, ignore, s.sql.archive, arrays(recordMembers, ops)...); err != nil {
+		if _, err := change(ctx, s, ignore, statement{sql: s.sql.archive, args: arrays(recordMembers, ops)}); err != nil {
 			return fmt.Errorf("pgstore: archive: %w", err)
 		}
 	}

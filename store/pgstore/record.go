@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store/codec"
 )
@@ -35,12 +33,10 @@ type row struct {
 	at                             int64
 }
 
-func scanRow(from pgx.CollectableRow) (r row, err error) {
-	var at *int64 // null in the row of a barrier
-	if err = from.Scan(&at, &r.id, &r.revision, &r.response, &r.record); at != nil {
-		r.at = *at
-	}
-	return r, err
+func scanRow(v values) (r row, err error) {
+	r.at, _ = v.number(0) // null in the row of a barrier
+	r.id, r.revision, r.response, r.record = bytes.Clone(v[1]), bytes.Clone(v[2]), bytes.Clone(v[3]), bytes.Clone(v[4])
+	return r, nil
 }
 
 // decode reads a row and verifies that it is whole, and belongs to its identity and

@@ -24,8 +24,7 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 		return page, err
 	}
 	q.Limit = min(cmp.Or(max(q.Limit, 0), store.DefaultSearchLimit), store.MaxSearchLimit)
-	sql, args := searching(s.opts.Schema, &q, from)
-	rows, err := query(ctx, s, scanRow, sql, args...)
+	rows, err := query(ctx, s, scanRow, searching(s.opts.Schema, &q, from))
 	if err != nil {
 		return page, fmt.Errorf("pgstore: search: %w", err)
 	}
@@ -51,38 +50,38 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 
 // searching is the statement of a search, with its parameters. It returns the records,
 // and then, with nothing but its place, the one at which it stopped looking, if it did.
-func searching(schema string, q *store.Query, from *place) (sql string, args []any) {
-	after := "TRUE"
+func searching(schema string, q *store.Query, from *place) statement {
+	after, args := "TRUE", [][]byte{}
 	if from != nil {
-		after, args = "(since, id) < ($1::bigint, $2::bytea)", []any{from.at, from.id}
+		after, args = "(since, id) < ($1::bigint, $2::bytea)", [][]byte{bigint(from.at), from.id}
 	}
 	var conds []string
-	where := func(asked bool, cond string, value any) {
+	where := func(asked bool, cond string, value []byte) {
 		if asked {
 			args = append(args, value)
 			conds = append(conds, fmt.Sprintf(cond, len(args)))
 		}
 	}
-	where(q.Tenant != nil, "session_id = $%d::text", q.Tenant)
-	where(q.Principal != "", "user_id = $%d::text", q.Principal)
-	where(q.Operation != "", "operation_type = $%d::text", q.Operation)
-	where(q.Key != "", "idempotency_key = $%d::text", q.Key)
-	where(q.State != 0, "status = $%d::text", q.State.String())
-	where(q.Held, "held = $%d::boolean", true)
-	where(q.After != 0, "created_at >= $%d::timestamptz", q.After.Time())
-	where(q.Before != 0, "created_at <= $%d::timestamptz", q.Before.Time())
+	where(q.Tenant != nil, "session_id = $%d::text", []byte(*cmp.Or(q.Tenant, new(string))))
+	where(q.Principal != "", "user_id = $%d::text", []byte(q.Principal))
+	where(q.Operation != "", "operation_type = $%d::text", []byte(q.Operation))
+	where(q.Key != "", "idempotency_key = $%d::text", []byte(q.Key))
+	where(q.State != 0, "status = $%d::text", []byte(q.State.String()))
+	where(q.Held, "held = $%d::boolean", boolean(true))
+	where(q.After != 0, "created_at >= $%d::timestamptz", bigint(microseconds(q.After)))
+	where(q.Before != 0, "created_at <= $%d::timestamptz", bigint(microseconds(q.Before)))
 	table := name(schema, "idempotency_log")
 	const row = "l.since, l.id, l.revision, l.response_payload, l.record"
 	const order = " ORDER BY since DESC, id DESC"
 	limit := fmt.Sprintf(" LIMIT %d", q.Limit)
 	matches := strings.Join(append(conds, "TRUE"), " AND ")
 	if len(conds) == 0 || q.Key != "" {
-		return "SELECT " + row + " FROM " + table + " l WHERE " + after + " AND " + matches + order + limit, args
+		return statement{sql: "SELECT " + row + " FROM " + table + " l WHERE " + after + " AND " + matches + order + limit, args: args, once: true}
 	}
-	return fmt.Sprintf("(SELECT %s FROM (SELECT * FROM %s WHERE %s%s LIMIT %d) AS l WHERE %s%s%s)"+
+	return statement{sql: fmt.Sprintf("(SELECT %s FROM (SELECT * FROM %s WHERE %s%s LIMIT %d) AS l WHERE %s%s%s)"+
 		" UNION ALL (SELECT since, id, NULL, NULL, NULL FROM %s WHERE %s%s OFFSET %d LIMIT 1)",
 		row, table, after, order, searchBatch, matches, order, limit,
-		table, after, order, searchBatch-1), args
+		table, after, order, searchBatch-1), args: args, once: true}
 }
 
 // place is where a list has arrived: its next page begins behind the row with this value in

@@ -7,10 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/store"
 )
 
 // statements are the texts of what the store sends every day. They keep nothing in the
@@ -21,68 +18,56 @@ type statements struct {
 }
 
 // member is a column that a write sets, or something that it is judged by, with the type
-// of its parameter, which is an array of those of all writes.
+// of its parameter, which is an array of those of all writes: add adds a write's element.
 type member struct {
 	name, kind string
-	all        func(ops []*op) any
-}
-
-// of is a member with what it is of a write. pgx encodes a FlatArray without reflection.
-func of[T any](name, kind string, value func(o *op, rec *semel.Record) T) member {
-	return member{name, kind, func(ops []*op) any {
-		list := make(pgtype.FlatArray[T], len(ops))
-		for i, o := range ops {
-			list[i] = value(o, o.write.Record)
-		}
-		return list
-	}}
-}
-
-// timeOf is a member that is an instant, or null, as PostgreSQL has it: to the microsecond.
-func timeOf(name string, value func(o *op, rec *semel.Record) store.Instant) member {
-	return of(name, "timestamptz", func(o *op, rec *semel.Record) *time.Time {
-		return orNil(value(o, rec).Time().Truncate(time.Microsecond), value(o, rec) == 0)
-	})
-}
-
-func orNil[T any](value T, null bool) *T {
-	if null {
-		return nil
-	}
-	return &value
+	add        func(b []byte, o *op, rec *semel.Record) []byte
 }
 
 // versionMembers change with every version of a record; identityMembers never change.
 var (
 	versionMembers = []member{
-		of("id", "bytea", func(o *op, _ *semel.Record) []byte { return o.id[:] }),
-		of("revision", "bytea", func(_ *op, rec *semel.Record) []byte { return rec.Revision[:] }),
-		of("record", "bytea", func(o *op, _ *semel.Record) []byte { return o.record }),
-		of("next_at", "int8", func(_ *op, rec *semel.Record) *int64 { return orNil(int64(rec.NextAt), rec.NextAt == 0) }),
-		of("held", "bool", func(_ *op, rec *semel.Record) bool { return rec.Held != "" }),
-		of("request_payload", "text", func(_ *op, rec *semel.Record) *string {
-			return orNil(rec.Fingerprint.String(), rec.Fingerprint.IsZero())
-		}),
-		of("response_payload", "bytea", func(_ *op, rec *semel.Record) []byte { return rec.Result.Data }),
-		of("status", "text", func(_ *op, rec *semel.Record) string { return rec.State.String() }),
-		timeOf("created_at", func(_ *op, rec *semel.Record) store.Instant { return rec.CreatedAt }),
-		timeOf("updated_at", func(_ *op, rec *semel.Record) store.Instant { return rec.UpdatedAt }),
-		timeOf("expires_at", func(_ *op, rec *semel.Record) store.Instant { return rec.ExpiresAt }),
+		{"id", "bytea", func(b []byte, o *op, _ *semel.Record) []byte { return appendElement(b, o.id[:]) }},
+		{"revision", "bytea", func(b []byte, _ *op, rec *semel.Record) []byte { return appendElement(b, rec.Revision[:]) }},
+		{"record", "bytea", func(b []byte, o *op, _ *semel.Record) []byte { return appendElement(b, o.record) }},
+		{"next_at", "int8", func(b []byte, _ *op, rec *semel.Record) []byte {
+			if rec.NextAt == 0 {
+				return appendNull(b)
+			}
+			return appendInt(b, int64(rec.NextAt))
+		}},
+		{"held", "bool", func(b []byte, _ *op, rec *semel.Record) []byte { return appendBool(b, rec.Held != "") }},
+		{"request_payload", "text", func(b []byte, _ *op, rec *semel.Record) []byte {
+			if rec.Fingerprint.IsZero() {
+				return appendNull(b)
+			}
+			return appendElement(b, rec.Fingerprint.String())
+		}},
+		{"response_payload", "bytea", func(b []byte, _ *op, rec *semel.Record) []byte {
+			if rec.Result.Data == nil {
+				return appendNull(b)
+			}
+			return appendElement(b, rec.Result.Data)
+		}},
+		{"status", "text", func(b []byte, _ *op, rec *semel.Record) []byte { return appendElement(b, rec.State.String()) }},
+		{"created_at", "timestamptz", func(b []byte, _ *op, rec *semel.Record) []byte { return appendTime(b, rec.CreatedAt) }},
+		{"updated_at", "timestamptz", func(b []byte, _ *op, rec *semel.Record) []byte { return appendTime(b, rec.UpdatedAt) }},
+		{"expires_at", "timestamptz", func(b []byte, _ *op, rec *semel.Record) []byte { return appendTime(b, rec.ExpiresAt) }},
 	}
 	identityMembers = []member{
-		of("since", "int8", func(_ *op, rec *semel.Record) int64 { return int64(rec.CreatedAt) }),
-		of("idempotency_key", "text", func(_ *op, rec *semel.Record) string { return rec.ID.Key }),
-		of("operation_type", "text", func(_ *op, rec *semel.Record) string { return rec.ID.Operation }),
-		of("user_id", "text", func(_ *op, rec *semel.Record) string { return rec.ID.Principal }),
-		of("session_id", "text", func(_ *op, rec *semel.Record) string { return rec.ID.Tenant }),
+		{"since", "int8", func(b []byte, _ *op, rec *semel.Record) []byte { return appendInt(b, int64(rec.CreatedAt)) }},
+		{"idempotency_key", "text", func(b []byte, _ *op, rec *semel.Record) []byte { return appendElement(b, rec.ID.Key) }},
+		{"operation_type", "text", func(b []byte, _ *op, rec *semel.Record) []byte { return appendElement(b, rec.ID.Operation) }},
+		{"user_id", "text", func(b []byte, _ *op, rec *semel.Record) []byte { return appendElement(b, rec.ID.Principal) }},
+		{"session_id", "text", func(b []byte, _ *op, rec *semel.Record) []byte { return appendElement(b, rec.ID.Tenant) }},
 	}
 	recordMembers = slices.Concat(versionMembers, identityMembers)
-	deadline      = timeOf("deadline", func(o *op, _ *semel.Record) store.Instant { return o.deadline })
+	deadline      = member{"deadline", "timestamptz", func(b []byte, o *op, _ *semel.Record) []byte { return appendTime(b, o.deadline) }}
 	// A write may be made until its deadline, and one that changes a record names the
 	// revision that it follows.
 	createMembers = slices.Concat(recordMembers, []member{deadline})
 	updateMembers = slices.Concat(versionMembers, []member{
-		of("expect", "bytea", func(o *op, _ *semel.Record) []byte { return o.write.Expect[:] }), deadline,
+		{"expect", "bytea", func(b []byte, o *op, _ *semel.Record) []byte { return appendElement(b, o.write.Expect[:]) }}, deadline,
 	})
 
 	archiveMembers = slices.DeleteFunc(slices.Clone(recordMembers), func(m member) bool {
@@ -90,11 +75,21 @@ var (
 	})
 )
 
-// arrays are the parameters of [unnest] for many writes.
-func arrays(members []member, ops []*op) []any {
-	args := make([]any, len(members))
+// arrays are the parameters of [unnest] for many writes, in one piece of memory, with room for
+// further parameters.
+func arrays(members []member, ops []*op) [][]byte {
+	size := 24 * len(members)
+	for _, o := range ops {
+		size += o.Size()
+	}
+	b, args := make([]byte, 0, size), make([][]byte, len(members), len(members)+6)
 	for i, m := range members {
-		args[i] = m.all(ops)
+		from := len(b)
+		b = appendHeader(b, m.kind, len(ops))
+		for _, o := range ops {
+			b = m.add(b, o, o.write.Record)
+		}
+		args[i] = b[from:]
 	}
 	return args
 }
@@ -148,7 +143,7 @@ func (d *database) barrier(nulls int) string {
 }
 
 // milliseconds is a duration as settings have it.
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+func milliseconds(d time.Duration) []byte { return strconv.AppendInt(nil, d.Milliseconds(), 10) }
 
 func newStatements(schema string, d *database) statements {
 	log := name(schema, "idempotency_log")

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
@@ -115,13 +114,10 @@ type version struct {
 	revision store.Revision
 }
 
-func scanVersion(r pgx.CollectableRow) (v version, err error) {
-	var id, revision []byte
-	if err = r.Scan(&id, &revision); err == nil && (len(id) != len(v.id) || len(revision) != len(v.revision)) {
+func scanVersion(row values) (v version, err error) {
+	if copy(v.id[:], row[0]) != len(row[0]) || copy(v.revision[:], row[1]) != len(row[1]) || len(row[0])+len(row[1]) != len(v.id)+len(v.revision) {
 		err = errGarbled
 	}
-	copy(v.id[:], id)
-	copy(v.revision[:], revision)
 	return v, err
 }
 
@@ -168,7 +164,7 @@ func (s *Store) writeOnce(ctx context.Context, conn *pgx.Conn, ops []*op, lockTi
 // them as refused by that, and returns those that could be made as far as it sees, but whose
 // deadline is over. Another round may make the rest.
 func (s *Store) lookAtWhatIsThere(ctx context.Context, conn *pgx.Conn, ops []*op) (late []*op, err error) {
-	ids := make(pgtype.FlatArray[[]byte], len(ops))
+	ids := make([][]byte, len(ops))
 	for i, o := range ops {
 		ids[i] = o.id[:]
 	}
