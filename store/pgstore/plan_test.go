@@ -41,7 +41,9 @@ func TestPlans(t *testing.T) {
 		"due": func(int) statement {
 			return of(s.sql.due, bigint(time.Now().UnixNano()), bigint(time.Now().UnixNano()-1), make([]byte, 32), bigint(256))
 		},
-		"purge": func(n int) statement { return of(s.sql.purge, array("bytea", make([][]byte, n)), array("bytea", make([][]byte, n)), []byte("100")) },
+		"purge": func(n int) statement {
+			return of(s.sql.purge, array("bytea", make([][]byte, n)), array("bytea", make([][]byte, n)), []byte("100"))
+		},
 		"search": func(int) statement {
 			return searched(&store.Query{Limit: 50}, &place{at: time.Now().UnixNano(), id: []byte{}})
 		},
