@@ -2,7 +2,7 @@ package redisstore
 
 import (
 	"crypto/sha256"
-	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/semelhq/semel"
@@ -75,11 +75,18 @@ func digestOf(key string) string { return key[len(key)-digestLen:] }
 const neverDue = "9999999999999999"
 
 // head returns the head of a record that is due at an instant.
-func head(at store.Instant) string {
+func head(at store.Instant) string { return string(appendHead(nil, at)) }
+
+func appendHead(b []byte, at store.Instant) []byte {
 	if at == 0 {
-		return neverDue
+		return append(b, neverDue...)
 	}
-	return fmt.Sprintf("%0*d", headLen, micros(at))
+	var digits [20]byte
+	text := strconv.AppendInt(digits[:0], micros(at), 10)
+	for range headLen - len(text) {
+		b = append(b, '0')
+	}
+	return append(b, text...)
 }
 
 // micros returns an instant as a score: microseconds, rounded down. A sorted set stores them

@@ -58,7 +58,8 @@ type write struct {
 // newWrite prepares a write of a record.
 func (s *Store) newWrite(from *store.Write) (*write, error) {
 	rec := from.Record
-	value, err := codec.Append([]byte(head(rec.NextAt)), rec)
+	const usualRecord = 512 // room for most records beside the result
+	value, err := codec.Append(appendHead(make([]byte, 0, len(rec.Result.Data)+usualRecord), rec.NextAt), rec)
 	if err != nil {
 		return nil, err
 	}
