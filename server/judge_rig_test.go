@@ -29,7 +29,8 @@ import (
 )
 
 // program is who does the work behind all doors. It answers by what the test has set, and
-// counts how often it was asked.
+// counts how often it was asked. Its answers have the Semel-Effect of the request, if it
+// gets that: all senders say that nothing was done, and no door may believe them.
 type program struct {
 	hits   atomic.Int64
 	answer atomic.Pointer[http.HandlerFunc]
@@ -37,6 +38,9 @@ type program struct {
 
 func (p *program) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.hits.Add(1)
+	if said, ok := r.Header["Semel-Effect"]; ok {
+		w.Header()["Semel-Effect"] = said
+	}
 	(*p.answer.Load())(w, r)
 }
 
@@ -151,9 +155,9 @@ webhooks: [{path: /hooks, source: github, secret_files: [SECRET], upstream: UP, 
 commands: {registry: REGISTRY}
 evidence: {key_file: KEYS}
 `)))
-	bearer := []string{"Authorization", "Bearer " + token}
+	always := []string{"Authorization", "Bearer " + token, "Semel-Effect", "none"}
 	post := func(path, body string, header ...string) (int, http.Header) {
-		status, h, _ := do(t, http.MethodPost, s.data(path), body, append(header, bearer...)...)
+		status, h, _ := do(t, http.MethodPost, s.data(path), body, append(header, always...)...)
 		return status, h
 	}
 	route := func(path string) func(*testing.T, string) (int, http.Header) {
@@ -207,7 +211,7 @@ evidence: {key_file: KEYS}
 			return v
 		}, runs: retried},
 		{name: "the proxy with a ledger", deliver: func(t *testing.T, call string) (int, http.Header) {
-			status, header, _ := do(t, http.MethodPost, proxied.URL+"/charges", "{}", "Idempotency-Key", call)
+			status, header, _ := do(t, http.MethodPost, proxied.URL+"/charges", "{}", "Idempotency-Key", call, "Semel-Effect", "none")
 			return status, header
 		}, verdict: same, runs: retried},
 		{name: "a handler of this process", own: true, deliver: handled(own), verdict: func(status int, v judge.Verdict) judge.Verdict {

@@ -67,6 +67,7 @@ func (c *capture) WriteHeader(status int) {
 		panic("semelhttp: invalid WriteHeader code " + strconv.Itoa(status))
 	}
 	if status >= 100 && status < 200 && status != http.StatusSwitchingProtocols {
+		delete(c.w.Header(), judge.EffectHeader) // it says nothing of the end
 		if !c.whole {
 			c.w.WriteHeader(status)
 		}

@@ -75,10 +75,10 @@ type passing struct {
 
 // WriteHeader stops the clock, unless it is informational.
 func (p *passing) WriteHeader(status int) {
+	delete(p.Header(), judge.EffectHeader)
 	if status >= 200 {
 		p.stop()
 		p.mark() // ReverseProxy clears the headers after an informational answer
-		delete(p.Header(), judge.EffectHeader)
 	}
 	p.ResponseWriter.WriteHeader(status)
 }
