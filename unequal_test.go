@@ -276,6 +276,7 @@ func (m *member) deliver(c semel.Call) {
 			p.violated("fence %d of %s comes after %d", x.Fence(), id.Key, p.fences[id])
 		}
 		p.fences[id], p.running[id] = x.Fence(), ctx
+		p.proved(x.(*semel.Attempt).Record())
 		p.mu.Unlock()
 		defer func() {
 			p.mu.Lock()
@@ -309,6 +310,21 @@ func (m *member) deliver(c semel.Call) {
 		p.violated("%s was answered %s, and now %s", id.Key, was, got)
 	}
 	p.answers[id] = got
+}
+
+// proved looks at a call that begins to run: what was tried before has proved by then what
+// it came to, or the call would be executed twice.
+func (p *party) proved(rec *semel.Record) {
+	for _, ef := range rec.Effects {
+		if ef.State == store.EffectStarted {
+			p.violated("%s runs again, and its effect %s may have happened", rec.ID.Key, ef.Name)
+		}
+	}
+	for _, at := range rec.Earlier {
+		if rec.ID.Operation == "hold" && at.Disposition == semel.DispositionAbandoned {
+			p.violated("%s runs again after attempt %d, whose holder is gone", rec.ID.Key, at.Number)
+		}
+	}
 }
 
 // said is all that an answer has of an outcome.
