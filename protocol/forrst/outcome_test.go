@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -261,6 +262,57 @@ func TestUnknownOutcomes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAServerThatDied leaves a key that is processing as long as its lease lasts, and then
+// one whose outcome is unknown, until somebody settles it.
+func TestAServerThatDied(t *testing.T) {
+	clause.Proves(t, "FOR-LIFE.1")
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int64
+		died, end := make(chan struct{}), make(chan struct{})
+		opts := forrst.Options{PlainHash: true, Functions: []forrst.Function{charging(semel.Operation{Lease: 5 * time.Second},
+			func(_ context.Context, x semel.Execution, _ *forrst.Request) (any, error) {
+				runs.Add(1)
+				x.(*semel.Attempt).Detach()
+				close(died)
+				<-end
+				return nil, errors.New("nobody hears of it")
+			})}}
+		w := newWorld(t, opts)
+		dead := *w
+		var posts sync.WaitGroup
+		posts.Go(func() { dead.post(call("req_1", "{}", `{"key":"k"}`)) })
+		<-died
+		w.deploy(opts)
+		deliver := func(id string, reason any) {
+			t.Helper()
+			s := w.post(call(id, "{}", `{"key":"k"}`))
+			s.want(t, 409, forrst.IdempotencyProcessing, "processing")
+			if got := s.Errors[0].Details["reason"]; got != reason || s.Errors[0].Details["retry_after"] == nil {
+				t.Errorf("%s: the reason is %v, want %v", id, got, reason)
+			}
+		}
+		deliver("req_2", nil)
+		<-time.After(4 * time.Second)
+		deliver("req_3", nil)
+		<-time.After(2 * time.Second)
+		deliver("req_4", "outcome_unknown")
+		<-time.After(48 * time.Hour)
+		deliver("req_5", "outcome_unknown")
+		id := semel.Call{Operation: "payments.charge", Principal: "tester", Scope: "payments.charge@1.0.0", Key: "k"}
+		settlement := semel.Settlement{Outcome: semel.DispositionCompleted, Result: semel.Result{Data: []byte(`{"charge_id":"ch_1"}`)}}
+		if _, err := w.engine.Settle(t.Context(), id.ID(semel.SharePrincipal), settlement, "support"); err != nil {
+			t.Fatal(err)
+		}
+		w.post(call("req_6", "{}", `{"key":"k"}`)).want(t, 200, "", "cached")
+		close(end)
+		posts.Wait()
+		w.post(call("req_7", "{}", `{"key":"k"}`)).want(t, 200, "", "cached")
+		if runs.Load() != 1 {
+			t.Errorf("executed %d times", runs.Load())
+		}
+	})
 }
 
 // TestSettledOverHTTP: a reconciler that is asked over HTTP gives an answer of HTTP.
