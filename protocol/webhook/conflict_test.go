@@ -120,7 +120,8 @@ func TestAnotherEventWithTheKey(t *testing.T) {
 	t.Run("no 2xx while it can't be kept", func(t *testing.T) {
 		r := newRig(t, "stripe", own(Ack, ""), func(o *Options) { o.Evidence = "" })
 		r.want(refund(t, 5), http.StatusOK)
-		r.store.set(true)
+		r.store.full = ":conflict:"
+		r.want(refund(t, 5), http.StatusOK)
 		r.want(refund(t, 7), http.StatusServiceUnavailable)
 	})
 	t.Run("nor for what is too long to be kept", func(t *testing.T) {

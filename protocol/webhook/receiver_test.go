@@ -46,6 +46,7 @@ type flaky struct {
 	semel.Store
 	mu   sync.Mutex
 	away bool
+	full string // keys with this text can't be written
 	// meet, if it is set, holds the first reads of the states of payments until as many
 	// have come as it waits for.
 	meet *sync.WaitGroup
@@ -63,7 +64,7 @@ func (s *flaky) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 
 func (s *flaky) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	s.mu.Lock()
-	away := s.away
+	away := s.away || s.full != "" && strings.Contains(w.Record.ID.Key, s.full)
 	s.mu.Unlock()
 	if away {
 		return nil, false, errors.New("the store is away")
