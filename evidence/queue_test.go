@@ -13,6 +13,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
@@ -101,6 +102,7 @@ func TestDecisionsAreWrittenTogether(t *testing.T) {
 }
 
 func TestDurableDecisionsAreWaitedFor(t *testing.T) {
+	clause.Proves(t, "IDS-XII.6")
 	st := &gated{}
 	inBubble(t, st, nil, func(t *testing.T, l *evidence.Log) {
 		var work sync.WaitGroup
