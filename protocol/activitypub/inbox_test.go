@@ -142,6 +142,7 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 	w.t = t
 	w.wantAt("/actors/nobody/inbox/", 404, "no such actor", note("a"))
+	w.wantAt("/actors/nobody/inbox/", 404, "no such actor", note("a", `,"to":"`+alice+`"`)) // and not that it is for others
 	w.wantAt("/actors/alice/outbox/", 404, "no such actor", note("a"))
 	w.wantAt("/inbox", 404, "no such actor", note("a", `,"to":"https://here.example/actors/nobody"`))
 	if rec := w.post("/actors/alice/inbox/", note("a"), "Signed-By", "nobody knows"); rec.Header().Get("Retry-After") == "" {

@@ -124,10 +124,14 @@ func (in *Inbox) inboxes(ctx context.Context, a *Activity) ([]string, error) {
 		}
 	}
 	if a.Inbox != "" {
+		// Whose inbox isn't there comes before whom the activity is for.
+		if err := in.exist(ctx, a.Inbox); err != nil {
+			return nil, err
+		}
 		if !named[a.Inbox] && !others {
 			return nil, malformed("the activity is for others than the actor of this inbox")
 		}
-		return []string{a.Inbox}, in.exist(ctx, a.Inbox)
+		return []string{a.Inbox}, nil
 	}
 	if len(named) > maxInboxes {
 		return nil, unprocessable("the activity names more than %d actors of this server", maxInboxes)
