@@ -64,8 +64,11 @@ func (s *flaky) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 
 func (s *flaky) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	s.mu.Lock()
-	away := s.away || s.full != "" && strings.Contains(w.Record.ID.Key, s.full)
+	away, full := s.away, s.full != "" && strings.Contains(w.Record.ID.Key, s.full)
 	s.mu.Unlock()
+	if full {
+		return nil, false, fmt.Errorf("the store is full: %w", store.ErrNotApplied)
+	}
 	if away {
 		return nil, false, errors.New("the store is away")
 	}
