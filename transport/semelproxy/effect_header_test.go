@@ -24,12 +24,14 @@ func TestWhatUpstreamsSayOfEffectsIsForSemel(t *testing.T) {
 		}
 		w.Header().Set(name, "none")
 		w.WriteHeader(http.StatusEarlyHints)
-		w.Header().Set("Trailer", name+", X-Sum")
+		w.Header().Set("Trailer", r.URL.Query().Get("announced"))
 		w.WriteHeader(http.StatusOK)
 		_, _ = io.WriteString(w, "said")
-		w.Header().Set(name, "none")
-		w.Header().Set(http.TrailerPrefix+name, "none")
 		w.Header().Set("X-Sum", "42")
+		w.Header().Set(name, "none")
+		if r.URL.Query().Get("announced") == "X-Sum" {
+			w.Header().Set(http.TrailerPrefix+name, "none")
+		}
 	})
 	keyless := func(o *semelproxy.Options) { o.Route.Key = semelhttp.KeyOptional }
 	for mode, c := range map[string]struct {
@@ -44,43 +46,45 @@ func TestWhatUpstreamsSayOfEffectsIsForSemel(t *testing.T) {
 		"off":                    {"k", nil, func(o *semelproxy.Options) { o.Mode = semelproxy.ModeOff }},
 		"shadow":                 {"k", nil, func(o *semelproxy.Options) { o.Mode = semelproxy.ModeShadow }},
 	} {
-		t.Run(mode, func(t *testing.T) {
-			w := newWorld(t, up.URL, func(_ *world, o *semelproxy.Options) { c.change(o) })
-			r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
-				Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
-					if v, ok := h[name]; ok {
-						t.Errorf("a %d says %q", code, v)
-					}
-					return nil
-				},
-			}), http.MethodPost, w.url+"/"+strings.ReplaceAll(mode, " ", "-"), strings.NewReader("{}"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Header.Set(name, "none")
-			if c.key != "" {
-				r.Header.Set("Idempotency-Key", c.key)
-			}
-			for _, h := range c.header {
-				name, value, _ := strings.Cut(h, ": ")
-				r.Header.Set(name, value)
-			}
-			resp, err := w.client.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			body, err := io.ReadAll(resp.Body)
-			if err := resp.Body.Close(); err != nil {
-				t.Error(err)
-			}
-			if err != nil || string(body) != "said" || resp.Trailer.Get("X-Sum") != "42" {
-				t.Fatalf("got %d %q with trailers %v, %v", resp.StatusCode, body, resp.Trailer, err)
-			}
-			for where, h := range map[string]http.Header{"header": resp.Header, "trailers": resp.Trailer} {
-				if v, ok := h[name]; ok && len(v) > 0 {
-					t.Errorf("the %s says %q", where, v)
+		for _, announced := range []string{"X-Sum,Semel-Effect", "X-Sum"} {
+			t.Run(mode+", and the trailers "+announced, func(t *testing.T) {
+				w := newWorld(t, up.URL, func(_ *world, o *semelproxy.Options) { c.change(o) })
+				r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+					Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+						if v, ok := h[name]; ok {
+							t.Errorf("a %d says %q", code, v)
+						}
+						return nil
+					},
+				}), http.MethodPost, w.url+"/"+strings.ReplaceAll(mode, " ", "-")+"?announced="+announced, strings.NewReader("{}"))
+				if err != nil {
+					t.Fatal(err)
 				}
-			}
-		})
+				r.Header.Set(name, "none")
+				if c.key != "" {
+					r.Header.Set("Idempotency-Key", c.key)
+				}
+				for _, h := range c.header {
+					name, value, _ := strings.Cut(h, ": ")
+					r.Header.Set(name, value)
+				}
+				resp, err := w.client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(resp.Body)
+				if err := resp.Body.Close(); err != nil {
+					t.Error(err)
+				}
+				if err != nil || string(body) != "said" || resp.Trailer.Get("X-Sum") != "42" {
+					t.Fatalf("got %d %q with trailers %v, %v", resp.StatusCode, body, resp.Trailer, err)
+				}
+				for where, h := range map[string]http.Header{"header": resp.Header, "trailers": resp.Trailer} {
+					if v, ok := h[name]; ok && len(v) > 0 {
+						t.Errorf("the %s says %q", where, v)
+					}
+				}
+			})
+		}
 	}
 }
