@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/spelling"
 	"github.com/semelhq/semel/server/api"
 )
@@ -31,7 +30,7 @@ The JSON has code, status, title, meaning and action; without a code it is a lis
 		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var codes []string
-			for _, p := range api.Problems() {
+			for _, p := range explained() {
 				codes = append(codes, string(p.Code))
 			}
 			return codes, cobra.ShellCompDirectiveNoFileComp
@@ -40,17 +39,19 @@ The JSON has code, status, title, meaning and action; without a code it is a lis
 			out := cmd.OutOrStdout()
 			if len(args) == 0 {
 				if asJSON {
-					return printJSON(out, api.Problems())
+					return printJSON(out, explained())
 				}
-				for _, p := range api.Problems() {
+				for _, p := range explained() {
 					fmt.Fprintf(out, "%-26s %d  %s\n", p.Code, p.Status, p.Title)
 				}
 				return nil
 			}
-			info, ok := api.ProblemFor(semel.Code(args[0]))
-			if !ok {
+			all := explained()
+			i := slices.IndexFunc(all, func(p api.ProblemInfo) bool { return string(p.Code) == args[0] })
+			if i < 0 {
 				return usage("there is no code %q%s", args[0], nearCode(args[0]))
 			}
+			info := all[i]
 			if asJSON {
 				return printJSON(out, info)
 			}
@@ -65,7 +66,7 @@ The JSON has code, status, title, meaning and action; without a code it is a lis
 // nearCode suggests the code that was meant.
 func nearCode(word string) string {
 	var near []string
-	for _, p := range api.Problems() {
+	for _, p := range explained() {
 		code := string(p.Code)
 		if spelling.Distance(word, code) <= max(2, len(word)/3) || strings.Contains(code, word) {
 			near = append(near, code)

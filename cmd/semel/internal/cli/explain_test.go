@@ -5,15 +5,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/semelhq/semel/server/api"
 )
 
 func TestExplain(t *testing.T) {
 	t.Run("every code is explained", func(t *testing.T) {
-		for _, p := range api.Problems() {
+		for _, p := range explained() {
 			code, out, errs := semelWith(t, "", "explain", string(p.Code))
 			if code != ExitOK || !strings.Contains(out, p.Meaning) || !strings.Contains(out, p.Action) {
 				t.Errorf("%s: exit %d, %s%s", p.Code, code, out, errs)
@@ -21,8 +20,39 @@ func TestExplain(t *testing.T) {
 		}
 	})
 	t.Run("all are listed", func(t *testing.T) {
-		if code, out, _ := semelWith(t, "", "explain"); code != ExitOK || strings.Count(out, "\n") != len(api.Problems()) {
+		if code, out, _ := semelWith(t, "", "explain"); code != ExitOK || strings.Count(out, "\n") != len(explained()) {
 			t.Errorf("exit %d, %s", code, out)
+		}
+	})
+	t.Run("the words of all doors are", func(t *testing.T) {
+		const root = "../../../../"
+		for _, from := range []struct{ file, constant string }{
+			{"protocol/webhook/verify.go", `Code *= "(\w+)"`}, {"protocol/webhook/payment.go", `Code *= "(\w+)"`},
+			{"protocol/ids/errors.go", `Reason *= "(\w+)"`}, {"protocol/ids/respond.go", `Reason\w+ *= "(\w+)"`},
+			{"protocol/forrst/code.go", `Code = "(IDEMPOTENCY_\w+)"`}, {"evidence/artifact.go", `TypeRejected Type = "([a-z.]+)"`},
+		} {
+			source, err := os.ReadFile(root + from.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			words := regexp.MustCompile(from.constant).FindAllSubmatch(source, -1)
+			if len(words) == 0 {
+				t.Errorf("%s has none", from.file)
+			}
+			for _, w := range words {
+				if code, _, errs := semelWith(t, "", "explain", string(w[1])); code != ExitOK {
+					t.Errorf("%s: exit %d, %s", from.file, code, errs)
+				}
+			}
+		}
+	})
+	t.Run("no word is explained twice", func(t *testing.T) {
+		seen := map[string]bool{}
+		for _, p := range explained() {
+			if seen[string(p.Code)] {
+				t.Errorf("%s is", p.Code)
+			}
+			seen[string(p.Code)] = true
 		}
 	})
 	t.Run("an unknown code is a wrong command line, with a suggestion", func(t *testing.T) {
