@@ -24,7 +24,7 @@ func (r *Receiver) take(ctx context.Context, e *Event) error {
 	}
 	first := e.Key
 	ans, err := r.once(ctx, e, first, run)
-	if ans.Decision == semel.Conflict && e.apart != "" {
+	if ans.Decision == semel.Conflict && e.apart != "" && ans.Record.Attributes[attributeApart] != e.apart {
 		e.Key = first + ":apart:" + e.apart
 		ans, err = r.once(ctx, e, e.Key, run)
 	}
@@ -39,14 +39,22 @@ func (r *Receiver) take(ctx context.Context, e *Event) error {
 	return err
 }
 
+// attributeApart keeps by what an event is told from others with its id. One that is not
+// told apart and has another content isn't another event: it is a conflict.
+const attributeApart = "apart"
+
 // once runs something for an event under a key, once.
 func (r *Receiver) once(ctx context.Context, e *Event, key string, run func(context.Context, semel.Execution, *Event) error) (semel.Answer, error) {
 	call := semel.Call{
 		Tenant: e.Tenant, Principal: Principal, Scope: e.Scope, Operation: r.Destination(), Key: key,
 		Fingerprint: e.print, Wait: r.opts.Budget, Door: "webhook",
 	}
+	call.Attributes = store.Attributes{}
 	if e.name != "" {
-		call.Attributes = store.Attributes{store.AttributeEventID: e.name} // people have it from the sender's pages
+		call.Attributes[store.AttributeEventID] = e.name // people have it from the sender's pages
+	}
+	if e.apart != "" {
+		call.Attributes[attributeApart] = e.apart
 	}
 	return r.engine.Do(ctx, call, func(ctx context.Context, x semel.Execution) (semel.Result, error) {
 		digest := x.ID().Digest()
