@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -137,11 +138,19 @@ func TestMessages(t *testing.T) {
 // serving runs a service until the test ends, and returns its addresses.
 func serving(t *testing.T, text string) (url, adminURL string) {
 	t.Helper()
+	url, adminURL, _ = servingUntil(t, text)
+	return url, adminURL
+}
+
+// servingUntil runs a service until stop is called, which returns its log, or until the
+// test ends.
+func servingUntil(t *testing.T, text string) (url, adminURL string, stop func() (log string)) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "semel.yaml")
 	if err := os.WriteFile(file, []byte("listen: {address: 127.0.0.1:0}\nadmin: {address: 127.0.0.1:0}\n"+text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	r, w := io.Pipe()
 	ended := make(chan int, 1)
 	var log bytes.Buffer
@@ -150,12 +159,14 @@ func serving(t *testing.T, text string) (url, adminURL string) {
 		_ = w.Close()
 		ended <- code
 	}()
-	t.Cleanup(func() {
-		stop()
+	stop = sync.OnceValue(func() string {
+		cancel()
 		if code := <-ended; code != ExitOK || t.Failed() {
 			t.Errorf("the service ended with exit %d:\n%s", code, &log)
 		}
+		return log.String()
 	})
+	t.Cleanup(func() { stop() })
 	var at struct {
 		URL      string `json:"url"`
 		AdminURL string `json:"admin_url"`
@@ -163,7 +174,7 @@ func serving(t *testing.T, text string) (url, adminURL string) {
 	if err := json.NewDecoder(r).Decode(&at); err != nil {
 		t.Fatal(err)
 	}
-	return at.URL, at.AdminURL
+	return at.URL, at.AdminURL, stop
 }
 
 func TestMessagesOfAService(t *testing.T) {
