@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/evidence"
 )
 
 // A lasting problem is logged once, and again from time to time; its end is logged once.
@@ -78,6 +80,23 @@ func TestFailuresOfTheStoreAreCountedInTheLog(t *testing.T) {
 			t.Errorf("lines are %v:\n%s", lines, &out)
 		}
 		<-time.After(2 * sampleEvery)
+	})
+}
+
+// The evidence log tries again each second. What lasts until a restart is logged once, and
+// what may pass once a minute.
+func TestFaultsOfTheEvidenceAreNotRepeatedEachSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		told := evidenceErrors(slog.New(slog.NewTextHandler(&out, nil)))
+		for range 150 {
+			told(fmt.Errorf("the store: %w", evidence.ErrFork))
+			told(errors.New("the witness does not answer"))
+			<-time.After(time.Second)
+		}
+		if forks, others := strings.Count(out.String(), "level=ERROR"), strings.Count(out.String(), "level=WARN"); forks != 1 || others != 3 {
+			t.Errorf("%d and %d lines:\n%s", forks, others, &out)
+		}
 	})
 }
 
