@@ -118,6 +118,9 @@ func TestUsage(t *testing.T) {
 func TestVersion(t *testing.T) {
 	t.Run("it is one line", func(t *testing.T) {
 		code, out, _ := semelWith(t, "", "version")
+		if _, flag, _ := semelWith(t, "", "--version"); flag != out {
+			t.Errorf("--version prints %q", flag)
+		}
 		if !regexp.MustCompile(`^semel \S+( \([0-9a-f]{12}(, modified)?\))? go\S+ \S+/\S+\n$`).MatchString(out) || code != ExitOK {
 			t.Errorf("exit %d, %q", code, out)
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -64,6 +65,9 @@ of 'semel records' and 'semel why' also 3 not found, 4 not in that state, 5 unav
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.Version = buildVersion(debug.ReadBuildInfo()).line()
+	root.Flags().Bool("version", false, "print the version, as 'semel version' does")
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w%s", err, flagHint(cmd, err))
 	})

@@ -38,20 +38,25 @@ The JSON has version, commit, time, modified, go, os and arch.`,
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), v)
 			}
-			line := "semel " + v.Version
-			if v.Commit != "" {
-				line += " (" + v.Commit[:min(12, len(v.Commit))]
-				if v.Modified {
-					line += ", modified"
-				}
-				line += ")"
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s/%s\n", line, v.Go, v.OS, v.Arch)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), v.line())
 			return err
 		},
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// line is the version on one line.
+func (v versionInfo) line() string {
+	text := "semel " + v.Version
+	if v.Commit != "" {
+		text += " (" + v.Commit[:min(12, len(v.Commit))]
+		if v.Modified {
+			text += ", modified"
+		}
+		text += ")"
+	}
+	return fmt.Sprintf("%s %s %s/%s", text, v.Go, v.OS, v.Arch)
 }
 
 // buildVersion takes from the build what versionInfo needs.
