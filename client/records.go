@@ -72,6 +72,10 @@ func (c *Client) Search(ctx context.Context, q store.Query) (store.Page, error) 
 	v, r, err := call[wire.Page](ctx, c, &request{
 		method: http.MethodGet, url: c.admin + "/v1/records?" + params.Encode(), repeatable: true,
 	}, semel.CodeStoreUnavailable)
+	if e, ok := errors.AsType[*semel.Error](err); ok && e.Code == semel.CodeNotFound {
+		// A search that finds nothing is a page without records.
+		return store.Page{}, &AnswerError{Status: http.StatusNotFound, Reason: "this listener has no list of records"}
+	}
 	if err != nil {
 		return store.Page{}, err
 	}

@@ -3,9 +3,12 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +22,46 @@ func TestAnotherListenerIsNamed(t *testing.T) {
 	code, _, errs := semelWith(t, "", "records", "list", "--url", data.URL)
 	if code != ExitUnavailable || !strings.Contains(errs, "that is not the admin listener") || !strings.Contains(errs, "status 404") {
 		t.Errorf("exit %d, %s", code, errs)
+	}
+}
+
+// TestWhereAServiceIsFound: a command that finds a directory in use names the address of
+// the service, SEMEL_URL says it once for all commands, and its other listener isn't
+// taken for one without records.
+func TestWhereAServiceIsFound(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	data, admin, stop := servingUntil(t, "store: {url: 'pebble:"+dir+"'}\n")
+	config := filepath.Join(t.TempDir(), "semel.yaml")
+	write(t, config, "store: {url: 'pebble:"+dir+"'}\n")
+	for _, args := range [][]string{
+		{"records", "list", "--store", "pebble:" + dir}, {"why", "order-1", "--config", config},
+		{"evidence", "show", "order-1", "--config", config}, {"store", "status", "--config", config},
+	} {
+		code, _, errs := semelWith(t, "", args...)
+		if code != ExitUnavailable || !strings.Contains(errs, dir+" is in use: stop the service") || !strings.Contains(errs, admin) ||
+			strings.Contains(errs, "temporarily") || strings.Contains(errs, "--url") != (args[0] == "records" || args[0] == "why") {
+			t.Errorf("%q: exit %d, %s", args, code, errs)
+		}
+	}
+	for _, args := range [][]string{{"records", "list"}, {"why", "order-1"}} {
+		code, _, errs := semelWith(t, "", append(args, "--url", data)...)
+		if code != ExitUnavailable || !strings.Contains(errs, "that is not the admin listener") {
+			t.Errorf("%q: exit %d, %s", args, code, errs)
+		}
+	}
+	t.Setenv("SEMEL_URL", admin)
+	if code, out, errs := semelWith(t, "", "records", "list", "--json"); code != ExitOK {
+		t.Errorf("exit %d, %s%s", code, out, errs)
+	}
+	if code, _, errs := semelWith(t, "", "why", "order-1"); code != ExitNotFound {
+		t.Errorf("exit %d, %s", code, errs)
+	}
+	stop()
+	if code, _, errs := semelWith(t, "", "records", "list", "--store", "pebble:"+dir); code != ExitOK {
+		t.Errorf("a store that is named counts before SEMEL_URL: exit %d, %s", code, errs)
+	}
+	if _, err := os.Stat(filepath.Join(dir, addressFile)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a service that has stopped leaves its address: %v", err)
 	}
 }
 

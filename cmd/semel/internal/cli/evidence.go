@@ -143,7 +143,7 @@ func (s *evidenceSource) open(cmd *cobra.Command) (*evidenceLog, error) {
 	at.Profile, at.Migrate = "standard", false // reading needs no strict profile
 	store, err := server.OpenStore(cmd.Context(), at)
 	if err != nil {
-		return nil, err
+		return nil, inUse(err, at.URL, false)
 	}
 	l := &evidenceLog{store: store}
 	settings := cfg.Evidence

@@ -75,9 +75,9 @@ func newRecordsFrom() *recordsFrom {
 	}}
 }
 
-const recordsLong = `The records are those of a service, which --url names, or of a directory that no
-process is using. Without either it is the store of the --config, or of the
-configuration that a service without a file has.
+const recordsLong = `The records are those of a service, which --url or the variable SEMEL_URL names, or
+of a directory that no process is using. Without any of these it is the store of the
+--config, or of the configuration that a service without a file has.
 
 A service wants a token from whoever asks, in the file that --token-file names or
 in the variable SEMEL_TOKEN. Listing needs the role viewer and its admin listener;
@@ -127,6 +127,9 @@ func (from *recordsFrom) look(cmd *cobra.Command, f func(ctx context.Context, re
 
 // openSource opens a service or a directory.
 func openSource(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer, error) {
+	if src.url == "" && src.store == "" && src.config == "" {
+		src.url = os.Getenv("SEMEL_URL")
+	}
 	if src.url == "" {
 		if src.tokenFile != "" {
 			return nil, nil, usage("--token-file needs --url")
@@ -172,7 +175,6 @@ func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer
 	if url == "" {
 		url = cfg.Store.URL
 	}
-	dir := strings.TrimPrefix(url, "pebble:")
 	if url == "memory:" || url == "pebble:" {
 		return nil, nil, usage("the store is %q, which nobody else can open; ask its service with --url", url)
 	}
@@ -205,10 +207,7 @@ func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer
 	}
 	store, err := open(cmd.Context(), at)
 	if err != nil {
-		if strings.Contains(err.Error(), "in use by another") {
-			err = &exitError{ExitUnavailable, fmt.Errorf("%s is in use: stop the service that has it open, or ask it with --url", dir)}
-		}
-		return nil, nil, err
+		return nil, nil, inUse(err, url, true)
 	}
 	l.closers = append(l.closers, store)
 	if cfg.Archives() && !src.look {

@@ -86,22 +86,24 @@ Port 0 picks a free port. What happens is logged to standard error.`,
 
 // printAddresses writes one line of JSON that says where a server listens.
 func printAddresses(w io.Writer, s *server.Server, cfg *config.Config) error {
-	address := func(addr net.Addr, certs config.TLS) (hostport, url string) {
-		scheme := "http"
-		if certs.Cert != "" {
-			scheme = "https"
-		}
-		return addr.String(), scheme + "://" + addr.String()
-	}
 	var line struct {
 		Listen   string `json:"listen"`
 		URL      string `json:"url"`
 		Admin    string `json:"admin"`
 		AdminURL string `json:"admin_url"`
 	}
-	line.Listen, line.URL = address(s.DataAddr(), cfg.Listen.TLS)
-	line.Admin, line.AdminURL = address(s.AdminAddr(), cfg.Admin.TLS)
+	line.Listen, line.URL = addressOf(s.DataAddr(), cfg.Listen.TLS)
+	line.Admin, line.AdminURL = addressOf(s.AdminAddr(), cfg.Admin.TLS)
 	return json.NewEncoder(w).Encode(line)
+}
+
+// addressOf is the address of a listener, and its URL.
+func addressOf(addr net.Addr, certs config.TLS) (hostport, url string) {
+	scheme := "http"
+	if certs.Cert != "" {
+		scheme = "https"
+	}
+	return addr.String(), scheme + "://" + addr.String()
 }
 
 // configFlags are the flags by which a command finds its configuration.
@@ -167,6 +169,7 @@ func serve(ctx context.Context, opts server.Options, started func(*server.Server
 			}
 		}
 	}()
+	defer noteAddress(opts.Config, s)()
 	if started != nil {
 		if err := started(s); err != nil {
 			cancel()

@@ -186,7 +186,7 @@ func openStore(cmd *cobra.Command, flags *configFlags, open func(context.Context
 	}
 	at.Profile, at.Migrate = "standard", false // reading needs no strict profile
 	if store, err = open(cmd.Context(), at); err != nil {
-		return "", nil, nil, err
+		return "", nil, nil, inUse(err, at.URL, false)
 	}
 	if engine, err = semel.New(store, nil); err != nil {
 		return "", nil, nil, errors.Join(err, store.Close())
