@@ -2,7 +2,10 @@ package cli
 
 import (
 	"fmt"
+	"io"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,14 +17,16 @@ import (
 func newExplain() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "explain [CODE]",
+		Use:   "explain [CODE|STATUS|TYPE]",
 		Short: "Say what a code means and what to do about it",
 		Long: `Say what a code means and what to do about it. Codes are in the answers of the
-service, in its logs and in errors of the library. Without a code all are listed.
+service, in its logs and in errors of the library. The type of a problem document names
+its code, too. A status lists the codes that have it, and nothing lists all.
 
 The JSON has code, status, title, meaning and action; without a code it is a list.`,
 		Example: `  semel explain conflict
-  semel explain held --json`,
+  semel explain 409
+  semel explain https://api.example.com/semel/problems/held --json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usage("unexpected argument %q for %q", args[1], cmd.CommandPath())
@@ -46,8 +51,12 @@ The JSON has code, status, title, meaning and action; without a code it is a lis
 				}
 				return nil
 			}
+			if status, err := strconv.Atoi(args[0]); err == nil {
+				return explainStatus(out, status, asJSON)
+			}
+			// The type of a problem document ends in its code.
 			all := explained()
-			i := slices.IndexFunc(all, func(p api.ProblemInfo) bool { return string(p.Code) == args[0] })
+			i := slices.IndexFunc(all, func(p api.ProblemInfo) bool { return string(p.Code) == path.Base(args[0]) })
 			if i < 0 {
 				return usage("there is no code %q%s", args[0], nearCode(args[0]))
 			}
@@ -61,6 +70,21 @@ The JSON has code, status, title, meaning and action; without a code it is a lis
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// explainStatus lists the codes that answers with a status have.
+func explainStatus(out io.Writer, status int, asJSON bool) error {
+	found := slices.DeleteFunc(explained(), func(p api.ProblemInfo) bool { return p.Status != status })
+	if len(found) == 0 {
+		return usage("no code has the status %d", status)
+	}
+	if asJSON {
+		return printJSON(out, found)
+	}
+	for _, p := range found {
+		fmt.Fprintf(out, "%-26s %d  %s\n", p.Code, p.Status, p.Title)
+	}
+	return nil
 }
 
 // nearCode suggests the code that was meant.

@@ -60,6 +60,23 @@ func TestExplain(t *testing.T) {
 			t.Errorf("exit %d, %s", code, errs)
 		}
 	})
+	t.Run("so is the type of a problem document", func(t *testing.T) {
+		_, want, _ := semelWith(t, "", "explain", "held")
+		for _, name := range []string{"/semel/problems/held", "https://api.example.com/semel/problems/held"} {
+			if code, out, errs := semelWith(t, "", "explain", name); code != ExitOK || out != want {
+				t.Errorf("%s: exit %d, %s%s", name, code, out, errs)
+			}
+		}
+	})
+	t.Run("a status lists its codes", func(t *testing.T) {
+		code, out, _ := semelWith(t, "", "explain", "409")
+		if code != ExitOK || !strings.Contains(out, "held ") || !strings.Contains(out, "in_flight ") || strings.Contains(out, "422 ") {
+			t.Errorf("exit %d, %s", code, out)
+		}
+		if code, _, errs := semelWith(t, "", "explain", "299"); code != ExitUsage || !strings.Contains(errs, "no code has the status 299") {
+			t.Errorf("exit %d, %s", code, errs)
+		}
+	})
 	t.Run("the JSON has what the help says", func(t *testing.T) {
 		_, out, _ := semelWith(t, "", "explain", "held", "--json")
 		wantFields(t, out, "code", "status", "title", "meaning", "action")
@@ -98,5 +115,11 @@ func TestMan(t *testing.T) {
 		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || len(text) < 200 {
 			t.Errorf("%s has %d bytes, %v", name, len(text), err)
 		}
+	}
+	if found, _ := filepath.Glob(filepath.Join(dir, "*completion*")); len(found) > 0 {
+		t.Errorf("there are pages on shells: %q", found)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "semel-records-list.1")); err != nil || !strings.Contains(string(text), "created before that time\n") {
+		t.Errorf("a list and what follows are one line: %s, %v", text, err)
 	}
 }
