@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -289,7 +290,7 @@ func (s *Server) Reload() (changed bool, err error) {
 		return false, nil
 	}
 	if fixed := config.NeedsRestart(diff); len(fixed) > 0 {
-		return false, fmt.Errorf("changing %v needs a restart", fixed)
+		return false, fmt.Errorf("changing %s needs a restart", strings.Join(fixed, ", "))
 	}
 	next, commit, err := s.build(cfg)
 	if err != nil {

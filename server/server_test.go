@@ -292,7 +292,7 @@ func TestRoutesAndReload(t *testing.T) {
 	})
 	t.Run("another store needs a restart", func(t *testing.T) {
 		rewrite(strings.Replace(both, "memory:", "pebble:elsewhere", 1))
-		if status, text := reload(); status != 422 || !strings.Contains(text, "store.url") {
+		if status, text := reload(); status != 422 || !strings.Contains(text, "changing store.url needs a restart") {
 			t.Error(status, text)
 		}
 	})

@@ -2,16 +2,31 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/url"
 	"runtime/debug"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/config"
 )
+
+// byFlags names the flags that wrong settings came from.
+func byFlags(cmd *cobra.Command, err error) error {
+	errs, _ := errors.AsType[config.Errors](err)
+	for i := range errs {
+		path := errs[i].Path
+		name := strings.ReplaceAll(path[strings.LastIndex(path, ".")+1:], "_", "-")
+		if cmd.Flags().Lookup(name) != nil {
+			errs[i].Path = "--" + name
+		}
+	}
+	return err
+}
 
 func newProxy() *cobra.Command {
 	var listen, admin, adminToken, store string
@@ -78,7 +93,7 @@ Port 0 picks a free port. For more than one upstream, or other policies, see
 			cfg.Listen.TrustedProxies, cfg.Limits.ReadTimeout = f.trusted, config.Duration(f.readTimeout)
 			cfg.Limits.ShutdownDelay = config.Duration(f.shutdownDelay)
 			if cfg, err = cfg.With(op, route); err != nil {
-				return reportConfig(cmd, err)
+				return reportConfig(cmd, byFlags(cmd, err))
 			}
 			log, err := newLogger(cmd.ErrOrStderr(), cfg.Log)
 			if err != nil {

@@ -110,3 +110,13 @@ func TestProxyGuardsWhateverHasAKey(t *testing.T) {
 		t.Errorf("these ran twice: %q", twice)
 	}
 }
+
+// What is wrong with a flag is said of the flag.
+func TestWrongFlagsOfTheProxyAreNamed(t *testing.T) {
+	for flag, value := range map[string]string{"--profile": "strip", "--max-body": "-1", "--on-abandoned": "drop"} {
+		code, _, errs := semelWith(t, "", "proxy", "http://127.0.0.1:1", "--store", "memory:", flag, value)
+		if code == ExitOK || !strings.Contains(errs, flag) || strings.Contains(errs, "routes[") || strings.Contains(errs, "operations[") {
+			t.Errorf("%s %s: exit %d, %s", flag, value, code, errs)
+		}
+	}
+}
