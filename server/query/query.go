@@ -28,10 +28,11 @@ const Qualifiers = `  tenant:NAME      of one tenant; tenant:"" is the empty one
   call:NAME        of one call, named as a record, in a problem or in a log
   fingerprint:F    with this payload, as fingerprint or payload_hash show it
   attribute:N=V    whose attribute N is V
-  state:STATE      processing, completed or failed
+  state:STATE      processing, completed, failed (rejected, aborted, abandoned), held
   held             held records only
   after:TIME       created at that time or later
   before:TIME      created before that time
+
 TIME is a date, 2026-01-31, which begins at midnight UTC, or a moment as in
 2026-01-31T12:00:00Z.`
 
@@ -122,8 +123,12 @@ var set = map[string]func(q *store.Query, value string) (wrong string){
 		return ""
 	},
 	"state": func(q *store.Query, v string) string {
+		if v == "held" { // as lists show it
+			q.Held = true
+			return ""
+		}
 		if q.State.UnmarshalText([]byte(v)) != nil {
-			return "the states are processing, completed and failed"
+			return "the states are processing, completed, failed and held; what lists show as rejected, aborted or abandoned is failed"
 		}
 		return ""
 	},

@@ -40,6 +40,7 @@ func TestParse(t *testing.T) {
 		{"a quote inside a value is part of it", `key:a"b`, store.Query{Key: `a"b`}},
 		{"a quoted value has spaces and escapes", `key:"a \"b\"\n:é" held`, store.Query{Key: "a \"b\"\n:é", Held: true}},
 		{"held may be written in full", "held:true", store.Query{Held: true}},
+		{"held as lists show it", "state:held", store.Query{Held: true}},
 		{"the empty tenant is not every tenant", `tenant:""`, store.Query{Tenant: &empty}},
 		{"the moment that stands for none is a time too", "after:1970-01-01", store.Query{After: 1}},
 		{"a payload and attributes", `fingerprint:1:` + strings.Repeat("0a", 32) + ` attribute:order=7 attribute:"a b=c=d"`, store.Query{
@@ -71,7 +72,7 @@ func TestProblems(t *testing.T) {
 		{"an empty value", "operation: held", "column 1: operation has an empty value"},
 		{"an empty value in quotes", `principal:""`, "column 1: principal has an empty value"},
 		{"an empty tenant without quotes", "tenant:", `column 1: tenant has no value; the empty tenant is tenant:""`},
-		{"a state that there is not", "state:done", "column 7: the states are processing, completed and failed"},
+		{"a state that there is not", "state:done", "column 7: the states are processing, completed, failed and held; what lists show as rejected, aborted or abandoned is failed"},
 		{"no held", "held:false", "column 6: held takes no value; you can't select records that aren't held"},
 		{"a word as a time", "after:yesterday", "column 7: a time is a date such as 2026-01-31 or a moment such as 2026-01-31T12:00:00Z"},
 		{"a day that there is not", "after:2026-02-30", "column 7: a time is a date such as 2026-01-31 or a moment such as 2026-01-31T12:00:00Z"},
@@ -90,7 +91,7 @@ func TestProblems(t *testing.T) {
 		{"a NUL", `key:"\x00"`, "column 5: the quoted value isn't valid UTF-8, or has a NUL byte"},
 		{"half a character", `key:"\xff"`, "column 5: the quoted value isn't valid UTF-8, or has a NUL byte"},
 		{"text that is not UTF-8", "key:\xff", "column 1: the query is not valid UTF-8"},
-		{"all at once, with columns in characters", "key:é sate:x state:y", "column 7: there is no such qualifier, did you mean state?; column 20: the states are processing, completed and failed"},
+		{"all at once, with columns in characters", "key:é sate:x state:y", "column 7: there is no such qualifier, did you mean state?; column 20: the states are processing, completed, failed and held; what lists show as rejected, aborted or abandoned is failed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			q, err := Parse(test.text)

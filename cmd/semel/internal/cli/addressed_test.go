@@ -107,3 +107,11 @@ func TestTheLogIsReadable(t *testing.T) {
 		}
 	}
 }
+
+func TestAges(t *testing.T) {
+	for d, want := range map[time.Duration]string{-time.Second: "0ms", 42 * time.Millisecond: "42ms", 59 * time.Second: "59s", 90 * time.Minute: "1h", 47 * time.Hour: "47h", 49 * time.Hour: "2d"} {
+		if got := ageOf(d); got != want {
+			t.Errorf("%v is %s, want %s", d, got, want)
+		}
+	}
+}

@@ -98,8 +98,10 @@ func short(s string, most int) string {
 // ageOf is a duration in its largest unit.
 func ageOf(d time.Duration) string {
 	switch {
+	case d < time.Second:
+		return strconv.Itoa(int(max(d, 0)/time.Millisecond)) + "ms"
 	case d < time.Minute:
-		return strconv.Itoa(int(max(d, 0)/time.Second)) + "s"
+		return strconv.Itoa(int(d/time.Second)) + "s"
 	case d < time.Hour:
 		return strconv.Itoa(int(d/time.Minute)) + "m"
 	case d < 48*time.Hour:

@@ -245,7 +245,7 @@ func TestRecordsList(t *testing.T) {
 			t.Errorf("exit %d, %s%s", code, out, errs)
 		}
 		if !regexp.MustCompile(`(?m)^AGE +STATE +OPERATION +KEY +PRINCIPAL +WHY\n`).MatchString(out) ||
-			!regexp.MustCompile(`(?m)^\d+[smh] +rejected +charge +refused +shop +declined: no funds$`).MatchString(out) {
+			!regexp.MustCompile(`(?m)^\d+(ms|[smh]) +rejected +charge +refused +shop +declined: no funds$`).MatchString(out) {
 			t.Error(out)
 		}
 		if !regexp.MustCompile(`(?m)^Settle it: +semel records settle --store \S+ \S+ --(outcome|effect) `).MatchString(errs) {
@@ -260,7 +260,7 @@ func TestRecordsList(t *testing.T) {
 	t.Run("wide it has everything, and the name for other commands", func(t *testing.T) {
 		code, out, _ := records(t, store, "list", "--wide", "key:refused")
 		name := semel.ID{Tenant: "acme", Principal: "shop", Operation: "charge", Key: "refused"}.Encode()
-		if code != ExitOK || !regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +\d+[smh] +rejected +1 +charge +refused +acme +shop +`+name+` +declined: no funds$`).MatchString(out) {
+		if code != ExitOK || !regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +\d+(ms|[smh]) +rejected +1 +charge +refused +acme +shop +`+name+` +declined: no funds$`).MatchString(out) {
 			t.Errorf("exit %d, %s", code, out)
 		}
 	})
