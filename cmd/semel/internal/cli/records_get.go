@@ -216,7 +216,7 @@ func printLater(line func(name, format string, args ...any), rec *semel.Record) 
 		if m.Failure != nil {
 			why = ": " + printable(m.Failure.Code)
 		}
-		line("message", "%s: %s to %s is %s, %d tries%s", m.ID, printable(m.Name), printable(m.Destination), m.State, m.Tries, why)
+		line("message", "%s: %s to %s is %s%s%s", m.ID, printable(m.Name), printable(m.Destination), m.State, triesOf(m), why)
 	}
 	if c := rec.Compensation; c != nil {
 		line("compensation", "%s since %s: %s", c.State, when(max(c.StartedAt, c.SettledAt)), printable(c.Reason))

@@ -272,6 +272,17 @@ type moment struct {
 	what string
 }
 
+// triesOf says how often a message was tried in vain, if it was.
+func triesOf(m *semel.Message) string {
+	switch m.Tries {
+	case 0:
+		return ""
+	case 1:
+		return " after one failed try"
+	}
+	return fmt.Sprintf(" after %d failed tries", m.Tries)
+}
+
 // timeline is what a record knows of when, the oldest first.
 func timeline(rec *semel.Record) []moment {
 	var all []moment
@@ -297,7 +308,7 @@ func timeline(rec *semel.Record) []moment {
 	add(rec.EndedAt, "attempt %d %s", rec.Attempt, ended(rec.Disposition, rec.Settled, rec.Failure))
 	for i := range rec.Outbox {
 		m := &rec.Outbox[i]
-		add(m.CreatedAt, "message %s to %s: %s after %d tries", printable(m.Name), printable(m.Destination), m.State, m.Tries)
+		add(m.CreatedAt, "message %s to %s: %s%s%s", printable(m.Name), printable(m.Destination), m.State, triesOf(m), because(m.Failure))
 	}
 	if c := rec.Compensation; c != nil {
 		add(max(c.StartedAt, c.SettledAt), "compensation %s: %s", c.State, printable(c.Reason))

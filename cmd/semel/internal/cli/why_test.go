@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -112,5 +113,28 @@ func TestWhyCountsWhatServicesCounted(t *testing.T) {
 	code, out, errs = semelWith(t, "", "records", "list", "--config", file)
 	if code != ExitOK || strings.Contains(out, "semel.counts") {
 		t.Errorf("exit %d, %s%s", code, out, errs)
+	}
+}
+
+// What was delivered at once was not tried in vain.
+func TestTriesOfMessages(t *testing.T) {
+	rec := &semel.Record{Outbox: []semel.Message{
+		{Name: "a", Destination: "billing", CreatedAt: 1, State: store.MessageDelivered},
+		{Name: "b", Destination: "billing", CreatedAt: 2, State: store.MessageDelivered, Tries: 1},
+		{Name: "c", Destination: "billing", CreatedAt: 3, State: store.MessageParked, Tries: 20, Failure: &store.Failure{Code: "refused", Message: "gone"}},
+		{Name: "d", Destination: "webhook.github", CreatedAt: 4, State: store.MessageParked, Failure: &store.Failure{Code: "conflict", Message: "two contents"}},
+	}}
+	var got []string
+	for _, m := range timeline(rec) {
+		if strings.HasPrefix(m.what, "message") {
+			got = append(got, m.what)
+		}
+	}
+	want := []string{
+		"message a to billing: delivered", "message b to billing: delivered after one failed try",
+		"message c to billing: parked after 20 failed tries: refused: gone", "message d to webhook.github: parked: conflict: two contents",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
 	}
 }
