@@ -271,7 +271,7 @@ evidence: {key_file: "%[1]s/evidence.key"}
 	t.Run("after a reload duplicates are recognised, and another actor exists", func(t *testing.T) {
 		for _, change := range []struct{ old, new, refused string }{
 			{"actors: [alice, carol]", "actors: [alice, dave]", ""},
-			{"    budget: 1m", "    budget: 1m\n    name: other", "[activitypub[0].name]"},
+			{"    budget: 1m", "    budget: 1m\n    name: other", "changing activitypub[0].name needs a restart"},
 		} {
 			if err := os.WriteFile(file, []byte(strings.Replace(text, change.old, change.new, 1)), 0o600); err != nil {
 				t.Fatal(err)

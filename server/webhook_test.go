@@ -209,7 +209,7 @@ webhooks:
 		}
 		for _, change := range []struct{ old, new, refused string }{
 			{fmt.Sprintf(`source: shopify, secret_files: ["%s/secret"]`, dir), fmt.Sprintf(`source: shopify, secret_files: [%q, "%s/secret"]`, next, dir), ""},
-			{"mode: sync", "mode: ack", "[webhooks[1].mode]"},
+			{"mode: sync", "mode: ack", "changing webhooks[1].mode needs a restart"},
 		} {
 			if err := os.WriteFile(file, []byte(strings.Replace(text, change.old, change.new, 1)), 0o600); err != nil {
 				t.Fatal(err)

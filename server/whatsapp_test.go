@@ -252,7 +252,7 @@ func TestWhatsApp(t *testing.T) {
 	t.Run("another number is taken after a reload, and another path is not", func(t *testing.T) {
 		for _, change := range []struct{ old, new, refused string }{
 			{"numbers: [", `numbers: [{phone_number_id: "770009"}, `, ""},
-			{hookPath, "/webhooks/other", "[commands.whatsapp.path]"},
+			{hookPath, "/webhooks/other", "changing commands.whatsapp.path needs a restart"},
 		} {
 			if err := os.WriteFile(file, []byte(strings.Replace(c.text, change.old, change.new, 1)), 0o600); err != nil {
 				t.Fatal(err)
