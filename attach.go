@@ -99,7 +99,7 @@ func (door Door) Reclaim(ctx context.Context, call Call) (*Attempt, error) {
 		return nil, err
 	}
 	for range maxClaims {
-		if d.at.now, err = e.now(ctx); err != nil {
+		if d.at, err = e.read(ctx); err != nil {
 			return nil, err
 		}
 		if !d.holds() {
@@ -117,12 +117,13 @@ func (door Door) Reclaim(ctx context.Context, call Call) (*Attempt, error) {
 		if err != nil {
 			return nil, err
 		}
-		if applied {
+		// A write that took long is followed by another, as in freshen.
+		if applied && e.elapsed()-d.at.elapsed < stored.Policy.Lease/3 {
 			return e.attached(ctx, d.op, stored), nil
 		}
 		d.cur = stored
 	}
-	return nil, nil // the record changed before every try, so the holder is at work
+	return nil, nil // the holder is at work and changes the record, or the store is slow
 }
 
 // holds reports whether the holder of the call executes the stored attempt.

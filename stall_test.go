@@ -234,6 +234,47 @@ func TestOnlyTheHolderIsGivenItsClaimAgain(t *testing.T) {
 	})
 }
 
+// A holder that asks again is given its claim with most of the lease before it, or not.
+func TestARightIsGivenAgainWithTimeLeft(t *testing.T) {
+	clause.Proves(t, "CORE-CONC.2")
+	op := semel.Operation{Lease: 3 * time.Second, OnAbandoned: semel.RetryAbandoned}
+	for name, c := range map[string]struct {
+		took  time.Duration
+		slow  int // how many writes take so long
+		given bool
+	}{
+		"one write takes half of the lease":   {1500 * time.Millisecond, 1, true},
+		"all take half of the lease":          {1500 * time.Millisecond, 1 << 20, false},
+		"one takes longer than the lease has": {4 * time.Second, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stalls(t, op, func(t *testing.T, e *semel.Engine, st *stalling) {
+				begin(t, e, heldBy("h", "k")).Detach()
+				st.writeBy(func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
+					cur, applied, err := st.mem.Apply(ctx, w)
+					if c.slow--; c.slow >= 0 {
+						<-time.After(c.took)
+					}
+					return cur, applied, err
+				})
+				a, err := e.Door().Reclaim(t.Context(), heldBy("h", "k"))
+				must(t, err)
+				if (a != nil) != c.given {
+					t.Fatalf("given: %v", a != nil)
+				}
+				if a == nil {
+					return
+				}
+				now, err := st.Now(t.Context())
+				must(t, err)
+				if left := a.Record().LeaseUntil.Sub(now); left < 2*time.Second {
+					t.Errorf("%v of its lease are left", left)
+				}
+			})
+		})
+	}
+}
+
 func TestAClaimThatNobodyWasToldOfIsReleased(t *testing.T) {
 	stalls(t, semel.Operation{}, func(t *testing.T, e *semel.Engine, _ *stalling) {
 		a := begin(t, e, call("k"))
