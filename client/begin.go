@@ -153,24 +153,34 @@ func invalidAnswer(r *reply, reason string, code semel.Code) error {
 // accept makes sure that the client may use a right it got.
 func (c *Client) accept(ctx context.Context, call *semel.Call, b *Begun) error {
 	if !sameCaller(call, b.Record) {
-		// Nothing was executed, which proves that nothing happened. If this can't be
-		// recorded, the lease ends and policy settles the call.
-		_, _ = c.Abort(context.WithoutCancel(ctx), b.Execution, store.Failure{Message: "the caller's identity is not the one that the call names"})
-		b.Execution = ""
+		c.giveBack(ctx, b, "the caller's identity is not the one that the call names")
 		return errOtherCaller()
 	}
-	if time.Since(b.Since) <= b.Lease/3 {
-		return nil
-	}
 	// It is uncertain when the lease began: the delivery has waited, or this is the
-	// answer to a repeated request.
-	since := time.Now()
-	d, err := c.Renew(ctx, b.Execution)
-	if err != nil {
-		return err
+	// answer to a repeated request. So it is renewed until it certainly has time left.
+	for n := 0; time.Since(b.Since) > b.Lease/3; n++ {
+		if n == c.opts.Tries {
+			c.giveBack(ctx, b, "the service was too slow for the lease")
+			return &semel.Error{Code: semel.CodeStoreUnavailable, Message: "the service takes longer than a third of the lease for each answer"}
+		}
+		since := time.Now()
+		d, err := c.Renew(ctx, b.Execution)
+		if err != nil {
+			c.giveBack(ctx, b, "the lease could not be renewed before the work")
+			return err
+		}
+		b.Lease, b.Since = d, since
 	}
-	b.Lease, b.Since = d, since
 	return nil
+}
+
+// giveBack aborts an execution under which nothing was done, which proves that nothing
+// happened. If this can't be recorded, the lease ends and policy settles the call.
+func (c *Client) giveBack(ctx context.Context, b *Begun, reason string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.Timeout)
+	defer cancel()
+	_, _ = c.Abort(ctx, b.Execution, store.Failure{Message: reason})
+	b.Execution = ""
 }
 
 // sameCaller reports whether the service identifies the caller as the one that the call

@@ -69,7 +69,7 @@ func (x *Execution) run(ctx context.Context, fn func(ctx context.Context, x seme
 	return res, err
 }
 
-// endBy ends the execution according to err, and then stops renewing it.
+// endBy stops renewing the execution and ends it according to err.
 func (x *Execution) endBy(ctx context.Context, res semel.Result, err error, stop func()) (*semel.Record, error) {
 	end := semel.EndingOf(err, x.effects(), x.financial)
 	if lost := x.lost(); lost != nil && (end.Unmarked || end.Disposition == semel.DispositionFailed) {
@@ -86,6 +86,9 @@ func (x *Execution) endBy(ctx context.Context, res semel.Result, err error, stop
 		rec *semel.Record
 		err error
 	}
+	// Only until the lease is over is the end sent again. If renewals got through and it
+	// never did, the call would be in flight for ever.
+	x.letGo()
 	done := make(chan ended, 1)
 	// A caller who hangs up stops neither the work nor its recording. A crash before the
 	// service has recorded the end leaves a lease that ends, and policy settles the

@@ -27,6 +27,8 @@ type Execution struct {
 	// ctx is the handler's context; cancel tells the handler to stop.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	// letGo stops renewing the lease.
+	letGo context.CancelFunc
 
 	// mu is held during writes to the ledger.
 	mu     sync.Mutex
@@ -55,10 +57,11 @@ func (c *Client) execute(ctx context.Context, b *Begun) (x *Execution, stop func
 	x.lease.since, x.lease.d = b.Since, b.Lease
 	ctx = context.WithoutCancel(ctx)
 	x.ctx, x.cancel = context.WithCancelCause(ctx)
-	beating, end := context.WithCancel(ctx)
+	beating, letGo := context.WithCancel(ctx)
+	x.letGo = letGo
 	go x.beat(beating)
 	return x, func() {
-		end()
+		letGo()
 		x.cancel(nil)
 	}
 }
@@ -139,6 +142,23 @@ func (x *Execution) alive() bool {
 	return time.Since(since) < d
 }
 
+// handlerTime is how long the handler may run under a lease: it has the last tenth to
+// notice that it must stop.
+func handlerTime(lease time.Duration) time.Duration { return lease - lease/10 }
+
+// overdue is why the handler must have stopped by now, or nil. It reads the clock, because
+// the timer that tells the handler may be late.
+func (x *Execution) overdue() error {
+	if since, d := x.current(); time.Since(since) >= handlerTime(d) {
+		x.lose(errNotRenewed())
+	}
+	return x.lost()
+}
+
+func errNotRenewed() error {
+	return &semel.Error{Code: semel.CodeLeaseLost, Message: "the lease could not be renewed in time"}
+}
+
 // lose tells the handler to stop.
 func (x *Execution) lose(err error) {
 	x.lease.mu.Lock()
@@ -177,8 +197,7 @@ func (x *Execution) beat(ctx context.Context) {
 // before the lease may be over it tells the handler to stop: from then on somebody else
 // may get the right. It reports whether the lease goes on.
 func (x *Execution) keep(ctx context.Context, since time.Time, d time.Duration) bool {
-	// A tenth is left for the handler to react.
-	left, cancel := context.WithDeadline(ctx, since.Add(d-d/10))
+	left, cancel := context.WithDeadline(ctx, since.Add(handlerTime(d)))
 	defer cancel()
 	for {
 		start := time.Now()
@@ -201,7 +220,7 @@ func (x *Execution) keep(ctx context.Context, since time.Time, d time.Duration) 
 		case <-left.Done():
 			timer.Stop()
 			if ctx.Err() == nil {
-				x.lose(&semel.Error{Code: semel.CodeLeaseLost, Message: "the lease could not be renewed in time"})
+				x.lose(errNotRenewed())
 			}
 			return false
 		}
@@ -216,7 +235,7 @@ func (x *Execution) StartEffect(ctx context.Context, name string) (store.EffectR
 	if x.ended {
 		return store.EffectRecord{}, &semel.Error{Code: semel.CodeAlreadyEnded, Message: "the attempt has ended"}
 	}
-	if err := x.lost(); err != nil {
+	if err := x.overdue(); err != nil {
 		return store.EffectRecord{}, err
 	}
 	if x.ledger[name] == store.EffectStarted {
@@ -239,6 +258,15 @@ func (x *Execution) StartEffect(ctx context.Context, name string) (store.EffectR
 		x.ledger[name] = ef.State
 	}
 	x.judge(err)
+	if lost := x.overdue(); lost != nil && err == nil && ef.State == store.EffectStarted {
+		// The answer took longer than the lease had left: another attempt may be at work.
+		delete(x.ledger, name)
+		x.unconfirmed[name] = true
+		free, cancel := context.WithTimeout(context.WithoutCancel(ctx), x.c.opts.Timeout)
+		defer cancel()
+		x.refute(free, name)
+		return ef, lost
+	}
 	if uncertain(err) {
 		err = &notStarted{err}
 	}
@@ -265,7 +293,7 @@ func uncertain(err error) bool {
 }
 
 // SettleEffect is [semel.Attempt.SettleEffect]. It tries until the result is known to be
-// recorded, ctx ends, or the lease is over.
+// recorded, ctx ends, or it has tried for the time of a lease.
 func (x *Execution) SettleEffect(ctx context.Context, f store.EffectFinding) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -275,7 +303,10 @@ func (x *Execution) SettleEffect(ctx context.Context, f store.EffectFinding) err
 	if f.Result.Tombstone {
 		return errTombstone()
 	}
-	r, err := x.c.send(ctx, x.c.settling(x.name, &f), x.alive)
+	// The lease is renewed meanwhile, so that it is over says nothing about the result.
+	began := time.Now()
+	_, limit := x.current()
+	r, err := x.c.send(ctx, x.c.settling(x.name, &f), func() bool { return x.alive() && time.Since(began) < limit })
 	if err != nil {
 		return lostAnswer(err, semel.CodeUnknown)
 	}
@@ -298,17 +329,23 @@ func (x *Execution) effects() []store.EffectRecord {
 }
 
 // refuteUnconfirmed refutes the effects whose start was requested and that were never
-// called. If that can't be recorded they stay started, and the next attempt is held,
-// which is safe.
+// called.
 func (x *Execution) refuteUnconfirmed(ctx context.Context) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.ended = true
 	for name, asked := range x.unconfirmed {
 		if asked && x.ledger[name] != store.EffectStarted {
-			_ = x.c.SettleEffect(ctx, x.name, store.EffectFinding{Name: name, State: store.EffectRefuted})
+			x.refute(ctx, name)
 		}
 	}
+}
+
+// refute records that an effect was never called. If that can't be recorded it stays
+// started, and the next attempt is held, which is safe. The caller holds x.mu.
+func (x *Execution) refute(ctx context.Context, name string) {
+	err := x.c.SettleEffect(ctx, x.name, store.EffectFinding{Name: name, State: store.EffectRefuted})
+	x.unconfirmed[name] = err != nil
 }
 
 // messages are the ones that the call sends if it completes.
