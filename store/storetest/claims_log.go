@@ -146,7 +146,10 @@ func (r *rig) end(e *holder, d delivery, verb string, a *semel.Attempt, outcome 
 func (r *rig) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	e, err := semel.New(r.store, &semel.Options{Operations: shortOps})
+	// What it writes is logged too: an engine may take back a claim that this one declares
+	// held.
+	logged, _ := faultstore.New(r.store, &faultstore.Options{Reached: r.written.reached})
+	e, err := semel.New(logged, &semel.Options{Operations: shortOps})
 	if err != nil {
 		return err
 	}
