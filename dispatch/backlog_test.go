@@ -12,7 +12,7 @@ import (
 	"github.com/semelhq/semel/store/memstore"
 )
 
-// Behind a backlog that one look can't see, and sweeps of other engines, messages of a
+// Behind a backlog of many pages, and sweeps of other engines, messages of a
 // lane keep their order.
 func TestOrderUnderABacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -50,6 +50,11 @@ type Dispatcher struct {
 	limit  int          // of a page, and of the messages of lanes in one look; scanLimit
 	seen   atomic.Int64 // an Instant: everything due then has been scanned
 
+	// low is a place in the due index before which nothing was for this dispatcher when all
+	// was scanned last, which was at whole. Only scans use them.
+	low   string
+	whole store.Instant
+
 	kick chan struct{} // asks for a scan
 	late chan job      // to be postponed in the store
 

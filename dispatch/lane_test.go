@@ -158,6 +158,32 @@ func TestOrder(t *testing.T) {
 			}
 		})
 	})
+	t.Run("a message that another is delivering is waited for", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			st, r := &index{Store: memstore.New()}, &receiver{}
+			st.change.Store(new(changeFunc(func([]semel.Record) []semel.Record { return nil })))
+			caller, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "op"}}})
+			must(t, err)
+			n := start(t, st, "n", Options{Destinations: map[string]Destination{"hook": {Sender: r, Lease: 30 * time.Second}}})
+			first := complete(t, caller, "0", message("0", "lane"))
+			pass(time.Millisecond)
+			complete(t, caller, "1", message("1", "lane"))
+			claim, err := n.engine.Begin(t.Context(), semel.Call{Tenant: "t", Principal: deliverer, Operation: operation("hook"), Key: state(t, st, first).ID})
+			must(t, err)
+			claim.Attempt.Detach()
+			st.change.Store(nil)
+			pass(25 * time.Second)
+			if tries, _ := r.seen(); len(tries) != 0 {
+				t.Errorf("meanwhile %q were sent", tries)
+			}
+			pass(10 * time.Second)
+			if _, taken := r.seen(); !slices.Equal(taken, sequence(2)) {
+				t.Errorf("delivered %q", taken)
+			}
+			n.halt()
+			must(t, caller.Close(t.Context()))
+		})
+	})
 	t.Run("a lane whose holder died is taken up by another", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			st, r := memstore.New(), &receiver{}

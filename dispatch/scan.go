@@ -17,6 +17,10 @@ import (
 // puts into lanes, or a few more. It bounds the memory that a backlog takes.
 const scanLimit = 4096
 
+// wholeEvery bounds how long a message can wait that came behind the part of the index where
+// scans begin, because it was written late or its entry stayed where an earlier version was.
+const wholeEvery = time.Minute
+
 // missingAfter is how long a message must be overdue to count as missing from its lane.
 const missingAfter = 10 * time.Minute
 
@@ -50,7 +54,7 @@ func (d *Dispatcher) scanLoop(ctx context.Context) {
 func (d *Dispatcher) scan(ctx context.Context) (full bool, err error) {
 	found := d.lanes.take()
 	tails := d.loadTails(ctx, found)
-	seen, until, full, err := d.view(ctx)
+	seen, until, full, err := d.view(ctx, len(found) > 0)
 	if err != nil {
 		for id, of := range found {
 			d.noteAll(id, of)
@@ -120,18 +124,28 @@ type dueMessage struct {
 	due   store.Instant
 }
 
-// view reads all due records: it queues messages without an order key and lanes, and
-// returns all messages that aren't in a lane yet and were due at until. If there are too
-// many, until is earlier than now, and full is true.
-func (d *Dispatcher) view(ctx context.Context) (seen []dueMessage, until store.Instant, full bool, err error) {
+// view reads due records: it queues messages without an order key and lanes, and returns
+// all messages that aren't in a lane yet and were due at until. If there are too many, until
+// is earlier than now, and full is true.
+//
+// If messages are to be put into lanes, whole is set, because their order needs everything
+// that is due. Otherwise view may begin behind what isn't for this dispatcher, such as expired
+// records that can't be purged: then a backlog isn't read again and again.
+func (d *Dispatcher) view(ctx context.Context, whole bool) (seen []dueMessage, until store.Instant, full bool, err error) {
 	until, err = d.store.Now(ctx)
 	if err != nil {
 		return nil, 0, false, err
 	}
 	d.seen.Store(int64(until))
-	for q := (store.DueQuery{Until: until, Limit: d.limit}); ; {
+	if whole = whole || d.low == "" || until.Sub(d.whole) >= wholeEvery; whole {
+		d.low, d.whole = "", until
+	}
+	idle := true
+	// The first page is small, because what it has besides d.low is read each time.
+	for q := (store.DueQuery{Until: until, After: d.low, Limit: max(d.limit/64, 1)}); ; q.Limit = min(2*q.Limit, d.limit) {
 		page, err := d.store.Due(ctx, q)
 		if err != nil {
+			d.low = "" // the place may be the cause
 			return nil, 0, false, err
 		}
 		for i := range page.Records {
@@ -142,6 +156,7 @@ func (d *Dispatcher) view(ctx context.Context) (seen []dueMessage, until store.I
 				until = store.Instant(second(rec.NextAt)*int64(time.Second)) - 1
 				return slices.DeleteFunc(seen, func(m dueMessage) bool { return m.due > until }), until, true, nil
 			}
+			idle = idle && !d.concerns(rec) && until.Sub(rec.NextAt) > 2*d.store.limit // no write takes longer
 			d.takeUnordered(rec)
 			for j := range rec.Outbox {
 				if id, ok := d.fresh(rec, j, until); ok {
@@ -152,7 +167,18 @@ func (d *Dispatcher) view(ctx context.Context) (seen []dueMessage, until store.I
 		if q.After = page.Next; q.After == "" {
 			return seen, until, false, nil
 		}
+		if idle {
+			d.low = q.After
+		}
 	}
+}
+
+// concerns reports whether the record has a message that this dispatcher delivers, now or
+// later.
+func (d *Dispatcher) concerns(rec *semel.Record) bool {
+	return slices.ContainsFunc(rec.Outbox, func(m store.Message) bool {
+		return m.State == store.MessagePending && d.lines[m.Destination] != nil
+	})
 }
 
 func second(at store.Instant) int64 { return int64(at) / int64(time.Second) }
