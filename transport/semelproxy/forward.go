@@ -46,7 +46,8 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 	timer := time.AfterFunc(p.timeout, func() { cancel(errLate) })
 	defer timer.Stop()
 	defer context.AfterFunc(p.running, func() { cancel(nil) })()
-	r = r.WithContext(ctx)
+	// Where there is no server, ReverseProxy says nothing of an answer that broke off.
+	r = r.WithContext(context.WithValue(ctx, http.ServerContextKey, p))
 	out := &answer{ResponseWriter: w, clock: clock{timer, p.timeout}, inspector: p.inspector}
 	defer func() {
 		v := recover()
@@ -60,7 +61,7 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 	}()
 	p.reverse.ServeHTTP(out, r)
 	dropTrailers(w.Header())
-	if p.ledger && !out.failed && out.again && r.Context().Err() == nil {
+	if p.ledger && !out.failed && out.again {
 		p.refute(r.Context(), a)
 	}
 }

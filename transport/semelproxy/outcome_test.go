@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -124,6 +125,46 @@ func TestAnUpstreamThatSaysNothingLeavesAnUnknownOutcome(t *testing.T) {
 				t.Errorf("no link to the status in %v %q", first.Header, first.body)
 			}
 			w.send("POST", "/charges", "k1", body).want(t, 409, `"code":"held"`)
+			if n := up.conns.Load(); n != 1 {
+				t.Errorf("the upstream was called %d times, want 1", n)
+			}
+		})
+	}
+}
+
+// An answer that breaks off leaves an unknown outcome also where the request comes from no
+// server of net/http, and although its status says that nothing was done.
+func TestAnAnswerThatBreaksOffIsUnknownWithoutAServer(t *testing.T) {
+	for name, c := range map[string]struct {
+		head   string
+		hangs  bool
+		status int
+	}{
+		"it closes in a success":  {head: "200 OK", status: 502},
+		"it closes in a refusal":  {head: "503 No\r\nRetry-After: 1", status: 502},
+		"it does not end in time": {head: "503 No\r\nRetry-After: 1", hangs: true, status: 504},
+	} {
+		t.Run(name, func(t *testing.T) {
+			up := newBrokenUpstream(t, func(conn net.Conn, in *bufio.Reader) {
+				answering("HTTP/1.1 "+c.head+"\r\nContent-Length: 10\r\n\r\n123")(conn, in)
+				if c.hangs {
+					_, _ = in.ReadByte()
+				}
+			})
+			w := newWorld(t, up.url(), func(_ *world, o *semelproxy.Options) {
+				o.EffectHeader, o.Route.Timeout = "X-Effect-Key", time.Second
+			})
+			for _, status := range []int{c.status, 409} {
+				r := httptest.NewRequest("POST", "http://shop.example/charges", strings.NewReader("one"))
+				r.RemoteAddr = "127.0.0.1:1"
+				r.Header.Set("Idempotency-Key", "k1")
+				r.Header.Set("Authorization", "Bearer x")
+				got := httptest.NewRecorder()
+				w.proxy.ServeHTTP(got, r)
+				if got.Code != status {
+					t.Errorf("got %d %s, want %d", got.Code, got.Body, status)
+				}
+			}
 			if n := up.conns.Load(); n != 1 {
 				t.Errorf("the upstream was called %d times, want 1", n)
 			}
