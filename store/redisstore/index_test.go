@@ -146,6 +146,28 @@ func TestARecordThatIsDueEarlierIsFound(t *testing.T) {
 	}
 }
 
+// A record that is stored again after the server has evicted it, or somebody deleted it, is
+// found where it is now, and not where it was.
+func TestARecordThatIsStoredAnewIsFoundInItsPlace(t *testing.T) {
+	srv := redistest.Start(t, "")
+	s := mustOpen(t, srv.URL(), nil)
+	later := store.InstantOf(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	first := later.Add(-testWindow)
+	rec := leased(t, s, later, "k", 1)[0]
+	between := leased(t, s, later.Add(-testWindow/2), "other", 1)[0]
+	srv.Do("DEL", keyOf(s, rec))
+	again := rec
+	again.Revision, again.CreatedAt, again.NextAt = newRevision(), first, first.Add(testLease)
+	mustApply(t, s, again, store.Revision{})
+	if due := wantDue(t, s, first.Add(testLease), 1); due[0].ID != rec.ID {
+		t.Errorf("due is %q", due[0].ID.Key)
+	}
+	page, err := s.Search(t.Context(), store.Query{Limit: 10})
+	if err != nil || len(page.Records) != 2 || page.Records[0].ID != between.ID || page.Records[1].ID != rec.ID {
+		t.Errorf("listed are %+v, %v", page.Records, err)
+	}
+}
+
 // Any number of processes read and correct the index at once.
 func TestProcessesCorrectTheIndexTogether(t *testing.T) {
 	srv := redistest.Start(t, "")
