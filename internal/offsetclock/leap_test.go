@@ -9,22 +9,28 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
+// What may be going on while a clock leaps.
+const (
+	runs      = "while processes run"
+	restarted = "while none runs"
+	rebooted  = "while no machine is on"
+)
+
+var starts = []string{runs, restarted, rebooted}
+
 // What two processes make of a server's clock that leaps, while they run or while nobody does.
 func TestLeaps(t *testing.T) {
 	const window, lease = 24 * time.Hour, 6 * time.Second
 	for _, by := range []time.Duration{10 * time.Second, 2 * time.Hour, 25 * time.Hour, 400 * 24 * time.Hour} {
 		for _, sign := range []time.Duration{1, -1} {
 			for _, lasts := range []time.Duration{5 * time.Second, 50 * time.Minute, 70 * time.Minute} {
-				for _, down := range []bool{false, true} {
-					name := fmt.Sprintf("by %v for %v", sign*by, lasts)
-					if down {
-						name += " while nobody looks"
-					}
-					t.Run(name, func(t *testing.T) {
+				for _, start := range starts {
+					down := start != runs
+					t.Run(fmt.Sprintf("by %v for %v %s", sign*by, lasts, start), func(t *testing.T) {
 						w := newWorld(t, 2)
 						w.live(time.Minute)
 						a, b := w.nodes[0], w.nodes[1]
-						start, begun := w.real, a.now()
+						leapt, begun := w.real, a.now()
 						expires := begun.Add(window) // of a call that is completed now
 						// leaseAt checks that a lease which begins at some time is as long as it should be.
 						leaseFrom := func(at store.Instant, real time.Duration) {
@@ -38,7 +44,7 @@ func TestLeaps(t *testing.T) {
 							t.Helper()
 							// A call completed just now has its whole window, whatever the clock does later.
 							if a.now() >= expires {
-								t.Fatalf("%v after a leap by %v the call has expired", w.real-start, by)
+								t.Fatalf("%v after a leap by %v the call has expired", w.real-leapt, by)
 							}
 						}
 						if down {
@@ -48,15 +54,12 @@ func TestLeaps(t *testing.T) {
 						w.pass(time.Second)
 						if down {
 							for _, m := range []*machine{a, b} {
-								m.boot += " again"
-								m.mono, m.slept = 0, 0
-								m.start()
-								m.given -= store.Instant(Period) // what was not noted yet is forgotten
+								m.startAnew(start == rebooted)
 								w.nodes = append(w.nodes, m)
 							}
 						}
 						wait := min(max(by, MinWait), MaxWait)
-						for passed := w.real - start; passed < lasts; passed = w.real - start {
+						for passed := w.real - leapt; passed < lasts; passed = w.real - leapt {
 							w.live(2 * time.Second)
 							w.agree()
 							if lasts < lease {
@@ -70,7 +73,7 @@ func TestLeaps(t *testing.T) {
 							}
 							w.live(lease)
 							leaseFrom(at, real)
-							if w.real-start < wait {
+							if w.real-leapt < wait {
 								kept()
 							}
 							if passed > time.Minute && (wait-passed).Abs() > 2*time.Minute {
@@ -108,6 +111,59 @@ func TestLeaps(t *testing.T) {
 						if ahead := a.State(a.now()).Ahead; (a.now().Sub(w.server) - ahead).Abs() > 3*time.Second {
 							t.Errorf("the clock is ahead by %v, and says %v", a.now().Sub(w.server), ahead)
 						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// The clock of a machine says nothing about that of the server, however it leaps: the time, and
+// the lease of a holder on another machine, go on as they were.
+func TestLeapsOfAMachine(t *testing.T) {
+	const lease = 6 * time.Second
+	for _, by := range []time.Duration{10 * time.Second, 2 * time.Hour, 25 * time.Hour, 400 * 24 * time.Hour} {
+		for _, sign := range []time.Duration{1, -1} {
+			for _, lasts := range []time.Duration{5 * time.Second, 50 * time.Minute, 70 * time.Minute} {
+				for _, start := range starts {
+					t.Run(fmt.Sprintf("by %v for %v %s", sign*by, lasts, start), func(t *testing.T) {
+						w := newWorld(t, 2)
+						w.live(time.Minute)
+						a, b := w.nodes[0], w.nodes[1]
+						leap := func(by time.Duration) {
+							a.wall += by
+							if start != runs {
+								a.startAnew(start == rebooted)
+							}
+						}
+						// right checks the time, and a lease that b's process has, by each of the clocks.
+						right := func(what string) {
+							t.Helper()
+							w.agree()
+							for _, m := range w.nodes {
+								if off := m.now().Sub(w.server); off.Abs() > 2*bound {
+									t.Errorf("%s the time is off by %v", what, off)
+								}
+								if st := m.State(m.now()); st != (store.ClockState{}) {
+									t.Errorf("%s its state is %+v", what, st)
+								}
+							}
+							at := b.now()
+							w.live(lease - time.Second)
+							if a.leaseTime(at) >= at.Add(lease) {
+								t.Errorf("%s a lease of %v is over after %v", what, lease, lease-time.Second)
+							}
+							w.live(time.Second + 2*bound)
+							if a.leaseTime(at) < at.Add(lease-bound) {
+								t.Errorf("%s a lease of %v isn't over after it", what, lease)
+							}
+						}
+						leap(sign * by)
+						right("at once")
+						w.live(lasts)
+						right("then")
+						leap(-sign * by)
+						right("put right")
 					})
 				}
 			}
@@ -171,9 +227,7 @@ func TestAWeekendWithoutAnybody(t *testing.T) {
 		at = a.now()
 		w.nodes = nil
 		w.pass(weekend)
-		a.boot, a.mono = "another", 0
-		a.given -= store.Instant(Period) // what was not noted yet is forgotten
-		a.start()
+		a.startAnew(true)
 		w.nodes = append(w.nodes, a)
 		if moved := a.now().Sub(at); moved > Near {
 			t.Fatalf("the clock has moved by %v", moved)

@@ -71,6 +71,16 @@ func (m *machine) start() {
 	}
 }
 
+// startAnew starts the process again, or the machine. What wasn't noted yet is forgotten.
+func (m *machine) startAnew(machine bool) {
+	if machine {
+		m.boot += " again"
+		m.mono, m.slept = 0, 0
+	}
+	m.start()
+	m.given -= store.Instant(Period)
+}
+
 // now is the time of the machine. It may be had at any moment, and never goes back.
 func (m *machine) now() store.Instant {
 	m.w.t.Helper()
