@@ -70,6 +70,16 @@ func (f *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// leap sets the clock that the node goes by. If it believes that, what has ended has expired.
+func (f *fakeNode) leap(by time.Duration) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.bug == "believes its clock" && by > farLeap {
+		maps.DeleteFunc(f.calls, func(_ string, c *fakeCall) bool { return c.state == "ended" })
+	}
+	return nil
+}
+
 func tell(w http.ResponseWriter, status int, body map[string]any) {
 	w.Header().Set("Content-Type", "application/json")
 	if code, ok := body["code"]; ok {

@@ -75,7 +75,7 @@ func nodeFaults(nodes map[string]*node, clocks bool) []fault {
 				return n.setClock(n.wall, -n.slept)
 			})
 		}),
-		on("node.clock", func(s *injection, n *node) (int, error) {
+		on(nodeClockFault, func(s *injection, n *node) (int, error) {
 			// It may be started by the wrong clock, or by the right one after it.
 			again := func() error {
 				if chance(s.rng, 70) {
@@ -92,12 +92,17 @@ func nodeFaults(nodes map[string]*node, clocks bool) []fault {
 	)
 }
 
+// nodeClockFault is the name of the fault that moves the clock of a node.
+const nodeClockFault = "node.clock"
+
+// farLeap is the furthest leap while there is load: longer than any window.
+const farLeap = 400 * 24 * time.Hour
+
 // leap is how far a clock is wrong: by seconds, hours, or more than any window.
 func leap(rng *rand.Rand) time.Duration {
-	const day = 24 * time.Hour
 	by := span(rng, lease, 5*lease)
 	if chance(rng, 60) {
-		by = pick(rng, choice[time.Duration]{1, 2 * time.Hour}, choice[time.Duration]{1, day + time.Hour}, choice[time.Duration]{1, 400 * day})
+		by = pick(rng, choice[time.Duration]{1, 2 * time.Hour}, choice[time.Duration]{1, 25 * time.Hour}, choice[time.Duration]{1, farLeap})
 	}
 	if chance(rng, 50) {
 		by = -by

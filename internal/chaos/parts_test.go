@@ -223,7 +223,7 @@ func TestWhatAKilledWorkerLeavesIsDeliveredAgain(t *testing.T) {
 		t.Skip("workers are not started with -short")
 	}
 	log := history.NewLog(rules, fakeLease)
-	here, _ := startFake(t, "", log)
+	_, here, _ := startFake(t, "", log)
 	r := &run{opts: Options{Seed: 1}, log: log, here: here}
 	c := newCrew(r, "w1", here.nodes)
 	r.crews = []*crew{c}

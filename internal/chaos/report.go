@@ -34,9 +34,9 @@ type Report struct {
 	Reasons     map[string]int `json:"held_reasons"`
 	// Early counts those that were held before a lease had passed.
 	Early int `json:"held_early"`
-	// Recovery is how long each node took to take a call again after the way to the store
-	// had swallowed everything for three seconds; empty if that wasn't tried.
-	Recovery []time.Duration `json:"recovery_ns,omitempty"`
+	// Recovery is how long each node took to take a call again, after each of the trials at
+	// the end.
+	Recovery []Recovery `json:"recovery,omitempty"`
 	// Peak is the most memory that each node used.
 	Peak       map[string]usage    `json:"peak"`
 	Violations []history.Violation `json:"violations"`
@@ -80,8 +80,10 @@ func (r *Report) Print(w io.Writer) {
 	if r.Early > 0 {
 		fmt.Fprintf(w, "  held before a lease had passed: %d\n", r.Early)
 	}
-	for i, took := range r.Recovery {
-		fmt.Fprintf(w, "  %s took a call %v after three silent seconds of the store\n", nodeName(i+1), took.Round(time.Millisecond))
+	for _, x := range r.Recovery {
+		for i, took := range x.Took {
+			fmt.Fprintf(w, "  %s took a call after %v: %s\n", nodeName(i+1), took.Round(time.Millisecond), x.After)
+		}
 	}
 	for _, name := range sorted(r.Peak) {
 		fmt.Fprintf(w, "  %s took %d MiB, %d threads, %d files at most\n", name, r.Peak[name].Memory>>20, r.Peak[name].Threads, r.Peak[name].Files)
@@ -133,13 +135,15 @@ const (
 )
 
 // recovered adds how long the nodes took to take calls again.
-func (r *Report) recovered(all []time.Duration) {
+func (r *Report) recovered(all []Recovery) {
 	r.Recovery = all
-	for i, took := range all {
-		if took > recoveryLimit {
-			v := history.Violation{Rule: ruleRecovery, Text: fmt.Sprintf("%s took a call only %v after the network worked again", nodeName(i+1), took.Round(time.Millisecond))}
-			r.Violations = append(r.Violations, v)
-			r.Histories = append(r.Histories, v.Rule+": "+v.Text+"\n")
+	for _, x := range all {
+		for i, took := range x.Took {
+			if took > recoveryLimit {
+				v := history.Violation{Rule: ruleRecovery, Text: fmt.Sprintf("%s took a call only after %v: %s", nodeName(i+1), took.Round(time.Millisecond), x.After)}
+				r.Violations = append(r.Violations, v)
+				r.Histories = append(r.Histories, v.Rule+": "+v.Text+"\n")
+			}
 		}
 	}
 }

@@ -21,11 +21,12 @@ import (
 const briefly = time.Second
 
 // startFake starts a fake node behind a network that can fail, and returns its client.
-func startFake(t *testing.T, bug string, log *history.Log) (*worker, *faultnet.Net) {
+func startFake(t *testing.T, bug string, log *history.Log) (*fakeNode, *worker, *faultnet.Net) {
 	t.Helper()
 	upstream := newUpstream(1, log.Add)
 	upstream.work = func(*rand.Rand) time.Duration { return time.Millisecond }
-	server := httptest.NewServer(&fakeNode{bug: bug, upstream: upstream, calls: map[string]*fakeCall{}})
+	fake := &fakeNode{bug: bug, upstream: upstream, calls: map[string]*fakeCall{}}
+	server := httptest.NewServer(fake)
 	t.Cleanup(server.Close)
 	network, err := faultnet.Listen(func() (net.Conn, error) { return net.Dial("tcp", server.Listener.Addr().String()) })
 	if err != nil {
@@ -35,7 +36,7 @@ func startFake(t *testing.T, bug string, log *history.Log) (*worker, *faultnet.N
 	here := newWorker(workerConfig{Name: "here", Nodes: []string{network.Addr()}}, log.Add)
 	here.unit = 5 * time.Millisecond
 	t.Cleanup(here.wire.close)
-	return here, network
+	return fake, here, network
 }
 
 // playFake has the workers of the rig deliver calls to a fake node, over a network that
@@ -43,7 +44,7 @@ func startFake(t *testing.T, bug string, log *history.Log) (*worker, *faultnet.N
 func playFake(t *testing.T, bug string) (*history.Log, []history.Violation) {
 	t.Helper()
 	log := history.NewLog(rules, fakeLease)
-	here, network := startFake(t, bug, log)
+	fake, here, network := startFake(t, bug, log)
 	rng := rand.New(rand.NewPCG(1, 1))
 	for round := range 4 {
 		network.Set([]faultnet.Fault{faultnet.Healthy, faultnet.Torn}[round%2])
@@ -59,7 +60,14 @@ func playFake(t *testing.T, bug string) (*history.Log, []history.Violation) {
 		all.Wait()
 	}
 	network.Set(faultnet.Healthy)
-	r := &run{log: log, here: here}
+	// At the end all clocks leap, though not for as long as in a run.
+	r := &run{log: log, here: here, nodes: []*node{{}}, stage: &stage{clock: fake.leap, network: network.Set}}
+	for i, x := range r.trials() {
+		x.lasts = min(x.lasts, 10*time.Millisecond)
+		if took, err := r.try(t.Context(), i, x); err != nil || took[0] > recoveryLimit {
+			t.Errorf("%s: %v, %v", x.what, took, err)
+		}
+	}
 	r.settle(t.Context(), briefly)
 	return log, log.Check()
 }
@@ -89,6 +97,7 @@ func TestABadNodeIsFound(t *testing.T) {
 		"completions get lost": history.RuleLost,
 		"calls stay in flight": history.RuleForever,
 		"sends twice":          history.RuleSentTwice,
+		"believes its clock":   history.RuleTwice,
 	} {
 		t.Run(bug, func(t *testing.T) {
 			t.Parallel()

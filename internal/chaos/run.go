@@ -131,7 +131,10 @@ func (r *run) play(ctx context.Context) (rep *Report, err error) {
 	if err := r.heal(ctx); err != nil {
 		return nil, err
 	}
-	recovered := r.recover(ctx)
+	recovered, err := r.recover(ctx)
+	if err != nil {
+		return nil, err
+	}
 	r.settle(ctx, settling)
 	rep = r.report(seconds, s)
 	rep.recovered(recovered)

@@ -34,6 +34,8 @@ type stage struct {
 	attach func(nodes map[string]*node)
 	// network makes the way from all nodes to the store fail; nil: there is none.
 	network func(faultnet.Fault)
+	// clock sets the clock of the servers; nil: it can't be set.
+	clock func(ahead time.Duration) error
 	// heal ends all faults that may still last.
 	heal func() error
 }
@@ -115,15 +117,16 @@ func (s *stage) moveClocks(t *tb, o Options, use func(env []string)) {
 		return
 	}
 	use(env)
-	s.faults = append(s.faults, serverClockFault(file))
+	s.clock = func(ahead time.Duration) error { return writeClock(file, ahead) }
+	s.faults = append(s.faults, serverClockFault(s.clock))
 }
 
 // serverClockFault is a clock of the servers that is wrong for a while, ahead or behind.
-func serverClockFault(file string) fault {
+func serverClockFault(set func(time.Duration) error) fault {
 	return fault{history.ClockFault, []string{"the clock of the servers"}, func(s *injection) (int, error) {
-		err := writeClock(file, leap(s.rng))
+		err := set(leap(s.rng))
 		s.wait()
-		return once(err, writeClock(file, 0))
+		return once(err, set(0))
 	}}
 }
 
