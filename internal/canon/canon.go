@@ -63,7 +63,7 @@ func Canonicalize(src []byte, mode Mode) ([]byte, error) {
 // error is a [*SyntaxError]; dst is then returned as it was. The two slices may
 // share memory.
 func Append(dst, src []byte, mode Mode) ([]byte, error) {
-	p, err := read(src, mode)
+	p, err := read(src, mode, false)
 	if err != nil {
 		return dst, err
 	}
@@ -77,6 +77,15 @@ func Append(dst, src []byte, mode Mode) ([]byte, error) {
 	return p.emit(dst, 0, uint32(len(p.text)), 0), nil
 }
 
+// Check returns the error that [Canonicalize] would, and makes no canonical form.
+func Check(src []byte, mode Mode) error {
+	p, err := read(src, mode, true)
+	if err == nil {
+		p.release()
+	}
+	return err
+}
+
 // Write writes the canonical form of the one JSON text in src. It needs no memory for the
 // form as a whole, and is meant for a hash, whose Write never fails. Its only error is a
 // [*SyntaxError]; nothing is written then.
@@ -86,7 +95,7 @@ func Write(w io.Writer, src []byte, mode Mode) error { return write(w, src, mode
 func WriteFramed(w io.Writer, src []byte, mode Mode) error { return write(w, src, mode, true) }
 
 func write(w io.Writer, src []byte, mode Mode, framed bool) error {
-	p, err := read(src, mode)
+	p, err := read(src, mode, false)
 	if err != nil {
 		return err
 	}
@@ -99,16 +108,16 @@ func write(w io.Writer, src []byte, mode Mode, framed bool) error {
 	return nil
 }
 
-// read parses a text. The parser has to be released.
-func read(src []byte, mode Mode) (*parser, error) {
+// read parses a text, only to check it or also to write it. The parser has to be released.
+func read(src []byte, mode Mode, check bool) (*parser, error) {
 	if len(src) > maxSource {
 		return nil, &SyntaxError{Offset: maxSource, Msg: "longer than can be read"}
 	}
 	p := parsers.Get().(*parser)
-	p.src, p.mode = src, mode
+	p.src, p.mode, p.check = src, mode, check
 	// The text is rarely longer than its source. The bound keeps a long input
 	// that is refused early from costing its length.
-	p.text = slices.Grow(p.text, min(len(src), maxFirstGrow))
+	p.text = slices.Grow(p.text, min(len(src), maxFirstGrow)+shortText)
 	if err := p.parse(); err != nil {
 		p.release()
 		return nil, err
@@ -122,7 +131,7 @@ const (
 	// written have 32 bits: a number may become longer, by 17 bytes for 5 at most.
 	maxSource = 512 << 20
 
-	maxFirstGrow = 1 << 20
+	maxFirstGrow = 64 << 10
 
 	// What a pooled parser may hold on to, for each of its buffers.
 	maxKeptBytes   = 256 << 10

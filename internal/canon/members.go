@@ -1,10 +1,10 @@
 package canon
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"io"
-	"math"
 	"slices"
 )
 
@@ -12,20 +12,17 @@ import (
 // so what is kept of each is small; maxSource is what makes offsets fit.
 type member struct {
 	prefix  uint64 // first eight bytes of the name as sortPrefix gives them
-	pos     uint32 // offset in src of the name's opening quote
-	name    uint32 // offset of the name in parser.names, or verbatim
+	name    uint32 // where the name is: in src, or with unescaped in parser.names
 	nameLen uint32 // unescaped
 	placed
 }
 
-// placed is where a member stands.
-type placed struct {
-	start, end uint32 // in parser.text, from its name to its value
-	first      uint32 // first of parser.objects that starts in the member or after it
-}
+// placed is where a member stands in parser.text, from its name to its value.
+type placed struct{ start, end uint32 }
 
-// verbatim as member.name says that the name stands unescaped in src.
-const verbatim = math.MaxUint32
+// unescaped in member.name says that the name had escapes: its unescaped form is in
+// parser.names, and behind it the offset in src of its opening quote.
+const unescaped = 1 << 31
 
 // object is where an object stands in parser.text and how to reorder it.
 type object struct {
@@ -34,7 +31,7 @@ type object struct {
 	next       uint32 // first of parser.objects that starts after this object
 }
 
-// room makes room for n more records. For many it is made once, for what is left of the
+// room makes room for one more record, and for many more at once for what is left of the
 // document: growing by and by takes several times the memory.
 func room[T any](records []T, n int, left func() int) []T {
 	switch {
@@ -49,20 +46,85 @@ func room[T any](records []T, n int, left func() int) []T {
 // fewRecords is how many records make no difference.
 const fewRecords = 1024
 
-// left counts a mark outside of strings in what is left of the document.
-func (p *parser) left(mark byte) (n int) {
-	quoted := false
+// marks yields what counts in what is left of the document and outside of its strings: the
+// bytes of objects and of exponents, each with what follows.
+func (p *parser) marks(yield func(mark byte, rest []byte) bool) {
 	for i := p.pos; i < len(p.src); i++ {
-		switch c := p.src[i]; {
-		case c == '"':
-			quoted = !quoted
-		case quoted && c == '\\':
-			i++
-		case !quoted && c == mark:
+		switch c := p.src[i]; c {
+		case '"':
+			for i++; i < len(p.src) && p.src[i] != '"'; i++ {
+				if p.src[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '}', ':', 'e', 'E':
+			if !yield(c, p.src[i+1:]) {
+				return
+			}
+		}
+	}
+}
+
+// membersLeft is how many more members the document has.
+func (p *parser) membersLeft() (n int) {
+	for mark := range p.marks {
+		if mark == ':' {
 			n++
 		}
 	}
 	return n
+}
+
+// objectsLeft is how many more objects that aren't empty the document has.
+func (p *parser) objectsLeft() (n int) {
+	for mark, rest := range p.marks {
+		if mark == '{' && !bytes.HasPrefix(bytes.TrimLeft(rest, " \n\r\t"), []byte("}")) {
+			n++
+		}
+	}
+	return n
+}
+
+// exponentsLeft is at least how many more numbers with an exponent the document has.
+func (p *parser) exponentsLeft() (n int) {
+	for mark := range p.marks {
+		if mark|0x20 == 'e' {
+			n++
+		}
+	}
+	return n
+}
+
+// openLeft is how many more members than now belong to open objects at a time.
+func (p *parser) openLeft() (most int) {
+	var begins [MaxDepth]uint32
+	depth, open := 0, len(p.members)
+	for i := range p.frames {
+		if p.frames[i].object {
+			begins[depth] = uint32(p.frames[i].members)
+			depth++
+		}
+	}
+	for mark := range p.marks {
+		switch mark {
+		case ':':
+			open++
+			most = max(most, open-len(p.members))
+		case '{':
+			if depth == MaxDepth {
+				return most
+			}
+			begins[depth] = uint32(open)
+			depth++
+		case '}':
+			if depth == 0 {
+				return most
+			}
+			depth--
+			open = int(begins[depth])
+		}
+	}
+	return most
 }
 
 // memberName reads a name and its colon and begins a member of the innermost
@@ -72,14 +134,15 @@ func (p *parser) memberName(f *frame) error {
 		return p.unexpected("a member name")
 	}
 	pos := p.pos
-	m := member{pos: uint32(pos), name: verbatim, placed: placed{start: uint32(len(p.text)), first: uint32(len(p.objects))}}
+	m := member{name: uint32(pos), placed: placed{start: uint32(len(p.text))}}
 	mark := len(p.names)
 	escaped, err := p.scanString()
 	if err != nil {
 		return err
 	}
 	if escaped {
-		m.name, m.nameLen = uint32(mark), uint32(len(p.names)-mark)
+		m.name, m.nameLen = uint32(mark)|unescaped, uint32(len(p.names)-mark)
+		p.names = binary.NativeEndian.AppendUint32(p.names, uint32(pos))
 	} else {
 		m.nameLen = uint32(p.pos - pos - len(`""`))
 	}
@@ -87,7 +150,7 @@ func (p *parser) memberName(f *frame) error {
 	if n := len(p.members); n > f.members && f.ordered {
 		f.ordered = p.compareNames(&p.members[n-1], &m) < 0
 	}
-	p.members = append(room(p.members, 1, func() int { return p.left(':') }), m)
+	p.members = append(room(p.members, 1, p.openLeft), m)
 	if p.next() != ':' {
 		return p.unexpected("':'")
 	}
@@ -113,13 +176,19 @@ func (p *parser) closeObject(f *frame) error {
 		if pos, found := p.duplicate(members); found {
 			return p.fail(pos, "duplicate member name")
 		}
+		if p.check {
+			break
+		}
 		o.lo = uint32(len(p.sorted))
-		p.sorted = room(p.sorted, len(members), func() int { return f.members + p.left(':') })
+		p.sorted = room(p.sorted, len(members), func() int { return f.members + p.membersLeft() })
 		for i := range members {
 			p.sorted = append(p.sorted, members[i].placed)
 		}
 		o.hi = uint32(len(p.sorted))
 	case int(o.next) == f.record+1: // nothing to reorder, neither here nor within
+		p.objects = p.objects[:f.record]
+	}
+	if p.check {
 		p.objects = p.objects[:f.record]
 	}
 	p.members = p.members[:f.members]
@@ -135,7 +204,7 @@ func (p *parser) sort(members []member) {
 		if a.prefix != b.prefix {
 			return cmp.Compare(a.prefix, b.prefix)
 		}
-		return cmp.Or(p.compareNames(&a, &b), cmp.Compare(a.pos, b.pos))
+		return cmp.Or(p.compareNames(&a, &b), cmp.Compare(a.start, b.start))
 	})
 }
 
@@ -144,8 +213,10 @@ func (p *parser) sort(members []member) {
 func (p *parser) duplicate(sorted []member) (pos int, found bool) {
 	for i := 1; i < len(sorted); i++ {
 		m := &sorted[i]
-		if (!found || int(m.pos) < pos) && p.compareNames(&sorted[i-1], m) == 0 {
-			pos, found = int(m.pos), true
+		if p.compareNames(&sorted[i-1], m) == 0 {
+			if at := p.quote(m); !found || at < pos {
+				pos, found = at, true
+			}
 		}
 	}
 	return pos, found
@@ -157,16 +228,16 @@ func (p *parser) duplicate(sorted []member) (pos int, found bool) {
 func (p *parser) emit(dst []byte, from, to, next uint32) []byte {
 	for int(next) < len(p.objects) && p.objects[next].start < to {
 		o := p.objects[next]
+		next++
 		if o.lo == o.hi {
-			next++ // in order itself, but maybe not the objects within
-			continue
+			continue // in order itself, but maybe not the objects within
 		}
 		dst = append(dst, p.text[from:o.start]...)
 		for i, m := range p.sorted[o.lo:o.hi] {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = p.emit(dst, m.start, m.end, m.first)
+			dst = p.emit(dst, m.start, m.end, p.firstIn(m, next, o.next))
 		}
 		from, next = o.end, o.next
 	}
@@ -177,8 +248,8 @@ func (p *parser) emit(dst []byte, from, to, next uint32) []byte {
 func (p *parser) pour(w io.Writer, from, to, next uint32) {
 	for int(next) < len(p.objects) && p.objects[next].start < to {
 		o := p.objects[next]
+		next++
 		if o.lo == o.hi {
-			next++
 			continue
 		}
 		_, _ = w.Write(p.text[from:o.start])
@@ -186,7 +257,7 @@ func (p *parser) pour(w io.Writer, from, to, next uint32) {
 			if i > 0 {
 				_, _ = w.Write(comma)
 			}
-			p.pour(w, m.start, m.end, m.first)
+			p.pour(w, m.start, m.end, p.firstIn(m, next, o.next))
 		}
 		from, next = o.end, o.next
 	}
@@ -195,13 +266,30 @@ func (p *parser) pour(w io.Writer, from, to, next uint32) {
 
 var comma = []byte{','}
 
+// firstIn is the first of the objects from lo to hi that starts in the member or after it.
+func (p *parser) firstIn(m placed, lo, hi uint32) uint32 {
+	if lo == hi {
+		return hi // nothing to reorder within
+	}
+	n, _ := slices.BinarySearchFunc(p.objects[lo:hi], m.start, func(o object, start uint32) int { return cmp.Compare(o.start, start) })
+	return lo + uint32(n)
+}
+
 // name is the unescaped name of m.
 func (p *parser) name(m *member) []byte {
-	if m.name == verbatim {
-		start := m.pos + uint32(len(`"`))
-		return p.src[start : start+m.nameLen]
+	from, at := p.src, m.name+uint32(len(`"`))
+	if m.name&unescaped != 0 {
+		from, at = p.names, m.name&^unescaped
 	}
-	return p.names[m.name : m.name+m.nameLen]
+	return from[at : at+m.nameLen]
+}
+
+// quote is the offset in src of the opening quote of the name of m.
+func (p *parser) quote(m *member) int {
+	if m.name&unescaped == 0 {
+		return int(m.name)
+	}
+	return int(binary.NativeEndian.Uint32(p.names[m.name&^unescaped+m.nameLen:]))
 }
 
 // compareNames orders names by their UTF-16 code units.

@@ -72,8 +72,8 @@ func (p *parser) numberValue() error {
 			return err
 		}
 		// No other text can become longer than it was.
-		if rest := len(p.src) - start; cap(p.text)-len(p.text) < rest+maxLonger && rest > maxFirstGrow/16 {
-			p.text = slices.Grow(p.text, rest+maxLonger*(1+p.left('e')+p.left('E')))
+		if rest := len(p.src) - start; cap(p.text)-len(p.text) < rest+maxLonger && rest > maxFirstGrow {
+			p.text = slices.Grow(p.text, rest+maxLonger*(1+p.exponentsLeft()))
 		}
 	}
 	p.pos = end

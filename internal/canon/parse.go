@@ -1,18 +1,22 @@
 package canon
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // parser makes one pass over src and writes the canonical text of every value
 // to text in the order of the document. Objects whose members came in another
 // order than the canonical one are noted in objects, and emit puts them right
 // in a second pass that copies each byte once, however deep it nests.
 type parser struct {
-	src  []byte
-	pos  int // next byte of src
-	mode Mode
+	src   []byte
+	pos   int // next byte of src
+	mode  Mode
+	check bool // nobody wants the text
 
 	text   []byte // canonical, but for the order of members
-	names  []byte // unescaped names of the members of all open objects
+	names  []byte // unescaped names with escapes of the members of all open objects
 	number []byte // digits of the current number
 
 	frames  []frame  // open arrays and objects, outermost first
@@ -80,6 +84,7 @@ func (p *parser) parse() error {
 // value reads one scalar or empty container, or opens a container up to where
 // its first value is due, and then reports true.
 func (p *parser) value() (opened bool, err error) {
+	p.reserve(shortText)
 	switch c := p.next(); {
 	case c == '"':
 		return false, p.stringValue()
@@ -97,6 +102,17 @@ func (p *parser) value() (opened bool, err error) {
 		return false, p.literal("null")
 	}
 	return false, p.unexpected("a value")
+}
+
+// shortText is at least what a value and the punctuation around it need if they aren't long.
+const shortText = 64
+
+// reserve makes room for n bytes of text, and if there is none, for the rest of the
+// document: only numbers become longer, and have a rule of their own.
+func (p *parser) reserve(n int) {
+	if cap(p.text)-len(p.text) < n {
+		p.text = slices.Grow(p.text, n+len(p.src)-p.pos)
+	}
 }
 
 // afterValue reads what follows a complete value, up to where the next value is
@@ -172,7 +188,7 @@ func (p *parser) openObject() (opened bool, err error) {
 		return false, err
 	}
 	p.punctuate('{')
-	p.objects = append(room(p.objects, 1, func() int { return p.left('{') }), object{start: uint32(len(p.text))})
+	p.objects = append(room(p.objects, 1, p.objectsLeft), object{start: uint32(len(p.text))})
 	f := &p.frames[len(p.frames)-1]
 	if p.next() == '}' {
 		return false, p.closeObject(f)

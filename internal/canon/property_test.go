@@ -206,8 +206,8 @@ func TestNamesSortByUTF16CodeUnits(t *testing.T) {
 			t.Fatalf("%q and %q compare as %d, want %d", a, b, got, want)
 		}
 		p := &parser{names: []byte(a + b)}
-		m := member{nameLen: uint32(len(a)), prefix: sortPrefix([]byte(a))}
-		n := member{name: uint32(len(a)), nameLen: uint32(len(b)), prefix: sortPrefix([]byte(b))}
+		m := member{name: unescaped, nameLen: uint32(len(a)), prefix: sortPrefix([]byte(a))}
+		n := member{name: unescaped | uint32(len(a)), nameLen: uint32(len(b)), prefix: sortPrefix([]byte(b))}
 		if got := p.compareNames(&m, &n); got != want {
 			t.Fatalf("members %q and %q compare as %d, want %d", a, b, got, want)
 		}

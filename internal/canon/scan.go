@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"iter"
+	"unicode/utf8"
 )
 
 // Members yields the names and values of the object in text, in its order: names
@@ -39,6 +40,45 @@ func Member(text []byte, name string) (value []byte) {
 		}
 	}
 	return value
+}
+
+// Offset is where in text a value begins that [Members] or [Items] yielded of it, or of a
+// value within it.
+func Offset(text, value []byte) int { return cap(text) - cap(value) }
+
+// Without is text without the member at a path of names. If something on the path isn't
+// there, or is there twice, that is text as it is.
+func Without(text []byte, path ...string) []byte {
+	object := text
+	for i, name := range path {
+		var found []byte
+		first, from, to := true, 0, 0
+		end := Offset(text, object) + bytes.IndexByte(object, '{') + 1
+		for n, value := range Members(object) {
+			begin := end
+			end = Offset(text, value) + len(value)
+			if string(n) == name && found != nil {
+				return text
+			}
+			if string(n) == name {
+				found, from, to = value, begin, end
+			}
+			first = first && found != nil
+		}
+		if found == nil {
+			return text
+		}
+		if object = found; i < len(path)-1 {
+			continue
+		}
+		if first { // the comma is behind it
+			s := scanner{text: text, pos: to}
+			s.skip(',')
+			to = s.pos
+		}
+		return append(append(make([]byte, 0, len(text)), text[:from]...), text[to:]...)
+	}
+	return text
 }
 
 // Items yields the items of the array in text, as they stand there. Text that isn't an
@@ -85,6 +125,56 @@ func Text(text []byte) (s string, is bool) {
 	return s, true
 }
 
+// Tree is the value of valid JSON as encoding/json makes it, with [json.Number], but without
+// a copy of the text.
+func Tree(text []byte) any {
+	s := scanner{text: text}
+	return s.tree()
+}
+
+// tree nests no deeper than the text, which [MaxDepth] bounds where that was checked.
+func (s *scanner) tree() any {
+	switch s.next() {
+	case '{':
+		s.pos++
+		object := map[string]any{}
+		for s.next() == '"' {
+			name, ok := s.name()
+			if !ok || !s.skip(':') {
+				break
+			}
+			key := string(name)
+			object[key] = s.tree()
+			s.skip(',')
+		}
+		s.skip('}')
+		return object
+	case '[':
+		s.pos++
+		list := []any{}
+		for c := s.next(); c != ']' && c != 0; c = s.next() {
+			list = append(list, s.tree())
+			s.skip(',')
+		}
+		s.skip(']')
+		return list
+	}
+	raw, _ := s.value()
+	switch {
+	case len(raw) == 0:
+		s.pos++ // not JSON, but it comes to an end
+		return nil
+	case raw[0] == '"':
+		text, _ := Text(raw)
+		return text
+	case raw[0] == 'n':
+		return nil
+	case raw[0] == 't', raw[0] == 'f':
+		return raw[0] == 't'
+	}
+	return json.Number(raw)
+}
+
 // scanner walks over JSON. What it walks over is not checked.
 type scanner struct {
 	text []byte
@@ -123,9 +213,23 @@ func (s *scanner) name() ([]byte, bool) {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw[1 : len(raw)-1], true
 	}
-	unescaped, ok := Text(raw)
-	s.buf = append(s.buf[:0], unescaped...)
-	return s.buf, ok
+	// What isn't strict here, half a pair of surrogates, is read as encoding/json does.
+	p := parser{src: raw[1 : len(raw)-1], names: s.buf[:0]}
+	for p.pos < len(p.src) {
+		if c := p.src[p.pos]; c != '\\' {
+			p.names = append(p.names, c)
+			p.pos++
+			continue
+		}
+		start := p.pos
+		if err := p.unescape(); err != nil && p.pos == start {
+			return nil, false
+		} else if err != nil {
+			p.names = utf8.AppendRune(p.names, utf8.RuneError)
+		}
+	}
+	s.buf = p.names
+	return s.buf, true
 }
 
 // quoted is a string as it stands there.

@@ -2,14 +2,17 @@ package canon
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestMembers(t *testing.T) {
@@ -45,6 +48,33 @@ func TestItems(t *testing.T) {
 	}
 }
 
+func TestWithout(t *testing.T) {
+	for _, c := range []struct{ text, path, want string }{
+		{`{"a":1,"x":2,"b":3}`, "x", `{"a":1,"b":3}`},
+		{` { "x" : [1,{"x":2}] , "b" : 3 } `, "x", ` { "b" : 3 } `},
+		{` { "a":1 , "x" : 2 } `, "x", ` { "a":1 } `},
+		{`{"x":2}`, "x", `{}`},
+		{`{"\u0078":2,"a":3}`, "x", `{"a":3}`},
+		{`{"a":{"x":1,"y":2},"x":3}`, "a.x", `{"a":{"y":2},"x":3}`},
+		{` {"b":0, "a" : {"y":2 , "x":1} , "c":0}`, "a.x", ` {"b":0, "a" : {"y":2} , "c":0}`},
+		{`{"x":1,"x":2}`, "x", ""}, {`{"a":{"x":1},"a":{}}`, "a.x", ""}, {`{"a":1}`, "x", ""}, {`{"a":1}`, "a.x", ""}, {`["x"]`, "x", ""}, {``, "x", ""}, {`1`, "x", ""},
+	} {
+		if got := string(Without([]byte(c.text), strings.Split(c.path, ".")...)); strings.Join(strings.Fields(got), "") != strings.Join(strings.Fields(cmp.Or(c.want, c.text)), "") {
+			t.Errorf("%s without %s is %s, want %s", c.text, c.path, got, c.want)
+		}
+	}
+	text := []byte(`{"a":1,"b":[{"c":2}]}`)
+	for _, v := range Members(text) {
+		for item := range Items(v) {
+			for _, v := range Members(item) {
+				if at := Offset(text, v); string(v) != "2" || text[at] != '2' {
+					t.Errorf("%s is at %d", v, at)
+				}
+			}
+		}
+	}
+}
+
 func TestValues(t *testing.T) {
 	for text, want := range map[string]int{`1`: 1, `"a,b[{"`: 1, `[1,2]`: 3, `{"a":[1,{"b":"c"}],"d":null}`: 6, `[]`: 2} {
 		if n := Values([]byte(text)); n != want {
@@ -68,7 +98,7 @@ func TestScanningCostsNothing(t *testing.T) {
 
 // FuzzScan holds Members and Items against encoding/json.
 func FuzzScan(f *testing.F) {
-	for _, seed := range []string{`{"a":1,"\u0041":{"b":[]}}`, `[1,"x",{"a":null}]`, `{`, `{"a"`, `{"a":`, `"`, `{"a":"\`, ` [ ] `, `{"a" 1}`, `{"0`} {
+	for _, seed := range []string{`{"a":1,"\u0041":{"b":[]}}`, `[1,"x",{"a":null}]`, `{`, `{"a"`, `{"a":`, `"`, `{"a":"\`, ` [ ] `, `{"a" 1}`, `{"0`, `{"a":[true,false,null,-1.5e9,"\u00e9",{}],"a":{"b":[]}}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -80,8 +110,15 @@ func FuzzScan(f *testing.F) {
 		for item := range Items(text) {
 			items = append(items, string(item))
 		}
+		tree := Tree(text) // returns, whatever the text is
 		if !json.Valid(text) {
 			return
+		}
+		dec := json.NewDecoder(bytes.NewReader(text))
+		dec.UseNumber()
+		var want any
+		if err := dec.Decode(&want); err != nil || !reflect.DeepEqual(tree, want) && utf8.Valid(text) {
+			t.Fatalf("%q is %v, not %v, %v", text, tree, want, err)
 		}
 		var object map[string]json.RawMessage
 		if json.Unmarshal(text, &object) == nil {

@@ -1,6 +1,7 @@
 package canon
 
 import (
+	"slices"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -92,11 +93,12 @@ func (p *parser) scanString() (escaped bool, err error) {
 	}
 	if p.src[p.pos] == '"' {
 		p.pos++
+		p.reserve(p.pos - start + shortText)
 		p.text = append(p.text, p.src[start:p.pos]...)
 		return false, nil
 	}
 	mark := len(p.names)
-	p.names = append(p.names, p.src[start+1:p.pos]...)
+	p.keep(p.src[start+1 : p.pos])
 	for p.src[p.pos] != '"' {
 		if err := p.unescape(); err != nil {
 			return true, err
@@ -105,11 +107,21 @@ func (p *parser) scanString() (escaped bool, err error) {
 		if err := p.scanPlain(); err != nil {
 			return true, err
 		}
-		p.names = append(p.names, p.src[plain:p.pos]...)
+		p.keep(p.src[plain:p.pos])
 	}
 	p.pos++
+	p.reserve(p.pos - start + shortText) // without escapes it is shorter
 	p.text = appendQuoted(p.text, p.names[mark:])
 	return true, nil
+}
+
+// keep appends what stands for itself to names, with room for an escape behind it. It
+// doubles the room: appending takes more than twice as much memory in the end.
+func (p *parser) keep(plain []byte) {
+	if n := len(plain) + utf8.UTFMax; cap(p.names)-len(p.names) < n {
+		p.names = slices.Grow(p.names, max(n, len(p.names)))
+	}
+	p.names = append(p.names, plain...)
 }
 
 // scanPlain moves over bytes that stand for themselves, up to the closing quote
