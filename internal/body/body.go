@@ -20,20 +20,28 @@ var ErrTooLong = errors.New("the body is too long")
 // some of that has come, and not by and by, which would take several times the memory. The
 // error is [ErrTooLong], or says why the body broke off.
 func Read(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+	var b bytes.Buffer
+	if err := ReadInto(&b, w, r, most); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// ReadInto is Read into a buffer, which has what came before an error, too.
+func ReadInto(b *bytes.Buffer, w http.ResponseWriter, r *http.Request, most int64) error {
 	limited := http.MaxBytesReader(w, r.Body, most)
 	announced := min(max(r.ContentLength, 0), most)
-	var b bytes.Buffer
 	b.Grow(int(min(announced, firstRead)) + bytes.MinRead)
-	_, err := io.CopyN(&b, limited, firstRead)
+	_, err := io.CopyN(b, limited, firstRead)
 	if err == nil {
 		b.Grow(int(max(announced-firstRead, 0)) + bytes.MinRead)
 		_, err = b.ReadFrom(limited)
 	}
 	if _, long := errors.AsType[*http.MaxBytesError](err); long {
-		return nil, ErrTooLong
+		return ErrTooLong
 	}
-	if err != nil && err != io.EOF {
-		return nil, err
+	if err == io.EOF {
+		return nil
 	}
-	return b.Bytes(), nil
+	return err
 }

@@ -18,11 +18,11 @@ func TestBadInput(t *testing.T) {
 			`"text"`:                         "body",
 			`{"payload":1}{}`:                "body",
 			`{"payload":1} x`:                "body",
-			"{\"payload\":\"\xff\"}":         "body",
+			"{\"payload\":\"\xff\"}":         "body.payload",
 			`{"payload":1,"payload":2}`:      "body",
-			`{"payload":{"a":1,"\u0061":2}}`: "body",
-			`{"payload":[{"a":1,"b":{"c":1,"c":1}}]}`: "body",
-			`{"payload":"\ud800"}`:                    "body",
+			`{"payload":{"a":1,"\u0061":2}}`: "body.payload",
+			`{"payload":[{"a":1,"b":{"c":1,"c":1}}]}`: "body.payload",
+			`{"payload":"\ud800"}`:                    "body.payload",
 			`{"Payload":1}`:                           "body.Payload",
 			`{"unknown":1}`:                           "body.unknown",
 			`{"key":7}`:                               "body.key",
@@ -42,7 +42,12 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("the body is repeated: %s", g.Raw)
 			}
 		}
-		w.send("shop", "POST", beginCharge, `{"payload":1}`, "Idempotency-Key", "k").want(201).equal("attempt", "1")
+		x := w.send("shop", "POST", beginCharge, `{"payload":1}`, "Idempotency-Key", "k").want(201).equal("attempt", "1")
+		for _, body := range []string{`{"result":{"a":1,"a":2}}`, `{"result":"\ud800"}`, `{"result":1 2}`, `{"messages":[{"name":"m","destination":"d","payload":{"a":1,"a":2}}]}`} {
+			w.on(x, "shop", "complete", body).refused(400, "invalid_call").equal("errors.0.location", `"body"`)
+		}
+		twice := w.send("shop", "POST", "/v1/batch", `{"items":[{"begin":{"operation":"charge","key":"twice","payload":{"a":1,"a":2}}}]}`).want(200)
+		twice.equal("items.0.status", "400").equal("items.0.body.errors.0.location", `"body.items[0].begin.payload"`)
 	})
 
 	t.Run("the key is one, wherever it is", func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/body"
 	refusal "github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/transport/semelhttp"
@@ -151,7 +153,10 @@ func (a *API) refusal(status int, msg string, errs []error) *problem {
 	case http.StatusRequestTimeout:
 		code, msg = semelhttp.CodeBodyUnreadable, "the body did not arrive in time"
 	case http.StatusInternalServerError:
-		if msg == "cannot read request body" {
+		switch {
+		case slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, body.ErrTooLong) }):
+			code = CodeTooLarge
+		case msg == "cannot read request body":
 			code = semelhttp.CodeBodyUnreadable
 		}
 		msg, errs = "", nil

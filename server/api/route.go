@@ -2,10 +2,12 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"reflect"
 	"slices"
@@ -16,6 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
@@ -142,12 +145,11 @@ func route[I, O any](b *builder, op huma.Operation, role Role, codes []semel.Cod
 		codes = append(codes, semel.CodeForbidden)
 		op.Description += " Needs the role " + role.String() + "."
 	}
+	most := int64(0) // of a body
 	if _, ok := reflect.TypeFor[I]().FieldByName("Body"); ok {
 		codes = append(codes, withBody...)
-		if op.MaxBodyBytes == 0 {
-			op.MaxBodyBytes = a.opts.MaxBody
-		}
-		op.MaxBodyBytes++ // huma refuses a body of exactly its limit
+		most = cmp.Or(op.MaxBodyBytes, a.opts.MaxBody)
+		op.MaxBodyBytes = -1 // oneRead has the limit
 		op.BodyReadTimeout = a.opts.BodyTimeout
 	}
 	b.describe(&op, codes)
@@ -161,6 +163,9 @@ func route[I, O any](b *builder, op huma.Operation, role Role, codes []semel.Cod
 			a.newProblem(semel.CodeForbidden, "this needs the role "+role.String()+", and the caller's is "+caller.Role.String()).write(w)
 			return
 		}
+		if most > 0 {
+			r.Body = &oneRead{ReadCloser: r.Body, w: w, r: r, most: most}
+		}
 		next(huma.WithValue(ctx, exchangeKey{}, &exchange{api: a, w: w, r: r, caller: caller, admin: b.admin}))
 	}}
 	huma.Register(b.huma, op, func(ctx context.Context, in *I) (*O, error) {
@@ -171,6 +176,33 @@ func route[I, O any](b *builder, op huma.Operation, role Role, codes []semel.Cod
 		}
 		return out, nil
 	})
+}
+
+// oneRead is a body that makes room for itself where huma copies it to: room that grows with
+// what comes takes several times as much.
+type oneRead struct {
+	io.ReadCloser
+	w    http.ResponseWriter
+	r    *http.Request
+	most int64
+}
+
+// WriteTo implements [io.WriterTo], which huma's copying uses.
+func (b *oneRead) WriteTo(w io.Writer) (int64, error) {
+	r := *b.r
+	r.Body = b.ReadCloser
+	buf, ok := w.(*bytes.Buffer)
+	if !ok {
+		text, err := body.Read(b.w, &r, b.most)
+		if err != nil {
+			return 0, err
+		}
+		n, err := w.Write(text)
+		return int64(n), err
+	}
+	had := buf.Len()
+	err := body.ReadInto(buf, b.w, &r, b.most)
+	return int64(buf.Len() - had), err
 }
 
 // identify returns the caller, or answers that they are unknown.

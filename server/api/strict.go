@@ -1,11 +1,9 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
-	"math"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -15,7 +13,8 @@ import (
 
 // strictJSON reads only what package canon accepts, so that no two readers can disagree
 // about a body: it refuses duplicate member names, invalid UTF-8 and text after the
-// value, at any depth.
+// value, at any depth. The payload of a call is left to whoever takes its fingerprint,
+// which is as strict.
 var strictJSON = huma.Format{
 	Marshal: func(w io.Writer, v any) error { return wire.NewEncoder(w).Encode(v) },
 	Unmarshal: func(data []byte, v any) error {
@@ -28,109 +27,96 @@ var strictJSON = huma.Format{
 			return json.Unmarshal(data, v)
 		}
 		// huma asks for the untyped value first, to validate it.
-		outlined, err := outlineOf(data) // first, because it costs least
-		if err == nil {
-			err = canon.Write(io.Discard, data, canon.Exact)
-		}
+		o, err := outlineOf(data)
 		if err != nil {
 			return err
 		}
-		data = outlined
-		dec := json.NewDecoder(bytes.NewReader(data))
-		dec.UseNumber()
-		if err := dec.Decode(shape); err != nil {
-			return err
+		outlined := o.text(data)
+		for _, text := range append(o.kept, outlined) {
+			if err := canon.Check(text, canon.Exact); err != nil {
+				return err
+			}
 		}
-		*shape = withFloats(*shape)
-		return nil
+		return json.Unmarshal(outlined, shape)
 	},
 }
 
+// maxValues bounds the values of a body without those that callers fill as they like: a
+// tree of them, and a complaint about each, take many times their bytes. The largest batch
+// has fewer.
 const (
-	// fewValues are read as they are.
-	fewValues = 1000
-	// maxValues bounds the values of a body without those that callers fill as they
-	// like: a tree of them, and a complaint about each, take many times their bytes. The
-	// largest batch has fewer.
 	maxValues = 10_000
+	maxWide   = 1000 // in one object or list, of which the largest has as many
 )
 
 var errTooMany = errors.New("the body has more members and items than any request")
 
-// outline is a body without what callers fill as they like, which is not validated.
-type outline struct{ values int }
+// outline is a body without what callers fill as they like, which isn't validated.
+type outline struct {
+	values int
+	free   [][]byte // what is left out: payloads and results, in their order
+	kept   [][]byte // those of which more than a fingerprint is kept
+}
 
-// outlineOf is the outline of a body; of a small one, the body.
-func outlineOf(data []byte) ([]byte, error) {
-	if canon.Values(data) <= fewValues {
-		return data, nil
-	}
-	o := outline{}
-	if data = o.add(nil, bytes.TrimSpace(data)); o.values > maxValues {
+// outlineOf finds what is to be left out of a body.
+func outlineOf(data []byte) (*outline, error) {
+	o := &outline{}
+	if o.walk(data, false); o.values > maxValues {
 		return nil, errTooMany
 	}
-	return data, nil
+	return o, nil
 }
 
-// add appends the outline of a value. It stops behind maxValues.
-func (o *outline) add(dst, value []byte) []byte {
+// walk stops behind maxValues, and where the text isn't JSON: the rest is then part of the
+// outline, and refused with it. sent says that the value is in messages of the call.
+func (o *outline) walk(value []byte, sent bool) {
 	if o.values++; o.values > maxValues {
-		return dst
+		return
 	}
-	switch begin := len(dst); value[0] {
-	case '{':
-		for name, v := range canon.Members(value) {
-			if dst = append(dst, ','); len(dst) == begin+1 {
-				dst[begin] = '{'
+	wide := 0
+	for name, v := range canon.Members(value) {
+		o.wider(&wide)
+		switch string(name) {
+		case "payload", "result":
+			if o.free = append(o.free, v); sent || string(name) == "result" {
+				o.kept = append(o.kept, v)
 			}
-			dst, _ = canon.AppendString(dst, string(name)) // it was valid where it stood
-			dst = append(dst, ':')
-			if string(name) == "payload" || string(name) == "result" {
-				dst = append(dst, '0')
-			} else if dst = o.add(dst, v); o.values > maxValues {
-				return dst
-			}
+		default:
+			o.walk(v, sent || string(name) == "messages")
 		}
-		if len(dst) == begin {
-			dst = append(dst, '{')
+		if o.values > maxValues {
+			return
 		}
-		return append(dst, '}')
-	case '[':
-		for v := range canon.Items(value) {
-			if dst = append(dst, ','); len(dst) == begin+1 {
-				dst[begin] = '['
-			}
-			if dst = o.add(dst, v); o.values > maxValues {
-				return dst
-			}
-		}
-		if len(dst) == begin {
-			dst = append(dst, '[')
-		}
-		return append(dst, ']')
 	}
-	return append(dst, value...)
+	for v := range canon.Items(value) {
+		o.wider(&wide)
+		if o.walk(v, sent); o.values > maxValues {
+			return
+		}
+	}
 }
 
-// withFloats turns the numbers of a JSON value into floats, which validation compares.
-// Numbers that are too large become the largest float: only payloads and results may have
-// them, and they are kept as text.
-func withFloats(v any) any {
-	switch v := v.(type) {
-	case json.Number:
-		f, err := v.Float64()
-		if err != nil {
-			f = math.Copysign(math.MaxFloat64, f)
-		}
-		return f
-	case []any:
-		for i := range v {
-			v[i] = withFloats(v[i])
-		}
-	case map[string]any:
-		for k := range v {
-			v[k] = withFloats(v[k])
-		}
+// wider counts a member or item of one value.
+func (o *outline) wider(n *int) {
+	if *n++; *n > maxWide {
+		o.values = maxValues
 	}
-	return v
+}
+
+// text is the outline, with a number for what is left out.
+func (o *outline) text(data []byte) []byte {
+	if len(o.free) == 0 {
+		return data
+	}
+	size, end := len(data), 0
+	for _, v := range o.free {
+		size += 1 - len(v)
+	}
+	text := make([]byte, 0, size)
+	for _, v := range o.free {
+		begin := canon.Offset(data, v)
+		text = append(append(text, data[end:begin]...), '0')
+		end = begin + len(v)
+	}
+	return append(text, data[end:]...)
 }
