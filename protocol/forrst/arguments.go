@@ -20,10 +20,7 @@ func (f *function) misfits(r *Request) (errs Errors) {
 		errs.misfit([]string{"call", "arguments"}, "", fmt.Sprintf("The arguments have more than %d values", argschema.MaxValues))
 		return errs
 	}
-	tree, err := argschema.Decode(r.Arguments)
-	if err != nil { // the parser has read them before
-		return one(InternalError, At("call", "arguments"), "The arguments can't be read")
-	}
+	tree := canon.Tree(r.Arguments) // which the parser has read before
 	var faults []argschema.Fault
 	if long := argschema.Bounded(tree); long != nil {
 		faults = []argschema.Fault{*long}

@@ -45,8 +45,8 @@ type Request struct {
 	// between deliveries.
 	Header http.Header
 
-	asked       string   // the version as the request has it, which may be empty
 	canonical   []byte   // the arguments as they are compared
+	asked       string   // the version as the request has it, which may be empty
 	record      semel.ID // of the call; zero before it has one
 	idempotency *idempotency
 }
@@ -94,11 +94,33 @@ func text(raw json.RawMessage) (string, bool) {
 	return s, is && store.ValidText(s)
 }
 
+// strict checks that a body is strict JSON, and returns the canonical form of the arguments
+// in it, or of none. It reads nothing twice, because that takes several times the memory.
+func strict(body []byte) (arguments []byte, bad *canon.SyntaxError) {
+	raw := canon.Member(canon.Member(body, "call"), "arguments")
+	if raw == nil {
+		bad, _ = errors.AsType[*canon.SyntaxError](canon.Check(body, canon.Exact)) // its only error
+		return []byte("{}"), bad
+	}
+	begin := canon.Offset(body, raw)
+	rest := append(append(append(make([]byte, 0, len(body)-len(raw)+1), body[:begin]...), '0'), body[begin+len(raw):]...)
+	if bad, _ = errors.AsType[*canon.SyntaxError](canon.Check(rest, canon.Exact)); bad != nil {
+		if bad.Offset > begin {
+			bad.Offset += len(raw) - 1
+		}
+		return nil, bad
+	}
+	arguments, err := canon.Canonicalize(raw, canon.Exact)
+	if bad, _ = errors.AsType[*canon.SyntaxError](err); bad != nil {
+		bad.Offset += begin
+	}
+	return arguments, bad
+}
+
 // parse reads a request. The id comes with errors too, as soon as there is one.
 func parse(body []byte) (*Request, string, Errors) {
-	canonical, err := canon.Canonicalize(body, canon.Exact)
-	if err != nil {
-		bad, _ := errors.AsType[*canon.SyntaxError](err) // its only error
+	canonical, bad := strict(body)
+	if bad != nil {
 		return nil, "", one(ParseError, &Source{Position: &bad.Offset}, "Invalid JSON: %s", bad.Msg)
 	}
 	top, ok := members(body)
@@ -109,7 +131,7 @@ func parse(body []byte) (*Request, string, Errors) {
 		return nil, "", one(InvalidRequest, nil, "A request must be an object")
 	}
 	var errs Errors
-	r := &Request{}
+	r := &Request{canonical: canonical}
 	if !onlyMembers(&errs, top, nil, "protocol", "id", "call", "context", "extensions") {
 		return nil, "", errs
 	}
@@ -124,9 +146,6 @@ func parse(body []byte) (*Request, string, Errors) {
 	}
 	r.ID = id
 	r.parseCall(&errs, top["call"])
-	if r.canonical = canon.Member(canon.Member(canonical, "call"), "arguments"); r.canonical == nil {
-		r.canonical = r.Arguments
-	}
 	if raw, given := top["context"]; given {
 		if !isObject(raw) {
 			errs.add(InvalidRequest, At("context"), "The context must be an object")

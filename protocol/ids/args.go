@@ -73,11 +73,7 @@ func argsTree(text json.RawMessage) (map[string]any, error) {
 	if err != nil {
 		return nil, &Error{Reason: ReasonEnvelope, Path: "args", Message: "no strict JSON", Err: err}
 	}
-	tree, err := argschema.Decode(text)
-	if err != nil {
-		return nil, &Error{Reason: ReasonEnvelope, Path: "args", Message: "no strict JSON", Err: err}
-	}
-	object, ok := tree.(map[string]any)
+	object, ok := canon.Tree(text).(map[string]any)
 	if !ok {
 		return nil, &Error{Reason: ReasonEnvelope, Path: "args", Message: "it is " + kindOf(text) + ", not an object"}
 	}
