@@ -1,10 +1,8 @@
 package webhook
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/store"
 )
 
@@ -145,7 +144,7 @@ func (c *collector) collect(n *node, path []step, items []*node) []found {
 
 // identify finds the identity and the kind of an event.
 func (v *Verifier) identify(e *Event, r *rule) {
-	e.print = fingerprint(without(e.Body, r.ignore))
+	e.print = printOf(e.Body, r.ignore)
 	e.view.digest = digestOf(e.print)
 	id, err := e.view.fillAll(r.id)
 	if _, none := errors.AsType[*missing](err); none && len(r.fallback) > 0 {
@@ -200,31 +199,20 @@ func join(parts []string, limit int) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// without is a JSON object without what may differ between deliveries of one event.
-func without(body []byte, ignore [][]step) []byte {
-	if len(ignore) == 0 {
-		return body
-	}
-	if _, err := semel.FingerprintJSON(body); err != nil {
-		return body // with a name that comes twice, say, it would lose more than is ignored
-	}
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.UseNumber()
-	var object map[string]any
-	if dec.Decode(&object) != nil {
-		return body
-	}
+// printOf digests what an event says, without what may differ between its deliveries.
+func printOf(body []byte, ignore [][]step) semel.Fingerprint {
+	kept := body
 	for _, path := range ignore {
-		at := object
-		for _, s := range path[:len(path)-1] {
-			at, _ = at[s.name].(map[string]any)
+		names := make([]string, len(path))
+		for i, s := range path {
+			names[i] = s.name
 		}
-		delete(at, path[len(path)-1].name)
+		kept = canon.Without(kept, names...)
 	}
-	if kept, err := json.Marshal(object); err == nil {
-		return kept
+	if p, err := semel.FingerprintJSON(kept); err == nil {
+		return p
 	}
-	return body
+	return semel.FingerprintOf(semel.SchemeRaw, body) // all of it: it may be ambiguous
 }
 
 // passed are the headers that a handler gets.

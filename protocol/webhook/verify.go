@@ -234,11 +234,3 @@ func (v *Verifier) timely(at *view) error {
 	}
 	return nil
 }
-
-// fingerprint digests what an event says: its JSON by meaning, other content by its bytes.
-func fingerprint(content []byte) semel.Fingerprint {
-	if p, err := semel.FingerprintJSON(content); err == nil {
-		return p
-	}
-	return semel.FingerprintOf(semel.SchemeRaw, content)
-}
