@@ -5,9 +5,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/canon"
 )
 
 // part is a message, or a status update of one, from a batch.
@@ -33,56 +35,100 @@ const (
 	maxMessageID  = 256
 )
 
-var errBody = errors.New("the body is no webhook of a WhatsApp business account")
+// Bounds of a batch, of which each part costs much more than its bytes. WhatsApp sends up
+// to 1,000 updates at once.
+const (
+	maxParts = 1000
+	// maxVisited is how many items of lists are looked at for them.
+	maxVisited = 4 * maxParts
+)
+
+var (
+	errBody = errors.New("the body is no webhook of a WhatsApp business account")
+	errMany = fmt.Errorf("the batch has more than %d messages and statuses", maxParts)
+)
+
+// splitter splits a body into parts.
+type splitter struct {
+	statuses bool
+	visited  int
+	parts    []part
+}
 
 // split splits a body into parts. It ignores fields of no interest and unknown members,
 // because WhatsApp adds some from time to time.
 func split(body []byte, statuses bool) ([]part, error) {
-	var b struct {
-		Object string `json:"object"`
-		Entry  []struct {
-			Changes []struct {
-				Field string          `json:"field"`
-				Value json.RawMessage `json:"value"`
-			} `json:"changes"`
-		} `json:"entry"`
-	}
-	if err := json.Unmarshal(body, &b); err != nil || b.Object != objectName {
+	if !json.Valid(body) {
 		return nil, errBody
 	}
-	var parts []part
-	for _, e := range b.Entry {
-		for _, c := range e.Changes {
-			if c.Field == messagesField {
-				parts = append(parts, splitChange(c.Value, statuses)...)
-			}
-		}
+	if object, _ := canon.Text(canon.Member(body, "object")); object != objectName {
+		return nil, errBody
 	}
-	return parts, nil
+	s := splitter{statuses: statuses}
+	err := s.each(body, "entry", func(entry []byte) error {
+		return s.each(entry, "changes", func(change []byte) error {
+			if field, _ := canon.Text(canon.Member(change, "field")); field != messagesField {
+				return nil
+			}
+			return s.change(canon.Member(change, "value"))
+		})
+	})
+	return s.parts, err
 }
 
-func splitChange(value json.RawMessage, statuses bool) []part {
-	var v struct {
-		Metadata struct {
-			PhoneNumberID string `json:"phone_number_id"`
-		} `json:"metadata"`
-		Messages []json.RawMessage `json:"messages"`
-		Statuses []json.RawMessage `json:"statuses"`
+// each calls f for every item of a list.
+func (s *splitter) each(object []byte, name string, f func(item []byte) error) error {
+	list := canon.Member(object, name)
+	if !isA('{', object) || !isA('[', list) {
+		return errBody
 	}
-	if json.Unmarshal(value, &v) != nil {
-		// Its phone number is unreadable, so it has no tenant and isn't accepted.
-		return []part{faulty(MessageOperation, "", value, codeMalformed)}
-	}
-	var parts []part
-	for _, raw := range v.Messages {
-		parts = append(parts, newPart(MessageOperation, v.Metadata.PhoneNumberID, raw))
-	}
-	for _, raw := range v.Statuses {
-		if statuses {
-			parts = append(parts, newPart(StatusOperation, v.Metadata.PhoneNumberID, raw))
+	for item := range canon.Items(list) {
+		if s.visited++; s.visited > maxVisited {
+			return errMany
+		}
+		if err := f(item); err != nil {
+			return err
 		}
 	}
-	return parts
+	return nil
+}
+
+// isA reports whether a value is an array or an object, by its bracket, or isn't there.
+func isA(bracket byte, value []byte) bool {
+	return len(value) == 0 || value[0] == bracket || value[0] == 'n'
+}
+
+func (s *splitter) change(value []byte) error {
+	metadata := canon.Member(value, "metadata")
+	number := canon.Member(metadata, "phone_number_id")
+	phone, known := canon.Text(number)
+	messages, statuses := canon.Member(value, "messages"), canon.Member(value, "statuses")
+	if !isA('{', value) || !isA('{', metadata) || !known && len(number) > 0 && number[0] != 'n' || !isA('[', messages) || !isA('[', statuses) {
+		// Its phone number is unreadable, so it has no tenant and isn't accepted.
+		return s.add(faulty(MessageOperation, "", value, codeMalformed))
+	}
+	for raw := range canon.Items(messages) {
+		if err := s.add(newPart(MessageOperation, phone, raw)); err != nil {
+			return err
+		}
+	}
+	for raw := range canon.Items(statuses) {
+		if !s.statuses {
+			break
+		}
+		if err := s.add(newPart(StatusOperation, phone, raw)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *splitter) add(p part) error {
+	if len(s.parts) == maxParts {
+		return errMany
+	}
+	s.parts = append(s.parts, p)
+	return nil
 }
 
 // newPart finds the identity of a part: the ids of phone number and message, and for a
@@ -91,21 +137,19 @@ func newPart(operation, phone string, raw json.RawMessage) part {
 	if len(raw) > MaxMessage {
 		return faulty(operation, phone, raw, codeTooLong)
 	}
-	var m struct {
-		ID     string `json:"id"`
-		Status string `json:"status"`
-	}
+	id, _ := canon.Text(canon.Member(raw, "id"))
 	// The strict reader refuses ambiguous JSON.
 	print, err := semel.FingerprintJSON(raw)
-	if err != nil || json.Unmarshal(raw, &m) != nil || m.ID == "" || len(m.ID) > maxMessageID || strings.Contains(phone, "/") {
+	if err != nil || id == "" || len(id) > maxMessageID || strings.Contains(phone, "/") {
 		return faulty(operation, phone, raw, codeMalformed)
 	}
-	p := part{operation: operation, phone: phone, id: m.ID, key: phone + "/" + m.ID, print: print, raw: raw}
+	p := part{operation: operation, phone: phone, id: id, key: phone + "/" + id, print: print, raw: raw}
 	if operation == StatusOperation {
-		if m.Status == "" || len(m.Status) > maxMessageID || strings.Contains(m.Status, "/") {
+		status, _ := canon.Text(canon.Member(raw, "status"))
+		if status == "" || len(status) > maxMessageID || strings.Contains(status, "/") {
 			return faulty(operation, phone, raw, codeMalformed)
 		}
-		p.key = phone + "/" + m.Status + "/" + m.ID
+		p.key = phone + "/" + status + "/" + id
 	}
 	return p
 }

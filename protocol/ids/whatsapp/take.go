@@ -20,8 +20,9 @@ const principal = "whatsapp"
 //
 //	GET   the handshake: 200 with the challenge, or 403
 //	POST  200 when every message of the batch is taken; 401 without a signature, 403
-//	      with a wrong one, 413 over [MaxBody], 400 if the body isn't a webhook, and
-//	      503 if a message wasn't taken, so that the batch comes again
+//	      with a wrong one, 413 over [MaxBody] or 1,000 messages and statuses, 400 if the
+//	      body isn't a webhook, and 503 if a message wasn't taken, so that the batch comes
+//	      again
 //
 // The signature is verified before the body is parsed or anything is stored.
 func (in *Ingress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -58,6 +59,10 @@ func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	parts, err := split(text, in.opts.Status != nil)
+	if errors.Is(err, errMany) {
+		refuse(w, http.StatusRequestEntityTooLarge, err.Error())
+		return
+	}
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err.Error())
 		return

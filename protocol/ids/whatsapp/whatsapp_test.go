@@ -3,6 +3,7 @@ package whatsapp
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -254,6 +255,35 @@ func TestNotTaken(t *testing.T) {
 		body := []byte(`{"object":"whatsapp_business_account","entry":[{"changes":[{"field":"messages","value":{"messages":"x"}}]}]}`)
 		if got := r.post(body); got != http.StatusServiceUnavailable {
 			t.Errorf("status %d", got)
+		}
+	})
+	t.Run("names in another case are others", func(t *testing.T) {
+		r := newRig(t)
+		body := deliveryOf(phone, text("wamid.case", alice, "refund A-1 5"))
+		if got := r.post([]byte(strings.Replace(string(body), `"messages":[`, `"Messages":[`, 1))); got != http.StatusOK {
+			t.Errorf("status %d", got)
+		}
+		if r.work(); len(r.asked) != 0 {
+			t.Errorf("asked: %v", r.asked)
+		}
+	})
+	t.Run("more parts than one delivery has", func(t *testing.T) {
+		for n, want := range map[int]int{maxParts: http.StatusOK, maxParts + 1: http.StatusRequestEntityTooLarge} {
+			var texts []string
+			for i := range n {
+				texts = append(texts, text(fmt.Sprintf("wamid.%d", i), alice, "x"))
+			}
+			if got := newRig(t).post(deliveryOf(phone, texts...)); got != want {
+				t.Errorf("%d messages: status %d, want %d", n, got, want)
+			}
+		}
+		const head = `{"object":"whatsapp_business_account","entry":[`
+		for body, want := range map[string]int{
+			head + strings.Repeat("{},", maxVisited) + "{}]}": http.StatusRequestEntityTooLarge, head + "1]}": http.StatusBadRequest, head + `{"changes":1}]}`: http.StatusBadRequest,
+		} {
+			if got := newRig(t).post([]byte(body)); got != want {
+				t.Errorf("%.80s: status %d, want %d", body, got, want)
+			}
 		}
 	})
 	t.Run("a store that is away", func(t *testing.T) {
