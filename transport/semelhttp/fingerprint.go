@@ -135,7 +135,8 @@ func targetPath(r *http.Request) string {
 }
 
 // appendPairs appends the pairs of a query or form, sorted by name. Pairs of one name
-// keep their order, which may mean something. A malformed text is appended as it is.
+// keep their order, which may mean something. A text that is malformed or has too many is
+// appended as it is.
 func appendPairs(b []byte, text string) []byte {
 	if text == "" {
 		return binary.AppendUvarint(b, 0)
@@ -156,11 +157,18 @@ func appendPairs(b []byte, text string) []byte {
 
 type pair struct{ name, value string }
 
+// maxPairs is how many pairs a query or form may have to be compared by them, for the
+// reasons of [maxParts].
+const maxPairs = 1000
+
 func parsePairs(text string) ([]pair, bool) {
-	pairs := make([]pair, 0, strings.Count(text, "&")+1)
+	pairs := make([]pair, 0, min(strings.Count(text, "&")+1, maxPairs))
 	for item := range strings.SplitSeq(text, "&") {
 		if item == "" {
 			continue
+		}
+		if len(pairs) == maxPairs {
+			return nil, false
 		}
 		name, value, _ := strings.Cut(item, "=")
 		var err1, err2 error
@@ -231,13 +239,14 @@ func (h *handler) digestSmall(r *http.Request, mode BodyMode, body []byte, sc *s
 		}
 	case BodyForm:
 		if pairs, ok := parsePairs(string(body)); ok {
+			sc.digest = slices.Grow(sc.digest, len(body)+2*binary.MaxVarintLen64*len(pairs))
 			for _, p := range pairs {
 				sc.digest = canon.Frame(canon.Frame(sc.digest, p.name), p.value)
 			}
 			return store.NewFingerprint(semel.SchemeForm, sha256.Sum256(sc.digest))
 		}
 	case BodyMultipart:
-		if boundary, ok := boundaryOf(r.Header); ok {
+		if boundary, ok := boundaryOf(r.Header); ok && fewHeaders(bytes.NewReader(body), boundary) {
 			if b, err := appendParts(sc.digest, bytes.NewReader(body), boundary); err == nil {
 				sc.digest = b
 				return store.NewFingerprint(semel.SchemeParts, sha256.Sum256(b))
@@ -252,7 +261,7 @@ func (h *handler) digestSmall(r *http.Request, mode BodyMode, body []byte, sc *s
 func (h *handler) digestLarge(r *http.Request, mode BodyMode, s *spool, sc *scratch) (semel.Fingerprint, error) {
 	switch mode {
 	case BodyMultipart:
-		if boundary, ok := boundaryOf(r.Header); ok {
+		if boundary, ok := boundaryOf(r.Header); ok && fewHeaders(s.reader(), boundary) {
 			if b, err := appendParts(sc.digest, s.reader(), boundary); err == nil {
 				return store.NewFingerprint(semel.SchemeParts, sha256.Sum256(b)), nil
 			}

@@ -1,6 +1,8 @@
 package semelhttp
 
 import (
+	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -25,6 +27,36 @@ func boundaryOf(header http.Header) (string, bool) {
 // more is compared byte for byte: servers refuse such bodies (net/http has the same
 // limit), and a part costs more than its bytes.
 const maxParts = 1000
+
+// maxHeaders is how many lines the headers of a part may have, likewise. Reading one takes
+// many times its bytes.
+const maxHeaders = 20
+
+// fewHeaders reports whether each part of a body has few headers. It looks at whatever
+// could be a part.
+func fewHeaders(body io.Reader, boundary string) bool {
+	lines := bufio.NewReaderSize(body, 4<<10)
+	delimiter := []byte("--" + boundary)
+	headers, within := 0, false
+	for begins := true; ; {
+		line, err := lines.ReadSlice('\n')
+		switch {
+		case !begins: // the rest of a long line
+		case bytes.HasPrefix(line, delimiter):
+			headers, within = 0, true
+		case len(bytes.TrimRight(line, "\r\n")) == 0:
+			within = false
+		case within:
+			headers++
+		}
+		if headers > maxHeaders {
+			return false
+		}
+		if begins = err == nil; err != nil && err != bufio.ErrBufferFull {
+			return true
+		}
+	}
+}
 
 var errParts = errors.New("the body has too many parts")
 

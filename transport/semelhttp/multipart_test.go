@@ -42,3 +42,48 @@ func TestManyPartsCostLittle(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatHasVeryManyPiecesIsComparedByItsBytes, because pieces cost many times their bytes.
+func TestWhatHasVeryManyPiecesIsComparedByItsBytes(t *testing.T) {
+	digest := func(media, body string) semel.Fingerprint {
+		t.Helper()
+		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
+		r.Header.Set("Content-Type", media)
+		sc := new(scratch)
+		defer sc.spool.discard()
+		fp, err := fuzzHandler(BodyAuto).take(r, sc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fp
+	}
+	part := func(boundary string, headers int, content string) string {
+		return "--" + boundary + "\r\nA:1\r\n\r\n--\r\nB: 2\r\n--" + boundary + "\r\n" + strings.Repeat("A: 1\r\n", headers) + "\r\n" + content + "\r\n--" + boundary + "--\r\n"
+	}
+	for _, c := range []struct {
+		headers int
+		content string
+		same    bool
+	}{
+		{maxHeaders, "x", true}, {maxHeaders + 1, "x", false},
+		{1, strings.Repeat("A: 1\r\n", 100), true},
+		{1, strings.Repeat("long ", 10_000) + "\r\n" + strings.Repeat("A: 1\n", 100), true},
+		{1, strings.Repeat(strings.Repeat("x", 5000)+"\n", 500), true}, // which is partly in a file
+		{maxHeaders + 1, strings.Repeat(strings.Repeat("x", 5000)+"\n", 500), false},
+	} {
+		one := digest("multipart/form-data; boundary=bb", part("bb", c.headers, c.content))
+		if other := digest("multipart/form-data; boundary=cc", part("cc", c.headers, c.content)); (one == other) != c.same {
+			t.Errorf("%d headers and %.9q: with another boundary the same is %v", c.headers, c.content, !c.same)
+		}
+	}
+	const form = "application/x-www-form-urlencoded"
+	for pairs, same := range map[int]bool{maxPairs: true, maxPairs + 1: false} {
+		some := strings.Repeat("a=1&", pairs-1)
+		if digest(form, some+"b=2") == digest(form, "b=2&"+some) != same {
+			t.Errorf("of %d pairs another order is the same: %v", pairs, !same)
+		}
+	}
+	if digest(form, "a=1"+strings.Repeat("&", 2*maxPairs)+"b=2") != digest(form, "b=2&a=1") {
+		t.Error("what stands between pairs counts")
+	}
+}
