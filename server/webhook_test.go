@@ -17,6 +17,9 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
+// hookURL is where a sender posts to that signs the address, too.
+const hookURL = "https://hooks.example.com/square"
+
 // signedAs is the header of a delivery that the sender of a source has signed now.
 func signedAs(t *testing.T, source, secret, body string, header ...string) []string {
 	t.Helper()
@@ -28,7 +31,7 @@ func signedAs(t *testing.T, source, secret, body string, header ...string) []str
 	for i := 0; i < len(header); i += 2 {
 		d.Header.Set(header[i], header[i+1])
 	}
-	if err := s.Sign(d, secret, "", time.Now()); err != nil {
+	if err := s.Sign(d, secret, hookURL, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for name := range d.Header {
