@@ -194,6 +194,9 @@ func (p *party) ask(_ context.Context, held semel.Record) (s semel.Settlement, e
 		<-time.After(p.upTo(2 * unequalLease))
 		return s, errParty
 	}
+	if p.chance(6) {
+		panic("a bug of the reconciler")
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, ef := range held.Effects {
@@ -224,12 +227,21 @@ func (p *party) join(name string, lag time.Duration) *member {
 	v.dead, v.die = context.WithCancel(context.Background())
 	pay := semel.Operation{Name: "pay", Lease: unequalLease, Window: time.Hour, Effects: []string{"charge"}, Reconcile: p.ask, ReconcileEvery: unequalLease}
 	hold := semel.Operation{Name: "hold", Lease: unequalLease, Window: time.Hour}
+	refund := pay
+	refund.Name, refund.Effects = "refund", []string{"refund"}
+	pay.Compensation, pay.Compensate = refund.Name, func(ctx context.Context, x semel.Execution, _ semel.Record) (semel.Result, error) {
+		if p.chance(6) {
+			return semel.Result{}, semel.Aborted(errParty)
+		}
+		_, err := semel.Effect(ctx, x, "refund", func(ctx context.Context, key string) (string, error) { return p.charge(ctx, v, key) })
+		return semel.Result{}, err
+	}
 	var ops []semel.Operation
 	switch kind, _, _ := strings.Cut(name, "-"); kind {
 	case "full":
-		ops = []semel.Operation{pay, hold}
-	case "old": // which keeps no ledger of its own, and asks nobody
-		pay.Effects, pay.Reconcile = nil, nil
+		ops = []semel.Operation{pay, hold, refund}
+	case "old": // which keeps no ledger of its own, asks nobody and undoes nothing
+		pay.Effects, pay.Reconcile, pay.Compensation, pay.Compensate = nil, nil, "", nil
 		ops = []semel.Operation{pay}
 	case "stranger":
 		ops = []semel.Operation{{Name: "other"}}
@@ -262,7 +274,7 @@ func (p *party) join(name string, lag time.Duration) *member {
 // deliver makes a call, and holds what comes of it against what is known.
 func (m *member) deliver(c semel.Call) {
 	p := m.p
-	id := semel.ID{Tenant: c.Tenant, Principal: c.Principal, Operation: c.Operation, Key: c.Key}
+	id := identity(c)
 	ans, err := m.engine.Do(context.Background(), c, func(ctx context.Context, x semel.Execution) (semel.Result, error) {
 		p.mu.Lock()
 		p.note("-> %s runs %s under %d", m.name, id.Key, x.Fence())
@@ -338,18 +350,42 @@ func TestUnequalEnginesKeepOnePromise(t *testing.T) {
 	if testing.Short() {
 		histories = 15
 	}
-	held := 0
+	held, undone := 0, 0
 	for seed := range uint64(histories) {
-		synctest.Test(t, func(t *testing.T) { held += unequal(t, seed) })
+		synctest.Test(t, func(t *testing.T) {
+			h, u := unequal(t, seed)
+			held, undone = held+h, undone+u
+		})
 		if t.Failed() {
 			t.Fatalf("in the history of seed %d", seed)
 		}
 	}
-	t.Logf("%d histories; %d calls are held at their end", histories, held)
+	if undone == 0 {
+		t.Error("nothing was compensated")
+	}
+	t.Logf("%d histories; %d calls are held at their end, %d were compensated", histories, held, undone)
 }
 
-// unequal plays one history, and returns how many calls are held at its end.
-func unequal(t *testing.T, seed uint64) (held int) {
+// undone holds a compensation against what has arrived: it is made once, unless it is held.
+func (p *party) undone(id semel.ID, c *store.Compensation) {
+	rec, err := p.st.Get(context.Background(), c.ID(id.Tenant))
+	if errors.Is(err, semel.ErrNotFound) {
+		p.violated("the compensation of %s is %s, and was never begun", id.Key, c.State)
+		return
+	}
+	must(p.t, err)
+	if n := p.effects[semel.EffectKey(rec, "refund")]; rec.Held == "" && (c.State != store.CompensationDone || n != 1) {
+		p.violated("the compensation of %s is %s, its call %s %s, and the refund was made %d times", id.Key, c.State, rec.State, rec.Disposition, n)
+	}
+}
+
+func identity(c semel.Call) semel.ID {
+	return semel.ID{Tenant: c.Tenant, Principal: c.Principal, Operation: c.Operation, Key: c.Key}
+}
+
+// unequal plays one history, and returns how many calls are held at its end, and how many
+// were compensated.
+func unequal(t *testing.T, seed uint64) (held, undone int) {
 	p := &party{
 		t: t, st: memstore.New(), rng: rand.New(rand.NewPCG(seed, 1)), effects: map[string]int{}, running: map[semel.ID]context.Context{},
 		ran: map[string]int{}, fences: map[semel.ID]int64{}, answers: map[semel.ID]string{}, messages: map[string]int{},
@@ -373,6 +409,9 @@ func unequal(t *testing.T, seed uint64) (held int) {
 				for range 12 {
 					m := members[int(p.upTo(3))]
 					m.deliver(c)
+					if c.Operation == "pay" && p.upTo(4) == 0 { // once in four times
+						_, _ = members[p.upTo(2)].engine.Compensate(context.Background(), identity(c), "operator", "test")
+					}
 					<-time.After(p.upTo(10 * time.Second))
 				}
 			})
@@ -392,7 +431,7 @@ func unequal(t *testing.T, seed uint64) (held int) {
 	last := p.join("full-last", 0)
 	pass(10 * time.Minute)
 	for _, c := range calls {
-		id := semel.ID{Tenant: c.Tenant, Principal: c.Principal, Operation: c.Operation, Key: c.Key}
+		id := identity(c)
 		rec, err := p.st.Get(context.Background(), id)
 		if errors.Is(err, semel.ErrNotFound) {
 			continue // never claimed
@@ -414,6 +453,10 @@ func unequal(t *testing.T, seed uint64) (held int) {
 				}
 			}
 		}
+		if c := rec.Compensation; c != nil {
+			p.undone(id, c)
+			undone++
+		}
 		if was, known := p.answers[id]; known && was != said(rec) {
 			p.violated("%s was answered %s, and %s is kept", id.Key, was, said(rec))
 		}
@@ -427,5 +470,5 @@ func unequal(t *testing.T, seed uint64) (held int) {
 		m.done.Wait()
 	}
 	pass(5 * time.Minute) // for what waits for a dead store
-	return held
+	return held, undone
 }
