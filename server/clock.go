@@ -33,8 +33,8 @@ func clockText(st store.ClockState, now store.Instant) string {
 	case st.Held > 0:
 		return fmt.Sprintf("HELD BACK: the clock went ahead by %v and isn't followed yet, so nothing expires early. Noticed %v ago, followed in %v if it lasts; semel store accept-clock follows it now",
 			round(st.Held), round(now.Sub(st.Since)), round(st.Until.Sub(now)))
-	case st.Since != 0:
-		return fmt.Sprintf("the clock was put back %v ago, and the store's time goes on ahead of it", round(now.Sub(st.Since)))
+	case st.Back > 0:
+		return fmt.Sprintf("the clock was put back by %v, %v ago, and the store's time goes on ahead of it", round(st.Back), round(now.Sub(st.Since)))
 	}
 	return ""
 }
@@ -67,7 +67,7 @@ func (s *Server) watchClock(ctx context.Context) {
 			case st.Since == 0 && was.Since != 0:
 				s.log.Info("the clock of the store is right again")
 			case st.Held == 0 && st.Since != was.Since:
-				s.log.Warn("the clock of the store was put back: the store's time goes on ahead of it", since)
+				s.log.Warn("the clock of the store was put back: the store's time goes on ahead of it", slog.Duration("by", st.Back), since)
 			}
 			was = st
 		}

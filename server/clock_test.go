@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 func TestAClockThatIsHeldBackIsShownAndAccepted(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t, "")
+	shown := regexp.MustCompile(`\[\+\] clock ok: HELD BACK: the clock went ahead by (60h0m|59h59m5)\S* and .*Noticed \d+s ago, followed in (1h0m0s|59m\d+s) if it lasts; semel store accept-clock`)
 	friday := store.InstantOf(time.Now().Add(-60 * time.Hour))
 	redis.Do("SET", "semel:time", offsetclock.Note{At: friday}.String())
 	s := start(t, write(t, `store: {url: "`+redis.URL()+`"}`+"\n"))
@@ -27,18 +29,11 @@ func TestAClockThatIsHeldBackIsShownAndAccepted(t *testing.T) {
 		}
 		return text
 	}
-	if text := ready(); !strings.Contains(text, "[+] clock ok: HELD BACK: the clock went ahead by 60h0m") || !strings.Contains(text, "semel store accept-clock") {
+	if text := ready(); !shown.MatchString(text) {
 		t.Errorf("readyz says %s", text)
 	}
-	logged := func(text string) func() error {
-		return func() error {
-			if !strings.Contains(s.log.String(), text) {
-				return fmt.Errorf("the log has no %q", text)
-			}
-			return nil
-		}
-	}
-	redistest.Eventually(t, "the log says so", logged("the clock of the store went ahead and isn't followed yet"))
+	logged := func(text string) func() error { return s.logs(regexp.MustCompile(text)) }
+	redistest.Eventually(t, "the log says so", logged(`the clock of the store went ahead and isn't followed yet.* by=(60h0m|59h59m5)\S* since=20\S* until=20`))
 	if status, _, text := do(t, "POST", s.admin("/v1/accept-clock"), ""); status != 200 || !strings.HasPrefix(text, "accepted: ") {
 		t.Errorf("it is accepted with %d: %s", status, text)
 	}
@@ -49,4 +44,27 @@ func TestAClockThatIsHeldBackIsShownAndAccepted(t *testing.T) {
 		return nil
 	})
 	redistest.Eventually(t, "the log says that, too", logged("the time of the store follows its clock again"))
+}
+
+// A clock that was put back is followed by nobody, and everybody can see since when, and how far.
+func TestAClockThatWasPutBackIsShown(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t, "")
+	redis.Do("SET", "semel:time", offsetclock.Note{At: store.InstantOf(time.Now().Add(60 * time.Hour))}.String())
+	s := start(t, write(t, `store: {url: "`+redis.URL()+`"}`+"\n"))
+	status, _, text := do(t, "GET", s.admin("/readyz?verbose"), "")
+	if status != 200 || !regexp.MustCompile(`\[\+\] clock ok: the clock was put back by (60h0m|59h59m5)\S*, \d+s ago`).MatchString(text) {
+		t.Errorf("readyz is %d: %s", status, text)
+	}
+	redistest.Eventually(t, "the log says so", s.logs(regexp.MustCompile(`the clock of the store was put back.* by=(60h0m|59h59m5)\S* since=20`)))
+}
+
+// logs wants the log to say something.
+func (s *service) logs(want *regexp.Regexp) func() error {
+	return func() error {
+		if !want.MatchString(s.log.String()) {
+			return fmt.Errorf("the log has no %q", want)
+		}
+		return nil
+	}
 }

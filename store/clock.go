@@ -27,8 +27,9 @@ type ClockState struct {
 	// it is kept by, which the store doesn't follow yet. Records that are made meanwhile are
 	// kept as much longer, or they would expire when it does.
 	Held time.Duration
-	// Ahead is how far the store's clock is ahead of the calendar, because the clock that it
-	// is kept by was put back, and that has lasted. Zero if Held is set.
+	// Back is how far the clock that the store's is kept by was put back. Zero if Held is set.
+	Back time.Duration
+	// Ahead is how far the store's clock is ahead of the calendar: Back, once that has lasted.
 	Ahead time.Duration
 	// Since is when the clock that the store's is kept by was last found to have been set, by
 	// the store's clock. Zero if both agree.

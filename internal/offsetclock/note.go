@@ -102,6 +102,7 @@ func (n *Note) state(now store.Instant) store.ClockState {
 	switch {
 	case n.Off == 0:
 	case n.Off > 0:
+		st.Back = n.Off
 		if now >= n.Until {
 			st.Ahead = n.Off
 		}
