@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"time"
 )
 
 // disk is a separate file system, in a file, that can fail. Only root can make one.
@@ -135,7 +136,7 @@ func (d *disk) refuse(s *injection, user *process) (int, error) {
 // stagePebble is the embedded store of one node, on a separate disk if one can be made.
 func stagePebble(t *tb, _ Options) *stage {
 	s := &stage{nodes: 1, heal: func() error { return nil }, skipped: map[string]string{}, attach: func(map[string]*node) {}}
-	names := []string{"disk.full", "disk.readonly", "disk.stall"}
+	names := []string{"disk.full", "disk.readonly", stallFault}
 	d, err := newDisk(t.dir)
 	if err != nil {
 		for _, name := range names {
@@ -151,6 +152,10 @@ func stagePebble(t *tb, _ Options) *stage {
 		}
 	})
 	s.disks = names
+	s.stall = func(lasts time.Duration) error {
+		_, err := d.stall(&injection{lasts: lasts})
+		return err
+	}
 	s.attach = func(nodes map[string]*node) {
 		user := nodes[nodeName(1)].process
 		on := func(name string, do func(s *injection) (int, error)) fault { return fault{name, []string{"disk"}, do} }
@@ -164,7 +169,7 @@ func stagePebble(t *tb, _ Options) *stage {
 				hits, err := d.refuse(sh, user)
 				return hits, errors.Join(err, user.await(recoveryTimeout))
 			}},
-			on(names[2], d.stall),
+			on(stallFault, d.stall),
 		}
 	}
 	return s

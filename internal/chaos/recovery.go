@@ -21,12 +21,13 @@ import (
 // has followed one of those would follow this one, too. It stays there for longer than a
 // process needs to read it twice. Whatever has been completed until then has expired by that
 // clock, and is asked for afterwards. And the network to the store is a hole: connections are
-// reset, and new ones swallowed.
+// reset, and new ones swallowed; or the disk of the embedded store stands still.
 const (
 	leapTime      = 12 * time.Second
 	lastLeap      = 2 * farLeap
 	holeTime      = 3 * time.Second
 	holeFault     = "link.store.hole"
+	stallFault    = "disk.stall"
 	recoveryLimit = 5 * time.Second
 )
 
@@ -56,6 +57,9 @@ func (r *run) trials() (all []trial) {
 	if set := r.stage.network; set != nil && r.wants(holeFault) {
 		all = append(all, trial{holeFault, fmt.Sprintf("%v without the network to the store", holeTime),
 			func() error { set(faultnet.Hole); return nil }, holeTime, func() error { set(faultnet.Healthy); return nil }})
+	}
+	if stall := r.stage.stall; stall != nil && r.wants(stallFault) {
+		all = append(all, trial{stallFault, fmt.Sprintf("%v without the disk", holeTime), func() error { return stall(holeTime) }, 0, nothing})
 	}
 	return all
 }

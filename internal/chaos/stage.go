@@ -34,6 +34,8 @@ type stage struct {
 	attach func(nodes map[string]*node)
 	// network makes the way from all nodes to the store fail; nil: there is none.
 	network func(faultnet.Fault)
+	// stall keeps the disk that the nodes write to from writing; nil: it isn't one of its own.
+	stall func(time.Duration) error
 	// clock sets the clock of the servers; nil: it can't be set.
 	clock func(ahead time.Duration) error
 	// heal ends all faults that may still last.
