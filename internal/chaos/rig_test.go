@@ -64,8 +64,10 @@ func playFake(t *testing.T, bug string) (*history.Log, []history.Violation) {
 	r := &run{log: log, here: here, nodes: []*node{{}}, stage: &stage{clock: fake.leap, network: network.Set}}
 	for i, x := range r.trials() {
 		x.lasts = min(x.lasts, 10*time.Millisecond)
-		if took, err := r.try(t.Context(), i, x); err != nil || took[0] > recoveryLimit {
-			t.Errorf("%s: %v, %v", x.what, took, err)
+		// How long it takes says nothing here: a request that the network swallows takes as
+		// long as its client waits.
+		if _, err := r.try(t.Context(), i, x); err != nil {
+			t.Errorf("%s: %v", x.what, err)
 		}
 	}
 	r.settle(t.Context(), briefly)
