@@ -53,7 +53,7 @@ var vectors = []vector{
 		[]string{"webhook:whatsapp:770001:wamid.A", "webhook:whatsapp:770001:wamid.B", "webhook:whatsapp:770001:sent:wamid.C", "webhook:whatsapp:770001:delivered:wamid.C"}},
 }
 
-func (v vector) delivery(t *testing.T) *Delivery {
+func (v vector) delivery(t testing.TB) *Delivery {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "deliveries", v.file+".http"))
 	if err != nil {
@@ -66,7 +66,7 @@ func (v vector) delivery(t *testing.T) *Delivery {
 	return &c.Delivery
 }
 
-func (v vector) verifier(t *testing.T, change ...func(*VerifierOptions)) *Verifier {
+func (v vector) verifier(t testing.TB, change ...func(*VerifierOptions)) *Verifier {
 	t.Helper()
 	s, err := Builtin(v.source)
 	if err != nil {
