@@ -143,19 +143,36 @@ func pick(object []byte, names ...string) map[string][]byte {
 	return found
 }
 
-// ambiguous finds a member that some reader would take for one of those named, such as ID
-// or @id for id: who acts must not depend on who reads.
+// ambiguous finds a member that some reader would take for one of those named: ID or @id
+// for id, and as:actor or its whole URI for actor, as JSON-LD reads them. Who acts must not
+// depend on who reads.
 func ambiguous(object []byte, names ...string) (name string, found bool) {
 	for name := range canon.Members(object) {
 		for _, one := range names {
-			keyword := (one == "id" || one == "type") && len(name) > 0 && name[0] == '@' && string(name[1:]) == one
-			if keyword || len(name) <= maxFolded*len(one) && string(name) != one && strings.EqualFold(string(name), one) {
+			if string(name) != one && takenFor(name, one) {
 				return string(name), true
 			}
 		}
 	}
 	return "", false
 }
+
+// takenFor reports whether some reader takes a member for the one that is named.
+func takenFor(name []byte, one string) bool {
+	if keyword, is := bytes.CutPrefix(name, []byte("@")); is {
+		return (one == "id" || one == "type") && string(keyword) == one
+	}
+	for _, vocabulary := range vocabularies {
+		if rest, is := bytes.CutPrefix(name, []byte(vocabulary)); is {
+			name = rest
+			break
+		}
+	}
+	return len(name) <= maxFolded*len(one) && strings.EqualFold(string(name), one)
+}
+
+// vocabularies begin the names of members that JSON-LD takes for those of ActivityStreams.
+var vocabularies = []string{"as:", "https://www.w3.org/ns/activitystreams#", "http://www.w3.org/ns/activitystreams#"}
 
 // maxFolded is how many bytes of UTF-8 one letter of ASCII may be in another case.
 const maxFolded = 3

@@ -16,6 +16,7 @@ func FuzzActivity(f *testing.F) {
 		`{"id":"https://a.example/1","type":"Like","Actor":"https://b.example/u"}`,
 		`{"id":"https://a.example/1","type":"Like","actor":{"@id":"https://b.example/u","id":"https://a.example/u"}}`,
 		`{"id":"https://a.example/1","type":"Like","\u0061ctor":"https://a.example/u","to":[{"id":"https://c.example/u"}]}`,
+		`{"id":"https://a.example/1","type":"Like","actor":"https://a.example/u","as:actor":"https://b.example/u"}`,
 		`{"id":"urn:uuid:1","type":"Delete","actor":{"id":"https://a.example/u"},"object":"https://a.example/u"}`,
 	} {
 		f.Add([]byte(seed))
@@ -48,8 +49,8 @@ func FuzzActivity(f *testing.F) {
 			}
 		}
 		for name := range exact {
-			if name == "@id" || name == "@type" {
-				t.Fatalf("%s has another id or type in JSON-LD", body)
+			if name == "@id" || name == "@type" || name == "as:actor" || name == "https://www.w3.org/ns/activitystreams#actor" {
+				t.Fatalf("%s has another id, type or actor in JSON-LD", body)
 			}
 		}
 	})

@@ -119,6 +119,8 @@ func TestWhatIsRefused(t *testing.T) {
 		"another case":         {400, "Actor", `{"id":"https://there.example/a","type":"Like","Actor":"https://else.example/u"}`, []string{"Signed-By", bob}},
 		"two actors":           {400, "ID", `{"id":"https://there.example/a","type":"Like","actor":{"id":"https://else.example/u","ID":"` + bob + `"}}`, []string{"Signed-By", bob}},
 		"two ids in JSON-LD":   {400, "@id", `{"id":"https://there.example/a","type":"Like","actor":{"id":"` + bob + `","@id":"https://else.example/u"}}`, []string{"Signed-By", bob}},
+		"two in JSON-LD":       {400, "as:actor", `{"id":"https://there.example/a","type":"Like","actor":"` + bob + `","as:actor":"https://else.example/u"}`, []string{"Signed-By", bob}},
+		"two by its URI":       {400, "activitystreams#actor", `{"id":"https://there.example/a","type":"Like","https://www.w3.org/ns/activitystreams#actor":{"@id":"https://else.example/u"}}`, []string{"Signed-By", bob}},
 		"two recipients":       {400, "ID", note("a", `,"cc":[{"id":"https://a.example","ID":"https://b.example"}]`), nil},
 		"recipient":            {400, "member cc names", note("a", `,"cc":[{}]`), nil},
 		"for others":           {400, "for others", note("a", `,"to":"https://here.example/actors/carol"`), nil},
