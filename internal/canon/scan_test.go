@@ -173,14 +173,18 @@ func TestMemory(t *testing.T) {
 		members = fmt.Appendf(members, `,"%05x":0`, 1<<20-i)
 	}
 	for name, text := range map[string][]byte{
-		"members":  append(members, '}'),
-		"numbers":  list("[", "1e20", "]"),
-		"objects":  list("[", `{"b":0,"a":0}`, "]"),
-		"empty":    list("[", "{}", "]"),
-		"nested":   []byte(strings.Repeat(`{"b":[`+strings.Repeat("0,", 500)+`0],"c":`, MaxDepth-2) + "0" + strings.Repeat(`,"a":0}`, MaxDepth-2)),
-		"escapes":  list(`["`, `\u00e9`, `"]`),
-		"longer":   list("[", `-1e-6`, "]"),
-		"big ones": list("[", strings.Repeat("7", 40), "]"),
+		"members": append(slices.Clone(members), '}'),
+		// Of these few are open at a time, and of the next ones all.
+		"many objects": list("[", string(members[:20_006])+"}", "]"),
+		"open objects": []byte(strings.Repeat(`{"":`, 50) + "0" + strings.Repeat(","+string(members[6:20_006])+"}", 50)),
+		"escaped":      append(bytes.ReplaceAll(members, []byte(`,"`), []byte(`,"\n`)), '}'),
+		"numbers":      list("[", "1e20", "]"),
+		"objects":      list("[", `{"b":0,"a":0}`, "]"),
+		"empty":        list("[", "{}", "]"),
+		"nested":       []byte(strings.Repeat(`{"b":[`+strings.Repeat("0,", 500)+`0],"c":`, MaxDepth-2) + "0" + strings.Repeat(`,"a":0}`, MaxDepth-2)),
+		"escapes":      list(`["`, `\u00e9`, `"]`),
+		"longer":       list("[", `-1e-6`, "]"),
+		"big ones":     list("[", strings.Repeat("7", 40), "]"),
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -23,7 +23,8 @@ type BodyMode string
 
 // The body modes. A body that isn't what its mode expects, such as broken JSON or an
 // object with a member twice, is compared byte for byte; so is one with a
-// Content-Encoding. Bodies compared in different ways are never the same.
+// Content-Encoding, with more than 1,000 pairs or parts, or a part with more than 20 lines
+// of headers. Bodies compared in different ways are never the same.
 const (
 	// BodyAuto chooses by Content-Type: JSON, forms and multipart by meaning,
 	// everything else byte for byte.
