@@ -117,7 +117,8 @@ func openDoors(t *testing.T) (s *service, as []string) {
 			t.Fatal(err)
 		}
 	}
-	text := `
+	var text strings.Builder
+	text.WriteString(`
 store: {url: "memory:"}
 auth: {default_tenant: acme, tokens: [{name: alice, tenant: acme, sha256: SUM, rights: ['*']}]}
 operations: [{name: payments, on_failure: retry}, {name: default}]
@@ -132,11 +133,11 @@ forrst:
 routes:
   - {match: POST /pay, upstream: UP, operation: payments}
 webhooks:
-`
+`)
 	for source, secret := range webhookSources {
-		text += fmt.Sprintf("  - {path: /%s, source: %s, secret_files: [DIR/%s], upstream: UP%s}\n", source, source, secret, map[bool]string{true: ", verify_token_file: DIR/token"}[source == "whatsapp"]+
-			map[bool]string{true: `, url: "` + hookURL + `"`}[source == "square"])
+		text.WriteString(fmt.Sprintf("  - {path: /%s, source: %s, secret_files: [DIR/%s], upstream: UP%s}\n", source, source, secret, map[bool]string{true: ", verify_token_file: DIR/token"}[source == "whatsapp"]+
+			map[bool]string{true: `, url: "` + hookURL + `"`}[source == "square"]))
 	}
-	s = start(t, write(t, strings.NewReplacer("UP", upstream.URL, "DIR", dir, "SUM", sum).Replace(text)))
+	s = start(t, write(t, strings.NewReplacer("UP", upstream.URL, "DIR", dir, "SUM", sum).Replace(text.String())))
 	return s, []string{"Authorization", "Bearer " + token}
 }
