@@ -237,7 +237,8 @@ func (s *Store) commit(pool *pgxpool.Pool, f func(ctx context.Context, conn *pgx
 	defer conn.Release()
 	ctx, drop := context.WithCancel(s.base)
 	defer drop()
-	late := time.AfterFunc(s.opts.answer, func() { s.dropLate(ctx, conn.Conn().PgConn().PID(), drop) })
+	pid := conn.Conn().PgConn().PID() // now: the timer may fire when the connection was given back
+	late := time.AfterFunc(s.opts.answer, func() { s.dropLate(ctx, pid, drop) })
 	defer late.Stop()
 	// pgx would say goodbye first, and keep the place in the pool until that was sent.
 	network := conn.Conn().PgConn().Conn()
