@@ -20,11 +20,17 @@ func TestAnUnusedClaimThatAnotherDeclaredHeldIsReleased(t *testing.T) {
 			clause.Proves(t, "CORE-CONC.2")
 			stalls(t, op, func(t *testing.T, e *semel.Engine, st *stalling) {
 				other := engineOn(t, st.mem, op)
-				st.mute()
+				swept := make(chan struct{})
+				st.writeBy(func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
+					if _, _, err := st.mem.Apply(context.Background(), w); err != nil {
+						return nil, false, err
+					}
+					<-ctx.Done()
+					st.reading.Store(new(func() { <-swept })) // the release reads, and goes on later
+					return nil, false, ctx.Err()
+				})
 				_, err := e.Begin(t.Context(), c)
 				wantCode(t, err, semel.CodeStoreUnavailable)
-				swept := make(chan struct{})
-				st.reading.Store(new(func() { <-swept })) // the release has read, and goes on later
 				st.writeBy(nil)
 				pass(4 * time.Second)
 				_, err = other.Sweep(t.Context())
@@ -135,7 +141,7 @@ func TestAClaimThatIsStoredAfterItsLeaseIsTakenBack(t *testing.T) {
 			_, err := e.Begin(t.Context(), call("k"))
 			wantCode(t, err, semel.CodeStoreUnavailable)
 			st.writeBy(nil)
-			pass(time.Second)
+			pass(10 * time.Second)     // the first try of the release may have begun before
 			begin(t, other, call("k")) // the release did it
 		})
 	})
