@@ -171,13 +171,17 @@ func forOthers(t *testing.T, e *semel.Engine, prefix string) {
 // lease is over, whatever is due beside it.
 func TestScansStopAtAMessageThatStaysDue(t *testing.T) {
 	backlogged(t, 100, func(t *testing.T, st *index, r *receiver, caller, own *semel.Engine) {
-		st.change.Store(new(changeFunc(func([]semel.Record) []semel.Record { return nil })))
+		claimed := make(chan struct{})
+		st.change.Store(new(changeFunc(func(recs []semel.Record) []semel.Record {
+			<-claimed // nobody sees the message before the other has it
+			return recs
+		})))
 		id := complete(t, caller, "k", message("k", ""))
 		forOthers(t, caller, "k")
 		claim, err := own.Begin(t.Context(), semel.Call{Tenant: "t", Principal: deliverer, Operation: operation("hook"), Key: state(t, st, id).ID})
 		must(t, err)
 		claim.Attempt.Detach()
-		st.change.Store(nil)
+		close(claimed)
 		pass(25 * time.Second)
 		if tries, _ := r.seen(); len(tries) != 0 {
 			t.Fatalf("sent %q beside the other", tries)
