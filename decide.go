@@ -37,6 +37,16 @@ const (
 	OtherDoor Decision = "other_door"
 )
 
+// Decisions lists the decisions. Every one but [Execute] and [Replay] is a refusal, whose
+// code has the same name.
+func Decisions() []Decision {
+	return []Decision{Execute, Replay, InFlight, Conflict, Held, TooLate, Throttled, OtherCaller, OtherDoor}
+}
+
+// Code is the code with which a delivery is refused. It reports false for Execute and
+// Replay, which refuse nothing.
+func (d Decision) Code() (Code, bool) { return Code(d), d != Execute && d != Replay }
+
 // ruling is the result of decide.
 type ruling struct {
 	decision Decision

@@ -70,6 +70,16 @@ const (
 	CodeClosed Code = "closed"
 )
 
+// Codes lists the codes of the engine and its stores. Doors have further ones.
+func Codes() []Code {
+	return []Code{
+		CodeInvalidCall, CodeUnknownOperation, CodeInvalidOperation, CodeConflict, CodeInFlight, CodeHeld, CodeTooLate, CodeThrottled, CodeOtherCaller,
+		CodeOtherDoor, CodeForbidden, CodeRejected, CodeFailed, CodeAborted, CodeUnknown, CodeResultNotKept, CodeLeaseLost, CodeAlreadyEnded,
+		CodeIllegalTransition, CodeConfirmationRequired, CodeConfirmationRefused, CodeEffectUnknown, CodeStoreUnavailable, CodeNotFound, CodeUnsupported,
+		CodeClosed,
+	}
+}
+
 // The sentinels that callers check most often. Match any other code by
 // errors.Is(err, &semel.Error{Code: ...}).
 var (

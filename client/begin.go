@@ -98,16 +98,21 @@ func beginningOf(call *semel.Call) *wire.Beginning {
 	return &wire.Beginning{Key: call.Key, PayloadHash: call.Fingerprint.String(), FirstSent: call.FirstSent, Attributes: call.Attributes, Confirm: call.Confirm, StepUp: call.StepUp}
 }
 
-// decisions has the refusals that an engine gives as decisions.
-var decisions = map[semel.Code]semel.Decision{
-	semel.CodeConflict: semel.Conflict, semel.CodeInFlight: semel.InFlight, semel.CodeHeld: semel.Held,
-	semel.CodeTooLate: semel.TooLate, semel.CodeOtherDoor: semel.OtherDoor, semel.CodeOtherCaller: semel.OtherCaller, semel.CodeThrottled: semel.Throttled,
+// decisionOf is the decision that refuses a delivery with the code. It reports false for a
+// code that is no decision.
+func decisionOf(code semel.Code) (semel.Decision, bool) {
+	for _, d := range semel.Decisions() {
+		if c, refuses := d.Code(); refuses && c == code {
+			return d, true
+		}
+	}
+	return "", false
 }
 
 // begun reads the answer to a beginning.
 func (c *Client) begun(call *semel.Call, r *reply, since time.Time) (Begun, error) {
 	if p := r.problem; p != nil {
-		d, ok := decisions[p.Code]
+		d, ok := decisionOf(p.Code)
 		if !ok {
 			return Begun{Challenge: (*semel.Challenge)(p.Challenge)}, r.refusal()
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
@@ -21,7 +22,7 @@ import (
 func (s *Server) ownAPI(next http.Handler) http.Handler {
 	origins := http.NewCrossOriginProtection()
 	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		s.refuse(w, http.StatusForbidden, semel.CodeForbidden, "Cross-origin request", "Pages of other origins may not use this API.")
+		s.refuse(w, semel.CodeForbidden, "Pages of other origins may not use this API.")
 	}))
 	return s.onlyKnownHosts(origins.Handler(next), func() []string { return s.current().cfg.Listen.Hosts })
 }
@@ -29,14 +30,14 @@ func (s *Server) ownAPI(next http.Handler) http.Handler {
 // serveExecutions is the execution API of the data listener.
 func (s *Server) serveExecutions(w http.ResponseWriter, r *http.Request) {
 	if s.current().cfg.API == config.APIOff {
-		s.refuse(w, http.StatusNotFound, semel.CodeNotFound, "Not found", "There is no route for this request, and the execution API is off.")
+		s.refuse(w, semel.CodeNotFound, "There is no route for this request, and the execution API is off.")
 		return
 	}
 	s.dataAPI.Data().ServeHTTP(w, r)
 }
 
-func (s *Server) refuse(w http.ResponseWriter, status int, code semel.Code, title, detail string) {
-	s.current().guard.Refuse(w, semelhttp.IETF(), semelhttp.Refusal{Status: status, Code: code, Title: title, Detail: detail})
+func (s *Server) refuse(w http.ResponseWriter, code semel.Code, detail string) {
+	s.current().guard.Refuse(w, semelhttp.IETF(), semelhttp.RefusalOf(code, detail))
 }
 
 // caller is who sent a request to the execution API. Behind a route, an upstream may
@@ -84,7 +85,7 @@ func (s *Server) onlyKnownHosts(next http.Handler, configured func() []string) h
 			next.ServeHTTP(w, r)
 			return
 		}
-		s.refuse(w, http.StatusMisdirectedRequest, api.CodeUnknownHost, "Unknown host", "This listener answers only to loopback names, and for the execution API to the names in listen.hosts.")
+		s.refuse(w, door.CodeUnknownHost, "This listener answers only to loopback names, and for the execution API to the names in listen.hosts.")
 	})
 }
 

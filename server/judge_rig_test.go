@@ -82,8 +82,8 @@ func silence(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// door is a way for calls to reach the program.
-type door struct {
+// entrance is a way for calls to reach the program.
+type entrance struct {
 	name string
 	// deliver brings a call once, and returns what the sender got.
 	deliver func(t *testing.T, call string) (status int, header http.Header)
@@ -119,7 +119,7 @@ func again(verdicts ...judge.Verdict) func(judge.Verdict) bool {
 }
 
 // doorsTo opens every door to the program at a URL, which may take that long.
-func doorsTo(t *testing.T, upstream string, p *program, timeout time.Duration) []door {
+func doorsTo(t *testing.T, upstream string, p *program, timeout time.Duration) []entrance {
 	t.Helper()
 	const secret = "a webhook's secret"
 	dir := t.TempDir()
@@ -201,7 +201,7 @@ evidence: {key_file: KEYS}
 		t.Fatal(err)
 	}
 	retried := again(judge.Aborted, judge.Failed)
-	return []door{
+	return []entrance{
 		{name: "a route", deliver: route("/charges"), verdict: same, runs: retried},
 		{name: "a financial route with an effect header", deliver: route("/money"), verdict: same, runs: again(judge.Aborted)},
 		{name: "a route that names statuses", deliver: route("/named"), verdict: func(status int, v judge.Verdict) judge.Verdict {

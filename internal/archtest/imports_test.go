@@ -31,7 +31,7 @@ type importRule struct {
 // testSupport are packages made for tests to import, or to run tests.
 var testSupport = []string{
 	"store/storetest", "protocol/ids/idstest", "internal/clause", "internal/archtest", "internal/mutate", "internal/pgtest", "internal/redistest",
-	"internal/faultnet", "internal/storm", "internal/chaos", "internal/history", "internal/thorough", "internal/worth", "transport/semelhttp/semelhttptest",
+	"internal/faultnet", "internal/storm", "internal/chaos", "internal/history", "internal/thorough", "internal/worth", "transport/semelhttp/semelhttptest", "door/doortest",
 }
 
 var concreteStores = []string{"store/memstore", "store/pebblestore", "store/pgstore", "store/redisstore"}
@@ -144,7 +144,7 @@ var layers = [][]string{
 	{"=store"},
 	{"store/codec", "internal/offsetclock", "internal/pgserver"},
 	{"."},
-	{"internal/tally", "internal/wire"},
+	{"door", "internal/tally", "internal/wire"},
 	{"store", "evidence", "archive"},
 	{"transport"},
 	{"shield"},

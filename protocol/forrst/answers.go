@@ -6,19 +6,23 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // decided answers a delivery that does not execute.
 func decided(r *Request, ans *semel.Answer) answer {
-	switch ans.Decision {
-	case semel.Replay:
+	if ans.Decision == semel.Replay {
 		return replay(r, ans.Record)
-	case semel.Conflict:
+	}
+	code, _ := ans.Decision.Code()
+	switch code {
+	case semel.CodeConflict:
 		e := one(IdempotencyConflict, nil, "Idempotency key already used with different arguments")
 		e[0].Details = struct {
 			Key  string `json:"key"`
@@ -27,29 +31,31 @@ func decided(r *Request, ans *semel.Answer) answer {
 		a := refused(e)
 		a.data = r.data(statusConflict, ans.Record)
 		return a
-	case semel.InFlight, semel.Held:
+	case semel.CodeInFlight, semel.CodeHeld:
 		return processing(r, ans.Record, ans.RetryAfter)
-	case semel.Throttled:
+	case semel.CodeThrottled:
 		e := one(RateLimited, nil, "Too many requests. Nothing was executed")
 		e[0].RetryAfter = ans.RetryAfter
 		e[0].Details = struct {
 			RetryAfter Duration `json:"retry_after"`
 		}{seconds(ans.RetryAfter)}
 		return refused(e)
-	case semel.TooLate:
-		return refused(reason(Gone, string(ans.Decision), r.Key, "The request was first sent longer ago than results are kept, so it may have been executed and forgotten. Nothing was executed"))
-	case semel.OtherCaller:
-		return refused(reason(Conflict, string(ans.Decision), r.Key, "The key was used by a caller with another credential. Nothing was executed. If it was yours and was renewed since, find out what became of the call: a new key would make another call"))
+	case semel.CodeTooLate:
+		return refused(reason(Gone, code, r.Key))
+	case semel.CodeOtherCaller, semel.CodeOtherDoor:
+		return refused(reason(Conflict, code, r.Key))
 	}
-	return refused(reason(Conflict, string(ans.Decision), r.Key, "The key was used through another door of this service. Nothing was executed"))
+	return refused(reason(InternalError, code, r.Key)) // for want of a code of Forrst's
 }
 
-// reason are errors whose details say in a word why, and for which key.
-func reason(code Code, why, key, message string) Errors {
-	e := one(code, nil, "%s", message)
+// reason are errors whose details say in a word why, and for which key. The word is one
+// of Semel's codes, because Forrst has none for it.
+func reason(code Code, why semel.Code, key string) Errors {
+	m, _ := door.Lookup(why)
+	e := one(code, nil, "%s", strings.TrimSuffix(m.Detail(), "."))
 	e[0].Details = struct {
-		Key    string `json:"key,omitempty"`
-		Reason string `json:"reason"`
+		Key    string     `json:"key,omitempty"`
+		Reason semel.Code `json:"reason"`
 	}{key, why}
 	return e
 }
@@ -74,7 +80,7 @@ func processing(r *Request, rec *semel.Record, after time.Duration) answer {
 
 // replay answers with what is recorded.
 func replay(r *Request, rec *semel.Record) answer {
-	notKept := refused(reason(Gone, string(semel.CodeResultNotKept), r.Key, "The call was executed, but its result was not kept. It is not executed again"))
+	notKept := refused(reason(Gone, semel.CodeResultNotKept, r.Key))
 	var a answer
 	var recorded recordedErrors
 	switch {

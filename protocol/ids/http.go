@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
@@ -49,13 +50,13 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !slices.Contains(methods, r.Method) {
 		w.Header().Set("Allow", strings.Join(methods, ", "))
-		writeProblem(w, &semelhttp.Problem{Code: codeMethod, Title: "Method not allowed", Status: http.StatusMethodNotAllowed, Detail: "Use " + methods[0] + " here."})
+		writeProblem(w, &semelhttp.Problem{Code: door.CodeMethodNotAllowed, Title: "Method not allowed", Status: http.StatusMethodNotAllowed, Detail: "Use " + methods[0] + " here."})
 		return
 	}
 	caller, err := g.identify(r)
 	if err != nil {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		writeProblem(w, &semelhttp.Problem{Code: codeUnauthorized, Title: "Not authenticated", Status: http.StatusUnauthorized, Detail: "The server does not know who is calling."})
+		writeProblem(w, &semelhttp.Problem{Code: door.CodeUnauthorized, Title: "Not authenticated", Status: http.StatusUnauthorized, Detail: "The server does not know who is calling."})
 		return
 	}
 	resp, err := serve(caller, w, r, id)
@@ -154,39 +155,6 @@ func (g *Gateway) write(w http.ResponseWriter, status int, r *Response) {
 	writeJSON(w, status, "application/json", r)
 }
 
-// Codes of refusals that only the HTTP door has.
-const (
-	codeUnauthorized semel.Code = "unauthorized"
-	codeMethod       semel.Code = "method_not_allowed"
-	codeTooLarge     semel.Code = "too_large"
-	codeMedia        semel.Code = "unsupported_media_type"
-	codeInternal     semel.Code = "internal"
-)
-
-// refusal is how an error of the engine is shown.
-type refusal struct {
-	status int
-	title  string
-}
-
-var refusals = map[semel.Code]refusal{
-	semel.CodeInvalidCall:         {http.StatusBadRequest, "Invalid envelope"},
-	semel.CodeForbidden:           {http.StatusForbidden, "Not allowed"},
-	semel.CodeNotFound:            {http.StatusNotFound, "Not found"},
-	semel.CodeOtherDoor:           {http.StatusConflict, "Key used elsewhere"},
-	semel.CodeTooLate:             {http.StatusPreconditionFailed, "Too late"},
-	semel.CodeThrottled:           {http.StatusTooManyRequests, "Too many calls"},
-	semel.CodeOtherCaller:         {http.StatusConflict, "Key used with another credential"},
-	semel.CodeConfirmationRefused: {http.StatusForbidden, "Confirmation refused"},
-	semel.CodeIllegalTransition:   {http.StatusConflict, "Not possible now"},
-	semel.CodeHeld:                {http.StatusConflict, "Outcome unknown"},
-	semel.CodeInFlight:            {http.StatusConflict, "In progress"},
-	semel.CodeUnsupported:         {http.StatusNotImplemented, "Not supported"},
-	semel.CodeStoreUnavailable:    {http.StatusServiceUnavailable, "Store unavailable"},
-	semel.CodeUnknown:             {http.StatusServiceUnavailable, "Outcome not recorded yet"},
-	semel.CodeClosed:              {http.StatusServiceUnavailable, "Stopping"},
-}
-
 // commandProblem is a refusal with what is wrong with the envelope.
 type commandProblem struct {
 	semelhttp.Problem
@@ -197,10 +165,10 @@ type commandProblem struct {
 func (g *Gateway) refuse(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, errTooLarge):
-		writeProblem(w, &semelhttp.Problem{Code: codeTooLarge, Title: "Body too large", Status: http.StatusRequestEntityTooLarge, Detail: "Nothing was executed: " + err.Error() + "."})
+		writeProblem(w, &semelhttp.Problem{Code: door.CodeTooLarge, Title: "Body too large", Status: http.StatusRequestEntityTooLarge, Detail: "Nothing was executed: " + err.Error() + "."})
 		return
 	case errors.Is(err, errMedia):
-		writeProblem(w, &semelhttp.Problem{Code: codeMedia, Title: "Not JSON", Status: http.StatusUnsupportedMediaType, Detail: "Nothing was executed: " + err.Error() + "."})
+		writeProblem(w, &semelhttp.Problem{Code: door.CodeUnsupportedMedia, Title: "Not JSON", Status: http.StatusUnsupportedMediaType, Detail: "Nothing was executed: " + err.Error() + "."})
 		return
 	}
 	if wrong := envelopeErrors(err); len(wrong) > 0 {
@@ -215,26 +183,21 @@ func (g *Gateway) refuse(w http.ResponseWriter, err error) {
 		return
 	}
 	e, ok := errors.AsType[*semel.Error](err)
-	shown, known := refusals[codeOf(e)]
-	if !ok || !known {
-		writeProblem(w, &semelhttp.Problem{Code: codeInternal, Title: "Internal error", Status: http.StatusInternalServerError, Detail: "The command could not be answered. Deliver it again: it is executed once at most."})
-		return
+	if !ok {
+		e = &semel.Error{Code: door.CodeInternal, Message: "The command could not be answered. Deliver it again: it is executed once at most."}
 	}
-	p := &semelhttp.Problem{Code: e.Code, Title: shown.title, Status: shown.status, Detail: e.Message}
+	m, _ := door.Lookup(e.Code)
+	p := &semelhttp.Problem{Code: m.Code, Title: m.Title, Status: m.Status, Detail: e.Message}
 	if e.Code == semel.CodeNotFound {
 		p.Detail = "There is no such command, or it is of another caller."
 	}
-	if shown.status == http.StatusServiceUnavailable || e.RetryAfter > 0 {
+	if p.Detail == "" {
+		p.Detail = m.Detail()
+	}
+	if m.Status == http.StatusServiceUnavailable || e.RetryAfter > 0 {
 		p.RetryAfter = problem.RetryAfter(w.Header(), e.RetryAfter)
 	}
 	writeProblem(w, p)
-}
-
-func codeOf(e *semel.Error) semel.Code {
-	if e == nil {
-		return ""
-	}
-	return e.Code
 }
 
 // envelopeErrors takes a joined error apart.
@@ -254,9 +217,6 @@ func envelopeErrors(err error) []*Error {
 
 func writeProblem(w http.ResponseWriter, p *semelhttp.Problem) {
 	p.Type = "/problems/" + string(p.Code)
-	if p.Detail == "" {
-		p.Detail = p.Title + "."
-	}
 	writeJSON(w, p.Status, problem.Type, p)
 }
 

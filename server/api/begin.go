@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
@@ -45,13 +46,21 @@ func (b *builder) executions() {
 			"201": answer[wire.Begun](b, "You execute the call."),
 			"200": answer[wire.Begun](b, "The call ran before."),
 		},
-	}, NoRole, []semel.Code{
-		semel.CodeInFlight, semel.CodeHeld, semel.CodeConflict, semel.CodeOtherCaller, semel.CodeTooLate, semel.CodeThrottled, semel.CodeOtherDoor, semel.CodeForbidden, semel.CodeUnknownOperation,
-		semel.CodeConfirmationRequired, semel.CodeConfirmationRefused,
-	}, beginRoute)
+	}, NoRole, append(refusals(), semel.CodeForbidden, semel.CodeUnknownOperation, semel.CodeConfirmationRequired, semel.CodeConfirmationRefused), beginRoute)
 	b.execution()
 	b.effects()
 	b.ends()
+}
+
+// refusals are the codes of the decisions that refuse a delivery.
+func refusals() []semel.Code {
+	var codes []semel.Code
+	for _, d := range semel.Decisions() {
+		if code, refused := d.Code(); refused {
+			codes = append(codes, code)
+		}
+	}
+	return codes
 }
 
 func beginRoute(x *exchange, in *beginInput) (*beginOutput, error) {
@@ -125,10 +134,7 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 	if ans.Decision != semel.Execute && ans.Decision != semel.Replay {
 		p := a.problemOf(ans.Err())
 		p.Limit = ans.Limit
-		switch {
-		case ans.Decision == semel.Conflict, ans.Decision == semel.TooLate, ans.Decision == semel.OtherDoor: // the record is another call's
-		case ans.Decision == semel.Throttled && ans.Limit != semel.LimitDuplicates: // there is no record
-		default:
+		if m, _ := door.Lookup(p.Code); !m.Foreign && (ans.Limit == "" || ans.Limit == semel.LimitDuplicates) { // over a quota there is no record
 			p.Record = ans.Record.ID.Encode()
 			p.set("Location", a.recordPath(p.Record))
 		}

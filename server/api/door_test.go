@@ -1,11 +1,61 @@
 package api
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/doortest"
 )
+
+func TestDoor(t *testing.T) {
+	doortest.Run(t, doortest.Door{Open: func(t *testing.T, e *semel.Engine, work func() error) doortest.Deliver {
+		if err := e.Register(semel.Operation{Name: "charge"}); err != nil {
+			t.Fatal(err)
+		}
+		a, err := New(Options{Engine: e, Observer: NewObserver(e.Door().Store()), Identify: func(*http.Request) (Caller, error) { return callers["shop"], nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(a.Close)
+		post := func(path, body, key string) (int, map[string]any) {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			if key != "" {
+				r.Header.Set("Idempotency-Key", key)
+			}
+			w := httptest.NewRecorder()
+			a.Data().ServeHTTP(w, r)
+			var said map[string]any
+			if err := json.Unmarshal(w.Body.Bytes(), &said); err != nil {
+				t.Fatalf("%v: %s", err, w.Body)
+			}
+			return w.Code, said
+		}
+		return func(key string) doortest.Reply {
+			status, said := post("/v1/operations/charge/executions", `{"payload":{"amount":1}}`, key)
+			if status == http.StatusCreated {
+				if err := work(); err != nil {
+					t.Fatal(err)
+				}
+				status, said = post("/v1/executions/"+said["execution"].(string)+"/complete", `{"result":"done"}`, "")
+			}
+			code, _ := said["code"].(string)
+			return doortest.Reply{Status: status, Code: code}
+		}
+	}})
+}
+
+func TestCodes(t *testing.T) {
+	doortest.Codes(t, nil, func(_ *testing.T, code semel.Code) doortest.Reply {
+		p := (&API{}).problemOf(&semel.Error{Code: code})
+		return doortest.Reply{Status: p.Status, Code: string(p.Code)}
+	})
+}
 
 // The API doesn't end calls that another door began, nor calls of operations that belong
 // to one.

@@ -6,6 +6,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/store"
 )
@@ -91,5 +92,5 @@ func settleEffect(x *exchange, in *settleEffectInput) (*effectOutput, error) {
 			return &effectOutput{http.StatusOK, wire.EffectOf(&ef)}, nil
 		}
 	}
-	return nil, x.api.newProblem(CodeInternal, "")
+	return nil, x.api.newProblem(door.CodeInternal, "")
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 )
 
 //go:embed docs/index.html
@@ -42,7 +43,7 @@ func (b *builder) pages(spec []byte) {
 	serve("/docs/docs.js", "text/javascript; charset=utf-8", docsScript)
 	serve(stylePath, "text/css; charset=utf-8", docsStyle)
 	b.HandleFunc("GET /problems/{code}", b.problemPage)
-	b.HandleFunc("GET /problems/{$}", func(w http.ResponseWriter, r *http.Request) { showProblems(w, r, Problems()) })
+	b.HandleFunc("GET /problems/{$}", func(w http.ResponseWriter, r *http.Request) { showProblems(w, r, door.Meanings()) })
 }
 
 const stylePath = "/docs/docs.css"
@@ -57,12 +58,12 @@ func writePage(w http.ResponseWriter, media string, body []byte) {
 }
 
 func (b *builder) problemPage(w http.ResponseWriter, r *http.Request) {
-	info, ok := ProblemFor(semel.Code(r.PathValue("code")))
+	info, ok := door.Lookup(semel.Code(r.PathValue("code")))
 	if !ok {
 		b.api.newProblem(semel.CodeNotFound, "there is no problem with that code; /problems/ lists all").write(w)
 		return
 	}
-	showProblems(w, r, []ProblemInfo{info})
+	showProblems(w, r, []door.Meaning{info})
 }
 
 var problemTemplate = template.Must(template.New("problem").Parse(`<!doctype html>
@@ -86,7 +87,7 @@ var problemTemplate = template.Must(template.New("problem").Parse(`<!doctype htm
 `))
 
 // showProblems explains problems, as HTML for browsers and as text for others.
-func showProblems(w http.ResponseWriter, r *http.Request, infos []ProblemInfo) {
+func showProblems(w http.ResponseWriter, r *http.Request, infos []door.Meaning) {
 	w.Header().Set("Vary", "Accept")
 	var b strings.Builder
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {

@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/body"
 	refusal "github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/internal/wire"
@@ -40,7 +41,7 @@ func (p *problem) GetHeaders() http.Header { return p.header }
 
 // newProblem makes a problem from the table. An empty detail means the table's.
 func (a *API) newProblem(code semel.Code, detail string) *problem {
-	info := infoFor(code)
+	info, _ := door.Lookup(code)
 	if detail == "" {
 		detail = info.Meaning
 	}
@@ -91,18 +92,13 @@ func (a *API) problemOf(err error) *problem {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return a.newProblem(semel.CodeStoreUnavailable, "the request was given up before it was answered").after(retryUnavailable)
 	default:
-		return a.newProblem(CodeInternal, "")
+		return a.newProblem(door.CodeInternal, "")
 	}
 	if inner, ok := errors.AsType[*semel.Error](e.Err); ok && e.Code == semel.CodeStoreUnavailable && inner.Code == semel.CodeInvalidCall {
 		e = inner // the store refused the call, such as a cursor of another query
 	}
-	p := a.newProblem(e.Code, e.Message)
-	retry := e.RetryAfter
-	switch e.Code {
-	case semel.CodeStoreUnavailable, semel.CodeUnknown, semel.CodeClosed:
-		retry = max(retry, retryUnavailable)
-	}
-	return p.after(retry)
+	m, _ := door.Lookup(e.Code)
+	return a.newProblem(e.Code, e.Message).after(max(e.RetryAfter, m.Retry))
 }
 
 // write sends the problem where huma doesn't.
@@ -140,22 +136,22 @@ const maxMistakes = 20
 
 // refusal is the problem for an error that huma found.
 func (a *API) refusal(status int, msg string, errs []error) *problem {
-	code := CodeInternal
+	code := door.CodeInternal
 	switch status {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		code = semel.CodeInvalidCall
 	case http.StatusNotAcceptable:
-		code = CodeNotAcceptable
+		code = door.CodeNotAcceptable
 	case http.StatusRequestEntityTooLarge:
-		code, msg = CodeTooLarge, ""
+		code, msg = door.CodeTooLarge, ""
 	case http.StatusUnsupportedMediaType:
-		code, msg, errs = CodeUnsupportedMedia, "", nil
+		code, msg, errs = door.CodeUnsupportedMedia, "", nil
 	case http.StatusRequestTimeout:
 		code, msg = semelhttp.CodeBodyUnreadable, "the body did not arrive in time"
 	case http.StatusInternalServerError:
 		switch {
 		case slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, body.ErrTooLong) }):
-			code = CodeTooLarge
+			code = door.CodeTooLarge
 		case msg == "cannot read request body":
 			code = semelhttp.CodeBodyUnreadable
 		}

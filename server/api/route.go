@@ -18,6 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
@@ -103,7 +104,7 @@ func (a *API) typed(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && r.Header.Get("Content-Type") == "" {
 			w.Header().Set("Connection", "close") // rather than wait for the rest of the body
-			a.newProblem(CodeUnsupportedMedia, "").write(w)
+			a.newProblem(door.CodeUnsupportedMedia, "").write(w)
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -124,16 +125,16 @@ func (b *builder) notFound(w http.ResponseWriter, r *http.Request) {
 		b.api.newProblem(semel.CodeNotFound, "there is nothing at this address").write(w)
 		return
 	}
-	p := b.api.newProblem(CodeMethodNotAllowed, "")
+	p := b.api.newProblem(door.CodeMethodNotAllowed, "")
 	p.set("Allow", strings.Join(allowed, ", "))
 	p.write(w)
 }
 
 // everyRoute has the codes that any endpoint may answer with.
-var everyRoute = []semel.Code{semel.CodeInvalidCall, CodeUnauthorized, CodeUnsupportedMedia, semel.CodeStoreUnavailable, semel.CodeClosed, CodeOverloaded, CodeInternal}
+var everyRoute = []semel.Code{semel.CodeInvalidCall, door.CodeUnauthorized, door.CodeUnsupportedMedia, semel.CodeStoreUnavailable, semel.CodeClosed, door.CodeOverloaded, door.CodeInternal}
 
 // withBody has the codes of endpoints that read a body.
-var withBody = []semel.Code{CodeTooLarge, CodeUnsupportedMedia, semelhttp.CodeBodyUnreadable, CodeOverBudget, CodeBodyTooSlow}
+var withBody = []semel.Code{door.CodeTooLarge, door.CodeUnsupportedMedia, semelhttp.CodeBodyUnreadable, door.CodeOverBudget, door.CodeBodyTooSlow}
 
 // route registers an endpoint: who may use it, which codes it may answer with in addition
 // to op's responses, and what it does.
@@ -215,7 +216,7 @@ func (a *API) identify(w http.ResponseWriter, r *http.Request) (Caller, bool) {
 		a.problemOf(e).after(retryUnavailable).write(w)
 		return Caller{}, false
 	}
-	p := a.newProblem(CodeUnauthorized, err.Error())
+	p := a.newProblem(door.CodeUnauthorized, err.Error())
 	challenge := `Bearer realm="semel"`
 	if a.opts.Challenge != nil {
 		challenge = a.opts.Challenge(err)
@@ -239,8 +240,9 @@ func (b *builder) describe(op *huma.Operation, codes []semel.Code) {
 		}
 	}
 	for _, code := range codes {
-		name(code, infoFor(code).Status)
-		if code == CodeOverloaded {
+		m, _ := door.Lookup(code)
+		name(code, m.Status)
+		if code == door.CodeOverloaded {
 			name(code, http.StatusTooManyRequests)
 		}
 	}

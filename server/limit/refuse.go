@@ -5,19 +5,9 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/transport/semelhttp"
-)
-
-// Codes of the refusals of this package.
-const (
-	// CodeOverloaded: a budget is used up: the server's, the tenant's or the caller's.
-	CodeOverloaded semel.Code = "overloaded"
-	// CodeOverBudget: the body alone is more than the whole budget.
-	CodeOverBudget semel.Code = "over_budget"
-	// CodeBodyTooSlow: the body came more slowly than Pace allows.
-	CodeBodyTooSlow semel.Code = "body_too_slow"
 )
 
 // errRequests says that the limit of requests is reached.
@@ -26,12 +16,12 @@ var errRequests = errors.New("limit: too many requests")
 // refuse answers for a limit. An unguarded request may have been sent on in part while
 // its body came, so the text only speaks of guarded calls.
 func (o *Options) refuse(w http.ResponseWriter, r *http.Request, why error) {
-	doc := semelhttp.Problem{Status: http.StatusServiceUnavailable, Code: CodeOverloaded, Title: "Too much in flight"}
+	doc := semelhttp.Problem{Status: http.StatusServiceUnavailable, Code: door.CodeOverloaded, Title: "Too much in flight"}
 	again := true
 	e, exhausted := errors.AsType[*ExhaustedError](why)
 	switch {
 	case exhausted && e.Never:
-		doc.Status, doc.Code, doc.Title, again = http.StatusRequestEntityTooLarge, CodeOverBudget, "Body too large", false
+		doc.Status, doc.Code, doc.Title, again = http.StatusRequestEntityTooLarge, door.CodeOverBudget, "Body too large", false
 		doc.Detail = "The request's body is larger than the " + strconv.FormatInt(e.Limit, 10) + " bytes that may be in flight at all. No guarded call was begun."
 	case exhausted && e.Whose == "server":
 		doc.Detail = "The server holds as many bytes of requests as it may. No guarded call was begun. Send the same request again later."
@@ -39,7 +29,7 @@ func (o *Options) refuse(w http.ResponseWriter, r *http.Request, why error) {
 		doc.Status = http.StatusTooManyRequests
 		doc.Detail = "Other requests of this " + e.Whose + " hold as many bytes as they may. No guarded call was begun. Send the same request again later."
 	case errors.Is(why, errTooSlow):
-		doc.Status, doc.Code, doc.Title = http.StatusRequestTimeout, CodeBodyTooSlow, "Body too slow"
+		doc.Status, doc.Code, doc.Title = http.StatusRequestTimeout, door.CodeBodyTooSlow, "Body too slow"
 		doc.Detail = "The request's body came too slowly. No guarded call was begun. Send the same request again."
 	default:
 		doc.Detail = "The server handles as many requests as it may. Nothing was executed. Send the same request again later."

@@ -4,22 +4,17 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 )
 
-// Codes of refusals that this package makes itself, before the engine is asked.
+// The codes of refusals that this package makes itself, before the engine is asked; see
+// package door.
 const (
-	// CodeKeyMissing: the route needs a key and the request has none.
-	CodeKeyMissing semel.Code = "key_missing"
-	// CodeKeyInvalid: the request doesn't have exactly one well-formed key.
-	CodeKeyInvalid semel.Code = "key_invalid"
-	// CodeUnidentified: the caller sent no credential, so their keys can't be told apart
-	// from other people's.
-	CodeUnidentified semel.Code = "unidentified"
-	// CodeBodyUnreadable: the body did not arrive whole.
-	CodeBodyUnreadable semel.Code = "body_unreadable"
-	// CodeBodyTooLarge: the body is larger than Route.MaxBody.
-	CodeBodyTooLarge semel.Code = "body_too_large"
+	CodeKeyMissing     = door.CodeKeyMissing
+	CodeKeyInvalid     = door.CodeKeyInvalid
+	CodeUnidentified   = door.CodeUnidentified
+	CodeBodyUnreadable = door.CodeBodyUnreadable
+	CodeBodyTooLarge   = door.CodeBodyTooLarge
 )
 
 // The longest keys that profiles accept, in bytes after unquoting.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	refusal "github.com/semelhq/semel/internal/problem"
 )
 
@@ -173,106 +174,76 @@ func (h *handler) refuseRecord(w http.ResponseWriter, rec *semel.Record, p probl
 	h.refuse(w, p)
 }
 
-// decided is the refusal for a decision. A conflict has no reference to the other call:
-// all that the two share is the key.
+// problemOf is a code as the table of refusals has it.
+func problemOf(code semel.Code) problem {
+	m, _ := door.Lookup(code)
+	p := problem{status: m.Status, code: m.Code, title: m.Title, detail: m.Detail(), retryAfter: m.Retry}
+	if code == semel.CodeOtherCaller {
+		p.action = ActionFirstCredential
+	}
+	return p
+}
+
+// because is problemOf with a reason of its own in place of the table's.
+func because(code semel.Code, detail string) problem {
+	p := problemOf(code)
+	p.detail = detail
+	return p
+}
+
+// decided is the refusal for a decision. It has a reference to the record only if that is
+// the caller's own call: in a conflict, all that the two share is the key.
 func (h *handler) decided(ans *semel.Answer) problem {
-	p := problem{retryAfter: ans.RetryAfter}
-	switch ans.Decision {
-	case semel.Conflict:
-		p.status, p.code, p.title = h.route.Profile.ConflictStatus, semel.CodeConflict, "Idempotency key reused"
-		p.detail = "This key was used before with another request. Nothing was executed. Send the first request unchanged, or this one with a new key."
-		return p
-	case semel.InFlight:
-		p.status, p.code, p.title = http.StatusConflict, semel.CodeInFlight, "Request in progress"
-		p.detail = "The first request with this key is still being executed. Nothing was executed for this one. Send it again later to get the answer."
-	case semel.Held:
+	e, ok := errors.AsType[*semel.Error](ans.Err())
+	if !ok {
+		return problemOf(door.CodeInternal)
+	}
+	m, _ := door.Lookup(e.Code)
+	p := problemOf(e.Code)
+	p.retryAfter, p.limit = max(ans.RetryAfter, m.Retry), ans.Limit
+	switch e.Code {
+	case semel.CodeConflict:
+		p.status = h.route.Profile.ConflictStatus
+	case semel.CodeHeld:
 		p = held(ans.Record.Held, ans.RetryAfter)
-	case semel.TooLate:
-		p.status, p.code, p.title = http.StatusPreconditionFailed, semel.CodeTooLate, "Too late"
-		p.detail = "This request was first sent longer ago than answers are kept, so it may have been executed and forgotten. Nothing was executed. Find out what became of it before sending it with a new key."
+	case semel.CodeThrottled:
+		p.detail = refusal.Sentence(e.Message) + " Nothing was executed. " + m.Action
+	}
+	if m.Foreign || ans.Limit != "" && ans.Limit != semel.LimitDuplicates { // over a quota there is no record
 		return p
-	case semel.OtherDoor:
-		p.status, p.code, p.title = http.StatusConflict, semel.CodeOtherDoor, "Idempotency key used elsewhere"
-		p.detail = "This key was used before through another door of this service. Nothing was executed. Send this request with a new key."
-		return p
-	case semel.OtherCaller:
-		p = otherCaller()
-	case semel.Throttled:
-		p = throttled(ans)
-		if ans.Limit != semel.LimitDuplicates { // there is no call to refer to
-			return p
-		}
 	}
 	p.reference = h.reference(ans.Record.ID)
 	return p
 }
 
-func throttled(ans *semel.Answer) problem {
-	p := problem{
-		status: http.StatusTooManyRequests, code: semel.CodeThrottled, limit: ans.Limit, retryAfter: ans.RetryAfter,
-		title: "Too many duplicates", detail: "This request was repeated too often. Nothing was executed. Send it again later to get the answer.",
-	}
-	if e, ok := errors.AsType[*semel.Error](ans.Err()); ok && ans.Limit != semel.LimitDuplicates {
-		p.title = "Quota used up"
-		p.detail = refusal.Sentence(e.Message) + " Nothing was executed. Calls that were begun before are still answered. Send this one again later."
-	}
-	return p
-}
-
-// otherCaller says nothing about the call, not even whether the payload is the same.
-func otherCaller() problem {
-	return problem{
-		status: http.StatusConflict, code: semel.CodeOtherCaller, title: "Key used with another credential", action: ActionFirstCredential,
-		detail: "This key was used before by a caller with another credential. Nothing was executed for this request, and only that credential shows what happened to the first one. If it was yours and has been renewed, ask for the status with the old one, or find out in another way; a new key would make another call.",
-	}
-}
-
 func keyMissing(header string) problem {
-	return problem{
-		status: http.StatusBadRequest, code: CodeKeyMissing, title: "Idempotency key missing",
-		detail: "This operation needs the header " + header + " with a key that is unique to this request and the same in all its retries, such as a UUID.",
-	}
+	return because(CodeKeyMissing, "This operation needs the header "+header+" with a key that is unique to this request and the same in all its retries, such as a UUID. Nothing was executed.")
 }
 
 func bodyTooLarge(limit int64) problem {
-	return problem{
-		status: http.StatusRequestEntityTooLarge, code: CodeBodyTooLarge, title: "Body too large",
-		detail: "The request's body is larger than " + strconv.FormatInt(limit, 10) + " bytes. Nothing was executed.",
-	}
+	return because(CodeBodyTooLarge, "The request's body is larger than "+strconv.FormatInt(limit, 10)+" bytes. Nothing was executed.")
 }
 
-func unavailable() problem {
-	return problem{
-		status: http.StatusServiceUnavailable, code: semel.CodeStoreUnavailable, title: "Temporarily unavailable",
-		detail:     "It can't be determined at the moment whether this request was seen before. Nothing was executed for it. Send the same request again later.",
-		retryAfter: time.Second,
-	}
-}
+func unavailable() problem { return problemOf(semel.CodeStoreUnavailable) }
 
 func unrecorded() problem {
-	return problem{
-		status: http.StatusServiceUnavailable, code: semel.CodeUnknown, title: "Outcome not recorded yet",
-		detail:     "The request was executed, but its outcome could not be recorded yet. Send the same request again later to get it.",
-		retryAfter: time.Second,
-	}
+	return because(semel.CodeUnknown, "The request was executed, but its outcome could not be recorded yet. Send the same request again later to get it.")
 }
 
 func leaseLost() problem {
-	return problem{
-		status: http.StatusConflict, code: semel.CodeLeaseLost, title: "Execution taken over",
-		detail:     "The execution of this request was taken over or settled by another. Send the same request again to get the outcome.",
-		retryAfter: time.Second,
-	}
+	p := because(semel.CodeLeaseLost, "The execution of this request was taken over or settled by another. Send the same request again to get the outcome.")
+	p.retryAfter = time.Second
+	return p
 }
 
 func held(why string, retryAfter time.Duration) problem {
-	detail := "The request was executed at least in part, and its outcome is not known. It will not be executed again until that is settled."
+	m, _ := door.Lookup(semel.CodeHeld)
+	p := because(semel.CodeHeld, m.Meaning)
 	if why != "" {
-		detail += " What is known: " + why + "."
+		p.detail += " What is known: " + why + "."
 	}
-	return problem{
-		status: http.StatusConflict, code: semel.CodeHeld, title: "Outcome unknown", detail: detail, retryAfter: max(retryAfter, time.Second),
-	}
+	p.retryAfter = max(retryAfter, time.Second)
+	return p
 }
 
 func notKept(status int) problem {
@@ -280,19 +251,16 @@ func notKept(status int) problem {
 	if status >= 200 {
 		detail += " and answered with status " + strconv.Itoa(status)
 	}
-	return problem{
-		status: http.StatusGone, code: semel.CodeResultNotKept, title: "Answer not kept",
-		detail: detail + ", but the answer was given once and not kept. The request will not be executed again.",
-	}
+	return because(semel.CodeResultNotKept, detail+", but the answer was given once and not kept. The request will not be executed again.")
 }
 
 // settledAsFailed is for calls that somebody settled without an HTTP answer.
 func settledAsFailed(rec *semel.Record) problem {
-	p := problem{status: http.StatusInternalServerError, code: semel.CodeFailed, title: "Request failed"}
+	code := semel.CodeFailed
 	if rec.Disposition == semel.DispositionRejected {
-		p.status, p.code, p.title = http.StatusUnprocessableEntity, semel.CodeRejected, "Request rejected"
+		code = semel.CodeRejected
 	}
-	p.detail = "This request was settled as " + string(p.code) + " and will not be executed again."
+	p := because(code, "This request was settled as "+string(code)+" and will not be executed again.")
 	if m := rec.Failure.Message; m != "" {
 		p.detail += " " + refusal.Sentence(m)
 	}

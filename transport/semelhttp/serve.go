@@ -178,32 +178,25 @@ func (h *handler) refuseBody(w http.ResponseWriter, r *http.Request, err error) 
 		h.refuse(w, p)
 	default:
 		w.Header().Set("Connection", "close")
-		h.refuse(w, problem{
-			status: http.StatusBadRequest, code: CodeBodyUnreadable, title: "Body did not arrive",
-			detail: "The request's body did not arrive whole. Nothing was executed; send the same request again.",
-		})
+		h.refuse(w, problemOf(CodeBodyUnreadable))
 	}
 }
 
 // refuseError answers a request about which the engine decided nothing.
 func (h *handler) refuseError(w http.ResponseWriter, r *http.Request, err error) {
-	if e, ok := errors.AsType[*semel.Error](err); ok {
-		switch e.Code {
-		case semel.CodeInvalidCall:
-			h.refuse(w, problem{status: http.StatusBadRequest, code: e.Code, title: "Invalid call", detail: refusal.Sentence(e.Message)})
-			return
-		case semel.CodeForbidden:
-			h.refuse(w, problem{
-				status: http.StatusForbidden, code: e.Code, title: "Forbidden",
-				detail: "The caller may not see the answer to this call.",
-			})
-			return
+	e, ok := errors.AsType[*semel.Error](err)
+	switch {
+	case ok && e.Code == semel.CodeInvalidCall:
+		h.refuse(w, because(e.Code, refusal.Sentence(e.Message)))
+	case ok && e.Code == semel.CodeForbidden:
+		h.refuse(w, because(e.Code, "The caller may not see the answer to this call."))
+	case ok:
+		h.guard.reportError(r.Context(), err)
+		h.refuse(w, problemOf(e.Code))
+	default:
+		if !errors.Is(err, context.Canceled) { // by a caller that is gone: the answer is for proxies in between
+			h.guard.reportError(r.Context(), err)
 		}
-	} else if errors.Is(err, context.Canceled) {
-		// The caller is gone; this is for proxies in between.
 		h.refuse(w, unavailable())
-		return
 	}
-	h.guard.reportError(r.Context(), err)
-	h.refuse(w, unavailable())
 }

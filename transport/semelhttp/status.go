@@ -64,7 +64,7 @@ func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err == nil && rec.BoundTo != call.BoundTo { // perhaps only after the wait
-		p := otherCaller()
+		p := problemOf(semel.CodeOtherCaller)
 		p.reference = reference
 		g.refuseStatus(w, p)
 		return

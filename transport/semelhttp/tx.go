@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/transport/judge"
 )
 
@@ -26,7 +27,7 @@ type Transactor interface {
 
 // CodeAnswerTooLarge: the handler's answer can't be recorded with its rows, so those were
 // rolled back.
-const CodeAnswerTooLarge semel.Code = "answer_too_large"
+const CodeAnswerTooLarge = door.CodeAnswerTooLarge
 
 // errWhole is why nothing of an answer leaves before its transaction has committed.
 var errWhole = errors.New("semelhttp: the answer is larger than Operation.MaxResult or takes the connection over, and a route with Tx gives an answer only once it is recorded whole")
@@ -173,10 +174,7 @@ func (t *txRun) answer(ans *semel.Answer, err error) {
 	case t.end == txConclude:
 		p = t.c.scope.concluded().answer
 	case t.end == txTooLarge:
-		p = problem{
-			status: http.StatusInternalServerError, code: CodeAnswerTooLarge, title: "Answer too large",
-			detail: "The answer to this request can't be recorded, so everything was rolled back and nothing was done. Raise the operation's MaxResult.",
-		}
+		p = problemOf(CodeAnswerTooLarge)
 	case t.end == txLate:
 		p = unavailable()
 		p.detail = "The request took too long. Everything was rolled back and nothing was done; send the same request again."

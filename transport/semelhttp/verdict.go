@@ -1,6 +1,7 @@
 package semelhttp
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -20,6 +21,13 @@ type Refusal struct {
 	Detail string
 	// RetryAfter is when sending the request again makes sense; zero if never.
 	RetryAfter time.Duration
+}
+
+// RefusalOf is a refusal as the table of package door has it, with the table's words if
+// detail is empty.
+func RefusalOf(code semel.Code, detail string) Refusal {
+	p := problemOf(code)
+	return Refusal{Status: p.status, Code: p.code, Title: p.title, Detail: cmp.Or(detail, p.detail), RetryAfter: p.retryAfter}
 }
 
 func (f *Refusal) problem() problem {

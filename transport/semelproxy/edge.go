@@ -5,26 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/transport/safehttp"
 	"github.com/semelhq/semel/transport/semelhttp"
-)
-
-// Codes of refusals that this package makes itself.
-const (
-	// CodeConnectionNames: the Connection header names one that must arrive.
-	CodeConnectionNames semel.Code = "connection_names_header"
-	// CodeAmbiguousFraming: where the request ends can be read in two ways.
-	CodeAmbiguousFraming semel.Code = "ambiguous_framing"
-	// CodeAmbiguousTarget: the target can be read in two ways.
-	CodeAmbiguousTarget semel.Code = "ambiguous_target"
-	// CodeMethodSpelling: the method is a known one, but not in capitals.
-	CodeMethodSpelling semel.Code = "method_spelling"
-	// CodeNotGuardable: the request can't be guarded, and the route does not let
-	// it pass unguarded.
-	CodeNotGuardable semel.Code = "not_guardable"
-	// CodeUnreachable: there was no connection to the upstream; nothing was sent.
-	CodeUnreachable semel.Code = "upstream_unreachable"
 )
 
 // essential are the headers that must arrive in any case, besides those of the
@@ -50,16 +33,10 @@ func (p *Proxy) plain(w http.ResponseWriter, r *http.Request) (*http.Request, bo
 	var f semelhttp.Refusal
 	switch upper := strings.ToUpper(r.Method); {
 	case upper != r.Method && slices.Contains(methods, upper):
-		f = semelhttp.Refusal{
-			Status: http.StatusNotImplemented, Code: CodeMethodSpelling, Title: "Method not in capitals",
-			Detail: "Methods are spelled in capitals, and " + upper + " is one. Nothing was executed.",
-		}
+		f = semelhttp.RefusalOf(door.CodeMethodSpelling, "Methods are spelled in capitals, and "+upper+" is one. Nothing was executed.")
 	case strings.ContainsFunc(r.RequestURI, func(c rune) bool { return c <= ' ' || c == 0x7f }):
 		// HTTP/2 lets them arrive, and HTTP/1.1 would end the target there.
-		f = semelhttp.Refusal{
-			Status: http.StatusBadRequest, Code: CodeAmbiguousTarget, Title: "Ambiguous target",
-			Detail: "The target of the request has a space or a control character. Nothing was executed.",
-		}
+		f = semelhttp.RefusalOf(door.CodeAmbiguousTarget, "The target of the request has a space or a control character. Nothing was executed.")
 	default:
 		return withoutH2C(r), true
 	}
@@ -107,10 +84,7 @@ func withoutH2C(r *http.Request) *http.Request {
 func (p *Proxy) check(w http.ResponseWriter, r *http.Request) (unguarded Kind, ok bool) {
 	for _, item := range tokens(r.Header["Connection"]) {
 		if name := http.CanonicalHeaderKey(item); p.protected[name] {
-			p.refuse(w, semelhttp.Refusal{
-				Status: http.StatusBadRequest, Code: CodeConnectionNames, Title: "Connection names a header",
-				Detail: "The Connection header names " + name + ", which would keep it from arriving. Nothing was executed.",
-			})
+			p.refuse(w, semelhttp.RefusalOf(door.CodeConnectionNames, "The Connection header names "+name+", which would keep it from arriving. Nothing was executed."))
 			return "", false
 		}
 	}
@@ -118,10 +92,7 @@ func (p *Proxy) check(w http.ResponseWriter, r *http.Request) (unguarded Kind, o
 		return kind, true
 	}
 	if isUpgrade(r) && (p.hasKey(r) || !p.inspector.KeyOptional()) {
-		p.refuse(w, semelhttp.Refusal{
-			Status: http.StatusNotImplemented, Code: CodeNotGuardable, Title: "Can't be guarded",
-			Detail: "A request for another protocol can't be recorded and replayed, and this route does not let it pass without that. Nothing was executed.",
-		})
+		p.refuse(w, semelhttp.RefusalOf(door.CodeNotGuardable, "A request for another protocol can't be recorded and replayed, and this route does not let it pass without that. Nothing was executed."))
 		return "", false
 	}
 	return "", true

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/transport/judge"
 	"github.com/semelhq/semel/transport/safehttp"
@@ -80,17 +81,13 @@ func (p *Proxy) refute(ctx context.Context, a *semel.Attempt) {
 // notStarted ends an attempt whose effect could not be started. Nothing was sent.
 func (p *Proxy) notStarted(ctx context.Context, err error) {
 	if err == nil || errors.Is(err, &semel.Error{Code: semel.CodeEffectUnknown}) {
-		semelhttp.Held(ctx, "an earlier attempt has called the upstream, and its answer is not known", semelhttp.Refusal{
-			Status: http.StatusConflict, Code: semel.CodeHeld, Title: "Outcome unknown", RetryAfter: time.Second,
-			Detail: "The request was sent on before, and the answer is not known. It will not be sent again until that is settled.",
-		})
+		semelhttp.Held(ctx, "an earlier attempt has called the upstream, and its answer is not known", semelhttp.RefusalOf(semel.CodeHeld,
+			"The request was sent on before, and the answer is not known. It will not be sent again until that is settled."))
 		return
 	}
 	p.reportError(ctx, err)
-	semelhttp.Refuted(ctx, "the upstream call could not be recorded before it was made", semelhttp.Refusal{
-		Status: http.StatusServiceUnavailable, Code: semel.CodeStoreUnavailable, Title: "Temporarily unavailable", RetryAfter: time.Second,
-		Detail: "The execution of this request could not be recorded before it began. Nothing was executed. Send the same request again later.",
-	})
+	semelhttp.Refuted(ctx, "the upstream call could not be recorded before it was made", semelhttp.RefusalOf(semel.CodeStoreUnavailable,
+		"The execution of this request could not be recorded before it began. Nothing was executed. Send the same request again later."))
 }
 
 // errLate is why a request was given up.
@@ -215,10 +212,7 @@ func (p *Proxy) unknown(ctx context.Context, why string) {
 }
 
 func unreachable() semelhttp.Refusal {
-	return semelhttp.Refusal{
-		Status: http.StatusBadGateway, Code: CodeUnreachable, Title: "Service unreachable", RetryAfter: time.Second,
-		Detail: "There was no connection to the service behind this one. Nothing was sent to it. Send the same request again later.",
-	}
+	return semelhttp.RefusalOf(door.CodeUnreachable, "There was no connection to the service behind this one. Nothing was sent to it. Send the same request again later.")
 }
 
 func unanswered(ctx context.Context, detail string) semelhttp.Refusal {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
@@ -90,7 +91,7 @@ func (h strictHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func refuseFraming(w http.ResponseWriter, fault *framingFault) {
 	w.Header().Set("Connection", "close")
 	problem.Write(w, http.StatusBadRequest, semelhttp.Problem{
-		Type: "urn:semel:problem:" + string(CodeAmbiguousFraming), Code: CodeAmbiguousFraming,
+		Type: "urn:semel:problem:" + string(door.CodeAmbiguousFraming), Code: door.CodeAmbiguousFraming,
 		Title: "Ambiguous framing", Status: http.StatusBadRequest,
 		Detail: "Where this request begins or ends can be read in two ways: " + fault.why + ". Nothing was executed.",
 	})

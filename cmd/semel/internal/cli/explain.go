@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/spelling"
-	"github.com/semelhq/semel/server/api"
 )
 
 func newExplain() *cobra.Command {
@@ -56,7 +56,7 @@ The JSON has code, status, title, meaning and action; without a code it is a lis
 			}
 			// The type of a problem document ends in its code.
 			all := explained()
-			i := slices.IndexFunc(all, func(p api.ProblemInfo) bool { return string(p.Code) == path.Base(args[0]) })
+			i := slices.IndexFunc(all, func(p door.Meaning) bool { return string(p.Code) == path.Base(args[0]) })
 			if i < 0 {
 				return usage("there is no code %q%s", args[0], nearCode(args[0]))
 			}
@@ -74,7 +74,7 @@ The JSON has code, status, title, meaning and action; without a code it is a lis
 
 // explainStatus lists the codes that answers with a status have.
 func explainStatus(out io.Writer, status int, asJSON bool) error {
-	found := slices.DeleteFunc(explained(), func(p api.ProblemInfo) bool { return p.Status != status })
+	found := slices.DeleteFunc(explained(), func(p door.Meaning) bool { return p.Status != status })
 	if len(found) == 0 {
 		return usage("no code has the status %d", status)
 	}

@@ -4,19 +4,19 @@ import (
 	"net/http"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/protocol/forrst"
 	"github.com/semelhq/semel/protocol/ids"
 	"github.com/semelhq/semel/protocol/webhook"
-	"github.com/semelhq/semel/server/api"
 )
 
 // explained are the codes of all doors, those of the service's own API first.
-func explained() []api.ProblemInfo { return append(api.Problems(), ofDoors...) }
+func explained() []door.Meaning { return append(door.Meanings(), ofDoors...) }
 
 // ofDoors explains the words of other doors: what webhooks are refused with, and the words
 // that the specifications of commands and of Forrst have for what the API calls otherwise.
-var ofDoors = []api.ProblemInfo{
+var ofDoors = []door.Meaning{
 	{Code: semel.Code(webhook.CodeSignatureMissing), Status: http.StatusUnauthorized, Title: "Webhook: not signed",
 		Meaning: "The delivery has no signature where its sender puts one. Nothing was taken.",
 		Action:  "Check that the sender signs, and that the webhook's source is the sender's. 'semel webhook verify' says what is missing in a captured delivery."},

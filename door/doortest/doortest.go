@@ -1,0 +1,293 @@
+// Package doortest says whether a door is right. It delivers calls through the door so
+// that they meet every decision of the engine, and checks what the callers are told: no
+// decision may fail, run the call, or be answered as if it were another.
+//
+// A door's test opens it on an engine of the suite's and says how a call is delivered:
+//
+//	doortest.Run(t, doortest.Door{Open: func(t *testing.T, e *semel.Engine, work func() error) doortest.Deliver { … }})
+//
+// [Codes] checks that every code has an answer, also those that no delivery of a test can
+// meet.
+package doortest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/memstore"
+)
+
+// Door is a door under test.
+type Door struct {
+	// Open mounts the door on an engine that has no operations yet. Its calls are work's
+	// to do, whose error is the handler's. It ends with t.
+	Open func(t *testing.T, e *semel.Engine, work func() error) Deliver
+	// Witness makes the evidence log on a store, for a door whose operations demand evidence.
+	// Optional.
+	Witness func(t *testing.T, st semel.Store) semel.Witness
+	// Differs has the replies that the door's protocol demands in place of those of the
+	// table of package door.
+	Differs map[semel.Code]Reply
+	// Never are decisions that no call of this door can get, each with the reason.
+	Never map[semel.Decision]string
+}
+
+// Deliver delivers a call under a key, always as the same caller and with the same payload,
+// and returns what the caller is told.
+type Deliver func(key string) Reply
+
+// Reply is what a caller is told.
+type Reply struct {
+	// Status is that of HTTP, or 0 for a door that has none.
+	Status int
+	// Code is the door's own word for the refusal; empty for an outcome.
+	Code string
+}
+
+// scenario makes the next delivery get a decision.
+type scenario struct {
+	// options are those of the engine.
+	options semel.Options
+	// between changes the record of the first delivery before the second one. Nil: the
+	// store isn't touched.
+	between func(rec *semel.Record)
+	// other delivers the second time under another key.
+	other bool
+	// prepare is called with the engine before the second delivery. Optional.
+	prepare func(ctx context.Context, e *semel.Engine) error
+}
+
+// keys of the deliveries. They are UUIDv7, so that a call can come too late.
+const (
+	firstKey = "0190163d-8694-739b-aea5-966c26f8ad91"
+	otherKey = "0190163d-8694-739b-aea5-966c26f8ad92"
+)
+
+// again are the scenarios of all decisions but Execute, which the first delivery gets.
+var again = map[semel.Decision]scenario{
+	semel.Replay:      {},
+	semel.InFlight:    {between: func(rec *semel.Record) { unfinished(rec, "") }},
+	semel.Held:        {between: func(rec *semel.Record) { unfinished(rec, "nobody knows") }},
+	semel.Conflict:    {between: func(rec *semel.Record) { rec.Fingerprint = semel.FingerprintOf(semel.SchemeRaw, []byte("another")) }},
+	semel.OtherCaller: {between: func(rec *semel.Record) { rec.BoundTo = "another" }},
+	semel.OtherDoor:   {between: func(rec *semel.Record) { rec.Door = "another" }},
+	semel.TooLate: {other: true, prepare: func(ctx context.Context, e *semel.Engine) error {
+		_, err := e.Door().NewEpoch(ctx)
+		return err
+	}},
+	semel.Throttled: {other: true, options: semel.Options{Quotas: semel.Quotas{TenantRecords: 1, PrincipalRecords: 1}}},
+}
+
+// unfinished makes a record one whose attempt hasn't ended.
+func unfinished(rec *semel.Record, held string) {
+	var none store.Disposition
+	rec.State, rec.Disposition, rec.Result, rec.Held = semel.Processing, none, semel.Result{}, held
+	rec.EndedAt, rec.ExpiresAt = 0, 0
+	rec.LeaseUntil = rec.UpdatedAt.Add(rec.Policy.Lease)
+	rec.NextAt = rec.LeaseUntil
+}
+
+// Run delivers calls through the door, so that they get every decision of
+// [semel.Decisions].
+func Run(t *testing.T, d Door) {
+	for _, decision := range semel.Decisions() {
+		if decision == semel.Execute {
+			continue // every scenario begins with it
+		}
+		t.Run(string(decision), func(t *testing.T) {
+			if why := d.Never[decision]; why != "" {
+				t.Logf("no call of this door is %s: %s", decision, why)
+				return
+			}
+			s, ok := again[decision]
+			if !ok {
+				t.Fatal("this suite doesn't know how a call gets the decision")
+			}
+			if err := d.meets(t, decision, s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("store unavailable", func(t *testing.T) {
+		st := &silenced{Store: memstore.New()}
+		deliver, ran, _ := d.open(t, st, semel.Options{})
+		st.silent.Store(true)
+		if err := d.tells(deliver(firstKey), semel.CodeStoreUnavailable); err != nil {
+			t.Error(err)
+		}
+		st.silent.Store(false)
+		if n := ran.Load(); n != 0 {
+			t.Errorf("the call ran %d times", n)
+		}
+	})
+	t.Run("closed", func(t *testing.T) {
+		deliver, ran, e := d.open(t, memstore.New(), semel.Options{})
+		if err := e.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.tells(deliver(firstKey), semel.CodeClosed); err != nil {
+			t.Error(err)
+		}
+		if n := ran.Load(); n != 0 {
+			t.Errorf("the call ran %d times", n)
+		}
+	})
+}
+
+// open opens the door on a store, and counts how often its calls run.
+func (d *Door) open(t *testing.T, st semel.Store, opts semel.Options) (Deliver, *atomic.Int64, *semel.Engine) {
+	t.Helper()
+	if d.Witness != nil {
+		opts.Witness = d.Witness(t, st)
+	}
+	e, err := semel.New(st, &opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close(context.WithoutCancel(t.Context())) })
+	ran := new(atomic.Int64)
+	return d.Open(t, e, func() error { ran.Add(1); return nil }), ran, e
+}
+
+// meets delivers a call twice, so that the second delivery gets the decision.
+func (d *Door) meets(t *testing.T, want semel.Decision, s scenario) error {
+	t.Helper()
+	st := memstore.New()
+	var last semel.Record
+	var got semel.Decision
+	opts := s.options
+	opts.Events = &semel.Events{
+		Decided: func(ev semel.Event) {
+			if got = ev.Decision; got == semel.Execute {
+				last.ID = ev.ID
+			}
+		},
+		Unswept: func(semel.Event) {},
+	}
+	deliver, ran, e := d.open(t, st, opts)
+	first := deliver(firstKey)
+	if got != semel.Execute || first.Code != "" {
+		return fmt.Errorf("the first delivery got %q, and its caller %+v", got, first)
+	}
+	if s.prepare != nil {
+		if err := s.prepare(t.Context(), e); err != nil {
+			return err
+		}
+	}
+	if s.between != nil {
+		if err := change(t.Context(), st, last.ID, s.between); err != nil {
+			return err
+		}
+	}
+	key := firstKey
+	if s.other {
+		key = otherKey
+	}
+	reply := deliver(key)
+	if got != want {
+		return fmt.Errorf("the second delivery got %q, and its caller %+v", got, reply)
+	}
+	if n := ran.Load(); n != 1 {
+		return fmt.Errorf("the call ran %d times", n)
+	}
+	if code, refused := want.Code(); refused {
+		return d.tells(reply, code)
+	}
+	if reply != first {
+		return fmt.Errorf("the caller was told %+v first, and %+v then", first, reply)
+	}
+	return nil
+}
+
+// change writes another version of a record behind the engine's back.
+func change(ctx context.Context, st semel.Store, id semel.ID, f func(rec *semel.Record)) error {
+	cur, err := st.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	next := *cur
+	f(&next)
+	next.Revision[0] ^= 0xff
+	_, applied, err := st.Apply(ctx, store.Write{Record: &next, Expect: cur.Revision})
+	if err == nil && !applied {
+		err = errors.New("the record has changed meanwhile")
+	}
+	return err
+}
+
+// tells compares what a caller was told with what a code means.
+func (d *Door) tells(got Reply, code semel.Code) error {
+	want, ok := d.Differs[code]
+	if !ok {
+		m, ok := door.Lookup(code)
+		if !ok {
+			return fmt.Errorf("package door has no meaning for the code %q", code)
+		}
+		want = Reply{m.Status, string(code)}
+	}
+	if got != want {
+		return fmt.Errorf("for %q the caller is told %+v, want %+v", code, got, want)
+	}
+	return nil
+}
+
+// Codes checks that a door's form of a refusal has every code: those of the engine, and
+// those of package door. refuse returns what a caller is told of an error with the code.
+func Codes(t *testing.T, differs map[semel.Code]Reply, refuse func(t *testing.T, code semel.Code) Reply) {
+	codes := semel.Codes()
+	for _, m := range door.Meanings() {
+		if !slices.Contains(codes, m.Code) {
+			codes = append(codes, m.Code)
+		}
+	}
+	d := Door{Differs: differs}
+	for _, code := range codes {
+		t.Run(string(code), func(t *testing.T) {
+			if err := d.tells(refuse(t, code), code); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// silenced is a store that can stop answering.
+type silenced struct {
+	*memstore.Store
+	silent atomic.Bool
+}
+
+var errSilent = errors.New("doortest: the store doesn't answer")
+
+func (s *silenced) Extras() store.Extras {
+	extras := s.Store.Extras()
+	extras.Local = false
+	return extras
+}
+
+func (s *silenced) Now(ctx context.Context) (store.Instant, error) {
+	if s.silent.Load() {
+		return 0, errSilent
+	}
+	return s.Store.Now(ctx)
+}
+
+func (s *silenced) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
+	if s.silent.Load() {
+		return nil, errSilent
+	}
+	return s.Store.Get(ctx, id)
+}
+
+func (s *silenced) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
+	if s.silent.Load() {
+		return nil, false, fmt.Errorf("%w: %w", store.ErrNotApplied, errSilent)
+	}
+	return s.Store.Apply(ctx, w)
+}
