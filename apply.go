@@ -90,6 +90,39 @@ func (e *Engine) applyOnce(ctx context.Context, v *version, try int) (*Record, b
 	return cmp.Or(cur, &none), false, nil
 }
 
+// errTooFast says that others changed a record at each of [maxClaims] tries to change it.
+var errTooFast = &Error{Code: CodeUnknown, Message: "the record changes too fast"}
+
+// change replaces what is stored about an identity by its successor, and begins anew while
+// others change it. next makes the successor, and nil if there is nothing to change. change
+// returns what is stored in the end; after an error it is what was read last, if anything.
+// What a crash before and after the write leaves behind is for the caller to say.
+func (e *Engine) change(ctx context.Context, id ID, kind store.Change, next func(cur *Record, now store.Instant) (*Record, error)) (*Record, error) {
+	op := e.policyOf(id.Operation)
+	for range maxClaims {
+		cur, err := e.get(ctx, id)
+		if err != nil {
+			return &none, e.storeError("get", id, err)
+		}
+		now, err := e.now(ctx)
+		if err != nil {
+			return cur, err
+		}
+		rec, err := next(cur, now)
+		if err != nil || rec == nil {
+			return cur, err
+		}
+		_, applied, err := e.apply(ctx, e.newVersion(&op.Operation, cur, rec, kind))
+		if err != nil {
+			return cur, err
+		}
+		if applied {
+			return rec, nil
+		}
+	}
+	return &none, errTooFast
+}
+
 // retryingRead is read with retries, until Options.StoreTimeout.
 func (e *Engine) retryingRead(ctx context.Context) (reading, error) {
 	call, own := e.storeCall(ctx)

@@ -340,7 +340,7 @@ func (a *Attempt) writeBy(ctx context.Context, by sending, kind store.Change, ch
 			return err
 		}
 	}
-	return &Error{Code: CodeUnknown, Message: "the record changes too fast"}
+	return errTooFast
 }
 
 func errWriteUnknown(err error) error {

@@ -39,43 +39,28 @@ func (e *Engine) Compensate(ctx context.Context, id ID, principal, reason string
 	if err != nil {
 		return Record{}, err
 	}
-	for range maxClaims {
-		rec, err := e.Lookup(ctx, id)
-		if err != nil {
-			return Record{}, err
+	// A crash before this write leaves nothing started. A crash after it leaves a
+	// compensation that a sweep finds due and runs.
+	rec, err := e.change(ctx, id, store.ChangeCompensation, func(cur *Record, now store.Instant) (*Record, error) {
+		if cur.Expired(now) {
+			return nil, ErrNotFound
 		}
-		if c := rec.Compensation; c != nil && c.State != store.CompensationFailed {
-			if c.State == store.CompensationDone {
-				return rec, nil
-			}
-			return e.compensate(ctx, op, &rec)
-		}
-		now, err := e.now(ctx)
-		if err != nil {
-			return rec, err
+		if c := cur.Compensation; c != nil && c.State != store.CompensationFailed {
+			return nil, nil
 		}
 		started := store.Compensation{
 			Operation: op.Compensation, Principal: principal, State: store.CompensationStarted, Reason: keptText(reason), StartedAt: now,
 			NextAt: now.Add(compensationPause),
 		}
-		if err := e.nameCompensation(ctx, by, &rec, &started); err != nil {
-			return rec, err
+		if err := e.nameCompensation(ctx, by, cur, &started); err != nil {
+			return nil, err
 		}
-		next, err := compensated(&rec, started, now)
-		if err != nil {
-			return rec, err
-		}
-		// A crash before this write leaves nothing started. A crash after it leaves
-		// a compensation that a sweep finds due and runs.
-		applied, err := e.link(ctx, op, &rec, next)
-		if err != nil {
-			return rec, err
-		}
-		if applied {
-			return e.compensate(ctx, op, next)
-		}
+		return compensated(cur, started, now)
+	})
+	if err != nil || rec.Compensation.State == store.CompensationDone {
+		return *rec, err
 	}
-	return Record{}, &Error{Code: CodeUnknown, Message: "the record changes too fast"}
+	return e.compensate(ctx, op, rec)
 }
 
 // compensating is the operation that compensates op, or an error if it can't.
@@ -145,36 +130,19 @@ func (e *Engine) compensate(ctx context.Context, op *operation, rec *Record) (Re
 	default: // it may run again, or is in flight, held or unknown: a sweep resumes it later
 		return *rec, cerr
 	}
-	for range maxClaims {
-		now, err := e.now(ctx)
-		if err != nil {
-			return *rec, errors.Join(cerr, err)
+	// A crash before this write leaves the compensation started: a sweep resumes it, finds
+	// its own outcome, and gets here. A crash after it leaves nothing to do.
+	next, err := e.change(ctx, rec.ID, store.ChangeCompensation, func(cur *Record, now store.Instant) (*Record, error) {
+		if cur.Compensation == nil || cur.Compensation.Key != c.Key || cur.Compensation.State != store.CompensationStarted {
+			return nil, nil // another has recorded it
 		}
 		done.SettledAt, done.NextAt = now, 0
-		next, err := compensated(rec, done, now)
-		if err != nil {
-			return *rec, errors.Join(cerr, err)
-		}
-		// A crash before this write leaves the compensation started: a sweep resumes
-		// it, finds its own outcome, and gets here. A crash after it leaves nothing to
-		// do.
-		applied, err := e.link(ctx, op, rec, next)
-		if err != nil {
-			return *rec, errors.Join(cerr, err)
-		}
-		if applied {
-			return *next, cerr
-		}
-		cur, err := e.get(ctx, rec.ID)
-		if err != nil {
-			return *rec, errors.Join(cerr, e.storeError("get", rec.ID, err))
-		}
-		if cur.Compensation == nil || cur.Compensation.Key != c.Key || cur.Compensation.State != store.CompensationStarted {
-			return *cur, cerr // another has recorded it
-		}
-		rec = cur
+		return compensated(cur, done, now)
+	})
+	if err != nil {
+		return *rec, errors.Join(cerr, err)
 	}
-	return *rec, &Error{Code: CodeUnknown, Message: "the record changes too fast"}
+	return *next, cerr
 }
 
 // mayFollow reports whether another attempt follows one that failed so, whatever the
@@ -197,12 +165,6 @@ func compensated(cur *Record, c store.Compensation, now store.Instant) (*Record,
 	next.Compensation = &c
 	next.NextAt = nextLook(next)
 	return next, nil
-}
-
-func (e *Engine) link(ctx context.Context, op *operation, cur, next *Record) (bool, error) {
-	v := e.newVersion(&op.Operation, cur, next, store.ChangeCompensation)
-	_, applied, err := e.apply(ctx, v)
-	return applied, err
 }
 
 // Bounds of what is done about unfinished compensations.

@@ -55,7 +55,7 @@ func (door Door) NewEpoch(ctx context.Context) (time.Time, error) {
 			return now.At.Time(), e.witnessEpoch(call, now.At)
 		}
 	}
-	return time.Time{}, &Error{Code: CodeUnknown, Message: "the epoch changes too fast"}
+	return time.Time{}, errTooFast
 }
 
 // witnessEpoch tells the evidence log that the store was restored, so that what runs again

@@ -117,33 +117,12 @@ func addOutbox(r *Record, outbox []Message, now store.Instant) {
 // same again is harmless. [CodeIllegalTransition] means that the message's state doesn't
 // allow the step; [ErrNotFound] that there is no such record or message.
 func (door Door) SettleMessage(ctx context.Context, id ID, messageID string, f store.MessageFinding) (Record, error) {
-	e := door.engine
-	for range maxClaims {
-		rec, err := e.get(ctx, id)
-		if err != nil {
-			return Record{}, e.storeError("get", id, err)
-		}
-		now, err := e.now(ctx)
-		if err != nil {
-			return Record{}, err
-		}
-		next, err := settledMessage(rec, messageID, f, now)
-		if err != nil || next == nil {
-			return *rec, err
-		}
-		v := e.newVersion(&e.policyOf(id.Operation).Operation, rec, next, store.ChangeMessage)
-		// A crash before this write leaves the message as it was: a sweep finds it
-		// due, and it is delivered, perhaps again, under the same id. A crash after
-		// it leaves nothing to do.
-		_, applied, err := e.apply(ctx, v)
-		if err != nil {
-			return *rec, err
-		}
-		if applied {
-			return *next, nil
-		}
-	}
-	return Record{}, &Error{Code: CodeUnknown, Message: "the record changes too fast"}
+	// A crash before this write leaves the message as it was: a sweep finds it due, and it
+	// is delivered, perhaps again, under the same id. A crash after it leaves nothing to do.
+	rec, err := door.engine.change(ctx, id, store.ChangeMessage, func(cur *Record, now store.Instant) (*Record, error) {
+		return settledMessage(cur, messageID, f, now)
+	})
+	return *rec, err
 }
 
 // settledMessage is the pure part of SettleMessage. It returns nil if nothing changes.

@@ -121,7 +121,7 @@ func TestMessagesInATransaction(t *testing.T) {
 }
 
 // txExecution makes an execution of an attempt in a transaction, for what it can do.
-type txExecution struct{ *semel.TxAttempt }
+type txExecution struct{ semel.TxAttempt }
 
 func (txExecution) Renew(context.Context) error { return nil }
 func (txExecution) StartEffect(context.Context, string) (store.EffectRecord, error) {

@@ -20,7 +20,7 @@ import (
 // door, learns of that when it comes again.
 //
 // After an error you can only roll the transaction back.
-func (e *Engine) BeginTx(ctx context.Context, tx store.Tx, call Call) (Answer, *TxAttempt, error) {
+func (e *Engine) BeginTx(ctx context.Context, tx store.Tx, call Call) (Answer, TxAttempt, error) {
 	d, err := e.admit(ctx, call)
 	if err != nil {
 		return Answer{}, nil, err
@@ -37,7 +37,7 @@ func (e *Engine) BeginTx(ctx context.Context, tx store.Tx, call Call) (Answer, *
 		return d.ans, nil, nil
 	}
 	d.ans.Attempt = nil
-	return d.ans, &TxAttempt{a}, nil
+	return d.ans, txAttempt{a}, nil
 }
 
 // lock locks the identity in the transaction and reads what is stored. It returns
@@ -143,50 +143,39 @@ func (s *txStore) failed(call string, id ID, err error) error {
 // no ledger either: an entry must be durable before its effect, and these would go with
 // the transaction. You may call its methods concurrently, as far as the transaction
 // allows it.
-type TxAttempt struct{ attempt *Attempt }
-
-// ID is [Attempt.ID].
-func (a *TxAttempt) ID() ID { return a.attempt.ID() }
-
-// Fence is [Attempt.Fence].
-func (a *TxAttempt) Fence() int64 { return a.attempt.Fence() }
-
-// Number counts the attempts of this call, from 1. Those that were rolled back left
-// nothing and don't count.
-func (a *TxAttempt) Number() int { return a.attempt.Number() }
-
-// Record is the record as the transaction sees it. Don't change it.
-func (a *TxAttempt) Record() *Record { return a.attempt.Record() }
-
-// Send is [Attempt.Send].
-func (a *TxAttempt) Send(m Message) error { return a.attempt.Send(m) }
-
-// Complete writes the result, which duplicates get once the transaction has committed.
-// After any error you can only roll back; [ErrLeaseLost] means that another engine has
-// written the record meanwhile.
-func (a *TxAttempt) Complete(ctx context.Context, res Result) error {
-	return a.attempt.Complete(ctx, res)
+type TxAttempt interface {
+	ID() ID
+	Fence() int64
+	// Number counts the attempts of this call, from 1. Those that were rolled back left
+	// nothing and don't count.
+	Number() int
+	// Record is the record as the transaction sees it. Don't change it.
+	Record() *Record
+	// Send is [Attempt.Send].
+	Send(m Message) error
+	// Complete writes the result, which duplicates get once the transaction has committed.
+	// After any error you can only roll back; [ErrLeaseLost] means that another engine has
+	// written the record meanwhile.
+	Complete(ctx context.Context, res Result) error
+	// Reject ends the attempt as refused for good, and is like Complete otherwise. What you
+	// have written stays in the transaction, unless you go back to a savepoint that you made
+	// after you got the attempt.
+	Reject(ctx context.Context, f store.Failure, res Result) error
+	// Fail ends the attempt as failed; Operation.OnFailure decides what the next delivery
+	// gets. Otherwise it is like Reject. To leave no trace, roll back instead.
+	Fail(ctx context.Context, f store.Failure, res Result) error
+	// Committed tells those who wait that there is an outcome, and counts the call for the
+	// quotas. Call it once, after the commit. Without it they find out by themselves within
+	// a second, and the call counts for no quota.
+	Committed()
 }
 
-// Reject ends the attempt as refused for good, and is like Complete otherwise. What you
-// have written stays in the transaction, unless you go back to a savepoint that you made
-// after you got the attempt.
-func (a *TxAttempt) Reject(ctx context.Context, f store.Failure, res Result) error {
-	return a.attempt.Reject(ctx, f, res)
-}
+// txAttempt is an attempt in its caller's transaction.
+type txAttempt struct{ *Attempt }
 
-// Fail ends the attempt as failed; Operation.OnFailure decides what the next delivery
-// gets. Otherwise it is like Reject. To leave no trace, roll back instead.
-func (a *TxAttempt) Fail(ctx context.Context, f store.Failure, res Result) error {
-	return a.attempt.Fail(ctx, f, res)
-}
+func (a txAttempt) Committed() { a.committed() }
 
-// Committed tells those who wait that there is an outcome, and counts the call for the
-// quotas. Call it once, after the commit. Without it they find out by themselves within a
-// second, and the call counts for no quota.
-func (a *TxAttempt) Committed() { a.attempt.committed() }
-
-// committed is [TxAttempt.Committed].
+// committed tells of an end that its transaction has made durable.
 func (a *Attempt) committed() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

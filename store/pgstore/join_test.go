@@ -21,7 +21,7 @@ import (
 // ownedTx is a transaction of a test, by either way.
 type ownedTx struct {
 	queries
-	begin    func(call semel.Call) (semel.Answer, *semel.TxAttempt, error)
+	begin    func(call semel.Call) (semel.Answer, semel.TxAttempt, error)
 	commit   func() error
 	rollback func() error
 	link     link
@@ -38,7 +38,7 @@ func owned(t *testing.T, body func(t *testing.T, e *joinEnv, begin func() ownedT
 			}
 			return ownedTx{
 				byPgx{t.Context(), tx},
-				func(call semel.Call) (semel.Answer, *semel.TxAttempt, error) {
+				func(call semel.Call) (semel.Answer, semel.TxAttempt, error) {
 					return WithTx(t.Context(), e.engine, tx, call)
 				},
 				func() error { return tx.Commit(t.Context()) }, func() error { return tx.Rollback(t.Context()) }, pgxLink(tx),
@@ -54,7 +54,7 @@ func owned(t *testing.T, body func(t *testing.T, e *joinEnv, begin func() ownedT
 			}
 			return ownedTx{
 				bySQL{t.Context(), tx},
-				func(call semel.Call) (semel.Answer, *semel.TxAttempt, error) {
+				func(call semel.Call) (semel.Answer, semel.TxAttempt, error) {
 					return WithSQLTx(t.Context(), e.engine, tx, call)
 				},
 				tx.Commit, tx.Rollback, sqlLink(tx, nil),

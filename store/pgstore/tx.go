@@ -102,16 +102,16 @@ func doTx[T any](ctx context.Context, engine *semel.Engine, call semel.Call, beg
 // is nil for every decision but Execute. If the server rolls the transaction back (40001,
 // 40P01), run it again. Give its COMMIT a context without a deadline: one that is
 // interrupted may have been carried out. To find out, begin the call again.
-func WithTx(ctx context.Context, engine *semel.Engine, tx pgx.Tx, call semel.Call) (semel.Answer, *semel.TxAttempt, error) {
+func WithTx(ctx context.Context, engine *semel.Engine, tx pgx.Tx, call semel.Call) (semel.Answer, semel.TxAttempt, error) {
 	return beginIn(ctx, engine, pgxLink(tx), call)
 }
 
 // WithSQLTx is [WithTx] for database/sql.
-func WithSQLTx(ctx context.Context, engine *semel.Engine, tx *sql.Tx, call semel.Call) (semel.Answer, *semel.TxAttempt, error) {
+func WithSQLTx(ctx context.Context, engine *semel.Engine, tx *sql.Tx, call semel.Call) (semel.Answer, semel.TxAttempt, error) {
 	return beginIn(ctx, engine, sqlLink(tx, nil), call)
 }
 
-func beginIn(ctx context.Context, engine *semel.Engine, l link, call semel.Call) (semel.Answer, *semel.TxAttempt, error) {
+func beginIn(ctx context.Context, engine *semel.Engine, l link, call semel.Call) (semel.Answer, semel.TxAttempt, error) {
 	s, err := storeOf(engine)
 	if err != nil {
 		return semel.Answer{}, nil, err
