@@ -19,8 +19,8 @@ var settingNames = []string{
 func (s *Store) Durability(ctx context.Context) (store.Durability, error) {
 	rows, err := query(ctx, s, func(v values) (store.Setting, error) {
 		return store.Setting{Name: string(v[0]), Value: string(v[1])}, nil
-	}, statement{sql: "SELECT name, coalesce(current_setting(name, true), '') FROM unnest($1::text[]) AS name" +
-		" UNION ALL SELECT 'pg_is_in_recovery', CASE WHEN pg_is_in_recovery() THEN 'on' ELSE 'off' END", args: [][]byte{array("text", settingNames)}})
+	}, newStatement("SELECT name, coalesce(current_setting(name, true), '') FROM unnest($1::text[]) AS name"+
+		" UNION ALL SELECT 'pg_is_in_recovery', CASE WHEN pg_is_in_recovery() THEN 'on' ELSE 'off' END", array("text", settingNames)))
 	if err != nil {
 		return store.Durability{}, fmt.Errorf("pgstore: read the settings: %w", err)
 	}
@@ -55,28 +55,23 @@ func judge(settings map[string]string) store.Durability {
 	for _, name := range settingNames {
 		d.Settings = append(d.Settings, store.Setting{Name: name, Value: settings[name]})
 	}
-	unsafe := func(name, consequence string) {
-		d.Unsafe = append(d.Unsafe, fmt.Sprintf("%s is %q: %s", name, settings[name], consequence))
-	}
-	standbys := strings.TrimSpace(settings["synchronous_standby_names"]) != ""
-	if commit := settings["synchronous_commit"]; standbys && (commit == "on" || commit == "remote_apply") {
+	if commit := settings["synchronous_commit"]; strings.TrimSpace(settings["synchronous_standby_names"]) != "" && (commit == "on" || commit == "remote_apply") {
 		d.Level = store.LevelReplicated
 	}
-	if settings["synchronous_commit"] == "off" {
+	if settings["synchronous_commit"] == "off" || settings["fsync"] == "off" {
 		d.Level = store.LevelRelaxed
-		unsafe("synchronous_commit", "a crash of the server loses what was acknowledged in the last moments, and the right to execute is given twice")
 	}
-	if settings["fsync"] == "off" {
-		d.Level = store.LevelRelaxed
-		unsafe("fsync", "a crash of the machine loses acknowledged records or destroys the database")
-	}
-	if settings["full_page_writes"] == "off" {
-		unsafe("full_page_writes", "a crash of the machine in the middle of a write leaves a page that is part old and part new")
-	}
-	if settings["pg_is_in_recovery"] == "on" {
-		unsafe("pg_is_in_recovery", "the server is a standby, which shows the past and takes no writes")
-	} else if settings["transaction_read_only"] == "on" {
-		unsafe("transaction_read_only", "nothing can be claimed, so nothing is executed")
+	for _, u := range []struct{ name, value, consequence string }{
+		{"synchronous_commit", "off", "a crash of the server loses what was acknowledged in the last moments, and the right to execute is given twice"},
+		{"fsync", "off", "a crash of the machine loses acknowledged records or destroys the database"},
+		{"full_page_writes", "off", "a crash of the machine in the middle of a write leaves a page that is part old and part new"},
+		{"pg_is_in_recovery", "on", "the server is a standby, which shows the past and takes no writes"},
+		{"transaction_read_only", "on", "nothing can be claimed, so nothing is executed"},
+	} {
+		standby := u.name == "transaction_read_only" && settings["pg_is_in_recovery"] == "on" // says it all
+		if settings[u.name] == u.value && !standby {
+			d.Unsafe = append(d.Unsafe, fmt.Sprintf("%s is %q: %s", u.name, u.value, u.consequence))
+		}
 	}
 	return d
 }
