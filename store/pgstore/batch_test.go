@@ -326,7 +326,7 @@ func TestShares(t *testing.T) {
 	send := func(t *testing.T, ops ...*op) {
 		t.Helper()
 		slices.SortFunc(ops, func(a, b *op) int { return slices.Compare(a.id[:], b.id[:]) })
-		if err := s.writeRounds(t.Context(), conn, ops, time.Second); err != nil {
+		if err := s.writeRounds(conn, ops, time.Second); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -414,7 +414,7 @@ func idle(s *Store) bool { return busy(s, 0) }
 func TestWritesThatAreSettledAreNotSentAgain(t *testing.T) {
 	s := new(Store)
 	for _, ops := range [][]*op{{{settled: true}}, {{settled: true}, {settled: true}}} {
-		if err := s.writeRounds(t.Context(), nil, ops, time.Second); err != nil { // there is no connection to send them on
+		if err := s.writeRounds(nil, ops, time.Second); err != nil { // there is no connection to send them on
 			t.Errorf("%d writes: %v", len(ops), err)
 		}
 	}

@@ -98,7 +98,7 @@ func openPlain(b *testing.B, url string, conns int) func(n int64) {
 	return func(n int64) {
 		rec := testRecord(fmt.Sprint("key-", n))
 		id, at := rec.ID.Digest(), rec.CreatedAt.Time()
-		record, err := encodeRecord(&rec)
+		record, err := appendRecord(nil, &rec)
 		if err != nil {
 			b.Error(err)
 		}

@@ -12,17 +12,11 @@ import (
 // itself: the driver's way, by plans for each type and interfaces for each element, took a
 // third of the time of a batch. Text and bytes are what they are; the rest is below.
 
-// appendHeader begins an array of so many elements of a type.
-func appendHeader(b []byte, kind string, n int) []byte {
-	dimensions := uint32(min(n, 1))
-	for _, field := range []uint32{dimensions, 0, kinds[kind]} { // whether there are nulls is not read
-		b = binary.BigEndian.AppendUint32(b, field)
-	}
-	if n > 0 {
-		b = binary.BigEndian.AppendUint32(b, uint32(n))
-		b = binary.BigEndian.AppendUint32(b, 1) // the first index
-	}
-	return b
+// column is a parameter that is an array, with an element for each of the rows that a
+// statement is about. value appends that of a row to b, or returns nil, which makes it null.
+type column[T any] struct {
+	name, kind string
+	value      func(b []byte, row T) []byte
 }
 
 // kinds are the types of elements.
@@ -30,26 +24,51 @@ var kinds = map[string]uint32{
 	"bool": pgtype.BoolOID, "bytea": pgtype.ByteaOID, "int8": pgtype.Int8OID, "text": pgtype.TextOID, "timestamptz": pgtype.TimestamptzOID,
 }
 
-// appendNull adds an element that is null.
-func appendNull(b []byte) []byte { return append(b, 0xff, 0xff, 0xff, 0xff) }
-
-// appendElement adds an element that is text or bytes.
-func appendElement[T string | []byte](b []byte, v T) []byte {
-	return append(binary.BigEndian.AppendUint32(b, uint32(len(v))), v...)
+// arrays are the parameters of columns. They are in one piece of memory if size is as much as
+// they take, and leave room for further parameters.
+func arrays[T any](columns []column[T], rows []T, size int) [][]byte {
+	b, args := make([]byte, 0, size), make([][]byte, len(columns), len(columns)+6)
+	for i, c := range columns {
+		from := len(b)
+		dimensions := uint32(min(len(rows), 1))
+		for _, field := range []uint32{dimensions, 0, kinds[c.kind]} { // whether there are nulls is not read
+			b = binary.BigEndian.AppendUint32(b, field)
+		}
+		if len(rows) > 0 {
+			b = binary.BigEndian.AppendUint32(b, uint32(len(rows)))
+			b = binary.BigEndian.AppendUint32(b, 1) // the first index
+		}
+		for _, row := range rows {
+			b = append(b, 0xff, 0xff, 0xff, 0xff) // the length of null
+			if v := c.value(b, row); v != nil {
+				binary.BigEndian.PutUint32(v[len(b)-4:], uint32(len(v)-len(b)))
+				b = v
+			}
+		}
+		args[i] = b[from:]
+	}
+	return args
 }
 
-// appendInt adds an element that is a number.
-func appendInt(b []byte, n int64) []byte {
-	return binary.BigEndian.AppendUint64(append(b, 0, 0, 0, 8), uint64(n))
+// array is a parameter that is an array of texts or bytes.
+func array[T ~string | ~[]byte](kind string, list []T) []byte {
+	return arrays([]column[T]{{kind: kind, value: func(b []byte, v T) []byte { return append(b, v...) }}}, list, 0)[0]
 }
 
-// appendBool adds an element that is true or false.
-func appendBool(b []byte, v bool) []byte { return append(append(b, 0, 0, 0, 1), boolean(v)...) }
+// orNull appends bytes; nil is null.
+func orNull(b, v []byte) []byte {
+	if v == nil {
+		return nil
+	}
+	return append(b, v...)
+}
 
-// appendTime adds an element that is an instant, to the microsecond; zero is null.
+func appendInt(b []byte, n int64) []byte { return binary.BigEndian.AppendUint64(b, uint64(n)) }
+
+// appendTime appends an instant, to the microsecond; zero is null.
 func appendTime(b []byte, at store.Instant) []byte {
 	if at == 0 {
-		return appendNull(b)
+		return nil
 	}
 	return appendInt(b, microseconds(at))
 }
@@ -64,27 +83,7 @@ func microseconds(at store.Instant) int64 {
 	return us - epoch
 }
 
-// array is a parameter that is an array; a nil element of bytes is null.
-func array[T string | []byte](kind string, list []T) []byte {
-	b := appendHeader(nil, kind, len(list))
-	for _, v := range list {
-		if bytes, ok := any(v).([]byte); ok && bytes == nil {
-			b = appendNull(b)
-		} else {
-			b = appendElement(b, v)
-		}
-	}
-	return b
-}
-
-func bigint(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
-
-func boolean(v bool) []byte {
-	if v {
-		return []byte{1}
-	}
-	return []byte{0}
-}
+func bigint(n int64) []byte { return appendInt(nil, n) }
 
 // values are a row of a result. They are overwritten by the next.
 type values [][]byte

@@ -9,7 +9,7 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -40,7 +40,7 @@ type database struct {
 }
 
 // probe looks at the database, and refuses one that can't keep every text.
-func probe(ctx context.Context, connect func(context.Context) (*pgx.Conn, error)) (d database, err error) {
+func probe(ctx context.Context, connect connector) (d database, err error) {
 	conn, err := connect(ctx)
 	if err != nil {
 		return d, err
@@ -72,7 +72,7 @@ var plans = map[string]string{
 // soon when its server is gone.
 func (s *Store) configure(config *pgx.ConnConfig) {
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	config.OnNotice = s.warnings.hear
+	config.OnNotice = hearWarning
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "semel"
 	}
@@ -93,7 +93,6 @@ func (s *Store) configure(config *pgx.ConnConfig) {
 func (s *Store) newPool(ctx context.Context, config *pgxpool.Config, conns int) (*pgxpool.Pool, error) {
 	config.MaxConns, config.MinConns = int32(conns), 0
 	config.PingTimeout = min(s.opts.AcquireTimeout, s.opts.answer)
-	config.BeforeClose = s.warnings.forget
 	if !s.database.pooler {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 		if s.database.engine == "" {
@@ -104,7 +103,7 @@ func (s *Store) newPool(ctx context.Context, config *pgxpool.Config, conns int) 
 }
 
 // connecting makes connections beside the pools, and like them calls before each time.
-func connecting(config *pgx.ConnConfig, before func(context.Context, *pgx.ConnConfig) error) func(context.Context) (*pgx.Conn, error) {
+func connecting(config *pgx.ConnConfig, before func(context.Context, *pgx.ConnConfig) error) connector {
 	return func(ctx context.Context) (*pgx.Conn, error) {
 		c := config.Copy()
 		if before != nil {
@@ -212,55 +211,41 @@ func one[T any](list []T, err error) (row T, _ error) {
 	return row, err
 }
 
-// change runs a statement that changes something, on a connection for reads, and returns
-// its rows. Like a write it is never cancelled, also not by ctx once it was begun.
-func change[T any](ctx context.Context, s *Store, scan func(values) (T, error), st statement) (list []T, err error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	err = s.commit(s.reads, func(ctx context.Context, conn *pgx.Conn) error {
-		list, err = transact(ctx, s, conn, scan, st)
-		return err
-	})
-	return list, err
-}
+// unending is the context of what commit runs, which watches over the connection instead.
+var unending = context.Background()
 
 // commit runs f, which commits something, on a connection of a pool, and runs it again
-// when the server rolls it back because of others. No caller can cancel it: its context
-// ends when no answer has come in time, and some time after Close. The connection is
-// closed then, the result is unknown, and the server goes on.
-func (s *Store) commit(pool *pgxpool.Pool, f func(ctx context.Context, conn *pgx.Conn) error) error {
+// when the server rolls it back because of others. No caller can cancel it: when no answer
+// has come in time, or some time after Close, its connection is closed. The result is unknown
+// then, and the server goes on.
+func (s *Store) commit(pool *pgxpool.Pool, f func(conn *pgx.Conn) error) error {
 	conn, err := acquire(s.base, pool, s.opts.AcquireTimeout)
 	if err != nil {
 		return notApplied(err)
 	}
 	defer conn.Release()
-	ctx, drop := context.WithCancel(s.base)
-	defer drop()
-	pid := conn.Conn().PgConn().PID() // now: the timer may fire when the connection was given back
-	late := time.AfterFunc(s.opts.answer, func() { s.dropLate(ctx, pid, drop) })
+	// Taken now: dropLate may run when the connection was given back.
+	pid, network := conn.Conn().PgConn().PID(), conn.Conn().PgConn().Conn()
+	var ended atomic.Bool // f has returned, or the connection was dropped before
+	late := time.AfterFunc(s.opts.answer, func() { s.dropLate(pid, network, &ended) })
 	defer late.Stop()
-	// pgx would say goodbye first, and keep the place in the pool until that was sent.
-	network := conn.Conn().PgConn().Conn()
-	inTime := context.AfterFunc(ctx, func() { _ = network.Close() })
-	err = repeat(ctx, func() error { return f(ctx, conn.Conn()) })
-	if !inTime() { // the answer may have come at the same time
+	err = repeat(s.base, func() error { return f(conn.Conn()) })
+	if ended.Swap(true) { // the answer may have come at the same time
 		_ = conn.Conn().Close(s.base)
 	}
 	return err
 }
 
-// dropLate is called when no answer has come in time from the server's process pid. It calls
-// drop as soon as the connection may be dropped, and ends with ctx.
-func (s *Store) dropLate(ctx context.Context, pid uint32, drop func()) {
-	looks := 1
-	for ctx.Err() == nil && !s.mayDrop(ctx, pid, looks) {
-		if !pause(ctx, s.opts.answer) {
-			return
-		}
-		looks++
+// dropLate is called when no answer has come in time from the server's process pid. It closes
+// the connection as soon as that may be dropped, unless what it was used for has ended. pgx
+// would say goodbye first, and keep the place in the pool until that was sent.
+func (s *Store) dropLate(pid uint32, network net.Conn, ended *atomic.Bool) {
+	for looks := 1; !ended.Load() && s.base.Err() == nil && !s.mayDrop(s.base, pid, looks); looks++ {
+		pause(s.base, s.opts.answer)
 	}
-	drop()
+	if !ended.Swap(true) {
+		_ = network.Close()
+	}
 }
 
 // mayDrop asks the server, over a connection of its own, whether the session of process pid is
@@ -293,21 +278,19 @@ func (s *Store) mayDrop(ctx context.Context, pid uint32, looks int) bool {
 	return looks >= maxLooks && late < maxLate
 }
 
-// warnings are the server's latest, by connection. "Canceling wait for synchronous
-// replication" is a warning, and the commit that it is about reports success.
-type warnings struct{ byConn sync.Map }
+// lastWarning is where a connection's custom data have the server's latest warning. "Canceling
+// wait for synchronous replication" is one, and the commit that it is about reports success.
+const lastWarning = "semel warning"
 
-func (w *warnings) hear(conn *pgconn.PgConn, n *pgconn.Notice) {
+func hearWarning(conn *pgconn.PgConn, n *pgconn.Notice) {
 	if strings.EqualFold(n.SeverityUnlocalized, "WARNING") || n.SeverityUnlocalized == "" && n.Severity == "WARNING" {
-		w.byConn.Store(conn, n.Message)
+		conn.CustomData()[lastWarning] = n.Message
 	}
 }
 
-// take returns a warning that has come since it was last called, or nothing.
-func (w *warnings) take(conn *pgx.Conn) string {
-	message, _ := w.byConn.LoadAndDelete(conn.PgConn())
-	text, _ := message.(string)
+// takeWarning returns a warning that has come since it was last called, or nothing.
+func takeWarning(conn *pgx.Conn) string {
+	text, _ := conn.PgConn().CustomData()[lastWarning].(string)
+	delete(conn.PgConn().CustomData(), lastWarning)
 	return text
 }
-
-func (w *warnings) forget(conn *pgx.Conn) { w.byConn.Delete(conn.PgConn()) }

@@ -21,9 +21,7 @@ const maxNumber = 1 << 62
 // entries: a crash before its commit leaves none, a crash after it leaves all. If ctx ends
 // meanwhile, AppendEvidence returns at once and the statement goes on.
 func (s *Store) AppendEvidence(ctx context.Context, entries []store.Entry) error {
-	var c entryColumns
-	c.add(nil, entries)
-	if err := s.changeEvidence(ctx, s.log.append, c.args()...); err != nil {
+	if _, err := change(ctx, s, ignore, newStatement(s.log.append, arrays(entryColumns, withID(nil, nil, entries), 0)...)); err != nil {
 		return fmt.Errorf("pgstore: append evidence: %w", err)
 	}
 	return nil
@@ -49,32 +47,25 @@ func (s *Store) ReadEvidence(ctx context.Context, from uint64, limit int) ([]sto
 	return list, nil
 }
 
-// logged is a row of the log; that of a barrier has no number.
+// logged is a row of the log. What is read may be signed for, so it is read behind a barrier:
+// after a failover another entry could have the same number.
 type logged struct {
-	number   int64
-	numbered bool
-	entry    store.Entry
+	number int64
+	entry  store.Entry
 }
 
 func scanLogged(v values) (l logged, err error) {
-	l.number, l.numbered = v.number(0)
+	l.number, _ = v.number(0)
 	copy(l.entry.Subject[:], v[1])
 	l.entry.Leaf, l.entry.Opening = bytes.Clone(v[2]), bytes.Clone(v[3])
 	return l, nil
-}
-
-// queryLog reads the log behind a barrier, because what it returns may be signed for: after
-// a failover another entry could have the same number.
-func (s *Store) queryLog(ctx context.Context, sql string, args ...[]byte) ([]logged, error) {
-	rows, err := query(ctx, s, scanLogged, statement{sql: sql, args: args})
-	return slices.DeleteFunc(rows, func(l logged) bool { return !l.numbered }), err
 }
 
 func (s *Store) readEvidence(ctx context.Context, from uint64, limit int) (list []store.Entry, err error) {
 	if from > maxNumber {
 		return nil, nil
 	}
-	rows, err := s.queryLog(ctx, s.log.read, bigint(int64(from)), bigint(int64(from)+int64(min(limit, maxNumber))))
+	rows, err := query(ctx, s, scanLogged, newStatement(s.log.read, bigint(int64(from)), bigint(int64(from)+int64(min(limit, maxNumber)))))
 	for i, l := range rows {
 		if next := from + uint64(i); uint64(l.number) != next {
 			return nil, fmt.Errorf("number %d is missing", next)
@@ -89,7 +80,7 @@ func (s *Store) FindEvidence(ctx context.Context, subject store.Subject, from ui
 	if limit <= 0 || from > maxNumber || subject == (store.Subject{}) {
 		return nil, nil
 	}
-	rows, err := s.queryLog(ctx, s.log.find, subject[:], bigint(int64(from)), bigint(int64(limit)))
+	rows, err := query(ctx, s, scanLogged, newStatement(s.log.find, subject[:], bigint(int64(from)), bigint(int64(limit))))
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: find evidence: %w", err)
 	}
@@ -106,7 +97,7 @@ func (s *Store) FindEvidence(ctx context.Context, subject store.Subject, from ui
 func (s *Store) EraseEvidence(ctx context.Context, from, to uint64) error {
 	numbered, err := s.number(ctx)
 	for to = min(to, numbered); err == nil && from < to; from += numberChunk {
-		err = s.changeEvidence(ctx, s.log.erase, bigint(int64(from)), bigint(int64(min(from+numberChunk, to))))
+		_, err = change(ctx, s, ignore, newStatement(s.log.erase, bigint(int64(from)), bigint(int64(min(from+numberChunk, to)))))
 	}
 	if err != nil {
 		return fmt.Errorf("pgstore: erase evidence: %w", err)
@@ -121,9 +112,9 @@ func (s *Store) PutEvidenceTiles(ctx context.Context, tiles map[string][]byte) e
 	names := slices.Sorted(maps.Keys(tiles))
 	data := make([][]byte, len(names))
 	for i, n := range names {
-		data[i] = append([]byte{}, tiles[n]...)
+		data[i] = tiles[n]
 	}
-	if err := s.changeEvidence(ctx, s.log.put, array("text", names), array("bytea", data)); err != nil {
+	if _, err := change(ctx, s, ignore, newStatement(s.log.put, array("text", names), array("bytea", data))); err != nil {
 		return fmt.Errorf("pgstore: put tiles: %w", err)
 	}
 	return nil
@@ -132,7 +123,7 @@ func (s *Store) PutEvidenceTiles(ctx context.Context, tiles map[string][]byte) e
 // EvidenceTile is [store.EvidenceLog.EvidenceTile]. It has no barrier: a tile follows from
 // leaves that were shown.
 func (s *Store) EvidenceTile(ctx context.Context, name string) ([]byte, error) {
-	tiles, err := query(ctx, s, func(v values) ([]byte, error) { return bytes.Clone(v[0]), nil }, statement{sql: s.log.tile, args: [][]byte{[]byte(name)}})
+	tiles, err := query(ctx, s, func(v values) ([]byte, error) { return bytes.Clone(v[0]), nil }, newStatement(s.log.tile, []byte(name)))
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: tile %q: %w", name, err)
 	}
@@ -142,31 +133,37 @@ func (s *Store) EvidenceTile(ctx context.Context, name string) ([]byte, error) {
 	return tiles[0], nil
 }
 
-// changeEvidence runs a statement that changes the evidence log.
-func (s *Store) changeEvidence(ctx context.Context, sql string, args ...[]byte) error {
-	return s.writeEvidence(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := transact(ctx, s, conn, ignore, statement{sql: sql, args: args})
-		return err
-	})
-}
-
-// logWrite is a transaction that changes the evidence log by itself.
-type logWrite struct {
+// transaction is one that changes something other than records.
+type transaction struct {
 	gather.Item
 
-	run func(ctx context.Context, conn *pgx.Conn) error
+	run func(conn *pgx.Conn) error
 	err error
 }
 
 // Size is for [gather.Queue].
-func (*logWrite) Size() int { return 0 }
+func (*transaction) Size() int { return 0 }
 
-// writeEvidence runs such a transaction, one at a time. Like a write of a record it is
-// never cancelled: if its caller leaves, it goes on.
-func (s *Store) writeEvidence(ctx context.Context, run func(ctx context.Context, conn *pgx.Conn) error) error {
-	w := &logWrite{run: run}
-	if err := s.logWrites.Do(ctx, w); err != nil {
+// alone runs a transaction on a connection for reads, one at a time. Like a write of a record
+// it is never cancelled: if its caller leaves, it goes on, so run may not touch what the caller
+// has then.
+func (s *Store) alone(ctx context.Context, run func(conn *pgx.Conn) error) error {
+	t := &transaction{run: run}
+	if err := s.others.Do(ctx, t); err != nil {
 		return unanswered(err)
 	}
-	return w.err
+	return t.err
+}
+
+// change runs a statement that changes something other than records, and returns its rows.
+func change[T any](ctx context.Context, s *Store, scan func(values) (T, error), st statement) ([]T, error) {
+	var list []T
+	err := s.alone(ctx, func(conn *pgx.Conn) (err error) {
+		list, err = transact(unending, s, conn, scan, st)
+		return err
+	})
+	if err != nil {
+		return nil, err // it may still run
+	}
+	return list, nil
 }

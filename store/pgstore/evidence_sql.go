@@ -3,7 +3,6 @@ package pgstore
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -15,38 +14,44 @@ import (
 // them to it.
 const evidenceQueue = "semel_evidence_new"
 
-// entryColumns are the parameters of entries of evidence, each with the identity of the
-// write that it is about, if there is one.
-type entryColumns struct {
-	subject, also, leaf, opening, id [][]byte
+// noted is an entry of evidence, with the identity of the write that it is about, if there
+// is one.
+type noted struct {
+	*store.Entry
+	id []byte
 }
 
-func (c *entryColumns) add(id []byte, entries []store.Entry) {
+func withID(list []noted, id []byte, entries []store.Entry) []noted {
 	for i := range entries {
-		en := &entries[i]
-		var subject []byte
-		if en.Subject != (store.Subject{}) {
-			subject = en.Subject[:]
-		}
-		var also []byte // one after the other
-		for _, s := range en.Also {
-			also = append(also, s[:]...)
-		}
-		c.subject, c.also = append(c.subject, subject), append(c.also, also)
-		c.leaf, c.opening, c.id = append(c.leaf, append([]byte{}, en.Leaf...)), append(c.opening, en.Opening), append(c.id, id)
+		list = append(list, noted{&entries[i], id})
 	}
+	return list
 }
 
-// args are the columns as parameters, in the order of entriesFrom.
-func (c *entryColumns) args() [][]byte {
-	if len(c.leaf) == 0 {
-		return noEntries
-	}
-	return [][]byte{array("bytea", c.subject), array("bytea", c.also), array("bytea", c.leaf), array("bytea", c.opening), array("bytea", c.id)}
+// entryColumns are the parameters of entries, in the order of entriesFrom.
+var entryColumns = []column[noted]{
+	{"subject", "bytea", func(b []byte, n noted) []byte {
+		if n.Subject == (store.Subject{}) {
+			return nil
+		}
+		return append(b, n.Subject[:]...)
+	}},
+	{"also", "bytea", func(b []byte, n noted) []byte { // one after the other
+		if len(n.Also) == 0 {
+			return nil
+		}
+		for _, s := range n.Also {
+			b = append(b, s[:]...)
+		}
+		return b
+	}},
+	{"leaf", "bytea", func(b []byte, n noted) []byte { return append(b, n.Leaf...) }},
+	{"opening", "bytea", func(b []byte, n noted) []byte { return orNull(b, n.Opening) }},
+	{"id", "bytea", func(b []byte, n noted) []byte { return orNull(b, n.id) }},
 }
 
-// noEntries are the parameters where there are none.
-var noEntries = slices.Repeat([][]byte{appendHeader(nil, "bytea", 0)}, 5)
+// noEntries are the parameters where there are none, as of most writes.
+var noEntries = arrays(entryColumns, nil, 0)
 
 // appending appends entries to the queue: rows of subject, also, leaf, opening, id and
 // place.
@@ -60,13 +65,13 @@ func entriesFrom(first int) string {
 	return fmt.Sprintf("unnest($%d::bytea[], $%d::bytea[], $%d::bytea[], $%d::bytea[], $%d::bytea[]) WITH ORDINALITY", first, first+1, first+2, first+3, first+4)
 }
 
-// noted is the part of a statement that appends the evidence of the writes in made. It is
+// noting is the part of a statement that appends the evidence of the writes in made. It is
 // in one statement with the writes, so a crash leaves both or neither, and a write that is
 // sent again, and not made again, appends nothing.
 //
 // IS TRUE keeps the planner from making a join of it, which would compare every
 // entry with every write where the plans of hash joins are off.
-func noted(schema string, first int) string {
+func noting(schema string, first int) string {
 	return "noted AS (" + appending(schema, entriesFrom(first), " WHERE (id IN (SELECT m.id FROM made m)) IS TRUE") + ")"
 }
 
@@ -140,14 +145,14 @@ func scanCounted(v values) (c counted, err error) {
 func (s *Store) number(ctx context.Context) (uint64, error) {
 	for {
 		var c counted
-		err := s.writeEvidence(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-			err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
-				if _, err = tx.Exec(ctx, s.log.lock, "semel evidence "+s.opts.Schema); err == nil {
-					c, err = one(transact(ctx, s, conn, scanCounted, statement{sql: s.log.number}))
+		err := s.alone(ctx, func(conn *pgx.Conn) error {
+			err := pgx.BeginTxFunc(unending, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
+				if _, err = tx.Exec(unending, s.log.lock, "semel evidence "+s.opts.Schema); err == nil {
+					c, err = one(transact(unending, s, conn, scanCounted, statement{sql: s.log.number}))
 				}
 				return err
 			})
-			if warning := s.warnings.take(conn); err == nil && warning != "" {
+			if warning := takeWarning(conn); err == nil && warning != "" {
 				err = unknownFate(warning)
 			}
 			return err

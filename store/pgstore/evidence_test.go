@@ -74,7 +74,7 @@ func TestNoted(t *testing.T) {
 	}
 	send := func(want string, ops ...*op) {
 		t.Helper()
-		if err := s.writeRounds(t.Context(), conn, ops, time.Second); err != nil {
+		if err := s.writeRounds(conn, slices.SortedFunc(slices.Values(ops), byIdentity), time.Second); err != nil {
 			t.Fatal(err)
 		}
 		got := ""
@@ -87,15 +87,15 @@ func TestNoted(t *testing.T) {
 	}
 	one, two := numbered("", 1).Revision, numbered("", 2).Revision
 	send("a true b true c true", write("a", 1, store.Revision{}, "a1"), write("b", 1, store.Revision{}), write("c", 1, store.Revision{}, "c1", "c2"))
-	wantLog(t, s, "a1", "c1", "c2")
+	wantLog(t, s, "c1", "c2", "a1") // in the order of identities
 	send("a false d true e true b true c false", write("a", 2, store.Revision{}, "no"), write("d", 1, store.Revision{}, "d1"),
 		write("e", 1, store.Revision{}), write("b", 2, one, "b2"), write("c", 2, two, "no"))
-	wantLog(t, s, "a1", "c1", "c2", "d1", "b2")
+	wantLog(t, s, "c1", "c2", "a1", "d1", "b2")
 	send("a true", write("a", 2, one, "a2"))
 	send("a false", write("a", 2, one, "no"))
 	send("f true", write("f", 1, store.Revision{}, "f1", "f2"))
 	send("f false", write("f", 1, store.Revision{}, "no"))
-	wantLog(t, s, "a1", "c1", "c2", "d1", "b2", "a2", "f1", "f2")
+	wantLog(t, s, "c1", "c2", "a1", "d1", "b2", "a2", "f1", "f2")
 }
 
 // TestNumbers has transactions of others that are on their way while entries get
@@ -315,9 +315,9 @@ func TestEvidenceOfTheClosed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	gate := make(chan struct{})
 	go func() {
-		_ = s.writeEvidence(t.Context(), func(context.Context, *pgx.Conn) error { <-gate; return nil }) // is stuck
+		_ = s.alone(t.Context(), func(*pgx.Conn) error { <-gate; return nil }) // is stuck
 	}()
-	await(t, "it is at work", func() bool { waiting, running := s.logWrites.Len(); return waiting == 0 && running == 1 })
+	await(t, "it is at work", func() bool { waiting, running := s.others.Len(); return waiting == 0 && running == 1 })
 	time.AfterFunc(time.Millisecond, cancel)
 	if err := s.AppendEvidence(ctx, leaves("a")); !errors.Is(err, store.ErrNotApplied) {
 		t.Errorf("an append whose caller gave up before its turn got %v", err)

@@ -1,27 +1,81 @@
 package pgstore
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
-	"math"
+	"hash/crc32"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/gather"
-	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/codec"
 )
 
-// look reads what is stored of identities, which all differ, behind a barrier. A row without
-// a revision says that nothing is stored; its at is the server's clock in microseconds.
-func (s *Store) look(ctx context.Context, conn *pgx.Conn, ids [][]byte) (map[digest]row, error) {
-	rows, err := transact(ctx, s, conn, scanRow, statement{sql: s.sql.get, args: [][]byte{array("bytea", ids)}})
+// digest is that of an identity, the primary key.
+type digest [32]byte
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// appendRecord appends what the column record holds: the record without its result's
+// bytes, which have a column of their own, and the checksum of those.
+func appendRecord(b []byte, rec *semel.Record) ([]byte, error) {
+	r := *rec
+	r.Result.Data = nil
+	b, err := codec.Append(b, &r)
 	if err != nil {
 		return nil, err
 	}
-	rows = slices.DeleteFunc(rows, func(r row) bool { return r.id == nil }) // that of the barrier
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(rec.Result.Data, castagnoli)), nil
+}
+
+// row is a stored record, with its value in the column that a list is ordered by.
+type row struct {
+	id, revision, record, response []byte
+	at                             int64
+}
+
+func scanRow(v values) (r row, err error) {
+	r.at, _ = v.number(0)
+	r.id, r.revision, r.response, r.record = bytes.Clone(v[1]), bytes.Clone(v[2]), bytes.Clone(v[3]), bytes.Clone(v[4])
+	return r, nil
+}
+
+// decode reads a row and verifies that it is whole, and belongs to its identity and
+// revision. The record keeps the bytes of the result.
+func (r *row) decode() (*semel.Record, error) {
+	end := max(len(r.record)-crc32.Size, 0)
+	rec, err := codec.Decode(r.record[:end])
+	var d digest
+	if err == nil {
+		d = rec.ID.Digest()
+	}
+	switch {
+	case err != nil:
+	case !bytes.Equal(d[:], r.id):
+		err = fmt.Errorf("%w: it holds the record of another identity", codec.ErrCorrupt)
+	case !bytes.Equal(rec.Revision[:], r.revision):
+		err = fmt.Errorf("%w: it holds another revision than it says", codec.ErrCorrupt)
+	case crc32.Checksum(r.response, castagnoli) != binary.BigEndian.Uint32(r.record[end:]):
+		err = fmt.Errorf("%w: the checksum of its result is wrong", codec.ErrCorrupt)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pgstore: the row of identity %x: %w", r.id, err)
+	}
+	rec.Result.Data = r.response
+	return rec, nil
+}
+
+// look reads what is stored of identities, which all differ, behind a barrier. A row without
+// a revision says that nothing is stored; its at is the server's clock in microseconds.
+func (s *Store) look(conn *pgx.Conn, ids [][]byte) (map[digest]row, error) {
+	rows, err := transact(unending, s, conn, scanRow, newStatement(s.sql.get, array("bytea", ids)))
+	if err != nil {
+		return nil, err
+	}
 	found := make(map[digest]row, len(ids))
 	for _, r := range rows {
 		if len(r.id) == len(digest{}) {
@@ -62,56 +116,26 @@ func (s *Store) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 
 // getBatch reads the rows of a batch, each identity once.
 func (s *Store) getBatch(batch []*get) {
-	byID := make(map[digest][]*get, len(batch))
-	ids := make([][]byte, 0, len(batch))
+	slices.SortFunc(batch, func(a, b *get) int { return bytes.Compare(a.id[:], b.id[:]) })
+	var ids [][]byte
 	for _, g := range batch {
-		if byID[g.id] == nil {
-			ids = append(ids, g.id[:])
-		}
-		byID[g.id] = append(byID[g.id], g)
+		ids = append(ids, g.id[:])
 	}
+	ids = slices.CompactFunc(ids, bytes.Equal)
 	var found map[digest]row
-	err := s.commit(s.reads, func(ctx context.Context, conn *pgx.Conn) (err error) {
-		found, err = s.look(ctx, conn, ids)
+	err := s.commit(s.reads, func(conn *pgx.Conn) (err error) {
+		found, err = s.look(conn, ids)
 		return err
 	})
-	for id, gets := range byID {
-		var rec *semel.Record
-		result := err
-		if err != nil {
-			result = fmt.Errorf("pgstore: get: %w", err)
-		} else if r := found[id]; r.revision == nil {
-			result = semel.ErrNotFound
-		} else {
-			rec, result = r.decode()
-		}
-		for _, g := range gets {
-			g.rec, g.err = rec, result
+	for _, g := range batch {
+		r := found[g.id]
+		switch {
+		case err != nil:
+			g.err = fmt.Errorf("pgstore: get: %w", err)
+		case r.revision == nil:
+			g.err = semel.ErrNotFound
+		default:
+			g.rec, g.err = r.decode()
 		}
 	}
-}
-
-// Due is [store.DueIndex.Due], in the order of NextAt to the nanosecond. A row that can't be
-// read has its place in a page, too, so the next page begins behind it.
-func (s *Store) Due(ctx context.Context, q store.DueQuery) (page store.DuePage, err error) {
-	from, err := decodePlace(q.After, inDue)
-	if err != nil || q.Limit <= 0 {
-		return page, err
-	}
-	from = cmp.Or(from, &place{math.MinInt64, []byte{}})
-	rows, err := query(ctx, s, scanRow, statement{sql: s.sql.due, args: [][]byte{bigint(int64(q.Until)), bigint(from.at), from.id, bigint(int64(q.Limit))}})
-	if err != nil {
-		return page, fmt.Errorf("pgstore: due: %w", err)
-	}
-	for _, r := range rows {
-		if rec, err := r.decode(); err != nil {
-			page.Unreadable = append(page.Unreadable, err)
-		} else {
-			page.Records = append(page.Records, *rec)
-		}
-	}
-	if len(rows) == q.Limit {
-		page.Next = rows[len(rows)-1].place(inDue)
-	}
-	return page, nil
 }

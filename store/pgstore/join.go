@@ -20,7 +20,7 @@ import (
 // link is a transaction of the application, by pgx or by database/sql.
 type link struct {
 	exec             func(ctx context.Context, sql string) error
-	queryRow         func(ctx context.Context, sql string, args ...any) interface{ Scan(dest ...any) error }
+	queryRow         func(ctx context.Context, sql string, args ...any) pgx.Row
 	commit, rollback func(ctx context.Context) error
 }
 
@@ -30,10 +30,7 @@ func pgxLink(tx pgx.Tx) link {
 			_, err := tx.Exec(ctx, sql)
 			return err
 		},
-		queryRow: func(ctx context.Context, sql string, args ...any) interface{ Scan(dest ...any) error } {
-			return tx.QueryRow(ctx, sql, args...)
-		},
-		commit: tx.Commit, rollback: tx.Rollback,
+		queryRow: tx.QueryRow, commit: tx.Commit, rollback: tx.Rollback,
 	}
 }
 
@@ -49,7 +46,7 @@ func sqlLink(tx *sql.Tx, conn *sql.Conn) link {
 			_, err := tx.ExecContext(ctx, sql)
 			return err
 		},
-		queryRow: func(ctx context.Context, sql string, args ...any) interface{ Scan(dest ...any) error } {
+		queryRow: func(ctx context.Context, sql string, args ...any) pgx.Row {
 			return tx.QueryRowContext(ctx, sql, args...)
 		},
 		commit:   func(context.Context) error { return ended(tx.Commit()) },
@@ -79,8 +76,8 @@ const joinLock = "SELECT " + whichTable + ", current_setting('lock_timeout')," +
 // joinEnd is the end of a statement that makes one write. It tells whether the write was
 // made, and whether it is late: its deadline is over, and what it expects is still there,
 // nothing or a revision. It gives back what the application's statements may wait for a lock.
-func joinEnd(log string, members []member, expect string) string {
-	n := len(members) // the last is the deadline; behind it are a limit and the entries
+func joinEnd(log string, columns []column[*op], expect string) string {
+	n := len(columns) // the last is the deadline; behind it are a limit and the entries
 	return fmt.Sprintf(" SELECT made.id IS NOT NULL, coalesce(clock_timestamp() >= ($%d::timestamptz[])[1], false)"+
 		" AND (SELECT revision FROM %s WHERE id = ($1::bytea[])[1]) IS NOT DISTINCT FROM %s, %s"+
 		" FROM (VALUES (1)) AS always LEFT JOIN made ON true", n, log, expect, lockTimeout(fmt.Sprintf("$%d::text", n+7)))
@@ -104,7 +101,7 @@ func (s *Store) table(ctx context.Context, seen string) (string, error) {
 	if known := s.where.Load(); known != nil && *known == seen {
 		return seen, nil
 	}
-	where, err := one(query(ctx, s, text, statement{sql: "SELECT " + whichTable, args: [][]byte{[]byte(name(s.opts.Schema, "idempotency_log"))}}))
+	where, err := one(query(ctx, s, text, newStatement("SELECT "+whichTable, []byte(name(s.opts.Schema, "idempotency_log")))))
 	if err == nil {
 		s.where.Store(&where)
 	}
@@ -145,11 +142,11 @@ func (j *joined) Apply(ctx context.Context, w store.Write) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	write, members := j.store.sql.joinUpdate, updateMembers
+	write, columns := j.store.sql.joinUpdate, updateColumns
 	if o.creates() {
-		write, members = j.store.sql.joinCreate, createMembers
+		write, columns = j.store.sql.joinCreate, createColumns
 	}
-	args, err := literals(j.store.writing([]*op{o}, j.store.opts.LockTimeout)[0].args, len(members))
+	args, err := literals(j.store.writing([]*op{o}, j.store.opts.LockTimeout)[0].args, len(columns))
 	if err != nil {
 		return false, err
 	}
@@ -182,7 +179,7 @@ func literals(params [][]byte, plain int) ([]any, error) {
 			args[i] = string(param)
 			continue
 		}
-		element, _ := types.TypeForOID(binary.BigEndian.Uint32(param[8:])) // see appendHeader
+		element, _ := types.TypeForOID(binary.BigEndian.Uint32(param[8:])) // see arrays
 		list, _ := types.TypeForName("_" + element.Name)
 		value, err := list.Codec.DecodeValue(types, list.OID, pgtype.BinaryFormatCode, param)
 		if err != nil {

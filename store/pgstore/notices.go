@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/semelhq/semel"
 )
@@ -77,36 +76,36 @@ func channel(schema string) string {
 func (s *Store) tellOthers(ctx context.Context) {
 	for ok := true; ok; ok = pause(ctx, s.opts.pause) {
 		var names []byte
-		select {
-		case <-ctx.Done():
-			return
-		case key := <-s.changes:
-			names = base64.RawURLEncoding.AppendEncode(names, key[:])
+		for range max(1, len(s.changes)) {
+			select {
+			case <-ctx.Done():
+				return
+			case key := <-s.changes:
+				names = base64.RawURLEncoding.AppendEncode(names, key[:])
+			}
 		}
-		for range len(s.changes) {
-			key := <-s.changes
-			names = base64.RawURLEncoding.AppendEncode(names, key[:])
-		}
-		payload := string(names)
 		if s.unnamed.Swap(false) {
-			payload = everything
+			names = []byte(everything)
 		}
-		if err := s.notify(ctx, payload); err != nil && ctx.Err() == nil {
+		if err := s.notify(ctx, names); err != nil && ctx.Err() == nil {
 			s.opts.Logger.Warn("other processes could not be told of changes", "error", err)
 		}
 	}
 }
 
 // notify sends one notice.
-func (s *Store) notify(ctx context.Context, payload string) error {
+func (s *Store) notify(ctx context.Context, names []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.answer)
 	defer cancel()
-	_, err := query(ctx, s, ignore, statement{sql: s.sql.notify, args: [][]byte{[]byte(channel(s.opts.Schema)), []byte(payload)}})
+	_, err := query(ctx, s, ignore, newStatement(s.sql.notify, []byte(channel(s.opts.Schema)), names))
 	return err
 }
 
+// connector makes a connection.
+type connector func(ctx context.Context) (*pgx.Conn, error)
+
 // listen hears what others tell until ctx is done, on a connection of its own.
-func (s *Store) listen(ctx context.Context, connect func(context.Context) (*pgx.Conn, error)) {
+func (s *Store) listen(ctx context.Context, connect connector) {
 	for failures := 0; ; failures++ {
 		heard, err := s.hear(ctx, connect)
 		if ctx.Err() != nil {
@@ -125,27 +124,31 @@ func (s *Store) listen(ctx context.Context, connect func(context.Context) (*pgx.
 
 // hear connects and listens until the connection breaks, or its other end says nothing any
 // more. It reports whether it got as far as listening.
-func (s *Store) hear(ctx context.Context, connect func(context.Context) (*pgx.Conn, error)) (heard bool, err error) {
+func (s *Store) hear(ctx context.Context, connect connector) (heard bool, err error) {
 	conn, err := connect(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if err := s.tryListen(ctx, conn); err != nil {
-		return false, err
-	}
-	// What changed before it listened was not heard.
-	s.watch.WakeAll()
 	for {
-		n, err := nextNotice(ctx, conn)
-		if err == nil && n == nil {
-			err = s.tryListen(ctx, conn)
+		if err := s.tryListen(ctx, conn); err != nil {
+			return heard, err
 		}
-		if err != nil {
-			return true, err
+		if !heard { // what changed before it listened was not heard
+			s.watch.WakeAll()
+			heard = true
 		}
-		if n != nil {
-			s.heard(n.Payload)
+		for silent := false; !silent; {
+			limited, cancel := context.WithTimeout(ctx, listenPause)
+			n, err := conn.WaitForNotification(limited)
+			silent = err != nil && ctx.Err() == nil && limited.Err() != nil && !conn.IsClosed()
+			cancel()
+			switch {
+			case err == nil:
+				s.heard(n.Payload)
+			case !silent:
+				return true, err
+			}
 		}
 	}
 }
@@ -159,17 +162,6 @@ func (s *Store) tryListen(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// nextNotice is the next notice, or nil if none has come for listenPause.
-func nextNotice(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
-	limited, cancel := context.WithTimeout(ctx, listenPause)
-	defer cancel()
-	n, err := conn.WaitForNotification(limited)
-	if err != nil && ctx.Err() == nil && limited.Err() != nil && !conn.IsClosed() {
-		return n, nil
-	}
-	return n, err
-}
-
 // heard wakes those who watch what a notice names.
 func (s *Store) heard(payload string) {
 	if payload == everything {
@@ -177,8 +169,9 @@ func (s *Store) heard(payload string) {
 		return
 	}
 	for ; len(payload) >= nameLen; payload = payload[nameLen:] {
-		if key, err := base64.RawURLEncoding.DecodeString(payload[:nameLen]); err == nil {
-			s.watch.Wake(watchKey(key))
+		var key watchKey
+		if _, err := base64.RawURLEncoding.Decode(key[:], []byte(payload[:nameLen])); err == nil {
+			s.watch.Wake(key)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
@@ -17,6 +18,7 @@ type op struct {
 	write    store.Write
 	record   []byte        // for its column
 	deadline store.Instant // that of the write, by the server's clock; zero: none
+	named    bool          // the server's answer names it as made
 	// committed: a transaction with the write was committed, and its answer didn't name it.
 	// Something stood in the way, or the answer wasn't whole; a later refusal doesn't tell.
 	committed bool
@@ -26,14 +28,16 @@ type op struct {
 	current *semel.Record // nil after an error
 	applied bool
 	err     error
+
+	room [320]byte // of record, if that has enough
 }
 
 func (s *Store) newOp(w store.Write) (*op, error) {
-	record, err := encodeRecord(w.Record)
-	if err != nil {
+	o := &op{id: w.Record.ID.Digest(), write: w}
+	var err error
+	if o.record, err = appendRecord(o.room[:0], w.Record); err != nil {
 		return nil, notApplied(err)
 	}
-	o := &op{id: w.Record.ID.Digest(), write: w, record: record}
 	if w.Deadline != 0 {
 		o.deadline = s.clock.Servers(w.Deadline)
 	}
@@ -51,18 +55,9 @@ func (o *op) Size() int {
 	return n
 }
 
-// wrote settles a write that was applied.
-func (o *op) wrote() { o.settle(o.write.Record, true, nil) }
-
-// refused settles a write by the record that stood in its way, which may be none, or by
-// the error of one that can't be read.
-func (o *op) refused(by *semel.Record, err error) { o.settle(by, false, err) }
-
-// fail settles a write without a result.
-func (o *op) fail(err error) { o.settle(nil, false, err) }
-
-// settle gives a write its result, once: a write that has one, above all if it was
-// committed, never gets an error afterwards.
+// settle gives a write its result: that it was applied, the record that stood in its way,
+// which may be none, or an error. It does so once: a write that has a result, above all if
+// it was committed, never gets an error afterwards.
 func (o *op) settle(current *semel.Record, applied bool, err error) {
 	if o.settled {
 		panic("pgstore: a write has two results")
@@ -74,12 +69,25 @@ func (o *op) settle(current *semel.Record, applied bool, err error) {
 }
 
 // unsettled are those of ops that are not settled.
-func unsettled(ops []*op) []*op {
-	if !slices.ContainsFunc(ops, func(o *op) bool { return o.settled }) {
-		return ops
+func unsettled(ops []*op) []*op { return those(ops, func(o *op) bool { return !o.settled }) }
+
+// those are the ops of a kind, in their order.
+func those(ops []*op, are func(*op) bool) []*op {
+	n := 0
+	for _, o := range ops {
+		if are(o) {
+			n++
+		}
 	}
-	return slices.DeleteFunc(slices.Clone(ops), func(o *op) bool { return o.settled })
+	if n == 0 || n == len(ops) {
+		return ops[:n]
+	}
+	return slices.DeleteFunc(slices.Clone(ops), func(o *op) bool { return !are(o) })
 }
+
+// byIdentity is the order of the writes of a batch. Locks are taken in it, so that stores in
+// other processes don't wait for each other in a circle.
+func byIdentity(a, b *op) int { return bytes.Compare(a.id[:], b.id[:]) }
 
 // answersWrite settles a write that waits behind another of its identity, if what the other
 // has found stands in its way, too, or the same lock does.
@@ -87,9 +95,9 @@ func answersWrite(sent, waiting *op) bool {
 	switch {
 	case sent.err == nil && sent.current == nil && !waiting.creates(),
 		sent.err == nil && sent.current != nil && waiting.write.Expect != sent.current.Revision:
-		waiting.refused(sent.current, nil)
+		waiting.settle(sent.current, false, nil)
 	case metLock(sent.err):
-		waiting.fail(sent.err)
+		waiting.settle(nil, false, sent.err)
 	default:
 		return false
 	}
@@ -103,22 +111,24 @@ func (s *Store) writing(ops []*op, lockTimeout time.Duration) (list []statement)
 	for _, kind := range []struct {
 		creates bool
 		sql     string
-		members []member
-	}{{true, s.sql.create, createMembers}, {false, s.sql.update, updateMembers}} {
-		other := func(o *op) bool { return o.creates() != kind.creates }
-		some := ops
-		if slices.ContainsFunc(ops, other) {
-			some = slices.DeleteFunc(slices.Clone(ops), other)
-		}
+		columns []column[*op]
+	}{{true, s.sql.create, createColumns}, {false, s.sql.update, updateColumns}} {
+		some := those(ops, func(o *op) bool { return o.creates() == kind.creates })
 		if len(some) == 0 {
 			continue
 		}
-		var noted entryColumns
+		size := 24 * len(kind.columns)
+		var evidence []noted
 		for _, o := range some {
-			noted.add(o.id[:], o.write.Evidence)
+			size += o.Size()
+			evidence = withID(evidence, o.id[:], o.write.Evidence)
 		}
-		args := append(append(arrays(kind.members, some), milliseconds(lockTimeout)), noted.args()...)
-		list = append(list, statement{sql: kind.sql, args: args})
+		entries := noEntries
+		if len(evidence) > 0 {
+			entries = arrays(entryColumns, evidence, 0)
+		}
+		args := append(arrays(kind.columns, some, size), milliseconds(lockTimeout))
+		list = append(list, statement{sql: kind.sql, args: append(args, entries...)})
 	}
 	return list
 }

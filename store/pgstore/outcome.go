@@ -31,20 +31,31 @@ type statement struct {
 	once bool // its text is not one of a few, so it isn't worth preparing
 }
 
+func newStatement(sql string, args ...[]byte) statement { return statement{sql: sql, args: args} }
+
 // isBinary says that all parameters, or results, are in binary form.
 var isBinary = []int16{pgx.BinaryFormatCode}
 
-// add adds the statement to a batch. It is prepared in the session, unless that isn't ours.
-func (st *statement) add(ctx context.Context, s *Store, conn *pgx.Conn, batch *pgconn.Batch) error {
-	if st.once || s.database.pooler {
-		batch.ExecParams(st.sql, st.args, nil, isBinary, isBinary)
-		return nil
+// send sends the statement, or adds it to a batch if there is one. It is prepared in the
+// session, unless that isn't ours.
+func (st *statement) send(ctx context.Context, s *Store, conn *pgx.Conn, batch *pgconn.Batch) (r *pgconn.ResultReader, err error) {
+	var prepared *pgconn.StatementDescription
+	if !st.once && !s.database.pooler {
+		if prepared, err = conn.Prepare(ctx, st.sql, st.sql); err != nil {
+			return nil, err
+		}
 	}
-	prepared, err := conn.Prepare(ctx, st.sql, st.sql)
-	if err == nil {
+	switch {
+	case batch == nil && prepared == nil:
+		r = conn.PgConn().ExecParams(ctx, st.sql, st.args, nil, isBinary, isBinary)
+	case batch == nil:
+		r = conn.PgConn().ExecStatement(ctx, prepared, st.args, isBinary, isBinary)
+	case prepared == nil:
+		batch.ExecParams(st.sql, st.args, nil, isBinary, isBinary)
+	default:
 		batch.ExecStatement(prepared, st.args, isBinary, isBinary)
 	}
-	return err
+	return r, nil
 }
 
 // transact runs statements as one transaction, in one round trip, and returns all their
@@ -61,30 +72,23 @@ func transact[T any](ctx context.Context, s *Store, conn *pgx.Conn, scan func(va
 	if conn.IsClosed() {
 		return nil, notApplied(errors.New("the connection is closed"))
 	}
-	s.warnings.take(conn)
-	var batch pgconn.Batch
-	for i := range list {
-		if err == nil {
-			err = list[i].add(ctx, s, conn, &batch)
+	takeWarning(conn)
+	done := false // the server has carried out the last statement
+	if len(list) == 1 {
+		var r *pgconn.ResultReader
+		if r, err = list[0].send(ctx, s, conn, nil); err == nil { // with memory that the connection has
+			all, done, err = appendRows(nil, r, scan)
 		}
-	}
-	done := 0 // statements that the server carried out
-	if err == nil {
-		results := conn.PgConn().ExecBatch(ctx, &batch)
-		for err == nil && results.NextResult() {
-			if all, err = appendRows(all, results.ResultReader(), scan); err == nil {
-				done++
-			}
-		}
-		err = cmp.Or(err, results.Close()) // which reads on to the end of the transaction
+	} else {
+		all, done, err = transactBatch(ctx, s, conn, scan, list)
 	}
 	pe, answered := errors.AsType[*pgconn.PgError](err)
 	if err != nil && (!answered || stale(pe)) {
 		_ = conn.Close(s.base) // the pool replaces it
 	}
-	warning := s.warnings.take(conn)
+	warning := takeWarning(conn)
 	switch {
-	case answered && rolledBack(pe, done == len(list)):
+	case answered && rolledBack(pe, done):
 		return nil, notApplied(err)
 	case err != nil:
 		return nil, err
@@ -94,20 +98,37 @@ func transact[T any](ctx context.Context, s *Store, conn *pgx.Conn, scan func(va
 	return all, nil
 }
 
-// appendRows adds the rows of a statement to all.
-func appendRows[T any](all []T, r *pgconn.ResultReader, scan func(values) (T, error)) (_ []T, err error) {
-	before := len(all)
-	for r.NextRow() {
+// transactBatch sends several statements for transact.
+func transactBatch[T any](ctx context.Context, s *Store, conn *pgx.Conn, scan func(values) (T, error), list []statement) (all []T, done bool, err error) {
+	var batch pgconn.Batch
+	for i := range list {
+		if _, err := list[i].send(ctx, s, conn, &batch); err != nil {
+			return nil, false, err
+		}
+	}
+	results, n := conn.PgConn().ExecBatch(ctx, &batch), 0
+	for ; err == nil && results.NextResult(); n++ {
+		all, done, err = appendRows(all, results.ResultReader(), scan)
+	}
+	err = cmp.Or(err, results.Close()) // which reads on to the end of the transaction
+	return all, done && n == len(list), err
+}
+
+// appendRows adds the rows of a statement to all. One that begins with null is a barrier's. It
+// reports whether the statement was carried out, which an error may follow.
+func appendRows[T any](all []T, r *pgconn.ResultReader, scan func(values) (T, error)) (_ []T, done bool, err error) {
+	var rows int64
+	for ; r.NextRow(); rows++ {
 		row, serr := scan(r.Values())
-		if err = cmp.Or(err, serr); err == nil {
+		if err = cmp.Or(err, serr); err == nil && r.Values()[0] != nil {
 			all = append(all, row)
 		}
 	}
 	tag, rerr := r.Close()
-	if err = cmp.Or(err, rerr); err == nil && tag.Select() && int64(len(all)-before) != tag.RowsAffected() {
+	if err = cmp.Or(err, rerr); err == nil && tag.Select() && rows != tag.RowsAffected() {
 		err = errGarbled
 	}
-	return all, err
+	return all, tag.String() != "", err
 }
 
 // unknownFate is the error of a transaction that the server has committed with a warning.

@@ -93,7 +93,7 @@ func (t *ownTx) resolve(ctx context.Context) (committed bool, err error) {
 	lock := lockKey(t.store.opts.Schema, &d)
 	for n := 1; ; n++ {
 		var free bool
-		if free, err = one(query(ctx, t.store, func(v values) (bool, error) { return v.bool(0), nil }, statement{sql: "SELECT pg_try_advisory_xact_lock($1::bigint)", args: [][]byte{bigint(lock)}})); err == nil && free {
+		if free, err = one(query(ctx, t.store, func(v values) (bool, error) { return v.bool(0), nil }, newStatement("SELECT pg_try_advisory_xact_lock($1::bigint)", bigint(lock)))); err == nil && free {
 			var rec *semel.Record
 			if rec, err = t.store.Get(ctx, t.wrote.ID); errors.Is(err, semel.ErrNotFound) {
 				return false, nil

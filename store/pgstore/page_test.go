@@ -101,7 +101,7 @@ func TestUnreadableRows(t *testing.T) {
 // newerRow is what a later program may write for a record.
 func newerRow(t *testing.T, rec *semel.Record) []byte {
 	t.Helper()
-	b, err := encodeRecord(rec)
+	b, err := appendRecord(nil, rec)
 	noError(t, err)
 	end := len(b) - 2*crc32.Size // its own checksum and that of the result
 	body := b[:end:end]

@@ -277,11 +277,11 @@ func TestARolledBackRunIsForgotten(t *testing.T) {
 func TestAWriteHasOneResult(t *testing.T) {
 	o, err := new(Store).newOp(store.Write{Record: new(numbered("k", 1))})
 	noError(t, err)
-	o.wrote()
+	o.settle(o.write.Record, true, nil)
 	for what, again := range map[string]func(){
-		"an error":        func() { o.fail(ErrBusy) },
-		"another record":  func() { o.refused(new(semel.Record), nil) },
-		"the same result": o.wrote,
+		"an error":        func() { o.settle(nil, false, ErrBusy) },
+		"another record":  func() { o.settle(new(semel.Record), false, nil) },
+		"the same result": func() { o.settle(o.write.Record, true, nil) },
 	} {
 		t.Run("and not "+what+" afterwards", func(t *testing.T) {
 			defer func() {

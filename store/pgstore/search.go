@@ -67,7 +67,7 @@ func searching(schema string, q *store.Query, from *place) statement {
 	where(q.Operation != "", "operation_type = $%d::text", []byte(q.Operation))
 	where(q.Key != "", "idempotency_key = $%d::text", []byte(q.Key))
 	where(q.State != 0, "status = $%d::text", []byte(q.State.String()))
-	where(q.Held, "held = $%d::boolean", boolean(true))
+	where(q.Held, "held = $%d::boolean", []byte{1})
 	where(q.After != 0, "created_at >= $%d::timestamptz", bigint(microseconds(q.After)))
 	where(q.Before != 0, "created_at <= $%d::timestamptz", bigint(microseconds(q.Before)))
 	table := name(schema, "idempotency_log")

@@ -36,16 +36,14 @@ func (s *Store) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, 
 
 // writeBatch makes the writes of a batch and gives each its result.
 func (s *Store) writeBatch(ops []*op) {
-	// Locks are taken in the order of identities, so that stores in other processes
-	// do not wait for each other in a circle.
-	slices.SortFunc(ops, func(a, b *op) int { return bytes.Compare(a.id[:], b.id[:]) })
+	slices.SortFunc(ops, byIdentity)
 	timeout := s.opts.LockTimeout
 	if len(ops) == 1 && s.locked.has(ops[0].id) {
 		timeout = noLockTimeout
 	}
 	s.writeParts(ops, timeout)
+	s.locked.note(ops)
 	for _, o := range ops {
-		s.locked.note(o.id, metLock(o.err))
 		if o.applied {
 			s.changed(&o.id)
 		}
@@ -66,7 +64,7 @@ const (
 // that one poisoned write costs the others time and nothing else. Writes that met a lock
 // have waited for it by then.
 func (s *Store) writeParts(ops []*op, lockTimeout time.Duration) {
-	err := s.commit(s.writes, func(ctx context.Context, conn *pgx.Conn) error { return s.writeRounds(ctx, conn, ops, lockTimeout) })
+	err := s.commit(s.writes, func(conn *pgx.Conn) error { return s.writeRounds(conn, ops, lockTimeout) })
 	// What a round has committed is settled, and keeps its result.
 	ops = unsettled(ops)
 	switch {
@@ -82,10 +80,10 @@ func (s *Store) writeParts(ops []*op, lockTimeout time.Duration) {
 	default:
 		for _, o := range ops {
 			if o.committed { // an error of a later round is not about the first
-				o.fail(fmt.Errorf("pgstore: apply: the result is unknown: %v", err))
+				o.settle(nil, false, fmt.Errorf("pgstore: apply: the result is unknown: %v", err))
 				continue
 			}
-			o.fail(fmt.Errorf("pgstore: apply: %w", err))
+			o.settle(nil, false, fmt.Errorf("pgstore: apply: %w", err))
 		}
 	}
 }
@@ -93,19 +91,18 @@ func (s *Store) writeParts(ops []*op, lockTimeout time.Duration) {
 // writeRounds makes writes, of which no two are of one identity, and settles all of
 // them, or returns an error. What a round has settled is committed, and the error of a
 // later one isn't about it; none of the rounds so far has made the others.
-func (s *Store) writeRounds(ctx context.Context, conn *pgx.Conn, ops []*op, lockTimeout time.Duration) error {
-	for range rounds {
+func (s *Store) writeRounds(conn *pgx.Conn, ops []*op, lockTimeout time.Duration) error {
+	for n := 0; ; n++ {
 		if ops = unsettled(ops); len(ops) == 0 {
 			return nil
 		}
-		if err := s.writeOnce(ctx, conn, ops, lockTimeout); err != nil {
+		if n == rounds {
+			return notApplied(errors.New("the record comes and goes too often"))
+		}
+		if err := s.writeOnce(conn, ops, lockTimeout); err != nil {
 			return err
 		}
 	}
-	if len(unsettled(ops)) > 0 {
-		return notApplied(errors.New("the record comes and goes too often"))
-	}
-	return nil
 }
 
 // version is a record's revision, by its identity.
@@ -128,47 +125,43 @@ func scanVersion(row values) (v version, err error) {
 //
 // A crash before the commit leaves none of the writes. A crash after it leaves all that
 // were made, and perhaps nobody was told: the engine sends them again and finds them.
-func (s *Store) writeOnce(ctx context.Context, conn *pgx.Conn, ops []*op, lockTimeout time.Duration) error {
-	rest := make(map[digest]*op, len(ops))
-	for _, o := range ops {
-		rest[o.id] = o
-	}
-	made, err := transact(ctx, s, conn, scanVersion, s.writing(ops, lockTimeout)...)
+func (s *Store) writeOnce(conn *pgx.Conn, ops []*op, lockTimeout time.Duration) error {
+	made, err := transact(unending, s, conn, scanVersion, s.writing(ops, lockTimeout)...)
 	if err != nil {
 		return err
 	}
 	for _, v := range made {
-		if o := rest[v.id]; o == nil || o.write.Record.Revision != v.revision {
+		n, ok := slices.BinarySearchFunc(ops, v.id, func(o *op, id digest) int { return bytes.Compare(o.id[:], id[:]) })
+		if !ok || ops[n].named || ops[n].write.Record.Revision != v.revision {
 			return s.garbled(conn)
 		}
-		delete(rest, v.id)
+		ops[n].named = true
 	}
 	for _, o := range ops {
-		if rest[o.id] == nil {
-			o.wrote()
-		} else {
-			o.committed = true
+		if o.committed = !o.named; o.named {
+			o.settle(o.write.Record, true, nil)
 		}
 	}
+	rest := unsettled(ops)
 	if len(rest) == 0 {
 		return nil
 	}
-	late, err := s.lookAtWhatIsThere(ctx, conn, unsettled(ops))
+	late, err := s.lookAtWhatIsThere(conn, rest)
 	if err != nil || len(late) == 0 {
 		return err
 	}
-	return s.refuseLate(ctx, conn, late, lockTimeout)
+	return s.refuseLate(conn, late, lockTimeout)
 }
 
 // lookAtWhatIsThere reads what is stored in place of writes that weren't made. It settles
 // them as refused by that, and returns those that could be made as far as it sees, but whose
 // deadline is over. Another round may make the rest.
-func (s *Store) lookAtWhatIsThere(ctx context.Context, conn *pgx.Conn, ops []*op) (late []*op, err error) {
+func (s *Store) lookAtWhatIsThere(conn *pgx.Conn, ops []*op) (late []*op, err error) {
 	ids := make([][]byte, len(ops))
 	for i, o := range ops {
 		ids[i] = o.id[:]
 	}
-	found, err := s.look(ctx, conn, ids)
+	found, err := s.look(conn, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -185,9 +178,9 @@ func (s *Store) lookAtWhatIsThere(ctx context.Context, conn *pgx.Conn, ops []*op
 		}
 		switch {
 		case !there && !o.creates():
-			o.refused(nil, nil)
+			o.settle(nil, false, nil)
 		case there && (err != nil || o.creates() || rec.Revision != o.write.Expect):
-			o.refused(rec, err)
+			o.settle(rec, false, err)
 		case o.deadline != 0 && r.at >= int64(o.deadline)/1000: // in microseconds
 			late = append(late, o)
 		}
@@ -203,16 +196,16 @@ func (s *Store) lookAtWhatIsThere(ctx context.Context, conn *pgx.Conn, ops []*op
 // can be made hasn't been made before, and can't be any more. Another round looks at the rest.
 //
 // A crash at any point leaves nothing: the server rolls back.
-func (s *Store) refuseLate(ctx context.Context, conn *pgx.Conn, ops []*op, lockTimeout time.Duration) error {
+func (s *Store) refuseLate(conn *pgx.Conn, ops []*op, lockTimeout time.Duration) error {
 	tries := make([]*op, len(ops))
 	for i, o := range ops {
 		tries[i] = &op{id: o.id, record: o.record, write: store.Write{Record: o.write.Record, Expect: o.write.Expect}}
 	}
-	_, err := conn.Exec(ctx, "BEGIN")
+	_, err := conn.Exec(unending, "BEGIN")
 	var made []version
 	if err == nil {
-		made, err = transact(ctx, s, conn, scanVersion, s.writing(tries, lockTimeout)...)
-		_, end := conn.Exec(ctx, "ROLLBACK")
+		made, err = transact(unending, s, conn, scanVersion, s.writing(tries, lockTimeout)...)
+		_, end := conn.Exec(unending, "ROLLBACK")
 		err = cmp.Or(err, end)
 	}
 	if err != nil {
@@ -223,7 +216,7 @@ func (s *Store) refuseLate(ctx context.Context, conn *pgx.Conn, ops []*op, lockT
 	}
 	for _, o := range ops {
 		if slices.Contains(made, version{o.id, o.write.Record.Revision}) {
-			o.fail(fmt.Errorf("pgstore: apply: %w", store.ErrTooLate))
+			o.settle(nil, false, fmt.Errorf("pgstore: apply: %w", store.ErrTooLate))
 		}
 	}
 	return nil
@@ -243,15 +236,17 @@ func (l *lockedIDs) has(id digest) bool {
 	return l.ids[id]
 }
 
-func (l *lockedIDs) note(id digest, locked bool) {
+func (l *lockedIDs) note(ops []*op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case !locked:
-		delete(l.ids, id)
-	case len(l.ids) >= maxLocked || l.ids == nil:
-		l.ids = map[digest]bool{id: true}
-	default:
-		l.ids[id] = true
+	for _, o := range ops {
+		switch {
+		case !metLock(o.err):
+			delete(l.ids, o.id)
+		case len(l.ids) >= maxLocked || l.ids == nil:
+			l.ids = map[digest]bool{o.id: true}
+		default:
+			l.ids[o.id] = true
+		}
 	}
 }

@@ -2,13 +2,40 @@ package pgstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
 )
+
+// Due is [store.DueIndex.Due], in the order of NextAt to the nanosecond. A row that can't be
+// read has its place in a page, too, so the next page begins behind it.
+func (s *Store) Due(ctx context.Context, q store.DueQuery) (page store.DuePage, err error) {
+	from, err := decodePlace(q.After, inDue)
+	if err != nil || q.Limit <= 0 {
+		return page, err
+	}
+	from = cmp.Or(from, &place{math.MinInt64, []byte{}})
+	rows, err := query(ctx, s, scanRow, newStatement(s.sql.due, bigint(int64(q.Until)), bigint(from.at), from.id, bigint(int64(q.Limit))))
+	if err != nil {
+		return page, fmt.Errorf("pgstore: due: %w", err)
+	}
+	for _, r := range rows {
+		if rec, err := r.decode(); err != nil {
+			page.Unreadable = append(page.Unreadable, err)
+		} else {
+			page.Records = append(page.Records, *rec)
+		}
+	}
+	if len(rows) == q.Limit {
+		page.Next = rows[len(rows)-1].place(inDue)
+	}
+	return page, nil
+}
 
 // Purge is [store.Purger.Purge]. It deletes up to 256 records in a statement, in
 // the order of identities. A crash between two leaves the rest to be found again.
@@ -24,7 +51,7 @@ func (s *Store) Purge(ctx context.Context, refs []store.Ref) (int, error) {
 		for i := range part {
 			ids, revisions = append(ids, part[i].id[:]), append(revisions, part[i].revision[:])
 		}
-		deleted, err := change(ctx, s, scanVersion, statement{sql: s.sql.purge, args: [][]byte{array("bytea", ids), array("bytea", revisions), milliseconds(s.opts.LockTimeout)}})
+		deleted, err := change(ctx, s, scanVersion, newStatement(s.sql.purge, array("bytea", ids), array("bytea", revisions), milliseconds(s.opts.LockTimeout)))
 		if err != nil {
 			return n, fmt.Errorf("pgstore: purge: %w", err)
 		}
@@ -50,7 +77,7 @@ func (s *Store) Archive(ctx context.Context, recs []semel.Record) error {
 		}
 		// A crash before the commit leaves nothing, and the records unpurged. After a
 		// crash behind it they are archived once more, which changes nothing.
-		if _, err := change(ctx, s, ignore, statement{sql: s.sql.archive, args: arrays(recordMembers, ops)}); err != nil {
+		if _, err := change(ctx, s, ignore, statement{sql: s.sql.archive, args: arrays(recordColumns, ops, 0)}); err != nil {
 			return fmt.Errorf("pgstore: archive: %w", err)
 		}
 	}
