@@ -211,6 +211,19 @@ func one[T any](list []T, err error) (row T, _ error) {
 	return row, err
 }
 
+// change runs a statement that changes something, on a connection for reads, and returns
+// its rows. Like a write it is never cancelled, also not by ctx once it was begun.
+func change[T any](ctx context.Context, s *Store, scan func(values) (T, error), st statement) (list []T, err error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	err = s.commit(s.reads, func(conn *pgx.Conn) error {
+		list, err = transact(unending, s, conn, scan, st)
+		return err
+	})
+	return list, err
+}
+
 // unending is the context of what commit runs, which watches over the connection instead.
 var unending = context.Background()
 

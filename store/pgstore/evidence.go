@@ -21,7 +21,7 @@ const maxNumber = 1 << 62
 // entries: a crash before its commit leaves none, a crash after it leaves all. If ctx ends
 // meanwhile, AppendEvidence returns at once and the statement goes on.
 func (s *Store) AppendEvidence(ctx context.Context, entries []store.Entry) error {
-	if _, err := change(ctx, s, ignore, newStatement(s.log.append, arrays(entryColumns, withID(nil, nil, entries), 0)...)); err != nil {
+	if err := s.changeLog(ctx, newStatement(s.log.append, arrays(entryColumns, withID(nil, nil, entries), 0)...)); err != nil {
 		return fmt.Errorf("pgstore: append evidence: %w", err)
 	}
 	return nil
@@ -97,7 +97,7 @@ func (s *Store) FindEvidence(ctx context.Context, subject store.Subject, from ui
 func (s *Store) EraseEvidence(ctx context.Context, from, to uint64) error {
 	numbered, err := s.number(ctx)
 	for to = min(to, numbered); err == nil && from < to; from += numberChunk {
-		_, err = change(ctx, s, ignore, newStatement(s.log.erase, bigint(int64(from)), bigint(int64(min(from+numberChunk, to)))))
+		err = s.changeLog(ctx, newStatement(s.log.erase, bigint(int64(from)), bigint(int64(min(from+numberChunk, to)))))
 	}
 	if err != nil {
 		return fmt.Errorf("pgstore: erase evidence: %w", err)
@@ -114,7 +114,7 @@ func (s *Store) PutEvidenceTiles(ctx context.Context, tiles map[string][]byte) e
 	for i, n := range names {
 		data[i] = tiles[n]
 	}
-	if _, err := change(ctx, s, ignore, newStatement(s.log.put, array("text", names), array("bytea", data))); err != nil {
+	if err := s.changeLog(ctx, newStatement(s.log.put, array("text", names), array("bytea", data))); err != nil {
 		return fmt.Errorf("pgstore: put tiles: %w", err)
 	}
 	return nil
@@ -133,8 +133,8 @@ func (s *Store) EvidenceTile(ctx context.Context, name string) ([]byte, error) {
 	return tiles[0], nil
 }
 
-// transaction is one that changes something other than records.
-type transaction struct {
+// logWrite is a transaction that changes the evidence log by itself.
+type logWrite struct {
 	gather.Item
 
 	run func(conn *pgx.Conn) error
@@ -142,28 +142,22 @@ type transaction struct {
 }
 
 // Size is for [gather.Queue].
-func (*transaction) Size() int { return 0 }
+func (*logWrite) Size() int { return 0 }
 
-// alone runs a transaction on a connection for reads, one at a time. Like a write of a record
-// it is never cancelled: if its caller leaves, it goes on, so run may not touch what the caller
-// has then.
-func (s *Store) alone(ctx context.Context, run func(conn *pgx.Conn) error) error {
-	t := &transaction{run: run}
-	if err := s.others.Do(ctx, t); err != nil {
+// writeLog runs such a transaction, one at a time. Like a write of a record it is never
+// cancelled: if its caller leaves, it goes on, so run may not touch what the caller has then.
+func (s *Store) writeLog(ctx context.Context, run func(conn *pgx.Conn) error) error {
+	w := &logWrite{run: run}
+	if err := s.logWrites.Do(ctx, w); err != nil {
 		return unanswered(err)
 	}
-	return t.err
+	return w.err
 }
 
-// change runs a statement that changes something other than records, and returns its rows.
-func change[T any](ctx context.Context, s *Store, scan func(values) (T, error), st statement) ([]T, error) {
-	var list []T
-	err := s.alone(ctx, func(conn *pgx.Conn) (err error) {
-		list, err = transact(unending, s, conn, scan, st)
+// changeLog runs a statement that changes the evidence log.
+func (s *Store) changeLog(ctx context.Context, st statement) error {
+	return s.writeLog(ctx, func(conn *pgx.Conn) error {
+		_, err := transact(unending, s, conn, ignore, st)
 		return err
 	})
-	if err != nil {
-		return nil, err // it may still run
-	}
-	return list, nil
 }

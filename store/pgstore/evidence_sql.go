@@ -145,7 +145,7 @@ func scanCounted(v values) (c counted, err error) {
 func (s *Store) number(ctx context.Context) (uint64, error) {
 	for {
 		var c counted
-		err := s.alone(ctx, func(conn *pgx.Conn) error {
+		err := s.writeLog(ctx, func(conn *pgx.Conn) error {
 			err := pgx.BeginTxFunc(unending, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
 				if _, err = tx.Exec(unending, s.log.lock, "semel evidence "+s.opts.Schema); err == nil {
 					c, err = one(transact(unending, s, conn, scanCounted, statement{sql: s.log.number}))

@@ -315,9 +315,9 @@ func TestEvidenceOfTheClosed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	gate := make(chan struct{})
 	go func() {
-		_ = s.alone(t.Context(), func(*pgx.Conn) error { <-gate; return nil }) // is stuck
+		_ = s.writeLog(t.Context(), func(*pgx.Conn) error { <-gate; return nil }) // is stuck
 	}()
-	await(t, "it is at work", func() bool { waiting, running := s.others.Len(); return waiting == 0 && running == 1 })
+	await(t, "it is at work", func() bool { waiting, running := s.logWrites.Len(); return waiting == 0 && running == 1 })
 	time.AfterFunc(time.Millisecond, cancel)
 	if err := s.AppendEvidence(ctx, leaves("a")); !errors.Is(err, store.ErrNotApplied) {
 		t.Errorf("an append whose caller gave up before its turn got %v", err)

@@ -22,22 +22,22 @@ import (
 // Store is a [semel.Store] in a PostgreSQL database. It has all of [store.Extras]. Its
 // methods may be called concurrently.
 type Store struct {
-	opts     Options
-	database database
-	sql      statements
-	log      evidenceStatements
-	writes   *pgxpool.Pool
-	reads    *pgxpool.Pool
-	writers  gather.Queue[*op]
-	readers  gather.Queue[*get]
-	others   gather.Queue[*transaction]
-	locked   lockedIDs
-	connect  connector // beside the pools
-	clock    offsetclock.Clock
-	watch    hub.Hub[watchKey]
-	changes  chan watchKey          // to tell others; nil: nobody is told
-	unnamed  atomic.Bool            // there are more changes than the channel has room for
-	where    atomic.Pointer[string] // the table; nil: not known yet
+	opts      Options
+	database  database
+	sql       statements
+	log       evidenceStatements
+	writes    *pgxpool.Pool
+	reads     *pgxpool.Pool
+	writers   gather.Queue[*op]
+	readers   gather.Queue[*get]
+	logWrites gather.Queue[*logWrite]
+	locked    lockedIDs
+	connect   connector // beside the pools
+	clock     offsetclock.Clock
+	watch     hub.Hub[watchKey]
+	changes   chan watchKey          // to tell others; nil: nobody is told
+	unnamed   atomic.Bool            // there are more changes than the channel has room for
+	where     atomic.Pointer[string] // the table; nil: not known yet
 
 	mu         sync.Mutex  // held to close, and to start what Close waits for
 	closed     atomic.Bool // Close was called
@@ -166,9 +166,9 @@ func (s *Store) startNotices() error {
 	return nil
 }
 
-// makeQueues makes the queues. Transactions that change something else than records have one
-// worker: while commits wait for a standby that is away, those who try again would take all
-// connections. Two of the connections for reads stay free of Gets.
+// makeQueues makes the queues. Writes to the evidence log alone have one worker: while
+// commits wait for a standby that is away, those who try again would take all connections.
+// Two of the connections for reads stay free of Gets.
 func (s *Store) makeQueues() {
 	s.writers = gather.Queue[*op]{
 		Send: s.writeBatch, Workers: s.opts.MaxConns, MaxBatch: s.opts.batch, MaxBytes: maxBytes,
@@ -179,8 +179,8 @@ func (s *Store) makeQueues() {
 		Send: s.getBatch, Workers: ReadConns / 2, MaxBatch: s.opts.batch, MaxBytes: maxBytes,
 		Work: &s.work, Room: gather.NewRoom(),
 	}
-	s.others = gather.Queue[*transaction]{
-		Send: func(one []*transaction) { one[0].err = s.commit(s.reads, one[0].run) }, Workers: 1, MaxBatch: 1, MaxBytes: maxBytes,
+	s.logWrites = gather.Queue[*logWrite]{
+		Send: func(one []*logWrite) { one[0].err = s.commit(s.reads, one[0].run) }, Workers: 1, MaxBatch: 1, MaxBytes: maxBytes,
 		Work: &s.work, Room: gather.NewRoom(),
 	}
 }
@@ -215,7 +215,7 @@ func (s *Store) Close() error {
 		late := time.AfterFunc(closeLimit, s.abandon)
 		s.writers.Close()
 		s.readers.Close()
-		s.others.Close()
+		s.logWrites.Close()
 		s.work.Wait()
 		late.Stop()
 		s.stop()
