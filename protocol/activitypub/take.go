@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/protocol/inbox"
 	"github.com/semelhq/semel/protocol/webhook"
 	"github.com/semelhq/semel/store"
 )
@@ -69,7 +70,7 @@ func (in *Inbox) take(ctx context.Context, a *Activity) (outcome, error) {
 	}
 	var mu sync.Mutex
 	total := outcome{inboxes: len(inboxes)}
-	err = webhook.TakeAll(ctx, []*Activity{a}, func(ctx context.Context, _ **Activity) error {
+	err = inbox.Each(ctx, []*Activity{a}, func(ctx context.Context, _ **Activity) error {
 		// The rest is worth finishing for the next delivery. The engine bounds each call
 		// of the store.
 		ctx = context.WithoutCancel(ctx)
@@ -80,8 +81,8 @@ func (in *Inbox) take(ctx context.Context, a *Activity) (outcome, error) {
 			total.conflicts, total.first = total.inboxes, got.first
 			return err
 		}
-		return webhook.TakeAll(ctx, inboxes, func(ctx context.Context, inbox *string) error {
-			got, err := in.takeInto(ctx, a, *inbox)
+		return inbox.Each(ctx, inboxes, func(ctx context.Context, owner *string) error {
+			got, err := in.takeInto(ctx, a, *owner)
 			mu.Lock()
 			defer mu.Unlock()
 			total.add(got)

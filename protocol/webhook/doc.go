@@ -18,7 +18,7 @@
 // With [Ack], an event is an attempt that sends the event to the outbox of its own record
 // and completes. So 2xx means that every event of the delivery is durable, and the sender
 // doesn't wait for your handler. A dispatcher (package dispatch) then passes the events
-// to [Receiver.Work]. After a crash before an event is taken, the sender gets no 2xx and
+// to [Receiver.Work]. After a crash before an event is accepted, the sender gets no 2xx and
 // delivers again. A crash afterwards leaves a message that is due: a dispatcher of any
 // node works on it, perhaps again, under the same [Event].ID.
 //

@@ -11,13 +11,14 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/protocol/inbox"
 	"github.com/semelhq/semel/store"
 )
 
 // Event is one thing that happened, of which a delivery may have several.
 type Event struct {
 	// ID is the same in all deliveries and tries of the event, and no other event has
-	// it: deduplicate by it. It is empty before the event is taken.
+	// it: deduplicate by it. It is empty before the event is accepted.
 	ID string
 	// Tenant is whose event it is, and Source the name of its source.
 	Tenant, Source string
@@ -25,7 +26,7 @@ type Event struct {
 	Key, Scope string
 	// Type is the kind of event, such as "orders/create".
 	Type string
-	// ReceivedAt is when the delivery came that was taken.
+	// ReceivedAt is when the delivery came that was accepted.
 	ReceivedAt time.Time
 	// Header has Content-Type and the headers that the source names. The signature may
 	// not cover them.
@@ -57,7 +58,7 @@ const (
 )
 
 // events splits a delivery. An event in a batch whose id can't be found is identified by
-// its content: it is taken, so that it holds up no other, and handlers don't get it.
+// its content: it is accepted, so that it holds up no other, and handlers don't get it.
 func (v *Verifier) events(d *Delivery) ([]Event, error) {
 	s := v.source
 	header := s.passed(d.Header)
@@ -73,11 +74,11 @@ func (v *Verifier) events(d *Delivery) ([]Event, error) {
 		all := []found{{node: &node{raw: d.Body}}}
 		if r.each != nil {
 			if body.raw == nil {
-				return nil, refusal(CodeUnreadable, "the body is not JSON")
+				return nil, inbox.Refuse(CodeUnreadable, "the body is not JSON")
 			}
 			c := collector{most: most}
 			if all = c.collect(body, r.each, nil); c.visited > maxVisited || len(all) > most {
-				return nil, refusal(codeTooLong, "a delivery may have up to %d events", most)
+				return nil, inbox.Refuse(inbox.CodeTooLong, "a delivery may have up to %d events", most)
 			}
 		}
 		for _, at := range all {
@@ -98,10 +99,10 @@ func (v *Verifier) events(d *Delivery) ([]Event, error) {
 			}
 			v.identify(&e, r)
 			if e.fault != "" && r.each == nil {
-				return nil, refusal(CodeUnidentified, "%s", e.fault)
+				return nil, inbox.Refuse(CodeUnidentified, "%s", e.fault)
 			}
 			if list = append(list, e); len(list) > most {
-				return nil, refusal(codeTooLong, "a delivery may have up to %d events", most)
+				return nil, inbox.Refuse(inbox.CodeTooLong, "a delivery may have up to %d events", most)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/protocol/inbox"
 	"github.com/semelhq/semel/store"
 )
 
@@ -51,18 +52,6 @@ type Payment struct {
 	Sequence int    `json:"sequence,omitempty"`
 }
 
-// Later is an error of [Receiver.Work] that says when to try again.
-type Later struct {
-	After time.Duration
-	Err   error
-}
-
-// Error is that of the cause.
-func (l *Later) Error() string { return l.Err.Error() }
-
-// Unwrap returns the cause.
-func (l *Later) Unwrap() error { return l.Err }
-
 const (
 	// CodeTransition is why an event is refused that can't happen to its payment.
 	CodeTransition Code = "invalid_transition"
@@ -72,7 +61,7 @@ const (
 	waitAgain = 5 * time.Second
 	// maxPaymentEvents bounds the events of one payment, so that its state stays small.
 	maxPaymentEvents = 1000
-	// maxSwaps bounds how often a step is taken again because another event came
+	// maxSwaps bounds how often a step is tried again because another event came
 	// between. Each time that other one has succeeded.
 	maxSwaps = 100
 )
@@ -124,7 +113,7 @@ func (r *Receiver) advance(ctx context.Context, e *Event) error {
 		e.Payment = nil
 		return nil
 	}
-	// What was taken under another configuration keeps its tenant.
+	// What was accepted under another configuration keeps its tenant.
 	id := semel.ID{Tenant: e.Tenant, Operation: paymentOperation + m.Name, Key: join([]string{r.opts.Name, p.ID}, store.MaxKeyLen/4)}
 	cell := store.NewCell(r.engine.Door().Store(), id)
 	for range maxSwaps {
@@ -135,7 +124,7 @@ func (r *Receiver) advance(ctx context.Context, e *Event) error {
 		h := history{Been: []string{m.Initial}, Events: map[string]Payment{}}
 		if was.Data != nil {
 			if err := json.Unmarshal(was.Data, &h); err != nil {
-				return &Refusal{CodeUnreadable, errors.New("the state of the payment can't be read")}
+				return inbox.Refuse(CodeUnreadable, "the state of the payment can't be read")
 			}
 		}
 		if known, ok := h.Events[e.ID]; ok {
@@ -148,7 +137,7 @@ func (r *Receiver) advance(ctx context.Context, e *Event) error {
 			return p.verdict()
 		}
 		if len(h.Events) >= maxPaymentEvents {
-			return refusal(CodeTransition, "the payment has had %d events already", maxPaymentEvents)
+			return inbox.Refuse(CodeTransition, "the payment has had %d events already", maxPaymentEvents)
 		}
 		if step == Applied {
 			h.Been = append(slices.DeleteFunc(h.Been, func(s string) bool { return s == to }), to)
@@ -171,16 +160,16 @@ func (r *Receiver) advance(ctx context.Context, e *Event) error {
 			return p.verdict()
 		}
 	}
-	return &Later{time.Second, errors.New("the state of the payment changes too fast")}
+	return &Later{After: time.Second, Err: errors.New("the state of the payment changes too fast")}
 }
 
 // verdict is nil if a handler gets the event.
 func (p *Payment) verdict() error {
 	switch p.Step {
 	case Waiting:
-		return &Later{waitAgain, errWaiting}
+		return &Later{After: waitAgain, Err: errWaiting}
 	case Refused:
-		return refusal(CodeTransition, "%s can't happen to a payment that is %s", p.On, p.State)
+		return inbox.Refuse(CodeTransition, "%s can't happen to a payment that is %s", p.On, p.State)
 	}
 	return nil
 }

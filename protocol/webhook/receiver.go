@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/protocol/inbox"
 )
 
 // Mode says when a sender is answered.
@@ -19,15 +20,13 @@ const (
 	Sync Mode = "sync" // when they are handled
 )
 
-// AfterConflict says what becomes of an event whose id was used with another content.
-type AfterConflict string
+// AfterConflict says what becomes of an event whose id was used with other content.
+type AfterConflict = inbox.AfterConflict
 
-// What may become of it.
+// What may become of it; see [inbox.ParkConflict] and [inbox.DropConflict].
 const (
-	// ParkConflict keeps it in the outbox until an operator replays or discards it.
-	ParkConflict AfterConflict = "park"
-	// DropConflict keeps nothing of it but what Seen and the evidence log get.
-	DropConflict AfterConflict = "drop"
+	ParkConflict = inbox.ParkConflict
+	DropConflict = inbox.DropConflict
 )
 
 // Handler handles an event. After an error it gets the event again: with [Ack] from the
@@ -39,21 +38,17 @@ type Handler func(ctx context.Context, e *Event) error
 const (
 	// DefaultMaxBody is the longest body that is read, in bytes.
 	DefaultMaxBody = 4 << 20
-	// MaxEvent is the longest event that is taken with [Ack], in bytes: it is kept in the
-	// outbox of its record.
-	MaxEvent = semel.MaxOutbox - 64<<10
+	// MaxEvent is the longest event that is accepted with [Ack], in bytes: it is kept in
+	// the outbox of its record.
+	MaxEvent = inbox.MaxBody
 )
 
-// takeLease is short, because taking an event is two writes without external effects. If
-// a node dies between them, the next delivery waits that long.
-const takeLease = 2 * time.Second
-
-// Principal is who takes events. Nobody else may have it where they are taken, because
+// Principal is who accepts events. Nobody else may have it where they are accepted, because
 // its records say what is handled.
 const Principal = "webhook"
 
-// OperationPrefix begins the names of the operations that take events, and of the
-// destinations of taken ones; the name of the receiver follows.
+// OperationPrefix begins the names of the operations that accept events, and of the
+// destinations of accepted ones; the name of the receiver follows.
 const OperationPrefix = "webhook."
 
 // Options configure a [Receiver].
@@ -110,26 +105,18 @@ type Seen struct {
 	Receiver string
 	// Event is the event. Don't keep or change it.
 	Event *Event
-	// Record is what is stored about the event, or about the one that has its id; zero if
-	// nothing is known.
-	Record semel.ID
-	// First and Content are the digests of both contents in a conflict, and Parked is
-	// the record with the parked event; zero if it wasn't parked.
-	First, Content semel.Fingerprint
-	Parked         semel.ID
-	// Decision is what this delivery of it got.
-	Decision semel.Decision
-	// Err is why it was not taken, or that it is a conflict; a [*Refusal] if the whole
-	// delivery was refused.
-	Err error
+	// Result is what became of it. Its Err is a [*Refusal] if the whole delivery was
+	// refused.
+	inbox.Result
 }
 
-// Receiver takes the webhooks of one source. It has no state of its own: any number of
+// Receiver receives the webhooks of one source. It has no state of its own: any number of
 // them, on any number of nodes, may serve one store. Its methods may be called
 // concurrently.
 type Receiver struct {
 	*Verifier
 	engine *semel.Engine
+	inbox  *inbox.Inbox[head]
 	opts   Options
 }
 
@@ -197,22 +184,17 @@ func New(engine *semel.Engine, opts Options) (*Receiver, error) {
 		return nil, err
 	}
 	r := &Receiver{Verifier: v, engine: engine, opts: opts}
-	return r, engine.Register(r.operation())
+	in := inbox.Options[head]{
+		Name: r.Destination(), Door: "webhook", Principal: Principal, Window: opts.Window, Budget: opts.Budget,
+		Evidence: opts.Evidence, OnConflict: opts.OnConflict, Handle: r.handle,
+	}
+	if opts.Mode == Sync { // handling an event may have effects
+		in.Lease, in.OnAbandoned = opts.Lease, opts.OnAbandoned
+	}
+	r.inbox, err = inbox.New(engine, in)
+	return r, err
 }
 
 // Destination is the name of the receiver's operation, and of the destination of its
 // events in the outbox.
 func (r *Receiver) Destination() string { return OperationPrefix + r.opts.Name }
-
-// operation: taking an event has no external effect, so an abandoned attempt may run
-// again. Handling one may have.
-func (r *Receiver) operation() semel.Operation {
-	op := semel.Operation{
-		Name: r.Destination(), Window: r.opts.Window, Lease: takeLease, Evidence: r.opts.Evidence,
-		OnAbandoned: semel.RetryAbandoned, OnFailure: semel.RetryFailure,
-	}
-	if r.opts.Mode == Sync {
-		op.Lease, op.OnAbandoned = r.opts.Lease, r.opts.OnAbandoned
-	}
-	return op
-}

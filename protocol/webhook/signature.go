@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"github.com/semelhq/semel/protocol/inbox"
 	"strings"
 )
 
@@ -42,10 +43,10 @@ func (v *Verifier) signatures(at *view) ([][]byte, error) {
 	g := &v.source.Signature
 	text, err := at.value(&v.source.key)
 	if _, none := errors.AsType[*missing](err); none {
-		return nil, &Refusal{CodeSignatureMissing, err}
+		return nil, &Refusal{Code: CodeSignatureMissing, Err: err}
 	}
 	if err != nil {
-		return nil, &Refusal{CodeSignatureMalformed, err}
+		return nil, &Refusal{Code: CodeSignatureMalformed, Err: err}
 	}
 	var found []string
 	switch g.Form {
@@ -77,7 +78,7 @@ func (v *Verifier) signatures(at *view) ([][]byte, error) {
 		}
 	}
 	if len(list) == 0 {
-		return nil, refusal(CodeSignatureMalformed, "there is no signature of the form %s in %s", g.example(), v.source.key.text)
+		return nil, inbox.Refuse(CodeSignatureMalformed, "there is no signature of the form %s in %s", g.example(), v.source.key.text)
 	}
 	return list, nil
 }

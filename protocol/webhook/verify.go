@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/protocol/inbox"
 )
 
 // Delivery is one request of a sender, as it came.
@@ -17,8 +18,16 @@ type Delivery struct {
 	Body   []byte
 }
 
-// Code is the stable name of a reason why a delivery is refused.
-type Code string
+// Why a delivery isn't accepted, or an event can't be handled.
+type (
+	// Code is the stable name of a reason.
+	Code = inbox.Code
+	// Refusal is the reason. Another delivery of the same bytes would be refused again,
+	// unless a clock or a secret was wrong.
+	Refusal = inbox.Refusal
+	// Later is an error of [Receiver.Work] that says when to try again.
+	Later = inbox.Later
+)
 
 // The codes.
 const (
@@ -28,26 +37,9 @@ const (
 	CodeTimestampMalformed Code = "timestamp_malformed"
 	CodeTooOld             Code = "too_old"
 	CodeTooNew             Code = "too_new"
-	CodeUnreadable         Code = "unreadable"
+	CodeUnreadable         Code = inbox.CodeUnreadable
 	CodeUnidentified       Code = "unidentified"
 )
-
-// Refusal is why a delivery isn't taken, or why an event can't be handled. Another
-// delivery of the same bytes would be refused again, unless a clock or a secret was wrong.
-type Refusal struct {
-	Code Code
-	Err  error
-}
-
-// Error is one line, without secrets and payloads.
-func (r *Refusal) Error() string { return string(r.Code) + ": " + r.Err.Error() }
-
-// Unwrap returns the cause.
-func (r *Refusal) Unwrap() error { return r.Err }
-
-func refusal(code Code, format string, args ...any) *Refusal {
-	return &Refusal{code, fmt.Errorf(format, args...)}
-}
 
 // Verifier verifies the deliveries of one source and finds their events. It keeps no
 // state; its methods may be called concurrently.
@@ -134,7 +126,7 @@ func (v *Verifier) Verify(d *Delivery) ([]Event, error) {
 	}
 	events, err := v.events(d)
 	if err == nil && len(events) == 0 {
-		err = refusal(CodeSignatureMissing, "the body has no event, so nothing is signed")
+		err = inbox.Refuse(CodeSignatureMissing, "the body has no event, so nothing is signed")
 	}
 	if err != nil {
 		return nil, err
@@ -142,7 +134,7 @@ func (v *Verifier) Verify(d *Delivery) ([]Event, error) {
 	// The body as a whole is not signed. With a name that comes twice a handler could
 	// read another value than the one that was checked.
 	if _, err := semel.FingerprintJSON(d.Body); err != nil {
-		return nil, refusal(CodeUnreadable, "the body is not JSON, or is ambiguous")
+		return nil, inbox.Refuse(CodeUnreadable, "the body is not JSON, or is ambiguous")
 	}
 	return events, nil
 }
@@ -166,10 +158,10 @@ func (v *Verifier) verify(at *view) error {
 		err = v.source.separate(at)
 	}
 	if err != nil {
-		return &Refusal{CodeSignatureMalformed, err}
+		return &Refusal{Code: CodeSignatureMalformed, Err: err}
 	}
 	if !v.signedBy(given, signed) {
-		return refusal(CodeSignatureWrong, "none of the secrets made the signature of these bytes")
+		return inbox.Refuse(CodeSignatureWrong, "none of the secrets made the signature of these bytes")
 	}
 	return v.timely(at)
 }
@@ -220,17 +212,17 @@ func (v *Verifier) timely(at *view) error {
 	}
 	text, err := at.fill(v.source.stamp)
 	if err != nil {
-		return &Refusal{CodeTimestampMalformed, err}
+		return &Refusal{Code: CodeTimestampMalformed, Err: err}
 	}
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || seconds < 0 || seconds > 1<<40 {
-		return refusal(CodeTimestampMalformed, "the time of the signature is not seconds since 1970")
+		return inbox.Refuse(CodeTimestampMalformed, "the time of the signature is not seconds since 1970")
 	}
 	switch age := v.now().Sub(time.Unix(seconds, 0)); {
 	case age > v.tolerance:
-		return refusal(CodeTooOld, "it was signed %v ago, and %v are allowed: an old delivery was sent again, or a clock is wrong", age.Round(time.Second), v.tolerance)
+		return inbox.Refuse(CodeTooOld, "it was signed %v ago, and %v are allowed: an old delivery was sent again, or a clock is wrong", age.Round(time.Second), v.tolerance)
 	case age < -v.tolerance:
-		return refusal(CodeTooNew, "it was signed %v from now, and %v are allowed: a clock is wrong", (-age).Round(time.Second), v.tolerance)
+		return inbox.Refuse(CodeTooNew, "it was signed %v from now, and %v are allowed: a clock is wrong", (-age).Round(time.Second), v.tolerance)
 	}
 	return nil
 }

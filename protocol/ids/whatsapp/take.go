@@ -9,6 +9,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/protocol/inbox"
 	"github.com/semelhq/semel/protocol/webhook"
 )
 
@@ -70,7 +71,7 @@ func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
 	// If the sender hangs up, its messages are taken nevertheless.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), in.opts.Budget)
 	defer cancel()
-	if err := webhook.TakeAll(ctx, parts, in.take); err != nil {
+	if err := inbox.Each(ctx, parts, in.take); err != nil {
 		w.Header().Set("Retry-After", "5")
 		refuse(w, http.StatusServiceUnavailable, "not all of it is taken: deliver it again")
 		return

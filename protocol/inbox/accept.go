@@ -1,0 +1,184 @@
+package inbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
+)
+
+// Result is what became of an item in one delivery.
+type Result struct {
+	// Decision is what this delivery of it got.
+	Decision semel.Decision
+	// Record is what is stored about the item, or about the one that has its key; zero if
+	// nothing is known. Message is the state of its message; empty if it has none.
+	Record  semel.ID
+	Message store.MessageState
+	// First and Content are the digests of both contents in a conflict, and Parked is the
+	// record with the parked item; zero if it wasn't parked.
+	First, Content semel.Fingerprint
+	Parked         semel.ID
+	// Err is why the item was not accepted, or that it is a conflict.
+	Err error
+}
+
+// Accept makes an item durable, or has it done at once ([Item].Now), once. A concurrent
+// duplicate waits for it. If the error is nil, the sender has done its part: the item is in
+// the store, now or before, it was refused for good, or it is a conflict, about which the
+// sender could do nothing. After an error the sender has to deliver again.
+func (b *Inbox[H]) Accept(ctx context.Context, it *Item[H]) (Result, error) {
+	run := func(_ context.Context, x semel.Execution) error { return b.queue(x, it, semel.Message{}) }
+	if it.Now != nil {
+		// A crash in here leaves a lease that ends; then the item is held, or done again, as
+		// OnAbandoned says.
+		run = func(ctx context.Context, _ semel.Execution) error { return it.Now(ctx) }
+	}
+	first := it.Key
+	ans, err := b.once(ctx, it, first, run)
+	if apart := it.Attributes[AttributeApart]; ans.Decision == semel.Conflict && apart != "" && apart != ans.Record.Attributes[AttributeApart] {
+		it.Key = first + ":apart:" + apart
+		ans, err = b.once(ctx, it, it.Key, run)
+	}
+	res := resultOf(it, &ans, err)
+	switch {
+	case ans.Decision == semel.Conflict && b.opts.OnConflict == ParkConflict:
+		err = b.park(ctx, it, first, &res)
+	case ans.Decision == semel.Conflict, rejected(&ans):
+		err = nil // the next delivery would get the same
+	}
+	return res, err
+}
+
+// Peek returns what [Inbox.Accept] would find, and accepts nothing: with [semel.Execute] the
+// item is new. It is for an item that must not be the first under its key.
+func (b *Inbox[H]) Peek(ctx context.Context, it *Item[H]) (Result, error) {
+	ans, err := b.engine.Door().Peek(ctx, b.call(it, it.Key))
+	if err == nil && ans.Decision != semel.Execute {
+		err = ans.Err()
+	}
+	res := resultOf(it, &ans, err)
+	if ans.Decision == semel.Conflict {
+		err = nil
+	}
+	return res, err
+}
+
+func resultOf[H any](it *Item[H], ans *semel.Answer, err error) Result {
+	res := Result{Decision: ans.Decision, Err: err}
+	if ans.Record == nil {
+		return res
+	}
+	res.Record = ans.Record.ID
+	if len(ans.Record.Outbox) > 0 {
+		res.Message = ans.Record.Outbox[0].State
+	}
+	if ans.Decision == semel.Conflict {
+		res.First, res.Content = ans.Record.Fingerprint, it.Fingerprint
+	}
+	return res
+}
+
+// rejected reports whether the item was refused for good while it was accepted.
+func rejected(ans *semel.Answer) bool {
+	return ans.Record != nil && ans.Record.State == semel.Failed && ans.Record.Disposition == store.DispositionRejected
+}
+
+func (b *Inbox[H]) call(it *Item[H], key string) semel.Call {
+	return semel.Call{
+		Tenant: it.Tenant, Principal: b.opts.Principal, Scope: it.Scope, Operation: b.opts.Name, Key: key,
+		Fingerprint: it.Fingerprint, Wait: b.opts.Budget, Door: b.opts.Door, Attributes: it.Attributes,
+	}
+}
+
+// once runs something for an item under a key, once.
+func (b *Inbox[H]) once(ctx context.Context, it *Item[H], key string, run func(context.Context, semel.Execution) error) (semel.Answer, error) {
+	return b.engine.Do(ctx, b.call(it, key), func(ctx context.Context, x semel.Execution) (semel.Result, error) {
+		digest := x.ID().Digest()
+		it.ID = hex.EncodeToString(digest[:16])
+		return semel.Result{}, run(ctx, x)
+	})
+}
+
+// park keeps an item whose key was used with other content. The error is nil once it is
+// kept.
+func (b *Inbox[H]) park(ctx context.Context, it *Item[H], key string, res *Result) error {
+	if len(it.Body) > MaxBody {
+		res.Err = Refuse(CodeTooLong, "its id was used with another content, and it is longer than the %d bytes that can be kept for somebody to decide", MaxBody)
+		return res.Err
+	}
+	why := &store.Failure{
+		Code:    codeConflict,
+		Message: fmt.Sprintf("the id was used before with another content, %v; this is %v", res.First, res.Content),
+	}
+	// The key has the content, so each content is parked once, however often it comes.
+	_, digest, _ := strings.Cut(it.Fingerprint.String(), ":")
+	ans, err := b.once(ctx, it, key+":conflict:"+digest, func(_ context.Context, x semel.Execution) error {
+		return b.queue(x, it, semel.Message{State: store.MessageParked, Failure: why})
+	})
+	if err != nil {
+		res.Err = err
+	} else {
+		res.Parked = ans.Record.ID
+	}
+	return err
+}
+
+// queue puts the item into the outbox of its record, as a message in the state of m.
+func (b *Inbox[H]) queue(x semel.Execution, it *Item[H], m semel.Message) error {
+	m.Name, m.Destination, m.ContentType = "item", b.opts.Destination, "application/octet-stream"
+	var err error
+	if m.Payload, err = it.encode(); err == nil {
+		err = semel.Send(x, m)
+	}
+	if err != nil {
+		return semel.Aborted(err)
+	}
+	// A crash before the outcome is written leaves a lease that ends, and a sender that
+	// isn't acknowledged. A crash after it leaves a message in the outbox, due or parked,
+	// and the sender's next delivery is a duplicate.
+	return nil
+}
+
+// Work hands an accepted item to the handler: payload is that of a message to the inbox's
+// destination. It returns nil when the item is handled. Park the message if the error is a
+// [*Refusal]; after any other, call Work again, after a [*Later] when it says.
+func (b *Inbox[H]) Work(ctx context.Context, payload []byte) error {
+	it, err := decode[H](payload)
+	if err != nil {
+		return err
+	}
+	// A crash in here leaves the message due, and the handler gets the item again.
+	return b.opts.Handle(ctx, it)
+}
+
+// line is the first line of an item in the outbox; its body follows as it came.
+type line[H any] struct {
+	ID         string    `json:"id"`
+	Tenant     string    `json:"tenant"`
+	Scope      string    `json:"scope,omitempty"`
+	Key        string    `json:"key"`
+	ReceivedAt time.Time `json:"received_at"`
+	Head       H         `json:"head"`
+}
+
+func (it *Item[H]) encode() ([]byte, error) {
+	first, err := json.Marshal(line[H]{it.ID, it.Tenant, it.Scope, it.Key, it.ReceivedAt, it.Head})
+	return append(append(first, '\n'), it.Body...), err
+}
+
+func decode[H any](payload []byte) (*Item[H], error) {
+	first, body, whole := bytes.Cut(payload, []byte("\n"))
+	var l line[H]
+	if err := json.Unmarshal(first, &l); err != nil || !whole || l.ID == "" || l.Key == "" {
+		return nil, &Refusal{CodeUnreadable, errors.New("the message is not one of an inbox")}
+	}
+	return &Item[H]{ID: l.ID, Tenant: l.Tenant, Scope: l.Scope, Key: l.Key, ReceivedAt: l.ReceivedAt, Head: l.Head, Body: body}, nil
+}

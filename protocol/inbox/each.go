@@ -1,0 +1,52 @@
+package inbox
+
+import (
+	"cmp"
+	"context"
+	"time"
+)
+
+// atOnce is how many parts of one delivery are accepted at a time. Stores commit
+// concurrent writes together (group commit).
+const atOnce = 16
+
+// Within bounds how long a sender waits to a budget. If the sender hangs up, its delivery
+// is accepted nevertheless.
+func Within(ctx context.Context, budget time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), budget)
+}
+
+// Each calls accept for each part of a delivery, a few at a time, and returns the first
+// error. If ctx is done before all have returned, calls that have begun continue, and
+// another delivery finds their outcome.
+func Each[T any](ctx context.Context, parts []T, accept func(ctx context.Context, part *T) error) error {
+	results := make(chan error, len(parts))
+	next := make(chan *T)
+	for range min(atOnce, len(parts)) {
+		go func() {
+			for p := range next {
+				results <- accept(ctx, p)
+			}
+		}()
+	}
+	go func() {
+		defer close(next)
+		for i := range parts {
+			select {
+			case next <- &parts[i]:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	var first error
+	for range parts {
+		select {
+		case err := <-results:
+			first = cmp.Or(first, err)
+		case <-ctx.Done():
+			return cmp.Or(first, ctx.Err())
+		}
+	}
+	return first
+}

@@ -1,0 +1,106 @@
+package inbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
+)
+
+// acceptLease is short, because accepting an item is two writes without external effects.
+// If a node dies between them, the next delivery waits that long.
+const acceptLease = 2 * time.Second
+
+// MaxBody is the longest body that an item can be queued or parked with, in bytes. The rest
+// of the outbox is for the head.
+const MaxBody = semel.MaxOutbox - 64<<10
+
+// AfterConflict says what becomes of an item whose key was used with other content.
+type AfterConflict string
+
+// What may become of it.
+const (
+	// DropConflict keeps nothing of it but what [Result] and the evidence log have.
+	DropConflict AfterConflict = "drop"
+	// ParkConflict keeps it in the outbox until an operator replays or discards it.
+	ParkConflict AfterConflict = "park"
+)
+
+// Options configure an [Inbox].
+type Options[H any] struct {
+	// Name of the operation that accepts items. Required.
+	Name string
+	// Destination of accepted items in the outbox. Defaults to Name.
+	Destination string
+	// Door and Principal are those of the records. Nobody else may have the principal,
+	// because the records say what is handled. Required.
+	Door, Principal string
+	// Window is how long an item is recognised. Required.
+	Window time.Duration
+	// Budget is how long a delivery waits for another one of the same item. Required.
+	Budget time.Duration
+	// Evidence is how much goes to the evidence log.
+	Evidence semel.EvidenceLevel
+	// OnConflict defaults to [DropConflict].
+	OnConflict AfterConflict
+	// Lease and OnAbandoned are for items that are handled at once, see [Item].Now.
+	// Accepting an item has no external effect, so by default the lease is short and an
+	// abandoned attempt runs again.
+	Lease       time.Duration
+	OnAbandoned semel.AfterAbandon
+	// Handle handles an accepted item. Required. After an error it gets the item again,
+	// unless the error is a [*Refusal].
+	Handle func(ctx context.Context, it *Item[H]) error
+}
+
+// Inbox accepts items and has them handled. It has no state of its own: any number of
+// them, on any number of nodes, may serve one store. Its methods may be called
+// concurrently.
+type Inbox[H any] struct {
+	engine *semel.Engine
+	opts   Options[H]
+}
+
+// New makes an inbox and registers its operation. You need a dispatcher that passes the
+// messages of its destination to [Inbox.Work].
+func New[H any](engine *semel.Engine, opts Options[H]) (*Inbox[H], error) {
+	if opts.Name == "" || opts.Door == "" || opts.Principal == "" || opts.Window <= 0 || opts.Budget <= 0 || opts.Handle == nil {
+		return nil, errors.New("inbox: Name, Door, Principal, Window, Budget or Handle is missing")
+	}
+	opts.Destination = cmp.Or(opts.Destination, opts.Name)
+	return &Inbox[H]{engine, opts}, engine.Register(semel.Operation{
+		Name: opts.Name, Window: opts.Window, Evidence: opts.Evidence, Lease: cmp.Or(opts.Lease, acceptLease),
+		OnAbandoned: cmp.Or(opts.OnAbandoned, semel.RetryAbandoned), OnFailure: semel.RetryFailure,
+	})
+}
+
+// Item is what a sender delivers. H is the type of its head: what the door knows of it
+// beside its body.
+type Item[H any] struct {
+	// ID is the same in all deliveries and tries of the item, and no other has it. It is
+	// empty before the item is accepted.
+	ID string
+	// Tenant is whose item it is. Key names it, within Scope.
+	Tenant, Scope, Key string
+	// Fingerprint is that of its content.
+	Fingerprint semel.Fingerprint
+	// Attributes are kept in its record; see [AttributeApart]. Optional.
+	Attributes store.Attributes
+	// Head and Body are what is handled. The head is kept as JSON.
+	Head H
+	Body []byte
+	// ReceivedAt is when the delivery came that was accepted.
+	ReceivedAt time.Time
+	// Now is done while the item is accepted, instead of queueing it for [Inbox.Work]. Its
+	// error ends the attempt, see [semel.Engine.Do]. If it does nothing, the record alone is
+	// made, which holds what came first under the key. Optional.
+	Now func(ctx context.Context) error
+}
+
+// AttributeApart tells an item from another with its key and other content: if the other
+// has another value of it, or none, the two aren't a conflict. An item without it is never
+// told apart.
+const AttributeApart = "apart"

@@ -1,0 +1,49 @@
+package inbox
+
+import (
+	"fmt"
+	"time"
+)
+
+// Code is the stable name of a reason for a [Refusal].
+type Code string
+
+// The codes that an inbox uses.
+const (
+	// CodeUnreadable: the message isn't one of an inbox.
+	CodeUnreadable Code = "unreadable"
+	// CodeTooLong: the item can't be kept.
+	CodeTooLong Code = "too_long"
+	// codeConflict is why an item is parked whose key was used with other content.
+	codeConflict = "conflict"
+)
+
+// Refusal is why an item isn't accepted, or can't be handled, and never will be. Park its
+// message.
+type Refusal struct {
+	Code Code
+	Err  error
+}
+
+// Refuse makes a refusal.
+func Refuse(code Code, format string, args ...any) *Refusal {
+	return &Refusal{code, fmt.Errorf(format, args...)}
+}
+
+// Error is one line, without secrets and payloads.
+func (r *Refusal) Error() string { return string(r.Code) + ": " + r.Err.Error() }
+
+// Unwrap returns the cause.
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// Later is an error of [Inbox.Work] that says when to try again.
+type Later struct {
+	After time.Duration
+	Err   error
+}
+
+// Error is that of the cause.
+func (l *Later) Error() string { return l.Err.Error() }
+
+// Unwrap returns the cause.
+func (l *Later) Unwrap() error { return l.Err }

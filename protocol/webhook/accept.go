@@ -1,0 +1,99 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/protocol/inbox"
+	"github.com/semelhq/semel/store"
+)
+
+// head is what is kept of an event beside its body.
+type head struct {
+	Source  string      `json:"source"`
+	Type    string      `json:"type,omitempty"`
+	Header  http.Header `json:"header,omitempty"`
+	Payment *Payment    `json:"payment,omitempty"`
+	Fault   string      `json:"fault,omitempty"`
+}
+
+// accept makes one event durable, or has it handled, once. A concurrent duplicate waits for
+// it. It returns nil if the sender has done its part.
+func (r *Receiver) accept(ctx context.Context, e *Event) error {
+	e.Tenant, e.ReceivedAt = r.opts.Tenant, r.now().UTC()
+	it := &inbox.Item[head]{
+		Tenant: e.Tenant, Scope: e.Scope, Key: e.Key, Fingerprint: e.print, Attributes: store.Attributes{},
+		Head: head{e.Source, e.Type, e.Header, e.Payment, e.fault}, Body: e.Body, ReceivedAt: e.ReceivedAt,
+	}
+	if e.name != "" {
+		it.Attributes[store.AttributeEventID] = e.name // people have it from the sender's pages
+	}
+	if e.apart != "" {
+		it.Attributes[inbox.AttributeApart] = e.apart
+	}
+	if r.opts.Mode == Sync {
+		it.Now = func(ctx context.Context) error {
+			e.ID, e.Key = idOf(it), it.Key
+			return r.handleNow(ctx, e)
+		}
+	}
+	res, err := r.inbox.Accept(ctx, it)
+	e.ID, e.Key = idOf(it), it.Key
+	r.report(Seen{Event: e, Result: res})
+	return err
+}
+
+// idOf is the id of an event that is accepted.
+func idOf(it *inbox.Item[head]) string {
+	if it.ID == "" {
+		return ""
+	}
+	return "evt_" + it.ID
+}
+
+// handleNow handles an event while its sender waits. If it can't be handled, that is final.
+func (r *Receiver) handleNow(ctx context.Context, e *Event) error {
+	err := r.prepare(ctx, e)
+	if refused, ok := errors.AsType[*Refusal](err); ok {
+		return semel.Rejected(string(refused.Code), refused.Err)
+	}
+	if err != nil {
+		return err
+	}
+	return r.opts.Handle(ctx, e)
+}
+
+// handle handles an event that was accepted before.
+func (r *Receiver) handle(ctx context.Context, it *inbox.Item[head]) error {
+	h := &it.Head
+	e := &Event{
+		ID: idOf(it), Tenant: it.Tenant, Source: h.Source, Key: it.Key, Scope: it.Scope, Type: h.Type,
+		ReceivedAt: it.ReceivedAt, Header: h.Header, Body: it.Body, Payment: h.Payment, fault: h.Fault,
+	}
+	if err := r.prepare(ctx, e); err != nil {
+		return err
+	}
+	return r.opts.Handle(ctx, e)
+}
+
+// prepare finds out whether a handler gets the event, and what it means to its payment.
+func (r *Receiver) prepare(ctx context.Context, e *Event) error {
+	if e.fault != "" {
+		return &Refusal{Code: CodeUnidentified, Err: errors.New(e.fault)}
+	}
+	return r.advance(ctx, e)
+}
+
+// Work handles an accepted event: payload is that of a message to [Receiver.Destination]. It
+// returns nil when the event is handled. Park the message if the error is a [*Refusal];
+// after any other, call Work again, after a [*Later] when it says.
+func (r *Receiver) Work(ctx context.Context, payload []byte) error { return r.inbox.Work(ctx, payload) }
+
+func (r *Receiver) report(seen Seen) {
+	if r.opts.Seen != nil {
+		seen.Receiver = r.opts.Name
+		r.opts.Seen(seen)
+	}
+}
