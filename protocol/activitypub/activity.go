@@ -39,7 +39,7 @@ type Activity struct {
 	Body json.RawMessage
 	// Correlation is what the sender calls this request in logs, or the activity's id.
 	Correlation string
-	// ReceivedAt is when it was taken.
+	// ReceivedAt is when it was accepted.
 	ReceivedAt time.Time
 
 	content semel.Fingerprint // of Body, without proofs
@@ -53,7 +53,7 @@ type Activity struct {
 // maxID is the longest id of an activity or an actor, in bytes.
 const maxID = 2048
 
-// fault is a problem with an activity, as its sender is told.
+// fault is an error that the sender sees.
 type fault struct {
 	status int
 	name   string // of the type of the error (Vultron's EH-05-001)

@@ -13,9 +13,10 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/protocol/activitypub/httpsig"
+	"github.com/semelhq/semel/protocol/inbox"
 )
 
-// Handler handles an activity, which has been taken. After an error it gets the activity
+// Handler handles an activity that was accepted. After an error it gets the activity
 // again, unless the error is a [*Refusal]. Look at the state of things before you change
 // them (VUL-04-002): after a crash the handler gets an activity that it has handled.
 type Handler func(ctx context.Context, a *Activity) error
@@ -40,21 +41,17 @@ const (
 	DefaultWindow = 7 * 24 * time.Hour
 	// MinWindow is the shortest Options.Window.
 	MinWindow = 48 * time.Hour
-	// DefaultBudget is how long a sender waits for an activity to be taken, or to be
+	// DefaultBudget is how long a sender waits for an activity to be accepted, or to be
 	// recognised as a duplicate (VUL-03-002).
 	DefaultBudget = 100 * time.Millisecond
 )
 
-// takeLease is short, because taking an activity is two writes without external effects.
-// If a node dies between them, the next delivery waits that long.
-const takeLease = 2 * time.Second
-
-// Principal is who takes activities. Nobody else may have it where they are taken, because
-// its records say what is handled.
+// Principal is who accepts activities. Nobody else may have it where they are accepted,
+// because its records say what is handled.
 const Principal = "activitypub"
 
-// OperationPrefix begins the names of the operations that take activities, and of the
-// destinations of taken ones; the name of the inbox follows.
+// OperationPrefix begins the names of the operations that accept activities, and of the
+// destinations of accepted ones; the name of the inbox follows.
 const OperationPrefix = "activitypub."
 
 // Options configure an [Inbox].
@@ -74,10 +71,9 @@ type Options struct {
 	// Required.
 	Exists func(ctx context.Context, actor string) (bool, error)
 	// Verifier tells who signed a request. Required, unless unsigned requests of all
-	// instances are taken.
+	// instances are accepted.
 	Verifier Verifier
-	// Policies say what is taken from which instances; the first that fits counts.
-	// Without one that fits, an instance's signed activities are taken.
+	// Policies say which activities to accept from which instances.
 	Policies Policies
 	// Types are the types of activities that are handled; others get 422. Empty for
 	// any.
@@ -98,7 +94,7 @@ type Options struct {
 	// contents in a conflict.
 	Evidence semel.EvidenceLevel
 	// Log gets every request at INFO, duplicates and refused requests as warnings, and
-	// what could not be taken as errors. Defaults to [slog.Default].
+	// what could not be accepted as errors. Defaults to [slog.Default].
 	Log *slog.Logger
 	// Now is the clock. Defaults to [time.Now].
 	Now func() time.Time
@@ -108,7 +104,7 @@ type Options struct {
 // them, on any number of nodes, may serve one store. Its methods may be called
 // concurrently.
 type Inbox struct {
-	engine *semel.Engine
+	inbox  *inbox.Inbox[head]
 	opts   Options
 	actors *template
 	log    *slog.Logger
@@ -185,12 +181,12 @@ func New(engine *semel.Engine, opts Options) (*Inbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &Inbox{engine: engine, opts: opts, actors: actors, log: opts.Log.With(slog.String("component", "activitypub"))}
-	return in, engine.Register(semel.Operation{
-		// Taking an activity has no external effect, so an abandoned attempt may run again.
-		Name: in.Destination(), Window: opts.Window, Lease: takeLease, Evidence: opts.Evidence,
-		OnAbandoned: semel.RetryAbandoned, OnFailure: semel.RetryFailure,
+	in := &Inbox{opts: opts, actors: actors, log: opts.Log.With(slog.String("component", "activitypub"))}
+	in.inbox, err = inbox.New(engine, inbox.Options[head]{
+		Name: in.Destination(), Door: "activitypub", Principal: Principal, Window: opts.Window, Budget: opts.Budget,
+		Evidence: opts.Evidence, Handle: in.handle,
 	})
+	return in, err
 }
 
 // Destination is the name of the inbox's operation, and of the destination of its

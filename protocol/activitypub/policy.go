@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Policy is what is taken from the instances (servers) that it fits.
+// Policy says which activities to accept from matching instances (servers).
 type Policy struct {
 	// Host is the host of an instance, with its port if that isn't the scheme's own, or
 	// *.host for the ones below it, or * for all.
 	Host string
-	// Refuse takes nothing: the sender gets 403.
+	// Refuse accepts nothing: the sender gets 403.
 	Refuse bool
-	// Unsigned also takes what isn't signed. Whoever can reach the inbox can then speak
+	// Unsigned also accepts what isn't signed. Whoever can reach the inbox can then speak
 	// for any actor of the instance. It is for prototypes, and networks that nobody
 	// else is on.
 	Unsigned bool
@@ -30,13 +30,13 @@ func (p *Policy) fits(host string) bool {
 	return p.Host == "*" || p.Host == host || wild && strings.HasSuffix(host, "."+below)
 }
 
-// Policies are what is taken from whom; the first that fits counts. From an instance that
-// none fits, what is signed is taken.
+// Policies apply to instances in order: the first match wins. An instance without a policy
+// must sign its activities.
 type Policies []Policy
 
-// Takes reports whether anything is taken from the instances with a host, on whichever
-// port. It is for [httpsig.KeysOptions], so that no key is fetched where nothing is taken
-// from.
+// Takes reports whether anything is accepted from the instances with a host, on whichever
+// port. It is for [httpsig.KeysOptions], so that no key is fetched from an instance that is
+// refused.
 func (list Policies) Takes(host string) bool {
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]" // as hosts of URLs have IPv6

@@ -15,12 +15,13 @@ import (
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/protocol/activitypub/httpsig"
+	"github.com/semelhq/semel/protocol/inbox"
 )
 
-// retryAfter is what a sender is told that has to deliver again.
+// retryAfter is when a sender should deliver again.
 const retryAfter = 5 * time.Second
 
-// receipt is the answer to an activity that was taken, whether now or before
+// receipt is the answer to an activity that was accepted, whether now or before
 // (VUL-03-001).
 type receipt struct {
 	Status     int    `json:"status"`
@@ -28,7 +29,7 @@ type receipt struct {
 	Message    string `json:"message"`
 }
 
-// refusal is the answer to a request of which nothing is taken.
+// refusal is the answer to a request that was rejected.
 type refusal struct {
 	Status     int     `json:"status"`
 	Error      string  `json:"error"`
@@ -36,21 +37,21 @@ type refusal struct {
 	ActivityID *string `json:"activity_id"`
 }
 
-// ServeHTTP takes activities that are posted to the inbox of an actor, or to the shared
+// ServeHTTP receives activities that are posted to the inbox of an actor, or to the shared
 // one:
 //
 //	202  it is in the store, or was already; or it deletes an actor who is gone
 //	400  it is malformed, has no id, or is for others
 //	401  its signature is missing or wrong
-//	403  nothing is taken from the actor's instance, the actor's key is gone, or somebody
-//	     else has signed it
+//	403  the actor's instance is refused, the actor's key is gone, or somebody else has
+//	     signed it
 //	404  there is no such actor
 //	405, 413, 415  it isn't posted, is too long, or isn't of a type of ActivityPub
 //	422  it can't be understood, or has an id of another server
-//	429, 503  it wasn't taken now, with Retry-After
+//	429, 503  it wasn't accepted now, with Retry-After
 //
 // The body has status and activity_id, and either message, or error and message. If the
-// sender hangs up, its activity is taken nevertheless.
+// sender hangs up, its activity is accepted nevertheless.
 func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a, err := in.receive(w, r)
 	a.Correlation = correlation(r, a.ID)
@@ -64,9 +65,9 @@ func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err == nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), in.opts.Budget)
+		ctx, cancel := inbox.Within(r.Context(), in.opts.Budget)
 		defer cancel()
-		got, err = in.take(ctx, a)
+		got, err = in.accept(ctx, a)
 	}
 	if err != nil {
 		in.refuse(w, r, a, err)
@@ -76,8 +77,8 @@ func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	problem.WriteAs(w, http.StatusAccepted, "application/json", receipt{http.StatusAccepted, a.ID, got.message()})
 }
 
-// receive reads and checks a request up to the point where its activity can be taken. What
-// it found out about the activity is there with an error, too.
+// receive reads and checks a request up to the point where its activity can be accepted.
+// What it found out about the activity is there with an error, too.
 func (in *Inbox) receive(w http.ResponseWriter, r *http.Request) (*Activity, error) {
 	a := new(Activity)
 	actor, is := in.actors.inbox(r.URL.Path)
@@ -178,7 +179,7 @@ func notFound() error {
 	return &fault{status: http.StatusNotFound, name: "NotFound", err: errors.New("there is no such actor")}
 }
 
-// maxCorrelation is the longest id of a request that is taken over, in bytes.
+// maxCorrelation is the longest id of a request that is used, in bytes.
 const maxCorrelation = 128
 
 // correlation is what the sender calls a request, or the id of its activity.
@@ -204,7 +205,7 @@ func visible(s string) bool {
 	return true
 }
 
-// refuse answers and logs a request of which nothing is taken, or of which it isn't known.
+// refuse answers a request that was rejected, or whose outcome is unknown, and logs it.
 func (in *Inbox) refuse(w http.ResponseWriter, r *http.Request, a *Activity, err error) {
 	doc := refusal{Status: http.StatusServiceUnavailable, Error: "Unavailable", Message: "The activity isn't taken, or it isn't known: deliver it again."}
 	level, wait := slog.LevelError, retryAfter
@@ -225,7 +226,7 @@ func (in *Inbox) refuse(w http.ResponseWriter, r *http.Request, a *Activity, err
 	problem.WriteAs(w, doc.Status, "application/json", doc)
 }
 
-// note logs an activity that has been taken, now or before (VUL-03-003).
+// note logs an activity that was accepted, now or before (VUL-03-003).
 func (in *Inbox) note(ctx context.Context, a *Activity, got outcome) {
 	level := slog.LevelInfo
 	attrs := append(a.attrs(), slog.Int("status", http.StatusAccepted), slog.Int("inboxes", got.inboxes), slog.Int("new", got.fresh))

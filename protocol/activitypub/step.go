@@ -2,11 +2,10 @@ package activitypub
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 
-	"github.com/semelhq/semel/protocol/webhook"
+	"github.com/semelhq/semel/protocol/inbox"
 )
 
 // Step is a change of the state of an object by an activity, such as validating a report.
@@ -25,7 +24,7 @@ type Step[S comparable] struct {
 	Apply func(ctx context.Context, from S) error
 }
 
-// Take takes the step, if it was not taken before. If the object is in the state To already,
+// Take makes the step, if it was not made before. If the object is in the state To already,
 // nothing happens and an attempted re-execution is logged at INFO (VUL-04-002, VUL-04-003).
 // If it is in none of From, the error is a [*Refusal], since the activity came too late.
 func (s *Step[S]) Take(ctx context.Context, log *slog.Logger, a *Activity) error {
@@ -39,7 +38,7 @@ func (s *Step[S]) Take(ctx context.Context, log *slog.Logger, a *Activity) error
 		return nil
 	}
 	if !slices.Contains(s.From, state) {
-		return &Refusal{Code: webhook.CodeTransition, Err: fmt.Errorf("%s can't happen in the state %v", s.Name, state)}
+		return inbox.Refuse("invalid_transition", "%s can't happen in the state %v", s.Name, state)
 	}
 	// A crash in Apply leaves its transaction undone, or the state in To; the next run
 	// sees which.

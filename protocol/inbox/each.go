@@ -21,22 +21,18 @@ func Within(ctx context.Context, budget time.Duration) (context.Context, context
 // another delivery finds their outcome.
 func Each[T any](ctx context.Context, parts []T, accept func(ctx context.Context, part *T) error) error {
 	results := make(chan error, len(parts))
-	next := make(chan *T)
-	for range min(atOnce, len(parts)) {
-		go func() {
-			for p := range next {
-				results <- accept(ctx, p)
-			}
-		}()
-	}
+	slots := make(chan struct{}, atOnce)
 	go func() {
-		defer close(next)
 		for i := range parts {
 			select {
-			case next <- &parts[i]:
+			case slots <- struct{}{}:
 			case <-ctx.Done():
 				return
 			}
+			go func() {
+				defer func() { <-slots }()
+				results <- accept(ctx, &parts[i])
+			}()
 		}
 	}()
 	var first error
