@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/protocol/activitypub"
 	"github.com/semelhq/semel/protocol/activitypub/httpsig"
 	"github.com/semelhq/semel/server/config"
@@ -42,6 +41,7 @@ func (s *Server) addInboxes(g *generation, cfg *config.Config) error {
 			}
 		}
 		g.inboxes = append(g.inboxes, in)
+		g.accepts(in.Destination(), activitypub.Principal, in.Work)
 	}
 	return nil
 }
@@ -150,25 +150,4 @@ func activityHeader(a *activitypub.Activity) http.Header {
 		"Semel-Correlation-Id", a.Correlation,
 	)
 	return h
-}
-
-// activityDestinations are the destinations of the activities that were taken.
-func (s *Server) activityDestinations(cfg *config.Config, own map[string]dispatch.Destination) {
-	for i := range cfg.ActivityPub {
-		a := &cfg.ActivityPub[i]
-		name := activitypub.OperationPrefix + a.Name
-		own[name] = takenDestination(name, activitypub.Principal, a.Timeout, a.Lease, func(ctx context.Context, d dispatch.Delivery) error {
-			return s.postActivity(ctx, name, d)
-		})
-	}
-}
-
-// postActivity brings an activity that was taken to the inbox that is in force.
-func (s *Server) postActivity(ctx context.Context, destination string, d dispatch.Delivery) error {
-	for _, in := range s.current().inboxes {
-		if in.Destination() == destination {
-			return dispatched(in.Work(ctx, d.Message.Payload))
-		}
-	}
-	return errors.New("there is no such inbox")
 }

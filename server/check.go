@@ -12,9 +12,7 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/evidence"
-	"github.com/semelhq/semel/protocol/ids/whatsapp"
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/store"
@@ -102,13 +100,7 @@ func assemble(cfg *config.Config) error {
 		return err
 	}
 	defer s.engine.Close(context.Background())
-	own := map[string]dispatch.Destination{}
-	s.eventDestinations(cfg, own)
-	s.activityDestinations(cfg, own)
-	if cfg.Commands.WhatsApp.On() {
-		own[whatsapp.Destination] = s.inbox()
-	}
-	if _, err := newOutbox(s.engine, &cfg.Dispatch, own, s.log); err != nil {
+	if _, err := newOutbox(s.engine, &cfg.Dispatch, s.acceptedDestinations(cfg), s.log); err != nil {
 		return err
 	}
 	s.dataAPI, err = api.New(api.Options{Engine: s.engine, Observer: api.NewObserver(s.store), Identify: s.caller})

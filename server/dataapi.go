@@ -59,6 +59,9 @@ func (s *Server) caller(r *http.Request) (api.Caller, error) {
 	return s.admit(api.Caller{Tenant: who.Tenant, Principal: who.Principal, Credential: who.Credential}, err)
 }
 
+// errReserved refuses a caller who would be mistaken for one of the service's own doors.
+var errReserved = errors.New("the principal is the service's own")
+
 // admit refuses a caller who can't be identified now, or who claims the service's own
 // principal.
 func (s *Server) admit(c api.Caller, err error) (api.Caller, error) {
@@ -67,7 +70,7 @@ func (s *Server) admit(c api.Caller, err error) (api.Caller, error) {
 		return api.Caller{}, &semel.Error{Code: semel.CodeStoreUnavailable, Message: err.Error()}
 	case err != nil:
 		return api.Caller{}, err
-	case s.reserved(c.Principal):
+	case s.current().principals[c.Principal]:
 		return api.Caller{}, errReserved
 	}
 	return c, nil

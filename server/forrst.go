@@ -16,12 +16,6 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// forrstService is a service over Forrst with the upstream that has its functions.
-type forrstService struct {
-	upstream *forrst.Upstream
-	guarded  http.Handler // the service, by the rules of ownAPI
-}
-
 // addForrst makes a service of a configuration. Its outcomes are recorded by the
 // generation's guard, which is closed with it.
 func (s *Server) addForrst(g *generation, c *config.Forrst) error {
@@ -50,10 +44,8 @@ func (s *Server) addForrst(g *generation, c *config.Forrst) error {
 	if err != nil {
 		return err
 	}
-	if g.forrst == nil {
-		g.forrst = map[string]*forrstService{}
-	}
-	g.forrst[c.Path] = &forrstService{up, s.ownAPI(service)}
+	g.forrst = append(g.forrst, up)
+	g.mount(c.Path, s.ownAPI(service))
 	return nil
 }
 

@@ -16,8 +16,6 @@ import (
 	"github.com/semelhq/semel/protocol/activitypub"
 	"github.com/semelhq/semel/protocol/forrst"
 	"github.com/semelhq/semel/protocol/ids"
-	"github.com/semelhq/semel/protocol/ids/whatsapp"
-	"github.com/semelhq/semel/protocol/webhook"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/server/limit"
@@ -45,17 +43,17 @@ type generation struct {
 	// commands takes commands; nil if none are declared.
 	commands    *ids.Gateway
 	commandsAPI http.Handler // the same, behind the guard of the service's own API
-	// forrst are the services over Forrst, by their paths.
-	forrst map[string]*forrstService
-	// whatsapp turns messages into commands; nil if it isn't configured.
-	whatsapp *whatsapp.Ingress
-	// webhooks are the receivers by their paths, and events by the destinations of what
-	// they take.
-	webhooks, events map[string]*webhook.Receiver
-	// inboxes take activities.
+	// forrst are the upstreams of services over Forrst.
+	forrst []*forrst.Upstream
+	// inboxes receive activities, each at several paths.
 	inboxes []*activitypub.Inbox
-	// exact are the paths of doors in lower case.
-	exact map[string]bool
+	// doors are the other doors by their paths, and lower has these in lower case.
+	doors map[string]http.Handler
+	lower map[string]bool
+	// workers handle what doors have accepted, by its destination. principals are those of
+	// such doors, which no caller may have.
+	workers    map[string]worker
+	principals map[string]bool
 
 	inFlight sync.WaitGroup
 }
@@ -76,7 +74,10 @@ func (s *Server) declare(cfg *config.Config) (*generation, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &generation{cfg: cfg, routes: newRouting()}
+	g := &generation{
+		cfg: cfg, routes: newRouting(), doors: map[string]http.Handler{}, lower: map[string]bool{},
+		workers: map[string]worker{}, principals: map[string]bool{},
+	}
 	if g.auth, err = auth.New(callers(&cfg.Auth)); err != nil {
 		return nil, at("auth", err)
 	}
@@ -95,11 +96,16 @@ func (s *Server) declare(cfg *config.Config) (*generation, error) {
 	if g.commands != nil {
 		g.commandsAPI = s.ownAPI(g.commands)
 	}
-	if g.whatsapp, err = s.ingress(g, &cfg.Commands.WhatsApp); err != nil {
+	if err = s.addWhatsApp(g, &cfg.Commands.WhatsApp); err != nil {
 		return nil, at("commands.whatsapp", err)
 	}
-	if err = s.receivers(g, cfg); err != nil {
-		return nil, err
+	for _, w := range cfg.Warnings() {
+		s.log.Warn(w)
+	}
+	for i := range cfg.Webhooks {
+		if err = s.addReceiver(g, &cfg.Webhooks[i]); err != nil {
+			return nil, at(fmt.Sprintf("webhooks[%d]", i), err)
+		}
 	}
 	if err = s.addInboxes(g, cfg); err != nil {
 		return nil, err
@@ -126,7 +132,6 @@ func (s *Server) declare(cfg *config.Config) (*generation, error) {
 			return nil, at(fmt.Sprintf("routes[%d]", i), err)
 		}
 	}
-	g.listDoors()
 	return g, nil
 }
 
@@ -295,7 +300,12 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// door is what takes requests at a path before any route does; nil if nothing does. The
+// mount puts a door at a path, which no route can hide.
+func (g *generation) mount(path string, door http.Handler) {
+	g.doors[path], g.lower[strings.ToLower(path)] = door, true
+}
+
+// door is what gets requests at a path before any route does; nil if nothing does. The
 // callers of webhooks, messages and inboxes prove by a signature who they are, which no
 // page in a browser can. Those of commands and Forrst don't, so they have the rules of
 // ownAPI.
@@ -303,12 +313,8 @@ func (g *generation) door(path string) http.Handler {
 	switch {
 	case g.commands != nil && (path == commandsPath || strings.HasPrefix(path, commandsPath+"/")):
 		return g.commandsAPI
-	case g.whatsapp != nil && path == g.cfg.Commands.WhatsApp.Path:
-		return g.whatsapp
-	case g.webhooks[path] != nil:
-		return g.webhooks[path]
-	case g.forrst[path] != nil:
-		return g.forrst[path].guarded
+	case g.doors[path] != nil:
+		return g.doors[path]
 	}
 	if in := g.inbox(path); in != nil {
 		return in
@@ -331,7 +337,7 @@ func (g *generation) interrupt() {
 		p.Interrupt()
 	}
 	for _, f := range g.forrst {
-		f.upstream.Interrupt()
+		f.Interrupt()
 	}
 }
 
@@ -351,7 +357,7 @@ func (g *generation) close(ctx context.Context) error {
 		p.Close()
 	}
 	for _, f := range g.forrst {
-		f.upstream.Close()
+		f.Close()
 	}
 	return err
 }

@@ -50,31 +50,17 @@ func (t *routing) evades(r *http.Request, route *semelproxy.Proxy) bool {
 	return found != nil && found != route && found.Guards(r)
 }
 
-// listDoors notes the paths of doors.
-func (g *generation) listDoors() {
-	g.exact = map[string]bool{}
-	for p := range g.webhooks {
-		g.exact[strings.ToLower(p)] = true
-	}
-	for p := range g.forrst {
-		g.exact[strings.ToLower(p)] = true
-	}
-	if g.whatsapp != nil {
-		g.exact[strings.ToLower(g.cfg.Commands.WhatsApp.Path)] = true
-	}
-}
-
 // passesDoor reports whether the path, which is no door's, would be one's if it were
 // spelled as an upstream may read it. If the upstream of a route takes what the door has
 // checked, it may well take at such a path what nobody has: an event without a signature.
 func (g *generation) passesDoor(p string) bool {
-	if len(g.exact) == 0 && len(g.inboxes) == 0 && g.commands == nil {
+	if len(g.doors) == 0 && len(g.inboxes) == 0 && g.commands == nil {
 		return false
 	}
 	folded := fold(p)
 	lower := strings.ToLower(folded)
 	for _, spelling := range [...]string{folded, folded + "/", lower, lower + "/"} {
-		if g.exact[spelling] || g.door(spelling) != nil {
+		if g.lower[spelling] || g.door(spelling) != nil {
 			return true
 		}
 	}

@@ -15,9 +15,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/evidence"
-	"github.com/semelhq/semel/protocol/ids/whatsapp"
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
@@ -128,13 +126,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if _, err = s.engine.Door().LoadEpoch(ctx); err != nil {
 		return nil, err
 	}
-	own := map[string]dispatch.Destination{}
-	s.eventDestinations(cfg, own)
-	s.activityDestinations(cfg, own)
-	if cfg.Commands.WhatsApp.On() {
-		own[whatsapp.Destination] = s.inbox()
-	}
-	if s.outbox, err = newOutbox(s.engine, &cfg.Dispatch, own, s.log); err != nil {
+	if s.outbox, err = newOutbox(s.engine, &cfg.Dispatch, s.acceptedDestinations(cfg), s.log); err != nil {
 		return nil, err
 	}
 	if s.gen, _, err = s.build(cfg); err != nil {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -15,28 +14,22 @@ import (
 	"github.com/semelhq/semel/transport/judge"
 )
 
-// receivers makes the receivers of a configuration's webhooks.
-func (s *Server) receivers(g *generation, cfg *config.Config) error {
-	for _, w := range cfg.Warnings() {
-		s.log.Warn(w)
+// addReceiver makes the receiver of a webhook.
+func (s *Server) addReceiver(g *generation, w *config.Webhook) error {
+	opts, err := w.Receiver()
+	if err != nil {
+		return err
 	}
-	g.webhooks, g.events = map[string]*webhook.Receiver{}, map[string]*webhook.Receiver{}
-	for i := range cfg.Webhooks {
-		w := &cfg.Webhooks[i]
-		opts, err := w.Receiver()
-		if err != nil {
-			return at(fmt.Sprintf("webhooks[%d]", i), err)
-		}
-		if opts.Handle, err = upstreamOf(w); err != nil {
-			return at(fmt.Sprintf("webhooks[%d]", i), err)
-		}
-		opts.Seen = s.sawEvent
-		r, err := webhook.New(s.engine, opts)
-		if err != nil {
-			return at(fmt.Sprintf("webhooks[%d]", i), err)
-		}
-		g.webhooks[w.Path], g.events[r.Destination()] = r, r
+	if opts.Handle, err = upstreamOf(w); err != nil {
+		return err
 	}
+	opts.Seen = s.sawEvent
+	r, err := webhook.New(s.engine, opts)
+	if err != nil {
+		return err
+	}
+	g.mount(w.Path, r)
+	g.accepts(r.Destination(), webhook.Principal, r.Work)
 	return nil
 }
 
@@ -53,8 +46,8 @@ func upstreamOf(w *config.Webhook) (webhook.Handler, error) {
 		if err == nil {
 			return nil
 		}
-		// A refusal is no end for the sender, who delivers until the event is taken: by
-		// then the upstream may take it. By a refusal it has said that it did nothing.
+		// After a refusal the sender delivers again, and the upstream may accept the event
+		// then. By the refusal it has said that it did nothing.
 		switch found := dispatch.FindingOf(err); {
 		case found.Verdict == judge.Unknown && holds:
 			return semel.Unknown(errors.New(found.Why()))
@@ -106,29 +99,4 @@ func (s *Server) sawEvent(seen webhook.Seen) {
 		level = slog.LevelInfo // anybody can send what nobody has signed
 	}
 	s.log.LogAttrs(ctx, level, "webhook", attrs...)
-}
-
-// eventDestinations are the destinations of the events that are taken first and posted
-// later: those of webhooks with ack, and conflicts that somebody replays.
-func (s *Server) eventDestinations(cfg *config.Config, own map[string]dispatch.Destination) {
-	for i := range cfg.Webhooks {
-		w := &cfg.Webhooks[i]
-		name := webhook.OperationPrefix + w.Name
-		d := takenDestination(name, webhook.Principal, w.Timeout, w.Lease, func(ctx context.Context, d dispatch.Delivery) error {
-			return s.postEvent(ctx, name, d)
-		})
-		if w.Payments != "" {
-			d.BreakAfter = -1 // an event that waits for another says nothing about the upstream
-		}
-		own[name] = d
-	}
-}
-
-// postEvent brings an event that was taken to the receiver that is in force.
-func (s *Server) postEvent(ctx context.Context, destination string, d dispatch.Delivery) error {
-	r := s.current().events[destination]
-	if r == nil {
-		return errors.New("there is no such webhook")
-	}
-	return dispatched(r.Work(ctx, d.Message.Payload))
 }

@@ -12,43 +12,29 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
-	"github.com/semelhq/semel/protocol/activitypub"
 	"github.com/semelhq/semel/protocol/ids"
 	"github.com/semelhq/semel/protocol/ids/whatsapp"
-	"github.com/semelhq/semel/protocol/webhook"
 	"github.com/semelhq/semel/server/config"
 )
 
-// How messages from WhatsApp are processed. Mapper, handlers and replies have timeouts of
-// their own, so workTimeout only ends what none of these bounds.
-const (
-	workTimeout    = 15 * time.Minute
-	workAtOnce     = 16
-	workLease      = 10 * time.Second
-	workMinBackoff = time.Second
-	workMaxBackoff = 5 * time.Minute
-	workMaxTries   = 1 << 20 // messages are parked by age
-)
-
-// ingress makes the configured webhook, in front of the generation's gateway. It is nil
-// if there is none.
-func (s *Server) ingress(g *generation, c *config.WhatsApp) (*whatsapp.Ingress, error) {
+// addWhatsApp makes the webhook of a configuration, in front of the generation's gateway.
+func (s *Server) addWhatsApp(g *generation, c *config.WhatsApp) error {
 	if !c.On() {
-		return nil, nil
+		return nil
 	}
 	verify, secrets, err := c.Secrets()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	reply, err := replies(c)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	numbers := map[string]config.WhatsAppNumber{}
 	for _, n := range c.Numbers {
 		numbers[n.PhoneNumberID] = n
 	}
-	return whatsapp.New(s.engine, whatsapp.Options{
+	in, err := whatsapp.New(s.engine, whatsapp.Options{
 		Gateway: g.commands, AppSecrets: secrets, VerifyToken: verify,
 		Tenant: func(id string) (string, bool) {
 			n, ok := numbers[id]
@@ -58,7 +44,7 @@ func (s *Server) ingress(g *generation, c *config.WhatsApp) (*whatsapp.Ingress, 
 		Rights: func(_ context.Context, m *whatsapp.Message) ([]string, error) {
 			n, ok := numbers[m.PhoneNumberID]
 			if !ok || n.Tenant != m.TenantID {
-				// The message was taken under another configuration, perhaps by a node
+				// The message was accepted under another configuration, perhaps by a node
 				// that still has it.
 				return nil, errors.New("the phone number doesn't belong to the tenant any more")
 			}
@@ -67,6 +53,14 @@ func (s *Server) ingress(g *generation, c *config.WhatsApp) (*whatsapp.Ingress, 
 		Reply: reply,
 		Seen:  s.seen,
 	})
+	if err != nil {
+		return err
+	}
+	g.mount(c.Path, in)
+	g.accepts(whatsapp.Destination, whatsapp.Principal, func(ctx context.Context, payload []byte) error {
+		return untilStopped(ctx, func() error { return in.Work(ctx, payload) })
+	})
+	return nil
 }
 
 // seen logs what happened to one part of a delivery. It doesn't log message ids, which
@@ -78,44 +72,6 @@ func (s *Server) seen(p whatsapp.Seen) {
 		level, attrs = slog.LevelWarn, append(attrs, slog.Any("error", p.Err))
 	}
 	s.log.LogAttrs(ctx, level, "whatsapp", attrs...)
-}
-
-// inbox is the destination of received messages. If one of them fails, that says nothing
-// about the next, so failures don't pause it.
-func (s *Server) inbox() dispatch.Destination {
-	return dispatch.Destination{
-		Sender: dispatch.SenderFunc(s.work), Timeout: workTimeout, Concurrency: workAtOnce, Lease: workLease,
-		MinBackoff: workMinBackoff, MaxBackoff: workMaxBackoff, MaxTries: workMaxTries, BreakAfter: -1,
-	}
-}
-
-// work passes a received message to the current ingress.
-func (s *Server) work(ctx context.Context, d dispatch.Delivery) error {
-	in := s.current().whatsapp
-	if in == nil {
-		return errors.New("the WhatsApp webhook is not configured")
-	}
-	if err := taken(&d); err != nil {
-		return dispatch.Park("not_taken", err)
-	}
-	return dispatched(untilStopped(ctx, func() error { return in.Work(ctx, d.Message.Payload) }))
-}
-
-// taken checks that the webhook sent a message. Any caller of the execution API can send
-// one to this destination, and its content says what to execute in whose name. Only the
-// webhook has its operations under its principal.
-func taken(d *dispatch.Delivery) error {
-	var in struct {
-		TenantID string `json:"tenant_id"`
-	}
-	if err := json.Unmarshal(d.Message.Payload, &in); err != nil {
-		return errors.New("the webhook doesn't send messages of this form")
-	}
-	by := d.Call.Operation == whatsapp.MessageOperation || d.Call.Operation == whatsapp.StatusOperation
-	if !by || d.Call.Principal != config.WhatsAppPrincipal || d.Call.Tenant != in.TenantID {
-		return errors.New("the message is not from the webhook")
-	}
-	return nil
 }
 
 // untilStopped calls work, and gives up some time after ctx is done. By then only a
@@ -145,23 +101,6 @@ func untilStopped(ctx context.Context, work func() error) error {
 	case <-timer.C:
 		return context.Cause(ctx)
 	}
-}
-
-// errReserved refuses a caller who would be mistaken for one of the service's own doors.
-var errReserved = errors.New("the principal is the service's own")
-
-// reserved reports whether a principal is that of a door.
-func (s *Server) reserved(principal string) bool {
-	cfg := s.current().cfg
-	switch principal {
-	case config.WhatsAppPrincipal:
-		return cfg.Commands.WhatsApp.On()
-	case webhook.Principal:
-		return len(cfg.Webhooks) > 0
-	case activitypub.Principal:
-		return len(cfg.ActivityPub) > 0
-	}
-	return false
 }
 
 // A reply is posted to the reply_url: what to tell the sender of a message.

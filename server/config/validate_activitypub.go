@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/protocol/activitypub"
 	"github.com/semelhq/semel/protocol/activitypub/httpsig"
 	"github.com/semelhq/semel/server/auth"
@@ -26,12 +25,7 @@ func deriveActivityPub(c *Config) {
 	for i := range c.ActivityPub {
 		a := &c.ActivityPub[i]
 		a.Tenant = cmp.Or(a.Tenant, c.Auth.DefaultTenant)
-		if a.Evidence == "" {
-			a.Evidence = semel.EvidenceNone
-			if c.Evidence.KeyFile != "" {
-				a.Evidence = semel.EvidenceDecisions
-			}
-		}
+		a.Evidence = cmp.Or(a.Evidence, c.acceptedEvidence())
 	}
 }
 

@@ -21,12 +21,7 @@ func deriveWebhooks(c *Config, origins *Origins) {
 	for i := range c.Webhooks {
 		w, path := &c.Webhooks[i], fmt.Sprintf("webhooks[%d]", i)
 		w.Tenant = cmp.Or(w.Tenant, c.Auth.DefaultTenant)
-		if w.Evidence == "" {
-			w.Evidence = semel.EvidenceNone
-			if c.Evidence.KeyFile != "" {
-				w.Evidence = semel.EvidenceDecisions
-			}
-		}
+		w.Evidence = cmp.Or(w.Evidence, c.acceptedEvidence())
 		source, err := w.ReadSource()
 		if err != nil {
 			continue
@@ -39,6 +34,14 @@ func deriveWebhooks(c *Config, origins *Origins) {
 			w.OnAbandoned = cmp.Or(w.OnAbandoned, semel.HoldAbandoned)
 		}
 	}
+}
+
+// acceptedEvidence is the default of what goes to the evidence log of what doors accept.
+func (c *Config) acceptedEvidence() semel.EvidenceLevel {
+	if c.Evidence.KeyFile == "" {
+		return semel.EvidenceNone
+	}
+	return semel.EvidenceDecisions
 }
 
 // isFile reports whether the value names a file, and not what is built in.

@@ -13,10 +13,6 @@ import (
 	"github.com/semelhq/semel/protocol/ids/whatsapp"
 )
 
-// WhatsAppPrincipal is the principal of the webhook, which no caller may have while the
-// webhook is on: its records say what the service should execute.
-const WhatsAppPrincipal = "whatsapp"
-
 // minWhatsAppSecret is the shortest secret that the webhook accepts, in bytes.
 const minWhatsAppSecret = 8
 
@@ -158,7 +154,7 @@ func (v *validator) ownNames() {
 			v.bad(fmt.Sprintf("dispatch.destinations[%d].name", i), "", "%q is the destination that executes messages from WhatsApp", whatsapp.Destination)
 		}
 	}
-	v.reservePrincipal(WhatsAppPrincipal, "messages from WhatsApp")
+	v.reservePrincipal(whatsapp.Principal, "messages from WhatsApp")
 }
 
 // reservePrincipal refuses callers who would be taken for one of the service's own doors.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/protocol/inbox"
 )
 
 // part is a message, or a status update of one, from a batch.
@@ -20,14 +21,11 @@ type part struct {
 	key       string
 	print     semel.Fingerprint
 	raw       json.RawMessage
-	fault     string // why it can't be processed; it is accepted nevertheless
+	fault     inbox.Code // why it can't be processed; it is accepted nevertheless
 }
 
-// Codes of parts that can't be processed.
-const (
-	codeMalformed = "malformed"
-	codeTooLong   = "too_long"
-)
+// codeMalformed is why a part can't be processed that isn't as WhatsApp writes it.
+const codeMalformed inbox.Code = "malformed"
 
 const (
 	messagesField = "messages" // the field of a change that has messages and statuses
@@ -135,7 +133,7 @@ func (s *splitter) add(p part) error {
 // status update the status too, because all updates of a message have its id.
 func newPart(operation, phone string, raw json.RawMessage) part {
 	if len(raw) > MaxMessage {
-		return faulty(operation, phone, raw, codeTooLong)
+		return faulty(operation, phone, raw, inbox.CodeTooLong)
 	}
 	id, _ := canon.Text(canon.Member(raw, "id"))
 	// The strict reader refuses ambiguous JSON.
@@ -156,7 +154,7 @@ func newPart(operation, phone string, raw json.RawMessage) part {
 
 // faulty is a part without an identity; it is identified by its content instead. It is
 // accepted once, and parked for an operator.
-func faulty(operation, phone string, raw json.RawMessage, code string) part {
+func faulty(operation, phone string, raw json.RawMessage, code inbox.Code) part {
 	sum := sha256.Sum256(raw)
 	name := "sha256:" + hex.EncodeToString(sum[:])
 	p := part{operation: operation, phone: phone, id: name, key: phone + "/" + name, raw: raw, fault: code}

@@ -7,15 +7,14 @@
 // whose key is the phone number's id and the message's. The second is the command: the
 // meaning of the message, whichever message it was (see package ids).
 //
-// # Take first, work later
+// # Accept first, work later
 //
-// The webhook only takes messages. Taking one is an attempt that sends the message to
-// the outbox of its own record and completes. So 200 means that every message of the
-// batch is durable, and the answer doesn't wait for commands to run. A dispatcher
+// The webhook only accepts messages (see package inbox). So 200 means that every message of
+// the batch is durable, and the answer doesn't wait for commands to run. A dispatcher
 // (package dispatch) then passes each message to [Ingress.Work], which asks the mapper
 // for a command and executes it.
 //
-// After a crash before a message is taken, WhatsApp gets no 200 and delivers again. A
+// After a crash before a message is accepted, WhatsApp gets no 200 and delivers again. A
 // crash afterwards leaves a message that is due: a dispatcher of any node works on it,
 // perhaps again. So the mapper may be asked about a message more than once, though never
 // concurrently; the command that it returns is executed once. If it returns another

@@ -9,18 +9,24 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/protocol/ids"
+	"github.com/semelhq/semel/protocol/inbox"
 	"github.com/semelhq/semel/protocol/webhook"
 )
 
-// The operations that take messages and status updates.
+// The operations that accept messages and status updates.
 const (
 	MessageOperation = "whatsapp.message"
 	StatusOperation  = "whatsapp.status"
 )
 
-// Destination is the destination of taken messages; a dispatcher must pass them to
+// Destination is the destination of accepted messages; a dispatcher must pass them to
 // [Ingress.Work].
 const Destination = "whatsapp"
+
+// Principal is who accepts messages. Nobody else may have it where they are accepted, because
+// its records say what to execute. If it were the sender, a message that comes again with
+// another sender would have another identity.
+const Principal = "whatsapp"
 
 // Defaults and bounds of [Options].
 const (
@@ -37,10 +43,6 @@ const (
 	MaxMessage = 256 << 10
 )
 
-// takeLease is short, because taking a message is two writes without external effects. If
-// a node dies between them, the next delivery waits that long.
-const takeLease = 2 * time.Second
-
 // Options configure an [Ingress].
 type Options struct {
 	// Gateway executes the commands. Required, on the same engine.
@@ -51,7 +53,7 @@ type Options struct {
 	// Required.
 	VerifyToken string
 	// Tenant returns the tenant of a phone number, by its id. Required. A message to a
-	// number without a tenant isn't taken, so WhatsApp delivers it again.
+	// number without a tenant isn't accepted, so WhatsApp delivers it again.
 	Tenant func(phoneNumberID string) (tenant string, ok bool)
 	// Map reads a command from a message. Required.
 	Map Mapper
@@ -62,10 +64,10 @@ type Options struct {
 	// why nothing was executed. After a crash, or an error, it is called again with
 	// the same arguments, so derive the id of your message from m.ID. Optional.
 	Reply func(ctx context.Context, m *Message, r *ids.Response, refused error) error
-	// Status gets status updates of messages that were sent. Nil: they aren't taken.
+	// Status gets status updates of messages that were sent. Nil: they aren't accepted.
 	Status func(ctx context.Context, s *Status) error
-	// Budget is how long a webhook waits until its messages are taken. Then it answers
-	// 503; the rest is still taken, and the next delivery finds it. Defaults to
+	// Budget is how long a webhook waits until its messages are accepted. Then it answers
+	// 503; what has begun continues, and the next delivery finds it. Defaults to
 	// [DefaultBudget].
 	Budget time.Duration
 	// Window is how long a message is recognised as seen. Defaults to [DefaultWindow];
@@ -76,7 +78,7 @@ type Options struct {
 	// lose those of the last 10 milliseconds. With durable it loses none that was
 	// answered with 200.
 	Evidence semel.EvidenceLevel
-	// Seen is called for each part of a batch, whether it was taken or not. Optional.
+	// Seen is called for each part of a batch, whether it was accepted or not. Optional.
 	Seen func(Seen)
 }
 
@@ -89,7 +91,7 @@ type Seen struct {
 	ID            string
 	// Decision is what this delivery of it got.
 	Decision semel.Decision
-	// Err is why it was not taken, or that it is a conflict.
+	// Err is why it was not accepted, or that it is a conflict.
 	Err error
 }
 
@@ -97,7 +99,7 @@ type Seen struct {
 // them, on any number of nodes, may serve one store. Its methods may be called
 // concurrently.
 type Ingress struct {
-	engine   *semel.Engine
+	inboxes  map[string]*inbox.Inbox[head] // by operation
 	verifier *webhook.Verifier
 	opts     Options
 }
@@ -129,14 +131,15 @@ func New(engine *semel.Engine, opts Options) (*Ingress, error) {
 	opts.Budget = cmp.Or(opts.Budget, DefaultBudget)
 	opts.Window = cmp.Or(opts.Window, DefaultWindow)
 	opts.Evidence = cmp.Or(opts.Evidence, semel.EvidenceDecisions)
-	in := &Ingress{engine: engine, verifier: verifier, opts: opts}
-	return in, engine.Register(in.operation(MessageOperation), in.operation(StatusOperation))
-}
-
-// operation: taking has no external effect, so an abandoned attempt may run again.
-func (in *Ingress) operation(name string) semel.Operation {
-	return semel.Operation{
-		Name: name, Window: in.opts.Window, Lease: takeLease, Evidence: in.opts.Evidence,
-		OnAbandoned: semel.RetryAbandoned, OnFailure: semel.RetryFailure,
+	in := &Ingress{inboxes: map[string]*inbox.Inbox[head]{}, verifier: verifier, opts: opts}
+	for _, operation := range []string{MessageOperation, StatusOperation} {
+		in.inboxes[operation], err = inbox.New(engine, inbox.Options[head]{
+			Name: operation, Destination: Destination, Door: "whatsapp", Principal: Principal,
+			Window: opts.Window, Budget: opts.Budget, Evidence: opts.Evidence, Handle: in.handle,
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
+	return in, nil
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strconv"
 	"time"
+
+	"github.com/semelhq/semel/protocol/inbox"
 )
 
 // Message is a message to one of the app's phone numbers.
@@ -27,7 +29,7 @@ type Message struct {
 	Button string `json:"button,omitempty"`
 	// ReplyTo is the id of the message that it answers.
 	ReplyTo string `json:"reply_to,omitempty"`
-	// SentAt is when WhatsApp says that it was sent; ReceivedAt when it was taken.
+	// SentAt is when WhatsApp says that it was sent; ReceivedAt when it was accepted.
 	SentAt     time.Time `json:"sent_at,omitzero"`
 	ReceivedAt time.Time `json:"received_at"`
 	// Raw is the message as it came.
@@ -53,8 +55,8 @@ type Status struct {
 
 var errSender = errors.New("the message has no sender")
 
-// message reads the parts that commands are made of.
-func (t *taken) message() (*Message, error) {
+// messageOf reads the parts that commands are made of.
+func messageOf(it *inbox.Item[head]) (*Message, error) {
 	type reply struct {
 		ID    string `json:"id"`
 		Title string `json:"title"`
@@ -79,33 +81,33 @@ func (t *taken) message() (*Message, error) {
 			ID string `json:"id"`
 		} `json:"context"`
 	}
-	if err := json.Unmarshal(t.Raw, &in); err != nil {
+	if err := json.Unmarshal(it.Body, &in); err != nil {
 		return nil, err
 	}
 	if in.From == "" {
 		return nil, errSender
 	}
 	return &Message{
-		TenantID: t.TenantID, PhoneNumberID: t.PhoneNumberID, ID: in.ID, From: in.From, Type: in.Type,
+		TenantID: it.Tenant, PhoneNumberID: it.Head.PhoneNumberID, ID: in.ID, From: in.From, Type: in.Type,
 		Text:    cmp.Or(in.Text.Body, in.Button.Text, in.Interactive.Button.Title, in.Interactive.Row.Title),
 		Button:  cmp.Or(in.Button.Payload, in.Interactive.Button.ID, in.Interactive.Row.ID),
-		ReplyTo: in.Context.ID, SentAt: unix(in.Timestamp), ReceivedAt: t.ReceivedAt, Raw: t.Raw,
+		ReplyTo: in.Context.ID, SentAt: unix(in.Timestamp), ReceivedAt: it.ReceivedAt, Raw: it.Body,
 	}, nil
 }
 
-func (t *taken) status() (*Status, error) {
+func statusOf(it *inbox.Item[head]) (*Status, error) {
 	var in struct {
 		ID        string `json:"id"`
 		Status    string `json:"status"`
 		Timestamp string `json:"timestamp"`
 		To        string `json:"recipient_id"`
 	}
-	if err := json.Unmarshal(t.Raw, &in); err != nil {
+	if err := json.Unmarshal(it.Body, &in); err != nil {
 		return nil, err
 	}
 	return &Status{
-		TenantID: t.TenantID, PhoneNumberID: t.PhoneNumberID, ID: in.ID, Status: in.Status,
-		To: in.To, At: unix(in.Timestamp), ReceivedAt: t.ReceivedAt, Raw: t.Raw,
+		TenantID: it.Tenant, PhoneNumberID: it.Head.PhoneNumberID, ID: in.ID, Status: in.Status,
+		To: in.To, At: unix(in.Timestamp), ReceivedAt: it.ReceivedAt, Raw: it.Body,
 	}, nil
 }
 

@@ -202,7 +202,7 @@ func TestSameMessageOtherBody(t *testing.T) {
 	if len(r.due) != 1 || r.seen[1].Decision != semel.Replay || r.seen[2].Decision != semel.Conflict || !errors.Is(r.seen[2].Err, semel.ErrConflict) {
 		t.Errorf("%d taken, %+v", len(r.due), r.seen)
 	}
-	got := r.story(semel.ID{Tenant: "acme", Principal: principal, Operation: MessageOperation, Key: phone + "/wamid.1"}, "")
+	got := r.story(semel.ID{Tenant: "acme", Principal: Principal, Operation: MessageOperation, Key: phone + "/wamid.1"}, "")
 	for _, want := range []string{"observation.emitted first_seen executed", "observation.emitted duplicate_replayed", "execution.rejected conflict_rejected"} {
 		if !slices.Contains(got, want) {
 			t.Errorf("the evidence has no %q: %q", want, got)

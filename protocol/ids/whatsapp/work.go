@@ -2,7 +2,6 @@ package whatsapp
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,35 +9,36 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/protocol/ids"
-	"github.com/semelhq/semel/protocol/webhook"
+	"github.com/semelhq/semel/protocol/inbox"
 )
 
 // Refusal is an error of [Ingress.Work] that another try wouldn't change. Park the
 // message.
-type Refusal = webhook.Refusal
+type Refusal = inbox.Refusal
 
 // Later is an error of [Ingress.Work] that says when to try again. After any other error
 // the caller chooses.
-type Later = webhook.Later
+type Later = inbox.Later
 
 // ErrNoCommand is what a mapper returns for a message that asks for nothing.
 var ErrNoCommand = errors.New("whatsapp: the message is no command")
 
-// Work processes a taken message: payload is that of a message to [Destination]. It
+// Work processes an accepted message: payload is that of a message to [Destination]. It
 // returns nil when it is done. After any error but a [Refusal], call it again; it then
 // finds the outcome of a command that was executed.
 func (in *Ingress) Work(ctx context.Context, payload []byte) error {
-	var t taken
-	if err := json.Unmarshal(payload, &t); err != nil {
-		return &Refusal{Code: codeMalformed, Err: err}
+	return in.inboxes[MessageOperation].Work(ctx, payload)
+}
+
+// handle processes an accepted message, or a status update of one.
+func (in *Ingress) handle(ctx context.Context, it *inbox.Item[head]) error {
+	if it.Head.Fault != "" {
+		return inbox.Refuse(it.Head.Fault, "it can't be read as WhatsApp writes it")
 	}
-	if t.Fault != "" {
-		return &Refusal{Code: webhook.Code(t.Fault), Err: errors.New("it can't be read as WhatsApp writes it")}
+	if it.Head.Operation == StatusOperation {
+		return in.handleStatus(ctx, it)
 	}
-	if t.Operation == StatusOperation {
-		return in.workStatus(ctx, &t)
-	}
-	m, err := t.message()
+	m, err := messageOf(it)
 	if err != nil {
 		return &Refusal{Code: codeMalformed, Err: err}
 	}
@@ -64,13 +64,13 @@ func (in *Ingress) Work(ctx context.Context, payload []byte) error {
 	return in.answer(ctx, m, r, err)
 }
 
-func (in *Ingress) workStatus(ctx context.Context, t *taken) error {
-	s, err := t.status()
+func (in *Ingress) handleStatus(ctx context.Context, it *inbox.Item[head]) error {
+	s, err := statusOf(it)
 	if err != nil {
 		return &Refusal{Code: codeMalformed, Err: err}
 	}
 	if in.opts.Status == nil {
-		return nil // it was taken by a node with other options
+		return nil // it was accepted by a node with other options
 	}
 	return in.opts.Status(ctx, s)
 }
@@ -107,7 +107,7 @@ func (in *Ingress) answer(ctx context.Context, m *Message, r *ids.Response, err 
 		return err
 	}
 	if wrong, ok := errors.AsType[*ids.Error](err); ok {
-		return &Refusal{Code: webhook.Code(wrong.Reason), Err: err} // the mapper's fault: somebody should see it
+		return &Refusal{Code: inbox.Code(wrong.Reason), Err: err} // the mapper's fault: somebody should see it
 	}
 	return nil
 }

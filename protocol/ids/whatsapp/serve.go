@@ -1,0 +1,122 @@
+package whatsapp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/protocol/inbox"
+	"github.com/semelhq/semel/protocol/webhook"
+)
+
+// principal is the principal of all messages. If it were the sender, a message that
+// comes again with another sender would have another identity.
+const principal = "whatsapp"
+
+// ServeHTTP is the webhook:
+//
+//	GET   the handshake: 200 with the challenge, or 403
+//	POST  200 when every message of the batch is accepted; 401 without a signature, 403
+//	      with a wrong one, 413 over [MaxBody] or 1,000 messages and statuses, 400 if the
+//	      body isn't a webhook, and 503 if a message wasn't accepted, so that the batch
+//	      comes again
+//
+// The signature is verified before the body is parsed or anything is stored.
+func (in *Ingress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	switch r.Method {
+	case http.MethodGet:
+		in.handshake(w, r)
+	case http.MethodPost:
+		in.deliver(w, r)
+	default:
+		w.Header().Set("Allow", "GET, POST")
+		refuse(w, http.StatusMethodNotAllowed, "use GET or POST")
+	}
+}
+
+func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
+	text, err := body.Read(w, r, MaxBody)
+	if errors.Is(err, body.ErrTooLong) {
+		refuse(w, http.StatusRequestEntityTooLarge, "the body is too long")
+		return
+	}
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "the body broke off")
+		return
+	}
+	err = in.verifier.Check(&webhook.Delivery{Header: r.Header, Body: text})
+	if refused, ok := errors.AsType[*webhook.Refusal](err); ok && refused.Code == webhook.CodeSignatureMissing {
+		refuse(w, http.StatusUnauthorized, "the signature is missing")
+		return
+	}
+	if err != nil {
+		refuse(w, http.StatusForbidden, "the signature is wrong")
+		return
+	}
+	parts, err := split(text, in.opts.Status != nil)
+	if errors.Is(err, errMany) {
+		refuse(w, http.StatusRequestEntityTooLarge, err.Error())
+		return
+	}
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	ctx, cancel := inbox.Within(r.Context(), in.opts.Budget)
+	defer cancel()
+	if err := inbox.Each(ctx, parts, in.accept); err != nil {
+		w.Header().Set("Retry-After", "5")
+		refuse(w, http.StatusServiceUnavailable, "not all of it is taken: deliver it again")
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+// handshake confirms to WhatsApp that this is the app's webhook.
+func (in *Ingress) handshake(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	challenge, ok := source().Confirm(q, in.opts.VerifyToken)
+	if !ok || q.Get("hub.mode") != "subscribe" {
+		refuse(w, http.StatusForbidden, "the handshake is refused")
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte(challenge)) // WhatsApp asks again if it was lost
+}
+
+// errNoTenant: the phone number has no tenant, so the part isn't accepted.
+var errNoTenant = errors.New("the phone number is nobody's")
+
+// head is what is kept of a part beside its body.
+type head struct {
+	Operation     string     `json:"operation"`
+	PhoneNumberID string     `json:"phone_number_id"`
+	Fault         inbox.Code `json:"fault,omitempty"`
+}
+
+// accept makes one part durable, once. A concurrent duplicate waits for it. It returns nil
+// if the sender has done its part: a message that was accepted before with other content is
+// in the evidence log, and there is nothing more to accept.
+func (in *Ingress) accept(ctx context.Context, p *part) error {
+	tenant, ok := in.opts.Tenant(p.phone)
+	res, err := inbox.Result{Err: errNoTenant}, errNoTenant
+	if ok && tenant != "" {
+		it := &inbox.Item[head]{
+			Tenant: tenant, Key: p.key, Fingerprint: p.print, Head: head{p.operation, p.phone, p.fault}, Body: p.raw, ReceivedAt: time.Now().UTC(),
+		}
+		if p.fault == inbox.CodeTooLong {
+			it.Body = nil // its digest is in the key
+		}
+		res, err = in.inboxes[p.operation].Accept(ctx, it)
+	}
+	if in.opts.Seen != nil {
+		in.opts.Seen(Seen{Operation: p.operation, PhoneNumberID: p.phone, ID: p.id, Decision: res.Decision, Err: res.Err})
+	}
+	return err
+}
+
+func refuse(w http.ResponseWriter, status int, why string) { http.Error(w, why, status) }
