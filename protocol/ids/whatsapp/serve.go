@@ -11,10 +11,6 @@ import (
 	"github.com/semelhq/semel/protocol/webhook"
 )
 
-// principal is the principal of all messages. If it were the sender, a message that
-// comes again with another sender would have another identity.
-const principal = "whatsapp"
-
 // ServeHTTP is the webhook:
 //
 //	GET   the handshake: 200 with the challenge, or 403
