@@ -1,182 +1,100 @@
 package memstore
 
 import (
-	"cmp"
 	"context"
 	"math"
-	"math/rand/v2"
-	"strconv"
-	"strings"
+	"slices"
+	"sort"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
 )
 
-// dueIndex has the entries whose records have a NextAt, in the order of their places.
-// It is a treap, a randomly balanced tree, through the entries themselves, so a query
-// costs time for what it finds, however many records there are.
-type dueIndex struct{ root *entry }
+// dueIndex lists the records that have a NextAt, in the order of their places. The list is in
+// parts, none of them empty, so that a change moves only what is in one of them: it costs
+// hardly more among a million records than among few.
+type dueIndex struct{ parts [][]*semel.Record }
 
-// place is a record's place in the order of due records. The zero place is before all.
-type place struct {
-	at store.Instant
-	id semel.ID
-}
+// maxPart is how many records a part has at most; see BenchmarkMaxPart.
+const maxPart = 64
 
-func placeOf(rec *semel.Record) place { return place{rec.NextAt, rec.ID} }
+func dueAt(rec *semel.Record) place { return place{rec.NextAt, &rec.ID} }
 
-func (p *place) compare(rec *semel.Record) int {
-	if p.at != rec.NextAt {
-		return cmp.Compare(p.at, rec.NextAt)
+// find returns where the record at a place is, or would be: the part, and the index in it.
+func (x *dueIndex) find(p place) (n, i int, found bool) {
+	behind := sort.Search(len(x.parts), func(n int) bool { return dueAt(x.parts[n][0]).compare(p) > 0 })
+	if behind == 0 {
+		return 0, 0, false
 	}
-	return cmp.Or(
-		cmp.Compare(p.id.Tenant, rec.ID.Tenant), cmp.Compare(p.id.Principal, rec.ID.Principal),
-		cmp.Compare(p.id.Operation, rec.ID.Operation), cmp.Compare(p.id.Key, rec.ID.Key),
-	)
+	n = behind - 1
+	i, found = slices.BinarySearchFunc(x.parts[n], p, func(rec *semel.Record, p place) int { return dueAt(rec).compare(p) })
+	return n, i, found
 }
 
-// move makes next the record of en, which may have none yet, and updates the index.
-func (x *dueIndex) move(en *entry, next *semel.Record) {
-	if en.rec != nil && en.rec.NextAt == next.NextAt {
-		en.rec = next
+// add adds a record, if it has a NextAt.
+func (x *dueIndex) add(rec *semel.Record) {
+	if rec.NextAt == 0 {
 		return
 	}
-	if en.rec != nil {
-		x.remove(en)
-	}
-	if en.rec = next; next.NextAt != 0 {
-		at := placeOf(next)
-		en.weight = rand.Uint32()
-		x.root = x.root.insert(en, &at)
-	}
-}
-
-// remove takes en out, if its record is in.
-func (x *dueIndex) remove(en *entry) {
-	if en.rec.NextAt == 0 {
+	if len(x.parts) == 0 {
+		x.parts = [][]*semel.Record{{rec}}
 		return
 	}
-	at := placeOf(en.rec)
-	x.root = x.root.erase(&at)
-	en.before, en.after = nil, nil
-}
-
-// insert adds en, which has the place at, to the tree below t and returns its root.
-func (t *entry) insert(en *entry, at *place) *entry {
-	switch {
-	case t == nil:
-		return en
-	case en.weight > t.weight:
-		en.before, en.after = t.split(at)
-		return en
-	case at.compare(t.rec) < 0:
-		t.before = t.before.insert(en, at)
-	default:
-		t.after = t.after.insert(en, at)
-	}
-	return t
-}
-
-// split splits the tree below t into the entries before a place and those after it.
-func (t *entry) split(at *place) (before, after *entry) {
-	switch {
-	case t == nil:
-		return nil, nil
-	case at.compare(t.rec) < 0:
-		before, t.before = t.before.split(at)
-		return before, t
-	default:
-		t.after, after = t.after.split(at)
-		return t, after
+	n, i, _ := x.find(dueAt(rec))
+	part := slices.Insert(x.parts[n], i, rec)
+	x.parts[n] = part
+	if half := len(part) / 2; len(part) > maxPart {
+		x.parts = slices.Insert(x.parts, n+1, slices.Clone(part[half:]))
+		x.parts[n] = slices.Delete(part, half, len(part))
 	}
 }
 
-// erase removes the entry at a place from the tree below t. It must exist.
-func (t *entry) erase(at *place) *entry {
-	switch c := at.compare(t.rec); {
-	case c == 0:
-		return merge(t.before, t.after)
-	case c < 0:
-		t.before = t.before.erase(at)
-	default:
-		t.after = t.after.erase(at)
+// remove removes a record that was added.
+func (x *dueIndex) remove(rec *semel.Record) {
+	if rec.NextAt == 0 {
+		return
 	}
-	return t
-}
-
-// merge makes one tree of two, of which the first is before the second.
-func merge(before, after *entry) *entry {
-	switch {
-	case before == nil:
-		return after
-	case after == nil:
-		return before
-	case before.weight > after.weight:
-		before.after = merge(before.after, after)
-		return before
-	default:
-		after.before = merge(before, after.before)
-		return after
+	n, i, _ := x.find(dueAt(rec))
+	x.parts[n] = slices.Delete(x.parts[n], i, i+1)
+	if len(x.parts[n]) == 0 {
+		x.parts = slices.Delete(x.parts, n, n+1)
 	}
 }
 
-// follow appends up to most records that come after a place and are due at until.
-func (t *entry) follow(from *place, until store.Instant, most int, recs []*semel.Record) []*semel.Record {
-	if t == nil {
-		return recs
+// after returns up to most records that come after a place and are due at until.
+func (x *dueIndex) after(p place, until store.Instant, most int) (recs []*semel.Record) {
+	n, i, found := x.find(p)
+	if found {
+		i++
 	}
-	behind := from.compare(t.rec) < 0
-	if behind {
-		recs = t.before.follow(from, until, most, recs)
-	}
-	if len(recs) >= most || t.rec.NextAt > until {
-		return recs
-	}
-	if behind {
-		recs = append(recs, t.rec)
-	}
-	if len(recs) < most {
-		recs = t.after.follow(from, until, most, recs)
+	for ; n < len(x.parts); n, i = n+1, 0 {
+		for _, rec := range x.parts[n][i:] {
+			if rec.NextAt > until || len(recs) == most {
+				return recs
+			}
+			recs = append(recs, rec)
+		}
 	}
 	return recs
 }
 
-// String is the place in a page's Next.
-func (p *place) String() string {
-	return strconv.FormatInt(int64(p.at), 10) + "." + p.id.Encode()
-}
-
-func parsePlace(s string) (p place, err error) {
-	if s == "" {
-		return place{at: math.MinInt64}, nil
-	}
-	at, text, _ := strings.Cut(s, ".")
-	n, err := strconv.ParseInt(at, 10, 64)
-	id, bad := store.DecodeID(text)
-	if err != nil || bad != nil {
-		return p, &semel.Error{Code: semel.CodeInvalidCall, Message: "the place to continue after is not one of this store"}
-	}
-	return place{store.Instant(n), id}, nil
-}
-
 // Due is [store.DueIndex.Due].
 func (s *Store) Due(_ context.Context, q store.DueQuery) (page store.DuePage, err error) {
-	from, err := parsePlace(q.After)
-	if err == nil && s.closed.Load() {
-		err = errClosed
+	if s.closed.Load() {
+		return page, errClosed
 	}
+	from, err := parsePlace(q.After, math.MinInt64)
 	if err != nil || q.Limit <= 0 {
 		return page, err
 	}
 	s.mu.Lock()
-	recs := s.due.root.follow(&from, q.Until, min(q.Limit, math.MaxInt-1)+1, nil)
+	recs := s.due.after(from, q.Until, min(q.Limit, math.MaxInt-1)+1)
 	s.mu.Unlock()
-	if len(recs) > q.Limit {
-		recs = recs[:q.Limit]
-		last := placeOf(recs[q.Limit-1])
-		page.Next = last.String()
-	}
-	for _, rec := range recs {
+	for i, rec := range recs {
+		if i == q.Limit {
+			page.Next = dueAt(recs[i-1]).String()
+			break
+		}
 		page.Records = append(page.Records, *rec)
 	}
 	return page, nil

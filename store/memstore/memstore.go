@@ -26,23 +26,19 @@ type Store struct {
 	watchers hub.Hub[semel.ID]
 
 	mu      sync.Mutex
-	records map[semel.ID]*entry
+	records map[semel.ID]entry
 	due     dueIndex
 	// evidence is locked after mu, never before.
 	evidence evidence
 }
 
-// entry is the place of one identity. Records are shared with the engine and
+// entry is what is stored for one identity. Records are shared with the engine and
 // never change; a new version replaces the old one.
 type entry struct {
 	rec *semel.Record
 	// since is when the call that was first stored here was created. It orders
 	// searches because, unlike the record's CreatedAt, it never changes.
 	since store.Instant
-	// before and after are the trees below it in the due index, whose entries have a
-	// smaller weight.
-	before, after *entry
-	weight        uint32
 }
 
 var (
@@ -54,7 +50,7 @@ var (
 // New makes an empty store.
 func New() *Store {
 	now := time.Now()
-	return &Store{start: now, first: store.InstantOf(now), records: map[semel.ID]*entry{}}
+	return &Store{start: now, first: store.InstantOf(now), records: map[semel.ID]entry{}}
 }
 
 // Apply is [store.Store.Apply].
@@ -65,19 +61,22 @@ func (s *Store) Apply(_ context.Context, w store.Write) (*semel.Record, bool, er
 	if s.closed.Load() {
 		return nil, false, errClosed
 	}
-	en := s.records[next.ID]
+	en, exists := s.records[next.ID]
 	switch {
-	case en == nil && !w.Expect.IsZero():
+	case !exists && !w.Expect.IsZero():
 		return nil, false, nil
-	case en != nil && en.rec.Revision != w.Expect:
+	case exists && en.rec.Revision != w.Expect:
 		return en.rec, false, nil
 	case w.Deadline != 0 && s.now() >= w.Deadline:
 		return nil, false, store.ErrTooLate
-	case en == nil:
-		en = &entry{since: next.CreatedAt}
-		s.records[next.ID] = en
+	case exists:
+		s.due.remove(en.rec)
+	default:
+		en.since = next.CreatedAt
 	}
-	s.due.move(en, next)
+	en.rec = next
+	s.records[next.ID] = en
+	s.due.add(next)
 	if len(w.Evidence) != 0 {
 		s.evidence.append(w.Evidence)
 	}
@@ -92,7 +91,7 @@ func (s *Store) Get(_ context.Context, id semel.ID) (*semel.Record, error) {
 	if s.closed.Load() {
 		return nil, errClosed
 	}
-	if en := s.records[id]; en != nil {
+	if en, exists := s.records[id]; exists {
 		return en.rec, nil
 	}
 	return nil, semel.ErrNotFound
@@ -125,9 +124,9 @@ func (s *Store) Purge(_ context.Context, refs []store.Ref) (n int, err error) {
 	}
 	for i := range refs {
 		ref := &refs[i]
-		if en := s.records[ref.ID]; en != nil && en.rec.Revision == ref.Revision {
+		if en, exists := s.records[ref.ID]; exists && en.rec.Revision == ref.Revision {
 			delete(s.records, ref.ID)
-			s.due.remove(en)
+			s.due.remove(en.rec)
 			s.watchers.Wake(ref.ID)
 			n++
 		}

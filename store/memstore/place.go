@@ -1,0 +1,46 @@
+package memstore
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
+)
+
+// place is where a record stands in a list: ordered by an instant, then by its identity.
+type place struct {
+	at store.Instant
+	id *semel.ID
+}
+
+func (p place) compare(q place) int {
+	if p.at != q.at {
+		return cmp.Compare(p.at, q.at)
+	}
+	return cmp.Or(
+		strings.Compare(p.id.Tenant, q.id.Tenant), strings.Compare(p.id.Principal, q.id.Principal),
+		strings.Compare(p.id.Operation, q.id.Operation), strings.Compare(p.id.Key, q.id.Key),
+	)
+}
+
+// String is the place as the cursor of a page.
+func (p place) String() string {
+	return strconv.FormatInt(int64(p.at), 10) + "." + p.id.Encode()
+}
+
+// parsePlace is the reverse of String. Without a cursor it is the place at an instant that
+// no record has.
+func parsePlace(cursor string, none store.Instant) (place, error) {
+	if cursor == "" {
+		return place{none, &semel.ID{}}, nil
+	}
+	at, name, _ := strings.Cut(cursor, ".")
+	n, err := strconv.ParseInt(at, 10, 64)
+	id, bad := store.DecodeID(name)
+	if err != nil || bad != nil {
+		return place{}, &semel.Error{Code: semel.CodeInvalidCall, Message: "the cursor is not one of this store"}
+	}
+	return place{store.Instant(n), &id}, nil
+}
