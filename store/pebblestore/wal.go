@@ -10,28 +10,30 @@ import (
 )
 
 // This file knows the format of Pebble's write-ahead log, as the package comment of
-// pebble/v2/record describes it: the reader of that package stops where this one goes on.
+// pebble/v2/record describes it for logs since pebble.FormatWALSyncChunks: the reader of that
+// package stops where this one goes on. ADR 24 says why, and TestPebbleReadsTheSame fails when
+// the format changes.
+//
 // A log consists of blocks of 32 KiB, which hold chunks. A chunk lies in one block, and a
 // record, which is one batch, is in one or more of them:
 //
 //	checksum (4) | length (2) | kind (1) | number of the log (4) | synced up to (8) | payload
 //
 // The rest of a block that is too short for a header is zero. A log that was closed ends
-// with a shorter header, which has nothing but its kind and the number of the next log.
-// Pebble reuses the files of old logs: behind the newest chunk there may be some of an older
-// log.
+// with a shorter header, which has nothing but its kind and the number of the next log. Pebble reuses the
+// files of old logs: behind the newest chunk there may be some of an older log.
 
 const (
-	walBlock   = 32 << 10
-	walHeader  = 19
-	walTrailer = 11 // the header that closes a log
+	walBlock  = 32 << 10
+	walHeader = 19
+	walClosed = 11 // the header that closes a log
 
 	walLength = 4 // where the length is in a header
 	walKind   = 6
 	walNumber = 7
 
 	walFull, walFirst, walLast = 9, 10, 12 // kinds: a record, its first part and its last; between these, any other part
-	walTrailerKind             = 5
+	walClosedKind              = 5
 )
 
 // walChunk is one chunk.
@@ -65,8 +67,15 @@ func walChunkNumber(b []byte) uint32 { return binary.LittleEndian.Uint32(b[walNu
 
 // closesWAL reports whether a log was closed where b begins.
 func closesWAL(b []byte, number uint32) bool {
-	return len(b) >= walTrailer && allZero(b[:walKind]) && b[walKind] == walTrailerKind && walChunkNumber(b) == number+1
+	return len(b) >= walClosed && allZero(b[:walKind]) && b[walKind] == walClosedKind && walChunkNumber(b) == number+1
 }
+
+var walTable = crc32.MakeTable(crc32.Castagnoli)
+
+// walChecksum is that of what follows the length in a chunk.
+func walChecksum(b []byte) uint32 { return maskCRC(crc32.Checksum(b, walTable)) }
+
+func maskCRC(crc uint32) uint32 { return bits.RotateLeft32(crc, 17) + 0xa282ead8 }
 
 func allZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
@@ -76,30 +85,21 @@ func onlyBit(b []byte) bool {
 	return len(b) == 1 && bits.OnesCount8(b[0]) == 1
 }
 
-var walTable = crc32.MakeTable(crc32.Castagnoli)
-
-// walChecksum is that of what follows the length in a chunk.
-func walChecksum(b []byte) uint32 { return maskCRC(crc32.Checksum(b, walTable)) }
-
-const maskDelta = 0xa282ead8
-
-func maskCRC(crc uint32) uint32   { return bits.RotateLeft32(crc, 17) + maskDelta }
-func unmaskCRC(sum uint32) uint32 { return bits.RotateLeft32(sum-maskDelta, 15) }
-
 // walBitFlipped reports whether b, which isn't a valid chunk of a log, would be one if one bit,
 // its length or its number were different. Half-written chunks hardly ever look like that:
 // about one in ten thousand does.
 func walBitFlipped(b []byte, number uint32) bool {
-	b = bytes.Clone(b)
 	if walChunkNumber(b) != number {
+		b = bytes.Clone(b)
 		binary.LittleEndian.PutUint32(b[walNumber:], number)
 		_, ok := parseWALChunk(b)
 		return ok
 	}
-	if end := walHeader + walChunkLength(b); end <= len(b) && oneBitApart(b[walKind:end], binary.LittleEndian.Uint32(b)) {
+	sum := binary.LittleEndian.Uint32(b)
+	if end := walHeader + walChunkLength(b); end <= len(b) && oneBitApart(b[walKind:end], sum) {
 		return true
 	}
-	sum, crc := binary.LittleEndian.Uint32(b), crc32.Checksum(b[walKind:walHeader], walTable)
+	crc := crc32.Checksum(b[walKind:walHeader], walTable)
 	for n := walHeader; maskCRC(crc) != sum; n++ { // n: the end by another length
 		if n == len(b) {
 			return false
@@ -110,25 +110,19 @@ func walBitFlipped(b []byte, number uint32) bool {
 }
 
 // oneBitApart reports whether one bit of a checksum, or of what it is computed of, keeps it
-// from being the right one. Each bit changes a CRC in a way that depends on its place only.
+// from being the right one.
 func oneBitApart(b []byte, sum uint32) bool {
 	crc := crc32.Checksum(b, walTable)
 	if bits.OnesCount32(maskCRC(crc)^sum) == 1 {
 		return true
 	}
-	diff := crc ^ unmaskCRC(sum)
-	// What each bit of a byte changes in the CRC, from the last byte to the first.
-	var change [8]uint32
-	for i := range change {
-		change[i] = walTable[1<<i]
-	}
-	for range b {
-		for i, c := range change {
-			if c == diff {
-				return true
-			}
-			change[i] = walTable[byte(c)] ^ c>>8
+	// What a bit changes in the CRC depends on its place only: from the last bit to the first.
+	change := uint32(crc32.Castagnoli)
+	for range 8 * len(b) {
+		if maskCRC(crc^change) == sum {
+			return true
 		}
+		change = change>>1 ^ change&1*crc32.Castagnoli
 	}
 	return false
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/wal"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/thorough"
@@ -63,7 +64,7 @@ func newWALRig(t *testing.T, write func(s *Store)) *walRig {
 	}
 	r.end = uint64(end)
 	log := r.scan(t, r.content)
-	if r.end != batches || log.last != r.end || log.end != int64(len(r.content)) {
+	if r.end != batches || log.last != r.end || log.end != len(r.content) {
 		t.Fatalf("the log of %d bytes ends at byte %d with batch %d of %d", len(r.content), log.end, log.last, batches)
 	}
 	r.promise = r.promised()
@@ -71,14 +72,14 @@ func newWALRig(t *testing.T, write func(s *Store)) *walRig {
 }
 
 func (r *walRig) number() uint64 {
-	n, _ := walFileNumber(r.name)
-	return n
+	n, _, _ := wal.ParseLogFilename(r.name)
+	return uint64(n)
 }
 
 func (r *walRig) scan(t *testing.T, content []byte) *walScan {
 	t.Helper()
 	put(t, r.store.fs, "store", r.name, content)
-	log, err := scanWAL(r.store.fs, "store", r.name, r.flushed, true)
+	log, err := scanWAL(r.store.fs, "store", r.name, r.flushed)
 	if err != nil {
 		t.Fatal(err)
 	}

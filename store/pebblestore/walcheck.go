@@ -1,7 +1,6 @@
 package pebblestore
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/wal"
 )
 
 // A store that wasn't closed ends where its log does. Pebble takes the first place that it
@@ -98,39 +98,26 @@ func (log *walScan) flushed(last uint64) bool {
 	return n != 0 && n <= last
 }
 
-// scanLogs reads the logs in their order. It begins with the last one whose first batch is
-// in the tables, or right after these.
+// scanLogs reads the logs in their order. It returns the last one whose first batch is in the
+// tables, or right after these, and those that follow.
 func (s *Store) scanLogs(flushed uint64) (logs []*walScan, err error) {
-	names, err := s.fs.List(s.dir)
+	files, err := wal.Scan(wal.Dir{FS: s.fs, Dirname: s.dir})
 	if err != nil {
 		return nil, err
 	}
-	names = slices.DeleteFunc(names, func(name string) bool {
-		_, ok := walFileNumber(name)
-		return !ok
-	})
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
-	from := 0
-	for i, name := range slices.Backward(names) {
-		log, err := scanWAL(s.fs, s.dir, name, 0, false)
+	from, last := 0, flushed
+	for i, file := range files {
+		_, path := file.SegmentLocation(0)
+		log, err := scanWAL(s.fs, s.dir, s.fs.PathBase(path), last)
 		if err != nil {
 			return nil, err
 		}
-		if log.gap || log.first != 0 && log.first <= flushed+1 {
+		if (log.gap || log.first != 0) && log.first <= flushed+1 {
 			from = i
-			break
 		}
+		logs, last = append(logs, log), max(last, log.last)
 	}
-	last := flushed
-	for _, name := range names[from:] {
-		log, err := scanWAL(s.fs, s.dir, name, last, true)
-		if err != nil {
-			return nil, err
-		}
-		logs = append(logs, log)
-		last = max(last, log.last)
-	}
-	return logs, nil
+	return logs[from:], nil
 }
 
 // flushed is the number of the last batch in the tables. Logs that end there or before
@@ -145,6 +132,8 @@ func (s *Store) flushed(o *Options) (uint64, error) {
 	m, err := readMeta(db)
 	return m.batches, errors.Join(err, db.Close())
 }
+
+const walSuffix = ".log"
 
 // withoutLogs is a file system that hides the logs.
 type withoutLogs struct{ vfs.FS }

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/wal"
 )
 
 // walScan is what one log holds: what Pebble can read of it, and what comes after the place
@@ -16,11 +15,11 @@ import (
 type walScan struct {
 	name   string
 	number uint32
-	size   int64
+	size   int
 
 	// Pebble can read the batches from first to last, if there are any. They end at end.
 	first, last uint64
-	end         int64
+	end         int
 	before      uint64 // the last batch before the log, if that is known
 	gap         bool   // their numbers aren't consecutive, or some have none
 
@@ -34,93 +33,66 @@ type walScan struct {
 	// them says was durable.
 	behind        bool
 	next, durable uint64
-
-	stopped  bool // at the end
-	inRecord bool
-	record   []byte // its beginning
 }
 
-// scanWAL reads a log: all of it, or just enough to find its first batch. Before is the last
-// batch before the log.
-func scanWAL(fs vfs.FS, dir, name string, before uint64, all bool) (_ *walScan, err error) {
+// scanWAL reads a log, which is hardly larger than a memory table. Before is the last batch
+// before the log.
+func scanWAL(fs vfs.FS, dir, name string, before uint64) (*walScan, error) {
 	f, err := fs.Open(fs.PathJoin(dir, name), vfs.SequentialReadsOption)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	number, _ := walFileNumber(name)
-	s := &walScan{name: name, number: uint32(number), before: before} // Pebble shortens it too
-	block := make([]byte, walBlock)
-	for all || !s.stopped && s.first == 0 && !s.gap {
-		n, err := io.ReadFull(f, block)
-		s.block(block[:n])
-		s.size += int64(n)
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", name, err)
-		}
+	content, err := io.ReadAll(f)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
+	number, _, _ := wal.ParseLogFilename(name)
+	s := &walScan{name: name, number: uint32(number), size: len(content), before: before} // Pebble shortens it too
+	s.search(content, s.read(content))
 	return s, nil
 }
 
-// walFileNumber is the number of a log, by the name of its file.
-func walFileNumber(name string) (number uint64, ok bool) {
-	digits, ok := strings.CutSuffix(name, walSuffix)
-	number, err := strconv.ParseUint(digits, 10, 64)
-	return number, ok && err == nil
+// restOfBlock is what is left of the block at a place. It may be that of a block of which the
+// file has a part only.
+func restOfBlock(content []byte, at int) (rest []byte, whole bool) {
+	end := at - at%walBlock + walBlock
+	return content[at:min(end, len(content))], end <= len(content)
 }
 
-const walSuffix = ".log"
-
-// block reads the next block, of which there is less at the end of the file.
-//
-// Up to the end of the log it reads as Pebble does. After that it looks for valid chunks of
-// the log. One begins where a block begins, and the next one follows it. After something
-// that isn't a chunk, one may begin anywhere, but the content of a record may look like one.
-func (s *walScan) block(b []byte) {
-	inOrder := true
-	for at := 0; at < len(b); {
-		rest := b[at:]
-		var c walChunk
-		valid := len(rest) >= walHeader && walChunkNumber(rest) <= s.number
-		if valid {
-			c, valid = parseWALChunk(rest)
-		}
-		if !s.stopped && (!valid || c.number != s.number || c.begins() == s.inRecord) {
-			// The rest of a block is zero if it is too short for a header. Pebble doesn't
-			// check that if it is too short even for the oldest kind of header.
-			if len(b) == walBlock && len(rest) < walHeader && (len(rest) < walNumber || allZero(rest)) {
-				return
-			}
-			s.stopped = true
-			s.examine(rest, at == 0, len(b) == walBlock)
-		}
-		switch {
-		case !valid:
-			at, inOrder = at+1, false
+// read reads as Pebble does, and returns where that stops: at the end of the file, or at what
+// isn't a part of the log that may follow.
+func (s *walScan) read(content []byte) (at int) {
+	record, inRecord := make([]byte, 0, progressEnd), false
+	for at < len(content) {
+		rest, whole := restOfBlock(content, at)
+		// The rest of a block is zero if it is too short for a header. Pebble doesn't
+		// check that if it is too short even for the oldest kind of header.
+		if len(rest) < walHeader && (len(rest) < walNumber || allZero(rest)) {
+			at += len(rest)
 			continue
-		case !s.stopped:
-			s.read(&c, s.size+int64(at))
-		case c.number == s.number:
-			s.found(&c, s.size+int64(at), inOrder)
 		}
+		c, ok := parseWALChunk(rest)
+		if !ok || c.number != s.number || c.begins() == inRecord {
+			if inRecord || !closesWAL(rest, s.number) {
+				s.examine(rest, at%walBlock == 0, whole)
+			}
+			break
+		}
+		if c.begins() {
+			record = record[:0]
+		}
+		record = append(record, c.payload[:min(len(c.payload), progressEnd-len(record))]...)
 		at += c.size()
+		if inRecord = !c.ends(); !inRecord {
+			s.end = at
+			s.add(parseProgress(record))
+		}
 	}
+	return at
 }
 
-// read notes a chunk that Pebble can read, and the batch that ends with it.
-func (s *walScan) read(c *walChunk, at int64) {
-	if c.begins() {
-		s.record = s.record[:0]
-	}
-	s.record = append(s.record, c.payload[:min(len(c.payload), progressEnd-len(s.record))]...)
-	if s.inRecord = !c.ends(); s.inRecord {
-		return
-	}
-	s.end = at + int64(c.size())
-	p, ok := parseProgress(s.record)
+// add notes a batch that Pebble can read.
+func (s *walScan) add(p progress, ok bool) {
 	if !ok {
 		s.gap = true
 		return
@@ -129,10 +101,10 @@ func (s *walScan) read(c *walChunk, at int64) {
 	s.first, s.last = cmp.Or(s.first, p.number), p.number
 }
 
-// examine looks at the first bytes that aren't a valid chunk of the log.
+// examine looks at the first bytes that aren't a part of the log that may follow.
 func (s *walScan) examine(b []byte, blockStart, whole bool) {
-	if allZero(b) || closesWAL(b, s.number) && !s.inRecord {
-		return // nothing was written there, or the log was closed there
+	if allZero(b) {
+		return // nothing was written there
 	}
 	if len(b) < walHeader {
 		// The rest of a block should be zero, unless the file was cut off.
@@ -153,9 +125,28 @@ func (s *walScan) examine(b []byte, blockStart, whole bool) {
 	s.ambiguous = blockStart
 }
 
+// search looks for chunks of the log from a place on. One begins where a block begins, and the
+// next one follows it. After something that isn't a chunk, one may begin anywhere, but the
+// content of a record may look like one.
+func (s *walScan) search(content []byte, at int) {
+	for inOrder := true; at < len(content); {
+		rest, _ := restOfBlock(content, at)
+		c, ok := parseWALChunk(rest)
+		inOrder = inOrder || at%walBlock == 0
+		if !ok || c.number > s.number {
+			at, inOrder = at+1, false
+			continue
+		}
+		if c.number == s.number {
+			s.found(&c, at, inOrder)
+		}
+		at += c.size()
+	}
+}
+
 // found notes a chunk after the end. Where chunks aren't in order, it must begin a batch with a
 // number that fits: the batches between the end and this one took some room.
-func (s *walScan) found(c *walChunk, at int64, inOrder bool) {
+func (s *walScan) found(c *walChunk, at int, inOrder bool) {
 	p, ok := parseProgress(c.payload)
 	ok = ok && c.begins()
 	last := max(s.last, s.before)
