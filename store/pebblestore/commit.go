@@ -127,8 +127,8 @@ func (s *Store) log(batch []*op) *pebble.Batch {
 	m.batches++
 	progress{m.batches, s.commits.durable.Load()}.log(b)
 	first := never
+	putAll(batch, b, m)
 	for _, o := range batch {
-		o.put(b, m)
 		if o.due != o.was {
 			first = min(first, o.due)
 		}

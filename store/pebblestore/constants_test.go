@@ -98,7 +98,7 @@ func BenchmarkKinds(b *testing.B) {
 					for _, o.due = range []dueTime{dueTime(i), dueTime(i + 1000)} {
 						o.evidence = []store.Entry{{Leaf: data.of(2 * i)[:benchLeaf], Opening: data.of(3 * i)[:benchOpening], Subject: testSubject(id)}}
 						batch := db.NewBatch()
-						o.put(batch, &m)
+						putAll([]*op{o}, batch, &m)
 						if err := batch.Commit(pebble.NoSync); err != nil {
 							b.Fatal(err)
 						}

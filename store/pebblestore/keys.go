@@ -58,7 +58,9 @@ var (
 	clockKey = []byte("mtime") // what the clock has noted, while that isn't nothing
 )
 
-func encodeAddress(at address) []byte { return binary.BigEndian.AppendUint64(nil, uint64(at)) }
+func encodeAddress(at address) []byte {
+	return binary.BigEndian.AppendUint64(make([]byte, 0, addressLen), uint64(at))
+}
 
 // numbered is a key of a prefix and numbers.
 func numbered(prefix byte, numbers ...uint64) []byte {

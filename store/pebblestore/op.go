@@ -48,37 +48,52 @@ func (o *op) Size() int {
 	return n
 }
 
-// put adds the change to a batch, and what it adds and removes to the store's counts.
+// putAll adds changes to a batch, and what they add and remove to the store's counts. No record is
+// changed twice in a batch, so the order is free, and keys of one kind follow each other: Pebble
+// finds the place of a key faster if it is near that of the one before.
 //
 // A key of an index is set once before it is removed, so the cheaper single-delete is
 // right.
-func (o *op) put(b *pebble.Batch, m *meta) {
-	switch {
-	case o.batch != nil:
-		must(b.Apply(o.batch, nil))
-	case o.bare:
-	case len(o.value) == 0:
-		m.records--
-		must(b.SingleDelete(indexKey(&o.digest), nil))
-		must(b.Delete(recordKey(o.at), nil))
-	case o.creates:
-		o.at = m.end
-		m.end++
-		m.records++
-		must(b.Set(indexKey(&o.digest), encodeAddress(o.at), nil))
-		fallthrough
-	default:
-		must(b.Set(recordKey(o.at), o.value, nil))
+func putAll(ops []*op, b *pebble.Batch, m *meta) {
+	for _, o := range ops {
+		switch {
+		case o.bare:
+		case len(o.value) == 0:
+			m.records--
+			must(b.SingleDelete(indexKey(&o.digest), nil))
+		case o.creates:
+			o.at = m.end
+			m.end++
+			m.records++
+			must(b.Set(indexKey(&o.digest), encodeAddress(o.at), nil))
+		}
 	}
-	if o.was != o.due && o.was != never {
-		must(b.SingleDelete(dueKey(o.was, o.at), nil))
+	for _, o := range ops {
+		switch {
+		case o.batch != nil:
+			must(b.Apply(o.batch, nil))
+		case o.bare:
+		case len(o.value) == 0:
+			must(b.Delete(recordKey(o.at), nil))
+		default:
+			must(b.Set(recordKey(o.at), o.value, nil))
+		}
 	}
-	if o.was != o.due && o.due != never {
-		must(b.Set(dueKey(o.due, o.at), nil, nil))
+	for _, o := range ops {
+		if o.was != o.due && o.was != never {
+			must(b.SingleDelete(dueKey(o.was, o.at), nil))
+		}
 	}
-	for i := range o.evidence {
-		putEntry(b, &o.evidence[i], m.entries)
-		m.entries++
+	for _, o := range ops {
+		if o.was != o.due && o.due != never {
+			must(b.Set(dueKey(o.due, o.at), nil, nil))
+		}
+	}
+	for _, o := range ops {
+		for i := range o.evidence {
+			putEntry(b, &o.evidence[i], m.entries)
+			m.entries++
+		}
 	}
 }
 
