@@ -144,7 +144,9 @@ func (s *txStore) failed(call string, id ID, err error) error {
 // the transaction. You may call its methods concurrently, as far as the transaction
 // allows it.
 type TxAttempt interface {
+	// ID is [Attempt.ID].
 	ID() ID
+	// Fence is [Attempt.Fence].
 	Fence() int64
 	// Number counts the attempts of this call, from 1. Those that were rolled back left
 	// nothing and don't count.
