@@ -71,7 +71,7 @@ func (in *Inbox) accept(ctx context.Context, a *Activity) (outcome, error) {
 	}
 	var mu sync.Mutex
 	total := outcome{inboxes: len(owners)}
-	err = inbox.Each(ctx, []*Activity{a}, func(ctx context.Context, _ **Activity) error {
+	err = inbox.Until(ctx, func(ctx context.Context) error {
 		// The rest is worth finishing for the next delivery. The engine bounds each call
 		// of the store.
 		ctx = context.WithoutCancel(ctx)

@@ -16,6 +16,19 @@ func Within(ctx context.Context, budget time.Duration) (context.Context, context
 	return context.WithTimeout(context.WithoutCancel(ctx), budget)
 }
 
+// Until calls f and returns its error. If ctx is done before, Until returns and f continues,
+// and another delivery finds its outcome.
+func Until(ctx context.Context, f func(ctx context.Context) error) error {
+	result := make(chan error, 1)
+	go func() { result <- f(ctx) }()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Each calls accept for each part of a delivery, a few at a time, and returns the first
 // error. If ctx is done before all have returned, calls that have begun continue, and
 // another delivery finds their outcome.
