@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -101,12 +102,9 @@ func beginningOf(call *semel.Call) *wire.Beginning {
 // decisionOf is the decision that refuses a delivery with the code. It reports false for a
 // code that is no decision.
 func decisionOf(code semel.Code) (semel.Decision, bool) {
-	for _, d := range semel.Decisions() {
-		if c, refuses := d.Code(); refuses && c == code {
-			return d, true
-		}
-	}
-	return "", false
+	d := semel.Decision(code)
+	_, refuses := d.Code()
+	return d, refuses && slices.Contains(semel.Decisions(), d)
 }
 
 // begun reads the answer to a beginning.

@@ -30,6 +30,15 @@ type Meaning struct {
 // Detail is the meaning and the action in one text.
 func (m *Meaning) Detail() string { return m.Meaning + " " + m.Action }
 
+// Names reports whether the refusal of a delivery may name the record of its answer: that is
+// the caller's own. It isn't where the record belongs to another call, and a new call over
+// its quota has none.
+func Names(ans *semel.Answer) bool {
+	code, _ := ans.Decision.Code()
+	m, _ := Lookup(code)
+	return !m.Foreign && (ans.Limit == "" || ans.Limit == semel.LimitDuplicates)
+}
+
 // Meanings lists all codes, in the order in which a call can meet them.
 func Meanings() []Meaning { return slices.Clone(meanings) }
 

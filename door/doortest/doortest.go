@@ -12,8 +12,10 @@ package doortest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http/httptest"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -49,6 +51,22 @@ type Reply struct {
 	Status int
 	// Code is the door's own word for the refusal; empty for an outcome.
 	Code string
+}
+
+// ReplyTo is the reply of a door that answers over HTTP, and refuses by problem documents
+// with a member code (RFC 9457).
+func ReplyTo(t *testing.T, w *httptest.ResponseRecorder) Reply {
+	t.Helper()
+	reply := Reply{Status: w.Code}
+	if w.Header().Get("Content-Type") != "application/problem+json" {
+		return reply
+	}
+	var p struct{ Code, Title, Detail string }
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Title == "" || p.Detail == "" {
+		t.Fatalf("%v: %s", err, w.Body)
+	}
+	reply.Code = p.Code
+	return reply
 }
 
 // scenario makes the next delivery get a decision.

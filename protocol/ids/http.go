@@ -1,6 +1,7 @@
 package ids
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -50,13 +51,13 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !slices.Contains(methods, r.Method) {
 		w.Header().Set("Allow", strings.Join(methods, ", "))
-		writeProblem(w, &semelhttp.Problem{Code: door.CodeMethodNotAllowed, Title: "Method not allowed", Status: http.StatusMethodNotAllowed, Detail: "Use " + methods[0] + " here."})
+		writeProblem(w, problemOf(door.CodeMethodNotAllowed, "Use "+methods[0]+" here."))
 		return
 	}
 	caller, err := g.identify(r)
 	if err != nil {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		writeProblem(w, &semelhttp.Problem{Code: door.CodeUnauthorized, Title: "Not authenticated", Status: http.StatusUnauthorized, Detail: "The server does not know who is calling."})
+		writeProblem(w, problemOf(door.CodeUnauthorized, "The server does not know who is calling."))
 		return
 	}
 	resp, err := serve(caller, w, r, id)
@@ -165,10 +166,10 @@ type commandProblem struct {
 func (g *Gateway) refuse(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, errTooLarge):
-		writeProblem(w, &semelhttp.Problem{Code: door.CodeTooLarge, Title: "Body too large", Status: http.StatusRequestEntityTooLarge, Detail: "Nothing was executed: " + err.Error() + "."})
+		writeProblem(w, problemOf(door.CodeTooLarge, "Nothing was executed: "+err.Error()+"."))
 		return
 	case errors.Is(err, errMedia):
-		writeProblem(w, &semelhttp.Problem{Code: door.CodeUnsupportedMedia, Title: "Not JSON", Status: http.StatusUnsupportedMediaType, Detail: "Nothing was executed: " + err.Error() + "."})
+		writeProblem(w, problemOf(door.CodeUnsupportedMedia, "Nothing was executed: "+err.Error()+"."))
 		return
 	}
 	if wrong := envelopeErrors(err); len(wrong) > 0 {
@@ -186,18 +187,20 @@ func (g *Gateway) refuse(w http.ResponseWriter, err error) {
 	if !ok {
 		e = &semel.Error{Code: door.CodeInternal, Message: "The command could not be answered. Deliver it again: it is executed once at most."}
 	}
-	m, _ := door.Lookup(e.Code)
-	p := &semelhttp.Problem{Code: m.Code, Title: m.Title, Status: m.Status, Detail: e.Message}
+	p := problemOf(e.Code, e.Message)
 	if e.Code == semel.CodeNotFound {
 		p.Detail = "There is no such command, or it is of another caller."
 	}
-	if p.Detail == "" {
-		p.Detail = m.Detail()
-	}
-	if m.Status == http.StatusServiceUnavailable || e.RetryAfter > 0 {
+	if p.Status == http.StatusServiceUnavailable || e.RetryAfter > 0 {
 		p.RetryAfter = problem.RetryAfter(w.Header(), e.RetryAfter)
 	}
 	writeProblem(w, p)
+}
+
+// problemOf is a code as package door explains it, with the table's words if detail is empty.
+func problemOf(code semel.Code, detail string) *semelhttp.Problem {
+	m, _ := door.Lookup(code)
+	return &semelhttp.Problem{Code: m.Code, Title: m.Title, Status: m.Status, Detail: cmp.Or(detail, m.Detail())}
 }
 
 // envelopeErrors takes a joined error apart.

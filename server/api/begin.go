@@ -134,7 +134,7 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 	if ans.Decision != semel.Execute && ans.Decision != semel.Replay {
 		p := a.problemOf(ans.Err())
 		p.Limit = ans.Limit
-		if m, _ := door.Lookup(p.Code); !m.Foreign && (ans.Limit == "" || ans.Limit == semel.LimitDuplicates) { // over a quota there is no record
+		if door.Names(&ans) {
 			p.Record = ans.Record.ID.Encode()
 			p.set("Location", a.recordPath(p.Record))
 		}

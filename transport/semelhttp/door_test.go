@@ -1,7 +1,6 @@
 package semelhttp_test
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,20 +11,6 @@ import (
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
-
-// replyOf is what the caller of a route is told.
-func replyOf(t *testing.T, w *httptest.ResponseRecorder) doortest.Reply {
-	t.Helper()
-	reply := doortest.Reply{Status: w.Code}
-	if w.Header().Get("Content-Type") == semelhttp.ProblemType {
-		var p semelhttp.Problem
-		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
-			t.Fatal(err)
-		}
-		reply.Code = string(p.Code)
-	}
-	return reply
-}
 
 func TestDoor(t *testing.T) {
 	doortest.Run(t, doortest.Door{Open: func(t *testing.T, e *semel.Engine, work func() error) doortest.Deliver {
@@ -45,7 +30,7 @@ func TestDoor(t *testing.T) {
 			r.Header.Set("Idempotency-Key", key)
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
-			return replyOf(t, w)
+			return doortest.ReplyTo(t, w)
 		}
 	}})
 }
@@ -62,6 +47,6 @@ func TestCodes(t *testing.T) {
 	doortest.Codes(t, nil, func(t *testing.T, code semel.Code) doortest.Reply {
 		w := httptest.NewRecorder()
 		guard.Refuse(w, semelhttp.IETF(), semelhttp.RefusalOf(code, ""))
-		return replyOf(t, w)
+		return doortest.ReplyTo(t, w)
 	})
 }

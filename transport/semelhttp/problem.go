@@ -198,21 +198,20 @@ func (h *handler) decided(ans *semel.Answer) problem {
 	if !ok {
 		return problemOf(door.CodeInternal)
 	}
-	m, _ := door.Lookup(e.Code)
 	p := problemOf(e.Code)
-	p.retryAfter, p.limit = max(ans.RetryAfter, m.Retry), ans.Limit
+	p.retryAfter, p.limit = max(ans.RetryAfter, p.retryAfter), ans.Limit
 	switch e.Code {
 	case semel.CodeConflict:
 		p.status = h.route.Profile.ConflictStatus
 	case semel.CodeHeld:
 		p = held(ans.Record.Held, ans.RetryAfter)
 	case semel.CodeThrottled:
+		m, _ := door.Lookup(e.Code)
 		p.detail = refusal.Sentence(e.Message) + " Nothing was executed. " + m.Action
 	}
-	if m.Foreign || ans.Limit != "" && ans.Limit != semel.LimitDuplicates { // over a quota there is no record
-		return p
+	if door.Names(ans) {
+		p.reference = h.reference(ans.Record.ID)
 	}
-	p.reference = h.reference(ans.Record.ID)
 	return p
 }
 

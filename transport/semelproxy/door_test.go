@@ -1,7 +1,6 @@
 package semelproxy_test
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -42,15 +41,7 @@ func TestDoor(t *testing.T) {
 			r.Header.Set("Idempotency-Key", key)
 			w := httptest.NewRecorder()
 			proxy.ServeHTTP(w, r)
-			reply := doortest.Reply{Status: w.Code}
-			if w.Header().Get("Content-Type") == semelhttp.ProblemType {
-				var p semelhttp.Problem
-				if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
-					t.Fatal(err)
-				}
-				reply.Code = string(p.Code)
-			}
-			return reply
+			return doortest.ReplyTo(t, w)
 		}
 	}})
 }
