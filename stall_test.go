@@ -150,16 +150,17 @@ func heldBy(holder, key string) semel.Call {
 func TestARightThatIsGivenAgainIsNotReleased(t *testing.T) {
 	clause.Proves(t, "CORE-CONC.2")
 	stalls(t, semel.Operation{}, func(t *testing.T, e *semel.Engine, st *stalling) {
-		st.mute()
-		_, err := e.Begin(t.Context(), heldBy("h", "k"))
-		wantCode(t, err, semel.CodeStoreUnavailable)
 		first := make(chan struct{})
 		var reads atomic.Int64
+		// Before the claim, for the release may read before Begin has returned.
 		st.reading.Store(new(func() {
 			if reads.Add(1) == 1 {
 				<-first
 			}
 		}))
+		st.mute()
+		_, err := e.Begin(t.Context(), heldBy("h", "k"))
+		wantCode(t, err, semel.CodeStoreUnavailable)
 		st.writeBy(nil)
 		synctest.Wait()
 		if reads.Load() != 1 {
