@@ -17,6 +17,9 @@ LONG := ^Test(ContractThroughPooler|WhatWasAcknowledged.*|Storm)$$
 # How long make bench-peers measures each side of a comparison.
 PEERS ?= 10s
 
+# The stores on which make bench-against compares.
+STORES ?= memory,pebble,postgres,redis
+
 # How long make prove breaks things, in all, and what decides on how.
 CHAOS ?= 90s
 SEED ?= 1
@@ -69,7 +72,7 @@ bench-peers: ## measure beside other projects, see bench/peers/README.md (PEERS=
 bench-against: ## compare with another commit, see bench/peers/README.md (COMMIT=6d3edf5 STORES=redis DURATION=3s ROUNDS=6)
 	@scripts/install-services
 	@scripts/services
-	go test -count=1 -v -run TestAgainst -timeout 2h ./bench/against -against.commit=$(COMMIT) -against.duration=$(or $(DURATION),3s) -against.rounds=$(or $(ROUNDS),4) -against.stores=$(or $(STORES),memory,pebble,postgres,redis)
+	go test -count=1 -v -run TestAgainst -timeout 2h ./bench/against -against.commit=$(COMMIT) -against.duration=$(or $(DURATION),3s) -against.rounds=$(or $(ROUNDS),4) -against.stores=$(STORES)
 
 demo: ## run the demo (ARGS="--exit --json")
 	go run ./cmd/semel demo $(ARGS)

@@ -118,19 +118,19 @@ func sizes(b *testing.B, e *semel.Engine, result semel.Result) (claim, outcome s
 	return claim, size()
 }
 
-// BenchmarkWorkers shows what further runs in flight are worth to 64 callers.
+// BenchmarkWorkers shows what further runs in flight are worth to 256 callers.
 func BenchmarkWorkers(b *testing.B) {
-	showQueue(b, func(q *gather.Queue[*write]) { q.Workers = 1 })
+	showQueue(b, 256, func(q *gather.Queue[*write]) { q.Workers = 1 })
 }
 
-// BenchmarkMaxBatch shows what runs of up to 32 writes are worth to 64 callers, against eight.
+// BenchmarkMaxBatch shows what runs of up to 128 writes are worth to 256 callers, against 32.
 func BenchmarkMaxBatch(b *testing.B) {
-	showQueue(b, func(q *gather.Queue[*write]) { q.MaxBatch = 8 })
+	showQueue(b, 256, func(q *gather.Queue[*write]) { q.MaxBatch = 32 })
 }
 
-// showQueue shows what the settings of the queue are worth to 64 callers who write new
+// showQueue shows what the settings of the queue are worth to so many callers who write new
 // records.
-func showQueue(b *testing.B, change func(*gather.Queue[*write])) {
+func showQueue(b *testing.B, callers int, change func(*gather.Queue[*write])) {
 	srv := redistest.Start(b, "always")
 	claims := func(change func(*gather.Queue[*write])) func(n int64) {
 		s := mustOpen(b, srv.URL(), &Options{Prefix: fresh()})
@@ -141,5 +141,5 @@ func showQueue(b *testing.B, change func(*gather.Queue[*write])) {
 			}
 		}
 	}
-	worth.Show(b, 64, claims(func(*gather.Queue[*write]) {}), claims(change))
+	worth.Show(b, callers, claims(func(*gather.Queue[*write]) {}), claims(change))
 }

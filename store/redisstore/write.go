@@ -17,11 +17,11 @@ import (
 
 const (
 	// workers is how many runs of a queue are in flight at most; see BenchmarkWorkers.
-	workers = 4
+	workers = 2
 	// maxBatch and maxBatchBytes bound a run: while the server runs it, it does nothing else,
 	// and its writes are unknown if the answer is lost. BenchmarkMaxBatch shows what a smaller
 	// one would cost.
-	maxBatch      = 32
+	maxBatch      = 128
 	maxBatchBytes = 256 << 10
 )
 
@@ -58,7 +58,7 @@ type write struct {
 // newWrite prepares a write of a record.
 func (s *Store) newWrite(from *store.Write) (*write, error) {
 	rec := from.Record
-	const usualRecord = 512 // room for most records beside the result
+	const usualRecord = 256 // room for most records beside the result
 	value, err := codec.Append(appendHead(make([]byte, 0, len(rec.Result.Data)+usualRecord), rec.NextAt), rec)
 	if err != nil {
 		return nil, err
