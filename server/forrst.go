@@ -29,7 +29,7 @@ func (s *Server) addForrst(g *generation, c *config.Forrst) error {
 	if err != nil {
 		return err
 	}
-	opts.Guard, opts.Identify = g.guard, g.forrstCallers(c)
+	opts.Runner, opts.Identify = g.guard.Runner(), g.forrstCallers(c)
 	opts.OnError = func(ctx context.Context, err error) {
 		if path := slog.String("path", c.Path); !s.logRefused(ctx, err, path) {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "forrst", path, slog.Any("error", err))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/transport/judge"
 )
@@ -34,14 +35,20 @@ func (s *Service) serve(ctx context.Context, r *Request) answer {
 	if errs := f.misfits(r); len(errs) > 0 {
 		return s.refuseMisfit(ctx, r, call, errs)
 	}
-	ans, err := s.engine.Begin(ctx, call)
-	if err != nil {
+	w := work{service: s, ctx: ctx, r: r, f: f, v: v}
+	ans, err := s.opts.Runner.Do(ctx, call, door.Work{Handler: &w, Timeout: s.opts.Timeout})
+	switch {
+	case ans.Decision == "":
 		return s.undecided(ctx, r, err)
+	case ans.Decision != semel.Execute:
+		return decided(r, &ans)
+	case err != nil:
+		if !door.Undecided(err) { // which the runner has reported
+			s.reportError(ctx, err)
+		}
+		return unrecorded(r, ans.Attempt.Record(), err)
 	}
-	if ans.Decision == semel.Execute {
-		return s.execute(ctx, r, f, v, ans.Attempt)
-	}
-	return decided(r, &ans)
+	return w.out.ended(r, f, ans.Attempt.Record())
 }
 
 // outcome is what a function has said, and how its attempt ends by that.
@@ -50,31 +57,28 @@ type outcome struct {
 	end semel.Ending
 }
 
-// execute runs the function, makes its outcome durable, and only then answers.
-func (s *Service) execute(ctx context.Context, r *Request, f *function, v *Version, a *semel.Attempt) answer {
-	out, returned := outcome{}, false
-	defer func() {
-		if !returned { // the panic goes on as it is; nobody can be told of an error here
-			_ = a.Abandon(ctx, "the function panicked")
-		}
-	}()
-	run, cancel := context.WithTimeout(a.Context(), s.opts.Timeout)
+// work is a call of a function, as [door.Runner] runs it.
+type work struct {
+	service *Service
+	ctx     context.Context // of the request
+	r       *Request
+	f       *function
+	v       *Version
+	out     outcome
+}
+
+// Run calls the function.
+func (w *work) Run(x door.Execution) semel.Ending {
+	ctx, cancel := context.WithDeadline(x.Attempt.Context(), x.Deadline)
 	defer cancel()
-	result, err := v.Run(run, a, r)
-	out = outcomeOf(run, f, a, result, err)
-	returned = true
+	result, err := w.v.Run(ctx, x.Attempt, w.r)
+	w.out = outcomeOf(ctx, w.f, x.Attempt, result, err)
 	switch err.(type) {
 	case nil, *Error, Errors: // which say all there is to say
 	default:
-		s.reportError(ctx, err)
+		w.service.reportError(w.ctx, err)
 	}
-	// A crash before this write leaves a lease that ends and an attempt that is settled
-	// by policy. A crash after it leaves nothing to do: the retry gets the outcome.
-	if err := s.opts.Guard.End(ctx, a, out.end); err != nil {
-		s.reportError(ctx, err)
-		return unrecorded(r, a.Record(), err)
-	}
-	return out.ended(r, f, a.Record())
+	return w.out.end
 }
 
 // ended is the answer to the delivery that has executed, whose attempt has ended.
@@ -104,7 +108,7 @@ var own = judge.Rules{Own: true}
 
 // outcomeOf decides how an attempt ends whose function has returned.
 func outcomeOf(ctx context.Context, f *function, a *semel.Attempt, result any, err error) outcome {
-	out := outcome{end: semel.EndingOf(err, effectsOf(a), true)}
+	out := outcome{end: semel.EndingOf(err, door.Effects(a), true)}
 	said, sent := result.(*upstreamResult)
 	if sent {
 		result, out.others = said.result, said.others
@@ -187,12 +191,6 @@ func (out *outcome) endBy(f *function, found judge.Finding) {
 func record(a *answer) semel.Result {
 	raw, _ := marshal(recordedErrors{Status: a.status, Errors: a.errors}) // both are valid
 	return semel.Result{Data: raw}
-}
-
-// effectsOf is the ledger without the call of an upstream: what that has said is its
-// result.
-func effectsOf(a *semel.Attempt) []store.EffectRecord {
-	return slices.DeleteFunc(a.Effects(), func(ef store.EffectRecord) bool { return ef.Name == UpstreamEffect })
 }
 
 // errorsOf finds what a function says in an error; nil if it is none of Forrst's.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/transport/safehttp"
 	"github.com/semelhq/semel/transport/semelhttp"
@@ -37,13 +38,12 @@ type Options struct {
 	Service string
 	// Functions are those that can be called. Required.
 	Functions []Function
-	// Guard records outcomes, in the background too if the store doesn't answer at
-	// once: close it after the server was shut down. Defaults to one of the service's
-	// own, which [Service.Close] closes.
-	Guard *semelhttp.Guard
-	// Identify tells who sends a request. Defaults to [semelhttp.Guard.Caller] of the
-	// guard. That of a guard with the defaults knows callers by their credentials, and
-	// accepts those without one on a loopback address only.
+	// Runner runs the calls. Defaults to one of the service's own, which [Service.Close]
+	// closes.
+	Runner *door.Runner
+	// Identify tells who sends a request. Defaults to [semelhttp.Guard.Caller] of a guard
+	// with the defaults, which knows callers by their credentials, and accepts those
+	// without one on a loopback address only.
 	Identify func(r *http.Request) (semelhttp.Caller, error)
 	// Challenge is the WWW-Authenticate of a 401. Defaults to Bearer.
 	Challenge string
@@ -95,14 +95,15 @@ func New(engine *semel.Engine, opts Options) (*Service, error) {
 	if opts.MaxBody < 0 || opts.Timeout < 0 || opts.MaxTTL < 0 {
 		return nil, errors.New("forrst: MaxBody, Timeout and MaxTTL may not be negative")
 	}
-	if opts.Guard == nil {
-		var err error
-		if opts.Guard, err = semelhttp.New(engine, nil); err != nil {
-			return nil, err
-		}
+	if opts.Runner == nil {
+		opts.Runner = door.NewRunner(engine, opts.OnError)
 	}
 	if opts.Identify == nil {
-		opts.Identify = opts.Guard.Caller
+		guard, err := semelhttp.New(engine, nil)
+		if err != nil {
+			return nil, err
+		}
+		opts.Identify = guard.Caller
 	}
 	opts.Service, opts.Challenge = cmp.Or(opts.Service, "semel"), cmp.Or(opts.Challenge, "Bearer")
 	opts.MaxBody, opts.Timeout = cmp.Or(opts.MaxBody, DefaultMaxBody), cmp.Or(opts.Timeout, DefaultTimeout)
@@ -134,8 +135,8 @@ func New(engine *semel.Engine, opts Options) (*Service, error) {
 }
 
 // Close waits until every outcome is recorded that could not be recorded at once, or ctx
-// is done. Call it after the server was shut down, unless you gave the service a guard.
-func (s *Service) Close(ctx context.Context) error { return s.opts.Guard.Close(ctx) }
+// is done. Call it after the server was shut down, unless the runner is yours.
+func (s *Service) Close(ctx context.Context) error { return s.opts.Runner.Close(ctx) }
 
 func (s *Service) newKey() string { return safehttp.NewKey() }
 

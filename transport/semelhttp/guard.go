@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/transport/judge"
 	"github.com/semelhq/semel/transport/safehttp"
 )
@@ -47,6 +48,7 @@ type Options struct {
 // Guard wraps handlers for one engine. All methods may be called concurrently.
 type Guard struct {
 	engine *semel.Engine
+	runner *door.Runner
 	opts   Options
 	plain  handler       // of a route with the defaults; identifies callers outside of any route
 	large  chan struct{} // slots for parsing large bodies
@@ -55,11 +57,6 @@ type Guard struct {
 	mu       sync.Mutex
 	declared map[string]bool // operations that a route has declared, not only named
 	handlers []*handler
-
-	// background counts the ends of attempts that are still being recorded.
-	background sync.WaitGroup
-	closing    context.Context
-	stop       context.CancelFunc
 }
 
 // New makes a guard on an engine. Options may be nil.
@@ -78,27 +75,17 @@ func New(engine *semel.Engine, opts *Options) (*Guard, error) {
 		return nil, fmt.Errorf("semelhttp: StatusPath %q does not end with a slash", p)
 	}
 	g.plain = newHandler(g, Route{}.withDefaults(), semel.Operation{}, nil)
-	g.closing, g.stop = context.WithCancel(context.Background())
+	g.runner = door.NewRunner(engine, g.opts.OnError)
 	return g, nil
 }
 
+// Runner runs the calls of the guard. Other doors of the program can share it, so that
+// [Guard.Close] waits for theirs as well.
+func (g *Guard) Runner() *door.Runner { return g.runner }
+
 // Close waits until every outcome is recorded that could not be recorded at once, or ctx
 // is done. Call it after you have shut down the server.
-func (g *Guard) Close(ctx context.Context) error {
-	idle := make(chan struct{})
-	go func() {
-		g.background.Wait()
-		close(idle)
-	}()
-	select {
-	case <-idle:
-		g.stop()
-		return nil
-	case <-ctx.Done():
-		g.stop()
-		return fmt.Errorf("semelhttp: some outcomes are not recorded: %w", context.Cause(ctx))
-	}
-}
+func (g *Guard) Close(ctx context.Context) error { return g.runner.Close(ctx) }
 
 // Handle wraps next under a route. The error names everything that is wrong with the
 // route.

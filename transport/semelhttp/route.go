@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 )
 
 // Route declares how one handler is guarded. Zero values mean the documented defaults;
@@ -109,7 +110,7 @@ type Route struct {
 	// on the same body, so it must have no effects outside of the database. [Attempt]
 	// reports false, because effects outside need an attempt of their own. Requests that
 	// pass unguarded have no transaction.
-	Tx Transactor
+	Tx door.Transactor
 	// Anonymous defaults to [AnonymousLoopback].
 	Anonymous Anonymous
 	// FailOpen gives the guarantee up while the store doesn't answer: requests then run

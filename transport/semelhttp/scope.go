@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 )
 
 // Attempt returns the attempt that a guarded handler runs under, which [semel.Effect]
@@ -21,9 +22,7 @@ type attemptKey struct{}
 // scope is the context of a handler: that of its attempt, with the deadline of the route.
 // It makes the context on first use, because many handlers end without using it.
 type scope struct {
-	attempt  *semel.Attempt  // nil if the call runs in a transaction
-	outer    context.Context // carries that transaction; nil otherwise
-	deadline time.Time       // zero: none
+	door.Execution
 
 	mu      sync.Mutex
 	ctx     context.Context
@@ -32,7 +31,9 @@ type scope struct {
 }
 
 // Deadline is the route's.
-func (s *scope) Deadline() (time.Time, bool) { return s.deadline, !s.deadline.IsZero() }
+func (s *scope) Deadline() (time.Time, bool) {
+	return s.Execution.Deadline, !s.Execution.Deadline.IsZero()
+}
 
 // Done is closed when the lease is lost, the deadline is over, or the handler
 // has returned.
@@ -45,10 +46,10 @@ func (s *scope) Err() error { return s.get().Err() }
 func (s *scope) Value(key any) any {
 	switch key {
 	case attemptKey{}:
-		if s.attempt == nil {
+		if s.Attempt == nil {
 			return nil
 		}
-		return s.attempt
+		return s.Attempt
 	case scopeKey{}:
 		return s
 	}
@@ -59,12 +60,12 @@ func (s *scope) get() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx == nil {
-		if s.ctx = s.outer; s.attempt != nil {
-			s.ctx = s.attempt.Context()
+		if s.ctx = s.Tx; s.Attempt != nil {
+			s.ctx = s.Attempt.Context()
 		}
 		s.cancel = func() {}
-		if !s.deadline.IsZero() {
-			s.ctx, s.cancel = context.WithDeadline(s.ctx, s.deadline)
+		if !s.Execution.Deadline.IsZero() {
+			s.ctx, s.cancel = context.WithDeadline(s.ctx, s.Execution.Deadline)
 		}
 	}
 	return s.ctx

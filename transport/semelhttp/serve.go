@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	refusal "github.com/semelhq/semel/internal/problem"
-	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/transport/safehttp"
 )
 
@@ -55,27 +55,24 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	call := h.call(r, key, who)
 	call.Fingerprint, call.Wait = fp, PreferredWait(r.Header)
-	if h.route.Tx != nil {
-		h.serveTx(w, r, call, sc)
-		return
-	}
-	ans, err := h.guard.engine.Begin(r.Context(), call)
-	if err != nil {
-		if h.route.FailOpen && errors.Is(err, &semel.Error{Code: semel.CodeStoreUnavailable}) {
-			h.guard.reportError(r.Context(), err)
-			h.unecho(w.Header(), r.Header)
-			h.passOpen(w, r, sc)
-			return
-		}
-		h.refuseError(w, r, err)
-		return
-	}
+	x := exchange{h: h, w: w, r: r, sc: sc}
+	defer x.forget()
+	ans, err := h.guard.runner.Do(r.Context(), call, door.Work{Handler: &x, Timeout: h.route.Timeout, Tx: h.route.Tx})
 	if ans.Decision == semel.Execute {
-		h.unecho(w.Header(), r.Header)
-		h.execute(w, r, ans.Attempt, sc)
+		x.answer(&ans, err)
 		return
 	}
-	h.answerDecision(w, r, &ans, call.Wait)
+	x.restore() // after a run in a transaction, if another's was faster
+	switch {
+	case ans.Decision != "":
+		h.answerDecision(w, r, &ans, call.Wait)
+	case h.route.FailOpen && h.route.Tx == nil && errors.Is(err, &semel.Error{Code: semel.CodeStoreUnavailable}):
+		h.guard.reportError(r.Context(), err)
+		h.unecho(w.Header(), r.Header)
+		h.passOpen(w, r, sc)
+	default:
+		h.refuseError(w, r, err)
+	}
 }
 
 // answerDecision answers a request that does not execute.
@@ -125,42 +122,6 @@ func (h *handler) passOpen(w http.ResponseWriter, r *http.Request, sc *scratch) 
 	inner := r.WithContext(r.Context())
 	inner.Body = &body
 	h.next.ServeHTTP(handlers(w), inner)
-}
-
-// execute runs the handler, records its answer and sends it.
-func (h *handler) execute(w http.ResponseWriter, r *http.Request, a *semel.Attempt, sc *scratch) {
-	// The handler may use its writer and its body for longer than it should, so neither
-	// is reused.
-	c := &capture{w: w, h: h, method: r.Method, origin: r.Header.Get(originHeader), sc: sc, spool: sc.spool}
-	sc.spool = spool{}
-	c.scope.attempt = a
-	if h.route.Timeout > 0 {
-		c.scope.deadline = time.Now().Add(h.route.Timeout)
-	}
-	c.start()
-	inner := r.WithContext(&c.scope)
-	inner.Body = &c.spool
-	returned := false
-	defer func() {
-		c.scope.close()
-		c.spool.discard()
-		c.stop()
-		if inner.MultipartForm != nil {
-			// The server does this only for its own request.
-			_ = inner.MultipartForm.RemoveAll()
-		}
-		if !returned {
-			// The panic goes on as it is, and nobody is left to get an error.
-			h.end(r.Context(), a, ending{kind: endAbandon, failure: store.Failure{Message: "the handler panicked"}})
-		}
-	}()
-	h.next.ServeHTTP(c, inner)
-	returned = true
-	if c.status == 0 && c.scope.concluded() == nil {
-		c.WriteHeader(http.StatusOK)
-	}
-	c.closed = true
-	h.finish(c, r)
 }
 
 // refuseBody answers a request whose body did not arrive as it should.

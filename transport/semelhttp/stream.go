@@ -16,10 +16,6 @@ import (
 // second answer to one call.
 const answerEffect = "semelhttp.answer"
 
-// doorEffects begins the names of effects that this module's doors keep in the ledger for
-// themselves.
-const doorEffects = "semel"
-
 // errPassing leaves that effect started in the ledger. Ending it would take another
 // write, and a crash between that write and the end of the attempt would let the call run
 // again.
@@ -33,7 +29,7 @@ func (c *capture) announce() error {
 	if c.announced {
 		return nil
 	}
-	a := c.scope.attempt
+	a := c.scope.Attempt
 	_, err := semel.Effect(a.Context(), a, answerEffect, func(context.Context, string) (struct{}, error) {
 		return struct{}{}, errPassing
 	})
@@ -55,9 +51,9 @@ func (c *capture) announce() error {
 func (c *capture) endEarly() error {
 	through := c.through
 	c.through = true // the attempt ends like one whose answer isn't kept
-	e := c.h.ending(c)
+	end := c.ending()
 	c.through = through
-	return e.apply(c.scope.attempt.Context(), c.scope.attempt)
+	return c.scope.Attempt.End(c.scope.Attempt.Context(), end)
 }
 
 // pass switches to passing the answer through, and sends what was captured so far. If the
@@ -96,10 +92,10 @@ func (c *capture) pass() error {
 // for finding out how the work ends. A stream that goes on beyond the route's time has a
 // quarter of that time for each write. After a write has timed out, all later ones fail.
 func (c *capture) startDeadline() (done func()) {
-	if c.scope.deadline.IsZero() {
+	if c.scope.Execution.Deadline.IsZero() {
 		return func() {}
 	}
-	left := max(time.Until(c.scope.deadline), c.h.route.Timeout/2)
+	left := max(time.Until(c.scope.Execution.Deadline), c.h.route.Timeout/2)
 	timer := time.AfterFunc(left/2, func() {
 		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Unix(1, 0)) // long ago
 	})

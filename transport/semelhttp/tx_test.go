@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/pgtest"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/pgstore"
@@ -230,7 +231,7 @@ func TestTxRouteAnswers(t *testing.T) {
 		w := newTxWorld(t, semelhttp.Route{Operation: semel.Operation{MaxResult: 100}}, answering(201, strings.Repeat("x", 200)))
 		rec := w.send("k")
 		w.want(rec, 500, 1, 0)
-		if !strings.Contains(rec.Body.String(), string(semelhttp.CodeAnswerTooLarge)) {
+		if !strings.Contains(rec.Body.String(), string(door.CodeAnswerTooLarge)) {
 			t.Error(rec.Body)
 		}
 	})

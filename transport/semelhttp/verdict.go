@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // Refusal is an answer from around or inside a guarded handler. It has the form of the
@@ -47,7 +48,7 @@ func (g *Guard) Engine() *semel.Engine { return g.engine }
 // verdict is what a handler says about the effects of its attempt. It overrides the
 // status of the answer.
 type verdict struct {
-	kind   endKind
+	end    store.Disposition // zero: held
 	why    string
 	answer problem
 }
@@ -59,7 +60,7 @@ type verdict struct {
 //
 // It does nothing if ctx isn't that of a guarded handler.
 func Refuted(ctx context.Context, why string, f Refusal) {
-	conclude(ctx, &verdict{kind: endAbort, why: why, answer: f.problem()})
+	conclude(ctx, &verdict{end: semel.DispositionAborted, why: why, answer: f.problem()})
 }
 
 // Silent says that a guarded handler can't tell what happened: the attempt is given up as
@@ -67,14 +68,14 @@ func Refuted(ctx context.Context, why string, f Refusal) {
 // allows that. Otherwise it is like [Refuted]. If the answer was passing through already,
 // the connection is broken, so that the caller notices that the answer isn't whole.
 func Silent(ctx context.Context, why string, f Refusal) {
-	conclude(ctx, &verdict{kind: endAbandon, why: why, answer: f.problem()})
+	conclude(ctx, &verdict{end: semel.DispositionAbandoned, why: why, answer: f.problem()})
 }
 
 // Held says that a guarded handler found something that only a reconciler or an operator
 // can judge: the record is held, whatever Operation.OnAbandoned says. Otherwise it is
 // like [Silent].
 func Held(ctx context.Context, why string, f Refusal) {
-	conclude(ctx, &verdict{kind: endHold, why: why, answer: f.problem()})
+	conclude(ctx, &verdict{why: why, answer: f.problem()})
 }
 
 func conclude(ctx context.Context, v *verdict) {

@@ -1,0 +1,262 @@
+package door
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
+)
+
+// Handler does the work of one call, for a door that answers its caller. It keeps what its
+// caller is to get, in the door's own form, until [Runner.Do] has returned.
+type Handler interface {
+	// Run does the work and says how its attempt ends. A panic, or runtime.Goexit, abandons
+	// the attempt and goes on. In transactions it may run again: what another run did was
+	// then rolled back.
+	Run(x Execution) semel.Ending
+}
+
+// Execution is the right to run a handler once: under an attempt or in a transaction.
+type Execution struct {
+	// Attempt is nil in a transaction.
+	Attempt *semel.Attempt
+	// Tx is the context that carries the transaction; nil outside of one.
+	Tx context.Context
+	// Deadline is when the handler's time is over; zero: never. In a transaction, that is
+	// the time of all its runs and of the commit.
+	Deadline time.Time
+}
+
+// Late reports whether a run in a transaction has ended too late to be committed.
+func (x *Execution) Late() bool {
+	return x.Tx != nil && (x.Tx.Err() != nil || !x.Deadline.IsZero() && !time.Now().Before(x.Deadline))
+}
+
+// Transactor runs calls inside transactions of your database, so that the claim of a call,
+// what its handler writes and its outcome commit together. A store offers one:
+// pgstore.Transactions is for PostgreSQL by pgx. Its methods are called concurrently.
+type Transactor interface {
+	// Check says why calls of the engine can't be a part of these transactions, or
+	// returns nil. It is called once for each route.
+	Check(engine *semel.Engine) error
+	// DoTx is [semel.Engine.DoTx], with a context for fn that carries the transaction. If
+	// a transaction is rolled back because of others, it runs fn again in another one.
+	DoTx(ctx context.Context, engine *semel.Engine, call semel.Call, fn func(ctx context.Context) (semel.Result, error)) (semel.Answer, error)
+}
+
+// Work is what a call is for.
+type Work struct {
+	Handler Handler
+	// Timeout is how long the handler may run; zero: as long as it likes.
+	Timeout time.Duration
+	// Tx runs the handler inside a transaction. Nil: under an attempt.
+	Tx Transactor
+}
+
+// Runner runs calls for doors that answer their callers: it begins a call, has its handler
+// do the work, and makes the outcome durable before the caller gets an answer. Make one
+// with [NewRunner]; all methods may be called concurrently.
+type Runner struct {
+	engine  *semel.Engine
+	onError func(ctx context.Context, err error)
+
+	background sync.WaitGroup // the ends of attempts that are still being recorded
+	closing    context.Context
+	stop       context.CancelFunc
+}
+
+// NewRunner makes a runner. onError is called, by many goroutines at once, with the error
+// of an outcome that isn't recorded yet; it may be nil.
+func NewRunner(engine *semel.Engine, onError func(ctx context.Context, err error)) *Runner {
+	r := &Runner{engine: engine, onError: onError}
+	r.closing, r.stop = context.WithCancel(context.Background())
+	return r
+}
+
+// Do delivers a call. If the decision is Execute, the handler has run; an error then means
+// that its ending isn't durable, and without one the caller may have what the handler has
+// kept. If the decision is empty, the engine has decided nothing, and the error says why.
+// For any other decision nothing was run.
+//
+// A caller who hangs up ends neither the work nor its recording, only their own waiting.
+// If the store doesn't say whether the end of an attempt was kept, Do returns an error
+// that [Undecided] recognizes and goes on asking in the background; see [Runner.Close].
+//
+// A crash before the end is durable leaves a lease that ends, and an attempt that is
+// settled by policy. A crash after it leaves nothing to do: the retry gets the outcome. In
+// a transaction, a crash before the commit leaves nothing at all.
+func (r *Runner) Do(ctx context.Context, call semel.Call, w Work) (semel.Answer, error) {
+	if w.Tx != nil {
+		return r.doTx(ctx, call, w)
+	}
+	ans, err := r.engine.Begin(ctx, call)
+	if err != nil || ans.Decision != semel.Execute {
+		return ans, err
+	}
+	x := Execution{Attempt: ans.Attempt}
+	if w.Timeout > 0 {
+		x.Deadline = time.Now().Add(w.Timeout)
+	}
+	returned := false
+	defer func() {
+		if !returned {
+			// The panic goes on as it is, and nobody is left to get an error.
+			_ = r.end(ctx, x.Attempt, panicked)
+		}
+	}()
+	end := w.Handler.Run(x)
+	returned = true
+	return ans, r.end(ctx, x.Attempt, end)
+}
+
+// panicked ends an attempt whose handler did not return.
+var panicked = semel.Ending{Disposition: semel.DispositionAbandoned, Failure: store.Failure{Message: "the handler panicked"}}
+
+// doTx is Do inside transactions.
+func (r *Runner) doTx(ctx context.Context, call semel.Call, w Work) (semel.Answer, error) {
+	// A caller may hang up while they wait for another's outcome. Once their handler runs
+	// that has no effect any more.
+	waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	begun := context.AfterFunc(ctx, cancel)
+	defer begun()
+	var (
+		end      semel.Ending
+		ran      bool
+		deadline time.Time // of all runs together
+		timer    *time.Timer
+	)
+	defer func() {
+		if timer != nil {
+			timer.Stop()
+		}
+	}()
+	ans, err := w.Tx.DoTx(waiting, r.engine, call, func(tx context.Context) (semel.Result, error) {
+		begun()
+		if tx.Err() != nil {
+			return semel.Result{}, semel.Aborted(tx.Err())
+		}
+		if w.Timeout > 0 && !ran {
+			deadline = time.Now().Add(w.Timeout)
+			timer = time.AfterFunc(w.Timeout, cancel)
+		}
+		ran = true
+		end = w.Handler.Run(Execution{Tx: tx, Deadline: deadline})
+		return end.Result, errorOf(&end)
+	})
+	if ans.Decision != semel.Execute || err == nil {
+		return ans, err
+	}
+	if ran && (!keeps(&end) || ans.Record != nil && ans.Record.State.Terminal()) {
+		return ans, nil // the error is the handler's own, and it is done as that says
+	}
+	r.report(ctx, err)
+	return ans, err
+}
+
+// keeps reports whether an ending is recorded if it is that of a transaction. Otherwise
+// everything is rolled back, and so nothing was done, whatever the handler doesn't know.
+func keeps(end *semel.Ending) bool {
+	switch end.Disposition {
+	case semel.DispositionCompleted, semel.DispositionRejected, semel.DispositionFailed:
+		return true
+	}
+	return false
+}
+
+// errorOf is the error by which a function in a transaction ends its call so.
+func errorOf(end *semel.Ending) error {
+	why := errors.New(end.Failure.Message)
+	switch end.Disposition {
+	case semel.DispositionCompleted:
+		return nil
+	case semel.DispositionRejected:
+		return semel.Rejected(end.Failure.Code, why)
+	case semel.DispositionFailed:
+		return semel.Failure(why)
+	case semel.DispositionAborted:
+		return semel.Aborted(why)
+	}
+	return semel.Unknown(why)
+}
+
+// end makes the end of an attempt durable. If the store doesn't say whether it is, the
+// caller gets the error, and a goroutine tries again until the store does say: otherwise
+// the lease would be renewed for ever. A crash meanwhile leaves a lease that runs out.
+func (r *Runner) end(ctx context.Context, a *semel.Attempt, end semel.Ending) error {
+	err := a.End(ctx, end) // which the caller's hanging up does not stop
+	if Undecided(err) {
+		r.report(ctx, err)
+		r.endLater(context.WithoutCancel(ctx), a, end)
+	}
+	return err
+}
+
+// How long to pause before an end whose result is unknown is tried again.
+const (
+	minEndPause = 100 * time.Millisecond
+	maxEndPause = 5 * time.Second
+)
+
+func (r *Runner) endLater(ctx context.Context, a *semel.Attempt, end semel.Ending) {
+	r.background.Go(func() {
+		for pause := minEndPause; ; pause = min(pause*2, maxEndPause) {
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-r.closing.Done():
+				timer.Stop()
+				return
+			}
+			if !Undecided(a.End(ctx, end)) {
+				return
+			}
+		}
+	})
+}
+
+// EffectPrefix begins the names of the effects that doors keep in the ledger for
+// themselves, such as the call of an upstream. What answers such an effect is the answer of
+// the handler, so it isn't left open when the handler has returned.
+const EffectPrefix = "semel"
+
+// Effects returns the ledger of an attempt without the effects of doors.
+func Effects(a *semel.Attempt) []store.EffectRecord {
+	return slices.DeleteFunc(a.Effects(), func(ef store.EffectRecord) bool { return strings.HasPrefix(ef.Name, EffectPrefix) })
+}
+
+// Undecided reports whether an error of [Runner.Do] leaves open what happened, and trying
+// again may show it.
+func Undecided(err error) bool {
+	e, ok := errors.AsType[*semel.Error](err)
+	return ok && (e.Code == semel.CodeUnknown || e.Code == semel.CodeStoreUnavailable)
+}
+
+func (r *Runner) report(ctx context.Context, err error) {
+	if r.onError != nil {
+		r.onError(ctx, err)
+	}
+}
+
+// Close waits until every outcome is recorded that could not be recorded at once, or ctx
+// is done. Call it after you have shut down the server.
+func (r *Runner) Close(ctx context.Context) error {
+	idle := make(chan struct{})
+	go func() {
+		r.background.Wait()
+		close(idle)
+	}()
+	defer r.stop()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("some outcomes are not recorded: %w", context.Cause(ctx))
+	}
+}
