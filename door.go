@@ -48,11 +48,15 @@ func (door Door) Redeclare(declare func() error) (commit func(), err error) {
 	e := door.engine
 	before := e.ops.Load()
 	e.register.Lock()
-	e.declaring++
+	e.declarations++
+	this := e.declarations
+	e.declaring = this
 	e.register.Unlock()
-	if err := declare(); err != nil {
-		e.register.Lock()
-		defer e.register.Unlock()
+	err = declare()
+	e.register.Lock()
+	defer e.register.Unlock()
+	e.declaring = 0
+	if err != nil {
 		e.ops.Store(before)
 		return nil, err
 	}
@@ -60,7 +64,7 @@ func (door Door) Redeclare(declare func() error) (commit func(), err error) {
 		e.register.Lock()
 		defer e.register.Unlock()
 		next := maps.Clone(*e.ops.Load())
-		maps.DeleteFunc(next, func(_ string, op *operation) bool { return op.declared != 0 && op.declared != e.declaring })
+		maps.DeleteFunc(next, func(_ string, op *operation) bool { return op.declared != 0 && op.declared != this })
 		e.ops.Store(&next)
 	}, nil
 }

@@ -75,8 +75,8 @@ type Engine struct {
 
 	ops      atomic.Pointer[map[string]*operation]
 	register sync.Mutex
-	// declaring counts the calls of Door.Redeclare.
-	declaring int
+	// declarations counts the calls of Door.Redeclare, and declaring is the one that runs.
+	declarations, declaring int
 
 	dispatcher atomic.Pointer[func(*Record)]
 

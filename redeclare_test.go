@@ -55,5 +55,11 @@ func TestRedeclare(t *testing.T) {
 		_, err = r.Begin(t.Context(), c)
 		wantCode(t, err, semel.CodeUnknownOperation)
 		must(t, running.Complete(t.Context(), data("done"))) // what runs goes on
+
+		must(t, r.Register(semel.Operation{Name: "late"}))
+		commit, err = declare(nil, "charge")
+		must(t, err)
+		commit()
+		knows("charge", "late", "op") // nobody has declared it
 	})
 }

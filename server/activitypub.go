@@ -13,37 +13,41 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/protocol/activitypub"
 	"github.com/semelhq/semel/protocol/activitypub/httpsig"
 	"github.com/semelhq/semel/server/config"
 )
 
-// addInboxes makes the inboxes of a configuration.
-func (s *Server) addInboxes(g *generation, cfg *config.Config) error {
+// inboxDoors are the inboxes of a configuration. Their callers prove by a signature who
+// they are, which no page in a browser can.
+func (s *Server) inboxDoors(_ *generation, cfg *config.Config) (doors []doorway, err error) {
 	for i := range cfg.ActivityPub {
 		a := &cfg.ActivityPub[i]
 		opts := a.Options()
-		var err error
 		if opts.Handle, err = activityUpstream(a); err != nil {
-			return at(fmt.Sprintf("activitypub[%d]", i), err)
+			return nil, at(fmt.Sprintf("activitypub[%d]", i), err)
 		}
 		if opts.Verifier, err = verifier(a, cfg.Listen.Trusted(), nil); err != nil {
-			return at(fmt.Sprintf("activitypub[%d].signatures", i), err)
+			return nil, at(fmt.Sprintf("activitypub[%d].signatures", i), err)
 		}
 		opts.Log = s.log
 		in, err := activitypub.New(s.engine, opts)
 		if err != nil {
-			return at(fmt.Sprintf("activitypub[%d]", i), err)
+			return nil, at(fmt.Sprintf("activitypub[%d]", i), err)
 		}
 		for _, one := range a.Instances {
 			if one.Unsigned == "allow" {
-				s.log.Warn("activities of an instance are taken unsigned", slog.String("inbox", a.Name), slog.String("instance", one.Host))
+				s.log.Warn("an instance may send activities without a signature", slog.String("inbox", a.Name), slog.String("instance", one.Host))
 			}
 		}
-		g.inboxes = append(g.inboxes, in)
-		g.accepts(in.Destination(), activitypub.Principal, in.Work)
+		name := in.Destination()
+		doors = append(doors, doorway{Handler: in, serves: in.Serves, accepts: &accepted{
+			destination: name, operations: []string{name}, principal: activitypub.Principal, work: in.Work,
+			limits: dispatch.Destination{Timeout: time.Duration(a.Timeout) + acceptedExtra, Lease: time.Duration(a.Lease)},
+		}})
 	}
-	return nil
+	return doors, nil
 }
 
 // verifier verifies the signatures of activities, which may come by way of proxies. A
@@ -116,16 +120,6 @@ type fetchesNothing struct{}
 
 func (fetchesNothing) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("nothing is fetched")
-}
-
-// inbox is the inbox that serves a path; nil if none does.
-func (g *generation) inbox(path string) *activitypub.Inbox {
-	for _, in := range g.inboxes {
-		if in.Serves(path) {
-			return in
-		}
-	}
-	return nil
 }
 
 // activityUpstream posts activities to the upstream of an inbox.

@@ -241,7 +241,7 @@ evidence: {key_file: "%[1]s/evidence.key"}
 		if p := <-up.got; p.header.Get("Semel-Activity-Signed") != "false" {
 			t.Errorf("%+v", p)
 		}
-		if s.line("level=WARN", "unsigned", "proto.example") == "" {
+		if s.line("level=WARN", "without a signature", "proto.example") == "" {
 			t.Error("no line warns of it")
 		}
 	})

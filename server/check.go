@@ -100,9 +100,6 @@ func assemble(cfg *config.Config) error {
 		return err
 	}
 	defer s.engine.Close(context.Background())
-	if _, err := newOutbox(s.engine, &cfg.Dispatch, s.acceptedDestinations(cfg), s.log); err != nil {
-		return err
-	}
 	s.dataAPI, err = api.New(api.Options{Engine: s.engine, Observer: api.NewObserver(s.store), Identify: s.caller})
 	if err != nil {
 		return err
@@ -112,7 +109,8 @@ func assemble(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	return g.close(context.Background())
+	_, err = newOutbox(s.engine, &cfg.Dispatch, s.destinations(g), s.log)
+	return errors.Join(err, g.close(context.Background()))
 }
 
 // standIn is a store in memory that can do what the kind of store of a URL can.

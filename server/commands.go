@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/semelhq/semel/protocol/ids"
 	"github.com/semelhq/semel/server/config"
@@ -13,6 +15,29 @@ import (
 
 // commandsPath is where the service takes commands. No route can hide it.
 const commandsPath = "/v1/commands"
+
+// commandDoors are that of commands, and that of messages which become commands.
+func (s *Server) commandDoors(g *generation, cfg *config.Config) ([]doorway, error) {
+	gateway, err := s.gateway(g, cfg.Commands.Registry)
+	if err != nil {
+		return nil, at("commands.registry", err)
+	}
+	var doors []doorway
+	if gateway != nil {
+		doors = append(doors, doorway{
+			Handler: s.ownAPI(gateway), paths: []string{commandsPath}, serves: func(path string) bool { return strings.HasPrefix(path, commandsPath+"/") },
+			declares: gateway.Declares,
+		})
+	}
+	if c := &cfg.Commands.WhatsApp; c.On() {
+		d, err := s.whatsAppDoor(gateway, c)
+		if err != nil {
+			return nil, at("commands.whatsapp", err)
+		}
+		doors = append(doors, d)
+	}
+	return doors, nil
+}
 
 // gateway makes the gateway for a registry of commands, or nil if there is none. Its
 // handlers are upstreams, because a service has no functions of its own.
@@ -57,5 +82,5 @@ func (s *Server) ofOtherDoor(operation string) bool {
 	if operation == ids.MessageOperation || config.ReservedOperation(operation) {
 		return true
 	}
-	return !g.cfg.ByAPI(operation) || g.commands != nil && g.commands.Declares(operation)
+	return !g.cfg.ByAPI(operation) || slices.ContainsFunc(g.doors, func(d doorway) bool { return d.declares != nil && d.declares(operation) })
 }

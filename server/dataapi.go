@@ -70,7 +70,7 @@ func (s *Server) admit(c api.Caller, err error) (api.Caller, error) {
 		return api.Caller{}, &semel.Error{Code: semel.CodeStoreUnavailable, Message: err.Error()}
 	case err != nil:
 		return api.Caller{}, err
-	case s.current().principals[c.Principal]:
+	case s.current().accepting(func(a *accepted) bool { return a.principal == c.Principal }) != nil:
 		return api.Caller{}, errReserved
 	}
 	return c, nil

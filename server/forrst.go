@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -16,18 +17,30 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// addForrst makes a service of a configuration. Its outcomes are recorded by the
-// generation's guard, which is closed with it.
-func (s *Server) addForrst(g *generation, c *config.Forrst) error {
+// forrstDoors are the services of a configuration. Their outcomes are recorded by the
+// generation's guard, which is closed with it. Nothing but a credential says who calls, so
+// they have the rules of ownAPI.
+func (s *Server) forrstDoors(g *generation, cfg *config.Config) (doors []doorway, err error) {
+	for i := range cfg.Forrst {
+		d, err := s.forrstDoor(g, &cfg.Forrst[i])
+		if err != nil {
+			return nil, at(fmt.Sprintf("forrst[%d]", i), err)
+		}
+		doors = append(doors, d)
+	}
+	return doors, nil
+}
+
+func (s *Server) forrstDoor(g *generation, c *config.Forrst) (d doorway, err error) {
 	transport := safehttp.Direct(nil)
 	transport.MaxConnsPerHost = c.UpstreamConnections
 	up, err := forrst.NewUpstream(forrst.UpstreamOptions{URL: c.Upstream, Transport: transport, EffectHeader: c.EffectHeader, Prepare: prepare(g, c)})
 	if err != nil {
-		return err
+		return d, err
 	}
 	opts, err := forrstOptions(c, up.Run)
 	if err != nil {
-		return err
+		return d, err
 	}
 	opts.Runner, opts.Identify = g.guard.Runner(), g.forrstCallers(c)
 	opts.OnError = func(ctx context.Context, err error) {
@@ -42,11 +55,9 @@ func (s *Server) addForrst(g *generation, c *config.Forrst) error {
 	}
 	service, err := forrst.New(s.engine, opts)
 	if err != nil {
-		return err
+		return d, err
 	}
-	g.forrst = append(g.forrst, up)
-	g.mount(c.Path, s.ownAPI(service))
-	return nil
+	return doorway{Handler: s.ownAPI(service), paths: []string{c.Path}, kept: forrst.Door, interrupt: up.Interrupt, close: up.Close}, nil
 }
 
 // forrstCallers says who calls a service. Its functions are the service's own, so where

@@ -8,14 +8,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/protocol/activitypub"
-	"github.com/semelhq/semel/protocol/forrst"
-	"github.com/semelhq/semel/protocol/ids"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/server/limit"
@@ -40,20 +38,7 @@ type generation struct {
 	guard      *semelhttp.Guard
 	proxies    []*semelproxy.Proxy
 	routes     routing
-	// commands takes commands; nil if none are declared.
-	commands    *ids.Gateway
-	commandsAPI http.Handler // the same, behind the guard of the service's own API
-	// forrst are the upstreams of services over Forrst.
-	forrst []*forrst.Upstream
-	// inboxes receive activities, each at several paths.
-	inboxes []*activitypub.Inbox
-	// doors are the other doors by their paths, and lower has these in lower case.
-	doors map[string]http.Handler
-	lower map[string]bool
-	// workers handle what doors have accepted, by its destination. principals are those of
-	// such doors, which no caller may have.
-	workers    map[string]worker
-	principals map[string]bool
+	doors      []doorway
 
 	inFlight sync.WaitGroup
 }
@@ -74,10 +59,7 @@ func (s *Server) declare(cfg *config.Config) (*generation, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &generation{
-		cfg: cfg, routes: newRouting(), doors: map[string]http.Handler{}, lower: map[string]bool{},
-		workers: map[string]worker{}, principals: map[string]bool{},
-	}
+	g := &generation{cfg: cfg, routes: newRouting()}
 	if g.auth, err = auth.New(callers(&cfg.Auth)); err != nil {
 		return nil, at("auth", err)
 	}
@@ -88,26 +70,6 @@ func (s *Server) declare(cfg *config.Config) (*generation, error) {
 		g.auth.Inherit(s.gen.auth)
 	}
 	if err := s.engine.Register(ops...); err != nil {
-		return nil, err
-	}
-	if g.commands, err = s.gateway(g, cfg.Commands.Registry); err != nil {
-		return nil, at("commands.registry", err)
-	}
-	if g.commands != nil {
-		g.commandsAPI = s.ownAPI(g.commands)
-	}
-	if err = s.addWhatsApp(g, &cfg.Commands.WhatsApp); err != nil {
-		return nil, at("commands.whatsapp", err)
-	}
-	for _, w := range cfg.Warnings() {
-		s.log.Warn(w)
-	}
-	for i := range cfg.Webhooks {
-		if err = s.addReceiver(g, &cfg.Webhooks[i]); err != nil {
-			return nil, at(fmt.Sprintf("webhooks[%d]", i), err)
-		}
-	}
-	if err = s.addInboxes(g, cfg); err != nil {
 		return nil, err
 	}
 	g.guard, err = semelhttp.New(s.engine, &semelhttp.Options{
@@ -122,10 +84,15 @@ func (s *Server) declare(cfg *config.Config) (*generation, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range cfg.Forrst {
-		if err := s.addForrst(g, &cfg.Forrst[i]); err != nil {
-			return nil, at(fmt.Sprintf("forrst[%d]", i), err)
+	for _, w := range cfg.Warnings() {
+		s.log.Warn(w)
+	}
+	for _, kind := range doorKinds {
+		doors, err := kind(s, g, cfg)
+		if err != nil {
+			return nil, err
 		}
+		g.doors = append(g.doors, doors...)
 	}
 	for i, route := range cfg.Routes {
 		if err := s.addRoute(g, &route); err != nil {
@@ -300,34 +267,13 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// mount puts a door at a path, which no route can hide.
-func (g *generation) mount(path string, door http.Handler) {
-	g.doors[path], g.lower[strings.ToLower(path)] = door, true
-}
-
-// door is what gets requests at a path before any route does; nil if nothing does. The
-// callers of webhooks, messages and inboxes prove by a signature who they are, which no
-// page in a browser can. Those of commands and Forrst don't, so they have the rules of
-// ownAPI.
-func (g *generation) door(path string) http.Handler {
-	switch {
-	case g.commands != nil && (path == commandsPath || strings.HasPrefix(path, commandsPath+"/")):
-		return g.commandsAPI
-	case g.doors[path] != nil:
-		return g.doors[path]
-	}
-	if in := g.inbox(path); in != nil {
-		return in
-	}
-	return nil
-}
-
 // answersHTTP reports whether duplicates get a record's result as an HTTP answer of a
 // route.
 func (s *Server) answersHTTP(rec *semel.Record) bool {
 	g := s.enter()
 	defer g.inFlight.Done()
-	return semelhttp.Marked(rec) || rec.Door != forrst.Door && g.guard.Serves(rec.ID.Operation)
+	own := slices.ContainsFunc(g.doors, func(d doorway) bool { return d.kept != "" && d.kept == rec.Door })
+	return semelhttp.Marked(rec) || !own && g.guard.Serves(rec.ID.Operation)
 }
 
 // interrupt stops whatever still runs: upstream calls are cancelled, and their attempts
@@ -336,8 +282,10 @@ func (g *generation) interrupt() {
 	for _, p := range g.proxies {
 		p.Interrupt()
 	}
-	for _, f := range g.forrst {
-		f.Interrupt()
+	for i := range g.doors {
+		if f := g.doors[i].interrupt; f != nil {
+			f()
+		}
 	}
 }
 
@@ -356,8 +304,10 @@ func (g *generation) close(ctx context.Context) error {
 	for _, p := range g.proxies {
 		p.Close()
 	}
-	for _, f := range g.forrst {
-		f.Close()
+	for i := range g.doors {
+		if f := g.doors[i].close; f != nil {
+			f()
+		}
 	}
 	return err
 }

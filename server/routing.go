@@ -50,23 +50,6 @@ func (t *routing) evades(r *http.Request, route *semelproxy.Proxy) bool {
 	return found != nil && found != route && found.Guards(r)
 }
 
-// passesDoor reports whether the path, which is no door's, would be one's if it were
-// spelled as an upstream may read it. If the upstream of a route takes what the door has
-// checked, it may well take at such a path what nobody has: an event without a signature.
-func (g *generation) passesDoor(p string) bool {
-	if len(g.doors) == 0 && len(g.inboxes) == 0 && g.commands == nil {
-		return false
-	}
-	folded := fold(p)
-	lower := strings.ToLower(folded)
-	for _, spelling := range [...]string{folded, folded + "/", lower, lower + "/"} {
-		if g.lower[spelling] || g.door(spelling) != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // fold is a path without parameters, cleaned by [path.Clean]. A backslash counts as a
 // slash, as some servers read it.
 func fold(p string) string {

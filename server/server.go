@@ -126,10 +126,10 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if _, err = s.engine.Door().LoadEpoch(ctx); err != nil {
 		return nil, err
 	}
-	if s.outbox, err = newOutbox(s.engine, &cfg.Dispatch, s.acceptedDestinations(cfg), s.log); err != nil {
+	if s.gen, _, err = s.build(cfg); err != nil {
 		return nil, err
 	}
-	if s.gen, _, err = s.build(cfg); err != nil {
+	if s.outbox, err = newOutbox(s.engine, &cfg.Dispatch, s.destinations(s.gen), s.log); err != nil {
 		return nil, err
 	}
 	if cfg.Auth.Configured() && cfg.OpenAdmin() {

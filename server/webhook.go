@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
@@ -14,23 +16,41 @@ import (
 	"github.com/semelhq/semel/transport/judge"
 )
 
-// addReceiver makes the receiver of a webhook.
-func (s *Server) addReceiver(g *generation, w *config.Webhook) error {
+// webhookDoors receive the webhooks of a configuration. Their callers prove by a signature
+// who they are, which no page in a browser can.
+func (s *Server) webhookDoors(_ *generation, cfg *config.Config) (doors []doorway, err error) {
+	for i := range cfg.Webhooks {
+		d, err := s.receiver(&cfg.Webhooks[i])
+		if err != nil {
+			return nil, at(fmt.Sprintf("webhooks[%d]", i), err)
+		}
+		doors = append(doors, d)
+	}
+	return doors, nil
+}
+
+func (s *Server) receiver(w *config.Webhook) (d doorway, err error) {
 	opts, err := w.Receiver()
 	if err != nil {
-		return err
+		return d, err
 	}
 	if opts.Handle, err = upstreamOf(w); err != nil {
-		return err
+		return d, err
 	}
 	opts.Seen = s.sawEvent
 	r, err := webhook.New(s.engine, opts)
 	if err != nil {
-		return err
+		return d, err
 	}
-	g.mount(w.Path, r)
-	g.accepts(r.Destination(), webhook.Principal, r.Work)
-	return nil
+	name := r.Destination()
+	a := &accepted{
+		destination: name, operations: []string{name}, principal: webhook.Principal, work: r.Work,
+		limits: dispatch.Destination{Timeout: time.Duration(w.Timeout) + acceptedExtra, Lease: time.Duration(w.Lease)},
+	}
+	if w.Payments != "" {
+		a.limits.BreakAfter = -1 // an event that waits for another says nothing about the upstream
+	}
+	return doorway{Handler: r, paths: []string{w.Path}, accepts: a}, nil
 }
 
 // upstreamOf posts events to the upstream of a webhook.

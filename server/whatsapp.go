@@ -17,25 +17,32 @@ import (
 	"github.com/semelhq/semel/server/config"
 )
 
-// addWhatsApp makes the webhook of a configuration, in front of the generation's gateway.
-func (s *Server) addWhatsApp(g *generation, c *config.WhatsApp) error {
-	if !c.On() {
-		return nil
-	}
+// How messages are handled. Mapper, handlers and replies have timeouts of their own, so
+// messageTimeout only ends what none of these bounds.
+const (
+	messageTimeout    = 15 * time.Minute
+	messagesAtOnce    = 16
+	messageLease      = 10 * time.Second
+	messageMinBackoff = time.Second
+)
+
+// whatsAppDoor is the webhook of a configuration, in front of a gateway. Its caller proves
+// by a signature who they are.
+func (s *Server) whatsAppDoor(gateway *ids.Gateway, c *config.WhatsApp) (d doorway, err error) {
 	verify, secrets, err := c.Secrets()
 	if err != nil {
-		return err
+		return d, err
 	}
 	reply, err := replies(c)
 	if err != nil {
-		return err
+		return d, err
 	}
 	numbers := map[string]config.WhatsAppNumber{}
 	for _, n := range c.Numbers {
 		numbers[n.PhoneNumberID] = n
 	}
 	in, err := whatsapp.New(s.engine, whatsapp.Options{
-		Gateway: g.commands, AppSecrets: secrets, VerifyToken: verify,
+		Gateway: gateway, AppSecrets: secrets, VerifyToken: verify,
 		Tenant: func(id string) (string, bool) {
 			n, ok := numbers[id]
 			return n.Tenant, ok
@@ -54,13 +61,18 @@ func (s *Server) addWhatsApp(g *generation, c *config.WhatsApp) error {
 		Seen:  s.seen,
 	})
 	if err != nil {
-		return err
+		return d, err
 	}
-	g.mount(c.Path, in)
-	g.accepts(whatsapp.Destination, whatsapp.Principal, func(ctx context.Context, payload []byte) error {
-		return untilStopped(ctx, func() error { return in.Work(ctx, payload) })
-	})
-	return nil
+	return doorway{Handler: in, paths: []string{c.Path}, accepts: &accepted{
+		destination: whatsapp.Destination, operations: []string{whatsapp.MessageOperation, whatsapp.StatusOperation}, principal: whatsapp.Principal,
+		work: func(ctx context.Context, payload []byte) error {
+			return untilStopped(ctx, func() error { return in.Work(ctx, payload) })
+		},
+		limits: dispatch.Destination{
+			Timeout: messageTimeout, Lease: messageLease, Concurrency: messagesAtOnce, MinBackoff: messageMinBackoff,
+			BreakAfter: -1, // that one message can't be handled says nothing about the next
+		},
+	}}, nil
 }
 
 // seen logs what happened to one part of a delivery. It doesn't log message ids, which
