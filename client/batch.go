@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
@@ -103,13 +102,9 @@ func batchOf(items []BatchItem) (*wire.Batch, error) {
 
 func (c *Client) batchResult(ctx context.Context, item *BatchItem, answer *wire.BatchAnswer, since time.Time) (res BatchResult) {
 	r := &reply{status: answer.Status, body: answer.Body}
-	if r.status >= 300 {
-		r.problem = new(wire.Problem)
-		if err := json.Unmarshal(r.body, r.problem); err != nil || r.problem.Code == "" {
-			res.Err = invalidAnswer(r, "its problem document is not valid", semel.CodeUnknown)
-			return res
-		}
-		r.retry = time.Duration(max(r.problem.RetryAfter, 0)) * time.Second
+	if r.status >= 300 && !r.refused() {
+		res.Err = invalidAnswer(r, invalidProblem, semel.CodeUnknown)
+		return res
 	}
 	if item.Begin == nil {
 		if r.problem != nil {

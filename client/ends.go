@@ -97,45 +97,46 @@ func (c *Client) settling(execution string, f *store.EffectFinding) *request {
 
 // Complete is [semel.Attempt.Complete]. It returns the record with its outcome.
 func (c *Client) Complete(ctx context.Context, execution string, res semel.Result) (*semel.Record, error) {
-	if res.Tombstone {
-		return nil, errTombstone()
-	}
-	return c.end(ctx, c.ending(execution, semel.DispositionCompleted, store.Failure{}, res, nil), nil)
+	return c.endAs(ctx, execution, semel.DispositionCompleted, store.Failure{}, res)
 }
 
 // Reject is [semel.Attempt.Reject].
 func (c *Client) Reject(ctx context.Context, execution string, f store.Failure, res semel.Result) (*semel.Record, error) {
-	if res.Tombstone {
-		return nil, errTombstone()
-	}
-	return c.end(ctx, c.ending(execution, semel.DispositionRejected, f, res, nil), nil)
+	return c.endAs(ctx, execution, semel.DispositionRejected, f, res)
 }
 
 // Fail is [semel.Attempt.Fail].
 func (c *Client) Fail(ctx context.Context, execution string, f store.Failure, res semel.Result) (*semel.Record, error) {
-	if res.Tombstone {
-		return nil, errTombstone()
-	}
-	return c.end(ctx, c.ending(execution, semel.DispositionFailed, f, res, nil), nil)
+	return c.endAs(ctx, execution, semel.DispositionFailed, f, res)
 }
 
 // Abort is [semel.Attempt.Abort].
 func (c *Client) Abort(ctx context.Context, execution string, f store.Failure) (*semel.Record, error) {
-	return c.end(ctx, c.ending(execution, semel.DispositionAborted, f, semel.Result{}, nil), nil)
+	return c.endAs(ctx, execution, semel.DispositionAborted, f, semel.Result{})
 }
 
 // Hold is [semel.Attempt.Hold].
 func (c *Client) Hold(ctx context.Context, execution, reason string) (*semel.Record, error) {
-	return c.end(ctx, c.ending(execution, 0, store.Failure{Message: reason}, semel.Result{}, nil), nil)
+	return c.endAs(ctx, execution, 0, store.Failure{Message: reason}, semel.Result{})
 }
 
 // Abandon is [semel.Attempt.Abandon].
 func (c *Client) Abandon(ctx context.Context, execution, reason string) (*semel.Record, error) {
-	return c.end(ctx, c.ending(execution, semel.DispositionAbandoned, store.Failure{Message: reason}, semel.Result{}, nil), nil)
+	return c.endAs(ctx, execution, semel.DispositionAbandoned, store.Failure{Message: reason}, semel.Result{})
+}
+
+func (c *Client) endAs(ctx context.Context, execution string, d store.Disposition, f store.Failure, res semel.Result) (*semel.Record, error) {
+	if res.Tombstone {
+		return nil, errTombstone()
+	}
+	return c.end(ctx, c.ending(execution, d, f, res, nil), nil)
 }
 
 // ending is the request that ends an execution; a zero disposition holds it.
 func (c *Client) ending(execution string, d store.Disposition, f store.Failure, res semel.Result, messages []semel.Message) *request {
+	reason := func(otherwise string) *wire.Reasoned {
+		return &wire.Reasoned{Reason: cmp.Or(cut(f.Message), otherwise)}
+	}
 	switch d {
 	case semel.DispositionCompleted:
 		return c.onExecution(execution, "/complete", &wire.Completing{Result: sentResult(res), Messages: sentMessages(messages)})
@@ -145,12 +146,10 @@ func (c *Client) ending(execution string, d store.Disposition, f store.Failure, 
 		return c.onExecution(execution, "/fail", &wire.Refusing{Error: *sentFailure(&f), Result: sentResult(res)})
 	case semel.DispositionAborted:
 		return c.onExecution(execution, "/abort", &wire.Aborting{Error: sentFailure(&f)})
+	case semel.DispositionAbandoned:
+		return c.onExecution(execution, "/abandon", reason("the holder gave up"))
 	}
-	path, reason := "/hold", "the holder does not know the outcome"
-	if d == semel.DispositionAbandoned {
-		path, reason = "/abandon", "the holder gave up"
-	}
-	return c.onExecution(execution, path, &wire.Reasoned{Reason: cmp.Or(cut(f.Message), reason)})
+	return c.onExecution(execution, "/hold", reason("the holder does not know the outcome"))
 }
 
 // end sends the end of an execution, and repeats it while more reports true.

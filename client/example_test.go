@@ -6,8 +6,6 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
@@ -55,25 +53,4 @@ func ExampleClient_Do() {
 	// the provider is called
 	// execute ch_1
 	// replay ch_1
-}
-
-func ExampleKeyFile() {
-	dir, err := os.MkdirTemp("", "keys")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	var keys [2]string
-	for life := range keys { // of a program that crashes once
-		journal, err := client.OpenKeyFile(filepath.Join(dir, "keys"))
-		if err != nil {
-			log.Fatal(err)
-		}
-		if keys[life], err = journal.For("order 42"); err != nil {
-			log.Fatal(err)
-		}
-		_ = journal.Close()
-	}
-	fmt.Println(keys[0] == keys[1])
-	// Output: true
 }

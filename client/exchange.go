@@ -246,15 +246,25 @@ func (c *Client) read(resp *http.Response, text []byte) (*reply, error) {
 	case media != semelhttp.ProblemType:
 		return bad("it is not a problem document")
 	}
-	r.problem = new(wire.Problem)
-	if err := json.Unmarshal(text, r.problem); err != nil || r.problem.Code == "" {
-		return bad("its problem document is not valid")
+	if !r.refused() {
+		return bad(invalidProblem)
 	}
-	r.retry = time.Duration(max(r.problem.RetryAfter, 0)) * time.Second
 	if n, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 31); err == nil && r.retry == 0 {
 		r.retry = time.Duration(n) * time.Second
 	}
 	return r, nil
+}
+
+const invalidProblem = "its problem document is not valid"
+
+// refused reads the body as a problem document. It reports false if it isn't one.
+func (r *reply) refused() bool {
+	r.problem = new(wire.Problem)
+	if err := json.Unmarshal(r.body, r.problem); err != nil || r.problem.Code == "" {
+		return false
+	}
+	r.retry = time.Duration(max(r.problem.RetryAfter, 0)) * time.Second
+	return true
 }
 
 // decode reads the body of a success.
