@@ -3,7 +3,6 @@ package evidence
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -122,15 +121,6 @@ func (at *lastEntry) take(n uint64, a *Artifact) (says bool) {
 	return true
 }
 
-func subjectOf(a *Artifact) (s store.Subject, ok bool) {
-	text, ok := strings.CutPrefix(a.Payload.Record, recordPrefix)
-	if !ok || len(text) != 2*len(s) {
-		return s, false
-	}
-	_, err := hex.Decode(s[:], []byte(text))
-	return s, err == nil
-}
-
 func (a *auditor) readLog(ctx context.Context) error {
 	for {
 		page, err := a.log.store.ReadEvidence(ctx, a.found.Entries, readBatch)
@@ -147,10 +137,11 @@ func (a *auditor) readLog(ctx context.Context) error {
 			if leaf.Type == TypeRestored {
 				clear(a.last) // the records are those of the backup
 			}
-			s, ok := subjectOf(&leaf)
+			ref, ok := blinded(leaf.Payload.Record, recordPrefix)
 			if !ok {
 				continue
 			}
+			s := store.Subject(ref)
 			last := a.last[s]
 			if last.take(n, &leaf) {
 				a.last[s] = last

@@ -57,9 +57,15 @@ func parseBody(text string) (c Checkpoint, err error) {
 
 // unsigned reads a checkpoint from a place that is trusted, or verified otherwise.
 func unsigned(signed string) (Checkpoint, error) {
-	body, _, found := strings.Cut(signed, "\n\n")
-	if !found {
+	body, _, ok := parts(signed)
+	if !ok {
 		return Checkpoint{}, errNoCheckpoint
 	}
-	return parseBody(body + "\n")
+	return parseBody(body)
+}
+
+// parts are the text that was signed, and the lines with signatures.
+func parts(signed string) (body, signatures string, ok bool) {
+	body, signatures, ok = strings.Cut(signed, "\n\n")
+	return body + "\n", signatures, ok
 }

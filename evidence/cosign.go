@@ -78,7 +78,7 @@ func (k *CosignerKey) verify(body, lines string) (line string, at time.Time, err
 
 // Verify checks that the witness signed a checkpoint, and says when.
 func (k *CosignerKey) Verify(signed string) (time.Time, error) {
-	body, lines, _ := strings.Cut(signed, "\n\n")
-	_, at, err := k.verify(body+"\n", lines)
+	body, lines, _ := parts(signed)
+	_, at, err := k.verify(body, lines)
 	return at, err
 }

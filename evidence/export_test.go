@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
@@ -8,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/semelhq/semel/store"
 )
 
 // BlockSize is the size of the blocks in which Verify reads an export.
@@ -22,6 +25,23 @@ func CountEntries(export io.Reader, size int) (n int, err error) {
 		return true
 	})
 	return n, err
+}
+
+// Rewrite reads the line of an entry and writes it as an export does.
+func Rewrite(line []byte) ([]byte, error) {
+	l, ok := parseEntry(line)
+	if !ok {
+		return nil, errLine
+	}
+	en := store.Entry{}
+	en.Leaf, _ = fromMember(l.Leaf, l.Raw)
+	if !bytes.Equal(l.Opening, null) {
+		en.Opening, _ = fromMember(l.Opening, l.RawOpening)
+	}
+	var b bytes.Buffer
+	enc := lineEncoder(&b)
+	err := enc.Encode(lineOf(l.N, &en, true, l.Proof))
+	return b.Bytes(), err
 }
 
 // SignForTest signs what a thief of the keys would.

@@ -132,12 +132,7 @@ func (d *Directory) Keep(_ context.Context, signed string, prove func(old uint64
 	case !errors.Is(err, fs.ErrNotExist):
 		return "", err
 	}
-	// A crash before the file is renamed leaves a file named latest.new, which is
-	// written over the next time.
-	if err := writeSynced(name+".new", os.O_CREATE|os.O_TRUNC, signed); err != nil {
-		return "", err
-	}
-	if err := os.Rename(name+".new", name); err != nil {
+	if err := replaceFile(name, signed); err != nil {
 		return "", err
 	}
 	now := time.Now().UTC()
@@ -147,16 +142,12 @@ func (d *Directory) Keep(_ context.Context, signed string, prove func(old uint64
 	d.last = now
 	// A crash while it is written leaves a part of a checkpoint at the end, which
 	// those who read the file pass over.
-	return "", writeSynced(filepath.Join(d.dir, now.Format(time.DateOnly)+".checkpoints"), os.O_CREATE|os.O_APPEND, signed)
-}
-
-func writeSynced(name string, flag int, text string) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|flag, 0o644)
+	f, err := os.OpenFile(filepath.Join(d.dir, now.Format(time.DateOnly)+".checkpoints"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
-		return err
+		return "", err
 	}
-	_, err = f.WriteString(text)
-	return errors.Join(err, f.Sync(), f.Close())
+	_, err = f.WriteString(signed)
+	return "", errors.Join(err, f.Sync(), f.Close())
 }
 
 // contains checks that a log contains what a signed checkpoint says.

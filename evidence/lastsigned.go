@@ -55,22 +55,31 @@ func (last *lastSigned) remember(signed string) error {
 	return last.write()
 }
 
-// write puts the file in the place of the old one. A crash before the rename leaves the
-// old one, whose checkpoint the log contains too, and a file with a random number behind
-// its name, which nobody reads and anybody may remove. The checkpoint is public.
+// write replaces the file. A crash before that leaves the old one, whose checkpoint the log
+// contains too. The checkpoint is public.
 func (last *lastSigned) write() error {
-	f, err := os.CreateTemp(filepath.Dir(last.name), filepath.Base(last.name)+".*")
-	if err != nil {
+	if err := replaceFile(last.name, last.signed); err != nil {
 		return fmt.Errorf("%w: %w", errSignedFile, err)
 	}
-	_, err = f.WriteString(last.signed)
+	last.stored = last.signed
+	return nil
+}
+
+// replaceFile makes a file with this text durable and gives it a name that another file may
+// have. A crash before the rename leaves that one, and a file with a random number behind
+// its name, which nobody reads and anybody may remove.
+func replaceFile(name, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
 	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), last.name)
+		err = os.Rename(f.Name(), name)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errSignedFile, errors.Join(err, os.Remove(f.Name())))
+		return errors.Join(err, os.Remove(f.Name()))
 	}
-	last.stored = last.signed
 	return nil
 }
 

@@ -2,139 +2,168 @@ package evidence
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"strconv"
+	"regexp"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/store"
 )
 
-// entryLine is the line of an entry, taken apart. Leaf and opening are parts of the
-// line, unless they were in base64.
+// headerLine is the first line of an export.
+type headerLine struct {
+	Version int    `json:"semel_evidence"`
+	Origin  string `json:"origin"`
+	Size    uint64 `json:"size"`
+	View    string `json:"view"`
+	Tenant  string `json:"tenant_id,omitempty"`
+}
+
+// The views.
+const (
+	viewLog     = "log"
+	viewTenant  = "tenant"
+	viewEntries = "entries"
+)
+
+// checkpointLine has a signed checkpoint.
+type checkpointLine struct {
+	Checkpoint string `json:"checkpoint"`
+}
+
+// endLine is the last line.
+type endLine struct {
+	End *uint64 `json:"end"`
+}
+
+// entryLine has an entry. Leaf and opening are in Raw and RawOpening if they aren't plain
+// JSON objects.
 type entryLine struct {
-	n       uint64
-	claimed tlog.Hash
-	hash    tlog.Hash // what the leaf gives
-	leaf    []byte
-	opening []byte // nil: erased, or left out
-	proof   []byte // its JSON, if there is one
-	told    told
-	fault   string // what is wrong with the line itself
-	kind    Kind
+	N          uint64           `json:"n"`
+	Hash       string           `json:"hash"`
+	Leaf       json.RawMessage  `json:"leaf,omitzero"`
+	Raw        []byte           `json:"raw,omitzero"`
+	Opening    json.RawMessage  `json:"opening,omitzero"`
+	RawOpening []byte           `json:"raw_opening,omitzero"`
+	Proof      tlog.RecordProof `json:"proof,omitzero"`
 }
 
 var (
-	errLine      = errors.New("the line is not one that an export has")
-	entryPrefix  = []byte(`{"n":`)
-	hashPart     = []byte(`,"hash":"`)
-	leafPart     = []byte(`","leaf":`)
-	rawPart      = []byte(`","raw":"`)
-	openingPart  = []byte(`,"opening":`)
-	rawOpenPart  = []byte(`,"raw_opening":"`)
-	proofPart    = []byte(`,"proof":`)
-	null         = []byte(`null`)
-	commitMember = []byte(`"commitment":"`)
+	entryPrefix = []byte(`{"n":`)
+	null        = json.RawMessage("null")
+	errLine     = errors.New("the line is not one that an export has")
 )
 
-// parseEntry takes the line of an entry apart. An export has one form for it, so
-// nothing else is accepted.
-func parseEntry(line []byte) (e entryLine, err error) {
-	rest, ok := bytes.CutPrefix(line, entryPrefix)
-	if !ok {
-		return e, errLine
+// lineOf is the line of an entry.
+func lineOf(n uint64, en *store.Entry, openings bool, proof tlog.RecordProof) *entryLine {
+	hash := leafHash(en.Leaf)
+	l := &entryLine{N: n, Hash: hex.EncodeToString(hash[:]), Opening: null, Proof: proof}
+	l.Leaf, l.Raw = asMember(en.Leaf)
+	if openings && en.Opening != nil {
+		l.Opening, l.RawOpening = asMember(en.Opening)
 	}
-	digits := 0
-	for digits < len(rest) && rest[digits] >= '0' && rest[digits] <= '9' {
-		digits++
-	}
-	if e.n, err = strconv.ParseUint(string(rest[:digits]), 10, 63); err != nil {
-		return e, errLine
-	}
-	if rest, ok = bytes.CutPrefix(rest[digits:], hashPart); !ok || len(rest) < 2*tlog.HashSize {
-		return e, errLine
-	}
-	if _, err := hex.Decode(e.claimed[:], rest[:2*tlog.HashSize]); err != nil {
-		return e, errLine
-	}
-	rest = rest[2*tlog.HashSize:]
-	if e.leaf, rest, ok = cutValue(rest, leafPart, rawPart); !ok || e.leaf == nil {
-		return e, errLine
-	}
-	if e.opening, rest, ok = cutValue(rest, openingPart, rawOpenPart); !ok {
-		return e, errLine
-	}
-	if proof, found := bytes.CutPrefix(rest, proofPart); found && len(proof) > 0 {
-		e.proof, rest = proof[:len(proof)-1], proof[len(proof)-1:]
-	}
-	if string(rest) != "}" {
-		return e, errLine
-	}
-	return e, nil
+	return l
 }
 
-// cutValue cuts a member off that is an object, null, or something else in base64.
-func cutValue(b, name, raw []byte) (value, rest []byte, ok bool) {
-	if rest, ok := bytes.CutPrefix(b, name); ok {
-		if rest, ok := bytes.CutPrefix(rest, null); ok {
-			return nil, rest, true
+// asMember returns data as a plain object, if it is one without white space around its
+// members, and otherwise as raw.
+func asMember(data []byte) (plain json.RawMessage, raw []byte) {
+	var compact bytes.Buffer
+	if bytes.HasPrefix(data, []byte("{")) && json.Compact(&compact, data) == nil && bytes.Equal(compact.Bytes(), data) {
+		return data, nil
+	}
+	return nil, append([]byte{}, data...) // not nil
+}
+
+// fromMember undoes asMember.
+func fromMember(plain json.RawMessage, raw []byte) (data []byte, ok bool) {
+	if raw != nil {
+		return raw, true
+	}
+	return plain, bytes.HasPrefix(plain, []byte("{"))
+}
+
+// checkedEntry is an entry of an export, and what is wrong with it as such.
+type checkedEntry struct {
+	n        uint64
+	hash     tlog.Hash // of the leaf
+	artifact Artifact  // what the leaf says; zero if it is none
+	erased   bool      // the opening was, or is left out
+	proof    tlog.RecordProof
+	told     told
+	kind     Kind
+	fault    string // empty: nothing is wrong
+}
+
+// entryForm has the names of an entry's members, in their order.
+var entryForm = regexp.MustCompile(`^n hash (leaf|raw) (opening|raw_opening) (proof )?$`)
+
+// parseEntry reads the line of an entry. An export has one form for it, so no other names
+// and no other order are accepted.
+func parseEntry(line []byte) (l entryLine, ok bool) {
+	var names, rest []byte
+	ok = true
+	read := func(value []byte, into any) { ok = json.Unmarshal(value, into) == nil && ok }
+	for name, value := range canon.Members(line) {
+		names = append(append(names, name...), ' ')
+		rest = line[canon.Offset(line, value)+len(value):]
+		switch string(name) {
+		case "n":
+			read(value, &l.N)
+		case "hash":
+			read(value, &l.Hash)
+		case "leaf":
+			l.Leaf = value
+		case "raw":
+			read(value, &l.Raw)
+		case "opening":
+			l.Opening = value
+		case "raw_opening":
+			read(value, &l.RawOpening)
+		case "proof":
+			read(value, &l.Proof)
 		}
-		end := objectEnd(rest)
-		return rest[:end:end], rest[end:], end > 0
 	}
-	rest, ok = bytes.CutPrefix(b, raw)
-	end := bytes.IndexByte(rest, '"')
-	if !ok || end < 0 {
-		return nil, nil, false
-	}
-	value, err := base64.StdEncoding.DecodeString(string(rest[:end]))
-	if value == nil {
-		value = []byte{}
-	}
-	return value, rest[end+1:], err == nil
+	return l, ok && entryForm.Match(names) && string(rest) == "}"
 }
 
-// check hashes the leaf and compares the opening with what the leaf commits to.
-func (e *entryLine) check() {
-	e.hash = leafHash(e.leaf)
-	if e.hash != e.claimed {
+// checkEntry reads the line of an entry, hashes the leaf, and compares the opening with what
+// the leaf commits to.
+func checkEntry(line []byte) (e checkedEntry) {
+	l, ok := parseEntry(line)
+	leaf, isLeaf := fromMember(l.Leaf, l.Raw)
+	opening, isOpening := fromMember(l.Opening, l.RawOpening)
+	e.erased = bytes.Equal(l.Opening, null)
+	if !ok || !isLeaf || !isOpening && !e.erased {
+		return checkedEntry{kind: KindFormat, fault: errLine.Error()}
+	}
+	e.n, e.hash, e.proof = l.N, leafHash(leaf), l.Proof
+	if hex.EncodeToString(e.hash[:]) != l.Hash {
 		e.kind, e.fault = KindChanged, "the leaf is not the one that its hash is of"
-		return
+		return e
 	}
-	e.told = tell(e.leaf)
-	if e.opening == nil {
-		return
+	var err error
+	if e.artifact, err = ParseArtifact(leaf); err == nil {
+		e.told = tell(&e.artifact)
 	}
-	_, after, ok := bytes.Cut(e.leaf, commitMember)
-	var want [32]byte
-	if ok && len(after) >= 64 {
-		_, err := hex.Decode(want[:], after[:64])
-		ok = err == nil
-	}
-	if !ok || Commit(e.opening) != want {
+	if sum := Commit(opening); !e.erased && hex.EncodeToString(sum[:]) != e.artifact.Commitment {
 		e.kind, e.fault = KindOpening, "the opening is not the one that the leaf commits to"
 	}
+	return e
 }
 
 // checkProof checks that the entry is in the log of a checkpoint.
-func (e *entryLine) checkProof(c Checkpoint) error {
-	var texts []string
-	if err := json.Unmarshal(e.proof, &texts); err != nil {
+func (e *checkedEntry) checkProof(c Checkpoint) error {
+	if e.proof == nil {
 		return errLine
-	}
-	proof := make(tlog.RecordProof, len(texts))
-	for i, text := range texts {
-		raw, err := base64.StdEncoding.DecodeString(text)
-		if err != nil || len(raw) != tlog.HashSize {
-			return errLine
-		}
-		copy(proof[i][:], raw)
 	}
 	if e.n >= c.Size {
 		return errors.New("the entry has a number that the checkpoint does not")
 	}
-	if err := tlog.CheckRecord(proof, int64(c.Size), c.Root, int64(e.n), e.hash); err != nil {
+	if err := tlog.CheckRecord(e.proof, int64(c.Size), c.Root, int64(e.n), e.hash); err != nil {
 		return errors.New("the proof does not lead to the checkpoint")
 	}
 	return nil

@@ -41,7 +41,8 @@ type facts struct {
 // Whether a delivery was given the execution.
 var notExecuted, executed = new(false), new(true)
 
-// usualSize has room for most leaves and openings, which then take one piece of memory.
+// usualSize has room for most of what is encoded or hashed, which then takes one piece of
+// memory or none.
 const usualSize = 512
 
 // nextID is one that no other entry has.
@@ -90,10 +91,10 @@ func (l *Log) entry(f *facts) store.Entry {
 	if f.call != nil {
 		l.presented(f.call, rec, p, &o)
 	}
-	opening := o.appendJSON(make([]byte, 0, usualSize))
+	opening := canonical(&o)
 	sum := Commit(opening)
 	a.Commitment = hex.EncodeToString(sum[:])
-	leaf := a.appendJSON(make([]byte, 0, usualSize))
+	leaf := canonical(&a)
 	return store.Entry{Leaf: leaf, Opening: opening, Hash: leafHash(leaf), Subject: subject, Also: l.names(f)}
 }
 
@@ -140,7 +141,7 @@ func (l *Log) outcome(f *facts, p *Payload, o *Opening) {
 	}
 	if hasOutcome(rec) {
 		o.OutcomeSHA256 = hex.EncodeToString(f.sum[:])
-		p.OutcomeRef = "out_" + l.keyed(domainOutcome, f.sum[:]).String()
+		p.OutcomeRef = outcomePrefix + l.keyed(domainOutcome, f.sum[:]).String()
 	}
 }
 
@@ -222,10 +223,11 @@ func (k *Keys) domainKeys() (keys [domainCount][16]byte) {
 	return keys
 }
 
-// What the blinded names of tenants and records begin with.
+// What the blinded names of tenants, records and outcomes begin with.
 const (
-	tenantPrefix = "tn_"
-	recordPrefix = "rec_"
+	tenantPrefix  = "tn_"
+	recordPrefix  = "rec_"
+	outcomePrefix = "out_"
 )
 
 // Tenant is the blinded name under which leaves know a tenant.

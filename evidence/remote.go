@@ -57,8 +57,8 @@ func (w *RemoteWitness) Keep(ctx context.Context, signed string, prove func(old 
 		case err != nil:
 			return "", err
 		case status == http.StatusOK:
-			body, _, _ := strings.Cut(signed, "\n\n")
-			line, _, err := w.key.verify(body+"\n", answer)
+			body, _, _ := parts(signed)
+			line, _, err := w.key.verify(body, answer)
 			if err != nil {
 				return "", err
 			}

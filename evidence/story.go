@@ -3,6 +3,8 @@ package evidence
 import (
 	"fmt"
 	"time"
+
+	"github.com/semelhq/semel/store"
 )
 
 // story judges what a log tells of records one after the other: entries that are all as
@@ -14,9 +16,9 @@ import (
 // It takes about 150 bytes for each record that may still be in the store: those whose
 // window is over are forgotten.
 type story struct {
-	records map[[16]byte]chapter
-	sweepAt int   // with how many records those that are over are forgotten next
-	latest  int64 // of all times so far
+	records map[keyedDigest]chapter
+	sweepAt int           // with how many records those that are over are forgotten next
+	latest  store.Instant // of all times so far
 	faults  []Finding
 	found   int
 }
@@ -25,8 +27,8 @@ type story struct {
 type chapter struct {
 	entry   uint64 // of the last claim, end or hold
 	fence   int64
-	until   int64
-	outcome [16]byte
+	until   store.Instant
+	outcome keyedDigest
 	what    what
 }
 
@@ -50,7 +52,7 @@ func (s *story) add(n uint64, t *told) {
 	}
 	s.latest = max(s.latest, t.at)
 	if s.records == nil {
-		s.records, s.sweepAt = map[[16]byte]chapter{}, minSweep
+		s.records, s.sweepAt = map[keyedDigest]chapter{}, minSweep
 	}
 	was, known := s.records[t.record]
 	if known {
@@ -77,7 +79,7 @@ func (s *story) add(n uint64, t *told) {
 // expired reports whether the record may have been forgotten by now. Clocks may be apart,
 // and one that ran ahead may have been put back since.
 func (s *story) expired(c *chapter) bool {
-	return c.what.ended() && s.latest+int64(clockMargin) >= c.until
+	return c.what.ended() && s.latest.Add(clockMargin) >= c.until
 }
 
 // ended reports whether an attempt has ended.
@@ -105,8 +107,8 @@ func (s *story) compare(n uint64, t *told, was *chapter) {
 
 // begin judges the beginning of an attempt.
 func (s *story) begin(n uint64, t *told, was *chapter) {
-	inWindow := s.latest+int64(clockMargin) < was.until
-	kept := time.Unix(0, was.until).UTC().Format(time.RFC3339)
+	inWindow := s.latest.Add(clockMargin) < was.until
+	kept := was.until.Time().Format(time.RFC3339)
 	switch {
 	case !inWindow:
 	case was.what == completed:

@@ -1,20 +1,20 @@
 package evidence
 
 import (
-	"bytes"
 	"encoding/hex"
 	"strconv"
-	"time"
+	"strings"
+
+	"github.com/semelhq/semel/store"
 )
 
-// told is what a leaf says about the history of one record, read without allocating: a
-// verification reads each leaf of the log.
+// told is what a leaf says about the history of one record.
 type told struct {
-	record  [16]byte // zero: it says nothing about one, or in an older form
-	outcome [16]byte // zero: there is none
+	record  keyedDigest // zero: it says nothing about one, or in an older form
+	outcome keyedDigest // zero: there is none
 	fence   int64
-	at      int64 // when it was emitted, in nanoseconds
-	until   int64 // until when the record is kept; zero: it doesn't say
+	at      store.Instant // when it was emitted
+	until   store.Instant // until when the record is kept; zero: it doesn't say
 	what    what
 }
 
@@ -35,43 +35,31 @@ const (
 	restored              // the store was restored
 )
 
-var (
-	typeMember    = []byte(`"artifact_type":"`)
-	emittedMember = []byte(`"emitted_at":"`)
-	payloadMember = []byte(`"payload":{`)
-	endOfText     = byte('"')
-)
-
-// tell reads a leaf. Leaves are canonical JSON whose words have no escapes, and members
-// have one order, so a member is found by its text. What is in another form says nothing.
-func tell(leaf []byte) (t told) {
-	kind, rest := member(leaf, typeMember)
-	emitted, rest := member(rest, emittedMember)
-	_, p, ok := bytes.Cut(rest, payloadMember)
-	if !ok {
-		return t
+// tell reads what an artifact says.
+func tell(a *Artifact) (t told) {
+	p := &a.Payload
+	if a.Type == TypeRestored {
+		return told{what: restored}
 	}
-	if Type(kind) == TypeRestored {
-		t.what = restored
-		return t
-	}
-	executes := bytes.Contains(p, []byte(`"executed":true`))
-	decision, _ := member(p, []byte(`"decision":"`))
-	disposition, _ := member(p, []byte(`"disposition":"`))
-	if t.what = whatOf(Type(kind), string(decision), string(disposition), executes); t.what == nothing {
-		return t
-	}
-	fence, p := member(p, []byte(`"fence":"`))
-	until, p := member(p, []byte(`"kept_until":"`))
-	outcome, p := member(p, []byte(`"outcome_ref":"out_`))
-	record, _ := member(p, []byte(`"record_ref":"`+recordPrefix))
-	if !hexInto(&t.record, record) {
+	var ok bool
+	if t.record, ok = blinded(p.Record, recordPrefix); !ok {
 		return told{}
 	}
-	hexInto(&t.outcome, outcome)
-	t.fence, _ = strconv.ParseInt(string(fence), 10, 64)
-	t.at, t.until = nanos(emitted), nanos(until)
+	t.outcome, _ = blinded(p.OutcomeRef, outcomePrefix)
+	t.fence, _ = strconv.ParseInt(p.Fence, 10, 64)
+	t.at, t.until = store.InstantOf(a.EmittedAt), store.InstantOf(p.KeptUntil)
+	t.what = whatOf(a.Type, p.Decision, p.Disposition, p.Executed != nil && *p.Executed)
 	return t
+}
+
+// blinded reads a blinded name.
+func blinded(text, prefix string) (name keyedDigest, ok bool) {
+	digits, ok := strings.CutPrefix(text, prefix)
+	if !ok || len(digits) != 2*len(name) {
+		return name, false
+	}
+	_, err := hex.Decode(name[:], []byte(digits))
+	return name, err == nil
 }
 
 func whatOf(kind Type, decision, disposition string, executes bool) what {
@@ -113,33 +101,4 @@ func whatOf(kind Type, decision, disposition string, executes bool) what {
 		return over
 	}
 	return nothing
-}
-
-// member is the text of a member, and what follows it. If there is none, all of b follows.
-func member(b, name []byte) (value, rest []byte) {
-	_, after, ok := bytes.Cut(b, name)
-	end := bytes.IndexByte(after, endOfText)
-	if !ok || end < 0 {
-		return nil, b
-	}
-	return after[:end], after[end:]
-}
-
-func hexInto(dst *[16]byte, text []byte) bool {
-	if len(text) != 2*len(dst) {
-		return false
-	}
-	_, err := hex.Decode(dst[:], text)
-	return err == nil
-}
-
-func nanos(text []byte) int64 {
-	if len(text) == 0 {
-		return 0
-	}
-	at, err := time.Parse(time.RFC3339Nano, string(text))
-	if err != nil {
-		return 0
-	}
-	return at.UnixNano()
 }

@@ -61,13 +61,3 @@ func TestRootsAreThoseOfTheChecksumDatabase(t *testing.T) {
 		}
 	}
 }
-
-func TestObjectEnd(t *testing.T) {
-	for text, want := range map[string]int{
-		`{}`: 2, `{"a":"}"}x`: 9, `{"a":{"b":"\""}},`: 16, `{"a":"\\"}`: 10, `{`: 0, ``: 0, `[]`: 0, "{\n}": 0, `{"a":"` + "\n" + `"}`: 0, `{"a":"\`: 0, `{"a`: 0,
-	} {
-		if got := objectEnd([]byte(text)); got != want {
-			t.Errorf("%q ends at %d, not %d", text, got, want)
-		}
-	}
-}

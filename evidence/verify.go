@@ -187,7 +187,7 @@ func (v *verifier) first(l *line) {
 }
 
 // logEntry is the next entry of all.
-func (v *verifier) logEntry(e *entryLine) {
+func (v *verifier) logEntry(e *checkedEntry) {
 	want := v.tree.size
 	switch {
 	case e.n > want:
@@ -207,7 +207,7 @@ func (v *verifier) logEntry(e *entryLine) {
 
 // provedEntry is an entry in the view of a tenant, or of some entries. That there are
 // not more is not proved.
-func (v *verifier) provedEntry(e *entryLine) {
+func (v *verifier) provedEntry(e *checkedEntry) {
 	if v.report.Checkpoints == 0 {
 		v.fault(KindFormat, e.n, e.n, "an entry comes before the checkpoint")
 		return
@@ -224,7 +224,7 @@ func (v *verifier) provedEntry(e *entryLine) {
 		v.fault(KindChanged, e.n, e.n, "%v", err)
 		return
 	}
-	if v.header.View == viewTenant && !bytes.Contains(e.leaf, []byte(`"tenant_id":"`+v.header.Tenant+`"`)) {
+	if v.header.View == viewTenant && e.artifact.Tenant != v.header.Tenant {
 		v.fault(KindOrder, e.n, e.n, "it is of another tenant")
 		return
 	}
@@ -232,21 +232,19 @@ func (v *verifier) provedEntry(e *entryLine) {
 	v.count(e)
 }
 
-func (v *verifier) count(e *entryLine) {
+func (v *verifier) count(e *checkedEntry) {
 	v.report.Entries++
 	if v.header.View != viewEntries { // some entries tell no story
 		v.story.add(e.n, &e.told)
 	}
-	if e.opening == nil {
+	if e.erased {
 		v.report.Erased++
 	}
 }
 
 // other is a line with a checkpoint, or the end.
 func (v *verifier) other(data []byte) {
-	var end struct {
-		End *uint64 `json:"end"`
-	}
+	var end endLine
 	if strictJSON(data, &end) == nil && end.End != nil {
 		v.ended = true
 		if *end.End != v.header.Size {

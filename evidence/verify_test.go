@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -246,6 +248,11 @@ func TestVerifyRefuses(t *testing.T) {
 		{"a line that is none", lines[0] + "{\"n\":0,\"hash\":\"\"}\n" + strings.Join(lines[1:], ""), trust, evidence.KindFormat},
 		{"a line after the end", export + lines[1], trust, evidence.KindFormat},
 		{"a member too many", strings.Replace(export, `,"opening":{`, `,"x":1,"opening":{`, 1), trust, evidence.KindFormat},
+		{"a member twice", strings.Replace(export, `,"opening":{`, `,"opening":null,"opening":{`, 1), trust, evidence.KindFormat},
+		{"a member under another name", strings.Replace(export, `,"opening":{`, `,"Opening":{`, 1), trust, evidence.KindFormat},
+		{"members in another order", strings.Replace(export, `{"n":0,`, `{"n":0,"opening":null,`, 1), trust, evidence.KindFormat},
+		{"a line that goes on behind its object", strings.Replace(export, "}}\n", "}} \n", 1), trust, evidence.KindFormat},
+		{"a number that is no number", strings.Replace(export, `{"n":0,`, `{"n":0x,`, 1), trust, evidence.KindFormat},
 		{"an export without checkpoints", lines[0] + lines[1] + lines[len(lines)-2], trust, evidence.KindSignature},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -357,6 +364,37 @@ func TestStrangeLeaves(t *testing.T) {
 	r.integrate(t)
 	if report := verify(t, r.export(t, nil), r.keys.Trust()); report.Finding != nil || report.Entries != uint64(len(entries)) {
 		t.Errorf("%+v %v", report, report.Finding)
+	}
+}
+
+// TestRecordedLogs verifies what an earlier version has written, and writes it again.
+func TestRecordedLogs(t *testing.T) {
+	read := func(name string) []byte {
+		text, err := os.ReadFile("testdata/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	trust, err := evidence.ParseTrust(read("recorded.pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]evidence.Report{
+		"recorded.jsonl":        {View: "log", Entries: 8, Erased: 5, Checkpoints: 3},
+		"recorded-tenant.jsonl": {View: "tenant", Entries: 3, Erased: 3, Checkpoints: 1},
+	} {
+		export := read(name)
+		report := verify(t, export, trust)
+		want.Origin, want.Size, want.Root = "example.com/log", 8, "51dWlRGgN4s35puZBssAJlcvwm1MHjS4nm1BUiaPM48="
+		if !reflect.DeepEqual(report, want) {
+			t.Errorf("%s: %+v, %v", name, report, report.Finding)
+		}
+		for line := range bytes.Lines(export) {
+			if again, err := evidence.Rewrite(bytes.TrimSuffix(line, []byte("\n"))); isEntry(string(line)) && (err != nil || !bytes.Equal(again, line)) {
+				t.Errorf("%s: %s is written as %s, %v", name, line, again, err)
+			}
+		}
 	}
 }
 
