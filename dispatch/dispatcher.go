@@ -46,7 +46,6 @@ type Dispatcher struct {
 	every  time.Duration
 	events Events
 	lines  map[string]*line
-	lanes  lanes
 	limit  int          // of a page, and of the messages of lanes in one look; scanLimit
 	seen   atomic.Int64 // an Instant: everything due then has been scanned
 
@@ -58,8 +57,9 @@ type Dispatcher struct {
 	kick chan struct{} // asks for a scan
 	late chan job      // to be postponed in the store
 
-	mu   sync.Mutex
-	busy map[string]bool // jobs that are queued or running; true: a lane to be worked on again
+	mu    sync.Mutex
+	noted map[string]laneMessage // to be put into their lanes, by the ids of the messages
+	busy  map[string]bool        // jobs that are queued or running; true: a lane to be worked on again
 
 	// crash is called at the named points of a delivery by tests. An error ends
 	// the work there, as if the process had died.
@@ -113,7 +113,7 @@ func New(engine *semel.Engine, opts Options) (*Dispatcher, error) {
 	}
 	d := &Dispatcher{
 		engine: engine, store: bounded{engine.Door().Store(), due, semel.DefaultStoreTimeout}, every: cmp.Or(opts.Interval, DefaultInterval),
-		lines: map[string]*line{}, kick: make(chan struct{}, 1), late: make(chan job, 4*DefaultQueue), busy: map[string]bool{},
+		lines: map[string]*line{}, kick: make(chan struct{}, 1), late: make(chan job, 4*DefaultQueue), busy: map[string]bool{}, noted: map[string]laneMessage{},
 		limit: scanLimit, crash: func(string) error { return nil },
 	}
 	if opts.Events != nil {
@@ -181,8 +181,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 // [semel.Door.SetDispatcher].
 func (d *Dispatcher) Dispatch(rec *semel.Record) {
 	for i := range rec.Outbox {
-		if id, ok := d.fresh(rec, i, max(rec.UpdatedAt, store.Instant(d.seen.Load()))); ok {
-			d.lanes.note(id, entryOf(rec, i))
+		if m, ok := d.fresh(rec, i, max(rec.UpdatedAt, store.Instant(d.seen.Load()))); ok {
+			d.note(m)
 			d.wake()
 		}
 	}

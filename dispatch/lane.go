@@ -6,10 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -112,44 +110,6 @@ func (en entry) before(o entry) int {
 // usually long enough not to be scanned again while it waits.
 const putOffFor = 12 * time.Hour
 
-// maxNoted bounds the messages in lanes. Scans find further ones.
-const maxNoted = 1 << 14
-
-// lanes holds, in memory, messages that must be put into their lanes.
-type lanes struct {
-	mu    sync.Mutex
-	count int
-	noted map[laneID]map[string]entry
-}
-
-func (x *lanes) note(id laneID, en entry) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.count >= maxNoted {
-		return
-	}
-	if x.noted == nil {
-		x.noted = map[laneID]map[string]entry{}
-	}
-	of := x.noted[id]
-	if of == nil {
-		of = map[string]entry{}
-		x.noted[id] = of
-	}
-	if _, known := of[en.Message]; !known {
-		x.count++
-	}
-	of[en.Message] = en
-}
-
-func (x *lanes) take() map[laneID]map[string]entry {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	taken := x.noted
-	x.noted, x.count = nil, 0
-	return taken
-}
-
 // tail is the end of a lane as it was before a scan.
 type tail struct {
 	number int
@@ -172,10 +132,13 @@ func (d *Dispatcher) loadTail(ctx context.Context, id laneID) (t tail, err error
 }
 
 // extend appends messages to a lane whose end is still t, and makes the lane due.
-func (d *Dispatcher) extend(ctx context.Context, id laneID, t tail, entries []entry) error {
-	fresh := slices.DeleteFunc(slices.Clone(entries), func(en entry) bool {
-		return !en.again && slices.ContainsFunc(t.page.Entries, func(o entry) bool { return o.Message == en.Message })
-	})
+func (d *Dispatcher) extend(ctx context.Context, id laneID, t tail, messages []laneMessage) error {
+	var fresh []entry
+	for _, m := range messages {
+		if m.entry.again || !slices.ContainsFunc(t.page.Entries, func(o entry) bool { return o.Message == m.entry.Message }) {
+			fresh = append(fresh, m.entry)
+		}
+	}
 	slices.SortFunc(fresh, entry.before)
 	for len(fresh) > 0 {
 		if t.page.full() {
@@ -203,8 +166,8 @@ func (d *Dispatcher) extend(ctx context.Context, id laneID, t tail, entries []en
 	}
 	// A crash before all are postponed leaves some due, which may then get into the lane
 	// twice.
-	return each(entries, func(en entry) error {
-		_, err := d.settle(ctx, en.call(id.Tenant), en.Message, store.MessageFinding{
+	return each(messages, func(m laneMessage) error {
+		_, err := d.settle(ctx, m.entry.call(id.Tenant), m.entry.Message, store.MessageFinding{
 			State: store.MessagePending, RetryAfter: putOffFor + jitter(putOffFor), Untried: true,
 		}, nil)
 		return err
@@ -212,41 +175,31 @@ func (d *Dispatcher) extend(ctx context.Context, id laneID, t tail, entries []en
 }
 
 // wakeLane makes a lane due after messages were appended.
-func (d *Dispatcher) wakeLane(ctx context.Context, id laneID, last int) error {
-	return d.changeLane(ctx, id, func(old *slot, p *pages, now store.Instant) store.Instant {
-		p.Last = max(p.Last, last)
-		if old.was.Wake != nil {
-			// A dispatcher works on it, or it waits for its first message. That
-			// dispatcher notices the write, and that there is more.
-			return old.was.Wake.NextAt
-		}
-		return now
-	})
-}
-
-// changeLane changes the record of a lane. The time that change returns is when the
-// lane is due; zero makes it idle.
 //
-// A crash before the write leaves the lane as it was: it, or a message that wasn't
-// postponed, is due and found again. A crash after it leaves nothing to do.
-func (d *Dispatcher) changeLane(ctx context.Context, id laneID, change func(old *slot, p *pages, now store.Instant) store.Instant) error {
-	for range 16 {
+// A crash before the write leaves messages that weren't postponed, so they are due and found
+// again. A crash after it leaves nothing to do.
+func (d *Dispatcher) wakeLane(ctx context.Context, id laneID, last int) error {
+	return again(func() error {
 		var p pages
 		old, err := d.load(ctx, id.record(), &p)
 		if err != nil {
 			return err
 		}
-		now, err := d.store.Now(ctx)
+		due, err := d.store.Now(ctx)
 		if err != nil {
 			return err
 		}
-		if err = d.swapLane(ctx, id, old, p, change(&old, &p, now)); !errors.Is(err, errChanged) {
-			return err
+		p.Last = max(p.Last, last)
+		if old.was.Wake != nil {
+			// A dispatcher works on it, or it waits for its first message. That
+			// dispatcher notices the write, and that there is more.
+			due = old.was.Wake.NextAt
 		}
-	}
-	return errChanged
+		return d.swapLane(ctx, id, old, p, due)
+	})
 }
 
+// swapLane writes the record of a lane, which is due at a time; zero makes it idle.
 func (d *Dispatcher) swapLane(ctx context.Context, id laneID, old slot, p pages, due store.Instant) error {
 	var wake *semel.Message
 	if due != 0 {

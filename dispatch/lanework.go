@@ -118,21 +118,15 @@ func (d *Dispatcher) advance(ctx context.Context, l *line, id laneID, held *seme
 // done records how many entries of a page are settled. An earlier error stays.
 //
 // After a crash before this write, the settled entries are skipped again.
-func (d *Dispatcher) done(ctx context.Context, id laneID, number, count int, earlier error) (slot, error) {
-	for range 16 {
+func (d *Dispatcher) done(ctx context.Context, id laneID, number, count int, earlier error) (s slot, err error) {
+	err = again(func() error {
 		var pg page
-		s, err := d.load(ctx, id.page(number), &pg)
-		if err != nil {
-			return s, errors.Join(earlier, err)
-		}
-		if pg.Done >= count || count > len(pg.Entries) {
-			return s, earlier
+		if s, err = d.load(ctx, id.page(number), &pg); err != nil || pg.Done >= count || count > len(pg.Entries) {
+			return err
 		}
 		pg.Done = count
 		s, err = d.swap(ctx, s, &pg, nil, pg.idle())
-		if err == nil || !errors.Is(err, errChanged) {
-			return s, errors.Join(earlier, err)
-		}
-	}
-	return slot{}, errors.Join(earlier, errChanged)
+		return err
+	})
+	return s, errors.Join(earlier, err)
 }

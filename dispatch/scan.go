@@ -52,62 +52,78 @@ func (d *Dispatcher) scanLoop(ctx context.Context) {
 // scan queues what is due, and puts messages into their lanes. It reports whether it left
 // messages for another scan.
 func (d *Dispatcher) scan(ctx context.Context) (full bool, err error) {
-	found := d.lanes.take()
-	tails := d.loadTails(ctx, found)
-	seen, until, full, err := d.view(ctx, len(found) > 0)
+	all := d.takeNoted()
+	tails := d.loadTails(ctx, all)
+	seen, until, full, err := d.view(ctx, len(all) > 0)
 	if err != nil {
-		for id, of := range found {
-			d.noteAll(id, of)
-		}
+		d.note(slices.Collect(maps.Values(all))...)
 		return false, err
 	}
-	for id, of := range found { // messages younger than the view wait for the next scan
-		for name, en := range of {
-			if en.At > until {
-				delete(of, name)
-				d.lanes.note(id, en)
-				d.wake()
-			}
-		}
-	}
 	for _, m := range seen {
-		if _, ok := tails[m.lane]; ok {
-			found[m.lane][m.entry.Message] = m.entry
+		all[m.entry.Message] = m
+	}
+	found := map[laneID][]laneMessage{}
+	for _, m := range all {
+		if _, ok := tails[m.lane]; ok && m.entry.At <= until {
+			found[m.lane] = append(found[m.lane], m)
 			continue
 		}
-		d.lanes.note(m.lane, m.entry) // the end of its lane must be read first
+		// The end of its lane must be read first, or it is younger than the view.
+		d.note(m)
 		d.wake()
 	}
-	return full, each(slices.Collect(maps.Keys(tails)), func(id laneID) error {
-		var entries []entry
-		for _, en := range found[id] {
-			entries = append(entries, en)
-		}
-		if len(entries) == 0 {
-			return nil
-		}
-		if err := d.extend(ctx, id, tails[id], entries); err != nil {
-			if errors.Is(err, errChanged) {
-				d.noteAll(id, found[id]) // another was faster
-				d.wake()
-				return nil
-			}
+	return full, each(slices.Collect(maps.Values(found)), func(of []laneMessage) error {
+		id := of[0].lane
+		err := d.extend(ctx, id, tails[id], of)
+		switch {
+		case errors.Is(err, errChanged):
+			d.note(of...) // another was faster
+			d.wake()
+		case err != nil:
 			return err
+		default:
+			d.enqueue(job{line: d.lines[id.Destination], lane: &id})
 		}
-		d.enqueue(job{line: d.lines[id.Destination], lane: &id})
 		return nil
 	})
 }
 
-// loadTails reads the ends of lanes. Those that can't be read are left to be noted
-// again.
-func (d *Dispatcher) loadTails(ctx context.Context, found map[laneID]map[string]entry) map[laneID]tail {
+// maxNoted bounds the messages that are noted. Scans find further ones.
+const maxNoted = 1 << 14
+
+// note has the next scan put messages into their lanes.
+func (d *Dispatcher) note(messages ...laneMessage) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, m := range messages {
+		if len(d.noted) < maxNoted {
+			d.noted[m.entry.Message] = m
+		}
+	}
+}
+
+// takeNoted returns what was noted since the last scan, by the ids of the messages.
+func (d *Dispatcher) takeNoted() map[string]laneMessage {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	noted := d.noted
+	d.noted = map[string]laneMessage{}
+	return noted
+}
+
+// loadTails reads the ends of the lanes of messages. The messages of those that can't be
+// read stay due.
+func (d *Dispatcher) loadTails(ctx context.Context, messages map[string]laneMessage) map[laneID]tail {
+	lanes := map[laneID]bool{}
+	for _, m := range messages {
+		lanes[m.lane] = true
+	}
 	var mu sync.Mutex
 	tails := map[laneID]tail{}
-	d.report(each(slices.Collect(maps.Keys(found)), func(id laneID) error {
+	d.report(each(slices.Collect(maps.Keys(lanes)), func(id laneID) error {
 		t, err := d.loadTail(ctx, id)
 		if err != nil {
-			return err // its messages stay due
+			return err
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -117,8 +133,8 @@ func (d *Dispatcher) loadTails(ctx context.Context, found map[laneID]map[string]
 	return tails
 }
 
-// dueMessage is a message that is in no lane yet.
-type dueMessage struct {
+// laneMessage is a message that is in no lane yet.
+type laneMessage struct {
 	lane  laneID
 	entry entry
 	due   store.Instant
@@ -131,7 +147,7 @@ type dueMessage struct {
 // If messages are to be put into lanes, whole is set, because their order needs everything
 // that is due. Otherwise view may begin behind what isn't for this dispatcher, such as expired
 // records that can't be purged: then a backlog isn't read again and again.
-func (d *Dispatcher) view(ctx context.Context, whole bool) (seen []dueMessage, until store.Instant, full bool, err error) {
+func (d *Dispatcher) view(ctx context.Context, whole bool) (seen []laneMessage, until store.Instant, full bool, err error) {
 	until, err = d.store.Now(ctx)
 	if err != nil {
 		return nil, 0, false, err
@@ -154,13 +170,13 @@ func (d *Dispatcher) view(ctx context.Context, whole bool) (seen []dueMessage, u
 				// Due records come in the order of seconds, so everything that is due
 				// before this second was seen.
 				until = store.Instant(second(rec.NextAt)*int64(time.Second)) - 1
-				return slices.DeleteFunc(seen, func(m dueMessage) bool { return m.due > until }), until, true, nil
+				return slices.DeleteFunc(seen, func(m laneMessage) bool { return m.due > until }), until, true, nil
 			}
 			idle = idle && !d.concerns(rec) && until.Sub(rec.NextAt) > 2*d.store.limit // no write takes longer
 			d.takeUnordered(rec)
 			for j := range rec.Outbox {
-				if id, ok := d.fresh(rec, j, until); ok {
-					seen = append(seen, dueMessage{id, entryOf(rec, j), rec.NextAt})
+				if m, ok := d.fresh(rec, j, until); ok {
+					seen = append(seen, m)
 				}
 			}
 		}
@@ -183,23 +199,17 @@ func (d *Dispatcher) concerns(rec *semel.Record) bool {
 
 func second(at store.Instant) int64 { return int64(at) / int64(time.Second) }
 
-// fresh reports whether a message isn't in a lane yet, as far as the due index shows, and
-// its lane.
-func (d *Dispatcher) fresh(rec *semel.Record, index int, until store.Instant) (laneID, bool) {
+// fresh returns a message with an order key, and whether it isn't in a lane yet, as far as
+// the due index shows.
+func (d *Dispatcher) fresh(rec *semel.Record, index int, until store.Instant) (laneMessage, bool) {
 	m := &rec.Outbox[index]
 	if m.Order == "" || m.State != store.MessagePending || m.NextAt > until || d.lines[m.Destination] == nil {
-		return laneID{}, false
+		return laneMessage{}, false
 	}
 	if rec.ID.Operation == slotOperation || m.Tries > 0 && until.Sub(m.NextAt) < missingAfter {
-		return laneID{}, false
+		return laneMessage{}, false
 	}
-	return laneID{rec.ID.Tenant, m.Destination, m.Order}, true
-}
-
-func (d *Dispatcher) noteAll(id laneID, of map[string]entry) {
-	for _, en := range of {
-		d.lanes.note(id, en)
-	}
+	return laneMessage{laneID{rec.ID.Tenant, m.Destination, m.Order}, entryOf(rec, index), rec.NextAt}, true
 }
 
 // takeUnordered queues a record's due messages without an order key.

@@ -38,6 +38,17 @@ func (d *Dispatcher) load(ctx context.Context, id semel.ID, value any) (slot, er
 // errChanged says that another dispatcher has written the slot meanwhile.
 var errChanged = errors.New("dispatch: a lane was changed by another")
 
+// again calls change, which loads and swaps a slot, until no other dispatcher has written it
+// meanwhile, a few times.
+func again(change func() error) error {
+	for range 16 {
+		if err := change(); !errors.Is(err, errChanged) {
+			return err
+		}
+	}
+	return errChanged
+}
+
 // swap writes a value if the slot is unchanged since it was read, and otherwise returns
 // errChanged. With wake, the slot is a lane with work, and the due index finds it at that
 // time. Idle slots are purged after a while. Every other error means unknown. The callers
