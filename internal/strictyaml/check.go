@@ -55,6 +55,10 @@ func (c *checker) value(path string, v reflect.Value, f Field) {
 		}
 	case f.Enum != nil && v.Kind() == reflect.String && !slices.Contains(f.Enum, v.String()):
 		c.Add(path, fmt.Sprintf("%s is not one of %s", strconv.Quote(v.String()), strings.Join(f.Enum, ", ")), DidYouMean(v.String(), f.Enum))
+	case f.Format != "" && v.Kind() == reflect.String:
+		if fault, hint := c.Formats[f.Format](v.String()); fault != "" {
+			c.Add(path, fault, hint)
+		}
 	case f.Range != "":
 		c.checkRange(path, v, f)
 	}

@@ -19,6 +19,8 @@ type Field struct {
 	Enum []string
 	// Range has the smallest and the largest value, with a comma between them.
 	Range string
+	// Format names, in [Report.Formats], what a text that isn't empty must be.
+	Format string
 	// Flag is the command line flag that sets it.
 	Flag string
 	// Secret says that the value isn't shown, and what kind of secret it is.
@@ -46,7 +48,7 @@ func Fields(t reflect.Type) []Field {
 			continue
 		}
 		f := Field{
-			Index: i, Name: name, Default: tag.Get("default"), Range: tag.Get("range"), Flag: tag.Get("flag"), Secret: tag.Get("secret"),
+			Index: i, Name: name, Default: tag.Get("default"), Range: tag.Get("range"), Format: tag.Get("format"), Flag: tag.Get("flag"), Secret: tag.Get("secret"),
 			Required: tag.Get("required") != "", Single: tag.Get("single") != "", Distinct: tag.Get("empty") == "distinct",
 		}
 		if enum := tag.Get("enum"); enum != "" {
@@ -63,7 +65,7 @@ const itemName = "item"
 
 // item is the field of an item of this list.
 func (f Field) item() Field {
-	return Field{Name: itemName, Enum: f.Enum, Secret: f.Secret, Required: true}
+	return Field{Name: itemName, Enum: f.Enum, Format: f.Format, Secret: f.Secret, Required: true}
 }
 
 // fieldNames are the names that a section may have.

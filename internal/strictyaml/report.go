@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// Format says what is wrong with a text, and what to write instead. Empty: nothing is.
+type Format func(text string) (fault, hint string)
+
 // Report collects errors, one for each path: what follows from a wrong value is noise. It
 // isn't safe for concurrent use.
 type Report struct {
@@ -14,6 +17,8 @@ type Report struct {
 	// NoBlanks refuses members without a value. Otherwise a text may be empty, and a
 	// section or list whose lines are all comments counts as absent.
 	NoBlanks bool
+	// Formats are what the tag format may name.
+	Formats map[string]Format
 	// Origins says where each value was written.
 	Origins *Origins
 	// Faulty has the paths with an error.

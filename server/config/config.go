@@ -63,7 +63,7 @@ type Listener struct {
 	// Host and port. Port 0 picks a free one; an empty host means all addresses.
 	Address string `json:"address" default:"127.0.0.1:8480" flag:"listen"`
 	// Host names, beside localhost, under which the execution API and commands answer on a loopback address: those that a proxy in front passes on. Routes answer to all names.
-	Hosts []string `json:"hosts,omitempty"`
+	Hosts []string `json:"hosts,omitempty" format:"host"`
 	// Certificates. Without them the listener speaks plain HTTP.
 	TLS TLS `json:"tls,omitzero"`
 	// Addresses or networks of the proxies in front, such as 10.0.0.0/8. If anybody else sends Forwarded, X-Forwarded-For and the like, these are removed.
@@ -221,11 +221,11 @@ type TrustedHeader struct {
 	// Networks whose requests are trusted. From anywhere else the headers are removed.
 	From []string `json:"from,omitempty"`
 	// Header that names the tenant.
-	Tenant string `json:"tenant,omitzero"`
+	Tenant string `json:"tenant,omitzero" format:"header"`
 	// Header that names the principal.
-	Principal string `json:"principal,omitzero"`
+	Principal string `json:"principal,omitzero" format:"header"`
 	// Header that lists the roles, and the rights that commands ask for, separated by commas.
-	Roles string `json:"roles,omitzero"`
+	Roles string `json:"roles,omitzero" format:"header"`
 }
 
 // Operation declares a kind of call and how it is protected; see
@@ -260,7 +260,7 @@ type Operation struct {
 	// Effects that attempts may begin. A name that ends in * stands for all with that prefix, and [] says that there are none.
 	Effects []string `json:"effects,omitzero" empty:"distinct"`
 	// Where to ask what happened to a held call.
-	ReconcileURL string `json:"reconcile_url,omitzero" secret:"url"`
+	ReconcileURL string `json:"reconcile_url,omitzero" secret:"url" format:"http"`
 	// Pause between two questions about the same held call.
 	ReconcileEvery Duration `json:"reconcile_every" default:"1m" range:"1s,365d"`
 	// Refuse a call that was first sent before the window.
@@ -288,7 +288,7 @@ type Route struct {
 	// Pattern of method, host and path as in net/http, such as POST /charges/{id}.
 	Match string `json:"match" required:"true"`
 	// Where requests go: an http, https or h2c URL.
-	Upstream string `json:"upstream" required:"true"`
+	Upstream string `json:"upstream" required:"true" format:"h2c"`
 	// Name of the operation. Defaults to the operation named default, if there is one.
 	Operation string `json:"operation,omitzero"`
 	// Contract whose statuses and shapes the answers have.
@@ -300,7 +300,7 @@ type Route struct {
 	// Methods that are guarded. Defaults to all but GET, HEAD, OPTIONS and TRACE.
 	Methods []string `json:"methods,omitempty" enum:"POST,PUT,PATCH,DELETE"`
 	// Header with the key.
-	KeyHeader string `json:"key_header" default:"Idempotency-Key"`
+	KeyHeader string `json:"key_header" default:"Idempotency-Key" format:"header"`
 	// Callers without a credential: loopback accepts those on this machine that no proxy passed on, share accepts all, refuse none. Defaults to loopback, and to refuse if auth has callers.
 	Anonymous semelhttp.Anonymous `json:"anonymous,omitzero" enum:"loopback,share,refuse"`
 	// What tells callers apart if auth doesn't identify them: names of headers, or cookie: and the name of a cookie; all of them together count. Defaults to what usually authenticates, such as Authorization, Cookie and X-Api-Key, and what the profile adds.
@@ -310,9 +310,9 @@ type Route struct {
 	// When two bodies are the same. Defaults to what the profile says.
 	Body semelhttp.BodyMode `json:"body,omitzero" enum:"auto,raw,json,form,multipart"`
 	// Headers of requests that must be the same in every delivery, such as X-Api-Version.
-	FingerprintHeaders []string `json:"fingerprint_headers,omitempty"`
+	FingerprintHeaders []string `json:"fingerprint_headers,omitempty" format:"header"`
 	// Further headers of answers that are kept and replayed.
-	KeepHeaders []string `json:"keep_headers,omitempty"`
+	KeepHeaders []string `json:"keep_headers,omitempty" format:"header"`
 	// Statuses by which the upstream, or what is in front of it, proves that nothing was done, beside those that always do: the answer is not kept, and the next delivery runs. List such as 503 only if you know that whatever answers it has sent nothing on.
 	NotExecuted []int `json:"not_executed,omitempty"`
 	// Largest request body.
@@ -324,11 +324,11 @@ type Route struct {
 	// What may pass without being guarded.
 	Unguarded []string `json:"unguarded,omitempty" enum:"sse,upgrade,grpc"`
 	// Header in which the upstream gets a key that is the same in all attempts at one call.
-	EffectHeader string `json:"effect_header,omitzero"`
+	EffectHeader string `json:"effect_header,omitzero" format:"header"`
 	// Header in which the upstream gets the tenant of the caller. What callers send in it is removed.
-	TenantHeader string `json:"tenant_header,omitzero"`
+	TenantHeader string `json:"tenant_header,omitzero" format:"header"`
 	// Header in which the upstream gets who the caller is. What callers send in it is removed.
-	PrincipalHeader string `json:"principal_header,omitzero"`
+	PrincipalHeader string `json:"principal_header,omitzero" format:"header"`
 	// Send the caller's bearer token from auth.tokens on to the upstream. Otherwise only Semel gets it. JWTs are always sent on.
 	ForwardCredential bool `json:"forward_credential,omitzero"`
 	// Whether the upstream gets the caller's Host header: with auto it does unless the upstream is https.
@@ -430,7 +430,7 @@ type Destination struct {
 	// Name of the destination, as the calls that send to it write it.
 	Name string `json:"name" required:"true"`
 	// Where messages are posted to: an http or https URL.
-	URL string `json:"url" required:"true" secret:"url"`
+	URL string `json:"url" required:"true" secret:"url" format:"http"`
 	// Operations whose calls may send to it. A name that ends in * stands for all with that prefix.
 	Operations []string `json:"operations" required:"true"`
 	// Tenants whose calls may send to it. If empty, those of all tenants.

@@ -11,13 +11,13 @@ type Forrst struct {
 	// Path of the service on the data listener, such as /forrst. No route can hide it.
 	Path string `json:"path" required:"true"`
 	// Where calls go, once each and without the idempotency extension: an http or https URL that speaks Forrst.
-	Upstream string `json:"upstream" required:"true"`
+	Upstream string `json:"upstream" required:"true" format:"http"`
 	// Functions that can be called.
 	Functions []ForrstFunction `json:"functions" required:"true"`
 	// Name of the service in its capabilities.
 	Service string `json:"service" default:"semel"`
 	// URNs of extensions that the upstream understands. Those that change what a call does or returns, such as urn:forrst:ext:dry-run, are refused otherwise.
-	Extensions []string `json:"extensions,omitempty"`
+	Extensions []string `json:"extensions,omitempty" format:"urn"`
 	// Longest time that a request may ask to have its result kept.
 	MaxTTL Duration `json:"max_ttl" default:"30d" range:"1s,3650d"`
 	// What a conflict shows of the first arguments. plain is a SHA-256, by which arguments that are easy to guess can be found out.
@@ -35,11 +35,11 @@ type Forrst struct {
 	// Connections to the upstream at once over HTTP/1.1. Further requests wait for one.
 	UpstreamConnections int `json:"upstream_connections" default:"1000" range:"1,1048576"`
 	// Header in which the upstream gets a key that is the same in all attempts at one call.
-	EffectHeader string `json:"effect_header,omitzero"`
+	EffectHeader string `json:"effect_header,omitzero" format:"header"`
 	// Header in which the upstream gets the tenant of the caller.
-	TenantHeader string `json:"tenant_header,omitzero"`
+	TenantHeader string `json:"tenant_header,omitzero" format:"header"`
 	// Header in which the upstream gets who the caller is.
-	PrincipalHeader string `json:"principal_header,omitzero"`
+	PrincipalHeader string `json:"principal_header,omitzero" format:"header"`
 	// Send the upstream the bearer token by which auth.tokens knew the caller. Without it that is Semel's alone; JWTs are always sent on.
 	ForwardCredential bool `json:"forward_credential,omitzero"`
 }
@@ -84,13 +84,13 @@ type WhatsApp struct {
 	// Files with the app's secret, which signs deliveries: one, or two during a rotation.
 	AppSecretFiles []string `json:"app_secret_files,omitempty" required:"true"`
 	// Where to ask for the command that a message means: an http or https URL.
-	MapperURL string `json:"mapper_url,omitzero" required:"true" secret:"url"`
+	MapperURL string `json:"mapper_url,omitzero" required:"true" secret:"url" format:"http"`
 	// How long one question to the mapper may take. Defaults to 10s.
 	MapperTimeout Duration `json:"mapper_timeout,omitzero"`
 	// Phone numbers of the app.
 	Numbers []WhatsAppNumber `json:"numbers,omitempty" required:"true"`
 	// Where replies to senders are posted: an http or https URL. Without it nobody gets a reply.
-	ReplyURL string `json:"reply_url,omitzero" secret:"url"`
+	ReplyURL string `json:"reply_url,omitzero" secret:"url" format:"http"`
 	// Files with a secret each, whsec_ and base64. They sign replies by Standard Webhooks.
 	ReplySecretFiles []string `json:"reply_secret_files,omitempty"`
 }
@@ -125,7 +125,7 @@ type Webhook struct {
 	// ack answers when the events are durable, and posts them to the upstream afterwards. sync posts them while the sender waits, who delivers again after a failure.
 	Mode webhook.Mode `json:"mode" default:"ack" enum:"ack,sync"`
 	// Where each event is posted to, once: an http or https URL.
-	Upstream string `json:"upstream" required:"true"`
+	Upstream string `json:"upstream" required:"true" format:"http"`
 	// Files with a secret each, whsec_ and base64, that sign what is posted to the upstream by Standard Webhooks.
 	UpstreamSecretFiles []string `json:"upstream_secret_files,omitempty"`
 	// How long the upstream may take for one event.
@@ -154,7 +154,7 @@ type ActivityPub struct {
 	// URL of an actor, with {actor} for its name, such as https://social.example/actors/{actor}. Its inbox is below it, at /inbox. No route can hide it.
 	ActorsURL string `json:"actors_url" required:"true"`
 	// Names of the actors that there are. An activity for another gets 404.
-	Actors []string `json:"actors" required:"true"`
+	Actors []string `json:"actors" required:"true" format:"actor"`
 	// Path of the inbox that all actors share, such as /inbox. Without it there is none.
 	SharedInbox string `json:"shared_inbox,omitzero"`
 	// What is taken from which instances; the first that fits counts. From all others what is signed is taken.
@@ -166,7 +166,7 @@ type ActivityPub struct {
 	// Whose activities they are. Defaults to auth.default_tenant.
 	Tenant string `json:"tenant,omitzero"`
 	// Where each activity is posted to, once: an http or https URL.
-	Upstream string `json:"upstream" required:"true"`
+	Upstream string `json:"upstream" required:"true" format:"http"`
 	// Files with a secret each, whsec_ and base64, that sign what is posted to the upstream by Standard Webhooks.
 	UpstreamSecretFiles []string `json:"upstream_secret_files,omitempty"`
 	// How long the upstream may take for one activity.
@@ -187,7 +187,7 @@ type ActivityPub struct {
 // [activitypub.Policy].
 type Instance struct {
 	// Host of the instance, with its port if that isn't the scheme's own, or *.host for those below it, or * for all.
-	Host string `json:"host" required:"true"`
+	Host string `json:"host" required:"true" format:"instance"`
 	// Take nothing from it, and fetch nothing from it: its requests get 403.
 	Refuse bool `json:"refuse,omitzero"`
 	// Whether what isn't signed is taken too. With allow, whoever can reach the inbox can speak for any actor of the instance.

@@ -100,6 +100,7 @@ func Load(src Source) (*Config, *Origins, error) {
 
 // check fills in what follows from other settings, and returns all errors.
 func check(p *strictyaml.Report, c *Config) Errors {
+	p.Formats = formats
 	p.Check("", reflect.ValueOf(c).Elem())
 	derive(c, p.Origins, p)
 	validate(p, c)

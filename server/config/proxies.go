@@ -52,11 +52,6 @@ func (v *validator) trustedProxies() {
 
 // routeHeaders runs the middleware's own checks of headers, methods and statuses.
 func (v *validator) routeHeaders(path string, r Route) {
-	for name, list := range map[string][]string{"fingerprint_headers": r.FingerprintHeaders, "keep_headers": r.KeepHeaders} {
-		for i, header := range list {
-			v.headerName(fmt.Sprintf("%s.%s[%d]", path, name, i), header)
-		}
-	}
 	for _, part := range []struct {
 		name string
 		rt   semelhttp.Route

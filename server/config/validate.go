@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,11 +24,6 @@ type validator struct {
 func validate(p *strictyaml.Report, c *Config) {
 	v := validator{p, c}
 	v.address("listen.address", c.Listen.Address)
-	for i, host := range c.Listen.Hosts {
-		if !hostName.MatchString(host) {
-			v.bad(fmt.Sprintf("listen.hosts[%d]", i), "write a name without scheme and port", "%q is not a host name", host)
-		}
-	}
 	v.address("admin.address", c.Admin.Address)
 	v.tls("listen.tls", c.Listen.TLS)
 	v.trustedProxies()
@@ -77,12 +71,10 @@ func (v *validator) address(path, address string) {
 		v.bad(path, "0 picks a free one", "the port %q is not a number from 0 to 65535", port)
 		return
 	}
-	if _, err := netip.ParseAddr(host); err != nil && !hostName.MatchString(host) && host != "" {
+	if _, err := netip.ParseAddr(host); err != nil && !isHostName(host) && host != "" {
 		v.bad(path, "", "%q is neither an address nor a host name", host)
 	}
 }
-
-var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,62}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,62}[A-Za-z0-9])?)*$`)
 
 // loopback reports whether only this machine can reach an address.
 func loopback(address string) bool {
@@ -178,35 +170,5 @@ func (v *validator) limits() {
 	}
 	if l.TenantBytes > l.TotalBytes {
 		v.bad("limits.tenant_bytes", "", "%v is more than the total_bytes of %v", l.TenantBytes, l.TotalBytes)
-	}
-}
-
-// httpURL checks a URL to which requests are sent.
-func (v *validator) httpURL(path, text string, schemes ...string) {
-	u, err := url.Parse(text)
-	// The value itself may be a secret from the environment, so it is in no message.
-	const hint = "write such as http://127.0.0.1:9000"
-	if err != nil {
-		v.bad(path, hint, "the value is not a URL")
-		return
-	}
-	allowed := strings.Join(schemes, ", ")
-	switch {
-	case u.User != nil:
-		v.bad(path, "let callers send their own credential", "a URL with a password would be written to logs")
-	case u.Scheme == "" || u.Opaque != "":
-		v.bad(path, hint, "the value has no scheme (%s)", allowed)
-	case !slices.Contains(schemes, u.Scheme):
-		v.bad(path, strictyaml.DidYouMean(u.Scheme, schemes), "the scheme %q is not one of %s", u.Scheme, allowed)
-	case u.Hostname() == "":
-		v.bad(path, hint, "the value names no host")
-	case u.Fragment != "":
-		v.bad(path, "", "a fragment is never sent")
-	default:
-		if port := u.Port(); port != "" {
-			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-				v.bad(path, "", "the port %q is not a number from 1 to 65535", port)
-			}
-		}
 	}
 }

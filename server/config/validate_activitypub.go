@@ -97,11 +97,7 @@ func (a *ActivityPub) Serves(path string) bool {
 	return serves
 }
 
-var (
-	actorName    = regexp.MustCompile(`^[A-Za-z0-9._~@-]{1,100}$`)
-	inboxName    = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-	instanceHost = regexp.MustCompile(`^(\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*(:[0-9]+)?|\[[0-9a-f:]+\](:[0-9]+)?)$`)
-)
+var inboxName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 // activitypub checks the inboxes. Secrets are read, so that a bad one is found before the
 // service starts with it.
@@ -123,9 +119,6 @@ func (v *validator) activitypub() {
 		v.actors(at+".actors", a.Actors)
 		v.instances(at+".instances", a.Instances)
 		v.signatures(at+".signatures", &a.Signatures)
-		if a.Upstream != "" {
-			v.httpURL(at+".upstream", a.Upstream, "http", "https")
-		}
 		v.secrets(at+".upstream_secret_files", a.UpstreamSecretFiles)
 		v.inbox(at, a)
 		v.inboxPaths(i)
@@ -148,9 +141,7 @@ func (v *validator) actorsURL(at, text string) {
 func (v *validator) actors(at string, names []string) {
 	for i, name := range names {
 		item := fmt.Sprintf("%s[%d]", at, i)
-		if !actorName.MatchString(name) {
-			v.bad(item, "write the name alone, such as alice", "%q is not the name of an actor", name)
-		} else if first := slices.Index(names, name); first != i {
+		if first := slices.Index(names, name); first != i {
 			v.bad(item, "keep one of them", "%s[%d] is the same actor", at, first)
 		}
 	}
@@ -160,15 +151,9 @@ func (v *validator) actors(at string, names []string) {
 func (v *validator) instances(at string, list []Instance) {
 	for i, one := range list {
 		item := fmt.Sprintf("%s[%d]", at, i)
-		switch {
-		case one.Host == "":
-		case !instanceHost.MatchString(one.Host):
-			v.bad(item+".host", "write such as social.example, *.example or *", "%q is not a host in small letters", one.Host)
-		default:
-			first := slices.IndexFunc(list[:i], func(before Instance) bool { return covers(before.Host, one.Host) })
-			if first >= 0 {
-				v.bad(item+".host", "put it before the other, or leave it out", "%s[%d] fits %s first", at, first, one.Host)
-			}
+		first := slices.IndexFunc(list[:i], func(before Instance) bool { return covers(before.Host, one.Host) })
+		if first >= 0 && one.Host != "" {
+			v.bad(item+".host", "put it before the other, or leave it out", "%s[%d] fits %s first", at, first, one.Host)
 		}
 		if one.Refuse && one.Unsigned == "allow" {
 			v.bad(item+".unsigned", "leave one of them out", "nothing is taken from the instance")
@@ -189,7 +174,9 @@ func (v *validator) signatures(at string, s *Signatures) {
 		return
 	}
 	page, _, _ := strings.Cut(s.KeyID, "#")
-	v.httpURL(at+".key_id", page, "https", "http")
+	if fault, hint := urlFault(page, "https", "http"); fault != "" {
+		v.Add(at+".key_id", fault, hint)
+	}
 	key, err := s.Key()
 	if err != nil {
 		v.bad(at+".key_file", "", "%s: %v", s.KeyFile, err)

@@ -118,24 +118,11 @@ func (v *validator) trustedHeader() {
 		}
 	}
 	for name, header := range map[string]string{"tenant": h.Tenant, "principal": h.Principal, "roles": h.Roles} {
-		v.headerName(path+"."+name, header)
 		if header != "" && len(h.From) == 0 && v.Origins.Written(path+"."+name) {
 			v.bad(path+".from", "name the proxy's addresses, such as 10.0.0.0/8", "from is missing, so the headers would never be trusted")
 		}
 	}
 	if len(h.From) > 0 && h.Principal == "" {
 		v.bad(path+".principal", "such as X-Principal", "principal is missing, so nobody could be told apart")
-	}
-}
-
-// headerName checks the name of a header; it may be empty.
-func (v *validator) headerName(path, name string) {
-	for i := range len(name) {
-		c := name[i]
-		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		if !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
-			v.bad(path, "use letters, digits and dashes", "%q is not the name of a header", name)
-			return
-		}
 	}
 }

@@ -23,9 +23,6 @@ func (v *validator) dispatch() {
 			v.bad(path+".name", "a destination has one URL", "%s has the name %q too", first, d.Name)
 		}
 		names[d.Name] = path
-		if d.URL != "" {
-			v.httpURL(path+".url", d.URL, "http", "https")
-		}
 		v.senders(path+".operations", d.Operations)
 		v.secrets(path+".secret_files", d.SecretFiles)
 		v.rate(path+".rate", Rate(d.Rate))

@@ -57,25 +57,12 @@ func (v *validator) forrst() {
 			v.bad(at+".path", "", "forrst[%d] has the same path", first)
 		}
 		paths[f.Path] = i
-		if f.Upstream != "" {
-			v.httpURL(at+".upstream", f.Upstream, "http", "https")
-		}
-		for k, urn := range f.Extensions {
-			if !strings.HasPrefix(urn, "urn:") {
-				v.bad(fmt.Sprintf("%s.extensions[%d]", at, k), "write such as urn:forrst:ext:dry-run", "%q is not a URN", urn)
-			}
-		}
 		if f.HashKeyFile != "" {
 			if key, ok := secretFile(v.Report, at+".hash_key_file", f.HashKeyFile); ok && len(key) < minHashKey {
 				v.bad(at+".hash_key_file", "make one with: openssl rand -base64 32", "the secret has %d bytes, fewer than %d", len(key), minHashKey)
 			}
 		}
 		v.credentials(at+".credential", f.Credential)
-		for name, header := range map[string]string{"effect_header": f.EffectHeader, "tenant_header": f.TenantHeader, "principal_header": f.PrincipalHeader} {
-			if header != "" {
-				v.headerName(at+"."+name, header)
-			}
-		}
 		v.body(at+".max_body", f.MaxBody)
 		v.forrstFunctions(at+".functions", f.Functions)
 	}

@@ -46,9 +46,6 @@ func (v *validator) operation(path string, op Operation) {
 	case op.Window != 0 || v.Origins.Written(path+".window"):
 		v.duration(path+".window", op.Window, Duration(time.Second), 3650*day)
 	}
-	if op.ReconcileURL != "" {
-		v.httpURL(path+".reconcile_url", op.ReconcileURL, "http", "https")
-	}
 	for i, s := range op.Shields {
 		if s == semel.ShieldReconcile && op.ReconcileURL == "" {
 			v.bad(fmt.Sprintf("%s.shields[%d]", path, i), "add reconcile_url", "shield S4 needs a reconciler")
@@ -115,11 +112,7 @@ func (v *validator) routes() {
 				v.clash(path+".match", i, fault)
 			}
 		}
-		if r.Upstream != "" {
-			v.httpURL(path+".upstream", r.Upstream, "http", "https", "h2c")
-		}
 		v.routeOperation(path, r, names)
-		v.headerName(path+".key_header", r.KeyHeader)
 		if r.KeyHeader == "" {
 			v.bad(path+".key_header", "write Idempotency-Key", "key_header is empty")
 		}
@@ -128,12 +121,7 @@ func (v *validator) routes() {
 			if at := fmt.Sprintf("%s.scope_headers[%d]", path, k); name == "" {
 				v.bad(at, "", "scope_headers has an empty name")
 			} else if name != semelhttp.ScopePath {
-				v.headerName(at, name)
-			}
-		}
-		for name, header := range map[string]string{"effect_header": r.EffectHeader, "tenant_header": r.TenantHeader, "principal_header": r.PrincipalHeader} {
-			if header != "" {
-				v.headerName(path+"."+name, header)
+				v.is(at, "header", name)
 			}
 		}
 		v.body(path+".max_body", r.MaxBody)
@@ -148,7 +136,7 @@ func (v *validator) credentials(path string, list []string) {
 		if name, cookie := strings.CutPrefix(credential, "cookie:"); name == "" {
 			v.bad(at, "write Authorization, or cookie: and a name", "credential names neither a header nor a cookie")
 		} else if !cookie {
-			v.headerName(at, credential)
+			v.is(at, "header", credential)
 		}
 	}
 }

@@ -129,9 +129,6 @@ func (v *validator) webhooks() {
 			v.bad(at+".name", "write a name, such as "+w.Name+"-2", "%s has the name %q too, so their events would be the same", first, w.Name)
 		}
 		paths[w.Path], names[w.Name] = at, at
-		if w.Upstream != "" {
-			v.httpURL(at+".upstream", w.Upstream, "http", "https")
-		}
 		v.secrets(at+".upstream_secret_files", w.UpstreamSecretFiles)
 		if w.Mode != webhook.Sync && w.OnAbandoned != "" {
 			v.bad(at+".on_abandoned", "leave it out, or write mode: sync", "an event that was acknowledged is always posted again")

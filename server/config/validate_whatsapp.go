@@ -67,12 +67,9 @@ func (v *validator) whatsapp() {
 	v.webhookPath(at+".path", w.Path)
 	v.whatsappSecrets(at, w)
 	if w.MapperURL != "" {
-		v.httpURL(at+".mapper_url", w.MapperURL, "http", "https")
 		v.duration(at+".mapper_timeout", w.MapperTimeout, Duration(100*time.Millisecond), Duration(10*time.Minute))
 	}
-	if w.ReplyURL != "" {
-		v.httpURL(at+".reply_url", w.ReplyURL, "http", "https")
-	} else if len(w.ReplySecretFiles) > 0 {
+	if w.ReplyURL == "" && len(w.ReplySecretFiles) > 0 {
 		v.bad(at+".reply_secret_files", "add reply_url", "there are no replies to sign")
 	}
 	v.secrets(at+".reply_secret_files", w.ReplySecretFiles)
