@@ -7,8 +7,6 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha256"
-	"crypto/sha512"
 	"encoding/asn1"
 	"errors"
 	"fmt"
@@ -20,76 +18,72 @@ import (
 // two forms.
 type algorithm struct {
 	rfc9421, cavage string
-	fits            func(crypto.PublicKey) bool
-	verify          func(key crypto.PublicKey, text, signature []byte, form string) bool
-	sign            func(key crypto.Signer, text []byte, form string) ([]byte, error)
+	kind            string
+	hash            crypto.Hash // 0: the text itself is signed
+	pss             bool
 }
 
-func isRSA(k crypto.PublicKey) bool     { _, ok := k.(*rsa.PublicKey); return ok }
-func isEd25519(k crypto.PublicKey) bool { _, ok := k.(ed25519.PublicKey); return ok }
-func isP256(k crypto.PublicKey) bool {
-	e, ok := k.(*ecdsa.PublicKey)
-	return ok && e.Curve == elliptic.P256()
+// kindOf is the kind of a key; empty if none is accepted.
+func kindOf(key crypto.PublicKey) string {
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		return "RSA"
+	case *ecdsa.PublicKey:
+		if k.Curve == elliptic.P256() {
+			return "P-256"
+		}
+	case ed25519.PublicKey:
+		return "Ed25519"
+	}
+	return ""
 }
 
 // algorithms are all that are accepted; the first that fits a key signs with it. There is
 // no SHA-1, no HMAC, whose key its verifier could sign with, and no "none".
 var algorithms = []*algorithm{
-	{
-		rfc9421: "rsa-v1_5-sha256", cavage: "rsa-sha256", fits: isRSA,
-		verify: func(key crypto.PublicKey, text, signature []byte, _ string) bool {
-			sum := sha256.Sum256(text)
-			return rsa.VerifyPKCS1v15(key.(*rsa.PublicKey), crypto.SHA256, sum[:], signature) == nil
-		},
-		sign: func(key crypto.Signer, text []byte, _ string) ([]byte, error) {
-			sum := sha256.Sum256(text)
-			return key.Sign(rand.Reader, sum[:], crypto.SHA256)
-		},
-	},
-	{
-		rfc9421: "rsa-pss-sha512", fits: isRSA,
-		verify: func(key crypto.PublicKey, text, signature []byte, _ string) bool {
-			sum := sha512.Sum512(text)
-			return rsa.VerifyPSS(key.(*rsa.PublicKey), crypto.SHA512, sum[:], signature, &rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash}) == nil
-		},
-	},
-	{
-		cavage: "rsa-sha512", fits: isRSA,
-		verify: func(key crypto.PublicKey, text, signature []byte, _ string) bool {
-			sum := sha512.Sum512(text)
-			return rsa.VerifyPKCS1v15(key.(*rsa.PublicKey), crypto.SHA512, sum[:], signature) == nil
-		},
-	},
-	{
-		rfc9421: "ecdsa-p256-sha256", cavage: "ecdsa-sha256", fits: isP256,
-		verify: func(key crypto.PublicKey, text, signature []byte, form string) bool {
-			sum := sha256.Sum256(text)
-			if form == FormRFC9421 { // r and s, 32 bytes each
-				var err error
-				if signature, err = fromRaw(signature); err != nil {
-					return false
-				}
-			}
-			return ecdsa.VerifyASN1(key.(*ecdsa.PublicKey), sum[:], signature)
-		},
-		sign: func(key crypto.Signer, text []byte, form string) ([]byte, error) {
-			sum := sha256.Sum256(text)
-			der, err := key.Sign(rand.Reader, sum[:], crypto.SHA256)
-			if err != nil || form != FormRFC9421 {
-				return der, err
-			}
-			return toRaw(der)
-		},
-	},
-	{
-		rfc9421: "ed25519", cavage: "ed25519", fits: isEd25519,
-		verify: func(key crypto.PublicKey, text, signature []byte, _ string) bool {
-			return ed25519.Verify(key.(ed25519.PublicKey), text, signature)
-		},
-		sign: func(key crypto.Signer, text []byte, _ string) ([]byte, error) {
-			return key.Sign(rand.Reader, text, crypto.Hash(0))
-		},
-	},
+	{rfc9421: "rsa-v1_5-sha256", cavage: "rsa-sha256", kind: "RSA", hash: crypto.SHA256},
+	{rfc9421: "rsa-pss-sha512", kind: "RSA", hash: crypto.SHA512, pss: true},
+	{cavage: "rsa-sha512", kind: "RSA", hash: crypto.SHA512},
+	{rfc9421: "ecdsa-p256-sha256", cavage: "ecdsa-sha256", kind: "P-256", hash: crypto.SHA256},
+	{rfc9421: "ed25519", cavage: "ed25519", kind: "Ed25519"},
+}
+
+// sum is what the key signs of a text.
+func (a *algorithm) sum(text []byte) []byte {
+	if a.hash == 0 {
+		return text
+	}
+	h := a.hash.New()
+	h.Write(text)
+	return h.Sum(nil)
+}
+
+// verify checks a signature by a key of the algorithm's kind.
+func (a *algorithm) verify(key crypto.PublicKey, text, signature []byte, form string) bool {
+	sum := a.sum(text)
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		if a.pss {
+			return rsa.VerifyPSS(k, a.hash, sum, signature, &rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash}) == nil
+		}
+		return rsa.VerifyPKCS1v15(k, a.hash, sum, signature) == nil
+	case *ecdsa.PublicKey:
+		if form == FormRFC9421 { // r and s, 32 bytes each
+			return len(signature) == 64 && ecdsa.Verify(k, sum, new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:]))
+		}
+		return ecdsa.VerifyASN1(k, sum, signature)
+	case ed25519.PublicKey:
+		return ed25519.Verify(k, sum, signature)
+	}
+	return false
+}
+
+func (a *algorithm) sign(key crypto.Signer, text []byte, form string) ([]byte, error) {
+	signature, err := key.Sign(rand.Reader, a.sum(text), a.hash)
+	if err != nil || a.kind != "P-256" || form != FormRFC9421 {
+		return signature, err
+	}
+	return toRaw(signature)
 }
 
 func (a *algorithm) name(form string) string {
@@ -111,11 +105,11 @@ func candidates(key crypto.PublicKey, name, form string) ([]*algorithm, error) {
 	}
 	var fit []*algorithm
 	for _, a := range algorithms {
-		named := name != "" && a.name(form) == name
+		named, fits := name != "" && a.name(form) == name, a.kind == kindOf(key)
 		switch {
-		case named && !a.fits(key):
+		case named && !fits:
 			return nil, refuse(AlgorithmRefused, "the algorithm %s is not one of the key's kind", name)
-		case named, name == "" && a.fits(key) && (form == FormCavage || a.rfc9421 != ""):
+		case named, name == "" && fits && (form == FormCavage || a.rfc9421 != ""):
 			fit = append(fit, a)
 		}
 	}
@@ -145,24 +139,15 @@ func fit(key crypto.PublicKey) error {
 			return fmt.Errorf("an RSA key of %d bits is not accepted", bits)
 		}
 	}
-	if !slices.ContainsFunc(algorithms, func(a *algorithm) bool { return a.fits(key) }) {
+	if kindOf(key) == "" {
 		return errors.New("keys of this kind are not accepted")
 	}
 	return nil
 }
 
-// point is an ECDSA signature in ASN.1.
-type point struct{ R, S *big.Int }
-
-func fromRaw(raw []byte) ([]byte, error) {
-	if len(raw) != 64 {
-		return nil, errors.New("the signature has another length")
-	}
-	return asn1.Marshal(point{new(big.Int).SetBytes(raw[:32]), new(big.Int).SetBytes(raw[32:])})
-}
-
+// toRaw turns an ECDSA signature in ASN.1 into r and s, 32 bytes each.
 func toRaw(der []byte) ([]byte, error) {
-	var p point
+	var p struct{ R, S *big.Int }
 	if _, err := asn1.Unmarshal(der, &p); err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package httpsig
 import (
 	"bytes"
 	"crypto"
-	"encoding/json"
 	"errors"
 	"mime"
 	"net/http"
@@ -13,9 +12,8 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// document is an actor's document, or one of a key. Names of members are compared
-// exactly, which encoding/json doesn't do for structs.
-type document map[string]json.RawMessage
+// document is an actor's document, or one of a key, in strict JSON.
+type document []byte
 
 // activityStreams is the profile by which a document of JSON-LD is one of ActivityPub.
 const activityStreams = "https://www.w3.org/ns/activitystreams"
@@ -31,41 +29,38 @@ func readDocument(header http.Header, body []byte) (document, error) {
 		(kind != "application/ld+json" || !slices.Contains(strings.Fields(params["profile"]), activityStreams)) {
 		return nil, errors.New("the document's type is not that of ActivityPub")
 	}
-	strict, err := canon.Canonicalize(body, canon.Exact)
-	if err != nil {
+	if canon.Check(body, canon.Exact) != nil {
 		return nil, errors.New("the document is not JSON, or ambiguous")
 	}
-	var d document
-	if err := json.Unmarshal(strict, &d); err != nil || d == nil {
+	if !isObject(body) {
 		return nil, errors.New("the document is not a JSON object")
 	}
-	return d, nil
+	return body, nil
+}
+
+func isObject(value []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(value, " \t\r\n"), []byte("{"))
 }
 
 // text is a member that is a string; otherwise "".
 func (d document) text(name string) string {
-	var s string
-	if json.Unmarshal(d[name], &s) != nil {
-		return ""
-	}
+	s, _ := canon.Text(canon.Member(d, name))
 	return s
 }
 
 // each are the values of a member, which may be one or an array of them: strings and
 // objects.
 func (d document) each(name string) (ids []string, objects []document) {
-	raw := d[name]
-	values := []json.RawMessage{raw}
-	if bytes.HasPrefix(raw, []byte("[")) && json.Unmarshal(raw, &values) != nil {
-		return nil, nil
+	member := canon.Member(d, name)
+	values := [][]byte{member}
+	if bytes.HasPrefix(member, []byte("[")) {
+		values = slices.Collect(canon.Items(member))
 	}
 	for _, v := range values {
-		var id string
-		var o document
-		if json.Unmarshal(v, &id) == nil {
+		if id, is := canon.Text(v); is {
 			ids = append(ids, id)
-		} else if json.Unmarshal(v, &o) == nil && o != nil {
-			objects = append(objects, o)
+		} else if isObject(v) {
+			objects = append(objects, v)
 		}
 	}
 	return ids, objects

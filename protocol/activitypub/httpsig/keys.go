@@ -101,11 +101,11 @@ func NewKeys(opts KeysOptions) *Keys {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Keys{fetch: newFetcher(&opts), ttl: opts.TTL, now: opts.Now, keys: newLRU(opts.MaxKeys), failed: newLRU(opts.MaxKeys)}
+	return &Keys{fetch: newFetcher(&opts), ttl: opts.TTL, now: opts.Now, keys: newLRU[*entry](opts.MaxKeys), failed: newLRU[*entry](opts.MaxKeys)}
 }
 
-func newLRU(size int) *simplelru.LRU[string, *entry] {
-	l, err := simplelru.NewLRU[string, *entry](size, nil)
+func newLRU[V any](size int) *simplelru.LRU[string, V] {
+	l, err := simplelru.NewLRU[string, V](size, nil)
 	if err != nil {
 		panic(err) // the size is not positive
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,14 +41,8 @@ func Sign(r *http.Request, body []byte, opts SignOptions) error {
 	if form != FormRFC9421 && form != FormCavage {
 		return errors.New("httpsig: the form is rfc9421 or cavage")
 	}
-	var by *algorithm
-	for _, a := range algorithms {
-		if a.sign != nil && a.fits(opts.Key.Public()) {
-			by = a
-			break
-		}
-	}
-	if by == nil {
+	first := slices.IndexFunc(algorithms, func(a *algorithm) bool { return a.kind == kindOf(opts.Key.Public()) })
+	if first < 0 {
 		return errors.New("httpsig: keys of this kind can't sign")
 	}
 	now := opts.Now
@@ -65,7 +60,7 @@ func Sign(r *http.Request, body []byte, opts SignOptions) error {
 	if err != nil {
 		return err
 	}
-	to := &signing{request: q, by: by, key: opts.Key, keyID: opts.KeyID, body: body, withBody: hasBody(q, body)}
+	to := &signing{request: q, by: algorithms[first], key: opts.Key, keyID: opts.KeyID, body: body, withBody: hasBody(q, body)}
 	if form == FormCavage {
 		return to.cavage()
 	}

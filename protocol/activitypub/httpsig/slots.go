@@ -15,25 +15,14 @@ import (
 // server's load at another, for one sender, for hosts that nobody has heard of, and in
 // all. What is beyond a bound is refused at once, so that it holds up nobody else.
 type slots struct {
-	mu        sync.Mutex
-	hosts     map[string]*slot
-	senders   map[string]int // fetches that run or wait
-	known     *simplelru.LRU[string, struct{}]
-	n         int // fetches that run or wait
-	strangers int // those of hosts that aren't known
-}
-
-type slot struct {
-	free chan struct{} // a semaphore
-	n    int           // fetches that run or wait; the last one removes the slot
+	mu    sync.Mutex
+	n     map[string]int           // fetches that run or wait, by what bounds them
+	hosts map[string]chan struct{} // semaphores; the last fetch of a host removes its own
+	known *simplelru.LRU[string, struct{}]
 }
 
 func newSlots(hosts int) slots {
-	known, err := simplelru.NewLRU[string, struct{}](hosts, nil)
-	if err != nil {
-		panic(err) // the size is not positive
-	}
-	return slots{hosts: map[string]*slot{}, senders: map[string]int{}, known: known}
+	return slots{n: map[string]int{}, hosts: map[string]chan struct{}{}, known: newLRU[struct{}](hosts)}
 }
 
 var errBusy = errors.New("too many keys are being fetched")
@@ -49,46 +38,45 @@ func (s *slots) delivered(host string) {
 // if it isn't known.
 func (s *slots) enter(ctx context.Context, host, sender string) (leave func(), err error) {
 	s.mu.Lock()
-	stranger := !s.known.Contains(host)
-	at := s.hosts[host]
-	switch {
-	case s.n >= maxFetches, stranger && s.strangers >= maxStrangers, sender != "" && s.senders[sender] >= maxQueued, at != nil && at.n >= maxQueued:
-		s.mu.Unlock()
-		return nil, errBusy
-	case at == nil:
-		at = &slot{free: make(chan struct{}, maxPerHost)}
-		s.hosts[host] = at
-	}
-	s.n++
-	at.n++
+	bounds := map[string]int{"all": maxFetches, "host " + host: maxQueued}
 	if sender != "" {
-		s.senders[sender]++
+		bounds["sender "+sender] = maxQueued
 	}
-	if stranger {
-		s.strangers++
+	if !s.known.Contains(host) {
+		bounds["strangers"] = maxStrangers
+	}
+	for what, most := range bounds {
+		if s.n[what] >= most {
+			s.mu.Unlock()
+			return nil, errBusy
+		}
+	}
+	for what := range bounds {
+		s.n[what]++
+	}
+	free := s.hosts[host]
+	if free == nil {
+		free = make(chan struct{}, maxPerHost)
+		s.hosts[host] = free
 	}
 	s.mu.Unlock()
 
 	left := func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.n--
-		if stranger {
-			s.strangers--
-		}
-		if sender != "" {
-			if s.senders[sender]--; s.senders[sender] == 0 {
-				delete(s.senders, sender)
+		for what := range bounds {
+			if s.n[what]--; s.n[what] == 0 {
+				delete(s.n, what)
 			}
 		}
-		if at.n--; at.n == 0 {
+		if s.n["host "+host] == 0 {
 			delete(s.hosts, host)
 		}
 	}
 	select {
-	case at.free <- struct{}{}:
+	case free <- struct{}{}:
 		return func() {
-			<-at.free
+			<-free
 			left()
 		}, nil
 	case <-ctx.Done():
