@@ -60,10 +60,7 @@ func (a *answer) FlushError() error {
 func (a *answer) Flush() { _ = a.FlushError() }
 
 // SetReadDeadline ends the body earlier than its pace would.
-func (a *answer) SetReadDeadline(end time.Time) error {
-	a.body.setEnd(end)
-	return http.NewResponseController(a.ResponseWriter).SetReadDeadline(end)
-}
+func (a *answer) SetReadDeadline(end time.Time) error { return a.body.deadline.limit(end) }
 
 // Unwrap lets [http.ResponseController] reach the rest: write deadlines, hijacking.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

@@ -89,8 +89,9 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body := &countedBody{
 		ReadCloser: r.Body, hold: h, ahead: ahead, pace: m.opts.Pace, timeout: m.opts.BodyTimeout,
-		rc: http.NewResponseController(w), stream: r.ProtoMajor == 2,
+		stream: r.ProtoMajor == 2,
 	}
+	body.deadline.set = http.NewResponseController(w).SetReadDeadline
 	body.left = body.bound(body.pace.Grace)
 	body.clearDeadline()
 	counted := *r
@@ -112,23 +113,23 @@ type countedBody struct {
 	io.ReadCloser
 	hold   *hold
 	ahead  int64 // taken from the budget, and not read yet
-	rc     *http.ResponseController
-	stream bool // of HTTP/2
+	stream bool  // of HTTP/2
 
-	pace    Pace
-	timeout time.Duration
-	left    time.Duration // for the next read; time between reads doesn't count
+	pace     Pace
+	timeout  time.Duration
+	left     time.Duration // for the next read; time between reads doesn't count
+	deadline deadline
 
 	mu  sync.Mutex
-	end time.Time // when reading ends at any pace, as a handler has set it; zero: never
-	err error     // why nothing more is read
+	err error // why nothing more is read
 }
 
 func (c *countedBody) Read(p []byte) (int, error) {
 	if err := c.failed(); err != nil {
 		return 0, err
 	}
-	begun := c.startDeadline()
+	begun := time.Now()
+	_ = c.deadline.extend(begun.Add(c.left)) // a request without deadlines has no connection
 	n, err := c.ReadCloser.Read(p)
 	c.clearDeadline()
 	c.left = c.bound(c.left + c.pace.time(n) - time.Since(begun))
@@ -152,37 +153,10 @@ func (c *countedBody) bound(left time.Duration) time.Duration {
 	return min(left, c.timeout)
 }
 
-// startDeadline starts the time that is left for the next read.
-func (c *countedBody) startDeadline() (now time.Time) {
-	now = time.Now()
-	at := now.Add(c.left)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.end.IsZero() && c.end.Before(at) {
-		at = c.end
-	}
-	_ = c.rc.SetReadDeadline(at) // a request without deadlines has no connection
-	return now
-}
-
 // clearDeadline removes the deadline between reads. In HTTP/2 it would end the stream
 // even then, at the cost of a caller who waits for a slow upstream. In HTTP/1 it only
 // affects the next read, such as the server's of an unread rest.
-func (c *countedBody) clearDeadline() {
-	if !c.stream {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_ = c.rc.SetReadDeadline(c.end)
-}
-
-// setEnd makes reading end at a time, or earlier if pace says so.
-func (c *countedBody) setEnd(end time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.end = end
-}
+func (c *countedBody) clearDeadline() { c.deadline.over(c.stream) }
 
 func (c *countedBody) fail(err error) error {
 	c.mu.Lock()

@@ -30,10 +30,24 @@ type Caller struct {
 type Budget struct {
 	bounds Bounds
 
-	mu         sync.Mutex
-	used       int64
-	tenants    map[string]int64
-	principals map[Caller]int64
+	mu   sync.Mutex
+	used map[share]int64
+}
+
+// share is a part of the budget: that of the server, of a tenant or of a caller.
+type share struct {
+	whose string
+	of    Caller
+	bound int64
+}
+
+// shares are those that a caller's bytes count against.
+func (b *Budget) shares(c Caller) [3]share {
+	return [3]share{
+		{"server", Caller{}, b.bounds.Total},
+		{"tenant", Caller{Tenant: c.Tenant}, b.bounds.Tenant},
+		{"caller", c, b.bounds.Principal},
+	}
 }
 
 // NewBudget makes a budget.
@@ -41,7 +55,7 @@ func NewBudget(bounds Bounds) (*Budget, error) {
 	if bounds.Total < 0 || bounds.Tenant < 0 || bounds.Principal < 0 {
 		return nil, fmt.Errorf("limit: a budget of %d bytes in total, %d per tenant and %d per principal", bounds.Total, bounds.Tenant, bounds.Principal)
 	}
-	return &Budget{bounds: bounds, tenants: map[string]int64{}, principals: map[Caller]int64{}}, nil
+	return &Budget{bounds: bounds, used: map[share]int64{}}, nil
 }
 
 // ExhaustedError says why bytes could not be taken.
@@ -80,31 +94,25 @@ func (h *hold) grow(n int64) error {
 	if h.closed || n == 0 {
 		return nil
 	}
-	for _, level := range []struct {
-		whose       string
-		bound, used int64
-	}{
-		{"server", b.bounds.Total, b.used},
-		{"tenant", b.bounds.Tenant, b.tenants[h.caller.Tenant]},
-		{"caller", b.bounds.Principal, b.principals[h.caller]},
-	} {
+	shares := b.shares(h.caller)
+	for _, s := range shares {
 		// Compared by subtraction, since the sum may not fit.
-		if level.bound > 0 && n > level.bound-level.used {
-			return &ExhaustedError{Whose: level.whose, Limit: level.bound, Never: n > level.bound-h.bytes}
+		if s.bound > 0 && n > s.bound-b.used[s] {
+			return &ExhaustedError{Whose: s.whose, Limit: s.bound, Never: n > s.bound-h.bytes}
 		}
 	}
-	b.used += n
-	b.tenants[h.caller.Tenant] += n
-	b.principals[h.caller] += n
+	for _, s := range shares {
+		b.used[s] += n
+	}
 	h.bytes += n
 	return nil
 }
 
 // fits returns nil if n bytes are no more than any whole budget.
 func (b *Budget) fits(n int64) error {
-	for _, bound := range []int64{b.bounds.Total, b.bounds.Tenant, b.bounds.Principal} {
-		if bound > 0 && n > bound {
-			return &ExhaustedError{Whose: "server", Limit: bound, Never: true}
+	for _, s := range b.shares(Caller{}) {
+		if s.bound > 0 && n > s.bound {
+			return &ExhaustedError{Whose: "server", Limit: s.bound, Never: true}
 		}
 	}
 	return nil
@@ -116,15 +124,10 @@ func (h *hold) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h.closed = true
-	if h.bytes == 0 {
-		return
-	}
-	b.used -= h.bytes
-	if b.tenants[h.caller.Tenant] -= h.bytes; b.tenants[h.caller.Tenant] == 0 {
-		delete(b.tenants, h.caller.Tenant)
-	}
-	if b.principals[h.caller] -= h.bytes; b.principals[h.caller] == 0 {
-		delete(b.principals, h.caller)
+	for _, s := range b.shares(h.caller) {
+		if b.used[s] -= h.bytes; b.used[s] == 0 {
+			delete(b.used, s)
+		}
 	}
 	h.bytes = 0
 }

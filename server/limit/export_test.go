@@ -15,5 +15,13 @@ func (b *Budget) Acquire(caller Caller, n int64) (release func(), ok bool) {
 func (b *Budget) InFlight() (bytes int64, tenants int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.used, len(b.tenants)
+	for s, n := range b.used {
+		switch s.whose {
+		case "server":
+			bytes = n
+		case "tenant":
+			tenants++
+		}
+	}
+	return bytes, tenants
 }

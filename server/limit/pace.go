@@ -31,17 +31,18 @@ func (p Pace) time(n int) time.Duration {
 	return time.Duration(min(float64(n)/float64(p.Rate)*float64(time.Second), math.MaxInt64/2))
 }
 
-// deadline is when writing ends: when the caller's time is up, or when the server or a
+// deadline is when reading or writing ends: when the caller's time is up, or when the server or a
 // handler says so, whichever is earlier.
 type deadline struct {
 	set func(time.Time) error // the connection's or the stream's
 
 	mu    sync.Mutex
 	end   time.Time // set by the server or a handler; zero: never
-	until time.Time // zero while nothing is written
+	until time.Time // zero while nothing is read or written
 }
 
-// limit is SetWriteDeadline for others. It applies to a write under way too.
+// limit is SetReadDeadline or SetWriteDeadline for others. It applies to what is under way
+// too.
 func (d *deadline) limit(end time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -49,12 +50,22 @@ func (d *deadline) limit(end time.Time) error {
 	return d.apply()
 }
 
-// extend gives the next write until then; zero: as long as limit allows.
+// extend gives the next read or write until then.
 func (d *deadline) extend(until time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.until = until
 	return d.apply()
+}
+
+// over is for after that read or write. The time it had stays set unless clear says so.
+func (d *deadline) over(clear bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.until = time.Time{}
+	if clear {
+		_ = d.apply() // fails if the connection or stream has ended
+	}
 }
 
 func (d *deadline) apply() error {
@@ -95,7 +106,7 @@ type streamWriter struct {
 
 // Write gives each step of p the time for it.
 func (s *streamWriter) Write(p []byte) (n int, err error) {
-	defer s.clearDeadline()
+	defer s.deadline.over(true)
 	for step := s.pace.step(); ; {
 		_ = s.deadline.extend(time.Now().Add(s.pace.Grace)) // fails if the stream has ended, as Write does
 		m, err := s.ResponseWriter.Write(p[n:min(n+step, len(p))])
@@ -108,12 +119,10 @@ func (s *streamWriter) Write(p []byte) (n int, err error) {
 
 // FlushError sends what is in the buffer.
 func (s *streamWriter) FlushError() error {
-	defer s.clearDeadline()
+	defer s.deadline.over(true)
 	_ = s.deadline.extend(time.Now().Add(s.pace.Grace))
 	return http.NewResponseController(s.ResponseWriter).Flush()
 }
-
-func (s *streamWriter) clearDeadline() { _ = s.deadline.extend(time.Time{}) }
 
 // Flush is FlushError for code that looks for [http.Flusher].
 func (s *streamWriter) Flush() { _ = s.FlushError() }
