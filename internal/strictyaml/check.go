@@ -23,8 +23,30 @@ type checker struct {
 
 func (c *checker) section(path string, v reflect.Value) {
 	for _, f := range Fields(v.Type()) {
-		c.value(Join(path, f.Name), v.Field(f.Index), f)
+		at, value := Join(path, f.Name), v.Field(f.Index)
+		c.value(at, value, f)
+		if most := member(v, f.Most); most.IsValid() && !most.IsZero() && value.Int() > most.Int() {
+			more := "more"
+			if value.Type() == durationType {
+				more = "longer"
+			}
+			c.Add(at, fmt.Sprintf("%v is %s than the %s of %v", value, more, f.Most, most), "")
+		}
+		name, what, _ := strings.Cut(f.With, ",")
+		if with := member(v, name); with.IsValid() && with.IsZero() && !value.IsZero() {
+			c.Add(at, f.Name+" has no "+name, "add "+name+", "+what)
+		}
 	}
+}
+
+// member is a member of a section by its name; not valid if there is none.
+func member(section reflect.Value, name string) reflect.Value {
+	for _, f := range Fields(section.Type()) {
+		if f.Name == name && name != "" {
+			return section.Field(f.Index)
+		}
+	}
+	return reflect.Value{}
 }
 
 func (c *checker) value(path string, v reflect.Value, f Field) {

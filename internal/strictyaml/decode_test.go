@@ -22,13 +22,24 @@ type sample struct {
 }
 
 type part struct {
-	Size Size `json:"size" range:"1KiB,1MiB" default:"2KiB"`
+	Size  Size     `json:"size" range:"1KiB,1MiB" default:"2KiB"`
+	Short Duration `json:"short" most:"long"`
+	Long  Duration `json:"long"`
+	Cert  string   `json:"cert" with:"key,the file of the key"`
+	Key   string   `json:"key"`
+	Codes []string `json:"codes" format:"digits"`
 }
 
 // load reads a sample.
 func load(text string, noBlanks bool) (*sample, Errors) {
 	r := NewReport("a.yaml")
 	r.NoBlanks = noBlanks
+	r.Formats = map[string]Format{"digits": func(text string) (fault, hint string) {
+		if strings.Trim(text, "0123456789") == "" {
+			return "", ""
+		}
+		return text + " has no digits only", "write 1"
+	}}
 	s := &sample{own: 1}
 	v := reflect.ValueOf(s).Elem()
 	FillDefaults(v)
@@ -71,6 +82,11 @@ a.yaml:3:8: pause: -1s is below 0s
 a.yaml:4:8: count: 11 is not between 1 and 10
 a.yaml:5:16: parts[0].size: 1 is not between 1KiB and 1MiB
 a.yaml:5:20: parts[1]: this is a single value, not names with values below it`},
+		{"members are held against each other", "name: a\npart:\n  short: 2s\n  long: 1s\n  cert: c", false,
+			"a.yaml:3:10: part.short: 2s is longer than the long of 1s\na.yaml:5:9: part.cert: cert has no key; add key, the file of the key"},
+		{"and those that are given alone or together are right", "name: a\npart: {short: 2s, cert: c, key: k}", false, ""},
+		{"a text has its format", "name: a\npart: {codes: ['1', x, '', '22']}", false,
+			"a.yaml:2:21: part.codes[1]: x has no digits only; write 1\na.yaml:2:24: part.codes[2]: item is empty"},
 		{"an item has a value", "name: a\nwords: [b, '', ~]", false, "a.yaml:2:12: words[1]: item is empty\na.yaml:2:16: words[2]: item 2 of words has no value"},
 		{"a section may be all comments", "name: a\nparts:\n  # - size: 1KiB\n", false, ""},
 		{"unless blanks are refused", "name: a\nwords:\nkind: ''", true, `a.yaml:2:1: words: words has no value

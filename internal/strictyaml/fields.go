@@ -19,6 +19,12 @@ type Field struct {
 	Enum []string
 	// Range has the smallest and the largest value, with a comma between them.
 	Range string
+	// Most names a member of the same section that this one may not exceed, unless that
+	// is zero.
+	Most string
+	// With names a member of the same section that must be given with this one, and after
+	// a comma what it is.
+	With string
 	// Format names, in [Report.Formats], what a text that isn't empty must be.
 	Format string
 	// Flag is the command line flag that sets it.
@@ -48,7 +54,7 @@ func Fields(t reflect.Type) []Field {
 			continue
 		}
 		f := Field{
-			Index: i, Name: name, Default: tag.Get("default"), Range: tag.Get("range"), Format: tag.Get("format"), Flag: tag.Get("flag"), Secret: tag.Get("secret"),
+			Index: i, Name: name, Default: tag.Get("default"), Range: tag.Get("range"), Format: tag.Get("format"), Most: tag.Get("most"), With: tag.Get("with"), Flag: tag.Get("flag"), Secret: tag.Get("secret"),
 			Required: tag.Get("required") != "", Single: tag.Get("single") != "", Distinct: tag.Get("empty") == "distinct",
 		}
 		if enum := tag.Get("enum"); enum != "" {

@@ -83,9 +83,9 @@ type Admin struct {
 // TLS names the files of a listener's certificates.
 type TLS struct {
 	// PEM file of the certificate and its chain.
-	Cert string `json:"cert,omitzero"`
+	Cert string `json:"cert,omitzero" with:"key,the file of the private key"`
 	// PEM file of the private key.
-	Key string `json:"key,omitzero"`
+	Key string `json:"key,omitzero" with:"cert,the file of the certificate"`
 	// PEM file of the authorities whose client certificates are accepted. Needed by auth.mtls.
 	ClientCA string `json:"client_ca,omitzero"`
 }
@@ -344,7 +344,7 @@ type Limits struct {
 	// Largest header of a request, 4KiB to 1MiB.
 	HeaderBytes Size `json:"header_bytes" default:"32KiB" range:"4KiB,1MiB"`
 	// Longest time for the header of a request.
-	ReadHeaderTimeout Duration `json:"read_header_timeout" default:"5s" range:"100ms,1h"`
+	ReadHeaderTimeout Duration `json:"read_header_timeout" default:"5s" range:"100ms,1h" most:"read_timeout"`
 	// Longest time without a byte of a request's body. As long as it comes as fast as rate demands, it may take any time.
 	ReadTimeout Duration `json:"read_timeout" default:"1m" range:"100ms,24h"`
 	// Longest time that a connection waits for its next request.
@@ -362,7 +362,7 @@ type Limits struct {
 	// Bytes of requests in flight, of all tenants.
 	TotalBytes Size `json:"total_bytes" default:"1GiB" range:"1MiB,1TiB"`
 	// Bytes of requests in flight, of one tenant. Callers that nobody has verified count as one tenant of their own.
-	TenantBytes Size `json:"tenant_bytes" default:"256MiB" range:"1MiB,1TiB"`
+	TenantBytes Size `json:"tenant_bytes" default:"256MiB" range:"1MiB,1TiB" most:"total_bytes"`
 	// Bytes of requests in flight, of one principal, or of one address where nobody has verified the caller.
 	PrincipalBytes Size `json:"principal_bytes" default:"64MiB" range:"1MiB,1TiB"`
 	// How long the service still takes requests when it stops, while readiness says that it does. Set it to what your load balancer needs to notice.
@@ -376,9 +376,9 @@ type Quotas struct {
 	// Time after which a used-up quota is full again.
 	Window Duration `json:"window" default:"1d" range:"1m,365d"`
 	// New calls that one principal may begin; 0 means any number.
-	PrincipalRecords int `json:"principal_records,omitzero" range:"0,2147483647"`
+	PrincipalRecords int `json:"principal_records,omitzero" range:"0,2147483647" most:"tenant_records"`
 	// Bytes that may be recorded of the calls of one principal; 0 means any number.
-	PrincipalBytes Size `json:"principal_bytes,omitzero" range:"0,1TiB"`
+	PrincipalBytes Size `json:"principal_bytes,omitzero" range:"0,1TiB" most:"tenant_bytes"`
 	// New calls that one tenant may begin; 0 means any number. Callers that nobody has verified count as one tenant of their own.
 	TenantRecords int `json:"tenant_records,omitzero" range:"0,2147483647"`
 	// Bytes that may be recorded of the calls of one tenant; 0 means any number.
@@ -444,7 +444,7 @@ type Destination struct {
 	// Limit of the tries of this node.
 	Rate TryRate `json:"rate,omitzero"`
 	// Longest random pause after the first failed try. It doubles with each further one.
-	MinBackoff Duration `json:"min_backoff" default:"5s" range:"1ms,24h"`
+	MinBackoff Duration `json:"min_backoff" default:"5s" range:"1ms,24h" most:"max_backoff"`
 	// Upper bound of that pause.
 	MaxBackoff Duration `json:"max_backoff" default:"1h" range:"1ms,24h"`
 	// Tries after which a message is parked until an operator decides.

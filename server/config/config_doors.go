@@ -201,7 +201,7 @@ type Signatures struct {
 	// Fetch signers' keys from addresses of this machine, of private networks and of cloud metadata too, and by http.
 	AllowPrivate bool `json:"allow_private,omitzero"`
 	// URL of the key that signs the requests for signers' keys, such as https://social.example/actors/alice#main-key. Some servers answer only signed requests.
-	KeyID string `json:"key_id,omitzero"`
+	KeyID string `json:"key_id,omitzero" with:"key_file,the file of the private key"`
 	// PEM file of that key: RSA, P-256 or Ed25519.
-	KeyFile string `json:"key_file,omitzero"`
+	KeyFile string `json:"key_file,omitzero" with:"key_id,the URL of the public key"`
 }

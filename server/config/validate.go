@@ -35,7 +35,6 @@ func validate(p *strictyaml.Report, c *Config) {
 	v.operations()
 	v.routes()
 	v.forrst()
-	v.limits()
 	v.quotas()
 	v.archive()
 	v.evidence()
@@ -86,14 +85,8 @@ func loopback(address string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// tls checks that the files of a listener belong together.
+// tls checks that client certificates can be asked for.
 func (v *validator) tls(path string, t TLS) {
-	switch {
-	case t.Cert != "" && t.Key == "":
-		v.bad(path+".cert", "add key, the file of the private key", "cert has no key")
-	case t.Key != "" && t.Cert == "":
-		v.bad(path+".key", "add cert, the file of the certificate", "key has no cert")
-	}
 	if t.ClientCA != "" && t.Cert == "" && t.Key == "" {
 		v.bad(path+".client_ca", "add cert and key", "client certificates need TLS")
 	}
@@ -160,15 +153,5 @@ func (v *validator) archive() {
 	}
 	if v.c.Archive.In == "store" && !v.postgres() {
 		v.bad("archive.in", "write files, or use a postgres:// store", "only PostgreSQL has a table for the archive")
-	}
-}
-
-func (v *validator) limits() {
-	l := v.c.Limits
-	if l.ReadHeaderTimeout > l.ReadTimeout {
-		v.bad("limits.read_header_timeout", "", "%v is longer than the read_timeout of %v", l.ReadHeaderTimeout, l.ReadTimeout)
-	}
-	if l.TenantBytes > l.TotalBytes {
-		v.bad("limits.tenant_bytes", "", "%v is more than the total_bytes of %v", l.TenantBytes, l.TotalBytes)
 	}
 }

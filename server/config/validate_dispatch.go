@@ -26,9 +26,6 @@ func (v *validator) dispatch() {
 		v.senders(path+".operations", d.Operations)
 		v.secrets(path+".secret_files", d.SecretFiles)
 		v.rate(path+".rate", Rate(d.Rate))
-		if d.MinBackoff > d.MaxBackoff {
-			v.bad(path+".min_backoff", "", "%v is longer than the max_backoff of %v", d.MinBackoff, d.MaxBackoff)
-		}
 	}
 	for i := range v.c.Operations {
 		if name := v.c.Operations[i].Name; deliveryOperation(name) {

@@ -12,10 +12,4 @@ func (v *validator) quotas() {
 			}
 		}
 	}
-	if q.TenantRecords > 0 && q.PrincipalRecords > q.TenantRecords {
-		v.bad("quotas.principal_records", "", "%d is more than the tenant_records of %d", q.PrincipalRecords, q.TenantRecords)
-	}
-	if q.TenantBytes > 0 && q.PrincipalBytes > q.TenantBytes {
-		v.bad("quotas.principal_bytes", "", "%v is more than the tenant_bytes of %v", q.PrincipalBytes, q.TenantBytes)
-	}
 }
