@@ -34,10 +34,10 @@ type ExportOptions struct {
 //	{"end":3}
 //
 // The bytes of leaf and opening are those that were stored; ones that aren't a plain JSON
-// object without white space between its members are in a member raw or raw_opening, in base64. An opening that was
-// erased is null. A checkpoint follows the last of its entries. In the view of a
-// tenant, or of some entries, the checkpoint comes first, and each entry has a proof:
-// the hashes that lead from it to the root, in base64.
+// object without white space between its members are in a member raw or raw_opening, in
+// base64. An opening that was erased is null. A checkpoint follows the last of its
+// entries. In the view of a tenant, or of some entries, the checkpoint comes first, and
+// each entry has a proof: the hashes that lead from it to the root, in base64.
 func (r *Reader) Export(ctx context.Context, w io.Writer, opts *ExportOptions) error {
 	if opts == nil {
 		opts = &ExportOptions{}
@@ -89,53 +89,31 @@ func (e *exporter) write(ctx context.Context) error {
 
 // log writes all entries, and each checkpoint after its last one.
 func (e *exporter) log(ctx context.Context) error {
-	next, at, err := e.nextKept(ctx, 0)
-	if err != nil {
-		return err
-	}
-	mark := func(size uint64) error {
-		for next < e.head.Kept && at.size == size {
-			if err := e.lines.Encode(checkpointLine{at.signed}); err != nil {
-				return err
-			}
-			next++
-			if _, at, err = e.nextKept(ctx, next); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := mark(0); err != nil {
-		return err
-	}
-	err = e.entries(ctx, 0, e.head.at.Size, func(n uint64, en *store.Entry) error {
-		if err := e.lines.Encode(lineOf(n, en, !e.opts.NoOpenings, nil)); err != nil {
+	next := uint64(0) // the entry
+	upTo := func(signed string) error {
+		c, err := unsigned(signed)
+		if err != nil {
 			return err
 		}
-		return mark(n + 1)
-	})
-	if err != nil {
-		return err
+		err = e.entries(ctx, next, c.Size, func(n uint64, en *store.Entry) error {
+			return e.lines.Encode(lineOf(n, en, !e.opts.NoOpenings, nil))
+		})
+		if err != nil {
+			return err
+		}
+		next = c.Size
+		return e.lines.Encode(checkpointLine{signed})
 	}
-	return e.lines.Encode(checkpointLine{e.head.Checkpoint})
-}
-
-type keptAt struct {
-	signed string
-	size   uint64
-}
-
-// nextKept reads a kept checkpoint.
-func (e *exporter) nextKept(ctx context.Context, n uint64) (uint64, keptAt, error) {
-	if n >= e.head.Kept {
-		return n, keptAt{}, nil
+	for n := range e.head.Kept {
+		signed, err := e.kept(ctx, n)
+		if err == nil {
+			err = upTo(signed)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	signed, err := e.kept(ctx, n)
-	if err != nil {
-		return n, keptAt{}, err
-	}
-	c, err := unsigned(signed)
-	return n, keptAt{signed, c.Size}, err
+	return upTo(e.head.Checkpoint)
 }
 
 // some writes some entries, with proofs. What is proved comes from the checkpoint, so
