@@ -113,19 +113,17 @@ const putOffFor = 12 * time.Hour
 // tail is the end of a lane as it was before a scan.
 type tail struct {
 	number int
-	slot   slot
-	page   page
+	*slot[page]
 }
 
 // loadTail reads the end of a lane.
 func (d *Dispatcher) loadTail(ctx context.Context, id laneID) (t tail, err error) {
-	var p pages
-	if _, err = d.load(ctx, id.record(), &p); err != nil {
+	lane, err := load[pages](ctx, d, id.record())
+	if err != nil {
 		return t, err
 	}
-	for t.number = p.Last; ; t.number++ {
-		t.page = page{}
-		if t.slot, err = d.load(ctx, id.page(t.number), &t.page); err != nil || !t.page.full() {
+	for t.number = lane.value.Last; ; t.number++ {
+		if t.slot, err = load[page](ctx, d, id.page(t.number)); err != nil || !t.value.full() {
 			return t, err
 		}
 	}
@@ -135,25 +133,25 @@ func (d *Dispatcher) loadTail(ctx context.Context, id laneID) (t tail, err error
 func (d *Dispatcher) extend(ctx context.Context, id laneID, t tail, messages []laneMessage) error {
 	var fresh []entry
 	for _, m := range messages {
-		if m.entry.again || !slices.ContainsFunc(t.page.Entries, func(o entry) bool { return o.Message == m.entry.Message }) {
+		if m.entry.again || !slices.ContainsFunc(t.value.Entries, func(o entry) bool { return o.Message == m.entry.Message }) {
 			fresh = append(fresh, m.entry)
 		}
 	}
 	slices.SortFunc(fresh, entry.before)
 	for len(fresh) > 0 {
-		if t.page.full() {
-			t = tail{number: t.number + 1, slot: slot{id: id.page(t.number + 1)}}
+		if t.value.full() {
+			t.number++
+			t.slot = &slot[page]{cell: store.NewCell(d.store, id.page(t.number))}
 		}
-		n := min(len(fresh), pageSize-len(t.page.Entries))
-		t.page.Entries = append(slices.Clip(t.page.Entries), fresh[:n]...)
+		n := min(len(fresh), pageSize-len(t.value.Entries))
+		t.value.Entries = append(t.value.Entries, fresh[:n]...)
 		// A crash before this write leaves the messages due, to be found again. A
 		// crash after it leaves them due too: they are then found in the page, and the
 		// remaining steps are done.
-		s, err := d.swap(ctx, t.slot, &t.page, nil, false)
-		if err != nil {
+		if err := t.swap(ctx, nil, false); err != nil {
 			return err
 		}
-		t.slot, fresh = s, fresh[n:]
+		fresh = fresh[n:]
 	}
 	if err := d.crash("enlisted"); err != nil {
 		return err
@@ -180,8 +178,7 @@ func (d *Dispatcher) extend(ctx context.Context, id laneID, t tail, messages []l
 // again. A crash after it leaves nothing to do.
 func (d *Dispatcher) wakeLane(ctx context.Context, id laneID, last int) error {
 	return again(func() error {
-		var p pages
-		old, err := d.load(ctx, id.record(), &p)
+		lane, err := load[pages](ctx, d, id.record())
 		if err != nil {
 			return err
 		}
@@ -189,22 +186,20 @@ func (d *Dispatcher) wakeLane(ctx context.Context, id laneID, last int) error {
 		if err != nil {
 			return err
 		}
-		p.Last = max(p.Last, last)
-		if old.was.Wake != nil {
+		lane.value.Last = max(lane.value.Last, last)
+		if lane.was.Wake != nil {
 			// A dispatcher works on it, or it waits for its first message. That
 			// dispatcher notices the write, and that there is more.
-			due = old.was.Wake.NextAt
+			due = lane.was.Wake.NextAt
 		}
-		return d.swapLane(ctx, id, old, p, due)
+		return swapLane(ctx, id, lane, due)
 	})
 }
 
 // swapLane writes the record of a lane, which is due at a time; zero makes it idle.
-func (d *Dispatcher) swapLane(ctx context.Context, id laneID, old slot, p pages, due store.Instant) error {
-	var wake *semel.Message
-	if due != 0 {
-		wake = &semel.Message{ID: wakeID, Name: wakeID, Destination: id.Destination, Order: id.Order, NextAt: due}
+func swapLane(ctx context.Context, id laneID, lane *slot[pages], due store.Instant) error {
+	if due == 0 {
+		return lane.swap(ctx, nil, true)
 	}
-	_, err := d.swap(ctx, old, p, wake, due == 0)
-	return err
+	return lane.swap(ctx, &semel.Message{ID: wakeID, Name: wakeID, Destination: id.Destination, Order: id.Order, NextAt: due}, false)
 }

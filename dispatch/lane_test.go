@@ -144,6 +144,47 @@ func TestOrder(t *testing.T) {
 			must(t, e.Close(t.Context()))
 		})
 	})
+	t.Run("what is appended to a page while its last message is delivered is not left behind", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			const before, after = pageSize - 1, 2 // which fill the page and begin another
+			names := sequence(before + after)
+			st, r := memstore.New(), &receiver{}
+			var appending atomic.Bool
+			delivered, woken := make(chan struct{}), make(chan struct{})
+			r.answer = func(x Delivery) error {
+				if x.Message.Name == names[before-1] {
+					<-delivered
+				}
+				return nil
+			}
+			opts := Options{Destinations: map[string]Destination{"hook": {Sender: r, Timeout: time.Hour, Lease: time.Hour}}}
+			n := start(t, st, "n", opts, func(d *Dispatcher) {
+				d.crash = func(point string) error {
+					if point == "enlisted" && appending.Load() {
+						<-woken
+					}
+					return nil
+				}
+			})
+			for i, name := range names {
+				if i == before {
+					pass(10 * time.Second)
+					appending.Store(true)
+				}
+				complete(t, n.engine, name, message(name, "lane"))
+				pass(time.Millisecond)
+			}
+			pass(10 * time.Second)
+			close(delivered)
+			pass(10 * time.Second)
+			close(woken)
+			pass(time.Minute)
+			if _, taken := r.seen(); !slices.Equal(taken, names) {
+				t.Errorf("%d of %d delivered: %q", len(taken), len(names), taken)
+			}
+			n.halt()
+		})
+	})
 	t.Run("the messages of one call go out as they were sent", func(t *testing.T) {
 		r := &receiver{}
 		one(t, Destination{Sender: r}, func(t *testing.T, st semel.Store, n *node) {

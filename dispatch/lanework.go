@@ -52,81 +52,71 @@ func (d *Dispatcher) workLane(ctx context.Context, l *line, id laneID) (again bo
 // reports whether to go on.
 func (d *Dispatcher) advance(ctx context.Context, l *line, id laneID, held *semel.Attempt, turn *int) (more bool, err error) {
 	keep := context.WithoutCancel(ctx)
-	var p pages
-	lane, err := d.load(keep, id.record(), &p)
+	lane, err := load[pages](keep, d, id.record())
 	if err != nil {
 		return false, err
 	}
-	var pg page
-	s, err := d.load(keep, id.page(p.First), &pg)
+	first, err := load[page](keep, d, id.page(lane.value.First))
 	if err != nil {
 		return false, err
 	}
+	// What others append meanwhile isn't for this round.
+	entries, full := first.value.Entries, first.value.full()
 	var f deliverResult
-	i := pg.Done
-	for ; i < len(pg.Entries); i++ {
-		if ctx.Err() != nil || held.Context().Err() != nil {
-			break
-		}
+	i := first.value.Done
+	for ; i < len(entries) && ctx.Err() == nil && held.Context().Err() == nil; i++ {
 		if *turn++; *turn > laneTurn {
 			break
 		}
-		if f, err = d.deliver(ctx, l, pg.Entries[i].call(id.Tenant), pg.Entries[i].Message, true); err != nil || !f.settled {
+		if f, err = d.deliver(ctx, l, entries[i].call(id.Tenant), entries[i].Message, true); err != nil || !f.settled {
 			break
 		}
 	}
 	if errors.Is(err, errCrash) {
 		return false, err
 	}
-	blocked := err == nil && i < len(pg.Entries) && !f.settled
-	if i > pg.Done {
-		if s, err = d.done(keep, id, p.First, i, err); err != nil {
-			return false, err
-		}
+	if i > first.value.Done {
+		first, err = d.done(keep, id, lane.value.First, i, err)
 	}
+	if err != nil {
+		return false, err
+	}
+	now, err := d.store.Now(keep)
 	switch {
 	case err != nil:
 		return false, err
-	case blocked:
+	case i < len(entries) && !f.settled:
 		if f.at == 0 { // another dispatcher has the message
-			now, err := d.store.Now(keep)
-			if err != nil {
-				return false, err
-			}
 			f.at = now.Add(d.every)
 		}
-		return false, d.swapLane(keep, id, lane, p, f.at)
-	case i < len(pg.Entries):
+		return false, swapLane(keep, id, lane, f.at)
+	case i < len(entries):
 		return true, nil // the caller checks ctx
-	case p.First < p.Last || pg.full():
-		p.First++
-		p.Last = max(p.Last, p.First)
-		now, err := d.store.Now(keep)
-		if err != nil {
-			return false, err
-		}
-		if err := d.swapLane(keep, id, lane, p, now); err != nil {
-			return false, err
+	case lane.value.First < lane.value.Last || full:
+		settled := id.page(lane.value.First)
+		lane.value.First++
+		lane.value.Last = max(lane.value.Last, lane.value.First)
+		if err := swapLane(keep, id, lane, now); err != nil || first.was.Revision.IsZero() {
+			return err == nil, err
 		}
 		// A crash before this write leaves a page without entries to deliver,
 		// which expires.
-		return true, d.drop(keep, s)
+		_, err := d.store.Purge(keep, []store.Ref{{ID: settled, Revision: first.was.Revision}})
+		return true, err
 	}
-	return false, d.swapLane(keep, id, lane, p, 0)
+	return false, swapLane(keep, id, lane, 0)
 }
 
 // done records how many entries of a page are settled. An earlier error stays.
 //
 // After a crash before this write, the settled entries are skipped again.
-func (d *Dispatcher) done(ctx context.Context, id laneID, number, count int, earlier error) (s slot, err error) {
+func (d *Dispatcher) done(ctx context.Context, id laneID, number, count int, earlier error) (s *slot[page], err error) {
 	err = again(func() error {
-		var pg page
-		if s, err = d.load(ctx, id.page(number), &pg); err != nil || pg.Done >= count || count > len(pg.Entries) {
+		if s, err = load[page](ctx, d, id.page(number)); err != nil || s.value.Done >= count || count > len(s.value.Entries) {
 			return err
 		}
-		pg.Done = count
-		s, err = d.swap(ctx, s, &pg, nil, pg.idle())
-		return err
+		s.value.Done = count
+		return s.swap(ctx, nil, s.value.idle())
 	})
 	return s, errors.Join(earlier, err)
 }

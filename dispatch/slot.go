@@ -20,19 +20,22 @@ const wakeID = "wake"
 // idleFor is how long an unused slot is kept.
 const idleFor = time.Hour
 
-// slot is a cell with a value of a lane as it was read.
-type slot struct {
-	id  semel.ID
-	was store.CellValue
+// slot is a cell with a value of a lane: what it was when it was read or written last, and
+// what it is to be.
+type slot[T any] struct {
+	cell  *store.Cell
+	was   store.CellValue
+	value T
 }
 
-// load reads a slot and its value. If there is none, it leaves value unchanged.
-func (d *Dispatcher) load(ctx context.Context, id semel.ID, value any) (slot, error) {
-	v, err := store.NewCell(d.store, id).Load(ctx)
-	if err == nil && v.Data != nil {
-		err = json.Unmarshal(v.Data, value)
+// load reads a slot. If there is none, its value is zero.
+func load[T any](ctx context.Context, d *Dispatcher, id semel.ID) (*slot[T], error) {
+	s := &slot[T]{cell: store.NewCell(d.store, id)}
+	var err error
+	if s.was, err = s.cell.Load(ctx); err == nil && s.was.Data != nil {
+		err = json.Unmarshal(s.was.Data, &s.value)
 	}
-	return slot{id, v}, err
+	return s, err
 }
 
 // errChanged says that another dispatcher has written the slot meanwhile.
@@ -49,36 +52,28 @@ func again(change func() error) error {
 	return errChanged
 }
 
-// swap writes a value if the slot is unchanged since it was read, and otherwise returns
+// swap writes the value if the slot is unchanged since it was read, and otherwise returns
 // errChanged. With wake, the slot is a lane with work, and the due index finds it at that
 // time. Idle slots are purged after a while. Every other error means unknown. The callers
 // say what a crash before or after the write leaves.
-func (d *Dispatcher) swap(ctx context.Context, old slot, value any, wake *semel.Message, idle bool) (slot, error) {
-	data, err := json.Marshal(value)
+func (s *slot[T]) swap(ctx context.Context, wake *semel.Message, idle bool) error {
+	data, err := json.Marshal(s.value)
 	if err != nil {
-		return old, err
+		return err
 	}
 	next := store.CellValue{Data: data, Wake: wake}
 	if wake != nil || idle {
 		next.KeepFor = idleFor
 	}
-	v, ok, err := store.NewCell(d.store, old.id).Swap(ctx, old.was, next)
+	is, ok, err := s.cell.Swap(ctx, s.was, next)
 	switch {
 	case err != nil:
-		return old, err
+		return err
 	case !ok:
-		return old, errChanged
+		return errChanged
 	}
-	return slot{old.id, v}, nil
-}
-
-// drop deletes a slot that is unchanged since it was read, if the store can.
-func (d *Dispatcher) drop(ctx context.Context, old slot) error {
-	if old.was.Revision.IsZero() {
-		return nil
-	}
-	_, err := d.store.Purge(ctx, []store.Ref{{ID: old.id, Revision: old.was.Revision}})
-	return err
+	s.was = is
+	return nil
 }
 
 // wakes reports whether a record belongs to a lane with work, and to which.
