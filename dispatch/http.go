@@ -145,14 +145,21 @@ func (e *noAnswerError) Unwrap() error { return e.err }
 
 // kept is the text without them.
 func (e *noAnswerError) kept() string {
+	if errors.Is(e.err, context.DeadlineExceeded) && !errors.Is(e.err, safehttp.ErrPrivate) {
+		return "no answer in time"
+	}
+	return cmp.Or(e.unsent(), "no answer: the connection broke off")
+}
+
+// unsent says why there was no connection to send anything on; empty if there may have
+// been one.
+func (e *noAnswerError) unsent() string {
 	_, name := errors.AsType[*net.DNSError](e.err)
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](e.err)
 	op, network := errors.AsType[*net.OpError](e.err)
 	switch {
 	case errors.Is(e.err, safehttp.ErrPrivate):
 		return "the address of the receiver is not public"
-	case errors.Is(e.err, context.DeadlineExceeded):
-		return "no answer in time"
 	case name:
 		return "no answer: the name of the receiver can't be resolved"
 	case certificate:
@@ -160,7 +167,7 @@ func (e *noAnswerError) kept() string {
 	case network && op.Op == "dial":
 		return "no answer: there is no connection to the receiver"
 	}
-	return "no answer: the connection broke off"
+	return ""
 }
 
 // FindingOf is what the error of a try by [HTTP] proves about the message. An error that
@@ -173,10 +180,7 @@ func FindingOf(err error) judge.Finding {
 	if !ok {
 		return judge.Finding{}
 	}
-	_, name := errors.AsType[*net.DNSError](e.err)
-	_, certificate := errors.AsType[*tls.CertificateVerificationError](e.err)
-	op, network := errors.AsType[*net.OpError](e.err)
-	if name || certificate || network && op.Op == "dial" || errors.Is(e.err, safehttp.ErrPrivate) {
+	if e.unsent() != "" {
 		return judge.Finding{Verdict: judge.Aborted}
 	}
 	return judge.NoAnswer(e.err)
