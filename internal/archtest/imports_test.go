@@ -139,7 +139,7 @@ func importFaults(rule importRule, pkgs []pkg) []string {
 // its own directory and from lower layers, but not from another directory of its layer.
 // "=" before a directory excludes those below it.
 var layers = [][]string{
-	{"internal/argschema", "internal/body", "internal/canon", "internal/gather", "internal/hub", "internal/problem", "internal/spelling", "transport/safehttp"},
+	{"internal/argschema", "internal/body", "internal/canon", "internal/gather", "internal/hub", "internal/problem", "internal/spelling", "internal/stage", "transport/safehttp"},
 	{"internal/strictyaml"},
 	{"=store"},
 	{"store/codec", "internal/offsetclock", "internal/pgserver"},

@@ -6,11 +6,10 @@ package storm
 import (
 	"context"
 	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/semelhq/semel/internal/stage"
 	"github.com/semelhq/semel/internal/thorough"
 )
 
@@ -22,6 +21,8 @@ const (
 	// pause is between two deliveries of a sender that wasn't answered. A node that was
 	// killed is back soon.
 	pause = 5 * time.Millisecond
+	// patience is how long a sender waits that doesn't hang up.
+	patience = time.Minute
 )
 
 // Size is how many events a storm has, and how many nodes it kills; see
@@ -36,27 +37,29 @@ func Size() (events, kills int) {
 // Rig is nodes on one store.
 type Rig struct {
 	t     *testing.T
-	store Store
-	sink  string
-	nodes []atomic.Pointer[process]
+	nodes []*stage.Node
 }
 
 // Start starts the nodes that [Main] was told of, and kills them when the test ends. Each
 // gets the URL of the sink.
 func Start(t *testing.T, store Store, sink string) *Rig {
 	t.Helper()
-	r := &Rig{t: t, store: store, sink: sink, nodes: make([]atomic.Pointer[process], store.Nodes)}
+	r := &Rig{t: t}
 	t.Cleanup(r.Stop)
-	for i := range r.nodes {
-		r.start(i)
+	for range store.Nodes {
+		n, err := stage.StartSelf(t.Context(), store.URL, sink)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.nodes = append(r.nodes, n)
 	}
 	return r
 }
 
 // Stop kills all nodes. Call it if you want to look into the store.
 func (r *Rig) Stop() {
-	for i := range r.nodes {
-		r.kill(i)
+	for _, n := range r.nodes {
+		n.Kill()
 	}
 }
 
@@ -66,55 +69,17 @@ func (r *Rig) Stop() {
 // perhaps at another node. Many goroutines call it.
 func (r *Rig) Play(events, kills int, deliver func(ctx context.Context, url string, event int) bool) {
 	r.t.Helper()
-	order := rand.Perm(events * Copies)
-	work, done := make(chan int), make(chan struct{}, len(order))
-	var group sync.WaitGroup
-	for range senders {
-		group.Go(func() {
-			for n := range work {
-				r.send(n%events, deliver)
-				done <- struct{}{}
-			}
-		})
+	anyNode := func() *stage.Node { return r.nodes[rand.IntN(len(r.nodes))] }
+	load := stage.Load{
+		Calls: stage.Shuffled(events, Copies), Senders: senders, Pause: pause, HangUp: 5 * time.Millisecond,
+		Try: func(ctx context.Context, event int) (bool, error) {
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			return deliver(ctx, anyNode().URL(), event), nil
+		},
+		Disturb: func(ctx context.Context) error { return anyNode().Crash(ctx) }, Times: kills,
 	}
-	go func() {
-		defer close(work)
-		for _, n := range order {
-			select {
-			case work <- n:
-			case <-r.t.Context().Done():
-				return
-			}
-		}
-	}()
-	for n := 1; n <= len(order); n++ {
-		<-done
-		if n%(len(order)/(kills+1)) == 0 && n < len(order) {
-			i := rand.IntN(len(r.nodes))
-			r.kill(i)
-			r.start(i)
-		}
-	}
-	group.Wait()
-}
-
-// send delivers until it is answered, as a sender does that waits for a random time, and
-// sometimes for none.
-func (r *Rig) send(event int, deliver func(ctx context.Context, url string, event int) bool) {
-	for r.t.Context().Err() == nil {
-		patience := time.Minute
-		if rand.IntN(10) == 0 {
-			patience = rand.N(5 * time.Millisecond)
-		}
-		ctx, cancel := context.WithTimeout(r.t.Context(), patience)
-		answered := deliver(ctx, r.nodes[rand.IntN(len(r.nodes))].Load().url, event)
-		cancel()
-		if answered {
-			return
-		}
-		select {
-		case <-time.After(pause):
-		case <-r.t.Context().Done():
-		}
+	if err := load.Run(r.t.Context()); err != nil {
+		r.t.Fatal(err)
 	}
 }

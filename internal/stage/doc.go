@@ -1,0 +1,6 @@
+// Package stage has what rigs, demos and storms share: programs that are killed and
+// started again ([Process], [Node]), senders that repeat a call until it is answered
+// ([Load]), and counts of what came of it ([Counts], [Upstream]).
+//
+// What is sent, and what must be true afterwards, is up to its users.
+package stage
