@@ -1,5 +1,7 @@
-// Command activitypub-inbox tracks reports that another server of the fediverse sends, each
+// Command activitypub-inbox tracks reports that other servers of the fediverse send, each
 // activity several times and in any order. Its README says more.
+//
+//	go run ./examples/activitypub-inbox -listen 127.0.0.1:8080 -data ./inbox-data -url https://social.example
 package main
 
 import (
@@ -8,74 +10,190 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/protocol/activitypub"
+	"github.com/semelhq/semel/protocol/activitypub/httpsig"
+	"github.com/semelhq/semel/store/pebblestore"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	address := flag.String("listen", "127.0.0.1:8080", "`address` to listen on")
+	data := flag.String("data", "./inbox-data", "`directory` of the store")
+	here := flag.String("url", "https://social.example", "`URL` of this server, as others know it")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	ok, err := run(ctx, os.Args[1:], os.Stdout)
+	l, err := net.Listen("tcp", *address)
+	if err == nil {
+		err = serve(ctx, l, *data, *here, httpsig.KeysOptions{}, &tracker{})
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "activitypub-inbox:", err)
-	}
-	if err != nil || !ok {
 		os.Exit(1)
 	}
 }
 
-// summary is what the example prints.
-type summary struct {
-	Reports    int `json:"reports"`    // that are offered and then accepted
-	Activities int `json:"activities"` // two for each report
-	Deliveries int `json:"deliveries"` // of the activities
-	Restarts   int `json:"restarts"`   // of the inbox, in the middle
-	HungUp     int `json:"hung_up"`    // deliveries whose sender didn't wait for the answer
-	Created    int `json:"created"`    // reports in the tracker
-	Validated  int `json:"validated"`  // of them
-	Twice      int `json:"twice"`      // reports that were created or validated more than once
-	Again      int `json:"again"`      // times that a handler found its work done
-	Refused    int `json:"refused"`    // deliveries with a forged signature
-	Conflicts  int `json:"conflicts"`  // deliveries of another activity under a used id
+// The states of a report.
+const (
+	received = "received"
+	valid    = "valid"
+)
+
+// tracker is a case tracker: the states of the reports. It stands for a database.
+type tracker struct {
+	mu      sync.Mutex
+	reports map[string]string
+	// changed, if it isn't nil, is called after each change with its name, and says whether
+	// the database has given an answer.
+	changed func(change, report string) error
 }
 
-// right reports whether the numbers are as they must be.
-func (s *summary) right() bool {
-	return s.Created == s.Reports && s.Validated == s.Reports && s.Twice == 0 && s.Again > 0 && s.Refused == 1 && s.Conflicts == 1
+// create inserts a report, unless it is there.
+func (t *tracker) create(report string) (bool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.reports[report] != "" {
+		return false, nil
+	}
+	return true, t.set("created", report, received)
 }
 
-// run is the program. It reports whether every report was created and validated once.
-func run(ctx context.Context, args []string, out io.Writer) (bool, error) {
-	flags := flag.NewFlagSet("activitypub-inbox", flag.ContinueOnError)
-	reports := flags.Int("reports", 50, "reports that are sent")
-	copies := flags.Int("copies", 4, "deliveries of each activity")
-	asJSON := flags.Bool("json", false, "print the numbers as JSON")
-	if err := flags.Parse(args); err != nil {
-		return false, err
+// state is that of a report.
+func (t *tracker) state(report string) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.reports[report] == "" {
+		return "", errors.New("the report isn't here yet") // its offer is on its way
 	}
-	if *reports < 3 || *copies < 1 {
-		return false, errors.New("at least 3 reports and 1 copy")
-	}
-	dir, err := os.MkdirTemp("", "activitypub-inbox-")
-	if err != nil {
-		return false, err
-	}
-	defer os.RemoveAll(dir)
+	return t.reports[report], nil
+}
 
-	t := &tracker{reports: map[string]*report{}}
-	s, err := play(ctx, dir, t, *reports, *copies)
+// validate changes the state of a report that is still in the state from.
+func (t *tracker) validate(report, from string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if is := t.reports[report]; is != from {
+		return fmt.Errorf("the report is %s by now", is)
+	}
+	return t.set("validated", report, valid)
+}
+
+func (t *tracker) set(change, report, state string) error {
+	if t.reports == nil {
+		t.reports = map[string]string{}
+	}
+	t.reports[report] = state
+	if t.changed == nil {
+		return nil
+	}
+	return t.changed(change, report)
+}
+
+// handle handles an activity. It looks at the state of the report first, because after a
+// crash, or when the answer of the database is lost, it gets the activity again.
+func (t *tracker) handle(ctx context.Context, log *slog.Logger, a *activitypub.Activity) error {
+	var body struct {
+		Object string `json:"object"`
+	}
+	if err := json.Unmarshal(a.Body, &body); err != nil {
+		return &activitypub.Refusal{Code: "unreadable", Err: err}
+	}
+	switch a.Type {
+	case "Offer":
+		create := activitypub.Creation{
+			Name:   "create_report",
+			Create: func(context.Context) (bool, error) { return t.create(body.Object) },
+		}
+		return create.Take(ctx, log, a)
+	case "Accept":
+		validate := activitypub.Step[string]{
+			Name: "validate_report", From: []string{received}, To: valid,
+			State: func(context.Context) (string, error) { return t.state(body.Object) },
+			Apply: func(_ context.Context, from string) error { return t.validate(body.Object, from) },
+		}
+		return validate.Take(ctx, log, a)
+	}
+	return nil
+}
+
+// serve has the inbox of alice, and the shared one, until ctx is done. Activities that were
+// accepted before and not handled are handled now.
+func serve(ctx context.Context, l net.Listener, dir, here string, keys httpsig.KeysOptions, t *tracker) (err error) {
+	store, err := pebblestore.Open(dir, nil)
 	if err != nil {
-		return false, err
+		return err
 	}
-	t.count(s)
-	if *asJSON {
-		return s.right(), json.NewEncoder(out).Encode(s)
+	defer func() { err = errors.Join(err, store.Close()) }()
+	engine, err := semel.New(store, nil)
+	if err != nil {
+		return err
 	}
-	fmt.Fprintf(out, `%d reports, %d deliveries of their %d activities, %d restart, %d senders hung up
-%d reports created, %d validated, %d of them twice
-%d times a handler found its work done
-%d delivery refused that was forged, %d not handled that changed an activity
-`, s.Reports, s.Deliveries, s.Activities, s.Restarts, s.HungUp, s.Created, s.Validated, s.Twice, s.Again, s.Refused, s.Conflicts)
-	return s.right(), nil
+	base, err := url.Parse(here)
+	if err != nil {
+		return err
+	}
+	verifier, err := httpsig.New(httpsig.Options{Keys: httpsig.NewKeys(keys), Base: base})
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.DiscardHandler) // duplicates are warnings, and there are many
+	inbox, err := activitypub.New(engine, activitypub.Options{
+		Actors: here + "/actors/{actor}", Shared: "/inbox", Tenant: "cases",
+		Exists:   func(_ context.Context, actor string) (bool, error) { return actor == "alice", nil },
+		Verifier: verifier, Types: []string{"Offer", "Accept"}, Log: log,
+		Handle: func(ctx context.Context, a *activitypub.Activity) error { return t.handle(ctx, log, a) },
+	})
+	if err != nil {
+		return err
+	}
+	// An accepted activity is a message in the store, which the dispatcher passes to the
+	// inbox.
+	deliver := func(ctx context.Context, d dispatch.Delivery) error {
+		err := inbox.Work(ctx, d.Message.Payload)
+		if refused, ok := errors.AsType[*activitypub.Refusal](err); ok {
+			return dispatch.Park(string(refused.Code), err)
+		}
+		return err
+	}
+	d, err := dispatch.New(engine, dispatch.Options{Destinations: map[string]dispatch.Destination{
+		inbox.Destination(): {
+			Sender: dispatch.SenderFunc(deliver),
+			// An Accept that comes before its Offer waits for it, which says nothing about
+			// the tracker.
+			BreakAfter: -1, MinBackoff: 10 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, MaxTries: 10_000,
+		},
+	}})
+	if err != nil {
+		return err
+	}
+	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	var work sync.WaitGroup
+	work.Go(func() { _ = d.Run(working) })
+	work.Go(func() { _ = engine.Run(working, 0) }) // both end because they are stopped
+
+	server := &http.Server{Handler: inbox, ReadHeaderTimeout: 5 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+	}
+	// First stop accepting activities, then finish the work, and last close the store.
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	err = errors.Join(err, server.Shutdown(grace))
+	stopWork()
+	work.Wait()
+	return errors.Join(err, engine.Close(grace))
 }

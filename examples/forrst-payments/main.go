@@ -1,21 +1,21 @@
 // Command forrst-payments is a service that charges cards over Forrst, each payment
 // once, however often it is requested.
 //
-//	go run ./examples/forrst-payments
 //	go run ./examples/forrst-payments -listen 127.0.0.1:8080 -data ./payments-data
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -25,17 +25,14 @@ import (
 )
 
 func main() {
-	address := flag.String("listen", "", "`address` to serve on; without one a storm of requests is played")
+	address := flag.String("listen", "127.0.0.1:8080", "`address` to listen on")
 	data := flag.String("data", "./payments-data", "`directory` of the store")
-	payments := flag.Int("payments", 200, "payments in the storm")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	var err error
-	if *address == "" {
-		err = storm(ctx, os.Stdout, *payments)
-	} else {
-		err = listen(ctx, *address, *data)
+	l, err := net.Listen("tcp", *address)
+	if err == nil {
+		err = serve(ctx, l, *data, &bank{})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -43,76 +40,40 @@ func main() {
 	}
 }
 
-func listen(ctx context.Context, address, data string) error {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
-	return serve(ctx, listener, data, &bank{})
+// bank stands for the bank. It charges whatever it is asked to, as often as it is asked.
+type bank struct {
+	mu      sync.Mutex
+	charges map[string]int // by order
 }
 
-// storm plays against a service of its own, whose store is removed afterwards.
-func storm(ctx context.Context, out io.Writer, payments int) error {
-	dir, err := os.MkdirTemp("", "forrst-payments-")
-	if err != nil {
-		return err
+func (b *bank) ask(order string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.charges == nil {
+		b.charges = map[string]int{}
 	}
-	defer os.RemoveAll(dir)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	serving, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, 1)
-	b := &bank{}
-	go func() { ended <- serve(serving, listener, dir, b) }()
-	err = play(ctx, out, "http://"+listener.Addr().String()+"/forrst", payments, b)
-	stop()
-	return errors.Join(err, <-ended)
+	b.charges[order]++
+	return fmt.Sprintf("ch_%s_%d", order, b.charges[order])
 }
 
-// serve runs the service until ctx is done.
-func serve(ctx context.Context, listener net.Listener, dir string, b *bank) (err error) {
-	store, err := pebblestore.Open(dir, nil)
+// charge is the function payments.charge.
+func (b *bank) charge(ctx context.Context, x semel.Execution, r *forrst.Request) (any, error) {
+	var args struct {
+		Order  string `json:"order"`
+		Amount int    `json:"amount"`
+	}
+	if err := json.Unmarshal(r.Arguments, &args); err != nil || args.Order == "" {
+		return nil, &forrst.Error{Code: forrst.InvalidArguments, Message: "An order is required", Source: forrst.At("call", "arguments", "order")}
+	}
+	if args.Amount <= 0 {
+		return nil, &forrst.Error{Code: forrst.InvalidArguments, Message: "The amount must be above zero", Source: forrst.At("call", "arguments", "amount")}
+	}
+	// A crash while the bank is asked holds the call, and nobody asks again.
+	charge, err := semel.Effect(ctx, x, "bank", func(context.Context, string) (string, error) { return b.ask(args.Order), nil })
 	if err != nil {
-		return errors.Join(err, listener.Close())
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	engine, err := semel.New(store, nil)
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	service, err := payments(engine, b)
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/forrst", service)
-
-	// Expired records are removed, and abandoned calls settled, only while this runs.
-	sweeping, stopSweeping := context.WithCancel(context.Background())
-	swept := make(chan struct{})
-	go func() {
-		defer close(swept)
-		_ = engine.Run(sweeping, 0) // which ends because it is stopped
-	}()
-
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	select {
-	case err = <-served:
-	case <-ctx.Done():
-	}
-	// First stop accepting requests, then record what is under way, then stop sweeping,
-	// and last close the store.
-	grace, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	err = errors.Join(err, server.Shutdown(grace), service.Close(grace))
-	stopSweeping()
-	<-swept
-	return errors.Join(err, engine.Close(grace))
+	return map[string]string{"charge_id": charge, "status": "succeeded"}, nil
 }
 
 // payments is the service with its one function.
@@ -128,4 +89,44 @@ func payments(engine *semel.Engine, b *bank) (*forrst.Service, error) {
 		}},
 		OnError: func(_ context.Context, err error) { slog.Error("not answered as it should be", "error", err) },
 	})
+}
+
+// serve runs the service until ctx is done.
+func serve(ctx context.Context, l net.Listener, dir string, b *bank) (err error) {
+	store, err := pebblestore.Open(dir, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	engine, err := semel.New(store, nil)
+	if err != nil {
+		return err
+	}
+	service, err := payments(engine, b)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/forrst", service)
+
+	// Expired records are removed, and abandoned calls settled, only while this runs.
+	sweeping, stopSweeping := context.WithCancel(context.WithoutCancel(ctx))
+	var background sync.WaitGroup
+	background.Go(func() { _ = engine.Run(sweeping, 0) }) // which ends because it is stopped
+
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+	}
+	// First stop accepting requests, then record what is under way, then stop sweeping,
+	// and last close the store.
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	err = errors.Join(err, server.Shutdown(grace), service.Close(grace))
+	stopSweeping()
+	background.Wait()
+	return errors.Join(err, engine.Close(grace))
 }

@@ -1,5 +1,7 @@
 // Command shopify-orders takes the webhooks of a shop, each several times and in any
 // order, and enters each order once. Its README says more.
+//
+//	go run ./examples/shopify-orders -listen 127.0.0.1:8080 -data ./shop-data -secret shpss_…
 package main
 
 import (
@@ -8,70 +10,126 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/protocol/webhook"
+	"github.com/semelhq/semel/store/pebblestore"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	address := flag.String("listen", "127.0.0.1:8080", "`address` to listen on")
+	data := flag.String("data", "./shop-data", "`directory` of the store")
+	secret := flag.String("secret", "", "`secret` of the app, as the shop shows it")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	ok, err := run(ctx, os.Args[1:], os.Stdout)
+	l, err := net.Listen("tcp", *address)
+	if err == nil {
+		err = serve(ctx, l, *data, options(*secret, &book{}))
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "shopify-orders:", err)
-	}
-	if err != nil || !ok {
 		os.Exit(1)
 	}
 }
 
-// summary is what the example prints.
-type summary struct {
-	Orders     int `json:"orders"`     // that were placed in the shop
-	Deliveries int `json:"deliveries"` // of their webhooks
-	Restarts   int `json:"restarts"`   // of the receiver, in the middle
-	HungUp     int `json:"hung_up"`    // deliveries whose sender didn't wait for the answer
-	Entered    int `json:"entered"`    // orders in the order book
-	Twice      int `json:"twice"`      // that are in it more than once
-	Refused    int `json:"refused"`    // deliveries that the shop had not signed
-	Conflicts  int `json:"conflicts"`  // deliveries of an event with another content
+// book is the order book: it stands for a table of your database, with the id of the event
+// in a unique column. If the receiver dies after an order is entered and before that is
+// recorded, the event comes again.
+type book struct {
+	mu      sync.Mutex
+	seen    map[string]bool // ids of events
+	entered []int           // numbers of orders
 }
 
-// right reports whether the numbers are as they must be.
-func (s *summary) right() bool {
-	return s.Entered == s.Orders && s.Twice == 0 && s.Refused == 1 && s.Conflicts == 1
+// enter enters an order.
+func (b *book) enter(_ context.Context, e *webhook.Event) error {
+	var order struct {
+		ID int `json:"id"`
+	}
+	if err := json.Unmarshal(e.Body, &order); err != nil {
+		return &webhook.Refusal{Code: webhook.CodeUnreadable, Err: errors.New("it isn't an order")}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.seen == nil {
+		b.seen = map[string]bool{}
+	}
+	if !b.seen[e.ID] {
+		b.seen[e.ID] = true
+		b.entered = append(b.entered, order.ID)
+	}
+	return nil
 }
 
-// run is the program. It reports whether every order was entered once.
-func run(ctx context.Context, args []string, out io.Writer) (bool, error) {
-	flags := flag.NewFlagSet("shopify-orders", flag.ContinueOnError)
-	orders := flags.Int("orders", 200, "orders that are placed")
-	copies := flags.Int("copies", 5, "deliveries of each webhook")
-	asJSON := flags.Bool("json", false, "print the numbers as JSON")
-	if err := flags.Parse(args); err != nil {
-		return false, err
+// options are those of the receiver. It verifies signatures, and knows an event by its id,
+// in its shop and topic.
+func options(secret string, b *book) webhook.Options {
+	return webhook.Options{
+		VerifierOptions: webhook.VerifierOptions{Secrets: []string{secret}},
+		Tenant:          "acme", Handle: b.enter,
 	}
-	if *orders < 2 || *copies < 1 {
-		return false, errors.New("at least 2 orders and 1 copy")
-	}
-	dir, err := os.MkdirTemp("", "shopify-orders-")
-	if err != nil {
-		return false, err
-	}
-	defer os.RemoveAll(dir)
+}
 
-	book := &book{entered: map[int]int{}}
-	s, err := play(ctx, dir, book, *orders, *copies)
+// serve takes webhooks until ctx is done. Events that were accepted before and not entered
+// are entered now.
+func serve(ctx context.Context, l net.Listener, dir string, opts webhook.Options) (err error) {
+	store, err := pebblestore.Open(dir, nil)
 	if err != nil {
-		return false, err
+		return err
 	}
-	s.Entered, s.Twice = book.count()
-	if *asJSON {
-		return s.right(), json.NewEncoder(out).Encode(s)
+	defer func() { err = errors.Join(err, store.Close()) }()
+	engine, err := semel.New(store, nil)
+	if err != nil {
+		return err
 	}
-	fmt.Fprintf(out, `%d orders, %d deliveries of their webhooks, %d restarts, %d senders hung up
-%d orders entered, %d of them twice
-%d delivery refused that the shop had not signed, %d that changed an order
-`, s.Orders, s.Deliveries, s.Restarts, s.HungUp, s.Entered, s.Twice, s.Refused, s.Conflicts)
-	return s.right(), nil
+	if opts.Source, err = webhook.Builtin("shopify"); err != nil {
+		return err
+	}
+	hook, err := webhook.New(engine, opts)
+	if err != nil {
+		return err
+	}
+	// An accepted event is a message in the store, which the dispatcher passes to the
+	// receiver.
+	deliver := func(ctx context.Context, d dispatch.Delivery) error {
+		err := hook.Work(ctx, d.Message.Payload)
+		if refused, ok := errors.AsType[*webhook.Refusal](err); ok {
+			return dispatch.Park(string(refused.Code), err)
+		}
+		return err
+	}
+	d, err := dispatch.New(engine, dispatch.Options{Destinations: map[string]dispatch.Destination{
+		hook.Destination(): {Sender: dispatch.SenderFunc(deliver)},
+	}})
+	if err != nil {
+		return err
+	}
+	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	var work sync.WaitGroup
+	work.Go(func() { _ = d.Run(working) })
+	work.Go(func() { _ = engine.Run(working, 0) }) // both end because they are stopped
+
+	server := &http.Server{Handler: hook, ReadHeaderTimeout: 5 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+	}
+	// First stop accepting events, then finish the work, and last close the store.
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	err = errors.Join(err, server.Shutdown(grace))
+	stopWork()
+	work.Wait()
+	return errors.Join(err, engine.Close(grace))
 }
