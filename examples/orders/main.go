@@ -1,6 +1,10 @@
-// Command orders makes each order exactly once although every order is delivered
-// several times at once by processes that are killed at random. Claim, order and
-// outcome commit in one transaction of PostgreSQL.
+// Command orders makes each order exactly once although every order is delivered several
+// times at once to processes that may be killed. Claim, order and outcome commit in one
+// transaction of PostgreSQL.
+//
+//	createdb shop
+//	go run ./examples/orders -database postgres:///shop
+//	curl -i --json '{"cart":"cart-mandate-7","cents":1250}' http://127.0.0.1:8080/orders
 package main
 
 import (
@@ -10,137 +14,165 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store/pgstore"
 )
 
-// options are the flags.
-type options struct {
-	database string
-	orders   int
-	copies   int
-	workers  int
-	kills    int
-	json     bool
-}
-
 func main() {
+	address := flag.String("listen", "127.0.0.1:8080", "`address` to listen on")
+	database := flag.String("database", "postgres:///shop", "`URL` of the database")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if len(os.Args) > 3 && os.Args[1] == workerCommand {
-		if err := work(ctx, os.Args[2], os.Args[3], os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
+	l, err := net.Listen("tcp", *address)
+	if err == nil {
+		err = serve(ctx, l, *database)
 	}
-	ok, err := run(ctx, os.Args[1:], os.Stdout)
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-	}
-	if !ok {
 		os.Exit(1)
 	}
 }
 
-// summary is what the example prints.
-type summary struct {
-	Orders int `json:"orders"`
-	// Rows are the orders in the table, Counted those in the statistics, which no
-	// constraint protects.
-	Rows    int `json:"rows"`
-	Counted int `json:"counted"`
-	// Deliveries were handed to a worker; those whose worker died before it
-	// answered were handed out again.
-	Deliveries int `json:"deliveries"`
-	Kills      int `json:"kills"`
-	// Executed and Duplicates are the answers: the order was made by this delivery,
-	// or before. Differing are those that name another order than the first answer
-	// for the same cart.
-	Executed   int `json:"executed"`
-	Duplicates int `json:"duplicates_answered"`
-	Differing  int `json:"differing"`
-	// Deadlocks is the server's count. Held are records without an outcome.
-	Deadlocks int     `json:"deadlocks"`
-	Held      int     `json:"held"`
-	Seconds   float64 `json:"seconds"`
+// order is what is delivered.
+type order struct {
+	Cart  string `json:"cart"` // its mandate
+	Cents int64  `json:"cents"`
 }
 
-// faults says which counts are wrong.
-func (s *summary) faults(o *options) (faults []string) {
-	off := func(bad bool, format string, args ...any) {
-		if bad {
-			faults = append(faults, fmt.Sprintf(format, args...))
-		}
-	}
-	off(s.Rows != s.Orders, "%d rows for %d orders", s.Rows, s.Orders)
-	off(s.Counted != s.Orders, "the statistics count %d orders of %d", s.Counted, s.Orders)
-	off(s.Executed+s.Duplicates != s.Orders*o.copies, "%d answers to %d deliveries", s.Executed+s.Duplicates, s.Orders*o.copies)
-	off(s.Executed > s.Orders, "%d deliveries say that they made one of %d orders", s.Executed, s.Orders)
-	off(s.Differing > 0, "%d answers differ from the first for their cart", s.Differing)
-	off(s.Deadlocks > 0, "%d deadlocks", s.Deadlocks)
-	off(s.Held > 0, "%d records are held or have no outcome", s.Held)
-	off(s.Kills != o.kills, "%d kills instead of %d", s.Kills, o.kills)
-	return faults
+// receipt is the answer.
+type receipt struct {
+	Order int64 `json:"order"`
 }
 
-func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error) {
-	var o options
-	flags := flag.NewFlagSet("orders", flag.ContinueOnError)
-	flags.StringVar(&o.database, "database", "", "URL of a PostgreSQL database, in which a schema is made and removed; without it a private server is started")
-	flags.IntVar(&o.orders, "orders", 1000, "how many orders")
-	flags.IntVar(&o.copies, "copies", 5, "how often each is delivered")
-	flags.IntVar(&o.workers, "workers", 3, "how many processes deliver")
-	flags.IntVar(&o.kills, "kills", 12, "how often one of them is killed")
-	flags.BoolVar(&o.json, "json", false, "print JSON")
-	if err := flags.Parse(args); err != nil {
-		return errors.Is(err, flag.ErrHelp), err
-	}
-	if o.orders < 1 || o.copies < 1 || o.workers < 1 || o.kills < 0 || o.kills > o.orders*o.copies/2 {
-		return false, errors.New("orders: the numbers must be above zero, and the kills at most half of the deliveries")
-	}
-	if o.database == "" {
-		server, err := startServer(ctx)
-		if err != nil {
-			return false, err
-		}
-		defer func() { err = errors.Join(err, server.stop()) }()
-		o.database = server.url()
-	}
-	start := time.Now()
-	s, err := play(ctx, &o)
+// orderWait is how long a duplicate waits for the delivery that makes the order.
+const orderWait = 5 * time.Second
+
+// tables are the shop's. In the database an order is also unique by its cart's mandate.
+// Only the transaction keeps the statistics from counting an order twice.
+const tables = `
+CREATE TABLE IF NOT EXISTS orders (
+	id     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	cart   text NOT NULL UNIQUE,
+	cents  bigint NOT NULL
+);
+CREATE TABLE IF NOT EXISTS statistics (day int PRIMARY KEY, orders int NOT NULL);
+INSERT INTO statistics SELECT day, 0 FROM generate_series(0, 6) AS d(day) ON CONFLICT DO NOTHING;
+`
+
+// shop makes orders.
+type shop struct {
+	engine *semel.Engine
+	pool   *pgxpool.Pool
+}
+
+// create makes an order. All deliveries of it get the same receipt.
+func (s *shop) create(ctx context.Context, o order) (receipt, semel.Answer, error) {
+	var r receipt
+	payload, err := json.Marshal(o)
 	if err != nil {
-		return false, err
+		return r, semel.Answer{}, err
 	}
-	s.Seconds = time.Since(start).Seconds()
-	faults := s.faults(&o)
-	if o.json {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(s)
-	} else {
-		err = s.print(out)
+	fingerprint, err := semel.FingerprintJSON(payload)
+	if err != nil {
+		return r, semel.Answer{}, err
 	}
-	for _, fault := range faults {
-		fmt.Fprintln(os.Stderr, "off:", fault)
+	call := semel.Call{Operation: "orders.create", Key: o.Cart, Fingerprint: fingerprint, Wait: orderWait}
+	ans, err := pgstore.Do(ctx, s.engine, s.pool, call, func(ctx context.Context, tx pgx.Tx) (semel.Result, error) {
+		var made receipt
+		if err := tx.QueryRow(ctx, "INSERT INTO orders (cart, cents) VALUES ($1, $2) RETURNING id", o.Cart, o.Cents).Scan(&made.Order); err != nil {
+			return semel.Result{}, err
+		}
+		if _, err := tx.Exec(ctx, "UPDATE statistics SET orders = orders + 1 WHERE day = $1", made.Order%7); err != nil {
+			return semel.Result{}, err
+		}
+		data, err := json.Marshal(made)
+		return semel.Result{Data: data}, err
+	})
+	if err != nil {
+		return r, ans, err
 	}
-	return err == nil && len(faults) == 0, err
+	return r, ans, json.Unmarshal(ans.Record.Result.Data, &r)
 }
 
-func (s *summary) print(out io.Writer) error {
-	_, err := fmt.Fprintf(out, `orders               %6d
-rows                 %6d
-counted              %6d
-deliveries           %6d
-kills                %6d
-executed             %6d
-duplicates answered  %6d
-differing answers    %6d
-deadlocks            %6d
-held                 %6d
-in                   %6.1f s
-`, s.Orders, s.Rows, s.Counted, s.Deliveries, s.Kills, s.Executed, s.Duplicates, s.Differing, s.Deadlocks, s.Held, s.Seconds)
-	return err
+// ServeHTTP takes the delivery of an order: 201 if it made the order, 200 if another
+// delivery has, and 503 if it should come again.
+func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var o order
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<16))
+	if err != nil || json.Unmarshal(body, &o) != nil || o.Cart == "" {
+		http.Error(w, "send a cart and cents", http.StatusBadRequest)
+		return
+	}
+	made, ans, err := s.create(r.Context(), o)
+	switch {
+	case errors.Is(err, semel.ErrConflict):
+		http.Error(w, "the cart has another order", http.StatusUnprocessableEntity)
+		return
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if ans.Decision == semel.Execute {
+		w.WriteHeader(http.StatusCreated)
+	}
+	_ = json.NewEncoder(w).Encode(made)
+}
+
+// open opens the shop in a database, with the records and its own tables.
+func open(ctx context.Context, database string) (s *shop, closeAll func() error, err error) {
+	pool, err := pgxpool.New(ctx, database)
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := pgstore.New(ctx, pool, &pgstore.Options{Migrate: true})
+	if err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	s = &shop{pool: pool}
+	closeAll = func() error {
+		pool.Close()
+		if s.engine == nil {
+			return store.Close()
+		}
+		return errors.Join(s.engine.Close(context.WithoutCancel(ctx)), store.Close())
+	}
+	if _, err = pool.Exec(ctx, tables, pgx.QueryExecModeSimpleProtocol); err == nil {
+		s.engine, err = semel.New(store, &semel.Options{Operations: []semel.Operation{{Name: "orders.create", Financial: true}}})
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, closeAll())
+	}
+	return s, closeAll, nil
+}
+
+// serve takes orders until ctx is done.
+func serve(ctx context.Context, l net.Listener, database string) (err error) {
+	s, closeAll, err := open(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeAll()) }()
+	server := &http.Server{Handler: s, ReadHeaderTimeout: 5 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	return errors.Join(err, server.Shutdown(grace))
 }

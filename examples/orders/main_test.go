@@ -1,83 +1,73 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
 	"os"
-	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/stage"
 )
 
-// TestMain makes the test's own program a worker, too.
+// TestMain lets this test binary be the example, too.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == workerCommand {
-		main()
-		return
-	}
-	os.Exit(m.Run())
-}
-
-// private starts a server for the test.
-func private(t *testing.T) *server {
-	t.Helper()
-	s, err := startServer(t.Context())
-	if errors.Is(err, exec.ErrNotFound) && os.Getenv("SEMEL_REQUIRE_SERVICES") != "1" {
-		t.Skip("there is no PostgreSQL server: install the package postgresql")
+	isNode, err := stage.Child(context.Background(), func(ctx context.Context, l net.Listener, args []string) error {
+		return serve(ctx, l, args[0])
+	})
+	if !isNode {
+		os.Exit(pgtest.Main(m))
 	}
 	if err != nil {
-		t.Fatal(err)
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	t.Cleanup(func() {
-		if err := s.stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	os.Exit(0)
+}
+
+// deliver delivers an order, and returns the status and the body of the answer.
+func deliver(ctx context.Context, url string, n int) (status int, body string) {
+	order := fmt.Sprintf(`{"cart":"cart-mandate-%d","cents":%d}`, n, 100+n)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/orders", strings.NewReader(order))
+	if err != nil {
+		return 0, err.Error()
+	}
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(text)
 }
 
 func TestOrders(t *testing.T) {
 	clause.Proves(t, "MAP-ORD.1", "MAP-FLOW.5")
-	s := private(t)
-	t.Run("every order is made once while the workers are killed", func(t *testing.T) {
-		var out bytes.Buffer
-		ok, err := run(t.Context(), []string{"--json", "--database", s.url(), "--orders", "300", "--kills", "6"}, &out)
-		var sum summary
-		if err := errors.Join(err, json.Unmarshal(out.Bytes(), &sum)); err != nil || !ok {
-			t.Fatalf("%v\n%s", err, &out)
-		}
-		// The numbers, and not only the example's own verdict on them.
-		if sum.Rows != 300 || sum.Counted != 300 || sum.Kills != 6 || sum.Deadlocks != 0 || sum.Held != 0 || sum.Differing != 0 {
-			t.Errorf("%+v", sum)
-		}
-		if sum.Executed+sum.Duplicates != 1500 || sum.Deliveries <= 1500 {
-			t.Errorf("the answers don't add up, or no kill cost a delivery: %+v", sum)
-		}
-	})
-	t.Run("it removes what it made", func(t *testing.T) {
-		conn, err := pgx.Connect(t.Context(), s.url())
-		if err != nil {
-			t.Fatal(err)
-		}
-		var n int
-		err = conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'orders\\_%'").Scan(&n)
-		if err := errors.Join(err, conn.Close(t.Context())); err != nil || n != 0 {
-			t.Errorf("%d schemas are left, %v", n, err)
-		}
+	if testing.Short() {
+		t.Skip("processes are not started with -short")
+	}
+	server := pgtest.Shared(t)
+	t.Run("every order is made once while the processes are killed", func(t *testing.T) {
+		storm(t, server.URL(server.Database(t)), 300, 6)
 	})
 	t.Run("the database refuses a second order of a cart by itself", func(t *testing.T) {
-		schema, err := newSchema(t.Context(), s.url())
-		if err != nil {
-			t.Fatal(err)
-		}
-		shop, err := openShop(t.Context(), s.url(), schema, false)
+		shop, closeAll, err := open(t.Context(), server.URL(server.Database(t)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,42 +85,76 @@ func TestOrders(t *testing.T) {
 		if pe, ok := errors.AsType[*pgconn.PgError](err); !ok || pe.Code != "23505" {
 			t.Errorf("a second row: %v", err)
 		}
-		if err := errors.Join(shop.remove(t.Context()), shop.close(t.Context())); err != nil {
+		if err := closeAll(); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-func TestFaults(t *testing.T) {
-	good := summary{Orders: 10, Rows: 10, Counted: 10, Executed: 9, Duplicates: 41, Kills: 2}
-	o := options{orders: 10, copies: 5, kills: 2}
-	if faults := good.faults(&o); len(faults) > 0 {
-		t.Fatalf("a good run: %v", faults)
+// storm delivers each order five times at once, to three processes that are killed at even
+// distances and started again, and counts in the database.
+func storm(t *testing.T, database string, orders, kills int) {
+	const copies = 5
+	var nodes [3]*stage.Node
+	for i := range nodes {
+		n, err := stage.StartSelf(t.Context(), database)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(n.Kill)
+		nodes[i] = n
 	}
-	for name, spoil := range map[string]func(*summary){
-		"a row too many":             func(s *summary) { s.Rows++ },
-		"an order counted twice":     func(s *summary) { s.Counted++ },
-		"an answer missing":          func(s *summary) { s.Duplicates-- },
-		"an order made twice":        func(s *summary) { s.Executed, s.Duplicates = 11, 39 },
-		"an answer that differs":     func(s *summary) { s.Differing++ },
-		"a deadlock":                 func(s *summary) { s.Deadlocks++ },
-		"a record without an end":    func(s *summary) { s.Held++ },
-		"a kill that did not happen": func(s *summary) { s.Kills-- },
-	} {
-		t.Run("it tells of "+strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
-			bad := good
-			spoil(&bad)
-			if faults := bad.faults(&o); len(faults) != 1 {
-				t.Errorf("faults: %v", faults)
+	var receipts stage.Counts
+	var executed, again atomic.Int64
+	load := stage.Load{
+		Senders: 18, Pause: 20 * time.Millisecond, Times: kills,
+		Try: func(ctx context.Context, n int) (bool, error) {
+			status, body := deliver(ctx, nodes[rand.IntN(len(nodes))].URL(), n)
+			switch status {
+			case http.StatusCreated:
+				executed.Add(1)
+			case http.StatusOK:
+			case 0, http.StatusServiceUnavailable:
+				again.Add(1)
+				return false, nil
+			default:
+				return false, fmt.Errorf("order %d: %d %s", n, status, body)
 			}
-		})
+			receipts.Add(fmt.Sprint(n), body)
+			return true, nil
+		},
+		Disturb: func(ctx context.Context) error { return nodes[rand.IntN(len(nodes))].Crash(ctx) },
 	}
-}
-
-func TestFlags(t *testing.T) {
-	for _, args := range [][]string{{"--orders", "0"}, {"--workers", "-1"}, {"--orders", "2", "--kills", "100"}, {"--what"}} {
-		if ok, err := run(t.Context(), args, &bytes.Buffer{}); ok || err == nil {
-			t.Errorf("%v is accepted", args)
+	for n := range orders {
+		for range copies { // one behind the other, so that they run at once
+			load.Calls = append(load.Calls, n)
 		}
 	}
+	if err := load.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes { // the server counts the deadlocks of a session when it ends
+		if err := n.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	var rows, counted, held, deadlocks int
+	err = conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM orders), (SELECT sum(orders) FROM statistics),
+		(SELECT count(*) FROM semel.idempotency_log WHERE held OR status = 'processing'),
+		(SELECT deadlocks FROM pg_stat_database WHERE datname = current_database())`).Scan(&rows, &counted, &held, &deadlocks)
+	if err != nil || rows != orders || counted != orders || held != 0 || deadlocks != 0 {
+		t.Errorf("%d orders, %d in the statistics, %d held, %d deadlocks, %v", rows, counted, held, deadlocks, err)
+	}
+	if differing := receipts.Differing(); receipts.Sum() != orders*copies || len(differing) > 0 || executed.Load() > int64(orders) {
+		t.Errorf("%d answers, %d by the delivery that made the order; %q got different ones", receipts.Sum(), executed.Load(), differing)
+	}
+	if again.Load() == 0 {
+		t.Error("no kill cost a delivery")
+	}
+	t.Logf("%d orders, each delivered %d times and %d more, %d kills: %d rows", orders, copies, again.Load(), kills, rows)
 }

@@ -1,155 +1,263 @@
-// Command whatsapp-refunds pays refunds that customers ask for in WhatsApp messages.
-// Every message is delivered several times at once, the node is killed again and
-// again, and each refund is paid once. Afterwards the evidence of it is audited.
+// Command whatsapp-refunds pays refunds that customers ask for in WhatsApp messages, each
+// once, however often its messages are delivered. Its README says more.
+//
+//	go run ./examples/whatsapp-refunds -listen 127.0.0.1:8080 -data ./refunds-data \
+//		-secret … -provider http://127.0.0.1:9000 -phone http://127.0.0.1:9001
 package main
 
 import (
+	"bytes"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/protocol/ids"
+	"github.com/semelhq/semel/protocol/ids/whatsapp"
+	"github.com/semelhq/semel/shield"
+	"github.com/semelhq/semel/store/pebblestore"
 )
 
-// options are the flags.
-type options struct {
-	refunds int
-	copies  int
-	kills   int
-	json    bool
-}
+//go:embed registry.yaml
+var registry []byte
+
+// phoneNumber is the id of the shop's number.
+const phoneNumber = "770001"
 
 func main() {
+	var s shop
+	address := flag.String("listen", "127.0.0.1:8080", "`address` to listen on")
+	data := flag.String("data", "./refunds-data", "`directory` of the store, and of the evidence's keys and checkpoints")
+	flag.StringVar(&s.secret, "secret", "", "`secret` of the app, by which WhatsApp signs")
+	flag.StringVar(&s.provider, "provider", "", "`URL` of the payment service")
+	flag.StringVar(&s.phone, "phone", "", "`URL` to send replies to")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if len(os.Args) > 2 && os.Args[1] == nodeCommand {
-		if err := runNode(ctx, os.Args[2], os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
+	l, err := net.Listen("tcp", *address)
+	if err == nil {
+		err = s.serve(ctx, l, *data)
 	}
-	ok, err := run(ctx, os.Args[1:], os.Stdout)
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-	}
-	if !ok {
 		os.Exit(1)
 	}
 }
 
-// summary is what the example prints.
-type summary struct {
-	Refunds int `json:"refunds"`
-	// Messages were written and Pressed buttons among them. Deliveries are those of
-	// WhatsApp; Again were not answered with 200, mostly because the node was dead.
-	Messages   int `json:"messages"`
-	Pressed    int `json:"buttons_pressed"`
-	Deliveries int `json:"deliveries"`
-	Again      int `json:"delivered_again"`
-	Kills      int `json:"kills"`
-	// Paid counts refunds by the payment service's own count, Twice the orders that it
-	// paid more than once, and Wrong those with another amount. Known are requests that
-	// it recognised by their key.
-	Paid     int `json:"paid"`
-	Twice    int `json:"paid_twice"`
-	Wrong    int `json:"wrong_amounts"`
-	Requests int `json:"requests"`
-	Known    int `json:"requests_known_by_key"`
-	// Answered are the orders whose buyers got a reply about the refund, Differing those
-	// whose buyers got different replies.
-	Answered  int `json:"answered"`
-	Differing int `json:"differing_answers"`
-	// Conflicts are messages that came again with different content. Forged are
-	// deliveries with a wrong signature or none, Admitted those of them that were
-	// accepted.
-	Conflicts int     `json:"conflicts"`
-	Forged    int     `json:"forged"`
-	Admitted  int     `json:"forged_and_taken"`
-	Audit     audit   `json:"audit"`
-	Seconds   float64 `json:"seconds"`
+// shop pays the refunds.
+type shop struct {
+	secret, provider, phone string
+
+	pay *http.Client // sends a key that is the same in all attempts (IDS-XI.S1)
 }
 
-// faults says which counts are wrong.
-func (s *summary) faults(o *options) (faults []string) {
-	off := func(bad bool, format string, args ...any) {
-		if bad {
-			faults = append(faults, fmt.Sprintf(format, args...))
+// openLog opens the evidence log of a store. Its keys and checkpoints are files in dir; keep
+// the checkpoints where the operator of the store can't change them.
+func openLog(store semel.Store, dir string) (*evidence.Log, error) {
+	file := filepath.Join(dir, "evidence.key")
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		var keys *evidence.Keys
+		if keys, err = evidence.GenerateKeys("example.com/refunds"); err == nil {
+			text = keys.Text()
+			err = errors.Join(os.WriteFile(filepath.Join(dir, "evidence.pub"), keys.Trust().Text(), 0o600), os.WriteFile(file, text, 0o600))
 		}
 	}
-	a := &s.Audit
-	off(s.Paid != s.Refunds, "%d payments for %d refunds", s.Paid, s.Refunds)
-	off(s.Twice > 0, "%d refunds were paid more than once", s.Twice)
-	off(s.Wrong > 0, "%d refunds have another amount", s.Wrong)
-	off(s.Requests-s.Known != s.Paid, "%d requests, of which %d were known, made %d payments", s.Requests, s.Known, s.Paid)
-	off(s.Answered != s.Refunds, "%d buyers of %d were told", s.Answered, s.Refunds)
-	off(s.Differing > 0, "%d buyers were told different things", s.Differing)
-	off(s.Admitted > 0, "%d forged deliveries were taken", s.Admitted)
-	off(s.Deliveries < 3*s.Messages, "%d deliveries of %d messages", s.Deliveries, s.Messages)
-	off(s.Kills != o.kills, "%d kills instead of %d", s.Kills, o.kills)
-	off(!a.Intact, "the evidence does not verify: %s", a.Finding)
-	off(a.Executed != s.Refunds || a.Repeated > 0, "the evidence has %d executions for %d refunds, %d of them repeated", a.Executed, s.Refunds, a.Repeated)
-	off(a.FirstSeen != s.Refunds, "the evidence has %d refunds as first seen", a.FirstSeen)
-	off(a.Confirmed != s.Refunds, "the evidence has %d confirmations for %d refunds", a.Confirmed, s.Refunds)
-	off(a.Conflicts < s.Conflicts, "the evidence has %d conflicts of %d", a.Conflicts, s.Conflicts)
-	off(a.Duplicates == 0, "the evidence has no duplicate")
-	off(a.Intact && !a.Found, "the changed entry %d was not named: %q", a.Changed, a.Finding)
-	return faults
-}
-
-func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error) {
-	var o options
-	flags := flag.NewFlagSet("whatsapp-refunds", flag.ContinueOnError)
-	flags.IntVar(&o.refunds, "refunds", 200, "how many refunds")
-	flags.IntVar(&o.copies, "copies", 10, "how often a message is delivered at most; 3 is the least")
-	flags.IntVar(&o.kills, "kills", 12, "how often the node is killed")
-	flags.BoolVar(&o.json, "json", false, "print JSON")
-	if err := flags.Parse(args); err != nil {
-		return errors.Is(err, flag.ErrHelp), err
-	}
-	if o.refunds < 1 || o.copies < 3 || o.kills < 0 || o.kills > o.refunds/2 {
-		return false, errors.New("whatsapp-refunds: there is a refund at least, 3 copies, and a kill for each second refund at most")
-	}
-	start := time.Now()
-	s, err := play(ctx, &o)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	s.Seconds = time.Since(start).Seconds()
-	if o.json {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(s)
-	} else {
-		err = s.print(out)
+	keys, err := evidence.ParseKeys(text)
+	if err != nil {
+		return nil, err
 	}
-	faults := s.faults(&o)
-	for _, fault := range faults {
-		fmt.Fprintln(os.Stderr, "off:", fault)
+	checkpoints, err := evidence.NewDirectory(filepath.Join(dir, "checkpoints"))
+	if err != nil {
+		return nil, err
 	}
-	return err == nil && len(faults) == 0, err
+	return evidence.New(store, keys, &evidence.Options{Keepers: []evidence.Keeper{checkpoints}})
 }
 
-func (s *summary) print(out io.Writer) error {
-	a := &s.Audit
-	_, err := fmt.Fprintf(out, `%d refunds asked for in %d messages, %d of them buttons that confirm
-%d deliveries of those, %d not answered with 200; the node was killed %d times
-%d refunds paid by the payment service's own count, %d of them twice, %d with another amount
-%d requests to it, %d of which it knew by their key
-%d buyers told, %d of them different things
-%d messages came again with another content; %d deliveries were forged, %d of those taken
-evidence: %d entries verified with the public key alone: %t
-evidence: %d refunds first seen, %d confirmed, %d executed, %d executed twice
-evidence: %d duplicates of messages, %d replays of refunds, %d conflicts
-evidence: one bit of entry %d was changed, and found there: %t
-in %.1f s
-`, s.Refunds, s.Messages, s.Pressed, s.Deliveries, s.Again, s.Kills, s.Paid, s.Twice, s.Wrong, s.Requests, s.Known,
-		s.Answered, s.Differing, s.Conflicts, s.Forged, s.Admitted, a.Entries, a.Intact,
-		a.FirstSeen, a.Confirmed, a.Executed, a.Repeated, a.Duplicates, a.Replayed, a.Conflicts, a.Changed, a.Found, s.Seconds)
+// doors makes the webhook with the gateway behind it, and the dispatcher that passes
+// accepted messages on.
+func (s *shop) doors(engine *semel.Engine) (*whatsapp.Ingress, *dispatch.Dispatcher, error) {
+	s.pay = &http.Client{Timeout: 5 * time.Second, Transport: shield.ProviderKey(shield.Stripe(), nil)}
+	bindings := &ids.Bindings{Handlers: map[string]ids.Handler{"refund": s.refund}}
+	reg, err := ids.Load(registry, ids.LoadOptions{File: "registry.yaml", Bindings: bindings})
+	if err != nil {
+		return nil, nil, err
+	}
+	gateway, err := ids.New(engine, ids.Options{Registry: reg, Bindings: bindings})
+	if err != nil {
+		return nil, nil, err
+	}
+	ingress, err := whatsapp.New(engine, whatsapp.Options{
+		Gateway: gateway, AppSecrets: []string{s.secret}, VerifyToken: s.secret,
+		Tenant: func(id string) (string, bool) { return "shop", id == phoneNumber },
+		Map:    whatsapp.MapperFunc(read), Reply: s.reply,
+		Evidence: semel.EvidenceDurable, // 200 says that a conflict is in the log, too
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	work := func(ctx context.Context, d dispatch.Delivery) error {
+		err := ingress.Work(ctx, d.Message.Payload)
+		if refusal, ok := errors.AsType[*whatsapp.Refusal](err); ok {
+			return dispatch.Park(string(refusal.Code), err)
+		}
+		if later, ok := errors.AsType[*whatsapp.Later](err); ok {
+			return dispatch.RetryAfter(later.After, err)
+		}
+		return err
+	}
+	lines, err := dispatch.New(engine, dispatch.Options{
+		Interval: 200 * time.Millisecond,
+		Destinations: map[string]dispatch.Destination{whatsapp.Destination: {
+			Sender: dispatch.SenderFunc(work), Concurrency: 16, Lease: time.Second,
+			MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Second,
+			BreakAfter: -1, // that one message can't be worked on says nothing about the next
+		}},
+	})
+	return ingress, lines, err
+}
+
+// read parses "refund ORDER AMOUNT", and the button that confirms it, whose title is the
+// same.
+func read(_ context.Context, m *whatsapp.Message) (ids.Command, error) {
+	words := strings.Fields(strings.TrimPrefix(m.Text, "Yes, "))
+	if len(words) != 3 || words[0] != "refund" {
+		return ids.Command{}, whatsapp.ErrNoCommand
+	}
+	args, err := json.Marshal(map[string]string{"amount": words[2]})
+	if err != nil {
+		return ids.Command{}, err
+	}
+	c := ids.Command{Args: args, Intent: ids.Intent{Entity: "order", Action: "refund", Target: ids.TargetOf(words[1])}}
+	whatsapp.Confirm(&c, m.Button)
+	return c, nil
+}
+
+// payment is the answer of the payment service.
+type payment struct {
+	ID     string `json:"id"`
+	Amount string `json:"amount"`
+}
+
+// refund executes the command: one request to the payment service. A crash before the
+// answer is recorded leaves an attempt that is run again. The request then has the same key.
+func (s *shop) refund(ctx context.Context, x semel.Execution, d *ids.Derivation) (semel.Result, error) {
+	order := d.Command.Intent.Target.IDs()[0]
+	ctx, err := shield.WithKey(ctx, x, "refund")
+	if err != nil {
+		return semel.Result{}, semel.Aborted(err)
+	}
+	var made payment
+	if err := post(ctx, s.pay, s.provider+"/refunds/"+order, d.Command.Args, &made); err != nil {
+		return semel.Result{}, semel.Unknown(err)
+	}
+	return ids.Done(fmt.Sprintf("Refunded %s of order %s, as %s.", made.Amount, order, made.ID), made)
+}
+
+// message is a message to a customer.
+type message struct {
+	InReplyTo string `json:"in_reply_to"`
+	Text      string `json:"text"`
+	Button    string `json:"button,omitempty"` // its id, if there is one
+}
+
+// reply answers the customer.
+func (s *shop) reply(ctx context.Context, m *whatsapp.Message, r *ids.Response, refused error) error {
+	out := message{InReplyTo: m.ID}
+	switch {
+	case refused != nil || r.Status == ids.StatusRejected:
+		out.Text = "That is not possible."
+	case r.Confirmation != nil:
+		out.Text, out.Button = "Is that what you want?", whatsapp.ConfirmButton(r)
+	default:
+		out.Text = r.Summary
+	}
+	body, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	return post(ctx, http.DefaultClient, s.phone, body, nil)
+}
+
+// post sends JSON, and decodes the answer, if it wants one.
+func post(ctx context.Context, client *http.Client, url string, body []byte, answer any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(resp.Status)
+	}
+	if answer == nil {
+		return nil
+	}
+	return json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(answer)
+}
+
+// serve runs the shop on a directory until ctx is done.
+func (s *shop) serve(ctx context.Context, l net.Listener, dir string) (err error) {
+	store, err := pebblestore.Open(filepath.Join(dir, "store"), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	log, err := openLog(store, dir)
+	if err != nil {
+		return err
+	}
+	engine, err := semel.New(store, &semel.Options{Witness: log})
+	if err != nil {
+		return err
+	}
+	ingress, lines, err := s.doors(engine)
+	if err != nil {
+		return err
+	}
+	signing, stopSigning := context.WithCancel(context.WithoutCancel(ctx))
+	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
+	var signer, workers sync.WaitGroup
+	signer.Go(func() { _ = log.Run(signing) }) // these end because they are stopped
+	workers.Go(func() { _ = lines.Run(working) })
+	workers.Go(func() { _ = engine.Run(working, 200*time.Millisecond) })
+	server := &http.Server{Handler: ingress, ReadHeaderTimeout: 5 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+	}
+	// From the doors inwards: stop accepting messages, finish the work, sign the log.
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	err = errors.Join(err, server.Shutdown(grace))
+	stopWorking()
+	workers.Wait()
+	err = errors.Join(err, engine.Close(grace), log.Close(grace))
+	stopSigning()
+	signer.Wait()
 	return err
 }

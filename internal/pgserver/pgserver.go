@@ -1,7 +1,6 @@
 // Package pgserver runs the programs of a PostgreSQL server that is installed, for
-// private servers in tests and examples. They end with the process that started
-// them, and run as a user that may run a server, where it is started by one that
-// may not.
+// private servers in tests. They end with the process that started them, and run as a user
+// that may run a server, where it is started by one that may not.
 package pgserver
 
 import (
