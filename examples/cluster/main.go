@@ -4,43 +4,39 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"os/signal"
-	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
-)
 
-// options are the flags.
-type options struct {
-	store                 string
-	nodes, orders, copies int
-	kills                 int
-	// restarts counts those in order.
-	restarts int
-	work     time.Duration
-	json     bool
-}
+	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/server"
+	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/transport/safehttp"
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if len(os.Args) > 1 && os.Args[1] == nodeCommand {
-		if err := runNode(ctx, os.Args[2], os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
+	ok, err := true, error(nil)
+	if len(os.Args) == 3 && os.Args[1] == nodeCommand {
+		err = node(ctx, os.Args[2])
+	} else {
+		ok, err = run(ctx, os.Args[1:], os.Stdout)
 	}
-	ok, err := run(ctx, os.Args[1:], os.Stdout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
@@ -49,9 +45,58 @@ func main() {
 	}
 }
 
+// nodeCommand is how the program runs itself as a node.
+const nodeCommand = "node"
+
+// node is a process of the service.
+func node(ctx context.Context, configuration string) error {
+	cfg, _, err := config.Load(config.Source{Path: "node", Data: []byte(configuration)})
+	if err != nil {
+		return err
+	}
+	s, err := server.New(ctx, server.Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	return stage.Announce(ctx, os.Stdin, os.Stdout, stage.Address{URL: "http://" + s.DataAddr().String()}, s.Run)
+}
+
+// options are the flags.
+type options struct {
+	store                 string
+	nodes, orders, copies int
+	kills, restarts       int
+	work                  time.Duration
+	json                  bool
+}
+
+// configuration is thatiguration of a node, as JSON, which is YAML with all quotes. What a
+// killed node leaves is held when its lease is over. Without kills no lease may end, however
+// slow the machine is.
+func (o *options) configuration(upstream string) string {
+	lease := "1m"
+	if o.kills > 0 {
+		lease = "1s"
+	}
+	text, err := json.Marshal(map[string]any{
+		"listen": map[string]any{"address": "127.0.0.1:0"},
+		"admin":  map[string]any{"address": "127.0.0.1:0"},
+		"store":  map[string]any{"url": o.store, "migrate": true, "accept_loss": true},
+		"operations": []any{map[string]any{
+			"name": "orders.create", "lease": lease, "reconcile_url": upstream + "/reconcile", "reconcile_every": "1s",
+		}},
+		"routes": []any{map[string]any{"match": "POST /orders", "upstream": upstream, "operation": "orders.create"}},
+		"purge":  map[string]any{"interval": "1s"},
+	})
+	if err != nil {
+		panic(err) // it is made of strings
+	}
+	return string(text)
+}
+
 // summary is what the example prints.
 type summary struct {
-	Store      string `json:"store"`
+	Store      string `json:"store"` // its scheme
 	Nodes      int    `json:"nodes"`
 	Orders     int    `json:"orders"`
 	Deliveries int64  `json:"deliveries"`
@@ -69,28 +114,18 @@ type summary struct {
 	Differing int `json:"differing"`
 	// Held counts the questions about orders that were held because their node died in
 	// the middle of them.
-	Held int `json:"held"`
-	// Again says why deliveries were repeated: by status, or "connection" if there was
-	// no answer.
-	Again map[string]int `json:"again"`
-}
-
-// failures counts the answers that were neither the upstream's nor a reason to retry.
-// 409 means that the order is being executed, 503 that the node is stopping or can't
-// reach its store, and without an answer the same key is sent again.
-func (s *summary) failures() (n int) {
-	for why, times := range s.Again {
-		if !slices.Contains([]string{"connection", "409", "503"}, why) {
-			n += times
-		}
-	}
-	return n
+	Held int64 `json:"held"`
+	// Again counts deliveries that were repeated because there was no answer, or 503: the node
+	// was gone or stopping. Failures counts those that were repeated for another reason, but
+	// for 409: the order is being executed.
+	Again    int64 `json:"again"`
+	Failures int64 `json:"failures"`
 }
 
 func (s *summary) ok() bool {
 	once := s.Repeated == 0 && s.Effects == s.Orders && s.Answered == s.Orders && s.Differing == 0
 	// A node that stops properly leaves nothing open.
-	return once && (s.Kills > 0 || s.Held == 0 && s.failures() == 0)
+	return once && (s.Kills > 0 || s.Held == 0 && s.Failures == 0)
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error) {
@@ -98,7 +133,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
 	flags.StringVar(&o.store, "store", "", "URL of the store: postgres://…, redis://… or redis-cluster://…")
 	flags.IntVar(&o.nodes, "nodes", 3, "how many nodes")
-	flags.IntVar(&o.orders, "orders", 300, "how many orders; more, while nodes are restarted")
+	flags.IntVar(&o.orders, "orders", 300, "how many orders")
 	flags.IntVar(&o.copies, "copies", 5, "how often each order is sent")
 	flags.IntVar(&o.kills, "kills", 6, "how often a node is killed")
 	flags.IntVar(&o.restarts, "restarts", 0, "how often a node is restarted in an orderly way")
@@ -110,7 +145,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	if o.store == "" || o.nodes < 1 || o.orders < 1 || o.copies < 1 || o.kills < 0 || o.restarts < 0 {
 		return false, errors.New("cluster: --store is required, and the numbers are above zero")
 	}
-	s, err := play(ctx, &o)
+	s, err := o.play(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -123,21 +158,95 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	fmt.Fprintf(out, "%d orders, sent %d times\n", s.Orders, s.Deliveries)
 	fmt.Fprintf(out, "%d effects, %d orders with more than one\n", s.Effects, s.Repeated)
 	fmt.Fprintf(out, "%d orders answered, %d in two ways\n", s.Answered, s.Differing)
-	fmt.Fprintf(out, "%d questions about orders that were held; deliveries repeated after: %v\n", s.Held, s.Again)
+	fmt.Fprintf(out, "%d questions about orders that were held; %d deliveries repeated because a node was gone, %d after a failure\n", s.Held, s.Again, s.Failures)
 	return s.ok(), nil
 }
 
-// kind is the store's URL without its private parts.
-func kind(url string) string {
-	scheme, _, _ := strings.Cut(url, ":")
-	return scheme
+// play is the whole run.
+func (o *options) play(ctx context.Context) (_ *summary, err error) {
+	book := &stage.Upstream{Work: o.work}
+	upstream := httptest.NewServer(book)
+	defer upstream.Close()
+	nodes := make([]*stage.Node, 0, o.nodes)
+	defer func() {
+		for _, n := range nodes {
+			err = errors.Join(err, n.Stop())
+		}
+	}()
+	for range o.nodes {
+		n, err := stage.StartNode(ctx, func() (*exec.Cmd, error) { return stage.Self(nodeCommand, o.configuration(upstream.URL)) })
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, n)
+	}
+	store, _, _ := strings.Cut(o.store, ":")
+	s := &summary{Store: store, Nodes: o.nodes, Orders: o.orders, Kills: o.kills, Restarts: o.restarts}
+	c := &callers{
+		nodes: nodes, name: fmt.Sprintf("order-%d", time.Now().UnixNano()),
+		client: &http.Client{Timeout: 10 * time.Second, Transport: &safehttp.Transport{Base: &http.Transport{MaxIdleConnsPerHost: 32}}},
+	}
+	disturbed := 0
+	load := stage.Load{
+		Senders: 24, Pause: 20 * time.Millisecond, Try: c.send, Times: o.kills + o.restarts,
+		Disturb: func(ctx context.Context) error { // one node after the other
+			n := nodes[disturbed%len(nodes)]
+			if disturbed++; disturbed <= o.kills {
+				return n.Crash(ctx)
+			}
+			before := c.got.Sum()
+			defer func() { s.Meanwhile += int64(c.got.Sum() - before) }()
+			return n.Restart(ctx)
+		},
+	}
+	for order := range o.orders {
+		for range o.copies { // close together, and now and then at the same time
+			load.Calls = append(load.Calls, order)
+		}
+	}
+	if err := load.Run(ctx); err != nil {
+		return nil, err
+	}
+	s.Deliveries, s.Again, s.Failures = c.deliveries.Load(), c.again.Load(), c.failures.Load()
+	s.Effects, s.Repeated, s.Held = book.Sum(), len(book.Repeated()), book.Asked.Load()
+	s.Answered, s.Differing = c.got.Len(), len(c.got.Differing())
+	return s, nil
 }
 
-// firstLine reads a line that a child prints when it is ready.
-func firstLine(r io.Reader, v any) error {
-	line, err := bufio.NewReader(r).ReadBytes('\n')
+// callers send orders to any of the nodes.
+type callers struct {
+	nodes  []*stage.Node
+	client *http.Client
+	name   string       // of all orders, unlike those of earlier runs
+	got    stage.Counts // the answers, by order
+
+	deliveries, again, failures atomic.Int64
+}
+
+// send is one delivery.
+func (c *callers) send(ctx context.Context, n int) (answered bool, err error) {
+	order := fmt.Sprintf("%s-%d", c.name, n)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.nodes[rand.IntN(len(c.nodes))].URL()+"/orders", strings.NewReader(order))
 	if err != nil {
-		return fmt.Errorf("the node did not start: %w", err)
+		return false, err
 	}
-	return json.Unmarshal(line, v)
+	r.Header.Set("Idempotency-Key", order)
+	c.deliveries.Add(1)
+	resp, err := c.client.Do(r)
+	if err != nil {
+		c.again.Add(1)
+		return false, nil
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	switch {
+	case err != nil, resp.StatusCode == http.StatusServiceUnavailable:
+		c.again.Add(1)
+	case resp.StatusCode == http.StatusCreated:
+		c.got.Add(order, string(body))
+		return true, nil
+	case resp.StatusCode != http.StatusConflict:
+		c.failures.Add(1)
+	}
+	return false, nil
 }

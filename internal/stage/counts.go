@@ -90,6 +90,7 @@ type Upstream struct {
 	receipts atomic.Int64
 }
 
+// ServeHTTP does an order, or says what was done.
 func (u *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Path == "/reconcile" {

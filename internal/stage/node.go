@@ -101,14 +101,22 @@ func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, serve func(ct
 	if err != nil {
 		return err
 	}
-	if err := json.NewEncoder(stdout).Encode(Address{URL: "http://" + l.Addr().String()}); err != nil {
-		return errors.Join(err, l.Close())
-	}
+	defer l.Close() // if serve hasn't
+	at := Address{URL: "http://" + l.Addr().String()}
+	return Announce(ctx, stdin, stdout, at, func(ctx context.Context) error { return serve(ctx, l) })
+}
+
+// Announce is [Serve] for what listens already.
+func Announce(ctx context.Context, stdin io.Reader, stdout io.Writer, at Address, serve func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if err := json.NewEncoder(stdout).Encode(at); err != nil {
+		cancel() // serve closes what it has
+		return errors.Join(err, serve(ctx))
+	}
 	go func() {
 		_, _ = io.Copy(io.Discard, stdin)
 		cancel() // the parent is done, or gone
 	}()
-	return serve(ctx, l)
+	return serve(ctx)
 }

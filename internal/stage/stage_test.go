@@ -125,8 +125,8 @@ func TestLoad(t *testing.T) {
 			var answered atomic.Int64
 			l := stage.Load{
 				Calls: stage.Shuffled(20, 3), Senders: 1, Pause: time.Second, HangUp: time.Second,
-				Try: func(_ context.Context, call int) (bool, error) {
-					time.Sleep(time.Millisecond)
+				Try: func(ctx context.Context, call int) (bool, error) {
+					stage.Pause(ctx, time.Millisecond)
 					mu.Lock()
 					defer mu.Unlock()
 					if tries[call]++; tries[call]%2 == 0 {
