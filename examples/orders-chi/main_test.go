@@ -1,33 +1,28 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/stage"
 )
-
-const serverCommand = "serve-and-crash"
 
 // TestMain makes the test's own program a service that dies when a request asks for
 // it: when its answer is about to leave.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == serverCommand {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err == nil {
-			fmt.Println(listener.Addr())
-			err = serve(context.Background(), os.Args[2], listener, crashing)
-		}
+	isNode, err := stage.Child(context.Background(), func(ctx context.Context, l net.Listener, args []string) error {
+		return serve(ctx, args[0], l, crashing)
+	})
+	if isNode {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -57,28 +52,12 @@ func (w crashWriter) WriteHeader(int) {
 // start runs the service in a process of its own and returns its address.
 func start(t *testing.T, database string) string {
 	t.Helper()
-	exe, err := os.Executable()
+	n, err := stage.StartSelf(t.Context(), database)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(exe, serverCommand, database)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	return "http://" + strings.TrimSpace(line)
+	t.Cleanup(n.Kill)
+	return n.URL()
 }
 
 // post sends an order; the error is that of a connection that broke.
