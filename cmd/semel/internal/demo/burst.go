@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/semelhq/semel/internal/stage"
 )
 
 // control sends the burst straight at the payment service.
@@ -42,7 +44,7 @@ func (s *story) protected(ctx context.Context) error {
 type count struct {
 	mu      sync.Mutex
 	b       *Burst
-	answers map[string]map[string]bool // by order
+	answers stage.Counts // by order
 	err     error
 }
 
@@ -70,10 +72,7 @@ func (c *count) final(o order, a answer, err error) {
 	} else {
 		c.b.Executed++
 	}
-	if c.answers[o.Order] == nil {
-		c.answers[o.Order] = map[string]bool{}
-	}
-	c.answers[o.Order][fmt.Sprint(a.status, a.body)] = true
+	c.answers.Add(o.Order, fmt.Sprint(a.status, a.body))
 }
 
 // String is the progress of the burst.
@@ -104,7 +103,7 @@ func (s *story) burst(ctx context.Context, b *Burst, base, name string) error {
 	}
 	s.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	b.Orders, b.Sent = orders, len(all)
-	c := &count{b: b, answers: map[string]map[string]bool{}}
+	c := &count{b: b}
 	stop := s.screen.live(c.String)
 	start := time.Now()
 	gate := make(chan struct{})
@@ -120,11 +119,7 @@ func (s *story) burst(ctx context.Context, b *Burst, base, name string) error {
 	wg.Wait()
 	stop()
 	b.Seconds = time.Since(start).Seconds()
-	for _, answers := range c.answers {
-		if len(answers) > 1 {
-			b.Differing++
-		}
-	}
+	b.Differing = len(c.answers.Differing())
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/semelhq/semel/internal/stage"
 )
 
 // answer is what a request got.
@@ -114,7 +116,7 @@ func (c *client) chargeUntilDone(ctx context.Context, base, key string, o order,
 		if !a.retryable() || time.Since(start) > retryTimeout {
 			return a, nil
 		}
-		pause(ctx, max(a.retryAfter, 50*time.Millisecond))
+		stage.Pause(ctx, max(a.retryAfter, 50*time.Millisecond))
 	}
 }
 
@@ -187,6 +189,6 @@ func (c *client) awaitCharge(ctx context.Context, provider, order string) error 
 		if len(charges) > 0 {
 			return nil
 		}
-		pause(ctx, 2*time.Millisecond)
+		stage.Pause(ctx, 2*time.Millisecond)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/semelhq/semel/internal/stage"
 )
 
 // The size of the two bursts.
@@ -36,14 +38,14 @@ type Options struct {
 
 // story is one run of the demo.
 type story struct {
-	stage
+	scene
 	report Report
 }
 
 // Run runs the demo. An error means that the demo couldn't be completed; its results are
 // in the report. Processes and files are gone when it returns.
 func Run(ctx context.Context, opts Options) (report Report, err error) {
-	s := &story{stage: newStage(opts)}
+	s := &story{scene: newScene(opts)}
 	s.report.Seed = opts.Seed
 	start := time.Now()
 	defer func() { err = errors.Join(err, s.close()) }()
@@ -81,10 +83,10 @@ func (s *story) stay(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-s.provider.exited:
-		return fmt.Errorf("the payment service has ended%s", s.provider.stderr.quote())
-	case <-s.guard.exited:
-		return fmt.Errorf("semel serve has ended%s", s.guard.stderr.quote())
+	case <-s.provider.Exited():
+		return fmt.Errorf("the payment service has ended%s", s.provider.Quote())
+	case <-s.guard.Exited():
+		return fmt.Errorf("semel serve has ended%s", s.guard.Quote())
 	}
 }
 
@@ -174,8 +176,8 @@ func (s *story) crash(ctx context.Context) error {
 	if err := s.client.awaitCharge(ctx, s.provider.URL, o.Order); err != nil {
 		return err
 	}
-	r.KilledPID = s.guard.cmd.Process.Pid
-	s.guard.kill()
+	r.KilledPID = s.guard.PID()
+	s.guard.Kill()
 	if err := <-lost; err == nil {
 		return errors.New("semel serve answered before it was killed")
 	}
@@ -183,7 +185,7 @@ func (s *story) crash(ctx context.Context) error {
 	if err := s.startGuard(ctx); err != nil {
 		return err
 	}
-	s.screen.line("process %d took over its store; the caller asks again and again", s.guard.cmd.Process.Pid)
+	s.screen.line("process %d took over its store; the caller asks again and again", s.guard.PID())
 	deadline := time.Now().Add(retryTimeout)
 	for !r.Replayed && time.Now().Before(deadline) && ctx.Err() == nil {
 		a, err := s.client.charge(ctx, s.guard.URL, keyOf(o), o)
@@ -196,7 +198,7 @@ func (s *story) crash(ctx context.Context) error {
 		if !a.retryable() && !a.ok() || s.opts.Unguarded {
 			break
 		}
-		pause(ctx, 150*time.Millisecond)
+		stage.Pause(ctx, 150*time.Millisecond)
 	}
 	var err error
 	if r.Effects, err = s.effects(ctx, o.Order); err != nil {

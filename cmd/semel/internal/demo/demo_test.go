@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/stage"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/transport/semelproxy"
 )
@@ -156,7 +157,7 @@ func TestConfiguration(t *testing.T) {
 func TestChild(t *testing.T) {
 	t.Run("a child that can't start tells why", func(t *testing.T) {
 		_, err := startChild(t.Context(), "", "broken")
-		if err == nil || !strings.Contains(err.Error(), "start broken: ") || !strings.Contains(err.Error(), "there is no room") {
+		if err == nil || !strings.Contains(err.Error(), " broken: ") || !strings.Contains(err.Error(), "there is no room") {
 			t.Errorf("error = %v", err)
 		}
 	})
@@ -174,9 +175,8 @@ func TestChild(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.stop()
-		if state := c.cmd.ProcessState; state == nil || !state.Success() {
-			t.Errorf("it ended as %v", state)
+		if err := c.Stop(); err != nil {
+			t.Errorf("it ended with %v", err)
 		}
 	})
 	t.Run("a killed child is gone when kill returns", func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestChild(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.kill()
+		c.Kill()
 		if conn, err := net.Dial("tcp", strings.TrimPrefix(c.URL, "http://")); err == nil {
 			conn.Close()
 			t.Error("it still accepts connections")
@@ -269,7 +269,7 @@ func TestServeProvider(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var a announcement
+	var a stage.Address
 	if err := json.Unmarshal(line, &a); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/semelhq/semel/internal/stage"
 )
 
 // entrance is the address of the toy service for one process of Semel. When that process
@@ -42,5 +44,5 @@ func (e *entrance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			_ = listener.Close() // the next request to it fails, and the tour with it
 		}
 	}()
-	writeJSON(w, http.StatusOK, announcement{URL: "http://" + listener.Addr().String()})
+	writeJSON(w, http.StatusOK, stage.Address{URL: "http://" + listener.Addr().String()})
 }

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/semelhq/semel/internal/stage"
 	"github.com/semelhq/semel/transport/semelproxy"
 )
 
@@ -91,7 +92,7 @@ func (p *provider) charge(w http.ResponseWriter, r *http.Request) {
 func (p *provider) chargeAs(w http.ResponseWriter, r *http.Request, o order, reference string, answer func(Charge) (int, any)) {
 	c, delay := p.book(o, reference)
 	// The charge is booked; the answer comes later.
-	pause(r.Context(), delay)
+	stage.Pause(r.Context(), delay)
 	status, doc := answer(c)
 	writeJSON(w, status, doc)
 }
@@ -175,36 +176,17 @@ func document(v any) []byte {
 	return b.Bytes()
 }
 
-// pause waits for d, or until ctx is done.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
 // ServeProvider runs the payment service on a free port of the loopback
 // interface, prints its address to stdout, and serves until stdin ends or ctx is done. The
 // parent handles an interrupt of the terminal, and ends its children.
 func ServeProvider(ctx context.Context, seed uint64, stdin io.Reader, stdout io.Writer) error {
 	signal.Ignore(os.Interrupt)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	server := &http.Server{Handler: newProvider(seed), ReadHeaderTimeout: 10 * time.Second}
-	if err := json.NewEncoder(stdout).Encode(announcement{URL: "http://" + listener.Addr().String()}); err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	go func() {
-		_, _ = io.Copy(io.Discard, stdin)
-		_ = server.Close() // the parent is done, or gone
-	}()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return stage.Serve(ctx, stdin, stdout, func(ctx context.Context, l net.Listener) error {
+		server := &http.Server{Handler: newProvider(seed), ReadHeaderTimeout: 10 * time.Second}
+		defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/semelhq/semel/internal/stage"
 )
 
 // The size of a storm. There are more senders at once than copies of an order, so that the
@@ -42,14 +44,14 @@ type storm struct {
 	mu      sync.Mutex
 	report  DoorReport
 	done    int
-	news    string                     // what happens to Semel at the moment
-	answers map[string]map[string]bool // by order
+	news    string       // what happens to Semel at the moment
+	answers stage.Counts // by order
 	start   time.Time
 }
 
 // newStorm chooses orders, copies, and who hangs up.
 func (t *tour) newStorm(d door) *storm {
-	s := &storm{tour: t, door: d, killed: make(chan struct{}), ripe: make(chan struct{}), answers: map[string]map[string]bool{}, start: time.Now()}
+	s := &storm{tour: t, door: d, killed: make(chan struct{}), ripe: make(chan struct{}), start: time.Now()}
 	s.report = DoorReport{Door: d.name(), Orders: stormOrders, Sent: stormOrders * stormCopies}
 	for i := range stormOrders {
 		name := fmt.Sprintf("%s-%02d", d.slug(), i+1)
@@ -85,20 +87,14 @@ func (s *storm) play(ctx context.Context) error {
 		}
 		disturbed <- err
 	}()
-	work := make(chan delivery)
-	var senders sync.WaitGroup
-	for range stormSenders {
-		senders.Go(func() {
-			for x := range work {
-				s.send(ctx, x)
-			}
-		})
+	load := stage.Load{Senders: stormSenders, Try: func(ctx context.Context, n int) (bool, error) {
+		s.send(ctx, s.all[n])
+		return true, nil
+	}}
+	for n := range s.all {
+		load.Calls = append(load.Calls, n)
 	}
-	for _, x := range s.all {
-		work <- x
-	}
-	close(work)
-	senders.Wait()
+	_ = load.Run(ctx) // it ends early only with ctx, and disturb knows why
 	close(over)
 	return <-disturbed
 }
@@ -141,7 +137,7 @@ func (s *storm) send(ctx context.Context, x delivery) {
 		if got, err = s.door.deliver(ctx, s.target(), x.order, x.copy); err == nil && got.final {
 			break
 		}
-		pause(ctx, resendAfter)
+		stage.Pause(ctx, resendAfter)
 	}
 	s.answered(x.order, got, err)
 }
@@ -188,10 +184,7 @@ func (s *storm) answered(o order, got reply, err error) {
 		return
 	}
 	s.report.Answers++
-	if s.answers[o.Order] == nil {
-		s.answers[o.Order] = map[string]bool{}
-	}
-	s.answers[o.Order][got.same] = true
+	s.answers.Add(o.Order, got.same)
 }
 
 // trouble is what a sender got in the end that got no answer.
@@ -238,9 +231,5 @@ func (s *storm) count(ledger []Charge) {
 			r.Once++
 		}
 	}
-	for _, same := range s.answers {
-		if len(same) > 1 {
-			r.Differing++
-		}
-	}
+	r.Differing = len(s.answers.Differing())
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/semelhq/semel/internal/stage"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/store"
 )
@@ -15,12 +16,12 @@ import (
 // tour is one run of the tour: one storm for each door, against one Semel with all of
 // them.
 type tour struct {
-	stage
+	scene
 	token, digest string
 	report        TourReport
 
 	mu sync.Mutex // guards what a restart of Semel changes
-	at announcement
+	at stage.Address
 	// quiet is when it was certain that no killed process has any request under way.
 	quiet store.Instant
 }
@@ -28,7 +29,7 @@ type tour struct {
 // RunTour runs the tour. An error means that it couldn't be completed; its results are in
 // the report. Processes and files are gone when it returns.
 func RunTour(ctx context.Context, opts Options) (report TourReport, err error) {
-	t := &tour{stage: newStage(opts)}
+	t := &tour{scene: newScene(opts)}
 	t.report.Seed = opts.Seed
 	t.token, t.digest = auth.NewToken()
 	start := time.Now()
@@ -59,7 +60,7 @@ func RunTour(ctx context.Context, opts Options) (report TourReport, err error) {
 // startSemel starts Semel with all doors, for the first time or again. The toy service
 // gives it an entrance of its own.
 func (t *tour) startSemel(ctx context.Context) error {
-	var at announcement
+	var at stage.Address
 	a, err := t.client.post(ctx, t.provider.URL+"/entrances", nil, nil)
 	if err == nil && !a.ok() {
 		err = fmt.Errorf("the toy service has no entrance: %d %s", a.status, a.body)
@@ -79,7 +80,7 @@ func (t *tour) startSemel(ctx context.Context) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.at, t.quiet = t.guard.announcement, quiet
+	t.at, t.quiet = t.guard.Address, quiet
 	return nil
 }
 
@@ -101,13 +102,13 @@ func (t *tour) configure(upstream string) error {
 
 // kill kills Semel, and starts it again on the same store.
 func (t *tour) kill(ctx context.Context) (pid int, err error) {
-	pid = t.guard.cmd.Process.Pid
-	t.guard.kill()
+	pid = t.guard.PID()
+	t.guard.Kill()
 	return pid, t.startSemel(ctx)
 }
 
 // current is what the last start of Semel has set.
-func (t *tour) current() (guard announcement, quiet store.Instant) {
+func (t *tour) current() (guard stage.Address, quiet store.Instant) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.at, t.quiet

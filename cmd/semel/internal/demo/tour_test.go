@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/stage"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/store"
@@ -35,7 +36,7 @@ func TestTourConfiguration(t *testing.T) {
 		return c
 	}
 	t.Run("it has all doors, and again when Semel is started again", func(t *testing.T) {
-		at := &tour{stage: stage{dir: t.TempDir()}}
+		at := &tour{scene: scene{dir: t.TempDir()}}
 		_, at.digest = auth.NewToken()
 		load(t, false, "http://127.0.0.1:1", at)
 		c := load(t, false, "http://127.0.0.1:2", at)
@@ -47,7 +48,7 @@ func TestTourConfiguration(t *testing.T) {
 		}
 	})
 	t.Run("without its guard it lets everything through", func(t *testing.T) {
-		c := load(t, true, "http://127.0.0.1:1", &tour{stage: stage{dir: t.TempDir()}})
+		c := load(t, true, "http://127.0.0.1:1", &tour{scene: scene{dir: t.TempDir()}})
 		if len(c.Routes) != 1 || c.Routes[0].Mode != "off" || len(c.Forrst)+len(c.Webhooks) != 0 || c.Commands.Registry != "" {
 			t.Errorf("configuration = %+v", c)
 		}
@@ -91,7 +92,7 @@ func TestEntrance(t *testing.T) {
 	next := func() string {
 		t.Helper()
 		a, err := c.post(t.Context(), server.URL+"/entrances", nil, nil)
-		var at announcement
+		var at stage.Address
 		if err != nil || json.Unmarshal([]byte(a.body), &at) != nil || at.URL == "" {
 			t.Fatalf("entrance = %+v, %v", a, err)
 		}
@@ -124,7 +125,7 @@ func TestEntrance(t *testing.T) {
 
 func TestStormIsTheSameForASeed(t *testing.T) {
 	plan := func(seed uint64) []delivery {
-		return (&tour{stage: newStage(Options{Seed: seed})}).newStorm(httpDoor{}).all
+		return (&tour{scene: newScene(Options{Seed: seed})}).newStorm(httpDoor{}).all
 	}
 	if !reflect.DeepEqual(plan(7), plan(7)) || reflect.DeepEqual(plan(7), plan(8)) {
 		t.Error("the seed does not choose the storm")
@@ -224,7 +225,10 @@ func TestTourJudge(t *testing.T) {
 
 // TestCount: a charge too many at one order is found even if another one lacks one.
 func TestCount(t *testing.T) {
-	s := &storm{orders: []order{{Order: "a"}, {Order: "b"}}, answers: map[string]map[string]bool{"a": {"1": true, "2": true}, "b": {"1": true}}}
+	s := &storm{orders: []order{{Order: "a"}, {Order: "b"}}}
+	for _, seen := range []string{"a1", "a2", "b1"} {
+		s.answers.Add(seen[:1], seen[1:])
+	}
 	s.count([]Charge{{Order: "a"}, {Order: "a"}, {Order: "c"}})
 	if r := s.report; r.Effects != 2 || r.Once != 0 || r.Differing != 1 {
 		t.Errorf("%+v", r)

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package demo
-
-import "os/exec"
-
-// dieWithParent does nothing: the child ends at the end of its standard input.
-func dieWithParent(*exec.Cmd) {}
