@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/semelhq/semel/internal/stage"
 )
 
 // smallDisk is a disk of so many bytes for one test, which root only can make.
@@ -66,16 +68,16 @@ func TestAFullDisk(t *testing.T) {
 		_, _ = w.Write(answer)
 	}))
 	defer upstream.Close()
-	post := func(p *proxyProcess, key string) (status int, answer []byte) {
+	post := func(p *stage.Process, key string) (status int, answer []byte) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+"/orders", strings.NewReader("{}"))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.URL+"/orders", strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.Header.Set("Idempotency-Key", key)
 		resp, err := http.DefaultTransport.RoundTrip(r)
 		if err != nil {
-			t.Fatalf("%v\n%s", err, p.stderr.String())
+			t.Fatalf("%v\n%s", err, p.Quote())
 		}
 		defer resp.Body.Close()
 		if answer, err = io.ReadAll(resp.Body); err != nil {
@@ -103,7 +105,7 @@ func TestAFullDisk(t *testing.T) {
 	if status, answer := post(p, "order-0"); status != http.StatusCreated || !bytes.Equal(answer, acknowledged["order-0"]) {
 		t.Errorf("on a full disk what is there is not replayed: %d %.200s", status, answer)
 	}
-	p.kill()
+	p.Kill()
 
 	fillUp(t, filepath.Join(disk, "filler"))
 	run := func(args ...string) (string, error) {
@@ -127,7 +129,6 @@ func TestAFullDisk(t *testing.T) {
 
 	grow("64m")
 	p = startProxy(t, exe, upstream.URL, "--store", store)
-	defer p.kill()
 	for key, want := range acknowledged {
 		if status, answer := post(p, key); status != http.StatusCreated || !bytes.Equal(answer, want) {
 			t.Errorf("%s: %d and another answer than was acknowledged", key, status)

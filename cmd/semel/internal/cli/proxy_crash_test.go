@@ -38,23 +38,22 @@ func TestACrashedProxyIsReconciledSoon(t *testing.T) {
 	client := &http.Client{Transport: &safehttp.Transport{Base: &http.Transport{DialContext: (&net.Dialer{Timeout: time.Second}).DialContext}}}
 	first := make(chan error, 1)
 	go func() {
-		_, _, err := (&sender{client, p.url}).send(t.Context(), "k")
+		_, _, err := (&sender{client, p.URL}).send(t.Context(), "k")
 		first <- err
 	}()
 	<-arrived
-	p.kill()
+	p.Kill()
 	if err := <-first; err == nil {
 		t.Fatal("a killed proxy has answered")
 	}
 	p = startProxy(t, exe, upstream.URL, args...)
-	defer p.kill()
 	// Half of the time until the next purge, for a machine that is very busy.
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for {
-		got, replayed, err := (&sender{client, p.url}).send(ctx, "k")
+		got, replayed, err := (&sender{client, p.URL}).send(ctx, "k")
 		if err != nil {
-			t.Fatalf("no answer: %v\n%s", err, p.stderr.String())
+			t.Fatalf("no answer: %v\n%s", err, p.Quote())
 		}
 		if got.status == http.StatusCreated {
 			if got.body != "charged" || !replayed {
@@ -67,7 +66,7 @@ func TestACrashedProxyIsReconciledSoon(t *testing.T) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("after 30 seconds it is %+v\n%s", got, p.stderr.String())
+			t.Fatalf("after 30 seconds it is %+v\n%s", got, p.Quote())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

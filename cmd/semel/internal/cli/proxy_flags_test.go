@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/stage"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
@@ -64,15 +65,14 @@ func TestProxyFlagsBecomeSettings(t *testing.T) {
 // profile: Java's offer of h2c, a stream of an LLM's SDK, a PUT.
 func TestProxyGuardsWhateverHasAKey(t *testing.T) {
 	exe := program(t)
-	book := &ledger{hits: map[string]int{}}
+	book := &stage.Upstream{}
 	upstream := httptest.NewServer(book)
 	defer upstream.Close()
 	for profile, missing := range map[string]int{"ietf": 201, "acp": 400} {
 		p := startProxy(t, exe, upstream.URL, "--store", "memory:", "--profile", profile)
-		defer p.kill()
 		send := func(method, key string, headers ...string) (int, string) {
 			body := profile + method + strings.Join(headers, "") + key
-			r, err := http.NewRequestWithContext(t.Context(), method, p.url+"/v1", strings.NewReader(body))
+			r, err := http.NewRequestWithContext(t.Context(), method, p.URL+"/v1", strings.NewReader(body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +106,7 @@ func TestProxyGuardsWhateverHasAKey(t *testing.T) {
 			}
 		}
 	}
-	if twice, _ := book.count(); len(twice) > 0 {
+	if twice := book.Repeated(); len(twice) > 0 {
 		t.Errorf("these ran twice: %q", twice)
 	}
 }

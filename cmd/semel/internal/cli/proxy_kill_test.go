@@ -1,10 +1,7 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -18,90 +15,31 @@ import (
 	"testing"
 	"time"
 
+	"github.com/semelhq/semel/internal/stage"
 	"github.com/semelhq/semel/internal/thorough"
 	"github.com/semelhq/semel/transport/safehttp"
 )
 
 var killRounds = flag.Int("kill-rounds", 100, "how often the proxy is killed by make prove; a fifth of it otherwise")
 
-// proxyProcess is 'semel proxy' in a process of its own.
-type proxyProcess struct {
-	cmd    *exec.Cmd
-	url    string
-	stderr bytes.Buffer
-}
-
-func startProxy(t *testing.T, exe, upstream string, args ...string) *proxyProcess {
+// startProxy starts 'semel proxy' in a process of its own.
+func startProxy(t *testing.T, exe, upstream string, args ...string) *stage.Process {
 	t.Helper()
 	return startProxyIn(t, "", exe, upstream, args...)
 }
 
 // startProxyIn starts it in a directory, which is where its store is by default. The
 // flags that are always there choose a free port, and tell it.
-func startProxyIn(t *testing.T, dir, exe, upstream string, args ...string) *proxyProcess {
+func startProxyIn(t *testing.T, dir, exe, upstream string, args ...string) *stage.Process {
 	t.Helper()
-	p := &proxyProcess{cmd: exec.Command(exe, append([]string{"proxy", upstream, "--listen", "127.0.0.1:0", "--json"}, args...)...)}
-	p.cmd.Dir = dir
-	p.cmd.Stderr = &p.stderr
-	out, err := p.cmd.StdoutPipe()
+	cmd := exec.Command(exe, append([]string{"proxy", upstream, "--listen", "127.0.0.1:0", "--json"}, args...)...)
+	cmd.Dir = dir
+	p, err := stage.Start(t.Context(), cmd)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	var first struct{ Listen, URL string }
-	if err == nil {
-		err = json.Unmarshal(line, &first)
-	}
-	if err != nil || first.URL != "http://"+first.Listen {
-		p.kill()
-		t.Fatalf("the first line is %q, %v\n%s", line, err, p.stderr.String())
-	}
-	p.url = first.URL
+	t.Cleanup(p.Kill)
 	return p
-}
-
-func (p *proxyProcess) kill() {
-	_ = p.cmd.Process.Kill() // as kill -9 does
-	_ = p.cmd.Wait()
-}
-
-// ledger is an upstream that knows nothing of keys but counts what it did for
-// which order.
-type ledger struct {
-	mu   sync.Mutex
-	hits map[string]int
-	next int
-}
-
-func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return // nothing was done
-	}
-	l.mu.Lock()
-	l.hits[string(body)]++
-	l.next++
-	n := l.next
-	l.mu.Unlock()
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("X-Receipt", fmt.Sprint(n))
-	w.WriteHeader(http.StatusCreated)
-	fmt.Fprintf(w, `{"receipt":%d,"order":%q,"text":%q}`, n, body, strings.Repeat("x", n%700))
-}
-
-// count is how many orders were done more than once, and how many at all.
-func (l *ledger) count() (twice []string, done int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for order, n := range l.hits {
-		if n > 1 {
-			twice = append(twice, order)
-		}
-	}
-	return twice, len(l.hits)
 }
 
 // received is an answer that a client got whole.
@@ -140,7 +78,7 @@ func (s *sender) send(ctx context.Context, key string) (received, bool, error) {
 func TestKilledProxies(t *testing.T) {
 	exe := program(t)
 	rounds := thorough.Scaled(*killRounds)
-	book := &ledger{hits: map[string]int{}}
+	book := &stage.Upstream{}
 	upstream := httptest.NewServer(book)
 	defer upstream.Close()
 	dir := "pebble:" + t.TempDir()
@@ -152,7 +90,7 @@ func TestKilledProxies(t *testing.T) {
 
 	for round := range rounds {
 		p := startProxy(t, exe, upstream.URL, "--store", dir, "--lease", "300ms")
-		s := &sender{client: &http.Client{Transport: transport}, url: p.url}
+		s := &sender{client: &http.Client{Transport: transport}, url: p.URL}
 		// What was known before this start, and what was not.
 		for key, want := range known {
 			got, replayed, err := s.send(t.Context(), key)
@@ -205,11 +143,11 @@ func TestKilledProxies(t *testing.T) {
 		}
 		timer := time.NewTimer(time.Duration(5+rand.IntN(60)) * time.Millisecond)
 		<-timer.C
-		p.kill()
+		p.Kill()
 		stop()
 		senders.Wait()
 	}
-	twice, done := book.count()
+	twice, done := book.Repeated(), book.Len()
 	if len(twice) > 0 {
 		t.Errorf("%d of %d orders reached the upstream more than once: %q", len(twice), done, twice)
 	}
@@ -222,12 +160,11 @@ func TestKilledProxies(t *testing.T) {
 // TestProxyDeduplicates is the promise of the one-liner.
 func TestProxyDeduplicates(t *testing.T) {
 	exe := program(t)
-	book := &ledger{hits: map[string]int{}}
+	book := &stage.Upstream{}
 	upstream := httptest.NewServer(book)
 	defer upstream.Close()
 	p := startProxy(t, exe, upstream.URL, "--store", "pebble:"+t.TempDir())
-	defer p.kill()
-	s := &sender{client: &http.Client{Transport: &safehttp.Transport{Base: &http.Transport{}}}, url: p.url}
+	s := &sender{client: &http.Client{Transport: &safehttp.Transport{Base: &http.Transport{}}}, url: p.URL}
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
@@ -238,7 +175,7 @@ func TestProxyDeduplicates(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if twice, done := book.count(); len(twice) > 0 || done != 1 {
-		t.Errorf("%d orders, twice: %q", done, twice)
+	if twice := book.Repeated(); len(twice) > 0 || book.Len() != 1 {
+		t.Errorf("%d orders, twice: %q", book.Len(), twice)
 	}
 }

@@ -101,15 +101,14 @@ func newSDKRig(t *testing.T, exe string, s sdk) *sdkRig {
 		flags = []string{"--profile", s.profile}
 	}
 	p := startProxyIn(t, t.TempDir(), exe, "http://"+r.far.Addr(), flags...)
-	t.Cleanup(p.kill)
 	if !s.tls {
-		r.near = r.network(p.url, nil, &r.upgrades)
+		r.near = r.network(p.URL, nil, &r.upgrades)
 		r.url = "http://" + r.near.Addr()
 		return r
 	}
 	certified := httptest.NewTLSServer(nil)
 	certified.Close()
-	r.near = r.network(p.url, &tls.Config{Certificates: certified.TLS.Certificates}, &r.upgrades)
+	r.near = r.network(p.URL, &tls.Config{Certificates: certified.TLS.Certificates}, &r.upgrades)
 	r.url, r.certs = "https://"+r.near.Addr(), filepath.Join(t.TempDir(), "certs.pem")
 	if err := os.WriteFile(r.certs, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certified.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)

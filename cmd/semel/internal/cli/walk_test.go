@@ -1,13 +1,13 @@
 package cli
 
 import (
-	"bufio"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/semelhq/semel/internal/stage"
 )
 
 // TestWalk runs the walk of the README as it is printed: each command by a shell,
@@ -30,26 +30,12 @@ func TestWalk(t *testing.T) {
 		t.Fatal("README.md has no walk")
 	}
 	service := exec.Command(exe, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--store", "pebble:"+t.TempDir(), "--json")
-	out, err := service.StdoutPipe()
+	at, err := stage.Start(t.Context(), service)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := service.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = service.Process.Kill()
-		_ = service.Wait()
-	}()
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	var at struct{ Listen, Admin string }
-	if err == nil {
-		err = json.Unmarshal(line, &at)
-	}
-	if err != nil {
-		t.Fatalf("%q: %v", line, err)
-	}
-	place := strings.NewReplacer("127.0.0.1:8480", at.Listen, "127.0.0.1:8481", at.Admin)
+	defer at.Kill()
+	place := strings.NewReplacer("http://127.0.0.1:8480", at.URL, "http://127.0.0.1:8481", at.AdminURL)
 	dir := t.TempDir()
 	commands := 0
 	for _, part := range strings.Split("\n"+string(found[1]), "\n$ ")[1:] {
