@@ -6,9 +6,12 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"sync"
+
+	"github.com/semelhq/semel/internal/stage"
 )
 
 // crew is a process of workers, which can be killed in the middle of its deliveries.
@@ -39,43 +42,39 @@ func newBox() *box {
 
 func newCrew(r *run, name string, nodes []string) *crew {
 	c := &crew{run: r, name: name, nodes: nodes, box: newBox()}
-	c.process = &process{name: name, tell: r.tell, command: c.command, read: c.read}
+	c.process = &process{name: name, tell: r.tell, command: c.command, read: c.read, feed: c.feed}
 	return c
 }
 
-// command is this program as a worker, with its input connected to a new box.
+// command is this program as a worker, with a new box.
 func (c *crew) command() (*exec.Cmd, error) {
-	cmd, in, err := child("worker")
-	if err != nil {
-		return nil, err
-	}
 	b := newBox()
 	c.mu.Lock()
 	c.box = b
 	c.mu.Unlock()
-	// No two requests have the same id, also if the process was started again.
-	go b.feed(in, workerConfig{Name: fmt.Sprintf("%s.%d", c.name, c.starts+1), Nodes: c.nodes})
-	return cmd, nil
+	return child("worker")
 }
 
-// child is this program in another role, with a pipe to its input.
-func child(role string) (cmd *exec.Cmd, in *os.File, err error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, nil, err
+// child is this program in another role.
+func child(role string) (*exec.Cmd, error) {
+	cmd, err := stage.Self()
+	if err == nil {
+		cmd.Env = append(os.Environ(), roleEnv+"="+role)
+		cmd.Stderr = os.Stderr
 	}
-	out, in, err := os.Pipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	cmd = exec.Command(exe)
-	cmd.Env = append(os.Environ(), roleEnv+"="+role)
-	cmd.Stdin, cmd.Stderr = out, os.Stderr
-	return cmd, in, nil
+	return cmd, err
+}
+
+// feed connects the process's input to the box. No two requests have the same id, also if
+// the process was started again.
+func (c *crew) feed(in io.WriteCloser) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	go c.box.feed(in, workerConfig{Name: fmt.Sprintf("%s.%d", c.name, c.starts), Nodes: c.nodes})
 }
 
 // feed writes to the process's input, until the process is gone.
-func (b *box) feed(in *os.File, config workerConfig) {
+func (b *box) feed(in io.WriteCloser, config workerConfig) {
 	defer in.Close()
 	enc := json.NewEncoder(in)
 	err := enc.Encode(config)
@@ -113,7 +112,7 @@ func (c *crew) give(j job) bool {
 
 // read reads the process's output. Deliveries that it hasn't ended when it dies are
 // repeated, as a queue does.
-func (c *crew) read(out *os.File, ready func()) {
+func (c *crew) read(out io.Reader, ready func()) {
 	c.mu.Lock()
 	b := c.box
 	c.mu.Unlock()
@@ -141,7 +140,7 @@ func (c *crew) read(out *os.File, ready func()) {
 }
 
 // scan reads lines of a child until it ends. The last one may be torn.
-func scan(out *os.File, f func(line)) {
+func scan(out io.Reader, f func(line)) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {

@@ -19,7 +19,7 @@
 //	api.go       the requests, and how answers are parsed
 //	wire.go      HTTP that never sends anything twice
 //	upstream.go  what the proxy guards, and where effects are counted
-//	fault*.go    what can fail, and when; stage_*.go and disk.go for the stores
+//	fault*.go    what can fail, and when; ground_*.go and disk.go for the stores
 //	build.go     nodes whose clocks can be moved; serverclock does it for servers
 //	settle.go    the questions at the end
 //

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/semelhq/semel/internal/stage"
 )
 
 // fault is one way in which something fails.
@@ -31,7 +33,7 @@ type injection struct {
 }
 
 // wait lasts as long as the fault.
-func (s *injection) wait() { pause(s.ctx, s.lasts) }
+func (s *injection) wait() { stage.Pause(s.ctx, s.lasts) }
 
 // during repeats something as long as the fault lasts.
 func (s *injection) during(every time.Duration, f func() int) (hits int) {
@@ -39,7 +41,7 @@ func (s *injection) during(every time.Duration, f func() int) (hits int) {
 	defer cancel()
 	for ctx.Err() == nil {
 		hits += f()
-		pause(ctx, every)
+		stage.Pause(ctx, every)
 	}
 	return hits
 }
@@ -72,7 +74,7 @@ func (s *injector) run(ctx context.Context) {
 					s.inject(f, sh)
 					s.release(sh.target)
 				}
-				pause(ctx, wait)
+				stage.Pause(ctx, wait)
 			}
 		})
 	}

@@ -47,12 +47,12 @@ func nodeFaults(nodes map[string]*node, clocks bool) []fault {
 			return s.stopped(n.process, func(time.Duration) error { return nil })
 		}),
 		on("node.rolling", func(_ *injection, n *node) (int, error) {
-			_, ended, _ := n.state()
+			now := n.running()
 			if err := n.signal(syscall.SIGTERM); err != nil {
 				return 0, err
 			}
 			select {
-			case <-ended:
+			case <-now.Exited():
 			case <-time.After(recoveryTimeout):
 				return 0, errors.Join(errors.New("it does not stop"), n.kill())
 			}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/semelhq/semel/internal/stage"
 )
 
 // maxUnderWay is how many deliveries may be under way; no further call is made above it.
@@ -25,9 +27,9 @@ func (r *run) load(ctx context.Context) {
 			r.pending.Add(1)
 			time.AfterFunc(d, func() { r.deliver(j) })
 		}
-		pause(ctx, time.Duration(rng.ExpFloat64()*float64(time.Second)/r.opts.Rate))
+		stage.Pause(ctx, time.Duration(rng.ExpFloat64()*float64(time.Second)/r.opts.Rate))
 		for r.pending.Load() > maxUnderWay && ctx.Err() == nil {
-			pause(ctx, 50*time.Millisecond)
+			stage.Pause(ctx, 50*time.Millisecond)
 		}
 	}
 }

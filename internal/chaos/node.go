@@ -118,7 +118,7 @@ func newNode(dir, binary string, number int, c nodeConfig, tell func(string)) (*
 }
 
 // read reads the node's output; its first line has the addresses.
-func (n *node) read(out *os.File, ready func()) {
+func (n *node) read(out io.Reader, ready func()) {
 	r := bufio.NewReader(out)
 	text, err := r.ReadBytes('\n')
 	var first struct{ Listen, Admin string }
@@ -180,7 +180,7 @@ type usage struct {
 
 // sample records the memory of the node, if it is more than before.
 func (n *node) sample() {
-	pid := n.pid()
+	pid := n.running().PID()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return // it is about to be started again

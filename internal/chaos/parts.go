@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -38,9 +38,9 @@ func (r *run) start() (err error) {
 	if err := errors.Join(r.upstream.start(), r.upstream.await(recoveryTimeout)); err != nil {
 		return err
 	}
-	config := nodeConfig{upstream: "http://" + r.up.Addr(), asked: r.asked.URL, lossy: r.stage.lossy}
-	for i := range r.stage.nodes {
-		config.store = r.stage.url(i + 1)
+	config := nodeConfig{upstream: "http://" + r.up.Addr(), asked: r.asked.URL, lossy: r.ground.lossy}
+	for i := range r.ground.nodes {
+		config.store = r.ground.url(i + 1)
 		n, err := newNode(r.dir, r.opts.Binary, i+1, config, r.tell)
 		if err != nil {
 			return err
@@ -64,16 +64,11 @@ func (r *run) start() (err error) {
 
 // newUpstream is this program as the upstream. Each start has another seed.
 func (r *run) newUpstream() *process {
-	p := &process{name: "upstream", tell: r.tell}
-	var in *os.File
-	p.command = func() (cmd *exec.Cmd, err error) {
-		if cmd, in, err = child("upstream"); err == nil {
-			err = json.NewEncoder(in).Encode(upstreamConfig{r.opts.Seed + uint64(p.starts), r.opts.Brief})
-		}
-		return cmd, err
+	p := &process{name: "upstream", tell: r.tell, command: func() (*exec.Cmd, error) { return child("upstream") }}
+	p.feed = func(in io.WriteCloser) {
+		_ = json.NewEncoder(in).Encode(upstreamConfig{r.opts.Seed + uint64(p.starts) - 1, r.opts.Brief}) // or it ends
 	}
-	p.read = func(out *os.File, ready func()) {
-		defer in.Close()
+	p.read = func(out io.Reader, ready func()) {
 		scan(out, func(l line) {
 			if l.Event != nil {
 				r.log.Add(*l.Event)
@@ -115,14 +110,14 @@ func (r *run) faults() []fault {
 	for _, c := range r.crews {
 		workers[c.process.name] = c.process
 	}
-	if r.stage.attach != nil {
-		r.stage.attach(nodes)
+	if r.ground.attach != nil {
+		r.ground.attach(nodes)
 	}
 	all := append(nodeFaults(nodes, r.opts.Clocks), linkFaults("client", clients)...)
 	all = append(all, linkFaults("upstream", map[string]*faultnet.Net{"the way to the upstream": r.up})...)
 	all = append(all, processFaults("worker", workers)...)
 	all = append(all, processFaults("upstream", map[string]*process{"upstream": r.upstream})...)
-	return append(all, r.stage.faults...)
+	return append(all, r.ground.faults...)
 }
 
 // answerNodes is the reconciler: it says what the upstream has done with a held call. If

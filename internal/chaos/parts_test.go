@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -346,7 +347,7 @@ const stalled = time.Second
 func idle(t *testing.T) *process {
 	t.Helper()
 	p := &process{name: "idle", tell: func(string) {}, command: func() (*exec.Cmd, error) { return exec.Command("sleep", "600"), nil }}
-	p.read = func(out *os.File, ready func()) {
+	p.read = func(out io.Reader, ready func()) {
 		ready()
 		scan(out, func(line) {})
 	}

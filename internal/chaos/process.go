@@ -6,14 +6,16 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/semelhq/semel/internal/stage"
 )
 
 // process is a program that is started again whenever it ends, as a service manager
@@ -22,18 +24,18 @@ type process struct {
 	name    string
 	command func() (*exec.Cmd, error)
 	// read reads its standard output to the end, and calls ready when it serves.
-	read func(out *os.File, ready func())
+	read func(out io.Reader, ready func())
+	// feed, if it isn't nil, writes to its standard input, which it closes.
+	feed func(in io.WriteCloser)
 	// tell is called with what happens to it.
 	tell func(text string)
 
-	mu      sync.Mutex
-	cmd     *exec.Cmd
-	ended   chan struct{} // closed when cmd has ended and is read
-	serving chan struct{} // closed when it serves
-	wanted  bool
-	quiet   bool // its end is intended
-	over    sync.WaitGroup
-	starts  int
+	mu     sync.Mutex
+	now    *stage.Process
+	wanted bool
+	quiet  bool // its end is intended
+	over   sync.WaitGroup
+	starts int
 }
 
 // again is the pause before an ended process is started again.
@@ -54,10 +56,8 @@ func (p *process) start() error {
 // keep starts the process again whenever it has ended.
 func (p *process) keep() {
 	for {
-		p.mu.Lock()
-		ended, cmd := p.ended, p.cmd
-		p.mu.Unlock()
-		<-ended
+		now := p.running()
+		<-now.Exited()
 		p.mu.Lock()
 		wanted, quiet := p.wanted, p.quiet
 		p.mu.Unlock()
@@ -65,7 +65,7 @@ func (p *process) keep() {
 			return
 		}
 		if !quiet {
-			p.tell(fmt.Sprintf("%s has ended by itself: %v", p.name, cmd.ProcessState))
+			p.tell(fmt.Sprintf("%s has ended by itself: %v", p.name, now.State()))
 		}
 		time.Sleep(again)
 		if err := p.launch(); err != nil {
@@ -86,51 +86,26 @@ func (p *process) launch() error {
 	if err != nil {
 		return err
 	}
-	out, in, err := os.Pipe()
+	now, err := stage.Launch(cmd, p.read)
+	if log, ok := cmd.Stderr.(*os.File); ok && log != os.Stderr {
+		_ = log.Close() // the child has its own
+	}
 	if err != nil {
 		return err
 	}
-	cmd.Stdout = in
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started, exited := make(chan error, 1), make(chan struct{})
-	go func() {
-		// The child ends when the thread that has started it does, so that stays.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		_ = in.Close() // the child has its own
-		for _, f := range []any{cmd.Stdin, cmd.Stderr} {
-			if f, ok := f.(*os.File); ok && f != os.Stderr {
-				_ = f.Close() // so it has of these
-			}
-		}
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // its status doesn't matter
-		}
-		close(exited)
-	}()
-	if err := <-started; err != nil {
-		return errors.Join(err, out.Close())
-	}
-	ended, serving := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	go func() {
-		p.read(out, func() { once.Do(func() { close(serving) }) })
-		_ = out.Close()
-		<-exited
-		close(ended)
-	}()
-	p.cmd, p.ended, p.serving, p.quiet = cmd, ended, serving, false
+	p.now, p.quiet = now, false
 	p.starts++
+	if p.feed != nil {
+		p.feed(now.Stdin)
+	}
 	return nil
 }
 
-// state is the running program.
-func (p *process) state() (cmd *exec.Cmd, ended, serving chan struct{}) {
+// running is the program that runs now.
+func (p *process) running() *stage.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.cmd, p.ended, p.serving
+	return p.now
 }
 
 // await waits until the process serves, through all its starts.
@@ -138,19 +113,19 @@ func (p *process) await(limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
-		_, ended, serving := p.state()
+		now := p.running()
 		select {
-		case <-ended:
+		case <-now.Exited():
 			time.Sleep(again / 4)
 			continue
 		default:
 		}
 		select {
-		case <-serving:
+		case <-now.Ready():
 			return nil
 		case <-timer.C:
 			return fmt.Errorf("%s does not serve after %v", p.name, limit)
-		case <-ended:
+		case <-now.Exited():
 		}
 	}
 }
@@ -162,29 +137,23 @@ func (p *process) signal(sig syscall.Signal) error {
 	if sig == syscall.SIGKILL || sig == syscall.SIGTERM {
 		p.quiet = true
 	}
-	return p.cmd.Process.Signal(sig)
-}
-
-// pid is that of the program that runs now.
-func (p *process) pid() int {
-	cmd, _, _ := p.state()
-	return cmd.Process.Pid
+	return p.now.Signal(sig)
 }
 
 // kill ends the program at once. It is started again.
 func (p *process) kill() error {
-	_, ended, _ := p.state()
+	now := p.running()
 	if err := p.signal(syscall.SIGKILL); err != nil {
 		return err
 	}
-	<-ended
+	<-now.Exited()
 	return nil
 }
 
 // standStill stops the program, and returns once none of its threads is in the kernel
 // any more. Call resume to continue it.
 func (p *process) standStill() (resume func(), err error) {
-	pid := p.pid()
+	pid := p.running().PID()
 	resume = func() { _ = syscall.Kill(pid, syscall.SIGCONT) } // it may have ended
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return resume, err
@@ -223,22 +192,22 @@ func stoppedThreads(pid int) bool {
 func (p *process) stop(grace time.Duration) {
 	p.mu.Lock()
 	p.wanted, p.quiet = false, true
-	cmd, ended := p.cmd, p.ended
+	now := p.now
 	p.mu.Unlock()
-	if cmd == nil {
+	if now == nil {
 		return
 	}
-	_ = cmd.Process.Signal(syscall.SIGCONT)
+	_ = now.Signal(syscall.SIGCONT)
 	if grace > 0 {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = now.Signal(syscall.SIGTERM)
 		timer := time.NewTimer(grace)
 		defer timer.Stop()
 		select {
-		case <-ended:
+		case <-now.Exited():
 		case <-timer.C:
 		}
 	}
-	_ = cmd.Process.Kill()
+	now.Kill()
 	p.over.Wait()
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/semelhq/semel/internal/faultnet"
 	"github.com/semelhq/semel/internal/history"
+	"github.com/semelhq/semel/internal/stage"
 )
 
 // After all other faults have ended, some hit all nodes at once, for as long as it takes to
@@ -54,11 +55,11 @@ func (r *run) trials() (all []trial) {
 			trial{name, fmt.Sprintf("the clock went ahead by %v", lastLeap), nothing, 0, func() error { return set(lastLeap) }},
 			trial{name, "the clock was put right", nothing, leapTime, func() error { return set(0) }})
 	}
-	if set := r.stage.network; set != nil && r.wants(holeFault) {
+	if set := r.ground.network; set != nil && r.wants(holeFault) {
 		all = append(all, trial{holeFault, fmt.Sprintf("%v without the network to the store", holeTime),
 			func() error { set(faultnet.Hole); return nil }, holeTime, func() error { set(faultnet.Healthy); return nil }})
 	}
-	if stall := r.stage.stall; stall != nil && r.wants(stallFault) {
+	if stall := r.ground.stall; stall != nil && r.wants(stallFault) {
 		all = append(all, trial{stallFault, fmt.Sprintf("%v without the disk", holeTime), func() error { return stall(holeTime) }, 0, nothing})
 	}
 	return all
@@ -70,11 +71,11 @@ func (r *run) wants(name string) bool { return r.opts.Faults == nil || r.opts.Fa
 // storeClock sets the clock that the store's time follows: that of its servers or, where it has
 // none, of the only node. It is nil where that can't be set.
 func (r *run) storeClock() (set func(time.Duration) error, fault string) {
-	if r.stage.network == nil && r.opts.Clocks {
+	if r.ground.network == nil && r.opts.Clocks {
 		n := r.nodes[0]
 		return func(by time.Duration) error { return n.setClock(by, -n.slept) }, nodeClockFault
 	}
-	return r.stage.clock, history.ClockFault
+	return r.ground.clock, history.ClockFault
 }
 
 // recover does all trials.
@@ -109,7 +110,7 @@ func (r *run) try(ctx context.Context, number int, x trial) ([]time.Duration, er
 					}
 				default:
 					if granted {
-						pause(limited, 100*time.Millisecond)
+						stage.Pause(limited, 100*time.Millisecond)
 					}
 				}
 			}
@@ -117,7 +118,7 @@ func (r *run) try(ctx context.Context, number int, x trial) ([]time.Duration, er
 	}
 	r.told(x.name, x.name+" begins at the end of the run")
 	err := x.begin()
-	pause(ctx, x.lasts)
+	stage.Pause(ctx, x.lasts)
 	err = errors.Join(err, x.end())
 	began = time.Now()
 	close(over)
@@ -133,7 +134,7 @@ func (r *run) takesACall(ctx context.Context, node int, key string) bool {
 	a.d = delivery{op: opOnce, key: key, payload: 1, holder: r.here.id()}
 	got := a.begin(&a.d, node)
 	if got.word != history.Execute {
-		pause(ctx, 10*time.Millisecond)
+		stage.Pause(ctx, 10*time.Millisecond)
 		return false
 	}
 	a.execute(ctx, got)

@@ -155,14 +155,14 @@ func (r *run) report(seconds float64, s *injector) *Report {
 		Store: r.opts.Store, Seed: r.opts.Seed, Seconds: seconds, Nodes: len(r.nodes), Dir: r.dir,
 		Keys: sum.Keys, Requests: sum.Requests, Effects: sum.Effects, Words: sum.Words,
 		Held: sum.Held, HeldWithout: sum.HeldWithout, Reasons: sum.Reasons, Early: sum.Early,
-		Faults: s.counts(), Skipped: r.stage.skipped, Peak: map[string]usage{}, Violations: append([]history.Violation{}, r.log.Check()...),
+		Faults: s.counts(), Skipped: r.ground.skipped, Peak: map[string]usage{}, Violations: append([]history.Violation{}, r.log.Check()...),
 	}
 	for _, n := range r.nodes {
 		rep.Peak[n.name] = n.peak
 		if n.peak.Memory > maxMemory {
 			rep.Violations = append(rep.Violations, history.Violation{Rule: ruleMemory, Text: fmt.Sprintf("%s took %d MiB", n.name, n.peak.Memory>>20)})
 		}
-		for _, text := range crashes(readFile(n.log), len(r.stage.disks) > 0) {
+		for _, text := range crashes(readFile(n.log), len(r.ground.disks) > 0) {
 			rep.Violations = append(rep.Violations, history.Violation{Rule: ruleCrash, Text: n.name + ": " + text})
 		}
 	}

@@ -61,7 +61,7 @@ func playFake(t *testing.T, bug string) (*history.Log, []history.Violation) {
 	}
 	network.Set(faultnet.Healthy)
 	// At the end all clocks leap, though not for as long as in a run.
-	r := &run{log: log, here: here, nodes: []*node{{}}, stage: &stage{clock: fake.leap, network: network.Set}}
+	r := &run{log: log, here: here, nodes: []*node{{}}, ground: &ground{clock: fake.leap, network: network.Set}}
 	for i, x := range r.trials() {
 		x.lasts = min(x.lasts, 10*time.Millisecond)
 		// How long it takes says nothing here: a request that the network swallows takes as

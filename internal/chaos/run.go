@@ -18,6 +18,7 @@ import (
 
 	"github.com/semelhq/semel/internal/faultnet"
 	"github.com/semelhq/semel/internal/history"
+	"github.com/semelhq/semel/internal/stage"
 )
 
 // Options of a run.
@@ -45,12 +46,12 @@ type Options struct {
 
 // run is a run under way.
 type run struct {
-	opts  Options
-	t     *tb
-	dir   string
-	log   *history.Log
-	begun int64
-	stage *stage
+	opts   Options
+	t      *tb
+	dir    string
+	log    *history.Log
+	begun  int64
+	ground *ground
 
 	nodes    []*node
 	crews    []*crew
@@ -108,7 +109,7 @@ func (r *run) addresses() []string {
 }
 
 func (r *run) play(ctx context.Context) (rep *Report, err error) {
-	if r.stage, err = newStage(r.opts.Store, r.t, r.opts); err != nil {
+	if r.ground, err = newGround(r.opts.Store, r.t, r.opts); err != nil {
 		return nil, errors.Join(err, r.t.close())
 	}
 	defer func() { err = errors.Join(err, r.t.close()) }()
@@ -153,7 +154,7 @@ func (r *run) loadAndBreak(ctx context.Context, s *injector) {
 			for _, n := range r.nodes {
 				n.sample()
 			}
-			pause(ctx, 250*time.Millisecond)
+			stage.Pause(ctx, 250*time.Millisecond)
 		}
 	})
 	work.Wait()
@@ -166,7 +167,7 @@ func (r *run) heal(ctx context.Context) error {
 		n.net.Set(faultnet.Healthy)
 		_ = n.setClock(0, -n.slept)
 	}
-	if err := r.stage.heal(); err != nil {
+	if err := r.ground.heal(); err != nil {
 		return fmt.Errorf("heal the store: %w", err)
 	}
 	r.tell("all faults have ended")
@@ -174,13 +175,13 @@ func (r *run) heal(ctx context.Context) error {
 	defer cancel()
 	for _, n := range r.nodes {
 		for err := n.isReady(); err != nil; err = n.isReady() {
-			if pause(ctx, 100*time.Millisecond); ctx.Err() != nil {
+			if stage.Pause(ctx, 100*time.Millisecond); ctx.Err() != nil {
 				return fmt.Errorf("%s does not get ready %v after all faults have ended: %w", n.name, settled, err)
 			}
 		}
 	}
 	for r.pending.Load() > 0 {
-		if pause(ctx, 50*time.Millisecond); ctx.Err() != nil {
+		if stage.Pause(ctx, 50*time.Millisecond); ctx.Err() != nil {
 			return fmt.Errorf("%d deliveries are still under way %v after all faults have ended", r.pending.Load(), settled)
 		}
 	}

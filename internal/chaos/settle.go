@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/history"
+	"github.com/semelhq/semel/internal/stage"
 )
 
 // settle asks every node about every call until the answer is final. If a call may still
@@ -72,6 +73,6 @@ func (r *run) settleKey(ctx context.Context, name string, node int, end time.Tim
 		if over() {
 			return
 		}
-		pause(ctx, max(got.after/4, 200*time.Millisecond))
+		stage.Pause(ctx, max(got.after/4, 200*time.Millisecond))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/history"
+	"github.com/semelhq/semel/internal/stage"
 )
 
 // worker delivers calls and executes those that it may, as the API's documents say.
@@ -81,17 +82,7 @@ func (a *attempt) once(ctx context.Context, tries int) (ended bool) {
 // pause waits before something is sent again: as long as Retry-After says, or longer each
 // time without it.
 func (a *attempt) pause(ctx context.Context, got answer, tries int) {
-	pause(ctx, max(got.after, span(a.rng, a.unit/10, a.unit<<min(tries, 4))))
-}
-
-// pause waits, or less if the context ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	stage.Pause(ctx, max(got.after, span(a.rng, a.unit/10, a.unit<<min(tries, 4))))
 }
 
 // execute does the work of an attempt, and reports whether the delivery has ended.
@@ -106,7 +97,7 @@ func (a *attempt) execute(ctx context.Context, right answer) (ended bool) {
 			done()
 		})
 	}
-	pause(working, a.job.Before)
+	stage.Pause(working, a.job.Before)
 	if working.Err() != nil {
 		return false // the right is lost: no effect is made
 	}
@@ -130,7 +121,7 @@ func (a *attempt) execute(ctx context.Context, right answer) (ended bool) {
 	if receipt == "" {
 		receipt = a.makeEffect(right)
 	}
-	pause(working, a.job.After)
+	stage.Pause(working, a.job.After)
 	switch {
 	case lost.Load():
 		return false
@@ -172,7 +163,7 @@ func (a *attempt) refuse(ctx context.Context, right answer) bool {
 func (a *attempt) renew(ctx context.Context, right answer, lost func()) {
 	rng := rand.New(rand.NewPCG(a.job.Seed, 2))
 	for {
-		pause(ctx, right.lease/3)
+		stage.Pause(ctx, right.lease/3)
 		if ctx.Err() != nil {
 			return
 		}

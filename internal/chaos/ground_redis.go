@@ -21,9 +21,9 @@ type redisServers struct {
 	names []string
 }
 
-// stageRedis is a store in one server that syncs what it acknowledges.
-func stageRedis(t *tb, o Options) *stage {
-	s := &stage{nodes: o.Nodes, skipped: map[string]string{}}
+// groundRedis is a store in one server that syncs what it acknowledges.
+func groundRedis(t *tb, o Options) *ground {
+	s := &ground{nodes: o.Nodes, skipped: map[string]string{}}
 	s.moveClocks(t, o, func(env []string) { t.env = env })
 	server := redistest.Start(t, "always")
 	nets := netsTo(t, o.Nodes, func() (*faultnet.Net, error) {
@@ -42,10 +42,10 @@ func stageRedis(t *tb, o Options) *stage {
 	return s
 }
 
-// stageCluster is a store in a Cluster of three masters with a replica each. No
+// groundCluster is a store in a Cluster of three masters with a replica each. No
 // replica takes over by itself: that would lose acknowledged records, as the store warns.
-func stageCluster(t *tb, o Options) *stage {
-	s := &stage{nodes: o.Nodes, skipped: map[string]string{}}
+func groundCluster(t *tb, o Options) *ground {
+	s := &ground{nodes: o.Nodes, skipped: map[string]string{}}
 	s.moveClocks(t, o, func(env []string) { t.env = env })
 	c := redistest.StartPartitionedCluster(t, "always", "cluster-replica-no-failover", "yes", "cluster-node-timeout", "20000")
 	r := redisServers{all: map[string]*redistest.Server{}}

@@ -24,9 +24,9 @@ type postgres struct {
 
 const database = "chaos"
 
-// stagePostgres is a store in PostgreSQL, which each node reaches over a separate network.
-func stagePostgres(t *tb, o Options) *stage {
-	s := &stage{nodes: o.Nodes, skipped: map[string]string{}}
+// groundPostgres is a store in PostgreSQL, which each node reaches over a separate network.
+func groundPostgres(t *tb, o Options) *ground {
+	s := &ground{nodes: o.Nodes, skipped: map[string]string{}}
 	options := &pgtest.Options{Settings: map[string]string{"superuser_reserved_connections": "5"}}
 	s.moveClocks(t, o, func(env []string) { options.Env = env })
 	p := &postgres{pgtest.Start(t, options), t}

@@ -19,8 +19,8 @@ import (
 	"github.com/semelhq/semel/internal/history"
 )
 
-// stage is the store of a run with its faults.
-type stage struct {
+// ground is the store of a run with its faults.
+type ground struct {
 	nodes int
 	// url is the store as a node reaches it, from 1.
 	url   func(node int) string
@@ -30,7 +30,7 @@ type stage struct {
 	skipped map[string]string
 	// disks are the faults of disks that the nodes write to.
 	disks []string
-	// attach tells the stage its nodes, once they are there.
+	// attach tells the ground its nodes, once they are there.
 	attach func(nodes map[string]*node)
 	// network makes the way from all nodes to the store fail; nil: there is none.
 	network func(faultnet.Fault)
@@ -45,15 +45,15 @@ type stage struct {
 // Stores are the kinds of stores that there are runs for.
 var Stores = []string{"postgres", "redis", "cluster", "pebble"}
 
-// newStage starts a store. It ends with the tb.
-func newStage(kind string, t *tb, o Options) (*stage, error) {
-	make, ok := map[string]func(*tb, Options) *stage{
-		"postgres": stagePostgres, "redis": stageRedis, "cluster": stageCluster, "pebble": stagePebble,
+// newGround starts a store. It ends with the tb.
+func newGround(kind string, t *tb, o Options) (*ground, error) {
+	make, ok := map[string]func(*tb, Options) *ground{
+		"postgres": groundPostgres, "redis": groundRedis, "cluster": groundCluster, "pebble": groundPebble,
 	}[kind]
 	if !ok {
 		return nil, fmt.Errorf("%q is none of %s", kind, strings.Join(Stores, ", "))
 	}
-	var s *stage
+	var s *ground
 	err := try(func() { s = make(t, o) })
 	return s, err
 }
@@ -107,9 +107,9 @@ func serverClocks(t *tb) (env []string, file, why string) {
 	return []string{"LD_PRELOAD=" + library, clockEnv + "=" + file}, file, ""
 }
 
-// moveClocks gives the servers of a stage clocks that can be moved, if the run needs
+// moveClocks gives the servers of a ground clocks that can be moved, if the run needs
 // them, and passes their environment to use before they start.
-func (s *stage) moveClocks(t *tb, o Options, use func(env []string)) {
+func (s *ground) moveClocks(t *tb, o Options, use func(env []string)) {
 	if !o.Clocks {
 		return
 	}
