@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
@@ -42,6 +43,7 @@ func TestShortStoreFaultsAreInvisible(t *testing.T) {
 }
 
 func TestStoreOutOfReachAtClaimExecutesNothing(t *testing.T) {
+	clause.Proves(t, "G-CLOSED")
 	for _, form := range append(forms, faultstore.Hang) {
 		t.Run(string(form), func(t *testing.T) {
 			inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {

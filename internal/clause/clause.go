@@ -1,8 +1,8 @@
 // Package clause ties tests to the numbered clauses of the specifications that Semel
 // implements. A test names the clauses it proves with [Proves]. If SEMEL_CLAUSE_DIR is
 // set, a test run leaves records there of what passed. The program in
-// internal/clause/requirements turns these into docs/requirements.md, and refuses claims
-// without a passing test.
+// internal/clause/requirements turns these into docs/requirements.md and
+// docs/guarantees.md, and refuses claims without a passing test.
 //
 // This is a test-support package: only tests, and packages that hold tests
 // for others to run (store/storetest), may import it.
@@ -46,10 +46,13 @@ var byID = sync.OnceValue(func() map[string]Clause {
 // The caller must not change the slice.
 func All() []Clause { return table() }
 
-// Lookup returns the clause with this id, and whether there is one.
+// Lookup returns the clause with this id, and whether there is one. The guarantees and
+// deployments of [Made] have ids too, by which tests prove them.
 func Lookup(id string) (Clause, bool) {
-	c, ok := byID()[id]
-	return c, ok
+	if c, ok := byID()[id]; ok {
+		return c, true
+	}
+	return Made.lookup(id)
 }
 
 // parse reads the table: a heading line, then one clause per line with four

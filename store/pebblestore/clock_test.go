@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/offsetclock"
 	"github.com/semelhq/semel/store"
 )
@@ -165,6 +166,7 @@ func (c *clockCase) lease(key string) {
 }
 
 func TestClocksThatLeap(t *testing.T) {
+	clause.Proves(t, "G-CLOCK")
 	for _, by := range []time.Duration{10 * time.Second, 2 * time.Hour, 25 * time.Hour, 400 * 24 * time.Hour} {
 		for _, sign := range []time.Duration{1, -1} {
 			for _, down := range []bool{false, true} {

@@ -8,13 +8,14 @@ import (
 
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/store"
 )
 
 // A process that works on a store is killed again and again, while it opens the
 // directory or after any number of answers. The next one goes on there. Every
 // second one takes with it what it had not synced.
 func TestWhatWasAcknowledgedSurvivesKill(t *testing.T) {
-	clause.Proves(t, "CORE-CONC.1", "CORE-INV.3", "IDS-VIII.1")
+	clause.Proves(t, "CORE-CONC.1", "CORE-INV.3", "IDS-VIII.1", "ON-EMBEDDED", "G-DURABLE", "G-LEVEL")
 	cycles := max(thorough.Scaled(200), 10)
 	seed := newSeed(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -43,6 +44,9 @@ func TestWhatWasAcknowledgedSurvivesKill(t *testing.T) {
 	}
 	s := mustOpen(t, dir, nil)
 	defer s.Close()
+	if d, err := s.Durability(t.Context()); err != nil || d.Level != store.LevelDisk {
+		t.Errorf("the level is %s, %v", d.Level, err)
+	}
 	stored, err := inspect(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)

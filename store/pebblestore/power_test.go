@@ -25,7 +25,7 @@ import (
 // synced by then is there or not, block by block, at random. The next cycle goes
 // on with what is left.
 func TestWhatWasAcknowledgedSurvivesLossOfPower(t *testing.T) {
-	clause.Proves(t, "CORE-CONC.1", "CORE-INV.3", "IDS-VIII.1")
+	clause.Proves(t, "CORE-CONC.1", "CORE-INV.3", "IDS-VIII.1", "ON-EMBEDDED", "G-DURABLE")
 	cycles := thorough.Scaled(2500)
 	p := &powerTest{seed: newSeed(t), history: newHistory(0), log: newChronicle(), disk: vfs.NewCrashableMem()}
 	for range cycles {

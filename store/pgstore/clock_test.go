@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/offsetclock"
 	"github.com/semelhq/semel/internal/pgtest"
 	"github.com/semelhq/semel/store"
@@ -58,6 +59,7 @@ func TestNowAsksTheServer(t *testing.T) {
 
 // TestAServerClockThatLeaps has two stores of one database, whose server's clock is set.
 func TestAServerClockThatLeaps(t *testing.T) {
+	clause.Proves(t, "G-CLOCK")
 	server := pgtest.Shared(t)
 	w := newWire(t, server)
 	var ahead, passed, slept atomic.Int64

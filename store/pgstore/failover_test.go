@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/faultnet"
 	"github.com/semelhq/semel/internal/pgtest"
 	"github.com/semelhq/semel/store"
@@ -19,6 +20,7 @@ import (
 func TestFaultsFailover(t *testing.T) {
 	t.Parallel()
 	t.Run("with a synchronous standby the level is replicated, and nothing is lost", func(t *testing.T) {
+		clause.Proves(t, "ON-POSTGRES-SYNC", "G-DURABLE")
 		f := newFailover(t, true)
 		if f.level != store.LevelReplicated {
 			t.Fatalf("the level is %s", f.level)
@@ -43,6 +45,7 @@ func TestFaultsFailover(t *testing.T) {
 		}
 	})
 	t.Run("with an asynchronous standby the level is disk, and what it had not received is lost", func(t *testing.T) {
+		clause.Proves(t, "ON-POSTGRES-ASYNC")
 		f := newFailover(t, false)
 		if f.level != store.LevelDisk {
 			t.Fatalf("the level is %s", f.level)

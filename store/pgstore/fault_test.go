@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/pgtest"
 	"github.com/semelhq/semel/store"
 )
@@ -178,12 +179,16 @@ func TestFaults(t *testing.T) {
 		}
 	})
 	t.Run("a server that is killed under load and restarted has lost nothing", func(t *testing.T) {
+		clause.Proves(t, "ON-POSTGRES", "G-DURABLE")
 		server := pgtest.Start(t, nil)
 		database := server.Database(t)
 		a := mustOpen(t, server.URL(database), &Options{Migrate: true})
 		t.Cleanup(func() { mustClose(t, a) })
 		b := mustOpen(t, server.URL(database), nil)
 		t.Cleanup(func() { mustClose(t, b) })
+		if d, err := a.Durability(t.Context()); err != nil || d.Level != store.LevelDisk {
+			t.Errorf("the level is %s, %v", d.Level, err)
+		}
 		tr := newTraffic(t, a, b)
 		var wg sync.WaitGroup
 		wg.Go(func() { tr.run(t, faultClients, faultKeys) })

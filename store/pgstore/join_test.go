@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/pgtest"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
@@ -71,6 +72,7 @@ func noError(t testing.TB, errs ...error) {
 }
 
 func TestWithTx(t *testing.T) {
+	clause.Proves(t, "G-TX")
 	owned(t, func(t *testing.T, e *joinEnv, begin func() ownedTx) {
 		t.Run("what is committed with the outcome is replayed", func(t *testing.T) {
 			tx := begin()
@@ -332,6 +334,7 @@ func TestLostCommit(t *testing.T) {
 // TestKilledCommit has the server lose the connection of a transaction while its
 // commit waits for a standby: it is committed there, and its client can't know.
 func TestKilledCommit(t *testing.T) {
+	clause.Proves(t, "G-TX")
 	t.Parallel()
 	server := pgtest.Start(t, nil)
 	e := joinEnvOn(t, server)

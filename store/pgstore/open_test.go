@@ -170,6 +170,7 @@ func TestMigrations(t *testing.T) {
 }
 
 func TestDurability(t *testing.T) {
+	clause.Proves(t, "G-LEVEL")
 	safe := map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "synchronous_standby_names": "",
 		"transaction_read_only": "off", "pg_is_in_recovery": "off"}
 	for _, c := range []struct {

@@ -16,6 +16,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/pgtest"
 )
 
@@ -210,6 +211,7 @@ func ways(t *testing.T, body func(t *testing.T, e *joinEnv)) {
 }
 
 func TestDo(t *testing.T) {
+	clause.Proves(t, "G-TX")
 	ways(t, func(t *testing.T, e *joinEnv) {
 		t.Run("a duplicate gets the outcome and another payload a conflict", func(t *testing.T) {
 			e.t = t

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/offsetclock"
 	"github.com/semelhq/semel/internal/redistest"
 	"github.com/semelhq/semel/store"
@@ -123,6 +124,7 @@ func (tt *testTime) live(t *testing.T, d time.Duration, stores ...*Store) {
 // A server's clock that leaps is followed by nobody before it has lasted, nor by those who begin
 // meanwhile; one that is put back is never followed, and nobody is without a time.
 func TestAServerClockThatLeaps(t *testing.T) {
+	clause.Proves(t, "G-CLOCK")
 	srv := redistest.Start(t, "")
 	for _, leap := range []time.Duration{10 * time.Second, 2 * time.Hour, 25 * time.Hour, 400 * 24 * time.Hour} {
 		t.Run(leap.String(), func(t *testing.T) {

@@ -13,9 +13,12 @@ import (
 )
 
 func TestNothingIsLostWhenAServerThatAlwaysSyncsIsKilled(t *testing.T) {
-	clause.Proves(t, "CORE-CONC.1")
+	clause.Proves(t, "CORE-CONC.1", "ON-REDIS", "G-DURABLE")
 	srv := redistest.Start(t, "always")
 	s := mustOpen(t, srv.URL(), nil)
+	if d := durability(t, s); d.Level != store.LevelDisk {
+		t.Errorf("the level is %s", d.Level)
+	}
 	l := startLoad(t, s, 32, nil)
 	const kills = 5
 	for range kills {
@@ -35,6 +38,7 @@ func TestNothingIsLostWhenAServerThatAlwaysSyncsIsKilled(t *testing.T) {
 }
 
 func TestAServerThatSyncsEverySecondSaysSo(t *testing.T) {
+	clause.Proves(t, "ON-REDIS-EVERYSEC")
 	srv := redistest.Start(t, "everysec")
 	s := mustOpen(t, srv.URL(), nil)
 	d := durability(t, s)
@@ -92,6 +96,7 @@ func servedBy(t *testing.T, s *Store, n *redistest.Server) func(semel.ID) bool {
 // A master whose replication is cut goes on acknowledging; when it is lost, so is
 // what it acknowledged. That is what the level cache-grade says.
 func TestAFailoverLosesWhatTheLevelSays(t *testing.T) {
+	clause.Proves(t, "ON-REDIS-REPLICAS")
 	t.Parallel()
 	c := redistest.StartCluster(t, "always")
 	s := mustOpen(t, c.URL(), &Options{Timeout: time.Second})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/redistest"
 	"github.com/semelhq/semel/store"
 )
@@ -18,6 +19,7 @@ import (
 // over: those calls run again, all of them, and no others do. That is what the level
 // cache-grade says, and why the strict profile refuses a Cluster.
 func TestAnIsolatedMasterLosesWhatTheLevelSays(t *testing.T) {
+	clause.Proves(t, "ON-REDIS-REPLICAS")
 	t.Parallel()
 	// On a busy machine, calls take their time until it notices that it is cut off.
 	c := redistest.StartPartitionedCluster(t, "always", "cluster-node-timeout", "5000")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/redistest"
 	"github.com/semelhq/semel/store"
 )
@@ -186,6 +187,7 @@ func TestServersThatWillDo(t *testing.T) {
 }
 
 func TestDurabilityIsReadFromTheLiveSettings(t *testing.T) {
+	clause.Proves(t, "G-LEVEL")
 	srv := redistest.Start(t, "always")
 	s := mustOpen(t, srv.URL(), nil)
 	check := func(level store.Level, unsafe ...string) {

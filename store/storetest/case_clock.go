@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/store"
 )
 
@@ -30,6 +31,7 @@ var clockCases = []testCase{
 		why:   ruleLeap,
 		leaps: true,
 		run: func(t *testing.T, env Env) {
+			clause.Proves(t, "G-CLOCK")
 			e, began := newEngine(t, env.Store), now(t, env.Store)
 			done, held := call(opRetry, "done"), semel.Call{}
 			complete(t, begin(t, e, done, semel.Execute).Attempt, "result")

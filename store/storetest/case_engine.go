@@ -132,7 +132,7 @@ var engineCases = []testCase{
 
 // deadHolder has an engine die that holds a call of each policy.
 func deadHolder(t *testing.T, env Env) {
-	clause.Proves(t, "CORE-INV.1", "IDS-IX.3")
+	clause.Proves(t, "CORE-INV.1", "IDS-IX.3", "G-PROGRESS")
 	dying, control := faulty(t, env.Store)
 	alive := newEngine(t, env.Store)
 	first := begin(t, dying, call(opRetry, "k"), semel.Execute)

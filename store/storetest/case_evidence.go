@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/store"
 )
 
@@ -25,6 +26,7 @@ var evidenceCases = []testCase{
 		why:   ruleEvidence,
 		needs: canEvidence,
 		run: func(t *testing.T, env Env) {
+			clause.Proves(t, "G-EVIDENCE")
 			s := env.Store
 			id := key("k")
 			a, b, c, d := entry(id, "first claim"), entry(id, "second claim"), entry(id, "completion"), entry(id, "nothing")

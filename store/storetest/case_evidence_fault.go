@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
@@ -83,6 +84,7 @@ var evidenceFaultCases = []testCase{
 		why:   ruleEvidence + " " + ruleRetry,
 		needs: canEvidence,
 		run: func(t *testing.T, env Env) {
+			clause.Proves(t, "G-EVIDENCE")
 			e, control := witnessed(t, env.Store, 0)
 			keys := 0
 			for _, form := range failing {

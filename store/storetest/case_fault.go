@@ -60,6 +60,7 @@ var faultCases = []testCase{
 		name: "while the store fails at the claim nothing is executed, and afterwards the call runs once",
 		why:  ruleClosed,
 		run: func(t *testing.T, env Env) {
+			clause.Proves(t, "G-CLOSED")
 			e, control := withShortTimeout(t, env.Store)
 			patient := newEngine(t, env.Store)
 			for _, form := range append(failing, faultstore.Hang) {

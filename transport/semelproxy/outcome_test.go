@@ -222,6 +222,7 @@ func TestAbandonedCallsRunAgainWhereTheOperationSaysSo(t *testing.T) {
 }
 
 func TestAKeptConnectionThatBreaksIsNotSentOnAgain(t *testing.T) {
+	clause.Proves(t, "G-SENT")
 	// The second request on a connection is read and not answered. net/http by
 	// itself would send it again on a new connection, as it has a key.
 	var requests atomic.Int64
@@ -350,6 +351,7 @@ func TestALostLeaseDoesNotLoseTheUpstreamsAnswer(t *testing.T) {
 }
 
 func TestAStoreThatIsDownSendsNothing(t *testing.T) {
+	clause.Proves(t, "G-CLOSED")
 	up := newUpstream(t, nil, run)
 	w := newWorld(t, up.URL, nil)
 	w.store.switchTo(true)

@@ -51,7 +51,7 @@ func TestDuplicatesGetTheFirstAnswer(t *testing.T) {
 }
 
 func TestFiftyConcurrentEqualPostsAreOneUpstreamHit(t *testing.T) {
-	clause.Proves(t, "IDS-IX.3", "IDS-XIII.2")
+	clause.Proves(t, "IDS-IX.3", "IDS-XIII.2", "G-SENT")
 	for _, protocol := range []semelproxy.Protocol{semelproxy.ProtocolHTTP1, semelproxy.ProtocolH2C} {
 		t.Run(string(protocol), func(t *testing.T) {
 			release := make(chan struct{})

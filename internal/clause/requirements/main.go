@@ -1,7 +1,8 @@
-// Command requirements turns the records of a test run into docs/requirements.md: one
-// line per clause of the specifications, with the tests that prove it. It fails if the
-// source calls clause.Proves where no passing test of the run did, so that a claim can't
-// outlive its proof.
+// Command requirements turns the records of a test run into two pages:
+// docs/requirements.md has one line per clause of the specifications, with the tests that
+// prove it, and docs/guarantees.md what Semel promises, where, and by which tests. It fails
+// if the source calls clause.Proves where no passing test of the run did, or if a promise
+// has no test, so that a claim can't outlive its proof.
 //
 // Usage, in the module root, after go test ./... with SEMEL_CLAUSE_DIR set:
 //
@@ -20,20 +21,23 @@ import (
 	"github.com/semelhq/semel/internal/clause"
 )
 
-const page = "docs/requirements.md"
+const (
+	requirementsPage = "docs/requirements.md"
+	guaranteesPage   = "docs/guarantees.md"
+)
 
 func main() {
 	records := flag.String("records", os.Getenv(clause.DirEnv), "`directory` with the records of the run; the default is $"+clause.DirEnv)
-	check := flag.Bool("check", false, "write nothing; fail if "+page+" is not what would be written")
+	check := flag.Bool("check", false, "write nothing; fail if a page is not what would be written")
 	flag.Parse()
-	if err := run(".", *records, *check); err != nil {
+	if err := run(".", *records, *check, clause.Made); err != nil {
 		fmt.Fprintln(os.Stderr, "requirements:", err)
 		os.Exit(1)
 	}
 }
 
-// run works on the module in root with the records in dir.
-func run(root, dir string, check bool) error {
+// run works on the module in root with the records in dir, and writes or checks both pages.
+func run(root, dir string, check bool, promises clause.Promises) error {
 	if dir == "" {
 		return errors.New("no directory with records: set -records or " + clause.DirEnv)
 	}
@@ -52,7 +56,17 @@ func run(root, dir string, check bool) error {
 	if err := match(claims, records); err != nil {
 		return err
 	}
-	text := render(module, records)
+	if err := unproved(module, promises, records); err != nil {
+		return err
+	}
+	return errors.Join(
+		put(root, requirementsPage, render(module, records), check),
+		put(root, guaranteesPage, renderGuarantees(module, promises, records), check),
+	)
+}
+
+// put writes a page, or checks the one that is there.
+func put(root, page, text string, check bool) error {
 	file := filepath.Join(root, filepath.FromSlash(page))
 	if !check {
 		return os.WriteFile(file, []byte(text), 0o644)
@@ -61,7 +75,7 @@ func run(root, dir string, check bool) error {
 	if err != nil {
 		return err
 	}
-	return compare(string(committed), text)
+	return compare(page, string(committed), text)
 }
 
 // modulePath reads the module's path from the go.mod file in root.
@@ -80,7 +94,7 @@ func modulePath(root string) (string, error) {
 
 // compare returns an error that shows the first line in which the committed
 // page differs from the page that the run gives.
-func compare(committed, want string) error {
+func compare(page, committed, want string) error {
 	if committed == want {
 		return nil
 	}

@@ -51,6 +51,7 @@ func oneClaim() map[string]string {
 	return map[string]string{
 		"go.mod":               "module " + module + "\n\ngo 1.26\n",
 		"docs/requirements.md": "old\n",
+		"docs/guarantees.md":   "old\n",
 		"a/a_test.go": `package a
 
 import "example.com/m/internal/clause"
@@ -74,7 +75,7 @@ func TestRun(t *testing.T) {
 	}
 	t.Run("proved claims give a page that the check then accepts", func(t *testing.T) {
 		root, dir := tree(t, oneClaim()), recordsDir(t, first, second)
-		if err := run(root, dir, false); err != nil {
+		if err := run(root, dir, false, clause.Promises{}); err != nil {
 			t.Fatal(err)
 		}
 		page, err := os.ReadFile(filepath.Join(root, "docs", "requirements.md"))
@@ -90,30 +91,30 @@ func TestRun(t *testing.T) {
 				t.Errorf("page lacks %q:\n%s", want, page)
 			}
 		}
-		if err := run(root, dir, true); err != nil {
+		if err := run(root, dir, true, clause.Promises{}); err != nil {
 			t.Fatalf("check: %v", err)
 		}
 	})
 	t.Run("the check refuses another page and writes nothing", func(t *testing.T) {
 		root := tree(t, oneClaim())
-		wantFault(t, run(root, recordsDir(t, first, second), true), "out of date")
+		wantFault(t, run(root, recordsDir(t, first, second), true, clause.Promises{}), "out of date")
 		if page, err := os.ReadFile(filepath.Join(root, "docs", "requirements.md")); err != nil || string(page) != "old\n" {
 			t.Errorf("page is now %q, %v", page, err)
 		}
 	})
 	t.Run("a claim without a record is refused by name", func(t *testing.T) {
-		wantFault(t, run(tree(t, oneClaim()), recordsDir(t, first), false), "a/a_test.go:6: CORE-INV.2 is claimed")
+		wantFault(t, run(tree(t, oneClaim()), recordsDir(t, first), false, clause.Promises{}), "a/a_test.go:6: CORE-INV.2 is claimed")
 	})
 	t.Run("a record of the same clause from elsewhere does not help", func(t *testing.T) {
 		elsewhere := record("CORE-INV.2", module+"/a", "TestA", "a/a_test.go", 7)
-		wantFault(t, run(tree(t, oneClaim()), recordsDir(t, first, elsewhere), false), "a/a_test.go:6: CORE-INV.2 is claimed")
+		wantFault(t, run(tree(t, oneClaim()), recordsDir(t, first, elsewhere), false, clause.Promises{}), "a/a_test.go:6: CORE-INV.2 is claimed")
 	})
 	t.Run("a record without a claim is refused by name", func(t *testing.T) {
 		stale := record("CORE-INV.3", module+"/a", "TestA", "a/a_test.go", 6)
-		wantFault(t, run(tree(t, oneClaim()), recordsDir(t, first, second, stale), false), "CORE-INV.3 is recorded by TestA, but not claimed")
+		wantFault(t, run(tree(t, oneClaim()), recordsDir(t, first, second, stale), false, clause.Promises{}), "CORE-INV.3 is recorded by TestA, but not claimed")
 	})
 	t.Run("no directory is refused", func(t *testing.T) {
-		wantFault(t, run(tree(t, oneClaim()), "", false), "-records")
+		wantFault(t, run(tree(t, oneClaim()), "", false, clause.Promises{}), "-records")
 	})
 }
 
@@ -124,6 +125,7 @@ func TestRealRun(t *testing.T) {
 	files := map[string]string{
 		"go.mod":               "module example.com/m\n\ngo 1.26\n",
 		"docs/requirements.md": "",
+		"docs/guarantees.md":   "",
 		"a/a_test.go": `package a
 
 import (
@@ -146,7 +148,7 @@ func TestA(t *testing.T) {
 }
 `,
 	}
-	for _, name := range []string{"clause.go", "proves.go", "record.go", "requirements.tsv"} {
+	for _, name := range []string{"clause.go", "guarantee.go", "promises.go", "proves.go", "record.go", "requirements.tsv"} {
 		data, err := os.ReadFile(filepath.Join("..", name))
 		if err != nil {
 			t.Fatal(err)
@@ -164,10 +166,10 @@ func TestA(t *testing.T) {
 		}
 		return dir
 	}
-	if err := run(root, goTest(), false); err != nil {
+	if err := run(root, goTest(), false, clause.Promises{}); err != nil {
 		t.Errorf("with the test passing: %v", err)
 	}
-	if err := run(root, goTest("SKIP_FIRST=1"), false); err == nil {
+	if err := run(root, goTest("SKIP_FIRST=1"), false, clause.Promises{}); err == nil {
 		t.Error("with the test skipped: no error")
 	}
 }

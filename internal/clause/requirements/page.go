@@ -41,12 +41,18 @@ func match(claims []claim, records []clause.Record) error {
 	return errors.New("claims and the run do not agree:\n  " + strings.Join(slices.Compact(faults), "\n  "))
 }
 
-// render writes the page. It depends only on the table of clauses and on which tests
+// render writes the page of requirements. It depends only on the table of clauses and on which tests
 // passed: line numbers and the order of the run don't change it.
 func render(module string, records []clause.Record) string {
 	tests := make(map[string][]string)
 	for _, r := range records {
 		tests[r.Clause] = append(tests[r.Clause], testName(module, r))
+	}
+	proved := 0
+	for _, c := range clause.All() {
+		if len(tests[c.ID]) > 0 {
+			proved++
+		}
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Requirements
@@ -58,7 +64,7 @@ A test names its clauses in its first line, and is listed only if it ran and pas
 A clause without such a test is "not yet proved".
 
 **%d of %d clauses are proved.**
-`, len(tests), len(clause.All()))
+`, proved, len(clause.All()))
 	source := ""
 	for _, c := range clause.All() {
 		if c.Source != source {
@@ -86,12 +92,17 @@ func provedBy(tests []string) string {
 	}
 	slices.Sort(tests)
 	tests = slices.Compact(tests)
+	return list(tests, shownTests)
+}
+
+// list names the first tests, and counts the others.
+func list(tests []string, limit int) string {
 	var shown []string
-	for _, t := range tests[:min(shownTests, len(tests))] {
+	for _, t := range tests[:min(limit, len(tests))] {
 		shown = append(shown, "`"+cell(t)+"`")
 	}
 	text := strings.Join(shown, ", ")
-	if more := len(tests) - shownTests; more > 0 {
+	if more := len(tests) - limit; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

@@ -62,7 +62,7 @@ func TestCompare(t *testing.T) {
 		{"a missing line", "a", "a\nb", "line 2:\n  committed: (end of file)\n  this run:  b"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := compare(test.committed, test.want)
+			err := compare(requirementsPage, test.committed, test.want)
 			if (err == nil) != (test.shown == "") || err != nil && !strings.HasSuffix(err.Error(), test.shown) {
 				t.Fatalf("compare = %v, want %q", err, test.shown)
 			}
