@@ -41,6 +41,7 @@ func validate(p *strictyaml.Report, c *Config) {
 	v.whatsapp()
 	v.webhooks()
 	v.activitypub()
+	v.mounts()
 	v.dispatch()
 }
 

@@ -121,7 +121,6 @@ func (v *validator) activitypub() {
 		v.signatures(at+".signatures", &a.Signatures)
 		v.secrets(at+".upstream_secret_files", a.UpstreamSecretFiles)
 		v.inbox(at, a)
-		v.inboxPaths(i)
 	}
 	if len(v.c.ActivityPub) > 0 {
 		v.doorNames(activitypub.OperationPrefix, activitypub.Principal, "activities")
@@ -207,36 +206,6 @@ type anyVerifier struct{}
 
 func (anyVerifier) VerifyActor(*http.Request, []byte, string) (httpsig.Signer, error) {
 	return httpsig.Signer{}, nil
-}
-
-// inboxPaths refuses doors and routes at the paths of an inbox: one of the two would get
-// no requests.
-func (v *validator) inboxPaths(i int) {
-	a, at := &v.c.ActivityPub[i], fmt.Sprintf("activitypub[%d]", i)
-	taken := func(setting, path string) {
-		if path != "" && a.Serves(path) {
-			v.bad(setting, "give each a path of its own", "%s is an inbox of %s", path, at)
-		}
-	}
-	taken("commands.whatsapp.path", v.c.Commands.WhatsApp.Path)
-	for k := range v.c.Webhooks {
-		taken(fmt.Sprintf("webhooks[%d].path", k), v.c.Webhooks[k].Path)
-	}
-	for k := range v.c.Forrst {
-		taken(fmt.Sprintf("forrst[%d].path", k), v.c.Forrst[k].Path)
-	}
-	for k := range v.c.Routes {
-		match := v.c.Routes[k].Match
-		if path := strings.TrimSuffix(match[strings.LastIndex(match, " ")+1:], "{$}"); a.Serves(path) {
-			v.bad(fmt.Sprintf("routes[%d].match", k), "give it another path", "%s is an inbox of %s, so the route would get no requests", path, at)
-		}
-	}
-	for k := range i {
-		other := &v.c.ActivityPub[k]
-		if slices.ContainsFunc(a.inboxes(), other.Serves) || slices.ContainsFunc(other.inboxes(), a.Serves) {
-			v.bad(at, "give each its own paths", "it has inboxes at paths of activitypub[%d]", k)
-		}
-	}
 }
 
 // inboxes are the paths of its inboxes.

@@ -49,14 +49,9 @@ func deriveForrst(c *Config, follows func(path, from string)) {
 
 // forrst checks the services that are offered over Forrst.
 func (v *validator) forrst() {
-	paths := map[string]int{}
 	for i := range v.c.Forrst {
 		f, at := &v.c.Forrst[i], fmt.Sprintf("forrst[%d]", i)
-		v.ownPath(at+".path", f.Path)
-		if first, twice := paths[f.Path]; twice && f.Path != "" {
-			v.bad(at+".path", "", "forrst[%d] has the same path", first)
-		}
-		paths[f.Path] = i
+		v.plainPath(at+".path", f.Path, "/forrst")
 		if f.HashKeyFile != "" {
 			if key, ok := secretFile(v.Report, at+".hash_key_file", f.HashKeyFile); ok && len(key) < minHashKey {
 				v.bad(at+".hash_key_file", "make one with: openssl rand -base64 32", "the secret has %d bytes, fewer than %d", len(key), minHashKey)
@@ -65,22 +60,6 @@ func (v *validator) forrst() {
 		v.credentials(at+".credential", f.Credential)
 		v.body(at+".max_body", f.MaxBody)
 		v.forrstFunctions(at+".functions", f.Functions)
-	}
-}
-
-// ownPath checks a path that no route may take.
-func (v *validator) ownPath(at, p string) {
-	if p == "" {
-		return
-	}
-	v.plainPath(at, p, "/forrst")
-	if p == v.c.Commands.WhatsApp.Path {
-		v.bad(at, "", "commands.whatsapp has the same path")
-	}
-	for i := range v.c.Routes {
-		if match := v.c.Routes[i].Match; match[strings.LastIndex(match, " ")+1:] == p {
-			v.bad(fmt.Sprintf("routes[%d].match", i), "give it another path", "%s is that of a service over Forrst, so the route would never be taken", p)
-		}
 	}
 }
 

@@ -118,17 +118,14 @@ func (w *Webhook) UpstreamSecrets() ([]string, error) { return readSecretFiles(w
 // webhooks checks the webhooks. Secrets are read, so that a bad one is found before the
 // service starts with it.
 func (v *validator) webhooks() {
-	paths, names := map[string]string{}, map[string]string{}
+	names := map[string]string{}
 	for i := range v.c.Webhooks {
 		w, at := &v.c.Webhooks[i], fmt.Sprintf("webhooks[%d]", i)
-		v.webhookPath(at+".path", w.Path)
-		if first, twice := paths[w.Path]; twice && w.Path != "" || w.Path != "" && w.Path == v.c.Commands.WhatsApp.Path {
-			v.bad(at+".path", "give each a path of its own", "%s has the path %s too", cmp.Or(first, "commands.whatsapp"), w.Path)
-		}
+		v.plainPath(at+".path", w.Path, "/webhooks/whatsapp")
 		if first, twice := names[w.Name]; twice && w.Name != "" {
 			v.bad(at+".name", "write a name, such as "+w.Name+"-2", "%s has the name %q too, so their events would be the same", first, w.Name)
 		}
-		paths[w.Path], names[w.Name] = at, at
+		names[w.Name] = at
 		v.secrets(at+".upstream_secret_files", w.UpstreamSecretFiles)
 		if w.Mode != webhook.Sync && w.OnAbandoned != "" {
 			v.bad(at+".on_abandoned", "leave it out, or write mode: sync", "an event that was acknowledged is always posted again")

@@ -3,11 +3,9 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"path"
 	"reflect"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/semelhq/semel/protocol/ids/whatsapp"
@@ -43,10 +41,7 @@ func deriveWhatsApp(c *Config, origins *Origins) {
 	}
 }
 
-var (
-	webhookPath   = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+$`)
-	phoneNumberID = regexp.MustCompile(`^[0-9]{1,64}$`)
-)
+var phoneNumberID = regexp.MustCompile(`^[0-9]{1,64}$`)
 
 // whatsapp checks the WhatsApp webhook. It reads secrets, so that a bad one is found
 // before the service starts with it.
@@ -64,7 +59,7 @@ func (v *validator) whatsapp() {
 	if v.c.Commands.Registry == "" {
 		v.bad("commands.registry", "name the registry of the commands", "messages bring commands, and no commands are declared")
 	}
-	v.webhookPath(at+".path", w.Path)
+	v.plainPath(at+".path", w.Path, "/webhooks/whatsapp")
 	v.whatsappSecrets(at, w)
 	if w.MapperURL != "" {
 		v.duration(at+".mapper_timeout", w.MapperTimeout, Duration(100*time.Millisecond), Duration(10*time.Minute))
@@ -75,30 +70,6 @@ func (v *validator) whatsapp() {
 	v.secrets(at+".reply_secret_files", w.ReplySecretFiles)
 	v.numbers(at+".numbers", w.Numbers)
 	v.ownNames()
-}
-
-// plainPath checks that a path can be the service's own.
-func (v *validator) plainPath(at, p, example string) {
-	switch {
-	case p == "":
-	case !webhookPath.MatchString(p) || path.Clean(p) != p:
-		v.bad(at, "write such as "+example, "%q is not a path of plain words", p)
-	case strings.HasPrefix(p+"/", "/v1/") || strings.HasPrefix(p+"/", ownPrefix):
-		v.bad(at, "write such as "+example, "paths like %q belong to the API", p)
-	}
-}
-
-// webhookPath checks that a path can be that of a webhook.
-func (v *validator) webhookPath(at, p string) {
-	if p == "" {
-		return
-	}
-	v.plainPath(at, p, "/webhooks/whatsapp")
-	for i := range v.c.Routes {
-		if match := v.c.Routes[i].Match; match[strings.LastIndex(match, " ")+1:] == p {
-			v.bad(fmt.Sprintf("routes[%d].match", i), "give the webhook a path of its own", "%s is the webhook of %s, so the route would get no requests", p, strings.TrimSuffix(at, ".path"))
-		}
-	}
 }
 
 // whatsappSecrets checks the secrets that WhatsApp and the webhook share.

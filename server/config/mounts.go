@@ -1,0 +1,106 @@
+package config
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// mount is the place of a door on the data listener, which no route and no other door may
+// have: one of the two would get no requests.
+type mount struct {
+	door  string   // its section, such as webhooks[0]
+	path  string   // the setting that says where it is
+	paths []string // where it is
+	// serves reports further paths; nil: there are none.
+	serves func(path string) bool
+	// is says what is at a path, and lost what is wrong with a route there; hint says what
+	// to do.
+	is, lost, hint string
+}
+
+const lostRoute = "so the route would get no requests"
+
+// mounts lists the doors. Those whose path isn't set are left out.
+func (c *Config) mounts() (list []mount) {
+	add := func(m mount) {
+		m.paths = slices.DeleteFunc(m.paths, func(p string) bool { return p == "" })
+		if len(m.paths) > 0 {
+			list = append(list, m)
+		}
+	}
+	hook := func(door, path string) {
+		add(mount{door: door, path: door + ".path", paths: []string{path}, is: "the webhook of " + door, lost: lostRoute, hint: "give the webhook a path of its own"})
+	}
+	hook("commands.whatsapp", c.Commands.WhatsApp.Path)
+	for i := range c.Webhooks {
+		hook(fmt.Sprintf("webhooks[%d]", i), c.Webhooks[i].Path)
+	}
+	for i := range c.Forrst {
+		door := fmt.Sprintf("forrst[%d]", i)
+		add(mount{door: door, path: door + ".path", paths: []string{c.Forrst[i].Path}, is: "that of a service over Forrst", lost: "so the route would never be taken", hint: "give it another path"})
+	}
+	for i := range c.ActivityPub {
+		door := fmt.Sprintf("activitypub[%d]", i)
+		add(mount{door: door, path: door, paths: c.ActivityPub[i].inboxes(), serves: c.ActivityPub[i].Serves, is: "an inbox of " + door, lost: lostRoute, hint: "give it another path"})
+	}
+	return list
+}
+
+// at reports whether the door gets requests to a path.
+func (m *mount) at(path string) bool {
+	return slices.Contains(m.paths, path) || m.serves != nil && m.serves(path)
+}
+
+// mounts refuses routes at the paths of doors, and two doors at one path.
+func (v *validator) mounts() {
+	list := v.c.mounts()
+	for i := range list {
+		m := &list[i]
+		for k := range v.c.Routes {
+			match := v.c.Routes[k].Match
+			if at := strings.TrimSuffix(match[strings.LastIndex(match, " ")+1:], "{$}"); m.at(at) {
+				v.bad(fmt.Sprintf("routes[%d].match", k), m.hint, "%s is %s, %s", at, m.is, m.lost)
+			}
+		}
+		for k := range i {
+			v.apart(&list[k], m)
+		}
+	}
+}
+
+// apart refuses a door at a path of an earlier one.
+func (v *validator) apart(first, m *mount) {
+	if m.serves != nil && first.serves != nil {
+		if slices.ContainsFunc(m.paths, first.serves) || slices.ContainsFunc(first.paths, m.serves) {
+			v.bad(m.path, "give each its own paths", "it has inboxes at paths of %s", first.door)
+		}
+		return
+	}
+	if m.serves != nil {
+		first, m = m, first
+	}
+	i := slices.IndexFunc(m.paths, first.at)
+	switch {
+	case i < 0:
+	case first.serves != nil:
+		v.bad(m.path, "give each a path of its own", "%s is %s", m.paths[i], first.is)
+	default:
+		v.bad(m.path, "give each a path of its own", "%s has the path %s too", first.door, m.paths[i])
+	}
+}
+
+var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+$`)
+
+// plainPath checks that a path can be the service's own.
+func (v *validator) plainPath(at, p, example string) {
+	switch {
+	case p == "":
+	case !plainPath.MatchString(p) || path.Clean(p) != p:
+		v.bad(at, "write such as "+example, "%q is not a path of plain words", p)
+	case strings.HasPrefix(p+"/", "/v1/") || strings.HasPrefix(p+"/", ownPrefix):
+		v.bad(at, "write such as "+example, "paths like %q belong to the API", p)
+	}
+}
