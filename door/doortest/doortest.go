@@ -34,6 +34,9 @@ type Door struct {
 	// Witness makes the evidence log on a store, for a door whose operations demand evidence.
 	// Optional.
 	Witness func(t *testing.T, st semel.Store) semel.Witness
+	// Words are the replies of a door that doesn't answer over HTTP. Nil: the status and the
+	// code of the table of package door.
+	Words func(code semel.Code) Reply
 	// Differs has the replies that the door's protocol demands in place of those of the
 	// table of package door.
 	Differs map[semel.Code]Reply
@@ -249,6 +252,9 @@ func (d *Door) tells(got Reply, code semel.Code) error {
 			return fmt.Errorf("package door has no meaning for the code %q", code)
 		}
 		want = Reply{m.Status, string(code)}
+		if d.Words != nil {
+			want = d.Words(code)
+		}
 	}
 	if got != want {
 		return fmt.Errorf("for %q the caller is told %+v, want %+v", code, got, want)
