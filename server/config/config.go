@@ -7,8 +7,8 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// Config has all settings. The comments of the fields, here and in config_doors.go, are the
-// descriptions in the schema.
+// Config has all settings. The comments of the fields, and of the
+// structs in them, are the descriptions in the schema.
 // The json tag is the name in YAML and JSON. The other tags are: default, the value if
 // nothing is written; enum, the allowed values; range, the smallest and the largest
 // value; required, for a setting without a default; flag, the command line flag that sets

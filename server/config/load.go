@@ -223,9 +223,6 @@ func derive(c *Config, origins *Origins, p *strictyaml.Report) {
 		m.Principal = cmp.Or(m.Principal, m.Subject)
 		m.Tenant = cmp.Or(m.Tenant, c.Auth.DefaultTenant)
 	}
-	deriveWhatsApp(c, origins)
-	deriveWebhooks(c, origins)
-	deriveActivityPub(c)
 	if c.API == "" {
 		c.API = APIOpen
 		if c.Auth.Configured() {
@@ -265,7 +262,9 @@ func derive(c *Config, origins *Origins, p *strictyaml.Report) {
 			follows(path+".body", "profile "+profile.Name)
 		}
 	}
-	deriveForrst(c, follows)
+	for _, section := range doorSections {
+		section.derive(c, origins, follows)
+	}
 	deriveArchive(c, origins, follows)
 	byRoutes := routeDefaults(c, p)
 	for i := range c.Operations {

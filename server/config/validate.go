@@ -34,13 +34,12 @@ func validate(p *strictyaml.Report, c *Config) {
 	v.api()
 	v.operations()
 	v.routes()
-	v.forrst()
 	v.quotas()
 	v.archive()
 	v.evidence()
-	v.whatsapp()
-	v.webhooks()
-	v.activitypub()
+	for _, section := range doorSections {
+		section.validate(&v)
+	}
 	v.mounts()
 	v.dispatch()
 }

@@ -7,9 +7,6 @@ import (
 
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/internal/strictyaml"
-	"github.com/semelhq/semel/protocol/activitypub"
-	"github.com/semelhq/semel/protocol/ids/whatsapp"
-	"github.com/semelhq/semel/protocol/webhook"
 	"github.com/semelhq/semel/server/auth"
 )
 
@@ -105,10 +102,4 @@ func readSecretFiles(files []string) ([]string, error) {
 // deliveryOperation reports whether the operation belongs to messages on their way.
 func deliveryOperation(name string) bool {
 	return strings.HasPrefix(name, "semel.")
-}
-
-// ReservedOperation reports whether a name belongs to the service's own doors, so that
-// nobody may declare such an operation or begin its calls.
-func ReservedOperation(name string) bool {
-	return deliveryOperation(name) || strings.HasPrefix(name, webhook.OperationPrefix) || strings.HasPrefix(name, activitypub.OperationPrefix) || name == whatsapp.MessageOperation || name == whatsapp.StatusOperation
 }

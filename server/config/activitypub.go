@@ -15,13 +15,87 @@ import (
 	"strings"
 	"time"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/protocol/activitypub"
 	"github.com/semelhq/semel/protocol/activitypub/httpsig"
 	"github.com/semelhq/semel/server/auth"
 )
 
+// ActivityPub is the inboxes of a server's actors, to which other servers deliver
+// activities; see [activitypub.Inbox].
+type ActivityPub struct {
+	// Name of the inbox, which tells its activities from those of others.
+	Name string `json:"name" default:"inbox"`
+	// URL of an actor, with {actor} for its name, such as https://social.example/actors/{actor}. Its inbox is below it, at /inbox. No route can hide it.
+	ActorsURL string `json:"actors_url" required:"true"`
+	// Names of the actors that there are. An activity for another gets 404.
+	Actors []string `json:"actors" required:"true" format:"actor"`
+	// Path of the inbox that all actors share, such as /inbox. Without it there is none.
+	SharedInbox string `json:"shared_inbox,omitzero"`
+	// What is taken from which instances; the first that fits counts. From all others what is signed is taken.
+	Instances []Instance `json:"instances,omitempty"`
+	// How signatures are verified.
+	Signatures Signatures `json:"signatures,omitzero"`
+	// Types of activities that are taken, such as Follow; others get 422. If empty, all are.
+	Types []string `json:"types,omitempty"`
+	// Whose activities they are. Defaults to auth.default_tenant.
+	Tenant string `json:"tenant,omitzero"`
+	// Where each activity is posted to, once: an http or https URL.
+	Upstream string `json:"upstream" required:"true" format:"http"`
+	// Files with a secret each, whsec_ and base64, that sign what is posted to the upstream by Standard Webhooks.
+	UpstreamSecretFiles []string `json:"upstream_secret_files,omitempty"`
+	// How long the upstream may take for one activity.
+	Timeout Duration `json:"timeout" default:"15s" range:"100ms,10m"`
+	// How long an activity whose post was cut off by a crash waits for the upstream's answer. Then it is posted again.
+	Lease Duration `json:"lease" default:"30s" range:"10ms,24h"`
+	// How long an activity is recognised. Servers repeat a delivery for two days or more.
+	Window Duration `json:"window" default:"7d" range:"2d,3650d"`
+	// How long a sender waits, after its signature is verified, for an activity to be taken or recognised. Then it gets 503 and delivers again.
+	Budget Duration `json:"budget" default:"100ms" range:"10ms,1m"`
+	// Largest activity.
+	MaxBody Size `json:"max_body" default:"1MB" range:"1KiB,1008KiB"`
+	// What goes to the evidence log: changes of records; decisions on top, what every delivery got; durable, each before its answer. Defaults to decisions where evidence.key_file is given, else none.
+	Evidence semel.EvidenceLevel `json:"evidence,omitzero" enum:"none,changes,decisions,durable"`
+}
+
+// Instance is what is taken from a server that delivers activities; see
+// [activitypub.Policy].
+type Instance struct {
+	// Host of the instance, with its port if that isn't the scheme's own, or *.host for those below it, or * for all.
+	Host string `json:"host" required:"true" format:"instance"`
+	// Take nothing from it, and fetch nothing from it: its requests get 403.
+	Refuse bool `json:"refuse,omitzero"`
+	// Whether what isn't signed is taken too. With allow, whoever can reach the inbox can speak for any actor of the instance.
+	Unsigned string `json:"unsigned" default:"refuse" enum:"refuse,allow"`
+}
+
+// Signatures say how the signatures of activities are verified; see [httpsig.Options].
+type Signatures struct {
+	// How old a signature may be.
+	MaxAge Duration `json:"max_age" default:"12h" range:"1m,30d"`
+	// Fetch signers' keys from addresses of this machine, of private networks and of cloud metadata too, and by http.
+	AllowPrivate bool `json:"allow_private,omitzero"`
+	// URL of the key that signs the requests for signers' keys, such as https://social.example/actors/alice#main-key. Some servers answer only signed requests.
+	KeyID string `json:"key_id,omitzero" with:"key_file,the file of the private key"`
+	// PEM file of that key: RSA, P-256 or Ed25519.
+	KeyFile string `json:"key_file,omitzero" with:"key_id,the URL of the public key"`
+}
+
+// activityPubDoors is the section activitypub.
+var activityPubDoors = doorSection{
+	derive: deriveActivityPub, validate: (*validator).activitypub,
+	mounts: func(c *Config) (list []mount) {
+		for i := range c.ActivityPub {
+			a, door := &c.ActivityPub[i], fmt.Sprintf("activitypub[%d]", i)
+			list = append(list, mount{door: door, path: door, paths: a.inboxes(), serves: a.Serves, is: "an inbox of " + door, lost: lostRoute, hint: "give it another path"})
+		}
+		return list
+	},
+	reserved: func(operation string) bool { return strings.HasPrefix(operation, activitypub.OperationPrefix) },
+}
+
 // deriveActivityPub fills in what follows from other settings.
-func deriveActivityPub(c *Config) {
+func deriveActivityPub(c *Config, _ *Origins, _ func(path, from string)) {
 	for i := range c.ActivityPub {
 		a := &c.ActivityPub[i]
 		a.Tenant = cmp.Or(a.Tenant, c.Auth.DefaultTenant)

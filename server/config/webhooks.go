@@ -15,9 +15,67 @@ import (
 	"github.com/semelhq/semel/server/auth"
 )
 
+// Webhook takes the webhooks of one sender, whose signature is its only credential; see
+// [webhook.Receiver].
+type Webhook struct {
+	// Path that the sender posts to, such as /webhooks/shopify. No route can hide it.
+	Path string `json:"path" required:"true"`
+	// How the sender signs and names its events: shopify, shopify-events, stripe, adyen, adyen-header, github, whatsapp, square, acp, standard-webhooks, standard-webhooks-ed25519, svix, paddle or slack, or a YAML file that says so.
+	Source string `json:"source" required:"true"`
+	// Name of the receiver, which tells its events from those of others. Defaults to the name of the source.
+	Name string `json:"name,omitzero"`
+	// File with the secret, or the public key, as the sender shows it; two while one replaces the other.
+	SecretFiles []string `json:"secret_files" required:"true"`
+	// File with the token by which the sender asks whether this is the right address, where it does.
+	VerifyTokenFile string `json:"verify_token_file,omitzero"`
+	// Address that the sender posts to, where it signs that.
+	URL string `json:"url,omitzero"`
+	// Whose events they are. Defaults to auth.default_tenant.
+	Tenant string `json:"tenant,omitzero"`
+	// ack answers when the events are durable, and posts them to the upstream afterwards. sync posts them while the sender waits, who delivers again after a failure.
+	Mode webhook.Mode `json:"mode" default:"ack" enum:"ack,sync"`
+	// Where each event is posted to, once: an http or https URL.
+	Upstream string `json:"upstream" required:"true" format:"http"`
+	// Files with a secret each, whsec_ and base64, that sign what is posted to the upstream by Standard Webhooks.
+	UpstreamSecretFiles []string `json:"upstream_secret_files,omitempty"`
+	// How long the upstream may take for one event.
+	Timeout Duration `json:"timeout" default:"15s" range:"100ms,10m"`
+	// With sync, what becomes of an event whose upstream did not answer: held until it is settled, or posted again.
+	OnAbandoned semel.AfterAbandon `json:"on_abandoned,omitzero" enum:"hold,retry"`
+	// What becomes of an event whose id was used with another content: parked, until you replay or discard it, or dropped.
+	OnConflict webhook.AfterConflict `json:"on_conflict" default:"park" enum:"park,drop"`
+	// How long an event whose post was cut off by a crash waits for the upstream's answer. Then it is posted again, or with sync on_abandoned decides.
+	Lease Duration `json:"lease" default:"30s" range:"10ms,24h"`
+	// How long an event is recognised. Defaults to 7d, or as long as the sender repeats itself if that is longer.
+	Window Duration `json:"window,omitzero"`
+	// Largest body of a delivery.
+	MaxBody Size `json:"max_body" default:"4MiB" range:"1KiB,64MiB"`
+	// What events mean to payments: card for the usual life of a card payment, or a YAML file with another. Without it nothing is checked.
+	Payments string `json:"payments,omitzero"`
+	// What goes to the evidence log: changes of records; decisions on top, what every delivery got; durable, each before its answer. Defaults to decisions where evidence.key_file is given, else none.
+	Evidence semel.EvidenceLevel `json:"evidence,omitzero" enum:"none,changes,decisions,durable"`
+}
+
+// webhookDoors is the section webhooks.
+var webhookDoors = doorSection{
+	derive: deriveWebhooks, validate: (*validator).webhooks,
+	mounts: func(c *Config) (list []mount) {
+		for i := range c.Webhooks {
+			list = append(list, webhookAt(fmt.Sprintf("webhooks[%d]", i), c.Webhooks[i].Path))
+		}
+		return list
+	},
+	reserved: func(operation string) bool { return strings.HasPrefix(operation, webhook.OperationPrefix) },
+}
+
+// webhookAt is the mount of a webhook.
+func webhookAt(door, path string) mount {
+	return mount{door: door, path: door + ".path", paths: []string{path}, is: "the webhook of " + door, lost: lostRoute, hint: "give the webhook a path of its own"}
+}
+
 // deriveWebhooks fills in what follows from other settings. What can't be read is left to
 // the validator.
-func deriveWebhooks(c *Config, origins *Origins) {
+func deriveWebhooks(c *Config, origins *Origins, _ func(path, from string)) {
 	for i := range c.Webhooks {
 		w, path := &c.Webhooks[i], fmt.Sprintf("webhooks[%d]", i)
 		w.Tenant = cmp.Or(w.Tenant, c.Auth.DefaultTenant)

@@ -8,6 +8,29 @@ import (
 	"strings"
 )
 
+// doorSection is what a section of the configuration that declares doors has to say to the
+// rest of it.
+type doorSection struct {
+	// derive fills in what follows from other settings, and validate checks the section.
+	derive   func(c *Config, origins *Origins, follows func(path, from string))
+	validate func(v *validator)
+	// mounts are the places of its doors.
+	mounts func(c *Config) []mount
+	// reserved reports whether an operation is its doors' own, so that nobody may declare it
+	// or begin its calls. Nil: none is.
+	reserved func(operation string) bool
+}
+
+// doorSections are the sections with doors. A new kind of door adds a line here, and its
+// section to [Config]. Inboxes come last, because they serve further paths than they list.
+var doorSections = []doorSection{whatsAppDoors, webhookDoors, forrstDoors, activityPubDoors}
+
+// ReservedOperation reports whether a name belongs to the service's own doors, so that
+// nobody may declare such an operation or begin its calls.
+func ReservedOperation(name string) bool {
+	return deliveryOperation(name) || slices.ContainsFunc(doorSections, func(s doorSection) bool { return s.reserved != nil && s.reserved(name) })
+}
+
 // mount is the place of a door on the data listener, which no route and no other door may
 // have: one of the two would get no requests.
 type mount struct {
@@ -25,26 +48,12 @@ const lostRoute = "so the route would get no requests"
 
 // mounts lists the doors. Those whose path isn't set are left out.
 func (c *Config) mounts() (list []mount) {
-	add := func(m mount) {
-		m.paths = slices.DeleteFunc(m.paths, func(p string) bool { return p == "" })
-		if len(m.paths) > 0 {
-			list = append(list, m)
+	for _, section := range doorSections {
+		for _, m := range section.mounts(c) {
+			if m.paths = slices.DeleteFunc(m.paths, func(p string) bool { return p == "" }); len(m.paths) > 0 {
+				list = append(list, m)
+			}
 		}
-	}
-	hook := func(door, path string) {
-		add(mount{door: door, path: door + ".path", paths: []string{path}, is: "the webhook of " + door, lost: lostRoute, hint: "give the webhook a path of its own"})
-	}
-	hook("commands.whatsapp", c.Commands.WhatsApp.Path)
-	for i := range c.Webhooks {
-		hook(fmt.Sprintf("webhooks[%d]", i), c.Webhooks[i].Path)
-	}
-	for i := range c.Forrst {
-		door := fmt.Sprintf("forrst[%d]", i)
-		add(mount{door: door, path: door + ".path", paths: []string{c.Forrst[i].Path}, is: "that of a service over Forrst", lost: "so the route would never be taken", hint: "give it another path"})
-	}
-	for i := range c.ActivityPub {
-		door := fmt.Sprintf("activitypub[%d]", i)
-		add(mount{door: door, path: door, paths: c.ActivityPub[i].inboxes(), serves: c.ActivityPub[i].Serves, is: "an inbox of " + door, lost: lostRoute, hint: "give it another path"})
 	}
 	return list
 }

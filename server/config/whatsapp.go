@@ -11,6 +11,45 @@ import (
 	"github.com/semelhq/semel/protocol/ids/whatsapp"
 )
 
+// Commands says which commands the service takes.
+type Commands struct {
+	// Registry of the commands, a YAML file; see semel ids lint. Without it there are no commands.
+	Registry string `json:"registry,omitzero"`
+	// Commands that come as WhatsApp messages.
+	WhatsApp WhatsApp `json:"whatsapp,omitzero"`
+}
+
+// WhatsApp is the webhook of a WhatsApp app. A delivery's only credential is its
+// signature; see [whatsapp.Ingress].
+type WhatsApp struct {
+	// Path of the webhook on the data listener, such as /webhooks/whatsapp. No route can hide it.
+	Path string `json:"path,omitzero" required:"true"`
+	// File with the token that WhatsApp sends to verify the webhook.
+	VerifyTokenFile string `json:"verify_token_file,omitzero" required:"true"`
+	// Files with the app's secret, which signs deliveries: one, or two during a rotation.
+	AppSecretFiles []string `json:"app_secret_files,omitempty" required:"true"`
+	// Where to ask for the command that a message means: an http or https URL.
+	MapperURL string `json:"mapper_url,omitzero" required:"true" secret:"url" format:"http"`
+	// How long one question to the mapper may take. Defaults to 10s.
+	MapperTimeout Duration `json:"mapper_timeout,omitzero"`
+	// Phone numbers of the app.
+	Numbers []WhatsAppNumber `json:"numbers,omitempty" required:"true"`
+	// Where replies to senders are posted: an http or https URL. Without it nobody gets a reply.
+	ReplyURL string `json:"reply_url,omitzero" secret:"url" format:"http"`
+	// Files with a secret each, whsec_ and base64. They sign replies by Standard Webhooks.
+	ReplySecretFiles []string `json:"reply_secret_files,omitempty"`
+}
+
+// WhatsAppNumber is a phone number and its tenant.
+type WhatsAppNumber struct {
+	// Id of the phone number, as WhatsApp gave it: digits, in quotes.
+	PhoneNumberID string `json:"phone_number_id" required:"true"`
+	// Tenant whose number it is. Defaults to auth.default_tenant.
+	Tenant string `json:"tenant,omitzero"`
+	// Rights of everybody who sends a message to this number, as the registry of commands names them.
+	Rights []string `json:"rights,omitempty"`
+}
+
 // minWhatsAppSecret is the shortest secret that the webhook accepts, in bytes.
 const minWhatsAppSecret = 8
 
@@ -30,8 +69,17 @@ func (w *WhatsApp) Secrets() (verifyToken string, app []string, err error) {
 // ReplySecrets reads the files with the secrets that sign replies.
 func (w *WhatsApp) ReplySecrets() ([]string, error) { return readSecretFiles(w.ReplySecretFiles) }
 
+// whatsAppDoors is the section commands.whatsapp.
+var whatsAppDoors = doorSection{
+	derive: deriveWhatsApp, validate: (*validator).whatsapp,
+	mounts: func(c *Config) []mount { return []mount{webhookAt("commands.whatsapp", c.Commands.WhatsApp.Path)} },
+	reserved: func(operation string) bool {
+		return operation == whatsapp.MessageOperation || operation == whatsapp.StatusOperation
+	},
+}
+
 // deriveWhatsApp fills in what follows from other settings.
-func deriveWhatsApp(c *Config, origins *Origins) {
+func deriveWhatsApp(c *Config, origins *Origins, _ func(path, from string)) {
 	w := &c.Commands.WhatsApp
 	for i := range w.Numbers {
 		w.Numbers[i].Tenant = cmp.Or(w.Numbers[i].Tenant, c.Auth.DefaultTenant)

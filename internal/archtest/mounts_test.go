@@ -1,0 +1,78 @@
+package archtest
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// servedProtocol finds the imports of protocols.
+var servedProtocol = regexp.MustCompile(`"` + regexp.QuoteMeta(modulePath) + `/(protocol/[a-z/]+)"`)
+
+// notDoors are packages below protocol that no caller reaches.
+var notDoors = map[string]bool{"protocol/inbox": true, "protocol/activitypub/httpsig": true}
+
+// mountFaults finds doors that the service or its configuration knows in more than one file.
+// A new door touches its package, a file and a line in package server, and a file and a line
+// in package config; everything else is a loop over doors.
+func mountFaults(files map[string]string) []string {
+	known := map[string][]string{} // files by room and door
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		room := path.Dir(name)
+		if room != "server" && room != "server/config" || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		var doors []string
+		for _, m := range servedProtocol.FindAllStringSubmatch(files[name], -1) {
+			if !notDoors[m[1]] {
+				doors = append(doors, m[1])
+			}
+		}
+		// A door in front of another one has both.
+		doors = slices.DeleteFunc(doors, func(d string) bool {
+			return slices.ContainsFunc(doors, func(other string) bool { return strings.HasPrefix(other, d+"/") })
+		})
+		if len(doors) > 1 {
+			known[room] = append(known[room], name)
+		}
+		for _, d := range doors {
+			known[room+" "+d] = append(known[room+" "+d], name)
+		}
+	}
+	var faults []string
+	for _, of := range slices.Sorted(maps.Keys(known)) {
+		if room, door, one := strings.Cut(of, " "); !one {
+			faults = append(faults, fmt.Sprintf("%s know several doors", known[of]))
+		} else if len(known[of]) > 1 {
+			faults = append(faults, fmt.Sprintf("%s knows %s in %s: a door has one file there", room, door, known[of]))
+		}
+	}
+	return faults
+}
+
+func TestDoorsAreMountedInOnePlace(t *testing.T) {
+	report(t, mountFaults(treeFiles(t)))
+}
+
+func TestMountRuleFinds(t *testing.T) {
+	imports := func(protocols ...string) string {
+		text := "package x\n"
+		for _, p := range protocols {
+			text += fmt.Sprintf("import %q\n", modulePath+"/protocol/"+p)
+		}
+		return text
+	}
+	wantFaults(t, mountFaults(map[string]string{
+		"server/webhook.go":    imports("webhook", "inbox"),
+		"server/generation.go": imports("webhook"),
+		"server/commands.go":   imports("ids"),
+		"server/whatsapp.go":   imports("ids", "ids/whatsapp"),
+		"server/config/all.go": imports("webhook", "forrst"),
+		"server/x_test.go":     imports("webhook", "forrst"),
+		"cmd/x.go":             imports("webhook", "forrst"),
+	}), "server knows protocol/webhook in", "server/config/all.go] know several doors")
+}

@@ -1,0 +1,184 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/strictyaml"
+	"github.com/semelhq/semel/transport/semelhttp"
+	"golang.org/x/mod/semver"
+)
+
+// Forrst is a service that is offered over Forrst; see [forrst.Service].
+type Forrst struct {
+	// Path of the service on the data listener, such as /forrst. No route can hide it.
+	Path string `json:"path" required:"true"`
+	// Where calls go, once each and without the idempotency extension: an http or https URL that speaks Forrst.
+	Upstream string `json:"upstream" required:"true" format:"http"`
+	// Functions that can be called.
+	Functions []ForrstFunction `json:"functions" required:"true"`
+	// Name of the service in its capabilities.
+	Service string `json:"service" default:"semel"`
+	// URNs of extensions that the upstream understands. Those that change what a call does or returns, such as urn:forrst:ext:dry-run, are refused otherwise.
+	Extensions []string `json:"extensions,omitempty" format:"urn"`
+	// Longest time that a request may ask to have its result kept.
+	MaxTTL Duration `json:"max_ttl" default:"30d" range:"1s,3650d"`
+	// What a conflict shows of the first arguments. plain is a SHA-256, by which arguments that are easy to guess can be found out.
+	ArgumentsHash string `json:"arguments_hash" default:"keyed" enum:"keyed,plain"`
+	// File with the secret of keyed hashes, at least 16 bytes. With the same secret, all nodes show the same hash of equal arguments. By default each node makes one when it starts.
+	HashKeyFile string `json:"hash_key_file,omitzero"`
+	// Callers without a credential: loopback accepts those on this machine that no proxy passed on, share accepts all, refuse none. Defaults to loopback, and to refuse where auth knows callers.
+	Anonymous semelhttp.Anonymous `json:"anonymous,omitzero" enum:"loopback,share,refuse"`
+	// What tells callers apart where auth finds none: names of headers, or cookie: and the name of a cookie; all together count. Defaults to what usually authenticates, such as Authorization, Cookie and X-Api-Key. Where auth knows callers, others are accepted only if this names what the upstream verifies.
+	Credential []string `json:"credential,omitempty" single:"true"`
+	// Largest request.
+	MaxBody Size `json:"max_body" default:"1MiB" range:"1,1GiB"`
+	// How long the upstream may take.
+	Timeout Duration `json:"timeout" default:"1m" range:"1ms,24h"`
+	// Connections to the upstream at once over HTTP/1.1. Further requests wait for one.
+	UpstreamConnections int `json:"upstream_connections" default:"1000" range:"1,1048576"`
+	// Header in which the upstream gets a key that is the same in all attempts at one call.
+	EffectHeader string `json:"effect_header,omitzero" format:"header"`
+	// Header in which the upstream gets the tenant of the caller.
+	TenantHeader string `json:"tenant_header,omitzero" format:"header"`
+	// Header in which the upstream gets who the caller is.
+	PrincipalHeader string `json:"principal_header,omitzero" format:"header"`
+	// Send the upstream the bearer token by which auth.tokens knew the caller. Without it that is Semel's alone; JWTs are always sent on.
+	ForwardCredential bool `json:"forward_credential,omitzero"`
+}
+
+// ForrstFunction is a function that can be called over Forrst.
+type ForrstFunction struct {
+	// Name of the function, such as payments.charge.
+	Name string `json:"name" required:"true"`
+	// Versions that can be called, such as 1.0.0.
+	Versions []string `json:"versions" required:"true"`
+	// Name of the operation. One of class I0 only reads and takes no key. Defaults to default where there is an operation of that name.
+	Operation string `json:"operation,omitzero"`
+	// Whether a request must have a key. Without one a request is a call of its own.
+	Key semelhttp.KeyRule `json:"key" default:"required" enum:"required,optional"`
+	// JSON Schemas of the arguments. Calls that do not fit are refused and not sent to the upstream.
+	Arguments []ForrstArguments `json:"arguments,omitempty"`
+}
+
+// ForrstArguments is the JSON Schema of a function's arguments.
+type ForrstArguments struct {
+	// File with the schema in JSON, of draft 2020-12 unless it names another.
+	File string `json:"file" required:"true"`
+	// Version of the function that it is for. Defaults to all that no other schema names.
+	Version string `json:"version,omitzero"`
+}
+
+// minHashKey is the shortest secret of a keyed hash, in bytes.
+const minHashKey = 16
+
+// HashKey reads the secret of keyed hashes; nil where none is given.
+func (f *Forrst) HashKey() ([]byte, error) {
+	if f.HashKeyFile == "" {
+		return nil, nil
+	}
+	list, err := readSecretFiles([]string{f.HashKeyFile})
+	if err != nil {
+		return nil, err
+	}
+	return []byte(list[0]), nil
+}
+
+// forrstDoors is the section forrst.
+var forrstDoors = doorSection{derive: deriveForrst, validate: (*validator).forrst, mounts: func(c *Config) (list []mount) {
+	for i := range c.Forrst {
+		door := fmt.Sprintf("forrst[%d]", i)
+		list = append(list, mount{door: door, path: door + ".path", paths: []string{c.Forrst[i].Path}, is: "that of a service over Forrst", lost: "so the route would never be taken", hint: "give it another path"})
+	}
+	return list
+}}
+
+// deriveForrst fills in what follows from other settings.
+func deriveForrst(c *Config, _ *Origins, follows func(path, from string)) {
+	for i := range c.Forrst {
+		f := &c.Forrst[i]
+		if f.Anonymous == "" {
+			f.Anonymous = semelhttp.AnonymousLoopback
+			if c.Auth.Configured() {
+				f.Anonymous = semelhttp.AnonymousRefuse
+				follows(fmt.Sprintf("forrst[%d].anonymous", i), "auth")
+			}
+		}
+		for k := range f.Functions {
+			if fn := &f.Functions[k]; fn.Operation == "" && c.operation(DefaultOperation) != nil {
+				fn.Operation = DefaultOperation
+			}
+		}
+	}
+}
+
+// forrst checks the services that are offered over Forrst.
+func (v *validator) forrst() {
+	for i := range v.c.Forrst {
+		f, at := &v.c.Forrst[i], fmt.Sprintf("forrst[%d]", i)
+		v.plainPath(at+".path", f.Path, "/forrst")
+		if f.HashKeyFile != "" {
+			if key, ok := secretFile(v.Report, at+".hash_key_file", f.HashKeyFile); ok && len(key) < minHashKey {
+				v.bad(at+".hash_key_file", "make one with: openssl rand -base64 32", "the secret has %d bytes, fewer than %d", len(key), minHashKey)
+			}
+		}
+		v.credentials(at+".credential", f.Credential)
+		v.body(at+".max_body", f.MaxBody)
+		v.forrstFunctions(at+".functions", f.Functions)
+	}
+}
+
+func (v *validator) forrstFunctions(at string, list []ForrstFunction) {
+	var operations []string
+	for _, op := range v.c.Operations {
+		operations = append(operations, op.Name)
+	}
+	names := map[string]int{}
+	for i, fn := range list {
+		at := fmt.Sprintf("%s[%d]", at, i)
+		if first, twice := names[fn.Name]; twice && fn.Name != "" {
+			v.bad(at+".name", "add its versions there", "item %d has the name %q too", first, fn.Name)
+		}
+		names[fn.Name] = i
+		if strings.HasPrefix(fn.Name, "forrst.") || strings.HasPrefix(fn.Name, "urn:cline:forrst:") {
+			v.bad(at+".name", "", "names like %q are Forrst's own", fn.Name)
+		}
+		for k, version := range fn.Versions {
+			at := fmt.Sprintf("%s.versions[%d]", at, k)
+			switch {
+			case version == "" || semver.Canonical("v"+version) != "v"+version:
+				v.bad(at, "write such as 1.0.0", "%q is not a semantic version", version)
+			case slices.Index(fn.Versions, version) != k:
+				v.bad(at, "", "%s is there twice", version)
+			case len(fn.Name)+len(version) >= maxForrstName:
+				v.bad(at, "", "the name with this version has %d bytes, more than %d", len(fn.Name)+len(version), maxForrstName-1)
+			}
+		}
+		v.forrstArguments(at+".arguments", &list[i])
+		switch {
+		case v.Faulty["operations"]:
+		case fn.Operation == "":
+			v.bad(at+".operation", "the operations are "+strings.Join(operations, ", "), "operation is missing, and there is none named %s", DefaultOperation)
+		case v.c.operation(fn.Operation) == nil:
+			hint := cmp.Or(strictyaml.DidYouMean(fn.Operation, operations), "the operations are "+strings.Join(operations, ", "))
+			v.bad(at+".operation", hint, "there is no operation %q", fn.Operation)
+		}
+	}
+}
+
+// maxForrstName bounds the name of a function with one of its versions, in bytes, with a
+// mark between them.
+const maxForrstName = 96
+
+// byForrst reports whether a function over Forrst uses the operation.
+func (c *Config) byForrst(operation string) bool {
+	return slices.ContainsFunc(c.Forrst, func(f Forrst) bool {
+		return slices.ContainsFunc(f.Functions, func(fn ForrstFunction) bool { return fn.Operation == operation })
+	})
+}
+
+// forrstDefault is what functions over Forrst say where their operation does not.
+var forrstDefault = routeDefault{profile: "forrst", failure: semel.ReplayFailure}
