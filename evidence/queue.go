@@ -25,10 +25,10 @@ type queue struct {
 	store logStore
 	opts  *Options
 
+	room chan struct{} // one for each entry that waits or is being written
+
 	mu      sync.Mutex
 	batches []*batch      // to be written, in this order
-	waiting int           // entries in all of them, and in the one being written
-	room    chan struct{} // closed, and made anew, when there is room again
 	urgent  chan struct{} // tells the writer not to wait for more
 	writing bool
 	closed  bool
@@ -46,7 +46,7 @@ type batch struct {
 
 func (q *queue) init(store logStore, opts *Options) {
 	q.store, q.opts = store, opts
-	q.room, q.urgent = make(chan struct{}), make(chan struct{}, 1)
+	q.room, q.urgent = make(chan struct{}, opts.MaxQueue), make(chan struct{}, 1)
 	q.done, q.stop = context.WithCancel(context.Background())
 	q.idle = make(chan struct{})
 	close(q.idle)
@@ -74,34 +74,25 @@ func (q *queue) add(ctx context.Context, entry store.Entry, durable bool) error 
 
 // join puts an entry into a batch, when there is room.
 func (q *queue) join(ctx context.Context, entry store.Entry, durable bool) (*batch, error) {
-	var timeout <-chan time.Time
-	for {
-		q.mu.Lock()
-		if q.closed {
-			q.mu.Unlock()
-			return nil, errClosed
-		}
-		if q.waiting < q.opts.MaxQueue {
-			b := q.put(entry, durable)
-			q.mu.Unlock()
-			return b, nil
-		}
-		room := q.room
-		q.mu.Unlock()
-		if timeout == nil {
-			timeout = time.After(q.opts.MaxWait)
-		}
+	select {
+	case q.room <- struct{}{}:
+	default:
 		select {
-		case <-room:
+		case q.room <- struct{}{}:
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-timeout:
+		case <-q.done.Done():
+			return nil, errClosed
+		case <-time.After(q.opts.MaxWait):
 			return nil, errBusy
 		}
 	}
-}
-
-func (q *queue) put(entry store.Entry, durable bool) *batch {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		<-q.room
+		return nil, errClosed
+	}
 	var b *batch
 	if n := len(q.batches); n > 0 && len(q.batches[n-1].entries) < maxBatch {
 		b = q.batches[n-1]
@@ -110,19 +101,23 @@ func (q *queue) put(entry store.Entry, durable bool) *batch {
 		q.batches = append(q.batches, b)
 	}
 	b.entries = append(b.entries, entry)
-	q.waiting++
 	if flush := durable || len(b.entries) == maxBatch; flush && !b.urgent {
 		b.urgent = true
-		select {
-		case q.urgent <- struct{}{}:
-		default:
-		}
+		q.hurry()
 	}
 	if !q.writing {
 		q.writing, q.idle = true, make(chan struct{})
 		go q.write()
 	}
-	return b
+	return b, nil
+}
+
+// hurry tells the writer not to wait for more.
+func (q *queue) hurry() {
+	select {
+	case q.urgent <- struct{}{}:
+	default:
+	}
 }
 
 // write writes batches until there are none.
@@ -153,11 +148,9 @@ func (q *queue) write() {
 			return // with idle open: close says what is lost
 		}
 		close(b.written)
-		q.mu.Lock()
-		q.waiting -= len(b.entries)
-		close(q.room)
-		q.room = make(chan struct{})
-		q.mu.Unlock()
+		for range b.entries {
+			<-q.room
+		}
 	}
 }
 
@@ -192,17 +185,12 @@ func (q *queue) close(ctx context.Context) error {
 	q.closed = true
 	idle := q.idle
 	q.mu.Unlock()
-	select {
-	case q.urgent <- struct{}{}:
-	default:
-	}
+	q.hurry()
 	defer q.stop()
 	select {
 	case <-idle:
 		return nil
 	case <-ctx.Done():
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		return fmt.Errorf("evidence: %d entries of deliveries that were answered may be lost: %w", q.waiting, ctx.Err())
+		return fmt.Errorf("evidence: %d entries of deliveries that were answered may be lost: %w", len(q.room), ctx.Err())
 	}
 }
