@@ -106,7 +106,9 @@ var entryForm = regexp.MustCompile(`^n hash (leaf|raw) (opening|raw_opening) (pr
 func parseEntry(line []byte) (l entryLine, ok bool) {
 	var names, rest []byte
 	ok = true
-	read := func(value []byte, into any) { ok = json.Unmarshal(value, into) == nil && ok }
+	read := func(value []byte, into any) {
+		ok = ok && !bytes.Equal(value, null) && json.Unmarshal(value, into) == nil
+	}
 	for name, value := range canon.Members(line) {
 		names = append(append(names, name...), ' ')
 		rest = line[canon.Offset(line, value)+len(value):]

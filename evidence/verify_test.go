@@ -252,6 +252,7 @@ func TestVerifyRefuses(t *testing.T) {
 		{"a member under another name", strings.Replace(export, `,"opening":{`, `,"Opening":{`, 1), trust, evidence.KindFormat},
 		{"members in another order", strings.Replace(export, `{"n":0,`, `{"n":0,"opening":null,`, 1), trust, evidence.KindFormat},
 		{"a line that goes on behind its object", strings.Replace(export, "}}\n", "}} \n", 1), trust, evidence.KindFormat},
+		{"a number that is null", strings.Replace(export, `{"n":0,`, `{"n":null,`, 1), trust, evidence.KindFormat},
 		{"a number that is no number", strings.Replace(export, `{"n":0,`, `{"n":0x,`, 1), trust, evidence.KindFormat},
 		{"an export without checkpoints", lines[0] + lines[1] + lines[len(lines)-2], trust, evidence.KindSignature},
 	} {
