@@ -90,8 +90,9 @@ func (a *archiving) take(ctx context.Context, e *Engine, recs []Record) error {
 	defer cancel()
 	answer := make(chan error, 1)
 	go func() {
-		defer a.asked.Store(false)
-		answer <- guarded("it", func() error { return e.opts.Archive(ctx, recs) })
+		err := guarded("it", func() error { return e.opts.Archive(ctx, recs) })
+		a.asked.Store(false) // before the sweep goes on, which may ask again
+		answer <- err
 	}()
 	select {
 	case err := <-answer:
