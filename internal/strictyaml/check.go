@@ -23,7 +23,7 @@ type checker struct {
 
 func (c *checker) section(path string, v reflect.Value) {
 	for _, f := range Fields(v.Type()) {
-		at, value := Join(path, f.Name), v.Field(f.Index)
+		at, value := Join(path, f.Name), v.FieldByIndex(f.Index)
 		c.value(at, value, f)
 		if most := member(v, f.Most); most.IsValid() && !most.IsZero() && value.Int() > most.Int() {
 			more := "more"
@@ -43,7 +43,7 @@ func (c *checker) section(path string, v reflect.Value) {
 func member(section reflect.Value, name string) reflect.Value {
 	for _, f := range Fields(section.Type()) {
 		if f.Name == name && name != "" {
-			return section.Field(f.Index)
+			return section.FieldByIndex(f.Index)
 		}
 	}
 	return reflect.Value{}

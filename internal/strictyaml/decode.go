@@ -91,7 +91,7 @@ func (d *decoder) section(path string, v reflect.Value, n ast.Node) {
 		at := Join(path, name)
 		if i := slices.Index(names, name); i >= 0 {
 			given[name] = true
-			d.value(at, v.Field(fields[i].Index), fields[i], value, key)
+			d.value(at, v.FieldByIndex(fields[i].Index), fields[i], value, key)
 			return
 		}
 		d.addNode(at, key, fmt.Sprintf("there is no setting %s", strconv.Quote(name)), d.nameHint(path, name, v.Type()))
@@ -127,7 +127,7 @@ func (d *decoder) nameHint(path, name string, t reflect.Type) string {
 	}
 	if path == "" {
 		for _, f := range Fields(t) {
-			if section := t.Field(f.Index).Type; section.Kind() == reflect.Struct {
+			if section := t.FieldByIndex(f.Index).Type; section.Kind() == reflect.Struct {
 				if slices.Contains(fieldNames(section), name) {
 					return "it belongs under " + f.Name
 				}

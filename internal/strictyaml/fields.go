@@ -11,9 +11,9 @@ import (
 // Field is one member that a mapping may have, declared by a field of a struct and its
 // tags.
 type Field struct {
-	// Index is the field's place in its struct, Name its name in json, and Default the
-	// value if nothing is written, as text.
-	Index         int
+	// Index is the field's place in its struct, or in a group that is embedded there; Name
+	// its name in json, and Default the value if nothing is written, as text.
+	Index         []int
 	Name, Default string
 	// Enum has the only texts that are allowed; if empty, all are.
 	Enum []string
@@ -41,20 +41,21 @@ type Field struct {
 
 var fieldCache sync.Map // reflect.Type -> []Field
 
-// Fields lists the members of a struct in their order: its fields with a json tag.
+// Fields lists the members of a struct in their order: its fields with a json tag, and those
+// of structs that are embedded in it, which declare settings that several sections have.
 func Fields(t reflect.Type) []Field {
 	if known, ok := fieldCache.Load(t); ok {
 		return known.([]Field)
 	}
 	var fields []Field
-	for i := range t.NumField() {
-		tag := t.Field(i).Tag
+	for _, field := range reflect.VisibleFields(t) {
+		tag := field.Tag
 		name, _, _ := strings.Cut(tag.Get("json"), ",")
 		if name == "" {
 			continue
 		}
 		f := Field{
-			Index: i, Name: name, Default: tag.Get("default"), Range: tag.Get("range"), Format: tag.Get("format"), Most: tag.Get("most"), With: tag.Get("with"), Flag: tag.Get("flag"), Secret: tag.Get("secret"),
+			Index: field.Index, Name: name, Default: tag.Get("default"), Range: tag.Get("range"), Format: tag.Get("format"), Most: tag.Get("most"), With: tag.Get("with"), Flag: tag.Get("flag"), Secret: tag.Get("secret"),
 			Required: tag.Get("required") != "", Single: tag.Get("single") != "", Distinct: tag.Get("empty") == "distinct",
 		}
 		if enum := tag.Get("enum"); enum != "" {
@@ -87,7 +88,7 @@ func fieldNames(t reflect.Type) []string {
 // default.
 func FillDefaults(v reflect.Value) {
 	for _, f := range Fields(v.Type()) {
-		member := v.Field(f.Index)
+		member := v.FieldByIndex(f.Index)
 		switch {
 		case member.Kind() == reflect.Struct:
 			FillDefaults(member)
@@ -138,7 +139,7 @@ func Parent(path string) string {
 // EachLeaf calls fn for every scalar and list of scalars, in order.
 func EachLeaf(path string, v reflect.Value, fn func(path string, v reflect.Value, f Field)) {
 	for _, f := range Fields(v.Type()) {
-		member, at := v.Field(f.Index), Join(path, f.Name)
+		member, at := v.FieldByIndex(f.Index), Join(path, f.Name)
 		switch {
 		case member.Kind() == reflect.Struct:
 			EachLeaf(at, member, fn)

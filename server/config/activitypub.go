@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/protocol/activitypub"
 	"github.com/semelhq/semel/protocol/activitypub/httpsig"
 	"github.com/semelhq/semel/server/auth"
@@ -37,25 +36,14 @@ type ActivityPub struct {
 	// How signatures are verified.
 	Signatures Signatures `json:"signatures,omitzero"`
 	// Types of activities that are taken, such as Follow; others get 422. If empty, all are.
-	Types []string `json:"types,omitempty"`
-	// Whose activities they are. Defaults to auth.default_tenant.
-	Tenant string `json:"tenant,omitzero"`
-	// Where each activity is posted to, once: an http or https URL.
-	Upstream string `json:"upstream" required:"true" format:"http"`
-	// Files with a secret each, whsec_ and base64, that sign what is posted to the upstream by Standard Webhooks.
-	UpstreamSecretFiles []string `json:"upstream_secret_files,omitempty"`
-	// How long the upstream may take for one activity.
-	Timeout Duration `json:"timeout" default:"15s" range:"100ms,10m"`
-	// How long an activity whose post was cut off by a crash waits for the upstream's answer. Then it is posted again.
-	Lease Duration `json:"lease" default:"30s" range:"10ms,24h"`
+	Types     []string `json:"types,omitempty"`
+	Accepting `yaml:",inline"`
 	// How long an activity is recognised. Servers repeat a delivery for two days or more.
 	Window Duration `json:"window" default:"7d" range:"2d,3650d"`
 	// How long a sender waits, after its signature is verified, for an activity to be taken or recognised. Then it gets 503 and delivers again.
 	Budget Duration `json:"budget" default:"100ms" range:"10ms,1m"`
 	// Largest activity.
 	MaxBody Size `json:"max_body" default:"1MB" range:"1KiB,1008KiB"`
-	// What goes to the evidence log: changes of records; decisions on top, what every delivery got; durable, each before its answer. Defaults to decisions where evidence.key_file is given, else none.
-	Evidence semel.EvidenceLevel `json:"evidence,omitzero" enum:"none,changes,decisions,durable"`
 }
 
 // Instance is what is taken from a server that delivers activities; see
@@ -129,11 +117,6 @@ func (a *ActivityPub) Base() (*url.URL, error) {
 		return nil, err
 	}
 	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
-}
-
-// UpstreamSecrets reads the files with the secrets that sign what the upstream gets.
-func (a *ActivityPub) UpstreamSecrets() ([]string, error) {
-	return readSecretFiles(a.UpstreamSecretFiles)
 }
 
 // Key reads the key that signs requests for keys; nil if there is none.

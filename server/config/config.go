@@ -301,10 +301,7 @@ type Route struct {
 	Methods []string `json:"methods,omitempty" enum:"POST,PUT,PATCH,DELETE"`
 	// Header with the key.
 	KeyHeader string `json:"key_header" default:"Idempotency-Key" format:"header"`
-	// Callers without a credential: loopback accepts those on this machine that no proxy passed on, share accepts all, refuse none. Defaults to loopback, and to refuse if auth has callers.
-	Anonymous semelhttp.Anonymous `json:"anonymous,omitzero" enum:"loopback,share,refuse"`
-	// What tells callers apart if auth doesn't identify them: names of headers, or cookie: and the name of a cookie; all of them together count. Defaults to what usually authenticates, such as Authorization, Cookie and X-Api-Key, and what the profile adds.
-	Credential []string `json:"credential,omitempty" single:"true"`
+	Callers   `yaml:",inline"`
 	// Request headers that are part of the identity of a call: the same key with another value is another call. :path stands for the path. Those of the profile come on top, and Host with preserve_host: always.
 	ScopeHeaders []string `json:"scope_headers,omitempty" single:"true"`
 	// When two bodies are the same. Defaults to what the profile says.
@@ -316,21 +313,10 @@ type Route struct {
 	// Statuses by which the upstream, or what is in front of it, proves that nothing was done, beside those that always do: the answer is not kept, and the next delivery runs. List such as 503 only if you know that whatever answers it has sent nothing on.
 	NotExecuted []int `json:"not_executed,omitempty"`
 	// Largest request body.
-	MaxBody Size `json:"max_body" default:"10MiB" range:"1,1TiB"`
-	// How long the upstream may take.
-	Timeout Duration `json:"timeout" default:"1m" range:"1ms,24h"`
-	// Connections to the upstream at once over HTTP/1.1. Further requests wait for one.
-	UpstreamConnections int `json:"upstream_connections" default:"1000" range:"1,1048576"`
+	MaxBody    Size `json:"max_body" default:"10MiB" range:"1,1TiB"`
+	Forwarding `yaml:",inline"`
 	// What may pass without being guarded.
 	Unguarded []string `json:"unguarded,omitempty" enum:"sse,upgrade,grpc"`
-	// Header in which the upstream gets a key that is the same in all attempts at one call.
-	EffectHeader string `json:"effect_header,omitzero" format:"header"`
-	// Header in which the upstream gets the tenant of the caller. What callers send in it is removed.
-	TenantHeader string `json:"tenant_header,omitzero" format:"header"`
-	// Header in which the upstream gets who the caller is. What callers send in it is removed.
-	PrincipalHeader string `json:"principal_header,omitzero" format:"header"`
-	// Send the caller's bearer token from auth.tokens on to the upstream. Otherwise only Semel gets it. JWTs are always sent on.
-	ForwardCredential bool `json:"forward_credential,omitzero"`
 	// Whether the upstream gets the caller's Host header: with auto it does unless the upstream is https.
 	PreserveHost string `json:"preserve_host" default:"auto" enum:"auto,always,never"`
 	// Give each guarded request to an upstream that speaks HTTP/1.1 a connection of its own. Slower, but a restart of the upstream can't close a connection under a request.

@@ -20,7 +20,7 @@ func Diff(a, b *Config) []string {
 func diff(path string, a, b reflect.Value) []string {
 	var paths []string
 	for _, f := range strictyaml.Fields(a.Type()) {
-		at, x, y := strictyaml.Join(path, f.Name), a.Field(f.Index), b.Field(f.Index)
+		at, x, y := strictyaml.Join(path, f.Name), a.FieldByIndex(f.Index), b.FieldByIndex(f.Index)
 		switch {
 		case x.Kind() == reflect.Struct:
 			paths = append(paths, diff(at, x, y)...)

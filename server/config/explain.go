@@ -93,7 +93,7 @@ func oneOfEach() *Config {
 	var fill func(v reflect.Value)
 	fill = func(v reflect.Value) {
 		for _, f := range strictyaml.Fields(v.Type()) {
-			switch member := v.Field(f.Index); {
+			switch member := v.FieldByIndex(f.Index); {
 			case member.Kind() == reflect.Struct:
 				fill(member)
 			case member.Kind() == reflect.Slice && member.Type().Elem().Kind() == reflect.Struct:

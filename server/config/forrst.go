@@ -30,24 +30,10 @@ type Forrst struct {
 	ArgumentsHash string `json:"arguments_hash" default:"keyed" enum:"keyed,plain"`
 	// File with the secret of keyed hashes, at least 16 bytes. With the same secret, all nodes show the same hash of equal arguments. By default each node makes one when it starts.
 	HashKeyFile string `json:"hash_key_file,omitzero"`
-	// Callers without a credential: loopback accepts those on this machine that no proxy passed on, share accepts all, refuse none. Defaults to loopback, and to refuse where auth knows callers.
-	Anonymous semelhttp.Anonymous `json:"anonymous,omitzero" enum:"loopback,share,refuse"`
-	// What tells callers apart where auth finds none: names of headers, or cookie: and the name of a cookie; all together count. Defaults to what usually authenticates, such as Authorization, Cookie and X-Api-Key. Where auth knows callers, others are accepted only if this names what the upstream verifies.
-	Credential []string `json:"credential,omitempty" single:"true"`
+	Callers     `yaml:",inline"`
 	// Largest request.
-	MaxBody Size `json:"max_body" default:"1MiB" range:"1,1GiB"`
-	// How long the upstream may take.
-	Timeout Duration `json:"timeout" default:"1m" range:"1ms,24h"`
-	// Connections to the upstream at once over HTTP/1.1. Further requests wait for one.
-	UpstreamConnections int `json:"upstream_connections" default:"1000" range:"1,1048576"`
-	// Header in which the upstream gets a key that is the same in all attempts at one call.
-	EffectHeader string `json:"effect_header,omitzero" format:"header"`
-	// Header in which the upstream gets the tenant of the caller.
-	TenantHeader string `json:"tenant_header,omitzero" format:"header"`
-	// Header in which the upstream gets who the caller is.
-	PrincipalHeader string `json:"principal_header,omitzero" format:"header"`
-	// Send the upstream the bearer token by which auth.tokens knew the caller. Without it that is Semel's alone; JWTs are always sent on.
-	ForwardCredential bool `json:"forward_credential,omitzero"`
+	MaxBody    Size `json:"max_body" default:"1MiB" range:"1,1GiB"`
+	Forwarding `yaml:",inline"`
 }
 
 // ForrstFunction is a function that can be called over Forrst.

@@ -88,8 +88,11 @@ func schemaOf(t reflect.Type, comments map[string]string) members {
 	var properties members
 	var required []string
 	for _, f := range strictyaml.Fields(t) {
-		field := t.Field(f.Index)
-		doc := members{{"description", comments[t.Name()+"."+field.Name]}}
+		field, owner := t.FieldByIndex(f.Index), t
+		for _, i := range f.Index[:len(f.Index)-1] {
+			owner = owner.Field(i).Type
+		}
+		doc := members{{"description", comments[owner.Name()+"."+field.Name]}}
 		inner := field.Type
 		if inner.Kind() == reflect.Slice {
 			item := scalarSchema(inner.Elem(), f)

@@ -30,30 +30,19 @@ type Webhook struct {
 	VerifyTokenFile string `json:"verify_token_file,omitzero"`
 	// Address that the sender posts to, where it signs that.
 	URL string `json:"url,omitzero"`
-	// Whose events they are. Defaults to auth.default_tenant.
-	Tenant string `json:"tenant,omitzero"`
 	// ack answers when the events are durable, and posts them to the upstream afterwards. sync posts them while the sender waits, who delivers again after a failure.
-	Mode webhook.Mode `json:"mode" default:"ack" enum:"ack,sync"`
-	// Where each event is posted to, once: an http or https URL.
-	Upstream string `json:"upstream" required:"true" format:"http"`
-	// Files with a secret each, whsec_ and base64, that sign what is posted to the upstream by Standard Webhooks.
-	UpstreamSecretFiles []string `json:"upstream_secret_files,omitempty"`
-	// How long the upstream may take for one event.
-	Timeout Duration `json:"timeout" default:"15s" range:"100ms,10m"`
+	Mode      webhook.Mode `json:"mode" default:"ack" enum:"ack,sync"`
+	Accepting `yaml:",inline"`
 	// With sync, what becomes of an event whose upstream did not answer: held until it is settled, or posted again.
 	OnAbandoned semel.AfterAbandon `json:"on_abandoned,omitzero" enum:"hold,retry"`
 	// What becomes of an event whose id was used with another content: parked, until you replay or discard it, or dropped.
 	OnConflict webhook.AfterConflict `json:"on_conflict" default:"park" enum:"park,drop"`
-	// How long an event whose post was cut off by a crash waits for the upstream's answer. Then it is posted again, or with sync on_abandoned decides.
-	Lease Duration `json:"lease" default:"30s" range:"10ms,24h"`
 	// How long an event is recognised. Defaults to 7d, or as long as the sender repeats itself if that is longer.
 	Window Duration `json:"window,omitzero"`
 	// Largest body of a delivery.
 	MaxBody Size `json:"max_body" default:"4MiB" range:"1KiB,64MiB"`
 	// What events mean to payments: card for the usual life of a card payment, or a YAML file with another. Without it nothing is checked.
 	Payments string `json:"payments,omitzero"`
-	// What goes to the evidence log: changes of records; decisions on top, what every delivery got; durable, each before its answer. Defaults to decisions where evidence.key_file is given, else none.
-	Evidence semel.EvidenceLevel `json:"evidence,omitzero" enum:"none,changes,decisions,durable"`
 }
 
 // webhookDoors is the section webhooks.
@@ -169,9 +158,6 @@ func (w *Webhook) Receiver() (webhook.Options, error) {
 	}
 	return opts, nil
 }
-
-// UpstreamSecrets reads the files with the secrets that sign what the upstream gets.
-func (w *Webhook) UpstreamSecrets() ([]string, error) { return readSecretFiles(w.UpstreamSecretFiles) }
 
 // webhooks checks the webhooks. Secrets are read, so that a bad one is found before the
 // service starts with it.

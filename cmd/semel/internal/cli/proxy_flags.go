@@ -61,6 +61,6 @@ func (f *proxyFlags) settings(upstream string) (op config.Operation, rt config.R
 	}
 	return op, config.Route{
 		Match: "/", Upstream: upstream, Operation: op.Name, Profile: f.profile, Mode: f.mode, Key: key, KeyHeader: f.keyHeader,
-		Methods: f.methods, MaxBody: maxBody, Timeout: config.Duration(f.timeout), PreserveHost: f.preserveHost,
+		Methods: f.methods, MaxBody: maxBody, Forwarding: config.Forwarding{Timeout: config.Duration(f.timeout)}, PreserveHost: f.preserveHost,
 	}, nil
 }
