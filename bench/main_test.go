@@ -97,7 +97,7 @@ func TestStore(t *testing.T) {
 		if code != exitOK {
 			t.Fatalf("exit %d, %s", code, errs)
 		}
-		wantFields(t, out, "store", "load", "callers", "nodes", "result_bytes", "cpus", "go", "resident_bytes", "peak_resident_bytes", "durability",
+		wantFields(t, out, "store", "load", "callers", "result_bytes", "cpus", "go", "resident_bytes", "peak_resident_bytes", "durability",
 			"compared_with", "ours", "bare", "ratio", "ratio_of_totals", "rounds", "claim_bytes", "outcome_bytes", "filled", "small", "scale_ratio", "replay_scale_ratio")
 		var r struct {
 			Ours, Bare, Filled json.RawMessage

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -17,7 +15,7 @@ import (
 
 func newStore() *cobra.Command {
 	var store, compare, load string
-	var asJSON, node bool
+	var asJSON bool
 	var opts benchstore.Options
 	cmd := &cobra.Command{
 		Use:   "store",
@@ -46,9 +44,6 @@ With --evidence every call leaves its entries in the evidence log, of which a
 checkpoint is signed once per second. Then --compare takes turns with the same kind
 of store without evidence.
 
-With --nodes the load is shared by as many processes, each with --callers callers
-and connections of its own, and what they do is added up.
-
 With --records the store is filled with completed records first; then replays of
 random ones, by two callers per processor, and new calls are measured, once the
 store has put the records in order. With --compare too, a store of 10000
@@ -60,8 +55,8 @@ hold nothing else; in schemas of the database; or under prefixes in Redis. The
 names of those begin with semel_bench_. All are removed at the end unless --keep
 is given.
 
-The JSON has store, load, callers, nodes, result_bytes, cpus, go, resident_bytes
-and peak_resident_bytes, and where they apply: durability (level, settings,
+The JSON has store, load, callers, result_bytes, cpus, go, resident_bytes and
+peak_resident_bytes, and where they apply: durability (level, settings,
 unsafe), what the store's settings promise; ours and bare, each with operations,
 seconds, ops_per_second, latency (p50_us, p90_us, p99_us, max_us), allocs_per_op,
 bytes_per_op, errors and first_error; compared_with, what bare is, and
@@ -75,7 +70,6 @@ replays. The exit code is 1 if an operation failed.`,
   go run ./bench store --store pebble:bench.dir --callers 256 --compare --json
   go run ./bench store --store pebble:bench.dir --records 1000000 --compare
   go run ./bench store --store postgres://localhost/test --callers 64 --compare
-  go run ./bench store --store redis://localhost --nodes 2
   go run ./bench store --store pebble:bench.dir --compare redis://localhost
   go run ./bench store --store pebble:bench.dir --evidence --compare`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -87,9 +81,6 @@ replays. The exit code is 1 if an operation failed.`,
 			return noArgs(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if node {
-				return benchstore.Node(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
-			}
 			if err := readTarget(&opts, store, compare); err != nil {
 				return err
 			}
@@ -97,7 +88,6 @@ replays. The exit code is 1 if an operation failed.`,
 			if err := opts.Validate(); err != nil {
 				return &usageError{err}
 			}
-			opts.Command = func() *exec.Cmd { return nodeCommand(cmd.ErrOrStderr()) }
 			opts.Progress = progress(cmd)
 			report, err := benchstore.Run(cmd.Context(), opts)
 			if report == nil {
@@ -113,7 +103,6 @@ replays. The exit code is 1 if an operation failed.`,
 	flags := cmd.Flags()
 	flags.StringVar(&store, "store", "", "`store` to measure: pebble:DIR, a postgres, redis or\nredis-cluster URL, or memory:")
 	flags.IntVar(&opts.Callers, "callers", 256, "how many callers work at the same time")
-	flags.IntVar(&opts.Nodes, "nodes", 1, "how many processes, each with --callers callers")
 	flags.IntVar(&opts.ResultBytes, "result-bytes", 1024, "size of each outcome, in bytes")
 	flags.DurationVar(&opts.Duration, "duration", 10*time.Second, "how long to measure each load")
 	flags.IntVar(&opts.Rounds, "rounds", 6, "turns that a load and what it is compared with take")
@@ -123,10 +112,6 @@ replays. The exit code is 1 if an operation failed.`,
 	flags.Lookup("compare").NoOptDefVal = comparedBare
 	flags.BoolVar(&opts.Evidence, "evidence", false, "keep evidence of every call")
 	flags.BoolVar(&opts.Keep, "keep", false, "leave the data")
-	flags.BoolVar(&node, "node", false, "be one of several processes, which gets orders on standard input")
-	if err := flags.MarkHidden("node"); err != nil {
-		panic(err) // the flag is defined above
-	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -156,22 +141,9 @@ func readTarget(opts *benchstore.Options, store, compare string) error {
 	return nil
 }
 
-// nodeCommand runs this program as one of the processes that share a load.
-func nodeCommand(stderr io.Writer) *exec.Cmd {
-	// Without a name the command fails to start, and says why.
-	exe, _ := os.Executable()
-	cmd := exec.Command(exe, "store", "--node")
-	cmd.Stderr = stderr
-	return cmd
-}
-
 // printStore writes the report as a table.
 func printStore(w io.Writer, r *benchstore.Report) {
-	nodes := ""
-	if r.Nodes > 1 {
-		nodes = fmt.Sprintf(" in each of %d processes", r.Nodes)
-	}
-	fmt.Fprintf(w, "%s store, %d callers%s, %d byte results, %d CPUs, %s\n", r.Store, r.Callers, nodes, r.ResultBytes, r.CPUs, r.Go)
+	fmt.Fprintf(w, "%s store, %d callers, %d byte results, %d CPUs, %s\n", r.Store, r.Callers, r.ResultBytes, r.CPUs, r.Go)
 	printDurability(w, r.Store+" store", r.Durability)
 	printDurability(w, r.ComparedWith, r.BareDurability)
 	fmt.Fprintln(w)

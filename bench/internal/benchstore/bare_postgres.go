@@ -24,12 +24,7 @@ type postgres struct {
 	made      []string
 }
 
-func newPostgres(url, space string) *postgres {
-	if space == "" {
-		space = newSpace()
-	}
-	return &postgres{url: url, base: space}
-}
+func newPostgres(url string) *postgres { return &postgres{url: url, base: newSpace()} }
 
 // schema names a schema that this run has to remove.
 func (p *postgres) schema(name string) string {

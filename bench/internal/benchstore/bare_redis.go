@@ -21,12 +21,7 @@ type redis struct {
 	made      bool
 }
 
-func newRedis(url, space string) *redis {
-	if space == "" {
-		space = newSpace()
-	}
-	return &redis{url: url, base: space}
-}
+func newRedis(url string) *redis { return &redis{url: url, base: newSpace()} }
 
 func (r *redis) prefix(name string) string {
 	r.mu.Lock()

@@ -1,12 +1,11 @@
 // Package benchstore measures how fast the engine runs on a store: new calls, replays and
-// both, from concurrent callers in one process or several, compared with a bare loop that
-// makes the same two writes without an engine.
+// both, from concurrent callers, compared with a bare loop that makes the same two writes
+// without an engine.
 package benchstore
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 
 	"github.com/semelhq/semel"
@@ -24,9 +23,8 @@ const (
 type Report struct {
 	Store string `json:"store"` // "memory", "pebble", "postgres", "redis" or "redis-cluster"
 	Load  Load   `json:"load"`
-	// Callers is the number of callers in each of Nodes.
+	// Callers is the number of callers.
 	Callers     int    `json:"callers"`
-	Nodes       int    `json:"nodes"`
 	ResultBytes int    `json:"result_bytes"`
 	CPUs        int    `json:"cpus"`
 	Go          string `json:"go"`
@@ -50,7 +48,7 @@ type Report struct {
 	// divided by those at SmallRecords; ReplayScaleRatio is the same for replays.
 	ScaleRatio       float64 `json:"scale_ratio,omitempty"`
 	ReplayScaleRatio float64 `json:"replay_scale_ratio,omitempty"`
-	// Memory is this process's at the end, or the sum over all nodes.
+	// Memory is this process's at the end.
 	Memory
 }
 
@@ -70,26 +68,24 @@ type bench struct {
 	report  Report
 	place   place
 	against place // of the bare loop
-	nodes   *nodes
 	callers []*caller
 }
 
 // Run measures. The report has everything that was measured, even after an error or the
 // end of ctx. A failed operation is an error.
 func Run(ctx context.Context, opts Options) (report *Report, err error) {
-	opts.Nodes = max(opts.Nodes, 1)
 	b := &bench{opts: opts, callers: newCallers(opts.Callers)}
 	b.report = Report{
-		Store: opts.kindOf(), Load: opts.Load, Callers: opts.Callers, Nodes: opts.Nodes, ResultBytes: opts.ResultBytes,
+		Store: opts.kindOf(), Load: opts.Load, Callers: opts.Callers, ResultBytes: opts.ResultBytes,
 		CPUs: runtime.GOMAXPROCS(0), Go: runtime.Version(),
 	}
-	if b.place, err = newPlace(&opts, ""); err != nil {
+	if b.place, err = newPlace(&opts); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.place.close(opts.Keep)) }()
 	b.against = b.place
 	if opts.Against != "" {
-		b.against = newRedis(opts.Against, "")
+		b.against = newRedis(opts.Against)
 		defer func() { err = errors.Join(err, b.against.close(opts.Keep)) }()
 	}
 	b.tellKept()
@@ -106,9 +102,7 @@ func Run(ctx context.Context, opts Options) (report *Report, err error) {
 	case opts.Records == 0:
 		err = b.single(ctx)
 	}
-	if b.nodes == nil {
-		b.report.Memory = readMemory()
-	}
+	b.report.Memory = readMemory()
 	return &b.report, err
 }
 
@@ -157,32 +151,6 @@ func durability(ctx context.Context, store semel.Store) (*store.Durability, erro
 
 func (b *bench) local(op operation) turner { return local(b.callers, op) }
 
-// startNodes starts the other processes, if there should be several, and returns a
-// function that ends them.
-func (b *bench) startNodes(ctx context.Context, records int) (end func() error, err error) {
-	if b.opts.Nodes == 1 {
-		return func() error { return nil }, nil
-	}
-	b.nodes, err = startNodes(ctx, b.opts.Nodes, b.opts.Command, assignment{
-		URL: b.opts.URL, Space: b.place.space(), Callers: b.opts.Callers, ResultBytes: b.opts.ResultBytes, Records: records, Compare: b.opts.Compare,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return func() error {
-		b.report.Memory = b.nodes.memory()
-		return b.nodes.close()
-	}, nil
-}
-
-// turner is a load in this process or in the nodes.
-func (b *bench) turner(l Load, op operation) turner {
-	if b.nodes != nil {
-		return b.nodes.turner(l)
-	}
-	return b.local(op)
-}
-
 // single measures one load.
 func (b *bench) single(ctx context.Context) (err error) {
 	t, store, err := b.open(ctx, "ours")
@@ -195,25 +163,12 @@ func (b *bench) single(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	end, err := b.startNodes(ctx, t.records)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, end()) }()
-	b.progress("%s: %s for %v", b.opts.Load, b.crowd(), b.opts.Duration)
+	b.progress("%s: %d callers for %v", b.opts.Load, b.opts.Callers, b.opts.Duration)
 	var all tally
-	b.turner(b.opts.Load, t.operation(b.opts.Load))(ctx, &all, b.opts.Duration)
+	all.turn(ctx, b.callers, b.opts.Duration, t.operation(b.opts.Load))
 	m := all.measure()
 	b.report.Ours = &m
 	return errors.Join(ctx.Err(), m.fault(string(b.opts.Load)))
-}
-
-// crowd says who works, for people.
-func (b *bench) crowd() string {
-	if b.opts.Nodes == 1 {
-		return fmt.Sprintf("%d callers", b.opts.Callers)
-	}
-	return fmt.Sprintf("%d callers in each of %d processes", b.opts.Callers, b.opts.Nodes)
 }
 
 // compare makes the engine and the bare loop take turns.
@@ -241,12 +196,7 @@ func (b *bench) compare(ctx context.Context) (err error) {
 	}
 	b.report.ClaimBytes, b.report.OutcomeBytes = len(data.claim), len(data.outcome)
 	b.report.ComparedWith = b.against.title()
-	end, err := b.startNodes(ctx, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, end()) }()
-	ours, theirs, rounds := b.opts.alternate(ctx, "engine and "+b.report.ComparedWith, b.turner(Execute, t.execute), b.turner(bareLoad, bare.execute))
+	ours, theirs, rounds := b.opts.alternate(ctx, "engine and "+b.report.ComparedWith, b.local(t.execute), b.local(bare.execute))
 	return b.report.reportRounds(ctx, &ours, &theirs, rounds)
 }
 

@@ -201,7 +201,6 @@ func TestEvidenceIsRefusedWhereItCantBeMeasured(t *testing.T) {
 		func(o *Options) { o.URL = "redis://localhost" },
 		func(o *Options) { o.Load = Replay },
 		func(o *Options) { o.Records = 10 },
-		func(o *Options) { o.URL, o.Nodes = "postgres://localhost", 2 },
 	} {
 		o := options("")
 		o.Evidence = true

@@ -113,7 +113,7 @@ func (b *bench) withEvidence(ctx context.Context) (err error) {
 	if b.opts.Compare {
 		err = b.compareWithout(ctx, load)
 	} else {
-		b.progress("%s with evidence: %s for %v", b.opts.Load, b.crowd(), b.opts.Duration)
+		b.progress("%s with evidence: %d callers for %v", b.opts.Load, b.opts.Callers, b.opts.Duration)
 		var all tally
 		load(ctx, &all, b.opts.Duration)
 		m := all.measure()

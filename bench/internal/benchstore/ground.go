@@ -27,7 +27,7 @@ type Ground struct {
 // options.
 func OpenGround(ctx context.Context, opts Options) (g *Ground, err error) {
 	g = &Ground{Kind: opts.kindOf(), opts: opts}
-	if g.place, err = newPlace(&opts, ""); err != nil {
+	if g.place, err = newPlace(&opts); err != nil {
 		return nil, err
 	}
 	if g.Store, err = g.place.open(ctx, groundName); err != nil {

@@ -3,7 +3,6 @@ package benchstore
 import (
 	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
 	"time"
 )
@@ -15,12 +14,8 @@ type Options struct {
 	// URL is the URL of PostgreSQL or Redis. If it and Dir are empty, the store is in
 	// memory.
 	URL string
-	// Callers is how many callers work at the same time, in each node.
+	// Callers is how many callers work at the same time.
 	Callers int
-	// Nodes is how many processes share the load; one needs no Command.
-	Nodes int
-	// Command starts a process that runs [Node].
-	Command func() *exec.Cmd
 	// ResultBytes is the size of each outcome.
 	ResultBytes int
 	// Duration is how long to measure each load.
@@ -84,19 +79,11 @@ func (o *Options) Validate() error {
 		bad("--compare needs another --store than memory: there is nothing bare to compare that with")
 	}
 	switch {
-	case o.Nodes < 0 || o.Nodes > 64:
-		bad("--nodes is %d, not 1 to 64", o.Nodes)
-	case o.Nodes > 1 && (kind == kindMemory || kind == kindPebble):
-		bad("--nodes needs a store that processes share")
-	case o.Nodes > 1 && o.Records > 0:
-		bad("--nodes can't be combined with --records")
-	}
-	switch {
 	case !o.Evidence:
 	case isRedis(kind):
 		bad("--evidence needs a store with an evidence log: Redis has none")
-	case o.Load != Execute || o.Records > 0 || o.Nodes > 1 || o.Against != "":
-		bad("--evidence needs --load execute, and can't be combined with --records, --nodes or --compare with a URL")
+	case o.Load != Execute || o.Records > 0 || o.Against != "":
+		bad("--evidence needs --load execute, and can't be combined with --records or --compare with a URL")
 	}
 	if o.Compare && o.Load != Execute {
 		bad("--compare needs --load execute: the bare loop does nothing else")

@@ -14,15 +14,14 @@ import (
 
 // place is where the stores of a run are made.
 type place interface {
-	// open makes a store. It is empty, unless another process of the same run has opened
-	// it under this name.
+	// open makes an empty store.
 	open(ctx context.Context, name string) (semel.Store, error)
 	// bare makes the loop that the engine is compared with.
 	bare(ctx context.Context, t *target, s sample) (loop, error)
 	// title names that loop.
 	title() string
-	// space names the part of the server that belongs to the run; empty if other
-	// processes can't open it.
+	// space names the part of the server that belongs to the run; empty if there is no
+	// server.
 	space() string
 	// close removes everything that was made, unless it should be kept.
 	close(keep bool) error
@@ -70,9 +69,8 @@ func urlKind(url string) string {
 
 func isRedis(kind string) bool { return kind == kindRedis || kind == kindCluster }
 
-// newPlace makes the place of a run. Space is empty, or the space of the process that
-// gives this one its orders.
-func newPlace(o *Options, space string) (place, error) {
+// newPlace makes the place of a run.
+func newPlace(o *Options) (place, error) {
 	switch kind := o.kindOf(); {
 	case kind == kindPebble:
 		dir, err := openDir(o.Dir)
@@ -81,9 +79,9 @@ func newPlace(o *Options, space string) (place, error) {
 		}
 		return &pebblePlace{dir}, nil
 	case kind == kindPostgres:
-		return newPostgres(o.URL, space), nil
+		return newPostgres(o.URL), nil
 	case isRedis(kind):
-		return newRedis(o.URL, space), nil
+		return newRedis(o.URL), nil
 	}
 	return memoryPlace{}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -14,27 +13,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-const nodeEnv = "SEMEL_BENCH_TEST_NODE"
-
-// TestMain lets this test binary be a node, like the program.
-func TestMain(m *testing.M) {
-	if os.Getenv(nodeEnv) != "" {
-		if err := Node(context.Background(), os.Stdin, os.Stdout); err != nil {
-			os.Stderr.WriteString(err.Error() + "\n")
-			os.Exit(1)
-		}
-		return
-	}
-	os.Exit(pgtest.Main(m))
-}
-
-func nodeCommand() *exec.Cmd {
-	exe, _ := os.Executable()
-	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), nodeEnv+"=1")
-	cmd.Stderr = os.Stderr
-	return cmd
-}
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 // server is a server for a run.
 type server struct {
@@ -75,7 +54,7 @@ func clusterServer(t *testing.T) server {
 
 func serverOptions(s server) Options {
 	o := options("")
-	o.URL, o.Nodes, o.Command = s.url, 1, nodeCommand
+	o.URL = s.url
 	o.Duration = 200 * time.Millisecond
 	return o
 }
@@ -117,23 +96,6 @@ func TestRunOnServers(t *testing.T) {
 				}
 				clean(t)
 			})
-			t.Run("processes share a comparison", func(t *testing.T) {
-				o := serverOptions(s)
-				o.Compare, o.Nodes = true, 2
-				r := run(t, o)
-				wantWork(t, "ours", r.Ours)
-				wantWork(t, "bare", r.Bare)
-				if r.Nodes != 2 || r.Ratio <= 0 || r.Resident <= 0 {
-					t.Errorf("report = %+v", r)
-				}
-				clean(t)
-			})
-			t.Run("processes replay what one has filled in", func(t *testing.T) {
-				o := serverOptions(s)
-				o.Load, o.Nodes = Replay, 2
-				wantWork(t, "ours", run(t, o).Ours)
-				clean(t)
-			})
 			t.Run("a filled store replays its records", func(t *testing.T) {
 				o := serverOptions(s)
 				o.Records = 200
@@ -144,7 +106,7 @@ func TestRunOnServers(t *testing.T) {
 			})
 			t.Run("an interrupt ends it, and leaves nothing behind", func(t *testing.T) {
 				o := serverOptions(s)
-				o.Duration, o.Nodes = time.Hour, 2
+				o.Duration = time.Hour
 				ctx, cancel := context.WithCancel(t.Context())
 				o.Progress = func(string, ...any) { cancel() }
 				if _, err := Run(ctx, o); !errors.Is(err, context.Canceled) {
@@ -191,32 +153,11 @@ func hasSetting(d *store.Durability, name, value string) bool {
 	return false
 }
 
-func TestNodesThatFail(t *testing.T) {
-	t.Run("a node that can't start is reported", func(t *testing.T) {
-		s := redistest.Start(t, "")
-		o := serverOptions(server{url: s.URL()})
-		o.Nodes, o.Command = 2, func() *exec.Cmd { return exec.Command("false") }
-		if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "node") {
-			t.Errorf("error = %v", err)
-		}
-	})
-	t.Run("so is one that the server has gone from", func(t *testing.T) {
-		var in, out strings.Builder
-		in.WriteString(`{"url":"redis://127.0.0.1:1","callers":1}`)
-		if err := Node(t.Context(), strings.NewReader(in.String()), &out); err == nil || !strings.Contains(out.String(), "error") {
-			t.Errorf("error = %v, report %s", err, out.String())
-		}
-	})
-}
-
 func TestServerOptionsAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		want string
 		o    Options
 	}{
-		{"--nodes is 65", Options{URL: "redis://x", Nodes: 65}},
-		{"--nodes needs a store", Options{Dir: "x", Nodes: 2}},
-		{"--nodes can't be combined", Options{URL: "redis://x", Nodes: 2, Records: 1}},
 		{"--compare with a URL needs", Options{URL: "redis://x", Compare: true, Against: "redis://y"}},
 		{"--compare takes the URL of a Redis", Options{Dir: "x", Compare: true, Against: "postgres://y"}},
 	} {
