@@ -147,14 +147,7 @@ func printStore(w io.Writer, r *benchstore.Report) {
 	printDurability(w, r.Store+" store", r.Durability)
 	printDurability(w, r.ComparedWith, r.BareDurability)
 	fmt.Fprintln(w)
-	fmt.Fprintf(w, "%-28s %12s %10s %10s %10s %10s %10s %8s\n", "", "ops/s", "p50", "p90", "p99", "max", "allocs/op", "errors")
-	row := func(name string, m *benchstore.Measure) {
-		if m != nil {
-			l := m.Latency
-			fmt.Fprintf(w, "%-28s %12.0f %10s %10s %10s %10s %10.1f %8d\n", name, m.OpsPerSecond,
-				micros(l.P50), micros(l.P90), micros(l.P99), micros(l.Max), m.AllocsPerOp, m.Errors)
-		}
-	}
+	row := measures(w)
 	for _, f := range []*benchstore.Filled{r.Filled, r.Small} {
 		if f != nil {
 			row(fmt.Sprintf("replay, %d", f.Records), &f.Replay)
@@ -180,6 +173,18 @@ func printStore(w io.Writer, r *benchstore.Report) {
 		fmt.Fprintf(w, "engine / %s: %.3f (median of %d rounds; %.3f over all), writing %d and %d bytes\n", r.ComparedWith, r.Ratio, len(r.Rounds), r.RatioOfTotals, r.ClaimBytes, r.OutcomeBytes)
 	}
 	fmt.Fprintf(w, "memory: %s resident, %s at most\n", mebibytes(r.Resident), mebibytes(r.Peak))
+}
+
+// measures writes the head of a table, and returns a function for its rows; nil has none.
+func measures(w io.Writer) (row func(name string, m *benchstore.Measure)) {
+	fmt.Fprintf(w, "%-28s %12s %10s %10s %10s %10s %10s %8s\n", "", "ops/s", "p50", "p90", "p99", "max", "allocs/op", "errors")
+	return func(name string, m *benchstore.Measure) {
+		if m != nil {
+			l := m.Latency
+			fmt.Fprintf(w, "%-28s %12.0f %10s %10s %10s %10s %10.1f %8d\n", name, m.OpsPerSecond,
+				micros(l.P50), micros(l.P90), micros(l.P99), micros(l.Max), m.AllocsPerOp, m.Errors)
+		}
+	}
 }
 
 // printDurability writes what a store's settings promise, and which settings these are.

@@ -1,12 +1,13 @@
 package benchproxy
 
 import (
-	"encoding/json"
 	"net"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/semelhq/semel/bench/internal/benchstore"
 )
 
 // options are those of a run that is over soon.
@@ -26,29 +27,12 @@ func TestRunComparesBothProxies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rounds != 3 || len(report.Rounds) != 2 || report.API.Pairs == 0 || report.API.PairsPerSecond <= 0 || report.Semel.Requests == 0 || report.Bare == nil || report.Bare.Requests == 0 {
+	if rounds != 3 || len(report.Rounds) != 2 || report.Ratio <= 0 || report.RatioOfTotals <= 0 {
 		t.Errorf("%d rounds, report %+v", rounds, report)
 	}
-	for _, s := range []*Side{&report.Semel, report.Bare} {
-		if s.RequestsPerSecond <= 0 || s.P50 <= 0 || s.P99 < s.P50 || s.Max < s.P99 || s.Seconds < 0.2 || s.Errors != 0 {
-			t.Errorf("side %+v", s)
-		}
-	}
-	if report.Ratio <= 0 || report.RatioOfTotals <= 0 {
-		t.Errorf("ratios %v and %v", report.Ratio, report.RatioOfTotals)
-	}
-	var text strings.Builder
-	report.Print(&text)
-	if !strings.Contains(text.String(), "semel / bare: 0.") && !strings.Contains(text.String(), "semel / bare: 1.") {
-		t.Errorf("printed %s", text.String())
-	}
-	doc, err := json.Marshal(report)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{`"ratio":`, `"requests_per_second":`, `"p50_us":`, `"p99_us":`, `"bare":{`} {
-		if !strings.Contains(string(doc), want) {
-			t.Errorf("%s is missing in %s", want, doc)
+	for _, m := range []*benchstore.Measure{report.Ours, report.Bare, report.API} {
+		if m == nil || m.OpsPerSecond <= 0 || m.Latency.P50 <= 0 || m.Latency.Max < m.Latency.P99 || m.Errors != 0 {
+			t.Errorf("measured %+v", m)
 		}
 	}
 	if left, err := os.ReadDir(o.Dir); err != nil || len(left) != 0 {
@@ -61,7 +45,7 @@ func TestRunWithoutAComparison(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.Semel.Requests == 0 || report.Bare != nil || report.Ratio != 0 || report.Rounds != nil {
+	if report.Ours == nil || report.API == nil || report.Bare != nil || report.Ratio != 0 || report.Rounds != nil {
 		t.Errorf("report %+v", report)
 	}
 }
@@ -82,7 +66,7 @@ func TestEveryRequestThroughSemelIsRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.close()
-	c := l.clients[0]
+	c := l[0]
 	if err := c.request(); err != nil {
 		t.Fatal(err)
 	}
@@ -118,13 +102,12 @@ func TestFailuresAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.close()
-	for _, c := range l.clients {
+	for _, c := range l {
 		c.start = strings.Replace(c.start, "Idempotency-Key", "Other", 1)
 	}
-	l.turn(t.Context(), opts.Duration)
-	s := l.side()
-	if s.Errors == 0 || !strings.Contains(s.FirstError, "400") || s.fault("semel") == nil {
-		t.Errorf("side %+v", s)
+	got, err := benchstore.Alternate(t.Context(), opts.turns(opts.Duration, 1), "", l.request, nil)
+	if err == nil || got.Ours.Errors == 0 || !strings.Contains(got.Ours.FirstError, "400") {
+		t.Errorf("%+v, %v", got.Ours, err)
 	}
 }
 

@@ -3,26 +3,20 @@ package benchproxy
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/semelhq/semel/bench/internal/loopback"
 )
 
-// load has the clients of one proxy, and their measurements.
-type load struct {
-	clients []*client
-	seconds float64
-}
+// load has the clients of one proxy.
+type load []*client
 
 // newLoad connects the clients.
-func newLoad(addr string, opts Options) (*load, error) {
-	l := new(load)
+func newLoad(addr string, opts Options) (l load, err error) {
 	body := `"` + strings.Repeat("x", opts.BodyBytes-2) + `"`
 	run := rand.Text()
 	for i := range opts.Connections {
@@ -31,7 +25,7 @@ func newLoad(addr string, opts Options) (*load, error) {
 			l.close()
 			return nil, err
 		}
-		l.clients = append(l.clients, &client{
+		l = append(l, &client{
 			conn:  conn,
 			start: fmt.Sprintf("POST /charges HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nIdempotency-Key: %s-%d-", addr, len(body), run, i),
 			end:   "\r\n\r\n" + body,
@@ -40,58 +34,17 @@ func newLoad(addr string, opts Options) (*load, error) {
 	return l, nil
 }
 
-// turn sends requests for a while, and returns the requests per second.
-func (l *load) turn(ctx context.Context, d time.Duration) float64 {
-	before := l.requests()
-	start := time.Now()
-	var wg sync.WaitGroup
-	for _, c := range l.clients {
-		wg.Go(func() { c.work(ctx, start.Add(d)) })
+// request sends one request by a client, and reconnects after an error.
+func (l load) request(_ context.Context, i int) error {
+	err := l[i].request()
+	if err != nil {
+		err = errors.Join(err, l[i].conn.Reconnect())
 	}
-	wg.Wait()
-	took := time.Since(start).Seconds()
-	l.seconds += took
-	return float64(l.requests()-before) / took
+	return err
 }
 
-func (l *load) requests() (n int) {
-	for _, c := range l.clients {
-		n += len(c.took)
-	}
-	return n
-}
-
-// forget drops the measurements, except errors.
-func (l *load) forget() {
-	l.seconds = 0
-	for _, c := range l.clients {
-		c.took = c.took[:0]
-	}
-}
-
-// side sums the measurements up.
-func (l *load) side() Side {
-	s := Side{Requests: l.requests(), Seconds: l.seconds}
-	if s.Seconds > 0 {
-		s.RequestsPerSecond = float64(s.Requests) / s.Seconds
-	}
-	all := make([]time.Duration, 0, s.Requests)
-	for _, c := range l.clients {
-		all = append(all, c.took...)
-		s.Errors += c.errors
-		if s.FirstError == "" && c.first != nil {
-			s.FirstError = c.first.Error()
-		}
-	}
-	slices.Sort(all)
-	if n := len(all); n > 0 {
-		s.P50, s.P99, s.Max = all[(n-1)/2].Microseconds(), all[(n-1)*99/100].Microseconds(), all[n-1].Microseconds()
-	}
-	return s
-}
-
-func (l *load) close() {
-	for _, c := range l.clients {
+func (l load) close() {
+	for _, c := range l {
 		c.conn.Close()
 	}
 }
@@ -102,31 +55,6 @@ type client struct {
 	conn       *loopback.Conn
 	out        []byte
 	sent       int
-
-	took   []time.Duration
-	errors int
-	first  error
-}
-
-// work sends until the time is over. After an error it reconnects.
-func (c *client) work(ctx context.Context, until time.Time) {
-	for now := time.Now(); now.Before(until) && ctx.Err() == nil; {
-		err := c.request()
-		end := time.Now()
-		if err == nil {
-			c.took = append(c.took, end.Sub(now))
-			now = end
-			continue
-		}
-		c.errors++
-		if c.first == nil {
-			c.first = err
-		}
-		if err := c.conn.Reconnect(); err != nil {
-			return
-		}
-		now = time.Now()
-	}
 }
 
 // request sends one request with a new key, and reads the whole answer.

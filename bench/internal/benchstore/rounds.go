@@ -59,32 +59,54 @@ func (c *Comparison) reportRounds(ctx context.Context, ours, theirs *tally, roun
 	return errors.Join(ctx.Err(), m.fault("ours"), n.fault("bare"))
 }
 
+// Op is what every caller repeats; they are counted from 0.
+type Op func(ctx context.Context, caller int) error
+
+// Alternate makes two loads take turns, or measures ours alone if theirs is nil. It uses
+// only the callers, duration, rounds and progress of the options.
+func Alternate(ctx context.Context, opts Options, peer string, ours, theirs Op) (c Comparison, err error) {
+	callers := newCallers(opts.Callers)
+	load := func(op Op) turner {
+		return local(callers, func(ctx context.Context, c *caller) error { return op(ctx, c.number) })
+	}
+	if theirs != nil {
+		c.ComparedWith = peer
+		x, y, rounds := opts.alternate(ctx, "Semel and "+peer, load(ours), load(theirs))
+		return c, c.reportRounds(ctx, &x, &y, rounds)
+	}
+	opts.progress("%d callers for %v", opts.Callers, opts.Duration)
+	var warm, all tally
+	load(ours)(ctx, &warm, opts.Duration/4)
+	load(ours)(ctx, &all, opts.Duration)
+	m := all.measure()
+	c.Ours = &m
+	return c, errors.Join(ctx.Err(), m.fault("ours"))
+}
+
 // Do makes one call under a key and checks its answer. If replayed is set, the key has an
 // outcome, and the answer must be that.
 type Do func(ctx context.Context, key string, replayed bool) error
 
-// Contest makes two programs that do the same take turns. It uses only the callers,
-// duration, rounds and progress of the options. If hot is above zero, callers repeat that
-// many keys, each of which has an outcome; otherwise every key is new.
+// Contest is [Alternate] for two programs that do the same. If hot is above zero, callers
+// repeat that many keys, each of which has an outcome; otherwise every key is new.
 func Contest(ctx context.Context, opts Options, peer string, hot int, ours, theirs Do) (Comparison, error) {
-	c := Comparison{ComparedWith: peer}
 	keys := target{run: newSpace()}
 	names := make([]string, hot)
 	for i := range names {
 		names[i] = fmt.Sprintf("%s-hot-%d", keys.run, i)
 		if err := errors.Join(ours(ctx, names[i], false), theirs(ctx, names[i], false)); err != nil {
-			return c, err
+			return Comparison{ComparedWith: peer}, err
 		}
 	}
 	callers := newCallers(opts.Callers)
-	load := func(do Do) turner {
-		return local(callers, func(ctx context.Context, c *caller) error {
+	load := func(do Do) Op {
+		return func(ctx context.Context, i int) error {
+			c := callers[i]
 			if hot > 0 {
 				return do(ctx, names[c.rng.IntN(hot)], true)
 			}
 			return do(ctx, keys.newKey(c), false)
-		})
+		}
 	}
-	x, y, rounds := opts.alternate(ctx, "Semel and "+peer, load(ours), load(theirs))
-	return c, c.reportRounds(ctx, &x, &y, rounds)
+	return Alternate(ctx, opts, peer, load(ours), load(theirs))
 }
