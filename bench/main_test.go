@@ -97,7 +97,7 @@ func TestStore(t *testing.T) {
 		if code != exitOK {
 			t.Fatalf("exit %d, %s", code, errs)
 		}
-		wantFields(t, out, "store", "load", "callers", "result_bytes", "cpus", "go", "resident_bytes", "peak_resident_bytes", "durability",
+		wantFields(t, out, "store", "callers", "result_bytes", "cpus", "go", "resident_bytes", "peak_resident_bytes", "durability",
 			"compared_with", "ours", "bare", "ratio", "ratio_of_totals", "rounds", "claim_bytes", "outcome_bytes", "filled", "small", "scale_ratio", "replay_scale_ratio")
 		var r struct {
 			Ours, Bare, Filled json.RawMessage
@@ -116,8 +116,8 @@ func TestStore(t *testing.T) {
 		}
 	})
 	t.Run("without JSON it is a table", func(t *testing.T) {
-		code, out, errs := bench(t, append([]string{"store", "--store", "memory:", "--load", "mixed"}, small...)...)
-		if code != exitOK || !regexp.MustCompile(`(?m)^memory store, 4 callers, 50 byte results`).MatchString(out) || !regexp.MustCompile(`(?m)^mixed +\d+ .* 0$`).MatchString(out) {
+		code, out, errs := bench(t, append([]string{"store", "--store", "memory:"}, small...)...)
+		if code != exitOK || !regexp.MustCompile(`(?m)^memory store, 4 callers, 50 byte results`).MatchString(out) || !regexp.MustCompile(`(?m)^execute +\d+ .* 0$`).MatchString(out) {
 			t.Errorf("exit %d, %s%s", code, out, errs)
 		}
 	})

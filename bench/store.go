@@ -14,19 +14,15 @@ import (
 )
 
 func newStore() *cobra.Command {
-	var store, compare, load string
+	var store, compare string
 	var asJSON bool
 	var opts benchstore.Options
 	cmd := &cobra.Command{
 		Use:   "store",
 		Short: "Measure the engine on a store",
-		Long: `Measure the engine on a store: how much concurrent callers get done, and how long
-single operations take.
-
-Loads:
-  execute   begin and complete new keys: two durable writes each
-  replay    begin keys that have an outcome
-  mixed     each new key, then a replay of it: half are duplicates
+		Long: `Measure the engine on a store: how many new keys concurrent callers begin and
+complete, which are two durable writes each, and how long that takes. For replays,
+contention and evidence see the benchmarks of the stores: go test -bench . ./store/...
 
 With --compare a loop without an engine takes turns with it, in the order ABBA,
 and makes two writes of the same sizes under each key. The ratio is the median
@@ -40,10 +36,6 @@ over the rounds of engine/bare. What it is depends on the store:
 With --compare URL, where URL is that of a Redis and the store is pebble, the
 embedded store takes turns with SET NX and SET there.
 
-With --evidence every call leaves its entries in the evidence log, of which a
-checkpoint is signed once per second. Then --compare takes turns with the same kind
-of store without evidence.
-
 With --records the store is filled with completed records first; then replays of
 random ones, by two callers per processor, and new calls are measured, once the
 store has put the records in order. With --compare too, a store of 10000
@@ -55,14 +47,13 @@ hold nothing else; in schemas of the database; or under prefixes in Redis. The
 names of those begin with semel_bench_. All are removed at the end unless --keep
 is given.
 
-The JSON has store, load, callers, result_bytes, cpus, go, resident_bytes and
+The JSON has store, callers, result_bytes, cpus, go, resident_bytes and
 peak_resident_bytes, and where they apply: durability (level, settings,
 unsafe), what the store's settings promise; ours and bare, each with operations,
 seconds, ops_per_second, latency (p50_us, p90_us, p99_us, max_us), allocs_per_op,
 bytes_per_op, errors and first_error; compared_with, what bare is, and
 bare_durability, where it is on another server; ratio, ratio_of_totals and rounds
-(ours, bare, ratio); evidence (level, entries, leaf_bytes, opening_bytes), what the
-log took; claim_bytes and outcome_bytes, the sizes written; filled and
+(ours, bare, ratio); claim_bytes and outcome_bytes, the sizes written; filled and
 small, each with records, fill_seconds, replay, execute, resident_bytes and
 peak_resident_bytes; scale_ratio for new calls and replay_scale_ratio for
 replays. The exit code is 1 if an operation failed.`,
@@ -70,8 +61,7 @@ replays. The exit code is 1 if an operation failed.`,
   go run ./bench store --store pebble:bench.dir --callers 256 --compare --json
   go run ./bench store --store pebble:bench.dir --records 1000000 --compare
   go run ./bench store --store postgres://localhost/test --callers 64 --compare
-  go run ./bench store --store pebble:bench.dir --compare redis://localhost
-  go run ./bench store --store pebble:bench.dir --evidence --compare`,
+  go run ./bench store --store pebble:bench.dir --compare redis://localhost`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			// A flag with an optional value can't take the value as a separate argument,
 			// so it is taken from here.
@@ -84,7 +74,6 @@ replays. The exit code is 1 if an operation failed.`,
 			if err := readTarget(&opts, store, compare); err != nil {
 				return err
 			}
-			opts.Load = benchstore.Load(load)
 			if err := opts.Validate(); err != nil {
 				return &usageError{err}
 			}
@@ -104,13 +93,11 @@ replays. The exit code is 1 if an operation failed.`,
 	flags.StringVar(&store, "store", "", "`store` to measure: pebble:DIR, a postgres, redis or\nredis-cluster URL, or memory:")
 	flags.IntVar(&opts.Callers, "callers", 256, "how many callers work at the same time")
 	flags.IntVar(&opts.ResultBytes, "result-bytes", 1024, "size of each outcome, in bytes")
-	flags.DurationVar(&opts.Duration, "duration", 10*time.Second, "how long to measure each load")
-	flags.IntVar(&opts.Rounds, "rounds", 6, "turns that a load and what it is compared with take")
-	flags.StringVar(&load, "load", string(benchstore.Execute), "`load`: execute, replay or mixed")
+	flags.DurationVar(&opts.Duration, "duration", 10*time.Second, "how long to measure each")
+	flags.IntVar(&opts.Rounds, "rounds", 6, "turns that the engine and what it is compared with take")
 	flags.IntVar(&opts.Records, "records", 0, "fill the store with so many completed records first")
 	flags.StringVar(&compare, "compare", "", "take turns with a loop without an engine, there or at a Redis `URL`,\nand with a small store")
 	flags.Lookup("compare").NoOptDefVal = comparedBare
-	flags.BoolVar(&opts.Evidence, "evidence", false, "keep evidence of every call")
 	flags.BoolVar(&opts.Keep, "keep", false, "leave the data")
 	jsonFlag(cmd, &asJSON)
 	return cmd
@@ -154,7 +141,7 @@ func printStore(w io.Writer, r *benchstore.Report) {
 			row(fmt.Sprintf("execute, %d", f.Records), &f.Execute)
 		}
 	}
-	row(string(r.Load), r.Ours)
+	row("execute", r.Ours)
 	row(r.ComparedWith, r.Bare)
 	fmt.Fprintln(w)
 	if r.Filled != nil {
@@ -163,13 +150,7 @@ func printStore(w io.Writer, r *benchstore.Report) {
 	if r.Small != nil {
 		fmt.Fprintf(w, "throughput at %d records / at %d: %.2f for new calls, %.2f for replays\n", r.Filled.Records, r.Small.Records, r.ScaleRatio, r.ReplayScaleRatio)
 	}
-	if ev := r.Evidence; ev != nil {
-		fmt.Fprintf(w, "evidence: %d entries of %.0f and %.0f bytes\n", ev.Entries, ev.LeafBytes, ev.OpeningBytes)
-	}
-	switch {
-	case r.Bare != nil && r.Evidence != nil:
-		fmt.Fprintf(w, "with evidence / without: %.3f (median of %d rounds; %.3f over all)\n", r.Ratio, len(r.Rounds), r.RatioOfTotals)
-	case r.Bare != nil:
+	if r.Bare != nil {
 		fmt.Fprintf(w, "engine / %s: %.3f (median of %d rounds; %.3f over all), writing %d and %d bytes\n", r.ComparedWith, r.Ratio, len(r.Rounds), r.RatioOfTotals, r.ClaimBytes, r.OutcomeBytes)
 	}
 	fmt.Fprintf(w, "memory: %s resident, %s at most\n", mebibytes(r.Resident), mebibytes(r.Peak))

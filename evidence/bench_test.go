@@ -3,6 +3,9 @@ package evidence_test
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/semelhq/semel"
@@ -66,4 +69,28 @@ func BenchmarkBlocks(b *testing.B) {
 		}
 	}
 	worth.Show(b, 1, count(evidence.BlockSize), count(32<<10))
+}
+
+// BenchmarkCalls makes calls by 64 callers a processor: without evidence, and with that of
+// every decision, while the log is signed once a second. The log is complete at the end.
+func BenchmarkCalls(b *testing.B) {
+	for name, level := range map[string]semel.EvidenceLevel{"without": semel.EvidenceNone, "with": semel.EvidenceDecisions} {
+		b.Run(name, func(b *testing.B) {
+			r := newRig(b, nil, semel.Operation{Name: "op", Evidence: level})
+			running, stop := context.WithCancel(b.Context())
+			var signer sync.WaitGroup
+			signer.Go(func() { _ = r.log.Run(running) }) // which ends because it is stopped
+			var n atomic.Int64
+			b.ReportAllocs()
+			b.SetParallelism(64)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					r.do(b, call("acme", fmt.Sprint(n.Add(1)), "payload"), "result")
+				}
+			})
+			stop()
+			signer.Wait()
+			r.integrate(b)
+		})
+	}
 }

@@ -1,5 +1,5 @@
-// Package benchstore measures how fast the engine runs on a store: new calls, replays and
-// both, from concurrent callers, compared with a bare loop that makes the same two writes
+// Package benchstore measures how fast the engine runs on a store, with new calls of
+// concurrent callers, compared with a bare loop that makes the same two writes
 // without an engine.
 package benchstore
 
@@ -12,17 +12,12 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-const (
-	// SmallRecords is the size of the store that a large one is compared with.
-	SmallRecords = 10_000
-	// replayRecords is how many records there are for replays if Records is zero.
-	replayRecords = 10_000
-)
+// SmallRecords is the size of the store that a large one is compared with.
+const SmallRecords = 10_000
 
 // Report is the result; go run ./bench store --json prints it.
 type Report struct {
 	Store string `json:"store"` // "memory", "pebble", "postgres", "redis" or "redis-cluster"
-	Load  Load   `json:"load"`
 	// Callers is the number of callers.
 	Callers     int    `json:"callers"`
 	ResultBytes int    `json:"result_bytes"`
@@ -38,9 +33,6 @@ type Report struct {
 	// the bare loop write.
 	ClaimBytes   int `json:"claim_bytes,omitempty"`
 	OutcomeBytes int `json:"outcome_bytes,omitempty"`
-	// Evidence is the size of the evidence log. Bare is then the engine on the same kind
-	// of store without evidence.
-	Evidence *EvidenceReport `json:"evidence,omitempty"`
 	// Filled is a store with Records records, and Small one with SmallRecords.
 	Filled *Filled `json:"filled,omitempty"`
 	Small  *Filled `json:"small,omitempty"`
@@ -76,7 +68,7 @@ type bench struct {
 func Run(ctx context.Context, opts Options) (report *Report, err error) {
 	b := &bench{opts: opts, callers: newCallers(opts.Callers)}
 	b.report = Report{
-		Store: opts.kindOf(), Load: opts.Load, Callers: opts.Callers, ResultBytes: opts.ResultBytes,
+		Store: opts.kindOf(), Callers: opts.Callers, ResultBytes: opts.ResultBytes,
 		CPUs: runtime.GOMAXPROCS(0), Go: runtime.Version(),
 	}
 	if b.place, err = newPlace(&opts); err != nil {
@@ -95,8 +87,6 @@ func Run(ctx context.Context, opts Options) (report *Report, err error) {
 		}
 	}
 	switch {
-	case opts.Evidence:
-		err = b.withEvidence(ctx)
 	case opts.Compare:
 		err = b.compare(ctx)
 	case opts.Records == 0:
@@ -151,24 +141,19 @@ func durability(ctx context.Context, store semel.Store) (*store.Durability, erro
 
 func (b *bench) local(op operation) turner { return local(b.callers, op) }
 
-// single measures one load.
+// single measures the engine alone.
 func (b *bench) single(ctx context.Context) (err error) {
 	t, store, err := b.open(ctx, "ours")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if b.opts.Load == Replay {
-		if _, err := b.fill(ctx, t, store, replayRecords); err != nil {
-			return err
-		}
-	}
-	b.progress("%s: %d callers for %v", b.opts.Load, b.opts.Callers, b.opts.Duration)
+	b.progress("%d callers for %v", b.opts.Callers, b.opts.Duration)
 	var all tally
-	all.turn(ctx, b.callers, b.opts.Duration, t.operation(b.opts.Load))
+	all.turn(ctx, b.callers, b.opts.Duration, t.execute)
 	m := all.measure()
 	b.report.Ours = &m
-	return errors.Join(ctx.Err(), m.fault(string(b.opts.Load)))
+	return errors.Join(ctx.Err(), m.fault("execute"))
 }
 
 // compare makes the engine and the bare loop take turns.

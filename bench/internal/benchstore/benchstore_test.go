@@ -25,7 +25,7 @@ func TestParseStatus(t *testing.T) {
 
 // options are those of a run that is over soon.
 func options(dir string) Options {
-	return Options{Dir: dir, Callers: 8, ResultBytes: 300, Duration: 60 * time.Millisecond, Rounds: 2, Load: Execute}
+	return Options{Dir: dir, Callers: 8, ResultBytes: 300, Duration: 60 * time.Millisecond, Rounds: 2}
 }
 
 func run(t *testing.T, o Options) *Report {
@@ -51,27 +51,21 @@ func wantWork(t *testing.T, name string, m *Measure) {
 }
 
 func TestRun(t *testing.T) {
-	for _, load := range Loads {
-		t.Run("the memory store does "+string(load), func(t *testing.T) {
-			o := options("")
-			o.Load = load
-			r := run(t, o)
-			wantWork(t, "ours", r.Ours)
-			if r.Store != "memory" || r.Load != load || r.Bare != nil || r.Filled != nil {
-				t.Errorf("report = %+v", r)
-			}
-		})
-		t.Run("the Pebble store does "+string(load)+" and leaves nothing behind", func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "made", "by", "run")
-			o := options(dir)
-			o.Load = load
-			r := run(t, o)
-			wantWork(t, "ours", r.Ours)
-			if names := list(t, dir); r.Store != "pebble" || len(names) != 0 {
-				t.Errorf("store %s, files left: %q", r.Store, names)
-			}
-		})
-	}
+	t.Run("the memory store does it", func(t *testing.T) {
+		r := run(t, options(""))
+		wantWork(t, "ours", r.Ours)
+		if r.Store != "memory" || r.Bare != nil || r.Filled != nil {
+			t.Errorf("report = %+v", r)
+		}
+	})
+	t.Run("the Pebble store does it and leaves nothing behind", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "made", "by", "run")
+		r := run(t, options(dir))
+		wantWork(t, "ours", r.Ours)
+		if names := list(t, dir); r.Store != "pebble" || len(names) != 0 {
+			t.Errorf("store %s, files left: %q", r.Store, names)
+		}
+	})
 	t.Run("the ratio is the median of the rounds", func(t *testing.T) {
 		o := options(t.TempDir())
 		o.Compare, o.Rounds = true, 3
@@ -88,26 +82,6 @@ func TestRun(t *testing.T) {
 		}
 		if r.OutcomeBytes <= o.ResultBytes || r.ClaimBytes <= 0 || r.ClaimBytes >= r.OutcomeBytes {
 			t.Errorf("sizes = %d and %d", r.ClaimBytes, r.OutcomeBytes)
-		}
-	})
-	t.Run("evidence is kept of every call, and compared with the same store without", func(t *testing.T) {
-		for _, dir := range []string{"", t.TempDir()} {
-			o := options(dir)
-			o.Evidence = true
-			for _, o.Compare = range []bool{false, true} {
-				r := run(t, o)
-				wantWork(t, "ours", r.Ours)
-				// Whoever was in the turn that is not counted left entries too.
-				if ev := r.Evidence; ev == nil || ev.Entries < 2*r.Ours.Operations || ev.LeafBytes < 100 || ev.OpeningBytes < 90 {
-					t.Errorf("%d operations left %+v", r.Ours.Operations, ev)
-				}
-				if o.Compare {
-					wantWork(t, "without", r.Bare)
-				}
-				if (r.Ratio > 0) != o.Compare {
-					t.Errorf("ratio = %v", r.Ratio)
-				}
-			}
 		}
 	})
 	t.Run("a filled store replays its records, and is compared with a small one", func(t *testing.T) {
@@ -186,9 +160,9 @@ func TestRunRefuses(t *testing.T) {
 		run(t, options(dir))
 	})
 	t.Run("options that make no sense, all at once", func(t *testing.T) {
-		o := Options{ResultBytes: -1, Records: -1, Load: "walk", Compare: true}
+		o := Options{ResultBytes: -1, Records: -1, Compare: true}
 		err := o.Validate()
-		for _, flag := range []string{"--callers", "--result-bytes", "--duration", "--rounds", "--records", "--load", "--compare needs another --store", "--compare needs --load"} {
+		for _, flag := range []string{"--callers", "--result-bytes", "--duration", "--rounds", "--records", "--compare needs another --store"} {
 			if err == nil || !strings.Contains(err.Error(), flag) {
 				t.Errorf("%s is not in: %v", flag, err)
 			}
@@ -196,25 +170,6 @@ func TestRunRefuses(t *testing.T) {
 	})
 }
 
-func TestEvidenceIsRefusedWhereItCantBeMeasured(t *testing.T) {
-	for _, change := range []func(*Options){
-		func(o *Options) { o.URL = "redis://localhost" },
-		func(o *Options) { o.Load = Replay },
-		func(o *Options) { o.Records = 10 },
-	} {
-		o := options("")
-		o.Evidence = true
-		if err := o.Validate(); err != nil {
-			t.Fatal(err)
-		}
-		change(&o)
-		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "--evidence needs") {
-			t.Errorf("%+v gives %v", o, err)
-		}
-	}
-}
-
-// TestErrorsAreReported runs the load on a closed store.
 func TestErrorsAreReported(t *testing.T) {
 	store := memstore.New()
 	tg, err := newTarget(store, 10)

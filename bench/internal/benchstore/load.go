@@ -13,19 +13,6 @@ import (
 	"github.com/semelhq/semel/store/memstore"
 )
 
-// Load is what the callers do.
-type Load string
-
-// The loads.
-const (
-	Execute Load = "execute" // begin and complete new keys
-	Replay  Load = "replay"  // begin keys that have an outcome
-	Mixed   Load = "mixed"   // each new key once, then a replay of it: half are duplicates
-)
-
-// Loads lists all loads.
-var Loads = []Load{Execute, Replay, Mixed}
-
 const (
 	operationName = "bench.charge"
 	tenant        = "bench"
@@ -42,13 +29,8 @@ type target struct {
 }
 
 func newTarget(store semel.Store, resultBytes int) (*target, error) {
-	return targetOf(store, resultBytes, semel.EvidenceNone, nil)
-}
-
-// targetOf makes a target with this level of evidence.
-func targetOf(store semel.Store, resultBytes int, level semel.EvidenceLevel, w semel.Witness) (*target, error) {
-	op := semel.Operation{Name: operationName, MaxResult: max(resultBytes, semel.DefaultMaxResult), Evidence: level}
-	e, err := semel.New(store, &semel.Options{Operations: []semel.Operation{op}, Witness: w})
+	op := semel.Operation{Name: operationName, MaxResult: max(resultBytes, semel.DefaultMaxResult)}
+	e, err := semel.New(store, &semel.Options{Operations: []semel.Operation{op}})
 	if err != nil {
 		return nil, err
 	}
@@ -57,16 +39,6 @@ func targetOf(store semel.Store, resultBytes int, level semel.EvidenceLevel, w s
 	// compared with writes the same.
 	_, err = rand.Read(t.result)
 	return t, err
-}
-
-func (t *target) operation(l Load) operation {
-	switch l {
-	case Replay:
-		return t.replay
-	case Mixed:
-		return t.mixed
-	}
-	return t.execute
 }
 
 func (t *target) call(key string) semel.Call {
@@ -88,11 +60,7 @@ func (t *target) execute(ctx context.Context, c *caller) error {
 // replay begins a known key.
 func (t *target) replay(ctx context.Context, c *caller) error {
 	c.buf = appendRecordKey(c.buf[:0], c.rng.IntN(t.records))
-	return t.expectReplay(ctx, string(c.buf))
-}
-
-func (t *target) expectReplay(ctx context.Context, key string) error {
-	ans, err := t.engine.Begin(ctx, t.call(key))
+	ans, err := t.engine.Begin(ctx, t.call(string(c.buf)))
 	if err != nil {
 		return err
 	}
@@ -100,14 +68,6 @@ func (t *target) expectReplay(ctx context.Context, key string) error {
 		return fmt.Errorf("a known key got %s with %d bytes", ans.Decision, len(ans.Record.Result.Data))
 	}
 	return nil
-}
-
-// mixed executes a new key, and the next time replays it.
-func (t *target) mixed(ctx context.Context, c *caller) error {
-	if c.duplicate = !c.duplicate; c.duplicate {
-		return t.execute(ctx, c)
-	}
-	return t.expectReplay(ctx, string(c.buf))
 }
 
 // newKey also leaves the key in c.buf.

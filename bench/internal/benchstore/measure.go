@@ -31,11 +31,10 @@ type Measure struct {
 
 // caller is one of the concurrent callers of a load.
 type caller struct {
-	number    int
-	rng       *rand.Rand
-	serial    uint64 // of the caller's next new key
-	buf       []byte
-	duplicate bool // the next one of a mixed load repeats the key in buf
+	number int
+	rng    *rand.Rand
+	serial uint64 // of the caller's next new key
+	buf    []byte
 }
 
 // operation is what every caller repeats.

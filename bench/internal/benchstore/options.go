@@ -3,7 +3,6 @@ package benchstore
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -22,16 +21,12 @@ type Options struct {
 	Duration time.Duration
 	// Rounds is how many turns a load and its counterpart take.
 	Rounds int
-	Load   Load
 	// Records is how many completed records to fill the store with first, if any. Replays
-	// and new calls are then measured, whatever Load says.
+	// and new calls are then measured.
 	Records int
 	// Compare also measures the bare loop and, with Records, a store of [SmallRecords].
-	// It needs [Execute] and a store that has such a loop.
+	// It needs a store that has such a loop.
 	Compare bool
-	// Evidence keeps full evidence of every call. Compare then uses the same kind of
-	// store without it.
-	Evidence bool
 	// Against is the URL of the Redis to compare the Pebble store with, instead of bare
 	// Pebble.
 	Against string
@@ -66,27 +61,14 @@ func (o *Options) Validate() error {
 	if o.Records < 0 {
 		bad("--records is negative")
 	}
-	if !slices.Contains(Loads, o.Load) {
-		bad("--load is %q, not one of %v", o.Load, Loads)
-	}
 	kind := o.kindOf()
 	switch {
 	case o.Against != "" && kind != kindPebble:
 		bad("--compare with a URL needs --store pebble:DIR")
 	case o.Against != "" && !isRedis(urlKind(o.Against)):
 		bad("--compare takes the URL of a Redis")
-	case o.Compare && kind == kindMemory && !o.Evidence:
+	case o.Compare && kind == kindMemory:
 		bad("--compare needs another --store than memory: there is nothing bare to compare that with")
-	}
-	switch {
-	case !o.Evidence:
-	case isRedis(kind):
-		bad("--evidence needs a store with an evidence log: Redis has none")
-	case o.Load != Execute || o.Records > 0 || o.Against != "":
-		bad("--evidence needs --load execute, and can't be combined with --records or --compare with a URL")
-	}
-	if o.Compare && o.Load != Execute {
-		bad("--compare needs --load execute: the bare loop does nothing else")
 	}
 	return errors.Join(errs...)
 }
