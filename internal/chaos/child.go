@@ -23,8 +23,8 @@ import (
 const roleEnv = "SEMEL_CHAOS_ROLE"
 
 // Child runs this process as a part of the rig, if it is one, and reports whether it
-// was. Call it first in a program that starts runs: the rig starts the program again as
-// a worker or the upstream.
+// was. Call it first in TestMain: the rig starts the test binary again as a worker or the
+// upstream.
 func Child() bool {
 	role := os.Getenv(roleEnv)
 	if role == "" {

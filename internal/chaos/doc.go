@@ -9,7 +9,7 @@
 // everything is healed, every node is asked about every call, and package internal/history checks
 // everything that was observed by its rules.
 //
-//	go run ./internal/chaos/cmd/chaos -store redis -seed 7 -duration 4m
+//	go test ./internal/chaos -v -run TestChaos -chaos.store redis -chaos.seed 7 -chaos.duration 4m
 //	make prove CHAOS=10m
 //
 // Where to look:

@@ -173,9 +173,9 @@ func writeClock(file string, offsets ...time.Duration) error {
 
 // usage is what a process takes.
 type usage struct {
-	Memory  int64 `json:"memory_bytes"`
-	Threads int64 `json:"threads"`
-	Files   int64 `json:"files"`
+	Memory  int64
+	Threads int64
+	Files   int64
 }
 
 // sample records the memory of the node, if it is more than before.

@@ -43,8 +43,8 @@ type trial struct {
 
 // Recovery is how long each node took to take a call again.
 type Recovery struct {
-	After string          `json:"after"` // what had happened
-	Took  []time.Duration `json:"took_ns"`
+	After string // what had happened
+	Took  []time.Duration
 }
 
 // trials are those of a run.

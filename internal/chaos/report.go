@@ -14,36 +14,36 @@ import (
 
 // Report has what a run did and found.
 type Report struct {
-	Store    string  `json:"store"`
-	Seed     uint64  `json:"seed"`
-	Seconds  float64 `json:"seconds"` // of load and faults, without what comes before and after
-	Nodes    int     `json:"nodes"`
-	Keys     int     `json:"keys"`
-	Requests int     `json:"requests"`
-	Effects  int     `json:"effects"`
+	Store    string
+	Seed     uint64
+	Seconds  float64 // of load and faults, without what comes before and after
+	Nodes    int
+	Keys     int
+	Requests int
+	Effects  int
 	// Words counts the answers that clients got.
-	Words map[string]int `json:"answers"`
+	Words map[string]int
 	// Faults counts those that affected something, Skipped says why others can't be
 	// injected on this machine.
-	Faults  map[string]int    `json:"faults"`
-	Skipped map[string]string `json:"skipped,omitempty"`
+	Faults  map[string]int
+	Skipped map[string]string
 	// Held counts the calls that were held at the end, HeldWithout those of them
 	// without an effect, and Reasons why.
-	Held        int            `json:"held"`
-	HeldWithout int            `json:"held_without_effect"`
-	Reasons     map[string]int `json:"held_reasons"`
+	Held        int
+	HeldWithout int
+	Reasons     map[string]int
 	// Early counts those that were held before a lease had passed.
-	Early int `json:"held_early"`
+	Early int
 	// Recovery is how long each node took to take a call again, after each of the trials at
 	// the end.
-	Recovery []Recovery `json:"recovery,omitempty"`
+	Recovery []Recovery
 	// Peak is the most memory that each node used.
-	Peak       map[string]usage    `json:"peak"`
-	Violations []history.Violation `json:"violations"`
+	Peak       map[string]usage
+	Violations []history.Violation
 	// Histories of the calls that break a rule.
-	Histories []string `json:"histories,omitempty"`
+	Histories []string
 	// Dir has the nodes' logs, if it was kept.
-	Dir string `json:"dir,omitempty"`
+	Dir string
 }
 
 // OK reports whether no rule was broken.
@@ -52,7 +52,7 @@ func (r *Report) OK() bool { return len(r.Violations) == 0 }
 // Repeat is the command that repeats the run: the same calls and the same faults in
 // the same order, as far as the machine allows.
 func (r *Report) Repeat() string {
-	return fmt.Sprintf("go run ./internal/chaos/cmd/chaos -store %s -seed %d -duration %v",
+	return fmt.Sprintf("go test ./internal/chaos -v -run TestChaos -timeout 1h -chaos.store %s -chaos.seed %d -chaos.duration %v",
 		r.Store, r.Seed, time.Duration(r.Seconds*float64(time.Second)).Round(time.Second))
 }
 

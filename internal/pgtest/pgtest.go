@@ -101,20 +101,14 @@ func Main(m *testing.M) int {
 			code = max(code, 1)
 		}
 	}
-	if err := RemoveTemplate(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
+	// What the servers of the process are copied from.
+	if dir := leftovers.Load(); dir != nil {
+		if err := os.RemoveAll(*dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
 	}
 	return code
-}
-
-// RemoveTemplate removes the directory that the servers of a process are copied from. Call it
-// at the end of a program that doesn't call [Main].
-func RemoveTemplate() error {
-	if dir := leftovers.Load(); dir != nil {
-		return os.RemoveAll(*dir)
-	}
-	return nil
 }
 
 // start starts a server over a copy of the template.
