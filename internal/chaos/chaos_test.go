@@ -79,6 +79,7 @@ func TestChaos(t *testing.T) {
 		for _, store := range list {
 			t.Run(store, func(t *testing.T) {
 				o := Options{Store: store, Seed: *seed, Nodes: *nodes, Keep: *keep}
+				talk(t, &o)
 				if look {
 					t.Parallel()
 					o.Nodes, o.Rate, o.Duration, o.Faults, o.Brief = 2, 5, 6*time.Second, lookFaults, true
@@ -86,7 +87,6 @@ func TestChaos(t *testing.T) {
 					return
 				}
 				o.Rate, o.Clocks, o.Faults = *rate, *clocks, regexp.MustCompile(*faults)
-				talk(t, &o)
 				for left := *duration / time.Duration(len(list)); left > 0; left -= roundLength {
 					o.Duration = min(left, roundLength)
 					runOnce(t, o)

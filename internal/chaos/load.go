@@ -51,7 +51,11 @@ func (r *run) deliver(j job) {
 // again repeats a delivery that a worker didn't end, as another delivery.
 func (r *run) again(j job) {
 	j.Seed = rand.New(rand.NewPCG(j.Seed, 7)).Uint64()
-	time.AfterFunc(time.Duration(j.Seed%uint64(2*lease)), func() { r.deliver(j) })
+	within := 2 * lease
+	if r.opts.Brief {
+		within = lease / 6
+	}
+	time.AfterFunc(time.Duration(j.Seed%uint64(within)), func() { r.deliver(j) })
 }
 
 // ended notes that a delivery has.

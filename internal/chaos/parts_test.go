@@ -225,7 +225,7 @@ func TestWhatAKilledWorkerLeavesIsDeliveredAgain(t *testing.T) {
 	}
 	log := history.NewLog(rules, fakeLease)
 	_, here, _ := startFake(t, "", log)
-	r := &run{opts: Options{Seed: 1}, log: log, here: here}
+	r := &run{opts: Options{Seed: 1, Brief: true}, log: log, here: here}
 	c := newCrew(r, "w1", here.nodes)
 	r.crews = []*crew{c}
 	if err := c.start(); err != nil {
