@@ -3,28 +3,21 @@
 package chaos
 
 import (
-	"bufio"
 	"bytes"
+	"context"
 	"io"
-	"maps"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 )
 
-// wire sends each request exactly once. The client of net/http would resend a POST with an
-// idempotency key if a reused connection breaks, and the rig couldn't log that.
+// wire sends each request exactly once: net/http would resend a POST with an idempotency
+// key if a reused connection breaks, and the rig couldn't log that. It can't where a
+// request has a body that it doesn't know how to get again.
 type wire struct {
-	mu   sync.Mutex
-	idle map[string][]*conn // by address
-}
-
-// conn is a connection that carries one request at a time.
-type conn struct {
-	net.Conn
-	r *bufio.Reader
+	mu sync.Mutex
+	to map[string]*http.Transport // by address
 }
 
 // reply is an answer that arrived whole.
@@ -37,87 +30,57 @@ type reply struct {
 // dialTime bounds connecting.
 const dialTime = 2 * time.Second
 
-// post sends a request and returns the whole answer, or an error if not all of it
+// send sends a request and returns the whole answer, or an error if not all of it
 // arrived in time. Then it closes the connection, like a client that hangs up.
 func (w *wire) send(addr string, r *http.Request, body []byte, limit time.Duration) (*reply, error) {
-	c, err := w.take(addr)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
-		return nil, err
-	}
-	rep, reusable, err := c.exchange(r, body)
-	if err != nil {
-		// What broke this connection may have broken all that are idle, and whoever
-		// tries again would meet one of them after the other.
-		w.forget(addr)
-	}
-	if err != nil || !reusable {
-		_ = c.Close()
-		return rep, err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.idle[addr] = append(w.idle[addr], c)
-	return rep, nil
-}
-
-func (w *wire) take(addr string) (*conn, error) {
-	w.mu.Lock()
-	if list := w.idle[addr]; len(list) > 0 {
-		c := list[len(list)-1]
-		w.idle[addr] = list[:len(list)-1]
-		w.mu.Unlock()
-		return c, nil
-	}
-	w.mu.Unlock()
-	c, err := net.DialTimeout("tcp", addr, dialTime)
-	if err != nil {
-		return nil, err
-	}
-	return &conn{c, bufio.NewReader(c)}, nil
-}
-
-func (c *conn) exchange(r *http.Request, body []byte) (rep *reply, reusable bool, err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), limit)
+	defer cancel()
+	r = r.Clone(ctx)
+	r.Host, r.URL.Host = r.URL.Host, addr
 	if len(body) > 0 {
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
-	var head bytes.Buffer
-	if err := r.Write(&head); err != nil {
-		return nil, false, err
-	}
-	if _, err := c.Write(head.Bytes()); err != nil {
-		return nil, false, err
-	}
-	resp, err := http.ReadResponse(c.r, r)
+	t := w.transport(addr)
+	rep, err := exchange(t, r)
 	if err != nil {
-		return nil, false, err
+		// What broke this connection may have broken all that are idle, and whoever
+		// tries again would meet one of them after the other.
+		t.CloseIdleConnections()
+	}
+	return rep, err
+}
+
+func exchange(t *http.Transport, r *http.Request) (*reply, error) {
+	resp, err := t.RoundTrip(r)
+	if err != nil {
+		return nil, err
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	return &reply{resp.StatusCode, resp.Header, data}, !resp.Close, nil
+	return &reply{resp.StatusCode, resp.Header, data}, nil
 }
 
-// forget ends the connections to an address that are not in use.
-func (w *wire) forget(addr string) {
+func (w *wire) transport(addr string) *http.Transport {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, c := range w.idle[addr] {
-		_ = c.Close()
+	if w.to == nil {
+		w.to = map[string]*http.Transport{}
 	}
-	delete(w.idle, addr)
+	if w.to[addr] == nil {
+		dialer := &net.Dialer{Timeout: dialTime}
+		w.to[addr] = &http.Transport{DialContext: dialer.DialContext, DisableCompression: true, MaxIdleConnsPerHost: maxUnderWay}
+	}
+	return w.to[addr]
 }
 
 // close ends all connections that are not in use.
 func (w *wire) close() {
 	w.mu.Lock()
-	addrs := slices.Collect(maps.Keys(w.idle))
-	w.mu.Unlock()
-	for _, addr := range addrs {
-		w.forget(addr)
+	defer w.mu.Unlock()
+	for _, t := range w.to {
+		t.CloseIdleConnections()
 	}
 }
