@@ -3,6 +3,7 @@ package against
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/semelhq/semel/internal/pgtest"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/worth"
 )
 
 var (
@@ -35,7 +37,8 @@ type measured struct {
 // TestAgainst compares. It fails if a load fails, never because of a ratio.
 func TestAgainst(t *testing.T) {
 	ours, theirs := build(t, ""), build(t, *commit)
-	t.Logf("ours / theirs (operations a second; processor time; allocations), a round each, and the median of all")
+	// The table of bench/peers/README.md. Figures are the medians of all rounds.
+	fmt.Println("| store | callers | operations a second, theirs | ours | ratio, by round | processor time of one, theirs | ours | ratio | allocations, theirs | ours |\n|---|---|---|---|---|---|---|---|---|---|")
 	for store := range strings.SplitSeq(*stores, ",") {
 		place := places[store]
 		if place == nil {
@@ -45,21 +48,25 @@ func TestAgainst(t *testing.T) {
 		for _, load := range []struct {
 			name         string
 			callers, hot int
-		}{{"1 caller", 1, 0}, {"64 callers", 64, 0}, {"256 callers", 256, 0}, {"64 callers, 16 hot keys", 64, 16}} {
+		}{{"1", 1, 0}, {"64", 64, 0}, {"256", 256, 0}, {"64, of 16 hot keys", 64, 16}} {
 			args := []string{"-store", store, "-callers", strconv.Itoa(load.callers), "-hot", strconv.Itoa(load.hot), "-duration", duration.String()}
-			var speed, cpu, allocs []float64
-			var last [2]measured
+			var speed []float64
+			var all [2]struct{ perSec, cpu, allocs []float64 }
 			for round := range *rounds {
+				var m [2]measured
 				// ABBA, so that changes on the machine affect both sides alike.
 				for turn := range 2 {
 					side := (round + turn) % 2
-					last[side] = run(t, [...]string{ours, theirs}[side], append(args, "-at", at[side], "-name", [...]string{"ours", "theirs"}[side])...)
+					m[side] = run(t, [...]string{ours, theirs}[side], append(args, "-at", at[side], "-name", [...]string{"ours", "theirs"}[side])...)
+					a := &all[side]
+					a.perSec, a.cpu, a.allocs = append(a.perSec, m[side].PerSec), append(a.cpu, m[side].CPU), append(a.allocs, m[side].Allocs)
 				}
-				o, th := last[0], last[1]
-				speed, cpu, allocs = append(speed, o.PerSec/th.PerSec), append(cpu, o.CPU/th.CPU), append(allocs, o.Allocs/th.Allocs)
+				speed = append(speed, m[0].PerSec/m[1].PerSec)
 			}
-			t.Logf("%-8s %-24s %8.0f/s %6.1f us %5.1f allocs; ratios %.2f of speed, %.2f of processor time, %.2f of allocations; by round %.2f, %.2f",
-				store, load.name, last[0].PerSec, last[0].CPU, last[0].Allocs, median(speed), median(cpu), median(allocs), speed, cpu)
+			o, th := &all[0], &all[1]
+			fmt.Printf("| %s | %s | %.0f | %.0f | %.2f %.2f | %.1f µs | %.1f µs | %.2f | %.1f | %.1f |\n", store, load.name,
+				worth.Median(th.perSec), worth.Median(o.perSec), worth.Median(slices.Clone(speed)), speed,
+				worth.Median(th.cpu), worth.Median(o.cpu), worth.Median(o.cpu)/worth.Median(th.cpu), worth.Median(th.allocs), worth.Median(o.allocs))
 		}
 	}
 }
