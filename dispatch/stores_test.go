@@ -18,6 +18,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 func TestOnPostgreSQL(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Shared(t)
 	url := server.URL(server.Database(t))
 	twoNodes(t, func() semel.Store {
@@ -28,6 +29,7 @@ func TestOnPostgreSQL(t *testing.T) {
 }
 
 func TestOnRedis(t *testing.T) {
+	t.Parallel()
 	url := redistest.Start(t, "always").URL()
 	twoNodes(t, func() semel.Store {
 		st, err := redisstore.Open(t.Context(), url, nil)

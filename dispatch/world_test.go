@@ -90,7 +90,10 @@ func start(t *testing.T, st semel.Store, name string, opts Options, tune ...func
 			t.Errorf("Run: %v", err)
 		}
 	}()
-	t.Cleanup(n.halt)
+	t.Cleanup(func() {
+		n.faults.Heal() // or a node that is cut off tries to write until its time is up
+		n.halt()
+	})
 	return n
 }
 

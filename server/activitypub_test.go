@@ -129,6 +129,7 @@ func (s *service) line(texts ...string) string {
 
 // TestActivityPub takes activities without any Go code, and posts each to an upstream.
 func TestActivityPub(t *testing.T) {
+	t.Parallel()
 	clause.Proves(t, "VUL-02-001", "VUL-02-003", "VUL-03-001", "VUL-03-003")
 	key := []byte(strings.Repeat("k", 32))
 	up, there, dir := newReceiver(t, key), newInstance(t), t.TempDir()

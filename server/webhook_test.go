@@ -42,6 +42,7 @@ func signedAs(t *testing.T, source, secret, body string, header ...string) []str
 
 // TestWebhooks takes webhooks without any Go code, and posts each event to an upstream.
 func TestWebhooks(t *testing.T) {
+	t.Parallel()
 	const secret = "a webhook's secret"
 	key := []byte(strings.Repeat("k", 32))
 	up := newReceiver(t, key)

@@ -141,7 +141,7 @@ func start(o *Options) (*Server, error) {
 // configure appends settings to postgresql.conf.
 func (s *Server) configure(settings map[string]string) error {
 	all := map[string]string{
-		"listen_addresses": "", "unix_socket_directories": s.dir, "max_connections": "100",
+		"listen_addresses": "", "unix_socket_directories": s.dir, "max_connections": "300",
 		"shared_buffers": "64MB", "wal_keep_size": "64MB", "hot_standby_feedback": "on",
 	}
 	maps.Copy(all, settings)

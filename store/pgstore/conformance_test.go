@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, storetest.Harness{Name: "pgstore", Run: contractEnv(t, pgtest.Shared(t), nil)})
+	storetest.Run(t, storetest.Harness{Name: "pgstore", Parallel: true, Run: contractEnv(t, pgtest.Shared(t), nil)})
 }
 
 // TestContractThroughPooler has a PgBouncer between, so each transaction goes to another
@@ -30,7 +30,7 @@ func TestContractThroughPooler(t *testing.T) {
 	t.Parallel()
 	// Its sessions are there for a second or two after each case.
 	server := pgtest.Start(t, &pgtest.Options{Settings: map[string]string{"max_connections": "600"}})
-	storetest.Run(t, storetest.Harness{Name: "pgstore through a pooler", Run: contractEnv(t, server, server.Pooler(t, 8).URL)})
+	storetest.Run(t, storetest.Harness{Name: "pgstore through a pooler", Parallel: true, Run: contractEnv(t, server, server.Pooler(t, 8).URL)})
 }
 
 // contractEnv runs bodies of the suite in schemas of a database of a server, at the address

@@ -49,7 +49,7 @@ func fresh() string { return fmt.Sprint("test-", prefixes.Add(1)) }
 
 // harness gives each body the keys under a prefix of its own.
 func harness(name, url string) storetest.Harness {
-	return storetest.Harness{Name: name, Run: func(t *testing.T, body func(*testing.T, storetest.Env)) {
+	return storetest.Harness{Name: name, Parallel: true, Run: func(t *testing.T, body func(*testing.T, storetest.Env)) {
 		opts := &Options{Prefix: fresh()}
 		// The body may go on with the old Store while it is opened again.
 		var current atomic.Pointer[Store]

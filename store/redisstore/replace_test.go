@@ -45,6 +45,9 @@ func TestAFailoverDuringWhichNobodyAnswers(t *testing.T) {
 		"the server is a replica": func(_ *Store, srv *redistest.Server) { srv.Do("REPLICAOF", "127.0.0.1", "1") },
 		"answers are mixed up": func(s *Store, _ *redistest.Server) {
 			s.link.replaceAfter(errCrossedReply, s.link.client())
+			s.link.mu.Lock()
+			defer s.link.mu.Unlock()
+			s.link.old.Wait() // until then a write could still go over the old connection
 		},
 	} {
 		t.Run(why, func(t *testing.T) {

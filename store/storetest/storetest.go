@@ -37,6 +37,9 @@ type Harness struct {
 	// Run calls body once, with a new, empty store. It may do so inside a
 	// testing/synctest bubble, where hours pass at once.
 	Run func(t *testing.T, body func(t *testing.T, env Env))
+	// Parallel lets cases run at the same time. Set it if bodies mostly wait for a server,
+	// and the stores of two bodies don't get in each other's way.
+	Parallel bool
 	// RealTime is Run outside a bubble; nil if Run doesn't use one. Histories of several
 	// engines on failing stores need it: while an attempt waits for a failing store, others
 	// wait for its mutex, and synctest doesn't count that as durably blocked.
@@ -167,6 +170,9 @@ func Run(t *testing.T, h Harness) {
 		}
 		ran++
 		t.Run(c.name, func(t *testing.T) {
+			if h.Parallel {
+				t.Parallel()
+			}
 			run := h.Run
 			if c.realTime {
 				run = h.RealTime

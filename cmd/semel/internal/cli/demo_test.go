@@ -42,7 +42,9 @@ func runDemoProgram(t *testing.T, args ...string) (code int, stdout, stderr stri
 }
 
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	t.Run("every count is right and in the JSON", func(t *testing.T) {
+		t.Parallel()
 		code, out, errs := runDemoProgram(t, "--exit", "--json", "--seed", "7")
 		if code != ExitOK {
 			t.Fatalf("exit %d\n%s%s", code, out, errs)
@@ -85,6 +87,7 @@ func TestDemo(t *testing.T) {
 		}
 	})
 	t.Run("without its guard the demo finds the charges, fails, and does not stay", func(t *testing.T) {
+		t.Parallel()
 		code, out, errs := runDemoProgram(t, "--unguarded")
 		if code != ExitCheck {
 			t.Errorf("exit %d, %s", code, errs)
@@ -101,7 +104,9 @@ func TestDemo(t *testing.T) {
 }
 
 func TestDemoTour(t *testing.T) {
+	t.Parallel()
 	t.Run("each door has its counts right and in the JSON", func(t *testing.T) {
+		t.Parallel()
 		code, out, errs := runDemoProgram(t, "--tour", "--json", "--seed", "7")
 		if code != ExitOK {
 			t.Fatalf("exit %d\n%s%s", code, out, errs)
@@ -132,6 +137,7 @@ func TestDemoTour(t *testing.T) {
 		}
 	})
 	t.Run("without its guard every door fails", func(t *testing.T) {
+		t.Parallel()
 		code, out, errs := runDemoProgram(t, "--tour", "--unguarded", "--seed", "7")
 		if code != ExitCheck {
 			t.Errorf("exit %d, %s", code, errs)
@@ -196,6 +202,7 @@ var quoted = regexp.MustCompile(`'([^']*)'`)
 
 // TestDemoStays tries what the demo invites to when its story is told.
 func TestDemoStays(t *testing.T) {
+	t.Parallel()
 	d := startDemo(t, program(t))
 	named := map[string]string{} // the first word of a line, and the URL or path in it
 	var headers []string
@@ -281,6 +288,7 @@ func TestDemoStays(t *testing.T) {
 
 // TestDemoEnds interrupts and kills the demo while its children are running.
 func TestDemoEnds(t *testing.T) {
+	t.Parallel()
 	exe := program(t)
 	t.Run("an interrupt ends it, its children and its files", func(t *testing.T) {
 		startDemo(t, exe).interrupt(t, ExitCheck)

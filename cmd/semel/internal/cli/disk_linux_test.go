@@ -53,6 +53,7 @@ func smallDisk(t *testing.T, size string) (dir string, grow func(size string)) {
 // last byte, and makes it larger: what was acknowledged is replayed, and nothing is
 // executed twice.
 func TestAFullDisk(t *testing.T) {
+	t.Parallel()
 	disk, grow := smallDisk(t, "12m")
 	exe := program(t)
 	store := "pebble:" + filepath.Join(disk, "store")

@@ -10,6 +10,7 @@ import (
 
 // A person who is forgotten is in the log only as digests, and the log is still whole.
 func TestAPurgeErasesAPersonInTheLog(t *testing.T) {
+	t.Parallel()
 	file, _, engine, _, end := evidentStore(t)
 	for _, key := range []string{"order-1", "anna@example.com"} {
 		ans, err := engine.Begin(t.Context(), command(key, "cmd-"+key, "p"))

@@ -144,6 +144,7 @@ type delivery struct {
 }
 
 func TestCallersOfAProxy(t *testing.T) {
+	t.Parallel()
 	const key = "0f8fad5b-d9cb-469f-a165-70867728950e"
 	id := newIssuer(t)
 	file := filepath.Join(t.TempDir(), "jwks.json")
@@ -218,6 +219,7 @@ func TestCallersOfAProxy(t *testing.T) {
 // TestOperatorsOfAProxy: whoever the flags verify is a caller and never an operator, and
 // operators aren't locked out by that.
 func TestOperatorsOfAProxy(t *testing.T) {
+	t.Parallel()
 	id := newIssuer(t)
 	dir := t.TempDir()
 	keys, file, short := filepath.Join(dir, "jwks.json"), filepath.Join(dir, "admin.token"), filepath.Join(dir, "short.token")

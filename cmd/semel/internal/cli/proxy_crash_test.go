@@ -17,6 +17,7 @@ import (
 // After a crash a call whose outcome is unknown is settled by the reconciler soon after
 // its lease is over, as often as --reconcile-every says, and not when the next purge is due.
 func TestACrashedProxyIsReconciledSoon(t *testing.T) {
+	t.Parallel()
 	exe := program(t)
 	var charged atomic.Int64
 	arrived, end := make(chan struct{}, 1), make(chan struct{})

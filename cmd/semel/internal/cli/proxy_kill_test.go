@@ -76,6 +76,7 @@ func (s *sender) send(ctx context.Context, key string) (received, bool, error) {
 // reach the upstream twice, and every answer that a client has got is what it gets
 // after the restart, byte for byte.
 func TestKilledProxies(t *testing.T) {
+	t.Parallel()
 	exe := program(t)
 	rounds := thorough.Scaled(*killRounds)
 	book := &stage.Upstream{}

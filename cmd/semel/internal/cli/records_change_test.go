@@ -23,6 +23,7 @@ import (
 )
 
 func TestRecordsChange(t *testing.T) {
+	t.Parallel()
 	store := recordsDir(t)
 	state := func(key string) string {
 		t.Helper()
@@ -129,6 +130,7 @@ func TestRecordsChange(t *testing.T) {
 
 // TestRecordsUseTheConfiguration: operations and the archive are those of the service.
 func TestRecordsUseTheConfiguration(t *testing.T) {
+	t.Parallel()
 	store := recordsDir(t)
 	shelf := filepath.Join(t.TempDir(), "shelf")
 	file := filepath.Join(t.TempDir(), "semel.yaml")
@@ -211,6 +213,7 @@ func TestRecordsAsk(t *testing.T) {
 }
 
 func TestRecordsWatch(t *testing.T) {
+	t.Parallel()
 	e := inMemory(t)
 	populate(t, e)
 	ctx, stop := context.WithCancel(t.Context())

@@ -120,6 +120,7 @@ func TestRecordsHelp(t *testing.T) {
 
 // TestRecordsOfAService runs the commands against a service, over its API.
 func TestRecordsOfAService(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "semel.yaml")
 	text := "listen: {address: '127.0.0.1:0'}\nadmin: {address: '127.0.0.1:0'}\nstore: {url: 'memory:'}\noperations: [{name: charge}]\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -280,6 +281,7 @@ func TestRecordsList(t *testing.T) {
 }
 
 func TestRecordsStore(t *testing.T) {
+	t.Parallel()
 	t.Run("a directory in use is unavailable, and the words say what to do", func(t *testing.T) {
 		store := recordsDir(t)
 		s, err := pebblestore.Open(strings.TrimPrefix(store, "pebble:"), nil)

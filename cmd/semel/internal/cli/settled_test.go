@@ -64,6 +64,7 @@ func command(key, id, payload string) semel.Call {
 
 // A settlement is told as one, with who and why, wherever the call is told of.
 func TestASettlementIsToldAsOne(t *testing.T) {
+	t.Parallel()
 	file, dir, engine, _, end := evidentStore(t)
 	ans, err := engine.Begin(t.Context(), command("order-1", "cmd-1", "p"))
 	if err := errors.Join(err, ans.Attempt.Hold(t.Context(), "the upstream did not answer")); err != nil {
@@ -128,6 +129,7 @@ func TestASettlementIsToldAsOne(t *testing.T) {
 
 // Support has the id of the delivery that was refused, or answered as a duplicate.
 func TestEvidenceIsFoundByEveryID(t *testing.T) {
+	t.Parallel()
 	clause.Proves(t, "IDS-XII.5")
 	file, _, engine, _, end := evidentStore(t)
 	run := func(ctx context.Context, x semel.Execution) (semel.Result, error) {

@@ -84,6 +84,7 @@ func TestAcceptClock(t *testing.T) {
 }
 
 func TestMigrate(t *testing.T) {
+	t.Parallel()
 	t.Run("only PostgreSQL has migrations", func(t *testing.T) {
 		if code, _, errs := semelWith(t, "", "migrate", "up", "--store", "memory:"); code != ExitUsage || !strings.Contains(errs, "postgres://") {
 			t.Errorf("exit %d, %s", code, errs)
