@@ -120,6 +120,7 @@ func (p *provider) charge(key string) string {
 // result gets the same.
 func TestEffectsHappenOnceOverANetworkThatFails(t *testing.T) {
 	clause.Proves(t, "CORE-INV.1", "CORE-INV.2")
+	t.Parallel()
 	const clients, calls = 3, 12
 	var completed, held int
 	faults := map[string]int{}

@@ -27,6 +27,7 @@ func Join(a, b string) string { return a + b }
 
 func Wait(done bool) {
 	for !done {
+		select {} // and leaves the processors to others meanwhile
 	}
 }
 `,

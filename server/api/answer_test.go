@@ -10,6 +10,7 @@ import (
 )
 
 func TestSettleWithAnHTTPAnswer(t *testing.T) {
+	t.Parallel()
 	held := func(w *world) string {
 		x := w.begin("shop", "charge", "k")
 		w.on(x, "shop", "hold", `{"reason":"the upstream broke off"}`).want(200)

@@ -17,6 +17,7 @@ import (
 const beginCharge = "/v1/operations/charge/executions"
 
 func TestBegin(t *testing.T) {
+	t.Parallel()
 	t.Run("the first delivery gets an execution, and its duplicates the result", func(t *testing.T) {
 		w := newWorld(t)
 		x := w.begin("shop", "charge", "order-1")

@@ -5,6 +5,7 @@ import "testing"
 // TestCallersNobodyVerified: a call with a key that can't be guessed belongs to the
 // credential that began it, and so does everything that names it.
 func TestCallersNobodyVerified(t *testing.T) {
+	t.Parallel()
 	const key = "0f8fad5b-d9cb-469f-a165-70867728950e"
 	t.Run("another credential neither begins nor ends nor sees the call", func(t *testing.T) {
 		w := newWorld(t)

@@ -14,6 +14,7 @@ import (
 )
 
 func TestExecution(t *testing.T) {
+	t.Parallel()
 	t.Run("renewing keeps the right beyond the first lease", func(t *testing.T) {
 		w := newWorld(t)
 		x := w.begin("shop", "charge", "k")
@@ -190,6 +191,7 @@ func TestExecution(t *testing.T) {
 }
 
 func TestEffects(t *testing.T) {
+	t.Parallel()
 	t.Run("an effect is started, settled, and replayed to a further attempt", func(t *testing.T) {
 		w := newWorld(t)
 		x := w.begin("shop", "mail", "k")

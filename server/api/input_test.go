@@ -9,6 +9,7 @@ import (
 )
 
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	t.Run("a body that is not exactly what is described is refused, with the place", func(t *testing.T) {
 		w := newWorld(t)
 		for body, place := range map[string]string{

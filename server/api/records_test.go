@@ -12,6 +12,7 @@ import (
 func find(q string) string { return "/v1/records?q=" + url.QueryEscape(q) }
 
 func TestRecords(t *testing.T) {
+	t.Parallel()
 	t.Run("a record is there for its caller, and for who oversees the tenant", func(t *testing.T) {
 		w := newWorld(t)
 		path := "/v1/records/" + w.begin("shop", "charge", "k").str("record.id")
@@ -127,6 +128,7 @@ func TestSearch(t *testing.T) {
 }
 
 func TestOperators(t *testing.T) {
+	t.Parallel()
 	held := func(t *testing.T, w *world) (x got, path string) {
 		t.Helper()
 		x = w.begin("shop", "charge", "k")
@@ -231,6 +233,7 @@ func TestOperations(t *testing.T) {
 }
 
 func TestBatch(t *testing.T) {
+	t.Parallel()
 	t.Run("items are answered as if they were alone, in their order", func(t *testing.T) {
 		w := newWorld(t)
 		w.on(w.begin("shop", "charge", "old"), "shop", "complete", `{"result":1}`).want(200)

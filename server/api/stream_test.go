@@ -102,6 +102,7 @@ func (r *reader) want(event, member, value string) message {
 }
 
 func TestDecisionStream(t *testing.T) {
+	t.Parallel()
 	t.Run("decisions, ends and purges arrive in their order", func(t *testing.T) {
 		w := newWorld(t)
 		r := w.follow("viewer", "")

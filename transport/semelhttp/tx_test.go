@@ -130,6 +130,7 @@ func answering(status int, body string) func(http.ResponseWriter, *http.Request,
 }
 
 func TestTxRoute(t *testing.T) {
+	t.Parallel()
 	t.Run("rows and answer commit together, and a duplicate gets the answer", func(t *testing.T) {
 		w := newTxWorld(t, semelhttp.Route{}, answering(201, "made"))
 		w.want(w.send("k"), 201, 1, 1)
@@ -227,6 +228,7 @@ func TestTxRoute(t *testing.T) {
 }
 
 func TestTxRouteAnswers(t *testing.T) {
+	t.Parallel()
 	t.Run("one that is too large rolls everything back", func(t *testing.T) {
 		w := newTxWorld(t, semelhttp.Route{Operation: semel.Operation{MaxResult: 100}}, answering(201, strings.Repeat("x", 200)))
 		rec := w.send("k")
@@ -271,6 +273,7 @@ func TestTxRouteAnswers(t *testing.T) {
 }
 
 func TestTxRouteUnderWay(t *testing.T) {
+	t.Parallel()
 	t.Run("a caller that hangs up stops neither the handler nor the commit", func(t *testing.T) {
 		ctx, hangUp := context.WithCancel(t.Context())
 		w := newTxWorld(t, semelhttp.Route{}, func(w http.ResponseWriter, r *http.Request, tx pgx.Tx) {

@@ -91,6 +91,7 @@ func TestPagesReadWhatTheUpstreamLetsThemRead(t *testing.T) {
 // TestBrowser has a page of another origin in Chromium pay, retry, be too early and
 // be wrong, and tell what it could read.
 func TestBrowser(t *testing.T) {
+	t.Parallel()
 	exe, err := exec.LookPath("chromium")
 	if err != nil {
 		if os.Getenv("SEMEL_REQUIRE_SERVICES") == "1" {

@@ -38,6 +38,7 @@ func TestARenewedCredentialReachesTheUpstreamOnce(t *testing.T) {
 // with a credential that the upstream accepts gets the call executed, once. That is so
 // for a stranger's made-up credential, and for one's own that has expired meanwhile.
 func TestNobodyKeepsAKeyFromItsOwner(t *testing.T) {
+	t.Parallel()
 	const owner, stranger = "Authorization: Bearer owner", "Authorization: Bearer made-up"
 	answering := func(status int) func(http.ResponseWriter, *http.Request) {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }

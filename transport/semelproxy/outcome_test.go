@@ -135,6 +135,7 @@ func TestAnUpstreamThatSaysNothingLeavesAnUnknownOutcome(t *testing.T) {
 // An answer that breaks off leaves an unknown outcome also where the request comes from no
 // server of net/http, and although its status says that nothing was done.
 func TestAnAnswerThatBreaksOffIsUnknownWithoutAServer(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		head   string
 		hangs  bool
@@ -352,6 +353,7 @@ func TestALostLeaseDoesNotLoseTheUpstreamsAnswer(t *testing.T) {
 
 func TestAStoreThatIsDownSendsNothing(t *testing.T) {
 	clause.Proves(t, "G-CLOSED")
+	t.Parallel()
 	up := newUpstream(t, nil, run)
 	w := newWorld(t, up.URL, nil)
 	w.store.switchTo(true)

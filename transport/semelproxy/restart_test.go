@@ -81,6 +81,7 @@ func (u *polite) answer(c net.Conn) {
 // each it leaves none held that it did not see; otherwise it may close one on which a
 // call has just arrived.
 func TestGracefulRestartsOfTheUpstream(t *testing.T) {
+	t.Parallel()
 	for name, fresh := range map[string]bool{"used connections": false, "fresh connections": true} {
 		t.Run(name, func(t *testing.T) { restarts(t, fresh) })
 	}
