@@ -14,8 +14,14 @@ import (
 	"github.com/semelhq/semel/store/memstore"
 )
 
-// histories is how many random histories a store plays.
-const histories = 60
+// histories is how many random histories a store plays. With -short, as under the race
+// detector, they are fewer: one caller plays them, step by step.
+func histories() int {
+	if testing.Short() {
+		return 10
+	}
+	return 60
+}
 
 var modelCases = []testCase{
 	{
@@ -26,7 +32,7 @@ var modelCases = []testCase{
 			t.Logf("repeat with -storetest.seed=%d", start)
 			p := newPair(&env)
 			defer p.close()
-			for i := range histories {
+			for i := range histories() {
 				if err := p.play(t.Context(), start+uint64(i)); err != nil {
 					t.Fatalf("-storetest.seed=%d: %v", start+uint64(i), err)
 				}

@@ -43,7 +43,7 @@ func TestHistoriesNeedNoExtras(t *testing.T) {
 	p := newPair(&Env{Store: m})
 	defer p.close()
 	p.both = store.Extras{}
-	for i := range histories {
+	for i := range histories() {
 		if err := p.play(t.Context(), uint64(i)); err != nil {
 			t.Fatal(err)
 		}
