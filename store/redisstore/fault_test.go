@@ -114,10 +114,7 @@ func TestAFailoverLosesWhatTheLevelSays(t *testing.T) {
 	before := startLoad(t, s, 16, nil)
 	before.more(t, 1000)
 	before.end()
-	redistest.Eventually(t, "the replica has everything", func() error {
-		_, err := strconv.Atoi(master.Do("WAIT", "1", "1000"))
-		return err
-	})
+	awaitReplica(t, master, replica)
 
 	// The replica can't connect again: it has no password.
 	master.Do("CONFIG", "SET", "requirepass", "secret")

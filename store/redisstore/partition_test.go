@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -70,12 +71,7 @@ func TestAnIsolatedMasterLosesWhatTheLevelSays(t *testing.T) {
 	}
 
 	before := until(engineOn(t, near, patient), "replicated-", 300, func() bool { return false })
-	redistest.Eventually(t, "the replica has everything", func() error {
-		if master.Do("WAIT", "1", "1000") != "1" {
-			return errNotYet
-		}
-		return nil
-	})
+	awaitReplica(t, master, replica)
 	heal := c.Isolate(master)
 	cut := time.Now()
 	// What was answered before a replica took over, the isolated master has answered.
@@ -122,6 +118,26 @@ func TestAnIsolatedMasterLosesWhatTheLevelSays(t *testing.T) {
 	}
 	again(before, 1)
 	again(lost, 2)
+}
+
+// awaitReplica waits until a replica has everything that its master has written by now. WAIT
+// wouldn't do: it waits for what was written on its own connection.
+func awaitReplica(t *testing.T, master, replica *redistest.Server) {
+	t.Helper()
+	offset := func(n *redistest.Server, field string) int {
+		at, err := strconv.Atoi(infoFields(n.Do("INFO", "replication"))[field])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	written := offset(master, "master_repl_offset")
+	redistest.Eventually(t, "the replica has everything", func() error {
+		if offset(replica, "slave_repl_offset") < written {
+			return errNotYet
+		}
+		return nil
+	})
 }
 
 func call(key string) semel.Call { return semel.Call{Tenant: "t", Operation: "op", Key: key} }
