@@ -20,11 +20,24 @@ import (
 type Options struct {
 	// Operations are registered by [New]; see [Engine.Register].
 	Operations []Operation
-	// Events observes the engine. Optional.
-	Events *Events
 	// Node names this engine in the records it holds, for people. Defaults to
 	// the host name and the process id.
 	Node string
+
+	// Who observes the engine and keeps what it did.
+
+	// Events observes the engine. Optional.
+	Events *Events
+	// Witness makes the entries of the evidence log. An operation that demands evidence
+	// needs it; see package evidence.
+	Witness Witness
+	// Archive keeps the records of operations with Archive elsewhere, before they are
+	// purged. When it returns nil, they must be durable. It may get a record twice, with
+	// the same ID and Revision, and several engines may call it with the same records.
+	Archive func(ctx context.Context, recs []Record) error
+
+	// Bounds.
+
 	// StoreTimeout bounds how long a caller waits for one answer of the store,
 	// resolving an unknown one included. Defaults to 5 seconds.
 	StoreTimeout time.Duration
@@ -32,24 +45,20 @@ type Options struct {
 	// get in_flight at once. One busy tenant may take half of the places, and n busy ones
 	// leave one in n+1 to the others. Defaults to 10,000.
 	MaxWaiters int
+	// Quotas bound what callers may have stored. Off by default.
+	Quotas Quotas
 	// ClockSkew is how far a client's clock may be off when it says when it
 	// first sent a call; see Operation.RefuseLate. Defaults to 1 minute.
 	ClockSkew time.Duration
+
+	// The deletion of expired records.
+
 	// PurgeInterval is the shortest time between two looks for expired records to delete.
 	// Sweeps do everything else however long it is. Zero: every sweep looks for them.
 	PurgeInterval time.Duration
 	// PurgeRate bounds how many expired records sweeps delete per second. Zero: as fast as
 	// the store can.
 	PurgeRate int
-	// Archive keeps the records of operations with Archive elsewhere, before they are
-	// purged. When it returns nil, they must be durable. It may get a record twice, with
-	// the same ID and Revision, and several engines may call it with the same records.
-	Archive func(ctx context.Context, recs []Record) error
-	// Quotas bound what callers may have stored. Off by default.
-	Quotas Quotas
-	// Witness makes the entries of the evidence log. An operation that demands evidence
-	// needs it; see package evidence.
-	Witness Witness
 }
 
 // Defaults of [Options].

@@ -102,6 +102,9 @@ type Operation struct {
 	// archive (MAP-EXP.4), and keeps failures: OnFailure defaults to [ReplayFailure] at
 	// every door, and a plain error of a function is a failure, see [Engine.Do].
 	Financial bool
+
+	// How long.
+
 	// Window is how long an outcome is kept, counted from the moment it became
 	// terminal. Defaults to 24 hours, or 7 days if Financial.
 	Window time.Duration
@@ -109,35 +112,16 @@ type Operation struct {
 	// renewed at a third of its time, so it may be much shorter than the
 	// handler takes. Defaults to 30 seconds; 10 milliseconds to 30 days.
 	Lease time.Duration
-	// OnFailure defaults to [ReplayFailure].
-	OnFailure AfterFailure
-	// OnAbandoned defaults to [HoldAbandoned].
-	OnAbandoned AfterAbandon
-	// InFlight defaults to [RefuseInFlight].
-	InFlight InFlightRule
 	// MaxWait bounds every wait for an outcome, Call.Wait included. Defaults to 30
 	// seconds.
 	MaxWait time.Duration
+
+	// What duplicates get, and who may be one.
+
+	// InFlight defaults to [RefuseInFlight].
+	InFlight InFlightRule
 	// Share defaults to [SharePrincipal]. [ShareTenant] needs Authorize.
 	Share Share
-	// MaxResult is the largest result that is kept, in bytes. A larger one
-	// leaves a tombstone. Defaults to 256 KiB.
-	MaxResult int
-	// Shields are the strategies that keep external effects from being repeated; at
-	// least one for class I3.
-	Shields []Shield
-	// Effects names the effects that attempts of this operation may begin with
-	// [Effect]. By declaring them you promise that the handler has no other effects
-	// on other systems: an abandoned attempt that began none of them may then run
-	// again. A name that ends in "*" stands for all names with that prefix.
-	// Nil declares nothing; attempts may still use the ledger. Names that begin
-	// with "semel" belong to the doors of this module and need no declaration.
-	Effects []string
-	// Reconcile settles held records by asking the provider. Optional.
-	Reconcile Reconciler
-	// ReconcileEvery is the pause between two questions about the same held
-	// record. Defaults to 1 minute.
-	ReconcileEvery time.Duration
 	// Authorize is called each time before a caller gets a stored answer, with the
 	// record of that answer. If it returns an error, the caller gets [CodeForbidden]
 	// instead (IDS-XV.4). It is also called before a call is claimed, with the claim as
@@ -149,6 +133,52 @@ type Operation struct {
 	// of running it as a new one. It works if Call.FirstSent is set or the key is a
 	// UUIDv7.
 	RefuseLate bool
+	// PerRecord limits duplicates of one record (IDS-XV.3), and requests for its
+	// confirmation.
+	PerRecord Rate
+	// PerPrincipal limits duplicates by one principal (IDS-XV.3), and the principal's
+	// requests for confirmation.
+	PerPrincipal Rate
+
+	// What follows an attempt that did not complete.
+
+	// OnFailure defaults to [ReplayFailure].
+	OnFailure AfterFailure
+	// OnAbandoned defaults to [HoldAbandoned].
+	OnAbandoned AfterAbandon
+	// Reconcile settles held records by asking the provider. Optional.
+	Reconcile Reconciler
+	// ReconcileEvery is the pause between two questions about the same held
+	// record. Defaults to 1 minute.
+	ReconcileEvery time.Duration
+
+	// Effects on other systems.
+
+	// Shields are the strategies that keep external effects from being repeated; at
+	// least one for class I3.
+	Shields []Shield
+	// Effects names the effects that attempts of this operation may begin with
+	// [Effect]. By declaring them you promise that the handler has no other effects
+	// on other systems: an abandoned attempt that began none of them may then run
+	// again. A name that ends in "*" stands for all names with that prefix.
+	// Nil declares nothing; attempts may still use the ledger. Names that begin
+	// with "semel" belong to the doors of this module and need no declaration.
+	Effects []string
+
+	// What is asked for before a call runs, and how it is undone.
+
+	// Confirmation asks for a confirmation token before a call is executed.
+	Confirmation *ConfirmationPolicy
+	// Compensation names the operation that undoes this one, and Compensate does
+	// it, as an attempt of that operation (IDS-XI.S4); see [Engine.Compensate].
+	Compensation string
+	Compensate   Compensator
+
+	// What is kept.
+
+	// MaxResult is the largest result that is kept, in bytes. A larger one
+	// leaves a tombstone. Defaults to 256 KiB.
+	MaxResult int
 	// Archive keeps expired records until Options.Archive has taken them
 	// (MAP-EXP.3). Without one they stay in the store. Financial implies it.
 	Archive bool
@@ -158,18 +188,6 @@ type Operation struct {
 	// Evidence is how much goes to the evidence log. Defaults to [EvidenceNone].
 	// More needs a store with [store.EvidenceLog] and Options.Witness.
 	Evidence EvidenceLevel
-	// Confirmation asks for a confirmation token before a call is executed.
-	Confirmation *ConfirmationPolicy
-	// Compensation names the operation that undoes this one, and Compensate does
-	// it, as an attempt of that operation (IDS-XI.S4); see [Engine.Compensate].
-	Compensation string
-	Compensate   Compensator
-	// PerRecord limits duplicates of one record (IDS-XV.3), and requests for its
-	// confirmation.
-	PerRecord Rate
-	// PerPrincipal limits duplicates by one principal (IDS-XV.3), and the principal's
-	// requests for confirmation.
-	PerPrincipal Rate
 }
 
 // Defaults and bounds of [Operation].
