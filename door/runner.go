@@ -112,6 +112,13 @@ func (r *Runner) Do(ctx context.Context, call semel.Call, w Work) (semel.Answer,
 	}()
 	end := w.Handler.Run(x)
 	returned = true
+	if end.Unmarked {
+		// A handler that was told to stop because the lease was lost says nothing about the
+		// work by its error. When the lease ends, the ledger and the policy decide.
+		if lost := context.Cause(x.Attempt.Context()); lost != nil {
+			return ans, lost
+		}
+	}
 	return ans, r.end(ctx, x.Attempt, end)
 }
 

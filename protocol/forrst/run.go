@@ -166,6 +166,7 @@ func outcomeOf(ctx context.Context, f *function, a *semel.Attempt, result any, e
 // endBy ends the attempt by what the answer proves.
 func (out *outcome) endBy(f *function, found judge.Finding) {
 	end := &out.end
+	end.Unmarked = false // the answer speaks
 	switch found.Verdict {
 	case judge.Rejected:
 		end.Disposition, end.Result = semel.DispositionRejected, record(&out.answer)

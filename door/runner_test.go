@@ -1,0 +1,125 @@
+package door_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/memstore"
+)
+
+// handler is a [door.Handler] made of a function.
+type handler func(x door.Execution) semel.Ending
+
+func (h handler) Run(x door.Execution) semel.Ending { return h(x) }
+
+// deaf is a store whose writes are answered only while it listens.
+type deaf struct {
+	*memstore.Store
+	deaf atomic.Bool
+}
+
+func (s *deaf) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
+	if s.deaf.Load() {
+		<-ctx.Done()
+		return nil, false, ctx.Err()
+	}
+	return s.Store.Apply(ctx, w)
+}
+
+// running runs a test on a runner in virtual time.
+func running(t *testing.T, body func(t *testing.T, e *semel.Engine, st *deaf, r *door.Runner)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		st := &deaf{Store: memstore.New()}
+		e, err := semel.New(st, &semel.Options{
+			Operations: []semel.Operation{{Name: "op", Lease: 3 * time.Second, OnFailure: semel.RetryFailure}},
+			Events:     &semel.Events{Unswept: func(semel.Event) {}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := door.NewRunner(e, nil)
+		body(t, e, st, r)
+		if err := errors.Join(r.Close(t.Context()), e.Close(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+var call = semel.Call{Principal: "p", Operation: "op", Key: "k"}
+
+// stored is the record of call.
+func stored(t *testing.T, e *semel.Engine) semel.Record {
+	t.Helper()
+	rec, err := e.Lookup(t.Context(), semel.ID{Principal: "p", Operation: "op", Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rec
+}
+
+func TestRunner(t *testing.T) {
+	t.Run("an outcome is durable when Do returns, and is for duplicates too", func(t *testing.T) {
+		running(t, func(t *testing.T, e *semel.Engine, _ *deaf, r *door.Runner) {
+			for _, want := range []semel.Decision{semel.Execute, semel.Replay} {
+				ans, err := r.Do(t.Context(), call, door.Work{Handler: handler(func(door.Execution) semel.Ending {
+					return semel.Ending{Disposition: semel.DispositionCompleted, Result: semel.Result{Data: []byte("done")}}
+				})})
+				if err != nil || ans.Decision != want || string(stored(t, e).Result.Data) != "done" {
+					t.Errorf("%q, %v", ans.Decision, err)
+				}
+			}
+		})
+	})
+	t.Run("a panic abandons the attempt and goes on", func(t *testing.T) {
+		running(t, func(t *testing.T, e *semel.Engine, _ *deaf, r *door.Runner) {
+			defer func() {
+				if v := recover(); v != "boom" {
+					t.Errorf("recovered %v", v)
+				}
+				if rec := stored(t, e); rec.Held != "the handler panicked" {
+					t.Errorf("the record is %s, held: %q", rec.State, rec.Held)
+				}
+			}()
+			_, _ = r.Do(t.Context(), call, door.Work{Handler: handler(func(door.Execution) semel.Ending { panic("boom") })})
+		})
+	})
+	t.Run("an end that the store doesn't answer is recorded later, and Close waits for it", func(t *testing.T) {
+		running(t, func(t *testing.T, e *semel.Engine, st *deaf, r *door.Runner) {
+			time.AfterFunc(7*time.Second, func() { st.deaf.Store(false) })
+			_, err := r.Do(t.Context(), call, door.Work{Handler: handler(func(door.Execution) semel.Ending {
+				st.deaf.Store(true)
+				return semel.Ending{Disposition: semel.DispositionCompleted, Result: semel.Result{Data: []byte("done")}}
+			})})
+			if !door.Undecided(err) {
+				t.Errorf("got %v", err)
+			}
+			if err := r.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	t.Run("an error of a handler whose lease was lost is not recorded", func(t *testing.T) {
+		running(t, func(t *testing.T, e *semel.Engine, st *deaf, r *door.Runner) {
+			ans, err := r.Do(t.Context(), call, door.Work{Handler: handler(func(x door.Execution) semel.Ending {
+				st.deaf.Store(true)
+				<-x.Attempt.Context().Done()
+				st.deaf.Store(false)
+				return semel.EndingOf(errors.New("told to stop"), nil, false)
+			})})
+			if ans.Decision != semel.Execute || !errors.Is(err, semel.ErrLeaseLost) {
+				t.Errorf("%q, %v", ans.Decision, err)
+			}
+			if rec := stored(t, e); rec.State != semel.Processing {
+				t.Errorf("the record is %s, %s", rec.State, rec.Disposition)
+			}
+		})
+	})
+}
