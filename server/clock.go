@@ -94,7 +94,7 @@ func (s *Server) serveAcceptClock(w http.ResponseWriter, r *http.Request) {
 	st, err := k.AcceptClock(ctx)
 	if err != nil {
 		s.log.Error("the clock can't be accepted", slog.Any("error", err))
-		plain(w, http.StatusServiceUnavailable, "The store doesn't take it: ask again.\n")
+		plain(w, http.StatusServiceUnavailable, "The store refuses it: ask again.\n")
 		return
 	}
 	s.log.Warn("an operator has accepted the clock of the store", slog.Duration("held", st.Held))

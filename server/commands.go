@@ -13,7 +13,7 @@ import (
 	"github.com/semelhq/semel/server/config"
 )
 
-// commandsPath is where the service takes commands. No route can hide it.
+// commandsPath is where the service accepts commands. No route can hide it.
 const commandsPath = "/v1/commands"
 
 // commandDoors are that of commands, and that of messages which become commands.

@@ -57,8 +57,8 @@ func (g *generation) door(path string) http.Handler {
 }
 
 // passesDoor reports whether the path, which is no door's, would be one's if it were
-// spelled as an upstream may read it. If the upstream of a route takes what the door has
-// checked, it may well take at such a path what nobody has: an event without a signature.
+// spelled as an upstream may read it. If the upstream of a route accepts what the door has
+// checked, it may well accept at such a path what nobody has: an event without a signature.
 func (g *generation) passesDoor(p string) bool {
 	if len(g.doors) == 0 {
 		return false

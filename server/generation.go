@@ -21,7 +21,7 @@ import (
 	"github.com/semelhq/semel/transport/semelproxy"
 )
 
-// Paths on the data listener that no route can take.
+// Paths on the data listener that no route can have.
 const (
 	ownPrefix    = "/semel/"
 	statusPath   = ownPrefix + "status/"

@@ -26,7 +26,7 @@ func (s *Server) live(w http.ResponseWriter, _ *http.Request) {
 }
 
 // ready says whether the process should get traffic: it isn't stopping, and the store
-// answers, has a reliable clock and takes new calls. With ?verbose it lists the checks,
+// answers, has a reliable clock and accepts new calls. With ?verbose it lists the checks,
 // marked + if all is well, - if the process should get no traffic, and ! if it can serve
 // and somebody should look at it. It shows callers with a role the details: names of stores and issuers, and errors.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +119,7 @@ func (s *Server) checks(ctx context.Context) []check {
 // lookAtWrites is how often the log can notice that a store refuses all writes.
 const lookAtWrites = 2 * time.Second
 
-// watchWrites logs when the store begins to refuse all writes, and when it takes them
+// watchWrites logs when the store begins to refuse all writes, and when it accepts them
 // again.
 func (s *Server) watchWrites(ctx context.Context) {
 	w := s.store.Extras().Writes

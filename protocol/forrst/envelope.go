@@ -67,7 +67,7 @@ const (
 	maxExtensions = 32
 )
 
-// members takes a JSON object apart, up to one member more than maxMembers. Unlike a
+// members splits a JSON object into its members, up to one member more than maxMembers. Unlike a
 // struct it tells names apart by case.
 func members(raw []byte) (map[string]json.RawMessage, bool) {
 	if !isObject(raw) {

@@ -90,7 +90,7 @@ func validKey(key string) bool {
 	return true
 }
 
-// call is the delivery as the engine takes it. The scope has the function and the
+// call is the delivery as the engine sees it. The scope has the function and the
 // version as it was asked for, so that the identity is hash(key + function + version)
 // (FOR-STORE.1). A version that was left out is not resolved first: a retry after the
 // deployment of a newer one would be another call.

@@ -60,7 +60,7 @@ func (r *Request) arguments(into any, names ...string) (errs Errors) {
 	if len(errs) > 0 {
 		return errs
 	}
-	// A struct would also take names that differ by case, but those are refused by now.
+	// A struct would also match names that differ by case, but those are refused by now.
 	if err := json.Unmarshal(r.Arguments, into); err != nil {
 		at := []string{"call", "arguments"}
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
@@ -182,7 +182,7 @@ type schema struct {
 	Returns   json.RawMessage `json:"returns,omitempty"`
 }
 
-// applicability says which of the service's extensions a version doesn't take.
+// applicability says which of the service's extensions a version doesn't accept.
 type applicability struct {
 	Excluded []string `json:"excluded"`
 }

@@ -35,7 +35,7 @@ type Source struct {
 	Handshake Handshake `json:"handshake,omitzero"`
 	// Which events are about a payment, and what they mean to it.
 	Payment PaymentRule `json:"payment,omitzero"`
-	// Body of the answer to a delivery that was taken.
+	// Body of the answer to a delivery that was accepted.
 	Answer string `json:"answer,omitzero"`
 	// How long the sender repeats a delivery, or lets somebody repeat it. An event is recognised for at least that long.
 	Horizon strictyaml.Duration `json:"horizon" required:"true" range:"1m,365d"`
@@ -350,7 +350,7 @@ func (s *Source) covers(t template) bool {
 
 // Unsigned lists the parts of an event's identity that the signature doesn't cover.
 // Whoever has seen one delivery of such a source can send it again under another
-// identity, so keep its deliveries secret, and take them over TLS only.
+// identity, so keep its deliveries secret, and receive them over TLS only.
 func (s *Source) Unsigned() []string {
 	var list []string
 	for i, r := range s.rules {

@@ -31,29 +31,29 @@ type ActivityPub struct {
 	Actors []string `json:"actors" required:"true" format:"actor"`
 	// Path of the inbox that all actors share, such as /inbox. Without it there is none.
 	SharedInbox string `json:"shared_inbox,omitzero"`
-	// What is taken from which instances; the first that fits counts. From all others what is signed is taken.
+	// Which activities to accept from which instances: the first match counts. All others must sign their activities.
 	Instances []Instance `json:"instances,omitempty"`
 	// How signatures are verified.
 	Signatures Signatures `json:"signatures,omitzero"`
-	// Types of activities that are taken, such as Follow; others get 422. If empty, all are.
+	// Types of activities to accept, such as Follow; others get 422. If empty, all are accepted.
 	Types     []string `json:"types,omitempty"`
 	Accepting `yaml:",inline"`
 	// How long an activity is recognised. Servers repeat a delivery for two days or more.
 	Window Duration `json:"window" default:"7d" range:"2d,3650d"`
-	// How long a sender waits, after its signature is verified, for an activity to be taken or recognised. Then it gets 503 and delivers again.
+	// How long a sender waits, after its signature is verified, for an activity to be accepted or recognised. Then it gets 503 and delivers again.
 	Budget Duration `json:"budget" default:"100ms" range:"10ms,1m"`
 	// Largest activity.
 	MaxBody Size `json:"max_body" default:"1MB" range:"1KiB,1008KiB"`
 }
 
-// Instance is what is taken from a server that delivers activities; see
+// Instance says what to accept from a server that delivers activities; see
 // [activitypub.Policy].
 type Instance struct {
 	// Host of the instance, with its port if that isn't the scheme's own, or *.host for those below it, or * for all.
 	Host string `json:"host" required:"true" format:"instance"`
 	// Take nothing from it, and fetch nothing from it: its requests get 403.
 	Refuse bool `json:"refuse,omitzero"`
-	// Whether what isn't signed is taken too. With allow, whoever can reach the inbox can speak for any actor of the instance.
+	// Whether to accept activities without a signature. With allow, whoever can reach the inbox can speak for any actor of the instance.
 	Unsigned string `json:"unsigned" default:"refuse" enum:"refuse,allow"`
 }
 
@@ -102,7 +102,7 @@ func (a *ActivityPub) Options() activitypub.Options {
 	}
 }
 
-// Policies say what is taken from which instances.
+// Policies say what to accept from which instances.
 func (a *ActivityPub) Policies() (list activitypub.Policies) {
 	for _, i := range a.Instances {
 		list = append(list, activitypub.Policy{Host: i.Host, Refuse: i.Refuse, Unsigned: i.Unsigned == "allow"})

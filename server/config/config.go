@@ -40,11 +40,11 @@ type Config struct {
 	Limits Limits `json:"limits,omitzero"`
 	// How much callers may have stored.
 	Quotas Quotas `json:"quotas,omitzero"`
-	// Commands that are taken at /v1/commands.
+	// Commands that are accepted at /v1/commands.
 	Commands Commands `json:"commands,omitzero"`
-	// Webhooks of other services that are taken.
+	// Webhooks of other services to receive.
 	Webhooks []Webhook `json:"webhooks,omitempty"`
-	// Inboxes that take the activities of servers that speak ActivityPub.
+	// Inboxes for the activities of servers that speak ActivityPub.
 	ActivityPub []ActivityPub `json:"activitypub,omitempty"`
 	// Where records go before they are purged.
 	Archive Archive `json:"archive,omitzero"`
@@ -58,7 +58,7 @@ type Config struct {
 	Log Log `json:"log,omitzero"`
 }
 
-// Listener is an address that takes the guarded traffic.
+// Listener is an address for the guarded traffic.
 type Listener struct {
 	// Host and port. Port 0 picks a free one; an empty host means all addresses.
 	Address string `json:"address" default:"127.0.0.1:8480" flag:"listen"`
@@ -70,7 +70,7 @@ type Listener struct {
 	TrustedProxies []string `json:"trusted_proxies,omitempty"`
 }
 
-// Admin is an address that takes the requests of operators.
+// Admin is an address for the requests of operators.
 type Admin struct {
 	// Host and port. Port 0 picks a free one. An address that is not loopback needs token_file or callers in auth.
 	Address string `json:"address" default:"127.0.0.1:8481" flag:"admin"`
@@ -283,7 +283,7 @@ type Rate struct {
 	Burst int `json:"burst,omitzero"`
 }
 
-// Route is a pattern of requests that the proxy takes, and where they go.
+// Route is a pattern of requests, and where the proxy sends them.
 type Route struct {
 	// Pattern of method, host and path as in net/http, such as POST /charges/{id}.
 	Match string `json:"match" required:"true"`
@@ -351,7 +351,7 @@ type Limits struct {
 	TenantBytes Size `json:"tenant_bytes" default:"256MiB" range:"1MiB,1TiB" most:"total_bytes"`
 	// Bytes of requests in flight, of one principal, or of one address where nobody has verified the caller.
 	PrincipalBytes Size `json:"principal_bytes" default:"64MiB" range:"1MiB,1TiB"`
-	// How long the service still takes requests when it stops, while readiness says that it does. Set it to what your load balancer needs to notice.
+	// How long the service still accepts requests when it stops, while readiness says that it does. Set it to what your load balancer needs to notice.
 	ShutdownDelay Duration `json:"shutdown_delay" default:"0s" range:"0s,1h"`
 	// How long requests in flight may take when the service stops.
 	ShutdownGrace Duration `json:"shutdown_grace" default:"30s" range:"0s,24h"`

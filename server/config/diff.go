@@ -54,7 +54,7 @@ var bound = []string{
 	"quotas.", "limits.total_bytes", "limits.tenant_bytes", "limits.principal_bytes",
 }
 
-// boundDoor are the settings of webhooks and inboxes that decide whether what they take has
+// boundDoor are the settings of webhooks and inboxes that decide whether what they accept has
 // a destination, and which. Dispatchers get those once.
 var boundDoor = regexp.MustCompile(`^(webhooks\[\d+\](\.(name|source|mode|timeout|lease|payments))?|activitypub\[\d+\](\.(name|timeout|lease))?)$`)
 

@@ -42,7 +42,7 @@ type ForrstFunction struct {
 	Name string `json:"name" required:"true"`
 	// Versions that can be called, such as 1.0.0.
 	Versions []string `json:"versions" required:"true"`
-	// Name of the operation. One of class I0 only reads and takes no key. Defaults to default where there is an operation of that name.
+	// Name of the operation. One of class I0 only reads and has no key. Defaults to default where there is an operation of that name.
 	Operation string `json:"operation,omitzero"`
 	// Whether a request must have a key. Without one a request is a call of its own.
 	Key semelhttp.KeyRule `json:"key" default:"required" enum:"required,optional"`

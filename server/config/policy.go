@@ -49,7 +49,7 @@ func (c *Config) Archives() bool {
 	return c.Commands.Registry != "" && c.Archive.configured || slices.ContainsFunc(c.Operations, func(op Operation) bool { return op.Archive })
 }
 
-// KeepsEvidence reports whether any operation, or a door that takes events and activities, keeps evidence.
+// KeepsEvidence reports whether any operation, or a door that accepts events and activities, keeps evidence.
 func (c *Config) KeepsEvidence() bool {
 	keeps := func(level semel.EvidenceLevel) bool { return level != "" && level != semel.EvidenceNone }
 	return slices.ContainsFunc(c.Operations, func(op Operation) bool { return keeps(op.Evidence) }) ||

@@ -76,7 +76,7 @@ func (d *Destination) Takes(tenant, operation string) bool {
 }
 
 // MaySend reports whether calls may send to a destination of this name. An unknown
-// destination takes messages from everybody: a node that has it decides when it is
+// destination accepts messages from everybody: a node that has it decides when it is
 // delivered.
 func (d *Dispatch) MaySend(tenant, operation, destination string) bool {
 	i := slices.IndexFunc(d.Destinations, func(known Destination) bool { return known.Name == destination })

@@ -209,7 +209,7 @@ func (v *validator) pattern(path, match string) bool {
 // ownPrefix is where the service itself answers, whatever the routes say.
 const ownPrefix = "/semel/"
 
-// clash names the earlier route whose pattern takes the same requests.
+// clash names the earlier route whose pattern matches the same requests.
 func (v *validator) clash(path string, i int, fault string) {
 	for j, other := range v.c.Routes[:i] {
 		mux := http.NewServeMux()

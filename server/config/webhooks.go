@@ -15,7 +15,7 @@ import (
 	"github.com/semelhq/semel/server/auth"
 )
 
-// Webhook takes the webhooks of one sender, whose signature is its only credential; see
+// Webhook receives the webhooks of one sender, whose signature is its only credential; see
 // [webhook.Receiver].
 type Webhook struct {
 	// Path that the sender posts to, such as /webhooks/shopify. No route can hide it.

@@ -11,7 +11,7 @@ import (
 	"github.com/semelhq/semel/protocol/ids/whatsapp"
 )
 
-// Commands says which commands the service takes.
+// Commands says which commands the service accepts.
 type Commands struct {
 	// Registry of the commands, a YAML file; see semel ids lint. Without it there are no commands.
 	Registry string `json:"registry,omitzero"`
@@ -173,7 +173,7 @@ func (v *validator) ownNames() {
 	v.reservePrincipal(whatsapp.Principal, "messages from WhatsApp")
 }
 
-// reservePrincipal refuses callers who would be taken for one of the service's own doors.
+// reservePrincipal refuses callers who would pass for one of the service's own doors.
 func (v *validator) reservePrincipal(own, takes string) {
 	reserved := func(path, principal string) {
 		if principal == own {

@@ -83,7 +83,7 @@ func reportConfig(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// oneFile takes the file of a command from its arguments.
+// oneFile reads the file of a command from its arguments.
 func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return usage("unexpected argument %q for %q", args[1], cmd.CommandPath())
@@ -215,7 +215,7 @@ such as store.url, limits or routes[0]; routes[].mode explains the setting of an
 route. FILE, which ends in .yaml or .yml, is the same as --file. Secrets are not
 shown.
 
-With --request it says instead what takes a request that was captured: which
+With --request it says instead which part handles a request that was captured: which
 route, webhook, inbox or service over Forrst, whether it is guarded, and what
 identifies its call or events. The file has the first line of the request, its
 header, an empty line and the body. Nothing is fetched or recorded.

@@ -21,7 +21,7 @@ import (
 
 // explainedRequest is what semel config explain --request --json prints.
 type explainedRequest struct {
-	// Door takes the request: webhook, activitypub, forrst, whatsapp, commands, route, api
+	// Door handles the request: webhook, activitypub, forrst, whatsapp, commands, route, api
 	// or service.
 	Door string `json:"door"`
 	// Setting is where the configuration says so.
@@ -39,7 +39,7 @@ type explainedRequest struct {
 	ActivityPub *activitypub.Explanation `json:"activitypub,omitempty"`
 }
 
-// explainRequest says which part of a configuration takes a captured request, in the
+// explainRequest says which part of a configuration handles a captured request, in the
 // order in which the service asks them.
 func explainRequest(c *config.Config, r *webhook.Captured, now time.Time) (*explainedRequest, error) {
 	u, err := url.ParseRequestURI(r.Target)
@@ -141,7 +141,7 @@ func explainRoute(r *config.Route, setting string, req *http.Request) *explained
 	return out
 }
 
-// reportRequest reads a captured request and prints what takes it.
+// reportRequest reads a captured request and prints what handles it.
 func reportRequest(cmd *cobra.Command, c *config.Config, name string, asJSON bool) error {
 	captured, err := readCapture(cmd, name)
 	if err != nil {

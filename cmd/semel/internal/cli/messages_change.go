@@ -106,7 +106,7 @@ func newMessagesReplay(from *recordsFrom) *cobra.Command {
 		Use:   "replay MESSAGE",
 		Short: "Have a parked message delivered again",
 		Long: `Have a parked message delivered again, as if it had not been tried, under the same
-id. The receiver may have taken it before. One with an order goes to the end of its
+id. The receiver may have handled it before. One with an order goes to the end of its
 line. Of a directory, the service delivers it when it is started. The reason is kept
 with the message until its next try.
 

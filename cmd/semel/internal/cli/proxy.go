@@ -110,7 +110,7 @@ Port 0 picks a free port. For more than one upstream, or other policies, see
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&listen, "listen", "127.0.0.1:8480", "`address` that takes requests")
+	flags.StringVar(&listen, "listen", "127.0.0.1:8480", "`address` for requests")
 	flags.StringVar(&admin, "admin", "127.0.0.1:0", "`address` for operators")
 	flags.StringVar(&adminToken, "admin-token-file", "", "`file` with the token of operators")
 	flags.StringVar(&store, "store", "pebble:./semel-data", "pebble, postgres, redis, memory")

@@ -33,7 +33,7 @@ func (f *proxyFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.reconcileEvery, "reconcile-every", 5*time.Second, "how often to ask about one call")
 	flags.DurationVar(&f.timeout, "timeout", time.Minute, "how long the upstream may take")
 	flags.DurationVar(&f.readTimeout, "read-timeout", time.Minute, "how long a body may stand still")
-	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", 0, "how long it still takes requests when it stops, unready")
+	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", 0, "how long it still accepts requests when it stops, unready")
 	flags.DurationVar(&f.lease, "lease", 30*time.Second, "how long a dead process counts as running")
 	flags.StringVar(&f.maxBody, "max-body", "10MiB", "largest `size` of a request's body")
 	flags.StringVar(&f.maxResult, "max-result", "1MiB", "largest `size` of an answer that is kept")

@@ -39,7 +39,7 @@ SIGHUP, or POST /v1/reload to the admin listener, reads the configuration again.
 SIGINT and SIGTERM stop the service when the requests in flight are done, a
 second one at once.
 
-With --json the first line of the output, once the service takes requests, is
+With --json the first line of the output, once the service accepts requests, is
 {"listen":"HOST:PORT","url":"http://HOST:PORT","admin":"HOST:PORT","admin_url":…}.
 Port 0 picks a free port. What happens is logged to standard error.`,
 		Example: `  semel serve

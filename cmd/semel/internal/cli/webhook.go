@@ -125,7 +125,7 @@ signature doesn't cover of an identity. The exit code is 1 if it is refused.`,
 			return reportWebhook(cmd, asJSON, verified(opts.Source, v.Diagnose(&captured.Delivery, opts.Secrets)))
 		},
 	}
-	cmd.Flags().StringVar(&file, "file", "", "configuration `file` whose webhook takes the request")
+	cmd.Flags().StringVar(&file, "file", "", "configuration `file` whose webhook receives the request")
 	cmd.Flags().StringVar(&w.Source, "source", "", "`name` of a source that is built in, or the file of another")
 	cmd.Flags().StringArrayVar(&w.SecretFiles, "secret-file", nil, "`file` with the secret; twice during a rotation")
 	cmd.Flags().StringVar(&w.URL, "url", "", "address that the sender posts to, if it signs that")
@@ -159,7 +159,7 @@ func atTime(text string) (time.Time, error) {
 	return at, nil
 }
 
-// configured finds the webhook of a configuration that takes a request.
+// configured finds the webhook of a configuration that receives a request.
 func configured(cmd *cobra.Command, file, target string, w *config.Webhook) error {
 	c, _, err := loadConfig(cmd, file)
 	if err != nil {
