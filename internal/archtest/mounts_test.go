@@ -60,11 +60,11 @@ func TestDoorsAreMountedInOnePlace(t *testing.T) {
 
 func TestMountRuleFinds(t *testing.T) {
 	imports := func(protocols ...string) string {
-		text := "package x\n"
+		var text strings.Builder
 		for _, p := range protocols {
-			text += fmt.Sprintf("import %q\n", modulePath+"/protocol/"+p)
+			fmt.Fprintf(&text, "import %q\n", modulePath+"/protocol/"+p)
 		}
-		return text
+		return text.String()
 	}
 	wantFaults(t, mountFaults(map[string]string{
 		"server/webhook.go":    imports("webhook", "inbox"),
