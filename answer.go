@@ -146,7 +146,7 @@ func (d *delivery) decided() {
 	}
 	ans, rec := &d.ans, d.ans.Record
 	tell(Event{
-		ID: rec.ID, Decision: ans.Decision, State: rec.State, Attempt: rec.Attempt, Fence: rec.Fence,
+		ID: rec.ID, Door: d.call.Door, Decision: ans.Decision, State: rec.State, Attempt: rec.Attempt, Fence: rec.Fence,
 		RetryAfter: ans.RetryAfter, Limit: ans.Limit, Waited: d.waited, At: d.at.now.Time(),
 	})
 }

@@ -18,6 +18,24 @@ func (e *Engine) Door() Door { return Door{e} }
 // Store is the store that the engine was made on.
 func (door Door) Store() Store { return door.engine.store }
 
+// Listens reports whether anybody wants to know of answers: [Events].Answered is set. A
+// door need not gather what it would tell otherwise.
+func (door Door) Listens() bool { return door.engine.events.Answered != nil }
+
+// Answered passes an event to [Events].Answered, if that is set.
+func (door Door) Answered(e Event) {
+	if tell := door.engine.events.Answered; tell != nil {
+		tell(e)
+	}
+}
+
+// Troubled passes an event to [Events].Troubled, if that is set.
+func (door Door) Troubled(e Event) {
+	if tell := door.engine.events.Troubled; tell != nil {
+		tell(e)
+	}
+}
+
 // Operation returns a registered operation with its defaults filled in.
 func (door Door) Operation(name string) (Operation, bool) {
 	op, ok := (*door.engine.ops.Load())[name]

@@ -1,22 +1,33 @@
 package semel
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/semelhq/semel/store"
 )
 
-// Events lets you observe an engine, for logs, metrics and live views. Nil functions are
-// skipped. The engine calls the functions synchronously, from many goroutines at once,
-// so they should return quickly. They can't change anything.
+// Events lets you observe an engine and the doors in front of it, for logs, metrics and
+// live views. Nil functions are skipped. The engine and the doors call the functions
+// synchronously, from many goroutines at once, so they should return quickly. They can't
+// change anything.
 //
 // Each function gets an [Event] with the members that its comment names.
 type Events struct {
-	// Decided: a delivery got its decision. ID, Decision, State, Attempt, Fence, At;
+	// Answered: a door has answered a request that delivers a call, or one item of such a
+	// request. Door, Took; Code, if the caller got a refusal and no outcome; Decision and
+	// ID, if the engine has made a decision; Err, if the refusal has a reason that is the
+	// caller's fault, which they may not have been told; Attrs, if the door has something
+	// to log. The engine knows nothing of requests that a door refuses by itself.
+	Answered func(Event)
+	// Troubled: a door met an error that no caller gets, such as an outcome that isn't
+	// recorded yet, or an upstream that failed. Door, Err, Attrs.
+	Troubled func(Event)
+	// Decided: a delivery got its decision. ID, Door, Decision, State, Attempt, Fence, At;
 	// RetryAfter, Limit and Waited where there are any.
 	Decided func(Event)
 	// Ended: an attempt ended, or was found abandoned or held. ID, Disposition or
-	// Held, Attempt, Fence, Took, By, Who, Reason, At.
+	// Held, Door, Attempt, Fence, Took, By, Who, Reason, At.
 	Ended func(Event)
 	// LeaseLost: a handler's context was cancelled, because somebody else changed the
 	// record or the store could not be reached before the lease ended: Err says which.
@@ -63,6 +74,14 @@ type Event struct {
 	// Err is why something failed.
 	Err error
 
+	// Door is that by which a delivery came ([Call].Door), or which has something to tell.
+	Door string
+	// Code is why a door has refused a request: one of the engine's codes or of the door's.
+	Code Code
+	// Attrs are what the door says for a log, without keys, principals and payloads. Those
+	// of [slog.LevelKey] and [slog.MessageKey] are the level and the message of the line.
+	Attrs []slog.Attr
+
 	// Decision is what a delivery got, about a record in State.
 	Decision Decision
 	State    State
@@ -78,7 +97,8 @@ type Event struct {
 	Disposition store.Disposition
 	Held        string
 	// Took is the time from claim to end by the store's clock, from the question to a
-	// reconciler until its answer was dealt with, or how long a compensation ran.
+	// reconciler until its answer was dealt with, how long a compensation ran, or how long
+	// a door took to answer.
 	Took time.Duration
 	// By is "holder", "reaper", "reconciler" or "operator".
 	By string

@@ -63,18 +63,17 @@ type Work struct {
 // do the work, and makes the outcome durable before the caller gets an answer. Make one
 // with [NewRunner]; all methods may be called concurrently.
 type Runner struct {
-	engine  *semel.Engine
-	onError func(ctx context.Context, err error)
+	engine *semel.Engine
 
 	background sync.WaitGroup // the ends of attempts that are still being recorded
 	closing    context.Context
 	stop       context.CancelFunc
 }
 
-// NewRunner makes a runner. onError is called, by many goroutines at once, with the error
-// of an outcome that isn't recorded yet; it may be nil.
-func NewRunner(engine *semel.Engine, onError func(ctx context.Context, err error)) *Runner {
-	r := &Runner{engine: engine, onError: onError}
+// NewRunner makes a runner. The engine's Events get what keeps it from recording an outcome
+// at once, see Troubled of [semel.Events].
+func NewRunner(engine *semel.Engine) *Runner {
+	r := &Runner{engine: engine}
 	r.closing, r.stop = context.WithCancel(context.Background())
 	return r
 }
@@ -163,7 +162,7 @@ func (r *Runner) doTx(ctx context.Context, call semel.Call, w Work) (semel.Answe
 	if ran && (!keeps(&end) || ans.Record != nil && ans.Record.State.Terminal()) {
 		return ans, nil // the error is the handler's own, and it is done as that says
 	}
-	r.report(ctx, err)
+	r.report(call.Door, err)
 	return ans, err
 }
 
@@ -199,7 +198,7 @@ func errorOf(end *semel.Ending) error {
 func (r *Runner) end(ctx context.Context, a *semel.Attempt, end semel.Ending) error {
 	err := a.End(ctx, end) // which the caller's hanging up does not stop
 	if Undecided(err) {
-		r.report(ctx, err)
+		r.report(a.Record().Door, err)
 		r.endLater(context.WithoutCancel(ctx), a, end)
 	}
 	return err
@@ -245,11 +244,7 @@ func Undecided(err error) bool {
 	return ok && (e.Code == semel.CodeUnknown || e.Code == semel.CodeStoreUnavailable)
 }
 
-func (r *Runner) report(ctx context.Context, err error) {
-	if r.onError != nil {
-		r.onError(ctx, err)
-	}
-}
+func (r *Runner) report(door string, err error) { r.engine.Door().Troubled(NotRecorded(door, err)) }
 
 // Close waits until every outcome is recorded that could not be recorded at once, or ctx
 // is done. Call it after you have shut down the server.

@@ -75,11 +75,6 @@ func (s *Server) declare(cfg *config.Config) (*generation, error) {
 	g.guard, err = semelhttp.New(s.engine, &semelhttp.Options{
 		Identity: g.auth.HTTPIdentity(), StatusPath: statusPath, TypeBase: problemsPath,
 		Advice: "If you run this service, name its callers in auth (semel proxy: --jwt-issuer or --trusted-header), or set anonymous.",
-		OnError: func(ctx context.Context, err error) {
-			if !s.logRefused(ctx, err) {
-				s.log.LogAttrs(ctx, slog.LevelError, "not recorded", slog.Any("error", err))
-			}
-		},
 	})
 	if err != nil {
 		return nil, err

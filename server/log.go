@@ -170,6 +170,9 @@ func both(a, b *semel.Events) *semel.Events {
 		Compensated: after(a.Compensated, b.Compensated),
 
 		ReleaseDropped: after(a.ReleaseDropped, b.ReleaseDropped),
+
+		Answered: after(a.Answered, b.Answered),
+		Troubled: after(a.Troubled, b.Troubled),
 	}
 }
 

@@ -103,7 +103,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	}
 	s.observer = api.NewObserver(s.store)
 	engineOpts := &semel.Options{
-		Events:        both(both(observe(s.log), s.observer.Events()), &semel.Events{Swept: s.noteSweep}),
+		Events:        both(both(both(observe(s.log), observeDoors(s.log)), s.observer.Events()), &semel.Events{Swept: s.noteSweep}),
 		PurgeInterval: time.Duration(cfg.Purge.Interval), PurgeRate: cfg.Purge.PerSecond,
 		Quotas: quotasOf(&cfg.Quotas),
 	}

@@ -44,7 +44,7 @@ func New(engine *semel.Engine, opts Options) (*Door, error) {
 	if err := engine.Register(opts.Operation); err != nil {
 		return nil, err
 	}
-	return &Door{opts: opts, runner: door.NewRunner(engine, nil)}, nil
+	return &Door{opts: opts, runner: door.NewRunner(engine)}, nil
 }
 
 // Close waits for outcomes that could not be recorded at once. Call it after the last

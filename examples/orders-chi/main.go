@@ -60,14 +60,13 @@ func serve(ctx context.Context, database string, listener net.Listener, around f
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	engine, err := semel.New(store, nil)
+	engine, err := semel.New(store, &semel.Options{Events: &semel.Events{
+		Troubled: func(e semel.Event) { slog.Error("not recorded", "door", e.Door, "error", e.Err) },
+	}})
 	if err != nil {
 		return err
 	}
-	guard, err := semelhttp.New(engine, &semelhttp.Options{
-		StatusPath: "/semel/status/",
-		OnError:    func(_ context.Context, err error) { slog.Error("not recorded", "error", err) },
-	})
+	guard, err := semelhttp.New(engine, &semelhttp.Options{StatusPath: "/semel/status/"})
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func New(engine *semel.Engine, opts Options) (*Service, error) {
 		return nil, errors.New("forrst: MaxBody, Timeout and MaxTTL may not be negative")
 	}
 	if opts.Runner == nil {
-		opts.Runner = door.NewRunner(engine, opts.OnError)
+		opts.Runner = door.NewRunner(engine)
 	}
 	if opts.Identify == nil {
 		guard, err := semelhttp.New(engine, nil)

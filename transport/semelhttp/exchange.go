@@ -137,19 +137,19 @@ func leftOpen(a *semel.Attempt) bool {
 }
 
 // answer tells the caller how their call has ended, now that this is durable, or that it
-// isn't. What the handler has sent already is all that they get.
-func (x *exchange) answer(ans *semel.Answer, err error) {
+// isn't. What the handler has sent already is all that they get. If they get a refusal in
+// place of what the handler said, answer returns its code.
+func (x *exchange) answer(ans *semel.Answer, err error) semel.Code {
 	c, tx := x.c, x.h.route.Tx != nil
 	if c == nil { // its transaction had no time for it
-		x.h.refuse(x.w, notCommitted())
-		return
+		return x.h.refuse(x.w, notCommitted())
 	}
 	v := c.scope.concluded()
 	if c.through {
 		if v != nil {
 			panic(http.ErrAbortHandler) // the part that was sent isn't the whole answer
 		}
-		return
+		return ""
 	}
 	unknown := x.end.Disposition == semel.DispositionAbandoned || x.end.Disposition == 0
 	var p problem
@@ -177,14 +177,14 @@ func (x *exchange) answer(ans *semel.Answer, err error) {
 		p = notKept(c.status)
 	default:
 		c.send()
-		return
+		return ""
 	}
 	// The handler's headers belong to an answer that nobody gets.
 	x.restore()
 	if !tx {
 		p.reference = x.h.reference(ans.Record.ID)
 	}
-	x.h.refuse(c.w, p)
+	return x.h.refuse(c.w, p)
 }
 
 // notCommitted is the refusal of a request whose transaction was rolled back.

@@ -39,13 +39,10 @@ type Options struct {
 	// TempDir is where bodies of more than 64 KiB are kept while their request
 	// is handled. Defaults to [os.TempDir].
 	TempDir string
-	// OnError is called with an error that no caller gets: an outcome that isn't recorded
-	// yet, or an identity that could not be determined, which is a [Refused] if that is
-	// the caller's fault. Optional. Many goroutines may call it at once.
-	OnError func(ctx context.Context, err error)
 }
 
-// Guard wraps handlers for one engine. All methods may be called concurrently.
+// Guard wraps handlers for one engine, whose Events get what it has answered and met (see
+// Answered and Troubled of [semel.Events]). All methods may be called concurrently.
 type Guard struct {
 	engine *semel.Engine
 	runner *door.Runner
@@ -75,7 +72,7 @@ func New(engine *semel.Engine, opts *Options) (*Guard, error) {
 		return nil, fmt.Errorf("semelhttp: StatusPath %q does not end with a slash", p)
 	}
 	g.plain = newHandler(g, Route{}.withDefaults(), semel.Operation{}, nil)
-	g.runner = door.NewRunner(engine, g.opts.OnError)
+	g.runner = door.NewRunner(engine)
 	return g, nil
 }
 
@@ -128,12 +125,8 @@ func (g *Guard) Handler(rt Route, next http.Handler) http.Handler {
 	return h
 }
 
-// reportError passes an error on to Options.OnError.
-func (g *Guard) reportError(ctx context.Context, err error) {
-	if g.opts.OnError != nil {
-		g.opts.OnError(ctx, err)
-	}
-}
+// reportError tells of an error that no caller gets.
+func (g *Guard) reportError(err error) { g.engine.Door().Troubled(door.NotRecorded(Door, err)) }
 
 // handler is one guarded handler.
 type handler struct {

@@ -249,10 +249,14 @@ func TestIdentity(t *testing.T) {
 		} {
 			var told error
 			var runs atomic.Int64
-			g := newGuard(t, newEngine(t, nil), &semelhttp.Options{
+			tell := func(e semel.Event) {
+				if e.Err != nil {
+					told = e.Err
+				}
+			}
+			g := newGuard(t, newEngine(t, &semel.Options{Events: &semel.Events{Answered: tell, Troubled: tell}}), &semelhttp.Options{
 				Challenge: `Basic realm="pay"`,
 				Identity:  func(*http.Request) (string, string, error) { return "", "", c.err },
-				OnError:   func(_ context.Context, err error) { told = err },
 			})
 			w := call(g.Handler(semelhttp.Route{Operation: semel.Operation{Name: "op"}}, charged(&runs)), "k", "1", nil)
 			if w.Code != c.status || strings.Contains(w.Body.String(), "secret") || !errors.Is(told, why) || runs.Load() != 0 {

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 )
 
 // IdentityFunc says who sent a request, as verified by whatever authenticates requests
@@ -47,9 +49,9 @@ const (
 // ErrNoIdentity is what an [IdentityFunc] returns to leave a request to the default rule.
 var ErrNoIdentity = errors.New("semelhttp: the caller has no verified identity")
 
-// Refused is why a request was refused whose sender could not be identified. Options.OnError
-// gets it: it is the caller's fault, not the service's. An [IdentityFunc] returns one to
-// tell the caller more than that.
+// Refused is why a request was refused whose sender could not be identified. It is the
+// caller's fault, not the service's, and the Err of Answered, see [semel.Events]. An
+// [IdentityFunc] returns one to tell the caller more than that.
 type Refused struct {
 	// Operation is that of the route; empty elsewhere. The guard sets it.
 	Operation string
@@ -66,6 +68,15 @@ func (e *Refused) Error() string { return e.Err.Error() }
 
 // Unwrap returns Err.
 func (e *Refused) Unwrap() error { return e.Err }
+
+// Line is what a log says about it: the attributes of the event, with more of the door's.
+func (e *Refused) Line(more ...slog.Attr) []slog.Attr {
+	attrs := append([]slog.Attr{slog.String("reason", e.Error())}, more...)
+	if e.Operation != "" {
+		attrs = append(attrs, slog.String("operation", e.Operation))
+	}
+	return door.Line(slog.LevelInfo, "refused", attrs...)
+}
 
 // refused makes an error of an identity function a [Refused], unless it says nothing
 // about the caller.
@@ -191,7 +202,7 @@ func Forwarded(header http.Header) bool {
 }
 
 // refuseIdentity answers a request whose sender could not be identified.
-func (h *handler) refuseIdentity(w http.ResponseWriter, err error) {
+func (h *handler) refuseIdentity(w http.ResponseWriter, err error) semel.Code {
 	p := problem{status: http.StatusUnauthorized, code: CodeUnidentified, title: "Caller not identified"}
 	p.detail = "The caller could not be identified, so their key can't be told apart from other people's."
 	switch {
@@ -216,5 +227,5 @@ func (h *handler) refuseIdentity(w http.ResponseWriter, err error) {
 		// RFC 9110 section 11.6.1 wants a challenge with every 401.
 		w.Header().Set("Www-Authenticate", challenge)
 	}
-	h.refuse(w, p)
+	return h.refuse(w, p)
 }

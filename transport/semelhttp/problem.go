@@ -81,8 +81,8 @@ type adyenError struct {
 	ErrorType string `json:"errorType"`
 }
 
-// refuse writes a problem in the form of the route's profile.
-func (h *handler) refuse(w http.ResponseWriter, p problem) {
+// refuse writes a problem in the form of the route's profile, and returns its code.
+func (h *handler) refuse(w http.ResponseWriter, p problem) semel.Code {
 	profile := &h.route.Profile
 	code := string(p.code)
 	if renamed, ok := profile.Codes[p.code]; ok {
@@ -112,6 +112,7 @@ func (h *handler) refuse(w http.ResponseWriter, p problem) {
 		w.Header().Add("Link", "<"+url+`>; rel="status"`)
 	}
 	writeRefusal(w, &p, media, doc)
+	return p.code
 }
 
 // document is p in the form of RFC 9457.
@@ -169,9 +170,9 @@ func acpType(p *problem) string {
 }
 
 // refuseRecord is refuse for a problem with a record.
-func (h *handler) refuseRecord(w http.ResponseWriter, rec *semel.Record, p problem) {
+func (h *handler) refuseRecord(w http.ResponseWriter, rec *semel.Record, p problem) semel.Code {
 	p.reference = h.reference(rec.ID)
-	h.refuse(w, p)
+	return h.refuse(w, p)
 }
 
 // problemOf is a code as the table of refusals has it.

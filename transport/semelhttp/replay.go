@@ -11,19 +11,17 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// replay answers with what is recorded (IDS-IX.1, MAP-FLOW.2).
-func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Record) {
+// replay answers with what is recorded (IDS-IX.1, MAP-FLOW.2). If that can't be given, it
+// returns the code of the refusal.
+func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Record) semel.Code {
 	stored, err := parseResult(rec.Result.Data)
 	switch {
 	case rec.Result.Tombstone:
-		h.refuseRecord(w, rec, notKept(stored.status))
-		return
+		return h.refuseRecord(w, rec, notKept(stored.status))
 	case err != nil && rec.Failure != nil:
-		h.refuseRecord(w, rec, settledAsFailed(rec))
-		return
+		return h.refuseRecord(w, rec, settledAsFailed(rec))
 	case err != nil:
-		h.refuseRecord(w, rec, notKept(0))
-		return
+		return h.refuseRecord(w, rec, notKept(0))
 	}
 	header := w.Header()
 	room := stored.set(header, r.Header.Get(originHeader), h.route.KeepHeaders, 4)
@@ -35,8 +33,7 @@ func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Reco
 		header[name] = []string{"false"} // trying again would only get this answer
 	}
 	if packed(header) && !acceptsGzip(r.Header) {
-		h.unpack(w, &stored)
-		return
+		return h.unpack(w, &stored)
 	}
 	if bodyAllowed(stored.status) {
 		room[3] = strconv.Itoa(len(stored.body))
@@ -46,6 +43,7 @@ func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Reco
 	if len(stored.body) > 0 {
 		_, _ = w.Write(stored.body) // a caller who is gone will ask again
 	}
+	return ""
 }
 
 // packed reports whether the recorded body is compressed, because the first caller
@@ -76,19 +74,19 @@ func acceptsGzip(h http.Header) bool {
 
 // unpack sends a recorded body uncompressed. That is another representation, so it
 // doesn't send the ETag of this one.
-func (h *handler) unpack(w http.ResponseWriter, stored *recorded) {
+func (h *handler) unpack(w http.ResponseWriter, stored *recorded) semel.Code {
 	header := w.Header()
 	delete(header, "Content-Encoding")
 	delete(header, "Etag")
 	body, err := gzip.NewReader(bytes.NewReader(stored.body))
 	if err != nil {
-		h.refuse(w, notKept(stored.status))
-		return
+		return h.refuse(w, notKept(stored.status))
 	}
 	w.WriteHeader(stored.status)
 	if _, err := io.Copy(w, body); err != nil {
 		panic(http.ErrAbortHandler) // so that the caller notices that the body isn't whole
 	}
+	return ""
 }
 
 func setLength(h http.Header, n int) { h["Content-Length"] = []string{strconv.Itoa(n)} }

@@ -31,18 +31,47 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header()[h.route.KeyHeader] = r.Header[h.route.KeyHeader]
 	}
 	h.echo(w.Header(), r.Header)
+	var invalid *problem
+	if !present {
+		invalid = new(keyMissing(h.route.KeyHeader))
+	} else if fault != "" {
+		invalid = &problem{status: http.StatusBadRequest, code: CodeKeyInvalid, title: "Invalid idempotency key", detail: fault}
+	}
+	tap := h.guard.engine.Door()
+	if !tap.Listens() {
+		h.serve(w, r, key, invalid)
+		return
+	}
+	began := time.Now()
+	got := h.serve(w, r, key, invalid)
+	e := semel.Event{Door: Door, Code: got.code, Decision: got.decision, ID: got.id, Err: got.err, Took: time.Since(began)}
+	if why, ok := errors.AsType[*Refused](got.err); ok {
+		e.Attrs = why.Line()
+	}
+	tap.Answered(e)
+}
+
+// told is what an event says about a request.
+type told struct {
+	code     semel.Code
+	decision semel.Decision
+	id       semel.ID
+	err      error
+}
+
+// serve answers a request for the call with a key, unless something is wrong with that.
+func (h *handler) serve(w http.ResponseWriter, r *http.Request, key string, invalid *problem) told {
 	who, err := h.identify(r)
-	switch {
-	case err != nil:
-		h.guard.reportError(r.Context(), err)
-		h.refuseIdentity(w, err)
-		return
-	case !present:
-		h.refuse(w, keyMissing(h.route.KeyHeader))
-		return
-	case fault != "":
-		h.refuse(w, problem{status: http.StatusBadRequest, code: CodeKeyInvalid, title: "Invalid idempotency key", detail: fault})
-		return
+	if err != nil {
+		why, refused := errors.AsType[*Refused](err)
+		if !refused {
+			h.guard.reportError(err)
+			return told{code: h.refuseIdentity(w, err)}
+		}
+		return told{code: h.refuseIdentity(w, err), err: why}
+	}
+	if invalid != nil {
+		return told{code: h.refuse(w, *invalid)}
 	}
 
 	sc := scratches.Get().(*scratch)
@@ -50,8 +79,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer sc.spool.discard()
 	fp, err := h.take(r, sc)
 	if err != nil {
-		h.refuseBody(w, r, err)
-		return
+		return told{code: h.refuseBody(w, err)}
 	}
 	call := h.call(r, key, who)
 	call.Fingerprint, call.Wait = fp, PreferredWait(r.Header)
@@ -59,32 +87,34 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer x.forget()
 	ans, err := h.guard.runner.Do(r.Context(), call, door.Work{Handler: &x, Timeout: h.route.Timeout, Tx: h.route.Tx})
 	if ans.Decision == semel.Execute {
-		x.answer(&ans, err)
-		return
+		got := told{code: x.answer(&ans, err), decision: ans.Decision}
+		if ans.Record != nil { // a transaction that was rolled back leaves none
+			got.id = ans.Record.ID
+		}
+		return got
 	}
 	x.restore() // after a run in a transaction, if another's was faster
 	switch {
 	case ans.Decision != "":
-		h.answerDecision(w, r, &ans, call.Wait)
+		return told{code: h.answerDecision(w, r, &ans, call.Wait), decision: ans.Decision, id: ans.Record.ID}
 	case h.route.FailOpen && h.route.Tx == nil && errors.Is(err, &semel.Error{Code: semel.CodeStoreUnavailable}):
-		h.guard.reportError(r.Context(), err)
+		h.guard.reportError(err)
 		h.unecho(w.Header(), r.Header)
 		h.passOpen(w, r, sc)
-	default:
-		h.refuseError(w, r, err)
+		return told{}
 	}
+	return told{code: h.refuseError(w, err)}
 }
 
 // answerDecision answers a request that does not execute.
-func (h *handler) answerDecision(w http.ResponseWriter, r *http.Request, ans *semel.Answer, wait time.Duration) {
+func (h *handler) answerDecision(w http.ResponseWriter, r *http.Request, ans *semel.Answer, wait time.Duration) semel.Code {
 	if wait > 0 && (ans.Decision == semel.Replay || ans.Decision == semel.InFlight) {
 		w.Header().Set("Preference-Applied", "wait="+seconds(wait))
 	}
 	if ans.Decision == semel.Replay {
-		h.replay(w, r, ans.Record)
-		return
+		return h.replay(w, r, ans.Record)
 	}
-	h.refuse(w, h.decided(ans))
+	return h.refuse(w, h.decided(ans))
 }
 
 // echo repeats request headers in the answer, as the profile asks.
@@ -125,39 +155,36 @@ func (h *handler) passOpen(w http.ResponseWriter, r *http.Request, sc *scratch) 
 }
 
 // refuseBody answers a request whose body did not arrive as it should.
-func (h *handler) refuseBody(w http.ResponseWriter, r *http.Request, err error) {
+func (h *handler) refuseBody(w http.ResponseWriter, err error) semel.Code {
 	_, cut := errors.AsType[*http.MaxBytesError](err) // by a limit around the guard
 	switch {
 	case errors.Is(err, errTooLarge), cut:
 		// The rest of the body isn't worth reading.
 		w.Header().Set("Connection", "close")
-		h.refuse(w, bodyTooLarge(h.route.MaxBody))
+		return h.refuse(w, bodyTooLarge(h.route.MaxBody))
 	case errors.Is(err, errSpool):
-		h.guard.reportError(r.Context(), err)
+		h.guard.reportError(err)
 		p := unavailable()
 		p.detail = "The request's body could not be kept while it is handled. Nothing was executed; send the same request again later."
-		h.refuse(w, p)
-	default:
-		w.Header().Set("Connection", "close")
-		h.refuse(w, problemOf(CodeBodyUnreadable))
+		return h.refuse(w, p)
 	}
+	w.Header().Set("Connection", "close")
+	return h.refuse(w, problemOf(CodeBodyUnreadable))
 }
 
 // refuseError answers a request about which the engine decided nothing.
-func (h *handler) refuseError(w http.ResponseWriter, r *http.Request, err error) {
+func (h *handler) refuseError(w http.ResponseWriter, err error) semel.Code {
 	e, ok := errors.AsType[*semel.Error](err)
 	switch {
 	case ok && e.Code == semel.CodeInvalidCall:
-		h.refuse(w, because(e.Code, refusal.Sentence(e.Message)))
+		return h.refuse(w, because(e.Code, refusal.Sentence(e.Message)))
 	case ok && e.Code == semel.CodeForbidden:
-		h.refuse(w, because(e.Code, "The caller may not see the answer to this call."))
+		return h.refuse(w, because(e.Code, "The caller may not see the answer to this call."))
 	case ok:
-		h.guard.reportError(r.Context(), err)
-		h.refuse(w, problemOf(e.Code))
-	default:
-		if !errors.Is(err, context.Canceled) { // by a caller that is gone: the answer is for proxies in between
-			h.guard.reportError(r.Context(), err)
-		}
-		h.refuse(w, unavailable())
+		h.guard.reportError(err)
+		return h.refuse(w, problemOf(e.Code))
+	case !errors.Is(err, context.Canceled): // by a caller that is gone: the answer is for proxies in between
+		h.guard.reportError(err)
 	}
+	return h.refuse(w, unavailable())
 }

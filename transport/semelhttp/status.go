@@ -75,7 +75,7 @@ func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 			detail: "There is no such call, or it is not yours.",
 		}
 		if !errors.Is(err, semel.ErrNotFound) {
-			g.reportError(r.Context(), err)
+			g.reportError(err)
 			p = unavailable()
 			p.detail = "The state of the call can't be read at the moment."
 		}

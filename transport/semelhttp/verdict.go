@@ -39,7 +39,7 @@ func (f *Refusal) problem() problem {
 // Use it to refuse requests before a guard sees them.
 func (g *Guard) Refuse(w http.ResponseWriter, p Profile, f Refusal) {
 	h := handler{guard: g, route: Route{Profile: p}}
-	h.refuse(w, f.problem())
+	g.engine.Door().Answered(semel.Event{Door: Door, Code: h.refuse(w, f.problem())})
 }
 
 // Engine is the engine that the guard was made for.

@@ -36,13 +36,13 @@ func newWorld(t testing.TB, local string, opts semelhttp.Options, rt semelhttp.R
 	t.Helper()
 	w := &world{t: t, store: &faultyStore{mem: memstore.New()}, pipes: newPipeListener(local), gate: make(chan struct{})}
 	var err error
-	if w.engine, err = semel.New(w.store, nil); err != nil {
+	events := &semel.Events{Troubled: func(semel.Event) { w.errs.Add(1) }}
+	if w.engine, err = semel.New(w.store, &semel.Options{Events: events}); err != nil {
 		t.Fatal(err)
 	}
 	if opts.TempDir == "" {
 		opts.TempDir = t.TempDir()
 	}
-	opts.OnError = func(context.Context, error) { w.errs.Add(1) }
 	if w.guard, err = semelhttp.New(w.engine, &opts); err != nil {
 		t.Fatal(err)
 	}

@@ -75,13 +75,12 @@ func newOn(t testing.TB, st semel.Store, opts *semel.Options) *Service {
 	t.Helper()
 	s := &Service{t: t}
 	var err error
-	if s.Engine, err = semel.New(st, quiet(opts)); err != nil {
+	if s.Engine, err = semel.New(st, observed(t, opts)); err != nil {
 		t.Fatal(err)
 	}
 	s.Guard, err = semelhttp.New(s.Engine, &semelhttp.Options{
 		StatusPath: "/semel/status/",
 		Identity:   identify,
-		OnError:    func(_ context.Context, err error) { t.Errorf("semelhttptest: %v", err) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -95,8 +94,9 @@ func newOn(t testing.TB, st semel.Store, opts *semel.Options) *Service {
 	return s
 }
 
-// quiet has the engine not warn that nothing sweeps: a test does so when it means to.
-func quiet(opts *semel.Options) *semel.Options {
+// observed fails the test if the guard meets an error that no caller gets, and has the engine
+// not warn that nothing sweeps: a test does so when it means to.
+func observed(t testing.TB, opts *semel.Options) *semel.Options {
 	if opts == nil {
 		opts = &semel.Options{}
 	}
@@ -106,6 +106,15 @@ func quiet(opts *semel.Options) *semel.Options {
 	}
 	if events.Unswept == nil {
 		events.Unswept = func(semel.Event) {}
+	}
+	troubled := events.Troubled
+	events.Troubled = func(e semel.Event) {
+		if e.Door == semelhttp.Door {
+			t.Errorf("semelhttptest: %v", e.Err)
+		}
+		if troubled != nil {
+			troubled(e)
+		}
 	}
 	o.Events = &events
 	return &o

@@ -1,0 +1,48 @@
+package semelhttp_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// Each guarded request that is answered is an event, whether the engine has seen it or not.
+func TestEachAnswerIsAnEvent(t *testing.T) {
+	var told, decided, ended []semel.Event
+	e := newEngine(t, &semel.Options{Events: &semel.Events{
+		Answered: func(e semel.Event) { told = append(told, e) },
+		Decided:  func(e semel.Event) { decided = append(decided, e) },
+		Ended:    func(e semel.Event) { ended = append(ended, e) },
+	}})
+	var runs atomic.Int64
+	g := newGuard(t, e, nil)
+	h := g.Handler(semelhttp.Route{Operation: semel.Operation{Name: "op"}}, charged(&runs))
+	call(h, "k", "1", nil)
+	call(h, "k", "1", nil)
+	call(h, "k", "2", nil)
+	call(h, "", "1", nil)
+	call(h, "k", "1", func(r *http.Request) { r.Header.Del("Authorization") })
+	call(h, "k", "1", func(r *http.Request) { r.Method = http.MethodGet })
+	g.Refuse(httptest.NewRecorder(), semelhttp.Profile{}, semelhttp.RefusalOf(semelhttp.CodeKeyMissing, ""))
+	want := []semel.Event{
+		{Decision: semel.Execute}, {Decision: semel.Replay}, {Decision: semel.Conflict, Code: semel.CodeConflict},
+		{Code: semelhttp.CodeKeyInvalid}, {Code: semelhttp.CodeUnidentified}, {Code: semelhttp.CodeKeyMissing},
+	}
+	if !slices.EqualFunc(told, want, func(got, want semel.Event) bool {
+		return got.Door == semelhttp.Door && got.Decision == want.Decision && got.Code == want.Code && (got.ID.Key == "k") == (got.Decision != "")
+	}) {
+		t.Errorf("told of %+v", told)
+	}
+	if _, ok := errors.AsType[*semelhttp.Refused](told[4].Err); !ok || len(told[4].Attrs) != 4 || told[0].Attrs != nil || told[0].Took <= 0 {
+		t.Errorf("told of %+v", told[4])
+	}
+	if len(decided) != 3 || len(ended) != 1 || decided[2].Door != semelhttp.Door || ended[0].Door != semelhttp.Door {
+		t.Errorf("decided %+v, ended %+v", decided, ended)
+	}
+}
