@@ -43,16 +43,7 @@ func (s *Server) forrstDoor(g *generation, c *config.Forrst) (d doorway, err err
 		return d, err
 	}
 	opts.Runner, opts.Identify = g.guard.Runner(), g.forrstCallers(c)
-	opts.OnError = func(ctx context.Context, err error) {
-		if path := slog.String("path", c.Path); !s.logRefused(ctx, err, path) {
-			s.log.LogAttrs(ctx, slog.LevelWarn, "forrst", path, slog.Any("error", err))
-		}
-	}
-	opts.OnAnswer = func(ctx context.Context, a forrst.Answered) {
-		// The record stands for the key, which no log line has.
-		s.log.LogAttrs(ctx, slog.LevelInfo, "forrst", slog.String("request", a.ID), slog.String("original_request", a.OriginalID), slog.String("record", a.Call.String()),
-			slog.String("function", a.Function), slog.String("version", a.Version), slog.String("status", a.Status), slog.String("code", a.Code), slog.Duration("took", a.Took))
-	}
+	opts.Attrs = []slog.Attr{slog.String("path", c.Path)}
 	service, err := forrst.New(s.engine, opts)
 	if err != nil {
 		return d, err

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // observe logs the engine's events: one line for each decision, at the level debug if it
@@ -187,20 +185,4 @@ func after(a, b func(semel.Event)) func(semel.Event) {
 		a(e)
 		b(e)
 	}
-}
-
-// logRefused logs that a request was refused because nobody could be identified as its
-// sender, and reports false if the error says something else. Strangers can cause as many
-// as they like, and nothing is wrong with the service.
-func (s *Server) logRefused(ctx context.Context, err error, more ...slog.Attr) bool {
-	why, ok := errors.AsType[*semelhttp.Refused](err)
-	if !ok {
-		return false
-	}
-	attrs := append([]slog.Attr{slog.String("reason", why.Error())}, more...)
-	if why.Operation != "" {
-		attrs = append(attrs, slog.String("operation", why.Operation))
-	}
-	s.log.LogAttrs(ctx, slog.LevelInfo, "refused", attrs...)
-	return true
 }

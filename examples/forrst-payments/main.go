@@ -87,7 +87,6 @@ func payments(engine *semel.Engine, b *bank) (*forrst.Service, error) {
 			Operation: semel.Operation{Name: "payments.charge", Financial: true, Effects: []string{"bank"}},
 			Versions:  []forrst.Version{{Version: "1.0.0", Run: b.charge}},
 		}},
-		OnError: func(_ context.Context, err error) { slog.Error("not answered as it should be", "error", err) },
 	})
 }
 
@@ -98,7 +97,9 @@ func serve(ctx context.Context, l net.Listener, dir string, b *bank) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	engine, err := semel.New(store, nil)
+	engine, err := semel.New(store, &semel.Options{Events: &semel.Events{
+		Troubled: func(e semel.Event) { slog.Error("not answered as it should be", "door", e.Door, "error", e.Err) },
+	}})
 	if err != nil {
 		return err
 	}

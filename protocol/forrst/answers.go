@@ -17,10 +17,20 @@ import (
 
 // decided answers a delivery that does not execute.
 func decided(r *Request, ans *semel.Answer) answer {
+	var a answer
 	if ans.Decision == semel.Replay {
-		return replay(r, ans.Record)
+		a = replay(r, ans.Record)
+	} else {
+		code, _ := ans.Decision.Code()
+		a = decidedBy(r, ans, code)
+		a.code = code
 	}
-	code, _ := ans.Decision.Code()
+	a.decision = ans.Decision
+	return a
+}
+
+// decidedBy is the refusal of a delivery by the code of its decision.
+func decidedBy(r *Request, ans *semel.Answer, code semel.Code) answer {
 	switch code {
 	case semel.CodeConflict:
 		e := one(IdempotencyConflict, nil, "Idempotency key already used with different arguments")
@@ -74,6 +84,10 @@ func processing(r *Request, rec *semel.Record, after time.Duration) answer {
 	}
 	e[0].Details, e[0].RetryAfter = details, after
 	a := refused(e)
+	a.code = semel.CodeInFlight
+	if rec.Held != "" {
+		a.code = semel.CodeHeld
+	}
 	a.data = r.data(statusProcessing, rec)
 	return a
 }
@@ -81,6 +95,7 @@ func processing(r *Request, rec *semel.Record, after time.Duration) answer {
 // replay answers with what is recorded.
 func replay(r *Request, rec *semel.Record) answer {
 	notKept := refused(reason(Gone, semel.CodeResultNotKept, r.Key))
+	notKept.code = semel.CodeResultNotKept
 	var a answer
 	var recorded recordedErrors
 	switch {
@@ -114,7 +129,7 @@ func settled(rec *semel.Record) answer {
 		e[0].Message += ". " + problem.Sentence(f.Message)
 	}
 	a := refused(e)
-	a.retry = nil // it would only get this again
+	a.retry, a.code = nil, "" // it would only get this again
 	return a
 }
 
@@ -130,6 +145,7 @@ func unrecorded(r *Request, rec *semel.Record, err error) answer {
 		return processing(r, rec, time.Second) // it was taken over or settled by another
 	}
 	a := refused(one(Unavailable, nil, "The function was executed, but its outcome could not be recorded yet. Send the same request again later to get it"))
+	a.code = semel.CodeUnknown
 	if r.idempotency == nil {
 		a.retry = nil // it would be another call
 	}
@@ -137,7 +153,7 @@ func unrecorded(r *Request, rec *semel.Record, err error) answer {
 }
 
 // undecided answers a request about which the engine decided nothing.
-func (s *Service) undecided(ctx context.Context, r *Request, err error) answer {
+func (s *Service) undecided(r *Request, err error) answer {
 	e, _ := errors.AsType[*semel.Error](err)
 	switch {
 	case e != nil && e.Code == semel.CodeInvalidCall:
@@ -150,7 +166,9 @@ func (s *Service) undecided(ctx context.Context, r *Request, err error) answer {
 		return refused(one(Forbidden, nil, "The caller may not see the result of this call"))
 	}
 	if !errors.Is(err, context.Canceled) { // by a caller that is gone
-		s.reportError(ctx, err)
+		s.reportError(err)
 	}
-	return refused(unavailable())
+	a := refused(unavailable())
+	a.code = semel.CodeStoreUnavailable
+	return a
 }

@@ -64,7 +64,7 @@ func (s *Service) refuseMisfit(ctx context.Context, r *Request, call semel.Call,
 	if r.idempotency != nil {
 		ans, err := s.engine.Door().Peek(ctx, call)
 		if err != nil {
-			return s.undecided(ctx, r, err)
+			return s.undecided(r, err)
 		}
 		if ans.Decision != semel.Execute {
 			return decided(r, &ans)

@@ -33,19 +33,21 @@ func TestCallersThatAreRefused(t *testing.T) {
 		"the store of callers doesn't answer": {&semel.Error{Code: semel.CodeStoreUnavailable, Message: "a secret"}, 503, forrst.Unavailable, "Retry-After"},
 	} {
 		var runs atomic.Int64
-		var reported error
 		w := newWorld(t, forrst.Options{
 			Functions: []forrst.Function{charging(semel.Operation{}, charge(&runs))},
 			Identify:  func(*http.Request) (semelhttp.Caller, error) { return semelhttp.Caller{}, c.err },
-			OnError:   func(_ context.Context, err error) { reported = err },
 		})
 		s := w.post(call("req_1", "{}", `{"key":"k"}`))
 		s.want(t, c.status, c.code, "")
 		if s.ID != nil || strings.Contains(s.body, "secret") || c.header != "" && s.header.Get(c.header) == "" || (s.data("retry") != nil) != (c.status == 503) {
 			t.Errorf("%s: %v %s", name, s.header, s.body)
 		}
-		if runs.Load() != 0 || reported != c.err {
-			t.Errorf("%s: executed %d times, reported %v", name, runs.Load(), reported)
+		answer, fault := w.answered[0], c.status == 503
+		if runs.Load() != 0 || len(w.answered) != 1 || answer.Door != forrst.Door || answer.Code != semel.Code(c.code) || (answer.Err == nil) != fault || (len(w.troubled) == 1) != fault {
+			t.Errorf("%s: executed %d times, told of %+v, troubled by %v", name, runs.Load(), w.answered, w.troubled)
+		}
+		if why := append(w.troubled, answer.Err)[0]; why != c.err {
+			t.Errorf("%s: reported %v", name, why)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/problem"
 )
 
@@ -47,9 +48,13 @@ type answer struct {
 	others []extension
 	// retry is when asking again makes sense; nil: never.
 	retry *Retry
+
+	// decision is the engine's, and code why there is no outcome, for [semel.Event].
+	decision semel.Decision
+	code     semel.Code
 }
 
-// refused is an answer with errors.
+// refused is an answer with errors. Its code is that of the first one.
 func refused(errs Errors) answer {
 	raw, err := marshal(errs)
 	if err != nil { // details that have no JSON form, which only functions can give
@@ -59,7 +64,7 @@ func refused(errs Errors) answer {
 		}
 		raw, _ = marshal(plain) // nothing but strings and numbers is left
 	}
-	return answer{status: statusOf(errs), errors: raw, retry: retryOf(errs)}
+	return answer{status: statusOf(errs), errors: raw, retry: retryOf(errs), code: semel.Code(errs[0].Code)}
 }
 
 // write sends an answer to a request, which may be nil if it could not be read.

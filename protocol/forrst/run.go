@@ -30,25 +30,29 @@ func (s *Service) serve(ctx context.Context, r *Request) answer {
 	}
 	call, err := s.call(r, f)
 	if err != nil {
-		return s.undecided(ctx, r, err)
+		return s.undecided(r, err)
 	}
 	if errs := f.misfits(r); len(errs) > 0 {
 		return s.refuseMisfit(ctx, r, call, errs)
 	}
-	w := work{service: s, ctx: ctx, r: r, f: f, v: v}
+	w := work{service: s, r: r, f: f, v: v}
 	ans, err := s.opts.Runner.Do(ctx, call, door.Work{Handler: &w, Timeout: s.opts.Timeout})
 	switch {
 	case ans.Decision == "":
-		return s.undecided(ctx, r, err)
+		return s.undecided(r, err)
 	case ans.Decision != semel.Execute:
 		return decided(r, &ans)
 	case err != nil:
 		if !door.Undecided(err) { // which the runner has reported
-			s.reportError(ctx, err)
+			s.reportError(err)
 		}
-		return unrecorded(r, ans.Attempt.Record(), err)
+		a := unrecorded(r, ans.Attempt.Record(), err)
+		a.decision = ans.Decision
+		return a
 	}
-	return w.out.ended(r, f, ans.Attempt.Record())
+	a := w.out.ended(r, f, ans.Attempt.Record())
+	a.decision = ans.Decision
+	return a
 }
 
 // outcome is what a function has said, and how its attempt ends by that.
@@ -60,7 +64,6 @@ type outcome struct {
 // work is a call of a function, as [door.Runner] runs it.
 type work struct {
 	service *Service
-	ctx     context.Context // of the request
 	r       *Request
 	f       *function
 	v       *Version
@@ -76,13 +79,14 @@ func (w *work) Run(x door.Execution) semel.Ending {
 	switch err.(type) {
 	case nil, *Error, Errors: // which say all there is to say
 	default:
-		w.service.reportError(w.ctx, err)
+		w.service.reportError(err)
 	}
 	return w.out.end
 }
 
 // ended is the answer to the delivery that has executed, whose attempt has ended.
 func (out *outcome) ended(r *Request, f *function, rec *semel.Record) answer {
+	out.code = "" // whatever the function says is an outcome
 	again := r.idempotency != nil || f.readOnly || rec.Disposition == semel.DispositionAborted
 	switch {
 	case rec.State == semel.Processing && out.errors == nil:

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"maps"
 	"mime"
 	"net/http"
@@ -68,16 +69,12 @@ type Options struct {
 	Components map[string]func(ctx context.Context) error
 	// Node names this node in answers. Defaults to empty: it isn't named.
 	Node string
-	// OnAnswer is told of every request that was answered, for a log: each try of a
-	// call has an id of its own, by which its sender asks about it (FOR-ID.2). Optional.
-	// It is called by many goroutines at once.
-	OnAnswer func(ctx context.Context, a Answered)
-	// OnError is told of what no caller can be told. Optional. It is called by many
-	// goroutines at once.
-	OnError func(ctx context.Context, err error)
+	// Attrs tell this service from others in the log lines of its refusals and troubles.
+	Attrs []slog.Attr
 }
 
-// Service serves functions. It has no state of its own; any number of services may serve
+// Service serves functions. The engine's Events get what it has answered and met (see
+// Answered and Troubled of [semel.Events]). It has no state of its own; any number of services may serve
 // one store. It may be used concurrently.
 type Service struct {
 	engine    *semel.Engine
@@ -140,10 +137,13 @@ func (s *Service) Close(ctx context.Context) error { return s.opts.Runner.Close(
 
 func (s *Service) newKey() string { return safehttp.NewKey() }
 
-func (s *Service) reportError(ctx context.Context, err error) {
-	if s.opts.OnError != nil {
-		s.opts.OnError(ctx, err)
-	}
+// reportError tells of an error that no caller gets.
+func (s *Service) reportError(err error) {
+	s.engine.Door().Troubled(semel.Event{Door: Door, Err: err, Attrs: s.troubleLine(err)})
+}
+
+func (s *Service) troubleLine(err error) []slog.Attr {
+	return door.Line(slog.LevelWarn, "forrst", append(slices.Clip(s.opts.Attrs), slog.Any("error", err))...)
 }
 
 // ServeHTTP answers one request, whatever its path.
@@ -156,7 +156,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	caller, err := s.opts.Identify(r)
 	if err != nil {
-		s.refuseCaller(w, r, err, began)
+		s.refuseCaller(w, err, began)
 		return
 	}
 	if !isJSON(r.Header) {
@@ -175,46 +175,41 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	req, id, errs := parse(text)
 	if len(errs) > 0 {
-		s.write(w, id, req, refused(errs), began)
+		a := refused(errs)
+		s.tell(semel.Event{Code: a.code}, began)
+		s.write(w, id, req, a, began)
 		return
 	}
 	req.Caller, req.Header = caller, r.Header
 	a := s.serve(r.Context(), req)
-	if s.opts.OnAnswer != nil {
-		s.opts.OnAnswer(r.Context(), answered(req, &a, began))
+	if s.engine.Door().Listens() {
+		s.tell(semel.Event{Code: a.code, Decision: a.decision, ID: req.record, Attrs: lineOf(req, &a, began)}, began)
 	}
 	s.write(w, id, req, a, began)
 }
 
-// Answered is what became of one request.
-type Answered struct {
-	// ID is the request's own, and OriginalID that of the first with the key, where it is
-	// another one and there is a record.
-	ID, OriginalID string
-	// Call is the identity of the call; zero if it had none yet.
-	Call semel.ID
-	// Function and Version are what was to run.
-	Function, Version string
-	// Status is that of the idempotency extension; empty if the request had no key. Code
-	// is that of the first error; empty if there is none.
-	Status, Code string
-	// Took is how long the answer took.
-	Took time.Duration
+// tell tells of an answer.
+func (s *Service) tell(e semel.Event, began time.Time) {
+	e.Door, e.Took = Door, time.Since(began)
+	s.engine.Door().Answered(e)
 }
 
-func answered(r *Request, a *answer, began time.Time) Answered {
-	done := Answered{ID: r.ID, Call: r.record, Function: r.Function, Version: r.Version, Took: time.Since(began)}
+// lineOf is what a log says of a request: each try of a call has an id of its own, by which
+// its sender asks about it (FOR-ID.2). The record stands for the key, which no log line has.
+func lineOf(r *Request, a *answer, began time.Time) []slog.Attr {
+	var original, status, code string
 	if a.data != nil {
-		done.Status = a.data.Status
+		status = a.data.Status
 		if a.data.OriginalRequestID != r.ID {
-			done.OriginalID = a.data.OriginalRequestID
+			original = a.data.OriginalRequestID
 		}
 	}
 	var errs []struct{ Code string }
 	if json.Unmarshal(a.errors, &errs) == nil && len(errs) > 0 {
-		done.Code = errs[0].Code
+		code = errs[0].Code
 	}
-	return done
+	return door.Line(slog.LevelInfo, "forrst", slog.String("request", r.ID), slog.String("original_request", original), slog.String("record", r.record.String()),
+		slog.String("function", r.Function), slog.String("version", r.Version), slog.String("status", status), slog.String("code", code), slog.Duration("took", time.Since(began)))
 }
 
 // isJSON reports whether the header says that the body is plain JSON in UTF-8. Forms of
@@ -230,28 +225,39 @@ func isJSON(h http.Header) bool {
 
 // refuse answers what is no request.
 func (s *Service) refuse(w http.ResponseWriter, status int, errs Errors, began time.Time) {
+	s.refuseBecause(w, status, errs, semel.Event{}, began)
+}
+
+// refuseBecause is refuse with what the event says beside the code.
+func (s *Service) refuseBecause(w http.ResponseWriter, status int, errs Errors, e semel.Event, began time.Time) {
 	a := refused(errs)
-	a.status = status
+	a.status, e.Code = status, a.code
+	s.tell(e, began)
 	s.write(w, "", nil, a, began)
 }
 
 // refuseCaller answers a request whose sender could not be identified.
-func (s *Service) refuseCaller(w http.ResponseWriter, r *http.Request, err error, began time.Time) {
-	s.reportError(r.Context(), err)
+func (s *Service) refuseCaller(w http.ResponseWriter, err error, began time.Time) {
+	told := semel.Event{Err: err, Attrs: s.troubleLine(err)}
+	why, said := errors.AsType[*semelhttp.Refused](err)
+	if said {
+		told.Attrs = why.Line(s.opts.Attrs...)
+	}
 	e, _ := errors.AsType[*semel.Error](err)
 	switch {
 	case e != nil && e.Code == semel.CodeForbidden:
-		s.refuse(w, http.StatusForbidden, one(Forbidden, nil, "The caller may not use this service"), began)
+		s.refuseBecause(w, http.StatusForbidden, one(Forbidden, nil, "The caller may not use this service"), told, began)
 	case e != nil && e.Code == semel.CodeStoreUnavailable:
+		s.reportError(err)
 		s.refuse(w, http.StatusServiceUnavailable, unavailable(), began)
 	default:
 		challenge, detail := s.opts.Challenge, "The caller could not be identified, so its keys can't be told apart from those of others. Send a credential"
-		if why, ok := errors.AsType[*semelhttp.Refused](err); ok {
+		if said {
 			challenge, detail = cmp.Or(why.Challenge, challenge), cmp.Or(strings.TrimSuffix(why.Detail, "."), detail)
 		}
 		// RFC 9110 section 11.6.1 wants a challenge with every 401.
 		w.Header().Set("WWW-Authenticate", challenge)
-		s.refuse(w, http.StatusUnauthorized, one(Unauthorized, nil, "%s", detail), began)
+		s.refuseBecause(w, http.StatusUnauthorized, one(Unauthorized, nil, "%s", detail), told, began)
 	}
 }
 

@@ -124,7 +124,7 @@ func (s *Service) health(ctx context.Context, r *Request) answer {
 		began := time.Now()
 		c := component{Status: healthy}
 		if err := check(ctx); err != nil {
-			s.reportError(ctx, err)
+			s.reportError(err)
 			c.Status, c.Message = unhealthy, "The component does not answer as it should"
 			said.Status, status = unhealthy, http.StatusServiceUnavailable
 		}

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,6 +28,14 @@ type world struct {
 	store   *faultyStore
 	engine  *semel.Engine
 	service *forrst.Service
+	*told
+}
+
+// told is what the engine's Events got.
+type told struct {
+	mu       sync.Mutex
+	answered []semel.Event
+	troubled []error
 }
 
 // faultyStore doesn't answer while it is down.
@@ -54,7 +63,7 @@ const callerHeader = "X-Test-Caller"
 
 func newWorld(t *testing.T, opts forrst.Options) *world {
 	t.Helper()
-	w := &world{t: t, store: &faultyStore{Store: memstore.New()}}
+	w := &world{t: t, store: &faultyStore{Store: memstore.New()}, told: &told{}}
 	w.deploy(opts)
 	return w
 }
@@ -64,7 +73,19 @@ func (w *world) deploy(opts forrst.Options) {
 	t := w.t
 	t.Helper()
 	var err error
-	if w.engine, err = semel.New(w.store, &semel.Options{StoreTimeout: time.Second}); err != nil {
+	events := &semel.Events{
+		Answered: func(e semel.Event) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.answered = append(w.answered, e)
+		},
+		Troubled: func(e semel.Event) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.troubled = append(w.troubled, e.Err)
+		},
+	}
+	if w.engine, err = semel.New(w.store, &semel.Options{StoreTimeout: time.Second, Events: events}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.engine.Close(context.WithoutCancel(t.Context())) })
