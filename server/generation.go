@@ -113,13 +113,7 @@ func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
 		EffectHeader: route.EffectHeader, TenantHeader: route.TenantHeader, PrincipalHeader: route.PrincipalHeader,
 		PreserveHost: semelproxy.HostRule(route.PreserveHost), TrustedProxies: g.cfg.Listen.Trusted(),
 		Transport: semelproxy.TransportOptions{MaxConns: route.UpstreamConnections, Fresh: route.FreshConnections},
-		Shadow: semelproxy.ShadowOptions{OnReport: func(r semelproxy.ShadowReport) {
-			s.log.Info("shadow", slog.String("call", r.Call), slog.String("operation", r.Operation),
-				slog.String("verdict", string(r.Verdict)), slog.String("code", string(r.Code)), slog.Int("status", r.Status))
-		}},
-		OnError: func(ctx context.Context, err error) {
-			s.log.LogAttrs(ctx, slog.LevelWarn, "upstream failed", slog.String("route", route.Match), slog.Any("error", err))
-		},
+		Attrs:     []slog.Attr{slog.String("route", route.Match)},
 	}
 	if !route.ForwardCredential {
 		opts.OwnCredential = ownCredential

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/semelhq/semel/transport/semelhttp"
@@ -218,13 +217,15 @@ func TestHostsThatAreKeptHaveKeysOfTheirOwn(t *testing.T) {
 // TestShadowTellsWhatIsFree: what the upstream refused would be another caller's to begin.
 func TestShadowTellsWhatIsFree(t *testing.T) {
 	up := newUpstream(t, nil, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(422) })
-	var verdicts []semelproxy.Verdict
 	w := newWorld(t, up.URL, func(_ *world, o *semelproxy.Options) {
 		o.Mode = semelproxy.ModeShadow
-		o.Shadow.OnReport = func(r semelproxy.ShadowReport) { verdicts = append(verdicts, r.Verdict) }
 	})
 	for _, credential := range []string{"1", "1", "2"} {
 		w.send("POST", "/orders", unguessable, "one", "Authorization: Bearer "+credential)
+	}
+	var verdicts []semelproxy.Verdict
+	for _, r := range w.reported() {
+		verdicts = append(verdicts, r.Verdict)
 	}
 	if want := []semelproxy.Verdict{semelproxy.WouldExecute, semelproxy.WouldReplay, semelproxy.WouldExecute}; !slices.Equal(verdicts, want) {
 		t.Errorf("told of %v", verdicts)
@@ -233,21 +234,13 @@ func TestShadowTellsWhatIsFree(t *testing.T) {
 
 func TestShadowTellsOfOtherCallers(t *testing.T) {
 	up := newUpstream(t, nil, run)
-	var reports []semelproxy.ShadowReport
-	var mu sync.Mutex
 	w := newWorld(t, up.URL, func(_ *world, o *semelproxy.Options) {
 		o.Mode = semelproxy.ModeShadow
-		o.Shadow.OnReport = func(r semelproxy.ShadowReport) {
-			mu.Lock()
-			defer mu.Unlock()
-			reports = append(reports, r)
-		}
 	})
 	for _, credential := range []string{"1", "2", "1"} {
 		w.send("POST", "/orders", unguessable, "one", "Authorization: Bearer "+credential)
 	}
-	mu.Lock()
-	defer mu.Unlock()
+	reports := w.reported()
 	for i, want := range []semelproxy.Verdict{semelproxy.WouldExecute, semelproxy.WouldOther, semelproxy.WouldReplay} {
 		if reports[i].Verdict != want {
 			t.Errorf("%d: %s", i, reports[i].Verdict)

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -74,7 +76,7 @@ type effectKey struct{}
 func (p *Proxy) refute(ctx context.Context, a *semel.Attempt) {
 	err := a.SettleEffect(context.WithoutCancel(ctx), store.EffectFinding{Name: UpstreamEffect, State: store.EffectRefuted})
 	if err != nil {
-		p.reportError(ctx, err)
+		p.reportError(err)
 	}
 }
 
@@ -85,7 +87,7 @@ func (p *Proxy) notStarted(ctx context.Context, err error) {
 			"The request was sent on before, and the answer is not known. It will not be sent again until that is settled."))
 		return
 	}
-	p.reportError(ctx, err)
+	p.reportError(err)
 	semelhttp.Refuted(ctx, "the upstream call could not be recorded before it was made", semelhttp.RefusalOf(semel.CodeStoreUnavailable,
 		"The execution of this request could not be recorded before it began. Nothing was executed. Send the same request again later."))
 }
@@ -185,7 +187,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, errLate) {
 		err = safehttp.Quiet(err) // without text from the answer, for logs
 	}
-	p.reportError(ctx, err)
+	p.reportError(err)
 	ans, guarded := w.(*answer)
 	nothing := judge.NoAnswer(err).Verdict == judge.Aborted
 	switch {
@@ -223,8 +225,8 @@ func unanswered(ctx context.Context, detail string) semelhttp.Refusal {
 	return f
 }
 
-func (p *Proxy) reportError(ctx context.Context, err error) {
-	if p.opts.OnError != nil {
-		p.opts.OnError(ctx, err)
-	}
+// reportError tells of an upstream call that failed.
+func (p *Proxy) reportError(err error) {
+	line := door.Line(slog.LevelWarn, "upstream failed", append(slices.Clip(p.opts.Attrs), slog.Any("error", err))...)
+	p.guard.Engine().Door().Troubled(semel.Event{Door: Door, Err: err, Attrs: line})
 }

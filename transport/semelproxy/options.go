@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -112,9 +113,8 @@ type Options struct {
 	EffectHeader string
 	// Shadow configures ModeShadow.
 	Shadow ShadowOptions
-	// OnError is called after upstream calls that failed. Optional. It is called by
-	// many goroutines at once.
-	OnError func(ctx context.Context, err error)
+	// Attrs tell this proxy from others in the log lines of upstream calls that failed.
+	Attrs []slog.Attr
 }
 
 // TransportOptions configures a [Proxy]'s connections to its upstream.

@@ -17,6 +17,11 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
+// Door is the door of the events that the engine gets from a proxy: upstream calls that
+// failed, and what [ModeShadow] finds. The requests that it guards come through
+// [semelhttp.Door].
+const Door = "proxy"
+
 // Proxy is one route to one upstream. It may be used concurrently.
 type Proxy struct {
 	guard     *semelhttp.Guard
@@ -70,7 +75,7 @@ func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 	p.running, p.stop = context.WithCancel(context.Background())
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite: p.rewrite, Transport: p.transport, ErrorHandler: p.failed, BufferPool: new(buffers),
-		ErrorLog: log.New(io.Discard, "", 0), // what it logs is told to OnError, or is an answer that broke off
+		ErrorLog: log.New(io.Discard, "", 0), // what it logs is told by reportError, or is an answer that broke off
 	}
 	var err error
 	if p.inspector, err = guard.Inspect(opts.Route); err != nil {
@@ -78,7 +83,7 @@ func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 	}
 	switch opts.Mode {
 	case ModeShadow:
-		p.shadow = newShadow(p.inspector, opts.Shadow)
+		p.shadow = newShadow(guard.Engine().Door(), p.inspector, opts.Shadow)
 	case ModeEnforce:
 		if p.guarded, err = guard.Handle(opts.Route, http.HandlerFunc(p.execute)); err != nil {
 			return nil, err

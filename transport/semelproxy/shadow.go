@@ -5,19 +5,18 @@ import (
 	"container/list"
 	"encoding/hex"
 	"io"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // ShadowOptions configures [ModeShadow].
 type ShadowOptions struct {
-	// OnReport is called for every request that would have been guarded, after it
-	// was answered. Optional. It is called by many goroutines at once.
-	OnReport func(ShadowReport)
 	// MaxCalls is how many calls are remembered; the oldest are forgotten first.
 	// Each takes some 300 bytes. Defaults to 65536.
 	MaxCalls int
@@ -32,7 +31,9 @@ const (
 	DefaultShadowBody  = 1 << 20
 )
 
-// Verdict is what the mode enforce would have done.
+// Verdict is what the mode enforce would have done with one request. It is the attribute
+// "verdict" of an event: the engine's Events get one by Answered for every request that
+// would have been guarded, after it was answered.
 type Verdict string
 
 // The verdicts.
@@ -47,17 +48,21 @@ const (
 	NotCompared Verdict = "unknown" // a duplicate with a body too large to be compared
 )
 
-// ShadowReport says what the mode enforce would have done with one request.
-type ShadowReport struct {
-	Verdict   Verdict `json:"verdict"`
-	Operation string  `json:"operation"`
-	// Call names the call without revealing its key: the first 16 bytes of the
+// shadowReport says what the mode enforce would have done with one request.
+type shadowReport struct {
+	verdict Verdict
+	// call names the call without revealing its key: the first 16 bytes of the
 	// digest of its identity, in hexadecimal. Empty if refused.
-	Call string `json:"call,omitempty"`
-	// Code is why it would have been refused.
-	Code semel.Code `json:"code,omitempty"`
-	// Status is the status of the upstream's answer.
-	Status int `json:"status"`
+	call string
+	// code is why it would have been refused.
+	code semel.Code
+}
+
+// event is the report as the engine's Events get it. Nothing was refused, so its code is one
+// of the attributes.
+func (r *shadowReport) event(operation string, status int) semel.Event {
+	return semel.Event{Door: Door, Attrs: door.Line(slog.LevelInfo, "shadow", slog.String("call", r.call), slog.String("operation", operation),
+		slog.String("verdict", string(r.verdict)), slog.String("code", string(r.code)), slog.Int("status", status))}
 }
 
 // ShadowCounts counts the verdicts.
@@ -74,6 +79,7 @@ type ShadowCounts struct {
 // shadow remembers calls in memory only, and never uses the store.
 type shadow struct {
 	opts      ShadowOptions
+	tap       semel.Door
 	inspector *semelhttp.Inspector
 	operation string
 	window    time.Duration
@@ -97,11 +103,11 @@ type shadowCall struct {
 	refused  bool // with a status that shows that nothing happened
 }
 
-func newShadow(i *semelhttp.Inspector, o ShadowOptions) *shadow {
+func newShadow(tap semel.Door, i *semelhttp.Inspector, o ShadowOptions) *shadow {
 	o.MaxCalls = cmp.Or(o.MaxCalls, DefaultShadowCalls)
 	o.MaxBody = cmp.Or(o.MaxBody, DefaultShadowBody)
 	return &shadow{
-		opts: o, inspector: i, operation: i.Operation().Name, window: cmp.Or(i.Operation().Window, semel.DefaultWindow),
+		opts: o, tap: tap, inspector: i, operation: i.Operation().Name, window: cmp.Or(i.Operation().Window, semel.DefaultWindow),
 		calls: map[[32]byte]*list.Element{}, order: list.New(),
 	}
 }
@@ -118,17 +124,17 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 		pass(w, r)
 		return
 	}
-	report := ShadowReport{Operation: s.operation}
+	var report shadowReport
 	sw := &statusWriter{ResponseWriter: w, inspector: s.inspector}
 	id, boundTo, code := s.inspector.ID(r)
 	if code != "" {
-		report.Verdict, report.Code = WouldRefuse, code
+		report.verdict, report.code = WouldRefuse, code
 		defer func() { s.report(&report, sw) }()
 		pass(sw, r)
 		return
 	}
 	digest := id.Digest()
-	report.Call = hex.EncodeToString(digest[:16])
+	report.call = hex.EncodeToString(digest[:16])
 	call, first := s.begin(digest, boundTo)
 	body := &copying{ReadCloser: r.Body, limit: s.opts.MaxBody}
 	if r.Body != nil && r.Body != http.NoBody {
@@ -141,9 +147,9 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 			fp = s.inspector.Fingerprint(r, body.data)
 		}
 		if first || call.boundTo == boundTo {
-			report.Verdict = s.end(call, first, fp, body.over, !sw.again)
+			report.verdict = s.end(call, first, fp, body.over, !sw.again)
 		} else {
-			report.Verdict = s.other(call)
+			report.verdict = s.other(call)
 		}
 		if first && sw.status >= 400 && sw.status < 500 {
 			s.refuse(call)
@@ -216,10 +222,9 @@ func (s *shadow) refuse(c *shadowCall) {
 	c.refused = true
 }
 
-func (s *shadow) report(report *ShadowReport, w *statusWriter) {
-	report.Status = w.status
+func (s *shadow) report(report *shadowReport, w *statusWriter) {
 	s.mu.Lock()
-	switch report.Verdict {
+	switch report.verdict {
 	case WouldExecute:
 		s.found.Execute++
 	case WouldReplay:
@@ -236,8 +241,8 @@ func (s *shadow) report(report *ShadowReport, w *statusWriter) {
 		s.found.Unknown++
 	}
 	s.mu.Unlock()
-	if s.opts.OnReport != nil {
-		s.opts.OnReport(*report)
+	if s.tap.Listens() {
+		s.tap.Answered(report.event(s.operation, w.status))
 	}
 }
 

@@ -26,35 +26,25 @@ func TestShadow(t *testing.T) {
 		}
 		run(w, r, n)
 	})
-	var mu sync.Mutex
-	var reports []semelproxy.ShadowReport
 	w := newWorld(t, up.URL, func(_ *world, o *semelproxy.Options) {
 		o.Mode = semelproxy.ModeShadow
 		o.Shadow.MaxBody, o.Shadow.MaxCalls = 1<<10, 5
-		o.Shadow.OnReport = func(r semelproxy.ShadowReport) {
-			mu.Lock()
-			defer mu.Unlock()
-			reports = append(reports, r)
-		}
 	})
 	// last sends a request, which is always passed, and is what was reported.
-	last := func(method, path, key, body string, headers ...string) semelproxy.ShadowReport {
+	last := func(method, path, key, body string, headers ...string) report {
 		t.Helper()
 		before := up.count()
 		w.send(method, path, key, body, headers...)
 		if up.count() != before+1 {
 			t.Fatalf("the upstream did not get %s %s", method, path)
 		}
-		mu.Lock()
-		defer mu.Unlock()
+		reports := w.reported()
 		if len(reports) == 0 {
-			return semelproxy.ShadowReport{}
+			return report{}
 		}
-		r := reports[len(reports)-1]
-		reports = nil
-		return r
+		return reports[len(reports)-1]
 	}
-	want := func(r semelproxy.ShadowReport, v semelproxy.Verdict, status int) {
+	want := func(r report, v semelproxy.Verdict, status int64) {
 		t.Helper()
 		if r.Verdict != v || r.Status != status {
 			t.Errorf("reported %+v, want %s with status %d", r, v, status)
@@ -86,12 +76,9 @@ func TestShadow(t *testing.T) {
 		want(last("POST", "/slow", "k4", "one"), semelproxy.WouldWait, 201)
 		close(release)
 		wg.Wait()
-		mu.Lock()
-		defer mu.Unlock()
-		if len(reports) != 1 || reports[0].Verdict != semelproxy.WouldExecute {
+		if reports := w.reported(); len(reports) != 1 || reports[0].Verdict != semelproxy.WouldExecute {
 			t.Errorf("reported %+v", reports)
 		}
-		reports = nil
 	})
 	t.Run("the oldest calls are forgotten", func(t *testing.T) {
 		for _, k := range []string{"a", "b", "c", "d", "e"} {

@@ -78,8 +78,9 @@ type world struct {
 
 	lost chan semel.Event // the first of them
 
-	mu   sync.Mutex
-	errs []error
+	mu      sync.Mutex
+	errs    []error
+	reports []report
 }
 
 // countingStore counts what the store is asked, and can be switched off. It hides
@@ -130,17 +131,66 @@ func (s *countingStore) applied() int {
 	return s.calls
 }
 
+// report is what the mode shadow says of one request.
+type report struct {
+	Verdict    semelproxy.Verdict
+	Call, Code string
+	Status     int64
+}
+
+func reportOf(ev semel.Event) (r report) {
+	for _, a := range ev.Attrs {
+		switch a.Key {
+		case "verdict":
+			r.Verdict = semelproxy.Verdict(a.Value.String())
+		case "call":
+			r.Call = a.Value.String()
+		case "code":
+			r.Code = a.Value.String()
+		case "status":
+			r.Status = a.Value.Int64()
+		}
+	}
+	return r
+}
+
+// reported are the reports since it was last called.
+func (w *world) reported() []report {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	reports := w.reports
+	w.reports = nil
+	return reports
+}
+
 // newWorld serves a proxy to target. Options may be changed before it is made.
 func newWorld(t testing.TB, target string, change func(*world, *semelproxy.Options)) *world {
 	t.Helper()
 	w := &world{t: t, lost: make(chan semel.Event, 1), store: &countingStore{mem: memstore.New()}}
 	var err error
-	if w.engine, err = semel.New(w.store, &semel.Options{StoreTimeout: time.Second, Events: &semel.Events{LeaseLost: func(ev semel.Event) {
-		select {
-		case w.lost <- ev:
-		default:
-		}
-	}}}); err != nil {
+	events := &semel.Events{
+		LeaseLost: func(ev semel.Event) {
+			select {
+			case w.lost <- ev:
+			default:
+			}
+		},
+		Answered: func(ev semel.Event) {
+			if ev.Door == semelproxy.Door {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.reports = append(w.reports, reportOf(ev))
+			}
+		},
+		Troubled: func(ev semel.Event) {
+			if ev.Door == semelproxy.Door {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.errs = append(w.errs, ev.Err)
+			}
+		},
+	}
+	if w.engine, err = semel.New(w.store, &semel.Options{StoreTimeout: time.Second, Events: events}); err != nil {
 		t.Fatal(err)
 	}
 	if w.guard, err = semelhttp.New(w.engine, &semelhttp.Options{StatusPath: "/semel/status/", TempDir: t.TempDir()}); err != nil {
@@ -152,11 +202,6 @@ func newWorld(t testing.TB, target string, change func(*world, *semelproxy.Optio
 	}
 	opts := semelproxy.Options{
 		Upstream: u, Route: semelhttp.Route{Operation: semel.Operation{Name: "payments.charge"}},
-		OnError: func(_ context.Context, err error) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.errs = append(w.errs, err)
-		},
 	}
 	w.server = &http.Server{ErrorLog: log.New(io.Discard, "", 0)}
 	if change != nil {
