@@ -16,9 +16,9 @@ import (
 type Events struct {
 	// Answered: a door has answered a request that delivers a call, or one item of such a
 	// request. Door, Took; Code, if the caller got a refusal and no outcome; Decision and
-	// ID, if the engine has made a decision; Err, if the refusal has a reason that is the
-	// caller's fault, which they may not have been told; Attrs, if the door has something
-	// to log. The engine knows nothing of requests that a door refuses by itself.
+	// ID, if the engine has made a decision; Err, if the door knows more about the reason
+	// than the caller was told; Attrs, if it has something to log. The engine knows nothing
+	// of requests that a door refuses by itself.
 	Answered func(Event)
 	// Troubled: a door met an error that no caller gets, such as an outcome that isn't
 	// recorded yet, or an upstream that failed. Door, Err, Attrs.

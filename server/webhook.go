@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -37,7 +36,6 @@ func (s *Server) receiver(w *config.Webhook) (d doorway, err error) {
 	if opts.Handle, err = upstreamOf(w); err != nil {
 		return d, err
 	}
-	opts.Seen = s.sawEvent
 	r, err := webhook.New(s.engine, opts)
 	if err != nil {
 		return d, err
@@ -93,30 +91,4 @@ func eventHeader(e *webhook.Event) http.Header {
 		)
 	}
 	return h
-}
-
-// sawEvent logs what became of an event in one delivery. Keys may have what a sender knows
-// of a person, so they are not logged.
-func (s *Server) sawEvent(seen webhook.Seen) {
-	ctx, level := context.Background(), slog.LevelDebug
-	attrs := []slog.Attr{
-		slog.String("webhook", seen.Receiver), slog.String("source", seen.Event.Source), slog.String("tenant", seen.Event.Tenant),
-		slog.String("type", seen.Event.Type), slog.String("decision", string(seen.Decision)),
-	}
-	if seen.Record != (semel.ID{}) {
-		attrs = append(attrs, slog.String("record", seen.Record.Encode()))
-	}
-	if !seen.First.IsZero() {
-		attrs = append(attrs, slog.String("digest", seen.Content.String()), slog.String("first_digest", seen.First.String()))
-	}
-	if seen.Parked != (semel.ID{}) {
-		attrs = append(attrs, slog.String("parked", seen.Parked.Encode()))
-	}
-	if seen.Err != nil {
-		level, attrs = slog.LevelWarn, append(attrs, slog.Any("error", seen.Err))
-	}
-	if _, refused := errors.AsType[*webhook.Refusal](seen.Err); refused && seen.Decision == "" {
-		level = slog.LevelInfo // anybody can send what nobody has signed
-	}
-	s.log.LogAttrs(ctx, level, "webhook", attrs...)
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/protocol/webhook"
 	"github.com/semelhq/semel/store/pebblestore"
 )
@@ -33,7 +35,7 @@ func main() {
 	defer stop()
 	l, err := net.Listen("tcp", *address)
 	if err == nil {
-		err = serve(ctx, l, *data, options(*secret, &book{}))
+		err = serve(ctx, l, *data, options(*secret, &book{}), &semel.Events{Answered: door.Log(slog.Default())})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "shopify-orders:", err)
@@ -81,13 +83,13 @@ func options(secret string, b *book) webhook.Options {
 
 // serve takes webhooks until ctx is done. Events that were accepted before and not entered
 // are entered now.
-func serve(ctx context.Context, l net.Listener, dir string, opts webhook.Options) (err error) {
+func serve(ctx context.Context, l net.Listener, dir string, opts webhook.Options, events *semel.Events) (err error) {
 	store, err := pebblestore.Open(dir, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	engine, err := semel.New(store, nil)
+	engine, err := semel.New(store, &semel.Options{Events: events})
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ type receiver struct {
 	source *webhook.Source
 }
 
-func start(t *testing.T, dir string, opts webhook.Options) *receiver {
+func start(t *testing.T, dir string, opts webhook.Options, events *semel.Events) *receiver {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,7 +40,7 @@ func start(t *testing.T, dir string, opts webhook.Options) *receiver {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	r.stop = stop
-	go func() { r.ended <- serve(ctx, l, dir, opts) }()
+	go func() { r.ended <- serve(ctx, l, dir, opts, events) }()
 	return r
 }
 
@@ -84,17 +84,17 @@ func TestShopifyOrders(t *testing.T) {
 	dir, b := t.TempDir(), &book{}
 	opts := options(secret, b)
 	var refused, conflicts atomic.Int64
-	opts.Seen = func(e webhook.Seen) {
+	events := &semel.Events{Answered: func(e semel.Event) {
 		if _, ok := errors.AsType[*webhook.Refusal](e.Err); ok {
 			refused.Add(1)
 		}
 		if e.Decision == semel.Conflict {
 			conflicts.Add(1)
 		}
-	}
+	}}
 	calls := stage.Shuffled(orders, 5)
 	for _, part := range [][]int{calls[:len(calls)/2], calls[len(calls)/2:]} {
-		r := start(t, dir, opts)
+		r := start(t, dir, opts, events)
 		load := stage.Load{
 			Calls: part, Senders: 8, HangUp: 2 * time.Millisecond,
 			Try: func(ctx context.Context, order int) (bool, error) {
@@ -106,7 +106,7 @@ func TestShopifyOrders(t *testing.T) {
 		}
 		r.end()
 	}
-	r := start(t, dir, opts)
+	r := start(t, dir, opts, events)
 	if status := r.post(t.Context(), 0, "0.01", "another secret"); status != http.StatusUnauthorized || refused.Load() != 1 {
 		t.Errorf("a forged delivery got %d, and %d were refused", status, refused.Load())
 	}

@@ -30,6 +30,22 @@ type Result struct {
 	Err error
 }
 
+// Event is the result as an event: a door has answered an item that came at a time.
+func (r *Result) Event(door string, came time.Time) semel.Event {
+	e := semel.Event{Door: door, Decision: r.Decision, ID: r.Record, Err: r.Err, Took: time.Since(came)}
+	refused, ours := errors.AsType[*Refusal](r.Err)
+	coded, engines := errors.AsType[*semel.Error](r.Err)
+	switch {
+	case ours:
+		e.Code = semel.Code(refused.Code)
+	case engines:
+		e.Code = coded.Code
+	case r.Err != nil:
+		e.Code = semel.CodeUnknown
+	}
+	return e
+}
+
 // Accept makes an item durable, or has it done at once ([Item].Now), once. A concurrent
 // duplicate waits for it. If the error is nil, the sender has done its part: the item is in
 // the store, now or before, it was refused for good, or it is a conflict, about which the

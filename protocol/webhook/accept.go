@@ -3,9 +3,12 @@ package webhook
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/protocol/inbox"
 	"github.com/semelhq/semel/store"
 )
@@ -22,6 +25,7 @@ type head struct {
 // accept makes one event durable, or has it handled, once. A concurrent duplicate waits for
 // it. It returns nil if the sender has done its part.
 func (r *Receiver) accept(ctx context.Context, e *Event) error {
+	came := time.Now()
 	e.Tenant, e.ReceivedAt = r.opts.Tenant, r.now().UTC()
 	it := &inbox.Item[head]{
 		Tenant: e.Tenant, Scope: e.Scope, Key: e.Key, Fingerprint: e.print, Attributes: store.Attributes{},
@@ -41,7 +45,7 @@ func (r *Receiver) accept(ctx context.Context, e *Event) error {
 	}
 	res, err := r.inbox.Accept(ctx, it)
 	e.ID, e.Key = idOf(it), it.Key
-	r.report(Seen{Event: e, Result: res})
+	r.tell(e, &res, came)
 	return err
 }
 
@@ -91,9 +95,34 @@ func (r *Receiver) prepare(ctx context.Context, e *Event) error {
 // after any other, call Work again, after a [*Later] when it says.
 func (r *Receiver) Work(ctx context.Context, payload []byte) error { return r.inbox.Work(ctx, payload) }
 
-func (r *Receiver) report(seen Seen) {
-	if r.opts.Seen != nil {
-		seen.Receiver = r.opts.Name
-		r.opts.Seen(seen)
+// tell tells what became of an event in one delivery. Keys may have what a sender knows of a
+// person, so the log has the record instead.
+func (r *Receiver) tell(e *Event, res *inbox.Result, came time.Time) {
+	tap := r.engine.Door()
+	if !tap.Listens() {
+		return
 	}
+	level := slog.LevelDebug
+	attrs := []slog.Attr{
+		slog.String("webhook", r.opts.Name), slog.String("source", e.Source), slog.String("tenant", e.Tenant),
+		slog.String("type", e.Type), slog.String("decision", string(res.Decision)),
+	}
+	if res.Record != (semel.ID{}) {
+		attrs = append(attrs, slog.String("record", res.Record.Encode()))
+	}
+	if !res.First.IsZero() {
+		attrs = append(attrs, slog.String("digest", res.Content.String()), slog.String("first_digest", res.First.String()))
+	}
+	if res.Parked != (semel.ID{}) {
+		attrs = append(attrs, slog.String("parked", res.Parked.Encode()))
+	}
+	if res.Err != nil {
+		level, attrs = slog.LevelWarn, append(attrs, slog.Any("error", res.Err))
+	}
+	if _, refused := errors.AsType[*Refusal](res.Err); refused && res.Decision == "" {
+		level = slog.LevelInfo // anybody can send what nobody has signed
+	}
+	told := res.Event(Door, came)
+	told.Attrs = door.Line(level, "webhook", attrs...)
+	tap.Answered(told)
 }

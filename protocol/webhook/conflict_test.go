@@ -29,15 +29,15 @@ func (r *rig) parked() map[semel.ID]semel.Message {
 	r.t.Helper()
 	found := map[semel.ID]semel.Message{}
 	for _, s := range r.seen {
-		if s.Parked == (semel.ID{}) {
+		if s.parked == (semel.ID{}) {
 			continue
 		}
-		rec, err := r.store.Get(context.Background(), s.Parked)
+		rec, err := r.store.Get(context.Background(), s.parked)
 		if err != nil || len(rec.Outbox) != 1 {
-			r.t.Fatalf("%v: %+v, %v", s.Parked, *rec, err)
+			r.t.Fatalf("%v: %+v, %v", s.parked, *rec, err)
 		}
 		if rec.Outbox[0].State == store.MessageParked {
-			found[s.Parked] = rec.Outbox[0]
+			found[s.parked] = rec.Outbox[0]
 		}
 	}
 	return found
@@ -84,7 +84,7 @@ func TestAnotherEventWithTheKey(t *testing.T) {
 					t.Errorf("%+v has %+v", id, m)
 				}
 				for _, s := range r.seen {
-					if s.Parked == id && (s.Receiver != "refunds" || !strings.Contains(m.Failure.Message, s.First.String()) || !strings.Contains(m.Failure.Message, s.Content.String())) {
+					if s.parked == id && (s.receiver != "refunds" || !strings.Contains(m.Failure.Message, s.first) || !strings.Contains(m.Failure.Message, s.content)) {
 						t.Errorf("%+v, and its failure is %+v", s, m.Failure)
 					}
 				}
@@ -216,7 +216,7 @@ func TestWhatNoRuleFinds(t *testing.T) {
 	kinds := map[string]int{}
 	for _, s := range r.seen {
 		if s.Decision == semel.Execute {
-			kinds[s.Event.Type]++
+			kinds[s.kind]++
 		}
 	}
 	if kinds["message_template_status_update"] != 1 || kinds["message"] != 1 || kinds["error"] != 2 || kinds["smb_message_echoes"] != 1 {
@@ -231,7 +231,7 @@ func TestWhatNoRuleFinds(t *testing.T) {
 	}
 	r.seen = nil
 	r.want(resign(t, "whatsapp", `{"object":"whatsapp_business_account","entry":[]}`), http.StatusOK)
-	if len(r.seen) != 1 || r.seen[0].Err == nil || r.seen[0].Receiver != "whatsapp" {
+	if len(r.seen) != 1 || r.seen[0].Err == nil || r.seen[0].receiver != "whatsapp" {
 		t.Errorf("a delivery without an event is reported as %+v", r.seen)
 	}
 }

@@ -93,26 +93,18 @@ type Options struct {
 	// With [semel.EvidenceDecisions] it has every delivery, and the digests of both
 	// contents in a conflict.
 	Evidence semel.EvidenceLevel
-	// Seen is called for each delivery that was refused, with an empty Event, and for
-	// each event of the others; once with an empty Event and an error where a delivery
-	// has none. Optional.
-	Seen func(Seen)
 }
 
-// Seen is what became of an event in one delivery.
-type Seen struct {
-	// Receiver is the name of the receiver.
-	Receiver string
-	// Event is the event. Don't keep or change it.
-	Event *Event
-	// Result is what became of it. Its Err is a [*Refusal] if the whole delivery was
-	// refused.
-	inbox.Result
-}
+// Door marks the records of events; see [semel.Call].Door.
+const Door = "webhook"
 
 // Receiver receives the webhooks of one source. It has no state of its own: any number of
 // them, on any number of nodes, may serve one store. Its methods may be called
 // concurrently.
+//
+// The engine's Events get by Answered each delivery that was refused, with a [*Refusal] as
+// its Err, and each event of the others; and once, with another Err, a delivery that has
+// none.
 type Receiver struct {
 	*Verifier
 	engine *semel.Engine
@@ -185,7 +177,7 @@ func New(engine *semel.Engine, opts Options) (*Receiver, error) {
 	}
 	r := &Receiver{Verifier: v, engine: engine, opts: opts}
 	in := inbox.Options[head]{
-		Name: r.Destination(), Door: "webhook", Principal: Principal, Window: opts.Window, Budget: opts.Budget,
+		Name: r.Destination(), Door: Door, Principal: Principal, Window: opts.Window, Budget: opts.Budget,
 		Evidence: opts.Evidence, OnConflict: opts.OnConflict, Handle: r.handle,
 	}
 	if opts.Mode == Sync { // handling an event may have effects

@@ -36,7 +36,7 @@ type rig struct {
 	due     [][]byte       // of the outbox
 	handled map[string]int // by id
 	keys    map[string]string
-	seen    []Seen
+	seen    []seen
 	fail    error
 	hold    chan struct{} // handlers end when it is closed; nil: at once
 }
@@ -81,6 +81,31 @@ func (s *flaky) set(away bool) {
 	s.away = away
 }
 
+// seen is an event with what its attributes say.
+type seen struct {
+	semel.Event
+	receiver, kind, content, first string
+	parked                         semel.ID
+}
+
+func seenBy(t *testing.T, e semel.Event) seen {
+	attrs := map[string]string{}
+	for _, a := range e.Attrs {
+		attrs[a.Key] = a.Value.String()
+	}
+	s := seen{e, attrs["webhook"], attrs["type"], attrs["digest"], attrs["first_digest"], semel.ID{}}
+	if parked := attrs["parked"]; parked != "" {
+		var err error
+		if s.parked, err = store.DecodeID(parked); err != nil {
+			t.Error(err)
+		}
+	}
+	if e.Door != Door || attrs["decision"] != string(e.Decision) || (e.Err == nil) != (e.Code == "") || e.ID.Key != "" && attrs["record"] != e.ID.Encode() {
+		t.Errorf("told of %+v", e)
+	}
+	return s
+}
+
 func newRig(t *testing.T, source string, change ...func(*Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, store: &flaky{Store: memstore.New()}, handled: map[string]int{}, keys: map[string]string{}}
@@ -91,7 +116,12 @@ func newRig(t *testing.T, source string, change ...func(*Options)) *rig {
 	if r.log, err = evidence.New(r.store, keys, nil); err != nil {
 		t.Fatal(err)
 	}
-	if r.engine, err = semel.New(r.store, &semel.Options{Witness: r.log}); err != nil {
+	events := &semel.Events{Answered: func(e semel.Event) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.seen = append(r.seen, seenBy(t, e))
+	}}
+	if r.engine, err = semel.New(r.store, &semel.Options{Witness: r.log, Events: events}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -109,11 +139,6 @@ func newRig(t *testing.T, source string, change ...func(*Options)) *rig {
 	opts := Options{
 		VerifierOptions: VerifierOptions{Source: s, Secrets: []string{v.secret}, URL: v.url, Now: func() time.Time { return signedAt }},
 		Tenant:          "acme", Handle: r.handle, Evidence: semel.EvidenceDurable, VerifyToken: "the owner's token",
-		Seen: func(s Seen) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.seen = append(r.seen, s)
-		},
 	}
 	for _, c := range change {
 		c(&opts)
@@ -281,8 +306,8 @@ func TestTheSameIDWithAnotherBodyIsAConflict(t *testing.T) {
 	if got := r.decisions(); !slices.Equal(got, []semel.Decision{semel.Conflict, semel.Execute, semel.Replay}) {
 		t.Errorf("%v", got)
 	}
-	conflict := r.seen[slices.IndexFunc(r.seen, func(s Seen) bool { return s.Decision == semel.Conflict })]
-	if conflict.Receiver != "stripe" || conflict.Record.Key != "webhook:stripe:evt_1" || conflict.First == conflict.Content || conflict.First.IsZero() || conflict.Content.IsZero() {
+	conflict := r.seen[slices.IndexFunc(r.seen, func(s seen) bool { return s.Decision == semel.Conflict })]
+	if conflict.receiver != "stripe" || conflict.ID.Key != "webhook:stripe:evt_1" || conflict.first == conflict.content || conflict.first == "" || conflict.content == "" {
 		t.Errorf("it is reported as %+v", conflict)
 	}
 	// Support has the event's own id, from the sender's pages, and finds both.
@@ -292,7 +317,7 @@ func TestTheSameIDWithAnotherBodyIsAConflict(t *testing.T) {
 		keys = append(keys, rec.ID.Key)
 	}
 	slices.Sort(keys)
-	if want := []string{"webhook:stripe:evt_1", conflict.Parked.Key}; err != nil || !slices.Equal(keys, want) {
+	if want := []string{"webhook:stripe:evt_1", conflict.parked.Key}; err != nil || !slices.Equal(keys, want) {
 		t.Errorf("by its event id: %q, %v, want %q", keys, err, want)
 	}
 	leaf := r.conflict((&semel.Call{Tenant: "acme", Principal: Principal, Operation: "webhook.stripe", Key: "webhook:stripe:evt_1"}).ID(semel.SharePrincipal))

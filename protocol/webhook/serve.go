@@ -67,7 +67,7 @@ func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if len(events) == 0 {
-		r.report(Seen{Event: r.nothing(), Result: inbox.Result{Err: errNoEvent}})
+		r.tell(r.nothing(), &inbox.Result{Err: errNoEvent}, time.Now())
 	}
 	for i := range events {
 		if r.opts.Mode == Ack && len(events[i].Body) > MaxEvent {
@@ -93,7 +93,7 @@ func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
 // retryAfter is when a sender should deliver again.
 const retryAfter = 5 * time.Second
 
-// errNoEvent is reported of a delivery that the sender has signed and in which no rule of
+// errNoEvent is told about a delivery that the sender has signed and in which no rule of
 // the source finds an event. It gets 2xx: the sender can't do better.
 var errNoEvent = errors.New("the delivery has no event that the source has a rule for: nothing of it is kept")
 
@@ -156,7 +156,7 @@ func (r *Receiver) confirm(w http.ResponseWriter, d *Delivery) {
 
 // refuse answers a delivery that is rejected as a whole, and reports it.
 func (r *Receiver) refuse(w http.ResponseWriter, status int, why *Refusal) {
-	r.report(Seen{Event: r.nothing(), Result: inbox.Result{Err: why}})
+	r.tell(r.nothing(), &inbox.Result{Err: why}, time.Now())
 	r.write(w, status, why)
 }
 
