@@ -1,9 +1,7 @@
 package server
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"slices"
@@ -63,12 +61,6 @@ func (s *Server) gateway(g *generation, registry string) (*ids.Gateway, error) {
 		Identify: func(r *http.Request) (ids.Caller, error) {
 			id, err := g.auth.Known(r)
 			return ids.Caller{Tenant: id.Tenant, Principal: id.Principal, Rights: id.Rights}, err
-		},
-		Served: func(ctx context.Context, caller ids.Caller, c *ids.Command, r *ids.Response) {
-			// For a command that changes nothing this is the only trace, so it is logged
-			// as info.
-			s.log.LogAttrs(ctx, slog.LevelInfo, "command", slog.Any("command", c), slog.String("status", string(r.Status)),
-				slog.String("decision", r.Decision), slog.String("reason", r.Reason))
 		},
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -58,7 +57,6 @@ func (s *Server) whatsAppDoor(gateway *ids.Gateway, c *config.WhatsApp) (d doorw
 			return n.Rights, nil
 		},
 		Reply: reply,
-		Seen:  s.seen,
 	})
 	if err != nil {
 		return d, err
@@ -73,17 +71,6 @@ func (s *Server) whatsAppDoor(gateway *ids.Gateway, c *config.WhatsApp) (d doorw
 			BreakAfter: -1, // that one message can't be handled says nothing about the next
 		},
 	}}, nil
-}
-
-// seen logs what happened to one part of a delivery. It doesn't log message ids, which
-// contain phone numbers.
-func (s *Server) seen(p whatsapp.Seen) {
-	ctx, level := context.Background(), slog.LevelDebug
-	attrs := []slog.Attr{slog.String("operation", p.Operation), slog.String("number", p.PhoneNumberID), slog.String("decision", string(p.Decision))}
-	if p.Err != nil {
-		level, attrs = slog.LevelWarn, append(attrs, slog.Any("error", p.Err))
-	}
-	s.log.LogAttrs(ctx, level, "whatsapp", attrs...)
 }
 
 // untilStopped calls work, and gives up some time after ctx is done. By then only a

@@ -53,7 +53,7 @@ func TestConflictsAreServed(t *testing.T) {
 	if r.Decision != ids.ConflictRejected || r.CommandID == "" || r.CorrelationID == "" {
 		t.Errorf("%s", r.Body)
 	}
-	if len(s.served) != 1 || s.served[0] != "alice refund.create rejected" {
+	if len(s.served) != 1 || s.served[0] != "conflict rejected" {
 		t.Errorf("served %q", s.served)
 	}
 }

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/transport/safehttp"
 )
@@ -37,16 +40,14 @@ type Options struct {
 	// Transport makes the connections to upstreams. By default they are made to the
 	// URLs of the registry, whatever proxy the environment names.
 	Transport http.RoundTripper
-	// Served is told of every delivery that was answered by a response, also of
-	// commands that change nothing, of which nothing is recorded (IDS-VI.3), and of
-	// conflicts. Optional; it is called in line, by many goroutines at once, and
-	// should return quickly. The command has its secrets: log it by its LogValue.
-	Served func(ctx context.Context, caller Caller, c *Command, r *Response)
 }
 
 // Gateway executes commands: every delivery of a command gets one outcome
 // (IDS-V.1). It has no state of its own; any number of gateways may serve one store.
 // Its methods may be called concurrently.
+//
+// The engine's Events get every delivery by Answered, also of commands that change nothing,
+// of which nothing is recorded (IDS-VI.3), and of conflicts.
 type Gateway struct {
 	engine    *semel.Engine
 	opts      Options
@@ -100,6 +101,25 @@ func (g *Gateway) Declares(operation string) bool {
 // [semel.Error]. It means that nothing was executed, except for [semel.CodeUnknown],
 // which means that this is unknown. You may deliver the same envelope again after any.
 func (g *Gateway) Execute(ctx context.Context, caller Caller, c Command) (*Response, error) {
+	came := time.Now()
+	first, r, err := g.answer(ctx, caller, c)
+	tap := g.engine.Door()
+	switch {
+	case err != nil:
+		tap.Answered(semel.Event{Door: Door, Code: codeOf(err), Err: err, Took: time.Since(came)})
+	case tap.Listens():
+		// For a command that changes nothing this line is the only trace.
+		tap.Answered(semel.Event{
+			Door: Door, Code: r.code(), Decision: r.decision, ID: r.record, Took: time.Since(came),
+			Attrs: door.Line(slog.LevelInfo, "command", slog.Attr{Key: "command", Value: first.LogValue()},
+				slog.String("status", string(r.Status)), slog.String("decision", r.Decision), slog.String("reason", r.Reason)),
+		})
+	}
+	return r, err
+}
+
+// answer is Execute, and returns the command as it was delivered, with its ids, too.
+func (g *Gateway) answer(ctx context.Context, caller Caller, c Command) (*Command, *Response, error) {
 	key := c.IdempotencyKey
 	d, err := g.opts.Registry.Derive(c)
 	wrong, collides := errors.AsType[*Error](err)
@@ -107,11 +127,11 @@ func (g *Gateway) Execute(ctx context.Context, caller Caller, c Command) (*Respo
 		c.IdempotencyKey = ""
 		d, err = g.opts.Registry.Derive(c)
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = d.admit(caller)
 	}
-	if err := d.admit(caller); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, nil, err
 	}
 	first := &d.Command
 	if first.CommandID == "" {
@@ -125,10 +145,7 @@ func (g *Gateway) Execute(ctx context.Context, caller Caller, c Command) (*Respo
 	} else {
 		r, err = g.deliver(ctx, caller, d)
 	}
-	if err == nil && g.opts.Served != nil {
-		g.opts.Served(ctx, caller, first, r)
-	}
-	return r, err
+	return first, r, err
 }
 
 // deliver is the second level of deduplication, by the meaning of the command. The first
@@ -157,7 +174,7 @@ func (g *Gateway) collide(ctx context.Context, caller Caller, d *Derivation, key
 	if _, err := g.engine.Door().Peek(ctx, call); err != nil && !errors.Is(err, &semel.Error{Code: semel.CodeInvalidCall}) {
 		return nil, err
 	}
-	return conflict(&d.Command, wrong.Message), nil
+	return conflict(&d.Command, &semel.Answer{}, wrong.Message), nil
 }
 
 // admit decides whether the caller may deliver the command at all.

@@ -72,7 +72,19 @@ func newShop(t *testing.T) *shop {
 	if s.log, err = evidence.New(store, keys, nil); err != nil {
 		t.Fatal(err)
 	}
-	if s.engine, err = semel.New(store, &semel.Options{Witness: s.log}); err != nil {
+	events := &semel.Events{Answered: func(e semel.Event) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		attrs := map[string]string{}
+		for _, a := range e.Attrs {
+			attrs[a.Key] = a.Value.String()
+		}
+		if e.Door != ids.Door || strings.Contains(attrs["command"], "secret") {
+			t.Errorf("told of %+v", e)
+		}
+		s.served = append(s.served, strings.TrimSpace(strings.Join([]string{string(e.Decision), string(e.Code), attrs["status"]}, " ")))
+	}}
+	if s.engine, err = semel.New(store, &semel.Options{Witness: s.log, Events: events}); err != nil {
 		t.Fatal(err)
 	}
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -131,11 +143,6 @@ func newShop(t *testing.T) *shop {
 				return ids.Caller{}, errors.New("nobody")
 			}
 			return ids.Caller{Tenant: "acme", Principal: name, Rights: strings.Fields(rights)}, nil
-		},
-		Served: func(_ context.Context, c ids.Caller, cmd *ids.Command, r *ids.Response) {
-			s.mu.Lock()
-			s.served = append(s.served, c.Principal+" "+cmd.Intent.Name()+" "+string(r.Status))
-			s.mu.Unlock()
 		},
 	})
 	if err != nil {
@@ -271,7 +278,7 @@ func TestGateway(t *testing.T) {
 				t.Errorf("%+v", r.Response)
 			}
 		}
-		if len(s.served) != 3 || s.served[0] != "alice order.show executed" {
+		if len(s.served) != 3 || s.served[0] != "execute  executed" {
 			t.Errorf("served %q", s.served)
 		}
 	})

@@ -56,6 +56,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	caller, err := g.identify(r)
 	if err != nil {
+		g.refused(door.CodeUnauthorized, err)
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		writeProblem(w, problemOf(door.CodeUnauthorized, "The server does not know who is calling."))
 		return
@@ -93,11 +94,12 @@ func (g *Gateway) path() string {
 
 func (g *Gateway) serveCommand(caller Caller, w http.ResponseWriter, r *http.Request, _ string) (*Response, error) {
 	body, err := readBody(w, r)
-	if err != nil {
-		return nil, err
+	var c Command
+	if err == nil {
+		c, err = ParseCommand(body)
 	}
-	c, err := ParseCommand(body)
 	if err != nil {
+		g.refused(codeOf(err), err)
 		return nil, err
 	}
 	return g.Execute(r.Context(), caller, c)
@@ -162,22 +164,43 @@ type commandProblem struct {
 	Errors []*Error `json:"errors,omitempty"`
 }
 
-// refuse writes an error as a problem. Nothing was executed, unless the problem says so.
-func (g *Gateway) refuse(w http.ResponseWriter, err error) {
+// refused tells of a request that is no command of a known caller.
+func (g *Gateway) refused(code semel.Code, err error) {
+	g.engine.Door().Answered(semel.Event{Door: Door, Code: code, Err: err})
+}
+
+// codeOf is the code by which an error is refused.
+func codeOf(err error) semel.Code {
+	wrong := envelopeErrors(err)
+	e, ours := errors.AsType[*semel.Error](err)
 	switch {
 	case errors.Is(err, errTooLarge):
-		writeProblem(w, problemOf(door.CodeTooLarge, "Nothing was executed: "+err.Error()+"."))
-		return
+		return door.CodeTooLarge
 	case errors.Is(err, errMedia):
-		writeProblem(w, problemOf(door.CodeUnsupportedMedia, "Nothing was executed: "+err.Error()+"."))
+		return door.CodeUnsupportedMedia
+	case len(wrong) > 0 && wrong[0].Reason == ReasonCommand:
+		return semel.CodeUnknownOperation
+	case len(wrong) > 0:
+		return semel.CodeInvalidCall
+	case ours:
+		return e.Code
+	}
+	return door.CodeInternal
+}
+
+// refuse writes an error as a problem. Nothing was executed, unless the problem says so.
+func (g *Gateway) refuse(w http.ResponseWriter, err error) {
+	code := codeOf(err)
+	if code == door.CodeTooLarge || code == door.CodeUnsupportedMedia {
+		writeProblem(w, problemOf(code, "Nothing was executed: "+err.Error()+"."))
 		return
 	}
 	if wrong := envelopeErrors(err); len(wrong) > 0 {
 		p := commandProblem{Errors: wrong, Problem: semelhttp.Problem{
-			Code: semel.CodeInvalidCall, Title: "Invalid envelope", Status: http.StatusBadRequest, Detail: "Nothing was executed: " + wrong[0].Error() + ".",
+			Code: code, Title: "Invalid envelope", Status: http.StatusBadRequest, Detail: "Nothing was executed: " + wrong[0].Error() + ".",
 		}}
-		if wrong[0].Reason == ReasonCommand {
-			p.Code, p.Title, p.Status = semel.CodeUnknownOperation, "Unknown command", http.StatusNotFound
+		if code == semel.CodeUnknownOperation {
+			p.Title, p.Status = "Unknown command", http.StatusNotFound
 		}
 		p.Type = "/problems/" + string(p.Code)
 		writeJSON(w, p.Status, problem.Type, &p)
@@ -185,7 +208,7 @@ func (g *Gateway) refuse(w http.ResponseWriter, err error) {
 	}
 	e, ok := errors.AsType[*semel.Error](err)
 	if !ok {
-		e = &semel.Error{Code: door.CodeInternal, Message: "The command could not be answered. Deliver it again: it is executed once at most."}
+		e = &semel.Error{Code: code, Message: "The command could not be answered. Deliver it again: it is executed once at most."}
 	}
 	p := problemOf(e.Code, e.Message)
 	if e.Code == semel.CodeNotFound {

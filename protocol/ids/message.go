@@ -67,7 +67,7 @@ func (g *Gateway) deliverMessage(ctx context.Context, caller Caller, d *Derivati
 	case ans.Decision == semel.Execute && r != nil:
 		return r, nil // the command has its answer; only that the message has one is not recorded
 	case ans.Decision == semel.Conflict:
-		return conflict(c, "the message brought another command before"), nil
+		return conflict(c, &ans, "the message brought another command before"), nil
 	case err != nil && !errors.Is(err, &semel.Error{Code: semel.CodeInFlight}):
 		return nil, err
 	}

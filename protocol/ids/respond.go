@@ -92,6 +92,25 @@ type Response struct {
 	TTLExpiresAt store.Instant `json:"ttl_expires_at,omitzero"`
 	// RetryAfter is when asking again makes sense.
 	RetryAfter time.Duration `json:"-"`
+
+	// decision and record are the engine's, for [semel.Event].
+	decision semel.Decision
+	record   semel.ID
+}
+
+// code is why the response has no outcome; empty if it has one.
+func (r *Response) code() semel.Code {
+	switch {
+	case r.Decision == ConflictRejected:
+		return semel.CodeConflict
+	case r.Status == StatusUnconfirmed:
+		return semel.CodeConfirmationRequired
+	case r.Reason == ReasonUnknownOutcome:
+		return semel.CodeHeld
+	case r.unended():
+		return semel.CodeInFlight
+	}
+	return ""
 }
 
 // Outcome is what a handler returns: a summary for the person, which all deliveries
@@ -137,7 +156,7 @@ func outcomeOf(data []byte) Outcome {
 // error that is no outcome is passed on.
 func (g *Gateway) respond(caller Caller, e *Entry, c *Command, ans *semel.Answer, err error) (*Response, error) {
 	if ans.Decision == semel.Conflict {
-		return conflict(c, "the key was used with another envelope"), nil
+		return conflict(c, ans, "the key was used with another envelope"), nil
 	}
 	rec := ans.Record
 	if rec == nil {
@@ -145,7 +164,7 @@ func (g *Gateway) respond(caller Caller, e *Entry, c *Command, ans *semel.Answer
 	}
 	r := &Response{
 		CommandID: c.CommandID, CorrelationID: c.CorrelationID, Command: rec.ID.Operation,
-		StatusID: rec.ID.Encode(), RetryAfter: ans.RetryAfter,
+		StatusID: rec.ID.Encode(), RetryAfter: ans.RetryAfter, decision: ans.Decision, record: rec.ID,
 	}
 	if e.Class == semel.ReadOnly {
 		return g.unrecorded(caller, e, r, rec, err)
@@ -272,9 +291,13 @@ func (r *Response) show(caller Caller, e *Entry, rec *semel.Record) {
 
 // conflict is the answer to a delivery whose key belongs to another envelope. It says
 // nothing of the other one (IDS-VIII.5).
-func conflict(c *Command, why string) *Response {
-	return &Response{
+func conflict(c *Command, ans *semel.Answer, why string) *Response {
+	r := &Response{
 		Type: evidence.TypeRejected, Status: StatusRejected, Decision: ConflictRejected, Reason: string(ReasonKey),
-		Detail: "Nothing was executed: " + why + ".", CommandID: c.CommandID, CorrelationID: c.CorrelationID, Command: c.Intent.Name(),
+		Detail: "Nothing was executed: " + why + ".", CommandID: c.CommandID, CorrelationID: c.CorrelationID, Command: c.Intent.Name(), decision: ans.Decision,
 	}
+	if ans.Record != nil {
+		r.record = ans.Record.ID
+	}
+	return r
 }

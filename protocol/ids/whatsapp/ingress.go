@@ -78,27 +78,19 @@ type Options struct {
 	// lose those of the last 10 milliseconds. With durable it loses none that was
 	// answered with 200.
 	Evidence semel.EvidenceLevel
-	// Seen is called for each part of a batch, whether it was accepted or not. Optional.
-	Seen func(Seen)
 }
 
-// Seen is one part of a batch.
-type Seen struct {
-	// Operation is [MessageOperation] or [StatusOperation].
-	Operation string
-	// PhoneNumberID and ID are those of the message.
-	PhoneNumberID string
-	ID            string
-	// Decision is what this delivery of it got.
-	Decision semel.Decision
-	// Err is why it was not accepted, or that it is a conflict.
-	Err error
-}
+// Door marks the records of messages and status updates; see [semel.Call].Door.
+const Door = "whatsapp"
 
 // Ingress is the webhook of a WhatsApp app. It has no state of its own: any number of
 // them, on any number of nodes, may serve one store. Its methods may be called
 // concurrently.
+//
+// The engine's Events get by Answered each batch that was refused, and each part of the
+// others, whether it was accepted or not. An Err is why it wasn't, or that it is a conflict.
 type Ingress struct {
+	tap      semel.Door
 	inboxes  map[string]*inbox.Inbox[head] // by operation
 	verifier *webhook.Verifier
 	opts     Options
@@ -131,10 +123,10 @@ func New(engine *semel.Engine, opts Options) (*Ingress, error) {
 	opts.Budget = cmp.Or(opts.Budget, DefaultBudget)
 	opts.Window = cmp.Or(opts.Window, DefaultWindow)
 	opts.Evidence = cmp.Or(opts.Evidence, semel.EvidenceDecisions)
-	in := &Ingress{inboxes: map[string]*inbox.Inbox[head]{}, verifier: verifier, opts: opts}
+	in := &Ingress{tap: engine.Door(), inboxes: map[string]*inbox.Inbox[head]{}, verifier: verifier, opts: opts}
 	for _, operation := range []string{MessageOperation, StatusOperation} {
 		in.inboxes[operation], err = inbox.New(engine, inbox.Options[head]{
-			Name: operation, Destination: Destination, Door: "whatsapp", Principal: Principal,
+			Name: operation, Destination: Destination, Door: Door, Principal: Principal,
 			Window: opts.Window, Budget: opts.Budget, Evidence: opts.Evidence, Handle: in.handle,
 		})
 		if err != nil {

@@ -47,7 +47,8 @@ type rig struct {
 	mu      sync.Mutex
 	asked   map[string]int // messages that were mapped, by id
 	due     [][]byte       // payloads that were sent to the outbox
-	seen    []Seen
+	seen    []semel.Event
+	refused []semel.Code
 	replies []string
 	news    []string
 	button  string
@@ -96,7 +97,18 @@ func newRig(t *testing.T, change ...func(*Options)) *rig {
 	if r.log, err = evidence.New(r.store, keys, nil); err != nil {
 		t.Fatal(err)
 	}
-	if r.engine, err = semel.New(r.store, &semel.Options{Witness: r.log}); err != nil {
+	events := &semel.Events{Answered: func(e semel.Event) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		switch {
+		case e.Door != Door:
+		case e.Attrs == nil: // a batch that was refused
+			r.refused = append(r.refused, e.Code)
+		default:
+			r.seen = append(r.seen, e)
+		}
+	}}
+	if r.engine, err = semel.New(r.store, &semel.Options{Witness: r.log, Events: events}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -119,11 +131,6 @@ func newRig(t *testing.T, change ...func(*Options)) *rig {
 		Gateway: gateway, AppSecrets: []string{secret}, VerifyToken: "the owner's token",
 		Tenant: func(id string) (string, bool) { return "acme", id == phone },
 		Map:    MapperFunc(r.mapped), Reply: r.reply, Status: r.status,
-		Seen: func(s Seen) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.seen = append(r.seen, s)
-		},
 	}
 	for _, f := range change {
 		f(&opts)

@@ -3,9 +3,12 @@ package whatsapp
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"time"
 
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/protocol/inbox"
 	"github.com/semelhq/semel/protocol/webhook"
@@ -30,43 +33,43 @@ func (in *Ingress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		in.deliver(w, r)
 	default:
 		w.Header().Set("Allow", "GET, POST")
-		refuse(w, http.StatusMethodNotAllowed, "use GET or POST")
+		in.refuse(w, http.StatusMethodNotAllowed, "method_not_allowed", "use GET or POST")
 	}
 }
 
 func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
 	text, err := body.Read(w, r, MaxBody)
 	if errors.Is(err, body.ErrTooLong) {
-		refuse(w, http.StatusRequestEntityTooLarge, "the body is too long")
+		in.refuse(w, http.StatusRequestEntityTooLarge, inbox.CodeTooLong, "the body is too long")
 		return
 	}
 	if err != nil {
-		refuse(w, http.StatusBadRequest, "the body broke off")
+		in.refuse(w, http.StatusBadRequest, "broken_off", "the body broke off")
 		return
 	}
 	err = in.verifier.Check(&webhook.Delivery{Header: r.Header, Body: text})
 	if refused, ok := errors.AsType[*webhook.Refusal](err); ok && refused.Code == webhook.CodeSignatureMissing {
-		refuse(w, http.StatusUnauthorized, "the signature is missing")
+		in.refuse(w, http.StatusUnauthorized, refused.Code, "the signature is missing")
 		return
 	}
 	if err != nil {
-		refuse(w, http.StatusForbidden, "the signature is wrong")
+		in.refuse(w, http.StatusForbidden, webhook.CodeSignatureWrong, "the signature is wrong")
 		return
 	}
 	parts, err := split(text, in.opts.Status != nil)
 	if errors.Is(err, errMany) {
-		refuse(w, http.StatusRequestEntityTooLarge, err.Error())
+		in.refuse(w, http.StatusRequestEntityTooLarge, inbox.CodeTooLong, err.Error())
 		return
 	}
 	if err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
+		in.refuse(w, http.StatusBadRequest, inbox.CodeUnreadable, err.Error())
 		return
 	}
 	ctx, cancel := inbox.Within(r.Context(), in.opts.Budget)
 	defer cancel()
 	if err := inbox.Each(ctx, parts, in.accept); err != nil {
 		w.Header().Set("Retry-After", "5")
-		refuse(w, http.StatusServiceUnavailable, "not all of it is taken: deliver it again")
+		http.Error(w, "not all of it is taken: deliver it again", http.StatusServiceUnavailable)
 		return
 	}
 	w.WriteHeader(http.StatusOK)
@@ -77,7 +80,7 @@ func (in *Ingress) handshake(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	challenge, ok := source().Confirm(q, in.opts.VerifyToken)
 	if !ok || q.Get("hub.mode") != "subscribe" {
-		refuse(w, http.StatusForbidden, "the handshake is refused")
+		in.refuse(w, http.StatusForbidden, "handshake_refused", "the handshake is refused")
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -98,6 +101,7 @@ type head struct {
 // if the sender has done its part: a message that was accepted before with other content is
 // in the evidence log, and there is nothing more to accept.
 func (in *Ingress) accept(ctx context.Context, p *part) error {
+	came := time.Now()
 	tenant, ok := in.opts.Tenant(p.phone)
 	res, err := inbox.Result{Err: errNoTenant}, errNoTenant
 	if ok && tenant != "" {
@@ -109,10 +113,27 @@ func (in *Ingress) accept(ctx context.Context, p *part) error {
 		}
 		res, err = in.inboxes[p.operation].Accept(ctx, it)
 	}
-	if in.opts.Seen != nil {
-		in.opts.Seen(Seen{Operation: p.operation, PhoneNumberID: p.phone, ID: p.id, Decision: res.Decision, Err: res.Err})
+	if in.tap.Listens() {
+		e := res.Event(Door, came)
+		e.Attrs = lineOf(p, &res)
+		in.tap.Answered(e)
 	}
 	return err
 }
 
-func refuse(w http.ResponseWriter, status int, why string) { http.Error(w, why, status) }
+// lineOf is what a log says of one part. It has no ids of messages, which contain phone
+// numbers.
+func lineOf(p *part, res *inbox.Result) []slog.Attr {
+	level := slog.LevelDebug
+	attrs := []slog.Attr{slog.String("operation", p.operation), slog.String("number", p.phone), slog.String("decision", string(res.Decision))}
+	if res.Err != nil {
+		level, attrs = slog.LevelWarn, append(attrs, slog.Any("error", res.Err))
+	}
+	return door.Line(level, "whatsapp", attrs...)
+}
+
+// refuse answers a request of which no part is looked at.
+func (in *Ingress) refuse(w http.ResponseWriter, status int, code inbox.Code, why string) {
+	in.tap.Answered(semel.Event{Door: Door, Code: semel.Code(code)})
+	http.Error(w, why, status)
+}
