@@ -25,13 +25,12 @@ func (s *Server) inboxDoors(_ *generation, cfg *config.Config) (doors []doorway,
 	for i := range cfg.ActivityPub {
 		a := &cfg.ActivityPub[i]
 		opts := a.Options()
-		if opts.Handle, err = activityUpstream(a); err != nil {
+		if opts.Handle, err = activityUpstream(a, s.log); err != nil {
 			return nil, at(fmt.Sprintf("activitypub[%d]", i), err)
 		}
 		if opts.Verifier, err = verifier(a, cfg.Listen.Trusted(), nil); err != nil {
 			return nil, at(fmt.Sprintf("activitypub[%d].signatures", i), err)
 		}
-		opts.Log = s.log
 		in, err := activitypub.New(s.engine, opts)
 		if err != nil {
 			return nil, at(fmt.Sprintf("activitypub[%d]", i), err)
@@ -123,13 +122,15 @@ func (fetchesNothing) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 // activityUpstream posts activities to the upstream of an inbox.
-func activityUpstream(a *config.ActivityPub) (activitypub.Handler, error) {
+func activityUpstream(a *config.ActivityPub, log *slog.Logger) (activitypub.Handler, error) {
 	up, err := newUpstream(a.Upstream, a.UpstreamSecrets, a.Timeout)
 	if err != nil {
 		return nil, err
 	}
 	operation := activitypub.OperationPrefix + a.Name
+	log = log.With(slog.String("component", "activitypub"))
 	return func(ctx context.Context, a *activitypub.Activity) error {
+		log.LogAttrs(ctx, slog.LevelDebug, "handling activity", a.Attrs()...)
 		m := &semel.Message{ID: a.Delivery, ContentType: "application/activity+json", Payload: a.Body}
 		return up.post(ctx, semel.ID{Tenant: a.Tenant, Operation: operation}, m, activityHeader(a))
 	}, nil

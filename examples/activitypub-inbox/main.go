@@ -151,7 +151,7 @@ func serve(ctx context.Context, l net.Listener, dir, here string, keys httpsig.K
 	inbox, err := activitypub.New(engine, activitypub.Options{
 		Actors: here + "/actors/{actor}", Shared: "/inbox", Tenant: "cases",
 		Exists:   func(_ context.Context, actor string) (bool, error) { return actor == "alice", nil },
-		Verifier: verifier, Types: []string{"Offer", "Accept"}, Log: log,
+		Verifier: verifier, Types: []string{"Offer", "Accept"},
 		Handle: func(ctx context.Context, a *activitypub.Activity) error { return t.handle(ctx, log, a) },
 	})
 	if err != nil {

@@ -18,12 +18,25 @@ import (
 
 // outcome is what became of one activity in all inboxes that it is for. Each counts once.
 type outcome struct {
-	inboxes   int    // that it is for
-	fresh     int    // in which it is new
-	queued    int    // in which it was accepted before and isn't handled yet
-	parked    int    // in which it was accepted before and waits for an operator
-	conflicts int    // in which another activity with its id was accepted, or might be
-	first     string // the digest of that one
+	inboxes   int      // that it is for
+	fresh     int      // in which it is new
+	queued    int      // in which it was accepted before and isn't handled yet
+	parked    int      // in which it was accepted before and waits for an operator
+	conflicts int      // in which another activity with its id was accepted, or might be
+	first     string   // the digest of that one
+	record    semel.ID // of what came first under its id
+}
+
+// event is what became of it as an event.
+func (o *outcome) event() semel.Event {
+	e := semel.Event{Decision: semel.Replay, ID: o.record}
+	switch {
+	case o.conflicts > 0:
+		e.Decision, e.Code = semel.Conflict, semel.CodeConflict
+	case o.fresh > 0:
+		e.Decision = semel.Execute
+	}
+	return e
 }
 
 func (o *outcome) add(r *inbox.Result) {
@@ -84,6 +97,7 @@ func (in *Inbox) accept(ctx context.Context, a *Activity) (outcome, error) {
 		if err != nil {
 			return err
 		}
+		total.record = first.Record
 		if first.Decision == semel.Conflict {
 			mu.Lock()
 			defer mu.Unlock()
@@ -230,10 +244,9 @@ func (in *Inbox) handle(ctx context.Context, it *inbox.Item[head]) error {
 		Delivery: "act_" + it.ID, Tenant: it.Tenant, ID: h.ID, Type: h.Type, Actor: h.Actor, Signed: h.Signed, Inbox: h.Inbox,
 		Correlation: h.Correlation, ReceivedAt: it.ReceivedAt, Body: it.Body,
 	}
-	in.log.LogAttrs(ctx, slog.LevelDebug, "handling activity", a.attrs()...)
 	err := in.opts.Handle(ctx, a)
 	if err != nil {
-		in.log.LogAttrs(ctx, slog.LevelError, "activity not handled", append(a.attrs(), slog.Any("error", err))...)
+		in.trouble(err, "activity not handled", append(a.Attrs(), slog.Any("error", err)))
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/protocol/activitypub"
 	"github.com/semelhq/semel/store/memstore"
 )
@@ -40,7 +41,8 @@ func BenchmarkInbox(b *testing.B) {
 }
 
 func newBenchInbox(b *testing.B) *activitypub.Inbox {
-	engine, err := semel.New(memstore.New(), nil)
+	write := door.Log(slog.New(slog.NewJSONHandler(io.Discard, nil)))
+	engine, err := semel.New(memstore.New(), &semel.Options{Events: &semel.Events{Answered: write, Troubled: write}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -49,7 +51,6 @@ func newBenchInbox(b *testing.B) *activitypub.Inbox {
 		Exists:   func(context.Context, string) (bool, error) { return true, nil },
 		Policies: activitypub.Policies{{Host: "*", Unsigned: true}},
 		Handle:   func(context.Context, *activitypub.Activity) error { return nil },
-		Log:      slog.New(slog.NewJSONHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -52,7 +52,7 @@ func (opts Options) Explain(r *http.Request, body []byte) (Explanation, error) {
 	var x Explanation
 	c := &claims{Verifier: opts.Verifier}
 	opts.Verifier = c
-	in := &Inbox{opts: opts, actors: actors, log: opts.Log}
+	in := &Inbox{opts: opts, actors: actors}
 	r = r.Clone(r.Context())
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	a, err := in.receive(headerOnly{}, r)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"regexp"
 	"strings"
@@ -93,21 +92,25 @@ type Options struct {
 	// With [semel.EvidenceDecisions] it has every delivery, and the digests of both
 	// contents in a conflict.
 	Evidence semel.EvidenceLevel
-	// Log gets every request at INFO, duplicates and refused requests as warnings, and
-	// what could not be accepted as errors. Defaults to [slog.Default].
-	Log *slog.Logger
 	// Now is the clock. Defaults to [time.Now].
 	Now func() time.Time
 }
 
+// Door marks the records of activities; see [semel.Call].Door.
+const Door = "activitypub"
+
 // Inbox serves the inboxes of a server's actors. It has no state of its own: any number of
 // them, on any number of nodes, may serve one store. Its methods may be called
 // concurrently.
+//
+// The engine's Events get every request by Answered, with a line for a log: at INFO, and
+// duplicates and refused requests as warnings. What could not be accepted, or not be
+// handled, is told by Troubled, as an error.
 type Inbox struct {
 	inbox  *inbox.Inbox[head]
+	tap    semel.Door
 	opts   Options
 	actors *template
-	log    *slog.Logger
 }
 
 var inboxName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
@@ -118,7 +121,6 @@ func (opts Options) withDefaults() Options {
 	opts.Budget = cmp.Or(opts.Budget, DefaultBudget)
 	opts.MaxBody = cmp.Or(opts.MaxBody, DefaultMaxBody)
 	opts.Evidence = cmp.Or(opts.Evidence, semel.EvidenceNone)
-	opts.Log = cmp.Or(opts.Log, slog.Default())
 	if opts.Verifier == nil {
 		opts.Verifier = unsigned{}
 	}
@@ -181,9 +183,9 @@ func New(engine *semel.Engine, opts Options) (*Inbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &Inbox{opts: opts, actors: actors, log: opts.Log.With(slog.String("component", "activitypub"))}
+	in := &Inbox{tap: engine.Door(), opts: opts, actors: actors}
 	in.inbox, err = inbox.New(engine, inbox.Options[head]{
-		Name: in.Destination(), Door: "activitypub", Principal: Principal, Window: opts.Window, Budget: opts.Budget,
+		Name: in.Destination(), Door: Door, Principal: Principal, Window: opts.Window, Budget: opts.Budget,
 		Evidence: opts.Evidence, Handle: in.handle,
 	})
 	return in, err

@@ -431,6 +431,11 @@ func TestLogs(t *testing.T) {
 			t.Errorf("logged %v", l)
 		}
 	}
+	for i, want := range []semel.Decision{semel.Execute, semel.Replay} {
+		if e := w.answered[i]; e.Door != activitypub.Door || e.Decision != want || e.Code != "" || e.ID.Key != "https://there.example/a/1" || e.Took <= 0 {
+			t.Errorf("told of %+v", e)
+		}
+	}
 	if rec := w.post("/actors/alice/inbox/", note("2"), "X-Correlation-ID", "two words"); rec.Header().Get("X-Correlation-ID") != "https://there.example/a/2" {
 		t.Errorf("correlation %q", rec.Header().Get("X-Correlation-ID"))
 	}

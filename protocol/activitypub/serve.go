@@ -2,7 +2,6 @@ package activitypub
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/protocol/activitypub/httpsig"
@@ -53,6 +54,7 @@ type refusal struct {
 // The body has status and activity_id, and either message, or error and message. If the
 // sender hangs up, its activity is accepted nevertheless.
 func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	came := time.Now()
 	a, err := in.receive(w, r)
 	a.Correlation = correlation(r, a.ID)
 	if a.Correlation != "" {
@@ -60,7 +62,7 @@ func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var got outcome
 	if errors.Is(err, errGone) {
-		in.log.LogAttrs(r.Context(), slog.LevelInfo, err.Error(), append(a.attrs(), slog.Int("status", http.StatusAccepted))...)
+		in.tell(semel.Event{}, came, slog.LevelInfo, err.Error(), append(a.Attrs(), slog.Int("status", http.StatusAccepted)))
 		problem.WriteAs(w, http.StatusAccepted, "application/json", receipt{http.StatusAccepted, a.ID, err.Error()})
 		return
 	}
@@ -70,10 +72,10 @@ func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		got, err = in.accept(ctx, a)
 	}
 	if err != nil {
-		in.refuse(w, r, a, err)
+		in.refuse(w, a, err, came)
 		return
 	}
-	in.note(r.Context(), a, got)
+	in.note(a, got, came)
 	problem.WriteAs(w, http.StatusAccepted, "application/json", receipt{http.StatusAccepted, a.ID, got.message()})
 }
 
@@ -205,15 +207,13 @@ func visible(s string) bool {
 	return true
 }
 
-// refuse answers a request that was rejected, or whose outcome is unknown, and logs it.
-func (in *Inbox) refuse(w http.ResponseWriter, r *http.Request, a *Activity, err error) {
+// refuse answers a request that was rejected, or whose outcome is unknown, and tells of it.
+func (in *Inbox) refuse(w http.ResponseWriter, a *Activity, err error, came time.Time) {
 	doc := refusal{Status: http.StatusServiceUnavailable, Error: "Unavailable", Message: "The activity isn't taken, or it isn't known: deliver it again."}
-	level, wait := slog.LevelError, retryAfter
+	trouble, wait := true, retryAfter
 	if f, ok := errors.AsType[*fault](err); ok {
 		doc.Status, doc.Error, doc.Message = f.status, f.name, problem.Sentence(f.err.Error())
-		if f.status < 500 {
-			level = slog.LevelWarn
-		}
+		trouble = f.status >= 500
 		wait = cmp.Or(f.after, retryAfter)
 	}
 	if doc.Status == http.StatusTooManyRequests || doc.Status == http.StatusServiceUnavailable {
@@ -222,25 +222,49 @@ func (in *Inbox) refuse(w http.ResponseWriter, r *http.Request, a *Activity, err
 	if a.ID != "" {
 		doc.ActivityID = &a.ID
 	}
-	in.log.LogAttrs(r.Context(), level, "activity refused", append(a.attrs(), slog.Int("status", doc.Status), slog.Any("error", err))...)
+	attrs := append(a.Attrs(), slog.Int("status", doc.Status), slog.Any("error", err))
+	if code := semel.Code(doc.Error); trouble {
+		in.trouble(err, "activity refused", attrs)
+		in.tap.Answered(semel.Event{Door: Door, Code: code, Took: time.Since(came)})
+	} else {
+		in.tell(semel.Event{Code: code, Err: err}, came, slog.LevelWarn, "activity refused", attrs)
+	}
 	problem.WriteAs(w, doc.Status, "application/json", doc)
 }
 
-// note logs an activity that was accepted, now or before (VUL-03-003).
-func (in *Inbox) note(ctx context.Context, a *Activity, got outcome) {
+// tell tells of a request that was answered, with the line of a log.
+func (in *Inbox) tell(e semel.Event, came time.Time, level slog.Level, message string, attrs []slog.Attr) {
+	e.Door, e.Took, e.Attrs = Door, time.Since(came), line(level, message, attrs)
+	in.tap.Answered(e)
+}
+
+// trouble tells of an error that the sender doesn't get.
+func (in *Inbox) trouble(err error, message string, attrs []slog.Attr) {
+	in.tap.Troubled(semel.Event{Door: Door, Err: err, Attrs: line(slog.LevelError, message, attrs)})
+}
+
+func line(level slog.Level, message string, attrs []slog.Attr) []slog.Attr {
+	return door.Line(level, message, append([]slog.Attr{slog.String("component", "activitypub")}, attrs...)...)
+}
+
+// note tells of an activity that was accepted, now or before (VUL-03-003).
+func (in *Inbox) note(a *Activity, got outcome, came time.Time) {
+	if !in.tap.Listens() {
+		return
+	}
 	level := slog.LevelInfo
-	attrs := append(a.attrs(), slog.Int("status", http.StatusAccepted), slog.Int("inboxes", got.inboxes), slog.Int("new", got.fresh))
+	attrs := append(a.Attrs(), slog.Int("status", http.StatusAccepted), slog.Int("inboxes", got.inboxes), slog.Int("new", got.fresh))
 	if got.fresh == 0 || got.conflicts > 0 {
 		level = slog.LevelWarn
 	}
 	if got.conflicts > 0 {
 		attrs = append(attrs, slog.Int("conflicts", got.conflicts), slog.String("digest", a.print.String()), slog.String("first_digest", got.first))
 	}
-	in.log.LogAttrs(ctx, level, got.message(), attrs...)
+	in.tell(got.event(), came, level, got.message(), attrs)
 }
 
-// attrs are the fields of log lines about an activity.
-func (a *Activity) attrs() []slog.Attr {
+// Attrs are the fields of log lines about an activity.
+func (a *Activity) Attrs() []slog.Attr {
 	return []slog.Attr{
 		slog.String("activity_id", a.ID), slog.String("actor_id", a.Actor), slog.String("type", a.Type),
 		slog.String("inbox", a.Inbox), slog.String("correlation_id", a.Correlation),

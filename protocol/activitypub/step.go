@@ -32,7 +32,7 @@ func (s *Step[S]) Take(ctx context.Context, log *slog.Logger, a *Activity) error
 	if err != nil {
 		return err
 	}
-	attrs := append(a.attrs(), slog.String("step", s.Name), slog.Any("before", state))
+	attrs := append(a.Attrs(), slog.String("step", s.Name), slog.Any("before", state))
 	if state == s.To {
 		log.LogAttrs(ctx, slog.LevelInfo, "already done", attrs...)
 		return nil
@@ -69,6 +69,6 @@ func (c *Creation) Take(ctx context.Context, log *slog.Logger, a *Activity) erro
 	if !created {
 		message = "already exists"
 	}
-	log.LogAttrs(ctx, slog.LevelInfo, message, append(a.attrs(), slog.String("step", c.Name))...)
+	log.LogAttrs(ctx, slog.LevelInfo, message, append(a.Attrs(), slog.String("step", c.Name))...)
 	return nil
 }

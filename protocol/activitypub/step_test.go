@@ -89,7 +89,11 @@ func about(kind, id, report string) string {
 // newTracker is a world whose handler is a case tracker.
 func newTracker(t *testing.T) (*world, *reports) {
 	r := &reports{states: map[string]string{}}
-	w := newWorld(t, func(o *activitypub.Options) { o.Handle = r.handler(o.Log) })
+	var handle activitypub.Handler
+	w := newWorld(t, func(o *activitypub.Options) {
+		o.Handle = func(ctx context.Context, a *activitypub.Activity) error { return handle(ctx, a) }
+	})
+	handle = r.handler(w.logger)
 	return w, r
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/protocol/activitypub"
 	"github.com/semelhq/semel/protocol/activitypub/httpsig"
@@ -39,11 +40,14 @@ type world struct {
 	door  semel.Door
 	log   *evidence.Log
 	logs  *logs
+	// logger writes to logs.
+	logger *slog.Logger
 
-	mu      sync.Mutex
-	due     [][]byte // payloads of messages
-	handled []*activitypub.Activity
-	fail    error // what the handler returns
+	mu       sync.Mutex
+	answered []semel.Event
+	due      [][]byte // payloads of messages
+	handled  []*activitypub.Activity
+	fail     error // what the handler returns
 }
 
 // newWorld makes a world in which everybody may be believed unsigned, unless change says
@@ -63,7 +67,16 @@ func newWorldOn(t *testing.T, st semel.Store, change func(*activitypub.Options))
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine, err := semel.New(st, &semel.Options{Witness: log})
+	w := &world{t: t, store: st, log: log, logs: new(logs)}
+	w.logger = slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	write := door.Log(w.logger)
+	answered := func(e semel.Event) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.answered = append(w.answered, e)
+		write(e)
+	}
+	engine, err := semel.New(st, &semel.Options{Witness: log, Events: &semel.Events{Answered: answered, Troubled: write}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,13 +86,12 @@ func newWorldOn(t *testing.T, st semel.Store, change func(*activitypub.Options))
 			t.Error(err)
 		}
 	})
-	w := &world{t: t, store: st, door: engine.Door(), log: log, logs: new(logs)}
+	w.door = engine.Door()
 	opts := activitypub.Options{
 		Tenant: "fedi", Actors: "https://here.example/actors/{actor}", Shared: "/inbox", Budget: budget,
 		Exists:   func(_ context.Context, actor string) (bool, error) { return actor == "alice" || actor == "carol", nil },
 		Policies: activitypub.Policies{{Host: "*", Unsigned: true}},
 		Handle:   w.handle,
-		Log:      slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if change != nil {
 		change(&opts)

@@ -30,7 +30,7 @@ func Run(ctx context.Context, opts Options) (report *Report, err error) {
 	if report.FillSeconds, err = fill(ctx, ground, &opts); err != nil {
 		return nil, err
 	}
-	engine, err := semel.New(ground.Store, nil)
+	engine, err := semel.New(ground.Store, logging())
 	if err != nil {
 		return nil, err
 	}

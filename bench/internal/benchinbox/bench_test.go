@@ -82,7 +82,7 @@ func TestRecords(t *testing.T) {
 // newSite serves an inbox that knows nothing, and connects senders.
 func newSite(t *testing.T, budget time.Duration) []*sender {
 	st := memstore.New()
-	engine, err := semel.New(st, nil)
+	engine, err := semel.New(st, logging())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/protocol/activitypub"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
@@ -21,15 +22,20 @@ const (
 	mediaType = "application/activity+json"
 )
 
-// newInbox makes the inbox of one actor. Its log lines are written, to nowhere, because an
-// answer waits for its line.
+// logging has the lines of an inbox written, to nowhere, because an answer waits for its
+// line.
+func logging() *semel.Options {
+	write := door.Log(slog.New(slog.NewJSONHandler(io.Discard, nil)))
+	return &semel.Options{Events: &semel.Events{Answered: write, Troubled: write}}
+}
+
+// newInbox makes the inbox of one actor.
 func newInbox(engine *semel.Engine, budget time.Duration) (*activitypub.Inbox, error) {
 	return activitypub.New(engine, activitypub.Options{
 		Tenant: "bench", Actors: "https://here.example/actors/{actor}", Budget: budget,
 		Exists:   func(_ context.Context, actor string) (bool, error) { return actor == "alice", nil },
 		Policies: activitypub.Policies{{Host: "*", Unsigned: true}},
 		Handle:   func(context.Context, *activitypub.Activity) error { return nil },
-		Log:      slog.New(slog.NewJSONHandler(io.Discard, nil)),
 	})
 }
 
@@ -95,7 +101,7 @@ func (ds *drafts) close() (err error) {
 
 func newDraft() (d *draft, err error) {
 	d = &draft{store: memstore.New()}
-	if d.engine, err = semel.New(d.store, nil); err != nil {
+	if d.engine, err = semel.New(d.store, logging()); err != nil {
 		return nil, err
 	}
 	d.engine.Door().SetDispatcher(func(rec *semel.Record) { d.taken = rec })
