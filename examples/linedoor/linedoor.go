@@ -25,6 +25,7 @@ import (
 
 // Door answers lines. Make one with [New]; its methods may be called concurrently.
 type Door struct {
+	engine *semel.Engine
 	opts   Options
 	runner *door.Runner
 }
@@ -44,7 +45,7 @@ func New(engine *semel.Engine, opts Options) (*Door, error) {
 	if err := engine.Register(opts.Operation); err != nil {
 		return nil, err
 	}
-	return &Door{opts: opts, runner: door.NewRunner(engine)}, nil
+	return &Door{engine: engine, opts: opts, runner: door.NewRunner(engine)}, nil
 }
 
 // Close waits for outcomes that could not be recorded at once. Call it after the last
@@ -73,26 +74,39 @@ func (d *Door) Serve(ctx context.Context, conn io.ReadWriter) error {
 
 // snippet: Answer
 
-// Answer answers one line.
+// Answer answers one line, and tells whoever observes the engine.
 func (d *Door) Answer(ctx context.Context, line string) string {
+	began := time.Now()
+	answer, e := d.answer(ctx, line)
+	e.Door, e.Took = "line", time.Since(began)
+	d.engine.Door().Answered(e)
+	return answer
+}
+
+func (d *Door) answer(ctx context.Context, line string) (string, semel.Event) {
 	call, payload, code := d.recognise(line)
 	if code != "" {
-		return refusal(code)
+		return refusal(code), semel.Event{Code: code}
 	}
 	c := conversation{door: d, payload: payload}
 	ans, err := d.runner.Do(ctx, call, door.Work{Handler: &c, Timeout: time.Minute})
+	e := semel.Event{Decision: ans.Decision}
+	if ans.Record != nil {
+		e.ID = ans.Record.ID
+	}
 	switch {
 	case err == nil && ans.Decision == semel.Execute:
-		return c.answer
+		return c.answer, e
 	case err == nil && ans.Decision == semel.Replay && len(ans.Record.Result.Data) > 0:
-		return string(ans.Record.Result.Data)
+		return string(ans.Record.Result.Data), e
 	case err == nil:
 		err = ans.Err()
 	}
-	if e, ok := errors.AsType[*semel.Error](err); ok {
-		return refusal(e.Code)
+	e.Code = door.CodeInternal
+	if why, ok := errors.AsType[*semel.Error](err); ok {
+		e.Code = why.Code
 	}
-	return refusal(door.CodeInternal)
+	return refusal(e.Code), e
 }
 
 // refusal is what a code means, in the form of this protocol.
