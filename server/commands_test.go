@@ -69,6 +69,14 @@ commands:
 	if status, body := send("cancel"); status != http.StatusUnauthorized {
 		t.Errorf("nobody: %d, %s", status, body)
 	}
+	for _, line := range []string{
+		`level=INFO msg=command command.command_id=cmd_`, ` command.tenant_id=acme command.intent=order.cancel command.correlation_id=cmd_`,
+		` status=executed decision=first_seen reason=""`, ` status=executed decision=duplicate_replayed reason=""`,
+	} {
+		if !strings.Contains(s.log.String(), line) {
+			t.Errorf("no line with %s:\n%s", line, s.log)
+		}
+	}
 	// The execution API is no way around the gateway.
 	for _, operation := range []string{"order.cancel", "ids.message", "semel.dispatch/billing"} {
 		if status, _, body := do(t, http.MethodPost, s.data("/v1/operations/"+url.PathEscape(operation)+"/executions"), `{"key":"k"}`, known...); status != http.StatusNotFound {

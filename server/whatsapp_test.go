@@ -274,6 +274,14 @@ func TestWhatsApp(t *testing.T) {
 				t.Errorf("%q is in the log: %s", text, s.log)
 			}
 		}
+		for _, line := range []string{
+			"level=DEBUG msg=whatsapp operation=whatsapp.message number=" + number + " decision=execute\n",
+			"level=DEBUG msg=whatsapp operation=whatsapp.message number=" + number + " decision=replay\n",
+		} {
+			if !strings.Contains(s.log.String(), line) {
+				t.Errorf("no line %q: %s", line, s.log)
+			}
+		}
 	})
 }
 
