@@ -1,6 +1,7 @@
 // Package doortest says whether a door is right. It delivers calls through the door so
 // that they meet every decision of the engine, and checks what the callers are told: no
-// decision may fail, run the call, or be answered as if it were another.
+// decision may fail, run the call, or be answered as if it were another, and the engine's
+// Events are told of every answer.
 //
 // A door's test opens it on an engine of the suite's and says how a call is delivered:
 //
@@ -183,8 +184,10 @@ func (d *Door) meets(t *testing.T, want semel.Decision, s scenario) error {
 	st := memstore.New()
 	var last semel.Record
 	var got semel.Decision
+	var told []semel.Event
 	opts := s.options
 	opts.Events = &semel.Events{
+		Answered: func(ev semel.Event) { told = append(told, ev) },
 		Decided: func(ev semel.Event) {
 			if got = ev.Decision; got == semel.Execute {
 				last.ID = ev.ID
@@ -218,11 +221,33 @@ func (d *Door) meets(t *testing.T, want semel.Decision, s scenario) error {
 	if n := ran.Load(); n != 1 {
 		return fmt.Errorf("the call ran %d times", n)
 	}
+	if err := observed(told, want); err != nil {
+		return err
+	}
 	if code, refused := want.Code(); refused {
 		return d.tells(reply, code)
 	}
 	if reply != first {
 		return fmt.Errorf("the caller was told %+v first, and %+v then", first, reply)
+	}
+	return nil
+}
+
+// observed checks what a door has told of two deliveries, of which the second one got a
+// decision.
+func observed(told []semel.Event, second semel.Decision) error {
+	if len(told) != 2 {
+		return fmt.Errorf("the door has told of %d answers to 2 deliveries", len(told))
+	}
+	for i, want := range []semel.Decision{semel.Execute, second} {
+		e := &told[i]
+		code, refused := want.Code()
+		if !refused {
+			code = ""
+		}
+		if e.Door == "" || e.Decision != want || e.Code != code {
+			return fmt.Errorf("of delivery %d the door %q has told %q and the code %q, want %q and %q", i+1, e.Door, e.Decision, e.Code, want, code)
+		}
 	}
 	return nil
 }

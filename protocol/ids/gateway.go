@@ -106,7 +106,8 @@ func (g *Gateway) Execute(ctx context.Context, caller Caller, c Command) (*Respo
 	tap := g.engine.Door()
 	switch {
 	case err != nil:
-		tap.Answered(semel.Event{Door: Door, Code: codeOf(err), Err: err, Took: time.Since(came)})
+		code := codeOf(err)
+		tap.Answered(semel.Event{Door: Door, Code: code, Decision: decisionBy(code), Err: err, Took: time.Since(came)})
 	case tap.Listens():
 		// For a command that changes nothing this line is the only trace.
 		tap.Answered(semel.Event{
@@ -316,6 +317,16 @@ func decisionOf(rec *semel.Record) semel.Decision {
 		return semel.Held
 	}
 	return semel.InFlight
+}
+
+// decisionBy is the decision that refuses a delivery by a code; empty if there is none.
+func decisionBy(code semel.Code) semel.Decision {
+	for _, d := range semel.Decisions() {
+		if by, refused := d.Code(); refused && by == code {
+			return d
+		}
+	}
+	return ""
 }
 
 // commandOf is what a record tells of its command.

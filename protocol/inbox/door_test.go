@@ -36,6 +36,7 @@ func TestDoor(t *testing.T) {
 					Tenant: "acme", Key: key, Fingerprint: semel.FingerprintOf(semel.SchemeRaw, []byte("content")),
 					Now: func(context.Context) error { return work() },
 				})
+				e.Door().Answered(res.Event("test", time.Now()))
 				if refused, ok := errors.AsType[*semel.Error](errors.Join(res.Err, err)); ok {
 					return doortest.Reply{Code: string(refused.Code)}
 				}

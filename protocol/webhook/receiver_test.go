@@ -81,31 +81,6 @@ func (s *flaky) set(away bool) {
 	s.away = away
 }
 
-// seen is an event with what its attributes say.
-type seen struct {
-	semel.Event
-	receiver, kind, content, first string
-	parked                         semel.ID
-}
-
-func seenBy(t *testing.T, e semel.Event) seen {
-	attrs := map[string]string{}
-	for _, a := range e.Attrs {
-		attrs[a.Key] = a.Value.String()
-	}
-	s := seen{e, attrs["webhook"], attrs["type"], attrs["digest"], attrs["first_digest"], semel.ID{}}
-	if parked := attrs["parked"]; parked != "" {
-		var err error
-		if s.parked, err = store.DecodeID(parked); err != nil {
-			t.Error(err)
-		}
-	}
-	if e.Door != Door || attrs["decision"] != string(e.Decision) || (e.Err == nil) != (e.Code == "") || e.ID.Key != "" && attrs["record"] != e.ID.Encode() {
-		t.Errorf("told of %+v", e)
-	}
-	return s
-}
-
 func newRig(t *testing.T, source string, change ...func(*Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, store: &flaky{Store: memstore.New()}, handled: map[string]int{}, keys: map[string]string{}}

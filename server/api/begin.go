@@ -97,6 +97,13 @@ func (a *API) recordPath(id string) string { return a.opts.BaseURL + "/v1/record
 // begin handles one delivery. path is where its members are in the body.
 func (x *exchange) begin(operation, holder string, body *wire.Beginning, path string, wait time.Duration) (status int, reply *wire.Begun, err error) {
 	a := x.api
+	e, came := semel.Event{Door: Door}, time.Now()
+	defer func() {
+		if e.Took = time.Since(came); err != nil {
+			e.Code = a.problemOf(err).Code
+		}
+		a.engine.Door().Answered(e)
+	}()
 	call := semel.Call{
 		Operation: operation, Key: body.Key,
 		Door: Door, Holder: holder, FirstSent: body.FirstSent, Wait: wait, Attributes: body.Attributes, Confirm: body.Confirm, StepUp: body.StepUp,
@@ -118,6 +125,9 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 		}
 	}
 	ans, err := a.engine.Begin(x.ctx(), call)
+	if e.Decision = ans.Decision; ans.Record != nil {
+		e.ID = ans.Record.ID
+	}
 	if err != nil {
 		if c := ans.Challenge; c != nil {
 			p := a.problemOf(err)
