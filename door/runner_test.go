@@ -45,7 +45,7 @@ func running(t *testing.T, body func(t *testing.T, e *semel.Engine, st *deaf, r 
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := door.NewRunner(e, nil)
+		r := door.NewRunner(e)
 		body(t, e, st, r)
 		if err := errors.Join(r.Close(t.Context()), e.Close(t.Context())); err != nil {
 			t.Error(err)
