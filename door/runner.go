@@ -31,6 +31,32 @@ type Execution struct {
 	// Deadline is when the handler's time is over; zero: never. In a transaction, that is
 	// the time of all its runs and of the commit.
 	Deadline time.Time
+
+	financial bool
+}
+
+// Context is what the work runs under: it ends when the lease is lost or the time is over,
+// and not when the caller hangs up. Call cancel when the handler returns.
+func (x *Execution) Context() (ctx context.Context, cancel context.CancelFunc) {
+	if ctx = x.Tx; x.Attempt != nil {
+		ctx = x.Attempt.Context()
+	}
+	if x.Deadline.IsZero() {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, x.Deadline)
+}
+
+// Ending says how the attempt ends whose work has returned err, by the rule of
+// [semel.Engine.Do]. An error without a mark is believed: if no effect in the ledger was
+// completed, nothing was done. So have a call to another system made as an effect, or mark
+// the error of one whose answer didn't come by [semel.Unknown].
+func (x *Execution) Ending(err error) semel.Ending {
+	var ledger []store.EffectRecord
+	if x.Attempt != nil {
+		ledger = Effects(x.Attempt)
+	}
+	return semel.EndingOf(err, ledger, x.financial)
 }
 
 // Late reports whether a run in a transaction has ended too late to be committed.
@@ -83,7 +109,9 @@ func NewRunner(engine *semel.Engine) *Runner {
 // kept. If the decision is empty, the engine has decided nothing, and the error says why.
 // For any other decision nothing was run.
 //
-// A caller who hangs up ends neither the work nor its recording, only their own waiting.
+// A caller who hangs up ends neither the work nor its recording, only their waiting for
+// another's outcome: Do returns when its handler has, and its end is durable. A panic of the
+// handler continues out of Do.
 // If the store doesn't say whether the end of an attempt was kept, Do returns an error
 // that [Undecided] recognizes and goes on asking in the background; see [Runner.Close].
 //
@@ -98,7 +126,7 @@ func (r *Runner) Do(ctx context.Context, call semel.Call, w Work) (semel.Answer,
 	if err != nil || ans.Decision != semel.Execute {
 		return ans, err
 	}
-	x := Execution{Attempt: ans.Attempt}
+	x := Execution{Attempt: ans.Attempt, financial: r.financial(&call)}
 	if w.Timeout > 0 {
 		x.Deadline = time.Now().Add(w.Timeout)
 	}
@@ -119,6 +147,12 @@ func (r *Runner) Do(ctx context.Context, call semel.Call, w Work) (semel.Answer,
 		}
 	}
 	return ans, r.end(ctx, x.Attempt, end)
+}
+
+// financial reports whether the operation of a call moves money.
+func (r *Runner) financial(call *semel.Call) bool {
+	op, _ := r.engine.Door().Operation(call.Operation)
+	return op.Financial
 }
 
 // panicked ends an attempt whose handler did not return.
@@ -153,7 +187,7 @@ func (r *Runner) doTx(ctx context.Context, call semel.Call, w Work) (semel.Answe
 			timer = time.AfterFunc(w.Timeout, cancel)
 		}
 		ran = true
-		end = w.Handler.Run(Execution{Tx: tx, Deadline: deadline})
+		end = w.Handler.Run(Execution{Tx: tx, Deadline: deadline, financial: r.financial(&call)})
 		return end.Result, errorOf(&end)
 	})
 	if ans.Decision != semel.Execute || err == nil {
@@ -225,6 +259,29 @@ func (r *Runner) endLater(ctx context.Context, a *semel.Attempt, end semel.Endin
 			}
 		}
 	})
+}
+
+// Outcome returns what a delivery gets after [Runner.Do]: the recorded result, or an error,
+// whose code [Lookup] explains. For Execute without an error, that is nothing: the handler
+// has kept what its caller gets. A result without data is that of somebody who settled the
+// call as completed and gave none; what such a person gave needn't have the form in which
+// your door keeps results.
+func Outcome(ans *semel.Answer, err error) (semel.Result, error) {
+	if err != nil || ans.Decision == semel.Execute {
+		return semel.Result{}, err
+	}
+	if ans.Decision == semel.Replay && !ans.Record.Result.IsZero() && !ans.Record.Result.Tombstone {
+		return ans.Record.Result, nil
+	}
+	return semel.Result{}, ans.Err()
+}
+
+// CodeOf is the code of an error of [Runner.Do] or [Outcome]; [CodeInternal] if it has none.
+func CodeOf(err error) semel.Code {
+	if e, ok := errors.AsType[*semel.Error](err); ok {
+		return e.Code
+	}
+	return CodeInternal
 }
 
 // EffectPrefix begins the names of the effects that doors keep in the ledger for

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
@@ -149,6 +150,15 @@ func Run(t *testing.T, d Door) {
 			t.Errorf("the call ran %d times", n)
 		}
 	})
+	t.Run("an outcome that can't be recorded is not told", func(t *testing.T) {
+		st := &silenced{Store: memstore.New()}
+		deliver, ran, _ := d.muted(st).open(t, st, semel.Options{StoreTimeout: 50 * time.Millisecond})
+		reply := deliver(firstKey)
+		st.silent.Store(false)
+		if ran.Load() == 1 && reply.Code == "" {
+			t.Errorf("the caller is told %+v of an outcome that isn't recorded", reply)
+		}
+	})
 	t.Run("closed", func(t *testing.T) {
 		deliver, ran, e := d.open(t, memstore.New(), semel.Options{})
 		if err := e.Close(t.Context()); err != nil {
@@ -178,6 +188,30 @@ func (d *Door) open(t *testing.T, st semel.Store, opts semel.Options) (Deliver, 
 	return d.Open(t, e, func() error { ran.Add(1); return nil }), ran, e
 }
 
+// muted is the door on a store that stops answering when a call has begun its work.
+func (d *Door) muted(st *silenced) *Door {
+	door := *d
+	door.Open = func(t *testing.T, e *semel.Engine, work func() error) Deliver {
+		return d.Open(t, e, func() error {
+			st.silent.Store(true)
+			return work()
+		})
+	}
+	return &door
+}
+
+// named checks that the record of a call says by which door it came, and what it asked for.
+func named(ctx context.Context, st semel.Store, id semel.ID) error {
+	rec, err := st.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	if rec.Door == "" || rec.Fingerprint.IsZero() || id.Principal == "" && rec.BoundTo == "" {
+		return fmt.Errorf("the record of the call has the door %q, the fingerprint %q and the principal %q: each call needs all of them", rec.Door, rec.Fingerprint, id.Principal)
+	}
+	return nil
+}
+
 // meets delivers a call twice, so that the second delivery gets the decision.
 func (d *Door) meets(t *testing.T, want semel.Decision, s scenario) error {
 	t.Helper()
@@ -199,6 +233,9 @@ func (d *Door) meets(t *testing.T, want semel.Decision, s scenario) error {
 	first := deliver(firstKey)
 	if got != semel.Execute || first.Code != "" {
 		return fmt.Errorf("the first delivery got %q, and its caller %+v", got, first)
+	}
+	if err := named(t.Context(), st, last.ID); err != nil {
+		return err
 	}
 	if s.prepare != nil {
 		if err := s.prepare(t.Context(), e); err != nil {

@@ -94,19 +94,19 @@ func (d *Door) answer(ctx context.Context, line string) (string, semel.Event) {
 	if ans.Record != nil {
 		e.ID = ans.Record.ID
 	}
+	recorded, err := door.Outcome(&ans, err)
 	switch {
-	case err == nil && ans.Decision == semel.Execute:
+	case err != nil:
+		e.Code = door.CodeOf(err)
+		return refusal(e.Code), e
+	case ans.Decision == semel.Execute:
 		return c.answer, e
-	case err == nil && ans.Decision == semel.Replay && len(ans.Record.Result.Data) > 0:
-		return string(ans.Record.Result.Data), e
-	case err == nil:
-		err = ans.Err()
 	}
-	e.Code = door.CodeInternal
-	if why, ok := errors.AsType[*semel.Error](err); ok {
-		e.Code = why.Code
+	answer := string(recorded.Data)
+	if !strings.HasPrefix(answer, "OK ") && !strings.HasPrefix(answer, "ERR ") {
+		answer = "OK " + answer // somebody settled the call, and knows nothing of lines
 	}
-	return refusal(e.Code), e
+	return answer, e
 }
 
 // refusal is what a code means, in the form of this protocol.
@@ -149,10 +149,10 @@ type conversation struct {
 
 // Run does the work, and says how the attempt ends by what came of it.
 func (c *conversation) Run(x door.Execution) semel.Ending {
-	ctx, cancel := context.WithDeadline(x.Attempt.Context(), x.Deadline)
+	ctx, cancel := x.Context()
 	defer cancel()
 	result, err := c.door.opts.Work(ctx, x.Attempt, c.payload)
-	end := semel.EndingOf(err, door.Effects(x.Attempt), c.door.opts.Operation.Financial)
+	end := x.Ending(err)
 	switch end.Disposition {
 	case semel.DispositionCompleted:
 		c.answer = "OK " + result

@@ -72,7 +72,7 @@ type work struct {
 
 // Run calls the function.
 func (w *work) Run(x door.Execution) semel.Ending {
-	ctx, cancel := context.WithDeadline(x.Attempt.Context(), x.Deadline)
+	ctx, cancel := x.Context()
 	defer cancel()
 	result, err := w.v.Run(ctx, x.Attempt, w.r)
 	w.out = outcomeOf(ctx, w.f, x.Attempt, result, err)
