@@ -5,8 +5,8 @@ SHELL := bash
 # The tool is pinned here and run by version, so that it is no dependency of the module.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-# Packages where goroutines share memory.
-CONCURRENT := . ./archive ./client ./dispatch ./evidence ./protocol/... ./server/... ./shield/... ./store/memstore ./store/pebblestore ./transport/...
+# Packages where goroutines share memory, the longest first.
+CONCURRENT := ./store/pebblestore ./server/... . ./archive ./client ./dispatch ./evidence ./protocol/... ./shield/... ./store/memstore ./transport/...
 
 # Stores on servers, whose suites take minutes under the race detector: without the suites.
 SERVED := ./store/pgstore ./store/redisstore
@@ -54,8 +54,8 @@ prove: ## run the long tests at their full length, then break everything around 
 	go test -run '^TestChaos' -count=1 -v -timeout 5h ./internal/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)
 
 race: ## run the tests of the concurrent packages under the race detector
-	go test -race -short -vet=off -count=1 -timeout 20m $(CONCURRENT)
-	go test -race -short -vet=off -count=1 -timeout 20m -skip '^Test(Contract|Faults$$|FaultsFailover|FaultsOfTheNetwork|Killed|Cluster|AFailover|ASlot|AMaster|AnIsolated|EnginesGoOn|NothingIsLost)' $(SERVED)
+	go test -race -short -vet=off -count=1 -timeout 20m -p 3 -parallel 6 $(CONCURRENT)
+	go test -race -short -vet=off -count=1 -timeout 20m -parallel 6 -skip '^Test(Contract|Faults$$|FaultsFailover|FaultsOfTheNetwork|Killed|Cluster|AFailover|ASlot|AMaster|AnIsolated|EnginesGoOn|NothingIsLost)' $(SERVED)
 
 fuzz: ## run every fuzz target on 10,000 inputs (INPUTS=100000)
 	@scripts/fuzz $(INPUTS)
