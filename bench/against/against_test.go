@@ -138,9 +138,3 @@ func output(t *testing.T, dir, program string, args ...string) []byte {
 	}
 	return out
 }
-
-func median(ratios []float64) float64 {
-	sorted := slices.Sorted(slices.Values(ratios))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
-}

@@ -135,8 +135,7 @@ func (w *Webhook) Verifier() (webhook.VerifierOptions, error) {
 	return webhook.VerifierOptions{Source: source, Secrets: secrets, URL: w.URL}, err
 }
 
-// Receiver is the webhook for its receiver. What is left to the server are Handle and
-// Seen.
+// Receiver is the webhook for its receiver. What is left to the server is Handle.
 func (w *Webhook) Receiver() (webhook.Options, error) {
 	opts := webhook.Options{
 		Name: w.Name, Tenant: w.Tenant, Mode: w.Mode, OnAbandoned: w.OnAbandoned, OnConflict: w.OnConflict, Lease: time.Duration(w.Lease), Window: time.Duration(w.Window),
