@@ -101,7 +101,7 @@ func TestTampering(t *testing.T) {
 	elsewhere, elsewhereKept := longLog(t, 10, 41) // as long, and another history
 	_ = elsewhereKept
 	foreign := newForger(elsewhere.export(t, nil), true)
-	seed := rand.Uint64()
+	seed := thorough.Seed()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	// Each changes the log, and returns the first entry that is wrong then.

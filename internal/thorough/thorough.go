@@ -4,6 +4,7 @@
 package thorough
 
 import (
+	"math/rand/v2"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -12,6 +13,15 @@ import (
 
 // Run reports whether tests take as long as they can use.
 func Run() bool { return os.Getenv("SEMEL_THOROUGH") == "1" }
+
+// Seed is what a random test begins with: always the same, so that one change's tests can't
+// fail for another's bad luck. A thorough run explores, and has a new one each time.
+func Seed() uint64 {
+	if Run() {
+		return rand.Uint64()>>1 + 1
+	}
+	return 1
+}
 
 // Scaled is how many rounds of n to run: all of them in a thorough run, otherwise one in
 // five, and one in twenty with -short or under the race detector, which makes each ten

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/thorough"
 	"github.com/semelhq/semel/store"
 )
 
 // The index gives what sorting all records gives, while many come and go, of which some are
 // due at the same time.
 func TestTheIndexIsASortedList(t *testing.T) {
-	seed := rand.Uint64()
+	seed := thorough.Seed()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	const times = 300
 	var x dueIndex

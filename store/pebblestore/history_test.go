@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/thorough"
 	"github.com/semelhq/semel/store"
 )
 
@@ -20,7 +21,7 @@ import (
 // a store, a history of what they were told, and the comparison of that history
 // with what is stored after the crash.
 
-var seedFlag = flag.Uint64("pebblestore.seed", 0, "seed of what is random in the crash tests; 0 chooses one")
+var seedFlag = flag.Uint64("pebblestore.seed", 0, "seed of what is random in the crash tests; 0: that of package thorough")
 
 // newSeed is the seed of a test, printed so that it can be repeated. It fixes
 // what the callers do and where they are interrupted; how they interleave is up
@@ -29,7 +30,7 @@ func newSeed(t testing.TB) uint64 {
 	t.Helper()
 	seed := *seedFlag
 	if seed == 0 {
-		seed = rand.Uint64()>>1 + 1
+		seed = thorough.Seed()
 	}
 	t.Logf("repeat with -pebblestore.seed=%d", seed)
 	return seed

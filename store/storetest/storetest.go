@@ -20,7 +20,6 @@ package storetest
 import (
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +27,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/thorough"
 )
 
 // Harness makes stores for the suite.
@@ -88,14 +88,14 @@ func Virtual(name string, open func(t *testing.T) Env) Harness {
 }
 
 // seedFlag repeats a random run.
-var seedFlag = flag.Uint64("storetest.seed", 0, "seed of what is random in the store suite; 0 chooses one")
+var seedFlag = flag.Uint64("storetest.seed", 0, "seed of what is random in the store suite; 0: a fixed one, or with SEMEL_THOROUGH=1 another each time")
 
 // seed is that of this run.
 func seed() uint64 {
 	if *seedFlag != 0 {
 		return *seedFlag
 	}
-	return rand.Uint64()>>1 + 1
+	return thorough.Seed()
 }
 
 // testCase proves one rule.
