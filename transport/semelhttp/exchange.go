@@ -72,7 +72,11 @@ func (x *exchange) forget() {
 	if x.c == nil {
 		return
 	}
-	x.c.spool.discard()
+	if x.c.whole {
+		_ = x.c.spool.Close() // another run may read the same body; serve discards it
+	} else {
+		x.c.spool.discard()
+	}
 	x.c.stop()
 	if x.inner.MultipartForm != nil {
 		// The server does this only for its own request.

@@ -376,6 +376,38 @@ func (f transactor) DoTx(ctx context.Context, engine *semel.Engine, call semel.C
 	return f(ctx, engine, call, fn)
 }
 
+// A body that is too large for memory is in a file, which each run reads from its beginning.
+func TestEachRunInATransactionGetsTheWholeBody(t *testing.T) {
+	engine, err := semel.New(memstore.New(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard, err := semelhttp.New(engine, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	twice := transactor(func(ctx context.Context, _ *semel.Engine, _ semel.Call, fn func(context.Context) (semel.Result, error)) (semel.Answer, error) {
+		_, _ = fn(ctx) // another transaction has undone it
+		res, err := fn(ctx)
+		return semel.Answer{Decision: semel.Execute, Record: &semel.Record{State: semel.Completed, Result: res}}, err
+	})
+	body, runs := strings.Repeat("0123456789", 30_000), 0
+	h := guard.Handler(semelhttp.Route{Operation: semel.Operation{Name: "a"}, Tx: twice, Anonymous: semelhttp.AnonymousShare}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		runs++
+		if got, err := io.ReadAll(r.Body); err != nil || string(got) != body {
+			t.Errorf("run %d reads %d bytes, %v", runs, len(got), err)
+		}
+		w.WriteHeader(http.StatusCreated)
+	}))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
+	r.Header.Set("Idempotency-Key", "k")
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, r)
+	if rec.Code != http.StatusCreated || runs != 2 {
+		t.Errorf("%d after %d runs: %s", rec.Code, runs, rec.Body)
+	}
+}
+
 func TestTxRouteIsRefused(t *testing.T) {
 	engine, err := semel.New(memstore.New(), nil)
 	if err != nil {
