@@ -32,7 +32,8 @@ type Execution struct {
 	// the time of all its runs and of the commit.
 	Deadline time.Time
 
-	financial bool
+	runner    *Runner
+	operation string
 }
 
 // Context is what the work runs under: it ends when the lease is lost or the time is over,
@@ -56,7 +57,8 @@ func (x *Execution) Ending(err error) semel.Ending {
 	if x.Attempt != nil {
 		ledger = Effects(x.Attempt)
 	}
-	return semel.EndingOf(err, ledger, x.financial)
+	op, _ := x.runner.engine.Door().Operation(x.operation)
+	return semel.EndingOf(err, ledger, op.Financial)
 }
 
 // Late reports whether a run in a transaction has ended too late to be committed.
@@ -126,7 +128,7 @@ func (r *Runner) Do(ctx context.Context, call semel.Call, w Work) (semel.Answer,
 	if err != nil || ans.Decision != semel.Execute {
 		return ans, err
 	}
-	x := Execution{Attempt: ans.Attempt, financial: r.financial(&call)}
+	x := Execution{Attempt: ans.Attempt, runner: r, operation: call.Operation}
 	if w.Timeout > 0 {
 		x.Deadline = time.Now().Add(w.Timeout)
 	}
@@ -147,12 +149,6 @@ func (r *Runner) Do(ctx context.Context, call semel.Call, w Work) (semel.Answer,
 		}
 	}
 	return ans, r.end(ctx, x.Attempt, end)
-}
-
-// financial reports whether the operation of a call moves money.
-func (r *Runner) financial(call *semel.Call) bool {
-	op, _ := r.engine.Door().Operation(call.Operation)
-	return op.Financial
 }
 
 // panicked ends an attempt whose handler did not return.
@@ -187,7 +183,7 @@ func (r *Runner) doTx(ctx context.Context, call semel.Call, w Work) (semel.Answe
 			timer = time.AfterFunc(w.Timeout, cancel)
 		}
 		ran = true
-		end = w.Handler.Run(Execution{Tx: tx, Deadline: deadline, financial: r.financial(&call)})
+		end = w.Handler.Run(Execution{Tx: tx, Deadline: deadline, runner: r, operation: call.Operation})
 		return end.Result, errorOf(&end)
 	})
 	if ans.Decision != semel.Execute || err == nil {
