@@ -95,7 +95,9 @@ func (d *delivery) answer(ctx context.Context) error {
 		}
 	case InFlight:
 		age, lease := d.at.now.Sub(cur.StartedAt), cur.LeaseUntil.Sub(d.at.now)
-		if cur.Revision.IsZero() { // it is in another's transaction, where nobody can see it
+		if cur.Revision.IsZero() || cur.State.Terminal() {
+			// It is in another's transaction, where nobody can see it, or what has to come
+			// first hasn't begun.
 			age, lease = 0, d.op.Lease
 		}
 		ans.RetryAfter = d.op.latency.retryAfter(age, lease)

@@ -1,6 +1,7 @@
 package semel
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/semelhq/semel/store"
@@ -40,6 +41,9 @@ type Call struct {
 	// and nothing else, since another door may not be able to read what the first
 	// recorded, or may have other rules for who writes it.
 	Door string
+	// Sequence is the number of this call among those of its key, from 1; zero for an
+	// operation that isn't sequenced. See Operation.Sequenced.
+	Sequence uint64
 	// Fingerprint is compared with that of the first delivery. The zero value
 	// equals only itself.
 	Fingerprint Fingerprint
@@ -71,7 +75,7 @@ type Answer struct {
 	// Record is what is stored about the call. For Execute it is the claim, or
 	// in the answer of Do the outcome. For TooLate, OtherCaller, OtherDoor, a new
 	// call that is Throttled and one of another caller that is InFlight it has only the
-	// identity; without a decision it is nil. It may be shared with the store: don't
+	// identity, for Superseded also the newest number; without a decision it is nil. It may be shared with the store: don't
 	// change it.
 	Record *Record
 	// Attempt is the right to execute. It is set by Begin for Execute only.
@@ -106,6 +110,8 @@ func (a *Answer) Err() error {
 		return &Error{Code: CodeOtherCaller, Message: "the key was used by a caller with another credential"}
 	case OtherDoor:
 		return &Error{Code: CodeOtherDoor, Message: "the key was used through another door of this service"}
+	case Superseded:
+		return &Error{Code: CodeSuperseded, Message: "number " + strconv.FormatUint(a.Record.Sequence, 10) + " of the sequence was begun, so none below it begins any more"}
 	case Throttled:
 		return &Error{Code: CodeThrottled, Message: a.Limit.message(), RetryAfter: a.RetryAfter}
 	}

@@ -18,7 +18,7 @@ const (
 	Execute Decision = "execute"
 	// Replay: the outcome exists; the caller gets it.
 	Replay Decision = "replay"
-	// InFlight: another delivery is doing the work.
+	// InFlight: another delivery is doing the work, or work that must come before it.
 	InFlight Decision = "in_flight"
 	// Conflict: the key was used with another payload. Neither executed nor
 	// replayed.
@@ -35,12 +35,15 @@ const (
 	// OtherDoor: the call came in through another door first, see [Call].Door. Neither
 	// executed nor replayed; the caller learns nothing about it.
 	OtherDoor Decision = "other_door"
+	// Superseded: a later number of the sequence was begun, and this one has no outcome; see
+	// [Call].Sequence. It is never executed. Answer.Record.Sequence is the newest number.
+	Superseded Decision = "superseded"
 )
 
 // Decisions lists the decisions. Every one but [Execute] and [Replay] is a refusal, whose
 // code has the same name.
 func Decisions() []Decision {
-	return []Decision{Execute, Replay, InFlight, Conflict, Held, TooLate, Throttled, OtherCaller, OtherDoor}
+	return []Decision{Execute, Replay, InFlight, Conflict, Held, TooLate, Throttled, OtherCaller, OtherDoor, Superseded}
 }
 
 // Code is the code with which a delivery is refused. It reports false for Execute and
@@ -75,6 +78,9 @@ func decide(op *Operation, call *Call, cur *Record, now, lease store.Instant, re
 func rule(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruling {
 	switch {
 	case isNew(call, cur, now):
+		if op.Gapless && call.Sequence > 1 {
+			return ruling{decision: InFlight}
+		}
 		return ruling{decision: Execute}
 	case cur.BoundTo != call.BoundTo && running(cur, lease):
 		return ruling{decision: InFlight}
@@ -82,6 +88,8 @@ func rule(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruli
 		return ruling{decision: OtherCaller}
 	case cur.Door != call.Door:
 		return ruling{decision: OtherDoor}
+	case cur.Sequence != call.Sequence:
+		return inSequence(op, call, cur, lease)
 	case cur.Fingerprint != call.Fingerprint:
 		return ruling{decision: Conflict}
 	case cur.State == Completed:
@@ -106,9 +114,10 @@ func rule(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruli
 // nothing but the fence that its own must exceed. That is so if there is no record, if it
 // has expired, or if it is another caller's and shows that nothing has happened: not
 // executing needs no proof of who asks, and a credential that was refused and then renewed
-// must not keep the key from its owner.
+// must not keep the key from its owner. The record of a later number of a sequence says
+// nothing about the numbers before it.
 func isNew(call *Call, cur *Record, now store.Instant) bool {
-	return cur.State == absent || cur.Expired(now) || cur.BoundTo != call.BoundTo && nothingHappened(cur)
+	return cur.State == absent || cur.Expired(now) || cur.BoundTo != call.BoundTo && nothingHappened(cur) && cur.Sequence <= 1
 }
 
 // nothingHappened reports whether every attempt of the call has ended with proof that it
@@ -177,12 +186,13 @@ func (d *delivery) open(next *Record) error {
 	until := now.Add(op.Lease)
 	*next = Record{
 		ID: d.id, Fingerprint: call.Fingerprint, Principal: call.Principal, BoundTo: call.BoundTo, Door: call.Door,
-		Holder: cmp.Or(call.Holder, d.engine.node), Attempt: 1,
+		Sequence: call.Sequence,
+		Holder:   cmp.Or(call.Holder, d.engine.node), Attempt: 1,
 		CreatedAt: now, UpdatedAt: now, StartedAt: now, LeaseUntil: until, NextAt: until,
 		Fence: store.NextFence(prev.Fence, now), Attributes: call.Attributes, Policy: op.promise(call),
 	}
 	next.Origin = next.Fence
-	if !isNew(call, prev, now) {
+	if !isNew(call, prev, now) && call.Sequence == prev.Sequence {
 		last := *prev
 		if last.State == Processing {
 			if err := step(&last, evAbandon); err != nil {

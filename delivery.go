@@ -78,6 +78,9 @@ func (e *Engine) admit(ctx context.Context, call Call) (*delivery, error) {
 	if err := call.validateNames(); err != nil {
 		return nil, err
 	}
+	if err := d.call.validateSequence(&op.Operation); err != nil {
+		return nil, err
+	}
 	if call.Window != 0 {
 		if why := op.refuseWindow(call.Window); why != "" {
 			return nil, &Error{Code: CodeInvalidCall, Message: "the call's window of " + why}
@@ -114,8 +117,8 @@ func (d *delivery) begin(ctx context.Context) error {
 		calls, _ = d.engine.storeCallIn(&d.calls, ctx)
 		defer d.calls.end()
 	}
-	if d.op.Confirmation != nil || d.engine.extras.Local {
-		// A token is compared with the record, so the record is read first.
+	if d.op.Confirmation != nil || d.op.Sequenced || d.engine.extras.Local {
+		// A token or a number is compared with the record, so the record is read first.
 		if err := d.look(calls); err != nil {
 			return err
 		}
@@ -141,7 +144,7 @@ func (d *delivery) try(ctx, calls context.Context) (next progress, err error) {
 	if d.at, err = d.engine.read(calls); err != nil {
 		return startOver, err
 	}
-	if d.cur.State != absent {
+	if d.cur.State != absent || d.op.Gapless {
 		if next, err := d.decide(ctx); next != proceed || err != nil {
 			return next, err
 		}
@@ -189,13 +192,15 @@ func (d *delivery) look(ctx context.Context) error {
 // proceed, d.cur is what it replaces, judged at d.at.
 func (d *delivery) decide(ctx context.Context) (next progress, err error) {
 	for range maxClaims {
-		if d.cur.State == absent {
+		if d.cur.State == absent && !d.op.Gapless {
 			return proceed, nil // it is gone by now
 		}
 		r := decide(&d.op.Operation, &d.call, d.cur, d.at.now, d.engine.leaseTime(d.cur, d.at.now), d.engine.restored(d.cur, d.at.now))
 		switch {
 		case r.decision == Execute:
-			return proceed, nil
+			return proceed, d.keepPast(ctx)
+		case r.decision == Superseded:
+			return answered, d.superseded(ctx)
 		case r.hold != "":
 			next, err := d.held(r.hold)
 			if err != nil {
@@ -223,17 +228,21 @@ func (d *delivery) decide(ctx context.Context) (next progress, err error) {
 				continue
 			}
 		}
-		d.foreign = isForeign(&d.call, d.cur)
+		d.foreign = d.cur.State != absent && isForeign(&d.call, d.cur)
 		d.ans.Decision, d.ans.Record = r.decision, d.cur
+		if d.cur.State == absent { // a sequence has to begin with its first number
+			d.ans.Record = &Record{ID: d.id}
+		}
 		return answered, nil
 	}
 	return startOver, nil // the record has changed again, and isn't judged yet
 }
 
-// wait waits for another's outcome. It reports whether what is stored has changed.
+// wait waits for another's outcome, or for what follows one: its messages, or the number
+// before this one. It reports whether what is stored has changed.
 func (d *delivery) wait(ctx context.Context) (bool, error) {
 	start := d.engine.elapsed()
-	changed, err := d.engine.await(ctx, d.cur, d.waitTime()-d.waited, false)
+	changed, err := d.engine.await(ctx, watchKey{id: d.id, change: d.cur.State != Processing, seen: d.cur.Revision}, d.waitTime()-d.waited)
 	d.waited += d.engine.elapsed() - start
 	if err != nil || changed == nil {
 		return false, err

@@ -33,6 +33,8 @@ const (
 	CodeOtherCaller Code = "other_caller"
 	// CodeOtherDoor: the key was used through another door. Nothing was executed.
 	CodeOtherDoor Code = "other_door"
+	// CodeSuperseded: a later number of the sequence was begun. Nothing was executed.
+	CodeSuperseded Code = "superseded"
 	// CodeForbidden: the caller may not begin the call, or see the stored answer.
 	CodeForbidden Code = "forbidden"
 	// CodeRejected: the call was refused for good.
@@ -74,7 +76,7 @@ const (
 func Codes() []Code {
 	return []Code{
 		CodeInvalidCall, CodeUnknownOperation, CodeInvalidOperation, CodeConflict, CodeInFlight, CodeHeld, CodeTooLate, CodeThrottled, CodeOtherCaller,
-		CodeOtherDoor, CodeForbidden, CodeRejected, CodeFailed, CodeAborted, CodeUnknown, CodeResultNotKept, CodeLeaseLost, CodeAlreadyEnded,
+		CodeOtherDoor, CodeSuperseded, CodeForbidden, CodeRejected, CodeFailed, CodeAborted, CodeUnknown, CodeResultNotKept, CodeLeaseLost, CodeAlreadyEnded,
 		CodeIllegalTransition, CodeConfirmationRequired, CodeConfirmationRefused, CodeEffectUnknown, CodeStoreUnavailable, CodeNotFound, CodeUnsupported,
 		CodeClosed,
 	}

@@ -140,6 +140,16 @@ type Operation struct {
 	// requests for confirmation.
 	PerPrincipal Rate
 
+	// Sequenced makes all calls of one key a sequence: Call.Sequence numbers them. A call
+	// executes if its number is above all that were begun, one at a time, and while another
+	// number runs it is in flight. A number that has an outcome gets it, whatever came
+	// later, and one that has none when a later one was begun is [Superseded]. What is known
+	// of a sequence is forgotten when the window of its newest number ends (MAP-SESS.2).
+	Sequenced bool
+	// Gapless lets number N execute only when N-1 has an outcome; until then it is
+	// [InFlight]. The first number is 1. Otherwise numbers may be left out.
+	Gapless bool
+
 	// What follows an attempt that did not complete.
 
 	// OnFailure defaults to [ReplayFailure].
@@ -258,6 +268,12 @@ func (op Operation) Validate() error {
 		if op.Class == ReadOnly {
 			bad("class I0 changes nothing and needs no Confirmation")
 		}
+	}
+	if op.Sequenced && (op.Confirmation != nil || op.Class == ReadOnly) {
+		bad("Sequenced goes neither with Confirmation nor with class I0")
+	}
+	if op.Gapless && !op.Sequenced {
+		bad("Gapless is for Sequenced operations")
 	}
 	if op.NoArchive && (op.Archive || !op.Financial) {
 		bad("NoArchive is for Financial operations without Archive")

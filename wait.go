@@ -33,7 +33,7 @@ func (door Door) Await(ctx context.Context, id ID, wait time.Duration) (Record, 
 	if wait <= 0 {
 		return rec, nil
 	}
-	last, err := e.await(ctx, &rec, wait, true)
+	last, err := e.await(ctx, watchKey{id: id, outcome: true}, wait)
 	switch {
 	case err != nil:
 		return Record{}, err
@@ -45,13 +45,11 @@ func (door Door) Await(ctx context.Context, id ID, wait time.Duration) (Record, 
 	return *last, nil
 }
 
-// await blocks until the attempt in cur is no longer running or the wait is over.
-// It returns the stored record then, which is the zero Record if it is gone, or nil
-// if nothing changed in time. An attempt whose lease has ended is no longer running,
-// unless outcome says to wait for the outcome of the call. All waiters share the result
+// await blocks until what key says has come, or the wait is over. It returns the stored
+// record then, which is the zero Record if it is gone, or nil if nothing came in time. An
+// attempt whose lease has ended is no longer running. All waiters share the result
 // (singleflight); don't change it.
-func (e *Engine) await(ctx context.Context, cur *Record, wait time.Duration, outcome bool) (*Record, error) {
-	key := watchKey{cur.ID, outcome}
+func (e *Engine) await(ctx context.Context, key watchKey, wait time.Duration) (*Record, error) {
 	if !e.waiters.admit(key.id.Tenant) {
 		return nil, nil
 	}
@@ -108,8 +106,7 @@ func (e *Engine) watch(ctx context.Context, key watchKey, w *watch) {
 		if ctx.Err() != nil {
 			return
 		}
-		reached := err == nil && (rec.State != Processing || rec.Held != "" || !key.outcome && leaseOver(rec, e.leaseTime(rec, now)))
-		if err != nil || reached {
+		if err != nil || key.reached(rec, e.leaseTime(rec, now)) {
 			e.waiters.finish(key, w, rec, err)
 			return
 		}

@@ -4,6 +4,8 @@ import (
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
+
+	"github.com/semelhq/semel/store"
 )
 
 // waiters are the deliveries of this engine that wait for an outcome.
@@ -19,11 +21,23 @@ type waiters struct {
 	shards [32]wakeShard
 }
 
-// watchKey says what to wait for: with outcome, until a call has an outcome or is held;
-// otherwise until its attempt is no longer running for any reason.
+// watchKey says what to wait for: with change, until another version than seen is stored;
+// with outcome, until a call has an outcome or is held; otherwise until its attempt is no
+// longer running for any reason.
 type watchKey struct {
 	id      ID
 	outcome bool
+	change  bool
+	seen    store.Revision
+}
+
+// reached reports whether rec, is what is waited for. lease is the time by
+// which its lease is judged.
+func (k *watchKey) reached(rec *Record, lease store.Instant) bool {
+	if k.change {
+		return rec.Revision != k.seen
+	}
+	return rec.State != Processing || rec.Held != "" || !k.outcome && leaseOver(rec, lease)
 }
 
 // watch is shared by all deliveries that wait for the same watchKey.

@@ -96,7 +96,7 @@ func (c *Client) Begin(ctx context.Context, call semel.Call) (Begun, error) {
 }
 
 func beginningOf(call *semel.Call) *wire.Beginning {
-	return &wire.Beginning{Key: call.Key, PayloadHash: call.Fingerprint.String(), FirstSent: call.FirstSent, Attributes: call.Attributes, Confirm: call.Confirm, StepUp: call.StepUp}
+	return &wire.Beginning{Key: call.Key, PayloadHash: call.Fingerprint.String(), FirstSent: call.FirstSent, Sequence: call.Sequence, Attributes: call.Attributes, Confirm: call.Confirm, StepUp: call.StepUp}
 }
 
 // decisionOf is the decision that refuses a delivery with the code. It reports false for a
@@ -118,7 +118,7 @@ func (c *Client) begun(call *semel.Call, r *reply, since time.Time) (Begun, erro
 		if err != nil {
 			id = semel.ID{Tenant: call.Tenant, Principal: call.Principal, Operation: call.Operation, Key: call.Key}
 		}
-		rec := &semel.Record{ID: id}
+		rec := &semel.Record{ID: id, Sequence: p.LastSequence}
 		switch d {
 		case semel.Held:
 			rec.State, rec.Held = semel.Processing, p.Detail

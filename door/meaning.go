@@ -144,6 +144,12 @@ var meanings = []Meaning{
 		Foreign: true,
 	},
 	{
+		Code: semel.CodeSuperseded, Status: http.StatusConflict, Title: "Superseded",
+		Meaning: "The call has a number in a sequence, and a call with a later number was begun before this one came. Nothing was executed, and it won't be.",
+		Action:  "Read the state that the sequence is in. The member last_sequence is its newest number; what is still to be changed needs a number above it.",
+		Foreign: true,
+	},
+	{
 		Code: semel.CodeTooLate, Status: http.StatusPreconditionFailed, Title: "Too late",
 		Meaning: "The call was first sent longer ago than outcomes are kept, so it may have been executed and forgotten. Nothing was executed.",
 		Action:  "Find out what became of the call before sending it with a new key.",

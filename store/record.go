@@ -36,6 +36,11 @@ type Record struct {
 	// changes during the life of a call.
 	Door string
 
+	// Sequence is the number of this call among those of its key; zero where they have none.
+	// The record of a sequence is that of its newest number, see Sequenced of
+	// semel.Operation.
+	Sequence uint64
+
 	// Fence strictly rises with every new holder of this identity, also across
 	// a purge: it is the store's time in microseconds, or one more than the
 	// last fence, whichever is higher.

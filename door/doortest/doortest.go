@@ -100,6 +100,7 @@ var again = map[semel.Decision]scenario{
 	semel.Held:        {between: func(rec *semel.Record) { unfinished(rec, "nobody knows") }},
 	semel.Conflict:    {between: func(rec *semel.Record) { rec.Fingerprint = semel.FingerprintOf(semel.SchemeRaw, []byte("another")) }},
 	semel.OtherCaller: {between: func(rec *semel.Record) { rec.BoundTo = "another" }},
+	semel.Superseded:  {between: func(rec *semel.Record) { rec.Sequence = 2 }},
 	semel.OtherDoor:   {between: func(rec *semel.Record) { rec.Door = "another" }},
 	semel.TooLate: {other: true, prepare: func(ctx context.Context, e *semel.Engine) error {
 		_, err := e.Door().NewEpoch(ctx)

@@ -45,6 +45,7 @@ func TestDoor(t *testing.T) {
 			semel.CodeThrottled:        told(http.StatusTooManyRequests, forrst.RateLimited),
 			semel.CodeTooLate:          told(http.StatusGone, forrst.Gone),
 			semel.CodeOtherCaller:      told(http.StatusConflict, forrst.Conflict),
+			semel.CodeSuperseded:       told(http.StatusConflict, forrst.Conflict),
 			semel.CodeOtherDoor:        told(http.StatusConflict, forrst.Conflict),
 			semel.CodeStoreUnavailable: told(http.StatusServiceUnavailable, forrst.Unavailable),
 			semel.CodeClosed:           told(http.StatusServiceUnavailable, forrst.Unavailable),

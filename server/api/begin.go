@@ -106,7 +106,7 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 	}()
 	call := semel.Call{
 		Operation: operation, Key: body.Key,
-		Door: Door, Holder: holder, FirstSent: body.FirstSent, Wait: wait, Attributes: body.Attributes, Confirm: body.Confirm, StepUp: body.StepUp,
+		Door: Door, Holder: holder, FirstSent: body.FirstSent, Sequence: body.Sequence, Wait: wait, Attributes: body.Attributes, Confirm: body.Confirm, StepUp: body.StepUp,
 	}
 	if call.Key == "" {
 		return 0, nil, a.invalid("header."+keyHeader, "the key is missing: send it in the "+keyHeader+" header or as the member key of the body")
@@ -143,7 +143,7 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 	}
 	if ans.Decision != semel.Execute && ans.Decision != semel.Replay {
 		p := a.problemOf(ans.Err())
-		p.Limit = ans.Limit
+		p.Limit, p.LastSequence = ans.Limit, ans.Record.Sequence
 		if door.Names(&ans) {
 			p.Record = ans.Record.ID.Encode()
 			p.set("Location", a.recordPath(p.Record))

@@ -31,6 +31,8 @@ type operation struct {
 	Reconciles     bool     `json:"reconciles" doc:"Held records are settled by asking the provider."`
 	ReconcileEvery int64    `json:"reconcile_every_ms"`
 	RefuseLate     bool     `json:"refuse_late"`
+	Sequenced      bool     `json:"sequenced"`
+	Gapless        bool     `json:"gapless"`
 	Archive        bool     `json:"archive"`
 	Evidence       string   `json:"evidence" enum:"none,changes,decisions,durable"`
 	Confirms       bool     `json:"confirms" doc:"A call must be confirmed before it runs."`
@@ -50,7 +52,7 @@ func operationOf(op semel.Operation) operation {
 		Name: op.Name, Class: string(op.Class), Financial: op.Financial, Window: op.Window.Milliseconds(), Lease: op.Lease.Milliseconds(),
 		OnFailure: string(op.OnFailure), OnAbandoned: string(op.OnAbandoned), InFlight: string(op.InFlight), MaxWait: op.MaxWait.Milliseconds(),
 		Share: string(op.Share), MaxResult: op.MaxResult, Shields: make([]string, 0, len(op.Shields)), Effects: op.Effects,
-		Reconciles: op.Reconcile != nil, ReconcileEvery: op.ReconcileEvery.Milliseconds(), RefuseLate: op.RefuseLate, Archive: op.Archive,
+		Reconciles: op.Reconcile != nil, ReconcileEvery: op.ReconcileEvery.Milliseconds(), RefuseLate: op.RefuseLate, Sequenced: op.Sequenced, Gapless: op.Gapless, Archive: op.Archive,
 		Evidence: string(op.Evidence), Confirms: op.Confirmation != nil, Compensation: op.Compensation,
 		PerRecord: rateOf(op.PerRecord), PerPrincipal: rateOf(op.PerPrincipal),
 	}

@@ -265,6 +265,10 @@ type Operation struct {
 	ReconcileEvery Duration `json:"reconcile_every" default:"1m" range:"1s,365d"`
 	// Refuse a call that was first sent before the window.
 	RefuseLate bool `json:"refuse_late,omitzero"`
+	// Calls of one key are a sequence and have numbers: one at a time, and none below a number that was begun.
+	Sequenced bool `json:"sequenced,omitzero"`
+	// A sequence leaves no number out: each waits for the one before it.
+	Gapless bool `json:"gapless,omitzero"`
 	// Limit of duplicates of one call.
 	PerRecord Rate `json:"per_record,omitzero"`
 	// Limit of duplicates by one principal.

@@ -61,6 +61,8 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 		v.SetBool(rapid.Bool().Draw(t, path))
 	case reflect.Int, reflect.Int64:
 		v.SetInt(rapid.Int64().Draw(t, path))
+	case reflect.Uint64:
+		v.SetUint(rapid.Uint64().Draw(t, path))
 	case reflect.Uint8:
 		v.SetUint(uint64(rapid.Byte().Draw(t, path)))
 	case reflect.Struct:

@@ -10,7 +10,7 @@ import (
 )
 
 // The flags of the optional members that follow the rest. A record with none of them
-// ends without this byte.
+// ends without them.
 const (
 	hasAttributes = 1 << iota
 	hasConfirmation
@@ -19,6 +19,7 @@ const (
 	hasPolicy
 	hasBound
 	hasDoor
+	hasSequence
 	knownExtras = 1<<iota - 1
 )
 
@@ -45,7 +46,7 @@ var (
 )
 
 func appendExtras(b []byte, r *store.Record) []byte {
-	var has byte
+	var has uint64
 	if r.Attributes != nil {
 		has |= hasAttributes
 	}
@@ -67,10 +68,13 @@ func appendExtras(b []byte, r *store.Record) []byte {
 	if r.Door != "" {
 		has |= hasDoor
 	}
+	if r.Sequence != 0 {
+		has |= hasSequence
+	}
 	if has == 0 {
 		return b
 	}
-	b = append(b, has)
+	b = binary.AppendUvarint(b, has)
 	if has&hasAttributes != 0 {
 		b = binary.AppendUvarint(b, uint64(len(r.Attributes)))
 		for _, name := range slices.Sorted(maps.Keys(r.Attributes)) { // equal records have equal bytes
@@ -115,6 +119,9 @@ func appendExtras(b []byte, r *store.Record) []byte {
 	if has&hasDoor != 0 {
 		b = appendText(b, r.Door)
 	}
+	if has&hasSequence != 0 {
+		b = binary.AppendUvarint(b, r.Sequence)
+	}
 	return b
 }
 
@@ -156,9 +163,12 @@ func appendMessage(b []byte, m *store.Message) []byte {
 }
 
 func (r *reader) extras(rec *store.Record) {
-	has := r.known(knownExtras)
-	if has == 0 {
+	has := r.uvarint()
+	switch {
+	case has == 0:
 		r.bad = true
+	case has&^knownExtras != 0:
+		r.unknown()
 	}
 	if has&hasAttributes != 0 {
 		n := r.elements(minAttribute)
@@ -211,6 +221,10 @@ func (r *reader) extras(rec *store.Record) {
 	if has&hasDoor != 0 {
 		rec.Door = r.text()
 		r.bad = r.bad || rec.Door == ""
+	}
+	if has&hasSequence != 0 {
+		rec.Sequence = r.uvarint()
+		r.bad = r.bad || rec.Sequence == 0
 	}
 }
 

@@ -19,6 +19,7 @@ type problem struct {
 	title      string
 	detail     string
 	action     Action
+	sequence   uint64        // the newest number, for a superseded call
 	limit      semel.Limit   // what the request was throttled by
 	retryAfter time.Duration // zero: sending it again is pointless
 	reference  string        // of the record; empty if there is none
@@ -45,6 +46,8 @@ type Problem struct {
 	Action Action `json:"action,omitempty"`
 	// Limit is what the request was throttled by, for [semel.CodeThrottled].
 	Limit semel.Limit `json:"limit,omitempty"`
+	// LastSequence is the newest number of the sequence, for [semel.CodeSuperseded].
+	LastSequence uint64 `json:"last_sequence,omitempty"`
 	// Instance names the call that the problem is about.
 	Instance string `json:"instance,omitempty"`
 	// Reference is what you ask the status resource with.
@@ -118,7 +121,7 @@ func (h *handler) refuse(w http.ResponseWriter, p problem) semel.Code {
 // document is p in the form of RFC 9457.
 func (g *Guard) document(p *problem, code string) Problem {
 	doc := Problem{
-		Type: g.opts.TypeBase + code, Code: semel.Code(code), Title: p.title, Status: p.status, Detail: p.detail, Action: p.action, Limit: p.limit,
+		Type: g.opts.TypeBase + code, Code: semel.Code(code), Title: p.title, Status: p.status, Detail: p.detail, Action: p.action, Limit: p.limit, LastSequence: p.sequence,
 		Reference: p.reference, StatusURL: g.statusURL(p.reference),
 	}
 	if p.reference != "" {
@@ -206,6 +209,8 @@ func (h *handler) decided(ans *semel.Answer) problem {
 		p.status = h.route.Profile.ConflictStatus
 	case semel.CodeHeld:
 		p = held(ans.Record.Held, ans.RetryAfter)
+	case semel.CodeSuperseded:
+		p.sequence = ans.Record.Sequence
 	case semel.CodeThrottled:
 		m, _ := door.Lookup(e.Code)
 		p.detail = refusal.Sentence(e.Message) + " Nothing was executed. " + m.Action
