@@ -173,7 +173,8 @@ func (e *Engine) ended(rec *Record, by *store.Settled) {
 	}
 	if e.events.Ended != nil {
 		e.events.Ended(Event{
-			ID: rec.ID, Door: rec.Door, Disposition: rec.Disposition, Held: rec.Held, Attempt: rec.Attempt, Fence: rec.Fence,
+			ID: rec.ID, Door: rec.Door, Disposition: rec.Disposition, Held: rec.Held, HeldReason: rec.HeldReason,
+			Attempt: rec.Attempt, Fence: rec.Fence,
 			Took: rec.UpdatedAt.Sub(rec.StartedAt), By: by.By, Who: by.Who, Reason: by.Reason, At: rec.UpdatedAt.Time(),
 		})
 	}

@@ -137,8 +137,8 @@ func TestAttachedAttempts(t *testing.T) {
 			fence := elsewhere(t, r, "k")
 			must(t, attach(t, r.Engine, "k", fence).Hold(t.Context(), "no answer"))
 			must(t, attach(t, r.Engine, "k", fence).Hold(t.Context(), "no answer"))
-			if ans := decides(t, r.Engine, call("k"), semel.Held); ans.Record.Held != "no answer" {
-				t.Errorf("it is held because of %q", ans.Record.Held)
+			if ans := decides(t, r.Engine, call("k"), semel.Held); ans.Record.HeldReason != "no answer" {
+				t.Errorf("it is held because of %q", ans.Record.HeldReason)
 			}
 		})
 	})
@@ -323,7 +323,7 @@ func TestEffectsOfAttachedAttempts(t *testing.T) {
 			_, err := at().StartEffect(t.Context(), "mail")
 			wantCode(t, err, semel.CodeLeaseLost)
 			must(t, at().SettleEffect(t.Context(), confirmed))
-			if rec := at().Record(); rec.Held == "" || rec.Effects[0].State != store.EffectConfirmed {
+			if rec := at().Record(); !rec.Held || rec.Effects[0].State != store.EffectConfirmed {
 				t.Errorf("the record is %+v", rec)
 			}
 		})

@@ -164,8 +164,8 @@ func TestPanicsAreRecordedAndPass(t *testing.T) {
 					}
 					rec, err := r.Lookup(t.Context(), id("k"))
 					must(t, err)
-					if c.held != (rec.Held != "") || !c.held && rec.Disposition != semel.DispositionAbandoned {
-						t.Errorf("recorded as %s %s, held %q", rec.State, rec.Disposition, rec.Held)
+					if c.held != (rec.Held) || !c.held && rec.Disposition != semel.DispositionAbandoned {
+						t.Errorf("recorded as %s %s, held %q", rec.State, rec.Disposition, rec.HeldReason)
 					}
 				})
 			})
@@ -318,7 +318,7 @@ func TestEventsTellEverything(t *testing.T) {
 	opts := semel.Options{Events: &semel.Events{
 		Decided: func(e semel.Event) { add("decided", string(e.Decision)) },
 		Ended: func(e semel.Event) {
-			add("ended", e.Disposition.String(), e.Held, e.By, e.Reason, e.Took.String())
+			add("ended", e.Disposition.String(), e.HeldReason, e.By, e.Reason, e.Took.String())
 		},
 		StoreFailed: func(e semel.Event) { add("failed", e.Call) },
 		Purged:      func(semel.Event) { add("purged") },

@@ -216,7 +216,7 @@ func TestPanicsOfTheProgramInTheBackground(t *testing.T) {
 			}
 			// A panic proves nothing, so the refund is held until somebody says what it did.
 			page, err := e.Search(t.Context(), store.Query{Operation: "refund"})
-			if must(t, err); len(page.Records) != 1 || page.Records[0].Held == "" {
+			if must(t, err); len(page.Records) != 1 || !page.Records[0].Held {
 				t.Fatalf("the refund is %+v", page.Records)
 			}
 			_, err = e.Settle(t.Context(), page.Records[0].ID, semel.Settlement{Outcome: semel.DispositionAborted}, "nothing was paid back")
@@ -263,8 +263,8 @@ func TestPanicsOfTheProgramInTheBackground(t *testing.T) {
 			if n.Due != 2 || n.Held != 2 {
 				t.Errorf("swept %+v", n)
 			}
-			if rec, err := e.Lookup(t.Context(), id("good")); err != nil || rec.Held == "" {
-				t.Errorf("the other is %s %q", rec.State, rec.Held)
+			if rec, err := e.Lookup(t.Context(), id("good")); err != nil || !rec.Held {
+				t.Errorf("the other is %s %q", rec.State, rec.HeldReason)
 			}
 			w.bad.Store(false)
 			swept(t, e)

@@ -69,7 +69,7 @@ type movingStore struct {
 }
 
 func (m *movingStore) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
-	if w.Record.Held != "" && m.changes > 0 {
+	if w.Record.Held && m.changes > 0 {
 		m.changes--
 		rec, err := m.Get(ctx, w.Record.ID)
 		if err != nil {

@@ -103,7 +103,7 @@ func (a *Answer) Err() error {
 	case InFlight:
 		return &Error{Code: CodeInFlight, Message: "the first delivery is still running", RetryAfter: a.RetryAfter}
 	case Held:
-		return &Error{Code: CodeHeld, Message: a.Record.Held, RetryAfter: a.RetryAfter}
+		return &Error{Code: CodeHeld, Message: a.Record.HeldReason, RetryAfter: a.RetryAfter}
 	case TooLate:
 		return &Error{Code: CodeTooLate, Message: "the call was first sent before the window that is kept"}
 	case OtherCaller:

@@ -101,7 +101,7 @@ func rule(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruli
 		return ruling{decision: Execute}
 	case running(cur, lease):
 		return ruling{decision: InFlight}
-	case cur.Held != "":
+	case cur.Held:
 		return ruling{decision: Held}
 	case mayRunAgain(cur):
 		return ruling{decision: Execute}
@@ -142,7 +142,7 @@ func isForeign(call *Call, cur *Record) bool {
 // running reports whether the attempt's holder may be at work, at the time by which leases
 // are judged.
 func running(cur *Record, lease store.Instant) bool {
-	return cur.State == Processing && cur.Held == "" && !leaseOver(cur, lease)
+	return cur.State == Processing && !cur.Held && !leaseOver(cur, lease)
 }
 
 // mayRunAgain reports whether an attempt whose holder is gone may be followed by
@@ -255,7 +255,8 @@ func end(cur *Record, ev event, now store.Instant, res Result, failure *store.Fa
 		res = Result{Tombstone: true}
 	}
 	next.EndedAt = now
-	next.LeaseUntil, next.Held, next.HeldFrom = 0, "", store.Revision{}
+	next.LeaseUntil = 0
+	next.Held, next.HeldReason, next.HeldFrom = false, "", store.Revision{}
 	next.Result, next.Failure = res, kept(failure)
 	next.ExpiresAt = now.Add(cur.Policy.Window)
 	next.NextAt = next.ExpiresAt
@@ -270,7 +271,8 @@ func hold(cur *Record, reason string, now store.Instant) (*Record, error) {
 		return nil, err
 	}
 	next.LeaseUntil, next.NextAt = 0, 0
-	if next.Held = keptText(reason); cur.Held == "" {
+	next.Held, next.HeldReason = true, keptText(reason)
+	if !cur.Held {
 		next.HeldFrom = cur.Revision
 	}
 	if cur.Policy.Reconcile {

@@ -68,7 +68,7 @@ func (ans *Answer) run(handler func() (Result, error), end func(Result, error) e
 		return *ans, ended
 	}
 	if ans.Record.State == Processing {
-		return *ans, &Error{Code: CodeUnknown, Message: ans.Record.Held, Err: err}
+		return *ans, &Error{Code: CodeUnknown, Message: ans.Record.HeldReason, Err: err}
 	}
 	if err == nil && ans.Record.Result.Tombstone {
 		// Duplicates can't have it, but the one who ran it can.

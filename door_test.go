@@ -44,7 +44,7 @@ func TestADoorGivesNothingOfAnother(t *testing.T) {
 						c := callBy(doors[1], "k")
 						c.Fingerprint, c.Wait, c.Holder = payload(payloadOf), time.Minute, "node"
 						ans := decides(t, r.Engine, c, semel.OtherDoor)
-						if rec := *ans.Record; ans.Attempt != nil || rec.State != 0 || rec.Result.Data != nil || rec.Failure != nil || rec.Held != "" || rec.Fence != 0 {
+						if rec := *ans.Record; ans.Attempt != nil || rec.State != 0 || rec.Result.Data != nil || rec.Failure != nil || rec.Held || rec.Fence != 0 {
 							t.Errorf("the answer tells of the call: %+v", ans)
 						}
 						wantCode(t, ans.Err(), semel.CodeOtherDoor)

@@ -159,7 +159,7 @@ func (a *Attempt) startEffect(ctx context.Context, name string, notCalled bool) 
 	// known, so the attempt is held, and a reconciler or an operator settles it.
 	err = a.write(ctx, store.ChangeEffect, func(cur *Record, at reading) (*Record, error) {
 		switch {
-		case cur.Held != "":
+		case cur.Held:
 			return nil, &Error{Code: CodeLeaseLost, Message: "the record was declared held"}
 		case a.fromBackup(cur, at):
 			return nil, errRestored

@@ -27,7 +27,7 @@ type Events struct {
 	// RetryAfter, Limit and Waited where there are any.
 	Decided func(Event)
 	// Ended: an attempt ended, or was found abandoned or held. ID, Disposition or
-	// Held, Door, Attempt, Fence, Took, By, Who, Reason, At.
+	// Held, HeldReason, Door, Attempt, Fence, Took, By, Who, Reason, At.
 	Ended func(Event)
 	// LeaseLost: a handler's context was cancelled, because somebody else changed the
 	// record or the store could not be reached before the lease ended: Err says which.
@@ -92,10 +92,11 @@ type Event struct {
 	// Waited is how long the delivery waited for another's outcome.
 	Waited time.Duration
 
-	// Disposition says how an attempt ended. It is empty when the record is held, and
-	// Held says why.
+	// Disposition says how an attempt ended. It is empty when the record is Held, and
+	// HeldReason says why.
 	Disposition store.Disposition
-	Held        string
+	Held        bool
+	HeldReason  string
 	// Took is the time from claim to end by the store's clock, from the question to a
 	// reconciler until its answer was dealt with, how long a compensation ran, or how long
 	// a door took to answer.

@@ -122,7 +122,7 @@ func (wk *worker) attend(ctx context.Context) {
 func (wk *worker) settle(t *testing.T) (held bool) {
 	t.Helper()
 	rec, err := wk.Lookup(t.Context(), semel.ID{Tenant: "t", Principal: "p", Operation: "pay", Key: "k"})
-	if errors.Is(err, semel.ErrNotFound) || rec.Held == "" {
+	if errors.Is(err, semel.ErrNotFound) || !rec.Held {
 		return false
 	}
 	must(t, err)

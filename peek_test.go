@@ -40,10 +40,10 @@ func TestPeek(t *testing.T) {
 		want("it runs with another payload", call("charge", "b"), semel.Conflict)
 		ans.Attempt.Detach()
 		<-time.After(semel.DefaultLease)
-		if held := want("its holder is gone", call("charge", "a"), semel.Held); held.Record.Held == "" {
+		if held := want("its holder is gone", call("charge", "a"), semel.Held); !held.Record.Held {
 			t.Error("it does not say why it is held")
 		}
-		if rec, err := e.Lookup(t.Context(), ans.Record.ID); err != nil || rec.Held != "" {
+		if rec, err := e.Lookup(t.Context(), ans.Record.ID); err != nil || rec.Held {
 			t.Errorf("a look changed the record: %+v, %v", rec, err)
 		}
 		if err := ans.Attempt.Complete(context.Background(), semel.Result{Data: []byte("done")}); err != nil {

@@ -247,7 +247,7 @@ func TestARollingUpgrade(t *testing.T) {
 			rec, err := old.Lookup(t.Context(), named(name[0], name[1]))
 			must(t, err)
 			got := rec.Disposition.String()
-			if rec.Held != "" {
+			if rec.Held {
 				got = "held"
 			}
 			if got != want {

@@ -197,7 +197,7 @@ func stage(r *semel.Record) string {
 	if r.State == semel.Failed {
 		parts[1] = r.Disposition.String()
 	}
-	if r.Held != "" {
+	if r.Held {
 		parts = append(parts, "held")
 	}
 	for _, ef := range r.Effects {
@@ -312,7 +312,7 @@ func idle(v *version) bool {
 			c.NextAt = 0
 			r.Compensation = &c
 		}
-		return []any{r.State, r.Disposition, r.Held, r.Result, r.Failure, r.Effects, r.Outbox, r.Compensation, r.Confirmation, r.Attempt}
+		return []any{r.State, r.Disposition, r.Held, r.HeldReason, r.Result, r.Failure, r.Effects, r.Outbox, r.Compensation, r.Confirmation, r.Attempt}
 	}
 	return reflect.DeepEqual(shown(&a), shown(&b))
 }

@@ -32,7 +32,7 @@ func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record, now 
 			<-op.asking
 		}
 	}()
-	mine, err := hold(rec, rec.Held, now)
+	mine, err := hold(rec, rec.HeldReason, now)
 	if err != nil {
 		return false, err
 	}

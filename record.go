@@ -31,7 +31,7 @@ func earlier(a, b store.Instant) store.Instant {
 // leaseOver reports whether the holder of a processing record counts as gone. At is by which
 // its lease is judged: see leaseTime.
 func leaseOver(r *Record, at store.Instant) bool {
-	return r.Held == "" && at >= r.LeaseUntil
+	return !r.Held && at >= r.LeaseUntil
 }
 
 // leaseTime is the time by which a record's lease is judged: now, unless the store's clock has

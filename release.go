@@ -147,7 +147,7 @@ func (e *Engine) tryRelease(ctx context.Context, x *release) (done bool, err err
 // as it was then. If a holder was given the claim, by whatever door, that was a write, and
 // the record is, or was declared held, as that write left it.
 func unused(rec *Record, claims []store.Revision) bool {
-	return slices.Contains(claims, rec.Revision) || rec.Held != "" && slices.Contains(claims, rec.HeldFrom)
+	return slices.Contains(claims, rec.Revision) || rec.Held && slices.Contains(claims, rec.HeldFrom)
 }
 
 // release aborts a claim that is unused, if the record is still as it was read. It

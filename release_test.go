@@ -26,7 +26,7 @@ func TestReleaseOfAHeldRecord(t *testing.T) {
 			pass(time.Millisecond)
 			rec, err := r.Settle(t.Context(), id("k"), release, "ticket 7")
 			must(t, err)
-			if rec.State != semel.Failed || rec.Disposition != semel.DispositionAbandoned || rec.Held != "" {
+			if rec.State != semel.Failed || rec.Disposition != semel.DispositionAbandoned || rec.Held {
 				t.Errorf("released it is %+v", rec)
 			}
 			last := told[len(told)-1]

@@ -145,8 +145,8 @@ func TestAwait(t *testing.T) {
 				must(t, err)
 			})
 			rec, err := r.Door().Await(t.Context(), id("k"), 20*time.Second)
-			if err != nil || rec.Held == "" || time.Since(start) != 5*time.Second {
-				t.Errorf("held %q, %v after %v", rec.Held, err, time.Since(start))
+			if err != nil || !rec.Held || time.Since(start) != 5*time.Second {
+				t.Errorf("held %q, %v after %v", rec.HeldReason, err, time.Since(start))
 			}
 		})
 	})

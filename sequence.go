@@ -47,7 +47,7 @@ func inSequence(op *Operation, call *Call, cur *Record, lease store.Instant) rul
 		return ruling{decision: Superseded} // unless its own outcome was kept
 	case running(cur, lease), cur.State.Terminal() && cur.Unfinished(): // where its messages are looked for
 		return ruling{decision: InFlight}
-	case cur.Held != "":
+	case cur.Held:
 		return ruling{decision: Held}
 	case cur.State == Processing && !mayRunAgain(cur):
 		return ruling{decision: Held, hold: heldReason(cur)}

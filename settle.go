@@ -61,7 +61,7 @@ func (e *Engine) Settle(ctx context.Context, id ID, s Settlement, reason string)
 	if err != nil {
 		return Record{}, e.storeError("get", id, err)
 	}
-	if rec.Held == "" {
+	if !rec.Held {
 		return *rec, &Error{Code: CodeIllegalTransition, Message: "the record is not held"}
 	}
 	next, err := e.settle(ctx, op, rec, s, store.Settled{By: store.ByOperator, Who: s.Who, Reason: reason})
@@ -163,7 +163,7 @@ func settledRecord(cur *Record, s Settlement, by *store.Settled, pause time.Dura
 		if _, open := openEffect(cur); wasOpen && !open {
 			return end(cur, evAbandon, now, Result{}, nil)
 		}
-		next, err := hold(cur, cur.Held, now)
+		next, err := hold(cur, cur.HeldReason, now)
 		if err == nil && cur.NextAt != 0 { // zero: there is no reconciler
 			next.NextAt = now.Add(cmp.Or(s.RetryAfter, pause))
 		}

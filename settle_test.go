@@ -49,7 +49,7 @@ func TestReconcilerSettlesHeldRecords(t *testing.T) {
 			var asked atomic.Int64
 			op := semel.Operation{ReconcileEvery: time.Minute, Reconcile: func(_ context.Context, held semel.Record) (semel.Settlement, error) {
 				asked.Add(1)
-				if held.Held == "" || len(held.Effects) != 1 || held.Effects[0].Key == "" {
+				if !held.Held || len(held.Effects) != 1 || held.Effects[0].Key == "" {
 					t.Errorf("asked about %+v", held)
 				}
 				return c.says, c.err
@@ -106,7 +106,7 @@ func TestOperatorSettles(t *testing.T) {
 		}
 		rec, err := r.Settle(t.Context(), id("k"), semel.Settlement{Outcome: semel.DispositionFailed, Failure: &store.Failure{Code: "lost", Message: "gave up"}}, "ticket 7")
 		must(t, err)
-		if rec.State != semel.Failed || rec.Held != "" || rec.ExpiresAt.IsZero() {
+		if rec.State != semel.Failed || rec.Held || rec.ExpiresAt.IsZero() {
 			t.Errorf("got %+v", rec)
 		}
 		_, err = r.Settle(t.Context(), id("k"), semel.Settlement{Outcome: semel.DispositionCompleted}, "twice")

@@ -298,13 +298,13 @@ func (e *Engine) attend(ctx context.Context, op *operation, rec *Record, now sto
 			n.Left++
 		}
 		e.dispatch(rec)
-	case rec.Held != "" && op.Reconcile != nil:
+	case rec.Held && op.Reconcile != nil:
 		asked, err := e.reconcile(ctx, op, rec, now)
 		if asked {
 			n.Reconciled++
 		}
 		return err
-	case rec.Held != "":
+	case rec.Held:
 		n.Left++
 	case !leaseOver(rec, e.leaseTime(rec, now)):
 	case mayRunAgain(rec) && !e.restored(rec, now):

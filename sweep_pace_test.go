@@ -122,13 +122,13 @@ func TestLookingAheadMissesNothingForLong(t *testing.T) {
 			_, _, err := st.Apply(t.Context(), store.Write{Record: new(late)})
 			must(t, err)
 			pass(time.Minute + 2*time.Second)
-			if rec, err := e.Lookup(t.Context(), id("later")); err != nil || rec.Held == "" {
+			if rec, err := e.Lookup(t.Context(), id("later")); err != nil || !rec.Held {
 				t.Errorf("after a minute it is %s, %v", rec.State, err)
 			}
 			must(t, e.Register(semel.Operation{Name: "new", Lease: 3 * time.Second}))
 			pass(2 * time.Second)
 			rec, err := e.Lookup(t.Context(), semel.ID{Tenant: "t", Principal: "p", Operation: "new", Key: "new99"})
-			if must(t, err); rec.Held == "" {
+			if must(t, err); !rec.Held {
 				t.Error("the records of a new operation are left alone")
 			}
 		})

@@ -86,7 +86,7 @@ func TestAReconcilerThatHangsStopsNothing(t *testing.T) {
 		for op, want := range map[string]store.Disposition{"well": semel.DispositionCompleted, "free": semel.DispositionAbandoned} {
 			rec, err := e.Lookup(t.Context(), semel.ID{Tenant: "t", Principal: "p", Operation: op, Key: "k"})
 			if must(t, err); rec.Disposition != want {
-				t.Errorf("%s is %s, held: %q", op, rec.State, rec.Held)
+				t.Errorf("%s is %s, held: %q", op, rec.State, rec.HeldReason)
 			}
 		}
 		close(hang)

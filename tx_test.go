@@ -322,7 +322,7 @@ func TestDoTx(t *testing.T) {
 			pass(2 * time.Second)
 			ans, err := r.DoTx(t.Context(), call("k"), b.begin, row("k", nil))
 			wantCode(t, err, semel.CodeHeld)
-			if rec, err := r.Lookup(t.Context(), id("k")); err != nil || rec.Held == "" || ans.Record.Revision != rec.Revision {
+			if rec, err := r.Lookup(t.Context(), id("k")); err != nil || !rec.Held || ans.Record.Revision != rec.Revision {
 				t.Errorf("%+v, %v", rec, err)
 			}
 			b.wantRows(t)

@@ -121,7 +121,7 @@ func (v *view) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, e
 }
 
 func renews(cur, next *semel.Record) bool {
-	return next.State == semel.Processing && next.Held == "" && next.Fence == cur.Fence && slices.Equal(names(next), names(cur))
+	return next.State == semel.Processing && !next.Held && next.Fence == cur.Fence && slices.Equal(names(next), names(cur))
 }
 
 func names(rec *semel.Record) (list []string) {
@@ -374,7 +374,7 @@ func (p *party) undone(id semel.ID, c *store.Compensation) {
 		return
 	}
 	must(p.t, err)
-	if n := p.effects[semel.EffectKey(rec, "refund")]; rec.Held == "" && (c.State != store.CompensationDone || n != 1) {
+	if n := p.effects[semel.EffectKey(rec, "refund")]; !rec.Held && (c.State != store.CompensationDone || n != 1) {
 		p.violated("the compensation of %s is %s, its call %s %s, and the refund was made %d times", id.Key, c.State, rec.State, rec.Disposition, n)
 	}
 }
@@ -439,7 +439,7 @@ func unequal(t *testing.T, seed uint64) (held, undone int) {
 		must(t, err)
 		now, _ := p.st.Now(context.Background())
 		switch {
-		case rec.Held != "":
+		case rec.Held:
 			held++
 			if rec.Policy.Reconcile && rec.NextAt == 0 {
 				p.violated("%s is held, and nobody looks at it again", id.Key)

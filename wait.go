@@ -26,7 +26,7 @@ const (
 func (door Door) Await(ctx context.Context, id ID, wait time.Duration) (Record, error) {
 	e := door.engine
 	rec, err := e.Lookup(ctx, id)
-	if err != nil || rec.State != Processing || rec.Held != "" {
+	if err != nil || rec.State != Processing || rec.Held {
 		return rec, err
 	}
 	wait = min(wait, e.policyOf(id.Operation).MaxWait)

@@ -37,7 +37,7 @@ func (k *watchKey) reached(rec *Record, lease store.Instant) bool {
 	if k.change {
 		return rec.Revision != k.seen
 	}
-	return rec.State != Processing || rec.Held != "" || !k.outcome && leaseOver(rec, lease)
+	return rec.State != Processing || rec.Held || !k.outcome && leaseOver(rec, lease)
 }
 
 // watch is shared by all deliveries that wait for the same watchKey.

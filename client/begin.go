@@ -121,7 +121,7 @@ func (c *Client) begun(call *semel.Call, r *reply, since time.Time) (Begun, erro
 		rec := &semel.Record{ID: id, Sequence: p.LastSequence}
 		switch d {
 		case semel.Held:
-			rec.State, rec.Held = semel.Processing, p.Detail
+			rec.State, rec.Held, rec.HeldReason = semel.Processing, true, p.Detail
 		case semel.InFlight:
 			rec.State = semel.Processing
 		}

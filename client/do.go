@@ -33,7 +33,7 @@ func (c *Client) Do(ctx context.Context, call semel.Call, fn func(ctx context.Co
 	}
 	ans.Record = rec
 	if rec.State == semel.Processing {
-		return ans, &semel.Error{Code: semel.CodeUnknown, Message: rec.Held, Err: err}
+		return ans, &semel.Error{Code: semel.CodeUnknown, Message: rec.HeldReason, Err: err}
 	}
 	if err == nil && rec.Result.Tombstone {
 		rec.Result = res // duplicates don't get it, but whoever ran it does

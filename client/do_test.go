@@ -96,12 +96,12 @@ func same(t *testing.T, got, want semel.Answer) {
 		t.Errorf("got %s, %.100q; want %s, %.100q", g.State, g.Result.Data, w.State, w.Result.Data)
 	}
 	if want.Decision == semel.Held {
-		if g.Held == "" || g.ID != id("remote") {
+		if !g.Held || g.ID != id("remote") {
 			t.Errorf("held without a reason, or about another call: %+v", g)
 		}
 		return // the service shows no more of such a record
 	}
-	if g.Disposition != w.Disposition || g.Attempt != w.Attempt || g.Held != w.Held || g.Principal != w.Principal || len(g.Effects) != len(w.Effects) {
+	if g.Disposition != w.Disposition || g.Attempt != w.Attempt || g.Held != w.Held || g.HeldReason != w.HeldReason || g.Principal != w.Principal || len(g.Effects) != len(w.Effects) {
 		t.Errorf("got %+v, want %+v", g, w)
 	}
 	for i := range w.Effects {

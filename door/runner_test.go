@@ -84,8 +84,8 @@ func TestRunner(t *testing.T) {
 				if v := recover(); v != "boom" {
 					t.Errorf("recovered %v", v)
 				}
-				if rec := stored(t, e); rec.Held != "the handler panicked" {
-					t.Errorf("the record is %s, held: %q", rec.State, rec.Held)
+				if rec := stored(t, e); rec.HeldReason != "the handler panicked" {
+					t.Errorf("the record is %s, held: %q", rec.State, rec.HeldReason)
 				}
 			}()
 			_, _ = r.Do(t.Context(), call, door.Work{Handler: handler(func(door.Execution) semel.Ending { panic("boom") })})

@@ -47,7 +47,7 @@ func TestAuditOfTheStore(t *testing.T) {
 		}, []evidence.Discrepancy{evidence.RecordChanged}},
 		{"a held row was made to run again", func(t *testing.T, r *rig) {
 			r.put(t, "held", func(rec *semel.Record) {
-				rec.State, rec.Disposition, rec.Held = semel.Failed, semel.DispositionAborted, ""
+				rec.State, rec.Disposition, rec.Held, rec.HeldReason = semel.Failed, semel.DispositionAborted, false, ""
 			})
 		}, []evidence.Discrepancy{evidence.RecordChanged}},
 		{"a row was put back", func(t *testing.T, r *rig) {

@@ -32,7 +32,7 @@ func observe(log *slog.Logger) *semel.Events {
 		},
 		Ended: func(e semel.Event) {
 			level, disposition := slog.LevelDebug, e.Disposition.String()
-			if e.Held != "" {
+			if e.Held {
 				level, disposition = slog.LevelWarn, "held"
 			} else if e.By != "holder" {
 				level = slog.LevelInfo
@@ -42,7 +42,7 @@ func observe(log *slog.Logger) *semel.Events {
 			}
 			log.LogAttrs(ctx, level, "ended", slog.String("record", e.ID.String()), slog.String("tenant", e.ID.Tenant),
 				slog.String("disposition", disposition), slog.Int("attempt", e.Attempt), slog.Int64("fence", e.Fence),
-				slog.Duration("took", e.Took), slog.String("by", e.By), slog.String("who", e.Who), slog.String("reason", e.Reason), slog.String("held", e.Held))
+				slog.Duration("took", e.Took), slog.String("by", e.By), slog.String("who", e.Who), slog.String("reason", e.Reason), slog.String("held_reason", e.HeldReason))
 		},
 		LeaseLost: func(e semel.Event) {
 			log.LogAttrs(ctx, slog.LevelWarn, "lease lost", slog.String("record", e.ID.String()),

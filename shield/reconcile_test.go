@@ -75,8 +75,8 @@ func TestReconcile(t *testing.T) {
 			_, _, err := pay(t, e, client, p.URL)
 			wantCode(t, err, semel.CodeUnknown)
 			rec := settleNow(t, e, st, c.after)
-			if (rec.Held != "") != c.held {
-				t.Errorf("the record is %s, held: %q, its ledger %+v", rec.State, rec.Held, rec.Effects)
+			if (rec.Held) != c.held {
+				t.Errorf("the record is %s, held: %q, its ledger %+v", rec.State, rec.HeldReason, rec.Effects)
 			}
 			if c.method == "" && asked != p.got()[0] {
 				t.Errorf("asked about %q, the provider got %q", asked, p.got()[0])

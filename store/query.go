@@ -42,7 +42,7 @@ func (q *Query) Matches(rec *Record) bool {
 		(q.Fingerprint.IsZero() || q.Fingerprint == rec.Fingerprint) &&
 		q.Attributes.within(rec.Attributes) &&
 		(q.State == absent || q.State == rec.State) &&
-		(!q.Held || rec.Held != "") &&
+		(!q.Held || rec.Held) &&
 		(q.After == 0 || rec.CreatedAt >= q.After) &&
 		(q.Before == 0 || rec.CreatedAt < q.Before) &&
 		(q.Digest == "" || strings.HasPrefix(Digest(rec.ID.Digest()).String(), q.Digest))

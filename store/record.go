@@ -73,9 +73,11 @@ type Record struct {
 	// lease end, next reconciliation, expiry. Zero: never.
 	NextAt Instant
 
-	// Held is why the record is held, for people; empty when it is not. A held
-	// record is processing, its holder is gone, an effect is possible.
-	Held string
+	// Held says that nobody may run the call until it is settled: the record is
+	// processing, its holder is gone, an effect is possible.
+	Held bool
+	// HeldReason is why the record is held, for people.
+	HeldReason string
 	// HeldFrom names the version that was declared held; zero where the record isn't
 	// held. Whoever made that version, and gave it to nobody, can take it back.
 	HeldFrom Revision

@@ -96,8 +96,8 @@ const (
 // again are the scenarios of all decisions but Execute, which the first delivery gets.
 var again = map[semel.Decision]scenario{
 	semel.Replay:      {},
-	semel.InFlight:    {between: func(rec *semel.Record) { unfinished(rec, "") }},
-	semel.Held:        {between: func(rec *semel.Record) { unfinished(rec, "nobody knows") }},
+	semel.InFlight:    {between: unfinished},
+	semel.Held:        {between: func(rec *semel.Record) { unfinished(rec); rec.Held, rec.HeldReason = true, "nobody knows" }},
 	semel.Conflict:    {between: func(rec *semel.Record) { rec.Fingerprint = semel.FingerprintOf(semel.SchemeRaw, []byte("another")) }},
 	semel.OtherCaller: {between: func(rec *semel.Record) { rec.BoundTo = "another" }},
 	semel.Superseded:  {between: func(rec *semel.Record) { rec.Sequence = 2 }},
@@ -110,9 +110,9 @@ var again = map[semel.Decision]scenario{
 }
 
 // unfinished makes a record one whose attempt hasn't ended.
-func unfinished(rec *semel.Record, held string) {
+func unfinished(rec *semel.Record) {
 	var none store.Disposition
-	rec.State, rec.Disposition, rec.Result, rec.Held = semel.Processing, none, semel.Result{}, held
+	rec.State, rec.Disposition, rec.Result = semel.Processing, none, semel.Result{}
 	rec.EndedAt, rec.ExpiresAt = 0, 0
 	rec.LeaseUntil = rec.UpdatedAt.Add(rec.Policy.Lease)
 	rec.NextAt = rec.LeaseUntil

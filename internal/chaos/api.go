@@ -50,7 +50,7 @@ type effect struct {
 type view struct {
 	Status      string          `json:"status"`
 	Disposition string          `json:"disposition"`
-	Held        string          `json:"held"`
+	HeldReason  string          `json:"held_reason"`
 	Result      json.RawMessage `json:"result"`
 	ResultBytes *string         `json:"result_base64"`
 	ResultKept  *bool           `json:"result_kept"`
@@ -262,11 +262,11 @@ func (c *client) heldReason(node int, link string) string {
 		return ""
 	}
 	var body struct {
-		Held   string `json:"held"`
-		Record view   `json:"record"`
+		HeldReason string `json:"held_reason"`
+		Record     view   `json:"record"`
 	}
 	if json.Unmarshal(rep.body, &body) != nil {
 		return ""
 	}
-	return cmp.Or(body.Held, body.Record.Held)
+	return cmp.Or(body.HeldReason, body.Record.HeldReason)
 }

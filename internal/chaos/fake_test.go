@@ -66,7 +66,7 @@ func (f *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path[1] == "executions":
 		f.act(w, path[2], strings.Join(path[3:], "/"), body)
 	default: // why a call is held
-		tell(w, 200, map[string]any{"record": map[string]any{"held": "the holder gave up"}})
+		tell(w, 200, map[string]any{"record": map[string]any{"held": true, "held_reason": "the holder gave up"}})
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 func RecordOf(rec *semel.Record) Record {
 	v := Record{
 		ID: rec.ID.Encode(), Tenant: rec.ID.Tenant, Principal: rec.ID.Principal, Door: rec.Door, Sequence: rec.Sequence, Key: rec.ID.Key, Operation: rec.ID.Operation,
-		BoundTo: rec.BoundTo, PayloadHash: rec.Fingerprint, Status: rec.State, Disposition: rec.Disposition, Held: rec.Held,
+		BoundTo: rec.BoundTo, PayloadHash: rec.Fingerprint, Status: rec.State, Disposition: rec.Disposition,
+		Held: rec.Held, HeldReason: rec.HeldReason,
 		KeptResult: keptResult(rec.Result), Error: (*Failure)(rec.Failure), Settled: (*Settled)(rec.Settled), Fence: rec.Fence, Attempt: rec.Attempt, Holder: rec.Holder,
 		CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, StartedAt: rec.StartedAt, EndedAt: rec.EndedAt,
 		LeaseUntil: rec.LeaseUntil, ExpiresAt: rec.ExpiresAt, Attributes: rec.Attributes,
@@ -62,7 +63,8 @@ func (v *Record) Value() (*semel.Record, error) {
 	}
 	rec := &semel.Record{
 		ID:    semel.ID{Tenant: v.Tenant, Principal: v.Principal, Operation: v.Operation, Key: v.Key},
-		State: v.Status, Disposition: v.Disposition, Fingerprint: v.PayloadHash, Held: v.Held, Failure: (*store.Failure)(v.Error), Settled: (*store.Settled)(v.Settled),
+		State: v.Status, Disposition: v.Disposition, Fingerprint: v.PayloadHash, Held: v.Held, HeldReason: v.HeldReason,
+		Failure: (*store.Failure)(v.Error), Settled: (*store.Settled)(v.Settled),
 		Fence: v.Fence, Attempt: v.Attempt, Holder: v.Holder, Principal: v.Principal, BoundTo: v.BoundTo, Door: v.Door, Sequence: v.Sequence,
 		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt, StartedAt: v.StartedAt, EndedAt: v.EndedAt,
 		LeaseUntil: v.LeaseUntil, ExpiresAt: v.ExpiresAt, Attributes: v.Attributes,

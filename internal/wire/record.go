@@ -19,7 +19,8 @@ type Record struct {
 	PayloadHash semel.Fingerprint `json:"payload_hash,omitzero" doc:"The fingerprint of the payload; absent if none is compared."`
 	Status      semel.State       `json:"status" enum:"processing,completed,failed"`
 	Disposition store.Disposition `json:"disposition,omitzero" enum:"completed,rejected,failed,aborted,abandoned" doc:"How the newest attempt ended."`
-	Held        string            `json:"held,omitempty" doc:"Why nobody may run the call until it is settled."`
+	Held        bool              `json:"held,omitempty" doc:"Nobody may run the call until it is settled: its holder is gone, and an effect is possible."`
+	HeldReason  string            `json:"held_reason,omitempty" doc:"Why the call is held, for people."`
 	KeptResult
 	Error        *Failure               `json:"error,omitempty" doc:"Why the newest attempt failed."`
 	Settled      *Settled               `json:"settled,omitempty" doc:"Who said how the newest attempt ended, if that wasn't its holder."`

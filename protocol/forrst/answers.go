@@ -78,14 +78,14 @@ func processing(r *Request, rec *semel.Record, after time.Duration) answer {
 		Reason     string   `json:"reason,omitempty"`
 	}{Key: r.Key, RetryAfter: seconds(after)}
 	e := one(IdempotencyProcessing, nil, "Previous request with this key is still processing")
-	if rec.Held != "" {
+	if rec.Held {
 		details.Reason = "outcome_unknown"
 		e[0].Message = "Previous request with this key was executed at least in part, and its outcome is not known. It is not executed again until that is settled"
 	}
 	e[0].Details, e[0].RetryAfter = details, after
 	a := refused(e)
 	a.code = semel.CodeInFlight
-	if rec.Held != "" {
+	if rec.Held {
 		a.code = semel.CodeHeld
 	}
 	a.data = r.data(statusProcessing, rec)

@@ -278,8 +278,8 @@ func TestReconciliationAndCompensation(t *testing.T) {
 				return semel.Result{}, semel.Unknown(errors.New("the answer was lost"))
 			}},
 			Reconcilers: map[string]semel.Reconciler{"ask": func(_ context.Context, held semel.Record) (semel.Settlement, error) {
-				if asked++; held.Held == "" || charged != 1 {
-					t.Errorf("asked about %q after %d charges", held.Held, charged)
+				if asked++; !held.Held || charged != 1 {
+					t.Errorf("asked about %q after %d charges", held.HeldReason, charged)
 				}
 				done, err := ids.Done("Paid", map[string]any{"charge": "ch_1"})
 				return semel.Settlement{Outcome: semel.DispositionCompleted, Result: done}, err

@@ -313,7 +313,7 @@ func decisionOf(rec *semel.Record) semel.Decision {
 	switch {
 	case rec.State.Terminal():
 		return semel.Replay
-	case rec.Held != "":
+	case rec.Held:
 		return semel.Held
 	}
 	return semel.InFlight

@@ -183,7 +183,7 @@ func (g *Gateway) respond(caller Caller, e *Entry, c *Command, ans *semel.Answer
 		r.Type, r.Status = evidence.TypeAnswered, StatusProcessing
 		r.Detail = "The first delivery of this command is being executed."
 		return r, nil
-	case rec.Held != "" && (ans.Decision == semel.Held || ans.Decision == semel.Execute):
+	case rec.Held && (ans.Decision == semel.Held || ans.Decision == semel.Execute):
 		r.Type, r.Status, r.Reason = evidence.TypeHeld, StatusProcessing, ReasonUnknownOutcome
 		r.Detail = "The command was executed at least in part, and its outcome is not known. It is not executed again until that is settled."
 		return r, nil

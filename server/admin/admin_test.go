@@ -57,7 +57,7 @@ func TestHandler(t *testing.T) {
 	}
 	defer ops.Close()
 	page, err := ops.Search(t.Context(), store.Query{Held: true})
-	if err != nil || len(page.Records) != 1 || !strings.Contains(page.Records[0].Held, "panicked") {
+	if err != nil || len(page.Records) != 1 || !strings.Contains(page.Records[0].HeldReason, "panicked") {
 		t.Fatalf("%+v, %v", page, err)
 	}
 	id := page.Records[0].ID

@@ -50,7 +50,7 @@ func Example() {
 		panic(err)
 	}
 	for _, rec := range page.Records {
-		fmt.Println(rec.ID.Tenant, rec.ID.Key, rec.Held)
+		fmt.Println(rec.ID.Tenant, rec.ID.Key, rec.HeldReason)
 	}
 	// Output: acme order-1 the bank did not answer
 }

@@ -100,7 +100,7 @@ func TestExecution(t *testing.T) {
 	t.Run("holding gives the execution up, and the holder may still know better", func(t *testing.T) {
 		w := newWorld(t)
 		x := w.begin("shop", "charge", "k")
-		w.on(x, "shop", "hold", `{"reason":"timed out"}`).want(200).equal("record.held", `"timed out"`)
+		w.on(x, "shop", "hold", `{"reason":"timed out"}`).want(200).equal("record.held_reason", `"timed out"`)
 		w.on(x, "shop", "hold", `{"reason":"timed out"}`).want(200)
 		w.replay("shop", "charge", "k").refused(409, "held")
 		w.on(x, "shop", "complete", `{"result":1}`).want(200)
@@ -111,7 +111,7 @@ func TestExecution(t *testing.T) {
 		w := newWorld(t)
 		x := w.begin("shop", "charge", "k").equal("on_abandoned", `"hold"`)
 		w.on(x, "shop", "abandon", `{}`).refused(400, "invalid_call")
-		w.on(x, "shop", "abandon", `{"reason":"no upstream"}`).want(200).equal("record.held", `"no upstream"`)
+		w.on(x, "shop", "abandon", `{"reason":"no upstream"}`).want(200).equal("record.held_reason", `"no upstream"`)
 		w.replay("shop", "charge", "k").refused(409, "held")
 
 		x = w.begin("shop", "retry", "k").equal("on_abandoned", `"retry"`)
@@ -124,7 +124,7 @@ func TestExecution(t *testing.T) {
 		// The ledger proves what happened, unless an effect has no result.
 		x = w.begin("shop", "mail", "k").equal("on_abandoned", `"retry"`)
 		w.on(x, "shop", "effects", `{"name":"send"}`).want(201)
-		w.on(x, "shop", "abandon", `{"reason":"no upstream"}`).want(200).equal("record.held", `"no upstream"`)
+		w.on(x, "shop", "abandon", `{"reason":"no upstream"}`).want(200).equal("record.held_reason", `"no upstream"`)
 	})
 
 	t.Run("after a takeover the first holder has lost", func(t *testing.T) {

@@ -36,7 +36,7 @@ func TestRecords(t *testing.T) {
 		answers := make(chan got)
 		go func() { answers <- w.send("shop", "GET", path, "", "Prefer", "wait=20") }()
 		w.on(x, "shop", "hold", `{"reason":"lost"}`).want(200)
-		(<-answers).want(200).equal("record.held", `"lost"`)
+		(<-answers).want(200).equal("record.held_reason", `"lost"`)
 		w.on(x, "shop", "complete", `{"result":1}`).want(200)
 		if g := w.send("shop", "GET", path, "", "Prefer", "wait=20").want(200).equal("record.result", "1"); g.Header.Get("Preference-Applied") != "wait=20" {
 			t.Error("the preference is not acknowledged")

@@ -36,7 +36,8 @@ type endedEvent struct {
 	Attempt     int       `json:"attempt"`
 	Fence       int64     `json:"fence"`
 	Disposition string    `json:"disposition,omitempty"`
-	Held        string    `json:"held,omitempty"`
+	Held        bool      `json:"held,omitempty"`
+	HeldReason  string    `json:"held_reason,omitempty"`
 	Took        int64     `json:"took_ms"`
 	By          string    `json:"by" enum:"holder,reaper,reconciler,operator"`
 	Reason      string    `json:"reason,omitempty"`
@@ -241,7 +242,7 @@ func (ev *event) data() any {
 	case "decided":
 		return decidedEvent{record, tenant, operation, ev.Attempt, ev.Fence, string(ev.Decision), ev.State.String(), ev.RetryAfter.Milliseconds(), string(ev.Limit), ev.Waited.Milliseconds(), ev.At}
 	case "ended":
-		return endedEvent{record, tenant, operation, ev.Attempt, ev.Fence, ev.Disposition.String(), ev.Held, ev.Took.Milliseconds(), ev.By, ev.Reason, ev.At}
+		return endedEvent{record, tenant, operation, ev.Attempt, ev.Fence, ev.Disposition.String(), ev.Held, ev.HeldReason, ev.Took.Milliseconds(), ev.By, ev.Reason, ev.At}
 	case "lease_lost":
 		reason := "the lease was lost"
 		if e, ok := ev.Err.(*semel.Error); ok && e.Message != "" {

@@ -127,7 +127,7 @@ func TestDecisionStream(t *testing.T) {
 		id := semel.ID{Operation: "charge", Key: "k"}
 		ev := w.api.observer.Events()
 		ev.Decided(semel.Event{ID: id, Decision: semel.InFlight, RetryAfter: time.Second, Waited: time.Second, At: time.Now()})
-		ev.Ended(semel.Event{ID: id, Held: "h", By: "reaper", At: time.Now()})
+		ev.Ended(semel.Event{ID: id, Held: true, HeldReason: "h", By: "reaper", At: time.Now()})
 		ev.LeaseLost(semel.Event{ID: id, Err: &semel.Error{Code: semel.CodeLeaseLost, Message: "too late"}})
 		ev.LeaseLost(semel.Event{ID: id, Err: errors.New("a driver's words")})
 		ev.Purged(semel.Event{Count: 7})

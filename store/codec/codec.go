@@ -54,8 +54,10 @@ const (
 	hasSettled
 	knownFlags = 1<<iota - 1
 
-	// hasHeldFrom is a flag of records only.
-	hasHeldFrom = knownFlags + 1
+	// Flags of records only.
+	hasHeldFrom      = knownFlags + 1
+	hasHeld          = hasHeldFrom << 1
+	knownRecordFlags = knownFlags | hasHeldFrom | hasHeld
 )
 
 // Append appends the encoded record to dst. The error is reserved for a record
@@ -73,6 +75,9 @@ func Append(dst []byte, r *store.Record) ([]byte, error) {
 	flags := flagsOf(!r.Fingerprint.IsZero(), r.Failure, r.Result, r.Settled)
 	if !r.HeldFrom.IsZero() {
 		flags |= hasHeldFrom
+	}
+	if r.Held {
+		flags |= hasHeld
 	}
 	b = append(b, flags)
 	b = append(b, byte(r.State)+1, byte(r.Disposition)+1)
@@ -93,7 +98,7 @@ func Append(dst []byte, r *store.Record) ([]byte, error) {
 	b = appendTime(b, r.EndedAt)
 	b = appendTime(b, r.LeaseUntil)
 	b = appendTime(b, r.ExpiresAt)
-	b = appendText(b, r.Held)
+	b = appendText(b, r.HeldReason)
 	if flags&hasHeldFrom != 0 {
 		b = append(b, r.HeldFrom[:]...)
 	}

@@ -255,7 +255,7 @@ func goldenRecord() *store.Record {
 		Principal:   "bob", Fence: 1_795_176_000_123_456, Origin: 1_795_175_999_000_000, Attempt: 2, Holder: "node-1",
 		CreatedAt: at, UpdatedAt: at.Add(time.Second), StartedAt: at.Add(2 * time.Second), EndedAt: at.Add(3 * time.Second),
 		LeaseUntil: at.Add(4 * time.Second), ExpiresAt: at.Add(24 * time.Hour), NextAt: at.Add(24 * time.Hour),
-		Held:   "the provider did not answer",
+		Held: true, HeldReason: "the provider did not answer",
 		Result: store.Result{Data: []byte{0, 1, 2, 0xff}, Tombstone: true}, Failure: failure,
 		Effects: []store.EffectRecord{
 			{

@@ -100,7 +100,7 @@ func (r *reader) record(rec *store.Record) error {
 	rec.NextAt = r.time()
 	rec.ID = store.ID{Tenant: r.text(), Principal: r.text(), Operation: r.text(), Key: r.text()}
 
-	flags := r.known(knownFlags | hasHeldFrom)
+	flags := r.known(knownRecordFlags)
 	rec.State = number(r, lastState)
 	rec.Disposition = number(r, lastDisposition)
 	if flags&hasFingerprint != 0 {
@@ -119,7 +119,7 @@ func (r *reader) record(rec *store.Record) error {
 	rec.EndedAt = r.time()
 	rec.LeaseUntil = r.time()
 	rec.ExpiresAt = r.time()
-	rec.Held = r.text()
+	rec.Held, rec.HeldReason = flags&hasHeld != 0, r.text()
 	if flags&hasHeldFrom != 0 {
 		copy(rec.HeldFrom[:], r.take(len(rec.HeldFrom)))
 	}

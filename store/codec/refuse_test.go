@@ -72,7 +72,7 @@ func TestFlagsThatAreNotKnownAreOfANewerProgram(t *testing.T) {
 		at    int
 		known byte
 	}{
-		"a record":                  {plain, stateOffset - 1, knownFlags | hasHeldFrom},
+		"a record":                  {plain, stateOffset - 1, knownRecordFlags},
 		"members that not all have": {with, extras, knownExtras},
 		"a policy":                  {with, extras + 1, knownPolicy},
 	} {

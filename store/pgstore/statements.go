@@ -28,7 +28,7 @@ var (
 			return appendInt(b, int64(o.write.Record.NextAt))
 		}},
 		{"held", "bool", func(b []byte, o *op) []byte {
-			if o.write.Record.Held != "" {
+			if o.write.Record.Held {
 				return append(b, 1)
 			}
 			return append(b, 0)

@@ -200,8 +200,8 @@ func searchFilters(t *testing.T, env Env) {
 		{"Plain", func(r *semel.Record) { r.ID.Operation = "operation@2" }},
 		{"completed", func(r *semel.Record) { r.State, r.Disposition = semel.Completed, semel.DispositionCompleted }},
 		{"failed", func(r *semel.Record) { r.State, r.Disposition = semel.Failed, semel.DispositionRejected }},
-		{"held", func(r *semel.Record) { r.Held = "the holder went away" }},
-		{"held too", func(r *semel.Record) { r.Held = "other words"; r.ID.Tenant = "acme" }},
+		{"held", func(r *semel.Record) { r.Held, r.HeldReason = true, "the holder went away" }},
+		{"held too", func(r *semel.Record) { r.Held = true; r.ID.Tenant = "acme" }},
 		{"another payload", func(r *semel.Record) {
 			r.Fingerprint, r.Attributes = otherPayload, store.Attributes{"order": "1", "cart": "2"}
 		}},

@@ -121,7 +121,7 @@ func forbidden(op semel.Operation, a, b semel.Record) string {
 		return fmt.Sprintf("attempt %d in state %q under a new fence after attempt %d", b.Attempt, b.State, a.Attempt)
 	case a.State == semel.Completed:
 		return "a completed call runs again"
-	case a.State == semel.Processing && a.Held != "":
+	case a.State == semel.Processing && a.Held:
 		return "a held call runs again"
 	case a.State == semel.Processing && b.StartedAt < a.LeaseUntil:
 		return fmt.Sprintf("a takeover %v before the lease ends", a.LeaseUntil.Sub(b.StartedAt))

@@ -178,12 +178,12 @@ func (r *rig) settleKey(ctx context.Context, e *holder, d delivery) {
 			r.end(e, d, history.Abort, a, "", func() error { return a.Abort(ctx, store.Failure{}) })
 			return
 		}
-		if err == nil && rec.Held != "" {
+		if err == nil && rec.Held {
 			reason := r.event(d, history.Reason)
-			reason.Node, reason.Text = e.number, rec.Held
+			reason.Node, reason.Text = e.number, rec.HeldReason
 			r.log.Add(reason)
 		}
-		over := err == nil && unanswered == nil && (rec.State.Terminal() || rec.Held != "")
+		over := err == nil && unanswered == nil && (rec.State.Terminal() || rec.Held)
 		if over || pass(ctx, 5*time.Millisecond) != nil {
 			return
 		}

@@ -69,7 +69,7 @@ func begin(t *testing.T, e *semel.Engine, c semel.Call, want semel.Decision) sem
 	}
 	if ans.Decision != want {
 		t.Fatalf("the delivery got %s, want %s (record: state %q, disposition %q, held %q)",
-			ans.Decision, want, ans.Record.State, ans.Record.Disposition, ans.Record.Held)
+			ans.Decision, want, ans.Record.State, ans.Record.Disposition, ans.Record.HeldReason)
 	}
 	return ans
 }

@@ -153,7 +153,7 @@ func listOf[T any](limit int) *rapid.Generator[any] {
 var drawRecord = func() *rapid.Generator[semel.Record] {
 	fields.Fields[reflect.TypeFor[store.Confirmation]()] = map[string]*rapid.Generator[any]{"Tokens": listOf[store.ConfirmationToken](4)}
 	fields.Fields[reflect.TypeFor[semel.Record]()] = map[string]*rapid.Generator[any]{
-		"Holder": drawText().AsAny(), "Held": drawText().AsAny(),
+		"Holder": drawText().AsAny(), "HeldReason": drawText().AsAny(),
 		"Effects": listOf[store.EffectRecord](4), "Earlier": listOf[store.AttemptRecord](store.MaxEarlier), "Outbox": listOf[semel.Message](3),
 	}
 	return rapid.MakeCustom[semel.Record](fields)

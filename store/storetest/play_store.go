@@ -56,7 +56,7 @@ func (p *player) apply(s step) answer {
 	binary.BigEndian.PutUint64(rec.Revision[8:], uint64(now))
 	switch s.c % 6 {
 	case 1: // held
-		rec.LeaseUntil, rec.NextAt, rec.Held = 0, 0, "reason"
+		rec.LeaseUntil, rec.NextAt, rec.Held, rec.HeldReason = 0, 0, true, "reason"
 	case 2, 3: // completed, and sometimes due already
 		rec.State, rec.Disposition, rec.LeaseUntil, rec.EndedAt = semel.Completed, semel.DispositionCompleted, 0, now
 		rec.ExpiresAt = now.Add(time.Duration(s.b-3) * time.Minute)

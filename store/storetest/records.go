@@ -59,7 +59,8 @@ func next(rec semel.Record, change func(*semel.Record)) semel.Record {
 
 // rich sets the fields that a list might leave out.
 func rich(r *semel.Record) {
-	r.Held, r.HeldFrom, r.Failure, r.Result.Data = "held", fresh(), &store.Failure{Code: "c"}, []byte{}
+	r.Held, r.HeldReason, r.HeldFrom = true, "held", fresh()
+	r.Failure, r.Result.Data = &store.Failure{Code: "c"}, []byte{}
 	r.Effects = []store.EffectRecord{{Name: "e", State: store.EffectStarted, StartedAt: epoch}}
 	r.Earlier = []store.AttemptRecord{{Number: 1, Disposition: semel.DispositionAborted, EndedAt: epoch}}
 	r.Fingerprint = payload("payload")

@@ -208,7 +208,7 @@ func (h *handler) decided(ans *semel.Answer) problem {
 	case semel.CodeConflict:
 		p.status = h.route.Profile.ConflictStatus
 	case semel.CodeHeld:
-		p = held(ans.Record.Held, ans.RetryAfter)
+		p = held(ans.Record.HeldReason, ans.RetryAfter)
 	case semel.CodeSuperseded:
 		p.sequence = ans.Record.Sequence
 	case semel.CodeThrottled:

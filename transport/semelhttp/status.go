@@ -19,8 +19,9 @@ type CallStatus struct {
 	Operation   string            `json:"operation"`
 	State       semel.State       `json:"state"`
 	Disposition store.Disposition `json:"disposition,omitzero"`
-	// Held is why nobody may run the call, if that is so.
-	Held string `json:"held,omitempty"`
+	// Held says that nobody may run the call until it is settled, HeldReason why.
+	Held       bool   `json:"held,omitempty"`
+	HeldReason string `json:"held_reason,omitempty"`
 	// Attempt counts the attempts, from 1.
 	Attempt int `json:"attempt"`
 	// ResultKept says that you get the answer if you send the request again.
@@ -87,7 +88,8 @@ func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "1")
 	}
 	refusal.WriteAs(w, http.StatusOK, "application/json", CallStatus{
-		Reference: reference, Operation: rec.ID.Operation, State: rec.State, Disposition: rec.Disposition, Held: rec.Held,
+		Reference: reference, Operation: rec.ID.Operation, State: rec.State, Disposition: rec.Disposition,
+		Held: rec.Held, HeldReason: rec.HeldReason,
 		Attempt: rec.Attempt, ResultKept: perr == nil && !rec.Result.Tombstone,
 		CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, StartedAt: rec.StartedAt, EndedAt: rec.EndedAt, ExpiresAt: rec.ExpiresAt,
 	})
@@ -146,7 +148,7 @@ func (g *Guard) handlerOf(operation string) *handler {
 // await returns the record once it is terminal or held, or when the wait is over, which
 // the operation's MaxWait bounds.
 func (g *Guard) await(ctx context.Context, rec semel.Record, wait time.Duration) (_ semel.Record, waited bool, err error) {
-	if wait <= 0 || rec.State.Terminal() || rec.Held != "" {
+	if wait <= 0 || rec.State.Terminal() || rec.Held {
 		return rec, false, nil
 	}
 	rec, err = g.engine.Door().Await(ctx, rec.ID, wait)

@@ -72,7 +72,7 @@ func TestReconcile(t *testing.T) {
 			w.send("POST", "/charges", "k1", "one").want(t, 502, "unknown")
 			id := semel.ID{Operation: "payments.charge", Key: "k1"}
 			rec, err := w.engine.Lookup(t.Context(), id)
-			if err != nil || rec.Held == "" {
+			if err != nil || !rec.Held {
 				t.Fatalf("got %+v, %v; want a held record", rec, err)
 			}
 			settlement, err := reconcile(t.Context(), rec)

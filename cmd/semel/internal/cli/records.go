@@ -291,7 +291,7 @@ func lineOf(rec *semel.Record) recordLine { return recordLine{wire.RecordOf(rec)
 // stateOf is the state for people.
 func stateOf(rec *semel.Record) string {
 	switch {
-	case rec.Held != "":
+	case rec.Held:
 		return "held"
 	case rec.State == semel.Failed:
 		return rec.Disposition.String()

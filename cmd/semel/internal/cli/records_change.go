@@ -131,7 +131,7 @@ func illegal(format string, args ...any) error {
 }
 
 func checkHeld(rec *semel.Record) error {
-	if rec.Held == "" {
+	if !rec.Held {
 		return illegal("the record is %s, not held", stateOf(rec))
 	}
 	return nil

@@ -202,7 +202,7 @@ func TestRecordsAsk(t *testing.T) {
 		if !errors.Is(err, errReported) || !strings.Contains(errs, "may happen twice") || !strings.HasSuffix(errs, "Go on? Type yes: Nothing was changed.\n") {
 			t.Errorf("after %q: %v, %s", answer, err, errs)
 		}
-		if rec, err := e.Lookup(t.Context(), held); err != nil || rec.Held == "" {
+		if rec, err := e.Lookup(t.Context(), held); err != nil || !rec.Held {
 			t.Fatalf("after %q it is %+v, %v", answer, rec, err)
 		}
 	}
@@ -263,7 +263,7 @@ func TestRecordsWatch(t *testing.T) {
 // standingOf is stateOf of a record in JSON.
 func standingOf(line *recordLine) string {
 	switch {
-	case line.Held != "":
+	case line.Held:
 		return "held"
 	case line.Status == semel.Failed:
 		return line.Disposition.String()

@@ -125,12 +125,12 @@ caller has used them.
 
 The JSON has the members that the record has in the API: id (its name for other
 commands), tenant, principal, door, idempotency_key, operation, bound_to,
-payload_hash, status, disposition, held, result or result_base64, result_kept, error
-(code, message), settled (by, who, reason, at), fence, attempt, holder, created_at,
-updated_at, started_at, ended_at, lease_until, expires_at, attempts, effects,
-attributes, confirmation, messages (payload_bytes not from a service) and
-compensation; and answer (status, headers, and body or body_base64) where the result
-is an HTTP answer. What does not apply is left out.`,
+payload_hash, status, disposition, held, held_reason, result or result_base64,
+result_kept, error (code, message), settled (by, who, reason, at), fence, attempt,
+holder, created_at, updated_at, started_at, ended_at, lease_until, expires_at,
+attempts, effects, attributes, confirmation, messages (payload_bytes not from a
+service) and compensation; and answer (status, headers, and body or body_base64) where
+the result is an HTTP answer. What does not apply is left out.`,
 		Example: `  semel records get --url http://127.0.0.1:8481 --operation payments.charge --key order-1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := name.parse(cmd, args)
@@ -164,8 +164,8 @@ func printRecord(out io.Writer, rec *semel.Record) error {
 	line("tenant", "%s", printable(rec.ID.Tenant))
 	line("principal", "%s", printable(rec.ID.Principal))
 	line("state", "%s", stateOf(rec))
-	if rec.Held != "" {
-		line("held because", "%s", printable(rec.Held))
+	if rec.Held {
+		line("held because", "%s", printable(rec.HeldReason))
 	}
 	line("attempt", "%d, fence %d, by %s for %s", rec.Attempt, rec.Fence, printable(rec.Holder), printable(rec.Principal))
 	for _, at := range []struct {

@@ -41,7 +41,7 @@ const (
 
 func (t *recordTable) row(front string, rec *semel.Record) {
 	t.rows++
-	if rec.Held != "" && t.held == nil {
+	if rec.Held && t.held == nil {
 		t.held = rec
 	}
 	age, id := ageOf(t.now.Sub(rec.CreatedAt.Time())), &rec.ID
@@ -73,8 +73,8 @@ func (t *recordTable) footer(w io.Writer, src *recordSource) {
 // whyOf says why a record is in its state, if a reason is recorded.
 func whyOf(rec *semel.Record) string {
 	switch {
-	case rec.Held != "":
-		return rec.Held
+	case rec.Held:
+		return rec.HeldReason
 	case rec.Settled != nil:
 		return "settled" + saidBy(rec.Settled)
 	case rec.Failure == nil:

@@ -169,7 +169,7 @@ func TestRecordsOfAService(t *testing.T) {
 	if err := json.Unmarshal([]byte(ask(ExitOK, "list", "--json", `key:"order 1"`, "held")), &rec); err != nil {
 		t.Fatal(err)
 	}
-	if rec.Held != "the provider did not answer" || rec.Key != "order 1" || ans.Record != nil && ans.Record.ID.Encode() != rec.ID {
+	if rec.HeldReason != "the provider did not answer" || rec.Key != "order 1" || ans.Record != nil && ans.Record.ID.Encode() != rec.ID {
 		t.Errorf("listed is %+v", rec)
 	}
 	var page struct{ Records []map[string]any }

@@ -212,7 +212,7 @@ func standing(rec *semel.Record) string {
 		times = fmt.Sprintf("in %d attempts", rec.Attempt)
 	}
 	switch {
-	case rec.Held != "":
+	case rec.Held:
 		return "held after it was begun " + times + ": nobody knows whether it was done"
 	case rec.State == semel.Processing && silent(rec):
 		return "its holder is silent since " + when(rec.UpdatedAt) + ": the next sweep decides what becomes of it"
@@ -228,7 +228,7 @@ func standing(rec *semel.Record) string {
 
 // silent reports whether the holder of a processing record has let its lease end.
 func silent(rec *semel.Record) bool {
-	return rec.Held == "" && rec.LeaseUntil != 0 && rec.LeaseUntil.Time().Before(time.Now())
+	return !rec.Held && rec.LeaseUntil != 0 && rec.LeaseUntil.Time().Before(time.Now())
 }
 
 // saidBy names who settled something, and why.
@@ -302,8 +302,8 @@ func timeline(rec *semel.Record) []moment {
 		add(ef.StartedAt, "effect %s was begun", printable(ef.Name))
 		add(ef.SettledAt, "effect %s was %s%s%s", printable(ef.Name), ef.State, saidBy(ef.Settled), because(ef.Failure))
 	}
-	if rec.Held != "" {
-		add(rec.UpdatedAt, "held: %s", printable(rec.Held))
+	if rec.Held {
+		add(rec.UpdatedAt, "held: %s", printable(rec.HeldReason))
 	}
 	add(rec.EndedAt, "attempt %d %s", rec.Attempt, ended(rec.Disposition, rec.Settled, rec.Failure))
 	for i := range rec.Outbox {
@@ -313,7 +313,7 @@ func timeline(rec *semel.Record) []moment {
 	if c := rec.Compensation; c != nil {
 		add(max(c.StartedAt, c.SettledAt), "compensation %s: %s", c.State, printable(c.Reason))
 	}
-	if rec.State == semel.Processing && rec.Held == "" {
+	if rec.State == semel.Processing && !rec.Held {
 		if silent(rec) {
 			add(rec.LeaseUntil, "its lease ended, and its holder had not been heard of")
 		} else {
