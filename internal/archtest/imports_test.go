@@ -140,7 +140,7 @@ func importFaults(rule importRule, pkgs []pkg) []string {
 // "=" before a directory excludes those below it.
 var layers = [][]string{
 	{"internal/argschema", "internal/body", "internal/canon", "internal/gather", "internal/hub", "internal/problem", "internal/spelling", "internal/stage", "transport/safehttp"},
-	{"internal/strictyaml"},
+	{"internal/keytemplate", "internal/strictyaml"},
 	{"=store"},
 	{"store/codec", "internal/offsetclock", "internal/pgserver"},
 	{"."},

@@ -13,7 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/cmd/semel/internal/keytemplate"
+	"github.com/semelhq/semel/internal/keytemplate"
+	"github.com/semelhq/semel/protocol/commerce"
 )
 
 func newKey() *cobra.Command {
@@ -31,7 +32,8 @@ func newKey() *cobra.Command {
 type derivedKey struct {
 	Key string `json:"key"`
 	// Version is set for keys derived from inputs, Template for those made from
-	// a template, CartHash where a cart was given.
+	// a template, Scope if it is a built-in one, CartHash where a cart was given.
+	Scope    string `json:"scope,omitempty"`
 	Version  string `json:"version,omitempty"`
 	Template string `json:"template,omitempty"`
 	CartHash string `json:"cart_hash,omitempty"`
@@ -71,7 +73,11 @@ hash itself is printed. The order of the items does not matter.
 {intent.created_at} is when the intent was first stored, before the first
 delivery: never the time of this delivery.
 
-The JSON has key, and version, template and cart_hash where they apply.`,
+The scope of a key is part of the identity of a call: the same key in another
+scope is another call. A key of a built-in template has the scope that the list
+names.
+
+The JSON has key, and version, template, scope and cart_hash where they apply.`,
 		Example: `  echo '{"order":"o1","amount":2999}' | semel key derive --version charge@1
   semel key derive --template 'payment:{order_id}:{amount}:{currency}' \
     --set order_id=o1 --set amount=2999 --set currency=USD
@@ -105,8 +111,8 @@ The JSON has key, and version, template and cart_hash where they apply.`,
 func templateTable() string {
 	var b strings.Builder
 	b.WriteString("Built-in templates, and within what each key is unique:\n")
-	for _, t := range keytemplate.Builtins() {
-		fmt.Fprintf(&b, "  %-16s one %-8s %s\n", t.Name, t.Scope, t.Template)
+	for _, f := range commerce.Formats() {
+		fmt.Fprintf(&b, "  %-16s one %-8s %s\n", f.Name, f.Scope, f.Template)
 	}
 	return b.String()
 }
@@ -189,17 +195,14 @@ func suspectMembers(text []byte) []keytemplate.Problem {
 }
 
 func (f *deriveFlags) deriveFromTemplate(cmd *cobra.Command) (derivedKey, error) {
-	text, err := f.templateText()
+	format, err := f.format()
 	if err != nil {
 		return derivedKey{}, err
 	}
+	text := format.Template
 	if problems := keytemplate.Lint(text); len(problems) > 0 {
 		printProblems(cmd.ErrOrStderr(), "template", text, problems)
 		return derivedKey{}, errReported
-	}
-	t, err := keytemplate.Parse(text)
-	if err != nil {
-		return derivedKey{}, err
 	}
 	key := derivedKey{Template: text}
 	values, err := f.templateValues(cmd)
@@ -212,24 +215,30 @@ func (f *deriveFlags) deriveFromTemplate(cmd *cobra.Command) (derivedKey, error)
 		}
 		values["cart_hash"] = key.CartHash
 	}
-	key.Key, err = t.Fill(values)
-	return key, err
+	made, err := format.Key(values)
+	if err != nil {
+		return derivedKey{}, errors.Unwrap(err) // the user knows the template
+	}
+	if key.Key = made.Text; format.Scope != "" {
+		key.Scope = made.Scope
+	}
+	return key, nil
 }
 
-// templateText is the template given, or the built-in one of the name given.
-func (f *deriveFlags) templateText() (string, error) {
+// format is the template given, which has no scope, or the built-in format of the name
+// given.
+func (f *deriveFlags) format() (commerce.Format, error) {
 	if f.templateName == "" {
-		return f.template, nil
+		return commerce.Format{Template: f.template}, nil
 	}
-	builtins := keytemplate.Builtins()
+	if format, ok := commerce.FormatByName(f.templateName); ok {
+		return format, nil
+	}
 	var names []string
-	for _, b := range builtins {
-		if b.Name == f.templateName {
-			return b.Template, nil
-		}
-		names = append(names, b.Name)
+	for _, format := range commerce.Formats() {
+		names = append(names, format.Name)
 	}
-	return "", usage("there is no built-in template %q: the names are %s", f.templateName, strings.Join(names, ", "))
+	return commerce.Format{}, usage("there is no built-in template %q: the names are %s", f.templateName, strings.Join(names, ", "))
 }
 
 // templateValues joins those of the file and of --set, which stands above it.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semelhq/semel/cmd/semel/internal/keytemplate"
+	"github.com/semelhq/semel/internal/keytemplate"
 )
 
 // lintReport is what semel key lint --json prints.

@@ -42,7 +42,7 @@ func TestKeyDerive(t *testing.T) {
 				strings.Repeat(" ", 33) + "leave it out, or, if it was stored with the intent before the first delivery, say so: {intent.now}\n"},
 		{name: "a value that is missing", args: "--template-name order --set user_id=8", code: ExitCheck, stderr: "semel: no value for {cart_mandate_id}\n"},
 		{name: "a template that there is not", args: "--template-name refund", code: ExitUsage,
-			stderr: "semel: there is no built-in template \"refund\": the names are session, session_update, cart_mandate, intent_mandate, payment, order, webhook, payment_webhook, sync\n"},
+			stderr: "semel: there is no built-in template \"refund\": the names are session, session_nonce, session_update, cart_mandate, intent_mandate, payment, order, webhook, payment_webhook, sync, sync_user, sync_product\n"},
 		{name: "nothing to derive from", code: ExitUsage, stderr: "semel: one of --version, --template, --template-name and --cart is needed\n"},
 		{name: "two ways at once", args: "--version v --template a:{b_id}", code: ExitUsage, stderr: "semel: --version derives from --inputs alone: it takes no template, values or cart\n"},
 		{name: "two templates", args: "--template a --template-name order", code: ExitUsage, stderr: "semel: --template and --template-name exclude each other\n"},
@@ -70,7 +70,7 @@ func TestKeyDerive(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &got); err != nil {
 			t.Fatal(err)
 		}
-		want := map[string]string{"key": "cart_mandate:s1:" + cartHash, "template": "cart_mandate:{session_id}:{cart_hash}", "cart_hash": cartHash}
+		want := map[string]string{"key": "cart_mandate:s1:" + cartHash, "scope": "session=s1", "template": "cart_mandate:{session_id}:{cart_hash}", "cart_hash": cartHash}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("JSON = %v, want %v", got, want)
 		}

@@ -39,7 +39,7 @@ func (t *Template) Fill(values map[string]string) (string, error) {
 		}
 	}
 	if b.Len() > MaxKeyLen {
-		errs = append(errs, fmt.Errorf("the key has %d bytes, more than %d: derive it from the inputs by --version instead", b.Len(), MaxKeyLen))
+		errs = append(errs, fmt.Errorf("the key has %d bytes, more than %d: use a digest in place of the longest value", b.Len(), MaxKeyLen))
 	}
 	if len(errs) > 0 {
 		return "", errors.Join(errs...)

@@ -92,8 +92,8 @@ func syntaxProblems(err error) []Problem {
 	return problems
 }
 
-// storedPrefix marks an attribute that was stored with the intent before the
-// first delivery. A time may enter a key only as such.
+// storedPrefix marks a value that was stored with the intent before the first delivery. A
+// time or a nonce may enter a key only as such.
 const storedPrefix = "intent."
 
 // nameRule refuses field names by the words in them.
@@ -132,7 +132,8 @@ var nameRules = []nameRule{
 		alone:      []string{"uuid", "guid", "ulid", "ksuid", "nanoid"},
 		phrases:    []string{"new uuid", "uuid v4", "uuid v7", "uuid4", "uuid7", "generated id"},
 		message:    "it is made anew for each delivery",
-		suggestion: "use the id of the thing itself, which every delivery carries",
+		suggestion: "use the id of the thing itself, which every delivery carries, or, if it was stored with the intent before the first delivery, say so: {" + storedPrefix + "NAME}",
+		stored:     true,
 	},
 	{
 		rule:       RuleTime,

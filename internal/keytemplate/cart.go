@@ -14,14 +14,18 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
+// MaxCartLines bounds the items of a cart. They are sorted in memory.
+const MaxCartLines = 10_000
+
 // CartHash digests the items of a cart, given as JSON values one after another,
 // each an object with the members variant, quantity and price. Each item is one
 // length-framed tuple and the tuples are sorted as a whole, so the order of the
-// items doesn't matter, while {A:1, B:2} and {A:2, B:1} differ. Numbers are
-// compared exactly: 10, 10.0 and "10" are one price. The string "10.00" is another one,
-// since strings aren't normalised.
+// items doesn't matter, while {A:1, B:2} and {A:2, B:1} differ (MAP-CART.1). Numbers are
+// compared as decimal text, never as binary64: 10, 10.0 and "10" are one price. The
+// string "10.00" is another one, since strings aren't normalised.
 //
-// The hash is lower-case hexadecimal SHA-256.
+// The hash is lower-case hexadecimal SHA-256. A cart with more than [MaxCartLines] items
+// is refused.
 func CartHash(items io.Reader) (string, error) {
 	var tuples [][]byte
 	dec := json.NewDecoder(items)
@@ -31,6 +35,9 @@ func CartHash(items io.Reader) (string, error) {
 			break
 		} else if err != nil {
 			return "", fmt.Errorf("item %d: %w", len(tuples)+1, err)
+		}
+		if len(tuples) == MaxCartLines {
+			return "", fmt.Errorf("the cart has more than %d items", MaxCartLines)
 		}
 		tuple, err := cartTuple(text)
 		if err != nil {

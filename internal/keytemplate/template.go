@@ -21,6 +21,7 @@ const MaxKeyLen = 255
 type Template struct {
 	text  string
 	parts []part
+	scope string // a field that Fill accepts beside those of the text
 }
 
 // part is a literal, or a field if name is set.
@@ -70,13 +71,41 @@ func Parse(text string) (*Template, error) {
 		}
 		name := text[at+1 : at+length]
 		if !validName(name) {
-			bad(at+2, "%q is no field name: use letters, digits, _, - and ., beginning with a letter", name)
+			bad(at+2, "%q isn't a field name: use letters, digits, _, - and ., beginning with a letter", name)
 		}
 		t.parts = append(t.parts, part{column: at + 1, name: name})
 		at += length + 1
 	}
 	t.checkSeparators(bad)
 	return t, errors.Join(errs...)
+}
+
+// New is Parse for a template that is used: what [Lint] finds is an error too. scope names
+// the field whose value is the scope of the key; it may be one of the template's, one
+// beside them, or empty.
+func New(text, scope string) (*Template, error) {
+	var errs []error
+	for _, p := range Lint(text) {
+		if p.Rule == RuleScope && scope != "" && identifies(scope) {
+			continue
+		}
+		errs = append(errs, fmt.Errorf("column %d: %s: %s", p.Column, p.Message, p.Suggestion))
+	}
+	if p, bad := LintName(scope); bad {
+		errs = append(errs, fmt.Errorf("scope %s: %s: %s", scope, p.Message, p.Suggestion))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	t, err := Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	if scope != "" && !validName(scope) {
+		return nil, fmt.Errorf("%q isn't a field name", scope)
+	}
+	t.scope = scope
+	return t, nil
 }
 
 func checkLiteral(literal string, column int, bad func(int, string, ...any)) {
@@ -127,7 +156,8 @@ func plain(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0
 }
 
-// Fields are the names in the template, in order and each once.
+// Fields are the names in the template, in order and each once; that of the scope, if it
+// isn't among them, is the last.
 func (t *Template) Fields() []string {
 	var names []string
 	seen := map[string]bool{}
@@ -136,6 +166,9 @@ func (t *Template) Fields() []string {
 			seen[p.name] = true
 			names = append(names, p.name)
 		}
+	}
+	if t.scope != "" && !seen[t.scope] {
+		names = append(names, t.scope)
 	}
 	return names
 }

@@ -1,0 +1,13 @@
+// Package commerce has what the idempotency map says about operations of commerce.
+//
+// A [Format] makes the key of an operation from what the operation is about, so that every
+// delivery of it has the same key, whoever sends it. The key belongs to a scope, such as
+// a session, and [Key.Name] puts both into a call:
+//
+//	key, err := commerce.CartMandate.Key(commerce.Values{"session_id": "s1", "cart_hash": hash})
+//	call := semel.Call{Operation: "carts.mandate"}
+//	key.Name(&call)
+//
+// The same formats are known by name to semel key derive, and to routes of the service
+// as key_template.
+package commerce
