@@ -160,7 +160,7 @@ func (s *Store) read(ctx context.Context, entries []entry, more bool, limit int)
 }
 
 // decode decodes the value that client c has read for a digest.
-func (s *Store) decode(c rueidis.Client, digest, value string) (*semel.Record, error) {
+func (s *Store) decode(c *clients, digest, value string) (*semel.Record, error) {
 	begins := min(headLen, len(value))
 	rec, err := codec.Decode([]byte(value[begins:]))
 	if err == nil && head(rec.NextAt) != value[:begins] {

@@ -64,9 +64,12 @@ func newKeyspace(prefix string) keyspace {
 // find returns where the record of an identity is.
 func (k *keyspace) find(id semel.ID) (sh *shard, key string) {
 	digest := id.Digest()
-	sh = &k.shards[digest[0]%shardCount]
+	sh = k.shard(&digest)
 	return sh, sh.records + string(digest[:])
 }
+
+// shard returns the shard of an identity, by its digest.
+func (k *keyspace) shard(digest *[digestLen]byte) *shard { return &k.shards[digest[0]%shardCount] }
 
 // digestOf returns the digest in the key of a record.
 func digestOf(key string) string { return key[len(key)-digestLen:] }

@@ -16,7 +16,7 @@ import (
 type link struct {
 	cluster bool
 	option  rueidis.ClientOption
-	current atomic.Pointer[rueidis.Client]
+	current atomic.Pointer[clients]
 	lost    atomic.Bool // the current client was closed, and there is no other yet
 
 	mu       sync.Mutex
@@ -25,24 +25,52 @@ type link struct {
 	old      sync.WaitGroup // closes of replaced clients
 }
 
-// minReplace bounds how often the connections are replaced.
-const minReplace = time.Second
+// clients are two clients of the same servers.
+type clients struct {
+	rueidis.Client                // whose calls share a connection to each server
+	writes         rueidis.Client // whose calls have connections of their own
+}
 
-func (l *link) client() rueidis.Client { return *l.current.Load() }
+func (c *clients) Close() {
+	c.Client.Close()
+	c.writes.Close()
+}
 
-// dial returns a new client, which connects when it needs to.
-func (l *link) dial() (rueidis.Client, error) {
+const (
+	// minReplace bounds how often the connections are replaced.
+	minReplace = time.Second
+	// maxIdle is about how long a connection for writes stays open without one. If the server
+	// closes it before, the next write finds out, and its result is unknown.
+	maxIdle = 10 * time.Second
+)
+
+func (l *link) client() *clients { return l.current.Load() }
+
+// dial returns new clients, which connect when they need to.
+func (l *link) dial() (*clients, error) {
 	option := l.option
 	option.ForceSingleClient = !l.cluster
-	// One connection to each server is the fastest: more callers share each write to the
-	// socket and each read from it.
+	// One connection to each server is the fastest for many small calls: more of them share
+	// each write to the socket and each read from it.
 	option.PipelineMultiplex = -1
 	// By default a lone caller reads its answer itself, and when a second one comes, the
 	// connection switches to goroutines that write and read for all. If an answer arrives late
 	// during that switch, a reader that doesn't know the question panics ("protocol bug,
 	// message handled out of order").
 	option.AlwaysPipelining = true
-	return rueidis.NewClient(option)
+	shared, err := rueidis.NewClient(option)
+	if err != nil {
+		return nil, err
+	}
+	// Writes share runs, of which few are in flight. Whoever sends one reads its answer, too;
+	// on a shared connection two more goroutines would wake up in between.
+	option.DisableAutoPipelining, option.BlockingPoolCleanup = true, maxIdle
+	writes, err := rueidis.NewClient(option)
+	if err != nil {
+		shared.Close()
+		return nil, err
+	}
+	return &clients{shared, writes}, nil
 }
 
 // replaceAfter opens new connections and closes all those of a client, if err says that they
@@ -53,7 +81,7 @@ func (l *link) dial() (rueidis.Client, error) {
 // If nobody can be reached now, a later error has it try again. Until then the connections to
 // a replica stay: it may become the master again. Connections that mix up answers are closed
 // all the same, and calls fail.
-func (l *link) replaceAfter(err error, bad rueidis.Client) {
+func (l *link) replaceAfter(err error, bad *clients) {
 	if err == nil {
 		return
 	}
@@ -69,7 +97,7 @@ func (l *link) replaceAfter(err error, bad rueidis.Client) {
 	l.replaced = time.Now()
 	c, failed := l.dial()
 	if failed == nil {
-		l.current.Store(&c)
+		l.current.Store(c)
 	} else if !crossed {
 		return
 	}

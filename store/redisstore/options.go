@@ -98,7 +98,8 @@ func Connect(address string, opts *Options) (rueidis.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.client(), nil
+	l.client().writes.Close()
+	return l.client().Client, nil
 }
 
 func connect(address string, opts *Options) (o Options, l *link, err error) {
@@ -113,7 +114,7 @@ func connect(address string, opts *Options) (o Options, l *link, err error) {
 	if err != nil {
 		return o, nil, fmt.Errorf("redisstore: connect to %s: %w", strings.Join(l.option.InitAddress, ","), err)
 	}
-	l.current.Store(&c)
+	l.current.Store(c)
 	return o, l, nil
 }
 

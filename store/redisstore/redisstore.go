@@ -39,6 +39,7 @@ type Store struct {
 	// queues has one queue for a single server. In a Cluster each shard has its own, because
 	// all keys of a script must be in one slot.
 	queues []*gather.Queue[*write]
+	alone  [shardCount]atomic.Bool // see apply; by queue
 	room   *gather.Room
 	asks   chan struct{} // a semaphore that holds one element for each running ask
 	name   string        // tells this Store from all others on the same servers
@@ -87,22 +88,10 @@ func (s *Store) Apply(ctx context.Context, from store.Write) (*semel.Record, boo
 	if err != nil {
 		return nil, false, err
 	}
-	err = s.queues[w.shard.index%len(s.queues)].Do(ctx, w)
-	if errors.Is(err, gather.ErrNotSent) {
-		err = notApplied(err)
-	} else if err == nil { // otherwise the worker still uses w
-		err = w.err
-	}
-	switch {
-	case err != nil:
+	if err := s.apply(ctx, w); err != nil {
 		return nil, false, fmt.Errorf("redisstore: apply: %w", err)
-	case w.made:
-		return from.Record, true, nil
-	case w.there == "": // the record that w was to update is gone
-		return nil, false, nil
 	}
-	cur, err := s.decode(w.client, digestOf(w.key), w.there)
-	return cur, false, err
+	return w.current, w.made, nil
 }
 
 // Get is [store.Store.Get]. It always reads from a master.

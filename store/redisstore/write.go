@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/gather"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/codec"
@@ -33,7 +34,8 @@ func (s *Store) makeQueues() {
 	}
 	for range n {
 		s.queues = append(s.queues, &gather.Queue[*write]{
-			Send: s.send, Work: &s.work, Room: s.room, Workers: workers, MaxBatch: maxBatch, MaxBytes: maxBatchBytes,
+			Send: func(batch []*write) { s.send(context.Background(), batch) },
+			Work: &s.work, Room: s.room, Workers: workers, MaxBatch: maxBatch, MaxBytes: maxBatchBytes,
 		})
 	}
 }
@@ -42,38 +44,47 @@ func (s *Store) makeQueues() {
 type write struct {
 	gather.Item
 
-	shard                            *shard
-	key                              string
-	expect, created, value, deadline string // see scriptWrite
+	id                                    [digestLen]byte
+	record                                *semel.Record
+	shard                                 *shard
+	value, key, expect, created, deadline string // see scriptWrite
 
 	// The result. After an error it is unknown whether the write was made, unless the error
-	// is an ErrNotApplied or ErrTooLate. Without one, either made is set, or there is the value
-	// that stood in the way, which is empty if there is no record.
-	client rueidis.Client // that sent it
-	err    error
-	made   bool
-	there  string
+	// is an ErrNotApplied or ErrTooLate. Without one, current is what is stored now: the record,
+	// if the write was made, or what stood in its way, which is nil if there is no record.
+	err     error
+	made    bool
+	there   string // current as the server has it, if that isn't the record
+	current *semel.Record
 }
 
 // newWrite prepares a write of a record.
 func (s *Store) newWrite(from *store.Write) (*write, error) {
 	rec := from.Record
-	const usualRecord = 256 // room for most records beside the result
-	value, err := codec.Append(appendHead(make([]byte, 0, len(rec.Result.Data)+usualRecord), rec.NextAt), rec)
+	w := &write{id: rec.ID.Digest(), record: rec}
+	w.shard = s.keys.shard(&w.id)
+	const usualRecord = 384 // room for most records beside the result, and what follows
+	b, err := codec.Append(appendHead(make([]byte, 0, len(rec.Result.Data)+usualRecord), rec.NextAt), rec)
 	if err != nil {
 		return nil, err
 	}
-	w := &write{value: rueidis.BinaryString(value)} // nobody changes the bytes
-	w.shard, w.key = s.keys.find(rec.ID)
+	value := len(b)
+	b = append(append(b, w.shard.records...), w.id[:]...)
+	key := len(b)
 	if from.Expect.IsZero() {
-		w.created = strconv.FormatInt(-micros(rec.CreatedAt), 10)
-	} else {
-		w.expect = string(from.Expect[:])
+		b = strconv.AppendInt(b, -micros(rec.CreatedAt), 10)
 	}
+	created := len(b)
 	if from.Deadline != 0 {
 		// The server knows nothing of Advance.
-		w.deadline = deadlineText(s.clock.Servers(from.Deadline))
+		b = appendDeadline(b, s.clock.Servers(from.Deadline))
 	}
+	deadline := len(b)
+	if !from.Expect.IsZero() {
+		b = append(b, from.Expect[:]...)
+	}
+	all := rueidis.BinaryString(b) // nobody changes the bytes
+	w.value, w.key, w.created, w.deadline, w.expect = all[:value], all[value:key], all[key:created], all[created:deadline], all[deadline:]
 	return w, nil
 }
 
@@ -83,35 +94,64 @@ func (w *write) claims() bool { return w.expect == "" }
 // Size is what [gather.Queue] counts as its bytes.
 func (w *write) Size() int { return len(w.value) + 256 }
 
-// deadlineText returns an instant in microseconds, rounded up: TIME has whole microseconds,
+// appendDeadline appends an instant in microseconds, rounded up: TIME has whole microseconds,
 // and the first one that is not before the deadline is too late.
-func deadlineText(at store.Instant) string {
+func appendDeadline(b []byte, at store.Instant) []byte {
 	us := int64(at) / 1000
 	if int64(at)%1000 > 0 {
 		us++
 	}
-	return strconv.FormatInt(us, 10)
+	return strconv.AppendInt(b, us, 10)
+}
+
+// uncancelled is a context that ends at its deadline and not before, as the engine's do.
+type uncancelled interface{ NeverCancelled() }
+
+// apply has a write made. A caller who is alone sends it: to wake a worker and to be woken by
+// it takes as long as all the rest. Whoever comes meanwhile goes to the queue, which sends
+// what it has at once. A caller who can be cancelled doesn't wait for a server, nor does one
+// whose time is over.
+func (s *Store) apply(ctx context.Context, w *write) error {
+	n := w.shard.index % len(s.queues)
+	_, bounded := ctx.(uncancelled)
+	if waiting, running := s.queues[n].Len(); bounded && waiting+running == 0 && ctx.Err() == nil && s.alone[n].CompareAndSwap(false, true) {
+		defer s.alone[n].Store(false)
+		s.send(ctx, []*write{w})
+		return w.err
+	}
+	err := s.queues[n].Do(ctx, w)
+	if errors.Is(err, gather.ErrNotSent) {
+		return notApplied(err)
+	}
+	if err != nil { // the worker still uses w
+		return err
+	}
+	return w.err
 }
 
 // send sends writes as one run of scriptWrite, which is atomic, and gives each its result. It
-// returns when the server has answered or the connection was given up, even if all callers
-// have gone.
-func (s *Store) send(batch []*write) {
+// returns when the server has answered or the connection was given up, at the deadline of ctx
+// at the latest. A write that was sent is never cancelled.
+func (s *Store) send(ctx context.Context, batch []*write) {
 	c := s.link.client()
 	r := newRun(batch)
-	ctx := context.Background() // callers wait with their own; a write that was sent is never cancelled
 	r.args[0] = s.token()
-	res := c.Do(ctx, scriptWrite.command(c.B(), r, false))
+	res := c.writes.Do(ctx, scriptWrite.command(c.writes.B(), r, false))
 	if answerWord(res.Error()) == noScript {
 		// It was not run. After this, the server knows the script.
 		r.args[0] = s.token()
-		res = c.Do(ctx, scriptWrite.command(c.B(), r, true))
+		res = c.writes.Do(ctx, scriptWrite.command(c.writes.B(), r, true))
 	}
 	answer, err := res.ToAny()
 	answers, _ := answer.([]any)
 	settle(batch, r.args[0], answers, err)
 	for _, w := range batch {
-		w.client = c
+		switch {
+		case w.made:
+			w.current = w.record
+		case w.there != "":
+			w.current, w.err = s.decode(c, digestOf(w.key), w.there)
+		}
 		s.link.replaceAfter(w.err, c)
 	}
 }
@@ -129,7 +169,8 @@ func newRun(batch []*write) *run {
 // token returns a name for a send. No two sends ever have the same one, even of the same
 // writes, so an answer that belongs to another send has another token.
 func (s *Store) token() string {
-	return s.name + strconv.FormatUint(s.sends.Add(1), 36)
+	var b [32]byte
+	return string(strconv.AppendUint(append(b[:0], s.name...), s.sends.Add(1), 36))
 }
 
 // settle gives each write of a run its result. It believes an answer only if that accounts for
@@ -159,28 +200,17 @@ func settleEach(batch []*write, token string, answers []any) error {
 	if made != int64(len(batch)-len(others)/2) {
 		return errCrossedReply
 	}
-	instead := make([]any, len(batch)+1)
-	for i := 0; i < len(others); i += 2 {
-		n, ok := others[i].(int64)
-		if !ok || n < 1 || n > int64(len(batch)) || instead[n] != nil {
-			return errCrossedReply
-		}
-		switch why := others[i+1].(type) {
-		case string, error:
-			instead[n] = why
-		case nil: // the record to update is gone
-			if batch[n-1].claims() {
-				return errCrossedReply
-			}
-			instead[n] = ""
-		default:
-			return errCrossedReply
-		}
+	for _, w := range batch {
+		w.made = true
 	}
-	for i, w := range batch {
-		switch why := instead[i+1].(type) {
-		case nil:
-			w.made = true
+	for ; len(others) > 0; others = others[2:] {
+		n, ok := others[0].(int64)
+		if !ok || n < 1 || n > int64(len(batch)) || !batch[n-1].made {
+			return errCrossedReply
+		}
+		w := batch[n-1]
+		w.made = false
+		switch why := others[1].(type) {
 		case string:
 			w.there = why
 		case error:
@@ -188,6 +218,12 @@ func settleEach(batch []*write, token string, answers []any) error {
 			if why.Error() == tooLate {
 				w.err = store.ErrTooLate
 			}
+		case nil: // the record to update is gone
+			if w.claims() {
+				return errCrossedReply
+			}
+		default:
+			return errCrossedReply
 		}
 	}
 	return nil
