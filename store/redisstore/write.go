@@ -36,6 +36,7 @@ func (s *Store) makeQueues() {
 		s.queues = append(s.queues, &gather.Queue[*write]{
 			Send: func(batch []*write) { s.send(context.Background(), batch) },
 			Work: &s.work, Room: s.room, Workers: workers, MaxBatch: maxBatch, MaxBytes: maxBatchBytes,
+			Key: func(w *write) [digestLen]byte { return w.id }, Answers: answersWrite,
 		})
 	}
 }
@@ -127,6 +128,17 @@ func (s *Store) apply(ctx context.Context, w *write) error {
 		return err
 	}
 	return w.err
+}
+
+// answersWrite gives a write that waits the result of one of its record that was sent, if
+// that also stands in its way.
+func answersWrite(sent, waiting *write) bool {
+	switch cur := sent.current; {
+	case sent.err != nil, cur == nil && waiting.claims(), cur != nil && string(cur.Revision[:]) == waiting.expect:
+		return false
+	}
+	waiting.current = sent.current
+	return true
 }
 
 // send sends writes as one run of scriptWrite, which is atomic, and gives each its result. It
