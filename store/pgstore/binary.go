@@ -50,6 +50,17 @@ func arrays[T any](columns []column[T], rows []T, size int) [][]byte {
 	return args
 }
 
+// scalarsOf are the parameters of one row, which aren't arrays.
+func scalarsOf[T any](columns []column[T], row T, size int) [][]byte {
+	b, args := make([]byte, 0, size), make([][]byte, len(columns), len(columns)+1)
+	for i, c := range columns {
+		if v := c.value(b, row); v != nil {
+			b, args[i] = v, v[len(b):]
+		}
+	}
+	return args
+}
+
 // array is a parameter that is an array of texts or bytes.
 func array[T ~string | ~[]byte](kind string, list []T) []byte {
 	return arrays([]column[T]{{kind: kind, value: func(b []byte, v T) []byte { return append(b, v...) }}}, list, 0)[0]

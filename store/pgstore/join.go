@@ -142,18 +142,15 @@ func (j *joined) Apply(ctx context.Context, w store.Write) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	write, columns := j.store.sql.joinUpdate, updateColumns
-	if o.creates() {
-		write, columns = j.store.sql.joinCreate, createColumns
-	}
-	args, err := literals(j.store.writing([]*op{o}, j.store.opts.LockTimeout)[0].args, len(columns))
+	write := j.store.sql.kind(o.creates())
+	args, err := literals(write.params([]*op{o}, j.store.opts.LockTimeout), len(write.columns))
 	if err != nil {
 		return false, err
 	}
 	args = append(args, j.waits)
 	var applied, late bool
 	var restored string
-	err = j.link.queryRow(ctx, write, args...).Scan(&applied, &late, &restored)
+	err = j.link.queryRow(ctx, write.join, args...).Scan(&applied, &late, &restored)
 	if err == nil && !applied && late {
 		err = store.ErrTooLate
 	}

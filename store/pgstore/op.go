@@ -73,16 +73,11 @@ func unsettled(ops []*op) []*op { return those(ops, func(o *op) bool { return !o
 
 // those are the ops of a kind, in their order.
 func those(ops []*op, are func(*op) bool) []*op {
-	n := 0
-	for _, o := range ops {
-		if are(o) {
-			n++
-		}
+	others := func(o *op) bool { return !are(o) }
+	if !slices.ContainsFunc(ops, others) {
+		return ops
 	}
-	if n == 0 || n == len(ops) {
-		return ops[:n]
-	}
-	return slices.DeleteFunc(slices.Clone(ops), func(o *op) bool { return !are(o) })
+	return slices.DeleteFunc(slices.Clone(ops), others)
 }
 
 // byIdentity is the order of the writes of a batch. Locks are taken in it, so that stores in
@@ -108,27 +103,36 @@ func answersWrite(sent, waiting *op) bool {
 // one for those that change them. Locks are taken in the order of the parameters. Only
 // those who create a record wait for another who does.
 func (s *Store) writing(ops []*op, lockTimeout time.Duration) (list []statement) {
-	for _, kind := range []struct {
-		creates bool
-		sql     string
-		columns []column[*op]
-	}{{true, s.sql.create, createColumns}, {false, s.sql.update, updateColumns}} {
-		some := those(ops, func(o *op) bool { return o.creates() == kind.creates })
-		if len(some) == 0 {
-			continue
+	for _, creates := range []bool{true, false} {
+		some, w := those(ops, func(o *op) bool { return o.creates() == creates }), s.sql.kind(creates)
+		switch {
+		case len(some) == 1 && len(some[0].write.Evidence) == 0:
+			list = append(list, statement{sql: w.one, args: append(scalarsOf(w.columns, some[0], some[0].Size()), milliseconds(lockTimeout))})
+		case len(some) > 0:
+			list = append(list, statement{sql: w.many, args: w.params(some, lockTimeout)})
 		}
-		size := 24 * len(kind.columns)
-		var evidence []noted
-		for _, o := range some {
-			size += o.Size()
-			evidence = withID(evidence, o.id[:], o.write.Evidence)
-		}
-		entries := noEntries
-		if len(evidence) > 0 {
-			entries = arrays(entryColumns, evidence, 0)
-		}
-		args := append(arrays(kind.columns, some, size), milliseconds(lockTimeout))
-		list = append(list, statement{sql: kind.sql, args: append(args, entries...)})
 	}
 	return list
+}
+
+// kind are the statements for writes that create records, or for those that change them.
+func (s *statements) kind(creates bool) *writeStatements {
+	if creates {
+		return &s.create
+	}
+	return &s.update
+}
+
+// params are the parameters of the statement for many writes.
+func (w *writeStatements) params(ops []*op, lockTimeout time.Duration) [][]byte {
+	size, entries := 24*len(w.columns), noEntries
+	var evidence []noted
+	for _, o := range ops {
+		size += o.Size()
+		evidence = withID(evidence, o.id[:], o.write.Evidence)
+	}
+	if len(evidence) > 0 {
+		entries = arrays(entryColumns, evidence, 0)
+	}
+	return append(append(arrays(w.columns, ops, size), milliseconds(lockTimeout)), entries...)
 }

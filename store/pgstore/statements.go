@@ -9,10 +9,17 @@ import (
 )
 
 // statements are the texts of what the store sends every day. They keep nothing in the
-// session, so each may go to another one, as with a transaction pooler. joinCreate and
-// joinUpdate are for transactions of the application.
+// session, so each may go to another one, as with a transaction pooler.
 type statements struct {
-	create, update, joinCreate, joinUpdate, get, due, purge, archive, notify string
+	create, update                   writeStatements
+	get, due, purge, archive, notify string
+}
+
+// writeStatements make writes of one kind: one without evidence, which spares the server
+// most of the work; many; and one in a transaction of the application.
+type writeStatements struct {
+	columns         []column[*op]
+	one, many, join string
 }
 
 // versionColumns change with every version of a record; identityColumns never change.
@@ -66,39 +73,50 @@ var (
 	})
 )
 
-// list joins what text gives for each column, which it numbers from 1.
-func list(columns []column[*op], text func(i int, name, kind string) string) string {
+// list joins what a format makes of the number, the type and the name of each column.
+func list(columns []column[*op], format string) string {
 	parts := make([]string, len(columns))
 	for i, c := range columns {
-		parts[i] = text(i+1, c.name, c.kind)
+		parts[i] = fmt.Sprintf(format, i+1, c.kind, c.name)
 	}
 	return strings.Join(parts, ", ")
 }
 
-func names(columns []column[*op], prefix string) string {
-	return list(columns, func(_ int, name, _ string) string { return prefix + name })
-}
+func names(columns []column[*op], prefix string) string { return list(columns, prefix+"%[3]s") }
 
-// unnest makes rows of parameters that are arrays of one length. In the select list the
-// arrays are unfolded side by side as the rows are read; in FROM each would first be
-// written to a table of its own.
-func unnest(columns []column[*op]) string {
-	return "SELECT " + list(columns, func(i int, name, kind string) string { return fmt.Sprintf("unnest($%d::%s[]) AS %s", i, kind, name) })
-}
+const (
+	// scalars is the format of parameters that are one row.
+	scalars = "$%d::%s AS %s"
+	// unnest is that of parameters that are arrays of one length. In the select list these are
+	// unfolded side by side as the rows are read; in FROM each would first be written to a
+	// table of its own.
+	unnest = "unnest($%d::%s[]) AS %s"
+)
 
 // lockTimeout sets how long a statement waits for a lock, in milliseconds. That happens
 // when the first row comes, before anything is locked, and ends with the transaction.
 func lockTimeout(value string) string { return "set_config('lock_timeout', " + value + ", true)" }
 
-// making is a statement that makes the writes of rows of parameters, and appends the
-// evidence of those that it has made, but for its end, which may select from made. Behind
-// the columns come the parameters for the lock timeout and for the entries. A write is made
-// only before its deadline, by the server's clock when the statement comes to its row; it
-// may then still wait for a lock, for the lock timeout at most, and for the commit.
-func making(schema, verb string, columns []column[*op], rest string) string {
+// newWrites makes the statements for writes of one kind, which begin with verb and end with
+// rest. They name the writes that they have made, each by its identity and its revision, and
+// append the evidence of those. Behind the columns come the parameters for the lock timeout
+// and, unless it is for one, for the entries. A write is made only before its deadline, by the server's clock
+// when the statement comes to its row; it may then still wait for a lock, for the lock timeout
+// at most, and for the commit. expect is the revision that the one in a transaction follows,
+// as an expression.
+func newWrites(schema, log string, columns []column[*op], expect, verb, rest string) writeStatements {
 	n := len(columns) + 1
-	return "WITH made AS (" + verb + " FROM (" + unnest(columns) + ") AS w, " + lockTimeout(fmt.Sprintf("$%d::text", n)) +
-		" WHERE (w.deadline IS NULL OR clock_timestamp() < w.deadline)" + rest + "), " + noting(schema, n+1)
+	write := func(rows string) string {
+		return verb + " FROM (SELECT " + list(columns, rows) + ") AS w, " + lockTimeout(fmt.Sprintf("$%d::text", n)) +
+			" WHERE (w.deadline IS NULL OR clock_timestamp() < w.deadline)" + rest
+	}
+	many := "WITH made AS (" + write(unnest) + "), " + noting(schema, n+1)
+	return writeStatements{
+		columns: columns,
+		one:     write(scalars),
+		many:    many + " SELECT id, revision FROM made",
+		join:    many + joinEnd(log, columns, expect),
+	}
 }
 
 // barrier is one more row, of so many nulls and one value, where commits wait for a standby;
@@ -118,15 +136,13 @@ func milliseconds(d time.Duration) []byte { return strconv.AppendInt(nil, d.Mill
 
 func newStatements(schema string, d *database) statements {
 	log := name(schema, "idempotency_log")
-	creating := making(schema, "INSERT INTO "+log+" ("+names(recordColumns, "")+") SELECT "+names(recordColumns, "w."), createColumns,
-		" ON CONFLICT (id) DO NOTHING RETURNING id, revision")
-	changing := making(schema, "UPDATE "+log+" l SET "+list(versionColumns[1:], func(_ int, name, _ string) string { return name + " = w." + name }), updateColumns,
-		" AND l.id = w.id AND l.revision = w.expect RETURNING l.id, l.revision")
-	// Writes that are made are named, each by its identity and its revision.
-	const named = " SELECT id, revision FROM made"
 	return statements{
-		create: creating + named, joinCreate: creating + joinEnd(log, createColumns, "NULL"),
-		update: changing + named, joinUpdate: changing + joinEnd(log, updateColumns, fmt.Sprintf("($%d::bytea[])[1]", len(updateColumns)-1)),
+		create: newWrites(schema, log, createColumns, "NULL",
+			"INSERT INTO "+log+" ("+names(recordColumns, "")+") SELECT "+names(recordColumns, "w."),
+			" ON CONFLICT (id) DO NOTHING RETURNING id, revision"),
+		update: newWrites(schema, log, updateColumns, fmt.Sprintf("($%d::bytea[])[1]", len(updateColumns)-1),
+			"UPDATE "+log+" l SET "+list(versionColumns[1:], "%[3]s = w.%[3]s"),
+			" AND l.id = w.id AND l.revision = w.expect RETURNING l.id, l.revision"),
 		// Each identity has a row, with the time when it was looked for.
 		get: "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, w.id, l.revision, l.response_payload, l.record FROM unnest($1::bytea[]) AS w(id) LEFT JOIN " + log +
 			" l ON l.id = w.id" + d.barrier(4),
@@ -134,7 +150,7 @@ func newStatements(schema string, d *database) statements {
 			" AND (l.next_at, l.id) > ($2::bigint, $3::bytea) ORDER BY l.next_at, l.id LIMIT $4::bigint",
 		purge: "WITH gone AS (DELETE FROM " + log + " l USING (SELECT unnest($1::bytea[]) AS id, unnest($2::bytea[]) AS revision) AS w, " + lockTimeout("$3::text") +
 			" WHERE l.id = w.id AND l.revision = w.revision RETURNING l.id, l.revision) SELECT id, revision FROM gone",
-		archive: "WITH w AS (" + unnest(recordColumns) + ") INSERT INTO " + name(schema, "idempotency_archive") + " (" + names(archiveColumns, "") + ")" +
+		archive: "WITH w AS (SELECT " + list(recordColumns, unnest) + ") INSERT INTO " + name(schema, "idempotency_archive") + " (" + names(archiveColumns, "") + ")" +
 			" SELECT " + names(archiveColumns, "w.") + " FROM w ON CONFLICT (id, revision) DO NOTHING",
 		// It waits for no disk; see notices.go.
 		notify: "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, $2::text)",
