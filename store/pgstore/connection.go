@@ -217,7 +217,7 @@ func change[T any](ctx context.Context, s *Store, scan func(values) (T, error), 
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	err = s.commit(s.reads, func(conn *pgx.Conn) error {
+	err = s.commit(s.base, s.reads, func(conn *pgx.Conn) error {
 		list, err = transact(unending, s, conn, scan, st)
 		return err
 	})
@@ -229,9 +229,9 @@ var unending = context.Background()
 
 // commit runs f, which commits something, on a connection of a pool, and runs it again
 // when the server rolls it back because of others. No caller can cancel it: when no answer
-// has come in time, or some time after Close, its connection is closed. The result is unknown
-// then, and the server goes on.
-func (s *Store) commit(pool *pgxpool.Pool, f func(conn *pgx.Conn) error) error {
+// has come in time, at the deadline of ctx at the latest, or some time after Close, its
+// connection is closed. The result is unknown then, and the server goes on.
+func (s *Store) commit(ctx context.Context, pool *pgxpool.Pool, f func(conn *pgx.Conn) error) error {
 	conn, err := acquire(s.base, pool, s.opts.AcquireTimeout)
 	if err != nil {
 		return notApplied(err)
@@ -240,7 +240,11 @@ func (s *Store) commit(pool *pgxpool.Pool, f func(conn *pgx.Conn) error) error {
 	// Taken now: dropLate may run when the connection was given back.
 	pid, network := conn.Conn().PgConn().PID(), conn.Conn().PgConn().Conn()
 	var ended atomic.Bool // f has returned, or the connection was dropped before
-	late := time.AfterFunc(s.opts.answer, func() { s.dropLate(pid, network, &ended) })
+	wait := s.opts.answer
+	if end, limited := ctx.Deadline(); limited {
+		wait = min(wait, time.Until(end))
+	}
+	late := time.AfterFunc(wait, func() { s.dropLate(ctx, pid, network, &ended) })
 	defer late.Stop()
 	err = repeat(s.base, func() error { return f(conn.Conn()) })
 	if ended.Swap(true) { // the answer may have come at the same time
@@ -250,11 +254,11 @@ func (s *Store) commit(pool *pgxpool.Pool, f func(conn *pgx.Conn) error) error {
 }
 
 // dropLate is called when no answer has come in time from the server's process pid. It closes
-// the connection as soon as that may be dropped, unless what it was used for has ended. pgx
-// would say goodbye first, and keep the place in the pool until that was sent.
-func (s *Store) dropLate(pid uint32, network net.Conn, ended *atomic.Bool) {
-	for looks := 1; !ended.Load() && s.base.Err() == nil && !s.mayDrop(s.base, pid, looks); looks++ {
-		pause(s.base, s.opts.answer)
+// the connection as soon as that may be dropped, or ctx ends, unless what it was used for has
+// ended. pgx would say goodbye first, and keep the place in the pool until that was sent.
+func (s *Store) dropLate(ctx context.Context, pid uint32, network net.Conn, ended *atomic.Bool) {
+	for looks := 1; !ended.Load() && s.base.Err() == nil && ctx.Err() == nil && !s.mayDrop(ctx, pid, looks); looks++ {
+		pause(ctx, s.opts.answer)
 	}
 	if !ended.Swap(true) {
 		_ = network.Close()

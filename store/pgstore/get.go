@@ -123,7 +123,7 @@ func (s *Store) getBatch(batch []*get) {
 	}
 	ids = slices.CompactFunc(ids, bytes.Equal)
 	var found map[digest]row
-	err := s.commit(s.reads, func(conn *pgx.Conn) (err error) {
+	err := s.commit(s.base, s.reads, func(conn *pgx.Conn) (err error) {
 		found, err = s.look(conn, ids)
 		return err
 	})
