@@ -250,6 +250,20 @@ func TestOperatorPurges(t *testing.T) {
 			must(t, again.Complete(t.Context(), data("again")))
 		})
 	})
+	t.Run("with a fence only the record of that attempt is purged", func(t *testing.T) {
+		inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
+			first := done(t, r, call("k"))
+			must(t, r.Purge(t.Context(), id("k"), semel.Removal{Fence: first.Fence}))
+			wantCode(t, r.Purge(t.Context(), id("k"), semel.Removal{Fence: first.Fence}), semel.CodeNotFound)
+			second := done(t, r, call("k"))
+			wantCode(t, r.Purge(t.Context(), id("k"), semel.Removal{Fence: first.Fence}), semel.CodeNotFound)
+			decides(t, r.Engine, call("k"), semel.Replay)
+			must(t, r.Purge(t.Context(), id("k"), semel.Removal{Fence: second.Fence}))
+			if r.store.Len() != 0 {
+				t.Error("it is still there")
+			}
+		})
+	})
 	t.Run("it is archived first, and kept if that fails", func(t *testing.T) {
 		archiving(t, nil, func(t *testing.T, r *rig, s *shelf) {
 			want := done(t, r, call("k"))

@@ -107,6 +107,10 @@ type Removal struct {
 	// Reason and Who, the operator's name, go to Events and into the evidence. Both are for
 	// people.
 	Reason, Who string
+	// Fence, if set, is that of the newest attempt of the record to purge. If another
+	// attempt was made since, or the record is gone, nothing is purged and Purge returns
+	// [ErrNotFound]. Zero: whatever record there is.
+	Fence int64
 	// Force purges a record of an operation that isn't registered with this engine.
 	// The policy in the record then says whether it is archived.
 	Force bool
@@ -141,6 +145,9 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	rec, err := e.get(ctx, id)
 	if err != nil {
 		return e.storeError("get", id, err)
+	}
+	if r.Fence != 0 && r.Fence != rec.Fence {
+		return ErrNotFound
 	}
 	now, err := e.now(ctx)
 	if err != nil {
