@@ -4,98 +4,137 @@ import (
 	"context"
 	"math"
 	"slices"
-	"sort"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
 )
 
-// dueIndex lists the records that have a NextAt, in the order of their places. The list is in
-// parts, none of them empty, so that a change moves only what is in one of them: it costs
-// hardly more among a million records than among few.
-type dueIndex struct{ parts [][]*semel.Record }
-
-// maxPart is how many records a part has at most; see BenchmarkMaxPart.
-const maxPart = 64
-
-func dueAt(rec *semel.Record) place { return place{rec.NextAt, &rec.ID} }
-
-// find returns where the record at a place is, or would be: the part, and the index in it.
-func (x *dueIndex) find(p place) (n, i int, found bool) {
-	behind := sort.Search(len(x.parts), func(n int) bool { return dueAt(x.parts[n][0]).compare(p) > 0 })
-	if behind == 0 {
-		return 0, 0, false
-	}
-	n = behind - 1
-	i, found = slices.BinarySearchFunc(x.parts[n], p, func(rec *semel.Record, p place) int { return dueAt(rec).compare(p) })
-	return n, i, found
+// dueIndex lists the records that have a NextAt by the second of it, in the order in which they
+// came, so adding and removing one costs the same among few as among a million.
+type dueIndex struct {
+	seconds map[int64]*dueSecond
+	order   []int64 // the keys of seconds, rising
 }
 
-// add adds a record, if it has a NextAt.
-func (x *dueIndex) add(rec *semel.Record) {
+// dueSecond is what is due in one second. Places in the list are cursors, so a record that is
+// removed leaves a gap until all are.
+type dueSecond struct {
+	list []*semel.Record
+	left int // in the list
+}
+
+func second(at store.Instant) int64 { return int64(at) / int64(time.Second) }
+
+// add adds a record, if it has a NextAt, and returns its place in the list.
+func (x *dueIndex) add(rec *semel.Record) int {
+	if rec.NextAt == 0 {
+		return 0
+	}
+	sec := second(rec.NextAt)
+	b := x.seconds[sec]
+	if b == nil {
+		b = new(dueSecond)
+		x.seconds[sec] = b
+		i, _ := slices.BinarySearch(x.order, sec)
+		x.order = slices.Insert(x.order, i, sec)
+	}
+	b.list = append(b.list, rec)
+	b.left++
+	return len(b.list) - 1
+}
+
+// replace puts a record that is due at the same time, or nil, in the place of another.
+func (x *dueIndex) replace(rec *semel.Record, place int, by *semel.Record) {
 	if rec.NextAt == 0 {
 		return
 	}
-	if len(x.parts) == 0 {
-		x.parts = [][]*semel.Record{{rec}}
+	b := x.seconds[second(rec.NextAt)]
+	if b.list[place] = by; by != nil {
 		return
 	}
-	n, i, _ := x.find(dueAt(rec))
-	part := slices.Insert(x.parts[n], i, rec)
-	x.parts[n] = part
-	if half := len(part) / 2; len(part) > maxPart {
-		x.parts = slices.Insert(x.parts, n+1, slices.Clone(part[half:]))
-		x.parts[n] = slices.Delete(part, half, len(part))
+	if b.left--; b.left == 0 {
+		b.list = b.list[:0]
 	}
 }
 
-// remove removes a record that was added.
-func (x *dueIndex) remove(rec *semel.Record) {
-	if rec.NextAt == 0 {
-		return
+// forget drops the first seconds, up to one, in which nothing is left.
+func (x *dueIndex) forget(last int64) {
+	n := 0
+	for ; n < len(x.order) && x.order[n] <= last && x.seconds[x.order[n]].left == 0; n++ {
+		delete(x.seconds, x.order[n])
 	}
-	n, i, _ := x.find(dueAt(rec))
-	x.parts[n] = slices.Delete(x.parts[n], i, i+1)
-	if len(x.parts[n]) == 0 {
-		x.parts = slices.Delete(x.parts, n, n+1)
-	}
+	x.order = slices.Delete(x.order, 0, n)
 }
 
-// after returns up to most records that come after a place and are due at until.
-func (x *dueIndex) after(p place, until store.Instant, most int) (recs []*semel.Record) {
-	n, i, found := x.find(p)
-	if found {
-		i++
-	}
-	for ; n < len(x.parts); n, i = n+1, 0 {
-		for _, rec := range x.parts[n][i:] {
-			if rec.NextAt > until || len(recs) == most {
-				return recs
+// duePlace is a place in the index.
+type duePlace struct {
+	second int64
+	index  int
+}
+
+// page returns up to limit records that come after a place and are due at until, the place of
+// the last one, and whether there are more.
+func (x *dueIndex) page(after duePlace, until store.Instant, limit int) (recs []semel.Record, last duePlace, more bool) {
+	from, _ := slices.BinarySearch(x.order, after.second)
+	for _, sec := range x.order[from:] {
+		if sec > second(until) {
+			break
+		}
+		list, first := x.seconds[sec].list, 0
+		if sec == after.second {
+			first = min(after.index+1, len(list))
+		}
+		for i, rec := range list[first:] {
+			switch {
+			case rec == nil || rec.NextAt > until:
+			case len(recs) == limit:
+				return recs, last, true
+			default:
+				recs = append(recs, *rec)
+				last = duePlace{sec, first + i}
 			}
-			recs = append(recs, rec)
 		}
 	}
-	return recs
+	return recs, last, false
+}
+
+// String is the place as the cursor of a page.
+func (p duePlace) String() string {
+	return strconv.FormatInt(p.second, 10) + "." + strconv.Itoa(p.index)
+}
+
+// parseDuePlace is the reverse of String. Without a cursor it is before all places.
+func parseDuePlace(cursor string) (duePlace, error) {
+	if cursor == "" {
+		return duePlace{second: math.MinInt64}, nil
+	}
+	sec, index, _ := strings.Cut(cursor, ".")
+	n, err := strconv.ParseInt(sec, 10, 64)
+	i, bad := strconv.ParseUint(index, 10, 31)
+	if err != nil || bad != nil {
+		return duePlace{}, errCursor
+	}
+	return duePlace{n, int(i)}, nil
 }
 
 // Due is [store.DueIndex.Due].
 func (s *Store) Due(_ context.Context, q store.DueQuery) (page store.DuePage, err error) {
-	if s.closed.Load() {
-		return page, errClosed
-	}
-	from, err := parsePlace(q.After, math.MinInt64)
+	after, err := parseDuePlace(q.After)
 	if err != nil || q.Limit <= 0 {
 		return page, err
 	}
 	s.mu.Lock()
-	recs := s.due.after(from, q.Until, min(q.Limit, math.MaxInt-1)+1)
-	s.mu.Unlock()
-	for i, rec := range recs {
-		if i == q.Limit {
-			page.Next = dueAt(recs[i-1]).String()
-			break
-		}
-		page.Records = append(page.Records, *rec)
+	defer s.mu.Unlock()
+	if s.closed.Load() {
+		return page, errClosed
+	}
+	s.due.forget(second(q.Until))
+	recs, last, more := s.due.page(after, q.Until, q.Limit)
+	if page.Records = recs; more {
+		page.Next = last.String()
 	}
 	return page, nil
 }

@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/worth"
 	"github.com/semelhq/semel/store"
 )
 
@@ -39,32 +37,4 @@ func BenchmarkDue(b *testing.B) {
 			})
 		}
 	}
-}
-
-// BenchmarkMaxPart shows what a list in parts is worth, against one in a piece, to a record
-// that is due at another time than before, among a million.
-func BenchmarkMaxPart(b *testing.B) {
-	const records = 1_000_000
-	due := func(n int64) *semel.Record {
-		return &semel.Record{ID: semel.ID{Key: strconv.FormatInt(n, 10)}, NextAt: store.Instant(n*7919%records + 1)}
-	}
-	var parts dueIndex
-	var whole []*semel.Record
-	for n := range int64(records) {
-		parts.add(due(n))
-		whole = append(whole, due(n))
-	}
-	slices.SortFunc(whole, func(a, b *semel.Record) int { return dueAt(a).compare(dueAt(b)) })
-	at := func(rec *semel.Record) int {
-		i, _ := slices.BinarySearchFunc(whole, dueAt(rec), func(rec *semel.Record, p place) int { return dueAt(rec).compare(p) })
-		return i
-	}
-	worth.Show(b, 1, func(n int64) {
-		parts.add(due(n + records))
-		parts.remove(due(n + records))
-	}, func(n int64) {
-		rec := due(n + records)
-		whole = slices.Insert(whole, at(rec), rec)
-		whole = slices.Delete(whole, at(rec), at(rec)+1)
-	})
 }

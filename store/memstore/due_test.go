@@ -3,48 +3,72 @@ package memstore
 import (
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"testing"
+	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/thorough"
 	"github.com/semelhq/semel/store"
 )
 
-// The index gives what sorting all records gives, while many come and go, of which some are
-// due at the same time.
-func TestTheIndexIsASortedList(t *testing.T) {
+// The index gives every record that is due once, the earliest second first, in pages between
+// which others come and go.
+func TestTheIndexIsInOrder(t *testing.T) {
 	seed := thorough.Seed()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	const times = 300
-	var x dueIndex
-	var all []*semel.Record
-	for step := range 20_000 {
-		if rng.IntN(20_000) > step || len(all) == 0 { // more and more are removed
-			rec := &semel.Record{ID: semel.ID{Key: strconv.Itoa(step)}, NextAt: store.Instant(rng.IntN(times))}
-			all = append(all, rec)
-			x.add(rec)
-		} else {
-			n := rng.IntN(len(all))
-			x.remove(all[n])
+	at := func() store.Instant { return store.Instant(rng.IntN(30)) * store.Instant(time.Second) / 3 }
+	x := dueIndex{seconds: map[int64]*dueSecond{}}
+	var all []*entry
+	change := func(spare int) {
+		if n := spare + rng.IntN(len(all)-spare+1); n < len(all) {
+			x.replace(all[n].rec, all[n].due, nil)
 			all = slices.Delete(all, n, n+1)
+		} else {
+			en := &entry{rec: &semel.Record{NextAt: at()}}
+			en.due = x.add(en.rec)
+			all = append(all, en)
 		}
-		if step%100 != 0 && len(all) > 0 {
+	}
+	for range 20_000 {
+		change(0)
+		if rng.IntN(100) > 0 {
 			continue
 		}
-		from, until, most := place{store.Instant(rng.IntN(times)), &semel.ID{Key: strconv.Itoa(step / 2)}}, store.Instant(rng.IntN(times)), rng.IntN(2*maxPart)
-		want := slices.DeleteFunc(slices.Clone(all), func(rec *semel.Record) bool {
-			return rec.NextAt == 0 || rec.NextAt > until || dueAt(rec).compare(from) <= 0
-		})
-		slices.SortFunc(want, func(a, b *semel.Record) int { return dueAt(a).compare(dueAt(b)) })
-		if got := x.after(from, until, most); !slices.Equal(got, want[:min(most, len(want))]) {
-			t.Fatalf("seed %d, step %d: of %d records %d are found, want %d", seed, step, len(all), len(got), min(most, len(want)))
+		stay, until, got := len(all)/2, at(), map[int]int{} // the first half stays
+		for i, en := range all[:stay] {
+			en.rec.Attempt = i + 1
+		}
+		after, last := duePlace{second: -1}, int64(0)
+		for more := true; more; {
+			var recs []semel.Record
+			recs, after, more = x.page(after, until, 1+rng.IntN(8))
+			for _, rec := range recs {
+				if got[rec.Attempt]++; rec.NextAt > until || second(rec.NextAt) < last {
+					t.Fatalf("seed %d: a record is due at %d, until %d and after %d s", seed, rec.NextAt, until, last)
+				}
+				last = second(rec.NextAt)
+			}
+			if len(all) > stay {
+				change(stay)
+			}
+		}
+		for i, en := range all[:stay] {
+			want := 0
+			if en.rec.NextAt != 0 && en.rec.NextAt <= until {
+				want = 1
+			}
+			if got[i+1] != want {
+				t.Fatalf("seed %d: a record that is due at %d is listed %d times until %d", seed, en.rec.NextAt, got[i+1], until)
+			}
+		}
+		for _, en := range all {
+			en.rec.Attempt = 0
 		}
 	}
-	for _, rec := range all {
-		x.remove(rec)
+	for _, en := range all {
+		x.replace(en.rec, en.due, nil)
 	}
-	if len(x.parts) > 0 {
-		t.Errorf("at the end there are %d parts", len(x.parts))
+	if x.forget(second(at()) + 30); len(x.seconds)+len(x.order) > 0 {
+		t.Errorf("at the end there are %d seconds", len(x.order))
 	}
 }

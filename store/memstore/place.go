@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"cmp"
+	"math"
 	"strconv"
 	"strings"
 
@@ -9,7 +10,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// place is where a record stands in a list: ordered by an instant, then by its identity.
+// place is where a record stands in a search: ordered by an instant, then by its identity.
 type place struct {
 	at store.Instant
 	id *semel.ID
@@ -30,17 +31,18 @@ func (p place) String() string {
 	return strconv.FormatInt(int64(p.at), 10) + "." + p.id.Encode()
 }
 
-// parsePlace is the reverse of String. Without a cursor it is the place at an instant that
-// no record has.
-func parsePlace(cursor string, none store.Instant) (place, error) {
+// parsePlace is the reverse of String. Without a cursor it is behind all places.
+func parsePlace(cursor string) (place, error) {
 	if cursor == "" {
-		return place{none, &semel.ID{}}, nil
+		return place{math.MaxInt64, &semel.ID{}}, nil
 	}
 	at, name, _ := strings.Cut(cursor, ".")
 	n, err := strconv.ParseInt(at, 10, 64)
 	id, bad := store.DecodeID(name)
 	if err != nil || bad != nil {
-		return place{}, &semel.Error{Code: semel.CodeInvalidCall, Message: "the cursor is not one of this store"}
+		return place{}, errCursor
 	}
 	return place{store.Instant(n), &id}, nil
 }
+
+var errCursor = &semel.Error{Code: semel.CodeInvalidCall, Message: "the cursor is not one of this store"}

@@ -3,7 +3,6 @@ package memstore
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 
 	"github.com/semelhq/semel"
@@ -23,7 +22,7 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 	if s.closed.Load() {
 		return page, errClosed
 	}
-	last, err := parsePlace(q.Cursor, math.MaxInt64)
+	last, err := parsePlace(q.Cursor)
 	if err != nil {
 		return page, err
 	}
