@@ -55,12 +55,12 @@ func (d *delivery) beginUnrecorded(ctx context.Context) (err error) {
 	if d.at.now, err = d.engine.now(ctx); err != nil {
 		return err
 	}
-	a := &Attempt{op: d.op, parent: ctx, tx: d.tx, unrecorded: true}
-	a.rec = &a.claim
-	if err := d.open(&a.claim); err != nil {
+	claim, err := d.open()
+	if err != nil {
 		return err
 	}
-	d.ans.Decision, d.ans.Record, d.ans.Attempt = Execute, &a.claim, a
+	d.ans.Decision, d.ans.Record = Execute, claim
+	d.ans.Attempt = &Attempt{op: d.op, parent: ctx, tx: d.tx, unrecorded: true, claim: claim, rec: claim}
 	return d.witness(ctx)
 }
 
@@ -173,8 +173,8 @@ func (e *Engine) hold(ctx context.Context, op *operation, cur, next *Record) (*R
 func (d *delivery) held(reason string) (*Record, error) {
 	attempt := d.cur
 	if d.cur.State.Terminal() {
-		attempt = new(Record)
-		if err := d.open(attempt); err != nil {
+		var err error
+		if attempt, err = d.open(); err != nil {
 			return nil, err
 		}
 	}

@@ -46,8 +46,7 @@ func (door Door) Attach(ctx context.Context, id ID, fence int64) (*Attempt, erro
 
 // attached is a detached attempt for a record.
 func (e *Engine) attached(ctx context.Context, op *operation, rec *Record) *Attempt {
-	a := &Attempt{op: op, parent: ctx, detached: true, claim: *rec}
-	a.rec = &a.claim
+	a := &Attempt{op: op, parent: ctx, detached: true, claim: rec, rec: rec}
 	if rec.State.Terminal() {
 		a.ended = endedBy(rec.Disposition)
 		a.handler.stop(nil)
@@ -61,15 +60,14 @@ func (e *Engine) attachUnrecorded(ctx context.Context, op *operation, id *ID, fe
 	if err != nil {
 		return nil, err
 	}
-	a := &Attempt{op: op, parent: ctx, detached: true, unrecorded: true}
-	a.rec = &a.claim
 	who, _ := id.Scope()
 	d := delivery{engine: e, op: op, call: Call{Principal: who}, id: *id, cur: &none, at: reading{now: now}}
-	if err := d.open(&a.claim); err != nil {
+	claim, err := d.open()
+	if err != nil {
 		return nil, err
 	}
-	a.claim.Fence, a.claim.Origin = fence, fence
-	return a, nil
+	claim.Fence, claim.Origin = fence, fence
+	return &Attempt{op: op, parent: ctx, detached: true, unrecorded: true, claim: claim, rec: claim}, nil
 }
 
 // endedBy is the event that gives a disposition.
@@ -91,7 +89,8 @@ func endedBy(d store.Disposition) event {
 // end the attempt any more.
 func (door Door) Reclaim(ctx context.Context, call Call) (*Attempt, error) {
 	e := door.engine
-	d, err := e.admit(ctx, call)
+	d := delivery{engine: e, call: call}
+	err := d.admit(ctx)
 	if err != nil || d.op.Class == ReadOnly || call.Holder == "" {
 		return nil, err
 	}

@@ -41,9 +41,7 @@ type Attempt struct {
 	// told to stop while mu is held for a store that doesn't answer.
 	handler handlerContext
 
-	// claim is the record of the claim, which never changes. It lives as long as the
-	// attempt, so one allocation serves both.
-	claim Record
+	claim *Record // as it was written first; never changed
 }
 
 // pendingWrite is a write whose result is not known yet.
@@ -51,13 +49,6 @@ type pendingWrite struct {
 	version
 	ending    event  // how it ends the attempt; evNone if it doesn't
 	notCalled string // an effect that it starts and that was never called
-}
-
-// start makes the claim an attempt and renews its lease, which began after the local
-// time since. rec is the claim as it is stored.
-func (a *Attempt) start(ctx context.Context, op *operation, rec *Record, since time.Duration) {
-	a.op, a.parent, a.rec = op, ctx, rec
-	a.leased(since)
 }
 
 // leased schedules the renewal of a lease that began after the local time since. The

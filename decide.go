@@ -178,13 +178,12 @@ func fencePassed(r *Record, now store.Instant) bool {
 	return now.Add(-fenceMargin).Micros() > r.Fence
 }
 
-// open makes next, which is empty, the record of the attempt that the delivery would
-// begin. If that is a new call, only the fence of the stored record is used; any other
+// open makes the record of the attempt that the delivery would begin. If that is a new call, only the fence of the stored record is used; any other
 // record is continued. The holder is call.Holder, or else the engine.
-func (d *delivery) open(next *Record) error {
+func (d *delivery) open() (*Record, error) {
 	op, call, prev, now := d.op, &d.call, d.cur, d.at.now
 	until := now.Add(op.Lease)
-	*next = Record{
+	next := &Record{
 		ID: d.id, Fingerprint: call.Fingerprint, Principal: call.Principal, BoundTo: call.BoundTo, Door: call.Door,
 		Sequence: call.Sequence,
 		Holder:   cmp.Or(call.Holder, d.engine.node), Attempt: 1,
@@ -196,7 +195,7 @@ func (d *delivery) open(next *Record) error {
 		last := *prev
 		if last.State == Processing {
 			if err := step(&last, evAbandon); err != nil {
-				return err
+				return nil, err
 			}
 			last.EndedAt = now
 		}
@@ -205,7 +204,7 @@ func (d *delivery) open(next *Record) error {
 		next.Attempt = last.Attempt + 1
 		next.Earlier = followedBy(last.Earlier, asEarlier(&last))
 	}
-	return step(next, evOpen)
+	return next, step(next, evOpen)
 }
 
 // followedBy is a record's history with one attempt more. If it is too long, the oldest

@@ -20,17 +20,13 @@ const maxClaims = 16
 // An error means that the call is invalid, that the caller may not see the answer, or
 // that the store is unavailable. Execute nothing then either.
 func (e *Engine) Begin(ctx context.Context, call Call) (Answer, error) {
-	d, err := e.admit(ctx, call)
-	if err != nil {
-		return Answer{}, err
-	}
-	if err = d.begin(ctx); err == nil {
-		err = d.answer(ctx)
-	}
+	d := delivery{engine: e, call: call}
+	err := d.run(ctx)
 	return d.ans, err
 }
 
-// delivery is one delivery of a call on its way to its answer.
+// delivery is one delivery of a call on its way to its answer. It is made with an engine and
+// a call, and begins with admit.
 type delivery struct {
 	engine *Engine
 	op     *operation
@@ -47,7 +43,6 @@ type delivery struct {
 	waited  time.Duration // for another's outcome
 	proof   confirming
 	ans     Answer
-	calls   storeCall // of the first calls to the store
 }
 
 // progress says what follows a step of a delivery.
@@ -59,41 +54,53 @@ const (
 	answered                  // the delivery has its answer
 )
 
-// admit checks a call and finds its operation and identity.
-func (e *Engine) admit(ctx context.Context, call Call) (*delivery, error) {
+// run admits the call, decides what the delivery gets and answers.
+func (d *delivery) run(ctx context.Context) error {
+	if err := d.admit(ctx); err != nil {
+		return err
+	}
+	if err := d.begin(ctx); err != nil {
+		return err
+	}
+	return d.answer(ctx)
+}
+
+// admit checks the call and finds its operation and identity.
+func (d *delivery) admit(ctx context.Context) error {
+	e, call := d.engine, &d.call
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return err
 	}
 	if e.done.Err() != nil {
-		return nil, &Error{Code: CodeClosed}
+		return &Error{Code: CodeClosed}
 	}
 	op, ok := (*e.ops.Load())[call.Operation]
 	if !ok {
-		return nil, &Error{Code: CodeUnknownOperation, Message: "operation " + call.Operation + " is not registered"}
+		return &Error{Code: CodeUnknownOperation, Message: "operation " + call.Operation + " is not registered"}
 	}
-	d := &delivery{engine: e, op: op, call: call, id: call.ID(op.Share), cur: &none}
+	d.op, d.id, d.cur = op, call.ID(op.Share), &none
 	if err := d.id.Validate(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := call.validateNames(); err != nil {
-		return nil, err
+		return err
 	}
-	if err := d.call.validateSequence(&op.Operation); err != nil {
-		return nil, err
+	if err := call.validateSequence(&op.Operation); err != nil {
+		return err
 	}
 	if call.Window != 0 {
 		if why := op.refuseWindow(call.Window); why != "" {
-			return nil, &Error{Code: CodeInvalidCall, Message: "the call's window of " + why}
+			return &Error{Code: CodeInvalidCall, Message: "the call's window of " + why}
 		}
 	}
 	if call.Attributes != nil {
 		if err := call.Attributes.Validate(); err != nil {
-			return nil, err
+			return err
 		}
-		d.call.Attributes = maps.Clone(call.Attributes) // the record keeps them
+		call.Attributes = maps.Clone(call.Attributes) // the record keeps them
 	}
 	e.reportUnswept()
-	return d, nil
+	return nil
 }
 
 // begin decides what the delivery gets, and writes the claim if it executes. It starts
@@ -114,8 +121,9 @@ func (d *delivery) begin(ctx context.Context) error {
 	// usually all there is, and share a time limit.
 	calls := ctx
 	if d.tx == nil {
-		calls, _ = d.engine.storeCallIn(&d.calls, ctx)
-		defer d.calls.end()
+		var own *storeCall
+		calls, own = d.engine.storeCall(ctx)
+		defer own.end()
 	}
 	if d.op.Confirmation != nil || d.op.Sequenced || d.engine.extras.Local {
 		// A token or a number is compared with the record, so the record is read first.
@@ -150,11 +158,11 @@ func (d *delivery) try(ctx, calls context.Context) (next progress, err error) {
 		}
 		calls = ctx // the delivery may have waited longer than one call may take
 	}
-	a := &Attempt{tx: d.tx, detached: d.tx != nil}
-	if err := d.open(&a.claim); err != nil {
+	claim, err := d.open()
+	if err != nil {
 		return startOver, err
 	}
-	if err := d.authorize(ctx, &a.claim); err != nil {
+	if err := d.authorize(ctx, claim); err != nil {
 		if d.looked {
 			return startOver, err
 		}
@@ -164,13 +172,13 @@ func (d *delivery) try(ctx, calls context.Context) (next progress, err error) {
 		}
 		return startOver, err
 	}
-	if next, err := d.checkQuota(ctx, calls, &a.claim); next != proceed || err != nil {
+	if next, err := d.checkQuota(ctx, calls, claim); next != proceed || err != nil {
 		return next, err
 	}
-	if next, err := d.confirm(ctx, &a.claim); next != proceed || err != nil {
+	if next, err := d.confirm(ctx, claim); next != proceed || err != nil {
 		return next, err
 	}
-	return d.claim(ctx, calls, a)
+	return d.claim(ctx, calls, claim)
 }
 
 // look reads what is stored.
@@ -282,8 +290,8 @@ func (d *delivery) checkQuota(ctx, calls context.Context, claim *Record) (progre
 }
 
 // claim writes the claim of an attempt, and hands out the right to execute.
-func (d *delivery) claim(ctx, calls context.Context, a *Attempt) (progress, error) {
-	v := d.engine.newVersion(&d.op.Operation, d.cur, &a.claim, store.ChangeClaimed)
+func (d *delivery) claim(ctx, calls context.Context, claim *Record) (progress, error) {
+	v := d.engine.newVersion(&d.op.Operation, d.cur, claim, store.ChangeClaimed)
 	v.deadline = d.at.now.Add(min(d.op.Lease, 2*d.engine.opts.StoreTimeout)) // nobody waits longer
 	stored, applied, err := d.applyClaim(ctx, calls, &v)
 	if err != nil {
@@ -293,7 +301,8 @@ func (d *delivery) claim(ctx, calls context.Context, a *Attempt) (progress, erro
 		d.cur, d.looked = stored, true
 		return startOver, nil
 	}
-	a.start(ctx, d.op, stored, d.at.elapsed)
+	a := &Attempt{op: d.op, parent: ctx, rec: stored, tx: d.tx, detached: d.tx != nil, claim: claim}
+	a.leased(d.at.elapsed)
 	d.ans.Decision, d.ans.Record, d.ans.Attempt = Execute, stored, a
 	return answered, nil
 }

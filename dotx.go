@@ -45,11 +45,10 @@ func (e *Engine) DoTx(ctx context.Context, call Call, begin func(ctx context.Con
 	var waited time.Duration
 	poll := minPoll
 	for tries := 1; ; {
-		d, err := e.admit(ctx, call)
-		if err != nil {
+		d := delivery{engine: e, call: call, waited: waited}
+		if err := d.admit(ctx); err != nil {
 			return Answer{}, err
 		}
-		d.waited = waited
 		limit := d.waitTime()
 		ans, err := d.tryTx(ctx, begin, fn)
 		if rolled, ok := errors.AsType[rolledBack](err); ok {

@@ -14,7 +14,8 @@ import (
 // execute, such as one with the key of another call.
 func (door Door) Peek(ctx context.Context, call Call) (Answer, error) {
 	e := door.engine
-	d, err := e.admit(ctx, call)
+	d := delivery{engine: e, call: call}
+	err := d.admit(ctx)
 	if err != nil {
 		return Answer{}, err
 	}

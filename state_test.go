@@ -248,9 +248,8 @@ func TestHistoryIsBounded(t *testing.T) {
 	now := store.InstantOf(time.Unix(1000, 0))
 	cur := &Record{}
 	for n := 1; n <= 3*store.MaxEarlier; n++ {
-		next := new(Record)
 		d := delivery{engine: &Engine{node: "node"}, op: op, id: ID{Operation: "op", Key: "k"}, cur: cur, at: reading{now: now}}
-		err := d.open(next)
+		next, err := d.open()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,12 +31,7 @@ func (e *Engine) storeCall(ctx context.Context) (context.Context, *storeCall) {
 	if _, ok := ctx.(*storeCall); ok {
 		return ctx, nil
 	}
-	return e.storeCallIn(new(storeCall), ctx)
-}
-
-// storeCallIn is storeCall in memory that the caller has, and uses once.
-func (e *Engine) storeCallIn(c *storeCall, ctx context.Context) (context.Context, *storeCall) {
-	c.caller, c.limit = ctx, e.opts.StoreTimeout
+	c := &storeCall{caller: ctx, limit: e.opts.StoreTimeout}
 	return c, c
 }
 

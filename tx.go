@@ -21,15 +21,8 @@ import (
 //
 // After an error you can only roll the transaction back.
 func (e *Engine) BeginTx(ctx context.Context, tx store.Tx, call Call) (Answer, TxAttempt, error) {
-	d, err := e.admit(ctx, call)
-	if err != nil {
-		return Answer{}, nil, err
-	}
-	d.tx = &txStore{Tx: tx, engine: e}
-	if err = d.begin(ctx); err == nil {
-		err = d.answer(ctx)
-	}
-	if err != nil {
+	d := delivery{engine: e, call: call, tx: &txStore{Tx: tx, engine: e}}
+	if err := d.run(ctx); err != nil {
 		return Answer{}, nil, err
 	}
 	a := d.ans.Attempt
