@@ -84,8 +84,8 @@ func (st *stripe) end(o *op, made bool) {
 	defer st.mu.Unlock()
 	i := slices.Index(st.pending, o.digest)
 	st.pending = slices.Delete(st.pending, i, i+1)
-	if made && o.running {
-		st.running = runningRecord{o.digest, o.revision, o.at, o.due}
+	if made && o.rec != nil && !o.rec.State.Terminal() {
+		st.running = runningRecord{o.digest, o.rec.Revision, o.at, o.due}
 	}
 	st.watchers.Wake(o.digest)
 }
@@ -99,9 +99,6 @@ func (s *Store) isPending(id *semel.ID) bool {
 	return slices.Contains(st.pending, d)
 }
 
-// usualRecord has room for most records beside the result; see BenchmarkUsualRecord.
-const usualRecord = 512
-
 // Apply is [store.Store.Apply]. When ctx ends while the write is being synced,
 // Apply returns at once and the write goes on. A write that was not sent to the disk by
 // then is taken back, and the error is a [store.ErrNotApplied].
@@ -113,12 +110,7 @@ func (s *Store) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, 
 	if w.Record.Revision.IsZero() {
 		return nil, false, errors.New("pebblestore: a write needs a revision")
 	}
-	value, err := codec.Append(make([]byte, 0, len(w.Record.Result.Data)+usualRecord), w.Record)
-	if err != nil {
-		return nil, false, err
-	}
-	o := &op{digest: w.Record.ID.Digest(), due: makeDueTime(w.Record.NextAt), value: value, evidence: w.Evidence, deadline: w.Deadline,
-		revision: w.Record.Revision, running: !w.Record.State.Terminal()}
+	o := &op{digest: w.Record.ID.Digest(), rec: w.Record, due: makeDueTime(w.Record.NextAt), evidence: w.Evidence, deadline: w.Deadline}
 	cur, applied, err := s.change(ctx, &w.Record.ID, w.Expect, o)
 	if applied {
 		cur = w.Record

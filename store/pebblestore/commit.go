@@ -30,6 +30,7 @@ type committer struct {
 	// and entries of the evidence log are numbered in its order.
 	last   meta
 	synced chan struct{} // closed when that is durable
+	value  []byte        // in which records are encoded
 
 	syncing chan struct{} // has an element for each batch that is in the log and not durable
 	durable atomic.Uint64 // the number of the newest batch that can't be lost
@@ -127,7 +128,7 @@ func (s *Store) log(batch []*op) *pebble.Batch {
 	m.batches++
 	progress{m.batches, s.commits.durable.Load()}.log(b)
 	first := never
-	putAll(batch, b, m)
+	s.commits.value = putAll(batch, b, m, s.commits.value)
 	for _, o := range batch {
 		if o.due != o.was {
 			first = min(first, o.due)

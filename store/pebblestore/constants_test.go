@@ -16,7 +16,6 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/worth"
 	"github.com/semelhq/semel/store"
-	"github.com/semelhq/semel/store/codec"
 )
 
 // onDisk opens a store in memory, as on a disk that takes some time to sync a log.
@@ -94,15 +93,17 @@ func BenchmarkKinds(b *testing.B) {
 				var m meta
 				for i := range 20_000 {
 					id := testID(strconv.Itoa(i))
-					o := &op{digest: id.Digest(), creates: true, was: never, value: data.of(i)[:300]}
+					claim, ended := testRecord(id, 1, semel.Processing), testRecord(id, 2, semel.Completed)
+					ended.Result.Data = data.of(i)
+					o := &op{digest: id.Digest(), creates: true, was: never, rec: &claim}
 					for _, o.due = range []dueTime{dueTime(i), dueTime(i + 1000)} {
 						o.evidence = []store.Entry{{Leaf: data.of(2 * i)[:benchLeaf], Opening: data.of(3 * i)[:benchOpening], Subject: testSubject(id)}}
 						batch := db.NewBatch()
-						putAll([]*op{o}, batch, &m)
+						putAll([]*op{o}, batch, &m, nil)
 						if err := batch.Commit(pebble.NoSync); err != nil {
 							b.Fatal(err)
 						}
-						o.creates, o.was, o.value = false, o.due, data.of(i)
+						o.creates, o.was, o.rec = false, o.due, &ended
 					}
 				}
 				for db.Metrics().Compact.NumInProgress > 0 {
@@ -174,23 +175,6 @@ func BenchmarkBlockSize(b *testing.B) {
 		}
 	}
 	worth.Show(b, 4, reads(blockSize), reads(4<<10))
-}
-
-// BenchmarkUsualRecord shows what it is worth to encode a record with a result of 1 KiB into
-// memory that is large enough.
-func BenchmarkUsualRecord(b *testing.B) {
-	rec := testRecord(testID("k"), 1, semel.Completed)
-	rec.Result.Data = newAnswers().of(1)
-	for name, room := range map[string]int{"with": len(rec.Result.Data) + usualRecord, "without": 0} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := codec.Append(make([]byte, 0, room), &rec); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
 }
 
 // BenchmarkDueMark shows what it is worth to a sweep that finds nothing, after ten thousand

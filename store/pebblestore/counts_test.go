@@ -46,8 +46,8 @@ func TestWhatAPairCosts(t *testing.T) {
 	allocs := float64(after.Mallocs-before.Mallocs) / pairs
 	perBatch := 2 * pairs / float64(s.counts().batches-batches)
 	t.Logf("%.1f allocations, %.0f writes in a batch", allocs, perBatch)
-	if allocs > 12 {
-		t.Errorf("a pair has %.1f allocations, want 12 at most", allocs)
+	if allocs > 11 {
+		t.Errorf("a pair has %.1f allocations, want 11 at most", allocs)
 	}
 	if perBatch < 20 {
 		t.Errorf("%d callers have %.0f writes in a batch", benchCallers, perBatch)

@@ -6,8 +6,10 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/gather"
 	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/codec"
 )
 
 // op is one change of one record on its way to the disk.
@@ -16,13 +18,10 @@ type op struct {
 
 	digest digest
 	at     address
-	// value is the encoded record; empty when it is being deleted.
-	value []byte
+	rec    *semel.Record // nil when it is being deleted
 	// was and due are the record's times in the due index before and after.
 	was, due dueTime
 	creates  bool // nothing was stored before
-	revision store.Revision
-	running  bool // the attempt in the record hasn't ended, so it will change again
 	// evidence is written with the record.
 	evidence []store.Entry
 	deadline store.Instant // for being sent; zero: none
@@ -32,13 +31,22 @@ type op struct {
 	batch *pebble.Batch
 }
 
-// opOverhead is about what a change takes in a batch beside the record, and an entry of
-// evidence beside its leaf and opening.
-const opOverhead = 128
+// opOverhead is about what a change takes in a batch beside data of the program's, and an entry
+// of evidence beside its leaf and opening.
+const opOverhead = 256
 
 // Size is about what the change takes in a batch, for [gather.Queue].
 func (o *op) Size() int {
-	n := len(o.value) + opOverhead
+	n := opOverhead
+	if rec := o.rec; rec != nil {
+		n += len(rec.Result.Data) + len(rec.Earlier)*opOverhead
+		for i := range rec.Effects {
+			n += len(rec.Effects[i].Result.Data) + opOverhead
+		}
+		for i := range rec.Outbox {
+			n += len(rec.Outbox[i].Payload) + opOverhead
+		}
+	}
 	for i := range o.evidence {
 		n += len(o.evidence[i].Leaf) + len(o.evidence[i].Opening) + opOverhead
 	}
@@ -54,11 +62,13 @@ func (o *op) Size() int {
 //
 // A key of an index is set once before it is removed, so the cheaper single-delete is
 // right.
-func putAll(ops []*op, b *pebble.Batch, m *meta) {
+//
+// It encodes records in the memory that it is given and returns: Pebble copies them.
+func putAll(ops []*op, b *pebble.Batch, m *meta, value []byte) []byte {
 	for _, o := range ops {
 		switch {
 		case o.bare:
-		case len(o.value) == 0:
+		case o.rec == nil:
 			m.records--
 			must(b.SingleDelete(indexKey(&o.digest), nil))
 		case o.creates:
@@ -73,10 +83,13 @@ func putAll(ops []*op, b *pebble.Batch, m *meta) {
 		case o.batch != nil:
 			must(b.Apply(o.batch, nil))
 		case o.bare:
-		case len(o.value) == 0:
+		case o.rec == nil:
 			must(b.Delete(recordKey(o.at), nil))
 		default:
-			must(b.Set(recordKey(o.at), o.value, nil))
+			var err error
+			value, err = codec.Append(value[:0], o.rec)
+			must(err)
+			must(b.Set(recordKey(o.at), value, nil))
 		}
 	}
 	for _, o := range ops {
@@ -95,9 +108,11 @@ func putAll(ops []*op, b *pebble.Batch, m *meta) {
 			m.entries++
 		}
 	}
+	return value
 }
 
-// must is for what can fail on an indexed batch only.
+// must is for what can fail on an indexed batch only, or if a record can't be encoded: there is
+// none.
 func must(err error) {
 	if err != nil {
 		panic(fmt.Sprintf("pebblestore: add to a batch: %v", err))
