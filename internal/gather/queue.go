@@ -154,11 +154,18 @@ func (q *Queue[T]) startWorker() {
 	}
 }
 
-// settle tells a caller that its item has its result, or why it is given up, unless it was
-// told before. The caller holds q.mu.
-func (i *Item) settle(err error) {
-	if !i.settled {
+// settle notes that an item has its result, or why it is given up, and reports whether its
+// caller is to be told, which it isn't twice. The caller holds q.mu.
+func (i *Item) settle(err error) (tell bool) {
+	if tell = !i.settled; tell {
 		i.settled, i.err = true, err
+	}
+	return tell
+}
+
+// giveUp settles an item without a result.
+func (i *Item) giveUp(why error) {
+	if i.settle(why) {
 		i.done.Done()
 	}
 }
@@ -171,7 +178,7 @@ func (q *Queue[T]) leave(item T, why error) {
 		q.waiting = slices.Delete(q.waiting, n, n+1)
 		why = notSent(why)
 	}
-	item.item().settle(why)
+	item.item().giveUp(why)
 }
 
 // watchUntil has the items looked at when the first deadline has passed. Most items are done
@@ -198,7 +205,7 @@ func (q *Queue[T]) expire() {
 	q.waiting = slices.DeleteFunc(q.waiting, func(item T) bool {
 		i := item.item()
 		if over(i) {
-			i.settle(notSent(context.DeadlineExceeded))
+			i.giveUp(notSent(context.DeadlineExceeded))
 			return true
 		}
 		q.watchUntil(i.deadline)
@@ -207,7 +214,7 @@ func (q *Queue[T]) expire() {
 	for _, batch := range q.flying {
 		for _, item := range batch {
 			if i := item.item(); over(i) {
-				i.settle(context.DeadlineExceeded)
+				i.giveUp(context.DeadlineExceeded)
 			} else {
 				q.watchUntil(i.deadline)
 			}
@@ -307,8 +314,16 @@ func (q *Queue[T]) take() (batch []T) {
 	return batch
 }
 
-// finish wakes the callers of a batch, and those of waiting items that it answers too.
+// finish wakes the callers of a batch, and those of waiting items that it answers too: all of
+// them at the end, or they would come for a lock that is held.
 func (q *Queue[T]) finish(batch []T) {
+	for _, item := range q.results(batch) {
+		item.item().done.Done()
+	}
+}
+
+// results settles a batch, and returns the items whose callers are to be told.
+func (q *Queue[T]) results(batch []T) (tell []T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.flying = slices.DeleteFunc(q.flying, func(b []T) bool { return &b[0] == &batch[0] })
@@ -324,8 +339,8 @@ func (q *Queue[T]) finish(batch []T) {
 			}
 			first := sent.item()
 			answered := first.finished && i.number <= first.behind && q.Answers(sent, item)
-			if answered {
-				i.settle(nil)
+			if answered && i.settle(nil) {
+				tell = append(tell, item)
 			}
 			return answered
 		})
@@ -338,8 +353,9 @@ func (q *Queue[T]) finish(batch []T) {
 			}
 			delete(q.sent, i.key)
 		}
-		i.settle(nil)
 	}
+	batch = slices.DeleteFunc(batch, func(item T) bool { return !item.item().settle(nil) })
+	return append(batch, tell...)
 }
 
 // Close refuses new items and gives up those that wait. Batches in flight go on; wait for
@@ -349,7 +365,7 @@ func (q *Queue[T]) Close() {
 	defer q.mu.Unlock()
 	q.closed = true
 	for _, item := range q.waiting {
-		item.item().settle(notSent(ErrClosed))
+		item.item().giveUp(notSent(ErrClosed))
 	}
 	q.waiting = nil
 }
