@@ -423,34 +423,21 @@ func (a *Attempt) lose(err error) {
 type handlerContext struct {
 	mu      sync.Mutex
 	stopped bool
-	made    *madeContext
-}
-
-type madeContext struct {
-	cause  error
-	ctx    context.Context // nil until asked for
-	cancel context.CancelCauseFunc
+	cause   error           // why, if the attempt hadn't ended
+	ctx     context.Context // nil until asked for
+	cancel  context.CancelCauseFunc
 }
 
 func (h *handlerContext) get(parent context.Context) context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	m := h.make()
-	if m.ctx == nil {
-		m.ctx, m.cancel = context.WithCancelCause(context.WithoutCancel(parent))
+	if h.ctx == nil {
+		h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(parent))
 		if h.stopped {
-			m.cancel(m.cause)
+			h.cancel(h.cause)
 		}
 	}
-	return m.ctx
-}
-
-// make is called with h.mu held.
-func (h *handlerContext) make() *madeContext {
-	if h.made == nil {
-		h.made = new(madeContext)
-	}
-	return h.made
+	return h.ctx
 }
 
 // stop cancels the context. It reports false if it was stopped before.
@@ -460,12 +447,9 @@ func (h *handlerContext) stop(cause error) bool {
 	if h.stopped {
 		return false
 	}
-	h.stopped = true
-	if cause != nil {
-		h.make().cause = cause
-	}
-	if h.made != nil && h.made.cancel != nil {
-		h.made.cancel(cause)
+	h.stopped, h.cause = true, cause
+	if h.cancel != nil {
+		h.cancel(cause)
 	}
 	return true
 }
@@ -481,8 +465,5 @@ func (h *handlerContext) isStopped() bool {
 func (h *handlerContext) lost() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.made == nil {
-		return nil
-	}
-	return h.made.cause
+	return h.cause
 }

@@ -50,13 +50,9 @@ const (
 	maxTokens = 4
 )
 
-func (p *ConfirmationPolicy) validate(bad func(format string, args ...any)) {
-	if p.TTL < 0 || p.TTL > MaxConfirmationTTL {
-		bad("Confirmation.TTL %v is not up to %v", p.TTL, MaxConfirmationTTL)
-	}
-	if p.MaxTries < 0 {
-		bad("Confirmation.MaxTries is negative")
-	}
+func (p *ConfirmationPolicy) validate(refuseIf refusal) {
+	refuseIf(p.TTL < 0 || p.TTL > MaxConfirmationTTL, "Confirmation.TTL %v is not up to %v", p.TTL, MaxConfirmationTTL)
+	refuseIf(p.MaxTries < 0, "Confirmation.MaxTries is negative")
 }
 
 func (p *ConfirmationPolicy) ttl() time.Duration { return cmp.Or(p.TTL, MaxConfirmationTTL) }

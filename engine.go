@@ -181,16 +181,12 @@ func (e *Engine) Register(ops ...Operation) error {
 	var errs []error
 	seen := map[string]bool{}
 	for _, op := range ops {
-		if err := op.Validate(); err != nil {
-			errs = append(errs, err)
-			continue
+		err := cmp.Or(op.Validate(), e.supportsEvidence(&op))
+		if err == nil && seen[op.Name] {
+			err = &Error{Code: CodeInvalidOperation, Message: fmt.Sprintf("operation %q is declared twice", op.Name)}
 		}
-		if err := e.supportsEvidence(&op); err != nil {
+		if err != nil {
 			errs = append(errs, err)
-			continue
-		}
-		if seen[op.Name] {
-			errs = append(errs, &Error{Code: CodeInvalidOperation, Message: fmt.Sprintf("operation %q is declared twice", op.Name)})
 			continue
 		}
 		seen[op.Name] = true

@@ -117,17 +117,16 @@ func (op *Operation) evident(level EvidenceLevel) bool {
 // supportsEvidence reports why the engine can't keep the evidence an operation
 // demands, or nil.
 func (e *Engine) supportsEvidence(op *Operation) error {
-	if !op.evident(EvidenceChanges) {
+	why := ""
+	switch {
+	case !op.evident(EvidenceChanges), e.extras.Evidence != nil && e.opts.Witness != nil:
 		return nil
+	case e.extras.Evidence == nil && e.extras.NoEvidence != nil:
+		why = ": " + e.extras.NoEvidence.Error()
+	case e.extras.Evidence == nil:
+		why = ", which this store can't write together with its records"
+	default:
+		why = ", and Options.Witness is not set"
 	}
-	if e.extras.Evidence == nil && e.extras.NoEvidence != nil {
-		return &Error{Code: CodeInvalidOperation, Message: "operation " + op.Name + " demands evidence: " + e.extras.NoEvidence.Error()}
-	}
-	if e.extras.Evidence == nil {
-		return &Error{Code: CodeInvalidOperation, Message: "operation " + op.Name + " demands evidence, which this store can't write together with its records"}
-	}
-	if e.opts.Witness == nil {
-		return &Error{Code: CodeInvalidOperation, Message: "operation " + op.Name + " demands evidence, and Options.Witness is not set"}
-	}
-	return nil
+	return &Error{Code: CodeInvalidOperation, Message: "operation " + op.Name + " demands evidence" + why}
 }

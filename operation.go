@@ -237,91 +237,58 @@ func (op Operation) withDefaults() Operation {
 	return op
 }
 
+// refusal takes note of a problem with a declaration, if it is broken there.
+type refusal func(broken bool, format string, args ...any)
+
 // Validate reports everything that is wrong with the declaration at once. Each
 // problem names the field and the bound.
 func (op Operation) Validate() error {
 	var errs []error
-	bad := func(format string, args ...any) {
-		errs = append(errs, &Error{Code: CodeInvalidOperation, Message: fmt.Sprintf("operation %q: ", op.Name) + fmt.Sprintf(format, args...)})
+	refuseIf := func(broken bool, format string, args ...any) {
+		if broken {
+			errs = append(errs, &Error{Code: CodeInvalidOperation, Message: fmt.Sprintf("operation %q: ", op.Name) + fmt.Sprintf(format, args...)})
+		}
 	}
-	if op.Name == "" || len(op.Name) > store.MaxNameLen || !store.ValidText(op.Name) {
-		bad("Name must have 1 to %d bytes of UTF-8 without NUL", store.MaxNameLen)
-	}
-	if strings.HasPrefix(op.Name, reservedPrefix) && !strings.HasPrefix(op.Name, dispatchPrefix) {
-		bad("Name may not begin with %s", reservedPrefix)
-	}
-	if op.Class == Windowed && op.Window == 0 {
-		bad("class I2 needs a Window of its own")
-	}
-	if op.Class == Shielded && len(op.Shields) == 0 {
-		bad("class I3 needs at least one of Shields")
-	}
+	refuseIf(op.Name == "" || len(op.Name) > store.MaxNameLen || !store.ValidText(op.Name), "Name must have 1 to %d bytes of UTF-8 without NUL", store.MaxNameLen)
+	refuseIf(strings.HasPrefix(op.Name, reservedPrefix) && !strings.HasPrefix(op.Name, dispatchPrefix), "Name may not begin with %s", reservedPrefix)
+	refuseIf(op.Class == Windowed && op.Window == 0, "class I2 needs a Window of its own")
+	refuseIf(op.Class == Shielded && len(op.Shields) == 0, "class I3 needs at least one of Shields")
 	op = op.withDefaults()
-	oneOf(bad, "Class", op.Class, ReadOnly, Strict, Windowed, Shielded)
-	oneOf(bad, "OnFailure", op.OnFailure, ReplayFailure, RetryFailure)
-	oneOf(bad, "OnAbandoned", op.OnAbandoned, HoldAbandoned, RetryAbandoned)
-	oneOf(bad, "InFlight", op.InFlight, RefuseInFlight, WaitInFlight)
-	oneOf(bad, "Share", op.Share, SharePrincipal, ShareTenant)
-	oneOf(bad, "Evidence", op.Evidence, EvidenceNone, EvidenceChanges, EvidenceDecisions, EvidenceDurable)
+	oneOf(refuseIf, "Class", op.Class, ReadOnly, Strict, Windowed, Shielded)
+	oneOf(refuseIf, "OnFailure", op.OnFailure, ReplayFailure, RetryFailure)
+	oneOf(refuseIf, "OnAbandoned", op.OnAbandoned, HoldAbandoned, RetryAbandoned)
+	oneOf(refuseIf, "InFlight", op.InFlight, RefuseInFlight, WaitInFlight)
+	oneOf(refuseIf, "Share", op.Share, SharePrincipal, ShareTenant)
+	oneOf(refuseIf, "Evidence", op.Evidence, EvidenceNone, EvidenceChanges, EvidenceDecisions, EvidenceDurable)
 	if op.Confirmation != nil {
-		op.Confirmation.validate(bad)
-		if op.Class == ReadOnly {
-			bad("class I0 changes nothing and needs no Confirmation")
-		}
+		op.Confirmation.validate(refuseIf)
+		refuseIf(op.Class == ReadOnly, "class I0 changes nothing and needs no Confirmation")
 	}
-	if op.Sequenced && (op.Confirmation != nil || op.Class == ReadOnly) {
-		bad("Sequenced goes neither with Confirmation nor with class I0")
-	}
-	if op.Gapless && !op.Sequenced {
-		bad("Gapless is for Sequenced operations")
-	}
-	if op.NoArchive && (op.Archive || !op.Financial) {
-		bad("NoArchive is for Financial operations without Archive")
-	}
-	if (op.Compensation == "") != (op.Compensate == nil) {
-		bad("Compensation and Compensate go together")
-	}
-	if op.Compensation == op.Name && op.Name != "" {
-		bad("an operation can't compensate itself")
-	}
+	refuseIf(op.Sequenced && (op.Confirmation != nil || op.Class == ReadOnly), "Sequenced goes neither with Confirmation nor with class I0")
+	refuseIf(op.Gapless && !op.Sequenced, "Gapless is for Sequenced operations")
+	refuseIf(op.NoArchive && (op.Archive || !op.Financial), "NoArchive is for Financial operations without Archive")
+	refuseIf((op.Compensation == "") != (op.Compensate == nil), "Compensation and Compensate go together")
+	refuseIf(op.Compensation == op.Name && op.Name != "", "an operation can't compensate itself")
 	for _, s := range op.Shields {
-		oneOf(bad, "Shields", s, ShieldProviderKey, ShieldOutbox, ShieldLedger, ShieldReconcile)
+		oneOf(refuseIf, "Shields", s, ShieldProviderKey, ShieldOutbox, ShieldLedger, ShieldReconcile)
 	}
-	if why := op.refuseWindow(op.Window); why != "" {
-		bad("Window %s", why)
-	}
-	if op.Lease < minLease || op.Lease > maxLease {
-		bad("Lease %v is outside %v to %v", op.Lease, minLease, maxLease)
-	}
-	if op.MaxWait < 0 {
-		bad("MaxWait is negative")
-	}
-	if op.MaxResult < 0 {
-		bad("MaxResult is negative")
-	}
-	if op.ReconcileEvery < 0 {
-		bad("ReconcileEvery is negative")
-	}
-	if op.Share == ShareTenant && op.Authorize == nil {
-		bad("Share tenant needs Authorize: a replay could show one principal the answer of another")
-	}
-	if slices.Contains(op.Shields, ShieldReconcile) && op.Reconcile == nil {
-		bad("shield S4 needs Reconcile")
-	}
-	if op.Class == Shielded && slices.Contains(op.Shields, ShieldLedger) && op.Effects == nil {
-		bad("shield S3 needs Effects: the ledger proves what happened only where nothing happens outside it")
-	}
+	why := op.refuseWindow(op.Window)
+	refuseIf(why != "", "Window %s", why)
+	refuseIf(op.Lease < minLease || op.Lease > maxLease, "Lease %v is outside %v to %v", op.Lease, minLease, maxLease)
+	refuseIf(op.MaxWait < 0, "MaxWait is negative")
+	refuseIf(op.MaxResult < 0, "MaxResult is negative")
+	refuseIf(op.ReconcileEvery < 0, "ReconcileEvery is negative")
+	refuseIf(op.Share == ShareTenant && op.Authorize == nil, "Share tenant needs Authorize: a replay could show one principal the answer of another")
+	refuseIf(slices.Contains(op.Shields, ShieldReconcile) && op.Reconcile == nil, "shield S4 needs Reconcile")
+	refuseIf(op.Class == Shielded && slices.Contains(op.Shields, ShieldLedger) && op.Effects == nil, "shield S3 needs Effects: the ledger proves what happened only where nothing happens outside it")
 	for name, r := range map[string]Rate{"PerRecord": op.PerRecord, "PerPrincipal": op.PerPrincipal} {
-		if !(r.PerSecond >= 0 && r.PerSecond <= maxRate) || r.Burst < 0 || (r.PerSecond == 0) != (r.Burst == 0) {
-			bad("%s needs PerSecond, up to %d, and Burst above zero, or neither", name, maxRate)
-		} else if refill := float64(r.Burst) / r.PerSecond; refill > maxRefill.Seconds() {
-			bad("%s takes %.3g seconds to refill Burst, more than the %.0f of ten years", name, refill, maxRefill.Seconds())
-		}
+		odd := !(r.PerSecond >= 0 && r.PerSecond <= maxRate) || r.Burst < 0 || (r.PerSecond == 0) != (r.Burst == 0)
+		refuseIf(odd, "%s needs PerSecond, up to %d, and Burst above zero, or neither", name, maxRate)
+		refill := float64(r.Burst) / r.PerSecond
+		refuseIf(!odd && refill > maxRefill.Seconds(), "%s takes %.3g seconds to refill Burst, more than the %.0f of ten years", name, refill, maxRefill.Seconds())
 	}
 	for _, name := range op.Effects {
-		if name == "" || len(name) > store.MaxNameLen {
-			bad("a name in Effects has %d bytes, not 1 to %d", len(name), store.MaxNameLen)
-		}
+		refuseIf(name == "" || len(name) > store.MaxNameLen, "a name in Effects has %d bytes, not 1 to %d", len(name), store.MaxNameLen)
 	}
 	return errors.Join(errs...)
 }
@@ -337,10 +304,8 @@ func (op *Operation) refuseWindow(w time.Duration) string {
 	return ""
 }
 
-func oneOf[T ~string](bad func(string, ...any), field string, v T, allowed ...T) {
-	if !slices.Contains(allowed, v) {
-		bad("%s is %q, not one of %v", field, v, allowed)
-	}
+func oneOf[T ~string](refuseIf refusal, field string, v T, allowed ...T) {
+	refuseIf(!slices.Contains(allowed, v), "%s is %q, not one of %v", field, v, allowed)
 }
 
 // declares reports whether attempts may begin the named effect.

@@ -25,20 +25,19 @@ func (c *Call) ID(share Share) ID {
 
 // validateNames checks the fields that name the call's caller, holder and door.
 func (c *Call) validateNames() error {
-	if len(c.Principal) > store.MaxNameLen || strings.Contains(c.Principal, store.ScopeMark) || !store.ValidText(c.Principal) {
-		return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the principal is longer than %d bytes, not valid UTF-8, or has a NUL byte or %s", store.MaxNameLen, store.ScopeMark)}
+	for _, name := range [...]struct {
+		what, text string
+		most       int
+	}{
+		{"the principal", c.Principal, store.MaxNameLen}, {"the scope", c.Scope, store.MaxScopeLen},
+		{"what the call is bound to", c.BoundTo, store.MaxNameLen}, {"the holder", c.Holder, store.MaxNameLen}, {"the door", c.Door, maxDoorLen},
+	} {
+		if len(name.text) > name.most || !store.ValidText(name.text) {
+			return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("%s is longer than %d bytes, not valid UTF-8 or has a NUL byte", name.what, name.most)}
+		}
 	}
-	if len(c.Scope) > store.MaxScopeLen || !store.ValidText(c.Scope) {
-		return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the scope is longer than %d bytes, not valid UTF-8 or has a NUL byte", store.MaxScopeLen)}
-	}
-	if len(c.BoundTo) > store.MaxNameLen || !store.ValidText(c.BoundTo) {
-		return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("what the call is bound to is longer than %d bytes, not valid UTF-8 or has a NUL byte", store.MaxNameLen)}
-	}
-	if len(c.Holder) > store.MaxNameLen || !store.ValidText(c.Holder) {
-		return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the holder is longer than %d bytes, not valid UTF-8 or has a NUL byte", store.MaxNameLen)}
-	}
-	if len(c.Door) > maxDoorLen || !store.ValidText(c.Door) {
-		return &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the door is longer than %d bytes, not valid UTF-8 or has a NUL byte", maxDoorLen)}
+	if strings.Contains(c.Principal, store.ScopeMark) {
+		return &Error{Code: CodeInvalidCall, Message: "the principal has " + store.ScopeMark}
 	}
 	return nil
 }
