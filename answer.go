@@ -156,15 +156,10 @@ func (d *delivery) decided() {
 // hold writes next in place of cur, and returns what is stored afterwards. next is held:
 // the abandoned attempt, or one that a delivery would have made.
 func (e *Engine) hold(ctx context.Context, op *operation, cur, next *Record) (*Record, bool, error) {
-	v := e.newVersion(&op.Operation, cur, next, store.ChangeHeld)
 	// A crash before this write leaves the stored record for the next delivery or sweep
 	// to find. A crash after it leaves a held record, which the reaper offers to the
 	// reconciler, or an operator settles.
-	stored, applied, err := e.apply(ctx, v)
-	if err == nil && applied {
-		e.ended(next, byReaper)
-	}
-	return stored, applied, err
+	return e.replace(ctx, op, cur, next, store.ChangeHeld, byReaper)
 }
 
 // held makes the record that a delivery has to write instead of executing: the stored

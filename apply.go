@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/semelhq/semel/store"
@@ -121,6 +122,39 @@ func (e *Engine) change(ctx context.Context, id ID, kind store.Change, next func
 		}
 	}
 	return &none, errTooFast
+}
+
+// replace writes next in place of cur, and returns what is stored afterwards. If it was
+// written, and somebody has ended or held an attempt by it, replace tells of that.
+func (e *Engine) replace(ctx context.Context, op *operation, cur, next *Record, kind store.Change, by *store.Settled) (*Record, bool, error) {
+	stored, applied, err := e.apply(ctx, e.newVersion(&op.Operation, cur, next, kind))
+	if err == nil && applied && by != nil {
+		e.ended(next, by)
+	}
+	return stored, applied, err
+}
+
+// goOn writes next in place of rec, so that no other engine does the work that rec is due for,
+// and then does it in the background, if one of the places for such work is free. It reports
+// whether it does.
+func (e *Engine) goOn(ctx context.Context, places chan struct{}, op *operation, rec, next *Record, work func(ctx context.Context)) (goes bool, err error) {
+	select {
+	case places <- struct{}{}:
+	default:
+		return false, fmt.Errorf("semel: %d reconciliations or compensations of operation %s are under way: others wait", cap(places), op.Name)
+	}
+	defer func() {
+		if !goes {
+			<-places
+		}
+	}()
+	if _, applied, err := e.replace(ctx, op, rec, next, store.ChangePostponed, nil); err != nil || !applied {
+		return false, err
+	}
+	return e.goBackground(func(ctx context.Context) {
+		defer func() { <-places }()
+		work(ctx)
+	}), nil
 }
 
 // retryingRead is read with retries, until Options.StoreTimeout.

@@ -3,7 +3,6 @@ package semel
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -192,31 +191,15 @@ func (e *Engine) canCompensate(op *operation, rec *Record) bool {
 
 // resumeCompensation continues an unfinished compensation, in the background.
 func (e *Engine) resumeCompensation(ctx context.Context, op *operation, rec *Record, now store.Instant) error {
-	select {
-	case op.compensating <- struct{}{}:
-	default:
-		return fmt.Errorf("semel: %d compensations of operation %s are being made: others wait", maxCompensating, op.Name)
-	}
-	resumed := false
-	defer func() {
-		if !resumed {
-			<-op.compensating
-		}
-	}()
 	later := *rec.Compensation
 	later.NextAt = now.Add(min(max(now.Sub(later.StartedAt), compensationPause), maxCompensationPause))
 	next, err := compensated(rec, later, now)
 	if err != nil {
 		return err
 	}
-	v := e.newVersion(&op.Operation, rec, next, store.ChangePostponed)
 	// A crash before this write leaves the compensation due. A crash after it leaves
 	// it to be resumed when the pause is over. Only the engine that writes continues.
-	if _, applied, err := e.apply(ctx, v); err != nil || !applied {
-		return err
-	}
-	resumed = e.goBackground(func(ctx context.Context) {
-		defer func() { <-op.compensating }()
+	_, err = e.goOn(ctx, op.compensating, op, rec, next, func(ctx context.Context) {
 		began := time.Now()
 		// The records say how it ended. If it didn't end, a sweep resumes it again.
 		err := guarded("the compensator", func() error {
@@ -227,5 +210,5 @@ func (e *Engine) resumeCompensation(ctx context.Context, op *operation, rec *Rec
 			e.events.Compensated(Event{ID: next.ID, Took: time.Since(began), Err: err})
 		}
 	})
-	return nil
+	return err
 }

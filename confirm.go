@@ -168,11 +168,10 @@ func (d *delivery) confirm(ctx context.Context, claim *Record) (progress, error)
 	if err != nil {
 		return answered, err
 	}
-	v := d.engine.newVersion(&d.op.Operation, d.cur, next, change)
 	// A crash before this write leaves no token, or one try less counted, and nobody
 	// was answered. A crash after it leaves a token that was never sent; it expires, and
 	// so does the record then.
-	stored, applied, err := d.engine.apply(ctx, v)
+	stored, applied, err := d.engine.replace(ctx, d.op, d.cur, next, change, nil)
 	if err == nil && applied {
 		d.ans.Record = next
 		return answered, refusal
@@ -188,10 +187,10 @@ func (d *delivery) stepUp(ctx context.Context, c *store.Confirmation) error {
 	if err != nil {
 		return err
 	}
-	v := d.engine.newVersion(&d.op.Operation, d.cur, next, store.ChangePostponed) // the next write has the evidence of the result
 	// A crash before this write leaves the proof unverified. A crash after it leaves one
-	// try counted, and a proof that may be used up: the caller sends another.
-	stored, applied, err := d.engine.apply(ctx, v)
+	// try counted, and a proof that may be used up: the caller sends another. The next
+	// write has the evidence of the result.
+	stored, applied, err := d.engine.replace(ctx, d.op, d.cur, next, store.ChangePostponed, nil)
 	if err == nil && applied {
 		d.proof.asked, d.proof.err = true, d.op.Confirmation.StepUp(ctx, d.call)
 	}

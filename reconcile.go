@@ -22,35 +22,20 @@ const (
 // reconcile asks the operation's reconciler about a held record, in the background. Of
 // all engines that find the record due, only one asks. It reports whether this one did.
 func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record, now store.Instant) (asked bool, err error) {
-	select {
-	case op.asking <- struct{}{}:
-	default:
-		return false, fmt.Errorf("semel: %d questions to the reconciler of operation %s are open: held records wait", maxReconciling, op.Name)
-	}
-	defer func() {
-		if !asked {
-			<-op.asking
-		}
-	}()
 	mine, err := hold(rec, rec.HeldReason, now)
 	if err != nil {
 		return false, err
 	}
 	mine.NextAt = now.Add(max(op.ReconcileEvery, ReconcileLimit)) // nobody else asks meanwhile
-	v := e.newVersion(&op.Operation, rec, mine, store.ChangePostponed)
 	// A crash before this write leaves the record due. A crash after it leaves
 	// it held, to be asked about again after the usual pause.
-	if _, applied, err := e.apply(ctx, v); err != nil || !applied {
-		return false, err
-	}
-	return e.goBackground(func(ctx context.Context) {
-		defer func() { <-op.asking }()
+	return e.goOn(ctx, op.asking, op, rec, mine, func(ctx context.Context) {
 		began := time.Now()
 		err := guarded("the reconciler", func() error { return e.ask(ctx, op, mine) })
 		if e.events.Reconciled != nil {
 			e.events.Reconciled(Event{ID: mine.ID, Took: time.Since(began), Err: err})
 		}
-	}), nil
+	})
 }
 
 // ask calls the reconciler and records its answer, but only if the record hasn't changed

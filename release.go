@@ -161,12 +161,7 @@ func (e *Engine) release(ctx context.Context, op *operation, rec *Record) (*Reco
 	if err != nil {
 		return rec, false, err
 	}
-	v := e.newVersion(&op.Operation, rec, next, store.ChangeReleased)
 	// A crash before this write leaves a claim that doesn't run: it becomes an
 	// abandoned attempt and is settled as one. A crash after it leaves nothing to do.
-	cur, applied, err := e.apply(ctx, v)
-	if err == nil && applied {
-		e.ended(next, byHolder)
-	}
-	return cur, applied, err
+	return e.replace(ctx, op, rec, next, store.ChangeReleased, byHolder)
 }

@@ -93,24 +93,20 @@ func (e *Engine) settle(ctx context.Context, op *operation, rec *Record, s Settl
 	if err != nil {
 		return rec, err
 	}
-	change := store.ChangeHeld
+	change, ended := store.ChangeHeld, (*store.Settled)(nil)
 	if next.State.Terminal() {
-		change = store.ChangeSettled
+		change, ended = store.ChangeSettled, &by
 	} else if len(s.Effects) > 0 {
 		change = store.ChangeEffect
 	}
-	v := e.newVersion(&op.Operation, rec, next, change)
 	// A crash before this write leaves the record held as it was, and the reconciler is
 	// called again. A crash after it leaves nothing to do.
-	cur, applied, err := e.apply(ctx, v)
-	if err != nil {
+	cur, applied, err := e.replace(ctx, op, rec, next, change, ended)
+	switch {
+	case err != nil:
 		return rec, err
-	}
-	if !applied {
+	case !applied:
 		return cur, &Error{Code: CodeIllegalTransition, Message: "the record was changed by another"}
-	}
-	if next.State.Terminal() {
-		e.ended(next, &by)
 	}
 	return next, nil
 }

@@ -334,13 +334,9 @@ func (e *Engine) abandon(ctx context.Context, op *operation, rec *Record, now st
 	if err != nil {
 		return err
 	}
-	v := e.newVersion(&op.Operation, rec, next, store.ChangeEnded)
 	// A crash before this write leaves the attempt to be found again. A crash
 	// after it leaves nothing to do: the next delivery runs again.
-	_, applied, err := e.apply(ctx, v)
-	if err == nil && applied {
-		e.ended(next, byReaper)
-	}
+	_, _, err = e.replace(ctx, op, rec, next, store.ChangeEnded, byReaper)
 	return err
 }
 

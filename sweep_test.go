@@ -72,7 +72,7 @@ func TestAReconcilerThatHangsStopsNothing(t *testing.T) {
 			return n, err
 		}
 		n, err := swept()
-		if n.Reconciled != 16 || err == nil || !strings.Contains(err.Error(), "16 questions to the reconciler of operation op are open") {
+		if n.Reconciled != 16 || err == nil || !strings.Contains(err.Error(), "16 reconciliations or compensations of operation op are under way") {
 			t.Errorf("swept %+v, %v", n, err)
 		}
 		for _, op := range []string{"well", "free"} {
