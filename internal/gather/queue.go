@@ -21,7 +21,8 @@ type Queue[T member] struct {
 	// calls of it run at a time, however long they take.
 	Send func(batch []T)
 	// Start takes the place of Send if the work has two parts, such as a write and a sync. It
-	// does the first and returns the second, which is done while Start has the next batch.
+	// does the first and returns the second, which is done while Start has the next batch. Unlike
+	// Send, it may not change the batch.
 	Start func(batch []T) (finish func())
 	// Workers is how many batches may be in flight at a time.
 	Workers int
@@ -237,13 +238,12 @@ func (q *Queue[T]) drain() {
 		if len(batch) == 0 {
 			return
 		}
-		own := slices.Clone(batch) // theirs, to put in order
 		if q.Start == nil {
-			q.Send(own)
+			q.Send(slices.Clone(batch)) // theirs, to put in order
 			q.finish(batch)
 			continue
 		}
-		second := q.Start(own)
+		second := q.Start(batch)
 		q.Work.Go(func() {
 			second()
 			q.finish(batch)
