@@ -14,8 +14,8 @@ SERVED := ./store/pgstore ./store/redisstore
 # Tests of which make test leaves out most, or all; see internal/thorough.
 LONG := ^Test(ContractThroughPooler|WhatWasAcknowledged.*|Storm)$$
 
-# How long make bench-peers measures each side of a comparison.
-PEERS ?= 10s
+# How long each side of a comparison takes its turn in make bench-peers, which has six rounds.
+PEERS ?= 2s
 
 # The stores on which make bench-against compares.
 STORES ?= memory,pebble,postgres,redis
@@ -62,12 +62,12 @@ fuzz: ## run every fuzz target on 10,000 inputs (INPUTS=100000)
 
 bench-smoke: ## run every benchmark once, to see that it works
 	go test -run '^$$' -bench . -benchtime 1x -vet=off $$(grep -rl --include='*_test.go' --exclude-dir=peers '^func Benchmark' . | xargs -n 1 dirname | sort -u)
-	cd bench/peers && GOWORK=off go test -count=1 ./...
+	cd bench/peers && GOWORK=off go test -run '^$$' -bench . -benchtime 1x -vet=off .
 
-bench-peers: ## measure beside other projects, see bench/peers/README.md (PEERS=1m JSON=file)
+bench-peers: ## measure beside other projects, see bench/peers/README.md (PEERS=10s)
 	@scripts/install-services
 	@scripts/services
-	cd bench/peers && GOWORK=off go test -count=1 -v -timeout 1h . -peers.duration=$(PEERS) -peers.rounds=6 $(if $(JSON),-peers.json=$(abspath $(JSON)))
+	cd bench/peers && GOWORK=off go test -run '^$$' -bench . -benchtime 6x -timeout 1h . -turns.length $(PEERS)
 
 bench-against: ## compare with another commit, see bench/peers/README.md (COMMIT=6d3edf5 STORES=redis DURATION=3s ROUNDS=6)
 	@scripts/install-services

@@ -10,7 +10,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
-	"github.com/semelhq/semel/internal/worth"
+	"github.com/semelhq/semel/internal/turns"
 	"github.com/semelhq/semel/store"
 )
 
@@ -68,7 +68,7 @@ func BenchmarkBlocks(b *testing.B) {
 			}
 		}
 	}
-	worth.Show(b, 1, count(evidence.BlockSize), count(32<<10))
+	turns.Worth(b, 1, count(evidence.BlockSize), count(32<<10))
 }
 
 // BenchmarkCalls makes calls by 64 callers a processor: without evidence, and with that of

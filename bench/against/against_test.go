@@ -15,7 +15,7 @@ import (
 
 	"github.com/semelhq/semel/internal/pgtest"
 	"github.com/semelhq/semel/internal/redistest"
-	"github.com/semelhq/semel/internal/worth"
+	"github.com/semelhq/semel/internal/turns"
 )
 
 var (
@@ -65,8 +65,8 @@ func TestAgainst(t *testing.T) {
 			}
 			o, th := &all[0], &all[1]
 			fmt.Printf("| %s | %s | %.0f | %.0f | %.2f %.2f | %.1f µs | %.1f µs | %.2f | %.1f | %.1f |\n", store, load.name,
-				worth.Median(th.perSec), worth.Median(o.perSec), worth.Median(slices.Clone(speed)), speed,
-				worth.Median(th.cpu), worth.Median(o.cpu), worth.Median(o.cpu)/worth.Median(th.cpu), worth.Median(th.allocs), worth.Median(o.allocs))
+				turns.Median(th.perSec), turns.Median(o.perSec), turns.Median(slices.Clone(speed)), speed,
+				turns.Median(th.cpu), turns.Median(o.cpu), turns.Median(o.cpu)/turns.Median(th.cpu), turns.Median(th.allocs), turns.Median(o.allocs))
 		}
 	}
 }

@@ -11,8 +11,6 @@ import (
 	"github.com/gofiber/fiber/v3/middleware/idempotency"
 	"github.com/gofiber/storage/redis/v3"
 	"github.com/valyala/fasthttp"
-
-	"github.com/semelhq/semel/bench/internal/benchstore"
 )
 
 // fiberMiddleware sends requests to a handler behind Fiber's idempotency middleware,
@@ -21,16 +19,16 @@ import (
 // It does less: it writes only the answer, so nobody knows what a crashed handler has
 // done; its lock is local to the process; it compares no payloads; and all callers share
 // the keys.
-func fiberMiddleware(t *testing.T, redisURL string) benchstore.Do {
+func fiberMiddleware(b *testing.B, redisURL string) do {
 	config := idempotency.Config{
 		KeyHeader:         "Idempotency-Key",
 		KeyHeaderValidate: func(string) error { return nil }, // it takes UUIDs only
 	}
 	if redisURL != "" {
 		s := redis.New(redis.Config{URL: redisURL})
-		t.Cleanup(func() {
+		b.Cleanup(func() {
 			if err := s.Close(); err != nil {
-				t.Error(err)
+				b.Error(err)
 			}
 		})
 		config.Storage = s

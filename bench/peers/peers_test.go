@@ -1,99 +1,82 @@
 package peers
 
 import (
-	"encoding/json"
-	"flag"
+	"context"
+	"errors"
 	"os"
-	"runtime"
 	"testing"
-	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/bench/internal/benchstore"
 	"github.com/semelhq/semel/internal/pgtest"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/turns"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/pgstore"
 	"github.com/semelhq/semel/store/redisstore"
 )
 
-var (
-	duration = flag.Duration("peers.duration", 60*time.Millisecond, "how long each side of a comparison is measured")
-	rounds   = flag.Int("peers.rounds", 2, "turns that each side takes")
-	jsonFile = flag.String("peers.json", "", "`file` to write the results to, as JSON")
-)
-
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// report is what -peers.json writes. The comparisons are as go run ./bench --json has
-// them: "ours" is Semel, and "bare" is the peer.
-type report struct {
-	CPUs        int          `json:"cpus"`
-	Go          string       `json:"go"`
-	Comparisons []comparison `json:"comparisons"`
-}
+// do makes one call under a key and checks its answer. If replayed is set, the key has an
+// outcome, and the answer must be that.
+type do func(ctx context.Context, key string, replayed bool) error
 
-type comparison struct {
-	Name    string `json:"name"`
-	Callers int    `json:"callers"`
-	benchstore.Comparison
-	// AllocsRatio is allocations per operation of the peer divided by ours: as with
-	// Ratio, more is better.
-	AllocsRatio float64 `json:"allocs_ratio"`
-}
-
-// contest is a planned comparison.
-type contest struct {
-	name, peer   string
-	callers, hot int
-	ours, theirs benchstore.Do
-}
-
-// TestPeers compares. It fails if an answer is wrong, never because of a ratio.
-func TestPeers(t *testing.T) {
-	out := report{CPUs: runtime.GOMAXPROCS(0), Go: runtime.Version()}
-	compare := func(c contest) {
-		opts := benchstore.Options{Callers: c.callers, Duration: *duration, Rounds: *rounds}
-		got, err := benchstore.Contest(t.Context(), opts, c.peer, c.hot, c.ours, c.theirs)
-		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
-			return
+// contest makes Semel and a peer take turns. If hot is above zero, callers repeat that many
+// keys, each of which has an outcome; otherwise every key is new. It fails if an answer is
+// wrong, never because of a ratio.
+func contest(b *testing.B, peer string, callers, hot int, ours, theirs do) {
+	b.Helper()
+	namer := turns.NewCaller(callers)
+	keys := make([]string, hot)
+	for i := range keys {
+		keys[i] = namer.Key()
+		if err := errors.Join(ours(b.Context(), keys[i], false), theirs(b.Context(), keys[i], false)); err != nil {
+			b.Fatal(err)
 		}
-		row := comparison{c.name, c.callers, got, got.Bare.AllocsPerOp / got.Ours.AllocsPerOp}
-		out.Comparisons = append(out.Comparisons, row)
-		t.Logf("%-28s %9.0f/s, %s %9.0f/s: ratio %.2f, of allocations %.2f",
-			c.name, got.Ours.OpsPerSecond, c.peer, got.Bare.OpsPerSecond, got.Ratio, row.AllocsRatio)
 	}
+	load := func(name string, call do) turns.Load {
+		return turns.Load{Name: name, Callers: callers, Step: func(ctx context.Context, c *turns.Caller) error {
+			if hot > 0 {
+				return call(ctx, keys[c.Rand.IntN(hot)], true)
+			}
+			return call(ctx, c.Key(), false)
+		}}
+	}
+	got := turns.Compare(b, load("semel", ours), load(peer, theirs))
+	b.ReportMetric(got[1].Allocs/got[0].Allocs, "allocs-ratio")
+}
 
-	const fiberPeer, dbosPeer = "Fiber idempotency", "DBOS Transact"
-	compare(contest{"middleware, memory", fiberPeer, 1, 0, middleware(t, memstore.New()), fiberMiddleware(t, "")})
-
-	pg := pgtest.Start(t, nil)
-	url := pg.URL(pg.Database(t))
+// onPostgres makes both sides on an empty database.
+func onPostgres(b *testing.B) (ours, theirs do) {
+	s := pgtest.Shared(b)
+	url := s.URL(s.Database(b))
 	// Some callers wait longer than the service would let them; that is part of the load.
-	store, err := pgstore.Open(t.Context(), url, &pgstore.Options{Migrate: true, AcquireTimeout: semel.DefaultStoreTimeout})
+	store, err := pgstore.Open(b.Context(), url, &pgstore.Options{Migrate: true, AcquireTimeout: semel.DefaultStoreTimeout})
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
-	ours, theirs := calls(t, store), workflows(t, url)
-	compare(contest{"PostgreSQL", dbosPeer, 64, 0, ours, theirs})
-	compare(contest{"PostgreSQL, hot duplicates", dbosPeer, 64, 8, ours, theirs})
-	compare(contest{"PostgreSQL, one caller", dbosPeer, 1, 0, ours, theirs})
+	return calls(b, store), workflows(b, url)
+}
 
-	redis := redistest.Start(t, "always").URL()
-	rs, err := redisstore.Open(t.Context(), redis, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	compare(contest{"middleware, Redis", fiberPeer, 64, 0, middleware(t, rs), fiberMiddleware(t, redis)})
-
-	if *jsonFile != "" {
-		text, err := json.MarshalIndent(out, "", "  ")
-		if err == nil {
-			err = os.WriteFile(*jsonFile, append(text, '\n'), 0o644)
-		}
+func BenchmarkPeers(b *testing.B) {
+	b.Run("middleware, memory", func(b *testing.B) {
+		contest(b, "fiber", 1, 0, middleware(b, memstore.New()), fiberMiddleware(b, ""))
+	})
+	b.Run("middleware, Redis", func(b *testing.B) {
+		url := redistest.Start(b, "always").URL()
+		store, err := redisstore.Open(b.Context(), url, nil)
 		if err != nil {
-			t.Error(err)
+			b.Fatal(err)
 		}
+		contest(b, "fiber", 64, 0, middleware(b, store), fiberMiddleware(b, url))
+	})
+	for _, c := range []struct {
+		name         string
+		callers, hot int
+	}{{"PostgreSQL", 64, 0}, {"PostgreSQL, hot duplicates", 64, 8}, {"PostgreSQL, one caller", 1, 0}} {
+		b.Run(c.name, func(b *testing.B) {
+			ours, theirs := onPostgres(b)
+			contest(b, "dbos", c.callers, c.hot, ours, theirs)
+		})
 	}
 }

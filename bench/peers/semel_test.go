@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/bench/internal/benchstore"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
@@ -22,26 +21,26 @@ const (
 	contentType = "application/json"
 )
 
-func engineOn(t *testing.T, store semel.Store) *semel.Engine {
-	t.Helper()
+func engineOn(b *testing.B, store semel.Store) *semel.Engine {
+	b.Helper()
 	e, err := semel.New(store, &semel.Options{Operations: []semel.Operation{{Name: "payments.charge"}}})
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
-	t.Cleanup(func() {
+	b.Cleanup(func() {
 		if err := e.Close(context.Background()); err != nil {
-			t.Error(err)
+			b.Error(err)
 		}
 		if err := store.Close(); err != nil {
-			t.Error(err)
+			b.Error(err)
 		}
 	})
 	return e
 }
 
 // calls runs a function under a key.
-func calls(t *testing.T, store semel.Store) benchstore.Do {
-	e := engineOn(t, store)
+func calls(b *testing.B, store semel.Store) do {
+	e := engineOn(b, store)
 	return func(ctx context.Context, key string, replayed bool) error {
 		call := semel.Call{
 			Tenant: "bench", Principal: "load", Operation: "payments.charge", Key: key,
@@ -66,14 +65,14 @@ func check(wantReplay, replayed bool, got string) error {
 }
 
 // middleware sends requests to a guarded handler, without a network in between.
-func middleware(t *testing.T, store semel.Store) benchstore.Do {
-	g, err := semelhttp.New(engineOn(t, store), nil)
+func middleware(b *testing.B, store semel.Store) do {
+	g, err := semelhttp.New(engineOn(b, store), nil)
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
-	t.Cleanup(func() {
+	b.Cleanup(func() {
 		if err := g.Close(context.Background()); err != nil {
-			t.Error(err)
+			b.Error(err)
 		}
 	})
 	guarded := g.Handler(semelhttp.Route{Operation: semel.Operation{Name: "payments.charge"}}, http.HandlerFunc(charge))

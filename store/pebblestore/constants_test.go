@@ -14,7 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/worth"
+	"github.com/semelhq/semel/internal/turns"
 	"github.com/semelhq/semel/store"
 )
 
@@ -53,7 +53,7 @@ func claims(b *testing.B, s *Store) func(n int64) {
 func BenchmarkInFlight(b *testing.B) {
 	many, one := onDisk(b, 300*time.Microsecond), onDisk(b, 300*time.Microsecond)
 	one.commits.syncing = make(chan struct{}, 1)
-	worth.Show(b, 64, claims(b, many), claims(b, one))
+	turns.Worth(b, 64, claims(b, many), claims(b, one))
 }
 
 // BenchmarkStripes shows what so many stripes are worth, against a single one, to 64 callers
@@ -74,7 +74,7 @@ func BenchmarkStripes(b *testing.B) {
 			}
 		}
 	}
-	worth.Show(b, 64, mixed(many), mixed(one))
+	turns.Worth(b, 64, mixed(many), mixed(one))
 }
 
 // BenchmarkKinds shows how many bytes Pebble writes to tables for each byte that it is given,
@@ -174,7 +174,7 @@ func BenchmarkBlockSize(b *testing.B) {
 			}
 		}
 	}
-	worth.Show(b, 4, reads(blockSize), reads(4<<10))
+	turns.Worth(b, 4, reads(blockSize), reads(4<<10))
 }
 
 // BenchmarkDueMark shows what it is worth to a sweep that finds nothing, after ten thousand
@@ -198,7 +198,7 @@ func BenchmarkDueMark(b *testing.B) {
 		}
 	}
 	sweep(0)
-	worth.Show(b, 1, sweep, func(n int64) {
+	turns.Worth(b, 1, sweep, func(n int64) {
 		s.due.mu.Lock()
 		s.due.low = 0
 		s.due.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/pgtest"
-	"github.com/semelhq/semel/internal/worth"
+	"github.com/semelhq/semel/internal/turns"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/storetest"
 )
@@ -70,7 +70,7 @@ func BenchmarkNoticePause(b *testing.B) {
 	server := pgtest.Shared(b)
 	for _, callers := range []int{1, 8, 64} {
 		b.Run(fmt.Sprint("callers ", callers), func(b *testing.B) {
-			worth.Show(b, callers, cycles(b, server.URL(server.Database(b)), Options{}), cycles(b, server.URL(server.Database(b)), Options{pause: 1}))
+			turns.Worth(b, callers, cycles(b, server.URL(server.Database(b)), Options{}), cycles(b, server.URL(server.Database(b)), Options{pause: 1}))
 		})
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/gather"
 	"github.com/semelhq/semel/internal/redistest"
-	"github.com/semelhq/semel/internal/worth"
+	"github.com/semelhq/semel/internal/turns"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/codec"
 )
@@ -141,5 +141,5 @@ func showQueue(b *testing.B, callers int, change func(*gather.Queue[*write])) {
 			}
 		}
 	}
-	worth.Show(b, callers, claims(func(*gather.Queue[*write]) {}), claims(change))
+	turns.Worth(b, callers, claims(func(*gather.Queue[*write]) {}), claims(change))
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/thorough"
-	"github.com/semelhq/semel/internal/worth"
+	"github.com/semelhq/semel/internal/turns"
 )
 
 // Stall is something that stalls between a store and its data: a connection, or one of
@@ -108,8 +108,8 @@ func BenchStall(b *testing.B, st semel.Store, stall Stall) {
 		more = append(more, milliseconds(during[len(during)*999/1000])-was)
 		stuck, calls = stuck+needed, calls+len(during)
 	}
-	b.ReportMetric(worth.Median(before), "p99.9-ms")
-	b.ReportMetric(worth.Median(more), "p99.9-more-ms")
+	b.ReportMetric(turns.Median(before), "p99.9-ms")
+	b.ReportMetric(turns.Median(more), "p99.9-more-ms")
 	b.ReportMetric(float64(stuck)/float64(b.N), "stuck")
 	b.ReportMetric(float64(calls)/float64(b.N), "calls")
 }

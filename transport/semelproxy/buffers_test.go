@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/worth"
+	"github.com/semelhq/semel/internal/turns"
 	"github.com/semelhq/semel/transport/semelhttp"
 	"github.com/semelhq/semel/transport/semelhttp/semelhttptest"
 )
@@ -28,7 +28,7 @@ func BenchmarkBuffers(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	worth.Show(b, 16, payments(b, target, new(buffers)), payments(b, target, nil))
+	turns.Worth(b, 16, payments(b, target, new(buffers)), payments(b, target, nil))
 }
 
 // payments sends payments with new keys through a proxy that takes its buffers from a pool.
