@@ -142,7 +142,7 @@ var layers = [][]string{
 	{"internal/argschema", "internal/body", "internal/canon", "internal/gather", "internal/hub", "internal/problem", "internal/spelling", "internal/stage", "transport/safehttp"},
 	{"internal/keytemplate", "internal/strictyaml"},
 	{"=store"},
-	{"store/codec", "internal/offsetclock", "internal/pgserver"},
+	{"store/codec", "internal/offsetclock"},
 	{"."},
 	{"door", "internal/tally", "internal/wire"},
 	{"store", "evidence", "archive"},

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,7 +18,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/semelhq/semel/internal/pgserver"
+	"github.com/semelhq/semel/internal/stage"
 )
 
 // RequireEnv names an environment variable. If it is 1, a test fails instead of being skipped
@@ -38,8 +37,7 @@ type Options struct {
 type Server struct {
 	dir, data string
 	env       []string
-	cmd       *exec.Cmd
-	ended     <-chan struct{} // closed once the postmaster has ended
+	process   *stage.Process // the postmaster; nil if it was stopped or killed
 }
 
 // patience bounds how long a server may take to start or to stop.
@@ -70,7 +68,7 @@ func need(tb testing.TB) {
 // needProgram skips the test if a program of a service isn't installed.
 func needProgram(tb testing.TB, program, service, pkg string) {
 	tb.Helper()
-	if _, err := pgserver.Find(program); err != nil {
+	if _, err := find(program); err != nil {
 		if os.Getenv(RequireEnv) == "1" {
 			tb.Fatalf("%s is required: %v", service, err)
 		}
@@ -95,18 +93,17 @@ var leftovers atomic.Pointer[string]
 // servers, call it from TestMain and exit with its result.
 func Main(m *testing.M) int {
 	code := m.Run()
-	if s, _ := shared.get(); s != nil {
-		if err := s.remove(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = max(code, 1)
-		}
+	var err error
+	if shared.s != nil {
+		err = shared.s.remove()
 	}
 	// What the servers of the process are copied from.
 	if dir := leftovers.Load(); dir != nil {
-		if err := os.RemoveAll(*dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = max(code, 1)
-		}
+		err = errors.Join(err, os.RemoveAll(*dir))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return max(code, 1)
 	}
 	return code
 }
@@ -184,30 +181,23 @@ func (s *Server) launch() error {
 		return err
 	}
 	defer log.Close()
-	cmd, err := pgserver.Command("postgres", "-D", s.data)
+	cmd, err := command("postgres", "-D", s.data)
 	if err != nil {
 		return err
 	}
 	cmd.Env = append(cmd.Env, s.env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	ended, err := pgserver.Start(cmd)
-	if err != nil {
+	if s.process, err = stage.Run(cmd); err != nil {
 		return err
 	}
-	s.cmd, s.ended = cmd, ended
-	return s.ready()
-}
-
-// ready waits until the server answers.
-func (s *Server) ready() error {
-	if err := answers(s.URL("postgres"), s.ended); err != nil {
+	if err := answers(s.URL("postgres"), s.process); err != nil {
 		return fmt.Errorf("%w:\n%s", err, s.Log())
 	}
 	return nil
 }
 
-// answers waits until a server answers, or until ended is closed.
-func answers(url string, ended <-chan struct{}) error {
+// answers waits until a server answers, or until its process has ended.
+func answers(url string, p *stage.Process) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -218,7 +208,7 @@ func answers(url string, ended <-chan struct{}) error {
 			return conn.Close(ctx)
 		}
 		select {
-		case <-ended:
+		case <-p.Exited():
 			return errEnded
 		case <-ctx.Done():
 			return fmt.Errorf("the server does not answer: %w", err)
@@ -279,11 +269,12 @@ var databases atomic.Int64
 // may take half a second to make and remove.
 func (s *Server) Database(tb testing.TB) string {
 	tb.Helper()
-	if sh, _ := shared.get(); s != sh {
-		return s.newDatabase(tb)
-	}
 	var name string
 	shared.mu.Lock()
+	if s != shared.s {
+		shared.mu.Unlock()
+		return s.newDatabase(tb)
+	}
 	if n := len(shared.free); n > 0 {
 		name, shared.free = shared.free[n-1], shared.free[:n-1]
 	}
@@ -331,20 +322,11 @@ func (s *Server) empty(ctx context.Context, name string) error {
 }
 
 // shared is the server that the tests of a package share.
-var shared onceServer
-
-type onceServer struct {
+var shared struct {
 	mu   sync.Mutex
-	done bool
 	s    *Server
 	err  error
 	free []string // databases that are empty
-}
-
-func (o *onceServer) get() (*Server, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.s, o.err
 }
 
 // Shared returns the server that the tests of a package share; [Main] stops it. Take a
@@ -354,9 +336,8 @@ func Shared(tb testing.TB) *Server {
 	need(tb)
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
-	if !shared.done {
+	if shared.s == nil && shared.err == nil {
 		shared.s, shared.err = start(nil)
-		shared.done = true
 	}
 	if shared.err != nil {
 		tb.Fatal(shared.err)
@@ -371,7 +352,7 @@ func newDir() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := pgserver.Own(dir); err != nil {
+	if err := own(dir); err != nil {
 		return "", errors.Join(err, os.RemoveAll(dir))
 	}
 	return dir, nil
@@ -379,7 +360,7 @@ func newDir() (string, error) {
 
 // run runs a program as the server's user.
 func run(name string, args ...string) error {
-	cmd, err := pgserver.Command(name, args...)
+	cmd, err := command(name, args...)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/semelhq/semel/internal/pgserver"
+	"github.com/semelhq/semel/internal/stage"
 )
 
 // Pooler is a PgBouncer in front of a server: a connection pool that assigns a session for one
@@ -60,24 +60,20 @@ func (p *Pooler) start(s *Server, sessions int) (stop func(), err error) {
 	if err := os.WriteFile(config, fmt.Appendf(nil, poolerConfig, p.dir, s.dir, sessions), 0o644); err != nil {
 		return nil, err
 	}
-	cmd, err := pgserver.Command("pgbouncer", "--quiet", config)
+	cmd, err := command("pgbouncer", "--quiet", config)
 	if err != nil {
 		return nil, err
 	}
-	ended, err := pgserver.Start(cmd)
+	process, err := stage.Run(cmd)
 	if err != nil {
 		return nil, err
 	}
-	stop = func() {
-		_ = cmd.Process.Kill() // it may have ended already
-		<-ended
-	}
-	if err := answers(p.URL("postgres"), ended); err != nil {
-		stop()
+	if err := answers(p.URL("postgres"), process); err != nil {
+		process.Kill()
 		log, _ := os.ReadFile(filepath.Join(p.dir, "log"))
 		return nil, errors.Join(err, errors.New(string(log)))
 	}
-	return stop, nil
+	return process.Kill, nil
 }
 
 // URL is the address of a database behind the pooler.

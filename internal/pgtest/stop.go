@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/semelhq/semel/internal/pgserver"
 )
 
 // Stop shuts the server down as an operator does: it ends the sessions and writes everything
@@ -26,16 +24,16 @@ func (s *Server) stop() error { return s.end(syscall.SIGINT) }
 
 // end shuts the server down by a signal.
 func (s *Server) end(by syscall.Signal) error {
-	if s.cmd == nil {
+	if s.process == nil {
 		return nil
 	}
-	if err := s.cmd.Process.Signal(by); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := s.process.Signal(by); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	if err := s.wait(); err != nil {
 		return errors.Join(err, s.kill())
 	}
-	s.cmd = nil
+	s.process = nil
 	return nil
 }
 
@@ -48,53 +46,53 @@ func (s *Server) Kill(tb testing.TB) {
 }
 
 func (s *Server) kill() error {
-	if s.cmd == nil {
+	if s.process == nil {
 		return nil
 	}
-	// Stop it first, so that it starts no more processes while the list is read.
-	pid := s.cmd.Process.Pid
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return err
-	}
-	var errs []error
-	for _, p := range append(children(pid), pid) {
-		if err := syscall.Kill(p, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			errs = append(errs, err)
-		}
-	}
-	errs = append(errs, s.wait())
-	s.cmd = nil
-	return errors.Join(errs...)
+	err := errors.Join(s.signal(syscall.SIGKILL), s.wait())
+	s.process = nil
+	return err
 }
 
 // Pause stops all processes of the server as if its machine hung: until Resume, connections
 // stay open and get no answers.
 func (s *Server) Pause(tb testing.TB) {
 	tb.Helper()
-	// Stop it first, so that it starts no more processes while the list is read.
-	pid := s.cmd.Process.Pid
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+	if err := s.signal(syscall.SIGSTOP); err != nil {
 		tb.Fatal(err)
-	}
-	for _, p := range children(pid) {
-		_ = syscall.Kill(p, syscall.SIGSTOP) // it may have ended meanwhile
 	}
 }
 
 // Resume continues a paused server.
 func (s *Server) Resume(tb testing.TB) {
 	tb.Helper()
-	pid := s.cmd.Process.Pid
-	for _, p := range append(children(pid), pid) {
-		_ = syscall.Kill(p, syscall.SIGCONT)
+	if err := s.signal(syscall.SIGCONT); err != nil {
+		tb.Fatal(err)
 	}
+}
+
+// signal sends a signal to all processes of the server, some of which may have ended.
+func (s *Server) signal(sig syscall.Signal) error {
+	pid := s.process.PID()
+	send := func(to int, sig syscall.Signal) error {
+		if err := syscall.Kill(to, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+		return nil
+	}
+	// Stop the first one, so that it starts no more while the list is read.
+	errs := []error{send(pid, syscall.SIGSTOP)}
+	for _, p := range append(children(pid), pid) {
+		errs = append(errs, send(p, sig))
+	}
+	return errors.Join(errs...)
 }
 
 func (s *Server) wait() error {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
-	case <-s.ended:
+	case <-s.process.Exited():
 		return nil
 	case <-timer.C:
 		return fmt.Errorf("the server did not end within %v:\n%s", patience, s.Log())
@@ -104,7 +102,7 @@ func (s *Server) wait() error {
 // Restart starts a stopped or killed server over the same data.
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
-	if s.cmd != nil {
+	if s.process != nil {
 		s.Stop(tb)
 	}
 	if err := s.start(); err != nil {
@@ -136,7 +134,7 @@ func (s *Server) Standby(tb testing.TB, name string) *Server {
 		tb.Fatal(err)
 	}
 	signal := filepath.Join(sb.data, "standby.signal")
-	if err := errors.Join(os.WriteFile(signal, nil, 0o600), pgserver.Own(signal)); err != nil {
+	if err := errors.Join(os.WriteFile(signal, nil, 0o600), own(signal)); err != nil {
 		tb.Fatal(err)
 	}
 	err = sb.configure(map[string]string{

@@ -70,7 +70,7 @@ func (c *Cluster) form() {
 	}
 	for i, n := range c.Nodes[masters:] {
 		Eventually(tb, "a replica finds its master", func() error {
-			_, err := n.try("CLUSTER", "REPLICATE", ids[i])
+			_, err := n.Try("CLUSTER", "REPLICATE", ids[i])
 			return err
 		})
 	}
@@ -98,11 +98,11 @@ func (c *Cluster) AwaitHealthy() {
 			continue
 		}
 		Eventually(c.tb, "the Cluster is whole", func() error {
-			info, err := n.try("CLUSTER", "INFO")
+			info, err := n.Try("CLUSTER", "INFO")
 			if err != nil || !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:"+strconv.Itoa(len(c.Nodes))) {
 				return fmt.Errorf("%s says %.60q, %v", n.Addr, info, err)
 			}
-			repl, err := n.try("INFO", "replication")
+			repl, err := n.Try("INFO", "replication")
 			if err != nil || strings.Contains(repl, "role:slave") && !strings.Contains(repl, "master_link_status:up") {
 				return fmt.Errorf("%s is a replica without a link, %v", n.Addr, err)
 			}
@@ -126,7 +126,7 @@ func (c *Cluster) Master(slot int) *Server {
 // Running reports whether the process runs, even if it is paused.
 func (s *Server) Running() bool {
 	select {
-	case <-s.process.ended:
+	case <-s.process.Exited():
 		return false
 	default:
 		return true
@@ -138,7 +138,7 @@ func (s *Server) ID() string { return s.Do("CLUSTER", "MYID") }
 
 // Serves reports whether the node says that it is the master of a slot.
 func (s *Server) Serves(slot int) bool {
-	nodes, err := s.try("CLUSTER", "NODES")
+	nodes, err := s.Try("CLUSTER", "NODES")
 	if err != nil {
 		return false
 	}

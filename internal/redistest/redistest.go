@@ -19,10 +19,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/semelhq/semel/internal/stage"
 )
 
 // binary is the program to run, looked up in PATH. Set SEMEL_REDIS_SERVER to run another one,
@@ -59,7 +62,7 @@ type Server struct {
 	path    string
 	args    []string
 	port    int
-	process *process
+	process *stage.Process
 	client  rueidis.Client
 }
 
@@ -97,7 +100,7 @@ func newServer(tb testing.TB, settings ...string) *Server {
 			s.client.Close()
 		}
 		if s.process != nil {
-			s.process.kill()
+			s.process.Kill()
 		}
 	})
 	return s
@@ -110,14 +113,18 @@ func (s *Server) URL() string { return "redis://" + s.Addr }
 // running.
 func (s *Server) Restart() {
 	s.tb.Helper()
-	p, err := start(s.path, s.args, s.environ())
+	cmd := exec.Command(s.path, s.args...)
+	if e, ok := s.tb.(interface{ Environ() []string }); ok {
+		cmd.Env = append(os.Environ(), e.Environ()...)
+	}
+	p, err := stage.Run(cmd)
 	if err != nil {
 		s.tb.Fatalf("start %s: %v", s.path, err)
 	}
 	s.process = p
 	Eventually(s.tb, "the server "+s.Addr+" answers", func() error {
 		select {
-		case <-p.ended:
+		case <-p.Exited():
 			log, _ := os.ReadFile(filepath.Join(s.Dir, "log"))
 			s.tb.Fatalf("%s has ended:\n%s", s.path, log)
 		default:
@@ -132,36 +139,30 @@ func (s *Server) Restart() {
 			}
 			s.client = c
 		}
-		_, err := s.try("PING")
+		_, err := s.Try("PING")
 		return err
 	})
-}
-
-func (s *Server) environ() []string {
-	if e, ok := s.tb.(interface{ Environ() []string }); ok {
-		return append(os.Environ(), e.Environ()...)
-	}
-	return nil
 }
 
 // Kill kills the process by SIGKILL and returns once it is gone.
 func (s *Server) Kill() {
 	s.tb.Helper()
-	if !s.process.kill() {
+	if !s.Running() {
 		s.tb.Fatalf("the server %s had ended before it was killed", s.Addr)
 	}
+	s.process.Kill()
 }
 
 // Pause stops the process as if its machine hung: until Resume, connections stay open and
 // get no answers.
-func (s *Server) Pause() { s.signal(pauseSignal) }
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
 
 // Resume continues a paused process.
-func (s *Server) Resume() { s.signal(resumeSignal) }
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig os.Signal) {
 	s.tb.Helper()
-	if err := s.process.cmd.Process.Signal(sig); err != nil {
+	if err := s.process.Signal(sig); err != nil {
 		s.tb.Fatalf("signal %v to the server %s: %v", sig, s.Addr, err)
 	}
 }
@@ -169,15 +170,15 @@ func (s *Server) signal(sig os.Signal) {
 // Do runs a command on this server and returns the reply as text.
 func (s *Server) Do(args ...string) string {
 	s.tb.Helper()
-	answer, err := s.try(args...)
+	answer, err := s.Try(args...)
 	if err != nil {
 		s.tb.Fatalf("%s on %s: %v", args[0], s.Addr, err)
 	}
 	return answer
 }
 
-// try runs a command that may fail.
-func (s *Server) try(args ...string) (string, error) {
+// Try is Do for a command that may fail.
+func (s *Server) Try(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	m, err := s.client.Do(ctx, s.client.B().Arbitrary(args...).Build()).ToMessage()
@@ -195,9 +196,6 @@ func (s *Server) try(args ...string) (string, error) {
 	}
 	return m.ToString()
 }
-
-// Try is Do for a command that may fail.
-func (s *Server) Try(args ...string) (string, error) { return s.try(args...) }
 
 // Eventually calls f until it returns nil, and fails the test if it never does.
 func Eventually(tb testing.TB, what string, f func() error) {

@@ -24,7 +24,7 @@ func TestAClusterServesEverySlotAndFailsOver(t *testing.T) {
 	first := c.Nodes[0]
 	first.Kill()
 	Eventually(t, "the replica takes over", func() error {
-		_, err := c.Nodes[3].try("SET", "{"+tagIn(t, c, 0)+"}", "x")
+		_, err := c.Nodes[3].Try("SET", "{"+tagIn(t, c, 0)+"}", "x")
 		return err
 	})
 	first.Restart()

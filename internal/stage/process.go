@@ -27,7 +27,8 @@ type Address struct {
 type Process struct {
 	// Address is where it serves, if it was started by [Start].
 	Address
-	// Stdin is its standard input. Programs that end with it can't outlive this process.
+	// Stdin is its standard input, unless it was started by [Run]. Programs that end with it
+	// can't outlive this process.
 	Stdin io.WriteCloser
 
 	cmd    *exec.Cmd
@@ -87,7 +88,7 @@ func Start(ctx context.Context, cmd *exec.Cmd) (*Process, error) {
 // Launch starts a program without waiting for it. read reads its standard output to the
 // end, and calls ready when the program serves.
 func Launch(cmd *exec.Cmd, read func(out io.Reader, ready func())) (p *Process, err error) {
-	p = &Process{cmd: cmd, ready: make(chan struct{}), exited: make(chan struct{})}
+	p = newProcess(cmd)
 	if cmd.Stderr == nil {
 		cmd.Stderr = &p.stderr
 	}
@@ -99,20 +100,9 @@ func Launch(cmd *exec.Cmd, read func(out io.Reader, ready func())) (p *Process, 
 		return nil, err
 	}
 	cmd.Stdout = in
-	dieWithParent(cmd)
-	started, ended := make(chan error, 1), make(chan error, 1)
-	go func() {
-		// The child ends when the thread that has started it does, so that stays.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		_ = in.Close() // the child has its own
-		started <- err
-		if err == nil {
-			ended <- cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
+	ended, err := p.run()
+	_ = in.Close() // the child has its own
+	if err != nil {
 		return nil, errors.Join(err, out.Close())
 	}
 	go func() {
@@ -122,6 +112,42 @@ func Launch(cmd *exec.Cmd, read func(out io.Reader, ready func())) (p *Process, 
 		close(p.exited)
 	}()
 	return p, nil
+}
+
+// Run starts a program that prints nothing to wait for, as a database server. You say where
+// its output goes.
+func Run(cmd *exec.Cmd) (*Process, error) {
+	p := newProcess(cmd)
+	ended, err := p.run()
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		p.err = <-ended
+		close(p.exited)
+	}()
+	return p, nil
+}
+
+func newProcess(cmd *exec.Cmd) *Process {
+	return &Process{cmd: cmd, ready: make(chan struct{}), exited: make(chan struct{})}
+}
+
+// run starts the program, which ends with this process even if that is killed.
+func (p *Process) run() (ended <-chan error, err error) {
+	dieWithParent(p.cmd)
+	started, end := make(chan error, 1), make(chan error, 1)
+	go func() {
+		// The child ends when the thread that has started it does, so that stays.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			end <- p.cmd.Wait()
+		}
+	}()
+	return end, <-started
 }
 
 // PID is the process's number.
@@ -149,7 +175,9 @@ func (p *Process) Signal(sig os.Signal) error { return p.cmd.Process.Signal(sig)
 // Kill ends the program at once, as kill -9 does, and waits until it is gone.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // it may be gone already
-	_ = p.Stdin.Close()      // which ends what it has started itself
+	if p.Stdin != nil {
+		_ = p.Stdin.Close() // which ends what it has started itself
+	}
 	<-p.exited
 }
 

@@ -1,11 +1,11 @@
 //go:build !linux
 
-package pgserver
+package pgtest
 
 import "os/exec"
 
 // confine leaves a program as it is.
 func confine(*exec.Cmd) error { return nil }
 
-// Own leaves a file as it is.
-func Own(string) error { return nil }
+// own leaves a file as it is.
+func own(string) error { return nil }

@@ -1,4 +1,4 @@
-package pgserver
+package pgtest
 
 import (
 	"fmt"
@@ -24,8 +24,8 @@ func confine(cmd *exec.Cmd) error {
 	return nil
 }
 
-// Own gives a file to the user that [Command] runs programs as.
-func Own(path string) error {
+// own gives a file to the user that [command] runs programs as.
+func own(path string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
