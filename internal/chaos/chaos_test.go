@@ -21,12 +21,7 @@ var (
 	duration = flag.Duration("chaos.duration", 0, "how long there are calls and faults, over all stores together; 0 for a short look that it works")
 	stores   = flag.String("chaos.store", strings.Join(Stores, ","), "which stores")
 	seed     = flag.Uint64("chaos.seed", 1, "what decides on calls and faults; further rounds have the next ones")
-	nodes    = flag.Int("chaos.nodes", 3, "how many nodes, on stores that allow several")
-	rate     = flag.Float64("chaos.rate", 20, "calls a second, each with several deliveries")
-	clocks   = flag.Bool("chaos.clocks", true, "build nodes whose clocks can be moved, which takes a minute or two the first time")
 	faults   = flag.String("chaos.faults", "", "only faults whose name this regular expression matches")
-	keep     = flag.Bool("chaos.keep", false, "keep what the nodes have said, also of a run without a violation")
-	logFile  = flag.String("chaos.log", "", "`file` that gets the histories of all calls")
 	loud     = flag.Bool("chaos.loud", false, "say what is going on")
 )
 
@@ -78,15 +73,17 @@ func TestChaos(t *testing.T) {
 	t.Run("on", func(t *testing.T) {
 		for _, store := range list {
 			t.Run(store, func(t *testing.T) {
-				o := Options{Store: store, Seed: *seed, Nodes: *nodes, Keep: *keep}
-				talk(t, &o)
+				o := Options{Store: store, Seed: *seed, Nodes: 3, Rate: 20, Clocks: true}
+				if *loud {
+					o.Tell = func(text string) { fmt.Fprintln(os.Stderr, text) }
+				}
 				if look {
 					t.Parallel()
-					o.Nodes, o.Rate, o.Duration, o.Faults, o.Brief = 2, 5, 6*time.Second, lookFaults, true
+					o.Nodes, o.Rate, o.Clocks, o.Duration, o.Faults, o.Brief = 2, 5, false, 6*time.Second, lookFaults, true
 					runOnce(t, o)
 					return
 				}
-				o.Rate, o.Clocks, o.Faults = *rate, *clocks, regexp.MustCompile(*faults)
+				o.Faults = regexp.MustCompile(*faults)
 				for left := *duration / time.Duration(len(list)); left > 0; left -= roundLength {
 					o.Duration = min(left, roundLength)
 					runOnce(t, o)
@@ -95,22 +92,6 @@ func TestChaos(t *testing.T) {
 			})
 		}
 	})
-}
-
-// talk lets a run say what the flags ask for.
-func talk(t *testing.T, o *Options) {
-	t.Helper()
-	if *loud {
-		o.Tell = func(text string) { fmt.Fprintln(os.Stderr, text) }
-	}
-	if *logFile != "" {
-		file, err := os.OpenFile(*logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = file.Close() })
-		o.Log = file
-	}
 }
 
 // runOnce does a run and wants it to break no rule.

@@ -27,17 +27,15 @@ type crew struct {
 
 // box holds the deliveries that were given to one process.
 type box struct {
-	mu     sync.Mutex
-	more   *sync.Cond
-	queue  []job
-	open   map[int]job // not ended yet
-	closed bool
+	queue chan job
+	gone  chan struct{} // closed when the process has ended
+
+	mu   sync.Mutex
+	open map[int]job // not ended yet; nil once the process is gone
 }
 
 func newBox() *box {
-	b := &box{open: map[int]job{}}
-	b.more = sync.NewCond(&b.mu)
-	return b
+	return &box{queue: make(chan job, maxUnderWay), gone: make(chan struct{}), open: map[int]job{}}
 }
 
 func newCrew(r *run, name string, nodes []string) *crew {
@@ -79,35 +77,32 @@ func (b *box) feed(in io.WriteCloser, config workerConfig) {
 	enc := json.NewEncoder(in)
 	err := enc.Encode(config)
 	for err == nil {
-		b.mu.Lock()
-		for len(b.queue) == 0 && !b.closed {
-			b.more.Wait()
-		}
-		if b.closed {
-			b.mu.Unlock()
+		select {
+		case j := <-b.queue:
+			err = enc.Encode(j)
+		case <-b.gone:
 			return
 		}
-		j := b.queue[0]
-		b.queue = b.queue[1:]
-		b.mu.Unlock()
-		err = enc.Encode(j)
 	}
 }
 
-// give hands a delivery to the process, or reports that it is gone.
+// give hands a delivery to the process, or reports that it is gone or has too many.
 func (c *crew) give(j job) bool {
 	c.mu.Lock()
 	b := c.box
 	c.mu.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed {
+	if b.open == nil {
 		return false
 	}
-	b.open[j.ID] = j
-	b.queue = append(b.queue, j)
-	b.more.Signal()
-	return true
+	select {
+	case b.queue <- j:
+		b.open[j.ID] = j
+		return true
+	default:
+		return false
+	}
 }
 
 // read reads the process's output. Deliveries that it hasn't ended when it dies are
@@ -128,11 +123,10 @@ func (c *crew) read(out io.Reader, ready func()) {
 			c.run.ended()
 		}
 	})
+	close(b.gone)
 	b.mu.Lock()
-	b.closed = true
 	left := b.open
 	b.open = nil
-	b.more.Signal()
 	b.mu.Unlock()
 	for _, j := range left {
 		c.run.again(j)

@@ -5,7 +5,6 @@ package chaos
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +15,7 @@ import (
 // disk is a separate file system, in a file, that can fail. Only root can make one.
 type disk struct {
 	image, dir string
-	guard      io.Closer // unmounts it once the rig is gone
+	unguard    func() // ends the process that unmounts it once the rig is gone
 
 	mu sync.Mutex // held by the fault that affects it
 }
@@ -43,18 +42,11 @@ func newDisk(dir string) (*disk, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
-	d.guard = &guarded{in, guard}
+	d.unguard = func() {
+		_ = in.Close()
+		_ = guard.Wait() // the disk is unmounted already
+	}
 	return d, nil
-}
-
-// guarded runs the process that unmounts a disk when the rig is gone.
-type guarded struct {
-	in  io.Closer
-	cmd *exec.Cmd
-}
-
-func (g *guarded) Close() error {
-	return errors.Join(g.in.Close(), g.cmd.Wait())
 }
 
 // command runs a program.
@@ -71,8 +63,8 @@ func (d *disk) mount() error { return command("mount", "-o", "loop", d.image, d.
 func (d *disk) close() error {
 	_ = command("fsfreeze", "-u", d.dir) // it is frozen only if a fault was cut off
 	err := command("umount", d.dir)
-	if d.guard != nil {
-		_ = d.guard.Close() // the disk is unmounted already
+	if d.unguard != nil {
+		d.unguard()
 	}
 	return err
 }

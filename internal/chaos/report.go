@@ -42,7 +42,7 @@ type Report struct {
 	Violations []history.Violation
 	// Histories of the calls that break a rule.
 	Histories []string
-	// Dir has the nodes' logs, if it was kept.
+	// Dir has the nodes' logs; it is kept if there were violations.
 	Dir string
 }
 
@@ -164,11 +164,6 @@ func (r *run) report(seconds float64, s *injector) *Report {
 		}
 		for _, text := range crashes(readFile(n.log), len(r.ground.disks) > 0) {
 			rep.Violations = append(rep.Violations, history.Violation{Rule: ruleCrash, Text: n.name + ": " + text})
-		}
-	}
-	if r.opts.Log != nil {
-		for _, key := range r.log.Keys() {
-			fmt.Fprintf(r.opts.Log, "%s\n%s\n", key, r.log.Print(key, r.begun))
 		}
 	}
 	told := map[string]bool{}

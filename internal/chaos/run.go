@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http/httptest"
 	"os"
@@ -36,12 +35,8 @@ type Options struct {
 	Faults *regexp.Regexp
 	// Brief runs have work and faults that last a moment, and end soon.
 	Brief bool
-	// Keep keeps the directory of the run, even if it has found nothing.
-	Keep bool
 	// Tell, if it isn't nil, is called with the progress.
 	Tell func(text string)
-	// Log, if it is not nil, gets the histories of all calls.
-	Log io.Writer
 }
 
 // run is a run under way.
@@ -78,7 +73,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	r := &run{opts: o, dir: dir, log: history.NewLog(rules, lease), begun: now(), t: &tb{ctx: context.WithoutCancel(ctx), dir: dir}}
 	var rep *Report
 	defer func() {
-		if o.Keep || rep != nil && !rep.OK() {
+		if rep != nil && !rep.OK() {
 			_ = os.Remove(filepath.Join(dir, "disk.img"))
 			return
 		}
