@@ -101,13 +101,13 @@ func (s *verbs) Close() error {
 func (s *verbs) Extras() store.Extras {
 	x := s.inner.Extras()
 	if x.Due != nil {
-		x.Due = dueVerb{s, x.Due}
+		x.Due = s
 	}
 	if x.Purge != nil {
-		x.Purge = purgeVerb{s, x.Purge}
+		x.Purge = s
 	}
 	if x.Search != nil {
-		x.Search = searchVerb{s, x.Search}
+		x.Search = s
 	}
 	if x.Evidence != nil {
 		x.Evidence = evidenceVerb{s, x.Evidence}
@@ -115,31 +115,19 @@ func (s *verbs) Extras() store.Extras {
 	return x
 }
 
-type dueVerb struct {
-	verbs *verbs
-	inner store.DueIndex
+// Due is [store.DueIndex.Due].
+func (s *verbs) Due(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
+	return call(ctx, s, Due, func(ctx context.Context) (store.DuePage, error) { return s.inner.Extras().Due.Due(ctx, q) })
 }
 
-func (s dueVerb) Due(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
-	return call(ctx, s.verbs, Due, func(ctx context.Context) (store.DuePage, error) { return s.inner.Due(ctx, q) })
+// Purge is [store.Purger.Purge].
+func (s *verbs) Purge(ctx context.Context, refs []store.Ref) (int, error) {
+	return call(ctx, s, Purge, func(ctx context.Context) (int, error) { return s.inner.Extras().Purge.Purge(ctx, refs) })
 }
 
-type purgeVerb struct {
-	verbs *verbs
-	inner store.Purger
-}
-
-func (s purgeVerb) Purge(ctx context.Context, refs []store.Ref) (int, error) {
-	return call(ctx, s.verbs, Purge, func(ctx context.Context) (int, error) { return s.inner.Purge(ctx, refs) })
-}
-
-type searchVerb struct {
-	verbs *verbs
-	inner store.Searcher
-}
-
-func (s searchVerb) Search(ctx context.Context, q store.Query) (store.Page, error) {
-	return call(ctx, s.verbs, Search, func(ctx context.Context) (store.Page, error) { return s.inner.Search(ctx, q) })
+// Search is [store.Searcher.Search].
+func (s *verbs) Search(ctx context.Context, q store.Query) (store.Page, error) {
+	return call(ctx, s, Search, func(ctx context.Context) (store.Page, error) { return s.inner.Extras().Search.Search(ctx, q) })
 }
 
 // evidenceVerb is an evidence log whose appending can be made to fail.

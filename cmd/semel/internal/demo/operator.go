@@ -66,9 +66,7 @@ func (s *storm) settleAll(ctx context.Context, records *semelclient.Client, held
 		if err != nil {
 			return err
 		}
-		s.mu.Lock()
-		s.report.Held++
-		s.mu.Unlock()
+		s.note(func(r *DoorReport) { r.Held++ })
 	}
 	return nil
 }

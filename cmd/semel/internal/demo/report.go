@@ -125,34 +125,37 @@ func (r *Recovery) path() string {
 	return strings.Join(steps, ", ")
 }
 
+// faults are what was wrong, in words; never nil, so that JSON has a list.
+type faults []string
+
+func (f *faults) must(what string, ok bool) {
+	if !ok {
+		*f = append(*f, what)
+	}
+}
+
+func (f *faults) want(what string, got, want int) {
+	f.must(fmt.Sprintf("%s: %d instead of %d", what, got, want), got == want)
+}
+
 // judge compares the results with Semel's promises.
 func (r *Report) judge() {
-	r.Faults = []string{}
-	want := func(what string, got, want int) {
-		if got != want {
-			r.Faults = append(r.Faults, fmt.Sprintf("%s: %d instead of %d", what, got, want))
-		}
-	}
-	must := func(what string, ok bool) {
-		if !ok {
-			r.Faults = append(r.Faults, what)
-		}
-	}
-	want("copies sent without a guard", r.Control.Sent, orders*copies)
-	want("charges without a guard, one for each copy", r.Control.Effects, orders*copies)
-	want("copies without an answer, without a guard", r.Control.Failed, 0)
-	want("copies sent through the guard", r.Protected.Sent, orders*copies)
-	want("charges behind the guard", r.Protected.Effects, orders)
-	want("copies that executed behind the guard", r.Protected.Executed, orders)
-	want("copies replayed behind the guard", r.Protected.Replayed, orders*(copies-1))
-	want("copies without a successful answer behind the guard", r.Protected.Failed, 0)
-	want("orders whose copies got different answers behind the guard", r.Protected.Differing, 0)
-	want("status for a changed amount", r.Conflict.Status, http.StatusUnprocessableEntity)
-	want("charges after the changed amount", r.Conflict.Effects, 1)
-	want("charges after the lost response", r.LostResponse.Effects, 1)
-	must("the retry after the lost response got no stored answer", r.LostResponse.Replayed)
-	want("charges after the crash", r.Crash.Effects, 1)
-	want("attempts at the charge that was under way in the crash", r.Crash.Attempts, 1)
-	must("the last retry after the crash got no stored answer", r.Crash.Replayed)
-	r.OK = len(r.Faults) == 0
+	f := faults{}
+	f.want("copies sent without a guard", r.Control.Sent, orders*copies)
+	f.want("charges without a guard, one for each copy", r.Control.Effects, orders*copies)
+	f.want("copies without an answer, without a guard", r.Control.Failed, 0)
+	f.want("copies sent through the guard", r.Protected.Sent, orders*copies)
+	f.want("charges behind the guard", r.Protected.Effects, orders)
+	f.want("copies that executed behind the guard", r.Protected.Executed, orders)
+	f.want("copies replayed behind the guard", r.Protected.Replayed, orders*(copies-1))
+	f.want("copies without a successful answer behind the guard", r.Protected.Failed, 0)
+	f.want("orders whose copies got different answers behind the guard", r.Protected.Differing, 0)
+	f.want("status for a changed amount", r.Conflict.Status, http.StatusUnprocessableEntity)
+	f.want("charges after the changed amount", r.Conflict.Effects, 1)
+	f.want("charges after the lost response", r.LostResponse.Effects, 1)
+	f.must("the retry after the lost response got no stored answer", r.LostResponse.Replayed)
+	f.want("charges after the crash", r.Crash.Effects, 1)
+	f.want("attempts at the charge that was under way in the crash", r.Crash.Attempts, 1)
+	f.must("the last retry after the crash got no stored answer", r.Crash.Replayed)
+	r.Faults, r.OK = f, len(f) == 0
 }

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -133,7 +134,7 @@ func (s *storm) send(ctx context.Context, x delivery) {
 	var got reply
 	var err error
 	for begin := time.Now(); time.Since(begin) < retryTimeout && ctx.Err() == nil; {
-		s.tried()
+		s.note(func(r *DoorReport) { r.Requests++ })
 		if got, err = s.door.deliver(ctx, s.target(), x.order, x.copy); err == nil && got.final {
 			break
 		}
@@ -144,7 +145,7 @@ func (s *storm) send(ctx context.Context, x delivery) {
 
 // leave delivers once, and doesn't wait for the answer.
 func (s *storm) leave(ctx context.Context, x delivery) {
-	s.tried()
+	s.note(func(r *DoorReport) { r.Requests++ })
 	if w, ok := s.door.(workplace); ok && !s.opts.Unguarded {
 		_ = w.leave(ctx, s.target(), x.order, x.copy) // nobody is there to see it
 		return
@@ -159,10 +160,11 @@ func (s *storm) target() *target {
 	return &target{client: s.client, guard: at.URL, provider: s.provider.URL, token: s.token, unguarded: s.opts.Unguarded, killed: s.killed}
 }
 
-func (s *storm) tried() {
+// note changes the report.
+func (s *storm) note(change func(r *DoorReport)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.report.Requests++
+	change(&s.report)
 }
 
 func (s *storm) finished() {
@@ -178,21 +180,14 @@ func (s *storm) answered(o order, got reply, err error) {
 	defer s.mu.Unlock()
 	if err != nil || !got.final || !got.good {
 		s.report.Failed++
-		if s.report.Trouble == "" {
-			s.report.Trouble = trouble(got, err)
+		if err != nil {
+			got.same = err.Error()
 		}
+		s.report.Trouble = cmp.Or(s.report.Trouble, got.same)
 		return
 	}
 	s.report.Answers++
 	s.answers.Add(o.Order, got.same)
-}
-
-// trouble is what a sender got in the end that got no answer.
-func trouble(got reply, err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return got.same
 }
 
 // show notes what happens to Semel, and which process was killed.

@@ -1,7 +1,5 @@
 package demo
 
-import "fmt"
-
 // TourReport has the results of the tour; semel demo --tour --json prints it.
 type TourReport struct {
 	OK      bool         `json:"ok"`
@@ -45,23 +43,14 @@ type DoorReport struct {
 
 // judge compares the results with Semel's promises.
 func (r *DoorReport) judge() {
-	r.Faults = []string{}
-	want := func(what string, got, want int) {
-		if got != want {
-			r.Faults = append(r.Faults, fmt.Sprintf("%s: %d instead of %d", what, got, want))
-		}
-	}
-	want("charges", r.Effects, r.Orders)
-	want("orders charged exactly once", r.Once, r.Orders)
-	want("senders that stayed and got an answer", r.Answers, r.Sent-r.HungUp)
-	want("orders whose senders got different answers", r.Differing, 0)
-	if r.KilledPID == 0 {
-		r.Faults = append(r.Faults, "Semel was not killed")
-	}
-	if r.Trouble != "" {
-		r.Faults = append(r.Faults, "a sender got: "+r.Trouble)
-	}
-	r.OK = len(r.Faults) == 0
+	f := faults{}
+	f.want("charges", r.Effects, r.Orders)
+	f.want("orders charged exactly once", r.Once, r.Orders)
+	f.want("senders that stayed and got an answer", r.Answers, r.Sent-r.HungUp)
+	f.want("orders whose senders got different answers", r.Differing, 0)
+	f.must("Semel was not killed", r.KilledPID != 0)
+	f.must("a sender got: "+r.Trouble, r.Trouble == "")
+	r.Faults, r.OK = f, len(f) == 0
 }
 
 // judge sums up the doors.
