@@ -69,7 +69,7 @@ func TestChaos(t *testing.T) {
 	})
 	look := *duration == 0
 	list := strings.Split(*stores, ",")
-	// All stores at once: a look is mostly waiting.
+	// All stores at once: a run mostly waits.
 	t.Run("on", func(t *testing.T) {
 		for _, store := range list {
 			t.Run(store, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestChaos(t *testing.T) {
 				if *loud {
 					o.Tell = func(text string) { fmt.Fprintln(os.Stderr, text) }
 				}
+				t.Parallel()
 				if look {
-					t.Parallel()
 					o.Nodes, o.Rate, o.Clocks, o.Duration, o.Faults, o.Brief = 2, 5, false, 6*time.Second, lookFaults, true
 					runOnce(t, o)
 					return
