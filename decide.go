@@ -250,6 +250,7 @@ func end(cur *Record, ev event, now store.Instant, res Result, failure *store.Fa
 	if err != nil {
 		return nil, err
 	}
+	next.Attributes, res.Attributes = cur.Attributes.With(res.Attributes), nil
 	if len(res.Data) > cur.Policy.MaxResult {
 		res = Result{Tombstone: true}
 	}

@@ -229,7 +229,7 @@ func (a *Attempt) SettleEffect(ctx context.Context, f store.EffectFinding) error
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(f.Result.Data) > a.claim.Policy.MaxResult {
-		f.Result = Result{Tombstone: true}
+		f.Result = Result{Tombstone: true, Attributes: f.Result.Attributes}
 	}
 	if a.ended != evNone {
 		return &Error{Code: CodeAlreadyEnded, Message: "the attempt ended while effect " + f.Name + " was running"}
@@ -305,6 +305,7 @@ func changeEffect(cur *Record, name string, now store.Instant, change func(*stor
 		next.Effects = append(next.Effects, store.EffectRecord{Name: name})
 	}
 	change(&next.Effects[i])
+	next.Attributes, next.Effects[i].Result.Attributes = next.Attributes.With(next.Effects[i].Result.Attributes), nil
 	if ef := &next.Effects[i]; !ledgerHolds(next, ef) {
 		ef.Result = Result{Tombstone: true}
 	}

@@ -210,7 +210,7 @@ func (s *Settlement) isZero() bool {
 func settling(f *store.EffectFinding, p *store.Policy, now store.Instant) func(*store.EffectRecord) {
 	res := f.Result
 	if len(res.Data) > p.MaxResult {
-		res = Result{Tombstone: true}
+		res = Result{Tombstone: true, Attributes: res.Attributes}
 	}
 	return func(ef *store.EffectRecord) {
 		ef.State, ef.Result, ef.Failure, ef.SettledAt = f.State, res, kept(f.Failure), now

@@ -43,4 +43,6 @@ func cut(s string) string {
 }
 
 // sentResult always uses base64, so that no encoder on the way can change a byte.
-func sentResult(res semel.Result) wire.Result { return wire.Result{Bytes: wire.Base64(res.Data)} }
+func sentResult(res semel.Result) wire.Result {
+	return wire.Result{Bytes: wire.Base64(res.Data), Attributes: res.Attributes}
+}

@@ -1,6 +1,10 @@
 package store
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
 
 // Attributes are facts about a call that are kept with its record. They aren't part of
 // its identity and aren't compared. Put things here that don't belong in a key, such as
@@ -37,6 +41,22 @@ const (
 	// of two bytes, in base64.
 	maxEncodedID = (1 + 3*(MaxNameLen+2) + MaxKeyLen + 2 + 2) / 3 * 4
 )
+
+// With returns the attributes and those of more, of which it leaves out what isn't valid or
+// doesn't fit. Neither map is changed.
+func (a Attributes) With(more Attributes) Attributes {
+	if len(more) == 0 {
+		return a
+	}
+	all := make(Attributes, len(a)+len(more))
+	maps.Copy(all, a)
+	for _, name := range slices.Sorted(maps.Keys(more)) {
+		if _, there := all[name]; (there || len(all) < MaxAttributes) && (Attributes{name: more[name]}).Validate() == nil {
+			all[name] = more[name]
+		}
+	}
+	return all
+}
 
 // Validate rejects attributes that are too many, too long, or not text that every store
 // can keep. The error has [CodeInvalidCall].

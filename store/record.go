@@ -94,7 +94,8 @@ type Record struct {
 	// Earlier holds the ended attempts before the newest one, oldest first. At
 	// most [MaxEarlier] are kept.
 	Earlier []AttemptRecord
-	// Attributes are what the first delivery of this call said about it.
+	// Attributes are what the first delivery of this call said about it, and what its
+	// answers did; see [Result].Attributes.
 	Attributes Attributes
 	// Confirmation is how the call was confirmed, or is to be; nil where its
 	// operation asks for none.
@@ -142,6 +143,11 @@ type Result struct {
 	// streamed, or not fit to be repeated. Data may still tell something about
 	// it. The call does not run again.
 	Tombstone bool
+	// Attributes are facts that only the answer tells, such as the id of what it has
+	// made. The write that ends the attempt, or settles the effect, adds them to those of
+	// the record, and a stored result has none. One that isn't valid, or is too many, is left out, because
+	// an outcome must not be lost for it.
+	Attributes Attributes
 }
 
 // IsZero reports whether there is no result.

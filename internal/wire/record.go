@@ -35,7 +35,7 @@ type Record struct {
 	ExpiresAt    store.Instant          `json:"expires_at,omitzero" format:"date-time" doc:"When the outcome is forgotten."`
 	Attempts     []Attempt              `json:"attempts" nullable:"false" doc:"The ended attempts that are kept, the oldest first, and the newest one."`
 	Effects      []Effect               `json:"effects" nullable:"false" doc:"The ledger of external calls."`
-	Attributes   store.Attributes       `json:"attributes,omitempty" nullable:"false" doc:"What the first delivery said about the call."`
+	Attributes   store.Attributes       `json:"attributes,omitempty" nullable:"false" doc:"What the first delivery said about the call, and what its outcomes did."`
 	Confirmation *Confirmation          `json:"confirmation,omitempty" doc:"How the call was confirmed, or is to be."`
 	Messages     []Outgoing             `json:"messages,omitempty" nullable:"false" doc:"What the completed call sends."`
 	Compensation *Compensation          `json:"compensation,omitempty" doc:"The call that undoes this one."`

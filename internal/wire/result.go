@@ -9,12 +9,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // Result is a result as JSON, or as arbitrary bytes in base64.
 type Result struct {
 	JSON  json.RawMessage `json:"result,omitempty" doc:"What duplicates get. White space is not kept; use result_base64 for bytes that must stay as they are."`
 	Bytes *string         `json:"result_base64,omitempty" doc:"The same as bytes, in base64."`
+	// Attributes are added to those of the record.
+	Attributes store.Attributes `json:"attributes,omitempty" nullable:"false" doc:"Facts that only the outcome tells, such as the id of what was made. They are added to those of the record, and any that is too long or too many is left out."`
 }
 
 // KeptResult is a result as it was recorded.

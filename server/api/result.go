@@ -10,6 +10,7 @@ import (
 
 // result converts a result for the engine. path is where its members are.
 func (a *API) result(given wire.Result, path string) (res semel.Result, err error) {
+	res.Attributes = given.Attributes
 	switch {
 	case given.JSON != nil && given.Bytes != nil:
 		return res, a.invalid(path+".result_base64", "a result is JSON or bytes, not both")

@@ -139,6 +139,7 @@ var fields = rapid.MakeConfig{
 		reflect.TypeFor[store.AttemptRecord](): {"Holder": drawText().AsAny()},
 		reflect.TypeFor[store.Compensation]():  {"Reason": drawText().AsAny(), "Key": drawName(maxKey).AsAny()},
 		reflect.TypeFor[store.Policy]():        {"MaxResult": rapid.Int().AsAny()},
+		reflect.TypeFor[store.Result]():        {"Attributes": rapid.Just[store.Attributes](nil).AsAny()}, // no stored result has any
 	},
 }
 
