@@ -141,6 +141,7 @@ func importFaults(rule importRule, pkgs []pkg) []string {
 var layers = [][]string{
 	{"internal/argschema", "internal/body", "internal/canon", "internal/gather", "internal/hub", "internal/problem", "internal/spelling", "internal/stage", "transport/safehttp"},
 	{"internal/keytemplate", "internal/strictyaml"},
+	{"internal/selector"},
 	{"=store"},
 	{"store/codec", "internal/offsetclock"},
 	{"."},

@@ -92,9 +92,9 @@ func syntaxProblems(err error) []Problem {
 	return problems
 }
 
-// storedPrefix marks a value that was stored with the intent before the first delivery. A
+// StoredPrefix marks a value that was stored with the intent before the first delivery. A
 // time or a nonce may enter a key only as such.
-const storedPrefix = "intent."
+const StoredPrefix = "intent."
 
 // nameRule refuses field names by the words in them.
 type nameRule struct {
@@ -105,7 +105,7 @@ type nameRule struct {
 	endings    []string // as the last of several words
 	message    string
 	suggestion string
-	stored     bool // allowed under storedPrefix
+	stored     bool // allowed under StoredPrefix
 }
 
 func (r *nameRule) suggest(name string) string { return strings.ReplaceAll(r.suggestion, "NAME", name) }
@@ -132,7 +132,7 @@ var nameRules = []nameRule{
 		alone:      []string{"uuid", "guid", "ulid", "ksuid", "nanoid"},
 		phrases:    []string{"new uuid", "uuid v4", "uuid v7", "uuid4", "uuid7", "generated id"},
 		message:    "it is made anew for each delivery",
-		suggestion: "use the id of the thing itself, which every delivery carries, or, if it was stored with the intent before the first delivery, say so: {" + storedPrefix + "NAME}",
+		suggestion: "use the id of the thing itself, which every delivery carries, or, if it was stored with the intent before the first delivery, say so: {" + StoredPrefix + "NAME}",
 		stored:     true,
 	},
 	{
@@ -140,7 +140,7 @@ var nameRules = []nameRule{
 		words:      []string{"timestamp", "timestamps", "ts", "now", "today", "time", "datetime", "date", "epoch", "unix", "millis", "nanos", "clock", "iat", "nbf", "exp", "expiry", "expires"},
 		endings:    []string{"at"},
 		message:    "a time is another one in every delivery",
-		suggestion: "leave it out, or, if it was stored with the intent before the first delivery, say so: {" + storedPrefix + "NAME}",
+		suggestion: "leave it out, or, if it was stored with the intent before the first delivery, say so: {" + StoredPrefix + "NAME}",
 		stored:     true,
 	},
 	{
@@ -157,7 +157,7 @@ func ruleAgainst(name string) (*nameRule, bool) {
 	joined := " " + strings.Join(words, " ") + " "
 	for i := range nameRules {
 		r := &nameRules[i]
-		if r.stored && strings.HasPrefix(name, storedPrefix) {
+		if r.stored && strings.HasPrefix(name, StoredPrefix) {
 			continue
 		}
 		has := func(phrase string) bool { return strings.Contains(joined, " "+phrase+" ") }

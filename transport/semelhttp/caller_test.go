@@ -112,7 +112,8 @@ func TestScopesCantImitateEachOther(t *testing.T) {
 		maps.Copy(r.Header, header)
 		r.Header.Set("Idempotency-Key", "k")
 		r.Header.Set("Authorization", "Bearer alice")
-		id, _, code := i.ID(r)
+		got, code := i.ID(r, nil)
+		id := got.ID
 		if code != "" {
 			t.Fatal(code)
 		}
@@ -126,8 +127,8 @@ func TestScopesCantImitateEachOther(t *testing.T) {
 	}
 	r := httptest.NewRequest(http.MethodPost, "http://A.example/a/b?c", nil)
 	r.Header = http.Header{"Idempotency-Key": {"k"}, "Authorization": {"x"}, "A": {"acct_1"}}
-	id, _, _ := i.ID(r)
-	if _, scope := id.Scope(); scope != "path=/a/b&A=acct_1&Host=a.example" {
+	got, _ := i.ID(r, nil)
+	if _, scope := got.ID.Scope(); scope != "path=/a/b&A=acct_1&Host=a.example" {
 		t.Errorf("people read %q", scope)
 	}
 }

@@ -53,6 +53,7 @@ func (x *exchange) Run(e door.Execution) semel.Ending {
 	}
 	c.closed = true
 	x.end = c.ending()
+	x.end.Result.Attributes = c.learned()
 	if x.late = e.Late() && c.scope.concluded() == nil && c.failed == nil; x.late {
 		x.end = semel.Ending{Disposition: semel.DispositionAborted, Failure: x.end.Failure}
 		x.late = c.status < http.StatusInternalServerError // otherwise that is the answer

@@ -48,9 +48,11 @@ var bodyModes = []BodyMode{BodyAuto, BodyRaw, BodyJSON, BodyForm, BodyMultipart}
 // so that an old digest shows as a conflict and not as a match.
 const fingerprintVersion = "semel-http-1"
 
-// bodyMode is the mode for one request.
-func (h *handler) bodyMode(header http.Header) BodyMode {
-	mode := h.route.Body
+// partsVersion begins what is digested where only parts of JSON are compared.
+const partsVersion = "semel-http-parts-1"
+
+// bodyMode is the mode for one request on a route with a mode.
+func bodyMode(mode BodyMode, header http.Header) BodyMode {
 	if mode == BodyRaw || len(header["Content-Encoding"]) > 0 {
 		return BodyRaw
 	}
@@ -59,11 +61,10 @@ func (h *handler) bodyMode(header http.Header) BodyMode {
 	}
 	var media string
 	if types := header["Content-Type"]; len(types) > 0 {
-		media, _, _ = strings.Cut(types[0], ";")
+		media = mediaOf(types[0])
 	}
-	media = strings.TrimRight(media, " \t")
 	switch {
-	case strings.EqualFold(media, "application/json"), hasSuffixFold(media, "+json"):
+	case isJSON(media):
 		return BodyJSON
 	case strings.EqualFold(media, "application/x-www-form-urlencoded"):
 		return BodyForm
@@ -71,6 +72,16 @@ func (h *handler) bodyMode(header http.Header) BodyMode {
 		return BodyMultipart
 	}
 	return BodyRaw
+}
+
+// mediaOf is a media type without its parameters.
+func mediaOf(field string) string {
+	media, _, _ := strings.Cut(field, ";")
+	return strings.TrimRight(media, " \t")
+}
+
+func isJSON(media string) bool {
+	return strings.EqualFold(media, "application/json") || hasSuffixFold(media, "+json")
 }
 
 func hasSuffixFold(s, suffix string) bool {
@@ -85,6 +96,11 @@ var overrides = [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method
 // imitate another. The host, which may be spelled in many ways, is part of it only if you
 // declare it.
 func (h *handler) appendTarget(b []byte, r *http.Request) []byte {
+	if h.picks != nil && h.picks.compared != nil {
+		// Nothing else begins so: what is compared by parts never matches what isn't, or
+		// is by other parts.
+		b = h.picks.compared.AppendFrame(append(b, partsVersion...))
+	}
 	b = append(b, fingerprintVersion...)
 	b = canon.Frame(b, r.Method)
 	b = canon.Frame(b, targetPath(r))
@@ -189,7 +205,7 @@ func parsePairs(text string) ([]pair, bool) {
 func (h *handler) take(r *http.Request, sc *scratch) (semel.Fingerprint, error) {
 	var fp semel.Fingerprint
 	s := &sc.spool
-	mode := h.bodyMode(r.Header)
+	mode := bodyMode(h.route.Body, r.Header)
 	sc.digest = h.appendTarget(sc.digest[:0], r)
 	if r.Body == nil || r.Body == http.NoBody {
 		return store.NewFingerprint(semel.SchemeRaw, sha256.Sum256(sc.digest)), nil
@@ -228,7 +244,12 @@ func (h *handler) digestSmall(r *http.Request, mode BodyMode, body []byte, sc *s
 	target := len(sc.digest)
 	switch mode {
 	case BodyJSON:
-		if len(body) > maxScratch {
+		if h.picks != nil && h.picks.compared != nil {
+			if doc, err := canon.Canonicalize(body, canon.Exact); err == nil {
+				sc.digest = h.picks.compared.Append(sc.digest, doc)
+				return store.NewFingerprint(semel.SchemeJSON, sha256.Sum256(sc.digest))
+			}
+		} else if len(body) > maxScratch {
 			sum := sha256.New()
 			sum.Write(sc.digest)
 			if canon.Write(sum, body, canon.Exact) == nil {

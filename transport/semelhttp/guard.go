@@ -141,12 +141,14 @@ type handler struct {
 
 	credentials credentials
 	rules       judge.Rules
+	picks       *picks // nil: the key is that of the header, and nothing else is selected
 }
 
 // newHandler makes a handler from a checked route and its operation.
 func newHandler(g *Guard, rt Route, op semel.Operation, next http.Handler) handler {
+	picks, _ := rt.picks() // it was checked
 	return handler{
-		guard: g, route: rt, next: next, credentials: newCredentials(rt.Credential),
+		picks: picks, guard: g, route: rt, next: next, credentials: newCredentials(rt.Credential),
 		operation: op.Name, maxResult: op.MaxResult, onFailure: op.OnFailure, share: op.Share,
 		rules: judge.Rules{
 			Own: !rt.Forwards, NotExecuted: rt.NotExecuted,
@@ -158,13 +160,6 @@ func newHandler(g *Guard, rt Route, op semel.Operation, next http.Handler) handl
 // judge says what an answer of the handler proves.
 func (h *handler) judge(status int, header http.Header) judge.Finding {
 	return h.rules.Of(status, header)
-}
-
-// call is the call that a request delivers, with nothing but its identity.
-func (h *handler) call(r *http.Request, key string, who Caller) semel.Call {
-	call := semel.Call{Operation: h.operation, Key: key, Scope: h.scope(r), Door: Door}
-	who.Name(&call, h.share)
-	return call
 }
 
 // guards reports whether requests of a method are guarded.

@@ -2,8 +2,10 @@ package semelhttp
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/selector"
 	"github.com/semelhq/semel/transport/judge"
 )
 
@@ -24,11 +26,27 @@ func (g *Guard) Inspect(rt Route) (*Inspector, error) {
 	return &Inspector{h: newHandler(g, rt, op, nil), op: op}, nil
 }
 
-// Guards reports whether the request would be guarded: its method is, and it has a key or
-// would need one.
+// Guards reports whether the request would be guarded: its method is, and it may have a key
+// or would need one.
 func (i *Inspector) Guards(r *http.Request) bool {
-	return i.h.guards(r.Method) && (i.h.route.Key == KeyRequired || len(r.Header[i.h.route.KeyHeader]) > 0)
+	return i.h.guards(r.Method) && (i.h.route.Key == KeyRequired || i.MayHaveKey(r))
 }
+
+// MayHaveKey reports whether a request has a key, valid or not, or may have one in its body.
+// If keys are made from the content of requests, every request may.
+func (i *Inspector) MayHaveKey(r *http.Request) bool {
+	p := i.h.picks
+	if !p.ownKey() {
+		return len(r.Header[i.h.route.KeyHeader]) > 0
+	}
+	return p.inBody || p.template != nil || slices.ContainsFunc(p.keys, func(s selector.Selector) bool {
+		_, found, err := s.Find(&selector.Input{Header: r.Header, Query: r.URL.RawQuery})
+		return found || err != nil
+	})
+}
+
+// KeyInBody reports whether the key may be in the body, which [Inspector.ID] then needs.
+func (i *Inspector) KeyInBody() bool { return i.h.picks.ownKey() && i.h.picks.inBody }
 
 // KeyOptional reports whether requests without a key pass.
 func (i *Inspector) KeyOptional() bool { return i.h.route.Key == KeyOptional }
@@ -36,21 +54,39 @@ func (i *Inspector) KeyOptional() bool { return i.h.route.Key == KeyOptional }
 // KeyHeader is the canonical name of the header with the key.
 func (i *Inspector) KeyHeader() string { return i.h.route.KeyHeader }
 
-// ID is the identity of the call that the request delivers, and what the call would be
-// bound to. If there is none, the code is what the request would be refused with.
-func (i *Inspector) ID(r *http.Request) (id semel.ID, boundTo string, code semel.Code) {
-	key, present, fault := requestKey(r.Header, i.h.route.KeyHeader, i.h.route.Profile.MaxKey, i.h.route.Profile.OpaqueKeys)
+// Identified is whose call a request delivers.
+type Identified struct {
+	ID semel.ID
+	// BoundTo is what the call would be bound to.
+	BoundTo string
+	// By is the selector that found the key, such as header:Idempotency-Key, or template.
+	By string
+}
+
+// ID identifies the call that the request delivers. body is needed if [Inspector.KeyInBody]
+// says so. If there is no identity, the code is what the request would be refused with;
+// where keys are optional, a request with [CodeKeyMissing] would pass.
+func (i *Inspector) ID(r *http.Request, body []byte) (got Identified, code semel.Code) {
 	who, err := i.h.identify(r)
-	switch {
-	case err != nil:
-		return id, "", CodeUnidentified
-	case !present:
-		return id, "", CodeKeyMissing
-	case fault != "":
-		return id, "", CodeKeyInvalid
+	if err != nil {
+		return got, CodeUnidentified
 	}
-	call := i.h.call(r, key, who)
-	return call.ID(i.h.share), call.BoundTo, ""
+	var found picked
+	var fault string
+	if i.h.picks.ownKey() {
+		found, fault, _ = i.h.picks.pick(&i.h, r, func() ([]byte, error) { return body, nil })
+	} else {
+		found.by = "header:" + i.h.route.KeyHeader
+		found.key, _, fault = requestKey(r.Header, i.h.route.KeyHeader, i.h.route.Profile.MaxKey, i.h.route.Profile.OpaqueKeys)
+	}
+	switch {
+	case fault != "":
+		return got, CodeKeyInvalid
+	case found.key == "":
+		return got, CodeKeyMissing
+	}
+	call := i.h.call(r, found, who)
+	return Identified{call.ID(i.h.share), call.BoundTo, found.by}, ""
 }
 
 // Fingerprint digests the request. You have read its body.
@@ -60,7 +96,7 @@ func (i *Inspector) Fingerprint(r *http.Request, body []byte) semel.Fingerprint 
 	sc.digest = i.h.appendTarget(sc.digest[:0], r)
 	mode := BodyRaw
 	if len(body) > 0 {
-		mode = i.h.bodyMode(r.Header)
+		mode = bodyMode(i.h.route.Body, r.Header)
 	}
 	return i.h.digestSmall(r, mode, body, sc)
 }

@@ -225,6 +225,11 @@ func keyMissing(header string) problem {
 	return because(CodeKeyMissing, "This operation needs the header "+header+" with a key that is unique to this request and the same in all its retries, such as a UUID. Nothing was executed.")
 }
 
+// keyInvalid is the refusal of a key for a reason, a sentence for the caller.
+func keyInvalid(fault string) problem {
+	return problem{status: http.StatusBadRequest, code: CodeKeyInvalid, title: "Invalid idempotency key", detail: fault}
+}
+
 func bodyTooLarge(limit int64) problem {
 	return because(CodeBodyTooLarge, "The request's body is larger than "+strconv.FormatInt(limit, 10)+" bytes. Nothing was executed.")
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/internal/selector"
 )
 
 // Route declares how one handler is guarded. Zero values mean the documented defaults;
@@ -33,6 +34,20 @@ type Route struct {
 	// KeyHeader is the name of the header with the key. Defaults to
 	// Idempotency-Key.
 	KeyHeader string
+	// KeyFrom lists where the key may be: header:NAME, query:NAME, form:FIELD or
+	// json:/POINTER into a JSON body. The first that is there is the key; a request with
+	// others that differ from it gets 400. If the key may be in the body, callers are
+	// identified before it is read, and a body that can't be looked into is refused
+	// unless the key is elsewhere. Defaults to the KeyHeader alone.
+	KeyFrom []string
+	// KeyTemplate makes the key from the content of the request if none was found by
+	// KeyFrom; without KeyFrom, always, and no header is looked at.
+	KeyTemplate KeyTemplate
+	// Attributes are kept with the record, by name, and people find it by them. They are
+	// selected as KeyFrom is, or by answer:/POINTER from an answer that is JSON and kept
+	// whole; those of an answer are in the write that records it. What isn't there, or is
+	// too long, is left out. See [store.Attributes].
+	Attributes map[string]string
 	// Methods are the methods that are guarded. Requests with others pass; if such a
 	// request has a key although its method isn't safe, the answer says in
 	// [UnguardedHeader] that it wasn't guarded. Defaults to every method but the safe
@@ -40,6 +55,11 @@ type Route struct {
 	Methods []string
 	// Body says how two bodies are compared. Defaults to what the profile says.
 	Body BodyMode
+	// FingerprintOnly and FingerprintIgnore are JSON pointers to the parts of a JSON body
+	// that are compared, and to those that aren't. Both are part of the fingerprint: if you
+	// change them, a delivery of an earlier call gets a conflict until its window ends. A
+	// body that isn't JSON is compared whole.
+	FingerprintOnly, FingerprintIgnore []string
 	// FingerprintHeaders are request headers whose values must be the same in every
 	// delivery, such as X-Api-Version, or Host if one handler serves several.
 	FingerprintHeaders []string
@@ -167,6 +187,13 @@ func (rt Route) RequestHeaders() []string {
 	rt = rt.withDefaults()
 	names := append([]string{rt.KeyHeader, "Cookie"}, newCredentials(rt.Credential).headers...)
 	names = append(names, rt.FingerprintHeaders...)
+	if p, _ := rt.picks(); p != nil {
+		for _, s := range slices.Concat(p.keys, selectors(p.values)) {
+			if s.Source == selector.Header {
+				names = append(names, s.Name)
+			}
+		}
+	}
 	for _, n := range rt.ScopeHeaders {
 		if n != ScopePath {
 			names = append(names, n)
@@ -251,6 +278,11 @@ func (rt *Route) validate() error {
 	for _, n := range rt.KeepHeaders {
 		if why := neverKept(n, rt); why != "" {
 			bad("KeepHeaders has %s, %s", n, why)
+		}
+	}
+	if _, err := rt.picks(); err != nil {
+		for text := range strings.SplitSeq(err.Error(), "\n") {
+			bad("%s", text)
 		}
 	}
 	for _, n := range rt.FingerprintHeaders {

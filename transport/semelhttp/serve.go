@@ -23,7 +23,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	key, present, fault := requestKey(r.Header, h.route.KeyHeader, h.route.Profile.MaxKey, h.route.Profile.OpaqueKeys)
-	if !present && h.route.Key == KeyOptional {
+	own := h.picks.ownKey()
+	if !present && !own && h.route.Key == KeyOptional {
 		h.next.ServeHTTP(handlers(w), r)
 		return
 	}
@@ -32,10 +33,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.echo(w.Header(), r.Header)
 	var invalid *problem
-	if !present {
+	if own {
+		// The key is found when the body has been read.
+	} else if !present {
 		invalid = new(keyMissing(h.route.KeyHeader))
 	} else if fault != "" {
-		invalid = &problem{status: http.StatusBadRequest, code: CodeKeyInvalid, title: "Invalid idempotency key", detail: fault}
+		invalid = new(keyInvalid(fault))
 	}
 	tap := h.guard.engine.Door()
 	if !tap.Listens() {
@@ -81,8 +84,27 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, key string, inva
 	if err != nil {
 		return told{code: h.refuseBody(w, err)}
 	}
-	call := h.call(r, key, who)
-	call.Fingerprint, call.Wait = fp, PreferredWait(r.Header)
+	found := picked{key: key}
+	if h.picks != nil {
+		var fault string
+		found, fault, err = h.picks.pick(h, r, func() ([]byte, error) { return h.text(r, &sc.spool) })
+		switch {
+		case err != nil:
+			return told{code: h.refuseBody(w, err)}
+		case fault != "":
+			return told{code: h.refuse(w, keyInvalid(fault))}
+		case !h.picks.ownKey():
+			found.key = key
+		case found.key == "" && h.route.Key == KeyOptional:
+			h.unecho(w.Header(), r.Header)
+			h.passRead(w, r, sc)
+			return told{}
+		case found.key == "":
+			return told{code: h.refuse(w, h.picks.keyNotFound())}
+		}
+	}
+	call := h.call(r, found, who)
+	call.Fingerprint, call.Wait, call.Attributes = fp, PreferredWait(r.Header), found.attributes
 	x := exchange{h: h, w: w, r: r, sc: sc}
 	defer x.forget()
 	ans, err := h.guard.runner.Do(r.Context(), call, door.Work{Handler: &x, Timeout: h.route.Timeout, Tx: h.route.Tx})
@@ -143,9 +165,14 @@ const UnguardedHeader = "Semel-Unguarded"
 // UnguardedMethod is the reason if the route doesn't guard the method.
 const UnguardedMethod = "method"
 
-// passOpen runs the handler without a guard, on the body that was read already.
+// passOpen runs the handler without a guard while the store doesn't answer.
 func (h *handler) passOpen(w http.ResponseWriter, r *http.Request, sc *scratch) {
 	w.Header().Set(UnguardedHeader, string(semel.CodeStoreUnavailable))
+	h.passRead(w, r, sc)
+}
+
+// passRead runs the handler without a guard, on the body that was read already.
+func (h *handler) passRead(w http.ResponseWriter, r *http.Request, sc *scratch) {
 	body := sc.spool
 	sc.spool = spool{}
 	defer body.discard()

@@ -107,13 +107,13 @@ func TestInspectorSeesWhatAGuardWould(t *testing.T) {
 		if !i.Guards(r) {
 			t.Error("a POST is not guarded")
 		}
-		id, _, code := i.ID(r)
+		got, code := i.ID(r, nil)
 		if code != "" {
 			t.Fatal(code)
 		}
 		fp := i.Fingerprint(r, []byte(body))
 		h.ServeHTTP(httptest.NewRecorder(), r)
-		rec, err := e.Lookup(t.Context(), id)
+		rec, err := e.Lookup(t.Context(), got.ID)
 		if err != nil || rec.Fingerprint != fp {
 			t.Errorf("the record of %.20q has %v, %v; want %v", body, rec.Fingerprint, err, fp)
 		}
@@ -121,10 +121,10 @@ func TestInspectorSeesWhatAGuardWould(t *testing.T) {
 	if i.Guards(request("GET", "k1", "")) {
 		t.Error("a GET is guarded")
 	}
-	if _, _, code := i.ID(request("POST", "", "")); code != semelhttp.CodeKeyMissing {
+	if _, code := i.ID(request("POST", "", ""), nil); code != semelhttp.CodeKeyMissing {
 		t.Errorf("code %q", code)
 	}
-	if _, _, code := i.ID(request("POST", "a,b", "")); code != semelhttp.CodeKeyInvalid {
+	if _, code := i.ID(request("POST", "a,b", ""), nil); code != semelhttp.CodeKeyInvalid {
 		t.Errorf("code %q", code)
 	}
 	for status, want := range map[int]bool{200: false, 404: false, 401: true, 429: true, 500: true, 503: true, 504: false} {

@@ -136,8 +136,8 @@ func isGRPC(h http.Header) bool {
 	return ok && (rest == "" || rest[0] == '+' || rest[0] == '-')
 }
 
-// hasKey reports whether a request has a key, valid or not.
-func (p *Proxy) hasKey(r *http.Request) bool { return len(r.Header[p.inspector.KeyHeader()]) > 0 }
+// hasKey reports whether a request has a key, valid or not, or may have one in its body.
+func (p *Proxy) hasKey(r *http.Request) bool { return p.inspector.MayHaveKey(r) }
 
 // reason is why the request is not guarded, if anybody would want to know: it has
 // a key, and may change something.

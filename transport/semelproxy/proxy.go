@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httputil"
 	"slices"
@@ -139,6 +140,17 @@ func (p *Proxy) ShadowCounts() ShadowCounts {
 		return ShadowCounts{}
 	}
 	return p.shadow.counts()
+}
+
+// ShadowKeys counts the keys that the mode shadow has found since the proxy was made, by
+// where they were, such as header:Idempotency-Key or json:/id. It is empty in other modes.
+func (p *Proxy) ShadowKeys() map[string]int64 {
+	if p.shadow == nil {
+		return map[string]int64{}
+	}
+	p.shadow.mu.Lock()
+	defer p.shadow.mu.Unlock()
+	return maps.Clone(p.shadow.keys)
 }
 
 // Interrupt cancels the guarded upstream calls that are running, and later ones. Their

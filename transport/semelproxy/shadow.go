@@ -1,11 +1,13 @@
 package semelproxy
 
 import (
+	"bytes"
 	"cmp"
 	"container/list"
 	"encoding/hex"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -54,6 +56,8 @@ type shadowReport struct {
 	// call names the call without revealing its key: the first 16 bytes of the
 	// digest of its identity, in hexadecimal. Empty if refused.
 	call string
+	// by is the selector that found its key.
+	by string
 	// code is why it would have been refused.
 	code semel.Code
 }
@@ -62,7 +66,7 @@ type shadowReport struct {
 // of the attributes.
 func (r *shadowReport) event(operation string, status int) semel.Event {
 	return semel.Event{Door: Door, Attrs: door.Line(slog.LevelInfo, "shadow", slog.String("call", r.call), slog.String("operation", operation),
-		slog.String("verdict", string(r.verdict)), slog.String("code", string(r.code)), slog.Int("status", status))}
+		slog.String("verdict", string(r.verdict)), slog.String("key_by", r.by), slog.String("code", string(r.code)), slog.Int("status", status))}
 }
 
 // ShadowCounts counts the verdicts.
@@ -88,6 +92,8 @@ type shadow struct {
 	calls map[[32]byte]*list.Element // of *shadowCall
 	order *list.List                 // oldest first
 	found ShadowCounts
+	keys  map[string]int64 // by the selector that found them
+	since time.Time        // when the newest summary was written
 }
 
 // shadowCall is one call. All fields but digest and boundTo, which never change, are
@@ -108,7 +114,7 @@ func newShadow(tap semel.Door, i *semelhttp.Inspector, o ShadowOptions) *shadow 
 	o.MaxBody = cmp.Or(o.MaxBody, DefaultShadowBody)
 	return &shadow{
 		opts: o, tap: tap, inspector: i, operation: i.Operation().Name, window: cmp.Or(i.Operation().Window, semel.DefaultWindow),
-		calls: map[[32]byte]*list.Element{}, order: list.New(),
+		calls: map[[32]byte]*list.Element{}, order: list.New(), keys: map[string]int64{}, since: time.Now(),
 	}
 }
 
@@ -126,15 +132,26 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 	}
 	var report shadowReport
 	sw := &statusWriter{ResponseWriter: w, inspector: s.inspector}
-	id, boundTo, code := s.inspector.ID(r)
+	whole, complete := s.early(r)
+	if !complete {
+		report.verdict = NotCompared
+		defer func() { s.report(&report, sw) }()
+		pass(sw, r)
+		return
+	}
+	who, code := s.inspector.ID(r, whole)
+	if code == semelhttp.CodeKeyMissing && s.inspector.KeyOptional() {
+		pass(w, r)
+		return
+	}
 	if code != "" {
 		report.verdict, report.code = WouldRefuse, code
 		defer func() { s.report(&report, sw) }()
 		pass(sw, r)
 		return
 	}
-	digest := id.Digest()
-	report.call = hex.EncodeToString(digest[:16])
+	digest, boundTo := who.ID.Digest(), who.BoundTo
+	report.call, report.by = hex.EncodeToString(digest[:16]), who.By
 	call, first := s.begin(digest, boundTo)
 	body := &copying{ReadCloser: r.Body, limit: s.opts.MaxBody}
 	if r.Body != nil && r.Body != http.NoBody {
@@ -157,6 +174,21 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 		s.report(&report, sw)
 	}()
 	pass(sw, r)
+}
+
+// early reads the body before the request is passed on, if the key may be in it. It isn't
+// complete if the body is too large for that; all of it is passed on in any case.
+func (s *shadow) early(r *http.Request) (body []byte, complete bool) {
+	if !s.inspector.KeyInBody() || r.Body == nil || r.Body == http.NoBody {
+		return nil, true
+	}
+	rest := r.Body
+	body, err := io.ReadAll(io.LimitReader(rest, int64(s.opts.MaxBody)+1))
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(body), rest), rest}
+	return body, err == nil && len(body) <= s.opts.MaxBody
 }
 
 // begin finds the call or remembers it as one that is running.
@@ -240,11 +272,26 @@ func (s *shadow) report(report *shadowReport, w *statusWriter) {
 	default:
 		s.found.Unknown++
 	}
+	if report.by != "" {
+		s.keys[report.by]++
+	}
+	found, keys, due := s.found, maps.Clone(s.keys), time.Since(s.since) >= summaryEvery
+	if due {
+		s.since = time.Now()
+	}
 	s.mu.Unlock()
-	if s.tap.Listens() {
-		s.tap.Answered(report.event(s.operation, w.status))
+	if !s.tap.Listens() {
+		return
+	}
+	s.tap.Answered(report.event(s.operation, w.status))
+	if due {
+		s.tap.Answered(semel.Event{Door: Door, Attrs: door.Line(slog.LevelInfo, "shadow summary", slog.String("operation", s.operation), slog.Any("would", found), slog.Any("keys", keys))})
 	}
 }
+
+// summaryEvery is how often the log says what was found since the start: with the first
+// request after that time.
+const summaryEvery = 24 * time.Hour
 
 // copying keeps a copy of the part of a body that was read.
 type copying struct {

@@ -1,0 +1,174 @@
+package selector
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/semelhq/semel/internal/canon"
+)
+
+// maxTokens and maxPointer bound a pointer, so that following it costs little.
+const (
+	maxTokens  = 32
+	maxPointer = 512
+)
+
+// Pointer is a JSON pointer (RFC 6901) into canonical JSON.
+type Pointer struct {
+	text   string
+	tokens []token
+}
+
+// token is one step: the name of a member in canonical form, with its quotes, and the
+// index of an element, or -1.
+type token struct {
+	name  []byte
+	index int
+}
+
+// ParsePointer reads a pointer. The empty one is the whole document.
+func ParsePointer(text string) (Pointer, error) {
+	p := Pointer{text: text}
+	switch {
+	case text == "":
+		return p, nil
+	case text[0] != '/':
+		return p, fmt.Errorf("the JSON pointer %q doesn't begin with a slash: write /%s", text, text)
+	case len(text) > maxPointer || strings.Count(text, "/") > maxTokens:
+		return p, fmt.Errorf("the JSON pointer has more than %d bytes or %d steps", maxPointer, maxTokens)
+	case !utf8.ValidString(text):
+		return p, errors.New("the JSON pointer isn't valid UTF-8")
+	}
+	for part := range strings.SplitSeq(text[1:], "/") {
+		if rest := strings.NewReplacer("~0", "", "~1", "").Replace(part); strings.Contains(rest, "~") {
+			return p, fmt.Errorf("the JSON pointer %q has a ~ that is neither ~0 nor ~1", text)
+		}
+		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+		quoted, err := json.Marshal(part)
+		if err != nil {
+			return p, err
+		}
+		name, err := canon.Canonicalize(quoted, canon.Exact)
+		if err != nil {
+			return p, err
+		}
+		t := token{name: name, index: -1}
+		if n, err := strconv.Atoi(part); err == nil && n >= 0 && strconv.Itoa(n) == part {
+			t.index = n
+		}
+		p.tokens = append(p.tokens, t)
+	}
+	return p, nil
+}
+
+// span is where something stands in a document: its value, and the member or element that
+// it belongs to, which begins before it where it has a name.
+type span struct {
+	member, from, to int
+	element          bool
+}
+
+// find follows the pointer in canonical JSON, which has no white space and no name twice.
+func (p Pointer) find(doc []byte) (s span, ok bool) {
+	s.to = len(doc)
+	for _, t := range p.tokens {
+		switch doc[s.from] {
+		case '{':
+			s.element = false
+			ok = t.member(doc, &s)
+		case '[':
+			s.element = true
+			ok = t.index >= 0 && t.item(doc, &s)
+		default:
+			ok = false
+		}
+		if !ok {
+			return s, false
+		}
+	}
+	return s, true
+}
+
+// member moves to the member with the token's name.
+func (t *token) member(doc []byte, s *span) bool {
+	for at := s.from + 1; doc[at] != '}'; {
+		name := skip(doc, at)
+		end := skip(doc, name+1)
+		if bytes.Equal(doc[at:name], t.name) {
+			s.member, s.from, s.to = at, name+1, end
+			return true
+		}
+		if at = end; doc[at] == ',' {
+			at++
+		}
+	}
+	return false
+}
+
+// item moves to the element with the token's index.
+func (t *token) item(doc []byte, s *span) bool {
+	for at, n := s.from+1, 0; doc[at] != ']'; n++ {
+		end := skip(doc, at)
+		if n == t.index {
+			s.member, s.from, s.to = at, at, end
+			return true
+		}
+		if at = end; doc[at] == ',' {
+			at++
+		}
+	}
+	return false
+}
+
+// skip is where the value ends that begins at a place.
+func skip(doc []byte, at int) int {
+	switch doc[at] {
+	case '"':
+		for at++; doc[at] != '"'; at++ {
+			if doc[at] == '\\' {
+				at++
+			}
+		}
+		return at + 1
+	case '{', '[':
+		for depth := 0; ; at++ {
+			switch doc[at] {
+			case '"':
+				at = skip(doc, at) - 1
+			case '{', '[':
+				depth++
+			case '}', ']':
+				if depth--; depth == 0 {
+					return at + 1
+				}
+			}
+		}
+	}
+	for at < len(doc) && doc[at] != ',' && doc[at] != '}' && doc[at] != ']' {
+		at++
+	}
+	return at
+}
+
+// cut returns the document, which it changes, without the member that the pointer leads
+// to. In place of an element it leaves null, so that the others keep their places.
+func (p Pointer) cut(doc []byte) []byte {
+	s, ok := p.find(doc)
+	switch {
+	case !ok:
+		return doc
+	case s.element || len(p.tokens) == 0:
+		return slices.Replace(doc, s.from, s.to, []byte("null")...)
+	case doc[s.to] == ',':
+		s.to++
+	case doc[s.member-1] == ',':
+		s.member--
+	}
+	return slices.Delete(doc, s.member, s.to)
+}

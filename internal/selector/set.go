@@ -1,0 +1,75 @@
+package selector
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/semelhq/semel/internal/canon"
+)
+
+// maxParts bounds the pointers of a [Set], each of which is followed in every body.
+const maxParts = 32
+
+// Set says which parts of a JSON document are compared.
+type Set struct {
+	only, ignore []Pointer
+	frame        []byte
+}
+
+// ParseSet reads the pointers to the parts that are compared, all if there are none, and
+// to those that aren't, also within the former. It returns nil for two empty lists.
+func ParseSet(only, ignore []string) (*Set, error) {
+	if len(only)+len(ignore) == 0 {
+		return nil, nil
+	}
+	if len(only)+len(ignore) > maxParts {
+		return nil, fmt.Errorf("there are more than %d pointers", maxParts)
+	}
+	var errs []error
+	parse := func(texts []string) (list []Pointer) {
+		for _, text := range texts {
+			p, err := ParsePointer(text)
+			if err == nil && text == "" {
+				err = errors.New("the empty JSON pointer is the whole document")
+			}
+			errs = append(errs, err)
+			list = append(list, p)
+		}
+		slices.SortFunc(list, func(a, b Pointer) int { return strings.Compare(a.text, b.text) })
+		return slices.CompactFunc(list, func(a, b Pointer) bool { return a.text == b.text })
+	}
+	s := &Set{only: parse(only), ignore: parse(ignore)}
+	for _, list := range [][]Pointer{s.only, s.ignore} {
+		s.frame = binary.AppendUvarint(s.frame, uint64(len(list)))
+		for _, p := range list {
+			s.frame = canon.Frame(s.frame, p.text)
+		}
+	}
+	return s, errors.Join(errs...)
+}
+
+// AppendFrame appends what tells the set from every other. Put it in front of what [Set.Append]
+// appends, so that digests under two sets never match.
+func (s *Set) AppendFrame(b []byte) []byte { return append(b, s.frame...) }
+
+// Append appends the parts of a canonical document, which it changes. A part that isn't
+// there differs from every value.
+func (s *Set) Append(b, doc []byte) []byte {
+	for _, p := range s.ignore {
+		doc = p.cut(doc)
+	}
+	if len(s.only) == 0 {
+		return append(b, doc...)
+	}
+	for _, p := range s.only {
+		var value []byte // no value is empty
+		if at, ok := p.find(doc); ok {
+			value = doc[at.from:at.to]
+		}
+		b = canon.Frame(b, value)
+	}
+	return b
+}
