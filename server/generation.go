@@ -108,7 +108,7 @@ func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
 		return err
 	}
 	opts := semelproxy.Options{
-		Upstream: upstream, Route: route.Guarded(), Mode: semelproxy.Mode(route.Mode),
+		Upstream: upstream, Route: g.cfg.Guarded(*route), Mode: semelproxy.Mode(route.Mode),
 		Identity: g.auth.HTTPIdentity(), StripHeaders: g.auth.IdentityHeaders(),
 		EffectHeader: route.EffectHeader, TenantHeader: route.TenantHeader, PrincipalHeader: route.PrincipalHeader,
 		PreserveHost: semelproxy.HostRule(route.PreserveHost), TrustedProxies: g.cfg.Listen.Trusted(),

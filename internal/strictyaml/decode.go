@@ -178,6 +178,9 @@ func (d *decoder) list(path string, v reflect.Value, f Field, n ast.Node) {
 		items = sequence.Values
 	case f.Single && scalar:
 		items = []ast.Node{n}
+	case f.Pairs && isMapping(n):
+		d.pairs(path, v, f, n)
+		return
 	default:
 		d.wrongType(path, n, "a list")
 		return
@@ -203,6 +206,23 @@ func (d *decoder) list(path string, v reflect.Value, f Field, n ast.Node) {
 		}
 		d.value(at, element, f.item(), item, n)
 	}
+}
+
+// pairs decodes a mapping into a list of texts NAME=VALUE, in its order.
+func (d *decoder) pairs(path string, v reflect.Value, f Field, n ast.Node) {
+	list := reflect.MakeSlice(v.Type(), 0, 4)
+	d.members(path, n, func(name string, key, value ast.Node) {
+		element := reflect.New(v.Type().Elem()).Elem()
+		d.value(fmt.Sprintf("%s[%d]", path, list.Len()), element, f.item(), value, key)
+		element.SetString(name + "=" + element.String())
+		list = reflect.Append(list, element)
+	})
+	v.Set(list)
+}
+
+func isMapping(n ast.Node) bool {
+	_, ok := n.(ast.MapNode)
+	return ok
 }
 
 // scalar decodes a single value.

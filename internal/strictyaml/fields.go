@@ -35,6 +35,8 @@ type Field struct {
 	Required bool
 	// Single says that a list of one item may be written as that item.
 	Single bool
+	// Pairs says that a list of texts NAME=VALUE may be written as a mapping.
+	Pairs bool
 	// Distinct says that an empty list differs from none.
 	Distinct bool
 }
@@ -56,7 +58,7 @@ func Fields(t reflect.Type) []Field {
 		}
 		f := Field{
 			Index: field.Index, Name: name, Default: tag.Get("default"), Range: tag.Get("range"), Format: tag.Get("format"), Most: tag.Get("most"), With: tag.Get("with"), Flag: tag.Get("flag"), Secret: tag.Get("secret"),
-			Required: tag.Get("required") != "", Single: tag.Get("single") != "", Distinct: tag.Get("empty") == "distinct",
+			Required: tag.Get("required") != "", Single: tag.Get("single") != "", Pairs: tag.Get("pairs") != "", Distinct: tag.Get("empty") == "distinct",
 		}
 		if enum := tag.Get("enum"); enum != "" {
 			f.Enum = strings.Split(enum, ",")

@@ -273,6 +273,8 @@ type Operation struct {
 	PerRecord Rate `json:"per_record,omitzero"`
 	// Limit of duplicates by one principal.
 	PerPrincipal Rate `json:"per_principal,omitzero"`
+	// Attributes of the calls of all routes of the operation; see the routes'.
+	Attributes []string `json:"attributes,omitempty" pairs:"true"`
 	// Keep records in the archive before they are purged. Defaults to true if financial.
 	Archive bool `json:"archive,omitzero"`
 	// What goes to the evidence log: changes of records; decisions on top, what every delivery got; durable, each before its answer.
@@ -301,6 +303,14 @@ type Route struct {
 	Mode string `json:"mode" default:"enforce" enum:"enforce,shadow,off"`
 	// Whether a request must have a key. Defaults to what the profile says.
 	Key semelhttp.KeyRule `json:"key,omitzero" enum:"required,optional"`
+	// Where the key may be: header:NAME, query:NAME, form:FIELD or json:/POINTER. The first that is there counts, and others may not differ from it. Defaults to key_header.
+	KeyFrom []string `json:"key_from,omitempty" single:"true"`
+	// How the key is made from the content of a request that has none by key_from; without key_from, of every request.
+	KeyTemplate KeyTemplate `json:"key_template,omitzero"`
+	// The parts of a JSON body that are compared. A change of these makes conflicts of deliveries of earlier calls.
+	Fingerprint Fingerprint `json:"fingerprint,omitzero"`
+	// Attributes that are kept with the record, by which people find it. Each is selected as in key_from, or by answer:/POINTER from the answer. Those of the operation come on top.
+	Attributes []string `json:"attributes,omitempty" pairs:"true"`
 	// Methods that are guarded. Defaults to all but GET, HEAD, OPTIONS and TRACE.
 	Methods []string `json:"methods,omitempty" enum:"POST,PUT,PATCH,DELETE"`
 	// Header with the key.
@@ -327,6 +337,28 @@ type Route struct {
 	FreshConnections bool `json:"fresh_connections,omitzero"`
 	// What happens while the store doesn't answer. fail_open gives up the guarantee.
 	StoreDown string `json:"store_down" default:"fail_closed" enum:"fail_closed,fail_open"`
+}
+
+// KeyTemplate makes keys from the content of requests; see [semelhttp.KeyTemplate].
+type KeyTemplate struct {
+	// Name of a format of commerce, such as order, which has a template and a scope.
+	Format string `json:"format,omitzero" enum:"session,session_nonce,session_update,cart_mandate,intent_mandate,payment,order,webhook,payment_webhook,sync,sync_user,sync_product"`
+	// Template of your own in place of a format, such as order:{order_id}.
+	Template string `json:"template,omitzero"`
+	// What the keys of your template are unique in, such as session; it is part of the identity of a call.
+	Scope string `json:"scope,omitzero"`
+	// The field whose value names the scope, such as session_id.
+	ScopeField string `json:"scope_field,omitzero"`
+	// Where a request has the value of each field: header:NAME, query:NAME, form:FIELD, json:/POINTER, hash:/POINTER for the digest of any value, or cart:/POINTER for the hash of a cart.
+	Values []string `json:"values,omitempty" pairs:"true"`
+}
+
+// Fingerprint says which parts of a JSON body are compared.
+type Fingerprint struct {
+	// JSON pointers to the parts that are compared. Defaults to all.
+	Only []string `json:"only,omitempty" single:"true"`
+	// JSON pointers to parts that aren't.
+	Ignore []string `json:"ignore,omitempty" single:"true"`
 }
 
 // Limits are the bounds of the whole service.

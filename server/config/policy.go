@@ -2,10 +2,13 @@ package config
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/protocol/commerce"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
@@ -40,7 +43,42 @@ func (r Route) Guarded() semelhttp.Route {
 		Body: r.Body, MaxBody: int64(r.MaxBody), Timeout: time.Duration(r.Timeout), Credential: r.Credential, ScopeHeaders: r.ScopeHeaders,
 		Anonymous: r.Anonymous, FailOpen: r.StoreDown == "fail_open",
 		Methods: r.Methods, FingerprintHeaders: r.FingerprintHeaders, KeepHeaders: r.KeepHeaders, NotExecuted: r.NotExecuted,
+		KeyFrom: r.KeyFrom, KeyTemplate: r.KeyTemplate.guarded(), Attributes: pairs(r.Attributes),
+		FingerprintOnly: r.Fingerprint.Only, FingerprintIgnore: r.Fingerprint.Ignore,
 	}
+}
+
+// guarded is the template as the middleware has it.
+func (k KeyTemplate) guarded() semelhttp.KeyTemplate {
+	t := semelhttp.KeyTemplate{Template: k.Template, Scope: k.Scope, ScopeField: k.ScopeField, Values: pairs(k.Values)}
+	if f, ok := commerce.FormatByName(k.Format); ok {
+		t.Template, t.Scope, t.ScopeField = f.Template, f.Scope, f.ScopeField
+	}
+	return t
+}
+
+// pairs are the texts NAME=VALUE by name; nil if there are none.
+func pairs(list []string) map[string]string {
+	if list == nil {
+		return nil
+	}
+	m := make(map[string]string, len(list))
+	for _, text := range list {
+		name, value, _ := strings.Cut(text, "=")
+		m[name] = value
+	}
+	return m
+}
+
+// Guarded is what a route is to the middleware, with the attributes of its operation.
+func (c *Config) Guarded(r Route) semelhttp.Route {
+	rt := r.Guarded()
+	if op := c.operation(r.Operation); op != nil && op.Attributes != nil {
+		all := pairs(op.Attributes)
+		maps.Copy(all, rt.Attributes)
+		rt.Attributes = all
+	}
+	return rt
 }
 
 // Archives reports whether there may be records for the archive: of an operation, or of a

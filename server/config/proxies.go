@@ -52,10 +52,18 @@ func (v *validator) trustedProxies() {
 
 // routeHeaders runs the middleware's own checks of headers, methods and statuses.
 func (v *validator) routeHeaders(path string, r Route) {
+	all := v.c.Guarded(r)
+	if k := r.KeyTemplate; k.Format != "" && k.Template+k.Scope+k.ScopeField != "" {
+		v.bad(path+".key_template.format", "give either", "a format has its own template and scope")
+	}
 	for _, part := range []struct {
 		name string
 		rt   semelhttp.Route
 	}{
+		{"key_from", semelhttp.Route{KeyFrom: r.KeyFrom}},
+		{"key_template", semelhttp.Route{KeyTemplate: all.KeyTemplate}},
+		{"fingerprint", semelhttp.Route{FingerprintOnly: r.Fingerprint.Only, FingerprintIgnore: r.Fingerprint.Ignore, Body: r.Body, Profile: all.Profile}},
+		{"attributes", semelhttp.Route{Attributes: all.Attributes}},
 		{"methods", semelhttp.Route{Methods: r.Methods}},
 		{"not_executed", semelhttp.Route{NotExecuted: r.NotExecuted}},
 		{"fingerprint_headers", semelhttp.Route{FingerprintHeaders: r.FingerprintHeaders, KeyHeader: r.KeyHeader}},

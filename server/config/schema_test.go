@@ -103,7 +103,13 @@ func schemaOf(t reflect.Type, comments map[string]string) members {
 			if f.Single {
 				types = append(types, "string")
 			}
+			if f.Pairs {
+				types = append(types, "object")
+			}
 			doc = append(doc, member{"type", types}, member{"items", item})
+			if f.Pairs {
+				doc = append(doc, member{"additionalProperties", item})
+			}
 			if f.Required {
 				doc[1].value = "array"
 				doc = append(doc, member{"minItems", 1})
