@@ -112,6 +112,9 @@ func queryWords(q *store.Query) string {
 	for _, name := range slices.Sorted(maps.Keys(q.Attributes)) {
 		word("attribute", name+"="+q.Attributes[name])
 	}
+	for _, name := range slices.Sorted(maps.Keys(q.AttributePrefixes)) {
+		word("attribute_prefix", name+"="+q.AttributePrefixes[name])
+	}
 	word("state", q.State.String())
 	word("after", q.After.String())
 	word("before", q.Before.String())

@@ -15,6 +15,8 @@ type Query struct {
 	Fingerprint Fingerprint
 	// Attributes selects records that have all of these.
 	Attributes Attributes
+	// AttributePrefixes selects records whose attributes of these names begin so.
+	AttributePrefixes Attributes
 	// State selects records whose newest attempt is in it.
 	State State
 	// Held selects held records only.
@@ -40,7 +42,8 @@ func (q *Query) Matches(rec *Record) bool {
 		(q.Operation == "" || q.Operation == rec.ID.Operation) &&
 		(q.Key == "" || q.Key == rec.ID.Key) &&
 		(q.Fingerprint.IsZero() || q.Fingerprint == rec.Fingerprint) &&
-		q.Attributes.within(rec.Attributes) &&
+		q.Attributes.within(rec.Attributes, func(value, want string) bool { return value == want }) &&
+		q.AttributePrefixes.within(rec.Attributes, strings.HasPrefix) &&
 		(q.State == absent || q.State == rec.State) &&
 		(!q.Held || rec.Held) &&
 		(q.After == 0 || rec.CreatedAt >= q.After) &&
@@ -48,10 +51,10 @@ func (q *Query) Matches(rec *Record) bool {
 		(q.Digest == "" || strings.HasPrefix(Digest(rec.ID.Digest()).String(), q.Digest))
 }
 
-// within reports whether b has all of a.
-func (a Attributes) within(b Attributes) bool {
-	for name, value := range a {
-		if got, ok := b[name]; !ok || got != value {
+// within reports whether b has all of a, each as it is wanted.
+func (a Attributes) within(b Attributes, as func(value, want string) bool) bool {
+	for name, want := range a {
+		if got, ok := b[name]; !ok || !as(got, want) {
 			return false
 		}
 	}

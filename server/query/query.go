@@ -3,7 +3,8 @@
 //	operation:payments.charge state:failed after:2026-01-01 held
 //
 // Qualifiers are separated by white space, and all of them must apply. Put a value with
-// white space in double quotes, with the escapes of a Go string: key:"order 1". A quoted
+// white space in double quotes, with the escapes of a Go string: key:"order 1". An asterisk
+// at the end of an attribute's value, outside of quotes, stands for any text. A quoted
 // value may be empty if that means something: tenant:"" selects the records of the empty
 // tenant.
 package query
@@ -27,11 +28,12 @@ const Qualifiers = `  tenant:NAME      of one tenant; tenant:"" is the empty one
   key:KEY          with this key
   call:NAME        of one call, named as a record, in a problem or in a log
   fingerprint:F    with this payload, as fingerprint or payload_hash show it
-  attribute:N=V    whose attribute N is V
+  attribute:N=V    whose attribute N is V; attribute:N=V* whose N begins with V
   state:STATE      processing, completed, failed (rejected, aborted, abandoned), held
   held             held records only
   after:TIME       created at that time or later
   before:TIME      created before that time
+  created<1h       created less than an hour ago; created>1h longer ago
 
 TIME is a date, 2026-01-31, which begins at midnight UTC, or a moment as in
 2026-01-31T12:00:00Z.`
@@ -111,17 +113,9 @@ var set = map[string]func(q *store.Query, value string) (wrong string){
 		}
 		return ""
 	},
-	"attribute": func(q *store.Query, v string) string {
-		name, value, ok := strings.Cut(v, "=")
-		if _, twice := q.Attributes[name]; !ok || name == "" || twice {
-			return "an attribute is NAME=VALUE, each name once"
-		}
-		if q.Attributes == nil {
-			q.Attributes = store.Attributes{}
-		}
-		q.Attributes[name] = value
-		return ""
-	},
+	"attribute": func(q *store.Query, v string) string { return setAttribute(&q.Attributes, q, v) },
+	// attribute_prefix is what clients write for attribute:N=V* whatever V has.
+	"attribute_prefix": func(q *store.Query, v string) string { return setAttribute(&q.AttributePrefixes, q, v) },
 	"state": func(q *store.Query, v string) string {
 		if v == "held" { // as lists show it
 			q.Held = true
@@ -143,8 +137,44 @@ var set = map[string]func(q *store.Query, value string) (wrong string){
 	"before": func(q *store.Query, v string) string { return setTime(&q.Before, v) },
 }
 
+// setAttribute adds NAME=VALUE to one of the query's attributes.
+func setAttribute(list *store.Attributes, q *store.Query, v string) string {
+	name, value, ok := strings.Cut(v, "=")
+	_, exact := q.Attributes[name]
+	_, prefix := q.AttributePrefixes[name]
+	if !ok || name == "" || exact || prefix {
+		return "an attribute is NAME=VALUE, each name once"
+	}
+	if *list == nil {
+		*list = store.Attributes{}
+	}
+	(*list)[name] = value
+	return ""
+}
+
+// setAge bounds the time of creation by a duration before now: created<1h.
+func setAge(q *store.Query, op byte, value string) string {
+	age, err := time.ParseDuration(value)
+	if days, found := strings.CutSuffix(value, "d"); found {
+		n, derr := strconv.ParseUint(days, 10, 16)
+		age, err = time.Duration(n)*24*time.Hour, derr
+	}
+	bound := &q.After
+	if op == '>' {
+		bound = &q.Before
+	}
+	switch {
+	case err != nil || age <= 0:
+		return "an age is a duration such as 90s, 15m, 1h or 7d"
+	case *bound != 0:
+		return "this bound is given twice"
+	}
+	*bound = store.InstantOf(time.Now().Add(-age))
+	return ""
+}
+
 // names are the qualifiers, in the order in which errors list them.
-var names = []string{"operation", "state", "key", "call", "principal", "tenant", "fingerprint", "attribute", "before", "after", "held"}
+var names = []string{"operation", "state", "key", "call", "principal", "tenant", "fingerprint", "attribute", "before", "after", "created", "held"}
 
 func setTime(at *store.Instant, value string) string {
 	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
@@ -197,7 +227,15 @@ func (p *parser) word(stop rune) string {
 func (p *parser) qualifier() {
 	start := p.at
 	p.last = start
+	if rest := p.text[p.at:]; strings.HasPrefix(rest, "created<") || strings.HasPrefix(rest, "created>") {
+		p.at += len("created<")
+		if wrong := setAge(&p.query, rest[len("created")], p.word(unicode.MaxRune+1)); wrong != "" {
+			p.problem(start+len("created<"), "%s", wrong)
+		}
+		return
+	}
 	name := p.word(':')
+	colon := len(name)
 	value, given, quoted := "", strings.HasPrefix(p.text[p.at:], ":"), false
 	if given {
 		p.at++
@@ -207,15 +245,20 @@ func (p *parser) qualifier() {
 			return
 		}
 	}
+	if prefix, cut := strings.CutSuffix(value, "*"); name == "attribute" && cut && !quoted {
+		name, value = "attribute_prefix", prefix
+	}
 	put, known := set[name]
 	switch {
+	case name == "created":
+		p.problem(start, "created is compared with an age: write created<1h or created>1h")
 	case name == "":
 		p.problem(start, "a value has no name before it: write key:VALUE or use another of %s", strings.Join(names, ", "))
 	case !known && !given:
 		p.problem(start, "a word has no value: write key:VALUE to select a key, or use another of %s", strings.Join(names, ", "))
 	case !known:
 		p.problem(start, "there is no such qualifier%s", suggestion(name))
-	case p.seen[name] && name != "attribute":
+	case p.seen[name] && name != "attribute" && name != "attribute_prefix":
 		p.problem(start, "%s is given twice", name)
 	case name == "held" && !given:
 		p.query.Held = true
@@ -227,7 +270,7 @@ func (p *parser) qualifier() {
 		p.problem(start, `%s has no value; the empty tenant is tenant:""`, name)
 	default:
 		if wrong := put(&p.query, value); wrong != "" {
-			p.problem(start+len(name)+1, "%s", wrong)
+			p.problem(start+colon+1, "%s", wrong)
 		}
 	}
 	p.seen[name] = true

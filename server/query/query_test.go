@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -46,6 +47,9 @@ func TestParse(t *testing.T) {
 		{"a payload and attributes", `fingerprint:1:` + strings.Repeat("0a", 32) + ` attribute:order=7 attribute:"a b=c=d"`, store.Query{
 			Fingerprint: store.NewFingerprint(1, [32]byte(bytes.Repeat([]byte{10}, 32))), Attributes: store.Attributes{"order": "7", "a b": "c=d"},
 		}},
+		{"an attribute that begins so, and one with a star", `attribute:order=99* attribute:"note=*" attribute:x=*`, store.Query{
+			Attributes: store.Attributes{"note": "*"}, AttributePrefixes: store.Attributes{"order": "99", "x": ""},
+		}},
 		{"a call as a log has it", "call:a/b/0123456789ab held", store.Query{Operation: "a/b", Digest: "0123456789ab", Held: true}},
 		{"one moment between two is enough", "after:2026-01-01T00:00:00Z before:2026-01-01T00:00:00.000000001Z", store.Query{After: at("2026-01-01T00:00:00Z"), Before: at("2026-01-01T00:00:00.000000001Z")}},
 	} {
@@ -59,7 +63,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestProblems(t *testing.T) {
-	const all = "operation, state, key, call, principal, tenant, fingerprint, attribute, before, after, held"
+	const all = "operation, state, key, call, principal, tenant, fingerprint, attribute, before, after, created, held"
 	for _, test := range []struct{ name, text, want string }{
 		{"an unknown qualifier gets a near one", "sate:failed", "column 1: there is no such qualifier, did you mean state?"},
 		{"so do two letters that changed places", "oepration:x", "column 1: there is no such qualifier, did you mean operation?"},
@@ -135,4 +139,29 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestAges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		q, err := Parse("created<7d created>90m attribute:order=9911")
+		want := store.Query{After: store.InstantOf(now.Add(-7 * 24 * time.Hour)), Before: store.InstantOf(now.Add(-90 * time.Minute)), Attributes: store.Attributes{"order": "9911"}}
+		if err != nil || !reflect.DeepEqual(q, want) {
+			t.Errorf("%+v, %v; want %+v", q, err, want)
+		}
+	})
+	for text, want := range map[string]string{
+		"created<":                     "column 9: an age is a duration such as 90s, 15m, 1h or 7d",
+		"held created>soon":            "column 14: an age is a duration such as 90s, 15m, 1h or 7d",
+		"created<-1h":                  "column 9: an age is a duration such as 90s, 15m, 1h or 7d",
+		"created<1h created<2h":        "column 20: this bound is given twice",
+		"created:1h":                   "column 1: created is compared with an age: write created<1h or created>1h",
+		"created":                      "column 1: created is compared with an age: write created<1h or created>1h",
+		"created<1h created>2h":        "column 12: no record is both after and before these times: the first isn't earlier than the second",
+		"attribute:a=1* attribute:a=2": "column 26: an attribute is NAME=VALUE, each name once",
+	} {
+		if _, err := Parse(text); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
 }

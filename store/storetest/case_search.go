@@ -206,6 +206,9 @@ func searchFilters(t *testing.T, env Env) {
 			r.Fingerprint, r.Attributes = otherPayload, store.Attributes{"order": "1", "cart": "2"}
 		}},
 		{"another order", func(r *semel.Record) { r.Attributes = store.Attributes{"order": "2"} }},
+		{"strange attributes", func(r *semel.Record) {
+			r.Attributes = store.Attributes{"order": `99 it's\ a:*&|`, "käse=x": "v", "empty": "", "long": strings.Repeat("l", 1024)}
+		}},
 		{"young", func(r *semel.Record) { r.CreatedAt = epoch.Add(time.Hour) }},
 		{"a moment older", func(r *semel.Record) { r.CreatedAt = epoch.Add(time.Hour - 1) }},
 		{"a moment younger", func(r *semel.Record) { r.CreatedAt = epoch.Add(time.Hour + 1) }},
@@ -226,12 +229,19 @@ func searchFilters(t *testing.T, env Env) {
 		},
 		"fingerprint": func(q *store.Query) { q.Fingerprint = otherPayload },
 		"attribute":   func(q *store.Query) { q.Attributes = store.Attributes{"order": "1"} },
-		"processing":  func(q *store.Query) { q.State = semel.Processing },
-		"completed":   func(q *store.Query) { q.State = semel.Completed },
-		"failed":      func(q *store.Query) { q.State = semel.Failed },
-		"held":        func(q *store.Query) { q.Held = true },
-		"after":       func(q *store.Query) { q.After = hour },
-		"before":      func(q *store.Query) { q.Before = hour },
+		"strange attribute": func(q *store.Query) {
+			q.Attributes = store.Attributes{"order": `99 it's\ a:*&|`, "käse=x": "v", "empty": ""}
+		},
+		"attribute that begins so": func(q *store.Query) {
+			q.AttributePrefixes = store.Attributes{"order": `99 it's\`, "empty": "", "long": "ll"}
+		},
+		"attribute of any value": func(q *store.Query) { q.AttributePrefixes = store.Attributes{"order": ""} },
+		"processing":             func(q *store.Query) { q.State = semel.Processing },
+		"completed":              func(q *store.Query) { q.State = semel.Completed },
+		"failed":                 func(q *store.Query) { q.State = semel.Failed },
+		"held":                   func(q *store.Query) { q.Held = true },
+		"after":                  func(q *store.Query) { q.After = hour },
+		"before":                 func(q *store.Query) { q.Before = hour },
 	}
 	for one, set := range members {
 		for other, and := range members {

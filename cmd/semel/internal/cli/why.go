@@ -38,8 +38,9 @@ the answer that is kept, and which other calls of its operation had the same pay
 under another key. Those were executed too: a client that makes a new key for a retry
 is charged twice.
 
-Name the call by its key, which shows every call that has it; by the command id,
-request id, correlation id or event id of its first delivery; or
+Name the call by its key, which shows every call that has it; by an attribute, as
+in order=9911 or order=99*; by the command id, request id, correlation id or event
+id of its first delivery; or
 ` + recordNames + `.
 Duplicates are counted by services, over all nodes, and are some seconds late.
 
@@ -49,6 +50,7 @@ first has decisions, too.
 
 ` + recordsLong,
 		Example: `  semel why --url http://127.0.0.1:8481 order-1
+  semel why --url http://127.0.0.1:8481 order=9911
   semel why --url http://127.0.0.1:8481 urn:semel:call:DW9yZGVyLTE`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -104,6 +106,15 @@ func storiesOf(ctx context.Context, recs client.Records, text string) (stories [
 func namedOrKeyed(ctx context.Context, recs client.Records, text string) (found []semel.Record, more bool, err error) {
 	if found, more, err = some(ctx, recs, store.Query{Key: text}); err != nil || len(found) > 0 {
 		return found, more, err
+	}
+	if name, value, attribute := strings.Cut(text, "="); attribute && name != "" {
+		q := store.Query{Attributes: store.Attributes{name: value}}
+		if prefix, cut := strings.CutSuffix(value, "*"); cut {
+			q = store.Query{AttributePrefixes: store.Attributes{name: prefix}}
+		}
+		if found, more, err = some(ctx, recs, q); err != nil || len(found) > 0 {
+			return found, more, err
+		}
 	}
 	q, ok := query.Name(text)
 	for i := 0; !ok && i < len(store.IDAttributes); i++ {

@@ -91,6 +91,51 @@ func TestWhy(t *testing.T) {
 	}
 }
 
+// TestCallsByAttribute: support has the id of an order and not the key.
+func TestCallsByAttribute(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	st, err := pebblestore.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, order := range []string{"9911", "9912", "8000"} {
+		_, err := engine.Do(t.Context(), semel.Call{Operation: "pay", Key: "key-of-" + order, Attributes: store.Attributes{"order": order}}, func(context.Context, semel.Execution) (semel.Result, error) {
+			return semel.Result{Attributes: store.Attributes{"receipt": "r" + order}}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(engine.Close(t.Context()), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string][]string{
+		"why order=9911":                              {"9911"},
+		"why receipt=r8*":                             {"8000"},
+		"why order=99*":                               {"9911", "9912"},
+		"records list attribute:order=99*":            {"9911", "9912"},
+		"records list attribute:order=99* created<1h": {"9911", "9912"},
+		"records list attribute:order=99* created>1h": nil,
+		"records list attribute:receipt=r9912":        {"9912"},
+	} {
+		t.Run(args, func(t *testing.T) {
+			code, out, errs := semelWith(t, "", append(strings.Fields(args), "--store", "pebble:"+dir)...)
+			if code != ExitOK {
+				t.Fatalf("exit %d, %s", code, errs)
+			}
+			for _, order := range []string{"9911", "9912", "8000"} {
+				if strings.Contains(out, "key-of-"+order) != slices.Contains(want, order) {
+					t.Errorf("%s is wrong in\n%s", order, out)
+				}
+			}
+		})
+	}
+}
+
 // What duplicates got is known after a restart, and without a service.
 func TestWhyCountsWhatServicesCounted(t *testing.T) {
 	file, dir, engine, st, end := evidentStore(t)
