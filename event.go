@@ -18,7 +18,8 @@ type Events struct {
 	// request. Door, Took; Code, if the caller got a refusal and no outcome; Decision and
 	// ID, if the engine has made a decision; Err, if the door knows more about the reason
 	// than the caller was told; Attrs, if it has something to log. The engine knows nothing
-	// of requests that a door refuses by itself.
+	// of requests that a door refuses by itself, or that a limit in front of the doors
+	// refuses, which hasn't looked whether they deliver a call.
 	Answered func(Event)
 	// Troubled: a door met an error that no caller gets, such as an outcome that isn't
 	// recorded yet, or an upstream that failed. Door, Err, Attrs.

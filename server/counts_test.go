@@ -17,6 +17,8 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/protocol/forrst"
 	"github.com/semelhq/semel/protocol/webhook"
+	"github.com/semelhq/semel/server/api"
+	"github.com/semelhq/semel/server/limit"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
@@ -93,16 +95,52 @@ func TestAMetricForEachDoorIsOneFile(t *testing.T) {
 	body, signed = event(2)
 	post("/hook", body, signed...)
 
+	begin := func(body string, header ...string) {
+		t.Helper()
+		post("/v1/operations/run/executions", body, header...)
+	}
+	begin(`{"payload":1}`, keyed...)
+	begin(`{"payload":2}`, keyed...)
+	begin(`{"payload":1}`, alice...)
+	begin(`{"payload":1}`, keyed[2:]...)
+	begin(`{"payload":1,"unknown":1}`, keyed...)
+	begin(`{`, keyed...)
+	begin(`{}`, append(keyed, "Content-Type", "")...)
+	begin(`{"key":"other"}`, keyed...)
+	post("/v1/batch", `{"items":[{},{"begin":{"operation":"run","key":"b"}}]}`, alice...)
+	post("/v1/batch", `{}`, alice...)
+
+	// Whoever announces too much is refused before a door sees it, whoever doesn't while a
+	// door reads.
+	for _, path := range []string{"/pay", "/forrst", "/hook", "/v1/operations/run/executions", "/v1/batch"} {
+		for _, announced := range []bool{true, false} {
+			r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(`"`+strings.Repeat("x", bodiesInFlight)+`"`))
+			if !announced {
+				r.ContentLength = -1
+			}
+			for i := 0; i < len(keyed); i += 2 {
+				r.Header.Set(keyed[i], keyed[i+1])
+			}
+			w := httptest.NewRecorder()
+			if mux.ServeHTTP(w, r); w.Code != http.StatusRequestEntityTooLarge {
+				t.Errorf("%s, announced: %t: %d %s", path, announced, w.Code, w.Body)
+			}
+		}
+	}
+
 	for what, m := range map[string]struct{ got, want map[string]int }{
 		"decisions": {c.decisions, map[string]int{
 			"http execute": 1, "http replay": 1, "http conflict": 1,
 			"forrst execute": 2, "forrst replay": 1, "forrst conflict": 1,
 			"webhook execute": 1, "webhook replay": 1, "webhook conflict": 1,
+			"api execute": 2, "api conflict": 1,
 		}},
 		"refusals": {c.refusals, map[string]int{
 			"http conflict": 1, "http key_missing": 1, "http unidentified": 1,
 			"forrst conflict": 1, "forrst UNAUTHORIZED": 1, "forrst PARSE_ERROR": 1,
 			"webhook conflict": 1, "webhook signature_wrong": 1,
+			"api conflict": 1, "api invalid_call": 6, "api unauthorized": 1, "api unsupported_media_type": 1,
+			"http over_budget": 2, "forrst over_budget": 2, "webhook over_budget": 2, "api over_budget": 4,
 		}},
 		"troubles": {c.troubles, map[string]int{"forrst": 1}},
 	} {
@@ -119,7 +157,11 @@ func sorted(m map[string]int) (list []string) {
 	return list
 }
 
-// mountDoors puts a route, a service over Forrst and a receiver of webhooks on an engine.
+// bodiesInFlight is how many bytes of bodies may be in flight in front of the doors.
+const bodiesInFlight = 64 << 10
+
+// mountDoors puts a route, a service over Forrst, a receiver of webhooks and the execution
+// API on an engine, behind a limit.
 func mountDoors(t *testing.T, engine *semel.Engine) http.Handler {
 	t.Helper()
 	guard, err := semelhttp.New(engine, nil)
@@ -154,5 +196,24 @@ func mountDoors(t *testing.T, engine *semel.Engine) http.Handler {
 	mux.Handle("/pay", guard.Handler(semelhttp.Route{Operation: semel.Operation{Name: "pay"}}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	mux.Handle("/forrst", service)
 	mux.Handle("/hook", receiver)
-	return mux
+	if err := engine.Register(semel.Operation{Name: "run"}); err != nil {
+		t.Fatal(err)
+	}
+	executions, err := api.New(api.Options{Engine: engine, Identify: func(r *http.Request) (api.Caller, error) {
+		who, err := guard.Caller(r)
+		return api.Caller{Tenant: who.Tenant, Principal: who.Principal, Credential: who.Credential}, err
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux.Handle("/v1/", executions.Data())
+	budget, err := limit.NewBudget(limit.Bounds{Total: bodiesInFlight})
+	if err != nil {
+		t.Fatal(err)
+	}
+	doors := map[string]string{"/pay": semelhttp.Door, "/forrst": forrst.Door, "/hook": webhook.Door, "/v1/": api.Door}
+	return budget.Handler(mux, &limit.Options{Refused: func(r *http.Request, code semel.Code) {
+		_, path := mux.Handler(r)
+		engine.Door().Answered(semel.Event{Door: doors[path], Code: code})
+	}})
 }

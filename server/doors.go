@@ -11,18 +11,21 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/protocol/inbox"
+	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // doorway is a door as the service mounts it. No route can hide one.
 type doorway struct {
 	http.Handler
+	name string // as events and records have it
 	// paths are those at which it gets requests, and serves reports any others; nil: none.
 	paths  []string
 	serves func(path string) bool
-	// kept is the door of its records, if duplicates get their results in a form of its own;
-	// empty: as answers over HTTP.
-	kept string
+	// form says that duplicates get their results in a form of the door's own, and not as
+	// answers over HTTP.
+	form bool
 	// declares reports whether an operation is the door's own, so that the execution API may
 	// not end its calls. Nil: none is.
 	declares func(operation string) bool
@@ -47,13 +50,24 @@ func (d *doorway) serving(path string) bool {
 }
 
 // door is what gets requests at a path before any route does; nil if nothing does.
-func (g *generation) door(path string) http.Handler {
+func (g *generation) door(path string) *doorway {
 	for i := range g.doors {
 		if d := &g.doors[i]; d.serving(path) {
-			return d.Handler
+			return d
 		}
 	}
 	return nil
+}
+
+// doorOf is the name of the door that a request to the data listener is for.
+func (g *generation) doorOf(r *http.Request) string {
+	if d := g.door(r.URL.Path); d != nil {
+		return d.name
+	}
+	if g.routes.find(r) != nil {
+		return semelhttp.Door
+	}
+	return api.Door
 }
 
 // passesDoor reports whether the path, which is no door's, would be one's if it were

@@ -48,7 +48,7 @@ func (s *Server) forrstDoor(g *generation, c *config.Forrst) (d doorway, err err
 	if err != nil {
 		return d, err
 	}
-	return doorway{Handler: s.ownAPI(service), paths: []string{c.Path}, kept: forrst.Door, interrupt: up.Interrupt, close: up.Close}, nil
+	return doorway{Handler: s.ownAPI(service), name: forrst.Door, form: true, paths: []string{c.Path}, interrupt: up.Interrupt, close: up.Close}, nil
 }
 
 // forrstCallers says who calls a service. Its functions are the service's own, so where

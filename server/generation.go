@@ -16,7 +16,6 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
-	"github.com/semelhq/semel/server/limit"
 	"github.com/semelhq/semel/transport/semelhttp"
 	"github.com/semelhq/semel/transport/semelproxy"
 )
@@ -216,9 +215,7 @@ func callers(c *config.Auth) auth.Settings {
 // caller once, for everything behind it.
 func (s *Server) dataHandler(cfg *config.Config) http.Handler {
 	quotas := cfg.Quotas != config.Quotas{Window: cfg.Quotas.Window}
-	limited := s.budget.Handler(http.HandlerFunc(s.serveData), &limit.Options{
-		TypeBase: problemsPath, Caller: callerOf, Pace: paceOf(&cfg.Limits), BodyTimeout: time.Duration(cfg.Limits.ReadTimeout),
-	})
+	limited := s.budget.Handler(http.HandlerFunc(s.serveData), new(s.limitOptions(cfg)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if a := s.current().auth; a.Configured() {
 			// A bad credential is refused by the handlers that need the caller.
@@ -261,7 +258,7 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 func (s *Server) answersHTTP(rec *semel.Record) bool {
 	g := s.enter()
 	defer g.inFlight.Done()
-	own := slices.ContainsFunc(g.doors, func(d doorway) bool { return d.kept != "" && d.kept == rec.Door })
+	own := slices.ContainsFunc(g.doors, func(d doorway) bool { return d.form && d.name == rec.Door })
 	return semelhttp.Marked(rec) || !own && g.guard.Serves(rec.ID.Operation)
 }
 

@@ -22,6 +22,16 @@ func paceOf(l *config.Limits) limit.Pace {
 	return limit.Pace{Rate: int64(l.Rate), Grace: time.Duration(l.RateGrace)}
 }
 
+// limitOptions are those of the limits in front of the doors.
+func (s *Server) limitOptions(cfg *config.Config) limit.Options {
+	return limit.Options{
+		TypeBase: problemsPath, Caller: callerOf, Pace: paceOf(&cfg.Limits), BodyTimeout: time.Duration(cfg.Limits.ReadTimeout),
+		Refused: func(r *http.Request, code semel.Code) {
+			s.engine.Door().Answered(semel.Event{Door: s.current().doorOf(r), Code: code})
+		},
+	}
+}
+
 // unverified is the tenant of callers whom nobody has verified. No other tenant can have
 // this name.
 const unverified = "\x00"

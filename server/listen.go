@@ -19,7 +19,12 @@ type listener struct {
 	server *http.Server
 }
 
-func listen(address string, certs config.TLS, limits *config.Limits, handler http.Handler, log *slog.Logger) (*listener, error) {
+// listen opens a listener whose limits refuse as opts says.
+func listen(address string, certs config.TLS, limits *config.Limits, handler http.Handler, opts limit.Options, log *slog.Logger) (*listener, error) {
+	handler, err := limit.Requests(handler, limits.Requests, &opts)
+	if err != nil {
+		return nil, err
+	}
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
@@ -31,15 +36,12 @@ func listen(address string, certs config.TLS, limits *config.Limits, handler htt
 	return l, err
 }
 
-// newListener makes a server with limits on connections, on requests, and on how slowly
-// callers may read.
+// newListener makes a server with limits on connections, and on how slowly callers may
+// read.
 func newListener(ln net.Listener, certs config.TLS, limits *config.Limits, handler http.Handler, log *slog.Logger) (*listener, error) {
 	pace := paceOf(limits)
 	ln, err := limit.Listener(ln, limits.Connections, pace)
 	if err != nil {
-		return nil, err
-	}
-	if handler, err = limit.Requests(handler, limits.Requests, &limit.Options{TypeBase: problemsPath}); err != nil {
 		return nil, err
 	}
 	l := &listener{server: &http.Server{

@@ -142,11 +142,11 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		return nil, err
 	}
 	s.executions = s.ownAPI(http.HandlerFunc(s.serveExecutions))
-	if s.data, err = listen(cfg.Listen.Address, cfg.Listen.TLS, &cfg.Limits, s.dataHandler(cfg), s.log); err != nil {
+	if s.data, err = listen(cfg.Listen.Address, cfg.Listen.TLS, &cfg.Limits, s.dataHandler(cfg), s.limitOptions(cfg), s.log); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	undo = append(undo, s.data.close)
-	if s.admin, err = listen(cfg.Admin.Address, cfg.Admin.TLS, &cfg.Limits, s.adminHandler(), s.log); err != nil {
+	if s.admin, err = listen(cfg.Admin.Address, cfg.Admin.TLS, &cfg.Limits, s.adminHandler(), limit.Options{TypeBase: problemsPath}, s.log); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
 	return s, nil

@@ -16,9 +16,14 @@ const firstRead = 64 << 10
 // answer, so that the rest isn't read.
 var ErrTooLong = errors.New("the body is too long")
 
+// ErrRefused says that something in front of the reader, such as a limit on the bytes in
+// flight, has ended the reading. It answers the request and tells of it, so whoever gets this
+// error does neither.
+var ErrRefused = errors.New("the request was refused while its body was read")
+
 // Read reads a body of up to most bytes. It makes room for what the request announces once
 // some of that has come, and not by and by, which would take several times the memory. The
-// error is [ErrTooLong], or says why the body broke off.
+// error is [ErrTooLong], wraps [ErrRefused], or says why the body broke off.
 func Read(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	var b bytes.Buffer
 	if err := ReadInto(&b, w, r, most); err != nil {

@@ -61,6 +61,9 @@ func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Correlation-ID", a.Correlation)
 	}
 	var got outcome
+	if errors.Is(err, body.ErrRefused) {
+		return
+	}
 	if errors.Is(err, errGone) {
 		in.tell(semel.Event{}, came, slog.LevelInfo, err.Error(), append(a.Attrs(), slog.Int("status", http.StatusAccepted)))
 		problem.WriteAs(w, http.StatusAccepted, "application/json", receipt{http.StatusAccepted, a.ID, err.Error()})
@@ -97,6 +100,9 @@ func (in *Inbox) receive(w http.ResponseWriter, r *http.Request) (*Activity, err
 	text, err := body.Read(w, r, in.opts.MaxBody)
 	if errors.Is(err, body.ErrTooLong) {
 		return a, &fault{status: http.StatusRequestEntityTooLarge, name: "PayloadTooLarge", err: fmt.Errorf("the body is longer than %d bytes", in.opts.MaxBody)}
+	}
+	if errors.Is(err, body.ErrRefused) {
+		return a, err
 	}
 	if err != nil {
 		return a, malformed("the body broke off")

@@ -164,6 +164,9 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	text, err := body.Read(w, r, s.opts.MaxBody)
+	if errors.Is(err, body.ErrRefused) {
+		return
+	}
 	if err != nil {
 		w.Header().Set("Connection", "close") // what is left of the body is not worth reading
 		if errors.Is(err, body.ErrTooLong) {

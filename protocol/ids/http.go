@@ -10,6 +10,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
@@ -93,10 +94,10 @@ func (g *Gateway) path() string {
 }
 
 func (g *Gateway) serveCommand(caller Caller, w http.ResponseWriter, r *http.Request, _ string) (*Response, error) {
-	body, err := readBody(w, r)
+	text, err := readBody(w, r)
 	var c Command
 	if err == nil {
-		c, err = ParseCommand(body)
+		c, err = ParseCommand(text)
 	}
 	if err != nil {
 		g.refused(codeOf(err), err)
@@ -110,11 +111,11 @@ func (g *Gateway) serveStatus(caller Caller, _ http.ResponseWriter, r *http.Requ
 }
 
 func (g *Gateway) serveCompensate(caller Caller, w http.ResponseWriter, r *http.Request, id string) (*Response, error) {
-	body, err := readBody(w, r)
+	text, err := readBody(w, r)
 	if err != nil {
 		return nil, err
 	}
-	reason, err := parseReason(body)
+	reason, err := parseReason(text)
 	if err != nil {
 		return nil, err
 	}
@@ -166,6 +167,9 @@ type commandProblem struct {
 
 // refused tells of a request that is no command of a known caller.
 func (g *Gateway) refused(code semel.Code, err error) {
+	if errors.Is(err, body.ErrRefused) {
+		return
+	}
 	g.engine.Door().Answered(semel.Event{Door: Door, Code: code, Err: err})
 }
 
@@ -190,6 +194,9 @@ func codeOf(err error) semel.Code {
 
 // refuse writes an error as a problem. Nothing was executed, unless the problem says so.
 func (g *Gateway) refuse(w http.ResponseWriter, err error) {
+	if errors.Is(err, body.ErrRefused) {
+		return
+	}
 	code := codeOf(err)
 	if code == door.CodeTooLarge || code == door.CodeUnsupportedMedia {
 		writeProblem(w, problemOf(code, "Nothing was executed: "+err.Error()+"."))

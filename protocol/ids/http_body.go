@@ -49,6 +49,9 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if errors.Is(err, body.ErrTooLong) {
 		return nil, errTooLarge
 	}
+	if errors.Is(err, body.ErrRefused) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, &Error{Reason: ReasonEnvelope, Message: "the body broke off; send all of it again"}
 	}

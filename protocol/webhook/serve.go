@@ -48,6 +48,9 @@ func (r *Receiver) allowed() string {
 
 func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
 	text, err := body.Read(w, req, r.opts.MaxBody)
+	if errors.Is(err, body.ErrRefused) {
+		return
+	}
 	if errors.Is(err, body.ErrTooLong) {
 		r.refuse(w, http.StatusRequestEntityTooLarge, inbox.Refuse(inbox.CodeTooLong, "the body is longer than %d bytes", r.opts.MaxBody))
 		return

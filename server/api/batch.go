@@ -20,7 +20,7 @@ type batchOutput struct{ Body wire.BatchReply }
 
 func (b *builder) batch() {
 	route(b, huma.Operation{
-		OperationID: "batch", Method: http.MethodPost, Path: "/v1/batch", Tags: []string{"executions"}, MaxBodyBytes: b.api.opts.MaxBatchBody,
+		OperationID: "batch", Method: http.MethodPost, Path: "/v1/batch", Tags: []string{"executions"}, Metadata: delivers, MaxBodyBytes: b.api.opts.MaxBatchBody,
 		Summary: "Begin and complete many executions in one request",
 		Description: "Items run at the same time, in no promised order, and each is answered on its own, in the order of the request. " +
 			"Repeating a batch is as harmless as repeating its items.",
@@ -56,7 +56,7 @@ func runBatch(x *exchange, in *batchInput) (*batchOutput, error) {
 func (x *exchange) batchItem(item *wire.BatchItem, holder, path string) (status int, body any, err error) {
 	switch {
 	case (item.Begin == nil) == (item.Complete == nil):
-		return 0, nil, x.api.invalid(path, "an item has either begin or complete")
+		return 0, nil, x.refused(x.api.invalid(path, "an item has either begin or complete"))
 	case item.Begin != nil:
 		in := item.Begin
 		in.Beginning.Key = in.Key

@@ -38,7 +38,7 @@ type beginOutput struct {
 
 func (b *builder) executions() {
 	route(b, huma.Operation{
-		OperationID: "begin", Method: http.MethodPost, Path: "/v1/operations/{operation}/executions", DefaultStatus: http.StatusCreated, Tags: []string{"executions"},
+		OperationID: "begin", Method: http.MethodPost, Path: "/v1/operations/{operation}/executions", DefaultStatus: http.StatusCreated, Tags: []string{"executions"}, Metadata: delivers,
 		Summary: "Begin an execution, or get the outcome of the first one",
 		Description: "With 201 you own the call: do the work under the lease and end the execution. " +
 			"With 200 the call ran before: record has its result, or its error. Any other answer means that nothing may be executed.",
@@ -71,9 +71,9 @@ func beginRoute(x *exchange, in *beginInput) (*beginOutput, error) {
 	key, present, fault := semelhttp.RequestKey(x.r.Header, keyHeader, semel.MaxKeyLen)
 	switch {
 	case fault != "":
-		return nil, x.api.invalid("header."+keyHeader, fault)
+		return nil, x.refused(x.api.invalid("header."+keyHeader, fault))
 	case present && body.Key != "" && body.Key != key:
-		return nil, x.api.invalid("body.key", "the key in the body is not the one in the "+keyHeader+" header")
+		return nil, x.refused(x.api.invalid("body.key", "the key in the body is not the one in the "+keyHeader+" header"))
 	case present:
 		body.Key = key
 	}
@@ -90,6 +90,12 @@ func beginRoute(x *exchange, in *beginInput) (*beginOutput, error) {
 		out.Applied = "wait=" + strconv.FormatInt(int64(wait/time.Second), 10)
 	}
 	return out, nil
+}
+
+// refused tells of a delivery that isn't even looked up, and returns why.
+func (x *exchange) refused(p *problem) *problem {
+	x.api.engine.Door().Answered(semel.Event{Door: Door, Code: p.Code})
+	return p
 }
 
 func (a *API) recordPath(id string) string { return a.opts.BaseURL + "/v1/records/" + id }

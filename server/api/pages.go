@@ -31,7 +31,8 @@ func (b *builder) pages(spec []byte) {
 	serve := func(path, media string, body []byte) {
 		b.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 			if !b.admin && path != stylePath {
-				if _, ok := b.api.identify(w, r); !ok {
+				if _, p := b.api.admit(w, r, NoRole); p != nil {
+					p.write(w)
 					return
 				}
 			}

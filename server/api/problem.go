@@ -111,8 +111,14 @@ func (p *problem) write(w http.ResponseWriter) {
 	refusal.WriteBody(w, p.Status, refusal.Type, append(body, '\n')) // huma ends its answers so
 }
 
-// apiKey finds the API in the metadata of an operation.
-const apiKey = "semel.api"
+// The members of the metadata of an operation.
+const (
+	apiKey      = "semel.api"      // the API
+	deliversKey = "semel.delivers" // true: its requests deliver calls
+)
+
+// delivers is the metadata of an operation whose requests deliver calls.
+var delivers = map[string]any{deliversKey: true}
 
 // hookHuma turns huma's own refusals into problems, and makes its validation strict. Both
 // settings are global.
@@ -124,9 +130,14 @@ var hookHuma = sync.OnceFunc(func() {
 	huma.NewErrorWithContext = func(ctx huma.Context, status int, msg string, errs ...error) huma.StatusError {
 		a, _ := ctx.Operation().Metadata[apiKey].(*API)
 		if a == nil {
-			a = &API{}
+			return (&API{}).refusal(status, msg, errs)
 		}
-		return a.refusal(status, msg, errs)
+		p := a.refusal(status, msg, errs)
+		// A form that nobody has is found out when the request has been answered and told of.
+		if status != http.StatusNotAcceptable && !slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, body.ErrRefused) }) {
+			a.refused(ctx.Operation(), p)
+		}
+		return p
 	}
 })
 

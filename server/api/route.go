@@ -85,7 +85,7 @@ func (a *API) handler(admin bool) (http.Handler, []byte, error) {
 	out.WriteByte('\n')
 	b.pages(out.Bytes())
 	b.mux.HandleFunc("/", b.notFound)
-	return secured(a.typed(b.mux)), out.Bytes(), nil
+	return secured(b.mux), out.Bytes(), nil
 }
 
 // secured sets the headers of every answer: no cache may keep it, and no browser may
@@ -94,19 +94,6 @@ func secured(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		h.ServeHTTP(w, r)
-	})
-}
-
-// typed refuses a body without a Content-Type. A page of any origin can make a browser
-// send such a body without asking the server first.
-func (a *API) typed(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 && r.Header.Get("Content-Type") == "" {
-			w.Header().Set("Connection", "close") // rather than wait for the rest of the body
-			a.newProblem(door.CodeUnsupportedMedia, "").write(w)
-			return
-		}
 		h.ServeHTTP(w, r)
 	})
 }
@@ -140,7 +127,7 @@ var withBody = []semel.Code{door.CodeTooLarge, door.CodeUnsupportedMedia, semelh
 // to op's responses, and what it does.
 func route[I, O any](b *builder, op huma.Operation, role Role, codes []semel.Code, f func(x *exchange, in *I) (*O, error)) {
 	a := b.api
-	op.Metadata = map[string]any{apiKey: a}
+	op.Metadata = map[string]any{apiKey: a, deliversKey: op.Metadata[deliversKey]}
 	codes = slices.Concat(codes, everyRoute)
 	if role > NoRole {
 		codes = append(codes, semel.CodeForbidden)
@@ -156,12 +143,10 @@ func route[I, O any](b *builder, op huma.Operation, role Role, codes []semel.Cod
 	b.describe(&op, codes)
 	op.Middlewares = huma.Middlewares{func(ctx huma.Context, next func(huma.Context)) {
 		r, w := humago.Unwrap(ctx)
-		caller, ok := a.identify(w, r)
-		if !ok {
-			return
-		}
-		if caller.Role < role {
-			a.newProblem(semel.CodeForbidden, "this needs the role "+role.String()+", and the caller's is "+caller.Role.String()).write(w)
+		caller, p := a.admit(w, r, role)
+		if p != nil {
+			a.refused(&op, p)
+			p.write(w)
 			return
 		}
 		if most > 0 {
@@ -206,24 +191,39 @@ func (b *oneRead) WriteTo(w io.Writer) (int64, error) {
 	return int64(buf.Len() - had), err
 }
 
-// identify returns the caller, or answers that they are unknown.
-func (a *API) identify(w http.ResponseWriter, r *http.Request) (Caller, bool) {
+// admit returns the caller, or why the request isn't even read.
+func (a *API) admit(w http.ResponseWriter, r *http.Request, role Role) (Caller, *problem) {
+	// A page of any origin can make a browser send a body without a Content-Type, without
+	// asking the server first.
+	if r.ContentLength != 0 && r.Header.Get("Content-Type") == "" {
+		w.Header().Set("Connection", "close") // rather than wait for the rest of the body
+		return Caller{}, a.newProblem(door.CodeUnsupportedMedia, "")
+	}
 	caller, err := a.opts.Identify(r)
-	if err == nil {
-		return caller, true
-	}
 	if e, ok := errors.AsType[*semel.Error](err); ok { // the caller can't be identified at the moment
-		a.problemOf(e).after(retryUnavailable).write(w)
-		return Caller{}, false
+		return Caller{}, a.problemOf(e).after(retryUnavailable)
 	}
-	p := a.newProblem(door.CodeUnauthorized, err.Error())
-	challenge := `Bearer realm="semel"`
-	if a.opts.Challenge != nil {
-		challenge = a.opts.Challenge(err)
+	if err != nil {
+		p := a.newProblem(door.CodeUnauthorized, err.Error())
+		challenge := `Bearer realm="semel"`
+		if a.opts.Challenge != nil {
+			challenge = a.opts.Challenge(err)
+		}
+		p.set("WWW-Authenticate", challenge)
+		return Caller{}, p
 	}
-	p.set("WWW-Authenticate", challenge)
-	p.write(w)
-	return Caller{}, false
+	if caller.Role < role {
+		return Caller{}, a.newProblem(semel.CodeForbidden, "this needs the role "+role.String()+", and the caller's is "+caller.Role.String())
+	}
+	return caller, nil
+}
+
+// refused tells of a request for an operation that delivers calls, if it is refused before
+// any of them is looked at.
+func (a *API) refused(op *huma.Operation, p *problem) {
+	if op.Metadata[deliversKey] != nil {
+		a.engine.Door().Answered(semel.Event{Door: Door, Code: p.Code})
+	}
 }
 
 // describe adds the refusals to an endpoint's responses: one entry for each status, which

@@ -3,11 +3,15 @@ package limit
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"sync"
 	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/body"
 )
 
 // Options configures [Budget.Handler] and [Requests]. Nil means the defaults.
@@ -23,6 +27,9 @@ type Options struct {
 	// TypeBase precedes the code in the type of a problem. Defaults to
 	// "urn:semel:problem:".
 	TypeBase string
+	// Refused is told of every refusal, once: a body's reader gets [body.ErrRefused] and
+	// says nothing. Nil: nobody is told.
+	Refused func(r *http.Request, code semel.Code)
 	// RetryAfter is how long a refused caller is told to wait, in whole seconds. Defaults
 	// to 1 s.
 	RetryAfter time.Duration
@@ -51,8 +58,8 @@ const reserved = 4 << 10
 // 408. A body may take longer the more of it comes, so these read deadlines replace the
 // server's ReadTimeout for each body that next reads.
 //
-// If a body stops fitting while it is read, next gets an [*ExhaustedError]. The refusal
-// then replaces next's answer, unless that has begun.
+// If a body stops fitting while it is read, next gets an error that wraps [body.ErrRefused]
+// and the [*ExhaustedError]. The refusal then replaces next's answer, unless that has begun.
 func (b *Budget) Handler(next http.Handler, opts *Options) http.Handler {
 	return &middleware{budget: b, next: next, opts: opts.withDefaults()}
 }
@@ -87,20 +94,20 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.opts.refuse(w, r, err)
 		return
 	}
-	body := &countedBody{
+	counted := &countedBody{
 		ReadCloser: r.Body, hold: h, ahead: ahead, pace: m.opts.Pace, timeout: m.opts.BodyTimeout,
 		stream: r.ProtoMajor == 2,
 	}
-	body.deadline.set = http.NewResponseController(w).SetReadDeadline
-	body.left = body.bound(body.pace.Grace)
-	body.clearDeadline()
-	counted := *r
-	counted.Body = body
-	aw := &answer{ResponseWriter: w, opts: &m.opts, r: r, body: body}
+	counted.deadline.set = http.NewResponseController(w).SetReadDeadline
+	counted.left = counted.bound(counted.pace.Grace)
+	counted.clearDeadline()
+	inner := *r
+	inner.Body = counted
+	aw := &answer{ResponseWriter: w, opts: &m.opts, r: r, body: counted}
 	if len(w.Header()) > 0 {
 		aw.before = w.Header().Clone()
 	}
-	m.next.ServeHTTP(aw, &counted)
+	m.next.ServeHTTP(aw, &inner)
 	aw.start() // next may have returned without an answer
 }
 
@@ -161,8 +168,8 @@ func (c *countedBody) clearDeadline() { c.deadline.over(c.stream) }
 func (c *countedBody) fail(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.err = err
-	return err
+	c.err = fmt.Errorf("%w: %w", body.ErrRefused, err)
+	return c.err
 }
 
 // failed is the error of a Read that a limit has ended.

@@ -44,4 +44,7 @@ func (o *Options) refuse(w http.ResponseWriter, r *http.Request, why error) {
 		w.Header().Set("Connection", "close")
 	}
 	problem.Write(w, doc.Status, doc)
+	if o.Refused != nil {
+		o.Refused(r, doc.Code)
+	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/internal/body"
 	refusal "github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/transport/safehttp"
 )
@@ -47,6 +48,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	began := time.Now()
 	got := h.serve(w, r, key, invalid)
+	if errors.Is(got.err, body.ErrRefused) {
+		return
+	}
 	e := semel.Event{Door: Door, Code: got.code, Decision: got.decision, ID: got.id, Err: got.err, Took: time.Since(began)}
 	if why, ok := errors.AsType[*Refused](got.err); ok {
 		e.Attrs = why.Line()
@@ -81,6 +85,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, key string, inva
 	defer sc.release()
 	defer sc.spool.discard()
 	fp, err := h.take(r, sc)
+	if errors.Is(err, body.ErrRefused) {
+		return told{err: err}
+	}
 	if err != nil {
 		return told{code: h.refuseBody(w, err)}
 	}
@@ -173,11 +180,11 @@ func (h *handler) passOpen(w http.ResponseWriter, r *http.Request, sc *scratch) 
 
 // passRead runs the handler without a guard, on the body that was read already.
 func (h *handler) passRead(w http.ResponseWriter, r *http.Request, sc *scratch) {
-	body := sc.spool
+	spooled := sc.spool
 	sc.spool = spool{}
-	defer body.discard()
+	defer spooled.discard()
 	inner := r.WithContext(r.Context())
-	inner.Body = &body
+	inner.Body = &spooled
 	h.next.ServeHTTP(handlers(w), inner)
 }
 

@@ -39,6 +39,9 @@ func (in *Ingress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
 	text, err := body.Read(w, r, MaxBody)
+	if errors.Is(err, body.ErrRefused) {
+		return
+	}
 	if errors.Is(err, body.ErrTooLong) {
 		in.refuse(w, http.StatusRequestEntityTooLarge, inbox.CodeTooLong, "the body is too long")
 		return
