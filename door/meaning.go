@@ -3,6 +3,7 @@ package door
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -14,10 +15,13 @@ type Meaning struct {
 	Code semel.Code `json:"code"`
 	// Status is that of HTTP.
 	Status int `json:"status"`
-	// Title names the refusal, Meaning says what happened, Action what to do.
+	// Title names the refusal, Meaning says what happened, Action what to do, whatever
+	// the protocol.
 	Title   string `json:"title"`
 	Meaning string `json:"meaning"`
 	Action  string `json:"action"`
+	// Hint says what to send or read over HTTP. Optional.
+	Hint string `json:"hint,omitempty"`
 	// Retry is how long to wait at least before sending the same call again, where the
 	// engine doesn't say. Zero: sending it again makes no sense, or only the engine knows
 	// when.
@@ -27,8 +31,14 @@ type Meaning struct {
 	Foreign bool `json:"-"`
 }
 
-// Detail is the meaning and the action in one text.
+// Detail is the meaning and the action in one text, for any protocol.
 func (m *Meaning) Detail() string { return m.Meaning + " " + m.Action }
+
+// HTTPAction is the action and the hint in one text.
+func (m *Meaning) HTTPAction() string { return strings.TrimSuffix(m.Action+" "+m.Hint, " ") }
+
+// HTTPDetail is the meaning, the action and the hint in one text.
+func (m *Meaning) HTTPDetail() string { return m.Meaning + " " + m.HTTPAction() }
 
 // Names reports whether the refusal of a delivery may name the record of its answer: that is
 // the caller's own. It isn't where the record belongs to another call, and a new call over
@@ -58,7 +68,8 @@ var meanings = []Meaning{
 	{
 		Code: CodeUnauthorized, Status: http.StatusUnauthorized, Title: "Not authenticated",
 		Meaning: "The server can't tell who is calling: the credential is missing, expired or not valid. Nothing was looked up.",
-		Action:  "Send a valid credential, for instance Authorization: Bearer and a token of the server's configuration.",
+		Action:  "Send a valid credential.",
+		Hint:    "Authorization: Bearer and a token of the server's configuration are one, for instance.",
 	},
 	{
 		Code: semel.CodeForbidden, Status: http.StatusForbidden, Title: "Not allowed",
@@ -72,8 +83,9 @@ var meanings = []Meaning{
 	},
 	{
 		Code: CodeOverloaded, Status: http.StatusServiceUnavailable, Title: "Too much in flight",
-		Meaning: "The server has reached its limit of requests, or of bytes in flight; or, with status 429, other requests of the tenant or the caller have reached theirs. No guarded call was begun.",
-		Action:  "Send the same request again after the time in Retry-After.",
+		Meaning: "The server has reached its limit of requests, or of bytes in flight, or other requests of the tenant or the caller have reached theirs. No guarded call was begun.",
+		Action:  "Send the same request again later.",
+		Hint:    "Retry-After says when. Status 429 says that it is the limit of the tenant or the caller.",
 	},
 	{
 		Code: CodeOverBudget, Status: http.StatusRequestEntityTooLarge, Title: "Body larger than a budget",
@@ -108,12 +120,14 @@ var meanings = []Meaning{
 	{
 		Code: semel.CodeInvalidCall, Status: http.StatusBadRequest, Title: "Invalid request",
 		Meaning: "The request is malformed: not strict JSON, an unknown or missing member, a wrong type, a bad key. Nothing was looked up and nothing was executed.",
-		Action:  "Correct what the problem's errors name. Repeating the same request gives the same answer.",
+		Action:  "Correct it. Repeating the same request gives the same answer.",
+		Hint:    "The problem's errors name what is wrong.",
 	},
 	{
 		Code: semel.CodeUnknownOperation, Status: http.StatusNotFound, Title: "Unknown operation",
 		Meaning: "No operation of that name is declared on the server.",
-		Action:  "Check the name and its version, or declare the operation. GET /v1/operations lists all operations.",
+		Action:  "Check the name and its version, or declare the operation.",
+		Hint:    "GET /v1/operations lists all operations.",
 	},
 	{
 		Code: semel.CodeInvalidOperation, Status: http.StatusBadRequest, Title: "Invalid operation",
@@ -129,7 +143,8 @@ var meanings = []Meaning{
 	{
 		Code: semel.CodeInFlight, Status: http.StatusConflict, Title: "In flight",
 		Meaning: "The first delivery of this call is still being executed. Nothing was executed for this one.",
-		Action:  "Ask again after the time in Retry-After, or wait with Prefer: wait=N.",
+		Action:  "Ask again later.",
+		Hint:    "Retry-After says when. Prefer: wait=N waits for the outcome.",
 	},
 	{
 		Code: semel.CodeHeld, Status: http.StatusConflict, Title: "Held: outcome unknown",
@@ -162,13 +177,15 @@ var meanings = []Meaning{
 	},
 	{
 		Code: semel.CodeThrottled, Status: http.StatusTooManyRequests, Title: "Too many calls",
-		Meaning: "The same call was repeated too often, or one principal repeats too much; or the call is new, and its caller or tenant has used up a quota of records or bytes. The member limit says which. Nothing was executed.",
-		Action:  "Repeat it after the time in Retry-After. Over a quota, calls that began before are still answered.",
+		Meaning: "The same call was repeated too often, or one principal repeats too much; or the call is new, and its caller or tenant has used up a quota of records or bytes. Nothing was executed.",
+		Action:  "Repeat it later. Over a quota, calls that began before are still answered.",
+		Hint:    "The member limit says which it is, and Retry-After when to repeat it.",
 	},
 	{
 		Code: semel.CodeConfirmationRequired, Status: http.StatusPreconditionRequired, Title: "Confirmation required",
 		Meaning: "The operation needs a confirmation before it runs. Nothing was executed.",
-		Action:  "Have the person confirm, and send the same call again with the token of the problem's challenge as confirm.",
+		Action:  "Have the person confirm, and send the same call again with the token of the challenge.",
+		Hint:    "The problem has the challenge; send its token as the member confirm.",
 	},
 	{
 		Code: semel.CodeConfirmationRefused, Status: http.StatusForbidden, Title: "Confirmation refused",
@@ -209,7 +226,7 @@ var meanings = []Meaning{
 	{
 		Code: semel.CodeAlreadyEnded, Status: http.StatusConflict, Title: "Already ended",
 		Meaning: "The attempt, or the effect, was ended before in another way. The first end counts.",
-		Action:  "Read the record. Repeating the first end is answered with 200.",
+		Action:  "Read the record. Repeating the first end is no error.",
 	},
 	{
 		Code: semel.CodeIllegalTransition, Status: http.StatusConflict, Title: "Not possible now",
@@ -233,8 +250,9 @@ var meanings = []Meaning{
 	},
 	{
 		Code: semel.CodeStoreUnavailable, Status: http.StatusServiceUnavailable, Title: "Store unavailable",
-		Meaning: "The store didn't answer, so the server can't tell whether the call was seen before. Nothing was executed.",
-		Action:  "Send the same request again after the time in Retry-After.",
+		Meaning: "The store didn't answer, so the server can't tell whether the call was delivered before. Nothing was executed.",
+		Action:  "Send the same request again later.",
+		Hint:    "Retry-After says when.",
 		Retry:   time.Second,
 	},
 	{
@@ -250,13 +268,14 @@ var meanings = []Meaning{
 	},
 	{
 		Code: CodeKeyMissing, Status: http.StatusBadRequest, Title: "Key missing",
-		Meaning: "The route needs a key and the request has none. Nothing was executed.",
-		Action:  "Send the key header with a key that is unique to the request and the same in all its retries, such as a UUID.",
+		Meaning: "The call needs a key and has none. Nothing was executed.",
+		Action:  "Send a key that is unique to the call and the same in all its retries, such as a UUID.",
 	},
 	{
 		Code: CodeKeyInvalid, Status: http.StatusBadRequest, Title: "Key invalid",
 		Meaning: "The request doesn't have exactly one well-formed key. Nothing was executed.",
-		Action:  "Send one key, bare or in double quotes, in visible ASCII.",
+		Action:  "Send one key, in visible ASCII.",
+		Hint:    "In a header it is bare or in double quotes.",
 	},
 	{
 		Code: CodeUnidentified, Status: http.StatusUnauthorized, Title: "Caller unknown",

@@ -1,6 +1,7 @@
 package door_test
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -29,6 +30,18 @@ func TestTheTableHasEveryCode(t *testing.T) {
 	for _, d := range semel.Decisions() {
 		if code, refuses := d.Code(); refuses && !slices.Contains(semel.Codes(), code) {
 			t.Errorf("the decision %s refuses with a code that the engine doesn't have", d)
+		}
+	}
+}
+
+// What a code means is for callers of any protocol; what is of HTTP is in the hint.
+func TestNoHTTPInADetail(t *testing.T) {
+	codes := append(semel.Codes(), door.CodeUnauthorized, door.CodeOverloaded, door.CodeOverBudget, door.CodeTooLarge, door.CodeBodyTooSlow, door.CodeKeyMissing, door.CodeKeyInvalid, door.CodeInternal)
+	http := regexp.MustCompile(`[Rr]etry-After|Prefer|Authorization|Content-Type|GET |problem|status|\b[2-5]\d\d\b`)
+	for _, code := range codes {
+		m, _ := door.Lookup(code)
+		if found := http.FindString(m.Detail()); found != "" && code != semel.CodeOtherCaller { // which has a status to ask for
+			t.Errorf("%s speaks of %q: %s", code, found, m.Detail())
 		}
 	}
 }

@@ -43,7 +43,6 @@ func TestDoor(t *testing.T) {
 				return doortest.Reply{Code: code(d.Answer(t.Context(), "s3cret "+key+" 4200 EUR"))}
 			}
 		},
-		Words: func(code semel.Code) doortest.Reply { return doortest.Reply{Code: string(code)} },
 	})
 }
 

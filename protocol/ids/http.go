@@ -230,7 +230,7 @@ func (g *Gateway) refuse(w http.ResponseWriter, err error) {
 // problemOf is a code as package door explains it, with the table's words if detail is empty.
 func problemOf(code semel.Code, detail string) *semelhttp.Problem {
 	m, _ := door.Lookup(code)
-	return &semelhttp.Problem{Code: m.Code, Title: m.Title, Status: m.Status, Detail: cmp.Or(detail, m.Detail())}
+	return &semelhttp.Problem{Code: m.Code, Title: m.Title, Status: m.Status, Detail: cmp.Or(detail, m.HTTPDetail())}
 }
 
 // envelopeErrors takes a joined error apart.

@@ -80,7 +80,7 @@ var problemTemplate = template.Must(template.New("problem").Parse(`<!doctype htm
 <h2>What it means</h2>
 <p>{{.Meaning}}</p>
 <h2>What to do</h2>
-<p>{{.Action}}</p>
+<p>{{.HTTPAction}}</p>
 </article>
 {{end}}<p><a href="/problems/">All problems</a>, <a href="/docs">API</a></p>
 </main>
@@ -103,7 +103,7 @@ func showProblems(w http.ResponseWriter, r *http.Request, infos []door.Meaning) 
 			b.WriteByte('\n')
 		}
 		b.WriteString(info.Title + " (" + string(info.Code) + ", status " + strconv.Itoa(info.Status) + ")\n\n" +
-			info.Meaning + "\n\nWhat to do: " + info.Action + "\n")
+			info.Meaning + "\n\nWhat to do: " + info.HTTPAction() + "\n")
 	}
 	writePage(w, "text/plain; charset=utf-8", []byte(b.String()))
 }

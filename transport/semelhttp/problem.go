@@ -181,7 +181,7 @@ func (h *handler) refuseRecord(w http.ResponseWriter, rec *semel.Record, p probl
 // problemOf is a code as the table of refusals has it.
 func problemOf(code semel.Code) problem {
 	m, _ := door.Lookup(code)
-	p := problem{status: m.Status, code: m.Code, title: m.Title, detail: m.Detail(), retryAfter: m.Retry}
+	p := problem{status: m.Status, code: m.Code, title: m.Title, detail: m.HTTPDetail(), retryAfter: m.Retry}
 	if code == semel.CodeOtherCaller {
 		p.action = ActionFirstCredential
 	}

@@ -64,7 +64,7 @@ The JSON has code, status, title, meaning and action; without a code it is a lis
 			if asJSON {
 				return printJSON(out, info)
 			}
-			_, err := fmt.Fprintf(out, "%s (%s, status %d)\n\n%s\n\nWhat to do: %s\n", info.Title, info.Code, info.Status, info.Meaning, info.Action)
+			_, err := fmt.Fprintf(out, "%s (%s, status %d)\n\n%s\n\nWhat to do: %s\n", info.Title, info.Code, info.Status, info.Meaning, info.HTTPAction())
 			return err
 		},
 	}
