@@ -44,7 +44,7 @@ type Events struct {
 	// Swept: a sweep by [Engine.Run] has ended. Swept; and Err, if something kept it from
 	// some or all due records, which the next sweep tries again.
 	Swept func(Event)
-	// Unswept: this engine has taken calls for a minute (Took), and nothing has swept
+	// Unswept: this engine has run calls for a minute (Took), and nothing has swept
 	// here. It is called once. Without [Engine.Run], here or in another process on the
 	// same store, expired records are never removed, and abandoned calls wait for their
 	// next delivery. Nil: the engine warns by [slog.Default]. Where another process

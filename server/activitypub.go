@@ -60,7 +60,7 @@ func verifier(a *config.ActivityPub, proxies []netip.Prefix, transport http.Roun
 	if err != nil {
 		return nil, err
 	}
-	keys := httpsig.KeysOptions{AllowPrivate: a.Signatures.AllowPrivate, Allow: a.Policies().Takes, Transport: transport}
+	keys := httpsig.KeysOptions{AllowPrivate: a.Signatures.AllowPrivate, Allow: a.Policies().Accepts, Transport: transport}
 	if key != nil {
 		keys.Sign = func(r *http.Request) error {
 			return httpsig.Sign(r, nil, httpsig.SignOptions{KeyID: a.Signatures.KeyID, Key: key, Form: httpsig.FormCavage})

@@ -40,7 +40,7 @@ func newOutbox(engine *semel.Engine, c *config.Dispatch, own map[string]dispatch
 			return nil, at(fmt.Sprintf("dispatch.destinations[%d]", i), err)
 		}
 		opts.Destinations[d.Name] = dispatch.Destination{
-			Allow:  func(call semel.ID) bool { return d.Takes(call.Tenant, call.Operation) },
+			Allow:  func(call semel.ID) bool { return d.Accepts(call.Tenant, call.Operation) },
 			Sender: breakable(cut, sender), Timeout: time.Duration(d.Timeout), Concurrency: d.Concurrency, Rate: semel.Rate(d.Rate),
 			MinBackoff: time.Duration(d.MinBackoff), MaxBackoff: time.Duration(d.MaxBackoff),
 			MaxTries: d.MaxTries, MaxAge: time.Duration(d.MaxAge),

@@ -135,9 +135,9 @@ func (s *Server) watchWrites(ctx context.Context) {
 		switch now := err != nil; {
 		case now == refused || ctx.Err() != nil:
 		case now:
-			s.log.Error("the store takes no writes, so this node is not ready", slog.Any("error", err))
+			s.log.Error("the store accepts no writes, so this node is not ready", slog.Any("error", err))
 		default:
-			s.log.Info("the store takes writes again")
+			s.log.Info("the store accepts writes again")
 		}
 		refused = err != nil
 		select {

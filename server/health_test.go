@@ -95,7 +95,7 @@ func TestANodeWithoutRoomIsNotReady(t *testing.T) {
 	}
 	ready(http.StatusOK, "[+] disk ok: 549755813888 of")
 	d.free.Store(1)
-	ready(http.StatusServiceUnavailable, "[-] disk: FULL: no new call is taken until there is more space; 1 of")
+	ready(http.StatusServiceUnavailable, "[-] disk: FULL: no new call is accepted until there is more space; 1 of")
 	if begun("full") {
 		t.Error("a node that is not ready takes a call")
 	}

@@ -12,7 +12,7 @@ import (
 // another record.
 func fillingUp(r pebblestore.Room) bool { return r.Full || r.Free < r.Total/10 }
 
-// roomOf checks how full the embedded store's disk is. Without free space a node takes no
+// roomOf checks how full the embedded store's disk is. Without free space a node accepts no
 // new calls, so it gets no traffic. A restart would not free any space.
 func roomOf(st *pebblestore.Store) check {
 	c := check{name: "disk", outside: true}
@@ -24,7 +24,7 @@ func roomOf(st *pebblestore.Store) check {
 	c.detail = fmt.Sprintf("%d of %d bytes are free", r.Free, r.Total)
 	switch {
 	case r.Full:
-		c.err = errors.New("FULL: no new call is taken until there is more space; " + c.detail)
+		c.err = errors.New("FULL: no new call is accepted until there is more space; " + c.detail)
 	case fillingUp(r):
 		c.detail = "filling up: " + c.detail
 	}

@@ -54,10 +54,10 @@ func TestANodeWhoseStoreIsReadOnlyIsNotReady(t *testing.T) {
 			c.refuse()
 			t.Cleanup(c.accept)
 			redistest.Eventually(t, "the node is not ready", isReady(503))
-			redistest.Eventually(t, "the log says so", logged("the store takes no writes"))
+			redistest.Eventually(t, "the log says so", logged("the store accepts no writes"))
 			c.accept()
 			redistest.Eventually(t, "the node is ready again", isReady(200))
-			redistest.Eventually(t, "the log says that, too", logged("the store takes writes again"))
+			redistest.Eventually(t, "the log says that, too", logged("the store accepts writes again"))
 		})
 	}
 }

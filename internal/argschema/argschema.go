@@ -15,7 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// maxFaults is how many faults of one value are reported.
+// maxFaults is how many mistakes of one value are reported.
 const maxFaults = 20
 
 // Schema is a JSON Schema. It may be used concurrently.
@@ -59,35 +59,35 @@ func Decode(text []byte) (tree any, err error) {
 	return tree, err
 }
 
-// Fault is one thing that doesn't fit. It has names of members and of rules, but no values.
-type Fault struct {
+// Mistake is one thing that doesn't fit. It has names of members and of rules, but no values.
+type Mistake struct {
 	// Path leads to the value, by names of members and indexes of items.
 	Path []string
 	// Keyword of the schema, such as minimum; empty if there is none.
 	Keyword string
 	// Names are the members that the value lacks or that the schema doesn't know, if that
-	// is the fault: its keyword is required or additionalProperties. There are 20 at most.
+	// is the mistake: its keyword is required or additionalProperties. There are 20 at most.
 	Names []string
 	// Message goes on from the name of the value, such as "is string and should be number".
 	Message string
 }
 
-// Check returns what doesn't fit, the first 20 faults at most. Pass it only what [Bounded]
-// has found no fault with.
-func (s *Schema) Check(tree any) []Fault {
+// Check returns what doesn't fit, the first 20 mistakes at most. Pass it only what [Bounded]
+// has found no mistake with.
+func (s *Schema) Check(tree any) []Mistake {
 	err := s.compiled.Validate(tree)
 	if err == nil {
 		return nil
 	}
 	failed, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
-		return []Fault{{Message: "can't be checked against the schema"}}
+		return []Mistake{{Message: "can't be checked against the schema"}}
 	}
 	return leaves(failed, nil)
 }
 
 // leaves are the errors that have no cause in others.
-func leaves(f *jsonschema.ValidationError, found []Fault) []Fault {
+func leaves(f *jsonschema.ValidationError, found []Mistake) []Mistake {
 	if len(f.Causes) == 0 && len(found) < maxFaults {
 		return append(found, faultOf(f))
 	}
@@ -97,23 +97,23 @@ func leaves(f *jsonschema.ValidationError, found []Fault) []Fault {
 	return found
 }
 
-func faultOf(f *jsonschema.ValidationError) Fault {
-	fault := Fault{Path: f.InstanceLocation, Message: "does not fit the schema"}
+func faultOf(f *jsonschema.ValidationError) Mistake {
+	mistake := Mistake{Path: f.InstanceLocation, Message: "does not fit the schema"}
 	if keywords := f.ErrorKind.KeywordPath(); len(keywords) > 0 {
-		fault.Keyword = keywords[0]
-		fault.Message = "does not fit " + strings.Join(keywords, "/")
+		mistake.Keyword = keywords[0]
+		mistake.Message = "does not fit " + strings.Join(keywords, "/")
 	}
 	switch x := f.ErrorKind.(type) {
 	case *kind.Required:
-		fault.Names = x.Missing[:min(len(x.Missing), maxFaults)]
-		fault.Message = "lacks " + strings.Join(fault.Names, ", ")
+		mistake.Names = x.Missing[:min(len(x.Missing), maxFaults)]
+		mistake.Message = "lacks " + strings.Join(mistake.Names, ", ")
 	case *kind.AdditionalProperties:
-		fault.Names = x.Properties[:min(len(x.Properties), maxFaults)]
-		fault.Message = "has members that the schema does not know: " + strings.Join(fault.Names, ", ")
+		mistake.Names = x.Properties[:min(len(x.Properties), maxFaults)]
+		mistake.Message = "has members that the schema does not know: " + strings.Join(mistake.Names, ", ")
 	case *kind.Type:
-		fault.Message = fmt.Sprintf("is %s and should be %s", x.Got, strings.Join(x.Want, " or "))
+		mistake.Message = fmt.Sprintf("is %s and should be %s", x.Got, strings.Join(x.Want, " or "))
 	}
-	return fault
+	return mistake
 }
 
 // MaxValues bounds the values in what is checked, at any depth: a tree of them takes many
@@ -127,13 +127,13 @@ const (
 	MaxExponent = 1000
 )
 
-// Bounded returns a fault if a number is too long to be checked, and else nil.
-func Bounded(tree any) *Fault {
+// Bounded returns a mistake if a number is too long to be checked, and else nil.
+func Bounded(tree any) *Mistake {
 	path, found := longNumber(tree, nil)
 	if !found {
 		return nil
 	}
-	return &Fault{Path: path, Message: "has too many digits or too large an exponent"}
+	return &Mistake{Path: path, Message: "has too many digits or too large an exponent"}
 }
 
 func longNumber(v any, at []string) ([]string, bool) {

@@ -28,16 +28,16 @@ func TestFaults(t *testing.T) {
 		`{"a":null,"b":"1"}`:          "[{[b] format [] does not fit format}]",
 		`{"a":null,"b":1,"c":[1,10]}`: "[{[c 1] maximum [] does not fit maximum}]",
 		`{"a":null,"b":1,"d":1}`:      "[{[] additionalProperties [d] has members that the schema does not know: d}]",
-		`{"a":null,"b":1,"c":[` + strings.Repeat("10,", 30) + `9]}`: "20 faults",
+		`{"a":null,"b":1,"c":[` + strings.Repeat("10,", 30) + `9]}`: "20 mistakes",
 	} {
 		tree, err := Decode([]byte(text))
 		if err != nil || Bounded(tree) != nil {
 			t.Fatal(err)
 		}
-		faults := s.Check(tree)
-		got := fmt.Sprint(faults)
-		if len(faults) > 2 {
-			got = fmt.Sprint(len(faults), " faults")
+		mistakes := s.Check(tree)
+		got := fmt.Sprint(mistakes)
+		if len(mistakes) > 2 {
+			got = fmt.Sprint(len(mistakes), " mistakes")
 		}
 		if got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)

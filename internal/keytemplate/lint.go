@@ -116,7 +116,7 @@ var nameRules = []nameRule{
 		rule:       RuleAttempt,
 		words:      []string{"attempt", "attempts", "retry", "retries", "try", "tries", "redelivered", "redelivery", "redeliveries", "resend", "resent"},
 		phrases:    []string{"delivery count", "receive count", "delivery number"},
-		message:    "a retry counts up, so it would be taken for a new call",
+		message:    "a retry counts up, so it would count as a new call",
 		suggestion: "leave it out: a retry is the same call",
 	},
 	{

@@ -154,7 +154,7 @@ func (in *Inbox) inboxes(ctx context.Context, a *Activity) ([]string, error) {
 		err := in.exist(ctx, actor)
 		if err == nil {
 			owners = append(owners, actor)
-		} else if _, absent := errors.AsType[*fault](err); !absent {
+		} else if _, absent := errors.AsType[*senderError](err); !absent {
 			return nil, err
 		}
 	}
@@ -167,7 +167,7 @@ func (in *Inbox) inboxes(ctx context.Context, a *Activity) ([]string, error) {
 	return nil, notFound()
 }
 
-// exist returns a fault if there is no such actor, and another error if nobody knows.
+// exist returns a senderError if there is no such actor, and another error if nobody knows.
 func (in *Inbox) exist(ctx context.Context, actor string) error {
 	there, err := in.opts.Exists(ctx, actor)
 	if err == nil && !there {
@@ -203,7 +203,7 @@ func (in *Inbox) once(ctx context.Context, a *Activity, it *inbox.Item[head]) (i
 		return res, strange()
 	}
 	if e, ok := errors.AsType[*semel.Error](err); ok && res.Decision == semel.Throttled {
-		err = &fault{status: http.StatusTooManyRequests, name: "TooManyRequests", err: errors.New("too many activities at once"), after: e.RetryAfter}
+		err = &senderError{status: http.StatusTooManyRequests, name: "TooManyRequests", err: errors.New("too many activities at once"), after: e.RetryAfter}
 	}
 	return res, err
 }

@@ -53,22 +53,22 @@ type Activity struct {
 // maxID is the longest id of an activity or an actor, in bytes.
 const maxID = 2048
 
-// fault is an error that the sender sees.
-type fault struct {
+// senderError is an error that the sender sees.
+type senderError struct {
 	status int
 	name   string // of the type of the error (Vultron's EH-05-001)
 	err    error
 	after  time.Duration // when to try again, if it makes sense
 }
 
-func (f *fault) Error() string { return f.err.Error() }
+func (f *senderError) Error() string { return f.err.Error() }
 
 func malformed(format string, args ...any) error {
-	return &fault{status: http.StatusBadRequest, name: "ValidationError", err: fmt.Errorf(format, args...)}
+	return &senderError{status: http.StatusBadRequest, name: "ValidationError", err: fmt.Errorf(format, args...)}
 }
 
 func unprocessable(format string, args ...any) error {
-	return &fault{status: http.StatusUnprocessableEntity, name: "UnprocessableActivity", err: fmt.Errorf(format, args...)}
+	return &senderError{status: http.StatusUnprocessableEntity, name: "UnprocessableActivity", err: fmt.Errorf(format, args...)}
 }
 
 // parse reads an activity and checks its shape (VUL-01-001). With an error that isn't
@@ -93,7 +93,7 @@ func parse(body []byte) (*Activity, error) {
 	}
 	a.ID = id
 	if name, found := ambiguous(body, identifying...); found {
-		return a, malformed("the activity has the member %q, which others take for another one", name)
+		return a, malformed("the activity has the member %q, which others read as another one", name)
 	}
 	if a.Type, _ = canon.Text(members["type"]); a.Type == "" {
 		return a, malformed("the activity has no type")
@@ -131,7 +131,7 @@ var (
 	identifying = append([]string{"id", "type", "actor", "object", "target"}, addressing...)
 )
 
-// pick are the members of an object with exactly these names. A struct would also take
+// pick are the members of an object with exactly these names. A struct would also accept
 // others that differ by case, and a map would cost memory for whatever else there is.
 func pick(object []byte, names ...string) map[string][]byte {
 	found := make(map[string][]byte, len(names))
@@ -143,13 +143,13 @@ func pick(object []byte, names ...string) map[string][]byte {
 	return found
 }
 
-// ambiguous finds a member that some reader would take for one of those named: ID or @id
+// ambiguous finds a member that some reader would read as one of those named: ID or @id
 // for id, and as:actor or its whole URI for actor, as JSON-LD reads them. Who acts must not
 // depend on who reads.
 func ambiguous(object []byte, names ...string) (name string, found bool) {
 	for name := range canon.Members(object) {
 		for _, one := range names {
-			if string(name) != one && takenFor(name, one) {
+			if string(name) != one && readAs(name, one) {
 				return string(name), true
 			}
 		}
@@ -157,8 +157,8 @@ func ambiguous(object []byte, names ...string) (name string, found bool) {
 	return "", false
 }
 
-// takenFor reports whether some reader takes a member for the one that is named.
-func takenFor(name []byte, one string) bool {
+// readAs reports whether some reader reads a member as the one that is named.
+func readAs(name []byte, one string) bool {
 	if keyword, is := bytes.CutPrefix(name, []byte("@")); is {
 		return (one == "id" || one == "type") && string(keyword) == one
 	}
@@ -171,7 +171,7 @@ func takenFor(name []byte, one string) bool {
 	return len(name) <= maxFolded*len(one) && strings.EqualFold(string(name), one)
 }
 
-// vocabularies begin the names of members that JSON-LD takes for those of ActivityStreams.
+// vocabularies begin the names of members that JSON-LD reads as those of ActivityStreams.
 var vocabularies = []string{"as:", "https://www.w3.org/ns/activitystreams#", "http://www.w3.org/ns/activitystreams#"}
 
 // maxFolded is how many bytes of UTF-8 one letter of ASCII may be in another case.
@@ -256,7 +256,7 @@ func reference(raw []byte) (uri string, err error) {
 	uri, is := canon.Text(raw)
 	if !is {
 		if name, found := ambiguous(raw, "id"); found {
-			return "", fmt.Errorf("has the member %q, which others take for its id", name)
+			return "", fmt.Errorf("has the member %q, which others read as its id", name)
 		}
 		uri, _ = canon.Text(canon.Member(raw, "id"))
 	}

@@ -71,7 +71,7 @@ func Example() {
 	// snippet: Inbox
 	policies := activitypub.Policies{{Host: "*.bad.example", Refuse: true}, {Host: "proto.example", Unsigned: true}}
 	verifier, err := httpsig.New(httpsig.Options{
-		Keys: httpsig.NewKeys(httpsig.KeysOptions{Allow: policies.Takes}),
+		Keys: httpsig.NewKeys(httpsig.KeysOptions{Allow: policies.Accepts}),
 		Base: &url.URL{Scheme: "https", Host: "social.example"}, // how senders reach this server
 	})
 	if err != nil {

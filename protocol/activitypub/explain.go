@@ -70,7 +70,7 @@ func (opts Options) Explain(r *http.Request, body []byte) (Explanation, error) {
 		slices.Sort(x.Inboxes)
 	}
 	x.Status = http.StatusAccepted
-	if f, ok := errors.AsType[*fault](err); ok {
+	if f, ok := errors.AsType[*senderError](err); ok {
 		x.Status, x.Refused, x.Inboxes = f.status, f.Error(), nil
 	} else if err != nil {
 		return x, err

@@ -164,7 +164,7 @@ func (opts Options) Validate() error {
 	for i, p := range opts.Policies {
 		need(p.valid(), "Policies[%d]: %q is not a host, *.host or *, in small letters", i, p.Host)
 	}
-	need(verified || opts.Policies.of("").Unsigned, "Verifier is missing, and unsigned activities are not taken from everybody")
+	need(verified || opts.Policies.of("").Unsigned, "Verifier is missing, and unsigned activities are not accepted from everybody")
 	return errors.Join(errs...)
 }
 

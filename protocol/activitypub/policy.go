@@ -34,10 +34,10 @@ func (p *Policy) fits(host string) bool {
 // must sign its activities.
 type Policies []Policy
 
-// Takes reports whether anything is accepted from the instances with a host, on whichever
+// Accepts reports whether anything is accepted from the instances with a host, on whichever
 // port. It is for [httpsig.KeysOptions], so that no key is fetched from an instance that is
 // refused.
-func (list Policies) Takes(host string) bool {
+func (list Policies) Accepts(host string) bool {
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]" // as hosts of URLs have IPv6
 	}

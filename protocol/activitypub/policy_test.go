@@ -26,7 +26,7 @@ func TestKeysOfInstances(t *testing.T) {
 		{refused, "half.example", true},
 		{refused, "any.example", true},
 	} {
-		if got := test.policies.Takes(test.host); got != test.takes {
+		if got := test.policies.Accepts(test.host); got != test.takes {
 			t.Errorf("%+v take from %s: %t", test.policies, test.host, got)
 		}
 	}

@@ -92,14 +92,14 @@ func (in *Inbox) receive(w http.ResponseWriter, r *http.Request) (*Activity, err
 	}
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return a, &fault{status: http.StatusMethodNotAllowed, name: "MethodNotAllowed", err: errors.New("activities are posted")}
+		return a, &senderError{status: http.StatusMethodNotAllowed, name: "MethodNotAllowed", err: errors.New("activities are posted")}
 	}
 	if !isActivity(r.Header) {
-		return a, &fault{status: http.StatusUnsupportedMediaType, name: "UnsupportedMediaType", err: errors.New(`the content type isn't application/activity+json, nor application/ld+json with the profile "https://www.w3.org/ns/activitystreams", or the body is encoded`)}
+		return a, &senderError{status: http.StatusUnsupportedMediaType, name: "UnsupportedMediaType", err: errors.New(`the content type isn't application/activity+json, nor application/ld+json with the profile "https://www.w3.org/ns/activitystreams", or the body is encoded`)}
 	}
 	text, err := body.Read(w, r, in.opts.MaxBody)
 	if errors.Is(err, body.ErrTooLong) {
-		return a, &fault{status: http.StatusRequestEntityTooLarge, name: "PayloadTooLarge", err: fmt.Errorf("the body is longer than %d bytes", in.opts.MaxBody)}
+		return a, &senderError{status: http.StatusRequestEntityTooLarge, name: "PayloadTooLarge", err: fmt.Errorf("the body is longer than %d bytes", in.opts.MaxBody)}
 	}
 	if errors.Is(err, body.ErrRefused) {
 		return a, err
@@ -146,7 +146,7 @@ func (in *Inbox) sender(r *http.Request, body []byte, a *Activity) error {
 	case err == nil:
 		a.Actor, a.Signed = signer.Actor, true
 	case known && why.Code == httpsig.KeyUnavailable:
-		return &fault{status: http.StatusServiceUnavailable, name: "KeyUnavailable", err: why.Err}
+		return &senderError{status: http.StatusServiceUnavailable, name: "KeyUnavailable", err: why.Err}
 	case known && why.Code == httpsig.KeyGone && a.leaves:
 		return errGone
 	case known && (why.Code == httpsig.KeyGone || why.Code == httpsig.OtherSigner):
@@ -174,17 +174,17 @@ var errGone = errors.New("nothing to do: the actor is gone")
 
 // final refuses what another delivery can't make better. Senders repeat after 401.
 func final(err error) error {
-	return &fault{status: http.StatusForbidden, name: "Forbidden", err: err}
+	return &senderError{status: http.StatusForbidden, name: "Forbidden", err: err}
 }
 
-func forbidden() error { return final(errors.New("nothing is taken from the instance of the actor")) }
+func forbidden() error { return final(errors.New("activities of this actor's instance are refused")) }
 
 func unauthorized(err error) error {
-	return &fault{status: http.StatusUnauthorized, name: "Unauthorized", err: err}
+	return &senderError{status: http.StatusUnauthorized, name: "Unauthorized", err: err}
 }
 
 func notFound() error {
-	return &fault{status: http.StatusNotFound, name: "NotFound", err: errors.New("there is no such actor")}
+	return &senderError{status: http.StatusNotFound, name: "NotFound", err: errors.New("there is no such actor")}
 }
 
 // maxCorrelation is the longest id of a request that is used, in bytes.
@@ -215,9 +215,9 @@ func visible(s string) bool {
 
 // refuse answers a request that was rejected, or whose outcome is unknown, and tells of it.
 func (in *Inbox) refuse(w http.ResponseWriter, a *Activity, err error, came time.Time) {
-	doc := refusal{Status: http.StatusServiceUnavailable, Error: "Unavailable", Message: "The activity isn't taken, or it isn't known: deliver it again."}
+	doc := refusal{Status: http.StatusServiceUnavailable, Error: "Unavailable", Message: "The activity wasn't accepted, or nobody knows whether it was: deliver it again."}
 	trouble, wait := true, retryAfter
-	if f, ok := errors.AsType[*fault](err); ok {
+	if f, ok := errors.AsType[*senderError](err); ok {
 		doc.Status, doc.Error, doc.Message = f.status, f.name, problem.Sentence(f.err.Error())
 		trouble = f.status >= 500
 		wait = cmp.Or(f.after, retryAfter)

@@ -70,7 +70,7 @@ func TestSigned(t *testing.T) {
 	clause.Proves(t, "VUL-02-001", "VUL-03-001")
 	policies := activitypub.Policies{{Host: "blocked.example", Refuse: true}}
 	verifier, err := httpsig.New(httpsig.Options{
-		Keys: httpsig.NewKeys(httpsig.KeysOptions{AllowPrivate: true, Allow: policies.Takes}),
+		Keys: httpsig.NewKeys(httpsig.KeysOptions{AllowPrivate: true, Allow: policies.Accepts}),
 		Base: &url.URL{Scheme: "https", Host: "here.example"},
 	})
 	if err != nil {

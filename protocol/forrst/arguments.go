@@ -10,7 +10,7 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// misfits are the faults of the arguments by the schema of the version that is called.
+// misfits are the mistakes of the arguments by the schema of the version that is called.
 func (f *function) misfits(r *Request) (errs Errors) {
 	schema := f.arguments[r.Version]
 	if schema == nil {
@@ -21,28 +21,28 @@ func (f *function) misfits(r *Request) (errs Errors) {
 		return errs
 	}
 	tree := canon.Tree(r.Arguments) // which the parser has read before
-	var faults []argschema.Fault
+	var mistakes []argschema.Mistake
 	if long := argschema.Bounded(tree); long != nil {
-		faults = []argschema.Fault{*long}
+		mistakes = []argschema.Mistake{*long}
 	} else {
-		faults = schema.Check(tree)
+		mistakes = schema.Check(tree)
 	}
-	for _, fault := range faults {
-		at := slices.Concat([]string{"call", "arguments"}, fault.Path)
-		message := "It " + fault.Message
-		switch fault.Keyword {
+	for _, mistake := range mistakes {
+		at := slices.Concat([]string{"call", "arguments"}, mistake.Path)
+		message := "It " + mistake.Message
+		switch mistake.Keyword {
 		case "required":
 			message = "The argument is missing"
 		case "additionalProperties":
 			message = "There is no such argument"
 		default:
-			fault.Names = nil
+			mistake.Names = nil
 		}
-		if len(fault.Names) == 0 {
-			errs.misfit(at, fault.Keyword, message)
+		if len(mistake.Names) == 0 {
+			errs.misfit(at, mistake.Keyword, message)
 		}
-		for _, name := range fault.Names[:min(len(fault.Names), maxErrors)] {
-			errs.misfit(append(slices.Clip(at), name), fault.Keyword, message)
+		for _, name := range mistake.Names[:min(len(mistake.Names), maxErrors)] {
+			errs.misfit(append(slices.Clip(at), name), mistake.Keyword, message)
 		}
 	}
 	return errs

@@ -151,7 +151,7 @@ func (e *Entry) validate(tree map[string]any) error {
 }
 
 // complaint says what is wrong, for people.
-func complaint(f argschema.Fault) string {
+func complaint(f argschema.Mistake) string {
 	if f.Keyword == "additionalProperties" && len(f.Names) > 0 { // which a client has named
 		return "has members that the schema does not know: " + brief(strings.Join(f.Names, ", "))
 	}

@@ -12,13 +12,13 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// maxComplaints is how many faults of one envelope are reported.
+// maxComplaints is how many mistakes of one envelope are reported.
 const maxComplaints = 20
 
 // envelopeReader collects what is wrong with an envelope.
 type envelopeReader struct{ errs []error }
 
-// bad reports a fault. It drops faults beyond a bound, because an answer should not be
+// bad reports a mistake. It drops mistakes beyond a bound, because an answer should not be
 // larger than the envelope.
 func (r *envelopeReader) bad(path, format string, args ...any) {
 	if len(r.errs) >= maxComplaints {
@@ -76,7 +76,7 @@ func (r *envelopeReader) command(text []byte) (c Command) {
 type members map[string]func(path string, value []byte)
 
 // object reads an object that may have these members and must have those required. It
-// stops when there are so many faults that no more are reported.
+// stops when there are so many mistakes that no more are reported.
 func (r *envelopeReader) object(path string, text []byte, known members, required ...string) {
 	if !r.opens(path, text) {
 		return

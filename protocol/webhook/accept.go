@@ -19,7 +19,7 @@ type head struct {
 	Type    string      `json:"type,omitempty"`
 	Header  http.Header `json:"header,omitempty"`
 	Payment *Payment    `json:"payment,omitempty"`
-	Fault   string      `json:"fault,omitempty"`
+	Mistake string      `json:"mistake,omitempty"`
 }
 
 // accept makes one event durable, or has it handled, once. A concurrent duplicate waits for
@@ -29,7 +29,7 @@ func (r *Receiver) accept(ctx context.Context, e *Event) error {
 	e.Tenant, e.ReceivedAt = r.opts.Tenant, r.now().UTC()
 	it := &inbox.Item[head]{
 		Tenant: e.Tenant, Scope: e.Scope, Key: e.Key, Fingerprint: e.print, Attributes: store.Attributes{},
-		Head: head{e.Source, e.Type, e.Header, e.Payment, e.fault}, Body: e.Body, ReceivedAt: e.ReceivedAt,
+		Head: head{e.Source, e.Type, e.Header, e.Payment, e.mistake}, Body: e.Body, ReceivedAt: e.ReceivedAt,
 	}
 	if e.name != "" {
 		it.Attributes[store.AttributeEventID] = e.name // people have it from the sender's pages
@@ -74,7 +74,7 @@ func (r *Receiver) handle(ctx context.Context, it *inbox.Item[head]) error {
 	h := &it.Head
 	e := &Event{
 		ID: idOf(it), Tenant: it.Tenant, Source: h.Source, Key: it.Key, Scope: it.Scope, Type: h.Type,
-		ReceivedAt: it.ReceivedAt, Header: h.Header, Body: it.Body, Payment: h.Payment, fault: h.Fault,
+		ReceivedAt: it.ReceivedAt, Header: h.Header, Body: it.Body, Payment: h.Payment, mistake: h.Mistake,
 	}
 	if err := r.prepare(ctx, e); err != nil {
 		return err
@@ -84,8 +84,8 @@ func (r *Receiver) handle(ctx context.Context, it *inbox.Item[head]) error {
 
 // prepare finds out whether a handler gets the event, and what it means to its payment.
 func (r *Receiver) prepare(ctx context.Context, e *Event) error {
-	if e.fault != "" {
-		return &Refusal{Code: CodeUnidentified, Err: errors.New(e.fault)}
+	if e.mistake != "" {
+		return &Refusal{Code: CodeUnidentified, Err: errors.New(e.mistake)}
 	}
 	return r.advance(ctx, e)
 }

@@ -37,11 +37,11 @@ type Event struct {
 	// asked.
 	Payment *Payment
 
-	print semel.Fingerprint
-	apart string // what tells it from another event with its id and another content
-	name  string // the sender's own id; empty if there is none that can be kept
-	fault string // why it has no identity of its own
-	view  *view
+	print   semel.Fingerprint
+	apart   string // what tells it from another event with its id and another content
+	name    string // the sender's own id; empty if there is none that can be kept
+	mistake string // why it has no identity of its own
+	view    *view
 }
 
 // Bounds of a delivery: it is read before anybody knows its sender, or by a program that
@@ -98,8 +98,8 @@ func (v *Verifier) events(d *Delivery) ([]Event, error) {
 				}
 			}
 			v.identify(&e, r)
-			if e.fault != "" && r.each == nil {
-				return nil, inbox.Refuse(CodeUnidentified, "%s", e.fault)
+			if e.mistake != "" && r.each == nil {
+				return nil, inbox.Refuse(CodeUnidentified, "%s", e.mistake)
 			}
 			if list = append(list, e); len(list) > most {
 				return nil, inbox.Refuse(inbox.CodeTooLong, "a delivery may have up to %d events", most)
@@ -163,7 +163,7 @@ func (v *Verifier) identify(e *Event, r *rule) {
 	}
 	e.Payment = v.source.paymentOf(e)
 	if err != nil {
-		e.fault = err.Error()
+		e.mistake = err.Error()
 		id, scope = []string{"unreadable", digestOf(semel.FingerprintOf(semel.SchemeRaw, e.Body))}, nil
 	} else if apart, err := e.view.fillAll(r.apart); err == nil && strings.Join(apart, "") != "" {
 		e.apart = join(apart, store.MaxKeyLen/8)

@@ -97,7 +97,7 @@ func FuzzIdentity(f *testing.F) {
 		}
 		for i := range one {
 			a, b := &one[i], &other[i]
-			if a.fault != "" && b.fault != "" {
+			if a.mistake != "" && b.mistake != "" {
 				continue // parked, and known by its bytes
 			}
 			if a.Key != b.Key || a.Scope != b.Scope || a.Type != b.Type || a.print != b.print {

@@ -87,7 +87,7 @@ func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
 	}
 	if err != nil {
 		problem.RetryAfter(w.Header(), retryAfter)
-		r.write(w, http.StatusServiceUnavailable, inbox.Refuse("not_taken", "not all of it is taken: deliver it again"))
+		r.write(w, http.StatusServiceUnavailable, inbox.Refuse("not_accepted", "not all of it was accepted: deliver it again"))
 		return
 	}
 	problem.WriteBody(w, http.StatusOK, "text/plain; charset=utf-8", []byte(r.source.Answer))

@@ -92,7 +92,7 @@ type EventRule struct {
 	Fallback []string `json:"fallback,omitempty" single:"true"`
 	// What tells an event from another that has its id and differs in content. Without it, or where it is empty, that is a conflict.
 	Apart []string `json:"apart,omitempty" single:"true"`
-	// Take only what no rule before has found an event in.
+	// Accept only what no rule before has found an event in.
 	Rest bool `json:"rest,omitzero"`
 	// Within what the id is unique, such as a shop. It is not part of the key.
 	Scope []string `json:"scope,omitempty" single:"true"`

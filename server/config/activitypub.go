@@ -51,7 +51,7 @@ type ActivityPub struct {
 type Instance struct {
 	// Host of the instance, with its port if that isn't the scheme's own, or *.host for those below it, or * for all.
 	Host string `json:"host" required:"true" format:"instance"`
-	// Take nothing from it, and fetch nothing from it: its requests get 403.
+	// Accept nothing from it, and fetch nothing from it: its requests get 403.
 	Refuse bool `json:"refuse,omitzero"`
 	// Whether to accept activities without a signature. With allow, whoever can reach the inbox can speak for any actor of the instance.
 	Unsigned string `json:"unsigned" default:"refuse" enum:"refuse,allow"`
@@ -212,7 +212,7 @@ func (v *validator) instances(at string, list []Instance) {
 			v.bad(item+".host", "put it before the other, or leave it out", "%s[%d] fits %s first", at, first, one.Host)
 		}
 		if one.Refuse && one.Unsigned == "allow" {
-			v.bad(item+".unsigned", "leave one of them out", "nothing is taken from the instance")
+			v.bad(item+".unsigned", "leave one of them out", "nothing is accepted from the instance")
 		}
 	}
 }
@@ -223,8 +223,8 @@ func (v *validator) signatures(at string, s *Signatures) {
 		return
 	}
 	page, _, _ := strings.Cut(s.KeyID, "#")
-	if fault, hint := urlFault(page, "https", "http"); fault != "" {
-		v.Add(at+".key_id", fault, hint)
+	if mistake, hint := urlMistake(page, "https", "http"); mistake != "" {
+		v.Add(at+".key_id", mistake, hint)
 	}
 	key, err := s.Key()
 	if err != nil {

@@ -253,7 +253,7 @@ type Operation struct {
 	Share semel.Share `json:"share" default:"principal" enum:"principal,tenant"`
 	// Largest result that is kept, up to 64MiB. Defaults to 256KiB on Redis, which keeps all results in memory.
 	MaxResult Size `json:"max_result" default:"1MiB" range:"1,64MiB"`
-	// Take calls over the execution API too, although a route uses the operation. Otherwise the keys belong to the route.
+	// Accept calls over the execution API too, although a route uses the operation. Otherwise the keys belong to the route.
 	API bool `json:"api,omitzero"`
 	// What keeps external effects from happening twice: S1 provider key, S2 outbox, S3 ledger, S4 reconciliation.
 	Shields []semel.Shield `json:"shields,omitempty" enum:"S1,S2,S3,S4"`

@@ -14,10 +14,10 @@ import (
 // formats are what the tag format of a setting may name.
 var formats = map[string]strictyaml.Format{
 	"actor":    pattern(`^[A-Za-z0-9._~@-]{1,100}$`, "%q is not the name of an actor", "write the name alone, such as alice"),
-	"h2c":      func(text string) (fault, hint string) { return urlFault(text, "http", "https", "h2c") },
-	"header":   headerFault,
+	"h2c":      func(text string) (mistake, hint string) { return urlMistake(text, "http", "https", "h2c") },
+	"header":   headerMistake,
 	"host":     pattern(hostName, "%q is not a host name", "write a name without scheme and port"),
-	"http":     func(text string) (fault, hint string) { return urlFault(text, "http", "https") },
+	"http":     func(text string) (mistake, hint string) { return urlMistake(text, "http", "https") },
 	"instance": pattern(instanceHost, "%q is not a host in small letters", "write such as social.example, *.example or *"),
 	"urn":      pattern(`^urn:`, "%q is not a URN", "write such as urn:forrst:ext:dry-run"),
 }
@@ -28,30 +28,30 @@ const (
 )
 
 // pattern is the format of texts that match an expression.
-func pattern(expression, fault, hint string) strictyaml.Format {
+func pattern(expression, mistake, hint string) strictyaml.Format {
 	matches := regexp.MustCompile(expression).MatchString
 	return func(text string) (string, string) {
 		if matches(text) {
 			return "", ""
 		}
-		return fmt.Sprintf(fault, text), hint
+		return fmt.Sprintf(mistake, text), hint
 	}
 }
 
 func isHostName(text string) bool {
-	fault, _ := formats["host"](text)
-	return fault == ""
+	mistake, _ := formats["host"](text)
+	return mistake == ""
 }
 
 // is checks a text that no tag is about; it may be empty.
 func (v *validator) is(path, format, text string) {
-	if fault, hint := formats[format](text); fault != "" && text != "" {
-		v.Add(path, fault, hint)
+	if mistake, hint := formats[format](text); mistake != "" && text != "" {
+		v.Add(path, mistake, hint)
 	}
 }
 
-// headerFault says what is wrong with the name of a header.
-func headerFault(name string) (fault, hint string) {
+// headerMistake says what is wrong with the name of a header.
+func headerMistake(name string) (mistake, hint string) {
 	for i := range len(name) {
 		c := name[i]
 		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
@@ -62,9 +62,9 @@ func headerFault(name string) (fault, hint string) {
 	return "", ""
 }
 
-// urlFault says what is wrong with a URL to which requests are sent. The value itself may be
+// urlMistake says what is wrong with a URL to which requests are sent. The value itself may be
 // a secret from the environment, so it is in no message.
-func urlFault(text string, schemes ...string) (fault, hint string) {
+func urlMistake(text string, schemes ...string) (mistake, hint string) {
 	const such = "write such as http://127.0.0.1:9000"
 	u, err := url.Parse(text)
 	if err != nil {

@@ -77,7 +77,7 @@ func (f *Forrst) HashKey() ([]byte, error) {
 var forrstDoors = doorSection{derive: deriveForrst, validate: (*validator).forrst, mounts: func(c *Config) (list []mount) {
 	for i := range c.Forrst {
 		door := fmt.Sprintf("forrst[%d]", i)
-		list = append(list, mount{door: door, path: door + ".path", paths: []string{c.Forrst[i].Path}, is: "that of a service over Forrst", lost: "so the route would never be taken", hint: "give it another path"})
+		list = append(list, mount{door: door, path: door + ".path", paths: []string{c.Forrst[i].Path}, is: "that of a service over Forrst", lost: "so the route would get no request", hint: "give it another path"})
 	}
 	return list
 }}

@@ -66,8 +66,8 @@ func (v *validator) secrets(path string, files []string) {
 	}
 }
 
-// Takes reports whether calls of an operation and tenant may send to the destination.
-func (d *Destination) Takes(tenant, operation string) bool {
+// Accepts reports whether calls of an operation and tenant may send to the destination.
+func (d *Destination) Accepts(tenant, operation string) bool {
 	byName := slices.ContainsFunc(d.Operations, func(name string) bool {
 		prefix, all := strings.CutSuffix(name, "*")
 		return name == operation || all && strings.HasPrefix(operation, prefix)
@@ -80,7 +80,7 @@ func (d *Destination) Takes(tenant, operation string) bool {
 // delivered.
 func (d *Dispatch) MaySend(tenant, operation, destination string) bool {
 	i := slices.IndexFunc(d.Destinations, func(known Destination) bool { return known.Name == destination })
-	return i < 0 || d.Destinations[i].Takes(tenant, operation)
+	return i < 0 || d.Destinations[i].Accepts(tenant, operation)
 }
 
 // Secrets reads the files with the secrets of the destination.

@@ -108,8 +108,8 @@ func (v *validator) routes() {
 	for i, r := range v.c.Routes {
 		path := fmt.Sprintf("routes[%d]", i)
 		if v.pattern(path+".match", r.Match) {
-			if fault := register(all, r.Match); fault != "" {
-				v.clash(path+".match", i, fault)
+			if mistake := register(all, r.Match); mistake != "" {
+				v.clash(path+".match", i, mistake)
 			}
 		}
 		v.routeOperation(path, r, names)
@@ -182,12 +182,12 @@ func (v *validator) pattern(path, match string) bool {
 	if match == "" {
 		return false
 	}
-	if fault := register(http.NewServeMux(), match); fault != "" {
+	if mistake := register(http.NewServeMux(), match); mistake != "" {
 		hint := "write a method and a path, such as POST /charges/{id}"
 		if method, rest, _ := strings.Cut(match, " "); !strings.Contains(match, "/") && rest != "" {
 			hint = "write " + method + " /" + strings.TrimSpace(rest)
 		}
-		v.bad(path, hint, "%q is not a pattern: %s", match, fault)
+		v.bad(path, hint, "%q is not a pattern: %s", match, mistake)
 		return false
 	}
 	method, _, found := strings.Cut(match, " ")
@@ -210,7 +210,7 @@ func (v *validator) pattern(path, match string) bool {
 const ownPrefix = "/semel/"
 
 // clash names the earlier route whose pattern matches the same requests.
-func (v *validator) clash(path string, i int, fault string) {
+func (v *validator) clash(path string, i int, mistake string) {
 	for j, other := range v.c.Routes[:i] {
 		mux := http.NewServeMux()
 		if register(mux, other.Match) != "" || register(mux, v.c.Routes[i].Match) == "" {
@@ -223,7 +223,7 @@ func (v *validator) clash(path string, i int, fault string) {
 		}
 		return
 	}
-	v.bad(path, "", "%s", fault)
+	v.bad(path, "", "%s", mistake)
 }
 
 var (
@@ -232,11 +232,11 @@ var (
 )
 
 // register adds a pattern to a mux, and returns why it can't: the mux panics then.
-func register(mux *http.ServeMux, pattern string) (fault string) {
+func register(mux *http.ServeMux, pattern string) (mistake string) {
 	defer func() {
 		if r := recover(); r != nil {
 			text := registeredAt.ReplaceAllString(fmt.Sprint(r), "")
-			fault = strings.ReplaceAll(parsingWhat.ReplaceAllString(text, ""), "\n", " ")
+			mistake = strings.ReplaceAll(parsingWhat.ReplaceAllString(text, ""), "\n", " ")
 		}
 	}()
 	mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {})

@@ -182,7 +182,7 @@ func (v *validator) webhooks() {
 
 // receiver checks what the settings of a webhook mean together.
 func (v *validator) receiver(at string, w *Webhook) {
-	fault := func(name string, err error) bool {
+	mistake := func(name string, err error) bool {
 		if errs, ok := errors.AsType[Errors](err); ok { // of a file
 			more := ""
 			if len(errs) > 1 {
@@ -196,11 +196,11 @@ func (v *validator) receiver(at string, w *Webhook) {
 	}
 	if w.Source != "" && !v.Faulty[at+".source"] { // whatever else is wrong
 		_, err := w.ReadSource()
-		fault("source", err)
+		mistake("source", err)
 	}
 	if !v.Faulty[at+".payments"] {
 		_, err := w.machine()
-		fault("payments", err)
+		mistake("payments", err)
 	}
 	if v.faultyBelow(at) || w.Source == "" || len(w.SecretFiles) == 0 {
 		return
@@ -246,16 +246,16 @@ func (c *Config) Warnings() []string {
 
 // doorNames keeps the names of a door's records and messages, and its principal, from
 // others.
-func (v *validator) doorNames(prefix, principal, taken string) {
+func (v *validator) doorNames(prefix, principal, items string) {
 	for i := range v.c.Dispatch.Destinations {
 		if name := v.c.Dispatch.Destinations[i].Name; strings.HasPrefix(name, prefix) {
-			v.bad(fmt.Sprintf("dispatch.destinations[%d].name", i), "", "names like %q are those of %s that were taken", name, taken)
+			v.bad(fmt.Sprintf("dispatch.destinations[%d].name", i), "", "names like %q are those of accepted %s", name, items)
 		}
 	}
 	for i := range v.c.Operations {
 		if name := v.c.Operations[i].Name; strings.HasPrefix(name, prefix) {
-			v.bad(fmt.Sprintf("operations[%d].name", i), "", "names like %q are those by which %s are taken", name, taken)
+			v.bad(fmt.Sprintf("operations[%d].name", i), "", "names like %q are those by which %s are accepted", name, items)
 		}
 	}
-	v.reservePrincipal(principal, taken)
+	v.reservePrincipal(principal, items)
 }

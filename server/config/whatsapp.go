@@ -174,10 +174,10 @@ func (v *validator) ownNames() {
 }
 
 // reservePrincipal refuses callers who would pass for one of the service's own doors.
-func (v *validator) reservePrincipal(own, takes string) {
+func (v *validator) reservePrincipal(own, items string) {
 	reserved := func(path, principal string) {
 		if principal == own {
-			v.bad(path, "write another principal", "the principal %q is the one that takes %s", principal, takes)
+			v.bad(path, "write another principal", "the principal %q is the one that accepts %s", principal, items)
 		}
 	}
 	for i := range v.c.Auth.Tokens {

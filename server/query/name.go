@@ -8,7 +8,7 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// Name takes any of a call's names, and returns a query that selects it:
+// Name accepts any of a call's names, and returns a query that selects it:
 //
 //   - the id of a record, as lists and addresses show it; with a dot and a fence it is
 //     an execution

@@ -203,8 +203,7 @@ func Forwarded(header http.Header) bool {
 
 // refuseIdentity answers a request whose sender could not be identified.
 func (h *handler) refuseIdentity(w http.ResponseWriter, err error) semel.Code {
-	p := problem{status: http.StatusUnauthorized, code: CodeUnidentified, title: "Caller not identified"}
-	p.detail = "The caller could not be identified, so their key can't be told apart from other people's."
+	p := because(CodeUnidentified, "The caller could not be identified, so their key can't be told apart from other people's.")
 	switch {
 	case errors.Is(err, errAnonymous):
 		p.detail = "The request carries no credential, so its key can't be told apart from other callers' keys. Send " + h.credentials.String() + ". " + h.guard.opts.Advice
@@ -214,7 +213,7 @@ func (h *handler) refuseIdentity(w http.ResponseWriter, err error) semel.Code {
 	if e, ok := errors.AsType[*semel.Error](err); ok {
 		switch e.Code {
 		case semel.CodeForbidden:
-			p.status, p.code, p.title, p.detail = http.StatusForbidden, semel.CodeForbidden, "Forbidden", "The caller may not use this operation."
+			p = because(semel.CodeForbidden, "The caller may not use this operation.")
 		case semel.CodeStoreUnavailable:
 			p = unavailable()
 		}

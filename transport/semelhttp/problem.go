@@ -213,7 +213,7 @@ func (h *handler) decided(ans *semel.Answer) problem {
 		p.sequence = ans.Record.Sequence
 	case semel.CodeThrottled:
 		m, _ := door.Lookup(e.Code)
-		p.detail = refusal.Sentence(e.Message) + " Nothing was executed. " + m.Action
+		p.detail = refusal.Sentence(e.Message) + " Nothing was executed. " + m.HTTPAction()
 	}
 	if door.Names(ans) {
 		p.reference = h.reference(ans.Record.ID)
@@ -226,8 +226,8 @@ func keyMissing(header string) problem {
 }
 
 // keyInvalid is the refusal of a key for a reason, a sentence for the caller.
-func keyInvalid(fault string) problem {
-	return problem{status: http.StatusBadRequest, code: CodeKeyInvalid, title: "Invalid idempotency key", detail: fault}
+func keyInvalid(mistake string) problem {
+	return because(CodeKeyInvalid, mistake)
 }
 
 func bodyTooLarge(limit int64) problem {

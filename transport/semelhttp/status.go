@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	refusal "github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/store"
 )
@@ -49,10 +50,7 @@ func (g *Guard) Status() http.Handler {
 func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		g.refuseStatus(w, problem{
-			status: http.StatusMethodNotAllowed, code: semel.CodeInvalidCall, title: "Method not allowed",
-			detail: "The state of a call can be read, and nothing else.",
-		})
+		g.refuseStatus(w, because(door.CodeMethodNotAllowed, "The state of a call can be read, and nothing else."))
 		return
 	}
 	reference := lastSegment(r.URL.Path)
@@ -71,10 +69,7 @@ func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil {
-		p := problem{
-			status: http.StatusNotFound, code: semel.CodeNotFound, title: "No such call",
-			detail: "There is no such call, or it is not yours.",
-		}
+		p := because(semel.CodeNotFound, "There is no such call, or it is not yours.")
 		if !errors.Is(err, semel.ErrNotFound) {
 			g.reportError(err)
 			p = unavailable()

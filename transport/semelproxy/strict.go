@@ -90,9 +90,9 @@ func (h strictHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // refuseFraming answers with a problem document, whatever the route is.
 func refuseFraming(w http.ResponseWriter, fault *framingFault) {
 	w.Header().Set("Connection", "close")
-	problem.Write(w, http.StatusBadRequest, semelhttp.Problem{
-		Type: "urn:semel:problem:" + string(door.CodeAmbiguousFraming), Code: door.CodeAmbiguousFraming,
-		Title: "Ambiguous framing", Status: http.StatusBadRequest,
+	m, _ := door.Lookup(door.CodeAmbiguousFraming)
+	problem.Write(w, m.Status, semelhttp.Problem{
+		Type: "urn:semel:problem:" + string(m.Code), Code: m.Code, Title: m.Title, Status: m.Status,
 		Detail: "Where this request begins or ends can be read in two ways: " + fault.why + ". Nothing was executed.",
 	})
 }

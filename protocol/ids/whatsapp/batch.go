@@ -21,7 +21,7 @@ type part struct {
 	key       string
 	print     semel.Fingerprint
 	raw       json.RawMessage
-	fault     inbox.Code // why it can't be processed; it is accepted nevertheless
+	mistake   inbox.Code // why it can't be processed; it is accepted nevertheless
 }
 
 // codeMalformed is why a part can't be processed that isn't as WhatsApp writes it.
@@ -157,7 +157,7 @@ func newPart(operation, phone string, raw json.RawMessage) part {
 func faulty(operation, phone string, raw json.RawMessage, code inbox.Code) part {
 	sum := sha256.Sum256(raw)
 	name := "sha256:" + hex.EncodeToString(sum[:])
-	p := part{operation: operation, phone: phone, id: name, key: phone + "/" + name, raw: raw, fault: code}
+	p := part{operation: operation, phone: phone, id: name, key: phone + "/" + name, raw: raw, mistake: code}
 	p.print = semel.FingerprintOf(semel.SchemeRaw, raw)
 	return p
 }

@@ -72,7 +72,7 @@ func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	if err := inbox.Each(ctx, parts, in.accept); err != nil {
 		w.Header().Set("Retry-After", "5")
-		http.Error(w, "not all of it is taken: deliver it again", http.StatusServiceUnavailable)
+		http.Error(w, "not all of it was accepted: deliver it again", http.StatusServiceUnavailable)
 		return
 	}
 	w.WriteHeader(http.StatusOK)
@@ -97,7 +97,7 @@ var errNoTenant = errors.New("the phone number is nobody's")
 type head struct {
 	Operation     string     `json:"operation"`
 	PhoneNumberID string     `json:"phone_number_id"`
-	Fault         inbox.Code `json:"fault,omitempty"`
+	Mistake       inbox.Code `json:"mistake,omitempty"`
 }
 
 // accept makes one part durable, once. A concurrent duplicate waits for it. It returns nil
@@ -109,9 +109,9 @@ func (in *Ingress) accept(ctx context.Context, p *part) error {
 	res, err := inbox.Result{Err: errNoTenant}, errNoTenant
 	if ok && tenant != "" {
 		it := &inbox.Item[head]{
-			Tenant: tenant, Key: p.key, Fingerprint: p.print, Head: head{p.operation, p.phone, p.fault}, Body: p.raw, ReceivedAt: time.Now().UTC(),
+			Tenant: tenant, Key: p.key, Fingerprint: p.print, Head: head{p.operation, p.phone, p.mistake}, Body: p.raw, ReceivedAt: time.Now().UTC(),
 		}
-		if p.fault == inbox.CodeTooLong {
+		if p.mistake == inbox.CodeTooLong {
 			it.Body = nil // its digest is in the key
 		}
 		res, err = in.inboxes[p.operation].Accept(ctx, it)

@@ -32,8 +32,8 @@ func (in *Ingress) Work(ctx context.Context, payload []byte) error {
 
 // handle processes an accepted message, or a status update of one.
 func (in *Ingress) handle(ctx context.Context, it *inbox.Item[head]) error {
-	if it.Head.Fault != "" {
-		return inbox.Refuse(it.Head.Fault, "it can't be read as WhatsApp writes it")
+	if it.Head.Mistake != "" {
+		return inbox.Refuse(it.Head.Mistake, "it can't be read as WhatsApp writes it")
 	}
 	if it.Head.Operation == StatusOperation {
 		return in.handleStatus(ctx, it)

@@ -126,7 +126,7 @@ func (f *deriveFlags) derive(cmd *cobra.Command) (derivedKey, error) {
 	case flags.Changed("template") && flags.Changed("template-name"):
 		return derivedKey{}, usage("--template and --template-name exclude each other")
 	case byInputs && (byTemplate || values || flags.Changed("cart")):
-		return derivedKey{}, usage("--version derives from --inputs alone: it takes no template, values or cart")
+		return derivedKey{}, usage("--version derives from --inputs alone: it needs no template, values or cart")
 	case flags.Changed("inputs") && !byInputs:
 		return derivedKey{}, usage("--inputs needs --version")
 	case values && !byTemplate:

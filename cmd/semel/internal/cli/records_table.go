@@ -63,7 +63,7 @@ func (t *recordTable) footer(w io.Writer, src *recordSource) {
 		return
 	}
 	name, how := src.flags()+" "+t.held.ID.Encode(), "--outcome completed|rejected|failed|aborted"
-	if effect, open := openEffect(t.held); open { // no outcome is taken before that is known
+	if effect, open := openEffect(t.held); open { // no outcome is accepted before that is known
 		effect = strings.ReplaceAll(printable(effect), "'", `'\''`)
 		how = fmt.Sprintf("--effect '%s=confirmed:JSON' or '%[1]s=refuted'", effect)
 	}

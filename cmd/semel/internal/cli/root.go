@@ -1,5 +1,5 @@
 // Package cli is the command line of Semel. Data goes to standard output and
-// diagnostics to standard error. Every command that prints data takes --json, whose
+// diagnostics to standard error. Every command that prints data accepts --json, whose
 // fields are documented in the command's help and don't change.
 package cli
 

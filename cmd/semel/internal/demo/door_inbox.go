@@ -13,7 +13,7 @@ import (
 	"github.com/semelhq/semel/protocol/activitypub/httpsig"
 )
 
-// inboxDoor takes signed activities into the inbox of an actor. Unlike at other doors, an
+// inboxDoor accepts signed activities for the inbox of an actor. Unlike at other doors, an
 // order is charged after its sender has its answer, and again if Semel is killed before it
 // knows of that; the toy service tells by the id of the delivery.
 type inboxDoor struct{}

@@ -11,7 +11,7 @@ import (
 	"github.com/semelhq/semel/protocol/webhook"
 )
 
-// webhookDoor takes signed webhooks of Stripe, and charges while Stripe waits.
+// webhookDoor accepts signed webhooks of Stripe, and charges while Stripe waits.
 type webhookDoor struct{}
 
 const (

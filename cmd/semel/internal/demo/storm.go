@@ -214,7 +214,7 @@ func (s *storm) snapshot() DoorReport {
 	return r
 }
 
-// count takes the effects from the ledger.
+// count reads the effects from the ledger.
 func (s *storm) count(ledger []Charge) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
