@@ -1,10 +1,12 @@
 package commerce_test
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/protocol/commerce"
+	"github.com/semelhq/semel/store/memstore"
 )
 
 func ExampleFormat_Key() {
@@ -25,4 +27,33 @@ func ExampleFormat_Key() {
 	// end snippet
 	fmt.Println(call.Key[:27], call.Scope)
 	// Output: cart_mandate:sess_abc123:16 session=sess_abc123
+}
+
+func ExampleUpdates() {
+	ctx := context.Background()
+	// snippet: Update
+	engine, err := semel.New(memstore.New(), &semel.Options{Operations: []semel.Operation{commerce.Updates("sessions.update")}})
+	if err != nil {
+		panic(err)
+	}
+	save := func(number uint64, cart string) {
+		call := semel.Call{Operation: "sessions.update"}
+		if err := (commerce.Update{Session: "sess_abc123", Type: "save_cart", Number: number}).Name(&call); err != nil {
+			panic(err)
+		}
+		saved, ans, err := semel.Do(ctx, engine, call, func(context.Context, semel.Execution) (string, error) {
+			return cart, nil // write it to your database here
+		})
+		fmt.Println(number, ans.Decision, saved, err)
+	}
+	save(1, "a shirt")
+	save(3, "a shirt and a mug")
+	save(2, "a mug") // too late: 3 was begun
+	save(1, "a shirt")
+	// end snippet
+	// Output:
+	// 1 execute a shirt <nil>
+	// 3 execute a shirt and a mug <nil>
+	// 2 superseded  number 3 of the sequence was begun, so none below it begins any more
+	// 1 replay a shirt <nil>
 }
