@@ -57,3 +57,42 @@ func ExampleUpdates() {
 	// 2 superseded  number 3 of the sequence was begun, so none below it begins any more
 	// 1 replay a shirt <nil>
 }
+
+func ExampleOrders() {
+	ctx := context.Background()
+	engine, err := semel.New(memstore.New(), nil)
+	if err != nil {
+		panic(err)
+	}
+	sign := func(_ context.Context, m commerce.Mandate) ([]byte, error) { return []byte("signed"), nil }
+
+	// snippet: Order
+	mandates, err := commerce.NewMandates(engine, commerce.MandateOptions{})
+	if err != nil {
+		panic(err)
+	}
+	orders, err := commerce.NewOrders(mandates, semel.Operation{})
+	if err != nil {
+		panic(err)
+	}
+	cart, err := commerce.ParseCart([]byte(`{"currency": "USD", "lines": [{"variant": "shirt-m", "quantity": 2, "price": "19.90"}]}`))
+	if err != nil {
+		panic(err)
+	}
+	buyer := commerce.Buyer{Tenant: "acme", User: "user_12345"}
+	mandate, err := mandates.Cart(ctx, buyer, "sess_abc123", cart, sign) // sign makes what the mandate consists of
+	if err != nil {
+		panic(err)
+	}
+	ans, err := orders.Place(ctx, buyer, mandate.ID, func(ctx context.Context, x semel.Execution, m commerce.Mandate) (semel.Result, error) {
+		return semel.Result{Data: []byte("order_789")}, nil // insert the order here
+	})
+	// end snippet
+	if err != nil {
+		panic(err)
+	}
+	same, err := mandates.Cart(ctx, buyer, "sess_abc123", cart, sign)
+	again, err2 := orders.Place(ctx, buyer, same.ID, nil)
+	fmt.Println(ans.Decision, string(again.Record.Result.Data), again.Decision, err, err2)
+	// Output: execute order_789 replay <nil> <nil>
+}
