@@ -2,10 +2,19 @@ package commerce_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/protocol/commerce"
+	"github.com/semelhq/semel/protocol/webhook"
+	"github.com/semelhq/semel/shield"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -96,3 +105,83 @@ func ExampleOrders() {
 	fmt.Println(ans.Decision, string(again.Record.Result.Data), again.Decision, err, err2)
 	// Output: execute order_789 replay <nil> <nil>
 }
+
+// snippet: Tell
+
+// settle is the handler of the gateway's webhooks.
+func settle(ctx context.Context, payments *commerce.Payments, e *webhook.Event) error {
+	var body struct {
+		Data struct {
+			Object struct {
+				Metadata struct{ Reference string } // as Charge gave it to the gateway
+			}
+		}
+	}
+	if err := json.Unmarshal(e.Body, &body); err != nil || e.Payment == nil {
+		return err
+	}
+	told := commerce.Told{Reference: body.Data.Object.Metadata.Reference}
+	switch e.Payment.On {
+	case "authorized", "captured":
+		told.Charged.TransactionID = e.Payment.ID
+	case "canceled":
+		told.Refused = true
+	default:
+		return nil
+	}
+	return payments.Tell(ctx, e.Tenant, told) // after an error the event comes again
+}
+
+// end snippet
+
+func ExamplePayments() {
+	ctx := context.Background()
+	engine, err := semel.New(memstore.New(), nil)
+	if err != nil {
+		panic(err)
+	}
+	buyer, decided := commerce.Buyer{Tenant: "acme", User: "user_12345"}, time.Now()
+	// snippet: Payment
+	client := &http.Client{Transport: shield.ProviderKey(shield.Stripe(), gateway)} // sends the key
+	payments, err := commerce.NewPayments(engine, commerce.PaymentOptions{
+		Gateway: shield.Stripe(),
+		Charge: func(ctx context.Context, c commerce.Charge) (commerce.Charged, error) {
+			form := url.Values{"amount": {fmt.Sprint(c.Amount)}, "currency": {c.Currency}, "metadata[reference]": {c.Reference}}
+			r, err := http.NewRequestWithContext(ctx, "POST", "https://api.stripe.com/v1/payment_intents", strings.NewReader(form.Encode()))
+			if err != nil {
+				return commerce.Charged{}, semel.Aborted(err)
+			}
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			resp, err := client.Do(r)
+			if err != nil {
+				return commerce.Charged{}, err // the gateway may have charged: the payment is held
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode == http.StatusPaymentRequired {
+				return commerce.Charged{}, semel.Rejected("declined", errors.New("the card was declined"))
+			}
+			var intent struct{ ID string } // without one, the payment is held as well
+			err = json.NewDecoder(resp.Body).Decode(&intent)
+			return commerce.Charged{TransactionID: intent.ID}, err
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	done, ans, err := payments.Pay(ctx, commerce.Pay{Buyer: buyer, Order: "order_789", Amount: 2999, Currency: "USD", IntentAt: decided})
+	// end snippet
+	fmt.Println(done.TransactionID, ans.Decision, err)
+	// Output: pi_1 execute <nil>
+}
+
+// gateway stands for Stripe.
+var gateway = roundTripper(func(r *http.Request) (*http.Response, error) {
+	if !strings.HasPrefix(r.Header.Get("Idempotency-Key"), "payment:order_789:2999:USD:") {
+		return nil, errors.New("the request has no key")
+	}
+	return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(`{"id":"pi_1"}`)), Request: r}, nil
+})
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
