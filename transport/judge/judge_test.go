@@ -61,3 +61,22 @@ func TestRules(t *testing.T) {
 		t.Errorf("an error of anybody is %s", v)
 	}
 }
+
+// TestA2A: an error of an agent is judged by the status that belongs to its code.
+func TestA2A(t *testing.T) {
+	clause.Proves(t, "IDS-V.2")
+	var program judge.Rules
+	for code, want := range map[int]judge.Verdict{
+		-32700: judge.Rejected, -32600: judge.Rejected, -32601: judge.Rejected, -32602: judge.Rejected, -32603: judge.Failed,
+		-32000: judge.Failed, -32001: judge.Rejected, -32002: judge.Rejected, -32003: judge.Rejected, -32004: judge.Rejected, -32005: judge.Rejected,
+		-32006: judge.Unknown, -32007: judge.Rejected, -32008: judge.Rejected, -32009: judge.Rejected, -31401: judge.Aborted, -31403: judge.Aborted,
+		0: judge.Failed, 404: judge.Failed,
+	} {
+		if found := program.A2A(code, nil); found.Verdict != want || !strings.Contains(found.Why(), found.Code) {
+			t.Errorf("%s: %s, want %s", found.Why(), found.Verdict, want)
+		}
+	}
+	if v := program.A2A(-32602, http.Header{"Semel-Effect": {"unknown"}}).Verdict; v != judge.Unknown {
+		t.Errorf("the agent's own word is %s", v)
+	}
+}
