@@ -184,6 +184,9 @@ func setHeader(h http.Header, name, value string) {
 // failed is called if there is no answer from the upstream.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	ctx := r.Context()
+	if sendFailed(ctx, err) {
+		return
+	}
 	if !errors.Is(err, errLate) {
 		err = safehttp.Quiet(err) // without text from the answer, for logs
 	}
