@@ -5,7 +5,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"mime"
 	"net/http"
+	"slices"
+	"strings"
 )
 
 // firstRead is how much memory a body gets before any of it has come, in bytes: somebody
@@ -49,4 +52,16 @@ func ReadInto(b *bytes.Buffer, w http.ResponseWriter, r *http.Request, most int6
 		return nil
 	}
 	return err
+}
+
+// IsJSON reports whether the header says that the body is plain JSON in UTF-8, as
+// application/json or another of the media types. Forms of web pages, which any site can
+// make a browser send, can't have such a header.
+func IsJSON(h http.Header, others ...string) bool {
+	if coding := h.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return false
+	}
+	media, params, err := mime.ParseMediaType(h.Get("Content-Type"))
+	charset, named := params["charset"]
+	return err == nil && (media == "application/json" || slices.Contains(others, media)) && (!named || strings.EqualFold(charset, "utf-8"))
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"mime"
 	"net/http"
 	"slices"
 	"strconv"
@@ -159,7 +158,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuseCaller(w, err, began)
 		return
 	}
-	if !isJSON(r.Header) {
+	if !body.IsJSON(r.Header) {
 		s.refuse(w, http.StatusUnsupportedMediaType, one(InvalidRequest, nil, "Content-Type must be application/json"), began)
 		return
 	}
@@ -213,17 +212,6 @@ func lineOf(r *Request, a *answer, began time.Time) []slog.Attr {
 	}
 	return door.Line(slog.LevelInfo, "forrst", slog.String("request", r.ID), slog.String("original_request", original), slog.String("record", r.record.String()),
 		slog.String("function", r.Function), slog.String("version", r.Version), slog.String("status", status), slog.String("code", code), slog.Duration("took", time.Since(began)))
-}
-
-// isJSON reports whether the header says that the body is plain JSON in UTF-8. Forms of
-// web pages, which any site can make a browser send, can't have such a header.
-func isJSON(h http.Header) bool {
-	if coding := h.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return false
-	}
-	media, params, err := mime.ParseMediaType(h.Get("Content-Type"))
-	charset, named := params["charset"]
-	return err == nil && media == "application/json" && (!named || strings.EqualFold(charset, "utf-8"))
 }
 
 // refuse answers what is no request.
