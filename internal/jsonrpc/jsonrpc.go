@@ -1,0 +1,133 @@
+// Package jsonrpc reads requests of JSON-RPC 2.0 from strangers, and answers to them, as
+// gateways need it that pass them on: strictly, by exact names, and without a copy of what
+// is inside.
+package jsonrpc
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/semelhq/semel/internal/canon"
+)
+
+// Version is the one that there is.
+const Version = "2.0"
+
+// The codes of errors. From ServerError to -32099 they are the server's own.
+const (
+	ParseError     = -32700
+	InvalidRequest = -32600
+	MethodNotFound = -32601
+	InvalidParams  = -32602
+	InternalError  = -32603
+	ServerError    = -32000
+)
+
+// Error is why a request isn't one, for its sender.
+type Error struct {
+	Code    int
+	Message string
+}
+
+// Error is the message.
+func (e *Error) Error() string { return e.Message }
+
+// Request is one request. Its members are parts of the text that was read.
+type Request struct {
+	ID     []byte // a string or a number; nil if there is none that can be told
+	Method string
+	Params []byte // nil if there are none
+}
+
+// Read reads a request. Besides batches, and notifications, whose answer couldn't be told, it
+// refuses members that JSON-RPC doesn't have, however harmless: a server that tells names
+// apart in another way might run another method. The error is an [*Error], and ID is set if
+// it was found.
+func Read(text []byte) (Request, error) {
+	if err := canon.Check(text, canon.Exact); err != nil {
+		return Request{}, &Error{ParseError, "The body isn't strict JSON: " + err.Error() + "."}
+	}
+	if First(text) == '[' {
+		return Request{}, &Error{InvalidRequest, "There are no batches here. Send one request."}
+	}
+	var r Request
+	var version string
+	strange := false
+	for name, value := range canon.Members(text) {
+		switch string(name) {
+		case "jsonrpc":
+			version, _ = canon.Text(value)
+		case "method":
+			r.Method, _ = canon.Text(value)
+		case "id":
+			r.ID = value
+		case "params":
+			r.Params = value
+		default:
+			strange = true
+		}
+	}
+	if c := First(r.ID); c != '"' && c != '-' && (c < '0' || c > '9') {
+		r.ID = nil
+	}
+	switch {
+	case r.ID == nil:
+		return r, &Error{InvalidRequest, "The request has no id that is a string or a number."}
+	case version != Version || r.Method == "":
+		return r, &Error{InvalidRequest, "The body isn't a request of JSON-RPC 2.0."}
+	case strange:
+		return r, &Error{InvalidRequest, "The request has a member that JSON-RPC 2.0 doesn't have."}
+	}
+	return r, nil
+}
+
+// ReadAnswer reads an answer to the request with an id: either its result or its error. It
+// reports false if the text is no such answer. An error may be without the id, if whoever
+// made it couldn't read the request.
+func ReadAnswer(text, id []byte) (result, failure []byte, ok bool) {
+	if canon.Check(text, canon.Exact) != nil {
+		return nil, nil, false
+	}
+	version, _ := canon.Text(canon.Member(text, "jsonrpc"))
+	result, failure = present(canon.Member(text, "result")), present(canon.Member(text, "error"))
+	echo := present(canon.Member(text, "id"))
+	known := same(echo, id) || echo == nil && failure != nil
+	return result, failure, version == Version && known && (result == nil) != (failure == nil)
+}
+
+// Answer is an answer to the request with an id, with a result or an error.
+func Answer(id, result, failure []byte) []byte {
+	if id == nil {
+		id = []byte("null")
+	}
+	raw, _ := json.Marshal(struct { // whose members are valid
+		JSONRPC string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Result  json.RawMessage `json:"result,omitempty"`
+		Error   json.RawMessage `json:"error,omitempty"`
+	}{Version, id, result, failure})
+	return raw
+}
+
+// First is the first byte of JSON that isn't white space; 0 if there is none.
+func First(text []byte) byte {
+	if text = bytes.TrimLeft(text, " \t\r\n"); len(text) > 0 {
+		return text[0]
+	}
+	return 0
+}
+
+// present is a value, or nil if it is null.
+func present(value []byte) []byte {
+	if string(value) == "null" {
+		return nil
+	}
+	return value
+}
+
+// same compares two JSON texts by their meaning.
+func same(a, b []byte) bool {
+	x, err := canon.Canonicalize(a, canon.Exact)
+	y, otherErr := canon.Canonicalize(b, canon.Exact)
+	return err == nil && otherErr == nil && bytes.Equal(x, y)
+}
