@@ -1,0 +1,156 @@
+package a2a
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/store"
+)
+
+// Door is the mark of records that came through this door; see [semel.Call].Door.
+const Door = "a2a"
+
+// TaskEffect is the ledger's name for sending a message to an agent. Its result is the id of
+// the task that the message has reached.
+const TaskEffect = "semel.a2a.task"
+
+// DefaultWait is how long a duplicate waits, by default, for a message that is under way.
+const DefaultWait = 30 * time.Second
+
+// look is how long a duplicate waits before it reads the record again to find the task. It
+// bounds what duplicates cost the store.
+const look = 50 * time.Millisecond
+
+// guard delivers messages to the engine, for both forms of this door.
+type guard struct {
+	engine    *semel.Engine
+	runner    *door.Runner
+	operation semel.Operation // with its defaults
+	timeout   time.Duration
+	wait      time.Duration
+}
+
+// newGuard registers the operation, unless it is only the name of one that the engine has.
+func newGuard(engine *semel.Engine, runner *door.Runner, op semel.Operation, timeout, wait time.Duration) (*guard, error) {
+	switch {
+	case engine == nil:
+		return nil, errors.New("a2a: an engine is missing")
+	case timeout < 0 || wait < 0:
+		return nil, errors.New("a2a: Timeout and Wait may not be negative")
+	}
+	registered, known := engine.Door().Operation(op.Name)
+	if !known || !reflect.DeepEqual(op, semel.Operation{Name: op.Name}) {
+		if err := engine.Register(op); err != nil {
+			return nil, err
+		}
+		registered, _ = engine.Door().Operation(op.Name)
+	}
+	if op = registered; op.Class == semel.ReadOnly {
+		return nil, errors.New("a2a: messages start work, so their operation can't be of class I0")
+	}
+	return &guard{engine, runner, op, timeout, wait}, nil
+}
+
+// got is what a delivery of a message got.
+type got struct {
+	semel.Answer
+	// err is why there is no outcome. If the decision is Execute, the handler ran, and
+	// without an error what it has kept may leave.
+	err error
+	// outcome is what was recorded; nil if nothing was.
+	outcome *outcome
+	// task is the task that the message has reached, if it isn't finished as far as the
+	// record says: the agent is asked first, and outcome or err count if it doesn't say.
+	task string
+}
+
+// deliver delivers a message, and has h send it if this delivery is the one that does.
+func (g *guard) deliver(ctx context.Context, call semel.Call, h door.Handler) got {
+	ans, err := g.runner.Do(ctx, call, door.Work{Handler: h})
+	if err == nil && ans.Decision == semel.InFlight && ans.Record.State == semel.Processing {
+		var task string
+		if task, err = g.join(ctx, ans.Record); task == "" && err == nil {
+			ans, err = g.runner.Do(ctx, call, door.Work{Handler: h})
+		}
+		if task != "" {
+			return got{Answer: ans, err: ans.Err(), task: task}
+		}
+	}
+	result := got{Answer: ans, err: err}
+	switch {
+	case err != nil, ans.Attempt != nil:
+	case ans.Decision == semel.Replay:
+		result.recall()
+	default:
+		result.err = ans.Err()
+		if ans.Decision == semel.InFlight || ans.Decision == semel.Held {
+			result.task = taskOf(ans.Record)
+		}
+	}
+	return result
+}
+
+// recall reads what is recorded, of which a caller gets nothing if it has no answer of an
+// agent: somebody may have settled the call, or the answer was too large.
+func (r *got) recall() {
+	o, ok := recorded(r.Record.Result)
+	if ok {
+		r.outcome = &o
+		if !o.Final && len(o.Error) == 0 {
+			r.task = o.Task
+		}
+	} else if _, r.err = door.Outcome(&r.Answer, nil); r.err != nil {
+		return
+	}
+	if len(o.Answer) == 0 && len(o.Error) == 0 {
+		r.err = &semel.Error{Code: semel.CodeResultNotKept}
+	}
+}
+
+// join waits until the task of a message under way is known, or its attempt has ended. It
+// returns no task if the engine must decide again.
+func (g *guard) join(ctx context.Context, rec *semel.Record) (task string, err error) {
+	for end := time.Now().Add(g.wait); ; {
+		if task := taskOf(rec); task != "" {
+			return task, nil
+		}
+		began := time.Now()
+		pause := min(look, end.Sub(began))
+		if pause <= 0 {
+			return "", nil
+		}
+		next, err := g.engine.Door().Await(ctx, rec.ID, pause)
+		switch {
+		case errors.Is(err, semel.ErrNotFound):
+			return "", nil
+		case err != nil:
+			return "", err
+		case next.State != semel.Processing || next.Held || next.Fence != rec.Fence:
+			return "", nil
+		case time.Since(began) < pause && taskOf(&next) == "":
+			return "", nil // too many wait already
+		}
+		rec = &next
+	}
+}
+
+// taskOf is the task that a message under way, or held, has reached; empty if it isn't known.
+func taskOf(rec *semel.Record) (id string) {
+	for i := range rec.Effects { // of which the record of another caller shows none
+		id += taskID(&rec.Effects[i])
+	}
+	return id
+}
+
+// taskID is the task of an effect of this door; empty if it isn't known.
+func taskID(ef *store.EffectRecord) (id string) {
+	if ef.Name == TaskEffect && ef.State == store.EffectConfirmed {
+		_ = json.Unmarshal(ef.Result.Data, &id) // or else it isn't known
+	}
+	return id
+}

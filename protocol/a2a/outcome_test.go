@@ -1,0 +1,158 @@
+package a2a_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
+	once "github.com/semelhq/semel/protocol/a2a"
+	"github.com/semelhq/semel/store"
+)
+
+// TestHangUp: a caller who hangs up stops neither the agent nor the recording.
+func TestHangUp(t *testing.T) {
+	for form, open := range forms {
+		for _, stream := range []bool{false, true} {
+			w := open(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			path, raw := rpc.body("m-1", "", "slow", stream)
+			r, _ := http.NewRequestWithContext(ctx, http.MethodPost, w.url+path, strings.NewReader(raw))
+			r.Header.Set("Content-Type", "application/json")
+			gone := make(chan struct{})
+			go func() {
+				defer close(gone)
+				if resp, err := http.DefaultClient.Do(r); err == nil {
+					_, _ = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+			}()
+			<-w.began
+			cancel()
+			<-gone
+			close(w.release)
+			got := w.send(rpc, "m-1", "", "slow", false)
+			for deadline := time.Now().Add(10 * time.Second); got.state() != "TASK_STATE_COMPLETED" && time.Now().Before(deadline); {
+				got = w.send(rpc, "m-1", "", "slow", false)
+			}
+			if n := w.runs.Load(); n != 1 || got.state() != "TASK_STATE_COMPLETED" {
+				t.Errorf("%s, stream %t: %d runs, %s", form, stream, n, got.text)
+			}
+		}
+	}
+}
+
+// TestSettled: whoever settles a held message gives the task as its result, or nothing that a
+// duplicate could get.
+func TestSettled(t *testing.T) {
+	for _, c := range []struct{ result, code, task string }{
+		{done, "", "T1"},
+		{`{"kind":"task","id":"T2","status":{"state":"completed"}}`, "", "T2"},
+		{"", "result_not_kept", ""},
+		{`"it was done"`, "result_not_kept", ""},
+	} {
+		w, sent := scripted(t, once.GatewayOptions{}, func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusBadGateway) })
+		if w.send(rpc, "m-1", "", "pay", false); w.send(rpc, "m-1", "", "pay", false).code != "held" {
+			t.Fatal("it isn't held")
+		}
+		page, err := w.Engine.Search(t.Context(), store.Query{Operation: operation.Name})
+		if err != nil || len(page.Records) != 1 {
+			t.Fatal(err)
+		}
+		settlement := semel.Settlement{Outcome: semel.DispositionCompleted, Who: "alice"}
+		if c.result != "" {
+			settlement.Result = semel.Result{Data: []byte(c.result)}
+		}
+		if _, err := w.Engine.Settle(t.Context(), page.Records[0].ID, settlement, "looked"); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.send(rpc, "m-1", "", "pay", false); got.code != c.code || got.task() != c.task || sent.Load() != 1 {
+			t.Errorf("settled with %s: %s", c.result, got.text)
+		}
+	}
+}
+
+// TestLostLease: if the program that has sent a message is gone, its task is known: another
+// attempt asks for it and sends nothing, and who asks about a held one gets its state.
+func TestLostLease(t *testing.T) {
+	clause.Proves(t, "MAP-A2A.2")
+	for name, effects := range map[string][]string{"runs again": {}, "held": nil} {
+		t.Run(name, func(t *testing.T) {
+			op := operation
+			op.Effects, op.Lease = effects, time.Hour // nobody renews it in this test
+			w := behind(t, once.GatewayOptions{Operation: op})
+			first := make(chan *answer, 1)
+			go func() { first <- w.send(rpc, "m-1", "", "slow", true) }()
+			<-w.began
+			known := w.send(rpc, "m-1", "", "slow", false).task()
+			w.Store.Advance(2 * time.Hour)
+			got := w.send(rpc, "m-1", "", "slow", false)
+			page, err := w.Engine.Search(t.Context(), store.Query{Operation: operation.Name})
+			if err != nil || len(page.Records) != 1 {
+				t.Fatal(err)
+			}
+			rec := page.Records[0]
+			if held := rec.Held; got.task() != known || got.state() != "TASK_STATE_WORKING" || held != (name == "held") || rec.Attempt != map[bool]int{true: 1, false: 2}[held] {
+				t.Errorf("after the lease, attempt %d, held %t: %s", rec.Attempt, held, got.text)
+			}
+			close(w.release)
+			<-first
+			last := w.send(rpc, "m-1", "", "slow", false)
+			if last.task() != known || last.state() != "TASK_STATE_COMPLETED" || w.runs.Load() != 1 {
+				t.Errorf("in the end, %d runs: %s", w.runs.Load(), last.text)
+			}
+		})
+	}
+}
+
+// TestLargeTasks: a task that is too large to be kept is the agent's to tell.
+func TestLargeTasks(t *testing.T) {
+	op := operation
+	op.MaxResult = 256
+	for form, w := range map[string]*world{
+		"wrapped": wrapped(t, once.Options{Operation: op}), "gateway": behind(t, once.GatewayOptions{Operation: op}),
+	} {
+		for _, stream := range []bool{false, true} {
+			id := "m-" + strings.Repeat("x", len(form)) + map[bool]string{true: "s"}[stream]
+			first, again := w.send(rpc, id, "", "pay", stream), w.send(rpc, id, "", "pay", stream)
+			if first.task() != again.task() || again.state() != "TASK_STATE_COMPLETED" {
+				t.Errorf("%s: %s\n%s", form, first.text, again.text)
+			}
+		}
+		if n := w.runs.Load(); n != 2 {
+			t.Errorf("%s: %d runs", form, n)
+		}
+	}
+}
+
+// TestSentAgain: an operation may say by name that a message of which nobody knows the
+// outcome is sent again; but not one whose task is known.
+func TestSentAgain(t *testing.T) {
+	op := operation
+	op.OnAbandoned = semel.RetryAbandoned
+	for _, c := range []struct {
+		stream bool
+		sent   int64
+	}{{false, 2}, {true, 1}} {
+		w, sent := scriptedBy(t, once.GatewayOptions{Operation: op}, func(w http.ResponseWriter, id string) {
+			if !c.stream {
+				w.WriteHeader(http.StatusGatewayTimeout)
+				return
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n\n", id, strings.Replace(done, "COMPLETED", "WORKING", 1))
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		})
+		w.send(rpc, "m-1", "", "pay", c.stream)
+		w.send(rpc, "m-1", "", "pay", c.stream)
+		if n := sent.Load(); n != c.sent {
+			t.Errorf("stream %t: it was sent %d times", c.stream, n)
+		}
+	}
+}

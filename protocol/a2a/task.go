@@ -1,0 +1,72 @@
+package a2a
+
+import (
+	"encoding/json"
+
+	"github.com/semelhq/semel/internal/canon"
+)
+
+// event is what an answer of an agent, or an event of its stream, says.
+type event struct {
+	kind  string // see the kinds; empty: nothing that is known
+	task  string // the id of the task that it is about, if there is one
+	state string // of that task, as it is spelled there
+}
+
+// The kinds of events, as version 0.3 names them.
+const (
+	kindTask     = "task"
+	kindMessage  = "message"
+	kindStatus   = "status-update"
+	kindArtifact = "artifact-update"
+)
+
+// wrappers are the members in which version 1.0, and the REST binding of 0.3, have an event,
+// by the event's kind.
+var wrappers = map[string]string{
+	"task": kindTask, "message": kindMessage, "msg": kindMessage,
+	"statusUpdate": kindStatus, "status_update": kindStatus, "artifactUpdate": kindArtifact, "artifact_update": kindArtifact,
+}
+
+// readEvent finds out what strict JSON of an agent says, in any of its forms.
+func readEvent(text []byte) event {
+	kind, _ := canon.Text(canon.Member(text, "kind"))
+	body := text
+	if kind == "" {
+		for name, value := range canon.Members(text) {
+			if k, ok := wrappers[string(name)]; ok && len(value) > 0 && value[0] == '{' {
+				kind, body = k, value
+				break
+			}
+		}
+	}
+	e := event{kind: kind}
+	switch kind {
+	case kindTask:
+		e.task, _ = canon.Text(canon.Member(body, "id"))
+	case kindMessage, kindStatus, kindArtifact:
+		e.task, _ = textOf(body, "taskId", "task_id")
+	default:
+		return event{}
+	}
+	e.state, _ = canon.Text(canon.Member(canon.Member(body, "status"), "state"))
+	if (kind == kindTask || kind == kindStatus) && (e.task == "" || e.state == "") {
+		return event{} // nobody could ask for it
+	}
+	return e
+}
+
+// final reports whether the event ends what the agent has to say, so that it may only leave
+// when the outcome is recorded.
+func (e *event) final() bool {
+	return e.kind == kindMessage || e.state != "" && (terminal(e.state) || paused(e.state))
+}
+
+// answerWith makes the answer to a message of a task that the agent was asked for: bare in
+// the JSON-RPC binding of 0.3, whose objects name their kind, and as a member elsewhere.
+func answerWith(task []byte) json.RawMessage {
+	if canon.Member(task, "kind") != nil || canon.Member(task, "task") != nil {
+		return task
+	}
+	return append(append([]byte(`{"task":`), task...), '}')
+}
