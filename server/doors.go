@@ -42,6 +42,7 @@ var doorKinds = []func(s *Server, g *generation, cfg *config.Config) ([]doorway,
 	(*Server).webhookDoors,
 	(*Server).inboxDoors,
 	(*Server).forrstDoors,
+	(*Server).a2aDoors,
 }
 
 // serving reports whether the door gets requests to a path.

@@ -42,7 +42,7 @@ func (s *Server) forrstDoor(g *generation, c *config.Forrst) (d doorway, err err
 	if err != nil {
 		return d, err
 	}
-	opts.Runner, opts.Identify = g.guard.Runner(), g.forrstCallers(c)
+	opts.Runner, opts.Identify = g.guard.Runner(), g.verifiedCallers(&c.Callers)
 	opts.Attrs = []slog.Attr{slog.String("path", c.Path)}
 	service, err := forrst.New(s.engine, opts)
 	if err != nil {
@@ -51,11 +51,10 @@ func (s *Server) forrstDoor(g *generation, c *config.Forrst) (d doorway, err err
 	return doorway{Handler: s.ownAPI(service), name: forrst.Door, form: true, paths: []string{c.Path}, interrupt: up.Interrupt, close: up.Close}, nil
 }
 
-// forrstCallers says who calls a service. Its functions are the service's own, so where
-// callers can be verified an unverified credential counts for nothing, as for the
-// execution API. The configuration can name credentials that the upstream verifies, or
-// have callers share.
-func (g *generation) forrstCallers(c *config.Forrst) func(r *http.Request) (semelhttp.Caller, error) {
+// verifiedCallers says who calls a door whose calls are the service's own, so where callers
+// can be verified an unverified credential counts for nothing, as for the execution API. The
+// configuration can name credentials that the upstream verifies, or have callers share.
+func (g *generation) verifiedCallers(c *config.Callers) func(r *http.Request) (semelhttp.Caller, error) {
 	callers := g.guard.Callers(semelhttp.Route{Credential: c.Credential, Anonymous: c.Anonymous})
 	if !g.auth.Configured() || len(c.Credential) > 0 || c.Anonymous == semelhttp.AnonymousShare {
 		return callers

@@ -145,12 +145,13 @@ commands:
 store: {url: "memory:"}
 auth: {default_tenant: acme, tokens: [{name: alice, tenant: acme, sha256: SUM, rights: [pay]}]}
 limits: {shutdown_grace: 1s}
-operations: [{name: charge}, {name: money, financial: true, archive: false}, {name: named}, {name: functions}]
+operations: [{name: charge}, {name: money, financial: true, archive: false}, {name: named}, {name: functions}, {name: messages}]
 routes:
   - {match: POST /charges, upstream: UP, operation: charge, timeout: TIMEOUT}
   - {match: POST /money, upstream: UP, operation: money, timeout: TIMEOUT, effect_header: X-Effect}
   - {match: POST /named, upstream: UP, operation: named, timeout: TIMEOUT, not_executed: [503, 504]}
 forrst: [{path: /forrst, upstream: UP, timeout: TIMEOUT, functions: [{name: pay, versions: [1.0.0], operation: functions}]}]
+a2a: [{path: /agent, upstream: UP, operation: messages, timeout: TIMEOUT}]
 webhooks: [{path: /hooks, source: github, secret_files: [SECRET], upstream: UP, mode: sync, timeout: TIMEOUT}]
 commands: {registry: REGISTRY}
 evidence: {key_file: KEYS}
@@ -243,6 +244,14 @@ evidence: {key_file: KEYS}
 			case judge.Rejected:
 				return judge.Aborted
 			case judge.Completed, judge.Failed:
+				return judge.Unknown
+			}
+			return v
+		}, runs: again(judge.Aborted)},
+		{name: "an agent", deliver: func(_ *testing.T, call string) (int, http.Header) {
+			return post("/agent/message:send", `{"message":{"messageId":"`+call+`","role":"ROLE_USER","parts":[{"text":"pay"}]}}`)
+		}, verdict: func(_ int, v judge.Verdict) judge.Verdict {
+			if v == judge.Completed { // none of this is a task
 				return judge.Unknown
 			}
 			return v

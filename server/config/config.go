@@ -36,6 +36,8 @@ type Config struct {
 	Routes []Route `json:"routes,omitempty"`
 	// Services that are offered over Forrst, with its idempotency extension.
 	Forrst []Forrst `json:"forrst,omitempty"`
+	// Agents that are offered over A2A, each message once.
+	A2A []A2A `json:"a2a,omitempty"`
 	// Limits that keep the service from being overloaded.
 	Limits Limits `json:"limits,omitzero"`
 	// How much callers may have stored.

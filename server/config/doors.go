@@ -19,11 +19,15 @@ type doorSection struct {
 	// reserved reports whether an operation is its doors' own, so that nobody may declare it
 	// or begin its calls. Nil: none is.
 	reserved func(operation string) bool
+	// uses lists the declared operations of the calls that its doors take, and byDefault is
+	// what these say where their operation doesn't. Nil: they take none.
+	uses      func(c *Config) []string
+	byDefault routeDefault
 }
 
 // doorSections are the sections with doors. A new kind of door adds a line here, and its
 // section to [Config]. Inboxes come last, because they serve further paths than they list.
-var doorSections = []doorSection{whatsAppDoors, webhookDoors, forrstDoors, activityPubDoors}
+var doorSections = []doorSection{whatsAppDoors, webhookDoors, forrstDoors, a2aDoors, activityPubDoors}
 
 // ReservedOperation reports whether a name belongs to the service's own doors, so that
 // nobody may declare such an operation or begin its calls.
@@ -84,7 +88,7 @@ func (v *validator) mounts() {
 func (v *validator) apart(first, m *mount) {
 	if m.serves != nil && first.serves != nil {
 		if slices.ContainsFunc(m.paths, first.serves) || slices.ContainsFunc(first.paths, m.serves) {
-			v.bad(m.path, "give each its own paths", "it has inboxes at paths of %s", first.door)
+			v.bad(m.path, "give each its own paths", "it has paths of %s", first.door)
 		}
 		return
 	}

@@ -80,7 +80,14 @@ var forrstDoors = doorSection{derive: deriveForrst, validate: (*validator).forrs
 		list = append(list, mount{door: door, path: door + ".path", paths: []string{c.Forrst[i].Path}, is: "that of a service over Forrst", lost: "so the route would get no request", hint: "give it another path"})
 	}
 	return list
-}}
+}, uses: func(c *Config) (operations []string) {
+	for _, f := range c.Forrst {
+		for _, fn := range f.Functions {
+			operations = append(operations, fn.Operation)
+		}
+	}
+	return operations
+}, byDefault: routeDefault{profile: "forrst", failure: semel.ReplayFailure}}
 
 // deriveForrst fills in what follows from other settings.
 func deriveForrst(c *Config, _ *Origins, follows func(path, from string)) {
@@ -158,13 +165,3 @@ func (v *validator) forrstFunctions(at string, list []ForrstFunction) {
 // maxForrstName bounds the name of a function with one of its versions, in bytes, with a
 // mark between them.
 const maxForrstName = 96
-
-// byForrst reports whether a function over Forrst uses the operation.
-func (c *Config) byForrst(operation string) bool {
-	return slices.ContainsFunc(c.Forrst, func(f Forrst) bool {
-		return slices.ContainsFunc(f.Functions, func(fn ForrstFunction) bool { return fn.Operation == operation })
-	})
-}
-
-// forrstDefault is what functions over Forrst say where their operation does not.
-var forrstDefault = routeDefault{profile: "forrst", failure: semel.ReplayFailure}

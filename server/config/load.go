@@ -362,9 +362,12 @@ func routeDefaults(c *Config, p *strictyaml.Report) map[string]routeDefault {
 			add(r.Operation, routeDefault{profile.Name, cmp.Or(profile.OnFailure, semel.RetryFailure), Duration(profile.Window)})
 		}
 	}
-	for _, f := range c.Forrst {
-		for _, fn := range f.Functions {
-			add(fn.Operation, forrstDefault)
+	for _, section := range doorSections {
+		if section.uses == nil {
+			continue
+		}
+		for _, operation := range section.uses(c) {
+			add(operation, section.byDefault)
 		}
 	}
 	return found

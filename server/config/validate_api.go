@@ -1,5 +1,7 @@
 package config
 
+import "slices"
+
 // api refuses an execution API for strangers. Its callers use up keys, fill the store,
 // get their calls signed in the evidence log and send messages. So unknown callers may
 // use it only from this machine, and only as long as that stays harmless.
@@ -23,8 +25,8 @@ func (v *validator) api() {
 }
 
 // ByAPI reports whether calls of an operation may begin and end over the execution API.
-// Operations of routes and of functions over Forrst may not, unless they say so; otherwise
-// a caller could write the answers that the route replays to others.
+// Operations of routes, of functions over Forrst and of agents may not, unless they say so;
+// otherwise a caller could write the answers that the route replays to others.
 func (c *Config) ByAPI(operation string) bool {
 	if op := c.operation(operation); op != nil && op.API {
 		return true
@@ -34,5 +36,5 @@ func (c *Config) ByAPI(operation string) bool {
 			return false
 		}
 	}
-	return !c.byForrst(operation)
+	return !slices.ContainsFunc(doorSections, func(s doorSection) bool { return s.uses != nil && slices.Contains(s.uses(c), operation) })
 }
