@@ -84,11 +84,11 @@ func barePostgres(b *testing.B, url string, t *target) step {
 	if _, err := pgstore.Migrate(b.Context(), pool, "bare"); err != nil {
 		b.Fatal(err)
 	}
-	table := pgx.Identifier{"bare", "idempotency_log"}.Sanitize()
-	insert := `INSERT INTO ` + table + ` (id, revision, record, next_at, held, request_payload, response_payload, status,
-		created_at, updated_at, expires_at, since, idempotency_key, operation_type, user_id, session_id)
-		VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16) ON CONFLICT (id) DO NOTHING`
-	update := `UPDATE ` + table + ` SET revision = $3, record = $4, next_at = $5, response_payload = $6, status = $7,
+	table := pgx.Identifier{"bare", "semel_records"}.Sanitize()
+	insert := `INSERT INTO ` + table + ` (id, revision, record, next_at, held, fingerprint, result, state,
+		created_at, updated_at, expires_at, since, key, operation, principal, tenant)
+		VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16) ON CONFLICT DO NOTHING`
+	update := `UPDATE ` + table + ` SET revision = $3, record = $4, next_at = $5, result = $6, state = $7,
 		updated_at = $8, expires_at = $9 WHERE id = $1 AND revision = $2`
 	request, at := claimed.Fingerprint.String(), claimed.CreatedAt.Time()
 	return func(ctx context.Context, c *turns.Caller) error {

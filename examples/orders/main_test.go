@@ -145,7 +145,7 @@ func storm(t *testing.T, database string, orders, kills int) {
 	defer conn.Close(context.WithoutCancel(t.Context()))
 	var rows, counted, held, deadlocks int
 	err = conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM orders), (SELECT sum(orders) FROM statistics),
-		(SELECT count(*) FROM semel.idempotency_log WHERE held OR status = 'processing'),
+		(SELECT count(*) FROM semel.semel_records WHERE held OR state = 'processing'),
 		(SELECT deadlocks FROM pg_stat_database WHERE datname = current_database())`).Scan(&rows, &counted, &held, &deadlocks)
 	if err != nil || rows != orders || counted != orders || held != 0 || deadlocks != 0 {
 		t.Errorf("%d orders, %d in the statistics, %d held, %d deadlocks, %v", rows, counted, held, deadlocks, err)

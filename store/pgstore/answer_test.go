@@ -198,7 +198,7 @@ func TestAnswersToOtherWrites(t *testing.T) {
 					}
 				}
 				if creates {
-					server.Exec(t, database, "DELETE FROM semel.idempotency_log")
+					server.Exec(t, database, "DELETE FROM semel.semel_records")
 				}
 				for _, r := range turn(3, func(n int, x *exchange) {
 					if x.writes() {

@@ -55,7 +55,7 @@ func hold(t *testing.T, database string, id semel.ID) (release func()) {
 		t.Fatal(err)
 	}
 	d := id.Digest()
-	if _, err := tx.Exec(t.Context(), "SELECT FROM semel.idempotency_log WHERE id = $1 FOR UPDATE", d[:]); err != nil {
+	if _, err := tx.Exec(t.Context(), "SELECT FROM semel.semel_records WHERE id = $1 FOR UPDATE", d[:]); err != nil {
 		t.Fatal(err)
 	}
 	return func() {

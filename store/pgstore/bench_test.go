@@ -90,10 +90,10 @@ func openPlain(b *testing.B, url string, conns int) func(n int64) {
 		b.Fatal(err)
 	}
 	b.Cleanup(pool.Close)
-	const insert = `INSERT INTO semel.idempotency_log (id, revision, record, next_at, held, request_payload, response_payload, status,
-		created_at, updated_at, expires_at, since, idempotency_key, operation_type, user_id, session_id)
-		VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16) ON CONFLICT (id) DO NOTHING`
-	const update = `UPDATE semel.idempotency_log SET revision = $3, record = $4, next_at = $5, response_payload = $6, status = $7,
+	const insert = `INSERT INTO semel.semel_records (id, revision, record, next_at, held, fingerprint, result, state,
+		created_at, updated_at, expires_at, since, key, operation, principal, tenant)
+		VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16) ON CONFLICT DO NOTHING`
+	const update = `UPDATE semel.semel_records SET revision = $3, record = $4, next_at = $5, result = $6, state = $7,
 		updated_at = $8, expires_at = $9 WHERE id = $1 AND revision = $2`
 	return func(n int64) {
 		rec := testRecord(fmt.Sprint("key-", n))

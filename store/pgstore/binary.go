@@ -22,6 +22,7 @@ type column[T any] struct {
 // kinds are the types of elements.
 var kinds = map[string]uint32{
 	"bool": pgtype.BoolOID, "bytea": pgtype.ByteaOID, "int8": pgtype.Int8OID, "text": pgtype.TextOID, "timestamptz": pgtype.TimestamptzOID,
+	"tsvector": 3614, // which the driver has no name for
 }
 
 // arrays are the parameters of columns. They are in one piece of memory if size is as much as

@@ -102,7 +102,7 @@ func TestFewConnectionsAreDroppedWhileTheServerIsAtWork(t *testing.T) {
 	t.Cleanup(func() { _ = other.Close(context.Background()) })
 	tx, err := other.Begin(t.Context())
 	noError(t, err)
-	_, err = tx.Exec(t.Context(), "LOCK TABLE semel.idempotency_log")
+	_, err = tx.Exec(t.Context(), "LOCK TABLE semel.semel_records")
 	noError(t, err)
 	for i := range maxLate {
 		isLost(t, s, fmt.Sprint(i))

@@ -247,7 +247,7 @@ func cancelledCommit(t *testing.T) {
 	}
 	id := lost.ID.Digest()
 	var visible int
-	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM semel.idempotency_log WHERE id = $1", id[:]).Scan(&visible); err != nil || visible != 1 {
+	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM semel.semel_records WHERE id = $1", id[:]).Scan(&visible); err != nil || visible != 1 {
 		t.Fatalf("the primary shows %d rows, %v: nothing is proved", visible, err)
 	}
 	// Its entry has a number, by one whose commit was cancelled too.

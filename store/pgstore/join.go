@@ -101,7 +101,7 @@ func (s *Store) table(ctx context.Context, seen string) (string, error) {
 	if known := s.where.Load(); known != nil && *known == seen {
 		return seen, nil
 	}
-	where, err := one(query(ctx, s, text, newStatement("SELECT "+whichTable, []byte(name(s.opts.Schema, "idempotency_log")))))
+	where, err := one(query(ctx, s, text, newStatement("SELECT "+whichTable, []byte(name(s.opts.Schema, "semel_records")))))
 	if err == nil {
 		s.where.Store(&where)
 	}
@@ -115,7 +115,7 @@ func (j *joined) Lock(ctx context.Context, id semel.ID, boundTo string) (store.T
 	d := digest(id.Digest())
 	bound := digest(sha256.Sum256(append(d[:], boundTo...)))
 	schema := j.store.opts.Schema
-	args := []any{name(schema, "idempotency_log"), lockKey(schema, &d), base64.RawURLEncoding.EncodeToString(d[:]) + " ", lockKey(schema, &bound)}
+	args := []any{name(schema, "semel_records"), lockKey(schema, &d), base64.RawURLEncoding.EncodeToString(d[:]) + " ", lockKey(schema, &bound)}
 	var here, got string
 	if err := j.link.queryRow(ctx, joinLock, args...).Scan(&here, &j.waits, &got); err != nil {
 		return store.TxBusy, fmt.Errorf("pgstore: lock: %w", err)

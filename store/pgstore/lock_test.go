@@ -14,7 +14,7 @@ import (
 func commitsOf(t *testing.T, database, keys string) (n, records int) {
 	t.Helper()
 	conn := pgtest.Shared(t).Conn(t, database)
-	noError(t, conn.QueryRow(t.Context(), "SELECT count(DISTINCT xmin::text), count(*) FROM semel.idempotency_log WHERE idempotency_key LIKE $1", keys).Scan(&n, &records))
+	noError(t, conn.QueryRow(t.Context(), "SELECT count(DISTINCT xmin::text), count(*) FROM semel.semel_records WHERE key LIKE $1", keys).Scan(&n, &records))
 	return n, records
 }
 

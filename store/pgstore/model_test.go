@@ -177,7 +177,7 @@ func TestAnswers(t *testing.T) {
 	server.Exec(t, database, `CREATE TABLE committed (id bytea, revision bytea, follows bytea);
 		CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			INSERT INTO committed VALUES (NEW.id, NEW.revision, CASE WHEN TG_OP = 'UPDATE' THEN OLD.revision END); RETURN NEW; END $$;
-		CREATE TRIGGER note AFTER INSERT OR UPDATE ON semel.idempotency_log FOR EACH ROW EXECUTE FUNCTION note()`)
+		CREATE TRIGGER note AFTER INSERT OR UPDATE ON semel.semel_records FOR EACH ROW EXECUTE FUNCTION note()`)
 	var mu sync.Mutex // of chance, which the wire uses too
 	chance := rand.New(rand.NewPCG(seed, 0))
 	fired := map[string]int{}

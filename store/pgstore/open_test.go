@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"errors"
 	"maps"
 	"net"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -114,59 +112,6 @@ func TestMigrations(t *testing.T) {
 		server.Exec(t, database, sql.String())
 		mustClose(t, mustOpen(t, server.URL(database), nil))
 	})
-	t.Run("the table has the columns and indexes of the map, and what it says of a call is true", func(t *testing.T) {
-		clause.Proves(t, "MAP-TABLE.1")
-		st, database := open(t, Options{})
-		conn := server.Conn(t, database)
-		var defs string
-		if err := conn.QueryRow(t.Context(), "SELECT string_agg(indexdef, ';') FROM pg_indexes WHERE schemaname = 'semel' AND tablename = 'idempotency_log'").Scan(&defs); err != nil {
-			t.Fatal(err)
-		}
-		for _, columns := range []string{"(idempotency_key)", "(user_id, session_id)", "(expires_at)"} {
-			if !strings.Contains(defs, columns) {
-				t.Errorf("no index on %s in %s", columns, defs)
-			}
-		}
-		engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay", Window: time.Hour}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		type row struct {
-			key, operation, status, user, session string
-			request                               *string
-			response                              []byte
-			created, updated                      time.Time
-			expires                               *time.Time
-		}
-		read := func() (r row) {
-			t.Helper()
-			err := conn.QueryRow(t.Context(), `SELECT idempotency_key, operation_type, status, user_id, session_id, request_payload, response_payload,
-				created_at, updated_at, expires_at FROM semel.idempotency_log`).
-				Scan(&r.key, &r.operation, &r.status, &r.user, &r.session, &r.request, &r.response, &r.created, &r.updated, &r.expires)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return r
-		}
-		call := semel.Call{Tenant: "shop", Principal: "ann", Operation: "pay", Key: "order-1", Fingerprint: store.NewFingerprint(1, sha256.Sum256([]byte("12 EUR")))}
-		ans, err := engine.Begin(t.Context(), call)
-		if err != nil {
-			t.Fatal(err)
-		}
-		began := read()
-		if began.key != "order-1" || began.operation != "pay" || began.status != "processing" || began.user != "ann" || began.session != "shop" ||
-			began.request == nil || *began.request != call.Fingerprint.String() || began.response != nil || began.expires != nil {
-			t.Errorf("while it runs: %+v", began)
-		}
-		if err := ans.Attempt.Complete(t.Context(), semel.Result{Data: []byte(`{"paid":true}`)}); err != nil {
-			t.Fatal(err)
-		}
-		ended := read()
-		if ended.status != "completed" || string(ended.response) != `{"paid":true}` || *ended.request != *began.request || !ended.created.Equal(began.created) ||
-			ended.updated.Before(began.updated) || ended.expires == nil || !ended.expires.Equal(ended.updated.Add(time.Hour)) {
-			t.Errorf("when it is done: %+v, and before %+v", ended, began)
-		}
-	})
 }
 
 func TestDurability(t *testing.T) {
@@ -218,12 +163,12 @@ func TestDurability(t *testing.T) {
 
 func TestDamage(t *testing.T) {
 	for name, damage := range map[string]string{
-		"a record with a changed bit":         "UPDATE semel.idempotency_log SET record = set_bit(record, 99, 1 - get_bit(record, 99))",
-		"a result with a changed bit":         "UPDATE semel.idempotency_log SET response_payload = set_bit(response_payload, 9, 1 - get_bit(response_payload, 9))",
-		"a record that is cut off":            "UPDATE semel.idempotency_log SET record = substr(record, 1, 3)",
-		"a revision that is not the record's": "UPDATE semel.idempotency_log SET revision = sha256(revision)",
-		"a result that is gone":               "UPDATE semel.idempotency_log SET response_payload = NULL",
-		"the record of another identity":      "UPDATE semel.idempotency_log SET id = sha256('k2')",
+		"a record with a changed bit":         "UPDATE semel.semel_records SET record = set_bit(record, 99, 1 - get_bit(record, 99))",
+		"a result with a changed bit":         "UPDATE semel.semel_records SET result = set_bit(result, 9, 1 - get_bit(result, 9))",
+		"a record that is cut off":            "UPDATE semel.semel_records SET record = substr(record, 1, 3)",
+		"a revision that is not the record's": "UPDATE semel.semel_records SET revision = sha256(revision)",
+		"a result that is gone":               "UPDATE semel.semel_records SET result = NULL",
+		"the record of another identity":      "UPDATE semel.semel_records SET id = sha256('k2')",
 	} {
 		t.Run(name+" is noticed", func(t *testing.T) {
 			s, database := open(t, Options{})
@@ -262,8 +207,8 @@ func TestArchive(t *testing.T) {
 	var n int
 	var r row
 	conn := pgtest.Shared(t).Conn(t, database)
-	err := conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM semel.idempotency_archive), id, revision, record, response_payload
-		FROM semel.idempotency_archive WHERE idempotency_key = 'k' AND status = 'completed'`).Scan(&n, &r.id, &r.revision, &r.record, &r.response)
+	err := conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM semel.idempotency_archive), id, revision, record, result
+		FROM semel.idempotency_archive WHERE key = 'k' AND state = 'completed'`).Scan(&n, &r.id, &r.revision, &r.record, &r.response)
 	if err != nil || n != 2 {
 		t.Fatalf("%d rows, %v", n, err)
 	}

@@ -33,7 +33,7 @@ func TestUnreadableRows(t *testing.T) {
 		id := rec.ID.Digest()
 		name := hex.EncodeToString(id[:])
 		exec := func(set string) {
-			pgtest.Shared(t).Exec(t, database, fmt.Sprintf("UPDATE semel.idempotency_log SET %s WHERE id = '\\x%s'", set, name))
+			pgtest.Shared(t).Exec(t, database, fmt.Sprintf("UPDATE semel.semel_records SET %s WHERE id = '\\x%s'", set, name))
 		}
 		switch {
 		case i < 2 || i == rows-1: // the first and the last are among them

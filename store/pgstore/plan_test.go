@@ -47,14 +47,17 @@ func TestPlans(t *testing.T) {
 		"search": func(int) statement {
 			return searched(&store.Query{Limit: 50}, &place{at: time.Now().UnixNano(), id: []byte{}})
 		},
+		"search for an attribute": func(int) statement {
+			return searched(&store.Query{Limit: 50, Attributes: store.Attributes{"order": "9911"}, AttributePrefixes: store.Attributes{"user": "a"}}, nil)
+		},
 		"search for a key": func(int) statement { return searched(&store.Query{Limit: 50, Key: "k"}, nil) },
 	}
 	check := func(t *testing.T, settings map[string]string) {
 		for what, statement := range hot {
 			for _, n := range []int{1, 50} {
 				st := statement(n)
-				if plan := explain(t, database, settings, st); !strings.Contains(plan, "Index") && !strings.Contains(plan, "Conflict Arbiter") ||
-					strings.Contains(plan, "Seq Scan on idempotency_log") {
+				if plan := explain(t, database, settings, st); !strings.Contains(plan, "Index") && !strings.Contains(plan, "Conflict Resolution: NOTHING") ||
+					strings.Contains(plan, "Seq Scan on semel_records") {
 					t.Errorf("%s of %d rows does not use an index:\n%s", what, n, plan)
 				} else if what == "due" && (strings.Contains(plan, "Sort") || !strings.Contains(plan, "Index Cond: ((next_at <= ") || !strings.Contains(plan, "ROW(next_at, id) > ROW(")) {
 					t.Errorf("a page of what is due is not read off the index:\n%s", plan)
@@ -63,10 +66,15 @@ func TestPlans(t *testing.T) {
 		}
 	}
 	t.Run("on a direct connection to an empty table statements use indexes", func(t *testing.T) { check(t, plans) })
-	pgtest.Shared(t).Exec(t, database, `INSERT INTO semel.idempotency_log (id, revision, record, next_at, since, held, idempotency_key, operation_type, status, user_id, session_id)
-		SELECT sha256(n::text::bytea), '\x00', '\x00', n * 100000000000000, n, false, n::text, 'o', 'completed', 'u', 't' FROM generate_series(1, 20000) n`)
-	pgtest.Shared(t).Exec(t, database, "ANALYZE semel.idempotency_log")
-	t.Run("through a pooler statements on a filled table use indexes", func(t *testing.T) { check(t, nil) })
+	pgtest.Shared(t).Exec(t, database, `INSERT INTO semel.semel_records (id, revision, record, next_at, since, held, key, operation, state, principal, tenant, attributes)
+		SELECT sha256(n::text::bytea), '\x00', '\x00', n * 100000000000000, n, false, n::text, 'o', 'completed', 'u', 't', array_to_tsvector(ARRAY['order=' || n, 'user=u' || n % 10]) FROM generate_series(1, 20000) n`)
+	pgtest.Shared(t).Exec(t, database, "ANALYZE semel.semel_records")
+	t.Run("through a pooler statements on a filled table use indexes", func(t *testing.T) {
+		check(t, nil)
+		if plan := explain(t, database, nil, hot["search for an attribute"](1)); !strings.Contains(plan, "semel_records_attributes") {
+			t.Errorf("a search for an attribute doesn't use its index:\n%s", plan)
+		}
+	})
 }
 
 // writing is the statement of so many writes.

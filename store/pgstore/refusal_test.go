@@ -74,8 +74,8 @@ func TestServersThatRefuseConnections(t *testing.T) {
 func raising(t *testing.T, database, when, key, code string) {
 	t.Helper()
 	pgtest.Shared(t).Exec(t, database, fmt.Sprintf(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		IF NEW.idempotency_key = '%s' THEN RAISE EXCEPTION 'refused by the test' USING ERRCODE = '%s'; END IF; RETURN NEW; END $$;
-		CREATE %s ON semel.idempotency_log %s FOR EACH ROW EXECUTE FUNCTION refuse()`, key, code,
+		IF NEW.key = '%s' THEN RAISE EXCEPTION 'refused by the test' USING ERRCODE = '%s'; END IF; RETURN NEW; END $$;
+		CREATE %s ON semel.semel_records %s FOR EACH ROW EXECUTE FUNCTION refuse()`, key, code,
 		map[string]string{"at once": "TRIGGER refuse BEFORE INSERT OR UPDATE", "at the commit": "CONSTRAINT TRIGGER refuse AFTER INSERT OR UPDATE"}[when],
 		map[string]string{"at the commit": "DEFERRABLE INITIALLY DEFERRED"}[when]))
 }
@@ -107,7 +107,7 @@ func TestRefusedStatements(t *testing.T) {
 			t.Cleanup(hold(t, database, rec.ID))
 		}, "57014", false},
 		{"a table that is gone", func(t *testing.T, s *Store, database string, rec semel.Record) {
-			exec(t, database, "ALTER TABLE semel.idempotency_log RENAME TO away")
+			exec(t, database, "ALTER TABLE semel.semel_records RENAME TO away")
 		}, "42P01", false},
 		{"no memory", func(t *testing.T, _ *Store, database string, _ semel.Record) {
 			raising(t, database, "at once", "k", "53200")

@@ -15,7 +15,7 @@ import (
 // searchBatch bounds the records that one search looks at.
 const searchBatch = 10_000
 
-// Search is [store.Searcher.Search]. A search for a key uses its index; any other looks at
+// Search is [store.Searcher.Search]. A search for a key or an attribute uses its index; any other looks at
 // up to ten thousand records in one call. Records are listed by when their identity was
 // first stored, which stays the same as long as they are there.
 func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err error) {
@@ -62,20 +62,21 @@ func searching(schema string, q *store.Query, from *place) statement {
 			conds = append(conds, fmt.Sprintf(cond, len(args)))
 		}
 	}
-	where(q.Tenant != nil, "session_id = $%d::text", []byte(*cmp.Or(q.Tenant, new(string))))
-	where(q.Principal != "", "user_id = $%d::text", []byte(q.Principal))
-	where(q.Operation != "", "operation_type = $%d::text", []byte(q.Operation))
-	where(q.Key != "", "idempotency_key = $%d::text", []byte(q.Key))
-	where(q.State != 0, "status = $%d::text", []byte(q.State.String()))
+	where(q.Tenant != nil, "tenant = $%d::text", []byte(*cmp.Or(q.Tenant, new(string))))
+	where(q.Principal != "", "principal = $%d::text", []byte(q.Principal))
+	where(q.Operation != "", "operation = $%d::text", []byte(q.Operation))
+	where(q.Key != "", "key = $%d::text", []byte(q.Key))
+	where(q.State != 0, "state = $%d::text", []byte(q.State.String()))
 	where(q.Held, "held = $%d::boolean", []byte{1})
+	where(len(q.Attributes)+len(q.AttributePrefixes) > 0, "attributes @@ $%d::text::tsquery", []byte(lexemeQuery(q)))
 	where(q.After != 0, "created_at >= $%d::timestamptz", bigint(microseconds(q.After)))
 	where(q.Before != 0, "created_at <= $%d::timestamptz", bigint(microseconds(q.Before)))
-	table := name(schema, "idempotency_log")
-	const row = "l.since, l.id, l.revision, l.response_payload, l.record"
+	table := name(schema, "semel_records")
+	const row = "l.since, l.id, l.revision, l.result, l.record"
 	const order = " ORDER BY since DESC, id DESC"
 	limit := fmt.Sprintf(" LIMIT %d", q.Limit)
 	matches := strings.Join(append(conds, "TRUE"), " AND ")
-	if len(conds) == 0 || q.Key != "" {
+	if len(conds) == 0 || q.Key != "" || len(q.Attributes)+len(q.AttributePrefixes) > 0 {
 		return statement{sql: "SELECT " + row + " FROM " + table + " l WHERE " + after + " AND " + matches + order + limit, args: args, once: true}
 	}
 	return statement{sql: fmt.Sprintf("(SELECT %s FROM (SELECT * FROM %s WHERE %s%s LIMIT %d) AS l WHERE %s%s%s)"+

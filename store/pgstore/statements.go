@@ -40,25 +40,28 @@ var (
 			}
 			return append(b, 0)
 		}},
-		{"request_payload", "text", func(b []byte, o *op) []byte {
+		{"fingerprint", "text", func(b []byte, o *op) []byte {
 			if o.write.Record.Fingerprint.IsZero() {
 				return nil
 			}
 			b, _ = o.write.Record.Fingerprint.AppendText(b) // it never fails
 			return b
 		}},
-		{"response_payload", "bytea", func(b []byte, o *op) []byte { return orNull(b, o.write.Record.Result.Data) }},
-		{"status", "text", func(b []byte, o *op) []byte { return append(b, o.write.Record.State.String()...) }},
+		{"result", "bytea", func(b []byte, o *op) []byte { return orNull(b, o.write.Record.Result.Data) }},
+		{"state", "text", func(b []byte, o *op) []byte { return append(b, o.write.Record.State.String()...) }},
 		{"created_at", "timestamptz", func(b []byte, o *op) []byte { return appendTime(b, o.write.Record.CreatedAt) }},
 		{"updated_at", "timestamptz", func(b []byte, o *op) []byte { return appendTime(b, o.write.Record.UpdatedAt) }},
 		{"expires_at", "timestamptz", func(b []byte, o *op) []byte { return appendTime(b, o.write.Record.ExpiresAt) }},
+		{"attributes", "tsvector", func(b []byte, o *op) []byte { return appendLexemes(b, o.write.Record.Attributes) }},
+		{"user_id", "text", func(b []byte, o *op) []byte { return appendAttribute(b, o.write.Record.Attributes, "user_id") }},
+		{"session_id", "text", func(b []byte, o *op) []byte { return appendAttribute(b, o.write.Record.Attributes, "session_id") }},
 	}
 	identityColumns = []column[*op]{
 		{"since", "int8", func(b []byte, o *op) []byte { return appendInt(b, int64(o.write.Record.CreatedAt)) }},
-		{"idempotency_key", "text", func(b []byte, o *op) []byte { return append(b, o.write.Record.ID.Key...) }},
-		{"operation_type", "text", func(b []byte, o *op) []byte { return append(b, o.write.Record.ID.Operation...) }},
-		{"user_id", "text", func(b []byte, o *op) []byte { return append(b, o.write.Record.ID.Principal...) }},
-		{"session_id", "text", func(b []byte, o *op) []byte { return append(b, o.write.Record.ID.Tenant...) }},
+		{"key", "text", func(b []byte, o *op) []byte { return append(b, o.write.Record.ID.Key...) }},
+		{"operation", "text", func(b []byte, o *op) []byte { return append(b, o.write.Record.ID.Operation...) }},
+		{"principal", "text", func(b []byte, o *op) []byte { return append(b, o.write.Record.ID.Principal...) }},
+		{"tenant", "text", func(b []byte, o *op) []byte { return append(b, o.write.Record.ID.Tenant...) }},
 	}
 	recordColumns = slices.Concat(versionColumns, identityColumns)
 	// A write may be made until its deadline, and one that changes a record names the
@@ -69,7 +72,7 @@ var (
 	updateColumns = slices.Concat(versionColumns, []column[*op]{expect, deadline})
 
 	archiveColumns = slices.DeleteFunc(slices.Clone(recordColumns), func(c column[*op]) bool {
-		return slices.Contains([]string{"next_at", "held", "since"}, c.name)
+		return slices.Contains([]string{"next_at", "held", "since", "attributes"}, c.name)
 	})
 )
 
@@ -135,18 +138,18 @@ func (d *database) barrier(nulls int) string {
 func milliseconds(d time.Duration) []byte { return strconv.AppendInt(nil, d.Milliseconds(), 10) }
 
 func newStatements(schema string, d *database) statements {
-	log := name(schema, "idempotency_log")
+	log := name(schema, "semel_records")
 	return statements{
 		create: newWrites(schema, log, createColumns, "NULL",
 			"INSERT INTO "+log+" ("+names(recordColumns, "")+") SELECT "+names(recordColumns, "w."),
-			" ON CONFLICT (id) DO NOTHING RETURNING id, revision"),
+			" ON CONFLICT DO NOTHING RETURNING id, revision"),
 		update: newWrites(schema, log, updateColumns, fmt.Sprintf("($%d::bytea[])[1]", len(updateColumns)-1),
 			"UPDATE "+log+" l SET "+list(versionColumns[1:], "%[3]s = w.%[3]s"),
 			" AND l.id = w.id AND l.revision = w.expect RETURNING l.id, l.revision"),
 		// Each identity has a row, with the time when it was looked for.
-		get: "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, w.id, l.revision, l.response_payload, l.record FROM unnest($1::bytea[]) AS w(id) LEFT JOIN " + log +
+		get: "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, w.id, l.revision, l.result, l.record FROM unnest($1::bytea[]) AS w(id) LEFT JOIN " + log +
 			" l ON l.id = w.id" + d.barrier(4),
-		due: "SELECT l.next_at, l.id, l.revision, l.response_payload, l.record FROM " + log + " l WHERE l.next_at <= $1::bigint" +
+		due: "SELECT l.next_at, l.id, l.revision, l.result, l.record FROM " + log + " l WHERE l.next_at <= $1::bigint" +
 			" AND (l.next_at, l.id) > ($2::bigint, $3::bytea) ORDER BY l.next_at, l.id LIMIT $4::bigint",
 		purge: "WITH gone AS (DELETE FROM " + log + " l USING (SELECT unnest($1::bytea[]) AS id, unnest($2::bytea[]) AS revision) AS w, " + lockTimeout("$3::text") +
 			" WHERE l.id = w.id AND l.revision = w.revision RETURNING l.id, l.revision) SELECT id, revision FROM gone",

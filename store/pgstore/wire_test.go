@@ -244,7 +244,7 @@ func encoded(msg pgproto3.Message) []byte {
 // looks at what is stored in their place.
 func (x *exchange) writes() bool {
 	return slices.ContainsFunc(x.sql, func(sql string) bool {
-		return strings.Contains(sql, "INSERT INTO \"semel\".\"idempotency_log\"") || strings.Contains(sql, "UPDATE \"semel\".\"idempotency_log\"")
+		return strings.Contains(sql, "INSERT INTO \"semel\".\"semel_records\"") || strings.Contains(sql, "UPDATE \"semel\".\"semel_records\"")
 	})
 }
 

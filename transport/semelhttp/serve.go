@@ -109,13 +109,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, key string, inva
 		case found.key == "":
 			return told{code: h.refuse(w, h.picks.keyNotFound())}
 		}
-		if found.unnumbered != "" {
-			return told{code: h.refuse(w, because(semel.CodeInvalidCall, found.unnumbered))}
-		}
 	}
 	call := h.call(r, found, who)
 	call.Fingerprint, call.Wait, call.Attributes = fp, PreferredWait(r.Header), found.attributes
-	call.Sequence = found.sequence
 	x := exchange{h: h, w: w, r: r, sc: sc}
 	defer x.forget()
 	ans, err := h.guard.runner.Do(r.Context(), call, door.Work{Handler: &x, Timeout: h.route.Timeout, Tx: h.route.Tx})

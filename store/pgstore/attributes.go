@@ -1,0 +1,72 @@
+package pgstore
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/semelhq/semel/store"
+)
+
+// Attributes are lexemes NAME=VALUE of a text search vector, whose index finds them whole and
+// by their beginnings. A search compares what it finds with the record, so it doesn't matter
+// that two attributes may have one lexeme.
+
+// maxLexeme is as long as lexemes are, in bytes; longer ones are cut. The server takes up to
+// 2,046.
+const maxLexeme = 1100
+
+func lexeme(name, value string) string {
+	text := name + "=" + value
+	if len(text) <= maxLexeme {
+		return text
+	}
+	end := maxLexeme
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end]
+}
+
+// appendLexemes appends the vector of attributes in binary form; none are null.
+func appendLexemes(b []byte, attributes store.Attributes) []byte {
+	if len(attributes) == 0 {
+		return nil
+	}
+	list := make([]string, 0, len(attributes))
+	for name, value := range attributes {
+		list = append(list, lexeme(name, value))
+	}
+	slices.Sort(list)
+	list = slices.Compact(list)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(list)))
+	for _, text := range list {
+		b = append(append(b, text...), 0)
+		b = binary.BigEndian.AppendUint16(b, 0) // it has no positions
+	}
+	return b
+}
+
+// appendAttribute appends one attribute as text; one that isn't there is null.
+func appendAttribute(b []byte, attributes store.Attributes, name string) []byte {
+	value, ok := attributes[name]
+	if !ok {
+		return nil
+	}
+	return append(b, value...)
+}
+
+// lexemeQuery is the text search query for all attributes of a query.
+func lexemeQuery(q *store.Query) string {
+	var terms []string
+	quote := strings.NewReplacer(`'`, `''`, `\`, `\\`)
+	for name, value := range q.Attributes {
+		terms = append(terms, "'"+quote.Replace(lexeme(name, value))+"'")
+	}
+	for name, prefix := range q.AttributePrefixes {
+		terms = append(terms, "'"+quote.Replace(lexeme(name, prefix))+"':*")
+	}
+	slices.Sort(terms)
+	return strings.Join(terms, " & ")
+}

@@ -1,0 +1,170 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/transport/semelhttp"
+)
+
+// mapRow is a row of the map's table.
+type mapRow struct {
+	id, key, operation, status string
+	request, response          *string
+	created, updated           time.Time
+	expires                    *time.Time
+	user, session              *string
+}
+
+// mapRows reads the view by the map's names, and by key.
+func mapRows(t *testing.T, database string) map[string]mapRow {
+	t.Helper()
+	rows, err := pgtest.Shared(t).Conn(t, database).Query(t.Context(), `SELECT id, idempotency_key, operation_type, request_payload::text, response_payload::text, status,
+		created_at, updated_at, expires_at, user_id, session_id FROM semel.idempotency_log`)
+	noError(t, err)
+	defer rows.Close()
+	found := map[string]mapRow{}
+	for rows.Next() {
+		var r mapRow
+		noError(t, rows.Scan(&r.id, &r.key, &r.operation, &r.request, &r.response, &r.status, &r.created, &r.updated, &r.expires, &r.user, &r.session))
+		found[r.key] = r
+	}
+	noError(t, rows.Err())
+	return found
+}
+
+func orNULL(s *string) string {
+	if s == nil {
+		return "NULL"
+	}
+	return *s
+}
+
+// TestTableOfTheMap: the view idempotency_log has the columns of the map, and what it says of
+// calls is true; the indexes are those of the table below it.
+func TestTableOfTheMap(t *testing.T) {
+	clause.Proves(t, "MAP-TABLE.1")
+	st, database := open(t, Options{})
+	var defs string
+	noError(t, pgtest.Shared(t).Conn(t, database).QueryRow(t.Context(), "SELECT string_agg(indexdef, ';') FROM pg_indexes WHERE schemaname = 'semel' AND tablename = 'semel_records'").Scan(&defs))
+	for _, columns := range []string{"(key,", "(user_id, session_id)", "(expires_at)"} {
+		if !strings.Contains(defs, columns) {
+			t.Errorf("no index on %s in %s", columns, defs)
+		}
+	}
+	engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay", Window: time.Hour}}})
+	noError(t, err)
+	ans, err := engine.Begin(t.Context(), semel.Call{
+		Tenant: "shop", Principal: "web", Operation: "pay", Key: "order-1", Attributes: store.Attributes{"user_id": "ann", "session_id": "sess_1"},
+	})
+	noError(t, err)
+	began := mapRows(t, database)["order-1"]
+	if began.operation != "pay" || began.status != "processing" || orNULL(began.user) != "ann" || orNULL(began.session) != "sess_1" || began.response != nil || began.request != nil || began.expires != nil {
+		t.Errorf("while it runs: %+v", began)
+	}
+	noError(t, ans.Attempt.Complete(t.Context(), semel.Result{Data: []byte(`{"paid":true}`)}))
+	ended := mapRows(t, database)["order-1"]
+	if ended.id != began.id || ended.status != "completed" || orNULL(ended.response) != `{"paid": true}` || !ended.created.Equal(began.created) ||
+		ended.updated.Before(began.updated) || ended.expires == nil || !ended.expires.Equal(ended.updated.Add(time.Hour)) {
+		t.Errorf("when it is done: %+v, and before %+v", ended, began)
+	}
+}
+
+// TestAnswersAreJSONInTheTable: whatever the headers of a recorded answer, its body is JSON in
+// the view where it is JSON, and null where it isn't.
+func TestAnswersAreJSONInTheTable(t *testing.T) {
+	st, database := open(t, Options{})
+	engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay"}}})
+	noError(t, err)
+	header := http.Header{"Content-Type": {"application/json"}, "Location": {"/" + strings.Repeat("x", 300)}, "X-Signature": {"a", strings.Repeat("b", 130)}}
+	results := map[string]semel.Result{
+		"answer":       semelhttp.NewResult(201, header, []byte(`{"id":9911,"text":"ÿé"}`)),
+		"bare answer":  semelhttp.NewResult(99+101, nil, []byte(`[1]`)),
+		"empty answer": semelhttp.NewResult(204, header, nil),
+		"page":         semelhttp.NewResult(200, http.Header{"Content-Type": {"text/html"}}, []byte("<p>")),
+		"bytes":        {Data: []byte{1, 0xff, 0xfe}},
+		"cut":          {Data: []byte{1}},
+		"text":         {Data: []byte(`"paid"`)},
+		"NUL":          {Data: []byte(`"\u0000"`)},
+		"nothing":      {},
+	}
+	want := map[string]string{"answer": `{"id":9911,"text":"ÿé"}`, "bare answer": `[1]`, "text": `"paid"`}
+	for name, res := range results {
+		_, err := engine.Do(t.Context(), semel.Call{Operation: "pay", Key: name}, func(context.Context, semel.Execution) (semel.Result, error) { return res, nil })
+		noError(t, err)
+	}
+	rows := mapRows(t, database)
+	for name := range results {
+		row, got := rows[name], any(nil)
+		if row.response != nil {
+			noError(t, json.Unmarshal([]byte(*row.response), &got))
+		}
+		var wanted any
+		if want[name] != "" {
+			noError(t, json.Unmarshal([]byte(want[name]), &wanted))
+		}
+		if fmt.Sprint(got) != fmt.Sprint(wanted) || row.key == "" {
+			t.Errorf("%s is %s, want %s", name, orNULL(row.response), want[name])
+		}
+	}
+}
+
+// TestDatabaseRefusesASecondRecord writes behind the engine, as a faulty program might.
+func TestDatabaseRefusesASecondRecord(t *testing.T) {
+	clause.Proves(t, "MAP-TABLE.3")
+	st, database := open(t, Options{})
+	long := func(c string, n int) string { return strings.Repeat(c, n) }
+	engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay"}, {Name: long("o", 200)}}})
+	noError(t, err)
+	// The longest identity fits into the index; its text doesn't compress well.
+	key := ""
+	for i := 0; len(key) < store.MaxKeyLen-8; i++ {
+		key += fmt.Sprintf("%x", i*7919)
+	}
+	for _, call := range []semel.Call{
+		{Tenant: "shop", Principal: "ann", Operation: "pay", Key: "order-1"},
+		{Tenant: "shop", Principal: "ann", Scope: "session=s1", Operation: "pay", Key: "order-1"},
+		{Tenant: long("t", store.MaxNameLen), Principal: long("p", store.MaxNameLen), Scope: long("s", store.MaxScopeLen), Operation: long("o", 200), Key: key},
+	} {
+		_, err := engine.Do(t.Context(), call, func(context.Context, semel.Execution) (semel.Result, error) {
+			return semel.Result{Data: []byte("{}")}, nil
+		})
+		noError(t, err)
+	}
+	conn := pgtest.Shared(t).Conn(t, database)
+	_, err = conn.Exec(t.Context(), `INSERT INTO semel.semel_records (id, revision, record, since, held, key, operation, state, principal, tenant)
+		SELECT sha256(id), revision, record, since, held, key, operation, state, principal, tenant FROM semel.semel_records WHERE key = 'order-1' LIMIT 1`)
+	if e, ok := err.(*pgconn.PgError); !ok || e.Code != "23505" {
+		t.Errorf("a second record under another id: %v", err)
+	}
+	_, err = conn.Exec(t.Context(), `INSERT INTO semel.semel_records (id, revision, record, since, held, key, operation, state, principal, tenant)
+		SELECT sha256(id), revision, record, since, held, key, operation, state, principal || '2', tenant FROM semel.semel_records WHERE key = 'order-1' LIMIT 1`)
+	noError(t, err)
+}
+
+// TestDocumentedSQL runs what the page about stores shows.
+func TestDocumentedSQL(t *testing.T) {
+	page, err := os.ReadFile("../../docs/stores.md")
+	noError(t, err)
+	shown := regexp.MustCompile("(?s)<!-- sql -->\n```sql\n(.*?)```").FindAllSubmatch(page, -1)
+	if len(shown) == 0 {
+		t.Fatal("the page shows no SQL")
+	}
+	_, database := open(t, Options{})
+	for _, m := range shown {
+		pgtest.Shared(t).Exec(t, database, string(m[1]))
+	}
+}
