@@ -1,6 +1,7 @@
 package gather
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -53,10 +54,12 @@ func newKeyed(t *testing.T, workers int) *keyed {
 }
 
 // come sends an item and checks its result at the end.
-func (k *keyed) come(key byte, name, want string) {
+func (k *keyed) come(key byte, name, want string) { k.comeWith(k.t.Context(), key, name, want) }
+
+func (k *keyed) comeWith(ctx context.Context, key byte, name, want string) {
 	k.callers.Go(func() {
 		item := &named{key: key, name: name}
-		if err := k.Do(k.t.Context(), item); err != nil || item.answer != want {
+		if err := k.Do(ctx, item); err != nil || item.answer != want {
 			k.t.Errorf("%s gets %q, %v, want %q", name, item.answer, err, want)
 		}
 	})

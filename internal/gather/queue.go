@@ -24,6 +24,11 @@ type Queue[T member] struct {
 	// does the first and returns the second, which is done while Start has the next batch. Unlike
 	// Send, it may not change the batch.
 	Start func(batch []T) (finish func())
+	// Lead takes the place of Send, in the goroutine of the caller, if they are alone and nobody
+	// cancels their context: to wake a worker and to be woken by it can take as long as the work.
+	// It returns at the deadline of ctx at the latest. Nil, as it is beside Start: workers send
+	// every item.
+	Lead func(ctx context.Context, batch []T)
 	// Workers is how many batches may be in flight at a time.
 	Workers int
 	// MaxBatch is how many items a batch has at most. A batch also ends with the item that
@@ -50,7 +55,8 @@ type Queue[T member] struct {
 	flying  [][]T
 	joined  uint64 // how many have arrived
 	sent    map[[32]byte]T
-	running int // workers
+	running int  // workers, and a caller who leads
+	late    bool // the last caller to lead left at their deadline; see endLead
 	closed  bool
 	watch   *time.Timer // gives up the items whose deadline has passed; nil before there was one
 	next    time.Time   // when it fires next; zero: it doesn't
@@ -118,8 +124,13 @@ func (q *Queue[T]) Do(ctx context.Context, item T) error {
 	if limited {
 		i.deadline, _ = d.Deadline()
 	}
-	if !q.join(item) {
-		return notSent(ErrClosed)
+	leads, err := q.join(item, limited)
+	if err != nil {
+		return err
+	}
+	if leads {
+		q.lead(ctx, item)
+		return nil
 	}
 	if !limited && ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, func() { q.leave(item, ctx.Err()) })
@@ -131,20 +142,26 @@ func (q *Queue[T]) Do(ctx context.Context, item T) error {
 
 func notSent(why error) error { return fmt.Errorf("%w: %w", ErrNotSent, why) }
 
-// join queues an item, and reports whether the queue is open.
-func (q *Queue[T]) join(item T) bool {
+// join queues an item, unless its caller may lead and is alone.
+func (q *Queue[T]) join(item T, mayLead bool) (leads bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return false
+		return false, notSent(ErrClosed)
 	}
 	i := item.item()
 	q.joined++
 	i.number = q.joined
+	if mayLead && q.Lead != nil && !q.late && len(q.waiting)+q.running == 0 {
+		q.running++
+		q.Work.Add(1)
+		q.send(item)
+		return true, nil
+	}
 	q.waiting = append(q.waiting, item)
 	q.watchUntil(i.deadline)
 	q.startWorker()
-	return true
+	return false, nil
 }
 
 // startWorker starts a worker unless all of them run. The caller holds q.mu.
@@ -240,13 +257,13 @@ func (q *Queue[T]) drain() {
 		}
 		if q.Start == nil {
 			q.Send(slices.Clone(batch)) // theirs, to put in order
-			q.finish(batch)
+			q.finish(batch, true)
 			continue
 		}
 		second := q.Start(batch)
 		q.Work.Go(func() {
 			second()
-			q.finish(batch)
+			q.finish(batch, true)
 		})
 	}
 }
@@ -287,13 +304,7 @@ func (q *Queue[T]) take() (batch []T) {
 			left, another = append(left, item), true
 			continue
 		}
-		if q.Key != nil {
-			if q.sent == nil {
-				q.sent = map[[32]byte]T{}
-			}
-			q.sent[i.key] = item
-		}
-		i.behind = q.joined
+		q.send(item)
 		if batch == nil {
 			batch = make([]T, 0, min(len(q.waiting), q.MaxBatch))
 		}
@@ -314,21 +325,36 @@ func (q *Queue[T]) take() (batch []T) {
 	return batch
 }
 
+// send notes that an item is in flight from now on. The caller holds q.mu.
+func (q *Queue[T]) send(item T) {
+	i := item.item()
+	i.behind = q.joined
+	if q.Key == nil {
+		return
+	}
+	if q.sent == nil {
+		q.sent = map[[32]byte]T{}
+	}
+	q.sent[i.key] = item
+}
+
 // finish wakes the callers of a batch, and those of waiting items that it answers too: all of
-// them at the end, or they would come for a lock that is held.
-func (q *Queue[T]) finish(batch []T) {
-	for _, item := range q.results(batch) {
+// them at the end, or they would come for a lock that is held. Without a result a batch
+// answers nobody.
+func (q *Queue[T]) finish(batch []T, result bool) {
+	for _, item := range q.results(batch, result) {
 		item.item().done.Done()
 	}
 }
 
 // results settles a batch, and returns the items whose callers are to be told.
-func (q *Queue[T]) results(batch []T) (tell []T) {
+func (q *Queue[T]) results(batch []T, result bool) (tell []T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.late = false
 	q.flying = slices.DeleteFunc(q.flying, func(b []T) bool { return &b[0] == &batch[0] })
 	for _, item := range batch {
-		item.item().finished = true
+		item.item().finished = result
 	}
 	if q.Answers != nil {
 		q.waiting = slices.DeleteFunc(q.waiting, func(item T) bool {

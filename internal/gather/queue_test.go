@@ -198,6 +198,13 @@ func (u until) Deadline() (time.Time, bool) { return u.at, true }
 func (u until) NeverCancelled()             {}
 func (u until) Done() <-chan struct{}       { panic("it costs a timer") }
 
+func (u until) Err() error {
+	if time.Now().Before(u.at) {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
 func TestADeadlineEndsWithoutATimerOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeld()

@@ -232,19 +232,23 @@ var unending = context.Background()
 // has come in time, at the deadline of ctx at the latest, or some time after Close, its
 // connection is closed. The result is unknown then, and the server goes on.
 func (s *Store) commit(ctx context.Context, pool *pgxpool.Pool, f func(conn *pgx.Conn) error) error {
-	conn, err := acquire(s.base, pool, s.opts.AcquireTimeout)
+	wait, answer := s.opts.AcquireTimeout, s.opts.answer
+	end, limited := ctx.Deadline()
+	if limited {
+		wait = min(wait, time.Until(end))
+	}
+	conn, err := acquire(s.base, pool, wait)
 	if err != nil {
 		return notApplied(err)
 	}
 	defer conn.Release()
+	if limited {
+		answer = min(answer, time.Until(end))
+	}
 	// Taken now: dropLate may run when the connection was given back.
 	pid, network := conn.Conn().PgConn().PID(), conn.Conn().PgConn().Conn()
 	var ended atomic.Bool // f has returned, or the connection was dropped before
-	wait := s.opts.answer
-	if end, limited := ctx.Deadline(); limited {
-		wait = min(wait, time.Until(end))
-	}
-	late := time.AfterFunc(wait, func() { s.dropLate(ctx, pid, network, &ended) })
+	late := time.AfterFunc(answer, func() { s.dropLate(ctx, pid, network, &ended) })
 	defer late.Stop()
 	err = repeat(s.base, func() error { return f(conn.Conn()) })
 	if ended.Swap(true) { // the answer may have come at the same time

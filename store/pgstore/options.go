@@ -19,8 +19,7 @@ type Options struct {
 	// MaxConns is how many connections writes take, each of which carries one batch at a
 	// time. Defaults to 2, so that a batch that waits for a lock doesn't hold up all others.
 	// Reads and the rest have up to [ReadConns] of their own, so that they go on when writes
-	// are stuck, and notices one more. One of those for reads carries the write of a caller
-	// who is alone.
+	// are stuck, and notices one more.
 	MaxConns int
 	// AcquireTimeout is how long a call waits for a connection before it gives up with
 	// [ErrBusy]. Defaults to 250 ms. A write or a Get that waits for its turn, behind others

@@ -32,8 +32,7 @@ type Store struct {
 	readers   gather.Queue[*get]
 	logWrites gather.Queue[*logWrite]
 	locked    lockedIDs
-	alone     atomic.Bool // see writeAlone
-	connect   connector   // beside the pools
+	connect   connector // beside the pools
 	clock     offsetclock.Clock
 	watch     hub.Hub[watchKey]
 	changes   chan watchKey          // to tell others; nil: nobody is told
@@ -172,12 +171,7 @@ func (s *Store) startNotices() error {
 // Two of the connections for reads stay free of Gets.
 func (s *Store) makeQueues() {
 	s.writers = gather.Queue[*op]{
-		Send: func(ops []*op) {
-			s.writeBatch(s.base, s.writes, ops)
-			if ops[0].err == nil {
-				s.alone.Store(false)
-			}
-		}, Workers: s.opts.MaxConns, MaxBatch: s.opts.batch, MaxBytes: maxBytes,
+		Send: func(ops []*op) { s.writeBatch(s.base, ops) }, Lead: s.writeBatch, Workers: s.opts.MaxConns, MaxBatch: s.opts.batch, MaxBytes: maxBytes,
 		Work: &s.work, Room: gather.NewRoom(),
 		Key: func(o *op) [32]byte { return o.id }, Answers: answersWrite, Apart: func(o *op) bool { return s.locked.has(o.id) },
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
@@ -26,10 +25,8 @@ func (s *Store) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, 
 	if err != nil {
 		return nil, false, err
 	}
-	if !s.writeAlone(ctx, o) {
-		if err := s.writers.Do(ctx, o); err != nil {
-			return nil, false, unanswered(err)
-		}
+	if err := s.writers.Do(ctx, o); err != nil {
+		return nil, false, unanswered(err)
 	}
 	if o.err != nil {
 		return nil, false, o.err
@@ -37,42 +34,14 @@ func (s *Store) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, 
 	return o.current, o.applied, nil
 }
 
-// uncancelled is a context that ends at its deadline and not before, as the engine's do.
-type uncancelled interface{ NeverCancelled() }
-
-// writeAlone makes the write of a caller who is alone, over a connection for reads, and reports
-// whether they are. To wake a worker and to be woken by it would take as long as half of the
-// rest. Whoever comes meanwhile goes to the workers. At the deadline the connection is dropped,
-// and the server goes on; until it has answered a worker, who waits for it, nobody is alone
-// again, so it isn't left with more and more sessions.
-func (s *Store) writeAlone(ctx context.Context, o *op) bool {
-	_, bounded := ctx.(uncancelled)
-	if waiting, running := s.writers.Len(); !bounded || waiting+running > 0 || ctx.Err() != nil || !s.alone.CompareAndSwap(false, true) {
-		return false
-	}
-	s.mu.Lock()
-	if s.closed.Load() {
-		s.mu.Unlock()
-		return false
-	}
-	s.work.Add(1)
-	s.mu.Unlock()
-	defer s.work.Done()
-	s.writeBatch(ctx, s.reads, []*op{o})
-	if ctx.Err() == nil {
-		s.alone.Store(false)
-	}
-	return true
-}
-
-// writeBatch makes the writes of a batch and gives each its result.
-func (s *Store) writeBatch(ctx context.Context, pool *pgxpool.Pool, ops []*op) {
+// writeBatch makes the writes of a batch and gives each its result, by the deadline of ctx.
+func (s *Store) writeBatch(ctx context.Context, ops []*op) {
 	slices.SortFunc(ops, byIdentity)
 	timeout := s.opts.LockTimeout
 	if len(ops) == 1 && s.locked.has(ops[0].id) {
 		timeout = noLockTimeout
 	}
-	s.writeParts(ctx, pool, ops, timeout)
+	s.writeParts(ctx, ops, timeout)
 	s.locked.note(ops)
 	for _, o := range ops {
 		if o.applied {
@@ -94,8 +63,8 @@ const (
 // because of a row, which rolls back all of them, it sends halves, and halves of those, so
 // that one poisoned write costs the others time and nothing else. Writes that met a lock
 // have waited for it by then.
-func (s *Store) writeParts(ctx context.Context, pool *pgxpool.Pool, ops []*op, lockTimeout time.Duration) {
-	err := s.commit(ctx, pool, func(conn *pgx.Conn) error { return s.writeRounds(conn, ops, lockTimeout) })
+func (s *Store) writeParts(ctx context.Context, ops []*op, lockTimeout time.Duration) {
+	err := s.commit(ctx, s.writes, func(conn *pgx.Conn) error { return s.writeRounds(conn, ops, lockTimeout) })
 	// What a round has committed is settled, and keeps its result.
 	ops = unsettled(ops)
 	switch {
@@ -106,8 +75,8 @@ func (s *Store) writeParts(ctx context.Context, pool *pgxpool.Pool, ops []*op, l
 			lockTimeout = noLockTimeout
 		}
 		half := len(ops) / 2
-		s.writeParts(ctx, pool, ops[:half], lockTimeout)
-		s.writeParts(ctx, pool, ops[half:], lockTimeout)
+		s.writeParts(ctx, ops[:half], lockTimeout)
+		s.writeParts(ctx, ops[half:], lockTimeout)
 	default:
 		for _, o := range ops {
 			if o.committed { // an error of a later round is not about the first

@@ -39,7 +39,6 @@ type Store struct {
 	// queues has one queue for a single server. In a Cluster each shard has its own, because
 	// all keys of a script must be in one slot.
 	queues []*gather.Queue[*write]
-	alone  [shardCount]atomic.Bool // see apply; by queue
 	room   *gather.Room
 	asks   chan struct{} // a semaphore that holds one element for each running ask
 	name   string        // tells this Store from all others on the same servers

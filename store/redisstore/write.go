@@ -34,7 +34,7 @@ func (s *Store) makeQueues() {
 	}
 	for range n {
 		s.queues = append(s.queues, &gather.Queue[*write]{
-			Send: func(batch []*write) { s.send(context.Background(), batch) },
+			Send: func(batch []*write) { s.send(context.Background(), batch) }, Lead: s.send,
 			Work: &s.work, Room: s.room, Workers: workers, MaxBatch: maxBatch, MaxBytes: maxBatchBytes,
 			Key: func(w *write) [digestLen]byte { return w.id }, Answers: answersWrite,
 		})
@@ -105,22 +105,9 @@ func appendDeadline(b []byte, at store.Instant) []byte {
 	return strconv.AppendInt(b, us, 10)
 }
 
-// uncancelled is a context that ends at its deadline and not before, as the engine's do.
-type uncancelled interface{ NeverCancelled() }
-
-// apply has a write made. A caller who is alone sends it: to wake a worker and to be woken by
-// it takes as long as all the rest. Whoever comes meanwhile goes to the queue, which sends
-// what it has at once. A caller who can be cancelled doesn't wait for a server, nor does one
-// whose time is over.
+// apply has a write made.
 func (s *Store) apply(ctx context.Context, w *write) error {
-	n := w.shard.index % len(s.queues)
-	_, bounded := ctx.(uncancelled)
-	if waiting, running := s.queues[n].Len(); bounded && waiting+running == 0 && ctx.Err() == nil && s.alone[n].CompareAndSwap(false, true) {
-		defer s.alone[n].Store(false)
-		s.send(ctx, []*write{w})
-		return w.err
-	}
-	err := s.queues[n].Do(ctx, w)
+	err := s.queues[w.shard.index%len(s.queues)].Do(ctx, w)
 	if errors.Is(err, gather.ErrNotSent) {
 		return notApplied(err)
 	}
