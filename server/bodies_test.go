@@ -126,7 +126,7 @@ func openDoors(t *testing.T) (s *service, as []string) {
 	text.WriteString(`
 store: {url: "memory:"}
 auth: {default_tenant: acme, tokens: [{name: alice, tenant: acme, sha256: SUM, rights: ['*']}]}
-operations: [{name: payments, on_failure: retry}, {name: default}]
+operations: [{name: payments, on_failure: retry}, {name: default}, {name: messages}]
 commands:
   registry: DIR/commands.yaml
   whatsapp: {path: /messages, verify_token_file: DIR/token, app_secret_files: [DIR/secret], mapper_url: UP, numbers: [{phone_number_id: "1", tenant: acme}], reply_url: UP, reply_secret_files: [DIR/base64]}
@@ -135,6 +135,8 @@ activitypub:
   - {actors_url: "https://social.example/actors/{actor}", shared_inbox: /inbox, actors: [alice], upstream: UP, instances: [{host: proto.example, unsigned: allow}]}
 forrst:
   - {path: /forrst, upstream: UP, functions: [{name: pay, versions: [1.0.0], operation: payments, arguments: [{file: DIR/schema}]}]}
+a2a:
+  - {path: /agent, upstream: UP, operation: messages}
 routes:
   - {match: POST /pay, upstream: UP, operation: payments}
 webhooks:

@@ -140,6 +140,18 @@ func worstBodies(t *testing.T, as []string) map[string]worstBody {
 	add("forrst, members of the arguments", "/forrst", repeat(1<<20-512, protocol+keyed+`,"call":{"function":"pay","arguments":{`, names, `}}}`), as...)
 	add("forrst, long names", "/forrst", repeat(1<<20-60_000, call+`,`, func(i int) string { return fmt.Sprintf(`"%d%s":0`, i, strings.Repeat("~", 50_000)) }, `}`), as...)
 
+	const message = `{"message":{"messageId":"SEQ","role":"ROLE_USER","parts":`
+	for made, v := range values(1 << 20) {
+		add("agent, parts, "+made, "/agent/message:send", message+v+"}}", as...)
+		add("agent, JSON-RPC, "+made, "/agent", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":`+message+v+"}}}", as...)
+	}
+	for made, v := range worst(1 << 20) {
+		add("agent, metadata, "+made, "/agent/message:send", message+`[],"metadata":`+v+`},"metadata":`+v+"}", as...)
+		add("agent, only "+made, "/agent", v, as...)
+	}
+	add("agent, members of the message", "/agent/message:send", repeat(4<<20-512, message+`[],`, names, `}}`), as...)
+	add("agent, members", "/agent", repeat(4<<20-512, `{"jsonrpc":"2.0","id":1,`, names, `}`), as...)
+
 	const envelope = `{"tenant_id":"acme","actor_id":"alice","intent":{"entity":"order","action":"ship","target":`
 	for made, v := range values(250 << 10) {
 		all["commands, arguments, "+made] = worstBody{door: "/v1/commands", body: envelope + `"SEQ"},"args":{"a":` + v + "}}", header: as, counted: made == "escaped names"}

@@ -76,7 +76,7 @@ func Without(text []byte, path ...string) []byte {
 			s.skip(',')
 			to = s.pos
 		}
-		return append(append(make([]byte, 0, len(text)), text[:from]...), text[to:]...)
+		return append(append(make([]byte, 0, len(text)-(to-from)), text[:from]...), text[to:]...)
 	}
 	return text
 }

@@ -197,3 +197,23 @@ func TestMemory(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckBut(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		ok   bool
+	}{
+		{`{"a":{"x":1},"b":[2],"c":3}`, true},
+		{`{"a":{"x":1,"x":2},"b":[2]}`, true}, // whose fault somebody else finds
+		{`{"a":{"x":1},"b":[2],"c":}`, false},
+		{`{"a":{},"b":[],"a":{}}`, false},
+		{`{"b":[2]}`, true},
+		{`{"c":1}`, true},
+		{`{"c":1}}`, false},
+	} {
+		text := []byte(c.text)
+		if err := CheckBut(text, Exact, Member(text, "a"), Member(text, "b")); (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.text, err)
+		}
+	}
+}

@@ -32,20 +32,26 @@ type Error struct {
 // Error is the message.
 func (e *Error) Error() string { return e.Message }
 
+// NotJSON is the error of a text that isn't strict JSON.
+func NotJSON(err error) *Error {
+	return &Error{ParseError, "The body isn't strict JSON: " + err.Error() + "."}
+}
+
 // Request is one request. Its members are parts of the text that was read.
 type Request struct {
 	ID     []byte // a string or a number; nil if there is none that can be told
 	Method string
-	Params []byte // nil if there are none
+	Params []byte // nil if there are none; not checked
 }
 
 // Read reads a request. Besides batches, and notifications, whose answer couldn't be told, it
 // refuses members that JSON-RPC doesn't have, however harmless: a server that tells names
-// apart in another way might run another method. The error is an [*Error], and ID is set if
-// it was found.
+// apart in another way might run another method. The parameters aren't checked, because
+// whoever uses them reads them: the text is strict JSON if they are. The error is an
+// [*Error], and ID is set if it was found.
 func Read(text []byte) (Request, error) {
-	if err := canon.Check(text, canon.Exact); err != nil {
-		return Request{}, &Error{ParseError, "The body isn't strict JSON: " + err.Error() + "."}
+	if err := canon.CheckBut(text, canon.Exact, canon.Member(text, "params")); err != nil {
+		return Request{}, NotJSON(err)
 	}
 	if First(text) == '[' {
 		return Request{}, &Error{InvalidRequest, "There are no batches here. Send one request."}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/semelhq/semel"
@@ -36,13 +37,19 @@ var (
 // traceNames are members of a message's metadata that say by which way it came.
 var traceNames = []string{"traceparent", "tracestate", "baggage"}
 
-// readMessage reads the parameters of a message, which are strict JSON. Everything that
+// readMessage reads the parameters of a message, strict JSON. Everything that
 // makes two messages different is in the fingerprint, members that nobody knows included;
 // what only says how to answer, or how it came, isn't: the configuration, the metadata of
 // the request, and the trace in that of the message. The binding is, because the answer has
 // its form. The error is for the caller.
 func readMessage(binding string, params []byte) (m message, err error) {
 	text := canon.Member(params, "message")
+	parts, meta := canon.Member(text, "parts"), canon.Member(text, "metadata")
+	large := [][]byte{parts, meta} // which are checked when they are digested
+	slices.SortFunc(large, func(a, b []byte) int { return cmp.Compare(cap(b), cap(a)) })
+	if err := canon.CheckBut(params, canon.Exact, large...); err != nil {
+		return m, err
+	}
 	var faults [5]error
 	faults[0], faults[1] = spelled(params, paramNames...), spelled(text, messageNames...)
 	m.id, faults[2] = textOf(text, "messageId", "message_id")
@@ -56,20 +63,28 @@ func readMessage(binding string, params []byte) (m message, err error) {
 	case m.id == "":
 		return m, errors.New("there is no message with a messageId")
 	}
-	said := canon.Without(canon.Without(params, "metadata"), "configuration")
-	for _, name := range messageNames[:2] {
-		said = canon.Without(said, "message", name)
+	rest, said := params, text
+	for _, name := range []string{"message", "metadata", "configuration"} {
+		rest = canon.Without(rest, name) // the largest first, because what is left is copied
+	}
+	for _, name := range []string{"parts", "metadata", messageNames[0], messageNames[1]} {
+		said = canon.Without(said, name)
 	}
 	for _, name := range traceNames {
-		said = canon.Without(said, "message", "metadata", name)
+		meta = canon.Without(meta, name)
 	}
-	if bytes.Equal(bytes.Join(bytes.Fields(canon.Member(canon.Member(said, "message"), "metadata")), nil), []byte("{}")) {
-		said = canon.Without(said, "message", "metadata") // the trace was all
+	h := sha256.New()
+	h.Write(canon.Frame(nil, binding))
+	for _, part := range [][]byte{rest, said, meta, parts} {
+		if len(bytes.Trim(part, "{} \t\r\n")) == 0 {
+			part = []byte("null") // a trace may have been all
+		}
+		if err := canon.WriteFramed(h, part, canon.Exact); err != nil {
+			return m, err
+		}
 	}
-	if said, err = canon.Canonicalize(said, canon.Exact); err == nil {
-		m.fingerprint = semel.FingerprintOf(semel.SchemeJSON, []byte(binding), said)
-	}
-	return m, err
+	m.fingerprint = store.NewFingerprint(semel.SchemeJSON, [sha256.Size]byte(h.Sum(nil)))
+	return m, nil
 }
 
 // spelled refuses members whose names differ in case from those that are read: servers in

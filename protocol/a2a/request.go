@@ -65,7 +65,14 @@ func (r *request) read() (guarded bool, err error) {
 	r.binding = "rest"
 	if r.rpc {
 		rpc, err := jsonrpc.Read(r.body)
-		if r.id = rpc.ID; err != nil || passes.MatchString(rpc.Method) {
+		r.id = rpc.ID
+		if err == nil && passes.MatchString(rpc.Method) {
+			if err := canon.Check(rpc.Params, canon.Exact); rpc.Params != nil && err != nil {
+				return false, jsonrpc.NotJSON(err)
+			}
+			return false, nil
+		}
+		if err != nil {
 			return false, err
 		}
 		send, known := sends[rpc.Method]
@@ -76,13 +83,14 @@ func (r *request) read() (guarded bool, err error) {
 		if r.old {
 			r.binding = "jsonrpc/0.3"
 		}
-	} else if err := canon.Check(r.body, canon.Exact); err != nil {
-		return false, invalid(err)
 	}
-	if r.msg, err = readMessage(r.binding, params); err != nil {
-		return false, invalid(err)
+	if r.msg, err = readMessage(r.binding, params); err == nil {
+		return true, nil
 	}
-	return true, nil
+	if e, ok := errors.AsType[*canon.SyntaxError](err); ok && r.rpc {
+		return false, jsonrpc.NotJSON(e)
+	}
+	return false, invalid(err)
 }
 
 // invalid says that a message isn't one.
