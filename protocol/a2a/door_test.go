@@ -84,6 +84,19 @@ func TestDoor(t *testing.T) {
 			}})
 		})
 	}
+	for rpc, name := range map[bool]string{true: "JSON-RPC", false: "REST"} {
+		t.Run("every refusal has an error over "+name, func(t *testing.T) {
+			doortest.Codes(t, nil, func(t *testing.T, code semel.Code) doortest.Reply {
+				w := httptest.NewRecorder()
+				once.Refuse(w, code, rpc)
+				reply := doortest.Reply{Status: w.Code, Code: read(t, w.Result()).code}
+				if rpc {
+					reply.Status = 0
+				}
+				return reply
+			})
+		})
+	}
 	t.Run("every refusal has an error of the SDK", func(t *testing.T) {
 		for _, m := range door.Meanings() {
 			if err := once.Refusal(m.Code); err == nil || err.Error() == "" {
