@@ -79,7 +79,7 @@ func (rt *Route) picks() (*picks, error) {
 		p.template, err = keytemplate.New(kt.Template, kt.ScopeField)
 		bad("KeyTemplate", err)
 		if (kt.Scope == "") != (kt.ScopeField == "") {
-			bad("KeyTemplate", errors.New("Scope and ScopeField need each other"))
+			bad("KeyTemplate", errors.New("its Scope and ScopeField need each other"))
 		}
 		p.values = parseAll("KeyTemplate.Values", kt.Values, selector.Values, bad)
 		if p.template != nil {
