@@ -52,6 +52,10 @@ type Call struct {
 	// Options.Node. A door gives each delivery its own, so that it can recognise a
 	// claim whose answer was lost.
 	Holder string
+	// Payload is what the call was asked for, as it came. It is kept with the record of a
+	// new call if Operation.KeepPayload says so, and has no other meaning: what is compared
+	// is Fingerprint.
+	Payload []byte
 	// Attributes are kept with the record of a call that is new. At most
 	// [MaxAttributes].
 	Attributes store.Attributes

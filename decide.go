@@ -1,6 +1,7 @@
 package semel
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"strings"
@@ -190,7 +191,9 @@ func (d *delivery) open() (*Record, error) {
 		CreatedAt: now, UpdatedAt: now, StartedAt: now, LeaseUntil: until, NextAt: until,
 		Fence: store.NextFence(prev.Fence, now), Attributes: call.Attributes, Policy: op.promise(call),
 	}
-	next.Origin = next.Fence
+	if next.Origin = next.Fence; op.KeepPayload && len(call.Payload) <= op.MaxResult {
+		next.Payload = bytes.Clone(call.Payload)
+	}
 	if !isNew(call, prev, now) && call.Sequence == prev.Sequence {
 		last := *prev
 		if last.State == Processing {
@@ -200,7 +203,7 @@ func (d *delivery) open() (*Record, error) {
 			last.EndedAt = now
 		}
 		next.CreatedAt, next.Origin, next.Effects = last.CreatedAt, last.Origin, last.Effects
-		next.Attributes, next.Confirmation = last.Attributes, last.Confirmation
+		next.Attributes, next.Confirmation, next.Payload = last.Attributes, last.Confirmation, last.Payload
 		next.Attempt = last.Attempt + 1
 		next.Earlier = followedBy(last.Earlier, asEarlier(&last))
 	}

@@ -189,6 +189,10 @@ type Operation struct {
 	// MaxResult is the largest result that is kept, in bytes. A larger one
 	// leaves a tombstone. Defaults to 256 KiB.
 	MaxResult int
+	// KeepPayload keeps what each new call was asked for, [Call].Payload, as long as its
+	// record, for people who look at the store. It is for payloads without secrets. One
+	// that is longer than MaxResult isn't kept.
+	KeepPayload bool
 	// Archive keeps expired records until Options.Archive has taken them
 	// (MAP-EXP.3). Without one they stay in the store. Financial implies it.
 	Archive bool

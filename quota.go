@@ -196,7 +196,7 @@ func (e *Engine) overQuota(ctx context.Context, prev, claim *Record) (time.Durat
 
 // payload is how many bytes of the record came from callers and handlers.
 func payload(r *Record) int64 {
-	n := len(r.ID.Key) + len(r.HeldReason) + len(r.Result.Data) + size(r.Failure)
+	n := len(r.ID.Key) + len(r.Payload) + len(r.HeldReason) + len(r.Result.Data) + size(r.Failure)
 	for i := range r.Effects {
 		ef := &r.Effects[i]
 		n += len(ef.Name) + len(ef.Result.Data) + size(ef.Failure)

@@ -94,6 +94,9 @@ type Record struct {
 	// Earlier holds the ended attempts before the newest one, oldest first. At
 	// most [MaxEarlier] are kept.
 	Earlier []AttemptRecord
+	// Payload is the request as the first delivery brought it, where the operation keeps it;
+	// nil otherwise.
+	Payload []byte
 	// Attributes are what the first delivery of this call said about it, and what its
 	// answers did; see [Result].Attributes.
 	Attributes Attributes

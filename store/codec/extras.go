@@ -20,6 +20,7 @@ const (
 	hasBound
 	hasDoor
 	hasSequence
+	hasPayload
 	knownExtras = 1<<iota - 1
 )
 
@@ -71,6 +72,9 @@ func appendExtras(b []byte, r *store.Record) []byte {
 	if r.Sequence != 0 {
 		has |= hasSequence
 	}
+	if r.Payload != nil {
+		has |= hasPayload
+	}
 	if has == 0 {
 		return b
 	}
@@ -121,6 +125,9 @@ func appendExtras(b []byte, r *store.Record) []byte {
 	}
 	if has&hasSequence != 0 {
 		b = binary.AppendUvarint(b, r.Sequence)
+	}
+	if has&hasPayload != 0 {
+		b = appendBytes(b, r.Payload)
 	}
 	return b
 }
@@ -225,6 +232,10 @@ func (r *reader) extras(rec *store.Record) {
 	if has&hasSequence != 0 {
 		rec.Sequence = r.uvarint()
 		r.bad = r.bad || rec.Sequence == 0
+	}
+	if has&hasPayload != 0 {
+		rec.Payload = r.bytes()
+		r.bad = r.bad || rec.Payload == nil
 	}
 }
 

@@ -52,6 +52,7 @@ var (
 		{"created_at", "timestamptz", func(b []byte, o *op) []byte { return appendTime(b, o.write.Record.CreatedAt) }},
 		{"updated_at", "timestamptz", func(b []byte, o *op) []byte { return appendTime(b, o.write.Record.UpdatedAt) }},
 		{"expires_at", "timestamptz", func(b []byte, o *op) []byte { return appendTime(b, o.write.Record.ExpiresAt) }},
+		{"payload", "bytea", func(b []byte, o *op) []byte { return orNull(b, o.write.Record.Payload) }},
 		{"attributes", "tsvector", func(b []byte, o *op) []byte { return appendLexemes(b, o.write.Record.Attributes) }},
 		{"user_id", "text", func(b []byte, o *op) []byte { return appendAttribute(b, o.write.Record.Attributes, "user_id") }},
 		{"session_id", "text", func(b []byte, o *op) []byte { return appendAttribute(b, o.write.Record.Attributes, "session_id") }},

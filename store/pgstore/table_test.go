@@ -56,7 +56,7 @@ func orNULL(s *string) string {
 // TestTableOfTheMap: the view idempotency_log has the columns of the map, and what it says of
 // calls is true; the indexes are those of the table below it.
 func TestTableOfTheMap(t *testing.T) {
-	clause.Proves(t, "MAP-TABLE.1")
+	clause.Proves(t, "MAP-TABLE.1", "MAP-TABLE.2")
 	st, database := open(t, Options{})
 	var defs string
 	noError(t, pgtest.Shared(t).Conn(t, database).QueryRow(t.Context(), "SELECT string_agg(indexdef, ';') FROM pg_indexes WHERE schemaname = 'semel' AND tablename = 'semel_records'").Scan(&defs))
@@ -65,21 +65,35 @@ func TestTableOfTheMap(t *testing.T) {
 			t.Errorf("no index on %s in %s", columns, defs)
 		}
 	}
-	engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay", Window: time.Hour}}})
+	engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay", Window: time.Hour, KeepPayload: true, MaxResult: 64}, {Name: "secret"}}})
 	noError(t, err)
 	ans, err := engine.Begin(t.Context(), semel.Call{
 		Tenant: "shop", Principal: "web", Operation: "pay", Key: "order-1", Attributes: store.Attributes{"user_id": "ann", "session_id": "sess_1"},
+		Payload: []byte(`{"amount":12.50}`),
 	})
 	noError(t, err)
 	began := mapRows(t, database)["order-1"]
-	if began.operation != "pay" || began.status != "processing" || orNULL(began.user) != "ann" || orNULL(began.session) != "sess_1" || began.response != nil || began.request != nil || began.expires != nil {
+	if began.operation != "pay" || began.status != "processing" || orNULL(began.user) != "ann" || orNULL(began.session) != "sess_1" || began.response != nil || orNULL(began.request) != `{"amount": 12.50}` || began.expires != nil {
 		t.Errorf("while it runs: %+v", began)
 	}
 	noError(t, ans.Attempt.Complete(t.Context(), semel.Result{Data: []byte(`{"paid":true}`)}))
 	ended := mapRows(t, database)["order-1"]
-	if ended.id != began.id || ended.status != "completed" || orNULL(ended.response) != `{"paid": true}` || !ended.created.Equal(began.created) ||
+	if ended.id != began.id || ended.status != "completed" || orNULL(ended.request) != orNULL(began.request) || orNULL(ended.response) != `{"paid": true}` || !ended.created.Equal(began.created) ||
 		ended.updated.Before(began.updated) || ended.expires == nil || !ended.expires.Equal(ended.updated.Add(time.Hour)) {
 		t.Errorf("when it is done: %+v, and before %+v", ended, began)
+	}
+	for key, call := range map[string]semel.Call{
+		"isn't JSON":      {Operation: "pay", Payload: []byte("<p>")},
+		"may not be kept": {Operation: "secret", Payload: []byte("{}")},
+		"is too long":     {Operation: "pay", Payload: []byte(`"` + strings.Repeat("x", 64) + `"`)},
+		"isn't there":     {Operation: "pay"},
+	} {
+		call.Key = key
+		_, err := engine.Begin(t.Context(), call)
+		noError(t, err)
+		if row := mapRows(t, database)[key]; row.key != key || row.request != nil {
+			t.Errorf("a payload that %s is %s", key, orNULL(row.request))
+		}
 	}
 }
 

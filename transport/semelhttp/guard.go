@@ -141,6 +141,7 @@ type handler struct {
 
 	credentials credentials
 	rules       judge.Rules
+	keepPayload bool
 	picks       *picks // nil: the key is that of the header, and nothing else is selected
 }
 
@@ -148,7 +149,7 @@ type handler struct {
 func newHandler(g *Guard, rt Route, op semel.Operation, next http.Handler) handler {
 	picks, _ := rt.picks() // it was checked
 	return handler{
-		picks: picks, guard: g, route: rt, next: next, credentials: newCredentials(rt.Credential),
+		picks: picks, keepPayload: op.KeepPayload, guard: g, route: rt, next: next, credentials: newCredentials(rt.Credential),
 		operation: op.Name, maxResult: op.MaxResult, onFailure: op.OnFailure, share: op.Share,
 		rules: judge.Rules{
 			Own: !rt.Forwards, NotExecuted: rt.NotExecuted,

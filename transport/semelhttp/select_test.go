@@ -280,3 +280,28 @@ func TestSelectorsOfARouteAreChecked(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestPayloadIsKeptWhereTheOperationSaysSo: also that of a body which is partly in a file, and
+// never beyond the bound.
+func TestPayloadIsKeptWhereTheOperationSaysSo(t *testing.T) {
+	large := `{"pad":"` + strings.Repeat("x", 100<<10) + `"}`
+	for _, keep := range []bool{true, false} {
+		rt := semelhttp.Route{}
+		rt.Operation.KeepPayload, rt.Operation.MaxResult = keep, 200<<10
+		s := newSelecting(t, rt)
+		for key, body := range map[string]string{"small": `{"a":1}`, "large": large, "too-large": large + strings.Repeat(" ", 100<<10), "empty": ""} {
+			s.send("", inJSON, body, "Idempotency-Key: "+key)
+			page, err := s.store.Search(t.Context(), store.Query{Key: key})
+			if err != nil || len(page.Records) != 1 {
+				t.Fatal(page, err)
+			}
+			want := body
+			if !keep || key == "too-large" {
+				want = ""
+			}
+			if got := page.Records[0].Payload; string(got) != want {
+				t.Errorf("of %s %d bytes are kept, want %d", key, len(got), len(want))
+			}
+		}
+	}
+}

@@ -112,6 +112,11 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, key string, inva
 	}
 	call := h.call(r, found, who)
 	call.Fingerprint, call.Wait, call.Attributes = fp, PreferredWait(r.Header), found.attributes
+	if h.keepPayload && sc.spool.size <= int64(h.maxResult) {
+		if call.Payload, err = h.text(r, &sc.spool); err != nil {
+			return told{code: h.refuseBody(w, err)}
+		}
+	}
 	x := exchange{h: h, w: w, r: r, sc: sc}
 	defer x.forget()
 	ans, err := h.guard.runner.Do(r.Context(), call, door.Work{Handler: &x, Timeout: h.route.Timeout, Tx: h.route.Tx})

@@ -13,6 +13,7 @@ ALTER TABLE semel_records RENAME COLUMN status TO state;
 ALTER TABLE semel_records RENAME COLUMN user_id TO principal;
 ALTER TABLE semel_records RENAME COLUMN session_id TO tenant;
 ALTER TABLE semel_records
+    ADD COLUMN payload    bytea,    -- the request, where it is kept
     ADD COLUMN attributes tsvector, -- each as NAME=VALUE, for searches; null: none
     ADD COLUMN user_id    text,     -- the attributes of these names
     ADD COLUMN session_id text;
@@ -32,12 +33,13 @@ ALTER TABLE idempotency_archive RENAME COLUMN status TO state;
 ALTER TABLE idempotency_archive RENAME COLUMN user_id TO principal;
 ALTER TABLE idempotency_archive RENAME COLUMN session_id TO tenant;
 ALTER TABLE idempotency_archive
+    ADD COLUMN payload    bytea,
     ADD COLUMN user_id    text,
     ADD COLUMN session_id text;
 DROP INDEX idempotency_archive_user_session;
 CREATE INDEX idempotency_archive_user_session ON idempotency_archive (user_id, session_id) WHERE user_id IS NOT NULL OR session_id IS NOT NULL;
 
--- The body of a kept result as JSON; null if it isn't JSON. An HTTP answer begins with a byte 1
+-- A request's payload, or the body of a kept result, as JSON; null if it isn't JSON. An HTTP answer begins with a byte 1
 -- and its status; then each header has a byte that isn't 255, its name if that is 0, and its
 -- value. Texts have their length before them, seven bits in a byte.
 CREATE FUNCTION semel_json(result bytea) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
@@ -74,9 +76,9 @@ EXCEPTION WHEN OTHERS THEN
     RETURN NULL;
 END $$;
 
--- The table of the map. Payloads of requests aren't kept, only their fingerprints.
+-- The table of the map.
 CREATE VIEW idempotency_log AS
-    SELECT encode(id, 'hex') AS id, key AS idempotency_key, operation AS operation_type, NULL::jsonb AS request_payload,
+    SELECT encode(id, 'hex') AS id, key AS idempotency_key, operation AS operation_type, semel_json(payload) AS request_payload,
         semel_json(result) AS response_payload, state AS status, created_at, updated_at, expires_at, user_id, session_id
     FROM semel_records
     WHERE operation NOT LIKE 'semel.%';
