@@ -31,6 +31,11 @@ func WithKey(ctx context.Context, x semel.Execution, name string) (context.Conte
 	return withKey(ctx, semel.EffectKey(r.Record(), name)), nil
 }
 
+// WithOwnKey is WithKey for a key that you give, such as that of a payment. Keys of one
+// account at a provider must not be given to two effects: it would answer the second with
+// the outcome of the first.
+func WithOwnKey(ctx context.Context, key string) context.Context { return withKey(ctx, key) }
+
 type keyKey struct{}
 
 func withKey(ctx context.Context, key string) context.Context {

@@ -21,11 +21,13 @@ const (
 	AttributeCorrelationID = "correlation_id"
 	AttributeRequestID     = "request_id"
 	AttributeEventID       = "event_id"
+	// AttributeTransactionID is the gateway's name of a payment, by which it is reconciled.
+	AttributeTransactionID = "transaction_id"
 )
 
 // IDAttributes are the attributes that are ids. People find a record and its evidence by
 // their values.
-var IDAttributes = []string{AttributeCommandID, AttributeCorrelationID, AttributeRequestID, AttributeEventID}
+var IDAttributes = []string{AttributeCommandID, AttributeCorrelationID, AttributeRequestID, AttributeEventID, AttributeTransactionID}
 
 // AttributeCompensates is the name under which a compensating call keeps
 // [ID.Encode] of the call that it undoes. Its value may be as long as the longest

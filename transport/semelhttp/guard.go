@@ -105,6 +105,9 @@ func (g *Guard) Handle(rt Route, next http.Handler) (http.Handler, error) {
 	if g.declared[op.Name] && !known {
 		return nil, fmt.Errorf("semelhttp: operation %q is declared by two routes; give the second only its name", op.Name)
 	}
+	if err := rt.checkSequence(&op); err != nil {
+		return nil, err
+	}
 	if err := g.engine.Register(op); err != nil {
 		return nil, fmt.Errorf("semelhttp: %w", err)
 	}

@@ -43,6 +43,11 @@ type Route struct {
 	// KeyTemplate makes the key from the content of the request if none was found by
 	// KeyFrom; without KeyFrom, always, and no header is looked at.
 	KeyTemplate KeyTemplate
+	// Sequence says where the number of the call is, as KeyFrom says it of the key. It is
+	// required if the operation is sequenced, see [semel.Operation]. A number has digits
+	// only, and no zeros before it; in JSON, 1.0 and 1e0 are the number 1. A request
+	// without one, or with two, gets 400.
+	Sequence string
 	// Attributes are kept with the record, by name, and people find it by them. They are
 	// selected as KeyFrom is, or by answer:/POINTER from an answer that is JSON and kept
 	// whole; those of an answer are in the write that records it. What isn't there, or is
@@ -188,7 +193,7 @@ func (rt Route) RequestHeaders() []string {
 	names := append([]string{rt.KeyHeader, "Cookie"}, newCredentials(rt.Credential).headers...)
 	names = append(names, rt.FingerprintHeaders...)
 	if p, _ := rt.picks(); p != nil {
-		for _, s := range slices.Concat(p.keys, selectors(p.values)) {
+		for _, s := range slices.Concat(p.keys, selectors(p.values), p.sequence) {
 			if s.Source == selector.Header {
 				names = append(names, s.Name)
 			}

@@ -39,12 +39,13 @@ type picks struct {
 	template *keytemplate.Template // nil: none
 	scope    KeyTemplate
 	values   []named
-	compared *selector.Set // nil: all of a body
-	facts    []named       // attributes from the request
-	answers  []named       // attributes from the answer
-	form     bool          // something may be in a form
-	json     bool          // something may be in JSON
-	inBody   bool          // the key may be in the body
+	compared *selector.Set       // nil: all of a body
+	sequence []selector.Selector // of the number of the call: one, or none
+	facts    []named             // attributes from the request
+	answers  []named             // attributes from the answer
+	form     bool                // something may be in a form
+	json     bool                // something may be in JSON
+	inBody   bool                // the key may be in the body
 }
 
 // named is a selector for what has a name: a field or an attribute.
@@ -58,7 +59,7 @@ func (p *picks) ownKey() bool { return p != nil && (len(p.keys) > 0 || p.templat
 
 // picks parses what the route selects; nil if that is nothing.
 func (rt *Route) picks() (*picks, error) {
-	if rt.KeyFrom == nil && rt.KeyTemplate.Template == "" && rt.FingerprintOnly == nil && rt.FingerprintIgnore == nil && len(rt.Attributes) == 0 {
+	if rt.KeyFrom == nil && rt.KeyTemplate.Template == "" && rt.FingerprintOnly == nil && rt.FingerprintIgnore == nil && len(rt.Attributes) == 0 && rt.Sequence == "" {
 		return nil, nil
 	}
 	p := &picks{scope: rt.KeyTemplate}
@@ -95,6 +96,8 @@ func (rt *Route) picks() (*picks, error) {
 	var err error
 	p.compared, err = selector.ParseSet(rt.FingerprintOnly, rt.FingerprintIgnore)
 	bad("FingerprintOnly and FingerprintIgnore", err)
+	p.sequence, err = rt.parseSequence()
+	bad("Sequence", err)
 	if len(rt.Attributes) > store.MaxAttributes {
 		bad("Attributes", fmt.Errorf("there are more than %d", store.MaxAttributes))
 	}
@@ -108,7 +111,7 @@ func (rt *Route) picks() (*picks, error) {
 			p.facts = append(p.facts, a)
 		}
 	}
-	for _, s := range slices.Concat(p.keys, selectors(p.values), selectors(p.facts)) {
+	for _, s := range slices.Concat(p.keys, selectors(p.values), selectors(p.facts), p.sequence) {
 		p.form, p.json = p.form || s.Source == selector.Form, p.json || s.InJSON()
 	}
 	return p, errors.Join(errs...)
@@ -158,6 +161,8 @@ type picked struct {
 	by         string // the selector that found it, or the template
 	scope      string // of the key, such as session=s1
 	attributes store.Attributes
+	sequence   uint64 // zero: none
+	unnumbered string // why it has no number where it needs one
 }
 
 // pick selects from a request whose body has been read. A fault is a sentence for the
@@ -177,6 +182,7 @@ func (p *picks) pick(h *handler, r *http.Request, body func() ([]byte, error)) (
 		blind = p.open(&in, text, bodyMode(mode, r.Header))
 	}
 	got.attributes = p.find(&in, p.facts)
+	got.sequence, got.unnumbered = p.number(&in)
 	if !p.ownKey() {
 		return got, "", nil
 	}

@@ -109,9 +109,13 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, key string, inva
 		case found.key == "":
 			return told{code: h.refuse(w, h.picks.keyNotFound())}
 		}
+		if found.unnumbered != "" {
+			return told{code: h.refuse(w, because(semel.CodeInvalidCall, found.unnumbered))}
+		}
 	}
 	call := h.call(r, found, who)
 	call.Fingerprint, call.Wait, call.Attributes = fp, PreferredWait(r.Header), found.attributes
+	call.Sequence = found.sequence
 	if h.keepPayload && sc.spool.size <= int64(h.maxResult) {
 		if call.Payload, err = h.text(r, &sc.spool); err != nil {
 			return told{code: h.refuseBody(w, err)}
