@@ -55,7 +55,7 @@ type Charged struct {
 
 // PaymentOptions configure [NewPayments].
 type PaymentOptions struct {
-	// Operation is the policy of payments. Its name defaults to commerce.payment. It is
+	// Operation is the policy of payments. Its name defaults to [PaymentOperation]. It is
 	// always financial, of class [semel.Shielded], its one effect is the charge, and it
 	// refuses payments whose intent is older than its window: they may have been charged
 	// and forgotten. A Reconcile of yours finds the key that the gateway has by
@@ -78,7 +78,10 @@ type Payments struct {
 	opts   PaymentOptions
 }
 
-// The effect of a payment, and the attributes of its record.
+// PaymentOperation is the usual name of the operation of payments.
+const PaymentOperation = "commerce.payment"
+
+// The effect of a payment, and the attributes of its record beside its transaction.
 const (
 	charge            = "charge"
 	AttributeOrder    = "order_id"
@@ -90,7 +93,7 @@ const (
 // NewPayments registers the operation of payments with an engine.
 func NewPayments(engine *semel.Engine, opts PaymentOptions) (*Payments, error) {
 	op := &opts.Operation
-	op.Name = cmp.Or(op.Name, "commerce.payment")
+	op.Name = cmp.Or(op.Name, PaymentOperation)
 	op.Financial, op.RefuseLate, op.Class, op.Effects = true, true, semel.Shielded, []string{charge}
 	op.Shields = append([]semel.Shield{semel.ShieldProviderKey, semel.ShieldLedger}, op.Shields...)
 	if opts.Charge == nil {

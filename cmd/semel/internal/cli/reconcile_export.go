@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/semelhq/semel/internal/canon"
+)
+
+// transaction is one line of a gateway's export.
+type transaction struct {
+	ID        string `json:"transaction_id,omitempty"`
+	Reference string `json:"reference,omitempty"`
+	Amount    string `json:"amount,omitempty"`
+	Currency  string `json:"currency,omitempty"`
+	Status    string `json:"status,omitempty"`
+
+	payments int // that have it
+}
+
+// set sets a field by its name.
+func (t *transaction) set(field, value string) {
+	switch field {
+	case "transaction_id":
+		t.ID = value
+	case "reference":
+		t.Reference = value
+	case "amount":
+		// An amount that is written with a point has all digits of its currency.
+		t.Amount = strings.Replace(value, ".", "", 1)
+	case "currency":
+		t.Currency = strings.ToUpper(value)
+	case "status":
+		t.Status = value
+	}
+}
+
+var transactionFields = []string{"transaction_id", "reference", "amount", "currency", "status"}
+
+// Bounds of an export, which is kept in memory.
+const (
+	maxTransactions    = 1_000_000
+	maxTransactionLine = 1 << 20
+)
+
+// exportReader reads exports: CSV with a head line, or a JSON object in each line.
+type exportReader struct {
+	columns  map[string]string // what a field is called there, if that isn't its name
+	statuses []string          // of the transactions that count; nil: all
+	found    map[string]*transaction
+}
+
+// read reads an export. The last line of a transaction counts.
+func (e *exportReader) read(r io.Reader) error {
+	e.found = map[string]*transaction{}
+	in := bufio.NewReaderSize(r, maxTransactionLine)
+	if bom, _ := in.Peek(3); string(bom) == "\ufeff" {
+		_, _ = in.Discard(3)
+	}
+	if first, _ := in.Peek(1); string(first) == "{" {
+		return e.readJSON(in)
+	}
+	return e.readCSV(in)
+}
+
+// add takes one transaction.
+func (e *exportReader) add(line int, t *transaction) error {
+	delete(e.found, t.ID)
+	switch {
+	case t.ID == "":
+		return fmt.Errorf("line %d has no %s", line, e.column("transaction_id"))
+	case e.statuses != nil && !slices.Contains(e.statuses, t.Status):
+		return nil
+	case len(e.found) == maxTransactions:
+		return fmt.Errorf("there are more than %d transactions: export a shorter time, and select its payments by the qualifiers after and before", maxTransactions)
+	}
+	e.found[t.ID] = t
+	return nil
+}
+
+// column is what a field is called in the export.
+func (e *exportReader) column(field string) string {
+	if name, ok := e.columns[field]; ok {
+		return name
+	}
+	return field
+}
+
+func (e *exportReader) readCSV(r io.Reader) error {
+	in := csv.NewReader(r)
+	in.ReuseRecord = true
+	head, err := in.Read()
+	if err != nil {
+		return fmt.Errorf("the export has no line with the names of its columns: %w", err)
+	}
+	places := map[int]string{}
+	for _, field := range transactionFields {
+		name := e.column(field)
+		i := slices.Index(head, name)
+		switch {
+		case i >= 0 && slices.Contains(head[i+1:], name):
+			return fmt.Errorf("two columns are called %q", name)
+		case i >= 0:
+			places[i] = field
+		case field == "transaction_id" || name != field:
+			return fmt.Errorf("no column is called %q: name it with --column %s=NAME", name, field)
+		}
+	}
+	for {
+		row, err := in.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		line, _ := in.FieldPos(0)
+		t := &transaction{}
+		for i, field := range places {
+			t.set(field, strings.Clone(row[i]))
+		}
+		if err := e.add(line, t); err != nil {
+			return err
+		}
+	}
+}
+
+func (e *exportReader) readJSON(r io.Reader) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxTransactionLine)
+	n := 0
+	for lines.Scan() {
+		n++
+		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			continue
+		}
+		text, err := canon.Canonicalize(lines.Bytes(), canon.Exact) // no name twice, and numbers as they are
+		var members map[string]json.RawMessage
+		if err == nil {
+			err = json.Unmarshal(text, &members)
+		}
+		if err != nil {
+			return fmt.Errorf("line %d isn't a JSON object: %w", n, err)
+		}
+		t := &transaction{}
+		for _, field := range transactionFields {
+			raw := members[e.column(field)]
+			if value, ok := canon.Text(raw); ok {
+				t.set(field, value)
+			} else if len(raw) > 0 && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9') {
+				t.set(field, string(raw))
+			}
+		}
+		if err := e.add(n, t); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+// byReference finds the transactions of each payment, in the order of their ids.
+func (e *exportReader) byReference() map[string][]*transaction {
+	all := map[string][]*transaction{}
+	for _, id := range slices.Sorted(maps.Keys(e.found)) {
+		if t := e.found[id]; t.Reference != "" {
+			all[t.Reference] = append(all[t.Reference], t)
+		}
+	}
+	return all
+}
