@@ -311,6 +311,8 @@ type Route struct {
 	KeyFrom []string `json:"key_from,omitempty" single:"true"`
 	// How the key is made from the content of a request that has none by key_from; without key_from, of every request.
 	KeyTemplate KeyTemplate `json:"key_template,omitzero"`
+	// Where the number of a call is, in the form of key_from. Required if the operation is sequenced.
+	Sequence string `json:"sequence,omitzero"`
 	// The parts of a JSON body that are compared. A change of these makes conflicts of deliveries of earlier calls.
 	Fingerprint Fingerprint `json:"fingerprint,omitzero"`
 	// Attributes that are kept with the record, by which people find it. Each is selected as in key_from, or by answer:/POINTER from the answer. Those of the operation come on top.

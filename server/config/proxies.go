@@ -56,10 +56,14 @@ func (v *validator) routeHeaders(path string, r Route) {
 	if k := r.KeyTemplate; k.Format != "" && k.Template+k.Scope+k.ScopeField != "" {
 		v.bad(path+".key_template.format", "give either", "a format has its own template and scope")
 	}
+	if op := v.c.operation(r.Operation); op != nil && op.Sequenced != (r.Sequence != "") {
+		v.bad(path+".sequence", "write such as sequence: header:X-Sequence in the route and sequenced: true in the operation, or neither", "the route and its operation don't agree whether calls have numbers")
+	}
 	for _, part := range []struct {
 		name string
 		rt   semelhttp.Route
 	}{
+		{"sequence", semelhttp.Route{Sequence: r.Sequence}},
 		{"key_from", semelhttp.Route{KeyFrom: r.KeyFrom}},
 		{"key_template", semelhttp.Route{KeyTemplate: all.KeyTemplate}},
 		{"fingerprint", semelhttp.Route{FingerprintOnly: r.Fingerprint.Only, FingerprintIgnore: r.Fingerprint.Ignore, Body: r.Body, Profile: all.Profile}},

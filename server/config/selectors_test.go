@@ -58,3 +58,18 @@ func TestFormatsOfKeyTemplates(t *testing.T) {
 		}
 	}
 }
+
+func TestSequenceOfRoutes(t *testing.T) {
+	c, _, err := Load(Source{Path: "f", Env: environment, Data: []byte(`
+operations:
+  - {name: update, sequenced: true}
+routes:
+  - {match: POST /update, upstream: "http://127.0.0.1:9000", operation: update, sequence: json:/sequence}
+`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rt := c.Guarded(c.Routes[0]); rt.Sequence != "json:/sequence" {
+		t.Errorf("%+v", rt)
+	}
+}
