@@ -53,7 +53,7 @@ func (a *absence) start(s *Store, records uint64) {
 	a.building.Go(func() {
 		err := a.build(snap, records)
 		if err := errors.Join(err, snap.Close()); err != nil && !errors.Is(err, errStopped) {
-			s.logger.trouble("the store looks every new key up, because its index could not be read", "error", err)
+			s.logger.Error("the store looks every new key up, because its index could not be read", "error", err)
 		}
 	})
 }

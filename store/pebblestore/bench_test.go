@@ -101,7 +101,7 @@ func benchPair(ctx context.Context, e *semel.Engine, i int, answer []byte) error
 func BenchmarkBareLoop(b *testing.B) {
 	pairs := encodedPairs(b, 4096)
 	o := (*Options)(nil).withDefaults()
-	db, err := pebble.Open(b.TempDir(), o.pebble(&logger{end: exit}))
+	db, err := pebble.Open(b.TempDir(), o.pebble(&logger{o.Logger, exit}))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -84,19 +84,19 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (page store.DuePage, 
 		return page, err
 	}
 	defer s.leave()
+	var from duePlace
 	if q.After != "" {
-		after, err := parseDuePlace(q.After)
-		if err != nil || q.Limit <= 0 {
-			return page, err
-		}
-		page, _, err = s.scanDue(ctx, duePlace{after.due, after.at + 1}, &q)
+		from, err = parseDuePlace(q.After)
+		from.at++
+	}
+	if err != nil || q.Limit <= 0 {
 		return page, err
 	}
-	if q.Limit <= 0 {
-		return page, nil
+	moves := false
+	if q.After == "" {
+		from.due, moves = s.due.begin()
 	}
-	from, moves := s.due.begin()
-	page, first, err := s.scanDue(ctx, duePlace{due: from}, &q)
+	page, first, err := s.scanDue(ctx, from, &q)
 	if moves {
 		s.due.end(first)
 	}
@@ -141,7 +141,7 @@ func (s *Store) scanDue(ctx context.Context, from duePlace, q *store.DueQuery) (
 			return store.DuePage{}, from.due, ctx.Err()
 		case err != nil:
 			page.Unreadable = append(page.Unreadable, err)
-			s.logger.trouble("a due record cannot be read", "error", err)
+			s.logger.Error("a due record cannot be read", "error", err)
 		case found:
 			page.Records = append(page.Records, *rec)
 		}

@@ -187,12 +187,12 @@ func (s *Store) EvidenceTile(ctx context.Context, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer s.leave()
-	value, closer, err := s.db.Get(tileKey(name))
-	if errors.Is(err, pebble.ErrNotFound) {
+	tile, err := readKey(s.db, tileKey(name))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("tile %s: %w", name, err)
+	case tile == nil:
 		return nil, semel.ErrNotFound
 	}
-	if err != nil {
-		return nil, fmt.Errorf("tile %s: %w", name, err)
-	}
-	return append([]byte{}, value...), closer.Close()
+	return tile, nil
 }

@@ -206,14 +206,10 @@ func writeSeal(fs vfs.FS, dir string, batches uint64) error {
 
 // readMeta reads what the last batch says about the store: zero in a new one.
 func readMeta(db pebble.Reader) (meta, error) {
-	b, closer, err := db.Get(metaKey)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return meta{}, nil
-	}
-	if err != nil {
+	b, err := readKey(db, metaKey)
+	if b == nil || err != nil {
 		return meta{}, err
 	}
-	defer closer.Close()
 	m, ok := parseMeta(b)
 	if !ok {
 		return meta{}, fmt.Errorf("the key %s has %d bytes, not %d", metaKey, len(b), metaLen)
@@ -223,19 +219,27 @@ func readMeta(db pebble.Reader) (meta, error) {
 
 // readNote reads what the clock has noted.
 func readNote(db pebble.Reader) (offsetclock.Note, error) {
-	b, closer, err := db.Get(clockKey)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return offsetclock.Note{}, nil
-	}
-	if err != nil {
+	b, err := readKey(db, clockKey)
+	if b == nil || err != nil {
 		return offsetclock.Note{}, err
 	}
-	defer closer.Close()
 	n, err := offsetclock.ParseNote(string(b))
 	if err != nil {
 		return n, fmt.Errorf("the key %s: %w", clockKey, err)
 	}
 	return n, nil
+}
+
+// readKey returns a copy of what is stored under a key: nil if nothing is.
+func readKey(db pebble.Reader, key []byte) ([]byte, error) {
+	value, closer, err := db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return append([]byte{}, value...), closer.Close()
 }
 
 func readFile(fs vfs.FS, name string) (string, error) {

@@ -10,8 +10,8 @@ import (
 
 // logger stands between Pebble and the process.
 type logger struct {
-	slog *slog.Logger
-	end  func(message string)
+	*slog.Logger
+	end func(message string)
 }
 
 // Infof and Errorf get what Pebble says about its daily work, which is dropped. What matters
@@ -25,19 +25,6 @@ func (l *logger) Errorf(string, ...any) {}
 // finds it.
 func (l *logger) Fatalf(format string, args ...any) {
 	l.end(fmt.Sprintf(format, args...))
-}
-
-func (l *logger) trouble(msg string, args ...any) {
-	if l.slog != nil {
-		l.slog.Error(msg, args...)
-	}
-}
-
-// relief is the end of trouble.
-func (l *logger) relief(msg string, args ...any) {
-	if l.slog != nil {
-		l.slog.Info(msg, args...)
-	}
 }
 
 // exit is how the process ends when the store can't go on.

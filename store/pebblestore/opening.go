@@ -42,7 +42,7 @@ func (s *Store) flush() error {
 			return nil
 		case err := <-s.failures:
 			if permanent(n, err) {
-				s.logger.trouble("the memory tables stay in the log when the store is closed", "error", err)
+				s.logger.Error("the memory tables stay in the log when the store is closed", "error", err)
 				return nil
 			}
 		}

@@ -53,15 +53,11 @@ const (
 )
 
 func (o *Options) withDefaults() Options {
-	var d Options
-	if o != nil {
-		d = *o
-	}
+	d := *cmp.Or(o, new(Options))
 	d.CacheBytes = cmp.Or(d.CacheBytes, DefaultCacheBytes)
 	d.MemTableBytes = cmp.Or(d.MemTableBytes, DefaultMemTableBytes)
-	if d.ctx == nil {
-		d.ctx = context.Background()
-	}
+	d.Logger = cmp.Or(d.Logger, slog.New(slog.DiscardHandler))
+	d.ctx = cmp.Or(d.ctx, context.Background())
 	if d.FS == nil || d.FS == vfs.Default {
 		d.FS = machine
 	}
@@ -92,7 +88,7 @@ const blockSize = 16 << 10
 // store with Pebble itself. Opts may be nil.
 func PebbleOptions(opts *Options) *pebble.Options {
 	o := opts.withDefaults()
-	return o.pebble(&logger{slog: o.Logger, end: o.fatal})
+	return o.pebble(&logger{o.Logger, o.fatal})
 }
 
 // pebble is how Pebble is set up:
@@ -112,11 +108,11 @@ func (o *Options) pebble(log *logger) *pebble.Options {
 		MemTableSize:       o.MemTableBytes,
 		Logger:             log,
 		EventListener: &pebble.EventListener{
-			BackgroundError: func(err error) { log.trouble("background work of the store failed", "error", err) },
-			DiskSlow:        func(i pebble.DiskSlowInfo) { log.trouble("the disk is slow", "operation", i.String()) },
+			BackgroundError: func(err error) { log.Error("background work of the store failed", "error", err) },
+			DiskSlow:        func(i pebble.DiskSlowInfo) { log.Error("the disk is slow", "operation", i.String()) },
 			// The read that met the damage gets an error. The process goes on:
 			// other records are whole.
-			DataCorruption: func(i pebble.DataCorruptionInfo) { log.trouble("a file of the store is damaged", "detail", i.String()) },
+			DataCorruption: func(i pebble.DataCorruptionInfo) { log.Error("a file of the store is damaged", "detail", i.String()) },
 		},
 	}
 	if o.FS == machine {

@@ -40,6 +40,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -70,11 +71,11 @@ type Store struct {
 
 	hashes leafHashes
 
-	calls  atomic.Int64 // running calls
+	// calls is held for reading by every call, and by Close for good, once they have returned.
+	calls  sync.RWMutex
 	closed atomic.Bool
-	idle   chan struct{} // receives when the last running call of a closed store has ended
-	ended  chan struct{} // closed when Close is done
-	result error         // of Close
+	once   sync.Once
+	result error // of Close
 }
 
 var _ semel.Store = (*Store)(nil)
@@ -103,13 +104,11 @@ func OpenContext(ctx context.Context, dir string, opts *Options) (*Store, error)
 	o.ctx = ctx
 	s := &Store{
 		fs: o.FS, dir: dir, readOnly: o.ReadOnly,
-		logger: logger{slog: o.Logger, end: o.fatal},
+		logger: logger{o.Logger, o.fatal},
 		looked: o.looked,
 
 		failures: make(chan error, maxFailures),
 		stripes:  make([]stripe, stripeCount),
-		idle:     make(chan struct{}, 1),
-		ended:    make(chan struct{}),
 	}
 	if err := s.open(&o); err != nil {
 		return nil, fmt.Errorf("open the store in %s: %w", dir, err)
@@ -252,9 +251,7 @@ func (s *Store) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s.calls.Add(1)
-	if s.closed.Load() {
-		s.leave()
+	if !s.calls.TryRLock() {
 		return errClosed
 	}
 	return nil
@@ -268,29 +265,18 @@ func (s *Store) enterToWrite(ctx context.Context) error {
 	return s.enter(ctx)
 }
 
-func (s *Store) leave() {
-	if s.calls.Add(-1) == 0 && s.closed.Load() {
-		select {
-		case s.idle <- struct{}{}:
-		default:
-		}
-	}
-}
+func (s *Store) leave() { s.calls.RUnlock() }
 
 // Close waits for running calls and closes the directory. What was acknowledged is durable
 // already. Close writes the memory tables out, if the disk has room for that, and seals the
 // directory, so that the next Open is quick, and notices if records have got lost in between.
 // Closing again returns the same result.
 func (s *Store) Close() error {
-	if s.closed.Swap(true) {
-		<-s.ended
-		return s.result
-	}
-	for s.calls.Load() > 0 {
-		<-s.idle
-	}
-	s.result = s.shut()
-	close(s.ended)
+	s.closed.Store(true)
+	s.once.Do(func() {
+		s.calls.Lock()
+		s.result = s.shut()
+	})
 	return s.result
 }
 

@@ -78,6 +78,6 @@ func (s *Store) hideDirectory() {
 		}
 	}
 	if err != nil {
-		s.logger.trouble("others on this machine can read the directory of the store", "error", fmt.Errorf("hide it: %w", err))
+		s.logger.Error("others on this machine can read the directory of the store", "error", fmt.Errorf("hide it: %w", err))
 	}
 }

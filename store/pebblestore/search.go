@@ -72,7 +72,7 @@ func (s *Store) search(ctx context.Context, q *store.Query, end address) (page s
 			return store.Page{}, ctx.Err()
 		case err != nil:
 			page.Unreadable = append(page.Unreadable, err)
-			s.logger.trouble("a record cannot be read", "error", err)
+			s.logger.Error("a record cannot be read", "error", err)
 		case q.Matches(rec):
 			page.Records = append(page.Records, *rec)
 		}

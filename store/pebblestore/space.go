@@ -44,9 +44,9 @@ func (p *space) look() bool {
 	}
 	if p.low.Swap(low) != low {
 		if low {
-			p.log.trouble("the disk is nearly full: no record is added", "free", usage.AvailBytes)
+			p.log.Error("the disk is nearly full: no record is added", "free", usage.AvailBytes)
 		} else {
-			p.log.relief("the disk has room again", "free", usage.AvailBytes)
+			p.log.Info("the disk has room again", "free", usage.AvailBytes)
 		}
 	}
 	return low

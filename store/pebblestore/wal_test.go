@@ -41,8 +41,8 @@ func newWALRig(t *testing.T, write func(s *Store)) *walRig {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r := &walRig{store: &Store{fs: killed, dir: "store"}, ends: map[int]uint64{0: 0}}
 	o := (&Options{FS: killed}).withDefaults()
+	r := &walRig{store: &Store{fs: killed, dir: "store", logger: logger{o.Logger, o.fatal}}, ends: map[int]uint64{0: 0}}
 	var err error
 	if r.store.lock, err = lockDirectory(killed, "store"); err != nil {
 		t.Fatal(err)

@@ -74,7 +74,7 @@ func (s *Store) judge(logs []*walScan, flushed uint64, strict bool) (end walEnd,
 		case strict:
 			return 0, s.damaged(log, later, "a loss of power may have cut off a write there before it was acknowledged, or it was acknowledged and is damaged, and the strict profile takes no risk")
 		default:
-			s.logger.trouble("the log ends in a write that is not whole, which is taken for one that was never acknowledged", "file", log.name, "byte", log.end)
+			s.logger.Error("the log ends in a write that is not whole, which is taken for one that was never acknowledged", "file", log.name, "byte", log.end)
 		}
 	}
 	return walEnd(last), nil

@@ -66,7 +66,7 @@ func TestWhatTheLogsSayTogether(t *testing.T) {
 		{"so it is of a log that is not the last", 5, []*walScan{log(6, 9, ambiguous), log(10, 12)}, always, 12},
 	} {
 		for _, profile := range []bool{false, true} {
-			s := &Store{fs: vfs.NewMem(), dir: "store"}
+			s := &Store{fs: vfs.NewMem(), dir: "store", logger: logger{Logger: slog.New(slog.DiscardHandler)}}
 			end, err := s.judge(c.logs, c.flushed, profile)
 			refused := c.opens == never || c.opens == strict && profile
 			if (err != nil) != refused || err == nil && end != c.end {
