@@ -121,7 +121,3 @@ func readTime(ctx context.Context, c rueidis.Client) (store.Instant, error) {
 	}
 	return store.InstantOf(time.Unix(parts[0], parts[1]*1000)), nil
 }
-
-// Advance moves the clock of this Store forward, for tests. Other Stores on the
-// same servers do not see it.
-func (s *Store) Advance(d time.Duration) { s.clock.Advance(d) }

@@ -69,7 +69,7 @@ func harness(name, url string) storetest.Harness {
 			Store: current.Load(),
 			Advance: func(d time.Duration) {
 				passed.Add(int64(d))
-				current.Load().Advance(d)
+				current.Load().clock.Advance(d)
 			},
 			Leap: func(by time.Duration) {
 				leapt.Add(int64(by))
@@ -82,7 +82,7 @@ func harness(name, url string) storetest.Harness {
 					t.Errorf("Close: %v", err)
 				}
 				s := look(mustOpen(t, url, opts))
-				s.Advance(time.Duration(passed.Load()))
+				s.clock.Advance(time.Duration(passed.Load()))
 				current.Store(s)
 				return s
 			},

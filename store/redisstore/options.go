@@ -44,10 +44,7 @@ var validPrefix = regexp.MustCompile(`^[-_.:a-zA-Z0-9]{1,64}$`)
 
 // checked fills in the defaults, and reports all problems at once.
 func (o *Options) checked() (Options, error) {
-	var out Options
-	if o != nil {
-		out = *o
-	}
+	out := *cmp.Or(o, new(Options))
 	out.Prefix = cmp.Or(out.Prefix, "semel")
 	out.Timeout = cmp.Or(out.Timeout, 4*time.Second)
 	var errs []error

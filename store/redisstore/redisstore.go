@@ -87,7 +87,14 @@ func (s *Store) Apply(ctx context.Context, from store.Write) (*semel.Record, boo
 	if err != nil {
 		return nil, false, err
 	}
-	if err := s.apply(ctx, w); err != nil {
+	err = s.queues[w.shard.index%len(s.queues)].Do(ctx, w)
+	switch {
+	case errors.Is(err, gather.ErrNotSent):
+		err = notApplied(err)
+	case err == nil: // otherwise the worker still uses w
+		err = w.err
+	}
+	if err != nil {
 		return nil, false, fmt.Errorf("redisstore: apply: %w", err)
 	}
 	return w.current, w.made, nil

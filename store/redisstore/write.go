@@ -105,18 +105,6 @@ func appendDeadline(b []byte, at store.Instant) []byte {
 	return strconv.AppendInt(b, us, 10)
 }
 
-// apply has a write made.
-func (s *Store) apply(ctx context.Context, w *write) error {
-	err := s.queues[w.shard.index%len(s.queues)].Do(ctx, w)
-	if errors.Is(err, gather.ErrNotSent) {
-		return notApplied(err)
-	}
-	if err != nil { // the worker still uses w
-		return err
-	}
-	return w.err
-}
-
 // answersWrite gives a write that waits the result of one of its record that was sent, if
 // that also stands in its way.
 func answersWrite(sent, waiting *write) bool {

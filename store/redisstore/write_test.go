@@ -113,7 +113,7 @@ func TestEachWriteOfARun(t *testing.T) {
 func TestLateWritesOfARun(t *testing.T) {
 	srv := redistest.Start(t, "")
 	s := mustOpen(t, srv.URL(), &Options{Prefix: fresh()})
-	s.Advance(time.Hour) // which the server knows nothing of
+	s.clock.Advance(time.Hour) // which the server knows nothing of
 	now := mustNow(t, s)
 	past, future := now, now.Add(time.Minute)
 	brief := func(rec semel.Record) semel.Record {
