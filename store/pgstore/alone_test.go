@@ -20,7 +20,7 @@ func (bounded) NeverCancelled() {}
 func TestACallerWhoIsAlone(t *testing.T) {
 	server := pgtest.Shared(t)
 	w, database := newWire(t, server), server.Database(t)
-	s := mustOpen(t, w.url(database), &Options{Migrate: true, NoNotices: true})
+	s := mustOpen(t, w.url(database), &Options{Migrate: true, noNotices: true})
 	t.Cleanup(func() { mustClose(t, s) })
 	apply := func(key string, wait time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), wait)

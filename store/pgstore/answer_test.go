@@ -65,7 +65,7 @@ func TestAnswersThatContradictThemselves(t *testing.T) {
 	}
 	server := pgtest.Shared(t)
 	w := newWire(t, server)
-	s := mustOpen(t, w.url(server.Database(t)), &Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second})
+	s := mustOpen(t, w.url(server.Database(t)), &Options{Migrate: true, noNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second})
 	t.Cleanup(func() { mustClose(t, s) })
 	other := func(old []byte) []byte { return append([]byte{old[0] + 1}, old[1:]...) }
 	for name, change := range map[string]func() func(row [][]byte) [][][]byte{
@@ -117,9 +117,9 @@ func TestAnswersAreNotOlderThanTheWrite(t *testing.T) {
 	server := pgtest.Shared(t)
 	database := server.Database(t)
 	w := newWire(t, server)
-	s := mustOpen(t, w.url(database), &Options{Migrate: true, NoNotices: true, AcquireTimeout: 10 * time.Second})
+	s := mustOpen(t, w.url(database), &Options{Migrate: true, noNotices: true, AcquireTimeout: 10 * time.Second})
 	t.Cleanup(func() { mustClose(t, s) })
-	other := mustOpen(t, server.URL(database), &Options{NoNotices: true})
+	other := mustOpen(t, server.URL(database), &Options{noNotices: true})
 	t.Cleanup(func() { mustClose(t, other) })
 	first := put(t, other, numbered("k", 1), store.Revision{})
 	found, pass := make(chan struct{}), make(chan struct{})
@@ -171,7 +171,7 @@ func TestAnswersToOtherWrites(t *testing.T) {
 			t.Run(fmt.Sprintf("%d, new %v", n, creates), func(t *testing.T) {
 				database := server.Database(t)
 				w := newWire(t, server)
-				s := mustOpen(t, w.url(database), &Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second})
+				s := mustOpen(t, w.url(database), &Options{Migrate: true, noNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second})
 				t.Cleanup(func() { mustClose(t, s) })
 				turn := func(revision byte, meddle func(n int, x *exchange)) (results []told) {
 					var writes []store.Write

@@ -66,21 +66,16 @@ func (s *Store) askTime(ctx context.Context) (r offsetclock.Reading, err error) 
 }
 
 // noted reads what the stores of all processes have noted.
-func (s *Store) noted(ctx context.Context) (note string, err error) {
-	err = s.read(ctx, func(conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, "SELECT note FROM "+name(s.opts.Schema, clockTable)).Scan(&note)
-	})
-	return note, err
+func (s *Store) noted(ctx context.Context) (string, error) {
+	return one(query(ctx, s, text, newStatement("SELECT note FROM "+name(s.opts.Schema, clockTable))))
 }
 
 // note replaces a note if it is what it was. It doesn't wait for a disk or a standby: a note
 // that a crash of the server takes back is seconds older than it should be.
 func (s *Store) note(ctx context.Context, was, next string) error {
-	return s.read(ctx, func(conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, "UPDATE "+name(s.opts.Schema, clockTable)+" SET note = $2"+
-			" FROM (SELECT set_config('synchronous_commit', 'off', true)) AS commits WHERE note = $1", was, next)
-		return err
-	})
+	_, err := query(ctx, s, ignore, newStatement("UPDATE "+name(s.opts.Schema, clockTable)+" SET note = $2::text"+
+		" FROM (SELECT set_config('synchronous_commit', 'off', true)) AS commits WHERE note = $1::text", []byte(was), []byte(next)))
+	return err
 }
 
 // clockTable has one row.

@@ -25,7 +25,7 @@ func TestNowAsksTheServer(t *testing.T) {
 		}
 	})
 	real := offsetclock.Machine()
-	s := mustOpen(t, w.url(database), &Options{Migrate: true, NoNotices: true, AcquireTimeout: 10 * time.Second, machine: func() offsetclock.Moment {
+	s := mustOpen(t, w.url(database), &Options{Migrate: true, noNotices: true, AcquireTimeout: 10 * time.Second, machine: func() offsetclock.Moment {
 		m := real()
 		m.Wall += time.Duration(slept.Load())
 		return m
@@ -75,7 +75,7 @@ func TestAServerClockThatLeaps(t *testing.T) {
 		t.Run(leap.String(), func(t *testing.T) {
 			database := server.Database(t)
 			open := func() *Store {
-				s := mustOpen(t, w.url(database), &Options{Migrate: true, NoNotices: true, AcquireTimeout: 10 * time.Second, machine: machine})
+				s := mustOpen(t, w.url(database), &Options{Migrate: true, noNotices: true, AcquireTimeout: 10 * time.Second, machine: machine})
 				t.Cleanup(func() { mustClose(t, s) })
 				return s
 			}

@@ -34,7 +34,7 @@ func TestNothingIsCalledBack(t *testing.T) {
 			t.Run(c.name+", for "+give, func(t *testing.T) {
 				t.Parallel() // the driver waits for the server to hang up, which it does not
 				w := newWire(t, server)
-				s := mustOpen(t, w.url(server.Database(t)), &Options{Migrate: true, NoNotices: true})
+				s := mustOpen(t, w.url(server.Database(t)), &Options{Migrate: true, noNotices: true})
 				t.Cleanup(func() { mustClose(t, s) })
 				conn, err := pgx.ConnectConfig(t.Context(), c.config(s))
 				noError(t, err)
@@ -126,7 +126,7 @@ func TestFewConnectionsAreDroppedWhileTheServerIsAtWork(t *testing.T) {
 func impatient(t *testing.T) (*wire, *Store) {
 	server := pgtest.Shared(t)
 	w := newWire(t, server)
-	s := mustOpen(t, w.url(server.Database(t)), &Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second, answer: 300 * time.Millisecond})
+	s := mustOpen(t, w.url(server.Database(t)), &Options{Migrate: true, noNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second, answer: 300 * time.Millisecond})
 	t.Cleanup(func() { mustClose(t, s) })
 	answered(t, s, "first")
 	return w, s

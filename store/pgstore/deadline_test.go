@@ -17,7 +17,7 @@ func TestDeadlines(t *testing.T) {
 	for _, pooled := range []bool{false, true} {
 		server := pgtest.Shared(t)
 		w := newWire(t, server)
-		o := Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: 20 * time.Second, Pooler: pooled}
+		o := Options{Migrate: true, noNotices: true, MaxConns: 1, AcquireTimeout: 20 * time.Second, Pooler: pooled}
 		s := mustOpen(t, w.url(server.Database(t)), &o)
 		t.Cleanup(func() { mustClose(t, s) })
 		for _, evidence := range [][]store.Entry{nil, leaves("e")} {

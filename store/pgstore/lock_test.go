@@ -25,7 +25,7 @@ func TestDuplicatesOfAJoinedCall(t *testing.T) {
 	server := pgtest.Shared(t)
 	database := server.Database(t)
 	w := newWire(t, server)
-	s := mustOpen(t, w.url(database), &Options{Migrate: true, NoNotices: true, MaxConns: 1, LockTimeout: 50 * time.Millisecond, AcquireTimeout: 20 * time.Second})
+	s := mustOpen(t, w.url(database), &Options{Migrate: true, noNotices: true, MaxConns: 1, LockTimeout: 50 * time.Millisecond, AcquireTimeout: 20 * time.Second})
 	t.Cleanup(func() { mustClose(t, s) })
 	tx, err := server.Conn(t, database).Begin(t.Context())
 	noError(t, err)
@@ -82,7 +82,7 @@ func TestADamagedRowFailsByItself(t *testing.T) {
 			server := pgtest.Shared(t)
 			database := server.Database(t)
 			w := newWire(t, server)
-			s := mustOpen(t, w.url(database), &Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: 20 * time.Second})
+			s := mustOpen(t, w.url(database), &Options{Migrate: true, noNotices: true, MaxConns: 1, AcquireTimeout: 20 * time.Second})
 			t.Cleanup(func() { mustClose(t, s) })
 			raising(t, database, "at once", "bad", code)
 			writes := []store.Write{{Record: new(numbered("bad", 1))}}

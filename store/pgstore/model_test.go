@@ -170,7 +170,7 @@ func TestAnswers(t *testing.T) {
 	database := server.Database(t)
 	w := newWire(t, server)
 	s := mustOpen(t, w.url(database), &Options{
-		Migrate: true, NoNotices: true, MaxConns: 3, AcquireTimeout: 20 * time.Second,
+		Migrate: true, noNotices: true, MaxConns: 3, AcquireTimeout: 20 * time.Second,
 		answer: 100 * time.Millisecond, // what hangs is given up soon
 	})
 	t.Cleanup(func() { mustClose(t, s) })

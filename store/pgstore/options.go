@@ -36,18 +36,17 @@ type Options struct {
 	// without it, by the process numbers that it makes up. If the URL leads to one only
 	// later, open the store again.
 	Pooler bool
-	// NoNotices neither listens nor tells others of changes, so whoever waits for an
-	// outcome from another process polls.
-	NoNotices bool
 	// Logger gets trouble that no caller gets as an error: lost notices, a clock that
 	// can't be read. Defaults to none.
 	Logger *slog.Logger
 
 	// For tests: the clocks that the server's is carried on by, how long an answer is waited
-	// for, how long connecting may take, the pause between notices, and maxBatch.
+	// for, how long connecting may take, the pause between notices, and maxBatch; and that it
+	// neither listens nor tells others of changes.
 	machine                func() offsetclock.Moment
 	answer, connect, pause time.Duration
 	batch                  int
+	noNotices              bool
 }
 
 // Defaults of [Options].

@@ -158,7 +158,7 @@ func (s *Store) startNotices() error {
 		s.configure(config)
 		connect = connecting(config, nil)
 	}
-	if !s.opts.NoNotices {
+	if !s.opts.noNotices {
 		s.changes = make(chan watchKey, maxNamed)
 		s.background.Go(func() { s.tellOthers(s.life) })
 		s.background.Go(func() { s.listen(s.life, connect) })

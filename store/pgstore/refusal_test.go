@@ -55,7 +55,7 @@ func TestServersThatRefuseConnections(t *testing.T) {
 			server := pgtest.Shared(t)
 			database := server.Database(t)
 			w := newWire(t, server)
-			s := mustOpen(t, w.url(database), &Options{Migrate: true, NoNotices: true, MaxConns: 1})
+			s := mustOpen(t, w.url(database), &Options{Migrate: true, noNotices: true, MaxConns: 1})
 			t.Cleanup(func() { mustClose(t, s) })
 			put(t, s, numbered("k", 1), store.Revision{})
 			w.cutAll(ending(code))
@@ -155,7 +155,7 @@ func TestAServerThatOnlyReadsSaysSo(t *testing.T) {
 func TestCallersThatLeaveBeforeTheirTurnKnow(t *testing.T) {
 	server := pgtest.Shared(t)
 	w := newWire(t, server)
-	s := mustOpen(t, w.url(server.Database(t)), &Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: time.Minute})
+	s := mustOpen(t, w.url(server.Database(t)), &Options{Migrate: true, noNotices: true, MaxConns: 1, AcquireTimeout: time.Minute})
 	t.Cleanup(func() { mustClose(t, s) })
 	gate := make(chan struct{})
 	w.set(func(x *exchange) { x.gate = gate })
@@ -202,7 +202,7 @@ func TestALaterRoundTakesNothingBack(t *testing.T) {
 		t.Run("where it "+name, func(t *testing.T) {
 			database := server.Database(t)
 			w := newWire(t, server)
-			s := mustOpen(t, w.url(database), &Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second})
+			s := mustOpen(t, w.url(database), &Options{Migrate: true, noNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second})
 			t.Cleanup(func() { mustClose(t, s) })
 			for i := range 3 {
 				put(t, s, numbered(fmt.Sprint("there-", i), 1), store.Revision{})
@@ -242,7 +242,7 @@ func TestARolledBackRunIsForgotten(t *testing.T) {
 			server := pgtest.Shared(t)
 			database := server.Database(t)
 			w := newWire(t, server)
-			s := mustOpen(t, w.url(database), &Options{Migrate: true, NoNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second})
+			s := mustOpen(t, w.url(database), &Options{Migrate: true, noNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second})
 			t.Cleanup(func() { mustClose(t, s) })
 			there := put(t, s, numbered("there", 1), store.Revision{})
 			bad := put(t, s, numbered("bad", 1), store.Revision{})
