@@ -232,23 +232,21 @@ var unending = context.Background()
 // has come in time, at the deadline of ctx at the latest, or some time after Close, its
 // connection is closed. The result is unknown then, and the server goes on.
 func (s *Store) commit(ctx context.Context, pool *pgxpool.Pool, f func(conn *pgx.Conn) error) error {
-	wait, answer := s.opts.AcquireTimeout, s.opts.answer
-	end, limited := ctx.Deadline()
-	if limited {
-		wait = min(wait, time.Until(end))
+	within := func(d time.Duration) time.Duration {
+		if end, limited := ctx.Deadline(); limited {
+			d = min(d, time.Until(end))
+		}
+		return d
 	}
-	conn, err := acquire(s.base, pool, wait)
+	conn, err := acquire(s.base, pool, within(s.opts.AcquireTimeout))
 	if err != nil {
 		return notApplied(err)
 	}
 	defer conn.Release()
-	if limited {
-		answer = min(answer, time.Until(end))
-	}
 	// Taken now: dropLate may run when the connection was given back.
 	pid, network := conn.Conn().PgConn().PID(), conn.Conn().PgConn().Conn()
 	var ended atomic.Bool // f has returned, or the connection was dropped before
-	late := time.AfterFunc(answer, func() { s.dropLate(ctx, pid, network, &ended) })
+	late := time.AfterFunc(within(s.opts.answer), func() { s.dropLate(ctx, pid, network, &ended) })
 	defer late.Stop()
 	err = repeat(s.base, func() error { return f(conn.Conn()) })
 	if ended.Swap(true) { // the answer may have come at the same time
