@@ -4,15 +4,13 @@ import "context"
 
 // lead sends the item of a caller who is alone, and who counts as a worker meanwhile.
 func (q *Queue[T]) lead(ctx context.Context, item T) {
-	batch, result := []T{item}, false
-	// A panic isn't the end of this goroutine: what serves the caller may recover from it, and
-	// others wait behind the item.
+	// Also after a panic, from which the caller's server may recover: others wait behind the
+	// item. Whatever its result is, it answers none of them, because they came later.
 	defer func() {
-		q.finish(batch, result)
+		q.finish([]T{item})
 		q.endLead(ctx.Err() != nil)
 	}()
-	q.Lead(ctx, batch)
-	result = true
+	q.Lead(ctx, item)
 }
 
 // endLead lets a worker go on with what has come meanwhile. A server may still be at work for a

@@ -12,9 +12,9 @@ import (
 // begin with a star.
 func newLed(t *testing.T, workers int) *keyed {
 	k := newKeyed(t, workers)
-	k.Lead = func(ctx context.Context, batch []*named) {
-		batch[0].name = "*" + batch[0].name
-		k.Send(batch)
+	k.Lead = func(ctx context.Context, item *named) {
+		item.name = "*" + item.name
+		k.Send([]*named{item})
 	}
 	return k
 }
@@ -97,8 +97,8 @@ func TestAPanicOfACallerWhoLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newLed(t, 1)
 		lead := k.Lead
-		k.Lead = func(ctx context.Context, batch []*named) {
-			lead(ctx, batch)
+		k.Lead = func(ctx context.Context, item *named) {
+			lead(ctx, item)
 			panic("a bug")
 		}
 		k.callers.Go(func() {
@@ -110,7 +110,7 @@ func TestAPanicOfACallerWhoLeads(t *testing.T) {
 			_ = k.Do(until{t.Context(), time.Now().Add(time.Minute)}, &named{key: 1, name: "a"})
 		})
 		synctest.Wait()
-		k.bounded(1, "b", "its own") // a has no result that could answer it
+		k.bounded(1, "b", "its own") // a has no result, and came before it
 		k.end(0)
 		k.end(1)
 		k.done("*a", "b")

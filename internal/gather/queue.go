@@ -28,7 +28,7 @@ type Queue[T member] struct {
 	// cancels their context: to wake a worker and to be woken by it can take as long as the work.
 	// It returns at the deadline of ctx at the latest. Nil, as it is beside Start: workers send
 	// every item.
-	Lead func(ctx context.Context, batch []T)
+	Lead func(ctx context.Context, item T)
 	// Workers is how many batches may be in flight at a time.
 	Workers int
 	// MaxBatch is how many items a batch has at most. A batch also ends with the item that
@@ -257,13 +257,13 @@ func (q *Queue[T]) drain() {
 		}
 		if q.Start == nil {
 			q.Send(slices.Clone(batch)) // theirs, to put in order
-			q.finish(batch, true)
+			q.finish(batch)
 			continue
 		}
 		second := q.Start(batch)
 		q.Work.Go(func() {
 			second()
-			q.finish(batch, true)
+			q.finish(batch)
 		})
 	}
 }
@@ -339,22 +339,21 @@ func (q *Queue[T]) send(item T) {
 }
 
 // finish wakes the callers of a batch, and those of waiting items that it answers too: all of
-// them at the end, or they would come for a lock that is held. Without a result a batch
-// answers nobody.
-func (q *Queue[T]) finish(batch []T, result bool) {
-	for _, item := range q.results(batch, result) {
+// them at the end, or they would come for a lock that is held.
+func (q *Queue[T]) finish(batch []T) {
+	for _, item := range q.results(batch) {
 		item.item().done.Done()
 	}
 }
 
 // results settles a batch, and returns the items whose callers are to be told.
-func (q *Queue[T]) results(batch []T, result bool) (tell []T) {
+func (q *Queue[T]) results(batch []T) (tell []T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.late = false
 	q.flying = slices.DeleteFunc(q.flying, func(b []T) bool { return &b[0] == &batch[0] })
 	for _, item := range batch {
-		item.item().finished = result
+		item.item().finished = true
 	}
 	if q.Answers != nil {
 		q.waiting = slices.DeleteFunc(q.waiting, func(item T) bool {

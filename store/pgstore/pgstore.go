@@ -171,7 +171,8 @@ func (s *Store) startNotices() error {
 // Two of the connections for reads stay free of Gets.
 func (s *Store) makeQueues() {
 	s.writers = gather.Queue[*op]{
-		Send: func(ops []*op) { s.writeBatch(s.base, ops) }, Lead: s.writeBatch, Workers: s.opts.MaxConns, MaxBatch: s.opts.batch, MaxBytes: maxBytes,
+		Send: func(ops []*op) { s.writeBatch(s.base, ops) }, Lead: func(ctx context.Context, o *op) { s.writeBatch(ctx, []*op{o}) },
+		Workers: s.opts.MaxConns, MaxBatch: s.opts.batch, MaxBytes: maxBytes,
 		Work: &s.work, Room: gather.NewRoom(),
 		Key: func(o *op) [32]byte { return o.id }, Answers: answersWrite, Apart: func(o *op) bool { return s.locked.has(o.id) },
 	}

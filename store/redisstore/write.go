@@ -34,7 +34,8 @@ func (s *Store) makeQueues() {
 	}
 	for range n {
 		s.queues = append(s.queues, &gather.Queue[*write]{
-			Send: func(batch []*write) { s.send(context.Background(), batch) }, Lead: s.send,
+			Send: func(batch []*write) { s.send(context.Background(), batch) },
+			Lead: func(ctx context.Context, w *write) { s.send(ctx, []*write{w}) },
 			Work: &s.work, Room: s.room, Workers: workers, MaxBatch: maxBatch, MaxBytes: maxBatchBytes,
 			Key: func(w *write) [digestLen]byte { return w.id }, Answers: answersWrite,
 		})
