@@ -11,16 +11,6 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-type startInput struct {
-	Execution string `path:"execution" maxLength:"8192" doc:"The name of the execution, from the answer to begin."`
-	Body      wire.Intent
-}
-
-type settleEffectInput struct {
-	Execution string `path:"execution" maxLength:"8192" doc:"The name of the execution, from the answer to begin."`
-	Body      wire.Finding
-}
-
 // finding converts a finding for the engine. path is where its members are.
 func (a *API) finding(f *wire.Finding, path string) (ef store.EffectFinding, err error) {
 	ef = store.EffectFinding{Name: f.Name, State: f.State, Failure: (*store.Failure)(f.Error)}
@@ -57,7 +47,7 @@ func (b *builder) effects() {
 	}, NoRole, attached, settleEffect)
 }
 
-func startEffect(x *exchange, in *startInput) (*effectOutput, error) {
+func startEffect(x *exchange, in *onExecution[wire.Intent]) (*effectOutput, error) {
 	var ef store.EffectRecord
 	_, err := x.onAttempt(in.Execution, func(at *semel.Attempt) (err error) {
 		if in.Body.NotCalled {
@@ -78,7 +68,7 @@ func startEffect(x *exchange, in *startInput) (*effectOutput, error) {
 	return &effectOutput{http.StatusOK, wire.EffectOf(&ef)}, nil
 }
 
-func settleEffect(x *exchange, in *settleEffectInput) (*effectOutput, error) {
+func settleEffect(x *exchange, in *onExecution[wire.Finding]) (*effectOutput, error) {
 	f, err := x.api.finding(&in.Body, "body")
 	if err != nil {
 		return nil, err

@@ -11,34 +11,14 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-type completeInput struct {
-	Execution string           `path:"execution" maxLength:"8192" doc:"The name of the execution, from the answer to begin."`
-	Body      *wire.Completing `required:"false"`
-}
-
-type refuseInput struct {
-	Execution string `path:"execution" maxLength:"8192" doc:"The name of the execution, from the answer to begin."`
-	Body      wire.Refusing
-}
-
-type abortInput struct {
-	Execution string         `path:"execution" maxLength:"8192" doc:"The name of the execution, from the answer to begin."`
-	Body      *wire.Aborting `required:"false"`
-}
-
-type reasonedInput struct {
-	Execution string `path:"execution" maxLength:"8192" doc:"The name of the execution, from the answer to begin."`
-	Body      wire.Reasoned
-}
-
 type recordOutput struct{ Body wire.RecordBody }
 
 // end registers one way to end an execution.
-func end[I any](b *builder, name, summary, description string, f func(x *exchange, in *I) (*wire.RecordBody, error)) {
+func end[B any](b *builder, name, summary, description string, f func(x *exchange, in *onExecution[B]) (*wire.RecordBody, error)) {
 	route(b, huma.Operation{
 		OperationID: name, Method: http.MethodPost, Path: "/v1/executions/{execution}/" + name, Tags: []string{"executions"},
 		Summary: summary, Description: description + " Repeating it is harmless; another end afterwards is already_ended.",
-	}, NoRole, attached, func(x *exchange, in *I) (*recordOutput, error) {
+	}, NoRole, attached, func(x *exchange, in *onExecution[B]) (*recordOutput, error) {
 		body, err := f(x, in)
 		if err != nil {
 			return nil, err
@@ -49,22 +29,22 @@ func end[I any](b *builder, name, summary, description string, f func(x *exchang
 
 func (b *builder) ends() {
 	end(b, "complete", "End the execution with its result", "Every duplicate gets the result.",
-		func(x *exchange, in *completeInput) (*wire.RecordBody, error) {
+		func(x *exchange, in *onExecution[*wire.Completing]) (*wire.RecordBody, error) {
 			if in.Body == nil {
 				in.Body = &wire.Completing{}
 			}
 			return x.completeWith(in.Execution, in.Body)
 		})
 	end(b, "reject", "End the execution as refused for good", "Every duplicate gets the refusal, whatever the operation's on_failure.",
-		func(x *exchange, in *refuseInput) (*wire.RecordBody, error) {
+		func(x *exchange, in *onExecution[wire.Refusing]) (*wire.RecordBody, error) {
 			return x.refuse(in, (*semel.Attempt).Reject)
 		})
 	end(b, "fail", "End the execution as failed", "The operation's on_failure says whether a duplicate gets the failure or runs again. If an effect may have happened, hold instead.",
-		func(x *exchange, in *refuseInput) (*wire.RecordBody, error) {
+		func(x *exchange, in *onExecution[wire.Refusing]) (*wire.RecordBody, error) {
 			return x.refuse(in, (*semel.Attempt).Fail)
 		})
 	end(b, "abort", "End the execution with proof that nothing happened", "The next delivery runs again.",
-		func(x *exchange, in *abortInput) (*wire.RecordBody, error) {
+		func(x *exchange, in *onExecution[*wire.Aborting]) (*wire.RecordBody, error) {
 			var f store.Failure
 			if in.Body != nil && in.Body.Error != nil {
 				f = store.Failure(*in.Body.Error)
@@ -72,11 +52,11 @@ func (b *builder) ends() {
 			return x.end(in.Execution, func(at *semel.Attempt) error { return at.Abort(x.ctx(), f) })
 		})
 	end(b, "hold", "Give the execution up with an unknown outcome", "Nobody runs the call until it is settled.",
-		func(x *exchange, in *reasonedInput) (*wire.RecordBody, error) {
+		func(x *exchange, in *onExecution[wire.Reasoned]) (*wire.RecordBody, error) {
 			return x.end(in.Execution, func(at *semel.Attempt) error { return at.Hold(x.ctx(), in.Body.Reason) })
 		})
 	end(b, "abandon", "Give the execution up as if its holder had died", "The next delivery runs again, without waiting for the lease to end, where on_abandoned of the answer to begin is retry and no effect was started that has no result. Otherwise the call is held.",
-		func(x *exchange, in *reasonedInput) (*wire.RecordBody, error) {
+		func(x *exchange, in *onExecution[wire.Reasoned]) (*wire.RecordBody, error) {
 			return x.end(in.Execution, func(at *semel.Attempt) error { return at.Abandon(x.ctx(), in.Body.Reason) })
 		})
 }
@@ -89,7 +69,7 @@ func (x *exchange) complete(execution string, given wire.Result, path string) (*
 	return x.end(execution, func(at *semel.Attempt) error { return at.Complete(x.ctx(), res) })
 }
 
-func (x *exchange) refuse(in *refuseInput, f func(*semel.Attempt, context.Context, store.Failure, semel.Result) error) (*wire.RecordBody, error) {
+func (x *exchange) refuse(in *onExecution[wire.Refusing], f func(*semel.Attempt, context.Context, store.Failure, semel.Result) error) (*wire.RecordBody, error) {
 	res, err := x.api.result(in.Body.Result, "body")
 	if err != nil {
 		return nil, err

@@ -16,6 +16,12 @@ import (
 // attached has the codes of endpoints that name an execution.
 var attached = []semel.Code{semel.CodeNotFound, semel.CodeForbidden, semel.CodeLeaseLost, semel.CodeAlreadyEnded, semel.CodeUnknown}
 
+// onExecution is a request about an execution; it may have no body if B is a pointer.
+type onExecution[B any] struct {
+	Execution string `path:"execution" maxLength:"8192" doc:"The name of the execution, from the answer to begin."`
+	Body      B
+}
+
 type executionInput struct {
 	Execution string `path:"execution" maxLength:"8192" doc:"The name of the execution, from the answer to begin."`
 }

@@ -93,19 +93,10 @@ func (b *builder) laterRoutes(settled []semel.Code) {
 	})
 }
 
-func compensateRecord(x *exchange, in *reasonInput) (*recordOutput, error) {
-	id, err := x.overseen(in.ID)
-	if err != nil {
-		return nil, err
-	}
-	rec, err := x.api.engine.Compensate(x.ctx(), id, x.caller.Principal, in.Body.Reason)
-	switch {
-	case errors.Is(err, semel.ErrNotFound):
-		return nil, x.noRecord()
-	case err != nil:
-		return nil, err
-	}
-	return &recordOutput{wire.RecordBody{Record: wire.RecordOf(&rec)}}, nil
+func compensateRecord(x *exchange, in *onRecord[wire.Reasoned]) (*recordOutput, error) {
+	return x.change(in.ID, func(id semel.ID) (semel.Record, error) {
+		return x.api.engine.Compensate(x.ctx(), id, x.caller.Principal, in.Body.Reason)
+	})
 }
 
 // settleMessage lets an operator decide about a message, by [dispatch.Replay] or
@@ -113,16 +104,7 @@ func compensateRecord(x *exchange, in *reasonInput) (*recordOutput, error) {
 func (x *exchange) settleMessage(in *messageInput,
 	settle func(ctx context.Context, s dispatch.Settler, call semel.ID, id, reason string) (semel.Record, error),
 ) (*recordOutput, error) {
-	id, err := x.overseen(in.ID)
-	if err != nil {
-		return nil, err
-	}
-	rec, err := settle(x.ctx(), x.api.engine.Door(), id, in.Message, in.Body.Reason)
-	switch {
-	case errors.Is(err, semel.ErrNotFound):
-		return nil, x.noRecord()
-	case err != nil:
-		return nil, err
-	}
-	return &recordOutput{wire.RecordBody{Record: wire.RecordOf(&rec)}}, nil
+	return x.change(in.ID, func(id semel.ID) (semel.Record, error) {
+		return settle(x.ctx(), x.api.engine.Door(), id, in.Message, in.Body.Reason)
+	})
 }

@@ -74,25 +74,10 @@ type searchInput struct {
 
 type searchOutput struct{ Body wire.Page }
 
-type settleInput struct {
+// onRecord is an operator's request about a record.
+type onRecord[B any] struct {
 	ID   string `path:"id" maxLength:"8192" doc:"The record's id."`
-	Body wire.Settling
-}
-
-// forcedInput is for changes of records whose operation the service may not have.
-type forcedInput struct {
-	ID   string `path:"id" maxLength:"8192" doc:"The record's id."`
-	Body wire.Forced
-}
-
-type purgeInput struct {
-	ID   string `path:"id" maxLength:"8192" doc:"The record's id."`
-	Body wire.Purging
-}
-
-type reasonInput struct {
-	ID   string `path:"id" maxLength:"8192" doc:"The record's id."`
-	Body wire.Reasoned
+	Body B
 }
 
 func (b *builder) operatorRoutes() {
@@ -109,7 +94,7 @@ func (b *builder) operatorRoutes() {
 		OperationID: "releaseRecord", Method: http.MethodPost, Path: "/v1/records/{id}/release", Tags: []string{"records"},
 		Summary:     "Let the next delivery run a held record again, although nobody knows what happened",
 		Description: "This may repeat what the attempt did. Open effects must be settled first.",
-	}, Operator, settled, func(x *exchange, in *forcedInput) (*recordOutput, error) {
+	}, Operator, settled, func(x *exchange, in *onRecord[wire.Forced]) (*recordOutput, error) {
 		return x.settle(in.ID, semel.Settlement{Outcome: semel.DispositionAbandoned, Force: in.Body.Force}, in.Body.Reason)
 	})
 	route(b, huma.Operation{
@@ -147,16 +132,26 @@ func searchRecords(x *exchange, in *searchInput) (*searchOutput, error) {
 	return out, nil
 }
 
-// overseen reads the name of a record that an operator may change.
-func (x *exchange) overseen(text string) (semel.ID, error) {
-	id, err := x.named(text)
-	if err == nil && !x.oversees(id.Tenant) {
-		err = x.noRecord()
+// change lets an operator change the record with a name, and answers with what it is then.
+func (x *exchange) change(name string, f func(id semel.ID) (semel.Record, error)) (*recordOutput, error) {
+	id, err := x.named(name)
+	if err != nil {
+		return nil, err
 	}
-	return id, err
+	if !x.oversees(id.Tenant) {
+		return nil, x.noRecord()
+	}
+	rec, err := f(id)
+	switch {
+	case errors.Is(err, semel.ErrNotFound):
+		return nil, x.noRecord()
+	case err != nil:
+		return nil, err
+	}
+	return &recordOutput{wire.RecordBody{Record: wire.RecordOf(&rec)}}, nil
 }
 
-func settleRecord(x *exchange, in *settleInput) (*recordOutput, error) {
+func settleRecord(x *exchange, in *onRecord[wire.Settling]) (*recordOutput, error) {
 	body := &in.Body
 	s := semel.Settlement{Outcome: body.Outcome, Failure: (*store.Failure)(body.Error), Force: body.Force}
 	hasResult := body.JSON != nil || body.Bytes != nil || answered(body)
@@ -191,40 +186,25 @@ func settleRecord(x *exchange, in *settleInput) (*recordOutput, error) {
 	return x.settle(in.ID, s, body.Reason)
 }
 
-func (x *exchange) settle(text string, s semel.Settlement, reason string) (*recordOutput, error) {
-	id, err := x.overseen(text)
-	if err == nil {
-		err = x.fits(id, &s)
-	}
-	if err != nil {
-		return nil, err
-	}
-	for i := range s.Messages {
-		if err := x.api.maySend(id, s.Messages[i].Destination); err != nil {
-			return nil, err
+func (x *exchange) settle(name string, s semel.Settlement, reason string) (*recordOutput, error) {
+	return x.change(name, func(id semel.ID) (semel.Record, error) {
+		if err := x.fits(id, &s); err != nil {
+			return semel.Record{}, err
 		}
-	}
-	s.Who = x.caller.who()
-	rec, err := x.api.engine.Settle(x.ctx(), id, s, reason)
-	switch {
-	case errors.Is(err, semel.ErrNotFound):
-		return nil, x.noRecord()
-	case err != nil:
-		return nil, err
-	}
-	return &recordOutput{wire.RecordBody{Record: wire.RecordOf(&rec)}}, nil
+		for i := range s.Messages {
+			if err := x.api.maySend(id, s.Messages[i].Destination); err != nil {
+				return semel.Record{}, err
+			}
+		}
+		s.Who = x.caller.who()
+		return x.api.engine.Settle(x.ctx(), id, s, reason)
+	})
 }
 
-func purgeRecord(x *exchange, in *purgeInput) (*struct{}, error) {
-	id, err := x.overseen(in.ID)
-	if err != nil {
-		return nil, err
-	}
+func purgeRecord(x *exchange, in *onRecord[wire.Purging]) (*struct{}, error) {
 	why := semel.Removal{Reason: in.Body.Reason, Who: x.caller.who(), Force: in.Body.Force, EraseEvidence: in.Body.EraseEvidence}
-	if err := x.api.engine.Purge(x.ctx(), id, why); errors.Is(err, semel.ErrNotFound) {
-		return nil, x.noRecord()
-	} else if err != nil {
-		return nil, err
-	}
-	return nil, nil
+	_, err := x.change(in.ID, func(id semel.ID) (semel.Record, error) {
+		return semel.Record{}, x.api.engine.Purge(x.ctx(), id, why)
+	})
+	return nil, err
 }
