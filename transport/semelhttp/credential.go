@@ -3,7 +3,6 @@ package semelhttp
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"net/http"
 	"slices"
 	"strings"
@@ -49,10 +48,10 @@ func newCredentials(names []string) credentials {
 func (c *credentials) digest(r *http.Request) string {
 	var stack [512]byte
 	const version = "semel-credential-2"
-	b := append(stack[:0], version...)
+	b := append(stack[:0], version...) // what follows is framed, so that no value can imitate a second credential
 	for _, name := range c.headers {
 		if values := r.Header[name]; !blank(values) {
-			b = appendCredential(b, name, values)
+			b = appendValues(canon.Frame(b, name), values)
 		}
 	}
 	for _, name := range c.cookies {
@@ -61,7 +60,7 @@ func (c *credentials) digest(r *http.Request) string {
 			values = append(values, cookie.Value)
 		}
 		if !blank(values) {
-			b = appendCredential(b, cookiePrefix+name, values)
+			b = appendValues(canon.Frame(b, cookiePrefix+name), values)
 		}
 	}
 	if len(b) == len(version) {
@@ -72,17 +71,6 @@ func (c *credentials) digest(r *http.Request) string {
 	copy(text[:], digestPrefix)
 	base64.RawURLEncoding.Encode(text[len(digestPrefix):], sum[:])
 	return string(text[:])
-}
-
-// appendCredential frames everything by its length, so that no value can imitate a second
-// credential.
-func appendCredential(b []byte, name string, values []string) []byte {
-	b = canon.Frame(b, name)
-	b = binary.AppendUvarint(b, uint64(len(values)))
-	for _, v := range values {
-		b = canon.Frame(b, v)
-	}
-	return b
 }
 
 func blank(values []string) bool {

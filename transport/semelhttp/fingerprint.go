@@ -268,11 +268,9 @@ func (h *handler) digestSmall(r *http.Request, mode BodyMode, body []byte, sc *s
 			return store.NewFingerprint(semel.SchemeForm, sha256.Sum256(sc.digest))
 		}
 	case BodyMultipart:
-		if boundary, ok := boundaryOf(r.Header); ok && fewHeaders(bytes.NewReader(body), boundary) {
-			if b, err := appendParts(sc.digest, bytes.NewReader(body), boundary); err == nil {
-				sc.digest = b
-				return store.NewFingerprint(semel.SchemeParts, sha256.Sum256(b))
-			}
+		if b, ok := appendMultipart(sc.digest, r.Header, func() io.Reader { return bytes.NewReader(body) }); ok {
+			sc.digest = b
+			return store.NewFingerprint(semel.SchemeParts, sha256.Sum256(b))
 		}
 	}
 	sc.digest = append(sc.digest[:target], body...)
@@ -283,23 +281,14 @@ func (h *handler) digestSmall(r *http.Request, mode BodyMode, body []byte, sc *s
 func (h *handler) digestLarge(r *http.Request, mode BodyMode, s *spool, sc *scratch) (semel.Fingerprint, error) {
 	switch mode {
 	case BodyMultipart:
-		if boundary, ok := boundaryOf(r.Header); ok && fewHeaders(s.reader(), boundary) {
-			if b, err := appendParts(sc.digest, s.reader(), boundary); err == nil {
-				return store.NewFingerprint(semel.SchemeParts, sha256.Sum256(b)), nil
-			}
+		if b, ok := appendMultipart(sc.digest, r.Header, s.reader); ok {
+			return store.NewFingerprint(semel.SchemeParts, sha256.Sum256(b)), nil
 		}
 	case BodyJSON, BodyForm:
-		// These can only be parsed whole. A slot bounds how many large ones are in memory
-		// at a time.
-		select {
-		case h.guard.large <- struct{}{}:
-		case <-r.Context().Done():
-			return semel.Fingerprint{}, r.Context().Err()
-		}
-		defer func() { <-h.guard.large }()
-		text := make([]byte, s.size)
-		if _, err := io.ReadFull(s.reader(), text); err != nil {
-			return semel.Fingerprint{}, errSpool
+		text, free, err := h.text(r, s) // they can't be parsed in pieces
+		defer free()
+		if err != nil {
+			return semel.Fingerprint{}, err
 		}
 		fp := h.digestSmall(r, mode, text, sc)
 		sc.digest = nil // too large to keep

@@ -16,11 +16,16 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// boundaryOf is the boundary in the Content-Type.
-func boundaryOf(header http.Header) (string, bool) {
+// appendMultipart is appendParts for a body with the header, which is read twice. It reports
+// false if the body can't be compared by its parts.
+func appendMultipart(b []byte, header http.Header, body func() io.Reader) ([]byte, bool) {
 	_, params, err := mime.ParseMediaType(header.Get("Content-Type"))
 	boundary := params["boundary"]
-	return boundary, err == nil && boundary != ""
+	if err != nil || boundary == "" || !fewHeaders(body(), boundary) {
+		return b, false
+	}
+	b, err = appendParts(b, body(), boundary)
+	return b, err == nil
 }
 
 // maxParts is how many parts a body may have to be compared by its parts. A body with
@@ -81,11 +86,7 @@ func appendParts(b []byte, body io.Reader, boundary string) ([]byte, error) {
 		}
 		b = binary.AppendUvarint(b, uint64(len(part.Header)))
 		for _, name := range slices.Sorted(maps.Keys(part.Header)) {
-			b = canon.Frame(b, name)
-			b = binary.AppendUvarint(b, uint64(len(part.Header[name])))
-			for _, v := range part.Header[name] {
-				b = canon.Frame(b, v)
-			}
+			b = appendValues(canon.Frame(b, name), part.Header[name])
 		}
 		content.Reset()
 		if chunk == nil {

@@ -299,23 +299,33 @@ func (c *capture) learned() store.Attributes {
 	return p.find(&selector.Input{JSON: doc}, p.answers)
 }
 
-// text is the whole body, in memory of its own if part of it is in a file. A slot bounds how
-// many of those there are at a time.
-func (h *handler) text(r *http.Request, s *spool) ([]byte, error) {
+// pick is [picks.pick] for a body that was read.
+func (h *handler) pick(r *http.Request, s *spool) (picked, string, error) {
+	free := func() {}
+	defer func() { free() }()
+	return h.picks.pick(h, r, func() (text []byte, err error) {
+		text, free, err = h.text(r, s)
+		return text, err
+	})
+}
+
+// text is the whole body, in memory of its own if part of it is in a file. A slot, until it
+// is freed, bounds how many of those there are at a time.
+func (h *handler) text(r *http.Request, s *spool) (text []byte, free func(), err error) {
 	if s.file == nil {
-		return s.data, nil
+		return s.data, func() {}, nil
 	}
 	select {
 	case h.guard.large <- struct{}{}:
 	case <-r.Context().Done():
-		return nil, r.Context().Err()
+		return nil, func() {}, r.Context().Err()
 	}
-	defer func() { <-h.guard.large }()
-	text := make([]byte, s.size)
+	free = func() { <-h.guard.large }
+	text = make([]byte, s.size)
 	if _, err := io.ReadFull(s.reader(), text); err != nil {
-		return nil, errSpool
+		return nil, free, errSpool
 	}
-	return text, nil
+	return text, free, nil
 }
 
 // keyNotFound is what a caller is told whose request has no key where the route looks.

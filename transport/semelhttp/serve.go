@@ -94,7 +94,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, key string, inva
 	found := picked{key: key}
 	if h.picks != nil {
 		var fault string
-		found, fault, err = h.picks.pick(h, r, func() ([]byte, error) { return h.text(r, &sc.spool) })
+		found, fault, err = h.pick(r, &sc.spool)
 		switch {
 		case err != nil:
 			return told{code: h.refuseBody(w, err)}
