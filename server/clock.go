@@ -52,31 +52,26 @@ const lookAtClock = 2 * time.Second
 // watchClock logs when the clock that the store's is kept by is found to have been set, and
 // when the store follows it.
 func (s *Server) watchClock(ctx context.Context) {
-	tick := time.NewTicker(lookAtClock)
-	defer tick.Stop()
 	var was store.ClockState
-	for {
-		if st, now, ok := s.clockState(ctx); ok {
-			since := slog.Time("since", st.Since.Time())
-			switch {
-			case st.Held > 0 && (st.Since != was.Since || was.Held == 0):
-				s.log.Warn("the clock of the store went ahead and isn't followed yet: nothing expires or is purged early",
-					slog.Duration("by", st.Held), since, slog.Time("until", st.Until.Time()), slog.String("end_it_by", "semel store accept-clock"))
-			case st.Held == 0 && was.Held > 0 && st.Leap.At > was.Since:
-				s.log.Warn("the time of the store follows its clock again, which went ahead", slog.Duration("by", st.Leap.By), slog.Time("now", now.Time()))
-			case st.Since == 0 && was.Since != 0:
-				s.log.Info("the clock of the store is right again")
-			case st.Held == 0 && st.Since != was.Since:
-				s.log.Warn("the clock of the store was put back: the store's time goes on ahead of it", slog.Duration("by", st.Back), since)
-			}
-			was = st
-		}
-		select {
-		case <-ctx.Done():
+	every(ctx, lookAtClock, func() {
+		st, now, ok := s.clockState(ctx)
+		if !ok {
 			return
-		case <-tick.C:
 		}
-	}
+		since := slog.Time("since", st.Since.Time())
+		switch {
+		case st.Held > 0 && (st.Since != was.Since || was.Held == 0):
+			s.log.Warn("the clock of the store went ahead and isn't followed yet: nothing expires or is purged early",
+				slog.Duration("by", st.Held), since, slog.Time("until", st.Until.Time()), slog.String("end_it_by", "semel store accept-clock"))
+		case st.Held == 0 && was.Held > 0 && st.Leap.At > was.Since:
+			s.log.Warn("the time of the store follows its clock again, which went ahead", slog.Duration("by", st.Leap.By), slog.Time("now", now.Time()))
+		case st.Since == 0 && was.Since != 0:
+			s.log.Info("the clock of the store is right again")
+		case st.Held == 0 && st.Since != was.Since:
+			s.log.Warn("the clock of the store was put back: the store's time goes on ahead of it", slog.Duration("by", st.Back), since)
+		}
+		was = st
+	})
 }
 
 // serveAcceptClock has the store follow its clock now, for an admin.

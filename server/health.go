@@ -126,12 +126,11 @@ func (s *Server) watchWrites(ctx context.Context) {
 	if w == nil {
 		return
 	}
-	tick := time.NewTicker(lookAtWrites)
-	defer tick.Stop()
-	for refused := false; ; {
+	refused := false
+	every(ctx, lookAtWrites, func() {
 		probe, cancel := context.WithTimeout(ctx, probeTime)
+		defer cancel()
 		err := w.CheckWrites(probe)
-		cancel()
 		switch now := err != nil; {
 		case now == refused || ctx.Err() != nil:
 		case now:
@@ -140,6 +139,15 @@ func (s *Server) watchWrites(ctx context.Context) {
 			s.log.Info("the store accepts writes again")
 		}
 		refused = err != nil
+	})
+}
+
+// every calls f now, and then after each pause until ctx ends.
+func every(ctx context.Context, pause time.Duration, f func()) {
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		f()
 		select {
 		case <-ctx.Done():
 			return
@@ -165,10 +173,8 @@ func issuers(states []auth.KeyState) check {
 // watchKeys keeps the keys of issuers fresh, and logs when that begins to fail and when
 // it succeeds again.
 func (s *Server) watchKeys(ctx context.Context) {
-	tick := time.NewTicker(auth.RefreshEvery)
-	defer tick.Stop()
 	failing := map[string]bool{}
-	for {
+	every(ctx, auth.RefreshEvery, func() {
 		a := s.current().auth
 		a.Refresh(ctx)
 		for _, state := range a.KeyStates() {
@@ -179,12 +185,7 @@ func (s *Server) watchKeys(ctx context.Context) {
 			}
 			failing[state.Issuer] = state.Err != nil
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }
 
 // noteSweep keeps the last sweep. One that looked ahead and found no trouble says nothing
@@ -258,21 +259,14 @@ func (s *Server) durability() (store.Durability, error) {
 // watchDurability reads the store's settings, and the free space on its disk, every
 // minute, because both can change at any time. It logs changes.
 func (s *Server) watchDurability(ctx context.Context) {
-	tick := time.NewTicker(time.Minute)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	every(ctx, time.Minute, func() {
 		s.watchRoom()
 		before := s.reading.Load()
 		now := s.readDurability(ctx)
 		if before.Level != now.Level || len(before.Unsafe) != len(now.Unsafe) || (before.err == nil) != (now.err == nil) {
 			s.log.Warn("the store's durability has changed", slog.String("level", string(now.Level)), slog.Any("unsafe", now.Unsafe), slog.Any("error", now.err))
 		}
-	}
+	})
 }
 
 func (s *Server) readDurability(ctx context.Context) *durabilityReading {
