@@ -179,18 +179,8 @@ func (v *view) at(path []step) *node {
 
 // fill is the text of a template with the values of its places.
 func (v *view) fill(t template) (string, error) {
-	var b strings.Builder
-	for _, s := range t {
-		text := s.literal
-		if s.place != nil {
-			var err error
-			if text, err = v.value(s.place); err != nil {
-				return "", err
-			}
-		}
-		b.WriteString(text)
-	}
-	return b.String(), nil
+	b, err := v.bytes(t)
+	return string(b), err
 }
 
 // bytes is fill for what is signed, which is often the whole body.
