@@ -69,6 +69,7 @@ func (c *checker) value(path string, v reflect.Value, f Field) {
 		for i := range v.Len() {
 			c.value(fmt.Sprintf("%s[%d]", path, i), v.Index(i), f.item())
 		}
+		c.unique(path, v)
 	case f.Required && v.IsZero() && (!written || v.Kind() == reflect.String), f.Required && v.Kind() == reflect.Slice && v.Len() == 0:
 		c.Add(path, f.Name+none, "")
 	case v.Kind() == reflect.String && v.Len() == 0 && (!written || f.Enum == nil):
@@ -83,6 +84,23 @@ func (c *checker) value(path string, v reflect.Value, f Field) {
 		}
 	case f.Range != "":
 		c.checkRange(path, v, f)
+	}
+}
+
+// unique reports the items of a list that have a text which only one may have.
+func (c *checker) unique(path string, list reflect.Value) {
+	if list.Type().Elem().Kind() != reflect.Struct {
+		return
+	}
+	for _, f := range Fields(list.Type().Elem()) {
+		first := map[string]string{}
+		for i := 0; i < list.Len() && f.Unique != ""; i++ {
+			item, text := fmt.Sprintf("%s[%d]", path, i), list.Index(i).FieldByIndex(f.Index).String()
+			if other, twice := first[text]; twice && text != "" {
+				c.Add(Join(item, f.Name), fmt.Sprintf("%s has the %s %q too", other, f.Name, text), f.Unique)
+			}
+			first[text] = item
+		}
 	}
 }
 

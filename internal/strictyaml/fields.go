@@ -25,6 +25,9 @@ type Field struct {
 	// With names a member of the same section that must be given with this one, and after
 	// a comma what it is.
 	With string
+	// Unique says that no two items of a list may have the same text here, and is the
+	// hint if they do.
+	Unique string
 	// Format names, in [Report.Formats], what a text that isn't empty must be.
 	Format string
 	// Flag is the command line flag that sets it.
@@ -57,7 +60,7 @@ func Fields(t reflect.Type) []Field {
 			continue
 		}
 		f := Field{
-			Index: field.Index, Name: name, Default: tag.Get("default"), Range: tag.Get("range"), Format: tag.Get("format"), Most: tag.Get("most"), With: tag.Get("with"), Flag: tag.Get("flag"), Secret: tag.Get("secret"),
+			Index: field.Index, Name: name, Default: tag.Get("default"), Range: tag.Get("range"), Format: tag.Get("format"), Most: tag.Get("most"), With: tag.Get("with"), Unique: tag.Get("unique"), Flag: tag.Get("flag"), Secret: tag.Get("secret"),
 			Required: tag.Get("required") != "", Single: tag.Get("single") != "", Pairs: tag.Get("pairs") != "", Distinct: tag.Get("empty") == "distinct",
 		}
 		if enum := tag.Get("enum"); enum != "" {

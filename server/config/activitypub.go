@@ -24,7 +24,7 @@ import (
 // activities; see [activitypub.Inbox].
 type ActivityPub struct {
 	// Name of the inbox, which tells its activities from those of others.
-	Name string `json:"name" default:"inbox"`
+	Name string `json:"name" default:"inbox" unique:"write another name, or their activities would be the same"`
 	// URL of an actor, with {actor} for its name, such as https://social.example/actors/{actor}. Its inbox is below it, at /inbox. No route can hide it.
 	ActorsURL string `json:"actors_url" required:"true"`
 	// Names of the actors that there are. An activity for another gets 404.
@@ -159,13 +159,8 @@ var inboxName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 // activitypub checks the inboxes. Secrets are read, so that a bad one is found before the
 // service starts with it.
 func (v *validator) activitypub() {
-	names := map[string]string{}
 	for i := range v.c.ActivityPub {
 		a, at := &v.c.ActivityPub[i], fmt.Sprintf("activitypub[%d]", i)
-		if first, twice := names[a.Name]; twice {
-			v.bad(at+".name", "write a name, such as "+a.Name+"-2", "%s has the name %q too, so their activities would be the same", first, a.Name)
-		}
-		names[a.Name] = at
 		if !inboxName.MatchString(a.Name) {
 			v.bad(at+".name", "write small letters, digits and -", "%q is not the name of an inbox", a.Name)
 		}

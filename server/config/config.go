@@ -155,7 +155,7 @@ func (c *Config) OpenAdmin() bool {
 // Token is a caller with a bearer token.
 type Token struct {
 	// Name of the token in logs and decisions.
-	Name string `json:"name" required:"true"`
+	Name string `json:"name" required:"true" unique:"a name is of one token"`
 	// SHA-256 of the token, as 64 hexadecimal digits.
 	SHA256 string `json:"sha256,omitzero" secret:"digest"`
 	// File that has the token itself, instead of sha256. White space around it is ignored.
@@ -207,7 +207,7 @@ type RoleValue struct {
 // ClientCert is a caller with a client certificate.
 type ClientCert struct {
 	// Subject of the certificate, such as CN=shop,O=Acme.
-	Subject string `json:"subject" required:"true"`
+	Subject string `json:"subject" required:"true" unique:"a subject names one caller"`
 	// Tenant of the caller. Defaults to auth.default_tenant.
 	Tenant string `json:"tenant,omitzero"`
 	// Who the caller acts as. Defaults to the subject.
@@ -234,7 +234,7 @@ type TrustedHeader struct {
 // [semel.Operation] for what the settings mean.
 type Operation struct {
 	// Name of the operation, with its version where it has one, such as payments.charge@2.
-	Name string `json:"name" required:"true"`
+	Name string `json:"name" required:"true" unique:"write a version to make it another, such as NAME@2"`
 	// I0 only reads, I1 is strict, I2 is bounded by its window, I3 has effects that need shields.
 	Class semel.Class `json:"class" default:"I1" enum:"I0,I1,I2,I3"`
 	// The operation moves money: the window is at least 24h and defaults to 7d, failures are replayed unless on_failure says otherwise, and records are archived unless archive says otherwise.
@@ -456,7 +456,7 @@ type Dispatch struct {
 // Destination is a webhook that gets messages; see [dispatch.Destination].
 type Destination struct {
 	// Name of the destination, as the calls that send to it write it.
-	Name string `json:"name" required:"true"`
+	Name string `json:"name" required:"true" unique:"a destination has one URL"`
 	// Where messages are posted to: an http or https URL.
 	URL string `json:"url" required:"true" secret:"url" format:"http"`
 	// Operations whose calls may send to it. A name that ends in * stands for all with that prefix.

@@ -39,7 +39,7 @@ type Forrst struct {
 // ForrstFunction is a function that can be called over Forrst.
 type ForrstFunction struct {
 	// Name of the function, such as payments.charge.
-	Name string `json:"name" required:"true"`
+	Name string `json:"name" required:"true" unique:"add its versions there"`
 	// Versions that can be called, such as 1.0.0.
 	Versions []string `json:"versions" required:"true"`
 	// Name of the operation. One of class I0 only reads and has no key. Defaults to default where there is an operation of that name.
@@ -129,13 +129,8 @@ func (v *validator) forrstFunctions(at string, list []ForrstFunction) {
 	for _, op := range v.c.Operations {
 		operations = append(operations, op.Name)
 	}
-	names := map[string]int{}
 	for i, fn := range list {
 		at := fmt.Sprintf("%s[%d]", at, i)
-		if first, twice := names[fn.Name]; twice && fn.Name != "" {
-			v.bad(at+".name", "add its versions there", "item %d has the name %q too", first, fn.Name)
-		}
-		names[fn.Name] = i
 		if strings.HasPrefix(fn.Name, "forrst.") || strings.HasPrefix(fn.Name, "urn:cline:forrst:") {
 			v.bad(at+".name", "", "names like %q are Forrst's own", fn.Name)
 		}

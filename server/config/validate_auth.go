@@ -50,13 +50,9 @@ func (v *validator) keys(path string, j JWT) {
 }
 
 func (v *validator) tokens() {
-	names, digests := map[string]string{}, map[string]string{}
+	digests := map[string]string{}
 	for i, t := range v.c.Auth.Tokens {
 		path := fmt.Sprintf("auth.tokens[%d]", i)
-		if first, twice := names[t.Name]; twice && t.Name != "" {
-			v.bad(path+".name", "", "%s has the name %q too", first, t.Name)
-		}
-		names[t.Name] = path
 		if t.SHA256 == "" {
 			continue
 		}
@@ -83,13 +79,8 @@ func (v *validator) clientCerts() {
 	if len(certs) > 0 && v.c.Listen.TLS.ClientCA == "" && v.c.Admin.TLS.ClientCA == "" {
 		v.bad("auth.mtls", "add client_ca to listen.tls or admin.tls", "no listener asks for client certificates")
 	}
-	first := map[string]string{}
 	for i, m := range certs {
 		path := fmt.Sprintf("auth.mtls[%d]", i)
-		if other, twice := first[m.Subject]; twice && m.Subject != "" {
-			v.bad(path+".subject", "a subject names one caller", "%s has the same subject", other)
-		}
-		first[m.Subject] = path
 		if m.Subject != "" && !strings.Contains(m.Subject, "=") {
 			v.bad(path+".subject", "write CN="+m.Subject, "%q is not a subject such as CN=shop,O=Acme", m.Subject)
 		}

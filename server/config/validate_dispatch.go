@@ -13,13 +13,8 @@ import (
 // dispatch checks where messages go. It reads secrets, so that a bad one is found before
 // the service starts with it.
 func (v *validator) dispatch() {
-	names := map[string]string{}
 	for i := range v.c.Dispatch.Destinations {
 		d, path := &v.c.Dispatch.Destinations[i], fmt.Sprintf("dispatch.destinations[%d]", i)
-		if first, twice := names[d.Name]; twice && d.Name != "" {
-			v.bad(path+".name", "a destination has one URL", "%s has the name %q too", first, d.Name)
-		}
-		names[d.Name] = path
 		v.senders(path+".operations", d.Operations)
 		v.secrets(path+".secret_files", d.SecretFiles)
 		v.rate(path+".rate", Rate(d.Rate))

@@ -17,13 +17,8 @@ import (
 // operations checks the declared operations. The engine's own check comes last, for
 // everything that this one doesn't check.
 func (v *validator) operations() {
-	names := map[string]string{}
 	for i, op := range v.c.Operations {
 		path := fmt.Sprintf("operations[%d]", i)
-		if first, twice := names[op.Name]; twice && op.Name != "" {
-			v.bad(path+".name", "a version makes it another: "+op.Name+"@2", "%s has the name %q too", first, op.Name)
-		}
-		names[op.Name] = path
 		before := len(v.List)
 		v.operation(path, op)
 		if _, err := op.Policy(); err != nil && len(v.List) == before && !v.faultyBelow(path) {

@@ -43,7 +43,7 @@ type WhatsApp struct {
 // WhatsAppNumber is a phone number and its tenant.
 type WhatsAppNumber struct {
 	// Id of the phone number, as WhatsApp gave it: digits, in quotes.
-	PhoneNumberID string `json:"phone_number_id" required:"true"`
+	PhoneNumberID string `json:"phone_number_id" required:"true" unique:"a number belongs to one tenant"`
 	// Tenant whose number it is. Defaults to auth.default_tenant.
 	Tenant string `json:"tenant,omitzero"`
 	// Rights of everybody who sends a message to this number, as the registry of commands names them.
@@ -147,13 +147,8 @@ func (v *validator) whatsappSecrets(at string, w *WhatsApp) {
 }
 
 func (v *validator) numbers(at string, numbers []WhatsAppNumber) {
-	first := map[string]string{}
 	for i := range numbers {
 		n, path := &numbers[i], fmt.Sprintf("%s[%d]", at, i)
-		if other, twice := first[n.PhoneNumberID]; twice && n.PhoneNumberID != "" {
-			v.bad(path+".phone_number_id", "a number belongs to one tenant", "%s has the number %s too", other, n.PhoneNumberID)
-		}
-		first[n.PhoneNumberID] = path
 		if n.PhoneNumberID != "" && !phoneNumberID.MatchString(n.PhoneNumberID) {
 			v.bad(path+".phone_number_id", "it is the id that WhatsApp shows beside the number", "%q has characters that aren't digits", n.PhoneNumberID)
 		}
