@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +23,7 @@ import (
 // activities; see [activitypub.Inbox].
 type ActivityPub struct {
 	// Name of the inbox, which tells its activities from those of others.
-	Name string `json:"name" default:"inbox" unique:"write another name, or their activities would be the same"`
+	Name string `json:"name" default:"inbox" format:"inbox" unique:"write another name, or their activities would be the same"`
 	// URL of an actor, with {actor} for its name, such as https://social.example/actors/{actor}. Its inbox is below it, at /inbox. No route can hide it.
 	ActorsURL string `json:"actors_url" required:"true"`
 	// Names of the actors that there are. An activity for another gets 404.
@@ -154,16 +153,11 @@ func (a *ActivityPub) Serves(path string) bool {
 	return serves
 }
 
-var inboxName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-
 // activitypub checks the inboxes. Secrets are read, so that a bad one is found before the
 // service starts with it.
 func (v *validator) activitypub() {
 	for i := range v.c.ActivityPub {
 		a, at := &v.c.ActivityPub[i], fmt.Sprintf("activitypub[%d]", i)
-		if !inboxName.MatchString(a.Name) {
-			v.bad(at+".name", "write small letters, digits and -", "%q is not the name of an inbox", a.Name)
-		}
 		if a.ActorsURL != "" {
 			v.actorsURL(at+".actors_url", a.ActorsURL)
 		}

@@ -18,6 +18,7 @@ var formats = map[string]strictyaml.Format{
 	"header":   headerMistake,
 	"host":     pattern(hostName, "%q is not a host name", "write a name without scheme and port"),
 	"http":     func(text string) (mistake, hint string) { return urlMistake(text, "http", "https") },
+	"inbox":    pattern(`^[a-z0-9]+(-[a-z0-9]+)*$`, "%q is not the name of an inbox", "write small letters, digits and -"),
 	"instance": pattern(instanceHost, "%q is not a host in small letters", "write such as social.example, *.example or *"),
 	"urn":      pattern(`^urn:`, "%q is not a URN", "write such as urn:forrst:ext:dry-run"),
 }

@@ -33,8 +33,7 @@ func (v *validator) evidence() {
 // commands checks that commands come from known callers and keep evidence. Senders of
 // WhatsApp messages are known without auth.
 func (v *validator) commands() {
-	a := &v.c.Auth
-	if !v.c.Commands.WhatsApp.On() && len(a.Tokens) == 0 && len(a.JWT) == 0 && len(a.MTLS) == 0 && len(a.TrustedHeader.From) == 0 {
+	if !v.c.Commands.WhatsApp.On() && !v.c.Auth.Configured() {
 		v.bad("commands.registry", "configure auth", "commands need known callers, and nothing says how to identify them")
 	}
 	if v.c.Evidence.KeyFile == "" {
