@@ -135,12 +135,9 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	if r.EraseEvidence && (e.extras.Evidence == nil || e.opts.Witness == nil) {
 		return &Error{Code: CodeUnsupported, Message: "evidence can't be erased here: this program doesn't write the evidence log"}
 	}
-	op, known := e.handles(id.Operation)
-	if !known && !r.Force {
-		return errUnknownHere(id.Operation)
-	}
-	if !known {
-		op = e.policyOf(id.Operation)
+	op, err := e.operationFor(id.Operation, r.Force)
+	if err != nil {
+		return err
 	}
 	rec, err := e.get(ctx, id)
 	if err != nil {
@@ -202,8 +199,4 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 		e.events.Purged(Event{Count: n, ID: id, By: store.ByOperator, Who: r.Who, Reason: r.Reason})
 	}
 	return nil
-}
-
-func errUnknownHere(operation string) error {
-	return &Error{Code: CodeUnknownOperation, Message: "operation " + operation + " is not registered here: ask a program that knows it, or force it"}
 }

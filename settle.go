@@ -50,12 +50,9 @@ type Settlement struct {
 // refused with [CodeIllegalTransition], and one of an operation that isn't
 // registered here with [CodeUnknownOperation], unless it is forced.
 func (e *Engine) Settle(ctx context.Context, id ID, s Settlement, reason string) (Record, error) {
-	op, known := e.handles(id.Operation)
-	if !known && !s.Force {
-		return Record{}, errUnknownHere(id.Operation)
-	}
-	if !known {
-		op = e.policyOf(id.Operation)
+	op, err := e.operationFor(id.Operation, s.Force)
+	if err != nil {
+		return Record{}, err
 	}
 	rec, err := e.get(ctx, id)
 	if err != nil {
@@ -66,6 +63,19 @@ func (e *Engine) Settle(ctx context.Context, id ID, s Settlement, reason string)
 	}
 	next, err := e.settle(ctx, op, rec, s, store.Settled{By: store.ByOperator, Who: s.Who, Reason: reason})
 	return *next, err
+}
+
+// operationFor is the operation whose records an operator settles or purges. One that isn't
+// registered has to be forced, since this program may not know its policy.
+func (e *Engine) operationFor(name string, force bool) (*operation, error) {
+	op, known := e.handles(name)
+	switch {
+	case known:
+		return op, nil
+	case force:
+		return e.policyOf(name), nil
+	}
+	return nil, &Error{Code: CodeUnknownOperation, Message: "operation " + name + " is not registered here: ask a program that knows it, or force it"}
 }
 
 // policyOf is the registered operation, or the defaults for one that isn't registered
