@@ -96,8 +96,8 @@ func (d *delivery) answer(ctx context.Context) error {
 	case InFlight:
 		age, lease := d.at.now.Sub(cur.StartedAt), cur.LeaseUntil.Sub(d.at.now)
 		if cur.Revision.IsZero() || cur.State.Terminal() {
-			// It is in another's transaction, where nobody can see it, or what has to come
-			// first hasn't begun.
+			// There is no lease to go by: the attempt is in another caller's open transaction,
+			// or the call waits for an earlier one of its sequence that isn't running.
 			age, lease = 0, d.op.Lease
 		}
 		ans.RetryAfter = d.op.latency.retryAfter(age, lease)

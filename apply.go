@@ -134,9 +134,9 @@ func (e *Engine) replace(ctx context.Context, op *operation, cur, next *Record, 
 	return stored, applied, err
 }
 
-// goOn writes next in place of rec, so that no other engine does the work that rec is due for,
-// and then does it in the background, if one of the places for such work is free. It reports
-// whether it does.
+// goOn starts in the background the work that rec is due for, if one of the places for such
+// work is free, and reports whether it did. Before that it writes next in place of rec, so that
+// no other engine does the same work.
 func (e *Engine) goOn(ctx context.Context, places chan struct{}, op *operation, rec, next *Record, work func(ctx context.Context)) (goes bool, err error) {
 	select {
 	case places <- struct{}{}:

@@ -116,7 +116,7 @@ func (door Door) Reclaim(ctx context.Context, call Call) (*Attempt, error) {
 		if err != nil {
 			return nil, err
 		}
-		// A write that took long is followed by another, as in freshen.
+		// After a slow write too little of the lease is left, so renew it again, as freshen does.
 		if applied && e.elapsed()-d.at.elapsed < stored.Policy.Lease/3 {
 			return e.attached(ctx, d.op, stored), nil
 		}

@@ -98,8 +98,8 @@ func (l *Log) entry(f *facts) store.Entry {
 	return store.Entry{Leaf: leaf, Opening: opening, Hash: leafHash(leaf), Subject: subject, Also: l.names(f)}
 }
 
-// keptUntil is until when a record is kept, or at least kept if its attempt goes on: its
-// window begins when that ends.
+// keptUntil is when the window of a record ends. While its attempt runs, that is the earliest
+// time at which it can: the window begins when the attempt ends.
 func keptUntil(rec *semel.Record) store.Instant {
 	switch {
 	case rec.ExpiresAt != 0:
@@ -176,8 +176,9 @@ func salt() string {
 	return hex.EncodeToString(b[:])
 }
 
-// keyedDigest is half a SHA-256 with a key. Half of it is withheld, so nobody can continue
-// it to that of longer data, which is what HMAC would be for, at three times the price.
+// keyedDigest is the first half of a SHA-256 of the key and the data. Whoever sees it lacks the
+// other half, so they can't extend it to the digest of longer data. HMAC would prevent that
+// too, at three times the price.
 type keyedDigest [16]byte
 
 // String is the digest in hexadecimal.
@@ -243,7 +244,7 @@ func (l *Log) Name(tenant, name string) store.Subject {
 	return store.Subject(l.keyedNames(domainCommand, tenant, name))
 }
 
-// Subject is what all entries about one identity are found by in the store.
+// Subject is the name under which the store finds all entries about one identity.
 func (l *Log) Subject(id semel.ID) store.Subject {
 	return store.Subject(l.keyedNames(domainIdentity, id.Tenant, id.Principal, id.Operation, id.Key))
 }

@@ -26,9 +26,9 @@ const (
 	KindStory     Kind = "story"     // two entries are as they were signed and contradict each other
 )
 
-// Finding is the first fault that was found. The first bad entry is First, or where
-// only checkpoints tell that something is wrong one of those from First to Last. Of the kind
-// story, First and Last contradict each other.
+// Finding is the first fault that was found. First is the bad entry, and Last the same. If only
+// checkpoints show the fault, the bad entry is one of those from First to Last. In a fault of
+// the kind story, the entries First and Last contradict each other.
 type Finding struct {
 	Kind    Kind   `json:"kind"`
 	First   uint64 `json:"first"`
@@ -59,8 +59,8 @@ type Report struct {
 	// given.
 	Checkpoints int `json:"checkpoints"`
 	Kept        int `json:"kept_checkpoints"`
-	// NotCompared are those given that have another size than a view of some entries,
-	// which has no way to show that the log contains them.
+	// NotCompared counts the given checkpoints that couldn't be compared: a view of some
+	// entries can only be compared with a checkpoint of its own size.
 	NotCompared int `json:"kept_not_compared,omitempty"`
 	// Size and Root are those of the last checkpoint.
 	Size uint64 `json:"size"`
@@ -82,10 +82,10 @@ type VerifyOptions struct {
 }
 
 // Verify checks an export: that the entries are those that were signed, and that they don't
-// contradict each other. The error is that of reading, or of a kept checkpoint that
-// is not signed by a trusted key, or that kept checkpoints were given and the view has
-// none of their sizes; what is wrong with the log is in the report. It takes some
-// 150 bytes of memory for each record whose window is open, and uses all processors.
+// contradict each other. What is wrong with the log is in the report. Verify returns an error
+// if the export can't be read, if no trusted key signed a kept checkpoint, or if none of the
+// kept checkpoints can be compared with the view. It takes some 150 bytes of memory for each
+// record whose window is open, and uses all processors.
 func Verify(r io.Reader, trust *Trust, opts *VerifyOptions) (Report, error) {
 	v := &verifier{trust: trust}
 	if opts != nil {

@@ -118,7 +118,7 @@ func (c *changed) claimed() {
 	c.add(TypeStarted, func(f *facts) { f.executed = executed })
 }
 
-// effects tells of every entry of the ledger that is not what it was.
+// effects adds evidence for every entry of the ledger that has changed.
 func (c *changed) effects() {
 	for i := range c.next.Effects {
 		to := &c.next.Effects[i]
@@ -131,7 +131,7 @@ func (c *changed) effects() {
 	}
 }
 
-// messages tells of every message that is not what it was.
+// messages adds evidence for every message that has changed.
 func (c *changed) messages() {
 	for i := range c.next.Outbox {
 		to := &c.next.Outbox[i]

@@ -153,7 +153,7 @@ const (
 // Kept is an argument with an ephemeral name that is the same in all deliveries.
 type Kept struct {
 	Path Path `json:"path" required:"true"`
-	// Because says why all deliveries of one command have the same.
+	// Because says why the argument is the same in all deliveries of one command.
 	Because string `json:"because" required:"true"`
 }
 

@@ -24,7 +24,7 @@ type part struct {
 	mistake   inbox.Code // why it can't be processed; it is accepted nevertheless
 }
 
-// codeMalformed is why a part can't be processed that isn't as WhatsApp writes it.
+// codeMalformed refuses a part that doesn't have the form in which WhatsApp sends it.
 const codeMalformed inbox.Code = "malformed"
 
 const (
