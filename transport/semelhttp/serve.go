@@ -117,9 +117,12 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, key string, inva
 	call.Fingerprint, call.Wait, call.Attributes = fp, PreferredWait(r.Header), found.attributes
 	call.Sequence = found.sequence
 	if h.keepPayload && sc.spool.size <= int64(h.maxResult) {
-		if call.Payload, err = h.text(r, &sc.spool); err != nil {
+		text, free, err := h.text(r, &sc.spool)
+		free()
+		if err != nil {
 			return told{code: h.refuseBody(w, err)}
 		}
+		call.Payload = text
 	}
 	x := exchange{h: h, w: w, r: r, sc: sc}
 	defer x.forget()
