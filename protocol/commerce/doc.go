@@ -8,6 +8,10 @@
 //	call := semel.Call{Operation: "carts.mandate"}
 //	key.Name(&call)
 //
+// [Update] numbers the changes of a session's state, [Mandates] makes the mandates of carts
+// and intents, [Payments] charges payments and [Orders] places orders, each once. They keep
+// nothing beside the engine's records: a mandate, a payment and an order are calls.
+//
 // The same formats are known by name to semel key derive, and to routes of the service
 // as key_template.
 package commerce

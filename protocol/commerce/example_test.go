@@ -129,7 +129,11 @@ func settle(ctx context.Context, payments *commerce.Payments, e *webhook.Event) 
 	default:
 		return nil
 	}
-	return payments.Tell(ctx, e.Tenant, told) // after an error the event comes again
+	err := payments.Tell(ctx, e.Tenant, told) // after an error the event comes again
+	if errors.Is(err, semel.ErrConflict) || errors.Is(err, semel.ErrNotFound) {
+		return &webhook.Refusal{Code: "payment_differs", Err: err} // parked: somebody has to look
+	}
+	return err
 }
 
 // end snippet

@@ -94,6 +94,9 @@ type Make func(ctx context.Context, m Mandate) ([]byte, error)
 // expired, the same cart gets a new one, with another ID.
 func (m *Mandates) Cart(ctx context.Context, b Buyer, session string, c Cart, make Make) (Mandate, error) {
 	hash, err := c.Hash()
+	if session == "" { // with which it would be an intent
+		err = errors.Join(errors.New("commerce: the mandate of a cart needs a session"), err)
+	}
 	if err != nil {
 		return Mandate{}, err
 	}

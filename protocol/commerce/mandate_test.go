@@ -224,6 +224,9 @@ func TestFindRefuses(t *testing.T) {
 		if _, err := m.Cart(t.Context(), commerce.Buyer{Tenant: "acme"}, "s1", cart, nil); err == nil {
 			t.Error("a mandate of nobody is made")
 		}
+		if _, err := m.Cart(t.Context(), alice, "", cart, nil); err == nil {
+			t.Error("a mandate of no session is made")
+		}
 	})
 }
 
