@@ -82,7 +82,7 @@ func TestNobodyLeadsAfterOneWhoLeftAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newLed(t, 2)
 		k.bounded(1, "a", "its own")
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		k.end(0)
 		k.bounded(2, "b", "its own")
 		k.end(1)
