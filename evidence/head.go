@@ -73,6 +73,9 @@ func (l *Log) begin(ctx context.Context) error {
 	return nil
 }
 
+// Trust has the public keys of the log, by which anybody verifies it.
+func (l *Log) Trust() *Trust { return l.trust }
+
 // Fault is why this node signs nothing, or what a keeper has against the log; nil where
 // all is well.
 func (l *Log) Fault() error {
