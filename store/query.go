@@ -1,6 +1,9 @@
 package store
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Query selects records for people. Zero fields select all.
 type Query struct {
@@ -8,6 +11,8 @@ type Query struct {
 	Tenant *string
 	// Principal, Operation and Key equal those of the identity.
 	Principal, Operation, Key string
+	// PrincipalPrefix, OperationPrefix and KeyPrefix begin those of the identity.
+	PrincipalPrefix, OperationPrefix, KeyPrefix string
 	// Digest is the beginning of [ID.Digest] in hexadecimal. Logs and references have
 	// part of it instead of tenant, principal and key.
 	Digest string
@@ -19,10 +24,16 @@ type Query struct {
 	AttributePrefixes Attributes
 	// State selects records whose newest attempt is in it.
 	State State
+	// Disposition selects records whose newest attempt ended so.
+	Disposition Disposition
 	// Held selects held records only.
 	Held bool
 	// After and Before bound CreatedAt: not before After, and before Before.
 	After, Before Instant
+	// Any has lists of queries: in each list, at least one must select the record. Not
+	// has queries that must not select it. Their Cursor and Limit have no meaning.
+	Any [][]Query
+	Not []Query
 	// Cursor continues after an earlier page: its Next, with the same Query.
 	Cursor string
 	// Limit bounds the page. Defaults to 50, at most 1000.
@@ -41,14 +52,30 @@ func (q *Query) Matches(rec *Record) bool {
 		(q.Principal == "" || q.Principal == rec.ID.Principal) &&
 		(q.Operation == "" || q.Operation == rec.ID.Operation) &&
 		(q.Key == "" || q.Key == rec.ID.Key) &&
+		strings.HasPrefix(rec.ID.Principal, q.PrincipalPrefix) &&
+		strings.HasPrefix(rec.ID.Operation, q.OperationPrefix) &&
+		strings.HasPrefix(rec.ID.Key, q.KeyPrefix) &&
 		(q.Fingerprint.IsZero() || q.Fingerprint == rec.Fingerprint) &&
 		q.Attributes.within(rec.Attributes, func(value, want string) bool { return value == want }) &&
 		q.AttributePrefixes.within(rec.Attributes, strings.HasPrefix) &&
 		(q.State == absent || q.State == rec.State) &&
+		(q.Disposition == 0 || q.Disposition == rec.Disposition) &&
 		(!q.Held || rec.Held) &&
 		(q.After == 0 || rec.CreatedAt >= q.After) &&
 		(q.Before == 0 || rec.CreatedAt < q.Before) &&
-		(q.Digest == "" || strings.HasPrefix(Digest(rec.ID.Digest()).String(), q.Digest))
+		(q.Digest == "" || strings.HasPrefix(Digest(rec.ID.Digest()).String(), q.Digest)) &&
+		!anyMatches(q.Not, rec) &&
+		!slices.ContainsFunc(q.Any, func(list []Query) bool { return !anyMatches(list, rec) })
+}
+
+// anyMatches reports whether one of the queries selects the record.
+func anyMatches(list []Query, rec *Record) bool {
+	for i := range list {
+		if list[i].Matches(rec) {
+			return true
+		}
+	}
+	return false
 }
 
 // within reports whether b has all of a, each as it is wanted.

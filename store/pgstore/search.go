@@ -23,29 +23,48 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 	if err != nil {
 		return page, err
 	}
-	q.Limit = min(cmp.Or(max(q.Limit, 0), store.DefaultSearchLimit), store.MaxSearchLimit)
-	rows, err := query(ctx, s, scanRow, searching(s.opts.Schema, &q, from))
-	if err != nil {
-		return page, fmt.Errorf("pgstore: search: %w", err)
+	limit := min(cmp.Or(max(q.Limit, 0), store.DefaultSearchLimit), store.MaxSearchLimit)
+	if q.Limit = limit; !inColumns(&q) {
+		q.Limit = store.MaxSearchLimit // few of the rows may match
 	}
-	n := 0
-	for _, r := range rows {
-		if r.record == nil { // the last, where the search stopped looking
-			page.Next = cmp.Or(page.Next, r.place(inSearch))
-			continue
+	for looked := 0; looked < searchBatch; looked += q.Limit {
+		rows, err := query(ctx, s, scanRow, searching(s.opts.Schema, &q, from))
+		if err != nil {
+			return store.Page{}, fmt.Errorf("pgstore: search: %w", err)
 		}
-		if n++; n == q.Limit {
-			page.Next = r.place(inSearch)
+		for i, r := range rows {
+			from = &place{r.at, r.id}
+			if r.record == nil { // the last, where the statement stopped looking
+				page.Next = r.place(inSearch)
+				return page, nil
+			}
+			rec, err := r.decode()
+			switch {
+			case err != nil:
+				page.Unreadable = append(page.Unreadable, err)
+			case q.Matches(rec): // the columns are exact to the microsecond, the record is exact
+				page.Records = append(page.Records, *rec)
+			}
+			full := len(page.Records)+len(page.Unreadable) == limit
+			page.Next = ""
+			if i == q.Limit-1 || full && i < len(rows)-1 {
+				page.Next = r.place(inSearch)
+			}
+			if full {
+				return page, nil
+			}
 		}
-		rec, err := r.decode()
-		switch {
-		case err != nil:
-			page.Unreadable = append(page.Unreadable, err)
-		case q.Matches(rec): // the columns are exact to the microsecond, the record is exact
-			page.Records = append(page.Records, *rec)
+		if page.Next == "" {
+			return page, nil
 		}
 	}
 	return page, nil
+}
+
+// inColumns reports whether all that a query asks for is in columns of the table.
+func inColumns(q *store.Query) bool {
+	return q.PrincipalPrefix == "" && q.OperationPrefix == "" && q.KeyPrefix == "" && q.Digest == "" && q.Fingerprint.IsZero() &&
+		len(q.Attributes) == 0 && len(q.AttributePrefixes) == 0 && q.Disposition == 0 && len(q.Any) == 0 && len(q.Not) == 0
 }
 
 // searching is the statement of a search, with its parameters. It returns the records,

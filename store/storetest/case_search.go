@@ -236,12 +236,23 @@ func searchFilters(t *testing.T, env Env) {
 			q.AttributePrefixes = store.Attributes{"order": `99 it's\`, "empty": "", "long": "ll"}
 		},
 		"attribute of any value": func(q *store.Query) { q.AttributePrefixes = store.Attributes{"order": ""} },
-		"processing":             func(q *store.Query) { q.State = semel.Processing },
-		"completed":              func(q *store.Query) { q.State = semel.Completed },
-		"failed":                 func(q *store.Query) { q.State = semel.Failed },
-		"held":                   func(q *store.Query) { q.Held = true },
-		"after":                  func(q *store.Query) { q.After = hour },
-		"before":                 func(q *store.Query) { q.Before = hour },
+		"tenants":                func(q *store.Query) { q.Any = [][]store.Query{{{Tenant: new("acme")}, {Tenant: new("")}}} },
+		"one of each list": func(q *store.Query) {
+			q.Any = append(q.Any, []store.Query{{Held: true}, {State: semel.Failed}}, []store.Query{{Tenant: new("acme")}, {Disposition: semel.DispositionRejected}})
+		},
+		"none of these": func(q *store.Query) {
+			q.Not = append(q.Not, store.Query{Held: true}, store.Query{State: semel.Failed, Operation: "operation"})
+		},
+		"beginnings": func(q *store.Query) {
+			q.KeyPrefix, q.OperationPrefix, q.PrincipalPrefix = "held", "oper", "princi"
+		},
+		"rejected":   func(q *store.Query) { q.Disposition = semel.DispositionRejected },
+		"processing": func(q *store.Query) { q.State = semel.Processing },
+		"completed":  func(q *store.Query) { q.State = semel.Completed },
+		"failed":     func(q *store.Query) { q.State = semel.Failed },
+		"held":       func(q *store.Query) { q.Held = true },
+		"after":      func(q *store.Query) { q.After = hour },
+		"before":     func(q *store.Query) { q.Before = hour },
 	}
 	for one, set := range members {
 		for other, and := range members {
