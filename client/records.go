@@ -105,8 +105,11 @@ func queryWords(q *store.Query) string {
 		words = append(words, "tenant:"+strconv.Quote(*q.Tenant))
 	}
 	word("principal", q.Principal)
+	word("principal_prefix", q.PrincipalPrefix)
 	word("operation", q.Operation)
+	word("operation_prefix", q.OperationPrefix)
 	word("key", q.Key)
+	word("key_prefix", q.KeyPrefix)
 	word("digest", q.Digest)
 	word("fingerprint", q.Fingerprint.String())
 	for _, name := range slices.Sorted(maps.Keys(q.Attributes)) {
@@ -116,10 +119,25 @@ func queryWords(q *store.Query) string {
 		word("attribute_prefix", name+"="+q.AttributePrefixes[name])
 	}
 	word("state", q.State.String())
+	word("disposition", q.Disposition.String())
 	word("after", q.After.String())
 	word("before", q.Before.String())
 	if q.Held {
 		words = append(words, "held")
+	}
+	for _, list := range q.Any {
+		either := make([]string, 0, len(list))
+		for i := range list {
+			either = append(either, "("+queryWords(&list[i])+")")
+		}
+		if text := strings.Join(either, " OR "); len(list) == 1 {
+			words = append(words, text)
+		} else {
+			words = append(words, "("+text+")")
+		}
+	}
+	for i := range q.Not {
+		words = append(words, "-("+queryWords(&q.Not[i])+")")
 	}
 	return strings.Join(words, " ")
 }

@@ -67,7 +67,7 @@ func getRecord(x *exchange, in *getInput) (*getOutput, error) {
 }
 
 type searchInput struct {
-	Query  string `query:"q" maxLength:"4096" doc:"Words: operation: state: key: principal: tenant: before: after: and held. Values may be quoted." example:"operation:payments.charge state:processing held"`
+	Query  string `query:"q" maxLength:"16384" doc:"Qualifiers, as above." example:"operation:payments.charge state:processing held"`
 	Cursor string `query:"cursor" maxLength:"8192" doc:"The next of the page before, with the same q."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50"`
 }

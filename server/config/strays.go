@@ -26,7 +26,7 @@ func Strays(environ []string) []string {
 	var strays []string
 	for _, text := range environ {
 		name, _, _ := strings.Cut(text, "=")
-		if !strings.HasPrefix(name, "SEMEL_") || name == "SEMEL_TOKEN" || name == "SEMEL_URL" || slices.Contains(known, name) {
+		if !strings.HasPrefix(name, "SEMEL_") || name == "SEMEL_TOKEN" || name == "SEMEL_URL" || name == "SEMEL_CONTEXT" || slices.Contains(known, name) {
 			continue
 		}
 		near := slices.ContainsFunc(known, func(k string) bool { return spelling.Distance(name, k) <= 2 })

@@ -7,7 +7,7 @@ import (
 
 func TestStrays(t *testing.T) {
 	got := Strays([]string{
-		"SEMEL_STORE_URLL=pebble:x", "SEMEL_STORE_COLOUR=red", "SEMEL_STORE_URL=memory:", "SEMEL_TOKEN=x", "SEMEL_URL=x", "PATH=/bin",
+		"SEMEL_STORE_URLL=pebble:x", "SEMEL_STORE_COLOUR=red", "SEMEL_STORE_URL=memory:", "SEMEL_TOKEN=x", "SEMEL_URL=x", "SEMEL_CONTEXT=x", "PATH=/bin",
 		"SEMEL_SERVICE_HOST=10.0.0.1", "SEMEL_PORT_8480_TCP_PROTO=tcp", "SEMEL_REQUIRE_SERVICES=1", "SEMEL_LISTEN_ADRESS=:1",
 	})
 	want := []string{

@@ -1,12 +1,76 @@
 package query
 
 import (
+	"context"
 	"encoding/hex"
 	"strings"
 
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
+
+// callURN begins the instance of a problem document.
+const callURN = "urn:semel:call:"
+
+// Named selects every call that has text for one of its names: one that [Name] accepts, its
+// key, an attribute as in order=9911, or one of [store.IDAttributes]: the command, request,
+// correlation or event id of its first delivery. An asterisk at the end stands for any text,
+// in keys and attributes.
+func Named(text string) store.Query { return named(text, true) }
+
+func named(text string, prefixes bool) store.Query {
+	q, ok := Name(text)
+	if ok && q.Tenant != nil { // a whole identity: it can't be anything else
+		return q
+	}
+	either := []store.Query{{Key: text}}
+	if ok {
+		either = append(either, q)
+	}
+	for _, name := range store.IDAttributes {
+		either = append(either, store.Query{Attributes: store.Attributes{name: text}})
+	}
+	name, value, attribute := strings.Cut(text, "=")
+	if attribute = attribute && name != ""; attribute {
+		either = append(either, store.Query{Attributes: store.Attributes{name: value}})
+	}
+	if prefix, cut := strings.CutSuffix(text, "*"); cut && prefix != "" && prefixes {
+		either = append(either, store.Query{KeyPrefix: prefix})
+		if attribute {
+			either = append(either, store.Query{AttributePrefixes: store.Attributes{name: strings.TrimSuffix(value, "*")}})
+		}
+	}
+	return store.Query{Any: [][]store.Query{either}}
+}
+
+// A Searcher searches records: an engine, or a client of a service.
+type Searcher interface {
+	Search(ctx context.Context, q store.Query) (store.Page, error)
+}
+
+// Find finds the newest calls that have text for a name, as [Named] has it, at most so many.
+// It reports more if there may be others. Calls with that key come first, and alone, because
+// a store may have an index of keys; where there are none, all records are looked at.
+// Records that can't be read are left out.
+func Find(ctx context.Context, s Searcher, text string, most int) (found []store.Record, more bool, err error) {
+	for _, q := range []store.Query{{Key: text}, Named(text)} {
+		for {
+			q.Limit = min(most-len(found), store.MaxSearchLimit)
+			page, err := s.Search(ctx, q)
+			if err != nil {
+				return nil, false, err
+			}
+			found = append(found, page.Records...)
+			if q.Cursor = page.Next; q.Cursor == "" || len(found) >= most {
+				break
+			}
+		}
+		if len(found) > 0 {
+			return found, q.Cursor != "", nil
+		}
+	}
+	return nil, false, nil
+}
 
 // Name accepts any of a call's names, and returns a query that selects it:
 //

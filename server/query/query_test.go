@@ -44,6 +44,16 @@ func TestParse(t *testing.T) {
 		{"held as lists show it", "state:held", store.Query{Held: true}},
 		{"the empty tenant is not every tenant", `tenant:""`, store.Query{Tenant: &empty}},
 		{"the moment that stands for none is a time too", "after:1970-01-01", store.Query{After: 1}},
+		{"how it failed", "state:rejected", store.Query{State: semel.Failed, Disposition: semel.DispositionRejected}},
+		{"what begins so", `operation:pay.* key:a* principal:* key:"b*"`, store.Query{OperationPrefix: "pay.", KeyPrefix: "a", Key: "b*"}},
+		{"without", "-state:failed -held key:k", store.Query{Key: "k", Not: []store.Query{{State: semel.Failed}, {Held: true}}}},
+		{"either or", "key:a held OR key:b", store.Query{Any: [][]store.Query{{{Key: "a", Held: true}, {Key: "b"}}}}},
+		{"in parentheses", "held (key:a OR -key:b)", store.Query{Held: true, Any: [][]store.Query{{{Key: "a"}, {Not: []store.Query{{Key: "b"}}}}}}},
+		{"not in parentheses", `-(key:"a)" OR key:c) ()`, store.Query{Not: []store.Query{{Any: [][]store.Query{{{Key: "a)"}, {Key: "c"}}}}}}},
+		{"OR is a value too, and a parenthesis outside of a group", "key:OR principal:a)", store.Query{Key: "OR", Principal: "a)"}},
+		{"a name of a call", "held order=9*", store.Query{Held: true, Any: Named("order=9*").Any}},
+		{"a name with a colon", "urn:semel:call:x", Named("urn:semel:call:x")},
+		{"a name in quotes is exact", `"a b*"`, named("a b*", false)},
 		{"a payload and attributes", `fingerprint:1:` + strings.Repeat("0a", 32) + ` attribute:order=7 attribute:"a b=c=d"`, store.Query{
 			Fingerprint: store.NewFingerprint(1, [32]byte(bytes.Repeat([]byte{10}, 32))), Attributes: store.Attributes{"order": "7", "a b": "c=d"},
 		}},
@@ -70,16 +80,21 @@ func TestProblems(t *testing.T) {
 		{"so does a capital", "Key:x", "column 1: there is no such qualifier, did you mean key?"},
 		{"so does a word of other tools", "since:2026-01-01", "column 1: there is no such qualifier, did you mean after?"},
 		{"one that resembles nothing gets all", "colour:x", "column 1: there is no such qualifier: there are " + all},
-		{"a word alone", "order-1", "column 1: a word has no value: write key:VALUE to select a key, or use another of " + all},
+		{"an OR at the end", "held OR", "column 8: OR stands between two qualifiers"},
+		{"an OR alone", "OR", "column 1: OR stands between two qualifiers; column 3: OR stands between two qualifiers"},
+		{"an open parenthesis", "held (key:a", "column 6: the parenthesis isn't closed"},
+		{"too many parentheses", strings.Repeat("(", 99), "column 33: the parentheses are nested too deep: the most is 32"},
+		{"what is wrong in a group", "-(key:a OR sate:x)", "column 12: there is no such qualifier, did you mean state?"},
+		{"no name", `""`, "column 1: a name of a call isn't empty"},
 		{"a value alone", ":x", "column 1: a value has no name before it: write key:VALUE or use another of " + all},
 		{"a name alone", "key", "column 1: key has no value: write key:VALUE"},
 		{"an empty value", "operation: held", "column 1: operation has an empty value"},
 		{"an empty value in quotes", `principal:""`, "column 1: principal has an empty value"},
 		{"an empty tenant without quotes", "tenant:", `column 1: tenant has no value; the empty tenant is tenant:""`},
-		{"a state that there is not", "state:done", "column 7: the states are processing, completed, failed and held; what lists show as rejected, aborted or abandoned is failed"},
+		{"a state that there is not", "state:done", "column 7: the states are processing, completed, held and failed, of which some are rejected, aborted or abandoned"},
 		{"no held", "held:false", "column 6: held takes no value; you can't select records that aren't held"},
-		{"a word as a time", "after:yesterday", "column 7: a time is a date such as 2026-01-31 or a moment such as 2026-01-31T12:00:00Z"},
-		{"a day that there is not", "after:2026-02-30", "column 7: a time is a date such as 2026-01-31 or a moment such as 2026-01-31T12:00:00Z"},
+		{"a word as a time", "after:yesterday", "column 7: a time is a date such as 2026-01-31, a moment such as 2026-01-31T12:00:00Z or an age such as 1h"},
+		{"a day that there is not", "after:2026-02-30", "column 7: a time is a date such as 2026-01-31, a moment such as 2026-01-31T12:00:00Z or an age such as 1h"},
 		{"a time that does not fit", "before:9999-01-01", "column 8: the time is too far away: the years are 1678 to 2261"},
 		{"nothing between two times", "after:2026-01-02 before:2026-01-02", "column 18: no record is both after and before these times: the first isn't earlier than the second"},
 		{"a qualifier twice", "key:a key:b", "column 7: key is given twice"},
@@ -95,7 +110,7 @@ func TestProblems(t *testing.T) {
 		{"a NUL", `key:"\x00"`, "column 5: the quoted value isn't valid UTF-8, or has a NUL byte"},
 		{"half a character", `key:"\xff"`, "column 5: the quoted value isn't valid UTF-8, or has a NUL byte"},
 		{"text that is not UTF-8", "key:\xff", "column 1: the query is not valid UTF-8"},
-		{"all at once, with columns in characters", "key:é sate:x state:y", "column 7: there is no such qualifier, did you mean state?; column 20: the states are processing, completed, failed and held; what lists show as rejected, aborted or abandoned is failed"},
+		{"all at once, with columns in characters", "key:é sate:x state:y", "column 7: there is no such qualifier, did you mean state?; column 20: the states are processing, completed, held and failed, of which some are rejected, aborted or abandoned"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			q, err := Parse(test.text)
@@ -144,6 +159,9 @@ func FuzzParse(f *testing.F) {
 func TestAges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
+		if q, err := Parse("after:2h before:7m"); err != nil || !reflect.DeepEqual(q, store.Query{After: store.InstantOf(now.Add(-2 * time.Hour)), Before: store.InstantOf(now.Add(-7 * time.Minute))}) {
+			t.Errorf("%+v, %v", q, err)
+		}
 		q, err := Parse("created<7d created>90m attribute:order=9911")
 		want := store.Query{After: store.InstantOf(now.Add(-7 * 24 * time.Hour)), Before: store.InstantOf(now.Add(-90 * time.Minute)), Attributes: store.Attributes{"order": "9911"}}
 		if err != nil || !reflect.DeepEqual(q, want) {
@@ -162,6 +180,39 @@ func TestAges(t *testing.T) {
 	} {
 		if _, err := Parse(text); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestNamed(t *testing.T) {
+	id := store.ID{Tenant: "acme", Principal: "shop", Operation: "pay", Key: "k1"}
+	rec := &store.Record{ID: id, Attributes: store.Attributes{"order": "9911", store.AttributeRequestID: "req-1", store.AttributeEventID: "evt-1", store.AttributeCommandID: "cmd-1"}}
+	other := &store.Record{ID: store.ID{Operation: "pay", Key: "k2"}, Attributes: store.Attributes{"order": "8811"}}
+	digest := store.Digest(id.Digest()).String()
+	for _, name := range []string{"k1", "k1*", "order=9911", "order=99*", "req-1", "evt-1", "cmd-1", id.Encode(), id.Encode() + ".7", "pay/" + digest[:12]} {
+		q := Named(name)
+		if !q.Matches(rec) || q.Matches(other) {
+			t.Errorf("%s selects the wrong calls: %+v", name, q)
+		}
+		word, err := Parse(name)
+		if err != nil || !word.Matches(rec) || word.Matches(other) {
+			t.Errorf("the word %s selects the wrong calls: %+v, %v", name, word, err)
+		}
+	}
+	for _, name := range []string{"k", "order", "order=", "order=99", "9911", "shop", "*", "=9911", "pay/000000000000"} {
+		if q := Named(name); q.Matches(rec) || q.Matches(other) {
+			t.Errorf("%s selects a call", name)
+		}
+	}
+}
+
+func TestExcludes(t *testing.T) {
+	for arg, want := range map[string]bool{
+		"-state:failed": true, "-held": true, "-(held)": true, "-key:a": true,
+		"-h": false, "--key": false, "-url:x": false, "-": false, "held": false, "-heldish": false,
+	} {
+		if Excludes(arg) != want {
+			t.Errorf("%s: %t", arg, !want)
 		}
 	}
 }
