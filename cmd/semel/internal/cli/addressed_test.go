@@ -25,24 +25,40 @@ func TestAnotherListenerIsNamed(t *testing.T) {
 	}
 }
 
-// TestWhereAServiceIsFound: a command that finds a directory in use names the address of
-// the service, SEMEL_URL says it once for all commands, and its other listener isn't
-// taken for one without records.
+// TestWhereAServiceIsFound: a command that finds a directory in use asks the service, or
+// names its address; SEMEL_URL and contexts say it once for all commands, and its other
+// listener isn't taken for one without records.
 func TestWhereAServiceIsFound(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	data, admin, stop := servingUntil(t, "store: {url: 'pebble:"+dir+"'}\n")
 	config := filepath.Join(t.TempDir(), "semel.yaml")
 	write(t, config, "store: {url: 'pebble:"+dir+"'}\n")
 	for _, args := range [][]string{
-		{"records", "list", "--store", "pebble:" + dir}, {"why", "order-1", "--config", config},
 		{"evidence", "show", "order-1", "--config", config}, {"store", "status", "--config", config},
 	} {
 		code, _, errs := semelWith(t, "", args...)
 		if code != ExitUnavailable || !strings.Contains(errs, dir+" is in use: stop the service") || !strings.Contains(errs, admin) ||
-			strings.Contains(errs, "temporarily") || strings.Contains(errs, "--url") != (args[0] == "records" || args[0] == "why") {
+			strings.Contains(errs, "temporarily") || strings.Contains(errs, "--url") {
 			t.Errorf("%q: exit %d, %s", args, code, errs)
 		}
 	}
+	for _, args := range [][]string{{"records", "list", "--json", "--store", "pebble:" + dir}, {"why", "order-1", "--config", config}} {
+		code, _, errs := semelWith(t, "", args...)
+		if args[0] == "records" && code != ExitOK || args[0] == "why" && code != ExitNotFound || !strings.Contains(errs, "asking "+admin+", the service that has "+dir+" open") {
+			t.Errorf("%q: exit %d, %s", args, code, errs)
+		}
+	}
+	note := filepath.Join(dir, addressFile)
+	written, err := os.ReadFile(note)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Where the process that wrote it is gone, nobody is asked.
+	write(t, note, strings.Fields(string(written))[0]+" 2147483646\n")
+	if code, _, errs := semelWith(t, "", "records", "list", "--store", "pebble:"+dir); code != ExitUnavailable || !strings.Contains(errs, "ask it with --url "+admin) {
+		t.Errorf("exit %d, %s", code, errs)
+	}
+	write(t, note, string(written))
 	for _, args := range [][]string{{"records", "list"}, {"why", "order-1"}} {
 		code, _, errs := semelWith(t, "", append(args, "--url", data)...)
 		if code != ExitUnavailable || !strings.Contains(errs, "that is not the admin listener") {
@@ -54,6 +70,35 @@ func TestWhereAServiceIsFound(t *testing.T) {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
 	if code, _, errs := semelWith(t, "", "why", "order-1"); code != ExitNotFound {
+		t.Errorf("exit %d, %s", code, errs)
+	}
+	t.Setenv("SEMEL_URL", "")
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	token := filepath.Join(t.TempDir(), "token")
+	write(t, token, "t\n")
+	for _, args := range []string{"context add prod --url " + admin, "context add other --url http://127.0.0.1:1 --token-file " + token, "records list", "records list --context prod", "context use other", "context list", "context use prod"} {
+		code, out, errs := semelWith(t, "", strings.Fields(args)...)
+		if code != ExitOK || args == "context list" && (!strings.Contains(out, "*  other  http://127.0.0.1:1") || !strings.Contains(out, token)) {
+			t.Errorf("%s: exit %d, %s%s", args, code, out, errs)
+		}
+	}
+	for args, want := range map[string]string{
+		"records list --context prid":                       "did you mean prod?",
+		"records list --context prod --url " + admin:        "--context excludes --url",
+		"context use none":                                  "there are other, prod",
+		"context add x --url semel.example":                 "isn't one that begins with http",
+		"context add x --url http://x --token-file /none/x": "--token-file: ",
+	} {
+		if code, out, errs := semelWith(t, "", strings.Fields(args)...); code != ExitUsage || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit %d, %s%s", args, code, out, errs)
+		}
+	}
+	t.Setenv("SEMEL_CONTEXT", "other")
+	if code, _, errs := semelWith(t, "", "records", "list"); code == ExitOK {
+		t.Errorf("SEMEL_CONTEXT isn't used: %s", errs)
+	}
+	t.Setenv("SEMEL_CONTEXT", "")
+	if code, _, errs := semelWith(t, "", "context", "remove", "prod"); code != ExitOK {
 		t.Errorf("exit %d, %s", code, errs)
 	}
 	stop()

@@ -49,6 +49,9 @@ func (c *change) ask(cmd *cobra.Command, action, means string, show func(w io.Wr
 			return false, err
 		}
 		fmt.Fprintf(talk, "\n%s: %s\n", action, means)
+		if at := c.from.source.service; at != "" {
+			fmt.Fprintf(talk, "This is the service at %s.\n", at)
+		}
 	}
 	if c.dryRun || c.yes {
 		return !c.dryRun, nil

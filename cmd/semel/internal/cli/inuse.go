@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/config"
 )
 
 // addressFile is the file in the directory of a store that says where the service that has
-// it open listens for operators: semel proxy picks a free port by default.
+// it open listens for operators, and which process it is: semel proxy picks a free port by
+// default.
 const addressFile = "admin-url"
 
 // noteAddress writes the address of operators beside the store that a service has open, and
@@ -26,9 +29,38 @@ func noteAddress(cfg *config.Config, s *server.Server) (forget func()) {
 	}
 	file := filepath.Join(dir, addressFile)
 	_, url := addressOf(s.AdminAddr(), cfg.Admin.TLS)
-	_ = os.WriteFile(file, []byte(url+"\n"), 0o600)
+	_ = os.WriteFile(file, fmt.Appendf(nil, "%s %d\n", url, os.Getpid()), 0o600)
 	return func() { _ = os.Remove(file) }
 }
+
+// noted is the address that a service has written into a directory. It reports alive if its
+// process is there: the port of one that was killed may be somebody else's by now, who must
+// not get a token.
+func noted(dir string) (url string, alive bool) {
+	text, err := os.ReadFile(filepath.Join(dir, addressFile))
+	words := strings.Fields(string(text))
+	if err != nil || len(words) != 2 {
+		return "", false
+	}
+	pid, err := strconv.Atoi(words[1])
+	if err != nil {
+		return "", false
+	}
+	process, err := os.FindProcess(pid)
+	if err == nil {
+		err = process.Signal(syscall.Signal(0))
+		alive = err == nil || errors.Is(err, os.ErrPermission)
+	}
+	return words[0], alive
+}
+
+// inUseError says that another process has a store open.
+type inUseError struct {
+	dir, url string // url of its operators, if they can be asked there
+	text     string
+}
+
+func (e *inUseError) Error() string { return e.text }
 
 // inUse says who has a store open that can't be opened for that, if err says so. A command
 // that can ask a service names what it then needs.
@@ -36,16 +68,19 @@ func inUse(err error, storeURL string, asks bool) error {
 	if err == nil || !strings.Contains(err.Error(), "in use by another") {
 		return err
 	}
-	dir := strings.TrimPrefix(storeURL, "pebble:")
-	text := dir + " is in use: stop the service that has it open"
-	url, noted := os.ReadFile(filepath.Join(dir, addressFile))
+	e := &inUseError{dir: strings.TrimPrefix(storeURL, "pebble:")}
+	e.text = e.dir + " is in use: stop the service that has it open"
+	url, alive := noted(e.dir)
 	switch {
-	case asks && noted == nil:
-		text += ", or ask it with --url " + strings.TrimSpace(string(url))
+	case asks && url != "":
+		e.text += ", or ask it with --url " + url
 	case asks:
-		text += ", or ask it with --url"
-	case noted == nil:
-		text += fmt.Sprintf("; operators reach it at %s", strings.TrimSpace(string(url)))
+		e.text += ", or ask it with --url"
+	case url != "":
+		e.text += "; operators reach it at " + url
 	}
-	return &exitError{ExitUnavailable, errors.New(text)}
+	if alive && asks {
+		e.url = url
+	}
+	return &exitError{ExitUnavailable, e}
 }

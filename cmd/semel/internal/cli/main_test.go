@@ -12,7 +12,19 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Contexts of whoever runs the tests are not theirs.
+	home, err := os.MkdirTemp("", "semel-test-*")
+	if err == nil {
+		err = os.Setenv("XDG_CONFIG_HOME", home)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code := pgtest.Main(m)
+	if err := os.RemoveAll(home); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	if err := os.RemoveAll(built.dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = max(code, 1)

@@ -213,7 +213,7 @@ The JSON has
 				if asJSON {
 					return printJSON(cmd.OutOrStdout(), messageLineOf(&f))
 				}
-				return printMessage(cmd.OutOrStdout(), &f, from.source.url == "")
+				return printMessage(cmd.OutOrStdout(), &f, from.source.service == "")
 			})
 		},
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,8 +26,10 @@ import (
 
 // recordSource says where the records are.
 type recordSource struct {
-	store, url, tokenFile, config string
-	look                          bool // nothing is changed
+	store, url, tokenFile, config, context string
+	look                                   bool // nothing is changed
+	// service is the URL that was asked, once the source is open; empty for a store.
+	service string
 }
 
 // add adds the flags.
@@ -35,13 +38,14 @@ func (src *recordSource) add(flags *pflag.FlagSet) {
 	flags.StringVar(&src.url, "url", "", "`URL` of a service's admin listener")
 	flags.StringVar(&src.tokenFile, "token-file", "", "`file` with the token for the service")
 	flags.StringVar(&src.config, "config", "", "`file` of the service's configuration")
+	flags.StringVar(&src.context, "context", "", "`name` of a service, as 'semel context add' gave it")
 }
 
 // flags are those that name the source, for a command to copy.
 func (src *recordSource) flags() string {
 	var b strings.Builder
 	for _, f := range [...]struct{ name, value string }{
-		{"store", src.store}, {"url", src.url}, {"token-file", src.tokenFile}, {"config", src.config},
+		{"store", src.store}, {"url", src.url}, {"token-file", src.tokenFile}, {"config", src.config}, {"context", src.context},
 	} {
 		if f.value != "" {
 			fmt.Fprintf(&b, " --%s %s", f.name, f.value)
@@ -75,9 +79,10 @@ func newRecordsFrom() *recordsFrom {
 	}}
 }
 
-const recordsLong = `The records are those of a service, which --url or the variable SEMEL_URL names, or
-of a directory that no process is using. Without any of these it is the store of the
---config, or of the configuration that a service without a file has.
+const recordsLong = `The records are those of a service, which --url, --context or the variable SEMEL_URL
+names, or of a store. Without any of these they are those of the current context, see
+'semel context', or of the store that a service without a file has. If a service on this
+machine has the store open, that service is asked.
 
 A service wants a token from whoever asks, in the file that --token-file names or
 in the variable SEMEL_TOKEN. Listing needs the role viewer and its admin listener;
@@ -127,26 +132,58 @@ func (from *recordsFrom) look(cmd *cobra.Command, f func(ctx context.Context, re
 
 // openSource opens a service or a directory.
 func openSource(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer, error) {
-	if src.url == "" && src.store == "" && src.config == "" {
-		src.url = os.Getenv("SEMEL_URL")
+	at, tokenFile, err := src.where()
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case at != "":
+		return src.ask(at, tokenFile)
+	case src.tokenFile != "":
+		return nil, nil, usage("--token-file needs --url")
 	}
-	if src.url == "" {
-		if src.tokenFile != "" {
-			return nil, nil, usage("--token-file needs --url")
-		}
-		return openLocal(cmd, src)
+	recs, closer, err := openLocal(cmd, src)
+	if e, ok := errors.AsType[*inUseError](err); ok && e.url != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "semel: asking %s, the service that has %s open\n", e.url, e.dir)
+		return src.ask(e.url, "")
 	}
-	if src.store != "" || src.config != "" {
-		return nil, nil, usage("--url excludes --store and --config: the service knows its own")
+	return recs, closer, err
+}
+
+// where is the service that is asked, with the file of the token for it. It is empty for a
+// store.
+func (src *recordSource) where() (at, tokenFile string, err error) {
+	local := src.store != "" || src.config != ""
+	switch {
+	case src.url != "" && local:
+		return "", "", usage("--url excludes --store and --config: the service knows its own")
+	case src.context != "" && (local || src.url != "" || src.tokenFile != ""):
+		return "", "", usage("--context excludes --url, --token-file, --store and --config")
+	case src.url != "":
+		return src.url, src.tokenFile, nil
+	case local:
+		return "", "", nil
 	}
-	opts := &client.Options{TokenFile: src.tokenFile}
-	if src.tokenFile == "" {
+	if at := os.Getenv("SEMEL_URL"); at != "" && src.context == "" {
+		return at, src.tokenFile, nil
+	}
+	c, ok, err := chosenContext(src.context)
+	if err != nil || !ok {
+		return "", "", err
+	}
+	return c.URL, cmp.Or(src.tokenFile, c.TokenFile), nil
+}
+
+// ask makes a client of a service.
+func (src *recordSource) ask(at, tokenFile string) (client.Records, io.Closer, error) {
+	opts := &client.Options{TokenFile: tokenFile}
+	if tokenFile == "" {
 		opts.Token = os.Getenv("SEMEL_TOKEN")
 	}
-	c, err := client.New(src.url, opts)
+	c, err := client.New(at, opts)
 	if err != nil {
 		return nil, nil, usage("--url: %w", err)
 	}
+	src.service = at
 	return c, c, nil
 }
 

@@ -118,16 +118,16 @@ func TestAHeldRequestIsSettledWithAnAnswer(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		for _, name := range []string{rec.ID, rec.ID + ".1", problem.Reference, problem.Instance, at.URL + "/semel/status/" + problem.Reference, logName(t, rec.ID)} {
+		for _, name := range []string{"order-7", rec.ID, rec.ID + ".1", problem.Reference, problem.Instance, at.URL + "/semel/status/" + problem.Reference, logName(t, rec.ID)} {
 			if got, _ := ask(ExitOK, "get", name); got != shown {
 				t.Errorf("by %q there is\n%s", name, got)
 			}
-			if got, _ := ask(ExitOK, "list", "--json", "call:"+name); !strings.Contains(got, rec.ID) || strings.Count(got, "\n") != 1 {
-				t.Errorf("by call:%s there is\n%s", name, got)
+			if got, _ := ask(ExitOK, "list", "--json", name); !strings.Contains(got, rec.ID) || strings.Count(got, "\n") != 1 {
+				t.Errorf("by the word %s there is\n%s", name, got)
 			}
 		}
 		ask(ExitNotFound, "get", "proxy/000000000000")
-		ask(ExitUsage, "get", "order-7")
+		ask(ExitNotFound, "get", "order-8")
 	}()
 	out, _ = ask(ExitOK, append(name, "--json")...)
 	if err := json.Unmarshal([]byte(out), &rec); err != nil || rec.Answer == nil || rec.Answer.Status != 201 || rec.Answer.Body != `{"refund":"re_1"}` {

@@ -150,7 +150,7 @@ func openEffect(rec *semel.Record) (name string, open bool) {
 func newRecordsRelease(from *recordsFrom) *cobra.Command {
 	c := &recordChanger{change: change{from: from}}
 	cmd := &cobra.Command{
-		Use:   "release [RECORD | --all QUALIFIER...]",
+		Use:   "release [NAME | --all QUALIFIER...]",
 		Short: "Let a held record run again, although nobody knows what happened",
 		Long: `Let the next delivery of a held record run again, although nobody knows what the
 attempt before did: what it did may happen twice. A record with an effect whose
@@ -184,7 +184,7 @@ func newRecordsPurge(from *recordsFrom) *cobra.Command {
 	c := &recordChanger{change: change{from: from}}
 	var erase bool
 	cmd := &cobra.Command{
-		Use:   "purge [RECORD]",
+		Use:   "purge [NAME]",
 		Short: "Delete a record before its window is over",
 		Long: `Delete a record whose attempt has ended, before its window is over. The next
 delivery of the call is a new one and runs again. A record that its operation

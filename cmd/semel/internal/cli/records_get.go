@@ -25,12 +25,14 @@ import (
 // or by the members of its identity.
 type recordName struct {
 	id semel.ID
-	// named selects the record, if the given name isn't its identity.
-	named *store.Query
+	// name is one that isn't a whole identity.
+	name string
 }
 
-const recordNames = `by id, as lists have it; by the reference, instance or status_url of a problem
-document; by an execution; by record, as a log has it`
+const recordNames = `by any name that it has: its key; its id, as lists have it; the
+reference, instance or status_url of a problem document; an execution; record, as a
+log has it; an attribute, as in order=9911 or order=99*; or the command id, request
+id, correlation id or event id of its first delivery`
 
 func (n *recordName) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -54,15 +56,11 @@ func (n *recordName) parse(cmd *cobra.Command, args []string) (semel.ID, error) 
 	case len(args) == 1 && members:
 		return semel.ID{}, usage("a record's name and the members of its identity exclude each other")
 	case len(args) == 1:
-		q, ok := query.Name(args[0])
-		if !ok {
-			return semel.ID{}, usage("%q names no call: take the record of a list, the reference of a problem or the record of a log, or give --operation and --key", args[0])
+		if q, ok := query.Name(args[0]); ok && q.Tenant != nil {
+			return semel.ID{Tenant: *q.Tenant, Principal: q.Principal, Operation: q.Operation, Key: q.Key}, nil
 		}
-		if q.Tenant == nil {
-			n.named = &q
-			return semel.ID{}, nil
-		}
-		return semel.ID{Tenant: *q.Tenant, Principal: q.Principal, Operation: q.Operation, Key: q.Key}, nil
+		n.name = args[0]
+		return semel.ID{}, nil
 	case n.id.Operation == "" || n.id.Key == "":
 		return semel.ID{}, usage("which record? Give its name, or --operation and --key")
 	}
@@ -72,8 +70,8 @@ func (n *recordName) parse(cmd *cobra.Command, args []string) (semel.ID, error) 
 // find looks a record up. If only its operation and key are given, it finds the record of
 // any tenant and principal, if there is just one.
 func (n *recordName) find(ctx context.Context, cmd *cobra.Command, recs client.Records, id semel.ID) (semel.Record, error) {
-	if n.named != nil {
-		return findNamed(ctx, recs, *n.named)
+	if n.name != "" {
+		return n.findOnly(ctx, recs)
 	}
 	rec, err := recs.Lookup(ctx, id)
 	if !errors.Is(err, semel.ErrNotFound) || cmd.Flags().NArg() > 0 || cmd.Flags().Changed("tenant") || cmd.Flags().Changed("principal") {
@@ -100,13 +98,38 @@ func (n *recordName) find(ctx context.Context, cmd *cobra.Command, recs client.R
 	}
 }
 
-// findNamed finds the record that a name selects.
-func findNamed(ctx context.Context, recs client.Records, q store.Query) (found semel.Record, err error) {
-	_, err = eachFound(ctx, recs, q, 1, func(error) {}, func(rec *semel.Record) error { found = *rec; return nil })
-	if err == nil && found.ID.Key == "" {
-		err = fmt.Errorf("there is no record of that name, for the operation %s: %w", printable(q.Operation), semel.ErrNotFound)
+// findOnly finds the record that has a name, if only one has it.
+func (n *recordName) findOnly(ctx context.Context, recs client.Records) (semel.Record, error) {
+	found, more, err := find(ctx, recs, n.name)
+	switch {
+	case err != nil:
+		return semel.Record{}, err
+	case len(found) == 1 && !more:
+		return found[0], nil
 	}
-	return found, err
+	var b strings.Builder
+	for i := range found {
+		rec := &found[i]
+		fmt.Fprintf(&b, "\n  %s  %s, key %s, of %s, %s", rec.ID.Encode(), printable(rec.ID.Operation), printable(rec.ID.Key), short(rec.ID.Principal, shortPrincipal), stateOf(rec))
+	}
+	if more {
+		b.WriteString("\n  and more")
+	}
+	return semel.Record{}, usage("several calls have the name %s; say which one you mean:%s", printable(n.name), b.String())
+}
+
+// find finds the newest calls that have a name, at most maxNamesakes.
+func find(ctx context.Context, recs client.Records, name string) (found []semel.Record, more bool, err error) {
+	if q, ok := query.Name(name); ok && q.Tenant != nil {
+		// A caller without a role may look at their own record, and not search.
+		rec, err := recs.Lookup(ctx, semel.ID{Tenant: *q.Tenant, Principal: q.Principal, Operation: q.Operation, Key: q.Key})
+		return []semel.Record{rec}, false, err
+	}
+	found, more, err = query.Find(ctx, recs, name, maxNamesakes)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("no call has the name %s; if it is the id of a duplicate, 'semel evidence show' knows it: %w", printable(name), semel.ErrNotFound)
+	}
+	return found, more, err
 }
 
 // maxNamesakes bounds how many records with one key are listed.
@@ -116,11 +139,10 @@ func newRecordsGet(from *recordsFrom) *cobra.Command {
 	var name recordName
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "get [RECORD]",
+		Use:   "get [NAME]",
 		Short: "Show one record",
-		Long: `Show one record. It is named in any of these ways:
-` + recordNames + `; or
-by the members of its identity, of which operation and key will do if only one
+		Long: `Show one record. Name it ` + recordNames + `.
+Or give the members of its identity, of which operation and key will do if only one
 caller has used them.
 
 The JSON has the members that the record has in the API: id (its name for other

@@ -26,7 +26,7 @@ func newRecordsSettle(from *recordsFrom) *cobra.Command {
 	c := &recordChanger{change: change{from: from}}
 	var f settleFlags
 	cmd := &cobra.Command{
-		Use:   "settle [RECORD | --all QUALIFIER...]",
+		Use:   "settle [NAME | --all QUALIFIER...]",
 		Short: "Settle a held record: say whether its work was done",
 		Long: `Settle a held record: its attempt died, broke off or ran out of time, and nobody
 knows whether the work was done. You say so by an outcome:

@@ -16,7 +16,6 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
-	"github.com/semelhq/semel/server/query"
 	"github.com/semelhq/semel/store"
 )
 
@@ -31,17 +30,15 @@ type story struct {
 func newWhy(from *recordsFrom) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "why KEY|NAME",
+		Use:   "why NAME",
 		Short: "Tell the story of a call: was it executed twice, and who got what?",
 		Long: `Tell the story of a call on one screen: what happened when, what its duplicates got,
 the answer that is kept, and which other calls of its operation had the same payload
 under another key. Those were executed too: a client that makes a new key for a retry
 is charged twice.
 
-Name the call by its key, which shows every call that has it; by an attribute, as
-in order=9911 or order=99*; by the command id, request id, correlation id or event
-id of its first delivery; or
-` + recordNames + `.
+Name the call ` + recordNames + `.
+If several calls have the name, each has its story.
 Duplicates are counted by services, over all nodes, and are some seconds late.
 
 The JSON is a list with record, same_payload (a list of records, at most ` + fmt.Sprint(maxNamesakes) + `) and
@@ -54,7 +51,7 @@ first has decisions, too.
   semel why --url http://127.0.0.1:8481 urn:semel:call:DW9yZGVyLTE`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usage("which call? Give its key, or the reference of a problem")
+				return usage("which call? Give its key, or any other name that it has")
 			}
 			return nil
 		},
@@ -71,12 +68,12 @@ first has decisions, too.
 					if i > 0 {
 						fmt.Fprintln(cmd.OutOrStdout())
 					}
-					if err := stories[i].print(cmd.OutOrStdout()); err != nil {
+					if err := stories[i].print(cmd.OutOrStdout(), &from.source); err != nil {
 						return err
 					}
 				}
 				if more {
-					fmt.Fprintln(cmd.ErrOrStderr(), "More calls have that key: semel records list"+from.source.flags(), "key:KEY")
+					fmt.Fprintln(cmd.ErrOrStderr(), "More calls have that name: semel records list"+from.source.flags(), shellWord(args[0]))
 				}
 				return nil
 			})
@@ -89,7 +86,7 @@ first has decisions, too.
 
 // storiesOf are those of the call that a text names, or of all that have it for a key.
 func storiesOf(ctx context.Context, recs client.Records, text string) (stories []story, more bool, err error) {
-	found, more, err := namedOrKeyed(ctx, recs, text)
+	found, more, err := find(ctx, recs, text)
 	if err != nil {
 		return nil, false, err
 	}
@@ -101,33 +98,6 @@ func storiesOf(ctx context.Context, recs client.Records, text string) (stories [
 		stories = append(stories, s)
 	}
 	return stories, more, nil
-}
-
-func namedOrKeyed(ctx context.Context, recs client.Records, text string) (found []semel.Record, more bool, err error) {
-	if found, more, err = some(ctx, recs, store.Query{Key: text}); err != nil || len(found) > 0 {
-		return found, more, err
-	}
-	if name, value, attribute := strings.Cut(text, "="); attribute && name != "" {
-		q := store.Query{Attributes: store.Attributes{name: value}}
-		if prefix, cut := strings.CutSuffix(value, "*"); cut {
-			q = store.Query{AttributePrefixes: store.Attributes{name: prefix}}
-		}
-		if found, more, err = some(ctx, recs, q); err != nil || len(found) > 0 {
-			return found, more, err
-		}
-	}
-	q, ok := query.Name(text)
-	for i := 0; !ok && i < len(store.IDAttributes); i++ {
-		found, more, err = some(ctx, recs, store.Query{Attributes: store.Attributes{store.IDAttributes[i]: text}})
-		if err != nil || len(found) > 0 {
-			return found, more, err
-		}
-	}
-	if !ok {
-		return nil, false, fmt.Errorf("no call has the key or the id %s, and it is no name of a call; 'semel evidence show' finds what a duplicate came with: %w", printable(text), semel.ErrNotFound)
-	}
-	rec, err := findNamed(ctx, recs, q)
-	return []semel.Record{rec}, false, err
 }
 
 // some finds the newest records that a query selects.
@@ -166,7 +136,7 @@ func storyOf(ctx context.Context, recs client.Records, rec *semel.Record) (s sto
 }
 
 // print tells the story to people.
-func (s *story) print(out io.Writer) error {
+func (s *story) print(out io.Writer, src *recordSource) error {
 	rec := s.Record.of
 	id := &rec.ID
 	fmt.Fprintf(out, "%s, key %s, of %s in the tenant %s: %s\n\n", printable(id.Operation), printable(id.Key), short(rec.Principal, shortPrincipal), printable(id.Tenant), standing(rec))
@@ -190,7 +160,58 @@ func (s *story) print(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	return s.printSame(out)
+	if err := s.printSame(out); err != nil {
+		return err
+	}
+	s.printNext(out, src)
+	return nil
+}
+
+// printNext says what can be done about the call, as commands to copy.
+func (s *story) printNext(out io.Writer, src *recordSource) {
+	rec := s.Record.of
+	where := src.flags() + " " + rec.ID.Encode()
+	var lines [][2]string
+	add := func(why, command string) { lines = append(lines, [2]string{why, command}) }
+	switch {
+	case rec.Held:
+		if effect, open := openEffect(rec); open {
+			add("ask the provider about "+printable(effect)+", and say what it says", "semel records settle"+where+" --effect "+shellWord(effect+"=confirmed:JSON")+" --reason WHY   # or "+shellWord(effect+"=refuted"))
+			break
+		}
+		add("find out what happened, and say it", "semel records settle"+where+" --outcome completed|rejected|failed|aborted --reason WHY")
+		add("or let it run again, which may repeat what it did", "semel records release"+where+" --reason WHY")
+	case rec.State == semel.Processing:
+		add("follow it", "semel records watch"+src.flags()+" "+callQualifier(rec))
+	case rec.State.Terminal():
+		add("if it must run again before "+when(rec.ExpiresAt), "semel records purge"+where+" --reason WHY")
+	}
+	for i := range rec.Outbox {
+		if m := &rec.Outbox[i]; m.State == store.MessageParked {
+			add("send message "+printable(m.Name)+" again", "semel messages replay"+src.flags()+" "+m.ID+" --reason WHY")
+		}
+	}
+	if s.More {
+		add("all calls with this payload", "semel records list"+src.flags()+" fingerprint:"+rec.Fingerprint.String())
+	}
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprintln(out, "\nWhat to do next:")
+	for _, l := range lines {
+		fmt.Fprintf(out, "  %s:\n    %s\n", l[0], l[1])
+	}
+}
+
+// callQualifier selects one call.
+func callQualifier(rec *semel.Record) string { return "call:" + rec.ID.Encode() }
+
+// shellWord quotes a word for the shell, if it needs that.
+func shellWord(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@%+,") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(printable(s), "'", `'\''`) + "'"
 }
 
 // printSame says which other calls had the same payload.
@@ -211,7 +232,7 @@ func (s *story) printSame(out io.Writer) error {
 		fmt.Fprintf(w, "  %s\tkey %s\t%s\tof %s\n", when(other.CreatedAt), printable(other.ID.Key), standing(other), short(other.Principal, shortPrincipal))
 	}
 	if s.More {
-		fmt.Fprintf(w, "  and more: list them with fingerprint:%s\n", rec.Fingerprint)
+		fmt.Fprintln(w, "  and more")
 	}
 	return w.Flush()
 }

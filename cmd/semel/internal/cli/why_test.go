@@ -183,3 +183,67 @@ func TestTriesOfMessages(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestAnyNameWillDo: every command takes any name of a call, and says so if several have it.
+func TestAnyNameWillDo(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	st, err := pebblestore.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := semel.ID{Tenant: "acme", Principal: "alice", Operation: "pay", Key: "one"}
+	for _, key := range []string{"one", "two"} {
+		ans, err := engine.Begin(t.Context(), semel.Call{Tenant: id.Tenant, Principal: id.Principal, Operation: "pay", Key: key, Attributes: store.Attributes{
+			"order": "99-" + key, store.AttributeRequestID: "req-" + key, store.AttributeEventID: "evt-" + key,
+			store.AttributeCommandID: "cmd-" + key, store.AttributeCorrelationID: "both",
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ans.Attempt.Hold(t.Context(), "the provider did not answer"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(engine.Close(t.Context()), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) (int, string) {
+		code, out, errs := semelWith(t, "", append(args, "--store", "pebble:"+dir)...)
+		return code, out + errs
+	}
+	for _, name := range []string{"one", "order=99-one", "order=99-o*", "req-one", "evt-one", "cmd-one", id.Encode(), id.Encode() + ".1", logName(t, id.Encode())} {
+		for _, command := range [][]string{{"why"}, {"records", "get"}, {"records", "settle", "--outcome", "aborted", "--reason", "r", "--dry-run"}, {"records", "release", "--reason", "r", "--dry-run"}, {"records", "list"}} {
+			code, text := run(append(command, name)...)
+			if code != ExitOK || !strings.Contains(text, "one") || strings.Contains(text, "two") {
+				t.Errorf("%q %s: exit %d\n%s", command, name, code, text)
+			}
+		}
+		if code, text := run("records", "purge", "--reason", "r", "--dry-run", name); code != ExitConflict {
+			t.Errorf("purge %s: exit %d\n%s", name, code, text)
+		}
+	}
+	if code, text := run("why", "both"); code != ExitOK || !strings.Contains(text, "key one") || !strings.Contains(text, "key two") {
+		t.Errorf("exit %d\n%s", code, text)
+	}
+	if code, text := run("records", "get", "both"); code != ExitUsage || !strings.Contains(text, "several calls have the name both") || !strings.Contains(text, id.Encode()) {
+		t.Errorf("exit %d\n%s", code, text)
+	}
+	if code, text := run("records", "get", "three"); code != ExitNotFound || !strings.Contains(text, "no call has the name three") {
+		t.Errorf("exit %d\n%s", code, text)
+	}
+	if code, text := run("why", "one"); code != ExitOK || !strings.Contains(text, "What to do next:\n  find out what happened, and say it:\n    semel records settle --store pebble:"+dir+" "+id.Encode()) {
+		t.Errorf("exit %d\n%s", code, text)
+	}
+	for words, want := range map[string]int{
+		"-key:one": 1, "-held": 0, "key:one OR key:two": 2, "key:o*": 1, "state:held operation:p*": 2, "after:1h": 2, "-(key:one OR key:two)": 0,
+	} {
+		code, text := run(append([]string{"records", "list", "--json"}, strings.Fields(words)...)...)
+		if code != ExitOK || strings.Count(text, `"operation":"pay"`) != want {
+			t.Errorf("%s: exit %d\n%s", words, code, text)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+// Package contexts keeps the services that a person works with, by names that they chose, in
+// a file of theirs.
+package contexts
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/semelhq/semel/internal/canon"
+)
+
+// Context is where a service is, and how to speak with it.
+type Context struct {
+	// URL is that of its admin listener.
+	URL string `json:"url"`
+	// TokenFile has the token for it; absolute. Empty: none. The token itself isn't kept
+	// here.
+	TokenFile string `json:"token_file,omitempty"`
+}
+
+// List is what the file has.
+type List struct {
+	// Current is the one that commands use if nothing else is said; empty: none.
+	Current  string             `json:"current,omitempty"`
+	Contexts map[string]Context `json:"contexts"`
+}
+
+// maxFile bounds the file, in bytes.
+const maxFile = 1 << 20
+
+// File is where the contexts of this user are: semel/contexts.json in the directory that
+// [os.UserConfigDir] names.
+func File() (string, error) {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("there is no place for contexts: %w", err)
+	}
+	return filepath.Join(dir, "semel", "contexts.json"), nil
+}
+
+// Load reads a file. If there is none, the list is empty.
+func Load(file string) (*List, error) {
+	l := &List{Contexts: map[string]Context{}}
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return l, nil
+	case err != nil:
+		return nil, err
+	case info.Size() > maxFile:
+		return nil, fmt.Errorf("%s has %d bytes, and at most %d are read", file, info.Size(), maxFile)
+	}
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = canon.Check(text, canon.Exact)
+	}
+	if err == nil {
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.DisallowUnknownFields()
+		err = d.Decode(l)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	for name, c := range l.Contexts {
+		if err := check(name, c); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	if _, ok := l.Contexts[l.Current]; l.Current != "" && !ok {
+		return nil, fmt.Errorf("%s: the current context %q isn't in it", file, l.Current)
+	}
+	if l.Contexts == nil {
+		l.Contexts = map[string]Context{}
+	}
+	return l, nil
+}
+
+// Save writes a file that only its owner can read.
+func (l *List) Save(file string) error {
+	text, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), "contexts-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(text, '\n'))
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		// A crash before leaves the old file and a file contexts-*, which nothing reads or
+		// removes; after it, the new one.
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+// Add adds a context, or replaces it. The first one becomes the current.
+func (l *List) Add(name string, c Context) error {
+	if err := check(name, c); err != nil {
+		return err
+	}
+	if len(l.Contexts) == 0 {
+		l.Current = name
+	}
+	l.Contexts[name] = c
+	return nil
+}
+
+func check(name string, c Context) error {
+	u, err := url.Parse(c.URL)
+	switch {
+	case name == "" || len(name) > 64 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") != "":
+		return fmt.Errorf("the name of a context is up to 64 letters, digits and -_., not %q", name)
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return fmt.Errorf("the URL of the context %s isn't one that begins with http:// or https://", name)
+	case u.User != nil:
+		return fmt.Errorf("the URL of the context %s has a password: put a token into a file", name)
+	case c.TokenFile != "" && !filepath.IsAbs(c.TokenFile):
+		return fmt.Errorf("the token file of the context %s isn't an absolute path", name)
+	}
+	return nil
+}
