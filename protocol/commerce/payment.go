@@ -67,6 +67,13 @@ type PaymentOptions struct {
 	// or didn't try. Its errors are marked as those of [semel.Effect]; one without a mark
 	// holds the payment. Required.
 	Charge func(ctx context.Context, c Charge) (Charged, error)
+	// Ask asks the gateway what became of the charge with this key, when its answer was lost
+	// or the node that charged has died. The zero Told, or an error, means that it doesn't know
+	// yet: it is asked again each ReconcileEvery of the operation. Say Refused of a charge that
+	// it doesn't know only if it remembers keys: the charge may still be on its way, and the
+	// next delivery charges with the same key. Optional; it is the operation's Reconcile, unless
+	// that has one. [semel.Engine.Run] calls it.
+	Ask func(ctx context.Context, key string) (Told, error)
 	// Mandates are required if payments have mandates.
 	Mandates *Mandates
 }
@@ -98,6 +105,15 @@ func NewPayments(engine *semel.Engine, opts PaymentOptions) (*Payments, error) {
 	op.Shields = append([]semel.Shield{semel.ShieldProviderKey, semel.ShieldLedger}, op.Shields...)
 	if opts.Charge == nil {
 		return nil, errors.New("commerce: payments need Charge")
+	}
+	if op.Reconcile == nil && opts.Ask != nil {
+		op.Reconcile = func(ctx context.Context, held semel.Record) (semel.Settlement, error) {
+			t, err := opts.Ask(ctx, opts.Gateway.Key(held.ID.Key))
+			if err != nil || !t.Refused && t.Charged.TransactionID == "" {
+				return semel.Settlement{}, err
+			}
+			return t.settlement(opts.Gateway.Name)
+		}
 	}
 	return &Payments{engine, opts}, errors.Join(opts.Gateway.Validate(), engine.Register(*op))
 }
@@ -202,8 +218,9 @@ func (p *Payments) Tell(ctx context.Context, tenant string, t Told) error {
 	if err != nil {
 		return err
 	}
-	if !t.Refused && !t.Charged.named() {
-		return errors.New("commerce: say which transaction has charged the buyer")
+	s, err := t.settlement(p.opts.Gateway.Name)
+	if err != nil {
+		return err
 	}
 	was, known := charged(&rec)
 	switch {
@@ -214,17 +231,24 @@ func (p *Payments) Tell(ctx context.Context, tenant string, t Told) error {
 	case !rec.Held:
 		return semel.ErrInFlight
 	}
-	s := semel.Settlement{Who: p.opts.Gateway.Name, Effects: []store.EffectFinding{{Name: charge, State: store.EffectRefuted}}}
-	if !t.Refused {
-		if s.Result, err = t.Charged.result(); err != nil {
-			return err
-		}
-		s.Outcome, s.Effects[0].State, s.Effects[0].Result = semel.DispositionCompleted, store.EffectConfirmed, s.Result
-	}
 	// A crash before this write leaves the payment held, and whoever tells tells it again. A
 	// crash after it leaves nothing to do.
 	_, err = p.engine.Settle(ctx, rec.ID, s, "told by the gateway")
 	return err
+}
+
+// settlement settles a held payment by what its gateway says.
+func (t Told) settlement(who string) (s semel.Settlement, err error) {
+	s = semel.Settlement{Who: who, Effects: []store.EffectFinding{{Name: charge, State: store.EffectRefuted}}}
+	if t.Refused {
+		return s, nil
+	}
+	if !t.Charged.named() {
+		return s, errors.New("commerce: say which transaction has charged the buyer")
+	}
+	s.Result, err = t.Charged.result()
+	s.Outcome, s.Effects[0].State, s.Effects[0].Result = semel.DispositionCompleted, store.EffectConfirmed, s.Result
+	return s, err
 }
 
 // charged is the charge that a record has, in its ledger or as its outcome.

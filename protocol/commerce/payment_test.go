@@ -370,6 +370,69 @@ func TestWebhookSettlesPayment(t *testing.T) {
 	}
 }
 
+// TestGatewayIsAsked: a payment whose answer was lost is settled by what its gateway says when
+// it is asked for the key that it got.
+func TestGatewayIsAsked(t *testing.T) {
+	clause.Proves(t, "MAP-PAY.1", "MAP-PAY.2")
+	in(t, func(t *testing.T, engine *semel.Engine, _ *commerce.Mandates) {
+		var charged, asked []string
+		var told commerce.Told
+		var down error
+		payments, err := commerce.NewPayments(engine, commerce.PaymentOptions{
+			Gateway: shield.Adyen(), // its keys are derived
+			Charge: func(_ context.Context, c commerce.Charge) (commerce.Charged, error) {
+				charged = append(charged, c.Key)
+				return commerce.Charged{}, errors.New("no answer")
+			},
+			Ask: func(_ context.Context, key string) (commerce.Told, error) {
+				asked = append(asked, key)
+				return told, down
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pay := payment()
+		pay.Order = strings.Repeat("long", 30)
+		for _, step := range []struct {
+			what    string
+			told    commerce.Told
+			down    error
+			want    error
+			charges int
+		}{
+			{"it doesn't know yet", commerce.Told{}, nil, semel.ErrHeld, 1},
+			{"it is down", commerce.Told{Refused: true}, errors.New("down"), semel.ErrHeld, 1},
+			{"it names a transaction that can't be kept", commerce.Told{Charged: commerce.Charged{TransactionID: "\x00"}}, nil, semel.ErrHeld, 1},
+			{"it has no such charge", commerce.Told{Refused: true}, nil, semel.ErrUnknown, 2}, // and this one is lost as well
+			{"it has charged", commerce.Told{Charged: commerce.Charged{TransactionID: "psp_1"}}, nil, nil, 2},
+		} {
+			if len(charged) == 0 {
+				_, _, _ = payments.Pay(t.Context(), pay)
+			}
+			told, down = step.told, step.down
+			for range 5 {
+				pass(time.Minute)
+				if _, err := engine.Sweep(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			done, _, err := payments.Pay(t.Context(), pay)
+			if !errors.Is(err, step.want) || len(charged) != step.charges || err == nil && done.TransactionID != "psp_1" {
+				t.Errorf("%s: %+v, %v, charged %d times", step.what, done, err, len(charged))
+			}
+		}
+		for _, key := range append(charged, asked...) {
+			if key != charged[0] {
+				t.Errorf("charged with %q, asked for %q", charged, asked)
+			}
+		}
+		if rec := recordOf(t, engine); rec.Attributes["transaction_id"] != "psp_1" || rec.Settled.Who != "Adyen" || len(asked) < 5 {
+			t.Errorf("asked %d times: %+v", len(asked), rec)
+		}
+	})
+}
+
 func TestPaymentsRefuse(t *testing.T) {
 	engine := newEngine(t)
 	till := newTill(t, engine, nil)
