@@ -60,6 +60,9 @@ type MandateOptions struct {
 	// CartLifetime and IntentLifetime are how long mandates can be used once they are
 	// made; the constants of these names by default.
 	CartLifetime, IntentLifetime time.Duration
+	// Lease is how long a mandate that was being made waits for its node after a crash, and
+	// its callers with it. Defaults to [semel.DefaultLease].
+	Lease time.Duration
 }
 
 // Mandates makes mandates, each once, and finds them. All methods may be called
@@ -74,7 +77,7 @@ func NewMandates(engine *semel.Engine, opts MandateOptions) (*Mandates, error) {
 	declare := func(name string, lifetime time.Duration) semel.Operation {
 		// A mandate that nobody got binds nobody, so a node that died is no reason to wait
 		// for an operator.
-		return semel.Operation{Name: name, Window: lifetime, InFlight: semel.WaitInFlight, Effects: []string{}, OnFailure: semel.RetryFailure}
+		return semel.Operation{Name: name, Window: lifetime, Lease: opts.Lease, InFlight: semel.WaitInFlight, Effects: []string{}, OnFailure: semel.RetryFailure}
 	}
 	m := &Mandates{
 		engine: engine,

@@ -183,7 +183,7 @@ func TestIntentMandate(t *testing.T) {
 // TestMandateIsMadeAgain: a failure or a crash while a mandate is made leaves none, and the
 // next call makes it.
 func TestMandateIsMadeAgain(t *testing.T) {
-	in(t, func(t *testing.T, _ *semel.Engine, m *commerce.Mandates) {
+	in(t, func(t *testing.T, engine *semel.Engine, m *commerce.Mandates) {
 		_, err := m.Cart(t.Context(), alice, "s1", cart, func(context.Context, commerce.Mandate) ([]byte, error) { return nil, errors.New("no key") })
 		if !errors.Is(err, &semel.Error{Code: semel.CodeAborted}) {
 			t.Errorf("a failure: %v", err)
@@ -201,6 +201,14 @@ func TestMandateIsMadeAgain(t *testing.T) {
 		}
 		if got := made(t, m, alice, "s1", cart); got.ID != first {
 			t.Errorf("it is made as %s and %s", first, got.ID)
+		}
+		if _, err := commerce.NewMandates(engine, commerce.MandateOptions{Cart: "carts", Intent: "intents", Lease: time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"carts", "intents"} {
+			if op, _ := engine.Door().Operation(name); op.Lease != time.Second {
+				t.Errorf("a mandate of a node that died waits for %v", op.Lease)
+			}
 		}
 	})
 }
