@@ -3,6 +3,7 @@ package semel
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/semelhq/semel/store"
 )
@@ -140,17 +141,22 @@ func (d *delivery) witness(ctx context.Context) error {
 	return err
 }
 
-// decided tells of the decision.
-func (d *delivery) decided() {
+// decided tells of the decision, and returns the time that it has added.
+func (d *delivery) decided() (added time.Duration) {
+	added = d.engine.elapsed() - d.began - d.waited - d.worked
+	if a := d.ans.Attempt; a != nil {
+		a.added = added
+	}
 	tell := d.engine.events.Decided
 	if tell == nil {
-		return
+		return added
 	}
 	ans, rec := &d.ans, d.ans.Record
 	tell(Event{
 		ID: rec.ID, Door: d.call.Door, Decision: ans.Decision, State: rec.State, Attempt: rec.Attempt, Fence: rec.Fence,
-		RetryAfter: ans.RetryAfter, Limit: ans.Limit, Waited: d.waited, At: d.at.now.Time(),
+		RetryAfter: ans.RetryAfter, Limit: ans.Limit, Waited: d.waited, Added: added, At: d.at.now.Time(),
 	})
+	return added
 }
 
 // hold writes next in place of cur, and returns what is stored afterwards. next is held:

@@ -129,7 +129,7 @@ func (e *Engine) change(ctx context.Context, id ID, kind store.Change, next func
 func (e *Engine) replace(ctx context.Context, op *operation, cur, next *Record, kind store.Change, by *store.Settled) (*Record, bool, error) {
 	stored, applied, err := e.apply(ctx, e.newVersion(&op.Operation, cur, next, kind))
 	if err == nil && applied && by != nil {
-		e.ended(next, by)
+		e.ended(next, by, 0)
 	}
 	return stored, applied, err
 }
@@ -199,8 +199,8 @@ var (
 )
 
 // ended dispatches the messages of an ended attempt, reports it to Events, and wakes
-// those who wait for it.
-func (e *Engine) ended(rec *Record, by *store.Settled) {
+// those who wait for it. added is Event.Added.
+func (e *Engine) ended(rec *Record, by *store.Settled, added time.Duration) {
 	e.waiters.wake(rec.ID)
 	if len(rec.Outbox) != 0 {
 		e.dispatch(rec)
@@ -209,7 +209,7 @@ func (e *Engine) ended(rec *Record, by *store.Settled) {
 		e.events.Ended(Event{
 			ID: rec.ID, Door: rec.Door, Disposition: rec.Disposition, Held: rec.Held, HeldReason: rec.HeldReason,
 			Attempt: rec.Attempt, Fence: rec.Fence,
-			Took: rec.UpdatedAt.Sub(rec.StartedAt), By: by.By, Who: by.Who, Reason: by.Reason, At: rec.UpdatedAt.Time(),
+			Took: rec.UpdatedAt.Sub(rec.StartedAt), Added: added, By: by.By, Who: by.Who, Reason: by.Reason, At: rec.UpdatedAt.Time(),
 		})
 	}
 }

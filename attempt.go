@@ -34,6 +34,9 @@ type Attempt struct {
 	// itself, or in a transaction and has no need to.
 	detached bool
 
+	// added is how much longer the delivery took because of the engine, so far.
+	added time.Duration
+
 	// lease is the attempt's place among those to be renewed.
 	lease leaseEntry
 
@@ -181,6 +184,7 @@ func (a *Attempt) end(ctx context.Context, ev event, res Result, f *store.Failur
 }
 
 func (a *Attempt) tryEnd(ctx context.Context, ev event, res Result, f *store.Failure) error {
+	began := a.op.engine.elapsed()
 	if err := a.settlePending(ctx, a.op.engine.retrying()); err != nil {
 		return err
 	}
@@ -215,6 +219,7 @@ func (a *Attempt) tryEnd(ctx context.Context, ev event, res Result, f *store.Fai
 		}
 		return err
 	}
+	a.added += a.op.engine.elapsed() - began
 	a.finish(ev)
 	return nil
 }
@@ -253,7 +258,7 @@ func (a *Attempt) concluded() {
 	}
 	a.op.leases.remove(a)
 	a.handler.stop(nil)
-	a.op.engine.ended(a.rec, byHolder)
+	a.op.engine.ended(a.rec, byHolder, a.added)
 }
 
 // write makes change(a.rec) durable as the successor of a.rec. The caller holds

@@ -40,7 +40,9 @@ type delivery struct {
 	// answer tells nothing of it.
 	foreign bool
 	at      reading       // when cur was judged
+	began   time.Duration // when it came, by the engine's clock
 	waited  time.Duration // for another's outcome
+	worked  time.Duration // by the handler, in a transaction
 	proof   confirming
 	ans     Answer
 }
@@ -79,6 +81,9 @@ func (d *delivery) admit(ctx context.Context) error {
 		return &Error{Code: CodeUnknownOperation, Message: "operation " + call.Operation + " is not registered"}
 	}
 	d.op, d.id, d.cur = op, call.ID(op.Share), &none
+	if d.began == 0 {
+		d.began = e.elapsed()
+	}
 	if err := d.id.Validate(); err != nil {
 		return err
 	}

@@ -43,9 +43,9 @@ const maxTx = 12
 // whether it happened; deliver the call again to find out.
 func (e *Engine) DoTx(ctx context.Context, call Call, begin func(ctx context.Context) (store.OwnTx, error), fn func(ctx context.Context, tx store.OwnTx) (Result, error)) (Answer, error) {
 	var waited time.Duration
-	poll := minPoll
+	began, poll := e.elapsed(), minPoll
 	for tries := 1; ; {
-		d := delivery{engine: e, call: call, waited: waited}
+		d := delivery{engine: e, call: call, began: began, waited: waited}
 		if err := d.admit(ctx); err != nil {
 			return Answer{}, err
 		}
@@ -102,12 +102,16 @@ func (d *delivery) tryTx(ctx context.Context, begin func(ctx context.Context) (s
 	}
 	a := d.ans.Attempt
 	d.ans.Attempt = nil
-	return d.ans.run(func() (Result, error) { return fn(ctx, tx) }, func(res Result, err error) error {
+	return d.ans.run(func() (Result, error) {
+		began := d.engine.elapsed()
+		defer func() { d.worked = d.engine.elapsed() - began }()
+		return fn(ctx, tx)
+	}, func(res Result, err error) error {
 		ended := a.endTx(ctx, tx, res, err)
 		if _, ok := errors.AsType[rolledBack](ended); ok {
 			return ended
 		}
-		d.decided()
+		a.added = d.decided()
 		if ended == nil {
 			d.ans.Record = a.Record()
 			a.committed()

@@ -24,11 +24,12 @@ type Events struct {
 	// Troubled: a door met an error that no caller gets, such as an outcome that isn't
 	// recorded yet, or an upstream that failed. Door, Err, Attrs.
 	Troubled func(Event)
-	// Decided: a delivery got its decision. ID, Door, Decision, State, Attempt, Fence, At;
-	// RetryAfter, Limit and Waited where there are any.
+	// Decided: a delivery got its decision. ID, Door, Decision, State, Attempt, Fence, At,
+	// Added; RetryAfter, Limit and Waited where there are any.
 	Decided func(Event)
 	// Ended: an attempt ended, or was found abandoned or held. ID, Disposition or
-	// Held, HeldReason, Door, Attempt, Fence, Took, By, Who, Reason, At.
+	// Held, HeldReason, Door, Attempt, Fence, Took, By, Who, Reason, At; Added, if its holder
+	// has ended it.
 	Ended func(Event)
 	// LeaseLost: a handler's context was cancelled, because somebody else changed the
 	// record or the store could not be reached before the lease ended: Err says which.
@@ -92,6 +93,11 @@ type Event struct {
 	Limit Limit
 	// Waited is how long the delivery waited for another's outcome.
 	Waited time.Duration
+
+	// Added is what the engine added to a delivery's time: until it was decided, and for an
+	// attempt that has ended, until its end was durable as well. It has neither the work
+	// itself nor Waited. If the attempt began in another process, it is the time of its end.
+	Added time.Duration
 
 	// Disposition says how an attempt ended. It is empty when the record is Held, and
 	// HeldReason says why.
