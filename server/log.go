@@ -153,6 +153,14 @@ func sweepProblem(e *semel.Event) string {
 	return text
 }
 
+// allOf calls the functions of each of several Events.
+func allOf(first *semel.Events, more ...*semel.Events) *semel.Events {
+	for _, next := range more {
+		first = both(first, next)
+	}
+	return first
+}
+
 // both calls the functions of a and then those of b.
 func both(a, b *semel.Events) *semel.Events {
 	return &semel.Events{

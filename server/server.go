@@ -19,6 +19,7 @@ import (
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/server/figures"
 	"github.com/semelhq/semel/server/limit"
 	"github.com/semelhq/semel/server/notify"
 	"github.com/semelhq/semel/store/pebblestore"
@@ -44,6 +45,7 @@ type Server struct {
 	storeName  string
 	engine     *semel.Engine
 	observer   *api.Observer
+	figures    *figures.Figures
 	dataAPI    *api.API
 	adminAPI   *api.API
 	executions http.Handler  // the execution API of the data listener
@@ -101,9 +103,9 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.budget, err = newBudget(&cfg.Limits); err != nil {
 		return nil, err
 	}
-	s.observer = api.NewObserver(s.store)
+	s.observer, s.figures = api.NewObserver(s.store), figures.New(s.store, nil)
 	engineOpts := &semel.Options{
-		Events:        both(both(both(observe(s.log), observeDoors(s.log)), s.observer.Events()), &semel.Events{Swept: s.noteSweep}),
+		Events:        allOf(observe(s.log), observeDoors(s.log), s.observer.Events(), s.figures.Events(), &semel.Events{Swept: s.noteSweep}),
 		PurgeInterval: time.Duration(cfg.Purge.Interval), PurgeRate: cfg.Purge.PerSecond,
 		Quotas: quotasOf(&cfg.Quotas),
 	}
@@ -135,10 +137,10 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if cfg.Auth.Configured() && cfg.OpenAdmin() {
 		s.log.Warn("no operator is named, so every program on this machine is one at the admin listener: set admin.token_file or --admin-token-file, or give a caller in auth a role")
 	}
-	if s.dataAPI, err = api.New(api.Options{Engine: s.engine, Observer: s.observer, Identify: s.caller, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, MaySend: s.maySend, Version: opts.Version}); err != nil {
+	if s.dataAPI, err = api.New(api.Options{Engine: s.engine, Observer: s.observer, Figures: s.figures, Identify: s.caller, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, MaySend: s.maySend, Version: opts.Version}); err != nil {
 		return nil, err
 	}
-	if s.adminAPI, err = api.New(api.Options{Engine: s.engine, Observer: s.observer, Identify: s.operator, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, Answers: s.answersHTTP, MaySend: s.maySend, Version: opts.Version}); err != nil {
+	if s.adminAPI, err = api.New(api.Options{Engine: s.engine, Observer: s.observer, Figures: s.figures, Identify: s.operator, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, Answers: s.answersHTTP, MaySend: s.maySend, Version: opts.Version}); err != nil {
 		return nil, err
 	}
 	s.executions = s.ownAPI(http.HandlerFunc(s.serveExecutions))
@@ -177,6 +179,7 @@ func (s *Server) Run(ctx context.Context) error {
 	work.Go(func() { s.watchWrites(background) })
 	work.Go(func() { s.watchClock(background) })
 	work.Go(func() { s.observer.Run(background) })
+	work.Go(func() { s.figures.Run(background) })
 	signed := s.runEvidence()
 	work.Go(func() { s.tell(s.notify.Watch(background, s.Healthy)) })
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/server/figures"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
@@ -19,6 +20,9 @@ type Options struct {
 	// Observer gets the engine's events. Without one, decisions are neither counted nor
 	// streamed.
 	Observer *Observer
+	// Figures are what GET /v1/figures tells. Nil: those that other nodes have in the
+	// engine's store.
+	Figures *figures.Figures
 	// Identify says who calls. Its error is sent with a 401, text included, so it must be
 	// fit for the caller; a [semel.Error] is answered according to its code. Required.
 	Identify func(*http.Request) (Caller, error)
@@ -121,6 +125,9 @@ func New(opts Options) (*API, error) {
 	}
 	if opts.Observer == nil {
 		opts.Observer = NewObserver(opts.Engine.Door().Store())
+	}
+	if opts.Figures == nil {
+		opts.Figures = figures.New(opts.Engine.Door().Store(), nil)
 	}
 	if opts.Answers == nil {
 		opts.Answers = semelhttp.Marked

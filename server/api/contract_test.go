@@ -261,6 +261,7 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 	w.send("operator", "GET", "/v1/operations", "").want(200)
 	w.send("operator", "GET", "/v1/operations/rare", "").want(200)
 	w.send("operator", "POST", "/v1/batch", `{"items":[{"begin":{"operation":"charge","key":"k"}}]}`).want(200)
+	w.send("root", "GET", "/v1/figures", "").want(200)
 	r := w.follow("operator", "")
 	r.close()
 
@@ -272,7 +273,7 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 			}
 		}
 	}
-	if n := len(c.operations()); n != 22 {
+	if n := len(c.operations()); n != 23 {
 		t.Errorf("%d endpoints", n)
 	}
 }

@@ -73,6 +73,7 @@ func (a *API) handler(admin bool) (http.Handler, []byte, error) {
 	if admin {
 		b.operatorRoutes()
 		b.decisionStream()
+		b.figures()
 	}
 	spec, err := json.Marshal(b.huma.OpenAPI())
 	if err != nil {

@@ -1,0 +1,310 @@
+package figures_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/server/figures"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/memstore"
+)
+
+// node is a process on a store.
+type node struct {
+	*semel.Engine
+	figures *figures.Figures
+	stop    func()
+}
+
+func start(t *testing.T, st semel.Store) *node {
+	t.Helper()
+	n := &node{figures: figures.New(st, nil)}
+	events := n.figures.Events()
+	events.Unswept = func(semel.Event) {}
+	var err error
+	n.Engine, err = semel.New(st, &semel.Options{
+		Operations: []semel.Operation{{Name: "pay", Window: time.Hour, OnFailure: semel.RetryFailure}, {Name: "mail"}},
+		Events:     events,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	work.Go(func() { n.figures.Run(ctx) })
+	n.stop = func() { cancel(); work.Wait() }
+	t.Cleanup(n.stop)
+	return n
+}
+
+func (n *node) deliver(t *testing.T, operation, key string, fn func() error) {
+	t.Helper()
+	_, err := n.Do(t.Context(), semel.Call{Tenant: "acme", Principal: "p", Operation: operation, Key: key, Door: "http"},
+		func(context.Context, semel.Execution) (semel.Result, error) {
+			return semel.Result{Data: []byte("x")}, fn()
+		})
+	if err != nil && fn() == nil {
+		t.Fatal(err)
+	}
+}
+
+func works() error { return nil }
+
+func (n *node) report(t *testing.T, d time.Duration) *figures.Report {
+	t.Helper()
+	r, err := n.figures.Read(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// pass lets virtual time pass, for the store as well.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func TestDuplicateShareIsMeasured(t *testing.T) {
+	clause.Proves(t, "MAP-MON.1")
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, memstore.New())
+		for range 4 {
+			n.deliver(t, "pay", "a", works)
+		}
+		n.deliver(t, "mail", "b", works)
+		r := n.report(t, time.Hour)
+		if got, want := r.Total, (figures.Sums{Deliveries: 5, Executed: 2, Duplicates: 3}); got != want {
+			t.Errorf("in sum %+v, want %+v", got, want)
+		}
+		if len(r.Operations) != 2 || r.Operations[0].Name != "pay" || r.Operations[0].DuplicateShare() != 0.75 || r.Operations[1].DuplicateShare() != 0 {
+			t.Errorf("operations %+v", r.Operations)
+		}
+		if got := fmt.Sprint(r.Series); got != "[{{http mail execute} 1} {{http pay execute} 1} {{http pay replay} 3}]" {
+			t.Errorf("series %s", got)
+		}
+		if len(r.Repeated) != 1 || r.Repeated[0].ID.Key != "a" || r.Repeated[0].Duplicates != 3 || len(r.Crowded) != 0 || len(r.Failing) != 0 {
+			t.Errorf("records %+v, %+v, %+v", r.Repeated, r.Crowded, r.Failing)
+		}
+		last := r.Points[len(r.Points)-1]
+		if len(r.Points) != 60 || last.Sums != r.Total {
+			t.Errorf("%d points, the last is %+v", len(r.Points), last)
+		}
+	})
+}
+
+func TestSimultaneousDeliveriesAreCountedAndListed(t *testing.T) {
+	clause.Proves(t, "MAP-MON.2")
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, memstore.New())
+		release := make(chan struct{})
+		var work sync.WaitGroup
+		work.Go(func() { n.deliver(t, "pay", "a", func() error { <-release; return nil }) })
+		synctest.Wait()
+		call := semel.Call{Tenant: "acme", Principal: "p", Operation: "pay", Key: "a", Door: "http"}
+		for range 11 {
+			if ans, err := n.Begin(t.Context(), call); err != nil || ans.Decision != semel.InFlight {
+				t.Fatal(ans.Decision, err)
+			}
+		}
+		work.Go(func() { // joins
+			call.Wait = time.Minute
+			if ans, err := n.Begin(t.Context(), call); err != nil || ans.Decision != semel.Replay {
+				t.Error(ans.Decision, err)
+			}
+		})
+		pass(10 * time.Second)
+		close(release)
+		work.Wait()
+		n.deliver(t, "pay", "a", works) // meets nobody
+		r := n.report(t, time.Hour)
+		if op := r.Operations[0]; op.Simultaneous != 12 || op.Duplicates != 13 {
+			t.Errorf("counted %+v", op)
+		}
+		if len(r.Crowded) != 1 || r.Crowded[0].ID.Key != "a" || r.Crowded[0].Peak != 12 {
+			t.Errorf("crowded %+v", r.Crowded)
+		}
+		if p := r.Points[len(r.Points)-1]; p.P99 > 10*time.Millisecond {
+			t.Errorf("waiting for another counts as added: %v", p.P99)
+		}
+	})
+}
+
+func TestFailingCallsAreListed(t *testing.T) {
+	clause.Proves(t, "MAP-MON.3")
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, memstore.New())
+		fails := func() error { return semel.Failure(errors.New("no")) }
+		for range 3 {
+			n.deliver(t, "pay", "a", fails)
+		}
+		n.deliver(t, "pay", "b", works)
+		r := n.report(t, time.Hour)
+		if r.Total.FailedAttempts != 3 || len(r.Failing) != 1 || r.Failing[0].Failed != 3 || r.Failing[0].Attempt != 3 || r.Failing[0].ID.Key != "a" {
+			t.Errorf("%+v, failing %+v", r.Total, r.Failing)
+		}
+	})
+}
+
+func TestFiguresCoverAllNodesAndSurviveARestart(t *testing.T) {
+	clause.Proves(t, "MAP-MON.5")
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New()
+		nodes := []*node{start(t, st), start(t, st), start(t, st)}
+		for range 5 {
+			for _, n := range nodes {
+				n.deliver(t, "pay", "a", works)
+			}
+			pass(25 * time.Second)
+		}
+		want := figures.Sums{Deliveries: 15, Executed: 1, Duplicates: 14}
+		for i, n := range nodes {
+			if r := n.report(t, time.Hour); r.Total != want || r.Repeated[0].Duplicates != 14 {
+				t.Errorf("node %d has %+v and %+v", i, r.Total, r.Repeated)
+			}
+		}
+		for _, n := range nodes {
+			n.deliver(t, "mail", "b", works)
+			n.stop()
+		}
+		want.Deliveries, want.Executed, want.Duplicates = 18, 2, 16
+		n := start(t, st)
+		for d, points := range map[time.Duration]int{time.Hour: 60, 24 * time.Hour: 24} {
+			r := n.report(t, d)
+			if r.Total != want || r.Nodes != 4 || len(r.Points) != points {
+				t.Errorf("after a restart %+v of %d nodes in %d points", r.Total, r.Nodes, len(r.Points))
+			}
+		}
+		pass(5 * time.Hour)
+		if r := n.report(t, time.Hour); r.Total != (figures.Sums{}) || len(r.Repeated) != 0 {
+			t.Errorf("hours later %+v, %+v", r.Total, r.Repeated)
+		}
+		if r := n.report(t, 24*time.Hour); r.Total != want {
+			t.Errorf("hours later the day has %+v", r.Total)
+		}
+	})
+}
+
+func TestFiguresOfOthersAreTwoSecondsLate(t *testing.T) {
+	clause.Proves(t, "MAP-MON.5")
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := start(t, st), start(t, st)
+		pass(time.Hour) // in any second of any minute
+		for i := range 150 {
+			a.deliver(t, "pay", "k", works)
+			pass(1500 * time.Millisecond)
+			if got := b.report(t, time.Hour).Total.Deliveries; got != int64(i+1) {
+				t.Fatalf("after %d deliveries there are %d", i+1, got)
+			}
+		}
+	})
+}
+
+// away is a store that fails, or does what it says has failed.
+type away struct {
+	*memstore.Store
+	mu          sync.Mutex
+	fail, mute  bool
+	writes      int
+	largestCell int
+}
+
+func (a *away) set(fail, mute bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fail, a.mute = fail, mute
+}
+
+func (a *away) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
+	a.mu.Lock()
+	fail, mute := a.fail, a.mute
+	if w.Record.ID.Operation == "semel.figures" {
+		a.writes++
+		a.largestCell = max(a.largestCell, len(w.Record.Result.Data))
+	}
+	a.mu.Unlock()
+	if fail {
+		return nil, false, errors.New("the store is away")
+	}
+	rec, applied, err := a.Store.Apply(ctx, w)
+	if mute {
+		return nil, false, errors.New("the answer is lost")
+	}
+	return rec, applied, err
+}
+
+func TestAFailingStoreLosesNothingAndCountsNothingTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &away{Store: memstore.New()}
+		a, b := start(t, st), start(t, st)
+		for range 90 {
+			a.deliver(t, "pay", "k", works)
+			st.set(false, true)
+			pass(time.Second)
+			st.set(true, false)
+			pass(time.Second)
+			st.set(false, false)
+		}
+		pass(2 * time.Second)
+		if got := b.report(t, time.Hour).Total; got.Deliveries != 90 || got.Executed != 1 {
+			t.Errorf("counted %+v", got)
+		}
+	})
+}
+
+func TestNoDeliveryWaitsForFigures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &away{Store: memstore.New()}
+		n := start(t, st)
+		for range 100 {
+			n.deliver(t, "pay", "k", works)
+		}
+		if st.writes != 0 {
+			t.Errorf("deliveries wrote %d cells", st.writes)
+		}
+		pass(time.Second)
+		if st.writes != 2 { // the directory and the running minute
+			t.Errorf("there were %d writes", st.writes)
+		}
+		pass(time.Hour)
+		if st.writes != 3 { // the minute that was over
+			t.Errorf("a quiet node has written %d times", st.writes)
+		}
+	})
+}
+
+func TestCellsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &away{Store: memstore.New()}
+		f := figures.New(st, &figures.Options{Interval: 10 * time.Minute})
+		ctx, cancel := context.WithCancel(t.Context())
+		var work sync.WaitGroup
+		work.Go(func() { f.Run(ctx) })
+		defer func() { cancel(); work.Wait() }()
+		decided := f.Events().Decided
+		for range 6 * 24 {
+			for i := range 1000 {
+				decided(semel.Event{
+					ID:   semel.ID{Tenant: "a tenant with quite a long name", Operation: fmt.Sprint("operation number ", i), Key: fmt.Sprint("a key that is long ", i)},
+					Door: "http", Decision: semel.Replay, Added: time.Duration(i) * time.Microsecond, At: time.Now(),
+				})
+			}
+			pass(10 * time.Minute)
+		}
+		if st.largestCell > 800<<10 {
+			t.Errorf("a cell has %d bytes", st.largestCell)
+		}
+		r, err := f.Read(t.Context(), 7*24*time.Hour)
+		if err != nil || r.Total.Duplicates != 144_000 || len(r.Repeated) != 20 || len(r.Operations) > 513 {
+			t.Errorf("%v, %+v, %d records, %d operations", err, r.Total, len(r.Repeated), len(r.Operations))
+		}
+	})
+}

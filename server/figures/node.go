@@ -1,0 +1,311 @@
+package figures
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
+)
+
+// How long figures are kept.
+const (
+	KeptMinutes = 3 * time.Hour      // of single minutes
+	KeptHours   = 7 * 24 * time.Hour // of hours
+)
+
+const (
+	operation = "semel.figures" // of the records in which the figures are
+	// keepFor is how long a node's cells outlive it: until none of its hours is of
+	// interest.
+	keepFor = KeptHours + time.Hour
+	// maxCell bounds a cell, in bytes, well below what a store takes.
+	maxCell = 768 << 10
+	// writeTime bounds a write, and the last one with it.
+	writeTime = 5 * time.Second
+)
+
+// node is what this process has counted. It keeps two cells: the running minute is
+// rewritten every second and is small; the history is rewritten once a minute.
+type node struct {
+	id              string
+	recent, history *cell
+	directory       *store.Cell
+
+	mu      sync.Mutex
+	minute  slot // that is running
+	folded  int64
+	minutes []slot
+	hours   []slot
+	records []Record // of note in the hour of the running minute
+
+	unwritten struct{ recent, history bool }
+	listed    int64 // hour in which the directory has named this node last
+}
+
+// keptRecent is the cell of the running minute. Seq is its number among the node's minutes.
+// The records are those of its whole hour.
+type keptRecent struct {
+	Series []Series `json:"s"`
+	Seq    int64    `json:"seq"`
+	Minute keptSlot `json:"m"`
+}
+
+// keptHistory has the minutes up to the number Folded.
+type keptHistory struct {
+	Series  []Series   `json:"s"`
+	Folded  int64      `json:"folded"`
+	Minutes []keptSlot `json:"m"`
+	Hours   []keptSlot `json:"h"`
+}
+
+// keptDirectory names the nodes that have cells, with the second in which each was named last.
+type keptDirectory struct {
+	Nodes map[string]int64 `json:"nodes"`
+}
+
+// maxNodes bounds the directory, and what is read for a report. If more processes than that
+// ran within a week, the figures of the oldest are left out.
+const maxNodes = 256
+
+func cellID(key string) semel.ID { return semel.ID{Operation: operation, Key: key} }
+
+func (n *node) init(st semel.Store) {
+	n.id = rand.Text()
+	n.recent = &cell{cell: store.NewCell(st, cellID("recent/"+n.id))}
+	n.history = &cell{cell: store.NewCell(st, cellID("history/"+n.id))}
+	n.directory = store.NewCell(st, cellID("nodes"))
+}
+
+// Run writes the figures of this node until ctx is done, and what is left then. Without it
+// the figures are those of this process, in one minute.
+func (f *Figures) Run(ctx context.Context) {
+	tick := time.NewTicker(f.opts.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			f.write(ctx)
+		case <-ctx.Done():
+			f.write(context.WithoutCancel(ctx))
+			return
+		}
+	}
+}
+
+// write takes in what was counted and writes it. If the store fails, the next call writes
+// everything: a cell has sums, not differences, so that writing it again is harmless. It is
+// called once at a time.
+func (f *Figures) write(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	now, err := f.store.Now(ctx)
+	if err != nil {
+		return
+	}
+	second := now.Time().Unix()
+	n := &f.own
+	n.mu.Lock()
+	f.gather(second)
+	recent, history := n.encode()
+	n.mu.Unlock()
+	if n.write(ctx, second, recent, history) {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.unwritten.recent = n.unwritten.recent || recent != nil
+	n.unwritten.history = n.unwritten.history || history != nil
+}
+
+// gather takes in what was counted. The caller holds f.own.mu.
+func (f *Figures) gather(now int64) {
+	n := &f.own
+	minute, hour := now-now%60, now-now%3600
+	if n.minute.at == 0 {
+		n.minute = newSlot(minute)
+	}
+	fresh, records := f.take(hour)
+	if !fresh.empty() {
+		n.minute, n.records = n.minute.plus(fresh), records
+		n.unwritten.recent = true
+	}
+	if minute == n.minute.at {
+		return
+	}
+	if !n.minute.empty() {
+		n.fold(now)
+	}
+	if hour != n.minute.at-n.minute.at%3600 {
+		n.records = nil
+	}
+	n.minute = newSlot(minute)
+}
+
+// fold moves the running minute, which is over, into the history.
+func (n *node) fold(now int64) {
+	n.folded++
+	n.unwritten.history = true
+	n.minutes = append(n.minutes, n.minute)
+	hour := n.minute
+	hour.at -= hour.at % 3600
+	i := slices.IndexFunc(n.hours, func(s slot) bool { return s.at == hour.at })
+	if i < 0 {
+		i = len(n.hours)
+		n.hours = append(n.hours, newSlot(hour.at))
+	}
+	n.hours[i] = n.hours[i].plus(hour)
+	n.hours[i].records = n.records
+	n.minutes = since(n.minutes, now-int64(KeptMinutes/time.Second))
+	n.hours = since(n.hours, now-int64(KeptHours/time.Second))
+}
+
+// since are the slots from a time on, as a list of its own.
+func since(slots []slot, from int64) []slot {
+	return slices.DeleteFunc(slices.Clone(slots), func(s slot) bool { return s.at < from })
+}
+
+// encode returns the values of the cells that aren't written yet. The caller holds n.mu.
+func (n *node) encode() (recent, history []byte) {
+	if n.unwritten.history {
+		history = n.keptHistory()
+	}
+	if n.unwritten.recent {
+		var series names
+		minute := n.minute
+		minute.records = n.records
+		kept := keptRecent{Seq: n.folded + 1, Minute: minute.kept(&series)}
+		kept.Series = series.list
+		recent = encoded(kept)
+	}
+	n.unwritten.recent, n.unwritten.history = false, false
+	return recent, history
+}
+
+func encoded(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // strings and numbers always have a JSON form
+	}
+	return data
+}
+
+// write writes the cells, and reports whether all of it is durable. The running minute comes
+// after the history: until then, its cell has the minute that the history gets.
+func (n *node) write(ctx context.Context, now int64, recent, history []byte) bool {
+	if recent == nil && history == nil {
+		return true
+	}
+	if hour := now - now%3600; hour != n.listed {
+		if !n.list(ctx, now) {
+			return false
+		}
+		n.listed = hour
+	}
+	return (history == nil || n.history.write(ctx, history)) && (recent == nil || n.recent.write(ctx, recent))
+}
+
+// keptHistory is the history as far as a cell has room for it: the oldest lists of records
+// are left out first, and then the oldest minutes and hours.
+func (n *node) keptHistory() []byte {
+	minutes, hours := n.minutes, slices.Clone(n.hours)
+	for lists := 0; ; {
+		var series names
+		kept := keptHistory{Folded: n.folded}
+		for i := range minutes {
+			kept.Minutes = append(kept.Minutes, minutes[i].kept(&series))
+		}
+		for i := range hours {
+			kept.Hours = append(kept.Hours, hours[i].kept(&series))
+		}
+		kept.Series = series.list
+		data := encoded(kept)
+		switch {
+		case len(data) <= maxCell:
+			return data
+		case lists < len(hours):
+			for end := min(lists+24, len(hours)); lists < end; lists++ {
+				hours[lists].records = nil
+			}
+		case len(minutes) > 0:
+			minutes = minutes[(len(minutes)+1)/2:]
+		default:
+			hours = hours[(len(hours)+1)/2:]
+		}
+	}
+}
+
+// tries bounds how often the directory is written that other nodes write, too.
+const tries = 16
+
+// list names this node in the directory, and strikes out those whose cells are gone. It
+// reports false if that is unknown.
+func (n *node) list(ctx context.Context, now int64) bool {
+	old, err := n.directory.Load(ctx)
+	for range tries {
+		if err != nil {
+			return false
+		}
+		d := parseDirectory(old.Data)
+		maps.DeleteFunc(d.Nodes, func(_ string, seen int64) bool { return seen < now-int64(keepFor/time.Second) })
+		for len(d.Nodes) >= maxNodes {
+			delete(d.Nodes, oldest(d.Nodes))
+		}
+		d.Nodes[n.id] = now
+		// A crash before this write leaves nothing, a crash after it a name without cells,
+		// which is read as nothing and struck out in time.
+		cur, ok, serr := n.directory.Swap(ctx, old, store.CellValue{Data: encoded(d), KeepFor: 2 * keepFor})
+		if ok || serr != nil {
+			return ok
+		}
+		old, err = cur, ctx.Err()
+	}
+	return false
+}
+
+func parseDirectory(data []byte) keptDirectory {
+	var d keptDirectory
+	if json.Unmarshal(data, &d) != nil || d.Nodes == nil {
+		d.Nodes = map[string]int64{}
+	}
+	return d
+}
+
+func oldest(nodes map[string]int64) (id string) {
+	for each, seen := range nodes {
+		if id == "" || seen < nodes[id] {
+			id = each
+		}
+	}
+	return id
+}
+
+// cell is a cell that only this node writes.
+type cell struct {
+	cell *store.Cell
+	was  store.CellValue
+	lost bool // it isn't known what the store has
+}
+
+// write replaces the cell's value, and reports whether it is durable.
+func (c *cell) write(ctx context.Context, data []byte) bool {
+	if c.lost {
+		was, err := c.cell.Load(ctx)
+		if err != nil {
+			return false
+		}
+		c.was, c.lost = was, false
+	}
+	// A crash before this write leaves the sums of a second ago, a crash after it nothing
+	// to do. The store purges the cell when nobody has written it for keepFor.
+	is, ok, err := c.cell.Swap(ctx, c.was, store.CellValue{Data: data, KeepFor: keepFor})
+	if c.lost = err != nil || !ok; !c.lost {
+		c.was = is
+	}
+	return !c.lost
+}

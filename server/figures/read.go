@@ -1,0 +1,127 @@
+package figures
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel/store"
+)
+
+// reader reads the cells of other nodes.
+type reader struct {
+	mu    sync.Mutex // held while the store is read, so that it is asked once for all readers
+	at    time.Time  // of the last complete reading
+	nodes []counted
+	cache map[string]peer
+}
+
+// counted is what one node has counted.
+type counted struct {
+	minutes, hours []slot
+	// minute is the running one, with the records of its hour.
+	minute slot
+}
+
+// peer is a node as it was read last.
+type peer struct {
+	counted
+	folded int64 // minutes in the history
+	quiet  bool  // it had written nothing for a while
+	at     time.Time
+}
+
+const (
+	// fresh is how long what was read counts as current. With the interval of writing it
+	// keeps figures less than two seconds late.
+	fresh = 500 * time.Millisecond
+	// quietAfter is how long a node writes nothing before it is read only once a minute:
+	// most such nodes have ended.
+	quietAfter = 3 * time.Minute
+)
+
+// others are the figures of all other nodes.
+func (f *Figures) others(ctx context.Context, now store.Instant) ([]counted, error) {
+	r := &f.peers
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.at.IsZero() && time.Since(r.at) < fresh {
+		return r.nodes, nil
+	}
+	dir, err := f.own.directory.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	named := parseDirectory(dir.Data).Nodes
+	maps.DeleteFunc(r.cache, func(id string, _ peer) bool { _, ok := named[id]; return !ok })
+	var nodes []counted
+	for id := range named {
+		if id == f.own.id {
+			continue
+		}
+		p, ok := r.cache[id]
+		if !ok || !p.quiet || time.Since(p.at) >= time.Minute {
+			if p, err = f.load(ctx, id, p, now); err != nil {
+				return nil, err
+			}
+			r.cache[id] = p
+		}
+		nodes = append(nodes, p.counted)
+	}
+	r.nodes, r.at = nodes, time.Now()
+	return nodes, nil
+}
+
+// load reads a node that was like old. The running minute is read first: if it is over
+// meanwhile, it is in the history that is read then.
+func (f *Figures) load(ctx context.Context, id string, old peer, now store.Instant) (peer, error) {
+	value, err := store.NewCell(f.store, cellID("recent/"+id)).Load(ctx)
+	if err != nil {
+		return peer{}, err
+	}
+	var recent keptRecent
+	p := peer{counted: counted{minute: newSlot(0)}, quiet: now.Sub(value.At) > quietAfter, at: time.Now()}
+	if value.Data != nil {
+		if err := json.Unmarshal(value.Data, &recent); err != nil {
+			return p, nil // a newer program's: it can't be counted
+		}
+		if p.minute, err = recent.Minute.slot(recent.Series); err != nil {
+			p.minute = newSlot(0)
+		}
+	}
+	if old.at.IsZero() || old.folded != recent.Seq-1 {
+		if old, err = f.loadHistory(ctx, id); err != nil {
+			return peer{}, err
+		}
+	}
+	p.minutes, p.hours, p.folded = old.minutes, old.hours, old.folded
+	if recent.Seq <= p.folded {
+		p.minute = newSlot(0) // it is in the history
+	}
+	return p, nil
+}
+
+func (f *Figures) loadHistory(ctx context.Context, id string) (p peer, err error) {
+	value, err := store.NewCell(f.store, cellID("history/"+id)).Load(ctx)
+	if err != nil || value.Data == nil {
+		return p, err
+	}
+	var kept keptHistory
+	if json.Unmarshal(value.Data, &kept) != nil {
+		return p, nil
+	}
+	p.folded = kept.Folded
+	for _, list := range []struct {
+		kept []keptSlot
+		to   *[]slot
+	}{{kept.Minutes, &p.minutes}, {kept.Hours, &p.hours}} {
+		for i := range list.kept {
+			if s, err := list.kept[i].slot(kept.Series); err == nil {
+				*list.to = append(*list.to, s)
+			}
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,84 @@
+package figures
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"sort"
+
+	"github.com/semelhq/semel"
+)
+
+// Record is what was counted for one record in the hours of a report.
+type Record struct {
+	ID semel.ID
+	// Duplicates are the deliveries that did not execute; Simultaneous those of them that
+	// met a running attempt, and Peak the most of these in one minute on one node.
+	Duplicates, Simultaneous, Peak int64
+	// Failed counts the attempts that ended failed, aborted or abandoned, and Attempt is
+	// the number of the newest of them. Since it is the record's own, it also covers what
+	// wasn't counted here.
+	Failed  int64
+	Attempt int
+	// Last is when something was counted last, in Unix seconds.
+	Last int64
+}
+
+// orders are the counts by which a record may be of note.
+var orders = []func(*Record) int64{
+	func(r *Record) int64 { return r.Duplicates },
+	func(r *Record) int64 { return r.Peak },
+	func(r *Record) int64 { return r.Failed },
+}
+
+// noted are the records with the highest counts, up to maxNoted by each.
+func noted(all iter.Seq[Record]) []Record {
+	lists := make([]ranking, len(orders))
+	for r := range all {
+		for i, by := range orders {
+			lists[i].offer(r, by, maxNoted)
+		}
+	}
+	var list []Record
+	have := map[semel.ID]bool{}
+	for _, l := range lists {
+		for _, r := range l {
+			if !have[r.ID] {
+				have[r.ID] = true
+				list = append(list, r)
+			}
+		}
+	}
+	return list
+}
+
+// ranking is a list of records, the one with the highest count first.
+type ranking []Record
+
+// offer takes a record in if it is among the n highest and its count isn't zero.
+func (l *ranking) offer(r Record, by func(*Record) int64, n int) {
+	if by(&r) == 0 || len(*l) == n && compare(&r, &(*l)[n-1], by) >= 0 {
+		return
+	}
+	i := sort.Search(len(*l), func(i int) bool { return compare(&r, &(*l)[i], by) < 0 })
+	*l = slices.Insert(*l, i, r)
+	*l = (*l)[:min(n, len(*l))]
+}
+
+// compare is negative if a stands before b.
+func compare(a, b *Record, by func(*Record) int64) int {
+	return cmp.Or(
+		cmp.Compare(by(b), by(a)), cmp.Compare(b.Last, a.Last), cmp.Compare(a.ID.Tenant, b.ID.Tenant),
+		cmp.Compare(a.ID.Operation, b.ID.Operation), cmp.Compare(a.ID.Key, b.ID.Key), cmp.Compare(a.ID.Principal, b.ID.Principal),
+	)
+}
+
+// add adds what another node, or another hour, has counted for the same record.
+func (r *Record) add(more *Record) {
+	r.Duplicates += more.Duplicates
+	r.Simultaneous += more.Simultaneous
+	r.Peak = max(r.Peak, more.Peak)
+	r.Failed += more.Failed
+	r.Attempt = max(r.Attempt, more.Attempt)
+	r.Last = max(r.Last, more.Last)
+}
