@@ -36,12 +36,15 @@ test: ## run all tests, and check docs/requirements.md and docs/guarantees.md ag
 generate: ## run all tests, and write docs/requirements.md and docs/guarantees.md from those that passed
 	@scripts/test
 
-lint: ## gofmt, go vet, go fix, staticcheck, go mod tidy: all must find nothing to change
+lint: ## gofmt, go vet, go fix, staticcheck, go mod tidy, promtool: all must find nothing to change
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not gofmt-clean:"; echo "$$files"; exit 1; fi
 	go vet ./...
 	go fix -diff ./...
 	go run $(STATICCHECK) ./...
 	go mod tidy -diff
+	@scripts/install-services
+	promtool check rules monitoring/prometheus/rules.yml
+	promtool test rules monitoring/prometheus/rules_test.yml
 	cd bench/peers && GOWORK=off go vet ./... && GOWORK=off go run $(STATICCHECK) ./... && GOWORK=off go mod tidy -diff
 
 prove: ## run the long tests at their full length, then break everything around nodes (CHAOS=1h SEED=7 STORE=redis); see docs/chaos.md

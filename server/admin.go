@@ -14,13 +14,14 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// adminHandler serves the admin listener: health, reload, the clock, and the whole API. A page in a
+// adminHandler serves the admin listener: health, metrics, reload, the clock, and the whole API. A page in a
 // browser on the same machine can reach loopback addresses, so requests from other
 // origins, or under names other than the listener's, are refused.
 func (s *Server) adminHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", s.live)
 	mux.HandleFunc("GET /readyz", s.ready)
+	mux.HandleFunc("GET /metrics", s.serveMetrics)
 	mux.HandleFunc("POST /v1/reload", s.serveReload)
 	mux.HandleFunc("POST /v1/accept-clock", s.serveAcceptClock)
 	mux.Handle("/", s.adminAPI.Admin())

@@ -49,7 +49,7 @@ operations: [{name: charge, financial: true}]
 		defer conn.Close(t.Context())
 		var live int
 		var kept string
-		err = conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM semel.semel_records), convert_from(result, 'UTF8')
+		err = conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM semel.semel_records WHERE key = 'k'), convert_from(result, 'UTF8')
 			FROM semel.idempotency_archive WHERE key = 'k' AND state = 'completed' AND archived_at > now() - $1::interval`, time.Minute).Scan(&live, &kept)
 		if err != nil || live != 0 || kept != result {
 			t.Errorf("%d records are left, and %d bytes of result are archived, %v", live, len(kept), err)

@@ -106,12 +106,17 @@ func AcceptedClock(st store.ClockState) string {
 
 // onlyAdmin reports whether a request comes from an admin, and refuses it otherwise.
 func (s *Server) onlyAdmin(w http.ResponseWriter, r *http.Request, to string) bool {
+	return s.only(api.Admin, w, r, to)
+}
+
+// only reports whether the caller has a role, or answers that they may not.
+func (s *Server) only(role api.Role, w http.ResponseWriter, r *http.Request, to string) bool {
 	switch id, err := s.operator(r); {
 	case err != nil:
 		w.Header().Set("WWW-Authenticate", auth.Challenge(err))
 		plain(w, http.StatusUnauthorized, "Send a credential.\n")
-	case id.Role < api.Admin:
-		plain(w, http.StatusForbidden, "Only an admin may "+to+".\n")
+	case id.Role < role:
+		plain(w, http.StatusForbidden, "Only the role "+role.String()+" may "+to+".\n")
 	default:
 		return true
 	}

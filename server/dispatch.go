@@ -21,14 +21,14 @@ type outbox struct {
 
 // newOutbox makes the dispatcher of an engine, for the destinations of the configuration
 // and the service's own. It delivers nothing before run.
-func newOutbox(engine *semel.Engine, c *config.Dispatch, own map[string]dispatch.Destination, log *slog.Logger) (*outbox, error) {
+func newOutbox(engine *semel.Engine, c *config.Dispatch, own map[string]dispatch.Destination, events *dispatch.Events) (*outbox, error) {
 	if len(c.Destinations) == 0 && len(own) == 0 {
 		return nil, nil
 	}
 	o := &outbox{}
 	var cut context.Context
 	cut, o.cutOff = context.WithCancel(context.Background())
-	opts := dispatch.Options{Destinations: map[string]dispatch.Destination{}, Events: observeMessages(log)}
+	opts := dispatch.Options{Destinations: map[string]dispatch.Destination{}, Events: events}
 	for i := range c.Destinations {
 		d := &c.Destinations[i]
 		secrets, err := d.Secrets()

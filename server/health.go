@@ -192,9 +192,12 @@ func (s *Server) watchKeys(ctx context.Context) {
 // about the records that it didn't look at.
 func (s *Server) noteSweep(e semel.Event) {
 	if e.Swept.Partial && e.Err == nil && s.lastSweep.Load() != nil {
+		s.sweptAt.Store(time.Now().UnixMilli())
 		return
 	}
-	s.lastSweep.Store(&e)
+	if s.lastSweep.Store(&e); e.Err == nil {
+		s.sweptAt.Store(time.Now().UnixMilli())
+	}
 }
 
 // sweeping is the state of the last sweep. Trouble with some records doesn't make the

@@ -21,6 +21,7 @@ import (
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/server/figures"
 	"github.com/semelhq/semel/server/limit"
+	"github.com/semelhq/semel/server/metrics"
 	"github.com/semelhq/semel/server/notify"
 	"github.com/semelhq/semel/store/pebblestore"
 )
@@ -39,28 +40,33 @@ type Options struct {
 
 // Server is one running service. Its methods may be called concurrently.
 type Server struct {
-	log        *slog.Logger
-	load       func() (*config.Config, error)
-	store      semel.Store
-	storeName  string
-	engine     *semel.Engine
-	observer   *api.Observer
-	figures    *figures.Figures
-	dataAPI    *api.API
-	adminAPI   *api.API
-	executions http.Handler  // the execution API of the data listener
-	archive    io.Closer     // nil if there is none to close
-	archives   bool          // there is an archive
-	evidence   *evidence.Log // nil if there is none
-	outbox     *outbox       // nil without destinations
-	budget     *limit.Budget
-	notify     *notify.Notifier
+	log            *slog.Logger
+	load           func() (*config.Config, error)
+	store          semel.Store
+	storeName      string
+	engine         *semel.Engine
+	observer       *api.Observer
+	figures        *figures.Figures
+	metrics        *metrics.Metrics
+	gauges         gauges
+	stopPush       func(context.Context) error
+	dataAPI        *api.API
+	adminAPI       *api.API
+	metricsHandler http.Handler
+	executions     http.Handler  // the execution API of the data listener
+	archive        io.Closer     // nil if there is none to close
+	archives       bool          // there is an archive
+	evidence       *evidence.Log // nil if there is none
+	outbox         *outbox       // nil without destinations
+	budget         *limit.Budget
+	notify         *notify.Notifier
 
 	data, admin *listener
 	stopping    atomic.Bool
 	reading     atomic.Pointer[durabilityReading]
 	tight       atomic.Bool // the disk of the store has little room
 	lastSweep   atomic.Pointer[semel.Event]
+	sweptAt     atomic.Int64 // when a sweep ended without trouble, in Unix milliseconds
 
 	reloading sync.Mutex
 	mu        sync.RWMutex
@@ -104,8 +110,11 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		return nil, err
 	}
 	s.observer, s.figures = api.NewObserver(s.store), figures.New(s.store, nil)
+	s.metrics = metrics.New(s.gauge)
+	s.metricsHandler = s.metrics.Handler()
+	s.gauges.census, s.gauges.version = metrics.NewCensus(s.store), opts.Version
 	engineOpts := &semel.Options{
-		Events:        allOf(observe(s.log), observeDoors(s.log), s.observer.Events(), s.figures.Events(), &semel.Events{Swept: s.noteSweep}),
+		Events:        allOf(observe(s.log), observeDoors(s.log), s.observer.Events(), s.figures.Events(), s.metrics.Events(), &semel.Events{Swept: s.noteSweep}),
 		PurgeInterval: time.Duration(cfg.Purge.Interval), PurgeRate: cfg.Purge.PerSecond,
 		Quotas: quotasOf(&cfg.Quotas),
 	}
@@ -121,7 +130,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		return nil, err
 	}
 	engineOpts.Witness = witness(s.evidence)
-	if s.engine, err = semel.New(s.store, engineOpts); err != nil {
+	if s.engine, err = semel.New(s.metrics.Store(s.store), engineOpts); err != nil {
 		return nil, err
 	}
 	undo = append(undo, func() { s.engine.Close(context.Background()) })
@@ -131,7 +140,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.gen, _, err = s.build(cfg); err != nil {
 		return nil, err
 	}
-	if s.outbox, err = newOutbox(s.engine, &cfg.Dispatch, s.destinations(s.gen), s.log); err != nil {
+	if s.outbox, err = newOutbox(s.engine, &cfg.Dispatch, s.destinations(s.gen), s.metrics.Dispatched(observeMessages(s.log))); err != nil {
 		return nil, err
 	}
 	if cfg.Auth.Configured() && cfg.OpenAdmin() {
@@ -143,6 +152,10 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.adminAPI, err = api.New(api.Options{Engine: s.engine, Observer: s.observer, Figures: s.figures, Identify: s.operator, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, Answers: s.answersHTTP, MaySend: s.maySend, Version: opts.Version}); err != nil {
 		return nil, err
 	}
+	if s.stopPush, err = s.metrics.Push(ctx, cfg.Metrics.OTLP, opts.Version); err != nil {
+		return nil, err
+	}
+	undo = append(undo, func() { s.stopPush(context.Background()) })
 	s.executions = s.ownAPI(http.HandlerFunc(s.serveExecutions))
 	if s.data, err = listen(cfg.Listen.Address, cfg.Listen.TLS, &cfg.Limits, s.dataHandler(cfg), s.limitOptions(cfg), s.log); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
@@ -180,6 +193,7 @@ func (s *Server) Run(ctx context.Context) error {
 	work.Go(func() { s.watchClock(background) })
 	work.Go(func() { s.observer.Run(background) })
 	work.Go(func() { s.figures.Run(background) })
+	work.Go(func() { s.gauges.census.Run(background) })
 	signed := s.runEvidence()
 	work.Go(func() { s.tell(s.notify.Watch(background, s.Healthy)) })
 
@@ -246,6 +260,9 @@ func (s *Server) stop(stopBackground func(), work *sync.WaitGroup,
 	errs := []error{gen.close(end)}
 	stopBackground()
 	work.Wait()
+	if err := s.stopPush(end); err != nil {
+		s.log.Warn("the last metrics could not be pushed", slog.Any("error", err))
+	}
 	s.dataAPI.Close()
 	s.adminAPI.Close()
 	s.admin.close()

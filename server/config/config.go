@@ -56,6 +56,8 @@ type Config struct {
 	Dispatch Dispatch `json:"dispatch,omitzero"`
 	// How fast expired records are removed.
 	Purge Purge `json:"purge,omitzero"`
+	// Where metrics go, beside GET /metrics of the admin listener.
+	Metrics Metrics `json:"metrics,omitzero"`
 	// What is logged.
 	Log Log `json:"log,omitzero"`
 }
@@ -497,6 +499,12 @@ type Purge struct {
 	Interval Duration `json:"interval" default:"1m" range:"1s,24h"`
 	// Records removed per second at most.
 	PerSecond int `json:"per_second" default:"1000" range:"1,1000000"`
+}
+
+// Metrics says where metrics go.
+type Metrics struct {
+	// URL to which metrics are pushed by OTLP over HTTP, such as http://collector:4318/v1/metrics. By default none, unless OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_METRICS_ENDPOINT is set. The other variables of OpenTelemetry count as well.
+	OTLP string `json:"otlp,omitzero" secret:"url" format:"http"`
 }
 
 // Log says what is logged.

@@ -3,11 +3,11 @@ package figures
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 )
 
 // What is counted beside decisions, as [Series].What.
@@ -87,11 +87,8 @@ func (f *Figures) Events() *semel.Events {
 	return &semel.Events{Decided: f.decided, Ended: f.ended, Answered: f.answered}
 }
 
-// isOwn reports whether an operation is one of Semel's own, whose calls nobody delivers.
-func isOwn(operation string) bool { return strings.HasPrefix(operation, "semel.") }
-
 func (f *Figures) decided(e semel.Event) {
-	if isOwn(e.ID.Operation) {
+	if door.Internal(e.ID.Operation) {
 		return
 	}
 	met := e.Decision == semel.InFlight || e.Waited > 0
@@ -112,7 +109,7 @@ func (f *Figures) decided(e semel.Event) {
 }
 
 func (f *Figures) ended(e semel.Event) {
-	if isOwn(e.ID.Operation) {
+	if door.Internal(e.ID.Operation) {
 		return
 	}
 	f.mu.Lock()

@@ -1,0 +1,71 @@
+package metrics
+
+// Kind says how a metric behaves.
+type Kind string
+
+// The kinds.
+const (
+	Counter   Kind = "counter"   // only rises, from zero when the process starts
+	Gauge     Kind = "gauge"     // is what it is at the moment
+	Histogram Kind = "histogram" // in seconds, with classic and native buckets
+)
+
+// Metric describes one metric. From the table of all of them come the metrics themselves, the
+// page docs/metrics.md, and the test of the alerts and the dashboard.
+type Metric struct {
+	Name   string
+	Kind   Kind
+	Help   string
+	Labels []string
+}
+
+// Labels says which values each label may have: those of a closed set, or names that the
+// configuration gives. No label has a key, a tenant or a principal.
+var Labels = map[string]string{
+	"door":        "the door: `http`, `proxy`, `api`, `forrst`, `ids`, `webhook`, `activitypub`, `whatsapp`, `mcp`, `a2a`, or the name that a program gives to its own",
+	"operation":   "the name of a configured operation",
+	"decision":    "`execute`, `replay`, `in_flight`, `conflict`, `held`, `too_late`, `throttled`, `other_caller`, `other_door`, `superseded`",
+	"code":        "the code of the refusal; `semel explain` says what each means",
+	"disposition": "`completed`, `rejected`, `failed`, `aborted`, `abandoned`, `held`",
+	"by":          "who ended it: `holder`, `reaper`, `reconciler`, `operator`",
+	"state":       "`in_flight`, `held`",
+	"call":        "`apply`, `get`, `now`",
+	"outcome":     "`ok`, `stale` (somebody else has written the record), `absent` (there is none), `error` (so the result is unknown); of a try to deliver: `delivered`, `failed`, `parked`",
+	"destination": "the name of a configured destination",
+	"why":         "`other_operation` (no operation of this node), `unreadable`",
+	"version":     "the program's version",
+	"goversion":   "the version of Go that built it",
+	"store":       "the kind of store",
+}
+
+// Table has all metrics.
+var Table = []Metric{
+	{"semel_decisions_total", Counter, "Deliveries by what they got. Those that didn't get execute are duplicates.", []string{"door", "operation", "decision"}},
+	{"semel_simultaneous_deliveries_total", Counter, "Deliveries that met a running attempt: they got in_flight, or waited for its outcome.", []string{"door", "operation"}},
+	{"semel_crowded_minutes_total", Counter, "Minutes in which one key had more than ten simultaneous deliveries. GET /v1/figures lists the records.", []string{"operation"}},
+	{"semel_refused_requests_total", Counter, "Requests that a door has refused, with an engine's decision or without one.", []string{"door", "code"}},
+	{"semel_troubles_total", Counter, "Errors that no caller got, such as an outcome that isn't recorded yet.", []string{"door"}},
+	{"semel_attempts_total", Counter, "Attempts that ended, or were found abandoned or held.", []string{"door", "operation", "disposition", "by"}},
+	{"semel_leases_lost_total", Counter, "Attempts that were told to stop because their lease was lost.", []string{"operation"}},
+	{"semel_added_seconds", Histogram, "What Semel added to the time of a delivery, without the work itself and without waiting for another's outcome.", []string{"door"}},
+	{"semel_attempts", Gauge, "Attempts in the whole store, as it was looked through last; the same on each node.", []string{"state"}},
+	{"semel_oldest_attempt_seconds", Gauge, "Age of the oldest of these attempts; zero if there are none.", []string{"state"}},
+	{"semel_effects_open", Gauge, "Effects of these attempts that were started and have no result.", nil},
+	{"semel_store_calls_total", Counter, "Calls to the store, writes that are sent again included.", []string{"call", "outcome"}},
+	{"semel_store_call_seconds", Histogram, "How long calls to the store took.", []string{"call"}},
+	{"semel_swept_records", Gauge, "Due records that the last sweep couldn't deal with.", []string{"why"}},
+	{"semel_last_sweep_timestamp_seconds", Gauge, "When the last sweep ended without trouble; zero before the first.", nil},
+	{"semel_last_purge_timestamp_seconds", Gauge, "When this node purged expired records last; zero if it hasn't.", nil},
+	{"semel_purged_records_total", Counter, "Records that were purged.", nil},
+	{"semel_dispatch_tries_total", Counter, "Tries to deliver messages.", []string{"destination", "outcome"}},
+	{"semel_dispatch_lag_seconds", Histogram, "From the completion of a call until its message was delivered.", []string{"destination"}},
+	{"semel_dispatch_paused", Gauge, "1 while the circuit breaker of a destination is open.", []string{"destination"}},
+	{"semel_evidence_lag_seconds", Gauge, "For how long the evidence log has had entries and no new signed checkpoint.", nil},
+	{"semel_evidence_fault", Gauge, "1 if this node signs nothing because the log isn't what it was, or a keeper has something against it.", nil},
+	{"semel_clock_held_seconds", Gauge, "How far the clock of the store went ahead without being followed yet.", nil},
+	{"semel_clock_back_seconds", Gauge, "How far the clock of the store was put back.", nil},
+	{"semel_disk_free_bytes", Gauge, "Free space on the disk of an embedded store.", nil},
+	{"semel_disk_size_bytes", Gauge, "Size of that disk.", nil},
+	{"semel_ready", Gauge, "1 if this node should get traffic.", nil},
+	{"semel_build_info", Gauge, "Always 1.", []string{"version", "goversion", "store"}},
+}
