@@ -50,8 +50,8 @@ routes:
 	for _, line := range []string{
 		`level=WARN msg="upstream failed" route="POST /pay" error=.+`,
 		`level=INFO msg=refused reason="the request has no credential" operation=pay`,
-		`level=INFO msg=shadow call=[0-9a-f]{32} operation=try verdict=execute code="" status=200`,
-		`level=INFO msg=shadow call="" operation=try verdict=refuse code=key_missing status=200`,
+		`level=INFO msg=shadow call=[0-9a-f]{32} operation=try verdict=execute key_by=header:Idempotency-Key code="" status=200`,
+		`level=INFO msg=shadow call="" operation=try verdict=refuse key_by="" code=key_missing status=200`,
 		`level=INFO msg=forrst request=req_1 original_request="" record=\S+ function=charge version=1.0.0 status=processed code="" took=\S+`,
 		`level=INFO msg=forrst request=req_2 original_request=req_1 record=\S+ function=charge version=1.0.0 status=conflict code=IDEMPOTENCY_CONFLICT took=\S+`,
 		`level=INFO msg=refused reason=".+" path=/forrst`,
