@@ -45,6 +45,7 @@ func named(text string, prefixes bool) store.Query {
 
 // A Searcher searches records: an engine, or a client of a service.
 type Searcher interface {
+	// Search is [github.com/semelhq/semel.Engine.Search].
 	Search(ctx context.Context, q store.Query) (store.Page, error)
 }
 
