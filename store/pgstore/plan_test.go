@@ -50,6 +50,9 @@ func TestPlans(t *testing.T) {
 		"search for an attribute": func(int) statement {
 			return searched(&store.Query{Limit: 50, Attributes: store.Attributes{"order": "9911"}, AttributePrefixes: store.Attributes{"user": "a"}}, nil)
 		},
+		"search for either of several names": func(int) statement {
+			return searched(&store.Query{Limit: 50, Any: [][]store.Query{{{Key: "k"}, {Attributes: store.Attributes{"order": "9911"}}, {AttributePrefixes: store.Attributes{"user": "a"}}}}}, nil)
+		},
 		"search for a key": func(int) statement { return searched(&store.Query{Limit: 50, Key: "k"}, nil) },
 	}
 	check := func(t *testing.T, settings map[string]string) {

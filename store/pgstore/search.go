@@ -15,8 +15,8 @@ import (
 // searchBatch bounds the records that one search looks at.
 const searchBatch = 10_000
 
-// Search is [store.Searcher.Search]. A search for a key or an attribute uses its index; any other looks at
-// up to ten thousand records in one call. Records are listed by when their identity was
+// Search is [store.Searcher.Search]. A search for keys or attributes, or for either of several,
+// uses their indexes; any other looks at up to ten thousand records in one call. Records are listed by when their identity was
 // first stored, which stays the same as long as they are there.
 func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err error) {
 	from, err := decodePlace(q.Cursor, inSearch)
@@ -64,38 +64,74 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 // inColumns reports whether all that a query asks for is in columns of the table.
 func inColumns(q *store.Query) bool {
 	return q.PrincipalPrefix == "" && q.OperationPrefix == "" && q.KeyPrefix == "" && q.Digest == "" && q.Fingerprint.IsZero() &&
-		len(q.Attributes) == 0 && len(q.AttributePrefixes) == 0 && q.Disposition == 0 && len(q.Any) == 0 && len(q.Not) == 0
+		q.Disposition == 0 && len(q.Any) == 0 && len(q.Not) == 0
 }
 
-// searching is the statement of a search, with its parameters. It returns the records,
-// and then, with nothing but its place, the one at which it stopped looking, if it did.
-func searching(schema string, q *store.Query, from *place) statement {
-	after, args := "TRUE", [][]byte{}
-	if from != nil {
-		after, args = "(since, id) < ($1::bigint, $2::bytea)", [][]byte{bigint(from.at), from.id}
-	}
-	var conds []string
+// anything is the condition of a query that columns say nothing about.
+const anything = "TRUE"
+
+// conditions are parts of a statement, with its parameters.
+type conditions struct{ args [][]byte }
+
+// of says in SQL what columns can say about a query: it selects all that the query does, and
+// maybe more. Indexed reports whether an index finds that.
+func (c *conditions) of(q *store.Query) (sql string, indexed bool) {
+	var all []string
 	where := func(asked bool, cond string, value []byte) {
 		if asked {
-			args = append(args, value)
-			conds = append(conds, fmt.Sprintf(cond, len(args)))
+			c.args = append(c.args, value)
+			all = append(all, fmt.Sprintf(cond, len(c.args)))
 		}
 	}
+	attributes := len(q.Attributes)+len(q.AttributePrefixes) > 0
 	where(q.Tenant != nil, "tenant = $%d::text", []byte(*cmp.Or(q.Tenant, new(string))))
 	where(q.Principal != "", "principal = $%d::text", []byte(q.Principal))
 	where(q.Operation != "", "operation = $%d::text", []byte(q.Operation))
 	where(q.Key != "", "key = $%d::text", []byte(q.Key))
 	where(q.State != 0, "state = $%d::text", []byte(q.State.String()))
 	where(q.Held, "held = $%d::boolean", []byte{1})
-	where(len(q.Attributes)+len(q.AttributePrefixes) > 0, "attributes @@ $%d::text::tsquery", []byte(lexemeQuery(q)))
+	where(attributes, "attributes @@ $%d::text::tsquery", []byte(lexemeQuery(q)))
 	where(q.After != 0, "created_at >= $%d::timestamptz", bigint(microseconds(q.After)))
 	where(q.Before != 0, "created_at <= $%d::timestamptz", bigint(microseconds(q.Before)))
+	indexed = q.Key != "" || attributes
+	for _, list := range q.Any {
+		either, every := []string{"FALSE"}, len(list) > 0
+		known := len(c.args)
+		for i := range list {
+			sql, found := c.of(&list[i])
+			if sql == anything {
+				either = nil
+				break
+			}
+			either, every = append(either, sql), every && found
+		}
+		if either == nil {
+			c.args = c.args[:known] // PostgreSQL doesn't know the types of parameters that aren't used
+			continue
+		}
+		all = append(all, "("+strings.Join(either, " OR ")+")")
+		indexed = indexed || every
+	}
+	if len(all) == 0 {
+		return anything, false
+	}
+	return "(" + strings.Join(all, " AND ") + ")", indexed
+}
+
+// searching is the statement of a search, with its parameters. It returns the records,
+// and then, with nothing but its place, the one at which it stopped looking, if it did.
+func searching(schema string, q *store.Query, from *place) statement {
+	after, c := anything, conditions{}
+	if from != nil {
+		after, c.args = "(since, id) < ($1::bigint, $2::bytea)", [][]byte{bigint(from.at), from.id}
+	}
+	matches, indexed := c.of(q)
+	args := c.args
 	table := name(schema, "semel_records")
 	const row = "l.since, l.id, l.revision, l.result, l.record"
 	const order = " ORDER BY since DESC, id DESC"
 	limit := fmt.Sprintf(" LIMIT %d", q.Limit)
-	matches := strings.Join(append(conds, "TRUE"), " AND ")
-	if len(conds) == 0 || q.Key != "" || len(q.Attributes)+len(q.AttributePrefixes) > 0 {
+	if matches == anything || indexed {
 		return statement{sql: "SELECT " + row + " FROM " + table + " l WHERE " + after + " AND " + matches + order + limit, args: args, once: true}
 	}
 	return statement{sql: fmt.Sprintf("(SELECT %s FROM (SELECT * FROM %s WHERE %s%s LIMIT %d) AS l WHERE %s%s%s)"+
