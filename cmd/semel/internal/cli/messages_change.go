@@ -17,11 +17,15 @@ import (
 // messageChanger is the common part of the commands that change a message.
 type messageChanger struct {
 	change
-	record string
+	record      string
+	destination string // of the messages, for all
+	all         bool   // every parked one that qualifiers select, instead of one message
 }
 
 func (c *messageChanger) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.record, "record", "", "`name` of the record that has the message")
+	cmd.Flags().BoolVar(&c.all, "all", false, "every parked message of the calls that qualifiers select")
+	cmd.Flags().StringVar(&c.destination, "destination", "", "with --all, only those to this `destination`")
 	c.change.flags(cmd, "look later")
 }
 
@@ -36,13 +40,24 @@ type changedMessage struct {
 	Message messageLine `json:"message"`
 }
 
-const messageChangeJSON = `The JSON has action, done, reason and message, which is as it was, with the members
+const messageChangeJSON = `With --all, every parked message of the calls that the qualifiers of 'semel records
+list' select is changed, after one question about all of them; --dry-run only shows
+them. What can't be changed is told, and the rest goes on. The JSON is then one object
+per line.
+
+The JSON has action, done, reason and message, which is as it was, with the members
 that list has.`
 
 // apply shows a parked message, asks for confirmation, and changes it.
 func (c *messageChanger) apply(cmd *cobra.Command, args []string, action, means string,
 	do func(ctx context.Context, s dispatch.Settler, f *dispatch.Found) error,
 ) error {
+	switch {
+	case c.all:
+		return c.applyAll(cmd, args, action, means, do)
+	case c.destination != "":
+		return usage("--destination needs --all")
+	}
 	id, err := oneMessage(cmd, args)
 	if err == nil {
 		err = c.check(cmd, "message")
@@ -62,7 +77,7 @@ func (c *messageChanger) apply(cmd *cobra.Command, args []string, action, means 
 		if f.Message.State != store.MessageParked {
 			return illegal("the message is %s, not parked", f.Message.State)
 		}
-		goOn, err := c.ask(cmd, action, means, func(w io.Writer) error { return printMessage(w, &f, c.from.source.url == "") })
+		goOn, err := c.ask(cmd, action, means, func(w io.Writer) error { return printMessage(w, &f, c.from.source.service == "") })
 		if err == nil && goOn {
 			err = do(ctx, s, &f)
 		}
@@ -103,7 +118,7 @@ func (c *messageChanger) report(cmd *cobra.Command, done *changedMessage) error 
 func newMessagesReplay(from *recordsFrom) *cobra.Command {
 	c := &messageChanger{change: change{from: from}}
 	cmd := &cobra.Command{
-		Use:   "replay MESSAGE",
+		Use:   "replay [MESSAGE | --all QUALIFIER...]",
 		Short: "Have a parked message delivered again",
 		Long: `Have a parked message delivered again, as if it had not been tried, under the same
 id. The receiver may have handled it before. One with an order goes to the end of its
@@ -111,7 +126,8 @@ line. Of a directory, the service delivers it when it is started. The reason is 
 with the message until its next try.
 
 ` + messageChangeJSON,
-		Example: `  semel messages replay MESSAGE --reason 'the receiver is back'`,
+		Example: `  semel messages replay MESSAGE --reason 'the receiver is back'
+  semel messages replay --all after:2h --destination billing --reason 'it is back' --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.apply(cmd, args, "replay", "the message is delivered again, under the same id.",
 				func(ctx context.Context, s dispatch.Settler, f *dispatch.Found) error {
@@ -127,7 +143,7 @@ with the message until its next try.
 func newMessagesDiscard(from *recordsFrom) *cobra.Command {
 	c := &messageChanger{change: change{from: from}}
 	cmd := &cobra.Command{
-		Use:   "discard MESSAGE",
+		Use:   "discard [MESSAGE | --all QUALIFIER...]",
 		Short: "Give a parked message up for good",
 		Long: `Give a parked message up for good. The record of its call can then expire. The
 reason is kept with the message.

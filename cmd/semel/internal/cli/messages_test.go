@@ -135,6 +135,58 @@ func TestMessages(t *testing.T) {
 	})
 }
 
+// TestMessagesAll gets out of a receiver's outage with one command.
+func TestMessagesAll(t *testing.T) {
+	store, _, ids := messagesDir(t)
+	for _, step := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"replay --all --yes", ExitUsage, "--reason is needed"},
+		{"replay --all --reason r", ExitUsage, "--yes"},
+		{"replay --all --reason r --yes --record x", ExitUsage, "instead of --record"},
+		{"replay --destination billing --reason r --yes " + ids["bad"], ExitUsage, "--destination needs --all"},
+		{"replay --all sort:of --reason r --yes", ExitUsage, "no such qualifier"},
+		{"replay --all --reason r --yes operation:none", ExitOK, "0 messages are changed"},
+		{"replay --all --reason r --yes --destination other", ExitOK, "0 messages are changed"},
+		{"replay --all --reason r --dry-run order=none OR key:o*", ExitOK, "2 messages would be"},
+		{"replay --all --reason r --yes --json after:1h --destination billing", ExitOK, `"action":"replay","done":true`},
+		{"discard --all --reason r --yes", ExitOK, "0 messages are changed"},
+	} {
+		code, out, errs := messages(t, store, strings.Fields(step.args)...)
+		if code != step.code || !strings.Contains(out+errs, step.says) || strings.Contains(out+errs, "\x1b") {
+			t.Errorf("%s: exit %d, %s%s", step.args, code, out, errs)
+		}
+	}
+	if _, out, _ := messages(t, store, "list", "--state", "pending"); strings.Count(out, "msg_") != 3 {
+		t.Error(out)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	var out bytes.Buffer
+	on := &recordsFrom{terminal: func(any) bool { return true }}
+	bar := newProgress(on, &out, 3)
+	bar.done(1)
+	bar.done(2) // too soon after the one before
+	bar.done(3)
+	bar.clear()
+	bar.clear()
+	if want := "\r\x1b[K[##########....................] 1 of 3\r\x1b[K[##############################] 3 of 3\r\x1b[K"; out.String() != want {
+		t.Errorf("%q", &out)
+	}
+	out.Reset()
+	for from, total := range map[*recordsFrom]int{on: 1, {terminal: func(any) bool { return false }}: 3} {
+		bar = newProgress(from, &out, total)
+		bar.done(1)
+		bar.clear()
+	}
+	if out.Len() > 0 {
+		t.Errorf("%q", &out)
+	}
+}
+
 // serving runs a service until the test ends, and returns its addresses.
 func serving(t *testing.T, text string) (url, adminURL string) {
 	t.Helper()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -20,13 +19,11 @@ import (
 func (c *recordChanger) applyAll(cmd *cobra.Command, args []string, action, means string, check func(*semel.Record) error,
 	do func(ctx context.Context, recs client.Records, id semel.ID) (*semel.Record, error),
 ) error {
-	if !slices.Contains(args, "held") {
-		args = append(slices.Clip(args), "held")
-	}
 	q, err := parseQuery(args)
 	if err != nil {
 		return err
 	}
+	q.Held = true
 	if c.name.given(cmd) {
 		return usage("--all takes qualifiers, such as operation:NAME, instead of one record's name")
 	}
@@ -59,24 +56,29 @@ func (c *recordChanger) applyAll(cmd *cobra.Command, args []string, action, mean
 			}
 		}
 		done := 0
+		bar := newProgress(c.from, cmd.ErrOrStderr(), len(ids))
 		for i, id := range ids {
 			out := changedRecord{Action: action, Reason: c.reason, Before: found[i]}
 			if goOn {
 				after, err := do(ctx, recs, id)
 				if err != nil {
 					left++
+					bar.clear()
 					warner(cmd)(fmt.Errorf("%s: %w", id.Encode(), err))
 					continue
 				}
 				done++
+				bar.done(i + 1)
 				out.Done, out.After = true, new(lineOf(after))
 			}
 			if c.asJSON {
+				bar.clear()
 				if err := wire.NewEncoder(cmd.OutOrStdout()).Encode(&out); err != nil {
 					return err
 				}
 			}
 		}
+		bar.clear()
 		if !c.asJSON {
 			text := fmt.Sprintf("%d records are changed.", done)
 			if !goOn && len(ids) > 0 {

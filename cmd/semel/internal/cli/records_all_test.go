@@ -26,6 +26,7 @@ func TestRecordsSettleAll(t *testing.T) {
 		"nobody to ask":      {all, ExitUsage, "--yes"},
 		"with one's name":    {append(all, "--key", "held", "--yes"), ExitUsage, "--all takes qualifiers"},
 		"a wrong qualifier":  {append(all, "sort:of", "--yes"), ExitUsage, "no such qualifier"},
+		"either of two":      {append(all, "operation:none", "OR", "operation:neither", "--yes"), ExitOK, "0 records are changed"},
 		"a dry run":          {append(all, "--dry-run"), ExitOK, "records would be"},
 		"where nothing is":   {append(all, "operation:none", "--yes"), ExitOK, "0 records are changed"},
 		"of the release too": {[]string{"release", "--all", "operation:none", "--reason", "r", "--yes"}, ExitOK, "0 records are changed"},

@@ -172,12 +172,13 @@ prints.`,
 			switch {
 			case err != nil:
 				return err
-			case from.source.url == "":
-				return usage("watch needs --url: nothing changes in a directory that no process is using")
 			case every < 100*time.Millisecond:
 				return usage("--interval is %v, and at least 100ms", every)
 			}
 			return from.look(cmd, func(ctx context.Context, recs client.Records) error {
+				if _, local := recs.(*localRecords); local {
+					return usage("watch needs the --url of a service: nothing changes in a directory that no process is using")
+				}
 				err := watchRecords(ctx, recs, q, every, newLister(cmd.OutOrStdout(), asJSON, "CHANGE\t", wide))
 				if ctx.Err() != nil {
 					return nil // to be interrupted is how it ends
