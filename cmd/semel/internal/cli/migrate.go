@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -76,16 +77,25 @@ func newMigrateStatus() *cobra.Command {
 }
 
 func newMigratePrint() *cobra.Command {
-	var schema string
+	var schema, role string
 	cmd := &cobra.Command{
-		Use:     "print",
-		Short:   "Print the SQL of all migrations, for teams with a tool of their own",
-		Example: `  semel migrate print --schema semel > semel.sql`,
-		Args:    noArgs,
+		Use:   "print",
+		Short: "Print the SQL of all migrations, for teams with a tool of their own",
+		Long: `Print the SQL of all migrations, for teams with a tool of their own. With --role, print
+instead the statements that give a role the rights that the service needs; the owner of
+the schema runs them, again after each migration.`,
+		Example: `  semel migrate print --schema semel > semel.sql
+  semel migrate print --role semel_app | psql`,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if role != "" {
+				_, err := io.WriteString(cmd.OutOrStdout(), pgstore.Grants(schema, role))
+				return err
+			}
 			return pgstore.Print(cmd.OutOrStdout(), schema)
 		},
 	}
+	cmd.Flags().StringVar(&role, "role", "", "print what gives this `role` its rights")
 	cmd.Flags().StringVar(&schema, "schema", pgstore.DefaultSchema, "`name` of the schema")
 	return cmd
 }
