@@ -20,6 +20,7 @@ import (
 func (s *Server) adminHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", s.live)
+	mux.HandleFunc("GET /healthz", s.live) // where many tools look by default
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.HandleFunc("GET /metrics", s.serveMetrics)
 	mux.HandleFunc("POST /v1/reload", s.serveReload)

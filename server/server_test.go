@@ -158,6 +158,9 @@ func TestServeWithoutAFile(t *testing.T) {
 		}
 	})
 	t.Run("the process says how it is", func(t *testing.T) {
+		if status, _, text := do(t, "GET", s.admin("/healthz"), ""); status != 200 || text != "ok\n" {
+			t.Errorf("/healthz: %d %q", status, text)
+		}
 		if status, _, text := do(t, "GET", s.admin("/livez"), ""); status != 200 || text != "ok\n" {
 			t.Error(status, text)
 		}
