@@ -184,6 +184,22 @@ func parseAge(value string) (age time.Duration, ok bool) {
 // names are the qualifiers, in the order in which errors list them.
 var names = []string{"operation", "state", "key", "call", "principal", "tenant", "fingerprint", "attribute", "before", "after", "created", "held"}
 
+// Names are what qualifiers of a query begin with, for completion.
+func Names() []string {
+	words := []string{"created<", "created>", "held"}
+	for _, name := range names {
+		if name != "created" && name != "held" {
+			words = append(words, name+":")
+		}
+	}
+	return words
+}
+
+// States are the states that a query can select, for completion.
+func States() []string {
+	return []string{"processing", "completed", "held", "failed", "rejected", "aborted", "abandoned"}
+}
+
 func setTime(at *store.Instant, value string) string {
 	if age, ok := parseAge(value); ok {
 		*at = store.InstantOf(time.Now().Add(-age))

@@ -216,3 +216,21 @@ func TestExcludes(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatIsCompletedIsAQuery(t *testing.T) {
+	values := map[string]string{"created<": "1h", "created>": "1h", "held": "", "call:": "pay/0123456789ab", "fingerprint:": "1:" + strings.Repeat("0a", 32), "attribute:": "a=b", "after:": "1h", "before:": "1h", "state:": "failed"}
+	for _, name := range Names() {
+		value, ok := values[name]
+		if !ok {
+			value = "x"
+		}
+		if _, err := Parse(name + value); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, state := range States() {
+		if q, err := Parse("state:" + state); err != nil || reflect.DeepEqual(q, store.Query{}) {
+			t.Errorf("%s: %+v, %v", state, q, err)
+		}
+	}
+}

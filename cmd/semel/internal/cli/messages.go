@@ -71,8 +71,9 @@ func newMessagesList(from *recordsFrom) *cobra.Command {
 	var states []string
 	var q dispatch.Query
 	cmd := &cobra.Command{
-		Use:   "list [QUALIFIER...]",
-		Short: "List messages, those of the newest calls first",
+		Use:               "list [QUALIFIER...]",
+		ValidArgsFunction: from.completeQualifiers,
+		Short:             "List messages, those of the newest calls first",
 		Long: `List messages that are pending or parked, those of the newest calls first. The
 qualifiers select the records of the calls; all must apply:
 ` + query.Qualifiers + `

@@ -118,8 +118,9 @@ func (c *messageChanger) report(cmd *cobra.Command, done *changedMessage) error 
 func newMessagesReplay(from *recordsFrom) *cobra.Command {
 	c := &messageChanger{change: change{from: from}}
 	cmd := &cobra.Command{
-		Use:   "replay [MESSAGE | --all QUALIFIER...]",
-		Short: "Have a parked message delivered again",
+		Use:               "replay [MESSAGE | --all QUALIFIER...]",
+		ValidArgsFunction: from.completeQualifiers,
+		Short:             "Have a parked message delivered again",
 		Long: `Have a parked message delivered again, as if it had not been tried, under the same
 id. The receiver may have handled it before. One with an order goes to the end of its
 line. Of a directory, the service delivers it when it is started. The reason is kept
@@ -143,8 +144,9 @@ with the message until its next try.
 func newMessagesDiscard(from *recordsFrom) *cobra.Command {
 	c := &messageChanger{change: change{from: from}}
 	cmd := &cobra.Command{
-		Use:   "discard [MESSAGE | --all QUALIFIER...]",
-		Short: "Give a parked message up for good",
+		Use:               "discard [MESSAGE | --all QUALIFIER...]",
+		ValidArgsFunction: from.completeQualifiers,
+		Short:             "Give a parked message up for good",
 		Long: `Give a parked message up for good. The record of its call can then expire. The
 reason is kept with the message.
 

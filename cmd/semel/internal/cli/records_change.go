@@ -150,8 +150,9 @@ func openEffect(rec *semel.Record) (name string, open bool) {
 func newRecordsRelease(from *recordsFrom) *cobra.Command {
 	c := &recordChanger{change: change{from: from}}
 	cmd := &cobra.Command{
-		Use:   "release [NAME | --all QUALIFIER...]",
-		Short: "Let a held record run again, although nobody knows what happened",
+		Use:               "release [NAME | --all QUALIFIER...]",
+		ValidArgsFunction: from.completeQualifiers,
+		Short:             "Let a held record run again, although nobody knows what happened",
 		Long: `Let the next delivery of a held record run again, although nobody knows what the
 attempt before did: what it did may happen twice. A record with an effect whose
 result is not known has to be settled first.

@@ -52,8 +52,9 @@ func newRecordsList(from *recordsFrom) *cobra.Command {
 	var limit int
 	var cursor string
 	cmd := &cobra.Command{
-		Use:   "list [QUALIFIER...]",
-		Short: "List records, the newest first",
+		Use:               "list [QUALIFIER...]",
+		ValidArgsFunction: from.completeQualifiers,
+		Short:             "List records, the newest first",
 		Long: `List records, the newest first. All qualifiers must apply:
 ` + query.Qualifiers + `
 The table has the age of each record, and why it is in its state; --wide adds the
@@ -157,8 +158,9 @@ func newRecordsWatch(from *recordsFrom) *cobra.Command {
 	var asJSON, wide bool
 	var every time.Duration
 	cmd := &cobra.Command{
-		Use:   "watch [QUALIFIER...]",
-		Short: "Print records of a service as they come and change",
+		Use:               "watch [QUALIFIER...]",
+		ValidArgsFunction: from.completeQualifiers,
+		Short:             "Print records of a service as they come and change",
 		Long: `Print what happens to the records that the qualifiers select, until interrupted:
 new, changed, or gone, which means purged or no longer selected. The service is
 asked for all of them again and again, so use qualifiers that select few. Changes

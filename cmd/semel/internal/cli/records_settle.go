@@ -26,8 +26,9 @@ func newRecordsSettle(from *recordsFrom) *cobra.Command {
 	c := &recordChanger{change: change{from: from}}
 	var f settleFlags
 	cmd := &cobra.Command{
-		Use:   "settle [NAME | --all QUALIFIER...]",
-		Short: "Settle a held record: say whether its work was done",
+		Use:               "settle [NAME | --all QUALIFIER...]",
+		ValidArgsFunction: from.completeQualifiers,
+		Short:             "Settle a held record: say whether its work was done",
 		Long: `Settle a held record: its attempt died, broke off or ran out of time, and nobody
 knows whether the work was done. You say so by an outcome:
   completed  the work was done: duplicates get --result from now on

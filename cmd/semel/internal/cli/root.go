@@ -80,6 +80,7 @@ of 'semel records' and 'semel why' also 3 not found, 4 not in that state, 5 unav
 	})
 	root.AddCommand(newServe(), newProxy(), newDemo(), group(newKey()), group(newIDs()), group(newWebhook()), group(configCommand()), group(recordsCommand()), newWhy(newRecordsFrom()), group(contextCommand()), group(messagesCommand()), group(evidenceCommand()), group(storeCommand()), group(reconcileCommand()), group(migrateCommand()), newHealthcheck(), newExplain(), newMan(), newVersion(), newDemoProvider())
 	group(root)
+	completeFlags(root)
 	return root
 }
 
