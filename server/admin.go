@@ -11,13 +11,15 @@ import (
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/server/dashboard"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// adminHandler serves the admin listener: health, metrics, reload, the clock, and the whole API. A page in a
+// adminHandler serves the admin listener: health, metrics, reload, the clock, the whole API,
+// and the dashboard in front of them, which gives a request the token of its session. A page in a
 // browser on the same machine can reach loopback addresses, so requests from other
 // origins, or under names other than the listener's, are refused.
-func (s *Server) adminHandler() http.Handler {
+func (s *Server) adminHandler(version string) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", s.live)
 	mux.HandleFunc("GET /healthz", s.live) // where many tools look by default
@@ -26,7 +28,11 @@ func (s *Server) adminHandler() http.Handler {
 	mux.HandleFunc("POST /v1/reload", s.serveReload)
 	mux.HandleFunc("POST /v1/accept-clock", s.serveAcceptClock)
 	mux.Handle("/", s.adminAPI.Admin())
-	return http.NewCrossOriginProtection().Handler(s.onlyKnownHosts(mux, func() []string { return nil }))
+	page, err := dashboard.New(dashboard.Options{API: mux, Identify: s.operator, SignIn: true, Version: version, Evidence: s.evidence})
+	if err != nil {
+		return nil, err
+	}
+	return http.NewCrossOriginProtection().Handler(s.onlyKnownHosts(page, func() []string { return nil })), nil
 }
 
 // isLoopback reports whether a host, with or without a port, names this machine in a way

@@ -161,7 +161,11 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	undo = append(undo, s.data.close)
-	if s.admin, err = listen(cfg.Admin.Address, cfg.Admin.TLS, &cfg.Limits, s.adminHandler(), limit.Options{TypeBase: problemsPath}, s.log); err != nil {
+	page, err := s.adminHandler(opts.Version)
+	if err != nil {
+		return nil, err
+	}
+	if s.admin, err = listen(cfg.Admin.Address, cfg.Admin.TLS, &cfg.Limits, page, limit.Options{TypeBase: problemsPath}, s.log); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
 	return s, nil

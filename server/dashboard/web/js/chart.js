@@ -1,0 +1,49 @@
+// Charts by uPlot, in the colours of the theme.
+import uPlot from '../vendor/uplot.js';
+import { html, useEffect, useRef } from './lib.js';
+import { timeStyle } from './time.js';
+import { themeNow } from './settings.js';
+
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** Each series on top of those before it. */
+function stack(columns) {
+	const sum = new Array(columns[0].length).fill(0);
+	return columns.map((c) => c.map((v, i) => (sum[i] += v ?? 0)));
+}
+
+/**
+ * xs: seconds; series: [{label, tone, values}]; stacked: areas on each other, as bars; format: of a value.
+ */
+export function Chart({ xs, series, stacked, format, height = 180, label }) {
+	const box = useRef(null);
+	const plot = useRef(null);
+	const theme = themeNow.value;
+	const utc = timeStyle.value === 'utc';
+	const shape = series.map((s) => s.label).join();
+	const data = () => {
+		const columns = series.map((s) => s.values);
+		return [xs, ...(stacked ? stack(columns).reverse() : columns)];
+	};
+	useEffect(() => {
+		const drawn = stacked ? [...series].reverse() : series;
+		const axis = { stroke: css('--faint'), grid: { stroke: css('--line'), width: 1 }, ticks: { show: false }, font: '11px system-ui, sans-serif' };
+		const options = {
+			width: box.current.clientWidth || 300, height, legend: { show: false }, cursor: { y: false, points: { show: !stacked } },
+			tzDate: utc ? (ts) => uPlot.tzDate(new Date(ts * 1e3), 'Etc/UTC') : undefined,
+			scales: { y: { range: (_, min, max) => [0, max > 0 ? max * 1.1 : 1] } },
+			axes: [{ ...axis, space: 70 }, { ...axis, size: 56, values: (_, vs) => vs.map((v) => format(v)) }],
+			series: [{}, ...drawn.map((s) => ({
+				label: s.label, stroke: css('--' + s.tone), width: stacked ? 0 : 2, fill: stacked ? css('--' + s.tone) : undefined, points: { show: false },
+				paths: stacked ? uPlot.paths.bars({ size: [0.85, 40], align: 1 }) : undefined,
+			}))],
+		};
+		plot.current = new uPlot(options, data(), box.current);
+		const watch = new ResizeObserver(() => { if (box.current) plot.current.setSize({ width: box.current.clientWidth, height }); });
+		watch.observe(box.current);
+		return () => { watch.disconnect(); plot.current.destroy(); };
+	}, [shape, theme, stacked, utc]);
+	useEffect(() => { plot.current?.setData(data()); }, [xs, series]);
+	return html`<figure class="chart"><div ref=${box} role="img" aria-label=${label}></div>
+		<figcaption class="legend">${series.map((s) => html`<span><i class=${s.tone}></i>${s.label}</span>`)}</figcaption></figure>`;
+}

@@ -1,0 +1,51 @@
+// What waits for somebody: held calls, and what is executed at the moment.
+import { html, useState } from './lib.js';
+import { mayChange, search } from './api.js';
+import { Badge, Countdown, Empty, Failed, Head, Loading, RecordLink, Time, Word, useKeys, useLoad } from './ui.js';
+import { ActionDialog, actions, fitting } from './actions.js';
+import { events } from './live.js';
+import { keyOf } from './id.js';
+import { now } from './time.js';
+import { go, href } from './route.js';
+
+const limit = 200;
+
+export function HeldScreen() {
+	const { data, error, reload } = useLoad(async (signal) => {
+		const [held, running] = await Promise.all([search('state:held', { limit, signal }), search('state:processing', { limit, signal })]);
+		return { held: held.records, moreHeld: !!held.next, running: running.records.filter((r) => !r.held), more: !!running.next };
+	}, [], 2000);
+	const [open, setOpen] = useState(null);
+	const [at, setAt] = useState(-1);
+	const rows = data?.held || [];
+	useKeys({
+		down: () => setAt((i) => Math.min(i + 1, rows.length - 1)), up: () => setAt((i) => Math.max(i - 1, 0)),
+		open: () => { if (rows[at]) go('record', rows[at].id); },
+		settle: () => { if (rows[at] && mayChange()) setOpen(['settle', rows[at]]); },
+	});
+	if (!data) return html`<${Head} title="Held and in flight" />${error ? html`<${Failed} error=${error} retry=${reload} />` : html`<${Loading} what="what waits" />`}`;
+	const takeovers = events.value.filter((ev) => ev.kind === 'lease_lost' || (ev.kind === 'ended' && (ev.data.by === 'reaper' || ev.data.by === 'reconciler'))).slice(-20).reverse();
+	return html`<${Head} title="Held and in flight" />
+		${error && html`<${Failed} error=${error} retry=${reload} />`}
+		<section class="card"><h2><${Word} name="held">Held<//> <span class="n">${data.held.length}${data.moreHeld ? '+' : ''}</span></h2>
+		${data.held.length ? html`<div class="scroll"><table class="hover"><thead><tr><th>Since</th><th>Key</th><th>Operation</th><th>Why</th><th><span class="sr">Actions</span></th></tr></thead><tbody>
+			${data.held.map((r, i) => html`<tr key=${r.id} class=${i === at ? 'at' : ''}><td><${Time} at=${r.updated_at} /></td><td><${RecordLink} rec=${r} /></td><td>${r.operation}</td>
+			<td>${r.held_reason}${r.effects.filter((e) => e.state === 'started').map((e) => html` <${Badge} tone="violet">${e.name} open<//>`)}</td>
+			<td class="do">${mayChange() && fitting(r).map((name) => html`<button type="button" class=${actions[name].danger ? 'ghost danger' : 'primary'} onClick=${() => setOpen([name, r])}>${actions[name].title}</button> `)}</td></tr>`)}</tbody></table></div>
+			${(data.moreHeld || data.held.length > 1) && html`<p><a href=${href('records', '', { q: 'state:held' })}>Settle many at once</a></p>`}`
+		: html`<${Empty} title="Nothing is held"><p>A call is held when its holder went away after it may have done something: the answer of an upstream was lost, or a program died. Semel then refuses to run it again until somebody says what happened.</p><//>`}</section>
+		<section class="card"><h2>In flight <span class="n">${data.running.length}${data.more ? '+' : ''}</span></h2>
+		${data.running.length ? html`<div class="scroll"><table class="hover"><thead><tr><th>Running</th><th>Key</th><th>Operation</th><th>Attempt</th><th>Node</th><th><${Word} name="lease">Lease<//></th></tr></thead><tbody>
+			${data.running.map((r) => html`<tr key=${r.id}><td><${Time} at=${r.started_at} /></td><td><${RecordLink} rec=${r} /></td><td>${r.operation}</td><td class="num">${r.attempt}</td><td>${r.holder}</td>
+			<td><${Lease} rec=${r} /></td></tr>`)}</tbody></table></div>`
+		: html`<${Empty} title="Nothing runs at the moment"><p>Calls are here while their handler or upstream works on them, with the time that their lease has left.</p><//>`}</section>
+		<section class="card"><h2>Takeovers and lost leases <small>of this node, the newest first</small></h2>
+		${takeovers.length ? html`<ol class="story">${takeovers.map((ev) => html`<li><i class=${'dot ' + (ev.kind === 'lease_lost' ? 'orange' : 'blue')}></i><${Time} at=${ev.at} /><span><a class="key" href=${href('record', ev.data.record)}>${keyOf(ev.data.record)}</a> ${ev.kind === 'lease_lost' ? `lost its lease (attempt ${ev.data.attempt}): ${ev.data.reason}` : `${ev.data.held ? 'was held' : 'was ended as ' + ev.data.disposition} by the ${ev.data.by} (attempt ${ev.data.attempt}) ${ev.data.held_reason || ev.data.reason || ''}`}</span></li>`)}</ol>` : html`<p class="faint">None since this node started.</p>`}</section>
+		${open && html`<${ActionDialog} name=${open[0]} rec=${open[1]} close=${() => setOpen(null)} done=${reload} />`}`;
+}
+
+function Lease({ rec }) {
+	if (!rec.lease_until) return '–';
+	const from = Date.parse(rec.updated_at), to = Date.parse(rec.lease_until);
+	return html`<span class="lease-cell"><meter min="0" max=${Math.max(to - from, 1)} value=${Math.max(to - now.value, 0)} aria-label="What the lease has left"></meter> <${Countdown} to=${rec.lease_until} over="over since" /></span>`;
+}

@@ -1,0 +1,120 @@
+// What happens at the moment, and whether somebody has to do something.
+import { html, useMemo, useState } from './lib.js';
+import { get, search } from './api.js';
+import { Choice, Empty, Failed, Head, Loading, Time, useLoad } from './ui.js';
+import { Chart } from './chart.js';
+import { caughtUp, events } from './live.js';
+import { readChecks } from './health.js';
+import { keyOf } from './id.js';
+import { href } from './route.js';
+import { duration } from './time.js';
+
+const ranges = [[60, '1 h'], [180, '3 h'], [1440, '24 h'], [10080, '7 d']];
+const empty = () => ({ deliveries: 0, executed: 0, duplicates: 0, simultaneous: 0, failed_attempts: 0, refused: 0 });
+
+/** The figures as this node's last events give them, where the service keeps none, or not for this user. */
+function figuresOf(all) {
+	const total = empty(), operations = {}, records = {}, points = {}, series = {};
+	for (const ev of all) {
+		if (ev.kind !== 'decided' || ev.data.operation.startsWith('semel.')) continue;
+		const minute = Math.floor(ev.at / 60_000) * 60_000;
+		const again = ev.data.decision !== 'execute';
+		const met = ev.data.decision === 'in_flight' || ev.data.waited_ms > 0;
+		for (const s of [total, (operations[ev.data.operation] ??= { operation: ev.data.operation, ...empty() }), (points[minute] ??= { at: new Date(minute).toISOString(), ...empty() })]) {
+			s.deliveries++;
+			if (again) s.duplicates++; else s.executed++;
+			if (met) s.simultaneous++;
+		}
+		const k = ev.data.operation + ' ' + ev.data.decision;
+		(series[k] ??= { operation: ev.data.operation, what: ev.data.decision, count: 0 }).count++;
+		if (!again) continue;
+		const r = (records[ev.data.record] ??= { record: ev.data.record, operation: ev.data.operation, duplicates: 0, simultaneous: 0, last: '' });
+		r.duplicates++;
+		if (met) r.simultaneous++;
+		r.last = ev.data.at;
+	}
+	const share = (s) => Object.assign(s, { duplicate_share: s.deliveries ? s.duplicates / s.deliveries : 0 });
+	const last = Math.floor(Date.now() / 60_000) * 60_000;
+	for (let at = last - 29 * 60_000; at <= last; at += 60_000) points[at] ??= { at: new Date(at).toISOString(), ...empty() };
+	const most = (list) => list.map((r) => (r.deliveries === undefined ? r : share(r))).sort((a, b) => b.duplicates - a.duplicates).slice(0, 10);
+	return { live: true, total: share(total), operations: most(Object.values(operations)), repeated: most(Object.values(records)), points: Object.values(points).sort((a, b) => (a.at < b.at ? -1 : 1)), series: Object.values(series), crowded: [], failing: [], step_seconds: 60 };
+}
+
+const many = (n) => (n >= 1e6 ? (n / 1e6).toFixed(1) + ' M' : n >= 1e4 ? (n / 1e3).toFixed(1) + ' k' : String(n));
+const percent = (x) => (x * 100 >= 10 || x === 0 ? Math.round(x * 100) : (x * 100).toFixed(1)) + ' %';
+const brief = (s) => duration(s * 1000);
+
+export function OverviewScreen() {
+	const [minutes, setMinutes] = useState(60);
+	const figures = useLoad((signal) => get('v1/figures?minutes=' + minutes, signal).catch((err) => { if (err.status === 404 || err.status === 403) return null; throw err; }), [minutes], 2000);
+	const waiting = useLoad(async (signal) => (await search('state:held', { limit: 100, signal })), [], 2000);
+	const checks = useLoad(readChecks, [], 2000);
+	const all = events.value;
+	const local = useMemo(() => (figures.loading || figures.data || !caughtUp.value ? null : figuresOf(all)), [all, figures.loading, figures.data, caughtUp.value]);
+	const f = figures.data || local;
+	const held = waiting.data?.records.length;
+	return html`<${Head} title="Overview">${figures.data && html`<${Choice} label="How far back" value=${minutes} options=${ranges} onChange=${setMinutes} />`}<//>
+		<${Banner} checks=${checks} f=${f} />
+		${figures.error && html`<${Failed} error=${figures.error} retry=${figures.reload} />`}
+		${!f ? html`<${Loading} what="figures" />` : html`
+		<div class="tiles">
+			<${Tile} name="Deliveries" value=${many(f.total.deliveries)} hint=${f.live ? "among this node's last events" : 'with a key, over all nodes'} />
+			<${Tile} name="Duplicates stopped" value=${many(f.total.duplicates)} tone="green" hint=${percent(f.total.duplicate_share) + ' of all deliveries did not execute'} />
+			<${Tile} name="At the same time" value=${many(f.total.simultaneous)} hint="met a running attempt" />
+			<${Tile} name="Held" value=${held === undefined ? '…' : held + (waiting.data.next ? '+' : '')} tone=${held ? 'amber' : ''} hint=${held ? 'wait for somebody to settle them' : 'nothing waits for you'} link=${href('held')} />
+			${f.total.failed_attempts !== undefined && !f.live && html`<${Tile} name="Failed attempts" value=${many(f.total.failed_attempts)} tone=${f.total.failed_attempts ? 'red' : ''} hint="failed, aborted or abandoned" />`}
+		</div>
+		${!f.total.deliveries && !f.total.refused ? html`<${Empty} title="No delivery yet"><p>Send a request with an <code>Idempotency-Key</code> through a route, twice. It is executed once, and both are counted here${f.live ? '' : ' within two seconds'}.</p><//>` : html`
+		<div class="columns even">
+			<section class="card"><h2>Deliveries <small>for each ${f.step_seconds === 60 ? 'minute' : 'hour'}</small></h2><${DeliveriesChart} f=${f} /></section>
+			${!f.live && html`<section class="card"><h2>Added latency <small>what Semel adds to a delivery</small></h2><${LatencyChart} f=${f} /></section>`}
+			<section class="card"><h2>Operations <small>which repeats most?</small></h2><${Operations} list=${f.operations} /></section>
+			<section class="card"><h2>Repeated keys</h2><${Records} list=${f.repeated} what="duplicates" none="No key came twice." /></section>
+			${f.crowded.length > 0 && html`<section class="card"><h2>Keys that come at the same time <small>more than ${f.key_rate} in a minute</small></h2><${Records} list=${f.crowded} what="peak" /></section>`}
+			${f.failing.length > 0 && html`<section class="card"><h2>Calls that keep failing</h2><${Records} list=${f.failing} what="failed_attempts" /></section>`}
+			<section class="card"><h2>What deliveries got</h2><${Outcomes} list=${f.series} /></section>
+		</div>`}
+		${f.live && html`<p class="faint">These figures are of this node's last ${all.length} events: the figures over all nodes are for admins of all tenants, where the service keeps them.</p>`}`}`;
+}
+
+function Banner({ checks, f }) {
+	const bad = checks.data?.checks.filter((c) => c.mark === '-') || [];
+	const open = f?.series.filter((s) => /fail(ed|ing)?_open|bypass/.test(s.what)).reduce((n, s) => n + s.count, 0) || 0;
+	const amiss = checks.data?.checks.filter((c) => c.mark === '!') || [];
+	return html`${open > 0 && html`<p class="banner red" role="alert"><b>Failing open.</b> ${open} deliveries were passed on unguarded, because a route says <code>store_down: fail_open</code>. They may have happened twice.</p>`}
+		${checks.error && html`<p class="banner red" role="alert"><b>The server does not answer.</b> What is shown may be old.</p>`}
+		${bad.map((c) => html`<p class="banner red" role="alert"><b>Not ready: ${c.name}.</b> ${c.detail} <a href=${href('health')}>Health</a></p>`)}
+		${amiss.map((c) => html`<p class="banner amber"><b>Look at ${c.name}.</b> ${c.detail} <a href=${href('health')}>Health</a></p>`)}
+		${checks.data && !bad.length && !amiss.length && html`<p class="banner green"><b>All is well.</b> ${checks.data.checks.filter((c) => ['store', 'durability'].includes(c.name) && c.detail).map((c) => html`<span>${c.name} <span class="mono">${c.detail.split(/[ ;]/)[0]}</span> </span>`)}<a href=${href('health')}>Health</a></p>`}`;
+}
+
+const Tile = ({ name, value, hint, tone, link }) => html`<${link ? 'a' : 'div'} class=${'tile ' + (tone || '')} href=${link}><h2>${name}</h2><p class="big num">${value}</p><small>${hint}</small><//>`;
+
+function DeliveriesChart({ f }) {
+	const xs = f.points.map((p) => Date.parse(p.at) / 1000);
+	const of = (name) => f.points.map((p) => p[name]);
+	const series = [{ label: 'executed', tone: 'blue', values: of('executed') }, { label: 'duplicates', tone: 'green', values: of('duplicates') }, ...(f.live ? [] : [{ label: 'refused by doors', tone: 'orange', values: of('refused') }])];
+	return html`<${Chart} xs=${xs} series=${series} stacked format=${(v) => many(Math.round(v * 10) / 10)} label=${`${f.total.executed} executed and ${f.total.duplicates} duplicates`} />`;
+}
+function LatencyChart({ f }) {
+	const xs = f.points.map((p) => Date.parse(p.at) / 1000);
+	const of = (name) => f.points.map((p) => p[name] || null);
+	const last = f.points.findLast((p) => p.added_p99_seconds > 0);
+	return html`${last && html`<p class="chips"><span>p50 <b class="num">${brief(last.added_p50_seconds)}</b></span><span>p99 <b class="num">${brief(last.added_p99_seconds)}</b></span></p>`}
+		<${Chart} xs=${xs} series=${[{ label: 'p50', tone: 'cyan', values: of('added_p50_seconds') }, { label: 'p99', tone: 'violet', values: of('added_p99_seconds') }]} format=${brief} height=${150} label="Added latency, p50 and p99" />`;
+}
+
+const Meter = ({ share, tone }) => html`<span class="meter"><i class=${tone} style=${{ width: (share * 100).toFixed(1) + '%' }}></i></span>`;
+
+const Operations = ({ list }) => html`<div class="scroll"><table><thead><tr><th>Operation</th><th class="n">Deliveries</th><th class="n">Duplicates</th><th>Share</th></tr></thead><tbody>${list.slice(0, 10).map((o) => html`<tr><td><a href=${href('records', '', { q: 'operation:' + o.operation })}>${o.operation}</a></td><td class="n num">${o.deliveries}</td><td class="n num">${o.duplicates}</td><td><${Meter} share=${o.duplicate_share} tone="green" /> <span class="num">${percent(o.duplicate_share)}</span></td></tr>`)}</tbody></table></div>`;
+
+const Records = ({ list, what, none }) => (list.length ? html`<div class="scroll"><table><thead><tr><th>Key</th><th>Operation</th><th class="n">${what === 'peak' ? 'In a minute' : what === 'duplicates' ? 'Duplicates' : 'Attempts'}</th><th>Last</th></tr></thead><tbody>${list.slice(0, 10).map((r) => html`<tr><td class="k"><a class="key" href=${href('record', r.record)}>${keyOf(r.record)}</a></td><td>${r.operation}</td><td class="n num">${r[what]}</td><td><${Time} at=${r.last} /></td></tr>`)}</tbody></table></div>` : html`<p class="faint">${none}</p>`);
+
+const tones = { execute: 'blue', replay: 'green', in_flight: 'cyan', conflict: 'red', held: 'amber', refused: 'orange' };
+function Outcomes({ list }) {
+	const sums = {};
+	for (const s of list) if (s.what !== 'simultaneous' && s.what !== 'failed_attempt') sums[s.what] = (sums[s.what] || 0) + s.count;
+	const rows = Object.entries(sums).sort((a, b) => b[1] - a[1]);
+	const top = Math.max(1, ...rows.map(([, n]) => n));
+	return html`<table><thead class="sr"><tr><th>Decision</th><th>Share</th><th>Count</th></tr></thead><tbody>${rows.map(([what, n]) => html`<tr><td>${what === 'execute' ? 'executed' : what.replace('_', ' ')}</td><td class="grow"><${Meter} share=${n / top} tone=${tones[what] || 'grey'} /></td><td class="n num">${n}</td></tr>`)}</tbody></table>`;
+}

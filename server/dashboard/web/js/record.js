@@ -1,0 +1,170 @@
+// One record: what happened to one call, and what you can do about it.
+import { html, useEffect, useMemo, useState } from './lib.js';
+import { find, get, mayChange, me, outcomeOf, pretty, quote, recordPath, search } from './api.js';
+import { Badge, Copy, Countdown, DecisionBadge, Empty, Fact, Failed, Head, Loading, StateBadge, Time, Word, useKeys, useLoad } from './ui.js';
+import { ActionDialog, MessageDialog, actions, fitting } from './actions.js';
+import { Timeline, storyOf } from './timeline.js';
+import { events, stream } from './live.js';
+import { duration, instant } from './time.js';
+import { href, go } from './route.js';
+import { state, stateOf } from './words.js';
+import { EntryList, loadEntries } from './evidence.js';
+
+/** Any name of a call: its record is shown, or a choice if there are several. */
+export function FindScreen({ id }) {
+	const { data, error, reload } = useLoad(() => find(id), [id]);
+	useEffect(() => { if (data?.records.length === 1) go('record', data.records[0].id, null, true); }, [data]);
+	if (error) return html`<${Failed} error=${error} retry=${reload} />`;
+	if (!data) return html`<${Loading} what=${id} />`;
+	if (!data.records.length) {
+		return html`<${Head} title="No such call" /><${Empty} title=${'Nothing is named ' + id}>
+			<p>No record has this key, and it isn't the id of a record, an execution, a reference, a command, a request or an event. It may have been purged after its window, or it never came here.</p>
+			<p><a href=${href('records')}>Search all records</a>${me.value.evidence ? html`, or look in the <a href=${href('evidence')}>evidence log</a>, which keeps more` : ''}.</p><//>`;
+	}
+	return html`<${Head} title=${'Which one is ' + id + '?'} /><ul class="cards">${data.records.map((r) => html`<li><a href=${href('record', r.id)}><b>${r.operation}</b> <${StateBadge} rec=${r} /><small>${r.tenant || 'no tenant'} · ${r.principal || 'shared'} · <${Time} at=${r.created_at} /></small></a></li>`)}</ul>
+		${data.more && html`<p><a href=${href('records', '', { q: data.q })}>All of them</a></p>`}`;
+}
+
+export function RecordScreen({ id }) {
+	const { data, error, reload } = useLoad(async (signal) => (await get(recordPath(id), signal)).record, [id], 2000);
+	const [action, setAction] = useState('');
+	useKeys({ settle: () => { if (data?.held && mayChange()) setAction('settle'); } });
+	if (error?.status === 404) {
+		return html`<${Head} title="No such record" /><${Empty} title="This record isn't here">
+			<p>It was purged after its window, or by somebody, or the address isn't whole. A retry of the call runs again.</p><p><a href=${href('records')}>Search records</a></p><//>`;
+	}
+	if (!data) return error ? html`<${Failed} error=${error} retry=${reload} />` : html`<${Loading} what="the record" />`;
+	return html`${error && html`<${Failed} error=${error} retry=${reload} />`}
+		<${Record} rec=${data} reload=${reload} act=${setAction} />
+		${action && html`<${ActionDialog} name=${action} rec=${data} close=${() => setAction('')} done=${reload} />`}`;
+}
+
+/** The answer to "what happened?" in one sentence, and what to do. */
+function verdict(rec) {
+	const runs = rec.attempts.length;
+	const again = Object.entries(rec.decisions || {}).filter(([d]) => d !== 'execute').reduce((n, [, c]) => n + c, 0);
+	const duplicates = again === 0 ? 'No duplicate came.' : again === 1 ? 'One more delivery came.' : `${again} more deliveries came.`;
+	switch (stateOf(rec)) {
+	case 'held': return { text: `Nobody knows whether it was done${rec.held_reason ? ': ' + rec.held_reason : ''}.`, next: 'Look at the provider, then settle it with what you saw. Until then nobody runs it, and duplicates are refused.' };
+	case 'completed': return { text: `It was executed ${runs === 1 ? 'once' : `by attempt ${rec.attempt}, after ${runs - 1} that did not complete`}. ${duplicates}` };
+	case 'processing': return { text: `Attempt ${rec.attempt} is executing it. ${duplicates}` };
+	case 'rejected': return { text: `It was refused for good, and duplicates get the same refusal. ${duplicates}` };
+	case 'compensated': return { text: `It was executed, and undone later. ${duplicates}` };
+	case 'aborted': return { text: `Nothing happened: the next delivery runs. ${duplicates}` };
+	default: return { text: `It ${state(stateOf(rec)).says}. ${duplicates}`, next: 'What the next delivery gets is up to the policy of the operation.' };
+	}
+}
+
+function Record({ rec, reload, act }) {
+	const all = events.value;
+	const deliveries = useMemo(() => all.filter((ev) => ev.data.record === rec.id), [all, rec.id]);
+	const story = useMemo(() => storyOf(rec, deliveries), [rec, deliveries]);
+	const v = verdict(rec);
+	const policy = useLoad((signal) => get('v1/operations/' + encodeURIComponent(rec.operation), signal).catch(() => null), [rec.operation]).data;
+	const can = mayChange() ? fitting(rec, policy) : [];
+	return html`
+		<${Head} title=${html`<span class="title-key">${rec.idempotency_key}</span> <${Copy} text=${rec.idempotency_key} label="the key" /> <${StateBadge} rec=${rec} />`}>
+			${can.map((name) => html`<button type="button" class=${name === 'settle' ? 'primary' : actions[name].danger ? 'danger ghost' : ''} onClick=${() => act(name)}>${actions[name].title}</button>`)}
+		<//>
+		<p class=${'verdict ' + state(stateOf(rec)).tone}>${v.text}${v.next && html` <span>${v.next}</span>`}</p>
+		<${Timeline} rec=${rec} deliveries=${deliveries} />
+		<div class="columns">
+			<div>
+				<${Deliveries} rec=${rec} seen=${deliveries} />
+				<${Answer} rec=${rec} />
+				<section class="card"><h2>Story</h2><ol class="story">${story.map((e) => html`<li><i class=${'dot ' + e.tone}></i><${Time} at=${e.at} /><span>${e.what}${e.detail && html`<small>${e.detail}</small>`}</span></li>`)}</ol></section>
+				${rec.effects.length > 0 && html`<${Effects} rec=${rec} />`}
+				${rec.messages?.length > 0 && html`<${Messages} rec=${rec} reload=${reload} />`}
+				${me.value.evidence && html`<${Evidence} rec=${rec} />`}
+			</div>
+			<div>
+				<${Identity} rec=${rec} />
+				<${SamePayload} rec=${rec} />
+			</div>
+		</div>`;
+}
+
+function Deliveries({ rec, seen }) {
+	const counts = rec.decisions || {};
+	const drawn = seen.filter((ev) => ev.kind === 'decided' && ev.data.decision !== 'execute').length;
+	const rows = Object.entries(counts).filter(([d]) => d !== 'execute').sort((a, b) => b[1] - a[1]);
+	const again = rows.reduce((n, [, c]) => n + c, 0);
+	const total = again + rec.attempt;
+	return html`<section class="card"><h2>Deliveries</h2>
+		<div class="split-bar" role="img" aria-label=${`${rec.attempt} executed, ${rows.map(([d, c]) => c + ' ' + d).join(', ')}`}>
+			<span class="blue" style=${{ flexGrow: rec.attempt }}></span>${rows.map(([d, c]) => html`<${Segment} d=${d} n=${c} />`)}</div>
+		<p class="chips"><span><b class="num">${rec.attempt}</b> <${DecisionBadge} d="execute" /></span>${rows.map(([d, c]) => html`<span><b class="num">${c}</b> <${DecisionBadge} d=${d} /></span>`)}<span class="faint">of ${total}</span></p>
+		${again > drawn && html`<p class="faint">The timeline has ${drawn} of the ${again} repeated deliveries: times of single deliveries are known to the node that answered them, for a while${stream.value === 'absent' ? '; this installation has no live events' : ''}.</p>`}
+	</section>`;
+}
+const tones = { replay: 'green', in_flight: 'cyan', conflict: 'red', held: 'amber', other_caller: 'red', other_door: 'red' };
+const Segment = ({ d, n }) => html`<span class=${tones[d] || 'orange'} style=${{ flexGrow: n }}></span>`;
+
+function Answer({ rec }) {
+	const [shown, setShown] = useState(localStorage.getItem('semel.payloads') === 'show');
+	const [outcome, setOutcome] = useState(null);
+	const [error, setError] = useState(null);
+	useEffect(() => {
+		let gone = false;
+		setError(null);
+		outcomeOf(rec).then((o) => { if (!gone) setOutcome(o); }, (err) => { if (!gone) setError(err); });
+		return () => { gone = true; };
+	}, [rec.result, rec.result_base64, rec.status]);
+	if (error) return html`<section class="card"><h2>Answer</h2><${Failed} error=${error} /></section>`;
+	if (!outcome) return rec.error ? html`<section class="card"><h2>Answer</h2><p><span class="mono">${rec.error.code}</span> ${rec.error.message}</p></section>` : null;
+	if (outcome.kind === 'gone') return html`<section class="card"><h2>Answer</h2><p>It ran, and its result was too large to be kept whole. Duplicates are told so.</p></section>`;
+	let text = outcome.kind === 'http' ? outcome.body : outcome.text;
+	if (outcome.kind === 'http' && !outcome.binary) text = pretty(text);
+	return html`<section class="card"><h2>Answer <small>what every duplicate gets</small></h2>
+		${outcome.kind === 'http' && html`<p><${Badge} tone=${outcome.status < 400 ? 'green' : 'red'}>${outcome.status}<//> ${Object.entries(outcome.headers || {}).map(([n, v]) => html`<span class="header mono">${n}: ${shown ? v.join(', ') : '…'}</span>`)}</p>`}
+		${text ? shown ? html`<pre class="payload" tabindex="0">${text}</pre><${Copy} text=${text} label="the answer" />` : html`<button type="button" onClick=${() => setShown(true)}>Show the ${outcome.kind === 'http' ? 'body' : 'result'} (${text.length} characters)</button>` : html`<p class="faint">It has no body.</p>`}
+	</section>`;
+}
+
+const Effects = ({ rec }) => html`<section class="card"><h2><${Word} name="effect">Effects<//></h2><div class="scroll"><table><thead><tr><th>Effect</th><th>State</th><th>Begun</th><th>Settled</th><th>Key at the provider</th></tr></thead><tbody>
+	${rec.effects.map((e) => html`<tr><td>${e.name}</td><td><${Badge} tone=${e.state === 'confirmed' ? 'violet' : e.state === 'started' ? 'amber' : 'grey'}>${e.state === 'started' ? 'open' : e.state}<//>${e.settled && html`<small> by ${e.settled.who || e.settled.by}: ${e.settled.reason}</small>`}</td><td><${Time} at=${e.started_at} /></td><td><${Time} at=${e.settled_at} /></td><td class="mono cut">${e.key} <${Copy} text=${e.key} label="the key" /></td></tr>`)}</tbody></table></div></section>`;
+
+function Messages({ rec, reload }) {
+	const [open, setOpen] = useState(null);
+	return html`<section class="card"><h2>Messages</h2><div class="scroll"><table><thead><tr><th>Message</th><th>To</th><th>State</th><th>Tries</th><th>Next</th><th></th></tr></thead><tbody>
+		${rec.messages.map((m) => html`<tr><td>${m.name}</td><td>${m.destination}</td><td><${MessageState} m=${m} /></td><td class="num">${m.tries}</td><td><${Time} at=${m.next_at} /></td>
+		<td>${m.state === 'parked' && mayChange() && html`<button type="button" onClick=${() => setOpen(['replay', m])}>Deliver again</button> <button type="button" class="ghost danger" onClick=${() => setOpen(['discard', m])}>Discard</button>`}</td></tr>`)}</tbody></table></div>
+		${open && html`<${MessageDialog} name=${open[0]} rec=${rec} message=${open[1]} close=${() => setOpen(null)} done=${reload} />`}</section>`;
+}
+export const MessageState = ({ m }) => html`<${Badge} tone=${{ delivered: 'green', pending: 'blue', parked: 'red' }[m.state] || 'grey'} title=${m.error?.message}>${m.state}<//>${m.error && html`<small> ${m.error.message}</small>`}`;
+
+function Evidence({ rec }) {
+	const [signed, setSigned] = useState(false);
+	const { data, error } = useLoad((signal) => loadEntries({ record: rec.id }, signal), [rec.id, rec.updated_at], signed ? 0 : 1500);
+	useEffect(() => setSigned(!!data && !data.entries.some((e) => e.status === 'pending')), [data]);
+	return html`<section class="card"><h2>Evidence <small>what the log says, each entry proved against the signed checkpoint by this page</small></h2>
+		${error ? html`<${Failed} error=${error} />` : !data ? html`<${Loading} /> ` : data.entries.length ? html`<${EntryList} list=${data} />` : html`<p class="faint">The log has no entry about it: its operation keeps no evidence.</p>`}</section>`;
+}
+
+const Identity = ({ rec }) => html`<section class="card"><h2>Record</h2><dl class="facts">
+	<${Fact} name="Operation"><a href=${href('operations', rec.operation)}>${rec.operation}</a><//>
+	<${Fact} name="Tenant">${rec.tenant || html`<span class="faint">none</span>`}<//>
+	<${Fact} name="Principal"><span class="mono cut" title=${rec.principal}>${rec.principal || 'shared in the tenant'}</span><//>
+	<${Fact} name="Door">${rec.door || '–'}<//>
+	<${Fact} name=${html`<${Word} name="fence">Fence<//>`}><span class="num">${rec.fence}</span>, attempt ${rec.attempt}<//>
+	${rec.holder && html`<${Fact} name="Node">${rec.holder}<//>`}
+	<${Fact} name="Created"><${Time} at=${rec.created_at} /><//>
+	<${Fact} name="Ended"><${Time} at=${rec.ended_at} />${rec.ended_at && html` <small>after ${duration(instant(rec.ended_at) - instant(rec.started_at))}</small>`}<//>
+	${rec.status === 'processing' && rec.lease_until && html`<${Fact} name=${html`<${Word} name="lease">Lease<//>`}><${Countdown} to=${rec.lease_until} over="over since" /><//>`}
+	${rec.expires_at && html`<${Fact} name=${html`<${Word} name="window">Kept<//>`}>until <${Time} at=${rec.expires_at} /><//>`}
+	${rec.settled && html`<${Fact} name="Settled">by <b>${rec.settled.who || rec.settled.by}</b>, <${Time} at=${rec.settled.at} />: ${rec.settled.reason}<//>`}
+	${rec.payload_hash && html`<${Fact} name=${html`<${Word} name="fingerprint">Fingerprint<//>`}><span class="mono cut" title=${rec.payload_hash}>${rec.payload_hash}</span> <${Copy} text=${rec.payload_hash} label="the fingerprint" /><//>`}
+	${Object.entries(rec.attributes || {}).map(([n, v]) => html`<${Fact} name=${n}>${n === 'compensates' ? html`<a href=${href('record', v)}>the call that it undoes</a>` : html`<span class="mono">${v}</span> <${Copy} text=${v} label=${n} />`}<//>`)}
+	<${Fact} name="Record id"><span class="mono cut" title=${rec.id}>${rec.id}</span> <${Copy} text=${rec.id} label="the record id" /><//>
+	</dl><p class="command"><code>semel why ${rec.idempotency_key}</code> <${Copy} text=${'semel why ' + rec.idempotency_key} label="the command" /></p></section>`;
+
+/** Other calls with the same payload were executed too: a client that makes a new key for a retry. */
+function SamePayload({ rec }) {
+	const q = `tenant:${JSON.stringify(rec.tenant)} operation:${quote(rec.operation)} fingerprint:${rec.payload_hash}`;
+	const { data } = useLoad((signal) => (rec.payload_hash ? search(q, { limit: 11, signal }) : null), [rec.id]);
+	if (!rec.payload_hash) return html`<section class="card"><h2>Same payload</h2><p class="faint">Payloads of this operation are not compared.</p></section>`;
+	const others = data?.records.filter((r) => r.id !== rec.id) || [];
+	return html`<section class=${'card' + (others.length ? ' warn' : '')}><h2>Same payload under another key</h2>
+		${!data ? html`<${Loading} />` : !others.length ? html`<p class="faint">No other call had this payload.</p>` : html`<p>Each of these was a call of its own. A client that makes a new key for a retry is charged twice.</p>
+		<ul class="cards">${others.slice(0, 10).map((r) => html`<li><a href=${href('record', r.id)}><b>${r.idempotency_key}</b> <${StateBadge} rec=${r} /> <small><${Time} at=${r.created_at} /></small></a></li>`)}</ul>`}</section>`;
+}

@@ -1,0 +1,24 @@
+// The address after # says which screen is shown with what, so that every view can be kept
+// as a bookmark and sent to somebody.
+import { signal } from './lib.js';
+
+function parse() {
+	const [path, query = ''] = location.hash.replace(/^#\/?/, '').split('?');
+	const [screen, ...rest] = path.split('/');
+	return { screen: screen || 'overview', id: decode(rest.join('/')), params: new URLSearchParams(query) };
+}
+function decode(text) { try { return decodeURIComponent(text); } catch { return text; } }
+
+export const route = signal(parse());
+addEventListener('hashchange', () => { route.value = parse(); });
+
+export function href(screen, id, params) {
+	const q = new URLSearchParams(Object.entries(params || {}).filter(([, v]) => v));
+	return '#/' + screen + (id ? '/' + encodeURIComponent(id) : '') + (String(q) ? '?' + q : '');
+}
+export function go(screen, id, params, replace) {
+	const to = href(screen, id, params);
+	if (!replace) { location.hash = to; return; }
+	history.replaceState(null, '', to);
+	route.value = parse();
+}

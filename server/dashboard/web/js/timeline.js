@@ -1,0 +1,179 @@
+// The timeline of a record: a lane for each attempt, and what met it.
+import { html, useMemo, useState } from './lib.js';
+import { duration, absolute, clockTime, instant as t, now } from './time.js';
+import { Choice } from './ui.js';
+import { decision, state } from './words.js';
+
+
+/** Everything that a record and the live events know of when, by attempt. */
+export function lanesOf(rec, deliveries, at) {
+	const lanes = rec.attempts.map((a, i) => {
+		const newest = i === rec.attempts.length - 1;
+		const running = newest && rec.status === 'processing';
+		const start = t(a.started_at);
+		const how = running ? (rec.held ? 'held' : 'processing') : a.disposition || 'completed';
+		const heldAt = running && rec.held ? t(rec.updated_at) : 0;
+		const end = t(a.ended_at) || heldAt || at;
+		return { attempt: a, start, end: Math.max(end, start), how, running: running && !rec.held, waits: heldAt ? at : 0, lease: newest && running && !rec.held ? t(rec.lease_until) : 0, effects: [], marks: [] };
+	});
+	const lane = (number) => lanes.find((l) => l.attempt.number === number) || lanes[lanes.length - 1];
+	for (const ef of rec.effects) {
+		const l = lanes.find((l) => l.attempt.fence === ef.fence) || lanes[lanes.length - 1];
+		l.effects.push({ ...ef, start: t(ef.started_at), end: t(ef.settled_at) || (l.running ? at : l.end), open: ef.state === 'started' });
+	}
+	for (const ev of deliveries) {
+		if (ev.kind !== 'decided' || ev.data.decision === 'execute') continue;
+		lane(ev.data.attempt).marks.push({ at: ev.at, from: ev.at - (ev.data.waited_ms || 0), decision: ev.data.decision, waited: ev.data.waited_ms || 0 });
+	}
+	for (const l of lanes) {
+		const s = l.attempt.settled;
+		if (s) l.settled = { at: t(s.at), ...s };
+	}
+	return lanes;
+}
+
+/** How many deliveries have a mark of their own; more are counted beside the lane. */
+const maxMarks = 200;
+
+/**
+ * Maps times to places, from 0 to 100. Where nothing happens for long, time is folded, so
+ * that twenty milliseconds of work and the settlement of the next day fit one picture.
+ */
+export function scale(times, fold) {
+	const all = [...new Set(times.filter(Boolean))].sort((a, b) => a - b);
+	const first = all[0], last = all[all.length - 1];
+	const span = Math.max(last - first, 1e-3);
+	const grain = Math.max(span / 1e6, 0.02); // below it, differences aren't worth a pixel
+	const steps = [];
+	for (let i = 1; i < all.length; i++) {
+		const gap = all[i] - all[i - 1];
+		steps.push({ from: all[i - 1], to: all[i], gap, width: fold ? Math.log2(1 + gap / grain) + 0.4 : gap });
+	}
+	const total = steps.reduce((n, s) => n + s.width, 0) || 1;
+	let x = 0;
+	for (const s of steps) {
+		s.x0 = x;
+		x += (s.width / total) * 100;
+		s.x1 = x;
+	}
+	const place = (time) => {
+		if (time <= first) return 0;
+		if (time >= last || !steps.length) return 100;
+		const s = steps.find((s) => time <= s.to);
+		return s.x0 + ((time - s.from) / Math.max(s.gap, 1e-6)) * (s.x1 - s.x0);
+	};
+	// Ticks are at times where something happens, if they have room.
+	const ticks = [];
+	let room = -100;
+	for (const at of all) {
+		const where = place(at);
+		if (where - room < 13 && at !== first) continue;
+		if (where > 92 && at !== last) continue;
+		ticks.push({ at, x: where });
+		room = where;
+	}
+	const folds = fold && steps.length > 1 ? steps.filter((s) => s.gap > 0.5 * span && s.gap > 10_000) : [];
+	return { place, ticks, first, last, span, folds };
+}
+
+const left = (x) => ({ left: x.toFixed(3) + '%' });
+const stretch = (a, b) => ({ left: a.toFixed(3) + '%', width: Math.max(b - a, 0).toFixed(3) + '%' });
+
+export function Timeline({ rec, deliveries }) {
+	const [fold, setFold] = useState(true);
+	const at = rec.status === 'processing' ? now.value : 0; // it goes on: running, or waiting for somebody
+	const model = useMemo(() => {
+		const lanes = lanesOf(rec, deliveries, at || t(rec.updated_at));
+		const times = [t(rec.created_at)];
+		for (const l of lanes) {
+			times.push(l.start, l.end, l.waits, l.settled?.at);
+			for (const e of l.effects) times.push(e.start, e.end);
+			for (const m of l.marks.slice(-maxMarks)) times.push(m.at, m.from);
+		}
+		for (const m of rec.messages || []) times.push(t(m.created_at), t(m.settled_at));
+		const c = rec.compensation;
+		if (c) times.push(t(c.started_at), t(c.settled_at));
+		const lease = lanes[lanes.length - 1].lease;
+		if (lease) times.push(lease);
+		return { lanes, s: scale(times, fold) };
+	}, [rec, deliveries, fold, at]);
+	const { lanes, s } = model;
+	return html`<section class="timeline" aria-label="Timeline">
+		<div class="timeline-head">
+			<p class="legend"><span><i class="blue"></i>executing</span><span><i class="cyan"></i>waited and joined</span><span><i class="dot green"></i>replayed</span><span><i class="cross red"></i>refused</span><span><i class="violet"></i>effect</span><span><i class="diamond amber"></i>settled</span></p>
+			<${Choice} label="Scale of time" value=${fold} options=${[[true, 'Fold idle time'], [false, 'To scale']]} onChange=${setFold} />
+		</div>
+		<div class="lanes">
+			<div class="axis" aria-hidden="true"><span class="lane-name"></span><div class="track">
+				${s.ticks.map((k) => html`<span class=${'tick' + (k.x > 90 ? ' end' : '')} style=${left(k.x)} title=${absolute(k.at, true)}>${k.at === s.first ? clockTime(k.at) : '+' + duration(k.at - s.first)}</span>`)}
+			</div></div>
+			${lanes.map((l) => html`<${Lane} key=${l.attempt.number} l=${l} s=${s} />`)}
+			${rec.messages?.length > 0 && html`<div class="lane sub"><span class="lane-name">Messages</span><div class="track">
+				<${Folds} s=${s} />
+				${rec.messages.map((m) => html`<${Bar} s=${s} from=${t(m.created_at)} to=${t(m.settled_at) || s.last} tone=${m.state === 'delivered' ? 'green' : m.state === 'pending' ? 'blue open' : 'red'} text=${m.name + ' → ' + m.destination} title=${`message ${m.name} to ${m.destination}: ${m.state}`} thin />`)}
+			</div></div>`}
+			${rec.compensation && html`<div class="lane sub"><span class="lane-name">Undone by</span><div class="track"><${Folds} s=${s} />
+				<a href=${'#/record/' + encodeURIComponent(rec.compensation.record)}><${Bar} s=${s} from=${t(rec.compensation.started_at)} to=${t(rec.compensation.settled_at) || s.last} tone="violet" text=${rec.compensation.operation} title=${rec.compensation.state} thin /></a></div></div>`}
+		</div>
+	</section>`;
+}
+
+const Folds = ({ s }) => s.folds.map((f) => html`<span class="fold" style=${left((s.place(f.from) + s.place(f.to)) / 2)} title=${duration(f.gap) + ' in which nothing happened'}>⫽ ${duration(f.gap)}</span>`);
+
+const Bar = ({ s, from, to, tone, text, title, thin }) => html`<span class=${'bar ' + tone + (thin ? ' thin' : '')} style=${stretch(s.place(from), s.place(to))} title=${title}><b>${text}</b></span>`;
+
+function Lane({ l, s }) {
+	const a = l.attempt;
+	const took = l.end - l.start;
+	const shown = l.marks.slice(-maxMarks);
+	const joins = shown.filter((m) => m.waited > 0).sort((a, b) => a.from - b.from);
+	const points = shown.filter((m) => m.waited === 0);
+	const tone = l.how === 'processing' ? 'blue open' : state(l.how).tone;
+	return html`<div class="lane">
+		<span class="lane-name">Attempt ${a.number}<small title="The fencing token">fence ${a.fence}</small>${a.holder && html`<small>on ${a.holder}</small>`}</span>
+		<div class="track">
+			<${Folds} s=${s} />
+			<div class="row main">
+				${l.lease > 0 && html`<span class="bar lease" style=${stretch(s.place(l.end), s.place(l.lease))} title="The lease: until then its holder may be silent"></span>`}
+				${l.waits > 0 && html`<span class="bar waiting" style=${stretch(s.place(l.end), s.place(l.waits))} title=${`held for ${duration(l.waits - l.end)}: it waits for somebody to settle it`}></span>`}
+				<${Bar} s=${s} from=${l.start} to=${l.end} tone=${tone} text=${`${state(l.how).label} · ${l.running ? 'since ' : ''}${duration(took)}`} title=${`Attempt ${a.number} ${state(l.how).says} after ${duration(took)}`} />
+				${l.settled && html`<span class="mark diamond amber" style=${left(s.place(l.settled.at))} title=${`settled by ${l.settled.who || l.settled.by}: ${l.settled.reason || ''}`}></span>`}
+			</div>
+			${l.effects.map((e) => html`<div class="row"><${Bar} s=${s} from=${e.start} to=${e.end} tone=${e.open ? 'violet open' : e.state === 'refuted' ? 'grey' : 'violet'} text=${e.name + (e.open ? ' – open' : e.state === 'refuted' ? ' – did not happen' : '')} title=${`effect ${e.name}: ${e.state}`} thin /></div>`)}
+			${joins.length > 0 && html`<div class=${'row joins' + (joins.length > 12 ? ' many' : '')}>${joins.map((m, i) => html`<span class="bar cyan join" style=${{ ...stretch(s.place(m.from), s.place(m.at)), top: `${((i % 12) / Math.min(joins.length, 12)) * 100}%` }} title=${`waited ${duration(m.waited)}, then ${decision(m.decision).says}`}></span>`)}</div>`}
+			${points.length > 0 && html`<div class="row points">${points.map((m) => html`<span class=${'mark ' + (m.decision === 'replay' ? 'dot ' : 'cross ') + decision(m.decision).tone} style=${left(s.place(m.at))} title=${`${absolute(m.at, true)}: a delivery ${decision(m.decision).says}`}></span>`)}</div>`}
+		</div>
+		${l.marks.length > 0 && html`<span class="lane-count">${l.marks.length}× again</span>`}
+	</div>`;
+}
+
+/** The same in words, the oldest first: for who reads it aloud, and for who pastes it into a ticket. */
+export function storyOf(rec, deliveries) {
+	const all = [];
+	const add = (at, tone, what, detail) => { const ms = typeof at === 'number' ? at : t(at); if (ms) all.push({ at: ms, tone, what, detail }); };
+	const because = (e) => (e ? [e.code, e.message].filter(Boolean).join(': ') : '');
+	const by = (s) => (s ? `, as ${s.by === 'operator' ? 'the operator ' : 'the reconciler '}${s.who || ''} said` : '');
+	rec.attempts.forEach((a, i) => {
+		add(a.started_at, 'blue', `Attempt ${a.number} began`, a.holder && 'on ' + a.holder);
+		const running = i === rec.attempts.length - 1 && rec.status === 'processing';
+		if (!running && a.ended_at) add(a.ended_at, state(a.disposition).tone, `Attempt ${a.number} ${state(a.disposition || 'completed').says}${by(a.settled)}`, a.settled?.reason || because(a.error));
+	});
+	for (const e of rec.effects) {
+		add(e.started_at, 'violet', `Effect ${e.name} was begun`, 'idempotency key ' + e.key);
+		add(e.settled_at, e.state === 'confirmed' ? 'violet' : 'grey', `Effect ${e.name} was ${e.state}${by(e.settled)}`, e.settled?.reason || because(e.error));
+	}
+	if (rec.held) add(rec.updated_at, 'amber', 'Held', rec.held_reason);
+	for (const m of rec.messages || []) {
+		add(m.created_at, 'blue', `Message ${m.name} to ${m.destination} was made`);
+		add(m.settled_at, m.state === 'delivered' ? 'green' : 'red', `Message ${m.name} was ${m.state}`, because(m.error));
+	}
+	const c = rec.compensation;
+	if (c) add(c.settled_at || c.started_at, 'violet', `Compensation by ${c.operation}: ${c.state}`, c.reason);
+	for (const ev of deliveries) {
+		if (ev.kind === 'decided' && ev.data.decision !== 'execute') {
+			add(ev.at, decision(ev.data.decision).tone, 'A delivery ' + decision(ev.data.decision).says, ev.data.waited_ms ? 'after it had waited ' + duration(ev.data.waited_ms) : '');
+		} else if (ev.kind === 'lease_lost') add(ev.at, 'orange', 'The lease was lost', ev.data.reason);
+	}
+	return all.sort((a, b) => a.at - b.at);
+}
+
