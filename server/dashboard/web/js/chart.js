@@ -1,7 +1,7 @@
 // Charts by uPlot, in the colours of the theme.
 import uPlot from '../vendor/uplot.js';
 import { html, useEffect, useRef } from './lib.js';
-import { timeStyle } from './time.js';
+import { absolute, timeStyle } from './time.js';
 import { themeNow } from './settings.js';
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -27,12 +27,15 @@ export function Chart({ xs, series, stacked, format, height = 180, label }) {
 	};
 	useEffect(() => {
 		const drawn = stacked ? [...series].reverse() : series;
+		const step = xs.length > 1 ? xs[1] - xs[0] : 60; // a bar begins at its time
+		const days = xs.length && xs[xs.length - 1] - xs[0] > 2 * 86_400;
+		const clock = (_, at) => at.map((s) => (days ? absolute(s * 1000, utc).slice(5, 13).replace(' ', ' · ') + ' h' : absolute(s * 1000, utc).slice(11, 16)));
 		const axis = { stroke: css('--faint'), grid: { stroke: css('--line'), width: 1 }, ticks: { show: false }, font: '11px system-ui, sans-serif' };
 		const options = {
 			width: box.current.clientWidth || 300, height, legend: { show: false }, cursor: { y: false, points: { show: !stacked } },
 			tzDate: utc ? (ts) => uPlot.tzDate(new Date(ts * 1e3), 'Etc/UTC') : undefined,
-			scales: { y: { range: (_, min, max) => [0, max > 0 ? max * 1.1 : 1] } },
-			axes: [{ ...axis, space: 70 }, { ...axis, size: 56, values: (_, vs) => vs.map((v) => format(v)) }],
+			scales: { x: { range: (_, min, max) => [min, max + (stacked ? step : 0)] }, y: { range: (_, min, max) => [0, max > 0 ? max * 1.1 : 1] } },
+			axes: [{ ...axis, space: 70, values: clock }, { ...axis, size: 56, values: (_, vs) => vs.map((v) => format(v)) }],
 			series: [{}, ...drawn.map((s) => ({
 				label: s.label, stroke: css('--' + s.tone), width: stacked ? 0 : 2, fill: stacked ? css('--' + s.tone) : undefined, points: { show: false },
 				paths: stacked ? uPlot.paths.bars({ size: [0.85, 40], align: 1 }) : undefined,

@@ -8,6 +8,7 @@ import { readChecks } from './health.js';
 import { keyOf } from './id.js';
 import { href } from './route.js';
 import { duration } from './time.js';
+import { decision } from './words.js';
 
 const ranges = [[60, '1 h'], [180, '3 h'], [1440, '24 h'], [10080, '7 d']];
 const empty = () => ({ deliveries: 0, executed: 0, duplicates: 0, simultaneous: 0, failed_attempts: 0, refused: 0 });
@@ -116,5 +117,5 @@ function Outcomes({ list }) {
 	for (const s of list) if (s.what !== 'simultaneous' && s.what !== 'failed_attempt') sums[s.what] = (sums[s.what] || 0) + s.count;
 	const rows = Object.entries(sums).sort((a, b) => b[1] - a[1]);
 	const top = Math.max(1, ...rows.map(([, n]) => n));
-	return html`<table><thead class="sr"><tr><th>Decision</th><th>Share</th><th>Count</th></tr></thead><tbody>${rows.map(([what, n]) => html`<tr><td>${what === 'execute' ? 'executed' : what.replace('_', ' ')}</td><td class="grow"><${Meter} share=${n / top} tone=${tones[what] || 'grey'} /></td><td class="n num">${n}</td></tr>`)}</tbody></table>`;
+	return html`<table><thead class="sr"><tr><th>Decision</th><th>Share</th><th>Count</th></tr></thead><tbody>${rows.map(([what, n]) => html`<tr><td>${what === 'refused' ? 'refused by a door' : decision(what).label}</td><td class="grow"><${Meter} share=${n / top} tone=${tones[what] || 'grey'} /></td><td class="n num">${n}</td></tr>`)}</tbody></table>`;
 }

@@ -1,6 +1,6 @@
 // The search over records: a query in the words of the command line, kept in the address, and
 // what you can do with everything that it selects.
-import { html, useEffect, useMemo, useRef, useState } from './lib.js';
+import { html, signal, useEffect, useMemo, useRef, useState } from './lib.js';
 import { get, mayChange, quote, search } from './api.js';
 import { Empty, Failed, Head, Loading, StateBadge, useKeys } from './ui.js';
 import { BulkDialog } from './bulk.js';
@@ -10,40 +10,37 @@ import { go, href, route } from './route.js';
 const qualifiers = [
 	['state:', 'processing, completed, failed or held'], ['operation:', 'of one operation'], ['key:', 'with this key'], ['call:', 'any name of a call'],
 	['principal:', 'whose keys they are'], ['tenant:', 'of one tenant'], ['attribute:', 'NAME=VALUE'], ['fingerprint:', 'with this payload'],
-	['after:', 'created then or later, such as 2026-01-31'], ['before:', 'created before then'],
+	['after:', 'created then or later, such as 2026-01-31'], ['before:', 'created before then'], ['created<1h', 'created less than an hour ago'], ['created>1d', 'created longer ago'],
 ];
 const stateValues = ['held', 'processing', 'completed', 'failed'];
 const pageSize = 200;
 
-let operationNames = null;
-async function knownOperations() {
-	operationNames ??= get('v1/operations').then((list) => list.operations.map((o) => o.name), () => []);
-	return operationNames;
+const operationNames = signal(null);
+async function learnOperations() {
+	if (operationNames.value) return;
+	operationNames.value = [];
+	operationNames.value = await get('v1/operations').then((list) => list.operations.map((o) => o.name), () => null);
 }
 
 /** What may follow the word before the cursor. */
-async function suggestionsFor(word) {
+function suggestionsFor(word) {
 	const [name, value] = word.split(/:(.*)/s);
 	if (value === undefined) return qualifiers.filter(([q]) => q.startsWith(word)).map(([q, hint]) => ({ text: q, hint }));
 	if (name === 'state') return stateValues.filter((v) => v.startsWith(value)).map((v) => ({ text: 'state:' + v + ' ' }));
-	if (name === 'operation') return (await knownOperations()).filter((v) => v.startsWith(value)).map((v) => ({ text: 'operation:' + quote(v) + ' ' }));
+	if (name === 'operation') return (operationNames.value || []).filter((v) => v.startsWith(value)).map((v) => ({ text: 'operation:' + quote(v) + ' ' }));
 	return [];
 }
 
 /** The line to search by, with suggestions for the word that is being written. */
 export function QueryBox({ q, onSearch }) {
 	const [text, setText] = useState(q);
-	const [list, setList] = useState([]);
 	const [at, setAt] = useState(-1);
 	const [open, setOpen] = useState(false);
 	const box = useRef(null);
 	useEffect(() => setText(q), [q]);
+	useEffect(() => { learnOperations(); }, []);
 	const word = () => { const upto = text.slice(0, box.current?.selectionStart ?? text.length); return upto.slice(upto.search(/\S*$/)); };
-	useEffect(() => {
-		let stale = false;
-		suggestionsFor(word()).then((l) => { if (!stale) { setList(l.filter((s) => s.text.trim() !== word())); setAt(-1); } });
-		return () => { stale = true; };
-	}, [text]);
+	const list = suggestionsFor(word()).filter((s) => s.text.trim() !== word());
 	const take = (s) => {
 		const caret = box.current.selectionStart;
 		const start = caret - word().length;
@@ -64,7 +61,7 @@ export function QueryBox({ q, onSearch }) {
 	const submit = (ev) => { ev.preventDefault(); setOpen(false); onSearch(text.trim()); };
 	const shown = open && list.length > 0;
 	return html`<form class="query" role="search" onSubmit=${submit}>
-		<input ref=${box} name="q" class="mono" value=${text} onInput=${(ev) => { setText(ev.target.value); setOpen(true); }} onKeyDown=${onKey} onFocus=${() => setOpen(true)} onBlur=${() => setTimeout(() => setOpen(false), 150)}
+		<input ref=${box} name="q" class="mono" value=${text} onInput=${(ev) => { setText(ev.target.value); setOpen(true); setAt(-1); }} onKeyDown=${onKey} onFocus=${() => setOpen(true)} onBlur=${() => setTimeout(() => setOpen(false), 150)}
 			role="combobox" aria-label="Query" aria-expanded=${shown} aria-controls="suggestions" aria-autocomplete="list" aria-activedescendant=${at >= 0 ? 'suggestion-' + at : undefined} autocomplete="off" spellcheck="false" placeholder="operation:charge state:held" />
 		<button>Search</button>
 		${shown && html`<ul id="suggestions" role="listbox" aria-label="Suggestions">${list.slice(0, 10).map((s, i) => html`<li id=${'suggestion-' + i} role="option" aria-selected=${i === at} onMouseDown=${(ev) => { ev.preventDefault(); take(s); }}><code>${s.text}</code> <small>${s.hint}</small></li>`)}</ul>`}

@@ -63,12 +63,13 @@ export function scale(times, fold) {
 		return s.x0 + ((time - s.from) / Math.max(s.gap, 1e-6)) * (s.x1 - s.x0);
 	};
 	// Ticks are at times where something happens, if they have room.
+	const narrow = matchMedia('(max-width: 48rem)').matches;
 	const ticks = [];
 	let room = -100;
 	for (const at of all) {
 		const where = place(at);
-		if (where - room < 13 && at !== first) continue;
-		if (where > 92 && at !== last) continue;
+		if (where - room < (narrow ? 34 : 13) && at !== first && at !== last) continue;
+		if (where > (narrow ? 50 : 85) && at !== last) continue;
 		ticks.push({ at, x: where });
 		room = where;
 	}
