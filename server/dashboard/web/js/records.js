@@ -125,7 +125,7 @@ function Rows({ rows, selected, toggle, at, setAt, canSelect, nearEnd }) {
 	const many = new Set(rows.map((r) => r.tenant)).size > 1;
 	return html`<div class="rows" ref=${box} onScroll=${measure} tabindex="0" role="region" aria-label="Records">
 		<table aria-rowcount=${rows.length}>
-			<thead><tr>${canSelect && html`<th class="check"><span class="sr">Select</span></th>`}<th class="age">Age</th><th class="st">State</th><th>Key</th><th>Operation</th>${many && html`<th class="wide-only">Tenant</th>`}<th class="wide-only n">Attempt</th><th class="why">Why</th></tr></thead>
+			<thead><tr>${canSelect && html`<th class="check"><span class="sr">Select</span></th>`}<th class="age">Age</th><th class="st">State</th><th>Key</th><th class="op">Operation</th>${many && html`<th class="wide-only">Tenant</th>`}<th class="wide-only n">Attempt</th><th class="why">Why</th></tr></thead>
 			<tbody>
 			<tr class="pad" style=${{ height: from * rowHeight + 'px' }}></tr>
 			${rows.slice(from, to).map((r, i) => html`<tr key=${r.id} aria-rowindex=${from + i + 1} class=${(from + i === at ? 'at ' : '') + (selected.has(r.id) ? 'chosen' : '')} onClick=${(ev) => { if (!ev.target.closest('a,input')) go('record', r.id); }}>

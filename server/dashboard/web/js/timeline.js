@@ -119,7 +119,7 @@ export function Timeline({ rec, deliveries }) {
 	</section>`;
 }
 
-const Folds = ({ s }) => s.folds.map((f) => html`<span class="fold" style=${left((s.place(f.from) + s.place(f.to)) / 2)} title=${duration(f.gap) + ' in which nothing happened'}>⫽ ${duration(f.gap)}</span>`);
+const Folds = ({ s }) => s.folds.map((f) => html`<span class="fold" style=${left((s.place(f.from) + s.place(f.to)) / 2)} title=${duration(f.gap) + ' in which nothing happened'}>… ${duration(f.gap)} …</span>`);
 
 const Bar = ({ s, from, to, tone, text, title, thin }) => html`<span class=${'bar ' + tone + (thin ? ' thin' : '')} style=${stretch(s.place(from), s.place(to))} title=${title}><b>${text}</b></span>`;
 
