@@ -37,7 +37,7 @@ export function Chart({ xs, series, stacked, format, height = 180, label }) {
 			scales: { x: { range: (_, min, max) => [min, max + (stacked ? step : 0)] }, y: { range: (_, min, max) => [0, max > 0 ? max * 1.1 : 1] } },
 			axes: [{ ...axis, space: 70, values: clock }, { ...axis, size: 56, values: (_, vs) => vs.map((v) => format(v)) }],
 			series: [{}, ...drawn.map((s) => ({
-				label: s.label, stroke: css('--' + s.tone), width: stacked ? 0 : 2, fill: stacked ? css('--' + s.tone) : undefined, points: { show: false },
+				label: s.label, stroke: css('--' + s.tone), width: stacked ? 0 : 2, fill: stacked ? css('--' + s.tone) : undefined, points: { show: !stacked, size: 5 },
 				paths: stacked ? uPlot.paths.bars({ size: [0.85, 40], align: 1 }) : undefined,
 			}))],
 		};
