@@ -48,7 +48,8 @@ export function QueryBox({ q, onSearch }) {
 		setText(next);
 		setAt(-1);
 		box.current.focus();
-		requestAnimationFrame(() => box.current?.setSelectionRange(start + s.text.length, start + s.text.length));
+		box.current.value = next; // now, so that the next letter goes to its end
+		box.current.setSelectionRange(start + s.text.length, start + s.text.length);
 	};
 	const onKey = (ev) => {
 		if (!open || !list.length) return;
