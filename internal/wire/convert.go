@@ -127,7 +127,7 @@ func (v *Outgoing) value() semel.Message {
 
 // KeptOf shows everything that a record has.
 func KeptOf(rec *semel.Record) Kept {
-	v := Kept{Record: RecordOf(rec), Revision: rec.Revision, Origin: rec.Origin, Policy: rec.Policy, NextAt: rec.NextAt}
+	v := Kept{Record: RecordOf(rec), Revision: rec.Revision, Origin: rec.Origin, Policy: rec.Policy, NextAt: rec.NextAt, Payload: rec.Payload}
 	if c := rec.Confirmation; c != nil {
 		v.Tokens = c.Tokens
 	}
@@ -146,7 +146,7 @@ func (v *Kept) Value() (*semel.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	rec.Revision, rec.Origin, rec.Policy, rec.NextAt = v.Revision, v.Origin, v.Policy, v.NextAt
+	rec.Revision, rec.Origin, rec.Policy, rec.NextAt, rec.Payload = v.Revision, v.Origin, v.Policy, v.NextAt, v.Payload
 	if c := rec.Confirmation; c != nil {
 		c.Tokens = v.Tokens
 	}

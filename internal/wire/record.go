@@ -126,6 +126,8 @@ type Kept struct {
 	Policy   store.Policy              `json:"policy,omitzero"`
 	NextAt   store.Instant             `json:"next_at,omitzero"`
 	Tokens   []store.ConfirmationToken `json:"confirmation_tokens,omitempty"`
+	// Payload is the request, where it is kept; nil and empty differ.
+	Payload []byte `json:"payload_base64,omitzero"`
 	// Payloads has the payloads of the messages, in their order.
 	Payloads [][]byte `json:"payloads_base64,omitempty"`
 	// CompensatedBy is who makes the compensating call, even if that isn't part of its

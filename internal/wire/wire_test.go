@@ -17,7 +17,7 @@ func record() *semel.Record {
 	settled := &store.Settled{By: store.ByOperator, Who: "olga", Reason: "seen", At: 4000}
 	return &semel.Record{
 		ID: semel.ID{Tenant: "t", Principal: "p", Operation: "op", Key: "k"}, Revision: store.Revision{1, 2, 3}, State: semel.Failed,
-		Disposition: semel.DispositionFailed, Fingerprint: semel.FingerprintOf(semel.SchemeRaw, []byte("x")), Principal: "who", BoundTo: "b", Door: "api",
+		Disposition: semel.DispositionFailed, Fingerprint: semel.FingerprintOf(semel.SchemeRaw, []byte("x")), Principal: "who", BoundTo: "b", Door: "api", Sequence: 9, Payload: []byte("{}"),
 		Fence: 7, Origin: 5, Attempt: 2, Holder: "h", Policy: store.Policy{Lease: 1, Window: 2, MaxResult: 3, Retry: true},
 		CreatedAt: 1000, UpdatedAt: 2000, StartedAt: 3000, EndedAt: 4000, ExpiresAt: 5000, NextAt: 6000,
 		Result: semel.Result{Data: []byte(`{"a":"<b>"}`)}, Failure: failure, Settled: settled,
@@ -59,7 +59,7 @@ func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := record()
-	want.Revision, want.Origin, want.Policy, want.NextAt = store.Revision{}, 0, store.Policy{}, 0
+	want.Revision, want.Origin, want.Policy, want.NextAt, want.Payload = store.Revision{}, 0, store.Policy{}, 0, nil
 	want.Confirmation.Tokens, want.Outbox[0].Payload = nil, nil
 	want.Compensation.Principal, want.Compensation.Shared, want.Compensation.NextAt = "", false, 0
 	if got, err := seen.Value(); err != nil || !reflect.DeepEqual(got, want) {

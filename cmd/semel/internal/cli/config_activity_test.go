@@ -67,7 +67,7 @@ activitypub:
 		{"no signature from a prototype", captured(t, "/actors/alice/inbox", "", strings.ReplaceAll(body, "there.example", "proto.example")), strings.ReplaceAll(head, "there.example", "proto.example") +
 			"inbox      alice\ndigest     ...\nsignature  none, and none is needed\n"},
 		{"a refused instance", captured(t, "/actors/alice/inbox", "", strings.ReplaceAll(body, "there.example", "bad.example")), strings.ReplaceAll(head, "there.example", "bad.example") +
-			"signature  none, and one is needed\nrefused    with status 403: nothing is taken from the instance of the actor\n"},
+			"signature  none, and one is needed\nrefused    with status 403: activities of this actor's instance are refused\n"},
 		{"an id of another server", captured(t, "/actors/alice/inbox", httpsig.FormCavage, strings.Replace(body, "there.example/a", "else.example/a", 1)), strings.ReplaceAll(head, "there.example/a", "else.example/a") +
 			"digest     ...\nsignature  cavage, right if the key is: keys are not fetched here\nkey id     https://there.example/users/bob#main-key\nrefused    with status 422: the id of the activity is that of another server than its actor's\n"},
 	} {

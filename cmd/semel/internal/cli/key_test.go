@@ -44,7 +44,7 @@ func TestKeyDerive(t *testing.T) {
 		{name: "a template that there is not", args: "--template-name refund", code: ExitUsage,
 			stderr: "semel: there is no built-in template \"refund\": the names are session, session_nonce, session_update, cart_mandate, intent_mandate, payment, order, webhook, payment_webhook, sync, sync_user, sync_product\n"},
 		{name: "nothing to derive from", code: ExitUsage, stderr: "semel: one of --version, --template, --template-name and --cart is needed\n"},
-		{name: "two ways at once", args: "--version v --template a:{b_id}", code: ExitUsage, stderr: "semel: --version derives from --inputs alone: it takes no template, values or cart\n"},
+		{name: "two ways at once", args: "--version v --template a:{b_id}", code: ExitUsage, stderr: "semel: --version derives from --inputs alone: it needs no template, values or cart\n"},
 		{name: "two templates", args: "--template a --template-name order", code: ExitUsage, stderr: "semel: --template and --template-name exclude each other\n"},
 		{name: "values without a template", args: "--set a=b", code: ExitUsage, stderr: "semel: --set and --values need a template\n"},
 		{name: "inputs without a version", args: "--inputs -", code: ExitUsage, stderr: "semel: --inputs needs --version\n"},
