@@ -251,6 +251,7 @@ func TestKeys(t *testing.T) {
 	tb.wait("document.querySelector('input[name=q]').value === 'state:completed '")
 	tb.do(chromedp.KeyEvent(kb.Enter))
 	tb.wait("location.hash.includes('state%3Acompleted')")
+	tb.wait("document.querySelector('input[name=q]').value === 'state:completed'") // as the address has it
 	tb.fill("input[name=q]", "colour:red")
 	tb.do(chromedp.KeyEvent(kb.Enter))
 	tb.shows("there is no such qualifier")
