@@ -375,6 +375,7 @@ func TestWebhookSettlesPayment(t *testing.T) {
 func TestGatewayIsAsked(t *testing.T) {
 	clause.Proves(t, "MAP-PAY.1", "MAP-PAY.2")
 	in(t, func(t *testing.T, engine *semel.Engine, _ *commerce.Mandates) {
+		var mu sync.Mutex // the gateway is asked in the background
 		var charged, asked []string
 		var told commerce.Told
 		var down error
@@ -385,6 +386,8 @@ func TestGatewayIsAsked(t *testing.T) {
 				return commerce.Charged{}, errors.New("no answer")
 			},
 			Ask: func(_ context.Context, key string) (commerce.Told, error) {
+				mu.Lock()
+				defer mu.Unlock()
 				asked = append(asked, key)
 				return told, down
 			},
@@ -410,7 +413,9 @@ func TestGatewayIsAsked(t *testing.T) {
 			if len(charged) == 0 {
 				_, _, _ = payments.Pay(t.Context(), pay)
 			}
+			mu.Lock()
 			told, down = step.told, step.down
+			mu.Unlock()
 			for range 5 {
 				pass(time.Minute)
 				if _, err := engine.Sweep(t.Context()); err != nil {
@@ -422,6 +427,8 @@ func TestGatewayIsAsked(t *testing.T) {
 				t.Errorf("%s: %+v, %v, charged %d times", step.what, done, err, len(charged))
 			}
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		for _, key := range append(charged, asked...) {
 			if key != charged[0] {
 				t.Errorf("charged with %q, asked for %q", charged, asked)

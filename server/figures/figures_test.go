@@ -223,6 +223,13 @@ func (a *away) set(fail, mute bool) {
 	a.fail, a.mute = fail, mute
 }
 
+// written is how many cells were written, and how large the largest was.
+func (a *away) written() (writes, largest int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.writes, a.largestCell
+}
+
 func (a *away) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	a.mu.Lock()
 	fail, mute := a.fail, a.mute
@@ -267,16 +274,16 @@ func TestNoDeliveryWaitsForFigures(t *testing.T) {
 		for range 100 {
 			n.deliver(t, "pay", "k", works)
 		}
-		if st.writes != 0 {
-			t.Errorf("deliveries wrote %d cells", st.writes)
+		if n, _ := st.written(); n != 0 {
+			t.Errorf("deliveries wrote %d cells", n)
 		}
 		pass(time.Second)
-		if st.writes != 2 { // the directory and the running minute
-			t.Errorf("there were %d writes", st.writes)
+		if n, _ := st.written(); n != 2 { // the directory and the running minute
+			t.Errorf("there were %d writes", n)
 		}
 		pass(time.Hour)
-		if st.writes != 3 { // the minute that was over
-			t.Errorf("a quiet node has written %d times", st.writes)
+		if n, _ := st.written(); n != 3 { // the minute that was over
+			t.Errorf("a quiet node has written %d times", n)
 		}
 	})
 }
@@ -299,8 +306,8 @@ func TestCellsAreBounded(t *testing.T) {
 			}
 			pass(10 * time.Minute)
 		}
-		if st.largestCell > 800<<10 {
-			t.Errorf("a cell has %d bytes", st.largestCell)
+		if _, largest := st.written(); largest > 800<<10 {
+			t.Errorf("a cell has %d bytes", largest)
 		}
 		r, err := f.Read(t.Context(), 7*24*time.Hour)
 		if err != nil || r.Total.Duplicates != 144_000 || len(r.Repeated) != 20 || len(r.Operations) > 513 {
