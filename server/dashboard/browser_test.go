@@ -37,9 +37,12 @@ type tab struct {
 }
 
 // open starts a tab of the size of a laptop's window. The test is skipped where there is no
-// Chromium.
+// Chromium, and with -short.
 func open(t *testing.T, base string) *tab {
 	t.Helper()
+	if testing.Short() { // as under the race detector, which sees nothing of what a browser does
+		t.Skip("with -short no browser is started")
+	}
 	browser.once.Do(func() {
 		for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 			if _, err := exec.LookPath(name); err == nil {
