@@ -7,7 +7,6 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/strictyaml"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // A2A is an agent that is offered over A2A; see [a2a.Gateway].
@@ -47,13 +46,7 @@ var a2aDoors = doorSection{derive: deriveA2A, validate: (*validator).a2a, mounts
 func deriveA2A(c *Config, _ *Origins, follows func(path, from string)) {
 	for i := range c.A2A {
 		a := &c.A2A[i]
-		if a.Anonymous == "" {
-			a.Anonymous = semelhttp.AnonymousLoopback
-			if c.Auth.Configured() {
-				a.Anonymous = semelhttp.AnonymousRefuse
-				follows(fmt.Sprintf("a2a[%d].anonymous", i), "auth")
-			}
-		}
+		c.deriveAnonymous(&a.Anonymous, fmt.Sprintf("a2a[%d]", i), follows)
 		if a.Operation == "" && c.operation(DefaultOperation) != nil {
 			a.Operation = DefaultOperation
 		}

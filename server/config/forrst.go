@@ -93,13 +93,7 @@ var forrstDoors = doorSection{derive: deriveForrst, validate: (*validator).forrs
 func deriveForrst(c *Config, _ *Origins, follows func(path, from string)) {
 	for i := range c.Forrst {
 		f := &c.Forrst[i]
-		if f.Anonymous == "" {
-			f.Anonymous = semelhttp.AnonymousLoopback
-			if c.Auth.Configured() {
-				f.Anonymous = semelhttp.AnonymousRefuse
-				follows(fmt.Sprintf("forrst[%d].anonymous", i), "auth")
-			}
-		}
+		c.deriveAnonymous(&f.Anonymous, fmt.Sprintf("forrst[%d]", i), follows)
 		for k := range f.Functions {
 			if fn := &f.Functions[k]; fn.Operation == "" && c.operation(DefaultOperation) != nil {
 				fn.Operation = DefaultOperation

@@ -239,13 +239,7 @@ func derive(c *Config, origins *Origins, p *strictyaml.Report) {
 		if r.Operation == "" && c.operation(DefaultOperation) != nil {
 			r.Operation = DefaultOperation
 		}
-		if r.Anonymous == "" {
-			r.Anonymous = semelhttp.AnonymousLoopback
-			if c.Auth.Configured() {
-				r.Anonymous = semelhttp.AnonymousRefuse
-				follows(path+".anonymous", "auth")
-			}
-		}
+		c.deriveAnonymous(&r.Anonymous, path, follows)
 		profile, ok := semelhttp.ProfileByName(r.Profile)
 		if !ok {
 			continue
@@ -313,6 +307,19 @@ func deriveArchive(c *Config, origins *Origins, follows func(path, from string))
 	if !a.configured && strings.HasPrefix(c.Store.URL, "postgres") {
 		a.configured, a.In = true, "store"
 		follows("archive.in", "store.url")
+	}
+}
+
+// deriveAnonymous says who may call what lies at path without a credential, if nothing else
+// does: anybody on this machine, and nobody once callers can be verified.
+func (c *Config) deriveAnonymous(a *semelhttp.Anonymous, path string, follows func(path, from string)) {
+	if *a != "" {
+		return
+	}
+	*a = semelhttp.AnonymousLoopback
+	if c.Auth.Configured() {
+		*a = semelhttp.AnonymousRefuse
+		follows(path+".anonymous", "auth")
 	}
 }
 

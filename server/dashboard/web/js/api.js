@@ -93,17 +93,15 @@ export function search(q, { cursor, limit = 50, signal } = {}) {
 /** A value of a qualifier, quoted where it must be. */
 export const quote = (v) => (/^[^\s"]+$/.test(v) ? v : JSON.stringify(v));
 
-const idAttributes = ['command_id', 'correlation_id', 'request_id', 'event_id'];
-
-/** Finds the calls that a text names, as 'semel why' does: by key, by any name of a call, by the ids of its first delivery. */
+/** Finds the calls that a text names, as 'semel why' does: by key, for which a store may have an index, then by any name. */
 export async function find(text) {
-	const tries = ['key:' + quote(text), 'call:' + quote(text), ...idAttributes.map((n) => 'attribute:' + JSON.stringify(n + '=' + text))];
+	const tries = ['key:' + quote(text), JSON.stringify(text)];
 	for (const q of tries) {
 		try {
 			const page = await search(q, { limit: 20 });
 			if (page.records.length) return { records: page.records, q, more: !!page.next };
 		} catch (err) {
-			if (err.status !== 400 && err.status !== 422) throw err; // it isn't the name of a call
+			if (err.status !== 400 && err.status !== 422) throw err; // it can't be the name of a call
 		}
 	}
 	return { records: [], q: tries[0], more: false };
