@@ -96,7 +96,7 @@ func (s *Server) checks(ctx context.Context) []check {
 	if w := s.store.Extras().Writes; w != nil {
 		checks = append(checks, check{name: "writes", err: w.CheckWrites(ctx), outside: true})
 	}
-	if embedded, ok := s.store.(*pebblestore.Store); ok {
+	if embedded, ok := store.As[*pebblestore.Store](s.store); ok {
 		checks = append(checks, roomOf(embedded))
 	}
 	if s.evidence != nil {

@@ -50,7 +50,7 @@ func (s *Server) gauge(set metrics.Set) {
 		set("semel_clock_held_seconds", st.Held.Seconds())
 		set("semel_clock_back_seconds", st.Back.Seconds())
 	}
-	if embedded, ok := s.store.(*pebblestore.Store); ok {
+	if embedded, ok := store.As[*pebblestore.Store](s.store); ok {
 		if room, err := embedded.Room(); err == nil {
 			set("semel_disk_free_bytes", float64(room.Free))
 			set("semel_disk_size_bytes", float64(room.Total))

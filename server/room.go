@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/pebblestore"
 )
 
@@ -34,7 +35,7 @@ func roomOf(st *pebblestore.Store) check {
 // watchRoom warns when the embedded store's disk fills up, and logs when it has space
 // again.
 func (s *Server) watchRoom() {
-	st, ok := s.store.(*pebblestore.Store)
+	st, ok := store.As[*pebblestore.Store](s.store)
 	if !ok {
 		return
 	}

@@ -47,6 +47,23 @@ type Store interface {
 	Extras() Extras
 }
 
+// As finds the store of a type among a store and those that it wraps, such as a store in
+// PostgreSQL behind one that counts calls. A wrapper lets itself be seen through by a method
+// Unwrap() Store; one that must see every call has none.
+func As[T Store](st Store) (T, bool) {
+	for {
+		if is, ok := st.(T); ok {
+			return is, true
+		}
+		w, ok := st.(interface{ Unwrap() Store })
+		if !ok {
+			var none T
+			return none, false
+		}
+		st = w.Unwrap()
+	}
+}
+
 // ErrNotApplied is wrapped by a store's error if the write certainly didn't happen and
 // never will: it wasn't sent, or the server answered that it refused it. A claim is then
 // refused at once, and needs no release; other writes are tried again as usual. Don't use

@@ -24,6 +24,9 @@ func (m *Metrics) Store(st semel.Store) semel.Store {
 	return c
 }
 
+// Unwrap lets [store.As] find the store, which can then take part in transactions.
+func (c *counted) Unwrap() semel.Store { return c.Store }
+
 type counted struct {
 	semel.Store
 	apply, get, now verb

@@ -33,7 +33,7 @@ func (b Begin) Begin(ctx context.Context) (pgx.Tx, error) { return b(ctx) }
 // back because of others (40001, 40P01), Do runs it again, with fn, up to 12 times with
 // growing random pauses.
 //
-// The engine's store must be a [Store] in the same database. The pool is your own, at any
+// The engine's store must be a [Store] in the same database, or wrap one; see [store.As]. The pool is your own, at any
 // isolation level, and gives one connection for the call; what is recorded is asked over
 // the store's. fn may not end the transaction, and should do nothing outside of the
 // database: that might happen again.
@@ -120,7 +120,7 @@ func beginIn(ctx context.Context, engine *semel.Engine, l link, call semel.Call)
 }
 
 func storeOf(engine *semel.Engine) (*Store, error) {
-	s, ok := engine.Door().Store().(*Store)
+	s, ok := store.As[*Store](engine.Door().Store())
 	if !ok {
 		return nil, &semel.Error{Code: semel.CodeUnsupported, Message: "the engine's store is not in PostgreSQL, so it can't take part in a transaction there"}
 	}

@@ -210,6 +210,49 @@ func ways(t *testing.T, body func(t *testing.T, e *joinEnv)) {
 	})
 }
 
+// counting is a store around another, as the service has one to count calls. opaque doesn't
+// show what it wraps.
+type (
+	counting struct{ semel.Store }
+	opaque   struct{ semel.Store }
+)
+
+func (c counting) Unwrap() semel.Store { return c.Store }
+
+func TestTransactionsOfAWrappedStore(t *testing.T) {
+	e := newJoinEnv(t)
+	transactions := Transactions(e.pool)
+	for _, c := range []struct {
+		name  string
+		store semel.Store
+		code  semel.Code
+	}{
+		{"one that lets itself be seen through", counting{counting{e.store}}, ""},
+		{"one that doesn't", counting{opaque{e.store}}, semel.CodeUnsupported},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			engine, err := semel.New(c.store, &semel.Options{Operations: []semel.Operation{{Name: "order"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer engine.Close(context.WithoutCancel(t.Context()))
+			_, err = transactions.DoTx(t.Context(), engine, orderCall("wrapped"), func(ctx context.Context) (semel.Result, error) {
+				tx, ok := TxFrom(ctx)
+				if !ok {
+					return semel.Result{}, errors.New("there is no transaction")
+				}
+				_, err := tx.Exec(ctx, "INSERT INTO orders VALUES ('wrapped')")
+				return semel.Result{}, err
+			})
+			checked := transactions.Check(engine)
+			if c.code == "" && (err != nil || checked != nil) || c.code != "" && (!errors.Is(err, &semel.Error{Code: c.code}) || !errors.Is(checked, &semel.Error{Code: c.code})) {
+				t.Errorf("%v, and checked %v", err, checked)
+			}
+		})
+	}
+	e.wantRows("wrapped", 1)
+}
+
 func TestDo(t *testing.T) {
 	clause.Proves(t, "G-TX")
 	ways(t, func(t *testing.T, e *joinEnv) {
