@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
@@ -26,17 +27,20 @@ type node struct {
 	log    *evidence.Log
 }
 
+// patience is how long a node waits for the server, on a machine that does much else.
+const patience = time.Minute
+
 func newNode(t *testing.T, url string, keys *evidence.Keys, ops ...semel.Operation) node {
 	t.Helper()
-	store, err := pgstore.Open(t.Context(), url, &pgstore.Options{Migrate: true})
+	store, err := pgstore.Open(t.Context(), url, &pgstore.Options{Migrate: true, AcquireTimeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := evidence.New(store, keys, nil)
+	log, err := evidence.New(store, keys, &evidence.Options{MaxWait: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine, err := semel.New(store, &semel.Options{Witness: log, Operations: ops})
+	engine, err := semel.New(store, &semel.Options{Witness: log, Operations: ops, StoreTimeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
