@@ -2,9 +2,12 @@ package evidence
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -208,6 +211,50 @@ func (r *Reader) Find(ctx context.Context, s store.Subject) (all []uint64, err e
 		all = append(all, found...)
 		from = found[len(found)-1] + 1
 	}
+}
+
+// FindCalls returns the numbers, rising, of all entries about the calls that the entries of a
+// name are about: an entry that a duplicate left is found by the duplicate's id, and what it
+// is a duplicate of by that entry. Of a name that very many entries have, it looks at the
+// first ones.
+func (r *Reader) FindCalls(ctx context.Context, name store.Subject) (all []uint64, err error) {
+	named, err := r.Find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	calls := map[store.Subject]bool{}
+	for _, n := range named[:min(len(named), maxNamed)] {
+		en, err := r.Entry(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		leaf, err := ParseArtifact(en.Leaf)
+		if err != nil {
+			return nil, fmt.Errorf("entry %d: %w", n, err)
+		}
+		call, ok := leaf.call()
+		if all = append(all, n); !ok || calls[call] {
+			continue
+		}
+		calls[call] = true
+		more, err := r.Find(ctx, call)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// maxNamed bounds the entries of a name that are looked at.
+const maxNamed = 1000
+
+// call is what the entries about the artifact's record are found by.
+func (a *Artifact) call() (s store.Subject, ok bool) {
+	text, ok := strings.CutPrefix(a.Payload.Record, recordPrefix)
+	n, err := hex.Decode(s[:], []byte(text[:min(len(text), 2*len(s))]))
+	return s, ok && err == nil && n == len(s)
 }
 
 // readBatch is how many entries are read at a time.

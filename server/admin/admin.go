@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
@@ -52,6 +53,8 @@ type Options struct {
 	// Guard is the guard of your routes, so that calls of its operations are settled with
 	// HTTP answers. Optional.
 	Guard *semelhttp.Guard
+	// Evidence is the log of the engine, for 'semel evidence --url'. Optional.
+	Evidence *evidence.Log
 }
 
 // Handler serves the records of an engine. It may be used concurrently.
@@ -63,7 +66,7 @@ func Handler(engine *semel.Engine, opts Options) (http.Handler, error) {
 		return nil, fmt.Errorf("admin: the prefix %q does not begin with a slash, or ends with one", p)
 	}
 	a, err := api.New(api.Options{
-		Engine: engine, BaseURL: opts.Prefix,
+		Engine: engine, BaseURL: opts.Prefix, Evidence: opts.Evidence,
 		Identify: func(r *http.Request) (api.Caller, error) {
 			c, err := opts.Authorize(r)
 			switch {
@@ -84,7 +87,7 @@ func Handler(engine *semel.Engine, opts Options) (http.Handler, error) {
 	}
 	// Only what operators need: your program runs its calls itself.
 	mux := http.NewServeMux()
-	for _, path := range []string{"/v1/records", "/v1/records/", "/problems/"} {
+	for _, path := range []string{"/v1/records", "/v1/records/", "/v1/evidence/", "/problems/"} {
 		mux.Handle(path, a.Admin())
 	}
 	return http.StripPrefix(opts.Prefix, mux), nil

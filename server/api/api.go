@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/server/figures"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
@@ -23,6 +24,8 @@ type Options struct {
 	// Figures are what GET /v1/figures tells. Nil: those that other nodes have in the
 	// engine's store.
 	Figures *figures.Figures
+	// Evidence is the log that the endpoints on evidence read. Nil: they are refused.
+	Evidence *evidence.Log
 	// Identify says who calls. Its error is sent with a 401, text included, so it must be
 	// fit for the caller; a [semel.Error] is answered according to its code. Required.
 	Identify func(*http.Request) (Caller, error)
@@ -47,8 +50,9 @@ type Options struct {
 	MaxBatchBody int64
 	// BodyTimeout is how long a body may take to arrive. Defaults to 30 seconds.
 	BodyTimeout time.Duration
-	// StreamTimeout is how long one write to a reader of the stream of decisions
-	// may take before the reader is cut off. Defaults to 5 seconds.
+	// StreamTimeout is how long one write to a reader of the stream of decisions, or of an
+	// export of the evidence log, may take before the reader is cut off. Defaults to 5
+	// seconds.
 	StreamTimeout time.Duration
 	// Heartbeat is the longest silence in the stream of decisions. Defaults to 15
 	// seconds.

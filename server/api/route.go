@@ -74,6 +74,7 @@ func (a *API) handler(admin bool) (http.Handler, []byte, error) {
 		b.operatorRoutes()
 		b.decisionStream()
 		b.figures()
+		b.evidence()
 	}
 	spec, err := json.Marshal(b.huma.OpenAPI())
 	if err != nil {

@@ -1,0 +1,177 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/wire"
+)
+
+// EvidenceEntry is one entry of the evidence log. Leaf and Opening are the bytes that the
+// service says it has stored; package evidence parses them. Opening is nil where it was
+// erased. Nothing proves them: that is what an export is for.
+type EvidenceEntry struct {
+	N             uint64
+	Leaf, Opening []byte
+}
+
+// EvidenceName says about which calls entries are: about the one with ID, or if that is zero
+// about those that have Name in Tenant: the key, or an id of a delivery, which may be a
+// duplicate.
+type EvidenceName struct {
+	ID           semel.ID
+	Tenant, Name string
+}
+
+// Evidence returns what the evidence log says about calls, in its order; nothing if it says
+// nothing. It needs the role viewer and the admin listener.
+func (c *Client) Evidence(ctx context.Context, about EvidenceName) (all []EvidenceEntry, err error) {
+	params := url.Values{}
+	if about.ID != (semel.ID{}) {
+		params.Set("record", about.ID.Encode())
+	} else {
+		params.Set("name", about.Name)
+		if about.Tenant != "" {
+			params.Set("tenant", about.Tenant)
+		}
+	}
+	for next := uint64(0); ; {
+		params.Set("from", strconv.FormatUint(next, 10))
+		page, r, err := call[wire.Evidence](ctx, c, &request{
+			method: http.MethodGet, url: c.admin + "/v1/evidence/entries?" + params.Encode(), repeatable: true,
+		}, semel.CodeStoreUnavailable)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Entries {
+			e := EvidenceEntry{page.Entries[i].N, page.Entries[i].Leaf, page.Entries[i].Opening}
+			if string(e.Opening) == "null" {
+				e.Opening = nil
+			}
+			all = append(all, e)
+		}
+		switch {
+		case page.Next == 0:
+			return all, nil
+		case page.Next <= next:
+			return nil, invalidAnswer(r, "its pages go round in a circle", semel.CodeStoreUnavailable)
+		}
+		next = page.Next
+	}
+}
+
+// EvidenceExport says what [Client.ExportEvidence] writes. Its zero value is everything that
+// the caller may see.
+type EvidenceExport struct {
+	// Tenant is the one whose entries are written, each with a proof. Nil: those of all, or
+	// of the only one that the caller may see.
+	Tenant *string
+	// Entries are the numbers of those that are written, each with a proof; at most 1000.
+	// Nil: all.
+	Entries []uint64
+	// NoOpenings leaves out what entries are about in clear.
+	NoOpenings bool
+}
+
+// ExportEvidence writes an export of the evidence log to w, as it comes. It isn't verified:
+// do that with [github.com/semelhq/semel/evidence.Verify], and with public keys that don't
+// come from the service. After an error, what was written is a part of an export. It needs
+// the role viewer and the admin listener.
+func (c *Client) ExportEvidence(ctx context.Context, w io.Writer, what EvidenceExport) error {
+	params := url.Values{}
+	if what.Tenant != nil {
+		params.Set("tenant", *what.Tenant)
+	}
+	if what.Entries != nil {
+		var numbers []string
+		for _, n := range what.Entries {
+			numbers = append(numbers, strconv.FormatUint(n, 10))
+		}
+		params.Set("entries", strings.Join(numbers, ","))
+	}
+	if what.NoOpenings {
+		params.Set("no_openings", "true")
+	}
+	q := &request{method: http.MethodGet, url: c.admin + "/v1/evidence/export", header: http.Header{"Accept": {exportMedia + ", application/problem+json"}}}
+	if len(params) > 0 {
+		q.url += "?" + params.Encode()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// The whole may take long, and the service not: it is given time for each piece.
+	silence := time.AfterFunc(c.opts.Timeout+c.opts.MaxWait, cancel)
+	defer silence.Stop()
+	resp, err := c.roundTrip(ctx, q, nil)
+	if err != nil {
+		return lostAnswer(asFailed(err), semel.CodeStoreUnavailable)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); resp.StatusCode != http.StatusOK || media != exportMedia {
+		err := c.refusedStream(resp)
+		if f, ok := errors.AsType[*failed](err); ok {
+			return lostAnswer(f, semel.CodeStoreUnavailable)
+		}
+		return err
+	}
+	end := &lastLine{w: w}
+	from := &heardReader{resp.Body, func() { silence.Reset(c.opts.Timeout + c.opts.MaxWait) }}
+	switch _, err := io.Copy(end, from); {
+	case err != nil && end.err != nil:
+		return end.err
+	case err != nil:
+		return lostAnswer(&failed{err: fmt.Errorf("the export broke off: %w", plain(err))}, semel.CodeStoreUnavailable)
+	case !end.whole():
+		return lostAnswer(&failed{err: errors.New("the export broke off: its last line is missing")}, semel.CodeStoreUnavailable)
+	}
+	return nil
+}
+
+// exportMedia is the media type of an export.
+const exportMedia = "application/x-ndjson"
+
+// heardReader calls heard before each read.
+type heardReader struct {
+	io.Reader
+	heard func()
+}
+
+// Read implements [io.Reader].
+func (h *heardReader) Read(p []byte) (int, error) {
+	h.heard()
+	return h.Reader.Read(p)
+}
+
+// lastLine hands on what is written, and remembers how it ends.
+type lastLine struct {
+	w    io.Writer
+	tail []byte
+	err  error // of w
+}
+
+// maxEnd is longer than the last line of an export, in bytes.
+const maxEnd = 64
+
+// Write implements [io.Writer].
+func (l *lastLine) Write(p []byte) (n int, err error) {
+	n, l.err = l.w.Write(p)
+	l.tail = append(l.tail, p[max(0, len(p)-maxEnd):]...)
+	l.tail = append([]byte{}, l.tail[max(0, len(l.tail)-maxEnd):]...)
+	return n, l.err
+}
+
+// whole reports whether the last line is that of a whole export.
+func (l *lastLine) whole() bool {
+	text, ended := bytes.CutSuffix(l.tail, []byte("}\n"))
+	i := bytes.LastIndex(text, []byte(`{"end":`))
+	return ended && i >= 0 && (i == 0 || text[i-1] == '\n')
+}

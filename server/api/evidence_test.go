@@ -1,0 +1,248 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/wire"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/memstore"
+)
+
+// evidenceWorld is a world that also serves an evidence log, in which calls of two tenants are.
+func evidenceWorld(t *testing.T, change ...func(*Options)) (*world, *evidence.Log, *memstore.Store) {
+	t.Helper()
+	keys, err := evidence.GenerateKeys("example.com/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := memstore.New()
+	log, err := evidence.New(kept, keys, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := semel.New(kept, &semel.Options{Witness: log, Operations: []semel.Operation{{Name: "pay", Evidence: semel.EvidenceDurable}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(log.Close(context.Background()), engine.Close(context.Background())); err != nil {
+			t.Error(err)
+		}
+	})
+	w := newWorld(t, append(change, func(o *Options) { o.Evidence = log })...)
+	w.send("root", "GET", "/v1/evidence/export", "").refused(404, "not_found")
+	for i := range 4 {
+		paid(t, engine, []string{"acme", "evil"}[i%2], fmt.Sprint("order-", i/2), fmt.Sprint("req-", i))
+	}
+	if err := log.Integrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return w, log, kept
+}
+
+// paid pays once, and delivers the call again under another request id.
+func paid(t *testing.T, engine *semel.Engine, tenant, key, request string) {
+	t.Helper()
+	for _, id := range []string{request, request + "-again"} {
+		_, err := engine.Do(t.Context(), semel.Call{
+			Tenant: tenant, Principal: "shop", Operation: "pay", Key: key, Fingerprint: semel.FingerprintOf(semel.SchemeRaw, []byte("<1>")),
+			Attributes: store.Attributes{store.AttributeRequestID: id},
+		}, func(context.Context, semel.Execution) (semel.Result, error) {
+			return semel.Result{Data: []byte("paid")}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) export(as, query string) []byte {
+	w.t.Helper()
+	g := w.send(as, "GET", "/v1/evidence/export?"+query, "").want(200)
+	return g.Raw
+}
+
+func TestEvidenceOfACall(t *testing.T) {
+	w, _, _ := evidenceWorld(t)
+	record := func(tenant string) string {
+		return semel.ID{Tenant: tenant, Principal: "shop", Operation: "pay", Key: "order-0"}.Encode()
+	}
+	list := func(as, query string) []wire.EvidenceEntry {
+		t.Helper()
+		var page wire.Evidence
+		if err := json.Unmarshal(w.send(as, "GET", "/v1/evidence/entries?"+query, "").want(200).Raw, &page); err != nil {
+			t.Fatal(err)
+		}
+		return page.Entries
+	}
+	for _, as := range []string{"viewer", "root"} {
+		found := list(as, "record="+record("acme"))
+		if len(found) != 3 {
+			t.Fatalf("%s sees %d entries", as, len(found))
+		}
+		for _, e := range found {
+			leaf, err := evidence.ParseArtifact(e.Leaf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if opening, err := evidence.ParseOpening(leaf, e.Opening); err != nil || opening.Tenant != "acme" || opening.IdempotencyKey != "order-0" {
+				t.Errorf("%+v, %v", opening, err)
+			}
+		}
+	}
+	if found := list("viewer", "name=req-0-again"); len(found) != 3 {
+		t.Errorf("a duplicate's id finds %d entries", len(found))
+	}
+	if found := list("root", "tenant=evil&name=req-1"); len(found) != 3 {
+		t.Errorf("a tenant's id finds %d entries", len(found))
+	}
+	if found := list("viewer", "record="+record("acme")+"&from=100"); len(found) != 0 {
+		t.Errorf("%d entries follow the last", len(found))
+	}
+	if found := list("viewer", "name=req-1"); len(found) != 0 {
+		t.Errorf("another tenant's id finds %d entries", len(found))
+	}
+	w.send("viewer", "GET", "/v1/evidence/entries?record="+record("evil"), "").refused(404, "not_found")
+	w.send("viewer", "GET", "/v1/evidence/entries?tenant=evil&name=req-1", "").refused(403, "forbidden")
+	for _, query := range []string{"", "name=a&record=" + record("acme"), "tenant=acme&record=" + record("acme"), "record=a&more=1"} {
+		w.send("root", "GET", "/v1/evidence/entries?"+query, "").want(400)
+	}
+	for _, path := range []string{"entries?name=a", "export"} {
+		w.sendTo(w.admin.URL, "shop", "GET", "/v1/evidence/"+path, "").refused(403, "forbidden")
+		w.sendTo(w.data.URL, "root", "GET", "/v1/evidence/"+path, "").refused(404, "not_found")
+		newWorld(t).send("root", "GET", "/v1/evidence/"+path, "").want(501)
+	}
+}
+
+func TestEvidenceIsExported(t *testing.T) {
+	w, log, _ := evidenceWorld(t)
+	verify := func(text []byte, view string, entries uint64) {
+		t.Helper()
+		report, err := evidence.Verify(bytes.NewReader(text), log.Trust(), nil)
+		if err != nil || report.Finding != nil || report.View != view || report.Entries != entries {
+			t.Errorf("%+v, %v", report, err)
+		}
+	}
+	verify(w.export("root", ""), "log", 12)
+	verify(w.export("root", "tenant=evil"), "tenant", 6)
+	verify(w.export("root", "entries=3,1,3"), "entries", 2)
+	mine := w.export("viewer", "")
+	if verify(mine, "tenant", 6); bytes.Contains(mine, []byte("evil")) {
+		t.Errorf("another tenant's entries are shown: %s", mine)
+	}
+	verify(w.export("viewer", "entries=0"), "entries", 1)
+	if text := w.export("root", "no_openings=true"); bytes.Contains(text, []byte("order-0")) {
+		t.Errorf("openings are shown: %s", text)
+	}
+	w.send("viewer", "GET", "/v1/evidence/export?entries=0,3", "").refused(403, "forbidden")
+	w.send("viewer", "GET", "/v1/evidence/export?tenant=evil", "").refused(403, "forbidden")
+	w.send("root", "GET", "/v1/evidence/export?entries=12", "").refused(400, "invalid_call")
+	w.send("root", "GET", "/v1/evidence/export?entries=-1", "").want(400)
+}
+
+// brokenEvidence is a store whose evidence breaks after some reads.
+type brokenEvidence struct {
+	*memstore.Store
+	reads int
+}
+
+func (b *brokenEvidence) Extras() store.Extras {
+	x := b.Store.Extras()
+	x.Evidence = b
+	return x
+}
+
+func (b *brokenEvidence) ReadEvidence(ctx context.Context, from uint64, limit int) ([]store.Entry, error) {
+	if b.reads--; b.reads < 0 {
+		return nil, errors.New("the disk is gone")
+	}
+	return b.Store.ReadEvidence(ctx, from, min(limit, 3))
+}
+
+// TestABrokenExportIsNotTakenForTheWhole: the connection breaks, so that a client notices,
+// whatever it thinks of the last line.
+func TestABrokenExportIsNotTakenForTheWhole(t *testing.T) {
+	_, _, kept := evidenceWorld(t)
+	keys, err := evidence.GenerateKeys("example.com/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := &brokenEvidence{Store: kept, reads: 2}
+	log, err := evidence.New(broken, keys, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(o *Options) { o.Evidence = log })
+	req, err := http.NewRequestWithContext(t.Context(), "GET", w.admin.URL+"/v1/evidence/export", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer root")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return // nothing had been sent yet
+	}
+	defer resp.Body.Close()
+	if text, err := io.ReadAll(resp.Body); err == nil {
+		t.Errorf("status %d and no error after %s", resp.StatusCode, text)
+	}
+}
+
+// TestAReaderThatStopsIsCutOff: an export waits for nobody for ever.
+func TestAReaderThatStopsIsCutOff(t *testing.T) {
+	ended := make(chan error, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		paced := &pacedWriter{w, 20 * time.Millisecond}
+		var err error
+		for err == nil {
+			_, err = paced.Write(make([]byte, 1<<20))
+		}
+		ended <- err
+	}))
+	defer srv.Close()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(srv.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if err := <-ended; err == nil {
+		t.Error("nothing ended it")
+	}
+}
+
+// deadlines is an answer that notes the deadlines it gets.
+type deadlines struct {
+	http.ResponseWriter
+	set []time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(at time.Time) error {
+	d.set = append(d.set, at)
+	return nil
+}
+
+func TestAnExportLeavesNoDeadline(t *testing.T) {
+	d := &deadlines{ResponseWriter: httptest.NewRecorder()}
+	paced := &pacedWriter{d, time.Minute}
+	if n, err := paced.Write(make([]byte, 2*pieceSize+1)); n != 2*pieceSize+1 || err != nil {
+		t.Errorf("wrote %d, %v", n, err)
+	}
+	paced.end()
+	if len(d.set) != 4 || time.Until(d.set[2]) < time.Second || !d.set[3].IsZero() {
+		t.Errorf("the deadlines were %v", d.set)
+	}
+}
