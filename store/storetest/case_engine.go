@@ -24,50 +24,23 @@ const (
 )
 
 var engineCases = []testCase{
-	{
-		name: "of 200 simultaneous duplicates on two engines one executes",
-		why:  ruleOnce,
-		run:  duplicates,
-	},
-	{
-		name: "a dead holder's call is held, or runs again under a higher fence, by policy",
-		why:  ruleAbandon + " " + ruleFence,
-		run:  deadHolder,
-	},
-	{
-		name: "a holder that was cut off may complete after its lease while nobody took over",
-		why:  ruleLate,
-		run: func(t *testing.T, env Env) {
-			for _, op := range []semel.Operation{opHold, opRetry} {
-				e, control := faulty(t, env.Store)
-				ans := begin(t, e, call(op, "k"), semel.Execute)
-				control.Cut(faultstore.NotApplied)
-				env.Advance(semel.DefaultLease + time.Second)
-				control.Heal()
-				complete(t, ans.Attempt, "late")
-				replays(t, newEngine(t, env.Store), call(op, "k"), "late")
-			}
-		},
-	},
-	{
-		name:  "fences rise across purges",
-		why:   ruleFence,
-		needs: canPurge,
-		run: func(t *testing.T, env Env) {
-			if err := risingFences(t.Context(), env); err != nil {
-				t.Fatal(err)
-			}
-		},
-	},
-	{
-		name: "an outcome is replayed within its window, and after it the call is a new one",
-		why:  ruleWindow,
-		run:  windowEnds,
-	},
-	{
-		name: "the ledger outlives its attempt: a recorded effect is not called again, a started one holds the call",
-		why:  "A further attempt of the same call gets the recorded result. An effect without a result forbids another attempt, whatever the policy.",
-		run: func(t *testing.T, env Env) {
+	{"of 200 simultaneous duplicates on two engines one executes", ruleOnce, duplicates},
+	{"a dead holder's call is held, or runs again under a higher fence, by policy", ruleAbandon + " " + ruleFence, deadHolder},
+	{"a holder that was cut off may complete after its lease while nobody took over", ruleLate, func(t *testing.T, env Env) {
+		for _, op := range []semel.Operation{opHold, opRetry} {
+			e, control := faulty(t, env.Store)
+			ans := begin(t, e, call(op, "k"), semel.Execute)
+			control.Cut(faultstore.NotApplied)
+			env.Advance(semel.DefaultLease + time.Second)
+			control.Heal()
+			complete(t, ans.Attempt, "late")
+			replays(t, newEngine(t, env.Store), call(op, "k"), "late")
+		}
+	}},
+	{"an outcome is replayed within its window, and after it the call is a new one", ruleWindow, windowEnds},
+	{"the ledger outlives its attempt: a recorded effect is not called again, a started one holds the call",
+		"A further attempt of the same call gets the recorded result. An effect without a result forbids another attempt, whatever the policy.",
+		func(t *testing.T, env Env) {
 			clause.Proves(t, "IDS-XI.S3")
 			dying, control := faulty(t, env.Store)
 			alive := newEngine(t, env.Store)
@@ -98,36 +71,35 @@ var engineCases = []testCase{
 				t.Fatalf("the ledger of the second attempt is %+v, want one effect with key %s", ledger, effectKey)
 			}
 			begin(t, alive, call(opLedger, "open"), semel.Held)
-		},
-	},
-	{
-		name: "a delivery that waited for a dead holder gets a whole lease",
-		why:  "A lease is counted from the claim, by the store's clock.",
-		run: func(t *testing.T, env Env) {
-			op := semel.Operation{Name: "op", Lease: 900 * time.Millisecond, OnAbandoned: semel.RetryAbandoned}
-			wrapped, control := faultstore.New(env.Store, nil)
-			dying := configured(t, wrapped, &semel.Options{Operations: []semel.Operation{op}})
-			alive := configured(t, env.Store, &semel.Options{Operations: []semel.Operation{op}})
-			begin(t, dying, call(op, "k"), semel.Execute)
-			control.Cut(faultstore.NotApplied)
-			c := call(op, "k")
-			c.Wait = patience
-			second := begin(t, alive, c, semel.Execute)
-			first := second.Record.Earlier[0]
-			if age := second.Record.StartedAt.Sub(first.StartedAt); age < op.Lease {
-				t.Fatalf("the second lease is counted from %v after the first claim, when the first lease of %v was not over", age, op.Lease)
-			}
-			// If the claim takes a third of the lease, the engine begins the lease anew.
-			if lease := second.Record.LeaseUntil.Sub(second.Record.StartedAt); lease < op.Lease {
-				t.Fatalf("the second lease takes %v, want %v", lease, op.Lease)
-			}
-		},
-	},
-	{
-		name: "a waiting delivery gets the outcome of another engine's attempt",
-		why:  ruleOnce + " " + ruleWatch,
-		run:  func(t *testing.T, env Env) { waitForOther(t, env.Store) },
-	},
+		}},
+	{"a delivery that waited for a dead holder gets a whole lease", "A lease is counted from the claim, by the store's clock.", func(t *testing.T, env Env) {
+		op := semel.Operation{Name: "op", Lease: 900 * time.Millisecond, OnAbandoned: semel.RetryAbandoned}
+		wrapped, control := faultstore.New(env.Store, nil)
+		dying := configured(t, wrapped, &semel.Options{Operations: []semel.Operation{op}})
+		alive := configured(t, env.Store, &semel.Options{Operations: []semel.Operation{op}})
+		begin(t, dying, call(op, "k"), semel.Execute)
+		control.Cut(faultstore.NotApplied)
+		c := call(op, "k")
+		c.Wait = patience
+		second := begin(t, alive, c, semel.Execute)
+		first := second.Record.Earlier[0]
+		if age := second.Record.StartedAt.Sub(first.StartedAt); age < op.Lease {
+			t.Fatalf("the second lease is counted from %v after the first claim, when the first lease of %v was not over", age, op.Lease)
+		}
+		// If the claim takes a third of the lease, the engine begins the lease anew.
+		if lease := second.Record.LeaseUntil.Sub(second.Record.StartedAt); lease < op.Lease {
+			t.Fatalf("the second lease takes %v, want %v", lease, op.Lease)
+		}
+	}},
+	{"a waiting delivery gets the outcome of another engine's attempt", ruleOnce + " " + ruleWatch, func(t *testing.T, env Env) { waitForOther(t, env.Store) }},
+}
+
+var fenceCases = []testCase{
+	{"fences rise across purges", ruleFence, func(t *testing.T, env Env) {
+		if err := risingFences(t.Context(), env); err != nil {
+			t.Fatal(err)
+		}
+	}},
 }
 
 // deadHolder has an engine die that holds a call of each policy.

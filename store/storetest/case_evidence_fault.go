@@ -79,88 +79,66 @@ func checkVersions(t *testing.T, s semel.Store) int {
 // evidenceFaultCases prove that faults leave no record without entries and no entries without a
 // record.
 var evidenceFaultCases = []testCase{
-	{
-		name:  "whatever fails, each version of a record has its entries, once, and no entries have none",
-		why:   ruleEvidence + " " + ruleRetry,
-		needs: canEvidence,
-		run: func(t *testing.T, env Env) {
-			clause.Proves(t, "G-EVIDENCE")
-			e, control := witnessed(t, env.Store, 0)
-			keys := 0
-			for _, form := range failing {
-				for n := 1; n <= 4; n++ {
-					keys++
-					c := call(opWitnessed, fmt.Sprintf("%s %d", form, n))
-					control.Next(faultstore.Apply, form, n)
-					ans := begin(t, e, c, semel.Execute)
-					control.Next(faultstore.Apply, form, n)
-					if err := ans.Attempt.Fail(t.Context(), store.Failure{Code: "once"}, semel.Result{}); err != nil {
-						t.Fatalf("Fail: %v", err)
-					}
-					control.Next(faultstore.Apply, form, n)
-					ans = begin(t, e, c, semel.Execute)
-					control.Next(faultstore.Apply, form, n)
-					complete(t, ans.Attempt, "done")
-					replays(t, e, c, "done")
-					control.Settle()
-					if n := checkVersions(t, env.Store); n != 4*keys {
-						t.Fatalf("form %q: there are %d entries of %d calls with four changes each", form, n, keys)
-					}
+	{"whatever fails, each version of a record has its entries, once, and no entries have none", ruleEvidence + " " + ruleRetry, func(t *testing.T, env Env) {
+		clause.Proves(t, "G-EVIDENCE")
+		e, control := witnessed(t, env.Store, 0)
+		keys := 0
+		for _, form := range failing {
+			for n := 1; n <= 4; n++ {
+				keys++
+				c := call(opWitnessed, fmt.Sprintf("%s %d", form, n))
+				control.Next(faultstore.Apply, form, n)
+				ans := begin(t, e, c, semel.Execute)
+				control.Next(faultstore.Apply, form, n)
+				if err := ans.Attempt.Fail(t.Context(), store.Failure{Code: "once"}, semel.Result{}); err != nil {
+					t.Fatalf("Fail: %v", err)
 				}
-			}
-			fired(t, control)
-		},
-	},
-	{
-		name:  "a claim that nobody hears of has its entries or is not there",
-		why:   ruleEvidence,
-		needs: canEvidence,
-		run: func(t *testing.T, env Env) {
-			// Long enough for a write on a busy machine: a claim that came too late would prove
-			// nothing.
-			e, control := witnessed(t, env.Store, 2*time.Second)
-			there := 0
-			for _, form := range failing {
-				c := call(opWitnessed, string(form))
-				control.Next(faultstore.Apply, form, 1000)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				if ans, err := e.Begin(ctx, c); err == nil {
-					t.Fatalf("form %q: Begin gives %s while the store does not answer", form, ans.Decision)
-				}
-				cancel()
+				control.Next(faultstore.Apply, form, n)
+				ans = begin(t, e, c, semel.Execute)
+				control.Next(faultstore.Apply, form, n)
+				complete(t, ans.Attempt, "done")
+				replays(t, e, c, "done")
 				control.Settle()
-				id := semel.ID{Tenant: c.Tenant, Principal: c.Principal, Operation: c.Operation, Key: c.Key}
-				_, err := env.Store.Get(t.Context(), id)
-				if err != nil && !errors.Is(err, semel.ErrNotFound) {
-					t.Fatalf("Get: %v", err)
+				if n := checkVersions(t, env.Store); n != 4*keys {
+					t.Fatalf("form %q: there are %d entries of %d calls with four changes each", form, n, keys)
 				}
-				// The engine may have ended the attempt that it couldn't begin.
-				checkVersions(t, env.Store)
-				numbers, err2 := evidenceOf(env.Store).FindEvidence(t.Context(), subject(id), 0, 1)
-				if err2 != nil || (err == nil) != (len(numbers) > 0) {
-					t.Fatalf("form %q: Get gives %v, and the entries of the record are %v, %v", form, err, numbers, err2)
-				}
-				if err == nil {
-					there++
-				}
-				control.Heal()
 			}
-			if there != 2 {
-				t.Errorf("%d of the claims that failed are there, want those of two forms", there)
-			}
-			fired(t, control)
-		},
-	},
-}
-
-// evidenceFallback proves that an operation that demands evidence never runs without it.
-var evidenceFallback = testCase{
-	name: canEvidence.fallback,
-	why:  "EvidenceLog: without it an operation that demands evidence is refused.",
-	run: func(t *testing.T, env Env) {
-		_, err := semel.New(noExtras{env.Store}, &semel.Options{Operations: []semel.Operation{opWitnessed}, Witness: versions{}})
-		if !errors.Is(err, &semel.Error{Code: semel.CodeInvalidOperation}) {
-			t.Fatalf("New on a store without an evidence log gives %v", err)
 		}
-	},
+		fired(t, control)
+	}},
+	{"a claim that nobody hears of has its entries or is not there", ruleEvidence, func(t *testing.T, env Env) {
+		// Long enough for a write on a busy machine: a claim that came too late would prove
+		// nothing.
+		e, control := witnessed(t, env.Store, 2*time.Second)
+		there := 0
+		for _, form := range failing {
+			c := call(opWitnessed, string(form))
+			control.Next(faultstore.Apply, form, 1000)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if ans, err := e.Begin(ctx, c); err == nil {
+				t.Fatalf("form %q: Begin gives %s while the store does not answer", form, ans.Decision)
+			}
+			cancel()
+			control.Settle()
+			id := semel.ID{Tenant: c.Tenant, Principal: c.Principal, Operation: c.Operation, Key: c.Key}
+			_, err := env.Store.Get(t.Context(), id)
+			if err != nil && !errors.Is(err, semel.ErrNotFound) {
+				t.Fatalf("Get: %v", err)
+			}
+			// The engine may have ended the attempt that it couldn't begin.
+			checkVersions(t, env.Store)
+			numbers, err2 := evidenceOf(env.Store).FindEvidence(t.Context(), subject(id), 0, 1)
+			if err2 != nil || (err == nil) != (len(numbers) > 0) {
+				t.Fatalf("form %q: Get gives %v, and the entries of the record are %v, %v", form, err, numbers, err2)
+			}
+			if err == nil {
+				there++
+			}
+			control.Heal()
+		}
+		if there != 2 {
+			t.Errorf("%d of the claims that failed are there, want those of two forms", there)
+		}
+		fired(t, control)
+	}},
 }

@@ -18,90 +18,75 @@ func (noExtras) Extras() store.Extras { return store.Extras{} }
 // fallbackCases prove on every store what the engine does without an extra: it must be correct
 // with the four verbs alone.
 var fallbackCases = []testCase{
-	{
-		name: canDue.fallback,
-		why:  "DueIndex: without it nothing is reaped or purged, and deliveries settle abandoned attempts as they meet them.",
-		run: func(t *testing.T, env Env) {
-			env.Store = noExtras{env.Store}
-			deadHolder(t, env)
-			e := newEngine(t, env.Store)
-			begin(t, e, call(opRetry, "due"), semel.Execute).Attempt.Detach()
-			env.Advance(semel.DefaultLease + time.Second)
-			if n, err := e.Sweep(t.Context()); n != (semel.Swept{}) || err != nil {
-				t.Fatalf("Sweep without an index gives %+v, %v", n, err)
-			}
-		},
-	},
-	{
-		name: canPurge.fallback,
-		why:  "Purger: without it expired records stay, and deliveries treat them as absent.",
-		run: func(t *testing.T, env Env) {
-			env.Store = noExtras{env.Store}
-			windowEnds(t, env)
-			e := newEngine(t, env.Store)
-			last := begin(t, e, call(opHold, "k"), semel.Replay).Record
-			env.Advance(semel.DefaultWindow)
-			if n, err := e.Sweep(t.Context()); n.Purged != 0 || err != nil {
-				t.Fatalf("Sweep without Purge gives %+v, %v", n, err)
-			}
-			stored(t, env.Store, last.ID, *last)
-		},
-	},
-	{
-		name: canWatch.fallback,
-		why:  "Watcher: without it the engine polls while it waits for an outcome.",
-		run:  func(t *testing.T, env Env) { waitForOther(t, noExtras{env.Store}) },
-	},
-	{
-		name: canSearch.fallback,
-		why:  "Search lists records, for people. CodeUnsupported means that the store can't.",
-		run: func(t *testing.T, env Env) {
-			e := newEngine(t, noExtras{env.Store})
-			complete(t, begin(t, e, call(opHold, "k"), semel.Execute).Attempt, "done")
-			if page, err := e.Search(t.Context(), store.Query{}); !errors.Is(err, &semel.Error{Code: semel.CodeUnsupported}) {
-				t.Fatalf("Search without an index gives %d records, %v", len(page.Records), err)
-			}
-			replays(t, e, call(opHold, "k"), "done")
-		},
-	},
+	{canDue.fallback, "DueIndex: without it nothing is reaped or purged, and deliveries settle abandoned attempts as they meet them.", func(t *testing.T, env Env) {
+		env.Store = noExtras{env.Store}
+		deadHolder(t, env)
+		e := newEngine(t, env.Store)
+		begin(t, e, call(opRetry, "due"), semel.Execute).Attempt.Detach()
+		env.Advance(semel.DefaultLease + time.Second)
+		if n, err := e.Sweep(t.Context()); n != (semel.Swept{}) || err != nil {
+			t.Fatalf("Sweep without an index gives %+v, %v", n, err)
+		}
+	}},
+	{canPurge.fallback, "Purger: without it expired records stay, and deliveries treat them as absent.", func(t *testing.T, env Env) {
+		env.Store = noExtras{env.Store}
+		windowEnds(t, env)
+		e := newEngine(t, env.Store)
+		last := begin(t, e, call(opHold, "k"), semel.Replay).Record
+		env.Advance(semel.DefaultWindow)
+		if n, err := e.Sweep(t.Context()); n.Purged != 0 || err != nil {
+			t.Fatalf("Sweep without Purge gives %+v, %v", n, err)
+		}
+		stored(t, env.Store, last.ID, *last)
+	}},
+	{canWatch.fallback, "Watcher: without it the engine polls while it waits for an outcome.", func(t *testing.T, env Env) { waitForOther(t, noExtras{env.Store}) }},
+	{canSearch.fallback, "Search lists records, for people. CodeUnsupported means that the store can't.", func(t *testing.T, env Env) {
+		e := newEngine(t, noExtras{env.Store})
+		complete(t, begin(t, e, call(opHold, "k"), semel.Execute).Attempt, "done")
+		if page, err := e.Search(t.Context(), store.Query{}); !errors.Is(err, &semel.Error{Code: semel.CodeUnsupported}) {
+			t.Fatalf("Search without an index gives %d records, %v", len(page.Records), err)
+		}
+		replays(t, e, call(opHold, "k"), "done")
+	}},
+	{canEvidence.fallback, "EvidenceLog: without it an operation that demands evidence is refused.", func(t *testing.T, env Env) {
+		_, err := semel.New(noExtras{env.Store}, &semel.Options{Operations: []semel.Operation{opWitnessed}, Witness: versions{}})
+		if !errors.Is(err, &semel.Error{Code: semel.CodeInvalidOperation}) {
+			t.Fatalf("New on a store without an evidence log gives %v", err)
+		}
+	}},
 }
 
 // sweepCases prove that the engine uses the extras.
 var sweepCases = []testCase{
-	{
-		name:  "a sweep settles abandoned attempts and purges expired records",
-		why:   ruleDue + " " + rulePurge,
-		needs: canDue,
-		run: func(t *testing.T, env Env) {
-			dying, control := faulty(t, env.Store)
-			alive := newEngine(t, env.Store)
-			begin(t, dying, call(opRetry, "k"), semel.Execute)
-			begin(t, dying, call(opHold, "k"), semel.Execute)
-			done := begin(t, dying, call(opHold, "done"), semel.Execute)
-			complete(t, done.Attempt, "done")
-			control.Cut(faultstore.NotApplied)
-			if n, err := alive.Sweep(t.Context()); n != (semel.Swept{}) || err != nil {
-				t.Fatalf("a sweep before anything is due gives %+v, %v", n, err)
-			}
-			env.Advance(semel.DefaultLease + time.Second)
-			if n, err := alive.Sweep(t.Context()); n != (semel.Swept{Due: 2, Abandoned: 1, Held: 1}) || err != nil {
-				t.Fatalf("the sweep after the leases gives %+v, %v", n, err)
-			}
-			if n, err := alive.Sweep(t.Context()); n != (semel.Swept{}) || err != nil {
-				t.Fatalf("the sweep after that gives %+v, %v", n, err)
-			}
-			env.Advance(semel.DefaultWindow)
-			want := semel.Swept{Due: 2}
-			if canPurge.has(env.Store) {
-				want.Purged = 2
-			}
-			if n, err := alive.Sweep(t.Context()); n != want || err != nil {
-				t.Fatalf("the sweep after the window gives %+v, %v, want %+v", n, err, want)
-			}
-			if canPurge.has(env.Store) {
-				stored(t, env.Store, done.Record.ID, semel.Record{})
-			}
-			begin(t, alive, call(opHold, "k"), semel.Held) // what is not settled never expires
-		},
-	},
+	{"a sweep settles abandoned attempts and purges expired records", ruleDue + " " + rulePurge, func(t *testing.T, env Env) {
+		dying, control := faulty(t, env.Store)
+		alive := newEngine(t, env.Store)
+		begin(t, dying, call(opRetry, "k"), semel.Execute)
+		begin(t, dying, call(opHold, "k"), semel.Execute)
+		done := begin(t, dying, call(opHold, "done"), semel.Execute)
+		complete(t, done.Attempt, "done")
+		control.Cut(faultstore.NotApplied)
+		if n, err := alive.Sweep(t.Context()); n != (semel.Swept{}) || err != nil {
+			t.Fatalf("a sweep before anything is due gives %+v, %v", n, err)
+		}
+		env.Advance(semel.DefaultLease + time.Second)
+		if n, err := alive.Sweep(t.Context()); n != (semel.Swept{Due: 2, Abandoned: 1, Held: 1}) || err != nil {
+			t.Fatalf("the sweep after the leases gives %+v, %v", n, err)
+		}
+		if n, err := alive.Sweep(t.Context()); n != (semel.Swept{}) || err != nil {
+			t.Fatalf("the sweep after that gives %+v, %v", n, err)
+		}
+		env.Advance(semel.DefaultWindow)
+		want := semel.Swept{Due: 2}
+		if canPurge.has(env.Store) {
+			want.Purged = 2
+		}
+		if n, err := alive.Sweep(t.Context()); n != want || err != nil {
+			t.Fatalf("the sweep after the window gives %+v, %v, want %+v", n, err, want)
+		}
+		if canPurge.has(env.Store) {
+			stored(t, env.Store, done.Record.ID, semel.Record{})
+		}
+		begin(t, alive, call(opHold, "k"), semel.Held) // what is not settled never expires
+	}},
 }

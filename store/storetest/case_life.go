@@ -43,80 +43,64 @@ func verbs(ctx context.Context, s semel.Store, rec semel.Record) map[string]erro
 }
 
 var lifeCases = []testCase{
-	{
-		name: "every call fails after Close, and none hangs",
-		why:  ruleClose,
-		run: func(t *testing.T, env Env) {
-			rec := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
-			within(t, patience, "Close", func() {
-				if err := env.Store.Close(); err != nil {
-					t.Errorf("Close: %v", err)
-				}
+	{"every call fails after Close, and none hangs", ruleClose, func(t *testing.T, env Env) {
+		rec := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
+		within(t, patience, "Close", func() {
+			if err := env.Store.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		})
+		var errs map[string]error
+		within(t, patience, "a call after Close", func() { errs = verbs(context.WithoutCancel(t.Context()), env.Store, rec) })
+		for call, err := range errs {
+			if err == nil {
+				t.Errorf("%s after Close did not fail", call)
+			}
+			if errors.Is(err, semel.ErrNotFound) {
+				t.Errorf("%s after Close says that there is no record: %v", call, err)
+			}
+		}
+		if w := env.Store.Extras().Watch; w != nil {
+			within(t, patience, "Watch after Close", func() {
+				_, stop := w.Watch(t.Context(), rec.ID)
+				stop()
 			})
-			var errs map[string]error
-			within(t, patience, "a call after Close", func() { errs = verbs(context.WithoutCancel(t.Context()), env.Store, rec) })
-			for call, err := range errs {
-				if err == nil {
-					t.Errorf("%s after Close did not fail", call)
-				}
-				if errors.Is(err, semel.ErrNotFound) {
-					t.Errorf("%s after Close says that there is no record: %v", call, err)
-				}
+		}
+		within(t, patience, "a second Close", func() { _ = env.Store.Close() })
+	}},
+	{"calls that run while the store closes tell the truth or fail", ruleClose, closeWhileRunning},
+	{"a cancelled context gives an error or a definite result, never a lie", ruleUnknown, func(t *testing.T, env Env) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for i := range 20 {
+			id := key(fmt.Sprint("k", i))
+			definite(t, env.Store, ctx, store.Write{Record: new(claimed(id, 1))}, semel.Record{})
+			rec, err := env.Store.Get(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if w := env.Store.Extras().Watch; w != nil {
-				within(t, patience, "Watch after Close", func() {
-					_, stop := w.Watch(t.Context(), rec.ID)
-					stop()
-				})
+			if got, err := env.Store.Get(ctx, id); err == nil {
+				same(t, "what Get returned under a cancelled context", got, *rec)
+			} else if errors.Is(err, semel.ErrNotFound) {
+				t.Fatalf("under a cancelled context Get says that a stored record is not there")
 			}
-			within(t, patience, "a second Close", func() { _ = env.Store.Close() })
-		},
-	},
-	{
-		name: "calls that run while the store closes tell the truth or fail",
-		why:  ruleClose,
-		run:  closeWhileRunning,
-	},
-	{
-		name: "a cancelled context gives an error or a definite result, never a lie",
-		why:  ruleUnknown,
-		run: func(t *testing.T, env Env) {
-			ctx, cancel := context.WithCancel(t.Context())
-			cancel()
-			for i := range 20 {
-				id := key(fmt.Sprint("k", i))
-				definite(t, env.Store, ctx, store.Write{Record: new(claimed(id, 1))}, semel.Record{})
-				rec, err := env.Store.Get(t.Context(), id)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got, err := env.Store.Get(ctx, id); err == nil {
-					same(t, "what Get returned under a cancelled context", got, *rec)
-				} else if errors.Is(err, semel.ErrNotFound) {
-					t.Fatalf("under a cancelled context Get says that a stored record is not there")
-				}
-				definite(t, env.Store, ctx, store.Write{Record: new(next(*rec, func(r *semel.Record) { r.Attempt = 2 })), Expect: rec.Revision}, *rec)
-				if at, err := env.Store.Now(ctx); err == nil && at.IsZero() {
-					t.Fatal("under a cancelled context Now gives no time and no error")
-				}
+			definite(t, env.Store, ctx, store.Write{Record: new(next(*rec, func(r *semel.Record) { r.Attempt = 2 })), Expect: rec.Revision}, *rec)
+			if at, err := env.Store.Now(ctx); err == nil && at.IsZero() {
+				t.Fatal("under a cancelled context Now gives no time and no error")
 			}
-		},
-	},
-	{
-		name: "what was acknowledged is there after the store was opened again",
-		why:  ruleDurable,
-		run: func(t *testing.T, env Env) {
-			if env.Reopen == nil {
-				// Such a store keeps what it acknowledged as long as it is open.
-				rec := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
-				env.Advance(time.Hour)
-				stored(t, env.Store, rec.ID, rec)
-				return
-			}
-			clause.Proves(t, "CORE-CONC.1")
-			survives(t, env)
-		},
-	},
+		}
+	}},
+	{"what was acknowledged is there after the store was opened again", ruleDurable, func(t *testing.T, env Env) {
+		if env.Reopen == nil {
+			// Such a store keeps what it acknowledged as long as it is open.
+			rec := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
+			env.Advance(time.Hour)
+			stored(t, env.Store, rec.ID, rec)
+			return
+		}
+		clause.Proves(t, "CORE-CONC.1")
+		survives(t, env)
+	}},
 }
 
 // definite applies w under a context and, after an error, resolves the result as the engine does.

@@ -25,115 +25,90 @@ func purge(t *testing.T, s semel.Store, want int, refs ...store.Ref) {
 func ref(rec semel.Record) store.Ref { return store.Ref{ID: rec.ID, Revision: rec.Revision} }
 
 var purgeCases = []testCase{
-	{
-		name:  "Purge deletes a record and frees its identity",
-		why:   rulePurge,
-		needs: canPurge,
-		run: func(t *testing.T, env Env) {
-			clause.Proves(t, "MAP-EXP.2")
-			rec := put(t, env.Store, at(key("k"), epoch), store.Revision{})
-			other := put(t, env.Store, at(key("other"), epoch), store.Revision{})
-			purge(t, env.Store, 1, ref(rec))
-			stored(t, env.Store, rec.ID, semel.Record{})
-			stored(t, env.Store, other.ID, other)
-			if d := env.Store.Extras().Due; d != nil {
-				sameSet(t, due(t, d, epoch, 10), []semel.Record{other})
+	{"Purge deletes a record and frees its identity", rulePurge, func(t *testing.T, env Env) {
+		clause.Proves(t, "MAP-EXP.2")
+		rec := put(t, env.Store, at(key("k"), epoch), store.Revision{})
+		other := put(t, env.Store, at(key("other"), epoch), store.Revision{})
+		purge(t, env.Store, 1, ref(rec))
+		stored(t, env.Store, rec.ID, semel.Record{})
+		stored(t, env.Store, other.ID, other)
+		if d := env.Store.Extras().Due; d != nil {
+			sameSet(t, due(t, d, epoch, 10), []semel.Record{other})
+		}
+		purge(t, env.Store, 0, ref(rec)) // once more
+		again := put(t, env.Store, at(key("k"), epoch), store.Revision{})
+		stored(t, env.Store, rec.ID, again)
+		if d := env.Store.Extras().Due; d != nil {
+			sameSet(t, due(t, d, epoch, 10), []semel.Record{other, again})
+		}
+		purge(t, env.Store, 0, ref(rec)) // the old version is not there
+		stored(t, env.Store, rec.ID, again)
+	}},
+	{"a record that was changed since is not purged", rulePurge, func(t *testing.T, env Env) {
+		v1 := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
+		v2 := put(t, env.Store, next(v1, func(r *semel.Record) { r.Attempt = 2 }), v1.Revision)
+		purge(t, env.Store, 0, ref(v1), store.Ref{ID: v1.ID}, store.Ref{ID: v1.ID, Revision: fresh()}, store.Ref{ID: key("absent")})
+		stored(t, env.Store, v1.ID, v2)
+	}},
+	{"a write that follows a purged record gets the zero record and writes nothing", ruleApply, func(t *testing.T, env Env) {
+		v1 := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
+		purge(t, env.Store, 1, ref(v1))
+		refused(t, env.Store, store.Write{Record: new(next(v1, func(*semel.Record) {})), Expect: v1.Revision}, semel.Record{})
+	}},
+	{"Purge counts what it deleted, in batches of any size", rulePurge, func(t *testing.T, env Env) {
+		purge(t, env.Store, 0)
+		const records = 600
+		var refs []store.Ref
+		for i := range records {
+			rec := put(t, env.Store, claimed(key(fmt.Sprint(i)), 1), store.Revision{})
+			if i%3 == 0 {
+				put(t, env.Store, next(rec, func(*semel.Record) {}), rec.Revision)
 			}
-			purge(t, env.Store, 0, ref(rec)) // once more
-			again := put(t, env.Store, at(key("k"), epoch), store.Revision{})
-			stored(t, env.Store, rec.ID, again)
-			if d := env.Store.Extras().Due; d != nil {
-				sameSet(t, due(t, d, epoch, 10), []semel.Record{other, again})
+			refs = append(refs, ref(rec), ref(rec)) // named twice, deleted once
+		}
+		purge(t, env.Store, records-records/3, refs...)
+		purge(t, env.Store, 0, refs...)
+		for i := range records {
+			_, err := env.Store.Get(t.Context(), key(fmt.Sprint(i)))
+			if kept := i%3 == 0; (err == nil) != kept {
+				t.Fatalf("record %d: kept %v, but Get gives error %v", i, kept, err)
 			}
-			purge(t, env.Store, 0, ref(rec)) // the old version is not there
-			stored(t, env.Store, rec.ID, again)
-		},
-	},
-	{
-		name:  "a record that was changed since is not purged",
-		why:   rulePurge,
-		needs: canPurge,
-		run: func(t *testing.T, env Env) {
-			v1 := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
-			v2 := put(t, env.Store, next(v1, func(r *semel.Record) { r.Attempt = 2 }), v1.Revision)
-			purge(t, env.Store, 0, ref(v1), store.Ref{ID: v1.ID}, store.Ref{ID: v1.ID, Revision: fresh()}, store.Ref{ID: key("absent")})
-			stored(t, env.Store, v1.ID, v2)
-		},
-	},
-	{
-		name:  "a write that follows a purged record gets the zero record and writes nothing",
-		why:   ruleApply,
-		needs: canPurge,
-		run: func(t *testing.T, env Env) {
-			v1 := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
-			purge(t, env.Store, 1, ref(v1))
-			refused(t, env.Store, store.Write{Record: new(next(v1, func(*semel.Record) {})), Expect: v1.Revision}, semel.Record{})
-		},
-	},
-	{
-		name:  "Purge counts what it deleted, in batches of any size",
-		why:   rulePurge,
-		needs: canPurge,
-		run: func(t *testing.T, env Env) {
-			purge(t, env.Store, 0)
-			const records = 600
-			var refs []store.Ref
-			for i := range records {
-				rec := put(t, env.Store, claimed(key(fmt.Sprint(i)), 1), store.Revision{})
-				if i%3 == 0 {
-					put(t, env.Store, next(rec, func(*semel.Record) {}), rec.Revision)
-				}
-				refs = append(refs, ref(rec), ref(rec)) // named twice, deleted once
-			}
-			purge(t, env.Store, records-records/3, refs...)
-			purge(t, env.Store, 0, refs...)
-			for i := range records {
-				_, err := env.Store.Get(t.Context(), key(fmt.Sprint(i)))
-				if kept := i%3 == 0; (err == nil) != kept {
-					t.Fatalf("record %d: kept %v, but Get gives error %v", i, kept, err)
-				}
-			}
-		},
-	},
-	{
-		name:  "of a purge and a write that race for one version exactly one wins",
-		why:   ruleLinear,
-		needs: canPurge,
-		run: func(t *testing.T, env Env) {
-			p := env.Store.Extras().Purge
-			for round := range 200 {
-				v1 := put(t, env.Store, claimed(key(fmt.Sprint(round)), 1), store.Revision{})
-				v2 := next(v1, func(r *semel.Record) { r.Attempt = 2 })
-				var deleted, wrote atomic.Int64
-				var wg sync.WaitGroup
-				for range 2 {
-					wg.Go(func() {
-						n, err := p.Purge(t.Context(), []store.Ref{ref(v1)})
-						deleted.Add(int64(n))
-						if err != nil {
-							t.Errorf("Purge: %v", err)
-						}
-					})
-				}
+		}
+	}},
+	{"of a purge and a write that race for one version exactly one wins", ruleLinear, func(t *testing.T, env Env) {
+		p := env.Store.Extras().Purge
+		for round := range 200 {
+			v1 := put(t, env.Store, claimed(key(fmt.Sprint(round)), 1), store.Revision{})
+			v2 := next(v1, func(r *semel.Record) { r.Attempt = 2 })
+			var deleted, wrote atomic.Int64
+			var wg sync.WaitGroup
+			for range 2 {
 				wg.Go(func() {
-					_, applied, err := env.Store.Apply(t.Context(), store.Write{Record: new(v2), Expect: v1.Revision})
+					n, err := p.Purge(t.Context(), []store.Ref{ref(v1)})
+					deleted.Add(int64(n))
 					if err != nil {
-						t.Errorf("Apply: %v", err)
-					}
-					if applied {
-						wrote.Add(1)
+						t.Errorf("Purge: %v", err)
 					}
 				})
-				wg.Wait()
-				if deleted.Load()+wrote.Load() != 1 {
-					t.Fatalf("%d purges and %d writes of one version took effect", deleted.Load(), wrote.Load())
-				}
-				want := v2
-				if wrote.Load() == 0 {
-					want = semel.Record{}
-				}
-				stored(t, env.Store, v1.ID, want)
 			}
-		},
-	},
+			wg.Go(func() {
+				_, applied, err := env.Store.Apply(t.Context(), store.Write{Record: new(v2), Expect: v1.Revision})
+				if err != nil {
+					t.Errorf("Apply: %v", err)
+				}
+				if applied {
+					wrote.Add(1)
+				}
+			})
+			wg.Wait()
+			if deleted.Load()+wrote.Load() != 1 {
+				t.Fatalf("%d purges and %d writes of one version took effect", deleted.Load(), wrote.Load())
+			}
+			want := v2
+			if wrote.Load() == 0 {
+				want = semel.Record{}
+			}
+			stored(t, env.Store, v1.ID, want)
+		}
+	}},
 }

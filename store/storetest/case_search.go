@@ -77,52 +77,30 @@ func sameList(t *testing.T, got, want []semel.Record) {
 }
 
 var searchCases = []testCase{
-	{
-		name:  "Search lists whole records, the newest first",
-		why:   ruleSearch + " " + ruleExact,
-		needs: canSearch,
-		run: func(t *testing.T, env Env) {
-			sameList(t, search(t, env.Store, store.Query{Limit: 10}, nil), nil)
-			recs := fill(t, env.Store, "k", 20)
-			recs[7] = put(t, env.Store, next(recs[7], rich), recs[7].Revision)
-			slices.Reverse(recs)
-			sameList(t, search(t, env.Store, store.Query{Limit: 100}, nil), recs)
-			sameList(t, search(t, env.Store, store.Query{Limit: 100}, nil), recs) // asking changes nothing
-		},
-	},
-	{
-		name:  "every member of a query selects, and all must apply",
-		why:   ruleSearch + " Tenant selects one tenant, which may be the empty one; nil all.",
-		needs: canSearch,
-		run:   searchFilters,
-	},
-	{
-		name:  "pages of any size list every record once, in one order",
-		why:   ruleSearch + " " + ruleListedOnce,
-		needs: canSearch,
-		run: func(t *testing.T, env Env) {
-			recs := fill(t, env.Store, "k", 120)
-			slices.Reverse(recs)
-			for _, limit := range []int{1, 7, 60, 119, 120, 121, store.MaxSearchLimit} {
-				sameList(t, search(t, env.Store, store.Query{Limit: limit}, nil), recs)
-			}
-			odd := slices.DeleteFunc(slices.Clone(recs), func(r semel.Record) bool { return !strings.HasSuffix(r.ID.Key, "7") })
-			put(t, env.Store, claimed(semel.ID{Operation: "other", Key: "k"}, 1), store.Revision{})
-			q := store.Query{Operation: "operation", After: odd[len(odd)-1].CreatedAt, Limit: 5}
-			sameList(t, search(t, env.Store, q, nil), recs[:len(recs)-7])
-		},
-	},
-	{
-		name:  "a search lists what exists throughout exactly once, while records come, change and go",
-		why:   ruleListedOnce,
-		needs: canSearch,
-		run:   searchWhileChanging,
-	},
-	{
-		name:  "Search follows every change, and lists expired records until they are purged",
-		why:   "Expired records that were not purged yet are listed too. " + ruleSearch,
-		needs: canSearch,
-		run: func(t *testing.T, env Env) {
+	{"Search lists whole records, the newest first", ruleSearch + " " + ruleExact, func(t *testing.T, env Env) {
+		sameList(t, search(t, env.Store, store.Query{Limit: 10}, nil), nil)
+		recs := fill(t, env.Store, "k", 20)
+		recs[7] = put(t, env.Store, next(recs[7], rich), recs[7].Revision)
+		slices.Reverse(recs)
+		sameList(t, search(t, env.Store, store.Query{Limit: 100}, nil), recs)
+		sameList(t, search(t, env.Store, store.Query{Limit: 100}, nil), recs) // asking changes nothing
+	}},
+	{"every member of a query selects, and all must apply",
+		ruleSearch + " Tenant selects one tenant, which may be the empty one; nil all.", searchFilters},
+	{"pages of any size list every record once, in one order", ruleSearch + " " + ruleListedOnce, func(t *testing.T, env Env) {
+		recs := fill(t, env.Store, "k", 120)
+		slices.Reverse(recs)
+		for _, limit := range []int{1, 7, 60, 119, 120, 121, store.MaxSearchLimit} {
+			sameList(t, search(t, env.Store, store.Query{Limit: limit}, nil), recs)
+		}
+		odd := slices.DeleteFunc(slices.Clone(recs), func(r semel.Record) bool { return !strings.HasSuffix(r.ID.Key, "7") })
+		put(t, env.Store, claimed(semel.ID{Operation: "other", Key: "k"}, 1), store.Revision{})
+		q := store.Query{Operation: "operation", After: odd[len(odd)-1].CreatedAt, Limit: 5}
+		sameList(t, search(t, env.Store, q, nil), recs[:len(recs)-7])
+	}},
+	{"a search lists what exists throughout exactly once, while records come, change and go", ruleListedOnce, searchWhileChanging},
+	{"Search follows every change, and lists expired records until they are purged",
+		"Expired records that were not purged yet are listed too. " + ruleSearch, func(t *testing.T, env Env) {
 			is := func(q store.Query, want ...semel.Record) {
 				t.Helper()
 				q.Limit = 10
@@ -146,39 +124,28 @@ var searchCases = []testCase{
 				rec = put(t, env.Store, next(rec, func(*semel.Record) {}), store.Revision{})
 				is(store.Query{}, rec, old)
 			}
-		},
-	},
-	{
-		name:  "Search lists the same when the store was opened again",
-		why:   ruleSearch + " " + ruleDurable,
-		needs: canSearch,
-		run: func(t *testing.T, env Env) {
-			recs := fill(t, env.Store, "k", 30)
-			recs[3] = put(t, env.Store, next(recs[3], func(r *semel.Record) { r.CreatedAt = epoch.Add(time.Hour) }), recs[3].Revision)
-			before := search(t, env.Store, store.Query{Limit: 7}, nil)
-			sameSet(t, before, recs)
-			env.reopen()
-			s := env.Store
-			sameList(t, search(t, s, store.Query{Limit: 7}, nil), before)
-			young := put(t, s, next(claimed(key("young"), 1), func(r *semel.Record) { r.CreatedAt = epoch.Add(2 * time.Hour) }), store.Revision{})
-			sameList(t, search(t, s, store.Query{Limit: 7}, nil), append([]semel.Record{young}, before...))
-		},
-	},
-	{
-		name:  "a cursor that the store did not make is refused",
-		why:   ruleCursor,
-		needs: canSearch,
-		run: func(t *testing.T, env Env) {
-			fill(t, env.Store, "k", 3)
-			s := env.Store.Extras().Search
-			for _, cursor := range []string{" ", "\x00", "?", "-1", "x", "é", "0x10", "1e3", "%", "' OR 1=1 --", strings.Repeat("9", 100), strings.Repeat("A", 5000)} {
-				page, err := s.Search(t.Context(), store.Query{Cursor: cursor, Limit: 1})
-				if !errors.Is(err, &semel.Error{Code: semel.CodeInvalidCall}) {
-					t.Errorf("the cursor %.20q gives %d records and %v, want code %s", cursor, len(page.Records), err, semel.CodeInvalidCall)
-				}
+		}},
+	{"Search lists the same when the store was opened again", ruleSearch + " " + ruleDurable, func(t *testing.T, env Env) {
+		recs := fill(t, env.Store, "k", 30)
+		recs[3] = put(t, env.Store, next(recs[3], func(r *semel.Record) { r.CreatedAt = epoch.Add(time.Hour) }), recs[3].Revision)
+		before := search(t, env.Store, store.Query{Limit: 7}, nil)
+		sameSet(t, before, recs)
+		env.reopen()
+		s := env.Store
+		sameList(t, search(t, s, store.Query{Limit: 7}, nil), before)
+		young := put(t, s, next(claimed(key("young"), 1), func(r *semel.Record) { r.CreatedAt = epoch.Add(2 * time.Hour) }), store.Revision{})
+		sameList(t, search(t, s, store.Query{Limit: 7}, nil), append([]semel.Record{young}, before...))
+	}},
+	{"a cursor that the store did not make is refused", ruleCursor, func(t *testing.T, env Env) {
+		fill(t, env.Store, "k", 3)
+		s := env.Store.Extras().Search
+		for _, cursor := range []string{" ", "\x00", "?", "-1", "x", "é", "0x10", "1e3", "%", "' OR 1=1 --", strings.Repeat("9", 100), strings.Repeat("A", 5000)} {
+			page, err := s.Search(t.Context(), store.Query{Cursor: cursor, Limit: 1})
+			if !errors.Is(err, &semel.Error{Code: semel.CodeInvalidCall}) {
+				t.Errorf("the cursor %.20q gives %d records and %v, want code %s", cursor, len(page.Records), err, semel.CodeInvalidCall)
 			}
-		},
-	},
+		}
+	}},
 }
 
 // searchFilters compares each member of a query, and each pair of them, with

@@ -31,11 +31,8 @@ var (
 )
 
 var claimCases = []testCase{
-	{
-		name:     "engines that share the store give one history, while their calls to it fail, their connections are cut and their holders die",
-		why:      ruleOnce + " " + ruleFence + " " + ruleLinear,
-		realTime: true,
-		run: func(t *testing.T, env Env) {
+	{"engines that share the store give one history, while their calls to it fail, their connections are cut and their holders die",
+		ruleOnce + " " + ruleFence + " " + ruleLinear, func(t *testing.T, env Env) {
 			clause.Proves(t, "CORE-INV.1", "CORE-INV.2", "CORE-INV.3", "CORE-STATE.2", "CORE-CONC.2", "IDS-IX.1", "IDS-IX.3", "IDS-XIII.2")
 			start := seed()
 			t.Logf("repeat with -storetest.seed=%d", start)
@@ -52,8 +49,7 @@ var claimCases = []testCase{
 				}
 			}
 			t.Fatal("too little has happened to prove anything")
-		},
-	},
+		}},
 }
 
 // claimReport is what a run did.

@@ -31,23 +31,19 @@ const undecided = 3
 const checkPatience = 20 * time.Second
 
 var linearCases = []testCase{
-	{
-		name: "concurrent histories of one identity are linearizable, also while calls fail in every form",
-		why:  ruleLinear + " " + ruleUnknown,
-		run: func(t *testing.T, env Env) {
-			clause.Proves(t, "CORE-CONC.1", "IDS-VIII.1")
-			start := seed()
-			t.Logf("repeat with -storetest.seed=%d", start)
-			rep, err := linearize(t.Context(), env.Store, start, 30)
-			t.Logf("%d operations, %d of them with an unknown result, %d rounds without a verdict; faults fired: %v", rep.ops, rep.unknown, rep.undecided, rep.faults)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if rep.unknown == 0 || len(rep.faults) == 0 {
-				t.Fatal("no fault fired, so nothing is proved")
-			}
-		},
-	},
+	{"concurrent histories of one identity are linearizable, also while calls fail in every form", ruleLinear + " " + ruleUnknown, func(t *testing.T, env Env) {
+		clause.Proves(t, "CORE-CONC.1", "IDS-VIII.1")
+		start := seed()
+		t.Logf("repeat with -storetest.seed=%d", start)
+		rep, err := linearize(t.Context(), env.Store, start, 30)
+		t.Logf("%d operations, %d of them with an unknown result, %d rounds without a verdict; faults fired: %v", rep.ops, rep.unknown, rep.undecided, rep.faults)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rep.unknown == 0 || len(rep.faults) == 0 {
+			t.Fatal("no fault fired, so nothing is proved")
+		}
+	}},
 }
 
 // report is what a check did.

@@ -24,10 +24,8 @@ func histories() int {
 }
 
 var modelCases = []testCase{
-	{
-		name: "random histories give the same outcomes as on the memory store",
-		why:  "Deciding stays in the engine, so that no two stores can disagree.",
-		run: func(t *testing.T, env Env) {
+	{"random histories give the same outcomes as on the memory store",
+		"Deciding stays in the engine, so that no two stores can disagree.", func(t *testing.T, env Env) {
 			start := seed()
 			t.Logf("repeat with -storetest.seed=%d", start)
 			p := newPair(&env)
@@ -37,8 +35,7 @@ var modelCases = []testCase{
 					t.Fatalf("-storetest.seed=%d: %v", start+uint64(i), err)
 				}
 			}
-		},
-	},
+		}},
 }
 
 // pair is a store and the oracle. Both play the same histories, on records and through an engine.

@@ -192,11 +192,13 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 			var names, patterns []string
 			for _, prefix := range bug.caught {
 				matches := 0
-				for _, c := range allCases() {
-					if strings.HasPrefix(c.name, prefix) {
-						matches++
-						names = append(names, rewrite(c.name))
-						patterns = append(patterns, regexp.QuoteMeta(rewrite(c.name)))
+				for _, g := range allGroups() {
+					for _, c := range g.cases {
+						if strings.HasPrefix(c.name, prefix) {
+							matches++
+							names = append(names, rewrite(c.name))
+							patterns = append(patterns, regexp.QuoteMeta(rewrite(c.name)))
+						}
 					}
 				}
 				if matches != 1 {

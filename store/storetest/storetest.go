@@ -20,7 +20,6 @@ package storetest
 import (
 	"flag"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -100,17 +99,20 @@ func seed() uint64 {
 
 // testCase proves one rule.
 type testCase struct {
-	// name is a sentence that says what holds.
-	name string
-	// why quotes the rule.
-	why string
-	// needs is the extra that the case is about; nil if the four verbs suffice.
+	name string // a sentence that says what holds
+	why  string // quotes the rule
+	run  func(t *testing.T, env Env)
+}
+
+// group is cases with the same conditions.
+type group struct {
+	cases []testCase
+	// needs is the extra that the cases are about; nil if the four verbs suffice.
 	needs *capability
 	// realTime means outside a bubble.
 	realTime bool
 	// leaps means that somebody must be able to set the clock.
 	leaps bool
-	run   func(t *testing.T, env Env)
 }
 
 // capability is one of the extras of a store.
@@ -136,12 +138,18 @@ var (
 	capabilities = []*capability{canDue, canPurge, canWatch, canSearch, canEvidence}
 )
 
-func allCases() []testCase {
-	return slices.Concat(
-		applyCases, fidelityCases, clockCases, lifeCases, dueCases, purgeCases, watchCases, searchCases,
-		engineCases, faultCases, sweepCases, fallbackCases, modelCases, linearCases, claimCases,
-		evidenceCases, evidenceFaultCases, []testCase{evidenceFallback},
-	)
+func allGroups() []group {
+	return []group{
+		{cases: applyCases},
+		// Rapid shrinks a failing record for a limited time, which must be real.
+		{cases: fieldCases, realTime: true},
+		{cases: fidelityCases}, {cases: leapCases, leaps: true}, {cases: clockCases}, {cases: lifeCases},
+		{cases: dueCases, needs: canDue}, {cases: purgeCases, needs: canPurge}, {cases: watchCases, needs: canWatch},
+		{cases: searchCases, needs: canSearch},
+		{cases: engineCases}, {cases: fenceCases, needs: canPurge}, {cases: faultCases}, {cases: sweepCases, needs: canDue},
+		{cases: fallbackCases}, {cases: modelCases}, {cases: linearCases}, {cases: claimCases, realTime: true},
+		{cases: evidenceCases, needs: canEvidence}, {cases: evidenceFaultCases, needs: canEvidence},
+	}
 }
 
 // Run runs the whole suite. If your store lacks an extra, its cases are left out, and the
@@ -160,28 +168,30 @@ func Run(t *testing.T, h Harness) {
 		}
 	})
 	ran, left := 0, map[string]int{}
-	for _, c := range allCases() {
-		if c.needs != nil && !has[c.needs] {
-			left[c.needs.name]++
+	for _, g := range allGroups() {
+		if g.needs != nil && !has[g.needs] {
+			left[g.needs.name] += len(g.cases)
 			continue
 		}
-		if c.leaps && !leaps {
+		if g.leaps && !leaps {
 			continue
 		}
-		ran++
-		t.Run(c.name, func(t *testing.T) {
-			if h.Parallel {
-				t.Parallel()
-			}
-			run := h.Run
-			if c.realTime {
-				run = h.RealTime
-			}
-			run(t, c.run)
-			if t.Failed() {
-				t.Logf("the rule: %s", c.why)
-			}
-		})
+		run := h.Run
+		if g.realTime {
+			run = h.RealTime
+		}
+		for _, c := range g.cases {
+			ran++
+			t.Run(c.name, func(t *testing.T) {
+				if h.Parallel {
+					t.Parallel()
+				}
+				run(t, c.run)
+				if t.Failed() {
+					t.Logf("the rule: %s", c.why)
+				}
+			})
+		}
 	}
 	var lines []string
 	for _, c := range capabilities {
