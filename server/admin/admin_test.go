@@ -102,6 +102,8 @@ func TestHandlerRefuses(t *testing.T) {
 		{"GET", "/a/v1/records", "nobody", 401},
 		{"GET", "/a/v1/records", "blind", 401},
 		{"GET", "/a/v1/records", "otto", 200},
+		{"GET", "/a/v1/evidence/export", "nobody", 401},
+		{"GET", "/a/v1/evidence/export", "otto", 501}, // there is no log
 		{"GET", "/v1/records", "otto", 404},
 		{"POST", "/a/v1/operations/charge/executions", "otto", 404},
 	} {

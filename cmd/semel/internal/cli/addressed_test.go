@@ -34,7 +34,7 @@ func TestWhereAServiceIsFound(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "semel.yaml")
 	write(t, config, "store: {url: 'pebble:"+dir+"'}\n")
 	for _, args := range [][]string{
-		{"evidence", "show", "order-1", "--config", config}, {"store", "status", "--config", config},
+		{"store", "audit", "--config", config}, {"store", "status", "--config", config},
 	} {
 		code, _, errs := semelWith(t, "", args...)
 		if code != ExitUnavailable || !strings.Contains(errs, dir+" is in use: stop the service") || !strings.Contains(errs, admin) ||

@@ -1,33 +1,44 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
-	"github.com/semelhq/semel/server"
 )
 
 func evidenceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "evidence",
 		Short: "Make, show, export and verify the tamper-evident log",
+		Long: `Make the keys of the tamper-evident log, show what it says, and prove it to others.
+
+` + evidenceLong,
 		Example: `  semel evidence keygen --origin example.com/semel --out evidence.key > evidence.pub
-  semel evidence show --config semel.yaml --tenant acme cmd-1
-  semel evidence export --config semel.yaml --out log.jsonl
-  semel evidence verify --keys evidence.pub --checkpoints checkpoints/latest log.jsonl`,
+  semel evidence show order-1
+  semel evidence verify --keys evidence.pub
+  semel evidence export --out log.jsonl`,
 	}
 	cmd.AddCommand(newEvidenceKeygen(), newEvidenceShow(), newEvidenceExport(), newEvidenceProve(), newEvidenceVerify())
 	return cmd
 }
+
+const evidenceLong = `The log is that of a service, which --url, --context or the variable SEMEL_URL names,
+or of a store. Without any of these it is that of the current context, see 'semel
+context', or of the store that a service without a file has. If a service on this
+machine has the store open, that service is asked. A service wants a token of somebody
+with the role viewer, in the file that --token-file names or in the variable
+SEMEL_TOKEN; it shows the entries of their tenant, and all to an admin of all tenants.
+
+Exit codes: 0 done, 1 something is wrong with the log, or the work could not be done,
+2 usage, 3 there is no such entry, 5 in use or out of reach.`
+
+const evidenceWhere = "'semel evidence --help' says which log it is, if no flag does."
 
 func newEvidenceKeygen() *cobra.Command {
 	var origin, out, rotate string
@@ -104,79 +115,6 @@ func makeKeys(origin, rotate string) (*evidence.Keys, error) {
 	}
 	return old.Rotated()
 }
-
-// evidenceLog is a log that a command has opened.
-type evidenceLog struct {
-	*evidence.Reader
-	log   *evidence.Log // nil without keys
-	store semel.Store
-}
-
-// evidenceSource says which log a command works on.
-type evidenceSource struct {
-	configFlags
-	keys string
-}
-
-func (s *evidenceSource) add(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVar(&s.file, "config", "", "`file` with the configuration")
-	flags.String("store", "", "the store: pebble:DIR or a postgres URL")
-	flags.StringVar(&s.keys, "keys", "", "`file` with the secret keys of the log, instead of evidence.key_file")
-	s.set = func() map[string]string {
-		set := map[string]string{}
-		if flags.Changed("store") {
-			set["store"] = flags.Lookup("store").Value.String()
-		}
-		return set
-	}
-}
-
-// open opens the log. With its keys it signs a checkpoint of all entries first, as the
-// last service did unless it crashed.
-func (s *evidenceSource) open(cmd *cobra.Command) (*evidenceLog, error) {
-	cfg, _, err := s.load(cmd)
-	if err != nil {
-		return nil, reportConfig(cmd, err)
-	}
-	at := cfg.Store
-	at.Profile, at.Migrate = "standard", false // reading needs no strict profile
-	store, err := server.OpenStore(cmd.Context(), at)
-	if err != nil {
-		return nil, inUse(err, at.URL, false)
-	}
-	l := &evidenceLog{store: store}
-	settings := cfg.Evidence
-	if s.keys != "" {
-		settings.KeyFile = s.keys
-	}
-	settings.CheckpointDir, settings.Witnesses = "", nil
-	err = l.read(cmd.Context(), func() (err error) {
-		l.log, err = server.OpenEvidence(&settings, store, slog.New(slog.DiscardHandler))
-		return err
-	})
-	if err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	return l, nil
-}
-
-func (l *evidenceLog) read(ctx context.Context, open func() error) error {
-	if l.store.Extras().Evidence == nil {
-		return errors.New("this store keeps no evidence")
-	}
-	err := open()
-	if err == nil && l.log != nil {
-		err = l.log.Integrate(ctx)
-	}
-	if err == nil {
-		l.Reader, err = evidence.NewReader(ctx, l.store)
-	}
-	return err
-}
-
-// Close closes the store.
-func (l *evidenceLog) Close() error { return l.store.Close() }
 
 var errNeedsKeys = errors.New("entries are found, and tenants known, by the secret keys of the log: say --keys, or set evidence.key_file")
 

@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -10,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/client"
 )
 
 // exportForm describes what export and prove write.
@@ -19,7 +23,7 @@ const exportForm = `The output is lines of JSON: a head (semel_evidence, origin,
 
 func newEvidenceExport() *cobra.Command {
 	var from evidenceSource
-	var opts evidence.ExportOptions
+	var what client.EvidenceExport
 	var out, tenant string
 	cmd := &cobra.Command{
 		Use:   "export",
@@ -27,37 +31,32 @@ func newEvidenceExport() *cobra.Command {
 		Long: `Write the log up to its newest checkpoint, with all checkpoints that are kept, to
 a file that 'semel evidence verify' checks without the store. With --tenant, write
 the entries of one tenant only, each with a proof that it is in the log; of others
-it then shows nothing but that they are there.
+it then shows nothing but that they are there. What a service sends isn't kept in
+memory, and an export that broke off isn't left behind.
 
-` + exportForm,
-		Example: `  semel evidence export --config semel.yaml --out log.jsonl
-  semel evidence export --config semel.yaml --tenant acme --out acme.jsonl
+` + exportForm + `
+
+` + evidenceWhere,
+		Example: `  semel evidence export --out log.jsonl
+  semel evidence export --context prod --tenant acme --out acme.jsonl
   semel evidence export --store pebble:./semel-data --no-openings | zstd > log.jsonl.zst`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := from.open(cmd)
-			if err != nil {
-				return err
-			}
-			defer l.Close()
 			if cmd.Flags().Changed("tenant") {
-				if l.log == nil {
-					return usage("%w", errNeedsKeys)
-				}
-				opts.Tenant = l.log.Tenant(tenant)
+				what.Tenant = &tenant
 			}
-			return l.writeTo(cmd, out, &opts)
+			return from.with(cmd, func(_ context.Context, log evidenceLog) error { return writeTo(cmd, log, out, what) })
 		},
 	}
 	from.add(cmd)
 	cmd.Flags().StringVar(&out, "out", "", "new `file` to write to, instead of standard output")
 	cmd.Flags().StringVar(&tenant, "tenant", "", "only the entries of this `tenant`, with proofs")
-	cmd.Flags().BoolVar(&opts.NoOpenings, "no-openings", false, "leave out what entries are about in clear")
+	cmd.Flags().BoolVar(&what.NoOpenings, "no-openings", false, "leave out what entries are about in clear")
 	return cmd
 }
 
 // writeTo exports to a new file or standard output, and says what.
-func (l *evidenceLog) writeTo(cmd *cobra.Command, out string, opts *evidence.ExportOptions) (err error) {
+func writeTo(cmd *cobra.Command, log evidenceLog, out string, what client.EvidenceExport) (err error) {
 	w := cmd.OutOrStdout()
 	if out != "" {
 		f, opened := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -75,25 +74,54 @@ func (l *evidenceLog) writeTo(cmd *cobra.Command, out string, opts *evidence.Exp
 		}()
 		w = f
 	}
-	if err := l.Export(cmd.Context(), w, opts); err != nil {
+	head := &firstLine{w: w}
+	if err := log.ExportEvidence(cmd.Context(), head, what); err != nil {
 		return err
 	}
-	_, c := l.Checkpoint()
-	fmt.Fprintf(cmd.ErrOrStderr(), "semel: the newest checkpoint of %s has %d entries\n", c.Origin, c.Size)
+	var is struct {
+		Origin string
+		Size   uint64
+	}
+	if json.Unmarshal(head.line, &is) == nil { // verify says if it isn't an export
+		fmt.Fprintf(cmd.ErrOrStderr(), "semel: the newest checkpoint of %s has %d entries\n", printable(is.Origin), is.Size)
+	}
 	return nil
+}
+
+// firstLine hands on what is written, and keeps its first line.
+type firstLine struct {
+	w     io.Writer
+	line  []byte
+	ended bool
+}
+
+// maxFirstLine bounds what is kept, in bytes. The first line of an export is shorter.
+const maxFirstLine = 4096
+
+// Write implements [io.Writer].
+func (f *firstLine) Write(p []byte) (int, error) {
+	if !f.ended {
+		var line []byte
+		line, _, f.ended = bytes.Cut(p, []byte("\n"))
+		f.line = append(f.line, line[:min(len(line), maxFirstLine-len(f.line))]...)
+	}
+	return f.w.Write(p)
 }
 
 func newEvidenceProve() *cobra.Command {
 	var from evidenceSource
-	var opts evidence.ExportOptions
+	var what client.EvidenceExport
 	cmd := &cobra.Command{
 		Use:   "prove NUMBER...",
 		Short: "Prove that entries are in the log",
 		Long: `Write entries, by their numbers, each with a proof that it is in the log: a few
-kilobytes that 'semel evidence verify' checks without the log.
+kilobytes that 'semel evidence verify' checks without the log. A service can prove at
+most 1000 at once, and only those up to its newest checkpoint.
 
-` + exportForm,
-		Example: `  semel evidence prove --config semel.yaml 70 71 > proof.jsonl
+` + exportForm + `
+
+` + evidenceWhere,
+		Example: `  semel evidence prove 70 71 > proof.jsonl
   semel evidence verify --keys evidence.pub proof.jsonl`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, arg := range args {
@@ -101,22 +129,17 @@ kilobytes that 'semel evidence verify' checks without the log.
 				if err != nil {
 					return usage("%q is not the number of an entry", arg)
 				}
-				opts.Only = append(opts.Only, n)
+				what.Entries = append(what.Entries, n)
 			}
-			if len(opts.Only) == 0 {
+			if len(what.Entries) == 0 {
 				return usage("which entries? Give their numbers, which 'semel evidence show' has")
 			}
-			slices.Sort(opts.Only)
-			opts.Only = slices.Compact(opts.Only)
-			l, err := from.open(cmd)
-			if err != nil {
-				return err
-			}
-			defer l.Close()
-			return l.writeTo(cmd, "", &opts)
+			slices.Sort(what.Entries)
+			what.Entries = slices.Compact(what.Entries)
+			return from.with(cmd, func(_ context.Context, log evidenceLog) error { return writeTo(cmd, log, "", what) })
 		},
 	}
 	from.add(cmd)
-	cmd.Flags().BoolVar(&opts.NoOpenings, "no-openings", false, "leave out what entries are about in clear")
+	cmd.Flags().BoolVar(&what.NoOpenings, "no-openings", false, "leave out what entries are about in clear")
 	return cmd
 }

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/server/query"
 	"github.com/semelhq/semel/store"
@@ -24,94 +27,133 @@ type shownEntry struct {
 
 func newEvidenceShow() *cobra.Command {
 	var from evidenceSource
-	var id semel.ID
+	var about evidenceAbout
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show [NAME]",
 		Short: "Show what the log says about a call",
 		Long: `Show what happened to a call, from the first delivery on, by the entries of the log.
-The name is any that the call or one of its deliveries has in its tenant: the key; a
-command id, request id, correlation id or event id, also that of a duplicate or of a
-rejected delivery; or the id of its record, as lists have it. Or give the members of
-its identity. Entries are found by the secret keys of the log. Nothing is verified:
-that is what export and verify are for.
+Name it ` + recordNames + `. The log
+also knows the ids of duplicates and of rejected deliveries, and calls whose records are
+gone; give their --tenant, if they have one. Or give the members of its identity. Of a
+store, entries are found by the secret keys of the log. Nothing is verified: that is
+what 'semel evidence verify' is for.
 
 The JSON is a list of entries: n, leaf, and opening, which is null where it was
-erased.`,
-		Example: `  semel evidence show --config semel.yaml --tenant acme cmd-1
+erased.
+
+` + evidenceWhere,
+		Example: `  semel evidence show order-1
+  semel evidence show order=9911 --context prod
   semel evidence show --config semel.yaml --operation payments.charge --key order-1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name := ""
-			switch {
-			case len(args) > 1:
-				return usage("unexpected argument %q for %q", args[1], cmd.CommandPath())
-			case len(args) == 1:
-				name = args[0]
-			case id.Operation == "" || id.Key == "":
-				return usage("which call? Give one of its names, or --operation and --key")
-			}
-			l, err := from.open(cmd)
-			if err != nil {
+			if err := about.parse(cmd, args); err != nil {
 				return err
 			}
-			defer l.Close()
-			if l.log == nil {
-				return usage("%w", errNeedsKeys)
-			}
-			entries, err := l.about(cmd, l.subject(id, name))
-			if err != nil {
-				return err
-			}
-			if len(entries) == 0 {
-				return &exitError{ExitNotFound, fmt.Errorf("the log has no entry about it")}
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), entries)
-			}
-			return printEntries(cmd.OutOrStdout(), entries)
+			return from.with(cmd, func(ctx context.Context, log evidenceLog) error {
+				kept, err := about.entries(ctx, log)
+				if err != nil {
+					return err
+				}
+				if len(kept) == 0 {
+					return &exitError{ExitNotFound, errors.New("the log has no entry about it")}
+				}
+				entries, err := read(kept)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), entries)
+				}
+				return printEntries(cmd.OutOrStdout(), entries)
+			})
 		},
 	}
 	from.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&id.Operation, "operation", "", "`operation` of a call without a command id")
-	flags.StringVar(&id.Key, "key", "", "its `key`")
-	flags.StringVar(&id.Tenant, "tenant", "", "`tenant`; the empty one if not given")
-	flags.StringVar(&id.Principal, "principal", "", "its `principal`; the empty one if not given")
+	flags.StringVar(&about.id.Operation, "operation", "", "`operation` of the call, instead of its name")
+	flags.StringVar(&about.id.Key, "key", "", "its `key`")
+	flags.StringVar(&about.id.Tenant, "tenant", "", "its `tenant`, where several have used the name")
+	flags.StringVar(&about.id.Principal, "principal", "", "its `principal`, where several have used the key")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-// subject is what the entries of a name are found by.
-func (l *evidenceLog) subject(id semel.ID, name string) store.Subject {
-	if q, ok := query.Name(name); ok && q.Tenant != nil {
-		return l.log.Subject(semel.ID{Tenant: *q.Tenant, Principal: q.Principal, Operation: q.Operation, Key: q.Key})
-	}
-	if name != "" {
-		return l.log.Name(id.Tenant, name)
-	}
-	return l.log.Subject(id)
+// evidenceAbout is the call that entries are about, as it was named.
+type evidenceAbout struct {
+	id               semel.ID
+	name             string // empty: id has the operation and the key
+	tenant, identity bool   // the tenant was given; all of the identity was
 }
 
-// about reads the entries of a subject.
-func (l *evidenceLog) about(cmd *cobra.Command, subject store.Subject) ([]shownEntry, error) {
-	numbers, err := l.Find(cmd.Context(), subject)
+func (a *evidenceAbout) parse(cmd *cobra.Command, args []string) error {
+	a.tenant = cmd.Flags().Changed("tenant")
+	a.identity = a.tenant || cmd.Flags().Changed("principal")
+	switch {
+	case len(args) > 1:
+		return usage("unexpected argument %q for %q", args[1], cmd.CommandPath())
+	case len(args) == 1 && (a.id.Operation != "" || a.id.Key != "" || a.id.Principal != ""):
+		return usage("a name, and --operation, --key and --principal exclude each other")
+	case len(args) == 1:
+		a.name = args[0]
+	case a.id.Operation == "" || a.id.Key == "":
+		return usage("which call? Give one of its names, or --operation and --key")
+	}
+	return nil
+}
+
+// entries are those about every call that has the name. The records tell whose name it is;
+// the log itself knows the names of duplicates, and of calls whose records are gone.
+func (a *evidenceAbout) entries(ctx context.Context, log evidenceLog) (all []client.EvidenceEntry, err error) {
+	if a.name == "" && a.identity {
+		return log.Evidence(ctx, client.EvidenceName{ID: a.id})
+	}
+	if q, ok := query.Name(a.name); ok && q.Tenant != nil {
+		return log.Evidence(ctx, client.EvidenceName{ID: semel.ID{Tenant: *q.Tenant, Principal: q.Principal, Operation: q.Operation, Key: q.Key}})
+	}
+	var found []store.Record
+	if a.name != "" {
+		found, _, err = query.Find(ctx, log, a.name, maxNamesakes)
+	} else {
+		var page store.Page
+		page, err = log.Search(ctx, store.Query{Operation: a.id.Operation, Key: a.id.Key, Limit: maxNamesakes})
+		found = page.Records
+	}
 	if err != nil {
 		return nil, err
 	}
-	entries := make([]shownEntry, 0, len(numbers))
-	for _, n := range numbers {
-		en, err := l.Entry(cmd.Context(), n)
+	for i := range found {
+		if a.tenant && found[i].ID.Tenant != a.id.Tenant {
+			continue
+		}
+		more, err := log.Evidence(ctx, client.EvidenceName{ID: found[i].ID})
 		if err != nil {
 			return nil, err
 		}
-		shown := shownEntry{N: n}
+		all = append(all, more...)
+	}
+	switch {
+	case len(all) > 0:
+		return all, nil
+	case a.name == "":
+		return log.Evidence(ctx, client.EvidenceName{ID: a.id})
+	}
+	return log.Evidence(ctx, client.EvidenceName{Tenant: a.id.Tenant, Name: a.name})
+}
+
+// read parses entries, and holds each opening against its leaf.
+func read(kept []client.EvidenceEntry) ([]shownEntry, error) {
+	entries := make([]shownEntry, 0, len(kept))
+	for _, en := range kept {
+		shown := shownEntry{N: en.N}
+		var err error
 		if shown.Leaf, err = evidence.ParseArtifact(en.Leaf); err != nil {
-			return nil, fmt.Errorf("entry %d: %w", n, err)
+			return nil, fmt.Errorf("entry %d: %w", en.N, err)
 		}
 		if en.Opening != nil {
 			opening, err := evidence.ParseOpening(shown.Leaf, en.Opening)
 			if err != nil {
-				return nil, fmt.Errorf("entry %d: %w", n, err)
+				return nil, fmt.Errorf("entry %d: %w", en.N, err)
 			}
 			shown.Opening = &opening
 		}
@@ -128,7 +170,11 @@ func printEntries(out io.Writer, entries []shownEntry) error {
 			if err := w.Flush(); err != nil {
 				return err
 			}
-			fmt.Fprintf(out, "command %s, operation %s, key %s, tenant %s\n", printable(o.CommandID), printable(o.Operation), printable(o.IdempotencyKey), printable(o.Tenant))
+			command := ""
+			if o.CommandID != "" {
+				command = "command " + printable(o.CommandID) + ", "
+			}
+			fmt.Fprintf(out, "%soperation %s, key %s, tenant %s\n", command, printable(o.Operation), printable(o.IdempotencyKey), printable(o.Tenant))
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\n", e.N, e.Leaf.EmittedAt.Format(time.DateTime+".000"), inWords(e))
 	}
@@ -200,8 +246,13 @@ func inWords(e *shownEntry) string {
 	if p.OutcomeRef != "" {
 		fmt.Fprintf(&b, ", outcome %.12s", p.OutcomeRef)
 	}
-	if e.Opening != nil && e.Opening.FailureCode != "" {
-		fmt.Fprintf(&b, ", %s", printable(e.Opening.FailureCode))
+	if o := e.Opening; o != nil {
+		if o.FailureCode != "" {
+			fmt.Fprintf(&b, ", %s", printable(o.FailureCode))
+		}
+		if ids := strings.Trim(o.PresentedCommandID+", "+o.PresentedRequestID, ", "); ids != "" {
+			fmt.Fprintf(&b, ", of the delivery %s", printable(ids))
+		}
 	}
 	return b.String()
 }

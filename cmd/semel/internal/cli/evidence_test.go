@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/server"
@@ -125,11 +126,11 @@ func TestEvidence(t *testing.T) {
 		}
 		bad := strings.Replace(string(text), `"executed":false`, `"executed":true`, 1)
 		n := strings.Count(string(text)[:strings.Index(string(text), `"executed":false`)], "\n") - 1
-		code, out, _ := semelWith(t, bad, "evidence", "verify", "--keys", in("evidence.pub"))
+		code, out, _ := semelWith(t, bad, "evidence", "verify", "--keys", in("evidence.pub"), "-")
 		if code != ExitCheck || !strings.HasPrefix(out, fmt.Sprintf("BAD   entry %d: changed: ", n)) {
 			t.Errorf("exit %d, %s", code, out)
 		}
-		if code, out, _ := semelWith(t, bad, "evidence", "verify", "--json", "--keys", in("evidence.pub")); code != ExitCheck || !strings.Contains(out, `"valid": false`) {
+		if code, out, _ := semelWith(t, bad, "evidence", "verify", "--json", "--keys", in("evidence.pub"), "-"); code != ExitCheck || !strings.Contains(out, `"valid": false`) {
 			t.Errorf("exit %d, %s", code, out)
 		}
 	})
@@ -148,7 +149,7 @@ func TestEvidence(t *testing.T) {
 		if code != ExitOK {
 			t.Fatal(errs)
 		}
-		if code, out, _ := semelWith(t, out, "evidence", "verify", "--keys", in("evidence.pub")); code != ExitOK || !strings.Contains(out, "good  2 entries") {
+		if code, out, _ := semelWith(t, out, "evidence", "verify", "--keys", in("evidence.pub"), "-"); code != ExitOK || !strings.Contains(out, "good  2 entries") {
 			t.Errorf("exit %d, %s", code, out)
 		}
 		run(ExitCheck, append(from, "prove", "8")...)
@@ -171,19 +172,15 @@ func TestAPartOfAnExportIsNotLeft(t *testing.T) {
 	if code, _, errs := semelWith(t, "", "evidence", "prove", "1", "--store", store, "--keys", filepath.Join(dir, "evidence.key")); code != ExitOK {
 		t.Fatal(errs) // which signs a checkpoint
 	}
-	st, err := server.OpenStore(t.Context(), config.Store{URL: store})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer st.Close()
-	r, err := evidence.NewReader(t.Context(), st)
-	if err != nil {
-		t.Fatal(err)
-	}
 	cmd := &cobra.Command{}
 	cmd.SetContext(t.Context())
+	l, err := openLog(cmd, &config.Config{Store: config.Store{URL: store}}, "", false, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
 	out := filepath.Join(dir, "part.jsonl")
-	if err := (&evidenceLog{Reader: r, store: st}).writeTo(cmd, out, &evidence.ExportOptions{Only: []uint64{1 << 40}}); err == nil {
+	if err := writeTo(cmd, l, out, client.EvidenceExport{Entries: []uint64{1 << 40}}); err == nil {
 		t.Error("an entry that there is not was exported")
 	}
 	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {

@@ -1,26 +1,33 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/evidence"
 )
 
 func newEvidenceVerify() *cobra.Command {
-	var keys string
+	var from evidenceSource
 	var kept []string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "verify [FILE]",
-		Short: "Verify an export with nothing but the public key",
-		Long: `Verify an export, from a file or standard input: that every entry is the one that
-was signed, in its place, and none is missing. The first bad entry is named, or
-where only checkpoints tell that something is wrong the entries among which it is.
-The exit code is 1 if something is wrong.
+		Short: "Verify the log, or an export of it, with nothing but the public key",
+		Long: `Verify a log, or an export of it in a file (- is standard input): that every entry is
+the one that was signed, in its place, and none is missing. The first bad entry is
+named, or where only checkpoints tell that something is wrong the entries among which
+it is. The exit code is 1 if something is wrong.
+
+Everything is checked here, by the public keys in the file that --keys names: a service
+only sends the log, and isn't believed. Keep those keys where the owner of the log can't
+change them; the keys that a service tells of itself would prove nothing.
 
 What the entries tell is judged, too: two that are as they were signed may contradict
 each other, as when a call was executed again within its window and nothing tells of
@@ -31,47 +38,37 @@ Without --checkpoints a log that was cut, or written anew by someone with the
 secret key, looks whole: give checkpoints that were kept where the owner of the log
 has no say. An export of the whole log is held against all of them. A view of one
 tenant, or of some entries, can only be held against one of its own size, and is
-refused if none of them has that.
+refused if none of them has that. Whoever may see only one tenant gets such a view from
+a service.
 
 The JSON has valid, origin, view, entries, without_opening, checkpoints,
 kept_checkpoints, kept_not_compared (of another size than a view), size, root, and
 if something is wrong finding (kind, first, last, message), contradictions (a list
 of such findings) and contradictions_found. The kinds are changed, missing, order,
-opening, cut, fork, signature, format and story.`,
-		Example: `  semel evidence verify --keys evidence.pub log.jsonl
+opening, cut, fork, signature, format and story.
+
+` + evidenceWhere,
+		Example: `  semel evidence verify --keys evidence.pub
+  semel evidence verify --keys evidence.pub --context prod --checkpoints kept/latest
   semel evidence verify --keys evidence.pub --checkpoints kept/latest log.jsonl
-  zstd -d < log.jsonl.zst | semel evidence verify --keys evidence.pub`,
+  zstd -d < log.jsonl.zst | semel evidence verify --keys evidence.pub -`,
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if keys == "" {
+			if from.keys == "" {
 				return usage("--keys is missing: the file with the public keys")
 			}
-			trust, err := keysOf(keys)
+			if given := from.flags(); len(args) == 1 && given != "" {
+				return usage("a file is verified as it is, without%s", given)
+			}
+			trust, err := keysOf(from.keys)
 			if err != nil {
 				return err
 			}
 			opts := &evidence.VerifyOptions{}
-			for _, file := range kept {
-				text, err := os.ReadFile(file)
-				if err != nil {
-					return err
-				}
-				found := evidence.SplitCheckpoints(text)
-				if len(found) == 0 {
-					return fmt.Errorf("%s has no checkpoint", file)
-				}
-				opts.Kept = append(opts.Kept, found...)
+			if opts.Kept, err = checkpointsIn(kept); err != nil {
+				return err
 			}
-			in := cmd.InOrStdin()
-			if len(args) == 1 && args[0] != "-" {
-				f, err := os.Open(args[0])
-				if err != nil {
-					return err
-				}
-				defer f.Close()
-				in = f
-			}
-			report, err := evidence.Verify(in, trust, opts)
+			report, err := from.verify(cmd, first(args), trust, opts)
 			if err != nil {
 				return err
 			}
@@ -89,11 +86,61 @@ opening, cut, fork, signature, format and story.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&keys, "keys", "", "`file` with the public keys")
+	from.recordSource.add(cmd.Flags())
+	cmd.Flags().StringVar(&from.keys, "keys", "", "`file` with the public keys")
 	cmd.Flags().StringArrayVar(&kept, "checkpoints", nil, "`file` with checkpoints that were kept; may be repeated")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
+
+// checkpointsIn reads the checkpoints in files.
+func checkpointsIn(files []string) (all []string, err error) {
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		found := evidence.SplitCheckpoints(text)
+		if len(found) == 0 {
+			return nil, fmt.Errorf("%s has no checkpoint", file)
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// verify verifies a file, or the log itself if there is none. It is verified as it comes, and
+// nothing is kept of it.
+func (s *evidenceSource) verify(cmd *cobra.Command, file string, trust *evidence.Trust, opts *evidence.VerifyOptions) (report evidence.Report, err error) {
+	switch file {
+	case "-":
+		return evidence.Verify(cmd.InOrStdin(), trust, opts)
+	case "":
+		err = s.open(cmd, false, func(ctx context.Context, log evidenceLog) error {
+			from, to := io.Pipe()
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				to.CloseWithError(log.ExportEvidence(ctx, to, client.EvidenceExport{}))
+			}()
+			var err error
+			report, err = evidence.Verify(from, trust, opts)
+			from.CloseWithError(errVerified)
+			<-ended
+			return err
+		})
+		return report, err
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return report, err
+	}
+	defer f.Close()
+	return evidence.Verify(f, trust, opts)
+}
+
+// errVerified ends an export that nobody reads any more.
+var errVerified = errors.New("the verification is over")
 
 func printReport(w io.Writer, r *evidence.Report, kept bool) error {
 	if r.Finding != nil {

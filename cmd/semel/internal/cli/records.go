@@ -1,19 +1,15 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"os/user"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
@@ -23,36 +19,6 @@ import (
 	"github.com/semelhq/semel/server/query"
 	"github.com/semelhq/semel/store"
 )
-
-// recordSource says where the records are.
-type recordSource struct {
-	store, url, tokenFile, config, context string
-	look                                   bool // nothing is changed
-	// service is the URL that was asked, once the source is open; empty for a store.
-	service string
-}
-
-// add adds the flags.
-func (src *recordSource) add(flags *pflag.FlagSet) {
-	flags.StringVar(&src.store, "store", "", "`store`: pebble:DIR that no process is using, postgres:, redis:")
-	flags.StringVar(&src.url, "url", "", "`URL` of a service's admin listener")
-	flags.StringVar(&src.tokenFile, "token-file", "", "`file` with the token for the service")
-	flags.StringVar(&src.config, "config", "", "`file` of the service's configuration")
-	flags.StringVar(&src.context, "context", "", "`name` of a service, as 'semel context add' gave it")
-}
-
-// flags are those that name the source, for a command to copy.
-func (src *recordSource) flags() string {
-	var b strings.Builder
-	for _, f := range [...]struct{ name, value string }{
-		{"store", src.store}, {"url", src.url}, {"token-file", src.tokenFile}, {"config", src.config}, {"context", src.context},
-	} {
-		if f.value != "" {
-			fmt.Fprintf(&b, " --%s %s", f.name, f.value)
-		}
-	}
-	return b.String()
-}
 
 // An openRecords opens a source. The result is closed when the command is done.
 type openRecords func(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer, error)
@@ -128,63 +94,6 @@ func (from *recordsFrom) with(cmd *cobra.Command, f func(ctx context.Context, re
 func (from *recordsFrom) look(cmd *cobra.Command, f func(ctx context.Context, recs client.Records) error) error {
 	from.source.look = true
 	return from.with(cmd, f)
-}
-
-// openSource opens a service or a directory.
-func openSource(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer, error) {
-	at, tokenFile, err := src.where()
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case at != "":
-		return src.ask(at, tokenFile)
-	case src.tokenFile != "":
-		return nil, nil, usage("--token-file needs --url")
-	}
-	recs, closer, err := openLocal(cmd, src)
-	if e, ok := errors.AsType[*inUseError](err); ok && e.url != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "semel: asking %s, the service that has %s open\n", e.url, e.dir)
-		return src.ask(e.url, "")
-	}
-	return recs, closer, err
-}
-
-// where is the service that is asked, with the file of the token for it. It is empty for a
-// store.
-func (src *recordSource) where() (at, tokenFile string, err error) {
-	local := src.store != "" || src.config != ""
-	switch {
-	case src.url != "" && local:
-		return "", "", usage("--url excludes --store and --config: the service knows its own")
-	case src.context != "" && (local || src.url != "" || src.tokenFile != ""):
-		return "", "", usage("--context excludes --url, --token-file, --store and --config")
-	case src.url != "":
-		return src.url, src.tokenFile, nil
-	case local:
-		return "", "", nil
-	}
-	if at := os.Getenv("SEMEL_URL"); at != "" && src.context == "" {
-		return at, src.tokenFile, nil
-	}
-	c, ok, err := chosenContext(src.context)
-	if err != nil || !ok {
-		return "", "", err
-	}
-	return c.URL, cmp.Or(src.tokenFile, c.TokenFile), nil
-}
-
-// ask makes a client of a service.
-func (src *recordSource) ask(at, tokenFile string) (client.Records, io.Closer, error) {
-	opts := &client.Options{TokenFile: tokenFile}
-	if tokenFile == "" {
-		opts.Token = os.Getenv("SEMEL_TOKEN")
-	}
-	c, err := client.New(at, opts)
-	if err != nil {
-		return nil, nil, usage("--url: %w", err)
-	}
-	src.service = at
-	return c, c, nil
 }
 
 // localRecords is an engine on a directory, for one command.

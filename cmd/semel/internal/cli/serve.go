@@ -75,6 +75,8 @@ Port 0 picks a free port. What happens is logged to standard error.`,
 		},
 	}
 	flags.add(cmd)
+	cmd.Flags().String("listen", "", "`address` for the guarded traffic and the execution API")
+	cmd.Flags().String("admin", "", "`address` for operators")
 	cmd.Flags().String("admin-token-file", "", "`file` with the token of operators")
 	cmd.Flags().BoolVar(&untilEOF, "until-eof", false, "stop when standard input ends, for a parent that may die")
 	if err := cmd.Flags().MarkHidden("until-eof"); err != nil {
@@ -114,14 +116,11 @@ type configFlags struct {
 
 func (f *configFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.file, "config", "", "`file` with the configuration")
-	names := []string{"listen", "admin", "admin-token-file", "store"} // the third is a flag of serve only
-	flags.String("listen", "", "`address` for the guarded traffic and the execution API")
-	flags.String("admin", "", "`address` for operators")
+	flags.StringVar(&f.file, "config", "", "`file` of the service's configuration")
 	flags.String("store", "", "`URL` of the store: pebble:DIR, memory:, postgres:, redis:")
 	f.set = func() map[string]string {
 		set := map[string]string{}
-		for _, name := range names {
+		for _, name := range []string{"listen", "admin", "admin-token-file", "store"} { // all but the last are of serve
 			if flags.Changed(name) {
 				set[name] = flags.Lookup(name).Value.String()
 			}

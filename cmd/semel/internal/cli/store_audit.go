@@ -20,7 +20,8 @@ var auditMeans = map[evidence.Discrepancy]string{
 }
 
 func newStoreAudit() *cobra.Command {
-	var from evidenceSource
+	var from configFlags
+	var keys string
 	var asJSON, progress bool
 	cmd := &cobra.Command{
 		Use:   "audit",
@@ -42,7 +43,11 @@ entry) and faults_found. The kinds are missing, changed, older and unknown.`,
   semel store audit --store postgres://semel@db/semel --keys evidence.key --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := from.open(cmd)
+			cfg, _, err := from.load(cmd)
+			if err != nil {
+				return reportConfig(cmd, err)
+			}
+			l, err := openLog(cmd, cfg, keys, true, false)
 			if err != nil {
 				return err
 			}
@@ -70,6 +75,7 @@ entry) and faults_found. The kinds are missing, changed, older and unknown.`,
 		},
 	}
 	from.add(cmd)
+	cmd.Flags().StringVar(&keys, "keys", "", secretKeys)
 	cmd.Flags().BoolVar(&progress, "progress", false, "say on standard error how far it is, although that is no terminal")
 	jsonFlag(cmd, &asJSON)
 	return cmd

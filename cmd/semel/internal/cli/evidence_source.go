@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/server"
+	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/server/query"
+)
+
+// An evidenceLog is what commands look at: the log of a service, which a [client.Client]
+// reads, or of a store, which a localLog does. None of what it says is verified.
+type evidenceLog interface {
+	// Evidence is [client.Client.Evidence].
+	Evidence(ctx context.Context, about client.EvidenceName) ([]client.EvidenceEntry, error)
+	// ExportEvidence is [client.Client.ExportEvidence].
+	ExportEvidence(ctx context.Context, w io.Writer, what client.EvidenceExport) error
+	// A Searcher finds the calls that have a name.
+	query.Searcher
+	io.Closer
+}
+
+// evidenceSource says which log a command looks at.
+type evidenceSource struct {
+	recordSource
+	keys string
+}
+
+// add adds the flags. The keys are those by which entries of a store are found.
+func (s *evidenceSource) add(cmd *cobra.Command) {
+	s.recordSource.add(cmd.Flags())
+	cmd.Flags().StringVar(&s.keys, "keys", "", secretKeys)
+}
+
+const secretKeys = "`file` with the secret keys, for a store: instead of evidence.key_file"
+
+// with opens the log, lets f look at it, and closes it. With its keys it signs a checkpoint of
+// all entries first, as the last service did unless it crashed.
+func (s *evidenceSource) with(cmd *cobra.Command, f func(ctx context.Context, log evidenceLog) error) error {
+	return s.open(cmd, true, f)
+}
+
+func (s *evidenceSource) open(cmd *cobra.Command, sign bool, f func(ctx context.Context, log evidenceLog) error) error {
+	var log evidenceLog
+	at, tokenFile, err := s.reach(cmd, func() (io.Closer, error) {
+		l, err := s.local(cmd, sign)
+		log = l
+		return l, err
+	})
+	if err == nil && at != "" {
+		log, err = s.ask(at, tokenFile)
+	}
+	if err != nil {
+		return exitWith(err)
+	}
+	return exitWith(errors.Join(f(cmd.Context(), log), log.Close()))
+}
+
+func (s *evidenceSource) local(cmd *cobra.Command, sign bool) (*localLog, error) {
+	cfg, _, err := loadConfig(cmd, s.config)
+	if err != nil {
+		return nil, reportConfig(cmd, err)
+	}
+	if s.store != "" {
+		cfg.Store.URL = s.store
+	}
+	if url := cfg.Store.URL; url == "memory:" || url == "pebble:" {
+		return nil, usage("the store is %q, which nobody else can open; ask its service with --url", url)
+	}
+	return openLog(cmd, cfg, s.keys, sign, true)
+}
+
+// localLog is the log of a store.
+type localLog struct {
+	*semel.Engine
+	log   *evidence.Log // nil without keys
+	store semel.Store
+}
+
+// openLog opens the log of a configured store. Keys is the file of its secret keys, where that
+// isn't the configured one. With sign and keys it signs a checkpoint. A command that asks can
+// ask a service instead.
+func openLog(cmd *cobra.Command, cfg *config.Config, keys string, sign, asks bool) (*localLog, error) {
+	at := cfg.Store
+	if err := mustExist(at.URL); err != nil {
+		return nil, err
+	}
+	at.Profile, at.Migrate = "standard", false // reading needs no strict profile
+	store, err := server.OpenStore(cmd.Context(), at)
+	if err != nil {
+		return nil, inUse(err, at.URL, asks)
+	}
+	l := &localLog{store: store}
+	settings := cfg.Evidence
+	if keys != "" {
+		settings.KeyFile = keys
+	}
+	settings.CheckpointDir, settings.Witnesses = "", nil
+	if store.Extras().Evidence == nil {
+		err = errors.New("this store keeps no evidence")
+	} else if sign {
+		l.log, err = server.OpenEvidence(&settings, store, slog.New(slog.DiscardHandler))
+	}
+	if err == nil && l.log != nil {
+		err = l.log.Integrate(cmd.Context())
+	}
+	if err == nil {
+		l.Engine, err = semel.New(store, nil)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// Evidence is [client.Client.Evidence].
+func (l *localLog) Evidence(ctx context.Context, about client.EvidenceName) (all []client.EvidenceEntry, err error) {
+	if l.log == nil {
+		return nil, usage("%w", errNeedsKeys)
+	}
+	reader, err := evidence.NewReader(ctx, l.store)
+	if err != nil {
+		return nil, err
+	}
+	var numbers []uint64
+	if about.ID != (semel.ID{}) {
+		numbers, err = reader.Find(ctx, l.log.Subject(about.ID))
+	} else {
+		numbers, err = reader.FindCalls(ctx, l.log.Name(about.Tenant, about.Name))
+	}
+	for _, n := range numbers {
+		if err != nil {
+			break
+		}
+		e, failed := reader.Entry(ctx, n)
+		all, err = append(all, client.EvidenceEntry{N: n, Leaf: e.Leaf, Opening: e.Opening}), failed
+	}
+	return all, err
+}
+
+// ExportEvidence is [client.Client.ExportEvidence].
+func (l *localLog) ExportEvidence(ctx context.Context, w io.Writer, what client.EvidenceExport) error {
+	opts := &evidence.ExportOptions{Only: what.Entries, NoOpenings: what.NoOpenings}
+	if what.Tenant != nil {
+		if l.log == nil {
+			return usage("%w", errNeedsKeys)
+		}
+		opts.Tenant = l.log.Tenant(*what.Tenant)
+	}
+	reader, err := evidence.NewReader(ctx, l.store)
+	if err != nil {
+		return err
+	}
+	return reader.Export(ctx, w, opts)
+}
+
+// Close closes the store.
+func (l *localLog) Close() error {
+	var err error
+	if l.Engine != nil {
+		err = l.Engine.Close(context.Background())
+	}
+	return errors.Join(err, l.store.Close())
+}

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/semelhq/semel/client"
+)
+
+// recordSource says where the records are.
+type recordSource struct {
+	store, url, tokenFile, config, context string
+	look                                   bool // nothing is changed
+	// service is the URL that was asked, once the source is open; empty for a store.
+	service string
+}
+
+// add adds the flags.
+func (src *recordSource) add(flags *pflag.FlagSet) {
+	flags.StringVar(&src.store, "store", "", "`store`: pebble:DIR that no process is using, postgres:, redis:")
+	flags.StringVar(&src.url, "url", "", "`URL` of a service's admin listener")
+	flags.StringVar(&src.tokenFile, "token-file", "", "`file` with the token for the service")
+	flags.StringVar(&src.config, "config", "", "`file` of the service's configuration")
+	flags.StringVar(&src.context, "context", "", "`name` of a service, as 'semel context add' gave it")
+}
+
+// flags are those that name the source, for a command to copy.
+func (src *recordSource) flags() string {
+	var b strings.Builder
+	for _, f := range [...]struct{ name, value string }{
+		{"store", src.store}, {"url", src.url}, {"token-file", src.tokenFile}, {"config", src.config}, {"context", src.context},
+	} {
+		if f.value != "" {
+			fmt.Fprintf(&b, " --%s %s", f.name, f.value)
+		}
+	}
+	return b.String()
+}
+
+// openSource opens the records of a service or a store.
+func openSource(cmd *cobra.Command, src *recordSource) (recs client.Records, closer io.Closer, err error) {
+	at, tokenFile, err := src.reach(cmd, func() (io.Closer, error) {
+		recs, closer, err = openLocal(cmd, src)
+		return closer, err
+	})
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case at != "":
+		c, err := src.ask(at, tokenFile)
+		return c, c, err
+	}
+	return recs, closer, nil
+}
+
+// reach is where a command works: the service at a URL, with the file of the token for it; or,
+// if the URL is empty, a store that local has opened. A service on this machine that has the
+// store open is asked instead.
+func (src *recordSource) reach(cmd *cobra.Command, local func() (io.Closer, error)) (at, tokenFile string, err error) {
+	if at, tokenFile, err = src.where(); err != nil || at != "" {
+		return at, tokenFile, err
+	}
+	opened, err := local()
+	if e, ok := errors.AsType[*inUseError](err); ok && e.url != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "semel: asking %s, the service that has %s open\n", e.url, e.dir)
+		return e.url, src.tokenFile, nil
+	}
+	if err == nil && src.tokenFile != "" {
+		err = errors.Join(usage("--token-file is for a service, and this is a store"), opened.Close())
+	}
+	return "", "", err
+}
+
+// where is the service that is asked, with the file of the token for it. It is empty for a
+// store.
+func (src *recordSource) where() (at, tokenFile string, err error) {
+	local := src.store != "" || src.config != ""
+	switch {
+	case src.url != "" && local:
+		return "", "", usage("--url excludes --store and --config: the service knows its own")
+	case src.context != "" && (local || src.url != "" || src.tokenFile != ""):
+		return "", "", usage("--context excludes --url, --token-file, --store and --config")
+	case src.url != "":
+		return src.url, src.tokenFile, nil
+	case local:
+		return "", "", nil
+	}
+	if at := os.Getenv("SEMEL_URL"); at != "" && src.context == "" {
+		return at, src.tokenFile, nil
+	}
+	c, ok, err := chosenContext(src.context)
+	if err != nil || !ok {
+		return "", "", err
+	}
+	return c.URL, cmp.Or(src.tokenFile, c.TokenFile), nil
+}
+
+// ask makes a client of a service.
+func (src *recordSource) ask(at, tokenFile string) (*client.Client, error) {
+	opts := &client.Options{TokenFile: tokenFile}
+	if tokenFile == "" {
+		opts.Token = os.Getenv("SEMEL_TOKEN")
+	}
+	c, err := client.New(at, opts)
+	if err != nil {
+		return nil, usage("--url: %w", err)
+	}
+	src.service = at
+	return c, nil
+}
