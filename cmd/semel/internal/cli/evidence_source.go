@@ -65,15 +65,9 @@ func (s *evidenceSource) open(cmd *cobra.Command, sign bool, f func(ctx context.
 }
 
 func (s *evidenceSource) local(cmd *cobra.Command, sign bool) (*localLog, error) {
-	cfg, _, err := loadConfig(cmd, s.config)
+	cfg, err := s.settings(cmd)
 	if err != nil {
-		return nil, reportConfig(cmd, err)
-	}
-	if s.store != "" {
-		cfg.Store.URL = s.store
-	}
-	if url := cfg.Store.URL; url == "memory:" || url == "pebble:" {
-		return nil, usage("the store is %q, which nobody else can open; ask its service with --url", url)
+		return nil, err
 	}
 	return openLog(cmd, cfg, s.keys, sign, true)
 }

@@ -96,6 +96,11 @@ func TestHealthcheck(t *testing.T) {
 	if code, out, errs := semelWith(t, "", "healthcheck", "--url", srv.URL, "--live"); code != ExitOK || out != "/livez\n" {
 		t.Error(code, out, errs)
 	}
+	t.Chdir(t.TempDir())
+	write(t, "n1.yaml", "store: {url: 'memory:'}\nadmin: {address: '"+strings.TrimPrefix(srv.URL, "http://")+"'}\n")
+	if code, out, errs := semelWith(t, "", "healthcheck", "--config", "n1.yaml"); code != ExitOK || out != "/readyz\n" {
+		t.Error("the configured address:", code, out, errs)
+	}
 	status = http.StatusServiceUnavailable
 	if code, _, errs := semelWith(t, "", "healthcheck", "--url", srv.URL); code != ExitCheck || !strings.Contains(errs, "not ready") {
 		t.Error(code, errs)

@@ -3,43 +3,47 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 )
 
 func newHealthcheck() *cobra.Command {
-	var url string
+	var src recordSource
 	var live bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "healthcheck",
 		Short: "Ask a running service whether it is ready",
 		Long: `Ask a running service whether it is ready, or with --live only whether it serves,
-for images that have no other client. The exit code is 0 if so, otherwise 1.`,
+for images that have no other client. The exit code is 0 if so, otherwise 1. With the
+token of somebody who has a role, it also tells what the checks found.
+
+The service is the one that --url, --context or the variable SEMEL_URL names, or the
+current context, see 'semel context'. Without any of these it is the one that has the
+configured store open, or else the one at the configured admin address, which is
+127.0.0.1:8481 if nothing is configured. A probe that must ask its own service has
+--url.`,
 		Example: `  semel healthcheck
   semel healthcheck --url http://127.0.0.1:8481 --live`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			at, tokenFile, err := src.where()
+			if err == nil && at == "" {
+				at, err = src.nearby(cmd)
+				tokenFile = src.tokenFile
+			}
+			if err != nil {
+				return err
+			}
 			path := "/readyz?verbose"
 			if live {
 				path = "/livez"
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/")+path, nil)
-			if err != nil {
-				return usage("--url: %w", err)
-			}
-			resp, err := http.DefaultClient.Do(r)
-			if err != nil {
-				return err
-			}
-			defer resp.Body.Close()
-			text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+			resp, text, err := sendPlain(ctx, http.MethodGet, at, path, tokenFile)
 			if err != nil {
 				return err
 			}
@@ -52,7 +56,7 @@ for images that have no other client. The exit code is 0 if so, otherwise 1.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&url, "url", "http://127.0.0.1:8481", "`URL` of the admin listener")
+	src.add(flags)
 	flags.BoolVar(&live, "live", false, "ask only whether it serves")
 	flags.DurationVar(&timeout, "timeout", 3*time.Second, "how long to wait for the answer")
 	return cmd

@@ -113,18 +113,8 @@ func (l *localRecords) Decisions(ctx context.Context, id semel.ID) (map[semel.De
 }
 
 func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer, error) {
-	cfg, _, err := loadConfig(cmd, src.config)
+	cfg, err := src.settings(cmd)
 	if err != nil {
-		return nil, nil, reportConfig(cmd, err)
-	}
-	url := src.store
-	if url == "" {
-		url = cfg.Store.URL
-	}
-	if url == "memory:" || url == "pebble:" {
-		return nil, nil, usage("the store is %q, which nobody else can open; ask its service with --url", url)
-	}
-	if err := mustExist(url); err != nil {
 		return nil, nil, err
 	}
 	l := &localRecords{routes: map[string]bool{}}
@@ -146,14 +136,14 @@ func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer
 		opts.Operations = append(opts.Operations, op)
 	}
 	at := cfg.Store
-	at.URL, at.Profile, at.Migrate = url, "standard", false // a command needs no strict profile
+	at.Profile, at.Migrate = "standard", false // a command needs no strict profile
 	open := server.OpenStore
 	if src.look {
 		open = server.LookAtStore
 	}
 	store, err := open(cmd.Context(), at)
 	if err != nil {
-		return nil, nil, inUse(err, url, true)
+		return nil, nil, inUse(err, at.URL, true)
 	}
 	l.closers = append(l.closers, store)
 	if cfg.Archives() && !src.look {

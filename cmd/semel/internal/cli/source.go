@@ -2,9 +2,13 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
+	"net/netip"
 	"os"
 	"strings"
 
@@ -12,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/server/config"
 )
 
 // recordSource says where the records are.
@@ -78,6 +83,45 @@ func (src *recordSource) reach(cmd *cobra.Command, local func() (io.Closer, erro
 	return "", "", err
 }
 
+// settings is the configuration of the store that the flags name, which has to be there and
+// can be opened by more than one process.
+func (src *recordSource) settings(cmd *cobra.Command) (*config.Config, error) {
+	cfg, _, err := loadConfig(cmd, src.config)
+	if err != nil {
+		return nil, reportConfig(cmd, err)
+	}
+	if src.store != "" {
+		cfg.Store.URL = src.store
+	}
+	if url := cfg.Store.URL; url == "memory:" || url == "pebble:" {
+		return nil, usage("the store is %q, which nobody else can open; ask its service with --url", url)
+	}
+	return cfg, mustExist(cfg.Store.URL)
+}
+
+// nearby is the service that runs with the configuration that the flags name: where the one
+// that has its store open listens for operators, or else where it would.
+func (src *recordSource) nearby(cmd *cobra.Command) (at string, err error) {
+	cfg, _, err := loadConfig(cmd, src.config)
+	if err != nil {
+		return "", reportConfig(cmd, err)
+	}
+	if dir, embedded := strings.CutPrefix(cmp.Or(src.store, cfg.Store.URL), "pebble:"); embedded {
+		if url, alive := noted(dir); alive {
+			return url, nil
+		}
+	}
+	host, port, err := net.SplitHostPort(cfg.Admin.Address)
+	if ip, perr := netip.ParseAddr(host); host == "" || perr == nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	scheme := "http"
+	if cfg.Admin.TLS.Cert != "" {
+		scheme = "https"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port), err
+}
+
 // where is the service that is asked, with the file of the token for it. It is empty for a
 // store.
 func (src *recordSource) where() (at, tokenFile string, err error) {
@@ -114,4 +158,33 @@ func (src *recordSource) ask(at, tokenFile string) (*client.Client, error) {
 	}
 	src.service = at
 	return c, nil
+}
+
+// maxPlain bounds an answer that isn't one of the API, in bytes.
+const maxPlain = 64 << 10
+
+// sendPlain sends a request without a body to an endpoint that isn't one of the API, and
+// returns the text that it answers.
+func sendPlain(ctx context.Context, method, at, path, tokenFile string) (resp *http.Response, text []byte, err error) {
+	token := os.Getenv("SEMEL_TOKEN")
+	if tokenFile != "" {
+		secret, err := os.ReadFile(tokenFile)
+		if err != nil {
+			return nil, nil, err
+		}
+		token = strings.TrimSpace(string(secret))
+	}
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(at, "/")+path, nil)
+	if err != nil {
+		return nil, nil, usage("--url: %w", err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	if resp, err = http.DefaultClient.Do(r); err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	text, err = io.ReadAll(io.LimitReader(resp.Body, maxPlain))
+	return resp, text, err
 }

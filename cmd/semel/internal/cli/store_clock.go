@@ -6,18 +6,17 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/server"
 )
 
 func newStoreAcceptClock() *cobra.Command {
-	var flags configFlags
-	var url, tokenFile string
+	var src recordSource
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "accept-clock",
@@ -29,69 +28,54 @@ at most an hour. Until then nothing expires, and readiness and log say so. Nothi
 has to be done about it; this ends the wait. Look at the clock first: what expires
 is purged, and its calls can run again.
 
-A store on a server is told directly, and all its services follow within seconds. A
-directory that a service has open is told by that service, at the --url of its admin
-listener; the caller must be an admin there.`,
-		Example: `  semel store accept-clock --store postgres://semel@db/semel --yes
+A store on a server is told directly, with --store or --config, and all its services
+follow within seconds. A directory that a service has open is told by that service,
+which is found as 'semel records' finds it; the caller must be an admin there.`,
+		Example: `  semel store accept-clock --yes
+  semel store accept-clock --store postgres://semel@db/semel --yes
   semel store accept-clock --url http://127.0.0.1:8481 --yes`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case !yes:
+			if !yes {
 				return usage("this lets records expire: look at the clock first, then say --yes")
-			case url == "" && tokenFile != "":
-				return usage("--token-file needs --url")
-			case url != "":
-				return acceptAt(cmd, url, tokenFile)
 			}
-			_, st, _, err := openStore(cmd, &flags, server.OpenStore)
-			if err != nil {
-				return err
+			var store semel.Store
+			at, tokenFile, err := src.reach(cmd, func() (io.Closer, error) {
+				cfg, err := src.settings(cmd)
+				if err != nil {
+					return nil, err
+				}
+				local := cfg.Store
+				local.Profile, local.Migrate = "standard", false
+				store, err = server.OpenStore(cmd.Context(), local)
+				return store, inUse(err, local.URL, true)
+			})
+			switch {
+			case err != nil:
+				return exitWith(err)
+			case at != "":
+				return acceptAt(cmd, at, tokenFile)
 			}
-			if k := st.Extras().Clock; k == nil {
+			if k := store.Extras().Clock; k == nil {
 				err = errors.New("the store has no clock that leaps")
 			} else if state, aerr := k.AcceptClock(cmd.Context()); aerr != nil {
 				err = aerr
 			} else {
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), server.AcceptedClock(state))
 			}
-			return errors.Join(err, st.Close())
+			return errors.Join(err, store.Close())
 		},
 	}
-	flags.add(cmd)
-	cmd.Flags().StringVar(&url, "url", "", "`URL` of the admin listener of a service")
-	cmd.Flags().StringVar(&tokenFile, "token-file", "", "`file` with the token for it, instead of $SEMEL_TOKEN")
+	src.add(cmd.Flags())
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
-	cmd.MarkFlagsMutuallyExclusive("url", "store")
-	cmd.MarkFlagsMutuallyExclusive("url", "config")
 	return cmd
 }
 
 // acceptAt tells a running service to accept the clock of its store.
-func acceptAt(cmd *cobra.Command, url, tokenFile string) error {
-	token := os.Getenv("SEMEL_TOKEN")
-	if tokenFile != "" {
-		text, err := os.ReadFile(tokenFile)
-		if err != nil {
-			return err
-		}
-		token = strings.TrimSpace(string(text))
-	}
+func acceptAt(cmd *cobra.Command, at, tokenFile string) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(url, "/")+"/v1/accept-clock", nil)
-	if err != nil {
-		return usage("--url: %w", err)
-	}
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+	resp, text, err := sendPlain(ctx, http.MethodPost, at, "/v1/accept-clock", tokenFile)
 	if err != nil {
 		return err
 	}
