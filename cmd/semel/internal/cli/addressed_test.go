@@ -113,7 +113,7 @@ func TestWhereAServiceIsFound(t *testing.T) {
 func TestConfigExplainTakesAFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "n1.yaml", goodConfig)
-	for _, args := range [][]string{{"n1.yaml", "store.url"}, {"--file", "n1.yaml", "store.url"}} {
+	for _, args := range [][]string{{"n1.yaml", "store.url"}, {"--config", "n1.yaml", "store.url"}} {
 		code, out, errs := semelWith(t, "", append([]string{"config", "explain"}, args...)...)
 		if code != ExitOK || !strings.Contains(out, "n1.yaml:1:14") {
 			t.Errorf("%q: exit %d, %s%s", args, code, out, errs)
@@ -122,7 +122,7 @@ func TestConfigExplainTakesAFile(t *testing.T) {
 	if code, out, errs := semelWith(t, "", "config", "explain", "n1.yaml"); code != ExitOK || !strings.Contains(out, "listen.address") {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
-	for _, args := range [][]string{{"n1.yaml", "store", "listen"}, {"--file", "n1.yaml", "n1.yaml"}, {"n2.yaml"}} {
+	for _, args := range [][]string{{"n1.yaml", "store", "listen"}, {"--config", "n1.yaml", "n1.yaml"}, {"n2.yaml"}} {
 		if code, _, _ := semelWith(t, "", append([]string{"config", "explain"}, args...)...); code != ExitUsage {
 			t.Errorf("%q: exit %d", args, code)
 		}

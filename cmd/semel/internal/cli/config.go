@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -17,7 +18,7 @@ func configCommand() *cobra.Command {
 		Use:   "config",
 		Short: "Check, print and explain the configuration of the service",
 		Example: `  semel config validate semel.yaml
-  semel config explain --file semel.yaml routes`,
+  semel config explain --config semel.yaml routes`,
 	}
 	cmd.AddCommand(newConfigValidate(), newConfigPrint(), newConfigExplain(), newConfigSchema())
 	return cmd
@@ -31,18 +32,12 @@ service runs with when it has none.`
 // loadConfig reads a configuration the way the service does.
 func loadConfig(cmd *cobra.Command, file string) (*config.Config, *config.Origins, error) {
 	src := config.Source{Path: file}
-	switch file {
-	case "":
-	case "-":
+	if file == "-" {
 		data, err := readAll(cmd, file)
 		if err != nil {
 			return nil, nil, err
 		}
 		src.Path, src.Data = inputName(file), append([]byte{}, data...)
-	default:
-		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
-			return nil, nil, usage("there is no file %s", file)
-		}
 	}
 	return loadSource(cmd, src)
 }
@@ -70,6 +65,9 @@ func loadSource(cmd *cobra.Command, src config.Source) (*config.Config, *config.
 	for _, stray := range config.Strays(os.Environ()) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "semel: the variable", stray)
 	}
+	if _, err := os.Stat(src.Path); src.Path != "" && src.Data == nil && errors.Is(err, os.ErrNotExist) {
+		return nil, nil, usage("there is no file %s", src.Path)
+	}
 	src.Env = os.LookupEnv
 	return config.Load(src)
 }
@@ -89,6 +87,21 @@ func oneFile(cmd *cobra.Command, args []string) error {
 		return usage("unexpected argument %q for %q", args[1], cmd.CommandPath())
 	}
 	return nil
+}
+
+// configFlag adds --config, as other commands have it, to one about a configuration.
+func configFlag(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVar(file, "config", "", "`file` of the service's configuration; - is standard input")
+}
+
+// oneConfig reads the file of a configuration from the arguments, unless --config has it.
+func oneConfig(file *string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 && *file != "" {
+			return usage("%s and --config %s are two files: name one", args[0], *file)
+		}
+		return oneFile(cmd, args)
+	}
 }
 
 // isConfigFile reports whether an argument is the name of a file: no setting is called so.
@@ -114,6 +127,7 @@ type checkedConfig struct {
 
 func newConfigValidate() *cobra.Command {
 	var asJSON bool
+	var file string
 	cmd := &cobra.Command{
 		Use:   "validate [FILE]",
 		Short: "Check a configuration and report every mistake at once",
@@ -136,9 +150,9 @@ with message, and file, line, column, from, path, suggestion and source where
 they apply.`,
 		Example: `  semel config validate semel.yaml
   semel config validate --json - < semel.yaml`,
-		Args: oneFile,
+		Args: oneConfig(&file),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := checkConfig(cmd, first(args))
+			c, err := checkConfig(cmd, cmp.Or(file, first(args)))
 			errs, wrong := errors.AsType[config.Errors](err)
 			if err != nil && !wrong {
 				return err
@@ -169,12 +183,14 @@ they apply.`,
 			return err
 		},
 	}
+	configFlag(cmd, &file)
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
 func newConfigPrint() *cobra.Command {
 	var asJSON bool
+	var file string
 	cmd := &cobra.Command{
 		Use:   "print [FILE]",
 		Short: "Print the whole configuration, with what the file leaves out",
@@ -187,9 +203,9 @@ a file again, except that digests of tokens are cut short and passwords left out
 The JSON has the names of the YAML; durations and sizes are text.`,
 		Example: `  semel config print
   semel config print --json semel.yaml`,
-		Args: oneFile,
+		Args: oneConfig(&file),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, _, err := loadConfig(cmd, first(args))
+			c, _, err := loadConfig(cmd, cmp.Or(file, first(args)))
 			if err != nil {
 				return reportConfig(cmd, err)
 			}
@@ -199,6 +215,7 @@ The JSON has the names of the YAML; durations and sizes are text.`,
 			return config.Print(cmd.OutOrStdout(), c)
 		},
 	}
+	configFlag(cmd, &file)
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -212,7 +229,7 @@ func newConfigExplain() *cobra.Command {
 		Long: `Say what settings are for and where their values come from: a variable of the
 environment, a line of the file or the default. PATH is a setting or a section,
 such as store.url, limits or routes[0]; routes[].mode explains the setting of any
-route. FILE, which ends in .yaml or .yml, is the same as --file. Secrets are not
+route. FILE, which ends in .yaml or .yml, is the same as --config. Secrets are not
 shown.
 
 With --request it says instead which part handles a request that was captured: which
@@ -228,11 +245,11 @@ door, and setting, operation, upstream, guarded, key, webhook, activitypub and
 forrst where they apply.`,
 		Example: `  semel config explain store
   semel config explain semel.yaml 'routes[0]'
-  semel config explain --file semel.yaml --request delivery.http`,
+  semel config explain --config semel.yaml --request delivery.http`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && isConfigFile(args[0]) {
 				if file != "" {
-					return usage("%s and --file %s are two files: name one", args[0], file)
+					return usage("%s and --config %s are two files: name one", args[0], file)
 				}
 				args = args[1:]
 			}
@@ -262,7 +279,7 @@ forrst where they apply.`,
 			return config.Explain(cmd.OutOrStdout(), c, origins, first(args))
 		},
 	}
-	cmd.Flags().StringVar(&file, "file", "", "configuration `file`; - is standard input")
+	configFlag(cmd, &file)
 	cmd.Flags().StringVar(&request, "request", "", "`file` of a captured request; - is standard input")
 	jsonFlag(cmd, &asJSON)
 	return cmd

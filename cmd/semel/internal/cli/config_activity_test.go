@@ -71,12 +71,12 @@ activitypub:
 		{"an id of another server", captured(t, "/actors/alice/inbox", httpsig.FormCavage, strings.Replace(body, "there.example/a", "else.example/a", 1)), strings.ReplaceAll(head, "there.example/a", "else.example/a") +
 			"digest     ...\nsignature  cavage, right if the key is: keys are not fetched here\nkey id     https://there.example/users/bob#main-key\nrefused    with status 422: the id of the activity is that of another server than its actor's\n"},
 	} {
-		code, out, errs := semelWith(t, test.request, "config", "explain", "--file", file, "--request", "-")
+		code, out, errs := semelWith(t, test.request, "config", "explain", "--config", file, "--request", "-")
 		if code != ExitOK || errs != "" || !likely(out, test.want) {
 			t.Errorf("%s: exit %d, %s\n%s\nwant:\n%s", test.name, code, errs, out, test.want)
 		}
 	}
-	code, out, _ := semelWith(t, captured(t, "/inbox", httpsig.FormCavage, body), "config", "explain", "--file", file, "--request", "-", "--json")
+	code, out, _ := semelWith(t, captured(t, "/inbox", httpsig.FormCavage, body), "config", "explain", "--config", file, "--request", "-", "--json")
 	if code != ExitOK || !strings.Contains(out, `"signature": "cavage"`) || !strings.Contains(out, `"signature_needed": true`) || !strings.Contains(out, `"unproved": true`) {
 		t.Errorf("exit %d, %s", code, out)
 	}

@@ -131,7 +131,7 @@ func TestConfigPrint(t *testing.T) {
 func TestConfigExplain(t *testing.T) {
 	t.Run("it says where values come from", func(t *testing.T) {
 		t.Setenv("SEMEL_STORE_PROFILE", "standard")
-		code, out, errs := semelWith(t, goodConfig, "config", "explain", "--file", "-", "store")
+		code, out, errs := semelWith(t, goodConfig, "config", "explain", "--config", "-", "store")
 		if code != ExitOK || errs != "" {
 			t.Fatalf("exit %d, %q", code, errs)
 		}

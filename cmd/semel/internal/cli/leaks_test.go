@@ -18,15 +18,7 @@ func TestNothingPrintsSecrets(t *testing.T) {
 		{"config", "validate"}, {"config", "print"}, {"config", "print", "--json"}, {"config", "explain"}, {"config", "explain", "--json"},
 		{"store", "status"}, {"serve", "--listen", "127.0.0.1:1"}, {"migrate", "status"}, {"records", "list"},
 	}
-	from := func(command []string, file string) []string {
-		switch command[1] {
-		case "validate", "print":
-			return append(slices.Clone(command), file)
-		case "explain":
-			return append(slices.Clone(command), "--file", file)
-		}
-		return append(slices.Clone(command), "--config", file)
-	}
+	from := func(command []string, file string) []string { return append(slices.Clone(command), "--config", file) }
 	for _, url := range []string{
 		"u:hunter2@h", "hunter2", "hunter2 x", "memory:hunter2", "hunter2:", "postgres:u:hunter2@h/db", "postgres://u:hunter2 x@h/db", "postgres://u:hunter2@h:port/db",
 		"postgres://u:hunter2@/db", "postgres//u:hunter2@h/db", "redis://:hunter2@h:1/x y", "mysql://u:hunter2@h/db", "postgres://u:%zzhunter2@h/db", "://hunter2",

@@ -65,8 +65,10 @@ func newRoot() *cobra.Command {
 		Short: "Exactly-once effects over at-least-once delivery",
 		Long: `Semel gives exactly-once effects over at-least-once delivery.
 
-Exit codes: 0 done, 1 a check failed or the work could not be done, 2 usage;
-of 'semel records' and 'semel why' also 3 not found, 4 not in that state, 5 unavailable.`,
+Exit codes: 0 done, 1 a check failed or the work could not be done, 2 usage; where calls
+or messages are looked for or changed also 3 not found, 4 not in that state, and where a
+service or a store is used 5 in use, out of reach, or unknown. 'semel explain CODE' says
+what they mean, and every code that an answer or a log has.`,
 		Example: `  semel demo                                see what a retry does with and without a guard
   semel key lint 'payment:{order_id}:{now}'`,
 		SilenceErrors: true,

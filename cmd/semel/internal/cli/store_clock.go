@@ -77,7 +77,7 @@ func acceptAt(cmd *cobra.Command, at, tokenFile string) error {
 	defer cancel()
 	resp, text, err := sendPlain(ctx, http.MethodPost, at, "/v1/accept-clock", tokenFile)
 	if err != nil {
-		return err
+		return &exitError{ExitUnavailable, err}
 	}
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("the service refuses (%s): %s", resp.Status, strings.TrimSpace(string(text)))

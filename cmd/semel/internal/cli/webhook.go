@@ -80,14 +80,14 @@ is tried: a line end that was added, JSON that was written anew, a secret in
 another form. Secrets and right signatures are never printed.
 
 FILE has the request as it came: its first line, its header, an empty line, and
-the body without a byte changed; - is standard input, and the default. With --file
+the body without a byte changed; - is standard input, and the default. With --config
 the path of the request selects one of the webhooks of a configuration.
 
 The JSON has valid and source; events, each with key, bytes, and scope, type and
 payment where there are any; or code, problem and hints; and unsigned, what the
 signature doesn't cover of an identity. The exit code is 1 if it is refused.`,
 		Example: `  semel webhook verify --source github --secret-file github.secret delivery.http
-  semel webhook verify --file semel.yaml --at 2026-01-02T03:04:05Z delivery.http`,
+  semel webhook verify --config semel.yaml --at 2026-01-02T03:04:05Z delivery.http`,
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			now, err := atTime(at)
@@ -104,14 +104,14 @@ signature doesn't cover of an identity. The exit code is 1 if it is refused.`,
 			}
 			if file != "" {
 				if w.Source != "" || len(w.SecretFiles) > 0 || w.URL != "" {
-					return usage("--file says what --source, --secret-file and --url say: give one or the other")
+					return usage("--config says what --source, --secret-file and --url say: give one or the other")
 				}
 				if err := configured(cmd, file, captured.Target, &w); err != nil {
 					return err
 				}
 			}
 			if w.Source == "" || len(w.SecretFiles) == 0 {
-				return usage("give --source and --secret-file, or --file")
+				return usage("give --source and --secret-file, or --config")
 			}
 			opts, err := w.Verifier()
 			if err != nil {
@@ -125,7 +125,7 @@ signature doesn't cover of an identity. The exit code is 1 if it is refused.`,
 			return reportWebhook(cmd, asJSON, verified(opts.Source, v.Diagnose(&captured.Delivery, opts.Secrets)))
 		},
 	}
-	cmd.Flags().StringVar(&file, "file", "", "configuration `file` whose webhook receives the request")
+	cmd.Flags().StringVar(&file, "config", "", "`file` of the service's configuration, whose webhook receives the request")
 	cmd.Flags().StringVar(&w.Source, "source", "", "`name` of a source that is built in, or the file of another")
 	cmd.Flags().StringArrayVar(&w.SecretFiles, "secret-file", nil, "`file` with the secret; twice during a rotation")
 	cmd.Flags().StringVar(&w.URL, "url", "", "address that the sender posts to, if it signs that")

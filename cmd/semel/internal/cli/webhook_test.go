@@ -68,11 +68,11 @@ func TestWebhookVerify(t *testing.T) {
 	})
 	t.Run("a configuration says which webhook takes it", func(t *testing.T) {
 		file := inFile(t, "semel.yaml", "auth: {default_tenant: a}\nwebhooks: [{path: /hooks/shopify, source: shopify, secret_files: ['"+shop+"'], upstream: 'http://127.0.0.1:1'}]\n")
-		code, out, errs := semelWith(t, "", "webhook", "verify", "--file", file, capturedFile("shopify"))
+		code, out, errs := semelWith(t, "", "webhook", "verify", "--config", file, capturedFile("shopify"))
 		if code != ExitOK || !strings.Contains(out, "valid      shopify") {
 			t.Errorf("exit %d, %s%s", code, out, errs)
 		}
-		code, _, errs = semelWith(t, "", "webhook", "verify", "--file", file, capturedFile("stripe"))
+		code, _, errs = semelWith(t, "", "webhook", "verify", "--config", file, capturedFile("stripe"))
 		if code != ExitUsage || !strings.Contains(errs, "no webhook of "+file+" has the path /hooks/stripe: they have /hooks/shopify") {
 			t.Errorf("exit %d, %s", code, errs)
 		}
@@ -82,7 +82,7 @@ func TestWebhookVerify(t *testing.T) {
 			"give --source and --secret-file": {capturedFile("shopify")},
 			"did you mean shopify":            {"--source", "shopfy", "--secret-file", shop, capturedFile("shopify")},
 			"not a time":                      {"--source", "shopify", "--secret-file", shop, "--at", "noon", capturedFile("shopify")},
-			"give one or the other":           {"--file", "x.yaml", "--source", "shopify", capturedFile("shopify")},
+			"give one or the other":           {"--config", "x.yaml", "--source", "shopify", capturedFile("shopify")},
 			"no empty line":                   {"--source", "shopify", "--secret-file", shop, shop},
 		} {
 			if code, _, errs := semelWith(t, "", append([]string{"webhook", "verify"}, args...)...); code == ExitOK || !strings.Contains(errs, want) {
@@ -117,7 +117,7 @@ webhooks: [{path: /hooks/shopify, source: shopify, secret_files: ['`+shop+`'], u
 `)
 	explain := func(request string, more ...string) string {
 		t.Helper()
-		code, out, errs := semelWith(t, request, append([]string{"config", "explain", "--file", file, "--request", "-"}, more...)...)
+		code, out, errs := semelWith(t, request, append([]string{"config", "explain", "--config", file, "--request", "-"}, more...)...)
 		if code != ExitOK {
 			t.Fatalf("exit %d, %s", code, errs)
 		}
@@ -145,7 +145,7 @@ webhooks: [{path: /hooks/shopify, source: shopify, secret_files: ['`+shop+`'], u
 		}
 	}
 	wantFields(t, explain(string(captured), "--json"), "door", "setting", "operation", "upstream", "webhook")
-	if code, _, errs := semelWith(t, "", "config", "explain", "--file", file, "--request", "-", "routes"); code != ExitUsage || !strings.Contains(errs, "needs no PATH") {
+	if code, _, errs := semelWith(t, "", "config", "explain", "--config", file, "--request", "-", "routes"); code != ExitUsage || !strings.Contains(errs, "needs no PATH") {
 		t.Errorf("exit %d, %s", code, errs)
 	}
 }

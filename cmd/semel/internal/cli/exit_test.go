@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/semelhq/semel/server"
+	"github.com/semelhq/semel/server/config"
+)
+
+// leaves are the commands that do something.
+func leaves(cmd *cobra.Command) (all []*cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		if sub.HasSubCommands() {
+			all = append(all, leaves(sub)...)
+		} else {
+			all = append(all, sub)
+		}
+	}
+	return all
+}
+
+// has reports whether a command takes a flag.
+func has(cmd *cobra.Command, flag string) bool {
+	return cmd.Flags().Lookup(flag) != nil || cmd.InheritedFlags().Lookup(flag) != nil
+}
+
+// enough are arguments for commands that need some, beside those of commands that ask.
+var enough = map[string][]string{
+	"semel store new-epoch":  {"--yes"},
+	"semel webhook verify":   {"delivery.http"},
+	"semel config explain":   {"store"},
+	"semel store audit":      {"--keys", "none.key"},
+	"semel evidence verify":  {"--keys", "evidence.pub"},
+	"semel records settle":   {"order-1", "--outcome", "completed", "--reason", "r", "--yes"},
+	"semel messages discard": {"msg_none", "--reason", "r", "--yes"},
+}
+
+// TestExitCodes: what a command line is answered with is the same for all commands, and told
+// once.
+func TestExitCodes(t *testing.T) {
+	t.Setenv("SEMEL_URL", "")
+	t.Chdir(t.TempDir())
+	_, public, _ := semelWith(t, "", "evidence", "keygen", "--origin", "example.com/log", "--out", "evidence.key")
+	write(t, "evidence.pub", public)
+	write(t, "broken.yaml", "store: {url: 'pebble:x'}\nroutes: 7\n")
+	write(t, "delivery.http", "POST / HTTP/1.1\r\n\r\n")
+	st, err := server.OpenStore(t.Context(), config.Store{URL: "pebble:used"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	taken, err := net.Listen("tcp", "127.0.0.1:0") // nobody answers there when it is closed
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := "http://" + taken.Addr().String()
+	taken.Close()
+
+	never := []string{"semel serve", "semel demo", "semel proxy", "semel demo-provider", "semel man"} // run on, or write
+	for _, c := range []struct {
+		name  string
+		flags []string // the first is one that the command needs to have
+		code  int
+		want  string
+		other map[string]int
+	}{
+		{"a flag that there is not", []string{"--no-such-flag"}, ExitUsage, "unknown flag: --no-such-flag", nil},
+		{"a service that nobody runs", []string{"--url", nobody}, ExitUnavailable, "", map[string]int{"semel healthcheck": ExitCheck, "semel webhook verify": -1, "semel context add": -1}},
+		{"a directory without a store", []string{"--store", "pebble:none"}, ExitCheck, "there is no store in none", map[string]int{
+			"semel healthcheck": -1, "semel migrate up": -1, "semel migrate status": -1,
+		}},
+		{"a store in use", []string{"--store", "pebble:used"}, ExitUnavailable, "used is in use: stop the service", map[string]int{
+			"semel healthcheck": -1, "semel migrate up": -1, "semel migrate status": -1,
+		}},
+		{"a configuration with a mistake", []string{"--config", "broken.yaml"}, ExitCheck, "broken.yaml:2:", nil},
+		{"a configuration that there is not", []string{"--config", "none.yaml"}, ExitUsage, "there is no file none.yaml", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, cmd := range leaves(newRoot()) {
+				path := cmd.CommandPath()
+				flag := strings.TrimPrefix(c.flags[0], "--")
+				code, other := c.other[path]
+				switch {
+				case code == -1, flag != "no-such-flag" && (!has(cmd, flag) || slices.Contains(never, path) && path != "semel serve"):
+					continue
+				case path == "semel serve" && c.flags[0] == "--store":
+					continue // it makes a store, and goes on
+				case !other:
+					code = c.code
+				}
+				args := enough[path]
+				if args == nil {
+					args = asking[path].args
+				}
+				args = slices.Concat(strings.Fields(path)[1:], args, c.flags)
+				args = slices.DeleteFunc(args, func(a string) bool { return a == "PUBLIC" })
+				got, out, errs := semelWith(t, "", args...)
+				if got != code || !strings.Contains(errs, c.want) || strings.Contains(out, c.want) && c.want != "" {
+					t.Errorf("%q: exit %d instead of %d, %s%s", args, got, code, out, errs)
+				}
+				lines := strings.Split(strings.TrimSpace(errs), "\n")
+				said := slices.Clone(lines)
+				slices.Sort(said)
+				if len(slices.Compact(said)) != len(lines) || strings.Count("\n"+errs, "\nsemel: ") > 1 {
+					t.Errorf("%q says it twice: %s", args, errs)
+				}
+			}
+		})
+	}
+	if _, err := os.Stat("none"); err == nil {
+		t.Error("a command has made a store")
+	}
+}
+
+// TestOneSpellingOfConfig: the file of the service's configuration has one name.
+func TestOneSpellingOfConfig(t *testing.T) {
+	for _, cmd := range leaves(newRoot()) {
+		check := func(f *pflag.Flag) {
+			if of := strings.Contains(f.Usage, "configuration"); of != (f.Name == "config") {
+				t.Errorf("%s --%s: %s", cmd.CommandPath(), f.Name, f.Usage)
+			}
+		}
+		cmd.Flags().VisitAll(check)
+		cmd.InheritedFlags().VisitAll(check)
+	}
+}
