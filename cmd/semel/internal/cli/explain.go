@@ -17,15 +17,18 @@ import (
 func newExplain() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "explain [CODE|STATUS|TYPE]",
+		Use:   "explain [CODE|STATUS|EXIT|TYPE]",
 		Short: "Say what a code means and what to do about it",
-		Long: `Say what a code means and what to do about it. Codes are in the answers of the
-service, in its logs and in errors of the library. The type of a problem document names
+		Long: `Say what a code means and what to do about it: one in an answer of the service, of
+whichever door, in its logs, in an error of the library or of a parked message, a
+decision, a limit, or the exit code of a command. The type of a problem document names
 its code, too. A status lists the codes that have it, and nothing lists all.
 
-The JSON has code, status, title, meaning and action; without a code it is a list.`,
+The JSON has code, status (of HTTP; 0 if it has none), title, meaning and action;
+without a code it is a list.`,
 		Example: `  semel explain conflict
   semel explain 409
+  semel explain 5
   semel explain https://api.example.com/semel/problems/held --json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -46,25 +49,24 @@ The JSON has code, status, title, meaning and action; without a code it is a lis
 				if asJSON {
 					return printJSON(out, explained())
 				}
-				for _, p := range explained() {
-					fmt.Fprintf(out, "%-26s %d  %s\n", p.Code, p.Status, p.Title)
-				}
-				return nil
+				return listCodes(out, explained())
 			}
-			if status, err := strconv.Atoi(args[0]); err == nil {
+			word := strings.TrimSpace(args[0]) // Run puts a space in front of a minus
+			if status, err := strconv.Atoi(word); err == nil && status >= 100 {
 				return explainStatus(out, status, asJSON)
 			}
-			// The type of a problem document ends in its code.
-			all := explained()
-			i := slices.IndexFunc(all, func(p door.Meaning) bool { return string(p.Code) == path.Base(args[0]) })
-			if i < 0 {
-				return usage("there is no code %q%s", args[0], nearCode(args[0]))
+			info, ok := meaningOf(word)
+			if !ok {
+				return usage("there is no code %q%s", word, nearCode(word))
 			}
-			info := all[i]
 			if asJSON {
 				return printJSON(out, info)
 			}
-			_, err := fmt.Fprintf(out, "%s (%s, status %d)\n\n%s\n\nWhat to do: %s\n", info.Title, info.Code, info.Status, info.Meaning, info.HTTPAction())
+			status := ""
+			if info.Status != 0 {
+				status = fmt.Sprintf(", status %d", info.Status)
+			}
+			_, err := fmt.Fprintf(out, "%s (%s%s)\n\n%s\n\nWhat to do: %s\n", info.Title, info.Code, status, info.Meaning, info.HTTPAction())
 			return err
 		},
 	}
@@ -81,10 +83,37 @@ func explainStatus(out io.Writer, status int, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, found)
 	}
-	for _, p := range found {
-		fmt.Fprintf(out, "%-26s %d  %s\n", p.Code, p.Status, p.Title)
+	return listCodes(out, found)
+}
+
+// listCodes is a table of codes.
+func listCodes(out io.Writer, list []door.Meaning) error {
+	for _, p := range list {
+		status := "-"
+		if p.Status != 0 {
+			status = strconv.Itoa(p.Status)
+		}
+		if _, err := fmt.Fprintf(out, "%-26s %-3s  %s\n", p.Code, status, p.Title); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// meaningOf finds what a word means: a code in the spelling of its door, or as A2A writes it,
+// in capitals; the type of a problem document, which ends in its code; an exit code.
+func meaningOf(word string) (m door.Meaning, ok bool) {
+	if n, err := strconv.Atoi(word); err == nil && n >= 0 {
+		word = "exit_" + word
+	}
+	word = path.Base(word)
+	all := explained()
+	for _, spelling := range []string{word, strings.ToLower(word)} {
+		if i := slices.IndexFunc(all, func(p door.Meaning) bool { return string(p.Code) == spelling }); i >= 0 {
+			return all[i], true
+		}
+	}
+	return m, false
 }
 
 // nearCode suggests the code that was meant.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
@@ -11,31 +12,34 @@ import (
 	"github.com/semelhq/semel/protocol/webhook"
 )
 
-// explained are the codes of all doors, those of the service's own API first.
-func explained() []door.Meaning { return append(door.Meanings(), ofDoors...) }
+// explained are the codes of all doors, those of the service's own API first, and what else
+// has a short name in answers, logs and commands.
+func explained() []door.Meaning {
+	return slices.Concat(door.Meanings(), ofDoors, ofForrst, ofInboxes, ofJSONRPC, ofDecisions, ofExits)
+}
 
 // ofDoors explains the words of other doors: what webhooks are refused with, and the words
 // that the specifications of commands and of Forrst have for what the API calls otherwise.
 var ofDoors = []door.Meaning{
-	{Code: semel.Code(webhook.CodeSignatureMissing), Status: http.StatusUnauthorized, Title: "Webhook: not signed",
+	{Code: semel.Code(webhook.CodeSignatureMissing), Status: http.StatusUnauthorized, Title: "Signature missing",
 		Meaning: "The delivery has no signature where its sender puts one. Nothing was accepted.",
 		Action:  "Check that the sender signs, and that the webhook's source is the sender's. 'semel webhook verify' says what is missing in a captured delivery."},
-	{Code: semel.Code(webhook.CodeSignatureMalformed), Status: http.StatusUnauthorized, Title: "Webhook: signature malformed",
+	{Code: semel.Code(webhook.CodeSignatureMalformed), Status: http.StatusUnauthorized, Title: "Signature malformed",
 		Meaning: "The signature can't be read: it has another form than the sender's. Nothing was accepted.",
 		Action:  "Check that the webhook's source is the sender's, and that no proxy changes headers."},
-	{Code: semel.Code(webhook.CodeSignatureWrong), Status: http.StatusUnauthorized, Title: "Webhook: signature wrong",
-		Meaning: "No secret of the webhook makes this signature of this body. Nothing was accepted.",
-		Action:  "Check the secret, and that nothing in front changes the body. While a secret is being replaced, list both in secret_files."},
+	{Code: semel.Code(webhook.CodeSignatureWrong), Status: http.StatusUnauthorized, Title: "Signature wrong",
+		Meaning: "No secret of the webhook, or not the key of the sender of an activity, makes this signature of this body. Nothing was accepted.",
+		Action:  "Check the secret, and that nothing in front changes the body or the Host. While a secret is being replaced, list both in secret_files."},
 	{Code: semel.Code(webhook.CodeTimestampMalformed), Status: http.StatusUnauthorized, Title: "Webhook: timestamp malformed",
 		Meaning: "The time at which the delivery was signed can't be read. Nothing was accepted.",
 		Action:  "Check that the webhook's source is the sender's."},
 	{Code: semel.Code(webhook.CodeTooOld), Status: http.StatusUnauthorized, Title: "Signed or sent too long ago",
-		Meaning: "A webhook was signed longer ago than its source allows, so it may be a repetition by somebody else; nothing was accepted. Of a parked message it says that the message waited longer than its destination's max_age.",
+		Meaning: "A webhook or an activity was signed longer ago than is allowed, so it may be a repetition by somebody else; nothing was accepted. Of a parked message it says that the message waited longer than its destination's max_age.",
 		Action:  "Check the clocks of both sides. Replay a parked message with 'semel messages replay' if it still matters."},
-	{Code: semel.Code(webhook.CodeTooNew), Status: http.StatusUnauthorized, Title: "Webhook: signed in the future",
+	{Code: semel.Code(webhook.CodeTooNew), Status: http.StatusUnauthorized, Title: "Signed in the future",
 		Meaning: "The delivery was signed later than it came. Nothing was accepted.",
 		Action:  "Check the clocks of both sides."},
-	{Code: semel.Code(webhook.CodeUnreadable), Status: http.StatusBadRequest, Title: "Webhook: unreadable",
+	{Code: semel.Code(webhook.CodeUnreadable), Status: http.StatusBadRequest, Title: "Delivery unreadable",
 		Meaning: "The delivery is signed, but it isn't what its source sends: no JSON, for example. Nothing was accepted.",
 		Action:  "Check that the webhook's source is the sender's."},
 	{Code: semel.Code(webhook.CodeTransition), Status: http.StatusOK, Title: "Webhook: impossible step of a payment",

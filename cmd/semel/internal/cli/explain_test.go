@@ -1,13 +1,18 @@
 package cli
 
 import (
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/semelhq/semel"
 )
 
 func TestExplain(t *testing.T) {
@@ -24,26 +29,70 @@ func TestExplain(t *testing.T) {
 			t.Errorf("exit %d, %s", code, out)
 		}
 	})
-	t.Run("the words of all doors are", func(t *testing.T) {
-		const root = "../../../../"
-		for _, from := range []struct{ file, constant string }{
-			{"protocol/webhook/verify.go", `Code *= "(\w+)"`}, {"protocol/webhook/payment.go", `Code *= "(\w+)"`},
-			{"protocol/ids/errors.go", `Reason *= "(\w+)"`}, {"protocol/ids/respond.go", `Reason\w+ *= "(\w+)"`},
-			{"protocol/forrst/code.go", `Code = "(IDEMPOTENCY_\w+)"`}, {"evidence/artifact.go", `TypeRejected Type = "([a-z.]+)"`},
-		} {
-			source, err := os.ReadFile(root + from.file)
-			if err != nil {
-				t.Fatal(err)
+	t.Run("whatever has the type of a code anywhere is", func(t *testing.T) {
+		explains := func(word, where string) {
+			if code, _, errs := semelWith(t, "", "explain", word); code != ExitOK {
+				t.Errorf("%s: exit %d, %s", where, code, errs)
 			}
-			words := regexp.MustCompile(from.constant).FindAllSubmatch(source, -1)
-			if len(words) == 0 {
-				t.Errorf("%s has none", from.file)
+		}
+		for _, c := range semel.Codes() {
+			explains(string(c), "the engine")
+		}
+		for _, d := range semel.Decisions() {
+			explains(string(d), "the decisions")
+		}
+		for n := ExitOK; n <= ExitUnavailable; n++ {
+			explains(strconv.Itoa(n), "the exit codes")
+		}
+		declared := []*regexp.Regexp{
+			regexp.MustCompile(`(?m)^\s*(?:const )?\w+ +(?:\w+\.)?(?:Code|Reason|Limit|Decision) *= *"([\w.]+)"`), // a constant
+			regexp.MustCompile(`(?m)^\s*Reason[A-Z]\w* *= *"(\w+)"`),
+			regexp.MustCompile(`(?:Failure|Refusal)\{Code: "(\w+)"`),
+			regexp.MustCompile(`(?:Failure|details)\.(?:Code|Reason) = "(\w+)"`),
+			regexp.MustCompile(`TypeRejected Type = "([a-z.]+)"`),
+			regexp.MustCompile(`(-3[12]\d{3})\b`),
+		}
+		seen := map[string]int{}
+		const root = "../../../.."
+		err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+			name, _ := filepath.Rel(root, file)
+			if d.IsDir() && slices.Contains([]string{".git", "testdata", "examples", "bench", "internal/chaos", "store/storetest", "internal/mutate", "contrib"}, filepath.ToSlash(name)) {
+				return filepath.SkipDir
 			}
-			for _, w := range words {
-				if code, _, errs := semelWith(t, "", "explain", string(w[1])); code != ExitOK {
-					t.Errorf("%s: exit %d, %s", from.file, code, errs)
+			if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+				return err
+			}
+			source, err := os.ReadFile(file)
+			for i, pattern := range declared {
+				if i == len(declared)-1 && !strings.Contains(name, "jsonrpc") && !strings.Contains(name, "a2a") {
+					continue
+				}
+				for _, w := range pattern.FindAllSubmatch(source, -1) {
+					if string(w[1]) == "-32099" {
+						continue // the end of the range of a server's own
+					}
+					seen[filepath.ToSlash(filepath.Dir(name))]++
+					explains(string(w[1]), name)
 				}
 			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range []string{
+			".", "door", "store", "dispatch", "evidence", "protocol/webhook", "protocol/ids", "protocol/ids/whatsapp", "protocol/forrst", "protocol/inbox",
+			"protocol/activitypub/httpsig", "protocol/a2a", "internal/jsonrpc", "client",
+		} {
+			if seen[dir] == 0 {
+				t.Errorf("no code was found in %s", dir)
+			}
+		}
+	})
+	t.Run("a reason of A2A is the code in capitals", func(t *testing.T) {
+		_, want, _ := semelWith(t, "", "explain", "held")
+		if code, out, errs := semelWith(t, "", "explain", "HELD"); code != ExitOK || out != want {
+			t.Errorf("exit %d, %s%s", code, out, errs)
 		}
 	})
 	t.Run("no word is explained twice", func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,7 +32,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root := newRoot()
 	args = append([]string{}, args...) // nil would mean the arguments of the process
 	for i, arg := range args {
-		if query.Excludes(arg) {
+		if query.Excludes(arg) || isRPCCode(arg) {
 			args[i] = " " + arg // so that it isn't taken for a flag
 		}
 	}
@@ -57,6 +58,12 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return e.code
 	}
 	return ExitCheck
+}
+
+// isRPCCode reports whether an argument is the code of an error of JSON-RPC, such as -32600.
+func isRPCCode(arg string) bool {
+	n, err := strconv.Atoi(arg)
+	return err == nil && n <= -10000
 }
 
 func newRoot() *cobra.Command {
