@@ -152,9 +152,13 @@ func (d *delivery) decided() (added time.Duration) {
 		return added
 	}
 	ans, rec := &d.ans, d.ans.Record
+	var presented *Presented
+	if ans.Decision == Conflict {
+		presented = &Presented{Principal: d.call.Principal, Fingerprint: d.call.Fingerprint, Payload: d.keepable()}
+	}
 	tell(Event{
 		ID: rec.ID, Door: d.call.Door, Decision: ans.Decision, State: rec.State, Attempt: rec.Attempt, Fence: rec.Fence,
-		RetryAfter: ans.RetryAfter, Limit: ans.Limit, Waited: d.waited, Added: added, At: d.at.now.Time(),
+		RetryAfter: ans.RetryAfter, Limit: ans.Limit, Waited: d.waited, Added: added, At: d.at.now.Time(), Presented: presented,
 	})
 	return added
 }

@@ -191,9 +191,7 @@ func (d *delivery) open() (*Record, error) {
 		CreatedAt: now, UpdatedAt: now, StartedAt: now, LeaseUntil: until, NextAt: until,
 		Fence: store.NextFence(prev.Fence, now), Attributes: call.Attributes, Policy: op.promise(call),
 	}
-	if next.Origin = next.Fence; op.KeepPayload && len(call.Payload) <= op.MaxResult {
-		next.Payload = bytes.Clone(call.Payload)
-	}
+	next.Origin, next.Payload = next.Fence, bytes.Clone(d.keepable())
 	if !isNew(call, prev, now) && call.Sequence == prev.Sequence {
 		last := *prev
 		if last.State == Processing {
@@ -208,6 +206,14 @@ func (d *delivery) open() (*Record, error) {
 		next.Earlier = followedBy(last.Earlier, asEarlier(&last))
 	}
 	return next, step(next, evOpen)
+}
+
+// keepable is the delivery's payload, where its operation keeps such; nil otherwise.
+func (d *delivery) keepable() []byte {
+	if !d.op.KeepPayload || len(d.call.Payload) > d.op.MaxResult {
+		return nil
+	}
+	return d.call.Payload
 }
 
 // followedBy is a record's history with one attempt more. If it is too long, the oldest

@@ -25,7 +25,7 @@ type Events struct {
 	// recorded yet, or an upstream that failed. Door, Err, Attrs.
 	Troubled func(Event)
 	// Decided: a delivery got its decision. ID, Door, Decision, State, Attempt, Fence, At,
-	// Added; RetryAfter, Limit and Waited where there are any.
+	// Added; RetryAfter, Limit, Waited and Presented where there are any.
 	Decided func(Event)
 	// Ended: an attempt ended, or was found abandoned or held. ID, Disposition or
 	// Held, HeldReason, Door, Attempt, Fence, Took, By, Who, Reason, At; Added, if its holder
@@ -93,6 +93,8 @@ type Event struct {
 	Limit Limit
 	// Waited is how long the delivery waited for another's outcome.
 	Waited time.Duration
+	// Presented is what a delivery came with that got [Conflict]; nil for any other.
+	Presented *Presented
 
 	// Added is what the engine added to a delivery's time: until it was decided, and for an
 	// attempt that has ended, until its end was durable as well. It has neither the work
@@ -123,4 +125,15 @@ type Event struct {
 	Count int
 	// Swept is what a sweep did.
 	Swept Swept
+}
+
+// Presented is what a delivery came with whose payload isn't that of its call.
+type Presented struct {
+	// Principal is who sent it.
+	Principal string
+	// Fingerprint is that of its payload.
+	Fingerprint Fingerprint
+	// Payload is [Call].Payload, where Operation.KeepPayload and Operation.MaxResult allow
+	// that it's kept; nil otherwise. It belongs to the door: copy what you keep.
+	Payload []byte
 }

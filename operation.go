@@ -191,7 +191,8 @@ type Operation struct {
 	MaxResult int
 	// KeepPayload keeps what each new call was asked for, [Call].Payload, as long as its
 	// record, for people who look at the store. It is for payloads without secrets. One
-	// that is longer than MaxResult isn't kept.
+	// that is longer than MaxResult isn't kept. Observers get those that were refused as a
+	// conflict, too: see [Presented].
 	KeepPayload bool
 	// Archive keeps expired records until Options.Archive has taken them
 	// (MAP-EXP.3). Without one they stay in the store. Financial implies it.

@@ -1,0 +1,217 @@
+// Package conflicts keeps which keys came again with another payload, with another
+// credential or through another door, over all nodes of a store and across restarts. Like
+// counts, they are gathered in memory and written behind, so no delivery waits for them.
+//
+// The list is in a few cells that all nodes share. What the refused deliveries asked for is
+// beside it, in a cell for each record, and is read when somebody wants to compare.
+package conflicts
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel"
+)
+
+const (
+	// Pause is how long refusals are gathered before they are written. A process that is
+	// killed loses those of its last pause.
+	Pause = 5 * time.Second
+	// KeptFor is how long a key stays in the list after its last conflict.
+	KeptFor = 7 * 24 * time.Hour
+	// MaxPayload is the largest payload that is kept of a refused delivery, in bytes.
+	MaxPayload = 64 << 10
+	// MaxPresented is how many different payloads are kept of the refused deliveries of a
+	// record, the newest ones.
+	MaxPresented = 4
+)
+
+// Bounds of what isn't written yet. While there is more, refusals of further records aren't
+// noted, and payloads aren't kept.
+const (
+	maxFresh      = 10_000
+	maxFreshBytes = 8 << 20
+)
+
+// Conflict is what is known of the conflicts of one key.
+type Conflict struct {
+	ID semel.ID
+	// Decisions counts the refusals: conflict, other_caller and other_door.
+	Decisions map[semel.Decision]int64
+	// Principals are who sent another payload, up to four of them.
+	Principals []string
+	// First and Last are when the first refusal and the newest one were, by the store's
+	// clock, in Unix milliseconds.
+	First, Last int64
+}
+
+// Presented is a payload that was refused, because its key had another.
+type Presented struct {
+	Fingerprint semel.Fingerprint
+	// Principal is who sent it first.
+	Principal string
+	// Count is how often it came; First and Last are as in [Conflict].
+	Count       int64
+	First, Last int64
+	// Payload is what was sent; nil unless it was kept: the operation keeps payloads, and
+	// it had at most MaxPayload bytes.
+	Payload []byte
+}
+
+// Index keeps the conflicts of a store. Any number of them, in any number of processes, add
+// to the same list. It is safe for concurrent use.
+type Index struct {
+	store semel.Store
+
+	mu    sync.Mutex
+	fresh map[semel.ID]*news // not written yet
+	bytes int                // of payloads in fresh
+
+	writing sync.Mutex // held while fresh is written
+}
+
+// news is what has happened to one key since it was written last.
+type news struct {
+	Conflict
+	presented []Presented
+	purged    bool // an operator has purged the record: its payloads go, too
+}
+
+// New keeps the conflicts of a store.
+func New(st semel.Store) *Index { return &Index{store: st, fresh: map[semel.ID]*news{}} }
+
+// listed are the decisions that make a Conflict.
+var listed = []semel.Decision{semel.Conflict, semel.OtherCaller, semel.OtherDoor}
+
+// Decided takes note of a decision, if it is a conflict. It's for [semel.Events].
+func (x *Index) Decided(ev semel.Event) {
+	if !slices.Contains(listed, ev.Decision) {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := x.of(ev.ID)
+	if n == nil {
+		return
+	}
+	at := ev.At.UnixMilli()
+	n.Conflict = n.plus(&Conflict{Decisions: map[semel.Decision]int64{ev.Decision: 1}, First: at, Last: at})
+	p := ev.Presented
+	if p == nil {
+		return
+	}
+	n.Principals = include(n.Principals, p.Principal)
+	one := Presented{Fingerprint: p.Fingerprint, Principal: p.Principal, Count: 1, First: at, Last: at}
+	if p.Payload != nil && len(p.Payload) <= MaxPayload && x.bytes+len(p.Payload) <= maxFreshBytes {
+		one.Payload = p.Payload
+	}
+	var added int
+	n.presented, added = with(n.presented, one)
+	x.bytes += added
+}
+
+// Purged takes note of a record that an operator has purged: what its refused deliveries
+// asked for is forgotten with it. It's for [semel.Events].
+func (x *Index) Purged(ev semel.Event) {
+	if ev.ID == (semel.ID{}) {
+		return // expired records: what belongs to them expires by itself
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if n := x.of(ev.ID); n != nil {
+		for _, p := range n.presented {
+			x.bytes -= len(p.Payload)
+		}
+		n.presented, n.purged = nil, true
+	}
+}
+
+// of is the news of a key; nil if there is no room. The caller holds x.mu.
+func (x *Index) of(id semel.ID) *news {
+	n := x.fresh[id]
+	if n == nil && len(x.fresh) < maxFresh {
+		n = &news{Conflict: Conflict{ID: id}}
+		x.fresh[id] = n
+	}
+	return n
+}
+
+// plus is both, under the identity of c.
+func (c *Conflict) plus(more *Conflict) Conflict {
+	sum := Conflict{ID: c.ID, Decisions: map[semel.Decision]int64{}, Principals: c.Principals, First: c.First, Last: max(c.Last, more.Last)}
+	if sum.First == 0 || more.First != 0 && more.First < sum.First {
+		sum.First = more.First
+	}
+	for _, from := range []map[semel.Decision]int64{c.Decisions, more.Decisions} {
+		for d, n := range from {
+			sum.Decisions[d] += n
+		}
+	}
+	for _, who := range more.Principals {
+		sum.Principals = include(sum.Principals, who)
+	}
+	return sum
+}
+
+// maxPrincipals bounds the names in a Conflict.
+const maxPrincipals = 4
+
+func include(list []string, who string) []string {
+	if slices.Contains(list, who) || len(list) == maxPrincipals {
+		return list
+	}
+	return append(list[:len(list):len(list)], who)
+}
+
+// with adds a refused payload to a list, the newest last, and makes a copy of the payload
+// if that is new. It returns how many bytes of payloads the list has more than before.
+func with(list []Presented, one Presented) (_ []Presented, added int) {
+	for i := range list {
+		if have := &list[i]; have.Fingerprint == one.Fingerprint {
+			one.Count += have.Count
+			one.First, one.Last = min(have.First, one.First), max(have.Last, one.Last)
+			one.Principal = have.Principal
+			if have.Payload != nil {
+				one.Payload = have.Payload
+			} else if one.Payload != nil {
+				one.Payload = bytes.Clone(one.Payload)
+				added = len(one.Payload)
+			}
+			return append(append(list[:i:i], list[i+1:]...), one), added
+		}
+	}
+	if one.Payload != nil {
+		one.Payload = bytes.Clone(one.Payload)
+	}
+	list = append(list[:len(list):len(list)], one)
+	added = len(one.Payload)
+	if len(list) > MaxPresented {
+		added -= len(list[0].Payload)
+		list = list[1:]
+	}
+	return list, added
+}
+
+// Run writes what was noted until ctx is done, and what is left then. Without it, it is
+// written when somebody reads.
+func (x *Index) Run(ctx context.Context) {
+	tick := time.NewTicker(Pause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			x.write(ctx)
+		case <-ctx.Done():
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+			defer cancel()
+			x.write(ctx)
+			return
+		}
+	}
+}
+
+// stopTime bounds writing when the process stops.
+const stopTime = 5 * time.Second

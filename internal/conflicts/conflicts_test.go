@@ -1,0 +1,246 @@
+package conflicts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/memstore"
+)
+
+// node is a process on a store. Its operation pay keeps payloads, and card doesn't.
+type node struct {
+	*semel.Engine
+	*Index
+	stop func()
+}
+
+func start(t *testing.T, st semel.Store) *node {
+	t.Helper()
+	n := &node{Index: New(st)}
+	var err error
+	n.Engine, err = semel.New(st, &semel.Options{
+		Operations: []semel.Operation{{Name: "pay", Window: time.Hour, KeepPayload: true, MaxResult: 1 << 20}, {Name: "card"}},
+		Events:     &semel.Events{Decided: n.Decided, Purged: n.Purged},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() { n.Index.Run(ctx) })
+	n.stop = func() { cancel(); work.Wait() }
+	return n
+}
+
+// deliver delivers a call and returns the record.
+func (n *node) deliver(t *testing.T, operation, tenant, key, payload string) semel.Record {
+	t.Helper()
+	fp, err := semel.FingerprintJSON([]byte(payload))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := []byte(payload)
+	call := semel.Call{Tenant: tenant, Principal: "p", Operation: operation, Key: key, Fingerprint: fp, Payload: body}
+	ans, err := n.Do(t.Context(), call, func(context.Context, semel.Execution) (semel.Result, error) {
+		return semel.Result{Data: []byte("paid")}, nil
+	})
+	if err != nil && !errors.Is(err, semel.ErrConflict) {
+		t.Fatal(err)
+	}
+	clear(body) // the door uses its memory again
+	return *ans.Record
+}
+
+func (n *node) list(t *testing.T, tenant *string) []Conflict {
+	t.Helper()
+	list, err := n.List(t.Context(), tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// pass lets virtual time pass, and what is due be done.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func TestConflictsOfAllNodesSurviveThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := start(t, st), start(t, st)
+		a.deliver(t, "pay", "acme", "k1", `{"amount":1}`)
+		for range 2 {
+			a.deliver(t, "pay", "acme", "k1", `{"amount":2}`)
+		}
+		b.deliver(t, "pay", "acme", "k1", `{"amount":3}`)
+		b.deliver(t, "card", "acme", "k2", `{"amount":1}`)
+		b.deliver(t, "card", "acme", "k2", `{"amount":1}`) // a duplicate is no conflict
+		b.deliver(t, "card", "acme", "k2", `{"amount":4}`)
+		a.stop()
+		b.stop()
+		c := start(t, st)
+		defer c.stop()
+		list := c.list(t, nil)
+		count := map[string]int64{}
+		for _, one := range list {
+			count[one.ID.Operation+" "+one.ID.Key] = one.Decisions[semel.Conflict]
+			if len(one.Principals) != 1 || one.Principals[0] != "p" || one.First == 0 || one.Last < one.First {
+				t.Errorf("%+v", one)
+			}
+		}
+		if len(list) != 2 || count["pay k1"] != 3 || count["card k2"] != 1 {
+			t.Errorf("listed: %v", count)
+		}
+		if other := "umbrella"; len(c.list(t, &other)) != 0 {
+			t.Error("another tenant sees them")
+		}
+		rec := c.deliver(t, "pay", "acme", "k1", `{"amount":1}`)
+		refused, err := c.Refused(t.Context(), &rec)
+		if err != nil || len(refused) != 2 || string(refused[0].Payload) != `{"amount":2}` || refused[0].Count != 2 || string(refused[1].Payload) != `{"amount":3}` {
+			t.Errorf("refused: %v, %v", refused, err)
+		}
+		rec = c.deliver(t, "card", "acme", "k2", `{"amount":1}`)
+		if refused, err = c.Refused(t.Context(), &rec); err != nil || len(refused) != 1 || refused[0].Payload != nil || refused[0].Fingerprint.IsZero() {
+			t.Errorf("of an operation that keeps no payloads: %v, %v", refused, err)
+		}
+		pass(KeptFor + time.Hour)
+		st.Advance(KeptFor + time.Hour)
+		if list := c.list(t, nil); len(list) != 0 {
+			t.Errorf("a week later: %v", list)
+		}
+	})
+}
+
+func TestWhatIsReadIsNew(t *testing.T) {
+	n := start(t, memstore.New())
+	defer n.stop()
+	n.deliver(t, "pay", "acme", "k", `1`)
+	n.deliver(t, "pay", "acme", "k", `2`)
+	if list := n.list(t, nil); len(list) != 1 {
+		t.Errorf("what this node has just refused isn't listed: %v", list)
+	}
+}
+
+// writes counts the writes of a store, and fails them.
+type writes struct {
+	*memstore.Store
+	mu   sync.Mutex
+	n    int
+	fail bool
+}
+
+func (w *writes) Apply(ctx context.Context, wr store.Write) (*semel.Record, bool, error) {
+	w.mu.Lock()
+	w.n++
+	fail := w.fail
+	w.mu.Unlock()
+	if fail {
+		return nil, false, errors.New("the store is away")
+	}
+	return w.Store.Apply(ctx, wr)
+}
+
+func (w *writes) set(fail bool) (wrote int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wrote, w.n, w.fail = w.n, 0, fail
+	return wrote
+}
+
+func TestNoDeliveryWaitsForTheList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &writes{Store: memstore.New()}
+		n := start(t, st)
+		defer n.stop()
+		n.deliver(t, "pay", "acme", "k", `0`)
+		st.set(false)
+		for i := range 100 {
+			n.deliver(t, "pay", "acme", "k", strconv.Itoa(i+1))
+		}
+		if wrote := st.set(false); wrote != 0 {
+			t.Errorf("100 conflicts made %d writes", wrote)
+		}
+		pass(Pause)
+		if wrote := st.set(true); wrote != 2 {
+			t.Errorf("noting them took %d writes", wrote)
+		}
+		n.deliver(t, "pay", "acme", "k", `-1`)
+		pass(Pause)
+		st.set(false)
+		n.deliver(t, "pay", "acme", "k", `-2`)
+		if got := n.list(t, nil)[0].Decisions[semel.Conflict]; got != 101 {
+			t.Errorf("%d conflicts are listed after a failing store lost one of 102", got)
+		}
+	})
+}
+
+func TestRefusedPayloadsGoWithTheirRecord(t *testing.T) {
+	n := start(t, memstore.New())
+	defer n.stop()
+	rec := n.deliver(t, "pay", "acme", "k", `{"card":1}`)
+	n.deliver(t, "pay", "acme", "k", `{"card":2}`)
+	if refused, err := n.Refused(t.Context(), &rec); err != nil || len(refused) != 1 {
+		t.Fatal(refused, err)
+	}
+	if err := n.Purge(t.Context(), rec.ID, semel.Removal{Reason: "asked for"}); err != nil {
+		t.Fatal(err)
+	}
+	n.write(t.Context())
+	value, err := n.refused(rec.ID).Load(t.Context())
+	if err != nil || bytes.Contains(value.Data, []byte("eyJjYXJkIjoyfQ")) || value.KeepFor > time.Minute {
+		t.Errorf("after the purge: %s, %v, %v", value.Data, value.KeepFor, err)
+	}
+	again := n.deliver(t, "pay", "acme", "k", `{"card":3}`)
+	if refused, err := n.Refused(t.Context(), &again); err != nil || len(refused) != 0 {
+		t.Errorf("the next record of the key: %v, %v", refused, err)
+	}
+}
+
+func TestMemoryAndCellsAreBounded(t *testing.T) {
+	st := memstore.New()
+	x := New(st)
+	refuse := func(tenant, key string, payload []byte, at int64) semel.ID {
+		id := semel.ID{Tenant: tenant, Operation: "pay", Key: key}
+		fp, _ := semel.FingerprintJSON([]byte(strconv.FormatInt(at, 10)))
+		x.Decided(semel.Event{ID: id, Decision: semel.Conflict, At: time.Now(), Presented: &semel.Presented{Principal: "p", Fingerprint: fp, Payload: payload}})
+		return id
+	}
+	large := bytes.Repeat([]byte("x"), MaxPayload)
+	for n := range 200 {
+		refuse("acme", "k"+strconv.Itoa(n), large, int64(n))
+	}
+	if x.bytes > maxFreshBytes || x.bytes < maxFreshBytes-MaxPayload {
+		t.Errorf("%d bytes of payloads are in memory", x.bytes)
+	}
+	for n := range int64(10) {
+		refuse("acme", "k0", large, 1000+n)
+	}
+	if got := len(x.fresh[semel.ID{Tenant: "acme", Operation: "pay", Key: "k0"}].presented); got != MaxPresented || x.bytes > maxFreshBytes {
+		t.Errorf("%d payloads of one record, %d bytes", got, x.bytes)
+	}
+	refuse("small", "only", nil, 1)
+	for n := range 2 * maxFresh {
+		refuse("acme", "f"+strconv.Itoa(n), nil, int64(n))
+	}
+	if len(x.fresh) != maxFresh {
+		t.Errorf("%d keys are in memory", len(x.fresh))
+	}
+	list, err := x.List(t.Context(), nil)
+	if err != nil || len(list) > shards*maxListed || len(list) < shards*maxListed/2 {
+		t.Errorf("%d keys are listed, %v", len(list), err)
+	}
+	small := "small"
+	if list, err = x.List(t.Context(), &small); err != nil || len(list) != 1 {
+		t.Errorf("a tenant with one conflict was pushed out by one with many: %v, %v", list, err)
+	}
+}

@@ -1,0 +1,285 @@
+package conflicts
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
+)
+
+const (
+	listOperation    = "semel.conflicts" // of the cells that have the list
+	payloadOperation = "semel.refused"   // of the cells with what was refused
+	// shards is into how many cells the list is divided, by the digest of the identity, so
+	// that a conflict rewrites a small part of it.
+	shards = 16
+	// maxListed is how many keys a cell lists, some 400 bytes each. If there are more, the
+	// tenant with the most of them loses the one whose last conflict is the oldest.
+	maxListed = 256
+	// maxShard and maxRefused bound cells, in bytes, below what a store takes.
+	maxShard   = 768 << 10
+	maxRefused = 512 << 10
+)
+
+// keptConflict is a Conflict in a cell.
+type keptConflict struct {
+	ID         string                   `json:"id"`
+	Decisions  map[semel.Decision]int64 `json:"n"`
+	Principals []string                 `json:"who,omitempty"`
+	First      int64                    `json:"first"`
+	Last       int64                    `json:"last"`
+}
+
+// keptRefused has the payloads that were refused for one record, and says for which of its
+// identity.
+type keptRefused struct {
+	Since     store.Instant   `json:"since"` // when the record was made
+	Presented []keptPresented `json:"presented"`
+}
+
+type keptPresented struct {
+	Fingerprint semel.Fingerprint `json:"fingerprint"`
+	Principal   string            `json:"who,omitempty"`
+	Count       int64             `json:"n"`
+	First       int64             `json:"first"`
+	Last        int64             `json:"last"`
+	Payload     []byte            `json:"payload"` // nil and empty differ
+}
+
+func shardOf(id semel.ID) int { return int(id.Digest()[0]) % shards }
+
+func (x *Index) shard(n int) *store.Cell {
+	return store.NewCell(x.store, semel.ID{Operation: listOperation, Key: strconv.Itoa(n)})
+}
+
+// refused is the cell with what was refused for a record. Its name doesn't tell the key.
+func (x *Index) refused(id semel.ID) *store.Cell {
+	d := id.Digest()
+	return store.NewCell(x.store, semel.ID{Tenant: id.Tenant, Operation: payloadOperation, Key: hex.EncodeToString(d[:])})
+}
+
+// List returns the conflicts of a tenant, or of all if tenant is nil, the newest first. The
+// error is one of the store.
+func (x *Index) List(ctx context.Context, tenant *string) ([]Conflict, error) {
+	x.write(ctx)
+	now, err := x.store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []Conflict
+	for n := range shards {
+		value, err := x.shard(n).Load(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range parseShard(value.Data, now.Time()) {
+			if tenant == nil || c.ID.Tenant == *tenant {
+				all = append(all, c)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Conflict) int {
+		return cmp.Or(cmp.Compare(b.Last, a.Last), cmp.Compare(a.ID.Encode(), b.ID.Encode()))
+	})
+	return all, nil
+}
+
+// Refused returns what was refused for a record, the newest last: what came with its key and
+// another payload since the record was made. The error is one of the store.
+func (x *Index) Refused(ctx context.Context, rec *semel.Record) ([]Presented, error) {
+	x.write(ctx)
+	value, err := x.refused(rec.ID).Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return parseRefused(value.Data, rec), nil
+}
+
+// write writes what is fresh, one cell after the other, so that it never takes more of the
+// store than one caller does. What can't be written is lost: a write that isn't known to
+// have failed must not be repeated, or its counts would be too high.
+func (x *Index) write(ctx context.Context) {
+	x.writing.Lock()
+	defer x.writing.Unlock()
+	x.mu.Lock()
+	batch := x.fresh
+	x.fresh, x.bytes = map[semel.ID]*news{}, 0
+	x.mu.Unlock()
+	var lists [shards][]*Conflict
+	for id, n := range batch {
+		if n.purged || len(n.presented) > 0 {
+			x.keepRefused(ctx, id, n)
+		}
+		if len(n.Decisions) > 0 {
+			lists[shardOf(id)] = append(lists[shardOf(id)], &n.Conflict)
+		}
+	}
+	for n, list := range lists {
+		if len(list) > 0 {
+			x.keepList(ctx, n, list)
+		}
+	}
+}
+
+// tries bounds how often a cell is written that other nodes write, too.
+const tries = 16
+
+// change writes what next makes of a cell's value, unless that is nil.
+func change(ctx context.Context, cell *store.Cell, next func(old []byte) *store.CellValue) {
+	old, err := cell.Load(ctx)
+	for range tries {
+		if err != nil {
+			return
+		}
+		value := next(old.Data)
+		if value == nil {
+			return
+		}
+		// A crash before this write loses what was noted, a crash after it nothing. The
+		// cell is purged when its time is over.
+		cur, ok, serr := cell.Swap(ctx, old, *value)
+		if ok || serr != nil {
+			return
+		}
+		old, err = cur, ctx.Err()
+	}
+}
+
+func (x *Index) keepList(ctx context.Context, n int, more []*Conflict) {
+	now, err := x.store.Now(ctx)
+	if err != nil {
+		return
+	}
+	change(ctx, x.shard(n), func(old []byte) *store.CellValue {
+		list := parseShard(old, now.Time())
+		for _, c := range more {
+			if i := slices.IndexFunc(list, func(have Conflict) bool { return have.ID == c.ID }); i >= 0 {
+				list[i] = list[i].plus(c)
+			} else {
+				list = append(list, *c)
+			}
+		}
+		for len(list) > maxListed {
+			list = dropOne(list)
+		}
+		data := encodeShard(list)
+		for len(data) > maxShard { // keys and names of full length
+			list = dropOne(list)
+			data = encodeShard(list)
+		}
+		return &store.CellValue{Data: data, KeepFor: KeptFor}
+	})
+}
+
+// dropOne leaves out the oldest conflict of the tenant that has most, so that no tenant can
+// push out another's.
+func dropOne(list []Conflict) []Conflict {
+	count := map[string]int{}
+	for i := range list {
+		count[list[i].ID.Tenant]++
+	}
+	drop := 0
+	for i := range list {
+		a, b := &list[i], &list[drop]
+		if cmp.Or(cmp.Compare(count[b.ID.Tenant], count[a.ID.Tenant]), cmp.Compare(a.Last, b.Last)) < 0 {
+			drop = i
+		}
+	}
+	return slices.Delete(list, drop, drop+1)
+}
+
+func encodeShard(list []Conflict) []byte {
+	kept := make([]keptConflict, 0, len(list))
+	for i := range list {
+		c := &list[i]
+		kept = append(kept, keptConflict{c.ID.Encode(), c.Decisions, c.Principals, c.First, c.Last})
+	}
+	return encoded(kept)
+}
+
+// parseShard reads a cell of the list, without what is older than KeptFor. One that a newer
+// program has written in another form counts as empty.
+func parseShard(data []byte, now time.Time) []Conflict {
+	var kept []keptConflict
+	if json.Unmarshal(data, &kept) != nil {
+		return nil
+	}
+	var list []Conflict
+	for _, k := range kept {
+		if id, err := store.DecodeID(k.ID); err == nil && k.Last >= now.Add(-KeptFor).UnixMilli() {
+			list = append(list, Conflict{id, k.Decisions, k.Principals, k.First, k.Last})
+		}
+	}
+	return list
+}
+
+func (x *Index) keepRefused(ctx context.Context, id semel.ID, n *news) {
+	rec, err := x.store.Get(ctx, id)
+	if err != nil {
+		rec = &semel.Record{} // what was refused for it is of no use
+	}
+	change(ctx, x.refused(id), func(old []byte) *store.CellValue {
+		list := parseRefused(old, rec)
+		if n.purged {
+			list = nil
+		}
+		if err == nil {
+			for _, one := range n.presented {
+				list, _ = with(list, one)
+			}
+		}
+		if len(list) == 0 && old == nil {
+			return nil
+		}
+		kept := keptRefused{Since: rec.CreatedAt}
+		for _, p := range list {
+			kept.Presented = append(kept.Presented, keptPresented(p))
+		}
+		data := encoded(kept)
+		for len(data) > maxRefused {
+			kept.Presented = kept.Presented[1:]
+			data = encoded(kept)
+		}
+		return &store.CellValue{Data: data, KeepFor: keepFor(rec)}
+	})
+}
+
+// parseRefused reads a cell of refused payloads. What is about an earlier record of the
+// identity counts for nothing.
+func parseRefused(data []byte, rec *semel.Record) []Presented {
+	var kept keptRefused
+	if json.Unmarshal(data, &kept) != nil || kept.Since != rec.CreatedAt {
+		return nil
+	}
+	var list []Presented
+	for _, k := range kept.Presented {
+		list = append(list, Presented(k))
+	}
+	return list
+}
+
+// keepFor is how long payloads are kept: about as long as the record, and a minute if there
+// is none.
+func keepFor(rec *semel.Record) time.Duration {
+	switch {
+	case rec.CreatedAt == 0:
+		return time.Minute
+	case rec.ExpiresAt == 0:
+		return max(rec.Policy.Window, time.Hour)
+	}
+	return max(rec.ExpiresAt.Sub(rec.UpdatedAt), time.Hour)
+}
+
+func encoded(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // texts and numbers always have a JSON form
+	}
+	return data
+}
