@@ -1,0 +1,94 @@
+// Package pasted reads a request that somebody has copied: as a curl command, or as it goes
+// over the wire. It reads no file and sends nothing.
+package pasted
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strings"
+)
+
+// MaxText bounds what is read, in bytes.
+const MaxText = 256 << 10
+
+// Parse reads a request. Its body is beside it, and its URL has no host: that is
+// [http.Request].Host. The error is for who pasted it.
+func Parse(text string) (*http.Request, []byte, error) {
+	if len(text) > MaxText {
+		return nil, nil, fmt.Errorf("the request is longer than %d KiB", MaxText>>10)
+	}
+	text = strings.TrimLeft(text, " \t\r\n")
+	text = strings.TrimPrefix(text, "$ ") // a prompt
+	if word, _, _ := strings.Cut(text, " "); word == "curl" || strings.HasSuffix(word, "/curl") {
+		return parseCurl(text)
+	}
+	return parseRaw(text)
+}
+
+// parseRaw reads a request as it goes over the wire. Lines of the header may end without a
+// carriage return, and Content-Length may be wrong, as it is after an edit.
+func parseRaw(text string) (*http.Request, []byte, error) {
+	head, body, _ := strings.Cut(text, "\n\n")
+	if crlf := strings.Index(text, "\r\n\r\n"); crlf >= 0 && crlf < len(head) {
+		head, body = text[:crlf], text[crlf+4:]
+	}
+	lines := textproto.NewReader(bufio.NewReader(strings.NewReader(strings.TrimRight(head, "\r\n") + "\r\n\r\n")))
+	first, err := lines.ReadLine()
+	if err != nil || first == "" {
+		return nil, nil, errors.New("there is no request")
+	}
+	fields := strings.Fields(first)
+	if len(fields) < 2 || len(fields) > 3 || len(fields) == 3 && !strings.HasPrefix(fields[2], "HTTP/") {
+		return nil, nil, fmt.Errorf("the first line %.60q is neither a curl command nor that of a request, such as POST /charges HTTP/1.1", first)
+	}
+	header, err := lines.ReadMIMEHeader()
+	if err != nil {
+		return nil, nil, errors.New("the header can't be read: each line is a name, a colon and a value, and an empty line ends it")
+	}
+	return request(fields[0], fields[1], http.Header(header), []byte(body))
+}
+
+// request puts the parts together.
+func request(method, target string, header http.Header, body []byte) (*http.Request, []byte, error) {
+	if !isToken(method) {
+		return nil, nil, fmt.Errorf("%.40q isn't a method", method)
+	}
+	u, err := url.ParseRequestURI(target)
+	if err != nil || u.Opaque != "" || u.Path == "" && u.Host == "" {
+		return nil, nil, fmt.Errorf("%.120q isn't the address of a request", target)
+	}
+	r := &http.Request{Method: method, Header: header, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	if host := header.Get("Host"); host != "" {
+		r.Host = host
+	}
+	header.Del("Host") // as in requests that a server gets
+	header.Del("Content-Length")
+	u.Scheme, u.Host, u.User, u.Fragment = "", "", nil, ""
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	r.URL, r.RequestURI, r.ContentLength = u, u.RequestURI(), int64(len(body))
+	r.Body = http.NoBody
+	if len(body) > 0 {
+		r.Body = reader{bytes.NewReader(body)}
+	}
+	return r, body, nil
+}
+
+// reader is a body that needn't be closed.
+type reader struct{ *bytes.Reader }
+
+// Close does nothing.
+func (reader) Close() error { return nil }
+
+// isToken reports whether the text is one by RFC 9110 section 5.6.2.
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
+	})
+}
