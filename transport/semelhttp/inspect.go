@@ -1,10 +1,12 @@
 package semelhttp
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 
 	"github.com/semelhq/semel"
+	refusal "github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/internal/selector"
 	"github.com/semelhq/semel/transport/judge"
 )
@@ -31,6 +33,10 @@ func (g *Guard) Inspect(rt Route) (*Inspector, error) {
 func (i *Inspector) Guards(r *http.Request) bool {
 	return i.h.guards(r.Method) && (i.h.route.Key == KeyRequired || i.MayHaveKey(r))
 }
+
+// GuardsMethod reports whether requests of a method are guarded, if they have a key or need
+// one.
+func (i *Inspector) GuardsMethod(method string) bool { return i.h.guards(method) }
 
 // MayHaveKey reports whether a request has a key, valid or not, or may have one in its body.
 // If keys are made from the content of requests, every request may.
@@ -67,26 +73,62 @@ type Identified struct {
 // says so. If there is no identity, the code is what the request would be refused with;
 // where keys are optional, a request with [CodeKeyMissing] would pass.
 func (i *Inspector) ID(r *http.Request, body []byte) (got Identified, code semel.Code) {
+	got, code, _, _ = i.identify(r, body)
+	return got, code
+}
+
+// Judge is ID for a request whose body was read whole. If the request would be refused before
+// the engine is asked, why is a sentence for the caller.
+func (i *Inspector) Judge(r *http.Request, body []byte) (got Identified, code semel.Code, why string) {
+	var found picked
+	got, code, why, found = i.identify(r, body)
+	if found, _, err := i.picked(r, body, found); code == "" && err == nil && found.unnumbered != "" {
+		return got, semel.CodeInvalidCall, found.unnumbered
+	}
+	if code == "" && int64(len(body)) > i.h.route.MaxBody {
+		return got, CodeBodyTooLarge, "The body is longer than this route accepts."
+	}
+	return got, code, why
+}
+
+// picked is what the route selects from the request, which has found a key already unless the
+// route selects that, too.
+func (i *Inspector) picked(r *http.Request, body []byte, found picked) (picked, string, error) {
+	if i.h.picks == nil {
+		return found, "", nil
+	}
+	return i.h.picks.pick(&i.h, r, func() ([]byte, error) { return body, nil })
+}
+
+func (i *Inspector) identify(r *http.Request, body []byte) (got Identified, code semel.Code, why string, found picked) {
 	who, err := i.h.identify(r)
 	if err != nil {
-		return got, CodeUnidentified
+		return got, CodeUnidentified, whyUnidentified(err), found
 	}
-	var found picked
-	var fault string
 	if i.h.picks.ownKey() {
-		found, fault, _ = i.h.picks.pick(&i.h, r, func() ([]byte, error) { return body, nil })
+		found, why, _ = i.picked(r, body, found)
 	} else {
 		found.by = "header:" + i.h.route.KeyHeader
-		found.key, _, fault = requestKey(r.Header, i.h.route.KeyHeader, i.h.route.Profile.MaxKey, i.h.route.Profile.OpaqueKeys)
+		found.key, _, why = requestKey(r.Header, i.h.route.KeyHeader, i.h.route.Profile.MaxKey, i.h.route.Profile.OpaqueKeys)
 	}
 	switch {
-	case fault != "":
-		return got, CodeKeyInvalid
+	case why != "":
+		return got, CodeKeyInvalid, why, found
+	case found.key == "" && i.h.picks.ownKey():
+		return got, CodeKeyMissing, i.h.picks.keyNotFound().detail, found
 	case found.key == "":
-		return got, CodeKeyMissing
+		return got, CodeKeyMissing, keyMissing(i.h.route.KeyHeader).detail, found
 	}
 	call := i.h.call(r, found, who)
-	return Identified{call.ID(i.h.share), call.BoundTo, found.by}, ""
+	return Identified{call.ID(i.h.share), call.BoundTo, found.by}, "", "", found
+}
+
+// whyUnidentified is what the caller would be told, and for the operator what was wrong.
+func whyUnidentified(err error) string {
+	if said, ok := errors.AsType[*Refused](err); ok && said.Detail != "" {
+		return said.Detail
+	}
+	return refusal.Sentence(err.Error())
 }
 
 // Fingerprint digests the request. You have read its body.

@@ -30,18 +30,24 @@ func protectedHeaders(o *Options) map[string]bool {
 // plain removes what this proxy may ignore from a request, and refuses, in every mode,
 // what this proxy and the next hop could understand differently.
 func (p *Proxy) plain(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
-	var f semelhttp.Refusal
+	if f, ambiguous := ambiguity(r); ambiguous {
+		p.refuse(w, f)
+		return nil, false
+	}
+	return withoutH2C(r), true
+}
+
+// ambiguity is how a request is refused that this proxy and the next hop could understand
+// differently.
+func ambiguity(r *http.Request) (f semelhttp.Refusal, ambiguous bool) {
 	switch upper := strings.ToUpper(r.Method); {
 	case upper != r.Method && slices.Contains(methods, upper):
-		f = semelhttp.RefusalOf(door.CodeMethodSpelling, "Methods are spelled in capitals, and "+upper+" is one. Nothing was executed.")
+		return semelhttp.RefusalOf(door.CodeMethodSpelling, "Methods are spelled in capitals, and "+upper+" is one. Nothing was executed."), true
 	case strings.ContainsFunc(r.RequestURI, func(c rune) bool { return c <= ' ' || c == 0x7f }):
 		// HTTP/2 lets them arrive, and HTTP/1.1 would end the target there.
-		f = semelhttp.RefusalOf(door.CodeAmbiguousTarget, "The target of the request has a space or a control character. Nothing was executed.")
-	default:
-		return withoutH2C(r), true
+		return semelhttp.RefusalOf(door.CodeAmbiguousTarget, "The target of the request has a space or a control character. Nothing was executed."), true
 	}
-	p.refuse(w, f)
-	return nil, false
+	return f, false
 }
 
 // methods are those that some servers recognise however they are spelled.
@@ -82,20 +88,27 @@ func withoutH2C(r *http.Request) *http.Request {
 // check refuses what may not be claimed. It reports whether the request may go
 // on, and of which kind it is if it passes without a guard.
 func (p *Proxy) check(w http.ResponseWriter, r *http.Request) (unguarded Kind, ok bool) {
+	unguarded, f, refused := p.judge(r)
+	if refused {
+		p.refuse(w, f)
+	}
+	return unguarded, !refused
+}
+
+// judge is check without an answer: how the request is refused, if it is.
+func (p *Proxy) judge(r *http.Request) (unguarded Kind, f semelhttp.Refusal, refused bool) {
 	for _, item := range tokens(r.Header["Connection"]) {
 		if name := http.CanonicalHeaderKey(item); p.protected[name] {
-			p.refuse(w, semelhttp.RefusalOf(door.CodeConnectionNames, "The Connection header names "+name+", which would keep it from arriving. Nothing was executed."))
-			return "", false
+			return "", semelhttp.RefusalOf(door.CodeConnectionNames, "The Connection header names "+name+", which would keep it from arriving. Nothing was executed."), true
 		}
 	}
 	if kind := p.named(r); kind != "" {
-		return kind, true
+		return kind, f, false
 	}
 	if isUpgrade(r) && (p.hasKey(r) || !p.inspector.KeyOptional()) {
-		p.refuse(w, semelhttp.RefusalOf(door.CodeNotGuardable, "A request for another protocol can't be recorded and replayed, and this route does not let it pass without that. Nothing was executed."))
-		return "", false
+		return "", semelhttp.RefusalOf(door.CodeNotGuardable, "A request for another protocol can't be recorded and replayed, and this route does not let it pass without that. Nothing was executed."), true
 	}
-	return "", true
+	return "", f, false
 }
 
 // named is the kind of a request that the route lets pass without a guard, and
