@@ -145,7 +145,7 @@ var layers = [][]string{
 	{"=store"},
 	{"store/codec", "internal/offsetclock"},
 	{"."},
-	{"door", "internal/tally", "internal/wire"},
+	{"door", "internal/conflicts", "internal/tally", "internal/wire"},
 	{"store", "evidence", "archive"},
 	{"transport"},
 	{"shield"},

@@ -11,7 +11,7 @@ import (
 // Beginning is the body of a request to begin a call.
 type Beginning struct {
 	Key         string           `json:"key,omitempty" maxLength:"1024" doc:"The key, if not in the header." example:"order-42"`
-	Payload     json.RawMessage  `json:"payload,omitempty" doc:"What the call is about. Only its fingerprint is kept, to refuse the key with another payload."`
+	Payload     json.RawMessage  `json:"payload,omitempty" doc:"What the call is about. Its fingerprint is kept, to refuse the key with another payload, and the payload itself only where the operation has keep_payload."`
 	PayloadHash string           `json:"payload_hash,omitempty" maxLength:"128" doc:"The fingerprint itself, instead of the payload."`
 	Sequence    uint64           `json:"sequence,omitempty" doc:"The number of this call among those of its key, from 1, for a sequenced operation."`
 	FirstSent   time.Time        `json:"first_sent,omitzero" doc:"When the caller first sent this call; see refuse_late of the operation."`

@@ -41,6 +41,9 @@ type Options struct {
 	Answers func(rec *semel.Record) bool
 	// MaySend reports whether a call may send messages to a destination. Nil allows all.
 	MaySend func(call semel.ID, destination string) bool
+	// Explain says what the service would do with a request that somebody has pasted, whose
+	// body was read. Nil: POST /v1/explain answers that it can't.
+	Explain func(r *http.Request, body []byte) Explained
 	// BaseURL comes before paths in problem types and Location headers, without a slash
 	// at its end. Defaults to nothing, so that they are relative to the answering server.
 	BaseURL string

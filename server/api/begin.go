@@ -120,6 +120,7 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 	if a.opts.Reserved != nil && a.opts.Reserved(operation) {
 		return 0, nil, a.newProblem(semel.CodeUnknownOperation, "operation "+operation+" can't begin here")
 	}
+	call.Payload = body.Payload
 	if call.Fingerprint, err = a.fingerprint(body, path); err != nil {
 		return 0, nil, err
 	}

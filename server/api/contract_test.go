@@ -223,7 +223,7 @@ func TestEveryDecisionIsDescribed(t *testing.T) {
 // TestEveryEndpointIsDescribed calls all endpoints. send compares their answers with the
 // description, and no endpoint may be missing.
 func TestEveryEndpointIsDescribed(t *testing.T) {
-	w, _, _ := evidenceWorld(t)
+	w, _, _ := evidenceWorld(t, func(o *Options) { o.Explain = explainAll })
 	x := w.begin("operator", "charge", "a")
 	w.replay("operator", "charge", "a").want(409)
 	w.on(x, "operator", "renew", "").want(200)
@@ -264,6 +264,9 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 	w.send("root", "GET", "/v1/figures", "").want(200)
 	w.send("root", "GET", "/v1/evidence/entries?name=req-0", "").want(200)
 	w.send("root", "GET", "/v1/evidence/export", "").want(200)
+	w.send("operator", "GET", "/v1/conflicts", "").want(200)
+	w.send("operator", "GET", path+"/payloads", "").want(200)
+	w.send("operator", "POST", "/v1/explain", `{"request":"curl http://localhost/a"}`).want(200)
 	r := w.follow("operator", "")
 	r.close()
 
@@ -275,7 +278,7 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 			}
 		}
 	}
-	if n := len(c.operations()); n != 25 {
+	if n := len(c.operations()); n != 28 {
 		t.Errorf("%d endpoints", n)
 	}
 }

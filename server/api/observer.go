@@ -2,41 +2,53 @@ package api
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/conflicts"
 	"github.com/semelhq/semel/internal/tally"
 )
 
-// Observer records an engine's events, for the decisions that records show and for the
-// stream of decisions. Its memory is bounded, and it never makes the engine wait for a
+// Observer records an engine's events, for the decisions that records show, for the list of
+// conflicts and for the stream of decisions. Its memory is bounded, and it never makes the engine wait for a
 // reader or a store.
 type Observer struct {
-	ring  ring
-	tally *tally.Tally
-	now   func() time.Time
+	ring      ring
+	tally     *tally.Tally
+	conflicts *conflicts.Index
+	now       func() time.Time
 }
 
 // NewObserver makes an observer. It serves one engine, and counts decisions in its store.
 func NewObserver(st semel.Store) *Observer {
-	o := &Observer{now: time.Now, tally: tally.New(st)}
+	o := &Observer{now: time.Now, tally: tally.New(st), conflicts: conflicts.New(st)}
 	o.ring.init(o.now())
 	return o
 }
 
-// Run writes the counts of decisions to the store, every few seconds and when ctx is done.
-// Without it they are those of this process.
-func (o *Observer) Run(ctx context.Context) { o.tally.Run(ctx) }
+// Run writes the counts of decisions and the conflicts to the store, every few seconds and
+// when ctx is done. Without it the counts are those of this process, and conflicts are
+// written when somebody lists them.
+func (o *Observer) Run(ctx context.Context) {
+	var work sync.WaitGroup
+	work.Go(func() { o.conflicts.Run(ctx) })
+	o.tally.Run(ctx)
+	work.Wait()
+}
 
 // Events are for the engine's options, alone or together with others.
 func (o *Observer) Events() *semel.Events {
 	return &semel.Events{
 		Decided: func(ev semel.Event) {
 			o.tally.Count(ev.ID, ev.Decision)
+			o.conflicts.Decided(ev)
+			ev.Presented = nil // its payload is the door's
 			o.ring.add(event{kind: "decided", Event: ev})
 		},
 		Ended: func(ev semel.Event) { o.ring.add(event{kind: "ended", Event: ev}) },
 		Purged: func(ev semel.Event) {
+			o.conflicts.Purged(ev)
 			ev.At = o.now()
 			o.ring.add(event{kind: "purged", Event: ev})
 		},

@@ -75,6 +75,8 @@ func (a *API) handler(admin bool) (http.Handler, []byte, error) {
 		b.decisionStream()
 		b.figures()
 		b.evidence()
+		b.conflicts()
+		b.explain()
 	}
 	spec, err := json.Marshal(b.huma.OpenAPI())
 	if err != nil {

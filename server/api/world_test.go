@@ -169,6 +169,7 @@ var testOperations = []semel.Operation{
 	{Name: "late", RefuseLate: true},
 	{Name: "rare", PerRecord: semel.Rate{PerSecond: 0.001, Burst: 1}},
 	{Name: "small", MaxResult: 16},
+	{Name: "kept", KeepPayload: true},
 	{Name: "quick", Lease: 50e6, OnAbandoned: semel.RetryAbandoned},
 	{Name: "rich", Financial: true, Class: semel.Shielded, Shields: []semel.Shield{semel.ShieldLedger}, Effects: []string{"*"}, PerPrincipal: semel.Rate{PerSecond: 1000, Burst: 1000}},
 }

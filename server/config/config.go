@@ -277,7 +277,7 @@ type Operation struct {
 	PerRecord Rate `json:"per_record,omitzero"`
 	// Limit of duplicates by one principal.
 	PerPrincipal Rate `json:"per_principal,omitzero"`
-	// Keep the bodies of requests with the records, as long as those and up to max_result, for people who look at the store. Leave it off where bodies have secrets.
+	// Keep the bodies of requests with the records, as long as those and up to max_result, and those that were refused as conflicts up to 64KiB, so that operators can compare them. Leave it off where bodies have secrets.
 	KeepPayload bool `json:"keep_payload,omitzero"`
 	// Attributes of the calls of all routes of the operation; see the routes'.
 	Attributes []string `json:"attributes,omitempty" pairs:"true"`
