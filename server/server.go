@@ -149,7 +149,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.dataAPI, err = api.New(api.Options{Engine: s.engine, Observer: s.observer, Figures: s.figures, Identify: s.caller, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, MaySend: s.maySend, Version: opts.Version}); err != nil {
 		return nil, err
 	}
-	if s.adminAPI, err = api.New(api.Options{Engine: s.engine, Observer: s.observer, Figures: s.figures, Evidence: s.evidence, Identify: s.operator, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, Answers: s.answersHTTP, MaySend: s.maySend, Version: opts.Version}); err != nil {
+	if s.adminAPI, err = api.New(api.Options{Engine: s.engine, Observer: s.observer, Figures: s.figures, Evidence: s.evidence, Identify: s.operator, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, Answers: s.answersHTTP, MaySend: s.maySend, Explain: s.explain, Version: opts.Version}); err != nil {
 		return nil, err
 	}
 	if s.stopPush, err = s.metrics.Push(ctx, cfg.Metrics.OTLP, opts.Version); err != nil {
