@@ -198,6 +198,7 @@ func (s *Server) Run(ctx context.Context) error {
 	work.Go(func() { s.observer.Run(background) })
 	work.Go(func() { s.figures.Run(background) })
 	work.Go(func() { s.gauges.census.Run(background) })
+	work.Go(func() { s.makeHandlers() })
 	signed := s.runEvidence()
 	work.Go(func() { s.tell(s.notify.Watch(background, s.Healthy)) })
 
@@ -214,6 +215,13 @@ func (s *Server) Run(ctx context.Context) error {
 	case err = <-failed:
 	}
 	return errors.Join(err, s.stop(stopBackground, &work, deliveries, signed))
+}
+
+// makeHandlers makes the handlers of the API beside what a start waits for, so that the
+// first caller doesn't wait for it either.
+func (s *Server) makeHandlers() {
+	s.dataAPI.Data()
+	s.adminAPI.Admin()
 }
 
 // linger goes on serving for limits.shutdown_delay, unready, so that nobody sends a request on a

@@ -108,9 +108,8 @@ type API struct {
 	opts     Options
 	engine   *semel.Engine
 	observer *Observer
-	data     http.Handler
-	admin    http.Handler
-	spec     []byte // of the admin handler, which has everything
+	data     func() *builder
+	admin    func() *builder // has everything
 
 	closing   chan struct{}
 	closeOnce sync.Once
@@ -140,26 +139,24 @@ func New(opts Options) (*API, error) {
 		opts.Answers = semelhttp.Marked
 	}
 	a := &API{opts: opts, engine: opts.Engine, observer: opts.Observer, closing: make(chan struct{})}
-	var err error
-	if a.data, _, err = a.handler(false); err != nil {
-		return nil, err
-	}
-	if a.admin, a.spec, err = a.handler(true); err != nil {
-		return nil, err
-	}
+	// To make one takes as long as to start the rest of a service. A listener needs only one of
+	// the two.
+	a.data = sync.OnceValue(func() *builder { return a.handler(false) })
+	a.admin = sync.OnceValue(func() *builder { return a.handler(true) })
 	return a, nil
 }
 
 // Data serves the endpoints for callers: executions, batches, their own records,
-// operations. It also serves the pages that describe them.
-func (a *API) Data() http.Handler { return a.data }
+// operations. It also serves the pages that describe them. The first call makes the handler,
+// which takes some milliseconds.
+func (a *API) Data() http.Handler { return a.data().handler }
 
 // Admin serves everything that Data serves, and the endpoints for people and consoles,
-// which need a role.
-func (a *API) Admin() http.Handler { return a.admin }
+// which need a role. The first call makes the handler, which takes some milliseconds.
+func (a *API) Admin() http.Handler { return a.admin().handler }
 
 // OpenAPI is the description of everything that Admin serves, as JSON. Don't change it.
-func (a *API) OpenAPI() []byte { return a.spec }
+func (a *API) OpenAPI() []byte { return a.admin().spec() }
 
 // Close ends the streams of decisions, which would otherwise keep a server from shutting
 // down. Everything else stays in service.

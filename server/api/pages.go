@@ -27,8 +27,8 @@ const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; con
 // pages serves the pages for people. They are the same for all callers, and say nothing
 // about calls. The data handler shows the description only to those who may use the API.
 // The pages about problems, and their style, are for everybody who gets a problem.
-func (b *builder) pages(spec []byte) {
-	serve := func(path, media string, body []byte) {
+func (b *builder) pages() {
+	serve := func(path, media string, body func() []byte) {
 		b.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 			if !b.admin && path != stylePath {
 				if _, p := b.api.admit(w, r, NoRole); p != nil {
@@ -36,13 +36,14 @@ func (b *builder) pages(spec []byte) {
 					return
 				}
 			}
-			writePage(w, media, body)
+			writePage(w, media, body())
 		})
 	}
-	serve("/openapi.json", "application/openapi+json", spec)
-	serve("/docs", "text/html; charset=utf-8", docsPage)
-	serve("/docs/docs.js", "text/javascript; charset=utf-8", docsScript)
-	serve(stylePath, "text/css; charset=utf-8", docsStyle)
+	always := func(body []byte) func() []byte { return func() []byte { return body } }
+	serve("/openapi.json", "application/openapi+json", b.spec)
+	serve("/docs", "text/html; charset=utf-8", always(docsPage))
+	serve("/docs/docs.js", "text/javascript; charset=utf-8", always(docsScript))
+	serve(stylePath, "text/css; charset=utf-8", always(docsStyle))
 	b.HandleFunc("GET /problems/{code}", b.problemPage)
 	b.HandleFunc("GET /problems/{$}", func(w http.ResponseWriter, r *http.Request) { showProblems(w, r, door.Meanings()) })
 }

@@ -6,13 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -30,6 +30,9 @@ type builder struct {
 	huma  huma.API
 	mux   *http.ServeMux
 	probe *http.ServeMux // has the routes without the catch-all
+
+	handler http.Handler
+	spec    func() []byte // the description, as JSON
 }
 
 // HandleFunc registers on both muxes, for huma's adapter.
@@ -41,8 +44,9 @@ func (b *builder) HandleFunc(pattern string, h func(http.ResponseWriter, *http.R
 // ServeHTTP is for huma's adapter.
 func (b *builder) ServeHTTP(w http.ResponseWriter, r *http.Request) { b.mux.ServeHTTP(w, r) }
 
-// handler makes the data or the admin handler, and its description.
-func (a *API) handler(admin bool) (http.Handler, []byte, error) {
+// handler makes the data or the admin handler. Its description is written when somebody
+// first asks for it.
+func (a *API) handler(admin bool) *builder {
 	hookHuma()
 	b := &builder{api: a, admin: admin, mux: http.NewServeMux(), probe: http.NewServeMux()}
 	config := huma.Config{
@@ -78,18 +82,25 @@ func (a *API) handler(admin bool) (http.Handler, []byte, error) {
 		b.conflicts()
 		b.explain()
 	}
+	b.spec = sync.OnceValue(b.description)
+	b.pages()
+	b.mux.HandleFunc("/", b.notFound)
+	b.handler = secured(b.mux)
+	return b
+}
+
+// description is the OpenAPI document of all routes.
+func (b *builder) description() []byte {
 	spec, err := json.Marshal(b.huma.OpenAPI())
 	if err != nil {
-		return nil, nil, fmt.Errorf("api: the description has no JSON form: %w", err)
+		panic(err) // the routes are always the same, and a test has their description
 	}
 	var out bytes.Buffer
 	if err := json.Indent(&out, spec, "", "  "); err != nil {
-		return nil, nil, fmt.Errorf("api: the description: %w", err)
+		panic(err) // it was just made
 	}
 	out.WriteByte('\n')
-	b.pages(out.Bytes())
-	b.mux.HandleFunc("/", b.notFound)
-	return secured(b.mux), out.Bytes(), nil
+	return out.Bytes()
 }
 
 // secured sets the headers of every answer: no cache may keep it, and no browser may

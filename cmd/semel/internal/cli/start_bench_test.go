@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/turns"
+)
+
+// largest bounds the stripped program, in MB: more makes images slow to pull.
+const largest = 60
+
+// BenchmarkColdStart starts the stripped program and waits until GET /readyz returns 200, in
+// an empty directory and in one that was closed, and runs semel version beside them, which
+// needs only what every command does:
+//
+//	go test ./cmd/semel/internal/cli -run '^$' -bench ColdStart -benchtime 20x -turns.length 1s
+//
+// It reports medians in milliseconds, the size of the program in MB, and how many times a
+// version a start takes. With long turns it fails if that is too much: a machine that is slow
+// is slow for both.
+func BenchmarkColdStart(b *testing.B) {
+	exe := filepath.Join(b.TempDir(), "semel")
+	if out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", exe, "github.com/semelhq/semel/cmd/semel").CombinedOutput(); err != nil {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	info, err := os.Stat(exe)
+	if err != nil {
+		b.Fatal(err)
+	}
+	mb := float64(info.Size()) / 1e6
+	closed := b.TempDir()
+	startOnce(b, exe, closed)
+	var fresh, again, version []float64
+	for b.Loop() {
+		fresh = append(fresh, startOnce(b, exe, b.TempDir()))
+		again = append(again, startOnce(b, exe, closed))
+		begun := time.Now()
+		if err := exec.Command(exe, "version").Run(); err != nil {
+			b.Fatal(err)
+		}
+		version = append(version, milliseconds(begun))
+	}
+	ratio := turns.Median(again) / turns.Median(version)
+	b.ReportMetric(turns.Median(fresh), "fresh-ms")
+	b.ReportMetric(turns.Median(again), "again-ms")
+	b.ReportMetric(turns.Median(version), "version-ms")
+	b.ReportMetric(ratio, "ratio")
+	b.ReportMetric(mb, "MB")
+	b.ReportMetric(0, "ns/op") // of a round, which says nothing
+	if mb > largest {
+		b.Errorf("the stripped program has %.1f MB, and may have %d", mb, largest)
+	}
+	// Building the API before a start was ready made it 15 times.
+	if turns.Long() && ratio > 10 {
+		b.Errorf("a start takes %.1f times as long as semel version", ratio)
+	}
+}
+
+// startOnce is the time from the start of a service until it is ready, in milliseconds. The
+// service is stopped then.
+func startOnce(b *testing.B, exe, dir string) float64 {
+	b.Helper()
+	cmd := exec.Command(exe, "serve", "--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--store", "pebble:"+filepath.Join(dir, "data"))
+	cmd.Dir = dir
+	begun := time.Now()
+	p, err := stage.Start(b.Context(), cmd)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := p.Terminate(); err != nil {
+			b.Error(err)
+		}
+	}()
+	err = stage.Until(b.Context(), func() bool {
+		res, err := http.Get(p.AdminURL + "/readyz")
+		return err == nil && res.Body.Close() == nil && res.StatusCode == http.StatusOK
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return milliseconds(begun)
+}
+
+func milliseconds(since time.Time) float64 { return float64(time.Since(since)) / 1e6 }
