@@ -16,8 +16,11 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// Orders compete for the stock, and the check refuses an order when it is sold out.
+// Orders compete for the stock, and the check refuses an order when it is sold out. Processes
+// that start at the same time create the tables one after the other: without the lock, one of
+// two that both find none fails.
 const schema = `
+SELECT pg_advisory_xact_lock(hashtextextended('tables of orders', 0));
 CREATE TABLE IF NOT EXISTS stock (item text PRIMARY KEY, left_over int NOT NULL CHECK (left_over >= 0));
 INSERT INTO stock VALUES ('lamp', 2) ON CONFLICT DO NOTHING;
 CREATE TABLE IF NOT EXISTS orders (id bigserial PRIMARY KEY, item text NOT NULL, at timestamptz NOT NULL DEFAULT now());`

@@ -60,7 +60,11 @@ const orderWait = 5 * time.Second
 
 // tables are the shop's. In the database an order is also unique by its cart's mandate.
 // Only the transaction keeps the statistics from counting an order twice.
+//
+// The lock is the first of it: two processes that create a table at once both find that there
+// is none, and one of them fails, IF NOT EXISTS or not.
 const tables = `
+SELECT pg_advisory_xact_lock(hashtextextended('tables of orders', 0));
 CREATE TABLE IF NOT EXISTS orders (
 	id     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	cart   text NOT NULL UNIQUE,

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -65,6 +66,25 @@ func TestOrders(t *testing.T) {
 	server := pgtest.Shared(t)
 	t.Run("every order is made once while the processes are killed", func(t *testing.T) {
 		storm(t, server.URL(server.Database(t)), 300, 6)
+	})
+	t.Run("ten processes make the tables at once", func(t *testing.T) {
+		database := server.Database(t)
+		for round := range 8 {
+			var wg sync.WaitGroup
+			for range 10 {
+				wg.Go(func() {
+					_, closeAll, err := open(t.Context(), server.URL(database))
+					if err == nil {
+						err = closeAll()
+					}
+					if err != nil {
+						t.Errorf("round %d: %v", round, err)
+					}
+				})
+			}
+			wg.Wait()
+			server.Exec(t, database, "DROP TABLE orders, statistics; DROP SCHEMA semel CASCADE")
+		}
 	})
 	t.Run("the database refuses a second order of a cart by itself", func(t *testing.T) {
 		shop, closeAll, err := open(t.Context(), server.URL(server.Database(t)))

@@ -57,6 +57,13 @@ func migrations() ([]Migration, error) {
 	return list, err
 }
 
+// migrationLock is an SQL expression that waits until no other transaction migrates a schema,
+// by a lock that ends with the transaction. Without it, two that both find no table create
+// it, and one of them fails at its name or at that of its row type (pg_type_typname_nsp_index).
+func migrationLock(schema string) string {
+	return "pg_advisory_xact_lock(hashtextextended('" + strings.ReplaceAll("semel migrate "+schema, "'", "''") + "', 0))"
+}
+
 // script makes migrations in a schema that exists, and notes them there.
 func script(schema string, list []Migration) string {
 	var b strings.Builder
@@ -74,9 +81,11 @@ func script(schema string, list []Migration) string {
 func Migrate(ctx context.Context, pool *pgxpool.Pool, schema string) (made []Migration, err error) {
 	schema = cmp.Or(schema, DefaultSchema)
 	// A crash before the commit leaves the schema as it was.
-	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+	// Read committed, whatever the database's default: another level would go on seeing what
+	// there was before the lock.
+	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		// One at a time. Those who come later find everything made.
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", "semel migrate "+schema); err != nil {
+		if _, err := tx.Exec(ctx, "SELECT "+migrationLock(schema)); err != nil {
 			return err
 		}
 		list, err := status(ctx, tx, schema)
@@ -146,14 +155,16 @@ func status(ctx context.Context, q querier, schema string) ([]Migration, error) 
 	return list, err
 }
 
-// Print writes the SQL of all migrations, for those who run it by other means.
+// Print writes the SQL of all migrations, for those who run it by other means. It waits for
+// programs that migrate the schema at the same time.
 func Print(w io.Writer, schema string) error {
 	list, err := migrations()
 	if err != nil {
 		return err
 	}
 	schema = cmp.Or(schema, DefaultSchema)
-	_, err = fmt.Fprintf(w, "BEGIN;\nCREATE SCHEMA IF NOT EXISTS %s;\n%sCOMMIT;\n", quote(schema), script(schema, list))
+	// PERFORM returns no row, which tools would print.
+	_, err = fmt.Fprintf(w, "BEGIN;\nDO $$ BEGIN PERFORM %s; END $$;\nCREATE SCHEMA IF NOT EXISTS %s;\n%sCOMMIT;\n", migrationLock(schema), quote(schema), script(schema, list))
 	return err
 }
 
