@@ -9,6 +9,7 @@ import (
 
 	"github.com/semelhq/semel/internal/offsetclock"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/servertest"
 	"github.com/semelhq/semel/store"
 )
 
@@ -33,17 +34,17 @@ func TestAClockThatIsHeldBackIsShownAndAccepted(t *testing.T) {
 		t.Errorf("readyz says %s", text)
 	}
 	logged := func(text string) func() error { return s.logs(regexp.MustCompile(text)) }
-	redistest.Eventually(t, "the log says so", logged(`the clock of the store went ahead and isn't followed yet.* by=(60h0m|59h59m5)\S* since=20\S* until=20`))
+	servertest.Eventually(t, "the log says so", logged(`the clock of the store went ahead and isn't followed yet.* by=(60h0m|59h59m5)\S* since=20\S* until=20`))
 	if status, _, text := do(t, "POST", s.admin("/v1/accept-clock"), ""); status != 200 || !strings.HasPrefix(text, "accepted: ") {
 		t.Errorf("it is accepted with %d: %s", status, text)
 	}
-	redistest.Eventually(t, "the store follows", func() error {
+	servertest.Eventually(t, "the store follows", func() error {
 		if text := ready(); strings.Contains(text, "HELD BACK") {
 			return fmt.Errorf("readyz says %s", text)
 		}
 		return nil
 	})
-	redistest.Eventually(t, "the log says that, too", logged("the time of the store follows its clock again"))
+	servertest.Eventually(t, "the log says that, too", logged("the time of the store follows its clock again"))
 }
 
 // A clock that was put back is followed by nobody, and everybody can see since when, and how far.
@@ -56,7 +57,7 @@ func TestAClockThatWasPutBackIsShown(t *testing.T) {
 	if status != 200 || !regexp.MustCompile(`\[\+\] clock ok: the clock was put back by (60h0m|59h59m5)\S*, \d+s ago`).MatchString(text) {
 		t.Errorf("readyz is %d: %s", status, text)
 	}
-	redistest.Eventually(t, "the log says so", s.logs(regexp.MustCompile(`the clock of the store was put back.* by=(60h0m|59h59m5)\S* since=20`)))
+	servertest.Eventually(t, "the log says so", s.logs(regexp.MustCompile(`the clock of the store was put back.* by=(60h0m|59h59m5)\S* since=20`)))
 }
 
 // logs wants the log to say something.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/semelhq/semel/internal/pgtest"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/servertest"
 )
 
 // A server that answers reads and refuses writes should get no calls.
@@ -50,14 +51,14 @@ func TestANodeWhoseStoreIsReadOnlyIsNotReady(t *testing.T) {
 					return nil
 				}
 			}
-			redistest.Eventually(t, "the node is ready", isReady(200))
+			servertest.Eventually(t, "the node is ready", isReady(200))
 			c.refuse()
 			t.Cleanup(c.accept)
-			redistest.Eventually(t, "the node is not ready", isReady(503))
-			redistest.Eventually(t, "the log says so", logged("the store accepts no writes"))
+			servertest.Eventually(t, "the node is not ready", isReady(503))
+			servertest.Eventually(t, "the log says so", logged("the store accepts no writes"))
 			c.accept()
-			redistest.Eventually(t, "the node is ready again", isReady(200))
-			redistest.Eventually(t, "the log says that, too", logged("the store accepts writes again"))
+			servertest.Eventually(t, "the node is ready again", isReady(200))
+			servertest.Eventually(t, "the log says that, too", logged("the store accepts writes again"))
 		})
 	}
 }

@@ -3,7 +3,6 @@
 package chaos
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -86,7 +85,7 @@ func TestChaos(t *testing.T) {
 				o.Faults = regexp.MustCompile(*faults)
 				for left := *duration / time.Duration(len(list)); left > 0; left -= roundLength {
 					o.Duration = min(left, roundLength)
-					runOnce(t, o)
+					t.Run(fmt.Sprint("seed ", o.Seed), func(t *testing.T) { runOnce(t, o) })
 					o.Seed++
 				}
 			})
@@ -101,10 +100,7 @@ func runOnce(t *testing.T, o Options) {
 	if o.Binary, err = binaries[o.Clocks](); err != nil {
 		t.Fatal(err)
 	}
-	rep, err := Run(t.Context(), o)
-	if errors.Is(err, ErrMissing) {
-		t.Skip(err)
-	}
+	rep, err := Run(t, o)
 	if err != nil {
 		t.Fatalf("seed %d: %v", o.Seed, err)
 	}

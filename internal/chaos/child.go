@@ -104,7 +104,7 @@ func workerProcess(in io.Reader, out io.Writer) error {
 
 func newWorker(c workerConfig, note func(history.Event)) *worker {
 	return &worker{
-		client: &client{name: c.Name, nodes: c.Nodes, note: note, wire: new(wire), ids: new(atomic.Int64)},
+		client: &client{name: c.Name, nodes: c.Nodes, note: note, wire: newWire(), ids: new(atomic.Int64)},
 		effect: note, unit: 200 * time.Millisecond,
 	}
 }

@@ -17,40 +17,40 @@ import (
 // crew is a process of workers, which can be killed in the middle of its deliveries.
 type crew struct {
 	*process
-	run   *run
-	name  string
-	nodes []string
+	run *run
 
 	mu  sync.Mutex
-	box *box
+	now *box
 }
 
 // box holds the deliveries that were given to one process.
 type box struct {
-	queue chan job
-	gone  chan struct{} // closed when the process has ended
+	writing sync.Mutex
+	in      *json.Encoder // to the process
 
 	mu   sync.Mutex
 	open map[int]job // not ended yet; nil once the process is gone
 }
 
-func newBox() *box {
-	return &box{queue: make(chan job, maxUnderWay), gone: make(chan struct{}), open: map[int]job{}}
-}
-
+// newCrew is a crew that works at nodes.
 func newCrew(r *run, name string, nodes []string) *crew {
-	c := &crew{run: r, name: name, nodes: nodes, box: newBox()}
-	c.process = &process{name: name, tell: r.tell, command: c.command, read: c.read, feed: c.feed}
+	c := &crew{run: r, now: &box{}}
+	c.process = &process{name: name, tell: r.tell, program: func(start int) (program, error) {
+		b := &box{open: map[int]job{}}
+		cmd, err := child("worker")
+		return program{cmd, func(out io.Reader, ready func()) {
+			ready()
+			c.read(b, out)
+		}, func(in io.Writer) {
+			b.in = json.NewEncoder(in)
+			// No two requests have the same id, also if the process was started again.
+			_ = b.in.Encode(workerConfig{Name: fmt.Sprintf("%s.%d", name, start), Nodes: nodes}) // or it ends
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.now = b
+		}}, err
+	}}
 	return c
-}
-
-// command is this program as a worker, with a new box.
-func (c *crew) command() (*exec.Cmd, error) {
-	b := newBox()
-	c.mu.Lock()
-	c.box = b
-	c.mu.Unlock()
-	return child("worker")
 }
 
 // child is this program in another role.
@@ -63,55 +63,28 @@ func child(role string) (*exec.Cmd, error) {
 	return cmd, err
 }
 
-// feed connects the process's input to the box. No two requests have the same id, also if
-// the process was started again.
-func (c *crew) feed(in io.WriteCloser) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	go c.box.feed(in, workerConfig{Name: fmt.Sprintf("%s.%d", c.name, c.starts), Nodes: c.nodes})
-}
-
-// feed writes to the process's input, until the process is gone.
-func (b *box) feed(in io.WriteCloser, config workerConfig) {
-	defer in.Close()
-	enc := json.NewEncoder(in)
-	err := enc.Encode(config)
-	for err == nil {
-		select {
-		case j := <-b.queue:
-			err = enc.Encode(j)
-		case <-b.gone:
-			return
-		}
-	}
-}
-
-// give hands a delivery to the process, or reports that it is gone or has too many.
+// give hands a delivery to the process, or reports that it is gone. It may take as long as the
+// process is paused.
 func (c *crew) give(j job) bool {
 	c.mu.Lock()
-	b := c.box
+	b := c.now
 	c.mu.Unlock()
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.open == nil {
+		b.mu.Unlock()
 		return false
 	}
-	select {
-	case b.queue <- j:
-		b.open[j.ID] = j
-		return true
-	default:
-		return false
-	}
+	b.open[j.ID] = j
+	b.mu.Unlock()
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	_ = b.in.Encode(j) // what it doesn't get is left in the box when it is gone
+	return true
 }
 
 // read reads the process's output. Deliveries that it hasn't ended when it dies are
 // repeated, as a queue does.
-func (c *crew) read(out io.Reader, ready func()) {
-	c.mu.Lock()
-	b := c.box
-	c.mu.Unlock()
-	ready()
+func (c *crew) read(b *box, out io.Reader) {
 	scan(out, func(l line) {
 		switch {
 		case l.Event != nil:
@@ -123,7 +96,6 @@ func (c *crew) read(out io.Reader, ready func()) {
 			c.run.ended()
 		}
 	})
-	close(b.gone)
 	b.mu.Lock()
 	left := b.open
 	b.open = nil

@@ -126,7 +126,7 @@ func (d *disk) refuse(s *injection, user *process) (int, error) {
 }
 
 // groundPebble is the embedded store of one node, on a separate disk if one can be made.
-func groundPebble(t *tb, _ Options) *ground {
+func groundPebble(t *rig, _ Options) *ground {
 	s := &ground{nodes: 1, heal: func() error { return nil }, skipped: map[string]string{}, attach: func(map[string]*node) {}}
 	names := []string{"disk.full", "disk.readonly", stallFault}
 	d, err := newDisk(t.dir)

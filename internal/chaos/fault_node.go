@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/faultnet"
+	"github.com/semelhq/semel/internal/servertest"
 )
 
 // links are the ways in which a network fails, by the names of the faults.
@@ -122,6 +123,21 @@ func (s *injection) stopped(p *process, wakes func(time.Duration) error) (int, e
 	began := now()
 	s.wait()
 	return once(wakes(time.Duration(now()-began)), p.signal(syscall.SIGCONT))
+}
+
+// moment is how long a server stays down: sometimes no longer than a restart takes.
+func (s *injection) moment() error {
+	if chance(s.rng, 50) {
+		s.wait()
+	}
+	return nil
+}
+
+// paused stops a server as long as the fault lasts.
+func (s *injection) paused(p *servertest.Process) (int, error) {
+	err := p.Pause()
+	s.wait()
+	return once(err, p.Resume())
 }
 
 // processFaults are those of workers and of the upstream.

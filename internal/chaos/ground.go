@@ -13,10 +13,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/semelhq/semel/internal/faultnet"
 	"github.com/semelhq/semel/internal/history"
+	"github.com/semelhq/semel/internal/servertest"
 )
 
 // ground is the store of a run with its faults.
@@ -45,21 +47,30 @@ type ground struct {
 // Stores are the kinds of stores that there are runs for.
 var Stores = []string{"postgres", "redis", "cluster", "pebble"}
 
-// newGround starts a store. It ends with the tb.
-func newGround(kind string, t *tb, o Options) (*ground, error) {
-	make, ok := map[string]func(*tb, Options) *ground{
+// newGround starts a store. It ends with the test.
+func newGround(t *rig, o Options) *ground {
+	make, ok := map[string]func(*rig, Options) *ground{
 		"postgres": groundPostgres, "redis": groundRedis, "cluster": groundCluster, "pebble": groundPebble,
-	}[kind]
+	}[o.Store]
 	if !ok {
-		return nil, fmt.Errorf("%q is none of %s", kind, strings.Join(Stores, ", "))
+		t.Fatalf("%q is none of %s", o.Store, strings.Join(Stores, ", "))
 	}
-	var s *ground
-	err := try(func() { s = make(t, o) })
-	return s, err
+	return make(t, o)
 }
 
+// rig is the test of a run, with the directory of its parts. Redis servers find their
+// environment here.
+type rig struct {
+	testing.TB
+	dir string
+	env []string
+}
+
+// Environ is added to the environment of Redis servers.
+func (t *rig) Environ() []string { return t.env }
+
 // netsTo makes a network for each node to the store, named after the nodes.
-func netsTo(t *tb, nodes int, listen func() (*faultnet.Net, error)) map[string]*faultnet.Net {
+func netsTo(t *rig, nodes int, listen func() (*faultnet.Net, error)) map[string]*faultnet.Net {
 	nets := map[string]*faultnet.Net{}
 	for i := range nodes {
 		n, err := listen()
@@ -88,7 +99,7 @@ var serverClock []byte
 
 // serverClocks builds the library that moves the clocks of servers, and returns their
 // environment and the file of the clock, or why it can't be built.
-func serverClocks(t *tb) (env []string, file, why string) {
+func serverClocks(t *rig) (env []string, file, why string) {
 	source, library := filepath.Join(t.dir, "serverclock.c"), filepath.Join(t.dir, "serverclock.so")
 	file = filepath.Join(t.dir, "server.clock")
 	if err := errors.Join(os.WriteFile(source, serverClock, 0o600), writeClock(file, 0)); err != nil {
@@ -96,7 +107,7 @@ func serverClocks(t *tb) (env []string, file, why string) {
 	}
 	cc, err := exec.LookPath(cmp.Or(os.Getenv("CC"), "cc"))
 	if err != nil {
-		if os.Getenv(requireEnv) == "1" {
+		if os.Getenv(servertest.RequireEnv) == "1" {
 			t.Fatal("a C compiler is required: install the package gcc")
 		}
 		return nil, "", "it needs a C compiler: install the package gcc"
@@ -109,7 +120,7 @@ func serverClocks(t *tb) (env []string, file, why string) {
 
 // moveClocks gives the servers of a ground clocks that can be moved, if the run needs
 // them, and passes their environment to use before they start.
-func (s *ground) moveClocks(t *tb, o Options, use func(env []string)) {
+func (s *ground) moveClocks(t *rig, o Options, use func(env []string)) {
 	if !o.Clocks {
 		return
 	}

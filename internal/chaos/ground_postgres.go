@@ -19,17 +19,17 @@ import (
 // postgres is a server with the faults that are its own.
 type postgres struct {
 	*pgtest.Server
-	t *tb
+	ctx context.Context // outlasts the faults
 }
 
 const database = "chaos"
 
 // groundPostgres is a store in PostgreSQL, which each node reaches over a separate network.
-func groundPostgres(t *tb, o Options) *ground {
+func groundPostgres(t *rig, o Options) *ground {
 	s := &ground{nodes: o.Nodes, skipped: map[string]string{}}
 	options := &pgtest.Options{Settings: map[string]string{"superuser_reserved_connections": "5"}}
 	s.moveClocks(t, o, func(env []string) { options.Env = env })
-	p := &postgres{pgtest.Start(t, options), t}
+	p := &postgres{pgtest.Start(t, options), context.WithoutCancel(t.Context())}
 	// Limits of connections don't bind a superuser, so the nodes connect as another user.
 	p.Exec(t, "postgres", "CREATE ROLE semel LOGIN")
 	p.Exec(t, "postgres", "CREATE DATABASE "+database+" OWNER semel")
@@ -59,14 +59,12 @@ func (p *postgres) faults() []fault {
 	}
 	return []fault{
 		on("server.kill", func(s *injection) (int, error) {
-			return once(try(func() { p.Kill(p.t); s.moment(); p.Restart(p.t) }))
+			return once(p.Process.Kill(), s.moment(), p.TryRestart())
 		}),
 		on("server.restart", func(s *injection) (int, error) {
-			return once(try(func() { p.Stop(p.t); s.moment(); p.Restart(p.t) }))
+			return once(p.End(p.Graceful), s.moment(), p.TryRestart())
 		}),
-		on("server.pause", func(s *injection) (int, error) {
-			return once(try(func() { p.Pause(p.t); s.wait(); p.Resume(p.t) }))
-		}),
+		on("server.pause", func(s *injection) (int, error) { return s.paused(&p.Process) }),
 		on("server.terminate", p.terminate),
 		on("server.lock", p.lock),
 		on("server.connections", func(s *injection) (int, error) {
@@ -77,13 +75,6 @@ func (p *postgres) faults() []fault {
 			s.wait()
 			return hits, errors.Join(err, p.limit(-1))
 		}),
-	}
-}
-
-// moment is how long a server stays down: sometimes no longer than a restart takes.
-func (s *injection) moment() {
-	if chance(s.rng, 50) {
-		s.wait()
 	}
 }
 
@@ -102,7 +93,7 @@ func (p *postgres) one(ctx context.Context, sql string, to any) error {
 const terminateAll = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'semel'`
 
 func (p *postgres) terminateAll() (n int, err error) {
-	err = p.one(p.t.ctx, terminateAll, &n)
+	err = p.one(p.ctx, terminateAll, &n)
 	return n, err
 }
 
@@ -120,7 +111,7 @@ func (p *postgres) terminate(s *injection) (int, error) {
 // limit bounds the connections of the nodes, for all of them together. Minus one is no
 // limit.
 func (p *postgres) limit(n int) error {
-	return try(func() { p.Exec(p.t, "postgres", fmt.Sprintf("ALTER DATABASE %s CONNECTION LIMIT %d", database, n)) })
+	return p.Try(p.ctx, "postgres", fmt.Sprintf("ALTER DATABASE %s CONNECTION LIMIT %d", database, n))
 }
 
 // lock keeps everybody else from all tables of the store.

@@ -22,7 +22,7 @@ type redisServers struct {
 }
 
 // groundRedis is a store in one server that syncs what it acknowledges.
-func groundRedis(t *tb, o Options) *ground {
+func groundRedis(t *rig, o Options) *ground {
 	s := &ground{nodes: o.Nodes, skipped: map[string]string{}}
 	s.moveClocks(t, o, func(env []string) { t.env = env })
 	server := redistest.Start(t, "always")
@@ -44,7 +44,7 @@ func groundRedis(t *tb, o Options) *ground {
 
 // groundCluster is a store in a Cluster of three masters with a replica each. No
 // replica takes over by itself: that would lose acknowledged records, as the store warns.
-func groundCluster(t *tb, o Options) *ground {
+func groundCluster(t *rig, o Options) *ground {
 	s := &ground{nodes: o.Nodes, skipped: map[string]string{}}
 	s.moveClocks(t, o, func(env []string) { t.env = env })
 	c := redistest.StartPartitionedCluster(t, "always", "cluster-replica-no-failover", "yes", "cluster-node-timeout", "20000")
@@ -79,7 +79,8 @@ func groundCluster(t *tb, o Options) *ground {
 		for _, name := range r.names {
 			errs = append(errs, r.do(name, "CONFIG", "SET", "min-replicas-to-write", "0"))
 		}
-		return errors.Join(append(errs, try(c.AwaitHealthy))...)
+		c.AwaitHealthy()
+		return errors.Join(errs...)
 	}
 	return s
 }
@@ -91,11 +92,9 @@ func (r *redisServers) on(name string, do func(s *injection, server *redistest.S
 func (r *redisServers) faults() []fault {
 	return []fault{
 		r.on("server.kill", func(s *injection, server *redistest.Server) (int, error) {
-			return once(try(func() { server.Kill(); s.moment(); server.Restart() }))
+			return once(server.Process.Kill(), s.moment(), server.Start())
 		}),
-		r.on("server.pause", func(s *injection, server *redistest.Server) (int, error) {
-			return once(try(func() { server.Pause(); s.wait(); server.Resume() }))
-		}),
+		r.on("server.pause", func(s *injection, server *redistest.Server) (int, error) { return s.paused(&server.Process) }),
 		r.setting("server.memory", []string{"CONFIG", "SET", "maxmemory", "1mb"}, []string{"CONFIG", "SET", "maxmemory", "0"}),
 		r.again("server.scripts", "SCRIPT", "FLUSH"),
 		r.again("server.terminate", "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"),

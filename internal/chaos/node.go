@@ -90,15 +90,12 @@ func newNode(dir, binary string, number int, c nodeConfig, tell func(string)) (*
 	n := &node{
 		file: filepath.Join(dir, name+".yaml"), log: filepath.Join(dir, name+".log"), clock: filepath.Join(dir, name+".clock"), config: c,
 	}
-	n.process = &process{name: name, tell: tell, read: n.read, command: func() (*exec.Cmd, error) {
+	n.process = &process{name: name, tell: tell, program: func(int) (program, error) {
 		log, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return nil, err
-		}
 		cmd := exec.Command(binary, "serve", "--config", n.file, "--json")
 		cmd.Dir, cmd.Stderr = dir, log
 		cmd.Env = append(os.Environ(), clockEnv+"="+n.clock)
-		return cmd, nil
+		return program{Cmd: cmd, read: n.read}, err
 	}}
 	if err := n.configure(); err != nil {
 		return nil, err

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,7 +40,7 @@ func (r *run) start() (err error) {
 	config := nodeConfig{upstream: "http://" + r.up.Addr(), asked: r.asked.URL, lossy: r.ground.lossy}
 	for i := range r.ground.nodes {
 		config.store = r.ground.url(i + 1)
-		n, err := newNode(r.dir, r.opts.Binary, i+1, config, r.tell)
+		n, err := newNode(r.t.dir, r.opts.Binary, i+1, config, r.tell)
 		if err != nil {
 			return err
 		}
@@ -64,22 +63,22 @@ func (r *run) start() (err error) {
 
 // newUpstream is this program as the upstream. Each start has another seed.
 func (r *run) newUpstream() *process {
-	p := &process{name: "upstream", tell: r.tell, command: func() (*exec.Cmd, error) { return child("upstream") }}
-	p.feed = func(in io.WriteCloser) {
-		_ = json.NewEncoder(in).Encode(upstreamConfig{r.opts.Seed + uint64(p.starts) - 1, r.opts.Brief}) // or it ends
-	}
-	p.read = func(out io.Reader, ready func()) {
-		scan(out, func(l line) {
-			if l.Event != nil {
-				r.log.Add(*l.Event)
-			}
-			if l.Addr != "" {
-				r.serves.Store(&l.Addr)
-				ready()
-			}
-		})
-	}
-	return p
+	return &process{name: "upstream", tell: r.tell, program: func(start int) (program, error) {
+		cmd, err := child("upstream")
+		return program{cmd, func(out io.Reader, ready func()) {
+			scan(out, func(l line) {
+				if l.Event != nil {
+					r.log.Add(*l.Event)
+				}
+				if l.Addr != "" {
+					r.serves.Store(&l.Addr)
+					ready()
+				}
+			})
+		}, func(in io.Writer) {
+			_ = json.NewEncoder(in).Encode(upstreamConfig{r.opts.Seed + uint64(start) - 1, r.opts.Brief}) // or it ends
+		}}, err
+	}}
 }
 
 // stop stops all processes, in an orderly way.

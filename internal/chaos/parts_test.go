@@ -56,7 +56,7 @@ func TestARequestIsSentOnce(t *testing.T) {
 			}()
 		}
 	}()
-	w := new(wire)
+	w := newWire()
 	defer w.close()
 	for n := range 2 {
 		r, err := http.NewRequest(http.MethodPost, "http://semel/x", nil)
@@ -86,7 +86,7 @@ func TestOneDeadConnectionIsMetAtMost(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	w := new(wire)
+	w := newWire()
 	defer w.close()
 	addr := s.Listener.Addr().String()
 	get := func(path string) error {
@@ -189,7 +189,7 @@ fatal error: all goroutines are asleep - deadlock!
 }
 
 func TestTheClockOfAServerCanBeMoved(t *testing.T) {
-	parts := &tb{ctx: t.Context(), dir: t.TempDir()}
+	parts := &rig{TB: t, dir: t.TempDir()}
 	env, file, why := serverClocks(parts)
 	if why != "" {
 		t.Skip(why)
@@ -341,11 +341,12 @@ const stalled = time.Second
 // idle is a process that does nothing.
 func idle(t *testing.T) *process {
 	t.Helper()
-	p := &process{name: "idle", tell: func(string) {}, command: func() (*exec.Cmd, error) { return exec.Command("sleep", "600"), nil }}
-	p.read = func(out io.Reader, ready func()) {
-		ready()
-		scan(out, func(line) {})
-	}
+	p := &process{name: "idle", tell: func(string) {}, program: func(int) (program, error) {
+		return program{Cmd: exec.Command("sleep", "600"), read: func(out io.Reader, ready func()) {
+			ready()
+			_, _ = io.Copy(io.Discard, out)
+		}}, nil
+	}}
 	if err := p.start(); err != nil {
 		t.Fatal(err)
 	}

@@ -21,12 +21,9 @@ import (
 // process is a program that is started again whenever it ends, as a service manager
 // does, until it is stopped for good.
 type process struct {
-	name    string
-	command func() (*exec.Cmd, error)
-	// read reads its standard output to the end, and calls ready when it serves.
-	read func(out io.Reader, ready func())
-	// feed, if it isn't nil, writes to its standard input, which it closes.
-	feed func(in io.WriteCloser)
+	name string
+	// program makes what runs, at each start; the first is 1.
+	program func(start int) (program, error)
 	// tell is called with what happens to it.
 	tell func(text string)
 
@@ -36,6 +33,15 @@ type process struct {
 	quiet  bool // its end is intended
 	over   sync.WaitGroup
 	starts int
+}
+
+// program is one run of a process.
+type program struct {
+	*exec.Cmd
+	// read reads its standard output to the end, and calls ready when it serves.
+	read func(out io.Reader, ready func())
+	// feed, if it isn't nil, writes to its standard input.
+	feed func(in io.Writer)
 }
 
 // again is the pause before an ended process is started again.
@@ -82,12 +88,12 @@ func (p *process) launch() error {
 	if !p.wanted {
 		return nil
 	}
-	cmd, err := p.command()
+	prog, err := p.program(p.starts + 1)
 	if err != nil {
 		return err
 	}
-	now, err := stage.Launch(cmd, p.read)
-	if log, ok := cmd.Stderr.(*os.File); ok && log != os.Stderr {
+	now, err := stage.Launch(prog.Cmd, prog.read)
+	if log, ok := prog.Stderr.(*os.File); ok && log != os.Stderr {
 		_ = log.Close() // the child has its own
 	}
 	if err != nil {
@@ -95,8 +101,8 @@ func (p *process) launch() error {
 	}
 	p.now, p.quiet = now, false
 	p.starts++
-	if p.feed != nil {
-		p.feed(now.Stdin)
+	if prog.feed != nil {
+		prog.feed(now.Stdin)
 	}
 	return nil
 }
@@ -200,11 +206,9 @@ func (p *process) stop(grace time.Duration) {
 	_ = now.Signal(syscall.SIGCONT)
 	if grace > 0 {
 		_ = now.Signal(syscall.SIGTERM)
-		timer := time.NewTimer(grace)
-		defer timer.Stop()
 		select {
 		case <-now.Exited():
-		case <-timer.C:
+		case <-time.After(grace):
 		}
 	}
 	now.Kill()

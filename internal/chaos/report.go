@@ -14,26 +14,16 @@ import (
 
 // Report has what a run did and found.
 type Report struct {
-	Store    string
-	Seed     uint64
-	Seconds  float64 // of load and faults, without what comes before and after
-	Nodes    int
-	Keys     int
-	Requests int
-	Effects  int
-	// Words counts the answers that clients got.
-	Words map[string]int
+	history.Summary
+
+	Store   string
+	Seed    uint64
+	Seconds float64 // of load and faults, without what comes before and after
+	Nodes   int
 	// Faults counts those that affected something, Skipped says why others can't be
 	// injected on this machine.
 	Faults  map[string]int
 	Skipped map[string]string
-	// Held counts the calls that were held at the end, HeldWithout those of them
-	// without an effect, and Reasons why.
-	Held        int
-	HeldWithout int
-	Reasons     map[string]int
-	// Early counts those that were held before a lease had passed.
-	Early int
 	// Recovery is how long each node took to take a call again, after each of the trials at
 	// the end.
 	Recovery []Recovery
@@ -150,11 +140,8 @@ func (r *Report) recovered(all []Recovery) {
 
 // report is the judgement.
 func (r *run) report(seconds float64, s *injector) *Report {
-	sum := r.log.Summary()
 	rep := &Report{
-		Store: r.opts.Store, Seed: r.opts.Seed, Seconds: seconds, Nodes: len(r.nodes), Dir: r.dir,
-		Keys: sum.Keys, Requests: sum.Requests, Effects: sum.Effects, Words: sum.Words,
-		Held: sum.Held, HeldWithout: sum.HeldWithout, Reasons: sum.Reasons, Early: sum.Early,
+		Summary: r.log.Summary(), Store: r.opts.Store, Seed: r.opts.Seed, Seconds: seconds, Nodes: len(r.nodes), Dir: r.t.dir,
 		Faults: s.counts(), Skipped: r.ground.skipped, Peak: map[string]usage{}, Violations: append([]history.Violation{}, r.log.Check()...),
 	}
 	for _, n := range r.nodes {

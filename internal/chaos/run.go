@@ -4,7 +4,6 @@ package chaos
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http/httptest"
@@ -13,6 +12,7 @@ import (
 	"regexp"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/semelhq/semel/internal/faultnet"
@@ -42,8 +42,7 @@ type Options struct {
 // run is a run under way.
 type run struct {
 	opts   Options
-	t      *tb
-	dir    string
+	t      *rig
 	log    *history.Log
 	begun  int64
 	ground *ground
@@ -60,27 +59,27 @@ type run struct {
 }
 
 // Run does one run: nodes, workers and an upstream on a store, calls and faults for a
-// while, and then the judgement. An error means that there was no run, or half of one.
-func Run(ctx context.Context, o Options) (_ *Report, err error) {
+// while, and then the judgement. An error means that there was no run, or half of one. The
+// servers of the store end with the test, and so does what the nodes have left, unless a
+// rule was broken.
+func Run(t testing.TB, o Options) (rep *Report, err error) {
 	dir, err := os.MkdirTemp("", "semel-chaos-")
 	if err != nil {
 		return nil, err
 	}
+	t.Cleanup(func() {
+		if rep != nil && !rep.OK() {
+			_ = os.Remove(filepath.Join(dir, "disk.img"))
+		} else if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
 	// Servers run as users of their own.
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return nil, err
 	}
-	r := &run{opts: o, dir: dir, log: history.NewLog(rules, lease), begun: now(), t: &tb{ctx: context.WithoutCancel(ctx), dir: dir}}
-	var rep *Report
-	defer func() {
-		if rep != nil && !rep.OK() {
-			_ = os.Remove(filepath.Join(dir, "disk.img"))
-			return
-		}
-		err = errors.Join(err, os.RemoveAll(dir))
-	}()
-	rep, err = r.play(ctx)
-	return rep, err
+	r := &run{opts: o, t: &rig{TB: t, dir: dir}, log: history.NewLog(rules, lease), begun: now()}
+	return r.play(t.Context())
 }
 
 // tell logs something that happens to the system.
@@ -104,10 +103,7 @@ func (r *run) addresses() []string {
 }
 
 func (r *run) play(ctx context.Context) (rep *Report, err error) {
-	if r.ground, err = newGround(r.opts.Store, r.t, r.opts); err != nil {
-		return nil, errors.Join(err, r.t.close())
-	}
-	defer func() { err = errors.Join(err, r.t.close()) }()
+	r.ground = newGround(r.t, r.opts)
 	defer r.stop()
 	if err := r.start(); err != nil {
 		return nil, err

@@ -8,16 +8,20 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 )
 
 // wire sends each request exactly once: net/http would resend a POST with an idempotency
 // key if a reused connection breaks, and the rig couldn't log that. It can't where a
 // request has a body that it doesn't know how to get again.
-type wire struct {
-	mu sync.Mutex
-	to map[string]*http.Transport // by address
+type wire struct{ transport *http.Transport }
+
+// dialTime bounds connecting.
+const dialTime = 2 * time.Second
+
+func newWire() *wire {
+	dialer := &net.Dialer{Timeout: dialTime}
+	return &wire{&http.Transport{DialContext: dialer.DialContext, DisableCompression: true, MaxIdleConnsPerHost: maxUnderWay}}
 }
 
 // reply is an answer that arrived whole.
@@ -27,12 +31,9 @@ type reply struct {
 	body   []byte
 }
 
-// dialTime bounds connecting.
-const dialTime = 2 * time.Second
-
 // send sends a request and returns the whole answer, or an error if not all of it
 // arrived in time. Then it closes the connection, like a client that hangs up.
-func (w *wire) send(addr string, r *http.Request, body []byte, limit time.Duration) (*reply, error) {
+func (w *wire) send(addr string, r *http.Request, body []byte, limit time.Duration) (rep *reply, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), limit)
 	defer cancel()
 	r = r.Clone(ctx)
@@ -40,47 +41,21 @@ func (w *wire) send(addr string, r *http.Request, body []byte, limit time.Durati
 	if len(body) > 0 {
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
-	t := w.transport(addr)
-	rep, err := exchange(t, r)
-	if err != nil {
-		// What broke this connection may have broken all that are idle, and whoever
-		// tries again would meet one of them after the other.
-		t.CloseIdleConnections()
-	}
-	return rep, err
-}
-
-func exchange(t *http.Transport, r *http.Request) (*reply, error) {
-	resp, err := t.RoundTrip(r)
+	defer func() {
+		if err != nil {
+			// What broke this connection may have broken all that are idle, and whoever
+			// tries again would meet one of them after the other.
+			w.close()
+		}
+	}()
+	resp, err := w.transport.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, err
-	}
-	return &reply{resp.StatusCode, resp.Header, data}, nil
-}
-
-func (w *wire) transport(addr string) *http.Transport {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.to == nil {
-		w.to = map[string]*http.Transport{}
-	}
-	if w.to[addr] == nil {
-		dialer := &net.Dialer{Timeout: dialTime}
-		w.to[addr] = &http.Transport{DialContext: dialer.DialContext, DisableCompression: true, MaxIdleConnsPerHost: maxUnderWay}
-	}
-	return w.to[addr]
+	return &reply{resp.StatusCode, resp.Header, data}, err
 }
 
 // close ends all connections that are not in use.
-func (w *wire) close() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, t := range w.to {
-		t.CloseIdleConnections()
-	}
-}
+func (w *wire) close() { w.transport.CloseIdleConnections() }

@@ -9,21 +9,19 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/servertest"
 )
-
-// RequireEnv names an environment variable. If it is 1, a test fails instead of being skipped
-// when PostgreSQL isn't installed.
-const RequireEnv = "SEMEL_REQUIRE_SERVICES"
 
 // Options of a server. The zero value is a single server with PostgreSQL's defaults.
 type Options struct {
@@ -35,12 +33,11 @@ type Options struct {
 
 // Server is a private PostgreSQL server. Only URL may be called concurrently.
 type Server struct {
-	dir, data string
-	env       []string
-	process   *stage.Process // the postmaster; nil if it was stopped or killed
+	servertest.Server
+	data string
 }
 
-// patience bounds how long a server may take to start or to stop.
+// patience bounds how long a question to a server may take.
 const patience = 30 * time.Second
 
 // Start starts a server, and stops it at the end of the test.
@@ -48,32 +45,25 @@ func Start(tb testing.TB, o *Options) *Server {
 	tb.Helper()
 	need(tb)
 	s, err := start(o)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	servertest.Check(tb, err)
+	s.endWith(tb)
+	return s
+}
+
+// endWith removes the server at the end of a test.
+func (s *Server) endWith(tb testing.TB) {
+	s.TB = tb
 	tb.Cleanup(func() {
 		if err := s.remove(); err != nil {
 			tb.Error(err)
 		}
 	})
-	return s
 }
 
 // need skips the test if PostgreSQL isn't installed.
 func need(tb testing.TB) {
 	tb.Helper()
-	needProgram(tb, "initdb", "PostgreSQL server", "postgresql")
-}
-
-// needProgram skips the test if a program of a service isn't installed.
-func needProgram(tb testing.TB, program, service, pkg string) {
-	tb.Helper()
-	if _, err := find(program); err != nil {
-		if os.Getenv(RequireEnv) == "1" {
-			tb.Fatalf("%s is required: %v", service, err)
-		}
-		tb.Skipf("there is no %s: install the package %s", service, pkg)
-	}
+	servertest.Need(tb, "initdb", "postgresql")
 }
 
 // template is a data directory that a process makes once and copies for each server, because
@@ -109,28 +99,47 @@ func Main(m *testing.M) int {
 }
 
 // start starts a server over a copy of the template.
-func start(o *Options) (*Server, error) {
+func start(o *Options) (s *Server, err error) {
 	from, err := template()
 	if err != nil {
 		return nil, err
 	}
+	if o == nil {
+		o = &Options{}
+	}
+	if s, err = newServer(o.Env); err != nil {
+		return nil, err
+	}
+	if err = run("cp", "-a", filepath.Join(from, "data"), s.data); err == nil {
+		err = s.configure(o.Settings)
+	}
+	if err == nil {
+		err = s.start()
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.remove())
+	}
+	return s, nil
+}
+
+// newServer prepares a server that has no data yet.
+func newServer(env []string) (*Server, error) {
 	dir, err := newDir()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, data: filepath.Join(dir, "data")}
-	if err := run("cp", "-a", filepath.Join(from, "data"), s.data); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	var settings map[string]string
-	if o != nil {
-		settings, s.env = o.Settings, o.Env
-	}
-	if err := s.configure(settings); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	if err := s.start(); err != nil {
-		return nil, errors.Join(err, s.remove())
+	s := &Server{data: filepath.Join(dir, "data")}
+	s.Graceful = syscall.SIGINT
+	s.Process = servertest.Process{
+		Dir:     dir,
+		Answers: func(ctx context.Context) error { return answers(ctx, s.URL("postgres")) },
+		Command: func() (*exec.Cmd, error) {
+			cmd, err := command("postgres", "-D", s.data)
+			if err == nil {
+				cmd.Env = append(cmd.Env, env...)
+			}
+			return cmd, err
+		},
 	}
 	return s, nil
 }
@@ -138,7 +147,7 @@ func start(o *Options) (*Server, error) {
 // configure appends settings to postgresql.conf.
 func (s *Server) configure(settings map[string]string) error {
 	all := map[string]string{
-		"listen_addresses": "", "unix_socket_directories": s.dir, "max_connections": "300",
+		"listen_addresses": "", "unix_socket_directories": s.Dir, "max_connections": "300",
 		"shared_buffers": "64MB", "wal_keep_size": "64MB", "hot_standby_feedback": "on",
 	}
 	maps.Copy(all, settings)
@@ -154,80 +163,34 @@ func (s *Server) configure(settings map[string]string) error {
 	return errors.Join(err, f.Close())
 }
 
-// start starts the postmaster and waits until it accepts connections. After a kill, it can't
-// start until the last old processes have ended.
+// start starts the postmaster. After a kill, it can't start until the last old processes have
+// ended.
 func (s *Server) start() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for {
-		err := s.launch()
-		if !errors.Is(err, errEnded) || !strings.Contains(s.Log(), "pre-existing shared memory block") {
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := s.Start()
+		if !errors.Is(err, servertest.ErrEnded) || !strings.Contains(err.Error(), "pre-existing shared memory block") || time.Since(began) > patience {
 			return err
 		}
-		pause := time.NewTimer(20 * time.Millisecond)
-		select {
-		case <-ctx.Done():
-			return err
-		case <-pause.C:
-		}
 	}
 }
 
-var errEnded = errors.New("the server ended while it started")
-
-func (s *Server) launch() error {
-	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
+// answers connects to a server.
+func answers(ctx context.Context, url string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err == nil {
+		err = conn.Close(ctx)
 	}
-	defer log.Close()
-	cmd, err := command("postgres", "-D", s.data)
-	if err != nil {
-		return err
-	}
-	cmd.Env = append(cmd.Env, s.env...)
-	cmd.Stdout, cmd.Stderr = log, log
-	if s.process, err = stage.Run(cmd); err != nil {
-		return err
-	}
-	if err := answers(s.URL("postgres"), s.process); err != nil {
-		return fmt.Errorf("%w:\n%s", err, s.Log())
-	}
-	return nil
+	return err
 }
 
-// answers waits until a server answers, or until its process has ended.
-func answers(url string, p *stage.Process) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		conn, err := pgx.Connect(ctx, url)
-		if err == nil {
-			return conn.Close(ctx)
-		}
-		select {
-		case <-p.Exited():
-			return errEnded
-		case <-ctx.Done():
-			return fmt.Errorf("the server does not answer: %w", err)
-		case <-tick.C:
-		}
-	}
-}
-
-// Log is the end of the server's log.
-func (s *Server) Log() string {
-	b, err := os.ReadFile(filepath.Join(s.dir, "log"))
-	if err != nil {
-		return err.Error()
-	}
-	return string(b[max(0, len(b)-4000):])
+// remove ends the server and removes its directory, without writing what is in memory: that
+// takes half a minute with many databases.
+func (s *Server) remove() error {
+	return errors.Join(s.End(syscall.SIGQUIT), os.RemoveAll(s.Dir))
 }
 
 // URL is the address of a database of the server.
-func (s *Server) URL(database string) string { return address(s.dir, database) }
+func (s *Server) URL(database string) string { return address(s.Dir, database) }
 
 // address is the URL of a database over the socket in a directory.
 func address(dir, database string) string {
@@ -248,12 +211,13 @@ func (s *Server) Conn(tb testing.TB, database string) *pgx.Conn {
 // Exec runs a statement in a database.
 func (s *Server) Exec(tb testing.TB, database, sql string) {
 	tb.Helper()
-	if err := s.exec(tb.Context(), database, sql); err != nil {
+	if err := s.Try(tb.Context(), database, sql); err != nil {
 		tb.Fatalf("%s: %v", sql, err)
 	}
 }
 
-func (s *Server) exec(ctx context.Context, database, sql string) error {
+// Try is Exec outside of a test's goroutine.
+func (s *Server) Try(ctx context.Context, database, sql string) error {
 	conn, err := pgx.Connect(ctx, s.URL(database))
 	if err != nil {
 		return err
@@ -314,7 +278,7 @@ func (s *Server) empty(ctx context.Context, name string) error {
 		"CREATE SCHEMA public",
 		"ALTER DATABASE " + name + " RESET ALL",
 	} {
-		if err := s.exec(ctx, name, sql); err != nil {
+		if err := s.Try(ctx, name, sql); err != nil {
 			return err
 		}
 	}
@@ -368,4 +332,17 @@ func run(name string, args ...string) error {
 		return fmt.Errorf("%s: %w\n%s", name, err, out)
 	}
 	return nil
+}
+
+// command is a program of the server with nothing to read, which runs as a user that may run
+// a server.
+func command(name string, args ...string) (*exec.Cmd, error) {
+	path, err := servertest.Find(name)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Dir = os.TempDir()
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "TZ=UTC")
+	return cmd, confine(cmd)
 }

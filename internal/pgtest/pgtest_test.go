@@ -16,12 +16,12 @@ func TestServer(t *testing.T) {
 		db := s.Database(t)
 		s.Exec(t, db, "CREATE TABLE kept (n int)")
 		s.Exec(t, db, "INSERT INTO kept VALUES (7)")
-		s.Kill(t)
+		s.Kill()
 		if conn, err := pgx.Connect(t.Context(), s.URL(db)); err == nil {
 			_ = conn.Close(t.Context())
 			t.Fatal("a killed server answers")
 		}
-		s.Restart(t)
+		s.Restart()
 		var n int
 		var fsync string
 		if err := s.Conn(t, db).QueryRow(t.Context(), "SELECT n, current_setting('fsync') FROM kept").Scan(&n, &fsync); err != nil || n != 7 || fsync != "on" {
@@ -34,7 +34,7 @@ func TestServer(t *testing.T) {
 		s.Await(t, "SELECT count(*) = 1 FROM pg_stat_replication WHERE state = 'streaming' AND application_name = 'one'")
 		s.Exec(t, "postgres", "CREATE TABLE kept (n int)")
 		sb.Await(t, "SELECT to_regclass('kept') IS NOT NULL")
-		s.Kill(t)
+		s.Kill()
 		sb.Promote(t)
 		sb.Exec(t, "postgres", "INSERT INTO kept VALUES (1)")
 	})

@@ -1,13 +1,16 @@
 package pgtest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/servertest"
 )
 
 // Pooler is a PgBouncer in front of a server: a connection pool that assigns a session for one
@@ -29,51 +32,30 @@ server_round_robin = 1
 default_pool_size = %[3]d
 server_idle_timeout = 1
 max_client_conn = 1000
-logfile = %[1]s/log
 `
 
 // Pooler starts a pooler in front of the server, with this many sessions for each database,
 // and stops it at the end of the test.
 func (s *Server) Pooler(tb testing.TB, sessions int) *Pooler {
 	tb.Helper()
-	needProgram(tb, "pgbouncer", "PgBouncer", "pgbouncer")
+	servertest.Need(tb, "pgbouncer", "pgbouncer")
 	dir, err := newDir()
-	if err != nil {
-		tb.Fatal(err)
+	servertest.Check(tb, err)
+	p := &Pooler{dir: dir}
+	config := filepath.Join(dir, "ini")
+	process := servertest.Process{
+		Dir:     dir,
+		Command: func() (*exec.Cmd, error) { return command("pgbouncer", config) },
+		Answers: func(ctx context.Context) error { return answers(ctx, p.URL("postgres")) },
 	}
 	tb.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := errors.Join(process.End(syscall.SIGQUIT), os.RemoveAll(dir)); err != nil {
 			tb.Error(err)
 		}
 	})
-	p := &Pooler{dir: dir}
-	stop, err := p.start(s, sessions)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(stop)
+	servertest.Check(tb, os.WriteFile(config, fmt.Appendf(nil, poolerConfig, p.dir, s.Dir, sessions), 0o644))
+	servertest.Check(tb, process.Start())
 	return p
-}
-
-func (p *Pooler) start(s *Server, sessions int) (stop func(), err error) {
-	config := filepath.Join(p.dir, "ini")
-	if err := os.WriteFile(config, fmt.Appendf(nil, poolerConfig, p.dir, s.dir, sessions), 0o644); err != nil {
-		return nil, err
-	}
-	cmd, err := command("pgbouncer", "--quiet", config)
-	if err != nil {
-		return nil, err
-	}
-	process, err := stage.Run(cmd)
-	if err != nil {
-		return nil, err
-	}
-	if err := answers(p.URL("postgres"), process); err != nil {
-		process.Kill()
-		log, _ := os.ReadFile(filepath.Join(p.dir, "log"))
-		return nil, errors.Join(err, errors.New(string(log)))
-	}
-	return process.Kill, nil
 }
 
 // URL is the address of a database behind the pooler.

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/semelhq/semel/internal/servertest"
 )
 
 // Slots is how many hash slots a Cluster has.
@@ -69,7 +71,7 @@ func (c *Cluster) form() {
 		}
 	}
 	for i, n := range c.Nodes[masters:] {
-		Eventually(tb, "a replica finds its master", func() error {
+		servertest.Eventually(tb, "a replica finds its master", func() error {
 			_, err := n.Try("CLUSTER", "REPLICATE", ids[i])
 			return err
 		})
@@ -97,7 +99,7 @@ func (c *Cluster) AwaitHealthy() {
 		if !n.Running() {
 			continue
 		}
-		Eventually(c.tb, "the Cluster is whole", func() error {
+		servertest.Eventually(c.tb, "the Cluster is whole", func() error {
 			info, err := n.Try("CLUSTER", "INFO")
 			if err != nil || !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:"+strconv.Itoa(len(c.Nodes))) {
 				return fmt.Errorf("%s says %.60q, %v", n.Addr, info, err)
@@ -108,28 +110,6 @@ func (c *Cluster) AwaitHealthy() {
 			}
 			return nil
 		})
-	}
-}
-
-// Master returns the running node that says that it is the master of a slot.
-func (c *Cluster) Master(slot int) *Server {
-	c.tb.Helper()
-	for _, n := range c.Nodes {
-		if n.Running() && n.Serves(slot) {
-			return n
-		}
-	}
-	c.tb.Fatalf("no node serves the slot %d", slot)
-	return nil
-}
-
-// Running reports whether the process runs, even if it is paused.
-func (s *Server) Running() bool {
-	select {
-	case <-s.process.Exited():
-		return false
-	default:
-		return true
 	}
 }
 

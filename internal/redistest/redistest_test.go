@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/semelhq/semel/internal/servertest"
 )
 
 func TestAServerThatIsKilledComesBackWithItsData(t *testing.T) {
@@ -23,7 +25,7 @@ func TestAClusterServesEverySlotAndFailsOver(t *testing.T) {
 	}
 	first := c.Nodes[0]
 	first.Kill()
-	Eventually(t, "the replica takes over", func() error {
+	servertest.Eventually(t, "the replica takes over", func() error {
 		_, err := c.Nodes[3].Try("SET", "{"+tagIn(t, c, 0)+"}", "x")
 		return err
 	})
@@ -57,7 +59,7 @@ func TestAMasterCanBeIsolatedFromItsPeersOnly(t *testing.T) {
 	key := "{" + tagIn(t, c.Cluster, 0) + "}"
 	heal := c.Isolate(master)
 	master.Do("SET", key, "isolated") // it does not know yet
-	Eventually(t, "the replica takes over", func() error {
+	servertest.Eventually(t, "the replica takes over", func() error {
 		_, err := replica.Try("SET", key, "the others")
 		return err
 	})

@@ -30,7 +30,7 @@ func TestFaultsFailover(t *testing.T) {
 		wg.Go(func() { f.traffic.run(t, clients, keys) })
 		f.traffic.reach(clients * keys / 3)
 		before := f.acknowledged()
-		f.primary.Kill(t)
+		f.primary.Kill()
 		f.takeOver(t)
 		wg.Wait()
 		f.traffic.check(t, f.store, clients/2*keys)
@@ -55,13 +55,13 @@ func TestFaultsFailover(t *testing.T) {
 			f.traffic.deliver(t, 0, fmt.Sprint("received ", i))
 		}
 		f.primary.Await(t, "SELECT count(*) = 1 FROM pg_stat_replication WHERE replay_lsn = pg_current_wal_lsn()")
-		f.standby.Stop(t) // the link between the two is cut: a primary that is only killed would still send
+		f.standby.Stop() // the link between the two is cut: a primary that is only killed would still send
 		for i := range unreceived {
 			f.traffic.deliver(t, 0, fmt.Sprint("unreceived ", i))
 		}
 		before := f.acknowledged()
-		f.primary.Kill(t)
-		f.standby.Restart(t)
+		f.primary.Kill()
+		f.standby.Restart()
 		f.takeOver(t)
 		lost := f.lost(t, before)
 		if len(before) != received+unreceived || len(lost) != unreceived {

@@ -195,8 +195,8 @@ func TestFaults(t *testing.T) {
 		const kills = 4
 		for n := range int64(kills) {
 			tr.reach((n + 1) * 2 * faultCalls / (kills + 1))
-			server.Kill(t)
-			server.Restart(t)
+			server.Kill()
+			server.Restart()
 		}
 		wg.Wait()
 		tr.check(t, a, faultCalls)
@@ -222,7 +222,7 @@ func cancelledCommit(t *testing.T) {
 		t.Fatalf("the level is %s, %v", d.Level, err)
 	}
 	kept := put(t, s, numbered("kept", 1), store.Revision{})
-	standby.Stop(t)
+	standby.Stop()
 
 	lost := numbered("lost", 1)
 	told := make(chan error)
@@ -279,8 +279,8 @@ func cancelledCommit(t *testing.T) {
 		cancel()
 	}
 	_ = conn.Close(t.Context())
-	primary.Kill(t)
-	standby.Restart(t)
+	primary.Kill()
+	standby.Restart()
 	standby.Promote(t)
 	after := mustOpen(t, standby.URL(database), nil)
 	t.Cleanup(func() { mustClose(t, after) })

@@ -42,9 +42,9 @@ func TestServersThatRefuseConnections(t *testing.T) {
 		s := mustOpen(t, server.URL(database), &Options{Migrate: true, MaxConns: 1})
 		t.Cleanup(func() { mustClose(t, s) })
 		first := put(t, s, numbered("k", 1), store.Revision{})
-		server.Stop(t)
+		server.Stop()
 		refusesAll(t, s)
-		server.Restart(t)
+		server.Restart()
 		await(t, "it serves again", func() bool {
 			cur, _, err := s.Apply(t.Context(), store.Write{Record: new(numbered("k", 2)), Expect: first.Revision})
 			return err == nil && cur.Revision == numbered("", 2).Revision

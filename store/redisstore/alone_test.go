@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/servertest"
 	"github.com/semelhq/semel/store"
 )
 
@@ -66,7 +67,7 @@ func TestDuplicatesShareAnAnswer(t *testing.T) {
 	}
 	q := s.queues[0]
 	waits := func(want int) {
-		redistest.Eventually(t, "they wait", func() error {
+		servertest.Eventually(t, "they wait", func() error {
 			if waiting, _ := q.Len(); waiting != want || s.sends.Load() == before {
 				return errors.New("not yet")
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/servertest"
 )
 
 // Three engines get each call at once, and a master is killed meanwhile. A call
@@ -80,7 +81,7 @@ func TestEnginesGoOnOverAFailover(t *testing.T) {
 	more := func(n int64) {
 		t.Helper()
 		until := answered.Load() + n
-		redistest.Eventually(t, "deliveries are answered", func() error {
+		servertest.Eventually(t, "deliveries are answered", func() error {
 			if answered.Load() < until {
 				return errNotYet
 			}
@@ -89,7 +90,7 @@ func TestEnginesGoOnOverAFailover(t *testing.T) {
 	}
 	more(1000)
 	c.Nodes[2].Kill()
-	redistest.Eventually(t, "the replica takes over", func() error {
+	servertest.Eventually(t, "the replica takes over", func() error {
 		for i := range shardCount {
 			if c.Nodes[5].Serves(slotOf(i)) {
 				return nil

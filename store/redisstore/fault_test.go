@@ -9,6 +9,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/servertest"
 	"github.com/semelhq/semel/store"
 )
 
@@ -125,7 +126,7 @@ func TestAFailoverLosesWhatTheLevelSays(t *testing.T) {
 	cut.more(t, 500)
 	cut.end()
 	master.Kill()
-	redistest.Eventually(t, "the replica takes over", func() error {
+	servertest.Eventually(t, "the replica takes over", func() error {
 		if !replica.Serves(slotOf(0)) {
 			return errNotYet
 		}
@@ -157,7 +158,7 @@ func TestAMasterThatHangsIsReplacedAndComesBack(t *testing.T) {
 	l := startLoad(t, s, 16, nil)
 	l.more(t, 1000)
 	master.Pause()
-	redistest.Eventually(t, "the replica takes over", func() error {
+	servertest.Eventually(t, "the replica takes over", func() error {
 		if !replica.Serves(slotOf(sh)) {
 			return errNotYet
 		}

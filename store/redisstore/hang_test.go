@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/servertest"
 	"github.com/semelhq/semel/store"
 )
 
@@ -87,14 +88,14 @@ func TestWhoGivesUpLeavesNothing(t *testing.T) {
 				t.Errorf("more is on its way than there may be; goroutines are at most %d", most)
 			}
 			resume()
-			redistest.Eventually(t, "the store works again", func() error {
+			servertest.Eventually(t, "the store works again", func() error {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				_, err := s.Get(ctx, small("before").ID)
 				return err
 			})
 			mustApply(t, s, small("afterwards"), store.Revision{})
-			redistest.Eventually(t, "everything has ended", func() error {
+			servertest.Eventually(t, "everything has ended", func() error {
 				for i := range s.queues {
 					_, n := s.queues[i].Len()
 					if n > 0 {

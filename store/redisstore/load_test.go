@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/servertest"
 	"github.com/semelhq/semel/store"
 )
 
@@ -97,7 +97,7 @@ func (l *load) write(ctx context.Context, w store.Write) bool {
 func (l *load) more(t *testing.T, n int64) {
 	t.Helper()
 	until := l.acks.Load() + n
-	redistest.Eventually(t, fmt.Sprintf("%d writes are acknowledged", n), func() error {
+	servertest.Eventually(t, fmt.Sprintf("%d writes are acknowledged", n), func() error {
 		if got := l.acks.Load(); got < until {
 			return fmt.Errorf("%d are missing", until-got)
 		}

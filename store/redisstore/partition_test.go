@@ -12,6 +12,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/servertest"
 	"github.com/semelhq/semel/store"
 )
 
@@ -80,7 +81,7 @@ func TestAnIsolatedMasterLosesWhatTheLevelSays(t *testing.T) {
 	if len(lost) == 0 || len(before) == 0 {
 		t.Fatalf("%d calls were answered before and %d after the master was isolated, so nothing is proved", len(before), len(lost))
 	}
-	redistest.Eventually(t, "the replica takes over", func() error {
+	servertest.Eventually(t, "the replica takes over", func() error {
 		if !replica.Serves(slotOf(0)) {
 			return errNotYet
 		}
@@ -132,7 +133,7 @@ func awaitReplica(t *testing.T, master, replica *redistest.Server) {
 		return at
 	}
 	written := offset(master, "master_repl_offset")
-	redistest.Eventually(t, "the replica has everything", func() error {
+	servertest.Eventually(t, "the replica has everything", func() error {
 		if offset(replica, "slave_repl_offset") < written {
 			return errNotYet
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/servertest"
 	"github.com/semelhq/semel/store"
 )
 
@@ -224,7 +225,7 @@ func TestDurabilityIsReadFromTheLiveSettings(t *testing.T) {
 	t.Run("a replica makes it cache-grade", func(t *testing.T) {
 		host, port, _ := strings.Cut(srv.Addr, ":")
 		redistest.Start(t, "", "replicaof", host+" "+port, "repl-diskless-sync-delay", "0")
-		redistest.Eventually(t, "the replica is connected", func() error {
+		servertest.Eventually(t, "the replica is connected", func() error {
 			if !strings.Contains(srv.Do("INFO", "replication"), "connected_slaves:1") {
 				return errNotYet
 			}

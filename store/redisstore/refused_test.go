@@ -15,6 +15,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/servertest"
 	"github.com/semelhq/semel/store"
 )
 
@@ -145,7 +146,7 @@ func TestQuestionsThatAServerRefusesFail(t *testing.T) {
 // refusedOnce waits until a write is refused by an error, and returns which.
 func refusedOnce(t *testing.T, s *Store, word string) (refused []semel.ID) {
 	t.Helper()
-	redistest.Eventually(t, "the server refuses", func() error {
+	servertest.Eventually(t, "the server refuses", func() error {
 		rec := small(fmt.Sprint(newRevision()))
 		_, _, err := s.Apply(t.Context(), store.Write{Record: new(rec)})
 		if !errors.Is(err, store.ErrNotApplied) || !strings.Contains(err.Error(), word) {
@@ -215,7 +216,7 @@ func TestAServerThatIsDownGotNothing(t *testing.T) {
 			mustApply(t, s, there, store.Revision{})
 			srv.Kill()
 			refused := map[semel.ID]bool{}
-			redistest.Eventually(t, "nothing is sent", func() error {
+			servertest.Eventually(t, "nothing is sent", func() error {
 				ids := map[semel.ID]bool{}
 				var writes []store.Write
 				for n := 0; len(writes) < 3; n++ {
@@ -243,7 +244,7 @@ func TestAServerThatIsDownGotNothing(t *testing.T) {
 				return nil
 			})
 			srv.Restart()
-			redistest.Eventually(t, "the server is back", func() error {
+			servertest.Eventually(t, "the server is back", func() error {
 				_, err := s.Get(t.Context(), there.ID)
 				return err
 			})
@@ -292,7 +293,7 @@ func TestAClusterThatIsDownRefusesForGood(t *testing.T) {
 	for _, i := range []int{5, 2} {
 		c.Nodes[i].Kill()
 	}
-	redistest.Eventually(t, "the Cluster is down", func() error {
+	servertest.Eventually(t, "the Cluster is down", func() error {
 		rec := record(func(rec semel.Record) bool { return owned(rec.ID) })
 		_, applied, err := s.Apply(t.Context(), store.Write{Record: new(rec)})
 		if err == nil || !strings.Contains(err.Error(), "CLUSTERDOWN ") {

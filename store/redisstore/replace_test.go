@@ -14,6 +14,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/faultnet"
 	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/servertest"
 	"github.com/semelhq/semel/store"
 )
 
@@ -65,7 +66,7 @@ func TestAFailoverDuringWhichNobodyAnswers(t *testing.T) {
 			}
 			s.link.mu.Unlock()
 			meddle(s, srv)
-			redistest.Eventually(t, "it was tried to connect, more than once", func() error {
+			servertest.Eventually(t, "it was tried to connect, more than once", func() error {
 				if err := tryWrite(t, s, time.Second); err == nil {
 					t.Error("it was written")
 				}
@@ -80,7 +81,7 @@ func TestAFailoverDuringWhichNobodyAnswers(t *testing.T) {
 			s.link.option.DialCtxFn = dial
 			s.link.mu.Unlock()
 			srv.Do("REPLICAOF", "NO", "ONE")
-			redistest.Eventually(t, "it writes again", func() error { return tryWrite(t, s, time.Second) })
+			servertest.Eventually(t, "it writes again", func() error { return tryWrite(t, s, time.Second) })
 		})
 	}
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package pgtest
+package servertest
 
 // children finds none: the processes of a killed server notice and end.
 func children(int) []int { return nil }
