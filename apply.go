@@ -182,12 +182,10 @@ func (b *backoff) wait(ctx context.Context) bool {
 
 // pause waits for d, and reports false if ctx ends before.
 func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	}
 }

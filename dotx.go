@@ -175,12 +175,10 @@ func (e *Engine) turn(ctx context.Context, id ID, poll time.Duration) (bool, err
 		defer stop()
 		notice = changed
 	}
-	timer := time.NewTimer(poll)
-	defer timer.Stop()
 	select {
 	case <-woken:
 	case <-notice:
-	case <-timer.C:
+	case <-time.After(poll):
 	case <-ctx.Done():
 		return false, ctx.Err()
 	case <-e.done.Done():

@@ -78,14 +78,11 @@ func (a *Attempt) renewOrStop(since time.Duration) {
 		if err == nil || a.handler.isStopped() {
 			return
 		}
-		timer := time.NewTimer(max(a.op.Lease/30, time.Millisecond))
 		select {
-		case <-timer.C:
+		case <-time.After(max(a.op.Lease/30, time.Millisecond)):
 		case <-a.Context().Done():
-			timer.Stop()
 			return
 		case <-ctx.Done():
-			timer.Stop()
 			return // the guard tells the handler
 		}
 	}

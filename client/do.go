@@ -105,12 +105,10 @@ func (x *Execution) endBy(ctx context.Context, res semel.Result, err error, stop
 		return e.rec, e.err
 	case <-ctx.Done():
 	}
-	grace := time.NewTimer(x.c.opts.Timeout)
-	defer grace.Stop()
 	select {
 	case e := <-done:
 		return e.rec, e.err
-	case <-grace.C:
+	case <-time.After(x.c.opts.Timeout):
 		return nil, &semel.Error{Code: semel.CodeUnknown, Message: "the outcome is not recorded yet", Err: context.Cause(ctx)}
 	}
 }

@@ -180,11 +180,9 @@ func (x *Execution) lost() error {
 func (x *Execution) beat(ctx context.Context) {
 	for {
 		since, d := x.current()
-		timer := time.NewTimer(time.Until(since.Add(d / 3)))
 		select {
-		case <-timer.C:
+		case <-time.After(time.Until(since.Add(d / 3))):
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		}
 		if now, _ := x.current(); now.Equal(since) && !x.keep(ctx, since, d) {
@@ -211,14 +209,11 @@ func (x *Execution) keep(ctx context.Context, since time.Time, d time.Duration) 
 		if err == nil && r.problem != nil {
 			x.judge(r.refusal())
 		}
-		timer := time.NewTimer(max(d/30, time.Millisecond))
 		select {
-		case <-timer.C:
+		case <-time.After(max(d/30, time.Millisecond)):
 		case <-x.ctx.Done():
-			timer.Stop()
 			return false
 		case <-left.Done():
-			timer.Stop()
 			if ctx.Err() == nil {
 				x.lose(errNotRenewed())
 			}

@@ -243,11 +243,9 @@ const (
 func (r *Runner) endLater(ctx context.Context, a *semel.Attempt, end semel.Ending) {
 	r.background.Go(func() {
 		for pause := minEndPause; ; pause = min(pause*2, maxEndPause) {
-			timer := time.NewTimer(pause)
 			select {
-			case <-timer.C:
+			case <-time.After(pause):
 			case <-r.closing.Done():
-				timer.Stop()
 				return
 			}
 			if !Undecided(a.End(ctx, end)) {

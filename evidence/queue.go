@@ -169,11 +169,9 @@ func (q *queue) append(b *batch) bool {
 			return true
 		}
 		q.opts.OnError(fmt.Errorf("evidence: %d entries are not written yet: %w", len(b.entries), err))
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-q.done.Done():
-			timer.Stop()
 			return false
 		}
 	}

@@ -100,10 +100,8 @@ func (l *Load) insist(ctx context.Context, call int) error {
 
 // Pause waits for d, or until ctx is done.
 func Pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }

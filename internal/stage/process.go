@@ -67,12 +67,10 @@ func Start(ctx context.Context, cmd *exec.Cmd) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	timer := time.NewTimer(startTimeout)
-	defer timer.Stop()
 	select {
 	case <-p.ready:
 		err = first
-	case <-timer.C:
+	case <-time.After(startTimeout):
 		err = fmt.Errorf("no answer within %v", startTimeout)
 	case <-ctx.Done():
 		err = ctx.Err()
@@ -201,11 +199,9 @@ func (p *Process) Terminate() error {
 }
 
 func (p *Process) wait() error {
-	timer := time.NewTimer(stopTimeout)
-	defer timer.Stop()
 	select {
 	case <-p.exited:
-	case <-timer.C:
+	case <-time.After(stopTimeout):
 		p.Kill()
 		return fmt.Errorf("%s did not end within %v%s", p.cmd.Path, stopTimeout, p.Quote())
 	}

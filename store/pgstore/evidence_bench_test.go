@@ -65,9 +65,8 @@ func follow(ctx context.Context, b *testing.B, s *Store, from int) (n int) {
 			return n
 		}
 		if n += len(list); len(list) < 1000 {
-			pause := time.NewTimer(20 * time.Millisecond)
 			select {
-			case <-pause.C:
+			case <-time.After(20 * time.Millisecond):
 			case <-ctx.Done():
 			}
 		}

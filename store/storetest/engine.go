@@ -92,10 +92,8 @@ func replays(t *testing.T, e *semel.Engine, c semel.Call, result string) {
 
 // pass waits for d, or until ctx ends. Use Env.Advance to let time pass for the store.
 func pass(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -245,10 +245,8 @@ func drain(body io.ReadCloser) {
 
 // sleep waits for d, or returns why ctx has ended.
 func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -205,10 +205,8 @@ func failed(v Verb, f Form) error { return fmt.Errorf("%w: %s %s", ErrInjected, 
 
 // pause waits for d or until ctx is done.
 func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
