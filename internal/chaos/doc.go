@@ -16,12 +16,12 @@
 //
 //	job.go       what calls there are, how often they are delivered, how work ends
 //	worker.go    what a client does with each answer, by the text of the API
-//	api.go       the requests, and how answers are parsed
-//	wire.go      HTTP that never sends anything twice
+//	crew.go      processes of workers, and what they and the upstream tell the rig
+//	api.go       the requests, how answers are parsed, and HTTP that sends nothing twice
 //	upstream.go  what the proxy guards, and where effects are counted
 //	fault*.go    what can fail, and when; ground_*.go and disk.go for the stores
 //	build.go     nodes whose clocks can be moved; serverclock does it for servers
-//	settle.go    the questions at the end
+//	calls.go     the calls of a run, and the questions at the end
 //
 // docs/chaos.md describes what the runs check, and what they can't do. The rig runs on
 // Linux only; elsewhere this package is empty.

@@ -5,12 +5,23 @@ package storm
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/redistest"
 	"github.com/semelhq/semel/internal/stage"
 	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/store/pebblestore"
+	"github.com/semelhq/semel/store/pgstore"
+	"github.com/semelhq/semel/store/redisstore"
 )
 
 const (
@@ -82,4 +93,71 @@ func (r *Rig) Play(events, kills int, deliver func(ctx context.Context, url stri
 	if err := load.Run(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// Node makes what a node serves. The engine's records are swept. Whatever else it starts may
+// run until the process is killed.
+type Node func(ctx context.Context, engine *semel.Engine, sink string) (http.Handler, error)
+
+// Main runs the tests of a package, or is a node if [Start] has started this process. Call it
+// from TestMain and exit with its result.
+func Main(m *testing.M, node Node) int {
+	isNode, err := stage.Child(context.Background(), func(ctx context.Context, l net.Listener, args []string) error {
+		return serve(ctx, l, node, args[0], args[1])
+	})
+	if isNode {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return pgtest.Main(m)
+}
+
+// serve is the process of a node.
+func serve(ctx context.Context, l net.Listener, node Node, store, sink string) error {
+	st, err := Open(ctx, store)
+	if err != nil {
+		return err
+	}
+	engine, err := semel.New(st, nil)
+	if err != nil {
+		return err
+	}
+	handler, err := node(ctx, engine, sink)
+	if err != nil {
+		return err
+	}
+	go func() { _ = engine.Run(ctx, time.Second) }()
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	return http.Serve(l, handler)
+}
+
+// Store is an empty store, and how many nodes can share it.
+type Store struct {
+	URL   string
+	Nodes int
+}
+
+// OnEach runs a test on each durable store: on Pebble with one node, and on private servers
+// of PostgreSQL and Redis with two.
+func OnEach(t *testing.T, run func(t *testing.T, store Store)) {
+	t.Run("on Pebble", func(t *testing.T) { run(t, Store{pebble + t.TempDir(), 1}) })
+	t.Run("on PostgreSQL", func(t *testing.T) {
+		server := pgtest.Shared(t)
+		run(t, Store{server.URL(server.Database(t)), 2})
+	})
+	t.Run("on Redis", func(t *testing.T) { run(t, Store{redistest.Start(t, "always").URL(), 2}) })
+}
+
+const pebble = "pebble:"
+
+// Open opens the store at the URL of a [Store]. No node may have it open if it is one of
+// Pebble.
+func Open(ctx context.Context, url string) (semel.Store, error) {
+	if dir, ok := strings.CutPrefix(url, pebble); ok {
+		return pebblestore.Open(dir, nil)
+	}
+	if strings.HasPrefix(url, "redis:") {
+		return redisstore.Open(ctx, url, nil)
+	}
+	return pgstore.Open(ctx, url, &pgstore.Options{Migrate: true})
 }

@@ -148,7 +148,7 @@ func TestA(t *testing.T) {
 }
 `,
 	}
-	for _, name := range []string{"clause.go", "guarantee.go", "promises.go", "proves.go", "record.go", "requirements.tsv"} {
+	for _, name := range []string{"clause.go", "guarantee.go", "promises.go", "record.go", "requirements.tsv"} {
 		data, err := os.ReadFile(filepath.Join("..", name))
 		if err != nil {
 			t.Fatal(err)
