@@ -26,6 +26,7 @@ import (
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
+	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
 // Door is a door under test.
@@ -137,22 +138,29 @@ func Run(t *testing.T, d Door) {
 		})
 	}
 	t.Run("store unavailable", func(t *testing.T) {
-		st := &silenced{Store: memstore.New()}
+		st, control := faultstore.New(memstore.New(), nil)
 		deliver, ran, _ := d.open(t, st, semel.Options{})
-		st.silent.Store(true)
+		control.Cut(faultstore.NotApplied)
 		if err := d.tells(deliver(firstKey), semel.CodeStoreUnavailable); err != nil {
 			t.Error(err)
 		}
-		st.silent.Store(false)
+		control.Heal()
 		if n := ran.Load(); n != 0 {
 			t.Errorf("the call ran %d times", n)
 		}
 	})
 	t.Run("an outcome that can't be recorded is not told", func(t *testing.T) {
-		st := &silenced{Store: memstore.New()}
-		deliver, ran, _ := d.muted(st).open(t, st, semel.Options{StoreTimeout: 50 * time.Millisecond})
+		st, control := faultstore.New(memstore.New(), nil)
+		muted := d
+		muted.Open = func(t *testing.T, e *semel.Engine, work func() error) Deliver {
+			return d.Open(t, e, func() error {
+				control.Cut(faultstore.NotApplied) // when the call has begun its work
+				return work()
+			})
+		}
+		deliver, ran, _ := muted.open(t, st, semel.Options{StoreTimeout: 50 * time.Millisecond})
 		reply := deliver(firstKey)
-		st.silent.Store(false)
+		control.Heal()
 		if ran.Load() == 1 && reply.Code == "" {
 			t.Errorf("the caller is told %+v of an outcome that isn't recorded", reply)
 		}
@@ -184,18 +192,6 @@ func (d *Door) open(t *testing.T, st semel.Store, opts semel.Options) (Deliver, 
 	t.Cleanup(func() { _ = e.Close(context.WithoutCancel(t.Context())) })
 	ran := new(atomic.Int64)
 	return d.Open(t, e, func() error { ran.Add(1); return nil }), ran, e
-}
-
-// muted is the door on a store that stops answering when a call has begun its work.
-func (d *Door) muted(st *silenced) *Door {
-	door := *d
-	door.Open = func(t *testing.T, e *semel.Engine, work func() error) Deliver {
-		return d.Open(t, e, func() error {
-			st.silent.Store(true)
-			return work()
-		})
-	}
-	return &door
 }
 
 // named checks that the record of a call says by which door it came, and what it asked for.
@@ -338,39 +334,4 @@ func Codes(t *testing.T, differs map[semel.Code]Reply, refuse func(t *testing.T,
 			}
 		})
 	}
-}
-
-// silenced is a store that can stop answering.
-type silenced struct {
-	*memstore.Store
-	silent atomic.Bool
-}
-
-var errSilent = errors.New("doortest: the store doesn't answer")
-
-func (s *silenced) Extras() store.Extras {
-	extras := s.Store.Extras()
-	extras.Local = false
-	return extras
-}
-
-func (s *silenced) Now(ctx context.Context) (store.Instant, error) {
-	if s.silent.Load() {
-		return 0, errSilent
-	}
-	return s.Store.Now(ctx)
-}
-
-func (s *silenced) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
-	if s.silent.Load() {
-		return nil, errSilent
-	}
-	return s.Store.Get(ctx, id)
-}
-
-func (s *silenced) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
-	if s.silent.Load() {
-		return nil, false, fmt.Errorf("%w: %w", store.ErrNotApplied, errSilent)
-	}
-	return s.Store.Apply(ctx, w)
 }
