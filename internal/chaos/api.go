@@ -82,14 +82,15 @@ func (v *view) outcome() string {
 	return text
 }
 
-// apiReply is any answer of the execution API: a beginning, a record or a problem.
+// apiReply is any answer of the execution API: a beginning, an effect, a record or a problem.
 type apiReply struct {
-	Decision  string `json:"decision"`
-	Execution string `json:"execution"`
-	Fence     int64  `json:"fence"`
-	Lease     int64  `json:"lease_ms"`
-	Code      string `json:"code"`
-	Detail    string `json:"detail"`
+	Execution string          `json:"execution"`
+	Fence     int64           `json:"fence"`
+	Lease     int64           `json:"lease_ms"`
+	Code      string          `json:"code"`
+	Detail    string          `json:"detail"`
+	Record    json.RawMessage `json:"record"` // of a problem its name
+	effect
 }
 
 // slack is how much longer a client waits than it asks the server to wait.
@@ -157,21 +158,14 @@ func (c *client) ask(e history.Event, path string, header http.Header, body any)
 // understand parses an answer of the execution API.
 func understand(verb string, rep *reply, a *history.Event) answer {
 	var body apiReply
-	var rec view
-	var raw struct {
-		Record json.RawMessage `json:"record"`
-	}
-	if json.Unmarshal(rep.body, &body) != nil || json.Unmarshal(rep.body, &raw) != nil {
+	if json.Unmarshal(rep.body, &body) != nil {
 		a.Word, a.Text = history.None, "the answer is no JSON"
 		return answer{word: history.None}
 	}
 	got := answer{execution: body.Execution, fence: body.Fence, lease: time.Duration(body.Lease) * time.Millisecond, after: retryAfter(rep.header)}
 	switch {
 	case rep.status >= 300:
-		got.word, a.Text, got.link = body.Code, body.Detail, rep.header.Get("Location")
-		if got.word == "" {
-			got.word = strconv.Itoa(rep.status)
-		}
+		got.word, a.Text, got.link = cmp.Or(body.Code, strconv.Itoa(rep.status)), body.Detail, rep.header.Get("Location")
 	case verb == history.Begin && rep.status == http.StatusCreated:
 		got.word = history.Execute
 	case verb == history.Begin:
@@ -179,13 +173,14 @@ func understand(verb string, rep *reply, a *history.Event) answer {
 	default:
 		got.word = history.OK
 	}
-	if rep.status < 300 && raw.Record != nil && json.Unmarshal(raw.Record, &rec) == nil {
+	var rec view
+	if rep.status < 300 && body.Record != nil && json.Unmarshal(body.Record, &rec) == nil {
 		if verb == history.Begin && got.word == history.Replay || rec.Status != "processing" && isFinal(verb) {
 			got.outcome = rec.outcome()
 		}
 	}
-	if verb == history.Start && json.Unmarshal(rep.body, &got.effect) != nil {
-		got.effect = effect{}
+	if verb == history.Start {
+		got.effect = body.effect
 	}
 	a.Word, a.Fence, a.Outcome = got.word, got.fence, got.outcome
 	return got

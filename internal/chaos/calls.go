@@ -88,19 +88,18 @@ func (r *run) settle(ctx context.Context, limit time.Duration) {
 	askers.Wait()
 }
 
+// completing is a delivery of this process, which completes what it executes.
+func (r *run) completing(seed uint64, d delivery) *attempt {
+	return &attempt{worker: r.here, made: map[int64]string{}, rng: rand.New(rand.NewPCG(r.opts.Seed, seed)), job: job{End: history.Complete}, d: d}
+}
+
 // settleKey asks one node about one call, again until the end.
 func (r *run) settleKey(ctx context.Context, name string, node int, end time.Time) {
 	over := func() bool { return ctx.Err() != nil || time.Now().After(end) }
 	op, key, _ := strings.Cut(name, "/")
-	a := &attempt{worker: r.here, made: map[int64]string{}, rng: rand.New(rand.NewPCG(r.opts.Seed, 8)), job: job{End: history.Complete}}
-	a.d = delivery{op: op, key: key, payload: 1, final: true}
+	a := r.completing(8, delivery{op: op, key: key, payload: 1, final: true})
 	for {
-		var got answer
-		if rules[op].Routed {
-			got = a.call(&a.d, node, 0)
-		} else {
-			got = a.begin(&a.d, node)
-		}
+		got := a.deliverTo(node)
 		switch got.word {
 		case history.Execute:
 			a.execute(ctx, got)

@@ -86,7 +86,7 @@ func tell(w http.ResponseWriter, status int, body map[string]any) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.Header().Set("Location", "/v1/records/x")
 		w.Header().Set("Link", `</v1/records/x>; rel="status"`)
-		body["detail"] = fmt.Sprint("it is ", code)
+		body["detail"], body["record"] = fmt.Sprint("it is ", code), "urn:a-record" // as those of the API
 	}
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body)

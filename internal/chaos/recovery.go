@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -130,8 +129,7 @@ func (r *run) try(ctx context.Context, number int, x trial) ([]time.Duration, er
 // takesACall begins a new call at a node, and reports whether it was granted. If so, it is
 // completed.
 func (r *run) takesACall(ctx context.Context, node int, key string) bool {
-	a := &attempt{worker: r.here, made: map[int64]string{}, rng: rand.New(rand.NewPCG(r.opts.Seed, 10)), job: job{End: history.Complete}}
-	a.d = delivery{op: opOnce, key: key, payload: 1, holder: r.here.id()}
+	a := r.completing(10, delivery{op: opOnce, key: key, payload: 1, holder: r.here.id()})
 	got := a.begin(&a.d, node)
 	if got.word != history.Execute {
 		stage.Pause(ctx, 10*time.Millisecond)

@@ -58,13 +58,7 @@ func (a *attempt) node() int { return 1 + a.rng.IntN(len(a.nodes)) }
 
 // once asks once, and reports whether that is the end of it.
 func (a *attempt) once(ctx context.Context, tries int) (ended bool) {
-	var got answer
-	if rules[a.d.op].Routed {
-		got = a.call(&a.d, a.node(), a.job.Hangup)
-		a.job.Hangup = 0
-	} else {
-		got = a.begin(&a.d, a.node())
-	}
+	got := a.deliverTo(a.node())
 	switch got.word {
 	case history.Execute:
 		return a.execute(ctx, got)
@@ -77,6 +71,16 @@ func (a *attempt) once(ctx context.Context, tries int) (ended bool) {
 	}
 	a.pause(ctx, got, tries)
 	return false
+}
+
+// deliverTo makes the delivery at a node, once.
+func (a *attempt) deliverTo(node int) answer {
+	if !rules[a.d.op].Routed {
+		return a.begin(&a.d, node)
+	}
+	hangup := a.job.Hangup
+	a.job.Hangup = 0
+	return a.call(&a.d, node, hangup)
 }
 
 // pause waits before something is sent again: as long as Retry-After says, or longer each
