@@ -18,7 +18,7 @@ func changes(t *testing.T, src string) []string {
 	}
 	var got []string
 	for _, m := range all {
-		got = append(got, m.fn+": "+m.what+" => "+differing(src, string(m.apply([]byte(src)))))
+		got = append(got, m.fn+": "+m.what+" => "+differing(src, string(m.apply())))
 	}
 	return got
 }
@@ -132,8 +132,8 @@ func TestMutantsAreGoSource(t *testing.T) {
 				}
 			}
 			// Of all of a file, some are enough to see that they parse.
-			for _, m := range pick([][]mutant{all}, 20, 1) {
-				if _, err := parser.ParseFile(token.NewFileSet(), m.file, m.apply(m.src), 0); err != nil {
+			for _, m := range pick([][]mutation{all}, 20, 1) {
+				if _, err := parser.ParseFile(token.NewFileSet(), m.file, m.apply(), 0); err != nil {
 					t.Errorf("%s: %v", m.key(), err)
 				}
 			}

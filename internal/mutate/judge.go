@@ -78,7 +78,7 @@ func (j *judge) measure(ctx context.Context, t *target) error {
 }
 
 // of judges one mutant: does it compile, and which test fails?
-func (j *judge) of(ctx context.Context, m *mutant) (v verdict, by string, err error) {
+func (j *judge) of(ctx context.Context, m *mutation) (v verdict, by string, err error) {
 	overlay, err := j.overlay(m)
 	if err != nil {
 		return "", "", err
@@ -99,13 +99,13 @@ func (j *judge) of(ctx context.Context, m *mutant) (v verdict, by string, err er
 }
 
 // overlay writes the mutated file, and an overlay that puts it in place of the original.
-func (j *judge) overlay(m *mutant) (string, error) {
+func (j *judge) overlay(m *mutation) (string, error) {
 	root, err := filepath.Abs(j.root)
 	if err != nil {
 		return "", err
 	}
 	file := filepath.Join(j.work, "mutant.go")
-	if err := os.WriteFile(file, m.apply(m.src), 0o600); err != nil {
+	if err := os.WriteFile(file, m.apply(), 0o600); err != nil {
 		return "", err
 	}
 	text, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, filepath.FromSlash(m.file)): file}})
@@ -141,23 +141,33 @@ func (j *judge) test(ctx context.Context, r run, overlay string, limit time.Dura
 	if _, failed := errors.AsType[*exec.ExitError](err); !failed {
 		return "", "", err
 	}
-	j.said = lastWords(out)
-	name, late := firstFailed(out)
+	events := parseEvents(out)
+	j.said = lastWords(events)
+	name, late := firstFailed(events)
 	if late {
 		return tooLong, r.pkg + " " + name, nil
 	}
 	return killed, strings.TrimSpace(r.pkg + " " + name), nil
 }
 
-// firstFailed reads the events of go test: the first test that failed, or the one that
-// was running when the process ended or time was up.
-func firstFailed(events []byte) (test string, late bool) {
-	running, crashed := "", false
-	for line := range bytes.Lines(events) {
-		var e struct{ Action, Test, Output string }
-		if json.Unmarshal(line, &e) != nil {
-			continue
+// event is a line of go test -json.
+type event struct{ Action, Test, Output string }
+
+func parseEvents(out []byte) (events []event) {
+	for line := range bytes.Lines(out) {
+		var e event
+		if json.Unmarshal(line, &e) == nil {
+			events = append(events, e)
 		}
+	}
+	return events
+}
+
+// firstFailed is the first test that failed, or the one that was running when the process
+// ended or time was up.
+func firstFailed(events []event) (test string, late bool) {
+	running, crashed := "", false
+	for _, e := range events {
 		switch {
 		case e.Action == "run":
 			running = e.Test
@@ -185,14 +195,11 @@ func (j *judge) command(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // lastWords are the last lines that the tests printed.
-func lastWords(events []byte) string {
+func lastWords(events []event) string {
 	const limit = 4000
 	var words strings.Builder
-	for line := range bytes.Lines(events) {
-		var e struct{ Output string }
-		if json.Unmarshal(line, &e) == nil {
-			words.WriteString(e.Output)
-		}
+	for _, e := range events {
+		words.WriteString(e.Output)
 	}
 	s := words.String()
 	return s[max(0, len(s)-limit):]

@@ -130,7 +130,7 @@ func TestFirstFailed(t *testing.T) {
 nonsense
 {"Action":"fail"}`, "", false},
 	} {
-		if test, late := firstFailed([]byte(c.events)); test != c.test || late != c.late {
+		if test, late := firstFailed(parseEvents([]byte(c.events))); test != c.test || late != c.late {
 			t.Errorf("%s: %q, %t", c.name, test, late)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -61,7 +60,7 @@ func mutate(ctx context.Context, root string, all []target, o options, w io.Writ
 	if err != nil {
 		return err
 	}
-	var files [][]mutant
+	var files [][]mutation
 	existing, looked := map[string]bool{}, map[string]bool{}
 	for i := range chosen {
 		found, err := mutants(root, &chosen[i])
@@ -78,7 +77,7 @@ func mutate(ctx context.Context, root string, all []target, o options, w io.Writ
 	picked := pick(files, o.n, o.seed)
 	if o.list {
 		for i := range picked {
-			fmt.Fprintln(w, strings.Join(describe(&picked[i]), "\t"))
+			fmt.Fprintln(w, &picked[i])
 		}
 		return nil
 	}
@@ -89,28 +88,30 @@ func mutate(ctx context.Context, root string, all []target, o options, w io.Writ
 	return report(w, results, survivors.compare(results, existing, looked))
 }
 
-// describe is a mutant as the fields of a line.
-func describe(m *mutant) []string {
-	return []string{fmt.Sprintf("%s:%d", m.file, m.line(m.src)), m.fn, m.what}
-}
-
 // judgeAll judges the mutants one after the other, and prints each verdict.
-func judgeAll(ctx context.Context, root string, picked []mutant, o options, w io.Writer) (map[string]verdict, error) {
+func judgeAll(ctx context.Context, root string, picked []mutation, o options, w io.Writer) (map[string]verdict, error) {
 	work, err := os.MkdirTemp("", "semel-mutate-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(work)
 	j := &judge{root: root, work: work, took: map[run]time.Duration{}, patience: o.patience}
-	before, err := openJournal(o.out)
-	if err != nil {
-		return nil, err
+	before, journal := map[string]verdict{}, io.Discard
+	if o.out != "" {
+		if before, err = judged(o.out); err != nil {
+			return nil, err
+		}
+		f, err := os.OpenFile(o.out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		journal = f
 	}
-	defer before.close()
 	results := map[string]verdict{}
 	for i := range picked {
 		m := &picked[i]
-		v, done := before.find(m)
+		v, done := before[digest(m)]
 		if !done {
 			if err := j.measure(ctx, m.target); err != nil {
 				return nil, err
@@ -119,10 +120,10 @@ func judgeAll(ctx context.Context, root string, picked []mutant, o options, w io
 			if v, by, err = j.of(ctx, m); err != nil {
 				return nil, err
 			}
-			if err := before.add(m, v, by); err != nil {
+			if _, err := fmt.Fprintf(journal, "%s\t%s\t%s\t%s\n", digest(m), v, m, by); err != nil {
 				return nil, err
 			}
-			fmt.Fprintf(w, "%d/%d\t%s\t%s\t%s\n", i+1, len(picked), v, strings.Join(describe(m), "\t"), by)
+			fmt.Fprintf(w, "%d/%d\t%s\t%s\t%s\n", i+1, len(picked), v, m, by)
 		}
 		results[m.key()] = v
 	}

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// A mutation is one small change of a source file.
+// A mutation is one small change of a source file, and what is needed to judge the mutant.
 type mutation struct {
-	file string // slash-separated, relative to the root of the module
+	target *target
+	file   string // slash-separated, relative to the root of the module
+	src    []byte // the unchanged file
 	// fn is the function that the change is in, with its receiver's type, or the variable.
 	fn string
 	// what names the change and shows it, in one line that is unique within the function.
@@ -20,17 +24,15 @@ type mutation struct {
 // key names a mutation in a way that doesn't depend on its line number.
 func (m *mutation) key() string { return m.file + "\t" + m.fn + "\t" + m.what }
 
-// apply returns the changed source.
-func (m *mutation) apply(src []byte) []byte {
-	out := make([]byte, 0, len(src)+len(m.with))
-	out = append(out, src[:m.start]...)
-	out = append(out, m.with...)
-	return append(out, src[m.end:]...)
+// String is key with the line where the change begins.
+func (m *mutation) String() string {
+	line := 1 + bytes.Count(m.src[:m.start], []byte("\n"))
+	return fmt.Sprintf("%s:%d\t%s\t%s", m.file, line, m.fn, m.what)
 }
 
-// line is where the change begins.
-func (m *mutation) line(src []byte) int {
-	return 1 + strings.Count(string(src[:m.start]), "\n")
+// apply returns the changed source.
+func (m *mutation) apply() []byte {
+	return slices.Concat(m.src[:m.start], []byte(m.with), m.src[m.end:])
 }
 
 // list collects the mutations of one file.
@@ -57,7 +59,7 @@ func (l *list) replace(fn string, start, end int, with, show string) {
 	} else {
 		l.seen[fn+"\t"+show] = 1
 	}
-	l.all = append(l.all, mutation{l.file, fn, show, start, end, with})
+	l.all = append(l.all, mutation{file: l.file, src: l.src, fn: fn, what: show, start: start, end: end, with: with})
 }
 
 // brief is source text in one short line.

@@ -7,17 +7,17 @@ import (
 )
 
 // someFiles are so many mutants for each of the files a, b, c and so on.
-func someFiles(counts ...int) [][]mutant {
-	files := make([][]mutant, len(counts))
+func someFiles(counts ...int) [][]mutation {
+	files := make([][]mutation, len(counts))
 	for i, n := range counts {
 		for k := range n {
-			files[i] = append(files[i], mutant{mutation: mutation{file: string(rune('a' + i)), fn: "f", what: fmt.Sprint(k)}})
+			files[i] = append(files[i], mutation{file: string(rune('a' + i)), fn: "f", what: fmt.Sprint(k)})
 		}
 	}
 	return files
 }
 
-func keysOf(picked []mutant) []string {
+func keysOf(picked []mutation) []string {
 	keys := make([]string, len(picked))
 	for i := range picked {
 		keys[i] = picked[i].key()
@@ -51,7 +51,7 @@ func TestPick(t *testing.T) {
 		}
 	})
 	t.Run("what is picked of a file does not depend on the others", func(t *testing.T) {
-		of := func(picked []mutant, file string) (keys []string) {
+		of := func(picked []mutation, file string) (keys []string) {
 			for _, m := range picked {
 				if m.file == file {
 					keys = append(keys, m.key())

@@ -63,29 +63,21 @@ func selected(all []target, patterns string) ([]target, error) {
 	return slices.CompactFunc(chosen, func(a, b target) bool { return a.pkg == b.pkg }), nil
 }
 
-// mutant is a mutation with everything needed to judge it.
-type mutant struct {
-	mutation
-	target *target
-	src    []byte // the unchanged file
-}
-
 // mutants finds all mutants of a target, file by file.
-func mutants(root string, t *target) ([][]mutant, error) {
-	var files [][]mutant
+func mutants(root string, t *target) ([][]mutation, error) {
+	var files [][]mutation
 	for _, name := range t.files {
 		file := path.Join(path.Clean(t.pkg), name)
 		src, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
 		if err != nil {
 			return nil, err
 		}
-		found, err := mutationsOf(file, src)
+		all, err := mutationsOf(file, src)
 		if err != nil {
 			return nil, err
 		}
-		all := make([]mutant, len(found))
-		for i, m := range found {
-			all[i] = mutant{m, t, src}
+		for i := range all {
+			all[i].target = t
 		}
 		files = append(files, all)
 	}
@@ -94,8 +86,8 @@ func mutants(root string, t *target) ([][]mutant, error) {
 
 // pick chooses up to n mutants, the same number from each file if it has that many. Which ones
 // it takes from a file depends only on the seed and the file.
-func pick(files [][]mutant, n int, seed uint64) []mutant {
-	shuffled := make([][]mutant, 0, len(files))
+func pick(files [][]mutation, n int, seed uint64) []mutation {
+	shuffled := make([][]mutation, 0, len(files))
 	for _, all := range files {
 		if len(all) == 0 {
 			continue
@@ -103,7 +95,7 @@ func pick(files [][]mutant, n int, seed uint64) []mutant {
 		name := fnv.New64a()
 		_, _ = name.Write([]byte(all[0].file)) // which never fails
 		rng := rand.New(rand.NewPCG(seed, name.Sum64()))
-		mixed := make([]mutant, len(all))
+		mixed := make([]mutation, len(all))
 		for i, j := range rng.Perm(len(all)) {
 			mixed[i] = all[j]
 		}
@@ -112,7 +104,7 @@ func pick(files [][]mutant, n int, seed uint64) []mutant {
 	// With fewer than one for each file, another seed takes other files.
 	rng := rand.New(rand.NewPCG(seed, 0))
 	rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	var chosen []mutant
+	var chosen []mutation
 	for round := 0; len(chosen) < n; round++ {
 		before := len(chosen)
 		for _, all := range shuffled {
