@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,8 +48,8 @@ type ground struct {
 // Stores are the kinds of stores that there are runs for.
 var Stores = []string{"postgres", "redis", "cluster", "pebble"}
 
-// newGround starts a store. It ends with the test.
-func newGround(t *rig, o Options) *ground {
+// start starts the store of a run. It ends with the test.
+func (t *rig) start(o Options) *ground {
 	make, ok := map[string]func(*rig, Options) *ground{
 		"postgres": groundPostgres, "redis": groundRedis, "cluster": groundCluster, "pebble": groundPebble,
 	}[o.Store]
@@ -69,11 +70,11 @@ type rig struct {
 // Environ is added to the environment of Redis servers.
 func (t *rig) Environ() []string { return t.env }
 
-// netsTo makes a network for each node to the store, named after the nodes.
-func netsTo(t *rig, nodes int, listen func() (*faultnet.Net, error)) map[string]*faultnet.Net {
+// netsTo makes a network for each node to the store at an address, named after the nodes.
+func netsTo(t *rig, nodes int, network, addr string) map[string]*faultnet.Net {
 	nets := map[string]*faultnet.Net{}
 	for i := range nodes {
-		n, err := listen()
+		n, err := faultnet.Listen(func() (net.Conn, error) { return net.DialTimeout(network, addr, dialTime) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,20 +119,22 @@ func serverClocks(t *rig) (env []string, file, why string) {
 	return []string{"LD_PRELOAD=" + library, clockEnv + "=" + file}, file, ""
 }
 
-// moveClocks gives the servers of a ground clocks that can be moved, if the run needs
-// them, and passes their environment to use before they start.
-func (s *ground) moveClocks(t *rig, o Options, use func(env []string)) {
+// newGround is a ground without a store, whose servers have clocks that can be moved if the
+// run needs them. It passes their environment to use before they start.
+func newGround(t *rig, o Options, use func(env []string)) *ground {
+	s := &ground{nodes: o.Nodes, skipped: map[string]string{}}
 	if !o.Clocks {
-		return
+		return s
 	}
 	env, file, why := serverClocks(t)
 	if why != "" {
 		s.skipped[history.ClockFault] = why
-		return
+		return s
 	}
 	use(env)
 	s.clock = func(ahead time.Duration) error { return writeClock(file, ahead) }
 	s.faults = append(s.faults, serverClockFault(s.clock))
+	return s
 }
 
 // serverClockFault is a clock of the servers that is wrong for a while, ahead or behind.

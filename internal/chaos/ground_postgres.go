@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,9 +26,8 @@ const database = "chaos"
 
 // groundPostgres is a store in PostgreSQL, which each node reaches over a separate network.
 func groundPostgres(t *rig, o Options) *ground {
-	s := &ground{nodes: o.Nodes, skipped: map[string]string{}}
 	options := &pgtest.Options{Settings: map[string]string{"superuser_reserved_connections": "5"}}
-	s.moveClocks(t, o, func(env []string) { options.Env = env })
+	s := newGround(t, o, func(env []string) { options.Env = env })
 	p := &postgres{pgtest.Start(t, options), context.WithoutCancel(t.Context())}
 	// Limits of connections don't bind a superuser, so the nodes connect as another user.
 	p.Exec(t, "postgres", "CREATE ROLE semel LOGIN")
@@ -37,14 +36,11 @@ func groundPostgres(t *rig, o Options) *ground {
 	if err != nil {
 		t.Fatal(err)
 	}
-	socket := u.Query().Get("host") + "/.s.PGSQL.5432"
-	nets := netsTo(t, o.Nodes, func() (*faultnet.Net, error) {
-		return faultnet.Listen(func() (net.Conn, error) { return net.DialTimeout("unix", socket, dialTime) })
-	})
+	nets := netsTo(t, o.Nodes, "unix", u.Query().Get("host")+"/.s.PGSQL.5432")
 	s.url = func(node int) string {
 		return fmt.Sprintf("postgres://semel@%s/%s?sslmode=disable", nets[nodeName(node)].Addr(), database)
 	}
-	s.faults = append(append(s.faults, linkFaults("store", nets)...), p.faults()...)
+	s.faults = slices.Concat(s.faults, linkFaults("store", nets), p.faults())
 	s.network = setAll(nets)
 	s.heal = func() error {
 		s.network(faultnet.Healthy)

@@ -5,7 +5,6 @@ package chaos
 import (
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,29 +14,27 @@ import (
 	"github.com/semelhq/semel/internal/redistest"
 )
 
-// redisServers are servers by name.
+// redisServers are servers by name, with the faults that they can have.
 type redisServers struct {
-	all   map[string]*redistest.Server
-	names []string
+	all    map[string]*redistest.Server
+	faults []fault
+	ends   []string // commands that end those which last
 }
 
 // groundRedis is a store in one server that syncs what it acknowledges.
 func groundRedis(t *rig, o Options) *ground {
-	s := &ground{nodes: o.Nodes, skipped: map[string]string{}}
-	s.moveClocks(t, o, func(env []string) { t.env = env })
+	s := newGround(t, o, func(env []string) { t.env = env })
 	server := redistest.Start(t, "always")
-	nets := netsTo(t, o.Nodes, func() (*faultnet.Net, error) {
-		return faultnet.Listen(func() (net.Conn, error) { return net.DialTimeout("tcp", server.Addr, dialTime) })
-	})
-	r := redisServers{map[string]*redistest.Server{"server": server}, []string{"server"}}
-	s.url = func(node int) string { return "redis://" + nets[nodeName(node)].Addr() }
-	s.faults = append(append(s.faults, linkFaults("store", nets)...), r.faults()...)
+	nets := netsTo(t, o.Nodes, "tcp", server.Addr)
+	r := serversOf(map[string]*redistest.Server{"server": server})
 	// As a replica it refuses writes, and its master is nowhere.
-	s.faults = append(s.faults, r.setting("server.readonly", []string{"REPLICAOF", "127.0.0.1", "1"}, []string{"REPLICAOF", "NO", "ONE"}))
+	r.setting("server.readonly", "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE")
+	s.url = func(node int) string { return "redis://" + nets[nodeName(node)].Addr() }
+	s.faults = slices.Concat(s.faults, linkFaults("store", nets), r.faults)
 	s.network = setAll(nets)
 	s.heal = func() error {
 		s.network(faultnet.Healthy)
-		return errors.Join(r.heal(), r.do("server", "REPLICAOF", "NO", "ONE"))
+		return r.heal()
 	}
 	return s
 }
@@ -45,18 +42,18 @@ func groundRedis(t *rig, o Options) *ground {
 // groundCluster is a store in a Cluster of three masters with a replica each. No
 // replica takes over by itself: that would lose acknowledged records, as the store warns.
 func groundCluster(t *rig, o Options) *ground {
-	s := &ground{nodes: o.Nodes, skipped: map[string]string{}}
-	s.moveClocks(t, o, func(env []string) { t.env = env })
+	s := newGround(t, o, func(env []string) { t.env = env })
 	c := redistest.StartPartitionedCluster(t, "always", "cluster-replica-no-failover", "yes", "cluster-node-timeout", "20000")
-	r := redisServers{all: map[string]*redistest.Server{}}
-	at := map[string]int{}
+	masters, at := map[string]*redistest.Server{}, map[string]int{}
 	for i, n := range c.Nodes[:3] {
 		name := "server" + strconv.Itoa(i+1)
-		r.all[name], at[name] = n, i
-		r.names = append(r.names, name)
+		masters[name], at[name] = n, i
 	}
+	r := serversOf(masters)
+	// A master that asks for more replicas than there are refuses writes.
+	r.setting("server.readonly", "CONFIG SET min-replicas-to-write 9", "CONFIG SET min-replicas-to-write 0")
 	for _, how := range sorted(links) {
-		s.faults = append(s.faults, fault{"link.store." + how, r.names, func(s *injection) (int, error) {
+		s.faults = append(s.faults, fault{"link.store." + how, sorted(at), func(s *injection) (int, error) {
 			before := c.Fired(at[s.target])
 			c.Fail(at[s.target], links[how])
 			s.wait()
@@ -65,9 +62,7 @@ func groundCluster(t *rig, o Options) *ground {
 		}})
 	}
 	s.lossy, s.url = true, func(int) string { return c.URL() }
-	// A master that asks for more replicas than there are refuses writes.
-	s.faults = append(append(s.faults, r.faults()...),
-		r.setting("server.readonly", []string{"CONFIG", "SET", "min-replicas-to-write", "9"}, []string{"CONFIG", "SET", "min-replicas-to-write", "0"}))
+	s.faults = append(s.faults, r.faults...)
 	s.network = func(f faultnet.Fault) {
 		for _, i := range at {
 			c.Fail(i, f)
@@ -75,82 +70,86 @@ func groundCluster(t *rig, o Options) *ground {
 	}
 	s.heal = func() error {
 		s.network(faultnet.Healthy)
-		errs := []error{r.heal()}
-		for _, name := range r.names {
-			errs = append(errs, r.do(name, "CONFIG", "SET", "min-replicas-to-write", "0"))
-		}
+		err := r.heal()
 		c.AwaitHealthy()
-		return errors.Join(errs...)
+		return err
 	}
 	return s
 }
 
-func (r *redisServers) on(name string, do func(s *injection, server *redistest.Server) (int, error)) fault {
-	return fault{name, r.names, func(s *injection) (int, error) { return do(s, r.all[s.target]) }}
+// serversOf are servers with the faults that any of them can have.
+func serversOf(all map[string]*redistest.Server) *redisServers {
+	r := &redisServers{all: all}
+	r.on("server.kill", func(s *injection, server *redistest.Server) (int, error) {
+		return once(server.Process.Kill(), s.moment(), server.Start())
+	})
+	r.on("server.pause", func(s *injection, server *redistest.Server) (int, error) { return s.paused(&server.Process) })
+	r.setting("server.memory", "CONFIG SET maxmemory 1mb", "CONFIG SET maxmemory 0")
+	r.again("server.scripts", "SCRIPT FLUSH")
+	r.again("server.terminate", terminateClients)
+	r.connections()
+	return r
 }
 
-func (r *redisServers) faults() []fault {
-	return []fault{
-		r.on("server.kill", func(s *injection, server *redistest.Server) (int, error) {
-			return once(server.Process.Kill(), s.moment(), server.Start())
-		}),
-		r.on("server.pause", func(s *injection, server *redistest.Server) (int, error) { return s.paused(&server.Process) }),
-		r.setting("server.memory", []string{"CONFIG", "SET", "maxmemory", "1mb"}, []string{"CONFIG", "SET", "maxmemory", "0"}),
-		r.again("server.scripts", "SCRIPT", "FLUSH"),
-		r.again("server.terminate", "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"),
-		r.connections(),
-	}
+const terminateClients = "CLIENT KILL TYPE normal SKIPME yes"
+
+func (r *redisServers) on(name string, do func(s *injection, server *redistest.Server) (int, error)) {
+	r.faults = append(r.faults, fault{name, sorted(r.all), func(s *injection) (int, error) { return do(s, r.all[s.target]) }})
 }
 
-// do runs a command on a server.
-func (r *redisServers) do(server string, command ...string) error {
-	_, err := r.all[server].Try(command...)
-	if err != nil {
-		err = fmt.Errorf("%s: %w", strings.Join(command, " "), err)
+// command runs a command on a server.
+func (r *redisServers) command(server *redistest.Server, text string) error {
+	if _, err := server.Try(strings.Fields(text)...); err != nil {
+		return fmt.Errorf("%s: %w", text, err)
 	}
-	return err
+	return nil
 }
 
 // setting is a fault that lasts from one command to another.
-func (r *redisServers) setting(name string, begin, end []string) fault {
-	return fault{name, r.names, func(s *injection) (int, error) {
-		if err := r.do(s.target, begin...); err != nil {
+func (r *redisServers) setting(name, begin, end string) {
+	r.ends = append(r.ends, end)
+	r.on(name, func(s *injection, server *redistest.Server) (int, error) {
+		if err := r.command(server, begin); err != nil {
 			return 0, err
 		}
 		s.wait()
-		return once(r.do(s.target, end...))
-	}}
+		return once(r.command(server, end))
+	})
 }
 
 // again is a command that is given again and again.
-func (r *redisServers) again(name string, command ...string) fault {
-	return fault{name, r.names, func(s *injection) (hits int, err error) {
+func (r *redisServers) again(name, text string) {
+	r.on(name, func(s *injection, server *redistest.Server) (hits int, err error) {
 		var errs []error
 		hits = s.during(200*time.Millisecond, func() int {
-			if err := r.do(s.target, command...); err != nil {
+			if err := r.command(server, text); err != nil {
 				errs = append(errs, err)
 				return 0
 			}
 			return 1
 		})
 		return hits, errors.Join(errs...)
-	}}
-}
-
-// connections are fewer than the nodes have, which lose those that they have.
-func (r *redisServers) connections() fault {
-	return r.on("server.connections", func(s *injection, server *redistest.Server) (int, error) {
-		err := errors.Join(r.do(s.target, "CONFIG", "SET", "maxclients", strconv.Itoa(2+s.rng.IntN(3))),
-			r.do(s.target, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"))
-		s.wait()
-		return once(err, r.do(s.target, "CONFIG", "SET", "maxclients", "1000"))
 	})
 }
 
+// connections are fewer than the nodes have, which lose those that they have.
+func (r *redisServers) connections() {
+	const end = "CONFIG SET maxclients 1000"
+	r.ends = append(r.ends, end)
+	r.on("server.connections", func(s *injection, server *redistest.Server) (int, error) {
+		err := errors.Join(r.command(server, fmt.Sprintf("CONFIG SET maxclients %d", 2+s.rng.IntN(3))), r.command(server, terminateClients))
+		s.wait()
+		return once(err, r.command(server, end))
+	})
+}
+
+// heal ends what may last on any server.
 func (r *redisServers) heal() error {
 	var errs []error
-	for _, name := range slices.Sorted(slices.Values(r.names)) {
-		errs = append(errs, r.do(name, "CONFIG", "SET", "maxmemory", "0"), r.do(name, "CONFIG", "SET", "maxclients", "1000"))
+	for _, name := range sorted(r.all) {
+		for _, end := range r.ends {
+			errs = append(errs, r.command(r.all[name], end))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -103,7 +103,7 @@ func (r *run) addresses() []string {
 }
 
 func (r *run) play(ctx context.Context) (rep *Report, err error) {
-	r.ground = newGround(r.t, r.opts)
+	r.ground = r.t.start(r.opts)
 	defer r.stop()
 	if err := r.start(); err != nil {
 		return nil, err
