@@ -17,24 +17,26 @@ type Provider struct {
 	URL string
 
 	mu      sync.Mutex
-	effects map[string]int           // by target
-	arrived map[string]chan struct{} // closed when the first slow request is there
-	gates   map[string]chan struct{} // closed when slow requests may be answered
+	effects map[string]int // by target
+	slow    map[string]*gate
+}
+
+// gate is what slow requests about a target wait at.
+type gate struct {
+	arrived chan struct{} // closed when the first request is there
+	open    chan struct{} // closed by release
+	release func()
 }
 
 // NewProvider starts a provider on a free port of loopback, which ends with the test.
 func NewProvider(t testing.TB) *Provider {
-	p := &Provider{effects: map[string]int{}, arrived: map[string]chan struct{}{}, gates: map[string]chan struct{}{}}
+	p := &Provider{effects: map[string]int{}, slow: map[string]*gate{}}
 	srv := httptest.NewServer(p)
 	p.URL = srv.URL
 	t.Cleanup(func() {
 		p.mu.Lock()
-		for _, gate := range p.gates {
-			select {
-			case <-gate:
-			default:
-				close(gate)
-			}
+		for _, g := range p.slow {
+			g.release()
 		}
 		p.mu.Unlock()
 		srv.Close()
@@ -57,14 +59,14 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	target := in.Intent.Target
 	p.mu.Lock()
 	p.effects[target]++
-	n, gate := p.effects[target], p.gates[target]
-	if arrived := p.arrived[target]; arrived != nil && n == 1 {
-		close(arrived)
-	}
+	n, g := p.effects[target], p.slow[target]
 	p.mu.Unlock()
-	if gate != nil {
+	if g != nil {
+		if n == 1 {
+			close(g.arrived)
+		}
 		select {
-		case <-gate:
+		case <-g.open:
 		case <-r.Context().Done():
 		}
 	}
@@ -81,12 +83,12 @@ func (p *Provider) Effects(target string) int {
 	return p.effects[target]
 }
 
-// hold lets requests about a target wait. arrived is closed when the first is there;
-// release lets all go on.
-func (p *Provider) hold(target string) (arrived <-chan struct{}, release func()) {
+// hold lets requests about a target wait until they are released.
+func (p *Provider) hold(target string) *gate {
+	open := make(chan struct{})
+	g := &gate{make(chan struct{}), open, sync.OnceFunc(func() { close(open) })}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.arrived[target], p.gates[target] = make(chan struct{}), make(chan struct{})
-	gate := p.gates[target]
-	return p.arrived[target], sync.OnceFunc(func() { close(gate) })
+	p.slow[target] = g
+	return g
 }

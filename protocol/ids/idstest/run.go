@@ -47,19 +47,43 @@ func delivered(envelope map[string]any, i int) map[string]any {
 // settled delivers until the command is no longer in progress.
 func (tg *Target) settled(t *testing.T, envelope map[string]any, i int) Answer {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; {
+	return until(30*time.Second, func() (Answer, bool) {
 		a := tg.deliver(t, delivered(envelope, i))
-		again := a.Status == "processing" || a.HTTP == http.StatusTooManyRequests
-		if !again || time.Now().After(end) {
-			return a
+		return a, a.Status != "processing" && a.HTTP != http.StatusTooManyRequests
+	})
+}
+
+// until asks until the answer is the last one, or for a time. The implementation may be in
+// another process, and tells nobody when it has gone on.
+func until[T any](limit time.Duration, ask func() (answer T, last bool)) T {
+	for end := time.Now().Add(limit); ; <-time.After(20 * time.Millisecond) {
+		if answer, last := ask(); last || time.Now().After(end) {
+			return answer
 		}
-		pause()
 	}
 }
 
-// pause lets the implementation go on, which may be in another process and tells
-// nobody when it has.
-func pause() { <-time.After(20 * time.Millisecond) }
+// together sends envelopes at the same time, and returns the answers.
+func (tg *Target) together(t *testing.T, n int, envelope func(i int) map[string]any) []Answer {
+	t.Helper()
+	answers := make([]Answer, n)
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			body, _ := json.Marshal(envelope(i)) // strings and numbers
+			<-start
+			a, err := tg.request(http.MethodPost, tg.URL, body)
+			if err != nil {
+				t.Error(err)
+			}
+			answers[i] = a
+		})
+	}
+	close(start)
+	wg.Wait()
+	return answers
+}
 
 func (tg *Target) effects(t *testing.T, target string, want int) {
 	t.Helper()
@@ -91,22 +115,7 @@ func (tg *Target) duplicates(t *testing.T, target string) {
 func (tg *Target) concurrent(t *testing.T, target string) {
 	e := tg.envelope("charge", target, map[string]any{"amount": 1})
 	const n = 50
-	answers := make([]Answer, n)
-	start := make(chan struct{})
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() {
-			body, _ := json.Marshal(delivered(e, i)) // strings and numbers
-			<-start
-			a, err := tg.request(http.MethodPost, tg.URL, body)
-			if err != nil {
-				t.Error(err)
-			}
-			answers[i] = a
-		})
-	}
-	close(start)
-	wg.Wait()
+	answers := tg.together(t, n, func(i int) map[string]any { return delivered(e, i) })
 	tg.effects(t, target, 1)
 	final := tg.settled(t, e, n)
 	executed(t, final)
@@ -160,8 +169,8 @@ func (tg *Target) replays(t *testing.T, target string) {
 
 func (tg *Target) inProgress(t *testing.T, target string) {
 	e := tg.envelope("slow", target, map[string]any{})
-	arrived, release := tg.Provider.hold(target)
-	defer release()
+	slow := tg.Provider.hold(target)
+	defer slow.release()
 	done := make(chan Answer, 1)
 	go func() {
 		body, _ := json.Marshal(delivered(e, 0))
@@ -172,7 +181,7 @@ func (tg *Target) inProgress(t *testing.T, target string) {
 		done <- a
 	}()
 	select {
-	case <-arrived:
+	case <-slow.arrived:
 	case a := <-done:
 		t.Fatalf("it was answered before it had its effect: %+v", a)
 	case <-time.After(30 * time.Second):
@@ -195,7 +204,7 @@ func (tg *Target) inProgress(t *testing.T, target string) {
 		t.Errorf("its state is said to be %q", a.Status)
 	}
 	tg.effects(t, target, 1)
-	release()
+	slow.release()
 	if a := <-done; a.Status != "executed" || a.CommandID != seen[0].CommandID {
 		t.Errorf("the first delivery got status %q of command %s", a.Status, a.CommandID)
 	}
@@ -281,20 +290,7 @@ func (tg *Target) confirmation(t *testing.T, target, other string) {
 	tg.effects(t, other, 0)
 	tg.effects(t, target, 0)
 
-	const n = 50
-	start := make(chan struct{})
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() {
-			body, _ := json.Marshal(confirm(e, token, 10+i))
-			<-start
-			if _, err := tg.request(http.MethodPost, tg.URL, body); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	close(start)
-	wg.Wait()
+	tg.together(t, 50, func(i int) map[string]any { return confirm(e, token, 10+i) })
 	tg.effects(t, target, 1)
 	for i, again := range []map[string]any{e, confirm(e, token, 100)} {
 		a := tg.settled(t, again, 101+i)
@@ -308,16 +304,13 @@ func (tg *Target) confirmation(t *testing.T, target, other string) {
 // evidence waits until what is known of a command is enough, or a while has passed.
 func (tg *Target) evidence(t *testing.T, commandID string, enough func([]Evidence) bool) []Evidence {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); ; {
+	return until(5*time.Second, func() ([]Evidence, bool) {
 		list, err := tg.Evidence(t.Context(), commandID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if enough(list) || time.Now().After(end) {
-			return list
-		}
-		pause()
-	}
+		return list, enough(list)
+	})
 }
 
 func find(list []Evidence, decision string) *Evidence {
