@@ -37,7 +37,8 @@ func (s *Store) Durability(ctx context.Context) (store.Durability, error) {
 }
 
 // CheckWrites is [store.WriteChecker.CheckWrites]. It uses a connection for reads, so it
-// doesn't fail just because writes wait for a standby.
+// doesn't fail just because writes wait for a standby. A role that has lost a right can't do
+// all that calls need, so it is an [ErrRights].
 func (s *Store) CheckWrites(ctx context.Context) error {
 	readOnly, err := one(query(ctx, s, text, statement{sql: "SELECT current_setting('transaction_read_only')"}))
 	switch {
@@ -45,6 +46,9 @@ func (s *Store) CheckWrites(ctx context.Context) error {
 		return fmt.Errorf("pgstore: ask whether writes are taken: %w", err)
 	case readOnly == "on":
 		return errors.New("pgstore: the server is read-only: it is a standby, or transaction_read_only is set")
+	}
+	if err := s.checkRights(ctx); err != nil {
+		return fmt.Errorf("pgstore: %w", err)
 	}
 	return nil
 }

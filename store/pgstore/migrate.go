@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -168,32 +167,11 @@ func Print(w io.Writer, schema string) error {
 	return err
 }
 
-// Grants is the SQL that gives a role what a program needs that runs on a migrated schema; it
-// can't migrate. An empty schema stands for [DefaultSchema]. After a migration, grant again.
-func Grants(schema, role string) string {
-	schema, role = quote(cmp.Or(schema, DefaultSchema)), quote(role)
-	return fmt.Sprintf(`GRANT USAGE ON SCHEMA %[1]s TO %[2]s;
-GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %[1]s TO %[2]s;
-REVOKE INSERT, UPDATE, DELETE ON %[1]s.%[3]s FROM %[2]s;
-`, schema, role, migrationTable)
-}
-
-// insufficientPrivilege is the SQLSTATE of what a role may not do.
-const insufficientPrivilege = "42501"
-
-// lackingRights says what to do if the role lacks rights.
-func lackingRights(err error) error {
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == insufficientPrivilege {
-		return fmt.Errorf("%w. Have the owner of the schema run what semel migrate print --role ROLE prints", err)
-	}
-	return err
-}
-
 // checkSchema refuses a schema that this program can't work with.
 func checkSchema(ctx context.Context, q querier, schema string) error {
 	list, err := status(ctx, q, schema)
 	if err != nil {
-		return lackingRights(err)
+		return err
 	}
 	for _, m := range list {
 		if m.AppliedAt.IsZero() {

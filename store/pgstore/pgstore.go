@@ -137,6 +137,9 @@ func (s *Store) open(ctx context.Context, config *pgxpool.Config) (err error) {
 			return err
 		}
 	}
+	if err := s.checkRights(ctx); err != nil {
+		return err
+	}
 	if err := checkSchema(ctx, s.reads, s.opts.Schema); err != nil {
 		return err
 	}
