@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"strings"
 	"time"
 
@@ -76,7 +77,7 @@ type check struct {
 func (s *Server) checks(ctx context.Context) []check {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	checks := []check{{name: "serving"}, {name: "store", detail: s.storeName}}
+	checks := []check{{name: "serving", detail: s.whichBuild()}, {name: "store", detail: s.storeName}}
 	if s.stopping.Load() {
 		checks[0].err = errStopping
 	}
@@ -291,6 +292,9 @@ func (s *Server) Healthy() bool {
 	}
 	return true
 }
+
+// whichBuild says which build this process runs, for people who upgrade many.
+func (s *Server) whichBuild() string { return "semel " + s.version + " " + runtime.Version() }
 
 func plain(w http.ResponseWriter, status int, text string) {
 	h := w.Header()

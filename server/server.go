@@ -34,7 +34,8 @@ type Options struct {
 	Load func() (*config.Config, error)
 	// Log defaults to [slog.Default].
 	Log *slog.Logger
-	// Version is the program's version.
+	// Version is the program's version, which /readyz?verbose, the log and the metrics tell.
+	// Defaults to "unknown".
 	Version string
 }
 
@@ -44,6 +45,7 @@ type Server struct {
 	load           func() (*config.Config, error)
 	store          semel.Store
 	storeName      string
+	version        string
 	engine         *semel.Engine
 	observer       *api.Observer
 	figures        *figures.Figures
@@ -86,7 +88,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if err := Check(cfg); err != nil {
 		return nil, err
 	}
-	s := &Server{log: cmp.Or(opts.Log, slog.Default()), load: opts.Load, storeName: cfg.Store.Name()}
+	s := &Server{log: cmp.Or(opts.Log, slog.Default()), load: opts.Load, storeName: cfg.Store.Name(), version: cmp.Or(opts.Version, "unknown")}
 	var undo []func()
 	defer func() {
 		if err != nil {
@@ -112,7 +114,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	s.observer, s.figures = api.NewObserver(s.store), figures.New(s.store, nil)
 	s.metrics = metrics.New(s.gauge)
 	s.metricsHandler = s.metrics.Handler()
-	s.gauges.census, s.gauges.version = metrics.NewCensus(s.store), opts.Version
+	s.gauges.census, s.gauges.version = metrics.NewCensus(s.store), s.version
 	engineOpts := &semel.Options{
 		Events:        allOf(observe(s.log), observeDoors(s.log), s.observer.Events(), s.figures.Events(), s.metrics.Events(), &semel.Events{Swept: s.noteSweep}),
 		PurgeInterval: time.Duration(cfg.Purge.Interval), PurgeRate: cfg.Purge.PerSecond,
@@ -206,7 +208,7 @@ func (s *Server) Run(ctx context.Context) error {
 	go func() { failed <- s.data.serve() }()
 	go func() { failed <- s.admin.serve() }()
 	s.tell(s.notify.Ready())
-	s.log.Info("serving", slog.String("listen", s.DataAddr().String()), slog.String("admin", s.AdminAddr().String()), slog.String("store", s.storeName))
+	s.log.Info("serving", slog.String("listen", s.DataAddr().String()), slog.String("admin", s.AdminAddr().String()), slog.String("store", s.storeName), slog.String("version", s.version))
 
 	var err error
 	select {

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -169,6 +170,23 @@ func TestServeWithoutAFile(t *testing.T) {
 		}
 		if status, _, text := do(t, "GET", s.admin("/readyz?verbose"), ""); status != 200 || !strings.Contains(text, "[+] store ok: memory:\n") {
 			t.Error(status, text)
+		}
+	})
+	t.Run("the process says which build it is", func(t *testing.T) {
+		if _, _, text := do(t, "GET", s.admin("/readyz?verbose"), ""); !strings.Contains(text, "[+] serving ok: semel unknown "+runtime.Version()+"\n") {
+			t.Error(text)
+		}
+		if text := s.log.String(); !strings.Contains(text, "msg=serving") || !strings.Contains(text, "version=unknown") {
+			t.Error(text)
+		}
+	})
+	t.Run("/ of the admin listener is the dashboard, and of no other", func(t *testing.T) {
+		status, header, text := do(t, "GET", s.admin("/"), "")
+		if status != 200 || !strings.HasPrefix(header.Get("Content-Type"), "text/html") || !strings.Contains(text, "<title>Semel</title>") {
+			t.Error(status, header, text)
+		}
+		if status, _, _ := do(t, "GET", s.data("/"), ""); status != 404 {
+			t.Error(status)
 		}
 	})
 	t.Run("problem types resolve", func(t *testing.T) {
