@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -309,6 +310,11 @@ func TestSelfContained(t *testing.T) {
 	tb.shows("Overview")
 	tb.visit("#/evidence")
 	tb.shows("Checkpoint")
+	modules, err := filepath.Glob("web/*/*.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tb.wait(fmt.Sprintf("performance.getEntriesByType('resource').filter((e) => e.name.endsWith('.js')).length >= %d", len(modules))) // some come later
 	type load struct {
 		Hosts, Inline []string
 		Bytes, Start  float64

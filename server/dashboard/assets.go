@@ -2,13 +2,16 @@ package dashboard
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -31,42 +34,94 @@ var mediaTypes = map[string]string{
 
 // assets registers the files. What isn't a part of the page isn't served: licenses and
 // sums are for who reads the source.
+//
+// The page asks for its files below a path with the digest of all of them, where each may be
+// kept for good: so a second visit asks for the page alone, and a new version of the program
+// never runs with modules of the old one. Without the digest they are there, too, and a
+// browser asks each time whether they're still the same.
 func assets(mux *http.ServeMux) {
+	all := map[string][]byte{}
+	sum := sha256.New()
 	err := fs.WalkDir(files, "web", func(name string, entry fs.DirEntry, err error) error {
-		media, served := mediaTypes[path.Ext(name)]
-		if err != nil || entry.IsDir() || !served {
+		if err != nil || entry.IsDir() || mediaTypes[path.Ext(name)] == "" {
 			return err
 		}
 		data, err := files.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		at := "/ui/" + strings.TrimPrefix(name, "web/")
-		if name == "web/index.html" {
-			at = "/{$}"
-		}
-		mux.Handle("GET "+at, asset(media, data))
-		return nil
+		all[name] = data
+		_, _ = fmt.Fprintf(sum, "%s %d\n%s", name, len(data), data) // in the order of their names
+		return err
 	})
 	if err != nil {
 		panic(err) // the files are part of the program
 	}
+	version := hex.EncodeToString(sum.Sum(nil)[:8])
+	for name, data := range all {
+		at := strings.TrimPrefix(name, "web/")
+		if at == "index.html" {
+			data = bytes.ReplaceAll(data, []byte(`"ui/`), []byte(`"ui/`+version+`/`))
+			mux.Handle("GET /{$}", newAsset(".html", data))
+			continue
+		}
+		file := newAsset(path.Ext(name), data)
+		mux.Handle("GET /ui/"+at, file)
+		file.cache = "max-age=31536000, immutable"
+		mux.Handle("GET /ui/"+version+"/"+at, file)
+	}
 }
 
-// asset serves one file. A browser keeps it and asks whether it's still the same, so that
-// a new version of the program never runs with modules of the old one.
-func asset(media string, data []byte) http.Handler {
+// asset is one file, as it is and compressed.
+type asset struct {
+	media, cache string
+	plain, gzip  form
+}
+
+// form is one representation of a file.
+type form struct {
+	tag  string
+	data func() []byte
+}
+
+func newAsset(extension string, data []byte) asset {
 	sum := sha256.Sum256(data)
-	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Content-Type", media)
-		h.Set("Content-Security-Policy", policy)
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Cache-Control", "no-cache")
-		h.Set("ETag", tag)
-		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
-	})
+	tag := hex.EncodeToString(sum[:16])
+	return asset{
+		media: mediaTypes[extension], cache: "no-cache",
+		plain: form{tag, func() []byte { return data }},
+		gzip:  form{tag + "-gzip", sync.OnceValue(func() []byte { return compressed(data) })}, // a service starts without it
+	}
+}
+
+func compressed(data []byte) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = z.Write(data) // into memory
+	_ = z.Close()
+	return b.Bytes()
+}
+
+func (a asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h, send := w.Header(), a.plain
+	h.Set("Content-Type", a.media)
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cache-Control", a.cache)
+	h.Set("Vary", "Accept-Encoding")
+	if takesGzip(r.Header.Get("Accept-Encoding")) {
+		send = a.gzip
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("ETag", `"`+send.tag+`"`)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(send.data()))
+}
+
+// takesGzip reads an Accept-Encoding as browsers send it.
+func takesGzip(accepted string) bool {
+	for coding := range strings.SplitSeq(accepted, ",") {
+		if strings.TrimSpace(coding) == "gzip" {
+			return true
+		}
+	}
+	return false
 }

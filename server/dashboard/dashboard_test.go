@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"bufio"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -11,7 +12,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -225,22 +228,66 @@ func TestVendored(t *testing.T) {
 	}
 }
 
-// TestPreloaded: the page asks for all of its modules at once, instead of finding one in
-// another.
+// TestPreloaded: the page asks at once for all modules that its first screen needs, instead of
+// finding one in another, and for no other.
 func TestPreloaded(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("web", "index.html"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, dir := range []string{"js", "vendor"} {
-		modules, err := filepath.Glob(filepath.Join("web", dir, "*.js"))
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join("web", filepath.FromSlash(name)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range modules {
-			if !strings.Contains(string(page), `"ui/`+dir+"/"+filepath.Base(m)+`"`) {
-				t.Errorf("index.html lacks %s", m)
-			}
+		return string(text)
+	}
+	imports := regexp.MustCompile(`(?:\bfrom|\bimport)\s*["'](\.[^"']+)["']`)
+	needed := map[string]bool{}
+	var need func(name string)
+	need = func(name string) {
+		if needed[name] {
+			return
 		}
+		needed[name] = true
+		for _, m := range imports.FindAllStringSubmatch(read(name), -1) {
+			need(path.Join(path.Dir(name), m[1]))
+		}
+	}
+	need("js/app.js")
+	page := read("index.html")
+	for _, m := range regexp.MustCompile(`(?:modulepreload" href|type="module" src)="ui/([^"]+)"`).FindAllStringSubmatch(page, -1) {
+		if !needed[m[1]] {
+			t.Errorf("index.html names %s, which the first screen does not need", m[1])
+		}
+		delete(needed, m[1])
+	}
+	for name := range needed {
+		t.Errorf("index.html lacks %s", name)
+	}
+}
+
+// TestKept: the page's files are kept by browsers for good under an address that changes
+// with them, and are sent compressed to who takes that.
+func TestKept(t *testing.T) {
+	h := mounted(t, dashboard.Engine{})
+	page := request(h, "GET", "/admin/semel/")
+	if page.Header().Get("Cache-Control") != "no-cache" {
+		t.Errorf("the page itself: %v", page.Header())
+	}
+	m := regexp.MustCompile(`src="(ui/[0-9a-f]{16}/js/app.js)"`).FindStringSubmatch(page.Body.String())
+	if m == nil {
+		t.Fatal("the page names no version of its files: ", page.Body)
+	}
+	kept, plain := request(h, "GET", "/admin/semel/"+m[1], "Accept-Encoding", "br, gzip"), request(h, "GET", "/admin/semel/ui/js/app.js", "Accept-Encoding", "gzip;q=0")
+	if c := kept.Header().Get("Cache-Control"); !strings.Contains(c, "immutable") || kept.Header().Get("Content-Encoding") != "gzip" || kept.Header().Get("Vary") != "Accept-Encoding" {
+		t.Errorf("%s: %v", m[1], kept.Header())
+	}
+	unpacked, err := gzip.NewReader(kept.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(unpacked)
+	if err != nil || string(text) != plain.Body.String() || plain.Header().Get("Content-Encoding") != "" || plain.Header().Get("ETag") == kept.Header().Get("ETag") {
+		t.Errorf("the two forms differ: %v, %v and %v", err, kept.Header(), plain.Header())
+	}
+	if old := request(h, "GET", "/admin/semel/ui/0123456789abcdef/js/app.js"); old.Code != http.StatusNotFound {
+		t.Errorf("a file of another version: %d", old.Code)
 	}
 }

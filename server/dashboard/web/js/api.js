@@ -63,7 +63,11 @@ export async function post(path, body) {
 	return answer.status === 204 ? null : answer.json();
 }
 
-export async function loadMe() { me.value = await get('ui/session'); }
+export async function loadMe() {
+	const early = await globalThis.semelEarly; // the first time; see early.js
+	globalThis.semelEarly = null;
+	me.value = early?.ok ? await early.json() : await get('ui/session');
+}
 
 export async function signIn(token) {
 	const answer = await send('POST', 'ui/session', { headers: { Authorization: 'Bearer ' + token.trim() } });

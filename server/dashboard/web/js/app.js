@@ -4,35 +4,26 @@ import { loadMe, me, signIn } from './api.js';
 import { startLive, stream } from './live.js';
 import { go, href, route } from './route.js';
 import { nextTheme, SettingsScreen, theme } from './settings.js';
-import { Dialog, Failed, Loading, Toast, Empty } from './ui.js';
-import { FindScreen, RecordScreen } from './record.js';
-import { RecordsScreen } from './records.js';
-import { HeldScreen } from './held.js';
-import { OverviewScreen } from './overview.js';
-import { TailScreen } from './tail.js';
-import { ConflictsScreen } from './conflicts.js';
-import { DispatchScreen } from './dispatch.js';
-import { OperationsScreen } from './operations.js';
-import { EvidenceScreen } from './evidence.js';
+import { Dialog, Empty, Failed, later, Loading, Toast } from './ui.js';
 import { HealthScreen } from './health.js';
-import { DocsScreen, ReferenceScreen } from './docs.js';
+import { OverviewScreen } from './overview.js';
 
-/** The screens, in the order of the menu; key: what g leads there by. */
+/** The screens, in the order of the menu; key: what g leads there by. The first one comes with the page, others later. */
 const screens = [
 	{ name: 'overview', label: 'Overview', key: 'o', show: OverviewScreen },
-	{ name: 'records', label: 'Records', key: 'r', show: RecordsScreen },
-	{ name: 'held', label: 'Held & in flight', key: 'h', show: HeldScreen },
-	{ name: 'conflicts', label: 'Conflicts', key: 'c', show: ConflictsScreen },
-	{ name: 'tail', label: 'Live tail', key: 'l', show: TailScreen },
-	{ name: 'dispatch', label: 'Dispatch', key: 'd', show: DispatchScreen },
-	{ name: 'operations', label: 'Operations', key: 'p', show: OperationsScreen },
-	{ name: 'evidence', label: 'Evidence', key: 'e', show: EvidenceScreen, has: () => me.value.evidence },
+	{ name: 'records', label: 'Records', key: 'r', show: later(() => import('./records.js'), 'RecordsScreen') },
+	{ name: 'held', label: 'Held & in flight', key: 'h', show: later(() => import('./held.js'), 'HeldScreen') },
+	{ name: 'conflicts', label: 'Conflicts', key: 'c', show: later(() => import('./conflicts.js'), 'ConflictsScreen') },
+	{ name: 'tail', label: 'Live tail', key: 'l', show: later(() => import('./tail.js'), 'TailScreen') },
+	{ name: 'dispatch', label: 'Dispatch', key: 'd', show: later(() => import('./dispatch.js'), 'DispatchScreen') },
+	{ name: 'operations', label: 'Operations', key: 'p', show: later(() => import('./operations.js'), 'OperationsScreen') },
+	{ name: 'evidence', label: 'Evidence', key: 'e', show: later(() => import('./evidence.js'), 'EvidenceScreen'), has: () => me.value.evidence },
 	{ name: 'health', label: 'Health', key: 'i', show: HealthScreen, apart: true },
-	{ name: 'reference', label: 'API reference', key: 'a', show: ReferenceScreen },
-	{ name: 'docs', label: 'Docs', key: 'w', show: DocsScreen },
+	{ name: 'reference', label: 'API reference', key: 'a', show: later(() => import('./docs.js'), 'ReferenceScreen') },
+	{ name: 'docs', label: 'Docs', key: 'w', show: later(() => import('./docs.js'), 'DocsScreen') },
 	{ name: 'settings', label: 'Settings', key: 's', show: SettingsScreen },
-	{ name: 'record', show: RecordScreen, under: 'records' },
-	{ name: 'find', show: FindScreen, under: 'records' },
+	{ name: 'record', show: later(() => import('./record.js'), 'RecordScreen'), under: 'records' },
+	{ name: 'find', show: later(() => import('./record.js'), 'FindScreen'), under: 'records' },
 ];
 
 const help = signal(false);
@@ -104,7 +95,11 @@ function App() {
 	const [, again] = useState(0);
 	useEffect(() => { loadMe().then(() => { failed.current = null; }, (err) => { failed.current = err; again((n) => n + 1); }); }, []);
 	const user = me.value?.caller;
-	useEffect(() => { if (user) startLive(); }, [!!user]);
+	useEffect(() => {
+		if (!user) return;
+		startLive();
+		setTimeout(() => { for (const s of screens) s.show.fetch?.(); }, 1000); // when the first one has its data
+	}, [!!user]);
 	const { screen, id } = route.value;
 	const shown = screens.find((s) => s.name === screen);
 	const current = shown?.under || screen;
@@ -129,4 +124,5 @@ function App() {
 	</div>${help.value && html`<${Help} />`}<${Toast} />`;
 }
 
+screens.find((s) => s.name === route.value.screen)?.show.fetch?.(); // while it's asked who the user is
 render(html`<${App} />`, document.querySelector('#app'));

@@ -1,14 +1,16 @@
 // What happens at the moment, and whether somebody has to do something.
 import { html, useMemo, useState } from './lib.js';
 import { get, search } from './api.js';
-import { Choice, Empty, Failed, Head, Loading, Time, useLoad } from './ui.js';
-import { Chart } from './chart.js';
+import { Choice, Empty, Failed, Head, later, Loading, Time, useLoad } from './ui.js';
 import { caughtUp, events } from './live.js';
 import { readChecks } from './health.js';
 import { keyOf } from './id.js';
 import { href } from './route.js';
 import { duration } from './time.js';
 import { decision } from './words.js';
+
+const Chart = later(() => import('./chart.js'), 'Chart', ({ height = 180 }) => html`<figure class="chart" style=${{ minHeight: height + 22 + 'px' }}></figure>`);
+Chart.fetch(); // the figures are under way meanwhile
 
 const ranges = [[60, '1 h'], [180, '3 h'], [1440, '24 h'], [10080, '7 d']];
 const empty = () => ({ deliveries: 0, executed: 0, duplicates: 0, simultaneous: 0, failed_attempts: 0, refused: 0 });
@@ -91,15 +93,22 @@ function Banner({ checks, f }) {
 
 const Tile = ({ name, value, hint, tone, link }) => html`<${link ? 'a' : 'div'} class=${'tile ' + (tone || '')} href=${link}><h2>${name}</h2><p class="big num">${value}</p><small>${hint}</small><//>`;
 
+/** The points from the first delivery on, and some before: a service that is new has no empty hour. */
+function since(points) {
+	const first = points.findIndex((p) => p.deliveries || p.refused);
+	return points.slice(Math.max(0, Math.min(first, points.length - 15)));
+}
 function DeliveriesChart({ f }) {
-	const xs = f.points.map((p) => Date.parse(p.at) / 1000);
-	const of = (name) => f.points.map((p) => p[name]);
+	const points = since(f.points);
+	const xs = points.map((p) => Date.parse(p.at) / 1000);
+	const of = (name) => points.map((p) => p[name]);
 	const series = [{ label: 'executed', tone: 'blue', values: of('executed') }, { label: 'duplicates', tone: 'green', values: of('duplicates') }, ...(f.live ? [] : [{ label: 'refused by doors', tone: 'orange', values: of('refused') }])];
 	return html`<${Chart} xs=${xs} series=${series} stacked format=${(v) => many(Math.round(v * 10) / 10)} label=${`${f.total.executed} executed and ${f.total.duplicates} duplicates`} />`;
 }
 function LatencyChart({ f }) {
-	const xs = f.points.map((p) => Date.parse(p.at) / 1000);
-	const of = (name) => f.points.map((p) => p[name] || null);
+	const points = since(f.points);
+	const xs = points.map((p) => Date.parse(p.at) / 1000);
+	const of = (name) => points.map((p) => p[name] || null);
 	const last = f.points.findLast((p) => p.added_p99_seconds > 0);
 	return html`${last && html`<p class="chips"><span>p50 <b class="num">${brief(last.added_p50_seconds)}</b></span><span>p99 <b class="num">${brief(last.added_p99_seconds)}</b></span></p>`}
 		<${Chart} xs=${xs} series=${[{ label: 'p50', tone: 'cyan', values: of('added_p50_seconds') }, { label: 'p99', tone: 'violet', values: of('added_p99_seconds') }]} format=${brief} height=${150} label="Added latency, p50 and p99" />`;

@@ -69,6 +69,27 @@ export function Failed({ error, retry }) {
 }
 
 /**
+ * A part of the page that is fetched when it's first drawn, or before that by its fetch(), so
+ * that the first screen doesn't wait for it. load imports its module, where it has a name;
+ * waiting is drawn meanwhile.
+ */
+export function later(load, name, waiting = Loading) {
+	const part = signal(null);
+	let asked = false;
+	const fetch = () => {
+		if (asked) return;
+		asked = true;
+		load().then((m) => { part.value = { show: m[name] }; }, () => { part.value = { error: new Error('It is not here. The server may have another version of the page by now.') }; });
+	};
+	const Later = (props) => {
+		useEffect(fetch, []);
+		if (!part.value) return html`<${waiting} ...${props} />`;
+		return part.value.error ? html`<${Failed} error=${part.value.error} retry=${() => location.reload()} />` : html`<${part.value.show} ...${props} />`;
+	};
+	return Object.assign(Later, { fetch });
+}
+
+/**
  * Loads something and follows it: load(signal) again whenever deps change, and every so many
  * milliseconds while the page is looked at. What is shown stays until the next answer.
  */
