@@ -4,6 +4,7 @@ import { html, useState } from './lib.js';
 import { get, me, send } from './api.js';
 import { Badge, Copy, Empty, Fact, Failed, Head, Loading, Time, useLoad } from './ui.js';
 import { href } from './route.js';
+import { instant } from './time.js';
 
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const join = (...parts) => {
@@ -74,6 +75,13 @@ export function tell(e) {
 	if (p.by) text += `, by ${e.opening?.settled_by || p.by}${e.opening?.reason ? ': ' + e.opening.reason : ''}`;
 	return text;
 }
+
+/** The deliveries among entries, and when it was held, in the form of live events. */
+export const deliveriesIn = (entries) => entries.filter(({ leaf: { artifact_type: type, payload: p } }) => type === 'execution.held' || (p.decision && p.decision !== 'first_seen')).map(({ n, leaf: { artifact_type: type, emitted_at: at, payload: p } }) => {
+	if (type === 'execution.held') return { seq: 'log' + n, kind: 'ended', at: instant(at), data: { held: true, attempt: p.attempt } };
+	const decision = { duplicate_replayed: 'replay', conflict_rejected: 'conflict' }[p.decision] || p.decision;
+	return { seq: 'log' + n, kind: 'decided', at: instant(at), data: { decision, attempt: p.attempt } };
+});
 
 const proofs = { proved: ['green', 'proved'], wrong: ['red', 'NOT IN THE LOG'], pending: ['grey', 'not signed yet'], unable: ['grey', 'not checked'] };
 const why = { proved: 'This page has computed the signed root from the entry.', wrong: 'The entry does not lead to the signed root.', pending: 'The next checkpoint has it, within a second.', unable: 'Browsers offer SHA-256 on HTTPS and on loopback only.' };

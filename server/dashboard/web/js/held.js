@@ -28,8 +28,8 @@ export function HeldScreen() {
 	return html`<${Head} title="Held and in flight" />
 		${error && html`<${Failed} error=${error} retry=${reload} />`}
 		<section class="card"><h2><${Word} name="held">Held<//> <span class="n">${data.held.length}${data.moreHeld ? '+' : ''}</span></h2>
-		${data.held.length ? html`<div class="scroll"><table class="hover"><thead><tr><th>Since</th><th>Key</th><th>Operation</th><th>Why</th><th><span class="sr">Actions</span></th></tr></thead><tbody>
-			${data.held.map((r, i) => html`<tr key=${r.id} class=${i === at ? 'at' : ''}><td><${Time} at=${r.updated_at} /></td><td><${RecordLink} rec=${r} /></td><td>${r.operation}</td>
+		${data.held.length ? html`<div class="scroll"><table class="hover"><thead><tr><th>Began</th><th>Key</th><th>Operation</th><th>Why</th><th><span class="sr">Actions</span></th></tr></thead><tbody>
+			${data.held.map((r, i) => html`<tr key=${r.id} class=${i === at ? 'at' : ''}><td><${Time} at=${r.started_at} /></td><td><${RecordLink} rec=${r} /></td><td>${r.operation}</td>
 			<td>${r.held_reason}${r.effects.filter((e) => e.state === 'started').map((e) => html` <${Badge} tone="violet">${e.name} open<//>`)}</td>
 			<td class="do">${mayChange() && fitting(r).map((name) => html`<button type="button" class=${actions[name].danger ? 'ghost danger' : 'primary'} onClick=${() => setOpen([name, r])}>${actions[name].title}</button> `)}</td></tr>`)}</tbody></table></div>
 			${(data.moreHeld || data.held.length > 1) && html`<p><a href=${href('records', '', { q: 'state:held' })}>Settle many at once</a></p>`}`

@@ -7,8 +7,8 @@ import { Timeline, storyOf } from './timeline.js';
 import { events, stream } from './live.js';
 import { duration, instant } from './time.js';
 import { href, go } from './route.js';
-import { state, stateOf } from './words.js';
-import { EntryList, loadEntries } from './evidence.js';
+import { settledBy, state, stateOf } from './words.js';
+import { deliveriesIn, EntryList, loadEntries } from './evidence.js';
 
 /** Any name of a call: its record is shown, or a choice if there are several. */
 export function FindScreen({ id }) {
@@ -40,10 +40,10 @@ export function RecordScreen({ id }) {
 }
 
 /** The answer to "what happened?" in one sentence, and what to do. */
-function verdict(rec) {
+function verdict(rec, counts) {
 	const runs = rec.attempts.length;
-	const again = Object.entries(rec.decisions || {}).filter(([d]) => d !== 'execute').reduce((n, [, c]) => n + c, 0);
-	const duplicates = again === 0 ? 'No duplicate came.' : again === 1 ? 'One more delivery came.' : `${again} more deliveries came.`;
+	const again = counts.reduce((n, [, c]) => n + c, 0);
+	const duplicates = again === 0 ? 'No duplicate is known.' : again === 1 ? 'One more delivery came.' : `${again} more deliveries came.`;
 	switch (stateOf(rec)) {
 	case 'held': return { text: `Nobody knows whether it was done${rec.held_reason ? ': ' + rec.held_reason : ''}.`, next: 'Look at the provider, then settle it with what you saw. Until then nobody runs it, and duplicates are refused.' };
 	case 'completed': return { text: `It was executed ${runs === 1 ? 'once' : `by attempt ${rec.attempt}, after ${runs - 1} that did not complete`}. ${duplicates}` };
@@ -57,9 +57,11 @@ function verdict(rec) {
 
 function Record({ rec, reload, act }) {
 	const all = events.value;
-	const deliveries = useMemo(() => all.filter((ev) => ev.data.record === rec.id), [all, rec.id]);
+	const log = useLog(rec);
+	const deliveries = useMemo(() => together(all.filter((ev) => ev.data.record === rec.id), log?.data), [all, rec.id, log?.data]);
 	const story = useMemo(() => storyOf(rec, deliveries), [rec, deliveries]);
-	const v = verdict(rec);
+	const counts = countsOf(rec, deliveries);
+	const v = verdict(rec, counts);
 	const policy = useLoad((signal) => get('v1/operations/' + encodeURIComponent(rec.operation), signal).catch(() => null), [rec.operation]).data;
 	const can = mayChange() ? fitting(rec, policy) : [];
 	return html`
@@ -70,12 +72,12 @@ function Record({ rec, reload, act }) {
 		<${Timeline} rec=${rec} deliveries=${deliveries} />
 		<div class="columns">
 			<div>
-				<${Deliveries} rec=${rec} seen=${deliveries} />
+				<${Deliveries} rec=${rec} counts=${counts} seen=${deliveries} />
 				<${Answer} rec=${rec} />
-				<section class="card"><h2>Story</h2><ol class="story">${story.map((e) => html`<li><i class=${'dot ' + e.tone}></i><${Time} at=${e.at} /><span>${e.what}${e.detail && html`<small>${e.detail}</small>`}</span></li>`)}</ol></section>
+				<section class="card"><h2>Story</h2><ol class="story">${story.map((e) => html`<li><i class=${'dot ' + e.tone}></i><${Time} at=${e.at} /><span>${e.what}${e.times > 1 && html` <b class="num">${e.times} times</b>`}${e.times > 1 ? html`<small>within ${duration(e.until - e.at)}</small>` : e.detail && html`<small>${e.detail}</small>`}</span></li>`)}</ol></section>
 				${rec.effects.length > 0 && html`<${Effects} rec=${rec} />`}
 				${rec.messages?.length > 0 && html`<${Messages} rec=${rec} reload=${reload} />`}
-				${me.value.evidence && html`<${Evidence} rec=${rec} />`}
+				${log && html`<${Evidence} log=${log} />`}
 			</div>
 			<div>
 				<${Identity} rec=${rec} />
@@ -84,17 +86,43 @@ function Record({ rec, reload, act }) {
 		</div>`;
 }
 
-function Deliveries({ rec, seen }) {
-	const counts = rec.decisions || {};
+/** What the evidence log says about a record; followed until all of it is signed. Null where there is no log. */
+function useLog(rec) {
+	const [signed, setSigned] = useState(false);
+	const log = useLoad((signal) => (me.value.evidence ? loadEntries({ record: rec.id }, signal) : null), [rec.id, rec.updated_at], signed || !me.value.evidence ? 0 : 1500);
+	useEffect(() => setSigned(!!log.data && !log.data.entries.some((e) => e.status === 'pending')), [log.data]);
+	return me.value.evidence ? log : null;
+}
+
+/** The deliveries that this node remembers, and those that only the log does: of other nodes, and from before a restart. */
+function together(seen, log) {
+	const left = [...seen];
+	const logged = deliveriesIn(log?.entries || []).filter((d) => {
+		const i = left.findIndex((ev) => ev.kind === d.kind && ev.data.decision === d.data.decision && Math.abs(ev.at - d.at) < 1000);
+		if (i >= 0) left.splice(i, 1);
+		return i < 0;
+	});
+	return logged.length ? seen.concat(logged).sort((a, b) => a.at - b.at) : seen;
+}
+
+/** How many deliveries got what: as the nodes count it, or the log if that knows more, as after a restart. */
+function countsOf(rec, deliveries) {
+	const counts = {};
+	for (const ev of deliveries) if (ev.kind === 'decided') counts[ev.data.decision] = (counts[ev.data.decision] || 0) + 1;
+	for (const [d, n] of Object.entries(rec.decisions || {})) counts[d] = Math.max(n, counts[d] || 0);
+	delete counts.execute;
+	return Object.entries(counts).sort((a, b) => b[1] - a[1]);
+}
+
+function Deliveries({ rec, counts: rows, seen }) {
 	const drawn = seen.filter((ev) => ev.kind === 'decided' && ev.data.decision !== 'execute').length;
-	const rows = Object.entries(counts).filter(([d]) => d !== 'execute').sort((a, b) => b[1] - a[1]);
 	const again = rows.reduce((n, [, c]) => n + c, 0);
 	const total = again + rec.attempt;
 	return html`<section class="card"><h2>Deliveries</h2>
 		<div class="split-bar" role="img" aria-label=${`${rec.attempt} executed, ${rows.map(([d, c]) => c + ' ' + d).join(', ')}`}>
 			<span class="blue" style=${{ flexGrow: rec.attempt }}></span>${rows.map(([d, c]) => html`<${Segment} d=${d} n=${c} />`)}</div>
 		<p class="chips"><span><b class="num">${rec.attempt}</b> <${DecisionBadge} d="execute" /></span>${rows.map(([d, c]) => html`<span><b class="num">${c}</b> <${DecisionBadge} d=${d} /></span>`)}<span class="faint">of ${total}</span></p>
-		${again > drawn && html`<p class="faint">The timeline has ${drawn} of the ${again} repeated deliveries: times of single deliveries are known to the node that answered them, for a while${stream.value === 'absent' ? '; this installation has no live events' : ''}.</p>`}
+		${again > drawn && html`<p class="faint">The timeline has ${drawn} of the ${again} repeated deliveries: times of single deliveries are known to the node that answered them, for a while, and to the evidence log if the operation says <code>evidence: decisions</code>${stream.value === 'absent' ? '; this installation has no live events' : ''}.</p>`}
 	</section>`;
 }
 const tones = { replay: 'green', in_flight: 'cyan', conflict: 'red', held: 'amber', other_caller: 'red', other_door: 'red' };
@@ -122,7 +150,7 @@ function Answer({ rec }) {
 }
 
 const Effects = ({ rec }) => html`<section class="card"><h2><${Word} name="effect">Effects<//></h2><div class="scroll"><table><thead><tr><th>Effect</th><th>State</th><th>Begun</th><th>Settled</th><th>Key at the provider</th></tr></thead><tbody>
-	${rec.effects.map((e) => html`<tr><td>${e.name}</td><td><${Badge} tone=${e.state === 'confirmed' ? 'violet' : e.state === 'started' ? 'amber' : 'grey'}>${e.state === 'started' ? 'open' : e.state}<//>${e.settled && html`<small> by ${e.settled.who || e.settled.by}: ${e.settled.reason}</small>`}</td><td><${Time} at=${e.started_at} /></td><td><${Time} at=${e.settled_at} /></td><td class="mono cut">${e.key} <${Copy} text=${e.key} label="the key" /></td></tr>`)}</tbody></table></div></section>`;
+	${rec.effects.map((e) => html`<tr><td>${e.name}</td><td><${Badge} tone=${e.state === 'confirmed' ? 'violet' : e.state === 'started' ? 'amber' : 'grey'}>${e.state === 'started' ? 'open' : e.state}<//>${e.settled && html`<small> ${settledBy(e.settled)}</small>`}</td><td><${Time} at=${e.started_at} /></td><td><${Time} at=${e.settled_at} /></td><td class="mono cut">${e.key} <${Copy} text=${e.key} label="the key" /></td></tr>`)}</tbody></table></div></section>`;
 
 function Messages({ rec, reload }) {
 	const [open, setOpen] = useState(null);
@@ -133,10 +161,7 @@ function Messages({ rec, reload }) {
 }
 export const MessageState = ({ m }) => html`<${Badge} tone=${{ delivered: 'green', pending: 'blue', parked: 'red' }[m.state] || 'grey'} title=${m.error?.message}>${m.state}<//>${m.error && html`<small> ${m.error.message}</small>`}`;
 
-function Evidence({ rec }) {
-	const [signed, setSigned] = useState(false);
-	const { data, error } = useLoad((signal) => loadEntries({ record: rec.id }, signal), [rec.id, rec.updated_at], signed ? 0 : 1500);
-	useEffect(() => setSigned(!!data && !data.entries.some((e) => e.status === 'pending')), [data]);
+function Evidence({ log: { data, error } }) {
 	return html`<section class="card"><h2>Evidence <small>what the log says, each entry proved against the signed checkpoint by this page</small></h2>
 		${error ? html`<${Failed} error=${error} />` : !data ? html`<${Loading} /> ` : data.entries.length ? html`<${EntryList} list=${data} />` : html`<p class="faint">The log has no entry about it: its operation keeps no evidence.</p>`}</section>`;
 }
@@ -152,7 +177,7 @@ const Identity = ({ rec }) => html`<section class="card"><h2>Record</h2><dl clas
 	<${Fact} name="Ended"><${Time} at=${rec.ended_at} />${rec.ended_at && html` <small>after ${duration(instant(rec.ended_at) - instant(rec.started_at))}</small>`}<//>
 	${rec.status === 'processing' && rec.lease_until && html`<${Fact} name=${html`<${Word} name="lease">Lease<//>`}><${Countdown} to=${rec.lease_until} over="over since" /><//>`}
 	${rec.expires_at && html`<${Fact} name=${html`<${Word} name="window">Kept<//>`}>until <${Time} at=${rec.expires_at} /><//>`}
-	${rec.settled && html`<${Fact} name="Settled">by <b>${rec.settled.who || rec.settled.by}</b>, <${Time} at=${rec.settled.at} />: ${rec.settled.reason}<//>`}
+	${rec.settled && html`<${Fact} name="Settled">by <b>${rec.settled.who || rec.settled.by}</b>, <${Time} at=${rec.settled.at} />${rec.settled.reason && ': ' + rec.settled.reason}<//>`}
 	${rec.payload_hash && html`<${Fact} name=${html`<${Word} name="fingerprint">Fingerprint<//>`}><span class="mono cut" title=${rec.payload_hash}>${rec.payload_hash}</span> <${Copy} text=${rec.payload_hash} label="the fingerprint" /><//>`}
 	${Object.entries(rec.attributes || {}).map(([n, v]) => html`<${Fact} name=${n}>${n === 'compensates' ? html`<a href=${href('record', v)}>the call that it undoes</a>` : html`<span class="mono">${v}</span> <${Copy} text=${v} label=${n} />`}<//>`)}
 	<${Fact} name="Record id"><span class="mono cut" title=${rec.id}>${rec.id}</span> <${Copy} text=${rec.id} label="the record id" /><//>

@@ -6,6 +6,7 @@ import { Empty, Failed, Head, Loading, StateBadge, useKeys } from './ui.js';
 import { BulkDialog } from './bulk.js';
 import { duration, now } from './time.js';
 import { go, href, route } from './route.js';
+import { settledBy } from './words.js';
 
 const qualifiers = [
 	['state:', 'processing, completed, failed or held'], ['operation:', 'of one operation'], ['key:', 'with this key'], ['call:', 'any name of a call'],
@@ -123,7 +124,7 @@ function Rows({ rows, selected, toggle, at, setAt, canSelect, nearEnd }) {
 		else if (top + rowHeight > el.scrollTop + seen) el.scrollTop = top + rowHeight - seen;
 	}, [at]);
 	const [from, to] = [range[0], Math.min(range[1], rows.length)];
-	const many = new Set(rows.map((r) => r.tenant)).size > 1;
+	const many = useMemo(() => new Set(rows.map((r) => r.tenant)).size > 1, [rows]);
 	return html`<div class="rows" ref=${box} onScroll=${measure} tabindex="0" role="region" aria-label="Records">
 		<table aria-rowcount=${rows.length}>
 			<thead><tr>${canSelect && html`<th class="check"><span class="sr">Select</span></th>`}<th class="age">Age</th><th class="st">State</th><th>Key</th><th class="op">Operation</th>${many && html`<th class="wide-only">Tenant</th>`}<th class="wide-only n">Attempt</th><th class="why">Why</th></tr></thead>
@@ -141,7 +142,7 @@ function Rows({ rows, selected, toggle, at, setAt, canSelect, nearEnd }) {
 		</table></div>`;
 }
 
-const whyOf = (r) => r.held_reason || (r.settled ? `settled by ${r.settled.who || r.settled.by}: ${r.settled.reason}` : r.error ? [r.error.code, r.error.message].filter(Boolean).join(': ') : '');
+const whyOf = (r) => r.held_reason || (r.settled ? 'settled ' + settledBy(r.settled) : r.error ? [r.error.code, r.error.message].filter(Boolean).join(': ') : '');
 
 const presets = [['', 'All'], ['state:held', 'Held'], ['state:processing', 'In flight'], ['state:failed', 'Failed'], ['state:completed', 'Completed']];
 

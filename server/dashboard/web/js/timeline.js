@@ -2,8 +2,10 @@
 import { html, useMemo, useState } from './lib.js';
 import { duration, absolute, clockTime, instant as t, now } from './time.js';
 import { Choice } from './ui.js';
-import { decision, state } from './words.js';
+import { decision, settledBy, state } from './words.js';
 
+/** When a record was held: its last change may be a later question of the reconciler. */
+const heldSince = (rec, deliveries) => deliveries.find((ev) => ev.kind === 'ended' && ev.data.held && ev.data.attempt === rec.attempt)?.at || t(rec.updated_at);
 
 /** Everything that a record and the live events know of when, by attempt. */
 export function lanesOf(rec, deliveries, at) {
@@ -12,7 +14,7 @@ export function lanesOf(rec, deliveries, at) {
 		const running = newest && rec.status === 'processing';
 		const start = t(a.started_at);
 		const how = running ? (rec.held ? 'held' : 'processing') : a.disposition || 'completed';
-		const heldAt = running && rec.held ? t(rec.updated_at) : 0;
+		const heldAt = running && rec.held ? heldSince(rec, deliveries) : 0;
 		const end = t(a.ended_at) || heldAt || at;
 		return { attempt: a, start, end: Math.max(end, start), how, running: running && !rec.held, waits: heldAt ? at : 0, lease: newest && running && !rec.held ? t(rec.lease_until) : 0, effects: [], marks: [] };
 	});
@@ -27,7 +29,7 @@ export function lanesOf(rec, deliveries, at) {
 	}
 	for (const l of lanes) {
 		const s = l.attempt.settled;
-		if (s) l.settled = { at: t(s.at), ...s };
+		if (s) l.settled = { ...s, at: t(s.at) };
 	}
 	return lanes;
 }
@@ -111,7 +113,7 @@ export function Timeline({ rec, deliveries }) {
 			${lanes.map((l) => html`<${Lane} key=${l.attempt.number} l=${l} s=${s} />`)}
 			${rec.messages?.length > 0 && html`<div class="lane sub"><span class="lane-name">Messages</span><div class="track">
 				<${Folds} s=${s} />
-				${rec.messages.map((m) => html`<${Bar} s=${s} from=${t(m.created_at)} to=${t(m.settled_at) || s.last} tone=${m.state === 'delivered' ? 'green' : m.state === 'pending' ? 'blue open' : 'red'} text=${m.name + ' → ' + m.destination} title=${`message ${m.name} to ${m.destination}: ${m.state}`} thin />`)}
+				${rec.messages.map((m) => html`<div class="row"><${Bar} s=${s} from=${t(m.created_at)} to=${t(m.settled_at) || s.last} tone=${m.state === 'delivered' ? 'green' : m.state === 'pending' ? 'blue open' : 'red'} text=${m.name + ' → ' + m.destination} title=${`message ${m.name} to ${m.destination}: ${m.state}`} thin /></div>`)}
 			</div></div>`}
 			${rec.compensation && html`<div class="lane sub"><span class="lane-name">Undone by</span><div class="track"><${Folds} s=${s} />
 				<a href=${'#/record/' + encodeURIComponent(rec.compensation.record)}><${Bar} s=${s} from=${t(rec.compensation.started_at)} to=${t(rec.compensation.settled_at) || s.last} tone="violet" text=${rec.compensation.operation} title=${rec.compensation.state} thin /></a></div></div>`}
@@ -138,7 +140,7 @@ function Lane({ l, s }) {
 				${l.lease > 0 && html`<span class="bar lease" style=${stretch(s.place(l.end), s.place(l.lease))} title="The lease: until then its holder may be silent"></span>`}
 				${l.waits > 0 && html`<span class="bar waiting" style=${stretch(s.place(l.end), s.place(l.waits))} title=${`held for ${duration(l.waits - l.end)}: it waits for somebody to settle it`}></span>`}
 				<${Bar} s=${s} from=${l.start} to=${l.end} tone=${tone} text=${`${state(l.how).label} · ${l.running ? 'since ' : ''}${duration(took)}`} title=${`Attempt ${a.number} ${state(l.how).says} after ${duration(took)}`} />
-				${l.settled && html`<span class="mark diamond amber" style=${left(s.place(l.settled.at))} title=${`settled by ${l.settled.who || l.settled.by}: ${l.settled.reason || ''}`}></span>`}
+				${l.settled && html`<span class="mark diamond amber" style=${left(s.place(l.settled.at))} title=${'settled ' + settledBy(l.settled)}></span>`}
 			</div>
 			${l.effects.map((e) => html`<div class="row"><${Bar} s=${s} from=${e.start} to=${e.end} tone=${e.open ? 'violet open' : e.state === 'refuted' ? 'grey' : 'violet'} text=${e.name + (e.open ? ' – open' : e.state === 'refuted' ? ' – did not happen' : '')} title=${`effect ${e.name}: ${e.state}`} thin /></div>`)}
 			${joins.length > 0 && html`<div class=${'row joins' + (joins.length > 12 ? ' many' : '')}>${joins.map((m, i) => html`<span class="bar cyan join" style=${{ ...stretch(s.place(m.from), s.place(m.at)), top: `${((i % 12) / Math.min(joins.length, 12)) * 100}%` }} title=${`waited ${duration(m.waited)}, then ${decision(m.decision).says}`}></span>`)}</div>`}
@@ -151,7 +153,7 @@ function Lane({ l, s }) {
 /** The same in words, the oldest first: for who reads it aloud, and for who pastes it into a ticket. */
 export function storyOf(rec, deliveries) {
 	const all = [];
-	const add = (at, tone, what, detail) => { const ms = typeof at === 'number' ? at : t(at); if (ms) all.push({ at: ms, tone, what, detail }); };
+	const add = (at, tone, what, detail, again) => { const ms = typeof at === 'number' ? at : t(at); if (ms) all.push({ at: ms, tone, what, detail, again }); };
 	const because = (e) => (e ? [e.code, e.message].filter(Boolean).join(': ') : '');
 	const by = (s) => (s ? `, as ${s.by === 'operator' ? 'the operator ' : 'the reconciler '}${s.who || ''} said` : '');
 	rec.attempts.forEach((a, i) => {
@@ -163,7 +165,7 @@ export function storyOf(rec, deliveries) {
 		add(e.started_at, 'violet', `Effect ${e.name} was begun`, 'idempotency key ' + e.key);
 		add(e.settled_at, e.state === 'confirmed' ? 'violet' : 'grey', `Effect ${e.name} was ${e.state}${by(e.settled)}`, e.settled?.reason || because(e.error));
 	}
-	if (rec.held) add(rec.updated_at, 'amber', 'Held', rec.held_reason);
+	if (rec.held) add(heldSince(rec, deliveries), 'amber', 'Held', rec.held_reason);
 	for (const m of rec.messages || []) {
 		add(m.created_at, 'blue', `Message ${m.name} to ${m.destination} was made`);
 		add(m.settled_at, m.state === 'delivered' ? 'green' : 'red', `Message ${m.name} was ${m.state}`, because(m.error));
@@ -172,9 +174,22 @@ export function storyOf(rec, deliveries) {
 	if (c) add(c.settled_at || c.started_at, 'violet', `Compensation by ${c.operation}: ${c.state}`, c.reason);
 	for (const ev of deliveries) {
 		if (ev.kind === 'decided' && ev.data.decision !== 'execute') {
-			add(ev.at, decision(ev.data.decision).tone, 'A delivery ' + decision(ev.data.decision).says, ev.data.waited_ms ? 'after it had waited ' + duration(ev.data.waited_ms) : '');
+			add(ev.at, decision(ev.data.decision).tone, 'A delivery ' + decision(ev.data.decision).says, ev.data.waited_ms ? 'after it had waited ' + duration(ev.data.waited_ms) : '', ev.data.waited_ms ? '' : ev.data.decision);
 		} else if (ev.kind === 'lease_lost') add(ev.at, 'orange', 'The lease was lost', ev.data.reason);
 	}
-	return all.sort((a, b) => a.at - b.at);
+	return folded(all.sort((a, b) => a.at - b.at));
+}
+
+/** Deliveries in a row that got the same are one line, with the times of the first and the last. */
+function folded(story) {
+	const lines = [];
+	for (const e of story) {
+		const last = lines[lines.length - 1];
+		if (last?.again && e.again === last.again) {
+			last.times++;
+			last.until = e.at;
+		} else lines.push({ ...e, times: 1 });
+	}
+	return lines;
 }
 

@@ -44,4 +44,6 @@ export const stateOf = (rec) => {
 	if (rec.compensation?.state === 'done') return 'compensated';
 	return rec.status === 'failed' ? rec.disposition || 'failed' : rec.status;
 };
+/** Who settled something, and why; a reconciler gives no reason. */
+export const settledBy = (s) => 'by ' + (s.who || s.by) + (s.reason ? ': ' + s.reason : '');
 export const state = (s) => states[s] || { label: s, tone: 'grey', says: s };
