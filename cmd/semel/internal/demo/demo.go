@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/server/auth"
 )
 
 // The size of the two bursts.
@@ -40,6 +41,7 @@ type Options struct {
 type story struct {
 	scene
 	report Report
+	token  string // of the worker that calls the execution API
 }
 
 // Run runs the demo. An error means that the demo couldn't be completed; its results are
@@ -52,7 +54,9 @@ func Run(ctx context.Context, opts Options) (report Report, err error) {
 	if err := s.startProvider(ctx); err != nil {
 		return report, err
 	}
-	if err := writeConfiguration(s.dir, s.provider.URL, opts.Unguarded); err != nil {
+	token, digest := auth.NewToken()
+	s.token = token
+	if err := writeConfiguration(s.dir, s.provider.URL, digest, opts.Unguarded); err != nil {
 		return report, err
 	}
 	if err := s.startGuard(ctx); err != nil {
@@ -71,7 +75,11 @@ func Run(ctx context.Context, opts Options) (report Report, err error) {
 	s.report.judge()
 	s.screen.closing(&s.report)
 	if opts.Stay && s.report.OK {
-		err = s.stay(ctx)
+		if err = s.troubles(ctx); err == nil {
+			err = s.stay(ctx)
+		} else if ctx.Err() != nil {
+			err = nil // the story itself was told
+		}
 	}
 	return s.report, err
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/transport/semelproxy"
 )
@@ -132,17 +133,17 @@ func TestConfiguration(t *testing.T) {
 	}{{false, "enforce"}, {true, "off"}} {
 		t.Run("the guard is told the mode "+test.mode, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := writeConfiguration(dir, "http://127.0.0.1:1", test.unguarded); err != nil {
+			if err := writeConfiguration(dir, "http://127.0.0.1:1", auth.HashToken("semel_test"), test.unguarded); err != nil {
 				t.Fatal(err)
 			}
 			c, _, err := config.Load(config.Source{Path: filepath.Join(dir, configName)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(c.Routes) != 1 || c.Routes[0].Mode != test.mode || c.Routes[0].Upstream != "http://127.0.0.1:1" {
+			if len(c.Routes) != 3 || c.Routes[1].Mode != test.mode || c.Routes[0].Mode != test.mode || c.Routes[0].Upstream != "http://127.0.0.1:1" {
 				t.Errorf("routes = %+v", c.Routes)
 			}
-			if len(c.Operations) != 1 || c.Operations[0].OnAbandoned != semel.HoldAbandoned || c.Operations[0].ReconcileURL != "http://127.0.0.1:1/outcome" {
+			if len(c.Operations) != 4 || c.Operations[0].OnAbandoned != semel.HoldAbandoned || c.Operations[0].ReconcileURL != "http://127.0.0.1:1/outcome" {
 				t.Errorf("operations = %+v", c.Operations)
 			}
 			for _, address := range []string{c.Listen.Address, c.Admin.Address} {

@@ -60,6 +60,9 @@ const (
 //	POST /charges                      charge; answers 201 after 20 to 50 ms
 //	GET  /charges?order=&reference=    the ledger, or the part that matches
 //	GET  /outcome?key=                 whether a charge happened, for its guard
+//	POST /refunds                      never answers
+//	POST /carts                        a cart, at the third try
+//	POST /hooks/mail, /hooks/warehouse receivers of messages; the warehouse refuses them
 //	POST /entrances                    a new address, and the end of the last one
 //
 // The doors of the tour add their own.
@@ -67,6 +70,7 @@ type provider struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
 	ledger []Charge
+	carts  int // tries to make one
 }
 
 func newProvider(seed uint64) http.Handler {
@@ -75,6 +79,7 @@ func newProvider(seed uint64) http.Handler {
 	mux.HandleFunc("POST /charges", p.charge)
 	mux.HandleFunc("GET /charges", p.list)
 	mux.HandleFunc("GET /outcome", p.outcome)
+	p.serveTroubles(mux)
 	for _, d := range doors() {
 		d.serve(p, mux)
 	}
@@ -83,7 +88,7 @@ func newProvider(seed uint64) http.Handler {
 }
 
 func (p *provider) charge(w http.ResponseWriter, r *http.Request) {
-	if o, ok := readOrder(w, r); ok {
+	if o, ok := readOrder(w, r); ok && !trouble(w, o) {
 		p.chargeAs(w, r, o, r.Header.Get(keyHeader), func(c Charge) (int, any) { return http.StatusCreated, c })
 	}
 }
@@ -111,6 +116,9 @@ func (p *provider) book(o order, reference string) (Charge, time.Duration) {
 	delay := minDelay + time.Duration(p.rng.Int64N(int64(maxDelay-minDelay)))
 	if o.lingers() && len(match(p.ledger, o.Order, "")) == 0 {
 		delay = crashDelay
+	}
+	if strings.HasPrefix(o.Order, rushPrefix) {
+		delay = rushDelay
 	}
 	c := Charge{ID: fmt.Sprintf("ch_%04d", len(p.ledger)+1), Order: o.Order, Amount: o.Amount, Currency: o.Currency, Reference: reference}
 	p.ledger = append(p.ledger, c)

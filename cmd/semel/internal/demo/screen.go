@@ -109,6 +109,8 @@ func (s *Screen) opening(st *story) {
 // staying shows what there is to try while everything stays up.
 func (s *Screen) staying(st *story) {
 	s.print("\n" + s.paint(bold, "Everything stays up until you press control-C") + "\n")
+	s.line("dashboard %s/", st.guard.AdminURL)
+	s.line("          all of this on one page: open it in a browser, and look for order:rush-1 or %s", heldRefund)
 	s.line("charge    curl -i %s/charges -H 'Content-Type: application/json' \\", st.guard.URL)
 	s.line("            -H 'Idempotency-Key: try-1' -d '{\"order\":\"try-1\",\"amount\":1200,\"currency\":\"EUR\"}'")
 	s.line("          again, it gets the stored answer; with another amount, 422")
