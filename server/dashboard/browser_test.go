@@ -31,14 +31,21 @@ func TestMain(m *testing.M) {
 
 // tab is a page of the dashboard in a real browser.
 type tab struct {
-	t    *testing.T
-	ctx  context.Context
-	base string
+	t     *testing.T
+	ctx   context.Context
+	base  string
+	close func() // it's closed with its test at the latest
 }
 
-// open starts a tab of the size of a laptop's window. The test is skipped where there is no
+// open starts a tab of the size of a laptop's window, at the page's first screen. The test is skipped where there is no
 // Chromium, and with -short.
 func open(t *testing.T, base string) *tab {
+	t.Helper()
+	return openAt(t, base, "/")
+}
+
+// openAt is open, at a path or a screen.
+func openAt(t *testing.T, base, at string) *tab {
 	t.Helper()
 	if testing.Short() { // as under the race detector, which sees nothing of what a browser does
 		t.Skip("with -short no browser is started")
@@ -64,8 +71,8 @@ func open(t *testing.T, base string) *tab {
 	}
 	ctx, cancel := chromedp.NewContext(browser.ctx)
 	t.Cleanup(cancel)
-	tb := &tab{t: t, ctx: ctx, base: base}
-	tb.do(chromedp.EmulateViewport(1280, 860), chromedp.Navigate(base+"/"))
+	tb := &tab{t: t, ctx: ctx, base: base, close: cancel}
+	tb.do(chromedp.EmulateViewport(1280, 860), chromedp.Navigate(base+at))
 	return tb
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/server/api"
+	"github.com/semelhq/semel/server/figures"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
@@ -95,6 +96,10 @@ type Engine struct {
 	// Observer gets the engine's events, for the live tail and for what duplicates got. It
 	// must be the one in the engine's options. Nil: there is neither.
 	Observer *api.Observer
+	// Figures are what the overview shows over all nodes. Their events must be in the
+	// engine's options, and their Run has to run. Nil: it shows what this node's last events
+	// give, if there is an Observer.
+	Figures *figures.Figures
 	// Guard is the guard of your routes, so that calls of its operations are settled with
 	// HTTP answers. Optional.
 	Guard *semelhttp.Guard
@@ -117,7 +122,7 @@ func ForEngine(engine *semel.Engine, opts Engine) (*Dashboard, error) {
 		return c, err
 	}
 	a, err := api.New(api.Options{
-		Engine: engine, Observer: opts.Observer, Identify: identify, BaseURL: opts.Prefix, Version: opts.Version,
+		Engine: engine, Observer: opts.Observer, Figures: opts.Figures, Identify: identify, BaseURL: opts.Prefix, Version: opts.Version,
 		Answers: func(rec *semel.Record) bool {
 			return semelhttp.Marked(rec) || opts.Guard != nil && opts.Guard.Serves(rec.ID.Operation)
 		},
@@ -127,7 +132,14 @@ func ForEngine(engine *semel.Engine, opts Engine) (*Dashboard, error) {
 	}
 	// Your program runs its calls itself: nobody begins one through its page for operators.
 	mux := http.NewServeMux()
-	for _, path := range []string{"/v1/records", "/v1/records/", "/problems/", "GET /v1/operations", "GET /v1/operations/{operation}", "GET /v1/decisions", "GET /openapi.json", "GET /docs", "GET /docs/"} {
+	paths := []string{"/v1/records", "/v1/records/", "/problems/", "GET /v1/operations", "GET /v1/operations/{operation}", "GET /openapi.json", "GET /docs", "GET /docs/"}
+	if opts.Observer != nil {
+		paths = append(paths, "GET /v1/decisions")
+	}
+	if opts.Figures != nil {
+		paths = append(paths, "GET /v1/figures")
+	}
+	for _, path := range paths {
 		mux.Handle(path, a.Admin())
 	}
 	return New(Options{

@@ -2,7 +2,7 @@
 import { html, useMemo, useState } from './lib.js';
 import { get, search } from './api.js';
 import { Choice, Empty, Failed, Head, later, Loading, Time, useLoad } from './ui.js';
-import { caughtUp, events } from './live.js';
+import { caughtUp, events, stream } from './live.js';
 import { readChecks } from './health.js';
 import { keyOf } from './id.js';
 import { href } from './route.js';
@@ -59,12 +59,12 @@ export function OverviewScreen() {
 	return html`<${Head} title="Overview">${figures.data && html`<${Choice} label="How far back" value=${minutes} options=${ranges} onChange=${setMinutes} />`}<//>
 		<${Banner} checks=${checks} f=${f} />
 		${figures.error && html`<${Failed} error=${figures.error} retry=${figures.reload} />`}
-		${!f ? html`<${Loading} what="figures" />` : html`
+		${f?.live && stream.value === 'absent' ? html`<${Empty} title="This program gives its dashboard no figures"><p>It has them if it gives <code>dashboard.ForEngine</code> an <code>Observer</code>, for those of this node, or <code>Figures</code>, for those of all nodes. Or your role may not see them. <a href=${href('records')}>Records</a> are here either way.</p><//>` : !f ? !figures.error && html`<${Loading} what="figures" />` : html`
 		<div class="tiles">
 			<${Tile} name="Deliveries" value=${many(f.total.deliveries)} hint=${f.live ? "among this node's last events" : 'with a key, over all nodes'} />
 			<${Tile} name="Duplicates stopped" value=${many(f.total.duplicates)} tone="green" hint=${percent(f.total.duplicate_share) + ' of all deliveries did not execute'} />
 			<${Tile} name="At the same time" value=${many(f.total.simultaneous)} hint="met a running attempt" />
-			<${Tile} name="Held" value=${held === undefined ? '…' : held + (waiting.data.next ? '+' : '')} tone=${held ? 'amber' : ''} hint=${held ? 'wait for somebody to settle them' : 'nothing waits for you'} link=${href('held')} />
+			<${Tile} name="Held" value=${held === undefined ? '…' : held + (waiting.data.next ? '+' : '')} tone=${held ? 'amber' : ''} hint=${held === undefined ? 'not known yet' : held === 1 ? 'waits for somebody to settle it' : held ? 'wait for somebody to settle them' : 'nothing waits for you'} link=${href('held')} />
 			${f.total.failed_attempts !== undefined && !f.live && html`<${Tile} name="Failed attempts" value=${many(f.total.failed_attempts)} tone=${f.total.failed_attempts ? 'red' : ''} hint="failed, aborted or abandoned" />`}
 		</div>
 		${!f.total.deliveries && !f.total.refused ? html`<${Empty} title="No delivery yet"><p>Send a request with an <code>Idempotency-Key</code> through a route, twice. It is executed once, and both are counted here${f.live ? '' : ' within two seconds'}.</p><//>` : html`

@@ -1,6 +1,6 @@
 // Decisions as they are made.
 import { html, useState } from './lib.js';
-import { Badge, DecisionBadge, Empty, Head, useKeys } from './ui.js';
+import { Badge, DecisionBadge, Empty, Failed, Head, Loading, useKeys } from './ui.js';
 import { events, stream } from './live.js';
 import { keyOf } from './id.js';
 import { clockTime, duration } from './time.js';
@@ -35,6 +35,8 @@ export function TailScreen() {
 			<button type="button" onClick=${toggle} aria-pressed=${!!paused}>${paused ? `Go on${missed > 0 ? ` (${missed} new)` : ''}` : 'Pause'}</button><//>
 		<form class="query" role="search" onSubmit=${(ev) => ev.preventDefault()}><input class="mono" aria-label="Filter" value=${q} placeholder="charge replay -execute" onInput=${(ev) => go('tail', '', { q: ev.target.value }, true)} /></form>
 		${stream.value === 'absent' ? html`<${Empty} title="There are no live events here"><p>The program that mounts this page gives its engine no observer, or your role may not follow decisions.</p><//>`
+		: !all.length && stream.value === 'lost' ? html`<${Failed} error=${{ title: "The live events can't be had", message: 'The server does not answer, or refuses. The page connects again by itself.' }} />`
+		: !all.length && stream.value === 'connecting' ? html`<${Loading} what="events" />`
 		: !all.length ? html`<${Empty} title="Waiting for the first delivery"><p>Every delivery that this node decides about appears here as it happens: executed, replayed, refused, and how attempts end.</p><//>`
 		: !lines.length ? html`<${Empty} title="No event matches"><p>All words must occur: an operation, a key, a decision. Put a minus before a word that may not.</p><//>`
 		: html`<div class="scroll"><table class="tail hover"><thead><tr><th>Time</th><th>What</th><th>Key</th><th>Operation</th><th>Detail</th></tr></thead><tbody>${lines.map((ev, i) => html`<${Line} key=${ev.seq || 'gap' + i} ev=${ev} at=${i === at} />`)}</tbody></table></div>
