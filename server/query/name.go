@@ -3,6 +3,8 @@ package query
 import (
 	"context"
 	"encoding/hex"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/semelhq/semel/store"
@@ -51,26 +53,71 @@ type Searcher interface {
 
 // Find finds the newest calls that have text for a name, as [Named] has it, at most so many.
 // It reports more if there may be others. Calls with that key come first, and alone, because
-// a store may have an index of keys; where there are none, all records are looked at.
-// Records that can't be read are left out.
+// a store may have an index of keys; where there are none, all records are looked at. Where
+// nothing has the name, text is taken for the value of an attribute, such as the number of an
+// order: of any that one of the newest calls has. Records that can't be read are left out.
 func Find(ctx context.Context, s Searcher, text string, most int) (found []store.Record, more bool, err error) {
 	for _, q := range []store.Query{{Key: text}, Named(text)} {
-		for {
-			q.Limit = min(most-len(found), store.MaxSearchLimit)
-			page, err := s.Search(ctx, q)
-			if err != nil {
-				return nil, false, err
-			}
-			found = append(found, page.Records...)
-			if q.Cursor = page.Next; q.Cursor == "" || len(found) >= most {
-				break
-			}
+		if found, more, err = upTo(ctx, s, q, most); err != nil || len(found) > 0 {
+			break
 		}
-		if len(found) > 0 {
+	}
+	return found, more, err
+}
+
+// Look is Find for those who only look: where nothing has the name, text is taken for the
+// value of an attribute, such as the number of an order, of any that one of the newest calls
+// has. A command that changes what it finds must not guess so.
+func Look(ctx context.Context, s Searcher, text string, most int) (found []store.Record, more bool, err error) {
+	found, more, err = Find(ctx, s, text, most)
+	if err != nil || len(found) > 0 {
+		return found, more, err
+	}
+	q, ok, err := attributed(ctx, s, text)
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	return upTo(ctx, s, q, most)
+}
+
+// upTo finds the newest calls of a query, at most so many.
+func upTo(ctx context.Context, s Searcher, q store.Query, most int) (found []store.Record, more bool, err error) {
+	for {
+		q.Limit = min(most-len(found), store.MaxSearchLimit)
+		page, err := s.Search(ctx, q)
+		if err != nil {
+			return nil, false, err
+		}
+		found = append(found, page.Records...)
+		if q.Cursor = page.Next; q.Cursor == "" || len(found) >= most {
 			return found, q.Cursor != "", nil
 		}
 	}
-	return nil, false, nil
+}
+
+// maxAttributes bounds the attributes whose values a text is compared with.
+const maxAttributes = 32
+
+// attributed selects the calls that have text for the value of an attribute, of those that the
+// newest calls have.
+func attributed(ctx context.Context, s Searcher, text string) (q store.Query, ok bool, err error) {
+	page, err := s.Search(ctx, store.Query{Limit: store.MaxSearchLimit})
+	if err != nil {
+		return q, false, err
+	}
+	names := map[string]bool{}
+	for i := range page.Records {
+		for name := range page.Records[i].Attributes {
+			names[name] = true
+		}
+	}
+	var either []store.Query
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if !slices.Contains(store.IDAttributes, name) && len(either) < maxAttributes {
+			either = append(either, store.Query{Attributes: store.Attributes{name: text}})
+		}
+	}
+	return store.Query{Any: [][]store.Query{either}}, len(either) > 0, nil
 }
 
 // Name accepts any of a call's names, and returns a query that selects it:

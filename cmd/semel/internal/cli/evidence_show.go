@@ -33,8 +33,8 @@ func newEvidenceShow() *cobra.Command {
 		Use:   "show [NAME]",
 		Short: "Show what the log says about a call",
 		Long: `Show what happened to a call, from the first delivery on, by the entries of the log.
-Name it ` + recordNames + `. The log
-also knows the ids of duplicates and of rejected deliveries, and calls whose records are
+Name it ` + recordNames + valueToo + `.
+The log also knows the ids of duplicates and of rejected deliveries, and calls whose records are
 gone; give their --tenant, if they have one. Or give the members of its identity. Of a
 store, entries are found by the secret keys of the log. Nothing is verified: that is
 what 'semel evidence verify' is for.
@@ -113,7 +113,7 @@ func (a *evidenceAbout) entries(ctx context.Context, log evidenceLog) (all []cli
 	}
 	var found []store.Record
 	if a.name != "" {
-		found, _, err = query.Find(ctx, log, a.name, maxNamesakes)
+		found, _, err = query.Look(ctx, log, a.name, maxNamesakes)
 	} else {
 		var page store.Page
 		page, err = log.Search(ctx, store.Query{Operation: a.id.Operation, Key: a.id.Key, Limit: maxNamesakes})

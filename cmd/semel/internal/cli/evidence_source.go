@@ -50,7 +50,7 @@ func (s *evidenceSource) with(cmd *cobra.Command, f func(ctx context.Context, lo
 
 func (s *evidenceSource) open(cmd *cobra.Command, sign bool, f func(ctx context.Context, log evidenceLog) error) error {
 	var log evidenceLog
-	at, tokenFile, err := s.reach(cmd, func() (io.Closer, error) {
+	at, tokenFile, err := s.place(cmd, func() (io.Closer, error) {
 		l, err := s.local(cmd, sign)
 		log = l
 		return l, err

@@ -17,7 +17,7 @@ var ofInboxes = []door.Meaning{
 		Action:  "Have the sender sign these too. docs/activitypub.md lists what a signature has to cover."},
 	{Code: semel.Code(httpsig.AlgorithmRefused), Status: http.StatusUnauthorized, Title: "Signature algorithm refused",
 		Meaning: "The algorithm of the signature isn't known, is too weak, or doesn't fit the sender's key. Nothing was accepted.",
-		Action:  "Have the sender use rsa-v1_5-sha256 or ed25519."},
+		Action:  "Have the sender use ed25519, or RSA with SHA-256 or SHA-512."},
 	{Code: semel.Code(httpsig.DigestWrong), Status: http.StatusUnauthorized, Title: "Body isn't the one signed",
 		Meaning: "The digest that was signed isn't that of the body. Nothing was accepted.",
 		Action:  "Check that nothing between the sender and Semel changes the body."},

@@ -27,12 +27,18 @@ type recordName struct {
 	id semel.ID
 	// name is one that isn't a whole identity.
 	name string
+	// look: the record isn't changed, so its name may be guessed.
+	look bool
 }
 
 const recordNames = `by any name that it has: its key; its id, as lists have it; the
 reference, instance or status_url of a problem document; an execution; record, as a
 log has it; an attribute, as in order=9911 or order=99*; or the command id, request
 id, correlation id or event id of its first delivery`
+
+// valueToo is said of commands that only look.
+const valueToo = `.
+Where nothing has that name, the value of an attribute will do, such as 9911`
 
 func (n *recordName) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -100,7 +106,7 @@ func (n *recordName) find(ctx context.Context, cmd *cobra.Command, recs client.R
 
 // findOnly finds the record that has a name, if only one has it.
 func (n *recordName) findOnly(ctx context.Context, recs client.Records) (semel.Record, error) {
-	found, more, err := find(ctx, recs, n.name)
+	found, more, err := find(ctx, recs, n.name, n.look)
 	switch {
 	case err != nil:
 		return semel.Record{}, err
@@ -118,14 +124,19 @@ func (n *recordName) findOnly(ctx context.Context, recs client.Records) (semel.R
 	return semel.Record{}, usage("several calls have the name %s; say which one you mean:%s", printable(n.name), b.String())
 }
 
-// find finds the newest calls that have a name, at most maxNamesakes.
-func find(ctx context.Context, recs client.Records, name string) (found []semel.Record, more bool, err error) {
+// find finds the newest calls that have a name, at most maxNamesakes. To look at them, the
+// name may also be the value of an attribute.
+func find(ctx context.Context, recs client.Records, name string, look bool) (found []semel.Record, more bool, err error) {
 	if q, ok := query.Name(name); ok && q.Tenant != nil {
 		// A caller without a role may look at their own record, and not search.
 		rec, err := recs.Lookup(ctx, semel.ID{Tenant: *q.Tenant, Principal: q.Principal, Operation: q.Operation, Key: q.Key})
 		return []semel.Record{rec}, false, err
 	}
-	found, more, err = query.Find(ctx, recs, name, maxNamesakes)
+	finder := query.Find
+	if look {
+		finder = query.Look
+	}
+	found, more, err = finder(ctx, recs, name, maxNamesakes)
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("no call has the name %s; if it is the id of a duplicate, 'semel evidence show' knows it: %w", printable(name), semel.ErrNotFound)
 	}
@@ -136,12 +147,12 @@ func find(ctx context.Context, recs client.Records, name string) (found []semel.
 const maxNamesakes = 10
 
 func newRecordsGet(from *recordsFrom) *cobra.Command {
-	var name recordName
+	name := recordName{look: true}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "get [NAME]",
 		Short: "Show one record",
-		Long: `Show one record. Name it ` + recordNames + `.
+		Long: `Show one record. Name it ` + recordNames + valueToo + `.
 Or give the members of its identity, of which operation and key will do if only one
 caller has used them.
 

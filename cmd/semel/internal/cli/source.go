@@ -51,7 +51,7 @@ func (src *recordSource) flags() string {
 
 // openSource opens the records of a service or a store.
 func openSource(cmd *cobra.Command, src *recordSource) (recs client.Records, closer io.Closer, err error) {
-	at, tokenFile, err := src.reach(cmd, func() (io.Closer, error) {
+	at, tokenFile, err := src.place(cmd, func() (io.Closer, error) {
 		recs, closer, err = openLocal(cmd, src)
 		return closer, err
 	})
@@ -65,10 +65,10 @@ func openSource(cmd *cobra.Command, src *recordSource) (recs client.Records, clo
 	return recs, closer, nil
 }
 
-// reach is where a command works: the service at a URL, with the file of the token for it; or,
+// place is where a command works: the service at a URL, with the file of the token for it; or,
 // if the URL is empty, a store that local has opened. A service on this machine that has the
 // store open is asked instead.
-func (src *recordSource) reach(cmd *cobra.Command, local func() (io.Closer, error)) (at, tokenFile string, err error) {
+func (src *recordSource) place(cmd *cobra.Command, local func() (io.Closer, error)) (at, tokenFile string, err error) {
 	if at, tokenFile, err = src.where(); err != nil || at != "" {
 		return at, tokenFile, err
 	}

@@ -40,7 +40,7 @@ which is found as 'semel records' finds it; the caller must be an admin there.`,
 				return usage("this lets records expire: look at the clock first, then say --yes")
 			}
 			var store semel.Store
-			at, tokenFile, err := src.reach(cmd, func() (io.Closer, error) {
+			at, tokenFile, err := src.place(cmd, func() (io.Closer, error) {
 				cfg, err := src.settings(cmd)
 				if err != nil {
 					return nil, err

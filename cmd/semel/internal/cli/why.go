@@ -37,7 +37,7 @@ the answer that is kept, and which other calls of its operation had the same pay
 under another key. Those were executed too: a client that makes a new key for a retry
 is charged twice.
 
-Name the call ` + recordNames + `.
+Name the call ` + recordNames + valueToo + `.
 If several calls have the name, each has its story.
 Duplicates are counted by services, over all nodes, and are some seconds late.
 
@@ -46,9 +46,9 @@ same_payload_more. A record has the members that 'semel records get' prints; the
 first has decisions, too.
 
 ` + recordsLong,
-		Example: `  semel why --url http://127.0.0.1:8481 order-1
-  semel why --url http://127.0.0.1:8481 order=9911
-  semel why --url http://127.0.0.1:8481 urn:semel:call:DW9yZGVyLTE`,
+		Example: `  semel why order-1
+  semel why order=9911
+  semel why --context prod urn:semel:call:DW9yZGVyLTE`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usage("which call? Give its key, or any other name that it has")
@@ -86,7 +86,7 @@ first has decisions, too.
 
 // storiesOf are those of the call that a text names, or of all that have it for a key.
 func storiesOf(ctx context.Context, recs client.Records, text string) (stories []story, more bool, err error) {
-	found, more, err := find(ctx, recs, text)
+	found, more, err := find(ctx, recs, text, true)
 	if err != nil {
 		return nil, false, err
 	}
