@@ -13,7 +13,6 @@ import (
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/internal/wire"
-	"github.com/semelhq/semel/server/query"
 	"github.com/semelhq/semel/store"
 )
 
@@ -76,7 +75,7 @@ func newMessagesList(from *recordsFrom) *cobra.Command {
 		Short:             "List messages, those of the newest calls first",
 		Long: `List messages that are pending or parked, those of the newest calls first. The
 qualifiers select the records of the calls; all must apply:
-` + query.Qualifiers + `
+` + qualifiers + `
 
 There is no index of messages: all records that the qualifiers select are looked at.
 

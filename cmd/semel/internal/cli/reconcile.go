@@ -15,7 +15,6 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/protocol/commerce"
-	"github.com/semelhq/semel/server/query"
 	"github.com/semelhq/semel/store"
 )
 
@@ -84,7 +83,7 @@ that differ. It changes nothing. The exit code is 1 if something was found.
 Payments are the records of the operation ` + commerce.PaymentOperation + `, or of the one that a
 qualifier names. Those that are running are left out, as are refused ones. A payment's
 transaction is its attribute ` + store.AttributeTransactionID + `. All qualifiers must apply:
-` + query.Qualifiers + `
+` + qualifiers + `
 
 The export is CSV with a head line, or a JSON object in each line. It has the columns
 transaction_id, and reference (the payment's key), amount, currency and status if the

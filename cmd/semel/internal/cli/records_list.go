@@ -47,6 +47,12 @@ func printable(s string) string {
 	return s
 }
 
+// qualifiers tells how a query is written on a command line.
+const qualifiers = query.Qualifiers + `
+
+Put quotes around what a shell would read as its own: 'created<1h' 'key:pay*' '(a OR b)'.
+A value with spaces is put in double quotes within them: 'key:"order 1"'.`
+
 func newRecordsList(from *recordsFrom) *cobra.Command {
 	var asJSON, all, wide bool
 	var limit int
@@ -56,20 +62,21 @@ func newRecordsList(from *recordsFrom) *cobra.Command {
 		ValidArgsFunction: from.completeQualifiers,
 		Short:             "List records, the newest first",
 		Long: `List records, the newest first. All qualifiers must apply:
-` + query.Qualifiers + `
+` + qualifiers + `
+
 The table has the age of each record, and why it is in its state; --wide adds the
 rest, and RECORD, which names it for the other commands. If one is held, standard
 error says how to settle it.
-
-A value with spaces is put in double quotes, and in quotes of the shell:
-'key:"order 1"'.
 
 If there are more records than --limit, the cursor for the next ones is told on
 standard error.
 
 The JSON is one object per line, with the members that 'semel records get' prints.`,
-		Example: `  semel records list operation:payments.charge state:failed after:2026-01-01
-  semel records list --url http://127.0.0.1:8481 --all --json held`,
+		Example: `  semel records list held
+  semel records list operation:payments.charge state:failed after:2026-01-01
+  semel records list 'order=99*' 'created<1h' -state:completed
+  semel records list 'operation:payments.charge (held OR state:rejected)'
+  semel records list --context prod --all --json held`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := parseQuery(args)
 			switch {

@@ -64,6 +64,9 @@ first has decisions, too.
 				if asJSON {
 					return printJSON(cmd.OutOrStdout(), stories)
 				}
+				if len(stories) > 1 {
+					fmt.Fprintf(cmd.OutOrStdout(), "%d calls have this name, the newest first.\n\n", len(stories))
+				}
 				for i := range stories {
 					if i > 0 {
 						fmt.Fprintln(cmd.OutOrStdout())
