@@ -122,11 +122,12 @@ store: {url: "memory:"}
 evidence: {key_file: %q}
 operations:
   - {name: payments.charge, financial: true, archive: false, evidence: decisions, in_flight: wait, max_wait: 20s, lease: 60s}
-  - {name: orders.create, evidence: changes, in_flight: refuse, lease: 60s}
+  - {name: orders.create, evidence: changes, in_flight: refuse, lease: 60s, keep_payload: true}
   - {name: default, evidence: changes}
 routes:
   - {match: POST /charges, upstream: %q, operation: payments.charge}
   - {match: POST /orders, upstream: %q, operation: orders.create}
+dashboard: {lab: true}
 dispatch:
   destinations:
     - {name: billing, operations: [default], url: %q, secret_files: [%q], max_tries: 1, allow_private: true}
@@ -196,6 +197,8 @@ func (w *world) seed() {
 	w.send("/charges", "order-1003", `{"amount":9999}`) // another payload
 	w.send("/charges", "order-1003", `{"amount":9998}`)
 	w.send("/orders", "cart-4", `{"items":4}`)
+	w.send("/orders", "cart-99", `{"items":[{"sku":"tea","quantity":2},{"sku":"cup","quantity":1}],"total":{"amount":4200,"currency":"EUR"},"ref":9007199254740993}`)
+	w.send("/orders", "cart-99", `{"total":{"currency":"EUR","amount":4300},"items":[{"sku":"tea","quantity":3},{"sku":"cup","quantity":1}],"ref":9007199254740992,"gift":true}`)
 	w.send("/charges", "poor-1", `{"amount":1}`)
 	w.send("/charges", "poor-1", `{"amount":1}`)
 	for range 4 {

@@ -53,6 +53,9 @@ export async function get(path, signal) {
 	return JSON.parse(await (await send('GET', path, { signal })).text(), exact);
 }
 
+/** Reads JSON; a number that JavaScript would round stays as it was written. */
+export const parseExact = (text) => JSON.parse(text, exact);
+
 /** JSON as people read it, with its numbers as they were; what isn't JSON stays. */
 export function pretty(text) {
 	try { return JSON.stringify(JSON.parse(text, exact), null, 2); } catch { return text; }
@@ -111,7 +114,7 @@ export async function find(text) {
 	return { records: [], q: tries[0], more: false };
 }
 
-const bytesOf = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+export const bytesOf = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 
 /** What a record keeps as its outcome: {kind: 'http', ...}, {kind: 'json'|'text'|'bytes', text} or null. */
 export async function outcomeOf(rec) {

@@ -1,42 +1,40 @@
 // The same key with another payload: a bug of a client, or somebody who tries keys.
-import { html, useMemo } from './lib.js';
-import { get, me } from './api.js';
-import { Badge, Empty, Head, Time, useLoad } from './ui.js';
-import { events, stream } from './live.js';
-import { keyOf, readId } from './id.js';
-import { href } from './route.js';
+import { html, useMemo, useState } from './lib.js';
+import { get } from './api.js';
+import { Badge, Empty, Failed, Head, Loading, Time, useKeys, useLoad } from './ui.js';
+import { Compare } from './compare.js';
+import { go, href } from './route.js';
 
-const kinds = { conflict: 'another payload', other_caller: 'another credential', other_door: 'another door' };
+const kinds = { conflict: 'payload', other_caller: 'credential', other_door: 'door' };
+const total = (c) => Object.values(c.decisions).reduce((n, m) => n + m, 0);
 
 export function ConflictsScreen() {
-	const all = events.value;
+	const { data, error, reload } = useLoad((signal) => get('v1/conflicts', signal), [], 3000);
+	const [open, setOpen] = useState('');
+	const [at, setAt] = useState(-1);
 	const groups = useMemo(() => {
-		const byOperation = {};
-		for (const ev of all) {
-			if (ev.kind !== 'decided' || !kinds[ev.data.decision]) continue;
-			const group = (byOperation[ev.data.operation] ??= { operation: ev.data.operation, count: 0, records: {}, clients: {} });
-			group.count++;
-			const r = (group.records[ev.data.record] ??= { id: ev.data.record, count: 0, first: ev.at, last: 0, kinds: {} });
-			r.count++;
-			r.last = ev.at;
-			r.kinds[ev.data.decision] = (r.kinds[ev.data.decision] || 0) + 1;
-			const who = readId(ev.data.record)?.principal || 'shared';
-			group.clients[who] = (group.clients[who] || 0) + 1;
-		}
-		return Object.values(byOperation).sort((a, b) => b.count - a.count);
-	}, [all]);
-	return html`<${Head} title="Conflicts" />
-		<p class="lead">A key names one call. When it comes again with another payload, nothing is executed and nothing is shown: the client gets a refusal. That is a client that uses a key twice, or builds it from too little.</p>
-		${stream.value === 'connecting' ? html`<p class="loading" role="status"><span class="spinner"></span> Connecting…</p>` : !groups.length ? html`<${Empty} title="No conflict among this node's last events"><p>Every key that came twice came with the payload that it had. ${me.value.evidence ? html`Older ones are in the <a href=${href('evidence')}>evidence log</a>.` : ''}</p><//>`
-		: groups.map((g) => html`<section class="card" key=${g.operation}><h2><a href=${href('operations', g.operation)}>${g.operation}</a> <span class="n">${g.count}</span></h2>
-			<p class="faint">From ${Object.entries(g.clients).map(([who, n]) => html`<span class="mono">${who}</span> (${n}) `)}</p>
-			<div class="scroll"><table class="hover"><thead><tr><th>Key</th><th>Refused for</th><th class="n">Times</th><th>First</th><th>Last</th></tr></thead><tbody>
-			${Object.values(g.records).sort((a, b) => b.count - a.count).slice(0, 50).map((r) => html`<tr key=${r.id}><td class="k"><a class="key" href=${href('record', r.id)}>${keyOf(r.id)}</a></td><td>${Object.keys(r.kinds).map((k) => html`<${Badge} tone="red">${kinds[k]}<//> `)}</td><td class="n num">${r.count}</td><td><${Time} at=${r.first} /></td><td><${Time} at=${r.last} /></td></tr>`)}</tbody></table></div>
-			<${Compared} operation=${g.operation} /></section>`)}`;
+		const by = Map.groupBy(data?.conflicts || [], (c) => c.operation);
+		return [...by].map(([operation, list]) => ({ operation, list: list.toSorted((a, b) => total(b) - total(a)), count: list.reduce((n, c) => n + total(c), 0) })).sort((a, b) => b.count - a.count);
+	}, [data]);
+	const rows = groups.flatMap((g) => g.list.slice(0, shown));
+	useKeys({ down: () => setAt((i) => Math.min(i + 1, rows.length - 1)), up: () => setAt((i) => Math.max(i - 1, 0)), open: () => { if (rows[at]) go('record', rows[at].record); } });
+	const head = html`<${Head} title="Conflicts" />
+		<p class="lead">A key names one call. When it comes again with another payload, nothing is executed and nothing is shown: the client gets a refusal. That is a client that uses a key twice, or builds it from too little.</p>`;
+	if (!data) return html`${head}${error ? html`<${Failed} error=${error} retry=${reload} />` : html`<${Loading} what="conflicts" />`}`;
+	return html`${head}${error && html`<${Failed} error=${error} retry=${reload} />`}
+		${!groups.length ? html`<${Empty} title=${`No conflict in the last ${data.kept_days} days`}><p>Every key that came twice came with the payload that it had, on every node.</p><//>`
+		: groups.map((g) => html`<section class="card" key=${g.operation}><h2><a href=${href('operations', g.operation)}>${g.operation}</a> <span class="n">${g.count} refused, ${g.list.length} ${g.list.length === 1 ? 'key' : 'keys'}</span></h2>
+			<div class="scroll"><table class="hover"><thead><tr><th>Key</th><th>Differs in</th><th class="wide-only">From</th><th class="n">Times</th><th class="wide-only">First</th><th class="wide-only">Last</th><th><span class="sr">Actions</span></th></tr></thead><tbody>
+			${g.list.slice(0, shown).map((c) => html`<${Row} key=${c.record} c=${c} at=${rows[at]?.record === c.record} open=${open === c.record} toggle=${() => setOpen(open === c.record ? '' : c.record)} />`)}</tbody></table></div>
+			${g.list.length > shown && html`<p class="faint">The ${shown} with the most refusals. <a href=${href('records', '', { q: 'operation:' + g.operation })}>All records of the operation</a></p>`}</section>`)}
+		<p class="faint">Of the last ${data.kept_days} days, over all nodes, some seconds late.</p>`;
 }
 
-/** How an operation tells payloads apart; they themselves are not kept, so there is no diff to show. */
-function Compared({ operation }) {
-	const { data } = useLoad((signal) => get('v1/operations/' + encodeURIComponent(operation), signal).catch(() => null), [operation]);
-	return html`<p class="faint">Semel keeps a digest of each payload and not the payload, so it can say that they differ, and not where. ${data?.financial ? 'This operation is financial: check what the client charged.' : ''} Ask the client for both requests, by the key.</p>`;
-}
+/** How many keys of an operation are drawn. */
+const shown = 50;
+
+const Row = ({ c, at, open, toggle }) => html`<tr class=${at ? 'at' : ''}><td class="k"><a class="key" href=${href('record', c.record)}>${c.idempotency_key}</a>${c.tenant && html`<small> ${c.tenant}</small>`}</td>
+	<td>${Object.keys(c.decisions).map((k) => html`<${Badge} tone="red">${kinds[k] || k}<//> `)}</td><td class="mono wide-only">${(c.principals || [c.principal]).map((p) => p || 'shared').join(', ')}</td>
+	<td class="n num">${total(c)}</td><td class="wide-only"><${Time} at=${c.first} /></td><td class="wide-only"><${Time} at=${c.last} /></td>
+	<td class="do">${c.decisions.conflict && html`<button type="button" aria-expanded=${open} onClick=${toggle}>Compare</button>`}</td></tr>
+	${open && html`<tr class="below"><td colspan="7"><${Compare} id=${c.record} /></td></tr>`}`;

@@ -4,6 +4,7 @@ import { get } from './api.js';
 import { Badge, Empty, Fact, Failed, Head, Loading, Word, useLoad } from './ui.js';
 import { duration } from './time.js';
 import { href } from './route.js';
+import { ExplainRequest } from './explain.js';
 
 const failure = { replay: 'a failure is an outcome: duplicates get it', retry: 'the next delivery runs again, as a new attempt' };
 const abandoned = { hold: 'the call is held until somebody settles it', retry: 'the next delivery runs again, even if that repeats what was done' };
@@ -13,6 +14,7 @@ const evidence = { none: 'nothing is written to the evidence log', changes: 'eve
 
 export function OperationsScreen({ id }) {
 	const { data, error, reload } = useLoad((signal) => get('v1/operations', signal), []);
+	const own = data?.operations.filter((o) => !o.name.startsWith('semel.')); // without what Semel does for itself
 	if (error) return html`<${Head} title="Operations" /><${Failed} error=${error} retry=${reload} />`;
 	if (!data) return html`<${Head} title="Operations" /><${Loading} what="operations" />`;
 	if (id) {
@@ -20,10 +22,10 @@ export function OperationsScreen({ id }) {
 		return op ? html`<${Operation} op=${op} />` : html`<${Head} title=${id} /><${Empty} title="This service does not have the operation"><p>Its records are kept, and left alone: another program has it, or it was renamed. <a href=${href('records', '', { q: 'operation:' + id })}>Its records</a>, or <a href=${href('operations')}>all operations</a>.</p><//>`;
 	}
 	return html`<${Head} title="Operations" />
-		${data.operations.length ? html`<div class="scroll"><table class="hover"><thead><tr><th>Operation</th><th>Class</th><th>After a failure</th><th>Holder gone</th><th>In flight</th><th class="n"><${Word} name="window">Window<//></th><th class="n"><${Word} name="lease">Lease<//></th><th>Evidence</th></tr></thead><tbody>
-		${data.operations.map((o) => html`<tr key=${o.name}><td><a href=${href('operations', o.name)}>${o.name}</a> ${o.financial && html`<${Badge} tone="violet">financial<//>`}</td><td>${o.class}</td><td>${o.on_failure}</td><td>${o.on_abandoned}</td><td>${o.in_flight}</td><td class="n num">${duration(o.window_ms)}</td><td class="n num">${duration(o.lease_ms)}</td><td>${o.evidence}</td></tr>`)}</tbody></table></div>
-		<p class="faint">Which route does a request take, and what would it be? <code>semel config explain --request FILE</code> says it for a captured request.</p>`
-		: html`<${Empty} title="No operation is declared"><p>Each route, command and webhook of the configuration declares one; a program declares its own with <code>engine.Declare</code>.</p><//>`}`;
+		${own.length ? html`<section class="card"><div class="scroll"><table class="hover"><thead><tr><th>Operation</th><th>Class</th><th>After a failure</th><th>Holder gone</th><th>In flight</th><th class="n"><${Word} name="window">Window<//></th><th class="n"><${Word} name="lease">Lease<//></th><th>Evidence</th></tr></thead><tbody>
+		${own.map((o) => html`<tr key=${o.name}><td><a href=${href('operations', o.name)}>${o.name}</a> ${o.financial && html`<${Badge} tone="violet">financial<//>`}</td><td>${o.class}</td><td>${o.on_failure}</td><td>${o.on_abandoned}</td><td>${o.in_flight}</td><td class="n num">${duration(o.window_ms)}</td><td class="n num">${duration(o.lease_ms)}</td><td>${o.evidence}</td></tr>`)}</tbody></table></div></section>`
+		: html`<${Empty} title="No operation is declared"><p>Each route, command and webhook of the configuration declares one; a program declares its own with <code>engine.Declare</code>.</p><//>`}
+		<${ExplainRequest} />`;
 }
 
 const Operation = ({ op: o }) => html`<${Head} title=${html`${o.name} ${o.financial ? html`<${Badge} tone="violet">financial<//>` : ''}`}><a class="button" href=${href('records', '', { q: 'operation:' + o.name })}>Its records</a><//>
