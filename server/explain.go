@@ -26,7 +26,7 @@ func (s *Server) explain(r *http.Request, body []byte) api.Explained {
 	x.own()
 	x.doors()
 	x.routes(body)
-	x.api(g.cfg)
+	x.api(s)
 	if x.found.Outcome == "" {
 		x.found.Outcome, x.found.Code, x.found.Why = "nothing", semel.CodeNotFound, "No rule matches, so the answer is 404."
 	}
@@ -116,7 +116,8 @@ func (x *explanation) routes(body []byte) {
 const executionsPath = "POST /v1/operations/{operation}/executions"
 
 // api asks the execution API, which a route may hide.
-func (x *explanation) api(cfg *config.Config) {
+func (x *explanation) api(s *Server) {
+	cfg := x.g.cfg
 	why := mismatch(executionsPath, x.r)
 	match, matches := "/v1/…", strings.HasPrefix(x.path, "/v1/")
 	if cfg.API == config.APIOff {
@@ -139,9 +140,23 @@ func (x *explanation) api(cfg *config.Config) {
 	default:
 		if present {
 			x.found.Key, x.found.KeyFrom = key, "header:"+semelhttp.DefaultKeyHeader
+			x.found.ID = s.executionOf(x.r, x.found.Operation, key)
 		}
 		x.end("api", "", "No route matches, so the execution API begins the call.")
 	}
+}
+
+// executionOf is the identity of a call that a request would begin over the execution API;
+// zero if its caller isn't known.
+func (s *Server) executionOf(r *http.Request, operation, key string) semel.ID {
+	c, err := s.caller(r)
+	op, ok := s.engine.Door().Operation(operation)
+	if err != nil || !ok {
+		return semel.ID{}
+	}
+	call := semel.Call{Operation: operation, Key: key}
+	semelhttp.Caller{Tenant: c.Tenant, Principal: c.Principal, Credential: c.Credential}.Name(&call, op.Share)
+	return call.ID(op.Share)
 }
 
 // mismatch is why a pattern doesn't match a request; empty if it does.

@@ -60,6 +60,8 @@ type Config struct {
 	Metrics Metrics `json:"metrics,omitzero"`
 	// What is logged.
 	Log Log `json:"log,omitzero"`
+	// The page for operators, at the root of the admin listener.
+	Dashboard Dashboard `json:"dashboard,omitzero"`
 }
 
 // Listener is an address for the guarded traffic.
@@ -513,4 +515,10 @@ type Log struct {
 	Level string `json:"level" default:"info" enum:"debug,info,warn,error"`
 	// auto writes text to a terminal and JSON elsewhere.
 	Format string `json:"format" default:"auto" enum:"auto,text,json"`
+}
+
+// Dashboard is the page for operators.
+type Dashboard struct {
+	// Have the screen Lab, on which an admin sends up to 50 copies of a request to a route or an operation of this service. Each is a real delivery by the principal semel.lab, and one of them is executed, upstream included. Leave it off where that costs something.
+	Lab bool `json:"lab,omitzero"`
 }

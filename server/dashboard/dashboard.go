@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/semelhq/semel"
@@ -41,6 +42,9 @@ type Options struct {
 	Version string
 	// Evidence is the log that the screen Evidence shows. Nil: there is no such screen.
 	Evidence *evidence.Log
+	// Lab lets admins send copies of a request to the service. Nil: there is no such
+	// screen, and nothing is sent. ReadOnly switches it off.
+	Lab *Lab
 }
 
 // Dashboard serves the page, its session, and the API behind it. It may be used
@@ -49,6 +53,8 @@ type Dashboard struct {
 	opts     Options
 	sessions *sessions // nil: nobody signs in here
 	handler  http.Handler
+	// experimenting is held while the Lab sends copies: one experiment at a time.
+	experimenting sync.Mutex
 }
 
 // New makes a dashboard. Requests from other origins that would change something are
@@ -66,6 +72,7 @@ func New(opts Options) (*Dashboard, error) {
 	assets(mux)
 	mux.HandleFunc("GET /ui/session", d.serveSession)
 	mux.HandleFunc("POST /ui/answer", d.serveAnswer)
+	mux.Handle("POST /ui/lab", d.readOnly(d.role(api.Admin, d.serveLab)))
 	if opts.Evidence != nil {
 		mux.HandleFunc("GET /ui/evidence", d.role(api.Viewer, d.serveCheckpoint))
 		mux.HandleFunc("GET /ui/evidence/entries", d.role(api.Viewer, d.serveEntries))
@@ -132,9 +139,9 @@ func ForEngine(engine *semel.Engine, opts Engine) (*Dashboard, error) {
 	}
 	// Your program runs its calls itself: nobody begins one through its page for operators.
 	mux := http.NewServeMux()
-	paths := []string{"/v1/records", "/v1/records/", "/problems/", "GET /v1/operations", "GET /v1/operations/{operation}", "GET /openapi.json", "GET /docs", "GET /docs/"}
+	paths := []string{"/v1/records", "/v1/records/", "/problems/", "GET /v1/operations", "GET /v1/operations/{operation}", "POST /v1/explain", "GET /openapi.json", "GET /docs", "GET /docs/"}
 	if opts.Observer != nil {
-		paths = append(paths, "GET /v1/decisions")
+		paths = append(paths, "GET /v1/decisions", "GET /v1/conflicts")
 	}
 	if opts.Figures != nil {
 		paths = append(paths, "GET /v1/figures")
@@ -153,7 +160,7 @@ func (d *Dashboard) readOnly(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && r.URL.Path != "/v1/explain" { // which changes nothing
 			refuse(w, semel.CodeForbidden, "This dashboard is read-only.")
 			return
 		}
@@ -193,6 +200,7 @@ type self struct {
 	SignedIn bool    `json:"signed_in"`     // by that form
 	ReadOnly bool    `json:"read_only"`
 	Evidence bool    `json:"evidence"`
+	Lab      bool    `json:"lab"`
 	Name     string  `json:"name"`
 	Version  string  `json:"version"`
 }
@@ -210,7 +218,7 @@ type person struct {
 func (d *Dashboard) serveSession(w http.ResponseWriter, r *http.Request) {
 	me := self{
 		SignIn: d.sessions != nil, SignedIn: d.sessions != nil && signedIn(r), ReadOnly: d.opts.ReadOnly,
-		Evidence: d.opts.Evidence != nil, Name: d.opts.Name, Version: d.opts.Version,
+		Evidence: d.opts.Evidence != nil, Lab: d.opts.Lab != nil && !d.opts.ReadOnly, Name: d.opts.Name, Version: d.opts.Version,
 	}
 	c, err := d.opts.Identify(r)
 	switch {
