@@ -205,6 +205,9 @@ func (d *delivery) open() (*Record, error) {
 		next.Attempt = last.Attempt + 1
 		next.Earlier = followedBy(last.Earlier, asEarlier(&last))
 	}
+	if d.engine.events.Trace != nil {
+		next.Attributes = traced(next.Attributes, d.trace)
+	}
 	return next, step(next, evOpen)
 }
 

@@ -41,6 +41,7 @@ type delivery struct {
 	foreign bool
 	at      reading       // when cur was judged
 	began   time.Duration // when it came, by the engine's clock
+	trace   string        // of the attempt that it may begin, see Events.Trace
 	waited  time.Duration // for another's outcome
 	worked  time.Duration // by the handler, in a transaction
 	proof   confirming
@@ -104,6 +105,7 @@ func (d *delivery) admit(ctx context.Context) error {
 		}
 		call.Attributes = maps.Clone(call.Attributes) // the record keeps them
 	}
+	d.trace = e.trace(ctx)
 	e.reportUnswept()
 	return nil
 }

@@ -22,13 +22,6 @@ func (door Door) Store() Store { return door.engine.store }
 // door need not gather what it would tell otherwise.
 func (door Door) Listens() bool { return door.engine.events.Answered != nil }
 
-// Answered passes an event to [Events].Answered, if that is set.
-func (door Door) Answered(e Event) {
-	if tell := door.engine.events.Answered; tell != nil {
-		tell(e)
-	}
-}
-
 // Troubled passes an event to [Events].Troubled, if that is set.
 func (door Door) Troubled(e Event) {
 	if tell := door.engine.events.Troubled; tell != nil {

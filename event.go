@@ -1,6 +1,7 @@
 package semel
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -14,12 +15,22 @@ import (
 //
 // Each function gets an [Event] with the members that its comment names.
 type Events struct {
+	// Arrived: a door begins to answer a request that delivers a call, or one item of such a
+	// request. Door, Header. It returns ctx, or a context made from it, under which the
+	// delivery goes on, its handler included: the place for a span. Answered gets it back.
+	Arrived func(ctx context.Context, e Event) context.Context
+	// Trace is the W3C trace context (traceparent) of the span in a context; empty if there
+	// is none. If it is sampled, the record of an attempt that begins there keeps it as
+	// [store.AttributeTrace], and doors send it to upstreams.
+	Trace func(ctx context.Context) string
 	// Answered: a door has answered a request that delivers a call, or one item of such a
-	// request. Door, Took; Code, if the caller got a refusal and no outcome; Decision and
-	// ID, if the engine has made a decision; Err, if the door knows more about the reason
-	// than the caller was told; Attrs, if it has something to log. The engine knows nothing
-	// of requests that a door refuses by itself, or that a limit in front of the doors
-	// refuses, which hasn't looked whether they deliver a call.
+	// request. Context, Door, Header, Trace, Took; Code, if the caller got a refusal and no
+	// outcome; Status, if there is one of HTTP; Decision, ID, Attempt, Limit and Executed, if
+	// the engine has made a decision; of ID only the Operation, if the door alone has refused
+	// and it is known; Request, if the protocol has a name for requests; Err, if the door
+	// knows more about the reason than the caller was told; Attrs, if it has something to
+	// log. The engine knows nothing of requests that a door refuses by itself, or that a
+	// limit in front of the doors refuses, which hasn't looked whether they deliver a call.
 	Answered func(Event)
 	// Troubled: a door met an error that no caller gets, such as an outcome that isn't
 	// recorded yet, or an upstream that failed. Door, Err, Attrs.
@@ -83,6 +94,19 @@ type Event struct {
 	// Attrs are what the door says for a log, without keys, principals and payloads. Those
 	// of [slog.LevelKey] and [slog.MessageKey] are the level and the message of the line.
 	Attrs []slog.Attr
+
+	// Context is what Arrived has returned. It may have ended.
+	Context context.Context
+	// Header has the headers of the request that brought a delivery, credentials included:
+	// an http.Header. Nil if the protocol has none. Don't change it.
+	Header map[string][]string
+	// Trace is the trace context of a delivery, and Executed that of the attempt whose
+	// outcome or progress its caller was told; either is empty if it wasn't traced.
+	Trace, Executed string
+	// Request is what the caller calls this request, such as its id in JSON-RPC.
+	Request string
+	// Status is that of the answer over HTTP.
+	Status int
 
 	// Decision is what a delivery got, about a record in State.
 	Decision Decision

@@ -82,8 +82,8 @@ type inbox struct {
 func newInbox(b *testing.B, st semel.Store) *inbox {
 	b.Helper()
 	// An answer waits for its line in the log.
-	write := door.Log(slog.New(slog.NewJSONHandler(io.Discard, nil)))
-	in := &inbox{engine: engineOn(b, st, &semel.Options{Events: &semel.Events{Answered: write, Troubled: write}})}
+	write := door.Log(slog.New(slog.NewJSONHandler(io.Discard, nil)), slog.LevelInfo)
+	in := &inbox{engine: engineOn(b, st, &semel.Options{Events: write})}
 	in.inbox = in.within(b, *budget)
 	return in
 }

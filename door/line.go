@@ -3,35 +3,170 @@ package door
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
-// Line makes the Attrs of a [semel.Event] from the line that a log should have about it.
+// Line makes the Attrs of a [semel.Event] for Troubled from the line that a log should have
+// about it. For Answered, whose line [Log] makes from the event, a door gives only what it
+// has to add; with Line, it replaces the level and adds a note.
 func Line(level slog.Level, message string, attrs ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{slog.Any(slog.LevelKey, level), slog.String(slog.MessageKey, message)}, attrs...)
 }
 
-// Log returns a function for Answered and Troubled of [semel.Events] that writes the lines of
-// the events which have one.
-func Log(log *slog.Logger) func(semel.Event) {
+// EventOf is the event of an answer for Answered of [semel.Events], as far as the engine's
+// decision says; an empty one if there is none. The rest is the door's to fill in.
+func EventOf(ans *semel.Answer) semel.Event {
+	if ans == nil {
+		return semel.Event{}
+	}
+	e := semel.Event{Decision: ans.Decision, Limit: ans.Limit}
+	if rec := ans.Record; rec != nil { // a transaction that was rolled back leaves none
+		e.ID, e.Attempt, e.Executed = rec.ID, rec.Attempt, rec.Attributes[store.AttributeTrace]
+	}
+	return e
+}
+
+// Traced is the header of a request as an upstream gets it on behalf of a delivery whose
+// trace context is [semel.Door.Trace]. The header itself isn't changed.
+func Traced(header http.Header, trace string) http.Header {
+	if trace == "" {
+		return header
+	}
+	out := maps.Clone(header)
+	out["Traceparent"] = []string{trace}
+	return out
+}
+
+// Delivery is the message of the line that [Log] writes about each delivery.
+const Delivery = "delivery"
+
+// Log observes what doors tell, and writes a line about each delivery when it was answered,
+// and one about each error that no caller gets. The lines of deliveries, whatever the door,
+// have the message [Delivery] and the attributes
+//
+//	door operation decision record attempt tenant code limit status request_id trace_id
+//	executed_trace_id took took_seconds error
+//
+// in this order, and after them what the door adds. An attribute of which nothing is known is
+// empty, or zero. There are no keys, principals and payloads: record has a digest of the
+// identity, by which you find the record.
+//
+// An outcome is logged at the level given. A refusal is logged at INFO, also that of a
+// credential; at WARN if somebody should look at it, such as a conflict or a held call; and at
+// ERROR only if it is a fault of this program.
+func Log(log *slog.Logger, level slog.Level) *semel.Events {
+	return &semel.Events{Answered: func(e semel.Event) { logDelivery(log, level, &e) }, Troubled: Troubles(log)}
+}
+
+// Troubles is the part of [Log] about errors that no caller gets.
+func Troubles(log *slog.Logger) func(semel.Event) {
 	return func(e semel.Event) {
-		level, message := slog.LevelInfo, ""
-		attrs := make([]slog.Attr, 0, len(e.Attrs))
-		for _, a := range e.Attrs {
-			switch a.Key {
-			case slog.LevelKey:
-				level, _ = a.Value.Any().(slog.Level)
-			case slog.MessageKey:
-				message = a.Value.String()
-			default:
-				attrs = append(attrs, a)
-			}
-		}
-		if message != "" {
+		if level, message, attrs := parts(e.Attrs, slog.LevelInfo); message != "" {
 			log.LogAttrs(context.Background(), level, message, attrs...)
 		}
 	}
+}
+
+func logDelivery(log *slog.Logger, level slog.Level, e *semel.Event) {
+	ctx := e.Context
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	level, note, more := parts(e.Attrs, LevelOf(e, level))
+	if !log.Enabled(ctx, level) {
+		return
+	}
+	var room [16]slog.Attr
+	attrs := append(append(room[:0], DeliveryAttrs(e)...), more...)
+	if note != "" {
+		attrs = append(attrs, slog.String("note", note))
+	}
+	log.LogAttrs(ctx, level, Delivery, attrs...)
+}
+
+// DeliveryAttrs are the attributes that the line of each delivery has, in their order.
+func DeliveryAttrs(e *semel.Event) []slog.Attr {
+	var record, text string
+	if e.ID.Key != "" {
+		record = e.ID.String()
+	}
+	if e.Err != nil {
+		text = e.Err.Error()
+	}
+	trace, request := e.Trace, e.Request
+	if trace == "" {
+		trace = header(e, "Traceparent")
+	}
+	for _, name := range []string{"X-Request-Id", "X-Correlation-Id"} {
+		if request == "" {
+			request = header(e, name)
+		}
+	}
+	return []slog.Attr{
+		slog.String("door", e.Door), slog.String("operation", e.ID.Operation), slog.String("decision", string(e.Decision)),
+		slog.String("record", record), slog.Int("attempt", e.Attempt), slog.String("tenant", e.ID.Tenant),
+		slog.String("code", string(e.Code)), slog.String("limit", string(e.Limit)), slog.Int("status", e.Status),
+		slog.String("request_id", request[:min(len(request), maxRequestID)]), slog.String("trace_id", traceID(trace)), slog.String("executed_trace_id", traceID(e.Executed)),
+		slog.String("took", e.Took.Round(time.Microsecond).String()), slog.Float64("took_seconds", e.Took.Seconds()), slog.String("error", text),
+	}
+}
+
+// maxRequestID bounds what a caller can write into the log, in bytes.
+const maxRequestID = 128
+
+// header is the first value of a header of the request.
+func header(e *semel.Event, name string) string {
+	if values := e.Header[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// traceID is the id in a W3C traceparent; empty if it has none.
+func traceID(traceparent string) string {
+	version, rest, _ := strings.Cut(traceparent, "-")
+	id, _, _ := strings.Cut(rest, "-")
+	if len(version) != 2 || len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" || strings.Trim(id, "0") == "" {
+		return ""
+	}
+	return id
+}
+
+// LevelOf is the level of the line about a delivery, where outcomes have a level.
+func LevelOf(e *semel.Event, outcomes slog.Level) slog.Level {
+	switch m, known := Lookup(e.Code); {
+	case e.Decision == semel.Conflict, e.Decision == semel.Held:
+		return slog.LevelWarn
+	case e.Code == "" && e.Err == nil:
+		return outcomes
+	case e.Code == CodeInternal:
+		return slog.LevelError
+	case e.Code == "", e.Code == semel.CodeUnknown, known && m.Status >= 500:
+		return slog.LevelWarn
+	}
+	return max(outcomes, slog.LevelInfo)
+}
+
+// parts takes attributes apart: the level and the message that [Line] has put there, with
+// level if there is none, and the others.
+func parts(all []slog.Attr, level slog.Level) (_ slog.Level, message string, attrs []slog.Attr) {
+	for i, a := range all {
+		switch a.Key {
+		case slog.LevelKey:
+			level, _ = a.Value.Any().(slog.Level)
+		case slog.MessageKey:
+			message = a.Value.String()
+		default:
+			return level, message, all[i:]
+		}
+	}
+	return level, message, nil
 }
 
 // NotRecorded is the event of an error that no caller of a door gets: by it, an outcome

@@ -199,7 +199,7 @@ evidence: {key_file: "%[1]s/evidence.key"}
 		if there.fetched.Load() != 1 || there.signed.Load() != 1 {
 			t.Errorf("the key was asked for %d times, %d of them signed", there.fetched.Load(), there.signed.Load())
 		}
-		want := []string{"level=WARN", `msg="already`, "time=", "component=activitypub", "activity_id=" + there.URL + "/a/1", "actor_id=" + there.bob(), "correlation_id="}
+		want := []string{"level=WARN", `note="already`, "time=", "component=activitypub", "activity_id=" + there.URL + "/a/1", "actor_id=" + there.bob(), "correlation_id="}
 		if s.line(want...) == "" {
 			t.Errorf("no line has %q:\n%s", want, s.log)
 		}

@@ -70,8 +70,8 @@ commands:
 		t.Errorf("nobody: %d, %s", status, body)
 	}
 	for _, line := range []string{
-		`level=INFO msg=command command.command_id=cmd_`, ` command.tenant_id=acme command.intent=order.cancel command.correlation_id=cmd_`,
-		` status=executed decision=first_seen reason=""`, ` status=executed decision=duplicate_replayed reason=""`,
+		`level=INFO msg=delivery door=ids operation=order.cancel decision=execute `, ` command.command_id=cmd_`, ` command.tenant_id=acme command.intent=order.cancel command.correlation_id=cmd_`,
+		` command_status=executed command_decision=first_seen reason=""`, ` command_status=executed command_decision=duplicate_replayed reason=""`,
 	} {
 		if !strings.Contains(s.log.String(), line) {
 			t.Errorf("no line with %s:\n%s", line, s.log)

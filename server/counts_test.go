@@ -214,6 +214,6 @@ func mountDoors(t *testing.T, engine *semel.Engine) http.Handler {
 	doors := map[string]string{"/pay": semelhttp.Door, "/forrst": forrst.Door, "/hook": webhook.Door, "/v1/": api.Door}
 	return budget.Handler(mux, &limit.Options{Refused: func(r *http.Request, code semel.Code) {
 		_, path := mux.Handler(r)
-		engine.Door().Answered(semel.Event{Door: doors[path], Code: code})
+		engine.Door().Answered(engine.Door().Arrived(r.Context(), doors[path], r.Header), semel.Event{Code: code})
 	}})
 }

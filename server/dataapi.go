@@ -21,8 +21,8 @@ import (
 // routes: the upstream decides what browsers may do there.
 func (s *Server) ownAPI(next http.Handler) http.Handler {
 	origins := http.NewCrossOriginProtection()
-	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		s.refuse(w, semel.CodeForbidden, "Pages of other origins may not use this API.")
+	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.refuse(w, r, semel.CodeForbidden, "Pages of other origins may not use this API.")
 	}))
 	return s.onlyKnownHosts(origins.Handler(next), func() []string { return s.current().cfg.Listen.Hosts })
 }
@@ -30,14 +30,14 @@ func (s *Server) ownAPI(next http.Handler) http.Handler {
 // serveExecutions is the execution API of the data listener.
 func (s *Server) serveExecutions(w http.ResponseWriter, r *http.Request) {
 	if s.current().cfg.API == config.APIOff {
-		s.refuse(w, semel.CodeNotFound, "There is no route for this request, and the execution API is off.")
+		s.refuse(w, r, semel.CodeNotFound, "There is no route for this request, and the execution API is off.")
 		return
 	}
 	s.dataAPI.Data().ServeHTTP(w, r)
 }
 
-func (s *Server) refuse(w http.ResponseWriter, code semel.Code, detail string) {
-	s.current().guard.Refuse(w, semelhttp.IETF(), semelhttp.RefusalOf(code, detail))
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, code semel.Code, detail string) {
+	s.current().guard.Refuse(w, r, semelhttp.IETF(), semelhttp.RefusalOf(code, detail))
 }
 
 // caller is who sent a request to the execution API. Behind a route, an upstream may
@@ -88,7 +88,7 @@ func (s *Server) onlyKnownHosts(next http.Handler, configured func() []string) h
 			next.ServeHTTP(w, r)
 			return
 		}
-		s.refuse(w, door.CodeUnknownHost, "This listener answers only to loopback names, and for the execution API to the names in listen.hosts.")
+		s.refuse(w, r, door.CodeUnknownHost, "This listener answers only to loopback names, and for the execution API to the names in listen.hosts.")
 	})
 }
 

@@ -11,25 +11,12 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// observe logs the engine's events: one line for each decision, at the level debug if it
-// is a usual one, and higher if somebody should see it. It doesn't log keys, principals
-// or payloads.
+// observe logs the engine's events, but for deliveries: those have the line that the door
+// package writes. Usual ends of attempts are at the level debug, and what somebody should see
+// is higher. It doesn't log keys, principals or payloads.
 func observe(log *slog.Logger) *semel.Events {
 	ctx := context.Background()
 	return &semel.Events{
-		Decided: func(e semel.Event) {
-			level := slog.LevelDebug
-			if e.Decision == semel.Conflict || e.Decision == semel.Held || e.Decision == semel.TooLate || e.Decision == semel.OtherCaller ||
-				e.Decision == semel.Throttled && e.Limit != semel.LimitDuplicates {
-				level = slog.LevelInfo
-			}
-			if !log.Enabled(ctx, level) {
-				return
-			}
-			log.LogAttrs(ctx, level, "decided", slog.String("record", e.ID.String()), slog.String("tenant", e.ID.Tenant),
-				slog.String("decision", string(e.Decision)), slog.String("state", e.State.String()),
-				slog.Int("attempt", e.Attempt), slog.Int64("fence", e.Fence), slog.Duration("waited", e.Waited), slog.String("limit", string(e.Limit)))
-		},
 		Ended: func(e semel.Event) {
 			level, disposition := slog.LevelDebug, e.Disposition.String()
 			if e.Held {

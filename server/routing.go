@@ -63,11 +63,11 @@ func fold(p string) string {
 // serve sends a request on by its route.
 func (g *generation) serve(w http.ResponseWriter, r *http.Request, route *semelproxy.Proxy) {
 	if g.passesDoor(r.URL.Path) {
-		g.guard.Refuse(w, semelhttp.Profile{}, semelhttp.RefusalOf(door.CodeAmbiguousTarget, "Spelled another way, the path of this request belongs to a door of this service, such as a webhook. Nothing was passed on. Send it to the path as it is configured."))
+		g.guard.Refuse(w, r, semelhttp.Profile{}, semelhttp.RefusalOf(door.CodeAmbiguousTarget, "Spelled another way, the path of this request belongs to a door of this service, such as a webhook. Nothing was passed on. Send it to the path as it is configured."))
 		return
 	}
 	if g.routes.evades(r, route) {
-		g.guard.Refuse(w, semelhttp.Profile{}, semelhttp.RefusalOf(door.CodeAmbiguousTarget, "Spelled another way, the path of this request belongs to a route that guards it. Nothing was executed. Send it without a closing slash, parameters after a semicolon, a backslash, or an escaped slash."))
+		g.guard.Refuse(w, r, semelhttp.Profile{}, semelhttp.RefusalOf(door.CodeAmbiguousTarget, "Spelled another way, the path of this request belongs to a route that guards it. Nothing was executed. Send it without a closing slash, parameters after a semicolon, a backslash, or an escaped slash."))
 		return
 	}
 	route.ServeHTTP(w, r)

@@ -116,7 +116,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	s.metricsHandler = s.metrics.Handler()
 	s.gauges.census, s.gauges.version = metrics.NewCensus(s.store), s.version
 	engineOpts := &semel.Options{
-		Events:        allOf(observe(s.log), observeDoors(s.log), s.observer.Events(), s.figures.Events(), s.metrics.Events(), &semel.Events{Swept: s.noteSweep}),
+		Events:        allOf(observe(s.log), observeDoors(s.log, &cfg.Log), s.observer.Events(), s.figures.Events(), s.metrics.Events(), &semel.Events{Swept: s.noteSweep}),
 		PurgeInterval: time.Duration(cfg.Purge.Interval), PurgeRate: cfg.Purge.PerSecond,
 		Quotas: quotasOf(&cfg.Quotas),
 	}

@@ -49,18 +49,18 @@ routes:
 	}
 	for _, line := range []string{
 		`level=WARN msg="upstream failed" route="POST /pay" error=.+`,
-		`level=INFO msg=refused reason="the request has no credential" operation=pay`,
-		`level=INFO msg=shadow call=[0-9a-f]{32} operation=try verdict=execute key_by=header:Idempotency-Key code="" status=200`,
-		`level=INFO msg=shadow call="" operation=try verdict=refuse key_by="" code=key_missing status=200`,
-		`level=INFO msg=forrst request=req_1 original_request="" record=\S+ function=charge version=1.0.0 status=processed code="" took=\S+`,
-		`level=INFO msg=forrst request=req_2 original_request=req_1 record=\S+ function=charge version=1.0.0 status=conflict code=IDEMPOTENCY_CONFLICT took=\S+`,
-		`level=INFO msg=refused reason=".+" path=/forrst`,
+		`level=INFO msg=delivery door=http operation=pay decision="" .*code=unidentified .*status=401 .*error="the request has no credential"`,
+		`level=INFO msg=delivery door=proxy operation=try .* status=200 .* call=[0-9a-f]{32} verdict=execute key_by=header:Idempotency-Key would_code=""`,
+		`level=INFO msg=delivery door=proxy operation=try .* status=200 .* call="" verdict=refuse key_by="" would_code=key_missing`,
+		`level=INFO msg=delivery door=forrst operation=rpc decision=execute record=\S+ attempt=1 .*status=200 request_id=req_1 .*original_request="" function=charge version=1.0.0 forrst_status=processed forrst_code=""`,
+		`level=WARN msg=delivery door=forrst operation=rpc decision=conflict record=\S+ attempt=1 .*status=409 request_id=req_2 .*original_request=req_1 function=charge version=1.0.0 forrst_status=conflict forrst_code=IDEMPOTENCY_CONFLICT`,
+		`level=INFO msg=delivery door=forrst operation="" .*code=UNAUTHORIZED .*status=401 .*path=/forrst`,
 	} {
 		if found := regexp.MustCompile(`(?m)^time=\S+ `+line+`$`).FindAllString(s.log.String(), -1); len(found) != 1 {
 			t.Errorf("%d lines %s:\n%s", len(found), line, s.log)
 		}
 	}
-	if n := strings.Count(s.log.String(), "msg=forrst "); n != 2 {
-		t.Errorf("%d lines about requests over Forrst", n)
+	if n := strings.Count(s.log.String(), "msg=delivery door=forrst "); n != 4 {
+		t.Errorf("%d lines about 4 requests over Forrst", n)
 	}
 }

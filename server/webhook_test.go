@@ -130,8 +130,8 @@ webhooks:
 			t.Fatalf("%+v", taken)
 		}
 		original := slices.IndexFunc(taken, func(rec semel.Record) bool { return rec.ID.Key == "webhook:github:d2" })
-		line := fmt.Sprintf(`level=WARN msg=webhook webhook=github source=github tenant=acme type=ping decision=conflict record=%s digest=`, taken[original].ID.Encode())
-		if text := s.log.String(); !strings.Contains(text, line) || !strings.Contains(text, "parked="+taken[i].ID.Encode()) {
+		line := fmt.Sprintf(`level=WARN msg=delivery door=webhook operation=webhook.github decision=conflict record=%s `, taken[original].ID)
+		if text := s.log.String(); !strings.Contains(text, line) || !strings.Contains(text, "webhook=github source=github type=ping digest=") || !strings.Contains(text, "parked="+taken[i].ID.String()) {
 			t.Errorf("no %s in %s", line, text)
 		}
 		id, m := taken[i].ID, taken[i].Outbox[0]

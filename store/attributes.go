@@ -25,6 +25,10 @@ const (
 	AttributeTransactionID = "transaction_id"
 )
 
+// AttributeTrace is the name under which a record keeps the W3C trace context (traceparent) of
+// its newest attempt, if that was traced and sampled. Duplicates link their traces to it.
+const AttributeTrace = "traceparent"
+
 // IDAttributes are the attributes that are ids. People find a record and its evidence by
 // their values.
 var IDAttributes = []string{AttributeCommandID, AttributeCorrelationID, AttributeRequestID, AttributeEventID, AttributeTransactionID}

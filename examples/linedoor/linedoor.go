@@ -76,10 +76,9 @@ func (d *Door) Serve(ctx context.Context, conn io.ReadWriter) error {
 
 // Answer answers one line, and tells whoever observes the engine.
 func (d *Door) Answer(ctx context.Context, line string) string {
-	began := time.Now()
+	ctx = d.engine.Door().Arrived(ctx, "line", nil)
 	answer, e := d.answer(ctx, line)
-	e.Door, e.Took = "line", time.Since(began)
-	d.engine.Door().Answered(e)
+	d.engine.Door().Answered(ctx, e)
 	return answer
 }
 
@@ -90,10 +89,7 @@ func (d *Door) answer(ctx context.Context, line string) (string, semel.Event) {
 	}
 	c := conversation{door: d, payload: payload}
 	ans, err := d.runner.Do(ctx, call, door.Work{Handler: &c, Timeout: time.Minute})
-	e := semel.Event{Decision: ans.Decision}
-	if ans.Record != nil {
-		e.ID = ans.Record.ID
-	}
+	e := door.EventOf(&ans)
 	recorded, err := door.Outcome(&ans, err)
 	switch {
 	case err != nil:

@@ -35,7 +35,7 @@ func main() {
 	defer stop()
 	l, err := net.Listen("tcp", *address)
 	if err == nil {
-		err = serve(ctx, l, *data, options(*secret, &book{}), &semel.Events{Answered: door.Log(slog.Default())})
+		err = serve(ctx, l, *data, options(*secret, &book{}), door.Log(slog.Default(), slog.LevelInfo))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "shopify-orders:", err)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
@@ -45,10 +44,7 @@ type conversation struct {
 // converse delivers a message, answers its sender, and says what they were told.
 func (c *conversation) converse(ctx context.Context, call semel.Call) semel.Event {
 	result := c.deliver(ctx, call, c)
-	e := semel.Event{Decision: result.Decision}
-	if result.Record != nil {
-		e.ID = result.Record.ID
-	}
+	e := door.EventOf(&result.Answer)
 	var f refusal
 	switch {
 	case result.Decision == semel.Execute && result.err == nil:
@@ -174,10 +170,4 @@ func (c *conversation) refute(ctx context.Context, end *semel.Ending) {
 	if end.Disposition == semel.DispositionAborted || end.Disposition == semel.DispositionFailed {
 		_ = c.execution.Attempt.SettleEffect(ctx, store.EffectFinding{Name: TaskEffect, State: store.EffectRefuted})
 	}
-}
-
-// tell tells of an answer.
-func (g *guard) tell(e semel.Event, began time.Time) {
-	e.Door, e.Took = Door, time.Since(began)
-	g.engine.Door().Answered(e)
 }

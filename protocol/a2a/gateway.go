@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -107,13 +106,13 @@ func (g *Gateway) Close() { g.proxy.Close() }
 
 // ServeHTTP handles one request.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	began := time.Now()
+	ctx := g.engine.Door().Arrived(r.Context(), Door, r.Header)
+	if ctx != r.Context() {
+		r = r.WithContext(ctx)
+	}
 	if e, answered := g.serve(w, r); answered {
-		if e.Attrs == nil && g.engine.Door().Listens() {
-			e.Attrs = door.Line(slog.LevelInfo, "a2a", append(slices.Clip(g.opts.Attrs),
-				slog.String("record", e.ID.String()), slog.String("decision", string(e.Decision)), slog.String("code", string(e.Code)))...)
-		}
-		g.tell(e, began)
+		e.ID.Operation, e.Attrs = g.operation.Name, g.opts.Attrs
+		g.engine.Door().Answered(ctx, e)
 	}
 }
 
@@ -141,9 +140,6 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Event, 
 	who, err := g.opts.Identify(r)
 	if err != nil {
 		e.Err = err
-		if why, ok := errors.AsType[*semelhttp.Refused](err); ok {
-			e.Attrs = why.Line(g.opts.Attrs...)
-		}
 		return refuse(refusalOfCaller(err, w.Header()))
 	}
 	if req.passes() {

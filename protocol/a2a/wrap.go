@@ -118,16 +118,19 @@ func (h *handler) SendStreamingMessage(ctx context.Context, req *a2a.SendMessage
 
 // serve answers a message.
 func (h *handler) serve(ctx context.Context, s *inside) {
-	began := time.Now()
+	tap := h.engine.Door()
+	if tap.Listens() {
+		ctx = tap.Arrived(ctx, Door, headerOf(ctx))
+	}
 	call, err := h.call(ctx, s.req)
 	if err != nil {
 		f := refusalOfRequest(err)
 		s.refuse(f)
-		h.tell(semel.Event{Code: f.code, Err: err}, began)
+		tap.Answered(ctx, semel.Event{ID: semel.ID{Operation: h.operation.Name}, Code: f.code, Err: err})
 		return
 	}
 	c := &conversation{guard: h.guard, exchange: s, stream: s.stream}
-	h.tell(c.converse(ctx, call), began)
+	tap.Answered(ctx, c.converse(ctx, call))
 }
 
 // call makes the call that a message is.

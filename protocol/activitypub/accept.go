@@ -18,18 +18,19 @@ import (
 
 // outcome is what became of one activity in all inboxes that it is for. Each counts once.
 type outcome struct {
-	inboxes   int      // that it is for
-	fresh     int      // in which it is new
-	queued    int      // in which it was accepted before and isn't handled yet
-	parked    int      // in which it was accepted before and waits for an operator
-	conflicts int      // in which another activity with its id was accepted, or might be
-	first     string   // the digest of that one
-	record    semel.ID // of what came first under its id
+	inboxes   int         // that it is for
+	fresh     int         // in which it is new
+	queued    int         // in which it was accepted before and isn't handled yet
+	parked    int         // in which it was accepted before and waits for an operator
+	conflicts int         // in which another activity with its id was accepted, or might be
+	first     string      // the digest of that one
+	told      semel.Event // what the engine has decided about what came first under its id
 }
 
 // event is what became of it as an event.
 func (o *outcome) event() semel.Event {
-	e := semel.Event{Decision: semel.Replay, ID: o.record}
+	e := o.told
+	e.Decision, e.Status = semel.Replay, http.StatusAccepted
 	switch {
 	case o.conflicts > 0:
 		e.Decision, e.Code = semel.Conflict, semel.CodeConflict
@@ -97,7 +98,7 @@ func (in *Inbox) accept(ctx context.Context, a *Activity) (outcome, error) {
 		if err != nil {
 			return err
 		}
-		total.record = first.Record
+		total.told = first.Told
 		if first.Decision == semel.Conflict {
 			mu.Lock()
 			defer mu.Unlock()

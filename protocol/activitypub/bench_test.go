@@ -41,8 +41,7 @@ func BenchmarkInbox(b *testing.B) {
 }
 
 func newBenchInbox(b *testing.B) *activitypub.Inbox {
-	write := door.Log(slog.New(slog.NewJSONHandler(io.Discard, nil)))
-	engine, err := semel.New(memstore.New(), &semel.Options{Events: &semel.Events{Answered: write, Troubled: write}})
+	engine, err := semel.New(memstore.New(), &semel.Options{Events: door.Log(slog.New(slog.NewJSONHandler(io.Discard, nil)), slog.LevelInfo)})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -426,7 +426,7 @@ func TestLogs(t *testing.T) {
 			t.Fatalf("%d lines %q", len(lines), message)
 		}
 		l := lines[0]
-		if l["level"] != want[0] || l["correlation_id"] != want[1] || l["component"] != "activitypub" || l["activity_id"] != "https://there.example/a/1" ||
+		if l["level"] != want[0] || l["correlation_id"] != want[1] || l["door"] != "activitypub" || l["component"] != "activitypub" || l["activity_id"] != "https://there.example/a/1" ||
 			l["actor_id"] != bob || l["inbox"] != "alice" || l["status"] != 202.0 || l["time"] == nil {
 			t.Errorf("logged %v", l)
 		}

@@ -2,6 +2,7 @@ package activitypub
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -54,7 +55,7 @@ type refusal struct {
 // The body has status and activity_id, and either message, or error and message. If the
 // sender hangs up, its activity is accepted nevertheless.
 func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	came := time.Now()
+	arrived := in.tap.Arrived(r.Context(), Door, r.Header)
 	a, err := in.receive(w, r)
 	a.Correlation = correlation(r, a.ID)
 	if a.Correlation != "" {
@@ -65,20 +66,20 @@ func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if errors.Is(err, errGone) {
-		in.tell(semel.Event{}, came, slog.LevelInfo, err.Error(), append(a.Attrs(), slog.Int("status", http.StatusAccepted)))
+		in.tell(arrived, semel.Event{Status: http.StatusAccepted}, a, slog.LevelInfo, err.Error())
 		problem.WriteAs(w, http.StatusAccepted, "application/json", receipt{http.StatusAccepted, a.ID, err.Error()})
 		return
 	}
 	if err == nil {
-		ctx, cancel := inbox.Within(r.Context(), in.opts.Budget)
+		ctx, cancel := inbox.Within(arrived, in.opts.Budget)
 		defer cancel()
 		got, err = in.accept(ctx, a)
 	}
 	if err != nil {
-		in.refuse(w, a, err, came)
+		in.refuse(arrived, w, a, err)
 		return
 	}
-	in.note(a, got, came)
+	in.note(arrived, a, got)
 	problem.WriteAs(w, http.StatusAccepted, "application/json", receipt{http.StatusAccepted, a.ID, got.message()})
 }
 
@@ -214,7 +215,7 @@ func visible(s string) bool {
 }
 
 // refuse answers a request that was rejected, or whose outcome is unknown, and tells of it.
-func (in *Inbox) refuse(w http.ResponseWriter, a *Activity, err error, came time.Time) {
+func (in *Inbox) refuse(ctx context.Context, w http.ResponseWriter, a *Activity, err error) {
 	doc := refusal{Status: http.StatusServiceUnavailable, Error: "Unavailable", Message: "The activity wasn't accepted, or nobody knows whether it was: deliver it again."}
 	trouble, wait := true, retryAfter
 	if f, ok := errors.AsType[*senderError](err); ok {
@@ -228,20 +229,20 @@ func (in *Inbox) refuse(w http.ResponseWriter, a *Activity, err error, came time
 	if a.ID != "" {
 		doc.ActivityID = &a.ID
 	}
-	attrs := append(a.Attrs(), slog.Int("status", doc.Status), slog.Any("error", err))
-	if code := semel.Code(doc.Error); trouble {
-		in.trouble(err, "activity refused", attrs)
-		in.tap.Answered(semel.Event{Door: Door, Code: code, Took: time.Since(came)})
-	} else {
-		in.tell(semel.Event{Code: code, Err: err}, came, slog.LevelWarn, "activity refused", attrs)
+	e, level := semel.Event{Code: semel.Code(doc.Error), Status: doc.Status, Err: err}, slog.LevelWarn
+	if trouble {
+		level = slog.LevelError
+		in.tap.Troubled(semel.Event{Door: Door, Err: err}) // whose line is that of the answer
 	}
+	in.tell(ctx, e, a, level, "activity refused")
 	problem.WriteAs(w, doc.Status, "application/json", doc)
 }
 
-// tell tells of a request that was answered, with the line of a log.
-func (in *Inbox) tell(e semel.Event, came time.Time, level slog.Level, message string, attrs []slog.Attr) {
-	e.Door, e.Took, e.Attrs = Door, time.Since(came), line(level, message, attrs)
-	in.tap.Answered(e)
+// tell tells of a request that was answered, with the level of its line in a log and a note.
+func (in *Inbox) tell(ctx context.Context, e semel.Event, a *Activity, level slog.Level, note string, attrs ...slog.Attr) {
+	e.ID.Tenant, e.ID.Operation, e.Request = in.opts.Tenant, in.Destination(), a.Correlation
+	e.Attrs = line(level, note, append(a.Attrs(), attrs...))
+	in.tap.Answered(ctx, e)
 }
 
 // trouble tells of an error that the sender doesn't get.
@@ -254,19 +255,19 @@ func line(level slog.Level, message string, attrs []slog.Attr) []slog.Attr {
 }
 
 // note tells of an activity that was accepted, now or before (VUL-03-003).
-func (in *Inbox) note(a *Activity, got outcome, came time.Time) {
+func (in *Inbox) note(ctx context.Context, a *Activity, got outcome) {
 	if !in.tap.Listens() {
 		return
 	}
 	level := slog.LevelInfo
-	attrs := append(a.Attrs(), slog.Int("status", http.StatusAccepted), slog.Int("inboxes", got.inboxes), slog.Int("new", got.fresh))
+	attrs := []slog.Attr{slog.Int("inboxes", got.inboxes), slog.Int("new", got.fresh)}
 	if got.fresh == 0 || got.conflicts > 0 {
 		level = slog.LevelWarn
 	}
 	if got.conflicts > 0 {
-		attrs = append(attrs, slog.Int("conflicts", got.conflicts), slog.String("digest", a.print.String()), slog.String("first_digest", got.first))
+		attrs = append(attrs, slog.String("digest", a.print.String()), slog.String("first_digest", got.first))
 	}
-	in.tell(got.event(), came, level, got.message(), attrs)
+	in.tell(ctx, got.event(), a, level, got.message(), attrs...)
 }
 
 // Attrs are the fields of log lines about an activity.

@@ -69,14 +69,14 @@ func newWorldOn(t *testing.T, st semel.Store, change func(*activitypub.Options))
 	}
 	w := &world{t: t, store: st, log: log, logs: new(logs)}
 	w.logger = slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	write := door.Log(w.logger)
+	write := door.Log(w.logger, slog.LevelInfo)
 	answered := func(e semel.Event) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.answered = append(w.answered, e)
-		write(e)
+		write.Answered(e)
 	}
-	engine, err := semel.New(st, &semel.Options{Witness: log, Events: &semel.Events{Answered: answered, Troubled: write}})
+	engine, err := semel.New(st, &semel.Options{Witness: log, Events: &semel.Events{Answered: answered, Troubled: write.Troubled}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,13 +242,13 @@ func (l *logs) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// find returns the lines with a message.
+// find returns the lines with a message, or those of deliveries with a note.
 func (l *logs) find(message string) []map[string]any {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var found []map[string]any
 	for _, m := range l.lines {
-		if m["msg"] == message {
+		if m["msg"] == message || m["msg"] == door.Delivery && m["note"] == message {
 			found = append(found, m)
 		}
 	}

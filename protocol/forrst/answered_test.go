@@ -33,15 +33,15 @@ func TestEachTryIsToldOf(t *testing.T) {
 		for _, a := range got.Attrs {
 			attrs[a.Key] = a.Value.String()
 		}
-		if attrs["request"] != want.request || attrs["original_request"] != want.original || attrs["status"] != want.status || attrs["code"] != want.shown ||
-			attrs["function"] != "payments.charge" || attrs["version"] != "1.0.0" || attrs["record"] != got.ID.String() {
+		if got.Request != want.request || attrs["original_request"] != want.original || attrs["forrst_status"] != want.status || attrs["forrst_code"] != want.shown ||
+			attrs["function"] != "payments.charge" || attrs["version"] != "1.0.0" {
 			t.Errorf("the log says %v, want %+v", attrs, want)
 		}
 		if got.Door != forrst.Door || got.Decision != want.decision || got.Code != want.code || got.ID.Key != "order_1" || got.Took <= 0 {
 			t.Errorf("told of %+v, want %+v", got, want)
 		}
 	}
-	if malformed := w.answered[3]; malformed.Code == "" || malformed.Decision != "" || malformed.Attrs != nil {
+	if malformed := w.answered[3]; malformed.Code == "" || malformed.Decision != "" || len(malformed.Attrs) != 0 {
 		t.Errorf("told of %+v", malformed)
 	}
 	found, err := w.engine.Search(t.Context(), store.Query{Attributes: store.Attributes{store.AttributeRequestID: "req_1"}})

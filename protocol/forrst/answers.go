@@ -25,7 +25,7 @@ func decided(r *Request, ans *semel.Answer) answer {
 		a = decidedBy(r, ans, code)
 		a.code = code
 	}
-	a.decision = ans.Decision
+	a.ans = ans
 	return a
 }
 

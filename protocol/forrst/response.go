@@ -49,9 +49,10 @@ type answer struct {
 	// retry is when asking again makes sense; nil: never.
 	retry *Retry
 
-	// decision is the engine's, and code why there is no outcome, for [semel.Event].
-	decision semel.Decision
-	code     semel.Code
+	// ans is the engine's, nil if it has decided nothing, and code why there is no outcome,
+	// for [semel.Event].
+	ans  *semel.Answer
+	code semel.Code
 }
 
 // refused is an answer with errors. Its code is that of the first one.

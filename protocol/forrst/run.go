@@ -47,11 +47,11 @@ func (s *Service) serve(ctx context.Context, r *Request) answer {
 			s.reportError(err)
 		}
 		a := unrecorded(r, ans.Attempt.Record(), err)
-		a.decision = ans.Decision
+		a.ans = &ans
 		return a
 	}
 	a := w.out.ended(r, f, ans.Attempt.Record())
-	a.decision = ans.Decision
+	a.ans = &ans
 	return a
 }
 

@@ -68,7 +68,7 @@ type Options struct {
 	Components map[string]func(ctx context.Context) error
 	// Node names this node in answers. Defaults to empty: it isn't named.
 	Node string
-	// Attrs tell this service from others in the log lines of its refusals and troubles.
+	// Attrs tell this service from others in its log lines.
 	Attrs []slog.Attr
 }
 
@@ -138,28 +138,25 @@ func (s *Service) newKey() string { return safehttp.NewKey() }
 
 // reportError tells of an error that no caller gets.
 func (s *Service) reportError(err error) {
-	s.engine.Door().Troubled(semel.Event{Door: Door, Err: err, Attrs: s.troubleLine(err)})
-}
-
-func (s *Service) troubleLine(err error) []slog.Attr {
-	return door.Line(slog.LevelWarn, "forrst", append(slices.Clip(s.opts.Attrs), slog.Any("error", err))...)
+	s.engine.Door().Troubled(semel.Event{Door: Door, Err: err, Attrs: door.Line(slog.LevelWarn, "forrst", append(slices.Clip(s.opts.Attrs), slog.Any("error", err))...)})
 }
 
 // ServeHTTP answers one request, whatever its path.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
+	ctx := s.engine.Door().Arrived(r.Context(), Door, r.Header)
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		s.refuse(w, http.StatusMethodNotAllowed, one(InvalidRequest, nil, "Use POST"), began)
+		s.refuse(ctx, w, http.StatusMethodNotAllowed, one(InvalidRequest, nil, "Use POST"), began)
 		return
 	}
 	caller, err := s.opts.Identify(r)
 	if err != nil {
-		s.refuseCaller(w, err, began)
+		s.refuseCaller(ctx, w, err, began)
 		return
 	}
 	if !body.IsJSON(r.Header) {
-		s.refuse(w, http.StatusUnsupportedMediaType, one(InvalidRequest, nil, "Content-Type must be application/json"), began)
+		s.refuse(ctx, w, http.StatusUnsupportedMediaType, one(InvalidRequest, nil, "Content-Type must be application/json"), began)
 		return
 	}
 	text, err := body.Read(w, r, s.opts.MaxBody)
@@ -169,36 +166,39 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		w.Header().Set("Connection", "close") // what is left of the body is not worth reading
 		if errors.Is(err, body.ErrTooLong) {
-			s.refuse(w, http.StatusRequestEntityTooLarge, one(InvalidRequest, nil, "The request has more than %d bytes", s.opts.MaxBody), began)
+			s.refuse(ctx, w, http.StatusRequestEntityTooLarge, one(InvalidRequest, nil, "The request has more than %d bytes", s.opts.MaxBody), began)
 			return
 		}
-		s.refuse(w, http.StatusBadRequest, one(InvalidRequest, nil, "The request did not arrive whole; send it again"), began)
+		s.refuse(ctx, w, http.StatusBadRequest, one(InvalidRequest, nil, "The request did not arrive whole; send it again"), began)
 		return
 	}
 	req, id, errs := parse(text)
 	if len(errs) > 0 {
 		a := refused(errs)
-		s.tell(semel.Event{Code: a.code}, began)
+		s.tell(ctx, semel.Event{Code: a.code, Status: a.status})
 		s.write(w, id, req, a, began)
 		return
 	}
-	req.Caller, req.Header = caller, r.Header
-	a := s.serve(r.Context(), req)
+	req.Caller, req.Header = caller, door.Traced(r.Header, s.engine.Door().Trace(ctx))
+	a := s.serve(ctx, req)
 	if s.engine.Door().Listens() {
-		s.tell(semel.Event{Code: a.code, Decision: a.decision, ID: req.record, Attrs: lineOf(req, &a, began)}, began)
+		e := door.EventOf(a.ans)
+		e.ID, e.Code, e.Status, e.Request, e.Attrs = req.record, a.code, a.status, req.ID, attrsOf(req, &a)
+		s.tell(ctx, e)
 	}
 	s.write(w, id, req, a, began)
 }
 
 // tell tells of an answer.
-func (s *Service) tell(e semel.Event, began time.Time) {
-	e.Door, e.Took = Door, time.Since(began)
-	s.engine.Door().Answered(e)
+func (s *Service) tell(ctx context.Context, e semel.Event) {
+	e.Attrs = append(slices.Clip(s.opts.Attrs), e.Attrs...)
+	s.engine.Door().Answered(ctx, e)
 }
 
-// lineOf is what a log says of a request: each try of a call has an id of its own, by which
-// its sender asks about it (FOR-ID.2). The record stands for the key, which no log line has.
-func lineOf(r *Request, a *answer, began time.Time) []slog.Attr {
+// attrsOf is what a log says of a request beside what it says of each: each try of a call has
+// an id of its own, by which its sender asks about it (FOR-ID.2). The record stands for the
+// key, which no log line has.
+func attrsOf(r *Request, a *answer) []slog.Attr {
 	var original, status, code string
 	if a.data != nil {
 		status = a.data.Status
@@ -210,37 +210,36 @@ func lineOf(r *Request, a *answer, began time.Time) []slog.Attr {
 	if json.Unmarshal(a.errors, &errs) == nil && len(errs) > 0 {
 		code = errs[0].Code
 	}
-	return door.Line(slog.LevelInfo, "forrst", slog.String("request", r.ID), slog.String("original_request", original), slog.String("record", r.record.String()),
-		slog.String("function", r.Function), slog.String("version", r.Version), slog.String("status", status), slog.String("code", code), slog.Duration("took", time.Since(began)))
+	return []slog.Attr{
+		slog.String("original_request", original), slog.String("function", r.Function), slog.String("version", r.Version),
+		slog.String("forrst_status", status), slog.String("forrst_code", code),
+	}
 }
 
 // refuse answers what is no request.
-func (s *Service) refuse(w http.ResponseWriter, status int, errs Errors, began time.Time) {
-	s.refuseBecause(w, status, errs, semel.Event{}, began)
+func (s *Service) refuse(ctx context.Context, w http.ResponseWriter, status int, errs Errors, began time.Time) {
+	s.refuseBecause(ctx, w, status, errs, semel.Event{}, began)
 }
 
 // refuseBecause is refuse with what the event says beside the code.
-func (s *Service) refuseBecause(w http.ResponseWriter, status int, errs Errors, e semel.Event, began time.Time) {
+func (s *Service) refuseBecause(ctx context.Context, w http.ResponseWriter, status int, errs Errors, e semel.Event, began time.Time) {
 	a := refused(errs)
-	a.status, e.Code = status, a.code
-	s.tell(e, began)
+	a.status, e.Code, e.Status = status, a.code, status
+	s.tell(ctx, e)
 	s.write(w, "", nil, a, began)
 }
 
 // refuseCaller answers a request whose sender could not be identified.
-func (s *Service) refuseCaller(w http.ResponseWriter, err error, began time.Time) {
-	told := semel.Event{Err: err, Attrs: s.troubleLine(err)}
+func (s *Service) refuseCaller(ctx context.Context, w http.ResponseWriter, err error, began time.Time) {
+	told := semel.Event{Err: err}
 	why, said := errors.AsType[*semelhttp.Refused](err)
-	if said {
-		told.Attrs = why.Line(s.opts.Attrs...)
-	}
 	e, _ := errors.AsType[*semel.Error](err)
 	switch {
 	case e != nil && e.Code == semel.CodeForbidden:
-		s.refuseBecause(w, http.StatusForbidden, one(Forbidden, nil, "The caller may not use this service"), told, began)
+		s.refuseBecause(ctx, w, http.StatusForbidden, one(Forbidden, nil, "The caller may not use this service"), told, began)
 	case e != nil && e.Code == semel.CodeStoreUnavailable:
 		s.reportError(err)
-		s.refuse(w, http.StatusServiceUnavailable, unavailable(), began)
+		s.refuse(ctx, w, http.StatusServiceUnavailable, unavailable(), began)
 	default:
 		challenge, detail := s.opts.Challenge, "The caller could not be identified, so its keys can't be told apart from those of others. Send a credential"
 		if said {
@@ -248,7 +247,7 @@ func (s *Service) refuseCaller(w http.ResponseWriter, err error, began time.Time
 		}
 		// RFC 9110 section 11.6.1 wants a challenge with every 401.
 		w.Header().Set("WWW-Authenticate", challenge)
-		s.refuseBecause(w, http.StatusUnauthorized, one(Unauthorized, nil, "%s", detail), told, began)
+		s.refuseBecause(ctx, w, http.StatusUnauthorized, one(Unauthorized, nil, "%s", detail), told, began)
 	}
 }
 

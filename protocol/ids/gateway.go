@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
@@ -101,20 +100,24 @@ func (g *Gateway) Declares(operation string) bool {
 // [semel.Error]. It means that nothing was executed, except for [semel.CodeUnknown],
 // which means that this is unknown. You may deliver the same envelope again after any.
 func (g *Gateway) Execute(ctx context.Context, caller Caller, c Command) (*Response, error) {
-	came := time.Now()
-	first, r, err := g.answer(ctx, caller, c)
+	return g.answerArrived(g.engine.Door().Arrived(ctx, Door, nil), caller, c)
+}
+
+// answerArrived is Execute in the context of a delivery that has arrived.
+func (g *Gateway) answerArrived(ctx context.Context, caller Caller, c Command) (*Response, error) {
 	tap := g.engine.Door()
+	first, r, err := g.answer(ctx, caller, c)
 	switch {
 	case err != nil:
 		code := codeOf(err)
-		tap.Answered(semel.Event{Door: Door, Code: code, Decision: decisionBy(code), Err: err, Took: time.Since(came)})
+		m, _ := door.Lookup(code)
+		tap.Answered(ctx, semel.Event{ID: semel.ID{Tenant: caller.Tenant, Operation: c.Intent.Name()}, Code: code, Status: m.Status, Decision: decisionBy(code), Err: err})
 	case tap.Listens():
-		// For a command that changes nothing this line is the only trace.
-		tap.Answered(semel.Event{
-			Door: Door, Code: r.code(), Decision: r.decision, ID: r.record, Took: time.Since(came),
-			Attrs: door.Line(slog.LevelInfo, "command", slog.Attr{Key: "command", Value: first.LogValue()},
-				slog.String("status", string(r.Status)), slog.String("decision", r.Decision), slog.String("reason", r.Reason)),
-		})
+		// For a command that changes nothing this event is the only trace.
+		e := r.told
+		e.Code, e.Status, e.Request = r.code(), r.httpStatus(), first.CorrelationID
+		e.Attrs = []slog.Attr{{Key: "command", Value: first.LogValue()}, slog.String("command_status", string(r.Status)), slog.String("command_decision", r.Decision), slog.String("reason", r.Reason)}
+		tap.Answered(ctx, e)
 	}
 	return r, err
 }

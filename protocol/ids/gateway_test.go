@@ -82,7 +82,7 @@ func newShop(t *testing.T) *shop {
 		if e.Door != ids.Door || strings.Contains(attrs["command"], "secret") {
 			t.Errorf("told of %+v", e)
 		}
-		s.served = append(s.served, strings.TrimSpace(strings.Join([]string{string(e.Decision), string(e.Code), attrs["status"]}, " ")))
+		s.served = append(s.served, strings.TrimSpace(strings.Join([]string{string(e.Decision), string(e.Code), attrs["command_status"]}, " ")))
 	}}
 	if s.engine, err = semel.New(store, &semel.Options{Witness: s.log, Events: events}); err != nil {
 		t.Fatal(err)

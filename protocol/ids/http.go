@@ -2,6 +2,7 @@ package ids
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -57,7 +58,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	caller, err := g.identify(r)
 	if err != nil {
-		g.refused(door.CodeUnauthorized, err)
+		g.refused(g.engine.Door().Arrived(r.Context(), Door, r.Header), door.CodeUnauthorized, err)
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		writeProblem(w, problemOf(door.CodeUnauthorized, "The server does not know who is calling."))
 		return
@@ -94,16 +95,17 @@ func (g *Gateway) path() string {
 }
 
 func (g *Gateway) serveCommand(caller Caller, w http.ResponseWriter, r *http.Request, _ string) (*Response, error) {
+	ctx := g.engine.Door().Arrived(r.Context(), Door, r.Header)
 	text, err := readBody(w, r)
 	var c Command
 	if err == nil {
 		c, err = ParseCommand(text)
 	}
 	if err != nil {
-		g.refused(codeOf(err), err)
+		g.refused(ctx, codeOf(err), err)
 		return nil, err
 	}
-	return g.Execute(r.Context(), caller, c)
+	return g.answerArrived(ctx, caller, c)
 }
 
 func (g *Gateway) serveStatus(caller Caller, _ http.ResponseWriter, r *http.Request, id string) (*Response, error) {
@@ -166,11 +168,12 @@ type commandProblem struct {
 }
 
 // refused tells of a request that is no command of a known caller.
-func (g *Gateway) refused(code semel.Code, err error) {
+func (g *Gateway) refused(ctx context.Context, code semel.Code, err error) {
 	if errors.Is(err, body.ErrRefused) {
 		return
 	}
-	g.engine.Door().Answered(semel.Event{Door: Door, Code: code, Err: err})
+	m, _ := door.Lookup(code)
+	g.engine.Door().Answered(ctx, semel.Event{Code: code, Status: m.Status, Err: err})
 }
 
 // codeOf is the code by which an error is refused.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/store"
 )
@@ -93,9 +94,8 @@ type Response struct {
 	// RetryAfter is when asking again makes sense.
 	RetryAfter time.Duration `json:"-"`
 
-	// decision and record are the engine's, for [semel.Event].
-	decision semel.Decision
-	record   semel.ID
+	// told is what the engine has decided, as an event.
+	told semel.Event
 }
 
 // code is why the response has no outcome; empty if it has one.
@@ -164,7 +164,7 @@ func (g *Gateway) respond(caller Caller, e *Entry, c *Command, ans *semel.Answer
 	}
 	r := &Response{
 		CommandID: c.CommandID, CorrelationID: c.CorrelationID, Command: rec.ID.Operation,
-		StatusID: rec.ID.Encode(), RetryAfter: ans.RetryAfter, decision: ans.Decision, record: rec.ID,
+		StatusID: rec.ID.Encode(), RetryAfter: ans.RetryAfter, told: door.EventOf(ans),
 	}
 	if e.Class == semel.ReadOnly {
 		return g.unrecorded(caller, e, r, rec, err)
@@ -292,12 +292,8 @@ func (r *Response) show(caller Caller, e *Entry, rec *semel.Record) {
 // conflict is the answer to a delivery whose key belongs to another envelope. It says
 // nothing of the other one (IDS-VIII.5).
 func conflict(c *Command, ans *semel.Answer, why string) *Response {
-	r := &Response{
+	return &Response{
 		Type: evidence.TypeRejected, Status: StatusRejected, Decision: ConflictRejected, Reason: string(ReasonKey),
-		Detail: "Nothing was executed: " + why + ".", CommandID: c.CommandID, CorrelationID: c.CorrelationID, Command: c.Intent.Name(), decision: ans.Decision,
+		Detail: "Nothing was executed: " + why + ".", CommandID: c.CommandID, CorrelationID: c.CorrelationID, Command: c.Intent.Name(), told: door.EventOf(ans),
 	}
-	if ans.Record != nil {
-		r.record = ans.Record.ID
-	}
-	return r
 }

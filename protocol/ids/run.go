@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/shield"
 )
 
@@ -61,6 +62,7 @@ func (g *Gateway) post(ctx context.Context, x semel.Execution, d *Derivation, bo
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
+	req.Header = door.Traced(req.Header, g.engine.Door().Trace(ctx))
 	client := shield.Client{Base: g.upstreams, Timeout: time.Duration(h.Timeout)}
 	client.Provider.Judge = shield.JudgeProgram
 	effect := upstreamEffect

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/store"
 )
 
@@ -26,13 +27,16 @@ type Result struct {
 	// record with the parked item; zero if it wasn't parked.
 	First, Content semel.Fingerprint
 	Parked         semel.ID
+	// Told is what the engine has decided, as an event.
+	Told semel.Event
 	// Err is why the item was not accepted, or that it is a conflict.
 	Err error
 }
 
-// Event is the result as an event: a door has answered an item that came at a time.
-func (r *Result) Event(door string, came time.Time) semel.Event {
-	e := semel.Event{Door: door, Decision: r.Decision, ID: r.Record, Err: r.Err, Took: time.Since(came)}
+// Event is the result as an event for Answered of [semel.Events].
+func (r *Result) Event() semel.Event {
+	e := r.Told
+	e.Err = r.Err
 	refused, ours := errors.AsType[*Refusal](r.Err)
 	coded, engines := errors.AsType[*semel.Error](r.Err)
 	switch {
@@ -88,7 +92,7 @@ func (b *Inbox[H]) Peek(ctx context.Context, it *Item[H]) (Result, error) {
 }
 
 func resultOf[H any](it *Item[H], ans *semel.Answer, err error) Result {
-	res := Result{Decision: ans.Decision, Err: err}
+	res := Result{Decision: ans.Decision, Told: door.EventOf(ans), Err: err}
 	if ans.Record == nil {
 		return res
 	}

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/protocol/inbox"
 	"github.com/semelhq/semel/store"
 )
@@ -25,7 +23,7 @@ type head struct {
 // accept makes one event durable, or has it handled, once. A concurrent duplicate waits for
 // it. It returns nil if the sender has done its part.
 func (r *Receiver) accept(ctx context.Context, e *Event) error {
-	came := time.Now()
+	ctx = r.engine.Door().Arrived(ctx, Door, e.request)
 	e.Tenant, e.ReceivedAt = r.opts.Tenant, r.now().UTC()
 	it := &inbox.Item[head]{
 		Tenant: e.Tenant, Scope: e.Scope, Key: e.Key, Fingerprint: e.print, Attributes: store.Attributes{},
@@ -45,7 +43,7 @@ func (r *Receiver) accept(ctx context.Context, e *Event) error {
 	}
 	res, err := r.inbox.Accept(ctx, it)
 	e.ID, e.Key = idOf(it), it.Key
-	r.tell(e, &res, came)
+	r.tell(ctx, e, &res)
 	return err
 }
 
@@ -97,32 +95,19 @@ func (r *Receiver) Work(ctx context.Context, payload []byte) error { return r.in
 
 // tell tells what became of an event in one delivery. Keys may have what a sender knows of a
 // person, so the log has the record instead.
-func (r *Receiver) tell(e *Event, res *inbox.Result, came time.Time) {
+func (r *Receiver) tell(ctx context.Context, e *Event, res *inbox.Result) {
 	tap := r.engine.Door()
 	if !tap.Listens() {
 		return
 	}
-	level := slog.LevelDebug
-	attrs := []slog.Attr{
-		slog.String("webhook", r.opts.Name), slog.String("source", e.Source), slog.String("tenant", e.Tenant),
-		slog.String("type", e.Type), slog.String("decision", string(res.Decision)),
-	}
-	if res.Record != (semel.ID{}) {
-		attrs = append(attrs, slog.String("record", res.Record.Encode()))
-	}
+	attrs := []slog.Attr{slog.String("webhook", r.opts.Name), slog.String("source", e.Source), slog.String("type", e.Type)}
 	if !res.First.IsZero() {
 		attrs = append(attrs, slog.String("digest", res.Content.String()), slog.String("first_digest", res.First.String()))
 	}
 	if res.Parked != (semel.ID{}) {
-		attrs = append(attrs, slog.String("parked", res.Parked.Encode()))
+		attrs = append(attrs, slog.String("parked", res.Parked.String()))
 	}
-	if res.Err != nil {
-		level, attrs = slog.LevelWarn, append(attrs, slog.Any("error", res.Err))
-	}
-	if _, refused := errors.AsType[*Refusal](res.Err); refused && res.Decision == "" {
-		level = slog.LevelInfo // anybody can send what nobody has signed
-	}
-	told := res.Event(Door, came)
-	told.Attrs = door.Line(level, "webhook", attrs...)
-	tap.Answered(told)
+	told := res.Event()
+	told.ID.Tenant, told.ID.Operation, told.Status, told.Attrs = e.Tenant, r.Destination(), e.status, attrs
+	tap.Answered(ctx, told)
 }

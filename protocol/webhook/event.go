@@ -42,6 +42,9 @@ type Event struct {
 	name    string // the sender's own id; empty if there is none that can be kept
 	mistake string // why it has no identity of its own
 	view    *view
+
+	request http.Header // of the whole delivery
+	status  int         // of its answer, if that is known already
 }
 
 // Bounds of a delivery: it is read before anybody knows its sender, or by a program that

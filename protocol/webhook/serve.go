@@ -35,7 +35,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.handshake(w, req)
 	default:
 		w.Header().Set("Allow", r.allowed())
-		r.refuse(w, http.StatusMethodNotAllowed, inbox.Refuse("method_not_allowed", "webhooks are posted"))
+		r.refuse(w, req, http.StatusMethodNotAllowed, inbox.Refuse("method_not_allowed", "webhooks are posted"))
 	}
 }
 
@@ -52,29 +52,30 @@ func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if errors.Is(err, body.ErrTooLong) {
-		r.refuse(w, http.StatusRequestEntityTooLarge, inbox.Refuse(inbox.CodeTooLong, "the body is longer than %d bytes", r.opts.MaxBody))
+		r.refuse(w, req, http.StatusRequestEntityTooLarge, inbox.Refuse(inbox.CodeTooLong, "the body is longer than %d bytes", r.opts.MaxBody))
 		return
 	}
 	if err != nil {
-		r.refuse(w, http.StatusBadRequest, inbox.Refuse("broken_off", "the body broke off"))
+		r.refuse(w, req, http.StatusBadRequest, inbox.Refuse("broken_off", "the body broke off"))
 		return
 	}
 	d := &Delivery{Header: req.Header, Body: text}
 	if r.asks(d) {
-		r.confirm(w, d)
+		r.confirm(w, req, d)
 		return
 	}
 	events, err := r.Verify(d)
 	if refused, ok := errors.AsType[*Refusal](err); ok {
-		r.refuse(w, statusOf(refused.Code), refused)
+		r.refuse(w, req, statusOf(refused.Code), refused)
 		return
 	}
 	if len(events) == 0 {
-		r.tell(r.nothing(), &inbox.Result{Err: errNoEvent}, time.Now())
+		r.tell(r.engine.Door().Arrived(req.Context(), Door, req.Header), r.nothing(), &inbox.Result{Err: errNoEvent})
 	}
 	for i := range events {
+		events[i].request = req.Header
 		if r.opts.Mode == Ack && len(events[i].Body) > MaxEvent {
-			r.refuse(w, http.StatusRequestEntityTooLarge, inbox.Refuse(inbox.CodeTooLong, "an event is longer than %d bytes", MaxEvent))
+			r.refuse(w, req, http.StatusRequestEntityTooLarge, inbox.Refuse(inbox.CodeTooLong, "an event is longer than %d bytes", MaxEvent))
 			return
 		}
 	}
@@ -127,7 +128,7 @@ func (s *Source) Confirm(q url.Values, token string) (challenge string, ok bool)
 func (r *Receiver) handshake(w http.ResponseWriter, req *http.Request) {
 	challenge, ok := r.source.Confirm(req.URL.Query(), r.opts.VerifyToken)
 	if !ok {
-		r.refuse(w, http.StatusForbidden, inbox.Refuse("handshake_refused", "the handshake is refused"))
+		r.refuse(w, req, http.StatusForbidden, inbox.Refuse("handshake_refused", "the handshake is refused"))
 		return
 	}
 	problem.WriteBody(w, http.StatusOK, "text/plain; charset=utf-8", []byte(challenge))
@@ -144,22 +145,24 @@ func (r *Receiver) asks(d *Delivery) bool {
 }
 
 // confirm is the answer to the handshake by POST. Only who has the secret gets it.
-func (r *Receiver) confirm(w http.ResponseWriter, d *Delivery) {
+func (r *Receiver) confirm(w http.ResponseWriter, req *http.Request, d *Delivery) {
 	if refused, ok := errors.AsType[*Refusal](r.Check(d)); ok {
-		r.refuse(w, statusOf(refused.Code), refused)
+		r.refuse(w, req, statusOf(refused.Code), refused)
 		return
 	}
 	challenge, err := r.view(d).bytes(r.source.Handshake.challenge)
 	if err != nil || len(challenge) == 0 || len(challenge) > maxChallenge {
-		r.refuse(w, http.StatusBadRequest, inbox.Refuse("handshake_refused", "the handshake has no challenge of up to %d bytes", maxChallenge))
+		r.refuse(w, req, http.StatusBadRequest, inbox.Refuse("handshake_refused", "the handshake has no challenge of up to %d bytes", maxChallenge))
 		return
 	}
 	problem.WriteBody(w, http.StatusOK, "text/plain; charset=utf-8", challenge)
 }
 
 // refuse answers a delivery that is rejected as a whole, and reports it.
-func (r *Receiver) refuse(w http.ResponseWriter, status int, why *Refusal) {
-	r.tell(r.nothing(), &inbox.Result{Err: why}, time.Now())
+func (r *Receiver) refuse(w http.ResponseWriter, req *http.Request, status int, why *Refusal) {
+	e := r.nothing()
+	e.status = status
+	r.tell(r.engine.Door().Arrived(req.Context(), Door, req.Header), e, &inbox.Result{Err: why})
 	r.write(w, status, why)
 }
 

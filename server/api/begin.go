@@ -94,7 +94,7 @@ func beginRoute(x *exchange, in *beginInput) (*beginOutput, error) {
 
 // refused tells of a delivery that isn't even looked up, and returns why.
 func (x *exchange) refused(p *problem) *problem {
-	x.api.engine.Door().Answered(semel.Event{Door: Door, Code: p.Code})
+	x.api.tellRefused(x.r, p)
 	return p
 }
 
@@ -103,12 +103,16 @@ func (a *API) recordPath(id string) string { return a.opts.BaseURL + "/v1/record
 // begin handles one delivery. path is where its members are in the body.
 func (x *exchange) begin(operation, holder string, body *wire.Beginning, path string, wait time.Duration) (status int, reply *wire.Begun, err error) {
 	a := x.api
-	e, came := semel.Event{Door: Door}, time.Now()
+	ctx := a.engine.Door().Arrived(x.ctx(), Door, x.r.Header)
+	var ans semel.Answer
 	defer func() {
-		if e.Took = time.Since(came); err != nil {
-			e.Code = a.problemOf(err).Code
+		e := door.EventOf(&ans)
+		e.Status = status
+		if e.ID.Operation = operation; err != nil {
+			p := a.problemOf(err)
+			e.Code, e.Status, e.Err = p.Code, p.Status, err
 		}
-		a.engine.Door().Answered(e)
+		a.engine.Door().Answered(ctx, e)
 	}()
 	call := semel.Call{
 		Operation: operation, Key: body.Key,
@@ -131,11 +135,7 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 			return x.granted(at, err)
 		}
 	}
-	ans, err := a.engine.Begin(x.ctx(), call)
-	if e.Decision = ans.Decision; ans.Record != nil {
-		e.ID = ans.Record.ID
-	}
-	if err != nil {
+	if ans, err = a.engine.Begin(ctx, call); err != nil {
 		if c := ans.Challenge; c != nil {
 			p := a.problemOf(err)
 			p.Record, p.Challenge = ans.Record.ID.Encode(), (*wire.Challenge)(c)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
@@ -135,7 +136,8 @@ var hookHuma = sync.OnceFunc(func() {
 		p := a.refusal(status, msg, errs)
 		// A form that nobody has is found out when the request has been answered and told of.
 		if status != http.StatusNotAcceptable && !slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, body.ErrRefused) }) {
-			a.refused(ctx.Operation(), p)
+			r, _ := humago.Unwrap(ctx)
+			a.refused(ctx.Operation(), r, p)
 		}
 		return p
 	}

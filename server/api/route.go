@@ -160,7 +160,7 @@ func route[I, O any](b *builder, op huma.Operation, role Role, codes []semel.Cod
 		r, w := humago.Unwrap(ctx)
 		caller, p := a.admit(w, r, role)
 		if p != nil {
-			a.refused(&op, p)
+			a.refused(&op, r, p)
 			p.write(w)
 			return
 		}
@@ -235,10 +235,15 @@ func (a *API) admit(w http.ResponseWriter, r *http.Request, role Role) (Caller, 
 
 // refused tells of a request for an operation that delivers calls, if it is refused before
 // any of them is looked at.
-func (a *API) refused(op *huma.Operation, p *problem) {
+func (a *API) refused(op *huma.Operation, r *http.Request, p *problem) {
 	if op.Metadata[deliversKey] != nil {
-		a.engine.Door().Answered(semel.Event{Door: Door, Code: p.Code})
+		a.tellRefused(r, p)
 	}
+}
+
+func (a *API) tellRefused(r *http.Request, p *problem) {
+	tap := a.engine.Door()
+	tap.Answered(tap.Arrived(r.Context(), Door, r.Header), semel.Event{Code: p.Code, Status: p.Status, Err: p, ID: semel.ID{Operation: r.PathValue("operation")}})
 }
 
 // describe adds the refusals to an endpoint's responses: one entry for each status, which

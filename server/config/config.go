@@ -515,6 +515,8 @@ type Log struct {
 	Level string `json:"level" default:"info" enum:"debug,info,warn,error"`
 	// auto writes text to a terminal and JSON elsewhere.
 	Format string `json:"format" default:"auto" enum:"auto,text,json"`
+	// Level of the line about each delivery that got its outcome. Refusals are logged at info or higher. off: no lines about deliveries.
+	Deliveries string `json:"deliveries" default:"info" enum:"info,debug,off"`
 }
 
 // Dashboard is the page for operators.
@@ -522,3 +524,9 @@ type Dashboard struct {
 	// Have the screen Lab, on which an admin sends up to 50 copies of a request to a route or an operation of this service. Each is a real delivery by the principal semel.lab, and one of them is executed, upstream included. Leave it off where that costs something.
 	Lab bool `json:"lab,omitzero"`
 }
+
+// What Log.Deliveries may be beside info.
+const (
+	DeliveriesDebug = "debug"
+	DeliveriesOff   = "off"
+)

@@ -62,7 +62,7 @@ func TestDeliveriesAreCounted(t *testing.T) {
 		_, _ = e.Do(t.Context(), call, func(context.Context, semel.Execution) (semel.Result, error) {
 			return semel.Result{}, errors.New("no")
 		})
-		e.Door().Answered(semel.Event{Door: "http", Code: "key_missing"})
+		e.Door().Answered(e.Door().Arrived(t.Context(), "http", nil), semel.Event{Code: "key_missing"})
 		e.Door().Troubled(semel.Event{Door: "http", Err: errors.New("no")})
 		got := scrape(m)
 		expect(t, got,

@@ -46,7 +46,7 @@ func TestCodes(t *testing.T) {
 	}
 	doortest.Codes(t, nil, func(t *testing.T, code semel.Code) doortest.Reply {
 		w := httptest.NewRecorder()
-		guard.Refuse(w, semelhttp.IETF(), semelhttp.RefusalOf(code, ""))
+		guard.Refuse(w, httptest.NewRequest("POST", "/", nil), semelhttp.IETF(), semelhttp.RefusalOf(code, ""))
 		return doortest.ReplyTo(t, w)
 	})
 }

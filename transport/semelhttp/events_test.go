@@ -29,7 +29,7 @@ func TestEachAnswerIsAnEvent(t *testing.T) {
 	call(h, "", "1", nil)
 	call(h, "k", "1", func(r *http.Request) { r.Header.Del("Authorization") })
 	call(h, "k", "1", func(r *http.Request) { r.Method = http.MethodGet })
-	g.Refuse(httptest.NewRecorder(), semelhttp.Profile{}, semelhttp.RefusalOf(semelhttp.CodeKeyMissing, ""))
+	g.Refuse(httptest.NewRecorder(), httptest.NewRequest("POST", "/", nil), semelhttp.Profile{}, semelhttp.RefusalOf(semelhttp.CodeKeyMissing, ""))
 	want := []semel.Event{
 		{Decision: semel.Execute}, {Decision: semel.Replay}, {Decision: semel.Conflict, Code: semel.CodeConflict},
 		{Code: semelhttp.CodeKeyInvalid}, {Code: semelhttp.CodeUnidentified}, {Code: semelhttp.CodeKeyMissing},
@@ -39,7 +39,7 @@ func TestEachAnswerIsAnEvent(t *testing.T) {
 	}) {
 		t.Errorf("told of %+v", told)
 	}
-	if _, ok := errors.AsType[*semelhttp.Refused](told[4].Err); !ok || len(told[4].Attrs) != 4 || told[0].Attrs != nil || told[0].Took <= 0 {
+	if _, ok := errors.AsType[*semelhttp.Refused](told[4].Err); !ok || told[4].ID.Operation != "op" || told[4].Status != 401 || told[0].Status != 201 || told[0].Attempt != 1 || told[0].Took <= 0 {
 		t.Errorf("told of %+v", told[4])
 	}
 	if len(decided) != 3 || len(ended) != 1 || decided[2].Door != semelhttp.Door || ended[0].Door != semelhttp.Door {

@@ -144,7 +144,7 @@ func leftOpen(a *semel.Attempt) bool {
 // answer tells the caller how their call has ended, now that this is durable, or that it
 // isn't. What the handler has sent already is all that they get. If they get a refusal in
 // place of what the handler said, answer returns its code.
-func (x *exchange) answer(ans *semel.Answer, err error) semel.Code {
+func (x *exchange) answer(ans *semel.Answer, err error) said {
 	c, tx := x.c, x.h.route.Tx != nil
 	if c == nil { // its transaction had no time for it
 		return x.h.refuse(x.w, notCommitted())
@@ -154,7 +154,7 @@ func (x *exchange) answer(ans *semel.Answer, err error) semel.Code {
 		if v != nil {
 			panic(http.ErrAbortHandler) // the part that was sent isn't the whole answer
 		}
-		return ""
+		return said{status: c.status}
 	}
 	unknown := x.end.Disposition == semel.DispositionAbandoned || x.end.Disposition == 0
 	var p problem
@@ -182,7 +182,7 @@ func (x *exchange) answer(ans *semel.Answer, err error) semel.Code {
 		p = notKept(c.status)
 	default:
 		c.send()
-		return ""
+		return said{status: c.status}
 	}
 	// The handler's headers belong to an answer that nobody gets.
 	x.restore()

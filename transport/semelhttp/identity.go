@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/door"
 )
 
 // IdentityFunc says who sent a request, as verified by whatever authenticates requests
@@ -68,15 +66,6 @@ func (e *Refused) Error() string { return e.Err.Error() }
 
 // Unwrap returns Err.
 func (e *Refused) Unwrap() error { return e.Err }
-
-// Line is what a log says about it: the attributes of the event, with more of the door's.
-func (e *Refused) Line(more ...slog.Attr) []slog.Attr {
-	attrs := append([]slog.Attr{slog.String("reason", e.Error())}, more...)
-	if e.Operation != "" {
-		attrs = append(attrs, slog.String("operation", e.Operation))
-	}
-	return door.Line(slog.LevelInfo, "refused", attrs...)
-}
 
 // refused makes an error of an identity function a [Refused], unless it says nothing
 // about the caller.
@@ -202,7 +191,7 @@ func Forwarded(header http.Header) bool {
 }
 
 // refuseIdentity answers a request whose sender could not be identified.
-func (h *handler) refuseIdentity(w http.ResponseWriter, err error) semel.Code {
+func (h *handler) refuseIdentity(w http.ResponseWriter, err error) said {
 	p := because(CodeUnidentified, "The caller could not be identified, so their key can't be told apart from other people's.")
 	switch {
 	case errors.Is(err, errAnonymous):

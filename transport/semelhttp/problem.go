@@ -84,8 +84,14 @@ type adyenError struct {
 	ErrorType string `json:"errorType"`
 }
 
-// refuse writes a problem in the form of the route's profile, and returns its code.
-func (h *handler) refuse(w http.ResponseWriter, p problem) semel.Code {
+// said is what a caller was told: the status, and the code of a refusal, if it was one.
+type said struct {
+	code   semel.Code
+	status int
+}
+
+// refuse writes a problem in the form of the route's profile, and returns what it says.
+func (h *handler) refuse(w http.ResponseWriter, p problem) said {
 	profile := &h.route.Profile
 	code := string(p.code)
 	if renamed, ok := profile.Codes[p.code]; ok {
@@ -115,7 +121,7 @@ func (h *handler) refuse(w http.ResponseWriter, p problem) semel.Code {
 		w.Header().Add("Link", "<"+url+`>; rel="status"`)
 	}
 	writeRefusal(w, &p, media, doc)
-	return p.code
+	return said{p.code, p.status}
 }
 
 // document is p in the form of RFC 9457.
@@ -173,7 +179,7 @@ func acpType(p *problem) string {
 }
 
 // refuseRecord is refuse for a problem with a record.
-func (h *handler) refuseRecord(w http.ResponseWriter, rec *semel.Record, p problem) semel.Code {
+func (h *handler) refuseRecord(w http.ResponseWriter, rec *semel.Record, p problem) said {
 	p.reference = h.reference(rec.ID)
 	return h.refuse(w, p)
 }

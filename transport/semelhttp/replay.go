@@ -12,8 +12,8 @@ import (
 )
 
 // replay answers with what is recorded (IDS-IX.1, MAP-FLOW.2). If that can't be given, it
-// returns the code of the refusal.
-func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Record) semel.Code {
+// refuses.
+func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Record) said {
 	stored, err := parseResult(rec.Result.Data)
 	switch {
 	case rec.Result.Tombstone:
@@ -43,7 +43,7 @@ func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Reco
 	if len(stored.body) > 0 {
 		_, _ = w.Write(stored.body) // a caller who is gone will ask again
 	}
-	return ""
+	return said{status: stored.status}
 }
 
 // packed reports whether the recorded body is compressed, because the first caller
@@ -74,7 +74,7 @@ func acceptsGzip(h http.Header) bool {
 
 // unpack sends a recorded body uncompressed. That is another representation, so it
 // doesn't send the ETag of this one.
-func (h *handler) unpack(w http.ResponseWriter, stored *recorded) semel.Code {
+func (h *handler) unpack(w http.ResponseWriter, stored *recorded) said {
 	header := w.Header()
 	delete(header, "Content-Encoding")
 	delete(header, "Etag")
@@ -86,7 +86,7 @@ func (h *handler) unpack(w http.ResponseWriter, stored *recorded) semel.Code {
 	if _, err := io.Copy(w, body); err != nil {
 		panic(http.ErrAbortHandler) // so that the caller notices that the body isn't whole
 	}
-	return ""
+	return said{status: stored.status}
 }
 
 func setLength(h http.Header, n int) { h["Content-Length"] = []string{strconv.Itoa(n)} }

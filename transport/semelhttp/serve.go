@@ -42,43 +42,43 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		invalid = new(keyInvalid(fault))
 	}
 	tap := h.guard.engine.Door()
+	ctx := tap.Arrived(r.Context(), Door, r.Header)
 	if !tap.Listens() {
-		h.serve(w, r, key, invalid)
+		h.serve(ctx, w, r, key, invalid)
 		return
 	}
-	began := time.Now()
-	got := h.serve(w, r, key, invalid)
-	if errors.Is(got.err, body.ErrRefused) {
-		return
-	}
-	e := semel.Event{Door: Door, Code: got.code, Decision: got.decision, ID: got.id, Err: got.err, Took: time.Since(began)}
-	if why, ok := errors.AsType[*Refused](got.err); ok {
-		e.Attrs = why.Line()
-	}
-	tap.Answered(e)
+	got := told{said: said{code: door.CodeInternal}} // if the handler panics
+	defer func() {
+		if errors.Is(got.err, body.ErrRefused) {
+			return
+		}
+		e := door.EventOf(got.ans)
+		e.Code, e.Status, e.Err, e.ID.Operation = got.code, got.status, got.err, h.operation
+		tap.Answered(ctx, e)
+	}()
+	got = h.serve(ctx, w, r, key, invalid)
 }
 
 // told is what an event says about a request.
 type told struct {
-	code     semel.Code
-	decision semel.Decision
-	id       semel.ID
-	err      error
+	said
+	ans *semel.Answer // nil if the engine has decided nothing
+	err error
 }
 
 // serve answers a request for the call with a key, unless something is wrong with that.
-func (h *handler) serve(w http.ResponseWriter, r *http.Request, key string, invalid *problem) told {
+func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, key string, invalid *problem) told {
 	who, err := h.identify(r)
 	if err != nil {
 		why, refused := errors.AsType[*Refused](err)
 		if !refused {
 			h.guard.reportError(err)
-			return told{code: h.refuseIdentity(w, err)}
+			return told{said: h.refuseIdentity(w, err)}
 		}
-		return told{code: h.refuseIdentity(w, err), err: why}
+		return told{said: h.refuseIdentity(w, err), err: why}
 	}
 	if invalid != nil {
-		return told{code: h.refuse(w, *invalid)}
+		return told{said: h.refuse(w, *invalid)}
 	}
 
 	sc := scratches.Get().(*scratch)
@@ -89,7 +89,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, key string, inva
 		return told{err: err}
 	}
 	if err != nil {
-		return told{code: h.refuseBody(w, err)}
+		return told{said: h.refuseBody(w, err)}
 	}
 	found := picked{key: key}
 	if h.picks != nil {
@@ -97,20 +97,20 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, key string, inva
 		found, fault, err = h.pick(r, &sc.spool)
 		switch {
 		case err != nil:
-			return told{code: h.refuseBody(w, err)}
+			return told{said: h.refuseBody(w, err)}
 		case fault != "":
-			return told{code: h.refuse(w, keyInvalid(fault))}
+			return told{said: h.refuse(w, keyInvalid(fault))}
 		case !h.picks.ownKey():
 			found.key = key
 		case found.key == "" && h.route.Key == KeyOptional:
 			h.unecho(w.Header(), r.Header)
-			h.passRead(w, r, sc)
+			h.passRead(ctx, w, r, sc)
 			return told{}
 		case found.key == "":
-			return told{code: h.refuse(w, h.picks.keyNotFound())}
+			return told{said: h.refuse(w, h.picks.keyNotFound())}
 		}
 		if found.unnumbered != "" {
-			return told{code: h.refuse(w, because(semel.CodeInvalidCall, found.unnumbered))}
+			return told{said: h.refuse(w, because(semel.CodeInvalidCall, found.unnumbered))}
 		}
 	}
 	call := h.call(r, found, who)
@@ -120,35 +120,31 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, key string, inva
 		text, free, err := h.text(r, &sc.spool)
 		free()
 		if err != nil {
-			return told{code: h.refuseBody(w, err)}
+			return told{said: h.refuseBody(w, err)}
 		}
 		call.Payload = text
 	}
 	x := exchange{h: h, w: w, r: r, sc: sc}
 	defer x.forget()
-	ans, err := h.guard.runner.Do(r.Context(), call, door.Work{Handler: &x, Timeout: h.route.Timeout, Tx: h.route.Tx})
+	ans, err := h.guard.runner.Do(ctx, call, door.Work{Handler: &x, Timeout: h.route.Timeout, Tx: h.route.Tx})
 	if ans.Decision == semel.Execute {
-		got := told{code: x.answer(&ans, err), decision: ans.Decision}
-		if ans.Record != nil { // a transaction that was rolled back leaves none
-			got.id = ans.Record.ID
-		}
-		return got
+		return told{said: x.answer(&ans, err), ans: &ans}
 	}
 	x.restore() // after a run in a transaction, if another's was faster
 	switch {
 	case ans.Decision != "":
-		return told{code: h.answerDecision(w, r, &ans, call.Wait), decision: ans.Decision, id: ans.Record.ID}
+		return told{said: h.answerDecision(w, r, &ans, call.Wait), ans: &ans}
 	case h.route.FailOpen && h.route.Tx == nil && errors.Is(err, &semel.Error{Code: semel.CodeStoreUnavailable}):
 		h.guard.reportError(err)
 		h.unecho(w.Header(), r.Header)
-		h.passOpen(w, r, sc)
-		return told{}
+		h.passOpen(ctx, w, r, sc)
+		return told{err: err}
 	}
-	return told{code: h.refuseError(w, err)}
+	return told{said: h.refuseError(w, err)}
 }
 
 // answerDecision answers a request that does not execute.
-func (h *handler) answerDecision(w http.ResponseWriter, r *http.Request, ans *semel.Answer, wait time.Duration) semel.Code {
+func (h *handler) answerDecision(w http.ResponseWriter, r *http.Request, ans *semel.Answer, wait time.Duration) said {
 	if wait > 0 && (ans.Decision == semel.Replay || ans.Decision == semel.InFlight) {
 		w.Header().Set("Preference-Applied", "wait="+seconds(wait))
 	}
@@ -185,23 +181,23 @@ const UnguardedHeader = "Semel-Unguarded"
 const UnguardedMethod = "method"
 
 // passOpen runs the handler without a guard while the store doesn't answer.
-func (h *handler) passOpen(w http.ResponseWriter, r *http.Request, sc *scratch) {
+func (h *handler) passOpen(ctx context.Context, w http.ResponseWriter, r *http.Request, sc *scratch) {
 	w.Header().Set(UnguardedHeader, string(semel.CodeStoreUnavailable))
-	h.passRead(w, r, sc)
+	h.passRead(ctx, w, r, sc)
 }
 
 // passRead runs the handler without a guard, on the body that was read already.
-func (h *handler) passRead(w http.ResponseWriter, r *http.Request, sc *scratch) {
+func (h *handler) passRead(ctx context.Context, w http.ResponseWriter, r *http.Request, sc *scratch) {
 	spooled := sc.spool
 	sc.spool = spool{}
 	defer spooled.discard()
-	inner := r.WithContext(r.Context())
+	inner := r.WithContext(ctx)
 	inner.Body = &spooled
 	h.next.ServeHTTP(handlers(w), inner)
 }
 
 // refuseBody answers a request whose body did not arrive as it should.
-func (h *handler) refuseBody(w http.ResponseWriter, err error) semel.Code {
+func (h *handler) refuseBody(w http.ResponseWriter, err error) said {
 	_, cut := errors.AsType[*http.MaxBytesError](err) // by a limit around the guard
 	switch {
 	case errors.Is(err, errTooLarge), cut:
@@ -219,7 +215,7 @@ func (h *handler) refuseBody(w http.ResponseWriter, err error) semel.Code {
 }
 
 // refuseError answers a request about which the engine decided nothing.
-func (h *handler) refuseError(w http.ResponseWriter, err error) semel.Code {
+func (h *handler) refuseError(w http.ResponseWriter, err error) said {
 	e, ok := errors.AsType[*semel.Error](err)
 	switch {
 	case ok && e.Code == semel.CodeInvalidCall:

@@ -31,7 +31,7 @@ func protectedHeaders(o *Options) map[string]bool {
 // what this proxy and the next hop could understand differently.
 func (p *Proxy) plain(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
 	if f, ambiguous := ambiguity(r); ambiguous {
-		p.refuse(w, f)
+		p.refuse(w, r, f)
 		return nil, false
 	}
 	return withoutH2C(r), true
@@ -90,7 +90,7 @@ func withoutH2C(r *http.Request) *http.Request {
 func (p *Proxy) check(w http.ResponseWriter, r *http.Request) (unguarded Kind, ok bool) {
 	unguarded, f, refused := p.judge(r)
 	if refused {
-		p.refuse(w, f)
+		p.refuse(w, r, f)
 	}
 	return unguarded, !refused
 }
@@ -186,6 +186,6 @@ func tokens(fields []string) []string {
 }
 
 // refuse answers in the form of the route's profile.
-func (p *Proxy) refuse(w http.ResponseWriter, f semelhttp.Refusal) {
-	p.guard.Refuse(w, p.opts.Route.Profile, f)
+func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, f semelhttp.Refusal) {
+	p.guard.Refuse(w, r, p.opts.Route.Profile, f)
 }

@@ -145,6 +145,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 			setHeader(out.Header, p.opts.PrincipalHeader, principal)
 		}
 	}
+	setHeader(out.Header, "Traceparent", p.guard.Engine().Door().Trace(out.Context()))
 	if key, ok := out.Context().Value(effectKey{}).(string); ok {
 		setHeader(out.Header, p.opts.EffectHeader, key)
 	}
@@ -204,9 +205,9 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		ans.failed = true
 		p.unknown(ctx, "the upstream did not answer")
 	case nothing:
-		p.refuse(w, unreachable())
+		p.refuse(w, r, unreachable())
 	default:
-		p.refuse(w, unanswered(ctx, "The service behind this one did not answer. Whether it has done something is not known."))
+		p.refuse(w, r, unanswered(ctx, "The service behind this one did not answer. Whether it has done something is not known."))
 	}
 }
 

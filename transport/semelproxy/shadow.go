@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"container/list"
+	"context"
 	"encoding/hex"
 	"io"
 	"log/slog"
@@ -13,7 +14,6 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
@@ -65,8 +65,9 @@ type shadowReport struct {
 // event is the report as the engine's Events get it. Nothing was refused, so its code is one
 // of the attributes.
 func (r *shadowReport) event(operation string, status int) semel.Event {
-	return semel.Event{Door: Door, Attrs: door.Line(slog.LevelInfo, "shadow", slog.String("call", r.call), slog.String("operation", operation),
-		slog.String("verdict", string(r.verdict)), slog.String("key_by", r.by), slog.String("code", string(r.code)), slog.Int("status", status))}
+	return semel.Event{ID: semel.ID{Operation: operation}, Status: status, Attrs: []slog.Attr{
+		slog.String("call", r.call), slog.String("verdict", string(r.verdict)), slog.String("key_by", r.by), slog.String("would_code", string(r.code)),
+	}}
 }
 
 // ShadowCounts counts the verdicts.
@@ -130,12 +131,16 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 		pass(w, r)
 		return
 	}
+	ctx := s.tap.Arrived(r.Context(), Door, r.Header)
+	if ctx != r.Context() {
+		r = r.WithContext(ctx) // what passes is part of the delivery
+	}
 	var report shadowReport
 	sw := &statusWriter{ResponseWriter: w, inspector: s.inspector}
 	whole, complete := s.early(r)
 	if !complete {
 		report.verdict = NotCompared
-		defer func() { s.report(&report, sw) }()
+		defer func() { s.report(ctx, &report, sw) }()
 		pass(sw, r)
 		return
 	}
@@ -146,7 +151,7 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 	}
 	if code != "" {
 		report.verdict, report.code = WouldRefuse, code
-		defer func() { s.report(&report, sw) }()
+		defer func() { s.report(ctx, &report, sw) }()
 		pass(sw, r)
 		return
 	}
@@ -171,7 +176,7 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 		if first && sw.status >= 400 && sw.status < 500 {
 			s.refuse(call)
 		}
-		s.report(&report, sw)
+		s.report(ctx, &report, sw)
 	}()
 	pass(sw, r)
 }
@@ -254,7 +259,7 @@ func (s *shadow) refuse(c *shadowCall) {
 	c.refused = true
 }
 
-func (s *shadow) report(report *shadowReport, w *statusWriter) {
+func (s *shadow) report(ctx context.Context, report *shadowReport, w *statusWriter) {
 	s.mu.Lock()
 	switch report.verdict {
 	case WouldExecute:
@@ -283,13 +288,14 @@ func (s *shadow) report(report *shadowReport, w *statusWriter) {
 	if !s.tap.Listens() {
 		return
 	}
-	s.tap.Answered(report.event(s.operation, w.status))
+	e := report.event(s.operation, w.status)
 	if due {
-		s.tap.Answered(semel.Event{Door: Door, Attrs: door.Line(slog.LevelInfo, "shadow summary", slog.String("operation", s.operation), slog.Any("would", found), slog.Any("keys", keys))})
+		e.Attrs = append(e.Attrs, slog.Any("would", found), slog.Any("keys", keys))
 	}
+	s.tap.Answered(ctx, e)
 }
 
-// summaryEvery is how often the log says what was found since the start: with the first
+// summaryEvery is how often an event says what was found since the start: with the first
 // request after that time.
 const summaryEvery = 24 * time.Hour
 

@@ -23,7 +23,7 @@ func TestShadowFindsKeysInBodies(t *testing.T) {
 		var summaries []string
 		events := &semel.Events{Answered: func(e semel.Event) {
 			text := fmt.Sprint(e.Attrs)
-			if strings.Contains(text, "shadow summary") {
+			if strings.Contains(text, "would=") {
 				summaries = append(summaries, text)
 			}
 		}}

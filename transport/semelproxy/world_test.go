@@ -139,16 +139,15 @@ type report struct {
 }
 
 func reportOf(ev semel.Event) (r report) {
+	r.Status = int64(ev.Status)
 	for _, a := range ev.Attrs {
 		switch a.Key {
 		case "verdict":
 			r.Verdict = semelproxy.Verdict(a.Value.String())
 		case "call":
 			r.Call = a.Value.String()
-		case "code":
+		case "would_code":
 			r.Code = a.Value.String()
-		case "status":
-			r.Status = a.Value.Int64()
 		}
 	}
 	return r

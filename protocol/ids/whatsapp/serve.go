@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/door"
+
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/protocol/inbox"
 	"github.com/semelhq/semel/protocol/webhook"
@@ -33,7 +33,7 @@ func (in *Ingress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		in.deliver(w, r)
 	default:
 		w.Header().Set("Allow", "GET, POST")
-		in.refuse(w, http.StatusMethodNotAllowed, "method_not_allowed", "use GET or POST")
+		in.refuse(w, r, http.StatusMethodNotAllowed, "method_not_allowed", "use GET or POST")
 	}
 }
 
@@ -43,34 +43,36 @@ func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if errors.Is(err, body.ErrTooLong) {
-		in.refuse(w, http.StatusRequestEntityTooLarge, inbox.CodeTooLong, "the body is too long")
+		in.refuse(w, r, http.StatusRequestEntityTooLarge, inbox.CodeTooLong, "the body is too long")
 		return
 	}
 	if err != nil {
-		in.refuse(w, http.StatusBadRequest, "broken_off", "the body broke off")
+		in.refuse(w, r, http.StatusBadRequest, "broken_off", "the body broke off")
 		return
 	}
 	err = in.verifier.Check(&webhook.Delivery{Header: r.Header, Body: text})
 	if refused, ok := errors.AsType[*webhook.Refusal](err); ok && refused.Code == webhook.CodeSignatureMissing {
-		in.refuse(w, http.StatusUnauthorized, refused.Code, "the signature is missing")
+		in.refuse(w, r, http.StatusUnauthorized, refused.Code, "the signature is missing")
 		return
 	}
 	if err != nil {
-		in.refuse(w, http.StatusForbidden, webhook.CodeSignatureWrong, "the signature is wrong")
+		in.refuse(w, r, http.StatusForbidden, webhook.CodeSignatureWrong, "the signature is wrong")
 		return
 	}
 	parts, err := split(text, in.opts.Status != nil)
 	if errors.Is(err, errMany) {
-		in.refuse(w, http.StatusRequestEntityTooLarge, inbox.CodeTooLong, err.Error())
+		in.refuse(w, r, http.StatusRequestEntityTooLarge, inbox.CodeTooLong, err.Error())
 		return
 	}
 	if err != nil {
-		in.refuse(w, http.StatusBadRequest, inbox.CodeUnreadable, err.Error())
+		in.refuse(w, r, http.StatusBadRequest, inbox.CodeUnreadable, err.Error())
 		return
 	}
 	ctx, cancel := inbox.Within(r.Context(), in.opts.Budget)
 	defer cancel()
-	if err := inbox.Each(ctx, parts, in.accept); err != nil {
+	if err := inbox.Each(ctx, parts, func(ctx context.Context, p *part) error {
+		return in.accept(in.tap.Arrived(ctx, Door, r.Header), p)
+	}); err != nil {
 		w.Header().Set("Retry-After", "5")
 		http.Error(w, "not all of it was accepted: deliver it again", http.StatusServiceUnavailable)
 		return
@@ -83,7 +85,7 @@ func (in *Ingress) handshake(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	challenge, ok := source().Confirm(q, in.opts.VerifyToken)
 	if !ok || q.Get("hub.mode") != "subscribe" {
-		in.refuse(w, http.StatusForbidden, "handshake_refused", "the handshake is refused")
+		in.refuse(w, r, http.StatusForbidden, "handshake_refused", "the handshake is refused")
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -104,7 +106,6 @@ type head struct {
 // if the sender has done its part: a message that was accepted before with other content is
 // in the evidence log, and there is nothing more to accept.
 func (in *Ingress) accept(ctx context.Context, p *part) error {
-	came := time.Now()
 	tenant, ok := in.opts.Tenant(p.phone)
 	res, err := inbox.Result{Err: errNoTenant}, errNoTenant
 	if ok && tenant != "" {
@@ -117,26 +118,16 @@ func (in *Ingress) accept(ctx context.Context, p *part) error {
 		res, err = in.inboxes[p.operation].Accept(ctx, it)
 	}
 	if in.tap.Listens() {
-		e := res.Event(Door, came)
-		e.Attrs = lineOf(p, &res)
-		in.tap.Answered(e)
+		e := res.Event()
+		e.ID.Tenant, e.ID.Operation = tenant, p.operation
+		e.Attrs = []slog.Attr{slog.String("number", p.phone)}
+		in.tap.Answered(ctx, e)
 	}
 	return err
 }
 
-// lineOf is what a log says of one part. It has no ids of messages, which contain phone
-// numbers.
-func lineOf(p *part, res *inbox.Result) []slog.Attr {
-	level := slog.LevelDebug
-	attrs := []slog.Attr{slog.String("operation", p.operation), slog.String("number", p.phone), slog.String("decision", string(res.Decision))}
-	if res.Err != nil {
-		level, attrs = slog.LevelWarn, append(attrs, slog.Any("error", res.Err))
-	}
-	return door.Line(level, "whatsapp", attrs...)
-}
-
 // refuse answers a request of which no part is looked at.
-func (in *Ingress) refuse(w http.ResponseWriter, status int, code inbox.Code, why string) {
-	in.tap.Answered(semel.Event{Door: Door, Code: semel.Code(code)})
+func (in *Ingress) refuse(w http.ResponseWriter, r *http.Request, status int, code inbox.Code, why string) {
+	in.tap.Answered(in.tap.Arrived(r.Context(), Door, r.Header), semel.Event{Code: semel.Code(code), Status: status})
 	http.Error(w, why, status)
 }
