@@ -95,8 +95,14 @@ func (d *Dispatcher) try(ctx context.Context, l *line, a *semel.Attempt, rec *se
 	if err := d.crash("claimed"); err != nil {
 		return deliverResult{}, err
 	}
+	ev := DeliveryEvent{Try: m.Tries + 1, Executed: rec.Attributes[store.AttributeTrace]}
+	sending := a.Context()
+	if begun := d.events.Sending; begun != nil {
+		sending = begun(sending, described(ev, l, rec.ID, m))
+		ev.Context = sending
+	}
 	start := time.Now()
-	serr := send(a.Context(), l, Delivery{Message: m, Call: rec.ID, Try: m.Tries + 1})
+	serr := send(sending, l, Delivery{Message: m, Call: rec.ID, Try: m.Tries + 1})
 	v, _ := errors.AsType[*verdict](serr)
 	parked := v != nil && v.code != ""
 	if changed, open := l.breaker.done(serr != nil && !parked); changed && d.events.Breaker != nil {
@@ -105,7 +111,7 @@ func (d *Dispatcher) try(ctx context.Context, l *line, a *semel.Attempt, rec *se
 	if err := d.crash("sent"); err != nil {
 		return deliverResult{}, err
 	}
-	ev := DeliveryEvent{Try: m.Tries + 1, Took: time.Since(start), Err: serr}
+	ev.Took, ev.Err = time.Since(start), serr
 	if serr == nil {
 		// A crash before this write lets the message be sent again. A crash after
 		// it leaves an outcome that is replayed.
@@ -219,9 +225,15 @@ func (d *Dispatcher) emit(f func(DeliveryEvent), l *line, call semel.ID, m *seme
 	if f == nil {
 		return
 	}
-	ev.Destination, ev.MessageID, ev.Tenant = l.name, m.ID, call.Tenant
+	ev = described(ev, l, call, m)
 	if now, err := d.store.Now(context.Background()); err == nil {
 		ev.Waited = now.Sub(m.CreatedAt)
 	}
 	f(ev)
+}
+
+// described is an event that says which message it is about.
+func described(ev DeliveryEvent, l *line, call semel.ID, m *semel.Message) DeliveryEvent {
+	ev.Destination, ev.MessageID, ev.Tenant, ev.Call = l.name, m.ID, call.Tenant, call
+	return ev
 }

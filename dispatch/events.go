@@ -1,8 +1,10 @@
 package dispatch
 
 import (
+	"context"
 	"time"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
 )
 
@@ -10,6 +12,10 @@ import (
 // The dispatcher calls the functions synchronously, from many goroutines at once, so
 // they should return quickly.
 type Events struct {
+	// Sending: a try begins. Destination, MessageID, Tenant, Call, Executed and Try. It
+	// returns ctx, or a context made from it, for the [Sender]: the place for a span. The
+	// event about how the try ended has it as Context.
+	Sending func(ctx context.Context, e DeliveryEvent) context.Context
 	// Delivered: a receiver has accepted a message, and that is durable.
 	Delivered func(DeliveryEvent)
 	// Failed: a try failed. The message is tried again at Next.
@@ -29,6 +35,12 @@ type DeliveryEvent struct {
 	MessageID   string
 	// Tenant is that of the call that sent the message.
 	Tenant string
+	// Call is the one that sent the message, and Executed its trace context, as its record
+	// keeps it; empty if it wasn't traced.
+	Call     semel.ID
+	Executed string
+	// Context is what Sending has returned; nil without one, or without a try.
+	Context context.Context
 	// Try counts the tries, from 1. It is zero if an earlier try turned out to have
 	// succeeded.
 	Try int

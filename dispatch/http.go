@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/transport/judge"
 	"github.com/semelhq/semel/transport/safehttp"
 )
@@ -37,6 +38,9 @@ type HTTPOptions struct {
 	Check func(resp *http.Response, body []byte) error
 	// MaxAnswer is how much of an answer's body is read, in bytes. Defaults to 64 KiB.
 	MaxAnswer int64
+	// Trace is the W3C trace context (traceparent) that a message carries, by the context of
+	// its try: that of the engine's [semel.Door]. Optional.
+	Trace func(ctx context.Context) string
 	// AllowPrivate allows addresses that aren't public: this machine, private networks
 	// and cloud metadata. Allow allows some of them. By default all are refused when the
 	// connection is made, whatever name resolved to them.
@@ -77,7 +81,7 @@ func HTTP(opts HTTPOptions) (Sender, error) {
 		base = safehttp.Direct(g.Control) // no proxy: it would make the connections
 	}
 	return &webhook{
-		url: u.String(), signer: s, header: opts.Header.Clone(), check: opts.Check,
+		url: u.String(), signer: s, header: opts.Header.Clone(), check: opts.Check, trace: opts.Trace,
 		limit: cmp.Or(opts.MaxAnswer, DefaultMaxAnswer), transport: &safehttp.Transport{Base: base},
 	}, nil
 }
@@ -88,6 +92,7 @@ type webhook struct {
 	signer    signer
 	header    http.Header
 	check     func(*http.Response, []byte) error
+	trace     func(context.Context) string // may be nil
 	limit     int64
 	transport http.RoundTripper // not a client, which would follow redirects
 }
@@ -105,6 +110,9 @@ func (w *webhook) Deliver(ctx context.Context, d Delivery) error {
 	}
 	if r.Header.Get("User-Agent") == "" {
 		r.Header.Set("User-Agent", "semel-dispatch")
+	}
+	if w.trace != nil {
+		r.Header = door.Traced(r.Header, w.trace(ctx))
 	}
 	w.signer.sign(r.Header, &d, time.Now())
 	resp, err := w.transport.RoundTrip(r)

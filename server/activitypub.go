@@ -25,7 +25,7 @@ func (s *Server) inboxDoors(_ *generation, cfg *config.Config) (doors []doorway,
 	for i := range cfg.ActivityPub {
 		a := &cfg.ActivityPub[i]
 		opts := a.Options()
-		if opts.Handle, err = activityUpstream(a, s.log); err != nil {
+		if opts.Handle, err = s.activityUpstream(a, s.log); err != nil {
 			return nil, at(fmt.Sprintf("activitypub[%d]", i), err)
 		}
 		if opts.Verifier, err = verifier(a, cfg.Listen.Trusted(), nil); err != nil {
@@ -122,8 +122,8 @@ func (fetchesNothing) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 // activityUpstream posts activities to the upstream of an inbox.
-func activityUpstream(a *config.ActivityPub, log *slog.Logger) (activitypub.Handler, error) {
-	up, err := newUpstream(a.Upstream, a.UpstreamSecrets, a.Timeout)
+func (s *Server) activityUpstream(a *config.ActivityPub, log *slog.Logger) (activitypub.Handler, error) {
+	up, err := s.newUpstream(a.Upstream, a.UpstreamSecrets, a.Timeout)
 	if err != nil {
 		return nil, err
 	}

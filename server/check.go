@@ -109,7 +109,7 @@ func assemble(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	_, err = newOutbox(s.engine, &cfg.Dispatch, s.destinations(g), observeMessages(s.log))
+	_, err = newOutbox(s.engine, &cfg.Dispatch, s.destinations(g), observeMessages(s.log, &cfg.Log))
 	return errors.Join(err, g.close(context.Background()))
 }
 

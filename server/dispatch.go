@@ -8,6 +8,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/server/config"
 )
 
@@ -35,7 +36,7 @@ func newOutbox(engine *semel.Engine, c *config.Dispatch, own map[string]dispatch
 		if err != nil {
 			return nil, at(fmt.Sprintf("dispatch.destinations[%d].secret_files", i), err)
 		}
-		sender, err := dispatch.HTTP(dispatch.HTTPOptions{URL: d.URL, Secrets: secrets, AllowPrivate: d.AllowPrivate})
+		sender, err := dispatch.HTTP(dispatch.HTTPOptions{URL: d.URL, Secrets: secrets, AllowPrivate: d.AllowPrivate, Trace: engine.Door().Trace})
 		if err != nil {
 			return nil, at(fmt.Sprintf("dispatch.destinations[%d]", i), err)
 		}
@@ -89,30 +90,26 @@ func (o *outbox) run() (stop func(grace context.Context) (ended <-chan struct{})
 	}
 }
 
-// observeMessages logs a line for each try, without payloads.
-func observeMessages(log *slog.Logger) *dispatch.Events {
+// observeMessages logs a line for each try, without payloads: that about a delivery at a door,
+// with the number of the try as its attempt, and what came of it.
+func observeMessages(log *slog.Logger, c *config.Log) *dispatch.Events {
 	ctx := context.Background()
-	tell := func(level slog.Level, text string) func(dispatch.DeliveryEvent) {
+	tell := func(level slog.Level, outcome string) func(dispatch.DeliveryEvent) {
 		return func(e dispatch.DeliveryEvent) {
-			if !log.Enabled(ctx, level) {
+			if c.Deliveries == config.DeliveriesOff && level < slog.LevelWarn || !log.Enabled(ctx, level) {
 				return
 			}
-			attrs := []slog.Attr{
-				slog.String("message", e.MessageID), slog.String("destination", e.Destination), slog.String("tenant", e.Tenant),
-				slog.Int("try", e.Try), slog.Duration("took", e.Took), slog.Duration("waited", e.Waited),
-			}
+			attrs := append(door.DeliveryAttrs(&semel.Event{Door: "dispatch", ID: e.Call, Attempt: e.Try, Took: e.Took, Err: e.Err, Executed: e.Executed, Trace: e.Executed}),
+				slog.String("outcome", outcome), slog.String("message", e.MessageID), slog.String("destination", e.Destination), slog.String("waited", e.Waited.Round(time.Millisecond).String()))
 			if e.Next != 0 {
 				attrs = append(attrs, slog.Time("next", e.Next.Time()))
 			}
-			if e.Err != nil {
-				attrs = append(attrs, slog.Any("error", e.Err))
-			}
-			log.LogAttrs(ctx, level, text, attrs...)
+			log.LogAttrs(ctx, level, door.Delivery, attrs...)
 		}
 	}
 	return &dispatch.Events{
-		Delivered: tell(slog.LevelDebug, "delivered"),
-		Failed:    tell(slog.LevelInfo, "not delivered"),
+		Delivered: tell(outcomeLevel(c), "delivered"),
+		Failed:    tell(slog.LevelInfo, "failed"),
 		Parked:    tell(slog.LevelWarn, "parked"),
 		Breaker: func(destination string, open bool) {
 			if open {

@@ -207,7 +207,7 @@ dispatch:
 	})
 	t.Run("what happens to messages is logged, without payloads", func(t *testing.T) {
 		text := s.log.String()
-		for _, want := range []string{`msg=delivered message=msg_`, `msg="not delivered" message=msg_`, `level=WARN msg=parked message=msg_`, `error="status 500"`} {
+		for _, want := range []string{`outcome=delivered message=msg_`, `outcome=failed message=msg_`, `outcome=parked message=msg_`, `level=WARN msg=delivery door=dispatch`, `error="status 500"`} {
 			if !strings.Contains(text, want) {
 				t.Errorf("no %s in %s", want, text)
 			}
@@ -255,7 +255,7 @@ dispatch: {destinations: [{name: billing, operations: [default], url: %q, min_ba
 		t.Fatal(err)
 	}
 	s.done <- nil
-	if !strings.Contains(s.log.String(), "not delivered") {
+	if !strings.Contains(s.log.String(), "outcome=failed") {
 		t.Errorf("the try that was broken off is not recorded: %s", s.log)
 	}
 	start(t, file)

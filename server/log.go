@@ -148,9 +148,12 @@ func allOf(first *semel.Events, more ...*semel.Events) *semel.Events {
 	return first
 }
 
-// both calls the functions of a and then those of b.
+// both calls the functions of a and then those of b. Only a may have those that follow a trace.
 func both(a, b *semel.Events) *semel.Events {
 	return &semel.Events{
+		Arrived: a.Arrived,
+		Trace:   a.Trace,
+
 		Decided:     after(a.Decided, b.Decided),
 		Ended:       after(a.Ended, b.Ended),
 		LeaseLost:   after(a.LeaseLost, b.LeaseLost),

@@ -86,3 +86,32 @@ func TestMetricsArePushed(t *testing.T) {
 		t.Errorf("the collector got %q", *got)
 	}
 }
+
+// Spans go to the collector that the configuration names, and none without one.
+func TestTracesArePushed(t *testing.T) {
+	pushed := make(chan string, 10)
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body := io.Reader(r.Body)
+		if r.Header.Get("Content-Encoding") == "gzip" {
+			body, _ = gzip.NewReader(r.Body)
+		}
+		text, _ := io.ReadAll(body)
+		pushed <- r.URL.Path + " " + string(text)
+	}))
+	defer collector.Close()
+	s := start(t, write(t, "store: {url: 'memory:'}\ntraces: {otlp: '"+collector.URL+"/v1/traces'}\n"))
+	do(t, "POST", s.data("/v1/operations/default/executions"), `{"key":"k"}`)
+	s.stop()
+	if err := <-s.done; err != nil {
+		t.Fatal(err)
+	}
+	s.done <- nil
+	close(pushed)
+	got := ""
+	for text := range pushed {
+		got += text
+	}
+	if !strings.HasPrefix(got, "/v1/traces ") || !strings.Contains(got, "api default") || !strings.Contains(got, "semel.decision") {
+		t.Errorf("the collector got %q", got)
+	}
+}

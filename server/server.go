@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/server/api"
@@ -37,6 +39,9 @@ type Options struct {
 	// Version is the program's version, which /readyz?verbose, the log and the metrics tell.
 	// Defaults to "unknown".
 	Version string
+	// Traces gets the spans of deliveries, in place of the collector that the configuration
+	// or the environment names. Optional.
+	Traces trace.TracerProvider
 }
 
 // Server is one running service. Its methods may be called concurrently.
@@ -52,6 +57,7 @@ type Server struct {
 	metrics        *metrics.Metrics
 	gauges         gauges
 	stopPush       func(context.Context) error
+	stopTraces     func(context.Context) error
 	dataAPI        *api.API
 	adminAPI       *api.API
 	metricsHandler http.Handler
@@ -115,8 +121,13 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	s.metrics = metrics.New(s.gauge)
 	s.metricsHandler = s.metrics.Handler()
 	s.gauges.census, s.gauges.version = metrics.NewCensus(s.store), s.version
+	tracing, err := s.traces(ctx, &opts)
+	if err != nil {
+		return nil, err
+	}
+	undo = append(undo, func() { s.stopTraces(context.Background()) })
 	engineOpts := &semel.Options{
-		Events:        allOf(observe(s.log), observeDoors(s.log, &cfg.Log), s.observer.Events(), s.figures.Events(), s.metrics.Events(), &semel.Events{Swept: s.noteSweep}),
+		Events:        allOf(tracing.Events(), observe(s.log), observeDoors(s.log, &cfg.Log), s.observer.Events(), s.figures.Events(), s.metrics.Events(), &semel.Events{Swept: s.noteSweep}),
 		PurgeInterval: time.Duration(cfg.Purge.Interval), PurgeRate: cfg.Purge.PerSecond,
 		Quotas: quotasOf(&cfg.Quotas),
 	}
@@ -142,7 +153,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.gen, _, err = s.build(cfg); err != nil {
 		return nil, err
 	}
-	if s.outbox, err = newOutbox(s.engine, &cfg.Dispatch, s.destinations(s.gen), s.metrics.Dispatched(observeMessages(s.log))); err != nil {
+	if s.outbox, err = newOutbox(s.engine, &cfg.Dispatch, s.destinations(s.gen), tracing.Dispatched(s.metrics.Dispatched(observeMessages(s.log, &cfg.Log)))); err != nil {
 		return nil, err
 	}
 	if cfg.Auth.Configured() && cfg.OpenAdmin() {
@@ -276,6 +287,9 @@ func (s *Server) stop(stopBackground func(), work *sync.WaitGroup,
 	work.Wait()
 	if err := s.stopPush(end); err != nil {
 		s.log.Warn("the last metrics could not be pushed", slog.Any("error", err))
+	}
+	if err := s.stopTraces(end); err != nil {
+		s.log.Warn("the last spans could not be pushed", slog.Any("error", err))
 	}
 	s.dataAPI.Close()
 	s.adminAPI.Close()

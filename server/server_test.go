@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
@@ -52,6 +54,12 @@ func (l *logText) String() string {
 // start runs a server with the text of a configuration, and adds listeners on free ports.
 func start(t *testing.T, file string) *service {
 	t.Helper()
+	return startTraced(t, file, nil)
+}
+
+// startTraced is start with a provider of traces.
+func startTraced(t *testing.T, file string, traces trace.TracerProvider) *service {
+	t.Helper()
 	load := func() (*config.Config, error) {
 		cfg, _, err := config.Load(config.Source{
 			Path: file, Env: func(string) (string, bool) { return "", false },
@@ -65,7 +73,7 @@ func start(t *testing.T, file string) *service {
 	}
 	s := &service{t: t, log: &logText{}, done: make(chan error, 1)}
 	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	if s.Server, err = server.New(t.Context(), server.Options{Config: cfg, Load: load, Log: log}); err != nil {
+	if s.Server, err = server.New(t.Context(), server.Options{Config: cfg, Load: load, Log: log, Traces: traces}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -18,12 +18,12 @@ type upstream struct {
 	timeout time.Duration
 }
 
-func newUpstream(url string, read func() (secrets []string, err error), timeout config.Duration) (*upstream, error) {
+func (s *Server) newUpstream(url string, read func() (secrets []string, err error), timeout config.Duration) (*upstream, error) {
 	secrets, err := read()
 	if err != nil {
 		return nil, err
 	}
-	sender, err := dispatch.HTTP(dispatch.HTTPOptions{URL: url, Secrets: secrets, AllowPrivate: true})
+	sender, err := dispatch.HTTP(dispatch.HTTPOptions{URL: url, Secrets: secrets, AllowPrivate: true, Trace: s.engine.Door().Trace})
 	return &upstream{sender, time.Duration(timeout)}, err
 }
 

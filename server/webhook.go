@@ -33,7 +33,7 @@ func (s *Server) receiver(w *config.Webhook) (d doorway, err error) {
 	if err != nil {
 		return d, err
 	}
-	if opts.Handle, err = upstreamOf(w); err != nil {
+	if opts.Handle, err = s.upstreamOf(w); err != nil {
 		return d, err
 	}
 	r, err := webhook.New(s.engine, opts)
@@ -52,8 +52,8 @@ func (s *Server) receiver(w *config.Webhook) (d doorway, err error) {
 }
 
 // upstreamOf posts events to the upstream of a webhook.
-func upstreamOf(w *config.Webhook) (webhook.Handler, error) {
-	up, err := newUpstream(w.Upstream, w.UpstreamSecrets, w.Timeout)
+func (s *Server) upstreamOf(w *config.Webhook) (webhook.Handler, error) {
+	up, err := s.newUpstream(w.Upstream, w.UpstreamSecrets, w.Timeout)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func (s *Server) whatsAppDoor(gateway *ids.Gateway, c *config.WhatsApp) (d doorw
 	if err != nil {
 		return d, err
 	}
-	reply, err := replies(c)
+	reply, err := s.replies(c)
 	if err != nil {
 		return d, err
 	}
@@ -126,7 +126,7 @@ type refused struct {
 
 // replies makes a function that posts replies, by Standard Webhooks. It is nil if no
 // reply_url is set.
-func replies(c *config.WhatsApp) (func(context.Context, *whatsapp.Message, *ids.Response, error) error, error) {
+func (s *Server) replies(c *config.WhatsApp) (func(context.Context, *whatsapp.Message, *ids.Response, error) error, error) {
 	if c.ReplyURL == "" {
 		return nil, nil
 	}
@@ -135,7 +135,7 @@ func replies(c *config.WhatsApp) (func(context.Context, *whatsapp.Message, *ids.
 		return nil, err
 	}
 	// The address is the operator's; nobody who sends messages can choose it.
-	sender, err := dispatch.HTTP(dispatch.HTTPOptions{URL: c.ReplyURL, Secrets: secrets, AllowPrivate: true})
+	sender, err := dispatch.HTTP(dispatch.HTTPOptions{URL: c.ReplyURL, Secrets: secrets, AllowPrivate: true, Trace: s.engine.Door().Trace})
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,8 @@ type Config struct {
 	Purge Purge `json:"purge,omitzero"`
 	// Where metrics go, beside GET /metrics of the admin listener.
 	Metrics Metrics `json:"metrics,omitzero"`
+	// Where traces go.
+	Traces Traces `json:"traces,omitzero"`
 	// What is logged.
 	Log Log `json:"log,omitzero"`
 	// The page for operators, at the root of the admin listener.
@@ -530,3 +532,11 @@ const (
 	DeliveriesDebug = "debug"
 	DeliveriesOff   = "off"
 )
+
+// Traces says where traces go.
+type Traces struct {
+	// URL to which spans are pushed by OTLP over HTTP, such as http://collector:4318/v1/traces. By default none, unless OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set. The other variables of OpenTelemetry count as well, but for those of the sampler.
+	OTLP string `json:"otlp,omitzero" secret:"url" format:"http"`
+	// Share of the deliveries whose callers send no trace context that are traced, from 0 to 1. Otherwise the caller's sampled flag decides.
+	Ratio float64 `json:"ratio" default:"1"`
+}
