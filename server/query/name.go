@@ -16,7 +16,8 @@ const callURN = "urn:semel:call:"
 
 // Named selects every call that has text for one of its names: one that [Name] accepts, its
 // key, an attribute as in order=9911, or one of [store.IDAttributes]: the command, request,
-// correlation or event id of its first delivery. An asterisk at the end stands for any text,
+// correlation or event id of its first delivery, or the id of the trace of its newest attempt.
+// An asterisk at the end stands for any text,
 // in keys and attributes.
 func Named(text string) store.Query { return named(text, true) }
 
@@ -31,6 +32,9 @@ func named(text string, prefixes bool) store.Query {
 	}
 	for _, name := range store.IDAttributes {
 		either = append(either, store.Query{Attributes: store.Attributes{name: text}})
+	}
+	if len(text) == 32 && isDigest(text) { // a trace, of which an attempt is one span
+		either = append(either, store.Query{AttributePrefixes: store.Attributes{store.AttributeTrace: "00-" + text + "-"}})
 	}
 	name, value, attribute := strings.Cut(text, "=")
 	if attribute = attribute && name != ""; attribute {
