@@ -1,287 +1,301 @@
-// Command agent-checkout runs agents that check carts out for other agents over A2A, and a
-// storm around them: every message comes several times, answers are lost, and agents are
-// killed. Then it counts charges, orders and webhooks. Its README says more.
+// Command agent-checkout is a shop's agent that checks carts out for other agents over A2A: it
+// takes the payment at a gateway and places the order, each once. Its README says more.
 //
 //	createdb shop
-//	go run ./examples/agent-checkout -database postgres:///shop
+//	go run ./examples/agent-checkout -database postgres:///shop -gateway http://127.0.0.1:9000/charges
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"math/rand/v2"
+	"iter"
+	"log/slog"
+	"net"
 	"net/http"
-	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
+	sdk "github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2asrv"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/protocol/a2a"
 	"github.com/semelhq/semel/protocol/commerce"
 	"github.com/semelhq/semel/protocol/webhook"
-	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/shield"
 	"github.com/semelhq/semel/store/pgstore"
 )
 
 func main() {
+	address := flag.String("listen", "127.0.0.1:8080", "`address` to listen on")
+	database := flag.String("database", "postgres:///shop", "`URL` of the database")
+	gateway := flag.String("gateway", "", "`URL` of the payment gateway")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	ok := true
-	isAgent, err := stage.Child(ctx, agent)
-	if !isAgent {
-		ok, err = run(ctx, os.Args[1:], os.Stdout)
+	l, err := net.Listen("tcp", *address)
+	if err == nil {
+		err = serve(ctx, l, *database, *gateway)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "agent-checkout:", err)
-	}
-	if !ok || err != nil {
 		os.Exit(1)
 	}
 }
 
-// storm is what happens around the agents.
-type storm struct {
-	checkouts, copies, kills int
-	agents                   []*stage.Node
-	client                   *http.Client
-	name                     string // of all carts, unlike those of earlier runs
+const (
+	tenant = "acme"
+	secret = "shpss_0123456789abcdef" // of the webhooks
+	lease  = time.Second              // after which a killed agent's work is taken up
+	// One agent after the other makes the table.
+	table = `SELECT pg_advisory_xact_lock(7);
+	CREATE TABLE IF NOT EXISTS orders (
+		id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+		mandate     text NOT NULL UNIQUE,
+		transaction text NOT NULL,
+		cents       bigint NOT NULL)`
+)
 
-	answers    stage.Counts // by cart
-	deliveries atomic.Int64 // of messages
-	killed     int          // agents
-
-	mu       sync.Mutex
-	charged  map[string]string // transactions, by the key of the gateway
-	lost     int               // answers of the gateway
-	asked    int               // questions about charges
-	hooks    sync.WaitGroup
-	notified atomic.Int64 // deliveries of webhooks
+// checkout is what a message asks for. The buyer's agent decides to pay once, and keeps when.
+type checkout struct {
+	ID        string    `json:"id"` // of the cart
+	User      string    `json:"user"`
+	Mugs      int64     `json:"mugs"`
+	DecidedAt time.Time `json:"decided_at"`
 }
 
-// run is the whole run. It reports whether everything happened once.
-func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error) {
-	s := &storm{client: &http.Client{}, name: fmt.Sprintf("cart-%x", time.Now().UnixNano()), charged: map[string]string{}}
-	flags := flag.NewFlagSet("agent-checkout", flag.ContinueOnError)
-	database := flags.String("database", "", "`URL` of the database")
-	careless := flags.Bool("unguarded", false, "do the same without Semel")
-	flags.IntVar(&s.checkouts, "checkouts", 500, "how many carts are checked out")
-	flags.IntVar(&s.copies, "copies", 4, "how often each is sent, at least")
-	flags.IntVar(&s.kills, "kills", 10, "how often an agent is killed")
-	if err := flags.Parse(args); err != nil {
-		return false, err
-	}
-	if *database == "" || s.checkouts < 1 || s.copies < 2 || s.kills < 0 {
-		return false, errors.New("-database is required, and the numbers are above zero")
-	}
-	conn, err := pgx.Connect(ctx, *database)
+// receipt is the answer.
+type receipt struct {
+	Order       int64  `json:"order"`
+	Transaction string `json:"transaction"`
+}
+
+// shop is an agent.
+type shop struct {
+	engine   *semel.Engine
+	pool     *pgxpool.Pool
+	mandates *commerce.Mandates
+	payments *commerce.Payments
+	orders   *commerce.Orders
+	gateway  string
+	client   *http.Client
+}
+
+// checkOut is the work of a message. Each of its steps is done once for the cart, so all of it
+// may run again: after a crash, or for another message about the same cart.
+//
+// A crash leaves a mandate without a payment, a payment that may be held, or one without an
+// order. The message is then taken up by its next delivery, and goes on from there.
+func (s *shop) checkOut(ctx context.Context, c checkout) (r receipt, err error) {
+	buyer := commerce.Buyer{Tenant: tenant, User: c.User} // whom you have authenticated
+	cart := commerce.Cart{Currency: "USD", Lines: []commerce.Line{{Variant: "mug", Quantity: c.Mugs, Price: "12.50"}}}
+	mandate, err := s.mandates.Cart(ctx, buyer, c.ID, cart, nil)
 	if err != nil {
-		return false, err
+		return r, err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	if _, err := conn.Exec(ctx, table); err != nil {
-		return false, err
+	pay := commerce.Pay{Buyer: buyer, Order: c.ID, Amount: 1250 * c.Mugs, Currency: cart.Currency, IntentAt: c.DecidedAt, Mandate: mandate.ID}
+	paid, _, err := s.payments.Pay(ctx, pay)
+	if err != nil {
+		return r, err
 	}
-	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.charge(ctx, w, r) }))
-	defer gateway.Close()
-	for range 3 {
-		a, err := stage.StartSelf(ctx, *database, gateway.URL, fmt.Sprint(*careless))
+	// What is paid is ordered, also if the mandate has ended since.
+	call, err := s.orders.Call(buyer, mandate.ID)
+	if err != nil {
+		return r, err
+	}
+	call.Wait = 5 * time.Second
+	ans, err := pgstore.Do(ctx, s.engine, s.pool, call, func(ctx context.Context, tx pgx.Tx) (semel.Result, error) {
+		made := receipt{Transaction: paid.TransactionID}
+		if err := tx.QueryRow(ctx, insert, mandate.ID, made.Transaction, pay.Amount).Scan(&made.Order); err != nil {
+			return semel.Result{}, err
+		}
+		data, err := json.Marshal(made)
+		return semel.Result{Data: data}, err
+	})
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(ans.Record.Result.Data, &r)
+}
+
+const insert = "INSERT INTO orders (mandate, transaction, cents) VALUES ($1, $2, $3) RETURNING id"
+
+// charge asks the gateway to charge. Its errors prove nothing, so they hold the payment.
+func (s *shop) charge(ctx context.Context, c commerce.Charge) (done commerce.Charged, err error) {
+	form := url.Values{"amount": {fmt.Sprint(c.Amount)}, "currency": {c.Currency}, "reference": {c.Reference}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.gateway, strings.NewReader(form.Encode()))
+	if err != nil {
+		return done, semel.Aborted(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	return done, s.do(r, &done)
+}
+
+// ask asks the gateway about a payment that is held. It remembers keys, so a charge that it
+// doesn't know may be asked for again.
+func (s *shop) ask(ctx context.Context, key string) (told commerce.Told, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.gateway+"?key="+url.QueryEscape(key), nil)
+	if err == nil {
+		err = s.do(r, &told.Charged)
+	}
+	told.Refused = told.Charged.TransactionID == ""
+	return told, err
+}
+
+func (s *shop) do(r *http.Request, answer *commerce.Charged) error {
+	resp, err := s.client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(resp.Status)
+	}
+	return json.NewDecoder(resp.Body).Decode(answer)
+}
+
+// confirm takes the webhook of a payment. It leads to the payment's record, and settles it if
+// the gateway's answer was lost. After an error the webhook comes again.
+func (s *shop) confirm(ctx context.Context, e *webhook.Event) error {
+	var event struct{ ID, Reference string }
+	if err := json.Unmarshal(e.Body, &event); err != nil {
+		return err
+	}
+	err := s.payments.Tell(ctx, e.Tenant, commerce.Told{Reference: event.Reference, Charged: commerce.Charged{TransactionID: event.ID}})
+	if errors.Is(err, semel.ErrConflict) || errors.Is(err, semel.ErrNotFound) {
+		return &webhook.Refusal{Code: "payment_differs", Err: err} // somebody has to look
+	}
+	return err
+}
+
+// Execute implements [a2asrv.AgentExecutor].
+func (s *shop) Execute(ctx context.Context, x *a2asrv.ExecutorContext) iter.Seq2[sdk.Event, error] {
+	return answer(ctx, x, s.checkOut)
+}
+
+// answer answers a message with the receipt of its checkout.
+func answer(ctx context.Context, x *a2asrv.ExecutorContext, checkOut func(context.Context, checkout) (receipt, error)) iter.Seq2[sdk.Event, error] {
+	return func(yield func(sdk.Event, error) bool) {
+		var c checkout
+		var r receipt
+		text, err := json.Marshal(x.Message.Parts[0].Data())
+		if err == nil {
+			err = json.Unmarshal(text, &c)
+		}
+		if err == nil {
+			r, err = checkOut(ctx, c)
+		}
 		if err != nil {
-			return false, err
+			yield(nil, err)
+			return
 		}
-		defer a.Kill()
-		s.agents = append(s.agents, a)
+		yield(sdk.NewMessage(sdk.MessageRoleAgent, sdk.NewDataPart(r)), nil)
 	}
-	if err := s.load().Run(ctx); err != nil {
-		return false, err
-	}
-	s.hooks.Wait()
-	for _, a := range s.agents {
-		if err := a.Stop(); err != nil {
-			return false, err
-		}
-	}
-	store, err := pgstore.Open(ctx, *database, nil)
+}
+
+// Cancel implements [a2asrv.AgentExecutor]. A checkout has no task that could be cancelled.
+func (s *shop) Cancel(context.Context, *a2asrv.ExecutorContext) iter.Seq2[sdk.Event, error] {
+	return func(yield func(sdk.Event, error) bool) { yield(nil, sdk.ErrTaskNotCancelable) }
+}
+
+// handler is what an agent serves: messages at /a2a, and webhooks at /webhooks.
+func (s *shop) handler(runner *door.Runner) (http.Handler, error) {
+	messages, err := a2a.Wrap(s.engine, a2asrv.NewHandler(s), a2a.Options{Runner: runner, Operation: semel.Operation{
+		Name: "agent.messages", Lease: lease, OnFailure: semel.RetryFailure, OnAbandoned: semel.RetryAbandoned,
+	}})
 	if err != nil {
-		return false, err
+		return nil, err
+	}
+	s.mandates, err = commerce.NewMandates(s.engine, commerce.MandateOptions{Lease: lease})
+	if err != nil {
+		return nil, err
+	}
+	s.orders, err = commerce.NewOrders(s.mandates, semel.Operation{Financial: true})
+	if err != nil {
+		return nil, err
+	}
+	s.payments, err = commerce.NewPayments(s.engine, commerce.PaymentOptions{
+		Gateway: shield.Stripe(), Charge: s.charge, Ask: s.ask, Mandates: s.mandates,
+		Operation: semel.Operation{Lease: lease, ReconcileEvery: lease, InFlight: semel.WaitInFlight},
+	})
+	if err != nil {
+		return nil, err
+	}
+	source, err := webhook.Builtin("shopify")
+	if err != nil {
+		return nil, err
+	}
+	hooks, err := webhook.New(s.engine, webhook.Options{
+		VerifierOptions: webhook.VerifierOptions{Source: source, Secrets: []string{secret}},
+		Tenant:          tenant, Mode: webhook.Sync, Handle: s.confirm, Lease: lease, OnAbandoned: semel.RetryAbandoned,
+	})
+	mux := http.NewServeMux()
+	mux.Handle("/a2a", a2asrv.NewJSONRPCHandler(messages))
+	mux.Handle("/webhooks", hooks)
+	return mux, err
+}
+
+// connect connects to the shop's database, and makes its table.
+func connect(ctx context.Context, database string) (*pgxpool.Pool, error) {
+	pool, err := pgxpool.New(ctx, database)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := pool.Exec(ctx, table, pgx.QueryExecModeSimpleProtocol); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
+}
+
+// serve is the agent until ctx is done.
+func serve(ctx context.Context, l net.Listener, database, gateway string) (err error) {
+	slog.SetLogLoggerLevel(slog.LevelError) // the SDK warns of each message that has to come again
+	pool, err := connect(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	store, err := pgstore.New(ctx, pool, &pgstore.Options{Migrate: true})
+	if err != nil {
+		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	engine, err := semel.New(store, nil)
 	if err != nil {
-		return false, err
+		return err
 	}
-	return s.report(ctx, engine, conn, out)
-}
-
-// load are the messages about all carts. The copies for one cart are one behind the other, so
-// that they run at once, and the last has another id: the sender has forgotten the first.
-func (s *storm) load() *stage.Load {
-	decided := time.Now()
-	load := &stage.Load{
-		Senders: 40, Pause: 40 * time.Millisecond, HangUp: 50 * time.Millisecond, Times: s.kills,
-		Try: func(ctx context.Context, n int) (bool, error) {
-			return s.send(ctx, n, checkout{ID: fmt.Sprintf("%s-%d", s.name, n/2), User: fmt.Sprintf("user-%d", n/2), Mugs: int64(n/2%3 + 1), DecidedAt: decided})
-		},
-		Disturb: func(ctx context.Context) error {
-			s.killed++
-			return s.agents[rand.IntN(len(s.agents))].Crash(ctx)
-		},
-	}
-	for n := range s.checkouts {
-		for range s.copies - 1 {
-			load.Calls = append(load.Calls, 2*n)
-		}
-		load.Calls = append(load.Calls, 2*n+1)
-	}
-	return load
-}
-
-func (s *storm) anyAgent() string { return s.agents[rand.IntN(len(s.agents))].URL() }
-
-// send sends a message once, as a client of A2A does.
-func (s *storm) send(ctx context.Context, n int, c checkout) (answered bool, err error) {
-	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": map[string]any{"message": map[string]any{
-		"messageId": fmt.Sprintf("%s-message-%d", s.name, n), "role": "ROLE_USER", "parts": []any{map[string]any{"data": c}},
-	}}})
+	s := &shop{engine: engine, pool: pool, gateway: gateway, client: &http.Client{Transport: shield.ProviderKey(shield.Stripe(), nil)}}
+	runner := door.NewRunner(engine)
+	handler, err := s.handler(runner)
 	if err != nil {
-		return false, err
+		return err
 	}
-	s.deliveries.Add(1)
-	_, answer := s.post(ctx, "/a2a", http.Header{"Content-Type": {"application/json"}, "A2a-Version": {"1.0"}}, body)
-	var got struct {
-		Result struct {
-			Message struct{ Parts []struct{ Data receipt } }
-		}
+	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	var work sync.WaitGroup
+	work.Go(func() { _ = engine.Run(working, 0) }) // which ends because it is stopped
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err = <-served:
+	case <-ctx.Done():
 	}
-	if json.Unmarshal(answer, &got) != nil || len(got.Result.Message.Parts) != 1 {
-		return false, nil // no answer, or an error: send it again
-	}
-	s.answers.Add(c.ID, fmt.Sprint(got.Result.Message.Parts[0].Data))
-	return true, nil
-}
-
-// post posts to any agent. Without an answer the status is 0.
-func (s *storm) post(ctx context.Context, path string, header http.Header, body []byte) (status int, answer []byte) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.anyAgent()+path, bytes.NewReader(body))
-	if err != nil {
-		return 0, nil
-	}
-	r.Header = header
-	resp, err := s.client.Do(r)
-	if err != nil {
-		return 0, nil
-	}
-	defer resp.Body.Close()
-	if answer, err = io.ReadAll(resp.Body); err != nil {
-		return 0, nil
-	}
-	return resp.StatusCode, answer
-}
-
-// charge is the gateway. It charges once for each key, and breaks off one answer in twenty.
-func (s *storm) charge(ctx context.Context, w http.ResponseWriter, r *http.Request) {
-	key := r.Header.Get("Idempotency-Key")
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r.Method == http.MethodGet {
-		key = r.FormValue("key")
-		s.asked++
-	}
-	transaction, known := s.charged[key]
-	breakOff := false
-	if r.Method == http.MethodPost && !known {
-		transaction = fmt.Sprintf("tx-%s-%d", s.name, len(s.charged)+1)
-		s.charged[key] = transaction
-		event, ref := transaction, r.FormValue("reference")
-		s.hooks.Go(func() { s.notify(ctx, event, ref) })
-		if breakOff = len(s.charged)%20 == 0; breakOff {
-			s.lost++
-		}
-	}
-	answer, _ := json.Marshal(commerce.Charged{TransactionID: transaction}) // of strings
-	if breakOff {
-		w.Header().Set("Content-Length", fmt.Sprint(len(answer)))
-		answer = answer[:len(answer)/2]
-	}
-	_, _ = w.Write(answer)
-}
-
-// notify delivers the webhook of a payment in the way of Shopify: twice, each until an agent
-// has taken it.
-func (s *storm) notify(ctx context.Context, transaction, reference string) {
-	source, err := webhook.Builtin("shopify")
-	if err != nil {
-		panic(err) // it is built in
-	}
-	body, _ := json.Marshal(map[string]string{"id": transaction, "reference": reference, "kind": "sale", "status": "success"}) // strings
-	d := &webhook.Delivery{Body: body, Header: http.Header{
-		"Content-Type": {"application/json"}, "X-Shopify-Topic": {"order_transactions/create"},
-		"X-Shopify-Shop-Domain": {"acme.myshopify.com"}, "X-Shopify-Event-Id": {"event-" + transaction},
-	}}
-	if err := source.Sign(d, secret, "", time.Now()); err != nil {
-		panic(err) // it has a secret
-	}
-	for range 2 {
-		for status := 0; status != http.StatusOK && ctx.Err() == nil; stage.Pause(ctx, 40*time.Millisecond) {
-			s.notified.Add(1)
-			status, _ = s.post(ctx, "/webhooks", d.Header, body)
-		}
-	}
-}
-
-// report prints the counts, and says whether they are what they must be.
-func (s *storm) report(ctx context.Context, engine *semel.Engine, conn *pgx.Conn, out io.Writer) (ok bool, err error) {
-	var orders, handled, found int
-	err = conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM orders WHERE transaction LIKE $1),
-		(SELECT count(*) FROM semel.idempotency_log WHERE idempotency_key LIKE $2 AND status = 'completed')`,
-		"tx-"+s.name+"-%", "webhook:shopify:event-tx-"+s.name+"-%").Scan(&orders, &handled)
-	if err != nil {
-		return false, err
-	}
-	for _, transaction := range s.charged {
-		page, err := engine.Search(ctx, store.Query{Operation: commerce.PaymentOperation, State: semel.Completed, Attributes: store.Attributes{store.AttributeTransactionID: transaction}})
-		if err != nil {
-			return false, err
-		}
-		found += len(page.Records)
-	}
-	open, err := engine.Search(ctx, store.Query{State: semel.Processing})
-	if err != nil {
-		return false, err
-	}
-	for _, line := range []struct {
-		count int
-		what  string
-	}{
-		{s.checkouts, "carts"},
-		{int(s.deliveries.Load()), "deliveries of messages"},
-		{s.killed, "kills of agents"},
-		{s.answers.Len(), "carts with an answer"},
-		{len(s.answers.Differing()), "carts with two answers"},
-		{len(s.charged), "charges"},
-		{s.lost, "answers of the gateway lost"},
-		{s.asked, "questions about charges"},
-		{orders, "orders"},
-		{int(s.notified.Load()), "deliveries of webhooks"},
-		{handled, "webhooks handled"},
-		{found, "payments found by their transaction"},
-		{len(open.Records), "calls left open"},
-	} {
-		fmt.Fprintf(out, "%5d %s\n", line.count, line.what)
-	}
-	once := true
-	for _, count := range []int{s.answers.Len(), len(s.charged), orders, handled, found} {
-		once = once && count == s.checkouts
-	}
-	return once && len(s.answers.Differing()) == 0 && len(open.Records) == 0, nil
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	err = errors.Join(err, server.Shutdown(grace), runner.Close(grace))
+	stopWork()
+	work.Wait()
+	return errors.Join(err, engine.Close(grace))
 }
