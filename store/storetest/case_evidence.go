@@ -188,15 +188,11 @@ var evidenceCases = []testCase{
 				store.Entry{Leaf: leaf},
 			)
 		}
-		if err := evidenceOf(env.Store).AppendEvidence(t.Context(), want); err != nil {
-			t.Fatalf("AppendEvidence: %v", err)
-		}
+		appended(t, env.Store, want)
 		putWith(t, env.Store, claimed(key("k"), 1), store.Revision{}, want...)
 		want = append(want, want...)
 		sameEntries(t, read(t, env.Store, 0), want...)
-		if err := evidenceOf(env.Store).AppendEvidence(t.Context(), nil); err != nil {
-			t.Fatalf("AppendEvidence of nothing: %v", err)
-		}
+		appended(t, env.Store, nil)
 		env.reopen()
 		sameEntries(t, read(t, env.Store, 0), want...)
 	}},
@@ -206,9 +202,7 @@ var evidenceCases = []testCase{
 		a.Also, both.Also = []store.Subject{name}, []store.Subject{name, subject(key("a")), subject(key("c"))}
 		rec := claimed(key("k"), 1)
 		putWith(t, env.Store, rec, store.Revision{}, a, b)
-		if err := evidenceOf(env.Store).AppendEvidence(t.Context(), []store.Entry{both, b}); err != nil {
-			t.Fatalf("AppendEvidence: %v", err)
-		}
+		appended(t, env.Store, []store.Entry{both, b})
 		for range 2 {
 			read(t, env.Store, 0)
 			finds(t, env.Store, name, 0, 10, []uint64{0, 2})
@@ -249,9 +243,7 @@ var evidenceCases = []testCase{
 		}},
 	{"EraseEvidence deletes openings and nothing else", ruleErase, func(t *testing.T, env Env) {
 		prev := logged(t, env.Store, 120)
-		if err := evidenceOf(env.Store).AppendEvidence(t.Context(), bulk(80)); err != nil {
-			t.Fatalf("AppendEvidence: %v", err)
-		}
+		appended(t, env.Store, bulk(80))
 		want := read(t, env.Store, 0)
 		for _, r := range [][2]uint64{{3, 3}, {5, 4}, {3, 7}, {0, 1}, {130, 140}, {100, 135}, {150, 151}, {150, 1 << 60}, {300, 400}} {
 			if err := evidenceOf(env.Store).EraseEvidence(t.Context(), r[0], r[1]); err != nil {
@@ -274,9 +266,7 @@ var evidenceCases = []testCase{
 		finds(t, env.Store, bulk(1)[0].Subject, 0, 1, []uint64{120})
 	}},
 	{"concurrent erasures each delete what they were told", ruleErase, func(t *testing.T, env Env) {
-		if err := evidenceOf(env.Store).AppendEvidence(t.Context(), bulk(64)); err != nil {
-			t.Fatalf("AppendEvidence: %v", err)
-		}
+		appended(t, env.Store, bulk(64))
 		want := read(t, env.Store, 0)
 		var wg sync.WaitGroup
 		for i := uint64(0); i < 64; i += 2 {

@@ -65,7 +65,7 @@ func checkVersions(t *testing.T, s semel.Store) int {
 	}
 	for _, l := range lines {
 		c := call(opWitnessed, l.key)
-		rec, err := s.Get(t.Context(), semel.ID{Tenant: c.Tenant, Principal: c.Principal, Operation: c.Operation, Key: c.Key})
+		rec, err := s.Get(t.Context(), c.ID(opWitnessed.Share))
 		if err != nil || rec.Revision.String() != l.last {
 			if len(read(t, s, 0)) > len(list) {
 				return checkVersions(t, s) // what the engine does in the background came between
@@ -120,7 +120,7 @@ var evidenceFaultCases = []testCase{
 			}
 			cancel()
 			control.Settle()
-			id := semel.ID{Tenant: c.Tenant, Principal: c.Principal, Operation: c.Operation, Key: c.Key}
+			id := c.ID(opWitnessed.Share)
 			_, err := env.Store.Get(t.Context(), id)
 			if err != nil && !errors.Is(err, semel.ErrNotFound) {
 				t.Fatalf("Get: %v", err)

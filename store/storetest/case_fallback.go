@@ -24,9 +24,7 @@ var fallbackCases = []testCase{
 		e := newEngine(t, env.Store)
 		begin(t, e, call(opRetry, "due"), semel.Execute).Attempt.Detach()
 		env.Advance(semel.DefaultLease + time.Second)
-		if n, err := e.Sweep(t.Context()); n != (semel.Swept{}) || err != nil {
-			t.Fatalf("Sweep without an index gives %+v, %v", n, err)
-		}
+		swept(t, e, "without an index", semel.Swept{})
 	}},
 	{canPurge.fallback, "Purger: without it expired records stay, and deliveries treat them as absent.", func(t *testing.T, env Env) {
 		env.Store = noExtras{env.Store}
@@ -56,6 +54,14 @@ var fallbackCases = []testCase{
 	}},
 }
 
+// swept sweeps, and compares what was attended to.
+func swept(t *testing.T, e *semel.Engine, when string, want semel.Swept) {
+	t.Helper()
+	if n, err := e.Sweep(t.Context()); n != want || err != nil {
+		t.Fatalf("a sweep %s gives %+v, %v, want %+v", when, n, err, want)
+	}
+}
+
 // sweepCases prove that the engine uses the extras.
 var sweepCases = []testCase{
 	{"a sweep settles abandoned attempts and purges expired records", ruleDue + " " + rulePurge, func(t *testing.T, env Env) {
@@ -66,24 +72,16 @@ var sweepCases = []testCase{
 		done := begin(t, dying, call(opHold, "done"), semel.Execute)
 		complete(t, done.Attempt, "done")
 		control.Cut(faultstore.NotApplied)
-		if n, err := alive.Sweep(t.Context()); n != (semel.Swept{}) || err != nil {
-			t.Fatalf("a sweep before anything is due gives %+v, %v", n, err)
-		}
+		swept(t, alive, "before anything is due", semel.Swept{})
 		env.Advance(semel.DefaultLease + time.Second)
-		if n, err := alive.Sweep(t.Context()); n != (semel.Swept{Due: 2, Abandoned: 1, Held: 1}) || err != nil {
-			t.Fatalf("the sweep after the leases gives %+v, %v", n, err)
-		}
-		if n, err := alive.Sweep(t.Context()); n != (semel.Swept{}) || err != nil {
-			t.Fatalf("the sweep after that gives %+v, %v", n, err)
-		}
+		swept(t, alive, "after the leases", semel.Swept{Due: 2, Abandoned: 1, Held: 1})
+		swept(t, alive, "after that", semel.Swept{})
 		env.Advance(semel.DefaultWindow)
 		want := semel.Swept{Due: 2}
 		if canPurge.has(env.Store) {
 			want.Purged = 2
 		}
-		if n, err := alive.Sweep(t.Context()); n != want || err != nil {
-			t.Fatalf("the sweep after the window gives %+v, %v, want %+v", n, err, want)
-		}
+		swept(t, alive, "after the window", want)
 		if canPurge.has(env.Store) {
 			stored(t, env.Store, done.Record.ID, semel.Record{})
 		}

@@ -169,7 +169,7 @@ func (r *rig) settle(ctx context.Context) error {
 func (r *rig) settleKey(ctx context.Context, e *holder, d delivery) {
 	c := d.call()
 	for {
-		rec, err := e.Lookup(ctx, semel.ID{Tenant: c.Tenant, Principal: c.Principal, Operation: c.Operation, Key: c.Key})
+		rec, err := e.Lookup(ctx, c.ID(d.op.Share))
 		if err == nil && rec.Fingerprint == payload("2") {
 			d.payload = 2
 		}

@@ -95,6 +95,14 @@ func putWith(t *testing.T, s semel.Store, rec semel.Record, expect store.Revisio
 	return rec
 }
 
+// appended appends entries without a record.
+func appended(t *testing.T, s semel.Store, entries []store.Entry) {
+	t.Helper()
+	if err := evidenceOf(s).AppendEvidence(t.Context(), entries); err != nil {
+		t.Fatalf("AppendEvidence of %d entries: %v", len(entries), err)
+	}
+}
+
 // logged writes n entries, with records and without, and returns the last record.
 func logged(t *testing.T, s semel.Store, n int) (last semel.Record) {
 	t.Helper()
@@ -105,9 +113,7 @@ func logged(t *testing.T, s semel.Store, n int) (last semel.Record) {
 			t.Fatalf("Get: %v", err)
 		}
 		last = putWith(t, s, claimed(id, int64(i)+1), revisionOf(old), entry(id, fmt.Sprint(i)), entry(id, fmt.Sprint(i+1)), entry(id, strings.Repeat("long ", i)))
-		if err := evidenceOf(s).AppendEvidence(t.Context(), []store.Entry{entry(id, "a replay"), {Leaf: []byte{byte(i)}}}); err != nil {
-			t.Fatalf("AppendEvidence: %v", err)
-		}
+		appended(t, s, []store.Entry{entry(id, "a replay"), {Leaf: []byte{byte(i)}}})
 	}
 	return last
 }

@@ -18,6 +18,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/mod/modfile"
+
 	"github.com/semelhq/semel/internal/clause"
 )
 
@@ -84,10 +86,8 @@ func modulePath(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for line := range strings.Lines(string(data)) {
-		if f := strings.Fields(line); len(f) == 2 && f[0] == "module" {
-			return f[1], nil
-		}
+	if path := modfile.ModulePath(data); path != "" {
+		return path, nil
 	}
 	return "", errors.New("go.mod has no module line")
 }
