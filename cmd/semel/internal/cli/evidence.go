@@ -28,17 +28,17 @@ func evidenceCommand() *cobra.Command {
 	return cmd
 }
 
-const evidenceLong = `The log is that of a service, which --url, --context or the variable SEMEL_URL names,
-or of a store. Without any of these it is that of the current context, see 'semel
-context', or of the store that a service without a file has. If a service on this
-machine has the store open, that service is asked. A service wants a token of somebody
-with the role viewer, in the file that --token-file names or in the variable
-SEMEL_TOKEN; it shows the entries of their tenant, and all to an admin of all tenants.
+const evidenceLong = `--url, --context or the variable SEMEL_URL name a service, and --store or --config a store.
+If you give none of them, it's the current context (see 'semel context'), or the store that
+'semel serve' uses without a file. If a service on this machine has that store open, the
+command asks the service. A service wants your token: in the file that --token-file names,
+or in the variable SEMEL_TOKEN. You need the role viewer; you see the entries of your
+tenant, and as an admin of all tenants all of them.
 
 Exit codes: 0 done, 1 something is wrong with the log, or the work could not be done,
 2 usage, 3 there is no such entry, 5 in use or out of reach.`
 
-const evidenceWhere = "'semel evidence --help' says which log it is, if no flag does."
+const evidenceWhere = "'semel evidence --help' says which log it is if you name none."
 
 func newEvidenceKeygen() *cobra.Command {
 	var origin, out, rotate string

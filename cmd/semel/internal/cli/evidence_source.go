@@ -40,7 +40,7 @@ func (s *evidenceSource) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.keys, "keys", "", secretKeys)
 }
 
-const secretKeys = "`file` with the secret keys, for a store: instead of evidence.key_file"
+const secretKeys = "`file` with the log's secret keys (default evidence.key_file)"
 
 // with opens the log, lets f look at it, and closes it. With its keys it signs a checkpoint of
 // all entries first, as the last service did unless it crashed.

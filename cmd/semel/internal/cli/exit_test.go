@@ -123,7 +123,7 @@ func TestExitCodes(t *testing.T) {
 func TestOneSpellingOfConfig(t *testing.T) {
 	for _, cmd := range leaves(newRoot()) {
 		check := func(f *pflag.Flag) {
-			if of := strings.Contains(f.Usage, "configuration"); of != (f.Name == "config") {
+			if of := strings.Contains(f.Usage, "`file`") && strings.Contains(f.Usage, "configuration"); of != (f.Name == "config") {
 				t.Errorf("%s --%s: %s", cmd.CommandPath(), f.Name, f.Usage)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/spelling"
+	"github.com/semelhq/semel/server/query"
 )
 
 func newExplain() *cobra.Command {
@@ -56,6 +57,9 @@ without a code it is a list.`,
 				return explainStatus(out, status, asJSON)
 			}
 			info, ok := meaningOf(word)
+			if _, call := query.Name(word); !ok && call {
+				return usage("%s names a call: ask 'semel why %s'", printable(word), shellWord(word))
+			}
 			if !ok {
 				return usage("there is no code %q%s", word, nearCode(word))
 			}

@@ -89,6 +89,11 @@ func TestExplain(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a call isn't a code", func(t *testing.T) {
+		if code, _, errs := semelWith(t, "", "explain", "AQAADG9yZGVycy5wbGFjZQpwbGFjZS05OTEx"); code != ExitUsage || !strings.Contains(errs, "ask 'semel why AQAADG9yZGVycy5wbGFjZQpwbGFjZS05OTEx'") {
+			t.Errorf("exit %d, %s", code, errs)
+		}
+	})
 	t.Run("a reason of A2A is the code in capitals", func(t *testing.T) {
 		_, want, _ := semelWith(t, "", "explain", "held")
 		if code, out, errs := semelWith(t, "", "explain", "HELD"); code != ExitOK || out != want {

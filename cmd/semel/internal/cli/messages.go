@@ -31,8 +31,8 @@ func newMessages(from *recordsFrom) *cobra.Command {
 that were parked: refused by their receiver, tried too often, or too old.
 
 ` + recordsLong,
-		Example: `  semel messages list --url http://127.0.0.1:8481 --state parked
-  semel messages replay --store pebble:./semel-data --reason 'the receiver is back' MESSAGE`,
+		Example: `  semel messages list --state parked
+  semel messages replay --context prod --reason 'the receiver is back' MESSAGE`,
 	}
 	from.source.add(cmd.PersistentFlags())
 	cmd.AddCommand(newMessagesList(from), newMessagesShow(from), newMessagesReplay(from), newMessagesDiscard(from))
@@ -81,7 +81,7 @@ There is no index of messages: all records that the qualifiers select are looked
 
 The JSON is one object per line, with
 ` + messageFields + `.`,
-		Example: `  semel messages list --url http://127.0.0.1:8481 --state parked --destination billing
+		Example: `  semel messages list --state parked --destination billing
   semel messages list --json operation:orders.place after:2026-01-01`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
@@ -152,20 +152,18 @@ func listMessages(ctx context.Context, cmd *cobra.Command, recs client.Records, 
 	return table.Flush()
 }
 
-// findMessage looks for a message by its id, in one record where that is named too.
+// findMessage looks for a message by its id, in one record where that is named too, by any
+// name that it has.
 func findMessage(ctx context.Context, recs client.Records, id, record string) (found dispatch.Found, err error) {
 	if record != "" {
-		call, err := store.DecodeID(record)
-		if err != nil {
-			return found, usage("--record is not the name of a record")
-		}
-		rec, err := recs.Lookup(ctx, call)
+		named := recordName{name: record}
+		rec, err := named.findOnly(ctx, recs)
 		if err != nil {
 			return found, err
 		}
 		for _, m := range rec.Outbox {
 			if m.ID == id {
-				return dispatch.Found{Call: call, Message: m}, nil
+				return dispatch.Found{Call: rec.ID, Message: m}, nil
 			}
 		}
 		return found, semel.ErrNotFound
@@ -199,7 +197,7 @@ func newMessagesShow(from *recordsFrom) *cobra.Command {
 
 The JSON has
 ` + messageFields + `.`,
-		Example: `  semel messages show --url http://127.0.0.1:8481 MESSAGE`,
+		Example: `  semel messages show MESSAGE`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := oneMessage(cmd, args)
 			if err != nil {

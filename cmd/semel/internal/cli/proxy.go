@@ -37,15 +37,14 @@ func newProxy() *cobra.Command {
 		Use:   "proxy URL",
 		Short: "Guard one upstream",
 		Long: `Guard one upstream: requests of all paths go there, and those with an
-Idempotency-Key reach it once, whatever their method, but for GET, HEAD, OPTIONS and
+Idempotency-Key reach it once, whatever their method, except GET, HEAD, OPTIONS and
 TRACE. Requests without a key pass as they are, unless --key is required, as it is
-with --profile acp. What can't be replayed, such as a
-stream, is passed through, and its duplicates get 410. An upgrade to another protocol
-with a key is refused.
+with --profile acp. What can't be replayed, such as a stream, is passed through, and
+its duplicates get 410. An upgrade to another protocol with a key is refused.
 
-What the upstream did is not known when it was sent a request and did not answer.
-Such a call is held, and nobody runs it again, unless --on-abandoned retry says
-that repeating it is harmless. --reconcile names where to ask what became of it.
+If the upstream got a request and never answered, Semel can't know whether the work
+was done. It holds the call, and nobody runs it again, unless you say with
+--on-abandoned retry that repeating is harmless. --reconcile names a URL to ask.
 
 A caller is verified by a token of --jwt-issuer, or by a proxy in front that names it
 in --trusted-header; then a retry with a renewed token gets the recorded answer.

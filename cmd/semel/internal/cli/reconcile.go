@@ -23,7 +23,7 @@ func reconcileCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "reconcile",
 		Short:   "Compare what is recorded with what others know of it",
-		Example: `  semel reconcile payments --url http://127.0.0.1:8481 --export transactions.csv`,
+		Example: `  semel reconcile payments --export transactions.csv`,
 	}
 	from.source.add(cmd.PersistentFlags())
 	cmd.AddCommand(newReconcilePayments(from))
@@ -96,7 +96,7 @@ shared_transaction and amount_differs. The JSON has payments and transactions, w
 count what was compared, and findings (kind, transaction_id, reference, amount,
 currency, status, record, idempotency_key, state).`,
 		Example: `  semel reconcile payments --store pebble:./semel-data
-  semel reconcile payments --url http://127.0.0.1:8481 after:2026-01-01 before:2026-01-02 \
+  semel reconcile payments --context prod after:2026-01-01 before:2026-01-02 \
     --export stripe.csv --column transaction_id=id --column reference='reference (metadata)' --status succeeded`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := parseQuery(args)

@@ -45,26 +45,26 @@ func newRecordsFrom() *recordsFrom {
 	}}
 }
 
-const recordsLong = `The records are those of a service, which --url, --context or the variable SEMEL_URL
-names, or of a store. Without any of these they are those of the current context, see
-'semel context', or of the store that a service without a file has. If a service on this
-machine has the store open, that service is asked.
+const recordsLong = `--url, --context or the variable SEMEL_URL name a service, and --store or --config a store.
+If you give none of them, it's the current context (see 'semel context'), or the store that
+'semel serve' uses without a file. If a service on this machine has that store open, the
+command asks the service.
 
-A service wants a token from whoever asks, in the file that --token-file names or
-in the variable SEMEL_TOKEN. Listing needs the role viewer and its admin listener;
-changing needs the role operator. For a directory give the service's --config, so
-that outcomes are kept for as long as the service would, and records that are
-archived by the service are archived here too.
+A service wants your token: in the file that --token-file names, or in the variable
+SEMEL_TOKEN. To look you need the role viewer, and to change something the role operator,
+at the service's admin listener. To change something in a directory, give the service's
+--config too, so that outcomes are kept for as long as the service would keep them, and
+archived where it archives them.
 
-Exit codes: 0 done, 1 the work could not be done, 2 usage, 3 there is no such
-record, 4 its state does not allow it, 5 in use, out of reach, or unknown.`
+Exit codes: 0 done, 1 the work could not be done, 2 usage, 3 not found, 4 its state does
+not allow it, 5 in use, out of reach, or unknown.`
 
 func newRecords(from *recordsFrom) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "records",
 		Short: "List, watch, settle and purge records",
 		Long:  "List records, look at one, and decide about those that need a decision.\n\n" + recordsLong,
-		Example: `  semel records list --url http://127.0.0.1:8481 operation:payments.charge held
+		Example: `  semel records list operation:payments.charge held
   semel records get --store pebble:./semel-data --operation payments.charge --key order-1
   semel records settle RECORD --outcome completed --reason 'seen at the provider'`,
 	}

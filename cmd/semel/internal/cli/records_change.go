@@ -23,7 +23,7 @@ type recordChanger struct {
 func (c *recordChanger) flags(cmd *cobra.Command) {
 	c.name.flags(cmd)
 	c.change.flags(cmd, "read the log later")
-	cmd.Flags().BoolVar(&c.force, "force", false, "also where the operation is not known")
+	cmd.Flags().BoolVar(&c.force, "force", false, "even if the configuration doesn't have the operation")
 }
 
 // allFlag adds the flag that changes many records at once.

@@ -164,7 +164,8 @@ holder, created_at, updated_at, started_at, ended_at, lease_until, expires_at,
 attempts, effects, attributes, confirmation, messages (payload_bytes not from a
 service) and compensation; and answer (status, headers, and body or body_base64) where
 the result is an HTTP answer. What does not apply is left out.`,
-		Example: `  semel records get --url http://127.0.0.1:8481 --operation payments.charge --key order-1`,
+		Example: `  semel records get order-1
+  semel records get --context prod --operation payments.charge --key order-1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := name.parse(cmd, args)
 			if err != nil {

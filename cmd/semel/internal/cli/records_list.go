@@ -175,7 +175,7 @@ between two questions are seen as one. The qualifiers are those of list.
 
 The JSON is one object per line, with change and the members that 'semel records get'
 prints.`,
-		Example: `  semel records watch --url http://127.0.0.1:8481 held`,
+		Example: `  semel records watch held`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := parseQuery(args)
 			switch {

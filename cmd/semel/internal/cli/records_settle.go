@@ -42,7 +42,7 @@ the status 410, which says that the call ran and that its answer is not known.
 An effect that was started and has no result is settled by --effect, with
 confirmed and the JSON of its result, or with refuted. If no outcome is given and
 no effect is open any more, the next delivery runs again and replays what is
-recorded. Nothing is asked at a provider: that is up to you.
+recorded. Semel asks no provider: that's up to you.
 
 ` + changeAll + changeJSON,
 		Example: `  semel records settle RECORD --outcome completed --status 201 \

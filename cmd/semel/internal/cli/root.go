@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -76,8 +77,10 @@ Exit codes: 0 done, 1 a check failed or the work could not be done, 2 usage; whe
 or messages are looked for or changed also 3 not found, 4 not in that state, and where a
 service or a store is used 5 in use, out of reach, or unknown. 'semel explain CODE' says
 what they mean, and every code that an answer or a log has.`,
-		Example: `  semel demo                                see what a retry does with and without a guard
-  semel key lint 'payment:{order_id}:{now}'`,
+		Example: `  semel demo                            see what a retry does with and without a guard
+  semel proxy http://127.0.0.1:3000     guard a service of yours
+  semel why 9911                        was the order charged twice?
+  semel records list held               which calls wait for a decision?`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -89,8 +92,34 @@ what they mean, and every code that an answer or a log has.`,
 	})
 	root.AddCommand(newServe(), newProxy(), newDemo(), group(newKey()), group(newIDs()), group(newWebhook()), group(configCommand()), group(recordsCommand()), newWhy(newRecordsFrom()), group(contextCommand()), group(messagesCommand()), group(evidenceCommand()), group(storeCommand()), group(reconcileCommand()), group(migrateCommand()), newHealthcheck(), newExplain(), newMan(), newVersion(), newDemoProvider())
 	group(root)
+	sortCommands(root)
 	completeFlags(root)
 	return root
+}
+
+// purposes are what people come for, with the commands that serve it. Those that are in none
+// come last.
+var purposes = []struct {
+	title    string
+	commands []string
+}{
+	{"Run it:", []string{"demo", "proxy", "serve"}},
+	{"See what happened, and decide:", []string{"why", "records", "messages", "top", "tail", "evidence", "reconcile", "explain", "context"}},
+	{"Look after a service and its store:", []string{"doctor", "healthcheck", "store", "migrate"}},
+	{"Write and check what it works by:", []string{"config", "key", "ids", "webhook"}},
+}
+
+// sortCommands lists the commands of the program by their purpose.
+func sortCommands(root *cobra.Command) {
+	for i := range purposes {
+		p := &purposes[i]
+		root.AddGroup(&cobra.Group{ID: p.title, Title: p.title})
+		for _, cmd := range root.Commands() {
+			if slices.Contains(p.commands, cmd.Name()) {
+				cmd.GroupID = p.title
+			}
+		}
+	}
 }
 
 // group makes a command that only has subcommands suggest one for a wrong name, and

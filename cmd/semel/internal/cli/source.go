@@ -29,7 +29,7 @@ type recordSource struct {
 
 // add adds the flags.
 func (src *recordSource) add(flags *pflag.FlagSet) {
-	flags.StringVar(&src.store, "store", "", "`store`: pebble:DIR that no process is using, postgres:, redis:")
+	flags.StringVar(&src.store, "store", "", "`store`: pebble:DIR, postgres:, redis:")
 	flags.StringVar(&src.url, "url", "", "`URL` of a service's admin listener")
 	flags.StringVar(&src.tokenFile, "token-file", "", "`file` with the token for the service")
 	flags.StringVar(&src.config, "config", "", "`file` of the service's configuration")

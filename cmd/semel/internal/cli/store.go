@@ -21,7 +21,7 @@ import (
 func storeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "store",
-		Short: "Look at a store, hold it against its evidence, and tell it what it can't know",
+		Short: "Look at a store, compare it with its evidence, and tell it what it can't know",
 		Example: `  semel store status --store postgres://semel@db/semel
   semel store audit --config semel.yaml
   semel store new-epoch --config semel.yaml --yes`,

@@ -22,11 +22,11 @@ func newStoreAcceptClock() *cobra.Command {
 		Use:   "accept-clock",
 		Short: "Say that a store's clock is right, although it went ahead",
 		Long: `Say that the clock by which a store is kept is right: that of the server or, of a
-directory, of this machine. When it goes ahead at once, or nobody has used the store
-for a while, the store doesn't follow before that has lasted as long as it is long,
-at most an hour. Until then nothing expires, and readiness and log say so. Nothing
-has to be done about it; this ends the wait. Look at the clock first: what expires
-is purged, and its calls can run again.
+directory, of this machine. If the clock leaps ahead, or nobody has used the store
+for a while, the store doesn't follow until the leap has lasted as long as it is big,
+at most an hour. Until then nothing expires, and readiness and log say so. You don't
+have to do anything; this ends the wait. Look at the clock first: what expires is
+purged, and its calls can run again.
 
 A store on a server is told directly, with --store or --config, and all its services
 follow within seconds. A directory that a service has open is told by that service,
