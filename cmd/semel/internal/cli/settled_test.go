@@ -166,14 +166,14 @@ func TestEvidenceIsFoundByEveryID(t *testing.T) {
 	}
 	for name, decision := range map[string]string{"cmd-duplicate": "duplicate_replayed", "cmd-rejected": "conflict_rejected", "req-of-cmd-duplicate": "duplicate_replayed", "req-of-cmd-rejected": "conflict_rejected"} {
 		_, entries := show(name)
-		told := ""
+		var told strings.Builder
 		for i := range entries {
 			if o := entries[i].Opening; o.PresentedCommandID == name || o.PresentedRequestID == name {
-				told += entries[i].Leaf.Payload.Decision
+				told.WriteString(entries[i].Leaf.Payload.Decision)
 			}
 		}
-		if len(entries) != 5 || told != decision { // the whole story, of which one entry is the delivery's
-			t.Errorf("%s finds %d entries, and %q", name, len(entries), told)
+		if len(entries) != 5 || told.String() != decision { // the whole story, of which one entry is the delivery's
+			t.Errorf("%s finds %d entries, and %q", name, len(entries), told.String())
 		}
 	}
 	if _, out, _ := semelWith(t, "", "evidence", "show", "--config", file, "--tenant", "acme", "req-of-cmd-rejected"); strings.Count(out, "of the delivery cmd-rejected, req-of-cmd-rejected") != 1 {

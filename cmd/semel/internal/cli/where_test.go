@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -158,6 +157,6 @@ func TestEveryCommandFindsTheService(t *testing.T) {
 		})
 	}
 	if _, err := os.Stat(filepath.Join(elsewhere, "semel-data")); err == nil {
-		t.Error(fmt.Sprintf("a command has made a store in %s", elsewhere))
+		t.Errorf("a command has made a store in %s", elsewhere)
 	}
 }
