@@ -54,7 +54,12 @@ func everyStatement(ctx context.Context, s *Store, key string) error {
 		return err
 	}
 	for _, step := range []func() error{
-		func() error { return checkSchema(ctx, s.reads, s.opts.Schema) },
+		func() error {
+			if err := checkSchema(ctx, s.reads, s.opts.Schema); !errors.Is(err, ErrNewer) {
+				return err
+			}
+			return nil
+		},
 		func() error { return apply(store.Revision{}) },
 		update,
 		func() error { _, err := s.Get(ctx, rec.ID); return err },
