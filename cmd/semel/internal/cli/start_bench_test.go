@@ -56,8 +56,9 @@ func BenchmarkColdStart(b *testing.B) {
 	if mb > largest {
 		b.Errorf("the stripped program has %.1f MB, and may have %d", mb, largest)
 	}
-	// Building the API before a start was ready made it 15 times.
-	if turns.Long() && ratio > 10 {
+	// It is 3 to 6 times, by how busy the machine is. Building the API before a start was ready
+	// made it 8 to 15; a test of package server counts what that allocates.
+	if turns.Long() && ratio > 8 {
 		b.Errorf("a start takes %.1f times as long as semel version", ratio)
 	}
 }
