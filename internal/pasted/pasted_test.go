@@ -17,13 +17,14 @@ func shown(t *testing.T, text string) string {
 	if sent, err := io.ReadAll(r.Body); err != nil || string(sent) != string(body) {
 		t.Errorf("the body is %q and %q, %v", sent, body, err)
 	}
-	s := fmt.Sprintf("%s %s %s", r.Method, r.Host, r.RequestURI)
+	var s strings.Builder
+	fmt.Fprintf(&s, "%s %s %s", r.Method, r.Host, r.RequestURI)
 	for _, name := range []string{"Authorization", "Content-Type", "Idempotency-Key", "Cookie", "X-Empty"} {
 		if v, ok := r.Header[name]; ok {
-			s += " " + name + "=" + strings.Join(v, ",")
+			s.WriteString(" " + name + "=" + strings.Join(v, ","))
 		}
 	}
-	return s + " [" + string(body) + "]"
+	return s.String() + " [" + string(body) + "]"
 }
 
 func TestRequestsAreRead(t *testing.T) {
