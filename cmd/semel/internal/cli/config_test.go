@@ -166,7 +166,7 @@ func TestConfigSchema(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &schema); err != nil || code != ExitOK || errs != "" {
 			t.Fatalf("exit %d, %v, %q", code, err, errs)
 		}
-		if schema.Schema != "https://json-schema.org/draft/2020-12/schema" || len(schema.Properties) != 20 {
+		if schema.Schema != "https://json-schema.org/draft/2020-12/schema" || len(schema.Properties) != 21 {
 			t.Errorf("the schema %q has %d sections", schema.Schema, len(schema.Properties))
 		}
 	})
