@@ -25,7 +25,7 @@ CHAOS ?= 90s
 SEED ?= 1
 STORE ?= postgres,redis,cluster,pebble
 
-.PHONY: help test generate lint prove race fuzz bench-smoke bench-peers bench-against demo ci
+.PHONY: help test generate lint prove race fuzz bench-smoke bench-peers bench-against demo pictures ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ bench-against: ## compare with another commit, see bench/peers/README.md (COMMIT
 
 demo: ## run the demo (ARGS="--exit --json")
 	go run ./cmd/semel demo $(ARGS)
+
+pictures: ## take the pictures of README.md from the demo's dashboard
+	go test -count=1 -run '^TestDemo$$' ./server/dashboard -pictures
 
 ci: ## run everything that must pass before a change is merged
 	@.ci/run

@@ -103,4 +103,5 @@ func TestDemo(t *testing.T) {
 			tb.picture(dir, "demo-"+screen.name)
 		})
 	}
+	checkPictures(t, tb)
 }
