@@ -75,7 +75,7 @@ func TestDemo(t *testing.T) {
 		{"record-settled", "#/find/refund:2", []string{"as the operator local said", "asked the bank by telephone"}},
 		{"record-attempts", "#/find/cart:1", []string{"after 2 that did not complete", "Attempt 3"}},
 		{"record-effects", "#/find/delivery:1", []string{"print label", "parcel.ready", "delivered", "parked"}},
-		{"record-twice", "#/find/order:twice-1", []string{"Each of these was a call of its own", "order:twice-1-again"}},
+		{"record-twice", "#/find/order:twice-1", []string{"The same payload came under another key", "order:twice-1-again"}},
 		{"held", "#/held", []string{"refund:1", "delivery:2", "reconciler"}},
 		{"conflicts", "#/conflicts", []string{"payments.charge", "order:rush-1"}},
 		{"tail", "#/tail", []string{"executed", "order:rush-1", "replayed"}},

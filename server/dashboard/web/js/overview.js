@@ -69,13 +69,17 @@ export function OverviewScreen() {
 		</div>
 		${!f.total.deliveries && !f.total.refused ? html`<${Empty} title="No delivery yet"><p>Send a request with an <code>Idempotency-Key</code> through a route, twice. It is executed once, and both are counted here${f.live ? '' : ' within two seconds'}.</p><//>` : html`
 		<div class="columns even">
-			<section class="card"><h2>Deliveries <small>for each ${f.step_seconds === 60 ? 'minute' : 'hour'}</small></h2><${DeliveriesChart} f=${f} /></section>
-			${!f.live && html`<section class="card"><h2>Added latency <small>what Semel adds to a delivery</small></h2><${LatencyChart} f=${f} /></section>`}
-			<section class="card"><h2>Operations <small>which repeats most?</small></h2><${Operations} list=${f.operations} /></section>
-			<section class="card"><h2>Repeated keys</h2><${Records} list=${f.repeated} what="duplicates" none="No key came twice." /></section>
-			${f.crowded.length > 0 && html`<section class="card"><h2>Keys that come at the same time <small>more than ${f.key_rate} in a minute</small></h2><${Records} list=${f.crowded} what="peak" /></section>`}
-			${f.failing.length > 0 && html`<section class="card"><h2>Calls that keep failing</h2><${Records} list=${f.failing} what="failed_attempts" /></section>`}
-			<section class="card"><h2>What deliveries got</h2><${Outcomes} list=${f.series} /></section>
+			<div>
+				<section class="card"><h2>Deliveries <small>for each ${f.step_seconds === 60 ? 'minute' : 'hour'}</small></h2><${DeliveriesChart} f=${f} /></section>
+				<section class="card"><h2>Operations <small>which repeats most?</small></h2><${Operations} list=${f.operations} /></section>
+				<section class="card"><h2>What deliveries got</h2><${Outcomes} list=${f.series} /></section>
+				${f.failing.length > 0 && html`<section class="card"><h2>Calls that keep failing</h2><${Records} list=${f.failing} what="failed_attempts" /></section>`}
+			</div>
+			<div>
+				${!f.live && html`<section class="card"><h2>Added latency <small>what Semel adds to a delivery</small></h2><${LatencyChart} f=${f} /></section>`}
+				<section class="card"><h2>Repeated keys</h2><${Records} list=${f.repeated} what="duplicates" none="No key came twice." /></section>
+				${f.crowded.length > 0 && html`<section class="card"><h2>Keys that come at the same time <small>more than ${f.key_rate} in a minute</small></h2><${Records} list=${f.crowded} what="peak" /></section>`}
+			</div>
 		</div>`}
 		${f.live && html`<p class="faint">These figures are of this node's last ${all.length} events: the figures over all nodes are for admins of all tenants, where the service keeps them.</p>`}`}`;
 }

@@ -64,12 +64,15 @@ function Record({ rec, reload, act }) {
 	const counts = countsOf(rec, deliveries);
 	const v = verdict(rec, counts);
 	const policy = useLoad((signal) => get('v1/operations/' + encodeURIComponent(rec.operation), signal).catch(() => null), [rec.operation]).data;
+	const twins = useTwins(rec);
+	const twin = twins.others?.[0];
 	const can = mayChange() ? fitting(rec, policy) : [];
 	return html`
 		<${Head} title=${html`<span class="title-key">${rec.idempotency_key}</span> <${Copy} text=${rec.idempotency_key} label="the key" /> <${StateBadge} rec=${rec} />`}>
 			${can.map((name) => html`<button type="button" class=${name === 'settle' ? 'primary' : actions[name].danger ? 'danger ghost' : ''} onClick=${() => act(name)}>${actions[name].title}</button>`)}
 		<//>
-		<p class=${'verdict ' + state(stateOf(rec)).tone}>${v.text}${v.next && html` <span>${v.next}</span>`}</p>
+		<p class=${'verdict ' + state(stateOf(rec)).tone}>${v.text}${v.next && html` <span>${v.next}</span>`}
+			${twin && html` <span>The same payload came under another key, as a call of its own: <a class="key" href=${href('record', twin.id)}>${twin.idempotency_key}</a>${twins.others.length > 1 && ', and others'}.</span>`}</p>
 		<${Timeline} rec=${rec} deliveries=${deliveries} />
 		<div class="columns">
 			<div>
@@ -83,7 +86,7 @@ function Record({ rec, reload, act }) {
 			</div>
 			<div>
 				<${Identity} rec=${rec} />
-				<${SamePayload} rec=${rec} />
+				<${SamePayload} rec=${rec} of=${twins} />
 			</div>
 		</div>`;
 }
@@ -185,13 +188,16 @@ const Identity = ({ rec }) => html`<section class="card"><h2>Record</h2><dl clas
 	<${Fact} name="Record id"><span class="mono cut" title=${rec.id}>${rec.id}</span> <${Copy} text=${rec.id} label="the record id" /><//>
 	</dl><p class="command"><code>semel why ${rec.idempotency_key}</code> <${Copy} text=${'semel why ' + rec.idempotency_key} label="the command" /></p></section>`;
 
-/** Other calls with the same payload were executed too: a client that makes a new key for a retry. */
-function SamePayload({ rec }) {
+/** The other calls that had the payload of a record, such as those of a client that makes a new key for a retry: {others, error}. */
+function useTwins(rec) {
 	const q = `tenant:${JSON.stringify(rec.tenant)} operation:${quote(rec.operation)} fingerprint:${rec.payload_hash}`;
-	const { data } = useLoad((signal) => (rec.payload_hash ? search(q, { limit: 11, signal }) : null), [rec.id]);
+	const { data, error } = useLoad((signal) => (rec.payload_hash ? search(q, { limit: 11, signal }) : null), [rec.id]);
+	return { others: rec.payload_hash ? data?.records.filter((r) => r.id !== rec.id) : [], error };
+}
+
+function SamePayload({ rec, of: { others, error } }) {
 	if (!rec.payload_hash) return html`<section class="card"><h2>Same payload</h2><p class="faint">Payloads of this operation are not compared.</p></section>`;
-	const others = data?.records.filter((r) => r.id !== rec.id) || [];
-	return html`<section class=${'card' + (others.length ? ' warn' : '')}><h2>Same payload under another key</h2>
-		${!data ? html`<${Loading} />` : !others.length ? html`<p class="faint">No other call had this payload.</p>` : html`<p>Each of these was a call of its own. A client that makes a new key for a retry is charged twice.</p>
+	return html`<section class=${'card' + (others?.length ? ' warn' : '')}><h2>Same payload under another key</h2>
+		${error ? html`<${Failed} error=${error} />` : !others ? html`<${Loading} />` : !others.length ? html`<p class="faint">No other call had this payload.</p>` : html`<p>Each of these was a call of its own. A client that makes a new key for a retry is charged twice.</p>
 		<ul class="cards">${others.slice(0, 10).map((r) => html`<li><a href=${href('record', r.id)}><b>${r.idempotency_key}</b> <${StateBadge} rec=${r} /> <small><${Time} at=${r.created_at} /></small></a></li>`)}</ul>`}</section>`;
 }
